@@ -64,6 +64,7 @@ bool gguf_is_integer_type(enum gguf_type type)
 
 /* ---- integers and strings ---- */
 
+/* True if n bytes are left, else an error. */
 static bool require_bytes(const struct cursor *c, uint64_t n)
 {
 	return n <= c->len - c->at ? true : weight_file_error_at(c->s, c->at, "the file ends too early");
@@ -154,6 +155,7 @@ static const char *decode_scalar(enum gguf_type type, const unsigned char *p, st
 	return NULL;
 }
 
+/* Reads an array and validates its elements, which stay encoded. */
 static bool read_array(struct cursor *c, struct gguf_value *out)
 {
 	uint64_t n;
@@ -187,6 +189,7 @@ static bool read_array(struct cursor *c, struct gguf_value *out)
 	return true;
 }
 
+/* Reads a typed value. */
 static bool read_value(struct cursor *c, struct gguf_value *out)
 {
 	enum gguf_type type = GGUF_U8;
@@ -226,6 +229,7 @@ bool gguf_next_element(const struct gguf_value *array, size_t *at, struct gguf_v
 
 /* ---- metadata ---- */
 
+/* Reads n metadata entries with unique keys. */
 static bool read_metadata(struct cursor *c, uint64_t n, struct gguf *out)
 {
 	struct strmap keys;
@@ -256,6 +260,7 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 	return NULL;
 }
 
+/* Alignment of tensor data: general.alignment, default 32. */
 static bool read_alignment(struct cursor *c, const struct gguf *g, size_t *out)
 {
 	const struct gguf_value *v = gguf_find(g, "general.alignment");
@@ -302,6 +307,7 @@ static bool read_shape(struct cursor *c, struct stored_tensor *t)
 	return true;
 }
 
+/* Sets the bytes of a tensor from its shape and block format. */
 static bool compute_size(struct cursor *c, const struct element_type *type, struct stored_tensor *t)
 {
 	int64_t count, bytes;
@@ -318,6 +324,7 @@ static bool compute_size(struct cursor *c, const struct element_type *type, stru
 	return true;
 }
 
+/* Reads name, shape, type and offset of a tensor. */
 static bool read_tensor_info(struct cursor *c, struct stored_tensor *t, uint64_t *offset)
 {
 	uint32_t number;
@@ -372,6 +379,7 @@ static bool locate_data(struct cursor *c, struct stored_tensor *items, const uin
 	return weight_file_error_at(c->s, c->at, "bytes from here on belong to no tensor");
 }
 
+/* Reads n tensor infos and locates their data. */
 static bool read_tensor_infos(struct cursor *c, uint64_t n, struct gguf *out)
 {
 	struct strmap names;

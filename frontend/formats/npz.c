@@ -60,6 +60,7 @@ static bool zip_inflate_can(uint64_t packed, uint64_t size)
 	return size / RATIO_MAX <= packed;
 }
 
+/* Bytes for the next call of zlib. */
 static unsigned next_piece(size_t left)
 {
 	return (unsigned)(left < PIECE ? left : PIECE);
@@ -83,6 +84,7 @@ static bool inflate_all(z_stream *z, const unsigned char *from, size_t packed, u
 	return st == Z_STREAM_END && in == 0 && out == 0;
 }
 
+/* CRC-32 of n bytes. */
 static uint32_t checksum(const unsigned char *bytes, size_t n)
 {
 	uLong crc = crc32(0, Z_NULL, 0);
@@ -148,6 +150,7 @@ static bool find_end_record(const struct zip *z, size_t *at)
 	return weight_file_error(z->s, "the archive has no end record: cut off, or no archive");
 }
 
+/* Reads the zip64 end record, if its locator precedes the end record. */
 static bool read_zip64_end_record(struct zip *z, size_t end)
 {
 	if (end < LOCATOR_BYTES || !has_signature(z, end - LOCATOR_BYTES, "PK\6\7"))
@@ -161,6 +164,7 @@ static bool read_zip64_end_record(struct zip *z, size_t end)
 	return true;
 }
 
+/* Finds number of entries, offset and size of the directory. */
 static bool read_end_record(struct zip *z)
 {
 	size_t end = 0;
@@ -254,6 +258,8 @@ static bool read_local_header(const struct zip *z, struct zip_entry *e)
 	return true;
 }
 
+/* Checks that an entry is a supported array: .npy, not encrypted, stored or deflated, with a possible
+ * size. */
 static bool check_method(const struct zip *z, const struct zip_entry *e)
 {
 	size_t n = strlen(e->name);
@@ -350,6 +356,7 @@ static bool make_tensors(struct zip *z, struct zip_entry *entries, size_t n, str
 	return true;
 }
 
+/* Reads all entries of the directory and makes tensors. */
 static bool read_archive(struct zip *z, struct stored_tensors *out)
 {
 	if (!read_end_record(z))

@@ -23,6 +23,7 @@ const struct parsed_file *parsed_find(const struct parsed_files *f, const char *
 	return NULL;
 }
 
+/* Appends a file to the cache. */
 static enum tfmc_status store_file(struct parsed_files *f, const struct parsed_file *file,
                                    const struct parsed_file **out)
 {

@@ -60,7 +60,7 @@ struct entry {
 	size_t begin, end, index;
 };
 
-static const struct stored_type *find_type(const char *name)
+static const struct stored_type *find_element_type(const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(stored_types); i++) {
 		if (strcmp(stored_types[i].name, name) == 0)
@@ -69,13 +69,14 @@ static const struct stored_type *find_type(const char *name)
 	return NULL;
 }
 
+/* Reads dtype: the type in the IR, its reader, and bits of an element. */
 static bool read_type(const struct reader *r, const struct json_node *json, struct stored_tensor *t,
                       int64_t *bits)
 {
 	const struct json_node *type = json_find(json, "dtype");
 	if (type == NULL || type->kind != JSON_NODE_STRING)
 		return weight_file_error_in(r->s, "tensor", t->name, "'dtype' is missing or no string");
-	const struct stored_type *element_type = find_type(type->text);
+	const struct stored_type *element_type = find_element_type(type->text);
 	if (element_type == NULL)
 		return weight_file_error_in(r->s, "tensor", t->name,
 		                            "the type '%.40s' is not one of the format", type->text);
@@ -142,6 +143,7 @@ static bool check_extent(const struct reader *r, const struct entry *e, int64_t 
 	return true;
 }
 
+/* Reads and checks the entry of one tensor. */
 static bool read_entry(const struct reader *r, const char *name, const struct json_node *json,
                        struct entry *e)
 {
@@ -202,6 +204,7 @@ static bool check_tiling(const struct reader *r, const struct entry *e, size_t n
 	                                              r->data_len - at, r->data_at + at);
 }
 
+/* Reads all entries, sorted by offset. */
 static bool read_entries(const struct reader *r, const struct json_node *root, struct stored_tensors *out)
 {
 	struct entry *entries = ARENA_ARRAY(r->s->arena, struct entry, root->n + 1);
@@ -287,6 +290,7 @@ static bool write_entry(struct buf *out, const struct stored_tensor *t, size_t *
 	return true;
 }
 
+/* Writes the JSON header, padded to 8 bytes. */
 static bool write_header(struct buf *header, const struct stored_tensor *items, size_t n)
 {
 	size_t at = 0;

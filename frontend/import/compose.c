@@ -20,6 +20,7 @@ struct compose_chain {
 	const char *key; /* base, include */
 };
 
+/* Notes the references that led to a document. */
 static void chain_notes(struct model_document *d, const struct compose_chain *c)
 {
 	for (; c != NULL && c->key != NULL; c = c->outer)
@@ -58,6 +59,7 @@ static const struct yaml_node *read_document(struct model_document *d, const cha
 	return root;
 }
 
+/* Merges `top` over `base`; a null deletes a key of the base, which must exist. NULL after a diagnostic. */
 static const struct yaml_node *merge(struct model_document *d, const struct yaml_node *base,
                                      const struct yaml_node *top)
 {
@@ -101,6 +103,7 @@ static const struct yaml_node *merge_imported(struct model_document *d, const st
 static const struct yaml_node *import_files(struct model_document *d, const struct yaml_node *root,
                                             const char *dir, const struct compose_chain *chain);
 
+/* Imports `define` and weights.map of an included file; other sections are rejected. */
 static const struct yaml_node *import_file(struct model_document *d, const struct yaml_node *root,
                                            const char *dir, const struct yaml_node *name,
                                            const struct compose_chain *chain)
@@ -241,6 +244,7 @@ const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_
 
 /* ---- base ---- */
 
+/* Merges a document over its base, recursively. */
 static const struct yaml_node *add_base(struct model_document *d, const struct yaml_node *root,
                                         const char *dir, const struct compose_chain *chain)
 {
@@ -353,6 +357,8 @@ static const struct yaml_node *read_preset(struct model_document *d, const struc
 	return parent == NULL ? NULL : merge(d, parent, yaml_without(d->arena, root, "preset"));
 }
 
+/* The preset: named by the document, or by type and architecture of the configuration; NULL after a
+ * diagnostic. */
 static const struct yaml_node *choose_preset(struct model_document *d, const struct yaml_node *name,
                                              const struct hub_config *config, const struct yaml_node *hf)
 {
@@ -411,6 +417,7 @@ static const struct yaml_node *add_packing(struct model_document *d, const struc
 	return yaml_with(d->arena, preset, "weights", weights);
 }
 
+/* Merges a document over its preset, with the parameters of the hub configuration. */
 static const struct yaml_node *add_preset(struct model_document *d, const struct yaml_node *root)
 {
 	const struct yaml_node *name = yaml_find(root, "preset"), *hf = yaml_find(root, "hf");

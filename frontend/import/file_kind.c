@@ -36,6 +36,7 @@ static bool ends_with(const char *path, const char *ending)
 	return n > k && !strcmp(path + n - k, ending);
 }
 
+/* Notes what to give instead. */
 static void advise(struct arena *a, struct diag_context *cx, const char *path, enum advice advice)
 {
 	const char *dir = file_dir(a, path);

@@ -181,6 +181,7 @@ static const struct substitute {
          "from_flax=True).save_pretrained(OTHER)"},
 };
 
+/* First file name with a suffix, in alphabetical order; NULL: none. */
 static const char *first_file_with_suffix(struct arena *a, const char *dir, const char *ending)
 {
 	const char *first = NULL;

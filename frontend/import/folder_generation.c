@@ -54,6 +54,7 @@ static bool is_id(const struct json_node *n)
 
 /* ---- writing ---- */
 
+/* Begins a member of the section, after a comma if it is not the first one. */
 static void begin_key(struct buf *out, const char *key)
 {
 	buf_printf(out, "%s%s: ", out->len != 0 ? ", " : "", key);
@@ -93,6 +94,7 @@ static bool write_ids(struct generation *g, const char *key, const struct json_n
 	return true;
 }
 
+/* Maps a key with ids to a list of the section. */
 static bool map_ids(struct generation *g, const char *key, const char *name)
 {
 	const struct json_node *ids = find(g->root, key);
@@ -138,6 +140,7 @@ static bool are_ids(const struct json_node *list)
 	return ok;
 }
 
+/* True: the id is one of eos_token_id. */
 static bool is_stop(const struct generation *g, int64_t id)
 {
 	const struct json_node *stop = find(g->root, "eos_token_id");
@@ -216,6 +219,7 @@ static bool has_suffix(const char *text, const char *end)
 	return n >= k && strcmp(text + n - k, end) == 0;
 }
 
+/* First of `architectures`, "" without one. */
 static const char *architecture(const struct generation *g)
 {
 	const struct json_node *list = find(g->config, "architectures");
@@ -253,6 +257,7 @@ static bool write_string(struct buf *out, const char *text)
 	return true;
 }
 
+/* Maps an object of names and ids. */
 static bool map_names(struct generation *g, struct buf *out, const char *key, const char *name)
 {
 	const struct json_node *map = find(g->root, key);
@@ -434,6 +439,7 @@ static bool is_replaced(const struct generation *g, const char *key)
 	       (strcmp(key, "min_length") == 0 && find(g->root, "min_new_tokens") != NULL);
 }
 
+/* Maps the numeric keys that differ from their neutral value. */
 static bool map_numbers(struct generation *g, bool is_forced)
 {
 	for (size_t i = 0; i < TFMC_COUNT(numeric_keys); i++) {
@@ -472,6 +478,7 @@ static bool map_decay(struct generation *g, bool is_forced)
 	return true;
 }
 
+/* Maps beam search: num_beams, length_penalty, early_stopping. */
 static bool map_search(struct generation *g)
 {
 	const struct json_node *beams = find(g->root, "num_beams"),
@@ -514,6 +521,7 @@ static const struct {
         {"stop_strings", 0},   {"diversity_penalty", 0},
 };
 
+/* Writes the first unsupported key; generation then fails with its name. */
 static void report_unsupported(struct generation *g)
 {
 	for (size_t i = 0; i < TFMC_COUNT(unsupported); i++) {

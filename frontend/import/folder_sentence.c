@@ -62,6 +62,7 @@ static bool read_mode(struct sentence *s, const char *file, const char *mode)
 	return true;
 }
 
+/* Reads the configuration of a Pooling module; exactly one mode is supported. */
 static bool read_pooling(struct sentence *s, const char *folder)
 {
 	static const char prefix[] = "pooling_mode_";

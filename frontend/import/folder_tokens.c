@@ -27,6 +27,7 @@ static const struct tokenizer_file_set tokenizer_file_sets[] = {
         {"wordpiece", {{"vocab", "vocab.txt"}}},
 };
 
+/* First set of tokenizer files that all exist; NULL: none. */
 static const struct tokenizer_file_set *find_files(struct arena *a, const char *dir)
 {
 	for (size_t i = 0; i < TFMC_COUNT(tokenizer_file_sets); i++) {

@@ -149,7 +149,8 @@ const char *hub_architecture(const struct hub_config *c)
 
 /* ---- values ---- */
 
-static const char *scalar_text(struct hub *h, const struct json_node *v)
+/* A JSON value as a string. */
+static const char *scalar_string(struct hub *h, const struct json_node *v)
 {
 	struct buf t;
 	buf_init(&t);
@@ -170,7 +171,7 @@ static const char *scalar_text(struct hub *h, const struct json_node *v)
 static const struct yaml_node *yaml_from_json(struct hub *h, const struct json_node *v, struct loc loc)
 {
 	if (v->kind != JSON_NODE_ARRAY)
-		return yaml_scalar(h->d->arena, loc, scalar_text(h, v), v->kind == JSON_NODE_STRING);
+		return yaml_scalar(h->d->arena, loc, scalar_string(h, v), v->kind == JSON_NODE_STRING);
 	struct yaml_node *list = ARENA_NEW(h->d->arena, struct yaml_node);
 	if (list == NULL)
 		return NULL;
@@ -195,6 +196,7 @@ static const char *key_within(const struct hub *h, const char *key)
 	return NULL;
 }
 
+/* True: a pattern of any of the named lists matches the key. */
 static bool is_listed(const struct yaml_node *lists, const char *key)
 {
 	for (size_t i = 0; lists != NULL && lists->kind == YAML_MAPPING && i < lists->n; i++) {
@@ -231,12 +233,13 @@ static bool check_words(struct hub *h, const char *key, const struct yaml_node *
 	return found;
 }
 
-static bool ignored(const struct hub *h, const char *key)
+static bool is_ignored(const struct hub *h, const char *key)
 {
 	const char *inner = key_within(h, key);
 	return is_listed(h->ignore, key) || (inner != NULL && is_listed(h->ignore, inner));
 }
 
+/* Sets a param to a JSON value. */
 static bool set_param(struct hub *h, const struct yaml_node *param, const struct json_node *v)
 {
 	const struct yaml_node *value = yaml_from_json(h, v, h->here);
@@ -269,7 +272,7 @@ static bool same_value(const char *a, const char *b)
 /* Checks that two keys for one param agree: the file does not say which one counts. */
 static bool check_agreement(struct hub *h, const char *param, const char *key, const struct json_node *v)
 {
-	const char *now = scalar_text(h, v), *before = strmap_get(&h->first_values, param);
+	const char *now = scalar_string(h, v), *before = strmap_get(&h->first_values, param);
 	if (before == NULL)
 		strmap_set(&h->first_values, param, (void *)(uintptr_t)now);
 	if (before == NULL || same_value(before, now))
@@ -293,6 +296,7 @@ static bool set_param_from_key(struct hub *h, const struct yaml_node *param, con
 	return false;
 }
 
+/* Sets a param from `nulls`, if the key is there. */
 static bool set_param_from_null(struct hub *h, const char *key, const struct yaml_node *param)
 {
 	const struct yaml_node *value = yaml_find(h->nulls, key);
@@ -338,11 +342,12 @@ static bool set_param_from_runs(struct hub *h, const struct yaml_node *param, co
 	return set_param(h, param, &list);
 }
 
+/* Checks that a value is one of those in `same`. */
 static bool check_value(struct hub *h, const char *key, const struct yaml_node *want,
                         const struct json_node *v)
 {
 	struct yaml_list list = yaml_as_list(h->d->arena, want);
-	const char *found = scalar_text(h, v);
+	const char *found = scalar_string(h, v);
 	for (size_t i = 0; i < list.n; i++) {
 		if (list.items[i]->kind == YAML_SCALAR && same_value(list.items[i]->text, found))
 			return true;
@@ -352,6 +357,8 @@ static bool check_value(struct hub *h, const char *key, const struct yaml_node *
 	return false;
 }
 
+/* Applies one key of the configuration; an object is entered unless a list says otherwise. False after a
+ * diagnostic. */
 static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 {
 	const struct yaml_node *param = yaml_find(h->keys, key), *want = yaml_find(h->same, key);
@@ -375,7 +382,7 @@ static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 		const struct json_node n = {.kind = JSON_NODE_INT, .i = (int64_t)v->n};
 		return set_param(h, counted, &n);
 	}
-	if (ignored(h, key))
+	if (is_ignored(h, key))
 		return true;
 	if (want == NULL && key_within(h, key) != NULL)
 		want = yaml_find(h->same, key_within(h, key));
@@ -396,7 +403,7 @@ static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 	diag_error(
 	        h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
 	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
-	        key, scalar_text(h, v), h->c->name);
+	        key, scalar_string(h, v), h->c->name);
 	return false;
 }
 
@@ -488,6 +495,7 @@ static bool set_params_from_tensors(struct hub *h, const struct yaml_node *table
 
 /* ---- ignored keys ---- */
 
+/* Notes how unknown keys can be ignored. */
 static void note_unknown(const struct hub *h)
 {
 	struct buf options, list;

@@ -71,6 +71,7 @@ struct stops {
 	size_t n, cap;
 };
 
+/* Adds a stop id once. */
 static bool add_stop(struct model_document *d, struct stops *s, int64_t id)
 {
 	for (size_t i = 0; i < s->n; i++)

@@ -86,6 +86,7 @@ static void unpack_Q5_1(const unsigned char *p, const struct weight_quants *to)
 	unpack_bit_4(p + 4, to->codes);
 }
 
+/* Unpacks 32 indices and looks up their values. */
 static void unpack_codebook(enum ir_format format, const unsigned char *p, int8_t *codes)
 {
 	unpack_nibbles(p, 16, codes);
@@ -226,6 +227,7 @@ static void unpack_rows(struct stored_block b, const void *data, int64_t row, in
 	}
 }
 
+/* Dequantizes elements [begin, begin + n), block by block. */
 static void unpack_elements(struct stored_block b, const void *data, int64_t begin, int64_t n, double *out)
 {
 	const struct ir_format_desc *d = ir_format(b.format);

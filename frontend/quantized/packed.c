@@ -17,6 +17,7 @@ static uint32_t read_word(const struct packed_words *w, int64_t i)
 	return word ^ w->flip;
 }
 
+/* The integer at (r, c) of packed words. */
 static int read_field(const struct packed_words *w, int64_t r, int64_t c)
 {
 	int64_t i = (r & ((1 << w->down) - 1)) | (c & ((1 << w->across) - 1));
@@ -44,11 +45,13 @@ static int value_at(const struct packed_matrix *m, int64_t n, int64_t k, int zer
 	return is_mxfp4(m) ? ir_format(FORMAT_MXFP4)->codebook[q] : q - zero;
 }
 
+/* Zero point of a group. */
 static int zero_point_at(const struct packed_matrix *m, int64_t n, int64_t group)
 {
 	return m->zero + (m->zeros.data ? read_field(&m->zeros, group, n) : 0);
 }
 
+/* Scale of a group, half of it for MXFP4. */
 static double scale_at(const struct packed_matrix *m, int64_t n, int64_t group)
 {
 	double scale;
@@ -58,6 +61,7 @@ static double scale_at(const struct packed_matrix *m, int64_t n, int64_t group)
 	return m->inverse_scales ? (float)(1 / scale) : scale;
 }
 
+/* Group of a column. */
 static int64_t group_of(const struct packed_matrix *m, int64_t k)
 {
 	double group;
@@ -176,6 +180,7 @@ void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 	}
 }
 
+/* Reads a row as quants, scales and offsets of the format. */
 static void read_packed_row(const struct packed_matrix *m, int64_t row, const struct weight_quants *out)
 {
 	const struct ir_format_desc *d = ir_format(m->format);

@@ -30,6 +30,7 @@ struct reader {
 
 /* ---- keys ---- */
 
+/* Reports the first wrong key; sets r->failed. */
 static void key_error(struct reader *r, const char *key, const char *what)
 {
 	if (!r->failed)
@@ -43,7 +44,7 @@ static const struct gguf_value *find_key(const struct reader *r, const char *key
 	return gguf_find(r->g, arena_printf(r->s->arena, PREFIX "%s", key));
 }
 
-static struct tokenizer_string read_text(struct reader *r, const char *key, const char *absent)
+static struct tokenizer_string read_string(struct reader *r, const char *key, const char *absent)
 {
 	const struct gguf_value *v = find_key(r, key);
 	if (v == NULL)
@@ -90,6 +91,7 @@ static const struct gguf_value *read_list(struct reader *r, const char *key, boo
 	return r->failed ? NULL : v;
 }
 
+/* Reads all keys of the tokenizer. */
 static enum tfmc_status read_keys(struct reader *r)
 {
 	struct tokenizer_desc *d = r->d;
@@ -103,7 +105,7 @@ static enum tfmc_status read_keys(struct reader *r)
 	}
 	d->n_tokens = r->tokens->n;
 	r->scores = read_list(r, "scores", false, d->n_tokens);
-	r->pre = read_text(r, "pre", "default");
+	r->pre = read_string(r, "pre", "default");
 	r->merges = read_list(r, "merges", true, 0);
 	r->types = read_list(r, "token_type", false, d->n_tokens);
 	while (r->types != NULL && gguf_next_element(r->types, &at, &v))
@@ -164,6 +166,7 @@ static enum tfmc_status set_types(struct reader *r, bool bytes)
 	return TFMC_OK;
 }
 
+/* Sets the template: bos and eos by the flags of the file, else by these defaults. */
 static void set_template(struct reader *r, bool bos, bool eos)
 {
 	bool add_bos = r->add_bos < 0 ? bos : r->add_bos != 0,
@@ -176,6 +179,7 @@ static void set_template(struct reader *r, bool bos, bool eos)
 
 /* ---- SentencePiece ---- */
 
+/* Packs a SentencePiece tokenizer (model llama or t5). */
 static enum tfmc_status from_spm(struct reader *r, bool is_unigram, struct tokenizer_packed *out)
 {
 	const struct tokenizer_spm spm = {
@@ -233,6 +237,7 @@ static const struct splitter splitters[] = {
 #include "frontend/sentencepiece/gguf_splitters.def"
 };
 
+/* Adds the merges of BPE. */
 static enum tfmc_status add_merges(struct reader *r)
 {
 	struct tokenizer_desc *d = r->d;
@@ -265,6 +270,7 @@ static bool add_patterns(const struct reader *r, const char *const *list, size_t
 	return true;
 }
 
+/* Adds the operations of a pre-tokenizer. */
 static bool add_splits(const struct reader *r, const struct splitter *p)
 {
 	size_t n = 0;
@@ -280,6 +286,7 @@ static bool add_splits(const struct reader *r, const struct splitter *p)
 	return ok && add_patterns(r, p->patterns + n - p->n_after, p->n_after, p->after_flags);
 }
 
+/* Packs a byte-level BPE tokenizer (model gpt2). */
 static enum tfmc_status from_byte_level(struct reader *r, struct tokenizer_packed *out)
 {
 	const struct splitter *p = NULL;
@@ -381,7 +388,7 @@ enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct g
 	tokenizer_desc_init(r.d);
 	if (!gguf_has_tokenizer(g))
 		key_error(&r, "model", "is missing: the file has no tokenizer");
-	r.model = read_text(&r, "model", "");
+	r.model = read_string(&r, "model", "");
 	if (r.failed)
 		return TFMC_INVALID;
 	TFMC_TRY(read_keys(&r));

@@ -171,6 +171,7 @@ struct model {
 	bool suffix;
 };
 
+/* Reads a SentencePiece message: piece, score, type. */
 static bool read_piece(struct model *m, struct reader piece, size_t i)
 {
 	struct tokenizer_token *t = &m->desc->tokens[i];
@@ -192,6 +193,7 @@ static bool read_piece(struct model *m, struct reader piece, size_t i)
 	return !piece.failed && tokenizer_set_type(m->source, m->desc, i, type);
 }
 
+/* Reads TrainerSpec: model type and whitespace suffix. */
 static bool read_trainer(struct model *m, struct reader spec)
 {
 	struct field f;
@@ -204,6 +206,7 @@ static bool read_trainer(struct model *m, struct reader spec)
 	return !spec.failed;
 }
 
+/* Reads NormalizerSpec: character map and space handling. */
 static bool read_normalizer(struct model *m, struct reader spec)
 {
 	struct field f;

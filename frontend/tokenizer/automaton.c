@@ -57,6 +57,7 @@ struct compiler {
 	uint32_t generation, n_list;
 };
 
+/* Records the first reason; returns false. */
 static bool reject(struct compiler *c, const char *why)
 {
 	if (c->why == NULL)
@@ -66,6 +67,7 @@ static bool reject(struct compiler *c, const char *why)
 
 /* ---- places ---- */
 
+/* Appends an instruction; returns its index. */
 static uint32_t add_instruction(struct compiler *c, struct instruction instruction)
 {
 	struct instruction *p = c->program.n < PROGRAM_MAX ? ARENA_PUSH(c->arena, &c->program) : NULL;
@@ -77,6 +79,7 @@ static uint32_t add_instruction(struct compiler *c, struct instruction instructi
 	return (uint32_t)c->program.n - 1;
 }
 
+/* Index of a character set, shared by equal sets. */
 static uint32_t set_index(struct compiler *c, const struct pattern_set *s)
 {
 	for (uint32_t i = 0; i < c->n_sets; i++)
@@ -105,6 +108,7 @@ static void patch_split(struct compiler *c, uint32_t at, bool lazy)
 	p->b = lazy ? enter : after;
 }
 
+/* X*: split, X, jump back. */
 static void compile_star(struct compiler *c, const struct pattern *n)
 {
 	uint32_t split = add_instruction(c, (struct instruction){.opcode = OP_SPLIT});
@@ -129,6 +133,7 @@ static void compile_optional(struct compiler *c, const struct pattern *n, uint32
 	}
 }
 
+/* True: the pattern may match the empty string. */
 static bool is_nullable(const struct pattern *n)
 {
 	bool all = true, any = false;
@@ -160,6 +165,7 @@ static void compile_repeat(struct compiler *c, const struct pattern *n)
 		compile_optional(c, n, n->max - n->min);
 }
 
+/* X|Y|Z: each alternative jumps to the common end. */
 static void compile_alternation(struct compiler *c, const struct pattern *n)
 {
 	struct {
@@ -242,6 +248,7 @@ static bool find_boundaries(struct compiler *c)
 	return true;
 }
 
+/* Partitions the characters by the sets that contain them. */
 static bool find_char_classes(struct compiler *c)
 {
 	if (!find_boundaries(c))
@@ -272,6 +279,7 @@ static bool find_char_classes(struct compiler *c)
 
 /* ---- states ---- */
 
+/* Index of a state, an ordered list of positions; adds it if it is new. */
 static uint32_t intern_state(struct compiler *c, const uint32_t *program, uint32_t n)
 {
 	uint32_t hash = 2166136261u;
@@ -293,6 +301,7 @@ static uint32_t intern_state(struct compiler *c, const uint32_t *program, uint32
 	return (uint32_t)c->states.n - 1;
 }
 
+/* True: a character of the class satisfies a CHAR or LOOKAHEAD instruction. */
 static bool class_matches(const struct compiler *c, const struct instruction *p, uint32_t class)
 {
 	bool in = class < c->n_classes && c->masks[class] >> p->set & 1;
@@ -351,6 +360,7 @@ static bool add_transition(struct compiler *c, uint32_t state, uint32_t class)
 	return c->why == NULL;
 }
 
+/* Subset construction: adds states until all transitions are known. */
 static bool build_states(struct compiler *c)
 {
 	size_t n = c->program.n;
@@ -370,6 +380,7 @@ static bool build_states(struct compiler *c)
 
 /* ---- bytes ---- */
 
+/* Writes the packed automaton of runtime/tokenizer/format.h. */
 static struct tokenizer_string serialize(struct compiler *c)
 {
 	struct buf out;

@@ -80,6 +80,7 @@ static uint32_t named_id(const struct tokenizer_named_id *names, const char *tex
 	return TFMC_TOK_NONE;
 }
 
+/* Parses a template string into items. */
 static void add_items(struct tokenizer_desc *d, const char *at, const struct tokenizer_named_id *names)
 {
 	for (; *at != '\0'; at += strspn(at, " ")) {
@@ -155,6 +156,7 @@ static void write_tokens(struct packer *p)
 	end_section(p, TFMC_TOK_SCORES);
 }
 
+/* Writes a section with the trie of these keys. */
 static enum tfmc_status write_trie(struct packer *p, enum tfmc_tok_section_kind kind,
                                    struct tokenizer_key *keys, size_t n)
 {
@@ -182,6 +184,7 @@ static enum tfmc_status write_piece_trie(struct packer *p)
 	return write_trie(p, TFMC_TOK_TRIE, keys, n);
 }
 
+/* Writes added tokens, and the tries of those matched in raw and in normalized text. */
 static enum tfmc_status write_added(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
@@ -321,6 +324,7 @@ static bool are_scores_finite(const struct tokenizer_desc *d)
 	return ok;
 }
 
+/* Checks sizes, character map, scores and ids of a description. */
 static enum tfmc_status check_desc(const struct tokenizer_source *s, const struct tokenizer_desc *d)
 {
 	size_t bytes = 0, merges;
@@ -374,6 +378,7 @@ static void init_header(struct packer *p)
 	p->head.unknown_score = d->unknown_score;
 }
 
+/* Copies header and sections into the arena and sets the checksum. */
 static enum tfmc_status finish(struct packer *p, struct tokenizer_packed *out)
 {
 	size_t over = p->out.len % TFMC_TOK_ALIGN;

@@ -26,6 +26,7 @@ struct quantifier {
 	bool in_braces, may_be_lazy;
 };
 
+/* Records the first reason; returns NULL. */
 static struct pattern *reject(struct parser *p, const char *why)
 {
 	if (p->why == NULL)
@@ -42,6 +43,7 @@ static struct pattern *new_node(struct parser *p, enum pattern_kind kind)
 	return n;
 }
 
+/* Consumes `text` if it is next. */
 static bool match(struct parser *p, const char *text)
 {
 	size_t n = strlen(text);
@@ -86,6 +88,7 @@ static bool read_hex(struct parser *p, unsigned min, unsigned max, uint32_t *cp)
 	return p->why == NULL;
 }
 
+/* Parses {NAME} after \p or \P. */
 static bool read_property(struct parser *p, bool negative, struct pattern_set *set)
 {
 	struct pattern_set local = {0};
@@ -187,6 +190,7 @@ static bool intersect_part(struct parser *p, struct pattern_set *all, struct pat
 	return true;
 }
 
+/* Parses the members of a set up to its closing bracket. */
 static bool read_members(struct parser *p, struct pattern_set *out)
 {
 	struct pattern_set part = {0};
@@ -247,6 +251,7 @@ static bool char_set_of(struct parser *p, const struct pattern *n, struct patter
 	return true;
 }
 
+/* Parses (?=X) or (?!X), X one character. */
 static struct pattern *parse_lookahead(struct parser *p, bool negative)
 {
 	struct pattern_set set = {0};
@@ -336,6 +341,7 @@ static bool read_quantifier(struct parser *p, struct quantifier *q)
 	return match(p, "*") || match(p, "+") || match(p, "?") || read_braces(p, q);
 }
 
+/* Parses a group, an anchor or a character. */
 static struct pattern *parse_atom(struct parser *p)
 {
 	struct pattern_set set = {0};

@@ -29,6 +29,7 @@ static size_t hash_string(const char *text, size_t n)
 	return (size_t)(h ^ h >> 29);
 }
 
+/* Slot of a string in the hash table, or the empty one where it belongs. */
 static size_t find_slot(const struct tokenizer_index *x, const char *text, size_t n)
 {
 	size_t at = hash_string(text, n) & x->mask;
@@ -210,12 +211,14 @@ static enum tfmc_status sort_scores(const struct tokenizer_source *s, const stru
 	return TFMC_OK;
 }
 
+/* Index of a score in the sorted list. */
 static uint32_t rank_of(const double *scores, size_t n, double score)
 {
 	const double *at = bsearch(&score, scores, n, sizeof(double), compare_scores);
 	return at != NULL ? (uint32_t)(at - scores) : 0;
 }
 
+/* Adds all splits of a piece into two pieces as merges. */
 static bool add_splits(const struct tokenizer_source *s, const struct tokenizer_index *x, uint32_t id,
                        uint32_t rank, struct merges *out)
 {

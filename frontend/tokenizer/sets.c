@@ -111,6 +111,7 @@ static const char categories[][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "
                                      "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
                                      "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
 
+/* Computes the runs of equal categories over all characters. */
 static bool compute_runs(struct arena *a, struct pattern_runs *runs)
 {
 	for (uint32_t cp = 0; runs->n == 0 || cp < PATTERN_CHAR_LAST; cp++) {
@@ -137,6 +138,7 @@ static bool add_categories(struct arena *a, struct pattern_runs *runs, struct pa
 	return ok;
 }
 
+/* Bits of the categories whose name begins with `name` (L, Lu, ..); 0: none. */
 static uint32_t category_mask(const char *name, size_t n)
 {
 	uint32_t mask = 0;

@@ -73,6 +73,7 @@ static bool grow_nodes(struct tokenizer_trie *t, size_t n_nodes)
 	return true;
 }
 
+/* Takes a node off the free list. */
 static void allocate_node(struct tokenizer_trie *t, uint32_t node)
 {
 	if (t->prev[node] == node)
@@ -82,6 +83,7 @@ static void allocate_node(struct tokenizer_trie *t, uint32_t node)
 	t->prev[node] = node;
 }
 
+/* Code of a key at a depth: byte + 1, 0 at its end. */
 static unsigned code_at(const struct tokenizer_key *k, size_t depth)
 {
 	return depth == k->text.n ? 0 : (unsigned char)k->text.text[depth] + 1u;
@@ -111,6 +113,7 @@ static size_t find_base(struct tokenizer_trie *t, const unsigned *codes, size_t 
 	return t->n > codes[0] ? t->n - codes[0] : 1;
 }
 
+/* Places the children of a node and queues them. */
 static bool place_children(struct tokenizer_trie *t, const struct tokenizer_key *keys, const struct range *r,
                            struct ranges *queue)
 {

@@ -85,6 +85,7 @@ const char *tokenizer_class_of_type(const char *type, bool has_json)
 
 /* ---- templates ---- */
 
+/* Id of a special token by its role, or NONE. */
 static uint32_t role_id(const struct tokenizer_reader *r, enum tokenizer_role role)
 {
 	const char *text = r->config->roles[role];
@@ -139,7 +140,7 @@ static bool add_whisper_names(struct template_names *a)
 	       (c->timestamps == 1 || add_name(a, "timestamps", "<|notimestamps|>", true));
 }
 
-static bool template_names(struct tokenizer_reader *r, enum tokenizer_template kind)
+static bool set_template(struct tokenizer_reader *r, enum tokenizer_template kind)
 {
 	const struct tokenizer_config *c = r->config;
 	const char *const *roles = c->roles;
@@ -178,7 +179,7 @@ bool tokenizer_class_set_template(struct tokenizer_reader *r)
 	if (r->lists == NULL && cls &&
 	    (role_id(r, TOKENIZER_CLS) == TFMC_TOK_NONE || role_id(r, TOKENIZER_SEP) == TFMC_TOK_NONE))
 		return true;
-	return template_names(r, c->class->template_kind);
+	return set_template(r, c->class->template_kind);
 }
 
 bool tokenizer_class_override_template(struct tokenizer_reader *r)
@@ -192,7 +193,7 @@ bool tokenizer_class_override_template(struct tokenizer_reader *r)
 	bool decides = ends || (is_known && (c->class->template_kind == TOKENIZER_T_LANGUAGE ||
 	                                     c->class->template_kind == TOKENIZER_T_LANGUAGE_LAST ||
 	                                     c->class->template_kind == TOKENIZER_T_WHISPER));
-	return !decides || template_names(r, c->class->template_kind);
+	return !decides || set_template(r, c->class->template_kind);
 }
 
 /* Llama's class follows tokenizer.json if the files say nothing; the others have a default of their own. */

@@ -43,6 +43,7 @@ static struct tokenizer_named *find_named(const struct tokenizer_config *c, cons
 	return NULL;
 }
 
+/* Appends a token; NULL after a diagnostic. */
 static struct tokenizer_named *push_named(struct reader *r, const char *text)
 {
 	struct {
@@ -191,6 +192,7 @@ static bool read_added_tokens(struct reader *r, const struct json_node *map)
 
 /* ---- members ---- */
 
+/* Reads an optional flag, which stays -1 if it is absent. */
 static bool read_tristate(const struct reader *r, const struct json_node *root, const char *key, int *out)
 {
 	const struct json_node *v = json_find(root, key);
@@ -291,6 +293,7 @@ static bool apply_class(struct reader *r)
 	return true;
 }
 
+/* Reads all files in their order of precedence. */
 static bool read_files(struct reader *r, const struct tokenizer_config_files *files)
 {
 	const struct json_node *root = open_file(r, &files->config);

@@ -29,6 +29,7 @@ static bool grow_tokens(struct tokenizer_reader *r, size_t n_ids)
 	return true;
 }
 
+/* Grows the token array for the ids of the list. */
 static bool reserve_ids(struct tokenizer_reader *r, const struct json_node *list)
 {
 	size_t n_ids = r->desc->n_tokens;

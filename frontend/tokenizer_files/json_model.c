@@ -103,6 +103,7 @@ static const char *merge_place(struct tokenizer_reader *r, const struct json_nod
 	               : tokenizer_item_path(r, "model", "merges", i);
 }
 
+/* Reads the merges; all three pieces must be in the vocabulary. */
 static bool read_merges(struct tokenizer_reader *r, const struct json_node *list)
 {
 	struct tokenizer_desc *d = r->desc;

@@ -19,6 +19,7 @@ static bool add_template_item(struct tokenizer_reader *r, const char *path, enum
 	return true;
 }
 
+/* Adds the ids of a special token of TemplateProcessing. */
 static bool add_special_items(struct tokenizer_reader *r, const struct json_node *root,
                               const struct json_node *n, const char *path)
 {
@@ -73,6 +74,7 @@ static uint32_t named_id(struct tokenizer_reader *r, const struct json_node *n, 
 	return tokenizer_id(r, ok ? &pair->items[1] : NULL, tokenizer_member_path(r, path, key));
 }
 
+/* Reads BertProcessing or RobertaProcessing. */
 static bool read_cls_sep(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const struct tokenizer_named_id names[] = {{"cls_token", named_id(r, n, path, "cls")},

@@ -10,6 +10,7 @@
 
 static const struct tokenizer_string no_string = {"", 0};
 
+/* Appends a normalizer operation. */
 static bool add_normalizer(struct tokenizer_reader *r, const char *path, enum tfmc_tok_normalize kind,
                            uint32_t flags, struct tokenizer_string a, struct tokenizer_string b)
 {
@@ -325,6 +326,7 @@ static bool read_split(struct tokenizer_reader *r, const struct json_node *n, co
 	return add_splitter(r, path, TFMC_TOK_MATCH_TEXT, behavior, tokenizer_string(text));
 }
 
+/* Metaspace: spaces become marks, with a mark prepended by the scheme, then a split before each mark. */
 static bool read_metaspace(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const char *mark = tokenizer_string_member(r, n, path, "replacement", TOKENIZER_MARK);

@@ -126,6 +126,7 @@ enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char
 
 /* ---- vocab.txt ---- */
 
+/* True: the word has capitals and is not in brackets like [CLS]. */
 static bool has_capitals(const char *word)
 {
 	size_t n = strlen(word);
@@ -139,6 +140,7 @@ static const char *template_token(struct arena *a, char name, bool is_there, int
 	                : "";
 }
 
+/* Member post_processor with BERT's template. */
 static const char *bert_template(struct arena *a, const struct tokenizer_bert *b, uint32_t cls, uint32_t sep)
 {
 	const char *front = template_token(a, 'c', b->add_cls, 0);

@@ -90,6 +90,7 @@ static bool lists_ids(const struct tokenizer_config *c)
 	return false;
 }
 
+/* Numbers the pieces as the class does and adds its tokens. */
 static enum tfmc_status number_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d)
 {
 	const struct tokenizer_class *class = s->config->class;

@@ -61,6 +61,7 @@ static bool read_ints(const struct weight_entry_reader *r, const struct yaml_nod
 	return ok;
 }
 
+/* Reads `optional`, which is allowed in the outermost mapping only. */
 static bool read_optional(struct weight_entry_reader *r, const struct yaml_node *node)
 {
 	static const char *const keywords[] = {"zeros", "ones"};
@@ -128,6 +129,7 @@ const char *weight_shape_text(struct arena *a, int rank, const int64_t *dims)
 
 /* ---- existence ---- */
 
+/* True: the tensor of a name exists, or there is no name; else sets b->missing. */
 static bool name_exists(struct weight_build *b, const struct weight_template *t)
 {
 	const char *name = t == NULL ? NULL : weight_template_fill(b->arena, t, b->captures);
@@ -138,6 +140,7 @@ static bool name_exists(struct weight_build *b, const struct weight_template *t)
 	return false;
 }
 
+/* First source of `any` whose tensors exist; NULL: none. */
 static const struct weight_entry *first_existing(struct weight_build *b, const struct weight_entry *e)
 {
 	for (size_t i = 0; i < e->n_of; i++) {
@@ -246,6 +249,7 @@ const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, s
 	return x == NULL || !w->reversed ? x : reverse_axes(b->arena, x);
 }
 
+/* Expression of the tensor with a filled name. */
 static const struct ir_wexpr *build_named_tensor(struct weight_build *b, const struct weight_template *t)
 {
 	return weight_tensor(b, weight_template_fill(b->arena, t, b->captures), t->node->loc);
@@ -258,6 +262,7 @@ static const struct ir_wexpr *apply_from(struct weight_build *b, const struct we
 	return build_named_tensor(b, e->name);
 }
 
+/* Builds concat or stack; a shape mismatch lists the shapes of all sources. */
 static const struct ir_wexpr *apply_concat_or_stack(struct weight_build *b, const struct weight_entry *e,
                                                     const struct ir_wexpr *x)
 {
@@ -298,6 +303,7 @@ const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct w
 	return y;
 }
 
+/* Reports that a step does not fit the shape; returns NULL. */
 static const struct ir_wexpr *report_misfit(struct weight_build *b, const struct weight_entry *e,
                                             const struct ir_wexpr *x)
 {
@@ -381,6 +387,7 @@ static const struct ir_wexpr *apply_split(struct weight_build *b, const struct w
 
 /* ---- order and shape ---- */
 
+/* Reads a list of at most IR_RANK_MAX integers. */
 static bool read_dims(struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
                       struct weight_entry *e)
 {

@@ -108,6 +108,7 @@ static const char *count_suffix(const struct weight_fault_context *x, size_t n, 
 	return n == 0 ? "" : arena_printf(x->arena, "; %zu more %s", n, what);
 }
 
+/* Reports a wrong number of layers; false: the name is in no series. */
 static bool report_series(const struct weight_fault_context *x, struct weight_faults *faults,
                           struct weight_fault *first)
 {
@@ -155,6 +156,7 @@ static bool is_same_entry(const struct weight_fault *a, const struct weight_faul
 	return a->kind == b->kind && is_same_loc(a->mapped, b->mapped);
 }
 
+/* Marks the faults of the same map entry as reported; returns how many in addition to the first. */
 static size_t mark_same_entry(struct weight_faults *faults, struct weight_fault *first)
 {
 	size_t more = 0;
@@ -167,6 +169,7 @@ static size_t mark_same_entry(struct weight_faults *faults, struct weight_fault 
 	return more;
 }
 
+/* Reports a tensor that the map names and no file has. */
 static void report_missing(const struct weight_fault_context *x, struct weight_faults *faults,
                            struct weight_fault *first)
 {
@@ -252,6 +255,7 @@ static bool have_same_factor(const struct weight_fault *a, const struct weight_f
 	return false;
 }
 
+/* Reports a wrong shape, with all faults of the same factor or of the same map entry. */
 static void report_shape(const struct weight_fault_context *x, struct weight_faults *faults,
                          struct weight_fault *first)
 {

@@ -247,6 +247,7 @@ static bool check_weight_map(struct weight_files *wf, const char *index, const s
 	return ok;
 }
 
+/* Opens all shards of an index and checks it. */
 static enum tfmc_status add_index(struct weight_files *wf, const struct file_map *index, const char *dir,
                                   const char *name, struct loc loc)
 {
@@ -294,6 +295,7 @@ static bool is_known_format(const struct file_map *map, const char *name)
 	       detect_format(map->data, map->len) != NULL;
 }
 
+/* Reports an unsupported format, by the extension if it is known. */
 static enum tfmc_status reject_format(struct weight_files *wf, const char *name, struct loc loc)
 {
 	static const char *const others[] = {".bin", ".pt", ".pth", ".h5", ".onnx", ".pb", ".tflite"};
@@ -365,6 +367,7 @@ static bool any_has_prefix(const struct weight_files *wf, const char *prefix)
 	return prefix[0] == '\0';
 }
 
+/* Removes a prefix from all names that have it and rebuilds the name map; clashes are errors. */
 static enum tfmc_status strip_names(struct weight_files *wf, const struct yaml_node *prefix)
 {
 	strmap_init(&wf->by_name, wf->arena);

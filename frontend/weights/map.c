@@ -84,6 +84,7 @@ static bool check_captures(struct weight_map *m, const struct pattern *p)
 	return true;
 }
 
+/* Adds an entry of the map. */
 static bool add_pattern(struct weight_map *m, const struct yaml_pair *pair, bool must_match)
 {
 	struct pattern *p = ARENA_NEW(m->arena, struct pattern);
@@ -152,6 +153,7 @@ static bool may_suggest(const struct weight_map *m)
 	return !diag_is_full(m->cx);
 }
 
+/* Reports two patterns that match one parameter. */
 static void report_clash(struct weight_map *m, const struct weight_want *want, struct pattern *a,
                          struct pattern *b)
 {
@@ -268,6 +270,7 @@ static const char *describe_source(struct weight_map *m, const struct ir_wexpr *
 	return "its source in weights.map";
 }
 
+/* Checks the shape of a source; a longer vocabulary is sliced, another shape is recorded as a fault. */
 static const struct ir_wexpr *check_shape(struct weight_map *m, const struct weight_want *want,
                                           const struct pattern *p, const struct ir_wexpr *x)
 {
@@ -513,6 +516,7 @@ static const char *series_of_unused(struct weight_map *m)
 	                              (long long)stored, series, (long long)asked);
 }
 
+/* Reports tensors that are neither used nor ignored. */
 static bool check_unused(struct weight_map *m, bool allow_unused)
 {
 	size_t n = weight_files_count(m->files), unused = 0;

@@ -26,6 +26,7 @@ static bool report(const struct parser *p, size_t at, size_t len, const char *wh
 	return false;
 }
 
+/* Adds a choice `from=to` or `from` to a capture. */
 static bool add_choice(const struct parser *p, struct weight_piece *piece, const char *s, size_t n)
 {
 	const char *equals = memchr(s, '=', n);
@@ -163,6 +164,7 @@ static const struct weight_choice *find_choice(const struct weight_piece *piece,
 	return NULL;
 }
 
+/* True: all restricted captures of the template have an allowed choice. */
 static bool accepts(const struct weight_template *t, const struct weight_captures *captures)
 {
 	for (size_t i = 0; i < t->n; i++) {
@@ -191,6 +193,7 @@ static bool match_bound(struct matcher *m, size_t i, const struct weight_capture
 	return strncmp(text, c->text, c->len) == 0 && match_from(m, i + 1, text + c->len);
 }
 
+/* Matches a capture: a bound one by its string, else by growing lengths. */
 static bool match_capture(struct matcher *m, size_t i, const char *text)
 {
 	const struct weight_piece *piece = &m->pattern->pieces[i];
@@ -208,6 +211,7 @@ static bool match_capture(struct matcher *m, size_t i, const char *text)
 	return false;
 }
 
+/* Matches pieces from index i on against `text`, with backtracking. */
 static bool match_from(struct matcher *m, size_t i, const char *text)
 {
 	if (m->budget == 0)

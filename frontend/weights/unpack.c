@@ -25,6 +25,7 @@ static const char *shape_string(struct packing *p, const struct stored_tensor *t
 	return text;
 }
 
+/* Reports a part of the wrong type or shape; returns false. */
 static bool report_misfit(struct packing *p, const struct stored_tensor *t, const char *what)
 {
 	diag_error(p->cx, t->loc, DIAG_WEIGHT_FILE, "'%s': tensor '%.200s' %s [%s]: %s", t->file, t->name,

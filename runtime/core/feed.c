@@ -93,6 +93,7 @@ static const char *input_label(const struct tfmc_record *r, const struct tfmc_re
 	return r->generate_kind == 1 ? "the prompt" : "the target";
 }
 
+/* Message for a size outside of [lo, hi]: a number of ids where the input is ids, else an axis. */
 static int axis_error(const struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis,
                       int64_t value, int64_t lo, int64_t hi)
 {
@@ -171,6 +172,7 @@ static int missing_input_error(struct feeder *f, const struct entry_call *c)
 	return TFMC_RT_E_NULL;
 }
 
+/* Calls the entry; E_NULL and E_TOKEN become E_PROMPT with a message. */
 static int execute_call(struct feeder *f, const struct entry_call *c)
 {
 	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);

@@ -93,6 +93,7 @@ static int event_spin(struct event *e, unsigned count, int64_t limit)
 	return 0;
 }
 
+/* Waits for signal number `count`: polls for spin_ns, then blocks. */
 static void event_wait(struct event *e, unsigned count, int64_t spin_ns)
 {
 	if (spin_ns > 0 && event_spin(e, count, spin_ns))
@@ -151,6 +152,7 @@ static void *thread_main(void *arg)
 	}
 }
 
+/* Gives a worker a task; fn NULL: ends its thread. */
 static void start_task(struct worker *w, tfmc_task_fn *fn, void *arg, int64_t n)
 {
 	w->start.fn = fn;
@@ -159,6 +161,7 @@ static void start_task(struct worker *w, tfmc_task_fn *fn, void *arg, int64_t n)
 	event_signal(&w->start, ++w->started, w->pool->spin_ns);
 }
 
+/* Starts workers 1 .. size - 1. After a failure p->n_threads of them run. */
 static int start_threads(struct tfmc_pool *p)
 {
 	for (int64_t i = 0; i + 1 < p->size; i++) {

@@ -50,6 +50,7 @@ static int32_t yield_to_others(void *user)
 	return 0;
 }
 
+/* Sets config->weights from the options: a file, a mapping of the caller, or the weights in the object. */
 static int open_weights(struct tfmc_session *s, const struct tfmc_session_options *o,
                         struct tfmc_config *config)
 {
@@ -82,6 +83,7 @@ static int64_t batch_dim(const struct tfmc_record *r)
 	return (int64_t)dims[0];
 }
 
+/* Upper bound of the batch dim, 1 without one. */
 static int64_t max_batch(const struct tfmc_record *r)
 {
 	int64_t dim = batch_dim(r);
@@ -169,6 +171,7 @@ static int64_t max_workers(const struct tfmc_session *s)
 	return s->workers > s->decode_workers ? s->workers : s->decode_workers;
 }
 
+/* Allocates context, arena and state by the options. */
 static int open_memory(struct tfmc_session *s, const struct tfmc_session_options *o,
                        struct tfmc_config *config)
 {
@@ -198,6 +201,7 @@ static int open_pool(struct tfmc_session *s, const struct tfmc_session_options *
 	return tfmc_pool_create_spinning(n, o->spin_us < 0 ? 0 : o->spin_us, &s->pool);
 }
 
+/* Opens weights, memory and pool, then calls init of the object. The caller closes after a failure. */
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
 {
 	const struct tfmc_record *r = s->model.record;
@@ -533,6 +537,7 @@ static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *
 	return TFMC_RT_OK;
 }
 
+/* Calls an entry with its argument slots: on one worker, with parallel_for, or in SPMD form. */
 static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *args)
 {
 	if (s->pool)

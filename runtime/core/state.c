@@ -39,6 +39,7 @@ static const struct tfmc_record_state *state_at(const struct tfmc_record *r, uin
 	return (const struct tfmc_record_state *)(const void *)((const char *)r + r->states) + i;
 }
 
+/* Layout of a state: leading axes are matrices, the last two rows and columns. */
 static struct state_layout layout_of(const struct tfmc_record_state *s)
 {
 	struct state_layout m = {.n = 1, .rows = 1, .columns = 1, .element = tfmc_dtype_bytes(s->dtype)};
@@ -71,6 +72,7 @@ static uint64_t saved_rows(const struct tfmc_record_state *s, const struct state
 	return h->encoded ? m->rows : 0;
 }
 
+/* Total size of a saved sequence, header included. */
 static uint64_t saved_bytes(const struct tfmc_record *r, const struct saved_header *h)
 {
 	uint64_t sum = sizeof(*h);
@@ -150,6 +152,7 @@ static void copy_states(const struct tfmc_record *r, const struct saved_header *
 	}
 }
 
+/* Checks record version, existence of the state, and sequence number. */
 static int check_sequence(const struct tfmc_record *r, const void *state, int64_t batch, int64_t sequence)
 {
 	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION)
@@ -159,6 +162,7 @@ static int check_sequence(const struct tfmc_record *r, const void *state, int64_
 	return sequence < 0 || sequence >= batch ? TFMC_RT_E_DIM : TFMC_RT_OK;
 }
 
+/* Byte offset of a sequence in the state. */
 static uint64_t block_offset(const struct tfmc_record *r, int64_t sequence)
 {
 	return r->state_fixed_bytes + (uint64_t)sequence * r->state_batch_bytes;
@@ -170,6 +174,7 @@ static uint64_t i32_offset(uint64_t offset, int64_t sequence)
 	return offset + (uint64_t)sequence * sizeof(int32_t);
 }
 
+/* Hash of the mapped weights, else of those in the record. */
 static uint64_t weights_hash_in_use(const struct tfmc_record *r, const struct tfmc_mapping *weights)
 {
 	return weights && weights->hash ? weights->hash : r->weights_hash;
@@ -210,6 +215,7 @@ int tfmc_state_save(const struct tfmc_record *record, const struct tfmc_mapping 
 	return TFMC_RT_OK;
 }
 
+/* Checks header, checksum, hashes and sizes of a saved sequence of n bytes. */
 static int check_saved(const struct tfmc_record *r, uint64_t weights_hash, const struct saved_header *h,
                        const char *payload, uint64_t n)
 {

@@ -25,6 +25,7 @@ static uint64_t hash_bytes(const void *bytes, uint64_t n)
 	return tfmc_weights_hash_end(&h);
 }
 
+/* Checks the header of a mapped file against the record, with TFMC_MAP_VERIFY the hash of all bytes, too. */
 static int check_header(struct tfmc_mapping *m, const struct tfmc_record *record, unsigned flags)
 {
 	struct tfmc_weights_header header;

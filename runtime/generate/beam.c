@@ -63,6 +63,7 @@ struct beam_search {
 
 /* ---- candidates ---- */
 
+/* Order of candidates: larger log p, then earlier beam, then lower id. */
 static bool is_better(const struct candidate *a, const struct candidate *b)
 {
 	if (a->log_p != b->log_p)
@@ -70,6 +71,7 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
 	return a->beam != b->beam ? a->beam < b->beam : a->id < b->id;
 }
 
+/* Inserts into the sorted list of the best cap_candidates. */
 static void insert_candidate(struct beam_search *s, struct candidate c)
 {
 	int64_t cap = s->cap_candidates, at = s->n_candidates;
@@ -128,6 +130,7 @@ static int collect_beam_candidates(struct beam_search *s, int64_t beam)
 	return TFMC_RT_OK;
 }
 
+/* Collects the best continuations of all live beams; E_LOGITS if there are none. */
 static int collect_candidates(struct beam_search *s)
 {
 	s->n_candidates = 0;
@@ -143,6 +146,7 @@ static int collect_candidates(struct beam_search *s)
 
 /* ---- beams ---- */
 
+/* Appends the node of a candidate; -1: no memory. */
 static int64_t add_node(struct beam_search *s, const struct candidate *c)
 {
 	int64_t parent = s->live[c->beam].node;
@@ -329,6 +333,7 @@ static int prefill_beams(struct beam_search *s, const int32_t *source, uint64_t 
 	return status;
 }
 
+/* Searches until the length limit, or until no beam is live or early stopping ends. */
 static int search_loop(struct beam_search *s)
 {
 	for (int64_t n = 1; n <= s->limit && s->n_live > 0; n++) {
@@ -342,6 +347,7 @@ static int search_loop(struct beam_search *s)
 	return TFMC_RT_OK;
 }
 
+/* Checks options and allocates. The caller closes after a failure. */
 static int open_search(struct beam_search *s, struct tfmc_session *session, const struct tfmc_beam_options *o)
 {
 	*s = (struct beam_search){.options = o};
@@ -392,6 +398,7 @@ static void close_search(struct beam_search *s)
 	free(s->ids);
 }
 
+/* Copies the finished hypotheses to the caller, best first; E_LOGITS if there are none. */
 static int write_hypotheses(const struct beam_search *s, struct tfmc_hypothesis *out, uint64_t cap,
                             uint64_t *n_out)
 {
@@ -408,6 +415,7 @@ static int write_hypotheses(const struct beam_search *s, struct tfmc_hypothesis 
 	return s->n_finished == 0 ? (int)TFMC_RT_E_LOGITS : (int)TFMC_RT_OK;
 }
 
+/* Prefills the first ids and searches. */
 static int beam_search(struct beam_search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,
                        uint64_t n_first)
 {

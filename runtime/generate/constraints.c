@@ -33,6 +33,7 @@ static const char *constraints_token_string(const struct constraints *c, int32_t
 	return text ? text : "";
 }
 
+/* Bytes of the longest token string. */
 static uint64_t longest_token(const struct constraints *c)
 {
 	uint64_t longest = 0, n = 0;
@@ -82,6 +83,8 @@ static bool are_numbers_in_range(const struct tfmc_constraints *g)
 	       g->max_tokens >= 0 && g->n_counted >= 0 && g->timestamps >= 0 && g->latest_timestamp >= 0;
 }
 
+/* E_RULES for ids outside of the vocabulary, empty sequences or values out of range; E_TEXT for strings
+ * without a vocabulary. */
 static int check_constraints(const struct constraints *c)
 {
 	const struct tfmc_constraints *g = &c->given;
@@ -135,6 +138,8 @@ static bool has_banned_text(const struct constraints *c, int32_t id)
 	return text && find_first_match(g->banned_texts, g->n_banned_texts, text, bytes, 0, &begin);
 }
 
+/* Marks ids that no sequence may contain: suppressed by the model or the constraints, or with a banned
+ * string inside. */
 static void mark_always_excluded(struct constraints *c)
 {
 	for (int64_t id = 0; id < c->vocab; id++)
@@ -164,6 +169,7 @@ static int alloc_tail(struct constraints *c)
 	return c->tail ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 }
 
+/* True: a factor that changes something (0 and 1 do not). */
 static bool is_factor(double v)
 {
 	return v != 0 && v != 1;
@@ -271,6 +277,7 @@ static bool ends_with_beginning(const struct tfmc_ids *sequence, const int32_t *
 	return n >= before && !memcmp(ids + n - before, sequence->items, (size_t)before * sizeof(*ids));
 }
 
+/* Excludes the last id of each banned sequence whose preceding ids end the sequence. */
 static void exclude_banned_sequences(struct constraints *c, const int32_t *ids, uint64_t n)
 {
 	for (uint64_t i = 0; i < c->given.n_banned; i++) {
@@ -357,6 +364,7 @@ static void exclude_stop_ids(struct constraints *c)
 		c->excluded[id] |= constraints_is_stop(c, (int32_t)id);
 }
 
+/* Excludes ids [from, end). */
 static void exclude_range(struct constraints *c, int64_t from, int64_t end)
 {
 	end = end < c->vocab ? end : c->vocab;

@@ -164,6 +164,7 @@ static int decode_loop(struct generator *g, struct feeder *f, const int32_t *fir
 	return status;
 }
 
+/* Resets the session, encodes the source and generates from prompt, target or start ids. */
 static int run_generation(struct generator *g, struct feeder *f, const int32_t *prompt, uint64_t n_prompt,
                           const int32_t *target, uint64_t n_target, int32_t *out, uint64_t cap,
                           uint64_t *n_out)

@@ -27,6 +27,7 @@ struct many {
 	float *row;                             /* [vocab] of one slot */
 };
 
+/* Ends a sequence with a status and frees its slot. */
 static void finish_lane(struct many *m, struct lane *r, int status)
 {
 	stream_end(&r->generator.stream);
@@ -122,6 +123,8 @@ static int decode_step(struct many *m)
 	return status;
 }
 
+/* Fills free lanes with items and decodes until all are done. A status of a shared call ends the running
+ * ones. */
 static int run_all(struct many *m, struct tfmc_generation *items, uint64_t n)
 {
 	int status = TFMC_RT_OK;

@@ -38,6 +38,7 @@ static double next_uniform(struct tfmc_sampler *s)
 
 /* ---- candidates ---- */
 
+/* Adds `by` to the count of each id of the history; -1 removes them again without clearing all counts. */
 static void count_history(struct tfmc_sampler *s, const int32_t *history, uint64_t n, int32_t by)
 {
 	for (uint64_t i = 0; i < n; i++)
@@ -174,6 +175,7 @@ static int64_t keep_min_p(struct tfmc_sampler *s, int64_t n)
 	return kept;
 }
 
+/* Draws an id with probability proportional to its weight. */
 static int32_t draw_weighted(struct tfmc_sampler *s, int64_t n)
 {
 	double sum = 0, passed = 0;
@@ -188,6 +190,7 @@ static int32_t draw_weighted(struct tfmc_sampler *s, int64_t n)
 	return s->items[n - 1].id;
 }
 
+/* Applies top-k, top-p and min-p to n candidates and draws one; -1: no candidate. */
 static int32_t sample_id(struct tfmc_sampler *s, int64_t n)
 {
 	const struct tfmc_sample_options *o = &s->options;

@@ -52,6 +52,7 @@ static int score_by_rows(struct feeder *f, const int32_t *all, uint64_t n_before
 
 /* ---- both ---- */
 
+/* Scores n ids after n_before others, by the entry score or by prefill and steps. */
 static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {
 	f->call_end = (int32_t)(n_before + n - 1);
@@ -78,6 +79,7 @@ static int check_capacity(const struct feeder *f, uint64_t n)
 	        (unsigned long long)n, (unsigned long long)n_before, (unsigned long long)capacity);
 }
 
+/* Checks and scores ids after the start ids. */
 static int score_ids(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
 {
 	uint64_t n_before;

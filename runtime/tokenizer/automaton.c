@@ -31,6 +31,7 @@ static uint64_t automaton_bytes(uint64_t states, uint64_t classes, uint64_t rang
 	return ((12 + 4 * ranges + 128 + ranges + 3) & ~UINT64_C(3)) + 2 * states * classes;
 }
 
+/* Pointers to the tables of a packed automaton. */
 static struct automaton automaton_view(const char *a)
 {
 	const uint32_t *head = (const void *)a;
@@ -63,6 +64,7 @@ bool tok_automaton_is_valid(const char *a, uint64_t offset, uint64_t n)
 	return ok;
 }
 
+/* Class of a character: a table for ASCII, binary search over ranges. */
 static uint32_t char_class(const struct automaton *v, uint32_t cp)
 {
 	uint32_t low = 0, high = v->ranges;
@@ -78,6 +80,7 @@ static uint32_t char_class(const struct automaton *v, uint32_t cp)
 	return v->of[low];
 }
 
+/* Class of the character at s, of the end of the text for n = 0. Returns its length. */
 static size_t next_class(const struct automaton *v, uint32_t flags, const char *s, size_t n, uint32_t *class)
 {
 	uint32_t cp;

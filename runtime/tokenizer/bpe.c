@@ -10,6 +10,7 @@
 
 #define SHORT_WORD 32
 
+/* Looks up the merge of two ids; NULL: none. */
 static const struct tfmc_tok_pair *find_pair(const struct tfmc_tokenizer *t, uint32_t left, uint32_t right)
 {
 	if (!t->pair_mask)
@@ -26,6 +27,7 @@ static const struct tfmc_tok_pair *find_pair(const struct tfmc_tokenizer *t, uin
 
 /* ---- initial symbols ---- */
 
+/* Initial symbols of byte-level BPE: one id per byte. */
 static void push_bytes(struct tok_run *r, const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -51,6 +53,7 @@ static bool find_char_piece(const struct tfmc_tokenizer *t, const char *s, size_
 	return tok_trie_value(&t->trie, node, id) && *id < t->head->n_tokens;
 }
 
+/* Initial symbols: one piece per character (byte-level with a suffix: per byte); others are unknown. */
 static void push_chars(struct tok_run *r, const char *s, size_t n)
 {
 	size_t unknown = 0; /* bytes before `at` that no piece covers */
@@ -77,6 +80,7 @@ static void push_chars(struct tok_run *r, const char *s, size_t n)
 
 /* ---- short words ---- */
 
+/* Merges in place by rescanning all pairs; returns the number of symbols left. */
 static size_t merge_short(const struct tfmc_tokenizer *t, uint32_t *ids, size_t n)
 {
 	const struct tfmc_tok_pair *pairs[SHORT_WORD]; /* [i]: merge of symbols i and i + 1 */
@@ -104,6 +108,7 @@ static size_t merge_short(const struct tfmc_tokenizer *t, uint32_t *ids, size_t 
 
 /* ---- long words ---- */
 
+/* Pushes the merge of the symbol `at` and its successor, if there is one. */
 static void heap_push(struct tok_run *r, int32_t at)
 {
 	const struct tok_symbol *s = &r->symbols[at];
@@ -140,6 +145,7 @@ static struct tok_heap_entry heap_pop(struct tok_run *r)
 	return top;
 }
 
+/* Applies a merge of the heap to the linked list of symbols and pushes the new neighbor pairs. */
 static void merge_at(struct tok_run *r, const struct tok_heap_entry *e)
 {
 	int32_t at = (int32_t)(e->key & 0xffffffffu);
@@ -157,6 +163,7 @@ static void merge_at(struct tok_run *r, const struct tok_heap_entry *e)
 	heap_push(r, at);
 }
 
+/* Merges by a heap over a linked list of symbols. */
 static void merge_long(struct tok_run *r)
 {
 	size_t n = r->word.n;

@@ -20,6 +20,7 @@ struct output {
 	uint64_t cap, n;
 };
 
+/* Writes bytes, without the first space where DECODE_STRIP removes it. */
 static void write_text(struct output *s, const char *bytes, size_t n)
 {
 	uint32_t flags = s->t->head->flags;
@@ -68,6 +69,7 @@ static bool takes_no_space(const char *p, size_t n)
 	return false;
 }
 
+/* Writes a WordPiece token: after a space unless it continues a word or is punctuation. */
 static void write_word(struct output *s, const char *p, size_t n)
 {
 	const struct tfmc_tok_header *h = s->t->head;
@@ -83,6 +85,7 @@ static void write_word(struct output *s, const char *p, size_t n)
 	s->is_begun = true;
 }
 
+/* Writes one token as its flags say. E_ID: no such token. */
 static int write_token(struct output *s, int32_t id)
 {
 	const struct tfmc_tokenizer *t = s->t;
@@ -146,6 +149,7 @@ static void flush_stream(struct tfmc_token_stream *s)
 	s->n_text = 0;
 }
 
+/* Appends a whole character to the output buffer of a stream. */
 static void append_char(struct tfmc_token_stream *s, const char *bytes, unsigned n)
 {
 	if (s->n_text + n > sizeof(s->text))

@@ -85,6 +85,7 @@ static void emit(struct tok_run *r, uint32_t id)
 
 /* ---- words ---- */
 
+/* Encodes a word by the model and emits its ids. */
 static void encode_word(struct tok_run *r, const char *s, size_t n)
 {
 	r->word.n = 0;
@@ -115,6 +116,7 @@ static uint32_t hash_word(const char *s, size_t n)
 	return (uint32_t)(h >> 32);
 }
 
+/* Encodes a word of at most TOK_CACHE_BYTES through the cache. */
 static void encode_cached(struct tok_run *r, const char *s, size_t n)
 {
 	uint32_t hash = hash_word(s, n);
@@ -135,6 +137,7 @@ static void encode_cached(struct tok_run *r, const char *s, size_t n)
 		c->ids[i] = r->word.items[i];
 }
 
+/* Encodes a word, through the cache if it fits. */
 static void encode_word_cached(struct tok_run *r, const char *s, size_t n)
 {
 	if (n <= TOK_CACHE_BYTES && r->cache)
@@ -183,6 +186,7 @@ struct added_match {
 	uint32_t id;
 };
 
+/* Checks a match of an added token (single words) and extends it by the white space that it strips. */
 static bool check_added(const struct tfmc_tok_added *a, const char *s, size_t n, size_t from,
                         struct added_match *f)
 {
@@ -239,6 +243,7 @@ static bool next_added_token(const struct tok_run *r, const struct tok_trie *tri
 	return false;
 }
 
+/* Normalizes a segment, splits off added tokens of normalized text, and encodes the rest. */
 static void encode_normalized(struct tok_run *r, const char *s, size_t n)
 {
 	size_t from = 0, at = 0;
@@ -275,6 +280,7 @@ static size_t encode_language_code(struct tok_run *r, const char *s, size_t n)
 	return end;
 }
 
+/* Encodes a segment between raw added tokens. */
 static void encode_segment(struct tok_run *r, const char *s, size_t n)
 {
 	size_t code = encode_language_code(r, s, n);
@@ -282,6 +288,7 @@ static void encode_segment(struct tok_run *r, const char *s, size_t n)
 		encode_normalized(r, s + code, n - code);
 }
 
+/* Splits off raw added tokens and encodes the segments between them. */
 static void encode_text(struct tok_run *r, const char *s, size_t n)
 {
 	size_t from = 0, at = 0;

@@ -9,6 +9,7 @@
 
 /* ---- precompiled character map of SentencePiece ---- */
 
+/* Offset of the children of a unit (Darts-clone encoding). */
 static uint32_t charsmap_offset(uint32_t replacement)
 {
 	return (replacement >> 10) << ((replacement & 512) >> 6);
@@ -47,6 +48,7 @@ struct charsmap_output {
 	struct tok_text *out;
 };
 
+/* Copies s[kept .. at), then writes `text` in place of n bytes. */
 static void replace_range(struct charsmap_output *m, size_t at, size_t n, const char *text)
 {
 	tok_append(m->out, m->s + m->kept, at - m->kept);
@@ -65,6 +67,7 @@ static bool map_range(struct charsmap_output *m, size_t at, size_t n)
 	return true;
 }
 
+/* Maps the characters of s[at .. end) one by one; invalid bytes become U+FFFD. */
 static void map_each_char(struct charsmap_output *m, size_t at, size_t end)
 {
 	for (size_t len; at < end; at += len) {
@@ -100,6 +103,7 @@ struct replacement {
 	const char *text;
 };
 
+/* Next piece at s, n > 0: preserved token, longest key of the map, or characters. */
 static struct replacement next_replacement(const struct tfmc_tokenizer *t, const char *s, size_t n)
 {
 	uint32_t value = 0, cp;
@@ -119,6 +123,7 @@ static struct replacement next_replacement(const struct tfmc_tokenizer *t, const
 	return (struct replacement){len, len, s};
 }
 
+/* Appends text with spaces replaced by the mark. */
 static void append_marked(const char *s, size_t n, const char *mark, size_t n_mark, struct tok_text *out)
 {
 	for (size_t at = 0; at < n;) {
@@ -131,6 +136,7 @@ static void append_marked(const char *s, size_t n, const char *mark, size_t n_ma
 	}
 }
 
+/* Operation TFMC_TOK_SENTENCEPIECE: replacements, space removal, word marks and prefix in one pass. */
 static void normalize_sentencepiece(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op,
                                     const char *s, size_t n, struct tok_text *out)
 {
@@ -167,6 +173,7 @@ static bool is_cjk(uint32_t cp)
 /* Change of one character: kept, removed, replaced by a space, surrounded by spaces. */
 enum char_change { CHANGE_KEEP, CHANGE_DROP, CHANGE_SPACE, CHANGE_SURROUND };
 
+/* BERT's cleaning: removes control characters, white space becomes a space. */
 static enum char_change bert_clean_change(uint32_t cp)
 {
 	unsigned c = tok_class(cp);
@@ -177,6 +184,7 @@ static enum char_change bert_clean_change(uint32_t cp)
 	return c & TOK_C ? CHANGE_DROP : CHANGE_KEEP;
 }
 
+/* SentencePiece's nmt rules: removes controls, unusual spaces become a space. */
 static enum char_change nmt_change(uint32_t cp)
 {
 	if ((cp >= 1 && cp <= 8) || cp == 0xb || (cp >= 0xe && cp <= 0x1f) || cp == 0x7f || cp == 0x8f ||
@@ -222,6 +230,7 @@ static void change_chars(const struct tfmc_tok_op *op, const char *s, size_t n, 
 
 /* ---- strings ---- */
 
+/* Replaces every occurrence of a string. */
 static void replace_string(const char *s, size_t n, const char *from, size_t n_from, const char *to,
                            size_t n_to, struct tok_text *out)
 {
@@ -273,6 +282,7 @@ static void replace_blanks(const char *s, size_t n, uint32_t least, const char *
 	}
 }
 
+/* Replaces every match of an automaton. */
 static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
                             size_t n, struct tok_text *out)
 {
@@ -289,6 +299,7 @@ static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_to
 	tok_suffix_sets_free(&suffixes);
 }
 
+/* Trims white space: sides 1 left, 2 right. */
 static void trim(const char *s, size_t n, uint32_t sides, struct tok_text *out)
 {
 	size_t from = 0;

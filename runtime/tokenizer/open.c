@@ -40,6 +40,7 @@ static const void *section(const struct tfmc_tokenizer *t, enum tfmc_tok_section
 	return t->data + t->head->sections[kind].offset;
 }
 
+/* Checks that all sections are aligned and inside of the data. */
 static bool sections_fit(const struct tfmc_tokenizer *t, uint64_t bytes)
 {
 	for (unsigned i = 0; i < TFMC_TOK_N_SECTIONS; i++) {
@@ -56,6 +57,7 @@ static bool is_id_or_none(const struct tfmc_tokenizer *t, uint32_t id)
 	return id == TFMC_TOK_NONE || id < t->head->n_tokens;
 }
 
+/* Opens pieces, flags and scores: offsets ascend, sizes agree. */
 static bool open_tokens(struct tfmc_tokenizer *t)
 {
 	uint64_t n = t->head->n_tokens, bytes, n_pieces;
@@ -76,6 +78,7 @@ static bool open_tokens(struct tfmc_tokenizer *t)
 	return bytes == (t->head->model == TFMC_TOK_UNIGRAM ? 8 * n : 0);
 }
 
+/* Opens a trie and precomputes its first bytes; node indices are checked while walking. */
 static bool open_trie(const struct tfmc_tokenizer *t, enum tfmc_tok_section_kind kind, struct tok_trie *out)
 {
 	uint64_t bytes;
@@ -111,6 +114,7 @@ static bool open_pairs(struct tfmc_tokenizer *t)
 	return n == 0 || (n >= 4 && taken <= n - n / 4);
 }
 
+/* Opens added tokens and single-byte tokens. */
 static bool open_added(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes;
@@ -136,6 +140,7 @@ static bool string_fits(uint64_t at, uint64_t n, uint64_t bytes)
 	return at <= bytes && n <= bytes - at;
 }
 
+/* Checks kind, operands and flags of an operation; texts: bytes of TEXTS. */
 static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, bool is_split,
                     uint64_t texts)
 {
@@ -206,6 +211,7 @@ static bool open_chars(struct tfmc_tokenizer *t)
 	return true;
 }
 
+/* Checks the scalar fields of the header. */
 static bool head_fits(const struct tfmc_tokenizer *t)
 {
 	const struct tfmc_tok_header *h = t->head;

@@ -7,6 +7,7 @@
 
 /* ---- Unigram ---- */
 
+/* Replaces a path by a better one to the same position. */
 static void relax(struct tok_best *b, double score, size_t start, uint32_t id)
 {
 	if (b->start == UINT32_MAX || score > b->score)

@@ -8,6 +8,7 @@
 
 #include "runtime/tokenizer/tok.h"
 
+/* Class and length of the character at s[at]; 0 at the end. */
 static unsigned class_at(const char *s, size_t n, size_t at, size_t *len)
 {
 	uint32_t cp;
@@ -37,6 +38,7 @@ static size_t run_without(const char *s, size_t n, size_t at, unsigned avoid)
 	return at;
 }
 
+/* Byte at s[at], lower-cased if caseless; the long s folds to s. */
 static char fold_ascii(const char *s, size_t n, size_t at, bool caseless, size_t *len)
 {
 	if (at >= n)
@@ -74,6 +76,7 @@ static size_t scan_spaces(const char *s, size_t n)
 	return last ? last : end;
 }
 
+/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 static size_t scan_gpt2(const char *s, size_t n)
 {
 	size_t len = scan_contraction(s, n, false), first;
@@ -124,6 +127,7 @@ static bool may_precede_word(const char *s, unsigned c)
 	return !(c & (TOK_L | TOK_N)) && s[0] != '\r' && s[0] != '\n';
 }
 
+/* Llama 3, Qwen: contractions, [^\r\n\p{L}\p{N}]?\p{L}+, numbers, punctuation, line ends, white space. */
 static size_t scan_words(const struct tfmc_tok_op *op, const char *s, size_t n)
 {
 	unsigned letters = TOK_L | (op->flags & TFMC_TOK_W_MARKS ? TOK_M : 0u);
@@ -184,6 +188,7 @@ static size_t scan_uppercase(const char *s, size_t n, size_t at)
 	return upper > at ? run_of_case(s, n, upper, is_lower) : 0;
 }
 
+/* o200k: as scan_words, but words are split by letter case. */
 static size_t scan_cased(const struct tfmc_tok_op *op, const char *s, size_t n)
 {
 	size_t first, len = 0;
@@ -207,6 +212,7 @@ static size_t scan_cased(const struct tfmc_tok_op *op, const char *s, size_t n)
 
 /* ---- CLIP, BLOOM ---- */
 
+/* CLIP: contractions, letters, single digits, other characters; white space is dropped. */
 static size_t scan_clip(const char *s, size_t n, bool *is_part)
 {
 	size_t len = scan_contraction(s, n, false), first;
@@ -246,6 +252,7 @@ static size_t bloom_run(const char *s, size_t n, size_t at)
 	return at;
 }
 
+/* BLOOM: ` ?[^(\s|[.,!?..])]+`; text between matches is one piece. */
 static size_t scan_bloom(const char *s, size_t n)
 {
 	size_t from = s[0] == ' ', end = bloom_run(s, n, from);
@@ -324,6 +331,7 @@ static size_t next_char(const struct tfmc_tok_op *op, const char *s, size_t n, u
 	return 1;
 }
 
+/* Match of a run of characters, with the minimum and maximum of its kind. */
 static size_t next_chars_match(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_match)
 {
 	unsigned least, most;

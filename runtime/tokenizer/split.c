@@ -15,6 +15,7 @@ struct part {
 	size_t from, to;
 };
 
+/* Passes the collected part to the next splitter. */
 static void flush_part(struct part *p)
 {
 	if (p->to > p->from)
@@ -70,6 +71,7 @@ static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const 
 	return *is_match ? at + len : from;
 }
 
+/* Splits by matches with a behavior. */
 static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t next, const char *s,
                           size_t n)
 {
@@ -91,6 +93,7 @@ static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint3
 	flush_part(&p);
 }
 
+/* Splits by a scanner. */
 static void split_scan(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t next, const char *s,
                        size_t n)
 {
@@ -132,6 +135,7 @@ static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t 
 		tok_split(r, level + 1, out->data, out->n);
 }
 
+/* Prepends a space unless the part begins with one. */
 static void prefix_space(struct tok_run *r, uint32_t level, const char *s, size_t n)
 {
 	struct tok_text *out = &r->level[level];

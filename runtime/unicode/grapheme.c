@@ -29,6 +29,7 @@ static unsigned break_class_of(uint32_t cp)
 	return tok_bound_blocks[(uint32_t)tok_bound_index[cp >> 8] << 8 | (cp & 255)];
 }
 
+/* GB6 to GB8: no break inside of a Hangul syllable. */
 static bool joins_hangul(unsigned a, unsigned b)
 {
 	if (a == L)

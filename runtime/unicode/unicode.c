@@ -167,6 +167,7 @@ static unsigned ccc_of(uint32_t cp)
 	return cp & TOK_INVALID ? 0 : tok_record(cp)->ccc;
 }
 
+/* Appends the full decomposition of a character; Hangul syllables are computed. */
 static void decompose(struct code_points *c, uint32_t cp, bool compat)
 {
 	if (cp & TOK_INVALID) {
@@ -219,6 +220,7 @@ static bool sort_marks(uint32_t *code_points, size_t n)
 	return true;
 }
 
+/* Canonical ordering: sorts each run of combining marks. */
 static void sort_all_marks(struct code_points *c)
 {
 	for (size_t at = 0; at < c->n;) {
@@ -251,6 +253,8 @@ static uint32_t compose_pair(uint32_t a, uint32_t b)
 	return low < tok_n_composes && p->first == a && p->second == b ? p->both : 0;
 }
 
+/* Canonical composition: a mark composes with the last starter unless a mark of the same or a higher class
+ * is between. */
 static void compose(struct code_points *c)
 {
 	size_t n = 0, starter = SIZE_MAX;
@@ -278,6 +282,7 @@ static void compose(struct code_points *c)
 	c->n = n;
 }
 
+/* True: the form changes no character of the text. */
 static bool is_inert(enum tok_form form, const char *s, size_t n)
 {
 	for (size_t at = 0; at < n;) {

@@ -63,6 +63,7 @@ static int is_trailing_jamo(int cp)
 	return (cp >= 0x1161 && cp <= 0x1175) || (cp >= 0x11a8 && cp <= 0x11c2);
 }
 
+/* Adds the pair that composes to cp, if it is a primary composite. */
 static void add_pair(struct tables *t, int cp)
 {
 	utf8proc_int32_t one = cp, whole[SEQ_MAX], parts[SEQ_MAX], first[4 * SEQ_MAX];
@@ -76,6 +77,7 @@ static void add_pair(struct tables *t, int cp)
 	t->pairs[t->n_pairs++][2] = cp;
 }
 
+/* True: the character may be the second of a composing pair. */
 static int is_second(const struct tables *t, int cp)
 {
 	for (int i = 0; i < t->n_pairs; i++)
@@ -137,6 +139,7 @@ static int category(int cp)
 	return (int)utf8proc_category(cp);
 }
 
+/* Prints a table as an index of distinct blocks of 256 characters. */
 static void print_two_stage_table(const char *name, const char *type,
                                   int (*value)(const struct tables *, int), const struct tables *t)
 {
