@@ -337,7 +337,7 @@ static const struct yaml_node *read_preset(struct model_document *d, const struc
 	if (!yaml_expect(d->cx, name, YAML_SCALAR, "preset"))
 		return NULL;
 	const char *text = preset_text(name->text), *shown = arena_printf(d->arena, "preset %s", name->text);
-	if (text == NULL && preset_split(d->arena, name->text, &decoder, &head)) {
+	if (text == NULL && preset_split_head(d->arena, name->text, &decoder, &head)) {
 		const struct yaml_node *parent =
 		        read_preset(d, yaml_scalar(d->arena, name->loc, decoder, false), depth + 1);
 		const struct yaml_node *top =
@@ -371,7 +371,7 @@ static const struct yaml_node *choose_preset(struct model_document *d, const str
 	if (preset != NULL)
 		return yaml_scalar(d->arena, hf->loc, preset, false);
 	if (type != NULL && architecture != NULL && preset_of_type(type) != NULL)
-		diag_error(d->cx, hub_place(config, "architectures"), DIAG_UNSUPPORTED,
+		diag_error(d->cx, hub_key_loc(config, "architectures"), DIAG_UNSUPPORTED,
 		           "not supported yet: the architecture '%s' of models of type '%s' (known are %s)",
 		           architecture, type, preset_architectures(d->arena, type));
 	else if (type == NULL)
@@ -407,7 +407,7 @@ static const struct yaml_node *merge_hub_table(struct model_document *d, const s
 static const struct yaml_node *add_packing(struct model_document *d, const struct yaml_node *preset,
                                            const struct hub_config *config, struct loc loc)
 {
-	const char *packed = hub_packed(d, config);
+	const char *packed = hub_weight_packing(d, config);
 	if (packed == NULL || strcmp(packed, "none") == 0)
 		return packed == NULL ? NULL : preset;
 	const struct yaml_node *weights = yaml_find(preset, "weights");
@@ -447,7 +447,7 @@ static const struct yaml_node *add_preset(struct model_document *d, const struct
 	if (config != NULL) {
 		const struct yaml_node *table = merge_hub_table(d, preset, root), *params = NULL;
 		if (table != NULL)
-			params = hub_apply(d, config, table, hub_ignored(d, own, hf->loc),
+			params = hub_apply(d, config, table, hub_ignored_lists(d, own, hf->loc),
 			                   yaml_find(preset, "params"));
 		if (params == NULL)
 			return NULL;

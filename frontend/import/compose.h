@@ -29,8 +29,8 @@ const char *preset_text(const char *name);
 const char *preset_of_type(const char *type);
 /* The `kind` of the section `generate` of the preset for a configuration, NULL without one; false after a
  * diagnostic. */
-bool preset_generates(struct arena *a, struct diag_context *cx, const char *type, const char *architecture,
-                      const char **kind);
+bool preset_generate_kind(struct arena *a, struct diag_context *cx, const char *type,
+                          const char *architecture, const char **kind);
 /*
  * The preset for an architecture, such as llama_classes for LlamaForSequenceClassification; NULL: no preset
  * for this type computes it, see preset_architectures.
@@ -38,7 +38,7 @@ bool preset_generates(struct arena *a, struct diag_context *cx, const char *type
 const char *preset_of_architecture(struct arena *a, const char *type, const char *architecture);
 const char *preset_architectures(struct arena *a, const char *type);
 /* True: the name is a decoder with another head, such as llama_classes: *base llama, *head head_classes. */
-bool preset_split(struct arena *a, const char *name, const char **base, const char **head);
+bool preset_split_head(struct arena *a, const char *name, const char **base, const char **head);
 /* Model types with a prefix, for messages: "bert, bloom, ..." */
 const char *preset_types(struct arena *a, const char *prefix);
 /* All names, in order. */
@@ -59,13 +59,14 @@ const char *hub_type(const struct hub_config *c);
 const char *hub_architecture(const struct hub_config *c);
 bool hub_is_gguf(const struct hub_config *c);
 /* Packing of the weights by quantization_config: a value of `weights.packed`; NULL after a diagnostic. */
-const char *hub_packed(struct model_document *d, const struct hub_config *c);
-/* Parameters with the values of the configuration; own: from hub_ignored. NULL after a diagnostic. */
+const char *hub_weight_packing(struct model_document *d, const struct hub_config *c);
+/* Parameters with the values of the configuration; own: from hub_ignored_lists. NULL after a diagnostic. */
 const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *own,
                                   const struct yaml_node *params);
 /* Lists of keys to treat as absent: of the section `hub` of a model file (NULL: none) and of --ignore-key;
  * NULL: none. */
-const struct yaml_node *hub_ignored(struct model_document *d, const struct yaml_node *own, struct loc loc);
+const struct yaml_node *hub_ignored_lists(struct model_document *d, const struct yaml_node *own,
+                                          struct loc loc);
 
 #endif

@@ -41,7 +41,7 @@ static void advise(struct arena *a, struct diag_context *cx, const char *path, e
 {
 	const char *dir = file_dir(a, path);
 	dir = *dir ? dir : ".";
-	if (advice != ADVICE_INSPECT && folder_has(a, dir, "config.json")) {
+	if (advice != ADVICE_INSPECT && directory_has_file(a, dir, "config.json")) {
 		diag_note(cx, LOC_NONE, "its folder is a model: give '%s' in its place", dir);
 		return;
 	}

@@ -19,13 +19,13 @@
 
 #define FILES_MAX 4096
 
-bool folder_is(const char *path)
+bool path_is_directory(const char *path)
 {
 	struct stat st;
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-bool folder_has(struct arena *a, const char *dir, const char *name)
+bool directory_has_file(struct arena *a, const char *dir, const char *name)
 {
 	return file_exists(file_join(a, dir, name));
 }
@@ -98,7 +98,7 @@ static bool is_control(char c)
 }
 
 /* Single quotes, doubled inside; double quotes with escapes if there are control characters. */
-const char *folder_scalar(struct arena *a, const char *text)
+const char *yaml_quote(struct arena *a, const char *text)
 {
 	struct buf out;
 	bool escapes = false;
@@ -123,12 +123,12 @@ const char *folder_scalar(struct arena *a, const char *text)
 /* Value of `name`; the string null must be quoted. */
 static const char *quote_if_null(struct arena *a, const char *name)
 {
-	return strcasecmp(name, "null") == 0 ? folder_scalar(a, name) : name;
+	return strcasecmp(name, "null") == 0 ? yaml_quote(a, name) : name;
 }
 
-const char *folder_file(struct arena *a, const char *at, const char *name)
+const char *folder_file_scalar(struct arena *a, const char *at, const char *name)
 {
-	return at[0] == '\0' ? name : folder_scalar(a, file_join(a, at, name));
+	return at[0] == '\0' ? name : yaml_quote(a, file_join(a, at, name));
 }
 
 /* List of all files with a suffix, sorted by name; NULL: none, or after a diagnostic. */
@@ -144,14 +144,15 @@ static const char *list_files_with_suffix(struct arena *a, struct diag_context *
 	}
 	for (struct dirent *e; n < FILES_MAX && (e = readdir(d)) != NULL;) {
 		size_t len = strlen(e->d_name), end = strlen(ending);
-		if (len > end && strcmp(e->d_name + len - end, ending) == 0 && folder_has(a, dir, e->d_name))
+		if (len > end && strcmp(e->d_name + len - end, ending) == 0 &&
+		    directory_has_file(a, dir, e->d_name))
 			names[n++] = arena_strdup(a, e->d_name);
 	}
 	closedir(d);
 	qsort(names, n, sizeof(names[0]), compare_strings);
 	for (size_t i = 0; i < n; i++)
 		list = arena_printf(a, "%s%s%s", list == NULL ? "" : list, list == NULL ? "" : ", ",
-		                    folder_scalar(a, file_join(a, at, names[i])));
+		                    yaml_quote(a, file_join(a, at, names[i])));
 	return list;
 }
 
@@ -201,9 +202,9 @@ static bool report_substitute(struct arena *a, struct diag_context *cx, const ch
 {
 	for (size_t i = 0; i < TFMC_COUNT(substitutes); i++) {
 		const struct substitute *s = &substitutes[i];
-		const char *found = s->name[0] == '.'             ? first_file_with_suffix(a, dir, s->name)
-		                    : folder_has(a, dir, s->name) ? s->name
-		                                                  : NULL;
+		const char *found = s->name[0] == '.' ? first_file_with_suffix(a, dir, s->name)
+		                    : directory_has_file(a, dir, s->name) ? s->name
+		                                                          : NULL;
 		if (found == NULL)
 			continue;
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' holds %s ('%s'), which tfmc does not read", dir,
@@ -223,7 +224,7 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 	const char *files = NULL;
 	size_t errors = cx->n_errors;
 	*st = TFMC_IO;
-	if (!folder_has(a, path, "config.json")) {
+	if (!directory_has_file(a, path, "config.json")) {
 		if (report_substitute(a, cx, path))
 			return NULL;
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a folder without config.json", path);
@@ -233,8 +234,10 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 		return NULL;
 	}
 	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole_names); i++)
-		files = folder_has(a, path, whole_names[i]) ? folder_file(a, at, whole_names[i]) : NULL;
-	if (files == NULL && !folder_has(a, path, "adapter_config.json"))
+		files = directory_has_file(a, path, whole_names[i])
+		                ? folder_file_scalar(a, at, whole_names[i])
+		                : NULL;
+	if (files == NULL && !directory_has_file(a, path, "adapter_config.json"))
 		files = list_files_with_suffix(a, cx, path, at, ".safetensors");
 	if (files == NULL && cx->n_errors == errors && !report_substitute(a, cx, path))
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with .safetensors",
@@ -243,17 +246,17 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 		return NULL;
 	const char *more = NULL, *projection = NULL;
 	const struct json_node *config = folder_json(f, path, "config.json");
-	if (config != NULL && folder_has(a, path, "modules.json"))
+	if (config != NULL && directory_has_file(a, path, "modules.json"))
 		more = folder_sentence(f, path, &projection);
 	else if (config != NULL)
 		more = folder_generation(f, path, config);
 	if (projection != NULL)
-		files = arena_printf(a, "%s, %s", files, folder_scalar(a, file_join(a, at, projection)));
+		files = arena_printf(a, "%s, %s", files, yaml_quote(a, file_join(a, at, projection)));
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
 	return more == NULL ? NULL
 	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]}\n%s",
 	                                   quote_if_null(a, name != NULL ? name : model_name(a, path)),
-	                                   folder_file(a, at, "config.json"), more, files,
+	                                   folder_file_scalar(a, at, "config.json"), more, files,
 	                                   folder_tokenizer(a, path, at, config));
 }
 
@@ -261,7 +264,7 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 
 #define PARTS_MAX 1000
 
-bool gguf_model_is(struct diag_context *cx, const char *path)
+bool is_gguf_file(struct diag_context *cx, const char *path)
 {
 	return file_begins_with(cx, path, "GGUF", 4);
 }
@@ -289,15 +292,15 @@ static bool parse_part_name(const char *path, int *component, int *parts)
 	return *component >= 1 && *component <= *parts && *parts <= PARTS_MAX;
 }
 
-int gguf_parts(const char *path)
+int gguf_part_count(const char *path)
 {
 	int component, parts;
 	return parse_part_name(path, &component, &parts) && component == 1 ? parts : 1;
 }
 
-const char *gguf_part(struct arena *a, const char *path, int i)
+const char *gguf_part_name(struct arena *a, const char *path, int i)
 {
-	int parts = gguf_parts(path);
+	int parts = gguf_part_count(path);
 	if (parts == 1)
 		return path;
 	size_t stem = strlen(path) - (sizeof(part_suffix) - 1);
@@ -342,16 +345,16 @@ static const char *gguf_sections(struct parsed_files *f, const char *path, const
 	if (!gguf_has_tokenizer(&file->gguf))
 		return pooling;
 	return arena_printf(f->arena, "%stokenizer: {kind: gguf, file: %s, embed: true, optional: true}\n",
-	                    pooling, folder_scalar(f->arena, base));
+	                    pooling, yaml_quote(f->arena, base));
 }
 
 const char *gguf_model(struct parsed_files *f, const char *path, const char *name, const char *at)
 {
 	struct arena *a = f->arena;
 	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
-	const char *first = file_join(a, at, base), *files = folder_scalar(a, first);
+	const char *first = file_join(a, at, base), *files = yaml_quote(a, first);
 	size_t n = strlen(base);
-	int parts = gguf_parts(base);
+	int parts = gguf_part_count(base);
 	int component, of;
 	if (parse_part_name(base, &component, &of) && component > 1) {
 		diag_error(f->cx, LOC_NONE, DIAG_FILE, "'%s' is part %d of %d of a GGUF file", path,
@@ -362,7 +365,7 @@ const char *gguf_model(struct parsed_files *f, const char *path, const char *nam
 		return NULL;
 	}
 	for (int i = 2; i <= parts; i++)
-		files = arena_printf(a, "%s, %s", files, folder_scalar(a, gguf_part(a, first, i)));
+		files = arena_printf(a, "%s, %s", files, yaml_quote(a, gguf_part_name(a, first, i)));
 	if (parts > 1)
 		n -= sizeof(part_suffix) - 1;
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
@@ -372,5 +375,5 @@ const char *gguf_model(struct parsed_files *f, const char *path, const char *nam
 		return NULL;
 	return arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\nweights: {files: [%s]}\n%s",
 	                    quote_if_null(a, name != NULL ? name : model_name(a, arena_strndup(a, base, n))),
-	                    folder_scalar(a, first), files, sections);
+	                    yaml_quote(a, first), files, sections);
 }

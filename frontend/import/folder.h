@@ -9,9 +9,9 @@
 #include "ir/diag/diag.h"
 #include "ir/support/compiler.h"
 
-bool folder_is(const char *path);
+bool path_is_directory(const char *path);
 /* True: the directory has a file, or a link to one, of that name. */
-bool folder_has(struct arena *a, const char *dir, const char *name);
+bool directory_has_file(struct arena *a, const char *dir, const char *name);
 /*
  * Writes the text of a model file for a hub folder; NULL after a diagnostic, with *st TFMC_IO or
  * TFMC_INVALID. `name` NULL: that of the directory, in a hub cache of the repository. `at`: path of the
@@ -20,9 +20,9 @@ bool folder_has(struct arena *a, const char *dir, const char *name);
 const char *folder_model(struct parsed_files *f, const char *path, const char *name, const char *at,
                          enum tfmc_status *st);
 /* Quotes a string as a YAML scalar. */
-const char *folder_scalar(struct arena *a, const char *text);
+const char *yaml_quote(struct arena *a, const char *text);
 /* A file of the folder as a YAML scalar of that text. */
-const char *folder_file(struct arena *a, const char *at, const char *name);
+const char *folder_file_scalar(struct arena *a, const char *at, const char *name);
 /*
  * Text for the modules of a sentence embedder (modules.json): parameters and an output, "" without pooling;
  * NULL after a diagnostic. *weights: file of the projection after the pooling, NULL: none.
@@ -54,11 +54,11 @@ bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, 
 	"read; else write the model as a model file and its initializers with safetensors.numpy.save_file"
 
 /* True: a GGUF file, by its magic. */
-bool gguf_model_is(struct diag_context *cx, const char *path);
+bool is_gguf_file(struct diag_context *cx, const char *path);
 /* Number of parts of a split file by its name (NAME-00001-of-0000N.gguf), 1 for other names; name of part
  * i, from 1. */
-int gguf_parts(const char *path);
-const char *gguf_part(struct arena *a, const char *path, int i);
+int gguf_part_count(const char *path);
+const char *gguf_part_name(struct arena *a, const char *path, int i);
 /* Writes the text of a model file for a GGUF file, with all parts of a split file and the tokenizer in the
  * metadata; NULL after a diagnostic. `at`: as for a folder. `name` NULL: that of the file. */
 const char *gguf_model(struct parsed_files *f, const char *path, const char *name, const char *at);

@@ -579,9 +579,9 @@ const char *folder_generation(struct parsed_files *f, const char *dir, const str
 	const struct json_node *type = find(config, "model_type");
 	struct generation g = {.f = f, .dir = dir, .config = config, .keys = &keys};
 	if (type != NULL && type->kind == JSON_NODE_STRING &&
-	    !preset_generates(f->arena, f->cx, type->text, architecture(&g), &kind))
+	    !preset_generate_kind(f->arena, f->cx, type->text, architecture(&g), &kind))
 		return NULL;
-	g.has_file = folder_has(f->arena, dir, FILE_NAME);
+	g.has_file = directory_has_file(f->arena, dir, FILE_NAME);
 	g.name = file_join(f->arena, dir, g.has_file ? FILE_NAME : "config.json");
 	g.root = g.has_file ? folder_json(f, dir, FILE_NAME) : config;
 	if (g.root == NULL || kind == NULL)

@@ -171,7 +171,7 @@ static bool read_module(struct sentence *s, size_t at, const struct json_node *m
 static bool read_max_tokens(struct sentence *s)
 {
 	static const char file[] = "sentence_bert_config.json";
-	if (!folder_has(s->f->arena, s->dir, file))
+	if (!directory_has_file(s->f->arena, s->dir, file))
 		return true;
 	const struct json_node *config = read_json_file(s, file),
 	                       *max_tokens = json_find(config, "max_seq_length");
@@ -194,7 +194,7 @@ static bool read_max_tokens(struct sentence *s)
 static bool read_prompt(struct sentence *s)
 {
 	static const char file[] = "config_sentence_transformers.json";
-	if (!folder_has(s->f->arena, s->dir, file))
+	if (!directory_has_file(s->f->arena, s->dir, file))
 		return true;
 	const struct json_node *config = read_json_file(s, file),
 	                       *name = json_find(config, "default_prompt_name");

@@ -35,7 +35,7 @@ static const struct tokenizer_file_set *find_files(struct arena *a, const char *
 		for (size_t k = 0; k < TFMC_COUNT(tokenizer_file_sets[i].parts) &&
 		                   tokenizer_file_sets[i].parts[k].name != NULL;
 		     k++)
-			all = all && folder_has(a, dir, tokenizer_file_sets[i].parts[k].name);
+			all = all && directory_has_file(a, dir, tokenizer_file_sets[i].parts[k].name);
 		if (all)
 			return &tokenizer_file_sets[i];
 	}
@@ -71,18 +71,18 @@ const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, c
 		return "";
 	bool marian = strcmp(tokenizer_files->kind, "marian") == 0;
 	for (size_t i = 0; !marian && i < TFMC_COUNT(optional_files); i++)
-		if (folder_has(a, dir, optional_files[i][1]))
+		if (directory_has_file(a, dir, optional_files[i][1]))
 			more = arena_printf(a, "%s, %s: %s", more, optional_files[i][0],
-			                    folder_file(a, at, optional_files[i][1]));
+			                    folder_file_scalar(a, at, optional_files[i][1]));
 	const char *class = tokenizer_class(config, tokenizer_files == &tokenizer_file_sets[0]);
 	if (class != NULL && !marian)
 		more = arena_printf(a, "%s, class: %s", more, class);
-	if (marian && folder_has(a, dir, "target_vocab.json"))
-		more = arena_printf(a, ", target_vocab: %s", folder_file(a, at, "target_vocab.json"));
+	if (marian && directory_has_file(a, dir, "target_vocab.json"))
+		more = arena_printf(a, ", target_vocab: %s", folder_file_scalar(a, at, "target_vocab.json"));
 	for (size_t k = 0; k < TFMC_COUNT(tokenizer_files->parts) && tokenizer_files->parts[k].name != NULL;
 	     k++)
 		text = arena_printf(a, "%s%s%s: %s", text, k == 0 ? "" : ", ", tokenizer_files->parts[k].key,
-		                    folder_file(a, at, tokenizer_files->parts[k].name));
+		                    folder_file_scalar(a, at, tokenizer_files->parts[k].name));
 	return arena_printf(a, "tokenizer: {%s%s%s%s%s, embed: true, optional: true}\n",
 	                    tokenizer_files->kind[0] != '\0' ? "kind: " : "", tokenizer_files->kind,
 	                    tokenizer_files->kind[0] != '\0' ? ", " : "", text, more);
@@ -107,7 +107,7 @@ const struct json_node *folder_json(struct parsed_files *f, const char *dir, con
 static const struct json_node *optional_json(struct parsed_files *f, const char *dir, const char *file)
 {
 	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
-	return folder_has(f->arena, dir, file) ? folder_json(f, dir, file) : &empty;
+	return directory_has_file(f->arena, dir, file) ? folder_json(f, dir, file) : &empty;
 }
 
 static int64_t id_of(const struct json_node *v)

@@ -90,8 +90,8 @@ static bool read_gguf(struct model_document *d, const char *path, struct hub_con
 	if (g == NULL || parsed_gguf(&d->parsed, path, c->loc, &file) != TFMC_OK)
 		return false;
 	*g = file->gguf;
-	for (int i = 2; i <= gguf_parts(path); i++) {
-		const char *part = gguf_part(d->arena, path, i);
+	for (int i = 2; i <= gguf_part_count(path); i++) {
+		const char *part = gguf_part_name(d->arena, path, i);
 		document_note_file(d, part);
 		if (!append_part(d, part, c, g))
 			return false;
@@ -101,7 +101,7 @@ static bool read_gguf(struct model_document *d, const char *path, struct hub_con
 	return c->root != NULL;
 }
 
-struct loc hub_place(const struct hub_config *c, const char *key)
+struct loc hub_key_loc(const struct hub_config *c, const char *key)
 {
 	size_t at, n;
 	if (c->source == 0 || !json_key_offset(c->text, c->len, key, &at, &n))
@@ -228,7 +228,7 @@ static bool check_words(struct hub *h, const char *key, const struct yaml_node *
 		found = found ||
 		        (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, v->text) == 0);
 	if (!found)
-		diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
+		diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_UNSUPPORTED,
 		           "not supported yet: '%s' holds '%s' in %s", key, v->text, h->c->name);
 	return found;
 }
@@ -277,7 +277,7 @@ static bool check_agreement(struct hub *h, const char *param, const char *key, c
 		strmap_set(&h->first_values, param, (void *)(uintptr_t)now);
 	if (before == NULL || same_value(before, now))
 		return true;
-	diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
+	diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_UNSUPPORTED,
 	           "not supported yet: '%s' is %s in %s, where another key for the same thing says %s", key,
 	           now, h->c->name, before);
 	return false;
@@ -291,7 +291,7 @@ static bool set_param_from_key(struct hub *h, const struct yaml_node *param, con
 	if (v->kind != JSON_NODE_STRING || param->kind != YAML_SCALAR ||
 	    !is_number(yaml_find(h->params, param->text)))
 		return set_param(h, param, v);
-	diag_error(h->d->cx, hub_place(h->c, key), DIAG_VALUE_TYPE,
+	diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_VALUE_TYPE,
 	           "'%s' wants a number, found the text \"%.60s\"", key, v->text);
 	return false;
 }
@@ -330,7 +330,7 @@ static bool set_param_from_runs(struct hub *h, const struct yaml_node *param, co
 {
 	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = expand_runs(v, NULL)};
 	if (list.n == SIZE_MAX) {
-		diag_error(h->d->cx, hub_place(h->c, key), DIAG_VALUE_TYPE,
+		diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_VALUE_TYPE,
 		           "'%s' in %s is no list of [names, count] pairs", key, h->c->name);
 		return false;
 	}
@@ -352,7 +352,7 @@ static bool check_value(struct hub *h, const char *key, const struct yaml_node *
 		if (list.items[i]->kind == YAML_SCALAR && same_value(list.items[i]->text, found))
 			return true;
 	}
-	diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s",
+	diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s",
 	           key, found, h->c->name);
 	return false;
 }
@@ -372,7 +372,7 @@ static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 	if (words != NULL && !check_words(h, key, words, v))
 		return false;
 	if (param != NULL || runs != NULL || counted != NULL)
-		h->here = hub_place(h->c, key);
+		h->here = hub_key_loc(h->c, key);
 	if (param != NULL)
 		return (param->kind != YAML_SCALAR || check_agreement(h, param->text, key, v)) &&
 		       set_param_from_key(h, param, key, v);
@@ -401,7 +401,7 @@ static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 	}
 	(void)ARENA_ADDED(h->d->arena, &h->unknown_keys, key);
 	diag_error(
-	        h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
+	        h->d->cx, hub_key_loc(h->c, key), DIAG_UNSUPPORTED,
 	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
 	        key, scalar_string(h, v), h->c->name);
 	return false;
@@ -538,8 +538,8 @@ static bool check_ignored_options(struct model_document *d, const struct hub_con
 	return ok;
 }
 
-const struct yaml_node *hub_ignored(struct model_document *d, const struct yaml_node *extra_ignored,
-                                    struct loc loc)
+const struct yaml_node *hub_ignored_lists(struct model_document *d, const struct yaml_node *extra_ignored,
+                                          struct loc loc)
 {
 	const struct yaml_node *lists = yaml_find(extra_ignored, "ignore");
 	struct yaml_node *list = ARENA_NEW(d->arena, struct yaml_node);

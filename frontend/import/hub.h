@@ -20,7 +20,7 @@ struct hub_config {
 };
 
 /* Location of a key (dots enter objects) in config.json; of GGUF files, of the reference to the file. */
-struct loc hub_place(const struct hub_config *c, const char *key);
+struct loc hub_key_loc(const struct hub_config *c, const char *key);
 
 /*
  * The metadata of a GGUF file as a tree: keys without the prefix of the architecture; a list of equal numbers

@@ -108,7 +108,7 @@ static bool check_keys(struct model_document *d, const struct hub_config *c, con
 			continue;
 		}
 		const char *whole = arena_printf(d->arena, "quantization_config.%s", key);
-		diag_error(d->cx, hub_place(c, whole), DIAG_UNSUPPORTED,
+		diag_error(d->cx, hub_key_loc(c, whole), DIAG_UNSUPPORTED,
 		           "not supported yet: '%s' is %.60s in %s%s", whole, scalar_string(d->arena, v),
 		           c->name, rule == NULL ? "; it may change what the weights mean" : "");
 		return false;
@@ -116,7 +116,7 @@ static bool check_keys(struct model_document *d, const struct hub_config *c, con
 	return true;
 }
 
-const char *hub_packed(struct model_document *d, const struct hub_config *c)
+const char *hub_weight_packing(struct model_document *d, const struct hub_config *c)
 {
 	const struct json_node *q = json_find(c->root, "quantization_config");
 	const struct json_node *named = json_find(q, "quant_method"),
@@ -126,7 +126,7 @@ const char *hub_packed(struct model_document *d, const struct hub_config *c)
 	const char *method = named != NULL && named->kind == JSON_NODE_STRING ? named->text : NULL;
 	bool known = method != NULL && find_rule(method, "quant_method") != NULL;
 	if (!known)
-		diag_error(d->cx, hub_place(c, "quantization_config"), DIAG_UNSUPPORTED,
+		diag_error(d->cx, hub_key_loc(c, "quantization_config"), DIAG_UNSUPPORTED,
 		           "not supported yet: quantized weights%s%.60s%s (gptq, awq, mxfp4 and "
 		           "compressed-tensors are); use the "
 		           "folder of the model before it was quantized",

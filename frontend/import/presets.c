@@ -65,7 +65,7 @@ static bool ends_with_one(const char *text, const char *ends)
 	return false;
 }
 
-bool preset_split(struct arena *a, const char *name, const char **base, const char **head)
+bool preset_split_head(struct arena *a, const char *name, const char **base, const char **head)
 {
 	for (size_t i = 0; i < TFMC_COUNT(heads); i++) {
 		const char *end = arena_printf(a, "_%s", heads[i].name);
@@ -128,12 +128,12 @@ const char *preset_of_type(const char *type)
 	return NULL;
 }
 
-bool preset_generates(struct arena *a, struct diag_context *cx, const char *type, const char *architecture,
-                      const char **kind)
+bool preset_generate_kind(struct arena *a, struct diag_context *cx, const char *type,
+                          const char *architecture, const char **kind)
 {
 	const char *name = preset_of_architecture(a, type, architecture), *decoder, *head;
 	*kind = NULL;
-	if (name != NULL && preset_split(a, name, &decoder, &head))
+	if (name != NULL && preset_split_head(a, name, &decoder, &head))
 		return true; /* classifiers, taggers, hidden states */
 	for (name = name != NULL ? name : preset_of_type(type); name != NULL;) {
 		const char *text = preset_text(name);

@@ -115,11 +115,11 @@ static const char *generated_yaml(struct frontend_model *m, bool is_folder, cons
 	const char *text = NULL, *keys = NULL;
 	if (is_folder)
 		text = folder_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
-	else if (gguf_model_is(m->cx, m->doc.path))
+	else if (is_gguf_file(m->cx, m->doc.path))
 		text = gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at);
 	for (size_t i = 0; text != NULL && i < m->options.n_ignored; i++)
 		keys = arena_printf(&m->arena, "%s%s%s", keys == NULL ? "" : keys, keys == NULL ? "" : ", ",
-		                    folder_scalar(&m->arena, m->options.ignored[i]));
+		                    yaml_quote(&m->arena, m->options.ignored[i]));
 	return keys == NULL ? text : arena_printf(&m->arena, "%shub: {ignore: {mine: [%s]}}\n", text, keys);
 }
 
@@ -128,7 +128,7 @@ static void record_hub_files(struct frontend_model *m)
 {
 	static const char *const files[] = {"modules.json", "generation_config.json"};
 	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
-		if (folder_has(&m->arena, m->doc.path, files[i]))
+		if (directory_has_file(&m->arena, m->doc.path, files[i]))
 			document_note_file(&m->doc, file_join(&m->arena, m->doc.path, files[i]));
 	}
 }
@@ -176,7 +176,7 @@ static void record_lazily_read_files(struct frontend_model *m)
 		record_weight_file(m, files->items[i]);
 	for (size_t i = 0; text != NULL && text->kind == YAML_MAPPING && i < text->n; i++) {
 		const struct yaml_node *value = text->pairs[i].value;
-		if (value->kind == YAML_SCALAR && folder_has(&m->arena, m->doc.dir, value->text))
+		if (value->kind == YAML_SCALAR && directory_has_file(&m->arena, m->doc.dir, value->text))
 			document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, value->text));
 	}
 }
@@ -184,11 +184,11 @@ static void record_lazily_read_files(struct frontend_model *m)
 /* Reads the model file, or the text generated for a hub directory or GGUF file. */
 static enum tfmc_status read_document(struct frontend_model *m)
 {
-	bool folder = folder_is(m->doc.path);
-	if (!folder && !gguf_model_is(m->cx, m->doc.path) &&
+	bool folder = path_is_directory(m->doc.path);
+	if (!folder && !is_gguf_file(m->cx, m->doc.path) &&
 	    !file_kind_may_be_model(&m->arena, m->cx, m->doc.path))
 		return TFMC_INVALID;
-	if (!folder && !gguf_model_is(m->cx, m->doc.path))
+	if (!folder && !is_gguf_file(m->cx, m->doc.path))
 		return yaml_read(&m->arena, m->cx, m->doc.path, m->doc.path, LOC_NONE, &m->doc.written);
 	enum tfmc_status st = TFMC_INVALID;
 	const char *text = generated_yaml(m, folder, "", &st);
@@ -247,7 +247,7 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 const char *frontend_hub_yaml(struct frontend_model *m, const char *at)
 {
 	enum tfmc_status st;
-	return generated_yaml(m, folder_is(m->doc.path), at, &st);
+	return generated_yaml(m, path_is_directory(m->doc.path), at, &st);
 }
 
 const char *frontend_name(const struct frontend_model *m)

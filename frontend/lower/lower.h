@@ -263,7 +263,7 @@ enum tfmc_status weights_open(struct frontend_model *m);
 enum tfmc_status profile_open(struct frontend_model *m);
 /* Statistics [2, K] for a parameter [N, K]; NULL: the profile has none, which is reported at the end except for
  * tables. */
-bool profile_find(struct frontend_model *m, const struct weight_want *want, bool is_table,
+bool profile_find(struct frontend_model *m, const struct parameter_request *want, bool is_table,
                   const struct ir_wexpr **out);
 /* Reports profile entries without a parameter, and quantized matrices without an entry. */
 bool profile_finish(struct frontend_model *m);

@@ -72,7 +72,7 @@ enum tfmc_status profile_open(struct frontend_model *m)
 	return ok ? TFMC_OK : TFMC_INVALID;
 }
 
-bool profile_find(struct frontend_model *m, const struct weight_want *want, bool is_table,
+bool profile_find(struct frontend_model *m, const struct parameter_request *want, bool is_table,
                   const struct ir_wexpr **out)
 {
 	const char *name = arena_printf(&m->arena, "%s" FRONTEND_INPUTS, want->path);

@@ -15,7 +15,7 @@
 
 struct resolved_weight {
 	const struct ir_wexpr *e; /* zeros if the source is invalid (already reported) */
-	struct weight_want want;
+	struct parameter_request want;
 };
 
 /* Records the weight files, and the file of the map if `map` names one, as read. */
@@ -104,7 +104,8 @@ static bool check_same_shape(struct lowering *lw, const struct resolved_weight *
 /* Applies `quantize` and dtype.weights to a parameter, as if its file stored it so: quants if a rule of
  * `quantize` matches and it is not quantized already, else floats of dtype.weights. NULL after a report. */
 static const struct ir_wexpr *apply_conversions(struct lowering *lw, const struct weight_request *need,
-                                                const struct weight_want *want, const struct ir_wexpr *e)
+                                                const struct parameter_request *want,
+                                                const struct ir_wexpr *e)
 {
 	struct frontend_model *m = lw->m;
 	if (e == NULL || want->rank < 2)
@@ -156,7 +157,7 @@ static const struct ir_wexpr *resolve_parameter(struct lowering *lw, const struc
 	r = ARENA_NEW(&m->arena, struct resolved_weight);
 	if (r == NULL)
 		return NULL;
-	r->want = (struct weight_want){.path = path, .loc = lw->loc.at, .rank = need->rank};
+	r->want = (struct parameter_request){.path = path, .loc = lw->loc.at, .rank = need->rank};
 	memcpy(r->want.dims, need->dims, sizeof(need->dims));
 	r->want.is_vocabulary = is_vocabulary(m, need);
 	if (m->weights.shapes_only) {

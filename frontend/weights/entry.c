@@ -236,7 +236,7 @@ const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, s
 		           w->file, w->type_name);
 		return NULL;
 	}
-	weight_tensor_bytes(w, &bytes);
+	weight_tensor_data(w, &bytes);
 	const struct ir_wexpr *x =
 	        bytes.format != FORMAT_PLAIN
 	                ? wexpr_tensor_quants(b->arena, w->file, w->name, bytes.format, bytes.rank,
@@ -282,7 +282,7 @@ static const struct ir_wexpr *apply_concat_or_stack(struct weight_build *b, cons
 		return x;
 	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
 	           "the sources of '%s' do not fit together (for parameter '%.200s')", e->op->key,
-	           b->want->path);
+	           b->request->path);
 	for (size_t i = 0; i < e->n_of; i++)
 		diag_note(b->cx, e->of[i]->loc, "this part is %s",
 		          weight_shape_text(b->arena, args[i]->rank, args[i]->dims));
@@ -299,7 +299,7 @@ const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct w
 	/* The constructors fail silently when the expression is nested too deeply. */
 	if (y == NULL && !arena_failed(b->arena) && b->cx->n_errors == errors)
 		diag_error(b->cx, e->loc, DIAG_LIMIT,
-		           "the source of the parameter '%.200s' has too many steps", b->want->path);
+		           "the source of the parameter '%.200s' has too many steps", b->request->path);
 	return y;
 }
 
@@ -311,7 +311,7 @@ static const struct ir_wexpr *report_misfit(struct weight_build *b, const struct
 		return NULL;
 	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
 	           "'%s' does not fit the shape %s (for parameter '%.200s')", e->op->key,
-	           weight_shape_text(b->arena, x->rank, x->dims), b->want->path);
+	           weight_shape_text(b->arena, x->rank, x->dims), b->request->path);
 	return NULL;
 }
 
@@ -447,7 +447,7 @@ static const struct ir_wexpr *apply_reshape(struct weight_build *b, const struct
 		return y;
 	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE, "%s cannot be reshaped to %s (for parameter '%.200s')",
 	           weight_shape_text(b->arena, x->rank, x->dims),
-	           weight_shape_text(b->arena, e->rank, e->dims), b->want->path);
+	           weight_shape_text(b->arena, e->rank, e->dims), b->request->path);
 	return NULL;
 }
 
@@ -498,7 +498,7 @@ static const struct ir_wexpr *apply_factor(struct weight_build *b, const struct 
 	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
 	           "'%s' by a tensor of shape %s does not fit %s (for '%.200s')", e->op->key,
 	           weight_shape_text(b->arena, factor->rank, factor->dims),
-	           weight_shape_text(b->arena, x->rank, x->dims), b->want->path);
+	           weight_shape_text(b->arena, x->rank, x->dims), b->request->path);
 	return NULL;
 }
 

@@ -65,7 +65,7 @@ struct weight_build {
 	struct diag_context *cx;
 	struct weight_files *files;
 	const struct weight_captures *captures;
-	const struct weight_want *want;
+	const struct parameter_request *request;
 	const char *missing; /* first tensor name that no file contains */
 };
 

@@ -128,10 +128,10 @@ static bool report_series(const struct weight_fault_context *x, struct weight_fa
 		asked = index >= asked ? index + 1 : asked;
 	}
 	diag_error(
-	        x->cx, first->want.loc, DIAG_MISSING_TENSOR,
+	        x->cx, first->request.loc, DIAG_MISSING_TENSOR,
 	        "the files have %lld of '%s*', the model asks for %lld: no tensor '%.200s' for the parameter "
 	        "'%.200s'%s",
-	        (long long)stored, series, (long long)asked, first->tensor, first->want.path,
+	        (long long)stored, series, (long long)asked, first->tensor, first->request.path,
 	        count_suffix(x, more, more == 1 ? "is missing" : "are missing"));
 	const char *params = params_with_value(x, asked);
 	if (params[0] != '\0')
@@ -173,9 +173,9 @@ static size_t mark_same_entry(struct weight_faults *faults, struct weight_fault 
 static void report_missing(const struct weight_fault_context *x, struct weight_faults *faults,
                            struct weight_fault *first)
 {
-	diag_error(x->cx, first->want.loc, DIAG_MISSING_TENSOR,
+	diag_error(x->cx, first->request.loc, DIAG_MISSING_TENSOR,
 	           "no weight file has the tensor '%.200s' for parameter '%.200s'%s", first->tensor,
-	           first->want.path, count_suffix(x, mark_same_entry(faults, first), "of this entry"));
+	           first->request.path, count_suffix(x, mark_same_entry(faults, first), "of this entry"));
 	diag_note(x->cx, first->mapped, "the map names it here");
 	note_nearest(x, first->tensor);
 }
@@ -199,7 +199,7 @@ static void report_unmapped(const struct weight_fault_context *x, struct weight_
                             struct weight_fault *first)
 {
 	size_t unmapped = 0, more = 0;
-	const char *prefix = find_prefix(x, first->want.path);
+	const char *prefix = find_prefix(x, first->request.path);
 	for (size_t i = 0; i < faults->n; i++)
 		unmapped += faults->items[i].kind == FAULT_UNMAPPED;
 	bool whole = unmapped > 1 && 2 * unmapped >= x->n_parameters;
@@ -207,23 +207,23 @@ static void report_unmapped(const struct weight_fault_context *x, struct weight_
 		if (f->is_reported || f->kind != FAULT_UNMAPPED)
 			continue;
 		bool joins =
-		        whole || f == first || is_same_loc(f->want.loc, first->want.loc) ||
-		        (prefix != NULL &&
-		         weight_files_find(x->files, arena_printf(x->arena, "%s%s", prefix, f->want.path)));
+		        whole || f == first || is_same_loc(f->request.loc, first->request.loc) ||
+		        (prefix != NULL && weight_files_find(x->files, arena_printf(x->arena, "%s%s", prefix,
+		                                                                    f->request.path)));
 		f->is_reported = joins;
 		more += joins && f != first;
 	}
-	const char *shape = weight_shape_text(x->arena, first->want.rank, first->want.dims);
+	const char *shape = weight_shape_text(x->arena, first->request.rank, first->request.dims);
 	const char *tail = count_suffix(x, more, more == 1 ? "has none" : "have none");
 	if (x->has_map)
-		diag_error(x->cx, first->want.loc, DIAG_MISSING_TENSOR,
+		diag_error(x->cx, first->request.loc, DIAG_MISSING_TENSOR,
 		           "no entry of weights.map fits the parameter '%.200s' %s, and no tensor is called "
 		           "so%s",
-		           first->want.path, shape, tail);
+		           first->request.path, shape, tail);
 	else
-		diag_error(x->cx, first->want.loc, DIAG_MISSING_TENSOR,
+		diag_error(x->cx, first->request.loc, DIAG_MISSING_TENSOR,
 		           "the parameter '%.200s' %s has no tensor: no file has one of this name%s",
-		           first->want.path, shape, tail);
+		           first->request.path, shape, tail);
 	if (first->mapped.source != 0)
 		diag_note(x->cx, first->mapped, "this pattern would fit, but captures end at dots");
 	else if (prefix != NULL)
@@ -231,13 +231,13 @@ static void report_unmapped(const struct weight_fault_context *x, struct weight_
 	else if (!x->has_map)
 		diag_note(x->cx, LOC_NONE,
 		          "weights.map says which tensor it is when the file has another name for it");
-	note_nearest(x, first->want.path);
+	note_nearest(x, first->request.path);
 }
 
 /* First axis >= from whose size differs, or the rank. */
 static int first_differing_axis(const struct weight_fault *f, int from)
 {
-	while (from < f->rank && f->dims[from] == f->want.dims[from])
+	while (from < f->rank && f->dims[from] == f->request.dims[from])
 		from++;
 	return from;
 }
@@ -245,12 +245,12 @@ static int first_differing_axis(const struct weight_fault *f, int from)
 /* True: both have an axis that is wrong by the same factor. */
 static bool have_same_factor(const struct weight_fault *a, const struct weight_fault *b)
 {
-	if (a->rank != a->want.rank || b->rank != b->want.rank)
+	if (a->rank != a->request.rank || b->rank != b->request.rank)
 		return false;
 	int i = first_differing_axis(a, 0);
 	for (int k = first_differing_axis(b, 0); k < b->rank; k = first_differing_axis(b, k + 1))
-		if ((double)a->dims[i] * (double)b->want.dims[k] ==
-		    (double)b->dims[k] * (double)a->want.dims[i])
+		if ((double)a->dims[i] * (double)b->request.dims[k] ==
+		    (double)b->dims[k] * (double)a->request.dims[i])
 			return true;
 	return false;
 }
@@ -262,7 +262,7 @@ static void report_shape(const struct weight_fault_context *x, struct weight_fau
 	const struct weight_fault *smallest = first;
 	size_t more = 0;
 	int axis = first_differing_axis(first, 0);
-	bool by_factor = first->hint[0] == '\0' && first->rank == first->want.rank;
+	bool by_factor = first->hint[0] == '\0' && first->rank == first->request.rank;
 	for (struct weight_fault *f = first; f < faults->items + faults->n; f++) {
 		if (f->is_reported || f->kind != FAULT_SHAPE ||
 		    !(by_factor ? f->hint[0] == '\0' && have_same_factor(first, f)
@@ -271,16 +271,17 @@ static void report_shape(const struct weight_fault_context *x, struct weight_fau
 		f->is_reported = true;
 		more += f != first;
 		int k = first_differing_axis(f, 0);
-		if (by_factor && f->want.dims[k] < smallest->want.dims[axis]) {
+		if (by_factor && f->request.dims[k] < smallest->request.dims[axis]) {
 			smallest = f;
 			axis = k;
 		}
 	}
-	diag_error(x->cx, first->want.loc, DIAG_WEIGHT_SHAPE, "the parameter '%.200s' wants %s, %s is %s%s%s",
-	           first->want.path, weight_shape_text(x->arena, first->want.rank, first->want.dims),
-	           first->source, weight_shape_text(x->arena, first->rank, first->dims), first->hint,
+	diag_error(x->cx, first->request.loc, DIAG_WEIGHT_SHAPE,
+	           "the parameter '%.200s' wants %s, %s is %s%s%s", first->request.path,
+	           weight_shape_text(x->arena, first->request.rank, first->request.dims), first->source,
+	           weight_shape_text(x->arena, first->rank, first->dims), first->hint,
 	           count_suffix(x, more, by_factor ? "differ by the same factor" : "of this entry"));
-	const char *params = by_factor ? params_with_value(x, smallest->want.dims[axis]) : "";
+	const char *params = by_factor ? params_with_value(x, smallest->request.dims[axis]) : "";
 	if (params[0] != '\0')
 		diag_note(x->cx, LOC_NONE, "%s, the files have %lld", params,
 		          (long long)smallest->dims[axis]);
@@ -291,8 +292,8 @@ static void report_shape(const struct weight_fault_context *x, struct weight_fau
 static void report_ints(const struct weight_fault_context *x, struct weight_faults *faults,
                         struct weight_fault *first)
 {
-	diag_error(x->cx, first->want.loc, DIAG_VALUE_TYPE,
-	           "the parameter '%.200s' wants floats, %s holds %s%s", first->want.path, first->source,
+	diag_error(x->cx, first->request.loc, DIAG_VALUE_TYPE,
+	           "the parameter '%.200s' wants floats, %s holds %s%s", first->request.path, first->source,
 	           first->tensor, count_suffix(x, mark_same_entry(faults, first), "of this entry"));
 }
 

@@ -20,7 +20,7 @@ enum weight_fault_kind {
 
 struct weight_fault {
 	enum weight_fault_kind kind;
-	struct weight_want want;
+	struct parameter_request request;
 	const char *tensor;
 	const char *source; /* "the tensor 'a' of 'b'" */
 	const char *hint;   /* FAULT_SHAPE: a way to make it fit, or "" */

@@ -72,7 +72,7 @@ void weight_files_destroy(struct weight_files *wf)
 			file_map_close(&wf->files.items[i].map);
 }
 
-void weight_files_give_back(const struct weight_files *wf)
+void weight_files_release_pages(const struct weight_files *wf)
 {
 	for (size_t i = 0; i < wf->files.n; i++)
 		file_map_release_pages(&wf->files.items[i].map);
@@ -475,7 +475,7 @@ static const char *const *weight_files_names(struct weight_files *wf, size_t *n)
 	return wf->names;
 }
 
-size_t weight_name_likeness(const char *a, const char *b)
+size_t weight_name_similarity(const char *a, const char *b)
 {
 	size_t na = strlen(a), nb = strlen(b), n = na < nb ? na : nb, head = 0, tail = 0;
 	while (head < n && a[head] == b[head])
@@ -521,7 +521,7 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	if (typo != NULL)
 		insert_best(best, scores, typo, SIZE_MAX - 1);
 	for (size_t i = 0; i < n; i++) {
-		size_t score = weight_name_likeness(name, names[i]);
+		size_t score = weight_name_similarity(name, names[i]);
 		if (is_dotted_part(names[i], name) || is_dotted_part(name, names[i]))
 			score = SIZE_MAX; /* ahead of names that share only an end like `.weight` */
 		if (score >= (strlen(name) + 1) / 2 && names[i] != typo)
@@ -535,7 +535,7 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	return text;
 }
 
-void weight_tensor_bytes(const struct stored_tensor *t, struct weight_bytes *out)
+void weight_tensor_data(const struct stored_tensor *t, struct weight_bytes *out)
 {
 	*out = (struct weight_bytes){.data = t->data,
 	                             .read = t->read,
@@ -563,7 +563,7 @@ static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const c
 		           "the file '%.200s' has no readable tensor '%.200s'", file, tensor);
 		return TFMC_IO;
 	}
-	weight_tensor_bytes(t, out);
+	weight_tensor_data(t, out);
 	return TFMC_OK;
 }
 

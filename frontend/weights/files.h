@@ -29,7 +29,7 @@ struct weight_files *weight_files_create(struct arena *a, struct diag_context *c
                                          const struct parsed_files *parsed);
 void weight_files_destroy(struct weight_files *wf);
 /* Returns resident pages of the files to the system; they stay readable. */
-void weight_files_give_back(const struct weight_files *wf);
+void weight_files_release_pages(const struct weight_files *wf);
 
 /* TFMC_IO after a diagnostic if a file was modified since it was opened. */
 TFMC_MUST_USE enum tfmc_status weight_files_check(const struct weight_files *wf);
@@ -76,10 +76,10 @@ const char *weight_file_format(const unsigned char *bytes, size_t len);
 TFMC_MUST_USE stored_reader weight_file_read;
 
 /* Data, type and stored shape of a tensor, for a WX_TENSOR leaf. */
-void weight_tensor_bytes(const struct stored_tensor *t, struct weight_bytes *out);
+void weight_tensor_data(const struct stored_tensor *t, struct weight_bytes *out);
 
 /* Similarity of two names: bytes of the common beginning and end. */
-size_t weight_name_likeness(const char *a, const char *b);
+size_t weight_name_similarity(const char *a, const char *b);
 
 /* Weight source that resolves WX_TENSOR leaves. */
 struct weight_source weight_files_source(struct weight_files *wf);

@@ -154,14 +154,14 @@ static bool may_suggest(const struct weight_map *m)
 }
 
 /* Reports two patterns that match one parameter. */
-static void report_clash(struct weight_map *m, const struct weight_want *want, struct pattern *a,
+static void report_clash(struct weight_map *m, const struct parameter_request *request, struct pattern *a,
                          struct pattern *b)
 {
 	if (!b->clash_reported) {
 		diag_error(m->cx, b->loc, DIAG_TWO_MATCHES, "the parameter '%.200s' fits two patterns",
-		           want->path);
+		           request->path);
 		diag_note(m->cx, a->loc, "the other one is here");
-		diag_note(m->cx, want->loc, "the parameter belongs to this step");
+		diag_note(m->cx, request->loc, "the parameter belongs to this step");
 	}
 	a->clash_reported = true;
 	b->clash_reported = true;
@@ -172,11 +172,11 @@ static void report_clash(struct weight_map *m, const struct weight_want *want, s
  * The pattern of a path: the literal one, else the only one that matches. *clash: two match (reported).
  * Patterns that match but yield to a literal one count as matched.
  */
-static struct pattern *find_pattern(struct weight_map *m, const struct weight_want *want,
+static struct pattern *find_pattern(struct weight_map *m, const struct parameter_request *request,
                                     struct weight_captures *captures, bool *clash)
 {
 	struct weight_captures trial;
-	struct pattern *found = strmap_get(&m->by_text, want->path);
+	struct pattern *found = strmap_get(&m->by_text, request->path);
 	bool literal = found != NULL && found->key.n_captures == 0;
 	*clash = false;
 	captures->n = 0;
@@ -187,13 +187,13 @@ static struct pattern *find_pattern(struct weight_map *m, const struct weight_wa
 	for (size_t i = 0; i < m->all.n; i++) {
 		struct pattern *p = m->all.items[i];
 		if (p->key.n_captures == 0 ||
-		    !weight_template_match(&p->key, &p->templates, want->path, false, &trial))
+		    !weight_template_match(&p->key, &p->templates, request->path, false, &trial))
 			continue;
 		p->matched = true;
 		if (literal)
 			continue;
 		if (found != NULL) {
-			report_clash(m, want, found, p);
+			report_clash(m, request, found, p);
 			*clash = true;
 			return NULL;
 		}
@@ -204,10 +204,10 @@ static struct pattern *find_pattern(struct weight_map *m, const struct weight_wa
 }
 
 /* Records a parameter without a fitting tensor; returns NULL. */
-static const struct ir_wexpr *record_fault(struct weight_map *m, const struct weight_want *want,
+static const struct ir_wexpr *record_fault(struct weight_map *m, const struct parameter_request *request,
                                            const struct pattern *p, struct weight_fault fault)
 {
-	fault.want = *want;
+	fault.request = *request;
 	fault.mapped = p != NULL ? p->source_loc : LOC_NONE;
 	m->missing = m->missing || fault.kind <= FAULT_UNMAPPED;
 	(void)ARENA_ADDED(m->arena, &m->faults, fault);
@@ -215,46 +215,46 @@ static const struct ir_wexpr *record_fault(struct weight_map *m, const struct we
 }
 
 /* Finds a permutation of the axes of x that has the requested shape: axis i is from[i]. False: none. */
-static bool find_axes(const struct weight_want *want, const struct ir_wexpr *x, int64_t *from)
+static bool find_axes(const struct parameter_request *request, const struct ir_wexpr *x, int64_t *from)
 {
 	unsigned taken = 0;
-	for (int i = 0; i < want->rank; i++) {
+	for (int i = 0; i < request->rank; i++) {
 		int k = 0;
-		while (k < x->rank && ((taken >> k & 1) != 0 || x->dims[k] != want->dims[i]))
+		while (k < x->rank && ((taken >> k & 1) != 0 || x->dims[k] != request->dims[i]))
 			k++;
 		if (k == x->rank)
 			return false;
 		taken |= 1U << k;
 		from[i] = k;
 	}
-	return x->rank == want->rank;
+	return x->rank == request->rank;
 }
 
-static bool has_same_count(const struct weight_want *want, const struct ir_wexpr *x)
+static bool has_same_count(const struct parameter_request *request, const struct ir_wexpr *x)
 {
 	int64_t n = wexpr_count(x);
-	for (int i = 0; i < want->rank; i++) {
-		if (want->dims[i] == 0 || n % want->dims[i] != 0)
+	for (int i = 0; i < request->rank; i++) {
+		if (request->dims[i] == 0 || n % request->dims[i] != 0)
 			return false;
-		n /= want->dims[i];
+		n /= request->dims[i];
 	}
 	return n == 1;
 }
 
 /* Suggests a step that makes a source of another shape fit; "": none. */
-static const char *shape_hint(struct weight_map *m, const struct weight_want *want, const struct pattern *p,
-                              const struct ir_wexpr *x)
+static const char *shape_hint(struct weight_map *m, const struct parameter_request *request,
+                              const struct pattern *p, const struct ir_wexpr *x)
 {
 	const struct weight_entry *e = p == NULL ? NULL : p->source;
 	int64_t from[IR_RANK_MAX];
-	if (!find_axes(want, x, from))
-		return !has_same_count(want, x)
+	if (!find_axes(request, x, from))
+		return !has_same_count(request, x)
 		               ? ""
 		               : arena_printf(m->arena,
 		                              "; the same number of elements: reshape: %s would fit",
-		                              weight_shape_text(m->arena, want->rank, want->dims));
-	const char *axes = want->rank == 2 ? "true" : weight_shape_text(m->arena, want->rank, from);
-	if (e != NULL && want->rank == 2 && e->kind == WX_TRANSPOSE)
+		                              weight_shape_text(m->arena, request->rank, request->dims));
+	const char *axes = request->rank == 2 ? "true" : weight_shape_text(m->arena, request->rank, from);
+	if (e != NULL && request->rank == 2 && e->kind == WX_TRANSPOSE)
 		return "; it would fit without 'transpose'";
 	if (e != NULL && e->n_of != 0)
 		return arena_printf(m->arena, "; transposed? 'transpose: %s' as the last step would fit",
@@ -271,26 +271,27 @@ static const char *describe_source(struct weight_map *m, const struct ir_wexpr *
 }
 
 /* Checks the shape of a source; a longer vocabulary is sliced, another shape is recorded as a fault. */
-static const struct ir_wexpr *check_shape(struct weight_map *m, const struct weight_want *want,
+static const struct ir_wexpr *check_shape(struct weight_map *m, const struct parameter_request *request,
                                           const struct pattern *p, const struct ir_wexpr *x)
 {
-	bool same = x->rank == want->rank &&
-	            memcmp(x->dims, want->dims, (size_t)want->rank * sizeof(int64_t)) == 0;
+	bool same = x->rank == request->rank &&
+	            memcmp(x->dims, request->dims, (size_t)request->rank * sizeof(int64_t)) == 0;
 	if (same)
 		return x;
-	bool longer = want->is_vocabulary && x->rank == want->rank && x->dims[0] > want->dims[0] &&
-	              memcmp(x->dims + 1, want->dims + 1, (size_t)(want->rank - 1) * sizeof(int64_t)) == 0;
+	bool longer =
+	        request->is_vocabulary && x->rank == request->rank && x->dims[0] > request->dims[0] &&
+	        memcmp(x->dims + 1, request->dims + 1, (size_t)(request->rank - 1) * sizeof(int64_t)) == 0;
 	if (longer) {
-		diag_warning(m->cx, want->loc, DIAG_WEIGHT_SHAPE,
+		diag_warning(m->cx, request->loc, DIAG_WEIGHT_SHAPE,
 		             "the vocabulary has %lld ids, %s has rows for %lld: the first ones are used",
-		             (long long)want->dims[0], describe_source(m, x), (long long)x->dims[0]);
-		return wexpr_slice(m->arena, 0, 0, want->dims[0], x);
+		             (long long)request->dims[0], describe_source(m, x), (long long)x->dims[0]);
+		return wexpr_slice(m->arena, 0, 0, request->dims[0], x);
 	}
-	const char *hint = shape_hint(m, want, p, x);
+	const char *hint = shape_hint(m, request, p, x);
 	struct weight_fault fault = {
 	        .kind = FAULT_SHAPE, .source = describe_source(m, x), .hint = hint, .rank = x->rank};
 	memcpy(fault.dims, x->dims, sizeof(x->dims));
-	return record_fault(m, want, p, fault);
+	return record_fault(m, request, p, fault);
 }
 
 /* Finds an integer tensor whose elements would be used as they are: quants without scales, or a wrong
@@ -307,37 +308,38 @@ static const struct ir_wexpr *find_plain_ints(const struct ir_wexpr *e)
 	return found;
 }
 
-const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want)
+const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parameter_request *request)
 {
 	struct weight_captures captures;
 	bool clash;
-	strmap_set(&m->parameters, want->path, m);
-	struct pattern *p = find_pattern(m, want, &captures, &clash);
+	strmap_set(&m->parameters, request->path, m);
+	struct pattern *p = find_pattern(m, request, &captures, &clash);
 	if (clash)
 		return NULL;
-	struct weight_build b = {m->arena, m->cx, m->files, &captures, want, NULL};
+	struct weight_build b = {m->arena, m->cx, m->files, &captures, request, NULL};
 	const struct weight_entry *e = p == NULL ? NULL : p->source;
 	bool exists =
-	        e != NULL ? weight_entry_exists(&b, e) : weight_files_find(m->files, want->path) != NULL;
+	        e != NULL ? weight_entry_exists(&b, e) : weight_files_find(m->files, request->path) != NULL;
 	if (arena_failed(m->arena))
 		return NULL;
 	if (!exists && e == NULL)
-		return record_fault(m, want, p,
-		                    (struct weight_fault){.kind = FAULT_UNMAPPED, .tensor = want->path});
+		return record_fault(m, request, p,
+		                    (struct weight_fault){.kind = FAULT_UNMAPPED, .tensor = request->path});
 	if (!exists && p->optional == OPTIONAL_NONE)
 		return record_fault(
-		        m, want, p,
+		        m, request, p,
 		        (struct weight_fault){.kind = FAULT_MISSING,
-		                              .tensor = b.missing == NULL ? want->path : b.missing});
+		                              .tensor = b.missing == NULL ? request->path : b.missing});
 	if (!exists)
-		return wexpr_full(m->arena, p->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
+		return wexpr_full(m->arena, p->optional == OPTIONAL_ONES ? 1.0 : 0.0, request->rank,
+		                  request->dims);
 	const struct ir_wexpr *x =
-	        e != NULL ? weight_entry_build(&b, e) : weight_tensor(&b, want->path, want->loc);
-	x = x == NULL ? NULL : check_shape(m, want, p, x);
+	        e != NULL ? weight_entry_build(&b, e) : weight_tensor(&b, request->path, request->loc);
+	x = x == NULL ? NULL : check_shape(m, request, p, x);
 	const struct ir_wexpr *ints = x == NULL ? NULL : find_plain_ints(x);
 	if (ints == NULL)
 		return x;
-	return record_fault(m, want, p,
+	return record_fault(m, request, p,
 	                    (struct weight_fault){.kind = FAULT_INTS,
 	                                          .tensor = ir_dtype_name(ints->stored),
 	                                          .source = describe_source(m, ints)});
@@ -358,9 +360,9 @@ static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b
 static const struct weight_entry *find_entry(struct weight_map *m, const char *path, struct weight_build *b,
                                              struct weight_captures *captures, struct stored_tensor **tensor)
 {
-	const struct weight_want want = {.path = path};
+	const struct parameter_request request = {.path = path};
 	bool clash;
-	const struct pattern *p = find_pattern(m, &want, captures, &clash);
+	const struct pattern *p = find_pattern(m, &request, captures, &clash);
 	*b = (struct weight_build){m->arena, m->cx, m->files, captures, NULL, NULL};
 	*tensor = p != NULL ? weight_entry_tensor(b, p->source) : weight_files_find(m->files, path);
 	return p == NULL ? NULL : p->source;
@@ -389,7 +391,7 @@ static const char *nearest_parameter(const struct weight_map *m, const char *nam
 	const char *best = NULL;
 	size_t best_score = least;
 	for (size_t i = 0; i < m->parameters.n; i++) {
-		size_t score = weight_name_likeness(name, m->parameters.items[i].key);
+		size_t score = weight_name_similarity(name, m->parameters.items[i].key);
 		if (score > best_score) {
 			best_score = score;
 			best = m->parameters.items[i].key;
@@ -419,7 +421,7 @@ static void attribute_to_dots(struct weight_map *m)
 		for (size_t k = 0; k < m->faults.n && !p->matched && p->key.n_captures > 0; k++) {
 			struct weight_fault *f = &m->faults.items[k];
 			if (f->kind != FAULT_UNMAPPED || f->mapped.source != 0 ||
-			    !weight_template_match(&p->key, &p->templates, f->want.path, true, &captures))
+			    !weight_template_match(&p->key, &p->templates, f->request.path, true, &captures))
 				continue;
 			f->mapped = p->loc;
 			p->matched = true;

@@ -42,7 +42,7 @@ struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, s
 TFMC_MUST_USE enum tfmc_status weight_map_read(struct weight_map *m, const struct yaml_node *map,
                                                const char *dir, uint32_t main_source);
 
-struct weight_want {
+struct parameter_request {
 	const char *path; /* canonical: layers.3.attn.q.weight */
 	struct loc loc;   /* the step that has the parameter */
 	int rank;
@@ -51,7 +51,7 @@ struct weight_want {
 };
 /* Expression of a parameter, exactly of the requested shape; NULL after a diagnostic, or when no tensor
  * fits, which weight_map_report reports. */
-const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want);
+const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parameter_request *request);
 
 /*
  * True: a tied parameter has values of its own: the map has an entry for it (a tensor of its name is not

@@ -97,7 +97,7 @@ static struct tfmc_tokenizer *load(struct arena *a, struct diag_context *cx, cha
 	const char *text, *merges = NULL;
 	size_t len, n_merges = 0;
 	char *comma = strchr(name, ',');
-	if (folder_is(name))
+	if (path_is_directory(name))
 		return load_folder(a, cx, name, packed);
 	if (comma)
 		*comma = 0;

@@ -41,7 +41,7 @@ static enum tfmc_status read_tir_weight(void *user, struct diag_context *cx, con
 		diag_error(cx, LOC_NONE, DIAG_MISSING_TENSOR, "%s has no readable tensor %s", file, tensor);
 		return TFMC_INVALID;
 	}
-	weight_tensor_bytes(t, out);
+	weight_tensor_data(t, out);
 	return TFMC_OK;
 }
 

@@ -35,7 +35,7 @@ static void release_source_pages(struct packed *p, size_t n)
 		return;
 	p->since = 0;
 	if (p->read)
-		weight_files_give_back(p->read);
+		weight_files_release_pages(p->read);
 }
 
 static struct cache_file create_memory_file(void)
@@ -103,7 +103,7 @@ enum tfmc_status packed_map(struct packed *p)
 	                               .base = base,
 	                               .base_bytes = (uint64_t)st.st_size};
 	if (p->read)
-		weight_files_give_back(p->read);
+		weight_files_release_pages(p->read);
 	return TFMC_OK;
 }
 

@@ -128,7 +128,7 @@ START_TEST(formats_by_their_bytes)
 	ck_assert_uint_eq(weight_files_count(wf), 2);
 	const struct stored_tensor *t = weight_files_find(wf, "y");
 	ck_assert(t->reversed && t->dims[0] == 2);
-	weight_tensor_bytes(t, &bytes);
+	weight_tensor_data(t, &bytes);
 	ck_assert(bytes.dims[0] == 3 && bytes.dims[1] == 2);
 }
 END_TEST
@@ -205,7 +205,7 @@ START_TEST(suggestions)
 	ck_assert_ptr_nonnull(
 	        strstr(weight_files_nearest(wf, "layers.0.attention.q.weight"), "layers.0.attn.q.weight"));
 	ck_assert_str_eq(weight_files_nearest(wf, "completely.different_thing"), "");
-	ck_assert_uint_eq(weight_name_likeness("abXcd", "abYYcd"), 4);
+	ck_assert_uint_eq(weight_name_similarity("abXcd", "abYYcd"), 4);
 }
 END_TEST
 

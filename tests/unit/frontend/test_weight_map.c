@@ -83,7 +83,7 @@ static enum tfmc_status read_map(const char *yaml)
 
 static const struct ir_wexpr *find(const char *path, int rank, int64_t a, int64_t b)
 {
-	struct weight_want want = {.path = path, .rank = rank, .dims = {a, b}};
+	struct parameter_request want = {.path = path, .rank = rank, .dims = {a, b}};
 	const struct ir_wexpr *e = weight_map_find(map, &want);
 	(void)weight_map_report(map);
 	return e;
@@ -174,7 +174,7 @@ START_TEST(axes_in_any_order)
 	};
 	const struct weight_source source = weight_files_source(wf);
 	for (size_t c = 0; c < TFMC_COUNT(cases); c++) {
-		struct weight_want want = {.path = arena_printf(&r.arena, "p%zu", c), .rank = 3};
+		struct parameter_request want = {.path = arena_printf(&r.arena, "p%zu", c), .rank = 3};
 		double got[24];
 		memcpy(want.dims, cases[c].dims, sizeof(cases[c].dims));
 		ck_assert_int_eq(read_map(arena_printf(&r.arena, "%s: %s\n", want.path, cases[c].source)),
