@@ -267,8 +267,8 @@ static bool read_alignment(struct cursor *c, const struct gguf *g, size_t *out)
 	*out = 32;
 	if (v == NULL)
 		return true;
-	bool whole = v->type == GGUF_U32 || v->type == GGUF_U64;
-	if (!whole || v->i < 1 || v->i > ALIGNMENT_MAX || (v->i & (v->i - 1)) != 0)
+	bool is_integer = v->type == GGUF_U32 || v->type == GGUF_U64;
+	if (!is_integer || v->i < 1 || v->i > ALIGNMENT_MAX || (v->i & (v->i - 1)) != 0)
 		return weight_file_error_in(c->s, "the key", "general.alignment",
 		                            "must be an unsigned power of two, at most 2^30");
 	*out = (size_t)v->i;

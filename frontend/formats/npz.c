@@ -74,12 +74,12 @@ static bool inflate_all(z_stream *z, const unsigned char *from, size_t packed, u
 	z->next_in = (z_const Bytef *)from;
 	z->next_out = to;
 	while (st == Z_OK) {
-		unsigned give = next_piece(in), take = next_piece(out);
-		z->avail_in = give;
-		z->avail_out = take;
+		unsigned n_in = next_piece(in), n_out = next_piece(out);
+		z->avail_in = n_in;
+		z->avail_out = n_out;
 		st = inflate(z, Z_NO_FLUSH);
-		in -= give - z->avail_in;
-		out -= take - z->avail_out;
+		in -= n_in - z->avail_in;
+		out -= n_out - z->avail_out;
 	}
 	return st == Z_STREAM_END && in == 0 && out == 0;
 }
@@ -104,14 +104,14 @@ static size_t zip_inflate_head(const unsigned char *from, size_t packed, unsigne
 	              .avail_in = next_piece(packed),
 	              .next_out = to,
 	              .avail_out = next_piece(size)};
-	const unsigned room = z.avail_out;
+	const unsigned available = z.avail_out;
 	if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
 		memory_failed(0);
 		return 0;
 	}
 	(void)inflate(&z, Z_SYNC_FLUSH);
 	(void)inflateEnd(&z);
-	return room - z.avail_out;
+	return available - z.avail_out;
 }
 
 /* Inflates an entry into the arena: exactly `size` bytes with this CRC-32. NULL: *why is the error, or
@@ -128,9 +128,9 @@ static unsigned char *zip_inflate(struct arena *a, const unsigned char *from, si
 		memory_failed(0);
 		return NULL;
 	}
-	bool whole = inflate_all(&z, from, packed, to, size);
+	bool is_complete = inflate_all(&z, from, packed, to, size);
 	(void)inflateEnd(&z);
-	if (!whole)
+	if (!is_complete)
 		*why = "its compressed data are damaged";
 	else if (checksum(to, size) != crc)
 		*why = "its data do not have the checksum that the directory names";

@@ -35,10 +35,10 @@ static const struct yaml_node *read_document(struct model_document *d, const cha
 	int depth = 0;
 	if (!yaml_expect(d->cx, name, YAML_SCALAR, link->key))
 		return NULL;
-	const char *beneath = file_path_any(d->arena, d->cx, dir, name->text, name->loc);
-	if (beneath == NULL)
+	const char *relative = file_path_any(d->arena, d->cx, dir, name->text, name->loc);
+	if (relative == NULL)
 		return NULL;
-	link->path = file_join(d->arena, d->dir, beneath);
+	link->path = file_join(d->arena, d->dir, relative);
 	link->loc = name->loc;
 	for (const struct compose_chain *c = link->outer; c != NULL; c = c->outer, depth++) {
 		if (strcmp(c->path, link->path) == 0) {
@@ -297,15 +297,15 @@ static bool is_head(const struct yaml_node *step)
 static const struct yaml_node *remove_head_entries(struct model_document *d, const struct yaml_node *decoder)
 {
 	const struct yaml_node *weights = yaml_find(decoder, "weights"), *map = yaml_find(weights, "map");
-	const struct yaml_node *rest = map;
+	const struct yaml_node *remaining = map;
 	for (size_t i = 0; map != NULL && i < map->n; i++) {
 		const char *path = map->pairs[i].key->text;
 		if (strncmp(path, "head.", strlen("head.")) == 0)
-			rest = yaml_without(d->arena, rest, path);
+			remaining = yaml_without(d->arena, remaining, path);
 	}
-	return map == NULL
-	               ? decoder
-	               : yaml_with(d->arena, decoder, "weights", yaml_with(d->arena, weights, "map", rest));
+	return map == NULL ? decoder
+	                   : yaml_with(d->arena, decoder, "weights",
+	                               yaml_with(d->arena, weights, "map", remaining));
 }
 
 /* Replaces the steps of a decoder, from the one with id `head` on, by the steps `head` of another

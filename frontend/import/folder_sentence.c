@@ -41,12 +41,12 @@ static const struct json_node *read_json_file(struct sentence *s, const char *na
 /* The `kind` of step `pool` for pooling_mode_KEY: true, or pooling_mode: KEY; NULL: unknown. */
 static const char *pooling_kind(const char *mode)
 {
-	static const char *const words[][2] = {
+	static const char *const names[][2] = {
 	        {"cls_token", "cls"}, {"mean_tokens", "mean"}, {"max_tokens", "max"}, {"lasttoken", "last"},
 	        {"cls", "cls"},       {"mean", "mean"},        {"max", "max"}};
-	for (size_t i = 0; i < TFMC_COUNT(words); i++) {
-		if (strcmp(words[i][0], mode) == 0)
-			return words[i][1];
+	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
+		if (strcmp(names[i][0], mode) == 0)
+			return names[i][1];
 	}
 	return NULL;
 }
@@ -63,10 +63,11 @@ static bool read_mode(struct sentence *s, const char *file, const char *mode)
 }
 
 /* Reads the configuration of a Pooling module; exactly one mode is supported. */
-static bool read_pooling(struct sentence *s, const char *folder)
+static bool read_pooling(struct sentence *s, const char *directory)
 {
 	static const char prefix[] = "pooling_mode_";
-	const char *file = folder[0] != '\0' ? file_join(s->f->arena, folder, "config.json") : "config.json";
+	const char *file =
+	        directory[0] != '\0' ? file_join(s->f->arena, directory, "config.json") : "config.json";
 	const struct json_node *config = read_json_file(s, file);
 	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
 	for (size_t i = 0; ok && i < config->n; i++) {
@@ -97,12 +98,12 @@ static const char *class_name(const char *path)
 /* Activation computed by a torch.nn class, NULL: unknown. */
 static const char *act_name(const char *path)
 {
-	static const char *const words[][2] = {{"Identity", "identity"}, {"Tanh", "tanh"},
+	static const char *const names[][2] = {{"Identity", "identity"}, {"Tanh", "tanh"},
 	                                       {"ReLU", "relu"},         {"GELU", "gelu"},
 	                                       {"SiLU", "silu"},         {"Sigmoid", "sigmoid"}};
-	for (size_t i = 0; i < TFMC_COUNT(words); i++) {
-		if (strcmp(words[i][0], class_name(path)) == 0)
-			return words[i][1];
+	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
+		if (strcmp(names[i][0], class_name(path)) == 0)
+			return names[i][1];
 	}
 	return NULL;
 }
@@ -132,16 +133,16 @@ static bool read_dense_key(struct sentence *s, const char *file, const char *key
 
 /* Reads a Dense module: a projection of the pooled state, with a config.json and a file with linear.weight
  * and linear.bias. */
-static bool read_dense(struct sentence *s, const char *folder)
+static bool read_dense(struct sentence *s, const char *directory)
 {
-	const char *file = file_join(s->f->arena, folder, "config.json");
-	if (folder[0] == '\0' || strpbrk(folder, "'\n\r") != NULL)
+	const char *file = file_join(s->f->arena, directory, "config.json");
+	if (directory[0] == '\0' || strpbrk(directory, "'\n\r") != NULL)
 		return reject(s, "modules.json", "the folder of a projection by that name");
 	const struct json_node *config = read_json_file(s, file);
 	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
 	s->bias = true;
 	s->act = "tanh";
-	s->weights = file_join(s->f->arena, folder, "model.safetensors");
+	s->weights = file_join(s->f->arena, directory, "model.safetensors");
 	for (size_t i = 0; ok && i < config->n; i++)
 		ok = read_dense_key(s, file, config->keys[i], &config->items[i]);
 	return ok && (s->width > 0 || reject(s, file, "a projection without 'out_features'"));

@@ -51,13 +51,14 @@ static const char *string_member(const struct json_node *object, const char *key
 /* The tokenizer class: named by the configuration, or the default of its model type; NULL: none. */
 static const char *tokenizer_class(const struct json_node *config, bool has_json)
 {
-	const char *own = string_member(config, "tokenizer_class"),
+	const char *named = string_member(config, "tokenizer_class"),
 	           *type = string_member(config, "model_type");
 	const char *of_type = type != NULL ? tokenizer_class_of_type(type, has_json) : NULL;
-	if (own == NULL || own[0] == '\0' || (of_type != NULL && strcmp(of_type, TOKENIZER_AS_IT_IS) == 0) ||
-	    strspn(own, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != strlen(own))
+	if (named == NULL || named[0] == '\0' ||
+	    (of_type != NULL && strcmp(of_type, TOKENIZER_AS_IT_IS) == 0) ||
+	    strspn(named, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != strlen(named))
 		return of_type;
-	return own;
+	return named;
 }
 
 const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, const struct json_node *config)
@@ -160,10 +161,10 @@ bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, 
 	*id = added != NULL ? id_of(json_find(added, text)) : -1;
 	if (added == NULL || *id >= 0)
 		return added != NULL;
-	const struct json_node *whole = optional_json(f, dir, "tokenizer.json");
-	*id = whole != NULL ? id_in_tokenizer(whole, text) : -1;
-	if (whole == NULL || *id >= 0)
-		return whole != NULL;
+	const struct json_node *tokenizer_json = optional_json(f, dir, "tokenizer.json");
+	*id = tokenizer_json != NULL ? id_in_tokenizer(tokenizer_json, text) : -1;
+	if (tokenizer_json == NULL || *id >= 0)
+		return tokenizer_json != NULL;
 	const struct json_node *vocab = optional_json(f, dir, "vocab.json");
 	*id = vocab != NULL ? id_of(json_find(vocab, text)) : -1;
 	return vocab != NULL;

@@ -343,10 +343,10 @@ static bool set_param_from_runs(struct hub *h, const struct yaml_node *param, co
 }
 
 /* Checks that a value is one of those in `same`. */
-static bool check_value(struct hub *h, const char *key, const struct yaml_node *want,
+static bool check_value(struct hub *h, const char *key, const struct yaml_node *expected,
                         const struct json_node *v)
 {
-	struct yaml_list list = yaml_as_list(h->d->arena, want);
+	struct yaml_list list = yaml_as_list(h->d->arena, expected);
 	const char *found = scalar_string(h, v);
 	for (size_t i = 0; i < list.n; i++) {
 		if (list.items[i]->kind == YAML_SCALAR && same_value(list.items[i]->text, found))
@@ -361,7 +361,7 @@ static bool check_value(struct hub *h, const char *key, const struct yaml_node *
  * diagnostic. */
 static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 {
-	const struct yaml_node *param = yaml_find(h->keys, key), *want = yaml_find(h->same, key);
+	const struct yaml_node *param = yaml_find(h->keys, key), *expected = yaml_find(h->same, key);
 	const struct yaml_node *counted = yaml_find(h->count, key), *runs = yaml_find(h->runs, key);
 	const struct yaml_node *words = yaml_find(h->words, key);
 	bool ok = true;
@@ -384,10 +384,10 @@ static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 	}
 	if (is_ignored(h, key))
 		return true;
-	if (want == NULL && key_within(h, key) != NULL)
-		want = yaml_find(h->same, key_within(h, key));
-	if (want != NULL)
-		return check_value(h, key, want, v);
+	if (expected == NULL && key_within(h, key) != NULL)
+		expected = yaml_find(h->same, key_within(h, key));
+	if (expected != NULL)
+		return check_value(h, key, expected, v);
 	if (v->kind == JSON_NODE_OBJECT) {
 		const struct yaml_node *given = yaml_find(h->given, key);
 		for (size_t i = 0; given != NULL && given->kind == YAML_MAPPING && i < given->n; i++)
@@ -433,16 +433,16 @@ static bool set_param_from_values(struct hub *h, const struct yaml_node *param, 
 static int64_t index_at_star(const char *pattern, const char *star, const char *name)
 {
 	size_t before = (size_t)(star - pattern), after = strlen(star + 1), n = strlen(name);
-	int64_t number = 0;
+	int64_t index = 0;
 	if (n <= before + after || strncmp(pattern, name, before) != 0 ||
 	    strcmp(name + n - after, star + 1) != 0)
 		return -1;
 	for (size_t i = before; i < n - after; i++) {
-		if (name[i] < '0' || name[i] > '9' || number > INT32_MAX / 10)
+		if (name[i] < '0' || name[i] > '9' || index > INT32_MAX / 10)
 			return -1;
-		number = 10 * number + (name[i] - '0');
+		index = 10 * index + (name[i] - '0');
 	}
-	return number;
+	return index;
 }
 
 static bool set_param_from_indices(struct hub *h, const struct yaml_node *param, const char *pattern,
@@ -454,9 +454,9 @@ static bool set_param_from_indices(struct hub *h, const struct yaml_node *param,
 	if (items == NULL || arena_failed(h->d->arena))
 		return false;
 	for (size_t i = 0; i < all->n; i++) {
-		int64_t number = index_at_star(pattern, star, all->items[i].name);
-		if (number >= 0)
-			items[list.n++] = (struct json_node){.kind = JSON_NODE_INT, .i = number};
+		int64_t index = index_at_star(pattern, star, all->items[i].name);
+		if (index >= 0)
+			items[list.n++] = (struct json_node){.kind = JSON_NODE_INT, .i = index};
 	}
 	return set_param(h, param, &list);
 }

@@ -170,10 +170,10 @@ const struct json_node *hub_gguf_tree(struct model_document *d, const struct ggu
 	size_t n = 0;
 	for (size_t i = 0; i < g->n_entries; i++) {
 		const char *key = g->entries[i].key;
-		bool own = starts_with(key, prefix);
-		if (!own && !starts_with(key, "general.") && !starts_with(key, "tokenizer."))
+		bool is_own_key = starts_with(key, prefix);
+		if (!is_own_key && !starts_with(key, "general.") && !starts_with(key, "tokenizer."))
 			continue; /* provenance: quantizer, splitting */
-		keys[n] = own ? key + strlen(prefix) : key;
+		keys[n] = is_own_key ? key + strlen(prefix) : key;
 		items[n++] = json_from_gguf(d, &g->entries[i].value);
 	}
 	*root = (struct json_node){.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = keys};

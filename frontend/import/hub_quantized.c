@@ -107,9 +107,9 @@ static bool check_keys(struct model_document *d, const struct hub_config *c, con
 				return false;
 			continue;
 		}
-		const char *whole = arena_printf(d->arena, "quantization_config.%s", key);
-		diag_error(d->cx, hub_key_loc(c, whole), DIAG_UNSUPPORTED,
-		           "not supported yet: '%s' is %.60s in %s%s", whole, scalar_string(d->arena, v),
+		const char *full_key = arena_printf(d->arena, "quantization_config.%s", key);
+		diag_error(d->cx, hub_key_loc(c, full_key), DIAG_UNSUPPORTED,
+		           "not supported yet: '%s' is %.60s in %s%s", full_key, scalar_string(d->arena, v),
 		           c->name, rule == NULL ? "; it may change what the weights mean" : "");
 		return false;
 	}

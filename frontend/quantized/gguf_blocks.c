@@ -36,10 +36,10 @@ static void unpack_nibbles(const unsigned char *p, int n, int8_t *out)
 	}
 }
 
-static void add_to_quants(int8_t *codes, int n, int what)
+static void add_to_quants(int8_t *codes, int n, int addend)
 {
 	for (int i = 0; i < n; i++)
-		codes[i] = (int8_t)(codes[i] + what);
+		codes[i] = (int8_t)(codes[i] + addend);
 }
 
 /* Adds bit 4 of 32 quants from a u32. */
@@ -242,13 +242,13 @@ static void unpack_elements(struct stored_block b, const void *data, int64_t beg
 	                                 d->super > 1 ? &super_scale : NULL,
 	                                 d->super > 1 && d->has_offset ? &super_offset : NULL};
 	while (n > 0) {
-		int64_t in = begin % b.elements, run = n < b.elements - in ? n : b.elements - in;
+		int64_t in = begin % b.elements, count = n < b.elements - in ? n : b.elements - in;
 		b.unpack((const unsigned char *)data + begin / b.elements * b.bytes, &to);
 		weight_dequantize(&to, 1, values);
-		memcpy(out, values + in, (size_t)run * sizeof(*out));
-		begin += run;
-		out += run;
-		n -= run;
+		memcpy(out, values + in, (size_t)count * sizeof(*out));
+		begin += count;
+		out += count;
+		n -= count;
 	}
 }
 

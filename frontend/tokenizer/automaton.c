@@ -224,7 +224,7 @@ static int compare(const void *a, const void *b)
 /* Sorted, distinct boundaries of all sets, and the end of ASCII. */
 static bool find_boundaries(struct compiler *c)
 {
-	size_t n = 2, kept = 0;
+	size_t n = 2, n_kept = 0;
 	for (uint32_t i = 0; i < c->n_sets; i++)
 		n += 2 * c->sets[i]->n;
 	c->starts = ARENA_ARRAY(c->arena, uint32_t, n);
@@ -242,9 +242,10 @@ static bool find_boundaries(struct compiler *c)
 	}
 	qsort(c->starts, n, sizeof(*c->starts), compare);
 	for (size_t i = 0; i < n; i++)
-		if ((kept == 0 || c->starts[kept - 1] != c->starts[i]) && c->starts[i] <= PATTERN_CHAR_LAST)
-			c->starts[kept++] = c->starts[i];
-	c->n_starts = kept;
+		if ((n_kept == 0 || c->starts[n_kept - 1] != c->starts[i]) &&
+		    c->starts[i] <= PATTERN_CHAR_LAST)
+			c->starts[n_kept++] = c->starts[i];
+	c->n_starts = n_kept;
 	return true;
 }
 
@@ -266,14 +267,14 @@ static bool find_char_classes(struct compiler *c)
 		c->n_classes = k == c->n_classes ? k + 1 : c->n_classes;
 		c->of[i] = k;
 	}
-	size_t kept = 0; /* merge adjacent ranges of one class, except at the end of ASCII */
+	size_t n_kept = 0; /* merge adjacent ranges of one class, except at the end of ASCII */
 	for (size_t i = 0; i < c->n_starts; i++) {
-		if (kept && c->of[kept - 1] == c->of[i] && c->starts[i] != 0x80)
+		if (n_kept && c->of[n_kept - 1] == c->of[i] && c->starts[i] != 0x80)
 			continue;
-		c->starts[kept] = c->starts[i];
-		c->of[kept++] = c->of[i];
+		c->starts[n_kept] = c->starts[i];
+		c->of[n_kept++] = c->of[i];
 	}
-	c->n_starts = kept;
+	c->n_starts = n_kept;
 	return true;
 }
 

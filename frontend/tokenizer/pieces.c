@@ -148,14 +148,14 @@ bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc 
                          struct tokenizer_string left, struct tokenizer_string right)
 {
 	size_t n = left.n + right.n;
-	char few[256], *both = n <= sizeof(few) ? few : arena_alloc(x->arena, n);
-	if (both == NULL || left.n == 0 || right.n == 0)
+	char small[256], *merged = n <= sizeof(small) ? small : arena_alloc(x->arena, n);
+	if (merged == NULL || left.n == 0 || right.n == 0)
 		return false;
-	memcpy(both, left.text, left.n);
-	memcpy(both + left.n, right.text, right.n);
+	memcpy(merged, left.text, left.n);
+	memcpy(merged + left.n, right.text, right.n);
 	struct tokenizer_merge m = {tokenizer_index_find(x, left.text, left.n),
 	                            tokenizer_index_find(x, right.text, right.n),
-	                            tokenizer_index_find(x, both, n), (uint32_t)d->n_merges};
+	                            tokenizer_index_find(x, merged, n), (uint32_t)d->n_merges};
 	if (m.left == TFMC_TOK_NONE || m.right == TFMC_TOK_NONE || m.id == TFMC_TOK_NONE)
 		return false;
 	d->merges[d->n_merges++] = m;
@@ -165,11 +165,11 @@ bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc 
 bool tokenizer_split_merge(struct tokenizer_string line, struct tokenizer_string *left,
                            struct tokenizer_string *right)
 {
-	const char *blank = line.n > 1 ? memchr(line.text + 1, ' ', line.n - 1) : NULL;
-	if (blank == NULL)
+	const char *space = line.n > 1 ? memchr(line.text + 1, ' ', line.n - 1) : NULL;
+	if (space == NULL)
 		return false;
-	*left = (struct tokenizer_string){line.text, (size_t)(blank - line.text)};
-	*right = (struct tokenizer_string){blank + 1, line.n - left->n - 1};
+	*left = (struct tokenizer_string){line.text, (size_t)(space - line.text)};
+	*right = (struct tokenizer_string){space + 1, line.n - left->n - 1};
 	return true;
 }
 
@@ -190,7 +190,7 @@ static int compare_scores(const void *pa, const void *pb)
 static enum tfmc_status sort_scores(const struct tokenizer_source *s, const struct tokenizer_desc *d,
                                     double **scores, size_t *n)
 {
-	size_t kept = 0;
+	size_t n_distinct = 0;
 	*scores = ARENA_ARRAY(s->arena, double, d->n_tokens + 1);
 	*n = 0;
 	if (*scores == NULL)
@@ -205,9 +205,9 @@ static enum tfmc_status sort_scores(const struct tokenizer_source *s, const stru
 	if (*n > 1)
 		qsort(*scores, *n, sizeof(double), compare_scores);
 	for (size_t i = 0; i < *n; i++)
-		if (kept == 0 || (*scores)[kept - 1] > (*scores)[i])
-			(*scores)[kept++] = (*scores)[i];
-	*n = kept;
+		if (n_distinct == 0 || (*scores)[n_distinct - 1] > (*scores)[i])
+			(*scores)[n_distinct++] = (*scores)[i];
+	*n = n_distinct;
 	return TFMC_OK;
 }
 

@@ -151,19 +151,19 @@ enum tfmc_status tokenizer_trie_build(struct arena *a, struct tokenizer_key *key
                                       struct tokenizer_trie *out)
 {
 	struct ranges queue = {0};
-	size_t kept = 0;
+	size_t n_unique = 0;
 	*out = (struct tokenizer_trie){.arena = a};
 	if (n > 1)
 		qsort(keys, n, sizeof(*keys), compare_keys);
 	for (size_t i = 0; i < n; i++)
-		if (kept == 0 || !is_same_key(&keys[kept - 1], &keys[i]))
-			keys[kept++] = keys[i];
-	if (kept == 0)
+		if (n_unique == 0 || !is_same_key(&keys[n_unique - 1], &keys[i]))
+			keys[n_unique++] = keys[i];
+	if (n_unique == 0)
 		return TFMC_OK;
 	if (!grow_nodes(out, 512))
 		return TFMC_NO_MEMORY;
 	out->nodes[0].check = 0; /* never free; not its own child, because the root's codes begin after it */
-	if (!ARENA_ADDED(a, &queue, (struct range){0, kept, 0, 0}))
+	if (!ARENA_ADDED(a, &queue, (struct range){0, n_unique, 0, 0}))
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < queue.n; i++) {
 		struct range r = queue.items[i];

@@ -200,13 +200,13 @@ static bool read_unigram(struct tokenizer_reader *r, const struct json_node *n)
 static bool read_wordpiece(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
-	int64_t most = tokenizer_int_member(r, n, "model", "max_input_chars_per_word", 100);
+	int64_t max_chars = tokenizer_int_member(r, n, "model", "max_input_chars_per_word", 100);
 	d->model = TFMC_TOK_WORDPIECE;
 	d->prefix =
 	        tokenizer_string(tokenizer_string_member(r, n, "model", "continuing_subword_prefix", "##"));
-	if (most < 1 || most > 1 << 20)
+	if (max_chars < 1 || max_chars > 1 << 20)
 		return tokenizer_reject(r, TOKENIZER_WRONG, "model.max_input_chars_per_word", "out of range");
-	d->word_max = (uint32_t)most;
+	d->word_max = (uint32_t)max_chars;
 	if (!tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") || !read_unknown(r, n))
 		return false;
 	if (d->unknown == TFMC_TOK_NONE)

@@ -52,14 +52,14 @@ const char *weight_series(const struct weight_fault_context *x, const char *name
                           int64_t *count)
 {
 	for (size_t i = 0; name[i] != '\0'; i++) {
-		int64_t stored = 0, wanted = is_index_at(name, i) ? read_index(name + i) : -1;
-		for (size_t t = 0; wanted >= 0 && t < weight_files_count(x->files); t++) {
+		int64_t stored = 0, index = is_index_at(name, i) ? read_index(name + i) : -1;
+		for (size_t t = 0; index >= 0 && t < weight_files_count(x->files); t++) {
 			const struct stored_tensor *s = weight_files_at(x->files, t);
 			bool is_one = strncmp(s->key, name, i) == 0 && (s->used || !of_used);
-			int64_t index = is_one ? read_index(s->key + i) : -1;
-			stored = index >= stored ? index + 1 : stored;
+			int64_t stored_index = is_one ? read_index(s->key + i) : -1;
+			stored = stored_index >= stored ? stored_index + 1 : stored;
 		}
-		if (stored > 0 && wanted >= stored) {
+		if (stored > 0 && index >= stored) {
 			*count = stored;
 			return with_stars(x->arena, name, i);
 		}
@@ -202,12 +202,12 @@ static void report_unmapped(const struct weight_fault_context *x, struct weight_
 	const char *prefix = find_prefix(x, first->request.path);
 	for (size_t i = 0; i < faults->n; i++)
 		unmapped += faults->items[i].kind == FAULT_UNMAPPED;
-	bool whole = unmapped > 1 && 2 * unmapped >= x->n_parameters;
+	bool is_most = unmapped > 1 && 2 * unmapped >= x->n_parameters;
 	for (struct weight_fault *f = first; f < faults->items + faults->n; f++) {
 		if (f->is_reported || f->kind != FAULT_UNMAPPED)
 			continue;
 		bool joins =
-		        whole || f == first || is_same_loc(f->request.loc, first->request.loc) ||
+		        is_most || f == first || is_same_loc(f->request.loc, first->request.loc) ||
 		        (prefix != NULL && weight_files_find(x->files, arena_printf(x->arena, "%s%s", prefix,
 		                                                                    f->request.path)));
 		f->is_reported = joins;

@@ -46,7 +46,7 @@ TFMC_MUST_USE enum tfmc_status weight_files_open_all(struct weight_files *wf, co
 /* weights.packed (NULL: none): combines the parts of packed matrices into one tensor X.weight; after all
  * files are open. */
 TFMC_MUST_USE enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a,
-                                                   struct diag_context *cx, const struct yaml_node *word);
+                                                   struct diag_context *cx, const struct yaml_node *packing);
 /* Adds a tensor with its name, file and loc; false after a diagnostic: the name exists. */
 TFMC_MUST_USE bool weight_files_add(struct weight_files *wf, struct stored_tensor *t);
 /* weights.unwrap, weights.strip_prefix and weights.ignore (NULL: absent), in this order after all files

@@ -386,10 +386,10 @@ bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
 /* ---- leftovers ---- */
 
 /* The most similar parameter path with more than `least` common bytes, or NULL. */
-static const char *nearest_parameter(const struct weight_map *m, const char *name, size_t least)
+static const char *nearest_parameter(const struct weight_map *m, const char *name, size_t min_common)
 {
 	const char *best = NULL;
-	size_t best_score = least;
+	size_t best_score = min_common;
 	for (size_t i = 0; i < m->parameters.n; i++) {
 		size_t score = weight_name_similarity(name, m->parameters.items[i].key);
 		if (score > best_score) {

@@ -103,23 +103,23 @@ static bool set_groups(struct packing *p, struct packed_matrix *m, const struct 
 /* Makes the tensor read the matrix. */
 static bool make_packed(struct packing *p, struct stored_tensor *t, const struct packed_matrix *m)
 {
-	struct packed_matrix *kept = ARENA_NEW(p->arena, struct packed_matrix);
-	if (kept == NULL)
+	struct packed_matrix *copy = ARENA_NEW(p->arena, struct packed_matrix);
+	if (copy == NULL)
 		return false;
-	*kept = *m;
-	kept->format = packed_format(m);
+	*copy = *m;
+	copy->format = packed_format(m);
 	t->packed_as = arena_printf(
 	        p->arena, "%d bits, %s", m->q.bits,
 	        m->group_of != NULL ? "groups of columns that differ in size"
 	                            : arena_printf(p->arena, "groups of %lld columns", (long long)m->group));
 	t->read = packed_elements;
-	t->format = kept->format;
+	t->format = copy->format;
 	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
 	t->read_quants = t->format == FORMAT_PLAIN ? NULL : packed_rows;
 	if (t->rank == 2) /* the leading axes of experts are unchanged */
 		t->dims[0] = m->n;
 	t->dims[t->rank - 1] = m->k;
-	t->data = kept;
+	t->data = copy;
 	return true;
 }
 

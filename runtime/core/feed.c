@@ -277,14 +277,14 @@ int feeder_check_ids(const struct feeder *f, const char *entry, const int32_t *i
 
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 {
-	uint64_t rows = f->batch == 1 ? max_prefill_tokens(f) : n, room = session_context(f->session);
+	uint64_t rows = f->batch == 1 ? max_prefill_tokens(f) : n, capacity = session_context(f->session);
 	if (!n)
 		return session_prompt_error(f->session,
 		                            "the prompt is empty, and the model has no start ids");
-	if (n > room)
+	if (n > capacity)
 		return session_prompt_error(f->session,
 		                            "the prompt has %llu ids; the state has room for %llu",
-		                            (unsigned long long)n, (unsigned long long)room);
+		                            (unsigned long long)n, (unsigned long long)capacity);
 	if ((int64_t)n < f->record->prefix && f->record->prefix != f->record->max_len)
 		return session_prompt_error(
 		        f->session,

@@ -94,9 +94,9 @@ static int64_t max_batch(const struct tfmc_record *r)
  * bidirectional prefix. */
 static int64_t max_call_tokens(const struct tfmc_session *s, int64_t batch)
 {
-	int64_t rows = s->call_tokens / (batch > 0 ? batch : 1), least = s->model.record->prefix;
-	least = least > 1 ? least : 1;
-	return rows > least ? rows : least;
+	int64_t rows = s->call_tokens / (batch > 0 ? batch : 1), min = s->model.record->prefix;
+	min = min > 1 ? min : 1;
+	return rows > min ? rows : min;
 }
 
 /* Arena bytes for all dims at their bounds; with call_tokens the maximum over all batch sizes that share

@@ -125,8 +125,8 @@ static void store_logits(struct tfmc_slots *s, int64_t slot, const float *row)
 static int prefill_sequence(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, uint64_t n)
 {
 	int64_t before = tfmc_session_length(s->session, sequence);
-	uint64_t room = session_context(s->session);
-	if (n > room || (uint64_t)before > room - n)
+	uint64_t capacity = session_context(s->session);
+	if (n > capacity || (uint64_t)before > capacity - n)
 		return TFMC_RT_E_FULL;
 	s->feeder.batch = 1;
 	s->feeder.lengths = NULL;
@@ -269,12 +269,12 @@ static int set_step_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tok
 		*end = row + 1 > *end ? row + 1 : *end;
 	}
 	/* The object checks its own limit; a smaller one of the session is checked here. */
-	uint64_t room = session_context(s->session);
-	if (room >= s->feeder.record->context_limit)
+	uint64_t capacity = session_context(s->session);
+	if (capacity >= s->feeder.record->context_limit)
 		return TFMC_RT_OK;
 	TRY(feeder_check_ids(&s->feeder, "step", s->ids, (uint64_t)*end));
 	for (int64_t row = 0; row < *end; row++)
-		if (s->lengths[row] && tfmc_session_length(s->session, row) >= (int64_t)room)
+		if (s->lengths[row] && tfmc_session_length(s->session, row) >= (int64_t)capacity)
 			return TFMC_RT_E_FULL;
 	return TFMC_RT_OK;
 }

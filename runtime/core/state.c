@@ -93,8 +93,8 @@ static uint64_t restored_floor(const struct tfmc_record *r, const struct saved_h
 		uint64_t rows = layout_of(s).rows;
 		if (!s->window || h->tokens <= rows)
 			continue;
-		uint64_t least = h->tokens - rows + s->window - 1;
-		floor = least > floor ? least : floor;
+		uint64_t min = h->tokens - rows + s->window - 1;
+		floor = min > floor ? min : floor;
 	}
 	return floor;
 }

@@ -422,8 +422,8 @@ static int beam_search(struct beam_search *s, const int32_t *prompt, uint64_t n_
 	const struct tfmc_record *r = s->feeder.record;
 	int64_t max = max_sequence_length(s->options->rules, s->feeder.session);
 	TRY(feed_check_prompt(s->feeder.session, n_first, max - 1));
-	int64_t limit = max - (int64_t)n_first, wanted = s->options->max_new_tokens;
-	s->limit = wanted > 0 && wanted < limit ? wanted : limit;
+	int64_t limit = max - (int64_t)n_first, requested = s->options->max_new_tokens;
+	s->limit = requested > 0 && requested < limit ? requested : limit;
 	s->history = calloc((size_t)n_first + (size_t)s->limit + 1, sizeof(*s->history));
 	if (!s->history)
 		return TFMC_RT_E_MEMORY;

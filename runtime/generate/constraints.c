@@ -63,11 +63,11 @@ static bool in_vocabulary(const struct tfmc_ids *ids, int64_t vocab)
 	return true;
 }
 
-static bool are_nonempty_strings(const char *const *texts, uint64_t n)
+static bool are_nonempty_strings(const char *const *strings, uint64_t n)
 {
-	bool ok = texts || !n;
+	bool ok = strings || !n;
 	for (uint64_t i = 0; ok && i < n; i++)
-		ok = texts[i] && *texts[i];
+		ok = strings[i] && *strings[i];
 	return ok;
 }
 
@@ -112,15 +112,15 @@ static int check_constraints(const struct constraints *c)
  * Finds the first end, after offset `from`, of an occurrence of one of the strings in text[0..n). Returns the
  * end, 0: none. *begin: the earliest begin of an occurrence with that end.
  */
-static uint64_t find_first_match(const char *const *texts, uint64_t n_texts, const char *text, uint64_t n,
+static uint64_t find_first_match(const char *const *strings, uint64_t n_strings, const char *text, uint64_t n,
                                  uint64_t from, uint64_t *begin)
 {
 	for (uint64_t end = from + 1; end <= n; end++) {
 		*begin = end;
-		for (uint64_t i = 0; i < n_texts; i++) {
-			uint64_t bytes = strlen(texts[i]);
+		for (uint64_t i = 0; i < n_strings; i++) {
+			uint64_t bytes = strlen(strings[i]);
 			if (bytes <= end && end - bytes < *begin &&
-			    !memcmp(text + end - bytes, texts[i], (size_t)bytes))
+			    !memcmp(text + end - bytes, strings[i], (size_t)bytes))
 				*begin = end - bytes;
 		}
 		if (*begin < end)
@@ -148,11 +148,11 @@ static void mark_always_excluded(struct constraints *c)
 		c->always[c->given.suppress.items[i]] = 1;
 }
 
-static uint64_t longest_string(const char *const *texts, uint64_t n)
+static uint64_t longest_string(const char *const *strings, uint64_t n)
 {
 	uint64_t longest = 0;
 	for (uint64_t i = 0; i < n; i++)
-		longest = strlen(texts[i]) > longest ? strlen(texts[i]) : longest;
+		longest = strlen(strings[i]) > longest ? strlen(strings[i]) : longest;
 	return longest;
 }
 
@@ -221,10 +221,10 @@ void constraints_begin(struct constraints *c, uint64_t n_first, uint64_t n_most,
 			c->in_source[source.items[i]] = 1;
 }
 
-int64_t max_sequence_length(const struct tfmc_constraints *rules, const struct tfmc_session *session)
+int64_t max_sequence_length(const struct tfmc_constraints *constraints, const struct tfmc_session *session)
 {
-	int64_t most = rules ? rules->max_tokens : 0, room = session_max_len(session);
-	return most > 0 && most < room ? most : room;
+	int64_t max = constraints ? constraints->max_tokens : 0, bound = session_max_len(session);
+	return max > 0 && max < bound ? max : bound;
 }
 
 void constraints_close(struct constraints *c)
@@ -376,7 +376,7 @@ static void exclude_range(struct constraints *c, int64_t from, int64_t end)
  * timestamps do not decrease, and id timestamps - 1 (no timestamps) is excluded. */
 static void exclude_timestamps_by_grammar(struct constraints *c, const int32_t *ids, uint64_t n)
 {
-	int64_t first = c->given.timestamps, least = first;
+	int64_t first = c->given.timestamps, min_id = first;
 	if (first <= 0)
 		return;
 	int64_t stop = c->record->n_stop > 0 ? record_first_id(c->record, c->record->stop) : first;
@@ -387,8 +387,8 @@ static void exclude_timestamps_by_grammar(struct constraints *c, const int32_t *
 	else if (last)
 		exclude_range(c, 0, stop);
 	for (uint64_t i = 0; i < n; i++)
-		least = ids[i] >= first ? ids[i] + !(last && !before) : least;
-	exclude_range(c, first, least);
+		min_id = ids[i] >= first ? ids[i] + !(last && !before) : min_id;
+	exclude_range(c, first, min_id);
 	if (n == 0)
 		exclude_range(c, 0, first);
 	if (n == 0 && c->given.latest_timestamp > 0)
@@ -489,12 +489,14 @@ bool constraints_is_stop(const struct constraints *c, int32_t id)
 
 /* ---- stop strings ---- */
 
-uint64_t tfmc_text_stop(const struct tfmc_constraints *rules, const char *text)
+uint64_t tfmc_text_stop(const struct tfmc_constraints *constraints, const char *text)
 {
 	uint64_t n = text ? strlen(text) : 0, begin;
-	if (!rules || !rules->stop_texts)
+	if (!constraints || !constraints->stop_texts)
 		return n;
-	return find_first_match(rules->stop_texts, rules->n_stop_texts, text, n, 0, &begin) ? begin : n;
+	return find_first_match(constraints->stop_texts, constraints->n_stop_texts, text, n, 0, &begin)
+	               ? begin
+	               : n;
 }
 
 bool constraints_ends_with_stop_text(struct constraints *c, const int32_t *ids, uint64_t n)

@@ -41,7 +41,7 @@ void constraints_close(struct constraints *c);
 void constraints_begin(struct constraints *c, uint64_t n_first, uint64_t n_most, struct tfmc_ids source);
 /* Length bound of a sequence: the smaller of max_tokens of the constraints (NULL: none) and
  * session_max_len. */
-int64_t max_sequence_length(const struct tfmc_constraints *rules, const struct tfmc_session *session);
+int64_t max_sequence_length(const struct tfmc_constraints *constraints, const struct tfmc_session *session);
 
 /* Calls on_logits on a row of logits, then checks it: TFMC_RT_E_LOGITS for NaN and +infinity,
  * TFMC_RT_E_CANCELLED when the callback returned nonzero. */

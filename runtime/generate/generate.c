@@ -68,9 +68,9 @@ static int report_token(struct generator *g, int32_t id, bool *ends)
 static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t cap)
 {
 	int64_t limit = max_sequence_length(g->options.rules, g->session) - (int64_t)n_first;
-	int64_t wanted = g->options.max_new_tokens;
-	if (wanted > 0 && wanted < limit)
-		limit = wanted;
+	int64_t requested = g->options.max_new_tokens;
+	if (requested > 0 && requested < limit)
+		limit = requested;
 	return cap < INT64_MAX && limit > (int64_t)cap ? (int64_t)cap : limit;
 }
 

@@ -106,16 +106,16 @@ static void pop_heap(struct candidate *items, int64_t n)
 	items[n - 1] = first;
 }
 
-/* Moves the last `kept` of n items, popped one after the other, to the front in the order of popping. */
-static int64_t move_popped_to_front(struct candidate *items, int64_t n, int64_t kept)
+/* Moves the last `n_kept` of n items, popped one after the other, to the front in the order of popping. */
+static int64_t move_popped_to_front(struct candidate *items, int64_t n, int64_t n_kept)
 {
-	memmove(items, items + n - kept, (size_t)kept * sizeof(*items));
-	for (int64_t i = 0, k = kept - 1; i < k; i++, k--) {
+	memmove(items, items + n - n_kept, (size_t)n_kept * sizeof(*items));
+	for (int64_t i = 0, k = n_kept - 1; i < k; i++, k--) {
 		struct candidate first = items[i];
 		items[i] = items[k];
 		items[k] = first;
 	}
-	return kept;
+	return n_kept;
 }
 
 static double max_logit(const struct tfmc_sampler *s, int64_t n)
@@ -145,15 +145,15 @@ static double softmax_weights(struct candidate *items, int64_t n, double max)
  */
 static int64_t keep_top_p(struct tfmc_sampler *s, int64_t n, double sum)
 {
-	double reached = 0, wanted = s->options.top_p * sum;
-	int64_t kept = 0;
+	double reached = 0, target = s->options.top_p * sum;
+	int64_t n_kept = 0;
 	make_heap(s->items, n);
-	while (kept < n && reached < wanted) {
-		pop_heap(s->items, n - kept);
-		kept++;
-		reached += s->items[n - kept].weight;
+	while (n_kept < n && reached < target) {
+		pop_heap(s->items, n - n_kept);
+		n_kept++;
+		reached += s->items[n - n_kept].weight;
 	}
-	return move_popped_to_front(s->items, n, kept);
+	return move_popped_to_front(s->items, n, n_kept);
 }
 
 /* Top-k: keeps the k most likely, most likely first. */
@@ -168,11 +168,11 @@ static int64_t keep_top_k(struct tfmc_sampler *s, int64_t n, int64_t k)
 /* Min-p: keeps ids with at least min_p times the largest weight (which is 1), in order. */
 static int64_t keep_min_p(struct tfmc_sampler *s, int64_t n)
 {
-	int64_t kept = 0;
+	int64_t n_kept = 0;
 	for (int64_t i = 0; i < n; i++)
 		if (s->items[i].weight >= s->options.min_p)
-			s->items[kept++] = s->items[i];
-	return kept;
+			s->items[n_kept++] = s->items[i];
+	return n_kept;
 }
 
 /* Draws an id with probability proportional to its weight. */
@@ -219,11 +219,11 @@ int32_t tfmc_sampler_draw(struct tfmc_sampler *s, const float *logits, const uns
 
 static bool are_options_valid(const struct tfmc_sample_options *o)
 {
-	bool numbers = o->temperature > 0 && o->temperature <= 1e6 && o->repetition_penalty > 0 &&
-	               o->repetition_penalty <= 1e6 && o->presence_penalty >= -1e6 &&
-	               o->presence_penalty <= 1e6 && o->frequency_penalty >= -1e6 &&
-	               o->frequency_penalty <= 1e6;
-	return numbers && o->top_k >= 0 && o->top_p > 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1;
+	bool in_range = o->temperature > 0 && o->temperature <= 1e6 && o->repetition_penalty > 0 &&
+	                o->repetition_penalty <= 1e6 && o->presence_penalty >= -1e6 &&
+	                o->presence_penalty <= 1e6 && o->frequency_penalty >= -1e6 &&
+	                o->frequency_penalty <= 1e6;
+	return in_range && o->top_k >= 0 && o->top_p > 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1;
 }
 
 int tfmc_sampler_create(const struct tfmc_sample_options *options, int64_t vocab, struct tfmc_sampler **out)

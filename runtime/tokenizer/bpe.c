@@ -184,10 +184,10 @@ static void merge_long(struct tok_run *r)
 		struct tok_heap_entry e = heap_pop(r);
 		merge_at(r, &e);
 	}
-	size_t kept = 0;
+	size_t n_kept = 0;
 	for (int32_t i = 0; i >= 0; i = r->symbols[i].next)
-		r->word.items[kept++] = r->symbols[i].id;
-	r->word.n = kept;
+		r->word.items[n_kept++] = r->symbols[i].id;
+	r->word.n = n_kept;
 }
 
 void tok_bpe(struct tok_run *r, const char *s, size_t n)

@@ -62,9 +62,9 @@ static bool begins_with(const char *p, size_t n, const char *with)
 /* True for punctuation and contractions, which take no space before them. */
 static bool takes_no_space(const char *p, size_t n)
 {
-	static const char *const words[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		if (begins_with(p, n, words[i]))
+	static const char *const strings[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};
+	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++)
+		if (begins_with(p, n, strings[i]))
 			return true;
 	return false;
 }
@@ -118,9 +118,9 @@ static int write_token(struct output *s, int32_t id)
 
 static void write_buffer(struct output *s, const char *bytes, size_t n)
 {
-	uint64_t room = s->n < s->cap ? s->cap - s->n : 0;
-	if (room)
-		memcpy(s->out + s->n, bytes, n < room ? n : (size_t)room);
+	uint64_t available = s->n < s->cap ? s->cap - s->n : 0;
+	if (available)
+		memcpy(s->out + s->n, bytes, n < available ? n : (size_t)available);
 	s->n += n;
 }
 
@@ -173,8 +173,8 @@ static unsigned utf8_length(unsigned char c)
 static bool is_incomplete(const char *held, unsigned n)
 {
 	const unsigned char *u = (const unsigned char *)held;
-	unsigned want = utf8_length(u[0]);
-	if (want <= n)
+	unsigned length = utf8_length(u[0]);
+	if (length <= n)
 		return false;
 	for (unsigned i = 1; i < n; i++)
 		if ((u[i] & 0xc0) != 0x80)

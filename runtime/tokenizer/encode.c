@@ -10,12 +10,12 @@
 
 #define CACHE_MAX 8192
 
-void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t want, size_t size)
+void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t needed, size_t size)
 {
-	if (want <= *cap)
+	if (needed <= *cap)
 		return old;
-	size_t more = want + want / 2 + 16;
-	void *grown = more > want && more <= SIZE_MAX / size ? realloc(old, more * size) : NULL;
+	size_t more = needed + needed / 2 + 16;
+	void *grown = more > needed && more <= SIZE_MAX / size ? realloc(old, more * size) : NULL;
 	if (!grown) {
 		r->failed = true;
 		return old;
@@ -56,17 +56,17 @@ void tok_set_output_limits(struct tok_run *r, uint64_t bytes)
 	        bytes < (SIZE_MAX - BASE_LIMIT) / GROWTH ? (size_t)bytes * GROWTH + BASE_LIMIT : SIZE_MAX;
 }
 
-void tok_begin_rewrite(struct tok_text *out, size_t most)
+void tok_begin_rewrite(struct tok_text *out, size_t limit)
 {
 	out->n = 0;
-	out->most = most;
+	out->most = limit;
 }
 
-void tok_end_rewrite(struct tok_run *r, const struct tok_text *out, size_t *most)
+void tok_end_rewrite(struct tok_run *r, const struct tok_text *out, size_t *limit)
 {
 	r->failed = r->failed || out->failed;
 	r->is_longer = r->is_longer || out->is_longer;
-	*most -= out->n < *most ? out->n : *most - 1;
+	*limit -= out->n < *limit ? out->n : *limit - 1;
 }
 
 int tok_status(const struct tok_run *r)
@@ -308,13 +308,13 @@ static void encode_text(struct tok_run *r, const char *s, size_t n)
 static void open_run(struct tok_run *r, const struct tfmc_tokenizer *t, uint64_t bytes, int32_t *ids,
                      uint64_t cap)
 {
-	uint32_t lines = 64;
+	uint32_t entries = 64;
 	*r = (struct tok_run){.t = t, .ids = ids, .cap = cap};
-	while (lines < CACHE_MAX && lines < bytes / 8)
-		lines *= 2;
+	while (entries < CACHE_MAX && entries < bytes / 8)
+		entries *= 2;
 	tok_set_output_limits(r, bytes);
-	r->cache = calloc(lines, sizeof(*r->cache)); /* optional: NULL works, slower */
-	r->cache_mask = lines - 1;
+	r->cache = calloc(entries, sizeof(*r->cache)); /* optional: NULL works, slower */
+	r->cache_mask = entries - 1;
 }
 
 static int close_run(struct tok_run *r, uint64_t *n)

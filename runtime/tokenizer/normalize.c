@@ -40,21 +40,21 @@ static size_t find_in_charsmap(const struct tfmc_tokenizer *t, const char *s, si
 	return longest;
 }
 
-/* Output of a mapping; s[0 .. kept) is already copied or replaced. */
+/* Output of a mapping; s[0 .. copied) is already copied or replaced. */
 struct charsmap_output {
 	const struct tfmc_tokenizer *t;
 	const char *s;
-	size_t kept;
+	size_t copied;
 	struct tok_text *out;
 };
 
-/* Copies s[kept .. at), then writes `text` in place of n bytes. */
+/* Copies s[copied .. at), then writes `text` in place of n bytes. */
 static void replace_range(struct charsmap_output *m, size_t at, size_t n, const char *text)
 {
-	tok_append(m->out, m->s + m->kept, at - m->kept);
+	tok_append(m->out, m->s + m->copied, at - m->copied);
 	tok_append(m->out, text, strlen(text)); /* open.c has checked that the last string of the map is
 					        terminated */
-	m->kept = at + n;
+	m->copied = at + n;
 }
 
 /* Replaces s[at .. at + n) by the string of the key that it begins with; false: no key. */
@@ -91,7 +91,7 @@ static void map_graphemes(const struct tfmc_tokenizer *t, const char *s, size_t 
 			map_each_char(&m, at, at + len);
 		at += len;
 	}
-	tok_append(out, s + m.kept, n - m.kept);
+	tok_append(out, s + m.copied, n - m.copied);
 }
 
 /* ---- SentencePiece ---- */
@@ -127,12 +127,12 @@ static struct replacement next_replacement(const struct tfmc_tokenizer *t, const
 static void append_marked(const char *s, size_t n, const char *mark, size_t n_mark, struct tok_text *out)
 {
 	for (size_t at = 0; at < n;) {
-		const char *blank = memchr(s + at, ' ', n - at);
-		size_t end = blank ? (size_t)(blank - s) : n;
+		const char *space = memchr(s + at, ' ', n - at);
+		size_t end = space ? (size_t)(space - s) : n;
 		tok_append(out, s + at, end - at);
-		if (blank)
+		if (space)
 			tok_append(out, mark, n_mark);
-		at = end + (blank != NULL);
+		at = end + (space != NULL);
 	}
 }
 
@@ -208,24 +208,24 @@ static enum char_change char_change_of(const struct tfmc_tok_op *op, uint32_t cp
 
 static void change_chars(const struct tfmc_tok_op *op, const char *s, size_t n, struct tok_text *out)
 {
-	size_t kept = 0; /* begin of the input not yet copied */
+	size_t copied = 0; /* begin of the input not yet copied */
 	for (size_t at = 0; at < n;) {
 		uint32_t cp;
 		size_t len = tok_decode(s + at, n - at, &cp);
 		enum char_change c = cp - 0x20 < 0x5f ? CHANGE_KEEP : char_change_of(op, cp);
 		if (c != CHANGE_KEEP) {
-			tok_append(out, s + kept, at - kept);
+			tok_append(out, s + copied, at - copied);
 			if (c == CHANGE_SURROUND)
 				tok_append(out, " ", 1);
 			if (c == CHANGE_SURROUND)
 				tok_append(out, s + at, len);
 			if (c != CHANGE_DROP)
 				tok_append(out, " ", 1);
-			kept = at + len;
+			copied = at + len;
 		}
 		at += len;
 	}
-	tok_append(out, s + kept, n - kept);
+	tok_append(out, s + copied, n - copied);
 }
 
 /* ---- strings ---- */
@@ -234,7 +234,7 @@ static void change_chars(const struct tfmc_tok_op *op, const char *s, size_t n, 
 static void replace_string(const char *s, size_t n, const char *from, size_t n_from, const char *to,
                            size_t n_to, struct tok_text *out)
 {
-	size_t kept = 0, at = 0;
+	size_t copied = 0, at = 0;
 	while (n - at >= n_from) {
 		const char *hit = memchr(s + at, from[0], n - at - n_from + 1);
 		if (!hit)
@@ -244,16 +244,16 @@ static void replace_string(const char *s, size_t n, const char *from, size_t n_f
 			at++;
 			continue;
 		}
-		tok_append(out, s + kept, at - kept);
+		tok_append(out, s + copied, at - copied);
 		tok_append(out, to, n_to);
 		at += n_from;
-		kept = at;
+		copied = at;
 	}
-	tok_append(out, s + kept, n - kept);
+	tok_append(out, s + copied, n - copied);
 }
 
 /* Replaces runs of at least `least` spaces; least 0: of any white space. */
-static void replace_blanks(const char *s, size_t n, uint32_t least, const char *to, size_t n_to,
+static void replace_blanks(const char *s, size_t n, uint32_t min, const char *to, size_t n_to,
                            struct tok_text *out)
 {
 	for (size_t at = 0; at < n;) {
@@ -261,12 +261,12 @@ static void replace_blanks(const char *s, size_t n, uint32_t least, const char *
 		uint32_t cp;
 		while (end < n) {
 			size_t len = tok_decode(s + end, n - end, &cp);
-			if (least ? cp != ' ' : !(tok_class(cp) & TOK_SPACE))
+			if (min ? cp != ' ' : !(tok_class(cp) & TOK_SPACE))
 				break;
 			end += len;
 			count++;
 		}
-		if (count && count >= least)
+		if (count && count >= min)
 			tok_append(out, to, n_to);
 		else
 			tok_append(out, s + at, end - at);
@@ -274,7 +274,7 @@ static void replace_blanks(const char *s, size_t n, uint32_t least, const char *
 		size_t from = at;
 		while (at < n) {
 			size_t len = tok_decode(s + at, n - at, &cp);
-			if (least ? cp == ' ' : tok_class(cp) & TOK_SPACE)
+			if (min ? cp == ' ' : tok_class(cp) & TOK_SPACE)
 				break;
 			at += len;
 		}
@@ -287,14 +287,14 @@ static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_to
                             size_t n, struct tok_text *out)
 {
 	struct tok_suffix_sets suffixes = {0};
-	size_t kept = 0, at = 0, len;
+	size_t copied = 0, at = 0, len;
 	while ((at = tok_find_match(t, op, &suffixes, s, n, at, &len)) < n) {
-		tok_append(out, s + kept, at - kept);
+		tok_append(out, s + copied, at - copied);
 		tok_append(out, t->texts + op->b, op->n_b);
 		at += len;
-		kept = at;
+		copied = at;
 	}
-	tok_append(out, s + kept, n - kept);
+	tok_append(out, s + copied, n - copied);
 	out->failed = out->failed || suffixes.failed;
 	tok_suffix_sets_free(&suffixes);
 }
@@ -358,10 +358,10 @@ const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *ou
 {
 	for (uint32_t i = 0; i < r->t->normalize.n; i++) {
 		struct tok_text *out = &r->normal[i % 2];
-		size_t most = r->normal_most;
-		tok_begin_rewrite(out, most);
+		size_t limit = r->normal_most;
+		tok_begin_rewrite(out, limit);
 		apply_normalizer(r->t, &r->t->normalize.items[i], s, n, out);
-		tok_end_rewrite(r, out, i + 1 == r->t->normalize.n ? &r->normal_most : &most);
+		tok_end_rewrite(r, out, i + 1 == r->t->normalize.n ? &r->normal_most : &limit);
 		s = out->data ? out->data : "";
 		n = out->n;
 	}

@@ -142,7 +142,7 @@ static bool string_fits(uint64_t at, uint64_t n, uint64_t bytes)
 
 /* Checks kind, operands and flags of an operation; texts: bytes of TEXTS. */
 static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, bool is_split,
-                    uint64_t texts)
+                    uint64_t text_bytes)
 {
 	bool is_pattern = op->kind ==
 	                  (is_split ? (uint32_t)TFMC_TOK_MATCH_PATTERN : (uint32_t)TFMC_TOK_REPLACE_PATTERN);
@@ -150,7 +150,7 @@ static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op
 	                        : op->kind == TFMC_TOK_REPLACE || op->kind == TFMC_TOK_SENTENCEPIECE;
 	bool matches = is_split && op->kind >= TFMC_TOK_MATCH_TEXT && op->kind <= TFMC_TOK_MATCH_PATTERN;
 	return op->kind < (is_split ? (uint32_t)TFMC_TOK_N_SPLIT : (uint32_t)TFMC_TOK_N_NORMALIZE) &&
-	       string_fits(op->a, op->n_a, texts) && string_fits(op->b, op->n_b, texts) &&
+	       string_fits(op->a, op->n_a, text_bytes) && string_fits(op->b, op->n_b, text_bytes) &&
 	       (!needs_a || op->n_a) &&
 	       (!matches || (op->flags & TFMC_TOK_BEHAVIOR_MASK) < TFMC_TOK_N_BEHAVIORS) &&
 	       (!is_pattern || tok_automaton_is_valid(t->texts + op->a, op->a, op->n_a));
@@ -158,8 +158,8 @@ static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op
 
 static bool open_ops(struct tfmc_tokenizer *t)
 {
-	uint64_t bytes, texts;
-	t->texts = section(t, TFMC_TOK_TEXTS, &texts);
+	uint64_t bytes, text_bytes;
+	t->texts = section(t, TFMC_TOK_TEXTS, &text_bytes);
 	for (int is_split = 0; is_split < 2; is_split++) {
 		const struct tfmc_tok_op *ops =
 		        section(t, is_split ? TFMC_TOK_SPLIT : TFMC_TOK_NORMALIZE, &bytes);
@@ -167,14 +167,14 @@ static bool open_ops(struct tfmc_tokenizer *t)
 		if (bytes % sizeof(*ops) || n > TFMC_TOK_OPS_MAX)
 			return false;
 		for (uint64_t i = 0; i < n; i++)
-			if (!op_fits(t, &ops[i], is_split, texts))
+			if (!op_fits(t, &ops[i], is_split, text_bytes))
 				return false;
 		*(is_split ? &t->split : &t->normalize) = (struct tok_ops){ops, (uint32_t)n};
 	}
 	t->mark = t->texts + t->head->mark;
 	t->prefix = t->texts + t->head->prefix;
-	return string_fits(t->head->mark, t->head->n_mark, texts) &&
-	       string_fits(t->head->prefix, t->head->n_prefix, texts);
+	return string_fits(t->head->mark, t->head->n_mark, text_bytes) &&
+	       string_fits(t->head->prefix, t->head->n_prefix, text_bytes);
 }
 
 static bool open_template(struct tfmc_tokenizer *t)

@@ -21,14 +21,14 @@ static void relax_pieces(struct tok_run *r, const char *s, size_t n, size_t at, 
 	const struct tfmc_tokenizer *t = r->t;
 	double here = at ? r->best[at].score : 0;
 	uint32_t node = 0, id;
-	bool alone = false;
+	bool is_piece = false;
 	for (size_t i = at; t->trie.n && i < n && tok_trie_step(&t->trie, &node, (unsigned char)s[i]); i++) {
 		if (!tok_trie_value(&t->trie, node, &id) || id >= t->head->n_tokens)
 			continue;
 		relax(&r->best[i + 1], here + t->scores[id], at, id);
-		alone = alone || i + 1 - at == len;
+		is_piece = is_piece || i + 1 - at == len;
 	}
-	if (!alone)
+	if (!is_piece)
 		relax(&r->best[at + len], here + t->head->unknown_score, at, TFMC_TOK_NONE);
 }
 
@@ -40,11 +40,11 @@ static bool is_unknown(const struct tok_run *r, uint32_t id)
 /* Reads the best path backwards and pushes its ids; consecutive unknown pieces are encoded as one. */
 static void push_best_path(struct tok_run *r, const char *s, size_t n)
 {
-	size_t kept = 0;
+	size_t n_kept = 0;
 	for (size_t end = n; end > 0; end = r->best[end].start) /* positions of the path, stored from the
 								   end of the array */
-		r->best[n - kept++].score = (double)end;
-	for (size_t i = kept; i-- > 0;) {
+		r->best[n - n_kept++].score = (double)end;
+	for (size_t i = n_kept; i-- > 0;) {
 		size_t end = (size_t)r->best[n - i].score, start = r->best[end].start;
 		uint32_t id = r->best[end].id;
 		if (!is_unknown(r, id)) {
@@ -89,10 +89,10 @@ void tok_unigram(struct tok_run *r, const char *s, size_t n)
 
 /* ---- WordPiece ---- */
 
-static size_t count_chars(const char *s, size_t n, size_t most)
+static size_t count_chars(const char *s, size_t n, size_t max)
 {
 	size_t count = 0;
-	for (size_t at = 0; at < n && count <= most; count++) {
+	for (size_t at = 0; at < n && count <= max; count++) {
 		uint32_t cp;
 		at += tok_decode(s + at, n - at, &cp);
 	}

@@ -21,10 +21,10 @@ static unsigned class_at(const char *s, size_t n, size_t at, size_t *len)
 }
 
 /* End of the run of characters from `at` on that have a class of `want`. */
-static size_t run_of(const char *s, size_t n, size_t at, unsigned want)
+static size_t run_of(const char *s, size_t n, size_t at, unsigned classes)
 {
 	size_t len;
-	while (at < n && class_at(s, n, at, &len) & want)
+	while (at < n && class_at(s, n, at, &len) & classes)
 		at += len;
 	return at;
 }
@@ -102,10 +102,10 @@ static size_t scan_newlines(const char *s, size_t n)
 	return end;
 }
 
-static size_t scan_number(const char *s, size_t n, unsigned most)
+static size_t scan_number(const char *s, size_t n, unsigned max)
 {
 	size_t at = 0, len;
-	for (unsigned i = 0; (most == 0 || i < most) && class_at(s, n, at, &len) & TOK_N && len; i++)
+	for (unsigned i = 0; (max == 0 || i < max) && class_at(s, n, at, &len) & TOK_N && len; i++)
 		at += len;
 	return at;
 }
@@ -307,12 +307,12 @@ static bool matches_char(const struct tfmc_tok_op *op, uint32_t cp)
 }
 
 /* Minimum and maximum characters of a match. */
-static void match_bounds(uint32_t kind, unsigned *least, unsigned *most)
+static void match_bounds(uint32_t kind, unsigned *min, unsigned *max)
 {
-	*least = kind == TFMC_TOK_MATCH_DIGITS3 ? 3 : 1;
-	*most = kind == TFMC_TOK_MATCH_DIGITS3 || kind == TFMC_TOK_MATCH_NUMBERS ? 3
-	        : kind == TFMC_TOK_MATCH_SPACES                                  ? UINT32_MAX
-	                                                                         : 1;
+	*min = kind == TFMC_TOK_MATCH_DIGITS3 ? 3 : 1;
+	*max = kind == TFMC_TOK_MATCH_DIGITS3 || kind == TFMC_TOK_MATCH_NUMBERS ? 3
+	       : kind == TFMC_TOK_MATCH_SPACES                                  ? UINT32_MAX
+	                                                                        : 1;
 }
 
 uint32_t tok_byte_letter(unsigned char b)
@@ -334,19 +334,19 @@ static size_t next_char(const struct tfmc_tok_op *op, const char *s, size_t n, u
 /* Match of a run of characters, with the minimum and maximum of its kind. */
 static size_t next_chars_match(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_match)
 {
-	unsigned least, most;
+	unsigned min, max;
 	size_t at = 0;
-	match_bounds(op->kind, &least, &most);
+	match_bounds(op->kind, &min, &max);
 	while (at < n) {
 		size_t end = at, len = 0;
 		unsigned count = 0;
 		uint32_t cp;
-		for (; end < n && count < most; end += len, count++) {
+		for (; end < n && count < max; end += len, count++) {
 			len = next_char(op, s + end, n - end, &cp);
 			if (!matches_char(op, cp))
 				break;
 		}
-		if (count >= least) {
+		if (count >= min) {
 			*is_match = at == 0;
 			return at ? at : end;
 		}

@@ -76,9 +76,9 @@ static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint3
                           size_t n)
 {
 	struct part p = {r, next, s, 0, 0};
-	bool words = op->kind == TFMC_TOK_SPLIT_WORDS, was = false;
-	uint32_t behavior = words ? TFMC_TOK_REMOVED : op->flags & TFMC_TOK_BEHAVIOR_MASK;
-	bool invert = words || op->flags & TFMC_TOK_INVERT;
+	bool is_words = op->kind == TFMC_TOK_SPLIT_WORDS, was = false;
+	uint32_t behavior = is_words ? TFMC_TOK_REMOVED : op->flags & TFMC_TOK_BEHAVIOR_MASK;
+	bool invert = is_words || op->flags & TFMC_TOK_INVERT;
 	r->suffixes[next - 1].is_known = false;
 	for (size_t at = 0, match = 0; at < n && !r->failed;) {
 		bool is_match;
@@ -123,12 +123,12 @@ static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t 
 	if (leads && !begins_with(s, n, " ", 1) && !begins_with(s, n, mark, op->n_a))
 		tok_append(out, mark, op->n_a);
 	for (size_t at = 0; at < n;) {
-		const char *blank = memchr(s + at, ' ', n - at);
-		size_t end = blank ? (size_t)(blank - s) : n;
+		const char *space = memchr(s + at, ' ', n - at);
+		size_t end = space ? (size_t)(space - s) : n;
 		tok_append(out, s + at, end - at);
-		if (blank)
+		if (space)
 			tok_append(out, mark, op->n_a);
-		at = end + (blank != NULL);
+		at = end + (space != NULL);
 	}
 	tok_end_rewrite(r, out, &r->level_most);
 	if (!r->failed && out->n)

@@ -146,7 +146,7 @@ struct tok_run {
 
 /* Grows an array of the run to at least `want` elements; sets r->failed and returns `old` if there is no
  * memory. */
-void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t want, size_t size);
+void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t needed, size_t size);
 void tok_push(struct tok_run *r, uint32_t id); /* appends to r->word */
 /* Encodes bytes that no piece covers: byte-fallback tokens, or one unknown token. */
 void tok_push_unknown(struct tok_run *r, const char *s, size_t n);

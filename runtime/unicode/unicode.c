@@ -264,11 +264,11 @@ static void compose(struct code_points *c)
 		unsigned ccc = ccc_of(cp);
 		bool is_next = starter != SIZE_MAX && n == starter + 1;
 		bool open = starter != SIZE_MAX && (is_next || last < ccc) && (ccc || is_next);
-		uint32_t both = open && !(cp & TOK_INVALID) && !(tok_record(cp)->inert & TOK_NFC)
-		                        ? compose_pair(c->items[starter], cp)
-		                        : 0;
-		if (both) {
-			c->items[starter] = both;
+		uint32_t composite = open && !(cp & TOK_INVALID) && !(tok_record(cp)->inert & TOK_NFC)
+		                             ? compose_pair(c->items[starter], cp)
+		                             : 0;
+		if (composite) {
+			c->items[starter] = composite;
 			continue;
 		}
 		if (!ccc) {
