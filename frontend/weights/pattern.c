@@ -188,18 +188,13 @@ struct matcher {
 
 static bool match_from(struct matcher *m, size_t i, const char *text);
 
-static bool match_bound(struct matcher *m, size_t i, const struct weight_capture *c, const char *text)
-{
-	return strncmp(text, c->text, c->len) == 0 && match_from(m, i + 1, text + c->len);
-}
-
 /* Matches a capture: a bound one by its string, else by growing lengths. */
 static bool match_capture(struct matcher *m, size_t i, const char *text)
 {
 	const struct weight_piece *piece = &m->pattern->pieces[i];
 	const struct weight_capture *bound = find_capture(m->captures, piece->capture);
 	if (bound != NULL)
-		return match_bound(m, i, bound, text);
+		return strncmp(text, bound->text, bound->len) == 0 && match_from(m, i + 1, text + bound->len);
 	struct weight_capture *c = &m->captures->items[m->captures->n++];
 	*c = (struct weight_capture){piece->capture, text, 0};
 	while (text[c->len] != '\0' && (m->crosses_dots || text[c->len] != '.') && m->budget > 0) {

@@ -14,21 +14,6 @@
 #define LARGE_PAGE ((uint64_t)2 << 20)
 #define ZERO_MIN   (8 * LARGE_PAGE) /* below this, writing zeros costs less than page faults */
 
-/* Minimum size of a mapping. Smaller blocks come from the heap, where zeroing touches all pages. */
-static uint64_t mapped_min(enum memory_pages pages)
-{
-	return pages == MEMORY_LARGE_PAGES ? 2 * LARGE_PAGE : LARGE_PAGE / 16;
-}
-
-static int alloc_heap(struct memory_block *block, uint64_t bytes)
-{
-	void *p = NULL;
-	if (posix_memalign(&p, 64, (size_t)bytes))
-		return TFMC_RT_E_MEMORY;
-	block->data = memset(p, 0, (size_t)bytes);
-	return TFMC_RT_OK;
-}
-
 /* Huge pages are a preference, small pages a requirement: where the system makes all pages huge, one token
  * of a long context would commit 2 MiB in each head of each layer. */
 static void advise_pages(const struct memory_block *block, enum memory_pages pages)
@@ -68,7 +53,14 @@ int memory_block_alloc(struct memory_block *block, uint64_t bytes, enum memory_p
 	*block = (struct memory_block){0};
 	if (bytes == 0)
 		return TFMC_RT_OK;
-	return bytes < mapped_min(pages) ? alloc_heap(block, bytes) : alloc_mapping(block, bytes, pages);
+	/* Heap blocks are zeroed by touching all their pages, so the state is mapped from a smaller size on. */
+	if (bytes >= (pages == MEMORY_LARGE_PAGES ? 2 * LARGE_PAGE : LARGE_PAGE / 16))
+		return alloc_mapping(block, bytes, pages);
+	void *p = NULL;
+	if (posix_memalign(&p, 64, (size_t)bytes))
+		return TFMC_RT_E_MEMORY;
+	block->data = memset(p, 0, (size_t)bytes);
+	return TFMC_RT_OK;
 }
 
 bool memory_block_zero(struct memory_block *block)

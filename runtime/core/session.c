@@ -194,13 +194,6 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	return TFMC_RT_OK;
 }
 
-static int open_pool(struct tfmc_session *s, const struct tfmc_session_options *o, int64_t n)
-{
-	if (o->spin_us == 0)
-		return tfmc_pool_create(n, &s->pool);
-	return tfmc_pool_create_spinning(n, o->spin_us < 0 ? 0 : o->spin_us, &s->pool);
-}
-
 /* Opens weights, memory and pool, then calls init of the object. The caller closes after a failure. */
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
 {
@@ -214,8 +207,10 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	config.variants = o->variant ? (uint64_t)1 << variant : 0;
 	TRY(open_weights(s, o, &config));
 	TRY(open_memory(s, o, &config));
-	if (config.workers > 1)
-		TRY(open_pool(s, o, config.workers));
+	if (config.workers > 1 && o->spin_us == 0)
+		TRY(tfmc_pool_create(config.workers, &s->pool));
+	else if (config.workers > 1)
+		TRY(tfmc_pool_create_spinning(config.workers, o->spin_us < 0 ? 0 : o->spin_us, &s->pool));
 	s->driver = o->driver;
 	s->current_workers = config.workers;
 	config.user = s->pool;
@@ -238,21 +233,17 @@ static bool has_functions(const struct tfmc_model *m)
 	       m->state_size;
 }
 
-/* True for sizeof of this header's struct or of an older one, which had fewer fields. */
-static bool is_options_size(uint64_t bytes)
-{
-	return bytes >= offsetof(struct tfmc_session_options, weights) &&
-	       bytes <= sizeof(struct tfmc_session_options) && bytes % sizeof(uint64_t) == 0;
-}
-
 /* Copies options of an older or equal struct_size; missing fields are 0. */
 static int copy_options(const struct tfmc_session_options *options, struct tfmc_session_options *out)
 {
 	*out = (struct tfmc_session_options){0};
-	if (options && !is_options_size(options->struct_size))
+	if (!options)
+		return TFMC_RT_OK;
+	uint64_t bytes = options->struct_size;
+	if (bytes < offsetof(struct tfmc_session_options, weights) || bytes > sizeof(*out) ||
+	    bytes % sizeof(uint64_t))
 		return TFMC_RT_E_ABI;
-	if (options)
-		memcpy(out, options, (size_t)options->struct_size);
+	memcpy(out, options, (size_t)bytes);
 	return TFMC_RT_OK;
 }
 

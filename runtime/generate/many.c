@@ -93,14 +93,6 @@ static int start_lane(struct many *m, struct lane *r, struct tfmc_generation *it
 	return joined == TFMC_RT_E_CANCELLED || joined == TFMC_RT_E_DEVICE ? joined : (int)TFMC_RT_OK;
 }
 
-/* longrope border: prefills a sequence again from its first token, including the new one. */
-static int reread_lane(struct many *m, const struct lane *r)
-{
-	int status = tfmc_slots_trim(m->slots, r->slot, 0);
-	return status == TFMC_RT_OK ? tfmc_slots_feed(m->slots, r->slot, r->generator.ids, r->generator.n)
-	                            : status;
-}
-
 /* Feeds the last id of all running sequences in one call and chooses their next ids. */
 static int decode_step(struct many *m)
 {
@@ -111,10 +103,14 @@ static int decode_step(struct many *m)
 		const struct lane *r = &m->lanes[i];
 		if (!r->item)
 			continue;
-		if (record->reread && tfmc_slots_length(m->slots, r->slot) == record->long_from)
-			status = reread_lane(m, r);
-		else
+		if (!record->reread || tfmc_slots_length(m->slots, r->slot) != record->long_from) {
 			m->tokens[n++] = (struct tfmc_slot_token){r->slot, r->item->out[r->item->n - 1]};
+			continue;
+		}
+		/* longrope border: prefill the sequence again from its first token, including the new one */
+		status = tfmc_slots_trim(m->slots, r->slot, 0);
+		if (status == TFMC_RT_OK)
+			status = tfmc_slots_feed(m->slots, r->slot, r->generator.ids, r->generator.n);
 	}
 	status = status == TFMC_RT_OK ? tfmc_slots_step(m->slots, m->tokens, n) : status;
 	for (int64_t i = 0; status == TFMC_RT_OK && i < m->n_lanes; i++)

@@ -118,19 +118,13 @@ static int64_t move_popped_to_front(struct candidate *items, int64_t n, int64_t 
 	return n_kept;
 }
 
-static double max_logit(const struct tfmc_sampler *s, int64_t n)
-{
-	double max = s->items[0].weight;
-	for (int64_t i = 1; i < n; i++)
-		max = s->items[i].weight > max ? s->items[i].weight : max;
-	return max;
-}
-
 /* Replaces logits by e^(logit - max), so that the largest is 1 (also for infinite logits). Returns the
  * sum. */
-static double softmax_weights(struct candidate *items, int64_t n, double max)
+static double softmax_weights(struct candidate *items, int64_t n)
 {
-	double sum = 0;
+	double max = items[0].weight, sum = 0;
+	for (int64_t i = 1; i < n; i++)
+		max = items[i].weight > max ? items[i].weight : max;
 	for (int64_t i = 0; i < n; i++) {
 		double v = items[i].weight;
 		items[i].weight = v == max ? 1 : real_exp(v - max);
@@ -198,7 +192,7 @@ static int32_t sample_id(struct tfmc_sampler *s, int64_t n)
 		return -1;
 	if (o->top_k > 0 && o->top_k < n)
 		n = keep_top_k(s, n, o->top_k);
-	double sum = softmax_weights(s->items, n, max_logit(s, n));
+	double sum = softmax_weights(s->items, n);
 	if (o->top_p < 1)
 		n = keep_top_p(s, n, sum);
 	return draw_weighted(s, keep_min_p(s, n));
