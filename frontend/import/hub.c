@@ -3,19 +3,21 @@
  * Applies the table `hub` of a preset to a hub configuration (config.json, or the metadata of a GGUF file):
  *
  *   hub:
- *     keys: {hidden_size: d, rope_scaling.factor: factor}   key -> param; a dot enters a nested object
- *     same: {pretraining_tp: 1}                       the only values that the preset computes
- *     count: {id2label: classes}                      number of entries of an object -> param
- *     runs: {attention_types: types}                  [[[a, b], 2], ...] -> param: the list a, b, a, b,
- *     given: {rope: {kind: default}}           an existing object -> params that differ from its absence
- *     nulls: {sliding_window: 0}                      value for null where it differs from absence
- *     ignore: {name: [use_cache, "*dropout"]}         keys that do not change the computation; named lists add up
- *                                                     along presets. The lists of a model file and --ignore-key
- *                                                     come first: such a key counts as absent
- *     stored: {output.weight: untied}                 GGUF: whether this tensor exists -> param; with one `*`: the
- *                                                     list of the integers in its place
- *     rows: {token_embd.weight: vocab}                GGUF: size of the outermost axis -> param
- *     values: {rope_freqs.weight: factors}            GGUF: the elements as a list -> param
+ *     keys: {hidden_size: d, rope_scaling.factor: factor}  key -> param; a dot enters a nested object
+ *     same: {pretraining_tp: 1}                      the only values that the preset computes
+ *     count: {id2label: classes}                     number of entries of an object -> param
+ *     runs: {attention_types: types}                 [[[a, b], 2], ...] -> param: the list a, b, a, b,
+ *     words: {layer_types: [full_attention]}         accepted strings of a value or a list
+ *     within: [text_config]                          objects whose keys `same` and `ignore` also match without prefix
+ *     given: {rope: {kind: default}}                 an existing object -> params that differ from its absence
+ *     nulls: {sliding_window: 0}                     value for null where it differs from absence
+ *     ignore: {name: [use_cache, "*dropout"]}        keys that do not change the computation; named lists add up
+ *                                                    along presets. The lists of a model file and --ignore-key
+ *                                                    come first: such a key counts as absent
+ *     stored: {output.weight: untied}                GGUF: whether this tensor exists -> param; with one `*`: the
+ *                                                    list of the integers in its place
+ *     rows: {token_embd.weight: vocab}               GGUF: size of the outermost axis -> param
+ *     values: {rope_freqs.weight: factors}           GGUF: the elements as a list -> param
  *
  * Any other null counts as absent. Any other key is an error: nothing is guessed.
  */
