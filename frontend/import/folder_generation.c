@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation of hub folders: the section `generate` equals `model.generate()` of `transformers`.
- * generation_config.json replaces the generation keys of config.json; without that file the keys of
- * config.json are used as stored, without class defaults. Sampling is the caller's choice and is only
+ * Generation settings of hub folders: maps generation_config.json to the section `generate`, so that generated text equals
+ * that of `model.generate()` in transformers. generation_config.json replaces the generation keys of config.json; without
+ * that file the keys of config.json are used as stored, without class defaults. Sampling is the caller's choice and is only
  * repeated in a comment.
  */
 #include <string.h>

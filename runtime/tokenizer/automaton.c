@@ -13,7 +13,7 @@
 #define MAX_OVERSHOOT  32u        /* bytes that a walk may go beyond its match */
 #define NOT_FIRST_BYTE UINT16_MAX /* a position inside of a character */
 
-/* Number of distinct sets of states; few in practice. */
+/* Maximum number of distinct sets of states; few occur in practice. */
 #define SETS_MAX  256u
 #define SET_ALL   0u /* all states: used beyond SETS_MAX, prunes nothing */
 #define SET_EMPTY 1u
