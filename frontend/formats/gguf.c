@@ -314,8 +314,8 @@ static bool compute_size(struct cursor *c, const struct element_type *type, stru
 	int64_t row = t->rank == 0 ? 1 : t->dims[t->rank - 1];
 	if (row % (int64_t)type->block != 0)
 		return weight_file_error_in(c->s, "tensor", t->name,
-		                            "rows of %lld elements are no whole blocks of %s", (long long)row,
-		                            type->name);
+		                            "rows of %lld elements are not whole blocks of %s",
+		                            (long long)row, type->name);
 	if (!checked_product_i64(t->dims, (size_t)t->rank, &count) ||
 	    !checked_mul_i64(count / (int64_t)type->block, (int64_t)type->bytes, &bytes))
 		return weight_file_error_in(c->s, "tensor", t->name,
@@ -424,7 +424,7 @@ static bool read_file(struct cursor *c, struct gguf *out)
 {
 	uint64_t tensors, entries;
 	if (!gguf_has_magic(c->bytes, c->len))
-		return weight_file_error_at(c->s, c->at, "this is no GGUF file");
+		return weight_file_error_at(c->s, c->at, "this is not a GGUF file");
 	if (!read_version(c, &out->version) || !read_u64(c, &tensors) || !read_u64(c, &entries))
 		return false;
 	if (tensors > GGUF_TENSORS_MAX || entries > GGUF_ENTRIES_MAX)

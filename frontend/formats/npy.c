@@ -91,7 +91,7 @@ static bool read_descr(struct header_parser *h)
 	h->has_descr = true;
 	if (descr == NULL)
 		return weight_file_error_in(h->src, "array", h->tensor,
-		                            "not supported: 'descr' is no simple type");
+		                            "not supported: 'descr' is not a simple type");
 	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
 		if (strcmp(types[i].descr, descr) == 0)
 			h->type = &types[i];
@@ -133,7 +133,7 @@ static bool read_shape(struct header_parser *h)
 {
 	h->has_shape = true;
 	if (!match_token(h, "("))
-		return weight_file_error_in(h->src, "array", h->tensor, "'shape' is no tuple");
+		return weight_file_error_in(h->src, "array", h->tensor, "'shape' is not a tuple");
 	while (!match_token(h, ")")) {
 		if (!read_dim(h))
 			return false;
@@ -141,7 +141,7 @@ static bool read_shape(struct header_parser *h)
 		skip_spaces(h);
 		if (!comma && (h->p == h->end || *h->p != ')'))
 			return weight_file_error_in(h->src, "array", h->tensor,
-			                            "'shape' is no tuple of integers");
+			                            "'shape' is not a tuple of integers");
 	}
 	return true;
 }
@@ -152,7 +152,7 @@ static bool read_key(struct header_parser *h)
 	if (key == NULL || !match_token(h, ":"))
 		return weight_file_error_in(
 		        h->src, "array", h->tensor,
-		        "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+		        "its header is not a literal of 'descr', 'fortran_order' and 'shape'");
 	if (strcmp(key, "descr") == 0 && !h->has_descr)
 		return read_descr(h);
 	if (strcmp(key, "fortran_order") == 0 && !h->has_order)
@@ -168,7 +168,7 @@ static bool read_literal(struct header_parser *h)
 	if (!match_token(h, "{"))
 		return weight_file_error_in(
 		        h->src, "array", h->tensor,
-		        "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+		        "its header is not a literal of 'descr', 'fortran_order' and 'shape'");
 	while (!match_token(h, "}")) {
 		if (!read_key(h))
 			return false;
@@ -177,7 +177,7 @@ static bool read_literal(struct header_parser *h)
 		if (!comma && (h->p == h->end || *h->p != '}'))
 			return weight_file_error_in(
 			        h->src, "array", h->tensor,
-			        "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+			        "its header is not a literal of 'descr', 'fortran_order' and 'shape'");
 	}
 	skip_spaces(h);
 	if (h->p < h->end && *h->p == '\n')
@@ -198,7 +198,7 @@ static bool header_range(const struct stored_source *src, const char *tensor, co
 {
 	*begin = *end = 0;
 	if (len < 10 || !npy_has_magic(bytes, len))
-		return weight_file_error_in(src, "array", tensor, "this is no array in NumPy's format");
+		return weight_file_error_in(src, "array", tensor, "this is not an array in NumPy's format");
 	if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
 		return weight_file_error_in(src, "array", tensor,
 		                            "not supported: version %u.%u of the format", bytes[6], bytes[7]);

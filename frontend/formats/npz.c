@@ -266,7 +266,7 @@ static bool check_method(const struct zip *z, const struct zip_entry *e)
 	if (n <= 4 || strcmp(e->name + n - 4, ".npy") != 0)
 		return weight_file_error_in(
 		        z->s, "entry", e->name,
-		        "not supported: it is no .npy array (a checkpoint of PyTorch? convert it to "
+		        "not supported: it is not a .npy array (a checkpoint of PyTorch? convert it to "
 		        "safetensors)");
 	if (e->flags & 1)
 		return weight_file_error_in(z->s, "entry", e->name, "not supported: it is encrypted");

@@ -75,7 +75,7 @@ static bool read_type(const struct reader *r, const struct json_node *json, stru
 {
 	const struct json_node *type = json_find(json, "dtype");
 	if (type == NULL || type->kind != JSON_NODE_STRING)
-		return weight_file_error_in(r->s, "tensor", t->name, "'dtype' is missing or no string");
+		return weight_file_error_in(r->s, "tensor", t->name, "'dtype' is missing or not a string");
 	const struct stored_type *element_type = find_element_type(type->text);
 	if (element_type == NULL)
 		return weight_file_error_in(r->s, "tensor", t->name,
@@ -94,7 +94,7 @@ static bool read_shape(const struct reader *r, const struct json_node *json, str
 {
 	const struct json_node *shape = json_find(json, "shape");
 	if (shape == NULL || shape->kind != JSON_NODE_ARRAY)
-		return weight_file_error_in(r->s, "tensor", t->name, "'shape' is missing or no list");
+		return weight_file_error_in(r->s, "tensor", t->name, "'shape' is missing or not a list");
 	if (shape->n > IR_RANK_MAX)
 		return weight_file_error_in(r->s, "tensor", t->name, "rank %zu, the limit is %d", shape->n,
 		                            IR_RANK_MAX);
@@ -150,7 +150,7 @@ static bool read_entry(const struct reader *r, const char *name, const struct js
 	int64_t bits = 0;
 	e->t.name = name;
 	if (json->kind != JSON_NODE_OBJECT)
-		return weight_file_error_in(r->s, "tensor", name, "its entry is no object");
+		return weight_file_error_in(r->s, "tensor", name, "its entry is not an object");
 	if (name[0] == '\0')
 		return weight_file_error_in(r->s, "tensor", name, "a tensor needs a name");
 	for (size_t i = 0; i < json->n; i++) {
@@ -250,7 +250,7 @@ static bool header_length(const struct stored_source *s, size_t *n)
 		        (unsigned long long)length, s->len, SAFETENSORS_HEADER_MAX);
 	*n = (size_t)length;
 	return (length >= 2 && s->bytes[LENGTH_BYTES] == '{') ||
-	       weight_file_error(s, "the header at byte 8 is no JSON object");
+	       weight_file_error(s, "the header at byte 8 is not a JSON object");
 }
 
 enum tfmc_status safetensors_read(const struct stored_source *s, struct stored_tensors *out)

@@ -93,7 +93,7 @@ bool file_kind_may_be_model(struct arena *a, struct diag_context *cx, const char
 	}
 	if (ends_with(path, ".gguf") && n > 0) {
 		diag_error(cx, LOC_NONE, DIAG_FILE,
-		           "'%s' is no GGUF file: its first four bytes are not 'GGUF'", path);
+		           "'%s' is not a GGUF file: its first four bytes are not 'GGUF'", path);
 		return false;
 	}
 	if (ends_with(path, ".onnx")) {

@@ -87,7 +87,7 @@ static bool write_ids(struct generation *g, const char *key, const struct json_n
 	for (size_t i = 0; i < (is_list ? ids->n : 1); i++) {
 		const struct json_node *id = is_list ? &ids->items[i] : ids;
 		if (id->kind != JSON_NODE_INT || id->i > INT32_MAX || id->i < (all ? 0 : INT32_MIN))
-			return reject(g, key, "is no id and no list of ids");
+			return reject(g, key, "is neither an id nor a list of ids");
 		if (id->i >= 0 && id->i < below)
 			write_id(g->keys, id->i);
 	}
@@ -124,7 +124,7 @@ static bool map_pad(struct generation *g)
 	if (pad == NULL)
 		return true;
 	if (pad->kind != JSON_NODE_INT || pad->i < INT32_MIN || pad->i > INT32_MAX)
-		return reject(g, "pad_token_id", "is no id");
+		return reject(g, "pad_token_id", "is not an id");
 	if (pad->i >= 0) { /* -1: none */
 		begin_key(g->keys, "pad");
 		write_number(g->keys, pad);
@@ -168,13 +168,13 @@ static bool map_banned(struct generation *g)
 	if (words == NULL)
 		return true;
 	if (words->kind != JSON_NODE_ARRAY)
-		return reject(g, "bad_words_ids", "is no list of lists of ids");
+		return reject(g, "bad_words_ids", "is not a list of lists of ids");
 	begin_key(g->keys, "banned");
 	buf_char(g->keys, '[');
 	for (size_t i = 0; i < words->n; i++) {
 		const struct json_node *word = &words->items[i];
 		if (!are_ids(word))
-			return reject(g, "bad_words_ids", "is no list of lists of ids");
+			return reject(g, "bad_words_ids", "is not a list of lists of ids");
 		if (word->n > 1 || !is_stop(g, word->items[0].i))
 			write_list(g->keys, word);
 	}
@@ -189,14 +189,14 @@ static bool map_bias(struct generation *g)
 	if (list == NULL)
 		return true;
 	if (list->kind != JSON_NODE_ARRAY)
-		return reject(g, "sequence_bias", "is no list of lists of ids and numbers");
+		return reject(g, "sequence_bias", "is not a list of lists of ids and numbers");
 	begin_key(g->keys, "bias");
 	buf_char(g->keys, '[');
 	for (size_t i = 0; i < list->n; i++) {
 		const struct json_node *pair = &list->items[i];
 		if (pair->kind != JSON_NODE_ARRAY || pair->n != 2 || !are_ids(&pair->items[0]) ||
 		    !is_number(&pair->items[1]))
-			return reject(g, "sequence_bias", "is no list of lists of ids and numbers");
+			return reject(g, "sequence_bias", "is not a list of lists of ids and numbers");
 		buf_str(g->keys, i == 0 ? "[" : ", [");
 		write_list(g->keys, &pair->items[0]);
 		buf_str(g->keys, ", ");
@@ -264,13 +264,13 @@ static bool map_names(struct generation *g, struct buf *out, const char *key, co
 	if (map == NULL)
 		return true;
 	if (map->kind != JSON_NODE_OBJECT)
-		return reject(g, key, "is no object of names and ids");
+		return reject(g, key, "is not an object of names and ids");
 	begin_key(out, name);
 	buf_char(out, '{');
 	for (size_t i = 0; i < map->n; i++) {
 		buf_str(out, i == 0 ? "" : ", ");
 		if (!is_id(&map->items[i]) || !write_string(out, map->keys[i]))
-			return reject(g, key, "is no object of names and ids");
+			return reject(g, key, "is not an object of names and ids");
 		buf_printf(out, ": %lld", (long long)map->items[i].i);
 	}
 	buf_char(out, '}');
@@ -283,7 +283,7 @@ static bool map_keyword(struct generation *g, struct buf *out, const char *key)
 	if (v == NULL)
 		return true;
 	begin_key(out, key);
-	return (v->kind == JSON_NODE_STRING && write_string(out, v->text)) || reject(g, key, "is no name");
+	return (v->kind == JSON_NODE_STRING && write_string(out, v->text)) || reject(g, key, "is not a name");
 }
 
 /* forced_decoder_ids of either file: [[1, id or null], [2, id], ..], the ids after the first one. */
@@ -294,7 +294,7 @@ static bool map_forced_ids(struct generation *g, struct buf *out)
 	if (list == NULL)
 		return true;
 	if (list->kind != JSON_NODE_ARRAY)
-		return reject(g, "forced_decoder_ids", "is no list");
+		return reject(g, "forced_decoder_ids", "is not a list");
 	begin_key(out, "forced");
 	buf_char(out, '[');
 	for (size_t i = 0; i < list->n; i++) {
@@ -303,7 +303,8 @@ static bool map_forced_ids(struct generation *g, struct buf *out)
 		const struct json_node *at = is_pair ? &pair->items[0] : NULL,
 		                       *id = is_pair ? &pair->items[1] : NULL;
 		if (!is_pair || at->kind != JSON_NODE_INT || (id->kind != JSON_NODE_NULL && !is_id(id)))
-			return reject(g, "forced_decoder_ids", "is no list of pairs of a position and an id");
+			return reject(g, "forced_decoder_ids",
+			              "is not a list of pairs of a position and an id");
 		if (i == 0 && at->i != 1)
 			break; /* the library uses only lists that begin with position 1 */
 		if (at->i != (int64_t)i + 1)
@@ -324,7 +325,7 @@ static bool map_count(struct generation *g, struct buf *out, const char *key, co
 		return true;
 	begin_key(out, name);
 	buf_printf(out, "%lld", (long long)v->i);
-	return is_id(v) || reject(g, key, "is no count");
+	return is_id(v) || reject(g, key, "is not a count");
 }
 
 static bool map_switch(struct generation *g, struct buf *out, const char *key, const char *name, bool value)
@@ -375,7 +376,7 @@ static bool map_start(struct generation *g, bool *is_forced)
 	    !find_language(g, &language))
 		return false;
 	if (first != NULL && !is_id(first))
-		return reject(g, "forced_bos_token_id", "is no id");
+		return reject(g, "forced_bos_token_id", "is not an id");
 	start = start != NULL ? start : find(g->root, "bos_token_id");
 	if (start == NULL && !g->has_file)
 		return true;
@@ -448,7 +449,7 @@ static bool map_numbers(struct generation *g, bool is_forced)
 		if (v == NULL || is_replaced(g, r->key))
 			continue;
 		if (r->is_int ? v->kind != JSON_NODE_INT || v->i < 0 : !is_number(v) || !(number_of(v) > 0))
-			return reject(g, r->key, r->is_int ? "is no count" : "is no number above 0");
+			return reject(g, r->key, r->is_int ? "is not a count" : "is not a number above 0");
 		double number = number_of(v) - (r->shift && is_forced && number_of(v) > 1);
 		if (number == r->neutral)
 			continue;
@@ -469,7 +470,7 @@ static bool map_decay(struct generation *g, bool is_forced)
 		return true;
 	if (pair->kind != JSON_NODE_ARRAY || pair->n != 2 || pair->items[0].kind != JSON_NODE_INT ||
 	    pair->items[0].i < 0 || !is_number(&pair->items[1]))
-		return reject(g, "exponential_decay_length_penalty", "is no pair of a count and a factor");
+		return reject(g, "exponential_decay_length_penalty", "is not a pair of a count and a factor");
 	begin_key(g->keys, "decay");
 	int64_t after = pair->items[0].i - (is_forced && pair->items[0].i > 0);
 	buf_printf(g->keys, "{after: %lld, factor: ", (long long)after);
@@ -486,9 +487,9 @@ static bool map_search(struct generation *g)
 	const struct json_node *early = find(g->root, "early_stopping");
 	int64_t width = beams == NULL ? 1 : beams->i;
 	if (beams != NULL && (beams->kind != JSON_NODE_INT || beams->i < 1))
-		return reject(g, "num_beams", "is no count");
+		return reject(g, "num_beams", "is not a count");
 	if (penalty != NULL && !is_number(penalty))
-		return reject(g, "length_penalty", "is no number");
+		return reject(g, "length_penalty", "is not a number");
 	bool is_never = early != NULL && early->kind == JSON_NODE_STRING && strcmp(early->text, "never") == 0;
 	if (early != NULL && early->kind != JSON_NODE_BOOL && !is_never)
 		return reject(g, "early_stopping", "is none of true, false, \"never\"");

@@ -186,7 +186,7 @@ static bool read_max_tokens(struct sentence *s)
 	if (max_tokens == NULL || max_tokens->kind == JSON_NODE_NULL)
 		return true;
 	if (max_tokens->kind != JSON_NODE_INT || max_tokens->i < 1 || max_tokens->i > INT32_MAX)
-		return reject(s, file, "'max_seq_length' that is no number of tokens");
+		return reject(s, file, "'max_seq_length' that is not a number of tokens");
 	s->max_tokens = max_tokens->i;
 	return true;
 }
@@ -229,7 +229,7 @@ const char *folder_sentence(struct parsed_files *f, const char *dir, const char 
 	if (modules == NULL)
 		return NULL;
 	if (modules->kind != JSON_NODE_ARRAY) {
-		reject(&s, "modules.json", "what is no list of modules");
+		reject(&s, "modules.json", "something other than a list of modules");
 		return NULL;
 	}
 	for (size_t i = 0; i < modules->n; i++) {

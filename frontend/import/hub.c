@@ -333,7 +333,7 @@ static bool set_param_from_runs(struct hub *h, const struct yaml_node *param, co
 	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = expand_runs(v, NULL)};
 	if (list.n == SIZE_MAX) {
 		diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_VALUE_TYPE,
-		           "'%s' in %s is no list of [names, count] pairs", key, h->c->name);
+		           "'%s' in %s is not a list of [names, count] pairs", key, h->c->name);
 		return false;
 	}
 	struct json_node *items = ARENA_ARRAY(h->d->arena, struct json_node, list.n + 1);

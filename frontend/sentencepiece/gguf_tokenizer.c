@@ -50,7 +50,7 @@ static struct tokenizer_string read_string(struct reader *r, const char *key, co
 	if (v == NULL)
 		return tokenizer_string(absent);
 	if (v->type != GGUF_STRING)
-		key_error(r, key, "is no string");
+		key_error(r, key, "is not a string");
 	return (struct tokenizer_string){v->text, v->len};
 }
 
@@ -60,7 +60,7 @@ static uint32_t read_id(struct reader *r, const char *key)
 	if (v == NULL || (gguf_is_integer_type(v->type) && (v->i == -1 || v->i == UINT32_MAX)))
 		return TFMC_TOK_NONE;
 	if (!gguf_is_integer_type(v->type) || v->i < 0)
-		key_error(r, key, "is no id");
+		key_error(r, key, "is not an id");
 	else if ((uint64_t)v->i >= r->d->n_tokens)
 		key_error(r, key, "is not the id of a token");
 	return (uint32_t)v->i;
@@ -70,7 +70,7 @@ static int read_flag(struct reader *r, const char *key)
 {
 	const struct gguf_value *v = find_key(r, key);
 	if (v != NULL && v->type != GGUF_BOOL)
-		key_error(r, key, "is no bool");
+		key_error(r, key, "is not a bool");
 	return v == NULL ? -1 : v->i != 0;
 }
 
@@ -83,7 +83,7 @@ static const struct gguf_value *read_list(struct reader *r, const char *key, boo
 	bool kind = v->type == GGUF_ARRAY && (strings ? v->element == GGUF_STRING
 	                                              : v->element != GGUF_STRING && v->element != GGUF_BOOL);
 	if (!kind)
-		key_error(r, key, strings ? "is no list of strings" : "is no list of numbers");
+		key_error(r, key, strings ? "is not a list of strings" : "is not a list of numbers");
 	else if (v->n > TFMC_TOK_TOKENS_MAX)
 		key_error(r, key, "is too long");
 	else if (n != 0 && v->n != n)
@@ -112,7 +112,7 @@ static enum tfmc_status read_keys(struct reader *r)
 		if (!gguf_is_integer_type(v.type) || v.i < 0 || v.i > TOKENIZER_PIECE_BYTE)
 			key_error(r, "token_type", "has a type that is unknown");
 	if (charsmap != NULL && (charsmap->type != GGUF_ARRAY || charsmap->element > GGUF_I8))
-		key_error(r, "precompiled_charsmap", "is no list of bytes");
+		key_error(r, "precompiled_charsmap", "is not a list of bytes");
 	else if (charsmap != NULL)
 		d->charsmap = (struct tokenizer_string){(const char *)charsmap->bytes, charsmap->n_bytes};
 	d->bos = read_id(r, "bos_token_id");
@@ -253,7 +253,7 @@ static enum tfmc_status add_merges(struct reader *r)
 		if (!tokenizer_split_merge((struct tokenizer_string){v.text, v.len}, &left, &right) ||
 		    !tokenizer_add_merge(x, d, left, right))
 			return tokenizer_reject_file(r->s, TOKENIZER_WRONG, NULL,
-			                             PREFIX "merges[%zu] is no merge of the vocabulary",
+			                             PREFIX "merges[%zu] is not a merge of the vocabulary",
 			                             d->n_merges);
 	return TFMC_OK;
 }

@@ -95,7 +95,7 @@ static const char *token_text(const struct reader *r, const char *key, const str
 	const struct json_node *content = v->kind == JSON_NODE_OBJECT ? json_find(v, "content") : v;
 	if (content != NULL && content->kind == JSON_NODE_STRING && content->text[0] != '\0')
 		return content->text;
-	reject(r, key, "is no token");
+	reject(r, key, "is not a token");
 	return NULL;
 }
 
@@ -123,7 +123,7 @@ static bool read_special_list(struct reader *r, const char *key, const struct js
 	if (list == NULL || list->kind == JSON_NODE_NULL)
 		return true;
 	if (list->kind != JSON_NODE_ARRAY && list->kind != JSON_NODE_OBJECT)
-		return reject(r, key, "is no list of tokens");
+		return reject(r, key, "is not a list of tokens");
 	for (size_t i = 0; i < list->n; i++)
 		if (!read_special(r, key, &list->items[i], &text))
 			return false;
@@ -151,7 +151,7 @@ static bool read_specials(struct reader *r, const struct json_node *root)
 static bool read_added_decoder(struct reader *r, const struct json_node *map)
 {
 	if (map->kind != JSON_NODE_OBJECT)
-		return reject(r, "added_tokens_decoder", "is no object");
+		return reject(r, "added_tokens_decoder", "is not an object");
 	for (size_t i = 0; i < map->n; i++) {
 		const char *text = token_text(r, "added_tokens_decoder", &map->items[i]);
 		struct tokenizer_named *t = text != NULL ? push_named(r, text) : NULL;
@@ -161,7 +161,7 @@ static bool read_added_decoder(struct reader *r, const struct json_node *map)
 		if (!number_parse_i64(map->keys[i], strlen(map->keys[i]), &t->id) || t->id < 0 ||
 		    t->id >= TFMC_TOK_TOKENS_MAX)
 			return reject(r, "added_tokens_decoder",
-			              arena_printf(r->source.arena, "'%s' is no usable id", map->keys[i]));
+			              arena_printf(r->source.arena, "'%s' is not a usable id", map->keys[i]));
 		if (map->items[i].kind == JSON_NODE_OBJECT && !read_flags(r, &map->items[i], false, t))
 			return false;
 	}
@@ -175,7 +175,7 @@ static bool read_added_tokens(struct reader *r, const struct json_node *map)
 		const struct json_node *id = &map->items[i];
 		if (map->kind != JSON_NODE_OBJECT || id->kind != JSON_NODE_INT || id->i < 0 ||
 		    id->i >= TFMC_TOK_TOKENS_MAX)
-			return reject(r, "the file", "is no object of tokens and ids");
+			return reject(r, "the file", "is not an object that maps tokens to ids");
 		struct tokenizer_named *t = find_named(r->c, map->keys[i]);
 		bool is_new = t == NULL && map->keys[i][0] != '\0';
 		if (t == NULL && !is_new)
@@ -209,7 +209,7 @@ static bool read_string_member(const struct reader *r, const struct json_node *r
 	if (v == NULL || v->kind == JSON_NODE_NULL)
 		return true;
 	*out = v->text;
-	return v->kind == JSON_NODE_STRING || reject(r, key, "is no text");
+	return v->kind == JSON_NODE_STRING || reject(r, key, "is not a string");
 }
 
 /* Rejects unsupported keys that change ids, unless they have these values. */
@@ -261,8 +261,8 @@ static const struct json_node *open_file(struct reader *r, const struct tokenize
 	if (file->root == NULL)
 		return &empty;
 	r->source.name = file->name;
-	return file->root->kind == JSON_NODE_OBJECT || reject(r, "the file", "is no object") ? file->root
-	                                                                                     : NULL;
+	return file->root->kind == JSON_NODE_OBJECT || reject(r, "the file", "is not an object") ? file->root
+	                                                                                         : NULL;
 }
 
 /* Adds the special tokens of the class that the files do not define. */

@@ -341,7 +341,8 @@ static const struct ir_wexpr *apply_index(struct weight_build *b, const struct w
 	if (e->name != NULL) {
 		const char *text = weight_template_fill(b->arena, e->name, b->captures);
 		if (!number_parse_i64(text, strlen(text), &at)) {
-			diag_error(b->cx, e->name->node->loc, DIAG_MAP, "the index '%.60s' is no int", text);
+			diag_error(b->cx, e->name->node->loc, DIAG_MAP, "the index '%.60s' is not an int",
+			           text);
 			return NULL;
 		}
 	}

@@ -208,7 +208,7 @@ static enum tfmc_status open_shard(struct weight_files *wf, const char *dir, con
 	if (shard[0] == '\0' || strchr(shard, '/') != NULL || strcmp(shard, "..") == 0 ||
 	    strcmp(shard, ".") == 0) {
 		diag_error(wf->cx, loc, DIAG_WEIGHT_FILE,
-		           "'%s' names the shard '%.200s', which is no file name", index, shard);
+		           "'%s' names the shard '%.200s', which is not a file name", index, shard);
 		return TFMC_INVALID;
 	}
 	const char *name = file_join(wf->arena, file_dir(wf->arena, index), shard);

@@ -95,7 +95,7 @@ static bool set_groups(struct packing *p, struct packed_matrix *m, const struct 
 {
 	if (groups < 1 || m->k % groups != 0)
 		return report_misfit(
-		        p, s, arena_printf(p->arena, "%lld columns are no whole groups", (long long)m->k));
+		        p, s, arena_printf(p->arena, "%lld columns are not whole groups", (long long)m->k));
 	m->group = m->k / groups;
 	return true;
 }
@@ -385,7 +385,7 @@ static bool mxfp4(struct packing *p, const char *x)
 		return false;
 	if (q->dims[3] != 16 || memcmp(q->dims, s->dims, 3 * sizeof(*s->dims)) != 0)
 		return report_misfit(p, s,
-		                     arena_printf(p->arena, "blocks [%s] are no 16 bytes for each scale",
+		                     arena_printf(p->arena, "blocks [%s] are not 16 bytes for each scale",
 		                                  shape_string(p, q)));
 	struct packed_matrix m = {.n = q->dims[0] * q->dims[1],
 	                          .k = q->dims[2] * 32,

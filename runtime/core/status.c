@@ -12,7 +12,7 @@ const char *tfmc_rt_status_text(int status)
 		TFMC_STATUS_TABLE(X)
 #undef X
 	case TFMC_RT_E_MEMORY: return "memory could not be allocated";
-	case TFMC_RT_E_FILE: return "the file cannot be read, or is no weights file";
+	case TFMC_RT_E_FILE: return "the file cannot be read, or is not a weights file";
 	case TFMC_RT_E_THREAD: return "a thread could not be started";
 	case TFMC_RT_E_RECORD: return "the object's record is of another version or damaged";
 	case TFMC_RT_E_NAME: return "no entry, tensor or dim has this name";

@@ -68,7 +68,7 @@ refuse "a shard that is nowhere" "0000X-of-00003.safetensors"
 edit 's/"model.norm.weight"/"model.nurm.weight"/'
 refuse "a tensor that no shard has" "places the tensor 'model.nurm.weight'"
 edit 's/"model.norm.weight": "model-/"model.norm.weight": "..\/model-/'
-refuse "a shard outside" "which is no file name"
+refuse "a shard outside" "which is not a file name"
 edit 's/"weight_map"/"weight_mop"/'
 refuse "no map" "'weight_map' is missing"
 edit 's/^{/[/'

@@ -295,7 +295,7 @@ START_TEST(archives)
 	ck_assert_int_eq(read_archive((const char *const[]){"a.npy"}, 1, 12, &st), TFMC_INVALID);
 	ck_assert(reading_says(&r, "entry 'a.npy': not supported: it is compressed by another method"));
 	ck_assert_int_eq(read_archive((const char *const[]){"data.pkl"}, 1, 0, &st), TFMC_INVALID);
-	ck_assert(reading_says(&r, "entry 'data.pkl': not supported: it is no .npy array"));
+	ck_assert(reading_says(&r, "entry 'data.pkl': not supported: it is not a .npy array"));
 	ck_assert_int_eq(read_archive((const char *const[]){"a.npy", "a.npy"}, 2, 0, &st), TFMC_INVALID);
 	ck_assert(reading_says(&r, "entry 'a.npy': is there twice"));
 }

@@ -257,7 +257,7 @@ START_TEST(index_by_capture)
 	ck_assert_int_eq(read_map("'e.{n}.w': {from: experts, index: {axis: 0, at: '{n}'}}\n"), TFMC_OK);
 	ck_assert_ptr_nonnull(strstr(show("e.1.w", 2, 4, 3), "index(0, 1, "));
 	ck_assert_ptr_null(find("e.x.w", 2, 4, 3));
-	ck_assert(reading_says(&r, "the index 'x' is no int"));
+	ck_assert(reading_says(&r, "the index 'x' is not an int"));
 	ck_assert_ptr_null(find("e.2.w", 2, 4, 3));
 	ck_assert(reading_says(&r, "'index' does not fit the shape [2, 4, 3]"));
 }
