@@ -35,6 +35,7 @@ struct event {
 	pthread_cond_t wake;
 };
 
+/* A worker with a thread of its own. */
 struct worker {
 	struct event start, done;
 	struct tfmc_pool *pool;

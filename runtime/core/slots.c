@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Handle of a sequence. */
 struct slot {
 	int64_t sequence; /* of the session; -1: the slot is free */
 	int has_logits;

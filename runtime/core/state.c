@@ -15,6 +15,7 @@
 #define SAVED_VERSION 1u
 #define PANEL         16u
 
+/* Header of a saved sequence; runtime/README.md has the byte offsets. */
 struct saved_header {
 	uint64_t magic, version;
 	uint64_t bytes; /* total, header included */

@@ -26,12 +26,14 @@ struct node {
 	bool is_uncounted; /* bare_scores: the stop token is not counted in the score */
 };
 
+/* A live hypothesis, with its last node and its sequence in the KV cache. */
 struct live_beam {
 	int64_t node;     /* -1: the prompt */
 	int64_t sequence; /* sequence of the session */
 	double log_p;
 };
 
+/* A continuation of a live beam by one id. */
 struct candidate {
 	double log_p;
 	int64_t beam; /* index in live */

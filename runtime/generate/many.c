@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A sequence in progress. */
 struct lane {
 	struct generator generator;
 	struct tfmc_generation *item; /* NULL: the lane is free */
 	int64_t slot;
 };
 
+/* State of tfmc_generate_many. */
 struct many {
 	struct tfmc_session *session;
 	const struct tfmc_generate_options *options;

@@ -52,14 +52,14 @@ void tok_push_unknown(struct tok_run *r, const char *s, size_t n)
 
 void tok_set_output_limits(struct tok_run *r, uint64_t bytes)
 {
-	r->normal_most = r->level_most =
+	r->normal_limit = r->level_limit =
 	        bytes < (SIZE_MAX - BASE_LIMIT) / GROWTH ? (size_t)bytes * GROWTH + BASE_LIMIT : SIZE_MAX;
 }
 
 void tok_begin_rewrite(struct tok_text *out, size_t limit)
 {
 	out->n = 0;
-	out->most = limit;
+	out->limit = limit;
 }
 
 void tok_end_rewrite(struct tok_run *r, const struct tok_text *out, size_t *limit)

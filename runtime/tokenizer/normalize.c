@@ -358,10 +358,10 @@ const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *ou
 {
 	for (uint32_t i = 0; i < r->t->normalize.n; i++) {
 		struct tok_text *out = &r->normal[i % 2];
-		size_t limit = r->normal_most;
+		size_t limit = r->normal_limit;
 		tok_begin_rewrite(out, limit);
 		apply_normalizer(r->t, &r->t->normalize.items[i], s, n, out);
-		tok_end_rewrite(r, out, i + 1 == r->t->normalize.n ? &r->normal_most : &limit);
+		tok_end_rewrite(r, out, i + 1 == r->t->normalize.n ? &r->normal_limit : &limit);
 		s = out->data ? out->data : "";
 		n = out->n;
 	}

@@ -119,7 +119,7 @@ static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t 
 	struct tok_text *out = &r->level[level];
 	const char *mark = r->t->texts + op->a;
 	bool leads = op->flags == 2 || (op->flags == 1 && r->is_start);
-	tok_begin_rewrite(out, r->level_most);
+	tok_begin_rewrite(out, r->level_limit);
 	if (leads && !begins_with(s, n, " ", 1) && !begins_with(s, n, mark, op->n_a))
 		tok_append(out, mark, op->n_a);
 	for (size_t at = 0; at < n;) {
@@ -130,7 +130,7 @@ static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t 
 			tok_append(out, mark, op->n_a);
 		at = end + (space != NULL);
 	}
-	tok_end_rewrite(r, out, &r->level_most);
+	tok_end_rewrite(r, out, &r->level_limit);
 	if (!r->failed && out->n)
 		tok_split(r, level + 1, out->data, out->n);
 }
@@ -143,10 +143,10 @@ static void prefix_space(struct tok_run *r, uint32_t level, const char *s, size_
 		tok_split(r, level + 1, s, n);
 		return;
 	}
-	tok_begin_rewrite(out, r->level_most);
+	tok_begin_rewrite(out, r->level_limit);
 	tok_append(out, " ", 1);
 	tok_append(out, s, n);
-	tok_end_rewrite(r, out, &r->level_most);
+	tok_end_rewrite(r, out, &r->level_limit);
 	if (!r->failed)
 		tok_split(r, level + 1, out->data, out->n);
 }

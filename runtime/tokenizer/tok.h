@@ -11,6 +11,7 @@
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 #include "runtime/unicode/unicode.h"
 
+/* A section with a double-array trie. */
 struct tok_trie {
 	const struct tfmc_tok_node *nodes;
 	uint32_t n;
@@ -30,6 +31,7 @@ struct tok_charsmap {
 	uint32_t n_texts;
 };
 
+/* An open tokenizer: pointers to the sections, which open.c has validated. */
 struct tfmc_tokenizer {
 	const struct tfmc_tok_header *head;
 	const unsigned char *data;
@@ -96,16 +98,19 @@ struct tok_suffix_sets {
 };
 void tok_suffix_sets_free(struct tok_suffix_sets *a);
 
+/* BPE of long words: symbol in a doubly linked list; -1 ends it. */
 struct tok_symbol {
 	uint32_t id;
 	int32_t prev, next;
 };
 
+/* BPE of long words: candidate merge of two symbols, in a min-heap by key. */
 struct tok_heap_entry {
 	uint64_t key; /* rank, then position */
 	uint32_t left, right, id;
 };
 
+/* Unigram: end of the best path to a position: its score, and the last piece with its begin. */
 struct tok_best {
 	double score;
 	uint32_t start, id;
@@ -121,15 +126,16 @@ struct tok_cached {
 	uint32_t ids[TOK_CACHE_IDS];
 };
 
+/* State of one encoding. */
 struct tok_run {
 	const struct tfmc_tokenizer *t;
 	int32_t *ids;
 	uint64_t cap, n;
 	bool failed; /* no memory, or is_longer */
 	bool is_longer;
-	bool is_plain;                  /* control tokens in the text are ordinary text */
-	bool is_start;                  /* the segment is the beginning of the text */
-	size_t normal_most, level_most; /* bytes that normalizers and splitters may still write; never 0 */
+	bool is_plain;                    /* control tokens in the text are ordinary text */
+	bool is_start;                    /* the segment is the beginning of the text */
+	size_t normal_limit, level_limit; /* bytes that normalizers and splitters may still write; never 0 */
 	struct tok_text normal[2];
 	struct tok_text level[TFMC_TOK_OPS_MAX]; /* output of rewriting splitters */
 	struct tok_suffix_sets suffixes[TFMC_TOK_OPS_MAX];
@@ -153,10 +159,10 @@ void tok_push_unknown(struct tok_run *r, const char *s, size_t n);
 
 /* Sets the output limits for a text of `bytes` bytes. */
 void tok_set_output_limits(struct tok_run *r, uint64_t bytes);
-/* Begins and ends a rewriting step: `out` is emptied and may grow to *most bytes, which the end reduces by
+/* Begins and ends a rewriting step: `out` is emptied and may grow to *limit bytes, which the end reduces by
  * its size. */
-void tok_begin_rewrite(struct tok_text *out, size_t most);
-void tok_end_rewrite(struct tok_run *r, const struct tok_text *out, size_t *most);
+void tok_begin_rewrite(struct tok_text *out, size_t limit);
+void tok_end_rewrite(struct tok_run *r, const struct tok_text *out, size_t *limit);
 /* Status of the run: OK, E_MEMORY or E_GROWTH. */
 int tok_status(const struct tok_run *r);
 /* The character by which byte-level vocabularies (GPT-2) write a byte. */

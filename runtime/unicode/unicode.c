@@ -81,7 +81,7 @@ size_t tok_last_char(const char *s, size_t n)
 
 void tok_append(struct tok_text *t, const char *bytes, size_t n)
 {
-	if (t->most && n > t->most - t->n) {
+	if (t->limit && n > t->limit - t->n) {
 		t->failed = t->is_longer = true;
 		return;
 	}

@@ -84,9 +84,9 @@ size_t tok_last_char(const char *s, size_t n);
 struct tok_text {
 	char *data;
 	size_t n, cap;
-	size_t most;    /* size limit in bytes; 0: none */
-	bool failed;    /* sticky: no memory, or larger than `most` */
-	bool is_longer; /* larger than `most` */
+	size_t limit;   /* size limit in bytes; 0: none */
+	bool failed;    /* sticky: no memory, or larger than `limit` */
+	bool is_longer; /* larger than `limit` */
 };
 void tok_append(struct tok_text *t, const char *bytes, size_t n);
 
