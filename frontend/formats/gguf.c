@@ -15,6 +15,7 @@
 
 #define ALIGNMENT_MAX (1u << 30)
 
+/* Position in the file. */
 struct cursor {
 	const struct stored_source *s;
 	struct arena *arena;
@@ -22,6 +23,7 @@ struct cursor {
 	size_t len, at;
 };
 
+/* Element type of tensors, a row of gguf_types.def. */
 static const struct element_type {
 	uint32_t number;
 	const char *name;
@@ -40,6 +42,7 @@ static const struct element_type {
 #include "frontend/quantized/gguf_types.def"
 };
 
+/* Type of metadata values. */
 static const struct value_type {
 	const char *name;
 	size_t bytes; /* 0: variable size */

@@ -37,6 +37,7 @@ enum gguf_type {
 	GGUF_F64
 };
 
+/* A metadata value; the members in use depend on the type. */
 struct gguf_value {
 	enum gguf_type type;
 	int64_t i;                  /* integers (at most INT64_MAX); bool: 0 or 1 */
@@ -54,6 +55,7 @@ struct gguf_entry {
 	struct gguf_value value;
 };
 
+/* A parsed file. */
 struct gguf {
 	uint32_t version;
 	const struct gguf_entry *entries; /* in file order */

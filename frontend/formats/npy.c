@@ -43,6 +43,7 @@ static const struct npy_type {
         {">u8", 8, DT_F64, stored_read_be_u64},
 };
 
+/* Parser of the header literal; fills t. */
 struct header_parser {
 	const struct stored_source *src;
 	const char *tensor;

@@ -25,6 +25,7 @@
 #define INFLATED_MAX   (UINT64_C(4) << 30) /* of an archive: inflated entries are in memory */
 #define PIECE          ((size_t)1 << 30)   /* zlib counts bytes in 32 bits */
 
+/* An archive, as described by its end record. */
 struct zip {
 	const struct stored_source *s;
 	const unsigned char *bytes;

@@ -10,6 +10,7 @@
 #include "frontend/text/files.h"
 #include "frontend/text/json.h"
 
+/* A parsed JSON or GGUF file. */
 struct parsed_file {
 	const char *path;
 	const struct json_node *root; /* JSON, else NULL */

@@ -48,6 +48,7 @@ static const struct stored_type {
         {"C64", 64, DT_F32, NULL},
 };
 
+/* The file and its data section. */
 struct reader {
 	const struct stored_source *s;
 	const unsigned char *data; /* the data section */

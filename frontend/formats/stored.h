@@ -14,6 +14,7 @@
 #include "ir/support/compiler.h"
 #include "ir/weights/weight.h"
 
+/* A stored tensor: type, shape, data, and how its elements are read. */
 struct stored_tensor {
 	const char *name;      /* in the file */
 	const char *type_name; /* type name of the format: "F32", "Q4_K" */

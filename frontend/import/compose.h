@@ -36,6 +36,7 @@ bool preset_generate_kind(struct arena *a, struct diag_context *cx, const char *
  * for this type computes it, see preset_architectures.
  */
 const char *preset_of_architecture(struct arena *a, const char *type, const char *architecture);
+/* Supported architectures of a type, for messages. */
 const char *preset_architectures(struct arena *a, const char *type);
 /* True: the name is a decoder with another head, such as llama_classes: *base llama, *head head_classes. */
 bool preset_split_head(struct arena *a, const char *name, const char **base, const char **head);
@@ -57,6 +58,7 @@ const struct hub_config *hub_read(struct model_document *d, const struct yaml_no
 const char *hub_type(const struct hub_config *c);
 /* First of `architectures`, or NULL. */
 const char *hub_architecture(const struct hub_config *c);
+/* True: the configuration is GGUF metadata. */
 bool hub_is_gguf(const struct hub_config *c);
 /* Packing of the weights by quantization_config: a value of `weights.packed`; NULL after a diagnostic. */
 const char *hub_weight_packing(struct model_document *d, const struct hub_config *c);

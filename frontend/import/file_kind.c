@@ -11,6 +11,7 @@
 
 enum advice { ADVICE_INSPECT, ADVICE_FOLDER, ADVICE_CONVERT };
 
+/* A kind of file by its magic. */
 static const struct kind {
 	const char *magic;
 	size_t at, n; /* offset and length of the magic */

@@ -58,6 +58,7 @@ bool is_gguf_file(struct diag_context *cx, const char *path);
 /* Number of parts of a split file by its name (NAME-00001-of-0000N.gguf), 1 for other names; name of part
  * i, from 1. */
 int gguf_part_count(const char *path);
+/* Name of part i, from 1, of a split file. */
 const char *gguf_part_name(struct arena *a, const char *path, int i);
 /* Writes the text of a model file for a GGUF file, with all parts of a split file and the tokenizer in the
  * metadata; NULL after a diagnostic. `at`: as for a folder. `name` NULL: that of the file. */

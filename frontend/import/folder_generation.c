@@ -16,6 +16,7 @@
 
 #define FILE_NAME "generation_config.json"
 
+/* Source and output of the mapping. */
 struct generation {
 	struct parsed_files *f;
 	const char *dir, *name; /* name: of the file that is used */

@@ -12,6 +12,7 @@
 #include "frontend/import/folder.h"
 #include "frontend/text/json.h"
 
+/* The collected settings of all modules. */
 struct sentence {
 	struct parsed_files *f;
 	const char *dir;

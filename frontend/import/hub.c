@@ -34,6 +34,7 @@
 
 #define RUNS_MAX 4096 /* length of a list made by `runs` */
 
+/* Lists of the table, the configuration, and the params so far. */
 struct hub {
 	struct model_document *d;
 	const struct hub_config *c;

@@ -7,6 +7,7 @@
 #include "frontend/formats/gguf.h"
 #include "frontend/text/json.h"
 
+/* A hub configuration. */
 struct hub_config {
 	const struct json_node *root;
 	const char *name; /* name in messages */

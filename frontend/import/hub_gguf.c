@@ -66,6 +66,7 @@ static const struct {
 #include "frontend/import/gguf_ends.def"
 };
 
+/* List of stop ids. */
 struct stops {
 	struct json_node *items;
 	size_t n, cap;

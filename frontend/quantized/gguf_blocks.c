@@ -201,6 +201,7 @@ static void unpack_IQ4_XS(const unsigned char *p, const struct weight_quants *to
 
 /* ---- rows and elements ---- */
 
+/* A block format of GGUF. */
 struct stored_block {
 	int64_t elements, bytes;
 	enum ir_format format;

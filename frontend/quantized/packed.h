@@ -29,6 +29,7 @@ struct packed_words {
 	uint32_t flip;
 };
 
+/* A packed matrix with its scales and zero points. */
 struct packed_matrix {
 	int64_t n, k;
 	int64_t group;         /* columns of a group, which share a scale; k: one scale for a row */

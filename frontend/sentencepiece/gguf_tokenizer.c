@@ -202,6 +202,7 @@ static enum tfmc_status from_spm(struct reader *r, bool is_unigram, struct token
 
 #define PATTERNS_MAX 6
 
+/* A pre-tokenizer, a row of gguf_splitters.def. */
 struct splitter {
 	const char *name;
 	enum tfmc_tok_split kind; /* MATCH_PATTERN: no scanner */

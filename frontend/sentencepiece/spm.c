@@ -96,11 +96,13 @@ enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct t
 
 /* ---- protobuf ---- */
 
+/* Remaining bytes of a protobuf message. */
 struct reader {
 	const unsigned char *at, *end;
 	bool failed;
 };
 
+/* A protobuf field. */
 struct field {
 	uint64_t number;
 	unsigned wire; /* 0 varint, 1 64 bits, 2 bytes, 5 32 bits */
@@ -162,6 +164,7 @@ static bool next_field(struct reader *r, struct field *f)
 
 /* ---- tokenizer.model ---- */
 
+/* A tokenizer.model while it is read. */
 struct model {
 	const struct tokenizer_source *source;
 	struct tokenizer_desc *desc;

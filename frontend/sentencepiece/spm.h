@@ -18,6 +18,7 @@ enum tokenizer_piece_type {
 	TOKENIZER_PIECE_BYTE = 6,
 };
 
+/* Settings of a SentencePiece model. */
 struct tokenizer_spm {
 	bool is_unigram;
 	bool prefix;       /* prepends a mark to the text */

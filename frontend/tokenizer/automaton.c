@@ -18,6 +18,7 @@
 #define WORK_MAX    ((uint64_t)1 << 28)
 
 enum opcode { OP_CHAR, OP_LOOKAHEAD, OP_SPLIT, OP_JUMP, OP_MATCH };
+/* Instruction of the program. */
 struct instruction {
 	enum opcode opcode;
 	bool negative;
@@ -25,11 +26,13 @@ struct instruction {
 	uint32_t a, b; /* SPLIT: targets, a preferred; JUMP: target a */
 };
 
+/* State of the automaton: ordered positions in the program. */
 struct state {
 	uint32_t *program;
 	uint32_t n, hash;
 };
 
+/* Program, character classes and states. */
 struct compiler {
 	struct arena *arena;
 	const char *why; /* first error */

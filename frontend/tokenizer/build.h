@@ -18,6 +18,7 @@
 /* U+2581, the word mark: SentencePiece's replacement of a space. */
 #define TOKENIZER_MARK "\xe2\x96\x81"
 
+/* A token of the vocabulary; its index is its id. */
 struct tokenizer_token {
 	struct tokenizer_string piece; /* bytes for TFMC_TOK_PIECES */
 	struct tokenizer_string key;   /* string that the model matches; text NULL: the piece */
@@ -27,16 +28,19 @@ struct tokenizer_token {
 	bool is_matched; /* the model may produce it */
 };
 
+/* An added token, matched before the model runs. */
 struct tokenizer_added {
 	uint32_t id, flags; /* enum tfmc_tok_added_flag */
 	bool in_normalized;
 	struct tokenizer_string text; /* string to match; n = 0: the piece */
 };
 
+/* A BPE merge. */
 struct tokenizer_merge {
 	uint32_t left, right, id, rank;
 };
 
+/* A normalizer or splitter operation, see format.h. */
 struct tokenizer_op {
 	uint32_t kind, flags;
 	struct tokenizer_string a, b;
@@ -47,6 +51,7 @@ struct tokenizer_ops {
 	size_t n;
 };
 
+/* The description of a tokenizer; ids are NONE where absent. */
 struct tokenizer_desc {
 	enum tfmc_tok_model model;
 	uint32_t flags; /* enum tfmc_tok_header_flag */
@@ -86,6 +91,7 @@ static inline void tokenizer_set_piece(struct tokenizer_token *t, struct tokeniz
 
 /* Initializes to no ids and no operations. */
 void tokenizer_desc_init(struct tokenizer_desc *d);
+/* A string with the length of a zero-terminated one; NULL: empty. */
 struct tokenizer_string tokenizer_string(const char *text);
 /* Appends an operation; false: too many. */
 bool tokenizer_add_op(struct tokenizer_ops *ops, uint32_t kind, uint32_t flags, struct tokenizer_string a,
@@ -132,6 +138,7 @@ void tokenizer_find_byte_tokens(struct tokenizer_desc *d);
 TFMC_MUST_USE enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s,
                                                          struct tokenizer_desc *d);
 struct tokenizer_index;
+/* Hash index of the pieces that the model may produce; NULL: no memory. */
 struct tokenizer_index *tokenizer_index_new(struct arena *a, const struct tokenizer_desc *d);
 /* Id of a piece that the model may produce, or TFMC_TOK_NONE. */
 uint32_t tokenizer_index_find(const struct tokenizer_index *x, const char *text, size_t n);
@@ -147,6 +154,7 @@ struct tokenizer_key {
 	struct tokenizer_string text;
 	uint32_t value;
 };
+/* A double-array trie under construction. */
 struct tokenizer_trie {
 	struct tfmc_tok_node *nodes;
 	size_t n, cap;
@@ -157,6 +165,7 @@ struct tokenizer_trie {
 TFMC_MUST_USE enum tfmc_status tokenizer_trie_build(struct arena *a, struct tokenizer_key *keys, size_t n,
                                                     struct tokenizer_trie *out);
 
+/* Validates and packs a description. */
 TFMC_MUST_USE enum tfmc_status tokenizer_pack(const struct tokenizer_source *s, struct tokenizer_desc *d,
                                               struct tokenizer_packed *out);
 

@@ -11,6 +11,7 @@
 #define NEST_MAX   24
 #define REPEAT_MAX 100000u /* limit of Oniguruma */
 
+/* Parser state. */
 struct parser {
 	struct arena *arena;
 	const char *at, *end;

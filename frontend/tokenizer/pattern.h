@@ -14,21 +14,26 @@
 /* An invalid UTF-8 byte counts as one more character, without a category. */
 #define PATTERN_CHAR_LAST 0x110000u
 
+/* A range of characters. */
 struct pattern_range {
 	uint32_t from, to; /* inclusive */
 };
 
+/* A set of characters. */
 struct pattern_set {
 	struct pattern_range *items; /* sorted, disjoint and not adjacent after normalization */
 	size_t n, cap;
 };
 
+/* Adds a range; false: no memory. */
 bool pattern_set_add(struct arena *a, struct pattern_set *s, uint32_t from, uint32_t to);
 bool pattern_set_union(struct arena *a, struct pattern_set *s, const struct pattern_set *other);
+/* Sorts and merges the ranges. */
 void pattern_set_normalize(struct pattern_set *s);
 /* For normalized sets. */
 bool pattern_set_complement(struct arena *a, struct pattern_set *s);
 bool pattern_set_intersect(struct arena *a, struct pattern_set *s, const struct pattern_set *other);
+/* True: the normalized set contains the character. */
 bool pattern_set_has(const struct pattern_set *s, uint32_t cp);
 /* Adds both cases of ASCII letters, and what folds to them; false: other characters would have to fold. */
 bool pattern_set_fold(struct arena *a, struct pattern_set *s);
@@ -57,6 +62,7 @@ enum pattern_kind {
 	PATTERN_REPEAT,      /* child repeated */
 };
 
+/* A node of the tree. */
 struct pattern {
 	enum pattern_kind kind;
 	struct pattern_set set;

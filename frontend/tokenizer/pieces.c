@@ -13,6 +13,7 @@
 
 /* ---- pieces by text ---- */
 
+/* Hash table of pieces with linear probing. */
 struct tokenizer_index {
 	struct arena *arena;
 	const struct tokenizer_desc *desc;

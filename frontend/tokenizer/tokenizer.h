@@ -33,6 +33,7 @@ struct tokenizer_source {
 	const struct tokenizer_config *config; /* configuration files of a hub folder; NULL: none */
 };
 
+/* A packed tokenizer. */
 struct tokenizer_packed {
 	const unsigned char *data; /* 16-byte aligned */
 	size_t bytes;

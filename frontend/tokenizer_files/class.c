@@ -105,6 +105,7 @@ static const char *const templates[][2] = {
                                  "start language task timestamps $A $B:1 eos_token:1"},
 };
 
+/* Names of a template and their ids, ended by an entry of zeros. */
 struct template_names {
 	struct tokenizer_reader *r;
 	const char *single;

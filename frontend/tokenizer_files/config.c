@@ -19,6 +19,7 @@ static const char *const role_keys[TOKENIZER_N_ROLES] = {
 
 #define TOKENS_MAX 32768 /* quadratic: each is compared with those before it */
 
+/* Reader of the configuration files. */
 struct reader {
 	struct tokenizer_source source; /* name: of the file that is read */
 	struct tokenizer_config *c;

@@ -43,6 +43,7 @@ enum tokenizer_files {
 	TOKENIZER_F_SENTINELS /* SentencePiece model, then <extra_id_99> .. <extra_id_0> */
 };
 
+/* A tokenizer class, a row of classes.def. */
 struct tokenizer_class {
 	const char *names; /* separated by spaces, without Fast */
 	enum tokenizer_files files;
@@ -55,6 +56,7 @@ struct tokenizer_class {
 	const char *languages;                     /* tokens after the pieces, unless a file lists them */
 };
 
+/* A token of the configuration files. */
 struct tokenizer_named {
 	const char *text;
 	int64_t id;     /* -1: that of the piece, or the next one */
@@ -82,6 +84,7 @@ struct tokenizer_config_file {
 	const char *name;
 	const struct json_node *root; /* NULL: no such file */
 };
+/* The configuration files of a folder. */
 struct tokenizer_config_files {
 	struct tokenizer_config_file config, special, added;
 	const char *

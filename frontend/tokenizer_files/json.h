@@ -21,6 +21,7 @@ struct tokenizer_lists {
 	const char *more;       /* members, each preceded by a comma */
 };
 
+/* State of reading a tokenizer.json, or vocabulary lists. */
 struct tokenizer_reader {
 	const struct tokenizer_source *source;
 	const struct tokenizer_config *config; /* NULL: no configuration files */
@@ -37,7 +38,9 @@ struct tokenizer_reader {
 /* Reports the first error; sets failed. Returns false. */
 bool tokenizer_reject(struct tokenizer_reader *r, enum tokenizer_rejection why, const char *path,
                       const char *fmt, ...) TFMC_PRINTF(4, 5);
+/* Path of a member, for messages. */
 const char *tokenizer_member_path(struct tokenizer_reader *r, const char *path, const char *key);
+/* Path of a list item, for messages. */
 const char *tokenizer_item_path(struct tokenizer_reader *r, const char *path, const char *key, size_t i);
 
 /* Member of an object; absent or null: the default; a wrong type is an error. */
@@ -53,10 +56,12 @@ uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, con
 /* Reader of a component by its type. Absent or null: nothing; a Sequence has a list of components under
  * its own key. */
 typedef bool tokenizer_read_fn(struct tokenizer_reader *r, const struct json_node *n, const char *path);
+/* A supported component type. */
 struct tokenizer_component {
 	const char *type;        /* NULL: end of the list */
 	tokenizer_read_fn *read; /* NULL: no effect on ids */
 };
+/* True: the component has this type. */
 bool tokenizer_is_type(const struct json_node *n, const char *type);
 /* Reads a component by the table of parts; other types are rejected. */
 bool tokenizer_read_component(struct tokenizer_reader *r, const struct json_node *n, const char *path,

@@ -11,6 +11,7 @@
 
 /* ---- lines ---- */
 
+/* Iterator over the lines of a text. */
 struct lines {
 	const char *at, *end;
 	size_t number;

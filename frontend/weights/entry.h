@@ -27,6 +27,7 @@ struct weight_op {
 	                                const struct ir_wexpr *x);
 };
 
+/* A node of a source: an origin or a step. */
 struct weight_entry {
 	const struct weight_op *op;
 	enum ir_wexpr_kind kind;
@@ -48,6 +49,7 @@ struct weight_entry {
 
 enum weight_optional { OPTIONAL_NONE, OPTIONAL_ZEROS, OPTIONAL_ONES };
 
+/* State of reading one map entry. */
 struct weight_entry_reader {
 	struct arena *arena;
 	struct diag_context *cx;
@@ -60,6 +62,7 @@ struct weight_entry_reader {
 /* Reads the source of a map entry; NULL after a diagnostic. */
 const struct weight_entry *weight_entry_read(struct weight_entry_reader *r, const struct yaml_node *node);
 
+/* Context of building the expression of one parameter. */
 struct weight_build {
 	struct arena *arena;
 	struct diag_context *cx;

@@ -18,6 +18,7 @@ enum weight_fault_kind {
 	FAULT_INTS,     /* `source` has the integer type `tensor` */
 };
 
+/* A parameter without a fitting tensor. */
 struct weight_fault {
 	enum weight_fault_kind kind;
 	struct parameter_request request;
@@ -36,6 +37,7 @@ struct weight_faults {
 	size_t n, cap;
 };
 
+/* Context of the reports. */
 struct weight_fault_context {
 	struct arena *arena;
 	struct diag_context *cx;

@@ -19,6 +19,7 @@
 #define INDEX_FILES_MAX 4096
 #define TYPO_NAMES_MAX  20000 /* beyond this, edit distances take too long */
 
+/* An open file. */
 struct mapped_file {
 	const char *path;
 	struct file_map map;
@@ -35,6 +36,7 @@ struct tensor_list {
 	size_t n, cap;
 };
 
+/* All weight files of a model and their tensors. */
 struct weight_files {
 	struct arena *arena;
 	struct diag_context *cx;

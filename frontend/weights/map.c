@@ -15,6 +15,7 @@
 
 #define UNUSED_LISTED 10 /* unused tensors named in a message */
 
+/* An entry of the map: pattern, source, and whether it was used. */
 struct pattern {
 	struct weight_template key;
 	const struct weight_entry *source;
@@ -29,6 +30,7 @@ struct pattern_list {
 	size_t n, cap;
 };
 
+/* The map, its patterns and the faults so far. */
 struct weight_map {
 	struct arena *arena;
 	struct diag_context *cx;

@@ -42,6 +42,7 @@ struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, s
 TFMC_MUST_USE enum tfmc_status weight_map_read(struct weight_map *m, const struct yaml_node *map,
                                                const char *dir, uint32_t main_source);
 
+/* A parameter of the model that needs a weight. */
 struct parameter_request {
 	const char *path; /* canonical: layers.3.attn.q.weight */
 	struct loc loc;   /* the step that has the parameter */

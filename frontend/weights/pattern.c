@@ -178,6 +178,7 @@ static bool accepts(const struct weight_template *t, const struct weight_capture
 	return true;
 }
 
+/* State of one match. */
 struct matcher {
 	const struct weight_template *pattern;
 	const struct weight_templates *allow;

@@ -15,10 +15,12 @@
 #define WEIGHT_CAPTURES_MAX 16
 #define WEIGHT_NAME_MAX     1024 /* bytes of a pattern or template */
 
+/* A choice of a restricted capture: the captured string and its translation. */
 struct weight_choice {
 	const char *from, *to;
 };
 
+/* A literal or a capture. */
 struct weight_piece {
 	const char *capture; /* name; NULL: literal */
 	const char *text;    /* of a literal */
@@ -28,6 +30,7 @@ struct weight_piece {
 	size_t n_choices;
 };
 
+/* A parsed name; used as pattern or as template. */
 struct weight_template {
 	const struct yaml_node *node;
 	struct weight_piece *pieces;
@@ -35,6 +38,7 @@ struct weight_template {
 	size_t n_captures; /* number of captures */
 };
 
+/* A bound capture. */
 struct weight_capture {
 	const char *name;
 	const char *text; /* points into the matched path */
@@ -55,6 +59,7 @@ struct weight_templates {
 /* Parses a name. False after a diagnostic. Choices are an error in a pattern. */
 bool weight_template_parse(struct arena *a, struct diag_context *cx, const struct yaml_node *node,
                            bool is_pattern, struct weight_template *out);
+/* True: the template has this capture. */
 bool weight_template_has(const struct weight_template *t, const char *capture);
 /* Finds the first match that every template accepts; shorter captures first. Captures end at dots unless
  * `crosses_dots` (for messages only). */

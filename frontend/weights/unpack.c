@@ -9,6 +9,7 @@
 #include "frontend/weights/files.h"
 #include "ir/support/strmap.h"
 
+/* Context of combining packed matrices. */
 struct packing {
 	struct weight_files *files;
 	struct arena *arena;

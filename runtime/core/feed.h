@@ -11,6 +11,7 @@
 
 #define FEED_DIMS_MAX 16
 
+/* Calls of a generating session: the arguments that stay from call to call, and the logits. */
 struct feeder {
 	struct tfmc_session *session;
 	const struct tfmc_record *record;
@@ -55,6 +56,7 @@ struct session_source {
 	uint64_t rank, n; /* n: number of elements */
 	int64_t sizes[TFMC_SOURCE_RANK_MAX];
 };
+/* The source of the session; data NULL: none. */
 const struct session_source *session_source(const struct tfmc_session *session);
 
 /* Tokens of the sequence of row 0. */
@@ -87,7 +89,9 @@ int session_has_source(const struct tfmc_session *session, int64_t sequence);
 #define SESSION_ERROR_BYTES 192
 int session_prompt_error(struct tfmc_session *session, const char *fmt, ...)
         __attribute__((format(printf, 2, 3)));
+/* The last message; "": none. */
 const char *session_prompt_error_text(const struct tfmc_session *session);
+/* Clears the message, at the beginning of each public call. */
 void session_clear_prompt_error(struct tfmc_session *session);
 /* TFMC_RT_E_PROMPT, with a message, unless 1 <= n_first <= most. */
 int feed_check_prompt(struct tfmc_session *session, uint64_t n_first, int64_t max);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A block of zeroed memory; zeros: none. */
 struct memory_block {
 	void *data;      /* zeroed, 64-byte aligned; NULL for 0 bytes */
 	uint64_t mapped; /* bytes of the mapping; 0: a heap block */

@@ -18,6 +18,7 @@ struct slot {
 	int has_logits;
 };
 
+/* The slots of a session; owns all arrays but row_logits. */
 struct tfmc_slots {
 	struct tfmc_session *session;
 	struct feeder feeder;

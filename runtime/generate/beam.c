@@ -40,11 +40,13 @@ struct candidate {
 	int32_t id;
 };
 
+/* A finished hypothesis, by its last node. */
 struct hypothesis {
 	int64_t node;
 	double score;
 };
 
+/* State of a beam search. */
 struct beam_search {
 	struct feeder feeder;
 	const struct tfmc_beam_options *options;

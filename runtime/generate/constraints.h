@@ -10,6 +10,7 @@
 
 #include "tfmc_rt.h"
 
+/* The constraints of one sequence at a time, with the buffers that every row needs. */
 struct constraints {
 	const struct tfmc_record *record;
 	struct tfmc_constraints given; /* the caller's constraints; zeros: none */
@@ -56,6 +57,7 @@ void constraints_prefer_timestamps(struct constraints *c, const float *logits, d
  * changes. For the sequence last given to constraints_mark_excluded. */
 double constraints_score(const struct constraints *c, int32_t id, double score);
 const float *constraints_scores(struct constraints *c, const float *logits);
+/* True: a stop id of the constraints or the model, unless stops are ignored. */
 bool constraints_is_stop(const struct constraints *c, int32_t id);
 /* True: a stop string ends within the text of the last id of ids[0..n), which is new. */
 bool constraints_ends_with_stop_text(struct constraints *c, const int32_t *ids, uint64_t n);

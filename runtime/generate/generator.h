@@ -8,6 +8,7 @@
 
 #include "runtime/generate/constraints.h"
 
+/* One growing sequence. */
 struct generator {
 	struct tfmc_session *session;
 	const struct tfmc_record *record;

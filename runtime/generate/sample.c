@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An id that may be drawn. */
 struct candidate {
 	double weight; /* the logit, later e^(logit - max) */
 	int32_t id;
 };
 
+/* Options, random state and buffers; items is used as a list and as a heap. */
 struct tfmc_sampler {
 	struct tfmc_sample_options options;
 	uint64_t random; /* state of the generator */

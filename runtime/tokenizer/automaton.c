@@ -18,6 +18,7 @@
 #define SET_ALL   0u /* all states: used beyond SETS_MAX, prunes nothing */
 #define SET_EMPTY 1u
 
+/* Tables of a packed automaton, see format.h. */
 struct automaton {
 	uint32_t states, classes, ranges;
 	const uint32_t *starts;

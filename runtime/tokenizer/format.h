@@ -103,6 +103,7 @@ struct tfmc_tok_pair {
 	uint32_t id;
 };
 
+/* Added token, a value in RAW_TRIE or NORM_TRIE. */
 struct tfmc_tok_added {
 	uint32_t id, flags; /* enum tfmc_tok_added_flag */
 };
@@ -201,6 +202,7 @@ enum tfmc_tok_split {
 #define TFMC_TOK_W_NO_CONTRACT 0x800u /* no contractions after words */
 
 enum tfmc_tok_item_kind { TFMC_TOK_TEXT_A, TFMC_TOK_TEXT_B, TFMC_TOK_TOKEN };
+/* Item of a template: a text or a token. */
 struct tfmc_tok_item {
 	uint32_t kind, id, type; /* id: of TOKEN; type: segment id */
 };
@@ -209,6 +211,7 @@ struct tfmc_tok_section {
 	uint64_t offset, bytes; /* offset from the header, a multiple of TFMC_TOK_ALIGN */
 };
 
+/* Header of a packed tokenizer. */
 struct tfmc_tok_header {
 	uint64_t magic;
 	uint32_t version, n_sections;

@@ -26,6 +26,7 @@ enum tfmc_tokenizer_status {
 	TFMC_TOKENIZER_E_GROWTH,     /* normalizers write more than 32 bytes for each byte of the text and
 				        64 KiB */
 };
+/* Message of a status. Never NULL. */
 const char *tfmc_tokenizer_status_text(int status);
 
 struct tfmc_tokenizer;

@@ -18,6 +18,7 @@ struct tok_trie {
 	bool begins[256]; /* true: some key begins with this byte */
 };
 
+/* Operations of a section. */
 struct tok_ops {
 	const struct tfmc_tok_op *items;
 	uint32_t n;
@@ -119,6 +120,7 @@ struct tok_best {
 /* Word cache: entries of 64 bytes, one cache line each. */
 #define TOK_CACHE_BYTES 26
 #define TOK_CACHE_IDS   8
+/* Entry of the word cache. */
 struct tok_cached {
 	uint32_t hash;
 	unsigned char n, n_ids; /* n 0: empty entry */

@@ -141,6 +141,7 @@ void tok_append_lower(const char *s, size_t n, struct tok_text *out)
 #define VOWEL    0x1161u
 #define TRAILING 0x11a7u
 
+/* Growing array of code points. */
 struct code_points {
 	uint32_t *items;
 	size_t n, cap;

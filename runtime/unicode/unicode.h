@@ -34,6 +34,7 @@ struct tok_record {
 	uint32_t canon, compat;
 	uint8_t n_canon, n_compat, ccc, inert; /* inert: set of enum tok_form that leave it unchanged */
 };
+/* Canonical composition of two characters; the table is sorted by (first, second). */
 struct tok_compose {
 	uint32_t first, second, both;
 };
@@ -88,11 +89,13 @@ struct tok_text {
 	bool failed;    /* sticky: no memory, or larger than `limit` */
 	bool is_longer; /* larger than `limit` */
 };
+/* Appends bytes; sets `failed` instead of exceeding the limit. */
 void tok_append(struct tok_text *t, const char *bytes, size_t n);
 
 enum tok_form { TOK_NFC = 1, TOK_NFD = 2, TOK_NFKC = 4, TOK_NFKD = 8 };
 /* Appends the normalization form of a text. Linear: long runs of marks are sorted by counting. */
 void tok_append_normal_form(enum tok_form form, const char *s, size_t n, struct tok_text *out);
+/* Appends the lower case of a text. */
 void tok_append_lower(const char *s, size_t n, struct tok_text *out);
 
 #endif
