@@ -345,7 +345,7 @@ static const struct lie {
 	void (*write)(void);
 	const char *says;
 } lies[] = {
-        {no_magic, "no GGUF file"},
+        {no_magic, "not a GGUF file"},
         {version_1, "version 1 of GGUF"},
         {big_endian, "big-endian"},
         {many_tensors, "the limits are"},
@@ -360,7 +360,7 @@ static const struct lie {
         {alignment_24, "power of two"},
         {rank_5, "rank 5, the limit is 4"},
         {unknown_type, "number 4, which is unknown"},
-        {half_block, "no whole blocks of Q4_0"},
+        {half_block, "not whole blocks of Q4_0"},
         {size_overflow, "not a possible number of bytes"},
         {dim_negative, "a dim is larger"},
         {offset_later, "its data begin at 32, those before it end at 0"},

@@ -134,17 +134,17 @@ END_TEST
 static const struct {
 	const char *header, *says;
 } wrong[] = {
-        {"", "no literal"},
+        {"", "not a literal"},
         {"{}", "lacks"},
         {"{'descr': '<f4', 'fortran_order': False}", "lacks"},
         {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "the type '<c8'"},
         {"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "the type '|O'"},
-        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "no simple type"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "not a simple type"},
         {"{'descr': '<f4', 'fortran_order': 1, 'shape': (1,)}", "neither True nor False"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': [1]}", "no tuple"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': [1]}", "not a tuple"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "non-negative"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2)}", "no tuple of integers"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1", "no tuple of integers"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2)}", "not a tuple of integers"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1", "not a tuple of integers"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "too large"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
          "not a possible number"},
@@ -153,8 +153,8 @@ static const struct {
         {"{'descr': '<f4', 'descr': '<f4', 'shape': (1,)}", "unknown or there twice"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}", "unknown or there twice"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} + {}", "text after"},
-        {"{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}", "no literal"},
-        {"__import__('os')", "no literal"},
+        {"{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}", "not a literal"},
+        {"__import__('os')", "not a literal"},
 };
 
 START_TEST(wrong_headers)

@@ -128,7 +128,8 @@ static const struct lie {
         {"{\"a\":" ENTRY("F32", "[1]", "-4", "0") "}", 4, "two non-negative integers"},
         {"{\"a\":" ENTRY("F32", "[1]", "0", "18446744073709551620") "}", 4, "JSON at byte"},
         {"{\"a\":" ENTRY("F33", "[1]", "0", "4") "}", 4, "'a': the type 'F33' is not one of the format"},
-        {"{\"a\":{\"dtype\":1,\"shape\":[],\"data_offsets\":[0,4]}}", 4, "'dtype' is missing or not a string"},
+        {"{\"a\":{\"dtype\":1,\"shape\":[],\"data_offsets\":[0,4]}}", 4,
+         "'dtype' is missing or not a string"},
         {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "'shape' is missing"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "'data_offsets'"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, "the key 'x'"},
@@ -137,10 +138,10 @@ static const struct lie {
         {"{\"a\":" ENTRY("F32", "[1]", "0", "4") ",\"a\":" ENTRY("F32", "[1]", "0", "4") "}", 4, "duplicate"},
         {"{\"__metadata__\":{\"a\":1}}", 0, "'__metadata__' must map strings to strings"},
         {"{\"__metadata__\":[]}", 0, "'__metadata__'"},
-        {" {}", 0, "no JSON object"},
-        {"[]", 0, "no JSON object"},
+        {" {}", 0, "not a JSON object"},
+        {"[]", 0, "not a JSON object"},
         {"{}x", 0, "JSON at byte"},
-        {"{", 0, "no JSON object"},
+        {"{", 0, "not a JSON object"},
 };
 
 START_TEST(lies_are_refused)
