@@ -4,7 +4,7 @@
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
-#include "frontend/driver/run/probes.h"
+#include "frontend/driver/run/tensors.h"
 #include "frontend/driver/run/values.h"
 
 #include <stdlib.h>

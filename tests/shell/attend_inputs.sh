@@ -80,7 +80,7 @@ refused 2 "or --inputs" "$models/vit/model.yaml"
 refused 1 "attend takes one sequence; 'pixel_values' has 3" "$models/vit/model.yaml" --inputs "$models/vit/cases.safetensors" --prefix batch3.
 refused 1 "has no default; --inputs gives it" "$models/vit/model.yaml" --inputs "$models/whisper/cases.safetensors" --prefix len7.
 array input_features whisper len7.input_features
-refused 1 "wants --target-text or --target-tokens, too" "$models/whisper/model.yaml" --inputs "$tmp/input_features.npy"
+refused 1 "requires --target-text or --target-tokens, too" "$models/whisper/model.yaml" --inputs "$tmp/input_features.npy"
 "$TFMC" attend "$models/whisper/model.yaml" --inputs "$tmp/input_features.npy" --target-tokens 1,2,3 --npy="$tmp/arrays"
 [ "$(find "$tmp/arrays" -name '*.npy' | wc -l)" -eq "$sounds" ]
 mv "$tmp/input_features.npy" "$tmp/pixel_values.npy"

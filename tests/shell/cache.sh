@@ -65,7 +65,7 @@ PROGRAM=${TFMC_PLANTED:-$TFMC_BUILD/tests/tfmc_planted} fresh "another program"
 
 # What is said about compiling is said each time.
 "$TFMC" verify "$tmp/dates/model.yaml" --checks-only -O0 --remarks -v >"$tmp/out" 2>"$tmp/err"
-grep -q 'cache is not used: an option says' "$tmp/err" && grep -q 'remark: group' "$tmp/err" || complain "--remarks with the cache"
+grep -q 'cache is not used: an option reports' "$tmp/err" && grep -q 'remark: group' "$tmp/err" || complain "--remarks with the cache"
 
 # Damage: a byte of code, of weights; cut off.
 damage() { # WHAT PATTERN COMMAND..: on the files of the pattern

@@ -24,7 +24,7 @@ struct attend_map {
 	const char *path; /* layer path with indices, unique: encoder.layers.0.self */
 	enum attend_stack stack;
 	int queries, keys; /* indices in attend.sequences; -1: rows that are not tokens of an input */
-	int64_t heads, rows, columns; /* heads: number of selected ones, those of attend_head */
+	int64_t heads, rows, columns; /* heads: number of selected heads, in the order of attend_head() */
 	int64_t all_heads;            /* of the model */
 	float *p;                     /* [heads, rows, columns]; NULL before the run */
 };

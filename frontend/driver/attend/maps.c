@@ -101,11 +101,11 @@ static enum tfmc_status choose_maps(struct maps_run *r, struct probe_request *q)
 		diag_error(&r->a->d->diag, LOC_NONE, DIAG_INPUT, "the model has no attention");
 		return TFMC_INVALID;
 	}
-	bool *taken = ARENA_ARRAY(q->arena, bool, names.n);
-	if (!taken)
+	bool *selected = ARENA_ARRAY(q->arena, bool, names.n);
+	if (!selected)
 		return TFMC_NO_MEMORY;
-	q->taken = taken;
-	return attend_select(r->a, taken);
+	q->taken = selected;
+	return attend_select(r->a, selected);
 }
 
 /* p [1, H, S, T]; moves the selected heads to the front. */

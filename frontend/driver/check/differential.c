@@ -16,7 +16,7 @@
  * The interpreter's work is bounded: for a large model only some of the seeded inputs are compared, and the report
  * tells which.
  */
-#include "frontend/driver/run/probes.h"
+#include "frontend/driver/run/tensors.h"
 #include "frontend/driver/check/verify.h"
 
 #include <math.h>
@@ -308,7 +308,7 @@ static bool record_probe_error(struct driver *d, struct probe_errors *errors, co
 static void report_probes(struct driver *d, const char *entry, const struct probe_errors *errors,
                           bool *failed)
 {
-	bool told = false;
+	bool reported = false;
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct probe_error *e = &errors->items[i];
 		bool ok = e->error <= e->bound;
@@ -316,9 +316,9 @@ static void report_probes(struct driver *d, const char *entry, const struct prob
 		        d, arena_printf(&d->arena, "%s %s, against interpreter", entry, e->probe->name),
 		        e->error, e->bound, ok);
 		*failed = *failed || !ok;
-		if (ok || told)
+		if (ok || reported)
 			continue;
-		told = true;
+		reported = true;
 		diag_error(
 		        &d->diag, e->probe->op->loc.at, DIAG_CHECK_FAILED,
 		        "%s is the first value of %s that differs from the interpreter: %s, seeded inputs %d",

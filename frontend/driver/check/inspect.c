@@ -4,12 +4,12 @@
  * tokenizers.
  */
 #include "frontend/driver/check/inspect.h"
-#include "frontend/driver/run/probes.h"
 
 #include <string.h>
 
 #include "frontend/formats/gguf.h"
 #include "frontend/weights/files.h"
+#include "ir/algorithms/glob.h"
 #include "ir/support/number.h"
 #include "runtime/tokenizer/format.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
@@ -183,6 +183,75 @@ static enum tfmc_status inspect_file(struct driver *d, struct report *out, enum 
 	}
 	diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s ends too early", d->options.input);
 	return TFMC_INVALID;
+}
+
+/* ---- probed values ---- */
+
+static void print_probe(struct driver *d, const struct ir_module *m, const struct ir_func *f,
+                        const struct probe_site *site, const char *name)
+{
+	const struct ir_type *t = ir_type_of(f, site->op->results[site->result]);
+	const struct loc at = site->op->loc.at;
+	buf_printf(&d->out, "%-48s %s[", name, ir_dtype_name(t->dtype));
+	for (int i = 0; i < t->rank; i++) {
+		bool is_keys = site->part == PROBE_PROBABILITIES &&
+		               i == 3; /* attention weights are [B, H, S, T], not [B, H, S, E] */
+		buf_str(&d->out, i ? "," : "");
+		ir_dim_print(&d->out, m->dims,
+		             is_keys ? ir_type_of(f, site->op->operands[1])->dims[2] : t->dims[i], false);
+	}
+	buf_char(&d->out, ']');
+	if (at.source)
+		buf_printf(&d->out, "  %s:%u", diag_source_name(&d->diag, at.source), at.line);
+	buf_char(&d->out, '\n');
+}
+
+/* matched[patterns]: set for those that a name matches. */
+static enum tfmc_status print_names(struct driver *d, const struct ir_module *m, const char *function,
+                                    bool *matched)
+{
+	const struct ir_func *f = ir_find_func(m, function);
+	struct probe_request q = {.cx = &d->diag, .arena = &d->arena};
+	struct probe_sites sites = {0};
+	struct probe_names names = {0};
+	if (!f)
+		return TFMC_OK;
+	TFMC_TRY(probe_list(&q, f, &sites, &names));
+	buf_printf(&d->out, "%s:\n", function);
+	for (size_t i = 0; i < names.n; i++) {
+		bool found = false;
+		for (size_t k = 0; k < d->options.probe.n; k++) {
+			bool fits = glob_match(d->options.probe.items[k], names.items[i].name);
+			matched[k] = matched[k] || fits;
+			found = found || fits;
+		}
+		if (found)
+			print_probe(d, m, f, &sites.items[names.items[i].site], names.items[i].name);
+	}
+	return TFMC_OK;
+}
+
+/* --probe: names, types and locations of the values of run and encode that match. */
+static enum exit_code inspect_probes(struct driver *d)
+{
+	struct loaded l;
+	bool *matched = ARENA_ARRAY(&d->arena, bool, d->options.probe.n + 1);
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK && !matched)
+		st = TFMC_NO_MEMORY;
+	if (st == TFMC_OK)
+		st = print_names(d, l.module, "run", matched);
+	if (st == TFMC_OK)
+		st = print_names(d, l.module, "encode", matched);
+	for (size_t k = 0; st == TFMC_OK && k < d->options.probe.n; k++) {
+		if (matched[k])
+			continue;
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "no value of the model matches '%s'",
+		           d->options.probe.items[k]);
+		st = TFMC_INVALID;
+	}
+	loaded_destroy(&l);
+	return exit_code_of(st);
 }
 
 enum exit_code command_inspect(struct driver *d)

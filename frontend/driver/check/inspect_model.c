@@ -3,7 +3,7 @@
  * tfmc inspect of models. Sizes are those of `tfmc plan` at the largest dims.
  */
 #include "frontend/driver/check/inspect.h"
-#include "frontend/driver/run/probes.h"
+#include "frontend/driver/run/tensors.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/driver/run/probes.h"
+#include "frontend/driver/run/tensors.h"
 #include "frontend/driver/check/verify.h"
 #include "ir/support/strmap.h"
 

@@ -4,7 +4,7 @@
  * inputs (differential.c). A line for each comparison: name, largest error, bound, ok or FAILED.
  */
 #include "frontend/driver/run/generation_config.h"
-#include "frontend/driver/run/probes.h"
+#include "frontend/driver/run/tensors.h"
 #include "frontend/driver/check/verify.h"
 
 #include <math.h>
@@ -240,10 +240,10 @@ static void compare_ids(struct check_run *r, const struct named_tensor *want, co
 	if (r->ok)
 		return;
 	int32_t *expected_tokens = ARENA_ARRAY(&r->d->arena, int32_t, (uint64_t)want->count + 1);
-	uint64_t n_wanted = (uint64_t)want->count > skip ? (uint64_t)want->count - skip : 0;
-	for (uint64_t i = 0; expected_tokens && i < n_wanted; i++)
+	uint64_t n_expected = (uint64_t)want->count > skip ? (uint64_t)want->count - skip : 0;
+	for (uint64_t i = 0; expected_tokens && i < n_expected; i++)
 		expected_tokens[i] = (int32_t)tensor_value(want, (int64_t)(i + skip));
-	r->expected_tokens = format_tokens(r, expected_tokens, expected_tokens ? n_wanted : 0);
+	r->expected_tokens = format_tokens(r, expected_tokens, expected_tokens ? n_expected : 0);
 	r->found_tokens = format_tokens(r, got, n);
 }
 
@@ -380,7 +380,8 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 	TFMC_TRY(driver_open_session(d, c, 0));
 	const char *other = driver_rounding_option(d);
 	if (n > 0 && other && !d->options.checks_only) {
-		buf_printf(&d->out, "checks of the file: %zu, not run: --%s makes other numbers\n", n, other);
+		buf_printf(&d->out, "checks of the file: %zu, not run: --%s changes the numerics\n", n,
+		           other);
 		return TFMC_OK;
 	}
 	struct caller caller = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A cache of files named by the hash of what they depend on, in $XDG_CACHE_HOME/tfmc, else ~/.cache/tfmc: compiled
+ * A cache of files named by a hash of their inputs, in $XDG_CACHE_HOME/tfmc, else ~/.cache/tfmc: compiled
  * code and packed weights. Any failure (no directory, no permission, full disk, damaged file) counts as a miss.
  *
  * The directory belongs to the cache: it was created or found empty, and tagged (CACHEDIR.TAG). Other directories and

@@ -58,14 +58,6 @@ static void hash_facts(struct blake2b *b, const struct backend_facts *f)
 	blake2b_item(b, f->tokenizer, f->tokenizer_bytes);
 }
 
-static void hash_options(struct blake2b *b, const struct driver *d)
-{
-	const struct driver_options *o = &d->options;
-	hash_strings(b, o->disable_rule.items, o->disable_rule.n);
-	blake2b_item(b, d->rules_text, d->rules_len);
-	blake2b_item(b, d->tiles_text, d->tiles_len);
-}
-
 /* Without source locations: the path that the command was given does not matter. */
 static bool hash_module(struct blake2b *b, const struct ir_module *m)
 {
@@ -141,7 +133,9 @@ const char *code_cache_name(struct driver *d, const struct code_request *q)
 	blake2b_i64(&b, (int64_t)q->variants->n);
 	for (size_t i = 0; i < q->variants->n; i++)
 		blake2b_string(&b, q->variants->items[i].target->name);
-	hash_options(&b, d);
+	hash_strings(&b, d->options.disable_rule.items, d->options.disable_rule.n);
+	blake2b_item(&b, d->rules_text, d->rules_len);
+	blake2b_item(&b, d->tiles_text, d->tiles_len);
 	hash_strings(&b, q->entries.items, q->entries.n);
 	hash_facts(&b, q->facts);
 	if (!hash_module(&b, q->loaded->module) || !hash_files(d))

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The cache of compiled models. Code is stored under a hash of everything it was compiled from; packed weights under
- * a hash of what they were packed from and how, so that `generate` and `-o` share them.
+ * a hash of their source and their layout, so that `generate` and `-o` share them.
  */
 #ifndef TFMC_FRONTEND_DRIVER_COMPILE_CODE_CACHE_H
 #define TFMC_FRONTEND_DRIVER_COMPILE_CODE_CACHE_H
 
 #include "frontend/driver/compile/jit.h"
 
-/* What is compiled, in addition to the options of *d. */
+/* The input of a compilation, in addition to the options of *d. */
 struct code_request {
 	const struct loaded *loaded;
 	const struct variant_set *variants;

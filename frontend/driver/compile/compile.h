@@ -47,7 +47,7 @@ TFMC_MUST_USE enum tfmc_status driver_insert_probes(struct driver *d, struct loa
                                                     const struct option_list *functions);
 /* The weight files of a model or of IR text; NULL: none. */
 struct weight_files *driver_weight_files(const struct loaded *l);
-/* What the object's record says of the model: vocabulary, tokenizer, start and stop ids, .. */
+/* Collects the facts of a model for the object's record: vocabulary, tokenizer, start and stop ids, .. */
 TFMC_MUST_USE enum tfmc_status driver_collect_facts(struct driver *d, struct frontend_model *m,
                                                     struct backend_facts *out);
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The context of one invocation of tfmc, and what every command uses of it: exit codes, buffered stdout and stderr,
+ * The context of one invocation of tfmc, and the helpers of every command: exit codes, buffered stdout and stderr,
  * output files, stage times, errors. Loading and compiling a model: compile.h. A model in this process: jit.h.
  */
 #ifndef TFMC_FRONTEND_DRIVER_COMPILE_DRIVER_H
@@ -65,7 +65,7 @@ typedef enum exit_code driver_command_fn(struct driver *d);
 double driver_clock(void *user);
 /* Ends a timed stage: with --time-passes or -v its seconds go to stderr. stage NULL: only starts the next one. */
 void driver_end_stage(struct driver *d, const char *stage);
-/* The same, indented, for a part of the stage before whose time the caller has measured. */
+/* Reports the seconds of a part of the last stage, indented; the caller has measured them. */
 void driver_report_time(struct driver *d, const char *part, double seconds);
 
 /* ---- streams and files ---- */

@@ -204,7 +204,7 @@ static void report_cache(struct driver *d, const char *verb)
  * not stored, so that they are repeated. */
 static enum tfmc_status compile_or_load(struct driver *d, const struct code_request *q, struct compiled *out)
 {
-	size_t said = d->diag.n_warnings;
+	size_t warnings_before = d->diag.n_warnings;
 	TFMC_TRY(code_cache_open(d));
 	const char *name = code_cache_name(d, q), *verb = NULL;
 	if (name && code_cache_load(d, name, out))
@@ -216,7 +216,7 @@ static enum tfmc_status compile_or_load(struct driver *d, const struct code_requ
 		TFMC_TRY(plan(d, q, out));
 	TFMC_TRY(link_object(d, q->loaded->module->name, out));
 	backend_llvm_release(); /* LLVM is not needed any more: frees its pages */
-	if (!verb && name && said == d->diag.n_warnings && code_cache_store(d, name, out))
+	if (!verb && name && warnings_before == d->diag.n_warnings && code_cache_store(d, name, out))
 		verb = "are stored in";
 	report_cache(d, verb);
 	return TFMC_OK;

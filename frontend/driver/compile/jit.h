@@ -17,9 +17,8 @@ struct entry_names {
 struct compiled {
 	bool all_workers; /* set by the caller: small calls take all workers, too */
 	struct variant_set variants;
-	const struct ir_module
-	        *planned;   /* of the variant that runs; NULL where the cache had the code and nobody
-	                                    needs the plan */
+	/* Of the variant that runs; NULL where the code came from the cache and no command reads the plan. */
+	const struct ir_module *planned;
 	const char *forced; /* variant of the next session; NULL: init chooses */
 	struct backend_output object;
 	struct packed weights;

@@ -175,9 +175,9 @@ static enum tfmc_status generate_with_cache(struct emit_request *e, const struct
 	else if (before.name)
 		copy.file = cache_create(&d->cache, &d->arena);
 	o.packed_sink = copy.file.fd >= 0 ? &to_cache : NULL;
-	size_t said = d->diag.n_warnings;
+	size_t warnings_before = d->diag.n_warnings;
 	enum tfmc_status st = driver_generate_code(d, set, e->l, &o, object);
-	if (st == TFMC_OK && said == d->diag.n_warnings && before.name && !object->packed_taken)
+	if (st == TFMC_OK && warnings_before == d->diag.n_warnings && before.name && !object->packed_taken)
 		(void)code_cache_store_packed(d, before.name, &copy);
 	packed_close(&copy);
 	tfmc_weights_unmap(&before.map);

@@ -209,13 +209,6 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	return p;
 }
 
-static void print_times(struct driver *d, const struct pass_report *r)
-{
-	for (size_t i = 0; i < r->times.n; i++)
-		buf_printf(&d->log, "  %-30s %9.4f s  verify %9.4f s\n", r->times.items[i].pass,
-		           r->times.items[i].pass_seconds, r->times.items[i].verify_seconds);
-}
-
 /* --emit-tiles */
 static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m, const struct target *target)
 {
@@ -244,8 +237,9 @@ static enum tfmc_status run_checked(struct driver *d, const struct pipeline *p,
 /* Output of --time-passes and --stats. */
 static void print_report(struct driver *d, enum tfmc_status st, const struct pass_report *report)
 {
-	if (d->options.time_passes)
-		print_times(d, report);
+	for (size_t i = 0; d->options.time_passes && i < report->times.n; i++)
+		buf_printf(&d->log, "  %-30s %9.4f s  verify %9.4f s\n", report->times.items[i].pass,
+		           report->times.items[i].pass_seconds, report->times.items[i].verify_seconds);
 	if (st == TFMC_OK && d->options.stats)
 		pass_report_print(&d->log, report);
 	driver_flush_log(d);

@@ -132,7 +132,7 @@ static const char *reserved_meaning(const char *name)
 		const char *name, *meaning;
 	} reserved[] = {
 #define NAME(name, meaning) {#name, meaning},
-#include "frontend/driver/create/refused.def"
+#include "frontend/driver/create/reserved_names.def"
 	};
 	for (size_t i = 0; i < TFMC_COUNT(reserved); i++)
 		if (!strcmp(name, reserved[i].name))

@@ -161,7 +161,7 @@ static void print_markdown(struct buf *out)
 {
 	buf_str(out, "# Commands and options\n\n");
 	buf_wrap(out,
-	         "`tfmc help --format=print_markdown` prints this page, `tfmc help COMMAND` one command with "
+	         "`tfmc help --format=markdown` prints this page, `tfmc help COMMAND` one command with "
 	         "its "
 	         "options. Exit codes: " HELP_EXIT_CODES ".",
 	         0, 0, MARKDOWN_COLUMNS);
@@ -187,9 +187,9 @@ static void print_markdown(struct buf *out)
 	print_markdown_options(out);
 }
 
-/* ---- print_man ---- */
+/* ---- man ---- */
 
-/* Escapes what roff reads as an escape or, at the start of a line, as a request. */
+/* Escapes characters that roff reads as an escape or, at the start of a line, as a request. */
 static void print_roff(struct buf *out, const char *text)
 {
 	buf_str(out, strchr(".'", *text) ? "\\&" : "");
@@ -292,7 +292,7 @@ static void bash_values(struct buf *out, enum value_kind kind, const char *actio
 
 static void print_bash(struct buf *out)
 {
-	buf_str(out, "# Completion of tfmc for print_bash.\n_tfmc()\n{\n"
+	buf_str(out, "# Completion of tfmc for bash.\n_tfmc()\n{\n"
 	             "\tlocal word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options "
 	             "IFS=$' \\t\\n'\n"
 	             "\t[ \"$word\" != = ] || word=\n"
@@ -358,7 +358,7 @@ static void zsh_option(struct buf *out, const struct option_row *o, const char *
 
 static void print_zsh(struct buf *out)
 {
-	buf_str(out, "#compdef tfmc\n# Completion of tfmc for print_zsh.\n_tfmc_commands()\n{\n\tlocal -a "
+	buf_str(out, "#compdef tfmc\n# Completion of tfmc for zsh.\n_tfmc_commands()\n{\n\tlocal -a "
 	             "commands=(");
 	for (size_t i = 0; i < command_rows_n; i++) {
 		buf_printf(out, "\n\t\t'%s:", command_rows[i].name);
@@ -403,7 +403,7 @@ static void fish_name(struct buf *out, const char *name)
 
 static void print_fish(struct buf *out)
 {
-	buf_str(out, "# Completion of tfmc for print_fish.\nfunction __tfmc_compiles\n\tnot "
+	buf_str(out, "# Completion of tfmc for fish.\nfunction __tfmc_compiles\n\tnot "
 	             "__fish_seen_subcommand_from ");
 	command_names(out, " ");
 	buf_str(out, "\nend\n");

@@ -128,13 +128,6 @@ static void json_begin(struct buf *out, const struct diag_context *cx, const str
 	buf_str(out, ",\"notes\":[");
 }
 
-static void json_note(struct buf *out, const struct diag_context *cx, const struct diag *m)
-{
-	buf_char(out, '{');
-	json_body(out, cx, m);
-	buf_char(out, '}');
-}
-
 /* ---- sarif ---- */
 static size_t rule_index(struct diagnostics *s, int code)
 {
@@ -271,10 +264,13 @@ static void add_data(struct diagnostics *s, const struct diag_context *cx, const
 	if (m->severity == DIAG_NOTE && s->is_open) {
 		if (s->n_notes++)
 			buf_char(&s->open, ',');
-		if (is_json)
-			json_note(&s->open, cx, m);
-		else
+		if (is_json) {
+			buf_char(&s->open, '{');
+			json_body(&s->open, cx, m);
+			buf_char(&s->open, '}');
+		} else {
 			sarif_note(&s->open, cx, m, s->n_notes);
+		}
 		return;
 	}
 	close_notes(s, log);

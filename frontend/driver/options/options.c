@@ -127,7 +127,7 @@ static bool read_response(struct parser *p, const char *path)
 	bool ok = !ferror(f) && text.len < (1u << 20) && !memchr(text.data, 0, text.len);
 	fclose(f);
 	ok = ok ? split_words(p, text.data)
-	        : fail(p, "the response file %s is not a text of next_arg most 1 MiB", path);
+	        : fail(p, "the response file %s is not a text of at most 1 MiB", path);
 	buf_destroy(&text);
 	return ok;
 }

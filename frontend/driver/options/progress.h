@@ -22,7 +22,7 @@ struct progress_view {
 	bool is_drawn;       /* the bar is on the terminal */
 };
 
-/* What --progress selects. */
+/* The form that --progress selects. */
 enum progress_form progress_form_of(enum when_word when, bool is_terminal);
 /* The listener of struct progress; `user` is a struct progress_view. */
 void progress_show(void *user, const struct progress_state *s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tfmc bench: time of one entry on seeded inputs, beside the peak of the machine (roofline: multiply-adds, and
- * reading weights) measured in the same run. Calls are timed one by one; what a call depends on (an encoded source, a
- * prompt) is prepared untimed. Decode steps follow each other as in a generation, each trimmed back to the same
+ * reading weights) measured in the same run. Calls are timed one by one; prerequisites of a call (an encoded source,
+ * a prompt) are prepared untimed. Decode steps follow each other as in a generation, each trimmed back to the same
  * context: a prompt between them would change what the caches hold.
  */
 #include "frontend/driver/run/bench_groups.h"

@@ -16,7 +16,7 @@
 
 /* The generation settings of the command. */
 struct request {
-	int64_t steps;
+	int64_t max_tokens; /* new tokens; 0: as many as the context allows */
 	struct tfmc_sample_options sample;
 	bool is_sampled;
 	int64_t samples;               /* sequences to sample, printed with their log p; 0: one, without it */
@@ -92,7 +92,7 @@ static void report_speed(struct generator *g, uint64_t n_prompt, uint64_t n)
 	if (read > 0)
 		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", read, (double)n_prompt / read);
 	buf_printf(&d->log, "; answer %llu tokens", (unsigned long long)n);
-
+	/* The first token belongs to prefill. */
 	if (n > 1 && written > 0)
 		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", written, (double)(n - 1) / written);
 	int64_t workers = driver_session_workers(d), in_steps = driver_decode_workers(d, g->record);
@@ -136,13 +136,14 @@ static void warn_context(struct generator *g, uint64_t n_prompt)
 {
 	const struct tfmc_record *r = g->record;
 	int64_t first = r->generate_kind == 1 ? (int64_t)n_prompt : r->n_start, room = r->max_len - first;
-	if (g->context_warned || !g->d->options.max_tokens || room < 0 || g->request.steps <= room)
+	if (g->context_warned || !g->d->options.max_tokens || room < 0 || g->request.max_tokens <= room)
 		return;
 	g->context_warned = true;
 	diag_warning(&g->d->diag, LOC_NONE, DIAG_OPTION,
 	             "--max-tokens %lld: a sequence has at most %lld tokens, so that %lld may follow the "
 	             "first %lld",
-	             (long long)g->request.steps, (long long)r->max_len, (long long)room, (long long)first);
+	             (long long)g->request.max_tokens, (long long)r->max_len, (long long)room,
+	             (long long)first);
 }
 
 static int print_id(void *user, int32_t id)
@@ -204,7 +205,7 @@ static enum tfmc_status print_result(struct generator *g, double number, bool wi
 static struct tfmc_generate_options generate_options(struct generator *g)
 {
 	return (struct tfmc_generate_options){.struct_size = sizeof(struct tfmc_generate_options),
-	                                      .max_new_tokens = g->request.steps,
+	                                      .max_new_tokens = g->request.max_tokens,
 	                                      .rules = &g->request.rules,
 	                                      .sample = g->request.is_sampled ? &g->request.sample : NULL,
 	                                      .ignore_stop = g->d->options.ignore_stop,
@@ -298,8 +299,8 @@ static enum tfmc_status queue_prompt(struct generator *g, const struct ids *prom
 /* Generates the queued prompts at the end of a file, also when reading a line failed (TFMC_INVALID). */
 static enum tfmc_status finish_batches(struct generator *g, enum tfmc_status st)
 {
-	enum tfmc_status rest = st != TFMC_INVALID && st != TFMC_OK ? st : generate_batch(g);
-	return st == TFMC_OK ? rest : st;
+	enum tfmc_status generated = st != TFMC_INVALID && st != TFMC_OK ? st : generate_batch(g);
+	return st == TFMC_OK ? generated : st;
 }
 
 static enum tfmc_status generate_alone(struct generator *g, const struct ids *prompt)
@@ -340,11 +341,10 @@ static enum tfmc_status generate_alone(struct generator *g, const struct ids *pr
 	return prompt_check_status(g->d, g->session, "generate", status);
 }
 
-/* A tokenizer with a template adds the start ids; otherwise those of the model come first. */
+/* A tokenizer with a template adds the start tokens itself; otherwise those of the model come first. */
 static enum tfmc_status encode_text_prompt(struct generator *g, const char *text, struct ids *prompt)
 {
 	const struct tfmc_record *r = g->record;
-	/* A tokenizer with a template adds its start tokens itself. */
 	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
 	if (r->generate_kind == 1 && starts)
 		TFMC_TRY(prompt_append_record_ids(g->d, r, r->start, r->n_start, prompt));
@@ -416,7 +416,7 @@ static enum tfmc_status choose_strategy(struct driver *d, const struct frontend_
 		          "`tfmc import` writes a model file in which it can be left out");
 		return TFMC_INVALID;
 	}
-	w->steps = d->options.max_tokens ? w->steps : g->max_new;
+	w->max_tokens = d->options.max_tokens ? w->max_tokens : g->max_new;
 	if (!g->speech.given && (d->options.language || d->options.task || d->options.timestamps)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
 		           "--language, --task and --timestamps go with a model of speech");
@@ -431,7 +431,7 @@ static enum tfmc_status choose_strategy(struct driver *d, const struct frontend_
 	case EARLY_STOPPING_FALSE: w->beam.early_stopping = TFMC_EARLY_JUDGED; break;
 	case EARLY_STOPPING_NEVER: w->beam.early_stopping = TFMC_EARLY_NEVER; break;
 	}
-	w->beam.max_new_tokens = w->steps;
+	w->beam.max_new_tokens = w->max_tokens;
 	w->n_best = option_int(d->options.n_best, 0);
 	if (w->is_sampled || d->options.temperature)
 		w->beam.beam = 1;
@@ -465,8 +465,8 @@ static enum tfmc_status generate_all(struct generator *g, const struct frontend_
 {
 	const struct driver_options *o = &g->d->options;
 	g->cap = g->record->max_len > 0 ? (uint64_t)g->record->max_len : 0;
-	if (g->request.steps > 0 && (uint64_t)g->request.steps < g->cap)
-		g->cap = (uint64_t)g->request.steps;
+	if (g->request.max_tokens > 0 && (uint64_t)g->request.max_tokens < g->cap)
+		g->cap = (uint64_t)g->request.max_tokens;
 	g->out = ARENA_ARRAY(&g->d->arena, int32_t, g->cap + 1);
 	g->log_p = ARENA_ARRAY(&g->d->arena, double, g->cap + 1);
 	g->as_ids = o->print_tokens || !(g->record->vocabulary || g->d->tokenizer);
@@ -543,7 +543,7 @@ static const char *find_bad_id_list(struct driver *d)
 enum exit_code command_generate(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct request w = {.steps = option_int(o->max_tokens, 0), .samples = option_int(o->samples, 0)};
+	struct request w = {.max_tokens = option_int(o->max_tokens, 0), .samples = option_int(o->samples, 0)};
 	struct loaded l;
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file + !!o->inputs > 1)
 		return driver_usage_error(

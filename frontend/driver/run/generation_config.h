@@ -6,9 +6,7 @@
 #ifndef TFMC_FRONTEND_DRIVER_RUN_GENERATION_CONFIG_H
 #define TFMC_FRONTEND_DRIVER_RUN_GENERATION_CONFIG_H
 
-#include "frontend/driver/compile/driver.h"
-#include "frontend/frontend.h"
-#include "runtime/tfmc_rt.h"
+#include "frontend/driver/compile/compile.h"
 
 /* False: greedy decoding. Any sampling option samples; --temperature=0 and --beam=1 without one are greedy. */
 bool generation_sampling(const struct driver *d, const struct frontend_generate *g,

@@ -117,7 +117,7 @@ enum tfmc_status prompt_append_record_ids(struct driver *d, const struct tfmc_re
 	return TFMC_OK;
 }
 
-/* ---- sources that are no ids ---- */
+/* ---- feature sources ---- */
 
 enum tfmc_status prompt_find_feature_input(struct driver *d, const struct frontend_model *m,
                                            const struct frontend_input **out)

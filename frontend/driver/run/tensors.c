@@ -2,7 +2,7 @@
 /*
  * Named tensors: files, dims from the shapes of inputs, and entries called through a session or the interpreter.
  */
-#include "frontend/driver/run/probes.h"
+#include "frontend/driver/run/tensors.h"
 
 #include <math.h>
 #include <string.h>
@@ -275,6 +275,11 @@ static bool alloc_outputs(struct caller *c, int64_t entry, const int64_t *dims, 
 	return true;
 }
 
+const char *entry_function(const char *entry)
+{
+	return !strcmp(entry, "prefill") || !strcmp(entry, "step") ? "decode" : entry;
+}
+
 /* ---- through the interpreter ---- */
 /* The argument for a parameter. Without data the interpreter computes the default; states are empty. */
 static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
@@ -368,6 +373,62 @@ int64_t caller_find_entry(struct driver *d, const struct tfmc_record *r, const c
 	return -1;
 }
 
+/* ---- probed values ---- */
+
+/* Adds slot v->slot of a result that collects the iterations of a repeat, or (slot < 0) all of it. A slot that
+ * this call did not fill is skipped. */
+static bool add_probed_value(struct driver *d, const struct probe_value *v, const struct named_tensor *all,
+                             struct named_tensors *out)
+{
+	bool is_all = v->slot < 0;
+	if (!is_all && (all->rank < 1 || v->slot >= all->dims[0]))
+		return true;
+	struct named_tensor *t = tensors_add(d, out, v->name, all->dtype, is_all ? all->rank : all->rank - 1,
+	                                     is_all ? all->dims : all->dims + 1);
+	if (!t)
+		return false;
+	size_t bytes = (size_t)t->count * (size_t)ir_dtype_bytes(t->dtype);
+	if (bytes)
+		memcpy(t->data, (const char *)all->data + (is_all ? 0 : (size_t)v->slot * bytes), bytes);
+	t->probe = v;
+	return true;
+}
+
+static bool is_probe_result(const struct probe_values *values, const char *function, const char *name)
+{
+	for (size_t i = 0; i < values->n; i++)
+		if (!strcmp(values->items[i].result, name) && !strcmp(values->items[i].function, function))
+			return true;
+	return false;
+}
+
+/* Replaces the results of a function that are probes by one tensor for each value, in order of computation. */
+static enum tfmc_status split_probes(struct driver *d, const struct probe_values *values,
+                                     const char *function, struct named_tensors *t)
+{
+	struct named_tensors out = {0};
+	for (size_t i = 0; i < t->n; i++) {
+		struct named_tensor *slot = NULL;
+		if (is_probe_result(values, function, t->items[i].name))
+			continue;
+		slot = ARENA_PUSH(&d->arena, &out);
+		if (!slot)
+			return TFMC_NO_MEMORY;
+		*slot = t->items[i];
+	}
+	for (size_t i = 0; i < values->n; i++) {
+		const struct probe_value *v = &values->items[i];
+		const struct named_tensor *all = tensors_find(t, v->result);
+		if (all && !strcmp(v->function, function) && !tensors_find(&out, v->name) &&
+		    !add_probed_value(d, v, all, &out))
+			return TFMC_NO_MEMORY;
+	}
+	*t = out;
+	return TFMC_OK;
+}
+
+/* ---- calls ---- */
+
 enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
                             struct named_tensors *out)
 {
@@ -385,7 +446,7 @@ enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_te
 		TFMC_TRY(session_call(c, number, entry, dims.values, inputs, outputs));
 	else
 		TFMC_TRY(interp_call(c, entry, dims.values, inputs, outputs));
-	return c->probes && c->probes->n ? probes_split(c->d, c->probes, entry_function(entry), out)
+	return c->probes && c->probes->n ? split_probes(c->d, c->probes, entry_function(entry), out)
 	                                 : TFMC_OK;
 }
 

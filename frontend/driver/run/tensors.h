@@ -54,6 +54,8 @@ struct caller {
 	bool wide;    /* does not round floats */
 	bool single;  /* accumulates in f32 */
 };
+/* The IR function that implements an entry: decode for prefill and step. */
+const char *entry_function(const char *entry);
 /* The index of the entry in the record; -1 after a diagnostic. */
 int64_t caller_find_entry(struct driver *d, const struct tfmc_record *r, const char *name);
 /* Calls an entry. Dims follow from the shapes of the inputs; outputs are appended to *out. */

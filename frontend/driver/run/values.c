@@ -62,11 +62,6 @@ static bool read_numbers(struct driver *d, const char *name, enum ir_dtype t, co
 	return true;
 }
 
-static bool is_symbolic(const struct ir_type *t, int axis, int64_t *size)
-{
-	return !ir_dim_is_const(t->dims[axis], size);
-}
-
 /* Sizes of all axes, from the number of values and rows; false when they do not fit. */
 static bool infer_shape(const struct ir_type *t, int64_t values, int64_t rows, int64_t *dims)
 {
@@ -74,7 +69,7 @@ static bool infer_shape(const struct ir_type *t, int64_t values, int64_t rows, i
 	int64_t fixed = 1;
 	for (int i = 0; i < t->rank; i++) {
 		dims[i] = 1;
-		if (is_symbolic(t, i, &dims[i])) {
+		if (!ir_dim_is_const(t->dims[i], &dims[i])) {
 			first = first < 0 ? i : first;
 			last = i;
 		} else if (!checked_mul_i64(fixed, dims[i], &fixed)) {
