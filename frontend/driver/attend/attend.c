@@ -172,9 +172,9 @@ static enum tfmc_status generate_tokens(struct attend *a, int64_t steps)
 {
 	const struct driver_options *o = &a->d->options;
 	const struct frontend_generate *g = frontend_generate(a->l->model);
-	bool wants_target = g->kind == GENERATE_SEQ2SEQ && !o->target_text && !o->target_tokens &&
+	bool needs_target = g->kind == GENERATE_SEQ2SEQ && !o->target_text && !o->target_tokens &&
 	                    a->n_sequences == 2 && !a->given.n;
-	if (!wants_target && !(g->kind == GENERATE_CAUSAL && steps && a->n_sequences))
+	if (!needs_target && !(g->kind == GENERATE_CAUSAL && steps && a->n_sequences))
 		return TFMC_OK;
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	struct compiled c = {0};

@@ -52,10 +52,12 @@ struct attend {
 
 /* choice.c. EXIT_USAGE after a message. */
 enum exit_code attend_parse_selection(struct driver *d, struct attend_selection *out);
-/* choice.c: removes from a->maps (p is not computed yet) the maps and heads that are not selected or, when a page is
- * written, do not fit on it; taken[i] is set for each former map that stays. TFMC_INVALID after a diagnostic when none
- * stays. */
-TFMC_MUST_USE enum tfmc_status attend_select(struct attend *a, bool *taken);
+/*
+ * choice.c: removes from a->maps (p is not computed yet) the maps and heads that are not selected or, when a
+ * page is written, do not fit on it. selected[i] is set for each former map that stays. TFMC_INVALID after a
+ * diagnostic when none stays.
+ */
+TFMC_MUST_USE enum tfmc_status attend_select(struct attend *a, bool *selected);
 /* The model's index of head h of a map. */
 int64_t attend_head(const struct attend *a, int64_t h);
 

@@ -179,7 +179,7 @@ static enum tfmc_status limit_to_page(struct attend *a)
 	return TFMC_OK;
 }
 
-enum tfmc_status attend_select(struct attend *a, bool *taken)
+enum tfmc_status attend_select(struct attend *a, bool *selected)
 {
 	size_t n_chosen = 0, n = 0;
 	for (size_t i = 0; i < a->maps.n; i++) {
@@ -199,8 +199,8 @@ enum tfmc_status attend_select(struct attend *a, bool *taken)
 	if (a->d->options.html)
 		TFMC_TRY(limit_to_page(a));
 	for (size_t i = 0; i < a->maps.n; i++) {
-		taken[i] = a->maps.items[i].heads > 0;
-		if (taken[i])
+		selected[i] = a->maps.items[i].heads > 0;
+		if (selected[i])
 			a->maps.items[n++] = a->maps.items[i];
 	}
 	a->maps.n = n;

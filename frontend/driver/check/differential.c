@@ -37,12 +37,12 @@
 
 /* "1.5e-3 at [0,4,17], 0.25 instead of 0.2485": the element with the largest difference. */
 const char *tensor_difference(struct driver *d, const struct named_tensor *got,
-                              const struct named_tensor *want)
+                              const struct named_tensor *expected)
 {
 	int64_t at = 0;
 	double largest = -1;
-	for (int64_t i = 0; i < want->count; i++) {
-		double w = tensor_value(want, i), g = tensor_value(got, i), error = fabs(g - w);
+	for (int64_t i = 0; i < expected->count; i++) {
+		double w = tensor_value(expected, i), g = tensor_value(got, i), error = fabs(g - w);
 		if (w == g || (isnan(w) && isnan(g)))
 			continue;
 		if (isnan(error))
@@ -54,25 +54,25 @@ const char *tensor_difference(struct driver *d, const struct named_tensor *got,
 	}
 	struct buf text;
 	buf_init(&text);
-	int64_t inner = want->count;
-	for (int k = 0; k < want->rank; k++) {
-		inner = want->dims[k] ? inner / want->dims[k] : 0;
+	int64_t inner = expected->count;
+	for (int k = 0; k < expected->rank; k++) {
+		inner = expected->dims[k] ? inner / expected->dims[k] : 0;
 		buf_printf(&text, "%s%lld", k ? "," : "",
-		           (long long)(inner ? at / inner % want->dims[k] : 0));
+		           (long long)(inner ? at / inner % expected->dims[k] : 0));
 	}
 	const char *out = arena_printf(&d->arena, "largest error %.3g at [%s], %.9g in place of %.9g",
-	                               largest < 0 ? 0 : largest, want->rank ? text.data : "",
-	                               want->count ? tensor_value(got, at) : 0,
-	                               want->count ? tensor_value(want, at) : 0);
+	                               largest < 0 ? 0 : largest, expected->rank ? text.data : "",
+	                               expected->count ? tensor_value(got, at) : 0,
+	                               expected->count ? tensor_value(expected, at) : 0);
 	buf_destroy(&text);
 	return out;
 }
 
-double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *want)
+double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *expected)
 {
 	double difference = 0, norm = 0;
-	for (int64_t i = 0; i < want->count; i++) {
-		double w = tensor_value(want, i), g = tensor_value(got, i);
+	for (int64_t i = 0; i < expected->count; i++) {
+		double w = tensor_value(expected, i), g = tensor_value(got, i);
 		bool equal = w == g || (isnan(w) && isnan(g));
 		if (!equal)
 			difference += (g - w) * (g - w);
@@ -100,15 +100,15 @@ static void interpreter_init(struct interpreter *x, const struct caller *interp)
 
 /* The bound of output i. `other` receives the second interpreter's outputs when they are needed. */
 static enum tfmc_status error_bound(struct interpreter *x, const char *entry, struct named_tensors *in,
-                                    const struct named_tensors *got, const struct named_tensors *want,
+                                    const struct named_tensors *got, const struct named_tensors *expected,
                                     struct named_tensors *other, size_t i, double *bound)
 {
 	*bound = REL_L2_BOUND;
-	if (!x->is_lowp && tensor_relative_l2(&got->items[i], &want->items[i]) <= REL_L2_BOUND)
+	if (!x->is_lowp && tensor_relative_l2(&got->items[i], &expected->items[i]) <= REL_L2_BOUND)
 		return TFMC_OK;
 	if (!other->n)
 		TFMC_TRY(caller_run(&x->other, entry, in, other));
-	double distance = tensor_relative_l2(&other->items[i], &want->items[i]);
+	double distance = tensor_relative_l2(&other->items[i], &expected->items[i]);
 	x->largest = distance > x->largest ? distance : x->largest;
 	distance = x->is_lowp ? distance + ROUNDED_FACTOR * x->largest : F32_FACTOR * distance;
 	if (distance > REL_L2_BOUND && (x->is_lowp || distance <= F32_ERROR_MAX))
@@ -129,8 +129,8 @@ static void choose_set_dims(const struct tfmc_record *r, struct input_set *input
 	static const int64_t sizes[N_INPUT_SETS][3] = {{1, 1, 1}, {2, 5, 4}, {3, 8, 7}, {1, 7, 3}};
 	for (uint64_t i = 0; i < r->n_dims; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
-		int64_t want = sizes[input_set->number][i < 3 ? i : 2];
-		input_set->dims[i] = want < dim->lo ? dim->lo : want > dim->hi ? dim->hi : want;
+		int64_t expected = sizes[input_set->number][i < 3 ? i : 2];
+		input_set->dims[i] = expected < dim->lo ? dim->lo : expected > dim->hi ? dim->hi : expected;
 	}
 }
 
@@ -167,7 +167,7 @@ static struct sample choose_sample(const struct interpreter *x, const char *cons
 	const struct driver_options *o = &x->rounded.d->options;
 	static const int order[N_INPUT_SETS] = {1, 3, 2, 0};
 	const struct ir_module *m = x->rounded.module;
-	double work[N_INPUT_SETS] = {0}, taken = 0;
+	double work[N_INPUT_SETS] = {0}, used = 0;
 	struct sample s = {.work = 0};
 	int64_t budget = option_int(o->limit_work, WORK_MAX);
 	int least = 0;
@@ -180,11 +180,11 @@ static struct sample choose_sample(const struct interpreter *x, const char *cons
 		least = work[i] < work[least] ? i : least;
 	}
 	for (int i = 0; i < N_INPUT_SETS; i++) {
-		bool fits = o->exhaustive || taken + work[order[i]] <= (double)budget;
+		bool fits = o->exhaustive || used + work[order[i]] <= (double)budget;
 		s.chosen[order[i]] = fits;
-		taken += fits ? work[order[i]] : 0;
+		used += fits ? work[order[i]] : 0;
 	}
-	if (taken == 0)
+	if (used == 0)
 		s.chosen[least] = true;
 	return s;
 }
@@ -280,13 +280,13 @@ struct probe_errors {
 		const struct probe_value *probe;
 		double error, bound;
 		int input_set;
-		const char *place;
+		const char *description;
 	} * items;
 	size_t n, cap;
 };
 
 static bool record_probe_error(struct driver *d, struct probe_errors *errors, const struct named_tensor *got,
-                               const struct named_tensor *want, double bound, int input_set)
+                               const struct named_tensor *expected, double bound, int input_set)
 {
 	struct probe_error *e = NULL;
 	for (size_t i = 0; i < errors->n && !e; i++)
@@ -294,12 +294,12 @@ static bool record_probe_error(struct driver *d, struct probe_errors *errors, co
 			e = &errors->items[i];
 	if (!e && !(e = ARENA_PUSH(&d->arena, errors)))
 		return false;
-	double error = tensor_relative_l2(got, want);
+	double error = tensor_relative_l2(got, expected);
 	if (e->probe && error * e->bound <= e->error * bound)
 		return true;
 	*e = (struct probe_error){got->probe, error, bound, input_set, ""};
 	if (!(error <= bound))
-		e->place = tensor_difference(d, got, want);
+		e->description = tensor_difference(d, got, expected);
 	return true;
 }
 
@@ -322,7 +322,7 @@ static void report_probes(struct driver *d, const char *entry, const struct prob
 		diag_error(
 		        &d->diag, e->probe->op->loc.at, DIAG_CHECK_FAILED,
 		        "%s is the first value of %s that differs from the interpreter: %s, seeded inputs %d",
-		        e->probe->name, entry, e->place, e->input_set + 1);
+		        e->probe->name, entry, e->description, e->input_set + 1);
 	}
 }
 
@@ -339,29 +339,29 @@ static enum tfmc_status compare_input_set(struct driver *d, struct caller *objec
                                           const char *entry, struct input_set *input_set,
                                           struct probe_errors *errors, bool *failed)
 {
-	struct named_tensors in = {0}, got = {0}, want = {0}, other = {0};
+	struct named_tensors in = {0}, got = {0}, expected = {0}, other = {0};
 	TFMC_TRY(make_inputs(interp, entry, input_set, &in));
 	TFMC_TRY(caller_run(object, entry, &in, &got));
-	TFMC_TRY(caller_run(&interp->rounded, entry, &in, &want));
+	TFMC_TRY(caller_run(&interp->rounded, entry, &in, &expected));
 	for (size_t i = 0; i < got.n; i++) {
 		double bound;
-		TFMC_TRY(error_bound(interp, entry, &in, &got, &want, &other, i, &bound));
+		TFMC_TRY(error_bound(interp, entry, &in, &got, &expected, &other, i, &bound));
 		if (got.items[i].probe) {
-			if (!record_probe_error(d, errors, &got.items[i], &want.items[i], bound,
+			if (!record_probe_error(d, errors, &got.items[i], &expected.items[i], bound,
 			                        input_set->number))
 				return TFMC_NO_MEMORY;
 			continue;
 		}
-		double error = tensor_relative_l2(&got.items[i], &want.items[i]);
-		const char *wide = describe_not_finite(d, &got.items[i]);
-		bool ok = error <= bound && !wide;
+		double error = tensor_relative_l2(&got.items[i], &expected.items[i]);
+		const char *not_finite = describe_not_finite(d, &got.items[i]);
+		bool ok = error <= bound && !not_finite;
 		const char *what = arena_printf(&d->arena, "%s %s, seeded inputs %d, against interpreter",
 		                                entry, got.items[i].name, input_set->number + 1);
 		verify_print_line(d, what, error, bound, ok);
-		if (wide)
+		if (not_finite)
 			diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED,
 			           "%s %s is not finite in %s, seeded inputs %d", entry, got.items[i].name,
-			           wide, input_set->number + 1);
+			           not_finite, input_set->number + 1);
 		*failed = *failed || !ok;
 	}
 	return TFMC_OK;
@@ -451,9 +451,9 @@ static enum tfmc_status feed_tokens(struct incremental *x, const char *entry, in
 	TFMC_TRY(caller_run(x->object, entry, &in, &out));
 	const struct named_tensor *got = tensors_find(&out, x->g->logits);
 	for (int64_t b = 0; got && b < batch; b++) {
-		struct named_tensor want = logits_row(x->logits, b, to - 1), row = want;
-		row.data = (float *)got->data + b * want.count;
-		double error = tensor_relative_l2(&row, &want);
+		struct named_tensor expected = logits_row(x->logits, b, to - 1), row = expected;
+		row.data = (float *)got->data + b * expected.count;
+		double error = tensor_relative_l2(&row, &expected);
 		x->worst = error <= x->worst ? x->worst : error;
 	}
 	return TFMC_OK;
@@ -498,14 +498,14 @@ static enum tfmc_status incremental_bound(struct interpreter *interp, const char
                                           struct named_tensors *in, const struct named_tensors *got,
                                           double *out)
 {
-	struct named_tensors want = {0}, other = {0};
+	struct named_tensors expected = {0}, other = {0};
 	*out = REL_L2_BOUND;
 	if (!interp->is_lowp)
 		return TFMC_OK;
-	TFMC_TRY(caller_run(&interp->rounded, "run", in, &want));
-	for (size_t i = 0; i < want.n; i++)
-		if (strcmp(want.items[i].name, logits) == 0)
-			TFMC_TRY(error_bound(interp, "run", in, got, &want, &other, i, out));
+	TFMC_TRY(caller_run(&interp->rounded, "run", in, &expected));
+	for (size_t i = 0; i < expected.n; i++)
+		if (strcmp(expected.items[i].name, logits) == 0)
+			TFMC_TRY(error_bound(interp, "run", in, got, &expected, &other, i, out));
 	return TFMC_OK;
 }
 
@@ -574,17 +574,17 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 static enum tfmc_status compare_in_arena(struct driver *d, struct caller *planned, struct interpreter *plain,
                                          const char *entry, struct input_set *input_set, bool *failed)
 {
-	struct named_tensors in = {0}, got = {0}, want = {0}, other = {0};
+	struct named_tensors in = {0}, got = {0}, expected = {0}, other = {0};
 	double worst = 0, bound = REL_L2_BOUND;
 	if (tfmc_entry_find(planned->record, entry) < 0 ||
 	    !ir_find_func(plain->rounded.module, entry_function(entry)))
 		return TFMC_OK;
 	TFMC_TRY(make_inputs(plain, entry, input_set, &in));
 	TFMC_TRY(caller_run(planned, entry, &in, &got));
-	TFMC_TRY(caller_run(&plain->rounded, entry, &in, &want));
+	TFMC_TRY(caller_run(&plain->rounded, entry, &in, &expected));
 	for (size_t i = 0; i < got.n; i++) {
-		double error = tensor_relative_l2(&got.items[i], &want.items[i]), output_bound;
-		TFMC_TRY(error_bound(plain, entry, &in, &got, &want, &other, i, &output_bound));
+		double error = tensor_relative_l2(&got.items[i], &expected.items[i]), output_bound;
+		TFMC_TRY(error_bound(plain, entry, &in, &got, &expected, &other, i, &output_bound));
 		if (error * bound <= worst * output_bound)
 			continue;
 		worst = error;

@@ -130,18 +130,18 @@ static const struct ir_type *value_type(const struct reference_run *r, const str
 }
 
 /* Sets rows beyond a length to the expected values, so that they do not count. */
-static void copy_padding(const struct reference_run *r, const struct named_tensor *want,
+static void copy_padding(const struct reference_run *r, const struct named_tensor *expected,
                          struct named_tensor *got)
 {
 	const struct ir_type *type = value_type(r, got);
-	int64_t inner = want->count ? want->count : 1;
+	int64_t inner = expected->count ? expected->count : 1;
 	for (int k = 0; type && type->rank == got->rank && k < got->rank; k++) {
 		const struct named_tensor *lengths = k ? dim_lengths(r, type->dims[k]) : NULL;
 		inner = got->dims[k] ? inner / got->dims[k] : 1;
-		int64_t batch = got->dims[0] && lengths ? want->count / got->dims[0] : 0;
-		for (int64_t i = 0; batch && lengths->count == got->dims[0] && i < want->count; i++)
+		int64_t batch = got->dims[0] && lengths ? expected->count / got->dims[0] : 0;
+		for (int64_t i = 0; batch && lengths->count == got->dims[0] && i < expected->count; i++)
 			if (i / inner % got->dims[k] >= (int64_t)tensor_value(lengths, i / batch))
-				((float *)got->data)[i] = (float)tensor_value(want, i);
+				((float *)got->data)[i] = (float)tensor_value(expected, i);
 	}
 }
 
@@ -155,11 +155,12 @@ static bool same_shape(const struct named_tensor *a, const struct named_tensor *
 
 /* ---- comparison ---- */
 
-static void report_difference(struct reference_run *r, const struct named_tensor *want,
+static void report_difference(struct reference_run *r, const struct named_tensor *expected,
                               const struct named_tensor *got)
 {
 	struct loc at = got->probe ? got->probe->op->loc.at : LOC_NONE;
-	const char *why = same_shape(want, got) ? tensor_difference(r->d, got, want) : "it has another shape";
+	const char *why =
+	        same_shape(expected, got) ? tensor_difference(r->d, got, expected) : "it has another shape";
 	if (!r->first)
 		diag_error(&r->d->diag, at, DIAG_CHECK_FAILED, "the first step that differs is %s: %s",
 		           got->name, why);
@@ -168,19 +169,19 @@ static void report_difference(struct reference_run *r, const struct named_tensor
 
 static void compare_value(struct reference_run *r, struct named_tensor *got)
 {
-	const struct named_tensor *want = tensors_find(&r->file, got->name);
-	if (!want)
+	const struct named_tensor *expected = tensors_find(&r->file, got->name);
+	if (!expected)
 		return;
-	bool fits = same_shape(want, got);
-	double bound = error_bound(want->dtype), error = INFINITY;
+	bool fits = same_shape(expected, got);
+	double bound = error_bound(expected->dtype), error = INFINITY;
 	if (fits && got->dtype == DT_F32)
-		copy_padding(r, want, got);
+		copy_padding(r, expected, got);
 	if (fits)
-		error = tensor_relative_l2(got, want);
+		error = tensor_relative_l2(got, expected);
 	verify_print_line(r->d, arena_printf(&r->d->arena, "%s, against reference", got->name), error, bound,
 	                  error <= bound);
 	if (!(error <= bound))
-		report_difference(r, want, got);
+		report_difference(r, expected, got);
 }
 
 static enum tfmc_status run_object(struct reference_run *r)

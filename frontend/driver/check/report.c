@@ -121,9 +121,9 @@ void report_number(struct report *r, const char *key, uint64_t n)
 	end_value(r);
 }
 
-void report_flag(struct report *r, const char *key, bool holds)
+void report_flag(struct report *r, const char *key, bool value)
 {
-	if (!holds)
+	if (!value)
 		return;
 	begin_field(r);
 	print_string(r, key);

@@ -29,6 +29,6 @@ void report_close(struct report *r);
 void report_text(struct report *r, const char *key, const char *fmt, ...) TFMC_PRINTF(3, 4);
 void report_number(struct report *r, const char *key, uint64_t n);
 /* A field that is present only when it is true. */
-void report_flag(struct report *r, const char *key, bool holds);
+void report_flag(struct report *r, const char *key, bool value);
 
 #endif

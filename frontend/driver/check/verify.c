@@ -73,48 +73,49 @@ static enum tfmc_status add_given(struct check_run *r, const struct frontend_ten
 /* ---- comparison ---- */
 /* The index in the result of element i of the expected tensor, whose rows are those of `rows`; -1: padding, not
  * compared. */
-static int64_t result_index(const struct check_run *r, const struct named_tensor *want,
+static int64_t result_index(const struct check_run *r, const struct named_tensor *expected,
                             const struct named_tensor *got, const struct named_tensor *lengths, int64_t i)
 {
-	if (want->rank < 2)
+	if (expected->rank < 2)
 		return i;
 	int64_t inner = 1;
-	for (int k = 2; k < want->rank; k++)
-		inner *= want->dims[k];
-	int64_t b = i / (want->dims[1] * inner), row = i / inner % want->dims[1];
+	for (int k = 2; k < expected->rank; k++)
+		inner *= expected->dims[k];
+	int64_t b = i / (expected->dims[1] * inner), row = i / inner % expected->dims[1];
 	int64_t at = r->check->rows.items ? r->check->rows.items[row] : row;
 	if (lengths && at >= (int64_t)tensor_value(lengths, b))
 		return -1;
 	return (b * got->dims[1] + at) * inner + i % inner;
 }
 
-static bool shapes_match(const struct check_run *r, const struct named_tensor *want,
+static bool shapes_match(const struct check_run *r, const struct named_tensor *expected,
                          const struct named_tensor *got)
 {
-	bool ok = want->rank == got->rank;
-	for (int k = 0; ok && k < want->rank; k++) {
+	bool ok = expected->rank == got->rank;
+	for (int k = 0; ok && k < expected->rank; k++) {
 		bool by_rows = k == 1 && r->check->rows.items;
-		ok = by_rows ? want->dims[k] == (int64_t)r->check->rows.n : want->dims[k] == got->dims[k];
+		ok = by_rows ? expected->dims[k] == (int64_t)r->check->rows.n
+		             : expected->dims[k] == got->dims[k];
 	}
 	for (size_t i = 0; ok && r->check->rows.items && i < r->check->rows.n; i++)
 		ok = r->check->rows.items[i] >= 0 && r->check->rows.items[i] < got->dims[1];
 	return ok;
 }
 
-static void compare_tensors(struct check_run *r, const struct named_tensor *want,
+static void compare_tensors(struct check_run *r, const struct named_tensor *expected,
                             const struct named_tensor *got, const struct named_tensor *lengths)
 {
-	if (!shapes_match(r, want, got)) {
+	if (!shapes_match(r, expected, got)) {
 		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
-		           "check %s: %s has another shape than expected", r->check->name, want->name);
+		           "check %s: %s has another shape than expected", r->check->name, expected->name);
 		r->ok = false;
 		return;
 	}
-	for (int64_t i = 0; i < want->count; i++) {
-		int64_t at = result_index(r, want, got, lengths, i);
+	for (int64_t i = 0; i < expected->count; i++) {
+		int64_t at = result_index(r, expected, got, lengths, i);
 		if (at < 0)
 			continue;
-		double w = tensor_value(want, i), g = tensor_value(got, at);
+		double w = tensor_value(expected, i), g = tensor_value(got, at);
 		double error = g == w ? 0 : fabs(g - w), bound = r->check->atol + r->check->rtol * fabs(w);
 		if (isnan(error) ? !(isnan(w) && isnan(g)) : error > bound)
 			r->ok = false;
@@ -164,14 +165,14 @@ static enum tfmc_status compare_outputs(struct check_run *r, int64_t entry, cons
 	size_t n = 0;
 	for (size_t i = 0; i < out->n; i++) {
 		const struct named_tensor *got = &out->items[i];
-		struct named_tensors want = {0};
+		struct named_tensors expected = {0};
 		if (r->check->only_output && strcmp(r->check->only_output, got->name))
 			continue;
-		TFMC_TRY(add_given(r, &r->check->expect, got->name, got->dtype, &want));
-		if (!want.n)
+		TFMC_TRY(add_given(r, &r->check->expect, got->name, got->dtype, &expected));
+		if (!expected.n)
 			continue;
 		n++;
-		compare_tensors(r, &want.items[0], got, output_lengths(r, entry, got->name, in));
+		compare_tensors(r, &expected.items[0], got, output_lengths(r, entry, got->name, in));
 	}
 	if (n)
 		return TFMC_OK;
@@ -227,22 +228,22 @@ static const char *format_tokens(struct check_run *r, const int32_t *ids, uint64
 	return text;
 }
 
-/* skip: tokens at the start of `want` that were the prompt (0 for new_tokens). */
-static void compare_ids(struct check_run *r, const struct named_tensor *want, const int32_t *got, uint64_t n,
-                        uint64_t skip)
+/* skip: tokens at the start of `expected` that were the prompt (0 for new_tokens). */
+static void compare_ids(struct check_run *r, const struct named_tensor *expected, const int32_t *got,
+                        uint64_t n, uint64_t skip)
 {
 	r->bound = 0;
-	r->ok = r->ok && (uint64_t)want->count == n + skip;
+	r->ok = r->ok && (uint64_t)expected->count == n + skip;
 	for (uint64_t i = 0; r->ok && i < n; i++)
-		r->ok = tensor_value(want, (int64_t)(i + skip)) == (double)got[i];
+		r->ok = tensor_value(expected, (int64_t)(i + skip)) == (double)got[i];
 	if (!r->ok)
 		r->worst = 1;
 	if (r->ok)
 		return;
-	int32_t *expected_tokens = ARENA_ARRAY(&r->d->arena, int32_t, (uint64_t)want->count + 1);
-	uint64_t n_expected = (uint64_t)want->count > skip ? (uint64_t)want->count - skip : 0;
+	int32_t *expected_tokens = ARENA_ARRAY(&r->d->arena, int32_t, (uint64_t)expected->count + 1);
+	uint64_t n_expected = (uint64_t)expected->count > skip ? (uint64_t)expected->count - skip : 0;
 	for (uint64_t i = 0; expected_tokens && i < n_expected; i++)
-		expected_tokens[i] = (int32_t)tensor_value(want, (int64_t)(i + skip));
+		expected_tokens[i] = (int32_t)tensor_value(expected, (int64_t)(i + skip));
 	r->expected_tokens = format_tokens(r, expected_tokens, expected_tokens ? n_expected : 0);
 	r->found_tokens = format_tokens(r, got, n);
 }
@@ -315,18 +316,18 @@ static enum tfmc_status check_generate(struct check_run *r)
 		           "check %s: no expected tokens were found", r->check->name);
 		return TFMC_INVALID;
 	}
-	const struct named_tensor *want = new_tokens.n ? &new_tokens.items[0] : &all_tokens.items[0];
+	const struct named_tensor *expected = new_tokens.n ? &new_tokens.items[0] : &all_tokens.items[0];
 	uint64_t n_prompt = prompt.n ? (uint64_t)prompt.items[0].count : 0;
 	uint64_t n_target = target.n ? (uint64_t)target.items[0].count : 0;
 	uint64_t n_start = is_causal ? n_prompt : n_target ? n_target : g->start.n;
-	int64_t expected = want->count - (new_tokens.n ? 0 : (int64_t)n_start);
+	int64_t n_new = expected->count - (new_tokens.n ? 0 : (int64_t)n_start);
 	struct tfmc_constraints rules;
 	if (!generation_rules(r->d, g, r->caller->record, &rules))
 		return TFMC_INVALID;
 	rules.max_tokens = 0; /* the check sets the number */
 	struct tfmc_generate_options o = {
 	        .struct_size = sizeof(o), .ignore_stop = r->check->ignore_stop, .rules = &rules};
-	o.max_new_tokens = r->check->steps >= 0 ? r->check->steps : expected;
+	o.max_new_tokens = r->check->steps >= 0 ? r->check->steps : n_new;
 	uint64_t n, cap = (uint64_t)g->max_len;
 	int32_t *out = ARENA_ARRAY(&r->d->arena, int32_t, cap + 1);
 	if (!out)
@@ -341,7 +342,7 @@ static enum tfmc_status check_generate(struct check_run *r)
 		return driver_runtime_error(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
 		                            r->check->name,
 		                            tfmc_session_status_text(r->caller->session, status));
-	compare_ids(r, want, out, n, new_tokens.n ? 0 : n_start);
+	compare_ids(r, expected, out, n, new_tokens.n ? 0 : n_start);
 	return TFMC_OK;
 }
 

@@ -10,13 +10,13 @@
 
 /* Prints a line of the report. */
 void verify_print_line(struct driver *d, const char *what, double error, double bound, bool ok);
-/* ||got - want|| / ||want||. Equal infinities, and NaN in both, count as equal. */
-double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *want);
+/* ||got - expected|| / ||expected||. Equal infinities, and NaN in both, count as equal. */
+double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *expected);
 /* The parameter of that name; NULL: none, or f is NULL. */
 const struct ir_param *verify_find_param(const struct ir_func *f, const char *name);
 /* Describes the element with the largest error of two tensors of the same shape. */
 const char *tensor_difference(struct driver *d, const struct named_tensor *got,
-                              const struct named_tensor *want);
+                              const struct named_tensor *expected);
 
 /*
  * Compiled code against the interpreter on seeded inputs: `run` and `encode`, then prefill + step against `run`. Small

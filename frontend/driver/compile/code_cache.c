@@ -197,14 +197,14 @@ static const char *weights_name(struct arena *a, const struct weights_id *id)
  * or other bytes. */
 static bool map_weights(struct driver *d, const struct weights_id *id, struct tfmc_mapping *out)
 {
-	struct tfmc_record wanted = {.structure_hash = id->structure, .weights_bytes = id->bytes};
+	struct tfmc_record expected = {.structure_hash = id->structure, .weights_bytes = id->bytes};
 	if (id->bytes == 0)
 		return true;
 	const char *name = weights_name(&d->arena, id), *path = cache_path(&d->cache, &d->arena, name);
 	struct stat st;
 	bool is_checked = cache_is_verified(&d->cache, name);
 	if (!cache_stat(&d->cache, name, &st) ||
-	    tfmc_weights_map(path, &wanted, is_checked ? 0 : TFMC_MAP_VERIFY, out) != TFMC_RT_OK)
+	    tfmc_weights_map(path, &expected, is_checked ? 0 : TFMC_MAP_VERIFY, out) != TFMC_RT_OK)
 		return false;
 	struct tfmc_weights_header header;
 	memcpy(&header, out->base, sizeof(header));

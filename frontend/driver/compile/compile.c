@@ -250,7 +250,7 @@ enum tfmc_status driver_print_formats(struct driver *d, const struct loaded *l, 
 		if (!w->init || !is_listed_format(w, differ))
 			continue;
 		if (after == 0)
-			buf_printf(out, "%-44s %-7s %12s %12s%s\n", differ ? "weights" : "weights of codes",
+			buf_printf(out, "%-44s %-7s %12s %12s%s\n", differ ? "weights" : "quantized weights",
 			           "format", "bytes of f32", "bytes",
 			           with_errors ? "  RMS error  of products" : "");
 		TFMC_TRY(print_format(d, l, w, with_errors, out));
@@ -275,13 +275,14 @@ static void remark_formats(struct driver *d, const struct loaded *l)
 	for (size_t i = 0; i < l->module->weights.n; i++) {
 		const struct ir_weight *w = l->module->weights.items[i];
 		const char *why = why_unquantized(l, w), *name = ir_format(w->format)->name;
-		bool is_codes = ir_format_is_quantized(w->format);
+		bool is_quantized = ir_format_is_quantized(w->format);
 		const struct diag_remark about = {
 		        .pass = "quantize",
 		        .path = w->loc.path,
-		        .text = !why       ? arena_printf(&d->arena, "%s is %s", w->name, name)
-		                : is_codes ? arena_printf(&d->arena, "%s is %s: %s", w->name, name, why)
-		                           : arena_printf(&d->arena, "%s is not quantized: %s", w->name, why),
+		        .text = !why ? arena_printf(&d->arena, "%s is %s", w->name, name)
+		                : is_quantized
+		                        ? arena_printf(&d->arena, "%s is %s: %s", w->name, name, why)
+		                        : arena_printf(&d->arena, "%s is not quantized: %s", w->name, why),
 		        .is_missed = why != NULL};
 		if (why || is_listed_format(w, differ))
 			diag_remark_about(&d->diag, w->loc.at, &about);

@@ -32,7 +32,8 @@ struct loaded {
 struct frontend_options driver_frontend_options(const struct driver *d);
 /* The given one of --quantize, --profile, --dtype, which change the model's numerics, without dashes; NULL: none. */
 const char *driver_rounding_option(const struct driver *d);
-/* Reads a model without lowering it, and registers all files that were read as inputs, which no output may overwrite. */
+/* Reads a model without lowering it. Registers all files that were read as inputs, which no output may
+ * overwrite. */
 TFMC_MUST_USE enum tfmc_status driver_read_model(struct driver *d, struct frontend_model **out);
 /* Reads, lowers and verifies d->options.input; applies the model's section `target`. The caller calls loaded_destroy
  * on success and on failure. */
@@ -96,7 +97,7 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object);
 
 /* ---- passes ---- */
-/* Sets the dims that --dim names; values[number of dims], others keep their value. */
+/* Sets the dims that --dim names in values[number of dims]; others stay as they are. */
 TFMC_MUST_USE enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims *dims,
                                                         int64_t *values);
 /* The pipeline of --passes, or the name of that of -O. */

@@ -93,7 +93,7 @@ bool driver_write_file(struct driver *d, const char *path, const struct buf *tex
 	struct outputs o;
 	outputs_init(&o, &d->arena, &d->diag);
 	o.inputs = d->outputs.inputs;
-	o.taken = d->outputs.taken;
+	o.written = d->outputs.written;
 	struct output_file *f = outputs_add(&o, path, d->options.input);
 	if (f)
 		(void)output_write_text(f, text);

@@ -71,17 +71,17 @@ static enum tfmc_status choose_device_target(struct driver *d)
 /* OpenCL kernels multiply bf16 as f32, so they share a peak. */
 enum tfmc_status driver_device_peak(struct driver *d, uint64_t bytes, struct backend_peak *out)
 {
-	struct tfmc_cl_peaks roofs;
+	struct tfmc_cl_peaks peaks;
 	struct tfmc_cl_error error;
 	struct tfmc_cl *cl;
 	size_t number;
 	enum tfmc_status st = find_device(d, &cl, &number);
-	if (st == TFMC_OK && tfmc_cl_peaks(cl, number, bytes, &roofs, &error) != TFMC_CL_OK)
+	if (st == TFMC_OK && tfmc_cl_peaks(cl, number, bytes, &peaks, &error) != TFMC_CL_OK)
 		st = driver_device_error(d, error.text);
 	if (st == TFMC_OK)
 		*out = (struct backend_peak){
-		        .flops = {[MAC_F32] = roofs.f32, [MAC_INT8] = roofs.int8, [MAC_BF16] = roofs.f32},
-		        .bytes = roofs.bytes};
+		        .flops = {[MAC_F32] = peaks.f32, [MAC_INT8] = peaks.int8, [MAC_BF16] = peaks.f32},
+		        .bytes = peaks.bytes};
 	tfmc_cl_close(cl);
 	return st;
 }

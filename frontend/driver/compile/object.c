@@ -20,7 +20,7 @@ static const char *const emit_endings[N_EMIT] = {".tir", ".ll", ".s", ".o", ".h"
 struct emit_request {
 	struct driver *d;
 	struct loaded *l;
-	bool wanted[N_EMIT];
+	bool requested[N_EMIT];
 	const char *files[N_EMIT]; /* FILE of --emit=KIND=FILE; NULL: not given */
 	const char *stem;          /* output path without its extension */
 	struct output_file *weights, *object;
@@ -35,7 +35,7 @@ static bool parse_emit_kind(struct emit_request *e, const char *text, size_t n)
 	for (int k = 0; k < N_EMIT; k++) {
 		if (strlen(emit_names[k]) != name || memcmp(emit_names[k], text, name))
 			continue;
-		e->wanted[k] = true;
+		e->requested[k] = true;
 		e->files[k] = name < n ? arena_strndup(&e->d->arena, text + name + 1, n - name - 1) : NULL;
 		return true;
 	}
@@ -58,7 +58,7 @@ static bool parse_emit(struct emit_request *e)
 		}
 	}
 	if (!list->n)
-		e->wanted[EMIT_OBJ] = e->wanted[EMIT_HEADER] = true;
+		e->requested[EMIT_OBJ] = e->requested[EMIT_HEADER] = true;
 	return true;
 }
 
@@ -88,7 +88,7 @@ static const char *output_path(const struct emit_request *e, enum emit_kind kind
 	bool is_main = kind == EMIT_OBJ;
 	int n = 0;
 	for (int k = 0; k < N_EMIT; k++)
-		n += e->wanted[k];
+		n += e->requested[k];
 	if (kind == EMIT_HEADER && o->header)
 		return o->header;
 	if (e->files[kind])
@@ -102,7 +102,7 @@ static const char *output_path(const struct emit_request *e, enum emit_kind kind
 
 static enum tfmc_status write_kind(struct emit_request *e, enum emit_kind kind, const struct buf *text)
 {
-	if (!e->wanted[kind])
+	if (!e->requested[kind])
 		return TFMC_OK;
 	return driver_write_output(e->d, output_path(e, kind), text);
 }
@@ -128,9 +128,9 @@ static bool write_object(void *user, uint64_t offset, const void *bytes, size_t 
 	return e->object && output_write_at(e->object, offset, bytes, n);
 }
 
-static enum backend_weights placement_of(enum weights_placement_word place)
+static enum backend_weights placement_of(enum weights_placement_word placement)
 {
-	switch (place) {
+	switch (placement) {
 	case WEIGHTS_AUTO: return BACKEND_WEIGHTS_AUTO;
 	case WEIGHTS_EMBED: return BACKEND_WEIGHTS_EMBED;
 	case WEIGHTS_FILE: return BACKEND_WEIGHTS_FILE;
@@ -193,17 +193,17 @@ static enum tfmc_status emit_object(struct emit_request *e, const struct variant
 	struct option_list entries = {0};
 	driver_split_list(d, d->options.entries, &entries);
 	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
-	o.want_llvm = e->wanted[EMIT_LLVM];
-	o.want_assembly = e->wanted[EMIT_ASM];
-	o.want_c = e->wanted[EMIT_C];
-	o.no_object = !(e->wanted[EMIT_OBJ] || e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM]);
+	o.want_llvm = e->requested[EMIT_LLVM];
+	o.want_assembly = e->requested[EMIT_ASM];
+	o.want_c = e->requested[EMIT_C];
+	o.no_object = !(e->requested[EMIT_OBJ] || e->requested[EMIT_LLVM] || e->requested[EMIT_ASM]);
 	o.clock = driver_clock;
 	o.progress = &d->progress;
 	o.weights_limit = d->limits.weights;
 	o.code_limit = d->limits.code;
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
-	o.object_sink = e->wanted[EMIT_OBJ] ? &object_sink : NULL;
-	o.weights_sink = e->wanted[EMIT_OBJ] || e->wanted[EMIT_C] ? &sink : NULL;
+	o.object_sink = e->requested[EMIT_OBJ] ? &object_sink : NULL;
+	o.weights_sink = e->requested[EMIT_OBJ] || e->requested[EMIT_C] ? &sink : NULL;
 	o.weights = placement_of(d->options.weights);
 	if (o.object_sink && !strcmp(output_path(e, EMIT_OBJ), "-")) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "an object is not written to stdout");
@@ -225,8 +225,8 @@ static enum tfmc_status emit_object(struct emit_request *e, const struct variant
 
 static bool needs_object(const struct emit_request *e)
 {
-	return e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM] || e->wanted[EMIT_OBJ] || e->wanted[EMIT_HEADER] ||
-	       e->wanted[EMIT_C];
+	return e->requested[EMIT_LLVM] || e->requested[EMIT_ASM] || e->requested[EMIT_OBJ] ||
+	       e->requested[EMIT_HEADER] || e->requested[EMIT_C];
 }
 
 /* Rejects outputs that the targets do not have. Several variants: objects only. OpenCL kernels: a family of
@@ -236,13 +236,13 @@ static enum tfmc_status check_target_kinds(struct emit_request *e, const struct 
 	struct diag_context *cx = &e->d->diag;
 	const struct target *t = set->items[0].target;
 	if ((e->d->options.variants || set->n > 1) &&
-	    (e->wanted[EMIT_C] || e->wanted[EMIT_TIR] || e->wanted[EMIT_OPENCL])) {
+	    (e->requested[EMIT_C] || e->requested[EMIT_TIR] || e->requested[EMIT_OPENCL])) {
 		diag_error(cx, LOC_NONE, DIAG_OPTION,
 		           "several variants are of objects: IR, C and OpenCL are texts for one target");
 		diag_note(cx, LOC_NONE, "--dump-dir writes the IR of every variant");
 		return TFMC_INVALID;
 	}
-	if (t->arch != ARCH_OPENCL && e->wanted[EMIT_OPENCL] && !needs_object(e)) {
+	if (t->arch != ARCH_OPENCL && e->requested[EMIT_OPENCL] && !needs_object(e)) {
 		diag_error(cx, LOC_NONE, DIAG_TARGET, "no kernels of OpenCL are made for %s", t->name);
 		diag_note(cx, LOC_NONE, "use --target=opencl-cpu, opencl-cpu512 or opencl-gpu");
 		return TFMC_INVALID;
@@ -271,7 +271,7 @@ static enum tfmc_status emit_opencl(struct emit_request *e, const struct ir_modu
 	struct buf text;
 	struct ir_module *family_plan = NULL;
 	enum tfmc_status st = TFMC_OK;
-	if (!e->wanted[EMIT_OPENCL])
+	if (!e->requested[EMIT_OPENCL])
 		return TFMC_OK;
 	buf_init(&text);
 	if (target->arch != ARCH_OPENCL && target_choose("opencl", NULL, &target) == TARGET_CHOSEN)
@@ -330,11 +330,11 @@ static enum tfmc_status emit_all(struct emit_request *e)
 	backend_output_init(&object);
 	enum tfmc_status st = driver_plan_variants(d, e->l->module, driver_pipeline(d), &set);
 	const struct ir_module *planned = set.items[0].planned;
-	if (st == TFMC_OK && e->wanted[EMIT_TIR]) {
+	if (st == TFMC_OK && e->requested[EMIT_TIR]) {
 		ir_print(&e->tir, d->options.no_locations ? NULL : &d->diag, planned);
 		st = write_kind(e, EMIT_TIR, &e->tir);
 	}
-	if (st == TFMC_OK && (needs_object(e) || e->wanted[EMIT_OPENCL]))
+	if (st == TFMC_OK && (needs_object(e) || e->requested[EMIT_OPENCL]))
 		st = driver_check_planned(d, planned);
 	if (st == TFMC_OK && needs_object(e))
 		st = emit_object(e, &set, &object);
@@ -352,9 +352,9 @@ static enum tfmc_status emit_all(struct emit_request *e)
 
 static bool emits_only(const struct emit_request *e, enum emit_kind kind, enum emit_kind also)
 {
-	bool only = e->wanted[kind];
+	bool only = e->requested[kind];
 	for (int k = 0; k < N_EMIT; k++)
-		only = only && (k == (int)kind || k == (int)also || k == EMIT_TIR || !e->wanted[k]);
+		only = only && (k == (int)kind || k == (int)also || k == EMIT_TIR || !e->requested[k]);
 	return only;
 }
 
@@ -375,7 +375,8 @@ static void choose_target(struct emit_request *e)
 		return;
 	if (emits_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
 		o->target = "opencl";
-	else if (o->target && !strcmp(o->target, "opencl") && !e->wanted[EMIT_OPENCL] && !e->wanted[EMIT_TIR])
+	else if (o->target && !strcmp(o->target, "opencl") && !e->requested[EMIT_OPENCL] &&
+	         !e->requested[EMIT_TIR])
 		o->target = "opencl,opencl"; /* the first family and all others */
 	else if (c_alone)
 		o->mcpu = target_baseline(t->arch)->name;
@@ -388,7 +389,7 @@ enum exit_code command_compile(struct driver *d)
 	struct emit_request e = {.d = d, .l = &l};
 	if (!parse_emit(&e))
 		return EXIT_USAGE;
-	if (e.wanted[EMIT_OBJ] && !d->options.output && !e.files[EMIT_OBJ])
+	if (e.requested[EMIT_OBJ] && !d->options.output && !e.files[EMIT_OBJ])
 		return driver_usage_error(d, "compiling requires -o FILE.o");
 	if (d->options.dependencies_out && !d->options.dependencies)
 		return driver_usage_error(d, "-MF FILE requires -MD");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Help for a terminal (at most 100 columns wide), Markdown, print_man, and completion for print_bash, print_zsh and print_fish. All of it is
- * derived from the tables of options and commands.
+ * Help for a terminal (at most 100 columns wide), Markdown, man, and completion for bash, zsh and fish, all derived
+ * from the tables of options and commands.
  */
 #include "frontend/driver/help/help.h"
 

@@ -343,17 +343,17 @@ bool explain_find(struct arena *a, const char *code, struct explanation *out, co
 		const char **items;
 		size_t n, cap;
 	} codes = {NULL, 0, 0};
-	const char *wanted = arena_printf(a, "E%s", code + (code[0] == 'E' || code[0] == 'e'));
+	const char *name = arena_printf(a, "E%s", code + (code[0] == 'E' || code[0] == 'e'));
 	for (const char *at = first_section(); at != NULL;) {
 		at = read_section(a, at, out);
 		const char **slot = ARENA_PUSH(a, &codes);
 		if (arena_failed(a))
 			break;
-		if (strcmp(out->code, wanted) == 0)
+		if (strcmp(out->code, name) == 0)
 			return true;
 		*slot = out->code;
 	}
-	*nearest = arena_failed(a) ? NULL : nearest_name(wanted, codes.items, codes.n);
+	*nearest = arena_failed(a) ? NULL : nearest_name(name, codes.items, codes.n);
 	return false;
 }
 

@@ -287,7 +287,7 @@ static bool open_file(struct arena *a, struct output_file *f)
 void outputs_note_written(struct outputs *o, const char *path)
 {
 	const char *target = resolve_links(o->arena, path);
-	ARENA_ADD(o->arena, &o->taken, target ? target : path);
+	ARENA_ADD(o->arena, &o->written, target ? target : path);
 }
 
 /* Whether two paths are the same name in the same directory; the files need not exist. */
@@ -302,8 +302,8 @@ static bool is_output(const struct outputs *o, const char *path)
 	bool found = false;
 	for (size_t i = 0; !found && i < o->n; i++)
 		found = is_same_name(o->arena, path, o->items[i]->target);
-	for (size_t i = 0; !found && i < o->taken.n; i++)
-		found = is_same_name(o->arena, path, o->taken.items[i]);
+	for (size_t i = 0; !found && i < o->written.n; i++)
+		found = is_same_name(o->arena, path, o->written.items[i]);
 	return found;
 }
 

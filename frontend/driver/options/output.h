@@ -52,7 +52,7 @@ struct outputs {
 	struct {
 		const char **items;
 		size_t n, cap;
-	} taken; /* outputs committed on their own (dumps, reproducers) */
+	} written; /* outputs committed on their own (dumps, reproducers) */
 };
 
 /* Process-wide: SIGINT, SIGTERM, SIGHUP and SIGPIPE remove named temporary files before they end the process, and

@@ -193,7 +193,7 @@ static enum tfmc_status open_model(struct calibration *c)
 
 enum exit_code command_calibrate(struct driver *d)
 {
-	struct calibration c = {.d = d, .texts = {.d = d, .command = "calibrate", .takes_any = true}};
+	struct calibration c = {.d = d, .texts = {.d = d, .command = "calibrate", .accepts_any = true}};
 	enum exit_code usage = texts_check_options(d);
 	if (usage != EXIT_OK)
 		return usage;

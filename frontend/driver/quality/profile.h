@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A calibration profile: statistics of the inputs of each matrix. `tfmc calibrate` writes it, quantization reads it to
- * weight errors (an importance matrix).
+ * A calibration profile: statistics of the inputs of each matrix. `tfmc calibrate` writes it, quantization reads it
+ * to weight errors (an importance matrix).
  *
- * It is a safetensors file with one F32 tensor for each parameter W [N, K] that multiplies rows x of the model,
- * y = x W^T. Its name is the path of the parameter with the indices of repeats, as weights.map has it, and the word inputs
- * ("layers.3.self.attention.q.weight.inputs"); its shape is [2, K], for a parameter that holds E experts [E, 2, K]. Row 0
- * has the means of x(k)^2 over all rows x that were multiplied with W (of an expert: that it was given), for a parameter
- * that is used in several places over the rows of all of them; row 1 the means of x(k). What is made of them:
- * ir/weights/quants.h. All zeros: the matrix was not used. Parameters that
- * are not multiplied with rows (embedding tables that are only looked up, norms, biases) have no tensor.
+ * It is a safetensors file with one F32 tensor for each parameter W [N, K] that multiplies rows x of the model, y = x
+ * W^T. Its name is the path of the parameter with the indices of repeats, as in weights.map, and the word inputs
+ * ("layers.3.self.attention.q.weight.inputs"). Its shape is [2, K], or [E, 2, K] for a parameter of E experts. Row 0
+ * has the means of x(k)^2 over all rows x that were multiplied with W (for an expert: that were routed to it; for a
+ * parameter that is used in several places: over the rows of all of them), row 1 the means of x(k).
+ * ir/weights/quants.h tells how they are used. All zeros: the matrix was not used. Parameters that are not multiplied
+ * with rows (embedding tables that are only looked up, norms, biases) have no tensor.
  *
- * The reader is frontend/lower/profile.c. It rejects, with the location: a file without tensors, a tensor whose type or
- * shape differs from that of its parameter, values that are negative, infinite or NaN, and names that the model does not
+ * The reader is frontend/lower/profile.c. It rejects, with the location: a file without tensors, a tensor whose type
+ * or shape differs from its parameter's, values that are negative, infinite or NaN, and names that the model does not
  * have (the profile of another model). A matrix without a tensor is a warning: its columns count equally.
  */
 #ifndef TFMC_FRONTEND_DRIVER_QUALITY_PROFILE_H

@@ -36,9 +36,9 @@ enum tfmc_status texts_open(struct texts *t, const struct loaded *l)
 	bool has_target = o->target_text || o->target_tokens, has_file = o->prompt_file || o->tokens_file;
 	t->kind = l->model ? frontend_generate(l->model)->kind : GENERATE_NONE;
 	bool is_pair = t->kind == GENERATE_SEQ2SEQ;
-	if (!l->model || (t->kind == GENERATE_NONE && !t->takes_any))
+	if (!l->model || (t->kind == GENERATE_NONE && !t->accepts_any))
 		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE, "%s requires a model file%s", t->command,
-		           t->takes_any ? "" : " with a generate section");
+		           t->accepts_any ? "" : " with a generate section");
 	else if (is_pair && !has_file && !has_target)
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
 		           "what is scored is given by --target-text or --target-tokens");

@@ -19,7 +19,7 @@ struct text {
 struct texts {
 	struct driver *d;
 	const char *command; /* name in messages */
-	bool takes_any;      /* set by the caller: accept models that do not generate */
+	bool accepts_any;    /* set by the caller: accept models that do not generate */
 	enum frontend_generate_kind kind;
 	bool reads_source;               /* as ids */
 	const struct named_tensor *rows; /* feature sources; NULL: none */

@@ -271,7 +271,7 @@ static double count_weight_bytes(const struct bench *b, const char *entry)
 	return f ? ir_func_weight_bytes(f, values) : 0;
 }
 
-static void print_groups(struct bench *b, const char *entry, struct backend_peak roof)
+static void print_groups(struct bench *b, const char *entry, struct backend_peak peak)
 {
 	const struct ir_func *f = entry_func(b, entry);
 	int64_t values[RECORD_DIMS];
@@ -279,13 +279,13 @@ static void print_groups(struct bench *b, const char *entry, struct backend_peak
 	if (f)
 		f = ir_select_case(b->planned, f, values);
 	bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, f, values, past_tokens(b, entry),
-	                   roof, b->d->options.json);
+	                   peak, b->d->options.json);
 }
 
 struct figures {
 	double min, median, flops, weights; /* seconds of a call; FLOP of dot products; bytes */
 	double ideal;                       /* seconds of the dot products at their peaks */
-	struct backend_peak roof;
+	struct backend_peak peak;
 	int64_t threads;
 	const char *target;
 };
@@ -298,7 +298,7 @@ static double flops_fraction(const struct figures *f)
 
 static double weights_fraction(const struct figures *f)
 {
-	return f->roof.bytes > 0 ? f->weights / f->min / f->roof.bytes : 0;
+	return f->peak.bytes > 0 ? f->weights / f->min / f->peak.bytes : 0;
 }
 
 static void print_rate(struct buf *out, const char *what, double rate, const char *unit, double part,
@@ -348,7 +348,7 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"weight_bytes\": %.0f, \"weights_gbs\": %.3f",
 	           f->flops, f->flops / f->min * 1e-9, f->weights, f->weights / f->min * 1e-9);
 	buf_printf(out, ", \"roof_gflops\": %.3f, \"roof_gbs\": %.3f",
-	           f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0, f->roof.bytes * 1e-9);
+	           f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0, f->peak.bytes * 1e-9);
 	buf_printf(out, ", \"bound\": \"%s\"",
 	           weights_fraction(f) > flops_fraction(f) ? "weights" : "products");
 }
@@ -372,12 +372,12 @@ static enum tfmc_status measure_peak(struct bench *b, const struct compiled *c, 
 		o.products[kind] = flops[kind] > 0;
 	if (f->weights < (double)o.n_bytes)
 		o.n_bytes = (uint64_t)f->weights;
-	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_peak(b->d, o.n_bytes, &f->roof)
-	                                                  : backend_peak(&b->d->diag, &o, &f->roof);
+	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_peak(b->d, o.n_bytes, &f->peak)
+	                                                  : backend_peak(&b->d->diag, &o, &f->peak);
 	tfmc_pool_destroy(pool);
 	for (int kind = 0; kind < MAC_ALL; kind++) {
 		f->flops += flops[kind];
-		f->ideal += f->roof.flops[kind] > 0 ? flops[kind] / f->roof.flops[kind] : 0;
+		f->ideal += f->peak.flops[kind] > 0 ? flops[kind] / f->peak.flops[kind] : 0;
 	}
 	return st;
 }
@@ -400,7 +400,7 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	if (b->groups && b->d->options.json)
 		buf_str(&b->d->out, ", \"groups\": [");
 	if (b->groups)
-		print_groups(b, entry, f.roof);
+		print_groups(b, entry, f.peak);
 	if (b->d->options.json)
 		buf_str(&b->d->out, b->groups ? "]}\n" : "}\n");
 	return TFMC_OK;

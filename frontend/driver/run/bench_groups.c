@@ -279,7 +279,7 @@ struct table {
 	bool is_json;
 	size_t n_printed;
 	uint64_t group; /* the next one of func */
-	/* A group whose kernel was timed_group, waiting for those after it that the same kernel computes. */
+	/* The last group with a timed kernel. Its row waits for the following groups that the same kernel computes. */
 	const struct ir_op *op;
 	uint64_t pending_group;
 	struct work work;

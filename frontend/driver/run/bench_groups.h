@@ -31,13 +31,14 @@ int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_t *dims
 void bench_groups_begin(struct bench_groups *g);
 void bench_groups_end(struct bench_groups *g);
 /*
- * Prints a row for each group of `func` (the function or case that the calls ran) in order, with the model step it
- * comes from (cx: names of files). values: of the module's dims; past: cached tokens of each sequence; roof: the peak
- * of as many workers. A row shows the rate that is closer to its peak, FLOP of dot products or bytes of weights. With
- * several workers "busy" is the share of their time inside the group. is_json: objects, separated by commas.
+ * Prints a row for each group of `func` (the function or case that the calls ran) in order, with the model step
+ * it comes from (cx: names of files). values: of the module's dims; past: cached tokens of each sequence; peak:
+ * of the machine with as many workers. A row shows the rate that is closer to its peak, FLOP of dot products or
+ * bytes of weights. With several workers "busy" is the share of their time inside the group. is_json: objects,
+ * separated by commas.
  */
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
-                        int64_t past, struct backend_peak roof, bool is_json);
+                        int64_t past, struct backend_peak peak, bool is_json);
 
 #endif

@@ -216,10 +216,10 @@ static bool check_input(struct caller *c, const struct tfmc_record_tensor *t, co
                         const int64_t *dims)
 {
 	bool ok = (uint64_t)v->rank == t->rank && (uint64_t)v->dtype == t->dtype;
-	int64_t want[IR_RANK_MAX];
+	int64_t expected[IR_RANK_MAX];
 	for (uint64_t k = 0; k < t->rank; k++) {
-		want[k] = tfmc_tensor_size(c->record, t, k, dims);
-		ok = ok && want[k] == v->dims[k];
+		expected[k] = tfmc_tensor_size(c->record, t, k, dims);
+		ok = ok && expected[k] == v->dims[k];
 	}
 	if (ok)
 		return true;
@@ -227,7 +227,7 @@ static bool check_input(struct caller *c, const struct tfmc_record_tensor *t, co
 	buf_init(&b);
 	print_shape(&b, v->dtype, v->rank, v->dims);
 	buf_str(&b, ", expected ");
-	print_shape(&b, (enum ir_dtype)t->dtype, (int)t->rank, want);
+	print_shape(&b, (enum ir_dtype)t->dtype, (int)t->rank, expected);
 	diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "input %s is %s", v->name, b.data);
 	buf_destroy(&b);
 	return false;

@@ -286,8 +286,8 @@ static enum tfmc_status open_candidates(struct tune *t, const struct shape *s, d
 		linear_candidates(t, s);
 	else
 		attention_candidates(t, s);
-	size_t wanted = t->n;
-	for (t->n = 0; t->n < wanted && (t->n < 2 || driver_clock(NULL) < (begin + end) / 2);)
+	size_t n_candidates = t->n;
+	for (t->n = 0; t->n < n_candidates && (t->n < 2 || driver_clock(NULL) < (begin + end) / 2);)
 		TFMC_TRY(open_candidate(t, s, &t->candidates[t->n++]));
 	return make_tensors(t);
 }
