@@ -70,8 +70,8 @@ static bool hash_module(struct blake2b *b, const struct ir_module *m)
 	return ok;
 }
 
-/* Sets d->cache.files to a hash of every file that was read, in order. Names of tensors in the module refer to
- * them by this order. Directories count by their files. */
+/* Sets d->cache.files to a hash of every file that was read, in order: the list tells which files the tensors
+ * "file":"tensor" of the module are in. Directories count by their files. */
 static bool hash_files(struct driver *d)
 {
 	struct blake2b b;

@@ -50,7 +50,7 @@ struct driver {
 	        *target_tokenizer; /* of generated text: the same, or that of the target language */
 	bool is_reporting;         /* inside the diagnostic sink: an error there must not be reported by it */
 	bool out_failed;           /* writing stdout failed, which is reported once */
-	bool is_unrounded; /* load models as stored, without --quantize, --dtype, --profile and `quantize` */
+	bool is_unrounded; /* load weights as stored, with f32 caches: ignore `quantize`, `dtype` and their options */
 	int64_t session_tokens; /* context of the last session where --limit-memory shortened it; 0: the model's */
 	bool texts_failed;      /* writing an IR dump or a reproducer failed: the pipeline fails */
 };

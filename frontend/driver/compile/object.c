@@ -359,9 +359,10 @@ static bool emits_only(const struct emit_request *e, enum emit_kind kind, enum e
 }
 
 /*
- * Defaults of --target and -mcpu that depend on the outputs. OpenCL alone: all families. C alone: the least
- * level of the architecture, since compilers split wider vectors into those of their own target, which takes
- * ten times as long and gives slower code; no matrix tiles.
+ * Defaults of --target and -mcpu that depend on the outputs. OpenCL source alone: the default family; an object
+ * with --target=opencl: all families. C alone: the least level of the architecture, whose vectors a C compiler
+ * has without -march (splitting wider ones takes it ten times as long and gives slower code), and no matrix
+ * tiles.
  */
 static void choose_target(struct emit_request *e)
 {

@@ -8,8 +8,8 @@
 
 #include "ir/support/number.h"
 
-#define CALL_TOKENS \
-	4096 /* at most for one prefill call: longer prompts are read in several, with the same bits */
+/* Longer prompts are read in several prefill calls, which changes no bit of the result. */
+#define CALL_TOKENS 4096
 #define PAGE        4096
 #define WORKERS_MAX 4096 /* that an object accepts */
 
