@@ -310,7 +310,7 @@ static void emit_status_text(struct object *o)
 }
 
 /* NAME_variant: -1 if init has not filled the context. */
-static void emit_variant(struct object *o)
+static void emit_variant_number(struct object *o)
 {
 	struct emit e = begin_api(o, "variant", KB_INDEX);
 	struct kb *k = e.k;
@@ -329,6 +329,6 @@ void emit_api(struct object *o)
 	emit_init(o);
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
 		emit_context_function(o, &functions[i]);
-	emit_variant(o);
+	emit_variant_number(o);
 	emit_status_text(o);
 }

@@ -24,6 +24,7 @@ struct body {
 
 /* ---- kernels ---- */
 
+/* The value of a kernel argument in the kernel's calling function. */
 static struct kb_val kernel_argument(struct emit *e, const struct plan_kernel *kernel,
                                      const struct plan_arg *arg, struct kb_val worker,
                                      struct kb_val n_workers)
@@ -129,6 +130,7 @@ static struct kb_val is_wanted(struct body *s, const struct plan_command *comman
 	return any;
 }
 
+/* Runs the kernel in this worker, or gives it to the caller's parallel_for. */
 static void emit_dispatch(struct body *s, const struct plan_kernel *kernel)
 {
 	struct kb *k = s->e.k;

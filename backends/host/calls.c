@@ -135,6 +135,7 @@ enum tfmc_status emit_function(struct object *o, struct function *f)
 
 /* ---- entries ---- */
 
+/* Emits: return NAME.func.call(context, args, worker); */
 static void return_call(struct emit *e, const struct function *f, struct kb_val worker)
 {
 	struct kb_val args[] = {e->context, e->args, worker};
@@ -190,6 +191,7 @@ static void call_entry(struct emit *e, size_t number, struct kb_val worker, stru
 	e->args = given;
 }
 
+/* NAME_call. */
 static void emit_call_by_number(struct object *o)
 {
 	struct emit e = {.object = o};

@@ -16,6 +16,7 @@ static void check_size(struct emit *e, size_t slot, const struct ir_type *t)
 	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
 }
 
+/* Pointers, dims, buffer sizes and the arena. */
 static void check_memory(struct emit *e)
 {
 	const struct function *f = e->function;
@@ -48,6 +49,7 @@ static struct kb_val call_batch(struct emit *e)
 	return e->dims[e->object->states.batch_dim];
 }
 
+/* The state is present and has memory for the call's sequences; sources are encoded. */
 static void check_state(struct emit *e)
 {
 	struct kb *k = e->k;
@@ -118,6 +120,7 @@ static void check_elements(struct emit *e, size_t param, bool is_ragged, struct 
 	kb_end_if(e->k);
 }
 
+/* Lengths, then ids at the valid positions. */
 static void check_values(struct emit *e)
 {
 	const struct ir_func *f = e->function->func;

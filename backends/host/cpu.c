@@ -36,7 +36,7 @@ void emit_variant_check(struct object *o)
 		kb_end(e.k);
 		return;
 	}
-	if (!o->is_text)
+	if (!o->emits_c)
 		needs = object_needs(o);
 	for (int i = 0; i < needs.n_words; i++) {
 		const struct cpuid_requirement *w = &needs.words[i];

@@ -186,7 +186,7 @@ static enum tfmc_status compile_c(struct object *o, const struct buf *blob, stru
 	if (!o->options->want_c)
 		return TFMC_OK;
 	TFMC_TRY(check_c(o));
-	o->is_text = true;
+	o->emits_c = true;
 	TFMC_TRY(emit_object(o));
 	TFMC_TRY(kb_verify(o->kb, o->cx));
 	struct cfamily_data weights = {.name = emit_api_symbol(o, "weights")};

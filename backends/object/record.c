@@ -277,7 +277,7 @@ static uint64_t put_variants(struct record_writer *w)
  * compiler's user chooses the processor. */
 static void collect_system_needs(const struct object *o, uint64_t system[TARGET_SYSTEM_WORDS])
 {
-	for (size_t i = 0; i < o->n_all && !o->is_text; i++) {
+	for (size_t i = 0; i < o->n_all && !o->emits_c; i++) {
 		const struct target_requirements needs = object_needs(&o->all[i]);
 		for (int w = 0; w < TARGET_SYSTEM_WORDS; w++)
 			system[w] |= needs.system[w];

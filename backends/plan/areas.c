@@ -131,6 +131,7 @@ static bool area_is_same(const struct area *a, const struct area *b)
 	       a->bytes == b->bytes && memcmp(a->stride, b->stride, sizeof(a->stride)) == 0;
 }
 
+/* Provably for all dims. */
 static bool ends_before(struct ir_dims *t, const struct area *a, const struct area *b)
 {
 	return ir_dim_le(t, ir_dim_add(t, a->offset, a->bytes), b->offset);

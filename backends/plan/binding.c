@@ -70,6 +70,7 @@ static bool bind_state(void *user, struct kb *k, const struct ir_op *op, struct 
 
 /* ---- tensors ---- */
 
+/* Type, format and pointer of the memory that a view shows. False: the kernel has no pointer to it. */
 static bool bind_base(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
 {
 	const struct ir_func *f = e->function->func;

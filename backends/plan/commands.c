@@ -126,6 +126,8 @@ static enum tfmc_status add_combine_kernel(struct plan_builder *b, size_t number
 	return TFMC_OK;
 }
 
+/* The kernels of a group, or of a fused launch that begins with it; inside a condition if the group is
+ * optional. */
 static enum tfmc_status add_group(struct plan_builder *b, const struct ir_op *group)
 {
 	size_t number = b->group;

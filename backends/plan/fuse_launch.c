@@ -86,7 +86,7 @@ static bool same_row_split(const struct pair *p)
 	return is_same;
 }
 
-/* ---- what is read ---- */
+/* ---- reads of the earlier result ---- */
 
 /* v, a view of the earlier result, shows at each row only elements of that row. */
 static bool view_keeps_rows(const struct pair *p, struct ir_value v)

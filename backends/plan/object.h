@@ -187,7 +187,7 @@ struct object {
 		size_t n, cap;
 	} entries;
 	int64_t scratch; /* bytes per worker, largest of all functions */
-	bool is_text; /* emits C text: no cpuid checks, since the C compiler's user chooses the processor */
+	bool emits_c; /* emits C text: no cpuid checks, since the C compiler's user chooses the processor */
 
 	struct {
 		int64_t plan_bytes, source_bytes;

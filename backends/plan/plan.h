@@ -23,7 +23,7 @@ struct area {
 	enum area_memory memory;
 	size_t number;                     /* INPUT, OUTPUT: index into the function's params or results */
 	const struct ir_dim *offset;       /* bytes */
-	int64_t stride[OBJECT_REPEAT_MAX]; /* bytes an iteration, outermost repeat first */
+	int64_t stride[OBJECT_REPEAT_MAX]; /* bytes per iteration, outermost repeat first */
 	const struct ir_dim *bytes;        /* SCRATCH: of one worker */
 	/* STATE: the state that it is a slice of; NULL: the lengths of the sequences */
 	const struct state_layout *state;

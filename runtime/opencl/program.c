@@ -64,6 +64,7 @@ static int build_source(struct tfmc_cl_program *p, const struct tfmc_cl_source *
 
 /* ---- cached binaries ---- */
 
+/* False: the driver rejects the binary. */
 static bool build_binary(struct tfmc_cl_program *p, const unsigned char *binary, size_t n,
                          const char *options)
 {
@@ -108,6 +109,7 @@ static void cache_binary(const struct tfmc_cl_program *p, const char *directory,
 	free(binary);
 }
 
+/* Builds from a cached binary, or else from source, whose binary is then cached. */
 static int build_program(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
                          struct tfmc_cl_error *error)
 {

@@ -196,6 +196,7 @@ static bool rows_select_kernel(const struct call_state *r, const struct model_la
 	return rows >= model_kernel(m, l, KERNEL_ROWS_LO) && rows <= model_kernel(m, l, KERNEL_ROWS_HI);
 }
 
+/* Sizes all launches that the call needs. */
 static int32_t size_launches(struct call_state *r)
 {
 	struct model_function *f = r->f;
@@ -213,6 +214,7 @@ static int32_t size_launches(struct call_state *r)
 	return f->lengths >= 0 ? measure_area(r, NULL, f->lengths) : TFMC_RT_OK;
 }
 
+/* Grows the device's memory to the sizes of the call. */
 static int32_t allocate_memory(const struct call_state *r)
 {
 	struct tfmc_cl_model *m = r->model;
@@ -303,6 +305,8 @@ static int32_t set_launch_args(const struct call_state *r, struct model_launch *
 	return TFMC_RT_OK;
 }
 
+/* The last call of the function had these dims, sequences and requested outputs, and no buffer was replaced
+ * since. */
 static bool is_prepared(const struct call_state *r)
 {
 	const struct model_function *f = r->f;

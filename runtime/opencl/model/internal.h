@@ -70,7 +70,7 @@ struct tfmc_cl_model {
 	struct tfmc_cl *cl;
 	const struct tfmc_cl_device *chosen;
 	struct tfmc_cl_context *context;
-	/* [rows of KERNELS]: that of a kernel; NULL: none yet. Of the functions */
+	/* [rows of KERNELS]: the program that has the kernel, owned by a function; NULL: not built yet */
 	struct tfmc_cl_program **programs;
 	struct model_function *functions; /* [rows of FUNCTIONS] */
 	struct model_piece *pieces;

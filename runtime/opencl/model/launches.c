@@ -77,6 +77,7 @@ static int64_t close_block(struct unroller *w, int64_t end)
 	return end;
 }
 
+/* Interprets the commands of a function and collects its launches. */
 static int32_t unroll_commands(struct unroller *w, int64_t first, int64_t end)
 {
 	const struct model_site where = {w->f->name, NULL};

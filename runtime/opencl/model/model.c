@@ -86,6 +86,7 @@ static int32_t open_device(struct tfmc_cl_model *m)
 	return model_status(m, NULL, status);
 }
 
+/* Checks and opens the plan; its weights must have the size of the code's. */
 static int32_t read_plan(struct tfmc_cl_model *m)
 {
 	const char *wrong = m->code.plan && m->code.source && (m->code.weights || !m->code.weights_bytes)
@@ -144,6 +145,7 @@ static char *build_options(const struct tfmc_cl_model *m, const bool *is_unbuilt
 	return text;
 }
 
+/* Builds one program of the kernels in is_unbuilt. */
 static int32_t build_kernels(struct tfmc_cl_model *m, struct model_function *f, const bool *is_unbuilt)
 {
 	const struct model_site where = {f->name, NULL};
