@@ -381,7 +381,7 @@ static void store_super_block(const struct quant_panel_layout *at, const struct 
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
 	for (int64_t k = 0; k < n; k += GROUP) {
 		int shift = d->shift > 0 ? weight_block_shift(row, (from + k) / d->block) : 0;
-		store_quants(encoding, d->bits, row->codes + from + k, n - k < GROUP ? n - k : GROUP, shift,
+		store_quants(encoding, d->bits, row->quants + from + k, n - k < GROUP ? n - k : GROUP, shift,
 		             c, to + at->lines + k / GROUP * d->bits * PANEL_ROW_BYTES);
 	}
 	store_column(t, to + at->scales, c, row->scales, block, blocks,
@@ -428,7 +428,7 @@ static enum tfmc_status pack_quantized(struct worker *k, const struct unit *u, i
 	if (!reserve_quants(k, w->format, u->columns, u->rows) || !buffer_reserve(&k->packed, *bytes + 1))
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(wexpr_eval_to(k->cx, w->init, k->source, u->begin, u->rows * u->columns,
-	                       (struct wexpr_out){.codes = k->quants}));
+	                       (struct wexpr_out){.quants = k->quants}));
 	find_non_finite_scale(k, &k->quants, u->begin, u->rows);
 	for (int64_t i = 0; i < panels; i++) {
 		const struct weight_quants rows = weight_quants_from_row(&k->quants, i * PANEL);

@@ -53,37 +53,37 @@ static void unpack_bit_4(const unsigned char *p, int8_t *codes)
 static void unpack_Q8_0(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = read_f16_scale(p);
-	memcpy(to->codes, p + 2, 32);
+	memcpy(to->quants, p + 2, 32);
 }
 
 static void unpack_Q4_0(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = read_f16_scale(p);
-	unpack_nibbles(p + 2, 16, to->codes);
-	add_to_quants(to->codes, 32, -8);
+	unpack_nibbles(p + 2, 16, to->quants);
+	add_to_quants(to->quants, 32, -8);
 }
 
 static void unpack_Q4_1(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = read_f16_scale(p);
 	to->offsets[0] = read_f16_scale(p + 2);
-	unpack_nibbles(p + 4, 16, to->codes);
+	unpack_nibbles(p + 4, 16, to->quants);
 }
 
 static void unpack_Q5_0(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = read_f16_scale(p);
-	unpack_nibbles(p + 6, 16, to->codes);
-	unpack_bit_4(p + 2, to->codes);
-	add_to_quants(to->codes, 32, -16);
+	unpack_nibbles(p + 6, 16, to->quants);
+	unpack_bit_4(p + 2, to->quants);
+	add_to_quants(to->quants, 32, -16);
 }
 
 static void unpack_Q5_1(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = read_f16_scale(p);
 	to->offsets[0] = read_f16_scale(p + 2);
-	unpack_nibbles(p + 8, 16, to->codes);
-	unpack_bit_4(p + 4, to->codes);
+	unpack_nibbles(p + 8, 16, to->quants);
+	unpack_bit_4(p + 4, to->quants);
 }
 
 /* Unpacks 32 indices and looks up their values. */
@@ -97,14 +97,14 @@ static void unpack_codebook(enum ir_format format, const unsigned char *p, int8_
 static void unpack_IQ4_NL(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = read_f16_scale(p);
-	unpack_codebook(FORMAT_IQ4_NL, p + 2, to->codes);
+	unpack_codebook(FORMAT_IQ4_NL, p + 2, to->quants);
 }
 
 /* Quants are twice the E2M1 values, so the scale is half of 2^(e - 127). */
 static void unpack_MXFP4(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = (float)ldexp(1.0, p[0] - 128);
-	unpack_codebook(FORMAT_MXFP4, p + 1, to->codes);
+	unpack_codebook(FORMAT_MXFP4, p + 1, to->quants);
 }
 
 /* ---- super-blocks of 256 ---- */
@@ -127,7 +127,7 @@ static void unpack_Q4_K(const unsigned char *p, const struct weight_quants *to)
 	to->super_offsets[0] = -read_f16_scale(p + 2);
 	unpack_6bit_scales(p + 4, to->scales, to->offsets);
 	for (int i = 0; i < 4; i++)
-		unpack_nibbles(p + 16 + 32 * i, 32, to->codes + 64 * i);
+		unpack_nibbles(p + 16 + 32 * i, 32, to->quants + 64 * i);
 }
 
 static void unpack_Q5_K(const unsigned char *p, const struct weight_quants *to)
@@ -137,9 +137,9 @@ static void unpack_Q5_K(const unsigned char *p, const struct weight_quants *to)
 	to->super_offsets[0] = -read_f16_scale(p + 2);
 	unpack_6bit_scales(p + 4, to->scales, to->offsets);
 	for (int i = 0; i < 4; i++)
-		unpack_nibbles(low + 32 * i, 32, to->codes + 64 * i);
+		unpack_nibbles(low + 32 * i, 32, to->quants + 64 * i);
 	for (int i = 0; i < 256; i++)
-		to->codes[i] = (int8_t)(to->codes[i] | (high[i % 32] >> (i / 32) & 1) << 4);
+		to->quants[i] = (int8_t)(to->quants[i] | (high[i % 32] >> (i / 32) & 1) << 4);
 }
 
 /* The 2-bit value i of 128 values in 32 bytes: bits 2j and 2j + 1 of the bytes are values 32 j .. 32 j +
@@ -156,10 +156,10 @@ static void unpack_Q6_K(const unsigned char *p, const struct weight_quants *to)
 	for (int i = 0; i < 16; i++)
 		to->scales[i] = (float)(int8_t)scales[i];
 	for (int i = 0; i < 2; i++)
-		unpack_nibbles(p + 64 * i, 64, to->codes + 128 * i);
+		unpack_nibbles(p + 64 * i, 64, to->quants + 128 * i);
 	for (int i = 0; i < 256; i++)
-		to->codes[i] =
-		        (int8_t)((to->codes[i] | two_bit_value(high + i / 128 * 32, i % 128) << 4) - 32);
+		to->quants[i] =
+		        (int8_t)((to->quants[i] | two_bit_value(high + i / 128 * 32, i % 128) << 4) - 32);
 }
 
 static void unpack_Q3_K(const unsigned char *p, const struct weight_quants *to)
@@ -172,7 +172,7 @@ static void unpack_Q3_K(const unsigned char *p, const struct weight_quants *to)
 	}
 	for (int i = 0; i < 256; i++) {
 		int third = high[i % 32] >> (i / 32) & 1;
-		to->codes[i] = (int8_t)(two_bit_value(low + i / 128 * 32, i % 128) + 4 * third - 4);
+		to->quants[i] = (int8_t)(two_bit_value(low + i / 128 * 32, i % 128) + 4 * third - 4);
 	}
 }
 
@@ -185,7 +185,7 @@ static void unpack_Q2_K(const unsigned char *p, const struct weight_quants *to)
 		to->offsets[i] = (float)(p[i] >> 4);
 	}
 	for (int i = 0; i < 256; i++)
-		to->codes[i] = (int8_t)two_bit_value(p + 16 + i / 128 * 32, i % 128);
+		to->quants[i] = (int8_t)two_bit_value(p + 16 + i / 128 * 32, i % 128);
 }
 
 static void unpack_IQ4_XS(const unsigned char *p, const struct weight_quants *to)
@@ -195,7 +195,7 @@ static void unpack_IQ4_XS(const unsigned char *p, const struct weight_quants *to
 	for (int i = 0; i < 8; i++) {
 		int low = p[4 + i / 2] >> (i % 2 * 4) & 15;
 		to->scales[i] = (float)((low | (high >> (2 * i) & 3) << 4) - 32);
-		unpack_codebook(FORMAT_IQ4_XS, p + 8 + 16 * i, to->codes + 32 * i);
+		unpack_codebook(FORMAT_IQ4_XS, p + 8 + 16 * i, to->quants + 32 * i);
 	}
 }
 
@@ -217,7 +217,7 @@ static void unpack_rows(struct stored_block b, const void *data, int64_t row, in
 	struct weight_quants to = *out;
 	for (int64_t i = 0; i < n * blocks; i++, p += b.bytes) {
 		b.unpack(p, &to);
-		to.codes += b.elements;
+		to.quants += b.elements;
 		to.scales += scales;
 		if (to.offsets)
 			to.offsets += scales;

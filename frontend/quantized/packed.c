@@ -193,7 +193,7 @@ static void read_packed_row(const struct packed_matrix *m, int64_t row, const st
 			out->offsets[b] = block_offset(m, scale, zero_point_at(m, row, group));
 	}
 	for (int64_t k = 0; k < m->k; k++)
-		out->codes[k] = (int8_t)value_at(m, row, k, d->zero);
+		out->quants[k] = (int8_t)value_at(m, row, k, d->zero);
 }
 
 void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_quants *out)

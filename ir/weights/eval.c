@@ -44,7 +44,7 @@ static enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_
 static struct wexpr_out advance(struct wexpr_out out, int64_t n)
 {
 	if (!out.at)
-		return (struct wexpr_out){.codes = weight_quants_from_row(&out.codes, n / out.codes.k)};
+		return (struct wexpr_out){.quants = weight_quants_from_row(&out.quants, n / out.quants.k)};
 	return (struct wexpr_out){.at = (char *)out.at + n * ir_dtype_bytes(out.dtype), .dtype = out.dtype};
 }
 
@@ -140,7 +140,7 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 	const struct weight_bytes *b;
 	TFMC_TRY(find_leaf(ev, e, &b));
 	if (!out.at) {
-		b->read_quants(b->data, begin / out.codes.k, n / out.codes.k, &out.codes);
+		b->read_quants(b->data, begin / out.quants.k, n / out.quants.k, &out.quants);
 		return TFMC_OK;
 	}
 	if (out.dtype == e->stored && !b->read) {
@@ -347,6 +347,7 @@ static enum tfmc_status eval_repeat_rows(struct weval *ev, const struct ir_wexpr
 
 /* ---- tables with a formula ---- */
 
+/* Sinusoidal position encoding (Vaswani et al. 2017, 3.5), or with the frequencies of tensor2tensor. */
 static double sinusoid_at(const struct ir_wexpr *e, int64_t row, int64_t col)
 {
 	int64_t half = e->dims[1] / 2;
@@ -365,6 +366,7 @@ static void table_sinusoid(const struct ir_wexpr *e, int64_t begin, int64_t n, d
 		out[i] = sinusoid_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
 }
 
+/* Cosines, then sines, of the RoPE angles of a position. */
 static double rotary_at(const struct ir_wexpr *e, int64_t row, int64_t col)
 {
 	int64_t half = e->dims[1] / 2;
@@ -492,10 +494,11 @@ static enum tfmc_status invert_order(struct weval *ev, const struct ir_wexpr *e,
 	for (int64_t i = 0; i < k; i++) {
 		bool is_column = order[i] >= 0 && order[i] < (double)k && order[i] == floor(order[i]);
 		if (!is_column || source[(int64_t)order[i]] >= 0) {
-			diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE,
-			           "%.9g is no column, or there twice: the order of %lld columns has each of "
-			           "them once",
-			           order[i], (long long)k);
+			diag_error(
+			        ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE,
+			        "%.9g is not a column, or occurs twice: the order must be a permutation of "
+			        "%lld columns",
+			        order[i], (long long)k);
 			return TFMC_INVALID;
 		}
 		source[(int64_t)order[i]] = i;
@@ -574,23 +577,23 @@ static enum tfmc_status eval_quantize(struct weval *ev, const struct ir_wexpr *e
                                       double *out)
 {
 	int64_t k = e->dims[e->rank - 1], some = rows_per_block(k, n / k + 2);
-	struct weight_quants codes;
+	struct weight_quants quants;
 	double *values = memory_alloc((size_t)(some * k) * sizeof(*values) + 1);
-	bool ok = weight_quants_alloc(&codes, e->format, k, some) && values;
+	bool ok = weight_quants_alloc(&quants, e->format, k, some) && values;
 	enum tfmc_status st = ok ? TFMC_OK : TFMC_NO_MEMORY;
 	while (st == TFMC_OK && n > 0) {
 		int64_t in = begin % k, rows = weval_min(some, (in + n + k - 1) / k),
 		        run = weval_min(n, rows * k - in);
-		st = quantize_rows(ev, e, begin / k, rows, &codes);
+		st = quantize_rows(ev, e, begin / k, rows, &quants);
 		if (st == TFMC_OK) {
-			weight_dequantize(&codes, rows, values);
+			weight_dequantize(&quants, rows, values);
 			memcpy(out, values + in, (size_t)run * sizeof(*values));
 		}
 		begin += run;
 		out += run;
 		n -= run;
 	}
-	weight_quants_free(&codes);
+	weight_quants_free(&quants);
 	memory_free(values);
 	return st;
 }
@@ -632,7 +635,7 @@ static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, i
 {
 	double scratch[WEVAL_CHUNK];
 	if (!out.at)
-		return quantize_rows(ev, e, begin / out.codes.k, n / out.codes.k, &out.codes);
+		return quantize_rows(ev, e, begin / out.quants.k, n / out.quants.k, &out.quants);
 	if (out.dtype == DT_F64)
 		return compute(ev, e, begin, n, out.at);
 	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
@@ -679,8 +682,8 @@ enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e
                                struct wexpr_out out)
 {
 	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
-	assert(out.at ||
-	       (wexpr_fits_format(e, out.codes.format) && begin % out.codes.k == 0 && n % out.codes.k == 0));
+	assert(out.at || (wexpr_fits_format(e, out.quants.format) && begin % out.quants.k == 0 &&
+	                  n % out.quants.k == 0));
 	struct weval ev = {.cx = cx, .source = source};
 	return weval_to(&ev, e, begin, n, out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fixed-point search for block scales, see fixed.h. Loops run over lanes (blocks), so that compilers vectorize them;
- * int16 products are taken as high halves, as pmulhw and sqdmulh do.
+ * int16 products are the upper 16 bits, as pmulhw computes.
  */
 #include "ir/weights/fixed.h"
 
@@ -18,9 +18,9 @@
 static int sort_codebook(const int8_t *codebook, int8_t *out)
 {
 	int n = 0;
-	for (int code = INT8_MIN; code <= INT8_MAX; code++)
-		if (memchr(codebook, (unsigned char)code, 16))
-			out[n++] = (int8_t)code;
+	for (int quant = INT8_MIN; quant <= INT8_MAX; quant++)
+		if (memchr(codebook, (unsigned char)quant, 16))
+			out[n++] = (int8_t)quant;
 	return n;
 }
 
@@ -33,19 +33,20 @@ struct fixed_format fixed_format(enum ir_format format)
 	f.nearest = 1 << (FRACTION - 1);
 	if (!f.has_book)
 		return f;
-	int8_t codes[16];
-	int n = sort_codebook(d->codebook, codes), far = codes[n - 1] > -codes[0] ? codes[n - 1] : -codes[0];
+	int8_t values[16];
+	int n = sort_codebook(d->codebook, values),
+	    far = values[n - 1] > -values[0] ? values[n - 1] : -values[0];
 	/* quotients are compared with the thresholds as bytes: as many fraction bits as still fit */
 	while (far << (f.bits + 1 - FRACTION) <= 128)
 		f.bits++;
-	f.first = codes[0];
+	f.first = values[0];
 	f.nearest = 0;
 	memset(f.below, INT8_MAX, sizeof(f.below));
 	for (int i = 0; i + 1 < n; i++) {
-		int twice = (codes[i] + codes[i + 1]) * (1 << (f.bits - FRACTION));
+		int twice = (values[i] + values[i + 1]) * (1 << (f.bits - FRACTION));
 		memset(f.below[i], (twice + (twice & 1)) / 2 - 1, LANES);
 		f.nearest = twice & 1 ? 1 << (FRACTION - 2) : f.nearest;
-		memset(f.step[i], codes[i + 1] - codes[i], LANES);
+		memset(f.step[i], values[i + 1] - values[i], LANES);
 	}
 	return f;
 }
@@ -186,37 +187,37 @@ INLINE void round_to_codebook(const struct fixed_format *f, const struct recipro
                               const int16_t *restrict x, const int16_t *restrict is_element,
                               int16_t *restrict out)
 {
-	int8_t at[LANES], code[LANES];
+	int8_t at[LANES], quant[LANES];
 	quotients(t, x, out);
 	for (int l = 0; l < LANES; l++) {
 		int16_t v = out[l] < INT8_MIN ? INT8_MIN : out[l];
 		at[l] = (int8_t)(v > INT8_MAX ? INT8_MAX : v);
-		code[l] = f->first;
+		quant[l] = f->first;
 	}
 	for (int k = 0; k < 15; k++)
 		for (int l = 0; l < LANES; l++)
-			code[l] = (int8_t)(code[l] + (f->step[k][l] & -(at[l] > f->below[k][l])));
+			quant[l] = (int8_t)(quant[l] + (f->step[k][l] & -(at[l] > f->below[k][l])));
 	for (int l = 0; l < LANES; l++)
-		out[l] = (int16_t)(code[l] & is_element[l]);
+		out[l] = (int16_t)(quant[l] & is_element[l]);
 }
 
 /* Adds the sums of the current part, exact integers: |xq| <= FIXED_PART * 127 * 32767 < 2^31. */
 INLINE void add_unweighted(bool has_book, const struct fixed_format *f, const struct reciprocal *t,
                            const struct fixed_blocks *b, struct fixed_sums *out)
 {
-	int16_t q[LANES] = {0}, code[LANES];
+	int16_t q[LANES] = {0}, quant[LANES];
 	int32_t qq[LANES] = {0}, xq[LANES] = {0};
 	for (int64_t i = 0; i < b->count; i++) {
 		if (has_book)
-			round_to_codebook(f, t, b->x[i], b->is_element[i], code);
+			round_to_codebook(f, t, b->x[i], b->is_element[i], quant);
 		else
-			round_to_integers(f, t, b->x[i], b->is_element[i], code);
+			round_to_integers(f, t, b->x[i], b->is_element[i], quant);
 		for (int l = 0; l < LANES; l++)
-			q[l] = (int16_t)(q[l] + code[l]);
+			q[l] = (int16_t)(q[l] + quant[l]);
 		for (int l = 0; l < LANES; l++)
-			qq[l] += (int16_t)(code[l] * code[l]);
+			qq[l] += (int16_t)(quant[l] * quant[l]);
 		for (int l = 0; l < LANES; l++)
-			xq[l] += code[l] * b->x[i][l];
+			xq[l] += quant[l] * b->x[i][l];
 	}
 	for (int l = 0; l < LANES; l++) {
 		out->q[l] += q[l];
@@ -229,16 +230,16 @@ INLINE void add_unweighted(bool has_book, const struct fixed_format *f, const st
 INLINE void add_weighted(bool has_book, const struct fixed_format *f, const struct reciprocal *t,
                          const struct fixed_blocks *b, struct fixed_sums *out)
 {
-	int16_t code[LANES];
+	int16_t quant[LANES];
 	for (int64_t i = 0; i < b->count; i++) {
 		if (has_book)
-			round_to_codebook(f, t, b->x[i], b->is_element[i], code);
+			round_to_codebook(f, t, b->x[i], b->is_element[i], quant);
 		else
-			round_to_integers(f, t, b->x[i], b->is_element[i], code);
+			round_to_integers(f, t, b->x[i], b->is_element[i], quant);
 		for (int l = 0; l < LANES; l++) {
-			double wq = (double)b->weight[i][l] * code[l];
+			double wq = (double)b->weight[i][l] * quant[l];
 			out->q[l] += wq;
-			out->qq[l] += wq * code[l];
+			out->qq[l] += wq * quant[l];
 			out->xq[l] += wq * b->x[i][l];
 		}
 	}

@@ -32,10 +32,10 @@ bool weight_quants_alloc(struct weight_quants *c, enum ir_format format, int64_t
 {
 	*c = (struct weight_quants){.format = format, .k = k};
 	struct row_sizes n = row_sizes(c);
-	int64_t floats, bytes, codes;
+	int64_t floats, bytes, quants;
 	if (!checked_mul_i64(n.blocks + n.offsets + n.supers + n.super_offsets, rows, &floats) ||
-	    !checked_mul_i64(floats, (int64_t)sizeof(float), &bytes) || !checked_mul_i64(k, rows, &codes) ||
-	    !checked_add_i64(bytes, codes, &bytes))
+	    !checked_mul_i64(floats, (int64_t)sizeof(float), &bytes) || !checked_mul_i64(k, rows, &quants) ||
+	    !checked_add_i64(bytes, quants, &bytes))
 		return false;
 	c->scales = memory_alloc((size_t)bytes + 1);
 	if (!c->scales)
@@ -47,7 +47,7 @@ bool weight_quants_alloc(struct weight_quants *c, enum ir_format format, int64_t
 	at += n.supers * rows;
 	c->super_offsets = n.super_offsets ? at : NULL;
 	at += n.super_offsets * rows;
-	c->codes = (int8_t *)(void *)at;
+	c->quants = (int8_t *)(void *)at;
 	return true;
 }
 
@@ -61,7 +61,7 @@ struct weight_quants weight_quants_from_row(const struct weight_quants *c, int64
 {
 	struct row_sizes n = row_sizes(c);
 	struct weight_quants r = *c;
-	r.codes += row * c->k;
+	r.quants += row * c->k;
 	r.scales += row * n.blocks;
 	r.offsets = n.offsets ? r.offsets + row * n.offsets : NULL;
 	r.super_scales = n.supers ? r.super_scales + row * n.supers : NULL;
@@ -102,7 +102,7 @@ void weight_dequantize(const struct weight_quants *c, int64_t rows, double *out)
 			int64_t end = (b + 1) * block < c->k ? (b + 1) * block : c->k;
 			block_scale(&row, b, &scale, &offset);
 			for (int64_t i = b * block; i < end; i++)
-				out[r * c->k + i] = (float)(scale * row.codes[i] + offset);
+				out[r * c->k + i] = (float)(scale * row.quants[i] + offset);
 		}
 	}
 }
@@ -288,23 +288,23 @@ static struct sample block_sample(const struct weight_quants *row, const double 
 /* A quant replaced by its neighbour. */
 struct change {
 	int64_t i; /* element of the row; -1: none lowers the error */
-	int8_t code;
+	int8_t quant;
 	double by;     /* change of the sum of m(k) e(k) */
 	double counts; /* change of the expected squared error */
 };
 
-/* The next quant above (up) or below; false if `code` is the last one. */
-static bool neighbour_quant(const struct ir_format_desc *d, int8_t code, bool up, int8_t *out)
+/* The next quant above (up) or below; false if `quant` is the last one. */
+static bool neighbour_quant(const struct ir_format_desc *d, int8_t quant, bool up, int8_t *out)
 {
 	int least = d->bits == 8 ? -127 : -d->zero, most = d->bits == 8 ? 127 : 15 - d->zero;
 	bool found = false;
 	if (!d->codebook) {
-		*out = (int8_t)(up ? code + 1 : code - 1);
+		*out = (int8_t)(up ? quant + 1 : quant - 1);
 		return *out >= least && *out <= most;
 	}
 	for (int i = 0; i < 16; i++) {
 		int8_t c = d->codebook[i];
-		bool beyond = up ? c > code : c < code;
+		bool beyond = up ? c > quant : c < quant;
 		if (beyond && (!found || (up ? c < *out : c > *out))) {
 			*out = c;
 			found = true;
@@ -323,17 +323,17 @@ static void find_change(const struct weight_quants *row, const struct sample *s,
 	struct fit f;
 	block_scale(row, b, &f.scale, &f.offset);
 	for (int64_t i = 0; i < s->n; i++) {
-		int8_t code = (int8_t)(row->codes[at + i] - shift);
-		double e = f.scale * row->codes[at + i] + f.offset - s->x[i], m = s->in.means[i];
+		int8_t quant = (int8_t)(row->quants[at + i] - shift);
+		double e = f.scale * row->quants[at + i] + f.offset - s->x[i], m = s->in.means[i];
 		bool rises = e < 0;
 		/* the quant on the other side of the element; only if that moves the sum toward 0 */
-		if ((rises ? m : -m) * sum >= 0 || !neighbour_quant(d, code, rises == (f.scale > 0), &code))
+		if ((rises ? m : -m) * sum >= 0 || !neighbour_quant(d, quant, rises == (f.scale > 0), &quant))
 			continue;
-		code = (int8_t)(code + shift);
-		double step = f.scale * (code - row->codes[at + i]), by = m * step;
+		quant = (int8_t)(quant + shift);
+		double step = f.scale * (quant - row->quants[at + i]), by = m * step;
 		double counts = error_weight(s, i) * step * (2 * e + step) + by * (2 * sum + by);
 		if (counts < best->counts)
-			*best = (struct change){at + i, code, by, counts};
+			*best = (struct change){at + i, quant, by, counts};
 	}
 }
 
@@ -348,7 +348,7 @@ static void cancel_mean_error(const struct weight_quants *row, const double *x,
 		struct fit f;
 		block_scale(row, b, &f.scale, &f.offset);
 		for (int64_t i = 0; i < s.n; i++)
-			sum += s.in.means[i] * (f.scale * row->codes[s.x + i - x] + f.offset - s.x[i]);
+			sum += s.in.means[i] * (f.scale * row->quants[s.x + i - x] + f.offset - s.x[i]);
 	}
 	for (int64_t n = 0; n < row->k && isfinite(sum); n++) {
 		struct change best = {.i = -1};
@@ -358,25 +358,25 @@ static void cancel_mean_error(const struct weight_quants *row, const double *x,
 		}
 		if (best.i < 0)
 			return;
-		row->codes[best.i] = best.code;
+		row->quants[best.i] = best.quant;
 		sum += best.by;
 	}
 }
 
 /* Fits the scales (and offsets) of all blocks of `rows` rows, FIXED_LANES blocks at a time. */
-static void find_scales(const struct weight_quantizer *z, const struct weight_quants *codes, int64_t rows,
+static void find_scales(const struct weight_quantizer *z, const struct weight_quants *quants, int64_t rows,
                         const double *x, const struct weight_input_stats *in)
 {
-	const struct ir_format_desc *d = ir_format(codes->format);
-	int64_t blocks = ir_format_blocks(codes->format, codes->k), size = d->block ? d->block : codes->k;
+	const struct ir_format_desc *d = ir_format(quants->format);
+	int64_t blocks = ir_format_blocks(quants->format, quants->k), size = d->block ? d->block : quants->k;
 	struct fixed_blocks b = {.in = in};
 	struct fixed_fit fit;
 	for (int64_t first = 0; first < rows * blocks; first += FIXED_LANES) {
 		int64_t lanes = rows * blocks - first < FIXED_LANES ? rows * blocks - first : FIXED_LANES;
 		for (int64_t l = 0; l < FIXED_LANES; l++) {
 			int64_t row = (first + l) / blocks, column = (first + l) % blocks * size;
-			int64_t left = l < lanes ? codes->k - column : 0;
-			b.from[l] = l < lanes ? x + row * codes->k + column : x;
+			int64_t left = l < lanes ? quants->k - column : 0;
+			b.from[l] = l < lanes ? x + row * quants->k + column : x;
 			b.column[l] = column;
 			b.n[l] = left < size ? left : size;
 		}
@@ -386,9 +386,9 @@ static void find_scales(const struct weight_quantizer *z, const struct weight_qu
 		else
 			fit_blocks(z, &b, &fit);
 		for (int64_t l = 0; l < lanes; l++)
-			codes->scales[first + l] = (float)fit.scale[l];
+			quants->scales[first + l] = (float)fit.scale[l];
 		for (int64_t l = 0; d->has_offset && l < lanes; l++)
-			codes->offsets[first + l] = (float)fit.offset[l];
+			quants->offsets[first + l] = (float)fit.offset[l];
 	}
 }
 
@@ -434,7 +434,7 @@ static void round_quants(const struct weight_quantizer *z, const struct weight_q
 	const struct ir_format_desc *d = ir_format(row->format);
 	for (int64_t b = 0; b < ir_format_blocks(row->format, row->k); b++) {
 		const struct sample s = block_sample(row, x, NULL, b);
-		int8_t *out = row->codes + (s.x - x);
+		int8_t *out = row->quants + (s.x - x);
 		double scale, offset;
 		block_scale(row, b, &scale, &offset);
 		if (!isfinite(1 / scale))
@@ -497,16 +497,16 @@ static double farthest(const double *x, int64_t n)
 	return far;
 }
 
-bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *codes, int64_t rows,
+bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *quants, int64_t rows,
                      const double *x, const struct weight_input_stats *in, double *worst)
 {
-	int64_t k = codes->k, wrong = -1;
+	int64_t k = quants->k, wrong = -1;
 	for (int64_t i = 0; i < rows && wrong < 0; i++)
 		wrong = isfinite((float)sum_magnitudes(x + i * k, k)) ? -1 : i;
 	if (wrong < 0)
-		find_scales(z, codes, rows, x, in);
+		find_scales(z, quants, rows, x, in);
 	for (int64_t i = 0; i < rows && wrong < 0; i++) {
-		const struct weight_quants row = weight_quants_from_row(codes, i);
+		const struct weight_quants row = weight_quants_from_row(quants, i);
 		wrong = quantize_row(z, &row, x + i * k, in) ? -1 : i;
 	}
 	*worst = wrong < 0 ? 0 : farthest(x + wrong * k, k);

@@ -17,7 +17,7 @@
 struct weight_quants {
 	enum ir_format format;
 	int64_t k;            /* elements of a row */
-	int8_t *codes;        /* quants [rows, k] */
+	int8_t *quants;       /* quants [rows, k] */
 	float *scales;        /* [rows, ir_format_blocks] */
 	float *offsets;       /* [rows, ir_format_blocks]; NULL in formats without offset */
 	float *super_scales;  /* [rows, ir_format_super_blocks]; NULL in formats without super-blocks */
@@ -59,7 +59,7 @@ struct weight_quantizer weight_quantizer(enum ir_format f);
  * second. False if a scale overflows its type, or the sum of |x| of a row overflows f32 (dot products would); *worst
  * is then the element of that row with the largest magnitude, or NaN.
  */
-bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *codes, int64_t rows,
+bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *quants, int64_t rows,
                      const double *x, const struct weight_input_stats *in, double *worst);
 /* Scales [FIXED_LANES] with encoded shifts for the blocks of b (shift.c); NaN on overflow of the scale type. */
 void weight_fit_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b, double *scales);

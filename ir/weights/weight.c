@@ -102,12 +102,12 @@ const struct ir_wexpr *wexpr_tensor_quants(struct arena *a, const char *file, co
 	if (rank < 2 || !ir_format_is_quantized(format))
 		return NULL;
 	const struct ir_wexpr *e = wexpr_tensor(a, file, tensor, DT_F32, rank, dims);
-	struct ir_wexpr *codes = e ? ARENA_NEW(a, struct ir_wexpr) : NULL;
-	if (!codes)
+	struct ir_wexpr *quantized = e ? ARENA_NEW(a, struct ir_wexpr) : NULL;
+	if (!quantized)
 		return NULL;
-	*codes = *e;
-	codes->format = format;
-	return codes;
+	*quantized = *e;
+	quantized->format = format;
+	return quantized;
 }
 
 const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const int64_t *dims)

@@ -160,7 +160,7 @@ enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
 struct wexpr_out {
 	void *at; /* NULL: quants */
 	enum ir_dtype dtype;
-	struct weight_quants codes;
+	struct weight_quants quants;
 };
 /* As wexpr_eval, rounded once to the destination's type; stored elements of this type that are only moved keep their
  * bits. */

@@ -274,7 +274,7 @@ static void find_codes(struct linear_case *c, struct linear_call *call, float *w
 	int64_t blocks = ir_format_blocks(c->format, depth) * n,
 	        supers = ir_format_super_blocks(c->format, depth) * n;
 	*codes = (struct weight_quants){.format = c->format, .k = depth};
-	codes->codes = aligned(c, n * depth / 4 + 1);
+	codes->quants = aligned(c, n * depth / 4 + 1);
 	codes->scales = aligned(c, blocks);
 	codes->offsets = ir_format(c->format)->has_offset ? aligned(c, blocks) : NULL;
 	codes->super_scales = supers > 0 ? aligned(c, supers) : NULL;
@@ -354,7 +354,7 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 		for (int64_t k = 0; k < depth; k++)
 			put_code((unsigned char *)to + k / at.section * at.section_bytes + at.lines, d,
 			         k % at.section, row % 16,
-			         codes->codes[row * depth + k] - shift_of(codes, row * blocks, k));
+			         codes->quants[row * depth + k] - shift_of(codes, row * blocks, k));
 		put_numbers(&at, to, at.scales, t, scales, row, blocks, block);
 		put_numbers(&at, to, at.offsets, t, codes->offsets, row, blocks, block);
 		put_numbers(&at, to, at.super_scales, d->scale, codes->super_scales, row, supers, super);

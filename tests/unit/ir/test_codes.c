@@ -127,7 +127,7 @@ START_TEST(moves_rows)
 		struct weight_quants codes;
 		ck_assert(wexpr_fits_format(e, f) && wexpr_format(e) == f);
 		ck_assert(weight_quants_alloc(&codes, f, 96, rows));
-		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.codes = codes}),
+		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.quants = codes}),
 		                 TFMC_OK);
 		double *decoded = arena_alloc(&arena, (size_t)n * sizeof(*decoded));
 		weight_dequantize(&codes, rows, decoded);

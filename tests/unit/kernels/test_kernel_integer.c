@@ -85,7 +85,7 @@ static float add_step(const struct reference *r, const float *x, int64_t row, in
 		float v = x[k] * inverse;
 		int64_t q = isnan(v) ? 0 : (int64_t)rintf(v);
 		ck_assert(q >= -127 && q <= 127);
-		products += q * w->codes[row * r->depth + k];
+		products += q * w->quants[row * r->depth + k];
 		codes += q;
 	}
 	ck_assert(products == (int32_t)products);
