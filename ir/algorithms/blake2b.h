@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * BLAKE2b (RFC 7693) with results of 32 bytes: a name for content that nobody
- * can give to other content. About a byte a nanosecond.
- */
+/* BLAKE2b (RFC 7693) with 32-byte digests: cryptographic identities of content, for caches. About 1 GB/s. */
 #ifndef TFMC_IR_ALGORITHMS_BLAKE2B_H
 #define TFMC_IR_ALGORITHMS_BLAKE2B_H
 
@@ -14,9 +11,9 @@
 
 struct blake2b {
 	uint64_t h[8];
-	uint64_t bytes; /* that went into h */
-	unsigned char block[BLAKE2B_BLOCK];
-	size_t n; /* bytes in the block */
+	uint64_t bytes;                     /* hashed so far, without the block */
+	unsigned char block[BLAKE2B_BLOCK]; /* buffered bytes */
+	size_t n;                           /* their number */
 };
 
 void blake2b_begin(struct blake2b *b);

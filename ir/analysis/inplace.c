@@ -182,7 +182,7 @@ static const char *attention_conflict(const struct inplace *q)
 	for (int i = 0; i < from.rank; i++)
 		if (from.size[i] != to.size[i] ||
 		    (from.stride[i] != to.stride[i] && !ir_dim_equals(from.size[i], 1)))
-			return "q and the result lie in different orders";
+			return "q and the result are stored in different orders";
 	return NULL;
 }
 
@@ -205,7 +205,7 @@ const char *ir_inplace_conflict(const struct ir_module *m, const struct ir_func 
 	if (ir_type_count(m->dims, from) != ir_type_count(m->dims, to))
 		return "it has another number of elements";
 	if (q.attrs->pad != 0 || ir_row_pad(f, base) != 0)
-		return "rows lie further apart";
+		return "rows are padded";
 	switch ((enum ir_keyword_group)q.attrs->kind) {
 	case GROUP_attention:
 		return q.root->code == OP_attention ? attention_conflict(&q) : "other tasks read it";

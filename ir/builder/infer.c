@@ -349,7 +349,7 @@ static bool infer_argmax(const struct infer *c)
 static bool infer_round_rows(const struct infer *c)
 {
 	if (c->in[0]->dtype == DT_F64)
-		return infer_fail(c, DIAG_DTYPE, "x must have 16 or 32 bits: integers are found in f32");
+		return infer_fail(c, DIAG_DTYPE, "x must have 16 or 32 bits: it is quantized in f32");
 	if (((const struct attrs_round_rows *)c->attrs)->block < 0)
 		return infer_fail(c, DIAG_IR_TYPE, "block must not be negative");
 	return infer_by_axes(c);
@@ -585,7 +585,7 @@ static bool check_kv_dtype(const struct infer *c, size_t i, size_t scale)
 	if (!present(c, scale))
 		return (q == DT_F32 && (t == DT_F16 || t == DT_BF16)) || infer_same_dtype(c, 0, i);
 	if (q != DT_F32 || t != DT_I8 || c->in[scale]->dtype != DT_F32)
-		return infer_mismatch(c, DIAG_SHAPE, i, scale, "f32 scales are for i8 beside queries of f32");
+		return infer_mismatch(c, DIAG_SHAPE, i, scale, "f32 scales require i8 and queries of f32");
 	return ir_dim_equals(c->in[scale]->dims[3], 1) ||
 	       infer_mismatch(c, DIAG_SHAPE, i, scale, "there is one scale for each position and head");
 }
@@ -645,8 +645,8 @@ static bool check_ring(const struct infer *c, const struct attrs_state_append *a
 		return fail_slice(c, slice, "a ring holds a constant multiple of 16 rows");
 	if (new > held - a->window + 1)
 		return infer_fail(c, DIAG_SHAPE,
-		                  "a ring of %" PRId64 " rows cannot take %" PRId64
-		                  " new ones beside a window of %" PRId64,
+		                  "a ring of %" PRId64 " rows has no space for %" PRId64
+		                  " new ones and a window of %" PRId64,
 		                  held, new, a->window);
 	return true;
 }

@@ -165,8 +165,7 @@ struct ir_module {
 	struct ir_dims *dims;
 	struct ir_types *types;
 	struct strmap strings;
-	uint32_t
-	        tir_source; /* source number of the .tir the module was parsed from, whose locations are not printed; 0: none */
+	uint32_t tir_source; /* the .tir it was parsed from, whose locations are not printed; 0: none */
 	struct strmap weight_names, state_names, func_names;
 	struct {
 		struct ir_weight **items;

@@ -50,8 +50,7 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 
 /* The last three rows of the dynamic programming table. */
 struct rows {
-	unsigned
-	        replaced; /* cost of a substitution; 2 in short names, where it makes another word (llava, llama) */
+	unsigned replaced; /* cost of a substitution; 2 in short names (llava, llama) */
 	unsigned row[3][NAME_MAX_BYTES + 1];
 };
 

@@ -146,11 +146,6 @@ static enum tfmc_status execute_region(struct interp *in, const struct ir_region
 	return TFMC_OK;
 }
 
-static const struct ir_op *terminator_of(const struct ir_region *r)
-{
-	return r->ops[r->n_ops - 1];
-}
-
 /* Frees all values that the region defines, without nested regions. */
 static void clear_region(struct interp *in, const struct ir_region *r)
 {
@@ -166,7 +161,7 @@ static void clear_region(struct interp *in, const struct ir_region *r)
 /* Copies the yielded values to the results of op. */
 static enum tfmc_status copy_yields(struct interp *in, const struct ir_op *op)
 {
-	const struct ir_op *yield = terminator_of(op->region);
+	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
 	assert(yield->n_operands == op->n_results);
 	for (size_t i = 0; i < op->n_results; i++) {
 		TFMC_TRY(interp_slot_copy(in, op, op->results[i], &in->slots[yield->operands[i].id].tensor));
@@ -266,13 +261,13 @@ static enum tfmc_status check_shape(struct interp *in, const struct ir_param *p,
 	if (same)
 		return TFMC_OK;
 	if (have->dtype != want->dtype || have->rank != want->rank)
-		return interp_error(in, NULL, "input '%s' is %s of rank %d, the function wants %s of rank %d",
-		                    p->name, ir_dtype_name(have->dtype), have->rank,
-		                    ir_dtype_name(want->dtype), want->rank);
+		return interp_error(
+		        in, NULL, "input '%s' is %s of rank %d, the function expects %s of rank %d", p->name,
+		        ir_dtype_name(have->dtype), have->rank, ir_dtype_name(want->dtype), want->rank);
 	int axis = 0;
 	while (have->dims[axis] == want->dims[axis])
 		axis++;
-	return interp_error(in, NULL, "axis %d of input '%s' is %" PRId64 ", the function wants %" PRId64,
+	return interp_error(in, NULL, "axis %d of input '%s' is %" PRId64 ", the function expects %" PRId64,
 	                    axis, p->name, have->dims[axis], want->dims[axis]);
 }
 

@@ -42,8 +42,7 @@ struct interp_attention {
 	const struct ir_op *op;
 	const int64_t *at; /* [n_at] indices of the enclosing repeats, the outermost first */
 	size_t n_at;
-	const struct interp_tensor
-	        *p; /* [B,H,S,T] probabilities: softmax(mask(softcap(q k^T scale + bias))), not rounded */
+	const struct interp_tensor *p;   /* [B,H,S,T] probabilities after softmax, not rounded */
 	const struct interp_tensor *v;   /* [B,K,T,E] */
 	const struct interp_tensor *out; /* [B,H,S,E] p v, not rounded */
 };

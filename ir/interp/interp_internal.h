@@ -12,8 +12,7 @@
 /* A value of the function. tensor.data is NULL for states and dead values. */
 struct interp_slot {
 	struct interp_tensor tensor;
-	const struct ir_op
-	        *last_use; /* op of its own region after which the value is dead; NULL: never used */
+	const struct ir_op *last_use; /* op of its own region after which it is dead; NULL: unused */
 	bool live;
 };
 

@@ -97,7 +97,8 @@ static enum tfmc_status load_value(struct interp *in, const struct ir_op *group,
 		if (l->stamp == s->stamp)
 			continue;
 		if (l->stamp == 0)
-			return interp_error(in, group, "plan: %%%s is read at byte %lld, which nobody wrote",
+			return interp_error(in, group,
+			                    "plan: %%%s is read at byte %lld, which was never written",
 			                    name_of(in, v), (long long)(i * LINE));
 		return interp_error(in, group,
 		                    "plan: %%%s is read at byte %lld, where %%%s was written since",

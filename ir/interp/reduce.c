@@ -217,11 +217,6 @@ INTERP_EVAL(strip_score)
 
 /* ---- scans and selections along a row ---- */
 
-static void set_wrapped_sum(struct interp_tensor *out, int64_t i, int64_t before, int64_t v)
-{
-	interp_set_int(out, i, interp_wrap(out->dtype, (uint64_t)before + (uint64_t)v));
-}
-
 /* x [rows, n] */
 INTERP_EVAL(cumsum)
 {
@@ -229,11 +224,13 @@ INTERP_EVAL(cumsum)
 	bool is_int = ir_dtype_class(out->dtype) == DTCLASS_INT;
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		bool is_first = i % n == 0;
-		if (is_int)
-			set_wrapped_sum(out, i, is_first ? 0 : interp_get_int(out, i - 1),
-			                interp_get_int(x[0], i));
-		else
+		if (is_int) {
+			uint64_t sum = is_first ? 0 : (uint64_t)interp_get_int(out, i - 1);
+			sum += (uint64_t)interp_get_int(x[0], i);
+			interp_set_int(out, i, interp_wrap(out->dtype, sum));
+		} else {
 			out->data[i] = (is_first ? 0 : out->data[i - 1]) + x[0]->data[i];
+		}
 	}
 	return TFMC_OK;
 }
@@ -244,11 +241,6 @@ struct element {
 	int64_t exact; /* of ints, else 0 */
 	int64_t index;
 };
-
-static struct element element_of(const struct interp_tensor *x, int64_t at, int64_t index)
-{
-	return (struct element){x->data[at], x->exact ? interp_get_int(x, at) : 0, index};
-}
 
 /* qsort order: descending, ties by lower index, NaN last. */
 static int compare_descending(const void *first, const void *second)
@@ -273,7 +265,8 @@ INTERP_EVAL(topk)
 		return TFMC_NO_MEMORY;
 	for (int64_t r = 0; r < rows; r++) {
 		for (int64_t i = 0; i < n; i++)
-			row[i] = element_of(x[0], r * n + i, i);
+			row[i] = (struct element){x[0]->data[r * n + i],
+			                          x[0]->exact ? interp_get_int(x[0], r * n + i) : 0, i};
 		qsort(row, (size_t)n, sizeof(*row), compare_descending);
 		for (int64_t i = 0; i < k; i++) {
 			interp_copy(out, 2 * r * k + i, x[0], r * n + row[i].index, 1);

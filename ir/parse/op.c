@@ -308,11 +308,6 @@ static bool at_attrs(const struct parser *p)
 	return lex_peek(&lookahead) == '=';
 }
 
-static bool parse_offsets(struct parser *p, struct attrs_group *attrs)
-{
-	return !parse_accept_word(p, "at") || parse_dims(p, &attrs->at);
-}
-
 /* After the word `group`. */
 static bool parse_group(struct parser *p, const struct parse_names *results, struct ir_loc loc)
 {
@@ -330,7 +325,8 @@ static bool parse_group(struct parser *p, const struct parse_names *results, str
 	if (irb_failed(p->b) || !parse_expect(p, '{'))
 		return false;
 	struct ir_op *op = p->b->scope->owner;
-	if (!parse_body(p, OP_yield, &yields, &root) || !parse_offsets(p, attrs) || yields.n > BUILD_LIST_MAX)
+	if (!parse_body(p, OP_yield, &yields, &root) ||
+	    (parse_accept_word(p, "at") && !parse_dims(p, &attrs->at)) || yields.n > BUILD_LIST_MAX)
 		return false;
 	if (root < 0)
 		return parse_fail(p, loc.at, DIAG_TIR_SYNTAX, "the group has no root");

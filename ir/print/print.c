@@ -106,12 +106,6 @@ static void printer_end(struct printer *p)
 	arena_destroy(&p->arena);
 }
 
-static bool is_weight_ref(const struct printer *p, struct ir_value v)
-{
-	const struct ir_op *def = ir_def(p->f, v);
-	return def != NULL && def->code == OP_weight;
-}
-
 static void print_value_name(const struct printer *p, struct ir_value v)
 {
 	const char *name = p->names != NULL ? p->names[v.id] : NULL;
@@ -140,7 +134,7 @@ static void print_value(const struct printer *p, struct ir_value v)
 {
 	if (v.id == 0 || v.id >= p->f->n_values)
 		buf_str(p->out, "%\"?\"");
-	else if (is_weight_ref(p, v))
+	else if (ir_def_as(p->f, v, OP_weight) != NULL)
 		print_weight_ref(p, ir_def(p->f, v));
 	else
 		print_value_name(p, v);
@@ -299,13 +293,6 @@ static void print_repeat_head(const struct printer *p, const struct ir_op *op)
 	buf_char(p->out, ')');
 }
 
-static void print_group_head(const struct printer *p, const struct ir_op *op)
-{
-	const struct attrs_group *a = op->attrs;
-	buf_printf(p->out, " %s", ir_keyword(KEYWORDS_GROUP, a->kind));
-	print_attrs(p, op);
-}
-
 static void print_body(const struct printer *p, const struct ir_op *op, int indent)
 {
 	buf_str(p->out, " {\n");
@@ -332,7 +319,9 @@ static void print_op(const struct printer *p, const struct ir_op *op, int indent
 	if (op->code == OP_repeat) {
 		print_repeat_head(p, op);
 	} else if (op->code == OP_group) {
-		print_group_head(p, op);
+		buf_printf(p->out, " %s",
+		           ir_keyword(KEYWORDS_GROUP, ((const struct attrs_group *)op->attrs)->kind));
+		print_attrs(p, op);
 	} else {
 		print_operands(p, op);
 		print_attrs(p, op);

@@ -19,8 +19,8 @@ bool utf8_is_control(uint32_t cp);
 /* Columns on a terminal: 0 for combining marks, 2 for wide characters, else 1. */
 unsigned utf8_width(uint32_t cp);
 
-/* Bytes of the line at `text` without its end, a line feed or a carriage return and a line feed; *next: behind that,
- * `end` for the last line. */
+/* Length of the line at `text` without its line end (LF or CR LF). *next: begin of the next line; `end` after the
+ * last. */
 size_t utf8_line(const char *text, const char *end, const char **next);
 
 #endif

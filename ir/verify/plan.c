@@ -23,8 +23,7 @@ struct slot {
 struct plan_verifier {
 	struct verifier *v;
 	struct ir_lifetimes life;
-	const struct ir_dim *
-	        *at; /* [n_values] offset, by representative of the carry; NULL: not in the arena */
+	const struct ir_dim **at; /* [n_values] offset, by carry; NULL: not in the arena */
 	struct {
 		struct slot *items;
 		size_t n, cap;

@@ -4,6 +4,7 @@
  * a pass could have set wrong.
  */
 #include "ir/builder/build.h"
+#include "ir/builder/case.h"
 #include "ir/core/view.h"
 #include "ir/verify/internal.h"
 
@@ -65,7 +66,7 @@ static void verify_weight(struct verifier *v, const struct ir_weight *w)
 		verify_fail(v, w->loc, "the weight @%s is %s: panels need two axes", w->name,
 		            type_string(v, w->type));
 	if (w->format != FORMAT_PLAIN && w->type->dtype != DT_F32)
-		verify_fail(v, w->loc, "the weight @%s is %s: only f32 is kept as %s", w->name,
+		verify_fail(v, w->loc, "the weight @%s is %s: only f32 is stored as %s", w->name,
 		            type_string(v, w->type), ir_format(w->format)->name);
 	if (ir_format_is_quantized(w->format) && w->type->rank < 2)
 		verify_fail(v, w->loc, "the weight @%s is %s: %s needs two axes", w->name,
@@ -73,7 +74,8 @@ static void verify_weight(struct verifier *v, const struct ir_weight *w)
 	if (w->init == NULL)
 		return;
 	if (w->format != FORMAT_PLAIN && !wexpr_fits_format(w->init, w->format))
-		verify_fail(v, w->loc, "the weight @%s is kept as %s, its expression has other numbers",
+		verify_fail(v, w->loc,
+		            "the weight @%s is stored as %s, which does not represent its expression",
 		            w->name, ir_format(w->format)->name);
 	bool same = w->init->rank == w->type->rank;
 	for (int i = 0; same && i < w->type->rank; i++)
@@ -89,16 +91,10 @@ static void verify_weight(struct verifier *v, const struct ir_weight *w)
 	buf_destroy(&text);
 }
 
-static bool is_symbol(const struct ir_dim *d)
-{
-	return d->n_terms == 1 && d->terms[0].coeff == 1 && d->terms[0].n_atoms == 1 &&
-	       d->terms[0].atoms[0]->sym >= 0;
-}
-
 static void verify_state(struct verifier *v, const struct ir_state_decl *s)
 {
 	if (s->type == NULL || s->type->kind != IR_TENSOR || s->type->rank < 1 ||
-	    !is_symbol(s->type->dims[0]))
+	    ir_dim_as_symbol(s->type->dims[0]) < 0)
 		verify_fail(v, s->loc, "the state @%s is %s: its axis 0 must be a batch dim", s->name,
 		            s->type == NULL ? "without type" : type_string(v, s->type));
 	else if (s->encoding == ENC_PANEL16 && (s->type->rank < 3 || !ir_dtype_allows_panels(s->type->dtype)))
@@ -277,7 +273,7 @@ static void verify_unpadded(struct verifier *v, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++)
 		if (op->operands[i].id != 0 && ir_row_pad(v->f, ir_view_base(v->f, op->operands[i])) != 0)
-			verify_fail(v, op->loc, "%s of a value with room behind its rows (pad)",
+			verify_fail(v, op->loc, "%s of a value with padded rows (pad)",
 			            ir_op_desc(op->code)->name);
 }
 

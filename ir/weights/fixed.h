@@ -30,10 +30,9 @@ struct fixed_format {
 /* Elements of lane l are centre + unit * x with int16 x; the farthest from the centre is +-32767. */
 struct fixed_blocks {
 	const double *from[FIXED_LANES];
-	const struct weight_input_stats
-	        *in;                 /* squared errors are weighted by input variances; NULL: equally */
-	int64_t column[FIXED_LANES]; /* of the block's first element in `in` */
-	int64_t n[FIXED_LANES];      /* elements; 0: unused lane */
+	const struct weight_input_stats *in; /* errors are weighted by input variance; NULL: equally */
+	int64_t column[FIXED_LANES];         /* of the block's first element in `in` */
+	int64_t n[FIXED_LANES];              /* elements; 0: unused lane */
 	double least[FIXED_LANES], most[FIXED_LANES];
 	double centre[FIXED_LANES], unit[FIXED_LANES]; /* unit 0: all elements are (nearly) the centre */
 	double w[FIXED_LANES], wx[FIXED_LANES];        /* sums over the block of the weights w, and of w x */

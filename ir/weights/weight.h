@@ -134,8 +134,7 @@ struct weight_bytes {
 	/* Converter for stored types without an ir_dtype; dtype is then one that represents every value, not f32. NULL:
 	 * elements are stored as dtype. */
 	weight_elements *read;
-	enum ir_format
-	        format; /* quantized: dtype is f32, `read` dequantizes, read_quants copies rows; else PLAIN */
+	enum ir_format format; /* quantized: dtype is f32, `read` dequantizes; else PLAIN */
 	weight_rows *read_quants;
 };
 

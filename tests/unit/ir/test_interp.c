@@ -131,10 +131,10 @@ START_TEST(checks_at_entry)
 	expect_refused(&c, "dim B is 5, not in [1,4]");
 	c = call_of();
 	c.in[0].dims[1] = 4;
-	expect_refused(&c, "axis 1 of input 'ids' is 4, the function wants 3");
+	expect_refused(&c, "axis 1 of input 'ids' is 4, the function expects 3");
 	c = call_of();
 	c.in[0].dtype = DT_F32;
-	expect_refused(&c, "input 'ids' is f32 of rank 2, the function wants i32 of rank 2");
+	expect_refused(&c, "input 'ids' is f32 of rank 2, the function expects i32 of rank 2");
 	c = call_of();
 	c.in[0].data = (double[]){1, 2, 3, 10, 5, 6};
 	expect_refused(&c, "input 'ids' has the value 10 at 3, not in [0,9]");

@@ -89,7 +89,7 @@ static const struct rule rules[] = {
          "  } : f32[B,8]\n"
          "  return %y\n"
          "}\n",
-         "return of a value with room behind its rows (pad)"},
+         "return of a value with padded rows (pad)"},
         {"module \"m\" stage=plan\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) arena=64 {\n"
          "  %y = group loops {\n"
          "    root %a = relu %x : f32[B]\n"

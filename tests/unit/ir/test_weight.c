@@ -201,7 +201,7 @@ START_TEST(orders_columns)
 	ck_assert_ptr_null(wexpr_columns(a, m, leaf("row")));
 	ck_assert_int_eq(wexpr_eval(&fx.cx, wexpr_columns(a, m, leaf("wrong")), &fx.source, 4, 4, row),
 	                 TFMC_INVALID);
-	ck_assert_ptr_nonnull(strstr(fx.messages.data, "2 is no column, or there twice"));
+	ck_assert_ptr_nonnull(strstr(fx.messages.data, "2 is not a column, or occurs twice"));
 	const struct ir_wexpr *both[] = {wexpr_slice(a, 0, 1, 2, e), e, m};
 	const struct ir_wexpr *below = wexpr_without_columns(a, wexpr_concat(a, 0, 2, both), &order);
 	ck_assert_ptr_nonnull(below);
