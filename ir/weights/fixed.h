@@ -12,7 +12,6 @@
 
 #define FIXED_LANES 64  /* blocks at a time */
 #define FIXED_PART  128 /* elements of a block that are converted at a time */
-#define FIXED_TRIED 16  /* candidates at a time */
 
 struct weight_input_stats; /* quants.h */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nearest name: one that was not written to its end, else by optimal string
- * alignment distance (insert, delete, replace, swap of neighbours). Declared in strmap.h.
+ * Suggestions for misspelt names: a candidate that the name is a prefix of, else the nearest by optimal string alignment
+ * distance (insertion, deletion, substitution, transposition of neighbours). Declared in strmap.h.
  */
 #include <ctype.h>
 #include <string.h>
