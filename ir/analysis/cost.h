@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cost of a computation as formulas over the module's dims: floating-point operations of contractions, and bytes of
- * weights. Independent of targets; the roofline of `bench` and the tuner use it.
+ * weights. Independent of targets; used for rooflines (`bench`) and for the work that objects record.
  */
 #ifndef TFMC_IR_ANALYSIS_COST_H
 #define TFMC_IR_ANALYSIS_COST_H

@@ -142,9 +142,9 @@ struct axis_origin {
 static bool fail_rank(const struct infer *c, const struct ir_axes *a, size_t i)
 {
 	const struct ir_axis_list *list = &a->in[i];
-	if (list->run >= 0 && list->n == 1 && a->in[0].n == 1)
+	if (list->wildcard >= 0 && list->n == 1 && a->in[0].n == 1)
 		return infer_mismatch(c, DIAG_SHAPE, 0, i, "the shapes differ (only broadcast repeats axes)");
-	if (list->run >= 0 && a->run[list->run] < 0)
+	if (list->wildcard >= 0 && a->wildcard[list->wildcard] < 0)
 		return infer_rank_min(c, i, list->n - 1);
 	return infer_rank(c, i, ir_axes_rank(a, list));
 }
@@ -158,7 +158,7 @@ static bool match_axes(const struct infer *c, const struct ir_axes *a, struct ax
 			if (!p->known)
 				*p = (struct axis_origin){true, i, k};
 			else if (c->in[p->operand]->dims[p->axis] != c->in[i]->dims[k])
-				return a->in[i].n == 1 && a->in[i].run >= 0 && p->operand == 0 &&
+				return a->in[i].n == 1 && a->in[i].wildcard >= 0 && p->operand == 0 &&
 				                       a->in[0].n == 1
 				               ? fail_rank(c, a, i)
 				               : infer_axes_equal(c, p->operand, p->axis, i, k);
@@ -321,10 +321,10 @@ static bool infer_reduce(const struct infer *c)
 			return infer_fail(c, DIAG_IR_TYPE, "axes must ascend");
 	}
 	for (int i = 0; i < x->rank; i++) {
-		bool gone = next < axes->n && axes->items[next] == i;
-		next += gone;
-		if (!gone || keep)
-			dims[rank++] = gone ? ir_dim_const(c->m->dims, 1) : x->dims[i];
+		bool removed = next < axes->n && axes->items[next] == i;
+		next += removed;
+		if (!removed || keep)
+			dims[rank++] = removed ? ir_dim_const(c->m->dims, 1) : x->dims[i];
 	}
 	return infer_result(c, x->dtype, rank, dims);
 }
@@ -502,9 +502,9 @@ static bool infer_slice(const struct infer *c)
 		return false;
 	if (a->begin == NULL || a->size == NULL)
 		return infer_fail(c, DIAG_IR_TYPE, "begin and size are needed");
-	const struct ir_dim *whole = x->dims[a->axis];
+	const struct ir_dim *size = x->dims[a->axis];
 	const struct ir_dim *end = ir_dim_add(c->m->dims, a->begin, a->size);
-	if (ir_dim_lo(c->m->dims, a->begin) < 0 || !ir_dim_le(c->m->dims, end, whole))
+	if (ir_dim_lo(c->m->dims, a->begin) < 0 || !ir_dim_le(c->m->dims, end, size))
 		return infer_fail(c, DIAG_SHAPE, "[%s, %s) is not always inside axis %d of %s",
 		                  dim_string(c, a->begin), dim_string(c, end), (int)a->axis,
 		                  type_string(c, x));
@@ -609,21 +609,21 @@ static bool infer_attention(const struct infer *c)
 /* The type of the slice at the indices in operands [first, n_in); NULL after a report. */
 static const struct ir_type *state_slice(const struct infer *c, size_t first)
 {
-	const struct ir_type *whole = c->in[0]->state->type;
+	const struct ir_type *state = c->in[0]->state->type;
 	size_t n_at = c->n_in > first ? c->n_in - first : 0;
 	const struct ir_dim *dims[IR_RANK_MAX];
-	if ((size_t)whole->rank < n_at + 1) {
+	if ((size_t)state->rank < n_at + 1) {
 		infer_fail(c, DIAG_SHAPE, "%zu indices into the state @%s, which is %s", n_at,
-		           c->in[0]->state->name, type_string(c, whole));
+		           c->in[0]->state->name, type_string(c, state));
 		return NULL;
 	}
 	for (size_t i = first; i < c->n_in; i++)
 		if (!infer_rank(c, i, 0))
 			return NULL;
-	int rank = whole->rank - (int)n_at;
+	int rank = state->rank - (int)n_at;
 	for (int i = 0; i < rank; i++)
-		dims[i] = whole->dims[i == 0 ? 0 : i + (int)n_at];
-	return ir_type_tensor(c->m->types, whole->dtype, rank, dims);
+		dims[i] = state->dims[i == 0 ? 0 : i + (int)n_at];
+	return ir_type_tensor(c->m->types, state->dtype, rank, dims);
 }
 
 static bool fail_slice(const struct infer *c, const struct ir_type *slice, const char *what)
@@ -636,18 +636,18 @@ static bool fail_slice(const struct infer *c, const struct ir_type *slice, const
  * which the new ones still see; T is full panels of 16. */
 static bool check_ring(const struct infer *c, const struct attrs_state_append *a, const struct ir_type *slice)
 {
-	int64_t held, new = ir_dim_hi(c->m->dims, c->in[1]->dims[2]);
+	int64_t capacity, new = ir_dim_hi(c->m->dims, c->in[1]->dims[2]);
 	if (a->rows == 0 && a->window == 0)
 		return true;
 	if (a->rows < 1 || a->rows > INT32_MAX || a->window < 1 || a->window > IR_WINDOW_MAX)
 		return infer_fail(c, DIAG_SHAPE, "a ring needs rows and a window of at least 1");
-	if (!ir_dim_is_const(slice->dims[2], &held) || held < 1 || held % 16 != 0)
+	if (!ir_dim_is_const(slice->dims[2], &capacity) || capacity < 1 || capacity % 16 != 0)
 		return fail_slice(c, slice, "a ring holds a constant multiple of 16 rows");
-	if (new > held - a->window + 1)
+	if (new > capacity - a->window + 1)
 		return infer_fail(c, DIAG_SHAPE,
 		                  "a ring of %" PRId64 " rows has no space for %" PRId64
 		                  " new ones and a window of %" PRId64,
-		                  held, new, a->window);
+		                  capacity, new, a->window);
 	return true;
 }
 

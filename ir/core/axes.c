@@ -7,12 +7,12 @@
 /* Parses a list from its '[' on; returns the rest after its ']'. */
 static const char *parse_list(const char *s, struct ir_axis_list *out)
 {
-	*out = (struct ir_axis_list){.run = -1};
+	*out = (struct ir_axis_list){.wildcard = -1};
 	for (s++; *s != ']'; s++) {
 		if (*s == '!' || *s == '@') {
 			out->mark[out->n - 1] = *s;
 		} else if (*s != ',') {
-			out->run = *s == '*' ? 0 : *s == '&' ? 1 : out->run;
+			out->wildcard = *s == '*' ? 0 : *s == '&' ? 1 : out->wildcard;
 			out->name[out->n++] = *s;
 		}
 	}
@@ -23,7 +23,7 @@ static const char *parse_list(const char *s, struct ir_axis_list *out)
 static void parse_row(const char *row, size_t n, struct ir_axes *out)
 {
 	const char *arrow = strstr(row, "->");
-	*out = (struct ir_axes){.n_in = n, .run = {-1, -1}};
+	*out = (struct ir_axes){.n_in = n, .wildcard = {-1, -1}};
 	if (arrow == NULL) { /* EACH */
 		for (size_t i = 0; i < n; i++)
 			(void)parse_list("[*]", &out->in[i]);
@@ -39,7 +39,7 @@ static void parse_row(const char *row, size_t n, struct ir_axes *out)
 /* Number of axes that an entry stands for. */
 static int entry_size(const struct ir_axes *a, char name)
 {
-	return name == '*' ? a->run[0] : name == '&' ? a->run[1] : 1;
+	return name == '*' ? a->wildcard[0] : name == '&' ? a->wildcard[1] : 1;
 }
 
 int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list)
@@ -55,8 +55,8 @@ int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list)
 /* Names the axes of the first operand A, B, ..; all operands and the result have these axes. */
 static void name_all(const struct ir_type *const *operands, size_t n, struct ir_axes *out)
 {
-	*out = (struct ir_axes){.n_in = n, .run = {-1, -1}};
-	out->out.run = -1;
+	*out = (struct ir_axes){.n_in = n, .wildcard = {-1, -1}};
+	out->out.wildcard = -1;
 	for (int i = 0; i < operands[0]->rank; i++)
 		out->out.name[out->out.n++] = (char)('A' + i);
 	for (size_t i = 0; i < n; i++)
@@ -74,10 +74,10 @@ static void reduce_axes(const struct ir_int_list *axes, bool keep, struct ir_axe
 	size_t next = 0;
 	out->out.n = 0;
 	for (int i = 0; i < out->in[0].n; i++) {
-		bool gone = next < axes->n && axes->items[next] == i;
-		next += gone;
-		if (!gone || keep)
-			out->out.name[out->out.n++] = gone ? '?' : out->in[0].name[i];
+		bool removed = next < axes->n && axes->items[next] == i;
+		next += removed;
+		if (!removed || keep)
+			out->out.name[out->out.n++] = removed ? '?' : out->in[0].name[i];
 	}
 }
 
@@ -158,10 +158,10 @@ bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const
 		if (operands[i] == NULL)
 			continue;
 		*misfit = i;
-		if (list->run >= 0 && out->run[list->run] < 0) {
+		if (list->wildcard >= 0 && out->wildcard[list->wildcard] < 0) {
 			if (operands[i]->rank < list->n - 1)
 				return false;
-			out->run[list->run] = operands[i]->rank - (list->n - 1);
+			out->wildcard[list->wildcard] = operands[i]->rank - (list->n - 1);
 		}
 		if (ir_axes_rank(out, list) != operands[i]->rank)
 			return false;

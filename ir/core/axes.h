@@ -23,13 +23,13 @@
 struct ir_axis_list {
 	char name[IR_RANK_MAX], mark[IR_RANK_MAX]; /* mark 0: none */
 	int n;
-	int run; /* the wildcard of the list: 0: *, 1: &, -1: none (operands have at most one) */
+	int wildcard; /* 0: *, 1: &, -1: none; operands have at most one */
 };
 
 struct ir_axes {
 	struct ir_axis_list in[IR_AXES_OPERANDS_MAX], out;
 	size_t n_in;
-	int run[2]; /* number of axes that * and & stand for */
+	int wildcard[2]; /* number of axes that * and & stand for */
 };
 
 /*

@@ -41,15 +41,15 @@ bool ir_is_state_slice(const struct ir_func *f, struct ir_value v)
 	return ir_state_slice_op(f, v) != NULL;
 }
 
-bool ir_is_ring_slice(const struct ir_func *f, struct ir_value v, int64_t *held)
+bool ir_is_ring_slice(const struct ir_func *f, struct ir_value v, int64_t *capacity)
 {
 	const struct ir_op *op = ir_state_slice_op(f, v);
-	*held = 0;
+	*capacity = 0;
 	if (op == NULL || op->code != OP_state_append ||
 	    ((const struct attrs_state_append *)op->attrs)->rows == 0)
 		return false;
 	const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
-	return ir_dim_is_const(t->dims[t->rank - 2], held);
+	return ir_dim_is_const(t->dims[t->rank - 2], capacity);
 }
 
 int64_t ir_row_pad(const struct ir_func *f, struct ir_value v)
@@ -243,14 +243,14 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 		chain[n++] = op;
 		v = op->operands[0];
 	}
-	int64_t held;
-	bool is_ring = ir_is_ring_slice(f, v, &held);
+	int64_t capacity;
+	bool is_ring = ir_is_ring_slice(f, v, &capacity);
 	if (is_ring && n > 0)
 		return false;
 	row_major_view(m, f, v, ir_row_pad(f, v), out);
 	out->is_state = ir_is_state_slice(f, v);
 	if (is_ring)
-		out->stride[1] = ir_dim_const(m->dims, held * ir_dim_hi(m->dims, out->size[3]));
+		out->stride[1] = ir_dim_const(m->dims, capacity * ir_dim_hi(m->dims, out->size[3]));
 	if (out->is_state && out->rank > 0) {
 		out->stride[0] = ir_dim_const(m->dims, 1);
 		out->state_axis[0] = true;

@@ -41,8 +41,10 @@ const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_f
 const struct ir_op *ir_state_slice_op(const struct ir_func *f, struct ir_value v);
 bool ir_is_state_slice(const struct ir_func *f, struct ir_value v);
 
-/* True if v is the slice of a ring buffer (state_append with rows > 0), whose row t is stored in row t mod *held. */
-bool ir_is_ring_slice(const struct ir_func *f, struct ir_value v, int64_t *held);
+/*
+ * True if v is the slice of a ring buffer (state_append with rows > 0), whose row t is stored in row t mod *capacity.
+ */
+bool ir_is_ring_slice(const struct ir_func *f, struct ir_value v, int64_t *capacity);
 
 /* Offset and strides of v in its base. False if a reshape cannot be expressed by strides, the chain is too long, or the
  * base is the slice of a ring buffer. */

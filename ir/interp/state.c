@@ -129,11 +129,11 @@ INTERP_EVAL(state_append)
 	int64_t index[IR_RANK_MAX];
 	TFMC_TRY(find_slice(in, op, x + 3, op->n_operands - 3, x[1]->dims[0], &s));
 	int axis = s.rank - 2;
-	int64_t held = s.dims[axis], rows = a->rows > 0 ? a->rows : held;
+	int64_t capacity = s.dims[axis], rows = a->rows > 0 ? a->rows : capacity;
 	for (int64_t i = 0; i < interp_size(x[1]); i++) {
 		interp_unravel(x[1], i, index);
 		int64_t row = index[axis] + interp_to_int(x[2]->data[index[0]]);
-		index[axis] = a->rows > 0 && row >= 0 ? row % held : row;
+		index[axis] = a->rows > 0 && row >= 0 ? row % capacity : row;
 		if (row >= 0 && row < rows)
 			copy_in(in, &s, index, x[1], i);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The IR verifier: invariants of every module, checked after each pass in tests. Every error is reported with its
- * function and both sides. Checks:
+ * The IR verifier: invariants of every module, checked after every pass. Every error is reported with its function
+ * and both sides. Checks:
  *
  * - SSA: operands are defined before use, in the same or an enclosing region; - operand classes fit ir/core/ops.def,
  * and result types equal those inferred again (ir/builder/infer.c); - regions end in their terminator, and yields of

@@ -86,16 +86,16 @@ static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, c
 		           e->file);
 		return TFMC_INVALID;
 	}
-	struct buf want, have;
-	buf_init(&want);
-	buf_init(&have);
-	shape_to_string(&want, e->stored, e->format, e->rank, e->dims);
-	shape_to_string(&have, b->dtype, b->format, b->rank, b->dims);
+	struct buf expected, found;
+	buf_init(&expected);
+	buf_init(&found);
+	shape_to_string(&expected, e->stored, e->format, e->rank, e->dims);
+	shape_to_string(&found, b->dtype, b->format, b->rank, b->dims);
 	diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_SHAPE,
-	           "tensor '%s' of '%s' is %s, the model was made with %s", e->tensor, e->file, have.data,
-	           want.data);
-	buf_destroy(&want);
-	buf_destroy(&have);
+	           "tensor '%s' of '%s' is %s, the model was made with %s", e->tensor, e->file, found.data,
+	           expected.data);
+	buf_destroy(&expected);
+	buf_destroy(&found);
 	return TFMC_INVALID;
 }
 

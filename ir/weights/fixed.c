@@ -160,7 +160,7 @@ INLINE void make_reciprocal(const struct fixed_format *f, const struct fixed_fit
 	}
 }
 
-/* out[l]: integer part of the quotient of x[l], with the rounding constant added. */
+/* out[l]: the quotient of x[l] plus the rounding constant, without the low FRACTION bits. */
 INLINE void quotients(const struct reciprocal *t, const int16_t *restrict x, int16_t *restrict out)
 {
 	for (int l = 0; l < LANES; l++) {
