@@ -28,7 +28,7 @@ void kernel_loops(struct kernel *g);
 int64_t kernel_loops_block(const struct target *t);
 /* True for groups of the row generator (backends/rows/rowwise.h): norms, softmax. */
 bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root);
-/* GEMM of `linear` with packed weights. False, and nothing is emitted, if the layout of an operand does not fit. */
+/* GEMM of `linear` with packed weights. False if the layout of an operand does not fit: the caller uses kernel_loops. */
 bool kernel_linear(struct kernel *g);
 /* kernel_linear for expert_linear (mixture of experts): the rows of each expert are gathered. */
 bool kernel_expert_linear(struct kernel *g);

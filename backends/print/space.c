@@ -127,7 +127,7 @@ static void visit_store(struct infer *s, const struct kb_inst *i)
 {
 	s->nodes[root(s, value_node(s, i->args[1].id))].pointer.is_written = true;
 	if (is_pointer(s, i->args[0]))
-		fail(s, "keeps a pointer in memory");
+		fail(s, "stores a pointer in memory");
 }
 
 /* The result `to` may be any of the pointers among the operands. */

@@ -256,7 +256,7 @@ static void array_text(struct print *p, const struct kb_inst *i, const char *nam
 	buf_str(out, name);
 }
 
-/* Identifiers of this dialect's types ("f32x8") and helpers (OPERATION_TYPE), and those that C reserves (__.., .._t). */
+/* Identifiers of this dialect's types ("f32x8") and helpers (OPERATION_TYPE), and those that C reserves. */
 static bool is_reserved(const char *name)
 {
 	const char *last = strrchr(name, '_');

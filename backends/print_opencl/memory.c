@@ -83,7 +83,7 @@ static bool is_narrowed(const struct print *p, enum kb_scalar s)
 static void check_alignment(struct print *p, const struct kb_inst *i)
 {
 	if (i->align < kb_scalar_bytes(i->type.scalar))
-		print_fail(p, "elements off their alignment in OpenCL C");
+		print_fail(p, "misaligned elements in OpenCL C");
 }
 
 /* LOAD_PART: (float4)(p[0], p[1], 0, 0); LOAD_SPLAT: one element in all lanes */
