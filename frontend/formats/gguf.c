@@ -35,9 +35,9 @@ static const struct element_type {
 	weight_rows *read_quants;
 } element_types[] = {
 #define PLAIN(number, name, bytes, dtype) {number, #name, 1, bytes, true, dtype, NULL, FORMAT_PLAIN, NULL},
-#define CODES(number, name, block, bytes, format) \
+#define QUANTS(number, name, block, bytes, format) \
 	{number, #name, block, bytes, true, DT_F32, gguf_elements_##name, FORMAT_##format, gguf_rows_##name},
-#define BLOCKS(number, name, block, bytes) \
+#define UNSUPPORTED(number, name, block, bytes) \
 	{number, #name, block, bytes, false, DT_F32, NULL, FORMAT_PLAIN, NULL},
 #include "frontend/quantized/gguf_types.def"
 };

@@ -36,18 +36,18 @@ static void unpack_nibbles(const unsigned char *p, int n, int8_t *out)
 	}
 }
 
-static void add_to_quants(int8_t *codes, int n, int addend)
+static void add_to_quants(int8_t *quants, int n, int addend)
 {
 	for (int i = 0; i < n; i++)
-		codes[i] = (int8_t)(codes[i] + addend);
+		quants[i] = (int8_t)(quants[i] + addend);
 }
 
 /* Adds bit 4 of 32 quants from a u32. */
-static void unpack_bit_4(const unsigned char *p, int8_t *codes)
+static void unpack_bit_4(const unsigned char *p, int8_t *quants)
 {
 	uint32_t bits = read_u32(p);
 	for (int i = 0; i < 32; i++)
-		codes[i] = (int8_t)(codes[i] | (int)(bits >> i & 1) << 4);
+		quants[i] = (int8_t)(quants[i] | (int)(bits >> i & 1) << 4);
 }
 
 static void unpack_Q8_0(const unsigned char *p, const struct weight_quants *to)
@@ -87,11 +87,11 @@ static void unpack_Q5_1(const unsigned char *p, const struct weight_quants *to)
 }
 
 /* Unpacks 32 indices and looks up their values. */
-static void unpack_codebook(enum ir_format format, const unsigned char *p, int8_t *codes)
+static void unpack_codebook(enum ir_format format, const unsigned char *p, int8_t *quants)
 {
-	unpack_nibbles(p, 16, codes);
+	unpack_nibbles(p, 16, quants);
 	for (int i = 0; i < 32; i++)
-		codes[i] = ir_format(format)->codebook[codes[i]];
+		quants[i] = ir_format(format)->codebook[quants[i]];
 }
 
 static void unpack_IQ4_NL(const unsigned char *p, const struct weight_quants *to)
@@ -232,12 +232,12 @@ static void unpack_rows(struct stored_block b, const void *data, int64_t row, in
 static void unpack_elements(struct stored_block b, const void *data, int64_t begin, int64_t n, double *out)
 {
 	const struct ir_format_desc *d = ir_format(b.format);
-	int8_t codes[ELEMENTS_MAX];
+	int8_t quants[ELEMENTS_MAX];
 	float scales[SCALES_MAX], offsets[SCALES_MAX], super_scale, super_offset;
 	double values[ELEMENTS_MAX];
 	const struct weight_quants to = {b.format,
 	                                 b.elements,
-	                                 codes,
+	                                 quants,
 	                                 scales,
 	                                 d->has_offset ? offsets : NULL,
 	                                 d->super > 1 ? &super_scale : NULL,
@@ -253,7 +253,7 @@ static void unpack_elements(struct stored_block b, const void *data, int64_t beg
 	}
 }
 
-#define CODES(number, name, block, bytes, format)                                                        \
+#define QUANTS(number, name, block, bytes, format)                                                       \
 	static const struct stored_block block_##name = {block, bytes, FORMAT_##format, unpack_##name};  \
 	void gguf_elements_##name(const void *data, int64_t begin, int64_t n, double *out)               \
 	{                                                                                                \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dequantization of GGUF block formats. For each CODES type of gguf_types.def
+ * Dequantization of GGUF block formats. For each QUANTS type of gguf_types.def
  *
  *   gguf_elements_NAME  reads its elements as f32 values
  *   gguf_rows_NAME      reads its rows as quants, scales and offsets of the format of its row there; exact
@@ -12,7 +12,7 @@
 
 #include "ir/weights/weight.h"
 
-#define CODES(number, name, block, bytes, format)    \
+#define QUANTS(number, name, block, bytes, format)   \
 	extern weight_elements gguf_elements_##name; \
 	extern weight_rows gguf_rows_##name;
 #include "frontend/quantized/gguf_types.def"

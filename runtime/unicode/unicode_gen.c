@@ -173,7 +173,7 @@ static int value_category(const struct tables *t, int cp)
 	return category(cp);
 }
 
-/* How a character goes together with its neighbours: the numbers of utf8proc. */
+/* Grapheme cluster break class, by utf8proc's values. */
 static int value_break_class(const struct tables *t, int cp)
 {
 	(void)t;
@@ -210,7 +210,7 @@ static void print_records(const struct tables *t)
 	printf("};\nconst uint32_t tok_n_composes = %d;\n", t->n_pairs);
 }
 
-/* false: no memory, or more records than a table has numbers for. */
+/* Fills all tables; 0: no memory, or more records than a u16 index can address. */
 static int fill_tables(struct tables *t)
 {
 	t->records = calloc(CODES, sizeof(*t->records));

@@ -155,7 +155,7 @@ static const struct blocks {
 	weight_elements *read;
 	weight_rows *read_quants;
 } blocks[] = {
-#define CODES(number, name, block, bytes, format) \
+#define QUANTS(number, name, block, bytes, format) \
 	{#name, block, bytes, FORMAT_##format, gguf_elements_##name, gguf_rows_##name},
 #include "frontend/quantized/gguf_types.def"
 };
