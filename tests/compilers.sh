@@ -8,23 +8,29 @@
 #
 #   bash tests/compilers.sh [--write=LIST] BUILD [OTHER_BUILD] [MODEL...]
 #
-# Without models: examples, golden models and families, kernels, the shared models. LLVM's optimizer takes most of the
-# time, so machine code is optimized for the examples only; everywhere else LLVM gets all passes of tfmc and none of its
-# own, which shows every difference in what tfmc hands over. TIR=1 compares dumps of the IR as well, with their names.
+# MODEL is a path from the root of the tree (shared/models/.. for the shared ones). Without models: examples, golden
+# models and families, kernels, the shared models. LLVM's optimizer takes most of the time, so machine code is optimized
+# for the examples only; everywhere else LLVM gets all passes of tfmc and none of its own, which shows every difference
+# in what tfmc hands over. TIR=1 compares dumps of the IR as well, with their names.
 set -uo pipefail
 write='' builds=()
 case $1 in --write=*) write=$(realpath "${1#*=}"); shift ;; esac
 builds+=("$(realpath "$1")"); shift
 [ -n "$write" ] || { builds+=("$(realpath "$1")"); shift; }
-models=(); for model in "$@"; do models+=("$(realpath "$model")"); done
+models=("$@")
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 shared=$(realpath -m "${TFMC_SHARED:-../shared}")
 
+# C and OpenCL C name the lines of the model, so models have the same relative paths wherever this runs.
+mkdir "$tmp/root"
+ln -s "$PWD"/{examples,tests} "$tmp/root"
+ln -s "$shared" "$tmp/root/shared"
+
 # Families are hub folders without weights: copies get theirs, drawn with the names of the tensors as seeds.
 families() {
-	python3 -B - "$tmp/families" <<-'END'
+	python3 -B - "$tmp/root/families" <<-'END'
 		import os, shutil, sys
 		sys.path.insert(0, "tests/golden/families")
 		import seeded
@@ -38,14 +44,19 @@ families() {
 		        if "tensors.txt" in files:
 		            seeded.write(name, seeded.read_list(os.path.join(at, "tensors.txt")), os.path.join(at, "model.safetensors"))
 	END
-	printf '%s\n' "$tmp"/families/*/
+	(cd "$tmp/root" && printf '%s\n' families/*/)
 }
 
 # The files that build $1 writes for $model with further options, one line each: model, `name`, file, checksum; or "refused".
 output() {
 	local tfmc=$1 name=$2; shift 2
-	local out; out=$(mktemp -d -p "$tmp")
-	if (cd "$out" && "$tfmc" "$model" --no-cache --name=model "$@") >"$out.log" 2>&1; then
+	local out argument; out=$(mktemp -d -p "$tmp")
+	local arguments=()
+	for argument in "$@"; do
+		case $argument in model*) argument=$out/$argument ;; esac
+		arguments+=("$argument")
+	done
+	if (cd "$tmp/root" && "$tfmc" "$model" --no-cache --name=model "${arguments[@]}") >"$out.log" 2>&1; then
 		(cd "$out" && sha256sum -- * | sed -E "s|^(.{16}).*  (.*)|$label $name \2 \1|")
 	else
 		echo "$label $name refused"
@@ -56,7 +67,7 @@ output() {
 # All outputs of one model.
 compare() {
 	local tfmc=$1 model=$2 object level; export label
-	label=${model#"$tmp"/}; label=${label#"$PWD"/}; label=${label#"$shared"/}
+	label=$model
 	object=(-o model.o --weights=file)
 	case $model in
 	*.tir)
@@ -79,8 +90,8 @@ compare() {
 
 [ ${#models[@]} -gt 0 ] || mapfile -t models < <(
 	shopt -s nullglob
-	printf '%s\n' "$PWD"/examples/{classify,dates,embed,names}/model.yaml "$PWD"/examples/hub/tales "$PWD"/tests/golden/*/model.yaml \
-		"$PWD"/tests/kernels/*.tir "$shared"/models/*/model.yaml "$shared"/models/variants/*/
+	printf '%s\n' examples/{classify,dates,embed,names}/model.yaml examples/hub/tales tests/golden/*/model.yaml tests/kernels/*.tir
+	(cd "$tmp/root" && printf '%s\n' shared/models/*/model.yaml shared/models/variants/*/)
 	families)
 export tmp shared TIR
 export -f output compare
