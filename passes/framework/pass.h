@@ -182,12 +182,4 @@ struct pass_options {
 	struct pass_sink sink;
 };
 
-/*
- * Runs the pipeline on `in`, which is not modified. *out: a new module (for an empty pipeline, a copy), which the
- * caller destroys. report may be NULL. On failure *out is NULL and a diagnostic was emitted.
- */
-TFMC_MUST_USE enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
-                                          const struct pass_options *options, const struct ir_module *in,
-                                          struct ir_module **out, struct pass_report *report);
-
 #endif

@@ -49,6 +49,8 @@ void pass_count(struct pass_context *p, const char *name, int64_t n);
 void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 /* Remark of a missed optimization, with its reason. */
 void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
+/* Sends the remarks of the pass to diagnostics, equal ones once with their count. */
+void pass_emit_remarks(const struct pass_context *p);
 /*
  * Consumes one unit of fuel (the number of applications that a pass may still make, for bisection). Returns the
  * number of the application, from 1, or 0 when no fuel is left: the pass must not rewrite. rebuild_module() calls

@@ -3,6 +3,7 @@
  * Comparison after each pass, and bisection (validate.h). A stage is a module and the results of the trial on it;
  * at most three exist at a time.
  */
+#include "passes/pipeline/run.h"
 #include "passes/validate/validate.h"
 
 #include <string.h>

@@ -10,6 +10,7 @@
 
 #include "ir/builder/build.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "tests/matrix/column.h"
 
 static const struct column columns[] = {

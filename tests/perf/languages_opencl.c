@@ -14,6 +14,7 @@
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "tests/support/opencl/opencl_device.h"
 
 #define ARGS_MAX     32

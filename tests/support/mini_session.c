@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "tests/support/effort.h"
 #include "tests/support/mini_model.h"
 

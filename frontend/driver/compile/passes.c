@@ -16,6 +16,7 @@
 #include "passes/framework/reproducer.h"
 #include "passes/rule_check/check.h"
 #include "passes/group/tiles.h"
+#include "passes/pipeline/run.h"
 
 #define REPRODUCER  "tfmc-reproducer.tir"
 #define TEXT_LIMIT  (1u << 20) /* bytes of a file of rules or tiles */

@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 
 static enum tfmc_status compile(struct model_code *m, const char *family, const char *level, uint64_t batch)
 {

@@ -12,6 +12,7 @@
 #include "backends/backend.h"
 #include "ir/print/text.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/tir.h"
 #include "tests/support/effort.h"

@@ -11,6 +11,7 @@
 #include "backends/backend.h"
 #include "ir/builder/case.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/tir.h"
 

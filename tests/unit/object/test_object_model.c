@@ -14,6 +14,7 @@
 #include "ir/builder/case.h"
 #include "ir/interp/interp.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/effort.h"

@@ -9,6 +9,7 @@
 
 #include "backends/backend.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "tests/support/random/random_transformer.h"
 #include "tests/support/tir.h"
 

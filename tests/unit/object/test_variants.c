@@ -13,6 +13,7 @@
 #include "tests/kb_interp/interp.h"
 #include "backends/host/host.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/effort.h"

@@ -7,6 +7,7 @@
 #include <check.h>
 
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
 

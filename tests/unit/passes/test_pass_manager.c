@@ -8,6 +8,7 @@
 
 #include "ir/print/text.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "tests/support/tir.h"
 
 static const char text[] = "module \"t\"\ndim S in [1,8]\n\nfunc @f(%x: f32[S]) -> (y: f32[S]) {\n"

@@ -11,6 +11,7 @@
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "tests/support/tir.h"
 #include "tests/support/random/random_ir.h"
 

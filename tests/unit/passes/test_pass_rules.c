@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "passes/pipeline/run.h"
 #include "passes/rule_check/check.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"

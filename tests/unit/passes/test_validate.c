@@ -9,6 +9,7 @@
 
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
+#include "passes/pipeline/run.h"
 #include "passes/shrink/shrink.h"
 #include "passes/validate/validate.h"
 #include "tests/support/random/random_transformer.h"

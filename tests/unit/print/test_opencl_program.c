@@ -10,6 +10,7 @@
 #include "backends/kb/kernel_ir.h"
 #include "backends/opencl/opencl.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"

@@ -11,6 +11,7 @@
 #include "backends/opencl/opencl.h"
 #include "ir/support/strmap.h"
 #include "passes/framework/pass.h"
+#include "passes/pipeline/run.h"
 #include "runtime/plan/read.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/plan_rows.h"
