@@ -16,6 +16,8 @@ TFMC_MUST_USE enum tfmc_status kernel_attention(const struct kernel_job *job);
 
 /* Rows of a task of a work-group; 0: work-groups cannot, the head exceeds their local memory. */
 int64_t attention_workgroup_rows(const struct target *t, int64_t size, int64_t value_size);
+/* Rows of a task of `group` in a work-group; 0: not an attention, or each work-item has tasks of its own. */
+int64_t attention_group_rows(const struct ir_func *f, const struct ir_op *group, const struct target *t);
 
 #define ATTENTION_TASK_ROWS 32 /* rows of a worker's task, for counting tasks */
 

@@ -10,8 +10,10 @@
  */
 #include <float.h>
 
+#include "backends/attention/attention.h"
 #include "backends/attention/internal.h"
 #include "ir/core/view.h"
+#include "backends/kernel/generator.h"
 
 enum { Q = OPERAND(attention, q), KEY = OPERAND(attention, k), VALUE = OPERAND(attention, v) };
 
@@ -30,13 +32,14 @@ static const struct ir_type *operand_type(const struct ir_func *f, const struct 
 }
 
 /* False: the number of heads is not constant, or items do not share them. */
-static bool find_group_slots(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
-                             const struct target *t, struct attention_slots *out)
+static bool find_group_slots(const struct ir_func *f, const struct ir_op *group, const struct target *t,
+                             struct attention_slots *out)
 {
 	int64_t queries, heads, value_size;
 	const struct ir_type *q = operand_type(f, group, Q), *v = operand_type(f, group, VALUE);
-	if (kernel_items(m, f, group, t) == 1 || !ir_dim_is_const(q->dims[1], &queries) ||
-	    !ir_dim_is_const(v->dims[1], &heads) || !ir_dim_is_const(v->dims[3], &value_size) || heads < 1)
+	if (t->group_size != GPU_ITEMS || attention_group_rows(f, group, t) == 0 ||
+	    !ir_dim_is_const(q->dims[1], &queries) || !ir_dim_is_const(v->dims[1], &heads) ||
+	    !ir_dim_is_const(v->dims[3], &value_size) || heads < 1)
 		return false;
 	*out = attention_group_slots(queries / heads, value_size);
 	return true;
@@ -49,7 +52,7 @@ bool kernel_has_combine(const struct ir_module *m, const struct ir_func *f, cons
 	struct attention_slots s;
 	if (attrs->kind != GROUP_attention || attrs->split == 0)
 		return false;
-	if (t->group_size > 1 && !find_group_slots(m, f, group, t, &s))
+	if (t->group_size > 1 && !find_group_slots(f, group, t, &s))
 		return false;
 	const struct ir_type *key = operand_type(f, group, KEY);
 	*heads = ir_dim_mul(m->dims, key->dims[0], key->dims[1]);
@@ -62,7 +65,7 @@ const struct ir_dim *kernel_combine_bytes(const struct ir_module *m, const struc
 	const struct ir_dim *heads;
 	struct attention_slots s;
 	if (t->group_size <= 1 || !kernel_has_combine(m, f, group, t, &heads) ||
-	    !find_group_slots(m, f, group, t, &s))
+	    !find_group_slots(f, group, t, &s))
 		return NULL;
 	int64_t split = ((const struct attrs_group *)group->attrs)->split;
 	return ir_dim_mul(m->dims, heads, ir_dim_const(m->dims, split * s.size * 4));

@@ -627,3 +627,17 @@ void attention_workgroup(const struct attention *a)
 	if (a->split > 0)
 		emit_tasks(&split, memory, is_split_call);
 }
+
+int64_t attention_group_rows(const struct ir_func *f, const struct ir_op *group, const struct target *t)
+{
+	const struct ir_op *root = ir_group_root(group);
+	int64_t size, value_size;
+	if (((const struct attrs_group *)group->attrs)->kind != GROUP_attention || !root ||
+	    root->code != OP_attention)
+		return 0;
+	const struct ir_type *q = ir_type_of(f, root->operands[0]), *v = ir_type_of(f, root->operands[2]);
+	if (!ir_dim_is_const(q->dims[q->rank - 1], &size) ||
+	    !ir_dim_is_const(v->dims[v->rank - 1], &value_size))
+		return 0;
+	return attention_workgroup_rows(t, size, value_size);
+}

@@ -1,33 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Dispatch from a group to its kernel generator, by the kind that the schedule chose and by the root op.
- * Groups without a specialized generator go to in_order/loops.c.
+ * Groups without a specialized generator go to kernel/loops.c.
  */
 #include "backends/attention/attention.h"
 #include "backends/kernel/group.h"
 #include "backends/rows/rowwise.h"
 #include "backends/kernel/generator.h"
-
-/* True for functions of many instructions. */
-static bool is_long_function(enum ir_opcode code)
-{
-	static const bool table[IR_N_OPS] = {
-	        [OP_exp] = true,        [OP_log] = true,  [OP_sin] = true,  [OP_cos] = true,
-	        [OP_tanh] = true,       [OP_erf] = true,  [OP_gelu] = true, [OP_gelu_tanh] = true,
-	        [OP_gelu_quick] = true, [OP_silu] = true, [OP_pow] = true,  [OP_sigmoid] = true,
-	        [OP_softcap] = true,
-	};
-	return table[code];
-}
-
-bool kernel_has_functions(const struct kernel *g)
-{
-	const struct ir_region *r = g->job->group->region;
-	for (size_t i = 0; i < r->n_ops; i++)
-		if (is_long_function(r->ops[i]->code))
-			return true;
-	return false;
-}
 
 /* A comment in the emitted code: kind, root and types of the group. */
 static void comment_types(const struct kernel *g)

@@ -30,27 +30,13 @@ static int64_t longest_row(const struct ir_module *m, const struct ir_func *f, c
 	return t->rank > 0 ? ir_dim_hi(m->dims, t->dims[t->rank - 1]) : 1;
 }
 
-/* Rows of an attention task of a work-group; 0: items have tasks of their own. */
-static int64_t workgroup_attention_rows(const struct ir_func *f, const struct ir_op *group,
-                                        const struct ir_op *root, const struct target *t)
-{
-	int64_t size, value_size;
-	if (((const struct attrs_group *)group->attrs)->kind != GROUP_attention || root->code != OP_attention)
-		return 0;
-	const struct ir_type *q = ir_type_of(f, root->operands[0]), *v = ir_type_of(f, root->operands[2]);
-	if (!ir_dim_is_const(q->dims[q->rank - 1], &size) ||
-	    !ir_dim_is_const(v->dims[v->rank - 1], &value_size))
-		return 0;
-	return attention_workgroup_rows(t, size, value_size);
-}
-
 int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
                      const struct target *t)
 {
 	const struct ir_op *root = ir_group_root(group);
 	if (t->group_size != GPU_ITEMS || !root)
 		return 1;
-	if (is_workgroup_linear(f, group, root) || workgroup_attention_rows(f, group, root, t) > 0)
+	if (is_workgroup_linear(f, group, root) || attention_group_rows(f, group, t) > 0)
 		return GPU_ITEMS;
 	if (kernel_is_rowwise(group->attrs, root) && longest_row(m, f, root) >= SHARED_ROW_MIN)
 		return GPU_ITEMS;
@@ -163,7 +149,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 		return ir_dim_const(m->dims, 1);
 	const struct ir_type *y = ir_type_of(f, root->results[0]);
 	if (attrs->kind == GROUP_attention && root->code == OP_attention && y->rank == 4) {
-		int64_t rows = workgroup_attention_rows(f, group, root, t);
+		int64_t rows = attention_group_rows(f, group, t);
 		const struct ir_dim *heads, *tasks = attention_tasks(m, ir_type_of(f, root->operands[0]),
 		                                                     rows > 0 ? rows : ATTENTION_TASK_ROWS);
 		if (!rows || !kernel_has_combine(m, f, group, t, &heads))

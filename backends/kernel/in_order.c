@@ -10,7 +10,7 @@
  * The evaluator computes any single element by loops over the row, for groups that the generator does not
  * accept.
  */
-#include "backends/in_order/in_order.h"
+#include "backends/kernel/in_order.h"
 
 #include <math.h>
 

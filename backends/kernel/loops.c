@@ -4,7 +4,7 @@
  * over all elements in row-major order, rows in pieces of at most BLOCK elements divided among workers; then
  * the writes of state ops (KV cache).
  */
-#include "backends/in_order/in_order.h"
+#include "backends/kernel/in_order.h"
 
 #define BLOCK       1024
 #define SMALL_BLOCK 16 /* of work-items */
