@@ -40,25 +40,29 @@ bool graph_push_source(struct arena *a, struct diag_context *cx, struct graph_bo
 	return graph_push_statement(a, body, loc, expr_parse_statement(a, cx, src));
 }
 
-const char *replace_placeholder(struct arena *a, const char *pattern, const char *name, const char *with)
+const char *replace_string(struct arena *a, const char *text, const char *from, const char *to)
 {
-	const char *placeholder = arena_printf(a, "{%s}", name);
-	size_t len = strlen(placeholder);
+	size_t len = strlen(from);
 	struct buf out;
-	if (pattern == NULL || len == 0 || strstr(pattern, placeholder) == NULL)
-		return pattern;
+	if (text == NULL || len == 0 || strstr(text, from) == NULL)
+		return text;
 	buf_init(&out);
-	for (const char *p = pattern; *p != '\0';) {
-		if (strncmp(p, placeholder, len) == 0) {
-			buf_str(&out, with);
+	for (const char *p = text; *p != '\0';) {
+		if (strncmp(p, from, len) == 0) {
+			buf_str(&out, to);
 			p += len;
 		} else {
 			buf_char(&out, *p++);
 		}
 	}
-	const char *text = arena_strdup(a, out.data);
+	const char *copy = arena_strdup(a, out.data);
 	buf_destroy(&out);
-	return text;
+	return copy;
+}
+
+const char *replace_placeholder(struct arena *a, const char *pattern, const char *name, const char *with)
+{
+	return replace_string(a, pattern, arena_printf(a, "{%s}", name), with);
 }
 
 static bool same_string(const char *a, const char *b)

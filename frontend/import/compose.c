@@ -55,7 +55,7 @@ static const struct yaml_node *read_document(struct model_document *d, const cha
 		chain_notes(d, link);
 		return NULL;
 	}
-	document_note_file(d, link->path);
+	document_record_file(d, link->path);
 	return root;
 }
 

@@ -95,7 +95,7 @@ static bool read_gguf(struct model_document *d, const char *path, struct hub_con
 	*g = file->gguf;
 	for (int i = 2; i <= gguf_part_count(path); i++) {
 		const char *part = gguf_part_name(d->arena, path, i);
-		document_note_file(d, part);
+		document_record_file(d, part);
 		if (!append_part(d, part, c, g))
 			return false;
 	}
@@ -126,7 +126,7 @@ const struct hub_config *hub_read(struct model_document *d, const struct yaml_no
 	const char *path = file_path_any(d->arena, d->cx, d->dir, file->text, file->loc);
 	if (path == NULL)
 		return NULL;
-	document_note_file(d, path);
+	document_record_file(d, path);
 	d->hub_path = path;
 	*c = (struct hub_config){.name = file->text, .loc = file->loc};
 	bool ok = file_begins_with(d->cx, path, "GGUF", 4) ? read_gguf(d, path, c) : read_json(d, path, c);

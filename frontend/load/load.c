@@ -14,17 +14,18 @@
 #include "frontend/model/schema.h"
 #include "ir/support/memory.h"
 
-struct head {
+struct model_header {
 	int64_t tfmc;
 	const char *name;
 };
 
 /* `tfmc: 1`, `name`, and which top-level keys go together. */
-static bool read_head(struct frontend_model *m)
+static bool read_header(struct frontend_model *m)
 {
-	static const struct schema_member members[] = {SCHEMA_MEMBER(head, tfmc), SCHEMA_MEMBER(head, name)};
+	static const struct schema_member members[] = {SCHEMA_MEMBER(model_header, tfmc),
+	                                               SCHEMA_MEMBER(model_header, name)};
 	struct expr_env env = model_env(&m->scope, false);
-	struct head head;
+	struct model_header head;
 	if (!schema_read(&env, m->doc.root, "top", "the model", members, TFMC_COUNT(members), &head))
 		return false;
 	if (head.tfmc != 1) {
@@ -60,7 +61,7 @@ static bool read_head(struct frontend_model *m)
 static bool read_sections(struct frontend_model *m)
 {
 	const struct yaml_node *root = m->doc.root, *params = yaml_find(root, "params");
-	if (!read_head(m))
+	if (!read_header(m))
 		return false;
 	bool ok = model_read_params(&m->scope, root, &m->options);
 	if (params != NULL && params->kind != YAML_MAPPING)
@@ -129,7 +130,7 @@ static void record_hub_files(struct frontend_model *m)
 	static const char *const files[] = {"modules.json", "generation_config.json"};
 	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
 		if (directory_has_file(&m->arena, m->doc.path, files[i]))
-			document_note_file(&m->doc, file_join(&m->arena, m->doc.path, files[i]));
+			document_record_file(&m->doc, file_join(&m->arena, m->doc.path, files[i]));
 	}
 }
 
@@ -151,8 +152,8 @@ static void record_shards(struct frontend_model *m, const char *path)
 		if (map->items[i].kind == JSON_NODE_STRING)
 			strmap_set(&seen, map->items[i].text, m);
 	for (size_t i = 0; i < seen.n; i++)
-		document_note_file(&m->doc,
-		                   file_join(&m->arena, file_dir(&m->arena, path), seen.items[i].key));
+		document_record_file(&m->doc,
+		                     file_join(&m->arena, file_dir(&m->arena, path), seen.items[i].key));
 	parsed_files_destroy(&once);
 	diag_destroy(&quiet);
 }
@@ -162,7 +163,7 @@ static void record_weight_file(struct frontend_model *m, const struct yaml_node 
 	if (file->kind != YAML_SCALAR)
 		return;
 	const char *path = file_join(&m->arena, m->doc.dir, file->text);
-	document_note_file(&m->doc, path);
+	document_record_file(&m->doc, path);
 	if (file_ends_with(path, ".index.json"))
 		record_shards(m, path);
 }
@@ -177,7 +178,7 @@ static void record_lazily_read_files(struct frontend_model *m)
 	for (size_t i = 0; text != NULL && text->kind == YAML_MAPPING && i < text->n; i++) {
 		const struct yaml_node *value = text->pairs[i].value;
 		if (value->kind == YAML_SCALAR && directory_has_file(&m->arena, m->doc.dir, value->text))
-			document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, value->text));
+			document_record_file(&m->doc, file_join(&m->arena, m->doc.dir, value->text));
 	}
 }
 

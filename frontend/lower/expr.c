@@ -74,6 +74,12 @@ bool lower_broadcast_pair(struct lowering *lw, struct loc at, struct ir_value *a
 	return !irb_failed(lw->b);
 }
 
+struct ir_value lower_cast_to(struct lowering *lw, struct ir_value x, enum ir_dtype dtype)
+{
+	const struct ir_type *t = irb_type(lw->b, x);
+	return t == NULL || t->dtype == dtype ? x : irb_cast(lw->b, x, &(struct attrs_cast){.dtype = dtype});
+}
+
 bool lower_dtype_holds(enum ir_dtype t, double v)
 {
 	if (ir_dtype_class(t) != DTCLASS_FLOAT && v != floor(v))
@@ -102,7 +108,8 @@ static bool scalar_as_double(struct lowering *lw, struct loc at, const struct va
 	else if (s->kind == VALUE_BOOL)
 		*out = s->b ? 1.0 : 0.0;
 	else
-		return lower_fail(lw, at, DIAG_VALUE_TYPE, "a number is wanted beside a tensor, found %s",
+		return lower_fail(lw, at, DIAG_VALUE_TYPE,
+		                  "an operand of a tensor must be a number, found %s",
 		                  value_describe(lw->arena, lw->m->scope.dims, s));
 	return true;
 }
@@ -141,7 +148,7 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 	if (v->kind != LOWERED_SCALAR || !scalar_as_double(lw, at, &v->s, &d))
 		return false;
 	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT && v->s.kind == VALUE_FLOAT)
-		return lower_fail(lw, at, DIAG_DTYPE, "a float beside a tensor of %s",
+		return lower_fail(lw, at, DIAG_DTYPE, "a float operand of a tensor of %s",
 		                  ir_dtype_name(t->dtype));
 	bool needs_i64_parts = t->dtype == DT_I64 && v->s.kind == VALUE_INT && fabs(d) >= 0x1p53;
 	if (!needs_i64_parts && !lower_dtype_holds(t->dtype, d))

@@ -121,11 +121,10 @@ static bool add_call_end(struct lowering *lw)
 	                     .default_value = ir_dim_const(lw->module->dims, 0),
 	                     .lengths = -1};
 	if (lower_find(lw, p.name) != NULL)
-		return lower_fail(
-		        lw, lw->m->generate.loc, DIAG_GENERATE,
-		        "an input is called '%s', which models with two lists of longrope take as a "
-		        "name of their own",
-		        p.name);
+		return lower_fail(lw, lw->m->generate.loc, DIAG_GENERATE,
+		                  "an input is called '%s', a name reserved in models with two lists of "
+		                  "longrope factors",
+		                  p.name);
 	lw->call_end = irb_param(lw->b, &p, batch_type(lw));
 	return !irb_failed(lw->b);
 }
@@ -481,7 +480,7 @@ static void check_cache_dtype_used(const struct frontend_model *m, const struct 
 	const struct yaml_node *cache = yaml_find(model_section(m, "dtype"), "cache");
 	if (cache != NULL && m->dtypes.cache != DT_F32 && module->states.n == 0)
 		diag_warning(m->cx, cache->loc, DIAG_MISSING,
-		             "dtype: cache says how keys and values are kept, and the model keeps none");
+		             "dtype: cache has no effect: the model has no KV cache");
 }
 
 /* Builds all functions of the module. */

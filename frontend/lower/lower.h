@@ -130,6 +130,9 @@ bool lower_broadcast_pair(struct lowering *lw, struct loc at, struct ir_value *a
  */
 bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct ir_value like);
 
+/* x cast to the type; x itself if it has the type or the builder has failed. */
+struct ir_value lower_cast_to(struct lowering *lw, struct ir_value x, enum ir_dtype dtype);
+
 /* call.c */
 struct call {
 	struct lowering *lw;

@@ -118,9 +118,9 @@ bool profile_finish(struct frontend_model *m)
 	}
 	if (m->weights.profile.n_unknown > 0)
 		diag_warning(m->cx, q->profile_loc, DIAG_MISSING,
-		             "the profile '%.200s' says nothing of %zu of the %zu matrices that are "
-		             "quantized, such as "
-		             "'%.200s': all of their columns count the same",
+		             "the profile '%.200s' has no statistics of %zu of the %zu quantized matrices, "
+		             "such as "
+		             "'%.200s': their columns have equal weights",
 		             q->profile, m->weights.profile.n_unknown, m->weights.profile.n_quantized,
 		             m->weights.profile.example);
 	return true;

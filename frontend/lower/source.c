@@ -168,7 +168,7 @@ bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struc
 	int axis = batch_axis(lw, t, &rows);
 	if (axis < 0)
 		return lower_fail(lw, at, DIAG_UNSUPPORTED,
-		                  "not supported yet: a size of the source beside the tokens, with %s, "
+		                  "not supported yet: a size of the source in decode with %s, "
 		                  "which has no axis of sequences",
 		                  ir_type_to_string(lw->arena, lw->module->dims, t));
 	const struct ir_dim *two[] = {batch_of(lw), rows}, *column[] = {two[0], one};
@@ -212,12 +212,11 @@ bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, e
 		return true;
 	int sequences = batch_axis(lw, t, &rows);
 	if (fill == FILL_UNSUPPORTED || sequences < 0 || sequences == axis)
-		return lower_fail(
-		        lw, c->e->loc, DIAG_UNSUPPORTED,
-		        "not supported yet: %s mixes positions of the source beside the tokens: axis "
-		        "%" PRId64 " of %s%s",
-		        c->e->text, axis, type_to_string(lw, *x),
-		        sequences < 0 ? ", which has no axis of sequences" : "");
+		return lower_fail(lw, c->e->loc, DIAG_UNSUPPORTED,
+		                  "not supported yet: %s mixes positions of the source in decode: axis "
+		                  "%" PRId64 " of %s%s",
+		                  c->e->text, axis, type_to_string(lw, *x),
+		                  sequences < 0 ? ", which has no axis of sequences" : "");
 	for (int i = 0; i < t->rank; i++)
 		dims[i] = i == axis || i == sequences ? t->dims[i] : one;
 	const struct ir_type *mask_type = ir_type_tensor(lw->module->types, DT_I32, t->rank, dims);
@@ -267,11 +266,10 @@ bool lower_reshape_source(const struct call *c, struct ir_value x, int rank, con
 	const struct ir_type *t = irb_type(c->lw->b, x);
 	for (int i = 0; i < rank; i++) {
 		if (lower_is_source(c->lw, dims[i]) && !preserves_source_end(c->lw, t, dims, i))
-			return lower_fail(
-			        c->lw, c->e->loc, DIAG_UNSUPPORTED,
-			        "not supported yet: reshape of %s beside the tokens: positions of the "
-			        "source would not be neighbours in axis %d of the result",
-			        type_to_string(c->lw, x), i);
+			return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED,
+			                  "not supported yet: reshape of %s in decode: positions of the "
+			                  "source would not be contiguous in axis %d of the result",
+			                  type_to_string(c->lw, x), i);
 	}
 	return true;
 }

@@ -189,8 +189,7 @@ bool lower_state_put(const struct call *c, struct lowered *out)
 	if (!plan_state_layout(lw, t->rank, t->dims, &k))
 		return lower_fail(
 		        lw, LOC_NONE, DIAG_UNSUPPORTED,
-		        "not supported yet: %s of the source is used beside the tokens, and has no axis "
-		        "of sequences",
+		        "not supported yet: %s of the source is used in decode and has no axis of sequences",
 		        type_to_string(lw, x));
 	if (lw->mode == LOWER_INFER)
 		return record_state_of(c, pattern, t, &k);
@@ -283,7 +282,7 @@ const char *cache_len_error(struct arena *a, const struct cache_use *use, int64_
 		return NULL;
 	return arena_printf(
 	        a,
-	        "a cache of %lld positions does not hold the window of %lld: calls of n tokens need "
+	        "a cache of %lld positions is shorter than the window of %lld: calls of n tokens need "
 	        "%lld + n positions",
 	        (long long)len, (long long)use->window, (long long)use->window - 1);
 }

@@ -24,9 +24,9 @@ static void record_read_files(struct frontend_model *m, const struct yaml_node *
 	size_t n;
 	const char *const *paths = weight_files_paths(m->weights.files, &n);
 	for (size_t i = 0; i < n; i++)
-		document_note_file(&m->doc, paths[i]);
+		document_record_file(&m->doc, paths[i]);
 	if (map != NULL && map->kind == YAML_SCALAR && !yaml_is(map, "identity"))
-		document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, map->text));
+		document_record_file(&m->doc, file_join(&m->arena, m->doc.dir, map->text));
 }
 
 /* True if the section names files and all of them exist. */
@@ -453,18 +453,14 @@ static const char *dequantized_reason(const struct lowering *lw, const struct ir
 /* Replaces the index of a loop in a path: with label by the range of its iterations ("0_3"), else it is removed with its dot. */
 static const char *replace_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
 {
-	const char *dotted = arena_printf(a, ".{%s}", node->as), *bare = arena_printf(a, "{%s}", node->as);
-	const char *with = node->label != NULL ? node->label
-	                                       : arena_printf(a, "%lld_%lld", (long long)node->start,
-	                                                      (long long)(node->start + node->count - 1));
-	if (label)
-		return replace_placeholder(a, text, node->as, with);
-	char *out = (char *)(uintptr_t)arena_strdup(a, text);
-	for (char *p = strstr(out, dotted); p != NULL; p = strstr(out, dotted))
-		memmove(p, p + strlen(dotted), strlen(p + strlen(dotted)) + 1);
-	for (char *p = strstr(out, bare); p != NULL; p = strstr(out, bare))
-		memmove(p, p + strlen(bare), strlen(p + strlen(bare)) + 1);
-	return out;
+	if (!label) {
+		text = replace_string(a, text, arena_printf(a, ".{%s}", node->as), "");
+		return replace_placeholder(a, text, node->as, "");
+	}
+	const char *range = node->label != NULL ? node->label
+	                                        : arena_printf(a, "%lld_%lld", (long long)node->start,
+	                                                       (long long)(node->start + node->count - 1));
+	return replace_placeholder(a, text, node->as, range);
 }
 
 /* Implements lower_stacked_name; with label, indices are replaced by the range of the loop instead of removed

@@ -37,7 +37,7 @@ static bool add_arg(struct model_scope *s, struct definition *d, const char *nam
 	return true;
 }
 
-static bool read_head(struct model_scope *s, struct definition *d, const struct yaml_node *key)
+static bool read_signature(struct model_scope *s, struct definition *d, const struct yaml_node *key)
 {
 	const struct expr *e = expr_parse(s->arena, s->cx, expr_source_of(key), EXPR_GRAPH);
 	if (e == NULL)
@@ -104,7 +104,7 @@ bool model_read_definitions(struct model_scope *s, const struct yaml_node *defin
 		d->body = define->pairs[i].value;
 		d->function = is_function(d->body);
 		d->statements = !d->function && has_statements(d->body);
-		ok = read_head(s, d, define->pairs[i].key) && ok;
+		ok = read_signature(s, d, define->pairs[i].key) && ok;
 		if (!d->function && schema_find_step(d->name)) {
 			diag_error(s->cx, d->loc, DIAG_NAME_CLASH,
 			           "'%s' is a built-in step; give the definition another name", d->name);

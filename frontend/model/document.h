@@ -27,6 +27,6 @@ struct model_document {
 };
 
 /* Remembers that the file was read (frontend_files). */
-void document_note_file(struct model_document *d, const char *path);
+void document_record_file(struct model_document *d, const char *path);
 
 #endif

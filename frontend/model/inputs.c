@@ -279,7 +279,7 @@ static bool link_lengths(struct model_scope *s, const struct yaml_node *node, st
 	return true;
 }
 
-static bool count_is_possible(struct model_scope *s, const struct yaml_node *map, const char *what)
+static bool check_entry_count(struct model_scope *s, const struct yaml_node *map, const char *what)
 {
 	if (!yaml_expect(s->cx, map, YAML_MAPPING, what))
 		return false;
@@ -293,7 +293,7 @@ static bool count_is_possible(struct model_scope *s, const struct yaml_node *map
 bool model_read_inputs(struct model_scope *s, const struct yaml_node *inputs, struct model_inputs *out)
 {
 	bool ok = true;
-	if (!count_is_possible(s, inputs, "inputs"))
+	if (!check_entry_count(s, inputs, "inputs"))
 		return false;
 	for (size_t i = 0; i < inputs->n; i++)
 		ok = read_input(s, &inputs->pairs[i], out) && ok;
@@ -306,7 +306,7 @@ bool model_read_inputs(struct model_scope *s, const struct yaml_node *inputs, st
 
 bool model_read_outputs(struct model_scope *s, const struct yaml_node *outputs, struct model_outputs *out)
 {
-	if (!count_is_possible(s, outputs, "outputs"))
+	if (!check_entry_count(s, outputs, "outputs"))
 		return false;
 	for (size_t i = 0; i < outputs->n; i++) {
 		const struct yaml_pair *pair = &outputs->pairs[i];

@@ -91,7 +91,7 @@ const struct definition *model_find_definition(const struct definitions *d, cons
 	return NULL;
 }
 
-void document_note_file(struct model_document *d, const char *path)
+void document_record_file(struct model_document *d, const char *path)
 {
 	ARENA_ADD(d->arena, &d->read, arena_strdup(d->arena, path));
 }

@@ -403,7 +403,7 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 	path = file_path_any(&m->arena, m->cx, m->doc.dir, name->text, name->loc);
 	if (path == NULL)
 		return TFMC_INVALID;
-	document_note_file(&m->doc, path);
+	document_record_file(&m->doc, path);
 	TFMC_TRY(file_read(&m->arena, m->cx, path, VOCAB_FILE_MAX, name->loc, &text, &len));
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';

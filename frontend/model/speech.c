@@ -148,7 +148,7 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
 	const int64_t *language_id = NULL, *task_id = NULL;
 	*n = 0;
 	if (is_requested && s->english_only)
-		return "the model knows English only, it takes neither a language nor a task";
+		return "the model is English-only and accepts neither a language nor a task";
 	if (with_timestamps && s->no_timestamps < 0)
 		return "the model has no id for timestamps (no_timestamps_token_id)";
 	if (language != NULL && (language_id = find_language(a, s, language)) == NULL)

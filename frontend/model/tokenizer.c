@@ -30,7 +30,7 @@ static const char *tokenizer_file_path(struct model_document *d, const struct ya
 		return NULL;
 	const char *path = file_path_any(d->arena, d->cx, d->dir, value->text, value->loc);
 	if (path != NULL)
-		document_note_file(d, path);
+		document_record_file(d, path);
 	*loc = value->loc;
 	return path;
 }

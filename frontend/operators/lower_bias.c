@@ -148,7 +148,7 @@ static bool read_buckets(const struct score_bias *s, struct bucketing *k)
 		                  "rel_bias wants at least 2 buckets for each direction");
 	if (k->reach <= n / 2 || k->reach > DISTANCE_MAX)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
-		                  "max_distance lies above %lld (half of the buckets) and is at most %d",
+		                  "max_distance must be above %lld (half of the buckets) and at most %d",
 		                  (long long)(n / 2), DISTANCE_MAX);
 	return true;
 }

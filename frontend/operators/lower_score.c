@@ -14,7 +14,7 @@ static bool check_name_is_free(struct lowering *lw, const char *name)
 	if (model_find_input(&lw->m->inputs, name) < 0)
 		return true;
 	return lower_fail(lw, lw->m->generate.loc, DIAG_GENERATE,
-	                  "an input is called '%s', which the entry score takes as a name of its own", name);
+	                  "an input is called '%s', a name reserved by the entry score", name);
 }
 
 /* Adds the parameter targets: ids, checked against the vocabulary size of decode's logits. */

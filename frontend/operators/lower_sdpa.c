@@ -22,13 +22,6 @@ struct sdpa {
 	enum ir_dtype cache_dtype;
 };
 
-static struct ir_value cast_if_needed(const struct call *c, struct ir_value x, enum ir_dtype dtype)
-{
-	const struct ir_type *t = irb_type(c->lw->b, x);
-	bool same = t == NULL || t->dtype == dtype;
-	return same ? x : irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype});
-}
-
 /* True if the argument is dequantize_kv(..): keys or values stored in the cache format. */
 static bool is_dequantized(const struct call *c, const char *name)
 {
@@ -42,7 +35,7 @@ static bool read_kv(const struct call *c, const char *name, struct ir_value q, s
 	if (!call_tensor(c, name, out))
 		return false;
 	if (is_dequantized(c, name))
-		*out = cast_if_needed(c, *out, irb_type(c->lw->b, q)->dtype);
+		*out = lower_cast_to(c->lw, *out, irb_type(c->lw->b, q)->dtype);
 	return !irb_failed(c->lw->b);
 }
 
@@ -185,7 +178,7 @@ static bool read_cache_dtype(const struct call *c, struct sdpa *s)
 			return true;
 	}
 	return name == NULL ||
-	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache holds f32, f16, bf16 or int8");
+	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache stores f32, f16, bf16 or int8");
 }
 
 /* Checks the arguments of a cache; in decode, appends k and v to it and continues with its contents. */
@@ -238,7 +231,7 @@ static struct ir_value quantize_i8(const struct call *c, struct ir_value *x)
 static struct ir_value to_cache_format(const struct call *c, struct ir_value x, enum ir_dtype dtype,
                                        struct ir_value *scale)
 {
-	x = cast_if_needed(c, x, dtype == DT_I8 ? DT_F32 : dtype);
+	x = lower_cast_to(c->lw, x, dtype == DT_I8 ? DT_F32 : dtype);
 	if (dtype == DT_I8)
 		*scale = quantize_i8(c, &x);
 	return x;
@@ -250,10 +243,10 @@ static struct ir_value from_cache_format(const struct call *c, struct ir_value x
 {
 	struct ir_builder *b = c->lw->b;
 	if (scale.id != 0) {
-		x = cast_if_needed(c, x, DT_F32);
+		x = lower_cast_to(c->lw, x, DT_F32);
 		x = irb_mul(b, x, irb_broadcast_to(b, scale, 4, irb_type(b, x)->dims), NULL);
 	}
-	return cast_if_needed(c, x, dtype);
+	return lower_cast_to(c->lw, x, dtype);
 }
 
 /* Keys and values are rounded to the cache format when they are appended and converted back when they are read.

@@ -50,11 +50,6 @@ static enum ir_dtype topk_compute_type(enum ir_dtype t)
 	return ir_dtype_class(t) == DTCLASS_FLOAT ? DT_F32 : DT_I32;
 }
 
-static struct ir_value cast_if_needed(struct ir_builder *b, struct ir_value x, enum ir_dtype t)
-{
-	return irb_type(b, x)->dtype == t ? x : irb_cast(b, x, &(struct attrs_cast){.dtype = t});
-}
-
 /* Row `which` of the axis before the last, cast to dtype: 0 values, 1 indices. */
 static struct ir_value topk_part(const struct call *c, struct ir_value pairs, int64_t which,
                                  enum ir_dtype dtype)
@@ -71,7 +66,7 @@ static struct ir_value topk_part(const struct call *c, struct ir_value pairs, in
 	dims[rank - 1] = t->dims[rank];
 	pairs = irb_slice_of(b, pairs, rank - 1, ir_dim_const(d, which), ir_dim_const(d, 1));
 	pairs = irb_reshape_to(b, pairs, rank, dims);
-	return irb_failed(b) ? pairs : cast_if_needed(b, pairs, dtype);
+	return irb_failed(b) ? pairs : lower_cast_to(c->lw, pairs, dtype);
 }
 
 static bool check_topk(const struct call *c, struct ir_value *x, int64_t k)
@@ -96,8 +91,8 @@ bool lower_topk(const struct call *c, struct lowered *out)
 	if (!call_tensor(c, "x", &x) || !call_int(c, "k", &k) || !check_topk(c, &x, k))
 		return false;
 	enum ir_dtype dtype = call_type(c, x)->dtype;
-	struct ir_value pairs = irb_topk(lw->b, cast_if_needed(lw->b, x, topk_compute_type(dtype)),
-	                                 &(struct attrs_topk){.k = k});
+	struct ir_value pairs =
+	        irb_topk(lw->b, lower_cast_to(lw, x, topk_compute_type(dtype)), &(struct attrs_topk){.k = k});
 	*out = (struct lowered){
 	        .kind = LOWERED_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lowered, 2), .n = 2};
 	if (out->items == NULL || irb_failed(lw->b))

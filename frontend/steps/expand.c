@@ -285,7 +285,7 @@ static const struct yaml_pair *find_kind_key(struct expander *b, const struct ya
 		if (p == found || is_body_key)
 			continue;
 		diag_error(b->cx, found->key->loc, DIAG_REFUSED,
-		           "'%s' has '%s' beside it; a step has one kind, its arguments belong into {...}",
+		           "'%s' has '%s' next to it; a step has one kind, its arguments belong into {...}",
 		           found->key->text, p->key->text);
 		return NULL;
 	}

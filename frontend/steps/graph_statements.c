@@ -329,7 +329,8 @@ static bool check_recursion(const struct inline_site *in)
 {
 	int depth = 0;
 	if (!in->def->function)
-		return report_bad_call(in, in->call->loc, "is a list of steps; its last entry is no return");
+		return report_bad_call(in, in->call->loc,
+		                       "is a list of steps; its last entry is not a return");
 	for (const struct use_chain *c = in->b->chain; c != NULL; c = c->outer) {
 		if (strcmp(c->name, in->def->name) == 0) {
 			diag_error(in->b->cx, in->call->loc, DIAG_CYCLE, "the definition '%s' uses itself",
@@ -465,7 +466,7 @@ static bool expand_return(struct expander *b, const struct yaml_node *node, cons
 	const struct inlined_call *f = b->function;
 	if (f == NULL || node != f->def->body->items[f->def->body->n - 1]) {
 		diag_error(b->cx, st->loc, DIAG_STATEMENT,
-		           f == NULL ? "return belongs into a function"
+		           f == NULL ? "return is allowed only in a function"
 		                     : "return is the last statement of a function");
 		return false;
 	}

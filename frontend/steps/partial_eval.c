@@ -281,9 +281,8 @@ static bool fn_bias_table(const struct query_call *u)
 	for (; names != NULL && n < b->biased.n; n++)
 		names[n] = b->biased.items[n].key;
 	diag_error(b->cx, share != NULL ? share->loc : st->loc, DIAG_UNKNOWN_PATH,
-	           "no attention before has a rel_bias of its own at the path '%s'%s; a table that no "
-	           "attention owns begins with "
-	           "a slash, as in share: /distances",
+	           "no earlier attention has its own rel_bias at the path '%s'%s; a table outside of any "
+	           "attention begins with a slash, as in share: /distances",
 	           fill_loop_indices(b, path), did_you_mean(b->arena, fill_loop_indices(b, path), names, n));
 	return false;
 }
@@ -361,7 +360,7 @@ static const struct {
 #include "ir/support/strmap.h"
 };
 
-static bool run_function(struct macro *t, const struct expr *e, size_t row, struct partial *out)
+static bool evaluate_query(struct macro *t, const struct expr *e, size_t row, struct partial *out)
 {
 	struct arena *a = t->st->b->arena;
 	const struct signature *s = &functions[row].signature;
@@ -389,7 +388,7 @@ static enum function_found call_query(struct macro *t, const struct expr *e, str
 {
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
 		if (strcmp(functions[i].signature.name, e->text) == 0)
-			return run_function(t, e, i, out) ? FUNCTION_DONE : FUNCTION_FAILED;
+			return evaluate_query(t, e, i, out) ? FUNCTION_DONE : FUNCTION_FAILED;
 	}
 	return FUNCTION_NONE;
 }

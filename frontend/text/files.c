@@ -54,7 +54,7 @@ static const char *path_fault(const char *name)
 		if (n == 0)
 			return "has an empty part";
 		if ((n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
-			return "must stay beneath the directory of the file that contains it, without '.' or "
+			return "must stay inside the directory of the file that contains it, without '.' or "
 			       "'..'";
 	}
 	return NULL;

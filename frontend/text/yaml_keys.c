@@ -53,7 +53,7 @@ struct loc yaml_loc_at(const struct yaml_node *scalar, size_t offset, size_t len
 }
 
 /* The text in quotes, truncated at a UTF-8 boundary. */
-static const char *clip(struct arena *a, const char *text)
+static const char *truncate_quoted(struct arena *a, const char *text)
 {
 	size_t n = strlen(text);
 	if (n <= CLIP_BYTES)
@@ -67,7 +67,7 @@ static const char *clip(struct arena *a, const char *text)
 const char *yaml_describe(struct arena *a, const struct yaml_node *node)
 {
 	switch (node->kind) {
-	case YAML_SCALAR: return node->null ? "null" : clip(a, node->text);
+	case YAML_SCALAR: return node->null ? "null" : truncate_quoted(a, node->text);
 	case YAML_SEQUENCE: return "a list";
 	case YAML_MAPPING: return "a mapping";
 	}

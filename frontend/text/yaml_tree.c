@@ -314,7 +314,7 @@ static void reject_anchor_and_tag(struct reader *r, const yaml_event_t *ev, cons
 	}
 	if (tag != NULL) {
 		diag_error(r->cx, loc_of(r, r->at, 1), DIAG_TAG,
-		           "the tag '%.60s' is not allowed; the place of a value decides its type",
+		           "the tag '%.60s' is not allowed; the key of a value determines its type",
 		           (const char *)tag);
 		r->failed = true;
 	}
@@ -340,7 +340,8 @@ static void start_document(struct reader *r, const yaml_event_t *ev)
 	const yaml_version_directive_t *version = ev->data.document_start.version_directive;
 	struct loc loc = loc_of_index(r, ev->start_mark.index);
 	if (++r->n_documents > 1) {
-		diag_error(r->cx, loc, DIAG_YAML, "a second document begins here; a file holds one document");
+		diag_error(r->cx, loc, DIAG_YAML,
+		           "a second document begins here; a file contains one document");
 		r->fatal = true;
 		return;
 	}
@@ -391,7 +392,7 @@ static const char *friendly_message(const char *message)
 	        {"did not find expected '-' indicator", "expected '-', as on the lines above"},
 	        {"could not find expected ':'", "expected ':' after the key"},
 	        {"mapping values are not allowed in this context",
-	         "no ':' can be here; put the text in quotes, or check the indentation"},
+	         "':' is not allowed here; put the text in quotes, or check the indentation"},
 	        {"found unexpected end of stream", "the text ends before the quote is closed"},
 	        {"found a tab character that violates indentation", "a tab cannot indent; use spaces"},
 	        {"while parsing a flow mapping", "to close this '{'"},
@@ -469,7 +470,7 @@ static void check_root(struct reader *r, bool any_root)
 			*r->root = (struct yaml_node){
 			        .kind = YAML_SCALAR, .text = "", .null = true, .loc = file};
 	} else if (r->root == NULL || (r->root->null && !any_root)) {
-		diag_error(r->cx, file, DIAG_YAML, "the file is empty; it must hold a mapping");
+		diag_error(r->cx, file, DIAG_YAML, "the file is empty; it must contain a mapping");
 		r->failed = true;
 	} else if (!any_root && r->root->kind != YAML_MAPPING) {
 		diag_error(r->cx, r->root->loc, DIAG_YAML, "the document must be a mapping, found %s",

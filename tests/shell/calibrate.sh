@@ -155,7 +155,7 @@ changed() {
 	python3 "$tmp/change.py" "$tmp/names" "$tmp/changed" "$3"
 	wrong "$1" "$2" "$tmp/changed"
 }
-changed 0 "warning: the profile '.*' says nothing of 2 of the 13 matrices that are quantized, such as 'layers.2.ff.ffn.up.weight'" \
+changed 0 "warning: the profile '.*' has no statistics of 2 of the 13 quantized matrices, such as 'layers.2.ff.ffn.up.weight'" \
 	't["layers.2.ff.ffn.up.weight.inputs"][1] = [0.0] * 128; del t["layers.1.ff.ffn.up.weight.inputs"]'
 changed 1 "another model: 1 of its 14 parameters are not in this one, such as 'other.weight'" \
 	't["other.weight.inputs"] = t["tokens.weight.inputs"]'
