@@ -116,7 +116,7 @@ def wrong_files(header, data):
     yield "shape_overflow", "a shape whose size overflows", "pos.weight.*E406", pos(
         shape=[1 << 62, 1 << 62, 16])
     yield "shape_rank", "nine axes", "pos.weight.*E406", pos(shape=[CTX, D] + [1] * 7)
-    yield "shape_to_string", "a shape that is no list", "pos.weight.*E406", pos(shape="6, 8")
+    yield "shape_text", "a shape that is no list", "pos.weight.*E406", pos(shape="6, 8")
 
 
 def gguf(header, data, kinds=None):
