@@ -15,7 +15,7 @@
 
 #include "frontend/expr/expr.h"
 #include "frontend/text/files.h"
-#include "frontend/sentencepiece/gguf_tokenizer.h"
+#include "frontend/tokenizer_files/gguf_tokenizer.h"
 
 #define FILES_MAX 4096
 

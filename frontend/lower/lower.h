@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lowering of the graph level to IR; frontend/lower and frontend/operators are the only callers of the IR
- * builder. The same graph is lowered once for each function of the module; lower_mode selects what differs.
+ * Lowering of the graph level to IR; this module is the only caller of the IR builder. The same graph is lowered
+ * once for each function of the module; lower_mode selects what differs.
  *
  * INVARIANT: a name is bound to a value that is visible in the current region; names assigned in the body of a
  * repeat are carried by it or unbound after it.
@@ -175,7 +175,7 @@ enum call_fill {
  */
 bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill);
 
-/* ops.c, state.c, frontend/operators */
+/* ops.c, state.c, lower_*.c */
 typedef bool op_lowering(const struct call *c, struct lowered *out);
 #define OPERATOR(name, lowering, doc, args) op_lowering lower_##lowering;
 #define INTERNAL(name, lowering, doc, args) op_lowering lower_##lowering;
@@ -220,7 +220,7 @@ bool lower_expert_formats(struct lowering *lw, const struct weight_request *need
  * visible (bool, rank 4, broadcast; may be no value). */
 bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores);
 
-/* frontend/operators/lower_move.c */
+/* frontend/lower/lower_move.c */
 struct ir_value lower_axis_to_front(struct lowering *lw, struct ir_value x, int axis);
 /* Moves the first n axes to position `axis`. */
 struct ir_value lower_axes_from_front(struct lowering *lw, struct ir_value x, int n, int axis);
@@ -235,7 +235,7 @@ struct lower_windows {
 struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis,
                               const struct lower_windows *w);
 
-/* frontend/operators/lower_visibility.c */
+/* frontend/lower/lower_visibility.c */
 bool lower_is_none(const struct expr *e); /* true if the argument is absent or `none` */
 /* Key position minus query position, i32 [B or 1, 1, S, T]; both count from the start of the sequence, with a
  * cache too. */
@@ -298,7 +298,7 @@ int64_t cache_rows(int64_t len, int64_t max_len);
  * score requires it. */
 bool lower_bind_rows(struct lowering *lw, bool scores);
 
-/* frontend/operators/lower_score.c: the parts of the function score that decode does not have. */
+/* frontend/lower/lower_score.c: the parts of the function score that decode does not have. */
 bool score_add_targets(struct lowering *lw, int lengths);
 /* Binds `name` to the log-probabilities of the targets, f32 [B, rows], in place of the logits. */
 bool score_finish(struct lowering *lw, const char *name);

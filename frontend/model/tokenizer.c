@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "frontend/sentencepiece/gguf_tokenizer.h"
+#include "frontend/tokenizer_files/gguf_tokenizer.h"
 #include "frontend/model/model.h"
 #include "frontend/text/files.h"
 #include "frontend/tokenizer_files/config.h"

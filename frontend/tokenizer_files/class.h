@@ -7,7 +7,7 @@
 
 #include "frontend/tokenizer_files/config.h"
 #include "frontend/tokenizer_files/json.h"
-#include "frontend/sentencepiece/spm.h"
+#include "frontend/tokenizer_files/spm.h"
 
 /* Sets the template of the class, after tokenizer_add_configured. False after a diagnostic. */
 bool tokenizer_class_set_template(struct tokenizer_reader *r);

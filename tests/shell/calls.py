@@ -15,8 +15,8 @@ import sys
 TOPS = ("ir", "frontend", "passes", "backends", "runtime")
 
 
-def object_files(build):
-    """(module, path) of each object file of the product."""
+def object_files(root, build):
+    """(module, path) of each object file of the product, but for those of sources that are no more."""
     for top in TOPS:
         for folder, _, names in os.walk(os.path.join(build, top)):
             _, cut, inside = folder.partition(".dir")
@@ -24,7 +24,8 @@ def object_files(build):
                 library = os.path.relpath(folder, build).split("/CMakeFiles/")[0]
                 module = os.path.normpath(os.path.join(library, inside.lstrip("/").replace("__", "..")))
                 for name in sorted(names):
-                    if name.endswith(".c.o"):
+                    source = os.path.join(module, name[:-2])
+                    if name.endswith(".c.o") and any(os.path.exists(os.path.join(r, source)) for r in (root, build)):
                         yield module, os.path.join(folder, name)
 
 
@@ -32,7 +33,7 @@ def main():
     root, build = sys.argv[1:3]
     order = [line.partition(":")[0].lstrip("*") for line in open(os.path.join(root, "tests/shell/rooms.txt"), encoding="utf-8")
              if line.strip() and not line.startswith("#")]
-    files = list(object_files(build))
+    files = list(object_files(root, build))
     listing = subprocess.run(["nm", "-A", "-P", "--no-demangle", *[path for _, path in files]], capture_output=True, text=True, check=True)
     module_of = {path: module for module, path in files}
     defined, needed = {}, collections.defaultdict(set)

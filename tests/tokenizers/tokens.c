@@ -16,7 +16,7 @@
 #include "frontend/text/files.h"
 #include "frontend/import/folder.h"
 #include "frontend/frontend.h"
-#include "frontend/sentencepiece/gguf_tokenizer.h"
+#include "frontend/tokenizer_files/gguf_tokenizer.h"
 #include "frontend/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/operators/rope.h"
+#include "frontend/lower/rope.h"
 
 Suite *suite_rope(void);
 

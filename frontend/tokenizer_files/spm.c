@@ -3,7 +3,7 @@
  * SentencePiece: meaning of its types and settings, and tokenizer.model, a protobuf of which only the
  * relevant fields are read; unsupported fields that change results are rejected.
  */
-#include "frontend/sentencepiece/spm.h"
+#include "frontend/tokenizer_files/spm.h"
 
 #include <string.h>
 

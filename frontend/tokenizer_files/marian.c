@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "frontend/sentencepiece/spm.h"
+#include "frontend/tokenizer_files/spm.h"
 #include "ir/support/utf8.h"
 
 /* Tokens of the vocabulary with capacity for all pieces; none is matched yet. */

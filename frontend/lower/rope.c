@@ -2,7 +2,7 @@
 /*
  * Frequencies of rotary position embedding for every scaling that is fixed at compile time. All in f64.
  */
-#include "frontend/operators/rope.h"
+#include "frontend/lower/rope.h"
 
 #include <math.h>
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "frontend/lower/lower.h"
-#include "frontend/operators/rope.h"
+#include "frontend/lower/rope.h"
 #include "ir/support/checked.h"
 
 #define ROWS_MAX (INT64_C(1) << 28)

@@ -3,11 +3,11 @@
  * Tokenizers of GGUF metadata, keys tokenizer.ggml.*. The format names its pre-tokenizer instead of
  * describing it; unknown names are rejected.
  */
-#include "frontend/sentencepiece/gguf_tokenizer.h"
+#include "frontend/tokenizer_files/gguf_tokenizer.h"
 
 #include <string.h>
 
-#include "frontend/sentencepiece/spm.h"
+#include "frontend/tokenizer_files/spm.h"
 #include "frontend/tokenizer/pattern.h"
 
 #define PREFIX "tokenizer.ggml."
@@ -235,7 +235,7 @@ static const struct splitter splitters[] = {
 	{name, kind, flags, digits, whole_words, bos, {NULL}, 0, 0},
 #define PATTERNS(name, kind, n_after, flags, ...) \
 	{name, kind, 0, false, false, false, {__VA_ARGS__}, n_after, flags},
-#include "frontend/sentencepiece/gguf_splitters.def"
+#include "frontend/tokenizer_files/gguf_splitters.def"
 };
 
 /* Adds the merges of BPE. */
