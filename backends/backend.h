@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder's public face: a module of stage plan becomes the bytes of an
- * object file, its C header and its packed weights; object bytes become
- * callable functions in this process. Nothing here prints, exits or opens
- * files. What the object exports is described in object/README.md.
+ * Public interface of the back ends: a module of stage plan becomes the bytes of an object file, its C header and its
+ * packed weights; object bytes become callable functions of this process (JIT). Nothing here prints, exits or opens
+ * files. object/README.md lists the symbols of an object.
  */
 #ifndef TFMC_BACKENDS_BACKEND_H
 #define TFMC_BACKENDS_BACKEND_H
@@ -14,17 +13,17 @@
 #include "ir/target/target.h"
 #include "runtime/abi.h"
 
-/* AUTO: embedded up to BACKEND_EMBED_AUTO bytes, else in a file. */
+/* Where packed weights are stored. AUTO: embedded up to BACKEND_EMBED_AUTO bytes, else in a file. */
 enum backend_weights { BACKEND_WEIGHTS_AUTO, BACKEND_WEIGHTS_EMBED, BACKEND_WEIGHTS_FILE };
 #define BACKEND_EMBED_AUTO  (64u << 20)
-#define BACKEND_C_EMBED_MAX (64u << 20)  /* the same for weights inside C text */
-#define BACKEND_EMBED_MAX   (1ull << 30) /* larger blobs are refused with a diagnostic: use a file */
+#define BACKEND_C_EMBED_MAX (64u << 20)  /* limit of AUTO for weights in C text */
+#define BACKEND_EMBED_MAX   (1ull << 30) /* more cannot be embedded: a diagnostic says to use a file */
 
-/* Narrow elements widened, tables in two layouts, padded: packed weights have at most about so many times the
- * bytes of what is stored; more is computed. */
+/* Bound of packed bytes / stored bytes of weights: 8-bit elements converted to f32, tables stored in two layouts, and
+ * padding. More than that comes from weight expressions that compute elements, which --limit-weights bounds. */
 #define BACKEND_WEIGHTS_FACTOR 8
 
-/* Receives the bytes of a file. Positions are written once each, not always in order. */
+/* Receives the bytes of a file. Each position is written once; the order is not ascending. */
 struct backend_sink {
 	/* False after a diagnostic with the path and the reason; the compilation then ends with TFMC_IO. */
 	bool (*write_at)(void *user, uint64_t offset, const void *bytes, size_t n);
@@ -40,20 +39,20 @@ struct backend_ids {
 struct backend_facts {
 	int64_t generate_kind; /* 0 none, 1 causal, 2 seq2seq */
 	struct backend_ids start, stop, suppress, suppress_first;
-	int64_t pad;       /* -1: none */
-	int64_t max_len;   /* 0: none */
-	int64_t prefix;    /* first positions that see each other: one call has to bring them all */
-	int64_t long_from; /* longer sequences have other rotary frequencies; 0: none have */
-	bool reread;       /* one that grows past long_from is read again */
-	const char *tokens, *source, *logits; /* names of generate's tensors, NULL: none */
+	int64_t pad;     /* -1: none */
+	int64_t max_len; /* 0: none */
+	int64_t prefix; /* first positions that attend to each other, so that one call must contain all of them */
+	int64_t long_from; /* longrope: sequences longer than this use the long frequencies; 0: never */
+	bool reread;       /* a sequence that grows past long_from is computed again from its first token */
+	const char *tokens, *source, *logits; /* names of the tensors of generation, NULL: none */
 	const char *vocabulary;               /* newline-separated tokens, one for each id; NULL: none */
 	const char *source_vocabulary;
-	const char *unknown_token; /* spelling, NULL: none */
+	const char *unknown_token; /* string of the token, NULL: none */
 	const void *tokenizer;     /* packed; NULL: none */
 	size_t tokenizer_bytes;
 };
 
-/* Weights that were packed before: the data of a weights file. */
+/* Packed weights of an earlier compilation: the data of a weights file. */
 struct backend_packed {
 	const void *data;
 	uint64_t bytes, structure_hash, weights_hash;
@@ -61,58 +60,55 @@ struct backend_packed {
 
 struct backend_options {
 	enum backend_weights weights;
-	/* Entries to export, by name (run, encode, prefill, step); n_entries 0: all the module has. */
+	/* Names of the entries to export (run, encode, prefill, step); n_entries 0: all entries of the module. */
 	const char *const *entries;
 	size_t n_entries;
 	const struct backend_facts *facts; /* NULL: none */
 	const struct backend_sink
-	        *weights_sink; /* for weights that are not embedded; NULL: they are only hashed */
-	/* Taken instead of packing where the structure is that of the module; NULL: none. */
+	        *weights_sink; /* receives weights that are not embedded; NULL: weights are only hashed */
+	/* Used in place of packing if its structure_hash is the hash of the module; NULL: none. */
 	const struct backend_packed *packed;
-	bool packed_stays; /* then nothing is written to weights_sink: whoever gave them has them */
-	/* Takes the weights as a file, too, embedded or not, when they are packed; NULL: nobody. */
+	bool packed_stays; /* if `packed` is used, nothing is written to weights_sink: the caller has the file */
+	/* Receives the weights file whenever weights are packed, embedded or not (the cache); NULL: none. */
 	const struct backend_sink *packed_sink;
-	/* Takes the object, with its weights as they are packed; NULL: it is put together in backend_output.
-	 */
+	/* Receives the object while weights are packed, so that memory never holds it; NULL: output.object. */
 	const struct backend_sink *object_sink;
-	bool want_llvm, want_assembly, want_kernels; /* text forms to produce beside the object */
-	bool want_c;                                 /* the same program as portable C */
-	/* Bytes of packed weights beyond BACKEND_WEIGHTS_FACTOR times the stored tensors they are made of,
-	 * and of machine code, about: more is TFMC_INVALID, before anything is written. 0: no limit. */
+	bool want_llvm, want_assembly, want_kernels; /* text forms to produce in addition to the object */
+	bool want_c;                                 /* the program as portable C */
+	/* Limits in bytes; more is TFMC_INVALID before anything is written; 0: no limit. weights_limit: packed bytes in
+	 * addition to BACKEND_WEIGHTS_FACTOR times the bytes of the source tensors. code_limit: an estimate of machine code. */
 	uint64_t weights_limit, code_limit;
 	bool no_object; /* only the text forms in `c` and `kernels`, and the header */
-	int opt_level;  /* effort of LLVM's code generation: 0 none, made in a third of the time, 1 and 2 full
-	                 */
-	const struct progress *progress; /* told while weights are packed and code is made; NULL: nobody */
-	/* Workers that pack weights; the bytes are the same for any number. NULL: the caller alone. */
+	int opt_level;  /* of LLVM's code generation: 0 none (a third of the time), 1 and 2 full */
+	const struct progress
+	        *progress; /* notified while weights are packed and code is generated; NULL: none */
+	/* Thread pool that packs weights; the bytes do not depend on its size. NULL: the calling thread. */
 	tfmc_parallel_for_fn *parallel_for;
 	void *parallel_user;
 	int64_t workers;             /* >= 1 */
-	double (*clock)(void *user); /* seconds; NULL: nothing is timed */
+	double (*clock)(void *user); /* seconds; NULL: no times are measured */
 	void *clock_user;
 };
 
-/* Filled by backend_compile; buf_destroy each through backend_output_destroy. */
+/* Results of backend_compile; backend_output_destroy() frees them. */
 struct backend_output {
-	struct buf object;   /* ELF relocatable; with a sink only its code, as LLVM writes it */
+	struct buf object;   /* relocatable ELF; with object_sink only the code, as LLVM writes it */
 	struct buf header;   /* NAME.h */
-	struct buf llvm;     /* LLVM IR, when wanted */
-	struct buf assembly; /* when wanted; without the embedded weights */
-	struct buf kernels;  /* text of the kernel builder's record, when wanted */
-	struct buf c;        /* NAME.c, when wanted: the object's functions, and its weights when embedded */
+	struct buf llvm;     /* LLVM IR, if requested */
+	struct buf assembly; /* if requested; without embedded weights */
+	struct buf kernels;  /* text of the kernel IR, if requested */
+	struct buf c;        /* NAME.c, if requested: the functions of the object, and its embedded weights */
 	uint64_t weights_bytes;
-	double pack_seconds; /* part of the call that packed weights; 0 without a clock */
-	bool packed_taken;   /* the weights are those of options.packed */
-	bool embedded;       /* true: the weights are in the object, the sink was not used */
+	double pack_seconds; /* time of packing; 0 without a clock */
+	bool packed_taken;   /* options.packed was used */
+	bool embedded;       /* the weights are in the object, weights_sink was not used */
 };
 
 void backend_output_init(struct backend_output *out);
 void backend_output_destroy(struct backend_output *out);
 
-/*
- * Compiles a verified module of stage plan. TFMC_INVALID after diagnostics for
- * what is not supported, TFMC_IO when weights cannot be read or written.
- */
+/* Compiles a verified module of stage plan. After diagnostics: TFMC_INVALID if something is not supported, TFMC_IO if
+ * weights cannot be read or written. */
 TFMC_MUST_USE enum tfmc_status backend_compile(struct diag_context *cx, const struct ir_module *planned,
                                                const struct target *target,
                                                const struct weight_source *source,
@@ -126,26 +122,26 @@ struct backend_variant {
 	const struct target *target;
 };
 /*
- * One object for several targets of x86-64, from the least to the most demanding: modules that came from one
- * module after `encode`, so that weights, state and entries are the same. init chooses (object/README.md,
- * section "Variants"). Text in C is refused. variants[0 .. n), n from 1 to BACKEND_VARIANTS_MAX.
+ * One object for several targets of x86-64, in ascending order of their requirements (function multiversioning). The
+ * modules come from one module after `encode`, so that they have the same weights, state and entries. init selects one
+ * (object/README.md, "Variants"). C text is not supported. variants[0 .. n), 1 <= n <= BACKEND_VARIANTS_MAX.
  */
 TFMC_MUST_USE enum tfmc_status backend_compile_variants(struct diag_context *cx,
                                                         const struct backend_variant *variants, size_t n,
                                                         const struct weight_source *source,
                                                         const struct backend_options *options,
                                                         struct backend_output *out);
-/* Bytes of the functions of an object (ELF) whose names begin with `prefix`; 0: none, or no such object. */
+/* Bytes of the functions of an ELF object whose names begin with `prefix`; 0: none, or not an ELF object. */
 uint64_t backend_code_bytes(const void *object, size_t bytes, const char *prefix);
 
 /*
- * The module as one file of OpenCL C: all kernels, then the launches of its functions as a comment. For
- * people and for hosts of their own; `target` is one of ARCH_OPENCL. TFMC_INVALID after diagnostics.
+ * The module as one file of OpenCL C: all kernels, then the launches of its functions as a comment, for readers and for
+ * hosts other than libtfmccl. `target` has ARCH_OPENCL. TFMC_INVALID after diagnostics.
  */
 TFMC_MUST_USE enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module *planned,
                                               const struct target *target, struct buf *out);
 
-/* Only the weights file of a module (`tfmc pack`): header and packed bytes to the sink. */
+/* Writes only the weights file of a module to the sink: header and packed bytes. */
 TFMC_MUST_USE enum tfmc_status backend_pack(struct diag_context *cx, const struct ir_module *planned,
                                             const struct weight_source *source,
                                             const struct backend_sink *sink);
@@ -153,50 +149,51 @@ TFMC_MUST_USE enum tfmc_status backend_pack(struct diag_context *cx, const struc
 /* ---- sizes, before code generation ---- */
 struct backend_function_sizes {
 	const struct ir_func *func;
-	const struct ir_dim *arena; /* bytes, beside the scratch */
+	const struct ir_dim *arena; /* bytes, without scratch */
 	uint64_t weights;           /* packed bytes that a call reads */
 };
 
 struct backend_sizes {
 	uint64_t weights;                  /* packed bytes */
-	uint64_t state_fixed, state_batch; /* a state: fixed + sequences x batch; 0, 0: none */
-	uint64_t scratch;                  /* bytes for each worker at the beginning of the arena */
+	uint64_t state_fixed, state_batch; /* bytes of a state (KV cache): fixed + B x batch; 0, 0: none */
+	uint64_t scratch;                  /* bytes of each worker at the beginning of the arena */
 	uint64_t context_limit;            /* tokens of a sequence; 0: none */
 	struct backend_function_sizes *functions;
 	size_t n_functions;
 };
 
-/* The exact sizes that the object of a module of stage plan will have; lists live in `arena`. */
+/* The exact sizes of the object that backend_compile would write. Lists are allocated in `arena`. */
 TFMC_MUST_USE enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module *planned,
                                                const struct target *target, struct arena *arena,
                                                struct backend_sizes *out);
 
 /* ---- object bytes in this process ---- */
 struct backend_jit;
-/* Loads an object made for this machine through LLJIT. `object` is copied. */
+/* Loads an object for this machine with LLJIT; copies `object`. */
 TFMC_MUST_USE enum tfmc_status backend_jit_load(struct diag_context *cx, const struct buf *object,
                                                 struct backend_jit **out);
-/* A function of this process that an object calls. */
+/* A function of this process that an object calls by name. */
 struct backend_function {
 	const char *name;
 	uintptr_t address;
 };
-/* The same for an object that calls some. */
+/* backend_jit_load for an object that calls functions of this process. */
 TFMC_MUST_USE enum tfmc_status backend_jit_link(struct diag_context *cx, const struct buf *object,
                                                 const struct backend_function *functions, size_t n_functions,
                                                 struct backend_jit **out);
 void backend_jit_destroy(struct backend_jit *jit); /* NULL is allowed */
-/* Address of an exported symbol, or NULL; after a diagnostic (diag_environment_error) when there is no memory for the code. */
+/* Address of an exported symbol, or NULL. NULL follows a diagnostic (diag_environment_error) if memory for the code is
+ * not available. */
 void *backend_jit_symbol(struct backend_jit *jit, const char *symbol);
-/* The functions of the model `name`, as the header's NAME_model() gives them. False when one is absent. */
+/* Fills *out with the functions of the model `name`, as NAME_model() of its header does. False if one is absent. */
 bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_model *out);
 
-/* What so many workers can do at best in a second, all together. */
+/* Measured peak rates of all workers together (the two roofs of a roofline plot). */
 struct backend_peak {
-	/* Multiply-adds of f32, int8 or bf16 with the target's vectors or matrix tiles, two operations each: one core times
-	 * workers. Those of options.products; else 0. */
+	/* Operations per second by ir_mac_type (a multiply-add counts two), with the vectors or AMX tiles of the target:
+	 * the rate of one core times workers. 0 for types not in options.products. */
 	double flops[MAC_ALL];
-	double bytes; /* read from `data` by all at once, again and again; 0: there is less than a step of the loop */
+	double bytes; /* per second, read from `data` by all workers at once; 0: `data` is shorter than one iteration */
 };
 struct backend_peak_options {
 	const struct target *target;
@@ -209,11 +206,11 @@ struct backend_peak_options {
 	double (*clock)(void *user);
 	void *clock_user;
 };
-/* Measures by code made for it. */
+/* Measures by generated loops that run on this machine. */
 TFMC_MUST_USE enum tfmc_status backend_peak(struct diag_context *cx, const struct backend_peak_options *o,
                                             struct backend_peak *out);
 
-/* Pages of the LLVM library that were only read go back to the system; those that are needed again are read again. */
+/* Releases clean pages of the LLVM library to the system (madvise); a later use reads them from the file again. */
 void backend_llvm_release(void);
 /* Version of the LLVM library, for --version. */
 const char *backend_llvm_version(void);

@@ -189,7 +189,7 @@ struct eval_columns {
 	struct eval_point row;
 	struct kb_val first, end;
 	int lanes;        /* vector width along the last axis; 1: scalar */
-	int64_t unrolled; /* > 0: there are so many columns, a multiple of lanes, and no loop is emitted */
+	int64_t unrolled; /* > 0: number of columns, a multiple of lanes: the loop is unrolled fully */
 };
 /* Returns the largest element; *where: the lowest column that holds it, i32. NaN is ignored; if all are NaN, NaN in
  * column `first`. */

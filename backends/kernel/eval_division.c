@@ -51,7 +51,7 @@ struct float_bits {
 	struct kb_val exponent; /* i32, at least 1 */
 };
 
-#define SHIFT_MAX 38 /* a mantissa shifted by so many bits fits i64 */
+#define SHIFT_MAX 38 /* largest shift of a mantissa that fits i64 */
 
 static struct float_bits decompose(struct kb *k, struct kb_val v)
 {
@@ -113,18 +113,18 @@ static struct kb_val mod_f32_in_ints(struct kb *k, struct kb_val a, struct kb_va
 	struct kb_val zero = constant(k, x.exponent, 0), most = constant(k, x.exponent, SHIFT_MAX);
 	struct kb_val bits = kb_bin(k, KB_MAX, kb_sub(k, x.exponent, y.exponent), zero);
 	struct kb_var left = kb_var(k, "left", kb_type_of(k, bits), bits);
-	struct kb_var rest = kb_var(k, "rest", kb_type_of(k, x.mantissa), x.mantissa);
+	struct kb_var rem = kb_var(k, "rest", kb_type_of(k, x.mantissa), x.mantissa);
 	kb_forever(k);
 	struct kb_val n = kb_get(k, left), by = kb_bin(k, KB_MIN, n, most);
 	struct kb_val distance = kb_cvt(k, by, KB_I64);
-	struct kb_val shifted = kb_bin(k, KB_SHL, kb_get(k, rest), distance);
-	kb_set(k, rest, kb_bin(k, KB_REM, shifted, y.mantissa));
+	struct kb_val shifted = kb_bin(k, KB_SHL, kb_get(k, rem), distance);
+	kb_set(k, rem, kb_bin(k, KB_REM, shifted, y.mantissa));
 	n = kb_sub(k, n, by);
 	kb_set(k, left, n);
 	bool is_vector = kb_type_of(k, n).lanes > 1;
 	kb_break_if(k, kb_cmp(k, KB_LE, is_vector ? kb_reduce(k, KB_MAX, n) : n, kb_i32(k, 0)));
 	kb_end_forever(k);
-	struct kb_val r = compose(k, kb_get(k, rest), y.exponent);
+	struct kb_val r = compose(k, kb_get(k, rem), y.exponent);
 	struct kb_val negative = kb_un(k, KB_NEG, r);
 	r = kb_select(k, kb_cmp(k, KB_LT, a, constant(k, a, 0)), negative, r);
 	r = kb_select(k, is_smaller(k, a, b), a, r);

@@ -560,9 +560,9 @@ static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e
 	const char *both = combine(p, op, e, n);
 	if (n == 1)
 		return print_helper(p, "reduce to scalar", &(struct print_helper){name, e, lanes, {both}});
-	const char *rest = need_reduce(p, op, e, n);
+	const char *next = need_reduce(p, op, e, n);
 	struct print_helper h = {
-	        name, e, lanes, {c_type(p, e, n), lane_list(p, 0, n), lane_list(p, n, n), both, rest}};
+	        name, e, lanes, {c_type(p, e, n), lane_list(p, 0, n), lane_list(p, n, n), both, next}};
 	return print_helper(p, "reduce", &h);
 }
 

@@ -482,7 +482,7 @@ static const char *combine(struct print *p, enum kb_bin op, enum kb_scalar s, in
 static const char *need_reduce(struct print *p, enum kb_bin op, enum kb_scalar s, int lanes)
 {
 	int half = lanes / 2;
-	const char *rest = half > 1 ? arena_printf(p->arena, "%s(", need_reduce(p, op, s, half)) : "";
+	const char *next = half > 1 ? arena_printf(p->arena, "%s(", need_reduce(p, op, s, half)) : "";
 	return opencl_need(p, "reduce",
 	                   op == KB_ADD   ? "sum"
 	                   : op == KB_MIN ? "least"
@@ -490,7 +490,7 @@ static const char *need_reduce(struct print *p, enum kb_bin op, enum kb_scalar s
 	                   (struct print_helper){NULL,
 	                                         s,
 	                                         lanes,
-	                                         {opencl_type(p, s, half), combine(p, op, s, half), rest,
+	                                         {opencl_type(p, s, half), combine(p, op, s, half), next,
 	                                          half > 1 ? ")" : ""}});
 }
 

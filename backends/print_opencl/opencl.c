@@ -314,9 +314,9 @@ static bool is_reserved(const char *name)
 		return true;
 	for (size_t i = 0; i < TFMC_COUNT(prefixes); i++) {
 		size_t n = strlen(prefixes[i]);
-		const char *rest = name + n;
-		if (strncmp(name, prefixes[i], n) == 0 && (is_type(rest) || digits(rest) > rest))
-			return is_type(rest) || strlen(rest) < 3;
+		const char *suffix = name + n;
+		if (strncmp(name, prefixes[i], n) == 0 && (is_type(suffix) || digits(suffix) > suffix))
+			return is_type(suffix) || strlen(suffix) < 3;
 	}
 	return false;
 }

@@ -354,11 +354,11 @@ static const char *yaml_literal_advice(const char *name)
 
 static bool report_unknown_name(const struct expr_env *env, const struct expr *e)
 {
-	const char *spelling = yaml_literal_advice(e->text);
+	const char *advice = yaml_literal_advice(e->text);
 	size_t n = 0;
-	if (spelling != NULL) {
+	if (advice != NULL) {
 		diag_error(env->cx, e->loc, DIAG_NUMBER, "'%s' is only a word here; write %s", e->text,
-		           spelling);
+		           advice);
 		return false;
 	}
 	const char *const *names = env->names == NULL ? NULL : env->names(env->user, &n);

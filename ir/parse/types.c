@@ -176,7 +176,7 @@ bool parse_format(struct parser *p, enum ir_format *out)
 bool parse_dtype(struct parser *p, enum ir_dtype *out)
 {
 	static const char *const names[] = {
-#define DTYPE(spelling, name, bytes, class, st) #spelling,
+#define DTYPE(keyword, name, bytes, class, st) #keyword,
 #include "ir/types/dtypes.def"
 	};
 	int i;

@@ -15,7 +15,7 @@ struct dtype_row {
 };
 
 static const struct dtype_row dtype_rows[] = {
-#define DTYPE(spelling, name, bytes, class, st) [DT_##name] = {#spelling, bytes, DTCLASS_##class, st},
+#define DTYPE(keyword, name, bytes, class, st) [DT_##name] = {#keyword, bytes, DTCLASS_##class, st},
 #include "ir/types/dtypes.def"
 };
 

@@ -13,10 +13,10 @@
 #define IR_RANK_MAX 8
 
 enum ir_dtype {
-#define DTYPE(spelling, name, bytes, class, st) DT_##name,
+#define DTYPE(keyword, name, bytes, class, st) DT_##name,
 #include "ir/types/dtypes.def"
 };
-#define DTYPE(spelling, name, bytes, class, st) +1
+#define DTYPE(keyword, name, bytes, class, st) +1
 enum {
 	IR_N_DTYPES = 0
 #include "ir/types/dtypes.def"

@@ -179,12 +179,13 @@ static struct ir_value find_stored(const struct rebuild *r, struct ir_value v, s
 		return IR_NO_VALUE;
 	const struct ir_type *t = ir_type_of(r->f, v), *x = ir_type_of(r->f, cast->operands[0]);
 	bool is_half = x->dtype == DT_F16 || x->dtype == DT_BF16;
-	bool widens = t->dtype == DT_F32 && x->rank == 4 && (factors.id != 0 ? x->dtype == DT_I8 : is_half);
-	for (int i = 0; widens && i < 4; i++)
-		widens = x->dims[i] == t->dims[i < 2 ? i : i + t->rank - 4];
-	for (int i = 0; widens && factors.id != 0 && i < 3; i++)
-		widens = x->dims[i] == ir_type_of(r->f, factors)->dims[i];
-	if (!widens)
+	bool dequantizes =
+	        t->dtype == DT_F32 && x->rank == 4 && (factors.id != 0 ? x->dtype == DT_I8 : is_half);
+	for (int i = 0; dequantizes && i < 4; i++)
+		dequantizes = x->dims[i] == t->dims[i < 2 ? i : i + t->rank - 4];
+	for (int i = 0; dequantizes && factors.id != 0 && i < 3; i++)
+		dequantizes = x->dims[i] == ir_type_of(r->f, factors)->dims[i];
+	if (!dequantizes)
 		return IR_NO_VALUE;
 	*scales = factors;
 	return cast->operands[0];

@@ -184,10 +184,10 @@ static enum tfmc_status add_cases(struct specializer *s)
 	struct ir_condition c[CONDITIONS_MAX] = {{.relation = IR_EQUAL, .value = 1}, {0}};
 	if (sym >= 0) {
 		c[0].dim = ir_dim_sym(dims, ir_dims_sym(dims, (size_t)sym)->name);
-		const struct ir_dim *rest =
+		const struct ir_dim *remaining =
 		        count ? ir_dim_substitute(dims, count, sym, ir_dim_const(dims, 1)) : NULL;
-		if (rest != NULL && splits_calls(s, rest, limit)) {
-			c[1] = (struct ir_condition){rest, IR_AT_MOST, limit};
+		if (remaining != NULL && splits_calls(s, remaining, limit)) {
+			c[1] = (struct ir_condition){remaining, IR_AT_MOST, limit};
 			const char *name = arena_printf(s->p->arena, "step_%lld", (long long)limit);
 			TFMC_TRY(add_case(s, name, c, 2));
 		}

@@ -119,12 +119,12 @@ static void dump_after(struct manager *g, const char *pass, const struct ir_modu
 /* The IR before step `step` with the head (reproducer.h) that lets `tfmc opt` run the remaining steps again. */
 static void write_reproducer(const struct manager *g, size_t step, const struct ir_module *m)
 {
-	const struct pipeline rest = {g->pipeline->items + step, g->pipeline->n - step, 0};
+	const struct pipeline remaining = {g->pipeline->items + step, g->pipeline->n - step, 0};
 	struct buf text;
 	if (g->options->sink.reproducer == NULL)
 		return;
 	buf_init(&text);
-	reproducer_print(&text, &rest, g->options);
+	reproducer_print(&text, &remaining, g->options);
 	ir_print(&text, g->cx, m);
 	g->options->sink.reproducer(g->options->sink.user, &text);
 	buf_destroy(&text);

@@ -140,7 +140,7 @@ struct tfmc_cl_source {
 	const char *text; /* OpenCL C [bytes] */
 	uint64_t bytes;
 	const char *options; /* of clBuildProgram; NULL: none */
-	/* An existing directory of the user that nobody else can write to; NULL: no cache. */
+	/* An existing directory of the user that no other user can write to; NULL: no cache. */
 	const char *cache;
 };
 /* TFMC_CL_E_BUILD: the compiler rejects it. With a cache the binary is stored there and reused for equal

@@ -73,9 +73,9 @@ static bool takes_no_space(const char *p, size_t n)
 static void write_word(struct output *s, const char *p, size_t n)
 {
 	const struct tfmc_tok_header *h = s->t->head;
-	bool is_rest = h->model == TFMC_TOK_WORDPIECE && h->n_prefix && n >= h->n_prefix &&
-	               !memcmp(p, s->t->prefix, h->n_prefix);
-	if (s->is_begun && is_rest) {
+	bool is_remaining = h->model == TFMC_TOK_WORDPIECE && h->n_prefix && n >= h->n_prefix &&
+	                    !memcmp(p, s->t->prefix, h->n_prefix);
+	if (s->is_begun && is_remaining) {
 		p += h->n_prefix;
 		n -= h->n_prefix;
 	} else if (s->is_begun && !(h->flags & TFMC_TOK_H_DECODE_CLEAN && takes_no_space(p, n))) {

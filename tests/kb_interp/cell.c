@@ -278,12 +278,12 @@ static float add_round_to_odd(float a, float b)
 	if (!(fabs(sum) < 0x1p128))
 		return (float)sum;
 	float near = fabs(sum) > FLT_MAX ? (float)copysign(FLT_MAX, sum) : (float)sum;
-	double rest = sum - near + lost;
-	if (rest == 0)
+	double remaining = sum - near + lost;
+	if (remaining == 0)
 		return near;
 	uint32_t bits;
 	memcpy(&bits, &near, 4);
-	bits = (bits - ((rest < 0) != (near < 0))) | 1;
+	bits = (bits - ((remaining < 0) != (near < 0))) | 1;
 	memcpy(&near, &bits, 4);
 	return near;
 }

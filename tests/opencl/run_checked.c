@@ -176,7 +176,7 @@ static bool make_clusters(struct run *r, const struct plan_kernel *l, struct clu
 	return true;
 }
 
-/* Where reads of what nobody wrote are reported, such bytes are not written to the device either. */
+/* Where reads of unwritten memory are reported, such bytes are not written to the device either. */
 static void fill(struct run *r, const struct piece *p, const struct opencl_device_buffer *b)
 {
 	const struct region *g = p->region;
@@ -221,7 +221,7 @@ static bool take_written(struct run *r, const struct plan_kernel *l, const struc
 	return true;
 }
 
-/* What a launch only reads is still the same; scratch is nobody's. */
+/* What a launch only reads is still the same; scratch has no owner. */
 static enum tfmc_status check_unchanged(struct run *r, const struct plan_kernel *l, const struct clusters *c)
 {
 	struct arena *a = r->call->arena;

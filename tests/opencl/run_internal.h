@@ -20,7 +20,7 @@ struct opencl_host {
 	const struct ir_module *planned;
 	struct opencl_program program;
 	unsigned char *packed; /* [program.object->weights.bytes] */
-	bool tells_unknown;    /* the device reports reads of memory that nobody wrote: Oclgrind */
+	bool tells_unknown;    /* the device reports reads of unwritten memory: Oclgrind */
 };
 
 /* Memory of one kind. */

@@ -81,7 +81,7 @@ static void *create(enum object_kind kind, cl_int *code)
 	return o;
 }
 
-/* Also when it says that it fails: nobody can try again. */
+/* Also when it says that it fails: the caller cannot try again. */
 static cl_int release(const char *name, void *p, enum object_kind kind)
 {
 	cl_int code = begin(name);

@@ -71,7 +71,7 @@ struct mock {
 	int64_t groups[2], items[2]; /* of the last launch */
 	int64_t dots;                /* programs built with the macro TFMC_DOT */
 	int64_t shared;              /* buffers in memory of the caller so far */
-	int64_t later;               /* copies that nobody has waited for */
+	int64_t later;               /* copies without a wait */
 	int64_t misuse;              /* calls with an argument that no caller may give */
 };
 

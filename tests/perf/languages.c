@@ -56,12 +56,12 @@ static void fail(const struct row *r, const char *what)
 
 static bool split_row(char *text, struct row *r)
 {
-	char *rest = text;
+	char *remaining = text;
 	for (int i = 0; i < N_FIELDS; i++) {
-		r->field[i] = rest;
-		rest = rest ? strchr(rest, ',') : NULL;
-		if (rest)
-			*rest++ = '\0';
+		r->field[i] = remaining;
+		remaining = remaining ? strchr(remaining, ',') : NULL;
+		if (remaining)
+			*remaining++ = '\0';
 		if (!r->field[i])
 			return false;
 	}

@@ -66,8 +66,8 @@ static int all_later;
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *n = getenv("REFUSE_ALLOCATION"), *rest = getenv("REFUSE_REST");
-	all_later = rest != NULL;
+	const char *n = getenv("REFUSE_ALLOCATION"), *remaining = getenv("REFUSE_REST");
+	all_later = remaining != NULL;
 	asked = 0;
 	refused = n ? atol(n) : -1;
 }

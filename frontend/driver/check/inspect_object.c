@@ -119,11 +119,11 @@ static void report_code(struct report *out, struct driver *d, const struct file_
 		return;
 	for (; names.n < r->n_variants; names.n++)
 		targets[names.n] = record_text(&d->arena, r, items[names.n]);
-	uint64_t rest = driver_code_bytes(d, &names, map->data, map->len, code);
+	uint64_t remaining = driver_code_bytes(d, &names, map->data, map->len, code);
 	report_open(out, "code_bytes");
 	for (size_t i = 0; i < names.n; i++)
 		report_number(out, targets[i], code[i]);
-	report_number(out, "interface", rest);
+	report_number(out, "interface", remaining);
 	report_close(out);
 }
 

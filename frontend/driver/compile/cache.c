@@ -178,7 +178,7 @@ static bool may_tag(struct cache *c)
 	return is_empty || (is_own && is_proved);
 }
 
-/* Code in this directory is executed, so nobody else may write there; files are removed, so all must be the
+/* Code in this directory is executed, so no other user may write there; files are removed, so all must be the
  * cache's. NULL, or the reason why it is not used. */
 static const char *check_directory(struct cache *c)
 {

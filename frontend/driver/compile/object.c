@@ -146,12 +146,12 @@ static void report_code_size(struct emit_request *e, const struct variant_set *s
 		targets[i] = set->items[i].target->name;
 	if (e->d->options.stats && object->len > 0) {
 		uint64_t code[BACKEND_VARIANTS_MAX],
-		        rest = driver_code_bytes(e->d, &names, object->data, object->len, code);
+		        remaining = driver_code_bytes(e->d, &names, object->data, object->len, code);
 		for (size_t i = 0; i < set->n; i++)
 			buf_printf(&e->d->log, "variant %-16s %9llu bytes of code\n", targets[i],
 			           (unsigned long long)code[i]);
 		buf_printf(&e->d->log, "interface                %9llu bytes of code\n",
-		           (unsigned long long)rest);
+		           (unsigned long long)remaining);
 	}
 	driver_flush_log(e->d);
 	if (object->len > 0)

@@ -206,7 +206,7 @@ static enum tfmc_status plan_each_variant(struct driver *d, const struct pipelin
                                           const struct ir_module *in, size_t shared)
 {
 	const struct pipeline head = {p->items, shared, 0};
-	const struct pipeline rest = {p->items + shared, p->n - shared, 0};
+	const struct pipeline remaining = {p->items + shared, p->n - shared, 0};
 	struct pass_options options = driver_pass_options(d, set->items[0].target);
 	struct ir_module *common = NULL;
 	TFMC_TRY(driver_run_steps(d, &head, &options, in, &common));
@@ -217,7 +217,7 @@ static enum tfmc_status plan_each_variant(struct driver *d, const struct pipelin
 		struct ir_module *planned = NULL;
 		options.target = set->items[i].target;
 		options.variant = target_level_name(options.target);
-		st = driver_run_steps(d, &rest, &options, common, &planned);
+		st = driver_run_steps(d, &remaining, &options, common, &planned);
 		set->items[i].planned = planned;
 	}
 	ir_module_destroy(common);
@@ -254,17 +254,17 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
                            uint64_t *variants)
 {
 	struct arena *a = &d->arena;
-	uint64_t rest = backend_code_bytes(object, bytes, arena_printf(a, "%s_", names->model)) +
-	                backend_code_bytes(object, bytes, arena_printf(a, "%s.", names->model));
+	uint64_t remaining = backend_code_bytes(object, bytes, arena_printf(a, "%s_", names->model)) +
+	                     backend_code_bytes(object, bytes, arena_printf(a, "%s.", names->model));
 	for (size_t i = 0; i < names->n; i++) {
 		const struct target *t = target_find(names->targets[i]);
 		const char *level = t ? target_level_name(t) : names->targets[i];
 		const char *prefix = names->n > 1 ? arena_printf(a, "%s.%s.", names->model, level)
 		                                  : arena_printf(a, "%s.", names->model);
 		variants[i] = backend_code_bytes(object, bytes, prefix);
-		rest -= variants[i];
+		remaining -= variants[i];
 	}
-	return rest;
+	return remaining;
 }
 
 /* The first target of the architecture with more vector lanes than t; NULL: none. */

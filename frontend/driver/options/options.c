@@ -50,14 +50,14 @@ const struct command_row command_rows[] = {
 };
 const size_t command_rows_n = TFMC_COUNT(command_rows);
 
-enum alias_kind { ALIAS_SAME, ALIAS_FORMER, ALIAS_OTHER, ALIAS_ACTION };
+enum alias_kind { ALIAS_SAME, ALIAS_RENAMED, ALIAS_OTHER, ALIAS_ACTION };
 
 static const struct alias {
 	enum alias_kind kind;
 	const char *name, *ours, *suffix;
 } aliases[] = {
 #define SAME(name, ours)          {ALIAS_SAME, name, ours, ""},
-#define FORMER(name, ours)        {ALIAS_FORMER, name, ours, ""},
+#define RENAMED(name, ours)       {ALIAS_RENAMED, name, ours, ""},
 #define OTHER(name, ours, suffix) {ALIAS_OTHER, name, ours, suffix},
 #define ACTION(name, ours)        {ALIAS_ACTION, name, ours, ""},
 #include "frontend/driver/options/aliases.def"
@@ -152,7 +152,7 @@ const char *option_second_name(const char *name)
 static const struct option_row *find_option(const char *name)
 {
 	const struct alias *same = find_alias(ALIAS_SAME, name);
-	same = same ? same : find_alias(ALIAS_FORMER, name);
+	same = same ? same : find_alias(ALIAS_RENAMED, name);
 	for (size_t i = 0; i < option_rows_n; i++)
 		if (!strcmp(option_rows[i].name, same ? same->ours : name))
 			return &option_rows[i];

@@ -110,7 +110,7 @@ static inline struct ir_value row_length(struct bound *s, struct ir_value x, str
 
 /* e plus the difference of two roundings of the result y to its type. */
 struct ir_value bound_rounded(struct bound *s, const struct ir_op *op, struct ir_value e, struct ir_value y);
-/* x where it is a number that counts, else 0: what is masked, and what lies where nobody reads. */
+/* x where it contributes, else 0: masked and unread elements may be anything. */
 struct ir_value bound_counted(struct bound *s, struct ir_value x);
 /* Scores after scale and softcap: value and error. */
 void bound_scaled(struct bound *s, double scale, double cap, struct ir_value *x, struct ir_value *ex);

@@ -30,7 +30,7 @@ static enum tfmc_status read(const void *bytes, size_t n, struct stored_tensors 
 	        &(struct stored_source){&r.arena, &r.cx, "w.safetensors", LOC_NONE, bytes, n, false}, out);
 }
 
-/* A file with this header and so many bytes of data. */
+/* A file with this header and n bytes of data. */
 static enum tfmc_status read_header(const char *header, size_t data, struct stored_tensors *out)
 {
 	struct buf file;

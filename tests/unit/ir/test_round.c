@@ -22,7 +22,7 @@ static void expect_worth(double have, double want)
 	ck_assert(isnan(want) ? isnan(have) : memcmp(&have, &want, sizeof(have)) == 0);
 }
 
-START_TEST(widens_every_pattern)
+START_TEST(converts_every_pattern)
 {
 	for (unsigned i = 0; i <= 0xffff; i++) {
 		expect_worth(f16_to_f64((uint16_t)i), worth(i, 5, 10));
@@ -102,7 +102,7 @@ Suite *suite_round(void)
 {
 	Suite *s = suite_create("round");
 	TCase *t = tcase_create("all");
-	tcase_add_test(t, widens_every_pattern);
+	tcase_add_test(t, converts_every_pattern);
 	tcase_add_test(t, converts_half_and_bf16);
 	tcase_add_test(t, rounds_to_types);
 	tcase_add_test(t, rounds_like_the_bits);

@@ -139,11 +139,11 @@ static float odd_sum(float a, float b)
 {
 	double sum = (double)a + b, part = sum - a, lost = (a - (sum - part)) + (b - part);
 	float near = (float)sum;
-	double rest = sum - near + lost;
+	double remaining = sum - near + lost;
 	uint32_t bits;
 	memcpy(&bits, &near, 4);
-	if (rest != 0)
-		bits = (bits - ((rest < 0) != (near < 0))) | 1;
+	if (remaining != 0)
+		bits = (bits - ((remaining < 0) != (near < 0))) | 1;
 	memcpy(&near, &bits, 4);
 	return flush(near);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pages of the LLVM library that nobody needs leave the process, and come back when they are needed.
+ * Pages of the LLVM library that are not in use leave the process, and come back when they are needed.
  */
 #include <check.h>
 #include <stdio.h>

@@ -115,7 +115,7 @@ START_TEST(beams_read_one_source)
 	ck_assert_int_eq(mini_call(m.session, "step", MAX_B, in, got[0]), TFMC_RT_OK);
 	for (int b = 0; b < MAX_B; b++)
 		ck_assert_mem_eq(got[b], want, sizeof(want));
-	/* nobody else was given a source */
+	/* no other sequence has a source */
 	ck_assert_int_eq(tfmc_session_select(m.session, 0, 1), TFMC_RT_E_STATE);
 	ck_assert_int_eq(tfmc_session_select(m.session, 0, -1), TFMC_RT_OK);
 	ck_assert_int_eq(mini_call(m.session, "step", 1, (struct tfmc_buffer[]){{ids, 1}}, got[0]),

@@ -549,7 +549,7 @@ START_TEST(processors_choose)
 END_TEST
 
 /* Code without tiles needs no permission for them. */
-START_TEST(tiles_that_nobody_uses)
+START_TEST(tiles_that_are_not_used)
 {
 	struct object object;
 	struct arena a;
@@ -585,7 +585,7 @@ Suite *suite_variants(void)
 	TCase *here = tcase_create("here");
 	TCase *elsewhere = tcase_create("elsewhere");
 	tcase_add_test(elsewhere, processors_choose);
-	tcase_add_loop_test(elsewhere, tiles_that_nobody_uses, 0, 2);
+	tcase_add_loop_test(elsewhere, tiles_that_are_not_used, 0, 2);
 	tcase_add_test(elsewhere, the_system_tells);
 	tcase_add_test(elsewhere, layouts_must_agree);
 	tcase_add_loop_test(elsewhere, interfaces_must_agree, 0, 2);

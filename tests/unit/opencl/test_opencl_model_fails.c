@@ -359,15 +359,15 @@ START_TEST(permutations)
 		}
 	}
 	int64_t live = mock->live;
-	static const int64_t wrong[] = {0, BATCH}, circle[] = {1, 0};
+	static const int64_t wrong[] = {0, BATCH}, cycle[] = {1, 0};
 	mock->calls = 0;
-	ck_assert_int_eq(tfmc_cl_model_permute(model, circle, 2, AT, BYTES), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_cl_model_permute(model, cycle, 2, AT, BYTES), TFMC_RT_OK);
 	ck_assert(mock->live == live && mock->calls == 3);
 	ck_assert_int_eq(tfmc_cl_model_permute(model, wrong, 2, AT, BYTES), TFMC_RT_E_DEVICE);
-	ck_assert_int_eq(tfmc_cl_model_permute(model, circle, 2, block, 1), TFMC_RT_E_DEVICE);
-	ck_assert_int_eq(tfmc_cl_model_permute(model, circle, 2, -1, 1), TFMC_RT_E_DEVICE);
-	ck_assert_int_eq(tfmc_cl_model_permute(model, circle, 2, 1, INT64_MAX), TFMC_RT_E_DEVICE);
-	ck_assert_int_eq(tfmc_cl_model_permute(model, circle, BATCH + 1, 0, 1), TFMC_RT_E_DEVICE);
+	ck_assert_int_eq(tfmc_cl_model_permute(model, cycle, 2, block, 1), TFMC_RT_E_DEVICE);
+	ck_assert_int_eq(tfmc_cl_model_permute(model, cycle, 2, -1, 1), TFMC_RT_E_DEVICE);
+	ck_assert_int_eq(tfmc_cl_model_permute(model, cycle, 2, 1, INT64_MAX), TFMC_RT_E_DEVICE);
+	ck_assert_int_eq(tfmc_cl_model_permute(model, cycle, BATCH + 1, 0, 1), TFMC_RT_E_DEVICE);
 	tfmc_cl_model_close(model);
 }
 END_TEST

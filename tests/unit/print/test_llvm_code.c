@@ -60,9 +60,9 @@ static void gcd_functions(struct kb_module *m)
 	struct kb_var a = kb_var(k, "a", KB_INDEX_T, x), b = kb_var(k, "b", KB_INDEX_T, y);
 	kb_forever(k);
 	kb_break_if(k, kb_cmp(k, KB_EQ, kb_get(k, b), kb_index(k, 0)));
-	struct kb_val rest = kb_bin(k, KB_REM, kb_get(k, a), kb_get(k, b));
+	struct kb_val remaining = kb_bin(k, KB_REM, kb_get(k, a), kb_get(k, b));
 	kb_set(k, a, kb_get(k, b));
-	kb_set(k, b, rest);
+	kb_set(k, b, remaining);
 	kb_end_forever(k);
 	kb_return(k, kb_get(k, a));
 	kb_end(k);

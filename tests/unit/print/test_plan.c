@@ -422,7 +422,7 @@ static void sum_again(char *bytes, size_t n)
 		bytes[8 * PLAN_H_CHECKSUM + i] = (char)(sum >> (8 * i) & 0xff);
 }
 
-/* A copy of exactly so many bytes, so that reading beyond them is found by a checker of memory. */
+/* A copy of exactly n bytes, so that reading beyond them is found by a checker of memory. */
 static const char *open_copy(const char *bytes, size_t n, const int64_t *dims)
 {
 	struct tfmc_plan p;
