@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Internals of the C-family emitter. The core (this directory) emits functions, names, control flow, variables, calls
- * and comments, counts uses, and folds single-use values into the expressions that use them; a dialect (print_c,
- * print_opencl) supplies the syntax of types, values, memory and machine operations through a cfamily_dialect_table.
+ * and comments, counts uses, and folds single-use values into the expressions that use them; a dialect (c.c,
+ * opencl.c) supplies the syntax of types, values, memory and machine operations through a cfamily_dialect_table.
  *
  * The text of a value is an expression without side effects. A dialect writes it without outer parentheses and
  * returns its precedence; the core adds parentheses where it is an operand.

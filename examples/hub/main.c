@@ -116,7 +116,7 @@ static int answer(struct talk *t, const struct request *r)
 	return ended || puts("") < 0 ? complain(t, "writing", ended) : 0;
 }
 
-/* Weights that are not in the object lie beside the program or in the current folder, if no path is given.
+/* Without a path, weights that are not in the object are beside the program or in the current directory.
  */
 static const char *find_weights(const struct tfmc_record *record, const struct request *r, char *path,
                                 uint64_t cap)

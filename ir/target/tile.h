@@ -107,11 +107,11 @@ bool tile_uses_amx(const struct target *t, enum ir_format f, struct activation_q
 
 /*
  * Operands that are converted once in scratch before an integer GEMM of at least UNPACK_MIN_ROWS rows. x86 without
- * VNNI: quants are widened to int16 for vpmaddwd, twice the bytes. AMX with a scale for each dot block: panels are
+ * VNNI: quants are converted to int16 for vpmaddwd, twice the bytes. AMX with a scale for each dot block: panels are
  * unpacked to int8.
  */
 #define UNPACK_MIN_ROWS 16
-/* 8-bit quants are widened to int16: x86 without VNNI. */
+/* 8-bit quants are converted to int16: x86 without VNNI. */
 bool tile_unpacks_to_i16(const struct target *t, enum ir_format f);
 /* Products of 32 4-bit quants are accumulated in int16 (vpmaddubsw): x86 without VNNI. */
 bool tile_accumulates_i16(const struct target *t, enum ir_format f);

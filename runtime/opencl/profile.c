@@ -81,7 +81,7 @@ int tfmc_cl_event_wait(const struct tfmc_cl_context *c, struct tfmc_cl_event *ev
 
 /* F: float or a float vector; I, U: i32 and u32 of the same size; W: the type that is read at once.
  * Operands come from arguments, so the compiler does not know them, and stay small. dot() is the one of
- * emitted kernels (backends/print_opencl). A work-group reads STREAMS parts of `last` W each. */
+ * emitted kernels (backends/print). A work-group reads STREAMS parts of `last` W each. */
 static const char peak_source[] =
         "#pragma OPENCL FP_CONTRACT ON\n"
         "#define ALL(x) x(0) x(1) x(2) x(3) x(4) x(5) x(6) x(7) x(8) x(9) x(10) x(11) x(12) x(13)\n"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""calls.py ROOT BUILD: calls between modules go one way, as the symbols of the object files show.
+"""calls.py ROOT BUILD [ROOMS]: calls between modules go one way, as the symbols of the object files show.
 
 rooms.py checks #include; a prototype in one module of a function that another defines gets past it. Here each undefined
 symbol of an object file is looked up where it is defined: that module must be the file's own or a row above it in
-tests/shell/rooms.txt, so that modules have no cycles of calls. Several libraries contain some runtime files; each counts
+ROOMS (tests/shell/rooms.txt), so that modules have no cycles of calls. Several libraries contain some runtime files; each counts
 once. Prints the calls that go up, and exits 1 if there is one.
 """
 import collections
@@ -31,8 +31,8 @@ def object_files(root, build):
 
 def main():
     root, build = sys.argv[1:3]
-    order = [line.partition(":")[0].lstrip("*") for line in open(os.path.join(root, "tests/shell/rooms.txt"), encoding="utf-8")
-             if line.strip() and not line.startswith("#")]
+    rooms = sys.argv[3] if len(sys.argv) > 3 else os.path.join(root, "tests/shell/rooms.txt")
+    order = [line.partition(":")[0].lstrip("*") for line in open(rooms, encoding="utf-8") if line.strip() and not line.startswith("#")]
     files = list(object_files(root, build))
     listing = subprocess.run(["nm", "-A", "-P", "--no-demangle", *[path for _, path in files]], capture_output=True, text=True, check=True)
     module_of = {path: module for module, path in files}

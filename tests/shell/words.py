@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """words.py [ROOT]: words and phrases that are not written in this tree, with the word of the field (tests/words.txt).
 
-A row of words.txt is `WHERE: PATTERN -> USE`. WHERE is `names` (parts of identifiers between underscores), `comments` or
+A row of words.txt is `WHERE: PATTERN -> USE [except FILE ...]`. WHERE is `names` (parts of identifiers between underscores), `comments` or
 `both`; PATTERN is a regular expression that matches a whole part of an identifier, or whole words of a comment.
 Prints each place, and exits 1 if there is one. `--count` prints the number of places of each row.
 """
@@ -19,10 +19,11 @@ def rows(path):
     for n, line in enumerate(open(path, encoding="utf-8"), 1):
         line = line.strip()
         if line and not line.startswith("#"):
-            found = re.fullmatch(r"(names|comments|both): (.+?) -> (.+)", line)
+            found = re.fullmatch(r"(names|comments|both): (.+?) -> (.+?)(?: except (.+))?", line)
             if not found:
-                sys.exit(f"{path}:{n}: not WHERE: PATTERN -> USE")
-            yield found.groups()
+                sys.exit(f"{path}:{n}: not WHERE: PATTERN -> USE [except FILE ...]")
+            where, pattern, use, files = found.groups()
+            yield where, pattern, use, (files or "").split()
 
 
 def places(path, names, comments):
@@ -49,22 +50,25 @@ def main():
     root = arguments[0] if arguments else os.path.join(os.path.dirname(__file__), "../..")
     names, comments = [], []
     table = list(rows(os.path.join(root, "tests/words.txt")))
-    for where, pattern, use in table:
+    for where, pattern, use, excepted in table:
+        row = (pattern, use, tuple(excepted))
         if where != "comments":
-            names.append((re.compile(pattern), (pattern, use)))
+            names.append((re.compile(pattern), row))
         if where != "names":
-            comments.append((re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.I), (pattern, use)))
+            comments.append((re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.I), row))
     files = subprocess.check_output(["git", "-C", root, "ls-files", "*.c", "*.h", "*.def"], text=True).split()
     count, failed = collections.Counter(), False
     for path in files:
         for line, word, row in places(os.path.join(root, path), names, comments):
+            if path in row[2]:
+                continue
             count[row] += 1
             failed = True
             if "--count" not in sys.argv:
                 print(f"{path}:{line}: '{word}': {row[1]}")
     if "--count" in sys.argv:
-        for _, pattern, use in table:
-            print(f"{count[pattern, use]:6} {pattern} -> {use}")
+        for _, pattern, use, excepted in table:
+            print(f"{count[pattern, use, tuple(excepted)]:6} {pattern} -> {use}")
     return failed and "--count" not in sys.argv
 
 

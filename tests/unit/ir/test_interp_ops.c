@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The interpreter, op by op: one check for every row of ir/core/ops.def (a missing one
- * does not compile), with values computed by hand. The checks lie beside this
- * file in tests/support/interp_*.c.
+ * does not compile), with values computed by hand. The checks are in
+ * tests/support/interp.
  */
 #include <check.h>
 

@@ -5,7 +5,7 @@
  * are left out. Floats saturate into integers, NaN gives 0. Selects of vectors are bit masks, because gcc has no ?:
  * of vectors in C.
  */
-#include "backends/print_c/internal.h"
+#include "backends/print/c.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  * the alignment of the access: prefix aligned_ if the full vector is aligned, none if its elements are, bytes_ if not
  * even these are.
  */
-#include "backends/print_c/internal.h"
+#include "backends/print/c.h"
 
 /* The prefix for an access of known alignment; *out: bytes of alignment of its memory type. */
 static const char *alignment_prefix(enum c_element e, int lanes, int align, int *out)

@@ -6,7 +6,7 @@
  * drivers implement as library functions: a program that uses them takes twice as long to compile. Masked accesses
  * are scalar, because the memory after the last lane belongs to other data.
  */
-#include "backends/print_opencl/internal.h"
+#include "backends/print/opencl.h"
 
 #include <inttypes.h>
 

@@ -6,7 +6,7 @@
  * bits (core OpenCL C, no extension). Floats saturate into integers, and NaN gives 0 explicitly: the standard leaves
  * it to the device.
  */
-#include "backends/print_opencl/internal.h"
+#include "backends/print/opencl.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * accessed through may_alias types. Operations that the kernel IR defines are never undefined in the emitted C:
  * signed arithmetic is done in unsigned types, so that it wraps.
  */
-#include "backends/print_c/internal.h"
+#include "backends/print/c.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * other pointers are inferred (backends/print/space.h). A source location of the model is printed as a #line
  * directive, so that compiler messages name the step of the model and the line in its kernel.
  */
-#include "backends/print_opencl/internal.h"
+#include "backends/print/opencl.h"
 
 #include <inttypes.h>
 #include <string.h>
