@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""structure.py [ROOT]: the size and shape of the tree in one table; `git worktree add OLD REVISION` gives an older
-tree to compare with. Lines and functions are those of C files beside tests."""
+"""structure.py [ROOT [BUILD]]: the size and shape of the tree in one table; `git worktree add OLD REVISION` gives an
+older tree to compare with. Lines and functions are those of C files beside tests. With a build: calls between modules
+that go up (shell/calls.py). None of the numbers is a target."""
 import collections
 import os
 import re
@@ -47,8 +48,8 @@ def reachable(arrows, start):
     return seen
 
 
-def circles(arrows):
-    """Sets of rooms that reach each other."""
+def cycles(arrows):
+    """Sets of modules that reach each other."""
     reach = {room: reachable(arrows, room) for room in list(arrows)}
     return {frozenset(r for r in reach if r in reach[room] and room in reach[r]) for room in reach if room in reach[room]}
 
@@ -73,29 +74,36 @@ def functions(text):
     return [f[1].count("\n") for f in re.finditer(r"^\{\n(.*?)^\}", text, flags=re.S | re.M)]
 
 
+def short_with_one_caller(text):
+    """Static functions of at most 5 lines that are named once more in their file."""
+    found = re.finditer(r"^static [^;{}()]*?(\w+)\([^;{}]*\)\n\{\n(.*?)^\}", text, flags=re.S | re.M)
+    return sum(f[2].count("\n") <= 5 and len(re.findall(rf"\b{f[1]}\b", text)) == 2 for f in found)
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "."
     files = tracked(root)
     c_files = [f for f in files if f.split("/")[0] in STAGES and f.endswith((".c", ".h", ".def"))]
     texts = {f: without_comments(read(root, f)) for f in c_files}
     count = collections.Counter(os.path.dirname(f) for f in c_files)
-    folders = count + collections.Counter(os.path.dirname(f) for f in files if re.match(r"(tests|examples)/.*\.(c|h|def)$", f))
     arrows, internal = included_rooms(root, set(c_files))
     largest = max((n, name, f) for f, text in texts.items() if f not in ("runtime/abi.h", "runtime/tfmc_rt.h")
                   for name, n in structs(text))
     lengths = [n for text in texts.values() for n in functions(text)]
-    readme = max((read(root, f).count("\n"), f) for f in files if f.endswith("README.md"))
-    room, n = folders.most_common(1)[0]
+    calls = ""
+    if len(sys.argv) > 2:
+        here = os.path.join(os.path.dirname(__file__), "shell", "calls.py")
+        calls = subprocess.run([sys.executable, here, root, sys.argv[2]], capture_output=True, text=True).stdout.strip()
     rows = [("lines of C beside tests", sum(read(root, f).count("\n") for f in c_files), ""),
-            ("source files in the largest folder", n, room),
-            ("rooms", len(count), ""),
-            ("circles between rooms", len(circles(arrows)), " ".join(sorted(min(circles(arrows), default=[])))),
-            ("includes of another room's internal header", internal, ""),
-            ("lines of the largest README", *readme),
+            ("C files beside tests", sum(f.endswith((".c", ".h")) for f in c_files), ""),
+            ("modules", len(count), ""),
+            ("cycles of includes between modules", len(cycles(arrows)), " ".join(sorted(min(cycles(arrows), default=[])))),
+            ("includes of another module's internal header", internal, calls),
+            ("static functions, one caller, at most 5 lines", sum(map(short_with_one_caller, texts.values())), ""),
             ("fields of the largest private struct", largest[0], "struct %s, %s" % largest[1:]),
             ("functions", len(lengths), "mean %.1f lines, %d above 50" % (sum(lengths) / len(lengths), sum(n > 50 for n in lengths)))]
     for name, value, where in rows:
-        print("%-44s %7d  %s" % (name, value, where))
+        print("%-46s %7d  %s" % (name, value, where))
 
 
 if __name__ == "__main__":
