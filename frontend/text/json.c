@@ -125,17 +125,23 @@ const char *json_truncate_long_ints(struct arena *a, const char *text, size_t le
 {
 	char *copy = arena_alloc(a, len + 1);
 	bool quoted = false;
-	if (copy != NULL)
-		memcpy(copy, text, len + 1); /* texts from file_read have a terminating zero byte */
-	for (size_t i = 0, run = 0; copy != NULL && i < len; i++) {
-		bool digit = !quoted && copy[i] >= '0' && copy[i] <= '9';
-		run = digit ? run + 1 : 0;
-		if (run > DIGITS_MAX)
-			copy[i] = ' ';
-		else if (copy[i] == '"')
+	if (copy == NULL)
+		return NULL;
+	memcpy(copy, text, len + 1); /* texts from file_read have a terminating zero byte */
+	for (size_t i = 0; i < len; i++) {
+		if (!quoted && strchr("-0123456789", text[i]) != NULL && text[i] != '\0') {
+			size_t begin = i + (text[i] == '-'), digits = strspn(text + begin, "0123456789");
+			size_t n =
+			        strspn(text + i,
+			               "+-.eE0123456789"); /* of the whole number: reals stay as they are */
+			if (digits > DIGITS_MAX && begin + digits == i + n)
+				memset(copy + begin + DIGITS_MAX, ' ', digits - DIGITS_MAX);
+			i += n - 1;
+		} else if (text[i] == '"') {
 			quoted = !quoted;
-		else if (quoted && copy[i] == '\\')
+		} else if (quoted && text[i] == '\\') {
 			i++;
+		}
 	}
 	return copy;
 }

@@ -85,6 +85,25 @@ START_TEST(depth)
 }
 END_TEST
 
+/* Integers beyond int64 are truncated; reals with as many digits, and strings, are not. */
+START_TEST(long_ints)
+{
+	const char text[] = "[1000000000000000019884624838656, -1234567890123456789, 1234567890123456789e3, "
+	                    "0.12345678901234567890e-5, 123456789012345678, \"\\\"1234567890123456789\"]";
+	struct reading r;
+	reading_init(&r);
+	const struct json_node *n = parse(&r, json_truncate_long_ints(&r.arena, text, strlen(text)));
+	ck_assert_ptr_nonnull(n);
+	ck_assert_uint_eq(n->n, 6);
+	ck_assert(n->items[0].i == 100000000000000001 && n->items[1].i == -123456789012345678);
+	ck_assert(n->items[2].kind == JSON_NODE_REAL && n->items[2].f == 1234567890123456789e3);
+	ck_assert(n->items[3].kind == JSON_NODE_REAL && n->items[3].f == 0.12345678901234567890e-5);
+	ck_assert(n->items[4].i == 123456789012345678);
+	ck_assert_str_eq(n->items[5].text, "\"1234567890123456789");
+	reading_destroy(&r);
+}
+END_TEST
+
 Suite *suite_json(void)
 {
 	Suite *s = suite_create("json");
@@ -92,6 +111,7 @@ Suite *suite_json(void)
 	tcase_add_test(t, kinds);
 	tcase_add_loop_test(t, refusals, 0, (int)TFMC_COUNT(refused));
 	tcase_add_test(t, depth);
+	tcase_add_test(t, long_ints);
 	suite_add_tcase(s, t);
 	return s;
 }
