@@ -188,6 +188,8 @@ struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsi
 
 void kb_assume_multiple(struct kb *k, struct kb_val param, int align)
 {
+	if (param.id == 0) /* no memory for the parameter: defs may be empty */
+		return;
 	struct kb_inst *inst = &k->insts.items[k->defs.items[param.id]];
 	if (kb_require(k, inst->op == KBO_PARAM && align > 0 && (align & (align - 1)) == 0,
 	               "not a parameter, or not a power of two"))

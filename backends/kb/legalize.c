@@ -229,6 +229,8 @@ static struct kb_val dot_by_other_sign(struct kb *k, enum kb_dot other, const st
 /* Known bits: an upper bound of the bits that can be 1, from `and` with constants. */
 static uint32_t possible_bits(const struct kb *k, struct kb_val packed)
 {
+	if (packed.id == 0) /* no memory for the value: defs may be empty */
+		return UINT32_MAX;
 	const struct kb_inst *i = &k->insts.items[k->defs.items[packed.id]];
 	if (i->op == KBO_CONST_INT)
 		return (uint32_t)(uint64_t)i->imm;
