@@ -268,6 +268,23 @@ enum case_use entry_case(const struct object *o, const struct entry *e, const st
 	return use;
 }
 
+/* The module has no requested entry: names those it has. */
+static enum tfmc_status report_no_entry(const struct object *o)
+{
+	struct buf names;
+	buf_init(&names);
+	for (size_t i = 0; i < o->functions.n; i++) {
+		const char *name = o->functions.items[i].func->name;
+		if (!o->functions.items[i].func->when)
+			buf_printf(&names, "%s%s", names.len > 0 ? ", " : "",
+			           !strcmp(name, "decode") ? "prefill, step" : name);
+	}
+	diag_error(o->cx, LOC_NONE, DIAG_OPTION, "the model has none of the requested entries; it has %s",
+	           names.data);
+	buf_destroy(&names);
+	return TFMC_INVALID;
+}
+
 enum tfmc_status layout_entries(struct object *o)
 {
 	for (size_t i = 0; i < o->functions.n; i++) {
@@ -292,8 +309,5 @@ enum tfmc_status layout_entries(struct object *o)
 	for (size_t i = 0; i < o->functions.n; i++)
 		if (o->functions.items[i].reached && o->functions.items[i].scratch > o->scratch)
 			o->scratch = o->functions.items[i].scratch;
-	if (o->entries.n > 0)
-		return TFMC_OK;
-	diag_error(o->cx, LOC_NONE, DIAG_OPTION, "the model has none of the requested entries");
-	return TFMC_INVALID;
+	return o->entries.n > 0 ? TFMC_OK : report_no_entry(o);
 }

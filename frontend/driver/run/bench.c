@@ -214,6 +214,11 @@ static enum tfmc_status measure(struct bench *b, const char *entry)
 	struct call *calls = ARENA_ARRAY(&b->d->arena, struct call, 3);
 	if (!calls)
 		return TFMC_NO_MEMORY;
+	if (b->d->options.past && strcmp(entry, "step")) {
+		diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION, "--past is of the entry step, not of %s",
+		           entry);
+		return TFMC_INVALID;
+	}
 	TFMC_TRY(prepare_call(b, entry, &calls[0]));
 	if (tfmc_entry_find(b->record, "encode") >= 0)
 		TFMC_TRY(prepare_call(b, "encode", &calls[1]));
