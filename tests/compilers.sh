@@ -99,7 +99,8 @@ lists=()
 for build in "${builds[@]}"; do
 	case $(head -c 4 "$build" | tr -d '\0') in
 	*ELF) list=$tmp/list${#lists[@]}
-		printf '%s\n' "${models[@]}" | xargs -P "$(nproc)" -I{} bash -c 'compare "$0" "$1" >"$(mktemp -p "$tmp" out.XXXXXX)"' "$build" {}
+		cp "$build" "$tmp/tfmc" # which may be built again meanwhile
+		printf '%s\n' "${models[@]}" | xargs -P "$(nproc)" -I{} bash -c 'compare "$0" "$1" >"$(mktemp -p "$tmp" out.XXXXXX)"' "$tmp/tfmc" {}
 		cat "$tmp"/out.* | LC_ALL=C sort >"$list"; rm -f "$tmp"/out.* ;;
 	*) list=$build ;;
 	esac
