@@ -442,7 +442,8 @@ static int64_t rows_of_m_block(const struct linear *l)
 	return full < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : full;
 }
 
-/* Divides M only: a norm after the product needs complete rows. */
+/* Divides M only, since a norm after the product needs complete rows: one block for each worker, or more where an M
+ * block has fewer rows. At least one row each: M = 0 is divided, too. */
 static struct division divide_rows(const struct linear *l)
 {
 	struct kb *k = l->k;

@@ -50,12 +50,14 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 	LLVMDisposeMessage(text);
 }
 
+/* Returns the target triple. No module has that of OpenCL: llvm_compile rejects the target, as its kernels are emitted
+ * as OpenCL C. */
 static const char *triple_of(enum target_arch arch)
 {
 	switch (arch) {
 	case ARCH_X86_64: return "x86_64-unknown-linux-gnu";
 	case ARCH_AARCH64: return "aarch64-unknown-linux-gnu";
-	case ARCH_OPENCL: return "spir64"; /* llvm_compile rejects it: OpenCL C is emitted instead */
+	case ARCH_OPENCL: return "spir64";
 	}
 	return "";
 }

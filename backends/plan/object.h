@@ -198,7 +198,8 @@ struct object {
 /* Whether the kernels of this variant run on an OpenCL device; object_has_device: those of any variant. */
 bool object_is_device(const struct object *o);
 bool object_has_device(const struct object *o);
-/* Initializes an object with a single variant. */
+/* Initializes an object with a single variant; target NULL: for the layout of weights alone. The driver of an OpenCL
+ * object is the baseline of the host's arch, so that every host of that arch executes it. */
 void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
                  const struct ir_module *planned, const struct target *target,
                  const struct backend_options *options);

@@ -16,6 +16,7 @@ struct inplace {
 	struct ir_value out; /* the stored value, before reshapes at the end */
 };
 
+/* True if operand i of op is base or a view of it. */
 static bool reads(const struct inplace *q, const struct ir_op *op, size_t i)
 {
 	return op->operands[i].id != 0 && ir_same_value(ir_view_base(q->f, op->operands[i]), q->base);
@@ -31,6 +32,7 @@ bool ir_group_reads(const struct ir_func *f, const struct ir_op *group, struct i
 	return false;
 }
 
+/* True if an op of the group's region defines v. */
 static bool is_inside(const struct inplace *q, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(q->f, v);
@@ -46,7 +48,7 @@ static bool same_dims(const struct inplace *q, struct ir_value a, struct ir_valu
 	return same;
 }
 
-/* v is all of base in the same order: row-major, without offset. */
+/* True if v is all of base in the same order: row-major, without offset. */
 static bool is_all_of_base(const struct inplace *q, struct ir_value v)
 {
 	struct ir_view view;
@@ -63,7 +65,8 @@ static bool is_all_of_base(const struct inplace *q, struct ir_value v)
 
 /* ---- the element that is written ---- */
 
-/* A norm fused after a linear: its input is stored in the result's buffer until the row is complete. */
+/* True if op is a norm fused after a linear, whose input is stored in the result's buffer until the row is
+ * complete. */
 static bool is_fused_norm(const struct inplace *q, const struct ir_op *op)
 {
 	const struct ir_region *r = q->group->region;
@@ -73,7 +76,8 @@ static bool is_fused_norm(const struct inplace *q, const struct ir_op *op)
 	return ir_is_norm(op->code) && q->attrs->kind == GROUP_linear && k < r->n_ops;
 }
 
-/* Operand i of op is read only at the element of op that is computed. */
+/* True if op reads operand i only at the element that it computes. The input of a row op counts as such: the whole row
+ * is kept, in scratch or in the result's buffer, before its first result is written. */
 static bool is_read_at_element(const struct inplace *q, const struct ir_op *op, size_t i)
 {
 	if (is_fused_norm(q, op))
@@ -83,8 +87,9 @@ static bool is_read_at_element(const struct inplace *q, const struct ir_op *op, 
 	return ir_op_has(op->code, TRAIT_ELEMENTWISE) && same_dims(q, op->operands[i], op->results[0]);
 }
 
-/* All users of v, transitively up to the stored value, read it at the element that is written. depth: of the
- * recursion, less than the length of the group. */
+/* Walks the def-use chains from v to the stored value, depth first. True if every op on them reads its operand at the
+ * element that it computes: then element i of v reaches element i of the result only. `depth` counts the ops before v;
+ * a chain in SSA form has fewer ops than the region, so a longer one is a cycle: false. */
 static bool reaches_result_elementwise(const struct inplace *q, struct ir_value v, size_t depth)
 {
 	const struct ir_region *r = q->group->region;
@@ -103,7 +108,7 @@ static bool reaches_result_elementwise(const struct inplace *q, struct ir_value 
 	return depth < r->n_ops;
 }
 
-/* The reason why op may not read the buffer. */
+/* Returns the reason why op rules out writing in place, as a phrase; never NULL. */
 static const char *reader_conflict(const struct inplace *q, const struct ir_op *op)
 {
 	if (op == q->root && q->attrs->kind == GROUP_linear)
@@ -117,7 +122,7 @@ static const char *reader_conflict(const struct inplace *q, const struct ir_op *
 	return "it is read at another element than the one that is written";
 }
 
-/* Groups of elementwise ops and at most one row op. */
+/* Checks groups of elementwise ops with at most one row op. NULL: the result may overwrite base; else the reason. */
 static const char *elementwise_conflict(const struct inplace *q)
 {
 	const struct ir_region *r = q->group->region;
@@ -143,7 +148,7 @@ static const char *elementwise_conflict(const struct inplace *q)
 	return NULL;
 }
 
-/* v without the reshapes at the end of the group, which move no bytes. */
+/* Returns the value that v reshapes: reshapes at the end of the group move no bytes. */
 static struct ir_value skip_reshapes(const struct inplace *q, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(q->f, v);
@@ -154,7 +159,8 @@ static struct ir_value skip_reshapes(const struct inplace *q, struct ir_value v)
 	return v;
 }
 
-/* The kernel keeps a row in scratch between its passes over it, not in the result. */
+/* True if the scratch of the group has room for a whole row (f32): then the kernel keeps a row there between its
+ * passes over it, else in its result. */
 static bool has_row_scratch(const struct inplace *q)
 {
 	const struct ir_type *t = ir_type_of(q->f, q->root->operands[0]);
@@ -164,6 +170,8 @@ static bool has_row_scratch(const struct inplace *q)
 
 /* ---- attention ---- */
 
+/* Checks an attention group: a task may overwrite q where it alone reads it. NULL: the group reads base only as q, and
+ * q and the result are stored in the same order; else the reason. */
 static const char *attention_conflict(const struct inplace *q)
 {
 	const struct ir_region *r = q->group->region;
