@@ -22,7 +22,8 @@ const struct lowered *lower_find(const struct lowering *lw, const char *name)
 
 /* ---- statements ---- */
 
-/* Binds one target; inputs, dims and params cannot be assigned. */
+/* Binds one target to a value. Inputs, dims and params cannot be assigned. A string is a name that eval_scalar did not
+ * find, or a word, which only arguments can be; it is reported as an unknown name. False after a report. */
 static bool bind_target(struct lowering *lw, const struct expr_target *t, struct lowered *v)
 {
 	bool input = model_find_input(&lw->m->inputs, t->name) >= 0 && lower_find(lw, t->name) != NULL;
@@ -40,7 +41,7 @@ static bool bind_target(struct lowering *lw, const struct expr_target *t, struct
 	return true;
 }
 
-/* Lowers the values of a statement and binds its targets; one call may return a tuple. */
+/* Lowers the values of a statement and binds its targets; one call may return a tuple. False after a report. */
 static bool lower_statement(struct lowering *lw, const struct expr_statement *st)
 {
 	struct lowered *v = ARENA_ARRAY(lw->arena, struct lowered, st->n_values + 1);

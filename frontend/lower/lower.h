@@ -235,13 +235,13 @@ struct lower_windows {
 struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis,
                               const struct lower_windows *w);
 
-/* frontend/lower/lower_visibility.c */
+/* frontend/lower/lower_visible.c */
 bool lower_is_none(const struct expr *e); /* true if the argument is absent or `none` */
 /* Key position minus query position, i32 [B or 1, 1, S, T]; both count from the start of the sequence, with a
  * cache too. */
 struct ir_value lower_distances(const struct lowering *lw, const struct ir_type *scores);
 /* Reads an optional argument of sdpa that broadcasts to the scores, reshaped to four axes; `none` leaves *out
- * unchanged. */
+ * unchanged. False after a report: another dtype, or a shape that does not broadcast. */
 bool lower_score_operand(const struct call *c, const char *name, struct ir_value scores, enum ir_dtype dtype,
                          struct ir_value *out);
 /* where(visible, x, -inf); x defaults to 0. */
@@ -285,7 +285,7 @@ struct names_list {
 bool lower_body_states(struct lowering *lw, const struct graph_body *body, struct names_list *out);
 void lower_index_operands(const struct lower_loop *const *loops, size_t n, struct ir_value *out);
 
-/* rows.c */
+/* state.c: rows of caches */
 struct cache_use {
 	int64_t window; /* 0: no window */
 	bool is_causal; /* causal and without a prefix visible to all */
@@ -341,6 +341,7 @@ struct split_result {
 	size_t *encode_index;        /* indices of the model outputs they are */
 	size_t n_encode_outputs;
 };
+/* encode has the outputs that do not depend on the tokens. False after a report, or without memory. */
 bool split_encode_decode(struct frontend_model *m, struct split_result *out);
 
 /* lower.c: infers the type of out->name after `body`, where the given values have the given types, by lowering

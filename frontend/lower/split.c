@@ -575,6 +575,7 @@ bool split_encode_decode(struct frontend_model *m, struct split_result *out)
 		out->encode_outputs[out->n_encode_outputs] = m->outputs.items[i].value;
 		out->encode_index[out->n_encode_outputs++] = i;
 	}
+	/* encode alone is pruned here, for its state_puts must stay; lower.c prunes run and decode to their outputs */
 	out->encode =
 	        graph_prune(s.arena, &top.encode, out->encode_outputs, out->n_encode_outputs, "state_put");
 	out->run = top.run;

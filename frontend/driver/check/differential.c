@@ -140,7 +140,8 @@ struct sample {
 	double work;
 };
 
-/* Multiply-adds of the interpreter for a call in these dims. */
+/* Estimates the interpreter's cost of a call with these dims, in multiply-adds: those of the entry, and WEIGHT_WORK for
+ * each element of the module's weights, which are read. FLOPs that overflow count as INT64_MAX. 0: no such entry. */
 static double interpreter_work(const struct ir_module *m, const char *entry, const int64_t *dims)
 {
 	const struct ir_func *f = ir_find_func(m, entry_function(entry));

@@ -86,7 +86,7 @@ const char *cache_path(const struct cache *c, struct arena *a, const char *name)
 
 /* ---- the directory ---- */
 
-/* Each directory of the path, as mkdir -p. */
+/* Creates each directory of the path, as mkdir -p. False, with errno set, if one cannot be created. */
 static bool make_path(char *path)
 {
 	for (char *s = path + 1; *s; s++) {
@@ -101,6 +101,7 @@ static bool make_path(char *path)
 	return !mkdir(path, 0700) || errno == EEXIST;
 }
 
+/* Opens a regular file for reading, never through a symbolic link, and never waits for a pipe. -1: it cannot. */
 static int open_regular(int dir, const char *name)
 {
 	struct stat st;
@@ -134,7 +135,8 @@ static bool has_tag(int dir)
 	return ok;
 }
 
-/* As an unnamed file that is linked when complete, where the system can (O_TMPFILE). */
+/* Writes the tag as an unnamed file that is linked when complete (O_TMPFILE), so that no process sees a part of it;
+ * without O_TMPFILE, under its name. False: it is not written. */
 static bool write_tag(int dir)
 {
 	char path[64];
@@ -155,8 +157,8 @@ static bool write_tag(int dir)
 	return ok;
 }
 
-/* The directory is empty, or (from before there were tags) has only files with names of the cache, one of which
- * proves it by its hash. */
+/* True if the directory is empty, or (from before there were tags) has only files with names of the cache, and the
+ * hash of one of them is right. */
 static bool may_tag(struct cache *c)
 {
 	bool is_own = true, is_empty = true, is_proved = false;
@@ -178,8 +180,8 @@ static bool may_tag(struct cache *c)
 	return is_empty || (is_own && is_proved);
 }
 
-/* Code in this directory is executed, so no other user may write there; files are removed, so all must be the
- * cache's. NULL, or the reason why it is not used. */
+/* Checks owner and tag of the directory: its code is executed, so no other user may write there; its files are removed,
+ * so all must be the cache's. NULL: it may be used; else the reason why not. */
 static const char *check_directory(struct cache *c)
 {
 	struct stat st;
@@ -257,7 +259,7 @@ bool cache_stat(const struct cache *c, const char *name, struct stat *out)
 
 /* ---- files that are written ---- */
 
-/* The lock tells other processes that the file has a writer. */
+/* The lock tells other processes that the file has a writer, so that they do not remove it as abandoned. */
 struct cache_file cache_create(struct cache *c, struct arena *a)
 {
 	struct cache_file f = {.fd = -1, .dir = c->fd};
@@ -300,7 +302,8 @@ bool cache_commit(struct cache *c, struct cache_file *f, const char *name)
 
 /* ---- small files ---- */
 
-/* The hash before the content of a small file: of name and content. */
+/* Hashes name and content of a small file. The hash is stored before the content, so that a damaged or renamed file is
+ * not used. */
 static void hash_entry(const char *name, const void *bytes, size_t n, unsigned char out[BLAKE2B_BYTES])
 {
 	struct blake2b b;

@@ -50,7 +50,7 @@ struct cache {
 struct cache_file {
 	int fd;           /* -1: none */
 	int dir;          /* of the cache */
-	const char *name; /* temporary name in the cache; NULL: the file is elsewhere */
+	const char *name; /* temporary name in the cache; NULL: a memory file (memfd) */
 };
 
 /* Call before reading files whose content is hashed later. */
@@ -69,6 +69,7 @@ bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 struct cache_file cache_create(struct cache *c, struct arena *a);
 /* Gives the file its name, then removes the least recently used files beyond the limit. False: it is dropped. */
 bool cache_commit(struct cache *c, struct cache_file *f, const char *name);
+/* Closes the file and removes its temporary name, if any. No effect for fd -1, thus after cache_commit. */
 void cache_discard(struct cache_file *f);
 /* KIND-HEX, in the arena. */
 const char *cache_entry_name(struct arena *a, enum cache_kind kind, const struct cache_key *key);

@@ -440,6 +440,7 @@ const char *driver_pipeline(const struct driver *d)
 }
 
 /* ---- facts ---- */
+/* Returns the tokens as lines, as the record stores them; NULL if there are none. */
 static const char *join_vocabulary(struct driver *d, const struct frontend_vocab *v)
 {
 	struct buf text;
@@ -455,6 +456,8 @@ static const char *join_vocabulary(struct driver *d, const struct frontend_vocab
 	return result;
 }
 
+/* Adds the packed tokenizer or the vocabulary of characters; nothing if the model has none, or `compile` must not embed
+ * it. Other commands tokenize with d->tokenizer, and need only the vocabulary, which generation reads in the record. */
 static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *m, struct backend_facts *out)
 {
 	const struct frontend_tokenizer *t;
@@ -478,7 +481,8 @@ enum tfmc_status driver_collect_facts(struct driver *d, struct frontend_model *m
 {
 	const struct frontend_generate *g = frontend_generate(m);
 	*out = (struct backend_facts){.generate_kind = (int64_t)g->kind, .pad = -1};
-	if (g->kind == GENERATE_NONE) /* encoders tokenize texts, too */
+	/* Encoders tokenize texts, too, but only generation reads a vocabulary of characters. */
+	if (g->kind == GENERATE_NONE)
 		return frontend_tokenizer_head(m)->kind == TOKENIZER_CHARS ? TFMC_OK
 		                                                           : add_vocabulary(d, m, out);
 	out->start = (struct backend_ids){g->start.items, g->start.n};

@@ -31,7 +31,7 @@ struct calibration {
 
 /* ---- inputs ---- */
 
-/* By name; name NULL: the first required input of type i32. */
+/* Finds an input by name; name NULL: the first required input of type i32. NULL: there is none. */
 static const struct frontend_input *find_input(const struct frontend_model *m, const char *name)
 {
 	size_t n;
@@ -72,6 +72,7 @@ static int64_t max_axis_size(struct calibration *c, const char *name, uint64_t a
 	return bound < LONGEST ? bound : LONGEST;
 }
 
+/* Adds the input `name`, i32 [1, before->n + n]: the ids of `before`, then n ids. */
 static enum tfmc_status add_ids(struct calibration *c, struct named_tensors *in, const char *name,
                                 const struct ids *before, const int32_t *ids, size_t n)
 {
@@ -165,6 +166,11 @@ static enum tfmc_status open_longest_session(struct calibration *c)
 	return TFMC_OK;
 }
 
+/*
+ * Loads the model unrounded, because the statistics serve to quantize its matrices; replaces the module by one that
+ * returns the column sums of their inputs (probes); compiles it and opens a session for the longest call. The record's
+ * n_start may be -1: no start ids.
+ */
 static enum tfmc_status open_model(struct calibration *c)
 {
 	static const char *const run[] = {"run"};

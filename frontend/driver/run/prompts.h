@@ -75,9 +75,11 @@ TFMC_MUST_USE enum tfmc_status prompt_note_line(struct driver *d, size_t number,
 /* Opens the model's tokenizer once. d->tokenizer stays NULL when the model has none, or one that is not supported
  * and not `needed`. */
 TFMC_MUST_USE enum tfmc_status driver_open_tokenizer(struct driver *d, struct frontend_model *m, bool needed);
+/* Encodes text to ids, in the arena. TFMC_INVALID after a diagnostic. */
 TFMC_MUST_USE enum tfmc_status driver_tokenize(struct driver *d, enum prompt_vocabulary which,
                                                const char *text, int32_t **ids, uint64_t *n);
-/* Zero-terminated text of ids; flags of tfmc_tokenizer_decode. */
+/* Decodes ids with the target's tokenizer to zero-terminated text, in the arena; flags of tfmc_tokenizer_decode.
+ * TFMC_INVALID after a diagnostic. */
 TFMC_MUST_USE enum tfmc_status driver_detokenize(struct driver *d, const int32_t *ids, uint64_t n,
                                                  unsigned flags, const char **text);
 /* For tfmc_constraints.token_text; user is a struct token_text. */

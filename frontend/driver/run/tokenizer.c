@@ -49,7 +49,7 @@ enum tfmc_status driver_detokenize(struct driver *d, const int32_t *ids, uint64_
 	uint64_t bytes;
 	TFMC_TRY(check_tokenizer_status(
 	        d, tfmc_tokenizer_decode(d->target_tokenizer, ids, n, flags, NULL, 0, &bytes)));
-	char *out = arena_alloc(&d->arena, (size_t)bytes + 1);
+	char *out = arena_alloc(&d->arena, (size_t)bytes + 1); /* zeroed: the last byte ends the text */
 	if (!out)
 		return TFMC_NO_MEMORY;
 	*text = out;

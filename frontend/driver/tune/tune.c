@@ -106,7 +106,8 @@ static enum tfmc_status find_shapes(struct tune *t, const struct ir_module *m)
 
 /* ---- candidates ---- */
 
-/* The default sizes, overridden by those of `other` that are not 0, unless such a candidate exists. */
+/* Adds a candidate: the default sizes, overridden by those of `other` that are not 0. No effect if such a candidate
+ * exists or the table is full. */
 static void add_candidate(struct tune *t, const struct shape *s, const int64_t *other)
 {
 	int64_t size[N_TILE_SIZES];
