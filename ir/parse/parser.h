@@ -97,6 +97,8 @@ bool parse_wexpr(struct parser *p, const struct ir_wexpr **out);
 /* A body up to and including `}`. end: its terminator, whose operands go to `ends`. root: position of the root of a
  * group, which the caller sets to -1; NULL: not a group. */
 bool parse_body(struct parser *p, enum ir_opcode end, struct parse_values *ends, int64_t *root);
+/* *out: the opcode that a token names. False after a diagnostic: no op, or weight, which has no line of its own: a
+ * reference @name is written in place of an operand. */
 bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out);
 /* Makes v visible as %name. */
 bool parse_define(struct parser *p, const struct tok *name, struct ir_value v);

@@ -35,7 +35,7 @@ static void print_region(const struct printer *p, const struct ir_region *r, int
  */
 struct naming {
 	struct printer *p;
-	struct strmap used; /* name -> next suffix, as a pointer */
+	struct strmap used; /* name -> next suffix, as a pointer; from 1, since 0 is absence */
 	unsigned next;      /* next number */
 };
 
@@ -44,6 +44,8 @@ static bool is_number(const char *name)
 	return name[0] == '\0' || strspn(name, "0123456789") == strlen(name);
 }
 
+/* Returns the hint, or if another value has it, the hint with the first free suffix. `used` keeps the next suffix of
+ * each name, so many values with one hint do not search from .1 again. */
 static const char *unique_name(struct naming *n, const char *hint)
 {
 	struct arena *a = &n->p->arena;
@@ -61,6 +63,7 @@ static const char *unique_name(struct naming *n, const char *hint)
 	return name;
 }
 
+/* Names a value; without a hint, with one that reads as a number, or with is_plain, by the next number. */
 static void name_value(struct naming *n, struct ir_value v)
 {
 	const char *hint = ir_value_info(n->p->f, v)->name;

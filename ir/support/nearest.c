@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Suggestions for misspelt names: a candidate that the name is a prefix of, else the nearest by optimal string alignment
- * distance (insertion, deletion, substitution, transposition of neighbours). Declared in strmap.h.
+ * Suggestions for misspelt names: a candidate that the name is a prefix of, else the nearest by optimal string
+ * alignment distance (insertion, deletion, substitution, transposition of neighbours). Declared in strmap.h.
  */
 #include <ctype.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #define NAME_MAX_BYTES 160 /* longer names are not compared */
 #define KNOWN_LISTED   100 /* more names than these are not listed */
-#define SHORT_BYTES    6
-#define PREFIX_BYTES   3 /* shorter names begin too many others */
+#define SHORT_BYTES    6   /* in shorter names a substitution costs 2 */
+#define PREFIX_BYTES   3   /* shorter names begin too many others */
 
 /* Largest distance of a suggestion: a quarter of the letters; 0 below three letters. */
 static unsigned max_distance(size_t a, size_t b)
@@ -54,7 +54,8 @@ struct rows {
 	unsigned row[3][NAME_MAX_BYTES + 1];
 };
 
-/* Row i: distances of the first i letters of a to all prefixes of b. Returns the minimum of the row. */
+/* Computes row i: distances of the first i letters of a to all prefixes of b; a letter in the other case costs 1.
+ * Returns the minimum of the row. */
 static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b, size_t n)
 {
 	const unsigned *before = r->row[(i + 1) % 3], *above = r->row[(i + 2) % 3];
@@ -72,7 +73,8 @@ static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b,
 	return best;
 }
 
-/* Optimal string alignment distance; limit + 1 if it is larger than limit. */
+/* Returns the optimal string alignment distance; if it exceeds the limit, some number above the limit. Stops after two
+ * rows above the limit: a transposition continues the row before the last, so one such row proves nothing. */
 static unsigned alignment_distance(const char *a, size_t na, const char *b, size_t nb, unsigned limit)
 {
 	struct rows r;

@@ -818,7 +818,8 @@ bool ir_dim_eval(const struct ir_dim *d, const int64_t *values, int64_t *out)
 
 /* ---- text ---- */
 
-/* A quotient, in parentheses where it is inside a product. */
+/* Prints an atom: a symbol, max(a, b) or a floor quotient. inside: it is a factor or follows a minus, so a quotient
+ * gets parentheses: 2*S//4 would divide 2*S. */
 static void print_atom(struct buf *out, const struct ir_dims *t, const struct ir_dim_atom *a, bool tight,
                        bool inside)
 {
@@ -843,6 +844,8 @@ static void print_atom(struct buf *out, const struct ir_dims *t, const struct ir
 	buf_printf(out, "//%" PRId64 "%s", a->by, inside ? ")" : "");
 }
 
+/* Prints a term without its sign, for which ir_dim_print writes the operator: the magnitude of the coefficient, unless
+ * it is 1 before an atom, and the atoms. tight: without blanks. */
 static void print_term(struct buf *out, const struct ir_dims *t, const struct ir_dim_term *x, bool tight)
 {
 	uint64_t size = x->coeff < 0 ? 0 - (uint64_t)x->coeff : (uint64_t)x->coeff;
