@@ -63,7 +63,7 @@ static inline struct kb_val load_shared(struct wg_attention *s, struct kb_val ta
 	return kb_load(s->k, KB_F32_T, table, at, disp, 0);
 }
 
-/* The highest tile that local memory holds. False: none. */
+/* Chooses the highest tile that local memory holds. False: none, or a head has more than 4 columns for each item. */
 static bool choose_sizes(const struct target *t, int64_t size, int64_t value_size, struct wg_sizes *out)
 {
 	int64_t longest = size > value_size ? size : value_size;

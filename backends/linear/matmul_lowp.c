@@ -652,6 +652,7 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 
 /* ---- the bf16 loop ---- */
 
+/* Returns sum plus w * x of both bf16 of each lane, with the rounding of the target's dot product. */
 static struct kb_val dot_bf16_pairs(const struct matmul_lowp_tile *c, struct kb_val sum, struct kb_val w,
                                     struct kb_val x)
 {
@@ -659,7 +660,8 @@ static struct kb_val dot_bf16_pairs(const struct matmul_lowp_tile *c, struct kb_
 	return kb_caps(k)->has_dot_bf16_odd ? kb_dot_bf16_odd(k, sum, w, x) : kb_dot_bf16(k, sum, w, x);
 }
 
-/* K-row at + i: two K elements. */
+/* Adds k-row at + i of the panels (a pair of K elements of each column, the operand of a bf16 dot product) times the
+ * same word of all rows of x. As in add_k_row, vectors are loaded all at once or one after the other. */
 static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
 {
 	struct kb *k = c->l->k;

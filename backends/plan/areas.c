@@ -17,7 +17,8 @@ static struct ir_dims *dims_of(const struct emit *e)
 	return e->object->module->dims;
 }
 
-/* Adds v * bytes to the offset of a. False: v is no index of a repeat, constant or dim. */
+/* Adds v * bytes to the offset of an area; the index of a repeat adds to its stride. False: v is computed, it is no
+ * index of a repeat, constant or dim. */
 static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, struct area *a)
 {
 	struct ir_dims *t = dims_of(e);
@@ -38,8 +39,8 @@ static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, st
 	return true;
 }
 
-/* The range from the slice of the first sequence to the end of the last one's: blocks of other states lie
- * between, so it is an upper bound. */
+/* State memory has a block per sequence, with the slices of all states. The area reaches from the slice of
+ * the first sequence to the end of that of the last: an upper bound, since slices of other states lie between. */
 bool area_of_slice(const struct emit *e, const struct state_slice_ref *s, struct area *out)
 {
 	struct ir_dims *t = dims_of(e);
@@ -62,8 +63,8 @@ bool area_of_slice(const struct emit *e, const struct state_slice_ref *s, struct
 	return true;
 }
 
-/* Indexed weights select a matrix. Packed panels have no element strides, but their matrices have a
- * constant distance. */
+/* Indexed weights select a matrix. Packed panels have no element strides, but their matrices have a constant distance.
+ * False: the object does not contain the weight, it is empty, or an index is computed. */
 static bool area_of_weight(const struct emit *e, const struct ir_op *op, struct area *out)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
