@@ -41,6 +41,8 @@ struct packer {
 
 /* ---- sizes at the sample points ---- */
 
+/* Returns the value of dim number `index` at a sample point: the upper bounds, the lower bounds, the middle, and upper
+ * and lower bounds in turn. */
 static int64_t sample_dim(const struct ir_dim_sym *s, size_t index, int point)
 {
 	switch (point) {
@@ -51,6 +53,7 @@ static int64_t sample_dim(const struct ir_dim_sym *s, size_t index, int point)
 	}
 }
 
+/* Evaluates the units of all lanes at the sample points; 0 where one overflows. False: memory ran out. */
 static bool eval_units(struct packer *k, struct arena *a)
 {
 	size_t n = ir_dims_count(k->dims);
@@ -327,6 +330,7 @@ struct tops {
 	size_t n, n_lanes;
 };
 
+/* True if a <= b in all lanes. */
 static bool is_covered_by(const int64_t *a, const int64_t *b, size_t n)
 {
 	bool all = true;
@@ -363,11 +367,13 @@ static const struct ir_dim *lane_sum(const struct packer *k, const int64_t *top,
 	return sum;
 }
 
+/* Returns quantum * sum. */
 static const struct ir_dim *bytes_of(const struct packer *k, const struct ir_dim *sum, int64_t quantum)
 {
 	return ir_dim_mul(k->dims, ir_dim_const(k->dims, quantum), sum);
 }
 
+/* Returns the maximum of the vectors in bytes, as quantum * max(..): the quantum divides all coefficients. */
 static const struct ir_dim *max_of_tops(const struct packer *k, const struct tops *t)
 {
 	const struct ir_dim *most = ir_dim_const(k->dims, 0);
@@ -379,8 +385,9 @@ static const struct ir_dim *max_of_tops(const struct packer *k, const struct top
 	return bytes_of(k, most, quantum);
 }
 
-/* Writes offsets, size of the arena (a proved upper bound of all buffers) and lower bound into the plan. */
-static void write_plan(struct packer *k, struct tops *tops, struct tops *times)
+/* Writes offsets, size and lower bound of the arena into the plan: the size is a proved upper bound, max() over the
+ * Pareto front of the ends of buffers (tops); the lower bound is max() over that of the live bytes (live). */
+static void write_plan(struct packer *k, struct tops *tops, struct tops *live)
 {
 	struct plan_func *p = k->plan;
 	bool is_proved = true;
@@ -396,7 +403,7 @@ static void write_plan(struct packer *k, struct tops *tops, struct tops *times)
 	}
 	/* A lower bound that omits some positions is still a lower bound. */
 	for (size_t t = 0; t <= p->n_times; t++)
-		(void)add_top(times, k->raw + t * k->n_lanes);
+		(void)add_top(live, k->raw + t * k->n_lanes);
 	p->arena = max_of_tops(k, tops);
 	for (size_t i = 0; i < p->n_buffers; i++) {
 		top_of(k, i, k->candidate);
@@ -410,7 +417,7 @@ static void write_plan(struct packer *k, struct tops *tops, struct tops *times)
 	/* Comparisons of floor divisions are not transitive for the prover: use the sum of the maxima of all lanes. */
 	if (!is_proved)
 		p->arena = bytes_of(k, lane_sum(k, k->scratch, PLAN_ALIGN), PLAN_ALIGN);
-	p->lower_bound = max_of_tops(k, times);
+	p->lower_bound = max_of_tops(k, live);
 }
 
 bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan)
@@ -418,7 +425,7 @@ bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan)
 	size_t n = plan->n_buffers, lanes = plan->n_lanes, cells = n * lanes + 1;
 	struct packer k = {.plan = plan, .dims = dims, .n_lanes = lanes};
 	struct tops tops = {ARENA_ARRAY(a, int64_t, TOPS_MAX * lanes + 1), 0, lanes};
-	struct tops times = {ARENA_ARRAY(a, int64_t, TOPS_MAX * lanes + 1), 0, lanes};
+	struct tops live = {ARENA_ARRAY(a, int64_t, TOPS_MAX * lanes + 1), 0, lanes};
 	double *key = ARENA_ARRAY(a, double, n + 1);
 	int64_t *best = ARENA_ARRAY(a, int64_t, cells);
 	k.unit = arena_alloc(a, (lanes + 1) * sizeof(*k.unit));
@@ -437,6 +444,6 @@ bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan)
 	sum_alive(&k);
 	try_orders(&k, key, best);
 	k.at = best;
-	write_plan(&k, &tops, &times);
+	write_plan(&k, &tops, &live);
 	return !arena_failed(a);
 }
