@@ -62,12 +62,13 @@ const char *hub_architecture(const struct hub_config *c);
 bool hub_is_gguf(const struct hub_config *c);
 /* Packing of the weights by quantization_config: a value of `weights.packed`; NULL after a diagnostic. */
 const char *hub_weight_packing(struct model_document *d, const struct hub_config *c);
-/* Parameters with the values of the configuration; own: from hub_ignored_lists. NULL after a diagnostic. */
+/* Returns the parameters with the values of the configuration; extra_ignored: from hub_ignored_lists. NULL after a
+ * diagnostic. */
 const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
-                                  const struct yaml_node *table, const struct yaml_node *own,
+                                  const struct yaml_node *table, const struct yaml_node *extra_ignored,
                                   const struct yaml_node *params);
-/* Lists of keys to treat as absent: of the section `hub` of a model file (NULL: none) and of --ignore-key;
- * NULL: none. */
+/* Returns named lists of the keys that hub_apply treats as absent: the lists `ignore` of the section `hub` of a model
+ * file (own; NULL: no section), and the names of --ignore-key as a list of their own, at loc. NULL: no lists. */
 const struct yaml_node *hub_ignored_lists(struct model_document *d, const struct yaml_node *own,
                                           struct loc loc);
 

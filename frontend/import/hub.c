@@ -516,6 +516,7 @@ static void note_unknown(const struct hub *h)
 	buf_destroy(&list);
 }
 
+/* True if the pattern matches a key of the object or of an object nested in it; `before` is the path to the object. */
 static bool has_key(struct arena *a, const struct json_node *object, const char *before, const char *pattern)
 {
 	for (size_t i = 0; object->kind == JSON_NODE_OBJECT && i < object->n; i++) {
@@ -527,7 +528,7 @@ static bool has_key(struct arena *a, const struct json_node *object, const char 
 	return false;
 }
 
-/* Rejects a name of --ignore-key that no key matches. */
+/* Checks that each name of --ignore-key matches a key. False after a diagnostic. */
 static bool check_ignored_options(struct model_document *d, const struct hub_config *c)
 {
 	bool ok = true;
@@ -541,10 +542,10 @@ static bool check_ignored_options(struct model_document *d, const struct hub_con
 	return ok;
 }
 
-const struct yaml_node *hub_ignored_lists(struct model_document *d, const struct yaml_node *extra_ignored,
+const struct yaml_node *hub_ignored_lists(struct model_document *d, const struct yaml_node *own,
                                           struct loc loc)
 {
-	const struct yaml_node *lists = yaml_find(extra_ignored, "ignore");
+	const struct yaml_node *lists = yaml_find(own, "ignore");
 	struct yaml_node *list = ARENA_NEW(d->arena, struct yaml_node);
 	if (d->n_ignored == 0 || list == NULL)
 		return lists;

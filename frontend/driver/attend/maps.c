@@ -43,8 +43,8 @@ static const char *unique_path(struct attend *a, const char *name)
 
 /* ---- maps ---- */
 
-/* The sequence whose input has this dim as axis 1; -1: none. The last one first: a target may have the dim of
- * the source. */
+/* Returns the sequence whose input has this dim as axis 1; -1: none. Searches from the last: a target may have the dim
+ * of the source. */
 static int find_sequence_of_size(const struct maps_run *r, const struct ir_dim *size)
 {
 	for (size_t s = r->a->n_sequences; s-- > 0;)
@@ -57,6 +57,8 @@ static int find_sequence_of_size(const struct maps_run *r, const struct ir_dim *
 	return -1;
 }
 
+/* Returns the stack of an attention: cross-attention if queries and keys are of different sequences, otherwise that of
+ * their sequence. -1 is the source of a seq2seq model if no sequence is (images); otherwise it gives ATTEND_OTHER. */
 static enum attend_stack classify_map(const struct attend *a, const struct attend_map *m)
 {
 	const struct frontend_generate *g = frontend_generate(a->l->model);
@@ -73,6 +75,8 @@ static enum attend_stack classify_map(const struct attend *a, const struct atten
 	return is_decoder ? ATTEND_DECODER : ATTEND_ENCODER;
 }
 
+/* Adds the map of an attention: the sequences of its queries and keys, and its sizes in this call. TFMC_INVALID,
+ * without a diagnostic: a size overflows. */
 static enum tfmc_status add_map(struct maps_run *r, const char *name, const struct ir_op *op)
 {
 	struct attend *a = r->a;
@@ -89,7 +93,9 @@ static enum tfmc_status add_map(struct maps_run *r, const char *name, const stru
 	return TFMC_OK;
 }
 
-/* Adds all attentions with their sizes in this call, then selects. */
+/* Adds a map for each attention of the function (for each iteration of a repeat), then keeps those that the options
+ * select; q->taken tells probe_insert which. TFMC_INVALID: the model has no attention or too many, the options select
+ * none, or add_map fails. */
 static enum tfmc_status choose_maps(struct maps_run *r, struct probe_request *q)
 {
 	struct probe_sites sites = {0};

@@ -27,7 +27,7 @@ struct group_time {
 
 struct timed_group {
 	uint64_t function;       /* address of the task's function, or number of a device's kernel */
-	uint64_t group;          /* of the function that runs */
+	uint64_t group;          /* its number, in order, in the IR function that runs */
 	struct group_time now;   /* the running call */
 	int64_t times;           /* executions in the current call */
 	struct group_time least; /* the call with the least seconds; 0: none yet */
@@ -58,6 +58,7 @@ struct bench_groups {
 	bool timing;
 };
 
+/* The share of one worker, with the clock around it. */
 static void run_worker(void *user, int64_t worker, int64_t n)
 {
 	const struct parallel_task *r = user;
@@ -66,7 +67,7 @@ static void run_worker(void *user, int64_t worker, int64_t n)
 	r->stamps[worker].seconds = driver_clock(NULL) - start;
 }
 
-/* Runs a task by all workers. */
+/* Runs a task by all workers and returns its times. */
 static struct group_time run_timed(struct bench_groups *g, tfmc_task_fn *fn, void *arg)
 {
 	struct parallel_task r = {fn, arg, g->stamps};
@@ -84,7 +85,9 @@ static struct group_time run_timed(struct bench_groups *g, tfmc_task_fn *fn, voi
 	return s;
 }
 
-/* The group of a function, added when it is new. NULL: not timed. */
+/* Returns the times of a task's function or a device's kernel, added when it is new. On a CPU the groups first run in
+ * order, so the index is the group; a device reports the group. NULL: the call is not between bench_groups_begin and
+ * bench_groups_end, or the table is full. */
 static struct timed_group *find_timed_group(struct bench_groups *g, uint64_t function)
 {
 	size_t i = 0;
@@ -105,6 +108,7 @@ static void add_time(struct timed_group *t, struct group_time s)
 	t->times++;
 }
 
+/* The parallel_for of the context; tasks get the real number of workers in place of n. */
 static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
 {
 	struct bench_groups *g = user;
