@@ -4,8 +4,8 @@
 
 rooms.py checks #include; a prototype in one module of a function that another defines gets past it. Here each undefined
 symbol of an object file is looked up where it is defined: that module must be the file's own or a row above it in
-ROOMS (tests/shell/rooms.txt), so that modules have no cycles of calls. Several libraries contain some runtime files; each counts
-once. Prints the calls that go up, and exits 1 if there is one.
+ROOMS (tests/shell/rooms.txt), so that modules have no cycles of calls. Several libraries contain some runtime files;
+each counts once. Prints the calls that go up, and exits 1 if there is one.
 """
 import collections
 import os
@@ -33,7 +33,8 @@ def main():
     root, build = sys.argv[1:3]
     rooms = sys.argv[3] if len(sys.argv) > 3 else os.path.join(root, "tests/shell/rooms.txt")
     order = [line.partition(":")[0].lstrip("*") for line in open(rooms, encoding="utf-8") if line.strip() and not line.startswith("#")]
-    files = list(object_files(root, build))
+    # A build keeps objects of former layouts: the newest definition of a symbol counts.
+    files = sorted(object_files(root, build), key=lambda f: os.path.getmtime(f[1]))
     listing = subprocess.run(["nm", "-A", "-P", "--no-demangle", *[path for _, path in files]], capture_output=True, text=True, check=True)
     module_of = {path: module for module, path in files}
     defined, needed = {}, collections.defaultdict(set)
@@ -42,7 +43,7 @@ def main():
         name, kind = rest.split()[:2]
         module = module_of[path]
         if kind in "TDBRCW":
-            defined.setdefault(name, module)
+            defined[name] = module
         elif kind == "U":
             needed[name].add((module, os.path.basename(path)))
     failed, edges = [], set()
