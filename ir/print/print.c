@@ -44,8 +44,8 @@ static bool is_number(const char *name)
 	return name[0] == '\0' || strspn(name, "0123456789") == strlen(name);
 }
 
-/* Returns the hint, or if another value has it, the hint with the first free suffix. `used` keeps the next suffix of
- * each name, so many values with one hint do not search from .1 again. */
+/* Returns the hint, or if another value has it, the hint with the first free suffix. `used` stores the next suffix of
+ * each name, so that n values with one hint do not each search from .1 again. */
 static const char *unique_name(struct naming *n, const char *hint)
 {
 	struct arena *a = &n->p->arena;
