@@ -57,17 +57,16 @@ output() {
 		arguments+=("$argument")
 	done
 	if (cd "$tmp/root" && "$tfmc" "$model" --no-cache --name=model "${arguments[@]}") >"$out.log" 2>&1; then
-		(cd "$out" && sha256sum -- * | sed -E "s|^(.{16}).*  (.*)|$label $name \2 \1|")
+		(cd "$out" && sha256sum -- * | sed -E "s|^(.{16}).*  (.*)|$model $name \2 \1|")
 	else
-		echo "$label $name refused"
+		echo "$model $name refused"
 	fi
 	rm -rf "$out" "$out.log"
 }
 
 # All outputs of one model.
 compare() {
-	local tfmc=$1 model=$2 object level; export label
-	label=$model
+	local tfmc=$1 model=$2 object level
 	object=(-o model.o --weights=file)
 	case $model in
 	*.tir)
@@ -85,7 +84,7 @@ compare() {
 	output "$tfmc" llvm -O0 --passes=O2 --mcpu=x86-64-v3 --emit=llvm,c -o model
 	output "$tfmc" opencl --target=opencl --emit=opencl -o model.cl
 	[ -z "${TIR:-}" ] || output "$tfmc" tir --emit=tir -o model.tir
-	case $label in examples/*) output "$tfmc" O2 "${object[@]}" --mcpu=x86-64-v3 ;; esac
+	case $model in examples/*) output "$tfmc" O2 "${object[@]}" --mcpu=x86-64-v3 ;; esac
 }
 
 [ ${#models[@]} -gt 0 ] || mapfile -t models < <(

@@ -93,7 +93,7 @@ def main():
     calls = ""
     if len(sys.argv) > 2:
         here = os.path.join(os.path.dirname(__file__), "shell", "calls.py")
-        calls = subprocess.run([sys.executable, here, root, sys.argv[2]], capture_output=True, text=True).stdout.strip()
+        calls = subprocess.run([sys.executable, "-B", here, root, sys.argv[2]], capture_output=True, text=True).stdout.strip()
     rows = [("lines of C beside tests", sum(read(root, f).count("\n") for f in c_files), ""),
             ("C files beside tests", sum(f.endswith((".c", ".h")) for f in c_files), ""),
             ("modules", len(count), ""),

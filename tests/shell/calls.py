@@ -12,12 +12,12 @@ import os
 import subprocess
 import sys
 
-TOPS = ("ir", "frontend", "passes", "backends", "runtime")
+import rooms
 
 
 def object_files(root, build):
     """(module, path) of each object file of the product, but for those of sources that are no more."""
-    for top in TOPS:
+    for top in rooms.STAGES:
         for folder, _, names in os.walk(os.path.join(build, top)):
             _, cut, inside = folder.partition(".dir")
             if cut:
@@ -31,8 +31,8 @@ def object_files(root, build):
 
 def main():
     root, build = sys.argv[1:3]
-    rooms = sys.argv[3] if len(sys.argv) > 3 else os.path.join(root, "tests/shell/rooms.txt")
-    order = [line.partition(":")[0].lstrip("*") for line in open(rooms, encoding="utf-8") if line.strip() and not line.startswith("#")]
+    table = sys.argv[3] if len(sys.argv) > 3 else os.path.join(root, "tests/shell/rooms.txt")
+    order = {room: n for n, room in enumerate(rooms.read_rows(table)[0])}
     # A build keeps objects of former layouts: the newest definition of a symbol counts.
     files = sorted(object_files(root, build), key=lambda f: os.path.getmtime(f[1]))
     listing = subprocess.run(["nm", "-A", "-P", "--no-demangle", *[path for _, path in files]], capture_output=True, text=True, check=True)
@@ -55,7 +55,7 @@ def main():
             edges.add((module, owner))
             if module not in order or owner not in order:
                 failed.append(f"{module} or {owner} is no row of rooms.txt ({name})")
-            elif order.index(owner) > order.index(module):
+            elif order[owner] > order[module]:
                 failed.append(f"{module}/{file[:-2]} calls {name}, which {owner} defines, a row below {module}")
     print("\n".join(failed), file=sys.stderr)
     print(f"{len(edges)} pairs of modules, {len(failed)} calls that go up")

@@ -14,8 +14,9 @@ import sys
 STAGES = ("ir", "frontend", "passes", "backends", "runtime")
 
 
-def files_of(root):
-    for stage in STAGES:
+def files_of(root, tops=STAGES):
+    """Paths of the C files, headers and tables below the folders `tops` of root."""
+    for stage in tops:
         for folder, _, names in os.walk(os.path.join(root, stage)):
             for name in sorted(names):
                 if name.endswith((".c", ".h", ".def")):
@@ -40,20 +41,26 @@ def used_rooms(root, complain):
     return used, rooms
 
 
-def main():
-    root, failed = sys.argv[1], []
-    used, rooms = used_rooms(root, failed.append)
+def read_rows(path):
+    """Rows of the table in order, ROOM -> [rooms that it may include], and the set of rooms that all may include."""
     rows, everywhere = {}, set()
-    for line in open(os.path.join(root, "tests/shell/rooms.txt"), encoding="utf-8"):
+    for line in open(path, encoding="utf-8"):
         if line.startswith("#") or not line.strip():
             continue
         room, _, names = line.partition(":")
         everywhere.update([room[1:]] if room.startswith("*") else [])
-        room = room.lstrip("*")
-        rows[room] = names.split()
-        for name in rows[room]:
-            if name not in rows or name == room:
-                failed.append("rooms.txt: %s names %s, which is no row above it" % (room, name))
+        rows[room.lstrip("*")] = names.split()
+    return rows, everywhere
+
+
+def main():
+    root, failed = sys.argv[1], []
+    used, rooms = used_rooms(root, failed.append)
+    rows, everywhere = read_rows(os.path.join(root, "tests/shell/rooms.txt"))
+    above = set()
+    for room, names in rows.items():
+        failed += ["rooms.txt: %s names %s, which is no row above it" % (room, name) for name in names if name not in above]
+        above.add(room)
     if "--table" in sys.argv:
         for room in rows:
             print("%s: %s" % (room, " ".join(r for r in rows if r in used[room] and r not in everywhere)))
@@ -74,4 +81,5 @@ def main():
     return 1 if failed else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """words.py [ROOT]: words and phrases that are not written in this tree, with the word of the field (tests/words.txt).
 
-A row of words.txt is `WHERE: PATTERN -> USE [except FILE ...]`. WHERE is `names` (parts of identifiers between underscores), `comments` or
-`both`; PATTERN is a regular expression that matches a whole part of an identifier, or whole words of a comment.
+A row of words.txt is `WHERE: PATTERN -> USE [except FILE ...]`. WHERE is `names` (parts of identifiers between
+underscores), `comments` or `both`; PATTERN is a regular expression that matches a whole part of an identifier, or whole
+words of a comment.
 Prints each place, and exits 1 if there is one. `--count` prints the number of places of each row.
 """
 import collections
 import os
 import re
-import subprocess
 import sys
+
+import rooms
 
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|[A-Za-z_]\w*', re.S)
 
@@ -56,9 +58,8 @@ def main():
             names.append((re.compile(pattern), row))
         if where != "names":
             comments.append((re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])", re.I), row))
-    files = subprocess.check_output(["git", "-C", root, "ls-files", "*.c", "*.h", "*.def"], text=True).split()
     count, failed = collections.Counter(), False
-    for path in files:
+    for path in rooms.files_of(root, (*rooms.STAGES, "tests", "examples")):
         for line, word, row in places(os.path.join(root, path), names, comments):
             if path in row[2]:
                 continue
