@@ -78,8 +78,8 @@ struct weight_source frontend_weights(struct frontend_model *m);
 /* The files that contain these tensors; same lifetime. */
 struct weight_files *frontend_weight_files(const struct frontend_model *m);
 
-/* Why a weight of the module is not quantized although `quantize` is given; NULL: it is quantized, or nothing
- * asks for it. */
+/* Why a weight of the module is not quantized although `quantize` is given; NULL: it is quantized, or
+ * quantization is not requested for it. */
 const char *frontend_unquantized_reason(const struct frontend_model *m, const char *weight);
 
 /* Parameter i, in the order of use, of a model lowered with options.shapes without weight files. NULL: i is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Composition of a model document: bases outermost first, imports of `include`, then the preset beneath all
- * of them, with its parameters overridden by a hub configuration.
+ * Composition of a model document: bases outermost first, imports of `include`, then the preset as the base
+ * of all, with its parameters overridden by a hub configuration.
  */
 #include "frontend/import/compose.h"
 #include "frontend/import/hub.h"
@@ -387,7 +387,7 @@ static const struct yaml_node *choose_preset(struct model_document *d, const str
 	return NULL;
 }
 
-/* Puts the preset `gguf`, the keys common to all GGUF files, beneath the preset of an architecture. */
+/* Makes the preset `gguf`, the keys common to all GGUF files, the base of the preset of an architecture. */
 static const struct yaml_node *add_gguf_preset(struct model_document *d, const struct yaml_node *hf,
                                                const struct yaml_node *preset)
 {

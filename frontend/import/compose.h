@@ -15,7 +15,7 @@
  * diagnostic. */
 bool document_compose(struct model_document *d);
 
-/* Rebases the file names of a document in `dir`, a directory beneath that of the model: they become relative to
+/* Rebases the file names of a document in `dir`, a subdirectory of the model's: they become relative to
  * the model. */
 const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_node *root, const char *dir);
 

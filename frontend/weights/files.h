@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The weight files of a model (also the files of `checks`): opened beneath the directory of the file that
+ * The weight files of a model (also the files of `checks`): opened inside the directory of the file that
  * names them, mapped read-only, validated, and indexed by tensor name. Formats, detected by content:
  * safetensors, an index of shards, GGUF, npy, npz.
  *

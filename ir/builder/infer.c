@@ -2,7 +2,7 @@
 /*
  * Type inference: the result types of an op, or a diagnostic with both shapes. First operands are checked against the
  * classes of their row in ir/core/ops.def; then the op's rule applies, or for ops without one the named axes of the row
- * (ir/core/axes.h). Builder and verifier call it, so what is built is what is verified.
+ * (ir/core/axes.h). The builder and the verifier both call it, so they cannot disagree.
  */
 #include <inttypes.h>
 #include <string.h>

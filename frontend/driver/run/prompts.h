@@ -40,8 +40,8 @@ TFMC_MUST_USE enum tfmc_status prompt_append_record_ids(struct driver *d, const 
                                                         int64_t at, int64_t n, struct ids *out);
 /*
  * Appends the decoder prefix of a speech model (start, language, task, timestamps) for the session's source, whose
- * language is detected when none is given; nothing for other models. TFMC_INVALID when the model has not what
- * --language, --task or --timestamps ask for.
+ * language is detected when none is given; nothing for other models. TFMC_INVALID if the model does not
+ * support the given --language, --task or --timestamps.
  */
 TFMC_MUST_USE enum tfmc_status prompt_append_speech_start(struct driver *d, struct tfmc_session *session,
                                                           const struct frontend_generate *g, struct ids *out);
