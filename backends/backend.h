@@ -7,9 +7,9 @@
 #ifndef TFMC_BACKENDS_BACKEND_H
 #define TFMC_BACKENDS_BACKEND_H
 
-#include "ir/analysis/cost.h"
+#include "ir/core/cost.h"
 #include "ir/core/module.h"
-#include "ir/diag/progress.h"
+#include "ir/support/progress.h"
 #include "ir/target/target.h"
 #include "runtime/abi.h"
 

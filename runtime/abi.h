@@ -217,7 +217,7 @@ struct tfmc_model {
  */
 enum tfmc_cl_for { TFMC_CL_FOR_ANY, TFMC_CL_FOR_WIDE_CPU, TFMC_CL_FOR_GPU }; /* device families */
 struct tfmc_cl_code {
-	const void *plan; /* runtime/plan/format.h */
+	const void *plan; /* runtime/opencl/plan_format.h */
 	uint64_t plan_bytes;
 	const char *source; /* OpenCL C of all kernels, not terminated */
 	uint64_t source_bytes;

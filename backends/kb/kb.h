@@ -2,7 +2,7 @@
 /*
  * The kernel builder: constructs functions of the kernel IR from C calls, one call an instruction, as LLVM's
  * IRBuilder does. The IR (kernel_ir.h) has about 65 operations on scalars and vectors. Kernel generators call the
- * builder; the IR is then legalized and emitted as LLVM IR (backends/llvm), C or OpenCL C (backends/print), printed
+ * builder; the IR is then legalized and emitted as LLVM IR (backends/object), C or OpenCL C (backends/print), printed
  * (kb_dump), or executed by the interpreter of the tests (tests/kb_interp), which needs no back end.
  *
  * A generator does not know which emitter follows; it queries capabilities (kb_caps). Values are immutable; only
@@ -27,7 +27,7 @@
 
 #include "ir/support/arena.h"
 #include "ir/support/buf.h"
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 
 #define KB_LANES_MAX 64
 

@@ -4,14 +4,14 @@
  * through the kernel builder, LLVM, and the final file.
  */
 #include "backends/object/internal.h"
-#include "backends/host/host.h"
+#include "backends/plan/host.h"
 
 #include <string.h>
 
 #include "ir/support/memory.h"
 
 #include "backends/print/cfamily.h"
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 
 void backend_output_init(struct backend_output *out)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backends/kb/kb.h"
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 
 #define CHAINS      14     /* independent accumulators: more than latency x throughput of any core here */
 #define ITERATIONS  100000 /* iterations of a run: short, so that some run is undisturbed */

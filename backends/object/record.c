@@ -4,9 +4,9 @@
  * tokens. Everything is addressed by offsets from its beginning, so it needs no relocations and can be read
  * from the file as well as in memory.
  */
-#include "backends/host/host.h"
+#include "backends/plan/host.h"
 #include "backends/object/internal.h"
-#include "ir/analysis/cost.h"
+#include "ir/core/cost.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "ir/analysis/cost.h"
+#include "ir/core/cost.h"
 
 /* ---- areas of values and slices ---- */
 

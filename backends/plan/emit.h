@@ -6,7 +6,7 @@
 #ifndef TFMC_BACKENDS_PLAN_EMIT_H
 #define TFMC_BACKENDS_PLAN_EMIT_H
 
-#include "backends/kernel/group.h"
+#include "backends/kernels/group.h"
 #include "backends/plan/object.h"
 
 /* A slice of a state, indexed on its leading axes after the batch. */

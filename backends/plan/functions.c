@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "backends/kernel/group.h"
-#include "ir/analysis/lifetime.h"
+#include "backends/kernels/group.h"
+#include "ir/core/lifetime.h"
 
 bool param_is_input(const struct ir_func *f, size_t i)
 {

@@ -8,7 +8,7 @@
  */
 #include "backends/plan/emit.h"
 
-#include "backends/kernel/generator.h"
+#include "backends/kernels/generator.h"
 #include "ir/core/view.h"
 
 #define FUSED_MAX 4 /* groups of a kernel: devices guarantee only 1024 bytes of kernel arguments */

@@ -11,7 +11,7 @@
 
 #include "backends/kb/kernel_ir.h"
 
-/* Bytes: alignment of device buffers (backends/opencl/README.md, "The launch contract"). */
+/* Bytes: alignment of device buffers (backends/plan/README.md, "The launch contract"). */
 #define DEVICE_ALIGN 64
 
 struct kernel_emission {

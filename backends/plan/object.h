@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An object before its code is emitted: the layout of weights, state and arena, the memory of every value,
- * and the entries. backends/plan/emit.h and backends/host emit code from it.
+ * and the entries. backends/plan/emit.h and backends/plan emit code from it.
  */
 #ifndef TFMC_BACKENDS_PLAN_OBJECT_H
 #define TFMC_BACKENDS_PLAN_OBJECT_H
 
 #include "backends/backend.h"
 #include "backends/plan/plan.h"
-#include "ir/builder/case.h"
+#include "ir/core/case.h"
 #include "ir/core/view.h"
 
 #define OBJECT_ALIGN 64
@@ -46,7 +46,7 @@ enum object_context {
 	CONTEXT_SOURCE_STEP = 160, /* sequences between the sources of consecutive rows: 1, or 0 */
 	CONTEXT_ENCODED = 168,     /* address of the encode mark (i32) of row 0's source */
 	CONTEXT_DEVICE = 176,      /* struct tfmc_cl_model; NULL: the chosen variant runs on the CPU */
-	CONTEXT_SHARED = 256,      /* written by workers from here on, see backends/host/barrier.c */
+	CONTEXT_SHARED = 256,      /* written by workers from here on, see backends/plan/host_barrier.c */
 	/* i32: the mark of the call that a worker's yield hook cancelled, at a barrier and at the end of a
 	 * call */
 	CONTEXT_CANCEL = CONTEXT_SHARED,

@@ -3,15 +3,15 @@
  * The launch plan of a function: the kernels that a call runs, in order, as a list of commands (the command
  * buffer of GPU interfaces). It names the memory that each kernel reads and writes, its arguments, and the
  * barriers.
- * The functions of an object are emitted from it (backends/host); an OpenCL host interprets it
- * (runtime/plan/format.h).
+ * The functions of an object are emitted from it (backends/plan); an OpenCL host interprets it
+ * (runtime/opencl/plan_format.h).
  */
 #ifndef TFMC_BACKENDS_PLAN_PLAN_H
 #define TFMC_BACKENDS_PLAN_PLAN_H
 
 #include "ir/core/module.h"
 #include "ir/support/buf.h"
-#include "runtime/plan/format.h"
+#include "runtime/opencl/plan_format.h"
 
 #define OBJECT_REPEAT_MAX PLAN_REPEATS
 

@@ -3,7 +3,7 @@
  * Prints launch plans. A kernel's line lists its areas in the order of its parameters and, for OpenCL, the
  * number of work-groups.
  */
-#include "backends/kernel/group.h"
+#include "backends/kernels/group.h"
 #include "backends/plan/plan.h"
 
 #include <inttypes.h>

@@ -4,14 +4,14 @@
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
-#include "frontend/driver/run/tensors.h"
-#include "frontend/driver/run/values.h"
+#include "frontend/driver/commands/tensors.h"
+#include "frontend/driver/commands/values.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/text/files.h"
-#include "ir/print/text.h"
+#include "frontend/syntax/files.h"
+#include "ir/text/text.h"
 
 static const char *real_directory(struct driver *d, const char *dir)
 {

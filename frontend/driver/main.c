@@ -4,10 +4,10 @@
  * diagnostic of a process that runs out of memory, or whose input is truncated while it is mapped, is written here.
  */
 #include "frontend/driver/compile/compile.h"
-#include "frontend/driver/help/help.h"
-#include "frontend/driver/run/prompts.h"
+#include "frontend/driver/options/help.h"
+#include "frontend/driver/commands/prompts.h"
 #include "frontend/driver/truncated.h"
-#include "frontend/expr/expr.h"
+#include "frontend/syntax/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #include <errno.h>

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/import/compose.h"
+#include "frontend/model/compose.h"
 #include "frontend/model/model.h"
-#include "frontend/text/yaml_edit.h"
+#include "frontend/syntax/yaml_edit.h"
 
 static bool needs_quotes(const struct yaml_node *node)
 {

@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-#include "frontend/steps/steps.h"
-#include "frontend/import/compose.h"
-#include "frontend/import/file_kind.h"
-#include "frontend/text/files.h"
-#include "frontend/import/folder.h"
+#include "frontend/lower/steps.h"
+#include "frontend/model/compose.h"
+#include "frontend/model/file_kind.h"
+#include "frontend/syntax/files.h"
+#include "frontend/model/folder.h"
 #include "frontend/model/schema.h"
 #include "ir/support/memory.h"
 

@@ -8,10 +8,10 @@
 
 #include "ir/support/strmap.h"
 
-#include "frontend/expr/signature.h"
+#include "frontend/syntax/signature.h"
 #include "frontend/model/model.h"
 #include "frontend/model/schema.h"
-#include "frontend/steps/macro.h"
+#include "frontend/lower/macro.h"
 #include "frontend/weights/pattern.h"
 
 #define WIDEST     130 /* maximum columns of a line */
@@ -188,24 +188,24 @@ static void print_steps(struct buf *out, const char *const *kinds, size_t n)
 
 static const struct signature operators[] = {
 #define OPERATOR(name, lowering, doc, args) SIGNATURE(name, doc, args),
-#include "frontend/expr/calls.def"
+#include "frontend/syntax/calls.def"
 };
 
 static const struct signature scalings[] = {
 #define SCALING(name, kind, doc, args) SIGNATURE(name, doc, args),
-#include "frontend/expr/calls.def"
+#include "frontend/syntax/calls.def"
 };
 
 static const struct signature functions[] = {
 #define FORM(name, doc, args)     SIGNATURE(name, doc, args),
 #define FUNCTION(name, doc, args) SIGNATURE(name, doc, args),
-#include "frontend/expr/calls.def"
+#include "frontend/syntax/calls.def"
 };
 
 static const struct signature queries[] = {
 #define QUERY(name, doc, args)      SIGNATURE(name, doc, args),
 #define QUERY_FORM(name, doc, args) SIGNATURE(name, doc, args),
-#include "frontend/expr/calls.def"
+#include "frontend/syntax/calls.def"
 };
 
 static void print_signatures(struct buf *out, const char *title, const struct signature *s, size_t n)

@@ -17,7 +17,7 @@ struct operator_row {
 static const struct operator_row rows[] = {
 #define OPERATOR(name, lowering, doc, args) {SIGNATURE(name, doc, args), lower_##lowering, true},
 #define INTERNAL(name, lowering, doc, args) {SIGNATURE(name, doc, args), lower_##lowering, false},
-#include "frontend/expr/calls.def"
+#include "frontend/syntax/calls.def"
 };
 
 static const struct operator_row *find_operator(const char *name)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expressions of graph statements: scalars by the evaluator of frontend/expr, tensors by the builder, with
+ * Expressions of graph statements: scalars by the evaluator of frontend/syntax, tensors by the builder, with
  * NumPy broadcasting (trailing axes aligned).
  */
 #include <math.h>

@@ -9,9 +9,9 @@
 #ifndef TFMC_FRONTEND_LOWER_LOWER_H
 #define TFMC_FRONTEND_LOWER_LOWER_H
 
-#include "frontend/expr/signature.h"
+#include "frontend/syntax/signature.h"
 #include "frontend/model/model.h"
-#include "ir/builder/build.h"
+#include "ir/core/build.h"
 
 enum lower_mode {
 	LOWER_RUN,   /* run: no state; records the types of the caches that decode will have */
@@ -179,7 +179,7 @@ bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enu
 typedef bool op_lowering(const struct call *c, struct lowered *out);
 #define OPERATOR(name, lowering, doc, args) op_lowering lower_##lowering;
 #define INTERNAL(name, lowering, doc, args) op_lowering lower_##lowering;
-#include "frontend/expr/calls.def"
+#include "frontend/syntax/calls.def"
 
 /* weights.c */
 enum weight_form {

@@ -20,7 +20,7 @@ static const struct scaling_row {
 	enum rope_scaling kind;
 } scalings[] = {
 #define SCALING(name, id, doc, args) {SIGNATURE(name, doc, args), ROPE_##id},
-#include "frontend/expr/calls.def"
+#include "frontend/syntax/calls.def"
 };
 
 static const struct scaling_row *find_scaling(const struct expr *e)

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "frontend/lower/lower.h"
-#include "ir/builder/case.h"
+#include "ir/core/case.h"
 
 static bool input_has(const struct frontend_model *m, size_t input, int sym)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "frontend/text/files.h"
+#include "frontend/syntax/files.h"
 #include "frontend/lower/lower.h"
 
 #define COLUMNS_MAX (1 << 24) /* column indices are exact in f32 */

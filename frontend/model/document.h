@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model file as a document: its YAML tree merged with the files it is based on, and the list of files read.
- * Made by frontend/import, read by the sections.
+ * Made by frontend/model, read by the sections.
  */
 #ifndef TFMC_FRONTEND_MODEL_DOCUMENT_H
 #define TFMC_FRONTEND_MODEL_DOCUMENT_H
 
-#include "frontend/formats/parsed.h"
-#include "frontend/text/yaml_tree.h"
+#include "frontend/weights/parsed.h"
+#include "frontend/syntax/yaml_tree.h"
 
 struct model_document {
 	struct arena *arena;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The typed description of a model file: filled by the files of this directory, read by the expansion of steps
- * (frontend/steps/steps.h) and the lowering (frontend/lower/lower.h). Private to frontend/; others use
+ * (frontend/lower/steps.h) and the lowering (frontend/lower/lower.h). Private to frontend/; others use
  * frontend.h.
  *
  * Functions that return false have reported at least one error.
@@ -9,13 +9,13 @@
 #ifndef TFMC_FRONTEND_MODEL_MODEL_H
 #define TFMC_FRONTEND_MODEL_MODEL_H
 
-#include "frontend/expr/signature.h"
+#include "frontend/syntax/signature.h"
 #include "frontend/frontend.h"
-#include "frontend/graph/graph.h"
+#include "frontend/syntax/graph.h"
 #include "frontend/model/document.h"
 #include "frontend/weights/files.h"
 #include "frontend/weights/map.h"
-#include "frontend/text/yaml_tree.h"
+#include "frontend/syntax/yaml_tree.h"
 #include "ir/support/strmap.h"
 
 #define MODEL_PARAMS_MAX  1024
@@ -50,7 +50,7 @@ struct definition {
 	struct argument *args;
 	const struct yaml_node *body; /* a YAML sequence */
 	bool function;                /* a function: ends with `return` */
-	bool statements;              /* a macro: a body of statements (steps/macro.h) */
+	bool statements;              /* a macro: a body of statements (lower/macro.h) */
 };
 
 /* Chain of uses of definitions during expansion, innermost first. */

@@ -5,7 +5,7 @@
  */
 
 #include "frontend/model/model.h"
-#include "ir/algorithms/glob.h"
+#include "ir/support/glob.h"
 #include "ir/support/strmap.h"
 
 /* Paths that a single format does not quantize: quantization errors of positions and of expert routing are

@@ -9,8 +9,8 @@
 
 #include <stddef.h>
 
-#include "frontend/expr/expr.h"
-#include "frontend/text/yaml_tree.h"
+#include "frontend/syntax/expr.h"
+#include "frontend/syntax/yaml_tree.h"
 
 enum schema_type {
 	KEY_INT,

@@ -8,7 +8,7 @@
 
 #include "frontend/frontend.h"
 #include "frontend/model/schema.h"
-#include "frontend/text/yaml_edit.h"
+#include "frontend/syntax/yaml_edit.h"
 
 struct member_reader {
 	const struct expr_env *env;

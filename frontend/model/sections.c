@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "frontend/text/files.h"
+#include "frontend/syntax/files.h"
 #include "frontend/model/model.h"
 #include "frontend/model/schema.h"
 #include "ir/support/utf8.h"

@@ -5,10 +5,10 @@
  */
 #include <string.h>
 
-#include "frontend/tokenizer_files/gguf_tokenizer.h"
+#include "frontend/tokenizer/gguf_tokenizer.h"
 #include "frontend/model/model.h"
-#include "frontend/text/files.h"
-#include "frontend/tokenizer_files/config.h"
+#include "frontend/syntax/files.h"
+#include "frontend/tokenizer/config.h"
 
 #define TOKENIZER_FILE_MAX ((size_t)256 << 20)
 

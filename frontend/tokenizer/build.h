@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "frontend/text/json.h"
+#include "frontend/syntax/json.h"
 #include "frontend/tokenizer/tokenizer.h"
 #include "ir/support/buf.h"
 #include "runtime/tokenizer/format.h"

@@ -12,10 +12,10 @@
 
 #include "ir/support/arena.h"
 #include "ir/support/compiler.h"
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 
-struct json_node;        /* frontend/text/json.h */
-struct tokenizer_config; /* frontend/tokenizer_files/config.h */
+struct json_node;        /* frontend/syntax/json.h */
+struct tokenizer_config; /* frontend/tokenizer/config.h */
 
 struct tokenizer_string {
 	const char *text; /* not zero-terminated */
@@ -42,7 +42,7 @@ struct tokenizer_packed {
 /* tokenizer.json of Hugging Face. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text,
                                                    size_t len, struct tokenizer_packed *out);
-struct tokenizer_lists; /* frontend/tokenizer_files/json.h */
+struct tokenizer_lists; /* frontend/tokenizer/json.h */
 /* The same from its JSON tree; lists replace the vocabulary members (NULL: none). */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s,
                                                    const struct json_node *root,

@@ -6,7 +6,7 @@
 #ifndef TFMC_FRONTEND_WEIGHTS_ENTRY_H
 #define TFMC_FRONTEND_WEIGHTS_ENTRY_H
 
-#include "frontend/expr/expr.h"
+#include "frontend/syntax/expr.h"
 #include "frontend/weights/files.h"
 #include "frontend/weights/map.h"
 #include "frontend/weights/pattern.h"

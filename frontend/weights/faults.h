@@ -7,7 +7,7 @@
 #ifndef TFMC_FRONTEND_WEIGHTS_FAULTS_H
 #define TFMC_FRONTEND_WEIGHTS_FAULTS_H
 
-#include "frontend/expr/expr.h"
+#include "frontend/syntax/expr.h"
 #include "frontend/weights/files.h"
 #include "frontend/weights/map.h"
 

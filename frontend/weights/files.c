@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-#include "frontend/text/files.h"
-#include "frontend/formats/gguf.h"
-#include "frontend/text/json.h"
-#include "frontend/formats/npy.h"
-#include "frontend/formats/safetensors.h"
-#include "ir/algorithms/glob.h"
+#include "frontend/syntax/files.h"
+#include "frontend/weights/gguf.h"
+#include "frontend/syntax/json.h"
+#include "frontend/weights/npy.h"
+#include "frontend/weights/safetensors.h"
+#include "ir/support/glob.h"
 #include "ir/support/strmap.h"
 
 #define NEAREST_MAX     3

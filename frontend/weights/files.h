@@ -13,12 +13,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "frontend/formats/parsed.h"
-#include "frontend/formats/stored.h"
-#include "frontend/text/yaml_tree.h"
+#include "frontend/weights/parsed.h"
+#include "frontend/weights/stored.h"
+#include "frontend/syntax/yaml_tree.h"
 #include "ir/support/arena.h"
 #include "ir/support/compiler.h"
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 #include "ir/weights/weight.h"
 
 struct weight_files;

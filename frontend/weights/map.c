@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "frontend/text/files.h"
+#include "frontend/syntax/files.h"
 #include "frontend/weights/entry.h"
 #include "frontend/weights/faults.h"
 #include "frontend/weights/pattern.h"

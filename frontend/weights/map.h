@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "frontend/expr/expr.h"
+#include "frontend/syntax/expr.h"
 #include "frontend/weights/files.h"
-#include "frontend/text/yaml_tree.h"
+#include "frontend/syntax/yaml_tree.h"
 #include "ir/weights/weight.h"
 
 #define WEIGHT_MAP_PATTERNS_MAX 4096

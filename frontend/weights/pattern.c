@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "frontend/expr/expr.h"
+#include "frontend/syntax/expr.h"
 #include "ir/support/buf.h"
 
 #define MATCH_BUDGET 20000 /* calls of match_from in one match */

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "frontend/text/yaml_tree.h"
+#include "frontend/syntax/yaml_tree.h"
 
 #define WEIGHT_CAPTURES_MAX 16
 #define WEIGHT_NAME_MAX     1024 /* bytes of a pattern or template */

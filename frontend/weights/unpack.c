@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "frontend/quantized/packed.h"
+#include "frontend/weights/packed.h"
 #include "frontend/weights/files.h"
 #include "ir/support/strmap.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tensor IR in SSA form: modules, weights, states, functions, regions, ops, values. Only the builder
- * (ir/builder/build.h) creates ops, and a finished function is const. A module owns one arena with everything it
+ * (ir/core/build.h) creates ops, and a finished function is const. A module owns one arena with everything it
  * points to.
  *
  *   module "aren"
@@ -18,7 +18,7 @@
 #define TFMC_IR_CORE_MODULE_H
 
 #include "ir/core/op.h"
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 #include "ir/support/strmap.h"
 #include "ir/weights/weight.h"
 

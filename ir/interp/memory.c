@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "ir/analysis/inplace.h"
+#include "ir/core/inplace.h"
 #include "ir/support/memory.h"
 #include "ir/core/view.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Probes the host: cpuid and XCR0, and through Linux the permission to use AMX, or the HWCAP words of aarch64. The
- * runtime does the same for sessions (runtime/core/system.c).
+ * runtime does the same for sessions (runtime/system.c).
  */
 #define _GNU_SOURCE /* syscall */
 #include "ir/target/target.h"

@@ -24,7 +24,7 @@
 #ifndef TFMC_IR_WEIGHTS_WEIGHT_H
 #define TFMC_IR_WEIGHTS_WEIGHT_H
 
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 #include "ir/types/type.h"
 #include "ir/weights/quants.h"
 

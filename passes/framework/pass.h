@@ -8,7 +8,7 @@
 #define TFMC_PASSES_FRAMEWORK_PASS_H
 
 #include "ir/core/module.h"
-#include "ir/diag/progress.h"
+#include "ir/support/progress.h"
 #include "ir/target/target.h"
 
 /* ---- the table of passes (passes.def) ---- */

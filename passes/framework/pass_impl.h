@@ -6,7 +6,7 @@
 #ifndef TFMC_PASSES_FRAMEWORK_PASS_IMPL_H
 #define TFMC_PASSES_FRAMEWORK_PASS_IMPL_H
 
-#include "ir/builder/build.h"
+#include "ir/core/build.h"
 #include "passes/framework/pass.h"
 
 struct pass_context {

@@ -18,8 +18,8 @@
  * in iterations in which no rule applied: inside a norm that is still a pattern of ops it would break the pattern.
  */
 #include "ir/core/axes.h"
-#include "passes/rules/rule.h"
-#include "passes/weights/concat_weights.h"
+#include "passes/graph/rule.h"
+#include "passes/graph/concat_weights.h"
 
 /* ---- take_rows moves toward the inputs ---- */
 

@@ -14,7 +14,7 @@
  *            linears with a bias.
  * Benefit    graphs that write their heads one by one get the kernels of those that do not; nothing elsewhere.
  */
-#include "passes/weights/concat_weights.h"
+#include "passes/graph/concat_weights.h"
 
 /* ---- loops over heads ---- */
 

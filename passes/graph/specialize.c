@@ -16,7 +16,7 @@
  * Benefit    13 % of D2 on Sapphire Rapids, nothing measurable on Zen 5; costs a fifth more code
  *            (tests/perf/passes.md).
  */
-#include "ir/builder/case.h"
+#include "ir/core/case.h"
 #include "passes/framework/rebuild.h"
 
 #define CONDITIONS_MAX 2

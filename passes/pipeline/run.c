@@ -6,10 +6,10 @@
  */
 #include <string.h>
 
-#include "ir/algorithms/diff.h"
-#include "ir/print/text.h"
+#include "ir/support/diff.h"
+#include "ir/text/text.h"
 #include "ir/support/memory.h"
-#include "ir/verify/verify.h"
+#include "ir/core/verify.h"
 #include "passes/framework/pass_impl.h"
 #include "passes/framework/rebuild.h"
 #include "passes/framework/reproducer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * First phase of plan-memory: which values share memory. The values of a carry do. In addition a group may write
- * its result over a value that it reads (in-place operation), if its kernel allows that (ir/analysis/inplace.h)
+ * its result over a value that it reads (in-place operation), if its kernel allows that (ir/core/inplace.h)
  * and nothing reads the value later.
  *
  * Invariant: no two values of a class are live at the same time, except the operand and the result of the group that
@@ -11,8 +11,8 @@
  * Skips      with a remark for every value of the arena that the group reads: it is read later, it has another
  *            number of elements, it is read through a gather, other tasks read it, ..
  */
-#include "ir/analysis/describe.h"
-#include "ir/analysis/inplace.h"
+#include "ir/core/describe.h"
+#include "ir/core/inplace.h"
 #include "ir/core/view.h"
 #include "passes/plan/plan.h"
 

@@ -7,7 +7,7 @@
 #ifndef TFMC_PASSES_PLAN_PLAN_H
 #define TFMC_PASSES_PLAN_PLAN_H
 
-#include "ir/analysis/lifetime.h"
+#include "ir/core/lifetime.h"
 #include "passes/framework/pass_impl.h"
 
 #define PLAN_ALIGN 64

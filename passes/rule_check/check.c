@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ir/support/number.h"
-#include "ir/print/text.h"
+#include "ir/text/text.h"
 
 /* Kinds of inputs. */
 enum style {

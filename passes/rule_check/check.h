@@ -17,7 +17,7 @@
 #define TFMC_PASSES_RULE_CHECK_CHECK_H
 
 #include "ir/interp/interp.h"
-#include "passes/rules/rule.h"
+#include "passes/graph/rule.h"
 
 struct rule_check {
 	const struct rule *rule;

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ir/algorithms/blake2b.h"
+#include "ir/support/blake2b.h"
 #include "runtime/opencl/internal.h"
 #include "runtime/opencl/lru.h"
 

@@ -9,7 +9,7 @@
 
 #include "runtime/tokenizer/format.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
-#include "runtime/unicode/unicode.h"
+#include "runtime/tokenizer/unicode.h"
 
 /* A section with a double-array trie. */
 struct tok_trie {

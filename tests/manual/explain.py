@@ -187,7 +187,7 @@ def main():
     bases = {name: re.search(rf"^```{kind}\n(.*?)^```", page, re.S | re.M)[1]
              for name, kind in (("model.yaml", "yaml"), ("small.tir", "tir"))}
     sections, faults, new = SECTION.findall(page), [], page
-    rows = (SOURCE / "ir/diag/diagnostics.def").read_text()
+    rows = (SOURCE / "ir/support/diagnostics.def").read_text()
     wanted = [f"E{number}" for number in re.findall(r"^DIAG\(\w+, (\d+)\)", rows, re.M)]
     if [code for code, _, _ in sections] != wanted:
         faults.append(f"the sections and diagnostics.def differ: {set(wanted) ^ {code for code, _, _ in sections}}, or the order")

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/builder/build.h"
+#include "ir/core/build.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "tests/matrix/column.h"

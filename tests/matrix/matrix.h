@@ -107,7 +107,7 @@ bool column_emit(struct suite *s, const struct column *column, const char *dir);
 /* Runs all batches of a column in this process; writes DIR/NAME.out. 77: no device. */
 int column_run_opencl(struct suite *s, const struct column *column, const char *dir);
 
-/* ---- files (frontend/text/files.c says what is in them) ---- */
+/* ---- files (frontend/syntax/files.c says what is in them) ---- */
 bool write_cases(const struct suite *s, const char *path);
 /* Whole files; false after a message. */
 bool file_put(const char *path, const char *bytes, size_t n);

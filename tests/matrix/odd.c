@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 #include "tests/matrix/matrix.h"
 
 /* N, M: one of both is 0, 1, a prime, a power of two beside one; 97 x 113 are several tiles and a rest. */

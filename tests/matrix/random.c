@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 #include "tests/matrix/matrix.h"
 #include "tests/support/random/random_ir.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs the cases of cases.bin (frontend/text/files.c) on the models of models.h: plain C that
+ * Runs the cases of cases.bin (frontend/syntax/files.c) on the models of models.h: plain C that
  * knows runtime/abi.h only, so that any compiler for any machine builds it. Every
  * buffer lies at an address aligned for its elements and no more, between guard
  * bytes; inputs must be unchanged after a call.

@@ -11,7 +11,7 @@
 #include "tests/matrix/files.h"
 #include "tests/matrix/table.h"
 
-#define REL_L2_MAX   1e-5 /* of models: the bound of tfmc verify (frontend/driver/check/differential.c) */
+#define REL_L2_MAX   1e-5 /* of models: the bound of tfmc verify (frontend/driver/commands/differential.c) */
 #define FAILURES_MAX 24
 
 /* What back ends may refuse, and why that is no failure. Anything else that is refused fails. */

@@ -7,7 +7,7 @@
 #ifndef TFMC_TESTS_OPENCL_RUN_INTERNAL_H
 #define TFMC_TESTS_OPENCL_RUN_INTERNAL_H
 
-#include "backends/opencl/opencl.h"
+#include "backends/plan/opencl.h"
 #include "tests/opencl/run.h"
 
 #define PLACES_MAX 64

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "backends/opencl/opencl.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "backends/plan/opencl.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "tests/support/opencl/opencl_device.h"

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/builder/case.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/core/case.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "tests/support/random/random_ir.h"

@@ -50,9 +50,9 @@ only_in() {
 	hits=$(sources ir frontend passes backends runtime | xargs grep -lE "^#include <$header" | grep -vE "^($(IFS='|'; echo "$*"))" || true)
 	[ -z "$hits" ] || complain "$header is included in $hits"
 }
-only_in 'yaml\.h' 'frontend/text/yaml_'
-only_in 'jansson\.h' 'frontend/text/json.c' 'frontend/model/json_schema.c'
-only_in 'llvm-c/' 'backends/llvm/'
+only_in 'yaml\.h' 'frontend/syntax/yaml_'
+only_in 'jansson\.h' 'frontend/syntax/json.c' 'frontend/model/json_schema.c'
+only_in 'llvm-c/' 'backends/object/'
 [ "$(sources frontend | xargs grep -lE '^#include <yaml\.h>' | wc -l)" -le 1 ] || complain "yaml.h is included in more than one file"
 
 if command -v git >/dev/null && git rev-parse --git-dir >/dev/null 2>&1; then
@@ -74,7 +74,7 @@ hits=$(find ir frontend passes backends runtime tests examples -name '*.[ch]' -o
 hits=$(sources ir frontend passes backends runtime |
 	xargs grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|alloca|setlocale|rand|srand)\(' || true)
 [ -z "$hits" ] || complain "banned function: $hits"
-hits=$(sources ir frontend passes backends runtime | grep -vE '^frontend/driver/|^runtime/unicode/unicode_gen\.c$' |
+hits=$(sources ir frontend passes backends runtime | grep -vE '^frontend/driver/|^runtime/tokenizer/unicode_gen\.c$' |
 	xargs grep -nE '\b(exit|abort|getenv|printf|puts|perror)\(' || true)
 [ -z "$hits" ] || complain "only a program may do this: $hits"
 hits=$(sources ir frontend passes backends | grep -v '^ir/support/memory\.c$' |

@@ -3,7 +3,7 @@
 #ifndef TFMC_TESTS_SUPPORT_PLAN_ROWS_H
 #define TFMC_TESTS_SUPPORT_PLAN_ROWS_H
 
-#include "backends/kernel/group.h"
+#include "backends/kernels/group.h"
 #include "backends/plan/plan.h"
 
 static inline bool plan_has_its_rows(const struct plan_kernel *k, const int64_t *dims)

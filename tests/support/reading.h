@@ -6,10 +6,10 @@
 #ifndef TFMC_TESTS_SUPPORT_READING_H
 #define TFMC_TESTS_SUPPORT_READING_H
 
-#include "frontend/text/yaml_tree.h"
+#include "frontend/syntax/yaml_tree.h"
 #include "ir/support/arena.h"
 #include "ir/support/buf.h"
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 
 struct reading {
 	struct arena arena;

@@ -8,9 +8,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/builder/build.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/core/build.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 
 void tir_init(struct tir *t)
 {

@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "frontend/text/files.h"
-#include "frontend/import/folder.h"
+#include "frontend/syntax/files.h"
+#include "frontend/model/folder.h"
 #include "frontend/frontend.h"
-#include "frontend/tokenizer_files/gguf_tokenizer.h"
+#include "frontend/tokenizer/gguf_tokenizer.h"
 #include "frontend/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 

@@ -18,9 +18,9 @@
 #include <time.h>
 
 #include "ir/support/arena.h"
-#include "ir/algorithms/blake2b.h"
+#include "ir/support/blake2b.h"
 #include "ir/support/buf.h"
-#include "ir/diag/progress.h"
+#include "ir/support/progress.h"
 
 #define CACHE_LIMIT (8ull << 30) /* bytes, the default */
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "ir/support/number.h"
-#include "ir/print/text.h"
+#include "ir/text/text.h"
 
 #define FORMAT_VERSION 2 /* of cached files; increment when their content changes */
 

@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "frontend/expr/expr.h"
-#include "frontend/text/files.h"
+#include "frontend/syntax/expr.h"
+#include "frontend/syntax/files.h"
 #include "frontend/weights/files.h"
 #include "ir/support/memory.h"
 #include "ir/support/number.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 #include "ir/support/strmap.h"
 
 #define TIR_LIMIT ((size_t)64 << 20)

@@ -9,11 +9,11 @@
 #include "backends/backend.h"
 #include "frontend/driver/compile/driver.h"
 #include "frontend/frontend.h"
-#include "frontend/text/files.h"
+#include "frontend/syntax/files.h"
 #include "ir/interp/interp.h"
 #include "ir/target/target.h"
 #include "passes/framework/pass.h"
-#include "passes/probe/probe.h"
+#include "passes/graph/probe.h"
 #include "runtime/tfmc_rt.h"
 
 /* ---- loading ---- */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ir/support/number.h"
-#include "ir/print/text.h"
+#include "ir/text/text.h"
 
 /* ---- to files ---- */
 enum emit_kind { EMIT_TIR, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, EMIT_OPENCL, EMIT_C, N_EMIT };

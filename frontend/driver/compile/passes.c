@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "frontend/text/files.h"
+#include "frontend/syntax/files.h"
 #include "ir/support/number.h"
 #include "frontend/weights/files.h"
-#include "ir/print/text.h"
+#include "ir/text/text.h"
 #include "passes/framework/reproducer.h"
 #include "passes/rule_check/check.h"
 #include "passes/group/tiles.h"

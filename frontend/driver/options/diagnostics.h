@@ -10,7 +10,7 @@
 #include "frontend/driver/options/options.h"
 #include "ir/support/arena.h"
 #include "ir/support/buf.h"
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 
 struct diagnostics {
 	struct arena *arena;

@@ -6,7 +6,7 @@
 #ifndef TFMC_FRONTEND_DRIVER_OPTIONS_LIMITS_H
 #define TFMC_FRONTEND_DRIVER_OPTIONS_LIMITS_H
 
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 
 struct driver_options;
 struct limits {

@@ -22,7 +22,7 @@
 
 #include "ir/support/arena.h"
 #include "ir/support/buf.h"
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 #include "ir/support/strmap.h"
 
 struct output_file {

@@ -7,7 +7,7 @@
 #define TFMC_FRONTEND_DRIVER_OPTIONS_PROGRESS_H
 
 #include "frontend/driver/options/options.h"
-#include "ir/diag/progress.h"
+#include "ir/support/progress.h"
 
 enum progress_form { PROGRESS_NEVER, PROGRESS_LINES, PROGRESS_BAR };
 

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "ir/builder/build.h"
+#include "ir/core/build.h"
 
 #define CARRIES_MAX 16
 

@@ -3,7 +3,7 @@
 #ifndef TFMC_TESTS_SUPPORT_BOUND_MATH_H
 #define TFMC_TESTS_SUPPORT_BOUND_MATH_H
 
-#include "ir/builder/build.h"
+#include "ir/core/build.h"
 #include "tests/support/bounds/bound.h"
 
 #define U       0x1.0p-24

@@ -4,7 +4,7 @@
  */
 #include <check.h>
 
-#include "ir/verify/verify.h"
+#include "ir/core/verify.h"
 #include "tests/support/interp/interp_checks.h"
 #include "tests/support/kernels/op_case.h"
 

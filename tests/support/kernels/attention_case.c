@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/attention/attention.h"
-#include "backends/kernel/generator.h"
+#include "backends/kernels/attention.h"
+#include "backends/kernels/generator.h"
 #include "tests/kb_interp/interp.h"
-#include "backends/llvm/llvm.h"
-#include "ir/builder/build.h"
+#include "backends/object/llvm.h"
+#include "ir/core/build.h"
 #include "ir/interp/interp.h"
 #include "ir/target/tile.h"
 #include "ir/core/view.h"

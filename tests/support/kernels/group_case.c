@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tests/kb_interp/interp.h"
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 #include "ir/interp/interp.h"
 #include "ir/core/view.h"
 #include "tests/support/effort.h"

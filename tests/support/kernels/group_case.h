@@ -9,7 +9,7 @@
 #define TFMC_TESTS_SUPPORT_GROUP_CASE_H
 
 #include "backends/backend.h"
-#include "backends/kernel/group.h"
+#include "backends/kernels/group.h"
 #include "tests/support/tir.h"
 
 #define GROUP_CASE_PARAMS 8

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "tests/kb_interp/interp.h"
-#include "backends/kernel/generator.h"
-#include "backends/llvm/llvm.h"
+#include "backends/kernels/generator.h"
+#include "backends/object/llvm.h"
 #include "ir/interp/interp.h"
 #include "ir/target/tile.h"
 #include "ir/core/view.h"

@@ -11,7 +11,7 @@
 
 #include "backends/backend.h"
 #include "tests/kb_interp/interp.h"
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 #include "tests/support/cross.h"
 
 #define DATA_MAX 4

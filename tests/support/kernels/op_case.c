@@ -8,7 +8,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "ir/verify/verify.h"
+#include "ir/core/verify.h"
 
 #define OPERANDS_MAX 9
 

@@ -12,7 +12,7 @@
 #ifndef TFMC_TESTS_SUPPORT_OP_CASE_H
 #define TFMC_TESTS_SUPPORT_OP_CASE_H
 
-#include "ir/builder/build.h"
+#include "ir/core/build.h"
 #include "ir/interp/interp.h"
 
 /* A literal tensor; rank -1 stands for an absent operand. */

@@ -5,7 +5,7 @@
 #ifndef TFMC_TESTS_SUPPORT_OPENCL_DEVICE_CODE_H
 #define TFMC_TESTS_SUPPORT_OPENCL_DEVICE_CODE_H
 
-#include "backends/opencl/opencl.h"
+#include "backends/plan/opencl.h"
 #include "ir/weights/weight.h"
 #include "runtime/abi.h"
 

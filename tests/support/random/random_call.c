@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "passes/validate/trial.h"
+#include "passes/pipeline/trial.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/random/rng.h"
 

@@ -6,7 +6,7 @@
 #ifndef TFMC_TESTS_SUPPORT_RANDOM_RECIPE_H
 #define TFMC_TESTS_SUPPORT_RANDOM_RECIPE_H
 
-#include "ir/builder/build.h"
+#include "ir/core/build.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/random/rng.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seeded numbers, the same everywhere: the generator of passes/validate, with the ranges that tests want.
+ * Seeded numbers, the same everywhere: the generator of passes/pipeline, with the ranges that tests want.
  */
 #ifndef TFMC_TESTS_SUPPORT_RNG_H
 #define TFMC_TESTS_SUPPORT_RNG_H
 
 #include <stdbool.h>
-#include "passes/validate/random.h"
+#include "passes/pipeline/random.h"
 
 struct rng {
 	struct random base;

@@ -5,7 +5,7 @@
 #include <check.h>
 #include <stdio.h>
 
-#include "ir/algorithms/blake2b.h"
+#include "ir/support/blake2b.h"
 
 Suite *suite_blake2b(void);
 

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/diag/diag.h"
+#include "ir/support/diag.h"
 #include "ir/support/utf8.h"
 #include "tests/support/reading.h"
 

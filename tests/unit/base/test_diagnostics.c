@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "frontend/driver/options/diagnostics.h"
-#include "frontend/text/json.h"
+#include "frontend/syntax/json.h"
 #include "tests/support/reading.h"
 
 Suite *suite_diagnostics(void);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/algorithms/diff.h"
+#include "ir/support/diff.h"
 
 #define LINES_MAX 24
 

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "frontend/expr/expr.h"
+#include "frontend/syntax/expr.h"
 #include "tests/support/reading.h"
 
 Suite *suite_expr(void);

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "frontend/formats/gguf.h"
-#include "frontend/quantized/gguf_blocks.h"
+#include "frontend/weights/gguf.h"
+#include "frontend/weights/gguf_blocks.h"
 #include "tests/support/reading.h"
 #include "tests/support/random/rng.h"
 
@@ -157,7 +157,7 @@ static const struct blocks {
 } blocks[] = {
 #define QUANTS(number, name, block, bytes, format) \
 	{#name, block, bytes, FORMAT_##format, gguf_elements_##name, gguf_rows_##name},
-#include "frontend/quantized/gguf_types.def"
+#include "frontend/weights/gguf_types.def"
 };
 
 /* Three rows of any bytes, from the second on: codes of the format, and any run of elements is what they stand for. */

@@ -5,7 +5,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "frontend/text/json.h"
+#include "frontend/syntax/json.h"
 #include "tests/support/reading.h"
 
 Suite *suite_json(void);

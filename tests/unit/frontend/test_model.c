@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "frontend/frontend.h"
-#include "frontend/graph/graph.h"
+#include "frontend/syntax/graph.h"
 
 Suite *suite_model(void);
 

@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "frontend/formats/npy.h"
-#include "frontend/formats/stored.h"
+#include "frontend/weights/npy.h"
+#include "frontend/weights/stored.h"
 #include "tests/support/reading.h"
 #include "tests/support/random/rng.h"
 

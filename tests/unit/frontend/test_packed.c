@@ -6,7 +6,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "frontend/quantized/packed.h"
+#include "frontend/weights/packed.h"
 #include "tests/support/random/rng.h"
 
 #define ROWS     8

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "frontend/formats/safetensors.h"
+#include "frontend/weights/safetensors.h"
 #include "tests/support/reading.h"
 
 Suite *suite_safetensors(void);

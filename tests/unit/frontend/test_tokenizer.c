@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/text/files.h"
-#include "frontend/text/json.h"
+#include "frontend/syntax/files.h"
+#include "frontend/syntax/json.h"
 #include "frontend/tokenizer/tokenizer.h"
 #include "ir/support/utf8.h"
 #include "runtime/tokenizer/format.h"

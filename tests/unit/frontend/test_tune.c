@@ -2,7 +2,7 @@
 /* Which sizes tune takes: another one has to win clearly and nearly always. */
 #include <check.h>
 
-#include "frontend/driver/tune/choose.h"
+#include "frontend/driver/commands/tune_choose.h"
 
 Suite *suite_tune(void);
 

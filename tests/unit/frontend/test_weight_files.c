@@ -6,9 +6,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "frontend/formats/safetensors.h"
+#include "frontend/weights/safetensors.h"
 #include "frontend/weights/files.h"
-#include "ir/algorithms/glob.h"
+#include "ir/support/glob.h"
 #include "tests/support/reading.h"
 
 Suite *suite_weight_files(void);

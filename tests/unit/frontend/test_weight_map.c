@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "frontend/formats/safetensors.h"
+#include "frontend/weights/safetensors.h"
 #include "frontend/weights/map.h"
 #include "tests/support/reading.h"
 

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "frontend/text/yaml_tree.h"
+#include "frontend/syntax/yaml_tree.h"
 #include "tests/support/reading.h"
 
 Suite *suite_yaml_tree(void);

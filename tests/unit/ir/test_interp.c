@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/builder/build.h"
+#include "ir/core/build.h"
 #include "ir/interp/interp.h"
 
 struct fixture {

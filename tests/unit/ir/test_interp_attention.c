@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "ir/interp/interp.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 
 #define B     2
 #define H     4 /* query heads */

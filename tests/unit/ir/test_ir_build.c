@@ -6,9 +6,9 @@
 #include <check.h>
 #include <math.h>
 
-#include "ir/builder/build.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/core/build.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 #include "tests/support/tir.h"
 
 Suite *suite_ir_build(void);

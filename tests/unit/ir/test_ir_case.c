@@ -6,8 +6,8 @@
  */
 #include <check.h>
 
-#include "ir/builder/build.h"
-#include "ir/builder/case.h"
+#include "ir/core/build.h"
+#include "ir/core/case.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
 

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/print/text.h"
+#include "ir/text/text.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
 

@@ -5,7 +5,7 @@
  */
 #include <check.h>
 
-#include "ir/verify/verify.h"
+#include "ir/core/verify.h"
 #include "tests/support/tir.h"
 
 Suite *suite_ir_verify(void);

@@ -8,9 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/builder/build.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/core/build.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 #include "tests/support/random/random_ir.h"
 
 #define OP_SEEDS      30

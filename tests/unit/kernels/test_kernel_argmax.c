@@ -7,7 +7,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "backends/kernel/group.h"
+#include "backends/kernels/group.h"
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/group_case.h"
 

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/rows/rowwise.h"
-#include "backends/kernel/generator.h"
+#include "backends/kernels/rowwise.h"
+#include "backends/kernels/generator.h"
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/group_case.h"
 #include "tests/support/kernels/linear_case.h"

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kernel/group.h"
+#include "backends/kernels/group.h"
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/group_case.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Linears whose x is rounded, and whose weights are codes or bf16: bit for bit the sums of integers and the order of
- * sums of f32 that backends/linear/matmul_lowp.c and matmul_amx.c promise, for every number of rows, workers and
+ * sums of f32 that backends/kernels/matmul_lowp.c and matmul_amx.c promise, for every number of rows, workers and
  * every tile; and what the IR means.
  */
 #include <check.h>
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 #include "ir/support/compiler.h"
 #include "ir/target/tile.h"
 #include "tests/support/effort.h"

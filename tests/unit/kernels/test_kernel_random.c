@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "ir/print/text.h"
+#include "ir/text/text.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "runtime/tfmc_rt.h"

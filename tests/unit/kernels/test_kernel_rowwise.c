@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/rows/rowwise.h"
+#include "backends/kernels/rowwise.h"
 #include "ir/support/compiler.h"
 #include "tests/support/effort.h"
 #include "tests/support/kernels/group_case.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backends/kb/kernel_ir.h"
-#include "backends/rows/rowwise.h"
+#include "backends/kernels/rowwise.h"
 #include "tests/support/kernels/attention_case.h"
 #include "tests/support/kernels/group_case.h"
 #include "tests/support/kernels/linear_case.h"

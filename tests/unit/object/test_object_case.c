@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "ir/builder/case.h"
+#include "ir/core/case.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "runtime/tfmc_rt.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "ir/builder/case.h"
+#include "ir/core/case.h"
 #include "ir/interp/interp.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"

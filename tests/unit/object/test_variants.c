@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "tests/kb_interp/interp.h"
-#include "backends/host/host.h"
+#include "backends/plan/host.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "runtime/tfmc_rt.h"

@@ -10,7 +10,7 @@
 #include "ir/support/strmap.h"
 #include "runtime/opencl/calls.h"
 #include "runtime/opencl/model.h"
-#include "runtime/plan/format.h"
+#include "runtime/opencl/plan_format.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/plan_rows.h"
 #include "tests/support/opencl/mocked.h"

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/print/text.h"
+#include "ir/text/text.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "tests/support/tir.h"

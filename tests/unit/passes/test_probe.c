@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * passes/probe: names and patterns, values of nested repeats in the interpreter, what
+ * passes/graph: names and patterns, values of nested repeats in the interpreter, what
  * keeps its readers, sums of what products with weights read, refusals.
  */
 #include <check.h>
 #include <string.h>
 
 #include "ir/interp/interp.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
-#include "passes/probe/probe.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
+#include "passes/graph/probe.h"
 
 Suite *suite_probe(void);
 

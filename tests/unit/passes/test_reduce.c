@@ -7,9 +7,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
-#include "passes/shrink/reduce.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
+#include "passes/pipeline/reduce.h"
 #include "tests/support/random/random_transformer.h"
 #include "tests/support/tir.h"
 

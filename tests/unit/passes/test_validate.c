@@ -7,11 +7,11 @@
 #include <check.h>
 #include <string.h>
 
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
+#include "ir/text/text.h"
+#include "ir/core/verify.h"
 #include "passes/pipeline/run.h"
-#include "passes/shrink/shrink.h"
-#include "passes/validate/validate.h"
+#include "passes/pipeline/shrink.h"
+#include "passes/pipeline/validate.h"
 #include "tests/support/random/random_transformer.h"
 
 struct fixture {

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/llvm_case.h"
 

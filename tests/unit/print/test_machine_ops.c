@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 #include "ir/support/compiler.h"
 #include "tests/kb_interp/interp.h"
 #include "tests/support/cross.h"

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/attention_case.h"
 #include "tests/support/kernels/linear_case.h"

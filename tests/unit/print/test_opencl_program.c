@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backends/kb/kernel_ir.h"
-#include "backends/opencl/opencl.h"
+#include "backends/plan/opencl.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "tests/support/mini_model.h"

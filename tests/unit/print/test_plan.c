@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/opencl.h"
+#include "backends/plan/opencl.h"
 #include "ir/support/strmap.h"
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
-#include "runtime/plan/read.h"
+#include "runtime/opencl/plan_read.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/plan_rows.h"
 #include "tests/support/random/random_ir.h"

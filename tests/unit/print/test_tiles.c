@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "backends/llvm/llvm.h"
+#include "backends/object/llvm.h"
 #include "backends/print/cfamily.h"
 #include "ir/support/compiler.h"
 #include "tests/kb_interp/interp.h"

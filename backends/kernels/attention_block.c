@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One KV block for all rows of a task, register tile by register tile: scores, softmax relative to the
+ * block's maximum, probabilities times values. Each block is computed from zero and then combined with the
+ * row's partial result, so that blocks may be computed anywhere and combined in order.
+ *
+ * Both products are GEMM microkernels. Scores: packed keys take the place of weights; each score is one chain
+ * of multiply-adds in increasing element, times the scale of its key if the KV cache is int8. Values: rows of
+ * values take the place of weights; each sum is one chain over the keys that the row sees, in increasing key.
+ *
+ * The bits of a row depend on its visible keys and on the position of the block only: masked keys have
+ * probability 0 and are left out of the products, so that neither their values nor other rows of the tile can
+ * change them.
+ */
+#include "backends/kernels/attention_internal.h"
+
+struct kb_val attention_row_first(const struct attention *a, const struct attention_block *b,
+                                  struct kb_val row)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0);
+	if (a->mask.window == 0)
+		return zero;
+	struct kb_val begin = attention_row_begin(a, &b->task->limits, kb_add(k, b->task->first, row));
+	return kb_max(k, kb_min(k, kb_sub(k, begin, b->first), b->n), zero);
+}
+
+struct kb_val attention_row_end(const struct attention *a, const struct attention_block *b, struct kb_val row)
+{
+	struct kb *k = a->k;
+	if (!a->mask.rows_differ)
+		return b->n;
+	struct kb_val limit = attention_row_limit(a, &b->task->limits, kb_add(k, b->task->first, row));
+	return kb_max(k, kb_min(k, kb_sub(k, limit, b->first), b->n), kb_index(k, 0));
+}
+
+/* ---- scores ---- */
+
+struct score_tile {
+	const struct attention *a;
+	struct reg_tile p;
+	struct kb_val keys;                   /* first panel */
+	struct kb_val ahead[TILE_PANELS_MAX]; /* panels to prefetch from; or none */
+};
+
+/* Vector v of the k-row i rows after offset `k_row` (a callback of struct reg_tile). */
+static struct kb_val load_keys(const void *user, struct kb_val k_row, int i, int v)
+{
+	const struct score_tile *t = user;
+	const struct attention *a = t->a;
+	int per_panel = PANEL_COLUMNS / a->lanes;
+	int64_t disp = v / per_panel * attention_key_k_rows(a) * PANEL_COLUMNS + v % per_panel * a->lanes;
+	disp += (int64_t)i * PANEL_COLUMNS;
+	if (a->bf16_dot)
+		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->keys, k_row, disp, a->lanes * 4);
+	struct kb_val x = attention_load_vector(a, a->key_dtype, t->keys, k_row, disp, true);
+	return a->key.encoding == ENC_PANEL16 ? attention_round_factor(a, x) : x;
+}
+
+/* Head elements [e, e + lanes) of all rows. */
+static void score_k(const struct score_tile *t, struct kb_val e, int lanes)
+{
+	struct kb *k = t->a->k;
+	struct kb_val x[TILE_MR_MAX], k_row = kb_mul_const(k, e, PANEL_COLUMNS);
+	if (lanes == 1) {
+		struct kb_val bytes = kb_mul_const(k, k_row, ir_dtype_bytes(t->a->key_dtype));
+		for (int i = 0; i < TILE_PANELS_MAX && t->ahead[i].id; i++)
+			kb_prefetch(k, t->ahead[i], bytes, 0);
+		reg_tile_mac_k(&t->p, e, k_row, 0, 0, t->p.rows);
+		return;
+	}
+	reg_tile_load_x(&t->p, e, lanes, x);
+	for (int i = 0; i < lanes; i++)
+		reg_tile_mac_k_lane(&t->p, x, k_row, i);
+}
+
+/* Scores for the panels from `panel` on. */
+static void score_panels(const struct attention *a, const struct attention_block *b, struct score_tile *t,
+                         struct kb_val panel)
+{
+	struct kb *k = a->k;
+	int lanes = a->job->target->k_lanes;
+	int64_t k_rows = attention_key_k_rows(a), full = k_rows - k_rows % lanes;
+	int64_t bytes = k_rows * PANEL_COLUMNS * ir_dtype_bytes(a->key_dtype);
+	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
+	attention_prefetch_keys(a, b, panel, t->p.vectors * a->lanes / PANEL_COLUMNS, t->p.rows, t->ahead);
+	reg_tile_zero(&t->p, "score");
+	for (int64_t lo = 0, hi = full; lo < k_rows; lo = hi, hi = k_rows, lanes = 1) {
+		if (lo == hi)
+			continue;
+		struct kb_val e = kb_loop(k, "e", kb_index(k, lo), kb_index(k, hi), lanes, KB_NONEMPTY);
+		score_k(t, e, lanes);
+		kb_end_loop(k);
+	}
+	struct kb_val to = kb_mul_const(k, panel, PANEL_COLUMNS);
+	for (int v = 0; v < t->p.vectors; v++) {
+		struct kb_val scale = {0};
+		if (a->bf16_dot)
+			scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->lanes);
+		if (attention_has(&a->k_scale))
+			scale = kb_load(k, attention_vector(a), a->scratch.k_scale, to, v * a->lanes,
+			                a->lanes * 4);
+		for (int i = 0; i < t->p.rows; i++) {
+			struct kb_val sum = reg_tile_acc(&t->p, i, v);
+			kb_store(k, scale.id ? kb_mul(k, sum, scale) : sum, a->scratch.scores, to,
+			         i * a->scratch.stride + v * a->lanes, a->lanes * 4);
+		}
+	}
+}
+
+/* Scores of a tile of `rows` rows, for all keys that any of them sees, in full panels. */
+static void emit_scores(const struct attention *a, const struct attention_block *b,
+                        const struct attention_tile *t, int rows)
+{
+	struct kb *k = a->k;
+	if (a->amx) {
+		attention_amx_scores(a, b, t, rows);
+		return;
+	}
+	int vectors = attention_nr_vectors(a, rows), single = PANEL_COLUMNS / a->lanes;
+	struct score_tile s = {.a = a, .p = {.k = k, .rows = rows, .vectors = vectors, .lanes = a->lanes}};
+	s.p.pairs = a->bf16_dot;
+	s.p.weights = load_keys;
+	s.p.user = &s;
+	attention_set_x(&s.p, attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad), a->size_pad);
+	struct kb_val panels = attention_round_up(k, t->last, PANEL_COLUMNS);
+	panels = kb_div_const(k, panels, PANEL_COLUMNS);
+	struct kb_val first = kb_div_const(k, t->low, PANEL_COLUMNS);
+	struct kb_val full = attention_round_down(k, kb_sub(k, panels, first), vectors / single);
+	full = kb_add(k, first, full);
+	struct kb_val panel = kb_loop(k, "panel", first, full, vectors / single, 0);
+	score_panels(a, b, &s, panel);
+	kb_end_loop(k);
+	if (vectors == single)
+		return;
+	s.p.vectors = single;
+	panel = kb_loop(k, "panel", full, panels, 1, 0);
+	score_panels(a, b, &s, panel);
+	kb_end_loop(k);
+}
+
+/* ---- values ---- */
+
+struct value_tile {
+	const struct attention *a;
+	const struct attention_tile *rows_of;
+	struct reg_tile p; /* probabilities times values: K of the GEMM is the key */
+	const struct attention_block *block;
+	struct kb_val column; /* first column */
+	struct kb_val values; /* its address, for the first key of the block */
+};
+
+/* Vector v of a row of values (a callback of struct reg_tile). */
+static struct kb_val load_values(const void *user, struct kb_val k_row, int i, int v)
+{
+	const struct value_tile *t = user;
+	const struct attention *a = t->a;
+	(void)i;
+	if (a->bf16_dot)
+		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->values, k_row, v * a->lanes, 0);
+	struct kb_val x = attention_load_vector(a, a->value_dtype, t->values, k_row, v * a->lanes, false);
+	return a->packs_values ? x : attention_round_factor(a, x);
+}
+
+/* Offset of the values of a key, in elements. */
+static struct kb_val value_offset(const struct attention *a, struct kb_val key)
+{
+	return kb_mul_const(a->k, key, attention_value_stride(a));
+}
+
+/* Adds key j for rows [from, to) of the tile. */
+static void add_key(const struct value_tile *t, struct kb_val j, int from, int to)
+{
+	reg_tile_mac_k(&t->p, j, value_offset(t->a, j), 0, from, to);
+}
+
+/* Adds keys [j, j + lanes), visible to all rows of the tile. */
+static void add_keys_by_lane(const struct value_tile *t, struct kb_val j, int lanes)
+{
+	struct kb_val probabilities[TILE_MR_MAX];
+	reg_tile_load_x(&t->p, j, lanes, probabilities);
+	for (int i = 0; i < lanes; i++)
+		reg_tile_mac_k_lane(&t->p, probabilities, value_offset(t->a, kb_add_const(t->a->k, j, i)), i);
+}
+
+/*
+ * sum += w v if the row sees the key. With mask registers (AVX-512) the multiply-add is masked. Else values
+ * are 0 for a masked key: its probability is -1, and sum + -0 is sum. Values are then loaded again for each
+ * row, as memory operands: sums, a row of values and a mask exceed 16 registers.
+ */
+static void add_masked_key(const struct attention *a, const struct value_tile *t, struct kb_val k_row,
+                           int row, struct kb_val w)
+{
+	struct kb *k = a->k;
+	struct kb_val is_seen = kb_cmp(k, KB_NE, w, kb_splat(k, kb_f32(k, ATTENTION_MASKED), a->lanes));
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	for (int x = 0; x < t->p.vectors; x++) {
+		struct kb_var var = t->p.sum[row * t->p.vectors + x];
+		struct kb_val sum = kb_get(k, var), v = load_values(t, k_row, 0, x);
+		if (a->lanes == ATTENTION_LANES_MAX)
+			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
+		else
+			kb_set(k, var, kb_fma(k, w, kb_select(k, is_seen, v, zero), sum));
+	}
+}
+
+/* Keys that only some rows of the tile see. */
+static void loop_masked_keys(const struct attention *a, const struct value_tile *t, struct kb_val from,
+                             struct kb_val to)
+{
+	struct kb_val j = kb_loop(a->k, "j", from, to, 1, 0);
+	struct kb_val k_row = value_offset(a, j);
+	for (int i = 0; i < t->p.rows; i++)
+		add_masked_key(a, t, k_row, i,
+		               kb_load_splat(a->k, attention_vector(a), t->p.x[i], j, t->p.x_disp[i]));
+	kb_end_loop(a->k);
+}
+
+/* Keys [begin, end) at an edge of the mask, if rows are even: at the upper edge key d is for the rows after
+ * row d, at the lower edge for those up to it. No probability is tested. */
+static void loop_edge_keys(const struct attention *a, const struct value_tile *t, struct kb_val begin,
+                           struct kb_val end, bool is_upper)
+{
+	struct kb *k = a->k;
+	struct kb_val full = kb_cmp(k, KB_EQ, kb_sub(k, end, begin), kb_index(k, t->p.rows - 1));
+	kb_if(k, kb_bin(k, KB_AND, t->rows_of->is_even, full));
+	for (int d = 0; d < t->p.rows - 1; d++)
+		add_key(t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0, is_upper ? t->p.rows : d + 1);
+	kb_else(k);
+	loop_masked_keys(a, t, begin, end);
+	kb_end_if(k);
+}
+
+/* Keys [begin, end) that only some rows see, at the upper or the lower edge of the mask. */
+static void loop_differing_keys(const struct attention *a, const struct value_tile *t, struct kb_val begin,
+                                struct kb_val end, bool is_upper)
+{
+	if (attention_has_edges(a))
+		loop_edge_keys(a, t, begin, end, is_upper);
+	else
+		loop_masked_keys(a, t, begin, end);
+}
+
+/* All keys that rows of the tile see: those at a lower edge, those common to all rows, those at the upper
+ * edge. */
+static void loop_keys(const struct attention *a, const struct value_tile *t)
+{
+	struct kb *k = a->k;
+	const struct attention_tile *of = t->rows_of;
+	int lanes = a->job->target->k_lanes;
+	struct kb_val lo = of->common, j;
+	bool is_masked = a->mask.rows_differ && t->p.rows > 1;
+	if (is_masked && a->mask.window > 0)
+		loop_differing_keys(a, t, of->low, of->common, false);
+	if (lanes > 1) {
+		struct kb_val n = attention_round_down(k, kb_sub(k, of->common_end, lo), lanes);
+		struct kb_val full = kb_add(k, lo, n);
+		j = kb_loop(k, "j", lo, full, lanes, 0);
+		add_keys_by_lane(t, j, lanes);
+		kb_end_loop(k);
+		lo = full;
+	}
+	struct kb_val end = of->common_end;
+	if (a->bf16_dot)
+		end = kb_div_const(k, kb_add_const(k, end, 1), 2);
+	j = kb_loop(k, "j", lo, end, 1, 0);
+	attention_prefetch_values(a, t->block, j, t->column, t->p.vectors * a->lanes, t->p.rows);
+	add_key(t, j, 0, t->p.rows);
+	kb_end_loop(k);
+	if (is_masked)
+		loop_differing_keys(a, t, of->common_end, of->last, true);
+}
+
+/* Columns from e0 on of acc = acc old_factor + sums new_factor; acc: first row of the tile. */
+static void combine_columns(const struct attention *a, const struct value_tile *t, struct kb_val acc,
+                            struct kb_val e0)
+{
+	struct kb *k = a->k;
+	struct kb_type type = attention_vector(a);
+	struct kb_val zero = kb_index(k, 0);
+	for (int i = 0; i < t->p.rows; i++) {
+		struct kb_val old_factor = kb_load_splat(k, type, a->scratch.old_factor, zero, i);
+		struct kb_val new_factor = kb_load_splat(k, type, a->scratch.new_factor, zero, i);
+		for (int x = 0; x < t->p.vectors; x++) {
+			int64_t disp = i * a->value_pad + x * a->lanes;
+			struct kb_val sum = kb_mul(k, reg_tile_acc(&t->p, i, x), new_factor);
+			struct kb_val before = kb_load(k, type, acc, e0, disp, a->lanes * 4);
+			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->lanes * 4);
+		}
+	}
+}
+
+/* Columns from e0 on of the output of the tile. */
+static void value_columns(const struct attention *a, const struct attention_block *b, struct value_tile *t,
+                          struct kb_val e0)
+{
+	struct kb *k = a->k;
+	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->value_dtype));
+	t->column = e0;
+	t->values = kb_ptr_add(k, b->values, bytes, 0);
+	reg_tile_zero(&t->p, "sum");
+	loop_keys(a, t);
+	struct kb_val acc = attention_scratch_row(k, b->partial.acc, t->rows_of->row, a->value_pad);
+	combine_columns(a, t, acc, e0);
+}
+
+/* acc = acc old_factor + (probabilities v) new_factor for a tile of `rows` rows. */
+static void emit_values(const struct attention *a, const struct attention_block *b,
+                        const struct attention_tile *t, int rows)
+{
+	struct kb *k = a->k;
+	if (a->amx) {
+		attention_amx_values(a, b, t, rows);
+		return;
+	}
+	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_nr_vectors(a, rows);
+	struct value_tile v = {
+	        .a = a, .block = b, .rows_of = t, .p = {.k = k, .rows = rows, .lanes = a->lanes}};
+	v.p.pairs = a->bf16_dot;
+	v.p.vectors = all < most ? all : most;
+	v.p.weights = load_values;
+	v.p.user = &v;
+	attention_set_x(&v.p, a->scratch.scores, a->scratch.stride);
+	int full = all - all % v.p.vectors;
+	struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, (int64_t)full * a->lanes),
+	                           (int64_t)v.p.vectors * a->lanes, KB_NONEMPTY);
+	value_columns(a, b, &v, e0);
+	kb_end_loop(k);
+	if (full == all)
+		return;
+	v.p.vectors = all - full;
+	value_columns(a, b, &v, kb_index(k, (int64_t)full * a->lanes));
+}
+
+/* ---- tiles ---- */
+
+/* Heights (mr) of register tiles above the lowest, decreasing, that the rows of a task can fill; returns
+ * their number. OpenCL, which compiles at program start, has one. */
+static int find_heights(const struct attention *a, int heights[2])
+{
+	int n = 0, few = attention_small_mr(a);
+	int64_t most;
+	if (!kb_const_index(a->k, a->heads.rows, &most))
+		most = INT64_MAX;
+	if (most > (a->amx ? attention_min_mr(a) : 2 * few) && a->mr > 1)
+		heights[n++] = a->mr;
+	if (!a->amx && few > 1 && most > 1 && (n == 0 || a->job->target->arch != ARCH_OPENCL))
+		heights[n++] = few;
+	return n;
+}
+
+/* Emits a phase of a tile; code exists for each height. */
+typedef void tile_fn(const struct attention *a, const struct attention_block *b,
+                     const struct attention_tile *t, int rows);
+
+/* Emits the phase for each height, behind comparisons with the height of the tile. */
+static void emit_by_height(const struct attention *a, const struct attention_block *b,
+                           const struct attention_tile *t, struct kb_val height, tile_fn *phase)
+{
+	struct kb *k = a->k;
+	int heights[2], n = find_heights(a, heights);
+	for (int i = 0; i < n; i++) {
+		kb_if(k, kb_cmp(k, KB_EQ, height, kb_index(k, heights[i])));
+		phase(a, b, t, heights[i]);
+		kb_else(k);
+	}
+	phase(a, b, t, attention_min_mr(a));
+	for (int i = 0; i < n; i++)
+		kb_end_if(k);
+}
+
+/* Height of the next tile if `left` rows are left: full tiles, then low ones, then the lowest. */
+static struct kb_val choose_height(const struct attention *a, struct kb_val left)
+{
+	struct kb *k = a->k;
+	int heights[2], n = find_heights(a, heights);
+	struct kb_val low = kb_index(k, attention_min_mr(a)), height = n ? kb_index(k, heights[0]) : low;
+	if (n == 2) {
+		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * heights[1]));
+		height = kb_select(k, is_few, kb_index(k, heights[1]), height);
+	}
+	/* where the lowest is one row, EQ saves a register */
+	struct kb_val is_low = kb_cmp(k, a->amx ? KB_LE : KB_EQ, left, low);
+	return n ? kb_select(k, is_low, low, height) : low;
+}
+
+/* bool: each row's visible keys end (and with a window begin) inside the block, one key after those of the
+ * row before. */
+static struct kb_val find_even_rows(const struct attention *a, const struct attention_block *b,
+                                    struct kb_val first, struct kb_val last)
+{
+	struct kb *k = a->k;
+	const struct attention_limits *l = &b->task->limits;
+	struct kb_val row = kb_add(k, b->task->first, first), zero = kb_index(k, 0);
+	struct kb_val end = kb_sub(k, attention_row_limit(a, l, row), b->first);
+	struct kb_val is_even = kb_cmp(k, KB_GE, end, zero);
+	if (a->mask.window == 0)
+		return is_even;
+	struct kb_val begin = kb_sub(k, kb_add(k, l->begin, row), b->first);
+	struct kb_val upper = attention_row_end(a, b, first);
+	struct kb_val edges_are_disjoint = kb_cmp(k, KB_LE, attention_row_first(a, b, last), upper);
+	is_even = kb_bin(k, KB_AND, is_even, kb_cmp(k, KB_GE, begin, zero));
+	return kb_bin(k, KB_AND, is_even, edges_are_disjoint);
+}
+
+/* Rows from `row` on: as many as the height and the task have. */
+static struct attention_tile find_tile(const struct attention *a, const struct attention_block *b,
+                                       struct kb_val row, struct kb_val height)
+{
+	struct kb *k = a->k;
+	struct attention_tile t = {.row = row};
+	t.rows = kb_min(k, height, kb_sub(k, b->task->n, row));
+	struct kb_val last_row = kb_add_const(k, kb_add(k, row, t.rows), -1);
+	t.low = attention_row_first(a, b, row);
+	t.last = attention_row_end(a, b, last_row);
+	t.common = kb_index(k, 0);
+	t.common_end = attention_row_end(a, b, row);
+	if (a->mask.window > 0) {
+		t.common = kb_min(k, attention_row_first(a, b, last_row), t.last);
+		t.common_end = kb_max(k, t.common_end, t.common);
+	}
+	if (attention_has_edges(a))
+		t.is_even = find_even_rows(a, b, row, last_row);
+	return t;
+}
+
+void attention_block(const struct attention *a, const struct attention_block *b)
+{
+	struct kb *k = a->k;
+	struct kb_var next = kb_var(k, "row", KB_INDEX_T, kb_index(k, 0));
+	kb_forever(k);
+	struct kb_val row = kb_get(k, next);
+	kb_break_if(k, kb_cmp(k, KB_GE, row, b->task->n));
+	struct kb_val height = choose_height(a, kb_sub(k, b->task->n, row));
+	const struct attention_tile t = find_tile(a, b, row, height);
+	kb_if(k, kb_cmp(k, KB_GT, t.last, t.low));
+	emit_by_height(a, b, &t, height, emit_scores);
+	attention_softmax(a, b, &t);
+	emit_by_height(a, b, &t, height, emit_values);
+	kb_end_if(k);
+	kb_set(k, next, kb_add(k, row, height));
+	kb_end_forever(k);
+}

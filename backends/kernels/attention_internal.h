@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Internal interface of the attention generator: FlashAttention (Dao and others 2022) for CPUs and
+ * work-groups.
+ *
+ *   attention.c   binds the group, chooses the schedule, divides scratch
+ *   tasks.c       division of rows and heads among workers; begin and end of a task
+ *   pack.c        packs queries, keys and values for the register tiles
+ *   block.c       one KV block for all rows of a task: register tiles of q k^T and of probabilities times v
+ *   softmax.c     online softmax of a tile of scores
+ *   amx.c         both products by matrix tiles (AMX)
+ *   prefetch.c    prefetch of keys and values for few rows
+ *   split.c       split-KV: workers divide the KV blocks of a head, and combine their partial results afterwards
+ *   workgroup.c   all of it for work-groups with local memory
+ *
+ * The query heads that share a key head (GQA) are rows of one matrix: row r is token r / group of query head
+ * r % group, so that the number of visible keys does not decrease with r.
+ */
+#ifndef TFMC_BACKENDS_ATTENTION_INTERNAL_H
+#define TFMC_BACKENDS_ATTENTION_INTERNAL_H
+
+#include "backends/kernels/eval.h"
+#include "backends/kernels/reg_tile.h"
+#include "ir/target/tile.h"
+
+#define ATTENTION_LANES_MAX 16
+#define ATTENTION_LOG2E     1.4426950408889634
+#define ATTENTION_MASKED    (-1.0f) /* probability of a key that the row does not see */
+
+/* Axes of [B,H,S,E]. */
+enum { ATTENTION_BATCH, ATTENTION_HEAD, ATTENTION_ROW, ATTENTION_ELEMENT };
+
+/* The mask, in addition to the length of each sequence. */
+struct attention_mask {
+	bool rows_differ; /* in the keys they see: causal or with a window */
+	int64_t window;   /* a row sees keys at distances below it; 0: no window */
+	int64_t reach;    /* rows_differ: number of keys that token 0 at position 0 sees */
+};
+
+/* score = cap tanh(q' k^T + bias bias_factor), without cap q' k^T + bias bias_factor; q' = q q_factor */
+struct attention_score {
+	float q_factor, bias_factor, cap;
+	bool base2; /* probabilities are 2^(score - max): log2 e is in q_factor */
+};
+
+/* Partial result of online softmax for rows of a task: addresses of unnormalized outputs, row maxima, row
+ * sums. */
+struct attention_partial {
+	struct kb_val acc; /* [br][value_pad] */
+	struct kb_val max; /* [br], padded by a vector */
+	struct kb_val sum; /* [br], padded by a vector */
+};
+
+/* Split-KV: a slot holds the partial result of one KV block. */
+struct attention_slots {
+	int64_t n;          /* 0: blocks of a head are never divided */
+	int64_t rows;       /* of a slot */
+	int64_t size;       /* elements of a slot */
+	int64_t list;       /* elements of max, and of sum */
+	struct kb_val base; /* [n][size] of this worker; none: work-groups use memory of the call */
+};
+
+/* Buffers in the worker's scratch. */
+struct attention_scratch {
+	struct kb_val queries;          /* [br][size_pad] */
+	struct kb_val keys;             /* [bc / 16][E][16] */
+	struct kb_val values;           /* [bc][value_pad] */
+	struct kb_val k_scale, v_scale; /* [bc], of an int8 KV cache */
+	struct kb_val scores;           /* [mr][stride] of the open tile, then its probabilities */
+	int64_t stride;                 /* elements between rows of scores */
+	struct attention_partial partial;
+	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, full vectors */
+	struct kb_val old_factor, new_factor; /* rescale the rows' partial results, and the block's */
+	struct attention_slots slots;
+	struct kb_val amx_acc; /* [mr][2 panels] i32 or f32, where matrix tiles store their sums */
+};
+
+/* Sizes of the call. */
+struct attention_heads {
+	struct kb_val batch, heads; /* B; key heads K */
+	struct kb_val queries;      /* query heads of a key head */
+	struct kb_val rows;         /* of a key head: S queries */
+};
+
+/* An attention group: operands, shapes and schedule. Set up once, constant while code is emitted. */
+struct attention {
+	const struct kernel_job *job;
+	struct kb *k;
+	struct kb_tensor q, key, value, bias, len, past, sinks; /* ptr none: absent */
+	struct kb_tensor k_scale, v_scale;                      /* of an int8 KV cache; ptr none: absent */
+	struct kb_tensor out;                                   /* the root's axes [B,H,S,V] in the result */
+	int64_t size, value_size;                               /* E, V */
+	int64_t size_pad, value_pad;                            /* rounded up to 16 */
+	int64_t br, bc;                       /* rows of a task at most; keys of a KV block */
+	int64_t split;                        /* KV blocks of a head that work-groups may divide */
+	int lanes;                            /* of a vector */
+	int mr;                               /* rows of the main register tile */
+	enum ir_dtype key_dtype, value_dtype; /* that the register tiles read */
+	bool is_bf16;                         /* factors of both products are rounded to bf16 */
+	bool bf16_dot;     /* and multiplied by dot products of pairs, for which they are packed */
+	bool amx;          /* by matrix tiles: mr rows at a time, or half of them */
+	bool packs_values; /* values of a block are copied to rows of full f32 vectors */
+	struct attention_mask mask;
+	struct attention_score score;
+	struct attention_scratch scratch;
+	struct attention_heads heads;
+};
+
+/* Visible keys of the rows of a sequence. */
+struct attention_limits {
+	struct kb_val all;   /* min(T, len): no row sees keys at or beyond it */
+	struct kb_val first; /* past + reach: end of the keys of token 0 */
+	struct kb_val begin; /* past + 1 - window: their beginning; may be negative */
+};
+
+/* Addresses of a key head: token 0 of its first query head, key 0. */
+struct attention_head {
+	struct kb_val q, k, v, out, bias, sink, k_scale, v_scale;
+};
+
+/* Rows [first, first + n) of a head, and the keys [begin, end) that they read; begin is a multiple of 16. */
+struct attention_task {
+	struct attention_limits limits;
+	struct kb_val first, n;
+	struct kb_val begin, end;
+};
+
+/* A KV block for the rows of a task: keys first, first + 1, ..; its keys [begin, n) are visible. begin is a
+ * multiple of 16. */
+struct attention_block {
+	const struct attention_task *task;
+	struct kb_val first, begin, n;
+	struct kb_val keys;               /* [..][E][16] */
+	struct kb_val values;             /* row-major */
+	struct kb_val next;               /* keys of the next block or head, to prefetch; or none */
+	struct kb_val bias;               /* of the head */
+	struct attention_partial partial; /* that the block is combined with */
+};
+
+/* A register tile: rows of a task from `row` on. Of the keys of the block, [low, last) are visible to some
+ * row, [common, common_end) to all. */
+struct attention_tile {
+	struct kb_val row, rows;
+	struct kb_val low, common, common_end, last;
+	/* bool: each row sees one key more than the row before and, with a window, one less at the other end;
+	 * only if attention_has_edges. */
+	struct kb_val is_even;
+};
+
+/* ---- attention.c ---- */
+static inline bool attention_has(const struct kb_tensor *t)
+{
+	return t->ptr.id != 0;
+}
+/* Type of a vector of scores or sums. */
+struct kb_type attention_vector(const struct attention *a);
+/* Address of element `index` of t. */
+struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index);
+/* Loads `lanes` elements as f32, only the first n of them. */
+struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index,
+                             int64_t disp, int lanes, int n);
+/* Loads a vector of elements of the type and converts it to f32, which is exact. */
+struct kb_val attention_load_vector(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
+                                    struct kb_val index, int64_t disp, bool is_aligned);
+/* k-rows of a packed panel of keys. */
+static inline int64_t attention_key_k_rows(const struct attention *a)
+{
+	return a->bf16_dot ? (a->size + 1) / 2 : a->size;
+}
+/* Rows of the lowest register tile. */
+static inline int attention_min_mr(const struct attention *a)
+{
+	return a->amx ? KB_TILE_ROWS : 1;
+}
+/* A factor of a product: x, rounded to bf16 if the group says so. */
+struct kb_val attention_round_factor(const struct attention *a, struct kb_val x);
+/* Value of a size; constants stay visible to index arithmetic. */
+struct kb_val attention_dim(struct kb *k, const struct kb_size *s);
+/* Offset in elements of `index` on an axis. */
+struct kb_val attention_offset(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index);
+/* True if neighbours on the axis are contiguous. */
+bool attention_is_dense(const struct kb_tensor *t, int axis);
+/* n >= 0 rounded to a multiple of step. */
+struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step);
+struct kb_val attention_round_down(struct kb *k, struct kb_val n, int64_t step);
+/* Address of row `row` of an f32 table in scratch whose rows have `length` elements. */
+struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length);
+/* Calls step(user, e, lanes, n) for elements e .. of a row of `count`: full vectors, then n lanes of the last
+ * one. Short rows are unrolled. */
+typedef void attention_row_fn(void *user, struct kb_val e, int lanes, int n);
+void attention_loop_row(const struct attention *a, int64_t count, int lanes, attention_row_fn *step,
+                        void *user);
+/* Rows of the register tile for few rows; 0: there is none. */
+static inline int attention_small_mr(const struct attention *a)
+{
+	return target_attention_skinny_mr(a->job->target);
+}
+/* Accumulators of a row in a register tile of `rows` rows: nr in vectors, full panels. */
+int attention_nr_vectors(const struct attention *a, int rows);
+/* Sets the rows of x: `step` elements apart, from `first` on. */
+static inline void attention_set_x(struct reg_tile *p, struct kb_val first, int64_t step)
+{
+	for (int i = 0; i < p->rows; i++) {
+		p->x[i] = first;
+		p->x_disp[i] = i * step;
+	}
+}
+/* False for OpenCL, which has no prefetch that all devices implement. */
+static inline bool attention_has_prefetch(const struct attention *a)
+{
+	return a->job->target->arch != ARCH_OPENCL;
+}
+
+/* ---- workgroup.c ---- */
+/* Emits all tasks of the work-groups. */
+void attention_workgroup(const struct attention *a);
+
+/* ---- split.c ---- */
+/* Slot `index` of those at `slots`. */
+struct attention_partial attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
+/* Slots of work-groups, in job->sums: `split` of each head, for one token. */
+struct attention_slots attention_group_slots(int64_t queries, int64_t value_size);
+/* bool: the call has one new token, so that work-groups divide KV blocks. */
+struct kb_val attention_is_split(const struct attention *a);
+/* The combine step: rows are divided among workers, and the slots of each are combined in order. */
+void attention_combine(const struct attention *a);
+
+/* ---- tasks.c ---- */
+/* Visible keys of sequence b; number of KV blocks that rows of a head of it read, that of all heads. */
+struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b);
+struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l);
+struct kb_val attention_all_blocks(const struct attention *a);
+struct attention_head attention_find_head(const struct attention *a, struct kb_val b, struct kb_val key_head);
+/* Beginning of worker w's share of `length` units; shares differ by at most one. */
+struct kb_val attention_share_begin(const struct attention *a, struct kb_val length, struct kb_val w);
+/* Normalizes and stores row first + row of the head, whose partial result is row `row` of scratch. */
+void attention_store_row(const struct attention *a, const struct attention_head *h, struct kb_val first,
+                         struct kb_val row);
+/* Emits all tasks of this worker. */
+void attention_tasks(const struct attention *a);
+/* Rows [first, first + n) of a head. */
+struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
+                                          struct kb_val first, struct kb_val n);
+/* Factor from the unnormalized output of row r to its result: 1 / sum, with the attention sink of its head. */
+struct kb_val attention_row_factor(const struct attention *a, const struct attention_head *h, struct kb_val r,
+                                   struct kb_val max, struct kb_val sum);
+/* Stores x as element `column` of row r of the head in the result. */
+void attention_store(const struct attention *a, const struct attention_head *h, struct kb_val r,
+                     struct kb_val column, struct kb_val x);
+/* Offset of row r of the head in t, from t's address for the head. */
+struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
+/* True if rows are tokens, and edges of the mask have code of their own. */
+bool attention_has_edges(const struct attention *a);
+/* Row r of the head sees keys [begin, limit); none if limit <= begin. */
+struct kb_val attention_row_begin(const struct attention *a, const struct attention_limits *l,
+                                  struct kb_val r);
+struct kb_val attention_row_limit(const struct attention *a, const struct attention_limits *l,
+                                  struct kb_val r);
+
+/* ---- pack.c ---- */
+/* Copies the task's queries times q_factor; rows up to the next full tile repeat the last one. */
+void attention_pack_queries(const struct attention *a, const struct attention_head *h,
+                            const struct attention_task *t);
+/* Sets b->keys and b->values; packs what register tiles cannot read where it is stored. */
+void attention_pack_block(const struct attention *a, const struct attention_head *h,
+                          struct attention_block *b);
+/* Address of the panel that begins with that key, where keys are stored in panels. */
+struct kb_val attention_panel_at(const struct attention *a, struct kb_val table, struct kb_val row);
+/* Elements between the values of two keys, as register tiles read them. */
+int64_t attention_value_stride(const struct attention *a);
+
+/* ---- prefetch.c ---- */
+/* True if keys and values are read in place and rows of both have the same bytes, so that a block is
+ * prefetched as one run: keys, values, next keys. */
+bool attention_is_contiguous(const struct attention *a);
+/* Before a tile of `rows` rows reads panels of keys. One row: prefetches at once. More rows: sets ahead[] to
+ * addresses of which k-row e is prefetched when k-row e is read; none: nothing. */
+void attention_prefetch_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,
+                             int panels, int rows, struct kb_val ahead[TILE_PANELS_MAX]);
+/* Before it reads columns of the values of key j. */
+void attention_prefetch_values(const struct attention *a, const struct attention_block *b, struct kb_val j,
+                               struct kb_val column, int columns, int rows);
+
+/* ---- block.c ---- */
+/* Combines a KV block into the partial results of all rows of its task. */
+void attention_block(const struct attention *a, const struct attention_block *b);
+/* A row of the task sees keys [first, end) of the block. */
+struct kb_val attention_row_first(const struct attention *a, const struct attention_block *b,
+                                  struct kb_val row);
+struct kb_val attention_row_end(const struct attention *a, const struct attention_block *b,
+                                struct kb_val row);
+
+/* ---- softmax.c ---- */
+/* cap tanh(x), of x already divided by cap. */
+struct kb_val attention_softcap(struct kb *k, struct kb_val x, float cap);
+/* Exponential of x <= 0, to the base of the kernel (e or 2). */
+struct kb_val attention_exp(const struct attention *a, struct kb_val x);
+/* Returns max(before, now); the factors rescale values relative to either maximum to it. */
+struct kb_val attention_combine_max(const struct attention *a, struct kb_val before, struct kb_val now,
+                                    struct kb_val *old_factor, struct kb_val *new_factor);
+/* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and
+ * sums. */
+void attention_softmax(const struct attention *a, const struct attention_block *b,
+                       const struct attention_tile *t);
+
+/* ---- amx.c ---- */
+/* Configures and releases matrix tiles, around all tasks of a function; nothing if !a->amx. */
+void attention_amx_begin(struct attention *a);
+void attention_amx_end(const struct attention *a);
+/* Scores of a tile; its output acc = acc old_factor + (probabilities v) new_factor. */
+void attention_amx_scores(const struct attention *a, const struct attention_block *b,
+                          const struct attention_tile *t, int rows);
+void attention_amx_values(const struct attention *a, const struct attention_block *b,
+                          const struct attention_tile *t, int rows);
+
+#endif

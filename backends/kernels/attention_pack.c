@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Packs operands for the register tiles: queries row by row, keys as panels of 16 columns (k-row e of a panel
+ * is element e of its keys), values row by row. Keys and values are packed once for all rows of a task; keys
+ * that no row sees are never read.
+ */
+#include "backends/kernels/attention_internal.h"
+
+/* ---- queries ---- */
+
+/* A row of an operand, and its destination in scratch. */
+struct row_copy {
+	const struct attention *a;
+	const struct kb_tensor *t;
+	struct kb_val from, to;
+	enum ir_dtype dtype; /* in scratch: f32, or the type of the operand */
+	float factor;
+	bool to_bf16; /* round to bf16 in scratch */
+};
+
+/* Copies n of `lanes` elements. Full vectors are stored, with 0 after the last element: scratch is padded. */
+static void copy_elements(void *user, struct kb_val e, int lanes, int n)
+{
+	const struct row_copy *c = user;
+	struct kb *k = c->a->k;
+	struct kb_val index = attention_offset(k, c->t, ATTENTION_ELEMENT, e);
+	if (c->dtype != DT_F32) {
+		struct kb_type type = KB_TYPE(eval_stored_scalar(c->dtype), lanes);
+		kb_store(k, kb_load(k, type, c->from, index, 0, 0), c->to, e, 0, 0);
+		return;
+	}
+	struct kb_val x = attention_load(k, c->t, c->from, index, 0, lanes, n);
+	if (c->to_bf16) {
+		kb_store(k, kb_cvt_bf16_ftz(k, x), c->to, e, 0, lanes * 2);
+		return;
+	}
+	x = attention_round_factor(c->a, x);
+	if (c->factor != 1)
+		x = kb_mul(k, x, kb_splat(k, kb_f32(k, c->factor), lanes));
+	kb_store(k, x, c->to, e, 0, lanes * 4);
+}
+
+void attention_pack_queries(const struct attention *a, const struct attention_head *h,
+                            const struct attention_task *t)
+{
+	struct kb *k = a->k;
+	int lanes = attention_is_dense(&a->q, ATTENTION_ELEMENT) ? a->lanes : 1;
+	struct row_copy c = {
+	        .a = a, .t = &a->q, .dtype = DT_F32, .factor = a->score.q_factor, .to_bf16 = a->bf16_dot};
+	struct kb_val single = kb_cmp(k, KB_EQ, t->n, kb_index(k, 1));
+	struct kb_val end = kb_select(k, single, t->n, attention_round_up(k, t->n, a->mr));
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, 1, KB_NONEMPTY);
+	struct kb_val r = kb_add(k, t->first, kb_min(k, row, kb_add_const(k, t->n, -1)));
+	c.from = attention_at(k, &a->q, h->q, attention_row_index(a, &a->q, r));
+	c.to = attention_scratch_row(k, a->scratch.queries, row, a->size_pad);
+	attention_loop_row(a, a->size, lanes, copy_elements, &c);
+	kb_end_loop(k);
+}
+
+/* ---- ring buffers (sliding window) ---- */
+
+/* Row of the ring that stores key j of the block. */
+static struct kb_val ring_row(const struct attention *a, const struct attention_block *b, struct kb_val j)
+{
+	return kb_rem_const(a->k, kb_add(a->k, b->first, j), a->key.ring);
+}
+
+/* Address that key 0 of the block would have if the keys around key j were contiguous. */
+static struct kb_val ring_base(const struct attention *a, const struct attention_block *b,
+                               const struct kb_tensor *t, struct kb_val head, struct kb_val j)
+{
+	struct kb_val row = kb_sub(a->k, ring_row(a, b, j), j);
+	return attention_at(a->k, t, head, attention_offset(a->k, t, ATTENTION_ROW, row));
+}
+
+/* ---- keys ---- */
+
+/* As many keys as lanes. clamped: keys at or beyond n are not read, the last one is instead. */
+struct key_group {
+	int lanes; /* 1 if the elements of a key are not contiguous */
+	const struct attention_block *block;
+	struct kb_val base;  /* address of the block's first key */
+	struct kb_val first; /* position in the block, a multiple of lanes */
+	struct kb_val to;    /* destination of element 0 of the first key */
+	bool clamped;
+};
+
+/* Elements [e0, e0 + lanes) of key i of the group, only n of them. */
+static struct kb_val key_row(const struct attention *a, const struct key_group *g, int i, struct kb_val e0,
+                             int n)
+{
+	struct kb *k = a->k;
+	const struct kb_size *stride = &a->key.stride[ATTENTION_ROW];
+	struct kb_val row = kb_add_const(k, g->first, i);
+	int64_t disp = 0;
+	if (g->clamped) {
+		row = kb_min(k, row, kb_add_const(k, g->block->n, -1));
+	} else if (stride->is_const) {
+		row = g->first;
+		disp = i * stride->c;
+	}
+	struct kb_val element = attention_offset(k, &a->key, ATTENTION_ELEMENT, e0);
+	struct kb_val index = kb_add(k, attention_offset(k, &a->key, ATTENTION_ROW, row), element);
+	return attention_load(k, &a->key, g->base, index, disp, g->lanes, n);
+}
+
+/* In-register transpose of lanes x lanes: log2(lanes) rounds exchange halves of ever larger squares. */
+static void transpose_square(struct kb *k, struct kb_val *rows, int lanes)
+{
+	for (int d = 1; d < lanes; d *= 2) {
+		int low[ATTENTION_LANES_MAX], high[ATTENTION_LANES_MAX];
+		for (int l = 0; l < lanes; l++) {
+			low[l] = l & d ? lanes + l - d : l;
+			high[l] = l & d ? lanes + l : l + d;
+		}
+		for (int i = 0; i < lanes; i++) {
+			if (i & d)
+				continue;
+			struct kb_val x = rows[i], y = rows[i + d];
+			rows[i] = kb_shuffle(k, x, y, low, lanes);
+			rows[i + d] = kb_shuffle(k, x, y, high, lanes);
+		}
+	}
+}
+
+/* Interleaves two vectors as bf16 pairs, `low` in the low halves of words. */
+static struct kb_val interleave_bf16(struct kb *k, struct kb_val low, struct kb_val high)
+{
+	int lanes[2 * ATTENTION_LANES_MAX];
+	for (int i = 0; i < ATTENTION_LANES_MAX; i++) {
+		lanes[2 * i] = i;
+		lanes[2 * i + 1] = ATTENTION_LANES_MAX + i;
+	}
+	low = kb_cvt_bf16_ftz(k, low);
+	high = kb_cvt_bf16_ftz(k, high);
+	return kb_bitcast(k, kb_shuffle(k, low, high, lanes, 2 * ATTENTION_LANES_MAX), KB_I32);
+}
+
+/* Transposes elements e0 .. e0 + n - 1 of the group's keys and stores them as k-rows of its columns. */
+static void transpose_keys(const struct attention *a, const struct key_group *g, struct kb_val e0, int n)
+{
+	struct kb *k = a->k;
+	struct kb_val rows[ATTENTION_LANES_MAX];
+	for (int i = 0; i < g->lanes; i++)
+		rows[i] = key_row(a, g, i, e0, n);
+	transpose_square(k, rows, g->lanes);
+	struct kb_val at = kb_mul_const(k, e0, PANEL_COLUMNS);
+	for (int e = 0; !a->bf16_dot && e < n; e++)
+		kb_store(k, attention_round_factor(a, rows[e]), g->to, at, e * PANEL_COLUMNS, g->lanes * 4);
+	if (!a->bf16_dot)
+		return;
+	at = kb_mul_const(k, e0, PANEL_COLUMNS / 2);
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), g->lanes);
+	for (int e = 0; e < n; e += 2)
+		kb_store(k, interleave_bf16(k, rows[e], e + 1 < n ? rows[e + 1] : zero), g->to, at,
+		         e / 2 * PANEL_COLUMNS, g->lanes * 4);
+}
+
+/* Destination of element 0 of key j; panels are [E][16]. */
+static struct kb_val panel_column(const struct attention *a, struct kb_val j)
+{
+	struct kb *k = a->k;
+	struct kb_val panel = attention_round_down(k, j, PANEL_COLUMNS), column = kb_sub(k, j, panel);
+	struct kb_val index = kb_add(k, kb_mul_const(k, panel, attention_key_k_rows(a)), column);
+	return kb_ptr_add(k, a->scratch.keys, kb_mul_const(k, index, 4), 0);
+}
+
+/* Transposes a group of keys into columns of its panel. */
+static void transpose_group(const struct attention *a, const struct attention_head *h, struct key_group *g)
+{
+	struct kb *k = a->k;
+	int64_t full = a->size - a->size % g->lanes;
+	if (a->key.ring > 0)
+		g->base = ring_base(a, g->block, &a->key, h->k, g->first);
+	g->to = panel_column(a, g->first);
+	if (full > 0) {
+		struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, full), g->lanes, KB_NONEMPTY);
+		transpose_keys(a, g, e0, g->lanes);
+		kb_end_loop(k);
+	}
+	if (full < a->size)
+		transpose_keys(a, g, kb_index(k, full), (int)(a->size - full));
+}
+
+/* Zeros the columns of the last panel from `from` on: their scores are computed and ignored. */
+static void zero_columns(const struct attention *a, const struct attention_block *b, struct kb_val from,
+                         int lanes)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), lanes);
+	struct kb_val end = attention_round_up(k, b->n, PANEL_COLUMNS);
+	struct kb_val j = kb_loop(k, "j", from, end, lanes, 0);
+	struct kb_val to = panel_column(a, j);
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
+	kb_store(k, zero, to, kb_mul_const(k, e, PANEL_COLUMNS), 0, lanes * 4);
+	kb_end_loop(k);
+	kb_end_loop(k);
+}
+
+/* Packs the block's keys into panels, a group of `lanes` keys at a time. */
+static void pack_keys(const struct attention *a, const struct attention_head *h,
+                      const struct attention_block *b)
+{
+	struct kb *k = a->k;
+	struct kb_val first = attention_offset(k, &a->key, ATTENTION_ROW, b->first);
+	struct key_group g = {.block = b, .base = attention_at(k, &a->key, h->k, first)};
+	g.lanes = attention_is_dense(&a->key, ATTENTION_ELEMENT) ? a->lanes : 1;
+	struct kb_val full = attention_round_down(k, b->n, g.lanes);
+	g.first = kb_loop(k, "j", b->begin, full, g.lanes, 0);
+	transpose_group(a, h, &g);
+	kb_end_loop(k);
+	if (g.lanes > 1) {
+		kb_if(k, kb_cmp(k, KB_LT, full, b->n));
+		g.first = full;
+		g.clamped = true;
+		transpose_group(a, h, &g);
+		kb_end_if(k);
+	}
+	if (g.lanes < PANEL_COLUMNS)
+		zero_columns(a, b, attention_round_up(k, b->n, g.lanes), g.lanes);
+}
+
+struct kb_val attention_panel_at(const struct attention *a, struct kb_val table, struct kb_val row)
+{
+	return attention_at(a->k, &a->key, table, kb_mul_const(a->k, row, a->size));
+}
+
+/* Copies panels of a ring, in order. */
+static void copy_panels(const struct attention *a, const struct attention_head *h,
+                        const struct attention_block *b)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0);
+	struct kb_type type = KB_TYPE(eval_stored_scalar(a->key_dtype), a->lanes);
+	int align = a->lanes * (int)ir_dtype_bytes(a->key_dtype);
+	struct kb_val j = kb_loop(k, "j", b->begin, b->n, PANEL_COLUMNS, 0);
+	struct kb_val from = attention_panel_at(a, h->k, ring_row(a, b, j)),
+	              to = attention_panel_at(a, a->scratch.keys, j);
+	struct kb_val e = kb_loop(k, "e", zero, kb_index(k, a->size * PANEL_COLUMNS), a->lanes, KB_NONEMPTY);
+	kb_store(k, kb_load(k, type, from, e, 0, align), to, e, 0, align);
+	kb_end_loop(k);
+	kb_end_loop(k);
+}
+
+/* ---- values ---- */
+
+int64_t attention_value_stride(const struct attention *a)
+{
+	return a->packs_values ? a->value_pad : a->value_size;
+}
+
+/* A pair of values, interleaved; second none: 0. */
+struct pair_copy {
+	struct row_copy first;
+	struct kb_val second;
+};
+
+/* Stores n of `lanes` elements of a pair of values as bf16 pairs. */
+static void pack_pair(void *user, struct kb_val e, int lanes, int n)
+{
+	const struct pair_copy *c = user;
+	const struct row_copy *r = &c->first;
+	struct kb *k = r->a->k;
+	struct kb_val index = attention_offset(k, r->t, ATTENTION_ELEMENT, e);
+	struct kb_val x = attention_load(k, r->t, r->from, index, 0, lanes, n);
+	struct kb_val y = c->second.id ? attention_load(k, r->t, c->second, index, 0, lanes, n)
+	                               : kb_splat(k, kb_f32(k, 0), lanes);
+	kb_store(k, interleave_bf16(k, x, y), r->to, e, 0, lanes * 4);
+}
+
+/* Packs values j and j + 1 (if it is in the block). */
+static void pack_value_pair(const struct attention *a, struct kb_val first, struct kb_val j, bool is_pair)
+{
+	struct kb *k = a->k;
+	struct pair_copy c = {.first = {.a = a, .t = &a->value}};
+	struct kb_val step = attention_offset(k, &a->value, ATTENTION_ROW, j);
+	c.first.from = attention_at(k, &a->value, first, step);
+	if (is_pair) {
+		step = attention_offset(k, &a->value, ATTENTION_ROW, kb_add_const(k, j, 1));
+		c.second = attention_at(k, &a->value, first, step);
+	}
+	struct kb_val row = kb_div_const(k, j, 2);
+	c.first.to = attention_scratch_row(k, a->scratch.values, row, a->value_pad);
+	attention_loop_row(a, a->value_size, a->lanes, pack_pair, &c);
+}
+
+/* Packs the block's values as bf16 pairs of neighbouring keys. */
+static void pack_value_pairs(const struct attention *a, const struct attention_block *b, struct kb_val first)
+{
+	struct kb *k = a->k;
+	struct kb_val full = attention_round_down(k, b->n, 2);
+	struct kb_val j = kb_loop(k, "j", b->begin, full, 2, 0);
+	pack_value_pair(a, first, j, true);
+	kb_end_loop(k);
+	kb_if(k, kb_cmp(k, KB_LT, full, b->n));
+	pack_value_pair(a, first, full, false);
+	kb_end_if(k);
+	if (!a->amx)
+		return;
+	/* a matrix tile reads k-rows of 32 keys; keys beyond the block have probability 0 */
+	struct kb_val from = kb_div_const(k, kb_add_const(k, b->n, 1), 2);
+	struct kb_val end = attention_round_up(k, from, KB_TILE_ROWS);
+	struct kb_val row = kb_index(k, a->value_pad), zero = kb_splat(k, kb_i32(k, 0), a->lanes);
+	from = kb_mul(k, from, row);
+	end = kb_mul(k, end, row);
+	struct kb_val at = kb_loop(k, "clear", from, end, a->lanes, 0);
+	kb_store(k, zero, a->scratch.values, at, 0, a->lanes * 4);
+	kb_end_loop(k);
+}
+
+/* Copies values, with 0 after the last element, since full vectors are multiplied. first: address of the
+ * block's first value. */
+static void pack_values(const struct attention *a, const struct attention_head *h,
+                        const struct attention_block *b, struct kb_val first)
+{
+	struct kb *k = a->k;
+	bool is_dense = attention_is_dense(&a->value, ATTENTION_ELEMENT);
+	struct row_copy c = {.a = a, .t = &a->value, .dtype = a->value_dtype, .factor = 1};
+	struct kb_val j = kb_loop(k, "j", b->begin, b->n, 1, KB_NONEMPTY);
+	if (a->key.ring > 0)
+		first = ring_base(a, b, &a->value, h->v, j);
+	c.from = attention_at(k, &a->value, first, attention_offset(k, &a->value, ATTENTION_ROW, j));
+	int64_t bytes = ir_dtype_bytes(a->value_dtype);
+	struct kb_val to = kb_mul_const(k, kb_mul_const(k, j, attention_value_stride(a)), bytes);
+	c.to = kb_ptr_add(k, a->scratch.values, to, 0);
+	attention_loop_row(a, a->value_size, is_dense ? a->lanes : 1, copy_elements, &c);
+	for (int64_t i = a->value_size; !is_dense && i < a->value_pad; i++)
+		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);
+	kb_end_loop(k);
+}
+
+/* Ring buffer: operands that need no packing are read in place, except in the block where the ring wraps,
+ * which is copied. Addresses are those of key 0 of the block, which may be before the ring. */
+static void bind_ring_block(const struct attention *a, const struct attention_head *h,
+                            struct attention_block *b)
+{
+	struct kb *k = a->k;
+	bool panels = a->key.encoding == ENC_PANEL16;
+	struct kb_val row = ring_row(a, b, b->begin);
+	struct kb_val end = kb_add(k, row, kb_sub(k, b->n, b->begin));
+	struct kb_val wraps = kb_cmp(k, KB_GT, end, kb_index(k, a->key.ring));
+	b->keys = a->scratch.keys;
+	b->values = a->scratch.values;
+	if (!panels)
+		pack_keys(a, h, b);
+	if (a->packs_values)
+		pack_values(a, h, b, h->v);
+	if (!panels && a->packs_values)
+		return;
+	kb_if(k, wraps);
+	if (panels)
+		copy_panels(a, h, b);
+	if (!a->packs_values)
+		pack_values(a, h, b, h->v);
+	kb_end_if(k);
+	struct kb_val first = kb_sub(k, row, b->begin);
+	if (panels)
+		b->keys = kb_select(k, wraps, b->keys, attention_panel_at(a, h->k, first));
+	struct kb_val values = ring_base(a, b, &a->value, h->v, b->begin);
+	if (!a->packs_values)
+		b->values = kb_select(k, wraps, b->values, values);
+}
+
+/* ---- scales of an int8 KV cache ---- */
+
+/* Copies the scales of keys [j, j + lanes); beyond the block that of the last key. */
+static void copy_scale(const struct attention *a, const struct kb_tensor *t, const struct attention_block *b,
+                       struct kb_val from, struct kb_val to, struct kb_val j, int lanes)
+{
+	struct kb *k = a->k;
+	struct kb_val key = lanes > 1 ? j : kb_min(k, j, kb_add_const(k, b->n, -1));
+	struct kb_val row = t->ring > 0 ? ring_row(a, b, key) : kb_add(k, b->first, key);
+	struct kb_val x =
+	        attention_load(k, t, from, attention_offset(k, t, ATTENTION_ROW, row), 0, lanes, lanes);
+	kb_store(k, x, to, j, 0, lanes * 4);
+}
+
+/* Copies the scales of the block's keys, up to a full panel. */
+static void copy_scales(const struct attention *a, const struct kb_tensor *t, const struct attention_block *b,
+                        struct kb_val from, struct kb_val to)
+{
+	struct kb *k = a->k;
+	if (!attention_has(t))
+		return;
+	struct kb_val full = b->begin, end = attention_round_up(k, b->n, PANEL_COLUMNS);
+	if (attention_is_dense(t, ATTENTION_ROW)) {
+		full = attention_round_down(k, b->n, a->lanes);
+		struct kb_val j = kb_loop(k, "j", b->begin, full, a->lanes, 0);
+		copy_scale(a, t, b, from, to, j, a->lanes);
+		kb_end_loop(k);
+	}
+	struct kb_val j = kb_loop(k, "j", full, end, 1, 0);
+	copy_scale(a, t, b, from, to, j, 1);
+	kb_end_loop(k);
+}
+
+void attention_pack_block(const struct attention *a, const struct attention_head *h,
+                          struct attention_block *b)
+{
+	struct kb *k = a->k;
+	copy_scales(a, &a->k_scale, b, h->k_scale, a->scratch.k_scale);
+	copy_scales(a, &a->v_scale, b, h->v_scale, a->scratch.v_scale);
+	if (a->key.ring > 0) {
+		bind_ring_block(a, h, b);
+		return;
+	}
+	struct kb_val step = attention_offset(k, &a->value, ATTENTION_ROW, b->first);
+	struct kb_val first = attention_at(k, &a->value, h->v, step);
+	b->keys = a->scratch.keys;
+	if (a->key.encoding == ENC_PANEL16)
+		b->keys = attention_panel_at(a, h->k, b->first);
+	else
+		pack_keys(a, h, b);
+	b->values = a->packs_values ? a->scratch.values : first;
+	if (a->bf16_dot)
+		pack_value_pairs(a, b, first);
+	else if (a->packs_values)
+		pack_values(a, h, b, first);
+}

@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention by work-groups: the items of a group share a tile of rows of a head. Keys are copied to local
+ * memory as f32, a local block at a time; each item computes scores of one key with several rows, several
+ * items the probabilities of a row, and each accumulates a column of the output for several rows in registers
+ * (online softmax: Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3, by blocks).
+ *
+ * A KV block of the schedule (bc keys, at a multiple of its length) is computed from zero, local block by
+ * local block, and then combined in order. So the KV blocks of a new token may be divided among groups, which
+ * leave partial results for a second kernel (split.c): the same bits. A block in which a row sees nothing
+ * leaves its partial result unchanged, so that a row depends only on the keys it sees. All items reach all
+ * barriers.
+ */
+#include <float.h>
+#include <math.h>
+
+#include "backends/kernels/attention.h"
+#include "backends/kernels/attention_internal.h"
+#include "backends/kernels/generator.h"
+
+#define ITEMS GPU_ITEMS
+
+/* Rows of a tile, keys of a local block, elements of local memory. */
+struct wg_sizes {
+	int64_t rows, keys;
+	int64_t per_row; /* items that compute the probabilities of a row: the same for any number of rows */
+	int64_t stride;  /* of a key or its values: odd, so that neighbouring keys are in different banks */
+	int64_t elements;
+};
+
+struct wg_attention {
+	const struct attention *a;
+	struct kb *k;
+	struct wg_sizes n;
+	struct kb_val item;
+	/* Local memory. */
+	struct kb_val q;        /* [rows,E] */
+	struct kb_val kv;       /* [keys,stride] */
+	struct kb_val scores;   /* [rows,keys] */
+	struct kb_val partials; /* [2][ITEMS]: maxima and sums of the items of a row */
+	struct kb_val factors;  /* [rows] */
+	/* Softmax: this item's row, its number among the items of the row. */
+	struct kb_val row, item_in_row;
+	struct kb_val has_row; /* bool: this item has a row; none: all items do */
+	struct kb_var max, sum;
+	struct kb_var all_max, all_sum; /* of the KV blocks before */
+	/* Output: this item's first column (others ITEMS apart) and first row (others row_stride apart). */
+	struct kb_val column, first_row;
+	int64_t row_stride;
+	int n_rows, n_columns;
+	struct kb_var acc[16][4], all[16][4]; /* of the KV block; of those before */
+	bool is_split;                        /* KV blocks are divided among groups */
+};
+
+static inline struct kb_val index_2d(struct kb *k, struct kb_val row, int64_t stride, struct kb_val column)
+{
+	return kb_add(k, kb_mul_const(k, row, stride), column);
+}
+
+static inline struct kb_val load_shared(struct wg_attention *s, struct kb_val table, struct kb_val at,
+                                        int64_t disp)
+{
+	return kb_load(s->k, KB_F32_T, table, at, disp, 0);
+}
+
+/* Chooses the highest tile that local memory holds. False: none, or a head has more than 4 columns for each item. */
+static bool choose_sizes(const struct target *t, int64_t size, int64_t value_size, struct wg_sizes *out)
+{
+	int64_t longest = size > value_size ? size : value_size;
+	if (value_size > 4 * ITEMS || size > 4 * ITEMS)
+		return false;
+	for (int64_t rows = 16; rows >= 8; rows /= 2) {
+		struct wg_sizes n = {
+		        .rows = rows, .keys = 2 * rows, .per_row = ITEMS / rows, .stride = longest | 1};
+		n.elements = rows * size + n.keys * n.stride + rows * n.keys + 2 * ITEMS + rows;
+		*out = n;
+		if (n.elements * 4 <= t->shared_bytes)
+			return true;
+	}
+	return false;
+}
+
+/* Lowers the tile to a power of two of rows, if there are few. */
+static void lower_rows(struct wg_sizes *n, int64_t rows)
+{
+	while (n->rows / 2 >= rows)
+		n->rows /= 2;
+}
+
+int64_t attention_workgroup_rows(const struct target *t, int64_t size, int64_t value_size)
+{
+	struct wg_sizes n;
+	return t->group_size == ITEMS && choose_sizes(t, size, value_size, &n) ? n.rows : 0;
+}
+
+/* ---- one local block ---- */
+
+/* Row i of this item's output, clamped to the last row. */
+static struct kb_val acc_row(struct wg_attention *s, int i)
+{
+	struct kb *k = s->k;
+	struct kb_val row = kb_add_const(k, s->first_row, i * s->row_stride);
+	return kb_min(k, row, kb_index(k, s->n.rows - 1));
+}
+
+/* Column c of this item's output, clamped to the last column. */
+static struct kb_val acc_column(struct wg_attention *s, int c)
+{
+	struct kb *k = s->k;
+	struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
+	return kb_min(k, column, kb_index(k, s->a->value_size - 1));
+}
+
+/* bool: this item is the first of its row; all items of a row have the same maximum and sum. */
+static struct kb_val is_row_leader(struct wg_attention *s)
+{
+	struct kb *k = s->k;
+	struct kb_val first = kb_cmp(k, KB_EQ, s->item_in_row, kb_index(k, 0));
+	return s->has_row.id ? kb_bin(k, KB_AND, first, s->has_row) : first;
+}
+
+/* The leader stores the factor of its row. */
+static void store_row_factor(struct wg_attention *s, struct kb_val factor)
+{
+	struct kb *k = s->k;
+	kb_if(k, is_row_leader(s));
+	kb_store(k, factor, s->factors, s->row, 0, 0);
+	kb_end_if(k);
+}
+
+/* ---- copies ---- */
+
+/* Copies the task's queries times q_factor; rows after the last repeat it. */
+static void copy_queries(struct wg_attention *s, const struct attention_head *h,
+                         const struct attention_task *t)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	struct kb_val end = kb_index(k, s->n.rows * a->size);
+	struct kb_val i = kb_loop(k, "i", s->item, end, ITEMS, 0);
+	struct kb_val last = kb_add_const(k, t->n, -1), row = kb_min(k, kb_div_const(k, i, a->size), last);
+	struct kb_val element = attention_offset(k, &a->q, ATTENTION_ELEMENT, kb_rem_const(k, i, a->size));
+	struct kb_val from = attention_row_index(a, &a->q, kb_add(k, t->first, row));
+	struct kb_val x = attention_load(k, &a->q, h->q, kb_add(k, from, element), 0, 1, 1);
+	x = kb_mul(k, attention_round_factor(a, x), kb_f32(k, a->score.q_factor));
+	kb_store(k, x, s->q, i, 0, 0);
+	kb_end_loop(k);
+}
+
+/* Offset of element e of key j of the sequence, from the head's address. */
+static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t size, struct kb_val j,
+                               struct kb_val e)
+{
+	struct kb_val row = t->ring > 0 ? kb_rem_const(k, j, t->ring) : j;
+	if (t->encoding == ENC_PANEL16) {
+		struct kb_val row_offset = index_2d(k, kb_div_const(k, row, PANEL_COLUMNS), size, e);
+		return index_2d(k, row_offset, PANEL_COLUMNS, kb_rem_const(k, row, PANEL_COLUMNS));
+	}
+	struct kb_val at = attention_offset(k, t, ATTENTION_ROW, row);
+	return kb_add(k, at, attention_offset(k, t, ATTENTION_ELEMENT, e));
+}
+
+/* Copies keys or values of the block from key `first` on; keys at or beyond `end` repeat the last one and are
+ * masked. */
+static void copy_kv(struct wg_attention *s, const struct kb_tensor *t, struct kb_val head,
+                    const struct kb_tensor *scales, struct kb_val head_scales, int64_t size,
+                    struct kb_val first, struct kb_val end)
+{
+	struct kb *k = s->k;
+	struct kb_val n = kb_index(k, s->n.keys * size);
+	struct kb_val i = kb_loop(k, "i", s->item, n, ITEMS, 0);
+	struct kb_val key = kb_div_const(k, i, size), e = kb_rem_const(k, i, size);
+	if (t->encoding == ENC_PANEL16) { /* in storage order, coalesced */
+		struct kb_val row_offset = kb_div_const(k, i, PANEL_COLUMNS);
+		struct kb_val panel = kb_div_const(k, row_offset, size);
+		key = index_2d(k, panel, PANEL_COLUMNS, kb_rem_const(k, i, PANEL_COLUMNS));
+		e = kb_rem_const(k, row_offset, size);
+	}
+	struct kb_val last = kb_add_const(k, end, -1), j = kb_min(k, kb_add(k, first, key), last);
+	struct kb_val x = attention_load(k, t, head, key_index(k, t, size, j, e), 0, 1, 1);
+	if (attention_has(scales)) {
+		struct kb_val row = scales->ring > 0 ? kb_rem_const(k, j, scales->ring) : j;
+		struct kb_val at = attention_offset(k, scales, ATTENTION_ROW, row);
+		x = kb_mul(k, x, attention_load(k, scales, head_scales, at, 0, 1, 1));
+	}
+	x = attention_round_factor(s->a, x);
+	kb_store(k, x, s->kv, index_2d(k, key, s->n.stride, e), 0, 0);
+	kb_end_loop(k);
+}
+
+/* ---- scores ---- */
+
+/* score + bias of row r and key. */
+static struct kb_val add_bias(struct wg_attention *s, const struct attention_head *h, struct kb_val r,
+                              struct kb_val key, struct kb_val score)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	if (!attention_has(&a->bias))
+		return score;
+	struct kb_val at = attention_row_index(a, &a->bias, r);
+	at = kb_add(k, at, attention_offset(k, &a->bias, ATTENTION_ELEMENT, key));
+	struct kb_val x = attention_load(k, &a->bias, h->bias, at, 0, 1, 1);
+	return kb_fma(k, x, kb_f32(k, a->score.bias_factor), score);
+}
+
+/* Stores a score, -inf if the row does not see the key or the KV block ends before it. */
+static void store_score(struct wg_attention *s, const struct attention_head *h,
+                        const struct attention_task *t, struct kb_val row, struct kb_val key,
+                        struct kb_val in_block, struct kb_val score)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	struct kb_val last = kb_add_const(k, t->n, -1);
+	struct kb_val r = kb_add(k, t->first, kb_min(k, row, last));
+	struct kb_val begin = attention_row_begin(a, &t->limits, r);
+	struct kb_val limit = kb_min(k, attention_row_limit(a, &t->limits, r), t->end);
+	struct kb_val from_begin = kb_cmp(k, KB_GE, key, begin);
+	struct kb_val is_visible = kb_bin(k, KB_AND, from_begin, kb_cmp(k, KB_LT, key, limit));
+	struct kb_var value = kb_var(k, "score", KB_F32_T, kb_f32(k, -HUGE_VALF));
+	kb_if(k, is_visible);
+	score = add_bias(s, h, r, key, score);
+	if (a->score.cap > 0)
+		score = attention_softcap(k, score, a->score.cap);
+	kb_set(k, value, score);
+	kb_end_if(k);
+	struct kb_val to = index_2d(k, row, s->n.keys, in_block);
+	kb_store(k, kb_get(k, value), s->scores, to, 0, 0);
+}
+
+/* Scores of this item's key with its rows: chains of FMAs in increasing element. */
+static void compute_scores(struct wg_attention *s, const struct attention_head *h,
+                           const struct attention_task *t, struct kb_val first)
+{
+	struct kb *k = s->k;
+	int64_t each = ITEMS / s->n.keys;
+	bool has_spare = s->n.rows < each; /* more items than rows */
+	int n = has_spare ? 1 : (int)(s->n.rows / each);
+	struct kb_var sum[16];
+	struct kb_val key = kb_rem_const(k, s->item, s->n.keys), row = kb_div_const(k, s->item, s->n.keys);
+	if (has_spare)
+		kb_if(k, kb_cmp(k, KB_LT, row, kb_index(k, s->n.rows)));
+	struct kb_val from = kb_mul_const(k, key, s->n.stride), q = kb_mul_const(k, row, s->a->size);
+	for (int i = 0; i < n; i++)
+		sum[i] = kb_var(k, "product", KB_F32_T, kb_f32(k, 0));
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, s->a->size), 1, KB_NONEMPTY);
+	struct kb_val y = load_shared(s, s->kv, kb_add(k, from, e), 0), at = kb_add(k, q, e);
+	for (int i = 0; i < n; i++) {
+		struct kb_val x = load_shared(s, s->q, at, i * each * s->a->size);
+		kb_set(k, sum[i], kb_fma(k, x, y, kb_get(k, sum[i])));
+	}
+	kb_end_loop(k);
+	struct kb_val j = kb_add(k, first, key);
+	for (int i = 0; i < n; i++) {
+		struct kb_val at_row = kb_add_const(k, row, i * each);
+		store_score(s, h, t, at_row, j, key, kb_get(k, sum[i]));
+	}
+	if (has_spare)
+		kb_end_if(k);
+}
+
+/* ---- softmax ---- */
+
+/* Reduces the partial values of the items of this item's row, in their order. */
+static struct kb_val reduce_row(struct wg_attention *s, int64_t table, bool is_max)
+{
+	struct kb *k = s->k;
+	struct kb_val at = kb_mul_const(k, s->row, s->n.per_row),
+	              reduced = load_shared(s, s->partials, at, table);
+	for (int64_t i = 1; i < s->n.per_row; i++) {
+		struct kb_val x = load_shared(s, s->partials, at, table + i);
+		reduced = is_max ? kb_max(k, x, reduced) : kb_add(k, reduced, x);
+	}
+	return reduced;
+}
+
+/* Turns scores into probabilities relative to the row's maximum so far, and rescales its sum to it. Masked
+ * keys are marked. */
+static void compute_probabilities(struct wg_attention *s)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	int64_t n = s->n.keys / s->n.per_row;
+	struct kb_val at = index_2d(k, s->row, s->n.keys, kb_mul_const(k, s->item_in_row, n));
+	struct kb_val chunk_max = kb_f32(k, -FLT_MAX), x[16];
+	for (int64_t i = 0; i < n; i++) {
+		x[i] = load_shared(s, s->scores, at, i);
+		chunk_max = kb_max(k, x[i], chunk_max);
+	}
+	kb_store(k, chunk_max, s->partials, s->item, 0, 0);
+	kb_barrier(k);
+	struct kb_val before = kb_get(k, s->max), now = kb_max(k, reduce_row(s, 0, true), before);
+	struct kb_val factor = attention_exp(a, kb_sub(k, before, now)), sum = kb_f32(k, 0);
+	struct kb_val hidden = kb_f32(k, -HUGE_VALF);
+	if (s->has_row.id)
+		kb_if(k, s->has_row);
+	for (int64_t i = 0; i < n; i++) {
+		struct kb_val probability = attention_exp(a, kb_sub(k, x[i], now));
+		sum = kb_add(k, sum, probability);
+		struct kb_val is_hidden = kb_cmp(k, KB_EQ, x[i], hidden);
+		probability = attention_round_factor(a, probability);
+		probability = kb_select(k, is_hidden, kb_f32(k, ATTENTION_MASKED), probability);
+		kb_store(k, probability, s->scores, at, i, 0);
+	}
+	kb_store(k, sum, s->partials, s->item, ITEMS, 0);
+	if (s->has_row.id)
+		kb_end_if(k);
+	store_row_factor(s, factor);
+	kb_barrier(k);
+	struct kb_val reduced = reduce_row(s, ITEMS, false),
+	              new_sum = kb_fma(k, kb_get(k, s->sum), factor, reduced);
+	kb_set(k, s->sum, new_sum);
+	kb_set(k, s->max, now);
+}
+
+/* ---- values ---- */
+
+/* acc = acc factor + probabilities v, without masked keys. */
+static void accumulate_values(struct wg_attention *s)
+{
+	struct kb *k = s->k;
+	struct kb_val row_offset[16], column[4];
+	for (int i = 0; i < s->n_rows; i++) {
+		struct kb_val row = acc_row(s, i), factor = load_shared(s, s->factors, row, 0);
+		row_offset[i] = kb_mul_const(k, row, s->n.keys);
+		for (int c = 0; c < s->n_columns; c++)
+			kb_set(k, s->acc[i][c], kb_mul(k, kb_get(k, s->acc[i][c]), factor));
+	}
+	for (int c = 0; c < s->n_columns; c++)
+		column[c] = acc_column(s, c);
+	struct kb_val key = kb_loop(k, "key", kb_index(k, 0), kb_index(k, s->n.keys), 1, KB_NONEMPTY);
+	struct kb_val from = kb_mul_const(k, key, s->n.stride), v[4];
+	for (int c = 0; c < s->n_columns; c++)
+		v[c] = load_shared(s, s->kv, kb_add(k, from, column[c]), 0);
+	for (int i = 0; i < s->n_rows; i++) {
+		struct kb_val probability = load_shared(s, s->scores, kb_add(k, row_offset[i], key), 0);
+		struct kb_val is_masked = kb_cmp(k, KB_EQ, probability, kb_f32(k, ATTENTION_MASKED));
+		for (int c = 0; c < s->n_columns; c++) {
+			struct kb_val old = kb_get(k, s->acc[i][c]), next = kb_fma(k, probability, v[c], old);
+			kb_set(k, s->acc[i][c], kb_select(k, is_masked, old, next));
+		}
+	}
+	kb_end_loop(k);
+}
+
+/* ---- the steps of a block ---- */
+
+/* Adds the local block of keys from `first` on, up to t->end, to max, sum and acc of the KV block. It begins
+ * by overwriting local memory, after a barrier, and ends with a barrier. */
+static void add_local_block(struct wg_attention *s, const struct attention_head *h,
+                            const struct attention_task *t, struct kb_val first)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	copy_kv(s, &a->key, h->k, &a->k_scale, h->k_scale, a->size, first, t->end);
+	kb_barrier(k);
+	compute_scores(s, h, t, first);
+	kb_barrier(k);
+	copy_kv(s, &a->value, h->v, &a->v_scale, h->v_scale, a->value_size, first, t->end);
+	compute_probabilities(s);
+	accumulate_values(s);
+	kb_barrier(k);
+}
+
+/* ---- KV blocks ---- */
+
+/* Resets a partial result: no key seen. */
+static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_var sum,
+                          struct kb_var acc[16][4])
+{
+	struct kb *k = s->k;
+	kb_set(k, max, kb_f32(k, -FLT_MAX));
+	kb_set(k, sum, kb_f32(k, 0));
+	for (int i = 0; i < s->n_rows; i++)
+		for (int c = 0; c < s->n_columns; c++)
+			kb_set(k, acc[i][c], kb_f32(k, 0));
+}
+
+/* Combines the KV block with those before it, by the arithmetic of combine_row_by_items (split.c). */
+static void combine_kv_block(struct wg_attention *s)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	struct kb_val before = kb_get(k, s->all_max), old_factor, new_factor;
+	kb_set(k, s->all_max, attention_combine_max(a, before, kb_get(k, s->max), &old_factor, &new_factor));
+	struct kb_val sum = kb_mul(k, kb_get(k, s->sum), new_factor);
+	kb_set(k, s->all_sum, kb_fma(k, kb_get(k, s->all_sum), old_factor, sum));
+	kb_if(k, is_row_leader(s));
+	kb_store(k, old_factor, s->partials, s->row, 0, 0);
+	kb_store(k, new_factor, s->partials, s->row, ITEMS, 0);
+	kb_end_if(k);
+	kb_barrier(k);
+	for (int i = 0; i < s->n_rows; i++) {
+		struct kb_val row = acc_row(s, i);
+		old_factor = load_shared(s, s->partials, row, 0);
+		new_factor = load_shared(s, s->partials, row, ITEMS);
+		for (int c = 0; c < s->n_columns; c++) {
+			struct kb_val x = kb_mul(k, kb_get(k, s->acc[i][c]), new_factor);
+			kb_set(k, s->all[i][c], kb_fma(k, kb_get(k, s->all[i][c]), old_factor, x));
+		}
+	}
+}
+
+/* bool: row i and column c of this item exist. */
+static struct kb_val has_element(struct wg_attention *s, const struct attention_task *t, int i, int c)
+{
+	struct kb *k = s->k;
+	struct kb_val row = kb_add_const(k, s->first_row, i * s->row_stride);
+	struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
+	struct kb_val has_row = kb_cmp(k, KB_LT, row, kb_min(k, t->n, kb_index(k, s->n.rows)));
+	return kb_bin(k, KB_AND, has_row, kb_cmp(k, KB_LT, column, kb_index(k, s->a->value_size)));
+}
+
+/* Stores the partial result of the KV block in a slot, for the combine kernel. */
+static void store_kv_block(struct wg_attention *s, const struct attention_task *t, struct kb_val slot)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	const struct attention_partial to = attention_slot(a, a->job->sums, slot);
+	struct kb_val is_leader = is_row_leader(s), exists = kb_cmp(k, KB_LT, s->row, t->n);
+	kb_if(k, kb_bin(k, KB_AND, is_leader, exists));
+	struct kb_val row = kb_add(k, t->first, s->row);
+	kb_store(k, kb_get(k, s->max), to.max, row, 0, 0);
+	kb_store(k, kb_get(k, s->sum), to.sum, row, 0, 0);
+	kb_end_if(k);
+	for (int i = 0; i < s->n_rows; i++)
+		for (int c = 0; c < s->n_columns; c++) {
+			kb_if(k, has_element(s, t, i, c));
+			row = kb_add(k, t->first, acc_row(s, i));
+			struct kb_val at = index_2d(k, row, a->value_pad, acc_column(s, c));
+			kb_store(k, kb_get(k, s->acc[i][c]), to.acc, at, 0, 0);
+			kb_end_if(k);
+		}
+}
+
+/* Emits the KV block from key `first` on, local block by local block. */
+static void emit_kv_block(struct wg_attention *s, const struct attention_head *h,
+                          const struct attention_task *t, struct kb_val first)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	struct attention_task in = *t;
+	in.end = kb_min(k, kb_add_const(k, first, a->bc), t->end);
+	struct kb_val invisible = kb_max(k, kb_sub(k, t->begin, first), kb_index(k, 0));
+	struct kb_val lo = kb_add(k, first, attention_round_down(k, invisible, s->n.keys));
+	reset_partial(s, s->max, s->sum, s->acc);
+	struct kb_val block = kb_loop(k, "block", lo, in.end, s->n.keys, 0);
+	add_local_block(s, h, &in, block);
+	kb_end_loop(k);
+}
+
+/* ---- a task ---- */
+
+/* Stores the factor that normalizes each row. */
+static void store_row_factors(struct wg_attention *s, const struct attention_head *h,
+                              const struct attention_task *t)
+{
+	struct kb *k = s->k;
+	struct kb_val row = kb_min(k, s->row, kb_add_const(k, t->n, -1));
+	struct kb_val max = kb_get(k, s->all_max), sum = kb_get(k, s->all_sum);
+	store_row_factor(s, attention_row_factor(s->a, h, kb_add(k, t->first, row), max, sum));
+}
+
+/* Normalizes and stores this item's part of the output. */
+static void store_output(struct wg_attention *s, const struct attention_head *h,
+                         const struct attention_task *t)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	for (int i = 0; i < s->n_rows; i++) {
+		struct kb_val factor = load_shared(s, s->factors, acc_row(s, i), 0);
+		struct kb_val row = kb_add(k, t->first, kb_add_const(k, s->first_row, i * s->row_stride));
+		for (int c = 0; c < s->n_columns; c++) {
+			struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
+			kb_if(k, has_element(s, t, i, c));
+			struct kb_val x = kb_mul(k, kb_get(k, s->all[i][c]), factor);
+			attention_store(a, h, row, column, x);
+			kb_end_if(k);
+		}
+	}
+}
+
+/* KV blocks from key lo (the beginning of one) to hi; slot: of the one block, if split. */
+static void emit_task(struct wg_attention *s, const struct attention_head *h, const struct attention_task *t,
+                      struct kb_val lo, struct kb_val hi, struct kb_val slot)
+{
+	struct kb *k = s->k;
+	copy_queries(s, h, t);
+	if (!s->is_split)
+		reset_partial(s, s->all_max, s->all_sum, s->all);
+	struct kb_val first = kb_loop(k, "section", lo, hi, s->a->bc, 0);
+	emit_kv_block(s, h, t, first);
+	if (s->is_split)
+		store_kv_block(s, t, slot);
+	else
+		combine_kv_block(s);
+	kb_end_loop(k);
+	if (s->is_split)
+		return;
+	store_row_factors(s, h, t);
+	kb_barrier(k);
+	store_output(s, h, t);
+	kb_barrier(k);
+}
+
+/* ---- all tasks ---- */
+
+/* Declares a partial result in registers of an item. */
+static void declare_partial(struct wg_attention *s, struct kb_var *max, struct kb_var *sum,
+                            struct kb_var acc[16][4])
+{
+	struct kb *k = s->k;
+	*max = kb_var(k, "max", KB_F32_T, kb_f32(k, 0));
+	*sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
+	for (int i = 0; i < s->n_rows; i++)
+		for (int c = 0; c < s->n_columns; c++)
+			acc[i][c] = kb_var(k, "acc", KB_F32_T, kb_f32(k, 0));
+}
+
+/* Assigns rows and columns to this item. */
+static void divide_items(struct wg_attention *s)
+{
+	struct kb *k = s->k;
+	int64_t columns = 1, busy = s->n.rows * s->n.per_row;
+	while (columns < ITEMS && columns < s->a->value_size)
+		columns *= 2;
+	s->row = kb_div_const(k, s->item, s->n.per_row);
+	s->item_in_row = kb_rem_const(k, s->item, s->n.per_row);
+	if (busy < ITEMS) {
+		s->has_row = kb_cmp(k, KB_LT, s->item, kb_index(k, busy));
+		s->row = kb_min(k, s->row, kb_index(k, s->n.rows - 1));
+	}
+	s->column = kb_rem_const(k, s->item, columns);
+	s->first_row = kb_div_const(k, s->item, columns);
+	s->row_stride = ITEMS / columns;
+	s->n_rows = (int)((s->n.rows + s->row_stride - 1) / s->row_stride);
+	s->n_columns = (int)((s->a->value_size + ITEMS - 1) / ITEMS);
+	declare_partial(s, &s->max, &s->sum, s->acc);
+	if (!s->is_split)
+		declare_partial(s, &s->all_max, &s->all_sum, s->all);
+}
+
+/* Assigns local memory to the tables. */
+static void divide_memory(struct wg_attention *s, struct kb_val memory)
+{
+	struct kb *k = s->k;
+	struct kb_val zero = kb_index(k, 0);
+	int64_t at = 0;
+	s->q = memory;
+	s->kv = kb_ptr_add(k, s->q, zero, (at += s->n.rows * s->a->size) * 4);
+	s->scores = kb_ptr_add(k, s->q, zero, (at += s->n.keys * s->n.stride) * 4);
+	s->partials = kb_ptr_add(k, s->q, zero, (at += s->n.rows * s->n.keys) * 4);
+	s->factors = kb_ptr_add(k, s->q, zero, (at += 2 * ITEMS) * 4);
+}
+
+/* Task `task` of all tiles of all heads, or, if split, of all KV blocks of these. */
+static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_val tiles)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	struct kb_val bc = kb_index(k, a->bc), tile_index = task, slot = {0};
+	if (s->is_split) {
+		tile_index = kb_div_const(k, task, a->split);
+		slot = kb_rem_const(k, task, a->split);
+	}
+	struct kb_val head = kb_bin(k, KB_DIV, tile_index, tiles),
+	              tile = kb_bin(k, KB_REM, tile_index, tiles);
+	struct kb_val b = kb_bin(k, KB_DIV, head, a->heads.heads);
+	struct kb_val key_head = kb_bin(k, KB_REM, head, a->heads.heads);
+	const struct attention_limits limits = attention_find_limits(a, b);
+	const struct attention_head h = attention_find_head(a, b, key_head);
+	struct kb_val first = kb_mul_const(k, tile, s->n.rows);
+	struct kb_val n = kb_min(k, kb_sub(k, a->heads.rows, first), kb_index(k, s->n.rows));
+	const struct attention_task t = attention_find_task(a, &limits, first, n);
+	struct kb_val lo = attention_round_down(k, t.begin, a->bc), hi = t.end;
+	if (s->is_split) {
+		lo = kb_add(k, lo, kb_mul(k, slot, bc));
+		hi = kb_min(k, hi, kb_add(k, lo, bc));
+		slot = index_2d(k, head, a->split, slot);
+	}
+	emit_task(s, &h, &t, lo, hi, slot);
+}
+
+/* Loop over tasks. is_split_call: bool, the call divides KV blocks; none: this kernel serves only one kind of
+ * call. */
+static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_val is_split_call)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	if (s->is_split)
+		lower_rows(&s->n, a->scratch.slots.rows);
+	divide_memory(s, memory);
+	divide_items(s);
+	struct kb_val tiles = kb_div_const(k, kb_add_const(k, a->heads.rows, s->n.rows - 1), s->n.rows);
+	struct kb_val end = kb_mul(k, kb_mul(k, a->heads.batch, a->heads.heads), tiles);
+	if (s->is_split)
+		end = kb_mul_const(k, end, a->split);
+	struct kb_val none = kb_index(k, 0);
+	if (is_split_call.id)
+		end = kb_select(k, is_split_call, s->is_split ? end : none, s->is_split ? none : end);
+	struct kb_var next = kb_var(k, "next", KB_INDEX_T, a->job->worker);
+	kb_forever(k);
+	struct kb_val task = kb_get(k, next);
+	kb_break_if(k, kb_cmp(k, KB_GE, task, end));
+	emit_task_of(s, task, tiles);
+	kb_set(k, next, kb_add(k, task, a->job->n_workers));
+	kb_end_forever(k);
+}
+
+void attention_workgroup(const struct attention *a)
+{
+	struct kb *k = a->k;
+	struct wg_attention s = {.a = a, .k = k, .item = kb_item_id(k)}, split;
+	struct kb_val is_split_call = {0};
+	int64_t rows;
+	if (!choose_sizes(a->job->target, a->size, a->value_size, &s.n))
+		return;
+	bool is_few =
+	        a->split > 0 && kb_const_index(k, a->heads.rows, &rows) && rows <= a->scratch.slots.rows;
+	struct kb_val memory = kb_shared(k, "tile", KB_F32, s.n.elements);
+	split = s;
+	split.is_split = true;
+	if (a->split > 0 && !is_few)
+		is_split_call = attention_is_split(a);
+	if (!is_few)
+		emit_tasks(&s, memory, is_split_call);
+	if (a->split > 0)
+		emit_tasks(&split, memory, is_split_call);
+}
+
+int64_t attention_group_rows(const struct ir_func *f, const struct ir_op *group, const struct target *t)
+{
+	const struct ir_op *root = ir_group_root(group);
+	int64_t size, value_size;
+	if (((const struct attrs_group *)group->attrs)->kind != GROUP_attention || !root ||
+	    root->code != OP_attention)
+		return 0;
+	const struct ir_type *q = ir_type_of(f, root->operands[0]), *v = ir_type_of(f, root->operands[2]);
+	if (!ir_dim_is_const(q->dims[q->rank - 1], &size) ||
+	    !ir_dim_is_const(v->dims[v->rank - 1], &value_size))
+		return 0;
+	return attention_workgroup_rows(t, size, value_size);
+}

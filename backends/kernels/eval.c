@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evaluator's core: tensors in memory, the cache of emitted values, recursion from a value to its operands, loads
+ * and stores, and helpers for sizes, indices and constants.
+ */
+#include "backends/kernels/eval.h"
+
+#include "ir/target/tile.h"
+#include "backends/kernels/panel.h"
+#include "ir/core/view.h"
+
+#define DEPTH_MAX 256
+
+/* ---- failure ---- */
+
+enum tfmc_status eval_status(const struct eval *e)
+{
+	if (e->no_memory)
+		return TFMC_NO_MEMORY;
+	if (!e->failed)
+		return TFMC_OK;
+	return e->unsupported ? TFMC_INVALID : TFMC_INTERNAL;
+}
+
+static struct kb_val report(struct eval *e, const struct ir_op *op, enum diag_code code, const char *prefix,
+                            const char *what)
+{
+	struct loc at = op ? op->loc.at : e->job->group->loc.at;
+	if (!e->failed)
+		diag_error(e->job->cx, at, code, "%s%s (%s)", prefix, what,
+		           op ? ir_op_desc(op->code)->name : "group");
+	e->unsupported = e->failed ? e->unsupported : code == DIAG_UNSUPPORTED;
+	e->failed = true;
+	return (struct kb_val){0};
+}
+
+struct kb_val eval_internal(struct eval *e, const struct ir_op *op, const char *what)
+{
+	return report(e, op, DIAG_INTERNAL, "kernel: ", what);
+}
+
+struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const char *what)
+{
+	return report(e, op, DIAG_UNSUPPORTED, "not supported yet: ", what);
+}
+
+/* ---- tensors ---- */
+
+bool eval_is_in_group(const struct eval *e, struct ir_value v)
+{
+	return ir_value_info(e->job->func, v)->region == e->job->group->region;
+}
+
+/*
+ * True if all axes but the last can be linearized: the stride of each is size * stride of the next, axes of size 1
+ * left out. Sets the stride of axis rank - 2 to the row stride; if that axis has size 1, its own stride was arbitrary
+ * and its index is always 0.
+ */
+static bool linearize_rows(const struct eval *e, const struct ir_view *v, struct kb_tensor *t)
+{
+	int inner = -1; /* the next axis after i of more than one element */
+	for (int i = v->rank - 2; i >= 0; i--) {
+		if (v->state_axis[i])
+			return false;
+		if (ir_dim_equals(v->size[i], 1))
+			continue;
+		if (inner < 0)
+			t->stride[v->rank - 2] = t->stride[i];
+		else if (v->stride[i] != ir_dim_mul(e->job->module->dims, v->stride[inner], v->size[inner]))
+			return false;
+		inner = i;
+	}
+	return v->rank >= 2 && !v->state_axis[v->rank - 1];
+}
+
+/* Looks up the memory of v, if it has any, in the binding. */
+static void resolve_tensor(struct eval *e, struct ir_value v)
+{
+	const struct kernel_job *job = e->job;
+	struct eval_tensor *t = &e->tensors[v.id];
+	struct ir_view view;
+	if (v.id == 0 || t->t.rank >= 0 || ir_type_of(job->func, v)->kind != IR_TENSOR)
+		return;
+	struct ir_value base = ir_view_base(job->func, v);
+	const struct ir_op *op = ir_def(job->func, base);
+	/* a weight op inside of the group is a reference to memory, not a computation */
+	if (eval_is_in_group(e, base) && !(op && op->code == OP_weight))
+		return;
+	struct kb_tensor found = {0};
+	if (!job->bind->tensor(job->bind->user, job->k, v, &found))
+		return;
+	t->t = found;
+	t->is_flat = found.encoding == ENC_ROW && found.ring == 0 &&
+	             ir_view_resolve(job->module, job->func, v, &view) && linearize_rows(e, &view, &t->t);
+}
+
+enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job)
+{
+	const struct ir_region *r = job->group->region;
+	*e = (struct eval){.job = job, .k = job->k, .lanes = 1, .valid = 1};
+	e->tensors = ARENA_ARRAY(job->arena, struct eval_tensor, job->func->n_values);
+	if (!e->tensors)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < job->func->n_values; i++)
+		e->tensors[i].t.rank = -1;
+	for (size_t i = 0; i < r->n_ops; i++) {
+		for (size_t n = 0; n < r->ops[i]->n_operands; n++)
+			resolve_tensor(e, r->ops[i]->operands[n]);
+		if (ir_op_has(r->ops[i]->code, TRAIT_VIEW))
+			resolve_tensor(e, eval_result(r->ops[i]));
+	}
+	return TFMC_OK;
+}
+
+const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v)
+{
+	return e->tensors[v.id].t.rank >= 0 ? &e->tensors[v.id] : NULL;
+}
+
+void eval_set_tensor(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                     const struct eval_bias *bias)
+{
+	struct eval_bias *copy = bias->v.id ? ARENA_NEW(e->job->arena, struct eval_bias) : NULL;
+	if (copy)
+		*copy = *bias;
+	e->no_memory = e->no_memory || (bias->v.id && !copy);
+	e->tensors[v.id] = *t;
+	e->tensors[v.id].bias = copy;
+}
+
+/* Changes the tensor of a result to the axes of the value it is a view of: ir_view_inverse gives their strides. */
+static void address_by_view(struct eval *e, const struct ir_view *view, struct kb_tensor *t)
+{
+	const struct kernel_binding *b = e->job->bind;
+	int64_t bytes = ir_dtype_bytes(t->dtype);
+	struct kb_val skip = kb_mul_const(e->k, eval_dim(e, view->offset), bytes);
+	t->ptr = kb_ptr_add(e->k, t->ptr, skip, 0);
+	t->rank = view->rank;
+	for (int i = 0; i < view->rank; i++) {
+		t->size[i] = b->dim(b->user, e->k, view->size[i]);
+		t->stride[i] = b->dim(b->user, e->k, view->stride[i]);
+	}
+}
+
+/* Result i of the group, which yields y. False after a diagnostic. */
+static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval_output *out)
+{
+	const struct kernel_job *job = e->job;
+	struct ir_value base = ir_view_base(job->func, y);
+	struct ir_view view;
+	out->value = y;
+	if (!job->bind->tensor(job->bind->user, e->k, job->group->results[i], &out->to.t)) {
+		eval_internal(e, NULL, "a result has no memory");
+		return false;
+	}
+	out->to.is_flat = ir_view_resolve(job->module, job->func, job->group->results[i], &view) &&
+	                  linearize_rows(e, &view, &out->to.t);
+	bool is_view = !ir_same_value(base, y) && eval_is_in_group(e, base) &&
+	               ir_view_inverse(job->module, job->func, y,
+	                               ir_row_pad(job->func, job->group->results[i]), &view);
+	if (is_view) {
+		out->value = base;
+		address_by_view(e, &view, &out->to.t);
+		out->to.is_flat = linearize_rows(e, &view, &out->to.t);
+	}
+	return true;
+}
+
+enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
+{
+	const struct kernel_job *job = e->job;
+	const struct ir_region *r = job->group->region;
+	const struct ir_op *yield = r->ops[r->n_ops - 1];
+	out->n = 0;
+	out->items = ARENA_ARRAY(job->arena, struct eval_output, yield->n_operands + 1);
+	if (!out->items)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < yield->n_operands; i++) {
+		struct ir_value y = yield->operands[i], base = ir_view_base(job->func, y);
+		/* a state slice that this group wrote is in place already; any other one must be copied */
+		bool written = eval_is_in_group(e, base) && ir_is_state_slice(job->func, base);
+		if (ir_type_of(job->func, y)->kind == IR_STATE || written)
+			continue;
+		if (!make_output(e, i, y, &out->items[out->n++]))
+			return eval_status(e);
+	}
+	return TFMC_OK;
+}
+
+/* ---- cache ---- */
+
+static bool same_index(const struct eval *e, struct kb_val a, struct kb_val b)
+{
+	int64_t x, y;
+	if (a.id == b.id)
+		return true;
+	return kb_const_index(e->k, a, &x) && kb_const_index(e->k, b, &y) && x == y;
+}
+
+/* without: an axis that may differ; -1: none. */
+static bool same_point(const struct eval *e, const struct eval_point *a, const struct eval_point *b,
+                       int without)
+{
+	if (a->rank != b->rank || a->vec != b->vec)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (i != without && !same_index(e, a->index[i], b->index[i]))
+			return false;
+	return true;
+}
+
+static const struct eval_entry *find_cached(const struct eval *e, uint32_t value, const struct eval_point *p,
+                                            bool is_offset)
+{
+	for (size_t i = e->cache.n; i-- > 0;) {
+		const struct eval_entry *c = &e->cache.items[i];
+		bool width = is_offset || c->lanes == e->lanes;
+		if (c->value == value && c->is_offset == is_offset && width &&
+		    same_point(e, &c->point, p, is_offset ? p->vec : -1))
+			return c;
+	}
+	return NULL;
+}
+
+static void add_cached(struct eval *e, uint32_t value, const struct eval_point *p, struct kb_val result,
+                       bool is_offset)
+{
+	struct eval_entry *c = ARENA_PUSH(e->job->arena, &e->cache);
+	if (!c) {
+		e->no_memory = true;
+		return;
+	}
+	*c = (struct eval_entry){value, *p, result, e->lanes, is_offset};
+}
+
+void eval_bind(struct eval *e, struct ir_value v, const struct eval_point *p, struct kb_val value)
+{
+	add_cached(e, v.id, p, value, false);
+}
+
+size_t eval_mark(const struct eval *e)
+{
+	return e->cache.n;
+}
+
+void eval_release(struct eval *e, size_t mark)
+{
+	e->cache.n = mark;
+}
+
+struct eval_width eval_width(struct eval *e, int lanes, int valid)
+{
+	struct eval_width before = {e->lanes, e->valid};
+	e->lanes = lanes;
+	e->valid = valid;
+	return before;
+}
+
+struct kb_val eval_row_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                              const struct eval_point *p)
+{
+	const struct eval_entry *c = find_cached(e, v.id, p, true);
+	if (c)
+		return c->result;
+	struct kb_val offset = eval_offset(e, t, p);
+	add_cached(e, v.id, p, offset, true);
+	return offset;
+}
+
+/* ---- memory ---- */
+
+enum kb_scalar eval_stored_scalar(enum ir_dtype t)
+{
+	switch (t) {
+	case DT_F32: return KB_F32;
+	case DT_F16: return KB_F16;
+	case DT_BF16: return KB_BF16;
+	case DT_F64: return KB_F64;
+	case DT_I8: return KB_I8;
+	case DT_U8: return KB_U8;
+	case DT_I16: return KB_I16;
+	case DT_I32: return KB_I32;
+	case DT_I64: return KB_I64;
+	case DT_BOOL: return KB_U8;
+	}
+	return KB_F32;
+}
+
+/* Converts a loaded value to the type it is computed in; bools are bytes != 0. */
+static struct kb_val from_stored(struct eval *e, enum ir_dtype t, struct kb_val v)
+{
+	if (t != DT_BOOL)
+		return kb_cvt(e->k, v, eval_scalar(t));
+	struct kb_val zero = kb_bin(e->k, KB_XOR, v, v);
+	return kb_cmp(e->k, KB_NE, v, zero);
+}
+
+/* The stored index on `axis`: modulo the ring on the axis of a ring buffer. */
+static struct kb_val wrap_in_ring(struct eval *e, const struct kb_tensor *t, int axis, struct kb_val index)
+{
+	bool is_row = t->ring > 0 && axis == t->rank - 2;
+	return is_row ? kb_rem_const(e->k, index, t->ring) : index;
+}
+
+struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct kb_val sum = t->skip.id ? t->skip : kb_index(k, 0);
+	int last = t->t.rank - 1, from = 0;
+	if (t->is_flat && p->flat.id && (p->vec < 0 || p->vec == last)) {
+		sum = kb_add(k, sum, kb_mul(k, p->flat, t->t.stride[last - 1].v));
+		from = last;
+	}
+	for (int i = from; i <= last; i++)
+		if (i != p->vec)
+			sum = kb_add(k, sum,
+			             kb_mul(k, wrap_in_ring(e, &t->t, i, p->index[i]), t->t.stride[i].v));
+	if (t->t.encoding != ENC_PANEL16 || last <= 1)
+		return sum;
+	/* element [n, 0] of a matrix packed as panels [ceil(N/16)][K][16] is at (n - n % 16) * K + n % 16 */
+	struct kb_val n = p->index[last - 1], width = kb_index(k, 16), column = kb_bin(k, KB_REM, n, width);
+	struct kb_val panel = kb_mul(k, kb_sub(k, n, column), t->t.size[last].v);
+	return kb_add(k, sum, kb_add(k, panel, column));
+}
+
+struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,
+                                  int lanes)
+{
+	struct kb_val pair = kb_load(k, KB_TYPE(KB_I32, lanes), ptr, at, 0, 0);
+	struct kb_val odd = kb_bin(k, KB_REM, kb_cvt(k, i, KB_I32), kb_i32(k, 2));
+	/* the element becomes the high half of an f32: shift by 16 if it is the low half */
+	struct kb_val by = kb_mul(k, kb_sub(k, kb_i32(k, 1), odd), kb_i32(k, 16));
+	struct kb_val high = kb_i32(k, -65536);
+	if (lanes > 1) {
+		by = kb_splat(k, by, lanes);
+		high = kb_splat(k, high, lanes);
+	}
+	return kb_bitcast(k, kb_bin(k, KB_AND, kb_bin(k, KB_SHL, pair, by), high), KB_F32);
+}
+
+static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
+
+/* Lanes along K, which are k-rows of the panel apart: one element after the other. */
+static struct kb_val load_panel_per_lane(struct eval *e, const struct eval_tensor *t,
+                                         const struct eval_point *p)
+{
+	struct kb_val lane[KB_LANES_MAX];
+	for (int l = 0; l < e->valid; l++) {
+		struct eval_point at = *p;
+		at.vec = -1;
+		at.index[p->vec] = kb_add_const(e->k, p->index[p->vec], l);
+		lane[l] = load_panel(e, t, &at);
+	}
+	return eval_build_vector(e, lane);
+}
+
+/* Element (.., n, i) of quantized matrices in panels, dequantized. */
+static struct kb_val load_quantized(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	int row = t->t.rank - 2;
+	struct kb_val width = kb_index(k, PANEL_COLUMNS), n = p->index[row];
+	if (!t->t.size[row + 1].is_const)
+		return eval_internal(e, NULL, "quantized rows of an unknown length");
+	const struct panel panel = panel_of(t->t.format, t->t.size[row + 1].c);
+	struct kb_val bytes = kb_mul_const(k, kb_bin(k, KB_DIV, n, width), panel.bytes);
+	for (int a = 0; a < row; a++) {
+		struct kb_val skip = kb_mul(k, p->index[a], t->t.stride[a].v);
+		bytes = kb_add(k, bytes, kb_mul_const(k, skip, ir_dtype_bytes(t->t.dtype)));
+	}
+	struct kb_val at = kb_ptr_add(k, t->t.ptr, bytes, 0), column = kb_bin(k, KB_REM, n, width);
+	return panel_dequantize(k, &panel, at, column, p->index[row + 1], p->vec == row ? e->lanes : 1);
+}
+
+/* Element (.., n, i) of matrices packed as panels [ceil(N/16)][K][16]; f16, bf16 and quantized layouts are in
+ * tile.h. */
+static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	int row = t->t.rank - 2;
+	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
+		return load_panel_per_lane(e, t, p);
+	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);
+	if (ir_format_is_quantized(t->t.format))
+		return load_quantized(e, t, p);
+	struct kb_val depth = t->t.size[row + 1].v, row_k = kb_index(k, panel_row_k(t->t.dtype));
+	if (t->t.dtype != DT_F32) /* K is padded to an even number */
+		depth = kb_mul(k, kb_bin(k, KB_DIV, kb_add_const(k, depth, 1), row_k), row_k);
+	bool pairs = t->t.dtype == DT_BF16; /* offsets count u32 of two elements, otherwise elements */
+	struct kb_val panel = kb_mul(k, kb_bin(k, KB_DIV, n, width), depth), at = kb_add(k, panel, i);
+	at = kb_mul(k, pairs ? kb_bin(k, KB_DIV, at, row_k) : at, width);
+	at = kb_add(k, at, kb_bin(k, KB_REM, n, width));
+	for (int a = 0; a < row; a++) {
+		struct kb_val skip = kb_mul(k, p->index[a], t->t.stride[a].v);
+		at = kb_add(k, at, pairs ? kb_bin(k, KB_DIV, skip, row_k) : skip);
+	}
+	int lanes = p->vec == row ? e->lanes : 1;
+	if (pairs)
+		return eval_load_bf16_pair(k, t->t.ptr, at, i, lanes);
+	struct kb_val raw = kb_load(k, KB_TYPE(eval_stored_scalar(t->t.dtype), lanes), t->t.ptr, at, 0, 0);
+	return from_stored(e, t->t.dtype, raw);
+}
+
+/* A gather: lanes that are not neighbours in memory. row: offset of all other axes. */
+static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row, int axis,
+                                struct kb_val first)
+{
+	struct kb_val stride = t->t.stride[axis].v;
+	struct kb_val lane[KB_LANES_MAX];
+	enum kb_scalar s = eval_stored_scalar(t->t.dtype);
+	for (int l = 0; l < e->valid; l++) {
+		struct kb_val index = wrap_in_ring(e, &t->t, axis, kb_add_const(e->k, first, l));
+		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, index, stride));
+		struct kb_val raw = kb_load(e->k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0);
+		lane[l] = from_stored(e, t->t.dtype, raw);
+	}
+	return eval_build_vector(e, lane);
+}
+
+/* v at p, loaded from t: a scalar, or a vector by the stride along p->vec (0: broadcast, 1: vector load, else
+ * gather). */
+static struct kb_val load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                          const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	enum kb_scalar s = eval_stored_scalar(t->t.dtype);
+	const struct ir_op *def = ir_def(e->job->func, v);
+	if (t->t.encoding == ENC_PANEL16 && t->t.rank > 2 && !(def && def->code == OP_weight))
+		return eval_internal(e, NULL, "an element of a state in panels");
+	if (t->t.encoding == ENC_PANEL16)
+		return load_panel(e, t, p);
+	struct kb_val row = eval_row_offset(e, v, t, p);
+	if (p->vec < 0)
+		return from_stored(e, t->t.dtype, kb_load(k, KB_TYPE(s, 1), t->t.ptr, row, 0, 0));
+	struct kb_size stride = t->t.stride[p->vec];
+	struct kb_val first = p->index[p->vec];
+	if (e->lanes == 1) {
+		first = wrap_in_ring(e, &t->t, p->vec, first);
+		struct kb_val at = kb_add(k, row, kb_mul(k, first, stride.v));
+		return from_stored(e, t->t.dtype, kb_load(k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0));
+	}
+	struct kb_type type = KB_TYPE(s, e->lanes);
+	if (stride.is_const && stride.c == 0)
+		return from_stored(e, t->t.dtype, kb_load_splat(k, type, t->t.ptr, row, 0));
+	if (!stride.is_const || stride.c != 1 || (t->t.ring > 0 && p->vec == t->t.rank - 2))
+		return load_lanes(e, t, row, p->vec, first);
+	struct kb_val raw = kb_load_part(k, type, e->valid, t->t.ptr, kb_add(k, row, first), 0);
+	return from_stored(e, t->t.dtype, raw);
+}
+
+/* A scatter: lanes that are not neighbours in memory. */
+static void store_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row,
+                        const struct eval_point *p, struct kb_val value)
+{
+	for (int l = 0; l < e->valid; l++) {
+		struct kb_val i = kb_add_const(e->k, p->index[p->vec], l);
+		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, i, t->t.stride[p->vec].v));
+		kb_store(e->k, kb_lane(e->k, value, l), t->t.ptr, at, 0, 0);
+	}
+}
+
+void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_point *p, struct kb_val value)
+{
+	struct kb *k = e->k;
+	struct kb_val row = eval_offset(e, t, p);
+	value = kb_cvt(k, value, eval_stored_scalar(t->t.dtype));
+	if (p->vec < 0) {
+		kb_store(k, value, t->t.ptr, row, 0, 0);
+		return;
+	}
+	value = kb_splat(k, value, e->lanes);
+	struct kb_size stride = t->t.stride[p->vec];
+	if (e->lanes > 1 && stride.is_const && stride.c == 1)
+		kb_store_part(k, value, e->valid, t->t.ptr, kb_add(k, row, p->index[p->vec]), 0);
+	else
+		store_lanes(e, t, row, p, value);
+}
+
+void eval_store_output(struct eval *e, const struct eval_output *o, const struct eval_point *p)
+{
+	struct kb_val v = eval_value(e, o->value, p);
+	eval_store(e, &o->to, p, v);
+}
+
+/* ---- values ---- */
+
+/* full, iota, dim_value */
+static struct kb_val constant_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_full *full = op->attrs;
+	const struct attrs_iota *iota = op->attrs;
+	const struct attrs_dim_value *dim = op->attrs;
+	if (op->code == OP_full)
+		return eval_const(e, p, eval_scalar(full->dtype), full->value);
+	if (op->code == OP_iota) {
+		struct kb_val i = eval_index_i32(e, p, (int)iota->axis);
+		return kb_add(e->k, i, eval_const(e, p, KB_I32, (double)iota->start));
+	}
+	struct kb_val v = kb_cvt(e->k, eval_dim(e, dim->dim), KB_I32);
+	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
+}
+
+/* The value of v, which is not in memory, from the operands of its op; a value without an op is the index of a
+ * repeat. */
+static struct kb_val computed_value(struct eval *e, struct ir_value v, const struct eval_point *p)
+{
+	const struct kernel_binding *b = e->job->bind;
+	const struct ir_op *op = ir_def(e->job->func, v);
+	if (op && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value))
+		return constant_value(e, op, p);
+	if (op && ir_op_has(op->code, TRAIT_ELEMENTWISE))
+		return eval_elementwise(e, op, p);
+	if (op && (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE)))
+		return eval_movement(e, op, p);
+	if (op)
+		return eval_by_loops(e, op, p);
+	struct kb_val index = b->index(b->user, e->k, v);
+	if (!index.id)
+		return eval_internal(e, NULL, "a value has no memory");
+	return kb_cvt(e->k, index, KB_I32);
+}
+
+/* x + bias; x was loaded at p. */
+static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const struct eval_point *p,
+                              struct kb_val x)
+{
+	int last = b->expert.id ? 1 : 0;
+	struct eval_point at = {.rank = last + 1, .index = {b->expert}, .shifted = true};
+	at.vec = p->vec == p->rank - 1 ? last : -1;
+	struct kb_val column = kb_index(e->k, b->begin);
+	for (int i = 0; i < p->rank; i++)
+		column = kb_add(e->k, column, kb_mul_const(e->k, p->index[i], b->step[i]));
+	at.index[last] = column;
+	return kb_add(e->k, x, eval_value(e, b->v, &at));
+}
+
+struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
+{
+	const struct eval_entry *c = find_cached(e, v.id, p, false);
+	if (c)
+		return c->result;
+	if (e->failed)
+		return eval_const(e, p, eval_scalar(eval_type(e, v)->dtype), 0);
+	if (e->depth > DEPTH_MAX)
+		return eval_unsupported(e, NULL, "an expression this deep");
+	e->depth++;
+	const struct eval_tensor *t = eval_tensor(e, v);
+	struct kb_val result = t ? load(e, v, t, p) : computed_value(e, v, p);
+	if (t && t->bias)
+		result = add_bias(e, t->bias, p, result);
+	e->depth--;
+	if (!result.id)
+		return eval_const(e, p, eval_scalar(eval_type(e, v)->dtype), 0);
+	add_cached(e, v.id, p, result, false);
+	return result;
+}
+
+/* ---- sizes, indices, constants, tasks ---- */
+
+enum kb_scalar eval_scalar(enum ir_dtype t)
+{
+	switch (t) {
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16: return KB_F32;
+	case DT_F64: return KB_F64;
+	case DT_I8:
+	case DT_U8:
+	case DT_I16:
+	case DT_I32: return KB_I32;
+	case DT_I64: return KB_I64;
+	case DT_BOOL: return KB_BOOL;
+	}
+	return KB_F32;
+}
+
+struct kb_val eval_dim(struct eval *e, const struct ir_dim *d)
+{
+	return e->job->bind->dim(e->job->bind->user, e->k, d).v;
+}
+
+void eval_sizes(struct eval *e, struct ir_value v, struct kb_val size[IR_RANK_MAX])
+{
+	const struct ir_type *t = eval_type(e, v);
+	for (int i = 0; i < t->rank; i++)
+		size[i] = eval_dim(e, t->dims[i]);
+}
+
+struct kb_val eval_dim_product(struct eval *e, const struct kb_val *size, int from, int to)
+{
+	struct kb_val n = kb_index(e->k, 1);
+	for (int i = from; i < to; i++)
+		n = kb_mul(e->k, n, size[i]);
+	return n;
+}
+
+void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, int n, struct kb_val *index)
+{
+	for (int i = n - 1; i > 0; i--) {
+		index[i] = kb_bin(e->k, KB_REM, at, size[i]);
+		at = kb_bin(e->k, KB_DIV, at, size[i]);
+	}
+	if (n > 0)
+		index[0] = at;
+}
+
+/* The first total % n_workers workers get one more. Not worker * total / n_workers, which may overflow a 32-bit
+ * index. */
+struct kb_val eval_worker_range(struct eval *e, struct kb_val total, struct kb_val *hi)
+{
+	struct kb *k = e->k;
+	struct kb_val worker = e->job->worker, n = e->job->n_workers;
+	struct kb_val each = kb_bin(k, KB_DIV, total, n), more = kb_bin(k, KB_REM, total, n);
+	struct kb_val extra = kb_min(k, worker, more);
+	struct kb_val lo = kb_add(k, kb_mul(k, worker, each), extra);
+	struct kb_val one = kb_index(k, 1), zero = kb_index(k, 0);
+	struct kb_val longer = kb_select(k, kb_cmp(k, KB_LT, worker, more), one, zero);
+	*hi = kb_add(k, kb_add(k, lo, each), longer);
+	return lo;
+}
+
+static struct kb_val scalar_const(struct eval *e, enum kb_scalar s, double v)
+{
+	switch (s) {
+	case KB_F32: return kb_f32(e->k, (float)v);
+	case KB_F64: return kb_f64(e->k, v);
+	case KB_I32: return kb_i32(e->k, (int32_t)v);
+	case KB_I64: return kb_i64(e->k, (int64_t)v);
+	case KB_INDEX: return kb_index(e->k, (int64_t)v);
+	case KB_BOOL: return kb_bool(e->k, v != 0);
+	case KB_VOID:
+	case KB_I8:
+	case KB_U8:
+	case KB_I16:
+	case KB_U16:
+	case KB_F16:
+	case KB_BF16:
+	case KB_PTR: break;
+	}
+	return kb_f32(e->k, (float)v);
+}
+
+struct kb_val eval_const(struct eval *e, const struct eval_point *p, enum kb_scalar s, double v)
+{
+	struct kb_val c = scalar_const(e, s, v);
+	return p->vec < 0 ? c : kb_splat(e->k, c, e->lanes);
+}
+
+struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axis)
+{
+	struct kb_val i = kb_cvt(e->k, p->index[axis], KB_I32);
+	if (p->vec < 0 || e->lanes == 1)
+		return i;
+	i = kb_splat(e->k, i, e->lanes);
+	return p->vec == axis ? kb_add(e->k, i, kb_lane_ids(e->k, e->lanes)) : i;
+}
+
+struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane)
+{
+	if (e->lanes == 1)
+		return lane[0];
+	struct kb_val all = kb_splat(e->k, lane[0], e->lanes);
+	struct kb_val ids = kb_lane_ids(e->k, e->lanes);
+	for (int l = 1; l < e->valid; l++) {
+		struct kb_val here = kb_cmp(e->k, KB_EQ, ids, kb_splat(e->k, kb_i32(e->k, l), e->lanes));
+		all = kb_select(e->k, here, kb_splat(e->k, lane[l], e->lanes), all);
+	}
+	return all;
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The evaluator: attention masks, and one element of a reduction or contraction (matmul, linear) by a loop in a fixed
+ * order. The fallback that is correct for every shape; the generators of linear, attention and rows are the fast
+ * paths.
+ */
+#include <math.h>
+
+#include "backends/kernels/eval.h"
+#include "backends/kb/math.h"
+
+static struct kb_type var_type(struct eval *e, struct ir_value v, const struct eval_point *p)
+{
+	return KB_TYPE(eval_scalar(eval_type(e, v)->dtype), p->vec < 0 ? 1 : e->lanes);
+}
+
+/* x at p, broadcast to the lanes of `like`. */
+static struct kb_val lanes_value(struct eval *e, struct ir_value x, const struct eval_point *p,
+                                 const struct eval_point *like)
+{
+	struct kb_val v = eval_value(e, x, p);
+	return like->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
+}
+
+/* ---- masks ---- */
+
+/* v[b] of v [B]. */
+static struct kb_val of_sequence(struct eval *e, struct ir_value v, struct kb_val b)
+{
+	struct eval_point at = {.rank = 1, .index = {b}, .vec = -1};
+	return eval_value(e, v, &at);
+}
+
+/* i + past[b], i32. */
+static struct kb_val query_position(struct eval *e, const struct eval_mask *m, struct kb_val b,
+                                    struct kb_val i)
+{
+	struct kb_val at = kb_cvt(e->k, i, KB_I32);
+	return m->past.id ? kb_add(e->k, at, of_sequence(e, m->past, b)) : at;
+}
+
+struct kb_val eval_visible_end(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
+{
+	struct kb *k = e->k;
+	struct kb_val limit = {0};
+	if (m->len.id)
+		limit = of_sequence(e, m->len, b);
+	if (!m->causal && m->window <= 0)
+		return limit;
+	struct kb_val last =
+	        kb_add(k, query_position(e, m, b, i), kb_i32(k, m->causal ? 1 : (int32_t)m->window));
+	return limit.id ? kb_min(k, limit, last) : last;
+}
+
+struct kb_val eval_visible_begin(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
+{
+	struct kb *k = e->k;
+	if (m->window <= 0)
+		return (struct kb_val){0};
+	return kb_add(k, query_position(e, m, b, i), kb_i32(k, 1 - (int32_t)m->window));
+}
+
+/* x where lo <= index on the last axis < limit, otherwise -infinity; lo and limit may be none. */
+static struct kb_val masked(struct eval *e, const struct eval_point *p, struct kb_val lo, struct kb_val limit,
+                            struct kb_val x)
+{
+	if (!limit.id && !lo.id)
+		return x;
+	struct kb_val j = eval_index_i32(e, p, p->rank - 1);
+	int lanes = kb_type_of(e->k, x).lanes;
+	struct kb_val none = eval_const(e, p, kb_type_of(e->k, x).scalar, -HUGE_VAL);
+	j = kb_splat(e->k, j, lanes);
+	none = kb_splat(e->k, none, lanes);
+	if (limit.id)
+		x = kb_select(e->k, kb_cmp(e->k, KB_LT, j, kb_splat(e->k, limit, lanes)), x, none);
+	if (lo.id)
+		x = kb_select(e->k, kb_cmp(e->k, KB_GE, j, kb_splat(e->k, lo, lanes)), x, none);
+	return x;
+}
+
+/* mask of scores x [B, .., S, T]. */
+static struct kb_val mask(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_mask *a = op->attrs;
+	struct eval_mask m = {op->operands[1], op->operands[2], a->mask == MASK_causal, a->window};
+	if (p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1)
+		return eval_internal(e, op, "lanes across rows");
+	struct kb_val b = p->index[0], i = p->index[p->rank - 2];
+	struct kb_val limit = eval_visible_end(e, &m, b, i), lo = eval_visible_begin(e, &m, b, i);
+	return masked(e, p, lo, limit, lanes_value(e, op->operands[0], p, p));
+}
+
+/* ---- reductions ---- */
+
+struct reduction {
+	struct eval *e;
+	const struct ir_op *op;
+	bool reduced[IR_RANK_MAX]; /* by axis of x, the operand */
+	struct eval_point at;      /* the current element of x */
+	int rank;
+	struct kb_var sum;  /* accumulator in the lanes of the result */
+	struct kb_var wide; /* vector accumulator along the last axis, if wide_lanes > 1 */
+	int wide_lanes;     /* vector width of the reduction of the last axis; 1: scalar */
+};
+
+static struct kb_val combine(const struct reduction *r, struct kb_val a, struct kb_val b)
+{
+	switch ((int)r->op->code) {
+	case OP_reduce_max: return math_max(r->e->k, a, b);
+	case OP_reduce_min: return math_min(r->e->k, a, b);
+	}
+	return kb_add(r->e->k, a, b);
+}
+
+/* The identity of the reduction: 0, or the lowest or highest value of the dtype. */
+static struct kb_val neutral(const struct reduction *r)
+{
+	struct kb *k = r->e->k;
+	enum ir_dtype t = eval_type(r->e, r->op->operands[0])->dtype;
+	bool is_min = r->op->code == OP_reduce_min;
+	if (r->op->code != OP_reduce_max && !is_min)
+		return eval_const(r->e, &(struct eval_point){.vec = -1}, eval_scalar(t), 0);
+	switch (t) {
+	case DT_I8: return kb_i32(k, is_min ? INT8_MAX : INT8_MIN);
+	case DT_U8: return kb_i32(k, is_min ? UINT8_MAX : 0);
+	case DT_I16: return kb_i32(k, is_min ? INT16_MAX : INT16_MIN);
+	case DT_I32: return kb_i32(k, is_min ? INT32_MAX : INT32_MIN);
+	case DT_I64: return kb_i64(k, is_min ? INT64_MAX : INT64_MIN);
+	case DT_F64: return kb_f64(k, is_min ? HUGE_VAL : -HUGE_VAL);
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_BOOL: break;
+	}
+	return kb_f32(k, is_min ? HUGE_VALF : -HUGE_VALF);
+}
+
+/* to = combine(to, x at r->at) */
+static void accumulate(struct reduction *r, struct kb_var to)
+{
+	struct kb *k = r->e->k;
+	size_t mark = eval_mark(r->e);
+	struct kb_val x = eval_value(r->e, r->op->operands[0], &r->at);
+	struct kb_val old = kb_get(k, to);
+	kb_set(k, to, combine(r, old, kb_splat(k, x, kb_type_of(k, old).lanes)));
+	eval_release(r->e, mark);
+}
+
+static void reduce_axis(struct reduction *r, int axis);
+
+/* The last axis: vectors, then the scalar remainder. */
+static void reduce_row(struct reduction *r, struct kb_val size)
+{
+	struct kb *k = r->e->k;
+	struct kb_val wide = kb_index(k, r->wide_lanes);
+	struct kb_val main = kb_mul(k, kb_bin(k, KB_DIV, size, wide), wide);
+	struct eval_width before = eval_width(r->e, r->wide_lanes, r->wide_lanes);
+	int axis = r->rank - 1;
+	r->at.vec = axis;
+	r->at.index[axis] = kb_loop(k, "i", kb_index(k, 0), main, r->wide_lanes, 0);
+	accumulate(r, r->wide);
+	kb_end_loop(k);
+	eval_width(r->e, before.lanes, before.valid);
+	r->at.vec = -1;
+	r->at.index[axis] = kb_loop(k, "i", main, size, 1, 0);
+	accumulate(r, r->sum);
+	kb_end_loop(k);
+}
+
+/* Emits the loop nest over the reduced axes from `axis` on. */
+static void reduce_axis(struct reduction *r, int axis)
+{
+	struct kb *k = r->e->k;
+	while (axis < r->rank && !r->reduced[axis])
+		axis++;
+	if (axis == r->rank) {
+		accumulate(r, r->sum);
+		return;
+	}
+	struct kb_val size = eval_dim(r->e, eval_type(r->e, r->op->operands[0])->dims[axis]);
+	if (axis == r->rank - 1 && r->wide_lanes > 1) {
+		reduce_row(r, size);
+		return;
+	}
+	r->at.index[axis] = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
+	reduce_axis(r, axis + 1);
+	kb_end_loop(k);
+}
+
+/* Sets r->at to the indices of p, a point of the result, on the axes of x that are not reduced. keep: reduced axes
+ * stay in the result with size 1. */
+static void set_kept_indices(struct reduction *r, const struct eval_point *p, bool keep)
+{
+	int from = 0;
+	r->at = (struct eval_point){.rank = r->rank, .vec = -1};
+	for (int i = 0; i < r->rank; i++) {
+		if (r->reduced[i]) {
+			from += keep;
+			continue;
+		}
+		r->at.index[i] = p->index[from];
+		if (p->vec == from)
+			r->at.vec = i;
+		from++;
+	}
+}
+
+/* The reduction of both accumulators. Min and max combine lane by lane, because kb_reduce would lose NaN. */
+static struct kb_val combine_accumulators(struct reduction *r)
+{
+	struct kb *k = r->e->k;
+	struct kb_val sum = kb_get(k, r->sum);
+	if (r->wide_lanes == 1)
+		return sum;
+	struct kb_val wide = kb_get(k, r->wide);
+	bool adds = r->op->code == OP_reduce_sum || r->op->code == OP_reduce_mean;
+	if (adds)
+		return combine(r, kb_reduce(k, KB_ADD, wide), sum);
+	for (int l = 0; l < r->wide_lanes; l++)
+		sum = combine(r, sum, kb_lane(k, wide, l));
+	return sum;
+}
+
+static struct kb_val divide_by_count(struct reduction *r, struct kb_val sum)
+{
+	struct kb *k = r->e->k;
+	const struct ir_type *x = eval_type(r->e, r->op->operands[0]);
+	struct kb_val n = kb_index(k, 1);
+	for (int i = 0; i < r->rank; i++)
+		if (r->reduced[i])
+			n = kb_mul(k, n, eval_dim(r->e, x->dims[i]));
+	struct kb_type t = kb_type_of(k, sum);
+	return kb_bin(k, KB_DIV, sum, kb_splat(k, kb_cvt(k, n, t.scalar), t.lanes));
+}
+
+static int reduced_axis(const struct attrs_reduce_sum *a, int rank, size_t i)
+{
+	return (int)(a->axes.items[i] < 0 ? a->axes.items[i] + rank : a->axes.items[i]);
+}
+
+/* One element of a reduction. attrs_reduce_sum, _mean, _max and _min have the same layout. */
+static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_reduce_sum *a = op->attrs;
+	struct reduction r = {.e = e, .op = op, .rank = eval_type(e, op->operands[0])->rank, .wide_lanes = 1};
+	int native = kb_caps(e->k)->lanes;
+	for (size_t i = 0; i < a->axes.n; i++)
+		r.reduced[reduced_axis(a, r.rank, i)] = true;
+	set_kept_indices(&r, p, a->keep);
+	struct kb_type t = var_type(e, op->operands[0], p);
+	r.sum = kb_var(e->k, "sum", t, kb_splat(e->k, neutral(&r), t.lanes));
+	bool scalar = p->vec < 0 || e->lanes == 1;
+	if (scalar && r.rank > 0 && r.reduced[r.rank - 1] &&
+	    eval_vectorizes(e, op->operands[0], r.rank - 1)) {
+		r.wide_lanes = native;
+		r.wide = kb_var(e->k, "wide", KB_TYPE(t.scalar, native), kb_splat(e->k, neutral(&r), native));
+	}
+	size_t mark = eval_mark(e);
+	reduce_axis(&r, 0);
+	eval_release(e, mark);
+	struct kb_val sum = combine_accumulators(&r);
+	enum ir_dtype dtype = eval_type(e, op->operands[0])->dtype;
+	if (ir_dtype_class(dtype) == DTCLASS_INT)
+		return eval_round_to_dtype(e, dtype, sum);
+	return op->code == OP_reduce_mean ? divide_by_count(&r, sum) : sum;
+}
+
+/* A reduction at p. Lanes along a reduced axis that stays with size 1 are all the same element: it is computed as a
+ * scalar, so that its terms can be reduced by vectors, and broadcast. */
+static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_reduce_sum *a = op->attrs;
+	int rank = eval_type(e, op->operands[0])->rank;
+	bool same = false;
+	for (size_t i = 0; a->keep && i < a->axes.n; i++)
+		same = same || reduced_axis(a, rank, i) == p->vec;
+	if (!same)
+		return reduce_at(e, op, p);
+	struct eval_point one = *p;
+	one.vec = -1;
+	return kb_splat(e->k, reduce_at(e, op, &one), e->lanes);
+}
+
+/* argmax over the last axis of x, which is in memory, by vectors. */
+static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct ir_type *x = eval_type(e, op->operands[0]);
+	int axis = x->rank - 1;
+	struct eval_columns c = {.x = op->operands[0], .row = {.rank = x->rank, .vec = axis}};
+	struct kb_val where;
+	for (int i = 0; i < axis; i++)
+		c.row.index[i] = p->index[i];
+	c.row.index[axis] = c.first = kb_index(e->k, 0);
+	c.end = eval_dim(e, x->dims[axis]);
+	c.lanes = kb_caps(e->k)->lanes;
+	size_t mark = eval_mark(e);
+	eval_hoist(e, c.x, &c.row);
+	(void)eval_argmax_columns(e, &c, &where);
+	eval_release(e, mark);
+	return where;
+}
+
+/* The lowest index of the largest element. For floats the initial best is NaN, which any number replaces; integers
+ * take the first element. */
+static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct reduction r = {.e = e, .op = op, .rank = eval_type(e, op->operands[0])->rank};
+	int axis = (int)((const struct attrs_argmax *)op->attrs)->axis;
+	axis = axis < 0 ? axis + r.rank : axis;
+	if (axis == r.rank - 1 && (p->vec < 0 || e->lanes == 1) && kb_caps(k)->lanes > 1 &&
+	    eval_scalar(eval_type(e, op->operands[0])->dtype) == KB_F32 && eval_tensor(e, op->operands[0]) &&
+	    eval_vectorizes(e, op->operands[0], axis))
+		return argmax_of_row(e, op, p);
+	r.reduced[axis] = true;
+	set_kept_indices(&r, p, false);
+	struct kb_type t = var_type(e, op->operands[0], p);
+	bool is_int = t.scalar == KB_I32 || t.scalar == KB_I64;
+	struct kb_var best = kb_var(k, "best", t, eval_const(e, p, t.scalar, is_int ? 0 : (double)NAN));
+	struct kb_var where = kb_var(k, "where", KB_TYPE(KB_I32, t.lanes), eval_const(e, p, KB_I32, 0));
+	struct kb_val size = eval_dim(e, eval_type(e, op->operands[0])->dims[axis]);
+	size_t mark = eval_mark(e);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
+	r.at.index[axis] = i;
+	struct kb_val x = lanes_value(e, op->operands[0], &r.at, p), old = kb_get(k, best);
+	struct kb_val is_number = kb_cmp(k, KB_EQ, x, x);
+	struct kb_val first = kb_bin(k, KB_AND, kb_cmp(k, KB_NE, old, old), is_number);
+	if (is_int)
+		first = kb_splat(k, kb_cmp(k, KB_EQ, i, kb_index(k, 0)), t.lanes);
+	struct kb_val better = kb_bin(k, KB_OR, first, kb_cmp(k, KB_GT, x, old));
+	kb_set(k, best, kb_select(k, better, x, old));
+	struct kb_val here = kb_splat(k, kb_cvt(k, i, KB_I32), t.lanes);
+	kb_set(k, where, kb_select(k, better, here, kb_get(k, where)));
+	kb_end_loop(k);
+	eval_release(e, mark);
+	return kb_get(k, where);
+}
+
+/* ---- contractions ---- */
+
+/* The inner product over i < size of a at `at_a` and b at `at_b`, i being the index on axis_a and axis_b. */
+struct dot {
+	struct ir_value a, b;
+	struct eval_point at_a, at_b;
+	int axis_a, axis_b;
+};
+
+static struct kb_val dot(struct eval *e, struct dot *d, struct kb_val size, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct kb_type t = var_type(e, d->a, p);
+	struct kb_var sum = kb_var(k, "sum", t, eval_const(e, p, t.scalar, 0));
+	eval_hoist(e, d->b, &d->at_b);
+	size_t mark = eval_mark(e);
+	struct kb_val i = kb_loop(k, "k", kb_index(k, 0), size, 1, 0);
+	d->at_a.index[d->axis_a] = i;
+	d->at_b.index[d->axis_b] = i;
+	struct kb_val a = lanes_value(e, d->a, &d->at_a, p), b = lanes_value(e, d->b, &d->at_b, p);
+	kb_set(k, sum, kb_fma(k, a, b, kb_get(k, sum)));
+	kb_end_loop(k);
+	eval_release(e, mark);
+	return kb_get(k, sum);
+}
+
+/* Contractions support lanes along N, the last axis, only. */
+static bool has_lanes_across_rows(struct eval *e, const struct eval_point *p)
+{
+	return p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1;
+}
+
+static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_matmul *at = op->attrs;
+	int r = p->rank;
+	struct dot d = {.a = op->operands[0], .b = op->operands[1]};
+	d.at_a = (struct eval_point){.rank = r, .vec = -1};
+	d.at_b = (struct eval_point){.rank = r, .vec = -1};
+	if (has_lanes_across_rows(e, p))
+		return eval_internal(e, op, "lanes across rows");
+	for (int i = 0; i < r - 2; i++)
+		d.at_a.index[i] = d.at_b.index[i] = p->index[i];
+	d.axis_a = at->ta ? r - 2 : r - 1;
+	d.axis_b = at->tb ? r - 1 : r - 2;
+	int m = at->ta ? r - 1 : r - 2, n = at->tb ? r - 2 : r - 1;
+	d.at_a.index[m] = p->index[r - 2];
+	d.at_b.index[n] = p->index[r - 1];
+	d.at_a.index[d.axis_a] = d.at_b.index[d.axis_b] = kb_index(e->k, 0);
+	d.at_b.vec = p->vec < 0 ? -1 : n;
+	return dot(e, &d, eval_dim(e, eval_type(e, d.a)->dims[d.axis_a]), p);
+}
+
+/* linear: x [.., K], w [N, K], bias [N]; expert_linear: w [E, N, K], ids [..], bias [E, N]. */
+static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	bool is_expert = op->code == OP_expert_linear;
+	int last = p->rank - 1, n = is_expert; /* axis of N in w */
+	struct kb_val zero = kb_index(e->k, 0);
+	struct dot d = {
+	        .a = op->operands[0], .b = op->operands[1], .at_a = *p, .axis_a = last, .axis_b = n + 1};
+	struct ir_value bias = op->operands[2 + is_expert];
+	if (has_lanes_across_rows(e, p))
+		return eval_internal(e, op, "lanes across rows");
+	d.at_a.vec = -1;
+	d.at_b = (struct eval_point){.rank = n + 2, .vec = p->vec < 0 ? -1 : n};
+	if (is_expert) {
+		struct eval_point row = *p;
+		row.rank = last;
+		row.vec = -1;
+		row.flat = (struct kb_val){0};
+		struct kb_val id = eval_value(e, op->operands[2], &row);
+		d.at_b.index[0] = eval_clamp_index(e, id, eval_dim(e, eval_type(e, d.b)->dims[0]));
+	}
+	d.at_b.index[n] = p->index[last];
+	d.at_a.index[last] = d.at_b.index[n + 1] = zero;
+	struct kb_val sum = dot(e, &d, eval_dim(e, eval_type(e, d.b)->dims[n + 1]), p);
+	if (!bias.id)
+		return sum;
+	struct eval_point at = d.at_b;
+	at.rank = n + 1;
+	return kb_add(e->k, sum, lanes_value(e, bias, &at, p));
+}
+
+struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	switch ((int)op->code) {
+	case OP_mask: return mask(e, op, p);
+	case OP_reduce_sum:
+	case OP_reduce_mean:
+	case OP_reduce_max:
+	case OP_reduce_min: return reduce(e, op, p);
+	case OP_argmax: return argmax(e, op, p);
+	case OP_strip_argmax:
+	case OP_strip_score: return eval_strip(e, op, p);
+	case OP_cumsum:
+	case OP_topk:
+	case OP_last_at: return eval_in_order(e, op, p);
+	case OP_matmul: return matmul(e, op, p);
+	case OP_linear:
+	case OP_expert_linear: return linear(e, op, p);
+	case OP_rope: return eval_rope(e, op, p);
+	case OP_weight: return eval_unsupported(e, op, "a weight with an index that is no index of a repeat");
+	}
+	return eval_internal(e, op, "an op that cannot be computed by element stands here");
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel generators (backends/kernels, in_order, linear, rows) and the state they share. A generator emits the
+ * body of the kernel of one group; backends/kernels/group.c chooses it. Tasks are divided among workers by
+ * eval_worker_range; every result element is computed by one worker, in an order that does not depend on the number
+ * of workers.
+ */
+#ifndef TFMC_BACKENDS_KERNEL_TEMPLATES_H
+#define TFMC_BACKENDS_KERNEL_TEMPLATES_H
+
+#include "backends/kernels/eval.h"
+
+/* The kernel being generated. */
+struct kernel {
+	struct eval *e;
+	struct kb *k;
+	const struct kernel_job *job;
+	const struct attrs_group *attrs;
+	const struct ir_op *root;
+	struct eval_outputs out;
+};
+
+/* Any op, element by element: elementwise ops, data movement, reductions, contractions, writes to states. The
+ * fallback for groups without a faster generator. */
+void kernel_loops(struct kernel *g);
+/* Elements of a row that make one task of kernel_loops: few on GPUs, where thousands of work-items need a task
+ * each. */
+int64_t kernel_loops_block(const struct target *t);
+/* True for groups of the row generator (backends/kernels/rowwise.h): norms, softmax. */
+bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root);
+/* GEMM of `linear` with packed weights. False if the layout of an operand does not fit: the caller uses kernel_loops. */
+bool kernel_linear(struct kernel *g);
+/* kernel_linear for expert_linear (mixture of experts): the rows of each expert are gathered. */
+bool kernel_expert_linear(struct kernel *g);
+/* kernel_linear by work-groups of GPU_ITEMS work-items, which compute a tile together. */
+bool kernel_linear_shared(struct kernel *g);
+#define GPU_ITEMS   64
+#define GPU_COLUMNS 64 /* columns of a tile for many rows; for few rows a tile is one panel of 16 */
+/* Rows of a tile for at most `rows` rows: 8, 16, 32 or 64. */
+int64_t kernel_linear_shared_rows(int64_t rows);
+
+/* A loop along the last axis: full vectors, then scalar remainder. `body` is emitted for both. */
+struct row_loop {
+	struct eval *e;
+	struct kb_val lo, hi; /* elements [lo, hi), not aligned */
+	int lanes;
+	struct eval_point *at; /* index[last] and vec are set for the body */
+	void (*body)(void *user, struct eval *e, const struct eval_point *at);
+	void *user;
+};
+
+/* Evaluates and stores elements [lo, hi) of one row of an output; the other indices of `at` are given. */
+void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
+                       struct kb_val hi);
+
+/* A write of x into a slice of a state (state_append, state_write), such as new keys into the KV cache. */
+struct kernel_write {
+	const struct ir_op *op;
+	struct ir_value x;
+	struct eval_tensor to;
+	int shifted;       /* axis of `to` whose indices begin at past[b]; -1: none */
+	struct kb_val row; /* index on that axis of the row being written */
+};
+/* False after a diagnostic. */
+bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w);
+/* Writes elements [lo, hi) of one row of x; rows beyond the end of the state are dropped. */
+void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,
+                      struct kb_val hi);
+
+/* True if the group contains transcendental functions, which cost many instructions for each element. */
+bool kernel_has_functions(const struct kernel *g);
+
+#endif

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GEMM generator for CPUs: binds the operands of a linear group, chooses tile and block sizes, divides the
+ * work, and emits the loop nest around the microkernel (Goto and van de Geijn 2008):
+ *
+ *   M blocks x N runs      one task of a worker
+ *     N block (nc panels)  stays in L2 while the rows of the M block pass
+ *       K block (kc)       only if sums can wait in the C buffer
+ *         row tiles (mr)   remainder rows use smaller register tiles
+ *           panels (nr)    register tile: matmul_microkernel.c
+ *
+ * Each f32 sum is one chain of multiply-adds in increasing k (matmul_lowp.c has the order of int8 and bf16), so
+ * results are bitwise independent of tiles, blocks and workers.
+ */
+#include "backends/kernels/matmul_internal.h"
+#include "backends/kernels/rowwise.h"
+#include "ir/core/case.h"
+
+/* Operands of OP_linear. */
+enum { X = OPERAND(linear, x), W = OPERAND(linear, w), BIAS = OPERAND(linear, b) };
+
+#define M_BLOCKS_MAX     8  /* M blocks at most, to balance the load */
+#define TASKS_PER_WORKER 16 /* tasks of a worker beyond which one more or less is no imbalance */
+
+/* ---- the group ---- */
+
+/* Binds a norm after the product. It needs complete rows: until a row is, the operand of the norm is stored
+ * where the result goes. False: the result cannot hold it. */
+static bool bind_norm_after(struct linear *l)
+{
+	const struct ir_region *r = l->job->group->region;
+	for (size_t i = (size_t)l->g->attrs->root + 1; i < r->n_ops; i++)
+		if (ir_is_norm(r->ops[i]->code))
+			l->norm.after = r->ops[i];
+	l->out = l->g->out.items[0];
+	if (!l->norm.after)
+		return true;
+	l->out.value = l->norm.after->operands[0];
+	return l->out.to.t.dtype == DT_F32 && l->out.to.t.encoding == ENC_ROW;
+}
+
+static bool bind_operands(struct linear *l)
+{
+	const struct ir_op *root = l->g->root;
+	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
+	l->w = eval_tensor(l->eval, root->operands[W]);
+	return l->w && l->w->t.encoding == ENC_PANEL16 && matmul_bind_x(l);
+}
+
+bool matmul_bind_weights(struct linear *l)
+{
+	const struct kb_tensor *w = &l->w->t;
+	for (int i = 0; i < w->rank; i++)
+		if (!w->size[i].is_const || w->size[i].c > INT32_MAX)
+			return false;
+	l->columns.n = w->size[w->rank - 2].c;
+	l->columns.panels = (l->columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	l->depth = w->size[w->rank - 1].c;
+	l->panel = panel_of(w->format != FORMAT_PLAIN ? w->format : ir_format_from_dtype(w->dtype), l->depth);
+	return true;
+}
+
+/* Binds M, N, K and the result's axes. False: the shape of the weights is not constant. */
+static bool find_sizes(struct linear *l)
+{
+	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->g->root));
+	struct ir_dims *dims = l->job->module->dims;
+	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
+	if (type->rank < 1 || !matmul_bind_weights(l))
+		return false;
+	l->rank = type->rank;
+	eval_sizes(l->eval, eval_result(l->g->root), l->size);
+	l->rows = eval_dim(l->eval, rows);
+	l->rows_lo = ir_dim_lo(dims, rows);
+	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
+	return true;
+}
+
+#define SHORT_OPS_MAX 6
+
+/* A long epilogue would be emitted for each accumulator of each register tile. */
+bool matmul_needs_c_buffer(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	size_t n = 0;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+		n += ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE);
+	return n > SHORT_OPS_MAX || kernel_has_functions(g);
+}
+
+bool matmul_choose_tile(struct linear *l)
+{
+	const struct attrs_group *s = l->g->attrs;
+	const struct target *t = l->job->target;
+	const struct register_tile tile = target_register_tile(t);
+	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
+	        mr = s->mr > 0 ? s->mr : register_tile_mr(t, tile, ir_format(l->panel.format)->dtype);
+	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
+	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
+	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL ||
+	    MATMUL_PANEL % lanes != 0 || mr * (nr / lanes) > MATMUL_ACC_MAX)
+		return false;
+	l->lanes = (int)lanes;
+	l->mr = (int)mr;
+	l->nr = (int)(nr / MATMUL_PANEL);
+	return true;
+}
+
+/* Chooses the C buffer. K is blocked if scratch holds the partial sums of at least one row tile. */
+static struct matmul_c_buffer choose_c_buffer(const struct linear *l, bool needs_buffer, bool is_skinny)
+{
+	const struct attrs_group *s = l->g->attrs;
+	struct matmul_c_buffer c_buf = {.width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL};
+	int64_t bytes = c_buf.width * 4, before = matmul_x_buffer_bytes(l);
+	int64_t rows = (s->scratch - before) / bytes;
+	int64_t kc = s->kc / l->panel.k_per_line * l->panel.k_per_line;
+	bool divide = l->panel.kind != PANEL_QUANTS && !is_skinny && kc > 0 && kc < l->depth &&
+	              l->rows_hi > l->mr && rows >= l->mr;
+	c_buf.kc = divide ? kc : 0;
+	c_buf.rows = divide ? rows : is_skinny ? l->rows_hi : matmul_max_mr(l);
+	if (divide)
+		c_buf.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, before), 0);
+	else if (needs_buffer)
+		c_buf.at = kb_local(l->k, "stage", KB_F32, c_buf.rows * c_buf.width);
+	return c_buf;
+}
+
+/* ---- heights of register tiles ---- */
+
+#define MR_CHOICES_MAX (MATMUL_ROWS_MAX + 1)
+/* mr of remainders that no half tile covers. */
+static const int low_mr[] = {8, 4, 2, 1};
+/* OpenCL, which compiles each height at program start, has this one and single rows. */
+#define LOW_MR_OPENCL 4
+
+bool matmul_prefers_small_code(const struct linear *l)
+{
+	return l->job->target->arch == ARCH_OPENCL;
+}
+
+/*
+ * Smallest mr that many rows are divided into: half a tile, even. 0: mr is small or odd anyway. A low tile
+ * loads as many weights as a high one and hides less latency: 128 rows in tiles of 14 are 8 x 14 + 8 + 8, not
+ * 9 x 14 + 2.
+ */
+static int half_tile_mr(const struct linear *l)
+{
+	if (matmul_prefers_small_code(l))
+		return 0;
+	return l->mr >= 6 && l->mr % 2 == 0 ? (l->mr / 2 + 1) / 2 * 2 : 0;
+}
+
+/* True for the heights of remainders that are emitted. */
+static bool is_low_mr(const struct linear *l, int64_t rows)
+{
+	for (size_t i = 0; i < TFMC_COUNT(low_mr); i++)
+		if (low_mr[i] == rows)
+			return rows < l->mr &&
+			       (!matmul_prefers_small_code(l) || rows == LOW_MR_OPENCL || rows == 1);
+	return false;
+}
+
+/* mr between half and full: even ones, and an odd one for an odd number of rows. */
+static bool is_middle_mr(const struct linear *l, int64_t rows)
+{
+	int min_rows = half_tile_mr(l);
+	return l->rows_hi > l->mr && min_rows > 0 && rows >= min_rows && rows < l->mr &&
+	       (rows % 2 == 0 || rows == min_rows + 1);
+}
+
+/* True for heights that only calls of more than mr rows use (smaller calls use half tiles, too). */
+static bool needs_many_rows(const struct linear *l, int rows)
+{
+	return is_middle_mr(l, rows) && !is_low_mr(l, rows) && rows != half_tile_mr(l);
+}
+
+/* Heights of the register tiles that this group can need, decreasing; returns their number. */
+static int find_mr_choices(const struct linear *l, int *height)
+{
+	bool is_one = l->rows_lo == l->rows_hi && l->rows_hi <= l->mr && !l->norm.after;
+	int64_t left = l->rows_hi;
+	int n = 0;
+	for (int rows = l->mr; rows > 0; rows--) {
+		if (rows > left || (rows != l->mr && !is_middle_mr(l, rows) && !is_low_mr(l, rows)))
+			continue;
+		height[n++] = rows;
+		left = is_one ? left % rows : left;
+	}
+	return n;
+}
+
+/* Bound of the next tile of `left` remaining rows of `rows`: the highest tile not above it is used. */
+static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, struct kb_val left)
+{
+	struct kb *k = l->k;
+	struct kb_val mr = kb_index(k, l->mr), min_rows = kb_index(k, half_tile_mr(l));
+	if (l->rows_hi <= l->mr || half_tile_mr(l) == 0)
+		return left;
+	struct kb_val is_odd = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, left, kb_index(k, 1)), kb_index(k, 0));
+	/* The remainder after a tile is no less than half a tile, where possible. */
+	struct kb_val others = kb_sub(k, left, min_rows);
+	struct kb_val odd = kb_max(k, kb_min(k, others, kb_add_const(k, min_rows, 1)), min_rows);
+	struct kb_val even = kb_min(k, others, mr);
+	struct kb_val many = kb_select(k, is_odd, odd, even);
+	/* Calls of at most mr rows loop over single panels, for which middle heights are not emitted. */
+	struct kb_val few = kb_min(k, left, min_rows);
+	few = kb_select(k, kb_cmp(k, KB_LE, rows, mr), few, left);
+	few = kb_select(k, kb_cmp(k, KB_EQ, left, mr), mr, few);
+	return kb_select(k, kb_cmp(k, KB_GT, left, mr), many, few);
+}
+
+/* ---- register tiles ---- */
+
+/* Panels (nr) of a tile of `rows` rows: as many as registers hold in addition to one k-row of weights and a
+ * broadcast element of x. */
+static int tile_panels(const struct linear *l, int rows)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	int vectors = matmul_panel_vectors(l);
+	int accumulators = matmul_acc_registers(l) * rows * vectors;
+	int64_t full = l->columns.n / MATMUL_PANEL;
+	bool is_low = rows != l->mr && !needs_many_rows(l, rows);
+	int n = is_low && (rows == 1 || !matmul_prefers_small_code(l)) ? MATMUL_NC : l->nr;
+	if (matmul_dequantizes_inline(l))
+		n = is_low ? matmul_inline_panels(l, rows) : l->nr;
+	for (; n > 1; n /= 2) {
+		int b_registers = rows > 1 ? n * vectors : 1;
+		bool fits = rows == l->mr || matmul_dequantizes_inline(l) ||
+		            n * accumulators + b_registers + 1 < caps->registers;
+		if (fits && n <= full && rows * n * (MATMUL_PANEL / l->lanes) <= MATMUL_ACC_MAX)
+			break;
+	}
+	return n;
+}
+
+/* Panels that stay in one task if there are many rows: full register tiles of whole heads. */
+static int64_t panels_per_task(const struct linear *l)
+{
+	return l->columns.unit % l->nr == 0 ? l->columns.unit : l->columns.unit * l->nr;
+}
+
+/* True if panels can be left that fill no tile of t->panels. Tasks of many rows have full tiles only. */
+static bool leaves_single_panels(const struct linear *l, const struct matmul_tile *t)
+{
+	if (!needs_many_rows(l, t->rows) &&
+	    !(matmul_prefers_small_code(l) && panels_per_task(l) % t->panels == 0))
+		return true;
+	return l->columns.n % ((int64_t)t->panels * MATMUL_PANEL) != 0 || l->columns.nc % t->panels != 0;
+}
+
+struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels)
+{
+	struct kb *k = l->k;
+	struct kb_val end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
+	struct kb_val n = kb_div_const(k, kb_sub(k, end, s->begin), panels);
+	return kb_add(k, s->begin, kb_mul_const(k, n, panels));
+}
+
+void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
+                        bool has_single)
+{
+	struct kb *k = l->k;
+	struct kb_val full = s->begin;
+	if (t.panels > 1) {
+		full = matmul_full_tiles_end(l, s, t.panels);
+		t.panel = kb_loop(k, "panel", s->begin, full, t.panels, has_single ? 0 : KB_NONEMPTY);
+		matmul_microkernel(l, s, &t);
+		kb_end_loop(k);
+	}
+	if (t.panels > 1 && !has_single)
+		return;
+	t.panels = 1;
+	t.panel = kb_loop(k, "panel", full, s->end, 1, 0);
+	matmul_microkernel(l, s, &t);
+	kb_end_loop(k);
+}
+
+/* Row tile: all register tiles of the shape of t in the N block. */
+static void emit_row_tile(const struct linear *l, const struct matmul_block *s, struct matmul_tile t)
+{
+	struct kb *k = l->k;
+	if (l->columns.mats == 1) {
+		matmul_emit_panels(l, s, t, leaves_single_panels(l, &t));
+		return;
+	}
+	t.mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	matmul_emit_panels(l, s, t, leaves_single_panels(l, &t));
+	kb_end_loop(k);
+}
+
+/* if (most >= height[0]) ..; else if (most >= height[1]) ..; the last one always fits. done: rows of the tile
+ * that ran. */
+static void emit_by_height(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
+                           const int *height, int n, struct kb_val most, struct kb_var done)
+{
+	struct kb *k = l->k;
+	if (n > 1)
+		kb_if(k, kb_cmp(k, KB_GE, most, kb_index(k, height[0])));
+	t.rows = height[0];
+	t.panels = tile_panels(l, t.rows);
+	emit_row_tile(l, s, t);
+	kb_set(k, done, kb_index(k, height[0]));
+	if (n > 1) {
+		kb_else(k);
+		emit_by_height(l, s, t, height + 1, n - 1, most, done);
+		kb_end_if(k);
+	}
+}
+
+/* Loop over row tiles, from row `first` to the end of the M block, over one K block. */
+static void emit_row_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val first)
+{
+	struct kb *k = l->k;
+	int height[MR_CHOICES_MAX], n = find_mr_choices(l, height);
+	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
+	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
+	struct matmul_tile t = {
+	        .prefetch = matmul_prefetch_begin(l, kb_sub(k, s->row_end, s->row), l->mr, l->nr)};
+	kb_forever(k);
+	t.row = kb_get(k, row);
+	t.c_row = l->c_buf.kc ? kb_sub(k, t.row, s->row) : kb_index(k, 0);
+	kb_break_if(k, kb_cmp(k, KB_GE, t.row, s->row_end));
+	struct kb_val most = next_mr_bound(l, s->rows, kb_sub(k, s->row_end, t.row));
+	emit_by_height(l, s, t, height, n, most, done);
+	if (l->c_buf.at.id && !l->c_buf.kc)
+		matmul_epilogue(l, s, t.row, kb_get(k, done));
+	matmul_prefetch_next_row_tile(l, &t.prefetch);
+	kb_set(k, row, kb_add(k, t.row, kb_get(k, done)));
+	kb_end_forever(k);
+}
+
+/* AMX by dot blocks: row tiles of 16, for which the N block is repacked. Returns the first row that is left
+ * for vectors. */
+static struct kb_val emit_amx_row_tiles(const struct linear *l, struct matmul_block s)
+{
+	struct kb *k = l->k;
+	struct matmul_tile t = {.rows = KB_TILE_ROWS, .panels = 1, .c_row = kb_index(k, 0)};
+	struct kb_val height = kb_index(k, KB_TILE_ROWS), rows = kb_sub(k, s.row_end, s.row),
+	              full = kb_mul(k, kb_bin(k, KB_DIV, rows, height), height);
+	struct kb_var first = kb_var(k, "first", KB_INDEX_T, s.row);
+	kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
+	matmul_repack_block(l, &s);
+	s.is_repacked = true;
+	t.prefetch = matmul_prefetch_begin(l, rows, t.rows, t.panels);
+	kb_set(k, first, kb_add(k, s.row, full));
+	t.row = kb_loop(k, "row", s.row, kb_get(k, first), KB_TILE_ROWS, KB_NONEMPTY);
+	emit_row_tile(l, &s, t);
+	if (l->c_buf.at.id)
+		matmul_epilogue(l, &s, t.row, height);
+	matmul_prefetch_next_row_tile(l, &t.prefetch);
+	kb_end_loop(k);
+	kb_end_if(k);
+	return kb_get(k, first);
+}
+
+/* Repacks a few panels at a time, so that they are still in L1 when they are read. */
+static void emit_repacked(const struct linear *l, const struct matmul_block *s)
+{
+	struct kb *k = l->k;
+	struct matmul_block sub = *s;
+	sub.is_repacked = true;
+	sub.begin = kb_loop(k, "wide", s->begin, s->end, l->repack.group, 0);
+	sub.end = kb_min(k, kb_add_const(k, sub.begin, l->repack.group), s->end);
+	matmul_repack_block(l, &sub);
+	emit_row_tiles(l, &sub, s->row);
+	kb_end_loop(k);
+}
+
+static void zero_c_buffer(const struct linear *l, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	struct kb_val n = kb_mul_const(k, rows, l->c_buf.width);
+	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->c_buf.at, at, 0, 0);
+	kb_end_loop(k);
+}
+
+void matmul_emit_block(const struct linear *l, const struct matmul_block *s)
+{
+	struct kb *k = l->k;
+	struct matmul_block sub = *s;
+	struct kb_val rows = kb_sub(k, s->row_end, s->row), depth = kb_index(k, l->depth);
+	if (l->amx.config.id) {
+		matmul_amx_block(l, s);
+		return;
+	}
+	sub.k_lo = kb_index(k, 0);
+	sub.k_hi = depth;
+	if (l->repack.acc.id) { /* AMX for full tiles of 16 rows, vectors for the remainder */
+		emit_row_tiles(l, &sub, emit_amx_row_tiles(l, sub));
+		return;
+	}
+	if (!l->c_buf.kc && l->repack.panels.id) { /* repacking pays from a number of rows on */
+		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
+		emit_repacked(l, &sub);
+		kb_else(k);
+		emit_row_tiles(l, &sub, s->row);
+		kb_end_if(k);
+		return;
+	}
+	if (!l->c_buf.kc) {
+		sub = matmul_dequantize_block(l, &sub);
+		emit_row_tiles(l, &sub, s->row);
+		return;
+	}
+	/* A single row tile reads B once: blocking K gains nothing. The dequantized B buffer, however, holds
+	 * only kc. */
+	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->b_buf.at.id ? 0 : l->mr));
+	zero_c_buffer(l, rows);
+	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
+	sub.k_lo = kb_loop(k, "part", sub.k_lo, end, l->c_buf.kc, KB_NONEMPTY);
+	sub.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, sub.k_lo, l->c_buf.kc), depth));
+	sub = matmul_dequantize_block(l, &sub);
+	emit_row_tiles(l, &sub, s->row);
+	kb_end_loop(k);
+	matmul_epilogue(l, s, s->row, rows);
+}
+
+/* ---- the division of work ---- */
+
+struct division {
+	struct kb_val unit;   /* panels of a column group */
+	struct kb_val groups; /* column groups: N is split into them */
+	struct kb_val block;  /* rows of an M block */
+	struct kb_val blocks; /* M blocks */
+};
+
+static struct kb_val emit_div_up(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	return kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, a, b), -1), b);
+}
+
+/* Rows of an M block: x stays in L2 together with two N blocks of weights. All rows, or full tiles. */
+static int64_t rows_of_m_block(const struct linear *l)
+{
+	int64_t depth = l->c_buf.kc ? l->c_buf.kc : l->depth > 0 ? l->depth : 1;
+	int64_t height = matmul_max_mr(l), rows = target_gemm_mc(l->job->target, depth);
+	rows = l->amx.config.id ? l->c_buf.rows : l->repack.acc.id ? l->norm.x_rows : rows;
+	rows = l->c_buf.kc && rows > l->c_buf.rows ? l->c_buf.rows : rows;
+	rows = matmul_has_x_buffer(l) && rows > l->norm.x_rows ? l->norm.x_rows : rows;
+	int64_t full = rows > height ? rows / height * height : l->mr;
+	return full < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : full;
+}
+
+/* Divides M only, since a norm after the product needs complete rows: one block for each worker, or more where an M
+ * block has fewer rows. At least one row each: M = 0 is divided, too. */
+static struct division divide_rows(const struct linear *l)
+{
+	struct kb *k = l->k;
+	struct kb_val block = emit_div_up(k, l->rows, l->job->n_workers);
+	struct division d = {.unit = kb_index(k, l->columns.panels)};
+	d.groups = kb_index(k, 1);
+	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, rows_of_m_block(l)));
+	d.blocks = emit_div_up(k, l->rows, d.block);
+	return d;
+}
+
+/*
+ * M blocks, at least `min_blocks`, that balance the load: with `groups` column groups each, 1, 2, 4 or 8 of
+ * them, the fewest for which tasks divide evenly among the workers, or are many. Each block reads all
+ * weights, so fewer are better.
+ */
+static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val groups, struct kb_val min_blocks)
+{
+	struct kb *k = l->k;
+	struct kb_val n = l->job->n_workers, blocks = kb_index(k, M_BLOCKS_MAX);
+	struct kb_var all = kb_var(k, "blocks", KB_INDEX_T, min_blocks);
+	kb_if(k, kb_cmp(k, KB_GT, n, kb_index(k, 1)));
+	struct kb_val many = kb_mul_const(k, n, TASKS_PER_WORKER);
+	for (int64_t i = M_BLOCKS_MAX / 2; i > 0; i /= 2) {
+		struct kb_val tasks = kb_mul_const(k, groups, i);
+		struct kb_val remainder = kb_bin(k, KB_REM, tasks, n);
+		struct kb_val even = kb_cmp(k, KB_EQ, remainder, kb_index(k, 0));
+		even = kb_bin(k, KB_OR, even, kb_cmp(k, KB_GE, tasks, many));
+		blocks = kb_select(k, even, kb_index(k, i), blocks);
+	}
+	kb_set(k, all, kb_max(k, min_blocks, blocks));
+	kb_end_if(k);
+	return kb_get(k, all);
+}
+
+/* Columns whose weights all workers together read while they make one row of x. */
+#define COLUMNS_PER_MADE_ROW 4
+
+/* Least number of M blocks. With AMX, making the rows of x takes a worker longer than reading the weights:
+ * one block for each worker, if there are rows enough. */
+static struct kb_val min_m_blocks(const struct linear *l)
+{
+	struct kb *k = l->k;
+	struct kb_val most = kb_index(k, rows_of_m_block(l));
+	struct kb_val min_blocks = emit_div_up(k, kb_max(k, l->rows, kb_index(k, 1)), most);
+	if (!l->amx.config.id)
+		return min_blocks;
+	struct kb_val tiles = emit_div_up(k, l->rows, kb_index(k, AMX_TILE_ROWS));
+	struct kb_val all = kb_max(k, min_blocks, kb_min(k, l->job->n_workers, tiles));
+	struct kb_val columns = kb_index(k, l->columns.n * l->columns.mats / COLUMNS_PER_MADE_ROW);
+	return kb_select(k, kb_cmp(k, KB_GE, l->rows, columns), all, min_blocks);
+}
+
+/* Rounds rows up to full AMX tiles, at most the capacity of the x buffer. */
+static struct kb_val round_to_amx_tiles(const struct linear *l, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	struct kb_val height = kb_index(k, KB_TILE_ROWS), most = kb_index(k, rows_of_m_block(l));
+	if (!l->amx.config.id && !l->repack.acc.id)
+		return rows;
+	return kb_min(k, kb_mul(k, emit_div_up(k, rows, height), height), most);
+}
+
+/* Division of M and N. At most mr rows: by single panels (except in small code). More: by full tiles, and M
+ * blocks as small as keeps all workers busy. */
+static struct division divide(const struct linear *l)
+{
+	struct kb *k = l->k;
+	if (l->norm.after)
+		return divide_rows(l);
+	struct kb_val many = kb_index(k, panels_per_task(l)), mr = kb_index(k, l->mr);
+	struct kb_val one = matmul_prefers_small_code(l) ? many : kb_index(k, l->columns.unit);
+	struct kb_val panels = kb_index(k, l->columns.panels);
+	struct division d = {.unit = one, .blocks = kb_index(k, 1), .block = mr};
+	if (l->rows_lo <= 0)
+		d.blocks = kb_min(k, l->rows, d.blocks);
+	if (l->rows_hi > l->mr) {
+		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
+		struct kb_val min_blocks = min_m_blocks(l);
+		d.blocks = balanced_m_blocks(l, emit_div_up(k, panels, d.unit), min_blocks);
+		d.block = kb_max(k, round_to_amx_tiles(l, emit_div_up(k, l->rows, d.blocks)), mr);
+		d.blocks = emit_div_up(k, l->rows, d.block);
+	}
+	d.groups = emit_div_up(k, panels, d.unit);
+	return d;
+}
+
+/* Emits this worker's tasks [lo, hi) of blocks x groups: in each M block a run of column groups. */
+static void emit_blocks(const struct linear *l)
+{
+	struct kb *k = l->k;
+	struct division d = divide(l);
+	struct kb_val hi, zero = kb_index(k, 0);
+	struct kb_val lo = eval_worker_range(l->eval, kb_mul(k, d.blocks, d.groups), &hi);
+	struct kb_val first_block = kb_bin(k, KB_DIV, lo, d.groups);
+	struct kb_val block = kb_loop(k, "block", first_block, emit_div_up(k, hi, d.groups), 1, 0);
+	struct kb_val before = kb_mul(k, block, d.groups), row = kb_mul(k, block, d.block);
+	struct kb_val first = kb_max(k, kb_sub(k, lo, before), zero);
+	struct kb_val end = kb_min(k, kb_sub(k, hi, before), d.groups);
+	struct kb_val panel_end = kb_min(k, kb_mul(k, end, d.unit), kb_index(k, l->columns.panels));
+	struct kb_val panel = kb_mul(k, first, d.unit);
+	struct matmul_block s = {.rows = l->rows, .row = row, .weights = l->w->t.ptr};
+	s.row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
+	matmul_fill_x_buffer(l, row, s.row_end, panel, panel_end);
+	s.begin = kb_loop(k, "strip", panel, panel_end, l->columns.nc, 0);
+	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.nc), panel_end);
+	matmul_emit_block(l, &s);
+	kb_end_loop(k);
+	const struct rowwise_after after = {l->norm.after, &l->g->out, row, s.row_end};
+	if (after.norm)
+		rowwise_norm_after(l->eval, &after);
+	kb_end_loop(k);
+}
+
+struct linear matmul_new(struct kernel *g)
+{
+	return (struct linear){.g = g,
+	                       .job = g->job,
+	                       .k = g->k,
+	                       .eval = g->e,
+	                       .columns = {.unit = 1, .nc = MATMUL_NC, .mats = 1}};
+}
+
+static bool bind_group(struct linear *l, struct kernel *g)
+{
+	*l = matmul_new(g);
+	return bind_operands(l) && find_sizes(l);
+}
+
+/* True if the group has one output, and only elementwise ops, transposes, reshapes and a norm follow the
+ * product. */
+static bool is_plain_epilogue(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+		if (!ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE) &&
+		    !ir_op_has(r->ops[i]->code, TRAIT_CONST) && r->ops[i]->code != OP_reshape &&
+		    r->ops[i]->code != OP_transpose && r->ops[i]->code != OP_yield &&
+		    !ir_is_norm(r->ops[i]->code))
+			return false;
+	return g->out.n == 1;
+}
+
+bool matmul_bind_result(struct linear *l)
+{
+	if (!is_plain_epilogue(l->g) || !bind_norm_after(l))
+		return false;
+	return ir_type_of(l->job->func, l->out.value)->rank == l->rank;
+}
+
+bool matmul_bind(struct linear *l, struct kernel *g)
+{
+	return bind_group(l, g) && (matmul_bind_result(l) || matmul_find_ranges(l));
+}
+
+bool kernel_linear(struct kernel *g)
+{
+	struct linear l;
+	if (!bind_group(&l, g) ||
+	    (!matmul_bind_result(&l) && !matmul_bind_strip_op(&l) && !matmul_find_ranges(&l)) ||
+	    !matmul_choose_tile(&l) || !matmul_alloc_x_buffer(&l))
+		return false;
+	matmul_amx_begin(&l);
+	bool is_skinny = matmul_is_skinny(&l);
+	if (!l.amx.config.id)
+		l.c_buf = choose_c_buffer(&l, l.ranges || l.strip_op || matmul_needs_c_buffer(g), is_skinny);
+	matmul_choose_b_buffer(&l, is_skinny, matmul_x_buffer_bytes(&l));
+	if (!is_skinny)
+		matmul_choose_repack(&l, matmul_x_buffer_bytes(&l));
+	if (l.columns.panels > 0 && l.rows_hi > 0 && is_skinny)
+		matmul_skinny(&l);
+	else if (l.columns.panels > 0 && l.rows_hi > 0)
+		emit_blocks(&l);
+	matmul_amx_end(&l);
+	return true;
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GEMM by matrix tiles (AMX): 16 rows of x times 16 k-rows of a panel, 64 bytes each, into a tile of 16 x 16
+ * sums.
+ *
+ * All of K (bf16; int8 with one scale a row): sums wait in the C buffer. tilestored serializes outstanding
+ * loads (about 1000 cycles if operands come from L2), so K is blocked until the k-rows of two panels stay in
+ * L1 while all row tiles of the M block pass. Each row tile prefetches its share of the next k-rows into L2,
+ * since L1 is full. A tile always has 16 rows: those beyond the last row of x are whatever scratch contains,
+ * and their sums are never read. Remainder k-rows are copied and padded with zeros. Integer sums are scaled
+ * after all of K.
+ *
+ * By dot blocks (int8 with a scale for each block): an N block is dequantized to signed bytes in scratch
+ * once; the sums of a block are stored and scaled by vectors, with the arithmetic of matmul_lowp.c. Integer
+ * sums are exact, so results have the same bits. Remainder rows go through matmul_lowp.c.
+ */
+#include "backends/kernels/matmul_internal.h"
+
+#define CHUNK_ROWS  KB_TILE_ROWS
+#define CHUNK_BYTES (CHUNK_ROWS * PANEL_ROW_BYTES)
+#define PANELS      2 /* panels of a group: with two row tiles, 2 x 2 tiles of sums */
+
+/* A group of panels that one loop nest multiplies. */
+struct panel_group {
+	int n;
+	struct kb_val w;    /* first panel */
+	struct kb_val next; /* bytes from there to the group that is multiplied next */
+	struct kb_val sums; /* address in the C buffer */
+};
+
+/* A K block: chunks [from, to) of 16 k-rows; next: address of the k-rows after it. */
+struct k_block {
+	struct kb_val from, to, next;
+	struct kb_val share; /* k-rows of a panel that each chunk prefetches */
+};
+
+/* k-rows of a panel. */
+static int64_t k_rows(const struct linear *l)
+{
+	int per_k_row = l->panel.k_per_line;
+	return (l->depth + per_k_row - 1) / per_k_row;
+}
+
+static int64_t full_chunks(const struct linear *l)
+{
+	return k_rows(l) / CHUNK_ROWS;
+}
+
+/* Chunks of a K block: K is divided evenly so that the k-rows of two panels take at most half of L1. */
+static int64_t chunks_per_k_block(const struct linear *l)
+{
+	int64_t full = full_chunks(l), most = l->job->target->l1_bytes / 2 / (PANELS * CHUNK_BYTES),
+	        k_blocks = most > 0 ? (full + most - 1) / most : full;
+	return k_blocks > 0 ? (full + k_blocks - 1) / k_blocks : 1;
+}
+
+void matmul_amx_begin(struct linear *l)
+{
+	struct kb *k = l->k;
+	const struct attrs_group *s = l->g->attrs;
+	if (!matmul_uses_amx(l))
+		return;
+	int64_t before = matmul_x_buffer_bytes(l),
+	        width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL;
+	l->c_buf = (struct matmul_c_buffer){.at = kb_ptr_add(k, l->job->scratch, kb_index(k, before), 0),
+	                                    .width = width};
+	l->c_buf.rows = (s->scratch - before) / (width * 4) / AMX_TILE_ROWS * AMX_TILE_ROWS;
+	l->amx.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
+	if (k_rows(l) % CHUNK_ROWS > 0)
+		l->amx.tail = kb_local(k, "rest", KB_I32, PANELS * CHUNK_BYTES / 4);
+	kb_tile_config_gemm(k, l->amx.config, KB_TILE_BYTES);
+}
+
+void matmul_amx_end(const struct linear *l)
+{
+	if (l->amx.config.id || l->repack.acc.id)
+		kb_tile_release(l->k);
+}
+
+/* Copies the k-rows after the last full chunk, padded with zeros. */
+static void copy_k_tail(const struct linear *l, const struct panel_group *c)
+{
+	struct kb *k = l->k;
+	struct kb_type type = KB_TYPE(KB_I32, l->lanes);
+	int64_t words = k_rows(l) % CHUNK_ROWS * MATMUL_PANEL,
+	        at = full_chunks(l) * CHUNK_BYTES + l->panel.header;
+	for (int p = 0; words > 0 && p < c->n; p++) {
+		struct kb_val from = kb_ptr_add(k, c->w, kb_index(k, 0), p * l->panel.bytes + at),
+		              to = kb_ptr_add(k, l->amx.tail, kb_index(k, 0), p * CHUNK_BYTES);
+		struct kb_val i =
+		        kb_loop(k, "line", kb_index(k, 0), kb_index(k, words), l->lanes, KB_NONEMPTY);
+		kb_store(k, kb_load(k, type, from, i, 0, 0), to, i, 0, 0);
+		kb_end_loop(k);
+		i = kb_loop(k, "clear", kb_index(k, words), kb_index(k, CHUNK_ROWS * MATMUL_PANEL), l->lanes,
+		            KB_NONEMPTY);
+		kb_store(k, kb_splat(k, kb_i32(k, 0), l->lanes), to, i, 0, 0);
+		kb_end_loop(k);
+	}
+}
+
+/* Prefetches the share of row tile `row_tile` in chunk `chunk` of the next K block. */
+static void prefetch_next(const struct linear *l, const struct panel_group *c, const struct k_block *k_block,
+                          struct kb_val row_tile, struct kb_val chunk)
+{
+	struct kb *k = l->k;
+	struct kb_val before = kb_mul(k, row_tile, kb_sub(k, k_block->to, k_block->from));
+	before = kb_add(k, before, kb_sub(k, chunk, k_block->from));
+	struct kb_val k_row = kb_mul(k, before, k_block->share), end = kb_add(k, k_row, k_block->share);
+	k_row = kb_loop(k, "ahead", k_row, end, 1, KB_NONEMPTY);
+	for (int p = 0; p < c->n; p++)
+		kb_prefetch_l2(k, k_block->next, kb_mul_const(k, k_row, PANEL_ROW_BYTES), p * l->panel.bytes);
+	kb_end_loop(k);
+}
+
+/* Adds the product of the K block to the sums of `rows` (16 or 32) rows from row `row` of the M block on. */
+static void multiply_rows(const struct linear *l, const struct panel_group *c, const struct k_block *k_block,
+                          struct kb_val row, int rows)
+{
+	struct kb *k = l->k;
+	int64_t row_bytes = l->lowp.layout.bytes, full = full_chunks(l), c_stride = l->c_buf.width * 4;
+	struct matrix_tiles t = {.k = k,
+	                         .dot = l->lowp.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
+	                         .rows = rows / KB_TILE_ROWS,
+	                         .columns = c->n,
+	                         .x_row_stride = row_bytes,
+	                         .x_tile_stride = KB_TILE_ROWS * row_bytes,
+	                         .w_row_stride = PANEL_ROW_BYTES,
+	                         .w_tile_stride = l->panel.bytes};
+	struct kb_val x = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
+	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul_const(k, row, c_stride), 0);
+	kb_if(k, kb_cmp(k, KB_EQ, k_block->from, kb_index(k, 0)));
+	matrix_tiles_zero(&t);
+	kb_else(k);
+	matrix_tiles_load(&t, sums, c_stride);
+	kb_end_if(k);
+	struct kb_val row_tile = kb_div_const(k, row, AMX_TILE_ROWS);
+	struct kb_val chunk = kb_loop(k, "chunk", k_block->from, k_block->to, 1, 0);
+	prefetch_next(l, c, k_block, row_tile, chunk);
+	struct kb_val words = kb_ptr_add(k, x, kb_mul_const(k, chunk, KB_TILE_BYTES), 0),
+	              w = kb_ptr_add(k, c->w, kb_mul_const(k, chunk, CHUNK_BYTES), l->panel.header);
+	matrix_tiles_mac_k(&t, words, w);
+	kb_end_loop(k);
+	if (l->amx.tail.id) {
+		t.w_tile_stride = CHUNK_BYTES;
+		kb_if(k, kb_cmp(k, KB_EQ, k_block->to, kb_index(k, full)));
+		matrix_tiles_mac_k(&t, kb_ptr_add(k, x, kb_index(k, 0), full * KB_TILE_BYTES), l->amx.tail);
+		kb_end_if(k);
+	}
+	matrix_tiles_store(&t, sums, c_stride);
+}
+
+/* Scales integer sums to f32, in place. */
+static void dequantize_sums(const struct linear *l, const struct panel_group *c, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	int64_t row_bytes = l->lowp.layout.bytes;
+	struct reg_tile p = {.k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->lanes, .lanes = l->lanes};
+	const struct matmul_lowp_tile tile = {.l = l, .p = &p, .w = c->w};
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, 0);
+	struct kb_val at = kb_mul_const(k, row, l->c_buf.width);
+	p.x[0] = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
+	for (int v = 0; v < p.vectors; v++) {
+		struct kb_val sum = kb_load(k, KB_TYPE(KB_I32, l->lanes), c->sums, at, v * l->lanes, 0);
+		kb_store(k, matmul_dequantize_acc(&tile, 0, v, sum), c->sums, at, v * l->lanes, 0);
+	}
+	kb_end_loop(k);
+}
+
+/* All of K for the rows of the M block times a panel group, K block by K block. */
+static void add_panel_group(const struct linear *l, const struct panel_group *c, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	int64_t full = full_chunks(l), step = chunks_per_k_block(l);
+	struct kb_val tiles = kb_add_const(k, rows, AMX_TILE_ROWS - 1), end = kb_index(k, full);
+	tiles = kb_max(k, kb_div_const(k, tiles, AMX_TILE_ROWS), kb_index(k, 1));
+	struct k_block k_block = {.share = kb_bin(k, KB_DIV, kb_add_const(k, tiles, CHUNK_ROWS - 1), tiles)};
+	copy_k_tail(l, c);
+	k_block.from =
+	        kb_loop(k, "part", kb_index(k, 0), kb_index(k, full > 0 ? full : 1), step, KB_NONEMPTY);
+	k_block.to = kb_min(k, kb_add_const(k, k_block.from, step), end);
+	struct kb_val next_offset = kb_mul_const(k, k_block.to, CHUNK_BYTES);
+	next_offset = kb_select(k, kb_cmp(k, KB_LT, k_block.to, end), next_offset, c->next);
+	k_block.next = kb_ptr_add(k, c->w, next_offset, l->panel.header);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, AMX_TILE_ROWS, 0);
+	if (l->rows_hi > KB_TILE_ROWS) {
+		kb_if(k, kb_cmp(k, KB_GT, kb_sub(k, rows, row), kb_index(k, KB_TILE_ROWS)));
+		multiply_rows(l, c, &k_block, row, AMX_TILE_ROWS);
+		kb_else(k);
+	}
+	multiply_rows(l, c, &k_block, row, KB_TILE_ROWS);
+	if (l->rows_hi > KB_TILE_ROWS)
+		kb_end_if(k);
+	kb_end_loop(k);
+	kb_end_loop(k);
+	if (!l->lowp.to.bf16)
+		dequantize_sums(l, c, rows);
+}
+
+/* Multiplies a group of n panels from `panel` on, of each projection. The group multiplied next is that of
+ * the other projection, or the panels after it. */
+static void emit_panel_group(const struct linear *l, const struct matmul_block *s, struct kb_val panel, int n)
+{
+	struct kb *k = l->k;
+	int64_t bytes = l->panel.bytes, other_mat = l->columns.panels * bytes;
+	struct kb_val mat = {0};
+	if (l->columns.mats > 1)
+		mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	struct panel_group c = {.n = n, .next = kb_index(k, n * bytes)};
+	struct kb_val first = panel, column = kb_mul_const(k, kb_sub(k, panel, s->begin), MATMUL_PANEL);
+	if (l->columns.mats > 1) {
+		first = kb_add(k, first, kb_mul_const(k, mat, l->columns.panels));
+		column = kb_add(k, column, kb_mul_const(k, mat, l->c_buf.width / l->columns.mats));
+		c.next = kb_select(k, kb_cmp(k, KB_EQ, mat, kb_index(k, 0)), kb_index(k, other_mat),
+		                   kb_index(k, n * bytes - other_mat));
+	}
+	c.w = kb_ptr_add(k, s->weights, kb_mul_const(k, first, bytes), 0);
+	c.sums = kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, column, 4), 0);
+	add_panel_group(l, &c, kb_sub(k, s->row_end, s->row));
+	if (l->columns.mats > 1)
+		kb_end_loop(k);
+}
+
+void matmul_amx_block(const struct linear *l, const struct matmul_block *s)
+{
+	struct kb *k = l->k;
+	struct kb_val pairs = kb_div_const(k, kb_sub(k, s->end, s->begin), PANELS);
+	struct kb_val full = kb_add(k, s->begin, kb_mul_const(k, pairs, PANELS));
+	struct kb_val panel = kb_loop(k, "panel", s->begin, full, PANELS, 0);
+	emit_panel_group(l, s, panel, PANELS);
+	kb_end_loop(k);
+	panel = kb_loop(k, "panel", full, s->end, 1, 0);
+	emit_panel_group(l, s, panel, 1);
+	kb_end_loop(k);
+	matmul_epilogue(l, s, s->row, kb_sub(k, s->row_end, s->row));
+}
+
+/* ---- dot blocks ---- */
+
+/* K elements of a tile multiply: a dot block, at most 64. */
+static int k_of_tile(const struct linear *l)
+{
+	return l->lowp.layout.block < KB_TILE_BYTES ? (int)l->lowp.layout.block : KB_TILE_BYTES;
+}
+
+void matmul_amx_per_block_begin(struct linear *l)
+{
+	struct kb *k = l->k;
+	struct kb_val config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
+	l->repack.acc = kb_local(k, "sums", KB_I32, CHUNK_BYTES / 4);
+	kb_tile_config_gemm(k, config, k_of_tile(l));
+}
+
+/* n k-rows from K element i on. */
+static void repack_k_rows(const struct linear *l, struct kb_val from, struct kb_val to, struct kb_val i,
+                          int n)
+{
+	struct kb *k = l->k;
+	struct kb_val at = kb_mul_const(k, i, MATMUL_PANEL / 4);
+	for (int k_row = 0; k_row < n; k_row++)
+		for (int column = 0; column < MATMUL_PANEL; column += l->lanes) {
+			struct kb_val first = kb_index(k, column),
+			              words = panel_load_i8(k, &l->panel, from, first, i, k_row, l->lanes);
+			kb_store(k, words, to, at, k_row * MATMUL_PANEL + column, 0);
+		}
+}
+
+#define K_ROWS_UNROLLED 4
+
+void matmul_amx_repack_panel(const struct linear *l, struct kb_val from, struct kb_val to)
+{
+	struct kb *k = l->k;
+	int64_t unrolled = 4 * K_ROWS_UNROLLED, full = l->depth / unrolled * unrolled;
+	struct kb_val i = kb_loop(k, "unpack", kb_index(k, 0), kb_index(k, full), unrolled, 0);
+	repack_k_rows(l, from, to, i, K_ROWS_UNROLLED);
+	kb_end_loop(k);
+	repack_k_rows(l, from, to, kb_index(k, full), (int)(l->depth - full + 3) / 4);
+}
+
+struct block_loop {
+	const struct matmul_lowp_tile *c;
+	struct matrix_tiles tiles;
+};
+
+/* Sets the tile to the sums of the n elements of dot block `dot_block`. */
+static void multiply_dot_block(const struct block_loop *s, struct kb_val dot_block, int64_t n)
+{
+	const struct matmul_lowp_tile *c = s->c;
+	struct kb *k = s->tiles.k;
+	struct kb_val first = kb_mul_const(k, dot_block, c->l->lowp.layout.block);
+	struct kb_val x = kb_ptr_add(k, c->p->x[0], first, 0);
+	struct kb_val w = kb_ptr_add(k, c->repacked_w, kb_mul_const(k, first, MATMUL_PANEL), 0);
+	matrix_tiles_zero(&s->tiles);
+	for (int64_t at = 0; at < n; at += k_of_tile(c->l)) {
+		struct kb_val words = kb_ptr_add(k, x, kb_index(k, 0), at);
+		matrix_tiles_mac_k(&s->tiles, words, kb_ptr_add(k, w, kb_index(k, 0), at * MATMUL_PANEL));
+	}
+}
+
+/* Adds the scaled sums of dot block `dot_block`, which are in repack.acc, to the f32 accumulators. */
+static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block)
+{
+	const struct linear *l = s->c->l;
+	const struct reg_tile *p = s->c->p;
+	struct kb *k = l->k;
+	int64_t dot_block_k = l->lowp.layout.block;
+	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, dot_block, dot_block_k);
+	matmul_prefetch_k_range(l, s->c->prefetch, first, dot_block_k);
+	for (int v = 0; v < p->vectors; v++) {
+		struct kb_val column = kb_index(k, v * l->lanes);
+		struct panel_block scale = panel_load_block(k, &l->panel, s->c->w, column, first, l->lanes);
+		for (int m = 0; m < p->rows; m++) {
+			struct kb_var sum = p->sum[m * p->vectors + v];
+			struct kb_val integers = kb_load(k, KB_TYPE(KB_I32, l->lanes), l->repack.acc, zero,
+			                                 m * MATMUL_PANEL + v * l->lanes, 0);
+			kb_set(k, sum,
+			       matmul_add_scaled(s->c, dot_block, m, &scale, integers, kb_get(k, sum)));
+		}
+	}
+}
+
+/* Software pipelining: AMX multiplies a dot block while vectors scale the sums of the one before. */
+void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
+{
+	const struct linear *l = c->l;
+	struct kb *k = l->k;
+	const struct block_loop s = {c,
+	                             {.k = k,
+	                              .dot = KB_DOT_S8S8,
+	                              .rows = 1,
+	                              .columns = 1,
+	                              .x_row_stride = l->lowp.layout.bytes,
+	                              .w_row_stride = PANEL_ROW_BYTES}};
+	int64_t dot_block_k = l->lowp.layout.block, n = l->lowp.layout.blocks,
+	        tail = l->depth - (n - 1) * dot_block_k;
+	multiply_dot_block(&s, kb_index(k, 0), dot_block_k);
+	struct kb_val dot_block = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
+	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
+	multiply_dot_block(&s, kb_add_const(k, dot_block, 1), dot_block_k);
+	scale_dot_block(&s, dot_block);
+	kb_end_loop(k);
+	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
+	multiply_dot_block(&s, kb_index(k, n - 1), tail);
+	scale_dot_block(&s, kb_index(k, n - 2));
+	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
+	scale_dot_block(&s, kb_index(k, n - 1));
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Internal interface of the CPU GEMM generator: y[M,N] = x[M,K] W[N,K]^T with packed weights (B), after the
+ * blocking of Goto and van de Geijn (2008) and BLIS (2015).
+ *
+ *   matmul.c              tile and block sizes, division among workers, loop nest down to the microkernel
+ *   matmul_microkernel.c  one mr x nr register tile over K; store or epilogue
+ *   matmul_lowp.c         K loops in int8 and bf16: dot8 (VNNI, SDOT), pmaddwd, 2x2 MMLA
+ *   matmul_amx.c          int8 and bf16 by matrix tiles (AMX)
+ *   matmul_skinny.c       GEMV and skinny GEMM: few rows, bound by the bandwidth of the weights
+ *   matmul_prologue.c     rows of x made in scratch: fused norm, dynamic quantization
+ *   matmul_repack.c       scratch copies of B: dequantized to f32, or repacked for integer multiplies
+ *   matmul_prefetch.c     software prefetch of B
+ *   matmul_epilogue.c     ops after the product, from the C buffer
+ *   matmul_ranges.c       epilogue of fused projections (q k v; gate and up): ranges of columns
+ *   matmul_experts.c      mixture of experts: the same GEMM for the rows that select an expert
+ *
+ * B is stored in panels of NR = 16 columns (ir/target/tile.h). A k-row of a panel is 64 bytes: its 16 columns
+ * at one K element, or at as many as fit (2 of 16 bits, 4 of 8, 8 of 4).
+ */
+#ifndef TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
+#define TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
+
+#include "backends/kernels/reg_tile.h"
+#include "backends/kernels/generator.h"
+#include "backends/kernels/panel.h"
+#include "ir/target/tile.h"
+
+#define MATMUL_PANEL    PANEL_COLUMNS
+#define MATMUL_NC       TILE_PANELS_MAX /* panels of an N block, at least; no register tile is wider */
+#define MATMUL_ROWS_MAX TILE_MR_MAX
+#define MATMUL_ACC_MAX  TILE_ACC_MAX
+
+/* Columns of the result. */
+struct matmul_columns {
+	int64_t n;      /* N, of one projection */
+	int64_t panels; /* ceil(n / 16): the last panel may be partial */
+	int64_t unit;   /* panels that stay in one task, so that it has whole heads */
+	int nc;         /* panels of an N block, a multiple of unit */
+	int mats;       /* 2: gate and up, whose panels [panels, 2 panels) belong to up; else 1 */
+};
+
+/* Norms fused with the linear. */
+struct matmul_norms {
+	const struct ir_op *before; /* computes x; NULL: x is in memory */
+	struct kb_val x_buf;        /* scratch [x_rows][row]: the rows of x that the prologue made */
+	int64_t x_rows;             /* capacity of x_buf */
+	/* Reads y; needs complete rows, so that workers divide M only; NULL: none. */
+	const struct ir_op *after;
+};
+
+/* Reduced precision: x is quantized to int8 or rounded to bf16 (op round_rows) before the product. */
+struct matmul_lowp {
+	const struct ir_op *op;              /* NULL: x is f32 */
+	struct activation_quant to;          /* type, and block length along K */
+	struct activation_row_layout layout; /* of a row in x_buf: quants, row sums, scales */
+	struct kb_val f32_row;               /* scratch f32 [K]: a row before it is quantized */
+};
+
+/* AMX state of the function. */
+struct matmul_amx {
+	struct kb_val config; /* local memory of ldtilecfg; none: no matrix tiles for whole rows of K */
+	/* Local copy of the last K rows of B, padded with zeros to a full tile; or none. */
+	struct kb_val tail;
+};
+
+/* C buffer: unfinished or finished f32 sums [rows][width] before bias and epilogue. */
+struct matmul_c_buffer {
+	struct kb_val at; /* none: each register tile runs the epilogue itself */
+	int64_t rows;     /* of a register tile; of an M block if K is blocked or AMX multiplies */
+	int64_t width;    /* columns of an N block, of both projections if there are two */
+	int64_t kc; /* K block: partial sums wait in the buffer between two of them; 0: K is not blocked */
+};
+
+/* Quantized weights of an N block, dequantized to f32 once for many rows. */
+struct matmul_b_buffer {
+	struct kb_val at;   /* scratch [panels][K or kc][16]; none: microkernels dequantize in registers */
+	struct panel panel; /* layout of a dequantized panel */
+};
+
+/* Operands of integer multiplies, repacked in scratch for many rows (tile_unpacked_bytes): i16 for pmaddwd,
+ * where each word of four bytes becomes the pairs (0, 2) and (1, 3); i8 with signs for AMX. */
+struct matmul_repacked {
+	struct kb_val x;      /* [rows][2][bytes of a row], or none: x is read as it is */
+	struct kb_val panels; /* [panels][bytes]; none: nothing is repacked */
+	int group;            /* panels that are repacked at once */
+	int64_t bytes;        /* of a repacked panel */
+	struct kb_val acc; /* AMX by dot blocks: local i32 [16][16] where a tile stores its sums; else none */
+};
+
+/* A linear group: operands, shapes and the chosen schedule. Set up once, constant while code is emitted. */
+struct linear {
+	struct kernel *g;
+	const struct kernel_job *job;
+	struct kb *k;
+	struct eval *eval;
+	const struct eval_tensor *x; /* [..,K], before quantization; NULL: a fused norm computes it */
+	const struct eval_tensor *w; /* [N,K] in panels; of experts [experts,N,K] */
+	struct ir_value bias;        /* [N], or none */
+	struct eval_output out; /* the group's result, or the operand of norm.after, on the root's axes */
+	int rank;               /* of the result */
+	struct kb_val size[IR_RANK_MAX]; /* of its axes */
+	struct kb_val rows;              /* M: product of the leading axes */
+	int64_t rows_lo, rows_hi;        /* bounds of M known when compiling */
+	int64_t depth;                   /* K */
+	struct panel panel;              /* layout of B */
+	struct kb_size k_stride;         /* elements between neighbours along K in a row of x */
+	int lanes;                       /* of an accumulator; divides 16 */
+	int mr, nr;                      /* rows and panels of the main register tile */
+	struct matmul_columns columns;
+	struct matmul_norms norm;
+	struct matmul_lowp lowp;
+	struct matmul_amx amx;
+	struct matmul_c_buffer c_buf;
+	struct matmul_b_buffer b_buf;
+	struct matmul_repacked repack;
+	struct matmul_ranges *ranges; /* outputs by ranges of columns; NULL: one output */
+	const struct ir_op *strip_op; /* strip_argmax or strip_score ends the group; NULL: neither */
+	struct kb_val row_list;       /* experts: i32 numbers of the rows of the M block; or none */
+};
+
+/* A macro block of the loop nest: rows [row, row_end) x panels [begin, end) x K elements [k_lo, k_hi). */
+struct matmul_block {
+	struct kb_val rows; /* M: of the call, or of the expert's list */
+	struct kb_val row, row_end;
+	struct kb_val begin, end;
+	/* Address of panel 0, element 0 of K (of the dequantized block: as if it had them). */
+	struct kb_val weights;
+	struct kb_val expert; /* or none */
+	struct kb_val k_lo, k_hi;
+	const struct panel *b_layout; /* B is read from the B buffer, stored like this; NULL: from memory */
+	bool is_repacked;             /* B is read from matmul_repacked.panels */
+};
+
+/* Weight prefetch in a register tile: K element k prefetches base + k stride, or each k-row the one at
+ * distance. */
+struct matmul_prefetch {
+	struct kb_val base;   /* address for k = 0; none: computed from row_tile */
+	struct kb_val stride; /* bytes for each K element */
+	int panels;           /* panels in which the address is prefetched; 0: one */
+	int64_t distance;     /* bytes ahead of the k-row that is read; 0: use base and stride */
+	/* Index of the row tile: each prefetches its share of the next block; none: nothing. */
+	struct kb_var row_tile;
+};
+
+/* A register tile: rows x panels of the result, from `row` and `panel` on. */
+struct matmul_tile {
+	int rows, panels; /* mr, nr */
+	struct kb_val row, panel;
+	struct kb_val mat;   /* 0: gate, 1: up, where columns.mats is 2 */
+	struct kb_val c_row; /* first row in the C buffer */
+	struct matmul_prefetch prefetch;
+};
+
+/* ---- matmul.c ---- */
+/* State with nothing bound yet. */
+struct linear matmul_new(struct kernel *g);
+/* Binds operands, shapes and outputs. False: the layout does not suit register tiles. */
+bool matmul_bind(struct linear *l, struct kernel *g);
+/* Shape and panels of the weights [.., N, K]. False: not constant, or too large. */
+bool matmul_bind_weights(struct linear *l);
+/* The one output of the group. False: outputs go by ranges of columns, or another epilogue is needed. */
+bool matmul_bind_result(struct linear *l);
+/* mr, nr and lanes: the group's attributes, else the target's model. False: they exceed the limits. */
+bool matmul_choose_tile(struct linear *l);
+/* True if the epilogue is long: it is then emitted once, behind the C buffer, not for each accumulator. */
+bool matmul_needs_c_buffer(const struct kernel *g);
+/* True for OpenCL, which compiles at program start: code size counts more than a kernel for each number of
+ * rows. */
+bool matmul_prefers_small_code(const struct linear *l);
+/* Emits a macro block: all of K, epilogue included. */
+void matmul_emit_block(const struct linear *l, const struct matmul_block *s);
+/* Panel where the last tile of `panels` full panels of the block ends. */
+struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels);
+/* Loop over tiles of t->panels panels; has_single: then over the panels left, one by one. */
+void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
+                        bool has_single);
+/* Bytes of a panel for one K element. */
+static inline int64_t matmul_bytes_per_k(const struct linear *l)
+{
+	return PANEL_ROW_BYTES / l->panel.k_per_line;
+}
+
+/* ---- matmul_microkernel.c ---- */
+/* Emits a register tile: the K loop, then its epilogue, or stores the sums in the C buffer. */
+void matmul_microkernel(const struct linear *l, const struct matmul_block *s, const struct matmul_tile *t);
+/* Evaluator point of row `row` (of the row list, if any) and `column`. */
+struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column);
+/* Vector registers of one k-row of a panel, which are those of its accumulators for one row of x. */
+static inline int matmul_panel_vectors(const struct linear *l)
+{
+	int lanes = kb_caps(l->k)->lanes;
+	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
+}
+/* Registers of an accumulator: 2 if an i32 sum of the open dot block is live in addition to the f32 sum. */
+static inline int matmul_acc_registers(const struct linear *l)
+{
+	return 1 + (l->lowp.op && l->lowp.layout.blocks > 1);
+}
+
+/* ---- matmul_prefetch.c ---- */
+/* Prefetch state for `rows` rows in register tiles of `height` rows and `panels` panels. */
+struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int height,
+                                             int panels);
+/* Counts a row tile: the next one prefetches the next share. */
+void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_prefetch *a);
+/* Base address for the tile whose weights begin at w; none: the tile does not prefetch. */
+struct kb_val matmul_prefetch_base(const struct linear *l, const struct matmul_block *s,
+                                   const struct matmul_tile *t, struct kb_val w);
+/* Emits the prefetch of K element k = at. */
+void matmul_prefetch_k(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at);
+/* Those of K elements [at, at + n), into L2. */
+void matmul_prefetch_k_range(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
+                             int64_t n);
+/* That of a k-row of quants, which has K element `at` and is word `word` of the section at `section`. */
+void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
+                          struct kb_val section, struct kb_val word);
+
+/* ---- matmul_skinny.c ---- */
+/* True if there are few rows and the weights come from memory. */
+bool matmul_is_skinny(const struct linear *l);
+void matmul_skinny(const struct linear *l);
+
+/* ---- matmul_prologue.c ---- */
+/* True if the prologue makes rows of x in scratch: a norm, quantization, or both. */
+static inline bool matmul_has_x_buffer(const struct linear *l)
+{
+	return l->norm.before || l->lowp.op;
+}
+/* Finds x and the ops that make it. False: these weights need another x. */
+bool matmul_bind_x(struct linear *l);
+/* False: not enough scratch. */
+bool matmul_alloc_x_buffer(struct linear *l);
+/* Bytes of scratch of x_buf and f32_row. */
+int64_t matmul_x_buffer_bytes(const struct linear *l);
+/* Emits the prologue for rows [row, row_end). Each worker makes all of them for itself, if it has any of panels
+ * [panel, panel_end): a barrier would cost more. */
+void matmul_fill_x_buffer(const struct linear *l, struct kb_val row, struct kb_val row_end,
+                          struct kb_val panel, struct kb_val panel_end);
+
+/* ---- matmul_lowp.c ---- */
+#define MATMUL_X_WORDS   4 /* words of x in a vector that is multiplied by element (SDOT) or 2x2 (MMLA) */
+#define MATMUL_X_VECTORS 2 /* such vectors of a row that are live at once */
+
+/* State of a register tile in reduced precision. p->x: rows of x_buf, with distances in words. */
+struct matmul_lowp_tile {
+	const struct linear *l;
+	const struct reg_tile *p;
+	struct kb_val w; /* first panel */
+	/* Address of each panel, and an opaque copy of it: what is loaded again through the copy LLVM cannot
+	 * keep in a register, which the table of a codebook or the words of x need. */
+	struct kb_val panel[MATMUL_NC], reload[MATMUL_NC];
+	struct quant_panel_layout layout; /* of sections */
+	/* The open dot block: address of its section, its first word in a row of x, word of its first k-row
+	 * in a panel. */
+	struct kb_val section, x_word, b_word;
+	struct kb_val b_row; /* loop index over k-rows where they are not unrolled; else none */
+	const struct matmul_prefetch *prefetch;
+	struct kb_val repacked_x, repacked_w; /* rows of x and first panel, repacked; or none */
+	struct kb_var acc[MATMUL_ACC_MAX];    /* i32 sums of the dot block */
+	struct kb_var acc16[MATMUL_ACC_MAX]; /* i16 sums of a chunk of 32 elements, where they fit; or none */
+	struct kb_val x_words[MATMUL_X_VECTORS]
+	                     [MATMUL_ROWS_MAX]; /* live vectors of x for multiplies by element */
+};
+/* True if one instruction multiplies and adds the type that x is quantized to. */
+bool matmul_has_dot(const struct linear *l);
+/* K loops. int8: sums of a dot block in i32, scaled and added to p->sum. bf16: pairs, summed in f32. */
+void matmul_int8_loop(struct matmul_lowp_tile *c);
+void matmul_bf16_loop(struct matmul_lowp_tile *c);
+/* Zero point of the bytes that are multiplied: byte = quant + zero point. */
+int matmul_zero_point(const struct linear *l);
+/* sum + scale_x scale_w integers (+ minimum_w sum_x) of dot block `dot_block`, for row m. */
+struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
+                                const struct panel_block *s, struct kb_val integers, struct kb_val sum);
+/* The f32 value of an i32 sum over all of K, if K is one dot block: row m, vector v. */
+struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int v, struct kb_val integers);
+
+/* ---- matmul_amx.c ---- */
+/* True if AMX multiplies all of K at once: bf16, or int8 with one scale a row. */
+static inline bool matmul_uses_amx(const struct linear *l)
+{
+	return l->lowp.op && tile_uses_amx(l->job->target, l->panel.format, l->lowp.to, l->depth);
+}
+/* True if AMX multiplies dot block by dot block, for full tiles of 16 rows. */
+static inline bool matmul_uses_amx_per_block(const struct linear *l)
+{
+	return l->lowp.op && tile_blocks_use_amx(l->job->target, l->panel.format, l->lowp.to, l->depth);
+}
+static inline bool matmul_block_uses_amx(const struct linear *l, const struct matmul_block *s)
+{
+	return s->is_repacked && l->repack.acc.id;
+}
+/* Rows of the highest register tile. */
+static inline int matmul_max_mr(const struct linear *l)
+{
+	return matmul_uses_amx_per_block(l) && l->mr < KB_TILE_ROWS ? KB_TILE_ROWS : l->mr;
+}
+/* Configures tiles and allocates the C buffer if matmul_uses_amx; releases the tiles. */
+void matmul_amx_begin(struct linear *l);
+void matmul_amx_end(const struct linear *l);
+/* Emits a macro block by AMX. */
+void matmul_amx_block(const struct linear *l, const struct matmul_block *s);
+/* By dot blocks: configures the tiles; dequantizes a panel to signed bytes; the K loop of 16 rows x 1 panel. */
+void matmul_amx_per_block_begin(struct linear *l);
+void matmul_amx_repack_panel(const struct linear *l, struct kb_val from, struct kb_val to);
+void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
+
+/* ---- matmul_repack.c ---- */
+/* Chooses the B buffer (and its kc) if there are scratch and rows enough; else lowers mr to what dequantizing
+ * in registers leaves. scratch_begin: bytes of scratch in use. */
+void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t scratch_begin);
+/* True if microkernels dequantize in registers. */
+bool matmul_dequantizes_inline(const struct linear *l);
+/* Panels of such a tile of `rows` rows: as many as registers hold; of one row as many as hide the latency of
+ * FMAs, whose scales x86 takes from memory. */
+int matmul_inline_panels(const struct linear *l, int rows);
+/* Dequantizes the block's K range into the B buffer; returns the block that reads it. */
+struct matmul_block matmul_dequantize_block(const struct linear *l, const struct matmul_block *s);
+/* Chooses repacking if it pays and there is scratch. */
+void matmul_choose_repack(struct linear *l, int64_t scratch_begin);
+/* Repacks a quantized row of x as row `row` of the buffer; the panels of a block. */
+void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_val row);
+void matmul_repack_block(const struct linear *l, const struct matmul_block *s);
+
+/* ---- matmul_epilogue.c ---- */
+/* Emits the epilogue of the first `rows` rows of the C buffer, which are rows first, first + 1, .. of the
+ * result. */
+void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
+                     struct kb_val rows);
+/* Columns [lo, hi). */
+struct matmul_range {
+	struct kb_val lo, hi;
+};
+#define MATMUL_PIECES 8 /* work-items that share a row of the C buffer */
+/* Columns [lo, hi) of `width` that piece `piece_id` has, if `any`; all of them if piece_id is none (one
+ * worker). */
+struct matmul_piece {
+	struct kb_val lo, hi, any;
+};
+struct matmul_piece matmul_piece(const struct linear *l, struct kb_val piece_id, int64_t width);
+/* The part of r, counted from column `begin` of the result, that the piece has. */
+struct matmul_range matmul_clip_to_piece(const struct linear *l, const struct matmul_block *s,
+                                         struct matmul_range r, int64_t begin, struct kb_val piece_id);
+/* Opens a loop over the first `rows` rows of the C buffer, and over pieces where work-items share rows;
+ * returns the row. */
+struct kb_val matmul_loop_rows(const struct linear *l, struct kb_val rows, struct kb_val *piece_id);
+/* Evaluates and stores columns r of a row of an output of `size` columns. */
+void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,
+                      struct matmul_range r, const struct eval_point *row);
+/* Finds a strip op that ends the group. False: there is none, or its strips are not N blocks. */
+bool matmul_bind_strip_op(struct linear *l);
+
+/* ---- matmul_ranges.c ---- */
+/* Traces outputs to ranges of columns. False: an op of the group does not allow it. */
+bool matmul_find_ranges(struct linear *l);
+/* matmul_epilogue, range by range. */
+void matmul_ranges_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
+                            struct kb_val rows);
+
+#endif

@@ -1,0 +1,711 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * K loops of the microkernel in reduced precision. Rows of x were quantized to int8, or rounded to bf16, by
+ * the prologue; weights are quants or bf16 in panels.
+ *
+ * bf16: each sum is one chain over pairs of K elements in increasing k, with the arithmetic of kb_dot_bf16 or
+ * kb_dot_bf16_odd. int8: a dot block is the K elements that share one scale of x and one of each column. Its
+ * multiply-adds are exact in i32; the sum is then scaled and added to the f32 accumulator, block by block in
+ * increasing k:
+ *
+ *   y += (sum of (w + z) x  -  z sum of x) (scale_x scale_w)  +  minimum_w (scale_x sum of x)
+ *
+ * z: zero point of the stored bytes, less the shift of the block in formats with shifts. The prologue stores
+ * - z sum of x (in formats with shifts the sum itself) and scale_x sum of x with each row. Quants of 4 bits
+ * are small enough for pmaddubsw to sum a chunk of 32 elements in i16 first, where the target lacks VNNI
+ * (tile_accumulates_i16).
+ *
+ * Targets that multiply by an element of a vector (SDOT, BFDOT) load four words of each row of x at once.
+ * Targets with 2x2 matrix multiplies (I8MM, BF16 MMLA) use them for tiles of several rows if K is one dot
+ * block: two rows of x times two columns, whose words of two k-rows are interleaved.
+ */
+#include "backends/kernels/matmul_internal.h"
+
+#define BF16_UNROLL 8  /* k-rows of bf16 in an iteration, if accumulators are few */
+#define CHUNK       32 /* K elements in an iteration: eight words of x */
+/* Of a tile at least: for fewer rows, interleaving the weights costs more than MMLA gains. */
+#define MMLA_ROWS_MIN 4
+#define ACC_FEW       16 /* with more accumulators, one k-row has enough independent work to hide latency */
+/* The same for i16 operands: in longer iterations LLVM hoists loads of words and spills them. */
+#define ACC_FEW_I16 4
+
+static struct kb_type word_vector(const struct matmul_lowp_tile *c)
+{
+	return KB_TYPE(KB_I32, c->l->lanes);
+}
+
+/* True if unsigned bytes are converted to signed ones (128 less) in registers: the target has s8 x s8 dot
+ * products only. */
+static bool flips_sign(const struct linear *l)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	return ir_format_u8_max(l->panel.format) > 127 && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
+}
+
+int matmul_zero_point(const struct linear *l)
+{
+	return ir_format_u8_zero_point(l->panel.format) - (flips_sign(l) ? 128 : 0);
+}
+
+/* True for NEON, whose dot products take one operand from a lane of a vector. */
+static bool multiplies_by_element(const struct matmul_lowp_tile *c)
+{
+	return c->l->lanes == MATMUL_X_WORDS && c->l->job->target->k_lanes == MATMUL_X_WORDS;
+}
+
+/* Loads words x + 4 i .. x + 4 i + 3 of all rows for multiplies by element. bf16 is loaded as f32, for
+ * which LLVM selects by-element operands. */
+static void load_x_words(struct matmul_lowp_tile *c, struct kb_val x, int i)
+{
+	const struct reg_tile *p = c->p;
+	struct kb_type type = KB_TYPE(c->l->lowp.to.bf16 ? KB_F32 : KB_I32, MATMUL_X_WORDS);
+	for (int m = 0; multiplies_by_element(c) && m < p->rows; m++)
+		c->x_words[i][m] =
+		        kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * MATMUL_X_WORDS, 0);
+}
+
+/* Broadcasts word x + disp of row m. */
+static struct kb_val broadcast_x_word(const struct matmul_lowp_tile *c, int m, struct kb_val x, int64_t disp)
+{
+	return kb_load_splat(c->l->k, word_vector(c), c->p->x[m], x, c->p->x_disp[m] + disp);
+}
+
+/* Broadcasts word x + i of row m: an element of the vectors loaded by load_x_words, if the target multiplies
+ * by element. */
+static struct kb_val x_word_of(const struct matmul_lowp_tile *c, int m, struct kb_val x, int i)
+{
+	struct kb *k = c->l->k;
+	if (!multiplies_by_element(c))
+		return broadcast_x_word(c, m, x, i);
+	struct kb_val all = kb_splat(k, kb_lane(k, c->x_words[i / MATMUL_X_WORDS][m], i % MATMUL_X_WORDS),
+	                             MATMUL_X_WORDS);
+	return c->l->lowp.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
+}
+
+bool matmul_has_dot(const struct linear *l)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	return l->lowp.to.bf16 ? caps->has_dot_bf16 || caps->has_dot_bf16_odd
+	                       : caps->has_dot_u8s8 || caps->has_dot_s8s8;
+}
+
+/* True if a dot product of bytes takes several instructions (pmaddubsw, pmaddwd, paddd). */
+static bool is_dot_emulated(const struct matmul_lowp_tile *c)
+{
+	return !c->repacked_w.id && !matmul_has_dot(c->l);
+}
+
+/* ---- i32 accumulators ---- */
+
+/* True if a chunk is summed in i16 (c->acc16) with pmaddubsw. */
+static bool uses_acc16(const struct matmul_lowp_tile *c)
+{
+	return tile_accumulates_i16(c->l->job->target, c->l->panel.format);
+}
+
+/* sum + dot product of four quants and four bytes of x, in each lane. */
+static struct kb_val dot_quants(const struct matmul_lowp_tile *c, struct kb_val sum, struct kb_val w,
+                                struct kb_val x)
+{
+	struct kb *k = c->l->k;
+	if (uses_acc16(c))
+		return kb_dot_u7s8_i16(k, sum, w, x);
+	if (flips_sign(c->l))
+		return kb_dot_s8s8(k, sum, w, x);
+	return ir_format_u8_max(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
+	                                                  : kb_dot_u7s8(k, sum, w, x);
+}
+
+/*
+ * Unpacks the nibbles at bit `shift` of each byte, or looks them up. aarch64 shifts bytes (one instruction,
+ * no mask). The table lookup ignores high bits, so a mask is not needed; yet with several rows, where
+ * registers are scarce, it is kept: without it the load is folded into the lookup right before its use, and
+ * its latency shows.
+ */
+static struct kb_val unpack_nibbles(const struct matmul_lowp_tile *c, struct kb_val words, int shift)
+{
+	struct kb *k = c->l->k;
+	int lanes = c->l->lanes;
+	if (shift > 0 && multiplies_by_element(c)) {
+		struct kb_val by = kb_splat(k, kb_cvt(k, kb_i32(k, shift), KB_U8), 4 * lanes);
+		words = kb_bitcast(k, kb_bin(k, KB_SHR, kb_bitcast(k, words, KB_U8), by), KB_I32);
+	} else {
+		if (shift > 0)
+			words = kb_bin(k, KB_SHR, words, kb_splat(k, kb_i32(k, shift), lanes));
+		if (!ir_format(c->l->panel.format)->codebook || c->p->rows > 1)
+			words = kb_bin(k, KB_AND, words, kb_splat(k, kb_i32(k, 0x0f0f0f0f), lanes));
+	}
+	return panel_codebook_lookup(k, &c->l->panel, words, matmul_zero_point(c->l), lanes);
+}
+
+/* Word, in a panel, of the k-row that belongs to word `first` of x in the dot block. */
+static struct kb_val k_row_word(const struct matmul_lowp_tile *c, struct kb_val first)
+{
+	struct kb *k = c->l->k;
+	int64_t words = MATMUL_PANEL / (ir_format(c->l->panel.format)->bits == 4 ? 2 : 1);
+	return kb_add(k, c->b_word, kb_mul_const(k, first, words));
+}
+
+/* True if a dot block prefetches once: its share is under one cache line, and f32 and i32 accumulators
+ * leave no register for another address. */
+static bool prefetches_once(const struct matmul_lowp_tile *c)
+{
+	return c->prefetch->row_tile.id && matmul_acc_registers(c->l) > 1;
+}
+
+/* Prefetches for k-row `k_row` of the chunk at word `first`. */
+static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
+{
+	struct kb *k = c->l->k;
+	int64_t per_k_row = c->l->panel.k_per_line;
+	if (!c->prefetch->base.id || (prefetches_once(c) && (k_row > 0 || c->b_row.id)))
+		return;
+	struct kb_val i = kb_mul_const(k, kb_add(k, c->x_word, first), 4), at = k_row_word(c, first);
+	if (c->b_row.id) {
+		i = kb_add(k, i, kb_mul_const(k, c->b_row, per_k_row));
+		at = kb_add(k, at, kb_mul_const(k, c->b_row, MATMUL_PANEL));
+	}
+	i = kb_add_const(k, i, k_row * per_k_row);
+	matmul_prefetch_line(c->l, c->prefetch, i, c->w, kb_add_const(k, at, (int64_t)k_row * MATMUL_PANEL));
+}
+
+/* Quants of a k-row: its bytes; of 4 bits, its low or high nibbles. */
+enum quant_part { BYTES, LOW, HIGH };
+
+/* True if registers cannot hold all words of x of a chunk: all low nibbles are multiplied first, then all
+ * high ones, and k-rows are loaded twice. */
+static bool is_nibble_major(const struct matmul_lowp_tile *c)
+{
+	const struct reg_tile *p = c->p;
+	int sums = matmul_acc_registers(c->l) * p->rows * p->vectors,
+	    others = 3; /* a k-row, its nibbles, a mask */
+	return multiplies_by_element(c) && sums + 2 * p->rows + others > kb_caps(p->k)->registers;
+}
+
+/*
+ * Addresses of the panels: opaque ones where loads (NEON) have no room for the displacement of a panel;
+ * another opaque copy where the table of a codebook or the words of x need the register of a k-row that would
+ * be kept for its high nibbles.
+ */
+static void find_panel_addresses(struct matmul_lowp_tile *c)
+{
+	struct kb *k = c->l->k;
+	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
+	bool is_codebook = !c->l->lowp.to.bf16 && ir_format(c->l->panel.format)->codebook;
+	bool needs_reload = is_nibble_major(c) || (is_codebook && c->p->rows > panels);
+	struct kb_val w = c->repacked_w.id ? c->repacked_w : c->w;
+	int64_t bytes = c->l->panel.bytes * (c->repacked_w.id ? 2 : 1);
+	for (int i = 0; i < panels; i++) {
+		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * bytes);
+		c->panel[i] = multiplies_by_element(c) && i > 0 ? kb_ptr_opaque(k, at) : at;
+		c->reload[i] = needs_reload ? kb_ptr_opaque(k, at) : c->panel[i];
+	}
+}
+
+/* Vector v of the words of k-row at + k_row. */
+static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, const struct kb_val *panel,
+                                      struct kb_val at, int k_row, int v)
+{
+	int per_panel = MATMUL_PANEL / c->l->lanes;
+	int64_t disp = (int64_t)k_row * MATMUL_PANEL + v % per_panel * c->l->lanes;
+	return kb_load(c->l->k, word_vector(c), panel[v / per_panel], at, disp, 0);
+}
+
+/* Loads the quants of vector v of a k-row as bytes that can be multiplied. */
+static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val at, int k_row,
+                                 enum quant_part part, int v)
+{
+	struct kb *k = c->l->k;
+	struct kb_val w = load_panel_words(c, part == HIGH ? c->reload : c->panel, at, k_row, v);
+	if (part != BYTES)
+		return unpack_nibbles(c, w, part == HIGH ? 4 : 0);
+	if (!flips_sign(c->l))
+		return w;
+	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
+}
+
+/* Adds the k-row `k_row` of a chunk (word `first` of the dot block) times the same word of all rows. Quants
+ * of all vectors are live at once, or, where words of x fill the registers, of one vector after the other. */
+static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int k_row, enum quant_part part)
+{
+	const struct reg_tile *p = c->p;
+	struct kb_val at = k_row_word(c, first), x = kb_add(p->k, c->x_word, first);
+	if (c->b_row.id) {
+		at = kb_add(p->k, at, kb_mul_const(p->k, c->b_row, MATMUL_PANEL));
+		x = kb_add(p->k, x, c->b_row);
+	}
+	struct kb_val w[MATMUL_ACC_MAX];
+	int i = k_row + (part == HIGH ? CHUNK / 8 : 0), n = multiplies_by_element(c) ? 1 : p->vectors;
+	for (int first_vector = 0; first_vector < p->vectors; first_vector += n) {
+		for (int v = 0; v < n; v++)
+			w[v] = load_quants(c, at, k_row, part, first_vector + v);
+		for (int m = 0; m < p->rows; m++) {
+			struct kb_val word = x_word_of(c, m, x, i);
+			for (int v = 0; v < n; v++) {
+				int i_acc = m * p->vectors + first_vector + v;
+				struct kb_var sum = uses_acc16(c) ? c->acc16[i_acc] : c->acc[i_acc];
+				kb_set(p->k, sum, dot_quants(c, kb_get(p->k, sum), w[v], word));
+			}
+		}
+	}
+}
+
+/* The same with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each. */
+static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
+{
+	const struct reg_tile *p = c->p;
+	struct kb *k = p->k;
+	struct kb_val w[MATMUL_ACC_MAX], at = k_row_word(c, first), x = kb_add(k, c->x_word, first);
+	int64_t words = c->l->lowp.layout.corrections / 4;
+	for (int odd = 0; odd < 2; odd++) {
+		struct kb_val first_vector = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
+		for (int v = 0; v < p->vectors; v++)
+			w[v] = load_panel_words(c, c->panel, first_vector, k_row, v);
+		for (int m = 0; m < p->rows; m++) {
+			struct kb_val word = kb_load_splat(k, word_vector(c), c->repacked_x, x,
+			                                   (2 * m + odd) * words + k_row);
+			for (int v = 0; v < p->vectors; v++) {
+				struct kb_var sum = c->acc[m * p->vectors + v];
+				kb_set(k, sum, kb_dot_s16s16(k, kb_get(k, sum), w[v], word));
+			}
+		}
+	}
+}
+
+/* One k-row per iteration: unrolled, LLVM would hoist loads of the others and spill. */
+static void add_nibble_chunk_looped(struct matmul_lowp_tile *c, struct kb_val first)
+{
+	struct kb *k = c->l->k;
+	if (prefetches_once(c))
+		prefetch_k_row(c, first, 0);
+	c->b_row = kb_loop(k, "line", kb_index(k, 0), kb_index(k, CHUNK / 8), 1, KB_NONEMPTY);
+	prefetch_k_row(c, first, 0);
+	add_k_row(c, first, 0, LOW);
+	add_k_row(c, first, 0, HIGH);
+	kb_end_loop(k);
+	c->b_row = (struct kb_val){0};
+}
+
+/* A chunk of 4-bit quants, unrolled. */
+static void add_nibble_chunk(struct matmul_lowp_tile *c, struct kb_val first)
+{
+	bool nibble_major = is_nibble_major(c);
+	for (int high = 0; high < 2; high++) {
+		load_x_words(c, kb_add(c->l->k, c->x_word, first), high);
+		for (int k_row = 0; nibble_major && k_row < CHUNK / 8; k_row++) {
+			if (!high)
+				prefetch_k_row(c, first, k_row);
+			add_k_row(c, first, k_row, high ? HIGH : LOW);
+		}
+	}
+	for (int k_row = 0; !nibble_major && k_row < CHUNK / 8; k_row++) {
+		prefetch_k_row(c, first, k_row);
+		add_k_row(c, first, k_row, LOW);
+		add_k_row(c, first, k_row, HIGH);
+	}
+}
+
+/* n K elements, at most a chunk. */
+static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
+{
+	if (ir_format(c->l->panel.format)->bits == 4) {
+		if (uses_acc16(c))
+			add_nibble_chunk_looped(c, first);
+		else
+			add_nibble_chunk(c, first);
+		return;
+	}
+	for (int k_row = 0; k_row < (int)(n + 3) / 4; k_row++) {
+		if (c->repacked_w.id) {
+			add_k_row_i16(c, first, k_row);
+			continue;
+		}
+		if (k_row % MATMUL_X_WORDS == 0)
+			load_x_words(c, kb_add(c->l->k, c->x_word, first), k_row / MATMUL_X_WORDS);
+		prefetch_k_row(c, first, k_row);
+		add_k_row(c, first, k_row, BYTES);
+	}
+}
+
+static void zero_acc16(const struct matmul_lowp_tile *c)
+{
+	struct kb *k = c->l->k;
+	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
+		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->lanes));
+}
+
+/* Adds the i16 sums to the i32 accumulators: one pmaddwd by ones. */
+static void flush_acc16(const struct matmul_lowp_tile *c)
+{
+	struct kb *k = c->l->k;
+	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->lanes);
+	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++) {
+		struct kb_val sum = kb_get(k, c->acc[i]), sum16 = kb_get(k, c->acc16[i]);
+		kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, sum16, ones));
+	}
+}
+
+/* Zero-point correction of vector v in formats with shifts: shift - zero point, i32; else none. If pairs of
+ * i16 are multiplied, the high half is cleared, so that one pmaddwd replaces pmulld. */
+static struct kb_val zero_point_correction(const struct linear *l, struct kb_val section, struct kb_val block,
+                                           int v)
+{
+	struct kb *k = l->k;
+	if (ir_format(l->panel.format)->shift == 0)
+		return (struct kb_val){0};
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, matmul_zero_point(l)), KB_I16), l->lanes);
+	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, section, block, v, l->lanes), zero);
+	struct kb_val correction = kb_cvt(k, v16, KB_I32);
+	if (!kb_caps(k)->has_dot_s16s16)
+		return correction;
+	return kb_bin(k, KB_AND, correction, kb_splat(k, kb_i32(k, 0xffff), l->lanes));
+}
+
+/* Initial value of an i32 accumulator: the stored correction of row m, or correction * sum of x. */
+static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
+                                 struct kb_val correction)
+{
+	struct kb_val word = broadcast_x_word(c, m, dot_block, c->l->lowp.layout.corrections / 4);
+	if (!correction.id)
+		return word;
+	struct kb *k = c->l->k;
+	struct kb_val zero = kb_splat(k, kb_i32(k, 0), c->l->lanes);
+	return kb_caps(k)->has_dot_s16s16 ? kb_dot_s16s16(k, zero, correction, word)
+	                                  : kb_mul(k, correction, word);
+}
+
+/* Sets the i32 accumulators of a dot block to their zero-point corrections. */
+static void begin_acc(struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block)
+{
+	const struct reg_tile *p = c->p;
+	for (int v = 0; v < p->vectors; v++) {
+		struct kb_val correction = zero_point_correction(c->l, c->section, block, v);
+		for (int m = 0; m < p->rows; m++)
+			kb_set(p->k, c->acc[m * p->vectors + v], initial_acc(c, dot_block, m, correction));
+	}
+}
+
+/* ---- 2x2 matrix multiplies (MMLA) ---- */
+
+/* True if 2x2 matrix multiplies apply: tiles of several rows, and one dot block. */
+static bool uses_mmla(const struct matmul_lowp_tile *c)
+{
+	const struct kb_caps *caps = kb_caps(c->l->k);
+	bool is_bf16 = c->l->lowp.to.bf16;
+	bool has = is_bf16 ? caps->has_dot_bf16_odd_2x2 : caps->has_dot_u8s8_2x2;
+	bool fits = is_bf16 || (c->l->lowp.layout.blocks == 1 && ir_format(c->l->panel.format)->bits == 8);
+	return has && fits && c->l->lanes == MATMUL_X_WORDS && c->p->rows >= MMLA_ROWS_MIN;
+}
+
+/* Words x + i and x + i + 1 of rows m and m + 1 (of m twice if it is the last one). */
+static struct kb_val load_row_pair(const struct matmul_lowp_tile *c, int m, struct kb_val x, int i)
+{
+	static const int pair[] = {0, 1, 2, 3};
+	const struct reg_tile *p = c->p;
+	struct kb_val row[2];
+	for (int r = 0; r < 2; r++) {
+		int at = m + r < p->rows ? m + r : m;
+		row[r] = kb_load(p->k, KB_TYPE(KB_I32, 2), p->x[at], x, p->x_disp[at] + i, 0);
+	}
+	return kb_shuffle(p->k, row[0], row[1], pair, MATMUL_X_WORDS);
+}
+
+/* Adds k-rows x + i and x + i + 1; sum: [rows / 2][vectors][two columns of 2x2 tiles]. */
+static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct kb_var *sum, struct kb_val x,
+                                int i)
+{
+	static const int columns[2][MATMUL_X_WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
+	const struct reg_tile *p = c->p;
+	struct kb *k = p->k;
+	struct kb_val rows[MATMUL_ROWS_MAX], k_row[2];
+	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->panel.header / 4),
+	              per_word = kb_index(k, c->l->panel.k_per_line);
+	for (int r = 0; c->prefetch->base.id && r < 2; r++)
+		matmul_prefetch_k(c->l, c->prefetch, kb_mul(k, kb_add_const(k, x, i + r), per_word));
+	for (int m = 0; m < p->rows; m += 2)
+		rows[m] = load_row_pair(c, m, x, i);
+	for (int v = 0; v < 2 * p->vectors; v++) {
+		for (int r = 0; v % 2 == 0 && r < 2; r++)
+			k_row[r] = load_panel_words(c, c->panel, at, i + r, v / 2);
+		struct kb_val w = kb_shuffle(k, k_row[0], k_row[1], columns[v % 2], MATMUL_X_WORDS);
+		for (int m = 0; m < p->rows; m += 2) {
+			struct kb_var to = sum[m * p->vectors + v];
+			struct kb_val before = kb_get(k, to);
+			kb_set(k, to,
+			       c->l->lowp.to.bf16 ? kb_dot_bf16_odd_2x2(k, before, w, rows[m])
+			                          : kb_dot_u8s8_2x2(k, before, w, rows[m]));
+		}
+	}
+}
+
+/* Multiplies n k-rows (even) by MMLA; sum[m][v]: the result for row m, vector v. */
+static void emit_mmla_loop(const struct matmul_lowp_tile *c, int64_t n, struct kb_val *sum)
+{
+	static const int of_row[2][MATMUL_X_WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+	const struct reg_tile *p = c->p;
+	struct kb *k = p->k;
+	struct kb_var tile[2 * MATMUL_ACC_MAX];
+	enum kb_scalar s = c->l->lowp.to.bf16 ? KB_F32 : KB_I32;
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, 0), s), MATMUL_X_WORDS);
+	for (int i = 0; i < (p->rows + 1) / 2 * 2 * p->vectors; i++)
+		tile[i] = kb_var(k, "square", KB_TYPE(s, MATMUL_X_WORDS), zero);
+	if (n > 0) {
+		struct kb_val x = kb_loop(k, "k", kb_index(k, 0), kb_index(k, n), 2, KB_NONEMPTY);
+		add_mmla_k_row_pair(c, tile, x, 0);
+		kb_end_loop(k);
+	}
+	for (int m = 0; m < p->rows; m++)
+		for (int v = 0; v < p->vectors; v++) {
+			const struct kb_var *of = &tile[m / 2 * 2 * p->vectors + 2 * v];
+			struct kb_val left = kb_get(k, of[0]);
+			sum[m * p->vectors + v] =
+			        kb_shuffle(k, left, kb_get(k, of[1]), of_row[m % 2], MATMUL_X_WORDS);
+		}
+}
+
+/* Sums pairs of k-rows of the only dot block by MMLA; returns the K elements done. */
+static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
+{
+	struct kb *k = c->l->k;
+	struct kb_val sum[MATMUL_ACC_MAX];
+	int64_t k_rows = (n + 3) / 4 / 2 * 2;
+	emit_mmla_loop(c, k_rows, sum);
+	begin_acc(c, kb_index(k, 0), kb_index(k, 0));
+	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
+		kb_set(k, c->acc[i], kb_add(k, kb_get(k, c->acc[i]), sum[i]));
+	return 4 * k_rows;
+}
+
+/* ---- scales ---- */
+
+/* Index, in its section, of the weights' block that contains dot block `dot_block` of the section. */
+static struct kb_val scale_block_of(const struct linear *l, struct kb_val dot_block)
+{
+	int64_t block = ir_format(l->panel.format)->block;
+	if (block == 0 || block >= l->depth)
+		return kb_index(l->k, 0);
+	int64_t dot_blocks_per_section = block / l->lowp.layout.block;
+	return dot_blocks_per_section == 1 ? dot_block
+	                                   : kb_div_const(l->k, dot_block, dot_blocks_per_section);
+}
+
+/* Scales and minima of vector v; no minimum in formats with shifts, which the integers contain. */
+static struct panel_block load_scales(const struct linear *l, struct kb_val section, struct kb_val block,
+                                      int v)
+{
+	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, section, block, v, l->lanes)};
+	if (ir_format(l->panel.format)->has_offset)
+		s.offset = panel_block_offset(l->k, &l->panel, section, block, v, l->lanes);
+	return s;
+}
+
+struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
+                                const struct panel_block *s, struct kb_val integers, struct kb_val sum)
+{
+	struct kb *k = c->l->k;
+	const struct reg_tile *p = c->p;
+	const struct activation_row_layout *row = &c->l->lowp.layout;
+	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
+	struct kb_val d = kb_load_splat(k, type, p->x[m], dot_block, p->x_disp[m] + row->scales / 4);
+	struct kb_val scale = kb_mul(k, d, s->scale);
+	sum = kb_fma(k, kb_cvt(k, integers, KB_F32), scale, sum);
+	if (!s->offset.id)
+		return sum;
+	struct kb_val x_sum = kb_load_splat(k, type, p->x[m], dot_block, p->x_disp[m] + row->offset_sums / 4);
+	return kb_fma(k, s->offset, x_sum, sum);
+}
+
+/* Scales the i32 sums of a dot block and adds them to vector v of the f32 accumulators. */
+static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block, int v)
+{
+	struct kb *k = c->l->k;
+	const struct panel_block s = load_scales(c->l, c->section, block, v);
+	for (int m = 0; m < c->p->rows; m++) {
+		int at = m * c->p->vectors + v;
+		struct kb_val integers = kb_get(k, c->acc[at]);
+		kb_set(k, c->p->sum[at],
+		       matmul_add_scaled(c, dot_block, m, &s, integers, kb_get(k, c->p->sum[at])));
+	}
+}
+
+struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int v, struct kb_val integers)
+{
+	struct kb *k = c->l->k;
+	struct kb_val dot_block = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
+	const struct panel_block s = load_scales(c->l, c->w, dot_block, v);
+	struct kb_val initial = initial_acc(c, dot_block, m, zero_point_correction(c->l, c->w, dot_block, v));
+	return matmul_add_scaled(c, dot_block, m, &s, kb_add(k, integers, initial), zero);
+}
+
+/* ---- the int8 loop ---- */
+
+/* Prefetches the header (scales) of the section at distance, an equal part in each dot block. */
+static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_section)
+{
+	struct kb *k = c->l->k;
+	int64_t dot_block_k = c->l->lowp.layout.block, tail = c->l->depth % c->layout.section;
+	int64_t dot_blocks = ((tail > 0 ? tail : c->layout.section) + dot_block_k - 1) / dot_block_k;
+	int64_t words = (c->layout.lines / 4 + dot_blocks - 1) / dot_blocks;
+	if (!c->prefetch->distance)
+		return;
+	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_section, words);
+	for (int64_t i = 0; i < words; i += MATMUL_PANEL)
+		matmul_prefetch_line(c->l, c->prefetch, zero, c->section, kb_add_const(k, at, i));
+}
+
+/* Opens dot block `dot_block`: address of its section, its first words of x and B. Returns the index of
+ * its scales there. */
+static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block)
+{
+	struct kb *k = c->l->k;
+	int64_t dot_block_k = c->l->lowp.layout.block,
+	        dot_blocks_per_section = c->layout.section / dot_block_k;
+	struct kb_val in_section = dot_block, k_row = kb_index(k, c->layout.lines / 4);
+	c->section = c->w;
+	if (c->l->depth > c->layout.section) {
+		struct kb_val section = kb_div_const(k, dot_block, dot_blocks_per_section);
+		in_section = kb_sub(k, dot_block, kb_mul_const(k, section, dot_blocks_per_section));
+		k_row = kb_add(k, k_row, kb_mul_const(k, section, c->layout.section_bytes / 4));
+		struct kb_val bytes = kb_mul_const(k, section, c->layout.section_bytes);
+		c->section = kb_ptr_add(k, c->w, bytes, 0);
+	}
+	int64_t per_element = PANEL_COLUMNS / c->l->panel.k_per_line;
+	c->x_word = kb_mul_const(k, dot_block, dot_block_k / 4);
+	c->b_word = kb_add(k, k_row, kb_mul_const(k, in_section, dot_block_k * per_element));
+	prefetch_header(c, in_section);
+	return scale_block_of(c->l, in_section);
+}
+
+/* K elements of an iteration. An emulated dot product has common subexpressions that would exceed the
+ * registers over a chunk: one k-row. */
+static int k_unroll(const struct matmul_lowp_tile *c)
+{
+	bool many_acc =
+	        is_dot_emulated(c) || c->p->rows * c->p->vectors > (c->repacked_w.id ? ACC_FEW_I16 : ACC_FEW);
+	if (ir_format(c->l->panel.format)->bits == 4 || !many_acc)
+		return CHUNK;
+	return multiplies_by_element(c) ? 4 * MATMUL_X_WORDS : 4;
+}
+
+/* A chunk, with i16 sums flushed to i32. */
+static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
+{
+	zero_acc16(c);
+	add_chunk(c, first, n);
+	flush_acc16(c);
+}
+
+/* Adds dot block `dot_block` of n elements. */
+static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, int64_t n)
+{
+	struct kb *k = c->l->k;
+	struct kb_val block = open_dot_block(c, dot_block), zero = kb_index(k, 0);
+	int64_t done = 0, unroll = k_unroll(c),
+	        loop_min = is_dot_emulated(c) || c->repacked_w.id ? CHUNK : 4 * CHUNK;
+	if (uses_mmla(c)) {
+		done = add_mmla_k_rows(c, n);
+	} else if (uses_acc16(c) && n <= CHUNK) { /* the i32 accumulators are live after the chunk only */
+		zero_acc16(c);
+		add_chunk(c, zero, n);
+		begin_acc(c, dot_block, block);
+		flush_acc16(c);
+		done = n;
+	} else {
+		begin_acc(c, dot_block, block);
+	}
+	if (done == 0 && n >= loop_min) {
+		done = n / unroll * unroll;
+		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), unroll / 4, KB_NONEMPTY);
+		add_chunk_i32(c, at, unroll);
+		kb_end_loop(k);
+	}
+	for (; done < n; done += CHUNK)
+		add_chunk_i32(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
+	for (int v = 0; v < c->p->vectors; v++)
+		scale_acc(c, dot_block, block, v);
+}
+
+void matmul_int8_loop(struct matmul_lowp_tile *c)
+{
+	struct kb *k = c->l->k;
+	const struct activation_row_layout *row = &c->l->lowp.layout;
+	int64_t full = c->l->depth / row->block, tail = c->l->depth % row->block;
+	if (c->repacked_w.id) /* the k-rows read are repacked ones: the next quants are prefetched at once */
+		matmul_prefetch_k_range(c->l, c->prefetch, kb_index(k, 0), c->l->depth);
+	find_panel_addresses(c);
+	c->layout = quant_panel_layout(c->l->panel.format, c->l->depth);
+	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
+		c->acc[i] = kb_var(k, "dot", word_vector(c), (struct kb_val){0});
+	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
+		c->acc16[i] = kb_var(k, "halves", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
+	if (full == 1) {
+		add_dot_block(c, kb_index(k, 0), row->block);
+	} else if (full > 1) {
+		struct kb_val dot_block =
+		        kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
+		add_dot_block(c, dot_block, row->block);
+		kb_end_loop(k);
+	}
+	if (tail > 0)
+		add_dot_block(c, kb_index(k, full), tail);
+}
+
+/* ---- the bf16 loop ---- */
+
+/* Returns sum plus w * x of both bf16 of each lane, with the rounding of the target's dot product. */
+static struct kb_val dot_bf16_pairs(const struct matmul_lowp_tile *c, struct kb_val sum, struct kb_val w,
+                                    struct kb_val x)
+{
+	struct kb *k = c->l->k;
+	return kb_caps(k)->has_dot_bf16_odd ? kb_dot_bf16_odd(k, sum, w, x) : kb_dot_bf16(k, sum, w, x);
+}
+
+/* Adds k-row at + i of the panels (a pair of K elements of each column, the operand of a bf16 dot product) times the
+ * same word of all rows of x. As in add_k_row, vectors are loaded all at once or one after the other. */
+static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
+{
+	struct kb *k = c->l->k;
+	const struct reg_tile *p = c->p;
+	struct kb_val words = kb_mul_const(k, at, MATMUL_PANEL), w[MATMUL_ACC_MAX];
+	int n = multiplies_by_element(c) ? 1 : p->vectors;
+	if (c->prefetch->base.id)
+		matmul_prefetch_k(c->l, c->prefetch, kb_mul_const(k, kb_add_const(k, at, i), 2));
+	if (i % MATMUL_X_WORDS == 0)
+		load_x_words(c, at, i / MATMUL_X_WORDS);
+	for (int first_vector = 0; first_vector < p->vectors; first_vector += n) {
+		for (int v = 0; v < n; v++)
+			w[v] = load_panel_words(c, c->panel, words, i, first_vector + v);
+		for (int m = 0; m < p->rows; m++) {
+			struct kb_val x = x_word_of(c, m, at, i);
+			for (int v = 0; v < n; v++) {
+				struct kb_var sum = p->sum[m * p->vectors + first_vector + v];
+				kb_set(k, sum, dot_bf16_pairs(c, kb_get(k, sum), w[v], x));
+			}
+		}
+	}
+}
+
+void matmul_bf16_loop(struct matmul_lowp_tile *c)
+{
+	struct kb *k = c->l->k;
+	int64_t k_rows = panel_row_count(DT_BF16, c->l->depth);
+	int unroll = c->p->rows * c->p->vectors <= ACC_FEW ? BF16_UNROLL
+	             : multiplies_by_element(c)            ? MATMUL_X_WORDS
+	                                                   : 1;
+	int64_t full = k_rows / unroll * unroll;
+	find_panel_addresses(c);
+	if (uses_mmla(c)) {
+		full = k_rows / 2 * 2;
+		struct kb_val sum[MATMUL_ACC_MAX];
+		emit_mmla_loop(c, full, sum);
+		for (int i = 0; i < c->p->rows * c->p->vectors; i++)
+			kb_set(k, c->p->sum[i], sum[i]);
+	} else if (full > 0) {
+		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), unroll, KB_NONEMPTY);
+		for (int i = 0; i < unroll; i++)
+			add_k_row_bf16(c, at, i);
+		kb_end_loop(k);
+	}
+	for (int i = 0; i < k_rows - full; i++)
+		add_k_row_bf16(c, kb_index(k, full), i);
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Microkernel of the GEMM: one register tile of mr rows of x by nr panels of B. Accumulators stay in
+ * registers over the whole K loop; each K element loads a k-row of B and broadcasts one element of each row
+ * of x. Where the target multiplies by an element of a vector (target.k_lanes, NEON), that many K neighbours
+ * of each row are loaded at once and used lane by lane. Each sum is one chain of fused multiply-adds in
+ * increasing k either way.
+ */
+#include "backends/kernels/matmul_internal.h"
+
+/* With fewer, a vector of bf16 pairs is loaded twice, not kept for its odd elements. */
+#define REGISTERS_TO_KEEP 32
+#define UNROLLED          8 /* K elements of a single row: the loop would cost as much as its few multiply-adds */
+
+struct microkernel {
+	const struct linear *l;
+	const struct matmul_block *block;
+	const struct matmul_tile *tile;
+	struct reg_tile p;
+	struct panel_reader r;
+	const struct panel_loop *loop; /* of quants, while it is open */
+	struct matmul_prefetch prefetch;
+};
+
+/* ---- points ---- */
+
+struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column)
+{
+	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1};
+	if (l->row_list.id)
+		row = kb_cvt(l->k, kb_load(l->k, KB_TYPE(KB_I32, 1), l->row_list, row, 0, 0), KB_INDEX);
+	p.flat = row;
+	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
+	p.index[l->rank - 1] = column;
+	return p;
+}
+
+/* Stores the result of the group at p: product + bias (of the expert) is the root's value, the epilogue
+ * follows. */
+static void finish_element(const struct linear *l, struct kb_val expert, const struct eval_point *p,
+                           struct kb_val product)
+{
+	if (l->bias.id) {
+		struct kb_val column = p->index[l->rank - 1];
+		struct eval_point at = {.rank = 1, .index = {column}};
+		if (expert.id)
+			at = (struct eval_point){.rank = 2, .index = {expert, column}};
+		at.vec = p->vec < 0 ? -1 : at.rank - 1;
+		product = kb_add(l->k, product, eval_value(l->eval, l->bias, &at));
+	}
+	eval_bind(l->eval, eval_result(l->g->root), p, product);
+	eval_store_output(l->eval, &l->out, p);
+}
+
+/* ---- operands ---- */
+
+/* Rows of x that the prologue made in scratch; distances in words. */
+static void find_rows_in_x_buf(const struct linear *l, struct microkernel *a)
+{
+	struct kb *k = l->k;
+	struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
+	int64_t emit_k = l->lowp.op ? l->lowp.layout.bytes / 4 : tile_row_stride(l->depth);
+	struct kb_val first = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, emit_k * 4), 0);
+	for (int m = 0; m < a->tile->rows; m++) {
+		a->p.x[m] = first;
+		a->p.x_disp[m] = m * emit_k;
+	}
+}
+
+/* The tile's rows and panels in the repacked buffers. */
+static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *c)
+{
+	const struct linear *l = a->l;
+	struct kb *k = l->k;
+	struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
+	struct kb_val panel = kb_sub(k, a->tile->panel, a->block->begin);
+	if (l->columns.mats > 1)
+		panel = kb_add(k, panel, kb_mul_const(k, a->tile->mat, l->repack.group));
+	panel = kb_mul_const(k, panel, l->repack.bytes);
+	c->repacked_w = kb_ptr_add(k, l->repack.panels, panel, 0);
+	if (!l->repack.x.id)
+		return;
+	row = kb_mul_const(k, row, 2 * l->lowp.layout.corrections);
+	c->repacked_x = kb_ptr_add(k, l->repack.x, row, 0);
+}
+
+/* Addresses of the rows of x: one pointer and constant displacements where rows have a constant stride, to
+ * save registers. */
+static void find_x_rows(const struct linear *l, struct microkernel *a)
+{
+	struct kb *k = l->k;
+	if (matmul_has_x_buffer(l)) {
+		find_rows_in_x_buf(l, a);
+		return;
+	}
+	const struct kb_tensor *x = &l->x->t;
+	const struct kb_size *emit_k = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
+	bool even = l->x->is_flat && !l->row_list.id && emit_k->is_const && emit_k->c >= 0 &&
+	            emit_k->c <= INT32_MAX;
+	for (int m = 0; m < a->tile->rows; m++) {
+		a->p.x_disp[m] = even ? m * emit_k->c : 0;
+		a->p.x[m] = a->p.x[0];
+		if (even && m > 0)
+			continue;
+		struct eval_point p = matmul_point(l, kb_add_const(k, a->tile->row, m), kb_index(k, 0));
+		p.vec = l->rank - 1;
+		struct kb_val bytes = kb_mul_const(k, eval_offset(l->eval, l->x, &p), 4);
+		a->p.x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
+	}
+}
+
+/* Offset of the tile in the C buffer, in elements. */
+static struct kb_val c_buf_offset(const struct linear *l, const struct microkernel *a)
+{
+	struct kb *k = l->k;
+	const struct matmul_tile *t = a->tile;
+	struct kb_val column = kb_mul_const(k, kb_sub(k, t->panel, a->block->begin), MATMUL_PANEL);
+	if (l->columns.mats > 1)
+		column = kb_add(k, column, kb_mul_const(k, t->mat, l->c_buf.width / l->columns.mats));
+	return kb_add(k, kb_mul_const(k, t->c_row, l->c_buf.width), column);
+}
+
+/* Accumulators start at 0, or with the sums that the K block before stored in the C buffer. */
+static void begin_accumulators(const struct linear *l, struct microkernel *a)
+{
+	if (!l->c_buf.kc) {
+		reg_tile_zero(&a->p, "sum");
+		return;
+	}
+	struct kb_val from = c_buf_offset(l, a);
+	struct kb_type type = KB_TYPE(KB_F32, l->lanes);
+	for (int i = 0; i < a->p.rows * a->p.vectors; i++) {
+		int64_t disp = i / a->p.vectors * l->c_buf.width + i % a->p.vectors * l->lanes;
+		a->p.sum[i] = kb_var(l->k, "sum", type, kb_load(l->k, type, l->c_buf.at, from, disp, 0));
+	}
+}
+
+/* Vector n of the k-row, as f32 (a callback of struct reg_tile). */
+static struct kb_val load_weights(const void *user, struct kb_val offset, int i, int n)
+{
+	const struct microkernel *a = user;
+	return a->loop ? panel_loop_vector(a->loop, i, n) : panel_load_f32(&a->r, offset, i, n);
+}
+
+/* Offset of K element at + i in a row of x. */
+static struct kb_val x_element(const struct linear *l, struct kb_val at, int i)
+{
+	return kb_mul(l->k, kb_add_const(l->k, at, i), l->k_stride.v);
+}
+
+/* Broadcasts K element at + i of each row. */
+static void broadcast_x(const struct linear *l, const struct microkernel *a, struct kb_val at, int i,
+                        struct kb_val *x)
+{
+	struct kb_type type = KB_TYPE(KB_F32, l->lanes);
+	for (int m = 0; m < a->p.rows; m++)
+		x[m] = kb_load_splat(l->k, type, a->p.x[m], x_element(l, at, i), a->p.x_disp[m]);
+}
+
+/* f16 needs scratch registers to be converted. If all broadcasts fit as well, weights are converted one
+ * vector at a time, after the broadcasts. */
+static bool converts_f16_late(const struct linear *l, const struct microkernel *a)
+{
+	int widening = l->job->target->has_fma ? 2 : 4;
+	return a->r.panel->kind == PANEL_F16 &&
+	       a->p.rows * (a->p.vectors + 1) + widening <= kb_caps(l->k)->registers;
+}
+
+/* sum[m][n] += x[m][at + i] w[n][at + i]. Each load directly precedes its uses, to keep live ranges short. */
+static void emit_k(const struct linear *l, const struct microkernel *a, struct kb_val at, int i)
+{
+	struct kb_val x[MATMUL_ROWS_MAX], offset = panel_k_row_offset(&a->r, at, i);
+	if (a->prefetch.base.id && i % a->r.panel->k_per_line == 0)
+		matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
+	if (!converts_f16_late(l, a)) {
+		reg_tile_mac_k(&a->p, x_element(l, at, i), offset, i, 0, a->p.rows);
+		return;
+	}
+	broadcast_x(l, a, at, i, x);
+	for (int n = 0; n < a->p.vectors; n++)
+		reg_tile_mac_vector(&a->p, n, x, load_weights(a, offset, i, n));
+}
+
+/* bf16: true if registers hold two K elements of each row, so that a vector of pairs is used up before the
+ * next one is loaded. */
+static bool takes_pairs(const struct linear *l, const struct microkernel *a)
+{
+	int accumulators = a->p.rows * a->p.vectors,
+	    pair_registers = 2; /* a vector of pairs, and its even or odd elements as f32 */
+	int wanted = accumulators + 2 * a->p.rows + pair_registers + !l->job->target->has_fma;
+	return a->r.panel->kind == PANEL_BF16_PAIRS && wanted < kb_caps(l->k)->registers;
+}
+
+/* K elements at + i and at + i + 1 of bf16 pairs. */
+static void emit_k_pair(const struct linear *l, const struct microkernel *a, struct kb_val at, int i)
+{
+	struct kb_val x[2][MATMUL_ROWS_MAX], offset = panel_k_row_offset(&a->r, at, i);
+	if (a->prefetch.base.id)
+		matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
+	broadcast_x(l, a, at, i, x[0]);
+	broadcast_x(l, a, at, i + 1, x[1]);
+	for (int n = 0; n < a->p.vectors; n++) {
+		struct kb_val pair_registers = panel_load_pairs(&a->r, a->r.at, offset, n);
+		for (int odd = 0; odd < 2; odd++)
+			reg_tile_mac_vector(&a->p, n, x[odd], panel_bf16_half(l->k, pair_registers, odd));
+	}
+}
+
+/* The same by lanes of vectors of x. */
+static void add_pair_by_lane(const struct linear *l, const struct microkernel *a, struct kb_val offset,
+                             const struct kb_val *x, int i)
+{
+	for (int n = 0; n < a->p.vectors; n++) {
+		struct kb_val pair_registers = panel_load_pairs(&a->r, a->r.at, offset, n);
+		for (int odd = 0; odd < 2; odd++)
+			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_bf16_half(l->k, pair_registers, odd));
+	}
+}
+
+/* `lanes` K neighbours: in addition to the accumulators, a vector of each row and one of weights are live. */
+static void emit_k_lanes(const struct linear *l, const struct microkernel *a, struct kb_val at, int lanes)
+{
+	struct kb_val x[MATMUL_ROWS_MAX];
+	bool pairs = a->r.panel->kind == PANEL_BF16_PAIRS;
+	reg_tile_load_x(&a->p, at, lanes, x);
+	for (int i = 0; i < lanes; i += 1 + pairs) {
+		struct kb_val offset = panel_k_row_offset(&a->r, at, i);
+		/* a share is at most half a k-row, unless rows are few */
+		if (a->prefetch.base.id && i % (2 * a->r.panel->k_per_line) == 0)
+			matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
+		if (pairs)
+			add_pair_by_lane(l, a, offset, x, i);
+		else
+			reg_tile_mac_k_lane(&a->p, x, offset, i);
+	}
+}
+
+/* Last multiple of `lanes` in the K block; constant unless K is blocked. */
+static struct kb_val last_multiple(const struct linear *l, const struct matmul_block *s, int lanes)
+{
+	struct kb *k = l->k;
+	if (!l->c_buf.kc)
+		return kb_index(k, l->depth / lanes * lanes);
+	struct kb_val n = kb_div_const(k, kb_sub(k, s->k_hi, s->k_lo), lanes);
+	return kb_add(k, s->k_lo, kb_mul_const(k, n, lanes));
+}
+
+/* K elements from *from on, n to an iteration, while n are left; *from: the first one left. */
+static void emit_unrolled(const struct linear *l, struct microkernel *a, struct kb_val *from, int n)
+{
+	struct kb *k = l->k;
+	struct kb_val first = *from;
+	*from = last_multiple(l, a->block, n);
+	struct kb_val at = kb_loop(k, "k", first, *from, n, l->c_buf.kc ? 0 : KB_NONEMPTY);
+	bool pairs = takes_pairs(l, a);
+	for (int i = 0; i < n; i += 1 + pairs) {
+		if (pairs)
+			emit_k_pair(l, a, at, i);
+		else
+			emit_k(l, a, at, i);
+	}
+	kb_end_loop(k);
+}
+
+/* n K neighbours of a k-row of quants (a callback of panel_loop). */
+static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at, int n)
+{
+	const struct microkernel *a = user;
+	const struct linear *l = a->l;
+	struct kb_val x[MATMUL_ROWS_MAX];
+	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->k_stride.is_const && l->k_stride.c == 1;
+	if (a->prefetch.base.id && w->is_first_use)
+		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->section, w->row_word);
+	if (by_lanes)
+		reg_tile_load_x(&a->p, at, n, x);
+	for (int i = 0; i < n; i++) {
+		if (by_lanes)
+			reg_tile_mac_k_lane(&a->p, x, at, i);
+		else
+			reg_tile_mac_k(&a->p, x_element(l, at, i), at, i, 0, a->p.rows);
+	}
+}
+
+/* The K loop over quants, which are dequantized in registers. */
+static void loop_quants(const struct linear *l, struct microkernel *a)
+{
+	struct panel_loop w = {.k = l->k,
+	                       .panel = a->r.panel,
+	                       .lanes = l->lanes,
+	                       .vectors = a->p.vectors,
+	                       .at = a->r.at,
+	                       .lo = a->block->k_lo,
+	                       .hi = a->block->k_hi,
+	                       .is_k_range = l->c_buf.kc != 0,
+	                       .body = emit_quants,
+	                       .user = a};
+	a->loop = &w;
+	panel_loop(&w);
+	a->loop = NULL;
+}
+
+/* The K block: by vectors of x or long unrolled iterations, then by full k-rows, then by elements. */
+static void emit_k_loop(const struct linear *l, struct microkernel *a)
+{
+	struct kb *k = l->k;
+	if (a->r.panel->kind == PANEL_QUANTS) {
+		loop_quants(l, a);
+		return;
+	}
+	int lanes = l->k_stride.is_const && l->k_stride.c == 1 ? l->job->target->k_lanes : 1;
+	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
+	struct kb_val from = a->block->k_lo;
+	int unroll = 1;
+	if (lanes > 1 && l->depth >= lanes) {
+		unroll = lanes;
+		from = last_multiple(l, a->block, lanes);
+		struct kb_val at =
+		        kb_loop(k, "k", a->block->k_lo, from, lanes, l->c_buf.kc ? 0 : KB_NONEMPTY);
+		emit_k_lanes(l, a, at, lanes);
+		kb_end_loop(k);
+	} else if (lanes == 1 && a->tile->rows == 1 && !l->c_buf.kc && l->depth >= UNROLLED &&
+	           l->job->target->arch != ARCH_OPENCL) { /* its compilers unroll themselves */
+		unroll = UNROLLED;
+		emit_unrolled(l, a, &from, unroll);
+	}
+	int64_t left = unroll > 1 ? l->depth % unroll : l->depth;
+	if (a->r.panel->k_per_line > 1 && (left >= a->r.panel->k_per_line || l->c_buf.kc % unroll != 0)) {
+		emit_unrolled(l, a, &from, a->r.panel->k_per_line);
+		unroll = a->r.panel->k_per_line;
+	}
+	if (unroll > 1 && l->depth % unroll == 0 && l->c_buf.kc % unroll == 0)
+		return; /* no K block has a remainder */
+	if (unroll > 1)
+		flags = l->c_buf.kc ? 0 : KB_NONEMPTY;
+	struct kb_val at = kb_loop(k, "k", from, a->block->k_hi, 1, flags);
+	emit_k(l, a, at, 0);
+	kb_end_loop(k);
+}
+
+/* ---- the end of a tile ---- */
+
+/* Columns of vector n that exist if the last panel has `last` columns. */
+static int valid_lanes(const struct linear *l, const struct microkernel *a, int n, int last)
+{
+	int per_panel = MATMUL_PANEL / l->lanes;
+	int left = n / per_panel == a->tile->panels - 1 ? last - n % per_panel * l->lanes : l->lanes;
+	return left < 0 ? 0 : left < l->lanes ? left : l->lanes;
+}
+
+/* Runs the epilogue on all accumulators; last: columns of the last panel. */
+static void finish_tile(const struct linear *l, struct microkernel *a, int last)
+{
+	struct kb *k = l->k;
+	size_t mark = eval_mark(l->eval);
+	struct eval_point p[MATMUL_ROWS_MAX];
+	struct kb_val column = kb_mul_const(k, a->tile->panel, MATMUL_PANEL);
+	for (int m = 0; m < a->tile->rows; m++)
+		p[m] = matmul_point(l, kb_add_const(k, a->tile->row, m), column);
+	for (int n = 0; n < a->p.vectors; n++) {
+		int valid = valid_lanes(l, a, n, last);
+		if (valid == 0)
+			continue;
+		struct kb_val at = kb_add_const(k, column, (int64_t)n * l->lanes);
+		struct eval_width before = eval_width(l->eval, l->lanes, valid);
+		for (int m = 0; m < a->tile->rows; m++) {
+			p[m].index[l->rank - 1] = at;
+			finish_element(l, a->block->expert, &p[m], reg_tile_acc(&a->p, m, n));
+		}
+		eval_width(l->eval, before.lanes, before.valid);
+	}
+	eval_release(l->eval, mark);
+}
+
+/* The last panel of N may be partial; only tiles of one panel include it. */
+static void finish(const struct linear *l, struct microkernel *a)
+{
+	struct kb *k = l->k;
+	int last = (int)(l->columns.n % MATMUL_PANEL);
+	if (a->tile->panels > 1 || last == 0) {
+		finish_tile(l, a, MATMUL_PANEL);
+		return;
+	}
+	if (l->columns.panels == 1) {
+		finish_tile(l, a, last);
+		return;
+	}
+	kb_if(k, kb_cmp(k, KB_LT, a->tile->panel, kb_index(k, l->columns.panels - 1)));
+	finish_tile(l, a, MATMUL_PANEL);
+	kb_else(k);
+	finish_tile(l, a, last);
+	kb_end_if(k);
+}
+
+static void store_c_buf(const struct linear *l, struct microkernel *a)
+{
+	struct kb *k = l->k;
+	struct kb_val at = c_buf_offset(l, a);
+	for (int m = 0; m < a->tile->rows; m++)
+		for (int n = 0; n < a->p.vectors; n++)
+			kb_store(k, reg_tile_acc(&a->p, m, n), l->c_buf.at, at,
+			         m * l->c_buf.width + n * l->lanes, 0);
+}
+
+void matmul_microkernel(const struct linear *l, const struct matmul_block *s, const struct matmul_tile *t)
+{
+	struct kb *k = l->k;
+	struct microkernel a = {.l = l, .block = s, .tile = t};
+	a.p = (struct reg_tile){
+	        .k = k, .rows = t->rows, .lanes = l->lanes, .weights = load_weights, .user = &a};
+	a.p.vectors = t->panels * (MATMUL_PANEL / l->lanes);
+	const struct panel *layout = s->b_layout ? s->b_layout : &l->panel;
+	struct kb_val panel = s->b_layout ? kb_sub(k, t->panel, s->begin) : t->panel;
+	if (l->columns.mats > 1) {
+		int64_t mat_stride = s->b_layout ? l->columns.nc : l->columns.panels;
+		panel = kb_add(k, panel, kb_mul_const(k, t->mat, mat_stride));
+	}
+	struct kb_val offset = kb_mul_const(k, panel, layout->bytes);
+	a.r = (struct panel_reader){.k = k, .panel = layout, .lanes = l->lanes};
+	a.r.at = kb_ptr_add(k, s->weights, offset, 0);
+	if (layout->kind == PANEL_BF16_PAIRS && !takes_pairs(l, &a) &&
+	    kb_caps(k)->registers < REGISTERS_TO_KEEP)
+		a.r.reload = kb_ptr_opaque(k, a.r.at);
+	size_t mark = eval_mark(l->eval);
+	find_x_rows(l, &a);
+	eval_release(l->eval, mark);
+	a.prefetch = t->prefetch;
+	a.prefetch.base = matmul_prefetch_base(l, s, t, a.r.at);
+	struct matmul_lowp_tile lowp = {.l = l, .p = &a.p, .w = a.r.at, .prefetch = &a.prefetch};
+	if (s->is_repacked)
+		find_repacked(&a, &lowp);
+	begin_accumulators(l, &a);
+	if (matmul_block_uses_amx(l, s))
+		matmul_amx_per_block_loop(&lowp);
+	else if (l->lowp.to.bf16)
+		matmul_bf16_loop(&lowp);
+	else if (l->lowp.op)
+		matmul_int8_loop(&lowp);
+	else
+		emit_k_loop(l, &a);
+	if (l->c_buf.at.id)
+		store_c_buf(l, &a);
+	else
+		finish(l, &a);
+}

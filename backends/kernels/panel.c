@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Packed weights as f32.
+ *
+ * Quants are dequantized without int-to-float conversion. Formats without minimum whose scales are f16: a
+ * b-bit quant q with zero point z, shifted to the highest bits of the mantissa of 1.0, is t = 1 + (q + z) /
+ * 2^b, and scale q = (2^b scale) t - (2^b + z) scale. Both factors and the product are exact, so one FMA
+ * dequantizes an element. Other formats OR the quant into 2^23 and subtract 2^23 + z. Codebook indices are
+ * looked up a k-row at a time, as unsigned bytes, and then treated as quants of 8 bits.
+ */
+#include "backends/kernels/panel.h"
+
+static enum panel_kind kind_of(const struct ir_format_desc *d)
+{
+	if (d->bits != 0)
+		return PANEL_QUANTS;
+	return d->dtype == DT_BF16 ? PANEL_BF16_PAIRS : d->dtype == DT_F16 ? PANEL_F16 : PANEL_F32;
+}
+
+struct panel panel_of(enum ir_format f, int64_t depth)
+{
+	const struct ir_format_desc *d = ir_format(f);
+	struct panel p = {.format = f, .kind = kind_of(d), .depth = depth};
+	(void)panel_bytes(f, depth, &p.bytes);
+	p.k_per_line = d->bits ? 32 / d->bits : panel_row_k(d->dtype);
+	p.k_align = p.k_per_line;
+	if (d->bits) {
+		bool has_sum = d->has_offset || d->shift > 0 ||
+		               (d->scale == DT_F16 && d->super == 1 && !d->codebook);
+		const struct quant_panel_layout t = quant_panel_layout(f, depth);
+		int group = d->bits == 8 ? 4 : 32;
+		p.k_align = d->block > group ? d->block : group;
+		p.header = t.lines;
+		p.live_registers = 1 + has_sum;
+	}
+	return p;
+}
+
+struct kb_val panel_bf16_half(struct kb *k, struct kb_val pairs, int odd)
+{
+	struct kb_val by = kb_splat(k, kb_i32(k, odd ? -65536 : 16), kb_type_of(k, pairs).lanes);
+	return kb_bitcast(k, kb_bin(k, odd ? KB_AND : KB_SHL, pairs, by), KB_F32);
+}
+
+struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at, int i)
+{
+	struct kb *k = r->k;
+	if (r->panel->kind != PANEL_BF16_PAIRS)
+		return kb_mul_const(k, kb_add_const(k, at, i), PANEL_COLUMNS);
+	struct kb_val even = kb_mul_const(k, at, PANEL_COLUMNS / 2);
+	return kb_add_const(k, even, (int64_t)i / 2 * PANEL_COLUMNS);
+}
+
+/* Vector n of the k-row at offset `k_row`; bytes: of an element. */
+static struct kb_val load(const struct panel_reader *r, enum kb_scalar s, int bytes, struct kb_val from,
+                          struct kb_val k_row, int n)
+{
+	int per_panel = PANEL_COLUMNS / r->lanes;
+	int64_t in_panel = n % per_panel * r->lanes, panel = n / per_panel * r->panel->bytes;
+	return kb_load(r->k, KB_TYPE(s, r->lanes), from, k_row, panel / bytes + in_panel, 0);
+}
+
+struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val k_row, int n)
+{
+	return load(r, KB_I32, 4, from, k_row, n);
+}
+
+struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, int i, int n)
+{
+	switch (r->panel->kind) {
+	case PANEL_BF16_PAIRS: {
+		struct kb_val from = i % 2 && r->reload.id ? r->reload : r->at;
+		return panel_bf16_half(r->k, panel_load_pairs(r, from, k_row, n), i % 2);
+	}
+	case PANEL_F16: return kb_cvt(r->k, load(r, KB_F16, 2, r->at, k_row, n), KB_F32);
+	case PANEL_F32: return load(r, KB_F32, 4, r->at, k_row, n);
+	case PANEL_QUANTS: break;
+	}
+	return (struct kb_val){0};
+}
+
+#define NIBBLE_GROUP 32 /* K elements of 4 bits that share 4 k-rows: 16 in low nibbles, 16 in high ones */
+#define ONE_BITS     0x3f800000
+#define SIGN_BITS    (-0x7f7f7f80) /* 0x80808080: the top bits of four bytes */
+#define BIG_BITS     0x4b000000    /* 2^23 */
+
+/* ---- constants ---- */
+
+static struct kb_val splat_lanes(struct kb *k, struct kb_val v, int lanes)
+{
+	return lanes > 1 ? kb_splat(k, v, lanes) : v;
+}
+
+static struct kb_val splat_i32(struct kb *k, int32_t v, int lanes)
+{
+	return splat_lanes(k, kb_i32(k, v), lanes);
+}
+
+static struct kb_val splat_f32(struct kb *k, float v, int lanes)
+{
+	return splat_lanes(k, kb_f32(k, v), lanes);
+}
+
+/* ---- scales and offsets ---- */
+
+static enum kb_scalar scalar_of(enum ir_dtype t)
+{
+	return t == DT_F16 ? KB_F16 : t == DT_BF16 ? KB_BF16 : KB_F32;
+}
+
+/* `lanes` f32 values (scales or minima) from column at + disp on, of a list that begins at byte `begin` of
+ * the section. */
+static struct kb_val load_scales(struct kb *k, struct kb_val panel, enum kb_scalar s, int64_t begin,
+                                 struct kb_val at, int64_t disp, int lanes)
+{
+	int64_t bytes = s == KB_I8 ? 1 : s == KB_F32 ? 4 : 2;
+	struct kb_val v = kb_load(k, KB_TYPE(s, lanes), panel, at, begin / bytes + disp, 0);
+	if (s == KB_I8)
+		v = kb_cvt(k, v, KB_I32);
+	return kb_cvt(k, v, KB_F32);
+}
+
+/* Byte offsets in a section of the values of its blocks, and of the scales that these are multiplied by. */
+struct level {
+	int64_t blocks, supers;
+};
+
+/* Scales or minima of block b of the section at + panel, from column + disp on, as f32. */
+static struct kb_val load_block_values(struct kb *k, const struct panel *p, struct level level,
+                                       struct kb_val at, int64_t panel, struct kb_val b, struct kb_val column,
+                                       int64_t disp, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	struct kb_val width = kb_index(k, PANEL_COLUMNS), first = kb_add(k, kb_mul(k, b, width), column);
+	enum kb_scalar s = scalar_of(d->scale);
+	if (d->super == 1) {
+		struct kb_val v = load_scales(k, at, s, panel + level.blocks, first, disp, lanes);
+		return d->shift > 0 ? kb_mul(k, v, splat_f32(k, 1.0f / FORMAT_SHIFT_SCALE, lanes)) : v;
+	}
+	struct kb_val v = load_scales(k, at, KB_I8, panel + level.blocks, first, disp, lanes);
+	struct kb_val super = kb_div_const(k, b, d->super);
+	first = kb_add(k, kb_mul(k, super, width), column);
+	return kb_mul(k, v, load_scales(k, at, s, panel + level.supers, first, disp, lanes));
+}
+
+/* The level of scales. */
+static struct level scales_of(const struct quant_panel_layout *t)
+{
+	return (struct level){t->scales, t->super_scales};
+}
+
+/* Shift of a block, i16: stored in the lowest bits of its f16 scale. */
+static struct kb_val load_block_shift(struct kb *k, const struct panel *p, int64_t scales, struct kb_val at,
+                                      struct kb_val b, struct kb_val column, int64_t disp, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	struct kb_val first = kb_add(k, kb_mul_const(k, b, PANEL_COLUMNS), column);
+	struct kb_val bits = kb_load(k, KB_TYPE(KB_I16, lanes), at, first, scales / 2 + disp, 0);
+	bits = kb_bin(k, KB_AND, bits, kb_cvt(k, splat_i32(k, (1 << d->shift) - 1, lanes), KB_I16));
+	return kb_sub(k, bits, kb_cvt(k, splat_i32(k, ir_format_shift_bias(d), lanes), KB_I16));
+}
+
+/* Minima of columns from column + disp on; none: the format has none. scale * shift is exact. */
+static struct kb_val load_block_offset(struct kb *k, const struct panel *p, struct kb_val at, int64_t panel,
+                                       struct kb_val b, struct kb_val column, int64_t disp, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	struct level offsets = {t.offsets, t.super_offsets};
+	if (d->has_offset)
+		return load_block_values(k, p, offsets, at, panel, b, column, disp, lanes);
+	if (d->shift == 0)
+		return (struct kb_val){0};
+	struct kb_val scale = load_block_values(k, p, scales_of(&t), at, panel, b, column, disp, lanes);
+	struct kb_val shift = load_block_shift(k, p, panel + t.scales, at, b, column, disp, lanes);
+	return kb_mul(k, scale, kb_cvt(k, kb_cvt(k, shift, KB_I32), KB_F32));
+}
+
+/* ---- elements ---- */
+
+/* a, or b in bytes where the mask is 0xff. */
+static struct kb_val select_bytes(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val mask)
+{
+	return kb_bin(k, KB_XOR, a, kb_bin(k, KB_AND, kb_bin(k, KB_XOR, a, b), mask));
+}
+
+/* Codebook lookup without a byte shuffle: a binary tree of selects, one level for each bit of the index. */
+static struct kb_val lookup_by_selects(struct kb *k, const uint8_t bytes[16], struct kb_val words, int lanes)
+{
+	struct kb_val left[16], ones = splat_i32(k, 0x01010101, lanes);
+	for (int i = 0; i < 16; i++)
+		left[i] = splat_i32(k, (int32_t)(0x01010101u * bytes[i]), lanes);
+	for (int bit = 0; bit < 4; bit++) {
+		struct kb_val is = kb_bin(k, KB_SHR, words, splat_i32(k, bit, lanes));
+		is = kb_bin(k, KB_AND, is, ones);
+		struct kb_val mask = kb_sub(k, kb_bin(k, KB_SHL, is, splat_i32(k, 8, lanes)), is);
+		for (int i = 0; i < 8 >> bit; i++)
+			left[i] = select_bytes(k, left[2 * i], left[2 * i + 1], mask);
+	}
+	return left[0];
+}
+
+struct kb_val panel_codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
+                                    int lanes)
+{
+	const int8_t *codebook = ir_format(p->format)->codebook;
+	uint8_t bytes[16];
+	int table_lanes = lanes < 4 ? 4 : lanes;
+	if (!codebook)
+		return words;
+	for (int i = 0; i < 16; i++)
+		bytes[i] = (uint8_t)(codebook[i] + zero);
+	if (kb_caps(k)->short_bytes)
+		return lookup_by_selects(k, bytes, words, lanes);
+	if (lanes != table_lanes)
+		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, table_lanes);
+	struct kb_val table = kb_const_u8x16(k, bytes);
+	words = kb_bitcast(k, kb_lookup16(k, table, kb_bitcast(k, words, KB_U8)), KB_I32);
+	return lanes == 1 ? kb_lane(k, words, 0) : words;
+}
+
+/* Word of column 0 that contains element i of a section, counted from the first k-row; *bit: lowest bit
+ * of the quant. */
+static struct kb_val quant_position(struct kb *k, const struct panel *p, struct kb_val i, struct kb_val *bit)
+{
+	struct kb_val four = kb_index(k, 4), width = kb_index(k, PANEL_COLUMNS),
+	              byte = kb_bin(k, KB_REM, i, four);
+	*bit = kb_mul_const(k, byte, 8);
+	if (ir_format(p->format)->bits == 8)
+		return kb_mul(k, kb_bin(k, KB_DIV, i, four), width);
+	struct kb_val in = kb_rem_const(k, i, NIBBLE_GROUP), nibble = kb_bin(k, KB_DIV, in, width);
+	struct kb_val k_row = kb_bin(k, KB_DIV, kb_bin(k, KB_REM, i, width), four);
+	*bit = kb_add(k, *bit, kb_mul(k, nibble, four));
+	struct kb_val first = kb_mul(k, kb_div_const(k, i, NIBBLE_GROUP), four);
+	return kb_mul(k, kb_add(k, first, k_row), width);
+}
+
+/* scale * quant (+ minimum) */
+static struct kb_val scale_quant(struct kb *k, struct kb_val quant, struct kb_val scale, struct kb_val offset)
+{
+	return offset.id ? kb_fma(k, quant, scale, offset) : kb_mul(k, quant, scale);
+}
+
+/* Address of the section of K element *i; *i becomes the element in it. */
+static struct kb_val section_at(struct kb *k, const struct quant_panel_layout *t, struct kb_val at,
+                                struct kb_val *i, int64_t depth)
+{
+	struct kb_val n = kb_index(k, t->section);
+	if (depth <= t->section)
+		return at;
+	struct kb_val bytes = kb_mul_const(k, kb_bin(k, KB_DIV, *i, n), t->section_bytes);
+	*i = kb_bin(k, KB_REM, *i, n);
+	return kb_ptr_add(k, at, bytes, 0);
+}
+
+/* Scales and minima of the block of element i of the section. */
+static struct panel_block load_block(struct kb *k, const struct panel *p, struct kb_val at,
+                                     struct kb_val column, struct kb_val i, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	struct kb_val b = d->block ? kb_div_const(k, i, d->block) : kb_index(k, 0);
+	struct kb_val scale = load_block_values(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
+	return (struct panel_block){scale, load_block_offset(k, p, at, 0, b, column, 0, lanes)};
+}
+
+void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                        struct kb_val i, int n, int lanes, struct kb_val *out)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	at = section_at(k, &t, at, &i, p->depth);
+	struct kb_val bit, word = quant_position(k, p, i, &bit);
+	struct kb_val words =
+	        kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), p->header / 4, 0);
+	words = kb_bin(k, KB_SHR, words, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
+	const struct panel_block b = load_block(k, p, at, column, i, lanes);
+	for (int u = 0; u < n; u++) {
+		struct kb_val quant = u > 0 ? kb_bin(k, KB_SHR, words, splat_i32(k, 8 * u, lanes)) : words;
+		quant = kb_bin(k, KB_AND, quant, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
+		if (d->codebook) {
+			quant = panel_codebook_lookup(k, p, quant, ir_format_u8_zero_point(p->format), lanes);
+			quant = kb_bin(k, KB_AND, quant, splat_i32(k, 255, lanes));
+		}
+		quant = kb_sub(k, quant, splat_i32(k, ir_format_u8_zero_point(p->format), lanes));
+		out[u] = scale_quant(k, kb_cvt(k, quant, KB_F32), b.scale, b.offset);
+	}
+}
+
+struct kb_val panel_dequantize(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                               struct kb_val i, int lanes)
+{
+	struct kb_val one;
+	panel_dequantize_n(k, p, at, column, i, 1, lanes, &one);
+	return one;
+}
+
+/* Adds the shift of the block of element i to each signed byte; sums do not overflow. SWAR: the top bits are
+ * added apart, so that no carry leaves a byte. */
+static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                               struct kb_val i, struct kb_val words, int lanes)
+{
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	struct kb_val b = kb_div_const(k, i, ir_format(p->format)->block);
+	struct kb_val shift = kb_cvt(k, load_block_shift(k, p, t.scales, at, b, column, 0, lanes), KB_I32);
+	shift = kb_bin(k, KB_AND, shift, splat_i32(k, 255, lanes));
+	shift = kb_mul(k, shift, splat_i32(k, 0x01010101, lanes));
+	struct kb_val low = splat_i32(k, 0x7f7f7f7f, lanes), left = kb_bin(k, KB_AND, words, low);
+	struct kb_val sum = kb_add(k, left, kb_bin(k, KB_AND, shift, low));
+	struct kb_val signs = kb_bin(k, KB_XOR, words, shift);
+	return kb_bin(k, KB_XOR, sum, kb_bin(k, KB_AND, signs, splat_i32(k, SIGN_BITS, lanes)));
+}
+
+struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
+                                    struct kb_val column, struct kb_val i, int lanes)
+{
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	at = section_at(k, &t, at, &i, p->depth);
+	struct panel_block b = load_block(k, p, at, column, i, lanes);
+	/* panel_load_i8 has added the shift to the quants already */
+	if (ir_format(p->format)->shift > 0)
+		b.offset = (struct kb_val){0};
+	return b;
+}
+
+struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                            struct kb_val i, int k_row, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	int zero = ir_format_u8_zero_point(p->format);
+	at = section_at(k, &t, at, &i, p->depth);
+	struct kb_val bit, word = quant_position(k, p, i, &bit), signs = splat_i32(k, SIGN_BITS, lanes);
+	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column),
+	                              p->header / 4 + (int64_t)k_row * PANEL_COLUMNS, 0);
+	if (d->bits == 8) /* less 128, the zero point */
+		return kb_bin(k, KB_XOR, words, signs);
+	words = kb_bin(k, KB_SHR, words, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
+	words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, lanes));
+	if (d->codebook) {
+		words = panel_codebook_lookup(k, p, words, 0, lanes);
+		return d->shift > 0 ? add_shift(k, p, at, column, i, words, lanes) : words;
+	}
+	/* subtracts the zero point from each byte: with the top bits set no borrow leaves a byte */
+	words = kb_bin(k, KB_OR, words, signs);
+	words = kb_sub(k, words, splat_i32(k, 0x01010101 * zero, lanes));
+	return kb_bin(k, KB_XOR, words, signs);
+}
+
+/* ---- loop along K ---- */
+
+/* True for formats that one FMA dequantizes: multiples of f16 scales by small integers are exact in f32. */
+static bool is_one_fma(const struct ir_format_desc *d)
+{
+	return d->scale == DT_F16 && d->super == 1 && !d->has_offset && !d->codebook;
+}
+
+/* Byte offset of the panel that contains vector v of panels side by side; *column: its first column there. */
+static int64_t panel_of_vector(const struct panel *p, int lanes, int v, int64_t *column)
+{
+	int per_panel = PANEL_COLUMNS / lanes;
+	*column = (int64_t)(v % per_panel) * lanes;
+	return v / per_panel * p->bytes;
+}
+
+struct kb_val panel_block_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                                int lanes)
+{
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
+	return load_block_values(k, p, scales_of(&t), at, panel, b, kb_index(k, 0), column, lanes);
+}
+
+struct kb_val panel_block_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                                int lanes)
+{
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
+	return load_block_shift(k, p, panel + t.scales, at, b, kb_index(k, 0), column, lanes);
+}
+
+struct kb_val panel_block_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b,
+                                 int v, int lanes)
+{
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
+	return load_block_offset(k, p, at, panel, b, kb_index(k, 0), column, lanes);
+}
+
+/* Loads scales and minima of block b. */
+static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
+{
+	struct kb *k = w->k;
+	const struct panel *p = w->panel;
+	const struct ir_format_desc *d = ir_format(p->format);
+	int levels = 1 << d->bits;
+	for (int v = 0; v < w->vectors; v++) {
+		struct kb_val scale = panel_block_scale(k, p, w->section, b, v, w->lanes);
+		w->scale[v] = scale;
+		w->offset[v] = panel_block_offset(k, p, w->section, b, v, w->lanes);
+		if (!is_one_fma(d))
+			continue;
+		w->scale[v] = kb_mul(k, scale, splat_f32(k, (float)levels, w->lanes));
+		w->offset[v] = kb_mul(k, scale, splat_f32(k, -(float)(levels + d->zero), w->lanes));
+	}
+}
+
+/* Vector v of the words of the open k-row. */
+static struct kb_val load_words(const struct panel_loop *w, int v)
+{
+	int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
+	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->section, w->row_word, panel / 4 + column, 0);
+}
+
+/* f32 with bits [bit, bit + bits) of the words at mantissa bits `to` .., on top of `base`. */
+static struct kb_val in_mantissa(struct kb *k, struct kb_val words, int bit, int bits, int to, int32_t base)
+{
+	int lanes = kb_type_of(k, words).lanes, by = to - bit;
+	if (by > 0)
+		words = kb_bin(k, KB_SHL, words, splat_i32(k, by, lanes));
+	if (by < 0)
+		words = kb_bin(k, KB_SHR, words, splat_i32(k, -by, lanes));
+	words = kb_bin(k, KB_AND, words, splat_i32(k, ((1 << bits) - 1) << to, lanes));
+	return kb_bitcast(k, kb_bin(k, KB_OR, words, splat_i32(k, base, lanes)), KB_F32);
+}
+
+struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v)
+{
+	struct kb *k = w->k;
+	const struct ir_format_desc *d = ir_format(w->panel->format);
+	if (w->tail_k.id) {
+		int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
+		struct kb_val at = kb_ptr_add(k, w->at, kb_index(k, 0), panel);
+		return panel_dequantize(k, w->panel, at, kb_index(k, column), w->tail_k, w->lanes);
+	}
+	struct kb_val words = d->codebook ? w->looked_up[v] : load_words(w, v);
+	int bits = d->codebook ? 8 : d->bits, zero = ir_format_u8_zero_point(w->panel->format);
+	int bit = 8 * i + (d->codebook ? 0 : 4 * w->nibble);
+	if (is_one_fma(d))
+		return kb_fma(k, in_mantissa(k, words, bit, bits, 23 - bits, ONE_BITS), w->scale[v],
+		              w->offset[v]);
+	struct kb_val quant = in_mantissa(k, words, bit, bits, 0, BIG_BITS);
+	quant = kb_sub(k, quant, splat_f32(k, (float)(0x800000 + zero), w->lanes));
+	return scale_quant(k, quant, w->scale[v], w->offset[v]);
+}
+
+/* Calls the body for a k-row; looks up codebook indices first. */
+static void emit_k_row(struct panel_loop *w, struct kb_val from)
+{
+	struct kb *k = w->k;
+	const struct ir_format_desc *d = ir_format(w->panel->format);
+	for (int v = 0; d->codebook && v < w->vectors; v++) {
+		struct kb_val words = load_words(w, v);
+		if (w->nibble)
+			words = kb_bin(k, KB_SHR, words, splat_i32(k, 4, w->lanes));
+		w->looked_up[v] = panel_codebook_lookup(k, w->panel, words,
+		                                        ir_format_u8_zero_point(w->panel->format), w->lanes);
+	}
+	w->body(w->user, w, from, 4);
+}
+
+/* Emits the elements that share k-rows, from element g of the section (`from` of K) on: of 8 bits one
+ * k-row; of 4 bits four k-rows, first low nibbles, then high ones. */
+static void emit_group(struct panel_loop *w, struct kb_val g, struct kb_val from)
+{
+	struct kb *k = w->k;
+	int64_t words = w->panel->header / 4;
+	if (ir_format(w->panel->format)->bits == 8) {
+		w->is_first_use = true;
+		w->k_before = from;
+		w->row_word = kb_add_const(k, kb_mul_const(k, g, PANEL_COLUMNS / 4), words);
+		emit_k_row(w, from);
+		return;
+	}
+	for (w->nibble = 0; w->nibble < 2; w->nibble++) {
+		struct kb_val i =
+		        kb_loop(k, "i", kb_index(k, 0), kb_index(k, NIBBLE_GROUP / 2), 4, KB_NONEMPTY);
+		struct kb_val k_row = kb_mul_const(k, i, 2);
+		w->is_first_use = w->nibble == 0;
+		w->k_before = kb_add(k, from, k_row);
+		w->row_word = kb_add_const(k, kb_mul_const(k, kb_add(k, g, k_row), 2), words);
+		emit_k_row(w, kb_add_const(k, kb_add(k, from, i), (int64_t)w->nibble * (NIBBLE_GROUP / 2)));
+		kb_end_loop(k);
+	}
+}
+
+/* K elements that share k-rows. */
+static int64_t group_size(const struct panel_loop *w)
+{
+	return ir_format(w->panel->format)->bits == 8 ? 4 : NIBBLE_GROUP;
+}
+
+/* n K elements from `first` on, full groups; `at`: the element of the section. */
+static void emit_groups(struct panel_loop *w, struct kb_val at, struct kb_val first, struct kb_val n,
+                        unsigned flags)
+{
+	struct kb *k = w->k;
+	struct kb_val g = kb_loop(k, "k", kb_index(k, 0), n, group_size(w), flags);
+	struct kb_val from = kb_add(k, first, g);
+	emit_group(w, kb_add(k, at, g), from);
+	kb_end_loop(k);
+}
+
+/* Sets the section of K element *i; *i becomes the element in it. */
+static void enter_section(struct panel_loop *w, struct kb_val *i)
+{
+	const struct quant_panel_layout t = quant_panel_layout(w->panel->format, w->panel->depth);
+	w->section = section_at(w->k, &t, w->at, i, w->panel->depth);
+}
+
+/* The remainder after full blocks, [from, w->hi): full groups, then one element at a time. */
+static void emit_tail(struct panel_loop *w, struct kb_val from)
+{
+	struct kb *k = w->k;
+	struct kb_val size = kb_index(k, group_size(w)), at = from;
+	struct kb_val end = kb_mul(k, kb_bin(k, KB_DIV, w->hi, size), size);
+	int64_t block = ir_format(w->panel->format)->block;
+	enter_section(w, &at);
+	load_scales_of_block(w, block ? kb_div_const(k, at, block) : kb_index(k, 0));
+	emit_groups(w, at, from, kb_sub(k, end, from), 0);
+	if (w->panel->depth % group_size(w) == 0)
+		return;
+	w->is_first_use = false;
+	w->tail_k = kb_loop(k, "k", end, w->hi, 1, 0);
+	w->body(w->user, w, w->tail_k, 1);
+	kb_end_loop(k);
+	w->tail_k = (struct kb_val){0};
+}
+
+void panel_loop(struct panel_loop *w)
+{
+	struct kb *k = w->k;
+	const struct panel *p = w->panel;
+	int64_t size = ir_format(p->format)->block;
+	if (size == 0) {
+		emit_tail(w, w->lo);
+		return;
+	}
+	struct kb_val of = kb_index(k, size);
+	struct kb_val end = w->is_k_range ? kb_mul(k, kb_bin(k, KB_DIV, w->hi, of), of)
+	                                  : kb_index(k, p->depth / size * size);
+	struct kb_val from = kb_loop(k, "block", w->lo, end, size, 0), at = from;
+	enter_section(w, &at);
+	load_scales_of_block(w, kb_bin(k, KB_DIV, at, of));
+	if (size == group_size(w))
+		emit_group(w, at, from);
+	else
+		emit_groups(w, at, from, of, KB_NONEMPTY);
+	kb_end_loop(k);
+	if (p->depth % size == 0)
+		return;
+	if (w->is_k_range)
+		kb_if(k, kb_cmp(k, KB_LT, end, w->hi));
+	emit_tail(w, end);
+	if (w->is_k_range)
+		kb_end_if(k);
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rowwise generator: binds the group, chooses where rows are kept between passes, and loops over this
+ * worker's rows. The number of workers only decides which worker computes a row.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "backends/kernels/rowwise.h"
+#include "backends/kernels/rowwise_internal.h"
+
+struct kb_val rowwise_width(const struct rowwise *r)
+{
+	return r->size[r->rank - 1];
+}
+
+struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, struct kb_val *first)
+{
+	struct kb *k = r->k;
+	struct kb_val b = r->row.index[0], i = r->row.index[r->rank - 2];
+	struct kb_val n = eval_visible_end(&r->e, mask, b, i);
+	*first = eval_visible_begin(&r->e, mask, b, i);
+	if (!n.id)
+		return rowwise_width(r);
+	n = kb_min(k, kb_cvt(k, n, KB_INDEX), rowwise_width(r));
+	return kb_max(k, n, kb_index(k, 0));
+}
+
+/* ---- the group ---- */
+
+static bool same_shape(const struct ir_type *a, const struct ir_type *b)
+{
+	if (a->rank != b->rank)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (a->dims[i] != b->dims[i])
+			return false;
+	return true;
+}
+
+static bool is_masked(const struct rowwise *r)
+{
+	return r->root->code == OP_mask || r->root->code == OP_masked_softmax;
+}
+
+/* True for ops whose exponentials replace x in the buffer. */
+static bool keeps_exponentials(const struct rowwise *r)
+{
+	return r->root->code == OP_softmax || r->root->code == OP_masked_softmax;
+}
+
+/* Rejects types and shapes that the passes do not support. */
+static enum tfmc_status check_types(struct rowwise *r)
+{
+	const struct ir_func *f = r->job->func;
+	const struct ir_type *y = ir_type_of(f, r->root->results[0]);
+	for (size_t i = 0; i < r->root->n_operands; i++)
+		if (r->root->operands[i].id && ir_type_of(f, r->root->operands[i])->dtype == DT_F64)
+			eval_unsupported(&r->e, r->root, "rows of f64");
+	if (y->rank < (is_masked(r) ? 2 : 1))
+		eval_unsupported(&r->e, r->root, "rows of a tensor of this rank");
+	if (r->outputs.n == 0)
+		eval_internal(&r->e, r->root, "the group stores nothing");
+	for (size_t i = 0; i < r->outputs.n; i++)
+		if (!same_shape(ir_type_of(f, r->outputs.items[i].value), y))
+			eval_unsupported(&r->e, r->root, "results with another shape than the rows");
+	return eval_status(&r->e);
+}
+
+/* True if a row of the result can hold x between passes: f32, contiguous. */
+static bool can_keep_in_result(const struct rowwise *r)
+{
+	const struct kb_tensor *t = &r->outputs.items[0].to.t;
+	const struct kb_size *step = &t->stride[r->rank - 1];
+	return t->dtype == DT_F32 && t->encoding == ENC_ROW && step->is_const && step->c == 1;
+}
+
+/* True if later passes can read x from memory again: the first pass does not change it. Exponentials of rows
+ * of unknown length are computed in the buffer instead, which has room for full vectors. */
+static bool can_reread_x(const struct rowwise *r)
+{
+	const struct attrs_masked_softmax *a = r->root->attrs;
+	if (r->root->code == OP_masked_softmax && (a->scale != 1 || a->softcap > 0))
+		return false;
+	return eval_tensor(&r->e, r->root->operands[0]) && !r->is_staged &&
+	       !(keeps_exponentials(r) && r->width < 0);
+}
+
+/* mask has one pass; norms and log_softmax keep nothing if x is reread. */
+static bool needs_buffer(const struct rowwise *r)
+{
+	if (r->root->code == OP_mask)
+		return r->is_staged;
+	return !r->in_registers && (keeps_exponentials(r) || !r->rereads_x);
+}
+
+/* Chooses the buffer: local memory, scratch, the result, or none. */
+static void choose_buffer(struct rowwise *r)
+{
+	const struct attrs_group *schedule = r->job->group->attrs;
+	const struct ir_type *x = ir_type_of(r->job->func, r->root->operands[0]);
+	int64_t longest = ir_dim_hi(r->job->module->dims, x->dims[r->rank - 1]);
+	if (!needs_buffer(r) || r->is_producer)
+		return;
+	if (r->items > 1 && longest <= ROWWISE_SHARED) {
+		r->buffer = kb_shared(r->k, "kept", KB_F32, longest > 0 ? longest : 1);
+	} else if (schedule->scratch / 4 >= longest) {
+		r->buffer = r->job->scratch;
+		r->is_padded = schedule->scratch % 64 == 0 && r->lanes <= 16;
+	} else if (can_keep_in_result(r)) {
+		r->buffer_is_result = true;
+	} else {
+		r->recomputes = true;
+		r->lanes = r->is_staged ? 1 : r->lanes;
+		r->out_lanes = r->is_staged ? 1 : r->out_lanes;
+		r->is_staged = false;
+	}
+}
+
+/* Lanes of a vector: as scheduled, at most what the row fills; 1 if work-items share rows. */
+static int vector_lanes(const struct rowwise *r)
+{
+	int64_t planned = ((const struct attrs_group *)r->job->group->attrs)->lanes;
+	int lanes = kb_caps(r->k)->lanes;
+	if (r->items > 1)
+		return 1;
+	if (planned > 0 && planned <= KB_LANES_MAX && (planned & (planned - 1)) == 0)
+		lanes = (int)planned;
+	while (lanes > 1 && r->width >= 0 && lanes / 2 >= r->width)
+		lanes /= 2;
+	return lanes;
+}
+
+/* True for short rows of constant length, of which all elements are read. */
+static bool fits_registers(const struct rowwise *r)
+{
+	int64_t chunks = (r->width + r->lanes - 1) / r->lanes;
+	return r->items == 1 && !is_masked(r) && !rowwise_has_quant_blocks(r) && r->width >= 0 &&
+	       chunks <= ROWWISE_HELD_MAX && 2 * chunks <= kb_caps(r->k)->registers && !r->is_staged &&
+	       r->out_lanes == r->lanes;
+}
+
+static void choose_schedule(struct rowwise *r)
+{
+	int last = r->rank - 1;
+	if (ir_dim_is_const(ir_type_of(r->job->func, r->root->results[0])->dims[last], &r->width))
+		r->size[last] = kb_index(r->k, r->width);
+	else
+		r->width = -1;
+	r->lanes = r->out_lanes = vector_lanes(r);
+	for (size_t i = 0; i < r->outputs.n; i++)
+		if (!eval_vectorizes(&r->e, r->outputs.items[i].value, last))
+			r->out_lanes = 1;
+	r->is_staged = r->lanes > 1 && !eval_vectorizes(&r->e, r->root->operands[0], last);
+	r->in_registers = fits_registers(r);
+	r->rereads_x = can_reread_x(r);
+	choose_buffer(r);
+}
+
+/* ---- rows ---- */
+
+/* Stages x, which is not vectorized, in the buffer. */
+static void copy_element(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	struct eval_point p = r->row;
+	(void)user;
+	p.index[r->rank - 1] = c->at;
+	rowwise_write_buffer(r, c, eval_value(&r->e, r->root->operands[0], &p));
+}
+
+static void emit_root(struct rowwise *r)
+{
+	switch ((int)r->root->code) {
+	case OP_softmax:
+	case OP_masked_softmax: rowwise_softmax(r); return;
+	case OP_log_softmax: rowwise_log_softmax(r); return;
+	case OP_mask: rowwise_mask(r); return;
+	case OP_layer_norm: rowwise_layer_norm(r); return;
+	case OP_rms_norm: rowwise_rms_norm(r); return;
+	case OP_round_rows: rowwise_round_rows(r); return;
+	}
+	eval_internal(&r->e, r->root, "no generator for this rowwise op");
+}
+
+/* Emits all passes over the open row. The addresses that they share are hoisted. */
+static void emit_open_row(struct rowwise *r)
+{
+	struct kb *k = r->k;
+	r->row.index[r->rank - 1] = kb_index(k, 0);
+	eval_hoist(&r->e, r->root->operands[0], &r->row);
+	for (size_t i = 0; i < r->outputs.n; i++)
+		eval_hoist(&r->e, r->outputs.items[i].value, &r->row);
+	if (r->buffer_is_result) {
+		const struct eval_tensor *to = &r->outputs.items[0].to;
+		struct kb_val offset = eval_offset(&r->e, to, &r->row);
+		r->buffer = kb_ptr_add(k, to->t.ptr, kb_mul_const(k, offset, 4), 0);
+	}
+	if (r->is_staged) {
+		const struct rowwise_loop w = {.body = copy_element, .lanes = 1};
+		if (keeps_exponentials(r))
+			rowwise_zero_tail(r, rowwise_width(r));
+		rowwise_loop(r, kb_index(r->k, 0), rowwise_width(r), &w);
+	}
+	emit_root(r);
+}
+
+/* Row number `at` of all leading axes. */
+static void emit_row(struct rowwise *r, struct kb_val at)
+{
+	r->row = (struct eval_point){.rank = r->rank, .vec = r->rank - 1, .flat = at};
+	eval_unravel(&r->e, at, r->size, r->rank - 1, r->row.index);
+	emit_open_row(r);
+}
+
+/* Loop over this worker's rows. */
+static void emit_rows(struct rowwise *r)
+{
+	struct kb *k = r->k;
+	struct kb_val rows = eval_dim_product(&r->e, r->size, 0, r->rank - 1), hi;
+	struct kb_val lo = eval_worker_range(&r->e, rows, &hi);
+	size_t mark = eval_mark(&r->e);
+	struct kb_val at = kb_loop(k, "row", lo, hi, 1, 0);
+	emit_row(r, at);
+	kb_end_loop(k);
+	eval_release(&r->e, mark);
+}
+
+/* ---- norms fused with another root ---- */
+
+/* State for a norm in the group of another root. It shares the evaluator except for the cache, whose widths
+ * and points are those of that root. */
+static struct rowwise begin_norm(struct eval *e, const struct ir_op *norm)
+{
+	struct rowwise r = {.job = e->job, .k = e->k, .root = norm, .e = *e, .items = 1};
+	r.e.cache.items = NULL;
+	r.e.cache.n = r.e.cache.cap = 0;
+	r.rank = ir_type_of(e->job->func, norm->results[0])->rank;
+	return r;
+}
+
+/* Hands failures back to the caller's evaluator. */
+static void end_norm(const struct rowwise *r, struct eval *e)
+{
+	e->failed = r->e.failed;
+	e->unsupported = r->e.unsupported;
+	e->no_memory = r->e.no_memory;
+}
+
+/* Emits the norm for rows [first, end): to rows->to if it produces rows for another root, else in place in
+ * the group's result. */
+static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_rows *rows)
+{
+	struct kb *k = r->k;
+	eval_sizes(&r->e, r->root->results[0], r->size);
+	choose_schedule(r);
+	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
+	if (r->is_producer) {
+		struct kb_val row = kb_sub(k, at, rows->first);
+		r->buffer = kb_ptr_add(k, rows->to, kb_mul_const(k, row, rows->step * 4), 0);
+	}
+	emit_row(r, at);
+	kb_end_loop(k);
+	end_norm(r, e);
+}
+
+void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
+{
+	struct rowwise r = begin_norm(e, rows->norm);
+	r.is_producer = true;
+	emit_norm(&r, e, rows);
+}
+
+void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eval_point *row,
+                      struct kb_val to)
+{
+	struct rowwise r = begin_norm(e, norm);
+	r.is_producer = true;
+	r.buffer = to;
+	eval_sizes(&r.e, norm->results[0], r.size);
+	choose_schedule(&r);
+	r.row = *row;
+	emit_open_row(&r);
+	end_norm(&r, e);
+}
+
+/* A copy of the tensor table in which the operand of the norm is stored in the result. */
+void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
+{
+	struct rowwise r = begin_norm(e, after->norm);
+	size_t n = e->job->func->n_values;
+	struct eval_tensor *tensors = ARENA_ARRAY(e->job->arena, struct eval_tensor, n);
+	if (!tensors) {
+		e->no_memory = true;
+		return;
+	}
+	memcpy(tensors, e->tensors, n * sizeof(*tensors));
+	tensors[after->norm->operands[0].id] = after->out->items[0].to;
+	r.e.tensors = tensors;
+	r.outputs = *after->out;
+	emit_norm(&r, e,
+	          &(struct rowwise_rows){.norm = after->norm, .first = after->first, .end = after->end});
+}
+
+/* ---- groups ---- */
+
+enum tfmc_status rowwise_emit(const struct kernel_job *job)
+{
+	const struct attrs_group *schedule = job->group->attrs;
+	const struct ir_region *region = job->group->region;
+	assert(schedule->root >= 0 && (size_t)schedule->root < region->n_ops);
+	struct rowwise r = {.job = job, .k = job->k, .root = region->ops[schedule->root]};
+	assert(ir_op_has(r.root->code, TRAIT_ROWWISE));
+	TFMC_TRY(eval_begin(&r.e, job));
+	TFMC_TRY(eval_outputs(&r.e, &r.outputs));
+	r.rank = ir_type_of(job->func, r.root->results[0])->rank;
+	TFMC_TRY(check_types(&r));
+	r.items = job->items > 1 ? job->items : 1;
+	if (r.items > 1)
+		rowwise_items_begin(&r);
+	eval_sizes(&r.e, r.root->results[0], r.size);
+	choose_schedule(&r);
+	emit_rows(&r);
+	return eval_status(&r.e);
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interface functions that run no model: init, close, sizes, status strings; state.c has those of the state.
+ * init checks everything before it writes the context. This code runs before a variant is chosen, so it is
+ * compiled for the baseline of the architecture.
+ */
+#include "backends/plan/host.h"
+
+static struct emit begin_api(struct object *o, const char *suffix, enum kb_scalar result)
+{
+	return (struct emit){.object = o,
+	                     .k = kb_begin(o->kb, emit_api_symbol(o, suffix), KB_EXPORTED, result)};
+}
+
+void emit_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
+{
+	emit_return_if(e, kb_un(e->k, KB_NOT, ok), status);
+}
+
+static void return_value_if(struct kb *k, struct kb_val cond, int64_t v)
+{
+	kb_if(k, cond);
+	kb_return(k, kb_index(k, v));
+	kb_end_if(k);
+}
+
+static struct kb_val is_zero(struct emit *e, struct kb_val v)
+{
+	return kb_cmp(e->k, KB_EQ, v, kb_index(e->k, 0));
+}
+
+/* address: a pointer as i64. */
+static struct kb_val is_aligned(struct emit *e, struct kb_val address)
+{
+	return is_zero(e, kb_bin(e->k, KB_AND, address, kb_index(e->k, OBJECT_ALIGN - 1)));
+}
+
+void emit_check_magic(struct emit *e)
+{
+	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->context, kb_null(e->k)), TFMC_RT_E_NULL);
+	struct kb_val magic = emit_load_context(e, KB_INDEX, CONTEXT_MAGIC);
+	emit_require(e, kb_cmp(e->k, KB_EQ, magic, kb_index(e->k, (int64_t)e->object->structure_hash)),
+	             TFMC_RT_E_CONTEXT);
+}
+
+void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
+{
+	struct kb_val n = kb_div_const(e->k, bytes, 8);
+	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
+	kb_store(e->k, kb_index(e->k, 0), ptr, i, 0, 8);
+	kb_end_loop(e->k);
+}
+
+/* ---- sizes ---- */
+
+/* NAME_arena_bytes: the largest need of all functions of all variants. A case counts whether or not its
+ * conditions hold, so that smaller dims never need more. */
+static void emit_arena_bytes(struct object *o)
+{
+	struct emit e = begin_api(o, "arena_bytes", KB_INDEX);
+	struct kb *k = e.k;
+	struct kb_val values = kb_param(k, "dims", KB_PTR_T, KB_READONLY);
+	struct kb_val workers = kb_param(k, "workers", KB_INDEX_T, 0);
+	size_t n = ir_dims_count(o->module->dims);
+	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n + 1);
+	struct kb_val bad = kb_cmp(k, KB_LT, workers, kb_index(k, 0));
+	for (size_t i = 0; dims && i < n; i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(o->module->dims, i);
+		dims[i] = kb_load(k, KB_INDEX_T, values, kb_index(k, 0), (int64_t)i, 8);
+		bad = kb_bin(k, KB_OR, bad, kb_cmp(k, KB_LT, dims[i], kb_index(k, s->lo)));
+		bad = kb_bin(k, KB_OR, bad, kb_cmp(k, KB_GT, dims[i], kb_index(k, s->hi)));
+	}
+	return_value_if(k, bad, 0);
+	e.dims = dims;
+	struct kb_val most = kb_index(k, 0);
+	for (size_t v = 0; v < o->n_all; v++) {
+		e.object = &o->all[v];
+		for (size_t i = 0; i < e.object->functions.n; i++) {
+			const struct function *f = &e.object->functions.items[i];
+			if (!f->reached)
+				continue;
+			/* the base function needs none where the conditions of a case hold */
+			struct kb_val need = emit_dim(&e, f->arena);
+			for (size_t c = 0; c < e.object->functions.n; c++) {
+				const struct function *other = &e.object->functions.items[c];
+				if (other->func->when && other->base == f->func)
+					need = kb_select(k, emit_conditions(&e, other->func->when),
+					                 kb_index(k, 0), need);
+			}
+			most = kb_max(k, most, need);
+		}
+	}
+	struct kb_val several = kb_max(k, workers, kb_index(k, 1));
+	kb_return(k, kb_add(k, most, kb_mul_const(k, several, o->scratch)));
+	kb_end(k);
+}
+
+static void emit_state_bytes(struct object *o)
+{
+	struct emit e = begin_api(o, "state_bytes", KB_INDEX);
+	struct kb *k = e.k;
+	struct kb_val batch = kb_param(k, "batch", KB_INDEX_T, 0);
+	if (o->states.batch_dim >= 0) {
+		struct kb_val low = kb_cmp(k, KB_LT, batch, kb_index(k, 1));
+		struct kb_val high = kb_cmp(k, KB_GT, batch, kb_index(k, o->states.batch_max));
+		return_value_if(k, kb_bin(k, KB_OR, low, high), 0);
+	}
+	struct kb_val blocks = kb_mul_const(k, batch, o->states.batch_bytes);
+	kb_return(k, kb_add_const(k, blocks, o->states.fixed_bytes));
+	kb_end(k);
+}
+
+/* ---- init ---- */
+
+struct init {
+	struct emit e;
+	struct kb_val config;
+	struct kb_val weights, state, arena, arena_bytes, batch, workers, variant;
+	struct kb_val slots; /* [INIT_SLOTS] */
+};
+
+static struct kb_val config_field(struct init *n, enum kb_scalar type, int64_t offset)
+{
+	return emit_load(n->e.k, type, n->config, offset);
+}
+
+static void check_memory(struct init *n)
+{
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	n->weights = config_field(n, KB_PTR, CONFIG(weights));
+	struct kb_val bytes = config_field(n, KB_INDEX, CONFIG(weights_bytes));
+	struct kb_val absent = kb_cmp(k, KB_EQ, n->weights, kb_null(k));
+	struct kb_val fits = kb_cmp(k, KB_EQ, bytes, kb_index(k, o->weights.bytes));
+	emit_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
+	emit_require(e, is_aligned(e, config_field(n, KB_INDEX, CONFIG(weights))), TFMC_RT_E_ALIGN);
+	if (o->embedded)
+		n->weights = kb_select(k, absent, kb_symbol(k, emit_api_symbol(o, "weights")), n->weights);
+	else if (o->weights.bytes > 0)
+		emit_return_if(e, absent, TFMC_RT_E_NO_WEIGHTS);
+	n->arena = config_field(n, KB_PTR, CONFIG(arena));
+	n->arena_bytes = config_field(n, KB_INDEX, CONFIG(arena_bytes));
+	struct kb_val workers = config_field(n, KB_INDEX, CONFIG(workers));
+	n->workers = kb_max(k, workers, kb_index(k, 1));
+	emit_require_between(e, workers, 0, kb_index(k, 4096), TFMC_RT_E_WORKER);
+	emit_require(e, is_aligned(e, config_field(n, KB_INDEX, CONFIG(arena))), TFMC_RT_E_ALIGN);
+	struct kb_val none = kb_cmp(k, KB_EQ, n->arena, kb_null(k));
+	n->arena_bytes = kb_select(k, none, kb_index(k, 0), n->arena_bytes);
+	struct kb_val scratch = kb_mul_const(k, n->workers, o->scratch);
+	emit_require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
+}
+
+/* batch 0: as many sequences as fit into state_bytes, at most the bound of the batch dim. */
+static void check_state(struct init *n)
+{
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	n->state = config_field(n, KB_PTR, CONFIG(state));
+	if (o->states.batch_dim < 0) {
+		n->batch = kb_index(k, 0);
+		return;
+	}
+	n->batch = config_field(n, KB_INDEX, CONFIG(batch));
+	emit_require(e, is_aligned(e, config_field(n, KB_INDEX, CONFIG(state))), TFMC_RT_E_ALIGN);
+	emit_require_between(e, n->batch, 0, kb_index(k, o->states.batch_max), TFMC_RT_E_DIM);
+	struct kb_val bytes = config_field(n, KB_INDEX, CONFIG(state_bytes));
+	struct kb_val block_bytes = kb_bin(k, KB_SUB, bytes, kb_index(k, o->states.fixed_bytes));
+	int64_t block = o->states.batch_bytes > 0 ? o->states.batch_bytes : 1;
+	struct kb_val most = kb_min(k, kb_div_const(k, block_bytes, block), kb_index(k, o->states.batch_max));
+	n->batch = kb_select(k, is_zero(e, n->batch), most, n->batch);
+	struct kb_val absent = kb_cmp(k, KB_EQ, n->state, kb_null(k));
+	struct kb_val some = kb_cmp(k, KB_GE, n->batch, kb_index(k, 1));
+	struct kb_val enough = kb_cmp(k, KB_GE, block_bytes, kb_mul_const(k, n->batch, block));
+	emit_require(e, kb_bin(k, KB_OR, absent, kb_bin(k, KB_AND, some, enough)), TFMC_RT_E_SIZE);
+	n->batch = kb_select(k, absent, kb_index(k, 0), n->batch);
+}
+
+static void write_context(struct init *n)
+{
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	struct kb_val scratch = kb_mul_const(k, n->workers, e->object->scratch);
+	emit_zero_words(e, e->context, kb_index(k, CONTEXT_SHARED));
+	emit_store_context(e, n->weights, CONTEXT_WEIGHTS);
+	emit_store_context(e, n->state, CONTEXT_STATE);
+	emit_store_context(e, n->arena, CONTEXT_ARENA);
+	emit_store_context(e, n->arena_bytes, CONTEXT_ARENA_BYTES);
+	emit_store_context(e, kb_ptr_add(k, n->arena, scratch, 0), CONTEXT_BUFFERS);
+	emit_store_context(e, n->batch, CONTEXT_BATCH);
+	emit_store_context(e, n->variant, CONTEXT_VARIANT);
+	emit_store_context(e, emit_load(k, KB_PTR, n->slots, 8 * INIT_DEVICE), CONTEXT_DEVICE);
+	emit_store_context(e, n->workers, CONTEXT_WORKERS_MAX);
+	emit_set_workers(e, n->workers);
+	emit_store_context(e, config_field(n, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
+	emit_store_context(e, config_field(n, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
+	emit_store_context(e, config_field(n, KB_PTR, CONFIG(user)), CONTEXT_USER);
+	e->state = n->state;
+	emit_set_rows(e, kb_index(k, 0), kb_index(k, -1));
+	emit_store_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
+}
+
+/* NAME_workers: between calls; at most the workers of the config. */
+static void set_workers(struct emit *e, const struct kb_val *args)
+{
+	struct kb_val most = emit_load_context(e, KB_INDEX, CONTEXT_WORKERS_MAX);
+	emit_require_between(e, args[0], 1, most, TFMC_RT_E_WORKER);
+	emit_set_workers(e, args[0]);
+}
+
+static void emit_init(struct object *o)
+{
+	struct init n = {.e = begin_api(o, "init", KB_I32)};
+	struct emit *e = &n.e;
+	struct kb *k = e->k;
+	e->context = kb_param(k, "context", KB_PTR_T, 0);
+	n.config = kb_param(k, "config", KB_PTR_T, KB_READONLY);
+	n.slots = kb_local(k, "start", KB_INDEX, INIT_SLOTS);
+	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
+	struct kb_val no_config = kb_cmp(k, KB_EQ, n.config, kb_null(k));
+	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
+	struct kb_val size = config_field(&n, KB_INDEX, CONFIG(struct_size));
+	emit_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
+	             TFMC_RT_E_ABI);
+	check_memory(&n);
+	check_state(&n);
+	emit_store(k, n.weights, n.slots, 8 * INIT_WEIGHTS);
+	emit_store(k, n.batch, n.slots, 8 * INIT_BATCH);
+	emit_store(k, kb_null(k), n.slots, 8 * INIT_DEVICE);
+	/* last check: it opens the device, which nothing would close after a later failure */
+	n.variant = emit_choose_variant(e, n.config, n.slots);
+	write_context(&n);
+	kb_if(k, is_zero(e, config_field(&n, KB_INDEX, CONFIG(state_is_zero))));
+	kb_return(k, kb_call(k, emit_api_symbol(o, "reset"), KB_I32, &e->context, 1));
+	kb_end_if(k);
+	emit_end(e, TFMC_RT_OK);
+}
+
+static void close_context(struct emit *e, const struct kb_val *args)
+{
+	(void)args;
+	emit_store_context(e, kb_index(e->k, 0), CONTEXT_MAGIC);
+	if (object_has_device(e->object)) {
+		struct kb_val device = emit_load_context(e, KB_PTR, CONTEXT_DEVICE);
+		(void)kb_call_external(e->k, "tfmc_cl_model_close", KB_VOID, &device, 1);
+	}
+}
+
+/* ---- functions of an initialized context ---- */
+
+static const struct context_function {
+	const char *suffix;
+	struct {
+		const char *name;
+		enum kb_scalar type;
+	} params[2]; /* after the context */
+	bool needs_state;
+	/* emits the body, which returns failures only */
+	void (*emit)(struct emit *e, const struct kb_val *args);
+} functions[] = {
+        {"reset", {{0}}, false, emit_reset},
+        {"trim", {{"sequence", KB_INDEX}, {"length", KB_INDEX}}, true, emit_trim},
+        {"fork", {{"from", KB_INDEX}, {"to", KB_INDEX}}, true, emit_fork},
+        {"select", {{"first", KB_INDEX}, {"source", KB_INDEX}}, true, emit_select},
+        {"reorder", {{"from", KB_PTR}, {"n", KB_INDEX}}, true, emit_reorder},
+        {"fetch", {{"sequence", KB_INDEX}}, true, emit_fetch},
+        {"store", {{"sequence", KB_INDEX}}, true, emit_store_state},
+        {"close", {{0}}, false, close_context},
+        {"workers", {{"workers", KB_INDEX}}, false, set_workers},
+};
+
+static void emit_context_function(struct object *o, const struct context_function *f)
+{
+	struct emit e = begin_api(o, f->suffix, KB_I32);
+	struct kb_val args[TFMC_COUNT(f->params)] = {{0}};
+	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
+	for (size_t i = 0; i < TFMC_COUNT(args) && f->params[i].name; i++)
+		args[i] = kb_param(e.k, f->params[i].name, KB_TYPE(f->params[i].type, 1),
+		                   f->params[i].type == KB_PTR ? KB_READONLY : 0);
+	emit_check_magic(&e);
+	e.state = emit_load_context(&e, KB_PTR, CONTEXT_STATE);
+	if (f->needs_state)
+		emit_return_if(&e, kb_cmp(e.k, KB_EQ, e.state, kb_null(e.k)), TFMC_RT_E_STATE);
+	f->emit(&e, args);
+	emit_end(&e, TFMC_RT_OK);
+}
+
+/* ---- status and variant ---- */
+
+static void emit_status_text(struct object *o)
+{
+	static const struct {
+		int32_t value;
+		const char *text;
+	} rows[] = {
+#define ROW(name, value, text) {value, text},
+	        TFMC_STATUS_TABLE(ROW)
+#undef ROW
+	};
+	struct emit e = begin_api(o, "status_text", KB_PTR);
+	struct kb_val status = kb_param(e.k, "status", KB_I32_T, 0);
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		kb_if(e.k, kb_cmp(e.k, KB_EQ, status, kb_i32(e.k, rows[i].value)));
+		kb_return(e.k, kb_string(e.k, rows[i].text));
+		kb_end_if(e.k);
+	}
+	kb_return(e.k, kb_string(e.k, "unknown status"));
+	kb_end(e.k);
+}
+
+/* NAME_variant: -1 if init has not filled the context. */
+static void emit_variant_number(struct object *o)
+{
+	struct emit e = begin_api(o, "variant", KB_INDEX);
+	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
+	return_value_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)), -1);
+	struct kb_val magic = emit_load_context(&e, KB_INDEX, CONTEXT_MAGIC);
+	return_value_if(k, kb_cmp(k, KB_NE, magic, kb_index(k, (int64_t)o->structure_hash)), -1);
+	kb_return(k, emit_load_context(&e, KB_INDEX, CONTEXT_VARIANT));
+	kb_end(k);
+}
+
+void emit_api(struct object *o)
+{
+	emit_arena_bytes(o);
+	emit_state_bytes(o);
+	emit_init(o);
+	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
+		emit_context_function(o, &functions[i]);
+	emit_variant_number(o);
+	emit_status_text(o);
+}

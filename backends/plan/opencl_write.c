@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Serializes launch plans (runtime/opencl/plan_format.h). Each section is collected in a buffer of its own; equal
+ * formulas are written once.
+ */
+#include "backends/kernels/group.h"
+#include "backends/plan/opencl.h"
+
+#include <string.h>
+
+#include "ir/support/strmap.h"
+#include "runtime/opencl/plan_read.h"
+
+struct plan_writer {
+	const struct opencl_program *program;
+	struct buf sections[PLAN_SECTIONS], names;
+	struct arena arena;
+	struct {
+		const struct ir_dim **items; /* [rows of FORMULAS] */
+		size_t n, cap;
+	} formulas;
+};
+
+static int64_t count_rows(const struct plan_writer *w, enum plan_section s)
+{
+	return (int64_t)(w->sections[s].len / 8) / tfmc_plan_columns[s];
+}
+
+/* Appends a row; returns its number. */
+static int64_t add_row(struct plan_writer *w, enum plan_section s, const int64_t *cells)
+{
+	for (int i = 0; i < tfmc_plan_columns[s]; i++)
+		buf_u64le(&w->sections[s], (uint64_t)cells[i]);
+	return count_rows(w, s) - 1;
+}
+
+static int64_t add_name(struct plan_writer *w, const char *name)
+{
+	int64_t at = (int64_t)w->names.len;
+	buf_bytes(&w->names, name ? name : "", (name ? strlen(name) : 0) + 1);
+	return at;
+}
+
+/* ---- formulas ---- */
+
+static void add_code(struct plan_writer *w, enum plan_op op, int64_t value)
+{
+	const int64_t cells[CODE_COLUMNS] = {[CODE_OP] = op, [CODE_VALUE] = value};
+	(void)add_row(w, PLAN_CODE, cells);
+}
+
+/* Appends stack code (reverse Polish) for a dim: a sum of products. */
+static void add_dim(struct plan_writer *w, const struct ir_dim *d)
+{
+	if (d->n_terms == 0)
+		add_code(w, PLAN_CONST, 0);
+	for (size_t i = 0; i < d->n_terms; i++) {
+		const struct ir_dim_term *t = &d->terms[i];
+		add_code(w, PLAN_CONST, t->coeff);
+		for (size_t k = 0; k < t->n_atoms; k++) {
+			const struct ir_dim_atom *a = t->atoms[k];
+			if (a->sym < 0)
+				add_dim(w, a->of);
+			if (a->other)
+				add_dim(w, a->other);
+			add_code(w,
+			         a->sym >= 0 ? PLAN_SYMBOL
+			         : a->other  ? PLAN_MAX
+			                     : PLAN_FLOOR_DIV,
+			         a->sym >= 0 ? a->sym : a->by);
+			add_code(w, PLAN_MULTIPLY, 0);
+		}
+		if (i > 0)
+			add_code(w, PLAN_ADD, 0);
+	}
+}
+
+/* The row of FORMULAS for a dim expression; ir_dims are unique, so equal ones have equal addresses. */
+static int64_t add_formula(struct plan_writer *w, const struct ir_dim *d)
+{
+	for (size_t i = 0; i < w->formulas.n; i++)
+		if (w->formulas.items[i] == d)
+			return (int64_t)i;
+	int64_t first = count_rows(w, PLAN_CODE);
+	add_dim(w, d);
+	const int64_t cells[FORMULA_COLUMNS] = {
+	        [FORMULA_FIRST] = first, [FORMULA_N] = count_rows(w, PLAN_CODE) - first};
+	ARENA_ADD(&w->arena, &w->formulas, d);
+	return add_row(w, PLAN_FORMULAS, cells);
+}
+
+/* ---- kernels ---- */
+
+static int64_t add_area(struct plan_writer *w, const struct area *a)
+{
+	int64_t cells[AREA_C_COLUMNS] = {[AREA_C_NAME] = add_name(w, a->name),
+	                                 [AREA_C_MEMORY] = a->memory,
+	                                 [AREA_C_NUMBER] = (int64_t)a->number,
+	                                 [AREA_C_OFFSET] = add_formula(w, a->offset),
+	                                 [AREA_C_BYTES] = add_formula(w, a->bytes)};
+	if (a->state)
+		cells[AREA_C_STATE] = a->is_source ? PLAN_STATE_SOURCE : PLAN_STATE_OWN;
+	if (a->spare)
+		cells[AREA_C_SPARE] = 1 + add_formula(w, a->spare);
+	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
+		cells[AREA_C_STRIDE + i] = a->stride[i];
+	return add_row(w, PLAN_AREAS, cells);
+}
+
+static int64_t add_kernel(struct plan_writer *w, const struct plan_kernel *k)
+{
+	const int64_t cells[KERNEL_COLUMNS] = {
+	        [KERNEL_NAME] = add_name(w, k->name),
+	        [KERNEL_AREAS_FIRST] = count_rows(w, PLAN_AREAS),
+	        [KERNEL_AREAS_N] = (int64_t)k->areas.n,
+	        [KERNEL_ARGS_FIRST] = count_rows(w, PLAN_ARGS),
+	        [KERNEL_ARGS_N] = (int64_t)k->n_args,
+	        [KERNEL_TASKS] = add_formula(w, k->tasks),
+	        [KERNEL_WORK_ITEMS] = k->items,
+	        [KERNEL_WORKERS] = k->workers,
+	        [KERNEL_SCRATCH] = k->scratch,
+	        [KERNEL_ROWS] = k->rows ? 1 + add_formula(w, k->rows) : 0,
+	        [KERNEL_ROWS_LO] = k->is_skinny ? 0 : KERNEL_FEW_ROWS_MAX + 1,
+	        [KERNEL_ROWS_HI] = k->is_skinny ? KERNEL_FEW_ROWS_MAX : INT64_MAX,
+	        [KERNEL_GROUP] = (int64_t)k->number,
+	};
+	for (size_t i = 0; i < k->areas.n; i++)
+		(void)add_area(w, &k->areas.items[i]);
+	for (size_t i = 0; i < k->n_args; i++) {
+		const int64_t arg[ARG_COLUMNS] = {k->args[i].kind, (int64_t)k->args[i].number};
+		(void)add_row(w, PLAN_ARGS, arg);
+	}
+	return add_row(w, PLAN_KERNELS, cells);
+}
+
+/* ---- commands ---- */
+
+static void add_command(struct plan_writer *w, const struct plan *p, const struct plan_command *c)
+{
+	int64_t cells[COMMAND_COLUMNS] = {[COMMAND_KIND] = c->kind};
+	switch (c->kind) {
+	case PLAN_DISPATCH: cells[COMMAND_A] = add_kernel(w, c->kernel); break;
+	case PLAN_REPEAT: cells[COMMAND_B] = c->count; break;
+	case PLAN_IF_WANTED:
+		cells[COMMAND_A] = count_rows(w, PLAN_OUTPUTS);
+		cells[COMMAND_B] = (int64_t)c->n_outputs;
+		for (size_t i = 0; i < c->n_outputs; i++)
+			(void)add_row(w, PLAN_OUTPUTS, (const int64_t[]){(int64_t)c->outputs[i]});
+		break;
+	case PLAN_IF_SPLIT:
+	case PLAN_END:
+	case PLAN_BARRIER: break;
+	case PLAN_LENGTHS: cells[COMMAND_A] = add_area(w, p->lengths); break;
+	}
+	(void)add_row(w, PLAN_COMMANDS, cells);
+}
+
+static void add_function(struct plan_writer *w, const struct plan *p)
+{
+	const int64_t cells[FUNCTION_COLUMNS] = {
+	        [FUNCTION_NAME] = add_name(w, p->func->name),
+	        [FUNCTION_COMMANDS_FIRST] = count_rows(w, PLAN_COMMANDS),
+	        [FUNCTION_COMMANDS_N] = (int64_t)p->n,
+	        [FUNCTION_ARENA] = add_formula(w, p->arena_bytes),
+	        [FUNCTION_PARAMS] = (int64_t)p->func->n_params,
+	        [FUNCTION_RESULTS] = (int64_t)p->func->n_results,
+	};
+	for (size_t i = 0; i < p->n; i++)
+		add_command(w, p, &p->items[i]);
+	(void)add_row(w, PLAN_FUNCTIONS, cells);
+}
+
+/* ---- the file ---- */
+
+static void concatenate_sections(struct plan_writer *w, struct buf *out)
+{
+	const struct object *o = w->program->object;
+	struct buf body;
+	buf_init(&body);
+	const int64_t known[] = {w->program->index_bits, o->weights.bytes, o->states.fixed_bytes,
+	                         o->states.batch_bytes, (int64_t)w->names.len};
+	for (size_t i = 0; i < TFMC_COUNT(known); i++)
+		buf_u64le(&body, (uint64_t)known[i]);
+	for (int s = 0; s < PLAN_SECTIONS; s++)
+		buf_u64le(&body, (uint64_t)count_rows(w, (enum plan_section)s));
+	for (int s = 0; s < PLAN_SECTIONS; s++)
+		buf_append(&body, &w->sections[s]);
+	buf_append(&body, &w->names);
+	buf_u64le(out, PLAN_MAGIC);
+	buf_u64le(out, PLAN_VERSION);
+	buf_u64le(out, 8 * PLAN_H_INDEX_BITS + body.len);
+	buf_u64le(out, buf_failed(&body) ? 0 : hash_bytes64(HASH64_SEED, body.data, body.len));
+	buf_append(out, &body);
+	buf_destroy(&body);
+}
+
+enum tfmc_status opencl_write_plan(const struct opencl_program *p, struct buf *out)
+{
+	struct plan_writer w = {.program = p};
+	struct tfmc_plan read;
+	const struct ir_dims *dims = p->object->module->dims;
+	size_t from = out->len;
+	arena_init(&w.arena);
+	buf_init(&w.names);
+	for (int s = 0; s < PLAN_SECTIONS; s++)
+		buf_init(&w.sections[s]);
+	for (size_t i = 0; i < ir_dims_count(dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
+		const int64_t cells[DIM_COLUMNS] = {
+		        [DIM_NAME] = add_name(&w, s->name), [DIM_LO] = s->lo, [DIM_HI] = s->hi};
+		(void)add_row(&w, PLAN_DIMS, cells);
+	}
+	for (size_t i = 0; i < p->n_functions; i++)
+		add_function(&w, p->functions[i]);
+	(void)add_name(&w, "");
+	concatenate_sections(&w, out);
+	bool failed = buf_failed(out) || buf_failed(&w.names) || arena_failed(&w.arena);
+	for (int s = 0; s < PLAN_SECTIONS; s++) {
+		failed = failed || buf_failed(&w.sections[s]);
+		buf_destroy(&w.sections[s]);
+	}
+	buf_destroy(&w.names);
+	arena_destroy(&w.arena);
+	if (failed)
+		return TFMC_NO_MEMORY;
+	const char *wrong = tfmc_plan_open(out->data + from, out->len - from, &read);
+	if (!wrong)
+		return TFMC_OK;
+	diag_error(p->object->cx, LOC_NONE, DIAG_LIMIT, "no host could read the plan of this model: %s",
+	           wrong);
+	return TFMC_INVALID;
+}

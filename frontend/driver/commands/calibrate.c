@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc calibrate: runs the model as stored on texts and collects statistics of the inputs of its matrices as a
+ * profile. The compiled model returns sums over the rows of a call; sums of calls are added in f64 in the order of
+ * the texts, so the result does not depend on the number of workers.
+ *
+ * Texts are fed as by `score`: after the start ids, without the last id. Those longer than LONGEST ids, or than the
+ * model reads, are cut, and each chunk begins with the start ids; sources and targets of sequence-to-sequence models
+ * are not cut. Models that do not generate read the whole text with the special tokens of its tokenizer.
+ */
+#include "frontend/driver/commands/profile.h"
+#include "frontend/driver/commands/texts.h"
+
+#include <string.h>
+
+#define LONGEST 512 /* ids of one call, which bounds its arena */
+
+struct calibration {
+	struct driver *d;
+	struct texts texts;
+	struct loaded loaded;
+	struct compiled compiled;
+	struct caller caller;
+	struct probe_columns columns;
+	struct profile profile;
+	const struct frontend_input *tokens, *source; /* source: NULL when there is none */
+	int64_t longest;                              /* ids of tokens in one call */
+	struct ids start;
+	int64_t n_calls;
+};
+
+/* ---- inputs ---- */
+
+/* Finds an input by name; name NULL: the first required input of type i32. NULL: there is none. */
+static const struct frontend_input *find_input(const struct frontend_model *m, const char *name)
+{
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(m, &n);
+	for (size_t i = 0; i < n; i++)
+		if (name ? !strcmp(in[i].name, name) : in[i].dtype == DT_I32 && !in[i].has_default)
+			return &in[i];
+	return NULL;
+}
+
+static enum tfmc_status find_inputs(struct calibration *c)
+{
+	const struct frontend_model *m = c->loaded.model;
+	const struct frontend_generate *g = frontend_generate(m);
+	c->tokens = find_input(m, g->tokens);
+	c->source = g->source ? find_input(m, g->source) : NULL;
+	if (c->tokens && c->tokens->rank == 2 &&
+	    (!c->source || !c->texts.reads_source || c->source->rank == 2))
+		return TFMC_OK;
+	diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "calibrate: '%s' reads no rows of ids",
+	           c->d->options.input);
+	return TFMC_INVALID;
+}
+
+/* The upper bound of an axis of an input of run, at most LONGEST. */
+static int64_t max_axis_size(struct calibration *c, const char *name, uint64_t axis)
+{
+	const struct tfmc_record *r = c->compiled.model.record;
+	int64_t run = tfmc_entry_find(r, "run"), bound = LONGEST;
+	int64_t *dims = ARENA_ARRAY(&c->d->arena, int64_t, r->n_dims + 1);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->hi;
+	for (uint64_t i = 0; dims && run >= 0 && i < tfmc_entry_at(r, run)->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(r, run, i);
+		if (!strcmp(tfmc_record_text(r, t->name), name) && axis < t->rank)
+			bound = tfmc_tensor_size(r, t, axis, dims);
+	}
+	return bound < LONGEST ? bound : LONGEST;
+}
+
+/* Adds the input `name`, i32 [1, before->n + n]: the ids of `before`, then n ids. */
+static enum tfmc_status add_ids(struct calibration *c, struct named_tensors *in, const char *name,
+                                const struct ids *before, const int32_t *ids, size_t n)
+{
+	const int64_t dims[] = {1, (int64_t)(before->n + n)};
+	struct named_tensor *t = tensors_add(c->d, in, name, DT_I32, 2, dims);
+	if (!t)
+		return TFMC_NO_MEMORY;
+	if (before->n)
+		memcpy(t->data, before->items, before->n * sizeof(*ids));
+	if (n)
+		memcpy((int32_t *)t->data + before->n, ids, n * sizeof(*ids));
+	return TFMC_OK;
+}
+
+/* One row of the features, as a batch of one. */
+static enum tfmc_status add_feature_row(struct calibration *c, struct named_tensors *in, int64_t row)
+{
+	const struct named_tensor *all = c->texts.rows;
+	int64_t dims[IR_RANK_MAX];
+	memcpy(dims, all->dims, sizeof(dims));
+	dims[0] = 1;
+	struct named_tensor *t = tensors_add(c->d, in, c->source->name, all->dtype, all->rank, dims);
+	if (!t)
+		return TFMC_NO_MEMORY;
+	size_t bytes = (size_t)t->count * (size_t)ir_dtype_bytes(t->dtype);
+	memcpy(t->data, (const char *)all->data + (size_t)row * bytes, bytes);
+	return TFMC_OK;
+}
+
+static enum tfmc_status add_source(struct calibration *c, const struct text *text, struct named_tensors *in)
+{
+	if (text->row >= 0)
+		return add_feature_row(c, in, text->row);
+	const struct ids none = {0};
+	return c->texts.reads_source
+	               ? add_ids(c, in, c->source->name, &none, text->source.items, text->source.n)
+	               : TFMC_OK;
+}
+
+/* ---- calls ---- */
+
+static enum tfmc_status run_chunk(struct calibration *c, const struct text *text, const int32_t *ids,
+                                  size_t n)
+{
+	struct named_tensors in = {0}, out = {0};
+	struct arena_mark mark = arena_mark(&c->d->arena);
+	TFMC_TRY(add_source(c, text, &in));
+	TFMC_TRY(add_ids(c, &in, c->tokens->name, &c->start, ids, n));
+	TFMC_TRY(caller_run(&c->caller, "run", &in, &out));
+	TFMC_TRY(profile_add(c->d, &c->columns, &out, &c->profile));
+	arena_release(&c->d->arena, mark);
+	c->n_calls++;
+	return TFMC_OK;
+}
+
+static enum tfmc_status run_text(void *user, const struct text *text)
+{
+	struct calibration *c = user;
+	size_t n = text->ids.n - (c->texts.kind != GENERATE_NONE && text->ids.n > 0), at = 0;
+	size_t max_chunk = (size_t)c->longest > c->start.n ? (size_t)c->longest - c->start.n : 1;
+	if (c->texts.kind == GENERATE_SEQ2SEQ)
+		max_chunk = n;
+	if (n + c->start.n == 0)
+		return TFMC_OK;
+	do {
+		size_t n_chunk = n - at < max_chunk ? n - at : max_chunk;
+		TFMC_TRY(run_chunk(c, text, text->ids.items + at, n_chunk));
+		at += n_chunk;
+	} while (at < n);
+	return TFMC_OK;
+}
+
+/* Opens a session with memory for the longest calls. */
+static enum tfmc_status open_longest_session(struct calibration *c)
+{
+	const struct ids none = {0};
+	struct named_tensors in = {0};
+	struct arena_mark mark = arena_mark(&c->d->arena);
+	size_t n = (size_t)c->longest;
+	int32_t *zeros = ARENA_ARRAY(&c->d->arena, int32_t, LONGEST);
+	if (!zeros)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(add_ids(c, &in, c->tokens->name, &none, zeros, n));
+	if (c->texts.reads_source)
+		TFMC_TRY(add_ids(c, &in, c->source->name, &none, zeros,
+		                 (size_t)max_axis_size(c, c->source->name, 1)));
+	if (c->texts.rows)
+		TFMC_TRY(add_feature_row(c, &in, 0));
+	TFMC_TRY(caller_open_session(c->d, &c->compiled, "run", &in));
+	arena_release(&c->d->arena, mark);
+	return TFMC_OK;
+}
+
+/*
+ * Loads the model unrounded, because the statistics serve to quantize its matrices; replaces the module by one that
+ * returns the column sums of their inputs (probes); compiles it and opens a session for the longest call. The record's
+ * n_start may be -1: no start ids.
+ */
+static enum tfmc_status open_model(struct calibration *c)
+{
+	static const char *const run[] = {"run"};
+	struct driver *d = c->d;
+	struct probe_request q = {.cx = &d->diag, .arena = &d->arena, .functions = run, .n_functions = 1};
+	d->is_unrounded = true;
+	TFMC_TRY(driver_load(d, &c->loaded));
+	TFMC_TRY(texts_open(&c->texts, &c->loaded));
+	TFMC_TRY(find_inputs(c));
+	c->loaded.plain = c->loaded.module;
+	TFMC_TRY(probe_columns(&q, c->loaded.plain, &c->loaded.module, &c->columns));
+	TFMC_TRY(driver_compile_jit(d, &c->loaded, (struct entry_names){run, 1}, &c->compiled));
+	c->longest = max_axis_size(c, c->tokens->name, 1);
+	TFMC_TRY(open_longest_session(c));
+	const struct tfmc_record *r = c->compiled.model.record;
+	c->texts.record = r;
+	c->caller = (struct caller){.d = d,
+	                            .session = c->compiled.session,
+	                            .record = r,
+	                            .module = c->loaded.module,
+	                            .weights = &c->loaded.weights};
+	if (!profile_begin(d, &c->columns, &c->profile))
+		return TFMC_NO_MEMORY;
+	return prompt_append_record_ids(d, r, r->start, r->n_start > 0 ? r->n_start : 0, &c->start);
+}
+
+enum exit_code command_calibrate(struct driver *d)
+{
+	struct calibration c = {.d = d, .texts = {.d = d, .command = "calibrate", .accepts_any = true}};
+	enum exit_code usage = texts_check_options(d);
+	if (usage != EXIT_OK)
+		return usage;
+	if (!d->options.output)
+		return driver_usage_error(d, "calibrate requires -o FILE");
+	enum tfmc_status st = open_model(&c);
+	if (st == TFMC_OK)
+		st = texts_each(&c.texts, run_text, &c);
+	if (st == TFMC_OK && c.n_calls == 0) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "calibrate: the texts have no ids");
+		st = TFMC_INVALID;
+	}
+	if (st == TFMC_OK)
+		st = profile_write(d, &c.profile, d->options.output);
+	compiled_destroy(&c.compiled);
+	loaded_destroy(&c.loaded);
+	return exit_code_of(st);
+}

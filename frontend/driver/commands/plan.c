@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc plan: memory and work of a model without generating code. Sizes are those of the object's layout; formulas
+ * hold for all dims, values for the largest dims or those of --dim.
+ */
+#include "frontend/driver/compile/compile.h"
+
+#include <string.h>
+
+#include "ir/core/case.h"
+#include "ir/core/cost.h"
+
+#define LARGEST 5 /* buffers listed for a function */
+
+struct plan {
+	struct driver *d;
+	const struct loaded *loaded;
+	const struct ir_module *in, *planned;
+	struct pass_report *report;
+	const struct target *target;
+	struct backend_sizes sizes;
+	int64_t *dims; /* values for the module's symbols */
+};
+
+/* ---- numbers ---- */
+
+static void print_bytes(struct buf *out, double bytes)
+{
+	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+	size_t unit = 0;
+	while (bytes >= 1024 && unit + 1 < TFMC_COUNT(units)) {
+		bytes /= 1024;
+		unit++;
+	}
+	buf_printf(out, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+static void print_flops(struct buf *out, double flops)
+{
+	static const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
+	size_t unit = 0;
+	while (flops >= 1000 && unit + 1 < TFMC_COUNT(units)) {
+		flops /= 1000;
+		unit++;
+	}
+	buf_printf(out, unit ? "%.1f %s" : "%.0f %s", flops, units[unit]);
+}
+
+/* The value at the chosen dims. False: it overflows; *out is 0. */
+static bool evaluate(const struct plan *p, const struct ir_dim *d, double *out)
+{
+	int64_t v;
+	bool ok = ir_dim_eval(d, p->dims, &v);
+	*out = ok ? (double)v : 0;
+	return ok;
+}
+
+/* "formula = value", only the value of a constant. */
+static void print_formula(struct plan *p, const struct ir_dim *d, void (*unit)(struct buf *, double))
+{
+	double v;
+	bool is_const = ir_dim_is_const(d, NULL);
+	if (!is_const)
+		ir_dim_print(&p->d->out, p->planned->dims, d, false);
+	if (!evaluate(p, d, &v))
+		return;
+	buf_str(&p->d->out, is_const ? "" : " = ");
+	unit(&p->d->out, v);
+}
+
+static enum tfmc_status choose_plan_dims(struct plan *p)
+{
+	size_t n = ir_dims_count(p->planned->dims);
+	p->dims = ARENA_ARRAY(&p->d->arena, int64_t, n + 1);
+	if (!p->dims)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < n; i++)
+		p->dims[i] = ir_dims_sym(p->planned->dims, i)->hi;
+	return driver_apply_dim_options(p->d, p->planned->dims, p->dims);
+}
+
+/* ---- functions ---- */
+
+static const struct plan_func *find_plan(const struct plan *p, const char *name)
+{
+	for (size_t i = 0; i < p->report->plans.n; i++)
+		if (!strcmp(p->report->plans.items[i].name, name))
+			return &p->report->plans.items[i];
+	return NULL;
+}
+
+static double buffer_bytes(const struct plan *p, const struct plan_func *f, const struct plan_buffer *b)
+{
+	double unit;
+	(void)evaluate(p, f->lanes[b->lane].unit, &unit);
+	return unit * (double)b->size;
+}
+
+/* The largest buffer smaller than `last` (NULL: all); of equal sizes the next in order. */
+static const struct plan_buffer *next_largest(const struct plan *p, const struct plan_func *f,
+                                              const struct plan_buffer *last)
+{
+	const struct plan_buffer *best = NULL;
+	for (size_t i = 0; i < f->n_buffers; i++) {
+		const struct plan_buffer *b = &f->buffers[i];
+		double bytes = buffer_bytes(p, f, b), limit = last ? buffer_bytes(p, f, last) : bytes;
+		bool shown = last && (bytes > limit || (bytes == limit && b <= last));
+		if (!shown && (!best || bytes > buffer_bytes(p, f, best)))
+			best = b;
+	}
+	return best;
+}
+
+static void print_largest(struct plan *p, const struct plan_func *f)
+{
+	struct buf *out = &p->d->out;
+	const struct plan_buffer *b = NULL;
+	for (int i = 0; i < LARGEST && (b = next_largest(p, f, b)); i++) {
+		buf_printf(out, "  %s", i ? "           " : "largest    ");
+		buf_printf(out, "%s: %lld", b->name, (long long)b->size);
+		if (!ir_dim_equals(f->lanes[b->lane].unit, 1)) {
+			buf_str(out, " x ");
+			ir_dim_print(out, f->dims, f->lanes[b->lane].unit, false);
+		}
+		buf_str(out, " = ");
+		print_bytes(out, buffer_bytes(p, f, b));
+		buf_printf(out, ", alive in groups %zu to %zu of %zu\n", b->first, b->last, f->n_times);
+	}
+}
+
+/* The gap between the plan and the lower bound at the planner's sample points. */
+static void print_gaps(struct plan *p, const struct plan_func *f)
+{
+	struct buf *out = &p->d->out;
+	bool any = false;
+	for (int i = 0; i < PLAN_POINTS; i++)
+		any = any || f->gap[i] > 0;
+	buf_printf(out,
+	           "  gap        %.1f %% at the largest dims, %.1f, %.1f and %.1f %% at three other points; "
+	           "%s\n",
+	           100 * f->gap[0], 100 * f->gap[1], 100 * f->gap[2], 100 * f->gap[3],
+	           any ? "a smaller packing may exist" : "no plan is smaller");
+}
+
+static void print_arena(struct plan *p, const struct backend_function_sizes *s, const struct plan_func *f)
+{
+	struct buf *out = &p->d->out;
+	buf_str(out, "  arena      ");
+	print_formula(p, s->arena, print_bytes);
+	if (p->sizes.scratch)
+		buf_printf(out, ", and %llu bytes for each worker", (unsigned long long)p->sizes.scratch);
+	buf_char(out, '\n');
+	if (!f)
+		return;
+	double arena, bound;
+	buf_str(out, "  bound      ");
+	print_formula(p, f->lower_bound, print_bytes);
+	if (evaluate(p, f->arena, &arena) && evaluate(p, f->lower_bound, &bound))
+		buf_printf(out, ", the plan is %.1f %% above it",
+		           bound > 0 ? 100 * (arena - bound) / bound : 0.0);
+	buf_char(out, '\n');
+	print_gaps(p, f);
+	print_largest(p, f);
+}
+
+static bool has_symbol(const struct ir_dim *d, int sym)
+{
+	for (size_t t = 0; t < d->n_terms; t++)
+		for (size_t a = 0; a < d->terms[t].n_atoms; a++)
+			if (d->terms[t].atoms[a]->sym == sym)
+				return true;
+	return false;
+}
+
+/* Whether a tensor of the caller has the dim. */
+static bool has_input_dim(const struct ir_func *f, int sym)
+{
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_type *t = ir_type_of(f, f->params[i].value);
+		for (int axis = 0; t->kind == IR_TENSOR && axis < t->rank; axis++)
+			if (has_symbol(t->dims[axis], sym))
+				return true;
+	}
+	return false;
+}
+
+static void print_head(struct plan *p, const struct ir_func *f)
+{
+	struct buf *out = &p->d->out;
+	bool is_decode = !strcmp(f->name, "decode");
+	const struct ir_dims *dims = p->planned->dims;
+	const char *separator = " at ";
+	buf_printf(out, "\n%s%s", f->name, is_decode ? " (entries prefill, step)" : "");
+	if (f->when) {
+		buf_str(out, ", ");
+		ir_case_print(out, p->planned, f->when);
+	}
+	for (size_t i = 0; i < ir_dims_count(dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
+		if (!has_input_dim(f, (int)i))
+			continue;
+		buf_printf(out, "%s%s=%lld of %lld..%lld", separator, s->name, (long long)p->dims[i],
+		           (long long)s->lo, (long long)s->hi);
+		separator = ", ";
+	}
+	buf_char(out, '\n');
+}
+
+/* FLOP of the module before any pass, where passes removed some. */
+static void print_flops_before_passes(struct plan *p, const struct ir_func *planned)
+{
+	const struct ir_func *f = ir_find_func(p->in, planned->name);
+	double before, after;
+	if (!f || !evaluate(p, ir_func_flops(p->in, f, MAC_ALL), &before) ||
+	    !evaluate(p, ir_func_flops(p->planned, planned, MAC_ALL), &after) || after >= before)
+		return;
+	buf_str(&p->d->out, "\n  as written ");
+	ir_dim_print(&p->d->out, p->in->dims, ir_func_flops(p->in, f, MAC_ALL), false);
+	buf_str(&p->d->out, " = ");
+	print_flops(&p->d->out, before);
+	buf_printf(&p->d->out, ", the passes left %.1f %%", before > 0 ? 100 * after / before : 0.0);
+}
+
+static void print_function(struct plan *p, const struct backend_function_sizes *s)
+{
+	struct buf *out = &p->d->out;
+	print_head(p, s->func);
+	buf_str(out, "  products   ");
+	print_formula(p, ir_func_flops(p->planned, s->func, MAC_ALL), print_flops);
+	print_flops_before_passes(p, s->func);
+	buf_str(out, "\n  weights    ");
+	print_bytes(out, (double)s->weights);
+	buf_str(out, " are read\n");
+	print_arena(p, s, find_plan(p, s->func->name));
+}
+
+static void print_all(struct plan *p)
+{
+	struct buf *out = &p->d->out;
+	buf_printf(out, "%s for %s, pipeline %s\n", p->planned->name, p->target->name, driver_pipeline(p->d));
+	buf_printf(out, "weights      %llu bytes, packed (", (unsigned long long)p->sizes.weights);
+	print_bytes(out, (double)p->sizes.weights);
+	buf_str(out, ")\n");
+	if (p->sizes.state_batch) {
+		buf_printf(out, "state        %llu + %llu x sequences bytes",
+		           (unsigned long long)p->sizes.state_fixed,
+		           (unsigned long long)p->sizes.state_batch);
+		if (p->sizes.context_limit)
+			buf_printf(out, ", up to %llu tokens each",
+			           (unsigned long long)p->sizes.context_limit);
+		buf_char(out, '\n');
+	}
+	buf_printf(out, "sizes        %s_arena_size(", p->planned->name);
+	for (size_t i = 0; i < ir_dims_count(p->planned->dims); i++)
+		buf_printf(out, "%s, ", ir_dims_sym(p->planned->dims, i)->name);
+	buf_printf(out, "workers), %s_weights_size(), %s_state_size(batch) of the header\n", p->planned->name,
+	           p->planned->name);
+	for (size_t i = 0; i < p->sizes.n_functions; i++)
+		print_function(p, &p->sizes.functions[i]);
+}
+
+static enum tfmc_status write_svg(struct plan *p)
+{
+	struct buf text;
+	buf_init(&text);
+	plan_print_svg(&text, p->report->plans.items, p->report->plans.n, p->dims);
+	enum tfmc_status st = driver_write_output(p->d, p->d->options.svg, &text);
+	buf_destroy(&text);
+	return st;
+}
+
+static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
+{
+	struct driver *d = p->d;
+	struct ir_module *planned = NULL;
+	p->in = in;
+	TFMC_TRY(driver_run_pipeline(d, in, driver_pipeline(d), p->target, &planned, p->report));
+	p->planned = planned;
+	enum tfmc_status st = driver_check_planned(d, planned);
+	if (st == TFMC_OK)
+		st = choose_plan_dims(p);
+	if (st == TFMC_OK)
+		st = backend_measure(&d->diag, planned, p->target, &d->arena, &p->sizes);
+	if (st == TFMC_OK) {
+		print_all(p);
+		st = driver_print_formats(d, p->loaded, false, &d->out);
+	}
+	if (st == TFMC_OK && p->d->options.svg)
+		st = write_svg(p);
+	ir_module_destroy(planned);
+	return st;
+}
+
+enum exit_code command_plan(struct driver *d)
+{
+	struct loaded l;
+	struct pass_report report;
+	struct plan p = {.d = d, .loaded = &l, .report = &report};
+	pass_report_init(&report);
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK && !(p.target = driver_best_target(d, d->options.mcpu)))
+		st = TFMC_INVALID;
+	if (st == TFMC_OK)
+		st = plan_module(&p, l.module);
+	loaded_destroy(&l);
+	pass_report_destroy(&report);
+	return exit_code_of(st);
+}

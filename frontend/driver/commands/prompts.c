@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Prompts as token ids: parsing and encoding, files of prompts, feature sources, and the decoder prefix of speech
+ * models.
+ */
+#include "frontend/driver/commands/prompts.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "frontend/syntax/files.h"
+#include "ir/support/number.h"
+#include "ir/support/utf8.h"
+
+#define PROMPT_FILE_LIMIT ((size_t)64 << 20)
+
+bool parse_id_list(struct driver *d, const char *text, int32_t **items, size_t *n)
+{
+	struct ids out = {0};
+	for (const char *s = text; *s;) {
+		size_t length = strcspn(s, ", ");
+		int64_t id;
+		if (length) {
+			int32_t *slot = ARENA_PUSH(&d->arena, &out);
+			if (!number_parse_i64(s, length, &id) || id < 0 || id > INT32_MAX || !slot)
+				return false;
+			*slot = (int32_t)id;
+		} else if (*s == ',' && (s == text || s[-1] == ',')) {
+			return false;
+		}
+		s += length;
+		if (*s == ',' && !s[1])
+			return false;
+		s += *s != 0;
+	}
+	*items = out.items;
+	*n = out.n;
+	return true;
+}
+
+enum tfmc_status prompt_check_status(struct driver *d, const struct tfmc_session *session,
+                                     const char *command, int status)
+{
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	enum tfmc_status st = driver_runtime_error(d, LOC_NONE, DIAG_INPUT, status, "%s: %s", command,
+	                                           tfmc_session_status_text(session, status));
+	if (status == TFMC_RT_E_PROMPT || status == TFMC_RT_E_FULL)
+		driver_note_context_limit(d);
+	return st;
+}
+
+enum tfmc_status prompt_append_ids(struct driver *d, const int32_t *ids, uint64_t n, struct ids *out)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		if (!ARENA_ADDED(&d->arena, out, ids[i]))
+			return TFMC_NO_MEMORY;
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status prompt_append_text(struct driver *d, const struct tfmc_record *r, const char *command,
+                                    enum prompt_vocabulary which, const char *text, struct ids *out)
+{
+	int (*encode)(const struct tfmc_record *, const char *, int32_t *, uint64_t, uint64_t *) =
+	        which == PROMPT_TARGET ? tfmc_text_encode_target : tfmc_text_encode;
+	uint64_t n;
+	int32_t *ids;
+	if (d->tokenizer) {
+		TFMC_TRY(driver_tokenize(d, which, text, &ids, &n));
+		return prompt_append_ids(d, ids, n, out);
+	}
+	int status = encode(r, text, NULL, 0, &n);
+	if (status == TFMC_RT_E_TEXT && !r->vocabulary && !r->source_vocabulary) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "%s: the model has no tokenizer for the text '%.60s'", command, text);
+		diag_note(&d->diag, LOC_NONE, "give token ids, as in --tokens 1,2,3");
+		return TFMC_INVALID;
+	}
+	if (status == TFMC_RT_E_TEXT) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: the text is not UTF-8", command);
+		return TFMC_INVALID;
+	}
+	if (status == TFMC_RT_E_PROMPT) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "%s: character %llu of the text is not in the vocabulary", command,
+		           (unsigned long long)n + 1);
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(prompt_check_status(d, NULL, command, status));
+	ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
+	if (!ids)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(prompt_check_status(d, NULL, command, encode(r, text, ids, n, &n)));
+	return prompt_append_ids(d, ids, n, out);
+}
+
+enum tfmc_status prompt_append_list(struct driver *d, const char *command, const char *text, struct ids *out)
+{
+	int32_t *ids;
+	size_t n;
+	if (parse_id_list(d, text, &ids, &n))
+		return prompt_append_ids(d, ids, n, out);
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: a list of ids is such as 1,2,3, not %s", command,
+	           text);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status prompt_append_record_ids(struct driver *d, const struct tfmc_record *r, int64_t at,
+                                          int64_t n, struct ids *out)
+{
+	const int64_t *ids = (const void *)((const char *)r + at);
+	for (int64_t i = 0; i < n; i++) {
+		int32_t id = (int32_t)ids[i];
+		TFMC_TRY(prompt_append_ids(d, &id, 1, out));
+	}
+	return TFMC_OK;
+}
+
+/* ---- feature sources ---- */
+
+enum tfmc_status prompt_find_feature_input(struct driver *d, const struct frontend_model *m,
+                                           const struct frontend_input **out)
+{
+	const struct frontend_generate *gen = frontend_generate(m);
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(m, &n);
+	*out = NULL;
+	for (size_t i = 0; gen->kind == GENERATE_SEQ2SEQ && i < n; i++)
+		if (!strcmp(in[i].name, gen->source) && (in[i].dtype != DT_I32 || in[i].rank != 2))
+			*out = &in[i];
+	if (!*out == !d->options.inputs)
+		return TFMC_OK;
+	if (*out) {
+		diag_error(&d->diag, (*out)->loc, DIAG_OPTION,
+		           "the source '%s' is features, not ids; --inputs gives it", (*out)->name);
+		return TFMC_INVALID;
+	}
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+	           "--inputs gives a source of features; this model reads ids, which --prompt and --tokens "
+	           "give");
+	return TFMC_INVALID;
+}
+
+enum tfmc_status prompt_read_features(struct driver *d, const struct frontend_input *in,
+                                      const struct named_tensor **out)
+{
+	struct named_tensors file = {0};
+	TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, &file));
+	struct named_tensor *t = tensors_find(&file, in->name);
+	if (!t || t->dtype != in->dtype || t->rank != in->rank || !t->rank) {
+		diag_error(&d->diag, in->loc, DIAG_INPUT, "%s has no tensor %s of type %s and rank %d",
+		           d->options.inputs, in->name, ir_dtype_name(in->dtype), in->rank);
+		return TFMC_INVALID;
+	}
+	if (t->dims[0] == 0) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s has no sources", d->options.inputs);
+		return TFMC_INVALID;
+	}
+	for (size_t i = 0; i < file.n; i++)
+		if (&file.items[i] != t)
+			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT, "tensor %s is not the source",
+			             file.items[i].name);
+	*out = t;
+	const struct named_tensor *lengths = in->lengths ? tensors_find(&file, in->lengths) : NULL;
+	bool is_full = !lengths || (lengths->dtype == DT_I32 && t->rank > 1);
+	for (int64_t i = 0; lengths && is_full && i < lengths->count; i++)
+		is_full = ((const int32_t *)lengths->data)[i] == t->dims[1];
+	if (is_full)
+		return TFMC_OK;
+	diag_error(&d->diag, in->loc, DIAG_INPUT,
+	           "'%s' is not supported: put sources of different lengths into a file each", in->lengths);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status prompt_set_source_row(struct driver *d, struct tfmc_session *session, const char *command,
+                                       const struct named_tensor *rows, int64_t row)
+{
+	size_t bytes = (size_t)(rows->count / rows->dims[0]) * (size_t)ir_dtype_bytes(rows->dtype);
+	int64_t sizes[IR_RANK_MAX];
+	memcpy(sizes, rows->dims, sizeof(sizes));
+	sizes[0] = 1;
+	return prompt_check_status(d, session, command,
+	                           tfmc_session_set_source(session,
+	                                                   (const char *)rows->data + (size_t)row * bytes,
+	                                                   sizes, (uint64_t)rows->rank));
+}
+
+/* ---- files ---- */
+
+enum tfmc_status prompt_note_line(struct driver *d, size_t number, enum tfmc_status st)
+{
+	const struct driver_options *o = &d->options;
+	if (st == TFMC_INVALID && number > 0)
+		diag_note(&d->diag, LOC_NONE, "line %zu of %s", number,
+		          o->prompt_file ? o->prompt_file : o->tokens_file);
+	return st;
+}
+
+enum tfmc_status prompt_for_each_line(struct driver *d, const char *path, prompt_line_fn *each, void *user)
+{
+	const char *text;
+	size_t len, number = 0;
+	outputs_add_input(&d->outputs, path);
+	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
+	if (memchr(text, 0, len)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s has a zero byte: prompts are UTF-8 text",
+		           path);
+		return TFMC_INVALID;
+	}
+	const char *end = text + len;
+	if (!strncmp(text, "\xEF\xBB\xBF", 3)) /* UTF-8 byte order mark */
+		text += 3;
+	for (const char *next; text < end; text = next) {
+		size_t n = utf8_line(text, end, &next);
+		const char *line = arena_strndup(&d->arena, text, n);
+		if (!line)
+			return TFMC_NO_MEMORY;
+		TFMC_TRY(each(user, line, ++number));
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status read_prompt_from_stdin(struct driver *d, const char **out)
+{
+	struct buf text;
+	char block[4096];
+	size_t n;
+	buf_init(&text);
+	while ((n = fread(block, 1, sizeof(block), stdin)) > 0 && text.len <= PROMPT_FILE_LIMIT)
+		buf_bytes(&text, block, n);
+	if (text.len > 0 && text.data[text.len - 1] == '\n')
+		text.data[--text.len] = 0;
+	bool is_text = text.len <= PROMPT_FILE_LIMIT && !memchr(text.data, 0, text.len);
+	enum tfmc_status st = ferror(stdin) ? TFMC_IO : !is_text ? TFMC_INVALID : TFMC_OK;
+	if (st == TFMC_OK && (buf_failed(&text) || !(*out = arena_strdup(&d->arena, text.data))))
+		st = TFMC_NO_MEMORY;
+	else if (st == TFMC_IO)
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot read the prompt from stdin: %s",
+		                       strerror(errno));
+	else if (st == TFMC_INVALID)
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+		           "the prompt from stdin is not a text of at most %zu bytes", PROMPT_FILE_LIMIT);
+	buf_destroy(&text);
+	return st;
+}
+
+enum tfmc_status driver_read_prompt_option(struct driver *d)
+{
+	const char **prompt = &d->options.prompt, *file = d->options.file, *text;
+	size_t len;
+	if (file && *prompt) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "only one of --prompt, --file");
+		return TFMC_INVALID;
+	}
+	if (file && strcmp(file, "-")) {
+		outputs_add_input(&d->outputs, file);
+		TFMC_TRY(file_read(&d->arena, &d->diag, file, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
+		if (memchr(text, 0, len)) {
+			diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+			           "%s has a zero byte: prompts are UTF-8 text", file);
+			return TFMC_INVALID;
+		}
+		*prompt = arena_strndup(&d->arena, text, len - (len > 0 && text[len - 1] == '\n'));
+		return *prompt ? TFMC_OK : TFMC_NO_MEMORY;
+	}
+	*prompt = file ? file : *prompt;
+	return *prompt && !strcmp(*prompt, "-") ? read_prompt_from_stdin(d, prompt) : TFMC_OK;
+}
+
+/* ---- models of speech ---- */
+
+/* Collects the likeliest language token. */
+struct language_detection {
+	const struct frontend_names *languages;
+	int64_t best; /* -1: not called yet */
+};
+
+/* on_logits: the likeliest of the language tokens, of equals the lowest id. Returns 1 to end the generation. */
+static int pick_language(void *user, float *logits, int64_t vocab, const int32_t *ids, uint64_t n)
+{
+	struct language_detection *detection = user;
+	(void)ids;
+	(void)n;
+	for (size_t i = 0; i < detection->languages->n; i++) {
+		int64_t id = detection->languages->ids[i];
+		if (id >= vocab)
+			continue;
+		bool is_equal = detection->best >= 0 && logits[id] == logits[detection->best];
+		if (detection->best < 0 || logits[id] > logits[detection->best] ||
+		    (is_equal && id < detection->best))
+			detection->best = id;
+	}
+	return 1;
+}
+
+/* One decode step after the start token, as in Whisper. */
+static enum tfmc_status detect_language(struct driver *d, struct tfmc_session *session,
+                                        const struct frontend_speech *s, int64_t *id)
+{
+	struct language_detection detection = {&s->languages, -1};
+	const struct tfmc_constraints rules = {
+	        .struct_size = sizeof(rules), .on_logits = pick_language, .user = &detection};
+	const struct tfmc_generate_options o = {
+	        .struct_size = sizeof(o), .max_new_tokens = 1, .rules = &rules};
+	int32_t first = (int32_t)s->start, out;
+	uint64_t n;
+	int status = tfmc_generate(session, &o, NULL, 0, &first, 1, &out, 1, &n);
+	*id = detection.best;
+	return detection.best >= 0 ? TFMC_OK : prompt_check_status(d, session, "generate", status);
+}
+
+enum tfmc_status prompt_append_speech_start(struct driver *d, struct tfmc_session *session,
+                                            const struct frontend_generate *g, struct ids *out)
+{
+	const struct driver_options *o = &d->options;
+	const struct speech_request request = {o->language, o->task, o->timestamps};
+	int64_t ids[SPEECH_START_MAX];
+	size_t n;
+	if (!g->speech.given || g->start.n == 0)
+		return TFMC_OK;
+	const char *wrong = frontend_speech_start(&d->arena, &g->speech, &request, ids, &n);
+	if (wrong) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s", wrong);
+		return TFMC_INVALID;
+	}
+	if (n > 1 && ids[1] == SPEECH_DETECTED)
+		TFMC_TRY(detect_language(d, session, &g->speech, &ids[1]));
+	for (size_t i = 0; i < n; i++)
+		TFMC_TRY(prompt_append_ids(d, &(int32_t){(int32_t)ids[i]}, 1, out));
+	return TFMC_OK;
+}

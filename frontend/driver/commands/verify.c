@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tfmc verify: the checks of a model file through compiled code, then the comparison with the interpreter on seeded
+ * inputs (differential.c). A line for each comparison: name, largest error, bound, ok or FAILED.
+ */
+#include "frontend/driver/commands/generation_config.h"
+#include "frontend/driver/commands/tensors.h"
+#include "frontend/driver/commands/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+void verify_print_line(struct driver *d, const char *what, double error, double bound, bool ok)
+{
+	buf_printf(&d->out, "%-52s %12.3g %12.3g  %s\n", what, error, bound, ok ? "ok" : "FAILED");
+	(void)driver_flush_out(d);
+}
+
+/* ---- tensors of a check ---- */
+struct check_run {
+	struct driver *d;
+	struct frontend_model *m;
+	const struct frontend_check *check;
+	struct caller *caller;
+	double worst, bound;                        /* of the comparison with the largest ratio */
+	const char *expected_tokens, *found_tokens; /* tokens that differ */
+	bool ok;
+};
+
+static const char *stored_name(const struct frontend_check *c, const char *name)
+{
+	for (size_t i = 0; i < c->n_rename; i++)
+		if (!strcmp(c->rename[i].from, name))
+			return c->rename[i].to;
+	return name;
+}
+
+static bool copy_stored(struct driver *d, const struct stored_tensor *w, const char *name,
+                        struct named_tensors *out)
+{
+	struct named_tensor *t = tensors_add(d, out, name, w->dtype, w->rank, w->dims);
+	if (t && w->bytes)
+		memcpy(t->data, w->data, w->bytes);
+	return t != NULL;
+}
+
+static bool copy_literal(struct driver *d, const struct frontend_tensor *l, enum ir_dtype dtype,
+                         const char *name, struct named_tensors *out)
+{
+	struct named_tensor *t = tensors_add(d, out, name, dtype, l->rank, l->dims);
+	if (t)
+		tensor_set_values(t, l->values);
+	return t != NULL;
+}
+
+/* Adds the tensor `name` of `from`, if it is given inline or in the file; a missing one is not an error here. */
+static enum tfmc_status add_given(struct check_run *r, const struct frontend_tensors *from, const char *name,
+                                  enum ir_dtype dtype, struct named_tensors *out)
+{
+	const char *stored = stored_name(r->check, name);
+	for (size_t i = 0; i < from->n; i++)
+		if (!strcmp(from->items[i].name, name) &&
+		    !copy_literal(r->d, &from->items[i], dtype, name, out))
+			return TFMC_NO_MEMORY;
+	if (!from->file)
+		return TFMC_OK;
+	const char *full = arena_printf(&r->d->arena, "%s%s", from->prefix ? from->prefix : "", stored);
+	const struct stored_tensor *w;
+	TFMC_TRY(frontend_check_tensor(r->m, from->file, from->loc, full, &w));
+	return !w || copy_stored(r->d, w, name, out) ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
+/* ---- comparison ---- */
+/* The index in the result of element i of the expected tensor, whose rows are those of `rows`; -1: padding, not
+ * compared. */
+static int64_t result_index(const struct check_run *r, const struct named_tensor *expected,
+                            const struct named_tensor *got, const struct named_tensor *lengths, int64_t i)
+{
+	if (expected->rank < 2)
+		return i;
+	int64_t inner = 1;
+	for (int k = 2; k < expected->rank; k++)
+		inner *= expected->dims[k];
+	int64_t b = i / (expected->dims[1] * inner), row = i / inner % expected->dims[1];
+	int64_t at = r->check->rows.items ? r->check->rows.items[row] : row;
+	if (lengths && at >= (int64_t)tensor_value(lengths, b))
+		return -1;
+	return (b * got->dims[1] + at) * inner + i % inner;
+}
+
+static bool shapes_match(const struct check_run *r, const struct named_tensor *expected,
+                         const struct named_tensor *got)
+{
+	bool ok = expected->rank == got->rank;
+	for (int k = 0; ok && k < expected->rank; k++) {
+		bool by_rows = k == 1 && r->check->rows.items;
+		ok = by_rows ? expected->dims[k] == (int64_t)r->check->rows.n
+		             : expected->dims[k] == got->dims[k];
+	}
+	for (size_t i = 0; ok && r->check->rows.items && i < r->check->rows.n; i++)
+		ok = r->check->rows.items[i] >= 0 && r->check->rows.items[i] < got->dims[1];
+	return ok;
+}
+
+static void compare_tensors(struct check_run *r, const struct named_tensor *expected,
+                            const struct named_tensor *got, const struct named_tensor *lengths)
+{
+	if (!shapes_match(r, expected, got)) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s: %s has another shape than expected", r->check->name, expected->name);
+		r->ok = false;
+		return;
+	}
+	for (int64_t i = 0; i < expected->count; i++) {
+		int64_t at = result_index(r, expected, got, lengths, i);
+		if (at < 0)
+			continue;
+		double w = tensor_value(expected, i), g = tensor_value(got, at);
+		double error = g == w ? 0 : fabs(g - w), bound = r->check->atol + r->check->rtol * fabs(w);
+		if (isnan(error) ? !(isnan(w) && isnan(g)) : error > bound)
+			r->ok = false;
+		if (!(error * r->bound <= r->worst * bound)) {
+			r->worst = error;
+			r->bound = bound;
+		}
+	}
+}
+
+/* The lengths of an output of an entry: those of the input it follows; NULL: none. */
+static const struct named_tensor *output_lengths(const struct check_run *r, int64_t entry, const char *output,
+                                                 const struct named_tensors *in)
+{
+	const struct tfmc_record *rec = r->caller->record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(rec, entry);
+	for (uint64_t i = 0; i < e->n_outputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_output(rec, entry, i);
+		if (strcmp(tfmc_record_text(rec, t->name), output) || t->lengths < 0)
+			continue;
+		const struct tfmc_record_tensor *l = tfmc_entry_input(rec, entry, (uint64_t)t->lengths);
+		return l ? tensors_find(in, tfmc_record_text(rec, l->name)) : NULL;
+	}
+	return NULL;
+}
+
+static enum tfmc_status gather_inputs(struct check_run *r, int64_t entry, struct named_tensors *in)
+{
+	const struct tfmc_record *rec = r->caller->record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(rec, entry);
+	for (uint64_t i = 0; i < e->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(rec, entry, i);
+		const char *name = tfmc_record_text(rec, t->name);
+		TFMC_TRY(add_given(r, &r->check->with, name, (enum ir_dtype)t->dtype, in));
+		if (tensors_find(in, name) || t->has_default)
+			continue;
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE, "check %s: input %s is not given",
+		           r->check->name, name);
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status compare_outputs(struct check_run *r, int64_t entry, const struct named_tensors *in,
+                                        const struct named_tensors *out)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < out->n; i++) {
+		const struct named_tensor *got = &out->items[i];
+		struct named_tensors expected = {0};
+		if (r->check->only_output && strcmp(r->check->only_output, got->name))
+			continue;
+		TFMC_TRY(add_given(r, &r->check->expect, got->name, got->dtype, &expected));
+		if (!expected.n)
+			continue;
+		n++;
+		compare_tensors(r, &expected.items[0], got, output_lengths(r, entry, got->name, in));
+	}
+	if (n)
+		return TFMC_OK;
+	diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE, "check %s: no expected output was found",
+	           r->check->name);
+	return TFMC_INVALID;
+}
+
+static enum tfmc_status check_entry(struct check_run *r)
+{
+	struct named_tensors in = {0}, out = {0};
+	int64_t entry = tfmc_entry_find(r->caller->record, r->check->call);
+	if (entry < 0) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s calls %s, the model has no such entry", r->check->name, r->check->call);
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(gather_inputs(r, entry, &in));
+	TFMC_TRY(caller_run(r->caller, r->check->call, &in, &out));
+	return compare_outputs(r, entry, &in, &out);
+}
+
+/* ---- generate ---- */
+static int32_t *tensor_to_ids(struct driver *d, const struct named_tensors *t)
+{
+	int64_t n = t->n ? t->items[0].count : 0;
+	int32_t *ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
+	for (int64_t i = 0; ids && i < n; i++)
+		ids[i] = (int32_t)tensor_value(&t->items[0], i);
+	return ids;
+}
+
+#define TOKENS_LISTED 32
+
+/* "7 12 3: 'text'": ids, and their text where the model has a vocabulary. */
+static const char *format_tokens(struct check_run *r, const int32_t *ids, uint64_t n)
+{
+	struct buf out;
+	uint64_t bytes = 0;
+	buf_init(&out);
+	for (uint64_t i = 0; i < n && i < TOKENS_LISTED; i++)
+		buf_printf(&out, "%s%d", i > 0 ? " " : "", ids[i]);
+	if (n > TOKENS_LISTED)
+		buf_printf(&out, " .. (%llu)", (unsigned long long)n);
+	if (tfmc_text_decode(r->caller->record, ids, n, NULL, 0, &bytes) == TFMC_RT_OK && bytes > 0) {
+		char *text = arena_alloc(&r->d->arena, (size_t)bytes + 1);
+		if (text &&
+		    tfmc_text_decode(r->caller->record, ids, n, text, bytes + 1, &bytes) == TFMC_RT_OK)
+			buf_printf(&out, ": '%.200s'", text);
+	}
+	const char *text = arena_strdup(&r->d->arena, n > 0 ? out.data : "nothing");
+	buf_destroy(&out);
+	return text;
+}
+
+/* skip: tokens at the start of `expected` that were the prompt (0 for new_tokens). */
+static void compare_ids(struct check_run *r, const struct named_tensor *expected, const int32_t *got,
+                        uint64_t n, uint64_t skip)
+{
+	r->bound = 0;
+	r->ok = r->ok && (uint64_t)expected->count == n + skip;
+	for (uint64_t i = 0; r->ok && i < n; i++)
+		r->ok = tensor_value(expected, (int64_t)(i + skip)) == (double)got[i];
+	if (!r->ok)
+		r->worst = 1;
+	if (r->ok)
+		return;
+	int32_t *expected_tokens = ARENA_ARRAY(&r->d->arena, int32_t, (uint64_t)expected->count + 1);
+	uint64_t n_expected = (uint64_t)expected->count > skip ? (uint64_t)expected->count - skip : 0;
+	for (uint64_t i = 0; expected_tokens && i < n_expected; i++)
+		expected_tokens[i] = (int32_t)tensor_value(expected, (int64_t)(i + skip));
+	r->expected_tokens = format_tokens(r, expected_tokens, expected_tokens ? n_expected : 0);
+	r->found_tokens = format_tokens(r, got, n);
+}
+
+struct id_list {
+	int32_t *items;
+	uint64_t n;
+};
+
+/* in: prompt and target. result->n: capacity, then the number of generated ids. */
+static int generate_for_check(struct check_run *r, const struct tfmc_generate_options *o,
+                              const struct id_list in[2], struct id_list *result)
+{
+	struct tfmc_session *s = r->caller->session;
+	struct tfmc_beam_options beam = generation_beam(frontend_generate(r->m));
+	uint64_t cap = result->n, found_tokens;
+	if (beam.beam == 1 || r->check->search == CHECK_SEARCH_GREEDY)
+		return tfmc_generate(s, o, in[0].items, in[0].n, in[1].items, in[1].n, result->items, cap,
+		                     &result->n);
+	struct tfmc_hypothesis best = {.tokens = result->items, .cap = cap};
+	beam.max_new_tokens = o->max_new_tokens;
+	beam.rules = o->rules;
+	int status = tfmc_beam_search(s, &beam, in[0].items, in[0].n, in[1].items, in[1].n, &best, 1,
+	                              &found_tokens);
+	result->n = best.n < cap ? best.n : cap;
+	return status;
+}
+
+/* The type of the encoder input, i32 for causal models. */
+static enum ir_dtype source_type(const struct check_run *r)
+{
+	const struct frontend_generate *g = frontend_generate(r->m);
+	size_t n;
+	const struct frontend_input *in = frontend_inputs(r->m, &n);
+	for (size_t i = 0; g->kind != GENERATE_CAUSAL && i < n; i++)
+		if (!strcmp(in[i].name, g->source))
+			return in[i].dtype;
+	return DT_I32;
+}
+
+/* If the encoder input is features rather than ids, passes it with tfmc_session_set_source() and clears the
+ * prompt. */
+static enum tfmc_status set_feature_source(struct check_run *r, struct named_tensors *prompt)
+{
+	if (source_type(r) == DT_I32 || !prompt->n)
+		return TFMC_OK;
+	const struct named_tensor *t = &prompt->items[0];
+	int status = tfmc_session_set_source(r->caller->session, t->data, t->dims, (uint64_t)t->rank);
+	prompt->n = 0;
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	return driver_runtime_error(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
+	                            r->check->name, tfmc_session_status_text(r->caller->session, status));
+}
+
+static enum tfmc_status check_generate(struct check_run *r)
+{
+	const struct frontend_generate *g = frontend_generate(r->m);
+	bool is_causal = g->kind == GENERATE_CAUSAL;
+	struct named_tensors prompt = {0}, target = {0}, new_tokens = {0}, all_tokens = {0};
+	TFMC_TRY(add_given(r, &r->check->with, is_causal ? g->tokens : g->source, source_type(r), &prompt));
+	TFMC_TRY(set_feature_source(r, &prompt));
+	if (!is_causal)
+		TFMC_TRY(add_given(r, &r->check->with, g->tokens, DT_I32, &target));
+	TFMC_TRY(add_given(r, &r->check->expect, "new_tokens", DT_I32, &new_tokens));
+	if (!new_tokens.n)
+		TFMC_TRY(add_given(r, &r->check->expect, "tokens", DT_I32, &all_tokens));
+	if (!new_tokens.n && !all_tokens.n) {
+		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
+		           "check %s: no expected tokens were found", r->check->name);
+		return TFMC_INVALID;
+	}
+	const struct named_tensor *expected = new_tokens.n ? &new_tokens.items[0] : &all_tokens.items[0];
+	uint64_t n_prompt = prompt.n ? (uint64_t)prompt.items[0].count : 0;
+	uint64_t n_target = target.n ? (uint64_t)target.items[0].count : 0;
+	uint64_t n_start = is_causal ? n_prompt : n_target ? n_target : g->start.n;
+	int64_t n_new = expected->count - (new_tokens.n ? 0 : (int64_t)n_start);
+	struct tfmc_constraints rules;
+	if (!generation_rules(r->d, g, r->caller->record, &rules))
+		return TFMC_INVALID;
+	rules.max_tokens = 0; /* the check sets the number */
+	struct tfmc_generate_options o = {
+	        .struct_size = sizeof(o), .ignore_stop = r->check->ignore_stop, .rules = &rules};
+	o.max_new_tokens = r->check->steps >= 0 ? r->check->steps : n_new;
+	uint64_t n, cap = (uint64_t)g->max_len;
+	int32_t *out = ARENA_ARRAY(&r->d->arena, int32_t, cap + 1);
+	if (!out)
+		return TFMC_NO_MEMORY;
+	struct id_list lists[] = {{tensor_to_ids(r->d, &prompt), n_prompt},
+	                          {tensor_to_ids(r->d, &target), n_target}};
+	struct id_list result = {out, cap};
+	int status = generate_for_check(r, &o, lists, &result);
+	tfmc_session_set_source(r->caller->session, NULL, NULL, 0);
+	n = result.n;
+	if (status != TFMC_RT_OK)
+		return driver_runtime_error(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
+		                            r->check->name,
+		                            tfmc_session_status_text(r->caller->session, status));
+	compare_ids(r, expected, out, n, new_tokens.n ? 0 : n_start);
+	return TFMC_OK;
+}
+
+/* ---- all checks ---- */
+static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, struct caller *caller,
+                                  const struct frontend_check *check, bool *failed)
+{
+	struct check_run r = {.d = d, .m = m, .check = check, .caller = caller, .ok = true, .bound = 1};
+	bool generates = !strcmp(check->call, "generate");
+	bool searches =
+	        generation_beam(frontend_generate(m)).beam > 1 && check->search != CHECK_SEARCH_GREEDY;
+	if (generates && searches && check->ignore_stop) {
+		diag_error(&d->diag, check->loc, DIAG_CHECK_CASE,
+		           "check %s: ignore_stop requires `search: greedy`", check->name);
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(generates ? check_generate(&r) : check_entry(&r));
+	const char *what = arena_printf(&d->arena, "%s %s", check->call, check->name);
+	verify_print_line(d, what, r.worst, r.bound, r.ok);
+	if (!r.ok && r.expected_tokens) {
+		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: other tokens", check->name);
+		diag_note(&d->diag, LOC_NONE, "expected %s", r.expected_tokens);
+		diag_note(&d->diag, LOC_NONE, "found    %s", r.found_tokens);
+	} else if (!r.ok)
+		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: largest error %g, allowed %g",
+		           check->name, r.worst, r.bound);
+	*failed = *failed || !r.ok;
+	return TFMC_OK;
+}
+
+/* Options that change numerics (--quantize, ..) skip the checks unless --checks-only asks for them. */
+static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
+{
+	size_t n;
+	const struct frontend_check *checks = frontend_checks(l->model, &n);
+	TFMC_TRY(driver_open_session(d, c, 0));
+	const char *other = driver_rounding_option(d);
+	if (n > 0 && other && !d->options.checks_only) {
+		buf_printf(&d->out, "checks of the file: %zu, not run: --%s changes the numerics\n", n,
+		           other);
+		return TFMC_OK;
+	}
+	struct caller caller = {
+	        .d = d, .session = c->session, .record = c->model.record, .probes = &l->probes};
+	enum tfmc_status st = TFMC_OK;
+	for (size_t i = 0; st == TFMC_OK && i < n; i++) {
+		progress_report(&d->progress, "checks", "checks", i, n);
+		st = run_check(d, l->model, &caller, &checks[i], failed);
+	}
+	return st;
+}
+
+struct verification {
+	struct driver *d;
+	struct loaded *l;
+	bool failed;
+};
+
+static enum tfmc_status verify_variant(void *user, struct compiled *c, const struct target *target)
+{
+	struct verification *v = user;
+	struct driver *d = v->d;
+	if (d->options.variants)
+		buf_printf(&d->out, "variant %s\n", target->name);
+	if (v->l->model)
+		TFMC_TRY(run_checks(d, v->l, c, &v->failed));
+	if (!d->options.checks_only)
+		TFMC_TRY(verify_differential(d, v->l, c, &v->failed));
+	return d->options.poison ? verify_poison(d, v->l, c, &v->failed) : TFMC_OK;
+}
+
+static enum tfmc_status verify_model(struct verification *v)
+{
+	static const char *probed[] = {"run", "encode"};
+	struct driver *d = v->d;
+	struct compiled c = {.all_workers = true};
+	TFMC_TRY(driver_insert_probes(d, v->l, &d->options.probe, &(struct option_list){probed, 2, 2}));
+	enum tfmc_status st = driver_compile_jit(d, v->l, (struct entry_names){0}, &c);
+	if (st == TFMC_OK) {
+		buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
+		st = driver_for_each_variant(d, &c, verify_variant, v);
+	}
+	compiled_destroy(&c);
+	return st;
+}
+
+enum exit_code command_verify(struct driver *d)
+{
+	struct loaded l;
+	struct verification v = {.d = d, .l = &l};
+	bool passes_only = d->options.after_each || d->options.bisect;
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = passes_only                ? verify_passes(d, &l, &v.failed)
+		     : d->options.reduced_model ? verify_reduced_model(d, &l, &v.failed)
+		     : d->options.reference     ? verify_reference(d, &l, &v.failed)
+		                                : verify_model(&v);
+	loaded_destroy(&l);
+	return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
+}

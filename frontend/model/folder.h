@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hub folders and GGUF files as models: a directory with config.json and weights, or one file, in place of
+ * a model file. */
+#ifndef TFMC_FRONTEND_IMPORT_FOLDER_H
+#define TFMC_FRONTEND_IMPORT_FOLDER_H
+
+#include "frontend/weights/parsed.h"
+#include "ir/support/arena.h"
+#include "ir/support/diag.h"
+#include "ir/support/compiler.h"
+
+bool path_is_directory(const char *path);
+/* True: the directory has a file, or a link to one, of that name. */
+bool directory_has_file(struct arena *a, const char *dir, const char *name);
+/*
+ * Writes the text of a model file for a hub folder; NULL after a diagnostic, with *st TFMC_IO or
+ * TFMC_INVALID. `name` NULL: that of the directory, in a hub cache of the repository. `at`: path of the
+ * folder relative to the model file, "": the same directory.
+ */
+const char *folder_model(struct parsed_files *f, const char *path, const char *name, const char *at,
+                         enum tfmc_status *st);
+/* Quotes a string as a YAML scalar. */
+const char *yaml_quote(struct arena *a, const char *text);
+/* A file of the folder as a YAML scalar of that text. */
+const char *folder_file_scalar(struct arena *a, const char *at, const char *name);
+/*
+ * Text for the modules of a sentence embedder (modules.json): parameters and an output, "" without pooling;
+ * NULL after a diagnostic. *weights: file of the projection after the pooling, NULL: none.
+ */
+const char *folder_sentence(struct parsed_files *f, const char *dir, const char **weights);
+
+/*
+ * Text for generation_config.json: the section `generate`, and a comment on sampling; NULL after a
+ * diagnostic. Ids that neither it nor config.json has are those of the tokenizer's tokens: end of text,
+ * target language.
+ */
+const char *folder_generation(struct parsed_files *f, const char *dir, const struct json_node *config);
+
+/* The section `tokenizer` for the files of the folder, "": none. */
+const char *folder_tokenizer(struct arena *a, const char *dir, const char *at,
+                             const struct json_node *config);
+/* Reads a JSON file of the folder that must be an object; NULL after a diagnostic. */
+const struct json_node *folder_json(struct parsed_files *f, const char *dir, const char *file);
+/* String of a special token by its key in tokenizer_config.json or special_tokens_map.json, NULL: none;
+ * false after a diagnostic. */
+bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text);
+/* Id of a string in the tokenizer files, -1: none; false after a diagnostic. */
+bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id);
+
+/* Advice for ONNX models. */
+#define ONNX_ADVICE                                                                                 \
+	"tfmc reads no ONNX: a folder of the same model in the form of transformers (config.json, " \
+	"safetensors) is "                                                                          \
+	"read; else write the model as a model file and its initializers with safetensors.numpy.save_file"
+
+/* True: a GGUF file, by its magic. */
+bool is_gguf_file(struct diag_context *cx, const char *path);
+/* Number of parts of a split file by its name (NAME-00001-of-0000N.gguf), 1 for other names; name of part
+ * i, from 1. */
+int gguf_part_count(const char *path);
+/* Name of part i, from 1, of a split file. */
+const char *gguf_part_name(struct arena *a, const char *path, int i);
+/* Writes the text of a model file for a GGUF file, with all parts of a split file and the tokenizer in the
+ * metadata; NULL after a diagnostic. `at`: as for a folder. `name` NULL: that of the file. */
+const char *gguf_model(struct parsed_files *f, const char *path, const char *name, const char *at);
+
+#endif

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applies the table `hub` of a preset to a hub configuration (config.json, or the metadata of a GGUF file):
+ *
+ *   hub:
+ *     keys: {hidden_size: d, rope_scaling.factor: factor}  key -> param; a dot enters a nested object
+ *     same: {pretraining_tp: 1}                      the only values that the preset computes
+ *     count: {id2label: classes}                     number of entries of an object -> param
+ *     runs: {attention_types: types}                 [[[a, b], 2], ...] -> param: the list a, b, a, b,
+ *     words: {layer_types: [full_attention]}         accepted strings of a value or a list
+ *     within: [text_config]                          objects whose keys `same` and `ignore` also match without prefix
+ *     given: {rope: {kind: default}}                 an existing object -> params that differ from its absence
+ *     nulls: {sliding_window: 0}                     value for null where it differs from absence
+ *     ignore: {name: [use_cache, "*dropout"]}        keys that do not change the computation; named lists add up
+ *                                                    along presets. The lists of a model file and --ignore-key
+ *                                                    come first: such a key counts as absent
+ *     stored: {output.weight: untied}                GGUF: whether this tensor exists -> param; with one `*`: the
+ *                                                    list of the integers in its place
+ *     rows: {token_embd.weight: vocab}               GGUF: size of the outermost axis -> param
+ *     values: {rope_freqs.weight: factors}           GGUF: the elements as a list -> param
+ *
+ * Any other null counts as absent. Any other key is an error: nothing is guessed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/syntax/expr.h"
+#include "frontend/syntax/files.h"
+#include "frontend/syntax/yaml_edit.h"
+#include "frontend/model/folder.h"
+#include "frontend/model/hub.h"
+#include "ir/support/glob.h"
+#include "ir/support/strmap.h"
+
+#define RUNS_MAX 4096 /* length of a list made by `runs` */
+
+/* Lists of the table, the configuration, and the params so far. */
+struct hub {
+	struct model_document *d;
+	const struct hub_config *c;
+	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *nulls, *ignore;
+	const struct yaml_node *params;
+	const struct yaml_node *given;
+	const struct yaml_node
+	        *extra_ignored; /* `ignore` lists of the model file and the command line, or NULL */
+	struct {
+		const char **items;
+		size_t n, cap;
+	} unknown_keys;             /* keys in no list */
+	struct loc here;            /* location of the current key, for its values */
+	struct strmap first_values; /* param -> value of the first key for it, as a string */
+};
+
+static bool read_json(struct model_document *d, const char *path, struct hub_config *c)
+{
+	const struct parsed_file *file;
+	if (parsed_json(&d->parsed, path, c->loc, false, &file) != TFMC_OK)
+		return false;
+	c->root = file->root;
+	c->text = file->text;
+	c->len = file->len;
+	c->source = diag_add_source(d->cx, path, c->text, c->len);
+	if (c->root->kind != JSON_NODE_OBJECT) {
+		diag_error(d->cx, c->loc, DIAG_FILE, "'%s' holds no JSON object", c->name);
+		return false;
+	}
+	const struct json_node *type = json_find(c->root, "model_type");
+	c->type = type != NULL && type->kind == JSON_NODE_STRING ? type->text : NULL;
+	return true;
+}
+
+/* Appends the tensors of another part of a split file. */
+static bool append_part(struct model_document *d, const char *path, const struct hub_config *c,
+                        struct gguf *g)
+{
+	const struct parsed_file *part;
+	if (parsed_gguf(&d->parsed, path, c->loc, &part) != TFMC_OK)
+		return false;
+	size_t n = g->tensors.n + part->gguf.tensors.n;
+	struct stored_tensor *all = ARENA_ARRAY(d->arena, struct stored_tensor, n + 1);
+	if (all == NULL || arena_failed(d->arena))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		all[i] = i < g->tensors.n ? g->tensors.items[i] : part->gguf.tensors.items[i - g->tensors.n];
+	g->tensors = (struct stored_tensors){all, n};
+	return true;
+}
+
+static bool read_gguf(struct model_document *d, const char *path, struct hub_config *c)
+{
+	const struct parsed_file *file;
+	struct gguf *g = ARENA_NEW(d->arena, struct gguf);
+	if (g == NULL || parsed_gguf(&d->parsed, path, c->loc, &file) != TFMC_OK)
+		return false;
+	*g = file->gguf;
+	for (int i = 2; i <= gguf_part_count(path); i++) {
+		const char *part = gguf_part_name(d->arena, path, i);
+		document_record_file(d, part);
+		if (!append_part(d, part, c, g))
+			return false;
+	}
+	c->gguf = g;
+	c->root = hub_gguf_tree(d, g, &c->type);
+	return c->root != NULL;
+}
+
+struct loc hub_key_loc(const struct hub_config *c, const char *key)
+{
+	size_t at, n;
+	if (c->source == 0 || !json_key_offset(c->text, c->len, key, &at, &n))
+		return c->loc;
+	struct loc loc = {.source = c->source, .line = 1, .col = 1, .len = (uint32_t)n};
+	for (size_t i = 0; i < at; i++) {
+		bool begins = ((unsigned char)c->text[i] & 0xc0) != 0x80; /* first byte of a character */
+		loc.col = c->text[i] == '\n' ? 1 : loc.col + begins;
+		loc.line += c->text[i] == '\n';
+	}
+	return loc;
+}
+
+const struct hub_config *hub_read(struct model_document *d, const struct yaml_node *file)
+{
+	struct hub_config *c = ARENA_NEW(d->arena, struct hub_config);
+	if (c == NULL || !yaml_expect(d->cx, file, YAML_SCALAR, "hf"))
+		return NULL;
+	const char *path = file_path_any(d->arena, d->cx, d->dir, file->text, file->loc);
+	if (path == NULL)
+		return NULL;
+	document_record_file(d, path);
+	d->hub_path = path;
+	*c = (struct hub_config){.name = file->text, .loc = file->loc};
+	bool ok = file_begins_with(d->cx, path, "GGUF", 4) ? read_gguf(d, path, c) : read_json(d, path, c);
+	return ok ? c : NULL;
+}
+
+const char *hub_type(const struct hub_config *c)
+{
+	return c->type;
+}
+
+bool hub_is_gguf(const struct hub_config *c)
+{
+	return c->gguf != NULL;
+}
+
+const char *hub_architecture(const struct hub_config *c)
+{
+	const struct json_node *list = json_find(c->root, "architectures");
+	bool is_list = list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0;
+	return is_list && list->items[0].kind == JSON_NODE_STRING ? list->items[0].text : NULL;
+}
+
+/* ---- values ---- */
+
+/* A JSON value as a string. */
+static const char *scalar_string(struct hub *h, const struct json_node *v)
+{
+	struct buf t;
+	buf_init(&t);
+	switch (v->kind) {
+	case JSON_NODE_NULL: buf_str(&t, "null"); break;
+	case JSON_NODE_BOOL: buf_str(&t, v->i ? "true" : "false"); break;
+	case JSON_NODE_INT: buf_printf(&t, "%lld", (long long)v->i); break;
+	case JSON_NODE_REAL: value_print_float(&t, v->f); break;
+	case JSON_NODE_STRING: buf_str(&t, v->text); break;
+	case JSON_NODE_ARRAY: buf_str(&t, "a list"); break;
+	case JSON_NODE_OBJECT: buf_str(&t, "an object"); break;
+	}
+	const char *text = arena_strdup(h->d->arena, t.data);
+	buf_destroy(&t);
+	return text;
+}
+
+static const struct yaml_node *yaml_from_json(struct hub *h, const struct json_node *v, struct loc loc)
+{
+	if (v->kind != JSON_NODE_ARRAY)
+		return yaml_scalar(h->d->arena, loc, scalar_string(h, v), v->kind == JSON_NODE_STRING);
+	struct yaml_node *list = ARENA_NEW(h->d->arena, struct yaml_node);
+	if (list == NULL)
+		return NULL;
+	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = loc, .n = v->n};
+	list->items = ARENA_ARRAY(h->d->arena, const struct yaml_node *, v->n + 1);
+	for (size_t i = 0; list->items != NULL && i < v->n; i++)
+		list->items[i] = yaml_from_json(h, &v->items[i], loc);
+	return list;
+}
+
+/* ---- keys ---- */
+
+/* The key without the name of an object in `within`, or NULL. */
+static const char *key_within(const struct hub *h, const char *key)
+{
+	for (size_t i = 0; h->within != NULL && h->within->kind == YAML_SEQUENCE && i < h->within->n; i++) {
+		const struct yaml_node *object = h->within->items[i];
+		size_t len = object->kind == YAML_SCALAR ? strlen(object->text) : 0;
+		if (len > 0 && strncmp(key, object->text, len) == 0 && key[len] == '.')
+			return key + len + 1;
+	}
+	return NULL;
+}
+
+/* True: a pattern of any of the named lists matches the key. */
+static bool is_listed(const struct yaml_node *lists, const char *key)
+{
+	for (size_t i = 0; lists != NULL && lists->kind == YAML_MAPPING && i < lists->n; i++) {
+		const struct yaml_node *list = lists->pairs[i].value;
+		for (size_t k = 0; list->kind == YAML_SEQUENCE && k < list->n; k++) {
+			if (list->items[k]->kind == YAML_SCALAR && glob_match(list->items[k]->text, key))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Checks that the strings in `v` are all in `words`. */
+static bool check_words(struct hub *h, const char *key, const struct yaml_node *words,
+                        const struct json_node *v)
+{
+	struct yaml_list list = yaml_as_list(h->d->arena, words);
+	bool found = false;
+	if (v->kind == JSON_NODE_ARRAY) {
+		for (size_t i = 0; i < v->n; i++) {
+			if (!check_words(h, key, words, &v->items[i]))
+				return false;
+		}
+		return true;
+	}
+	if (v->kind != JSON_NODE_STRING)
+		return true;
+	for (size_t i = 0; i < list.n; i++)
+		found = found ||
+		        (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, v->text) == 0);
+	if (!found)
+		diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_UNSUPPORTED,
+		           "not supported yet: '%s' holds '%s' in %s", key, v->text, h->c->name);
+	return found;
+}
+
+static bool is_ignored(const struct hub *h, const char *key)
+{
+	const char *inner = key_within(h, key);
+	return is_listed(h->ignore, key) || (inner != NULL && is_listed(h->ignore, inner));
+}
+
+/* Sets a param to a JSON value. */
+static bool set_param(struct hub *h, const struct yaml_node *param, const struct json_node *v)
+{
+	const struct yaml_node *value = yaml_from_json(h, v, h->here);
+	if (value == NULL || param->kind != YAML_SCALAR)
+		return false;
+	h->params = yaml_with(h->d->arena, h->params, param->text, value);
+	return h->params != NULL;
+}
+
+/* True: the default is a number, so numbers are expected. */
+static bool is_number(const struct yaml_node *def)
+{
+	char *end;
+	if (def == NULL || def->kind != YAML_SCALAR || def->quoted || def->len == 0)
+		return false;
+	(void)strtod(def->text, &end);
+	return *end == '\0' && strchr("0123456789-.", def->text[0]) != NULL;
+}
+
+/* True: equal strings, or equal numbers (1, 1.0). */
+static bool same_value(const char *a, const char *b)
+{
+	char *end_a, *end_b;
+	if (strcmp(a, b) == 0)
+		return true;
+	double x = strtod(a, &end_a), y = strtod(b, &end_b);
+	return x == y && end_a != a && *end_a == '\0' && end_b != b && *end_b == '\0';
+}
+
+/* Checks that two keys for one param agree: the file does not say which one counts. */
+static bool check_agreement(struct hub *h, const char *param, const char *key, const struct json_node *v)
+{
+	const char *now = scalar_string(h, v), *before = strmap_get(&h->first_values, param);
+	if (before == NULL)
+		strmap_set(&h->first_values, param, (void *)(uintptr_t)now);
+	if (before == NULL || same_value(before, now))
+		return true;
+	diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_UNSUPPORTED,
+	           "not supported yet: '%s' is %s in %s, where another key for the same thing says %s", key,
+	           now, h->c->name, before);
+	return false;
+}
+
+/* Sets a param from a key. A string where the param is a number is rejected here, with the location of the
+ * key. */
+static bool set_param_from_key(struct hub *h, const struct yaml_node *param, const char *key,
+                               const struct json_node *v)
+{
+	if (v->kind != JSON_NODE_STRING || param->kind != YAML_SCALAR ||
+	    !is_number(yaml_find(h->params, param->text)))
+		return set_param(h, param, v);
+	diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_VALUE_TYPE,
+	           "'%s' wants a number, found the text \"%.60s\"", key, v->text);
+	return false;
+}
+
+/* Sets a param from `nulls`, if the key is there. */
+static bool set_param_from_null(struct hub *h, const char *key, const struct yaml_node *param)
+{
+	const struct yaml_node *value = yaml_find(h->nulls, key);
+	if (param == NULL || value == NULL)
+		return true;
+	h->params = yaml_with(h->d->arena, h->params, param->text, value);
+	return h->params != NULL;
+}
+
+/* Expands [[names, n], ...]: each group n times. `list` NULL: counts only. SIZE_MAX: malformed. */
+static size_t expand_runs(const struct json_node *v, struct json_node *list)
+{
+	size_t n = 0;
+	for (size_t i = 0; v->kind == JSON_NODE_ARRAY && i < v->n; i++) {
+		const struct json_node *group = &v->items[i];
+		const struct json_node *names = group->items;
+		if (group->kind != JSON_NODE_ARRAY || group->n != 2 || names[0].kind != JSON_NODE_ARRAY ||
+		    names[1].kind != JSON_NODE_INT || names[1].i < 0 || names[1].i > RUNS_MAX ||
+		    names[0].n > RUNS_MAX || n + names[0].n * (size_t)names[1].i > RUNS_MAX)
+			return SIZE_MAX;
+		for (size_t k = 0; k < names[0].n * (size_t)names[1].i; k++, n++) {
+			if (list != NULL)
+				list[n] = names[0].items[k % names[0].n];
+		}
+	}
+	return v->kind == JSON_NODE_ARRAY ? n : SIZE_MAX;
+}
+
+static bool set_param_from_runs(struct hub *h, const struct yaml_node *param, const char *key,
+                                const struct json_node *v)
+{
+	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = expand_runs(v, NULL)};
+	if (list.n == SIZE_MAX) {
+		diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_VALUE_TYPE,
+		           "'%s' in %s is not a list of [names, count] pairs", key, h->c->name);
+		return false;
+	}
+	struct json_node *items = ARENA_ARRAY(h->d->arena, struct json_node, list.n + 1);
+	if (items == NULL)
+		return false;
+	expand_runs(v, items);
+	list.items = items;
+	return set_param(h, param, &list);
+}
+
+/* Checks that a value is one of those in `same`. */
+static bool check_value(struct hub *h, const char *key, const struct yaml_node *expected,
+                        const struct json_node *v)
+{
+	struct yaml_list list = yaml_as_list(h->d->arena, expected);
+	const char *found = scalar_string(h, v);
+	for (size_t i = 0; i < list.n; i++) {
+		if (list.items[i]->kind == YAML_SCALAR && same_value(list.items[i]->text, found))
+			return true;
+	}
+	diag_error(h->d->cx, hub_key_loc(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s",
+	           key, found, h->c->name);
+	return false;
+}
+
+/* Applies one key of the configuration; an object is entered unless a list says otherwise. False after a
+ * diagnostic. */
+static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
+{
+	const struct yaml_node *param = yaml_find(h->keys, key), *expected = yaml_find(h->same, key);
+	const struct yaml_node *counted = yaml_find(h->count, key), *runs = yaml_find(h->runs, key);
+	const struct yaml_node *words = yaml_find(h->words, key);
+	bool ok = true;
+	if (is_listed(h->extra_ignored, key))
+		return true;
+	if (v->kind == JSON_NODE_NULL)
+		return set_param_from_null(h, key, param);
+	if (words != NULL && !check_words(h, key, words, v))
+		return false;
+	if (param != NULL || runs != NULL || counted != NULL)
+		h->here = hub_key_loc(h->c, key);
+	if (param != NULL)
+		return (param->kind != YAML_SCALAR || check_agreement(h, param->text, key, v)) &&
+		       set_param_from_key(h, param, key, v);
+	if (runs != NULL)
+		return set_param_from_runs(h, runs, key, v);
+	if (counted != NULL) {
+		const struct json_node n = {.kind = JSON_NODE_INT, .i = (int64_t)v->n};
+		return set_param(h, counted, &n);
+	}
+	if (is_ignored(h, key))
+		return true;
+	if (expected == NULL && key_within(h, key) != NULL)
+		expected = yaml_find(h->same, key_within(h, key));
+	if (expected != NULL)
+		return check_value(h, key, expected, v);
+	if (v->kind == JSON_NODE_OBJECT) {
+		const struct yaml_node *given = yaml_find(h->given, key);
+		for (size_t i = 0; given != NULL && given->kind == YAML_MAPPING && i < given->n; i++)
+			h->params = yaml_with(h->d->arena, h->params, given->pairs[i].key->text,
+			                      given->pairs[i].value);
+		for (size_t i = 0; i < v->n && !diag_is_full(h->d->cx); i++)
+			ok = apply_key(h, arena_printf(h->d->arena, "%s.%s", key, v->keys[i]),
+			               &v->items[i]) &&
+			     ok;
+		return ok;
+	}
+	(void)ARENA_ADDED(h->d->arena, &h->unknown_keys, key);
+	diag_error(
+	        h->d->cx, hub_key_loc(h->c, key), DIAG_UNSUPPORTED,
+	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
+	        key, scalar_string(h, v), h->c->name);
+	return false;
+}
+
+/* ---- tensors of a GGUF file ---- */
+
+static const struct stored_tensor *find_tensor(const struct gguf *g, const char *name)
+{
+	for (size_t i = 0; i < g->tensors.n; i++) {
+		if (strcmp(g->tensors.items[i].name, name) == 0)
+			return &g->tensors.items[i];
+	}
+	return NULL;
+}
+
+static bool set_param_from_values(struct hub *h, const struct yaml_node *param, const struct stored_tensor *t)
+{
+	const struct json_node *list = hub_gguf_values(h->d, t);
+	if (list != NULL)
+		return set_param(h, param, list);
+	diag_error(h->d->cx, h->c->loc, DIAG_UNSUPPORTED,
+	           "not supported yet: the tensor '%s' (%s) in %s as a list of numbers", t->name,
+	           t->type_name, h->c->name);
+	return false;
+}
+
+/* The integer in the place of the star of the pattern, or -1. */
+static int64_t index_at_star(const char *pattern, const char *star, const char *name)
+{
+	size_t before = (size_t)(star - pattern), after = strlen(star + 1), n = strlen(name);
+	int64_t index = 0;
+	if (n <= before + after || strncmp(pattern, name, before) != 0 ||
+	    strcmp(name + n - after, star + 1) != 0)
+		return -1;
+	for (size_t i = before; i < n - after; i++) {
+		if (name[i] < '0' || name[i] > '9' || index > INT32_MAX / 10)
+			return -1;
+		index = 10 * index + (name[i] - '0');
+	}
+	return index;
+}
+
+static bool set_param_from_indices(struct hub *h, const struct yaml_node *param, const char *pattern,
+                                   const char *star)
+{
+	const struct stored_tensors *all = &h->c->gguf->tensors;
+	struct json_node *items = ARENA_ARRAY(h->d->arena, struct json_node, all->n + 1);
+	struct json_node list = {.kind = JSON_NODE_ARRAY, .items = items};
+	if (items == NULL || arena_failed(h->d->arena))
+		return false;
+	for (size_t i = 0; i < all->n; i++) {
+		int64_t index = index_at_star(pattern, star, all->items[i].name);
+		if (index >= 0)
+			items[list.n++] = (struct json_node){.kind = JSON_NODE_INT, .i = index};
+	}
+	return set_param(h, param, &list);
+}
+
+static bool set_param_from_presence(struct hub *h, const struct yaml_node *param, const char *name)
+{
+	const char *star = strchr(name, '*');
+	const struct json_node v = {.kind = JSON_NODE_BOOL, .i = find_tensor(h->c->gguf, name) != NULL};
+	return star != NULL ? set_param_from_indices(h, param, name, star) : set_param(h, param, &v);
+}
+
+static bool set_param_from_tensor(struct hub *h, const char *kind, const struct yaml_node *param,
+                                  const char *name)
+{
+	const struct stored_tensor *t = find_tensor(h->c->gguf, name);
+	if (strcmp(kind, "stored") == 0)
+		return set_param_from_presence(h, param, name);
+	if (t == NULL || (strcmp(kind, "rows") == 0 && t->rank == 0))
+		return true;
+	const struct json_node rows = {.kind = JSON_NODE_INT, .i = t->dims[0]};
+	return strcmp(kind, "rows") == 0 ? set_param(h, param, &rows) : set_param_from_values(h, param, t);
+}
+
+static bool set_params_from_tensors(struct hub *h, const struct yaml_node *table)
+{
+	static const char *const kinds[] = {"stored", "rows", "values"};
+	bool ok = true;
+	for (size_t kind = 0; kind < TFMC_COUNT(kinds); kind++) {
+		const struct yaml_node *map = yaml_find(table, kinds[kind]);
+		for (size_t i = 0; ok && map != NULL && map->kind == YAML_MAPPING && i < map->n; i++)
+			ok = set_param_from_tensor(h, kinds[kind], map->pairs[i].value,
+			                           map->pairs[i].key->text);
+	}
+	return ok;
+}
+
+/* ---- ignored keys ---- */
+
+/* Notes how unknown keys can be ignored. */
+static void note_unknown(const struct hub *h)
+{
+	struct buf options, list;
+	buf_init(&options);
+	buf_init(&list);
+	for (size_t i = 0; i < h->unknown_keys.n; i++) {
+		buf_printf(&options, " --ignore-key=%s", h->unknown_keys.items[i]);
+		buf_printf(&list, "%s\"%s\"", i == 0 ? "" : ", ", h->unknown_keys.items[i]);
+	}
+	diag_note(
+	        h->d->cx, h->c->source != 0 ? LOC_NONE : h->c->loc,
+	        "where they do not change the computation:%s, or in a model file hub: {ignore: {mine: [%s]}}",
+	        options.data, list.data);
+	buf_destroy(&options);
+	buf_destroy(&list);
+}
+
+/* True if the pattern matches a key of the object or of an object nested in it; `before` is the path to the object. */
+static bool has_key(struct arena *a, const struct json_node *object, const char *before, const char *pattern)
+{
+	for (size_t i = 0; object->kind == JSON_NODE_OBJECT && i < object->n; i++) {
+		const char *key = arena_printf(a, "%s%s", before, object->keys[i]);
+		if (glob_match(pattern, key) ||
+		    has_key(a, &object->items[i], arena_printf(a, "%s.", key), pattern))
+			return true;
+	}
+	return false;
+}
+
+/* Checks that each name of --ignore-key matches a key. False after a diagnostic. */
+static bool check_ignored_options(struct model_document *d, const struct hub_config *c)
+{
+	bool ok = true;
+	for (size_t i = 0; i < d->n_ignored; i++) {
+		if (has_key(d->arena, c->root, "", d->ignored[i]))
+			continue;
+		diag_error(d->cx, LOC_NONE, DIAG_OPTION, "--ignore-key: no key of %s is called '%s'", c->name,
+		           d->ignored[i]);
+		ok = false;
+	}
+	return ok;
+}
+
+const struct yaml_node *hub_ignored_lists(struct model_document *d, const struct yaml_node *own,
+                                          struct loc loc)
+{
+	const struct yaml_node *lists = yaml_find(own, "ignore");
+	struct yaml_node *list = ARENA_NEW(d->arena, struct yaml_node);
+	if (d->n_ignored == 0 || list == NULL)
+		return lists;
+	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = loc, .n = d->n_ignored};
+	list->items = ARENA_ARRAY(d->arena, const struct yaml_node *, d->n_ignored);
+	for (size_t i = 0; list->items != NULL && i < d->n_ignored; i++)
+		list->items[i] = yaml_scalar(d->arena, loc, d->ignored[i], true);
+	if (lists == NULL || lists->kind != YAML_MAPPING)
+		lists = yaml_new_map(d->arena, loc, 0);
+	return yaml_with(d->arena, lists, "command line", list);
+}
+
+const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
+                                  const struct yaml_node *table, const struct yaml_node *extra_ignored,
+                                  const struct yaml_node *params)
+{
+	struct hub h = {.d = d,
+	                .c = c,
+	                .keys = yaml_find(table, "keys"),
+	                .same = yaml_find(table, "same"),
+	                .count = yaml_find(table, "count"),
+	                .runs = yaml_find(table, "runs"),
+	                .words = yaml_find(table, "words"),
+	                .within = yaml_find(table, "within"),
+	                .nulls = yaml_find(table, "nulls"),
+	                .ignore = yaml_find(table, "ignore"),
+	                .given = yaml_find(table, "given"),
+	                .extra_ignored = extra_ignored,
+	                .here = c->loc,
+	                .params = params};
+	strmap_init(&h.first_values, d->arena);
+	bool ok = params != NULL && check_ignored_options(d, c);
+	for (size_t i = 0; h.params != NULL && i < c->root->n && !diag_is_full(d->cx); i++) {
+		if (strcmp(c->root->keys[i], "model_type") != 0 &&
+		    strcmp(c->root->keys[i], "quantization_config") != 0)
+			ok = apply_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
+	}
+	if (h.unknown_keys.n != 0)
+		note_unknown(&h);
+	h.here = c->loc;
+	if (ok && c->gguf != NULL)
+		ok = set_params_from_tensors(&h, table);
+	return ok ? h.params : NULL;
+}

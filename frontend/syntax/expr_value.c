@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Values of expressions: constructors, comparison, printing; and helpers shared by parser and evaluator (names,
+ * operator texts, sources).
+ */
+#include <string.h>
+
+#include "frontend/syntax/expr.h"
+
+bool expr_is_name(const char *s)
+{
+	size_t n = strlen(s);
+	if (n == 0 || n > EXPR_NAME_MAX || (s[0] >= '0' && s[0] <= '9'))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		bool letter = (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') || s[i] == '_';
+		if (!letter && !(s[i] >= '0' && s[i] <= '9'))
+			return false;
+	}
+	return true;
+}
+
+struct expr_source expr_source_of(const struct yaml_node *scalar)
+{
+	struct expr_source src = {scalar->text, scalar->len, scalar->loc, scalar->exact};
+	if (scalar->exact)
+		src.loc.col += scalar->quoted ? 1 : 0;
+	return src;
+}
+
+const char *expr_op_name(enum expr_op op)
+{
+	switch (op) {
+	case EXPR_OR: return "or";
+	case EXPR_AND: return "and";
+	case EXPR_NOT: return "not";
+	case EXPR_EQ: return "==";
+	case EXPR_NE: return "!=";
+	case EXPR_LT: return "<";
+	case EXPR_LE: return "<=";
+	case EXPR_GT: return ">";
+	case EXPR_GE: return ">=";
+	case EXPR_ADD: return "+";
+	case EXPR_SUB: return "-";
+	case EXPR_MUL: return "*";
+	case EXPR_DIV: return "/";
+	case EXPR_FLOORDIV: return "//";
+	case EXPR_MOD: return "%";
+	case EXPR_POW: return "**";
+	case EXPR_NEG: return "-";
+	}
+	return "";
+}
+
+struct value value_int(int64_t i)
+{
+	return (struct value){.kind = VALUE_INT, .i = i};
+}
+
+struct value value_float(double f)
+{
+	return (struct value){.kind = VALUE_FLOAT, .f = f};
+}
+
+struct value value_bool(bool b)
+{
+	return (struct value){.kind = VALUE_BOOL, .b = b};
+}
+
+struct value value_string(const char *s)
+{
+	return (struct value){.kind = VALUE_STRING, .s = s};
+}
+
+struct value value_dim(const struct ir_dim *d)
+{
+	int64_t i;
+	if (ir_dim_is_const(d, &i))
+		return value_int(i);
+	return (struct value){.kind = VALUE_DIM, .dim = d};
+}
+
+static bool lists_equal(const struct value *a, const struct value *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (size_t i = 0; i < a->n; i++) {
+		if (!value_equal(&a->items[i], &b->items[i]))
+			return false;
+	}
+	return true;
+}
+
+bool value_equal(const struct value *a, const struct value *b)
+{
+	if (a->kind != b->kind)
+		return false;
+	switch (a->kind) {
+	case VALUE_NONE: return true;
+	case VALUE_INT: return a->i == b->i;
+	case VALUE_FLOAT: return memcmp(&a->f, &b->f, sizeof(a->f)) == 0;
+	case VALUE_BOOL: return a->b == b->b;
+	case VALUE_STRING: return strcmp(a->s, b->s) == 0;
+	case VALUE_LIST: return lists_equal(a, b);
+	case VALUE_DIM: return a->dim == b->dim;
+	}
+	return false;
+}
+
+void value_print_float(struct buf *out, double f)
+{
+	if (f > 0 && f == f + 1 && f == 2 * f)
+		buf_str(out, ".inf");
+	else if (f < 0 && f == f - 1 && f == 2 * f)
+		buf_str(out, "-.inf");
+	else
+		buf_f64(out, f);
+}
+
+static void print_list(struct buf *out, const struct ir_dims *dims, const struct value *v)
+{
+	buf_char(out, '[');
+	for (size_t i = 0; i < v->n; i++) {
+		if (i != 0)
+			buf_str(out, ", ");
+		value_print(out, dims, &v->items[i]);
+	}
+	buf_char(out, ']');
+}
+
+void value_print(struct buf *out, const struct ir_dims *dims, const struct value *v)
+{
+	switch (v->kind) {
+	case VALUE_NONE: buf_str(out, "null"); break;
+	case VALUE_INT: buf_printf(out, "%lld", (long long)v->i); break;
+	case VALUE_FLOAT: value_print_float(out, v->f); break;
+	case VALUE_BOOL: buf_str(out, v->b ? "true" : "false"); break;
+	case VALUE_STRING: buf_printf(out, "'%s'", v->s); break;
+	case VALUE_LIST: print_list(out, dims, v); break;
+	case VALUE_DIM: ir_dim_print(out, dims, v->dim, false); break;
+	}
+}
+
+static const char *kind_name(enum value_kind kind)
+{
+	switch (kind) {
+	case VALUE_NONE: return "";
+	case VALUE_INT: return "the int ";
+	case VALUE_FLOAT: return "the float ";
+	case VALUE_BOOL: return "the bool ";
+	case VALUE_STRING: return "the string ";
+	case VALUE_LIST: return "a list of ";
+	case VALUE_DIM: return "the dim ";
+	}
+	return "";
+}
+
+const char *value_describe(struct arena *a, const struct ir_dims *dims, const struct value *v)
+{
+	struct buf text;
+	const char *out;
+	buf_init(&text);
+	if (v->kind == VALUE_LIST)
+		buf_printf(&text, "%zu", v->n);
+	else if (v->kind != VALUE_DIM || dims != NULL)
+		value_print(&text, dims, v);
+	out = arena_printf(a, "%s%.60s", kind_name(v->kind), text.data);
+	buf_destroy(&text);
+	return out;
+}
+
+const struct expr *expr_of_value(struct arena *a, const struct value *v, struct loc loc)
+{
+	struct expr *e = ARENA_NEW(a, struct expr);
+	if (e == NULL)
+		return NULL;
+	*e = (struct expr){.loc = loc};
+	switch (v->kind) {
+	case VALUE_NONE: e->kind = EX_NONE; break;
+	case VALUE_INT: e->kind = EX_INT, e->i = v->i; break;
+	case VALUE_FLOAT: e->kind = EX_FLOAT, e->f = v->f; break;
+	case VALUE_BOOL: e->kind = EX_BOOL, e->i = v->b; break;
+	case VALUE_STRING: e->kind = EX_STRING, e->text = v->s; break;
+	case VALUE_DIM: e->kind = EX_DIM, e->dim = v->dim; break;
+	case VALUE_LIST:
+		e->kind = EX_LIST;
+		e->n_args = v->n;
+		e->args = ARENA_ARRAY(a, const struct expr *, v->n + 1);
+		for (size_t i = 0; e->args != NULL && i < v->n; i++)
+			e->args[i] = expr_of_value(a, &v->items[i], loc);
+		break;
+	}
+	return arena_failed(a) ? NULL : e;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions of plain expressions: the FUNCTION rows of calls.def. The evaluator handles `if`, which evaluates
+ * one branch only.
+ */
+#include "frontend/syntax/func.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "frontend/syntax/signature.h"
+#include "ir/support/checked.h"
+#include "ir/support/strmap.h"
+
+struct call {
+	const struct expr_env *env;
+	const struct expr *e;
+	const struct value *args;
+	size_t n;
+	struct value *out;
+};
+
+typedef bool call_fn(const struct call *c);
+
+static bool require_number(const struct call *c, const struct value *v)
+{
+	if (v->kind == VALUE_INT || v->kind == VALUE_FLOAT)
+		return true;
+	diag_error(c->env->cx, c->e->loc, DIAG_VALUE_TYPE, "'%s' wants %s, found %s", c->e->text,
+	           c->n == 1 ? "a number" : "numbers", value_describe(c->env->arena, c->env->dims, v));
+	return false;
+}
+
+static double as_double(const struct value *v)
+{
+	return v->kind == VALUE_INT ? (double)v->i : v->f;
+}
+
+/* min (sign 1) or max (sign -1) of the arguments; a float if any argument is one. */
+static bool min_or_max(const struct call *c, int sign)
+{
+	const struct value *best = &c->args[0];
+	bool any_float = false;
+	for (size_t i = 0; i < c->n; i++) {
+		const struct value *v = &c->args[i];
+		if (!require_number(c, v))
+			return false;
+		any_float = any_float || v->kind == VALUE_FLOAT;
+		bool ints = v->kind == VALUE_INT && best->kind == VALUE_INT;
+		bool less = ints ? v->i < best->i : as_double(v) < as_double(best);
+		bool greater = ints ? v->i > best->i : as_double(v) > as_double(best);
+		if (sign > 0 ? less : greater)
+			best = v;
+	}
+	*c->out = any_float ? value_float(as_double(best)) : value_int(best->i);
+	return true;
+}
+
+static bool call_min(const struct call *c)
+{
+	return min_or_max(c, 1);
+}
+
+static bool call_max(const struct call *c)
+{
+	return min_or_max(c, -1);
+}
+
+static bool call_abs(const struct call *c)
+{
+	int64_t r = c->args[0].i;
+	if (!require_number(c, &c->args[0]))
+		return false;
+	if (c->args[0].kind == VALUE_FLOAT) {
+		*c->out = value_float(fabs(c->args[0].f));
+		return true;
+	}
+	if (r < 0 && !checked_sub_i64(0, r, &r)) {
+		diag_error(c->env->cx, c->e->loc, DIAG_OVERFLOW, "abs of %lld does not fit into 64 bits",
+		           (long long)r);
+		return false;
+	}
+	*c->out = value_int(r);
+	return true;
+}
+
+static bool call_len(const struct call *c)
+{
+	if (c->args[0].kind != VALUE_LIST) {
+		diag_error(c->env->cx, c->e->loc, DIAG_VALUE_TYPE, "'len' wants a list, found %s",
+		           value_describe(c->env->arena, c->env->dims, &c->args[0]));
+		return false;
+	}
+	*c->out = value_int((int64_t)c->args[0].n);
+	return true;
+}
+
+static bool call_contains(const struct call *c)
+{
+	const struct value *list = &c->args[0], *v = &c->args[1];
+	bool found = false;
+	if (list->kind != VALUE_LIST) {
+		diag_error(c->env->cx, c->e->loc, DIAG_VALUE_TYPE,
+		           "'contains' wants a list and a value, found %s",
+		           value_describe(c->env->arena, c->env->dims, list));
+		return false;
+	}
+	for (size_t i = 0; i < list->n; i++)
+		found = found || value_equal(&list->items[i], v);
+	*c->out = value_bool(found);
+	return true;
+}
+
+static bool return_int(const struct call *c, double r)
+{
+	/* 2^63 is exact in double, INT64_MAX is not. */
+	if (!(r >= -9223372036854775808.0 && r < 9223372036854775808.0)) {
+		diag_error(c->env->cx, c->e->loc, DIAG_OVERFLOW,
+		           "the result of '%s' does not fit into 64 bits", c->e->text);
+		return false;
+	}
+	*c->out = value_int((int64_t)r);
+	return true;
+}
+
+static bool call_floor(const struct call *c)
+{
+	if (!require_number(c, &c->args[0]))
+		return false;
+	*c->out = c->args[0];
+	return c->args[0].kind == VALUE_INT || return_int(c, floor(c->args[0].f));
+}
+
+static bool call_ceil(const struct call *c)
+{
+	if (!require_number(c, &c->args[0]))
+		return false;
+	*c->out = c->args[0];
+	return c->args[0].kind == VALUE_INT || return_int(c, ceil(c->args[0].f));
+}
+
+static bool call_sqrt(const struct call *c)
+{
+	return require_number(c, &c->args[0]) &&
+	       expr_finite(c->env, c->e, sqrt(as_double(&c->args[0])), c->out);
+}
+
+static bool call_exp(const struct call *c)
+{
+	return require_number(c, &c->args[0]) &&
+	       expr_finite(c->env, c->e, exp(as_double(&c->args[0])), c->out);
+}
+
+static bool call_log(const struct call *c)
+{
+	return require_number(c, &c->args[0]) &&
+	       expr_finite(c->env, c->e, log(as_double(&c->args[0])), c->out);
+}
+
+static const struct function {
+	struct signature signature;
+	call_fn *fn; /* NULL: handled by the evaluator (`if`) */
+} functions[] = {
+#define FUNCTION(name, doc, args) {SIGNATURE(name, doc, args), call_##name},
+#define FORM(name, doc, args)     {SIGNATURE(name, doc, args), NULL},
+#include "frontend/syntax/calls.def"
+};
+
+static const struct function *find_function(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
+		if (strcmp(functions[i].signature.name, name) == 0)
+			return &functions[i];
+	}
+	return NULL;
+}
+
+const char *expr_suggest_function(struct arena *a, const char *name)
+{
+	const char *names[TFMC_COUNT(functions)];
+	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
+		names[i] = functions[i].signature.name;
+	return did_you_mean(a, name, names, TFMC_COUNT(functions));
+}
+
+bool expr_is_function(const char *name)
+{
+	return find_function(name) != NULL;
+}
+
+bool expr_check_call(const struct expr_env *env, const struct expr *e)
+{
+	const struct function *f = find_function(e->text);
+	const struct signature_use use = {env->arena, env->cx, e->loc, NULL};
+	if (f != NULL)
+		return signature_match_call(&use, &f->signature, e) != NULL;
+	diag_error(env->cx, e->loc, DIAG_UNKNOWN_NAME, "there is no function '%.63s' here", e->text);
+	return false;
+}
+
+bool expr_call(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
+               struct value *out)
+{
+	const struct function *f = find_function(e->text);
+	if (!expr_check_call(env, e) || f->fn == NULL || n != e->n_args)
+		return false;
+	return f->fn(&(struct call){env, e, args, n, out});
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bodies of the graph level: construction, comparison, rewriting of expression trees, substitution of indices,
+ * splitting of repeats.
+ */
+#include <string.h>
+
+#include "frontend/syntax/graph.h"
+
+struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum graph_kind kind,
+                              struct ir_loc loc)
+{
+	struct graph_node **slot = ARENA_PUSH(a, body);
+	struct graph_node *node = ARENA_NEW(a, struct graph_node);
+	if (slot == NULL || node == NULL) {
+		body->n -= slot != NULL;
+		return NULL;
+	}
+	*slot = node;
+	node->kind = kind;
+	node->loc = loc;
+	if (kind == GRAPH_REPEAT)
+		node->split_points = ARENA_NEW(a, struct graph_split_points);
+	return kind == GRAPH_REPEAT && node->split_points == NULL ? NULL : node;
+}
+
+bool graph_push_statement(struct arena *a, struct graph_body *body, struct ir_loc loc,
+                          const struct expr_statement *st)
+{
+	struct graph_node *node = st == NULL ? NULL : graph_push(a, body, GRAPH_STATEMENT, loc);
+	if (node != NULL)
+		node->st = st;
+	return node != NULL;
+}
+
+bool graph_push_source(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
+                       const char *text)
+{
+	struct expr_source src = {text, strlen(text), loc.at, false};
+	return graph_push_statement(a, body, loc, expr_parse_statement(a, cx, src));
+}
+
+const char *replace_string(struct arena *a, const char *text, const char *from, const char *to)
+{
+	size_t len = strlen(from);
+	struct buf out;
+	if (text == NULL || len == 0 || strstr(text, from) == NULL)
+		return text;
+	buf_init(&out);
+	for (const char *p = text; *p != '\0';) {
+		if (strncmp(p, from, len) == 0) {
+			buf_str(&out, to);
+			p += len;
+		} else {
+			buf_char(&out, *p++);
+		}
+	}
+	const char *copy = arena_strdup(a, out.data);
+	buf_destroy(&out);
+	return copy;
+}
+
+const char *replace_placeholder(struct arena *a, const char *pattern, const char *name, const char *with)
+{
+	return replace_string(a, pattern, arena_printf(a, "{%s}", name), with);
+}
+
+static bool same_string(const char *a, const char *b)
+{
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool expr_equal(const struct expr *a, const struct expr *b)
+{
+	if (a->kind != b->kind || a->n_args != b->n_args || a->n_keywords != b->n_keywords ||
+	    !same_string(a->text, b->text))
+		return false;
+	bool operates = a->kind == EX_UNARY || a->kind == EX_BINARY;
+	if ((operates && a->op != b->op) || a->i != b->i || a->dim != b->dim ||
+	    memcmp(&a->f, &b->f, sizeof(a->f)) != 0)
+		return false;
+	for (size_t i = 0; i < a->n_args; i++) {
+		if (!expr_equal(a->args[i], b->args[i]))
+			return false;
+	}
+	for (size_t i = 0; i < a->n_keywords; i++) {
+		if (strcmp(a->keywords[i].name, b->keywords[i].name) != 0 ||
+		    !expr_equal(a->keywords[i].value, b->keywords[i].value))
+			return false;
+	}
+	return true;
+}
+
+static bool statement_equal(const struct expr_statement *a, const struct expr_statement *b)
+{
+	if (a->n_targets != b->n_targets || a->n_values != b->n_values)
+		return false;
+	for (size_t i = 0; i < a->n_targets; i++) {
+		if (strcmp(a->targets[i].name, b->targets[i].name) != 0)
+			return false;
+	}
+	for (size_t i = 0; i < a->n_values; i++) {
+		if (!expr_equal(a->values[i], b->values[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool node_equal(const struct graph_node *a, const struct graph_node *b)
+{
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind == GRAPH_STATEMENT)
+		return statement_equal(a->st, b->st);
+	return a->count == b->count && a->start == b->start && strcmp(a->as, b->as) == 0 &&
+	       graph_equal(&a->body, &b->body);
+}
+
+bool graph_equal(const struct graph_body *a, const struct graph_body *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (size_t i = 0; i < a->n; i++) {
+		if (!node_equal(a->items[i], b->items[i]))
+			return false;
+	}
+	return true;
+}
+
+const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user)
+{
+	const struct expr *with = fn(user, e);
+	return with != NULL ? with : expr_map_children(a, e, fn, user);
+}
+
+const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user)
+{
+	if (expr_n_children(e) == 0)
+		return e;
+	struct expr *copy = ARENA_NEW(a, struct expr);
+	const struct expr **args = ARENA_ARRAY(a, const struct expr *, e->n_args + 1);
+	struct expr_keyword *keywords = ARENA_ARRAY(a, struct expr_keyword, e->n_keywords + 1);
+	bool changed = false;
+	if (copy == NULL || args == NULL || keywords == NULL)
+		return e;
+	for (size_t i = 0; i < e->n_args; i++) {
+		args[i] = expr_map(a, e->args[i], fn, user);
+		changed = changed || args[i] != e->args[i];
+	}
+	for (size_t i = 0; i < e->n_keywords; i++) {
+		keywords[i] = e->keywords[i];
+		keywords[i].value = expr_map(a, e->keywords[i].value, fn, user);
+		changed = changed || keywords[i].value != e->keywords[i].value;
+	}
+	if (!changed)
+		return e;
+	*copy = *e;
+	copy->args = args;
+	copy->keywords = keywords;
+	return copy;
+}
+
+/* ---- substitution of an index ---- */
+
+struct substitution {
+	struct arena *arena;
+	const char *name, *with;
+};
+
+static const struct expr *substitute_string(void *user, const struct expr *e)
+{
+	const struct substitution *f = user;
+	if (e->kind != EX_STRING)
+		return NULL;
+	const char *text = replace_placeholder(f->arena, e->text, f->name, f->with);
+	struct expr *copy = text == e->text ? NULL : ARENA_NEW(f->arena, struct expr);
+	if (copy == NULL)
+		return e;
+	*copy = *e;
+	copy->text = text;
+	return copy;
+}
+
+static const struct expr_statement *substitute_statement(struct substitution *f,
+                                                         const struct expr_statement *st)
+{
+	struct expr_statement *copy = ARENA_NEW(f->arena, struct expr_statement);
+	const struct expr **values = ARENA_ARRAY(f->arena, const struct expr *, st->n_values);
+	if (copy == NULL || values == NULL)
+		return NULL;
+	for (size_t i = 0; i < st->n_values; i++)
+		values[i] = expr_map(f->arena, st->values[i], substitute_string, f);
+	*copy = *st;
+	copy->values = values;
+	return copy;
+}
+
+static bool substitute_node(struct substitution *f, const struct graph_node *node, struct graph_body *out)
+{
+	struct ir_loc loc = {node->loc.at, replace_placeholder(f->arena, node->loc.path, f->name, f->with)};
+	if (node->kind == GRAPH_STATEMENT)
+		return graph_push_statement(f->arena, out, loc, substitute_statement(f, node->st));
+	struct graph_node *copy = graph_push(f->arena, out, node->kind, loc);
+	if (copy == NULL)
+		return false;
+	struct graph_split_points *split_points = copy->split_points;
+	*copy = *node;
+	copy->loc = loc;
+	copy->split_points = split_points;
+	copy->body = (struct graph_body){NULL, 0, 0};
+	return graph_substitute(f->arena, &node->body, f->name, f->with, &copy->body);
+}
+
+bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, const char *with,
+                      struct graph_body *out)
+{
+	struct substitution f = {a, name, with};
+	for (size_t i = 0; i < body->n; i++) {
+		if (!substitute_node(&f, body->items[i], out))
+			return false;
+	}
+	return true;
+}
+
+/* ---- splitting of repeats ---- */
+
+bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
+                           struct graph_body *out)
+{
+	const char *first = arena_printf(a, "%lld", (long long)(repeat->start + from));
+	if (to - from == 1)
+		return graph_substitute(a, &repeat->body, repeat->as, first, out);
+	struct graph_node *node = graph_push(a, out, GRAPH_REPEAT, repeat->loc);
+	if (node == NULL)
+		return false;
+	node->count = to - from;
+	node->start = repeat->start + from;
+	node->as = repeat->as;
+	node->body = repeat->body;
+	node->label = arena_printf(a, "%s_%lld", first, (long long)(repeat->start + to - 1));
+	return true;
+}
+
+static bool split_repeat(struct arena *a, const struct graph_node *node, struct graph_body *out)
+{
+	struct graph_node inner_split = *node;
+	inner_split.body = (struct graph_body){NULL, 0, 0};
+	if (!graph_split_repeats(a, &node->body, &inner_split.body))
+		return false;
+	if (node->split_points->before == NULL) {
+		struct graph_node *copy = graph_push(a, out, GRAPH_REPEAT, node->loc);
+		if (copy != NULL)
+			*copy = inner_split;
+		return copy != NULL;
+	}
+	int64_t from = 0;
+	for (int64_t k = 1; k <= node->count; k++) {
+		if (k < node->count && !node->split_points->before[k])
+			continue;
+		if (!graph_push_iterations(a, &inner_split, from, k, out))
+			return false;
+		from = k;
+	}
+	return true;
+}
+
+bool graph_split_repeats(struct arena *a, const struct graph_body *body, struct graph_body *out)
+{
+	bool ok = true;
+	for (size_t i = 0; ok && i < body->n; i++) {
+		const struct graph_node *node = body->items[i];
+		ok = node->kind == GRAPH_REPEAT ? split_repeat(a, node, out)
+		                                : graph_push_statement(a, out, node->loc, node->st);
+	}
+	return ok;
+}
+
+size_t graph_count(const struct graph_body *body)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < body->n; i++)
+		n += body->items[i]->kind == GRAPH_REPEAT ? graph_count(&body->items[i]->body) : 1;
+	return n;
+}

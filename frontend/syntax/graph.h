@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The graph level of the model language: statements over named values, and repeats of them. Steps expand to it,
+ * `graph:` is written in it, `tfmc expand` prints it, lowering reads it.
+ *
+ * INVARIANT: statements are trees; graph_print is the only printer, and its text parses back to equal trees. In
+ * the body of a repeat, strings and paths contain `{i}` for its index; nothing else refers to the index.
+ */
+#ifndef TFMC_FRONTEND_GRAPH_GRAPH_H
+#define TFMC_FRONTEND_GRAPH_GRAPH_H
+
+#include "frontend/syntax/expr.h"
+#include "ir/core/module.h"
+
+enum graph_kind { GRAPH_STATEMENT, GRAPH_REPEAT };
+
+/* Iterations at which lowering requires a repeat to be split (index-set splitting); shared by all copies of its
+ * node. */
+struct graph_split_points {
+	bool *before; /* [count]: true if a new repeat begins at this iteration; NULL: nowhere */
+};
+
+struct graph_node;
+
+struct graph_body {
+	struct graph_node **items;
+	size_t n, cap;
+};
+
+struct graph_node {
+	enum graph_kind kind;
+	struct ir_loc loc; /* path: path pattern of the step, "decoder.layers.{i}.self.attention" */
+	/* GRAPH_STATEMENT */
+	const struct expr_statement *st; /* with one or more targets */
+	/* GRAPH_REPEAT */
+	int64_t count, start;
+	const char *as;
+	const char *
+	        label; /* replaces the index in weight names of a split loop: "0_3"; NULL: names have no index */
+	struct graph_body body;
+	struct graph_split_points *split_points; /* never NULL */
+};
+
+/* Appends a node; NULL: no memory. */
+struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum graph_kind kind,
+                              struct ir_loc loc);
+bool graph_push_statement(struct arena *a, struct graph_body *body, struct ir_loc loc,
+                          const struct expr_statement *st);
+/* Parses and appends a statement; false after a diagnostic. */
+bool graph_push_source(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
+                       const char *text);
+
+/* ---- comparison, rewriting (graph.c) ---- */
+/* Structural equality; locations and parentheses are ignored. */
+bool graph_equal(const struct graph_body *a, const struct graph_body *b);
+/* Returns the replacement of a node; NULL: keep the node and map its children. */
+typedef const struct expr *expr_map_fn(void *user, const struct expr *e);
+/* Copy of the tree with nodes replaced; shares unchanged subtrees. */
+const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user);
+/* The same for the children of e only. */
+const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user);
+/* Appends to out a copy of body with `{name}` in strings and paths replaced by `with`; false: no memory. */
+bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, const char *with,
+                      struct graph_body *out);
+/* Appends iterations [from, to) of a repeat as a repeat with a label; a single iteration is unrolled. */
+bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
+                           struct graph_body *out);
+/* Appends body with every repeat split at its split points; false: no memory. */
+bool graph_split_repeats(struct arena *a, const struct graph_body *body, struct graph_body *out);
+/* Number of statements; those of a repeat are counted once. */
+size_t graph_count(const struct graph_body *body);
+/* `text` with every `from` replaced by `to`; text itself if there is none. */
+const char *replace_string(struct arena *a, const char *text, const char *from, const char *to);
+/* `pattern` with every {name} replaced by `with`. */
+const char *replace_placeholder(struct arena *a, const char *pattern, const char *name, const char *with);
+
+/* ---- liveness of names (liveness.c) ---- */
+enum graph_use { GRAPH_UNUSED, GRAPH_READ, GRAPH_WRITTEN };
+/* Whether the nodes from index `from` on read or write a name first. */
+enum graph_use graph_first_use(const struct graph_body *body, size_t from, const char *name);
+/* The names that a body assigns, each once, in order of first assignment. */
+const char *const *graph_targets(struct arena *a, const struct graph_body *body, size_t *n);
+/* Dead code elimination: a copy without statements that `outputs` do not need. Statements that call `effect`
+ * (NULL: none) are always kept. */
+struct graph_body graph_prune(struct arena *a, const struct graph_body *body, const char *const *outputs,
+                              size_t n, const char *effect);
+
+/* ---- printing (print.c) ---- */
+void expr_print(struct buf *out, const struct ir_dims *dims, const struct expr *e);
+/* Prints a body as YAML, one statement per line. */
+void graph_print(struct buf *out, const struct ir_dims *dims, const struct graph_body *body, unsigned indent);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frontend/syntax/signature.h"
+#include "ir/support/strmap.h"
+
+#include <string.h>
+
+static bool is_variadic(const struct argument *a)
+{
+	return strcmp(a->name, "..") == 0;
+}
+
+size_t signature_length(const struct signature *s)
+{
+	size_t n = 0;
+	while (s->args[n].name != NULL && !is_variadic(&s->args[n]))
+		n++;
+	return n;
+}
+
+int signature_find(const struct signature *s, const char *name)
+{
+	for (size_t i = 0; i < signature_length(s); i++) {
+		if (strcmp(s->args[i].name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}
+
+static void print_default(struct buf *out, const struct expr *e)
+{
+	struct value v = {.kind = VALUE_NONE};
+	if (e->kind == EX_INT)
+		v = value_int(e->i);
+	else if (e->kind == EX_FLOAT)
+		v = value_float(e->f);
+	else if (e->kind == EX_BOOL)
+		v = value_bool(e->i != 0);
+	if (v.kind == VALUE_NONE)
+		buf_str(out, e->kind == EX_NAME ? e->text : "none");
+	else
+		value_print(out, NULL, &v);
+}
+
+void signature_print(struct buf *out, const struct signature *s)
+{
+	static const char *const types[] = {
+#define TYPE(id, name) [ARGUMENT_##id] = name,
+	        ARGUMENT_TYPES(TYPE)
+#undef TYPE
+	};
+	buf_printf(out, "%s(", s->name);
+	for (const struct argument *a = s->args; a->name != NULL; a++) {
+		buf_printf(out, "%s%s", a == s->args ? "" : ", ", a->name);
+		if (a->type != ARGUMENT_TENSOR && !is_variadic(a))
+			buf_printf(out, ": %s", types[a->type]);
+		if (a->def != NULL) {
+			buf_str(out, " = ");
+			print_default(out, a->def);
+		}
+	}
+	buf_char(out, ')');
+}
+
+/* ---- matching ---- */
+
+static bool report_bad_use(const struct signature_use *use, const struct signature *s, struct loc at,
+                           const char *what)
+{
+	bool has_path = use->path != NULL && use->path[0] != '\0';
+	const char *open = has_path ? " (" : "", *close = has_path ? ")" : "";
+	diag_error(use->cx, at.line != 0 ? at : use->loc, DIAG_ARGUMENTS, "'%.63s' %s%s%s%s", s->name, what,
+	           open, has_path ? use->path : "", close);
+	if (s->loc.line != 0) {
+		diag_note(use->cx, s->loc, "it is defined here");
+		return false;
+	}
+	struct buf text;
+	buf_init(&text);
+	signature_print(&text, s);
+	diag_note(use->cx, LOC_NONE, "it is written %s", text.data);
+	buf_destroy(&text);
+	return false;
+}
+
+static const char *suggest_argument(const struct signature_use *use, const struct signature *s,
+                                    const char *name)
+{
+	size_t n = signature_length(s);
+	const char **names = ARENA_ARRAY(use->arena, const char *, n + 1);
+	for (size_t i = 0; names != NULL && i < n; i++)
+		names[i] = s->args[i].name;
+	return names == NULL ? "" : did_you_mean(use->arena, name, names, n);
+}
+
+bool signature_match(const struct signature_use *use, const struct signature *s,
+                     const struct given_argument *given, size_t n, const void **values)
+{
+	struct arena *a = use->arena;
+	size_t n_args = signature_length(s), n_placed = 0;
+	bool ok = true;
+	while (n_placed < n && given[n_placed].name == NULL)
+		n_placed++;
+	if (n_placed > n_args && s->args[n_args].name == NULL)
+		return report_bad_use(use, s, given[n_args].loc,
+		                      arena_printf(a, "has %zu argument%s, found %zu", n_args,
+		                                   n_args == 1 ? "" : "s", n_placed));
+	for (size_t i = 0; i < n_args; i++)
+		values[i] = i < n_placed ? given[i].value : NULL;
+	for (size_t i = n_placed; i < n; i++) {
+		const struct given_argument *g = &given[i];
+		int at = signature_find(s, g->name);
+		if (at < 0)
+			ok = report_bad_use(use, s, g->loc,
+			                    arena_printf(a, "has no argument '%s'%s", g->name,
+			                                 suggest_argument(use, s, g->name)));
+		else if (values[at] != NULL)
+			ok = report_bad_use(use, s, g->loc,
+			                    arena_printf(a, "gets the argument '%s' twice", g->name));
+		else
+			values[at] = g->value;
+	}
+	for (size_t i = 0, n_checked = ok ? n_args : 0; i < n_checked; i++) {
+		if (values[i] == NULL && s->args[i].def == NULL)
+			ok = report_bad_use(use, s, use->loc,
+			                    arena_printf(a, "needs the argument '%s'", s->args[i].name));
+	}
+	return ok;
+}
+
+const struct expr **signature_match_call(const struct signature_use *use, const struct signature *s,
+                                         const struct expr *call)
+{
+	size_t n = expr_n_children(call), n_args = signature_length(s);
+	struct given_argument *given = ARENA_ARRAY(use->arena, struct given_argument, n + 1);
+	const void **matched = ARENA_ARRAY(use->arena, const void *, n_args + 1);
+	const struct expr **values = ARENA_ARRAY(use->arena, const struct expr *, n_args + 1);
+	if (given == NULL || matched == NULL || values == NULL)
+		return NULL;
+	for (size_t i = 0; i < n; i++) {
+		const struct expr *value = expr_child(call, i);
+		const struct expr_keyword *k = i < call->n_args ? NULL : &call->keywords[i - call->n_args];
+		given[i] = (struct given_argument){k == NULL ? NULL : k->name,
+		                                   k == NULL ? value->loc : k->loc, value};
+	}
+	if (!signature_match(use, s, given, n, matched))
+		return NULL;
+	for (size_t i = 0; i < n_args; i++)
+		values[i] = matched[i] != NULL ? matched[i] : s->args[i].def;
+	return values;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Normalizers and splitters of tokenizer.json as operations. Unknown components are rejected by type and
+ * path. A regular expression is mapped to the scanner for it if there is one, else compiled to an automaton.
+ */
+#include <string.h>
+
+#include "frontend/tokenizer/class.h"
+#include "frontend/tokenizer/pattern.h"
+
+static const struct tokenizer_string no_string = {"", 0};
+
+/* Appends a normalizer operation. */
+static bool add_normalizer(struct tokenizer_reader *r, const char *path, enum tfmc_tok_normalize kind,
+                           uint32_t flags, struct tokenizer_string a, struct tokenizer_string b)
+{
+	return tokenizer_add_op(&r->desc->normalize, (uint32_t)kind, flags, a, b) ||
+	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
+}
+
+/* Appends a splitter. After ByteLevel the text is written in letters of bytes, which concerns all that
+ * read characters. */
+static bool add_splitter(struct tokenizer_reader *r, const char *path, enum tfmc_tok_split kind,
+                         uint32_t flags, struct tokenizer_string a)
+{
+	bool matches = kind > TFMC_TOK_MATCH_TEXT && kind <= TFMC_TOK_MATCH_PATTERN;
+	if (r->in_letters && !matches)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "this component after ByteLevel");
+	if (r->in_letters)
+		flags |= TFMC_TOK_LETTERS;
+	return tokenizer_add_op(&r->desc->split, (uint32_t)kind, flags, a, no_string) ||
+	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
+}
+
+/* ---- base64 ---- */
+
+static int base64_digit(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* Decodes base64; an empty string after a diagnostic. */
+static struct tokenizer_string decode_base64(struct tokenizer_reader *r, const char *path, const char *text)
+{
+	size_t len = strlen(text), n = 0;
+	char *out = arena_alloc(r->source->arena, len + 1);
+	uint32_t bits = 0;
+	unsigned have = 0;
+	while (len && text[len - 1] == '=')
+		len--;
+	for (size_t i = 0; out != NULL && i < len; i++) {
+		int digit = base64_digit(text[i]);
+		if (digit < 0) {
+			tokenizer_reject(r, TOKENIZER_WRONG, path, "no base64");
+			return (struct tokenizer_string){"", 0};
+		}
+		bits = (bits << 6 | (uint32_t)digit) & 0xffffff;
+		have += 6;
+		if (have >= 8) {
+			have -= 8;
+			out[n++] = (char)(bits >> have & 0xff);
+		}
+	}
+	if (out == NULL)
+		r->no_memory = r->failed = true;
+	return (struct tokenizer_string){out, n};
+}
+
+/* ---- normalizers ---- */
+
+static bool read_prepend(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const char *text = tokenizer_string_member(r, n, path, "prepend", "");
+	if (tokenizer_class_prefix(r) == 0 && !strcmp(text, TOKENIZER_MARK))
+		return !r->failed;
+	return add_normalizer(r, path, TFMC_TOK_PREPEND, 0, tokenizer_string(text), no_string);
+}
+
+static bool read_strip(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	uint32_t flags = (tokenizer_bool_member(r, n, path, "strip_left", true) ? 1u : 0u) |
+	                 (tokenizer_bool_member(r, n, path, "strip_right", true) ? 2u : 0u);
+	return add_normalizer(r, path, TFMC_TOK_STRIP, flags, no_string, no_string);
+}
+
+/* Common expressions have an operation of their own; others are compiled. */
+static bool replace_regex(struct tokenizer_reader *r, const char *path, const char *regex,
+                          const char *content)
+{
+	struct tokenizer_string to = tokenizer_string(content);
+	if (!strcmp(regex, " {2,}"))
+		return add_normalizer(r, path, TFMC_TOK_REPLACE_BLANKS, 2, to, no_string);
+	if (!strcmp(regex, " +"))
+		return add_normalizer(r, path, TFMC_TOK_REPLACE_BLANKS, 1, to, no_string);
+	if (!strcmp(regex, "\\s+"))
+		return add_normalizer(r, path, TFMC_TOK_REPLACE_BLANKS, 0, to, no_string);
+	const char *why;
+	struct tokenizer_string automaton = pattern_compile(r->source->arena, regex, &why);
+	if (automaton.n == 0)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "the regular expression '%s': %s",
+		                        regex, why);
+	return add_normalizer(r, path, TFMC_TOK_REPLACE_PATTERN, 0, automaton, to);
+}
+
+static bool read_replace(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const struct json_node *pattern = json_find(n, "pattern");
+	const char *text = tokenizer_string_member(r, pattern, path, "String", NULL);
+	const char *regex = tokenizer_string_member(r, pattern, path, "Regex", NULL);
+	const char *content = tokenizer_string_member(r, n, path, "content", "");
+	if (r->failed)
+		return false;
+	if (regex != NULL)
+		return replace_regex(r, path, regex, content);
+	if (text == NULL || !*text)
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "no pattern");
+	return add_normalizer(r, path, TFMC_TOK_REPLACE, 0, tokenizer_string(text),
+	                      tokenizer_string(content));
+}
+
+static bool read_charsmap(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const char *text = tokenizer_string_member(r, n, path, "precompiled_charsmap", NULL);
+	if (r->failed || text == NULL || !*text)
+		return !r->failed; /* an empty map has no effect */
+	if (r->desc->charsmap.n)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "two maps of characters");
+	r->desc->charsmap = decode_base64(r, tokenizer_member_path(r, path, "precompiled_charsmap"), text);
+	return !r->failed && add_normalizer(r, path, TFMC_TOK_CHARS, 0, no_string, no_string);
+}
+
+static bool read_bert(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const struct tokenizer_config *c = r->config;
+	bool lower = tokenizer_bool_member(r, n, path, "lowercase", true);
+	bool strip = tokenizer_bool_member(r, n, path, "strip_accents", lower);
+	bool chinese = tokenizer_bool_member(r, n, path, "handle_chinese_chars", true);
+	bool clean = tokenizer_bool_member(r, n, path, "clean_text", true), ok = true;
+	if (tokenizer_class_is_bert(r)) { /* its flags and defaults override those of the file */
+		lower = c->lowercase != 0;
+		strip = c->strip_accents < 0 ? lower : c->strip_accents == 1;
+		chinese = c->chinese != 0;
+		clean = true;
+	}
+	if (clean)
+		ok = ok && add_normalizer(r, path, TFMC_TOK_BERT_CLEAN, 0, no_string, no_string);
+	if (chinese)
+		ok = ok && add_normalizer(r, path, TFMC_TOK_BERT_CJK, 0, no_string, no_string);
+	if (strip)
+		ok = ok && add_normalizer(r, path, TFMC_TOK_NFD, 0, no_string, no_string) &&
+		     add_normalizer(r, path, TFMC_TOK_STRIP_MARKS, 1, no_string, no_string);
+	if (lower)
+		ok = ok && add_normalizer(r, path, TFMC_TOK_LOWER, 0, no_string, no_string);
+	return ok;
+}
+
+/* True: Albert's class disables this step by its flags, which override the normalizer of the file. */
+static bool is_disabled_by_class(const struct tokenizer_reader *r, enum tfmc_tok_normalize kind)
+{
+	const struct tokenizer_config *c = r->config;
+	if (c == NULL || c->class == NULL || strcmp(c->class->names, "AlbertTokenizer") != 0)
+		return false;
+	bool accents = kind == TFMC_TOK_NFKD || kind == TFMC_TOK_STRIP_MARKS;
+	return (kind == TFMC_TOK_LOWER && c->lowercase == 0) || (accents && c->keep_accents == 1);
+}
+
+bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	static const struct {
+		const char *type;
+		enum tfmc_tok_normalize kind;
+	} plain[] = {{"NFC", TFMC_TOK_NFC},         {"NFD", TFMC_TOK_NFD},
+	             {"NFKC", TFMC_TOK_NFKC},       {"NFKD", TFMC_TOK_NFKD},
+	             {"Lowercase", TFMC_TOK_LOWER}, {"StripAccents", TFMC_TOK_STRIP_MARKS},
+	             {"Nmt", TFMC_TOK_NMT}};
+	static const struct tokenizer_component parts[] = {
+	        {"Prepend", read_prepend},      {"Strip", read_strip},         {"Replace", read_replace},
+	        {"Precompiled", read_charsmap}, {"BertNormalizer", read_bert}, {NULL, NULL},
+	};
+	for (size_t i = 0; i < TFMC_COUNT(plain); i++)
+		if (tokenizer_is_type(n, plain[i].type))
+			return is_disabled_by_class(r, plain[i].kind) ||
+			       add_normalizer(r, path, plain[i].kind, 0, no_string, no_string);
+	return tokenizer_read_component(r, n, path, parts, "normalizers", tokenizer_read_normalizer);
+}
+
+/* ---- regular expressions with a scanner ---- */
+
+/* clang-format off: one part of an expression on each line */
+#define CONTRACTED  "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define CONTRACTED2 "'(?i:[sdmt]|ll|ve|re)"
+#define CONTRACTED3 "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
+#define LETTERS     "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define PUNCTUATION "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+#define BLANKS      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define POSSESSIVE(digits)                                    \
+	CONTRACTED2 "|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|" digits \
+	            "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define CASED_1   "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
+#define CASED_2   "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
+#define CASED_END "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" BLANKS
+#define GPT2_END  "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+/* clang-format on */
+
+struct known_regex {
+	const char *regex;
+	enum tfmc_tok_split kind;
+	uint32_t flags;
+};
+
+static const struct known_regex known_regexes[] = {
+        {"'s|'t|'re|'ve|'m|'ll|'d" GPT2_END, TFMC_TOK_SCAN_GPT2, 0},
+        {"'(?:[sdmt]|ll|ve|re)" GPT2_END, TFMC_TOK_SCAN_GPT2, 0},
+        {CONTRACTED LETTERS "|\\p{N}{1,3}" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3},
+        {CONTRACTED3 LETTERS "|\\p{N}{1,3}" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3},
+        {CONTRACTED LETTERS "|\\p{N}" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1},
+        {CONTRACTED3 LETTERS "|\\p{N}" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1},
+        {CONTRACTED LETTERS "|\\p{N}+" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS},
+        {POSSESSIVE("\\p{N}{1,3}"), TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3},
+        {POSSESSIVE("\\p{N}"), TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1},
+        {CONTRACTED
+         "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" BLANKS,
+         TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | TFMC_TOK_W_MARKS | 1},
+        {CASED_1 CONTRACTED "?|" CASED_2 CONTRACTED "?|\\p{N}{1,3}" CASED_END, TFMC_TOK_SCAN_CASED,
+         TFMC_TOK_W_CASELESS | 3},
+        {CASED_1 "|" CASED_2 "|\\p{N}" CASED_END, TFMC_TOK_SCAN_CASED, TFMC_TOK_W_NO_CONTRACT | 1},
+        {"'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+", TFMC_TOK_SCAN_CLIP, 0},
+        {" ?[^(\\s|[.,!?\xe2\x80\xa6\xe3\x80\x82\xef\xbc\x8c\xe3\x80\x81\xe0\xa5\xa4\xdb\x94\xd8\x8c])]+",
+         TFMC_TOK_SCAN_BLOOM, 0},
+        {"\\s+", TFMC_TOK_MATCH_SPACES, 0},
+        {"\\s", TFMC_TOK_MATCH_SPACE, 0},
+        {"[0-9][0-9][0-9]", TFMC_TOK_MATCH_DIGITS3, 0},
+        {"[\\r\\n]", TFMC_TOK_MATCH_NEWLINE, 0},
+        {"\\p{N}{1,3}", TFMC_TOK_MATCH_NUMBERS, 3},
+        {"\\p{N}", TFMC_TOK_MATCH_DIGIT, 0},
+        {"\\d", TFMC_TOK_MATCH_DECIMAL, 0},
+};
+
+/* Finds the scanner or match of a known expression, by its exact string; false: unknown. */
+static bool find_known_regex(const char *regex, struct tokenizer_op *out)
+{
+	for (size_t i = 0; i < TFMC_COUNT(known_regexes); i++) {
+		if (!strcmp(known_regexes[i].regex, regex)) {
+			*out = (struct tokenizer_op){
+			        (uint32_t)known_regexes[i].kind, known_regexes[i].flags, {"", 0}, {"", 0}};
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- splitters ---- */
+
+static bool read_behavior(struct tokenizer_reader *r, const struct json_node *n, const char *path,
+                          const char *fallback, uint32_t *out)
+{
+	static const char *const names[TFMC_TOK_N_BEHAVIORS] = {"Removed", "Isolated", "MergedWithPrevious",
+	                                                        "MergedWithNext", "Contiguous"};
+	const char *name = tokenizer_string_member(r, n, path, "behavior", fallback);
+	*out = 0;
+	for (uint32_t i = 0; i < TFMC_TOK_N_BEHAVIORS; i++) {
+		if (!strcmp(names[i], name)) {
+			*out = i |
+			       (tokenizer_bool_member(r, n, path, "invert", false) ? TFMC_TOK_INVERT : 0u);
+			return !r->failed;
+		}
+	}
+	return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "the behavior '%s'", name);
+}
+
+static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	int prefix = tokenizer_class_byte_prefix(r);
+	bool add = tokenizer_bool_member(r, n, path, "add_prefix_space", true);
+	if ((prefix < 0 ? add : prefix == 1) && !add_splitter(r, path, TFMC_TOK_PREFIX_SPACE, 0, no_string))
+		return false;
+	if (tokenizer_bool_member(r, n, path, "use_regex", true) &&
+	    !add_splitter(r, path, TFMC_TOK_SCAN_GPT2, 0, no_string))
+		return false;
+	r->byte_level = r->in_letters = true;
+	return true;
+}
+
+/* Appends a split by a regular expression. A scanner covers the whole text, so isolating its matches and
+ * removing all but its matches are the same. */
+static bool split_regex(struct tokenizer_reader *r, const char *path, const char *regex, uint32_t behavior)
+{
+	struct tokenizer_op op;
+	if (!find_known_regex(regex, &op)) {
+		const char *why;
+		op = (struct tokenizer_op){TFMC_TOK_MATCH_PATTERN, 0,
+		                           pattern_compile(r->source->arena, regex, &why), no_string};
+		if (op.a.n == 0)
+			return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path,
+			                        "the regular expression '%s': %s", regex, why);
+	}
+	bool is_scan = op.kind < TFMC_TOK_MATCH_TEXT;
+	bool isolates = behavior == TFMC_TOK_ISOLATED || behavior == (TFMC_TOK_REMOVED | TFMC_TOK_INVERT);
+	if (op.kind == TFMC_TOK_SCAN_CLIP && behavior != (TFMC_TOK_REMOVED | TFMC_TOK_INVERT))
+		isolates = false;
+	if (op.kind == TFMC_TOK_SCAN_BLOOM && behavior != TFMC_TOK_ISOLATED)
+		isolates = false;
+	if (is_scan && !isolates)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "this behavior with '%s'", regex);
+	return add_splitter(r, path, (enum tfmc_tok_split)op.kind, is_scan ? op.flags : behavior, op.a);
+}
+
+static bool read_split(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const struct json_node *pattern = json_find(n, "pattern");
+	const char *text = tokenizer_string_member(r, pattern, path, "String", NULL);
+	const char *regex = tokenizer_string_member(r, pattern, path, "Regex", NULL);
+	uint32_t behavior;
+	if (r->failed || !read_behavior(r, n, path, "Removed", &behavior))
+		return false;
+	if (regex != NULL)
+		return split_regex(r, path, regex, behavior);
+	if (text == NULL || !*text)
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "no pattern");
+	return add_splitter(r, path, TFMC_TOK_MATCH_TEXT, behavior, tokenizer_string(text));
+}
+
+/* Metaspace: spaces become marks, with a mark prepended by the scheme, then a split before each mark. */
+static bool read_metaspace(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const char *mark = tokenizer_string_member(r, n, path, "replacement", TOKENIZER_MARK);
+	bool add = tokenizer_bool_member(r, n, path, "add_prefix_space", true);
+	const char *scheme = tokenizer_string_member(r, n, path, "prepend_scheme", add ? "always" : "never");
+	int prefix = tokenizer_class_prefix(r);
+	scheme = prefix == 0 ? "never" : prefix == 1 && !strcmp(scheme, "never") ? "always" : scheme;
+	uint32_t when = !strcmp(scheme, "always") ? 2 : !strcmp(scheme, "first") ? 1 : 0;
+	if (!*mark || (when == 0 && strcmp(scheme, "never") != 0))
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "the scheme '%s'", scheme);
+	r->desc->mark = tokenizer_string(mark);
+	return add_splitter(r, path, TFMC_TOK_METASPACE, when, tokenizer_string(mark)) &&
+	       (!tokenizer_bool_member(r, n, path, "split", true) ||
+	        add_splitter(r, path, TFMC_TOK_MATCH_TEXT, TFMC_TOK_WITH_NEXT, tokenizer_string(mark)));
+}
+
+static bool read_delimiter(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const char *text = tokenizer_string_member(r, n, path, "delimiter", "");
+	if (!*text)
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "no delimiter");
+	return add_splitter(r, path, TFMC_TOK_MATCH_TEXT, TFMC_TOK_REMOVED, tokenizer_string(text));
+}
+
+static bool read_punctuation(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	uint32_t behavior;
+	return read_behavior(r, n, path, "Isolated", &behavior) &&
+	       add_splitter(r, path, TFMC_TOK_MATCH_PUNCTUATION, behavior, no_string);
+}
+
+static bool read_digits(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	bool each = tokenizer_bool_member(r, n, path, "individual_digits", false);
+	return add_splitter(r, path, TFMC_TOK_MATCH_DIGIT, each ? TFMC_TOK_ISOLATED : TFMC_TOK_CONTIGUOUS,
+	                    no_string);
+}
+
+bool tokenizer_read_splitter(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	static const struct tokenizer_component parts[] = {
+	        {"ByteLevel", read_byte_level},
+	        {"Split", read_split},
+	        {"Metaspace", read_metaspace},
+	        {"CharDelimiterSplit", read_delimiter},
+	        {"Punctuation", read_punctuation},
+	        {"Digits", read_digits},
+	        {NULL, NULL},
+	};
+	if (tokenizer_is_type(n, "Whitespace"))
+		return add_splitter(r, path, TFMC_TOK_SPLIT_WORDS, 0, no_string);
+	if (tokenizer_is_type(n, "WhitespaceSplit"))
+		return add_splitter(r, path, TFMC_TOK_MATCH_SPACE, TFMC_TOK_REMOVED, no_string);
+	if (tokenizer_is_type(n, "BertPreTokenizer"))
+		return add_splitter(r, path, TFMC_TOK_MATCH_SPACE, TFMC_TOK_REMOVED, no_string) &&
+		       add_splitter(r, path, TFMC_TOK_MATCH_PUNCTUATION, TFMC_TOK_ISOLATED, no_string);
+	return tokenizer_read_component(r, n, path, parts, "pretokenizers", tokenizer_read_splitter);
+}

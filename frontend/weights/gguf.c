@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GGUF: magic, version, counts, metadata, tensor infos, padding, data. A cursor reads the bytes with bounds
+ * checks and reports the first error with its byte offset.
+ */
+#include "frontend/weights/gguf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/weights/stored.h"
+#include "frontend/weights/gguf_blocks.h"
+#include "ir/support/checked.h"
+#include "ir/support/strmap.h"
+
+#define ALIGNMENT_MAX (1u << 30)
+
+/* Position in the file. */
+struct cursor {
+	const struct stored_source *s;
+	struct arena *arena;
+	const unsigned char *bytes;
+	size_t len, at;
+};
+
+/* Element type of tensors, a row of gguf_types.def. */
+static const struct element_type {
+	uint32_t number;
+	const char *name;
+	size_t block, bytes; /* elements and bytes of a quantization block */
+	bool readable;
+	enum ir_dtype dtype;
+	weight_elements *read;
+	enum ir_format format;
+	weight_rows *read_quants;
+} element_types[] = {
+#define PLAIN(number, name, bytes, dtype) {number, #name, 1, bytes, true, dtype, NULL, FORMAT_PLAIN, NULL},
+#define QUANTS(number, name, block, bytes, format) \
+	{number, #name, block, bytes, true, DT_F32, gguf_elements_##name, FORMAT_##format, gguf_rows_##name},
+#define UNSUPPORTED(number, name, block, bytes) \
+	{number, #name, block, bytes, false, DT_F32, NULL, FORMAT_PLAIN, NULL},
+#include "frontend/weights/gguf_types.def"
+};
+
+/* Type of metadata values. */
+static const struct value_type {
+	const char *name;
+	size_t bytes; /* 0: variable size */
+} value_types[] = {
+        [GGUF_U8] = {"u8", 1},       [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},
+        [GGUF_I16] = {"i16", 2},     [GGUF_U32] = {"u32", 4},   [GGUF_I32] = {"i32", 4},
+        [GGUF_F32] = {"f32", 4},     [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0},
+        [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8},   [GGUF_I64] = {"i64", 8},
+        [GGUF_F64] = {"f64", 8},
+};
+
+const char *gguf_type_name(enum gguf_type type)
+{
+	return value_types[type].name;
+}
+
+bool gguf_is_integer_type(enum gguf_type type)
+{
+	return type != GGUF_F32 && type != GGUF_F64 && type != GGUF_BOOL && type != GGUF_STRING &&
+	       type != GGUF_ARRAY;
+}
+
+/* ---- integers and strings ---- */
+
+/* True if n bytes are left, else an error. */
+static bool require_bytes(const struct cursor *c, uint64_t n)
+{
+	return n <= c->len - c->at ? true : weight_file_error_at(c->s, c->at, "the file ends too early");
+}
+
+static bool read_u32(struct cursor *c, uint32_t *out)
+{
+	if (!require_bytes(c, 4))
+		return false;
+	*out = (uint32_t)read_little_endian(c->bytes + c->at, 4);
+	c->at += 4;
+	return true;
+}
+
+static bool read_u64(struct cursor *c, uint64_t *out)
+{
+	if (!require_bytes(c, 8))
+		return false;
+	*out = read_little_endian(c->bytes + c->at, 8);
+	c->at += 8;
+	return true;
+}
+
+static bool read_string(struct cursor *c, const char **text, size_t *len)
+{
+	uint64_t n;
+	if (!read_u64(c, &n) || !require_bytes(c, n))
+		return false;
+	*text = (const char *)c->bytes + c->at;
+	*len = (size_t)n;
+	c->at += (size_t)n;
+	return true;
+}
+
+/* Reads a name: 1 to `limit` printable ASCII characters. Returns a terminated copy, or NULL after a
+ * diagnostic. */
+static const char *read_name(struct cursor *c, size_t limit, const char *what)
+{
+	const char *text;
+	size_t len, begin = c->at;
+	if (!read_string(c, &text, &len))
+		return NULL;
+	bool ok = len > 0 && len <= limit;
+	for (size_t i = 0; ok && i < len; i++)
+		ok = text[i] >= 0x20 && text[i] < 0x7f;
+	if (ok)
+		return arena_strndup(c->arena, text, len);
+	c->at = begin;
+	weight_file_error_at(c->s, c->at, "%s must be 1 to %zu printable characters of ASCII", what, limit);
+	return NULL;
+}
+
+static bool read_value_type(struct cursor *c, enum gguf_type *out)
+{
+	uint32_t type;
+	if (!read_u32(c, &type))
+		return false;
+	if (type >= TFMC_COUNT(value_types)) {
+		c->at -= 4;
+		return weight_file_error_at(c->s, c->at, "the type %u of a value is unknown", type);
+	}
+	*out = (enum gguf_type)type;
+	return true;
+}
+
+/* ---- values ---- */
+
+/* Decodes a value of fixed size. Returns NULL, or the error. */
+static const char *decode_scalar(enum gguf_type type, const unsigned char *p, struct gguf_value *out)
+{
+	uint64_t v = read_little_endian(p, value_types[type].bytes);
+	*out = (struct gguf_value){.type = type};
+	switch (type) {
+	case GGUF_U8:
+	case GGUF_U16:
+	case GGUF_U32: out->i = (int64_t)v; return NULL;
+	case GGUF_I8: out->i = (int8_t)v; return NULL;
+	case GGUF_I16: out->i = (int16_t)v; return NULL;
+	case GGUF_I32: out->i = (int32_t)v; return NULL;
+	case GGUF_I64: out->i = (int64_t)v; return NULL;
+	case GGUF_F32: out->f = f32_from_bits(v); return NULL;
+	case GGUF_F64: out->f = f64_from_bits(v); return NULL;
+	case GGUF_BOOL: out->i = (int64_t)v; return v > 1 ? "a bool is neither 0 nor 1" : NULL;
+	case GGUF_U64: out->i = (int64_t)v; return v > INT64_MAX ? "a number is larger than 2^63 - 1" : NULL;
+	case GGUF_STRING:
+	case GGUF_ARRAY: break;
+	}
+	return NULL;
+}
+
+/* Reads an array and validates its elements, which stay encoded. */
+static bool read_array(struct cursor *c, struct gguf_value *out)
+{
+	uint64_t n;
+	enum gguf_type element = GGUF_U8;
+	if (!read_value_type(c, &element) || !read_u64(c, &n))
+		return false;
+	size_t each = value_types[element].bytes;
+	if (element == GGUF_ARRAY)
+		return weight_file_error_at(c->s, c->at, "not supported: an array of arrays");
+	if (n > (c->len - c->at) / (each == 0 ? 8 : each))
+		return weight_file_error_at(c->s, c->at,
+		                            "an array of %llu elements does not fit into the file",
+		                            (unsigned long long)n);
+	*out = (struct gguf_value){
+	        .type = GGUF_ARRAY, .element = element, .n = (size_t)n, .bytes = c->bytes + c->at};
+	for (uint64_t i = 0; i < n; i++) {
+		struct gguf_value v;
+		const char *text, *error;
+		size_t len;
+		if (element == GGUF_STRING) {
+			if (!read_string(c, &text, &len))
+				return false;
+			continue;
+		}
+		error = decode_scalar(element, c->bytes + c->at, &v);
+		if (error != NULL)
+			return weight_file_error_at(c->s, c->at, "%s", error);
+		c->at += each;
+	}
+	out->n_bytes = (size_t)(c->bytes + c->at - out->bytes);
+	return true;
+}
+
+/* Reads a typed value. */
+static bool read_value(struct cursor *c, struct gguf_value *out)
+{
+	enum gguf_type type = GGUF_U8;
+	const char *error;
+	if (!read_value_type(c, &type))
+		return false;
+	if (type == GGUF_ARRAY)
+		return read_array(c, out);
+	if (type == GGUF_STRING) {
+		*out = (struct gguf_value){.type = type};
+		return read_string(c, &out->text, &out->len);
+	}
+	if (!require_bytes(c, value_types[type].bytes))
+		return false;
+	error = decode_scalar(type, c->bytes + c->at, out);
+	if (error != NULL)
+		return weight_file_error_at(c->s, c->at, "%s", error);
+	c->at += value_types[type].bytes;
+	return true;
+}
+
+bool gguf_next_element(const struct gguf_value *array, size_t *at, struct gguf_value *out)
+{
+	if (*at >= array->n_bytes)
+		return false;
+	const unsigned char *p = array->bytes + *at;
+	if (array->element != GGUF_STRING) {
+		decode_scalar(array->element, p, out);
+		*at += value_types[array->element].bytes;
+		return true;
+	}
+	size_t len = (size_t)read_little_endian(p, 8);
+	*out = (struct gguf_value){.type = GGUF_STRING, .text = (const char *)p + 8, .len = len};
+	*at += 8 + len;
+	return true;
+}
+
+/* ---- metadata ---- */
+
+/* Reads n metadata entries with unique keys. */
+static bool read_metadata(struct cursor *c, uint64_t n, struct gguf *out)
+{
+	struct strmap keys;
+	struct gguf_entry *entries = ARENA_ARRAY(c->arena, struct gguf_entry, n + 1);
+	if (entries == NULL || arena_failed(c->arena))
+		return false;
+	strmap_init(&keys, c->arena);
+	for (size_t i = 0; i < n; i++) {
+		struct gguf_entry *e = &entries[i];
+		e->key = read_name(c, 65535, "a key");
+		if (e->key == NULL || !read_value(c, &e->value))
+			return false;
+		if (strmap_has(&keys, e->key))
+			return weight_file_error_in(c->s, "the key", e->key, "is given twice");
+		strmap_set(&keys, e->key, e);
+	}
+	out->entries = entries;
+	out->n_entries = (size_t)n;
+	return true;
+}
+
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
+{
+	for (size_t i = 0; i < g->n_entries; i++) {
+		if (strcmp(g->entries[i].key, key) == 0)
+			return &g->entries[i].value;
+	}
+	return NULL;
+}
+
+/* Alignment of tensor data: general.alignment, default 32. */
+static bool read_alignment(struct cursor *c, const struct gguf *g, size_t *out)
+{
+	const struct gguf_value *v = gguf_find(g, "general.alignment");
+	*out = 32;
+	if (v == NULL)
+		return true;
+	bool is_integer = v->type == GGUF_U32 || v->type == GGUF_U64;
+	if (!is_integer || v->i < 1 || v->i > ALIGNMENT_MAX || (v->i & (v->i - 1)) != 0)
+		return weight_file_error_in(c->s, "the key", "general.alignment",
+		                            "must be an unsigned power of two, at most 2^30");
+	*out = (size_t)v->i;
+	return true;
+}
+
+/* ---- tensors ---- */
+
+static const struct element_type *find_element_type(uint32_t number)
+{
+	for (size_t i = 0; i < TFMC_COUNT(element_types); i++) {
+		if (element_types[i].number == number)
+			return &element_types[i];
+	}
+	return NULL;
+}
+
+/* Reads rank and dims and reverses the dims. */
+static bool read_shape(struct cursor *c, struct stored_tensor *t)
+{
+	uint32_t rank;
+	if (!read_u32(c, &rank))
+		return false;
+	if (rank > GGUF_RANK_MAX)
+		return weight_file_error_in(c->s, "tensor", t->name, "rank %u, the limit is %d", rank,
+		                            GGUF_RANK_MAX);
+	t->rank = (int)rank;
+	for (uint32_t i = 0; i < rank; i++) {
+		uint64_t n;
+		if (!read_u64(c, &n))
+			return false;
+		if (n > INT64_MAX)
+			return weight_file_error_in(c->s, "tensor", t->name, "a dim is larger than 2^63 - 1");
+		t->dims[rank - 1 - i] = (int64_t)n;
+	}
+	return true;
+}
+
+/* Sets the bytes of a tensor from its shape and block format. */
+static bool compute_size(struct cursor *c, const struct element_type *type, struct stored_tensor *t)
+{
+	int64_t count, bytes;
+	int64_t row = t->rank == 0 ? 1 : t->dims[t->rank - 1];
+	if (row % (int64_t)type->block != 0)
+		return weight_file_error_in(c->s, "tensor", t->name,
+		                            "rows of %lld elements are not whole blocks of %s",
+		                            (long long)row, type->name);
+	if (!checked_product_i64(t->dims, (size_t)t->rank, &count) ||
+	    !checked_mul_i64(count / (int64_t)type->block, (int64_t)type->bytes, &bytes))
+		return weight_file_error_in(c->s, "tensor", t->name,
+		                            "the size of its shape is not a possible number of bytes");
+	t->bytes = (size_t)bytes;
+	return true;
+}
+
+/* Reads name, shape, type and offset of a tensor. */
+static bool read_tensor_info(struct cursor *c, struct stored_tensor *t, uint64_t *offset)
+{
+	uint32_t number;
+	t->name = read_name(c, GGUF_NAME_MAX, "the name of a tensor");
+	if (t->name == NULL || !read_shape(c, t) || !read_u32(c, &number) || !read_u64(c, offset))
+		return false;
+	const struct element_type *type = find_element_type(number);
+	if (type == NULL)
+		return weight_file_error_in(c->s, "tensor", t->name,
+		                            "its type has the number %u, which is unknown", number);
+	t->type_name = type->name;
+	t->readable = type->readable;
+	t->dtype = type->dtype;
+	t->read = type->read;
+	if (t->rank >= 2) {
+		t->format = type->format;
+		t->read_quants = type->read_quants;
+	} else if (t->read != NULL) {
+		t->dtype = DT_F64;
+	}
+	return compute_size(c, type, t);
+}
+
+/* `end` rounded up to the alignment; SIZE_MAX on overflow. */
+static size_t align_up(size_t end, size_t alignment)
+{
+	size_t sum;
+	return checked_add_size(end, alignment - 1, &sum) ? sum & ~(alignment - 1) : SIZE_MAX;
+}
+
+/* Checks that each tensor begins at the aligned end of the one before it, and sets the data pointers. */
+static bool locate_data(struct cursor *c, struct stored_tensor *items, const uint64_t *offsets, size_t n,
+                        size_t alignment)
+{
+	size_t begin = align_up(c->at, alignment), at = 0;
+	size_t available = begin <= c->len ? c->len - begin : 0;
+	for (size_t i = 0; i < n; i++) {
+		if (offsets[i] != at)
+			return weight_file_error_in(c->s, "tensor", items[i].name,
+			                            "its data begin at %llu, those before it end at %zu",
+			                            (unsigned long long)offsets[i], at);
+		if (at > available || items[i].bytes > available - at)
+			return weight_file_error_in(c->s, "tensor", items[i].name,
+			                            "its %zu bytes at %zu reach beyond the %zu bytes of data",
+			                            items[i].bytes, at, available);
+		items[i].data = items[i].bytes == 0 ? NULL : c->bytes + begin + at;
+		at = align_up(at + items[i].bytes, alignment);
+	}
+	if (n == 0 || available <= at)
+		return true;
+	c->at = begin + at;
+	return weight_file_error_at(c->s, c->at, "bytes from here on belong to no tensor");
+}
+
+/* Reads n tensor infos and locates their data. */
+static bool read_tensor_infos(struct cursor *c, uint64_t n, struct gguf *out)
+{
+	struct strmap names;
+	size_t alignment;
+	struct stored_tensor *items = ARENA_ARRAY(c->arena, struct stored_tensor, n + 1);
+	uint64_t *offsets = ARENA_ARRAY(c->arena, uint64_t, n + 1);
+	if (items == NULL || offsets == NULL || arena_failed(c->arena) || !read_alignment(c, out, &alignment))
+		return false;
+	strmap_init(&names, c->arena);
+	for (size_t i = 0; i < n; i++) {
+		if (!read_tensor_info(c, &items[i], &offsets[i]))
+			return false;
+		if (strmap_has(&names, items[i].name))
+			return weight_file_error_in(c->s, "tensor", items[i].name, "is there twice");
+		strmap_set(&names, items[i].name, &items[i]);
+	}
+	out->tensors = (struct stored_tensors){items, (size_t)n};
+	return locate_data(c, items, offsets, (size_t)n, alignment);
+}
+
+/* ---- the file ---- */
+
+bool gguf_has_magic(const unsigned char *bytes, size_t len)
+{
+	return len >= 4 && memcmp(bytes, "GGUF", 4) == 0;
+}
+
+static bool read_version(struct cursor *c, uint32_t *out)
+{
+	c->at = 4;
+	if (!read_u32(c, out))
+		return false;
+	if (*out == 2 || *out == 3)
+		return true;
+	c->at = 4;
+	if ((*out & 0xffff) == 0)
+		return weight_file_error_at(c->s, c->at, "not supported yet: a big-endian GGUF file");
+	return weight_file_error_at(c->s, c->at, "not supported: version %u of GGUF (2 and 3 are)", *out);
+}
+
+static bool read_file(struct cursor *c, struct gguf *out)
+{
+	uint64_t tensors, entries;
+	if (!gguf_has_magic(c->bytes, c->len))
+		return weight_file_error_at(c->s, c->at, "this is not a GGUF file");
+	if (!read_version(c, &out->version) || !read_u64(c, &tensors) || !read_u64(c, &entries))
+		return false;
+	if (tensors > GGUF_TENSORS_MAX || entries > GGUF_ENTRIES_MAX)
+		return weight_file_error_at(
+		        c->s, c->at, "%llu tensors and %llu entries of metadata; the limits are %d and %d",
+		        (unsigned long long)tensors, (unsigned long long)entries, GGUF_TENSORS_MAX,
+		        GGUF_ENTRIES_MAX);
+	/* The smallest metadata entry has 13 bytes, the smallest tensor info 24. */
+	if (entries > (c->len - c->at) / 13 || tensors > (c->len - c->at) / 24)
+		return weight_file_error_at(c->s, c->at, "the file is too short for its counts");
+	return read_metadata(c, entries, out) && read_tensor_infos(c, tensors, out);
+}
+
+enum tfmc_status gguf_read(const struct stored_source *s, struct gguf *out)
+{
+	struct cursor c = {.s = s, .arena = s->arena, .bytes = s->bytes, .len = s->len};
+	*out = (struct gguf){0};
+	bool ok = read_file(&c, out);
+	if (arena_failed(s->arena))
+		return TFMC_NO_MEMORY;
+	if (!ok)
+		*out = (struct gguf){0};
+	return ok ? TFMC_OK : TFMC_INVALID;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Strict readers of NumPy's formats in memory: .npy (one array) and .npz (a zip archive of arrays, stored or
+ * deflated). Little- and big-endian elements, C and Fortran order. Input is hostile: headers, central
+ * directory and local headers must agree with each other and with the size of the file.
+ */
+#ifndef TFMC_FRONTEND_FORMATS_NPY_H
+#define TFMC_FRONTEND_FORMATS_NPY_H
+
+#include "frontend/weights/stored.h"
+#include "ir/support/arena.h"
+#include "ir/support/compiler.h"
+#include "ir/support/diag.h"
+
+#define NPY_HEADER_MAX  65536 /* bytes */
+#define NPZ_ENTRIES_MAX 65535
+
+/* True: the bytes begin with the magic of the format. */
+bool npy_has_magic(const unsigned char *bytes, size_t len);
+bool npz_has_magic(const unsigned char *bytes, size_t len);
+
+/* Tensor name: of an .npy file the file name without directory and extension, in an .npz file the entry
+ * without extension. */
+TFMC_MUST_USE stored_reader npy_read;
+/* Compressed entries are inflated into the arena, up to 4 GiB of an archive and only if the header agrees
+ * with the size in the directory; stored entries are read in place. */
+TFMC_MUST_USE stored_reader npz_read;
+
+/* ---- private to npy.c, npz.c ---- */
+
+/* Maximum size of magic, version, header length and header. */
+#define NPY_HEAD_MAX (12 + NPY_HEADER_MAX)
+/* Parses the header of an array of `len` bytes, of which the first `have`, at least the whole header, are
+ * at `bytes`. Fills *t, whose name is set, except for t->data; *data: offset of the data. False after a
+ * diagnostic. */
+bool npy_parse_header(const struct stored_source *src, const unsigned char *bytes, size_t have, size_t len,
+                      struct stored_tensor *t, size_t *data);
+
+#endif

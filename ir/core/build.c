@@ -1,0 +1,679 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The builder: functions, parameters, ops, regions, and one typed call for each op. Every op passes through irb_op,
+ * which infers types, folds, eliminates common subexpressions, and appends to the innermost region. The op that owns
+ * a region is appended to the enclosing region when its own region ends. Invariant: after a failure nothing is added
+ * any more.
+ */
+#include "ir/core/builder.h"
+
+#include <string.h>
+
+/* ---- state ---- */
+
+struct ir_module *irb_module(const struct ir_builder *b)
+{
+	return b->m;
+}
+
+const struct ir_func *irb_func(const struct ir_builder *b)
+{
+	return b->f;
+}
+
+bool irb_failed(const struct ir_builder *b)
+{
+	return b->failed;
+}
+
+void irb_set_loc(struct ir_builder *b, struct ir_loc loc)
+{
+	b->loc = ir_import_loc(b->m, loc);
+}
+
+void irb_set_literal(struct ir_builder *b, bool literal)
+{
+	b->literal = literal;
+}
+
+void build_report_at(struct ir_builder *b, struct loc at)
+{
+	b->report_at = at;
+}
+
+struct loc build_at(const struct ir_builder *b)
+{
+	return b->report_at.source != 0 ? b->report_at : b->loc.at;
+}
+
+void build_fail(struct ir_builder *b, enum diag_code code, const char *fmt, ...)
+{
+	if (b->failed)
+		return;
+	b->failed = true;
+	va_list ap;
+	va_start(ap, fmt);
+	diag_error(b->cx, build_at(b), code, "%s", arena_vprintf(&b->m->arena, fmt, ap));
+	va_end(ap);
+}
+
+/* ---- values and ops ---- */
+
+/* A new value of the type. */
+static struct ir_value build_value(struct ir_builder *b, const struct ir_type *type, const struct ir_op *def,
+                                   unsigned index)
+{
+	struct ir_func *f = b->f;
+	if (f->n_values == f->cap_values) {
+		size_t want = f->cap_values == 0 ? 64 : f->cap_values * 2;
+		void *values = arena_grow(&b->m->arena, f->values, f->n_values, want, sizeof(*f->values));
+		if (values == NULL || f->n_values > UINT32_MAX / 4) {
+			build_fail(b, DIAG_LIMIT, "too many values in function %s", f->name);
+			return IR_NO_VALUE;
+		}
+		f->values = values;
+		f->cap_values = want;
+	}
+	struct ir_value v = {(uint32_t)f->n_values++};
+	f->values[v.id] = (struct ir_value_info){type, NULL, def, b->scope->region, index};
+	return v;
+}
+
+/* Appends an op to the innermost region, without inference or folding; NULL after failure. */
+static struct ir_op *build_append(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
+                                  size_t n)
+{
+	struct ir_op *op = ARENA_NEW(&b->m->arena, struct ir_op);
+	struct ir_value *list = n == 0 ? NULL : ARENA_ARRAY(&b->m->arena, struct ir_value, n);
+	if (b->failed)
+		return NULL;
+	if (b->n_ops++ >= BUILD_OPS_MAX) {
+		build_fail(b, DIAG_LIMIT, "function %s has more than %d ops", b->f->name, BUILD_OPS_MAX);
+		return NULL;
+	}
+	struct ir_op **slot = ARENA_PUSH(&b->m->arena, &b->scope->ops);
+	if (op == NULL || (n > 0 && list == NULL) || slot == NULL) {
+		b->failed = true;
+		return NULL;
+	}
+	if (n > 0)
+		memcpy(list, operands, n * sizeof(*list));
+	*op = (struct ir_op){.code = code, .loc = b->loc, .operands = list, .n_operands = n};
+	*slot = op;
+	return op;
+}
+
+/* Gives op results of the types. */
+static bool build_results(struct ir_builder *b, struct ir_op *op, const struct ir_type *const *types,
+                          size_t n)
+{
+	struct ir_value *list = n == 0 ? NULL : ARENA_ARRAY(&b->m->arena, struct ir_value, n);
+	if (n > 0 && list == NULL) {
+		b->failed = true;
+		return false;
+	}
+	for (size_t i = 0; i < n; i++)
+		list[i] = build_value(b, types[i], op, (unsigned)i);
+	op->results = list;
+	op->n_results = n;
+	return !b->failed;
+}
+
+/* ---- regions ---- */
+
+/* Opens a region; code: of its owner, OP_return for the body of a function. NULL after failure. */
+static struct build_scope *build_open(struct ir_builder *b, enum ir_opcode code)
+{
+	struct build_scope *s = ARENA_NEW(&b->m->arena, struct build_scope);
+	struct ir_region *r = ARENA_NEW(&b->m->arena, struct ir_region);
+	if (b->failed)
+		return NULL;
+	if (b->depth >= IR_DEPTH_MAX) {
+		build_fail(b, DIAG_LIMIT, "regions are nested deeper than %d", IR_DEPTH_MAX);
+		return NULL;
+	}
+	if (s == NULL || r == NULL) {
+		b->failed = true;
+		return NULL;
+	}
+	*s = (struct build_scope){.parent = b->scope, .region = r, .loc = b->loc};
+	intern_init(&s->merged, &b->m->arena);
+	if (code != OP_return) {
+		s->owner = ARENA_NEW(&b->m->arena, struct ir_op);
+		if (s->owner == NULL) {
+			b->failed = true;
+			return NULL;
+		}
+		*s->owner = (struct ir_op){.code = code, .loc = b->loc, .region = r};
+		r->owner = s->owner;
+		r->parent = b->scope->region;
+	}
+	b->scope = s;
+	b->depth++;
+	return s;
+}
+
+/* ---- functions and parameters ---- */
+
+struct ir_builder *irb_begin(struct ir_module *m, struct diag_context *cx, const char *name,
+                             struct ir_loc loc)
+{
+	struct ir_builder *b = ARENA_NEW(&m->arena, struct ir_builder);
+	if (b == NULL)
+		return NULL;
+	*b = (struct ir_builder){.m = m, .cx = cx, .f = ARENA_NEW(&m->arena, struct ir_func)};
+	irb_set_loc(b, loc);
+	if (b->f == NULL || build_open(b, OP_return) == NULL) {
+		b->failed = true;
+		return b;
+	}
+	b->f->name = strmap_intern(&m->strings, name, strlen(name));
+	b->f->loc = b->loc;
+	b->f->body = b->scope->region;
+	build_value(b, NULL, NULL, 0); /* id 0 is no value */
+	if (ir_find_func(m, name) != NULL)
+		build_fail(b, DIAG_NAME_CLASH, "there is already a function @%s", name);
+	return b;
+}
+
+static struct ir_param *push_param(struct ir_builder *b)
+{
+	struct {
+		struct ir_param *items;
+		size_t n, cap;
+	} list = {b->f->params, b->f->n_params, b->cap_params};
+	struct ir_param *p = ARENA_PUSH(&b->m->arena, &list);
+	b->f->params = list.items;
+	b->f->n_params = list.n;
+	b->cap_params = list.cap;
+	return p;
+}
+
+/* Adds v to the arguments of the body. */
+static bool push_argument(struct ir_builder *b, struct ir_value v)
+{
+	struct ir_region *r = b->f->body;
+	struct ir_value *args = arena_grow(&b->m->arena, r->args, r->n_args, r->n_args + 1, sizeof(*args));
+	if (args == NULL)
+		return false;
+	args[r->n_args++] = v;
+	r->args = args;
+	return true;
+}
+
+struct ir_value irb_param(struct ir_builder *b, const struct ir_param *p, const struct ir_type *type)
+{
+	if (b->failed)
+		return IR_NO_VALUE;
+	if (type == NULL || b->scope->parent != NULL || b->scope->ops.n > 0) {
+		build_fail(b, DIAG_IR_TYPE, "parameter %s has no type or comes after an op",
+		           p->name != NULL ? p->name : "");
+		return IR_NO_VALUE;
+	}
+	struct ir_value v = build_value(b, type, NULL, (unsigned)b->f->n_params);
+	struct ir_param *copy = push_param(b);
+	if (copy == NULL || !push_argument(b, v)) {
+		b->failed = true;
+		return IR_NO_VALUE;
+	}
+	*copy = *p;
+	copy->value = v;
+	copy->loc = ir_import_loc(b->m, p->loc);
+	if (p->name != NULL) {
+		copy->name = strmap_intern(&b->m->strings, p->name, strlen(p->name));
+		b->f->values[v.id].name = copy->name;
+	}
+	return v;
+}
+
+void irb_name(struct ir_builder *b, struct ir_value v, const char *name)
+{
+	if (v.id == 0 || v.id >= b->f->n_values || name == NULL || b->f->values[v.id].name != NULL)
+		return;
+	b->f->values[v.id].name = strmap_intern(&b->m->strings, name, strlen(name));
+}
+
+const struct ir_type *irb_type(const struct ir_builder *b, struct ir_value v)
+{
+	return v.id < b->f->n_values ? b->f->values[v.id].type : NULL;
+}
+
+/* ---- ops ---- */
+
+/* Common subexpression elimination: an equal op of this or an enclosing region, which dominates, or NULL. */
+static struct ir_op *find_equal_op(const struct ir_builder *b, uint64_t hash, const struct op_key *key)
+{
+	for (const struct build_scope *s = b->scope; s != NULL; s = s->parent) {
+		struct ir_op *op = intern_find(&s->merged, hash, op_key_equal, key);
+		if (op != NULL)
+			return op;
+	}
+	return NULL;
+}
+
+/* Appends IR_NO_VALUE for absent optional operands, so that every op has all operand slots. Returns their number. */
+static size_t fill_slots(enum ir_opcode code, const struct ir_value *given, size_t n, struct ir_value *slots)
+{
+	const struct ir_operand_desc *d = ir_op_desc(code)->operands;
+	size_t fixed = 0;
+	while (d[fixed].name != NULL && d[fixed].kind != OPERAND_VARIADIC)
+		fixed++;
+	for (size_t i = 0; i < n && i < BUILD_LIST_MAX; i++)
+		slots[i] = given[i];
+	for (; n < fixed; n++)
+		slots[n] = IR_NO_VALUE;
+	return n;
+}
+
+static bool operand_types(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
+                          size_t n, const struct ir_type **types)
+{
+	if (n > BUILD_LIST_MAX) {
+		build_fail(b, DIAG_LIMIT, "%s has more than %d operands", ir_op_desc(code)->name,
+		           BUILD_LIST_MAX);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (operands[i].id >= b->f->n_values) {
+			build_fail(b, DIAG_INTERNAL, "operand %zu of %s is not a value of function %s", i,
+			           ir_op_desc(code)->name, b->f->name);
+			return false;
+		}
+		types[i] = irb_type(b, operands[i]);
+	}
+	return true;
+}
+
+/* Appends the op with its attributes and results. */
+static void append_op(struct ir_builder *b, const struct op_key *key, const struct ir_type *const *types,
+                      size_t n_results, struct ir_value *results)
+{
+	struct ir_op *op = build_append(b, key->code, key->operands, key->n_operands);
+	if (op == NULL)
+		return;
+	op->attrs = build_copy_attrs(b->m, key->code, key->attrs);
+	if (op->attrs == NULL || !build_results(b, op, types, n_results)) {
+		b->failed = true;
+		return;
+	}
+	memcpy(results, op->results, n_results * sizeof(*results));
+	if (ir_op_has(key->code, TRAIT_PURE) && !b->literal)
+		if (!intern_add(&b->scope->merged, op_key_hash(key), op))
+			b->failed = true;
+}
+
+/* True if the op folds to an existing value or an equal op exists; results[0] is then that value. */
+static bool fold_or_reuse(struct ir_builder *b, const struct op_key *key, const struct ir_type *type,
+                          struct ir_value *results)
+{
+	if (b->literal || !ir_op_has(key->code, TRAIT_PURE))
+		return false;
+	results[0] = build_fold(b, key->code, key->operands, type, key->attrs);
+	if (results[0].id != 0 || b->failed)
+		return true;
+	const struct ir_op *op = find_equal_op(b, op_key_hash(key), key);
+	if (op != NULL)
+		results[0] = op->results[0];
+	return op != NULL;
+}
+
+void irb_op(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands, size_t n_operands,
+            const void *attrs, struct ir_value *results, size_t n_results)
+{
+	const struct ir_type *types[BUILD_LIST_MAX], *out[2] = {NULL, NULL};
+	struct ir_value slots[BUILD_LIST_MAX];
+	for (size_t i = 0; i < n_results; i++)
+		results[i] = IR_NO_VALUE;
+	n_operands = fill_slots(code, operands, n_operands, slots);
+	operands = slots;
+	if (b->failed || !operand_types(b, code, operands, n_operands, types))
+		return;
+	if (n_results == 0 || n_results != ir_op_desc(code)->results) {
+		build_fail(b, DIAG_INTERNAL, "%s has %zu results, %zu were asked for", ir_op_desc(code)->name,
+		           ir_op_desc(code)->results, n_results);
+		return;
+	}
+	if (attrs == NULL)
+		attrs = ir_default_attrs(&b->m->arena, code);
+	struct ir_loc loc = {build_at(b), NULL};
+	if (attrs == NULL || !ir_infer(b->m, b->cx, loc, code, types, n_operands, attrs, out)) {
+		b->failed = true;
+		return;
+	}
+	struct op_key key = {code, operands, n_operands, attrs};
+	if (!fold_or_reuse(b, &key, out[0], results))
+		append_op(b, &key, out, n_results, results);
+}
+
+struct ir_value irb_op1(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
+                        size_t n_operands, const void *attrs)
+{
+	struct ir_value v;
+	irb_op(b, code, operands, n_operands, attrs, &v, 1);
+	return v;
+}
+
+/* ---- ends of regions ---- */
+
+/* Ends the innermost region with the terminator `end`; returns its owner (the terminator for a function), NULL after
+ * failure. */
+static struct ir_op *build_close(struct ir_builder *b, enum ir_opcode end, const struct ir_value *values,
+                                 size_t n)
+{
+	struct build_scope *s = b->scope;
+	struct ir_loc inner = b->loc;
+	b->loc = s->loc;
+	struct ir_op *last = build_append(b, end, values, n);
+	if (last == NULL)
+		return NULL;
+	last->attrs = ir_default_attrs(&b->m->arena, end);
+	s->region->ops = s->ops.items;
+	s->region->n_ops = s->ops.n;
+	b->loc = inner;
+	b->scope = s->parent;
+	b->depth--;
+	if (s->owner == NULL)
+		return last;
+	struct ir_op **slot = ARENA_PUSH(&b->m->arena, &b->scope->ops);
+	if (slot == NULL) {
+		b->failed = true;
+		return NULL;
+	}
+	*slot = s->owner;
+	return s->owner;
+}
+
+/* Reports ids that are not values of this function. */
+static bool check_values(struct ir_builder *b, const char *what, const struct ir_value *values, size_t n)
+{
+	if (n > BUILD_LIST_MAX) {
+		build_fail(b, DIAG_LIMIT, "%s has more than %d values", what, BUILD_LIST_MAX);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (values[i].id == 0 || values[i].id >= b->f->n_values) {
+			build_fail(b, DIAG_INTERNAL, "value %zu of %s is no value of function %s", i, what,
+			           b->f->name);
+			return false;
+		}
+	}
+	return true;
+}
+
+static void clear_values(struct ir_value *values, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		values[i] = IR_NO_VALUE;
+}
+
+/* Gives the owner of an ended region results with the types of the yielded values. */
+static void finish_owner(struct ir_builder *b, struct ir_op *op, const struct ir_value *yields, size_t n,
+                         struct ir_value *results)
+{
+	const struct ir_type *types[BUILD_LIST_MAX] = {NULL};
+	for (size_t i = 0; i < n; i++)
+		types[i] = irb_type(b, yields[i]);
+	if (build_results(b, op, types, n) && n > 0)
+		memcpy(results, op->results, n * sizeof(*results));
+}
+
+/* The innermost region belongs to an op of that kind; reports if not. */
+static bool is_inside(struct ir_builder *b, enum ir_opcode code)
+{
+	if (b->scope->owner != NULL && b->scope->owner->code == code)
+		return true;
+	build_fail(b, DIAG_INTERNAL, "the innermost region is not that of a %s", ir_op_desc(code)->name);
+	return false;
+}
+
+/* ---- repeat ---- */
+
+void irb_repeat_begin(struct ir_builder *b, int64_t count, const struct ir_value *init, size_t n_init,
+                      struct ir_value *args)
+{
+	clear_values(args, 1 + n_init);
+	if (b->failed || !check_values(b, "repeat", init, n_init))
+		return;
+	if (count < 0 || count > INT32_MAX) {
+		build_fail(b, DIAG_IR_TYPE, "repeat cannot run %lld times", (long long)count);
+		return;
+	}
+	struct build_scope *s = build_open(b, OP_repeat);
+	struct ir_value *list = ARENA_ARRAY(&b->m->arena, struct ir_value, 2 * (n_init + 1));
+	if (s == NULL || list == NULL || arena_failed(&b->m->arena)) {
+		b->failed = true;
+		return;
+	}
+	struct ir_value *operands = list + n_init + 1;
+	list[0] = build_value(b, ir_type_tensor(b->m->types, DT_I32, 0, NULL), NULL, 0);
+	for (size_t i = 0; i < n_init; i++) {
+		operands[i] = init[i];
+		list[i + 1] = build_value(b, irb_type(b, init[i]), NULL, (unsigned)i + 1);
+	}
+	s->region->args = list;
+	s->region->n_args = n_init + 1;
+	s->owner->operands = operands;
+	s->owner->n_operands = n_init;
+	struct attrs_repeat *attrs = ir_default_attrs(&b->m->arena, OP_repeat);
+	s->owner->attrs = attrs;
+	if (attrs != NULL)
+		attrs->count = count;
+	else
+		b->failed = true;
+	memcpy(args, list, (n_init + 1) * sizeof(*args));
+}
+
+/* The yields of a repeat have the types of its carries; reports if not. */
+static bool check_yields(struct ir_builder *b, const struct ir_value *yields, size_t n)
+{
+	const struct ir_op *owner = b->scope->owner;
+	if (n != owner->n_operands) {
+		build_fail(b, DIAG_IR_TYPE, "repeat carries %zu values, its body yields %zu",
+		           owner->n_operands, n);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct ir_type *want = irb_type(b, owner->operands[i]), *got = irb_type(b, yields[i]);
+		if (want == got)
+			continue;
+		build_fail(b, DIAG_IR_TYPE, "carried value %zu of repeat is %s, the body yields %s", i,
+		           ir_type_to_string(&b->m->arena, b->m->dims, want),
+		           ir_type_to_string(&b->m->arena, b->m->dims, got));
+		return false;
+	}
+	return true;
+}
+
+void irb_repeat_end(struct ir_builder *b, const struct ir_value *yields, size_t n, struct ir_value *results)
+{
+	clear_values(results, n);
+	if (b->failed || !is_inside(b, OP_repeat) || !check_values(b, "yield", yields, n) ||
+	    !check_yields(b, yields, n))
+		return;
+	struct ir_op *op = build_close(b, OP_yield, yields, n);
+	if (op != NULL)
+		finish_owner(b, op, yields, n, results);
+}
+
+/* ---- group ---- */
+
+void irb_group_begin(struct ir_builder *b)
+{
+	if (!b->failed && build_open(b, OP_group) == NULL)
+		b->failed = true;
+}
+
+void irb_group_end(struct ir_builder *b, const struct attrs_group *attrs, const struct ir_value *yields,
+                   size_t n, struct ir_value *results)
+{
+	clear_values(results, n);
+	if (b->failed || !is_inside(b, OP_group) || !check_values(b, "yield", yields, n))
+		return;
+	struct ir_op *op = build_close(b, OP_yield, yields, n);
+	if (op == NULL)
+		return;
+	op->attrs = build_copy_attrs(b->m, OP_group, attrs);
+	if (op->attrs == NULL)
+		b->failed = true;
+	else
+		finish_owner(b, op, yields, n, results);
+}
+
+/* ---- end of the function ---- */
+
+static bool copy_results(struct ir_builder *b, const struct ir_result *results, size_t n)
+{
+	if (n == 0)
+		return true;
+	b->f->results = ARENA_ARRAY(&b->m->arena, struct ir_result, n);
+	if (b->f->results == NULL)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		b->f->results[i] = results[i];
+		if (results[i].name != NULL)
+			b->f->results[i].name =
+			        strmap_intern(&b->m->strings, results[i].name, strlen(results[i].name));
+	}
+	b->f->n_results = n;
+	return true;
+}
+
+static enum tfmc_status finish_status(const struct ir_builder *b)
+{
+	return b->cx->n_errors > 0 ? TFMC_INVALID : TFMC_NO_MEMORY;
+}
+
+enum tfmc_status irb_finish(struct ir_builder *b, const struct ir_value *values,
+                            const struct ir_result *results, size_t n, const struct ir_dim *arena)
+{
+	if (b->failed || !check_values(b, "return", values, n))
+		return finish_status(b);
+	if (b->scope->parent != NULL) {
+		build_fail(b, DIAG_INTERNAL, "function %s ends inside a region", b->f->name);
+		return TFMC_INTERNAL;
+	}
+	if (build_close(b, OP_return, values, n) == NULL || !copy_results(b, results, n))
+		return finish_status(b);
+	b->f->arena = arena;
+	if (ir_dims_failed(b->m->dims)) {
+		build_fail(b, DIAG_OVERFLOW, "a dim of function %s does not fit into 64 bits", b->f->name);
+		return TFMC_INVALID;
+	}
+	struct ir_func **slot = ARENA_PUSH(&b->m->arena, &b->m->funcs);
+	if (slot == NULL || !strmap_set(&b->m->func_names, b->f->name, b->f))
+		return TFMC_NO_MEMORY;
+	*slot = b->f;
+	return arena_failed(&b->m->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
+/* ---- typed calls ---- */
+
+/*
+ * irb_<op>(b, operands.., attrs) for every row of ops.def. IN and OPT turn the operands of a row into a sequence
+ * (x)(w)(b); PARAMETERS and NAMES iterate over it with two macros that expand each other.
+ */
+#define IN(name, class)  (name)
+#define OPT(name, class) (name)
+
+#define PARAMETER_A(name) , struct ir_value name PARAMETER_B
+#define PARAMETER_B(name) , struct ir_value name PARAMETER_A
+#define PARAMETER_A_END
+#define PARAMETER_B_END
+#define NAME_A(name) , name NAME_B
+#define NAME_B(name) , name NAME_A
+#define NAME_A_END
+#define NAME_B_END
+#define END(...)             END_(__VA_ARGS__)
+#define END_(...)            __VA_ARGS__##_END
+#define PARAMETERS(sequence) END(PARAMETER_A sequence)
+#define NAMES(sequence)      END(NAME_A sequence)
+
+#define OP(name, traits, operands, attributes, results, axes, formula)                 \
+	struct ir_value irb_##name(struct ir_builder *irb PARAMETERS(operands),        \
+	                           const struct attrs_##name *attrs)                   \
+	{                                                                              \
+		const struct ir_value list[] = {{0} NAMES(operands)};                  \
+		return irb_op1(irb, OP_##name, list + 1, TFMC_COUNT(list) - 1, attrs); \
+	}
+#include "ir/core/ops.def"
+
+struct ir_value irb_weight_ref(struct ir_builder *b, const struct ir_weight *w, const struct ir_value *index,
+                               size_t n)
+{
+	return irb_op1(b, OP_weight, index, n, &(struct attrs_weight){.weight = w});
+}
+
+struct ir_value irb_scale_by(struct ir_builder *b, struct ir_value x, double f)
+{
+	return irb_scale(b, x, &(struct attrs_scale){.f = f});
+}
+
+/* An attribute list of dims; copied because its items are not const. */
+static struct ir_dim_list dim_list(const struct ir_dim **storage, int rank, const struct ir_dim *const *dims)
+{
+	struct ir_dim_list list = {storage, (size_t)rank};
+	for (int i = 0; i < rank; i++)
+		storage[i] = dims[i];
+	return list;
+}
+
+static bool rank_fits(struct ir_builder *b, int rank)
+{
+	if (rank < 0 || rank > IR_RANK_MAX)
+		build_fail(b, DIAG_SHAPE, "a tensor of rank %d: at most %d axes are possible", rank,
+		           IR_RANK_MAX);
+	return rank >= 0 && rank <= IR_RANK_MAX;
+}
+
+struct ir_value irb_reshape_to(struct ir_builder *b, struct ir_value x, int rank,
+                               const struct ir_dim *const *dims)
+{
+	const struct ir_dim *storage[IR_RANK_MAX];
+	if (!rank_fits(b, rank))
+		return IR_NO_VALUE;
+	return irb_reshape(b, x, &(struct attrs_reshape){.dims = dim_list(storage, rank, dims)});
+}
+
+struct ir_value irb_transpose_by(struct ir_builder *b, struct ir_value x, int rank, const int64_t *perm)
+{
+	int64_t storage[IR_RANK_MAX];
+	if (!rank_fits(b, rank))
+		return IR_NO_VALUE;
+	for (int i = 0; i < rank; i++)
+		storage[i] = perm[i];
+	return irb_transpose(b, x, &(struct attrs_transpose){.perm = {storage, (size_t)rank}});
+}
+
+struct ir_value irb_broadcast_to(struct ir_builder *b, struct ir_value x, int rank,
+                                 const struct ir_dim *const *dims)
+{
+	const struct ir_dim *storage[IR_RANK_MAX];
+	if (!rank_fits(b, rank))
+		return IR_NO_VALUE;
+	return irb_broadcast(b, x, &(struct attrs_broadcast){.dims = dim_list(storage, rank, dims)});
+}
+
+struct ir_value irb_slice_of(struct ir_builder *b, struct ir_value x, int axis, const struct ir_dim *begin,
+                             const struct ir_dim *size)
+{
+	return irb_slice(b, x, &(struct attrs_slice){.axis = axis, .begin = begin, .size = size});
+}
+
+struct ir_value irb_dim_value_of(struct ir_builder *b, const struct ir_dim *dim, int rank,
+                                 const struct ir_dim *const *dims)
+{
+	const struct ir_dim *storage[IR_RANK_MAX];
+	if (!rank_fits(b, rank))
+		return IR_NO_VALUE;
+	return irb_dim_value(b, &(struct attrs_dim_value){.dim = dim, .dims = dim_list(storage, rank, dims)});
+}
+
+struct ir_value irb_full_of(struct ir_builder *b, double value, enum ir_dtype dtype, int rank,
+                            const struct ir_dim *const *dims)
+{
+	const struct ir_dim *storage[IR_RANK_MAX];
+	if (!rank_fits(b, rank))
+		return IR_NO_VALUE;
+	return irb_full(b, &(struct attrs_full){
+	                           .value = value, .dims = dim_list(storage, rank, dims), .dtype = dtype});
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Costs from the shapes of operands and results, see cost.h; the formulas follow from the definitions in ops.def. */
+#include "ir/core/cost.h"
+
+static const struct ir_dim *axis_from_end(const struct ir_func *f, struct ir_value v, int back)
+{
+	const struct ir_type *t = ir_type_of(f, v);
+	return t->dims[t->rank - back];
+}
+
+/* 2 * elements of the result * terms of each sum. */
+static const struct ir_dim *contraction_flops(const struct ir_module *m, const struct ir_func *f,
+                                              const struct ir_op *op, const struct ir_dim *terms)
+{
+	struct ir_dims *dims = m->dims;
+	const struct ir_dim *count = ir_type_count(dims, ir_type_of(f, op->results[0]));
+	return ir_dim_mul(dims, ir_dim_const(dims, 2), ir_dim_mul(dims, count, terms));
+}
+
+static const struct ir_dim *attention_flops(const struct ir_module *m, const struct ir_func *f,
+                                            const struct ir_op *op)
+{
+	struct ir_dims *dims = m->dims;
+	struct ir_value q = op->operands[OPERAND(attention, q)], v = op->operands[OPERAND(attention, v)];
+	const struct ir_dim *rows =
+	        ir_type_count_range(dims, ir_type_of(f, q), 0, ir_type_of(f, q)->rank - 1);
+	const struct ir_dim *keys = axis_from_end(f, v, 2);
+	const struct ir_dim *width = ir_dim_add(dims, axis_from_end(f, q, 1), axis_from_end(f, v, 1));
+	return ir_dim_mul(dims, ir_dim_mul(dims, ir_dim_const(dims, 2), rows), ir_dim_mul(dims, keys, width));
+}
+
+static const struct ir_dim *region_flops(const struct ir_module *m, const struct ir_func *f,
+                                         const struct ir_region *r, enum ir_mac_type kind)
+{
+	const struct ir_dim *sum = ir_dim_const(m->dims, 0);
+	for (size_t i = 0; i < r->n_ops; i++)
+		sum = ir_dim_add(m->dims, sum, ir_op_flops(m, f, r->ops[i], kind));
+	return sum;
+}
+
+/* A linear after round_rows multiplies quantized operands; of other ops round_rows changes values but not the type. */
+static enum ir_mac_type mac_type_of(const struct ir_func *f, const struct ir_op *op)
+{
+	if (op->code == OP_attention && ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16)
+		return MAC_BF16;
+	const struct ir_op *x = op->n_operands > 0 ? ir_def(f, op->operands[0]) : NULL;
+	if (x == NULL || x->code != OP_round_rows || (op->code != OP_linear && op->code != OP_expert_linear))
+		return MAC_F32;
+	return ((const struct attrs_round_rows *)x->attrs)->to == ROUND_bf16 ? MAC_BF16 : MAC_INT8;
+}
+
+const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                                 enum ir_mac_type kind)
+{
+	struct ir_dims *dims = m->dims;
+	if (!op->region && kind != MAC_ALL && kind != mac_type_of(f, op))
+		return ir_dim_const(dims, 0);
+	if (op->code == OP_linear || op->code == OP_expert_linear)
+		return contraction_flops(m, f, op, axis_from_end(f, op->operands[0], 1));
+	if (op->code == OP_matmul) {
+		bool ta = ((const struct attrs_matmul *)op->attrs)->ta;
+		return contraction_flops(m, f, op, axis_from_end(f, op->operands[0], ta ? 2 : 1));
+	}
+	if (op->code == OP_attention)
+		return attention_flops(m, f, op);
+	if (!op->region)
+		return ir_dim_const(dims, 0);
+	const struct ir_dim *body = region_flops(m, f, op->region, kind);
+	if (op->code == OP_repeat)
+		body = ir_dim_mul(dims, body,
+		                  ir_dim_const(dims, ((const struct attrs_repeat *)op->attrs)->count));
+	return body;
+}
+
+const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f, enum ir_mac_type kind)
+{
+	return region_flops(m, f, f->body, kind);
+}
+
+/* ir_op_flops of an attention times the fraction of visible (query, key) pairs; query i is at position past + i. */
+static double attention_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                                 const int64_t *values, int64_t past)
+{
+	const struct attrs_attention *a = op->attrs;
+	int64_t rows, keys, all;
+	double visible = 0;
+	if (!ir_dim_eval(axis_from_end(f, op->operands[OPERAND(attention, q)], 2), values, &rows) ||
+	    !ir_dim_eval(axis_from_end(f, op->operands[OPERAND(attention, v)], 2), values, &keys) ||
+	    !ir_dim_eval(attention_flops(m, f, op), values, &all) || rows == 0 || keys == 0)
+		return 0;
+	if (op->operands[OPERAND(attention, past)].id == 0)
+		past = 0;
+	for (int64_t i = 0; i < rows; i++) {
+		int64_t first = a->window > 0 ? past + i - a->window + 1 : 0;
+		int64_t end = a->mask == MASK_causal ? past + i + 1
+		              : a->window > 0        ? past + i + a->window
+		                                     : keys;
+		first = first < 0 ? 0 : first;
+		end = end > keys ? keys : end;
+		visible += first < end ? (double)(end - first) : 0;
+	}
+	return (double)all / ((double)rows * (double)keys) * visible;
+}
+
+double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                      enum ir_mac_type kind, const int64_t *values, int64_t past)
+{
+	int64_t flops;
+	double sum = 0;
+	if (op->code == OP_attention)
+		return kind == MAC_ALL || kind == mac_type_of(f, op)
+		               ? attention_flops_at(m, f, op, values, past)
+		               : 0;
+	if (!op->region)
+		return ir_dim_eval(ir_op_flops(m, f, op, kind), values, &flops) ? (double)flops : 0;
+	for (size_t i = 0; i < op->region->n_ops; i++)
+		sum += ir_op_flops_at(m, f, op->region->ops[i], kind, values, past);
+	return op->code == OP_repeat ? sum * (double)((const struct attrs_repeat *)op->attrs)->count : sum;
+}
+
+/* Elements of the axes from `first` on; 0 on overflow of a dim. */
+static double elements(const struct ir_type *t, int first, const int64_t *values)
+{
+	double n = 1;
+	int64_t size;
+	for (int i = first; i < t->rank; i++)
+		n *= ir_dim_eval(t->dims[i], values, &size) ? (double)size : 0;
+	return n;
+}
+
+/* Stored bytes of an element with its share of the scales. */
+static double element_bytes(const struct ir_weight *w)
+{
+	enum ir_format stored = ir_weight_stored_format(w);
+	int64_t k;
+	if (!ir_format_is_quantized(stored) || !ir_dim_is_const(w->type->dims[w->type->rank - 1], &k) ||
+	    k == 0)
+		return (double)ir_dtype_bytes(stored != FORMAT_PLAIN ? ir_format(stored)->dtype
+		                                                     : w->type->dtype);
+	return (double)ir_format_row_bytes(stored, k) / (double)k;
+}
+
+/* Bytes of weight v that op reads; 0 if v is no weight. */
+static double operand_bytes(const struct ir_func *f, const struct ir_op *op, struct ir_value v,
+                            const int64_t *values)
+{
+	const struct ir_weight *w = ir_weight_of(f, v);
+	if (w == NULL)
+		return 0;
+	const struct ir_type *t = ir_type_of(f, v);
+	double all = elements(t, 0, values), read = all;
+	if (op->code == OP_expert_linear)
+		read = elements(t, 1, values) *
+		       elements(ir_type_of(f, op->operands[OPERAND(expert_linear, ids)]), 0, values);
+	else if (op->code == OP_rope)
+		read = elements(t, 1, values) *
+		       elements(ir_type_of(f, op->operands[OPERAND(rope, at)]), 0, values);
+	else if (ir_op_desc(op->code)->traits & TRAIT_MOVE)
+		read = elements(ir_type_of(f, op->results[0]), 0, values);
+	return (read < all ? read : all) * element_bytes(w);
+}
+
+static double region_weight_bytes(const struct ir_func *f, const struct ir_region *r, const int64_t *values)
+{
+	double sum = 0;
+	for (size_t i = 0; i < r->n_ops; i++)
+		sum += ir_op_weight_bytes(f, r->ops[i], values);
+	return sum;
+}
+
+double ir_op_weight_bytes(const struct ir_func *f, const struct ir_op *op, const int64_t *values)
+{
+	double sum = op->region ? region_weight_bytes(f, op->region, values) : 0;
+	if (op->code == OP_repeat)
+		sum *= (double)((const struct attrs_repeat *)op->attrs)->count;
+	for (size_t i = 0; i < op->n_operands; i++)
+		sum += operand_bytes(f, op, op->operands[i], values);
+	return sum;
+}
+
+double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values)
+{
+	return region_weight_bytes(f, f->body, values);
+}

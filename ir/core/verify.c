@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The verifier, see verify.h. It traverses every region once with the set of visible values, and trusts nothing that
+ * a pass could have set wrong.
+ */
+#include "ir/core/build.h"
+#include "ir/core/case.h"
+#include "ir/core/view.h"
+#include "ir/core/verify_internal.h"
+
+void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	const char *text = arena_vprintf(&v->arena, fmt, ap);
+	va_end(ap);
+	v->n_failed++;
+	if (v->f != NULL)
+		diag_error(v->cx, loc.at, DIAG_IR_VERIFY, "in @%s: %s", v->f->name, text);
+	else
+		diag_error(v->cx, loc.at, DIAG_IR_VERIFY, "%s", text);
+}
+
+static const char *type_string(struct verifier *v, const struct ir_type *t)
+{
+	return t == NULL ? "without type" : ir_type_to_string(&v->arena, v->m->dims, t);
+}
+
+const char *verify_value_string(struct verifier *v, struct ir_value value)
+{
+	const char *name = value.id < v->f->n_values ? ir_value_info(v->f, value)->name : NULL;
+	return name != NULL ? arena_printf(&v->arena, "%%%s", name)
+	                    : arena_printf(&v->arena, "value %u", value.id);
+}
+
+/* ---- declarations ---- */
+
+/* Adds a name; reports a duplicate. */
+static void check_unique(struct verifier *v, struct strmap *names, const char *what, const char *name,
+                         struct ir_loc loc)
+{
+	if (name == NULL)
+		return;
+	if (strmap_has(names, name))
+		verify_fail(v, loc, "two %s are named '%s'", what, name);
+	if (!strmap_set(names, name, NULL))
+		v->n_failed++;
+}
+
+static bool is_constant(const struct ir_type *t)
+{
+	for (int i = 0; i < t->rank; i++)
+		if (!ir_dim_is_const(t->dims[i], NULL))
+			return false;
+	return true;
+}
+
+static void verify_weight(struct verifier *v, const struct ir_weight *w)
+{
+	if (w->type == NULL || w->type->kind != IR_TENSOR || !is_constant(w->type)) {
+		verify_fail(v, w->loc, "the weight @%s is %s: weights have constant dims", w->name,
+		            w->type == NULL ? "without type" : type_string(v, w->type));
+		return;
+	}
+	if (w->encoding == ENC_PANEL16 && w->type->rank < 2)
+		verify_fail(v, w->loc, "the weight @%s is %s: panels need two axes", w->name,
+		            type_string(v, w->type));
+	if (w->format != FORMAT_PLAIN && w->type->dtype != DT_F32)
+		verify_fail(v, w->loc, "the weight @%s is %s: only f32 is stored as %s", w->name,
+		            type_string(v, w->type), ir_format(w->format)->name);
+	if (ir_format_is_quantized(w->format) && w->type->rank < 2)
+		verify_fail(v, w->loc, "the weight @%s is %s: %s needs two axes", w->name,
+		            type_string(v, w->type), ir_format(w->format)->name);
+	if (w->init == NULL)
+		return;
+	if (w->format != FORMAT_PLAIN && !wexpr_fits_format(w->init, w->format))
+		verify_fail(v, w->loc,
+		            "the weight @%s is stored as %s, which does not represent its expression",
+		            w->name, ir_format(w->format)->name);
+	bool same = w->init->rank == w->type->rank;
+	for (int i = 0; same && i < w->type->rank; i++)
+		same = ir_dim_equals(w->type->dims[i], w->init->dims[i]);
+	if (same)
+		return;
+	struct buf text;
+	buf_init(&text);
+	for (int i = 0; i < w->init->rank; i++)
+		buf_printf(&text, "%s%lld", i > 0 ? "," : "", (long long)w->init->dims[i]);
+	verify_fail(v, w->loc, "the weight @%s is %s, its expression has the shape [%s]", w->name,
+	            type_string(v, w->type), text.data);
+	buf_destroy(&text);
+}
+
+static void verify_state(struct verifier *v, const struct ir_state_decl *s)
+{
+	if (s->type == NULL || s->type->kind != IR_TENSOR || s->type->rank < 1 ||
+	    ir_dim_as_symbol(s->type->dims[0]) < 0)
+		verify_fail(v, s->loc, "the state @%s is %s: its axis 0 must be a batch dim", s->name,
+		            s->type == NULL ? "without type" : type_string(v, s->type));
+	else if (s->encoding == ENC_PANEL16 && (s->type->rank < 3 || !ir_dtype_allows_panels(s->type->dtype)))
+		verify_fail(v, s->loc, "the state @%s is %s: only matrices of f32, f16 and bf16 are #panel16",
+		            s->name, type_string(v, s->type));
+}
+
+static void verify_declarations(struct verifier *v)
+{
+	struct strmap weights, states, funcs;
+	strmap_init(&weights, &v->arena);
+	strmap_init(&states, &v->arena);
+	strmap_init(&funcs, &v->arena);
+	for (size_t i = 0; i < v->m->weights.n; i++) {
+		check_unique(v, &weights, "weights", v->m->weights.items[i]->name,
+		             v->m->weights.items[i]->loc);
+		verify_weight(v, v->m->weights.items[i]);
+	}
+	for (size_t i = 0; i < v->m->states.n; i++) {
+		check_unique(v, &states, "states", v->m->states.items[i]->name, v->m->states.items[i]->loc);
+		verify_state(v, v->m->states.items[i]);
+	}
+	for (size_t i = 0; i < v->m->funcs.n; i++)
+		check_unique(v, &funcs, "functions", v->m->funcs.items[i]->name, v->m->funcs.items[i]->loc);
+}
+
+/* ---- signatures ---- */
+
+static bool is_counts(const struct ir_type *t)
+{
+	return t != NULL && t->kind == IR_TENSOR && t->dtype == DT_I32 && t->rank == 1;
+}
+
+/* `lengths` of a parameter or result names a parameter i32[B]. */
+static void verify_lengths(struct verifier *v, int lengths, const char *of, struct ir_loc loc)
+{
+	const struct ir_func *f = v->f;
+	if (lengths < 0)
+		return;
+	if ((size_t)lengths >= f->n_params || !is_counts(ir_type_of(f, f->params[lengths].value)))
+		verify_fail(v, loc, "the lengths of '%s' are not a parameter i32[B]", of);
+}
+
+/* Ints are filled with a dim, other types with a constant of the type. */
+static bool default_fits(const struct ir_param *p, const struct ir_type *t)
+{
+	if (t->kind != IR_TENSOR)
+		return false;
+	switch (ir_dtype_class(t->dtype)) {
+	case DTCLASS_BOOL: return p->default_value == NULL && (p->fill == 0.0 || p->fill == 1.0);
+	case DTCLASS_INT: return p->default_value != NULL && p->fill == 0.0;
+	case DTCLASS_FLOAT: return p->default_value == NULL || p->fill == 0.0;
+	}
+	return false;
+}
+
+static void verify_param(struct verifier *v, const struct ir_param *p)
+{
+	const struct ir_type *t = ir_type_of(v->f, p->value);
+	const char *name = p->name != NULL ? p->name : "";
+	bool counts = is_counts(t);
+	verify_lengths(v, p->lengths, name, p->loc);
+	if (p->role == ROLE_PAST && !counts)
+		verify_fail(v, p->loc, "the past length '%s' is %s, not i32[B]", name, type_string(v, t));
+	if ((p->below > 0 || p->max != NULL) && (t->kind != IR_TENSOR || t->dtype != DT_I32))
+		verify_fail(v, p->loc, "'%s' is %s: only i32 has checked values", name, type_string(v, t));
+	if (p->has_default && !default_fits(p, t))
+		verify_fail(v, p->loc, "'%s' is %s, which cannot be filled with its default", name,
+		            type_string(v, t));
+}
+
+static void verify_params(struct verifier *v)
+{
+	const struct ir_func *f = v->f;
+	struct strmap names, states;
+	bool state = false;
+	strmap_init(&names, &v->arena);
+	strmap_init(&states, &v->arena);
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_param *p = &f->params[i];
+		const struct ir_type *t = ir_type_of(f, p->value);
+		check_unique(v, &names, "parameters", p->name, p->loc);
+		verify_param(v, p);
+		if (t->kind == IR_STATE)
+			check_unique(v, &states, "parameters for states", t->state->name, p->loc);
+		else if (state)
+			verify_fail(v, p->loc, "the parameter '%s' comes after a state",
+			            p->name ? p->name : "");
+		state = state || t->kind == IR_STATE;
+	}
+}
+
+static void verify_signature(struct verifier *v)
+{
+	const struct ir_func *f = v->f;
+	const struct ir_op *last = f->body->ops[f->body->n_ops - 1];
+	struct strmap names;
+	verify_params(v);
+	strmap_init(&names, &v->arena);
+	if (last->n_operands != f->n_results) {
+		verify_fail(v, f->loc, "%zu results are declared, %zu are returned", f->n_results,
+		            last->n_operands);
+		return;
+	}
+	for (size_t i = 0; i < f->n_results; i++) {
+		const struct ir_result *r = &f->results[i];
+		const struct ir_type *t = ir_type_of(f, last->operands[i]);
+		check_unique(v, &names, "results", r->name, f->loc);
+		verify_lengths(v, r->lengths, r->name != NULL ? r->name : "", f->loc);
+		if (r->role == ROLE_PAST && !is_counts(t))
+			verify_fail(v, f->loc, "the past length among the results is %s, not i32[B]",
+			            type_string(v, t));
+	}
+}
+
+/* ---- stages ---- */
+
+#define PAD_MAX 1024
+
+static const char *stage_name(enum ir_stage s)
+{
+	switch (s) {
+	case STAGE_GRAPH: return "graph";
+	case STAGE_GROUPS: return "groups";
+	case STAGE_PLAN: return "plan";
+	}
+	return "";
+}
+
+/* An arena offset that is a multiple of 64; or -1: memory of the caller (an output, a state). */
+static bool is_offset(const struct ir_dims *dims, const struct ir_dim *d)
+{
+	if (ir_dim_equals(d, -1))
+		return true;
+	for (size_t i = 0; i < d->n_terms; i++)
+		if (d->terms[i].coeff % 64 != 0)
+			return false;
+	return ir_dim_lo(dims, d) >= 0;
+}
+
+static void verify_offsets(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
+{
+	if (v->m->stage != STAGE_PLAN) {
+		if (a->at.n > 0)
+			verify_fail(v, op->loc, "a group has offsets before the stage plan");
+		return;
+	}
+	if (a->at.n != op->n_results) {
+		verify_fail(v, op->loc, "a group has %zu results and %zu offsets", op->n_results, a->at.n);
+		return;
+	}
+	for (size_t i = 0; i < a->at.n; i++)
+		if (!is_offset(v->m->dims, a->at.items[i]))
+			verify_fail(v, op->loc, "offset %zu of a group is neither a multiple of 64 nor -1",
+			            i);
+}
+
+/* Only a group with one result, in memory of its own, may pad its rows. */
+static void verify_pad(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
+{
+	const struct ir_type *t = op->n_results == 1 ? ir_type_of(v->f, op->results[0]) : NULL;
+	int64_t row;
+	if (a->pad == 0)
+		return;
+	if (a->pad < 0 || a->pad > PAD_MAX || t == NULL || t->kind != IR_TENSOR || t->rank < 2 ||
+	    !ir_dim_is_const(t->dims[t->rank - 1], &row) || ir_is_state_slice(v->f, op->results[0]))
+		verify_fail(
+		        v, op->loc,
+		        "pad=%lld: it may be up to %d, in a group whose one result has rows of a constant "
+		        "length",
+		        (long long)a->pad, PAD_MAX);
+}
+
+/* Carried and returned values, in memory of a carry or of the caller, have no padded rows. */
+static void verify_unpadded(struct verifier *v, const struct ir_op *op)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (op->operands[i].id != 0 && ir_row_pad(v->f, ir_view_base(v->f, op->operands[i])) != 0)
+			verify_fail(v, op->loc, "%s of a value with padded rows (pad)",
+			            ir_op_desc(op->code)->name);
+}
+
+static bool is_softmax(enum ir_opcode code)
+{
+	return code == OP_softmax || code == OP_log_softmax || code == OP_masked_softmax;
+}
+
+/*
+ * Contractions and softmaxes are roots. In a prologue or epilogue they would be recomputed: a contraction for every
+ * element that reads it, a softmax in every pass over its row.
+ */
+static void verify_roots(struct verifier *v, const struct ir_op *group, const struct ir_op *root)
+{
+	const struct ir_region *r = group->region;
+	for (size_t i = 0; i < r->n_ops; i++)
+		if (r->ops[i] != root &&
+		    (is_softmax(r->ops[i]->code) || ir_op_has(r->ops[i]->code, TRAIT_CONTRACT)))
+			verify_fail(v, r->ops[i]->loc, "%s is not the root of its group",
+			            ir_op_desc(r->ops[i]->code)->name);
+}
+
+static void verify_group(struct verifier *v, const struct ir_op *op)
+{
+	const struct attrs_group *a = op->attrs;
+	const struct ir_region *r = op->region;
+	if (a->root < 0 || (size_t)a->root + 1 >= r->n_ops || r->ops[a->root]->code == OP_weight)
+		verify_fail(v, op->loc, "the root of a group (position %lld) is not one of its %zu ops",
+		            (long long)a->root, r->n_ops - 1);
+	for (size_t i = 0; i < r->n_ops; i++)
+		if (r->ops[i]->region != NULL)
+			verify_fail(v, r->ops[i]->loc, "%s inside a group",
+			            ir_op_desc(r->ops[i]->code)->name);
+	verify_offsets(v, op, a);
+	verify_pad(v, op, a);
+	if (a->root < 0 || (size_t)a->root + 1 >= r->n_ops)
+		return;
+	verify_roots(v, op, r->ops[a->root]);
+}
+
+static bool allowed_outside(enum ir_opcode code)
+{
+	return code == OP_state_read || ir_op_has(code, TRAIT_REGION) || ir_op_has(code, TRAIT_TERMINATOR) ||
+	       ir_op_has(code, TRAIT_VIEW) || ir_op_has(code, TRAIT_CONST);
+}
+
+/* The stage allows op outside of groups. */
+static void verify_stage(struct verifier *v, const struct ir_op *op)
+{
+	if (op->code == OP_group && v->m->stage == STAGE_GRAPH)
+		verify_fail(v, op->loc, "a group in the stage graph");
+	else if (op->code == OP_group)
+		verify_group(v, op);
+	else if (v->m->stage != STAGE_GRAPH && !allowed_outside(op->code))
+		verify_fail(v, op->loc, "%s outside of a group in the stage %s", ir_op_desc(op->code)->name,
+		            stage_name(v->m->stage));
+	if (op->code == OP_repeat || ir_op_has(op->code, TRAIT_TERMINATOR))
+		verify_unpadded(v, op);
+}
+
+/* ---- operands ---- */
+
+static bool may_be_absent(const struct ir_op *op, size_t i)
+{
+	const struct ir_operand_desc *d = ir_op_desc(op->code)->operands;
+	for (size_t k = 0; d->name != NULL; k++, d++) {
+		if (d->kind == OPERAND_VARIADIC)
+			return false;
+		if (k == i)
+			return d->kind == OPERAND_OPTIONAL;
+	}
+	return false;
+}
+
+/* A state may be used inside of a group, but not of a repeat, which would use it once per iteration. */
+static bool state_may_cross(const struct ir_region *from, const struct ir_region *to)
+{
+	while (to != from && to->owner != NULL && to->owner->code == OP_group)
+		to = to->parent;
+	return to == from;
+}
+
+static bool verify_operand(struct verifier *v, const struct ir_region *r, const struct ir_op *op, size_t i)
+{
+	struct ir_value x = op->operands[i];
+	const char *name = ir_op_desc(op->code)->name;
+	if (x.id == 0 && may_be_absent(op, i))
+		return true;
+	if (x.id == 0 || x.id >= v->f->n_values) {
+		verify_fail(v, op->loc, "operand %zu of %s is no value", i, name);
+		return false;
+	}
+	if (!v->visible[x.id]) {
+		verify_fail(v, op->loc, "operand %zu of %s (%s) is not defined before it, or not visible", i,
+		            name, verify_value_string(v, x));
+		return false;
+	}
+	if (ir_type_of(v->f, x)->kind == IR_STATE && !state_may_cross(ir_value_info(v->f, x)->region, r))
+		verify_fail(v, op->loc, "%s uses the state %s of an enclosing region: carry it", name,
+		            verify_value_string(v, x));
+	const struct ir_op *def = ir_def(v->f, x);
+	if (op->code == OP_weight && def != NULL && def->code == OP_weight)
+		verify_fail(v, op->loc, "an index of the weight reference is itself a weight");
+	return true;
+}
+
+static bool verify_operands(struct verifier *v, const struct ir_region *r, const struct ir_op *op)
+{
+	bool ok = true;
+	for (size_t i = 0; i < op->n_operands; i++)
+		ok = verify_operand(v, r, op, i) && ok;
+	return ok;
+}
+
+/* ---- types ---- */
+
+static void expect_type(struct verifier *v, const struct ir_op *op, const char *what, size_t i,
+                        const struct ir_type *a, const struct ir_type *b)
+{
+	if (a != b)
+		verify_fail(v, op->loc, "%s %zu of %s is %s, it should be %s", what, i,
+		            ir_op_desc(op->code)->name, type_string(v, a), type_string(v, b));
+}
+
+/* An op without region: infers its types again. */
+static void verify_plain(struct verifier *v, const struct ir_op *op)
+{
+	const struct ir_type *got[2] = {NULL, NULL};
+	const struct ir_type **in = ARENA_ARRAY(&v->arena, const struct ir_type *, op->n_operands + 1);
+	const char *name = ir_op_desc(op->code)->name;
+	if (op->attrs == NULL || op->n_results != ir_op_desc(op->code)->results || op->n_results > 2) {
+		verify_fail(v, op->loc, "%s has no attributes or %zu results", name, op->n_results);
+		return;
+	}
+	for (size_t i = 0; in != NULL && i < op->n_operands; i++)
+		in[i] = op->operands[i].id == 0 ? NULL : ir_type_of(v->f, op->operands[i]);
+	if (op->code == OP_weight) {
+		const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+		if (w == NULL || ir_find_weight(v->m, w->name) != w) {
+			verify_fail(v, op->loc, "a reference to a weight that is not in the module");
+			return;
+		}
+	}
+	if (in == NULL || !ir_infer(v->m, v->cx, op->loc, op->code, in, op->n_operands, op->attrs, got)) {
+		v->n_failed++;
+		return;
+	}
+	for (size_t i = 0; i < op->n_results; i++)
+		expect_type(v, op, "result", i, ir_type_of(v->f, op->results[i]), got[i]);
+}
+
+static void verify_repeat(struct verifier *v, const struct ir_op *op, const struct ir_op *yield)
+{
+	const struct ir_region *r = op->region;
+	size_t n = op->n_operands;
+	if (r->n_args != n + 1 || op->n_results != n || yield->n_operands != n) {
+		verify_fail(v, op->loc, "repeat has %zu inits, %zu arguments, %zu yields and %zu results", n,
+		            r->n_args, yield->n_operands, op->n_results);
+		return;
+	}
+	expect_type(v, op, "argument", 0, ir_type_of(v->f, r->args[0]),
+	            ir_type_tensor(v->m->types, DT_I32, 0, NULL));
+	for (size_t i = 0; i < n; i++) {
+		const struct ir_type *t = ir_type_of(v->f, op->operands[i]);
+		expect_type(v, op, "argument", i + 1, ir_type_of(v->f, r->args[i + 1]), t);
+		expect_type(v, op, "yield", i, ir_type_of(v->f, yield->operands[i]), t);
+		expect_type(v, op, "result", i, ir_type_of(v->f, op->results[i]), t);
+	}
+}
+
+static void verify_group_types(struct verifier *v, const struct ir_op *op, const struct ir_op *yield)
+{
+	if (op->region->n_args != 0 || op->n_operands != 0 || op->n_results != yield->n_operands) {
+		verify_fail(v, op->loc, "group has %zu arguments, %zu yields and %zu results",
+		            op->region->n_args, yield->n_operands, op->n_results);
+		return;
+	}
+	for (size_t i = 0; i < op->n_results; i++)
+		expect_type(v, op, "result", i, ir_type_of(v->f, op->results[i]),
+		            ir_type_of(v->f, yield->operands[i]));
+}
+
+/* ---- regions ---- */
+
+/* Makes values visible, and checks their records; states must be used exactly once. */
+static void define(struct verifier *v, const struct ir_value *values, size_t n, const struct ir_op *def,
+                   const struct ir_region *r, struct ir_loc loc)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct ir_value x = values[i];
+		if (x.id == 0 || x.id >= v->f->n_values || v->visible[x.id]) {
+			verify_fail(v, loc, "a value is defined twice or does not exist");
+			continue;
+		}
+		const struct ir_value_info *info = ir_value_info(v->f, x);
+		v->visible[x.id] = true;
+		if (info->type == NULL || info->def != def || info->index != i || info->region != r)
+			verify_fail(v, loc, "the record of %s is wrong", verify_value_string(v, x));
+		else if (info->type->kind == IR_STATE && v->uses[x.id] != 1)
+			verify_fail(v, loc, "the state %s is used %u times: it must be used once",
+			            verify_value_string(v, x), v->uses[x.id]);
+	}
+}
+
+static void hide(struct verifier *v, const struct ir_value *values, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (values[i].id < v->f->n_values)
+			v->visible[values[i].id] = false;
+}
+
+static bool verify_region(struct verifier *v, const struct ir_region *r, struct ir_loc loc, bool in_group);
+
+/* False if the rest of the region cannot be checked. */
+static bool verify_op(struct verifier *v, const struct ir_region *r, const struct ir_op *op, bool in_group)
+{
+	if (!verify_operands(v, r, op))
+		return false;
+	if (!in_group)
+		verify_stage(v, op);
+	if (ir_op_has(op->code, TRAIT_REGION)) {
+		if (op->region == NULL || op->region->owner != op || op->attrs == NULL) {
+			verify_fail(v, op->loc, "%s has no region", ir_op_desc(op->code)->name);
+			return false;
+		}
+		if (!verify_region(v, op->region, op->loc, in_group || op->code == OP_group))
+			return false;
+		const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
+		if (op->code == OP_repeat)
+			verify_repeat(v, op, yield);
+		else
+			verify_group_types(v, op, yield);
+	} else if (!ir_op_has(op->code, TRAIT_TERMINATOR)) {
+		verify_plain(v, op);
+	}
+	define(v, op->results, op->n_results, op, r, op->loc);
+	return true;
+}
+
+static bool check_terminator(struct verifier *v, const struct ir_region *r, struct ir_loc loc)
+{
+	enum ir_opcode end = r->owner == NULL ? OP_return : OP_yield;
+	bool ok = r->n_ops > 0 && r->ops[r->n_ops - 1]->code == end;
+	for (size_t i = 0; ok && i + 1 < r->n_ops; i++)
+		ok = !ir_op_has(r->ops[i]->code, TRAIT_TERMINATOR);
+	if (!ok)
+		verify_fail(v, loc, "a region does not end in its only '%s'", ir_op_desc(end)->name);
+	return ok;
+}
+
+static bool verify_region(struct verifier *v, const struct ir_region *r, struct ir_loc loc, bool in_group)
+{
+	if (!check_terminator(v, r, loc))
+		return false;
+	define(v, r->args, r->n_args, NULL, r, loc);
+	bool ok = true;
+	for (size_t i = 0; ok && i < r->n_ops; i++)
+		ok = verify_op(v, r, r->ops[i], in_group);
+	hide(v, r->args, r->n_args);
+	for (size_t i = 0; i < r->n_ops; i++)
+		hide(v, r->ops[i]->results, r->ops[i]->n_results);
+	return ok;
+}
+
+static void verify_func(struct verifier *v)
+{
+	const struct ir_func *f = v->f;
+	if (f->body == NULL || f->body->owner != NULL || !check_terminator(v, f->body, f->loc))
+		return;
+	v->visible = ARENA_ARRAY(&v->arena, bool, f->n_values + 1);
+	v->uses = ir_count_uses(&v->arena, f);
+	if (v->visible == NULL || v->uses == NULL)
+		return;
+	if (verify_region(v, f->body, f->loc, false)) {
+		verify_signature(v);
+		verify_case(v);
+	}
+	if (v->m->stage == STAGE_PLAN && f->arena == NULL)
+		verify_fail(v, f->loc, "no arena in the stage plan");
+	if (v->m->stage == STAGE_PLAN && v->n_failed == 0)
+		verify_plan(v);
+}
+
+enum tfmc_status ir_verify(struct ir_module *m, struct diag_context *cx)
+{
+	struct verifier v = {.m = m, .cx = cx};
+	arena_init(&v.arena);
+	verify_declarations(&v);
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		v.f = m->funcs.items[i];
+		verify_func(&v);
+	}
+	bool memory = !arena_failed(&v.arena);
+	arena_destroy(&v.arena);
+	if (v.n_failed > 0)
+		return TFMC_INVALID;
+	return memory ? TFMC_OK : TFMC_NO_MEMORY;
+}

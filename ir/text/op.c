@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bodies: one op per line, with results, op, operands, attributes, types and location. The op table drives everything
+ * but repeat and group:
+ *
+ *   %y, %c1 = repeat %l = 0 to 6 carry (%x = %x0, %c = %c0) { ... yield %x2, %c2 } : types loc(...)
+ *   %q = group linear {mr=14} { pre .. root .. post .. yield %q } at [0] : types loc(...)
+ */
+#include "ir/text/parser.h"
+
+#include <string.h>
+
+/* ---- values ---- */
+
+bool parse_define(struct parser *p, const struct tok *name, struct ir_value v)
+{
+	if (strmap_get(&p->names, name->text) != NULL)
+		return parse_fail(p, name->loc, DIAG_NAME_CLASH, "%%%s is defined twice", name->text);
+	const char **slot = ARENA_PUSH(&p->arena, &p->defined);
+	if (slot == NULL || !strmap_set(&p->names, name->text, (void *)(uintptr_t)v.id))
+		return false;
+	*slot = name->text;
+	if (strspn(name->text, "0123456789") != strlen(name->text))
+		irb_name(p->b, v, name->text);
+	return true;
+}
+
+void parse_scope_end(struct parser *p, size_t mark)
+{
+	while (p->defined.n > mark)
+		strmap_set(&p->names, p->defined.items[--p->defined.n], NULL);
+}
+
+static bool find_value(struct parser *p, const struct tok *t, struct ir_value *out)
+{
+	uintptr_t id = (uintptr_t)strmap_get(&p->names, t->text);
+	*out = (struct ir_value){(uint32_t)id};
+	return id != 0 || parse_unknown(p, t, "value", p->defined.items, p->defined.n);
+}
+
+static const struct ir_weight *find_weight(struct parser *p, const struct tok *t)
+{
+	const struct ir_weight *w = ir_find_weight(p->m, t->text);
+	if (w != NULL)
+		return w;
+	size_t n = p->m->weights.n;
+	const char **names = ARENA_ARRAY(&p->arena, const char *, n + 1);
+	for (size_t i = 0; names != NULL && i < n; i++)
+		names[i] = p->m->weights.items[i]->name;
+	parse_unknown(p, t, "weight", names, names != NULL ? n : 0);
+	return NULL;
+}
+
+/* [%l,%e] */
+static bool parse_indices(struct parser *p, struct ir_value *index, size_t *n)
+{
+	*n = 0;
+	if (!parse_accept(p, '['))
+		return true;
+	do {
+		struct tok t;
+		if (*n == IR_RANK_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d indices", IR_RANK_MAX);
+		if (!parse_token(p, TOK_VALUE, "%name", &t) || !find_value(p, &t, &index[(*n)++]))
+			return false;
+	} while (parse_accept(p, ','));
+	return parse_expect(p, ']');
+}
+
+/* @name[%l] #panel16 */
+static bool parse_weight_ref(struct parser *p, struct ir_value *out)
+{
+	struct ir_value index[IR_RANK_MAX];
+	struct tok t = p->tok;
+	enum ir_encoding encoding;
+	size_t n;
+	parse_next(p);
+	const struct ir_weight *w = find_weight(p, &t);
+	if (w == NULL || !parse_indices(p, index, &n))
+		return false;
+	struct loc at = p->tok.loc;
+	if (!parse_encoding(p, &encoding))
+		return false;
+	if (encoding != w->encoding)
+		return parse_fail(p, at, DIAG_IR_TYPE, "the weight @%s is #%s, here it is #%s", w->name,
+		                  ir_encoding_name(w->encoding), ir_encoding_name(encoding));
+	build_report_at(p->b, t.loc);
+	*out = irb_weight_ref(p->b, w, index, n);
+	return !irb_failed(p->b);
+}
+
+/* %x or @w[%l] */
+static bool parse_value(struct parser *p, struct ir_value *out)
+{
+	struct tok t;
+	if (p->tok.kind == TOK_SYMBOL)
+		return parse_weight_ref(p, out);
+	return parse_token(p, TOK_VALUE, "%name or @name", &t) && find_value(p, &t, out);
+}
+
+/* ---- operands ---- */
+
+static bool at_operand(const struct parser *p)
+{
+	return p->tok.kind == TOK_VALUE || p->tok.kind == TOK_SYMBOL ||
+	       (p->tok.kind == TOK_WORD && lex_peek(&p->lex) == '=');
+}
+
+/* `name=`, before a named operand; skipped operands become absent. */
+static bool parse_operand_name(struct parser *p, const struct ir_op_desc *op, struct parse_values *list)
+{
+	struct tok t = p->tok;
+	size_t i = 0;
+	while (op->operands[i].name != NULL && strcmp(op->operands[i].name, t.text) != 0)
+		i++;
+	parse_next(p);
+	if (op->operands[i].name == NULL || op->operands[i].kind == OPERAND_VARIADIC || i < list->n)
+		return parse_fail(p, t.loc, DIAG_TIR_NAME, "%s has no operand '%s' at this place", op->name,
+		                  t.text);
+	while (list->n < i)
+		if (ARENA_PUSH(&p->arena, list) == NULL)
+			return false;
+	return parse_expect(p, '=');
+}
+
+static bool parse_operands(struct parser *p, const struct ir_op_desc *op, struct parse_values *list)
+{
+	if (!at_operand(p))
+		return true;
+	do {
+		if (p->tok.kind == TOK_WORD && !parse_operand_name(p, op, list))
+			return false;
+		struct ir_value *slot = ARENA_PUSH(&p->arena, list);
+		if (slot == NULL || !parse_value(p, slot))
+			return false;
+		if (list->n > BUILD_LIST_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d operands", BUILD_LIST_MAX);
+	} while (parse_accept(p, ','));
+	return true;
+}
+
+/* ---- ops ---- */
+
+/* The written type equals the inferred one. */
+static bool check_type(struct parser *p, struct loc at, const struct ir_type *inferred,
+                       const struct ir_type *written)
+{
+	return inferred == written || parse_fail(p, at, DIAG_IR_TYPE, "the text says %s, the op gives %s",
+	                                         ir_type_to_string(&p->arena, p->m->dims, written),
+	                                         ir_type_to_string(&p->arena, p->m->dims, inferred));
+}
+
+/* `: type, type`: n types with their locations. */
+static bool parse_type_list(struct parser *p, size_t n, const struct ir_type **types, struct loc *at)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!parse_expect(p, i == 0 ? ':' : ','))
+			return false;
+		at[i] = p->tok.loc;
+		if (!parse_type(p, &types[i]))
+			return false;
+	}
+	return true;
+}
+
+/* `: type, type`, which must be the types of the results. */
+static bool parse_result_types(struct parser *p, const struct ir_value *results, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct ir_type *written;
+		if (!parse_expect(p, i == 0 ? ':' : ','))
+			return false;
+		struct loc at = p->tok.loc;
+		if (!parse_type(p, &written) || !check_type(p, at, irb_type(p->b, results[i]), written))
+			return false;
+	}
+	return true;
+}
+
+static bool parse_plain(struct parser *p, enum ir_opcode code, const struct parse_names *results,
+                        struct ir_loc loc)
+{
+	const struct ir_op_desc *op = ir_op_desc(code);
+	struct parse_values operands = {0};
+	const struct ir_type *types[2];
+	struct ir_value values[2];
+	struct loc at[2], line = loc.at;
+	void *attrs = ir_default_attrs(&p->arena, code);
+	if (attrs == NULL || !parse_operands(p, op, &operands) || !parse_attrs(p, code, attrs, false))
+		return false;
+	if (results->n != ir_op_desc(code)->results || results->n > TFMC_COUNT(types))
+		return parse_fail(p, line, DIAG_TIR_SYNTAX, "%s gives %zu values, %zu are named", op->name,
+		                  ir_op_desc(code)->results, results->n);
+	if (!parse_type_list(p, results->n, types, at) || !parse_loc(p, &loc))
+		return false;
+	irb_set_loc(p->b, loc);
+	build_report_at(p->b, line);
+	irb_op(p->b, code, operands.items, operands.n, attrs, values, results->n);
+	if (irb_failed(p->b))
+		return false;
+	for (size_t i = 0; i < results->n; i++)
+		if (!check_type(p, at[i], irb_type(p->b, values[i]), types[i]) ||
+		    !parse_define(p, &results->items[i], values[i]))
+			return false;
+	return true;
+}
+
+/* ---- repeat and group ---- */
+
+/* The end of repeat and group after the body: types, location; defines the results. */
+static bool finish_region_op(struct parser *p, struct ir_op *op, const struct parse_names *names,
+                             const struct ir_value *results, size_t n, struct ir_loc loc)
+{
+	if (n != names->n)
+		return parse_fail(p, loc.at, DIAG_TIR_SYNTAX, "the region yields %zu values, %zu are named",
+		                  n, names->n);
+	if (!parse_result_types(p, results, n) || !parse_loc(p, &loc))
+		return false;
+	op->loc = ir_import_loc(p->m, loc);
+	for (size_t i = 0; i < n; i++)
+		if (!parse_define(p, &names->items[i], results[i]))
+			return false;
+	return true;
+}
+
+/* (%x = %x0, %c = %c0) */
+static bool parse_carries(struct parser *p, struct parse_names *names, struct parse_values *init)
+{
+	if (!parse_expect_word(p, "carry") || !parse_expect(p, '('))
+		return false;
+	while (!parse_at(p, ')')) {
+		struct tok *name = ARENA_PUSH(&p->arena, names);
+		struct ir_value *v = ARENA_PUSH(&p->arena, init);
+		if (name == NULL || v == NULL || (names->n > 1 && !parse_expect(p, ',')))
+			return false;
+		if (!parse_token(p, TOK_VALUE, "%name", name) || !parse_expect(p, '=') || !parse_value(p, v))
+			return false;
+		if (names->n >= BUILD_LIST_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d carries", BUILD_LIST_MAX);
+	}
+	return parse_expect(p, ')');
+}
+
+/* %l = 0 to 6 */
+static bool parse_range(struct parser *p, struct tok *index, int64_t *count)
+{
+	int64_t from;
+	struct loc at;
+	if (!parse_token(p, TOK_VALUE, "the index of the repeat", index) || !parse_expect(p, '='))
+		return false;
+	at = p->tok.loc;
+	if (!parse_int(p, &from))
+		return false;
+	if (from != 0)
+		return parse_fail(p, at, DIAG_TIR_SYNTAX, "a repeat begins at 0");
+	return parse_expect_word(p, "to") && parse_int(p, count);
+}
+
+static bool parse_repeat_body(struct parser *p, const struct tok *index, const struct parse_names *carries,
+                              const struct ir_value *args, struct parse_values *yields)
+{
+	size_t mark = p->defined.n;
+	if (!parse_expect(p, '{') || !parse_define(p, index, args[REPEAT_INDEX]))
+		return false;
+	for (size_t i = 0; i < carries->n; i++)
+		if (!parse_define(p, &carries->items[i], args[i + 1]))
+			return false;
+	if (!parse_body(p, OP_yield, yields, NULL))
+		return false;
+	parse_scope_end(p, mark);
+	return true;
+}
+
+/* After the word `repeat`. */
+static bool parse_repeat(struct parser *p, const struct parse_names *results, struct ir_loc loc)
+{
+	struct parse_names carries = {0};
+	struct parse_values init = {0}, yields = {0};
+	struct ir_value args[BUILD_LIST_MAX + 1], values[BUILD_LIST_MAX];
+	struct tok index;
+	int64_t count;
+	if (!parse_range(p, &index, &count) || !parse_carries(p, &carries, &init))
+		return false;
+	irb_repeat_begin(p->b, count, init.items, init.n, args);
+	if (irb_failed(p->b))
+		return false;
+	struct ir_op *op = p->b->scope->owner;
+	if (!parse_repeat_body(p, &index, &carries, args, &yields) || yields.n > BUILD_LIST_MAX)
+		return false;
+	irb_repeat_end(p->b, yields.items, yields.n, values);
+	return !irb_failed(p->b) && finish_region_op(p, op, results, values, yields.n, loc);
+}
+
+/* True at `{name=`: attributes and not the body. */
+static bool at_attrs(const struct parser *p)
+{
+	struct lexer lookahead = p->lex;
+	if (!parse_at(p, '{'))
+		return false;
+	char c = lex_peek(&lookahead);
+	if (c == '%' || c == '}')
+		return false;
+	lookahead.cx = NULL; /* reads one word, which cannot fail */
+	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+	if (!letter)
+		return false;
+	lex_next(&lookahead);
+	return lex_peek(&lookahead) == '=';
+}
+
+/* After the word `group`. */
+static bool parse_group(struct parser *p, const struct parse_names *results, struct ir_loc loc)
+{
+	struct parse_values yields = {0};
+	struct ir_value values[BUILD_LIST_MAX];
+	struct attrs_group *attrs = ir_default_attrs(&p->arena, OP_group);
+	size_t mark = p->defined.n;
+	int64_t root = -1;
+	if (attrs == NULL ||
+	    !parse_ir_keyword(p, KEYWORDS_GROUP, "the kind of the group", "kind of group", &attrs->kind))
+		return false;
+	if (at_attrs(p) && !parse_attrs(p, OP_group, attrs, true))
+		return false;
+	irb_group_begin(p->b);
+	if (irb_failed(p->b) || !parse_expect(p, '{'))
+		return false;
+	struct ir_op *op = p->b->scope->owner;
+	if (!parse_body(p, OP_yield, &yields, &root) ||
+	    (parse_accept_word(p, "at") && !parse_dims(p, &attrs->at)) || yields.n > BUILD_LIST_MAX)
+		return false;
+	if (root < 0)
+		return parse_fail(p, loc.at, DIAG_TIR_SYNTAX, "the group has no root");
+	attrs->root = root;
+	parse_scope_end(p, mark);
+	irb_group_end(p->b, attrs, yields.items, yields.n, values);
+	return !irb_failed(p->b) && finish_region_op(p, op, results, values, yields.n, loc);
+}
+
+/* ---- lines ---- */
+
+static bool parse_results(struct parser *p, struct parse_names *out)
+{
+	if (p->tok.kind != TOK_VALUE)
+		return true;
+	do {
+		struct tok *t = ARENA_PUSH(&p->arena, out);
+		if (t == NULL || !parse_token(p, TOK_VALUE, "%name", t))
+			return false;
+		if (out->n > BUILD_LIST_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d results", BUILD_LIST_MAX);
+	} while (parse_accept(p, ','));
+	return parse_expect(p, '=');
+}
+
+bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out)
+{
+	static const char *const names[] = {
+#define OP(name, traits, operands, attributes, results, axes, formula) #name,
+#include "ir/core/ops.def"
+	};
+	if (ir_op_find(t->text, strlen(t->text), out) && *out != OP_weight)
+		return true;
+	return parse_unknown(p, t, "op", names, TFMC_COUNT(names));
+}
+
+static bool parse_line(struct parser *p)
+{
+	struct parse_names results = {0};
+	enum ir_opcode code;
+	struct tok word;
+	struct loc first = p->tok.loc;
+	if (!parse_results(p, &results) || !parse_token(p, TOK_WORD, "an op", &word) ||
+	    !parse_op_name(p, &word, &code))
+		return false;
+	struct ir_loc loc = {.at = results.n > 0 ? first : word.loc};
+	irb_set_loc(p->b, loc);
+	build_report_at(p->b, loc.at);
+	if (code == OP_repeat)
+		return parse_repeat(p, &results, loc);
+	if (code == OP_group)
+		return parse_group(p, &results, loc);
+	if (ir_op_has(code, TRAIT_TERMINATOR))
+		return parse_fail(p, word.loc, DIAG_TIR_SYNTAX, "%s does not belong here", word.text);
+	return parse_plain(p, code, &results, loc);
+}
+
+/* ---- bodies ---- */
+
+/* `pre`, `root` or `post` before a line of a group, in this order. */
+static bool parse_group_prefix(struct parser *p, int64_t *root, bool *is_root)
+{
+	*is_root = false;
+	if (parse_accept_word(p, "root")) {
+		if (*root >= 0)
+			return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "a group has one root");
+		*is_root = true;
+		return true;
+	}
+	struct loc at = p->tok.loc;
+	if (parse_accept_word(p, "pre"))
+		return *root < 0 || parse_fail(p, at, DIAG_TIR_SYNTAX, "'pre' after the root");
+	if (parse_accept_word(p, "post"))
+		return *root >= 0 || parse_fail(p, at, DIAG_TIR_SYNTAX, "'post' before the root");
+	return parse_fail(p, at, DIAG_TIR_SYNTAX, "expected 'pre', 'root', 'post' or 'yield', found '%s'",
+	                  p->tok.text);
+}
+
+bool parse_body(struct parser *p, enum ir_opcode end, struct parse_values *ends, int64_t *root)
+{
+	const char *last = ir_op_desc(end)->name;
+	while (!parse_at_word(p, last)) {
+		bool is_root = false;
+		if (p->tok.kind == TOK_END || parse_at(p, '}'))
+			return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "the body does not end in '%s'",
+			                  last);
+		if (root != NULL && !parse_group_prefix(p, root, &is_root))
+			return false;
+		if (!parse_line(p) || irb_failed(p->b))
+			return false;
+		if (is_root)
+			*root = (int64_t)p->b->scope->ops.n - 1;
+	}
+	build_report_at(p->b, p->tok.loc);
+	parse_next(p);
+	return parse_operands(p, ir_op_desc(end), ends) && parse_expect(p, '}');
+}

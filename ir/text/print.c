@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text of modules, functions and ops, see text.h and the grammar in ir/text.md. Ops are printed by their descriptors;
+ * repeat and group have forms of their own. Attributes with their default value are left out. Deterministic: in order
+ * of declaration, without addresses.
+ */
+#include "ir/text/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/core/case.h"
+#include "ir/support/strmap.h"
+
+/* The function being printed. */
+struct printer {
+	struct buf *out;
+	const struct diag_context *cx; /* NULL: no locations */
+	const struct ir_module *m;
+	const struct ir_func *f;
+	struct arena arena; /* of the names */
+	bool is_plain;      /* numbers in place of names */
+	const char **names; /* [f->n_values] without the %; NULL: printed in place or unknown */
+};
+
+static void print_region(const struct printer *p, const struct ir_region *r, int indent);
+
+/* ---- names of values ---- */
+
+/*
+ * A value is printed with its name hint, made unique by `.1`, `.2`, or with a number. Names are assigned in the order
+ * in which the text defines the values, so parsing the text assigns the same ones. Weight references have no name,
+ * they are printed where they are used.
+ */
+struct naming {
+	struct printer *p;
+	struct strmap used; /* name -> next suffix, as a pointer; from 1, since 0 is absence */
+	unsigned next;      /* next number */
+};
+
+static bool is_number(const char *name)
+{
+	return name[0] == '\0' || strspn(name, "0123456789") == strlen(name);
+}
+
+/* Returns the hint, or if another value has it, the hint with the first free suffix. `used` stores the next suffix of
+ * each name, so that n values with one hint do not each search from .1 again. */
+static const char *unique_name(struct naming *n, const char *hint)
+{
+	struct arena *a = &n->p->arena;
+	uintptr_t suffix = (uintptr_t)strmap_get(&n->used, hint);
+	const char *name = hint;
+	if (suffix != 0) {
+		do
+			name = arena_printf(a, "%s.%zu", hint, (size_t)suffix++);
+		while (strmap_has(&n->used, name) && !arena_failed(a));
+	}
+	/* a counter, not an address: strmap holds pointers */
+	strmap_set(&n->used, hint, (void *)(suffix == 0 ? 1 : suffix));
+	if (name != hint)
+		strmap_set(&n->used, name, (void *)(uintptr_t)1);
+	return name;
+}
+
+/* Names a value; without a hint, with one that reads as a number, or with is_plain, by the next number. */
+static void name_value(struct naming *n, struct ir_value v)
+{
+	const char *hint = ir_value_info(n->p->f, v)->name;
+	if (v.id == 0 || v.id >= n->p->f->n_values || n->p->names == NULL)
+		return;
+	if (hint == NULL || n->p->is_plain || is_number(hint))
+		n->p->names[v.id] = arena_printf(&n->p->arena, "%u", n->next++);
+	else
+		n->p->names[v.id] = unique_name(n, hint);
+}
+
+static void name_region(struct naming *n, const struct ir_region *r)
+{
+	for (size_t i = 0; i < r->n_args; i++)
+		name_value(n, r->args[i]);
+	for (size_t i = 0; i < r->n_ops; i++) {
+		const struct ir_op *op = r->ops[i];
+		if (op->code == OP_weight)
+			continue;
+		for (size_t k = 0; k < op->n_results; k++)
+			name_value(n, op->results[k]);
+		if (op->region != NULL)
+			name_region(n, op->region);
+	}
+}
+
+static void printer_begin(struct printer *p, struct buf *out, const struct diag_context *cx,
+                          const struct ir_module *m, const struct ir_func *f, bool is_plain)
+{
+	*p = (struct printer){.out = out, .cx = cx, .m = m, .f = f, .is_plain = is_plain};
+	arena_init(&p->arena);
+	p->names = ARENA_ARRAY(&p->arena, const char *, f->n_values);
+	struct naming n = {.p = p};
+	strmap_init(&n.used, &p->arena);
+	if (f->body != NULL)
+		name_region(&n, f->body);
+}
+
+static void printer_end(struct printer *p)
+{
+	if (arena_failed(&p->arena))
+		p->out->failed = true;
+	arena_destroy(&p->arena);
+}
+
+static void print_value_name(const struct printer *p, struct ir_value v)
+{
+	const char *name = p->names != NULL ? p->names[v.id] : NULL;
+	if (name != NULL && is_number(name))
+		buf_printf(p->out, "%%%s", name);
+	else
+		ir_print_name(p->out, '%', name != NULL ? name : "?");
+}
+
+/* @name[%l] #panel16 */
+static void print_weight_ref(const struct printer *p, const struct ir_op *op)
+{
+	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+	ir_print_name(p->out, '@', w->name);
+	for (size_t i = 0; i < op->n_operands; i++) {
+		buf_char(p->out, i == 0 ? '[' : ',');
+		print_value_name(p, op->operands[i]);
+	}
+	if (op->n_operands > 0)
+		buf_char(p->out, ']');
+	if (w->encoding != ENC_ROW)
+		buf_printf(p->out, " #%s", ir_encoding_name(w->encoding));
+}
+
+static void print_value(const struct printer *p, struct ir_value v)
+{
+	if (v.id == 0 || v.id >= p->f->n_values)
+		buf_str(p->out, "%\"?\"");
+	else if (ir_def_as(p->f, v, OP_weight) != NULL)
+		print_weight_ref(p, ir_def(p->f, v));
+	else
+		print_value_name(p, v);
+}
+
+static void print_values(const struct printer *p, const struct ir_value *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		buf_str(p->out, i > 0 ? ", " : "");
+		print_value(p, v[i]);
+	}
+}
+
+/* ---- locations ---- */
+
+/* ` loc(...)`; nothing for locations in the module's own .tir, or without cx. */
+static void print_loc(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
+                      struct ir_loc loc)
+{
+	bool place = loc.at.source != 0;
+	if (cx == NULL || (place && loc.at.source == m->tir_source) || (!place && loc.path == NULL))
+		return;
+	buf_str(out, " loc(");
+	if (place) {
+		buf_quoted(out, diag_source_name(cx, loc.at.source));
+		buf_printf(out, ":%" PRIu32 ":%" PRIu32, loc.at.line, loc.at.col);
+	}
+	if (loc.path != NULL) {
+		buf_str(out, place ? " " : "");
+		buf_quoted(out, loc.path);
+	}
+	buf_char(out, ')');
+}
+
+/* ---- attributes ---- */
+
+static bool is_default(const struct ir_attr_desc *d, const void *a)
+{
+	switch (d->kind) {
+	case ATTR_FLOAT: return memcmp(a, &d->float_default, sizeof(double)) == 0;
+	case ATTR_INT: return *(const int64_t *)a == d->int_default;
+	case ATTR_FLAG: return !*(const bool *)a;
+	case ATTR_KEYWORD: return *(const int *)a == (int)d->int_default;
+	case ATTR_WEIGHT: return true; /* printed with the operands */
+	case ATTR_DIMS: return ((const struct ir_dim_list *)a)->n == 0;
+	case ATTR_DIM:
+	case ATTR_INTS:
+	case ATTR_DTYPE: return false;
+	}
+	return false;
+}
+
+static void print_dims(const struct printer *p, const struct ir_dim_list *list, const char *separator)
+{
+	buf_char(p->out, '[');
+	for (size_t i = 0; i < list->n; i++) {
+		buf_str(p->out, i > 0 ? separator : "");
+		ir_dim_print(p->out, p->m->dims, list->items[i], true);
+	}
+	buf_char(p->out, ']');
+}
+
+static void print_ints(const struct printer *p, const struct ir_int_list *list)
+{
+	buf_char(p->out, '[');
+	for (size_t i = 0; i < list->n; i++)
+		buf_printf(p->out, "%s%" PRId64, i > 0 ? "," : "", list->items[i]);
+	buf_char(p->out, ']');
+}
+
+static void print_attr(const struct printer *p, const struct ir_attr_desc *d, const void *a)
+{
+	buf_str(p->out, d->name);
+	if (d->kind != ATTR_FLAG)
+		buf_char(p->out, '=');
+	switch (d->kind) {
+	case ATTR_FLOAT: buf_f64(p->out, *(const double *)a); break;
+	case ATTR_INT: buf_printf(p->out, "%" PRId64, *(const int64_t *)a); break;
+	case ATTR_FLAG: break;
+	case ATTR_DIM: ir_dim_print(p->out, p->m->dims, *(const struct ir_dim *const *)a, true); break;
+	case ATTR_DIMS: print_dims(p, a, ","); break;
+	case ATTR_INTS: print_ints(p, a); break;
+	case ATTR_DTYPE: buf_str(p->out, ir_dtype_name(*(const enum ir_dtype *)a)); break;
+	case ATTR_KEYWORD: buf_str(p->out, ir_keyword(d->words, *(const int *)a)); break;
+	case ATTR_WEIGHT: break;
+	}
+}
+
+/* Attributes of group that its form shows elsewhere. */
+static bool is_printed_elsewhere(const struct ir_op *op, const char *name)
+{
+	return op->code == OP_group &&
+	       (strcmp(name, "kind") == 0 || strcmp(name, "root") == 0 || strcmp(name, "at") == 0);
+}
+
+static void print_attrs(const struct printer *p, const struct ir_op *op)
+{
+	bool any = false;
+	if (op->attrs == NULL)
+		return;
+	for (const struct ir_attr_desc *d = ir_op_desc(op->code)->attrs; d->name != NULL; d++) {
+		const void *a = (const char *)op->attrs + d->offset;
+		if (is_default(d, a) || is_printed_elsewhere(op, d->name))
+			continue;
+		buf_str(p->out, any ? " " : " {");
+		print_attr(p, d, a);
+		any = true;
+	}
+	if (any)
+		buf_char(p->out, '}');
+}
+
+/* ---- ops ---- */
+
+/* `%a, name=%b`: operands after an absent one are named. */
+static void print_operands(const struct printer *p, const struct ir_op *op)
+{
+	const struct ir_operand_desc *d = ir_op_desc(op->code)->operands;
+	bool gap = false, any = false;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		if (op->operands[i].id != 0) {
+			buf_str(p->out, any ? ", " : " ");
+			if (gap)
+				buf_printf(p->out, "%s=", d->name);
+			print_value(p, op->operands[i]);
+			any = true;
+		} else {
+			gap = true;
+		}
+		if (d->name != NULL && d->kind != OPERAND_VARIADIC)
+			d++;
+	}
+}
+
+static void print_types(const struct printer *p, const struct ir_op *op)
+{
+	for (size_t i = 0; i < op->n_results; i++) {
+		buf_str(p->out, i == 0 ? " : " : ", ");
+		ir_type_print(p->out, p->m->dims, ir_type_of(p->f, op->results[i]));
+	}
+}
+
+static void print_repeat_head(const struct printer *p, const struct ir_op *op)
+{
+	const struct attrs_repeat *a = op->attrs;
+	const struct ir_region *r = op->region;
+	buf_char(p->out, ' ');
+	print_value(p, r->args[REPEAT_INDEX]);
+	buf_printf(p->out, " = 0 to %" PRId64 " carry (", a->count);
+	for (size_t i = 0; i < op->n_operands; i++) {
+		buf_str(p->out, i > 0 ? ", " : "");
+		print_value(p, r->args[i + 1]);
+		buf_str(p->out, " = ");
+		print_value(p, op->operands[i]);
+	}
+	buf_char(p->out, ')');
+}
+
+static void print_body(const struct printer *p, const struct ir_op *op, int indent)
+{
+	buf_str(p->out, " {\n");
+	print_region(p, op->region, indent + 2);
+	buf_fill(p->out, ' ', (size_t)indent);
+	buf_char(p->out, '}');
+	if (op->code != OP_group)
+		return;
+	const struct attrs_group *a = op->attrs;
+	if (a->at.n > 0) {
+		buf_str(p->out, " at ");
+		print_dims(p, &a->at, ", ");
+	}
+}
+
+/* The op with its region, ending in a newline. `prefix`: pre, root or post in groups. */
+static void print_op(const struct printer *p, const struct ir_op *op, int indent, const char *prefix)
+{
+	buf_fill(p->out, ' ', (size_t)indent);
+	buf_str(p->out, prefix);
+	print_values(p, op->results, op->n_results);
+	buf_str(p->out, op->n_results > 0 ? " = " : "");
+	buf_str(p->out, ir_op_desc(op->code)->name);
+	if (op->code == OP_repeat) {
+		print_repeat_head(p, op);
+	} else if (op->code == OP_group) {
+		buf_printf(p->out, " %s",
+		           ir_keyword(KEYWORDS_GROUP, ((const struct attrs_group *)op->attrs)->kind));
+		print_attrs(p, op);
+	} else {
+		print_operands(p, op);
+		print_attrs(p, op);
+	}
+	if (op->region != NULL)
+		print_body(p, op, indent);
+	print_types(p, op);
+	if (!ir_op_has(op->code, TRAIT_TERMINATOR))
+		print_loc(p->out, p->cx, p->m, op->loc);
+	buf_char(p->out, '\n');
+}
+
+/* pre, root or post, for the op at position i of a group. */
+static const char *group_prefix(const struct ir_region *r, size_t i)
+{
+	if (r->owner == NULL || r->owner->code != OP_group || ir_op_has(r->ops[i]->code, TRAIT_TERMINATOR))
+		return "";
+	const struct attrs_group *a = r->owner->attrs;
+	if ((int64_t)i == a->root)
+		return "root ";
+	return (int64_t)i < a->root ? "pre  " : "post ";
+}
+
+static void print_region(const struct printer *p, const struct ir_region *r, int indent)
+{
+	for (size_t i = 0; i < r->n_ops; i++)
+		if (r->ops[i]->code != OP_weight)
+			print_op(p, r->ops[i], indent, group_prefix(r, i));
+}
+
+/* ---- declarations ---- */
+
+static const char *stage_suffix(enum ir_stage stage)
+{
+	switch (stage) {
+	case STAGE_GRAPH: return "";
+	case STAGE_GROUPS: return " stage=groups";
+	case STAGE_PLAN: return " stage=plan";
+	}
+	return "";
+}
+
+static void print_weight(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
+                         const struct ir_weight *w)
+{
+	buf_str(out, "weight ");
+	ir_print_name(out, '@', w->name);
+	buf_str(out, " : ");
+	ir_type_print(out, m->dims, w->type);
+	if (w->encoding != ENC_ROW)
+		buf_printf(out, " #%s", ir_encoding_name(w->encoding));
+	if (w->format != FORMAT_PLAIN)
+		buf_printf(out, " as %s", ir_format(w->format)->name);
+	if (w->init != NULL) {
+		buf_str(out, " = ");
+		wexpr_print(out, w->init);
+	}
+	print_loc(out, cx, m, w->loc);
+	buf_char(out, '\n');
+}
+
+static void print_header(struct buf *out, const struct diag_context *cx, const struct ir_module *m)
+{
+	buf_str(out, "module ");
+	buf_quoted(out, m->name);
+	buf_printf(out, "%s\n", stage_suffix(m->stage));
+	for (size_t i = 0; i < ir_dims_count(m->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(m->dims, i);
+		buf_printf(out, "dim %s in [%" PRId64 ",%" PRId64 "]\n", s->name, s->lo, s->hi);
+	}
+	for (size_t i = 0; i < m->weights.n; i++)
+		print_weight(out, cx, m, m->weights.items[i]);
+	for (size_t i = 0; i < m->states.n; i++) {
+		const struct ir_state_decl *s = m->states.items[i];
+		buf_str(out, "state ");
+		ir_print_name(out, '@', s->name);
+		buf_str(out, " : ");
+		ir_type_print(out, m->dims, s->type);
+		buf_printf(out, " #%s", ir_encoding_name(s->encoding));
+		print_loc(out, cx, m, s->loc);
+		buf_char(out, '\n');
+	}
+}
+
+/* ---- functions ---- */
+
+/* ` {` before the first property, ` ` before the others. */
+static void begin_property(struct buf *out, bool *any)
+{
+	buf_str(out, *any ? " " : " {");
+	*any = true;
+}
+
+static void print_lengths(const struct printer *p, int lengths, bool *any)
+{
+	if (lengths < 0 || (size_t)lengths >= p->f->n_params)
+		return;
+	begin_property(p->out, any);
+	buf_str(p->out, "lengths=");
+	print_value(p, p->f->params[lengths].value);
+}
+
+static void print_role(const struct printer *p, enum ir_param_role role, bool *any)
+{
+	switch (role) {
+	case ROLE_INPUT: break;
+	case ROLE_PAST:
+		begin_property(p->out, any);
+		buf_str(p->out, "role=past");
+		break;
+	}
+}
+
+static void print_param(const struct printer *p, const struct ir_param *param)
+{
+	bool any = false;
+	print_value(p, param->value);
+	buf_str(p->out, ": ");
+	ir_type_print(p->out, p->m->dims, ir_type_of(p->f, param->value));
+	print_role(p, param->role, &any);
+	if (param->below > 0) {
+		begin_property(p->out, &any);
+		buf_printf(p->out, "below=%" PRId64, param->below);
+	}
+	print_lengths(p, param->lengths, &any);
+	if (param->has_default && param->default_value != NULL) {
+		begin_property(p->out, &any);
+		buf_str(p->out, "default=");
+		ir_dim_print(p->out, p->m->dims, param->default_value, true);
+	}
+	if (param->has_default && param->default_value == NULL) {
+		begin_property(p->out, &any);
+		buf_str(p->out, "fill=");
+		buf_f64(p->out, param->fill);
+	}
+	if (param->max != NULL) {
+		begin_property(p->out, &any);
+		buf_str(p->out, "max=");
+		ir_dim_print(p->out, p->m->dims, param->max, true);
+	}
+	buf_str(p->out, any ? "}" : "");
+}
+
+/* ir_print_name does not quote s. */
+static bool is_unquoted(const char *s)
+{
+	struct buf text;
+	buf_init(&text);
+	ir_print_name(&text, '%', s);
+	bool plain = text.len > 1 && text.data[1] != '"';
+	buf_destroy(&text);
+	return plain;
+}
+
+static void print_result(const struct printer *p, size_t i)
+{
+	const struct ir_result *r = &p->f->results[i];
+	const struct ir_op *last = p->f->body->ops[p->f->body->n_ops - 1];
+	bool any = false;
+	if (r->name != NULL) {
+		if (is_unquoted(r->name))
+			buf_str(p->out, r->name);
+		else
+			buf_quoted(p->out, r->name);
+		buf_str(p->out, ": ");
+	}
+	ir_type_print(p->out, p->m->dims, ir_type_of(p->f, last->operands[i]));
+	print_role(p, r->role, &any);
+	print_lengths(p, r->lengths, &any);
+	buf_str(p->out, any ? "}" : "");
+}
+
+static void print_signature(const struct printer *p)
+{
+	const struct ir_func *f = p->f;
+	buf_str(p->out, "func ");
+	ir_print_name(p->out, '@', f->name);
+	buf_char(p->out, '(');
+	for (size_t i = 0; i < f->n_params; i++) {
+		buf_str(p->out, i > 0 ? ", " : "");
+		print_param(p, &f->params[i]);
+	}
+	buf_str(p->out, ") -> (");
+	for (size_t i = 0; i < f->n_results; i++) {
+		buf_str(p->out, i > 0 ? ", " : "");
+		print_result(p, i);
+	}
+	buf_char(p->out, ')');
+	if (f->when != NULL) {
+		buf_char(p->out, ' ');
+		ir_case_print(p->out, p->m, f->when);
+	}
+	if (f->arena != NULL) {
+		buf_str(p->out, " arena=");
+		ir_dim_print(p->out, p->m->dims, f->arena, true);
+	}
+	print_loc(p->out, p->cx, p->m, f->loc);
+}
+
+static void print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
+                       const struct ir_func *f, bool is_plain)
+{
+	struct printer p;
+	printer_begin(&p, out, cx, m, f, is_plain);
+	print_signature(&p);
+	buf_str(out, " {\n");
+	print_region(&p, f->body, 2);
+	buf_str(out, "}\n");
+	printer_end(&p);
+}
+
+void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
+                   const struct ir_func *f)
+{
+	print_func(out, cx, m, f, false);
+}
+
+static void print_module(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
+                         bool is_plain)
+{
+	print_header(out, cx, m);
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		buf_char(out, '\n');
+		print_func(out, cx, m, m->funcs.items[i], is_plain);
+	}
+}
+
+void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m)
+{
+	print_module(out, cx, m, false);
+}
+uint64_t ir_structure_hash(const struct ir_module *m)
+{
+	struct buf text;
+	buf_init(&text);
+	print_module(&text, NULL, m, true);
+	uint64_t hash = hash_bytes64(HASH64_SEED, text.data, text.len);
+	buf_destroy(&text);
+	return hash;
+}

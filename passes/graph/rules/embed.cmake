@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -DOUT=FILE.c -DFILES=a.rule,b.rule -P embed.cmake: writes the bytes of the files as one C file.
+string(REPLACE "," ";" FILES "${FILES}")
+set(text "/* SPDX-License-Identifier: Apache-2.0 */\n/* Made by passes/graph/rules/embed.cmake from the *.rule files. */\n")
+string(APPEND text "#include \"passes/graph/rule.h\"\n\n")
+set(rows "")
+set(i 0)
+foreach(file IN LISTS FILES)
+  get_filename_component(name "${file}" NAME)
+  file(READ "${file}" bytes HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(REGEX REPLACE "(0x0a,)" "\\1\n" bytes "${bytes}")
+  string(APPEND text "static const unsigned char file_${i}[] = {\n${bytes}0};\n")
+  string(APPEND rows "\t{\"rules/${name}\", file_${i}, sizeof(file_${i}) - 1},\n")
+  math(EXPR i "${i} + 1")
+endforeach()
+string(APPEND text "\nconst struct rule_file rule_files[] = {\n${rows}\t{NULL, NULL, 0},\n};\n")
+file(WRITE "${OUT}" "${text}")

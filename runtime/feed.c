@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls of the entries encode, prefill, step and score with token ids: finds the tensors of `generate` by
+ * their names in the record, binds the dims of the call from the shape of the ids, and turns failures into
+ * messages about the prompt.
+ */
+#include "runtime/feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TENSORS 128
+
+static const int64_t *ids_at(const struct tfmc_record *r, int64_t offset)
+{
+	return (const void *)((const char *)r + offset);
+}
+
+int record_has_id(const struct tfmc_record *r, int64_t ids, int64_t n, int64_t id)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (ids_at(r, ids)[i] == id)
+			return 1;
+	return 0;
+}
+
+int64_t record_first_id(const struct tfmc_record *r, int64_t ids)
+{
+	return ids_at(r, ids)[0];
+}
+
+int record_allows_id(const struct tfmc_record *r, int64_t id, int first)
+{
+	if (record_has_id(r, r->suppress, r->n_suppress, id))
+		return 0;
+	return !first || !record_has_id(r, r->suppress_first, r->n_suppress_first, id);
+}
+
+int32_t *record_start_ids(const struct tfmc_record *r, uint64_t *n)
+{
+	*n = (uint64_t)r->n_start;
+	int32_t *ids = malloc((size_t)(*n ? *n : 1) * sizeof(*ids));
+	for (uint64_t i = 0; ids && i < *n; i++)
+		ids[i] = (int32_t)ids_at(r, r->start)[i];
+	return ids;
+}
+
+int feed_check_prompt(struct tfmc_session *session, uint64_t n_first, int64_t max)
+{
+	const struct tfmc_record *r = tfmc_session_record(session);
+	const char *what = r->generate_kind == 1 ? "prompt" : "target";
+	if (!n_first)
+		return session_prompt_error(session, "the %s is empty, and the model has no start ids", what);
+	if (max < 0 || n_first > (uint64_t)max)
+		return session_prompt_error(session, "the %s has %llu ids; at most %lld are possible", what,
+		                            (unsigned long long)n_first, (long long)max);
+	return TFMC_RT_OK;
+}
+
+int feed_check_ids(struct tfmc_session *session, const char *what, const int32_t *ids, uint64_t n,
+                   int64_t below)
+{
+	for (uint64_t i = 0; below > 0 && i < n; i++)
+		if (ids[i] < 0 || ids[i] >= below)
+			return session_prompt_error(
+			        session, "id %d, number %llu of %s, is outside of the vocabulary of %lld",
+			        (int)ids[i], (unsigned long long)i + 1, what, (long long)below);
+	return TFMC_RT_OK;
+}
+
+/* ---- calls ---- */
+
+/* Index of the input or output of that name, or -1. */
+static int64_t find_tensor(const struct tfmc_record *r, int64_t entry, const char *name, int output)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	uint64_t n = output ? e->n_outputs : e->n_inputs;
+	for (uint64_t i = 0; i < n; i++) {
+		const struct tfmc_record_tensor *t =
+		        output ? tfmc_entry_output(r, entry, i) : tfmc_entry_input(r, entry, i);
+		if (!strcmp(tfmc_record_text(r, t->name), name))
+			return (int64_t)i;
+	}
+	return -1;
+}
+
+/* The input in words of the caller, for messages. */
+static const char *input_label(const struct tfmc_record *r, const struct tfmc_record_tensor *t)
+{
+	const char *tokens = r->tokens_name ? tfmc_record_text(r, (uint64_t)r->tokens_name) : "";
+	if (strcmp(tfmc_record_text(r, t->name), tokens) != 0)
+		return "the source";
+	return r->generate_kind == 1 ? "the prompt" : "the target";
+}
+
+/* Message for a size outside of [lo, hi]: a number of ids where the input is ids, else an axis. */
+static int axis_error(const struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis,
+                      int64_t value, int64_t lo, int64_t hi)
+{
+	const char *name = input_label(f->record, t);
+	if (t->below > 0)
+		return session_prompt_error(f->session, "%s has %lld ids; %lld to %lld are possible", name,
+		                            (long long)value, (long long)lo, (long long)hi);
+	return session_prompt_error(f->session, "axis %d of %s is %lld; %lld to %lld are possible", (int)axis,
+	                            name, (long long)value, (long long)lo, (long long)hi);
+}
+
+/* Binds the dim of axis `axis` of a tensor to `value` if the size is a single symbol, else checks that the
+ * size is equal. */
+static int bind_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis, int64_t value)
+{
+	const uint64_t *w = (const void *)((const char *)f->record + t->sizes[axis]);
+	if (w[0] == 1 && w[1] == 1 && w[2] == 1) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(f->record, w[3]);
+		if (value < dim->lo || value > dim->hi)
+			return axis == 0 ? (int)TFMC_RT_E_BEAM
+			                 : axis_error(f, t, axis, value, dim->lo, dim->hi);
+		f->dims[w[3]] = value;
+	}
+	int64_t size = tfmc_tensor_size(f->record, t, axis, f->dims);
+	if (size == value)
+		return TFMC_RT_OK;
+	return axis == 0 ? (int)TFMC_RT_E_BEAM : axis_error(f, t, axis, value, size, size);
+}
+
+/* Arguments of one call. */
+struct entry_call {
+	int64_t entry;
+	struct tfmc_buffer inputs[MAX_TENSORS], outputs[MAX_TENSORS];
+};
+
+/* Prepares a call with ids [batch, n] as the named input: binds dims, passes lengths and call_end where
+ * the entry has them. */
+static int prepare_call(struct feeder *f, struct entry_call *c, const char *entry_name, int64_t tensor_name,
+                        const int32_t *ids, uint64_t n)
+{
+	const struct tfmc_record *r = f->record;
+	*c = (struct entry_call){.entry = tfmc_entry_find(r, entry_name)};
+	if (c->entry < 0 || !tensor_name)
+		return TFMC_RT_E_GENERATE;
+	if (session_consume_cancel(f->session))
+		return TFMC_RT_E_CANCELLED;
+	int64_t input = find_tensor(r, c->entry, tfmc_record_text(r, (uint64_t)tensor_name), 0);
+	if (input < 0 || input >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	const struct tfmc_record_tensor *t = tfmc_entry_input(r, c->entry, (uint64_t)input);
+	TRY(bind_axis(f, t, 0, f->batch));
+	TRY(bind_axis(f, t, 1, n > INT64_MAX ? INT64_MAX : (int64_t)n));
+	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)ids, (uint64_t)f->batch * n};
+	if (f->lengths && (t->lengths < 0 || t->lengths >= MAX_TENSORS))
+		return TFMC_RT_E_GENERATE;
+	if (f->lengths)
+		c->inputs[t->lengths] =
+		        (struct tfmc_buffer){(void *)(uintptr_t)f->lengths, (uint64_t)f->batch};
+	int64_t end = r->long_from > 0 ? find_tensor(r, c->entry, "call_end", 0) : -1;
+	if (f->call_end > 0 && f->batch == 1 && end >= 0 && end < MAX_TENSORS)
+		c->inputs[end] = (struct tfmc_buffer){&f->call_end, 1};
+	return TFMC_RT_OK;
+}
+
+/* Names the missing input: the object returns E_NULL only. Returns the status for the caller. */
+static int missing_input_error(struct feeder *f, const struct entry_call *c)
+{
+	for (uint64_t i = 0; i < MAX_TENSORS; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
+		if (t && !t->has_default && !c->inputs[i].data)
+			return session_prompt_error(f->session,
+			                            "the model requires the input %s, which only a direct "
+			                            "call of its entries can pass",
+			                            tfmc_record_text(f->record, t->name));
+	}
+	return TFMC_RT_E_NULL;
+}
+
+/* Calls the entry; E_NULL and E_TOKEN become E_PROMPT with a message. */
+static int execute_call(struct feeder *f, const struct entry_call *c)
+{
+	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
+	if (status == TFMC_RT_E_NULL)
+		return missing_input_error(f, c);
+	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
+}
+
+/* Names the id outside of the vocabulary: the object returns E_TOKEN only. */
+static void report_wrong_id(struct feeder *f, const struct entry_call *c)
+{
+	for (uint64_t i = 0; i < MAX_TENSORS; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
+		const struct tfmc_buffer *b = &c->inputs[i];
+		if (t && t->below > 0 && b->data)
+			(void)feed_check_ids(f->session, input_label(f->record, t), b->data, b->count,
+			                     t->below);
+	}
+}
+
+/* Calls an entry with ids [batch, n] as the named input. wants_logits: writes f->logits if the entry has
+ * logits. */
+static int call_with_ids(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids,
+                         uint64_t n, int wants_logits)
+{
+	struct entry_call c;
+	const struct tfmc_record *r = f->record;
+	TRY(prepare_call(f, &c, entry_name, tensor_name, ids, n));
+	int64_t output = find_tensor(r, c.entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
+	if (output >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	if (output >= 0 && wants_logits)
+		c.outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
+	int status = execute_call(f, &c);
+	if (status == TFMC_RT_E_PROMPT)
+		report_wrong_id(f, &c);
+	return status;
+}
+
+/* Calls `encode` with the features of tfmc_session_set_source. */
+static int encode_features(struct feeder *f, const struct session_source *s)
+{
+	struct entry_call c = {.entry = tfmc_entry_find(f->record, "encode")};
+	if (c.entry < 0 || !f->record->source_name)
+		return TFMC_RT_E_GENERATE;
+	if (session_consume_cancel(f->session))
+		return TFMC_RT_E_CANCELLED;
+	int64_t input = find_tensor(f->record, c.entry,
+	                            tfmc_record_text(f->record, (uint64_t)f->record->source_name), 0);
+	if (input < 0 || input >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c.entry, (uint64_t)input);
+	if (t->rank != s->rank || s->sizes[0] != f->batch)
+		return session_prompt_error(
+		        f->session, "the source has rank %llu and %lld sequences; it must be %llu and %lld",
+		        (unsigned long long)s->rank, (long long)s->sizes[0], (unsigned long long)t->rank,
+		        (long long)f->batch);
+	for (uint64_t i = 0; i < s->rank; i++)
+		TRY(bind_axis(f, t, i, s->sizes[i]));
+	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)s->data, s->n};
+	return execute_call(f, &c);
+}
+
+int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n)
+{
+	const struct session_source *source = session_source(f->session);
+	if (source->data)
+		return encode_features(f, source);
+	if (!n)
+		return session_prompt_error(f->session, "the source is empty");
+	return ids ? call_with_ids(f, "encode", f->record->source_name, ids, n, 1) : (int)TFMC_RT_E_NULL;
+}
+
+/* The token input of an entry, or NULL. */
+static const struct tfmc_record_tensor *tokens_input(const struct feeder *f, const char *entry_name)
+{
+	const struct tfmc_record *r = f->record;
+	int64_t entry = tfmc_entry_find(r, entry_name);
+	if (entry < 0 || !r->tokens_name)
+		return NULL;
+	int64_t input = find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->tokens_name), 0);
+	return input < 0 ? NULL : tfmc_entry_input(r, entry, (uint64_t)input);
+}
+
+/* Tokens of each sequence that one call of prefill may have. */
+static uint64_t max_prefill_tokens(const struct feeder *f)
+{
+	int64_t bounds[FEED_DIMS_MAX];
+	const struct tfmc_record_tensor *t = tokens_input(f, "prefill");
+	for (uint64_t i = 0; i < f->record->n_dims; i++)
+		bounds[i] = tfmc_record_dim_at(f->record, i)->hi;
+	int64_t max = t ? tfmc_tensor_size(f->record, t, 1, bounds) : 0;
+	uint64_t rows = session_max_call_tokens(f->session, f->batch);
+	return max > 0 && (uint64_t)max < rows ? (uint64_t)max : rows;
+}
+
+int feeder_check_ids(const struct feeder *f, const char *entry, const int32_t *ids, uint64_t n)
+{
+	const struct tfmc_record_tensor *t = tokens_input(f, entry);
+	return t ? feed_check_ids(f->session, input_label(f->record, t), ids, n, t->below) : (int)TFMC_RT_OK;
+}
+
+int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
+{
+	uint64_t rows = f->batch == 1 ? max_prefill_tokens(f) : n, capacity = session_context(f->session);
+	if (!n)
+		return session_prompt_error(f->session,
+		                            "the prompt is empty, and the model has no start ids");
+	if (n > capacity)
+		return session_prompt_error(f->session,
+		                            "the prompt has %llu ids; the state has room for %llu",
+		                            (unsigned long long)n, (unsigned long long)capacity);
+	if ((int64_t)n < f->record->prefix && f->record->prefix != f->record->max_len)
+		return session_prompt_error(
+		        f->session,
+		        "the prompt has %llu ids; the first %lld positions attend to each other and "
+		        "must come in one call",
+		        (unsigned long long)n, (long long)f->record->prefix);
+	if (!ids)
+		return TFMC_RT_E_NULL;
+	if (n > rows) /* check all ids before the first call: a sliding-window cache cannot be taken back */
+		TRY(feeder_check_ids(f, "prefill", ids, n));
+	int32_t call_end = f->call_end;
+	if (n > rows && !call_end)
+		f->call_end = (int32_t)(session_first_length(f->session) + (int64_t)n);
+	int status = TFMC_RT_OK;
+	for (uint64_t at = 0, count; status == TFMC_RT_OK && at < n; at += count) {
+		count = n - at < rows ? n - at : rows;
+		status =
+		        call_with_ids(f, "prefill", f->record->tokens_name, ids + at, count, at + count == n);
+	}
+	f->call_end = call_end;
+	return status;
+}
+
+int feeder_must_reread(const struct feeder *f, int64_t sequence)
+{
+	return f->record->reread && tfmc_session_length(f->session, sequence) == f->record->long_from;
+}
+
+int feeder_step(struct feeder *f, const int32_t *ids)
+{
+	return call_with_ids(f, "step", f->record->tokens_name, ids, 1, 1);
+}
+
+int feeder_has_lengths(const struct feeder *f)
+{
+	const struct tfmc_record_tensor *t = tokens_input(f, "step");
+	return t && t->lengths >= 0 && t->lengths < MAX_TENSORS;
+}
+
+int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p)
+{
+	struct entry_call c;
+	TRY(prepare_call(f, &c, "score", f->record->tokens_name, ids, n));
+	int64_t input = find_tensor(f->record, c.entry, "targets", 0);
+	int64_t output = find_tensor(f->record, c.entry, "log_p", 1);
+	if (input < 0 || input >= MAX_TENSORS || output < 0 || output >= MAX_TENSORS)
+		return TFMC_RT_E_GENERATE;
+	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)targets, (uint64_t)f->batch * n};
+	c.outputs[output] = (struct tfmc_buffer){log_p, (uint64_t)f->batch * n};
+	return execute_call(f, &c);
+}
+
+/* ---- opening ---- */
+
+/* Reads score_rows and vocab from the entry `score`, if there is one. */
+static int open_score(struct feeder *f)
+{
+	const struct tfmc_record *r = f->record;
+	int64_t entry = tfmc_entry_find(r, "score");
+	int64_t input = entry < 0 ? -1 : find_tensor(r, entry, "targets", 0);
+	if (input < 0)
+		return TFMC_RT_OK;
+	const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, (uint64_t)input);
+	int64_t bounds[FEED_DIMS_MAX];
+	for (uint64_t i = 0; i < r->n_dims; i++)
+		bounds[i] = tfmc_record_dim_at(r, i)->hi;
+	int64_t rows = tfmc_tensor_size(r, t, 1, bounds);
+	if (rows < 1 || t->below < 1 || t->below > INT32_MAX)
+		return TFMC_RT_E_GENERATE;
+	f->score_rows = (uint64_t)rows;
+	if (f->score_rows > session_max_call_tokens(f->session, f->batch))
+		f->score_rows = session_max_call_tokens(f->session, f->batch);
+	f->vocab = t->below;
+	return TFMC_RT_OK;
+}
+
+/* Reads vocab from the last axis of prefill's logits and allocates f->logits. */
+static int open_logits(struct feeder *f)
+{
+	const struct tfmc_record *r = f->record;
+	int64_t entry = tfmc_entry_find(r, "prefill");
+	int64_t output = entry < 0 || !r->logits_name
+	                         ? -1
+	                         : find_tensor(r, entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
+	if (output < 0)
+		return f->score_rows ? (int)TFMC_RT_OK : (int)TFMC_RT_E_GENERATE;
+	const struct tfmc_record_tensor *t = tfmc_entry_output(r, entry, (uint64_t)output);
+	f->vocab = tfmc_tensor_size(r, t, t->rank - 1, f->dims);
+	if (t->dtype != 0 || f->vocab < 1 || f->vocab > INT32_MAX)
+		return TFMC_RT_E_GENERATE;
+	f->logits = calloc((size_t)f->vocab * (size_t)f->batch, sizeof(*f->logits));
+	if (!f->logits)
+		return TFMC_RT_E_MEMORY;
+	return TFMC_RT_OK;
+}
+
+int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
+{
+	*f = (struct feeder){.session = session, .record = tfmc_session_record(session), .batch = batch};
+	if (!session)
+		return TFMC_RT_E_NULL;
+	session_clear_prompt_error(session);
+	if (!f->record->generate_kind || f->record->n_dims > FEED_DIMS_MAX)
+		return TFMC_RT_E_GENERATE;
+	for (uint64_t i = 0; i < f->record->n_dims; i++)
+		f->dims[i] = tfmc_record_dim_at(f->record, i)->lo;
+	TRY(open_score(f));
+	return open_logits(f);
+}
+
+void feeder_close(struct feeder *f)
+{
+	free(f->logits);
+	f->logits = NULL;
+}

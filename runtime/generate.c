@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generation of one sequence: encode (seq2seq), prefill, then one decode step for each token. The constraints
+ * say which ids may be chosen; the arg-max takes the lowest id on a tie.
+ */
+#include "runtime/feed.h"
+#include "runtime/generator.h"
+#include "runtime/real.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The allowed id with the largest score, or -1 if all are -infinity. */
+static int32_t arg_max(const struct generator *g, const float *scores)
+{
+	int32_t best = -1;
+	float max = -INFINITY;
+	for (int64_t id = 0; id < g->vocab; id++) {
+		float v = scores[id];
+		if (v > max && !g->constraints.excluded[id]) {
+			best = (int32_t)id;
+			max = v;
+		}
+	}
+	return best;
+}
+
+/* Chooses the id after g->ids. log_p: NULL, or receives its log-probability. */
+static int choose_next(struct generator *g, float *logits, int32_t *id, double *log_p)
+{
+	double log_sum = 0;
+	TRY(constraints_logits(&g->constraints, logits, g->ids, g->n));
+	if (log_p)
+		TRY(log_sum_exp(logits, g->vocab, &log_sum));
+	constraints_mark_excluded(&g->constraints, g->ids, g->n);
+	constraints_prefer_timestamps(&g->constraints, logits, 0);
+	const float *scores = constraints_scores(&g->constraints, logits);
+	*id = g->sampler ? tfmc_sampler_draw(g->sampler, scores, g->constraints.excluded, g->ids, g->n)
+	                 : arg_max(g, scores);
+	if (*id < 0)
+		return TFMC_RT_E_LOGITS;
+	if (log_p)
+		*log_p = (double)logits[*id] - log_sum;
+	return TFMC_RT_OK;
+}
+
+/* Passes a new id to the callbacks. *ends: it was the last one, for the reason in g->finish. */
+static int report_token(struct generator *g, int32_t id, bool *ends)
+{
+	const struct tfmc_generate_options *o = &g->options;
+	bool is_forced = g->n - g->constraints.n_first <= g->constraints.given.forced.n;
+	int status = stream_token(&g->stream, id);
+	bool no_more = o->on_token && o->on_token(o->user, id);
+	*ends = true;
+	if (no_more || g->stream.is_ended)
+		g->finish = TFMC_FINISH_CALLBACK;
+	else if (g->stream.is_stopped)
+		g->finish = TFMC_FINISH_TEXT;
+	else if (!is_forced && constraints_is_stop(&g->constraints, id))
+		g->finish = TFMC_FINISH_STOP;
+	else
+		*ends = false;
+	return status;
+}
+
+/* Bound of the number of new tokens after n_first ones. */
+static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t cap)
+{
+	int64_t limit = max_sequence_length(g->options.rules, g->session) - (int64_t)n_first;
+	int64_t requested = g->options.max_new_tokens;
+	if (requested > 0 && requested < limit)
+		limit = requested;
+	return cap < INT64_MAX && limit > (int64_t)cap ? (int64_t)cap : limit;
+}
+
+int generator_open(struct generator *g, struct tfmc_session *session, int64_t vocab,
+                   const struct tfmc_generate_options *options)
+{
+	*g = (struct generator){.session = session, .record = tfmc_session_record(session), .vocab = vocab};
+	if (options)
+		g->options = *options;
+	return options && options->struct_size != sizeof(*options) ? TFMC_RT_E_ABI : TFMC_RT_OK;
+}
+
+void generator_close(struct generator *g)
+{
+	stream_close(&g->stream);
+	constraints_close(&g->constraints);
+	free(g->ids);
+	tfmc_sampler_destroy(g->sampler);
+	g->ids = NULL;
+	g->sampler = NULL;
+}
+
+int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first, struct tfmc_ids source,
+                    uint64_t cap)
+{
+	const struct tfmc_generate_options *o = &g->options;
+	bool has_most = o->rules && o->rules->max_tokens > 0; /* then at least one new token must fit */
+	TRY(feed_check_prompt(g->session, n_first, max_sequence_length(o->rules, g->session) - has_most));
+	g->limit = token_limit(g, n_first, cap);
+	int status = constraints_open(&g->constraints, g->record, o->rules, g->vocab);
+	g->constraints.ignore_stop = o->ignore_stop != 0;
+	g->stream = (struct stream){.constraints = &g->constraints, .emit = o->on_text, .user = o->user};
+	if (status == TFMC_RT_OK && o->on_text && !constraints_have_text(&g->constraints))
+		status = TFMC_RT_E_TEXT;
+	if (status == TFMC_RT_OK && o->sample)
+		status = tfmc_sampler_create(o->sample, g->vocab, &g->sampler);
+	if (status != TFMC_RT_OK)
+		return status;
+	g->ids = calloc((size_t)n_first + (size_t)g->limit + 1, sizeof(*g->ids));
+	if (!g->ids)
+		return TFMC_RT_E_MEMORY;
+	memcpy(g->ids, first, (size_t)n_first * sizeof(*first));
+	g->n = g->n_first = n_first;
+	bool is_causal = g->record->generate_kind == 1;
+	constraints_begin(&g->constraints, n_first, n_first + (uint64_t)g->limit,
+	                  is_causal ? (struct tfmc_ids){g->ids, n_first} : source);
+	return TFMC_RT_OK;
+}
+
+int generator_next(struct generator *g, float *logits, double *log_p, bool *ends)
+{
+	int32_t id;
+	*ends = true;
+	int status = choose_next(g, logits, &id, log_p);
+	if (status != TFMC_RT_OK)
+		return status;
+	g->ids[g->n++] = id;
+	status = report_token(g, id, ends);
+	*ends = *ends || (int64_t)(g->n - g->n_first) >= g->limit;
+	return status;
+}
+
+/* Feeds the last id; all ids where the cached keys would have other rotary frequencies than the new one
+ * (longrope). */
+static int decode_step(struct generator *g, struct feeder *f)
+{
+	if (!feeder_must_reread(f, 0))
+		return feeder_step(f, &g->ids[g->n - 1]);
+	int status = session_trim(f->session, 0, 0);
+	return status == TFMC_RT_OK ? feeder_prefill(f, g->ids, g->n) : status;
+}
+
+/* Prefill and decode loop of one sequence. */
+static int decode_loop(struct generator *g, struct feeder *f, const int32_t *first, uint64_t n_first,
+                       struct tfmc_ids source, int32_t *out, uint64_t cap, uint64_t *n_out)
+{
+	double *log_p = g->options.log_p;
+	int status = generator_begin(g, first, n_first, source, cap);
+	if (status == TFMC_RT_OK)
+		status = feeder_prefill(f, first, n_first);
+	bool ends = status != TFMC_RT_OK || g->limit == 0;
+	while (!ends) {
+		status = generator_next(g, f->logits, log_p ? &log_p[*n_out] : NULL, &ends);
+		for (; *n_out < g->n - n_first; ++*n_out)
+			out[*n_out] = g->ids[n_first + *n_out];
+		if (!ends && status == TFMC_RT_OK)
+			status = decode_step(g, f);
+		ends = ends || status != TFMC_RT_OK;
+	}
+	stream_end(&g->stream);
+	return status;
+}
+
+/* Resets the session, encodes the source and generates from prompt, target or start ids. */
+static int run_generation(struct generator *g, struct feeder *f, const int32_t *prompt, uint64_t n_prompt,
+                          const int32_t *target, uint64_t n_target, int32_t *out, uint64_t cap,
+                          uint64_t *n_out)
+{
+	const struct tfmc_record *r = g->record;
+	int is_causal = r->generate_kind == 1;
+	const int32_t *first = is_causal ? prompt : target;
+	uint64_t n_first = is_causal ? n_prompt : n_target;
+	int status = tfmc_session_reset(f->session);
+	if (status == TFMC_RT_OK && !is_causal)
+		status = feeder_encode(f, prompt, n_prompt);
+	if (status != TFMC_RT_OK)
+		return status;
+	const struct tfmc_ids source =
+	        session_source(f->session)->data ? (struct tfmc_ids){0} : (struct tfmc_ids){prompt, n_prompt};
+	if (n_first)
+		return decode_loop(g, f, first, n_first, source, out, cap, n_out);
+	int32_t *start = record_start_ids(r, &n_first);
+	status = start ? decode_loop(g, f, start, n_first, source, out, cap, n_out) : TFMC_RT_E_MEMORY;
+	free(start);
+	return status;
+}
+
+int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_options *options,
+                  const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
+                  int32_t *out, uint64_t cap, uint64_t *n_out)
+{
+	struct generator g;
+	struct feeder f = {0};
+	if (!n_out)
+		return TFMC_RT_E_NULL;
+	*n_out = 0;
+	if (!session || (!prompt && n_prompt) || (!target && n_target) || (!out && cap))
+		return TFMC_RT_E_NULL;
+	int status = generator_open(&g, session, 0, options);
+	if (status != TFMC_RT_OK)
+		return status;
+	status = feeder_open(&f, session, 1);
+	g.vocab = f.vocab;
+	if (status == TFMC_RT_OK && !f.logits)
+		status = TFMC_RT_E_GENERATE;
+	if (status == TFMC_RT_OK)
+		status = run_generation(&g, &f, prompt, n_prompt, target, n_target, out, cap, n_out);
+	if (g.options.finish)
+		*g.options.finish = status == TFMC_RT_OK ? g.finish : TFMC_FINISH_FAILED;
+	feeder_close(&f);
+	generator_close(&g);
+	return session_end_generation(session, status);
+}

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session owns the memory of a context (context, state, arena, mapped weights) and its thread pool, and
+ * calls entries with the argument slots of abi.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "runtime/feed.h"
+#include "runtime/memory.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DIMS    16
+#define MAX_TENSORS 128
+#define MAX_WORKERS 4096 /* of an object */
+
+struct tfmc_session {
+	struct tfmc_model model;
+	struct tfmc_mapping weights;        /* mapped from weights_path; owned */
+	struct tfmc_mapping weights_in_use; /* `weights`, or the mapping of the caller; zeros: the
+					          weights in the object */
+	struct tfmc_pool *pool;             /* NULL: one worker */
+	struct memory_block context_block, state, arena;
+	void *context;
+	enum tfmc_driver driver;
+	atomic_int is_cancelled;         /* set by tfmc_session_cancel, consumed by feeder_* */
+	int64_t workers, decode_workers; /* upper bounds */
+	int64_t current_workers;         /* workers that the context is set to */
+	int64_t batch;                   /* sequences of the state */
+	int64_t first_sequence;          /* sequence of row 0 */
+	int64_t context_tokens;          /* bound of the tokens of a sequence */
+	int64_t call_tokens;             /* tokens of one call; 0: no bound */
+	int all_workers;
+	struct tfmc_device device;
+	char device_error[512]; /* receives the device's message unless the caller gave a buffer */
+	struct session_source source;
+	char prompt_error[SESSION_ERROR_BYTES]; /* message about the last prompt that was rejected; "":
+						   none */
+};
+
+static int32_t yield_to_others(void *user)
+{
+	(void)user;
+	sched_yield();
+	return 0;
+}
+
+/* Sets config->weights from the options: a file, a mapping of the caller, or the weights in the object. */
+static int open_weights(struct tfmc_session *s, const struct tfmc_session_options *o,
+                        struct tfmc_config *config)
+{
+	const char *path = o->weights_path;
+	if (!path && o->weights && o->weights->data) {
+		config->weights = o->weights->data;
+		config->weights_bytes = o->weights->bytes;
+		s->weights_in_use = *o->weights;
+		return TFMC_RT_OK;
+	}
+	if (!path)
+		return s->model.record->weights_embedded || s->model.record->weights_bytes == 0
+		               ? TFMC_RT_OK
+		               : TFMC_RT_E_NO_WEIGHTS;
+	int status =
+	        tfmc_weights_map(path, s->model.record, o->verify_weights ? TFMC_MAP_VERIFY : 0, &s->weights);
+	config->weights = s->weights.data;
+	config->weights_bytes = s->weights.bytes;
+	s->weights_in_use = s->weights;
+	return status;
+}
+
+/* Index of the batch dim: the first dim of the first entry, or -1. */
+static int64_t batch_dim(const struct tfmc_record *r)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
+	if (!e || !e->n_dims)
+		return -1;
+	const uint64_t *dims = (const void *)((const char *)r + e->dims);
+	return (int64_t)dims[0];
+}
+
+/* Upper bound of the batch dim, 1 without one. */
+static int64_t max_batch(const struct tfmc_record *r)
+{
+	int64_t dim = batch_dim(r);
+	return dim < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)dim)->hi;
+}
+
+/* Tokens of each of `batch` sequences in one call: an equal share of call_tokens, but at least the
+ * bidirectional prefix. */
+static int64_t max_call_tokens(const struct tfmc_session *s, int64_t batch)
+{
+	int64_t rows = s->call_tokens / (batch > 0 ? batch : 1), min = s->model.record->prefix;
+	min = min > 1 ? min : 1;
+	return rows > min ? rows : min;
+}
+
+/* Arena bytes for all dims at their bounds; with call_tokens the maximum over all batch sizes that share
+ * these tokens. */
+static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
+{
+	const struct tfmc_record *r = s->model.record;
+	int64_t dims[MAX_DIMS], batch = batch_dim(r);
+	uint64_t max = 0;
+	if (s->call_tokens <= 0 || batch < 0)
+		return s->model.arena_size(bounds, workers);
+	for (int64_t b = tfmc_record_dim_at(r, (uint64_t)batch)->lo; b <= bounds[batch]; b++) {
+		int64_t each = max_call_tokens(s, b);
+		for (uint64_t i = 0; i < r->n_dims; i++) {
+			int64_t lo = tfmc_record_dim_at(r, i)->lo;
+			dims[i] = (int64_t)i == batch ? b : each < bounds[i] ? each : bounds[i];
+			dims[i] = dims[i] < lo ? lo : dims[i];
+		}
+		uint64_t bytes = s->model.arena_size(dims, workers);
+		max = bytes > max ? bytes : max;
+	}
+	return max;
+}
+
+/* The context limit of the object, or less if the options say so. */
+static int set_context_limit(struct tfmc_session *s, int64_t requested)
+{
+	uint64_t limit = s->model.record->context_limit;
+	s->context_tokens = limit && limit < INT32_MAX ? (int64_t)limit : INT32_MAX;
+	if (requested < 0 || requested > s->context_tokens)
+		return TFMC_RT_E_DIM;
+	s->context_tokens = requested ? requested : s->context_tokens;
+	return TFMC_RT_OK;
+}
+
+/* Upper bounds of the dims of calls, from the options. */
+static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_options *o,
+                       int64_t bounds[MAX_DIMS])
+{
+	const struct tfmc_record *r = s->model.record;
+	for (uint64_t i = 0; i < r->n_dims; i++) {
+		int64_t max = tfmc_record_dim_at(r, i)->hi;
+		bounds[i] = o->dims_max ? o->dims_max[i] : max;
+		if (bounds[i] < 0 || bounds[i] > max)
+			return TFMC_RT_E_DIM;
+	}
+	if (s->call_tokens > 0 && batch_dim(r) >= 0 && bounds[batch_dim(r)] > s->batch)
+		bounds[batch_dim(r)] = s->batch;
+	return TFMC_RT_OK;
+}
+
+/* Batch, workers and token bounds from the options. */
+static int read_limits(struct tfmc_session *s, const struct tfmc_session_options *o)
+{
+	const struct tfmc_record *r = s->model.record;
+	if (o->batch < 0 || o->batch > max_batch(r) || o->call_tokens < 0)
+		return TFMC_RT_E_DIM;
+	if (o->workers < 0 || o->decode_workers < 0 || o->workers > MAX_WORKERS ||
+	    o->decode_workers > MAX_WORKERS)
+		return TFMC_RT_E_WORKER;
+	TRY(set_context_limit(s, o->context));
+	s->call_tokens = o->call_tokens;
+	s->batch = o->batch ? o->batch : max_batch(r);
+	s->workers = o->workers ? o->workers : 1;
+	s->decode_workers = o->decode_workers ? o->decode_workers : s->workers;
+	s->all_workers = o->all_workers;
+	return TFMC_RT_OK;
+}
+
+static int64_t max_workers(const struct tfmc_session *s)
+{
+	return s->workers > s->decode_workers ? s->workers : s->decode_workers;
+}
+
+/* Allocates context, arena and state by the options. */
+static int open_memory(struct tfmc_session *s, const struct tfmc_session_options *o,
+                       struct tfmc_config *config)
+{
+	const struct tfmc_record *r = s->model.record;
+	int64_t bounds[MAX_DIMS];
+	TRY(read_limits(s, o));
+	TRY(read_bounds(s, o, bounds));
+	config->batch = s->batch;
+	config->workers = max_workers(s);
+	config->arena_bytes = arena_bytes(s, bounds, config->workers);
+	config->state_bytes =
+	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
+	TRY(memory_block_alloc(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES));
+	TRY(memory_block_alloc(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES));
+	TRY(memory_block_alloc(&s->state, config->state_bytes, MEMORY_SMALL_PAGES));
+	s->context = s->context_block.data;
+	config->arena = s->arena.data;
+	config->state = s->state.data;
+	config->state_is_zero = 1;
+	return TFMC_RT_OK;
+}
+
+/* Opens weights, memory and pool, then calls init of the object. The caller closes after a failure. */
+static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
+{
+	const struct tfmc_record *r = s->model.record;
+	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MAX_DIMS)
+		return TFMC_RT_E_RECORD;
+	struct tfmc_config config = {.struct_size = sizeof(config), .yield = yield_to_others};
+	int64_t variant = o->variant ? tfmc_variant_find(r, o->variant) : -1;
+	if (o->variant && variant < 0)
+		return TFMC_RT_E_NAME;
+	config.variants = o->variant ? (uint64_t)1 << variant : 0;
+	TRY(open_weights(s, o, &config));
+	TRY(open_memory(s, o, &config));
+	if (config.workers > 1 && o->spin_us == 0)
+		TRY(tfmc_pool_create(config.workers, &s->pool));
+	else if (config.workers > 1)
+		TRY(tfmc_pool_create_spinning(config.workers, o->spin_us < 0 ? 0 : o->spin_us, &s->pool));
+	s->driver = o->driver;
+	s->current_workers = config.workers;
+	config.user = s->pool;
+	if (o->device)
+		s->device = *o->device;
+	if (!s->device.message || s->device.message_bytes == 0) {
+		s->device.message = s->device_error;
+		s->device.message_bytes = sizeof(s->device_error);
+	}
+	config.device = &s->device;
+	tfmc_system_words(r, config.system);
+	config.parallel_for = s->pool ? tfmc_pool_parallel_for : NULL;
+	return s->model.init(s->context, &config);
+}
+
+static bool has_functions(const struct tfmc_model *m)
+{
+	return m->record && m->init && m->call && m->reset && m->trim && m->fork && m->select && m->reorder &&
+	       m->fetch && m->store && m->close && m->variant && m->set_workers && m->arena_size &&
+	       m->state_size;
+}
+
+/* Copies options of an older or equal struct_size; missing fields are 0. */
+static int copy_options(const struct tfmc_session_options *options, struct tfmc_session_options *out)
+{
+	*out = (struct tfmc_session_options){0};
+	if (!options)
+		return TFMC_RT_OK;
+	uint64_t bytes = options->struct_size;
+	if (bytes < offsetof(struct tfmc_session_options, weights) || bytes > sizeof(*out) ||
+	    bytes % sizeof(uint64_t))
+		return TFMC_RT_E_ABI;
+	memcpy(out, options, (size_t)bytes);
+	return TFMC_RT_OK;
+}
+
+uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct tfmc_session_options *options)
+{
+	struct tfmc_session_options o;
+	int64_t bounds[MAX_DIMS];
+	if (!model || !has_functions(model) || model->record->n_dims > MAX_DIMS ||
+	    copy_options(options, &o) != TFMC_RT_OK)
+		return 0;
+	struct tfmc_session s = {.model = *model};
+	if (read_limits(&s, &o) != TFMC_RT_OK || read_bounds(&s, &o, bounds) != TFMC_RT_OK)
+		return 0;
+	return arena_bytes(&s, bounds, max_workers(&s));
+}
+
+int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
+                      struct tfmc_session **out)
+{
+	struct tfmc_session_options given;
+	if (!out)
+		return TFMC_RT_E_NULL;
+	*out = NULL;
+	if (!model || !has_functions(model))
+		return TFMC_RT_E_NULL;
+	TRY(copy_options(options, &given));
+	struct tfmc_session *s = calloc(1, sizeof(*s));
+	if (!s)
+		return TFMC_RT_E_MEMORY;
+	s->model = *model;
+	int status = open_session(s, &given);
+	if (status != TFMC_RT_OK) {
+		tfmc_session_close(s);
+		return status;
+	}
+	*out = s;
+	return TFMC_RT_OK;
+}
+
+void tfmc_session_close(struct tfmc_session *session)
+{
+	if (!session)
+		return;
+	tfmc_pool_destroy(session->pool);
+	if (session->context)
+		(void)session->model.close(session->context);
+	tfmc_weights_unmap(&session->weights);
+	memory_block_free(&session->context_block);
+	memory_block_free(&session->state);
+	memory_block_free(&session->arena);
+	free(session);
+}
+
+const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session)
+{
+	return session ? session->model.record : NULL;
+}
+
+int session_prompt_error(struct tfmc_session *session, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	(void)vsnprintf(session->prompt_error, sizeof(session->prompt_error), fmt, ap);
+	va_end(ap);
+	return TFMC_RT_E_PROMPT;
+}
+
+void session_clear_prompt_error(struct tfmc_session *session)
+{
+	session->prompt_error[0] = 0;
+}
+
+const char *session_prompt_error_text(const struct tfmc_session *session)
+{
+	return session->prompt_error;
+}
+
+const char *tfmc_session_status_text(const struct tfmc_session *session, int status)
+{
+	if (session && status == TFMC_RT_E_PROMPT && *session->prompt_error)
+		return session->prompt_error;
+	if (session && status == TFMC_RT_E_DEVICE && *session->device.message)
+		return session->device.message;
+	return tfmc_rt_status_text(status);
+}
+
+const char *tfmc_session_variant(const struct tfmc_session *session)
+{
+	return session ? tfmc_variant_name(session->model.record, session->model.variant(session->context))
+	               : NULL;
+}
+
+/* Resets by returning pages where possible: the object's own reset writes zeros over the whole state,
+ * which would commit memory for every token that could come. */
+int tfmc_session_reset(struct tfmc_session *session)
+{
+	if (!session)
+		return TFMC_RT_E_NULL;
+	session->first_sequence = 0;
+	if (memory_block_zero(&session->state))
+		return session->model.select(session->context, 0, -1);
+	return session->model.reset(session->context);
+}
+
+int tfmc_session_set_source(struct tfmc_session *session, const void *data, const int64_t *sizes,
+                            uint64_t rank)
+{
+	struct session_source s = {.data = data, .rank = rank, .n = 1};
+	if (!session || (data && !sizes))
+		return TFMC_RT_E_NULL;
+	if (data && (rank < 1 || rank > TFMC_SOURCE_RANK_MAX))
+		return session_prompt_error(session, "the source has %llu axes; 1 to %d are possible",
+		                            (unsigned long long)rank, TFMC_SOURCE_RANK_MAX);
+	for (uint64_t i = 0; data && i < rank; i++) {
+		if (sizes[i] < 0 || (sizes[i] && s.n > UINT64_MAX / (uint64_t)sizes[i]))
+			return session_prompt_error(session, "axis %d of the source is %lld", (int)i,
+			                            (long long)sizes[i]);
+		s.sizes[i] = sizes[i];
+		s.n *= (uint64_t)sizes[i];
+	}
+	session->source = s;
+	return TFMC_RT_OK;
+}
+
+const struct session_source *session_source(const struct tfmc_session *session)
+{
+	return &session->source;
+}
+
+void tfmc_session_cancel(struct tfmc_session *session)
+{
+	if (session)
+		atomic_store(&session->is_cancelled, 1);
+}
+
+int session_consume_cancel(struct tfmc_session *session)
+{
+	return atomic_exchange(&session->is_cancelled, 0);
+}
+
+int session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
+{
+	return session->model.trim(session->context, sequence, length);
+}
+
+int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
+{
+	if (!session)
+		return TFMC_RT_E_NULL;
+	if (length > 0 && length < session->model.record->prefix &&
+	    length < tfmc_session_length(session, sequence))
+		return TFMC_RT_E_OVERWRITTEN; /* the remaining tokens attend to the removed ones */
+	return session_trim(session, sequence, length);
+}
+
+int session_has_source(const struct tfmc_session *session, int64_t sequence)
+{
+	const struct tfmc_record *r = session->model.record;
+	int32_t mark = 1;
+	if (r->encoded)
+		memcpy(&mark, (const char *)session->state.data + r->encoded + 4 * (uint64_t)sequence,
+		       sizeof(mark));
+	return mark != 0;
+}
+
+int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)
+{
+	return session ? session->model.fork(session->context, from, to) : (int)TFMC_RT_E_NULL;
+}
+
+int tfmc_session_select(struct tfmc_session *session, int64_t first_sequence, int64_t source)
+{
+	if (!session)
+		return TFMC_RT_E_NULL;
+	TRY(session->model.select(session->context, first_sequence, source));
+	session->first_sequence = first_sequence;
+	return TFMC_RT_OK;
+}
+
+int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n)
+{
+	if (!session || (!from && n > 0))
+		return TFMC_RT_E_NULL;
+	if (n == 0)
+		return TFMC_RT_OK;
+	return session->model.reorder(session->context, from, n);
+}
+
+int64_t tfmc_session_batch(const struct tfmc_session *session)
+{
+	return session && session->state.data ? session->batch : 0;
+}
+
+int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence)
+{
+	int32_t n;
+	if (sequence < 0 || sequence >= tfmc_session_batch(session))
+		return -1;
+	const char *past = (const char *)session->state.data + session->model.record->past;
+	memcpy(&n, past + (uint64_t)sequence * sizeof(n), sizeof(n));
+	return n;
+}
+
+int64_t session_first_length(const struct tfmc_session *session)
+{
+	return tfmc_session_length(session, session->first_sequence);
+}
+
+int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
+                      uint64_t *n_out)
+{
+	if (!session)
+		return TFMC_RT_E_NULL;
+	int status = out ? session->model.fetch(session->context, sequence) : (int)TFMC_RT_OK;
+	if (status != TFMC_RT_OK && n_out)
+		*n_out = 0;
+	if (status != TFMC_RT_OK)
+		return status;
+	return tfmc_state_save(session->model.record, &session->weights_in_use, session->state.data,
+	                       tfmc_session_batch(session), sequence, out, cap, n_out);
+}
+
+int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const void *data, uint64_t n)
+{
+	if (!session)
+		return TFMC_RT_E_NULL;
+	int status = tfmc_state_restore(session->model.record, &session->weights_in_use, session->state.data,
+	                                tfmc_session_batch(session), sequence, data, n);
+	if (status == TFMC_RT_OK)
+		status = session->model.store(session->context, sequence);
+	if (status == TFMC_RT_E_DEVICE)
+		(void)session->model.trim(session->context, sequence, 0);
+	return status;
+}
+
+uint64_t session_context(const struct tfmc_session *session)
+{
+	return (uint64_t)session->context_tokens;
+}
+
+int64_t session_max_len(const struct tfmc_session *session)
+{
+	int64_t max = session->model.record->max_len;
+	return max < session->context_tokens ? max : session->context_tokens;
+}
+
+uint64_t session_max_call_tokens(const struct tfmc_session *session, int64_t batch)
+{
+	if (session->call_tokens <= 0)
+		return UINT64_MAX;
+	return (uint64_t)max_call_tokens(session, batch);
+}
+
+/* A call in SPMD form: every worker enters the object. */
+struct spmd_call {
+	struct tfmc_session *session;
+	uint64_t entry;
+	const uint64_t *args;
+	int32_t status; /* written by worker 0; the same for all workers */
+};
+
+static void spmd_worker(void *arg, int64_t worker, int64_t n_workers)
+{
+	struct spmd_call *c = arg;
+	(void)n_workers;
+	int32_t status = c->session->model.call(c->session->context, c->entry, c->args, worker);
+	if (worker == 0)
+		c->status = status;
+}
+
+/* Sets the number of workers that suits the size of the call. */
+static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *dims)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(s->model.record, entry);
+	int64_t n = e->kind == TFMC_ENTRY_STEP ? s->decode_workers : s->workers;
+	if (!s->all_workers)
+		n = tfmc_entry_workers(s->model.record, entry, dims, n);
+	if (n == s->current_workers)
+		return TFMC_RT_OK;
+	TRY(s->model.set_workers(s->context, n));
+	s->current_workers = n;
+	return TFMC_RT_OK;
+}
+
+/* Calls an entry with its argument slots: on one worker, with parallel_for, or in SPMD form. */
+static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *args)
+{
+	if (s->pool)
+		TRY(choose_workers(s, entry, dims));
+	if (!s->pool || s->current_workers == 1 || s->driver == TFMC_DRIVER_PARALLEL_FOR)
+		return s->model.call(s->context, (uint64_t)entry, args, -1);
+	struct spmd_call call = {.session = s, .entry = (uint64_t)entry, .args = args};
+	tfmc_pool_run_some(s->pool, s->current_workers, spmd_worker, &call);
+	return call.status;
+}
+
+int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
+                      const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+{
+	const struct tfmc_record *r = tfmc_session_record(session);
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	uint64_t args[MAX_DIMS + 2 * MAX_TENSORS];
+	if (!session)
+		return TFMC_RT_E_NULL;
+	if (!e)
+		return TFMC_RT_E_NAME;
+	if ((e->n_dims && !dims) || (e->n_inputs && !inputs) || (e->n_outputs && !outputs))
+		return TFMC_RT_E_NULL;
+	if (e->n_dims > MAX_DIMS || e->n_inputs + e->n_outputs > MAX_TENSORS)
+		return TFMC_RT_E_RECORD;
+	const uint64_t *dim_indices = (const void *)((const char *)r + e->dims);
+	uint64_t n = 0;
+	for (uint64_t i = 0; i < e->n_dims; i++)
+		args[n++] = (uint64_t)dims[dim_indices[i]];
+	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
+		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
+		args[n++] = (uint64_t)(uintptr_t)b->data;
+		args[n++] = b->count;
+	}
+	return call_entry(session, entry, dims, args);
+}

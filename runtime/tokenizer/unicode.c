@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * UTF-8, lower case, and the four normalization forms (UAX 15): decompose each character by the tables, sort
+ * the marks after each starter by combining class, compose. Text that a form cannot change is copied.
+ */
+#include "runtime/tokenizer/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define O TOK_C
+/* Indexed by utf8proc's category: none, Lu Ll Lt Lm Lo, Mn Mc Me, Nd Nl No, Pc Pd Ps Pe Pi Pf Po, Sm Sc Sk
+ * So, Zs Zl Zp, Cc Cf Cs Co, then control characters that are white space. */
+const uint16_t tok_class_masks[31] = {0,
+                                      TOK_L | TOK_UPPER,
+                                      TOK_L | TOK_LOWER,
+                                      TOK_L | TOK_UPPER,
+                                      TOK_L,
+                                      TOK_L,
+                                      TOK_M | TOK_MN,
+                                      TOK_M,
+                                      TOK_M,
+                                      TOK_N | TOK_ND,
+                                      TOK_N | TOK_NL,
+                                      TOK_N,
+                                      TOK_P | TOK_PC,
+                                      TOK_P,
+                                      TOK_P,
+                                      TOK_P,
+                                      TOK_P,
+                                      TOK_P,
+                                      TOK_P,
+                                      0,
+                                      0,
+                                      0,
+                                      0,
+                                      TOK_SPACE,
+                                      TOK_SPACE,
+                                      TOK_SPACE,
+                                      O,
+                                      O,
+                                      O,
+                                      O,
+                                      O | TOK_SPACE};
+
+bool tok_is_word(uint32_t cp)
+{
+	return tok_class(cp) & (TOK_L | TOK_M | TOK_ND | TOK_NL | TOK_PC) || cp == 0x200c || cp == 0x200d ||
+	       (cp >= 0x24b6 && cp <= 0x24e9) || (cp >= 0x1f130 && cp <= 0x1f149) ||
+	       (cp >= 0x1f150 && cp <= 0x1f169) || (cp >= 0x1f170 && cp <= 0x1f189);
+}
+
+/* ---- UTF-8 ---- */
+
+size_t tok_decode_long(const unsigned char *s, size_t n, uint32_t *cp)
+{
+	size_t len = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : 0;
+	if (!len && s[0] >= 0xf0 && s[0] < 0xf5)
+		len = 4;
+	uint32_t value = len == 2 ? s[0] & 0x1fu : len == 3 ? s[0] & 0x0fu : s[0] & 0x07u;
+	bool ok = len && len <= n;
+	for (size_t i = 1; ok && i < len; i++) {
+		ok = (s[i] & 0xc0) == 0x80;
+		value = value << 6 | (s[i] & 0x3fu);
+	}
+	ok = ok && (len != 3 || (value >= 0x800 && (value < 0xd800 || value > 0xdfff)));
+	ok = ok && (len != 4 || (value >= 0x10000 && value < 0x110000));
+	*cp = ok ? value : TOK_INVALID | s[0];
+	return ok ? len : 1;
+}
+
+size_t tok_last_char(const char *s, size_t n)
+{
+	uint32_t cp;
+	for (size_t back = 2; back <= 4 && back <= n; back++)
+		if (((unsigned char)s[n - back] & 0xc0) == 0xc0 &&
+		    tok_decode(s + n - back, back, &cp) == back)
+			return n - back;
+	return n - 1;
+}
+
+void tok_append(struct tok_text *t, const char *bytes, size_t n)
+{
+	if (t->limit && n > t->limit - t->n) {
+		t->failed = t->is_longer = true;
+		return;
+	}
+	if (n > t->cap - t->n) {
+		size_t cap = 2 * t->cap + n + 64;
+		char *grown = cap > n ? realloc(t->data, cap) : NULL;
+		if (!grown) {
+			t->failed = true;
+			return;
+		}
+		t->data = grown;
+		t->cap = cap;
+	}
+	if (n)
+		memcpy(t->data + t->n, bytes, n);
+	t->n += n;
+}
+
+static void tok_put_char(struct tok_text *t, uint32_t cp)
+{
+	char s[4];
+	if (cp & TOK_INVALID || cp < 0x80) {
+		s[0] = (char)(cp & 0xff);
+		tok_append(t, s, 1);
+		return;
+	}
+	size_t n = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+	for (size_t i = n; i-- > 1; cp >>= 6)
+		s[i] = (char)(0x80 | (cp & 0x3f));
+	s[0] = (char)((n == 2 ? 0xc0 : n == 3 ? 0xe0 : 0xf0) | cp);
+	tok_append(t, s, n);
+}
+
+void tok_append_lower(const char *s, size_t n, struct tok_text *out)
+{
+	for (size_t at = 0; at < n;) {
+		uint32_t cp;
+		size_t len = tok_decode(s + at, n - at, &cp);
+		if (cp < 0x80) {
+			char c = (char)(cp >= 'A' && cp <= 'Z' ? cp + 32 : cp);
+			tok_append(out, &c, 1);
+		} else {
+			uint32_t lower = cp & TOK_INVALID ? 0 : tok_record(cp)->lower;
+			tok_put_char(out, lower ? lower : cp);
+			if (cp == 0x130) /* U+0130 becomes i and a combining dot above */
+				tok_put_char(out, 0x307);
+		}
+		at += len;
+	}
+}
+
+/* ---- normalization ---- */
+
+#define HANGUL   0xac00u
+#define HANGULS  11172u
+#define LEADING  0x1100u
+#define VOWEL    0x1161u
+#define TRAILING 0x11a7u
+
+/* Growing array of code points. */
+struct code_points {
+	uint32_t *items;
+	size_t n, cap;
+	bool failed;
+};
+
+static void push_code_point(struct code_points *c, uint32_t cp)
+{
+	if (c->n == c->cap) {
+		size_t cap = 2 * c->cap + 64;
+		uint32_t *grown = realloc(c->items, cap * sizeof(*grown));
+		if (!grown) {
+			c->failed = true;
+			return;
+		}
+		c->items = grown;
+		c->cap = cap;
+	}
+	c->items[c->n++] = cp;
+}
+
+static unsigned ccc_of(uint32_t cp)
+{
+	return cp & TOK_INVALID ? 0 : tok_record(cp)->ccc;
+}
+
+/* Appends the full decomposition of a character; Hangul syllables are computed. */
+static void decompose(struct code_points *c, uint32_t cp, bool compat)
+{
+	if (cp & TOK_INVALID) {
+		push_code_point(c, cp);
+		return;
+	}
+	if (cp - HANGUL < HANGULS) {
+		uint32_t i = cp - HANGUL;
+		push_code_point(c, LEADING + i / 588);
+		push_code_point(c, VOWEL + i % 588 / 28);
+		if (i % 28)
+			push_code_point(c, TRAILING + i % 28);
+		return;
+	}
+	const struct tok_record *r = tok_record(cp);
+	const uint32_t *seq = tok_pool + (compat ? r->compat : r->canon);
+	unsigned n = compat ? r->n_compat : r->n_canon;
+	for (unsigned i = 0; i < n; i++)
+		push_code_point(c, seq[i]);
+	if (!n)
+		push_code_point(c, cp);
+}
+
+/* Sorts n marks by combining class, stable: insertion for short runs, counting for long ones. False: no
+ * memory. */
+static bool sort_marks(uint32_t *code_points, size_t n)
+{
+	size_t starts[257] = {0};
+	if (n < 32) {
+		for (size_t i = 1; i < n; i++) {
+			uint32_t cp = code_points[i];
+			size_t k = i;
+			for (; k > 0 && ccc_of(code_points[k - 1]) > ccc_of(cp); k--)
+				code_points[k] = code_points[k - 1];
+			code_points[k] = cp;
+		}
+		return true;
+	}
+	uint32_t *copy = malloc(n * sizeof(*copy));
+	if (!copy)
+		return false;
+	memcpy(copy, code_points, n * sizeof(*copy));
+	for (size_t i = 0; i < n; i++)
+		starts[ccc_of(copy[i]) + 1]++;
+	for (size_t i = 1; i < 257; i++)
+		starts[i] += starts[i - 1];
+	for (size_t i = 0; i < n; i++)
+		code_points[starts[ccc_of(copy[i])]++] = copy[i];
+	free(copy);
+	return true;
+}
+
+/* Canonical ordering: sorts each run of combining marks. */
+static void sort_all_marks(struct code_points *c)
+{
+	for (size_t at = 0; at < c->n;) {
+		size_t end = at;
+		while (end < c->n && ccc_of(c->items[end]))
+			end++;
+		if (end - at > 1 && !sort_marks(c->items + at, end - at))
+			c->failed = true;
+		at = end > at ? end : at + 1;
+	}
+}
+
+/* Primary composite of two characters; 0: none. */
+static uint32_t compose_pair(uint32_t a, uint32_t b)
+{
+	if (a - LEADING < 19 && b - VOWEL < 21)
+		return HANGUL + ((a - LEADING) * 21 + (b - VOWEL)) * 28;
+	if (a - HANGUL < HANGULS && (a - HANGUL) % 28 == 0 && b - TRAILING - 1 < 27)
+		return a + (b - TRAILING);
+	size_t low = 0, high = tok_n_composes;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		const struct tok_compose *p = &tok_composes[mid];
+		if (p->first < a || (p->first == a && p->second < b))
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	const struct tok_compose *p = &tok_composes[low];
+	return low < tok_n_composes && p->first == a && p->second == b ? p->both : 0;
+}
+
+/* Canonical composition: a mark composes with the last starter unless a mark of the same or a higher class
+ * is between. */
+static void compose(struct code_points *c)
+{
+	size_t n = 0, starter = SIZE_MAX;
+	unsigned last = 0; /* combining class of the last character kept after the starter */
+	for (size_t i = 0; i < c->n; i++) {
+		uint32_t cp = c->items[i];
+		unsigned ccc = ccc_of(cp);
+		bool is_next = starter != SIZE_MAX && n == starter + 1;
+		bool open = starter != SIZE_MAX && (is_next || last < ccc) && (ccc || is_next);
+		uint32_t composite = open && !(cp & TOK_INVALID) && !(tok_record(cp)->inert & TOK_NFC)
+		                             ? compose_pair(c->items[starter], cp)
+		                             : 0;
+		if (composite) {
+			c->items[starter] = composite;
+			continue;
+		}
+		if (!ccc) {
+			starter = n;
+			last = 0;
+		} else {
+			last = ccc;
+		}
+		c->items[n++] = cp;
+	}
+	c->n = n;
+}
+
+/* True: the form changes no character of the text. */
+static bool is_inert(enum tok_form form, const char *s, size_t n)
+{
+	for (size_t at = 0; at < n;) {
+		uint32_t cp;
+		size_t len = tok_decode(s + at, n - at, &cp);
+		if (cp >= 0x80 && !(cp & TOK_INVALID) && !(tok_record(cp)->inert & (unsigned)form))
+			return false;
+		at += len;
+	}
+	return true;
+}
+
+void tok_append_normal_form(enum tok_form form, const char *s, size_t n, struct tok_text *out)
+{
+	struct code_points c = {0};
+	if (is_inert(form, s, n)) {
+		tok_append(out, s, n);
+		return;
+	}
+	for (size_t at = 0; at < n;) {
+		uint32_t cp;
+		at += tok_decode(s + at, n - at, &cp);
+		decompose(&c, cp, form == TOK_NFKC || form == TOK_NFKD);
+	}
+	sort_all_marks(&c);
+	if (form == TOK_NFC || form == TOK_NFKC)
+		compose(&c);
+	for (size_t i = 0; i < c.n; i++)
+		tok_put_char(out, c.items[i]);
+	out->failed = out->failed || c.failed;
+	free(c.items);
+}
