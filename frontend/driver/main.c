@@ -3,15 +3,16 @@
  * The tfmc command: parses options, dispatches to one command, and ends the process with its exit code. The last
  * diagnostic of a process that runs out of memory, or whose input is truncated while it is mapped, is written here.
  */
+#define _GNU_SOURCE /* siginfo_t */
 #include "frontend/driver/compile/compile.h"
-#include "frontend/driver/options/help.h"
 #include "frontend/driver/commands/prompts.h"
-#include "frontend/driver/truncated.h"
 #include "frontend/syntax/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,15 +78,67 @@ static void handle_out_of_memory(void *user, const char *stage, size_t bytes)
 	exit_environment(d);
 }
 
-/* Runs in a signal handler. Other threads may go on until the process ends. */
-static void handle_truncated_file(void *user, const char *path)
+/* ---- SIGBUS ---- */
+
+static struct driver *sigbus_driver; /* for the signal handler */
+
+/* A line of /proc/self/maps, "7f0000000000-7f0000200000 r--p 00000000 fe:01 1234 /path", that covers the
+ * address. False: it does not, or it is anonymous memory. */
+static bool parse_maps_line(const char *line, uintptr_t at, char path[PATH_MAX])
 {
-	struct driver *d = user;
+	unsigned long long begin, end;
+	int length = 0;
+	if (sscanf(line, "%llx-%llx %*s %*s %*s %*s %n", &begin, &end, &length) != 2 || at < begin ||
+	    at >= end || length == 0 || line[length] != '/')
+		return false;
+	size_t n = strcspn(line + length, "\n");
+	n = n < PATH_MAX ? n : PATH_MAX - 1;
+	memcpy(path, line + length, n);
+	path[n] = 0;
+	return true;
+}
+
+static bool find_mapped_file(uintptr_t at, char path[PATH_MAX])
+{
+	char line[PATH_MAX + 256];
+	bool found = false;
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = parse_maps_line(line, at, path);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/*
+ * SIGBUS: a mapped file was truncated while it was read, so that a page beyond its new end is accessed, in any thread,
+ * which therefore holds no lock of the C library; other threads may go on until the process ends. Only the command has
+ * a handler; objects and the runtime libraries install none. Bus errors outside of mapped files keep the default
+ * action: after a return the read is repeated with it (SA_RESETHAND).
+ */
+static void handle_sigbus(int number, siginfo_t *info, void *context)
+{
+	struct driver *d = sigbus_driver;
+	char path[PATH_MAX];
+	(void)number;
+	(void)context;
+	if (info->si_code != BUS_ADRERR || !find_mapped_file((uintptr_t)info->si_addr, path))
+		return;
 	begin_fatal_diagnostic(d);
 	diag_error(&d->diag, LOC_NONE, DIAG_FILE,
 	           "cannot read '%.400s': it became shorter while it was read, or its disk fails", path);
 	exit_environment(d);
 }
+
+static void catch_sigbus(struct driver *d)
+{
+	struct sigaction act = {.sa_sigaction = handle_sigbus,
+	                        .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER)};
+	sigbus_driver = d;
+	sigaction(SIGBUS, &act, NULL);
+}
+
+/* ---- options ---- */
 
 /* An option whose text on stderr would be mixed with diagnostics in JSON or SARIF; NULL: none is given. */
 static const char *option_printing_to_stderr(const struct driver_options *o)
@@ -264,7 +317,7 @@ int main(int argc, char **argv)
 	outputs_init(&d.outputs, &d.arena, &d.diag);
 	outputs_handle_signals();
 	memory_set_handler(handle_out_of_memory, &d);
-	truncated_file_handle(handle_truncated_file, &d);
+	catch_sigbus(&d);
 
 	struct buf error;
 	buf_init(&error);

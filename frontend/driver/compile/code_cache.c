@@ -92,17 +92,10 @@ static bool hash_files(struct driver *d)
 	return true;
 }
 
-/* Options that print about compiling need a compilation. */
-static const char *reason_not_to_cache(const struct driver_options *o)
-{
-	bool prints = o->print_ir_after.n || o->print_ir_before.n || o->diff.n || o->dump_dir || o->remarks ||
-	              o->time_passes || o->stats;
-	return o->no_cache ? "--no-cache" : prints ? "an option reports how it is compiled" : NULL;
-}
-
 enum tfmc_status code_cache_open(struct driver *d)
 {
-	const char *text = d->options.cache_limit ? d->options.cache_limit : getenv("TFMC_CACHE_LIMIT");
+	const struct driver_options *o = &d->options;
+	const char *text = o->cache_limit ? o->cache_limit : getenv("TFMC_CACHE_LIMIT");
 	uint64_t limit = CACHE_LIMIT;
 	if (text && !number_parse_bytes(text, strlen(text), &limit)) {
 		diag_error(
@@ -113,7 +106,10 @@ enum tfmc_status code_cache_open(struct driver *d)
 	}
 	d->cache.progress = &d->progress;
 	d->cache.workers = driver_pack_workers(d);
-	d->cache.why = reason_not_to_cache(&d->options);
+	/* Options that print about compiling need a compilation. */
+	bool prints = o->print_ir_after.n || o->print_ir_before.n || o->diff.n || o->dump_dir || o->remarks ||
+	              o->time_passes || o->stats;
+	d->cache.why = o->no_cache ? "--no-cache" : prints ? "an option reports how it is compiled" : NULL;
 	if (!d->cache.why)
 		cache_open(&d->cache, &d->arena, limit);
 	return TFMC_OK;

@@ -66,14 +66,6 @@ static void register_read_files(struct driver *d, const struct frontend_model *m
 		outputs_add_input(&d->outputs, paths[i]);
 }
 
-static void register_tir_weights(struct driver *d, const struct ir_module *m, const char *dir)
-{
-	const char *last = NULL;
-	for (size_t i = 0; i < m->weights.n; i++)
-		if (m->weights.items[i]->init)
-			register_weight_files(d, dir, m->weights.items[i]->init, &last);
-}
-
 static bool check_name(struct driver *d, struct loc loc, const char *name)
 {
 	if (name == NULL || expr_is_name(name))
@@ -122,7 +114,10 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	w->dir = d->options.weights_dir ? d->options.weights_dir : file_dir(&d->arena, path);
 	w->files = out->files;
 	out->weights = (struct weight_source){read_tir_weight, w};
-	register_tir_weights(d, out->module, w->dir);
+	const char *last = NULL;
+	for (size_t i = 0; i < out->module->weights.n; i++)
+		if (out->module->weights.items[i]->init)
+			register_weight_files(d, w->dir, out->module->weights.items[i]->init, &last);
 	return TFMC_OK;
 }
 

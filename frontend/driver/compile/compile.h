@@ -120,10 +120,5 @@ TFMC_MUST_USE enum tfmc_status driver_run_steps(struct driver *d, const struct p
 TFMC_MUST_USE enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m);
 /* Reads the files of --rules and --tiles into *d. */
 TFMC_MUST_USE enum tfmc_status driver_read_option_files(struct driver *d);
-/*
- * Adds a dependency file for make: the outputs so far depend on every file that was read. It gets its name before
- * them. TFMC_INVALID for a name that make cannot express.
- */
-TFMC_MUST_USE enum tfmc_status driver_add_depfile(struct driver *d, const char *path);
 
 #endif

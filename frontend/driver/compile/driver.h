@@ -8,7 +8,6 @@
 
 #include "frontend/driver/compile/cache.h"
 #include "frontend/driver/options/diagnostics.h"
-#include "frontend/driver/options/limits.h"
 #include "frontend/driver/options/options.h"
 #include "frontend/driver/options/output.h"
 #include "frontend/driver/options/progress.h"
@@ -25,6 +24,15 @@ enum exit_code {
 	EXIT_INTERNAL = 70,
 };
 enum exit_code exit_code_of(enum tfmc_status status);
+
+/* Resource limits of one run of the command: the options --limit-*, or their defaults. frontend/driver/README.md,
+ * section "Limits", lists them. */
+struct limits {
+	uint64_t
+	        weights; /* packed bytes beyond BACKEND_WEIGHTS_FACTOR times the stored tensors that are read */
+	uint64_t code;   /* bytes of machine code; 8 bytes for each instruction of the kernel IR */
+	uint64_t memory; /* bytes of a session's arena and state */
+};
 
 struct tfmc_tokenizer;
 struct driver {
@@ -82,6 +90,14 @@ TFMC_MUST_USE enum tfmc_status driver_write_output(struct driver *d, const char 
 TFMC_MUST_USE enum tfmc_status driver_write_main_output(struct driver *d, const struct buf *text);
 /* Appends the elements of a comma-separated list (NULL: none) to *out, in the arena. */
 void driver_split_list(struct driver *d, const char *text, struct option_list *out);
+
+/* ---- resource limits ---- */
+struct limits limits_of(const struct driver_options *o);
+/* Processors that this process may use: its CPU affinity, within the quota of its control group; at least 1. */
+int64_t limits_processors(void);
+/* TFMC_INVALID after a diagnostic when arena + state of a session exceed the memory limit. Both in bytes. */
+TFMC_MUST_USE enum tfmc_status limits_session(const struct limits *l, struct diag_context *cx, uint64_t arena,
+                                              uint64_t state);
 
 /* ---- errors ---- */
 /* Reports a mistake on the command line. Always EXIT_USAGE. */

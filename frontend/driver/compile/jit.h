@@ -1,13 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model in this process: compiled or taken from the cache, loaded by LLVM's JIT linker, and sessions on it.
+ * A model in this process: compiled or taken from the cache, loaded by LLVM's JIT linker, its packed weights, and
+ * sessions on it.
  */
 #ifndef TFMC_FRONTEND_DRIVER_COMPILE_JIT_H
 #define TFMC_FRONTEND_DRIVER_COMPILE_JIT_H
 
 #include "frontend/driver/compile/compile.h"
-#include "frontend/driver/compile/packed.h"
+#include "frontend/weights/files.h"
 
+/* ---- packed weights ---- */
+/* Packed weights of a model in this process. They are written while they are packed, to a file of the cache or, where
+ * there is no cache, to anonymous memory (memfd), and then mapped. */
+struct packed {
+	struct diag_context *cx;
+	struct cache *cache;
+	const struct weight_files *read; /* source of the weights; NULL: none */
+	struct cache_file file;          /* fd -1: nothing was written yet; name NULL: in memory */
+	struct arena *arena;             /* of file.name */
+	uint64_t since;                  /* bytes written since pages of `read` were released */
+	struct tfmc_mapping map;
+};
+
+/* A struct backend_sink for a copy that only the cache needs, begun by cache_create: when writing fails, the copy is
+ * dropped. Always true. */
+bool packed_write_copy(void *packed, uint64_t offset, const void *bytes, size_t n);
+/* Gives the file its name in the cache. False: it is not in the cache, or could not be kept. */
+bool packed_commit(struct packed *p, const char *name);
+void packed_close(struct packed *p);
+
+/* ---- the model ---- */
 /* Entries to compile; none: all. */
 struct entry_names {
 	const char *const *items;
@@ -43,8 +65,6 @@ TFMC_MUST_USE enum tfmc_status driver_for_each_variant(struct driver *d, struct 
 const char *driver_opencl_library(void);
 /* The device of --device; its errors go to c->device_message. */
 struct tfmc_device driver_device(const struct driver *d, struct compiled *c);
-/* Reports a failure of --device. Always TFMC_IO. */
-enum tfmc_status driver_device_error(struct driver *d, const char *why);
 /* Measures the peak of --device (roofline): multiply-adds, and reading `bytes` bytes. */
 TFMC_MUST_USE enum tfmc_status driver_device_peak(struct driver *d, uint64_t bytes, struct backend_peak *out);
 

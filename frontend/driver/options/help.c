@@ -3,7 +3,8 @@
  * Help for a terminal (at most 100 columns wide), Markdown, man, and completion for bash, zsh and fish, all derived
  * from the tables of options and commands.
  */
-#include "frontend/driver/options/help.h"
+
+#include "frontend/driver/options/options.h"
 
 #include <string.h>
 

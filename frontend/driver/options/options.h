@@ -148,4 +148,11 @@ const char *option_by_any_name(struct arena *a, const char *name);
 /* The command of that name; NULL with a message in `error`. */
 const struct command_row *options_find_command(const char *name, struct buf *error);
 
+/* ---- help, in help.c ---- */
+/* Appends the help of the command `name`, or the list of commands (NULL). False with a one-line message in
+ * `error` when there is no such command. */
+bool options_help(struct buf *out, const char *name, struct buf *error);
+/* All commands and options in a format for other programs, any but HELP_FORMAT_TEXT. */
+void options_page(struct buf *out, enum help_format_word form, const char *version);
+
 #endif

@@ -224,7 +224,7 @@ static int open_named_file(struct arena *a, struct output_file *f)
 }
 
 /* Removes the temporary file if it still has that name, and unregisters it. */
-static void remove_temporary(struct output_file *f)
+void outputs_remove_temporary(struct output_file *f)
 {
 	struct output_file *volatile *at = &named_files;
 	sigset_t before;
@@ -261,11 +261,6 @@ bool outputs_make_directory(struct output_file *f, const char *path)
 	return made;
 }
 
-void outputs_remove_temporary(struct output_file *f)
-{
-	remove_temporary(f);
-}
-
 /* ---- one file ---- */
 
 static bool open_file(struct arena *a, struct output_file *f)
@@ -280,7 +275,7 @@ static bool open_file(struct arena *a, struct output_file *f)
 	report_write_error(f);
 	if (fd >= 0)
 		close(fd);
-	remove_temporary(f);
+	outputs_remove_temporary(f);
 	return false;
 }
 
@@ -475,7 +470,7 @@ void outputs_discard(struct outputs *o)
 		fclose(o->items[i]->stream);
 		if (o->items[i]->old)
 			(void)unlink(o->items[i]->old);
-		remove_temporary(o->items[i]);
+		outputs_remove_temporary(o->items[i]);
 	}
 	o->n = 0;
 }
