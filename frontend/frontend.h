@@ -15,7 +15,7 @@
 
 struct frontend_model;
 
-/* Suffix of tensor names in a calibration profile: PARAMETER.inputs (frontend/driver/commands/profile.h). */
+/* Suffix of tensor names in a calibration profile: PARAMETER.inputs (frontend/driver/commands/calibrate.c). */
 #define FRONTEND_INPUTS ".inputs"
 
 struct frontend_options {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tfmc attend: tokens of a run and, for the chosen attention ops, their probabilities p [H, S, T], query rows by key
- * columns. attend.c reads the tokens, choice.c selects attentions, maps.c computes them, page.c and attend.c write
- * them.
+ * columns. attend.c reads the tokens, selects and computes the attentions; attend_page.c prints the page.
  */
 #ifndef TFMC_FRONTEND_DRIVER_ATTEND_ATTEND_H
 #define TFMC_FRONTEND_DRIVER_ATTEND_ATTEND_H
@@ -50,22 +49,10 @@ struct attend {
 	const char *left_out; /* the page's note of attentions that were left out; NULL: none */
 };
 
-/* choice.c. EXIT_USAGE after a message. */
-enum exit_code attend_parse_selection(struct driver *d, struct attend_selection *out);
-/*
- * choice.c: removes from a->maps (p is not computed yet) the maps and heads that are not selected or, when a
- * page is written, do not fit on it. selected[i] is set for each former map that stays. TFMC_INVALID after a
- * diagnostic when none stays.
- */
-TFMC_MUST_USE enum tfmc_status attend_select(struct attend *a, bool *selected);
 /* The model's index of head h of a map. */
 int64_t attend_head(const struct attend *a, int64_t h);
 
-/* maps.c: checks type and length of a sequence against its input; diagnostics point at the input. */
-TFMC_MUST_USE enum tfmc_status attend_check_length(const struct attend *a, const struct attend_sequence *s);
-/* maps.c: runs the compiled model on the sequences and reads the probabilities of the selected attentions. */
-TFMC_MUST_USE enum tfmc_status attend_run(struct attend *a);
-/* page.c: appends the page. */
+/* attend_page.c: appends the page. */
 TFMC_MUST_USE enum tfmc_status attend_page(const struct attend *a, struct buf *out);
 
 #endif

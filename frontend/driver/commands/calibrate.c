@@ -7,11 +7,105 @@
  * Texts are fed as by `score`: after the start ids, without the last id. Those longer than LONGEST ids, or than the
  * model reads, are cut, and each chunk begins with the start ids; sources and targets of sequence-to-sequence models
  * are not cut. Models that do not generate read the whole text with the special tokens of its tokenizer.
+ *
+ * A calibration profile holds statistics of the inputs of each matrix, which quantization reads to weight errors (an
+ * importance matrix).
+ *
+ * It is a safetensors file with one F32 tensor for each parameter W [N, K] that multiplies rows x of the model, y = x
+ * W^T. Its name is the path of the parameter with the indices of repeats, as in weights.map, and the word inputs
+ * ("layers.3.self.attention.q.weight.inputs"). Its shape is [2, K], or [E, 2, K] for a parameter of E experts. Row 0
+ * has the means of x(k)^2 over all rows x that were multiplied with W (for an expert: that were routed to it; for a
+ * parameter that is used in several places: over the rows of all of them), row 1 the means of x(k).
+ * ir/weights/quants.h tells how they are used. All zeros: the matrix was not used. Parameters that are not multiplied
+ * with rows (embedding tables that are only looked up, norms, biases) have no tensor.
+ *
+ * The reader is frontend/lower/profile.c. It rejects, with the location: a file without tensors, a tensor whose type
+ * or shape differs from its parameter's, values that are negative, infinite or NaN, and names that the model does not
+ * have (the profile of another model). A matrix without a tensor is a warning: its columns count equally.
  */
-#include "frontend/driver/commands/profile.h"
-#include "frontend/driver/commands/texts.h"
-
+#include <math.h>
 #include <string.h>
+
+#include "frontend/driver/commands/prompts.h"
+
+/* ---- the profile ---- */
+
+/* Sums over all calls so far: for each parameter `rows` rows of K sums of squares, K sums and a count, in f64. */
+struct profile {
+	struct profile_entry {
+		const char *name;
+		int64_t rows, k;
+		double *sums; /* [rows, 2 k + 1] */
+	} * items;
+	size_t n, cap;
+	struct strmap numbers; /* name to its number plus 1 */
+};
+
+/* Allocates all parameters of the list, zeroed. False: no memory. */
+static bool profile_begin(struct driver *d, const struct probe_columns *columns, struct profile *out)
+{
+	*out = (struct profile){0};
+	strmap_init(&out->numbers, &d->arena);
+	for (size_t i = 0; i < columns->n; i++) {
+		const struct probe_column *c = &columns->items[i];
+		if (strmap_get(&out->numbers, c->weight))
+			continue;
+		struct profile_entry *e = ARENA_PUSH(&d->arena, out);
+		double *sums = ARENA_ARRAY(&d->arena, double, (size_t)c->rows *(size_t)(2 * c->k + 1));
+		if (!e || !sums || !strmap_set(&out->numbers, c->weight, (void *)(uintptr_t)out->n))
+			return false;
+		*e = (struct profile_entry){.name = c->weight, .rows = c->rows, .k = c->k, .sums = sums};
+	}
+	return true;
+}
+
+/* Adds the results of a call, which have the names of the list. TFMC_INVALID after a diagnostic: a sum is not
+ * finite. */
+static enum tfmc_status profile_add(struct driver *d, const struct probe_columns *columns,
+                                    const struct named_tensors *results, struct profile *p)
+{
+	for (size_t i = 0; i < columns->n; i++) {
+		const struct probe_column *c = &columns->items[i];
+		const struct named_tensor *t = tensors_find(results, c->result);
+		struct profile_entry *e =
+		        &p->items[(size_t)(uintptr_t)strmap_get(&p->numbers, c->weight) - 1];
+		int64_t row = 2 * c->k + 1, n = c->rows * row;
+		if (!t || e->k != c->k || e->rows != c->rows || t->count < (c->first + c->rows) * row)
+			return TFMC_INTERNAL;
+		const float *sums = (const float *)t->data + c->first * row;
+		for (int64_t j = 0; j < n; j++) {
+			if (!isfinite(sums[j])) {
+				diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+				           "calibrate: an input of %s is NaN or infinite, or its square is",
+				           e->name);
+				return TFMC_INVALID;
+			}
+			e->sums[j] += (double)sums[j];
+		}
+	}
+	return TFMC_OK;
+}
+
+/* Writes the means, in the order in which the model uses the parameters. */
+static enum tfmc_status profile_write(struct driver *d, const struct profile *p, const char *path)
+{
+	struct named_tensors out = {0};
+	for (size_t i = 0; i < p->n; i++) {
+		const struct profile_entry *e = &p->items[i];
+		const int64_t dims[] = {e->rows, 2, e->k};
+		const char *name = arena_printf(&d->arena, "%s" FRONTEND_INPUTS, e->name);
+		struct named_tensor *t = tensors_add(d, &out, name, DT_F32, e->rows > 1 ? 3 : 2,
+		                                     e->rows > 1 ? dims : dims + 1);
+		if (!t)
+			return TFMC_NO_MEMORY;
+		for (int64_t r = 0; r < e->rows; r++) {
+			const double *sums = e->sums + r * (2 * e->k + 1), n = sums[2 * e->k];
+			for (int64_t j = 0; j < 2 * e->k; j++)
+				((float *)t->data)[r * 2 * e->k + j] = n > 0 ? (float)(sums[j] / n) : 0;
+		}
+	}
+	return tensors_write(d, path, &out);
+}
 
 #define LONGEST 512 /* ids of one call, which bounds its arena */
 

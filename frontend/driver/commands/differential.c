@@ -420,16 +420,6 @@ static enum tfmc_status add_other_inputs(const struct incremental *x, struct nam
 	return TFMC_OK;
 }
 
-/* longrope: the frequencies of all calls are those for the full length. */
-static enum tfmc_status add_call_end(const struct incremental *x, struct named_tensors *in)
-{
-	int64_t batch = x->tokens->dims[0];
-	struct named_tensor *t = tensors_add(x->d, in, "call_end", DT_I32, 1, &batch);
-	for (int64_t b = 0; t && b < batch; b++)
-		((int32_t *)t->data)[b] = (int32_t)x->tokens->dims[1];
-	return t ? TFMC_OK : TFMC_NO_MEMORY;
-}
-
 /* Feeds tokens [from, to) of every sequence and compares the last logits. */
 static enum tfmc_status feed_tokens(struct incremental *x, const char *entry, int64_t from, int64_t to)
 {
@@ -447,8 +437,13 @@ static enum tfmc_status feed_tokens(struct incremental *x, const char *entry, in
 	        .name = x->g->tokens, .dtype = DT_I32, .rank = 2, .dims = {batch, n}, .data = ids};
 	t->count = batch * n;
 	TFMC_TRY(add_other_inputs(x, &in));
-	if (x->g->long_from > 0)
-		TFMC_TRY(add_call_end(x, &in));
+	if (x->g->long_from > 0) { /* longrope: the frequencies of all calls are those for the full length */
+		struct named_tensor *end = tensors_add(x->d, &in, "call_end", DT_I32, 1, &batch);
+		if (!end)
+			return TFMC_NO_MEMORY;
+		for (int64_t b = 0; b < batch; b++)
+			((int32_t *)end->data)[b] = (int32_t)x->tokens->dims[1];
+	}
 	TFMC_TRY(caller_run(x->object, entry, &in, &out));
 	const struct named_tensor *got = tensors_find(&out, x->g->logits);
 	for (int64_t b = 0; got && b < batch; b++) {

@@ -67,13 +67,6 @@ static void handle_interrupt(int number)
 	interrupted = number;
 }
 
-static void catch_interrupts(void)
-{
-	struct sigaction now, ours = {.sa_handler = handle_interrupt, .sa_flags = (int)SA_RESETHAND};
-	if (sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-		(void)sigaction(SIGINT, &ours, NULL);
-}
-
 /* The result of a callback after it appended output: 0 continues the generation. */
 static int flush_unless_interrupted(struct generator *g)
 {
@@ -289,20 +282,6 @@ static enum tfmc_status generate_batch(struct generator *g)
 	return driver_flush_out(g->d) ? TFMC_OK : TFMC_IO;
 }
 
-static enum tfmc_status queue_prompt(struct generator *g, const struct ids *prompt)
-{
-	if (!ARENA_ADDED(&g->d->arena, &g->queue, *prompt))
-		return TFMC_NO_MEMORY;
-	return g->queue.n < PROMPTS_MAX ? TFMC_OK : generate_batch(g);
-}
-
-/* Generates the queued prompts at the end of a file, also when reading a line failed (TFMC_INVALID). */
-static enum tfmc_status finish_batches(struct generator *g, enum tfmc_status st)
-{
-	enum tfmc_status generated = st != TFMC_INVALID && st != TFMC_OK ? st : generate_batch(g);
-	return st == TFMC_OK ? generated : st;
-}
-
 static enum tfmc_status generate_alone(struct generator *g, const struct ids *prompt)
 {
 	if (g->request.beam.beam > 1)
@@ -322,7 +301,9 @@ static enum tfmc_status generate_alone(struct generator *g, const struct ids *pr
 	g->begin = driver_clock(NULL);
 	enum tfmc_finish finish = TFMC_FINISH_FAILED;
 	o.finish = &finish;
-	catch_interrupts();
+	struct sigaction now, ours = {.sa_handler = handle_interrupt, .sa_flags = (int)SA_RESETHAND};
+	if (sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+		(void)sigaction(SIGINT, &ours, NULL);
 	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, g->target.items, g->target.n,
 	                           g->out, g->cap, &n);
 	(void)tfmc_token_stream_end(&g->stream);
@@ -373,8 +354,11 @@ static enum tfmc_status generate_prompt(void *user, const char *text, size_t num
 	        is_list ? parse_id_prompt(g, text, &prompt) : encode_text_prompt(g, text, &prompt);
 	if (st == TFMC_OK)
 		warn_context(g, prompt.n);
-	if (st == TFMC_OK && g->is_batched)
-		return queue_prompt(g, &prompt);
+	if (st == TFMC_OK && g->is_batched) {
+		if (!ARENA_ADDED(&g->d->arena, &g->queue, prompt))
+			return TFMC_NO_MEMORY;
+		return g->queue.n < PROMPTS_MAX ? TFMC_OK : generate_batch(g);
+	}
 	if (st == TFMC_OK)
 		st = generate_alone(g, &prompt);
 	return prompt_note_line(g->d, number, st);
@@ -483,10 +467,13 @@ static enum tfmc_status generate_all(struct generator *g, const struct frontend_
 	bool has_file = o->prompt_file || o->tokens_file;
 	g->is_batched = has_file && g->request.beam.beam == 1 && !g->request.samples &&
 	                tfmc_session_batch(g->session) > 1;
-	if (has_file)
-		return finish_batches(
-		        g, prompt_for_each_line(g->d, o->prompt_file ? o->prompt_file : o->tokens_file,
-		                                generate_prompt, g));
+	if (has_file) {
+		enum tfmc_status st = prompt_for_each_line(
+		        g->d, o->prompt_file ? o->prompt_file : o->tokens_file, generate_prompt, g);
+		/* The prompts before a line that could not be read (TFMC_INVALID) are generated, too. */
+		enum tfmc_status generated = st == TFMC_OK || st == TFMC_INVALID ? generate_batch(g) : st;
+		return st == TFMC_OK ? generated : st;
+	}
 	if (o->inputs)
 		return generate_sources(g, model);
 	return generate_prompt(g, o->tokens ? o->tokens : o->prompt ? o->prompt : "", 0);

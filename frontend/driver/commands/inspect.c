@@ -1,18 +1,399 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc inspect: tells the kind of a file or directory, and describes files of weights, GGUF files and packed
- * tokenizers.
+ * tfmc inspect: tells the kind of a file or directory, and describes models, objects, files of weights, GGUF files and
+ * packed tokenizers.
+ *
+ * The record of an object is found by its magic number in the bytes, since the object may be for another machine. The
+ * record is untrusted: every offset is checked.
  */
-#include "frontend/driver/commands/inspect.h"
-
 #include <string.h>
 
-#include "frontend/weights/gguf.h"
+#include "frontend/driver/commands/report.h"
+#include "frontend/driver/commands/tensors.h"
+#include "frontend/driver/compile/compile.h"
+#include "frontend/syntax/files.h"
 #include "frontend/weights/files.h"
+#include "frontend/weights/gguf.h"
+#include "ir/support/checked.h"
 #include "ir/support/glob.h"
 #include "ir/support/number.h"
 #include "runtime/tokenizer/format.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
+
+/* ---- objects ---- */
+
+/* A damaged record may refer to the same bytes many times: output is truncated. */
+#define REPORT_BYTES_MAX (4 << 20)
+#define TYPE_BYTES_MAX   1024
+
+static const struct tfmc_record *find_record(const unsigned char *bytes, size_t n)
+{
+	for (size_t i = 0; i + sizeof(struct tfmc_record) <= n; i += 8) {
+		const struct tfmc_record *r = (const void *)(bytes + i);
+		if (r->magic == TFMC_RECORD_MAGIC && r->abi_version == TFMC_ABI_VERSION &&
+		    r->bytes <= n - i && r->bytes >= sizeof(*r))
+			return r;
+	}
+	return NULL;
+}
+
+/* `n` structs of `size` bytes at an offset of the record; NULL: out of its bounds. */
+static const void *record_array(const struct tfmc_record *r, uint64_t at, uint64_t n, size_t size)
+{
+	bool fits = at % 8 == 0 && at <= r->bytes && n <= (r->bytes - at) / size;
+	return fits ? (const char *)r + at : NULL;
+}
+
+/* A damaged record's string may lack its terminator. */
+static const char *record_text(struct arena *a, const struct tfmc_record *r, uint64_t at)
+{
+	uint64_t n = at < r->bytes ? r->bytes - at : 0;
+	return arena_printf(a, "%.*s", n < 256 ? (int)n : 256, n ? (const char *)r + at : "");
+}
+
+/* A polynomial in the dims: "2*B+1". */
+static void print_size(struct buf *out, struct arena *a, const struct tfmc_record *r, uint64_t at)
+{
+	const struct tfmc_record_dim *dims = record_array(r, r->dims, r->n_dims, sizeof(*dims));
+	const uint64_t *head = record_array(r, at, 1, sizeof(*head));
+	uint64_t terms = head ? *head : 0;
+	buf_str(out, terms ? "" : "0");
+	for (uint64_t t = 0; t < terms && out->len < TYPE_BYTES_MAX; t++) {
+		const uint64_t *term = record_array(r, at += 8, 2, sizeof(*term));
+		const uint64_t *factors = term ? record_array(r, at + 16, term[1], sizeof(*factors)) : NULL;
+		if (!factors)
+			return;
+		int64_t scale = (int64_t)term[0];
+		bool shows = scale != 1 || !term[1];
+		buf_str(out, t ? "+" : "");
+		if (shows)
+			buf_printf(out, "%lld", (long long)scale);
+		for (uint64_t k = 0; k < term[1] && out->len < TYPE_BYTES_MAX; k++)
+			buf_printf(out, "%s%s", shows || k ? "*" : "",
+			           dims && factors[k] < r->n_dims ? record_text(a, r, dims[factors[k]].name)
+			                                          : "?");
+		at += 8 + 8 * term[1];
+	}
+}
+
+static void report_record_tensors(struct report *out, struct arena *a, const struct tfmc_record *r,
+                                  const char *key, uint64_t at, uint64_t n)
+{
+	const struct tfmc_record_tensor *items = record_array(r, at, n, sizeof(*items));
+	struct buf type;
+	buf_init(&type);
+	report_open(out, key);
+	for (uint64_t i = 0; items && i < n && out->out->len < REPORT_BYTES_MAX; i++) {
+		const struct tfmc_record_tensor *t = &items[i];
+		buf_clear(&type);
+		buf_printf(&type, "%s[",
+		           t->dtype < IR_N_DTYPES ? ir_dtype_name((enum ir_dtype)t->dtype) : "?");
+		for (uint64_t k = 0; k < t->rank && k < TFMC_COUNT(t->sizes); k++) {
+			buf_str(&type, k ? "," : "");
+			print_size(&type, a, r, t->sizes[k]);
+		}
+		buf_char(&type, ']');
+		report_row(out, record_text(a, r, t->name));
+		report_text(out, "type", "%s", type.data);
+		report_flag(out, "optional", t->has_default == 1);
+		report_close(out);
+	}
+	report_close(out);
+	buf_destroy(&type);
+}
+
+static void report_entries(struct report *out, struct arena *a, const struct tfmc_record *r)
+{
+	const struct tfmc_record_entry *items = record_array(r, r->entries, r->n_entries, sizeof(*items));
+	report_open(out, "entries");
+	for (uint64_t i = 0; items && i < r->n_entries && out->out->len < REPORT_BYTES_MAX; i++) {
+		report_open(out, record_text(a, r, items[i].name));
+		report_record_tensors(out, a, r, "inputs", items[i].inputs, items[i].n_inputs);
+		report_record_tensors(out, a, r, "outputs", items[i].outputs, items[i].n_outputs);
+		report_close(out);
+	}
+	report_close(out);
+}
+
+static void report_dims(struct report *out, struct arena *a, const struct tfmc_record *r)
+{
+	const struct tfmc_record_dim *dims = record_array(r, r->dims, r->n_dims, sizeof(*dims));
+	report_open(out, "dims");
+	for (uint64_t i = 0; dims && i < r->n_dims && out->out->len < REPORT_BYTES_MAX; i++)
+		report_text(out, record_text(a, r, dims[i].name), "%lld..%lld", (long long)dims[i].lo,
+		            (long long)dims[i].hi);
+	report_close(out);
+}
+
+static void report_code(struct report *out, struct driver *d, const struct file_map *map,
+                        const struct tfmc_record *r)
+{
+	const char *targets[BACKEND_VARIANTS_MAX];
+	uint64_t code[BACKEND_VARIANTS_MAX];
+	struct code_names names = {.model = record_text(&d->arena, r, r->name), .targets = targets};
+	const uint64_t *items = record_array(r, r->variants, r->n_variants, sizeof(*items));
+	if (!items || r->n_variants > BACKEND_VARIANTS_MAX)
+		return;
+	for (; names.n < r->n_variants; names.n++)
+		targets[names.n] = record_text(&d->arena, r, items[names.n]);
+	uint64_t remaining = driver_code_bytes(d, &names, map->data, map->len, code);
+	report_open(out, "code_bytes");
+	for (size_t i = 0; i < names.n; i++)
+		report_number(out, targets[i], code[i]);
+	report_number(out, "interface", remaining);
+	report_close(out);
+}
+
+static enum tfmc_status inspect_object(struct driver *d, struct report *out, const struct file_map *map)
+{
+	const struct tfmc_record *r = find_record(map->data, map->len);
+	struct arena *a = &d->arena;
+	if (!r) {
+		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s is an object without a tfmc record",
+		           d->options.input);
+		return TFMC_INVALID;
+	}
+	report_text(out, "kind", "tfmc object");
+	report_text(out, "name", "%s", record_text(a, r, r->name));
+	report_text(out, "target", "%s", record_text(a, r, r->target));
+	report_number(out, "interface_version", r->abi_version);
+	report_text(out, "structure", "%016llx", (unsigned long long)r->structure_hash);
+	report_row(out, "weights");
+	report_text(out, "type", "%016llx", (unsigned long long)r->weights_hash);
+	report_number(out, "bytes", r->weights_bytes);
+	report_flag(out, r->weights_embedded ? "embedded" : "in_a_file", true);
+	report_close(out);
+	report_dims(out, a, r);
+	report_entries(out, a, r);
+	report_code(out, d, map, r);
+	report_number(out, "arena_bytes_max", r->arena_bytes_max);
+	report_number(out, "arena_bytes_for_each_worker", r->scratch_bytes);
+	report_number(out, "state_bytes", r->state_fixed_bytes);
+	report_number(out, "state_bytes_for_each_sequence", r->state_batch_bytes);
+	return TFMC_OK;
+}
+
+/* ---- models ---- */
+
+static void report_type(struct report *out, const struct ir_dims *dims, const struct ir_type *type)
+{
+	struct buf text;
+	buf_init(&text);
+	ir_type_print(&text, dims, type);
+	report_text(out, "type", "%s", text.data);
+	buf_destroy(&text);
+}
+
+static void report_interface(struct report *out, const struct ir_module *m, const struct ir_func *f)
+{
+	report_open(out, "inputs");
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_param *p = &f->params[i];
+		if (p->role != ROLE_INPUT || ir_type_of(f, p->value)->kind != IR_TENSOR)
+			continue;
+		report_row(out, p->name);
+		report_type(out, m->dims, ir_type_of(f, p->value));
+		report_flag(out, "optional", p->has_default);
+		report_close(out);
+	}
+	report_close(out);
+	const struct ir_op *end = f->body->ops[f->body->n_ops - 1];
+	report_open(out, "outputs");
+	for (size_t i = 0; i < f->n_results; i++) {
+		if (!f->results[i].name)
+			continue;
+		report_row(out, f->results[i].name);
+		report_type(out, m->dims, ir_type_of(f, end->operands[i]));
+		report_close(out);
+	}
+	report_close(out);
+}
+
+/* Whether a weight has values from a file, unlike a computed table. */
+static bool is_stored(const struct ir_wexpr *e)
+{
+	for (size_t i = 0; e && i < e->n_args; i++)
+		if (is_stored(e->args[i]))
+			return true;
+	return e && e->kind == WX_TENSOR;
+}
+
+/* False: the weight does not come from a file. */
+static bool count_elements(const struct ir_weight *w, int64_t *elements)
+{
+	*elements = 1;
+	for (int k = 0; k < w->type->rank; k++) {
+		int64_t size;
+		if (!ir_dim_is_const(w->type->dims[k], &size) || !checked_mul_i64(*elements, size, elements))
+			return false;
+	}
+	return is_stored(w->init);
+}
+
+/* Bytes of n elements in the weight's format. */
+static uint64_t parameter_bytes(const struct ir_weight *w, int64_t n)
+{
+	int64_t k = 0;
+	if (w->format == FORMAT_PLAIN)
+		return (uint64_t)n * (uint64_t)ir_dtype_bytes(w->type->dtype);
+	if (w->type->rank < 1 || !ir_dim_is_const(w->type->dims[w->type->rank - 1], &k) || k == 0)
+		return 0;
+	return (uint64_t)(n / k) * (uint64_t)ir_format_row_bytes(w->format, k);
+}
+
+/* Parameters from files, with their bytes in memory. The layers of a loop are stacked into one. */
+static void report_parameters(struct report *out, const struct loaded *l)
+{
+	const struct ir_module *m = l->module;
+	uint64_t elements = 0, bytes = 0;
+	int64_t n;
+	report_open(out, "parameters");
+	for (size_t i = 0; i < m->weights.n; i++) {
+		const struct ir_weight *w = m->weights.items[i];
+		if (!count_elements(w, &n))
+			continue;
+		report_row(out, w->name);
+		report_type(out, m->dims, w->type);
+		if (w->format != FORMAT_PLAIN)
+			report_text(out, "stored", "%s", ir_format(w->format)->name);
+		if (l->model && frontend_unquantized_reason(l->model, w->name))
+			report_text(out, "not_quantized", "%s",
+			            frontend_unquantized_reason(l->model, w->name));
+		report_close(out);
+		elements += (uint64_t)n;
+		bytes += parameter_bytes(w, n);
+	}
+	report_close(out);
+	report_number(out, "parameter_count", elements);
+	report_number(out, "parameter_bytes", bytes);
+}
+
+/* Names and shapes of a model without weight files. False: it has weights. */
+static bool report_shapes(struct driver *d, struct report *out, const struct frontend_model *m)
+{
+	int rank;
+	const int64_t *dims;
+	const char *path = frontend_parameter(m, 0, &rank, &dims);
+	if (!path)
+		return false;
+	report_text(out, "weights", "none yet: parameters have names and shapes alone");
+	report_open(out, "parameters");
+	for (size_t i = 0; (path = frontend_parameter(m, i, &rank, &dims)) != NULL; i++) {
+		const char *shape = "";
+		for (int k = 0; k < rank; k++)
+			shape = arena_printf(&d->arena, "%s%s%lld", shape, k > 0 ? ", " : "",
+			                     (long long)dims[k]);
+		report_text(out, path, "[%s]", shape);
+	}
+	report_close(out);
+	return true;
+}
+
+static enum tfmc_status measure_sizes(struct driver *d, const struct ir_module *in,
+                                      struct ir_module **planned, struct backend_sizes *sizes)
+{
+	struct pass_report report;
+	const struct target *target = driver_best_target(d, NULL);
+	if (!target)
+		return TFMC_INVALID;
+	pass_report_init(&report);
+	enum tfmc_status st = driver_run_pipeline(d, in, driver_pipeline(d), target, planned, &report);
+	pass_report_destroy(&report);
+	return st == TFMC_OK ? backend_measure(&d->diag, *planned, target, &d->arena, sizes) : st;
+}
+
+static void report_arena(struct driver *d, struct report *out, const struct ir_module *m,
+                         const struct ir_dim *bytes)
+{
+	size_t n = ir_dims_count(m->dims);
+	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, n + 1), v;
+	for (size_t i = 0; dims && i < n; i++)
+		dims[i] = ir_dims_sym(m->dims, i)->hi;
+	if (dims && ir_dim_eval(bytes, dims, &v))
+		report_number(out, "arena_bytes", (uint64_t)v);
+}
+
+/* Entries by their function. Cases for special sizes are internal to the compiler, so not listed. */
+static enum tfmc_status report_sizes(struct driver *d, struct report *out, const struct ir_module *in)
+{
+	static const char *const entries[] = {"run", "encode", "prefill", "step"};
+	struct ir_module *m = NULL;
+	struct backend_sizes sizes = {0};
+	enum tfmc_status st = measure_sizes(d, in, &m, &sizes);
+	report_open(out, "entries");
+	for (size_t i = 0; st == TFMC_OK && i < TFMC_COUNT(entries); i++) {
+		for (size_t k = 0; k < sizes.n_functions; k++) {
+			if (strcmp(sizes.functions[k].func->name, entry_function(entries[i])))
+				continue;
+			report_row(out, entries[i]);
+			report_arena(d, out, m, sizes.functions[k].arena);
+			report_close(out);
+		}
+	}
+	report_close(out);
+	if (st == TFMC_OK) {
+		report_number(out, "arena_bytes_for_each_worker", sizes.scratch);
+		report_number(out, "packed_bytes", sizes.weights);
+		report_number(out, "state_bytes", sizes.state_fixed);
+		report_number(out, "state_bytes_for_each_sequence", sizes.state_batch);
+	}
+	ir_module_destroy(m);
+	return st;
+}
+
+static void report_generation(struct report *out, const struct frontend_model *m)
+{
+	const struct frontend_generate *g = frontend_generate(m);
+	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
+	if (g->kind != GENERATE_NONE) {
+		report_text(out, "generates",
+		            g->kind == GENERATE_SEQ2SEQ ? "from a source" : "after a prompt");
+		report_number(out, "tokens_max", (uint64_t)g->max_len);
+	}
+	report_text(out, "tokenizer",
+	            !t->given                    ? "none"
+	            : t->kind == TOKENIZER_CHARS ? "of characters"
+	                                         : "yes");
+}
+
+static enum tfmc_status report_model(struct driver *d, struct report *out, const struct loaded *l)
+{
+	const struct ir_dims *dims = l->module->dims;
+	report_text(out, "kind", l->model ? "model" : "IR text");
+	report_text(out, "name", "%s", l->module->name);
+	if (l->model && frontend_preset(l->model))
+		report_text(out, "family", "%s", frontend_preset(l->model));
+	report_open(out, "dims");
+	for (size_t i = 0; i < ir_dims_count(dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
+		report_text(out, s->name, "%lld..%lld", (long long)s->lo, (long long)s->hi);
+	}
+	report_close(out);
+	if (ir_find_func(l->module, "run"))
+		report_interface(out, l->module, ir_find_func(l->module, "run"));
+	if (l->model && report_shapes(d, out, l->model)) {
+		report_generation(out, l->model);
+		return TFMC_OK;
+	}
+	report_parameters(out, l);
+	if (!l->model)
+		return TFMC_OK;
+	report_generation(out, l->model);
+	return report_sizes(d, out, l->module);
+}
+
+/* A model file, a hub directory, a GGUF file, or IR text. Sizes are those of `tfmc plan` at the largest dims. */
+static enum tfmc_status inspect_model(struct driver *d, struct report *out)
+{
+	struct loaded l;
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = report_model(d, out, &l);
+	loaded_destroy(&l);
+	return st;
+}
+
+/* ---- files ---- */
 
 static void report_tensors(struct report *out, const struct stored_tensors *s)
 {
@@ -46,20 +427,17 @@ static void report_tensors(struct report *out, const struct stored_tensors *s)
 
 #define SHOWN 200 /* bytes of a string, at most */
 
-/* SHOWN bytes, cut between characters. */
-static int shown_length(const struct gguf_value *v)
-{
-	int n = v->len < SHOWN ? (int)v->len : SHOWN;
-	while (n > 0 && (size_t)n < v->len && ((unsigned char)v->text[n] & 0xc0) == 0x80)
-		n--;
-	return n;
-}
-
 static void report_value(struct report *out, const char *key, const struct gguf_value *v)
 {
 	char number[NUMBER_TEXT_MAX];
 	switch (v->type) {
-	case GGUF_STRING: report_text(out, key, "%.*s", shown_length(v), v->text); return;
+	case GGUF_STRING: {
+		int n = v->len < SHOWN ? (int)v->len : SHOWN;
+		while (n > 0 && (size_t)n < v->len && ((unsigned char)v->text[n] & 0xc0) == 0x80)
+			n--; /* cuts between characters */
+		report_text(out, key, "%.*s", n, v->text);
+		return;
+	}
 	case GGUF_ARRAY: report_text(out, key, "%zu of %s", v->n, gguf_type_name(v->element)); return;
 	case GGUF_BOOL: report_text(out, key, v->i ? "true" : "false"); return;
 	case GGUF_F32:

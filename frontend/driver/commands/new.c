@@ -76,23 +76,6 @@ static bool print_weights(struct arena *a, struct buf *out)
 
 /* ---- files ---- */
 
-/* Replaces @NAME@. */
-static void print_template(struct buf *out, const unsigned char *template, const char *name)
-{
-	static const char mark[] = "@NAME@";
-	const char *at = (const char *)template, *found;
-	for (; (found = strstr(at, mark)); at = found + strlen(mark))
-		buf_printf(out, "%.*s%s", (int)(found - at), at, name);
-	buf_str(out, at);
-}
-
-static void write_vocab(struct buf *out)
-{
-	buf_str(out, "<unk>\n<s>\n</s>\n \n.\n,\n");
-	for (char c = 'a'; c <= 'z'; c++)
-		buf_printf(out, "%c\n", c);
-}
-
 static enum tfmc_status write_file(struct driver *d, const char *folder, const char *file, struct buf *text)
 {
 	enum tfmc_status st = driver_write_output(d, arena_printf(&d->arena, "%s/%s", folder, file), text);
@@ -108,13 +91,19 @@ static enum tfmc_status write_files(struct driver *d, const char *folder, const 
 	} files[] = {{"model.yaml", new_model_yaml_in},
 	             {"CMakeLists.txt", new_CMakeLists_txt_in},
 	             {"main.c", new_main_c_in}};
+	static const char mark[] = "@NAME@";
 	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
-		print_template(text, files[i].template, name);
+		const char *at = (const char *)files[i].template, *found;
+		for (; (found = strstr(at, mark)); at = found + strlen(mark))
+			buf_printf(text, "%.*s%s", (int)(found - at), at, name);
+		buf_str(text, at);
 		TFMC_TRY(write_file(d, folder, files[i].file, text));
 	}
 	frontend_schema(text);
 	TFMC_TRY(write_file(d, folder, "tfmc.schema.json", text));
-	write_vocab(text);
+	buf_str(text, "<unk>\n<s>\n</s>\n \n.\n,\n");
+	for (char c = 'a'; c <= 'z'; c++)
+		buf_printf(text, "%c\n", c);
 	TFMC_TRY(write_file(d, folder, "vocab.txt", text));
 	if (!print_weights(&d->arena, text))
 		return TFMC_NO_MEMORY;

@@ -81,14 +81,6 @@ static enum tfmc_status choose_plan_dims(struct plan *p)
 
 /* ---- functions ---- */
 
-static const struct plan_func *find_plan(const struct plan *p, const char *name)
-{
-	for (size_t i = 0; i < p->report->plans.n; i++)
-		if (!strcmp(p->report->plans.items[i].name, name))
-			return &p->report->plans.items[i];
-	return NULL;
-}
-
 static double buffer_bytes(const struct plan *p, const struct plan_func *f, const struct plan_buffer *b)
 {
 	double unit;
@@ -231,7 +223,11 @@ static void print_function(struct plan *p, const struct backend_function_sizes *
 	buf_str(out, "\n  weights    ");
 	print_bytes(out, (double)s->weights);
 	buf_str(out, " are read\n");
-	print_arena(p, s, find_plan(p, s->func->name));
+	const struct plan_func *plan = NULL;
+	for (size_t i = p->report->plans.n; i-- > 0;)
+		if (!strcmp(p->report->plans.items[i].name, s->func->name))
+			plan = &p->report->plans.items[i];
+	print_arena(p, s, plan);
 }
 
 static void print_all(struct plan *p)

@@ -7,11 +7,113 @@
  * A text longer than the context of either model is cut into chunks, each of which begins with the start ids; without
  * start ids the first id of a chunk is read and not predicted. The target of a sequence-to-sequence model is
  * predicted, and not cut.
+ *
+ * Distance of the next-token distributions q of a model from the distributions p of a reference model. At a position
+ * with logits x [V] the distribution is p(v) = e^(x(v) - m) / sum over u of e^(x(u) - m), m = max x, computed in
+ * f64 from logits in f32.
+ *
+ *   kl        D(p || q) = sum over v of p(v) (log p(v) - log q(v)), in nats (Kullback, Leibler 1951, eq. 2.4); a
+ *             sum that rounding brings below 0 is 0
+ *   same_top  whether argmax of both is the same token (of equal logits the lowest id)
+ *   p, q      probability of the token that follows in the text
+ *
+ * Of n positions: the mean of kl; its 99.9 % quantile, the element number ceil(0.999 n) of the sorted list
+ * (nearest rank); the share of positions with same_top; the root mean square of q - p; the perplexities
+ * e^(-mean of log p) and e^(-mean of log q).
  */
-#include "frontend/driver/commands/distance.h"
-#include "frontend/driver/commands/texts.h"
-
+#include <float.h>
 #include <math.h>
+#include <stdlib.h>
+
+#include "frontend/driver/commands/prompts.h"
+
+/* ---- distances between distributions ---- */
+
+/* Sums over the positions of one sequence, or of all. */
+struct distance_sums {
+	double kl, square, log_p, log_q; /* square: sum of (q - p)^2 */
+	int64_t n_same, n;
+};
+
+/* kl of each position, for the quantile. */
+struct distance_list {
+	double *items;
+	size_t n, cap;
+};
+
+/* log of the sum of e^logit, and argmax (of equal logits the lowest id). False: NaN, +infinity, or all
+ * -infinity. */
+static bool log_sum_exp(const float *logits, int64_t vocab, double *log_sum, int64_t *top)
+{
+	double sum = 0;
+	*top = 0;
+	for (int64_t v = 0; v < vocab; v++) {
+		if (!(logits[v] <= FLT_MAX))
+			return false;
+		*top = logits[v] > logits[*top] ? v : *top;
+	}
+	double max = (double)logits[*top];
+	if (max < -FLT_MAX)
+		return false;
+	for (int64_t v = 0; v < vocab; v++)
+		sum += exp((double)logits[v] - max);
+	*log_sum = max + log(sum);
+	return true;
+}
+
+/*
+ * Adds the position after which `next` follows; 0 <= next < vocab, and vocab >= 1. False, and nothing is added,
+ * when a logit is NaN or +infinity, when all are -infinity, or when q is 0 where p is not.
+ */
+static bool distance_add_position(struct arena *arena, const float *p, const float *q, int64_t vocab,
+                                  int32_t next, struct distance_sums *sums, struct distance_list *list)
+{
+	double p_sum, q_sum, kl = 0;
+	int64_t p_top, q_top;
+	if (!log_sum_exp(p, vocab, &p_sum, &p_top) || !log_sum_exp(q, vocab, &q_sum, &q_top))
+		return false;
+	for (int64_t v = 0; v < vocab; v++) {
+		double log_p = (double)p[v] - p_sum, part = exp(log_p);
+		kl += part > 0 ? part * (log_p - ((double)q[v] - q_sum)) : 0;
+	}
+	double *slot = isfinite(kl) ? ARENA_PUSH(arena, list) : NULL;
+	if (!slot)
+		return false;
+	*slot = kl > 0 ? kl : 0;
+	double log_p = (double)p[next] - p_sum, log_q = (double)q[next] - q_sum;
+	double change = exp(log_q) - exp(log_p);
+	sums->kl += *slot;
+	sums->square += change * change;
+	sums->log_p += log_p;
+	sums->log_q += log_q;
+	sums->n_same += p_top == q_top;
+	sums->n++;
+	return true;
+}
+
+static void distance_add_sums(struct distance_sums *to, const struct distance_sums *from)
+{
+	to->kl += from->kl;
+	to->square += from->square;
+	to->log_p += from->log_p;
+	to->log_q += from->log_q;
+	to->n_same += from->n_same;
+	to->n += from->n;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* The nearest-rank quantile, 0 < share <= 1, of a list with n >= 1; sorts it. */
+static double distance_quantile(struct distance_list *list, double share)
+{
+	qsort(list->items, list->n, sizeof(*list->items), compare_doubles);
+	size_t rank = (size_t)ceil(share * (double)list->n);
+	return list->items[(rank < 1 ? 1 : rank > list->n ? list->n : rank) - 1];
+}
 
 #define BATCH_MAX 16
 
@@ -154,12 +256,6 @@ static bool check_vocabulary(struct quality *q, const struct ids *ids)
 	return true;
 }
 
-/* Ids that a chunk holds after `before` ids: the last one is predicted and not fed. */
-static size_t chunk_room(const struct quality *q, size_t before)
-{
-	return q->context + 1 > before ? q->context + 1 - before : 0;
-}
-
 static enum tfmc_status add_text(void *user, const struct text *text)
 {
 	struct quality *q = user;
@@ -170,7 +266,9 @@ static enum tfmc_status add_text(void *user, const struct text *text)
 	for (size_t at = 0; at < text->ids.n;) {
 		struct ids before =
 		        q->start.n ? q->start : (struct ids){.items = text->ids.items + at++, .n = 1};
-		size_t n = text->ids.n - at, context = chunk_room(q, before.n);
+		size_t n = text->ids.n - at;
+		/* Ids that a chunk holds after those before it: the last one is predicted and not fed. */
+		size_t context = q->context + 1 > before.n ? q->context + 1 - before.n : 0;
 		if (context < 1 || (is_pair && n > context)) {
 			diag_error(&q->d->diag, LOC_NONE, DIAG_INPUT,
 			           "quality: text %zu has %zu ids after %zu; the state has room for %zu",

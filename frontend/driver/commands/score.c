@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "frontend/driver/commands/texts.h"
+#include "frontend/driver/commands/prompts.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 struct total {
@@ -84,14 +84,6 @@ static enum tfmc_status score_all(struct scoring *s)
 	return TFMC_OK;
 }
 
-/* score where the model was built with it, else prefill and step; encode for pairs. */
-static struct entry_names scoring_entries(const struct loaded *l, bool is_pair)
-{
-	static const char *const rows[] = {"score", "encode"}, *const steps[] = {"prefill", "step", "encode"};
-	bool has_rows = ir_find_func(l->module, "score") != NULL;
-	return (struct entry_names){has_rows ? rows : steps, (has_rows ? 1 : 2) + (size_t)is_pair};
-}
-
 enum exit_code command_score(struct driver *d)
 {
 	struct loaded l;
@@ -103,9 +95,13 @@ enum exit_code command_score(struct driver *d)
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = texts_open(&s.texts, &l);
+	/* score where the model was built with it, else prefill and step; encode for pairs. */
+	static const char *const rows[] = {"score", "encode"}, *const steps[] = {"prefill", "step", "encode"};
+	bool has_rows = st == TFMC_OK && ir_find_func(l.module, "score");
+	const struct entry_names entries = {has_rows ? rows : steps,
+	                                    (has_rows ? 1 : 2) + (size_t)(s.texts.kind == GENERATE_SEQ2SEQ)};
 	if (st == TFMC_OK)
-		st = driver_compile_and_open(d, &l, scoring_entries(&l, s.texts.kind == GENERATE_SEQ2SEQ), 1,
-		                             &c);
+		st = driver_compile_and_open(d, &l, entries, 1, &c);
 	s.session = c.session;
 	s.record = s.texts.record = tfmc_session_record(s.session);
 	if (st == TFMC_OK)

@@ -81,15 +81,6 @@ void tensor_set_values(struct named_tensor *t, const double *values)
 	interp_to_bytes(&v, t->data);
 }
 
-static bool add_stored_tensor(struct driver *d, const struct stored_tensor *s, const char *name,
-                              struct named_tensors *out)
-{
-	struct named_tensor *t = tensors_add(d, out, name, s->dtype, s->rank, s->dims);
-	if (t && s->bytes)
-		memcpy(t->data, s->data, s->bytes);
-	return t != NULL;
-}
-
 enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,
                               struct named_tensors *out)
 {
@@ -110,9 +101,12 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 			           "not supported yet: the array of '%s' in order of Fortran or as %s", path,
 			           s->type_name);
 			st = TFMC_INVALID;
-		} else if (!add_stored_tensor(d, s, s->name + skip, out)) {
-			st = TFMC_NO_MEMORY;
+			continue;
 		}
+		struct named_tensor *t = tensors_add(d, out, s->name + skip, s->dtype, s->rank, s->dims);
+		if (t && s->bytes)
+			memcpy(t->data, s->data, s->bytes);
+		st = t ? TFMC_OK : TFMC_NO_MEMORY;
 	}
 	file_map_close(&map);
 	return st;

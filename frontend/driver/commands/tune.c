@@ -4,13 +4,43 @@
  * step alone is compiled with each candidate. Candidates are called in alternation, each with weights of its own, so
  * that weights come from memory as in a model. No candidate changes a result: the order of accumulation stays.
  */
-#include "frontend/driver/compile/jit.h"
-#include "frontend/driver/commands/tune_choose.h"
-#include "ir/text/text.h"
-#include "ir/target/tile.h"
-#include "passes/group/tiles.h"
+#include "frontend/driver/commands/tune.h"
 
 #include <string.h>
+
+#include "frontend/driver/compile/jit.h"
+#include "ir/target/tile.h"
+#include "ir/text/text.h"
+#include "passes/group/tiles.h"
+
+/* ---- the choice ---- */
+
+double tune_least(const double *seconds, size_t n_rounds, size_t n, size_t candidate)
+{
+	double least = seconds[candidate];
+	for (size_t r = 1; r < n_rounds; r++)
+		least = seconds[r * n + candidate] < least ? seconds[r * n + candidate] : least;
+	return least;
+}
+
+size_t tune_choose(const double *seconds, size_t n_rounds, size_t n)
+{
+	size_t best = 0;
+	double bound = n_rounds > 0 ? tune_least(seconds, n_rounds, n, 0) * (1 - TUNE_GAIN) : 0;
+	for (size_t c = 1; c < n && n_rounds > 0; c++) {
+		double least = tune_least(seconds, n_rounds, n, c);
+		size_t won = 0;
+		for (size_t r = 0; r < n_rounds; r++)
+			won += seconds[r * n + c] < seconds[r * n] * (1 - TUNE_GAIN);
+		if (least >= bound || won * 4 < n_rounds * TUNE_TIMES)
+			continue;
+		bound = least;
+		best = c;
+	}
+	return best;
+}
+
+/* ---- shapes and candidates ---- */
 
 #define SECONDS        30                 /* default of --seconds */
 #define ROWS_MAX       512                /* of a call */
@@ -141,13 +171,6 @@ static void linear_candidates(struct tune *t, const struct shape *s)
 	}
 	for (int64_t kc = 512; kc < s->k && kc <= 2048; kc *= 2)
 		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_KC] = kc});
-}
-
-/* Query rows of a task (br). Key blocks (bc) would change the order of accumulation. */
-static void attention_candidates(struct tune *t, const struct shape *s)
-{
-	for (int64_t br = 64; br <= 2 * s->size[TILE_BR] && br <= 1024; br *= 2)
-		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_BR] = br});
 }
 
 static void print_line(struct buf *out, const struct tune *t, const struct shape *s, const int64_t *size)
@@ -285,8 +308,9 @@ static enum tfmc_status open_candidates(struct tune *t, const struct shape *s, d
 	t->n = 1;
 	if (s->kind == GROUP_linear)
 		linear_candidates(t, s);
-	else
-		attention_candidates(t, s);
+	else /* query rows of a task (br); key blocks (bc) would change the order of accumulation */
+		for (int64_t br = 64; br <= 2 * s->size[TILE_BR] && br <= 1024; br *= 2)
+			add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_BR] = br});
 	size_t n_candidates = t->n;
 	for (t->n = 0; t->n < n_candidates && (t->n < 2 || driver_clock(NULL) < (begin + end) / 2);)
 		TFMC_TRY(open_candidate(t, s, &t->candidates[t->n++]));

@@ -2,13 +2,346 @@
 /*
  * tfmc verify: the checks of a model file through compiled code, then the comparison with the interpreter on seeded
  * inputs (differential.c). A line for each comparison: name, largest error, bound, ok or FAILED.
+ *
+ * --reference: values that another framework computed, by layer path, against those of compiled code, in the order of
+ * computation. The first that differs is reported. Bound: relative L2 error of 2e-5. Compiled code stays within 1e-5 of
+ * exact evaluation (differential.c), and so does another framework that computes in f32. Files in f16 and bf16 hold
+ * rounded values: 2^-10 and 2^-7. Rows beyond the length of their sequence are not compared: frameworks differ in their
+ * content.
+ *
+ * --after-each and --bisect run passes/pipeline on the module of the front end and report the findings.
  */
-#include "frontend/driver/commands/generation_config.h"
-#include "frontend/driver/commands/tensors.h"
 #include "frontend/driver/commands/verify.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "frontend/driver/commands/generation_config.h"
+#include "frontend/driver/commands/tensors.h"
+#include "ir/support/strmap.h"
+#include "ir/text/text.h"
+#include "passes/pipeline/shrink.h"
+#include "passes/pipeline/validate.h"
+
+/* ---- the passes, and a reduced model ---- */
+
+static void print_validation(void *user, const struct validate_line *l)
+{
+	struct driver *d = user;
+	const char *what = arena_printf(&d->arena, "%s after %s (%s)", l->func, l->pass, l->class);
+	buf_printf(&d->out, "%-52s %12.3g %12.3g  %s  not rounded %.3g\n", what, l->error, l->bound,
+	           l->ok ? "ok" : "FAILED", l->f64_error);
+	(void)driver_flush_out(d);
+}
+
+/* " in encoder.layers.self", or nothing. */
+static const char *describe_path(struct driver *d, struct ir_loc loc)
+{
+	return loc.path && loc.path[0] ? arena_printf(&d->arena, ", in %s", loc.path) : "";
+}
+
+/* The first pass that fails or changes results, its application, and the first value that changes. */
+static void report_culprit(struct driver *d, const struct validate_culprit *c)
+{
+	const char *func = c->func ? c->func : "the module";
+	if (c->fails)
+		diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED, "%s is the first pass that fails", c->pass);
+	else
+		diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED, "%s is the first pass that changes %s%s%s",
+		           c->pass, func, c->output ? ": its result " : "", c->output ? c->output : "");
+	if (c->number)
+		diag_note(&d->diag, c->loc.at, "application %lld of %s%s%s%s", (long long)c->number, c->pass,
+		          c->what ? ": " : "", c->what ? c->what : "", describe_path(d, c->loc));
+	if (c->op)
+		diag_note(&d->diag, c->op_loc.at, "the first value that changes is %s%s%s%s",
+		          c->value[0] ? "%" : "that of ", c->value[0] ? c->value : c->op,
+		          c->value[0] ? arena_printf(&d->arena, " (%s)", c->op) : "",
+		          describe_path(d, c->op_loc));
+	buf_printf(&d->out, "bisect: step %zu of the pipeline, %s", c->step + 1, c->pass);
+	if (c->number)
+		buf_printf(&d->out, "{fuel=%lld}%s%s", (long long)c->number, c->what ? ", " : "",
+		           c->what ? c->what : "");
+	buf_char(&d->out, '\n');
+}
+
+static enum tfmc_status validate_module(struct driver *d, const struct ir_module *m,
+                                        const struct weight_source *weights, bool *failed)
+{
+	const struct target *target = driver_best_target(d, d->options.mcpu);
+	struct pass_options options = driver_pass_options(d, target);
+	struct validate_culprit culprit;
+	struct pipeline p = {0};
+	bool found;
+	if (!target)
+		return TFMC_INVALID;
+	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d), &p));
+	struct validate v = {.cx = &d->diag,
+	                     .arena = &d->arena,
+	                     .pipeline = &p,
+	                     .options = &options,
+	                     .weights = weights,
+	                     .line = print_validation,
+	                     .user = d};
+	TFMC_TRY(d->options.bisect ? validate_bisect(&v, m, &found, &culprit)
+	                           : validate_after_each(&v, m, &found, &culprit));
+	if (found)
+		report_culprit(d, &culprit);
+	else if (d->options.bisect)
+		buf_str(&d->out, "bisect: the pipeline changes nothing\n");
+	*failed = *failed || found;
+	return TFMC_OK;
+}
+
+/*
+ * --after-each, --bisect: the interpreter before and after each pass (passes/pipeline), a line for each. Reports the
+ * first pass that changes results, and its rule or application. Compiles nothing.
+ */
+static enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
+{
+	struct shrunk small;
+	if (d->options.exhaustive)
+		return validate_module(d, l->module, &l->weights, failed);
+	TFMC_TRY(module_shrink(l->module, &d->arena, &small));
+	if (!small.module) {
+		diag_warning(&d->diag, LOC_NONE, DIAG_CHECK_CASE, "the model is not shrunk: %s", small.why);
+		return validate_module(d, l->module, &l->weights, failed);
+	}
+	if (d->options.verbose) {
+		ir_print(&d->log, &d->diag, small.module);
+		driver_flush_log(d);
+	}
+	enum tfmc_status st = validate_module(d, small.module, &small.weights, failed);
+	ir_module_destroy(small.module);
+	return st;
+}
+
+/* --reduced-model: compiled code of a reduced copy (passes/pipeline) against the interpreter. */
+static enum tfmc_status verify_reduced_model(struct driver *d, struct loaded *l, bool *failed)
+{
+	struct shrunk small;
+	struct compiled c = {.all_workers = true};
+	TFMC_TRY(module_shrink(l->module, &d->arena, &small));
+	if (!small.module) {
+		diag_error(&d->diag, LOC_NONE, DIAG_CHECK_CASE, "the model cannot be shrunk: %s", small.why);
+		return TFMC_INVALID;
+	}
+	struct loaded copy = {.model = l->model, .module = small.module, .weights = small.weights};
+	enum tfmc_status st = driver_compile_jit(d, &copy, (struct entry_names){0}, &c);
+	if (st == TFMC_OK)
+		st = verify_differential(d, &copy, &c, failed);
+	compiled_destroy(&c);
+	ir_module_destroy(small.module);
+	return st;
+}
+
+/* ---- --reference: values of another framework ---- */
+
+struct reference_run {
+	struct driver *d;
+	struct loaded *l;
+	const struct ir_func *f;   /* run, as loaded */
+	struct named_tensors file; /* all tensors of the file */
+	struct named_tensors in;   /* those that are inputs, converted */
+	struct named_tensors out;  /* of the compiled code */
+	struct option_list names;  /* values to probe */
+	const char *first;         /* the first value that differs; NULL: none */
+};
+
+/* ---- the tensors of the file ---- */
+
+static bool is_output(const struct ir_func *f, const char *name)
+{
+	for (size_t i = 0; i < f->n_results; i++)
+		if (f->results[i].name && !strcmp(f->results[i].name, name))
+			return true;
+	return false;
+}
+
+/* Converts to the type of the model: frameworks store ids as i64. */
+static enum tfmc_status convert_input(struct reference_run *r, const struct ir_param *p,
+                                      const struct named_tensor *t)
+{
+	const struct ir_type *type = ir_type_of(r->f, p->value);
+	struct named_tensor *in = tensors_add(r->d, &r->in, t->name, type->dtype, t->rank, t->dims);
+	double *values = ARENA_ARRAY(&r->d->arena, double, t->count + 1);
+	if (!in || !values)
+		return TFMC_NO_MEMORY;
+	for (int64_t i = 0; i < t->count; i++)
+		values[i] = ir_round(type->dtype, tensor_value(t, i));
+	tensor_set_values(in, values);
+	return TFMC_OK;
+}
+
+static bool is_probe_name(const struct probe_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (!strcmp(names->items[i].name, name))
+			return true;
+	return false;
+}
+
+/* Sorts the tensors into inputs, values to probe, outputs, and unknown names (a warning). */
+static enum tfmc_status classify_tensors(struct reference_run *r)
+{
+	struct probe_sites sites = {0};
+	struct probe_names names = {0};
+	struct probe_request q = {.cx = &r->d->diag, .arena = &r->d->arena};
+	size_t n_compared = 0;
+	TFMC_TRY(probe_list(&q, r->f, &sites, &names));
+	for (size_t i = 0; i < r->file.n; i++) {
+		const struct named_tensor *t = &r->file.items[i];
+		const struct ir_param *p = verify_find_param(r->f, t->name);
+		if (p) {
+			TFMC_TRY(convert_input(r, p, t));
+			continue;
+		}
+		bool known = is_probe_name(&names, t->name) && !strpbrk(t->name, "*?");
+		if (known && !ARENA_ADDED(&r->d->arena, &r->names, t->name))
+			return TFMC_NO_MEMORY;
+		n_compared += known || is_output(r->f, t->name);
+		if (known || is_output(r->f, t->name))
+			continue;
+		const char **all = ARENA_ARRAY(&r->d->arena, const char *, names.n + 1);
+		for (size_t k = 0; all && k < names.n; k++)
+			all[k] = names.items[k].name;
+		diag_warning(&r->d->diag, LOC_NONE, DIAG_INPUT, "no value of the model is called '%s'%s",
+		             t->name, did_you_mean(&r->d->arena, t->name, all, all ? names.n : 0));
+	}
+	if (n_compared)
+		return TFMC_OK;
+	diag_error(&r->d->diag, LOC_NONE, DIAG_INPUT, "%s has no value of the model",
+	           r->d->options.reference);
+	return TFMC_INVALID;
+}
+
+/* ---- padding ---- */
+
+/* The lengths of rows along a dim: of an input that has it as axis 1; NULL: none. */
+static const struct named_tensor *dim_lengths(const struct reference_run *r, const struct ir_dim *dim)
+{
+	for (size_t i = 0; i < r->f->n_params; i++) {
+		const struct ir_param *p = &r->f->params[i];
+		const struct ir_type *t = ir_type_of(r->f, p->value);
+		if (p->lengths >= 0 && t->kind == IR_TENSOR && t->rank >= 2 && t->dims[1] == dim)
+			return tensors_find(&r->in, r->f->params[p->lengths].name);
+	}
+	return NULL;
+}
+
+/* The type of a value in the model; NULL: not a value of it. */
+static const struct ir_type *value_type(const struct reference_run *r, const struct named_tensor *got)
+{
+	if (got->probe)
+		return ir_type_of(r->f, got->probe->op->results[0]);
+	const struct ir_op *ret = r->f->body->ops[r->f->body->n_ops - 1];
+	for (size_t i = 0; i < r->f->n_results; i++)
+		if (r->f->results[i].name && !strcmp(r->f->results[i].name, got->name))
+			return ir_type_of(r->f, ret->operands[i]);
+	return NULL;
+}
+
+/* Sets rows beyond a length to the expected values, so that they do not count. */
+static void copy_padding(const struct reference_run *r, const struct named_tensor *expected,
+                         struct named_tensor *got)
+{
+	const struct ir_type *type = value_type(r, got);
+	int64_t inner = expected->count ? expected->count : 1;
+	for (int k = 0; type && type->rank == got->rank && k < got->rank; k++) {
+		const struct named_tensor *lengths = k ? dim_lengths(r, type->dims[k]) : NULL;
+		inner = got->dims[k] ? inner / got->dims[k] : 1;
+		int64_t batch = got->dims[0] && lengths ? expected->count / got->dims[0] : 0;
+		for (int64_t i = 0; batch && lengths->count == got->dims[0] && i < expected->count; i++)
+			if (i / inner % got->dims[k] >= (int64_t)tensor_value(lengths, i / batch))
+				((float *)got->data)[i] = (float)tensor_value(expected, i);
+	}
+}
+
+static bool same_shape(const struct named_tensor *a, const struct named_tensor *b)
+{
+	bool same = a->rank == b->rank;
+	for (int k = 0; same && k < a->rank; k++)
+		same = a->dims[k] == b->dims[k];
+	return same;
+}
+
+/* ---- comparison ---- */
+
+static void report_difference(struct reference_run *r, const struct named_tensor *expected,
+                              const struct named_tensor *got)
+{
+	struct loc at = got->probe ? got->probe->op->loc.at : LOC_NONE;
+	const char *why =
+	        same_shape(expected, got) ? tensor_difference(r->d, got, expected) : "it has another shape";
+	if (!r->first)
+		diag_error(&r->d->diag, at, DIAG_CHECK_FAILED, "the first step that differs is %s: %s",
+		           got->name, why);
+	r->first = r->first ? r->first : got->name;
+}
+
+static void compare_value(struct reference_run *r, struct named_tensor *got)
+{
+	const struct named_tensor *expected = tensors_find(&r->file, got->name);
+	if (!expected)
+		return;
+	bool fits = same_shape(expected, got);
+	double error = INFINITY, bound = expected->dtype == DT_F16    ? 0x1p-10
+	                                 : expected->dtype == DT_BF16 ? 0x1p-7
+	                                                              : 2e-5;
+	if (fits && got->dtype == DT_F32)
+		copy_padding(r, expected, got);
+	if (fits)
+		error = tensor_relative_l2(got, expected);
+	verify_print_line(r->d, arena_printf(&r->d->arena, "%s, against reference", got->name), error, bound,
+	                  error <= bound);
+	if (!(error <= bound))
+		report_difference(r, expected, got);
+}
+
+static enum tfmc_status run_object(struct reference_run *r)
+{
+	static const char *const entries[] = {"run"};
+	struct compiled c = {.all_workers = true};
+	enum tfmc_status st =
+	        driver_compile_jit(r->d, r->l, (struct entry_names){entries, r->l->model ? 1 : 0}, &c);
+	if (st == TFMC_OK)
+		st = caller_open_session(r->d, &c, "run", &r->in);
+	if (st == TFMC_OK) {
+		struct caller caller = {
+		        .d = r->d, .session = c.session, .record = c.model.record, .probes = &r->l->probes};
+		st = caller_run(&caller, "run", &r->in, &r->out);
+	}
+	compiled_destroy(&c);
+	return st;
+}
+
+/*
+ * --reference: values of another framework in a file of tensors named by layer path, against those of the compiled
+ * code, in the order of computation. The file also has the inputs of `run`.
+ */
+static enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *failed)
+{
+	static const char *function[] = {"run"};
+	struct reference_run r = {.d = d, .l = l, .f = ir_find_func(l->module, "run")};
+	if (!r.f) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify --reference requires a function run");
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(tensors_read(d, d->options.reference, NULL, &r.file));
+	TFMC_TRY(classify_tensors(&r));
+	TFMC_TRY(driver_insert_probes(d, l, &r.names, &(struct option_list){function, 1, 1}));
+	TFMC_TRY(run_object(&r));
+	buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
+	for (size_t i = 0; i < r.out.n; i++)
+		if (r.out.items[i].probe)
+			compare_value(&r, &r.out.items[i]);
+	for (size_t i = 0; i < r.out.n; i++)
+		if (!r.out.items[i].probe)
+			compare_value(&r, &r.out.items[i]);
+	*failed = *failed || r.first;
+	return TFMC_OK;
+}
+
+/* ---- checks of the model file ---- */
 
 void verify_print_line(struct driver *d, const char *what, double error, double bound, bool ok)
 {
@@ -27,47 +360,34 @@ struct check_run {
 	bool ok;
 };
 
-static const char *stored_name(const struct frontend_check *c, const char *name)
-{
-	for (size_t i = 0; i < c->n_rename; i++)
-		if (!strcmp(c->rename[i].from, name))
-			return c->rename[i].to;
-	return name;
-}
-
-static bool copy_stored(struct driver *d, const struct stored_tensor *w, const char *name,
-                        struct named_tensors *out)
-{
-	struct named_tensor *t = tensors_add(d, out, name, w->dtype, w->rank, w->dims);
-	if (t && w->bytes)
-		memcpy(t->data, w->data, w->bytes);
-	return t != NULL;
-}
-
-static bool copy_literal(struct driver *d, const struct frontend_tensor *l, enum ir_dtype dtype,
-                         const char *name, struct named_tensors *out)
-{
-	struct named_tensor *t = tensors_add(d, out, name, dtype, l->rank, l->dims);
-	if (t)
-		tensor_set_values(t, l->values);
-	return t != NULL;
-}
-
 /* Adds the tensor `name` of `from`, if it is given inline or in the file; a missing one is not an error here. */
 static enum tfmc_status add_given(struct check_run *r, const struct frontend_tensors *from, const char *name,
                                   enum ir_dtype dtype, struct named_tensors *out)
 {
-	const char *stored = stored_name(r->check, name);
-	for (size_t i = 0; i < from->n; i++)
-		if (!strcmp(from->items[i].name, name) &&
-		    !copy_literal(r->d, &from->items[i], dtype, name, out))
+	const char *stored = name;
+	for (size_t i = 0; i < from->n; i++) {
+		const struct frontend_tensor *l = &from->items[i];
+		if (strcmp(l->name, name))
+			continue;
+		struct named_tensor *t = tensors_add(r->d, out, name, dtype, l->rank, l->dims);
+		if (!t)
 			return TFMC_NO_MEMORY;
+		tensor_set_values(t, l->values);
+	}
 	if (!from->file)
 		return TFMC_OK;
+	for (size_t i = r->check->n_rename; i-- > 0;)
+		if (!strcmp(r->check->rename[i].from, name))
+			stored = r->check->rename[i].to;
 	const char *full = arena_printf(&r->d->arena, "%s%s", from->prefix ? from->prefix : "", stored);
 	const struct stored_tensor *w;
 	TFMC_TRY(frontend_check_tensor(r->m, from->file, from->loc, full, &w));
-	return !w || copy_stored(r->d, w, name, out) ? TFMC_OK : TFMC_NO_MEMORY;
+	if (!w)
+		return TFMC_OK;
+	struct named_tensor *t = tensors_add(r->d, out, name, w->dtype, w->rank, w->dims);
+	if (t && w->bytes)
+		memcpy(t->data, w->data, w->bytes);
+	return t ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
 /* ---- comparison ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc verify: the checks of the model file (verify.c), compiled code against the interpreter (differential.c),
- * values of another framework (reference.c), and the passes one by one (validate.c).
+ * tfmc verify: compiled code against the interpreter (differential.c); the checks of the model file, values of another
+ * framework and the passes one by one (verify.c).
  */
 #ifndef TFMC_FRONTEND_DRIVER_CHECK_VERIFY_H
 #define TFMC_FRONTEND_DRIVER_CHECK_VERIFY_H
@@ -30,17 +30,5 @@ TFMC_MUST_USE enum tfmc_status verify_differential(struct driver *d, struct load
  */
 TFMC_MUST_USE enum tfmc_status verify_poison(struct driver *d, struct loaded *l, struct compiled *c,
                                              bool *failed);
-/*
- * --after-each, --bisect: the interpreter before and after each pass (passes/pipeline), a line for each. Reports the
- * first pass that changes results, and its rule or application. Compiles nothing.
- */
-TFMC_MUST_USE enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed);
-/* --reduced-model: compiled code of a reduced copy (passes/pipeline) against the interpreter. */
-TFMC_MUST_USE enum tfmc_status verify_reduced_model(struct driver *d, struct loaded *l, bool *failed);
-/*
- * --reference: values of another framework in a file of tensors named by layer path, against those of the compiled
- * code, in the order of computation. The file also has the inputs of `run`.
- */
-TFMC_MUST_USE enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *failed);
 
 #endif

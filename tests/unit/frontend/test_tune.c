@@ -2,7 +2,7 @@
 /* Which sizes tune takes: another one has to win clearly and nearly always. */
 #include <check.h>
 
-#include "frontend/driver/commands/tune_choose.h"
+#include "frontend/driver/commands/tune.h"
 
 Suite *suite_tune(void);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors as text, and inputs by the names of the transformers library.
+ * tfmc run: an entry on tensors of files and of the command line. --input NAME=VALUES and outputs as text, and inputs by
+ * the names of the transformers library.
  */
-#include "frontend/driver/commands/values.h"
-
 #include <string.h>
 
+#include "frontend/driver/commands/tensors.h"
 #include "ir/support/checked.h"
 #include "ir/support/number.h"
 #include "ir/support/strmap.h"
@@ -18,6 +18,34 @@ struct numbers {
 	double *items;
 	size_t n, cap;
 };
+
+/* The values of an input that equal its absence. */
+enum neutral_value { NEUTRAL_ONES, NEUTRAL_ZEROS, NEUTRAL_POSITIONS, NEUTRAL_NEVER };
+static const struct {
+	const char *name;
+	enum neutral_value neutral;
+	const char *ids; /* the input whose tokens a mask is for */
+} library_inputs[] = {{"attention_mask", NEUTRAL_ONES, "input_ids"},
+                      {"decoder_attention_mask", NEUTRAL_ONES, "decoder_input_ids"},
+                      {"token_type_ids", NEUTRAL_ZEROS, NULL},
+                      {"position_ids", NEUTRAL_POSITIONS, NULL},
+                      {"decoder_position_ids", NEUTRAL_POSITIONS, NULL},
+                      {"inputs_embeds", NEUTRAL_NEVER, NULL},
+                      {"decoder_inputs_embeds", NEUTRAL_NEVER, NULL},
+                      {"encoder_hidden_states", NEUTRAL_NEVER, NULL},
+                      {"encoder_attention_mask", NEUTRAL_NEVER, NULL},
+                      {"head_mask", NEUTRAL_NEVER, NULL},
+                      {"bool_masked_pos", NEUTRAL_NEVER, NULL}};
+
+/* Whether the name is an integer input of the library for each token, which parse_input takes as
+ * i32[rows, values]. */
+static bool is_library_input(const char *name)
+{
+	for (size_t k = 0; k < TFMC_COUNT(library_inputs); k++)
+		if (library_inputs[k].neutral != NEUTRAL_NEVER && strcmp(library_inputs[k].name, name) == 0)
+			return true;
+	return false;
+}
 
 /* ---- reading ---- */
 
@@ -86,11 +114,11 @@ static bool infer_shape(const struct ir_type *t, int64_t values, int64_t rows, i
 	return fixed > 0 && values % fixed == 0;
 }
 
-static const struct ir_param *find_input(const struct ir_func *f, const char *name, size_t n)
+/* The input parameter of that name; NULL: none. */
+static const struct ir_param *find_input(const struct ir_func *f, const char *name)
 {
 	for (size_t i = 0; i < f->n_params; i++)
-		if (f->params[i].role == ROLE_INPUT && f->params[i].name && strlen(f->params[i].name) == n &&
-		    !memcmp(f->params[i].name, name, n))
+		if (f->params[i].role == ROLE_INPUT && f->params[i].name && !strcmp(f->params[i].name, name))
 			return &f->params[i];
 	return NULL;
 }
@@ -107,21 +135,27 @@ static enum tfmc_status report_unknown_input(struct driver *d, const struct ir_f
 	return TFMC_INVALID;
 }
 
-enum tfmc_status values_parse_input(struct driver *d, const struct ir_func *f, const char *text,
+/*
+ * Parses "NAME=1,2,3" (rows are separated by ;) as an input of the function. Of its axes without a fixed size the first
+ * is the number of rows, the last the values of a row, others have size 1. TFMC_INVALID after a diagnostic.
+ */
+static enum tfmc_status parse_input(struct driver *d, const struct ir_func *f, const char *text,
                                     struct named_tensors *out)
 {
 	size_t n = strcspn(text, "=");
 	const char *name = arena_strndup(&d->arena, text, n);
-	const struct ir_param *p = find_input(f, text, n);
 	struct interp_tensor value = {0};
 	struct numbers numbers = {0};
 	int64_t rows;
+	if (!name)
+		return TFMC_NO_MEMORY;
 	if (!text[n]) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
 		           "--input is NAME=VALUES, such as ids=1,2,3, not %s", text);
 		return TFMC_INVALID;
 	}
-	if (!p && !values_is_library_input(name))
+	const struct ir_param *p = find_input(f, name);
+	if (!p && !is_library_input(name))
 		return report_unknown_input(d, f, name);
 	const struct ir_type *t = p ? ir_type_of(f, p->value) : NULL;
 	value.dtype = t ? t->dtype : DT_I32;
@@ -202,7 +236,8 @@ static void print_tensor(struct buf *out, const struct named_tensor *t, const st
 		           (long long)(rows - ROWS));
 }
 
-enum tfmc_status values_print(struct driver *d, const struct named_tensors *t, struct buf *out)
+/* Appends name, type and values, a line for each row; only the beginning of large tensors. */
+static enum tfmc_status print_tensors(struct driver *d, const struct named_tensors *t, struct buf *out)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct named_tensor *v = &t->items[i];
@@ -220,36 +255,10 @@ enum tfmc_status values_print(struct driver *d, const struct named_tensors *t, s
 
 /* ---- inputs by the names of the transformers library ---- */
 
-/* The values of an input that equal its absence. */
-enum neutral_value { NEUTRAL_ONES, NEUTRAL_ZEROS, NEUTRAL_POSITIONS, NEUTRAL_NEVER };
-static const struct {
-	const char *name;
-	enum neutral_value neutral;
-	const char *ids; /* the input whose tokens a mask is for */
-} known[] = {{"attention_mask", NEUTRAL_ONES, "input_ids"},
-             {"decoder_attention_mask", NEUTRAL_ONES, "decoder_input_ids"},
-             {"token_type_ids", NEUTRAL_ZEROS, NULL},
-             {"position_ids", NEUTRAL_POSITIONS, NULL},
-             {"decoder_position_ids", NEUTRAL_POSITIONS, NULL},
-             {"inputs_embeds", NEUTRAL_NEVER, NULL},
-             {"decoder_inputs_embeds", NEUTRAL_NEVER, NULL},
-             {"encoder_hidden_states", NEUTRAL_NEVER, NULL},
-             {"encoder_attention_mask", NEUTRAL_NEVER, NULL},
-             {"head_mask", NEUTRAL_NEVER, NULL},
-             {"bool_masked_pos", NEUTRAL_NEVER, NULL}};
-
 static bool reject_input(struct driver *d, const struct named_tensor *t, const char *why)
 {
 	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "the input %s %s", t->name, why);
 	return false;
-}
-
-static const struct ir_param *find_input_param(const struct ir_func *f, const char *name)
-{
-	for (size_t i = 0; i < f->n_params; i++)
-		if (f->params[i].role == ROLE_INPUT && strcmp(f->params[i].name, name) == 0)
-			return &f->params[i];
-	return NULL;
 }
 
 static bool all_equal(const struct named_tensor *t, double value)
@@ -288,7 +297,7 @@ static bool mask_to_lengths(struct driver *d, const struct ir_func *f, struct na
                             size_t number, const char *ids_name)
 {
 	const struct named_tensor mask = in->items[number], *ids = tensors_find(in, ids_name);
-	const struct ir_param *p = find_input_param(f, ids_name);
+	const struct ir_param *p = find_input(f, ids_name);
 	in->items[number].used = true;
 	if (all_equal(&mask, 1))
 		return true;
@@ -319,25 +328,22 @@ static bool mask_to_lengths(struct driver *d, const struct ir_func *f, struct na
 	return true;
 }
 
-bool values_is_library_input(const char *name)
-{
-	for (size_t k = 0; k < TFMC_COUNT(known); k++)
-		if (known[k].neutral != NEUTRAL_NEVER && strcmp(known[k].name, name) == 0)
-			return true;
-	return false;
-}
-
-enum tfmc_status values_map_library_inputs(struct driver *d, const struct ir_func *f,
+/*
+ * Maps tensors with names of the library that the function does not have. attention_mask with padding after the tokens
+ * becomes lengths; neutral values (a mask of ones, token types 0, positions 0, 1, ..) are accepted. Everything else
+ * would change the result: TFMC_INVALID after a diagnostic.
+ */
+static enum tfmc_status map_library_inputs(struct driver *d, const struct ir_func *f,
                                            struct named_tensors *in)
 {
 	bool ok = true;
-	for (size_t k = 0; k < TFMC_COUNT(known); k++) {
-		struct named_tensor *t = tensors_find(in, known[k].name);
-		if (!t || find_input_param(f, known[k].name))
+	for (size_t k = 0; k < TFMC_COUNT(library_inputs); k++) {
+		struct named_tensor *t = tensors_find(in, library_inputs[k].name);
+		if (!t || find_input(f, library_inputs[k].name))
 			continue;
-		switch (known[k].neutral) {
+		switch (library_inputs[k].neutral) {
 		case NEUTRAL_ONES:
-			ok = mask_to_lengths(d, f, in, (size_t)(t - in->items), known[k].ids) && ok;
+			ok = mask_to_lengths(d, f, in, (size_t)(t - in->items), library_inputs[k].ids) && ok;
 			continue;
 		case NEUTRAL_ZEROS: t->used = all_equal(t, 0); break;
 		case NEUTRAL_POSITIONS: t->used = are_positions(t); break;
@@ -348,4 +354,91 @@ enum tfmc_status values_map_library_inputs(struct driver *d, const struct ir_fun
 		     ok;
 	}
 	return ok ? TFMC_OK : TFMC_INVALID;
+}
+
+/* ---- the command ---- */
+
+static void warn_not_finite_outputs(struct driver *d, const struct named_tensors *out)
+{
+	for (size_t i = 0; i < out->n; i++) {
+		const char *which = tensor_not_finite(d, &out->items[i]);
+		if (which)
+			diag_warning(&d->diag, LOC_NONE, DIAG_CHECK_FAILED,
+			             "the output %s is not finite in %s", out->items[i].name, which);
+	}
+}
+
+/* Inputs of --input take precedence over those of --inputs with the same name. */
+static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, const char *entry,
+                                    struct named_tensors *in)
+{
+	const struct option_list *given = &d->options.values;
+	const struct ir_func *f = ir_find_func(l->module, entry_function(entry));
+	for (size_t i = 0; f && i < given->n; i++)
+		TFMC_TRY(parse_input(d, f, given->items[i], in));
+	if (d->options.inputs)
+		TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, in));
+	return f ? map_library_inputs(d, f, in) : TFMC_OK;
+}
+
+static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct compiled *c)
+{
+	const char *entry = d->options.entry ? d->options.entry : "run";
+	bool is_interp = d->options.backend == RUN_INTERPRETED;
+	struct named_tensors in = {0}, out = {0};
+	TFMC_TRY(read_inputs(d, l, entry, &in));
+	struct caller caller = {
+	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
+	caller.probes = &l->probes;
+	if (is_interp && strcmp(entry, "run") && strcmp(entry, "encode")) {
+		diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
+		           "not supported yet: entry %s in the interpreter", entry);
+		return TFMC_INVALID;
+	}
+	if (is_interp)
+		caller.state = interp_state_create(&d->arena, l->module, 64);
+	else if (l->probes.n)
+		TFMC_TRY(caller_open_session(d, c, entry, &in));
+	else
+		TFMC_TRY(driver_open_session(d, c, 0));
+	caller.session = c->session;
+	enum tfmc_status st = caller_run(&caller, entry, &in, &out);
+	if (st != TFMC_OK)
+		return st;
+	for (size_t i = 0; i < in.n; i++)
+		if (!in.items[i].used)
+			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT,
+			             "tensor %s is not an input of this entry", in.items[i].name);
+	warn_not_finite_outputs(d, &out);
+	return d->options.outputs ? tensors_write(d, d->options.outputs, &out)
+	                          : print_tensors(d, &out, &d->out);
+}
+
+/* Whether the model has the entry. An unknown entry is reported when it is called. */
+static bool is_known_entry(const struct loaded *l, const char *entry)
+{
+	static const char *const known[] = {"run", "encode", "prefill", "step", "score"};
+	for (size_t i = 0; l->model && i < TFMC_COUNT(known); i++)
+		if (!strcmp(known[i], entry))
+			return ir_find_func(l->module, entry_function(entry)) != NULL;
+	return false;
+}
+
+enum exit_code command_run(struct driver *d)
+{
+	struct loaded l;
+	struct compiled c = {.all_workers = true};
+	if (!d->options.inputs && !d->options.values.n)
+		return driver_usage_error(d, "run requires --inputs=FILE or --input NAME=VALUES");
+	enum tfmc_status st = driver_load(d, &l);
+	const char *entry = d->options.entry ? d->options.entry : "run", *function = entry_function(entry);
+	if (st == TFMC_OK)
+		st = driver_insert_probes(d, &l, &d->options.probe, &(struct option_list){&function, 1, 1});
+	if (st == TFMC_OK)
+		st = driver_compile_jit(d, &l, (struct entry_names){&entry, is_known_entry(&l, entry)}, &c);
+	if (st == TFMC_OK)
+		st = run_entry(d, &l, &c);
+	compiled_destroy(&c);
+	loaded_destroy(&l);
+	return exit_code_of(st);
 }

@@ -1,73 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tokenizer of a model, and tfmc tokenize, which prints ids or text, or writes the packed tokenizer.
+ * tfmc tokenize: prints the ids of a text or the text of ids, or writes the packed tokenizer.
  */
-#include <string.h>
-
 #include "frontend/driver/commands/prompts.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
-
-static enum tfmc_status check_tokenizer_status(struct driver *d, int status)
-{
-	if (status == TFMC_TOKENIZER_OK)
-		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_TOKENIZER, "%s", tfmc_tokenizer_status_text(status));
-	return status == TFMC_TOKENIZER_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
-}
-
-enum tfmc_status driver_open_tokenizer(struct driver *d, struct frontend_model *m, bool needed)
-{
-	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
-	if (!t->given || t->kind == TOKENIZER_CHARS || d->tokenizer)
-		return TFMC_OK;
-	TFMC_TRY(frontend_tokenizer(m, needed, &t));
-	driver_end_stage(d, "tokenizer");
-	if (t->packed.data == NULL)
-		return TFMC_OK;
-	TFMC_TRY(check_tokenizer_status(d,
-	                                tfmc_tokenizer_open(t->packed.data, t->packed.bytes, &d->tokenizer)));
-	return check_tokenizer_status(
-	        d, tfmc_tokenizer_open_target(t->packed.data, t->packed.bytes, &d->target_tokenizer));
-}
-
-enum tfmc_status driver_tokenize(struct driver *d, enum prompt_vocabulary which, const char *text,
-                                 int32_t **ids, uint64_t *n)
-{
-	const struct tfmc_tokenizer *t = which == PROMPT_TARGET ? d->target_tokenizer : d->tokenizer;
-	unsigned flags = which == PROMPT_SOURCE ? TFMC_TOKENIZE_SPECIAL : 0;
-	size_t len = strlen(text);
-	TFMC_TRY(check_tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, NULL, 0, n)));
-	*ids = ARENA_ARRAY(&d->arena, int32_t, *n + 1);
-	if (!*ids)
-		return TFMC_NO_MEMORY;
-	return check_tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, *ids, *n, n));
-}
-
-enum tfmc_status driver_detokenize(struct driver *d, const int32_t *ids, uint64_t n, unsigned flags,
-                                   const char **text)
-{
-	uint64_t bytes;
-	TFMC_TRY(check_tokenizer_status(
-	        d, tfmc_tokenizer_decode(d->target_tokenizer, ids, n, flags, NULL, 0, &bytes)));
-	char *out = arena_alloc(&d->arena, (size_t)bytes + 1); /* zeroed: the last byte ends the text */
-	if (!out)
-		return TFMC_NO_MEMORY;
-	*text = out;
-	return check_tokenizer_status(
-	        d, tfmc_tokenizer_decode(d->target_tokenizer, ids, n, flags, out, bytes, &bytes));
-}
-
-const char *driver_token_text(void *user, int32_t id, uint64_t *bytes)
-{
-	struct token_text *t = user;
-	int status = tfmc_tokenizer_decode(t->tokenizer, &id, 1, TFMC_DETOKENIZE_AFTER, t->text,
-	                                   sizeof(t->text), bytes);
-	if (*bytes > sizeof(t->text)) /* truncated: stop strings do not look beyond */
-		*bytes = sizeof(t->text);
-	return status == TFMC_TOKENIZER_OK ? t->text : NULL;
-}
-
-/* ---- tfmc tokenize ---- */
 
 static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which, const char *text)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The choice among tile sizes by times measured in alternation.
+ * tfmc tune: the choice among tile sizes by times measured in alternation.
  */
-#ifndef TFMC_FRONTEND_DRIVER_TUNE_CHOOSE_H
-#define TFMC_FRONTEND_DRIVER_TUNE_CHOOSE_H
+#ifndef TFMC_FRONTEND_DRIVER_COMMANDS_TUNE_H
+#define TFMC_FRONTEND_DRIVER_COMMANDS_TUNE_H
 
 #include <stddef.h>
 
