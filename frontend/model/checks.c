@@ -78,15 +78,6 @@ static bool read_tensor(struct frontend_model *m, const struct yaml_pair *pair, 
 
 /* ---- with, expect ---- */
 
-static bool read_tolerance(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
-{
-	struct expr_env env = model_env(&m->scope, false);
-	const struct yaml_node *rtol = yaml_find(node, "rtol"), *atol = yaml_find(node, "atol");
-	if (rtol != NULL && !expr_read_float(&env, rtol, "rtol", &c->rtol))
-		return false;
-	return atol == NULL || expr_read_float(&env, atol, "atol", &c->atol);
-}
-
 static bool read_steps(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
 	struct expr_env env = model_env(&m->scope, false);
@@ -130,7 +121,10 @@ static bool read_check_tensors(struct frontend_model *m, const struct yaml_node 
 			return false;
 	}
 	out->items = items;
-	return read_tolerance(m, node, c);
+	struct expr_env env = model_env(&m->scope, false);
+	const struct yaml_node *rtol = yaml_find(node, "rtol"), *atol = yaml_find(node, "atol");
+	return (rtol == NULL || expr_read_float(&env, rtol, "rtol", &c->rtol)) &&
+	       (atol == NULL || expr_read_float(&env, atol, "atol", &c->atol));
 }
 
 /* ---- one entry ---- */

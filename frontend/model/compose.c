@@ -1,16 +1,186 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Composition of a model document: bases outermost first, imports of `include`, then the preset as the base
- * of all, with its parameters overridden by a hub configuration.
+ * of all, with its parameters overridden by a hub configuration. The built-in presets are the files of
+ * ../presets, embedded at build time.
  */
 #include "frontend/model/compose.h"
-#include "frontend/model/hub.h"
 
 #include <string.h>
 
+#include "frontend/model/hub.h"
 #include "frontend/syntax/files.h"
 #include "frontend/syntax/yaml_edit.h"
 #include "ir/support/strmap.h"
+
+/* ---- presets by name ---- */
+
+#define PRESET(name, types) extern const unsigned char preset_##name[];
+#include "frontend/model/presets.def"
+
+static const struct {
+	const char *name;
+	const unsigned char *text;
+	const char *types;
+} presets[] = {
+#define PRESET(name, types) {#name, preset_##name, types},
+#include "frontend/model/presets.def"
+};
+
+static const char *const preset_name_list[] = {
+#define PRESET(name, types) #name,
+#include "frontend/model/presets.def"
+};
+
+/* All names, in order. */
+static const char *const *preset_names(size_t *n)
+{
+	*n = TFMC_COUNT(preset_name_list);
+	return preset_name_list;
+}
+
+static const char *const decoders[] = {
+#define PRESET(name, types)
+#define DECODER(name, types) #name,
+#include "frontend/model/presets.def"
+};
+
+static const struct {
+	const char *name;
+	const char *ends; /* suffixes of architectures */
+} heads[] = {
+#define PRESET(name, types)
+#define HEAD(name, ends) {#name, ends},
+#include "frontend/model/presets.def"
+};
+
+static bool is_decoder(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(decoders); i++) {
+		if (strcmp(decoders[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool ends_with_one(const char *text, const char *ends)
+{
+	struct word w = {ends, 0};
+	size_t n = strlen(text);
+	while (list_word_next(&w)) {
+		if (w.n <= n && memcmp(text + n - w.n, w.text, w.n) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The YAML text of a preset, or NULL; presets.def is the list. */
+static const char *preset_text(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (strcmp(presets[i].name, name) == 0)
+			return (const char *)presets[i].text;
+	}
+	return NULL;
+}
+
+const char *preset_of_type(const char *type)
+{
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (list_has_word(presets[i].types, type, strlen(type)))
+			return presets[i].name;
+	}
+	return NULL;
+}
+
+/* True: the name is a decoder with another head, such as llama_classes: *base llama, *head head_classes. */
+static bool preset_split_head(struct arena *a, const char *name, const char **base, const char **head)
+{
+	for (size_t i = 0; i < TFMC_COUNT(heads); i++) {
+		const char *end = arena_printf(a, "_%s", heads[i].name);
+		if (!ends_with_one(name, end))
+			continue;
+		*base = arena_strndup(a, name, strlen(name) - strlen(end));
+		*head = arena_printf(a, "head%s", end);
+		return *base != NULL && is_decoder(*base);
+	}
+	return false;
+}
+
+const char *preset_of_architecture(struct arena *a, const char *type, const char *architecture)
+{
+	const char *preset = preset_of_type(arena_printf(a, "%s:%s", type, architecture));
+	const char *base = preset_of_type(type);
+	if (preset != NULL || base == NULL || !is_decoder(base))
+		return preset;
+	if (ends_with_one(architecture, "ForCausalLM LMHeadModel"))
+		return base;
+	for (size_t i = 0; i < TFMC_COUNT(heads) && !ends_with_one(architecture, "HeadsModel"); i++) {
+		if (ends_with_one(architecture, heads[i].ends))
+			return arena_printf(a, "%s_%s", base, heads[i].name);
+	}
+	return NULL;
+}
+
+/* Supported architectures of a type, for messages. */
+static const char *preset_architectures(struct arena *a, const char *type)
+{
+	const char *base = preset_of_type(type), *before = arena_printf(a, "%s:", type), *list = "";
+	if (base != NULL && is_decoder(base))
+		return "..ForCausalLM, ..ForSequenceClassification, ..ForTokenClassification, ..Model";
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		struct word w = {presets[i].types, 0};
+		while (list_word_next(&w)) {
+			size_t n = strlen(before);
+			if (w.n > n && memcmp(w.text, before, n) == 0 && w.text[n] >= 'A' && w.text[n] <= 'Z')
+				list = arena_printf(a, "%s%s%.*s", list, *list ? ", " : "", (int)(w.n - n),
+				                    w.text + n);
+		}
+	}
+	return list;
+}
+
+bool preset_generate_kind(struct arena *a, struct diag_context *cx, const char *type,
+                          const char *architecture, const char **kind)
+{
+	const char *name = preset_of_architecture(a, type, architecture), *decoder, *head;
+	*kind = NULL;
+	if (name != NULL && preset_split_head(a, name, &decoder, &head))
+		return true; /* classifiers, taggers, hidden states */
+	for (name = name != NULL ? name : preset_of_type(type); name != NULL;) {
+		const char *text = preset_text(name);
+		const struct yaml_node *root, *generate, *below;
+		if (yaml_parse(a, cx, name, text, strlen(text), false, &root) != TFMC_OK)
+			return false;
+		generate = yaml_find(root, "generate");
+		if (generate != NULL && generate->kind != YAML_MAPPING)
+			return true;
+		if (generate != NULL && yaml_find(generate, "kind") != NULL)
+			*kind = yaml_find(generate, "kind")->text;
+		below = *kind == NULL ? yaml_find(root, "preset") : NULL;
+		name = below != NULL ? below->text : NULL;
+	}
+	return true;
+}
+
+/* Model types with a prefix, for messages: "bert, bloom, ..." */
+static const char *preset_types(struct arena *a, const char *prefix)
+{
+	const char *list = "";
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		if (strncmp(presets[i].types, prefix, strlen(prefix)) == 0)
+			list = arena_printf(a, "%s%s%s", list, *list ? ", " : "",
+			                    presets[i].types + strlen(prefix));
+	}
+	return list;
+}
+
+/* ---- documents ---- */
+
+void document_record_file(struct model_document *d, const char *path)
+{
+	ARENA_ADD(d->arena, &d->read, arena_strdup(d->arena, path));
+}
 
 /* Chain of documents that led here, innermost first. */
 struct compose_chain {
@@ -19,13 +189,6 @@ struct compose_chain {
 	struct loc loc;
 	const char *key; /* base, include */
 };
-
-/* Notes the references that led to a document. */
-static void chain_notes(struct model_document *d, const struct compose_chain *c)
-{
-	for (; c != NULL && c->key != NULL; c = c->outer)
-		diag_note(d->cx, c->loc, "in the %s named here", c->key);
-}
 
 /* Reads the document `name`, relative to `dir`; its path goes to link->path. NULL after a diagnostic. */
 static const struct yaml_node *read_document(struct model_document *d, const char *dir,
@@ -52,7 +215,8 @@ static const struct yaml_node *read_document(struct model_document *d, const cha
 		return NULL;
 	}
 	if (yaml_read(d->arena, d->cx, link->path, link->path, name->loc, &root) != TFMC_OK) {
-		chain_notes(d, link);
+		for (const struct compose_chain *c = link; c != NULL && c->key != NULL; c = c->outer)
+			diag_note(d->cx, c->loc, "in the %s named here", c->key);
 		return NULL;
 	}
 	document_record_file(d, link->path);
@@ -266,15 +430,6 @@ static const struct yaml_node *add_base(struct model_document *d, const struct y
 
 /* ---- presets ---- */
 
-static const struct yaml_node *report_unknown_preset(struct model_document *d, const struct yaml_node *name)
-{
-	size_t n;
-	const char *const *names = preset_names(&n);
-	diag_error(d->cx, name->loc, DIAG_UNKNOWN_NAME, "no preset is called '%s'%s", name->text,
-	           did_you_mean(d->arena, name->text, names, n));
-	return NULL;
-}
-
 /* True for `hub: {weights: own}`: tensor names differ from those of the parent preset, as in GGUF files. */
 static bool has_own_weights(const struct yaml_node *root)
 {
@@ -344,8 +499,13 @@ static const struct yaml_node *read_preset(struct model_document *d, const struc
 		        read_preset(d, yaml_scalar(d->arena, name->loc, head, false), depth + 1);
 		return parent == NULL || top == NULL ? NULL : replace_head(d, parent, top);
 	}
-	if (text == NULL || depth > COMPOSE_DEPTH_MAX)
-		return report_unknown_preset(d, name);
+	if (text == NULL || depth > COMPOSE_DEPTH_MAX) {
+		size_t n;
+		const char *const *known = preset_names(&n);
+		diag_error(d->cx, name->loc, DIAG_UNKNOWN_NAME, "no preset is called '%s'%s", name->text,
+		           did_you_mean(d->arena, name->text, known, n));
+		return NULL;
+	}
 	if (yaml_parse(d->arena, d->cx, shown, text, strlen(text), false, &root) != TFMC_OK)
 		return NULL;
 	const struct yaml_node *parent = yaml_find(root, "preset");
@@ -387,22 +547,6 @@ static const struct yaml_node *choose_preset(struct model_document *d, const str
 	return NULL;
 }
 
-/* Makes the preset `gguf`, the keys common to all GGUF files, the base of the preset of an architecture. */
-static const struct yaml_node *add_gguf_preset(struct model_document *d, const struct yaml_node *hf,
-                                               const struct yaml_node *preset)
-{
-	const struct yaml_node *parent = read_preset(d, yaml_scalar(d->arena, hf->loc, "gguf", false), 0);
-	return parent == NULL ? NULL : merge(d, parent, preset);
-}
-
-/* The table `hub` of the preset, extended by that of the model file. */
-static const struct yaml_node *merge_hub_table(struct model_document *d, const struct yaml_node *preset,
-                                               const struct yaml_node *root)
-{
-	const struct yaml_node *table = yaml_find(preset, "hub"), *own = yaml_find(root, "hub");
-	return own == NULL ? table : merge(d, table, own);
-}
-
 /* Adds `weights.packed` as the configuration says. */
 static const struct yaml_node *add_packing(struct model_document *d, const struct yaml_node *preset,
                                            const struct hub_config *config, struct loc loc)
@@ -440,12 +584,17 @@ static const struct yaml_node *add_preset(struct model_document *d, const struct
 	name = choose_preset(d, name, config, hf);
 	d->preset = name == NULL ? NULL : name->text;
 	const struct yaml_node *preset = name == NULL ? NULL : read_preset(d, name, 0);
-	if (preset != NULL && config != NULL && hub_is_gguf(config))
-		preset = add_gguf_preset(d, hf, preset);
+	if (preset != NULL && config != NULL &&
+	    hub_is_gguf(config)) { /* `gguf`: keys common to all GGUF files */
+		const struct yaml_node *gguf =
+		        read_preset(d, yaml_scalar(d->arena, hf->loc, "gguf", false), 0);
+		preset = gguf == NULL ? NULL : merge(d, gguf, preset);
+	}
 	if (preset == NULL)
 		return NULL;
 	if (config != NULL) {
-		const struct yaml_node *table = merge_hub_table(d, preset, root), *params = NULL;
+		const struct yaml_node *table = yaml_find(preset, "hub"), *params = NULL;
+		table = own == NULL ? table : merge(d, table, own);
 		if (table != NULL)
 			params = hub_apply(d, config, table, hub_ignored_lists(d, own, hf->loc),
 			                   yaml_find(preset, "params"));

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub folder or a GGUF file as the text of a model file: name, configuration, weights. `tfmc import` writes
- * this text.
+ * A hub directory or a GGUF file as the text of a model file: name, configuration, weights, tokenizer. `tfmc import`
+ * writes this text.
+ *
+ * Directories of sentence embedders (sentence-transformers): modules.json lists the modules after the transformer,
+ * which become the params `pooling`, `sentence` (width of a projection, with `sentence_bias` and `sentence_act`) and
+ * `normalize` of the preset. Unsupported modules and modes are rejected by name.
  */
 #include "frontend/model/folder.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "frontend/model/compose.h"
 #include "frontend/syntax/expr.h"
 #include "frontend/syntax/files.h"
+#include "frontend/syntax/json.h"
+#include "frontend/tokenizer/config.h"
 #include "frontend/tokenizer/gguf_tokenizer.h"
 
 #define FILES_MAX 4096
@@ -126,10 +134,443 @@ static const char *quote_if_null(struct arena *a, const char *name)
 	return strcasecmp(name, "null") == 0 ? yaml_quote(a, name) : name;
 }
 
-const char *folder_file_scalar(struct arena *a, const char *at, const char *name)
+/* A file of the folder as a YAML scalar of that text. */
+static const char *folder_file_scalar(struct arena *a, const char *at, const char *name)
 {
 	return at[0] == '\0' ? name : yaml_quote(a, file_join(a, at, name));
 }
+
+/* ---- tokenizer files ---- */
+
+struct tokenizer_file_set {
+	const char *kind; /* "": implied by the keys */
+	struct {
+		const char *key, *name;
+	} parts[3]; /* all must exist */
+};
+
+static const struct tokenizer_file_set tokenizer_file_sets[] = {
+        {"", {{"file", "tokenizer.json"}}},
+        {"marian", {{"source", "source.spm"}, {"target", "target.spm"}, {"vocab", "vocab.json"}}},
+        {"", {{"vocab", "vocab.json"}, {"merges", "merges.txt"}}},
+        {"sentencepiece", {{"file", "tokenizer.model"}}},
+        {"sentencepiece", {{"file", "spiece.model"}}},
+        {"sentencepiece", {{"file", "sentencepiece.bpe.model"}}},
+        {"wordpiece", {{"vocab", "vocab.txt"}}},
+};
+
+/* First set of tokenizer files that all exist; NULL: none. */
+static const struct tokenizer_file_set *find_files(struct arena *a, const char *dir)
+{
+	for (size_t i = 0; i < TFMC_COUNT(tokenizer_file_sets); i++) {
+		bool all = true;
+		for (size_t k = 0; k < TFMC_COUNT(tokenizer_file_sets[i].parts) &&
+		                   tokenizer_file_sets[i].parts[k].name != NULL;
+		     k++)
+			all = all && directory_has_file(a, dir, tokenizer_file_sets[i].parts[k].name);
+		if (all)
+			return &tokenizer_file_sets[i];
+	}
+	return NULL;
+}
+
+static const char *string_member(const struct json_node *object, const char *key)
+{
+	const struct json_node *v = json_find(object, key);
+	return v != NULL && v->kind == JSON_NODE_STRING ? v->text : NULL;
+}
+
+/* The tokenizer class: named by the configuration, or the default of its model type; NULL: none. */
+static const char *tokenizer_class(const struct json_node *config, bool has_json)
+{
+	const char *named = string_member(config, "tokenizer_class"),
+	           *type = string_member(config, "model_type");
+	const char *of_type = type != NULL ? tokenizer_class_of_type(type, has_json) : NULL;
+	if (named == NULL || named[0] == '\0' ||
+	    (of_type != NULL && strcmp(of_type, TOKENIZER_AS_IT_IS) == 0) ||
+	    strspn(named, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != strlen(named))
+		return of_type;
+	return named;
+}
+
+/* The section `tokenizer` for the files of the folder, "": none. */
+static const char *folder_tokenizer(struct arena *a, const char *dir, const char *at,
+                                    const struct json_node *config)
+{
+	static const char *const optional_files[][2] = {{"config", "tokenizer_config.json"},
+	                                                {"special", "special_tokens_map.json"},
+	                                                {"added", "added_tokens.json"}};
+	const struct tokenizer_file_set *tokenizer_files = find_files(a, dir);
+	const char *more = "", *text = "";
+	if (tokenizer_files == NULL)
+		return "";
+	bool marian = strcmp(tokenizer_files->kind, "marian") == 0;
+	for (size_t i = 0; !marian && i < TFMC_COUNT(optional_files); i++)
+		if (directory_has_file(a, dir, optional_files[i][1]))
+			more = arena_printf(a, "%s, %s: %s", more, optional_files[i][0],
+			                    folder_file_scalar(a, at, optional_files[i][1]));
+	const char *class = tokenizer_class(config, tokenizer_files == &tokenizer_file_sets[0]);
+	if (class != NULL && !marian)
+		more = arena_printf(a, "%s, class: %s", more, class);
+	if (marian && directory_has_file(a, dir, "target_vocab.json"))
+		more = arena_printf(a, ", target_vocab: %s", folder_file_scalar(a, at, "target_vocab.json"));
+	for (size_t k = 0; k < TFMC_COUNT(tokenizer_files->parts) && tokenizer_files->parts[k].name != NULL;
+	     k++)
+		text = arena_printf(a, "%s%s%s: %s", text, k == 0 ? "" : ", ", tokenizer_files->parts[k].key,
+		                    folder_file_scalar(a, at, tokenizer_files->parts[k].name));
+	return arena_printf(a, "tokenizer: {%s%s%s%s%s, embed: true, optional: true}\n",
+	                    tokenizer_files->kind[0] != '\0' ? "kind: " : "", tokenizer_files->kind,
+	                    tokenizer_files->kind[0] != '\0' ? ", " : "", text, more);
+}
+
+/* ---- ids that only the tokenizer has ---- */
+
+const struct json_node *folder_json(struct parsed_files *f, const char *dir, const char *name)
+{
+	const char *path = file_path_inside(f->arena, f->cx, dir, name, LOC_NONE);
+	bool shorten = strcmp(name, "tokenizer_config.json") == 0;
+	const struct parsed_file *file;
+	if (path == NULL || parsed_json(f, path, LOC_NONE, shorten, &file) != TFMC_OK)
+		return NULL;
+	if (file->root->kind == JSON_NODE_OBJECT)
+		return file->root;
+	diag_error(f->cx, LOC_NONE, DIAG_FILE, "'%s' holds no JSON object", name);
+	return NULL;
+}
+
+/* Reads a JSON file; an empty object if it does not exist; NULL after a diagnostic. */
+static const struct json_node *optional_json(struct parsed_files *f, const char *dir, const char *file)
+{
+	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
+	return directory_has_file(f->arena, dir, file) ? folder_json(f, dir, file) : &empty;
+}
+
+static int64_t id_of(const struct json_node *v)
+{
+	return v != NULL && v->kind == JSON_NODE_INT && v->i >= 0 && v->i <= INT32_MAX ? v->i : -1;
+}
+
+/* Id of a string in added_tokens_decoder, {"2": {"content": "</s>"}}; -1: none. */
+static int64_t id_in_decoder(const struct json_node *map, const char *text)
+{
+	for (size_t i = 0; map != NULL && map->kind == JSON_NODE_OBJECT && i < map->n; i++) {
+		const char *content = string_member(&map->items[i], "content");
+		int64_t id = 0;
+		if (content == NULL || strcmp(content, text) != 0)
+			continue;
+		for (const char *c = map->keys[i]; *c >= '0' && *c <= '9' && id <= INT32_MAX; c++)
+			id = 10 * id + (*c - '0');
+		return id <= INT32_MAX ? id : -1;
+	}
+	return -1;
+}
+
+/* Id of a string in tokenizer.json: added_tokens, or the vocabulary, an object or a list of pairs; -1:
+ * none. */
+static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
+{
+	const struct json_node *added = json_find(root, "added_tokens");
+	for (size_t i = 0; added != NULL && added->kind == JSON_NODE_ARRAY && i < added->n; i++) {
+		const char *content = string_member(&added->items[i], "content");
+		if (content != NULL && strcmp(content, text) == 0)
+			return id_of(json_find(&added->items[i], "id"));
+	}
+	const struct json_node *vocab = json_find(json_find(root, "model"), "vocab");
+	for (size_t i = 0; vocab != NULL && vocab->kind == JSON_NODE_ARRAY && i < vocab->n; i++) {
+		const struct json_node *pair = &vocab->items[i];
+		if (pair->kind == JSON_NODE_ARRAY && pair->n > 0 && pair->items[0].kind == JSON_NODE_STRING &&
+		    strcmp(pair->items[0].text, text) == 0)
+			return (int64_t)i;
+	}
+	return id_of(json_find(vocab, text));
+}
+
+bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id)
+{
+	const struct json_node *config = optional_json(f, dir, "tokenizer_config.json");
+	*id = config != NULL ? id_in_decoder(json_find(config, "added_tokens_decoder"), text) : -1;
+	if (config == NULL || *id >= 0)
+		return config != NULL;
+	const struct json_node *added = optional_json(f, dir, "added_tokens.json");
+	*id = added != NULL ? id_of(json_find(added, text)) : -1;
+	if (added == NULL || *id >= 0)
+		return added != NULL;
+	const struct json_node *tokenizer_json = optional_json(f, dir, "tokenizer.json");
+	*id = tokenizer_json != NULL ? id_in_tokenizer(tokenizer_json, text) : -1;
+	if (tokenizer_json == NULL || *id >= 0)
+		return tokenizer_json != NULL;
+	const struct json_node *vocab = optional_json(f, dir, "vocab.json");
+	*id = vocab != NULL ? id_of(json_find(vocab, text)) : -1;
+	return vocab != NULL;
+}
+
+bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text)
+{
+	static const char *const tokenizer_files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+	*text = NULL;
+	for (size_t i = 0; *text == NULL && i < TFMC_COUNT(tokenizer_files); i++) {
+		const struct json_node *root = optional_json(f, dir, tokenizer_files[i]);
+		if (root == NULL)
+			return false;
+		*text = string_member(root, key);
+		if (*text == NULL) /* an object */
+			*text = string_member(json_find(root, key), "content");
+	}
+	return true;
+}
+
+/* ---- sentence embedders ---- */
+
+/* The collected settings of all modules. */
+struct sentence {
+	struct parsed_files *f;
+	const char *dir;
+	const char *pooling;
+	const char *weights; /* weights of the projection; NULL: none */
+	const char *act;
+	int64_t width;
+	bool bias;
+	bool normalize;
+	int64_t max_tokens; /* maximum tokens of the embedder; 0: those of the model */
+};
+
+static bool reject(struct sentence *s, const char *file, const char *what)
+{
+	diag_error(s->f->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: %s in '%s'", what,
+	           file_join(s->f->arena, s->dir, file));
+	return false;
+}
+
+static const struct json_node *read_json_file(struct sentence *s, const char *name)
+{
+	const char *path = file_path_inside(s->f->arena, s->f->cx, s->dir, name, LOC_NONE);
+	const struct parsed_file *file;
+	return path != NULL && parsed_json(s->f, path, LOC_NONE, false, &file) == TFMC_OK ? file->root : NULL;
+}
+
+/* The `kind` of step `pool` for pooling_mode_KEY: true, or pooling_mode: KEY; NULL: unknown. */
+static const char *pooling_kind(const char *mode)
+{
+	static const char *const names[][2] = {
+	        {"cls_token", "cls"}, {"mean_tokens", "mean"}, {"max_tokens", "max"}, {"lasttoken", "last"},
+	        {"cls", "cls"},       {"mean", "mean"},        {"max", "max"}};
+	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
+		if (strcmp(names[i][0], mode) == 0)
+			return names[i][1];
+	}
+	return NULL;
+}
+
+static bool read_mode(struct sentence *s, const char *file, const char *mode)
+{
+	const char *kind = pooling_kind(mode);
+	if (kind == NULL)
+		return reject(s, file, arena_printf(s->f->arena, "pooling '%s'", mode));
+	if (s->pooling != NULL)
+		return reject(s, file, "more than one pooling");
+	s->pooling = kind;
+	return true;
+}
+
+/* Reads the configuration of a Pooling module; exactly one mode is supported. */
+static bool read_pooling(struct sentence *s, const char *directory)
+{
+	static const char prefix[] = "pooling_mode_";
+	const char *file =
+	        directory[0] != '\0' ? file_join(s->f->arena, directory, "config.json") : "config.json";
+	const struct json_node *config = read_json_file(s, file);
+	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
+	for (size_t i = 0; ok && i < config->n; i++) {
+		const char *key = config->keys[i];
+		const struct json_node *v = &config->items[i];
+		if (strcmp(key, "word_embedding_dimension") == 0 || strcmp(key, "embedding_dimension") == 0 ||
+		    strcmp(key, "include_prompt") == 0)
+			continue;
+		if (strcmp(key, "pooling_mode") == 0 && v->kind == JSON_NODE_STRING)
+			ok = read_mode(s, file, v->text);
+		else if (strncmp(key, prefix, strlen(prefix)) == 0 && v->kind == JSON_NODE_BOOL)
+			ok = !v->i || read_mode(s, file, key + strlen(prefix));
+		else
+			ok = reject(s, file, arena_printf(s->f->arena, "'%s'", key));
+	}
+	if (ok && s->pooling == NULL)
+		return reject(s, file, "no pooling");
+	return ok;
+}
+
+/* Last component of a dotted class name. */
+static const char *class_name(const char *path)
+{
+	const char *dot = strrchr(path, '.');
+	return dot != NULL ? dot + 1 : path;
+}
+
+/* Activation computed by a torch.nn class, NULL: unknown. */
+static const char *act_name(const char *path)
+{
+	static const char *const names[][2] = {{"Identity", "identity"}, {"Tanh", "tanh"},
+	                                       {"ReLU", "relu"},         {"GELU", "gelu"},
+	                                       {"SiLU", "silu"},         {"Sigmoid", "sigmoid"}};
+	for (size_t i = 0; i < TFMC_COUNT(names); i++) {
+		if (strcmp(names[i][0], class_name(path)) == 0)
+			return names[i][1];
+	}
+	return NULL;
+}
+
+static bool read_dense_key(struct sentence *s, const char *file, const char *key, const struct json_node *v)
+{
+	if (strcmp(key, "in_features") == 0)
+		return true; /* redundant: the shape of the weight */
+	if ((strcmp(key, "module_input_name") == 0 || strcmp(key, "module_output_name") == 0) &&
+	    (v->kind == JSON_NODE_NULL ||
+	     (v->kind == JSON_NODE_STRING && strcmp(v->text, "sentence_embedding") == 0)))
+		return true;
+	if (strcmp(key, "out_features") == 0 && v->kind == JSON_NODE_INT && v->i > 0)
+		s->width = v->i;
+	else if (strcmp(key, "bias") == 0 && v->kind == JSON_NODE_BOOL)
+		s->bias = v->i != 0;
+	else if (strcmp(key, "activation_function") == 0 && v->kind == JSON_NODE_STRING &&
+	         act_name(v->text) != NULL)
+		s->act = act_name(v->text);
+	else
+		return reject(s, file,
+		              v->kind == JSON_NODE_STRING
+		                      ? arena_printf(s->f->arena, "'%s': '%s'", key, v->text)
+		                      : arena_printf(s->f->arena, "'%s'", key));
+	return true;
+}
+
+/* Reads a Dense module: a projection of the pooled state, with a config.json and a file with linear.weight
+ * and linear.bias. */
+static bool read_dense(struct sentence *s, const char *directory)
+{
+	const char *file = file_join(s->f->arena, directory, "config.json");
+	if (directory[0] == '\0' || strpbrk(directory, "'\n\r") != NULL)
+		return reject(s, "modules.json", "the folder of a projection by that name");
+	const struct json_node *config = read_json_file(s, file);
+	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
+	s->bias = true;
+	s->act = "tanh";
+	s->weights = file_join(s->f->arena, directory, "model.safetensors");
+	for (size_t i = 0; ok && i < config->n; i++)
+		ok = read_dense_key(s, file, config->keys[i], &config->items[i]);
+	return ok && (s->width > 0 || reject(s, file, "a projection without 'out_features'"));
+}
+
+/* Reads an entry of modules.json; `type` is a class name, of which the last component counts. */
+static bool read_module(struct sentence *s, size_t at, const struct json_node *module)
+{
+	const struct json_node *type = json_find(module, "type"), *path = json_find(module, "path");
+	if (type == NULL || type->kind != JSON_NODE_STRING || path == NULL || path->kind != JSON_NODE_STRING)
+		return reject(s, "modules.json", "a module without type and path");
+	const char *name = class_name(type->text);
+	if (at == 0 && strcmp(name, "Transformer") == 0 && path->text[0] == '\0')
+		return true;
+	if (at == 1 && strcmp(name, "Pooling") == 0)
+		return read_pooling(s, path->text);
+	if (at >= 2 && s->weights == NULL && !s->normalize && strcmp(name, "Dense") == 0)
+		return read_dense(s, path->text);
+	if (at >= 2 && !s->normalize && strcmp(name, "Normalize") == 0) {
+		s->normalize = true;
+		return true;
+	}
+	return reject(s, "modules.json", arena_printf(s->f->arena, "module %zu, '%s'", at, name));
+}
+
+/* Reads the maximum length. Longer texts would be truncated, so the model is not compiled for more. */
+static bool read_max_tokens(struct sentence *s)
+{
+	static const char file[] = "sentence_bert_config.json";
+	if (!directory_has_file(s->f->arena, s->dir, file))
+		return true;
+	const struct json_node *config = read_json_file(s, file),
+	                       *max_tokens = json_find(config, "max_seq_length");
+	if (config == NULL)
+		return false;
+	const struct json_node *lower = json_find(config, "do_lower_case");
+	if (lower != NULL && lower->kind == JSON_NODE_BOOL && lower->i)
+		diag_warning(s->f->cx, LOC_NONE, DIAG_UNSUPPORTED,
+		             "'do_lower_case' in '%s' is left to the tokenizer",
+		             file_join(s->f->arena, s->dir, file));
+	if (max_tokens == NULL || max_tokens->kind == JSON_NODE_NULL)
+		return true;
+	if (max_tokens->kind != JSON_NODE_INT || max_tokens->i < 1 || max_tokens->i > INT32_MAX)
+		return reject(s, file, "'max_seq_length' that is not a number of tokens");
+	s->max_tokens = max_tokens->i;
+	return true;
+}
+
+/* Rejects a default prompt, which would be prepended to texts. */
+static bool read_prompt(struct sentence *s)
+{
+	static const char file[] = "config_sentence_transformers.json";
+	if (!directory_has_file(s->f->arena, s->dir, file))
+		return true;
+	const struct json_node *config = read_json_file(s, file),
+	                       *name = json_find(config, "default_prompt_name");
+	if (config == NULL)
+		return false;
+	return name == NULL || name->kind == JSON_NODE_NULL ||
+	       reject(s, file, "'default_prompt_name': write the prompt into the text");
+}
+
+/* Model file text for the modules. `set` rejects params that the preset lacks. */
+static const char *sentence_text(struct sentence *s, const char *preset)
+{
+	const char *dense = "", *dims = "";
+	if (s->max_tokens != 0)
+		dims = arena_printf(s->f->arena, "dims: {S: \"1..min(%" PRId64 ", ctx)\"}\n", s->max_tokens);
+	if (s->weights != NULL)
+		dense = arena_printf(s->f->arena,
+		                     ", sentence: %" PRId64 ", sentence_bias: %s, sentence_act: \"%s\"",
+		                     s->width, s->bias ? "true" : "false", s->act);
+	return arena_printf(
+	        s->f->arena,
+	        "preset: %s\nset: {pooling: \"%s\"%s, normalize: %s}\n%soutputs: {sentence_embedding: x}\n",
+	        preset, s->pooling, dense, s->normalize ? "true" : "false", dims);
+}
+
+/*
+ * Text for the modules of a sentence embedder (modules.json): parameters and an output, "" without pooling;
+ * NULL after a diagnostic. *weights: file of the projection after the pooling, NULL: none.
+ */
+static const char *folder_sentence(struct parsed_files *f, const char *dir, const char **weights)
+{
+	struct sentence s = {.f = f, .dir = dir};
+	const struct json_node *modules = read_json_file(&s, "modules.json");
+	*weights = NULL;
+	if (modules == NULL)
+		return NULL;
+	if (modules->kind != JSON_NODE_ARRAY) {
+		reject(&s, "modules.json", "something other than a list of modules");
+		return NULL;
+	}
+	for (size_t i = 0; i < modules->n; i++) {
+		if (!read_module(&s, i, &modules->items[i]))
+			return NULL;
+	}
+	if (s.pooling == NULL)
+		return "";
+	if (!read_max_tokens(&s) || !read_prompt(&s))
+		return NULL;
+	const struct json_node *config = read_json_file(&s, "config.json");
+	const struct json_node *type = config != NULL ? json_find(config, "model_type") : NULL;
+	const char *preset = NULL;
+	if (type != NULL && type->kind == JSON_NODE_STRING) {
+		preset = preset_of_architecture(f->arena, type->text, "sentence");
+		preset = preset != NULL ? preset : preset_of_type(type->text);
+	}
+	if (preset == NULL) {
+		if (config != NULL)
+			reject(&s, "config.json", "a type of model that no preset pools");
+		return NULL;
+	}
+	*weights = s.weights;
+	return sentence_text(&s, preset);
+}
+
+/* ---- hub directories ---- */
 
 /* List of all files with a suffix, sorted by name; NULL: none, or after a diagnostic. */
 static const char *list_files_with_suffix(struct arena *a, struct diag_context *cx, const char *dir,

@@ -21,13 +21,6 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
                          enum tfmc_status *st);
 /* Quotes a string as a YAML scalar. */
 const char *yaml_quote(struct arena *a, const char *text);
-/* A file of the folder as a YAML scalar of that text. */
-const char *folder_file_scalar(struct arena *a, const char *at, const char *name);
-/*
- * Text for the modules of a sentence embedder (modules.json): parameters and an output, "" without pooling;
- * NULL after a diagnostic. *weights: file of the projection after the pooling, NULL: none.
- */
-const char *folder_sentence(struct parsed_files *f, const char *dir, const char **weights);
 
 /*
  * Text for generation_config.json: the section `generate`, and a comment on sampling; NULL after a
@@ -36,9 +29,6 @@ const char *folder_sentence(struct parsed_files *f, const char *dir, const char 
  */
 const char *folder_generation(struct parsed_files *f, const char *dir, const struct json_node *config);
 
-/* The section `tokenizer` for the files of the folder, "": none. */
-const char *folder_tokenizer(struct arena *a, const char *dir, const char *at,
-                             const struct json_node *config);
 /* Reads a JSON file of the folder that must be an object; NULL after a diagnostic. */
 const struct json_node *folder_json(struct parsed_files *f, const char *dir, const char *file);
 /* String of a special token by its key in tokenizer_config.json or special_tokens_map.json, NULL: none;

@@ -214,12 +214,6 @@ static bool map_bias(struct generation *g)
 static const char *const decoders[] = {"ForCausalLM", "LMHeadModel"};
 static const char *const encoder_decoders[] = {"ForConditionalGeneration", "MTModel"};
 
-static bool has_suffix(const char *text, const char *end)
-{
-	size_t n = strlen(text), k = strlen(end);
-	return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 /* First of `architectures`, "" without one. */
 static const char *architecture(const struct generation *g)
 {
@@ -232,7 +226,7 @@ static const char *architecture(const struct generation *g)
 static bool has_architecture_suffix(const struct generation *g, const char *const *endings, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (has_suffix(architecture(g), endings[i]))
+		if (file_ends_with(architecture(g), endings[i]))
 			return true;
 	return false;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * A hub configuration as a JSON tree, from config.json or GGUF metadata, and its mapping to the parameters of a preset.
+ *
  * Applies the table `hub` of a preset to a hub configuration (config.json, or the metadata of a GGUF file):
  *
  *   hub:
@@ -19,18 +21,262 @@
  *     rows: {token_embd.weight: vocab}               GGUF: size of the outermost axis -> param
  *     values: {rope_freqs.weight: factors}           GGUF: the elements as a list -> param
  *
+ * `quantization_config` is mapped to a value of `weights.packed` instead: a key in no rule may change the meaning of the
+ * weights and is rejected by name.
+ *
  * Any other null counts as absent. Any other key is an error: nothing is guessed.
  */
+#include "frontend/model/hub.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/model/compose.h"
+#include "frontend/model/folder.h"
 #include "frontend/syntax/expr.h"
 #include "frontend/syntax/files.h"
+#include "frontend/syntax/json.h"
 #include "frontend/syntax/yaml_edit.h"
-#include "frontend/model/folder.h"
-#include "frontend/model/hub.h"
+#include "frontend/weights/gguf.h"
 #include "ir/support/glob.h"
 #include "ir/support/strmap.h"
+
+/* A hub configuration. */
+struct hub_config {
+	const struct json_node *root;
+	const char *name; /* name in messages */
+	const char *type; /* `model_type`, "gguf:ARCHITECTURE", or NULL */
+	struct loc loc;   /* location of the reference */
+	const struct gguf *gguf;
+	/* JSON: its text, to locate keys */
+	const char *text;
+	size_t len;
+	uint32_t source; /* 0: none */
+};
+
+/* ---- GGUF metadata as a tree ---- */
+
+#define HUB_LIST_MAX 4096
+
+static struct json_node json_scalar(struct model_document *d, const struct gguf_value *v)
+{
+	if (gguf_is_integer_type(v->type))
+		return (struct json_node){.kind = JSON_NODE_INT, .i = v->i};
+	if (v->type == GGUF_BOOL)
+		return (struct json_node){.kind = JSON_NODE_BOOL, .i = v->i};
+	if (v->type == GGUF_F32 || v->type == GGUF_F64)
+		return (struct json_node){.kind = JSON_NODE_REAL, .f = v->f};
+	if (v->type == GGUF_STRING)
+		return (struct json_node){.kind = JSON_NODE_STRING,
+		                          .text = arena_strndup(d->arena, v->text, v->len)};
+	return (struct json_node){.kind = JSON_NODE_NULL};
+}
+
+static bool same_number(const struct json_node *a, const struct json_node *b)
+{
+	return a->kind == b->kind && a->kind != JSON_NODE_STRING && a->i == b->i && a->f == b->f;
+}
+
+static struct json_node json_from_gguf(struct model_document *d, const struct gguf_value *v)
+{
+	struct gguf_value element;
+	size_t at = 0, n = 0;
+	if (v->type != GGUF_ARRAY)
+		return json_scalar(d, v);
+	if (v->n > HUB_LIST_MAX)
+		return (struct json_node){.kind = JSON_NODE_STRING,
+		                          .text = arena_printf(d->arena, "a list of %zu elements", v->n),
+		                          .n = v->n};
+	struct json_node *items = ARENA_ARRAY(d->arena, struct json_node, v->n + 1);
+	if (items == NULL || arena_failed(d->arena))
+		return (struct json_node){.kind = JSON_NODE_NULL};
+	bool equal = v->n > 0;
+	for (; gguf_next_element(v, &at, &element); n++) {
+		items[n] = json_scalar(d, &element);
+		equal = equal && same_number(&items[n], &items[0]);
+	}
+	return equal ? items[0] : (struct json_node){.kind = JSON_NODE_ARRAY, .n = n, .items = items};
+}
+
+/* ---- stop ids ---- */
+
+#define EOS_KEY "tokenizer.ggml.eos_token_id"
+#define EOT_KEY "tokenizer.ggml.eot_token_id"
+#define EOM_KEY "tokenizer.ggml.eom_token_id"
+
+enum end {
+#define END(name, text, key) END_##name,
+#include "frontend/model/gguf_ends.def"
+	N_ENDS
+};
+
+static const struct {
+	const char *text, *key;
+} ends[N_ENDS] = {
+#define END(name, text, key) {text, key},
+#include "frontend/model/gguf_ends.def"
+};
+
+/* List of stop ids. */
+struct stops {
+	struct json_node *items;
+	size_t n, cap;
+};
+
+/* Adds a stop id once. */
+static bool add_stop(struct model_document *d, struct stops *s, int64_t id)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i].i == id)
+			return true;
+	return id < 0 || id > INT32_MAX ||
+	       ARENA_ADDED(d->arena, s, (struct json_node){.kind = JSON_NODE_INT, .i = id});
+}
+
+/* Id of the first token with each string of the table, -1: none. */
+static void find_ends(const struct gguf *g, int64_t *ids)
+{
+	const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+	struct gguf_value v;
+	size_t at = 0;
+	for (size_t k = 0; k < N_ENDS; k++)
+		ids[k] = -1;
+	if (tokens == NULL || tokens->type != GGUF_ARRAY || tokens->element != GGUF_STRING)
+		return;
+	for (int64_t id = 0; gguf_next_element(tokens, &at, &v); id++) {
+		for (size_t k = 0; v.len > 0 && k < N_ENDS; k++)
+			if (ids[k] < 0 && ends[k].text[0] == v.text[0] && strlen(ends[k].text) == v.len &&
+			    memcmp(ends[k].text, v.text, v.len) == 0)
+				ids[k] = id;
+	}
+}
+
+static bool add_stops(struct model_document *d, struct stops *s, const struct json_node *v)
+{
+	bool ok = true;
+	if (v != NULL && v->kind == JSON_NODE_INT)
+		return add_stop(d, s, v->i);
+	for (size_t i = 0; v != NULL && v->kind == JSON_NODE_ARRAY && i < v->n; i++)
+		ok = ok && add_stops(d, s, &v->items[i]);
+	return ok;
+}
+
+/*
+ * Stop ids as llama.cpp collects them: by metadata keys, then by strings. Two strings are dropped where
+ * others exist: `<|end|>` closes one of several messages where calls and returns end the turn, `</s>` is
+ * plain text where `<|tool_response>` is a token.
+ */
+static bool find_stops(struct model_document *d, const struct gguf *g, const struct json_node *root,
+                       struct stops *stops)
+{
+	static const char *const keys[] = {EOS_KEY,
+	                                   EOT_KEY,
+	                                   EOM_KEY,
+	                                   "tokenizer.ggml.eot_token_ids",
+	                                   "tokenizer.ggml.fim_pad_token_id",
+	                                   "tokenizer.ggml.fim_rep_token_id",
+	                                   "tokenizer.ggml.fim_sep_token_id"};
+	int64_t ids[N_ENDS];
+	size_t n = 0;
+	bool ok = true;
+	find_ends(g, ids);
+	for (size_t k = 0; k < TFMC_COUNT(keys); k++)
+		ok = ok && add_stops(d, stops, json_find(root, keys[k]));
+	for (size_t k = 0; k < N_ENDS; k++)
+		if (json_find(root, ends[k].key) == NULL)
+			ok = ok && add_stop(d, stops, ids[k]);
+	bool is_inner = (ids[END_return] >= 0 && ids[END_call] >= 0) ||
+	                (ids[END_flush] >= 0 && (ids[END_call] >= 0 || ids[END_calls] >= 0));
+	bool is_text = ids[END_tool_response] >= 0;
+	for (size_t i = 0; i < stops->n; i++)
+		if (!(is_inner && stops->items[i].i == ids[END_end]) &&
+		    !(is_text && stops->items[i].i == ids[END_slash_s]))
+			stops->items[n++] = stops->items[i];
+	stops->n = n;
+	return ok;
+}
+
+/* ---- the tree ---- */
+
+static bool starts_with(const char *key, const char *space)
+{
+	return strncmp(key, space, strlen(space)) == 0;
+}
+
+/*
+ * The metadata of a GGUF file as a tree: keys without the prefix of the architecture; a list of equal numbers
+ * is one number; a list longer than HUB_LIST_MAX is a string with its length. NULL after a diagnostic.
+ */
+static const struct json_node *hub_gguf_tree(struct model_document *d, const struct gguf *g,
+                                             const char **type)
+{
+	const struct gguf_value *architecture = gguf_find(g, "general.architecture");
+	struct json_node *root = ARENA_NEW(d->arena, struct json_node);
+	struct json_node *items = ARENA_ARRAY(d->arena, struct json_node, g->n_entries + 1);
+	const char **keys = ARENA_ARRAY(d->arena, const char *, g->n_entries + 1);
+	struct stops stops = {0};
+	*type = NULL;
+	if (root == NULL || items == NULL || keys == NULL || arena_failed(d->arena))
+		return NULL;
+	const char *prefix = "";
+	if (architecture != NULL && architecture->type == GGUF_STRING) {
+		const char *name = arena_strndup(d->arena, architecture->text, architecture->len);
+		prefix = arena_printf(d->arena, "%s.", name);
+		*type = arena_printf(d->arena, "gguf:%s", name);
+	}
+	size_t n = 0;
+	for (size_t i = 0; i < g->n_entries; i++) {
+		const char *key = g->entries[i].key;
+		bool is_own_key = starts_with(key, prefix);
+		if (!is_own_key && !starts_with(key, "general.") && !starts_with(key, "tokenizer."))
+			continue; /* provenance: quantizer, splitting */
+		keys[n] = is_own_key ? key + strlen(prefix) : key;
+		items[n++] = json_from_gguf(d, &g->entries[i].value);
+	}
+	*root = (struct json_node){.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = keys};
+	if (!find_stops(d, g, root, &stops))
+		return NULL;
+	n = 0; /* one key replaces the three */
+	for (size_t i = 0; i < root->n; i++) {
+		if (strcmp(keys[i], EOS_KEY) == 0 || strcmp(keys[i], EOT_KEY) == 0 ||
+		    strcmp(keys[i], EOM_KEY) == 0)
+			continue;
+		keys[n] = keys[i];
+		items[n++] = items[i];
+	}
+	keys[n] = EOS_KEY;
+	items[n] = (struct json_node){.kind = JSON_NODE_ARRAY, .n = stops.n, .items = stops.items};
+	if (stops.n == 1)
+		items[n] = stops.items[0];
+	root->n = n + (stops.n > 0);
+	return root;
+}
+
+/* The values of a stored tensor as a list; NULL: not readable, or more than HUB_LIST_MAX. */
+static const struct json_node *hub_gguf_values(struct model_document *d, const struct stored_tensor *t)
+{
+	double values[HUB_LIST_MAX];
+	int64_t n = 1;
+	for (int i = 0; i < t->rank; i++) {
+		if (t->dims[i] > HUB_LIST_MAX || n * t->dims[i] > HUB_LIST_MAX)
+			return NULL;
+		n *= t->dims[i];
+	}
+	struct json_node *list = ARENA_NEW(d->arena, struct json_node);
+	struct json_node *items = ARENA_ARRAY(d->arena, struct json_node, n + 1);
+	if (!t->readable || list == NULL || items == NULL || arena_failed(d->arena))
+		return NULL;
+	if (t->read != NULL)
+		t->read(t->data, 0, n, values);
+	else
+		weight_read_elements(t->dtype, t->data, 0, n, values);
+	for (int64_t i = 0; i < n; i++)
+		items[i] = (struct json_node){.kind = JSON_NODE_REAL, .f = values[i]};
+	*list = (struct json_node){.kind = JSON_NODE_ARRAY, .n = (size_t)n, .items = items};
+	return list;
+}
+
+/* ---- reading ---- */
 
 #define RUNS_MAX 4096 /* length of a list made by `runs` */
 
@@ -299,16 +545,6 @@ static bool set_param_from_key(struct hub *h, const struct yaml_node *param, con
 	return false;
 }
 
-/* Sets a param from `nulls`, if the key is there. */
-static bool set_param_from_null(struct hub *h, const char *key, const struct yaml_node *param)
-{
-	const struct yaml_node *value = yaml_find(h->nulls, key);
-	if (param == NULL || value == NULL)
-		return true;
-	h->params = yaml_with(h->d->arena, h->params, param->text, value);
-	return h->params != NULL;
-}
-
 /* Expands [[names, n], ...]: each group n times. `list` NULL: counts only. SIZE_MAX: malformed. */
 static size_t expand_runs(const struct json_node *v, struct json_node *list)
 {
@@ -370,8 +606,12 @@ static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 	bool ok = true;
 	if (is_listed(h->extra_ignored, key))
 		return true;
-	if (v->kind == JSON_NODE_NULL)
-		return set_param_from_null(h, key, param);
+	if (v->kind == JSON_NODE_NULL) {
+		const struct yaml_node *value = yaml_find(h->nulls, key);
+		if (param != NULL && value != NULL)
+			h->params = yaml_with(h->d->arena, h->params, param->text, value);
+		return h->params != NULL;
+	}
 	if (words != NULL && !check_words(h, key, words, v))
 		return false;
 	if (param != NULL || runs != NULL || counted != NULL)
@@ -464,19 +704,16 @@ static bool set_param_from_indices(struct hub *h, const struct yaml_node *param,
 	return set_param(h, param, &list);
 }
 
-static bool set_param_from_presence(struct hub *h, const struct yaml_node *param, const char *name)
-{
-	const char *star = strchr(name, '*');
-	const struct json_node v = {.kind = JSON_NODE_BOOL, .i = find_tensor(h->c->gguf, name) != NULL};
-	return star != NULL ? set_param_from_indices(h, param, name, star) : set_param(h, param, &v);
-}
-
 static bool set_param_from_tensor(struct hub *h, const char *kind, const struct yaml_node *param,
                                   const char *name)
 {
 	const struct stored_tensor *t = find_tensor(h->c->gguf, name);
-	if (strcmp(kind, "stored") == 0)
-		return set_param_from_presence(h, param, name);
+	if (strcmp(kind, "stored") == 0) {
+		const char *star = strchr(name, '*');
+		const struct json_node stored = {.kind = JSON_NODE_BOOL, .i = t != NULL};
+		return star != NULL ? set_param_from_indices(h, param, name, star)
+		                    : set_param(h, param, &stored);
+	}
 	if (t == NULL || (strcmp(kind, "rows") == 0 && t->rank == 0))
 		return true;
 	const struct json_node rows = {.kind = JSON_NODE_INT, .i = t->dims[0]};
@@ -589,4 +826,130 @@ const struct yaml_node *hub_apply(struct model_document *d, const struct hub_con
 	if (ok && c->gguf != NULL)
 		ok = set_params_from_tensors(&h, table);
 	return ok ? h.params : NULL;
+}
+
+/* ---- quantization_config ---- */
+
+/* Accepted keys (patterns) of a method and their accepted values; NULL: any value. */
+static const struct rule {
+	const char *method, *keys, *values; /* values: separated by spaces */
+} rules[] = {
+        {"gptq", "bits", "4 8"},
+        {"gptq", "{checkpoint_format,quant_method}", "gptq gptq_v2"},
+        {"gptq", "{is_marlin_format,lm_head}", "false"},
+        {"gptq", "pack_dtype", "int32"},
+        {"gptq",
+         "{group_size,desc_act,sym,static_groups,true_sequential,damp*,meta.**,model_name_or_path,dataset*}",
+         NULL},
+        {"gptq",
+         "{model_file_base_name,tokenizer,use_*,disable_exllama,exllama_config.**,max_input_length,version}",
+         NULL},
+        {"gptq", "{cache_block_outputs,batch_size,pad_token_id,block_name_to_quantize,model_seqlen,backend}",
+         NULL},
+        {"gptq", "{modules_in_block_to_quantize*,module_name_preceding_first_block*,modules_to_not_convert*}",
+         NULL},
+        {"awq", "bits", "4"},
+        {"awq", "quant_method", "awq"},
+        {"awq", "version", "gemm GEMM"},
+        {"awq", "do_fuse", "false"},
+        {"awq",
+         "{group_size,zero_point,backend,fuse_max_seq_len,modules_to_not_convert*,modules_to_fuse*,exllama_"
+         "config*}",
+         NULL},
+        {"mxfp4", "quant_method", "mxfp4"},
+        {"mxfp4", "modules_to_not_convert*", NULL},
+        {"mxfp4", "dequantize", "false"},
+        {"compressed-tensors", "quant_method", "compressed-tensors"},
+        {"compressed-tensors", "format", "int-quantized pack-quantized"},
+        {"compressed-tensors", "quantization_status", "compressed frozen"},
+        {"compressed-tensors", "{version,ignore,global_compression_ratio}", NULL},
+        {"compressed-tensors", "config_groups.*.targets", NULL},
+        {"compressed-tensors", "config_groups.*.format", "int-quantized pack-quantized"},
+        {"compressed-tensors", "config_groups.*.weights.num_bits", "4 8"},
+        {"compressed-tensors", "config_groups.*.weights.type", "int"},
+        {"compressed-tensors", "config_groups.*.weights.strategy", "tensor channel group"},
+        {"compressed-tensors", "config_groups.*.weights.symmetric", "true"},
+        {"compressed-tensors", "config_groups.*.weights.dynamic", "false"},
+        {"compressed-tensors", "config_groups.*.weights.actorder", "false true weight group static dynamic"},
+        {"compressed-tensors", "config_groups.*.weights.{group_size,observer*,observer_kwargs.**}", NULL},
+        /* Dynamic quantization of activations approximates what is computed here: ignored. */
+        {"compressed-tensors", "config_groups.*.input_activations.dynamic", "true"},
+        {"compressed-tensors", "config_groups.*.input_activations.num_bits", "8"},
+        {"compressed-tensors",
+         "config_groups.*.input_activations.{type,strategy,symmetric,group_size,observer*,actorder}", NULL},
+        {"compressed-tensors", "config_groups.*.input_activations.observer_kwargs.**", NULL},
+};
+
+static const char *setting_string(struct arena *a, const struct json_node *v)
+{
+	switch (v->kind) {
+	case JSON_NODE_STRING: return v->text;
+	case JSON_NODE_BOOL: return v->i ? "true" : "false";
+	case JSON_NODE_INT: return arena_printf(a, "%lld", (long long)v->i);
+	case JSON_NODE_REAL: return arena_printf(a, "%g", v->f);
+	case JSON_NODE_NULL: return "null";
+	case JSON_NODE_ARRAY: return "a list";
+	case JSON_NODE_OBJECT: return "an object";
+	}
+	return "";
+}
+
+/* The first rule that matches a key; NULL: none. */
+static const struct rule *find_rule(const char *method, const char *key)
+{
+	for (size_t i = 0; i < TFMC_COUNT(rules); i++)
+		if (strcmp(rules[i].method, method) == 0 && glob_match(rules[i].keys, key))
+			return &rules[i];
+	return NULL;
+}
+
+/* Checks all keys of an object; path: prefix of its keys. */
+static bool check_keys(struct model_document *d, const struct hub_config *c, const char *method,
+                       const char *path, const struct json_node *object)
+{
+	for (size_t i = 0; i < object->n; i++) {
+		const struct json_node *v = &object->items[i];
+		const char *key = arena_printf(d->arena, "%s%s", path, object->keys[i]);
+		const struct rule *rule = find_rule(method, key);
+		const char *setting = setting_string(d->arena, v);
+		if (v->kind == JSON_NODE_NULL || (v->kind == JSON_NODE_OBJECT && v->n == 0) ||
+		    (rule != NULL &&
+		     (rule->values == NULL ||
+		      (setting != NULL && list_has_word(rule->values, setting, strlen(setting))))))
+			continue;
+		if (v->kind == JSON_NODE_OBJECT && rule == NULL) {
+			if (!check_keys(d, c, method, arena_printf(d->arena, "%s.", key), v))
+				return false;
+			continue;
+		}
+		const char *full_key = arena_printf(d->arena, "quantization_config.%s", key);
+		diag_error(d->cx, hub_key_loc(c, full_key), DIAG_UNSUPPORTED,
+		           "not supported yet: '%s' is %.60s in %s%s", full_key, setting, c->name,
+		           rule == NULL ? "; it may change what the weights mean" : "");
+		return false;
+	}
+	return true;
+}
+
+const char *hub_weight_packing(struct model_document *d, const struct hub_config *c)
+{
+	const struct json_node *q = json_find(c->root, "quantization_config");
+	const struct json_node *named = json_find(q, "quant_method"),
+	                       *form = json_find(q, "checkpoint_format");
+	if (q == NULL || q->kind != JSON_NODE_OBJECT || q->n == 0 || strcmp(q->keys[0], "none") == 0)
+		return "none";
+	const char *method = named != NULL && named->kind == JSON_NODE_STRING ? named->text : NULL;
+	bool known = method != NULL && find_rule(method, "quant_method") != NULL;
+	if (!known)
+		diag_error(d->cx, hub_key_loc(c, "quantization_config"), DIAG_UNSUPPORTED,
+		           "not supported yet: quantized weights%s%.60s%s (gptq, awq, mxfp4 and "
+		           "compressed-tensors are); use the "
+		           "folder of the model before it was quantized",
+		           method != NULL ? " ('" : "", method != NULL ? method : "",
+		           method != NULL ? "')" : "");
+	if (!known || !check_keys(d, c, method, "", q))
+		return NULL;
+	if (strcmp(method, "compressed-tensors") == 0)
+		return "compressed";
+	return form != NULL && form->kind == JSON_NODE_STRING ? form->text : method;
 }

@@ -12,7 +12,7 @@
 #include "frontend/syntax/signature.h"
 #include "frontend/frontend.h"
 #include "frontend/syntax/graph.h"
-#include "frontend/model/document.h"
+#include "frontend/model/compose.h"
 #include "frontend/weights/files.h"
 #include "frontend/weights/map.h"
 #include "frontend/syntax/yaml_tree.h"
@@ -181,46 +181,32 @@ const struct definition *model_find_definition(const struct definitions *d, cons
 void model_unknown_input(struct model_scope *s, const struct model_inputs *in, struct loc loc,
                          const char *name, enum diag_code code);
 
-/* ---- params.c ---- */
 /* Reads the sections params, set and require, and applies `--set`. */
 bool model_read_params(struct model_scope *s, const struct yaml_node *root,
                        const struct frontend_options *options);
 enum expr_lookup model_lookup_param(struct model_scope *s, const char *name, struct loc loc,
                                     struct value *out);
 
-/* ---- inputs.c ---- */
 bool model_read_dims(struct model_scope *s, const struct yaml_node *dims);
 bool model_read_inputs(struct model_scope *s, const struct yaml_node *inputs, struct model_inputs *out);
 bool model_read_outputs(struct model_scope *s, const struct yaml_node *outputs, struct model_outputs *out);
 
-/* ---- define.c ---- */
 /* Index of the argument, or -1. */
 int definition_argument(const struct definition *d, const char *name);
 struct signature definition_signature(const struct definition *d);
 bool model_read_definitions(struct model_scope *s, const struct yaml_node *define, struct definitions *out);
 
 /* ---- sections.c ---- */
-bool model_read_speech(const struct expr_env *env, const struct yaml_node *node, struct frontend_generate *g);
 bool model_read_generate(struct frontend_model *m);
 /* Applies options.context to the bounds of sequence dims and to max_len. */
 bool model_limit_context(struct frontend_model *m);
 bool model_read_sections(
         struct frontend_model *m); /* keys and words of weights, dtype, quantize, tokenizer, target */
 
-/* ---- quantize.c ---- */
-/* Reads the section quantize. options.quantize overrides its formats, options.profile its profile;
- * options.unrounded ignores all of them. */
-bool model_read_quantize(struct frontend_model *m);
 /* The first matching rule for a parameter path, which is marked as used; NULL: none. */
 const struct quantize_rule *model_quantize_rule(struct model_quantize *q, const char *path);
 /* Reports patterns that matched no matrix or table, and a section without effect. */
 bool model_quantize_finish(struct frontend_model *m);
-
-/* ---- tokenizer.c ---- */
-/* Reads and packs the files of a tokenizer of any kind except chars. */
-TFMC_MUST_USE enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
-                                                    enum frontend_tokenizer_kind kind, bool is_optional,
-                                                    struct tokenizer_packed *out);
 
 /* ---- checks.c ---- */
 bool model_read_checks(struct frontend_model *m);

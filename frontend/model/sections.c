@@ -1,16 +1,323 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sections besides the computation: generate, weights, dtype, tokenizer, target; and --context. Vocabulary
- * files are read on first use.
+ * The sections besides the computation: generate, weights, dtype, quantize, tokenizer, target; and --context.
+ *
+ * generate.speech is for speech models (Whisper): the decoder prompt for language, task and timestamps, in the order of
+ * transformers. quantize is one format for everything that is usually quantized, or a mapping from path patterns to
+ * formats; it applies to matrices of linears and tables of embed.
  */
+#include "frontend/model/model.h"
+
+#include <ctype.h>
 #include <string.h>
 
-#include "frontend/syntax/files.h"
-#include "frontend/model/model.h"
 #include "frontend/model/schema.h"
-#include "ir/support/utf8.h"
+#include "ir/support/glob.h"
+#include "ir/support/strmap.h"
 
-#define VOCAB_FILE_MAX ((size_t)64 << 20)
+/* ---- generate.speech ---- */
+
+static bool check_id(const struct expr_env *env, const struct yaml_node *node, const char *what, int64_t id)
+{
+	bool ok = id >= 0 && id <= INT32_MAX;
+	if (!ok)
+		diag_error(env->cx, node->loc, DIAG_VALUE_TYPE, "%s has the id %lld", what, (long long)id);
+	return ok;
+}
+
+/* {name: id, ..} */
+static bool read_names(const struct expr_env *env, const struct yaml_node *map, const char *what,
+                       struct frontend_names *out)
+{
+	if (map == NULL)
+		return true;
+	if (!yaml_expect(env->cx, map, YAML_MAPPING, what))
+		return false;
+	const char **names = ARENA_ARRAY(env->arena, const char *, map->n + 1);
+	int64_t *ids = ARENA_ARRAY(env->arena, int64_t, map->n + 1);
+	for (size_t i = 0; names != NULL && ids != NULL && i < map->n; i++) {
+		names[i] = map->pairs[i].key->text;
+		if (!expr_read_int(env, map->pairs[i].value, what, &ids[i]) ||
+		    !check_id(env, map->pairs[i].value, what, ids[i]))
+			return false;
+	}
+	*out = (struct frontend_names){names, ids, map->n};
+	return names != NULL && ids != NULL;
+}
+
+/* Reads [id or null, ..]; null stands for the language to be detected. */
+static bool read_forced(const struct expr_env *env, const struct yaml_node *list, struct frontend_ids *out)
+{
+	if (list == NULL)
+		return true;
+	if (!yaml_expect(env->cx, list, YAML_SEQUENCE, "forced"))
+		return false;
+	if (list->n > SPEECH_START_MAX - 4) {
+		diag_error(env->cx, list->loc, DIAG_LIMIT, "forced has more than %d ids",
+		           SPEECH_START_MAX - 4);
+		return false;
+	}
+	int64_t *ids = ARENA_ARRAY(env->arena, int64_t, list->n + 1);
+	for (size_t i = 0; ids != NULL && i < list->n; i++) {
+		const struct yaml_node *node = list->items[i];
+		ids[i] = SPEECH_DETECTED;
+		if (node->kind == YAML_SCALAR && node->null)
+			continue;
+		if (!expr_read_int(env, node, "forced", &ids[i]) || !check_id(env, node, "forced", ids[i]))
+			return false;
+	}
+	*out = (struct frontend_ids){ids, list->n};
+	return ids != NULL;
+}
+
+static bool model_read_speech(const struct expr_env *env, const struct yaml_node *node,
+                              struct frontend_generate *g)
+{
+	static const struct schema_member members[] = {
+	        SCHEMA_MEMBER(frontend_speech, language),      SCHEMA_MEMBER(frontend_speech, task),
+	        SCHEMA_MEMBER(frontend_speech, no_timestamps), SCHEMA_MEMBER(frontend_speech, timestamps),
+	        SCHEMA_MEMBER(frontend_speech, latest_first),  SCHEMA_MEMBER(frontend_speech, english_only)};
+	struct frontend_speech *s = &g->speech;
+	*s = (struct frontend_speech){.given = node != NULL, .no_timestamps = -1, .latest_first = -1};
+	if (node == NULL)
+		return true;
+	if (!schema_read(env, node, "speech", "speech", members, TFMC_COUNT(members), s) ||
+	    !read_names(env, yaml_find(node, "languages"), "languages", &s->languages) ||
+	    !read_names(env, yaml_find(node, "tasks"), "tasks", &s->tasks) ||
+	    !read_forced(env, yaml_find(node, "forced"), &s->forced))
+		return false;
+	if (g->start.n == 0)
+		return true;
+	s->start = g->start.items[0];
+	const struct speech_request wish = {NULL, NULL, false};
+	int64_t *ids = ARENA_ARRAY(env->arena, int64_t, SPEECH_START_MAX);
+	size_t n;
+	const char *wrong = ids == NULL ? NULL : frontend_speech_start(env->arena, s, &wish, ids, &n);
+	if (wrong != NULL)
+		diag_error(env->cx, node->loc, DIAG_GENERATE, "%s", wrong);
+	if (ids == NULL || wrong != NULL)
+		return false;
+	bool is_open = n > 1 && ids[1] == SPEECH_DETECTED;
+	g->start = (struct frontend_ids){ids, is_open ? 1 : n};
+	return true;
+}
+
+/* ---- the decoder prompt ---- */
+
+static const struct {
+	const char *name, *code;
+} languages[] = {
+#define LANGUAGE(name, code) {name, code},
+#include "frontend/model/languages.def"
+};
+
+static const int64_t *find_name(const struct frontend_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (strcmp(names->names[i], name) == 0)
+			return &names->ids[i];
+	return NULL;
+}
+
+/*
+ * Finds the id of a language given as token (<|fr|>), code (fr) or name (French); NULL: unknown to the model.
+ */
+static const int64_t *find_language(struct arena *a, const struct frontend_speech *s, const char *text)
+{
+	size_t bytes = strlen(text);
+	char *name = arena_alloc(a, bytes + 1);
+	for (size_t i = 0; name != NULL && i <= bytes; i++)
+		name[i] = (char)tolower((unsigned char)text[i]);
+	if (name == NULL || find_name(&s->languages, name) != NULL)
+		return name == NULL ? NULL : find_name(&s->languages, name);
+	for (size_t i = 0; i < TFMC_COUNT(languages); i++)
+		if (strcmp(languages[i].name, name) == 0 || strcmp(languages[i].code, name) == 0)
+			return find_name(&s->languages, arena_printf(a, "<|%s|>", languages[i].code));
+	return NULL;
+}
+
+static bool has_task(const struct frontend_speech *s, const int64_t *ids, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < s->tasks.n; k++)
+			if (ids[i] == s->tasks.ids[k])
+				return true;
+	return false;
+}
+
+const char *frontend_speech_start(struct arena *a, const struct frontend_speech *s,
+                                  const struct speech_request *w, int64_t out[SPEECH_START_MAX], size_t *n)
+{
+	const char *language = w->language != NULL ? w->language : s->language;
+	const char *task = w->task != NULL ? w->task : s->task;
+	bool with_timestamps = w->timestamps || s->timestamps,
+	     is_requested = w->language != NULL || w->task != NULL;
+	const int64_t *language_id = NULL, *task_id = NULL;
+	*n = 0;
+	if (is_requested && s->english_only)
+		return "the model is English-only and accepts neither a language nor a task";
+	if (with_timestamps && s->no_timestamps < 0)
+		return "the model has no id for timestamps (no_timestamps_token_id)";
+	if (language != NULL && (language_id = find_language(a, s, language)) == NULL)
+		return arena_printf(a, "'%s' is not a language of the model", language);
+	if (task != NULL && (task_id = find_name(&s->tasks, task)) == NULL)
+		return arena_printf(a, "'%s' is not a task of the model", task);
+	out[(*n)++] = s->start;
+	for (size_t i = 0; language == NULL && task == NULL && i < s->forced.n; i++)
+		out[(*n)++] = s->forced.items[i];
+	bool is_open = *n == 1 || out[1] == SPEECH_DETECTED;
+	if (language_id != NULL || (is_open && s->languages.n > 0)) {
+		out[1] = language_id != NULL ? *language_id : SPEECH_DETECTED;
+		*n = *n > 1 ? *n : 2;
+	}
+	if (task_id != NULL)
+		out[(*n)++] = *task_id;
+	else if (language != NULL && !has_task(s, out, *n) && find_name(&s->tasks, "transcribe") != NULL)
+		out[(*n)++] = *find_name(&s->tasks, "transcribe");
+	bool ends = s->no_timestamps >= 0 && out[*n - 1] == s->no_timestamps;
+	if (!with_timestamps && s->no_timestamps >= 0 && !ends)
+		out[(*n)++] = s->no_timestamps;
+	else if (with_timestamps && ends)
+		--*n;
+	size_t kept = 1; /* remove placeholders that no language fills */
+	for (size_t i = 1; i < *n; i++)
+		if (out[i] != SPEECH_DETECTED || (i == 1 && s->languages.n > 0))
+			out[kept++] = out[i];
+	*n = kept;
+	return NULL;
+}
+
+/* ---- quantize ---- */
+
+/* Paths that a single format does not quantize: quantization errors of positions and of expert routing are
+ * large compared to the bytes saved. */
+static const char *const left_out[] = {"*position*", "*.router.*"};
+
+static bool read_format(struct frontend_model *m, const char *word, struct loc loc, enum ir_format *out)
+{
+	size_t n;
+	const char *const *words = ir_format_options(&n);
+	if (ir_format_from_option(word, out))
+		return true;
+	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "quantize: no format is called '%.60s'%s", word,
+	           did_you_mean_or_known(&m->arena, word, words, n));
+	return false;
+}
+
+static bool add_rule(struct frontend_model *m, const char *pattern, struct loc loc, enum ir_format format,
+                     bool used)
+{
+	return ARENA_ADDED(&m->arena, &m->quantize, (struct quantize_rule){pattern, loc, format, used});
+}
+
+/* Adds the rules for a single format. */
+static bool add_default_rules(struct frontend_model *m, const char *word, struct loc loc)
+{
+	enum ir_format format;
+	bool ok = read_format(m, word, loc, &format);
+	for (size_t i = 0; ok && i < TFMC_COUNT(left_out); i++)
+		ok = add_rule(m, left_out[i], loc, FORMAT_PLAIN, true);
+	return ok && add_rule(m, "*", loc, format, true);
+}
+
+static bool add_pattern_rule(struct frontend_model *m, const struct yaml_pair *pair)
+{
+	enum ir_format format;
+	if (!yaml_expect(m->cx, pair->value, YAML_SCALAR, "quantize: a pattern"))
+		return false;
+	if (pair->key->len > GLOB_BYTES_MAX) {
+		diag_error(m->cx, pair->key->loc, DIAG_LIMIT, "the pattern has more than %d bytes",
+		           GLOB_BYTES_MAX);
+		return false;
+	}
+	return read_format(m, pair->value->text, pair->value->loc, &format) &&
+	       add_rule(m, pair->key->text, pair->key->loc, format, false);
+}
+
+static bool set_profile(struct frontend_model *m, const struct yaml_node *node)
+{
+	if (!yaml_expect(m->cx, node, YAML_SCALAR, "quantize: profile"))
+		return false;
+	m->quantize.profile = node->text;
+	m->quantize.profile_dir = m->doc.dir;
+	m->quantize.profile_loc = node->loc;
+	return true;
+}
+
+static bool read_section(struct frontend_model *m, const struct yaml_node *node)
+{
+	bool ok = true;
+	if (node->kind == YAML_SCALAR && !node->null)
+		return add_default_rules(m, node->text, node->loc);
+	if (!yaml_expect(m->cx, node, YAML_MAPPING, "quantize"))
+		return false;
+	for (size_t i = 0; i < node->n; i++)
+		ok = (yaml_is(node->pairs[i].key, "profile") ? set_profile(m, node->pairs[i].value)
+		                                             : add_pattern_rule(m, &node->pairs[i])) &&
+		     ok;
+	return ok;
+}
+
+/* Reads the section quantize. options.quantize overrides its formats, options.profile its profile;
+ * options.unrounded ignores all of them. */
+static bool model_read_quantize(struct frontend_model *m)
+{
+	const struct yaml_node *node = model_section(m, "quantize");
+	struct model_quantize *q = &m->quantize;
+	bool ok = node == NULL || read_section(m, node);
+	if (m->options.unrounded) {
+		*q = (struct model_quantize){0};
+		return ok;
+	}
+	if (m->options.quantize != NULL) {
+		q->n = 0;
+		ok = add_default_rules(m, m->options.quantize, LOC_NONE) && ok;
+	}
+	if (m->options.profile != NULL) {
+		q->profile = m->options.profile;
+		q->profile_dir = NULL;
+		q->profile_loc = LOC_NONE;
+	}
+	if (!ok || q->profile == NULL || q->n > 0)
+		return ok;
+	diag_error(
+	        m->cx, q->profile_loc, DIAG_MISSING,
+	        "the profile '%.200s' serves quantized formats, and none is requested: --quantize=q4, or a "
+	        "format "
+	        "under 'quantize'",
+	        q->profile);
+	return false;
+}
+
+const struct quantize_rule *model_quantize_rule(struct model_quantize *q, const char *path)
+{
+	for (size_t i = 0; i < q->n; i++)
+		if (glob_match(q->items[i].pattern, path)) {
+			q->items[i].used = true;
+			return &q->items[i];
+		}
+	return NULL;
+}
+
+bool model_quantize_finish(struct frontend_model *m)
+{
+	bool ok = true;
+	for (size_t i = 0; i < m->quantize.n; i++) {
+		const struct quantize_rule *rule = &m->quantize.items[i];
+		if (rule->used)
+			continue;
+		diag_error(m->cx, rule->loc, DIAG_MISSING,
+		           "quantize: '%.200s' decides about no matrix of a linear and no table",
+		           rule->pattern);
+		ok = false;
+	}
+	if (ok && m->quantize.keeps_quants && !m->quantize.quantizes_floats)
+		diag_warning(m->cx, m->options.quantize != NULL ? LOC_NONE : m->quantize.items[0].loc,
+		             DIAG_UNSUPPORTED,
+		             "quantize changes nothing: the weights are quantized in the files already, and "
+		             "stay so");
+	return ok;
+}
 
 /* ---- generate ---- */
 
@@ -376,103 +683,4 @@ bool model_read_sections(struct frontend_model *m)
 	ok = model_read_quantize(m) && ok;
 	ok = read_tokenizer(&env, model_section(m, "tokenizer"), &m->tokenizer) && ok;
 	return read_target(&env, model_section(m, "target"), &m->target) && ok;
-}
-
-/* ---- vocabularies ---- */
-
-static bool add_vocab_line(struct frontend_model *m, struct loc loc, const char *line, size_t len,
-                           struct frontend_vocab *v)
-{
-	size_t bad = utf8_check(line, len);
-	if (bad != len) {
-		diag_error(m->cx, loc, DIAG_ENCODING, "line %zu of the vocabulary is not valid UTF-8",
-		           v->n + 1);
-		return false;
-	}
-	((const char **)(uintptr_t)v->tokens)[v->n++] = arena_strndup(&m->arena, line, len);
-	return true;
-}
-
-static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_node *name,
-                                   struct frontend_vocab *v)
-{
-	const char *path, *text;
-	size_t len, lines = 1;
-	if (!yaml_expect(m->cx, name, YAML_SCALAR, "a vocabulary"))
-		return TFMC_INVALID;
-	path = file_path_any(&m->arena, m->cx, m->doc.dir, name->text, name->loc);
-	if (path == NULL)
-		return TFMC_INVALID;
-	document_record_file(&m->doc, path);
-	TFMC_TRY(file_read(&m->arena, m->cx, path, VOCAB_FILE_MAX, name->loc, &text, &len));
-	for (size_t i = 0; i < len; i++)
-		lines += text[i] == '\n';
-	*v = (struct frontend_vocab){ARENA_ARRAY(&m->arena, const char *, lines), 0, -1};
-	if (v->tokens == NULL)
-		return TFMC_NO_MEMORY;
-	for (const char *line = text, *next; line < text + len; line = next) {
-		size_t n = utf8_line(line, text + len, &next);
-		if (!add_vocab_line(m, name->loc, line, n, v))
-			return TFMC_INVALID;
-	}
-	return TFMC_OK;
-}
-
-static bool find_unknown(struct frontend_model *m, const struct yaml_node *unknown, struct frontend_vocab *v)
-{
-	if (unknown == NULL || v->n == 0)
-		return true;
-	for (size_t i = 0; i < v->n; i++) {
-		if (unknown->kind == YAML_SCALAR && strcmp(v->tokens[i], unknown->text) == 0) {
-			v->unknown = (int64_t)i;
-			return true;
-		}
-	}
-	diag_error(m->cx, unknown->loc, DIAG_UNKNOWN_NAME, "the vocabulary has no token '%s'",
-	           unknown->kind == YAML_SCALAR ? unknown->text : "");
-	return false;
-}
-
-static enum tfmc_status read_chars(struct frontend_model *m, const struct yaml_node *node)
-{
-	struct frontend_tokenizer *t = &m->tokenizer;
-	const struct yaml_node *file = yaml_find(node, "file");
-	const struct yaml_node *source = yaml_find(node, "source"), *target = yaml_find(node, "target");
-	if ((file == NULL) == (source == NULL) || (source == NULL) != (target == NULL)) {
-		diag_error(m->cx, node->loc, DIAG_MISSING,
-		           "a tokenizer of kind chars wants 'file', or 'source' and 'target'");
-		return TFMC_INVALID;
-	}
-	TFMC_TRY(read_vocab(m, file != NULL ? file : source, &t->source));
-	t->target = t->source;
-	if (target != NULL)
-		TFMC_TRY(read_vocab(m, target, &t->target));
-	const struct yaml_node *unknown = yaml_find(node, "unknown");
-	bool ok = find_unknown(m, unknown, &t->source) && find_unknown(m, unknown, &t->target);
-	return ok ? TFMC_OK : TFMC_INVALID;
-}
-
-const struct frontend_tokenizer *frontend_tokenizer_head(const struct frontend_model *m)
-{
-	return &m->tokenizer;
-}
-
-enum tfmc_status frontend_tokenizer(struct frontend_model *m, bool needed,
-                                    const struct frontend_tokenizer **out)
-{
-	const struct yaml_node *node = model_section(m, "tokenizer");
-	*out = &m->tokenizer;
-	if (!m->tokenizer.given || m->tokenizer_read)
-		return TFMC_OK;
-	if (m->tokenizer.kind != TOKENIZER_CHARS) {
-		bool is_optional = m->tokenizer.optional && !needed;
-		size_t errors = m->cx->n_errors;
-		enum tfmc_status st = model_read_tokenizer(&m->doc, node, m->tokenizer.kind, is_optional,
-		                                           &m->tokenizer.packed);
-		m->tokenizer_read = st == TFMC_OK;
-		return is_optional && st == TFMC_INVALID && m->cx->n_errors == errors ? TFMC_OK : st;
-	}
-	TFMC_TRY(read_chars(m, node));
-	m->tokenizer_read = true;
-	return TFMC_OK;
 }

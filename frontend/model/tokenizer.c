@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Section `tokenizer`: reads the files of its kind and packs them. Without `kind`, the keys decide: `merges`
- * means byte-level BPE, else `file` is a tokenizer.json.
+ * Section `tokenizer`: reads the files of its kind on first use and packs them, or reads a vocabulary of characters.
+ * Without `kind`, the keys decide: `merges` means byte-level BPE, else `file` is a tokenizer.json.
  */
+#include "frontend/model/model.h"
+
 #include <string.h>
 
-#include "frontend/tokenizer/gguf_tokenizer.h"
-#include "frontend/model/model.h"
 #include "frontend/syntax/files.h"
 #include "frontend/tokenizer/config.h"
+#include "frontend/tokenizer/gguf_tokenizer.h"
+#include "ir/support/utf8.h"
 
 #define TOKENIZER_FILE_MAX ((size_t)256 << 20)
+#define VOCAB_FILE_MAX     ((size_t)64 << 20)
 
 struct file_bytes {
 	const char *data;
@@ -133,9 +136,10 @@ static enum tfmc_status read_config(struct model_document *d, const struct yaml_
 	return TFMC_OK;
 }
 
-enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
-                                      enum frontend_tokenizer_kind kind, bool is_optional,
-                                      struct tokenizer_packed *out)
+/* Reads and packs the files of a tokenizer of any kind except chars. */
+static enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
+                                             enum frontend_tokenizer_kind kind, bool is_optional,
+                                             struct tokenizer_packed *out)
 {
 	struct tokenizer_source s = {d->arena, d->cx, "", node->loc, is_optional, NULL};
 	struct file_bytes file = {0}, merges = {0};
@@ -169,4 +173,103 @@ enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yam
 		return tokenizer_from_llama2c(&s, (const unsigned char *)file.data, file.len, out);
 	}
 	return TFMC_INVALID;
+}
+
+/* ---- vocabularies of characters ---- */
+
+static bool add_vocab_line(struct frontend_model *m, struct loc loc, const char *line, size_t len,
+                           struct frontend_vocab *v)
+{
+	size_t bad = utf8_check(line, len);
+	if (bad != len) {
+		diag_error(m->cx, loc, DIAG_ENCODING, "line %zu of the vocabulary is not valid UTF-8",
+		           v->n + 1);
+		return false;
+	}
+	((const char **)(uintptr_t)v->tokens)[v->n++] = arena_strndup(&m->arena, line, len);
+	return true;
+}
+
+static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_node *name,
+                                   struct frontend_vocab *v)
+{
+	const char *path, *text;
+	size_t len, lines = 1;
+	if (!yaml_expect(m->cx, name, YAML_SCALAR, "a vocabulary"))
+		return TFMC_INVALID;
+	path = file_path_any(&m->arena, m->cx, m->doc.dir, name->text, name->loc);
+	if (path == NULL)
+		return TFMC_INVALID;
+	document_record_file(&m->doc, path);
+	TFMC_TRY(file_read(&m->arena, m->cx, path, VOCAB_FILE_MAX, name->loc, &text, &len));
+	for (size_t i = 0; i < len; i++)
+		lines += text[i] == '\n';
+	*v = (struct frontend_vocab){ARENA_ARRAY(&m->arena, const char *, lines), 0, -1};
+	if (v->tokens == NULL)
+		return TFMC_NO_MEMORY;
+	for (const char *line = text, *next; line < text + len; line = next) {
+		size_t n = utf8_line(line, text + len, &next);
+		if (!add_vocab_line(m, name->loc, line, n, v))
+			return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+static bool find_unknown(struct frontend_model *m, const struct yaml_node *unknown, struct frontend_vocab *v)
+{
+	if (unknown == NULL || v->n == 0)
+		return true;
+	for (size_t i = 0; i < v->n; i++) {
+		if (unknown->kind == YAML_SCALAR && strcmp(v->tokens[i], unknown->text) == 0) {
+			v->unknown = (int64_t)i;
+			return true;
+		}
+	}
+	diag_error(m->cx, unknown->loc, DIAG_UNKNOWN_NAME, "the vocabulary has no token '%s'",
+	           unknown->kind == YAML_SCALAR ? unknown->text : "");
+	return false;
+}
+
+static enum tfmc_status read_chars(struct frontend_model *m, const struct yaml_node *node)
+{
+	struct frontend_tokenizer *t = &m->tokenizer;
+	const struct yaml_node *file = yaml_find(node, "file");
+	const struct yaml_node *source = yaml_find(node, "source"), *target = yaml_find(node, "target");
+	if ((file == NULL) == (source == NULL) || (source == NULL) != (target == NULL)) {
+		diag_error(m->cx, node->loc, DIAG_MISSING,
+		           "a tokenizer of kind chars wants 'file', or 'source' and 'target'");
+		return TFMC_INVALID;
+	}
+	TFMC_TRY(read_vocab(m, file != NULL ? file : source, &t->source));
+	t->target = t->source;
+	if (target != NULL)
+		TFMC_TRY(read_vocab(m, target, &t->target));
+	const struct yaml_node *unknown = yaml_find(node, "unknown");
+	bool ok = find_unknown(m, unknown, &t->source) && find_unknown(m, unknown, &t->target);
+	return ok ? TFMC_OK : TFMC_INVALID;
+}
+
+const struct frontend_tokenizer *frontend_tokenizer_head(const struct frontend_model *m)
+{
+	return &m->tokenizer;
+}
+
+enum tfmc_status frontend_tokenizer(struct frontend_model *m, bool needed,
+                                    const struct frontend_tokenizer **out)
+{
+	const struct yaml_node *node = model_section(m, "tokenizer");
+	*out = &m->tokenizer;
+	if (!m->tokenizer.given || m->tokenizer_read)
+		return TFMC_OK;
+	if (m->tokenizer.kind != TOKENIZER_CHARS) {
+		bool is_optional = m->tokenizer.optional && !needed;
+		size_t errors = m->cx->n_errors;
+		enum tfmc_status st = model_read_tokenizer(&m->doc, node, m->tokenizer.kind, is_optional,
+		                                           &m->tokenizer.packed);
+		m->tokenizer_read = st == TFMC_OK;
+		return is_optional && st == TFMC_INVALID && m->cx->n_errors == errors ? TFMC_OK : st;
+	}
+	TFMC_TRY(read_chars(m, node));
+	m->tokenizer_read = true;
+	return TFMC_OK;
 }
