@@ -23,7 +23,8 @@
 #include "frontend/syntax/files.h"
 #include "frontend/syntax/json.h"
 #include "frontend/tokenizer/config.h"
-#include "frontend/tokenizer/gguf_tokenizer.h"
+#include "frontend/tokenizer/tokenizer.h"
+#include "frontend/weights/gguf.h"
 
 #define FILES_MAX 4096
 

@@ -9,7 +9,8 @@
 
 #include "frontend/syntax/files.h"
 #include "frontend/tokenizer/config.h"
-#include "frontend/tokenizer/gguf_tokenizer.h"
+#include "frontend/tokenizer/tokenizer.h"
+#include "frontend/weights/gguf.h"
 #include "ir/support/utf8.h"
 
 #define TOKENIZER_FILE_MAX ((size_t)256 << 20)

@@ -111,16 +111,6 @@ static void patch_split(struct compiler *c, uint32_t at, bool lazy)
 	p->b = lazy ? enter : after;
 }
 
-/* X*: split, X, jump back. */
-static void compile_star(struct compiler *c, const struct pattern *n)
-{
-	uint32_t split = add_instruction(c, (struct instruction){.opcode = OP_SPLIT});
-	compile_node(c, n->child);
-	add_instruction(c, (struct instruction){.opcode = OP_JUMP, .a = split});
-	if (c->why == NULL)
-		patch_split(c, split, n->lazy);
-}
-
 /* X(X(X)?)?: leaving one leaves all. Until its target is known, each split links to the one before. */
 static void compile_optional(struct compiler *c, const struct pattern *n, uint32_t max)
 {
@@ -162,10 +152,16 @@ static void compile_repeat(struct compiler *c, const struct pattern *n)
 		reject(c, "more than one of what may be nothing");
 	for (uint32_t i = 0; i < n->min && c->why == NULL; i++)
 		compile_node(c, n->child);
-	if (n->max == UINT32_MAX)
-		compile_star(c, n);
-	else
+	if (n->max != UINT32_MAX) {
 		compile_optional(c, n, n->max - n->min);
+		return;
+	}
+	/* X*: split, X, jump back. */
+	uint32_t split = add_instruction(c, (struct instruction){.opcode = OP_SPLIT});
+	compile_node(c, n->child);
+	add_instruction(c, (struct instruction){.opcode = OP_JUMP, .a = split});
+	if (c->why == NULL)
+		patch_split(c, split, n->lazy);
 }
 
 /* X|Y|Z: each alternative jumps to the common end. */

@@ -149,22 +149,6 @@ bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc 
 bool tokenizer_split_merge(struct tokenizer_string line, struct tokenizer_string *left,
                            struct tokenizer_string *right);
 
-/* ---- double-array trie ---- */
-struct tokenizer_key {
-	struct tokenizer_string text;
-	uint32_t value;
-};
-/* A double-array trie under construction. */
-struct tokenizer_trie {
-	struct tfmc_tok_node *nodes;
-	size_t n, cap;
-	uint32_t *next, *prev; /* list of free nodes, ascending; 0 ends it */
-	struct arena *arena;
-};
-/* Builds the trie. Sorts the keys and removes duplicates (the first value stays). */
-TFMC_MUST_USE enum tfmc_status tokenizer_trie_build(struct arena *a, struct tokenizer_key *keys, size_t n,
-                                                    struct tokenizer_trie *out);
-
 /* Validates and packs a description. */
 TFMC_MUST_USE enum tfmc_status tokenizer_pack(const struct tokenizer_source *s, struct tokenizer_desc *d,
                                               struct tokenizer_packed *out);

@@ -3,7 +3,7 @@
  * Behavior of the tokenizer classes of transformers that files do not describe: vocab.json or vocab.txt
  * become members of a tokenizer.json; the template follows from the class and its flags.
  */
-#include "frontend/tokenizer/class.h"
+#include "frontend/tokenizer/json.h"
 
 #include <string.h>
 

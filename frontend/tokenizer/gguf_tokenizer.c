@@ -3,7 +3,8 @@
  * Tokenizers of GGUF metadata, keys tokenizer.ggml.*. The format names its pre-tokenizer instead of
  * describing it; unknown names are rejected.
  */
-#include "frontend/tokenizer/gguf_tokenizer.h"
+#include "frontend/tokenizer/tokenizer.h"
+#include "frontend/weights/gguf.h"
 
 #include <string.h>
 

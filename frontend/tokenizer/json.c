@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.json: typed members, the order of its parts, added tokens. Truncation and padding are not read:
- * they are left to the caller.
+ * tokenizer.json: typed members, the order of its parts; the model, added tokens, templates and decoders. Truncation and
+ * padding are not read: they are left to the caller.
+ *
+ * Added tokens are overridden by those of the configuration files; a token without an id gets that of its piece, or the
+ * next one. Combinations of decoders are mapped to the flags that have the same effect.
  */
-#include "frontend/tokenizer/class.h"
+#include "frontend/tokenizer/json.h"
 
 #include <stdarg.h>
 #include <string.h>
 
+#include "frontend/tokenizer/config.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 bool tokenizer_reject(struct tokenizer_reader *r, enum tokenizer_rejection why, const char *path,
@@ -28,9 +32,17 @@ const char *tokenizer_member_path(struct tokenizer_reader *r, const char *path, 
 	return arena_printf(r->source->arena, "%s.%s", path, key);
 }
 
-const char *tokenizer_item_path(struct tokenizer_reader *r, const char *path, const char *key, size_t i)
+/* Path of a list item, for messages. */
+static const char *tokenizer_item_path(struct tokenizer_reader *r, const char *path, const char *key,
+                                       size_t i)
 {
 	return arena_printf(r->source->arena, "%s.%s[%zu]", path, key, i);
+}
+
+static bool no_memory(struct tokenizer_reader *r)
+{
+	r->no_memory = r->failed = true;
+	return false;
 }
 
 /* The member; NULL: absent, null, or after a diagnostic for its type. */
@@ -60,14 +72,15 @@ bool tokenizer_bool_member(struct tokenizer_reader *r, const struct json_node *o
 	return n != NULL ? n->i != 0 : fallback;
 }
 
-int64_t tokenizer_int_member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
-                             const char *key, int64_t fallback)
+static int64_t tokenizer_int_member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                                    const char *key, int64_t fallback)
 {
 	const struct json_node *n = member(r, o, path, key, JSON_NODE_INT);
 	return n != NULL ? n->i : fallback;
 }
 
-uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+/* An id below n_tokens; NONE after a diagnostic. */
+static uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	if (n != NULL && n->kind == JSON_NODE_INT && n->i >= 0 && (uint64_t)n->i < r->desc->n_tokens)
 		return (uint32_t)n->i;
@@ -116,17 +129,561 @@ bool tokenizer_read_component(struct tokenizer_reader *r, const struct json_node
 	               : tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
 }
 
-/* ---- the file ---- */
+/* ---- the model: vocabulary, merges, scores ---- */
 
-/* Sets what follows from all parts: byte tokens, and decoding of WordLevel. */
-static void finish_flags(struct tokenizer_reader *r)
+bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vocab, const char *path)
 {
 	struct tokenizer_desc *d = r->desc;
-	if (d->flags & (TFMC_TOK_H_BYTE_LEVEL | TFMC_TOK_H_FALLBACK))
-		tokenizer_find_byte_tokens(d);
-	if (d->model == TFMC_TOK_WORDLEVEL && !r->has_decoder)
-		d->flags |= TFMC_TOK_H_DECODE_WORDS; /* words separated by spaces */
+	if (vocab == NULL || vocab->kind != JSON_NODE_OBJECT)
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "no object of pieces and ids");
+	for (size_t i = 0; i < vocab->n; i++) {
+		const struct json_node *id = &vocab->items[i];
+		if (id->kind != JSON_NODE_INT || id->i < 0 || id->i >= TFMC_TOK_TOKENS_MAX)
+			return tokenizer_reject(r, TOKENIZER_WRONG, path, "the id of '%s' is not usable",
+			                        vocab->keys[i]);
+		d->n_tokens = (size_t)id->i >= d->n_tokens ? (size_t)id->i + 1 : d->n_tokens;
+	}
+	d->tokens = ARENA_ARRAY(r->source->arena, struct tokenizer_token, d->n_tokens + 1);
+	if (d->tokens == NULL)
+		return no_memory(r);
+	for (size_t i = 0; i < vocab->n; i++) {
+		struct tokenizer_token *t = &d->tokens[vocab->items[i].i];
+		if (t->is_written)
+			return tokenizer_reject(r, TOKENIZER_WRONG, path, "'%s' and '%s' have the same id",
+			                        t->piece.text, vocab->keys[i]);
+		t->piece = tokenizer_string(vocab->keys[i]);
+		t->is_written = t->is_matched = true;
+	}
+	return true;
 }
+
+/* Reads [["piece", score], ..]; the id is the index. */
+static bool read_scored(struct tokenizer_reader *r, const struct json_node *vocab)
+{
+	struct tokenizer_desc *d = r->desc;
+	double lowest = 0;
+	if (vocab == NULL || vocab->kind != JSON_NODE_ARRAY || vocab->n >= TFMC_TOK_TOKENS_MAX)
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model.vocab", "no list of pieces and scores");
+	d->n_tokens = vocab->n;
+	d->tokens = ARENA_ARRAY(r->source->arena, struct tokenizer_token, d->n_tokens + 1);
+	if (d->tokens == NULL)
+		return no_memory(r);
+	for (size_t i = 0; i < vocab->n; i++) {
+		const struct json_node *pair = &vocab->items[i];
+		bool ok = pair->kind == JSON_NODE_ARRAY && pair->n == 2 &&
+		          pair->items[0].kind == JSON_NODE_STRING &&
+		          (pair->items[1].kind == JSON_NODE_REAL || pair->items[1].kind == JSON_NODE_INT);
+		if (!ok)
+			return tokenizer_reject(r, TOKENIZER_WRONG,
+			                        tokenizer_item_path(r, "model", "vocab", i),
+			                        "no piece with a score");
+		const struct json_node *score = &pair->items[1];
+		double value = score->kind == JSON_NODE_REAL ? score->f : (double)score->i;
+		lowest = i == 0 || value < lowest ? value : lowest;
+		d->tokens[i] = (struct tokenizer_token){.piece = tokenizer_string(pair->items[0].text),
+		                                        .score = value,
+		                                        .is_written = true,
+		                                        .is_matched = true};
+	}
+	d->unknown_score = lowest - 10;
+	return true;
+}
+
+/* Marks byte tokens, which are not pieces of the text. */
+static void mark_bytes(struct tokenizer_desc *d, struct arena *a)
+{
+	for (size_t i = 0; i < d->n_tokens; i++)
+		(void)tokenizer_set_byte_token(a, &d->tokens[i]);
+}
+
+/* ---- merges ---- */
+
+/* Splits "left right" or ["left", "right"]. */
+static bool merge_texts(const struct json_node *n, struct tokenizer_string *left,
+                        struct tokenizer_string *right)
+{
+	if (n->kind == JSON_NODE_STRING)
+		return tokenizer_split_merge(tokenizer_string(n->text), left, right);
+	if (n->kind != JSON_NODE_ARRAY || n->n != 2 || n->items[0].kind != JSON_NODE_STRING ||
+	    n->items[1].kind != JSON_NODE_STRING)
+		return false;
+	*left = tokenizer_string(n->items[0].text);
+	*right = tokenizer_string(n->items[1].text);
+	return true;
+}
+
+/* Location of merge i: the line of merges.txt, or the index. */
+static const char *merge_place(struct tokenizer_reader *r, const struct json_node *n, size_t i)
+{
+	return n->kind == JSON_NODE_STRING && n->i > 0
+	               ? arena_printf(r->source->arena, "line %lld of the merges", (long long)n->i)
+	               : tokenizer_item_path(r, "model", "merges", i);
+}
+
+/* Reads the merges; all three pieces must be in the vocabulary. */
+static bool read_merges(struct tokenizer_reader *r, const struct json_node *list)
+{
+	struct tokenizer_desc *d = r->desc;
+	struct arena *a = r->source->arena;
+	if (list == NULL || list->kind != JSON_NODE_ARRAY)
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model.merges", "no list of merges");
+	struct tokenizer_index *x = tokenizer_index_new(a, d);
+	d->merges = ARENA_ARRAY(a, struct tokenizer_merge, list->n + 1);
+	if (x == NULL || d->merges == NULL)
+		return no_memory(r);
+	for (size_t i = 0; i < list->n; i++) {
+		struct tokenizer_string left, right;
+		if (!merge_texts(&list->items[i], &left, &right))
+			return tokenizer_reject(r, TOKENIZER_WRONG, merge_place(r, &list->items[i], i),
+			                        "no pair of pieces");
+		if (!tokenizer_add_merge(x, d, left, right))
+			return tokenizer_reject(r, TOKENIZER_WRONG, merge_place(r, &list->items[i], i),
+			                        "'%.*s%.*s' or a part of it is not in the vocabulary",
+			                        (int)left.n, left.text, (int)right.n, right.text);
+	}
+	return true;
+}
+
+/* ---- models ---- */
+
+static const struct json_node *vocab_of(const struct tokenizer_reader *r, const struct json_node *n)
+{
+	return r->lists != NULL ? r->lists->vocab : json_find(n, "vocab");
+}
+
+static const char *unknown_of(struct tokenizer_reader *r, const struct json_node *n)
+{
+	return r->lists != NULL ? r->lists->unknown
+	                        : tokenizer_string_member(r, n, "model", "unk_token", NULL);
+}
+
+static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
+{
+	const char *text = unknown_of(r, n);
+	if (text == NULL || r->failed)
+		return !r->failed;
+	for (size_t i = 0; i < r->desc->n_tokens; i++)
+		if (tokenizer_string_equals(r->desc->tokens[i].piece, text))
+			r->desc->unknown = (uint32_t)i;
+	return true;
+}
+
+static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
+{
+	struct tokenizer_desc *d = r->desc;
+	const struct json_node *dropout = json_find(n, "dropout");
+	const char *prefix = tokenizer_string_member(r, n, "model", "continuing_subword_prefix", "");
+	d->model = TFMC_TOK_BPE;
+	d->prefix = tokenizer_string(tokenizer_string_member(r, n, "model", "end_of_word_suffix", ""));
+	if (*prefix)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "model.continuing_subword_prefix", "'%s'",
+		                        prefix);
+	if (dropout != NULL && dropout->kind != JSON_NODE_NULL && dropout->f > 0)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "model.dropout",
+		                        "encoding is deterministic");
+	d->flags |=
+	        (r->byte_level ? TFMC_TOK_H_BYTE_LEVEL : 0u) |
+	        (tokenizer_bool_member(r, n, "model", "fuse_unk", false) ? TFMC_TOK_H_FUSE_UNKNOWN : 0u) |
+	        (tokenizer_bool_member(r, n, "model", "byte_fallback", false) ? TFMC_TOK_H_FALLBACK : 0u) |
+	        (tokenizer_bool_member(r, n, "model", "ignore_merges", false) ? TFMC_TOK_H_WHOLE_WORDS : 0u);
+	if (d->prefix.n)
+		d->flags |= TFMC_TOK_H_DECODE_SUFFIX;
+	if (!tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") ||
+	    !read_merges(r, r->lists != NULL ? r->lists->merges : json_find(n, "merges")) ||
+	    !read_unknown(r, n))
+		return false;
+	if (d->flags & TFMC_TOK_H_FALLBACK)
+		mark_bytes(d, r->source->arena);
+	return true;
+}
+
+static bool read_unigram(struct tokenizer_reader *r, const struct json_node *n)
+{
+	struct tokenizer_desc *d = r->desc;
+	const struct json_node *unknown = json_find(n, "unk_id");
+	d->model = TFMC_TOK_UNIGRAM;
+	d->flags |= TFMC_TOK_H_FUSE_UNKNOWN;
+	if (!read_scored(r, json_find(n, "vocab")))
+		return false;
+	if (unknown != NULL && unknown->kind != JSON_NODE_NULL)
+		d->unknown = tokenizer_id(r, unknown, "model.unk_id");
+	if (tokenizer_bool_member(r, n, "model", "byte_fallback", false)) {
+		d->flags |= TFMC_TOK_H_FALLBACK;
+		mark_bytes(d, r->source->arena);
+	}
+	return !r->failed;
+}
+
+static bool read_wordpiece(struct tokenizer_reader *r, const struct json_node *n)
+{
+	struct tokenizer_desc *d = r->desc;
+	int64_t max_chars = tokenizer_int_member(r, n, "model", "max_input_chars_per_word", 100);
+	d->model = TFMC_TOK_WORDPIECE;
+	d->prefix =
+	        tokenizer_string(tokenizer_string_member(r, n, "model", "continuing_subword_prefix", "##"));
+	if (max_chars < 1 || max_chars > 1 << 20)
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model.max_input_chars_per_word", "out of range");
+	d->word_max = (uint32_t)max_chars;
+	if (!tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") || !read_unknown(r, n))
+		return false;
+	if (d->unknown == TFMC_TOK_NONE)
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model.unk_token",
+		                        "'%s' is not in the vocabulary",
+		                        unknown_of(r, n) != NULL ? unknown_of(r, n) : "");
+	return true;
+}
+
+/* Type of a model without `type` (older files). */
+static const char *guess_type(const struct json_node *n)
+{
+	const struct json_node *vocab = json_find(n, "vocab");
+	if (json_find(n, "merges") != NULL)
+		return "BPE";
+	return vocab != NULL && vocab->kind == JSON_NODE_ARRAY ? "Unigram" : "WordPiece";
+}
+
+/* Reads vocabulary and merges, after the splitter, which decides whether pieces are letters of bytes. */
+static bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n)
+{
+	if (n == NULL || n->kind != JSON_NODE_OBJECT)
+		return tokenizer_reject(r, TOKENIZER_WRONG, "model", "no object");
+	const char *type = tokenizer_string_member(r, n, "model", "type", NULL);
+	type = type == NULL ? guess_type(n) : type;
+	bool ok = false;
+	if (!strcmp(type, "BPE"))
+		ok = read_bpe(r, n);
+	else if (!strcmp(type, "Unigram"))
+		ok = read_unigram(r, n);
+	else if (!strcmp(type, "WordPiece"))
+		ok = read_wordpiece(r, n);
+	else if (!strcmp(type, "WordLevel")) {
+		r->desc->model = TFMC_TOK_WORDLEVEL;
+		ok = tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") && read_unknown(r, n);
+	} else
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "model.type", "'%s'", type);
+	if (!ok || r->failed)
+		return false;
+	if (r->byte_level && r->desc->model != TFMC_TOK_BPE)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "pre_tokenizer", "ByteLevel with %s", type);
+	for (size_t i = 0; r->byte_level && i < r->desc->n_tokens; i++) {
+		struct tokenizer_token *t = &r->desc->tokens[i];
+		t->piece = tokenizer_letters_to_bytes(r->source->arena, t->piece);
+	}
+	return true;
+}
+
+/* ---- added tokens ---- */
+
+/* Grows the token array to `want` ids. */
+static bool grow_tokens(struct tokenizer_reader *r, size_t n_ids)
+{
+	if (n_ids <= r->desc->n_tokens)
+		return true;
+	struct tokenizer_token *grown = ARENA_ARRAY(r->source->arena, struct tokenizer_token, n_ids);
+	if (grown == NULL)
+		return no_memory(r);
+	if (r->desc->n_tokens)
+		memcpy(grown, r->desc->tokens, r->desc->n_tokens * sizeof(*grown));
+	r->desc->tokens = grown;
+	r->desc->n_tokens = n_ids;
+	return true;
+}
+
+/* Grows the token array for the ids of the list. */
+static bool reserve_ids(struct tokenizer_reader *r, const struct json_node *list)
+{
+	size_t n_ids = r->desc->n_tokens;
+	for (size_t i = 0; i < list->n; i++) {
+		int64_t id = tokenizer_int_member(r, &list->items[i],
+		                                  tokenizer_item_path(r, "", "added_tokens", i), "id", -1);
+		if (id < 0 || id >= TFMC_TOK_TOKENS_MAX)
+			return tokenizer_reject(r, TOKENIZER_WRONG,
+			                        tokenizer_item_path(r, "", "added_tokens", i),
+			                        "no usable id");
+		n_ids = (size_t)id >= n_ids ? (size_t)id + 1 : n_ids;
+	}
+	return grow_tokens(r, n_ids);
+}
+
+/* Sets piece and flags of the token of an added one. */
+static void set_added_token(struct tokenizer_reader *r, const struct tokenizer_added *a)
+{
+	struct tokenizer_token *t = &r->desc->tokens[a->id];
+	/* Decoders map letters to bytes in any token, so an added one may become bytes, too; <0x41>
+	 * already is. */
+	if (!(t->flags & TFMC_TOK_F_BYTE))
+		tokenizer_set_piece(t, r->byte_level ? tokenizer_letters_to_bytes(r->source->arena, a->text)
+		                                     : a->text);
+	t->is_written = true;
+	t->flags = (t->flags & ~(uint32_t)TFMC_TOK_F_SPECIAL) | TFMC_TOK_F_ADDED |
+	           (a->flags & TFMC_TOK_A_SPECIAL ? TFMC_TOK_F_SPECIAL : 0u);
+}
+
+static void add_token(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	struct tokenizer_added *a = &r->desc->added[r->desc->n_added++];
+	bool special = tokenizer_bool_member(r, n, path, "special", false);
+	a->text = tokenizer_string(tokenizer_string_member(r, n, path, "content", ""));
+	a->id = tokenizer_id(r, json_find(n, "id"), path);
+	a->flags = (tokenizer_bool_member(r, n, path, "lstrip", false) ? TFMC_TOK_A_LSTRIP : 0u) |
+	           (tokenizer_bool_member(r, n, path, "rstrip", false) ? TFMC_TOK_A_RSTRIP : 0u) |
+	           (tokenizer_bool_member(r, n, path, "single_word", false) ? TFMC_TOK_A_WORD : 0u) |
+	           (special ? TFMC_TOK_A_SPECIAL : 0u);
+	a->in_normalized = tokenizer_bool_member(r, n, path, "normalized", !special);
+	if (!r->failed)
+		set_added_token(r, a);
+}
+
+static struct tokenizer_added *find_added(const struct tokenizer_desc *d, const char *text)
+{
+	for (size_t i = 0; i < d->n_added; i++) {
+		struct tokenizer_added *a = &d->added[i];
+		if (tokenizer_string_equals(a->text.text != NULL ? a->text : d->tokens[a->id].piece, text))
+			return a;
+	}
+	return NULL;
+}
+
+uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text)
+{
+	const struct tokenizer_added *a = find_added(r->desc, text);
+	if (a != NULL)
+		return a->id;
+	for (size_t i = 0; i < r->desc->n_tokens; i++)
+		if (r->desc->tokens[i].is_written && tokenizer_string_equals(r->desc->tokens[i].piece, text))
+			return (uint32_t)i;
+	return TFMC_TOK_NONE;
+}
+
+/* Adds a token of the configuration files: it names a token of the vocabulary, replaces an added one, or
+ * gets a new id. */
+static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *t,
+                      const struct tokenizer_index *pieces)
+{
+	struct tokenizer_desc *d = r->desc;
+	struct tokenizer_added *a = find_added(d, t->text);
+	if (a == NULL) {
+		uint32_t known = tokenizer_index_find(pieces, t->text, strlen(t->text));
+		int64_t id = known != TFMC_TOK_NONE ? (int64_t)known : t->id;
+		if (id < 0 && t->is_implied)
+			return true;
+		id = id < 0 ? (int64_t)d->n_tokens : id;
+		if (id >= TFMC_TOK_TOKENS_MAX)
+			return tokenizer_reject(r, TOKENIZER_WRONG, t->text, "no usable id");
+		if (!grow_tokens(r, (size_t)id + 1))
+			return false;
+		a = &d->added[d->n_added++];
+		*a = (struct tokenizer_added){.id = (uint32_t)id, .text = tokenizer_string(t->text)};
+		a->flags = t->flags;
+		a->in_normalized = t->normalized;
+	} else if (t->is_listed) {
+		a->flags = t->flags;
+		a->in_normalized = t->normalized;
+	} else {
+		a->flags |= t->flags & TFMC_TOK_A_SPECIAL;
+	}
+	a->text = tokenizer_string(t->text);
+	set_added_token(r, a);
+	return true;
+}
+
+bool tokenizer_add_configured(struct tokenizer_reader *r)
+{
+	const struct tokenizer_config *c = r->config;
+	struct tokenizer_desc *d = r->desc;
+	if (c == NULL || c->n_tokens == 0)
+		return true;
+	struct tokenizer_index *pieces = tokenizer_index_new(r->source->arena, d);
+	struct tokenizer_added *all =
+	        ARENA_ARRAY(r->source->arena, struct tokenizer_added, d->n_added + c->n_tokens);
+	if (pieces == NULL || all == NULL)
+		return no_memory(r);
+	if (d->n_added)
+		memcpy(all, d->added, d->n_added * sizeof(*all));
+	d->added = all;
+	for (size_t i = 0; i < c->n_tokens; i++)
+		if (!add_named(r, &c->tokens[i], pieces))
+			return false;
+	return true;
+}
+
+/* Adds ids after the vocabulary, then marks added tokens. */
+static bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *list)
+{
+	if (list == NULL || list->kind == JSON_NODE_NULL || list->n == 0)
+		return !r->failed;
+	if (list->kind != JSON_NODE_ARRAY)
+		return tokenizer_reject(r, TOKENIZER_WRONG, "added_tokens", "wrong type of value");
+	if (!reserve_ids(r, list))
+		return false;
+	r->desc->added = ARENA_ARRAY(r->source->arena, struct tokenizer_added, list->n);
+	if (r->desc->added == NULL)
+		return no_memory(r);
+	for (size_t i = 0; i < list->n && !r->failed; i++)
+		add_token(r, &list->items[i], tokenizer_item_path(r, "", "added_tokens", i));
+	return !r->failed;
+}
+
+/* ---- templates ---- */
+
+static bool add_template_item(struct tokenizer_reader *r, const char *path, enum tfmc_tok_item_kind kind,
+                              uint32_t id, int64_t type)
+{
+	struct tokenizer_desc *d = r->desc;
+	if (d->n_items == TFMC_TOK_ITEMS_MAX || type < 0 || type > 255)
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "the template is too long");
+	d->items[d->n_items++] = (struct tfmc_tok_item){(uint32_t)kind, id, (uint32_t)type};
+	return true;
+}
+
+/* Adds the ids of a special token of TemplateProcessing. */
+static bool add_special_items(struct tokenizer_reader *r, const struct json_node *root,
+                              const struct json_node *n, const char *path)
+{
+	const char *name = tokenizer_string_member(r, n, path, "id", "");
+	int64_t type = tokenizer_int_member(r, n, path, "type_id", 0);
+	const struct json_node *ids = json_find(json_find(json_find(root, "special_tokens"), name), "ids");
+	if (ids == NULL || ids->kind != JSON_NODE_ARRAY)
+		return tokenizer_reject(r, TOKENIZER_WRONG, path, "special_tokens has no ids for '%s'", name);
+	for (size_t i = 0; i < ids->n; i++) {
+		uint32_t id = tokenizer_id(r, &ids->items[i], path);
+		if (r->failed || !add_template_item(r, path, TFMC_TOK_TOKEN, id, type))
+			return false;
+	}
+	return true;
+}
+
+static bool read_items(struct tokenizer_reader *r, const struct json_node *root, const char *key,
+                       const char *path)
+{
+	const struct json_node *list = json_find(root, key);
+	for (size_t i = 0; list != NULL && i < list->n; i++) {
+		const struct json_node *sequence = json_find(&list->items[i], "Sequence");
+		const struct json_node *special = json_find(&list->items[i], "SpecialToken");
+		const char *at = tokenizer_item_path(r, path, key, i);
+		if (special != NULL && !add_special_items(r, root, special, at))
+			return false;
+		if (sequence == NULL)
+			continue;
+		bool is_b = !strcmp(tokenizer_string_member(r, sequence, at, "id", "A"), "B");
+		if (!add_template_item(r, at, is_b ? TFMC_TOK_TEXT_B : TFMC_TOK_TEXT_A, 0,
+		                       tokenizer_int_member(r, sequence, at, "type_id", 0)))
+			return false;
+	}
+	return true;
+}
+
+static bool read_processing(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	r->desc->n_items = 0;
+	if (!read_items(r, n, "single", path))
+		return false;
+	r->desc->n_single = r->desc->n_items;
+	return read_items(r, n, "pair", path) && !r->failed;
+}
+
+/* Id of ["text", id]. */
+static uint32_t named_id(struct tokenizer_reader *r, const struct json_node *n, const char *path,
+                         const char *key)
+{
+	const struct json_node *pair = json_find(n, key);
+	bool ok = pair != NULL && pair->kind == JSON_NODE_ARRAY && pair->n == 2;
+	return tokenizer_id(r, ok ? &pair->items[1] : NULL, tokenizer_member_path(r, path, key));
+}
+
+/* Reads BertProcessing or RobertaProcessing. */
+static bool read_cls_sep(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const struct tokenizer_named_id names[] = {{"cls_token", named_id(r, n, path, "cls")},
+	                                           {"sep_token", named_id(r, n, path, "sep")},
+	                                           {NULL, 0}};
+	if (tokenizer_is_type(n, "RobertaProcessing"))
+		tokenizer_set_template(r->desc, TOKENIZER_TEMPLATE_ROBERTA, names);
+	else
+		tokenizer_set_template(r->desc, TOKENIZER_TEMPLATE_BERT, names);
+	return !r->failed;
+}
+
+static bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	static const struct tokenizer_component parts[] = {
+	        {"TemplateProcessing", read_processing},
+	        {"BertProcessing", read_cls_sep},
+	        {"RobertaProcessing", read_cls_sep},
+	        {"ByteLevel", NULL}, /* trims offsets only */
+	        {NULL, NULL},
+	};
+	return tokenizer_read_component(r, n, path, parts, "processors", tokenizer_read_template);
+}
+
+/* ---- decoders ---- */
+
+static bool read_wordpiece_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	bool cleanup = tokenizer_bool_member(r, n, path, "cleanup", true);
+	r->desc->flags |= TFMC_TOK_H_DECODE_WORDS | (cleanup ? TFMC_TOK_H_DECODE_CLEAN : 0u);
+	return true;
+}
+
+static bool read_metaspace_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const char *scheme = tokenizer_string_member(
+	        r, n, path, "prepend_scheme",
+	        tokenizer_bool_member(r, n, path, "add_prefix_space", true) ? "always" : "never");
+	r->desc->mark = tokenizer_string(tokenizer_string_member(r, n, path, "replacement", TOKENIZER_MARK));
+	if (strcmp(scheme, "never") != 0)
+		r->desc->flags |= TFMC_TOK_H_DECODE_STRIP;
+	return true;
+}
+
+static bool read_replace_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	const char *text = tokenizer_string_member(r, json_find(n, "pattern"), path, "String", NULL);
+	const char *content = tokenizer_string_member(r, n, path, "content", "");
+	if (text == NULL || !*text || strcmp(content, " ") != 0)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path,
+		                        "another replacement than by a space");
+	r->desc->mark = tokenizer_string(text);
+	return true;
+}
+
+static bool read_strip_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	if (strcmp(tokenizer_string_member(r, n, path, "content", " "), " ") != 0 ||
+	    tokenizer_int_member(r, n, path, "start", 0) > 1 ||
+	    tokenizer_int_member(r, n, path, "stop", 0) != 0)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path,
+		                        "other than one space at the beginning");
+	if (tokenizer_int_member(r, n, path, "start", 0) == 1)
+		r->desc->flags |= TFMC_TOK_H_DECODE_STRIP;
+	return true;
+}
+
+static bool read_suffix_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	(void)n, (void)path;
+	r->desc->flags |= TFMC_TOK_H_DECODE_SUFFIX;
+	return true;
+}
+
+static bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
+{
+	static const struct tokenizer_component parts[] = {
+	        {"ByteLevel", NULL}, /* implied by the pieces */
+	        {"Fuse", NULL},
+	        {"ByteFallback", NULL},
+	        {"WordPiece", read_wordpiece_decoder},
+	        {"Metaspace", read_metaspace_decoder},
+	        {"Replace", read_replace_decoder},
+	        {"Strip", read_strip_decoder},
+	        {"BPEDecoder", read_suffix_decoder},
+	        {NULL, NULL},
+	};
+	r->has_decoder = r->has_decoder || (n != NULL && n->kind != JSON_NODE_NULL);
+	return tokenizer_read_component(r, n, path, parts, "decoders", tokenizer_read_decoder);
+}
+
+/* ---- the file ---- */
 
 /* Warns where a flag contradicts the template, which current transformers follows. */
 static void warn_if_contradicted(struct tokenizer_reader *r, const char *key, int flag, uint32_t id)
@@ -242,7 +799,10 @@ enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const str
 		return tokenizer_reject_file(s, TOKENIZER_WRONG, NULL, "no object");
 	if (!read_parts(&r, root))
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
-	finish_flags(&r);
+	if (d->flags & (TFMC_TOK_H_BYTE_LEVEL | TFMC_TOK_H_FALLBACK))
+		tokenizer_find_byte_tokens(d);
+	if (d->model == TFMC_TOK_WORDLEVEL && !r.has_decoder)
+		d->flags |= TFMC_TOK_H_DECODE_WORDS; /* words separated by spaces */
 	TFMC_TRY(normalize_added(&r));
 	return tokenizer_pack(s, d, out);
 }

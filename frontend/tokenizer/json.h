@@ -3,13 +3,11 @@
  * Internal: the parts of the reader of tokenizer.json, each of which adds to the description. Diagnostics
  * name paths such as normalizer.normalizers[1].
  */
-#ifndef TFMC_FRONTEND_TOKENIZER_FILES_JSON_H
-#define TFMC_FRONTEND_TOKENIZER_FILES_JSON_H
+#ifndef TFMC_FRONTEND_TOKENIZER_JSON_H
+#define TFMC_FRONTEND_TOKENIZER_JSON_H
 
 #include "frontend/tokenizer/build.h"
-
-struct tokenizer_class;
-struct tokenizer_config;
+#include "frontend/tokenizer/config.h"
 
 /* Vocabulary {"piece": id, ..} and, for BPE, merges ["left right", ..], as a class reads them: the class
  * of the source's configuration, or without one a given class and further members of a tokenizer.json. */
@@ -40,18 +38,12 @@ bool tokenizer_reject(struct tokenizer_reader *r, enum tokenizer_rejection why, 
                       const char *fmt, ...) TFMC_PRINTF(4, 5);
 /* Path of a member, for messages. */
 const char *tokenizer_member_path(struct tokenizer_reader *r, const char *path, const char *key);
-/* Path of a list item, for messages. */
-const char *tokenizer_item_path(struct tokenizer_reader *r, const char *path, const char *key, size_t i);
 
 /* Member of an object; absent or null: the default; a wrong type is an error. */
 const char *tokenizer_string_member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
                                     const char *key, const char *fallback);
 bool tokenizer_bool_member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
                            const char *key, bool fallback);
-int64_t tokenizer_int_member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
-                             const char *key, int64_t fallback);
-/* An id below n_tokens; NONE after a diagnostic. */
-uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, const char *path);
 
 /* Reader of a component by its type. Absent or null: nothing; a Sequence has a list of components under
  * its own key. */
@@ -70,17 +62,31 @@ bool tokenizer_read_component(struct tokenizer_reader *r, const struct json_node
 
 bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_node *n, const char *path);
 bool tokenizer_read_splitter(struct tokenizer_reader *r, const struct json_node *n, const char *path);
-bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path);
-bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node *n, const char *path);
-/* Reads vocabulary and merges, after the splitter, which decides whether pieces are letters of bytes. */
-bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n);
 /* Reads {"piece": id, ..} as tokens that are written and matched. */
 bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vocab, const char *path);
-/* Adds ids after the vocabulary, then marks added tokens. */
-bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *n);
 
 /* Overrides and adds the tokens of the configuration files. */
 bool tokenizer_add_configured(struct tokenizer_reader *r);
 /* Id of an added token or a piece, or NONE. */
 uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text);
+
+/* ---- tokenizer classes of transformers, in class.c ---- */
+/* Sets the template of the class, after tokenizer_add_configured. False after a diagnostic. */
+bool tokenizer_class_set_template(struct tokenizer_reader *r);
+/* The same for classes that override a template of the file: languages, and templates of special tokens. */
+bool tokenizer_class_override_template(struct tokenizer_reader *r);
+/* Whether a space is prepended to the text: 0 or 1 by the files or the class, -1: as tokenizer.json says. */
+int tokenizer_class_prefix(const struct tokenizer_reader *r);
+/* The same for text that ByteLevel splits; SentencePiece classes: -1. */
+int tokenizer_class_byte_prefix(const struct tokenizer_reader *r);
+/* True: the class overrides all flags of BertNormalizer. */
+bool tokenizer_class_is_bert(const struct tokenizer_reader *r);
+/* Sets the ids of bos, eos, pad and mask. */
+bool tokenizer_class_set_special_ids(struct tokenizer_reader *r);
+
+/* Packs vocabulary lists as a class reads them. */
+TFMC_MUST_USE enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s,
+                                                    const struct tokenizer_lists *lists,
+                                                    struct tokenizer_packed *out);
+
 #endif

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "frontend/tokenizer/class.h"
+#include "frontend/tokenizer/json.h"
 #include "frontend/tokenizer/pattern.h"
 
 static const struct tokenizer_string no_string = {"", 0};

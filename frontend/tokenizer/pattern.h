@@ -25,32 +25,8 @@ struct pattern_set {
 	size_t n, cap;
 };
 
-/* Adds a range; false: no memory. */
-bool pattern_set_add(struct arena *a, struct pattern_set *s, uint32_t from, uint32_t to);
-bool pattern_set_union(struct arena *a, struct pattern_set *s, const struct pattern_set *other);
-/* Sorts and merges the ranges. */
-void pattern_set_normalize(struct pattern_set *s);
-/* For normalized sets. */
-bool pattern_set_complement(struct arena *a, struct pattern_set *s);
-bool pattern_set_intersect(struct arena *a, struct pattern_set *s, const struct pattern_set *other);
 /* True: the normalized set contains the character. */
 bool pattern_set_has(const struct pattern_set *s, uint32_t cp);
-/* Adds both cases of ASCII letters, and what folds to them; false: other characters would have to fold. */
-bool pattern_set_fold(struct arena *a, struct pattern_set *s);
-/* Consecutive characters of one general category. */
-struct pattern_run {
-	uint32_t from, to;
-	unsigned category;
-};
-struct pattern_runs {
-	struct pattern_run *items; /* sorted; computed at the first use */
-	size_t n, cap;
-};
-/* Adds \p{NAME}: general categories and Han; false: unknown. */
-bool pattern_set_property(struct arena *a, struct pattern_runs *runs, struct pattern_set *s, const char *name,
-                          size_t n);
-/* Adds \s, \d, \w or \h; false for other names. */
-bool pattern_set_class(struct arena *a, struct pattern_runs *runs, struct pattern_set *s, char name);
 
 /* ---- trees ---- */
 

@@ -22,18 +22,13 @@ struct tokenizer_index {
 	size_t mask;
 };
 
-static size_t hash_string(const char *text, size_t n)
-{
-	uint64_t h = 0xcbf29ce484222325ull;
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)text[i]) * 0x100000001b3ull;
-	return (size_t)(h ^ h >> 29);
-}
-
 /* Slot of a string in the hash table, or the empty one where it belongs. */
 static size_t find_slot(const struct tokenizer_index *x, const char *text, size_t n)
 {
-	size_t at = hash_string(text, n) & x->mask;
+	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)text[i]) * 0x100000001b3ull;
+	size_t at = (size_t)(h ^ h >> 29) & x->mask;
 	while (x->ids[at] != TFMC_TOK_NONE &&
 	       (x->texts[at].n != n || memcmp(x->texts[at].text, text, n) != 0))
 		at = (at + 1) & x->mask;
@@ -212,13 +207,6 @@ static enum tfmc_status sort_scores(const struct tokenizer_source *s, const stru
 	return TFMC_OK;
 }
 
-/* Index of a score in the sorted list. */
-static uint32_t rank_of(const double *scores, size_t n, double score)
-{
-	const double *at = bsearch(&score, scores, n, sizeof(double), compare_scores);
-	return at != NULL ? (uint32_t)(at - scores) : 0;
-}
-
 /* Adds all splits of a piece into two pieces as merges. */
 static bool add_splits(const struct tokenizer_source *s, const struct tokenizer_index *x, uint32_t id,
                        uint32_t rank, struct merges *out)
@@ -256,7 +244,8 @@ enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s, str
 			        s, TOKENIZER_WRONG, NULL,
 			        "token %zu has %zu bytes, at most %d are possible with scores", i, t->piece.n,
 			        SCORED_PIECE_MAX);
-		if (!add_splits(s, x, (uint32_t)i, rank_of(scores, n, t->score), &out))
+		const double *at = bsearch(&t->score, scores, n, sizeof(double), compare_scores);
+		if (!add_splits(s, x, (uint32_t)i, at != NULL ? (uint32_t)(at - scores) : 0, &out))
 			return TFMC_NO_MEMORY;
 	}
 	d->merges = out.items;

@@ -5,7 +5,8 @@
  */
 #include <string.h>
 
-#include "frontend/tokenizer/class.h"
+#include "frontend/tokenizer/json.h"
+#include "frontend/tokenizer/spm.h"
 #include "ir/support/number.h"
 #include "ir/support/utf8.h"
 
@@ -127,14 +128,6 @@ enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char
 
 /* ---- vocab.txt ---- */
 
-/* True: the word has capitals and is not in brackets like [CLS]. */
-static bool has_capitals(const char *word)
-{
-	size_t n = strlen(word);
-	bool is_name = n > 1 && word[0] == '[' && word[n - 1] == ']';
-	return !is_name && strpbrk(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != NULL;
-}
-
 static const char *template_token(struct arena *a, char name, bool is_there, int type)
 {
 	return is_there ? arena_printf(a, "{\"SpecialToken\":{\"id\":\"%c\",\"type_id\":%d}},", name, type)
@@ -189,8 +182,11 @@ static const char *bert_normalizer(struct arena *a, const struct tokenizer_bert 
                                    size_t n)
 {
 	bool capitals = false;
-	for (size_t i = 0; i < n; i++)
-		capitals = capitals || has_capitals(words[i]);
+	for (size_t i = 0; i < n && !capitals; i++) {
+		size_t len = strlen(words[i]);
+		bool in_brackets = len > 1 && words[i][0] == '[' && words[i][len - 1] == ']'; /* like [CLS] */
+		capitals = !in_brackets && strpbrk(words[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != NULL;
+	}
 	bool lower = b->lowercase < 0 ? !capitals : b->lowercase == 1;
 	bool strip = b->strip_accents < 0 ? lower : b->strip_accents == 1;
 	return arena_printf(a, "{\"type\":\"BertNormalizer\",\"lowercase\":%s,\"strip_accents\":%s}",

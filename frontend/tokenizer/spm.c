@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * SentencePiece: meaning of its types and settings, and tokenizer.model, a protobuf of which only the
- * relevant fields are read; unsupported fields that change results are rejected.
+ * relevant fields are read; unsupported fields that change results are rejected. Classes of hub directories number its
+ * pieces in their own way and add tokens after them.
+ *
+ * Marian: each side has a SentencePiece model that splits its text; vocab.json has the ids of the pieces.
+ * Pieces that it lacks take part in the split and are encoded as the unknown token: they get ids after the
+ * others.
  */
 #include "frontend/tokenizer/spm.h"
 
 #include <string.h>
+
+#include "frontend/tokenizer/json.h"
+#include "ir/support/strmap.h"
+#include "ir/support/utf8.h"
 
 /* ---- common to all sources ---- */
 
@@ -251,8 +260,9 @@ static bool read_model(struct model *m, struct reader all)
 	return ok && !all.failed;
 }
 
-enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data, size_t len,
-                                    struct tokenizer_desc **out, struct tokenizer_spm *spm)
+/* Parses tokenizer.model: pieces with types, no operations yet. */
+static enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data,
+                                           size_t len, struct tokenizer_desc **out, struct tokenizer_spm *spm)
 {
 	struct tokenizer_desc *d = *out = ARENA_NEW(s->arena, struct tokenizer_desc);
 	struct model m = {s, d, {false, true, false, TOKENIZER_MARK}, 1, true, false};
@@ -277,6 +287,117 @@ enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsi
 	return TFMC_OK;
 }
 
+/* ---- a class of a hub directory ---- */
+
+#define N_FRONT     4 /* <s> <pad> </s> <unk> */
+#define N_BEFORE    3 /* <unk> <s> </s>, replaced by them */
+#define N_SENTINELS 100
+
+/* Copies tokens and added tokens with capacity for more; fairseq classes have four tokens in place of the
+ * first three. */
+static bool renumber_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d, bool fairseq,
+                            size_t more)
+{
+	size_t n = d->n_tokens, first = fairseq ? N_BEFORE : 0, to = fairseq ? N_FRONT : 0, n_added = 0;
+	struct tokenizer_token *all = ARENA_ARRAY(s->arena, struct tokenizer_token, n + 1 + more);
+	struct tokenizer_added *added = ARENA_ARRAY(s->arena, struct tokenizer_added, n + 1 + more);
+	if (all == NULL || added == NULL)
+		return false;
+	for (size_t i = first; i < n; i++)
+		all[i - first + to] = d->tokens[i];
+	for (size_t i = 0; i < d->n_added; i++) {
+		if (d->added[i].id < first)
+			continue;
+		added[n_added] = d->added[i];
+		added[n_added++].id += (uint32_t)(to - first);
+	}
+	d->tokens = all;
+	d->added = added;
+	d->n_added = n_added;
+	d->n_tokens = n - first + to;
+	return true;
+}
+
+static void add_special_token(struct tokenizer_desc *d, uint32_t id, struct tokenizer_string text,
+                              bool lstrip)
+{
+	struct tokenizer_token *t = &d->tokens[id];
+	t->piece = text;
+	t->is_written = true;
+	t->flags |= TFMC_TOK_F_ADDED | TFMC_TOK_F_SPECIAL;
+	d->added[d->n_added++] = (struct tokenizer_added){
+	        id, TFMC_TOK_A_SPECIAL | (lstrip ? TFMC_TOK_A_LSTRIP : 0u), false, text};
+}
+
+/* True: the files list ids, which then define the tokens after the pieces. */
+static bool lists_ids(const struct tokenizer_config *c)
+{
+	for (size_t i = 0; i < c->n_tokens; i++)
+		if (c->tokens[i].id >= 0)
+			return true;
+	return false;
+}
+
+/* Numbers the pieces as the class does and adds its tokens. */
+static enum tfmc_status number_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d)
+{
+	const struct tokenizer_class *class = s->config->class;
+	bool fairseq = class->files == TOKENIZER_F_FAIRSEQ, listed = lists_ids(s->config);
+	static const char *const front[N_FRONT] = {"<s>", "<pad>", "</s>", "<unk>"};
+	size_t more = N_FRONT + N_SENTINELS;
+	for (struct word w = {class->languages, 0}; list_word_next(&w);)
+		more++;
+	if (fairseq && (d->n_tokens < N_BEFORE || d->unknown != 0))
+		return tokenizer_reject_file(s, TOKENIZER_UNSUPPORTED, NULL,
+		                             "'%s' with a model that does not begin with <unk> <s> </s>",
+		                             s->config->class_name);
+	if (!renumber_pieces(s, d, fairseq, more))
+		return TFMC_NO_MEMORY;
+	for (uint32_t i = 0; fairseq && i < N_FRONT; i++)
+		add_special_token(d, i, tokenizer_string(front[i]), false);
+	d->unknown = fairseq ? N_FRONT - 1 : d->unknown;
+	for (struct word w = {class->languages, 0}; !listed && list_word_next(&w);)
+		add_special_token(d, (uint32_t)d->n_tokens++, (struct tokenizer_string){w.text, w.n},
+		                  w.n == 6 && memcmp(w.text, "<mask>", w.n) == 0);
+	for (int i = N_SENTINELS; !listed && class->files == TOKENIZER_F_SENTINELS && i-- > 0;)
+		add_special_token(d, (uint32_t)d->n_tokens++,
+		                  tokenizer_string(arena_printf(s->arena, "<extra_id_%d>", i)), true);
+	return TFMC_OK;
+}
+
+/* Numbers the pieces as the class of the configuration does, adds its special tokens, and packs. */
+static enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                                               const struct tokenizer_spm *spm, struct tokenizer_packed *out)
+{
+	const struct tokenizer_config *c = s->config;
+	static const struct tokenizer_lists none = {0};
+	struct tokenizer_reader r = {.source = s, .desc = d, .config = c, .lists = &none};
+	struct tokenizer_spm local = *spm;
+	if (c->class == NULL || c->class->files < TOKENIZER_F_PIECES)
+		return tokenizer_reject_file(s, TOKENIZER_UNSUPPORTED, NULL,
+		                             "the class '%s' without a tokenizer.json", c->class_name);
+	TFMC_TRY(number_pieces(s, d));
+	size_t n_added = d->n_added;
+	if (!tokenizer_add_configured(&r))
+		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
+	for (size_t i = n_added; i < d->n_added; i++)
+		d->added[i].in_normalized = false;
+	/*
+	 * Whether a mark is prepended to a text, and to the text after every added token, as SentencePiece does.
+	 * Llama's class of transformers 5 does so before the first text only and not before a space, unlike its
+	 * tokenizer.json and GGUF: all three give the same answer here.
+	 */
+	if (c->class->reads_prefix && c->prefix_space >= 0)
+		local.prefix = c->prefix_space == 1;
+	TFMC_TRY(tokenizer_spm_finish(s, d, &local));
+	tokenizer_class_set_special_ids(&r);
+	if (!tokenizer_class_set_template(&r))
+		return TFMC_INVALID;
+	if (c->class->template_kind == TOKENIZER_T_FLAGS && c->add_bos < 0 && c->add_eos < 0)
+		d->flags |= TFMC_TOK_H_BARE;
+	return tokenizer_pack(s, d, out);
+}
+
 enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsigned char *data, size_t len,
                                     struct tokenizer_packed *out)
 {
@@ -287,5 +408,110 @@ enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsi
 		return tokenizer_spm_of_class(s, d, &spm, out);
 	d->flags |= TFMC_TOK_H_BARE;
 	TFMC_TRY(tokenizer_spm_finish(s, d, &spm));
+	return tokenizer_pack(s, d, out);
+}
+
+/* ---- Marian ---- */
+
+/* Tokens of the vocabulary with capacity for all pieces; none is matched yet. */
+static enum tfmc_status reserve_tokens(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                                       size_t n_pieces)
+{
+	struct tokenizer_token *all =
+	        ARENA_ARRAY(s->arena, struct tokenizer_token, d->n_tokens + n_pieces + 1);
+	if (all == NULL)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < d->n_tokens; i++) {
+		all[i] = d->tokens[i];
+		all[i].is_matched = false;
+	}
+	d->tokens = all;
+	d->added = ARENA_ARRAY(s->arena, struct tokenizer_added, d->n_tokens + n_pieces + 1);
+	return d->added != NULL ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
+/* Adds the pieces with their scores. False: no memory. */
+static bool add_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                       const struct tokenizer_desc *spm, const struct tokenizer_index *ids)
+{
+	for (size_t i = 0; i < spm->n_tokens; i++) {
+		const struct tokenizer_token *p = &spm->tokens[i];
+		if (!p->is_matched || p->piece.n == 0)
+			continue;
+		uint32_t id = tokenizer_index_find(ids, p->piece.text, p->piece.n);
+		bool known = id != TFMC_TOK_NONE;
+		struct tokenizer_token *t = &d->tokens[known ? id : d->n_tokens++];
+		t->piece = p->piece;
+		t->score = p->score;
+		t->is_matched = true;
+		t->is_written = known;
+		t->flags |= known ? 0u : TFMC_TOK_F_UNKNOWN;
+		if (p->flags & TFMC_TOK_F_ADDED &&
+		    !tokenizer_add_token(s, d, (uint32_t)(t - d->tokens), 0, true))
+			return false;
+	}
+	return true;
+}
+
+/* Makes single characters of the vocabulary that this side's model lacks matchable. */
+static void add_characters(struct tokenizer_desc *d, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct tokenizer_token *t = &d->tokens[i];
+		uint32_t cp;
+		if (t->is_matched || t->flags || !t->is_written ||
+		    utf8_decode(t->piece.text, t->piece.n, &cp) != t->piece.n || t->piece.n == 0)
+			continue;
+		t->is_matched = true;
+		t->score = d->unknown_score;
+		t->flags |= TFMC_TOK_F_LONE;
+	}
+}
+
+/* Adds the special tokens. </s>, <pad> and <unk> are matched anywhere, language codes such as >>fr<< at
+ * the beginning only. */
+static enum tfmc_status add_specials(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct tokenizer_string p = d->tokens[i].piece;
+		bool language = p.n >= 4 && !memcmp(p.text, ">>", 2) && !memcmp(p.text + p.n - 2, "<<", 2);
+		bool end = tokenizer_string_equals(p, "</s>"), pad = tokenizer_string_equals(p, "<pad>"),
+		     unknown = tokenizer_string_equals(p, "<unk>");
+		d->eos = end ? i : d->eos;
+		d->pad = pad ? i : d->pad;
+		d->unknown = unknown ? i : d->unknown;
+		if ((language || end || pad || unknown) &&
+		    !tokenizer_add_token(s, d, i, language ? TFMC_TOK_A_HIDDEN : TFMC_TOK_A_SPECIAL, false))
+			return TFMC_NO_MEMORY;
+	}
+	d->flags |= TFMC_TOK_H_CODES;
+	if (d->unknown != TFMC_TOK_NONE && d->eos != TFMC_TOK_NONE)
+		return TFMC_OK;
+	return tokenizer_reject_file(s, TOKENIZER_WRONG, NULL, "the vocabulary has no %s",
+	                             d->eos == TFMC_TOK_NONE ? "</s>" : "<unk>");
+}
+
+enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const unsigned char *spm_bytes,
+                                       size_t n_spm, const char *vocab, size_t n_vocab,
+                                       struct tokenizer_packed *out)
+{
+	struct tokenizer_desc *pieces, *d;
+	struct tokenizer_spm spm;
+	TFMC_TRY(tokenizer_spm_read(s, spm_bytes, n_spm, &pieces, &spm));
+	TFMC_TRY(tokenizer_read_ids(s, vocab, n_vocab, &d));
+	size_t n = d->n_tokens;
+	struct tokenizer_index *ids = tokenizer_index_new(s->arena, d);
+	TFMC_TRY(reserve_tokens(s, d, pieces->n_tokens));
+	if (ids == NULL)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(add_specials(s, d, n));
+	if (!add_pieces(s, d, pieces, ids))
+		return TFMC_NO_MEMORY;
+	d->charsmap = pieces->charsmap;
+	const struct tokenizer_named_id end[] = {{"eos_token", d->eos}, {NULL, 0}};
+	tokenizer_set_template(d, "$A eos_token", "$A $B eos_token", end);
+	TFMC_TRY(tokenizer_spm_finish(s, d, &spm));
+	if (spm.is_unigram)
+		add_characters(d, n);
 	return tokenizer_pack(s, d, out);
 }

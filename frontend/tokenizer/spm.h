@@ -26,15 +26,6 @@ struct tokenizer_spm {
 	const char *mark;  /* string of a space in pieces */
 };
 
-/* Parses tokenizer.model: pieces with types, no operations yet. */
-TFMC_MUST_USE enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data,
-                                                  size_t len, struct tokenizer_desc **out,
-                                                  struct tokenizer_spm *spm);
-/* Numbers the pieces as the class of the configuration does, adds its special tokens, and packs. */
-TFMC_MUST_USE enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s,
-                                                      struct tokenizer_desc *d,
-                                                      const struct tokenizer_spm *spm,
-                                                      struct tokenizer_packed *out);
 /* Parses {"piece": id, ..} into tokens that are written and matched. */
 TFMC_MUST_USE enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char *text,
                                                   size_t len, struct tokenizer_desc **out);

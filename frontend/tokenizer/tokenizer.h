@@ -14,6 +14,7 @@
 #include "ir/support/compiler.h"
 #include "ir/support/diag.h"
 
+struct gguf;             /* frontend/weights/gguf.h */
 struct json_node;        /* frontend/syntax/json.h */
 struct tokenizer_config; /* frontend/tokenizer/config.h */
 
@@ -71,5 +72,14 @@ TFMC_MUST_USE enum tfmc_status tokenizer_from_marian(const struct tokenizer_sour
                                                      const unsigned char *spm, size_t n_spm,
                                                      const char *vocab, size_t n_vocab,
                                                      struct tokenizer_packed *out);
+
+/* ---- GGUF metadata (keys tokenizer.ggml.*) ---- */
+/* True: the file has a tokenizer. */
+bool gguf_has_tokenizer(const struct gguf *g);
+
+/* Packs the tokenizer; the result does not refer to the bytes of the file. s->name: file name for messages. TFMC_INVALID
+ * after a diagnostic: a key has the wrong type, or a list does not have one entry for each token. */
+TFMC_MUST_USE enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct gguf *g,
+                                              struct tokenizer_packed *out);
 
 #endif

@@ -16,8 +16,8 @@
 #include "frontend/syntax/files.h"
 #include "frontend/model/folder.h"
 #include "frontend/frontend.h"
-#include "frontend/tokenizer/gguf_tokenizer.h"
 #include "frontend/tokenizer/tokenizer.h"
+#include "frontend/weights/gguf.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #define FILE_LIMIT ((size_t)512 << 20)

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/tokenizer/gguf_tokenizer.h"
+#include "frontend/tokenizer/tokenizer.h"
+#include "frontend/weights/gguf.h"
 #include "frontend/tokenizer/build.h"
 #include "runtime/tokenizer/tok.h"
 #include "tests/support/reading.h"
