@@ -7,7 +7,7 @@
 #ifndef TFMC_FRONTEND_MODEL_COMPOSE_H
 #define TFMC_FRONTEND_MODEL_COMPOSE_H
 
-#include "frontend/weights/parsed.h"
+#include "frontend/weights/files.h"
 #include "frontend/syntax/yaml_tree.h"
 
 struct model_document {

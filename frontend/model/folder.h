@@ -4,7 +4,7 @@
 #ifndef TFMC_FRONTEND_IMPORT_FOLDER_H
 #define TFMC_FRONTEND_IMPORT_FOLDER_H
 
-#include "frontend/weights/parsed.h"
+#include "frontend/weights/files.h"
 #include "ir/support/arena.h"
 #include "ir/support/diag.h"
 #include "ir/support/compiler.h"

@@ -11,6 +11,7 @@
 #define TFMC_FRONTEND_FORMATS_GGUF_H
 
 #include "frontend/weights/stored.h"
+#include "ir/weights/weight.h"
 #include "ir/support/arena.h"
 #include "ir/support/compiler.h"
 #include "ir/support/diag.h"
@@ -80,5 +81,18 @@ bool gguf_is_integer_type(enum gguf_type type);
 
 /* "u8", "string" */
 const char *gguf_type_name(enum gguf_type type);
+
+/*
+ * Dequantization of GGUF block formats. For each QUANTS type of gguf_types.def
+ *
+ *   gguf_elements_NAME  reads its elements as f32 values
+ *   gguf_rows_NAME      reads its rows as quants, scales and offsets of the format of its row there; exact
+ *
+ * Blocks divide rows. An infinite f16 scale is read as NaN.
+ */
+#define QUANTS(number, name, block, bytes, format)   \
+	extern weight_elements gguf_elements_##name; \
+	extern weight_rows gguf_rows_##name;
+#include "frontend/weights/gguf_types.def"
 
 #endif

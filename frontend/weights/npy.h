@@ -26,14 +26,4 @@ TFMC_MUST_USE stored_reader npy_read;
  * with the size in the directory; stored entries are read in place. */
 TFMC_MUST_USE stored_reader npz_read;
 
-/* ---- private to npy.c, npz.c ---- */
-
-/* Maximum size of magic, version, header length and header. */
-#define NPY_HEAD_MAX (12 + NPY_HEADER_MAX)
-/* Parses the header of an array of `len` bytes, of which the first `have`, at least the whole header, are
- * at `bytes`. Fills *t, whose name is set, except for t->data; *data: offset of the data. False after a
- * diagnostic. */
-bool npy_parse_header(const struct stored_source *src, const unsigned char *bytes, size_t have, size_t len,
-                      struct stored_tensor *t, size_t *data);
-
 #endif

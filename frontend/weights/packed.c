@@ -3,33 +3,30 @@
  * Readers of packed matrices as elements and as quants. The product of a 16-bit scale and a 9-bit integer is
  * exact in f32, so quants with f32 offsets lose nothing; with an f32 scale the offset is the product rounded
  * once.
+ *
+ * Packed matrices (weights.packed): combines X.qweight, X.qzeros, X.scales into one tensor X.weight [N, K],
+ * for GPTQ, AWQ, compressed-tensors, CTranslate2 and MXFP4 files. The parts count as ignored.
  */
-#include <math.h>
-
 #include "frontend/weights/packed.h"
 
-static uint32_t read_word(const struct packed_words *w, int64_t i)
-{
-	const unsigned char *p = w->data + i * w->bytes;
-	uint32_t word = w->bytes == 1
-	                        ? p[0]
-	                        : p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-	return word ^ w->flip;
-}
+#include <math.h>
+#include <string.h>
+
+#include "frontend/weights/files.h"
+#include "ir/support/strmap.h"
+
+/* ---- elements ---- */
 
 /* The integer at (r, c) of packed words. */
 static int read_field(const struct packed_words *w, int64_t r, int64_t c)
 {
 	int64_t i = (r & ((1 << w->down) - 1)) | (c & ((1 << w->across) - 1));
 	int slot = w->order ? w->order[i] : (int)i;
-	uint32_t word = read_word(w, (r >> w->down) * w->row_words + (c >> w->across));
-	return (int)(word >> (slot * w->bits) & ((1u << w->bits) - 1));
-}
-
-static int quant_at(const struct packed_matrix *m, int64_t n, int64_t k)
-{
-	k = m->order ? m->order[k] : k;
-	return m->by_column ? read_field(&m->q, k, n) : read_field(&m->q, n, k);
+	const unsigned char *p = w->data + ((r >> w->down) * w->row_words + (c >> w->across)) * w->bytes;
+	uint32_t word = w->bytes == 1
+	                        ? p[0]
+	                        : p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+	return (int)((word ^ w->flip) >> (slot * w->bits) & ((1u << w->bits) - 1));
 }
 
 /* MXFP4: the codebook has twice the E2M1 values, so scale_at returns half of the stored scale. */
@@ -41,7 +38,8 @@ static bool is_mxfp4(const struct packed_matrix *m)
 /* The integer that the scale multiplies. */
 static int value_at(const struct packed_matrix *m, int64_t n, int64_t k, int zero)
 {
-	int q = quant_at(m, n, k);
+	k = m->order ? m->order[k] : k;
+	int q = m->by_column ? read_field(&m->q, k, n) : read_field(&m->q, n, k);
 	return is_mxfp4(m) ? ir_format(FORMAT_MXFP4)->codebook[q] : q - zero;
 }
 
@@ -203,4 +201,432 @@ void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_q
 		const struct weight_quants to = weight_quants_from_row(out, i);
 		read_packed_row(m, row + i, &to);
 	}
+}
+
+/* ---- parts of packed matrices ---- */
+
+/* Context of combining packed matrices. */
+struct packing {
+	struct weight_files *files;
+	struct arena *arena;
+	struct diag_context *cx;
+	const struct stored_tensor *last; /* subject of messages */
+	struct strmap orders;             /* hash of a column order -> its stored_tensor */
+};
+
+static const char *shape_string(struct packing *p, const struct stored_tensor *t)
+{
+	const char *text = "";
+	for (int i = 0; i < t->rank; i++)
+		text = arena_printf(p->arena, "%s%s%lld", text, i == 0 ? "" : ", ", (long long)t->dims[i]);
+	return text;
+}
+
+/* Reports a part of the wrong type or shape; returns false. */
+static bool report_misfit(struct packing *p, const struct stored_tensor *t, const char *what)
+{
+	diag_error(p->cx, t->loc, DIAG_WEIGHT_FILE, "'%s': tensor '%.200s' %s [%s]: %s", t->file, t->name,
+	           t->type_name, shape_string(p, t), what);
+	return false;
+}
+
+/* Finds tensor Xend and marks it as a part, not a parameter. NULL: none. */
+static struct stored_tensor *find_part(struct packing *p, const char *x, const char *end)
+{
+	struct stored_tensor *t = weight_files_find(p->files, arena_printf(p->arena, "%s%s", x, end));
+	if (t != NULL)
+		t->ignored = true;
+	return t;
+}
+
+/* A required part, with `rank` axes and this element type; NULL after a diagnostic. */
+static struct stored_tensor *required_part(struct packing *p, const char *x, const char *end, int rank,
+                                           const char *type)
+{
+	struct stored_tensor *t = find_part(p, x, end);
+	if (t == NULL) {
+		diag_error(p->cx, p->last->loc, DIAG_MISSING_TENSOR,
+		           "'%.200s' of '%s' has no '%.200s%s' beside it", p->last->name, p->last->file, x,
+		           end);
+		return NULL;
+	}
+	if (t->rank == rank && strcmp(t->type_name, type) == 0 && t->bytes > 0)
+		return t;
+	report_misfit(p, t,
+	              arena_printf(p->arena, "it must be %s with %d axes that are not empty", type, rank));
+	return NULL;
+}
+
+/* Finds the scales, which are floats, and sets them in *m. */
+static const struct stored_tensor *find_scales(struct packing *p, const char *x, const char *end,
+                                               struct packed_matrix *m)
+{
+	const struct stored_tensor *t = find_part(p, x, end);
+	if (t == NULL)
+		return required_part(p, x, end, 2, "F16");
+	if (!t->readable || t->read != NULL || t->bytes == 0 || t->reversed ||
+	    (t->dtype != DT_F16 && t->dtype != DT_BF16 && t->dtype != DT_F32)) {
+		report_misfit(p, t, "scales are F16, BF16 or F32");
+		return NULL;
+	}
+	m->scales = t->data;
+	m->scale_dtype = t->dtype;
+	return t;
+}
+
+/* log2 of the quants in a u32. */
+static int log_quants_per_u32(int bits)
+{
+	return bits == 4 ? 3 : 2;
+}
+
+/* Bits of n quants in `words` u32 along an axis; 0: neither 4 nor 8. */
+static int quant_bits(int64_t n, int64_t words)
+{
+	return n == words * 8 ? 4 : n == words * 4 ? 8 : 0;
+}
+
+/* Sets the group size from scales [groups, N]; groups must divide the columns. */
+static bool set_groups(struct packing *p, struct packed_matrix *m, const struct stored_tensor *s,
+                       int64_t groups)
+{
+	if (groups < 1 || m->k % groups != 0)
+		return report_misfit(
+		        p, s, arena_printf(p->arena, "%lld columns are not whole groups", (long long)m->k));
+	m->group = m->k / groups;
+	return true;
+}
+
+/* Makes the tensor read the matrix. */
+static bool make_packed(struct packing *p, struct stored_tensor *t, const struct packed_matrix *m)
+{
+	struct packed_matrix *copy = ARENA_NEW(p->arena, struct packed_matrix);
+	if (copy == NULL)
+		return false;
+	*copy = *m;
+	copy->format = packed_format(m);
+	t->packed_as = arena_printf(
+	        p->arena, "%d bits, %s", m->q.bits,
+	        m->group_of != NULL ? "groups of columns that differ in size"
+	                            : arena_printf(p->arena, "groups of %lld columns", (long long)m->group));
+	t->read = packed_elements;
+	t->format = copy->format;
+	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
+	t->read_quants = t->format == FORMAT_PLAIN ? NULL : packed_rows;
+	if (t->rank == 2) /* the leading axes of experts are unchanged */
+		t->dims[0] = m->n;
+	t->dims[t->rank - 1] = m->k;
+	t->data = copy;
+	return true;
+}
+
+/* Sorts the columns by group and adds a tensor X.weight.order. Equal orders share one tensor, so that
+ * their inputs are gathered once. */
+static bool sort_columns(struct packing *p, const char *x, const struct stored_tensor *groups,
+                         struct packed_matrix *m, const struct stored_tensor **order)
+{
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+	*order = NULL;
+	if (!packed_sort_columns(p->arena, m))
+		return !arena_failed(p->arena);
+	size_t bytes = (size_t)m->k * sizeof(*m->order);
+	for (int64_t k = 0; k < m->k; k++)
+		hash = (hash ^ (uint64_t)m->order[k]) * 1099511628211u;
+	const char *key = arena_printf(p->arena, "%llx", (unsigned long long)hash);
+	*order = strmap_get(&p->orders, key);
+	if (*order != NULL && (*order)->bytes == bytes && memcmp((*order)->data, m->order, bytes) == 0)
+		return true;
+	struct stored_tensor *t = ARENA_NEW(p->arena, struct stored_tensor);
+	if (t == NULL)
+		return false;
+	*t = *groups;
+	t->name = arena_printf(p->arena, "%s.weight.order", x);
+	t->data = m->order;
+	t->bytes = bytes;
+	*order = t;
+	return strmap_set(&p->orders, key, t) && weight_files_add(p->files, t);
+}
+
+/* Adds tensor X.weight, described like `quants`; order: its column order, or NULL. */
+static bool add_matrix(struct packing *p, const char *x, const struct stored_tensor *quants,
+                       const struct stored_tensor *order, const struct packed_matrix *m)
+{
+	struct stored_tensor *t = ARENA_NEW(p->arena, struct stored_tensor);
+	if (t == NULL)
+		return false;
+	*t = *quants;
+	t->name = arena_printf(p->arena, "%s.weight", x);
+	t->order = order;
+	t->ignored = false;
+	return make_packed(p, t, m) && weight_files_add(p->files, t);
+}
+
+/* Reads X.END [K], i32: the group of each column. Absent, or all -1 where may_be_unset
+ * (compressed-tensors): in order. *order: as in add_matrix. */
+static bool set_order(struct packing *p, const char *x, const char *end, struct packed_matrix *m,
+                      bool may_be_unset, const struct stored_tensor **order)
+{
+	const struct stored_tensor *g = find_part(p, x, end);
+	bool in_order = true;
+	*order = NULL;
+	if (g == NULL)
+		return true;
+	if (g->rank != 1 || g->dims[0] != m->k || strcmp(g->type_name, "I32") != 0)
+		return report_misfit(
+		        p, g,
+		        arena_printf(p->arena, "the groups of columns are I32 [%lld]", (long long)m->k));
+	m->group_of = g->data;
+	bool is_unset = may_be_unset;
+	for (size_t i = 0; is_unset && i < g->bytes; i++)
+		is_unset = m->group_of[i] == 0xff;
+	if (is_unset) {
+		m->group_of = NULL;
+		return true;
+	}
+	if (!packed_groups_exist(m, &in_order))
+		return report_misfit(p, g, "a column is in a group that has no scales");
+	m->group_of = in_order ? NULL : m->group_of;
+	return in_order || sort_columns(p, x, g, m, order);
+}
+
+/* GPTQ and AWQ: reads X.scales [groups, N] and X.qzeros [groups, N / 8 or 4]. */
+static bool set_scales_and_zeros(struct packing *p, const char *x, struct packed_matrix *m)
+{
+	const struct stored_tensor *s = find_scales(p, x, ".scales", m);
+	const struct stored_tensor *z = s != NULL ? required_part(p, x, ".qzeros", 2, "I32") : NULL;
+	if (z == NULL)
+		return false;
+	if (s->rank != 2 || s->dims[1] != m->n)
+		return report_misfit(p, s,
+		                     arena_printf(p->arena, "scales of %lld rows are [groups, %lld]",
+		                                  (long long)m->n, (long long)m->n));
+	if (z->dims[0] != s->dims[0] || quant_bits(m->n, z->dims[1]) != m->q.bits)
+		return report_misfit(p, z,
+		                     arena_printf(p->arena, "zero points of scales [%s] are of another shape",
+		                                  shape_string(p, s)));
+	m->zeros = (struct packed_words){.data = z->data,
+	                                 .bytes = 4,
+	                                 .bits = m->q.bits,
+	                                 .down = 0,
+	                                 .across = log_quants_per_u32(m->q.bits),
+	                                 .row_words = z->dims[1],
+	                                 .order = m->q.order};
+	m->scale_row = 1;
+	m->scale_group = m->n;
+	return set_groups(p, m, s, s->dims[0]);
+}
+
+/* GPTQ: X.qweight i32 [K / 8 or 4, N], first column in the lowest bits; X.g_idx [K]: group of each column. */
+static bool gptq(struct packing *p, const char *x, int zero)
+{
+	struct stored_tensor *q = required_part(p, x, ".qweight", 2, "I32");
+	const struct stored_tensor *z = q != NULL ? required_part(p, x, ".qzeros", 2, "I32") : NULL;
+	if (z == NULL)
+		return false;
+	int bits = quant_bits(q->dims[1], z->dims[1]);
+	if (bits == 0)
+		return report_misfit(p, z,
+		                     arena_printf(p->arena, "zero points of %lld rows are not of 4 or 8 bits",
+		                                  (long long)q->dims[1]));
+	struct packed_matrix m = {
+	        .n = q->dims[1], .k = q->dims[0] * (32 / bits), .by_column = true, .zero = zero};
+	m.q = (struct packed_words){.data = q->data,
+	                            .bytes = 4,
+	                            .bits = bits,
+	                            .down = log_quants_per_u32(bits),
+	                            .across = 0,
+	                            .row_words = m.n};
+	const struct stored_tensor *order;
+	return set_scales_and_zeros(p, x, &m) && set_order(p, x, ".g_idx", &m, false, &order) &&
+	       add_matrix(p, x, q, order, &m);
+}
+
+/* Version 1 stores zero points minus one. */
+static bool gptq_v1(struct packing *p, const char *x)
+{
+	return gptq(p, x, 1);
+}
+
+static bool gptq_v2(struct packing *p, const char *x)
+{
+	return gptq(p, x, 0);
+}
+
+/* AWQ (gemm): X.qweight i32 [K, N / 8]; from the lowest bits on rows 0, 2, 4, 6, 1, 3, 5, 7 of eight. */
+static bool awq(struct packing *p, const char *x)
+{
+	static const uint8_t order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+	struct stored_tensor *q = required_part(p, x, ".qweight", 2, "I32");
+	if (q == NULL)
+		return false;
+	struct packed_matrix m = {.n = q->dims[1] * 8, .k = q->dims[0], .by_column = true};
+	m.q = (struct packed_words){.data = q->data,
+	                            .bytes = 4,
+	                            .bits = 4,
+	                            .down = 0,
+	                            .across = 3,
+	                            .row_words = q->dims[1],
+	                            .order = order};
+	return set_scales_and_zeros(p, x, &m) && add_matrix(p, x, q, NULL, &m);
+}
+
+/* compressed-tensors: X.weight_scale is one value, one for each row, or [N, groups]. */
+static bool set_row_scales(struct packing *p, const struct stored_tensor *s, struct packed_matrix *m)
+{
+	int64_t rows = s->rank > 0 ? s->dims[0] : 1, groups = s->rank > 1 ? s->dims[1] : 1;
+	if (s->rank > 2 || (rows != m->n && (rows != 1 || groups != 1)))
+		return report_misfit(p, s,
+		                     arena_printf(p->arena,
+		                                  "scales of %lld rows are [], [1], [%lld] or [%lld, groups]",
+		                                  (long long)m->n, (long long)m->n, (long long)m->n));
+	m->scale_row = rows == 1 && m->n != 1 ? 0 : groups;
+	m->scale_group = 1;
+	return set_groups(p, m, s, groups);
+}
+
+/* X.weight_packed i32 [N, K / 8 or 4], unsigned with the middle as zero point; X.weight_shape: N and K. */
+static bool compressed_words(struct packing *p, const char *x)
+{
+	struct packed_matrix m = {0};
+	struct stored_tensor *q = required_part(p, x, ".weight_packed", 2, "I32");
+	const struct stored_tensor *s = find_scales(p, x, ".weight_scale", &m);
+	const struct stored_tensor *dims =
+	        q != NULL && s != NULL ? required_part(p, x, ".weight_shape", 1, "I64") : NULL;
+	double nk[2];
+	if (dims == NULL)
+		return false;
+	if (dims->dims[0] != 2)
+		return report_misfit(p, dims, "it must be the two sizes of a matrix");
+	weight_read_elements(DT_I64, dims->data, 0, 2, nk);
+	for (int bits = 4; bits <= 8 && m.k == 0; bits += 4) {
+		int64_t fit = q->dims[1] * (32 / bits);
+		if (nk[0] == (double)q->dims[0] && nk[1] <= (double)fit && nk[1] > (double)(fit - 32 / bits))
+			m = (struct packed_matrix){.n = q->dims[0],
+			                           .k = (int64_t)nk[1],
+			                           .zero = 1 << (bits - 1),
+			                           .scales = m.scales,
+			                           .scale_dtype = m.scale_dtype,
+			                           .q = {.data = q->data,
+			                                 .bytes = 4,
+			                                 .bits = bits,
+			                                 .down = 0,
+			                                 .across = log_quants_per_u32(bits),
+			                                 .row_words = q->dims[1]}};
+	}
+	if (m.k == 0)
+		return report_misfit(p, q,
+		                     "its words are not the numbers of 4 or 8 bits of the stored shape");
+	const struct stored_tensor *order;
+	return set_row_scales(p, s, &m) && set_order(p, x, ".weight_g_idx", &m, true, &order) &&
+	       add_matrix(p, x, q, order, &m);
+}
+
+/* The i8 matrix X, or NULL. */
+static struct stored_tensor *find_i8_matrix(struct packing *p, const char *x)
+{
+	struct stored_tensor *q = weight_files_find(p->files, x);
+	return q != NULL && q->rank == 2 && q->bytes > 0 && strcmp(q->type_name, "I8") == 0 ? q : NULL;
+}
+
+/* Packed matrix over i8 [N, K]. */
+static struct packed_matrix i8_matrix(const struct stored_tensor *q)
+{
+	return (struct packed_matrix){.n = q->dims[0],
+	                              .k = q->dims[1],
+	                              .zero = 128,
+	                              .q = {.data = q->data,
+	                                    .bytes = 1,
+	                                    .bits = 8,
+	                                    .down = 0,
+	                                    .across = 0,
+	                                    .row_words = q->dims[1],
+	                                    .flip = 0x80}};
+}
+
+/* compressed-tensors: scales of an i8 or packed matrix; scales of other tensors are left alone. */
+static bool compressed(struct packing *p, const char *x)
+{
+	const char *name = arena_printf(p->arena, "%s.weight", x);
+	struct stored_tensor *q = find_i8_matrix(p, name);
+	if (q == NULL)
+		return weight_files_find(p->files, name) != NULL || compressed_words(p, x);
+	struct packed_matrix m = i8_matrix(q);
+	const struct stored_tensor *s = find_scales(p, x, ".weight_scale", &m);
+	return s != NULL && set_row_scales(p, s, &m) &&
+	       set_order(p, x, ".weight_g_idx", &m, true, &q->order) && make_packed(p, q, &m);
+}
+
+/* CTranslate2: X i8 [N, K] and X_scale f32 [N], the inverse scales. */
+static bool ctranslate2(struct packing *p, const char *x)
+{
+	struct stored_tensor *q = find_i8_matrix(p, x);
+	if (q == NULL)
+		return true;
+	struct packed_matrix m = i8_matrix(q);
+	const struct stored_tensor *s = required_part(p, x, "_scale", 1, "F32");
+	if (s == NULL)
+		return false;
+	m.scales = s->data;
+	m.scale_dtype = DT_F32;
+	m.inverse_scales = true;
+	return set_row_scales(p, s, &m) && make_packed(p, q, &m);
+}
+
+/* gpt-oss: X_blocks u8 [E, N, K / 32, 16], the first of two values in the low bits, and X_scales u8 [E, N,
+ * K / 32]. */
+static bool mxfp4(struct packing *p, const char *x)
+{
+	const struct stored_tensor *q = required_part(p, x, "_blocks", 4, "U8");
+	const struct stored_tensor *s = q != NULL ? required_part(p, x, "_scales", 3, "U8") : NULL;
+	if (s == NULL)
+		return false;
+	if (q->dims[3] != 16 || memcmp(q->dims, s->dims, 3 * sizeof(*s->dims)) != 0)
+		return report_misfit(p, s,
+		                     arena_printf(p->arena, "blocks [%s] are not 16 bytes for each scale",
+		                                  shape_string(p, q)));
+	struct packed_matrix m = {.n = q->dims[0] * q->dims[1],
+	                          .k = q->dims[2] * 32,
+	                          .group = 32,
+	                          .q = {.data = q->data,
+	                                .bytes = 1,
+	                                .bits = 4,
+	                                .down = 0,
+	                                .across = 1,
+	                                .row_words = q->dims[2] * 16},
+	                          .scales = s->data,
+	                          .scale_dtype = DT_U8,
+	                          .scale_row = q->dims[2],
+	                          .scale_group = 1};
+	struct stored_tensor quants = *q;
+	quants.rank = 3;
+	return add_matrix(p, x, &quants, NULL, &m);
+}
+
+static const struct {
+	const char *word, *ending; /* suffix of the tensor that identifies a matrix */
+	bool (*unpack)(struct packing *p, const char *x);
+} packings[] = {{"gptq", ".qweight", gptq_v1},
+                {"gptq_v2", ".qweight", gptq_v2},
+                {"awq", ".qweight", awq},
+                {"compressed", ".weight_scale", compressed},
+                {"ctranslate2", "_scale", ctranslate2},
+                {"mxfp4", "_blocks", mxfp4}};
+
+enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a, struct diag_context *cx,
+                                     const struct yaml_node *word)
+{
+	struct packing p = {.files = wf, .arena = a, .cx = cx};
+	size_t n = weight_files_count(wf), i = 0;
+	strmap_init(&p.orders, a);
+	while (word != NULL && i < TFMC_COUNT(packings) && !yaml_is(word, packings[i].word))
+		i++;
+	for (size_t k = 0; word != NULL && i < TFMC_COUNT(packings) && k < n; k++) {
+		const struct stored_tensor *t = weight_files_at(wf, k);
+		size_t len = strlen(t->name), end = strlen(packings[i].ending);
+		p.last = t;
+		if (len > end && strcmp(t->name + len - end, packings[i].ending) == 0 &&
+		    !packings[i].unpack(&p, arena_strndup(a, t->name, len - end)))
+			return arena_failed(a) ? TFMC_NO_MEMORY : TFMC_INVALID;
+	}
+	return TFMC_OK;
 }

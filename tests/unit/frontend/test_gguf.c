@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "frontend/weights/gguf.h"
-#include "frontend/weights/gguf_blocks.h"
 #include "tests/support/reading.h"
 #include "tests/support/random/rng.h"
 
