@@ -34,18 +34,6 @@ enum tfmc_status emit_device_program(struct object *o)
 	return status;
 }
 
-/* Devices that the variant may use: with several OpenCL families in the object each has its own kind; a
- * single one may use any device. */
-static enum tfmc_cl_for allowed_devices(const struct object *o)
-{
-	size_t families = 0;
-	for (size_t i = 0; i < o->n_all; i++)
-		families += object_is_device(&o->all[i]);
-	if (families > 1 && o->target->group_size > 1)
-		return TFMC_CL_FOR_GPU;
-	return families > 1 && o->target->lanes == 16 ? TFMC_CL_FOR_WIDE_CPU : TFMC_CL_FOR_ANY;
-}
-
 void emit_device_open(struct emit *e, struct kb_val config, struct kb_val slots)
 {
 	struct kb *k = e->k;
@@ -59,7 +47,7 @@ void emit_device_open(struct emit *e, struct kb_val config, struct kb_val slots)
 	emit_store(k, kb_index(k, o->device.source_bytes), code, AT(tfmc_cl_code, source_bytes));
 	emit_store(k, weights, code, AT(tfmc_cl_code, weights));
 	emit_store(k, kb_index(k, o->weights.bytes), code, AT(tfmc_cl_code, weights_bytes));
-	emit_store(k, kb_index(k, allowed_devices(o)), code, AT(tfmc_cl_code, devices));
+	emit_store(k, kb_index(k, TFMC_CL_FOR_ANY), code, AT(tfmc_cl_code, devices));
 	emit_store(k, batch, code, AT(tfmc_cl_code, batch));
 	struct kb_val device = emit_load(k, KB_PTR, config, AT(tfmc_config, device));
 	struct kb_val args[] = {code, device, kb_ptr_add(k, slots, kb_index(k, 0), 8 * INIT_DEVICE)};

@@ -119,7 +119,7 @@ static enum tfmc_status begin_kernel(struct kernel_emission *r)
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
 	declare_params(r, offsets, dims);
-	if (object_is_device(o) && o->target->group_size > 1)
+	if (object_is_device(o))
 		kb_group_size(r->e.k, o->target->group_size);
 	emit_group_comment(&r->e);
 	for (size_t i = 0; object_is_device(o) && i < r->e.areas.n; i++)
@@ -140,9 +140,7 @@ static int64_t group_items(const struct kernel_emission *r, const struct ir_op *
  * work-item. */
 static int64_t workers_per_work_group(const struct kernel_emission *r, const struct ir_op *group)
 {
-	return group_items(r, group) > 1 || r->object->target->group_size <= 1
-	               ? 1
-	               : r->object->target->group_size;
+	return group_items(r, group) > 1 ? 1 : r->object->target->group_size;
 }
 
 /* Sets the worker number and count of group i from the launch; returns the worker's scratch slot. Reversed
@@ -185,7 +183,7 @@ static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 	r->e.group = r->kernel->groups[i];
 	r->job.items = group_items(r, r->e.group);
 	r->job.rows = group_rows(r, r->e.group);
-	if (i > 0 && o->target->group_size > 1)
+	if (i > 0 && object_is_device(o))
 		kb_reuse_shared(k);
 	if (i > 0)
 		emit_group_comment(&r->e);
@@ -268,7 +266,7 @@ static void set_launch_size(const struct kernel_emission *r)
 	out->items = out->workers = 1;
 	if (!object_is_device(o))
 		return;
-	out->items = o->target->group_size > 1 ? o->target->group_size : 1;
+	out->items = o->target->group_size;
 	out->tasks = ir_dim_const(t, 0);
 	for (size_t i = 0; i < out->n_groups; i++) {
 		const struct ir_op *group = out->groups[i];

@@ -230,17 +230,21 @@ static bool is_native(const char *name)
 
 static bool find_triple(const char *name, struct triple *out)
 {
-	for (size_t i = 0; i < TFMC_COUNT(triples); i++) {
-		if (strcmp(triples[i].name, name))
-			continue;
-		*out = triples[i];
-		return true;
-	}
-	const struct target *family = target_find(name);
-	if (!family || family->arch != ARCH_OPENCL)
-		return false;
-	*out = (struct triple){name, ARCH_OPENCL, name};
-	return true;
+	for (size_t i = 0; i < TFMC_COUNT(triples); i++)
+		if (!strcmp(triples[i].name, name)) {
+			*out = triples[i];
+			return true;
+		}
+	return false;
+}
+
+const char *target_replacement(const char *name)
+{
+#define REMOVED(removed, hint)      \
+	if (!strcmp(name, removed)) \
+		return hint;
+#include "ir/target/triples.def"
+	return NULL;
 }
 
 /* The record of `cpu`, or the default one of the triple; NULL if the triple does not have that processor. */
@@ -278,9 +282,6 @@ void target_print_triples(struct buf *out)
 	buf_str(out, "native");
 	for (size_t i = 0; i < TFMC_COUNT(triples); i++)
 		buf_printf(out, ", %s", triples[i].name);
-	for (size_t i = 0; target_level_at(i); i++)
-		if (target_level_at(i)->arch == ARCH_OPENCL)
-			buf_printf(out, ", %s", target_level_at(i)->name);
 }
 
 void target_print_cpus(struct buf *out, const char *triple)

@@ -37,8 +37,7 @@ struct target {
 	int k_lanes;
 	int64_t l1_bytes, l2_bytes;
 	int l2_tiles; /* register tiles of weights, over all of K, that L2 should hold; if it cannot, K is blocked */
-	/* OpenCL families: work-items of a work-group that cooperate (1: each works alone), and bytes of local
-	 * memory. 0 elsewhere. */
+	/* OpenCL: work-items of a work-group, which cooperate, and bytes of local memory. 0 elsewhere. */
 	int group_size;
 	int64_t shared_bytes;
 };
@@ -109,6 +108,8 @@ enum target_choice { TARGET_CHOSEN, TARGET_NO_TRIPLE, TARGET_NO_CPU, TARGET_NO_N
 /* The record for --target and -mcpu, each NULL if not given. "native" is the host; without a triple the processor alone
  * decides. *out is NULL unless TARGET_CHOSEN. */
 enum target_choice target_choose(const char *triple, const char *cpu, const struct target **out);
+/* For the name of a target that tfmc no longer has: what to use in its place. Else NULL. */
+const char *target_replacement(const char *name);
 /* Appends the known names, separated by ", ": triples; processors of a triple (NULL or unknown: all). */
 void target_print_triples(struct buf *out);
 void target_print_cpus(struct buf *out, const char *triple);

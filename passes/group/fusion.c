@@ -94,16 +94,14 @@ bool rounds_inside_linear(const struct pass_context *p, const struct ir_func *f,
 	       quant_dot_block(ir_weight_of(f, linear->operands[1])->format, to, depth) >= 0;
 }
 
-/* op needs no kernel: all its readers are linears that round their rows, or recompute the norm, inside. */
+/* op needs no kernel: all its readers are linears that round their rows inside. */
 static bool is_computed_by_readers(const struct fuser *s, const struct ir_op *op)
 {
-	bool may_be = op->code == OP_round_rows || ir_is_norm(op->code);
 	const struct user_list *u = &s->users[op->results[0].id];
-	for (size_t i = 0; may_be && i < u->n; i++)
-		if (!rounds_inside_linear(s->p, s->f, u->items[i], op) &&
-		    !recomputes_norm(s, u->items[i], op))
+	for (size_t i = 0; i < u->n; i++)
+		if (!rounds_inside_linear(s->p, s->f, u->items[i], op))
 			return false;
-	return may_be && u->n > 0;
+	return u->n > 0;
 }
 
 static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
@@ -468,17 +466,13 @@ static void add_op(struct fuser *s, const struct ir_op *op)
 		s->g->index_of[op->results[i].id] = list.n;
 }
 
-/* A linear that rounds rows, or recomputes a norm, inside its kernel reads the operand of that op. */
+/* A linear that rounds rows inside its kernel reads the operand of that op. */
 static void add_indirect_readers(struct fuser *s, const struct ir_op *op)
 {
 	const struct user_list *u = &s->users[op->results[0].id];
-	for (size_t i = 0; i < u->n; i++) {
-		bool repeats = recomputes_norm(s, u->items[i], op);
-		if (repeats)
-			s->g->recomputes_norm_of[index_of(s, u->items[i])] = true;
-		if (repeats || rounds_inside_linear(s->p, s->f, u->items[i], op))
+	for (size_t i = 0; i < u->n; i++)
+		if (rounds_inside_linear(s->p, s->f, u->items[i], op))
 			ARENA_ADD(s->p->arena, &s->users[op->operands[0].id], u->items[i]);
-	}
 }
 
 /* Builds the linked lists of members, in program order. */
@@ -511,14 +505,9 @@ bool form_clusters(struct pass_context *p, const struct ir_module *m, const stru
 		return false;
 	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		add_op(&s, it.op);
-	out->recomputes_norm_of = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
-	if (arena_failed(p->arena))
-		return false;
-	for (size_t i = 0; i < out->n_ops; i++) {
-		const struct ir_op *op = out->ops[i];
-		if (ir_is_norm(op->code) || (op->code == OP_round_rows && !is_computed_by_readers(&s, op)))
-			add_indirect_readers(&s, op);
-	}
+	for (size_t i = 0; i < out->n_ops; i++)
+		if (out->ops[i]->code == OP_round_rows && !is_computed_by_readers(&s, out->ops[i]))
+			add_indirect_readers(&s, out->ops[i]);
 	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
 	out->needs_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);

@@ -35,7 +35,6 @@ struct fusion_plan {
 	size_t *cluster_of;        /* [n_ops] cluster + 1; 0: in none */
 	enum member_role *role_of; /* [n_ops] */
 	bool *needs_memory;        /* [n_ops] constants that some reader needs in memory */
-	bool *recomputes_norm_of;  /* [n_ops] linears that recompute the norm of their input */
 	struct {
 		struct cluster *items;
 		size_t n, cap;
@@ -128,8 +127,6 @@ bool can_fuse_norm_epilogue(const struct fuser *s, const struct cluster *c, cons
  * remark.
  */
 const struct ir_op *norm_prologue_linear(struct fuser *s, const struct ir_op *norm);
-/* On devices: `linear` recomputes this norm, its input, in its prologue although others read the norm, too. */
-bool recomputes_norm(const struct fuser *s, const struct ir_op *linear, const struct ir_op *norm);
 /* Adds the norm before the linear of `cluster` to it as prologue, if possible. */
 void fuse_norm_prologue(struct fuser *s, size_t cluster);
 

@@ -35,14 +35,10 @@ struct grouper {
 
 /* ---- groups ---- */
 
-/*
- * Operand i of a member must be cloned into its group: a constant, a rounding of its rows, or a norm that it
- * recomputes.
- */
+/* Operand i of a member must be cloned into its group: a constant, or a rounding of its rows. */
 static bool belongs_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
 {
 	return rounds_inside_linear(g->p, g->f, op, def) ||
-	       (i == 0 && g->plan.recomputes_norm_of[fusion_op_index(&g->plan, op)]) ||
 	       (fusion_is_constant(def) && fusion_constant_in_place(g->f, op, i));
 }
 

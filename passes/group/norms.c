@@ -6,7 +6,7 @@
  */
 #include "passes/group/fusion.h"
 
-#include "ir/target/tile.h"
+#include "ir/target/target.h"
 
 /* The input of the linear, before it is rounded inside the kernel. */
 static struct ir_value unrounded_input(const struct fuser *s, const struct ir_op *linear)
@@ -58,20 +58,6 @@ bool can_fuse_norm_epilogue(const struct fuser *s, const struct cluster *c, cons
 
 /* ---- norms as prologue ---- */
 
-/* Reason why the kernel of `linear` should not compute the norm that it reads; NULL: it should. */
-static const char *norm_prologue_obstacle(const struct fuser *s, const struct ir_op *linear)
-{
-	const struct target *t = s->p->options->target;
-	const struct ir_type *w = ir_type_of(s->f, linear->operands[1]);
-	int64_t depth = ir_dim_hi(s->m->dims, w->dims[1]);
-
-	if (t != NULL && t->group_size > 1)
-		return "every work-group would compute it again";
-	if (t != NULL && t->group_size == 1 && depth > t->l2_bytes / (2 * 4 * target_register_tile(t).mr))
-		return "a tile of its rows does not fit into half of the second-level cache";
-	return NULL;
-}
-
 /* op is a linear with packed weights that reads v as its input and as nothing else. */
 static bool is_input_of(const struct fuser *s, struct ir_value v, const struct ir_op *op)
 {
@@ -94,33 +80,17 @@ const struct ir_op *norm_prologue_linear(struct fuser *s, const struct ir_op *no
 {
 	struct ir_value v = norm->results[0];
 	const struct ir_op *op = reader_through_rounding(s, v);
-	const char *obstacle = op == NULL ? "more than one step reads it" : NULL;
+	const struct target *t = s->p->options->target;
+	const char *obstacle = op == NULL                       ? "more than one step reads it"
+	                       : t != NULL && t->group_size > 1 ? "every work-group would compute it again"
+	                                                        : NULL;
 
 	if (s->max_ops < 2 || !s->norms || (op != NULL ? !is_input_of(s, v, op) : !any_linear_reads(s, v)))
 		return NULL;
-	if (obstacle == NULL)
-		obstacle = norm_prologue_obstacle(s, op);
 	if (obstacle != NULL)
 		pass_missed(s->p, norm->loc, "not fused: %s stays a kernel of its own: %s",
 		            ir_op_desc(norm->code)->name, obstacle);
 	return obstacle == NULL ? op : NULL;
-}
-
-/*
- * On a device a kernel of the norm would cost a launch and a barrier. The operand of the norm must have several
- * readers, so that it is in memory anyway.
- */
-bool recomputes_norm(const struct fuser *s, const struct ir_op *linear, const struct ir_op *norm)
-{
-	const struct target *t = s->p->options->target;
-	return t != NULL && t->arch == ARCH_OPENCL && s->max_ops > 1 && s->norms && ir_is_norm(norm->code) &&
-	       fusion_kernel_kind(s->f, norm) == GROUP_rowwise && linear->n_results > 0 &&
-	       ir_same_value(linear->operands[0], norm->results[0]) &&
-	       is_input_of(s, norm->results[0], linear) &&
-	       fusion_region_of(s, linear) == fusion_region_of(s, norm) &&
-	       fusion_single_reader(s, norm->results[0]) == NULL &&
-	       fusion_single_reader(s, norm->operands[0]) == NULL &&
-	       norm_prologue_obstacle(s, linear) == NULL;
 }
 
 void fuse_norm_prologue(struct fuser *s, size_t cluster)

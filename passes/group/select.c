@@ -271,8 +271,7 @@ static int64_t select_split(const struct rebuild *r, const struct ir_op *root, i
 	} else if (rows > br) {
 		return 0;
 	}
-	if (t->group_size == 1 || !is_decode_step || rows < 1 || rows > SPLIT_ROWS_MAX ||
-	    !ir_dim_is_const(key->dims[1], &heads))
+	if (!is_decode_step || rows < 1 || rows > SPLIT_ROWS_MAX || !ir_dim_is_const(key->dims[1], &heads))
 		return 0;
 	int64_t blocks = keys / bc + (keys % bc != 0);
 	if (blocks > SPLIT_BLOCKS_MAX)

@@ -19,9 +19,8 @@ static const struct column columns[] = {
         {"v4", "x86-64-v4", COLUMN_OBJECT, "object of LLVM, AVX-512", false},
         {"gcc", "x86-64-v2", COLUMN_C, "portable C for x86-64-v2, gcc -O2", false},
         {"clang", "x86-64-v3", COLUMN_C, "portable C for x86-64-v3, clang-19 -O2", false},
-        {"ocl-cpu", "opencl-cpu", COLUMN_OPENCL, "OpenCL C, family cpu, on PoCL", false},
-        {"ocl-gpu", "opencl-gpu", COLUMN_OPENCL,
-         "OpenCL C, family gpu (work-groups of 64), on PoCL without its optimizer", true},
+        {"ocl", "opencl-gpu", COLUMN_OPENCL, "OpenCL C (work-groups of 64), on PoCL without its optimizer",
+         true},
         {"aarch64", "aarch64", COLUMN_OBJECT, "object of LLVM, NEON, under qemu", false},
 };
 

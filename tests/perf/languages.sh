@@ -52,10 +52,8 @@ for size in "${sizes[@]}"; do
 			$cc -O2 -march="$cpu" -fPIC -shared "$out/$name.c" -o "$out/$name.so"
 			add "C by $cc" "$size" "$cpu" native "$out/$name.so" "$name"
 		done
-		target=opencl-cpu
-		[ "$cpu" = x86-64-v3 ] || target=opencl-cpu512
-		add OpenCL "$size" "$cpu" opencl "$out/${base}_object.tir" "$target"
 	done
+	add OpenCL "$size" "${cpus##* }" opencl "$out/${base}_object.tir" opencl-gpu
 done
 pin=
 if command -v taskset >/dev/null; then pin="taskset -c 0"; fi

@@ -20,7 +20,7 @@ link "$tmp/dates.o" "$tmp/processor"
 "$tmp/processor" "${prompts[@]}" >"$tmp/expected"
 [ -z "$(nm -u "$tmp/dates.o")" ] || fail "an object without code for devices needs symbols"
 
-"$TFMC" "$dates/model.yaml" -q --target=native,opencl-cpu -o "$tmp/dates.o"
+"$TFMC" "$dates/model.yaml" -q --target=native,opencl -o "$tmp/dates.o"
 bad=$(nm -u "$tmp/dates.o" | awk '{print $2}' | grep -v '^tfmc_cl_model_' || true)
 [ -z "$bad" ] || fail "the object needs $bad"
 link "$tmp/dates.o" "$tmp/both"
@@ -29,14 +29,14 @@ nm "$tmp/both" | grep '000 . dates_weights$' >/dev/null || fail "embedded weight
 if ldd "$tmp/both" | grep -i opencl; then fail "the program is linked with OpenCL"; fi
 # No driver: the code for the processor.
 OCL_ICD_VENDORS=$tmp "$tmp/both" "${prompts[@]}" | cmp - "$tmp/expected"
-"$TFMC" "$dates/model.yaml" -q --target=opencl-cpu -o "$tmp/dates.o"
+"$TFMC" "$dates/model.yaml" -q --target=opencl -o "$tmp/dates.o"
 link "$tmp/dates.o" "$tmp/device"
 if OCL_ICD_VENDORS=$tmp "$tmp/device" "${prompts[@]}" >"$tmp/out" 2>&1; then fail "it runs without a device"; fi
 grep -q "OpenCL device" "$tmp/out" || { cat "$tmp/out"; fail "nothing says that there is no device"; }
-for words in --device=cuda --device=opencl:no_such_device "--target=opencl-gpu" "--target=native,v3"; do
+for words in --device=cuda --device=opencl:no_such_device "--target=opencl" "--target=native,v3"; do
 	code=0
 	"$TFMC" generate "$dates/model.yaml" --prompt 3/3/21 $words 2>"$tmp/error" >"$tmp/out" || code=$?
-	case $words in --device=opencl:* | --target=opencl-gpu) want=3 ;; *) want=1 ;; esac
+	case $words in --device=opencl:* | --target=opencl) want=3 ;; *) want=1 ;; esac
 	[ $code = $want ] && grep -q '^error: ' "$tmp/error" && [ ! -s "$tmp/out" ] || { cat "$tmp/error"; fail "$words: exit code $code"; }
 done
 
@@ -46,16 +46,14 @@ done
 # From here on without the device's optimizer, which takes two thirds of the time; with TFMC_ALL with it.
 [ -n "${TFMC_ALL:-}" ] || export POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable
 # Whole texts, beams that share a source, scores, slots of a batch, a sliding window.
-for family in opencl-cpu opencl-gpu; do
-	run() { "$TFMC" "$@" >"$tmp/one" && "$TFMC" "$@" --device=opencl --target=$family >"$tmp/two" && cmp "$tmp/one" "$tmp/two"; }
-	run generate "$dates/model.yaml" --prompt "the 3rd of March, 2021" --beam=3
-	run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --max-tokens=24
-done
-"$TFMC" score "$dates/model.yaml" --prompt 3/3/21 --target-tokens=3,1,3,2 --device=opencl --target=opencl-cpu >/dev/null
-"$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu | grep "opencl-cpu, " >/dev/null
-"$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu --json >"$tmp/out"
-"$TFMC" bench "$dates/model.yaml" --entry=step --device=opencl --target=opencl-cpu --groups --json >"$tmp/groups"
-"$TFMC" bench "$dates/model.yaml" --entry=step --device=opencl --target=opencl-cpu --groups >"$tmp/table"
+run() { "$TFMC" "$@" >"$tmp/one" && "$TFMC" "$@" --device=opencl >"$tmp/two" && cmp "$tmp/one" "$tmp/two"; }
+run generate "$dates/model.yaml" --prompt "the 3rd of March, 2021" --beam=3
+run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --max-tokens=24
+"$TFMC" score "$dates/model.yaml" --prompt 3/3/21 --target-tokens=3,1,3,2 --device=opencl >/dev/null
+"$TFMC" bench "$dates/model.yaml" --device=opencl | grep "opencl-gpu, " >/dev/null
+"$TFMC" bench "$dates/model.yaml" --device=opencl --json >"$tmp/out"
+"$TFMC" bench "$dates/model.yaml" --entry=step --device=opencl --groups --json >"$tmp/groups"
+"$TFMC" bench "$dates/model.yaml" --entry=step --device=opencl --groups >"$tmp/table"
 python3 - "$tmp/out" "$tmp/groups" "$tmp/table" <<'END' || { cat "$tmp/out" "$tmp/groups" "$tmp/table"; fail "roofs and times of kernels"; }
 import json, re, sys
 plain, groups = (json.load(open(path)) for path in sys.argv[1:3])
@@ -70,12 +68,12 @@ for name in ("decoder.layers.self.attention.q_k_v linear (model.yaml:36), kernel
 lines = re.findall(r"ms +([0-9.]+) %  +(\d+) x.*, kernel ", open(sys.argv[3]).read())
 assert len(lines) == len(rows) and abs(sum(float(share) for share, times in lines) - 100) < 0.06 * len(rows), lines
 END
-"$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_encoder/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
-"$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_decoder/model.yaml" --device=opencl --target=opencl-gpu >/dev/null # norms in linears
+"$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_encoder/model.yaml" --device=opencl >/dev/null
+"$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_decoder/model.yaml" --device=opencl >/dev/null
 # Caches shorter than texts; two models on both sides at once, whose sequences go from one to the other.
-CC=${CC:-cc} bash "$TFMC_SOURCE/tests/shell/ring.sh" 1 opencl-cpu
+CC=${CC:-cc} bash "$TFMC_SOURCE/tests/shell/ring.sh" 1 opencl
 for model in dates names; do
-	"$TFMC" "$TFMC_SOURCE/examples/$model/model.yaml" -q --target=native,opencl-cpu -o "$tmp/$model.o"
+	"$TFMC" "$TFMC_SOURCE/examples/$model/model.yaml" -q --target=native,opencl -o "$tmp/$model.o"
 done
 ${CC:-cc} -std=c17 -O1 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$TFMC_SOURCE/tests/soak/sides.c" "$tmp/dates.o" \
 	"$tmp/names.o" -o "$tmp/sides" "$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl -lm ${TFMC_LINK_FLAGS:-}

@@ -81,10 +81,10 @@ if grep -q avx2 /proc/cpuinfo && command -v gcc >/dev/null; then
 	check gcc -O1 -Wno-psabi
 fi
 
-# Weights in a file: small text, and nobody puts a C file where the model is, or C into an OpenCL family.
+# Weights in a file: small text, and nobody puts a C file where the model is, or C for OpenCL.
 "$TFMC" "$model" -mcpu=x86-64-v2 --weights=file --weights-out="$tmp/dates.weights" --emit=c="$tmp/small.c"
 [ "$(stat -c %s "$tmp/small.c")" -lt 2000000 ]
 [ -s "$tmp/dates.weights" ]
-if "$TFMC" "$model" -mcpu=opencl-cpu --emit=c="$tmp/no.c" 2>"$tmp/log"; then exit 1; fi
+if "$TFMC" "$model" -mcpu=opencl-gpu --emit=c="$tmp/no.c" 2>"$tmp/log"; then exit 1; fi
 cat "$tmp/log"
 [ ! -e "$tmp/no.c" ]

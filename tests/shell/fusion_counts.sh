@@ -15,9 +15,9 @@ models=(examples/dates examples/names tests/golden/torch_{encoder,decoder,seq2se
 hub=(aren-transliteration bert-tiny gpt2-tiny seq2seq-base stories260k
 	variants/{bart,bloom,gemma3,gpt_neox,llama,marian,mixtral,opt,phi,qwen2,qwen3,t5})
 
-# launches FILE FAMILY: a line for each repeated layer
+# launches FILE: a line for each repeated layer
 launches() {
-	"$TFMC" "$1" -q --target="$2" --emit=opencl="$tmp/out.cl" && awk -v family="$2" '
+	"$TFMC" "$1" -q --emit=opencl="$tmp/out.cl" && awk -v family=opencl-gpu '
 		/^launches of / { of = $3 }
 		/^ *repeat / { match($0, /[^ ]/); depth = RSTART; n = 0; inside = 1; next }
 		inside {
@@ -35,7 +35,7 @@ count() {
 		return 1
 	fi
 	grep -E '^[a-z0-9-]+: .* [1-9][0-9]*$|^arena of ' "$tmp/stats" | sed -E 's/, [0-9]+ buffers.*//'
-	launches "$2" opencl-cpu && launches "$2" opencl-gpu
+	launches "$2"
 }
 
 table() {

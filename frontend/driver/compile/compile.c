@@ -385,10 +385,20 @@ static const char *suggest_or_list(struct driver *d, const char *name, const cha
 	return did_you_mean_or_known(&d->arena, name, words.items, words.n);
 }
 
-static void report_unknown_target(struct driver *d, enum target_choice choice, const char *mcpu)
+bool driver_reports_removed_target(struct driver *d, struct loc loc, const char *name)
 {
-	const char *triple = d->options.target;
+	const char *hint = name ? target_replacement(name) : NULL;
+	if (hint)
+		diag_error(&d->diag, loc, DIAG_TARGET, "there is no target %s any more; %s", name, hint);
+	return hint != NULL;
+}
+
+static void report_unknown_target(struct driver *d, enum target_choice choice, const char *triple,
+                                  const char *mcpu)
+{
 	struct buf known;
+	if (driver_reports_removed_target(d, LOC_NONE, choice == TARGET_NO_TRIPLE ? triple : mcpu))
+		return;
 	buf_init(&known);
 	if (choice == TARGET_NO_TRIPLE) {
 		target_print_triples(&known);
@@ -415,7 +425,7 @@ const struct target *driver_find_target(struct driver *d, const char *mcpu)
 		first = arena_strndup(&d->arena, first, (size_t)(end - first));
 	enum target_choice choice = target_choose(first, mcpu, &t);
 	if (choice != TARGET_CHOSEN)
-		report_unknown_target(d, choice, mcpu);
+		report_unknown_target(d, choice, first, mcpu);
 	return t;
 }
 

@@ -63,6 +63,8 @@ TFMC_MUST_USE enum tfmc_status driver_print_formats(struct driver *d, const stru
 const struct target *driver_find_target(struct driver *d, const char *mcpu);
 /* The same; with --variants the most demanding of them. */
 const struct target *driver_best_target(struct driver *d, const char *mcpu);
+/* Reports, at loc, the name of a target that tfmc no longer has, and what to use. False: name is none, or NULL. */
+bool driver_reports_removed_target(struct driver *d, struct loc loc, const char *name);
 /* Takes target, variants and opt level from the model's section `target` where the command line gives none. */
 TFMC_MUST_USE enum tfmc_status driver_apply_model_target(struct driver *d, const struct frontend_target *t);
 

@@ -164,7 +164,7 @@ static enum tfmc_status find_device(struct driver *d, struct tfmc_cl **cl, size_
 	return status == TFMC_CL_OK ? TFMC_OK : driver_device_error(d, error.text);
 }
 
-/* Checks --device; without --target the target becomes the family of the device. */
+/* Checks --device; without --target the target becomes OpenCL. */
 static enum tfmc_status choose_device_target(struct driver *d)
 {
 	const char *text = d->options.device;
@@ -179,13 +179,8 @@ static enum tfmc_status choose_device_target(struct driver *d)
 		return TFMC_INVALID;
 	}
 	enum tfmc_status st = find_device(d, &cl, &number);
-	if (st == TFMC_OK && !d->options.target) {
-		const struct tfmc_cl_device *device = tfmc_cl_device(cl, number);
-		bool is_cpu = device->type == TFMC_CL_CPU;
-		d->options.target = !is_cpu                      ? "opencl-gpu"
-		                    : device->vector_width >= 16 ? "opencl-cpu512"
-		                                                 : "opencl-cpu";
-	}
+	if (st == TFMC_OK && !d->options.target)
+		d->options.target = DEVICE_WORD;
 	tfmc_cl_close(cl);
 	return st;
 }

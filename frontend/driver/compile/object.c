@@ -311,8 +311,7 @@ static bool needs_object(const struct emit_request *e)
 	       e->requested[EMIT_HEADER] || e->requested[EMIT_C];
 }
 
-/* Rejects outputs that the targets do not have. Several variants: objects only. OpenCL kernels: a family of
- * OpenCL, or an object's target, whose kernels are then for the first family. */
+/* Rejects outputs that the targets do not have. Several variants: objects only. */
 static enum tfmc_status check_target_kinds(struct emit_request *e, const struct variant_set *set)
 {
 	struct diag_context *cx = &e->d->diag;
@@ -326,45 +325,45 @@ static enum tfmc_status check_target_kinds(struct emit_request *e, const struct 
 	}
 	if (t->arch != ARCH_OPENCL && e->requested[EMIT_OPENCL] && !needs_object(e)) {
 		diag_error(cx, LOC_NONE, DIAG_TARGET, "no kernels of OpenCL are made for %s", t->name);
-		diag_note(cx, LOC_NONE, "use --target=opencl-cpu, opencl-cpu512 or opencl-gpu");
+		diag_note(cx, LOC_NONE, "use --target=opencl");
 		return TFMC_INVALID;
 	}
 	return TFMC_OK;
 }
 
-/* Plans the module for an OpenCL family in addition to the processor. Dumps have the family in their names. */
-static enum tfmc_status plan_for_family(struct emit_request *e, const struct target *family,
+/* Plans the module for OpenCL in addition to the processor. Dumps have the target in their names. */
+static enum tfmc_status plan_for_opencl(struct emit_request *e, const struct target *opencl,
                                         struct ir_module **out)
 {
 	struct driver *d = e->d;
-	struct pass_options options = driver_pass_options(d, family);
+	struct pass_options options = driver_pass_options(d, opencl);
 	struct pipeline p = {0};
-	options.variant = family->name;
+	options.variant = opencl->name;
 	options.require_fusion = (struct name_list){0};
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d), &p));
 	TFMC_TRY(driver_run_steps(d, &p, &options, e->l->module, out));
 	return driver_check_planned(d, *out);
 }
 
-/* The kernels of the target's family, or of the first family when the target is a processor. */
+/* OpenCL kernels of the module that is planned; of a processor's it is planned again. */
 static enum tfmc_status emit_opencl(struct emit_request *e, const struct ir_module *planned,
                                     const struct target *target)
 {
 	struct buf text;
-	struct ir_module *family_plan = NULL;
+	struct ir_module *device_plan = NULL;
 	enum tfmc_status st = TFMC_OK;
 	if (!e->requested[EMIT_OPENCL])
 		return TFMC_OK;
 	buf_init(&text);
 	if (target->arch != ARCH_OPENCL && target_choose("opencl", NULL, &target) == TARGET_CHOSEN)
-		st = plan_for_family(e, target, &family_plan);
+		st = plan_for_opencl(e, target, &device_plan);
 	if (st == TFMC_OK)
-		st = backend_opencl(&e->d->diag, family_plan ? family_plan : planned, target, &text);
+		st = backend_opencl(&e->d->diag, device_plan ? device_plan : planned, target, &text);
 	if (st == TFMC_OK)
 		st = write_kind(e, EMIT_OPENCL, &text);
 	buf_destroy(&text);
-	if (family_plan)
-		ir_module_destroy(family_plan);
+	if (device_plan)
+		ir_module_destroy(device_plan);
 	driver_end_stage(e->d, "code generation");
 	return st;
 }
@@ -441,10 +440,9 @@ static bool emits_only(const struct emit_request *e, enum emit_kind kind, enum e
 }
 
 /*
- * Defaults of --target and -mcpu that depend on the outputs. OpenCL source alone: the default family; an object
- * with --target=opencl: all families. C alone: the least level of the architecture, whose vectors a C compiler
- * has without -march (splitting wider ones takes it ten times as long and gives slower code), and no matrix
- * tiles.
+ * Defaults of --target and -mcpu that depend on the outputs. OpenCL source alone: opencl. C alone: the least level of
+ * the architecture, whose vectors a C compiler has without -march (splitting wider ones takes it ten times as long and
+ * gives slower code), and no matrix tiles.
  */
 static void choose_target(struct emit_request *e)
 {
@@ -458,9 +456,6 @@ static void choose_target(struct emit_request *e)
 		return;
 	if (emits_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
 		o->target = "opencl";
-	else if (o->target && !strcmp(o->target, "opencl") && !e->requested[EMIT_OPENCL] &&
-	         !e->requested[EMIT_TIR])
-		o->target = "opencl,opencl"; /* the first family and all others */
 	else if (c_alone)
 		o->mcpu = target_baseline(t->arch)->name;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variants. --variants: one object for several levels of a processor; --target=A,FAMILY: also with kernels for OpenCL
+ * Variants. --variants: one object for several levels of a processor; --target=A,opencl: also with kernels for OpenCL
  * devices. Passes run once up to the layout of weights, then once for each variant: all variants read the same packed
  * weights.
  */
@@ -68,29 +68,22 @@ static enum tfmc_status insert_variant(struct driver *d, struct variant_set *set
 	return TFMC_OK;
 }
 
-/* The families after the first element of --target; "opencl": all that are not named. */
-static enum tfmc_status add_opencl_families(struct driver *d, struct variant_set *set)
+/* The elements of --target after the first one: kernels for OpenCL devices, in addition to the processor's. */
+static enum tfmc_status add_opencl(struct driver *d, struct variant_set *set)
 {
 	struct option_list names = {0};
 	driver_split_list(d, d->options.target, &names);
 	for (size_t i = 1; i < names.n; i++) {
-		bool all = !strcmp(names.items[i], "opencl"), known = all;
-		for (size_t row = 0; target_level_at(row) && set->n < BACKEND_VARIANTS_MAX; row++) {
-			const struct target *t = target_level_at(row);
-			bool is_one = !strcmp(t->name, names.items[i]);
-			if (t->arch != ARCH_OPENCL || !(is_one || (all && t != set->items[0].target)))
-				continue;
-			known = true;
+		const struct target *t;
+		if (target_choose(names.items[i], NULL, &t) == TARGET_CHOSEN && t->arch == ARCH_OPENCL) {
 			TFMC_TRY(insert_variant(d, set, t));
+			continue;
 		}
-		if (!known) {
-			diag_error(
-			        &d->diag, LOC_NONE, DIAG_OPTION,
-			        "--target=%s: after the first target only OpenCL families may follow; '%s' "
-			        "is not one",
-			        d->options.target, names.items[i]);
-			return TFMC_INVALID;
-		}
+		if (!driver_reports_removed_target(d, LOC_NONE, names.items[i]))
+			diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+			           "--target=%s: after the first target only opencl may follow, not '%s'",
+			           d->options.target, names.items[i]);
+		return TFMC_INVALID;
 	}
 	return TFMC_OK;
 }
@@ -130,7 +123,7 @@ enum tfmc_status driver_find_variants(struct driver *d, struct variant_set *out)
 {
 	*out = (struct variant_set){0};
 	TFMC_TRY(find_cpu_variants(d, out));
-	return add_opencl_families(d, out);
+	return add_opencl(d, out);
 }
 
 /* ---- the section `target` of a model file ---- */
@@ -177,6 +170,9 @@ enum tfmc_status driver_apply_model_target(struct driver *d, const struct fronte
 	if (o->target || o->mcpu || o->variants)
 		return TFMC_OK;
 	if ((t->triple || t->cpu) && target_choose(t->triple, t->cpu, &row) != TARGET_CHOSEN) {
+		if (driver_reports_removed_target(d, t->loc, t->triple) ||
+		    driver_reports_removed_target(d, t->loc, t->cpu))
+			return TFMC_INVALID;
 		diag_error(&d->diag, t->loc, DIAG_TARGET, "target: there is no %s%s%s",
 		           t->triple ? t->triple : "", t->triple && t->cpu ? " with processor " : "",
 		           t->cpu ? t->cpu : "");

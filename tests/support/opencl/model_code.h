@@ -15,7 +15,7 @@ struct model_code {
 	struct device_code device;
 };
 
-/* Of a module as text, for a family ("opencl-cpu") and a pipeline ("O2"). Fails the test when it does not compile. */
+/* Of a module as text, for a target ("opencl-gpu") and a pipeline ("O2"). Fails the test when it does not compile. */
 void model_code_make(struct model_code *m, const char *text, const char *family, const char *level,
                      uint64_t batch);
 void model_code_destroy(struct model_code *m);

@@ -77,7 +77,7 @@ START_TEST(features_as_text)
 		target_features_string(target_find(wants[i][0]), text);
 		ck_assert_str_eq(text, wants[i][1]);
 	}
-	struct target all = *target_find("opencl-cpu");
+	struct target all = *target_find("opencl-gpu");
 	all.features = ~(uint64_t)0;
 	target_features_string(&all, text);
 	ck_assert_uint_lt(strlen(text), TARGET_FEATURES_BYTES);
@@ -264,10 +264,13 @@ START_TEST(chooses_by_names)
 	ck_assert_str_eq(chosen("aarch64-unknown-linux-gnu", "aarch64"), "aarch64");
 	ck_assert_str_eq(chosen("aarch64-linux-gnu", "x86-64-v2"), "no processor");
 	ck_assert_str_eq(chosen("x86_64-linux-gnu", "x86-64-v3"), "x86-64-v3");
-	ck_assert_str_eq(chosen("opencl", NULL), "opencl-cpu");
+	ck_assert_str_eq(chosen("opencl", NULL), "opencl-gpu");
 	ck_assert_str_eq(chosen("opencl", "opencl-gpu"), "opencl-gpu");
-	ck_assert_str_eq(chosen("opencl-cpu512", NULL), "opencl-cpu512");
-	ck_assert_str_eq(chosen("opencl-cpu512", "native"), "no processor");
+	ck_assert_str_eq(chosen("opencl-gpu", NULL), "opencl-gpu");
+	ck_assert_str_eq(chosen("opencl-gpu", "native"), "no processor");
+	ck_assert_str_eq(chosen("opencl-cpu512", NULL), "no triple");
+	ck_assert_ptr_nonnull(target_replacement("opencl-cpu512"));
+	ck_assert_ptr_null(target_replacement("opencl-gpu"));
 	ck_assert_str_eq(chosen("aarch64", NULL), "no triple");
 	ck_assert_str_eq(chosen("riscv64-linux-gnu", NULL), "no triple");
 	ck_assert_str_eq(chosen(NULL, "x86-64-v9"), "no processor");

@@ -504,15 +504,11 @@ struct work {
 
 static const struct work works[] = {
         {LINEAR, GPU, 64, 7}, /* 3 * 2 of many rows, 7 of few */
-        {LINEAR, "opencl-cpu", 1, 25 * 2 + 5},
         {SOFTMAX, GPU, 64, 150},
-        {SOFTMAX, "opencl-cpu", 1, 150},
         {SHORT, GPU, 1, 150},
         {LOOPS, GPU, 1, 150 * 7},
-        {LOOPS, "opencl-cpu", 1, 150},
         {ATTENTION("8"), GPU, 64, 12 * 4},
         {ATTENTION("300"), GPU, 1, 12 * 2},
-        {ATTENTION("8"), "opencl-cpu", 1, 12 * 2},
 };
 
 START_TEST(test_work)

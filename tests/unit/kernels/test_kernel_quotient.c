@@ -11,8 +11,7 @@
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/group_case.h"
 
-static const char *const targets[] = {"x86-64-v2",  "x86-64-v4",     "aarch64",
-                                      "opencl-cpu", "opencl-cpu512", "opencl-gpu"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v4", "aarch64", "opencl-gpu"};
 
 #define N 3000
 #define TEXT(op)                                                                          \

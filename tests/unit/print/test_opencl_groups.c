@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Printed OpenCL kernels on a device against the interpreter: every op on random
- * odd shapes and random programs, for all families and
+ * odd shapes and random programs,
  * O0 and O2 in turn: the compiler of the device takes most of the time. Skipped,
  * and said so, without a device.
  */
@@ -14,7 +14,6 @@
 #define PROGRAMS     3
 #define TRANSFORMERS 90 /* by --all; else some */
 
-static const char *const families[] = {"opencl-cpu", "opencl-cpu512", "opencl-gpu"};
 static const char *const pipelines[] = {"O2", "O0"};
 
 /* The device of a test, or NULL after a line on stderr. */
@@ -23,10 +22,9 @@ static struct opencl_device *open_device(void)
 	return opencl_device_open(NULL);
 }
 
-static struct opencl_device *begin(struct trial *t, struct opencl_device *d, size_t family, size_t pipeline)
+static struct opencl_device *begin(struct trial *t, struct opencl_device *d, size_t pipeline)
 {
-	trial_init(t, d, families[family % TFMC_COUNT(families)],
-	           pipelines[pipeline % TFMC_COUNT(pipelines)]);
+	trial_init(t, d, "opencl-gpu", pipelines[pipeline % TFMC_COUNT(pipelines)]);
 	ck_assert(t->target != NULL);
 	return d;
 }
@@ -41,11 +39,11 @@ static void end(struct trial *t, enum trial_result result)
 START_TEST(ops)
 {
 	struct trial t;
-	/* Every op goes through the two other families in shell/matrix. */
+	/* A third: shell/matrix has every op. */
 	bool is_taken = effort_is_all() || _i % 3 == 1;
 	struct opencl_device *d = is_taken ? open_device() : NULL;
 	if (d) {
-		begin(&t, d, (size_t)_i, (size_t)_i / 3);
+		begin(&t, d, (size_t)_i / 3);
 		end(&t, trial_op(&t, (enum ir_opcode)_i, (uint64_t)_i + 1, _i % 4 == 3));
 	}
 	opencl_device_close(d);
@@ -57,7 +55,7 @@ START_TEST(programs)
 	struct trial t;
 	struct opencl_device *d = open_device();
 	if (d) {
-		begin(&t, d, (size_t)_i, (size_t)_i / 3);
+		begin(&t, d, (size_t)_i);
 		end(&t, trial_program(&t, (uint64_t)_i + 1, 6 + (size_t)_i));
 	}
 	opencl_device_close(d);
@@ -70,7 +68,7 @@ START_TEST(transformers)
 	bool is_taken = effort_is_all() || _i % 20 == 0;
 	struct opencl_device *d = is_taken ? open_device() : NULL;
 	if (d) {
-		begin(&t, d, 2 - (size_t)_i % 2, 0);
+		begin(&t, d, 0);
 		end(&t, trial_transformer(&t, (uint64_t)_i + 1));
 	}
 	opencl_device_close(d);
@@ -83,7 +81,7 @@ START_TEST(differences_are_named)
 	struct trial t;
 	struct opencl_device *d = open_device();
 	if (d) {
-		begin(&t, d, 0, 0);
+		begin(&t, d, 0);
 		t.tolerance = 1e-30;
 		const char *text = "module \"m\"\n"
 		                   "func @run(%x: f32[3,7]) -> (y: f32[3,7]) {\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Programs of OpenCL launches, before any text is printed: every op can be
- * recorded for every family, steps follow the plan, places stay inside their
+ * recorded, steps follow the plan, places stay inside their
  * memory for all dims, and equal layers share their kernels.
  */
 #include <check.h>
@@ -14,9 +14,6 @@
 #include "tests/support/mini_model.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
-
-static const char *const families[] = {"opencl-cpu", "opencl-cpu512", "opencl-gpu"};
-#define N_FAMILIES (sizeof(families) / sizeof(families[0]))
 
 struct recorded {
 	struct arena arena;
@@ -42,10 +39,10 @@ static void recorded_destroy(struct recorded *r)
 }
 
 /* r->graph.m through the passes and the recorder. */
-static enum tfmc_status record(struct recorded *r, const char *family, const char *level)
+static enum tfmc_status record(struct recorded *r, const char *level)
 {
 	struct diag_context *cx = &r->graph.cx;
-	const struct target *t = target_find(family);
+	const struct target *t = target_find("opencl-gpu");
 	struct pipeline passes;
 	ck_assert(t != NULL);
 	struct pass_options po = {.target = t};
@@ -55,11 +52,11 @@ static enum tfmc_status record(struct recorded *r, const char *family, const cha
 	return opencl_build(cx, r->planned, t, &r->arena, &r->p);
 }
 
-static void record_text(struct recorded *r, const char *text, const char *family, const char *level)
+static void record_text(struct recorded *r, const char *text, const char *level)
 {
 	recorded_init(r);
 	tir_load(&r->graph, text);
-	enum tfmc_status st = record(r, family, level);
+	enum tfmc_status st = record(r, level);
 	ck_assert_msg(st == TFMC_OK, "%s", r->graph.log.data);
 }
 
@@ -196,14 +193,14 @@ static bool cannot_run(enum ir_opcode code)
 	       code == OP_state_read;
 }
 
-static void check_op(enum ir_opcode code, uint64_t seed, bool all_dtypes, const char *family)
+static void check_op(enum ir_opcode code, uint64_t seed, bool all_dtypes)
 {
 	struct recorded r;
 	struct random_options options = {.all_dtypes = all_dtypes};
 	recorded_init(&r);
 	r.graph.m = cannot_run(code) ? NULL : random_module_for_op(&r.graph.cx, code, seed, &options);
 	if (r.graph.m) {
-		enum tfmc_status st = record(&r, family, seed % 2 ? "O2" : "O0");
+		enum tfmc_status st = record(&r, seed % 2 ? "O2" : "O0");
 		bool refused = st == TFMC_INVALID && strstr(r.graph.log.data, "not supported yet");
 		ck_assert_msg(st == TFMC_OK || (all_dtypes && refused), "%s: %s", ir_op_desc(code)->name,
 		              r.graph.log.data);
@@ -215,9 +212,8 @@ static void check_op(enum ir_opcode code, uint64_t seed, bool all_dtypes, const 
 
 START_TEST(every_op)
 {
-	for (size_t family = 0; family < N_FAMILIES; family++)
-		for (uint64_t seed = 1; seed <= 4; seed++)
-			check_op((enum ir_opcode)_i, seed, seed > 2, families[family]);
+	for (uint64_t seed = 1; seed <= 4; seed++)
+		check_op((enum ir_opcode)_i, seed, seed > 2);
 }
 END_TEST
 
@@ -226,7 +222,7 @@ END_TEST
 START_TEST(model_of_states)
 {
 	struct recorded r;
-	record_text(&r, mini_model, families[_i % (int)N_FAMILIES], _i < (int)N_FAMILIES ? "O2" : "O0");
+	record_text(&r, mini_model, _i == 0 ? "O2" : "O0");
 	check_program(&r);
 	ck_assert_uint_eq(r.p.n_functions, 3);
 	ck_assert_int_eq(r.p.index_bits, 32);
@@ -235,7 +231,7 @@ START_TEST(model_of_states)
 	ck_assert_int_eq(r.p.functions[1]->lengths->memory, AREA_ARENA);
 	size_t repeats = 0, reads_past = 0;
 	/* With O2 the last of both layers is after the loop. */
-	int64_t count = _i < (int)N_FAMILIES ? 1 : 2;
+	int64_t count = _i == 0 ? 1 : 2;
 	for (size_t i = 0; i < r.p.functions[1]->n; i++) {
 		const struct plan_command *s = &r.p.functions[1]->items[i];
 		repeats += s->kind == PLAN_REPEAT && s->count == count;
@@ -267,7 +263,7 @@ START_TEST(equal_layers_share_kernels)
 	                LAYER("3", "s2") "return %s3\n}\n";
 	struct recorded r;
 	/* A kernel that writes over what it reads is another one. */
-	record_text(&r, text, families[_i], "encode,group,select,plan-memory{in_place=0}");
+	record_text(&r, text, "encode,group,select,plan-memory{in_place=0}");
 	check_program(&r);
 	const struct plan_kernel *kernels[16];
 	size_t n = 0, per_layer;
@@ -298,7 +294,7 @@ START_TEST(other_shapes_do_not_share)
 	        "%a = exp %x : f32[B,32]\n%b = exp %y : f32[B,33]\n%c = neg %x : f32[B,32]\n"
 	        "return %a, %b, %c\n}\n";
 	struct recorded r;
-	record_text(&r, text, families[_i], "O2");
+	record_text(&r, text, "O2");
 	check_program(&r);
 	ck_assert_uint_eq(kb_func_count(r.p.object->kb), 3);
 	recorded_destroy(&r);
@@ -313,7 +309,7 @@ START_TEST(signature)
 	        "func @run(%src: f32[B,32], %other: f32[S]) -> (out: f32[B,32], rest: f32[S]) {\n"
 	        "%a = exp %src : f32[B,32]\n%b = neg %other : f32[S]\nreturn %a, %b\n}\n";
 	struct recorded r;
-	record_text(&r, text, "opencl-cpu", "O2");
+	record_text(&r, text, "O2");
 	const struct plan_command *step = r.p.functions[0]->items;
 	while (step->kind != PLAN_DISPATCH)
 		step++;
@@ -335,7 +331,7 @@ START_TEST(f64_is_refused_with_its_place)
 	recorded_init(&r);
 	tir_load(&r.graph, "module \"wide\"\ndim B in [1,64]\n"
 	                   "func @run(%x: f64[B]) -> (y: f64[B]) {\n%a = exp %x : f64[B]\nreturn %a\n}\n");
-	ck_assert_int_eq(record(&r, "opencl-cpu", "O2"), TFMC_INVALID);
+	ck_assert_int_eq(record(&r, "O2"), TFMC_INVALID);
 	tir_says(&r.graph, "test.tir:4:");
 	tir_says(&r.graph, "not supported yet: ");
 	tir_says(&r.graph, "f64");
@@ -350,7 +346,7 @@ START_TEST(large_buffers_have_wide_indices)
 	            "module \"large\"\ndim B in [1,65536]\n"
 	            "func @run(%x: f32[B,32768]) -> (y: f32[B,32768]) {\n"
 	            "%a = exp %x : f32[B,32768]\nreturn %a\n}\n",
-	            "opencl-gpu", "O2");
+	            "O2");
 	ck_assert_int_eq(r.p.index_bits, 64);
 	recorded_destroy(&r);
 }
@@ -361,7 +357,7 @@ START_TEST(table)
 	struct recorded r;
 	struct buf out;
 	buf_init(&out);
-	record_text(&r, mini_model, "opencl-cpu", "O2");
+	record_text(&r, mini_model, "O2");
 	opencl_print_plans(&r.p, &out);
 	ck_assert_ptr_nonnull(strstr(out.data, "indices of 32 bits\n"));
 	ck_assert_ptr_nonnull(strstr(out.data, "B in [1, 4]\n"));
@@ -382,9 +378,9 @@ Suite *suite_opencl_program(void)
 	TCase *t = tcase_create("programs");
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, every_op, 0, IR_N_OPS);
-	tcase_add_loop_test(t, model_of_states, 0, 2 * (int)N_FAMILIES);
-	tcase_add_loop_test(t, equal_layers_share_kernels, 0, (int)N_FAMILIES);
-	tcase_add_loop_test(t, other_shapes_do_not_share, 0, (int)N_FAMILIES);
+	tcase_add_loop_test(t, model_of_states, 0, 2);
+	tcase_add_test(t, equal_layers_share_kernels);
+	tcase_add_test(t, other_shapes_do_not_share);
 	tcase_add_test(t, signature);
 	tcase_add_test(t, f64_is_refused_with_its_place);
 	tcase_add_test(t, large_buffers_have_wide_indices);
