@@ -3,9 +3,14 @@
  * A session owns the memory of a context (context, state, arena, mapped weights) and its thread pool, and
  * calls entries with the argument slots of abi.h.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* syscall */
+#endif
 #define _POSIX_C_SOURCE 200809L
+
 #include "runtime/feed.h"
 #include "runtime/memory.h"
+#include "tfmc_rt.h"
 
 #include <sched.h>
 #include <stdarg.h>
@@ -14,6 +19,90 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- processor features ---- */
+
+/*
+ * Processor features that only the operating system can report or enable: AMX tiles on x86-64 Linux, HWCAP on
+ * aarch64.
+ */
+
+#if defined(__linux__) && defined(__aarch64__)
+
+#include <sys/auxv.h>
+
+void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+{
+	(void)record;
+	words[0] = getauxval(AT_HWCAP);
+	words[1] = getauxval(AT_HWCAP2);
+}
+
+#elif defined(__linux__) && defined(__x86_64__)
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TILE_DATA           18     /* bit of XCR0: AMX tile data */
+#define GET_XCOMP_PERMITTED 0x1022 /* ARCH_GET_XCOMP_PERM */
+#define REQUEST_XCOMP       0x1023 /* ARCH_REQ_XCOMP_PERM */
+
+/* Requests AMX only if a variant of the object uses it: the permission makes the signal frames of the
+ * process larger. */
+void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+{
+	words[0] = words[1] = 0;
+	if (!record || !(record->system[0] >> TILE_DATA & 1))
+		return;
+	if (syscall(SYS_arch_prctl, REQUEST_XCOMP, TILE_DATA) ||
+	    syscall(SYS_arch_prctl, GET_XCOMP_PERMITTED, words))
+		words[0] = 0;
+}
+
+#else
+
+void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+{
+	(void)record;
+	words[0] = words[1] = 0;
+}
+
+#endif
+
+/* ---- status codes ---- */
+
+const char *tfmc_rt_status_text(int status)
+{
+	switch (status) {
+#define X(name, value, text) \
+	case value: return text;
+		TFMC_STATUS_TABLE(X)
+#undef X
+	case TFMC_RT_E_MEMORY: return "memory could not be allocated";
+	case TFMC_RT_E_FILE: return "the file cannot be read, or is not a weights file";
+	case TFMC_RT_E_THREAD: return "a thread could not be started";
+	case TFMC_RT_E_RECORD: return "the object's record is of another version or damaged";
+	case TFMC_RT_E_NAME: return "no entry, tensor or dim has this name";
+	case TFMC_RT_E_GENERATE: return "the object was not compiled for generation";
+	case TFMC_RT_E_PROMPT: return "the prompt is empty, too long, or has an id outside of the vocabulary";
+	case TFMC_RT_E_LOGITS: return "a logit is NaN or infinite, or no token may be chosen";
+	case TFMC_RT_E_TEXT: return "the object carries no vocabulary, or the text is not UTF-8";
+	case TFMC_RT_E_SAMPLE: return "a sampling option is outside of its range";
+	case TFMC_RT_E_BEAM:
+		return "a beam option is outside of its range (the beam: 1 to the session's batch)";
+	case TFMC_RT_E_RULES:
+		return "a constraint is out of its range: an id outside of the vocabulary, or an empty "
+		       "sequence or "
+		       "text";
+	case TFMC_RT_E_SAVED: return "the saved sequence is damaged, cut off, or of another version";
+	case TFMC_RT_E_MODEL_MISMATCH:
+		return "the saved sequence belongs to another model or to other states";
+	case TFMC_RT_E_SLOT: return "no sequence has this slot, it is named twice, or all slots are taken";
+	default: return "unknown status code";
+	}
+}
+
+/* ---- sessions ---- */
 
 #define MAX_DIMS    16
 #define MAX_TENSORS 128

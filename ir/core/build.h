@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The builder, the only way to create functions and ops. It infers result types (infer.c), simplifies (fold.c), and
+ * The builder, the only way to create functions and ops. It infers result types (infer.c), simplifies, and
  * eliminates equal pure ops of a region and its enclosing regions. Errors are sticky: the first is reported as a
  * diagnostic at the current location (IR_TYPE, SHAPE or DTYPE), later calls do nothing and return IR_NO_VALUE, and
  * irb_finish fails.

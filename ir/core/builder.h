@@ -40,9 +40,6 @@ void build_report_at(struct ir_builder *b, struct loc at);
 struct loc build_at(const struct ir_builder *b);
 /* A deep copy of the attributes of an op, in m; NULL without memory. */
 void *build_copy_attrs(struct ir_module *m, enum ir_opcode code, const void *attrs);
-/* Algebraic simplification: an existing (or simpler new) value with the same bits as the op, or IR_NO_VALUE. */
-struct ir_value build_fold(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
-                           const struct ir_type *result, const void *attrs);
 
 /* Key of a pure op for elimination of equal ops: code, operands, attributes. */
 struct op_key {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cost of a computation as formulas over the module's dims: floating-point operations of contractions, and bytes of
- * weights. Independent of targets; used for rooflines (`bench`) and for the work that objects record.
+ * weights. Independent of targets; used for rooflines (`bench`) and for the work that objects record. And descriptions
+ * of ops for reports.
  */
 #ifndef TFMC_IR_ANALYSIS_COST_H
 #define TFMC_IR_ANALYSIS_COST_H
@@ -33,5 +34,12 @@ double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const 
  */
 double ir_op_weight_bytes(const struct ir_func *f, const struct ir_op *op, const int64_t *values);
 double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values);
+
+/*
+ * Appends a description of an op in terms of the model: `layers.self.attention.q linear (model.yaml:14)`; for a
+ * group, of its root. The path is that of its first weight, else of its step; unknown parts are left out.
+ */
+void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct ir_func *f,
+                    const struct ir_op *op);
 
 #endif

@@ -1,14 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The verifier, see verify.h. It traverses every region once with the set of visible values, and trusts nothing that
- * a pass could have set wrong.
+ * a pass could have set wrong. Checks report and continue.
  */
+#include "ir/core/verify.h"
 #include "ir/core/build.h"
 #include "ir/core/case.h"
+#include "ir/core/inplace.h"
+#include "ir/core/lifetime.h"
 #include "ir/core/view.h"
-#include "ir/core/verify_internal.h"
 
-void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)
+#include <string.h>
+
+struct verifier {
+	struct ir_module *m;
+	struct diag_context *cx;
+	const struct ir_func *f;
+	struct arena arena;
+	bool *visible;  /* [n_values] */
+	uint32_t *uses; /* [n_values] */
+	size_t n_failed;
+};
+
+static void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
+static void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -21,16 +36,366 @@ void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)
 		diag_error(v->cx, loc.at, DIAG_IR_VERIFY, "%s", text);
 }
 
-static const char *type_string(struct verifier *v, const struct ir_type *t)
+/* ---- cases ---- */
+
+/* Verification of cases: the base, the conditions, and the signature, which is the base's with bound symbols
+ * replaced. */
+
+static const char *dim_string(struct verifier *v, const struct ir_dim *d)
 {
-	return t == NULL ? "without type" : ir_type_to_string(&v->arena, v->m->dims, t);
+	return ir_dim_to_string(&v->arena, v->m->dims, d, true);
 }
 
-const char *verify_value_string(struct verifier *v, struct ir_value value)
+static const char *sym_name(const struct verifier *v, int sym)
+{
+	return ir_dims_sym(v->m->dims, (size_t)sym)->name;
+}
+
+/* ---- conditions ---- */
+
+static bool params_have(const struct ir_func *f, int sym)
+{
+	for (size_t i = 0; i < f->n_params; i++)
+		if (ir_type_has_symbol(ir_type_of(f, f->params[i].value), sym))
+			return true;
+	return false;
+}
+
+/* All symbols of d occur in the parameters of the base. */
+static bool is_over_base(struct verifier *v, const struct ir_func *base, const struct ir_dim *d)
+{
+	for (size_t i = 0; i < ir_dims_count(v->m->dims); i++) {
+		if (!ir_dim_has_symbol(d, (int)i) || params_have(base, (int)i))
+			continue;
+		verify_fail(v, v->f->loc, "the condition on %s: @%s has no dim %s", dim_string(v, d),
+		            base->name, sym_name(v, (int)i));
+		return false;
+	}
+	return true;
+}
+
+static bool binds(const struct ir_condition *x)
+{
+	return x->relation == IR_EQUAL && ir_dim_as_symbol(x->dim) >= 0;
+}
+
+/* Condition n does not contain a symbol that another condition binds. */
+static void check_not_bound(struct verifier *v, size_t n)
+{
+	const struct ir_case *c = v->f->when;
+	for (size_t i = 0; i < c->n; i++) {
+		int sym = ir_dim_as_symbol(c->conditions[i].dim);
+		if (i != n && binds(&c->conditions[i]) && ir_dim_has_symbol(c->conditions[n].dim, sym))
+			verify_fail(v, v->f->loc, "the condition on %s: %s is bound by another one",
+			            dim_string(v, c->conditions[n].dim), sym_name(v, sym));
+	}
+}
+
+static void check_condition(struct verifier *v, const struct ir_func *base, size_t n)
+{
+	const struct ir_condition *x = &v->f->when->conditions[n];
+	int64_t lo = ir_dim_lo(v->m->dims, x->dim), hi = ir_dim_hi(v->m->dims, x->dim);
+	bool equal = x->relation == IR_EQUAL;
+	if (!is_over_base(v, base, x->dim))
+		return;
+	check_not_bound(v, n);
+	if (equal && !binds(x))
+		verify_fail(v, v->f->loc, "the condition %s = %lld: only a symbol can be bound",
+		            dim_string(v, x->dim), (long long)x->value);
+	else if (x->value < lo || (equal && x->value > hi))
+		verify_fail(v, v->f->loc, "the condition %s %s %lld never holds: it is in [%lld,%lld]",
+		            dim_string(v, x->dim), equal ? "=" : "<=", (long long)x->value, (long long)lo,
+		            (long long)hi);
+}
+
+/* ---- the function ---- */
+
+/* The bound symbol does not occur in the case. */
+static void check_is_replaced(struct verifier *v, int sym)
+{
+	if (ir_func_has_symbol(v->f, sym))
+		verify_fail(v, v->f->loc, "%s is bound by this case, but occurs in it", sym_name(v, sym));
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static bool same_dim(struct verifier *v, const struct ir_dim *mine, const struct ir_dim *theirs)
+{
+	if (mine == NULL || theirs == NULL)
+		return mine == theirs;
+	return mine == ir_case_bind_dim(v->m, v->f->when, theirs);
+}
+
+static bool same_type(struct verifier *v, struct ir_value mine, const struct ir_func *base,
+                      struct ir_value theirs)
+{
+	return ir_type_of(v->f, mine) == ir_case_bind_type(v->m, v->f->when, ir_type_of(base, theirs));
+}
+
+static void check_params(struct verifier *v, const struct ir_func *base)
+{
+	const struct ir_func *f = v->f;
+	if (f->n_params != base->n_params) {
+		verify_fail(v, f->loc, "%zu parameters, its base @%s has %zu", f->n_params, base->name,
+		            base->n_params);
+		return;
+	}
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_param *a = &f->params[i], *b = &base->params[i];
+		bool same = same_text(a->name, b->name) && same_type(v, a->value, base, b->value) &&
+		            a->role == b->role && a->below == b->below && a->lengths == b->lengths &&
+		            a->has_default == b->has_default && a->fill == b->fill &&
+		            same_dim(v, a->max, b->max) && same_dim(v, a->default_value, b->default_value);
+		if (!same)
+			verify_fail(v, a->loc, "the parameter '%s' is not that of its base @%s",
+			            a->name != NULL ? a->name : "", base->name);
+	}
+}
+
+static void check_results(struct verifier *v, const struct ir_func *base)
+{
+	const struct ir_func *f = v->f;
+	const struct ir_op *mine = f->body->ops[f->body->n_ops - 1];
+	if (base->body == NULL || base->body->n_ops == 0)
+		return;
+	const struct ir_op *theirs = base->body->ops[base->body->n_ops - 1];
+	bool same = f->n_results == base->n_results && mine->n_operands == f->n_results &&
+	            theirs->n_operands == f->n_results;
+	for (size_t i = 0; same && i < f->n_results; i++) {
+		const struct ir_result *a = &f->results[i], *b = &base->results[i];
+		same = same_text(a->name, b->name) && a->role == b->role && a->lengths == b->lengths &&
+		       same_type(v, mine->operands[i], base, theirs->operands[i]);
+	}
+	if (!same)
+		verify_fail(v, f->loc, "the results are not those of its base @%s", base->name);
+}
+
+/* ---- the case ---- */
+
+static bool same_conditions(const struct ir_case *a, const struct ir_case *b)
+{
+	bool same = strcmp(a->of, b->of) == 0 && a->n == b->n;
+	for (size_t i = 0; same && i < a->n; i++)
+		same = a->conditions[i].dim == b->conditions[i].dim &&
+		       a->conditions[i].relation == b->conditions[i].relation &&
+		       a->conditions[i].value == b->conditions[i].value;
+	return same;
+}
+
+/* No earlier case has the same conditions. */
+static void check_reachable(struct verifier *v)
+{
+	for (size_t i = 0; i < v->m->funcs.n && v->m->funcs.items[i] != v->f; i++) {
+		const struct ir_func *f = v->m->funcs.items[i];
+		if (f->when != NULL && same_conditions(f->when, v->f->when))
+			verify_fail(v, v->f->loc, "this case is never taken: @%s has the same conditions",
+			            f->name);
+	}
+}
+
+/* case.c: the case v->f, if it is one */
+static void verify_case(struct verifier *v)
+{
+	const struct ir_case *c = v->f->when;
+	if (c == NULL)
+		return;
+	const struct ir_func *base = ir_find_func(v->m, c->of);
+	if (base == NULL || base == v->f || base->when != NULL) {
+		verify_fail(v, v->f->loc,
+		            base == NULL ? "a case of @%s, which does not exist"
+		                         : "a case of @%s, which is a case itself",
+		            c->of);
+		return;
+	}
+	if (c->n == 0)
+		verify_fail(v, v->f->loc, "a case of @%s without conditions", c->of);
+	for (size_t i = 0; i < c->n; i++) {
+		check_condition(v, base, i);
+		if (binds(&c->conditions[i]))
+			check_is_replaced(v, ir_dim_as_symbol(c->conditions[i].dim));
+	}
+	check_params(v, base);
+	check_results(v, base);
+	check_reachable(v);
+}
+
+/* ---- memory plans ---- */
+
+/*
+ * Proves that a memory plan is right for all values of the dims: values whose live ranges overlap occupy disjoint
+ * bytes, all values are inside the arena, the values of a carry have one offset, and a group overwrites a buffer it
+ * reads only if its kernel allows that (ir/core/inplace.h). All comparisons are proofs over the bounds of the
+ * dims (ir_dim_le); what cannot be proved is an error.
+ *
+ * Then every read sees the right value: SSA orders the definition before its uses, and nothing else is written to the
+ * bytes until the last use.
+ */
+
+/* Bytes [at, end) of the arena. */
+struct slot {
+	struct ir_value value;
+	const struct ir_dim *at, *end;
+	const struct ir_dim *line_end; /* end rounded up to a multiple of 64 */
+};
+
+struct plan_verifier {
+	struct verifier *v;
+	struct ir_lifetimes life;
+	const struct ir_dim **at; /* [n_values] offset, by carry; NULL: not in the arena */
+	struct {
+		struct slot *items;
+		size_t n, cap;
+	} slots; /* in order of the beginning of their live range */
+	struct {
+		size_t *items;
+		size_t n, cap;
+	} alive; /* indices of slots that may still be live */
+};
+
+/* ---- offsets of all values ---- */
+
+/* Records the offset of result i of a group. */
+static void record_offset(struct plan_verifier *p, const struct ir_op *group, size_t i)
+{
+	const struct ir_dim *at = ((const struct attrs_group *)group->attrs)->at.items[i];
+	const struct ir_dim **slot = &p->at[p->life.carry[group->results[i].id]];
+	if (ir_type_of(p->v->f, group->results[i])->kind != IR_TENSOR || ir_dim_equals(at, -1))
+		return;
+	if (*slot != NULL && *slot != at)
+		verify_fail(p->v, group->loc, "the values of a carry have different offsets");
+	*slot = at;
+}
+
+static void add_slot(struct plan_verifier *p, uint32_t v)
+{
+	struct ir_value value = {v};
+	const struct ir_type *t = ir_type_of(p->v->f, value);
+	const struct ir_dim *at = p->at[p->life.carry[v]];
+	const struct ir_op *def = ir_def(p->v->f, value);
+	bool is_view = def != NULL && ir_op_has(def->code, TRAIT_VIEW);
+	if (at == NULL || t->kind != IR_TENSOR || is_view || p->life.first[v] > p->life.last[v])
+		return;
+	struct ir_dims *dims = p->v->m->dims;
+	const struct ir_dim *bytes = ir_value_bytes(p->v->m, p->v->f, value), *line = ir_dim_const(dims, 64);
+	const struct ir_dim *lines =
+	        ir_dim_floordiv(dims, ir_dim_add(dims, bytes, ir_dim_const(dims, 63)), 64);
+	ARENA_ADD(&p->v->arena, &p->slots,
+	          (struct slot){value, at, ir_dim_add(dims, at, bytes),
+	                        ir_dim_add(dims, at, ir_dim_mul(dims, line, lines))});
+}
+
+/* ---- comparisons ---- */
+
+/* Proves that slot a ends at or before `at`. Offsets are multiples of 64, so the rounded end may be used as well. */
+static bool ends_before(const struct plan_verifier *p, const struct slot *a, const struct ir_dim *at)
+{
+	struct ir_dims *dims = p->v->m->dims;
+	return ir_dim_le(dims, a->end, at) || ir_dim_le(dims, a->line_end, at);
+}
+
+static bool are_disjoint(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
+{
+	return ends_before(p, a, b->at) || ends_before(p, b, a->at);
+}
+
+/* NULL if b may overwrite a in place: the group that defines b is the last user of a, at the same offset, and its
+ * kernel allows it. Else the reason. */
+static const char *inplace_refusal(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
+{
+	size_t t = p->life.first[b->value.id];
+	if (p->life.last[a->value.id] != t || t >= p->life.n_times)
+		return "both are alive";
+	const struct ir_op *group = p->life.groups[t];
+	if (ir_def(p->v->f, b->value) != group || a->at != b->at || !ir_group_reads(p->v->f, group, a->value))
+		return "both are alive";
+	return ir_inplace_conflict(p->v->m, p->v->f, group, a->value);
+}
+
+/* `%name`, not made unique; in the verifier's arena. */
+static const char *verify_value_string(struct verifier *v, struct ir_value value)
 {
 	const char *name = value.id < v->f->n_values ? ir_value_info(v->f, value)->name : NULL;
 	return name != NULL ? arena_printf(&v->arena, "%%%s", name)
 	                    : arena_printf(&v->arena, "value %u", value.id);
+}
+
+/* Reports b if it may overlap a in time and memory. */
+static void check_disjoint(struct plan_verifier *p, const struct slot *a, const struct slot *b)
+{
+	const struct ir_op *op = ir_def(p->v->f, b->value);
+	const char *why;
+	if (!ir_lifetimes_overlap(&p->life, a->value, b->value) || are_disjoint(p, a, b) ||
+	    inplace_refusal(p, b, a) == NULL)
+		return;
+	why = inplace_refusal(p, a, b);
+	if (why != NULL)
+		verify_fail(p->v, op != NULL ? op->loc : p->v->f->loc, "%s may share bytes with %s: %s",
+		            verify_value_string(p->v, b->value), verify_value_string(p->v, a->value), why);
+}
+
+/* ---- all pairs ---- */
+
+/* Counting sort by the beginning of the live range, so that equal times stay in order of definition. */
+static bool sort_slots(struct plan_verifier *p)
+{
+	size_t n = p->life.n_times + 2, *start = ARENA_ARRAY(&p->v->arena, size_t, n + 1);
+	struct slot *sorted = ARENA_ARRAY(&p->v->arena, struct slot, p->slots.n + 1);
+	if (start == NULL || sorted == NULL)
+		return false;
+	for (size_t i = 0; i < p->slots.n; i++)
+		start[p->life.first[p->slots.items[i].value.id] + 1]++;
+	for (size_t t = 0; t < n; t++)
+		start[t + 1] += start[t];
+	for (size_t i = 0; i < p->slots.n; i++)
+		sorted[start[p->life.first[p->slots.items[i].value.id]]++] = p->slots.items[i];
+	p->slots.items = sorted;
+	return true;
+}
+
+static void check_all(struct plan_verifier *p)
+{
+	for (size_t i = 0; i < p->slots.n; i++) {
+		struct slot *s = &p->slots.items[i];
+		size_t kept = 0;
+		if (!ends_before(p, s, p->v->f->arena))
+			verify_fail(p->v, p->v->f->loc, "%s may lie outside of the arena",
+			            verify_value_string(p->v, s->value));
+		for (size_t k = 0; k < p->alive.n; k++) {
+			const struct slot *a = &p->slots.items[p->alive.items[k]];
+			if (p->life.last[a->value.id] < p->life.first[s->value.id])
+				continue;
+			check_disjoint(p, a, s);
+			p->alive.items[kept++] = p->alive.items[k];
+		}
+		p->alive.n = kept;
+		ARENA_ADD(&p->v->arena, &p->alive, i);
+	}
+}
+
+/* plan.c: the memory plan of v->f, whose structure has been verified */
+static void verify_plan(struct verifier *v)
+{
+	struct plan_verifier p = {.v = v,
+	                          .at = ARENA_ARRAY(&v->arena, const struct ir_dim *, v->f->n_values)};
+	if (p.at == NULL || !ir_lifetimes(&v->arena, v->f, &p.life))
+		return;
+	for (size_t t = 0; t < p.life.n_times; t++)
+		for (size_t i = 0; i < p.life.groups[t]->n_results; i++)
+			record_offset(&p, p.life.groups[t], i);
+	for (uint32_t i = 1; i < v->f->n_values; i++)
+		add_slot(&p, i);
+	if (!arena_failed(&v->arena) && sort_slots(&p))
+		check_all(&p);
+}
+
+/* ---- modules, functions, ops ---- */
+
+static const char *type_string(struct verifier *v, const struct ir_type *t)
+{
+	return t == NULL ? "without type" : ir_type_to_string(&v->arena, v->m->dims, t);
 }
 
 /* ---- declarations ---- */

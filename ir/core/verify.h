@@ -14,7 +14,7 @@
  * - stages: graph has no groups; in groups and plan all ops but views, constants, repeat and terminators are in
  * groups
  *    with a root; plan has an arena, an offset for each group result (a multiple of 64, or -1: memory of the caller), and
- *    offsets without conflicts (plan.c).
+ *    offsets without conflicts.
  */
 #ifndef TFMC_IR_VERIFY_VERIFY_H
 #define TFMC_IR_VERIFY_VERIFY_H

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Interpreter: elementwise ops. Floats in f64; integers modulo 2^64, then wrapped to their width. */
-#include <math.h>
-
+/*
+ * Interpreter: elementwise ops, reductions, scans and selections. Floats in f64; integers modulo 2^64, then wrapped to
+ * their width.
+ */
 #include "ir/interp/interp_internal.h"
+#include "ir/support/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 static bool is_int(const struct interp_tensor *t)
 {
@@ -237,6 +242,294 @@ INTERP_EVAL(mask_rows)
 		bool inside = (double)index[1] < x[1]->data[index[0]];
 		if (inside)
 			interp_copy(out, i, x[0], i, 1);
+	}
+	return TFMC_OK;
+}
+
+/* ---- reductions, scans, selections ---- */
+
+/*
+ * Interpreter: reductions, reductions of strips, scans and selections. A reduction folds every element of x into the
+ * element of the result with its index on the remaining axes.
+ */
+
+/* stride[i]: distance in the result between neighbours along axis i of x; 0 for reduced axes. */
+static void result_strides(const struct interp_tensor *x, const struct ir_int_list *axes,
+                           int64_t stride[IR_RANK_MAX])
+{
+	bool reduced[IR_RANK_MAX] = {0};
+	for (size_t i = 0; i < axes->n; i++)
+		reduced[interp_axis(x, axes->items[i])] = true;
+	int64_t step = 1;
+	for (int i = x->rank - 1; i >= 0; i--) {
+		stride[i] = reduced[i] ? 0 : step;
+		step *= reduced[i] ? 1 : x->dims[i];
+	}
+}
+
+static double fold_sum(double a, double b)
+{
+	return a + b;
+}
+
+static double fold_max(double a, double b)
+{
+	return isnan(a) || a > b ? a : b;
+}
+
+static double fold_min(double a, double b)
+{
+	return isnan(a) || a < b ? a : b;
+}
+
+static int64_t fold_int_sum(int64_t a, int64_t b)
+{
+	return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static int64_t fold_int_max(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t fold_int_min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* A reduction: identity element and operation, of floats and of ints. */
+struct reduction {
+	double first;
+	double (*fold)(double, double);
+	int64_t first_int;
+	int64_t (*fold_int)(int64_t, int64_t);
+};
+
+static const struct reduction reduction_sum = {0, fold_sum, 0, fold_int_sum};
+static const struct reduction reduction_max = {-HUGE_VAL, fold_max, INT64_MIN, fold_int_max};
+static const struct reduction reduction_min = {HUGE_VAL, fold_min, INT64_MAX, fold_int_min};
+
+/* Wraps after every operation: intermediate sums must not saturate as doubles would. */
+static void fold_int(const struct reduction *f, int64_t v, struct interp_tensor *out, int64_t at)
+{
+	int64_t r = f->fold_int(interp_get_int(out, at), v);
+	interp_set_int(out, at, interp_wrap(out->dtype, (uint64_t)r));
+}
+
+static void reduce(const struct interp_tensor *x, const struct ir_int_list *axes, const struct reduction *f,
+                   struct interp_tensor *out)
+{
+	int64_t stride[IR_RANK_MAX], index[IR_RANK_MAX];
+	bool is_int = ir_dtype_class(out->dtype) == DTCLASS_INT;
+	result_strides(x, axes, stride);
+	for (int64_t i = 0; i < interp_size(out); i++)
+		if (is_int)
+			interp_set_int(out, i, f->first_int);
+		else
+			out->data[i] = f->first;
+	for (int64_t i = 0; i < interp_size(x); i++) {
+		int64_t at = 0;
+		interp_unravel(x, i, index);
+		for (int k = 0; k < x->rank; k++)
+			at += index[k] * stride[k];
+		if (is_int)
+			fold_int(f, interp_get_int(x, i), out, at);
+		else
+			out->data[at] = f->fold(out->data[at], x->data[i]);
+	}
+}
+
+INTERP_EVAL(reduce_sum)
+{
+	reduce(x[0], &((const struct attrs_reduce_sum *)op->attrs)->axes, &reduction_sum, out);
+	return TFMC_OK;
+}
+
+INTERP_EVAL(reduce_mean)
+{
+	const struct ir_int_list *axes = &((const struct attrs_reduce_mean *)op->attrs)->axes;
+	double count = 1;
+	reduce(x[0], axes, &reduction_sum, out);
+	for (size_t i = 0; i < axes->n; i++)
+		count *= (double)x[0]->dims[interp_axis(x[0], axes->items[i])];
+	for (int64_t i = 0; i < interp_size(out); i++)
+		out->data[i] /= count;
+	return TFMC_OK;
+}
+
+INTERP_EVAL(reduce_max)
+{
+	reduce(x[0], &((const struct attrs_reduce_max *)op->attrs)->axes, &reduction_max, out);
+	return TFMC_OK;
+}
+
+INTERP_EVAL(reduce_min)
+{
+	reduce(x[0], &((const struct attrs_reduce_min *)op->attrs)->axes, &reduction_min, out);
+	return TFMC_OK;
+}
+
+static bool is_larger(const struct interp_tensor *x, int64_t i, int64_t j)
+{
+	return x->exact ? interp_get_int(x, i) > interp_get_int(x, j) : x->data[i] > x->data[j];
+}
+
+/* Lowest index of the largest of n elements from position `at` on, `stride` apart; NaN is ignored. */
+static int64_t argmax_strided(const struct interp_tensor *x, int64_t at, int64_t n, int64_t stride)
+{
+	int64_t best = -1;
+	for (int64_t i = 0; i < n; i++)
+		if (!isnan(x->data[at + i * stride]) &&
+		    (best < 0 || is_larger(x, at + i * stride, at + best * stride)))
+			best = i;
+	return best < 0 ? 0 : best;
+}
+
+/* x [outer, n, inner] around the axis; the result is [outer, inner]. */
+INTERP_EVAL(argmax)
+{
+	int axis = interp_axis(x[0], ((const struct attrs_argmax *)op->attrs)->axis);
+	int64_t n = x[0]->dims[axis], inner = interp_span(x[0], axis + 1, x[0]->rank);
+	for (int64_t i = 0; i < interp_size(out); i++)
+		out->data[i] = (double)argmax_strided(x[0], i / inner * n * inner + i % inner, n, inner);
+	return TFMC_OK;
+}
+
+/* ---- strips of the last axis: x [..,V] -> [..,k,n], value k of strip n ---- */
+
+/* x [rows, columns] in n strips. */
+struct strips {
+	int64_t rows, columns, width, n;
+};
+
+static struct strips strips_of(const struct interp_tensor *x, int64_t width)
+{
+	int64_t columns = x->dims[x->rank - 1];
+	return (struct strips){interp_span(x, 0, x->rank - 1), columns, width, (columns - 1) / width + 1};
+}
+
+static int64_t strip_end(const struct strips *s, int64_t strip)
+{
+	int64_t end = (strip + 1) * s->width;
+	return end < s->columns ? end : s->columns;
+}
+
+INTERP_EVAL(strip_argmax)
+{
+	const struct strips s = strips_of(x[0], ((const struct attrs_strip_argmax *)op->attrs)->width);
+	for (int64_t i = 0; i < s.rows * s.n; i++) {
+		int64_t row = i / s.n, strip = i % s.n, best = strip * s.width;
+		const double *v = x[0]->data + row * s.columns;
+		for (int64_t c = best; c < strip_end(&s, strip); c++)
+			if (v[c] > v[best] || (isnan(v[best]) && !isnan(v[c])))
+				best = c;
+		out->data[2 * row * s.n + strip] = v[best];
+		out->data[(2 * row + 1) * s.n + strip] = (double)best;
+	}
+	return TFMC_OK;
+}
+
+/* Partial log-softmax of a strip of n columns: maximum m, sum(exp(x - m)), and x[at] - m if it contains column `at`,
+ * else -inf. */
+static void score_strip(const double *x, int64_t n, int64_t at, double out[3])
+{
+	double m = -HUGE_VAL, sum = 0;
+	for (int64_t i = 0; i < n; i++)
+		m = x[i] > m ? x[i] : m;
+	double shift = m == -HUGE_VAL ? 0 : m;
+	for (int64_t i = 0; i < n; i++)
+		sum += exp(x[i] - shift);
+	out[0] = m;
+	out[1] = sum == 0 ? 1 : sum;
+	out[2] = at < 0 || at >= n ? -HUGE_VAL : sum == 0 ? 0 : x[at] - shift;
+}
+
+INTERP_EVAL(strip_score)
+{
+	const struct strips s = strips_of(x[0], ((const struct attrs_strip_score *)op->attrs)->width);
+	for (int64_t i = 0; i < s.rows * s.n; i++) {
+		int64_t row = i / s.n, strip = i % s.n, first = strip * s.width;
+		int64_t at = interp_clamp(interp_to_int(x[1]->data[row]), 0, s.columns - 1);
+		double three[3];
+		score_strip(x[0]->data + row * s.columns + first, strip_end(&s, strip) - first, at - first,
+		            three);
+		for (int64_t k = 0; k < 3; k++)
+			out->data[(3 * row + k) * s.n + strip] = three[k];
+	}
+	return TFMC_OK;
+}
+
+/* ---- scans and selections along a row ---- */
+
+/* x [rows, n] */
+INTERP_EVAL(cumsum)
+{
+	int64_t n = x[0]->dims[x[0]->rank - 1];
+	bool is_int = ir_dtype_class(out->dtype) == DTCLASS_INT;
+	for (int64_t i = 0; i < interp_size(out); i++) {
+		bool is_first = i % n == 0;
+		if (is_int) {
+			uint64_t sum = is_first ? 0 : (uint64_t)interp_get_int(out, i - 1);
+			sum += (uint64_t)interp_get_int(x[0], i);
+			interp_set_int(out, i, interp_wrap(out->dtype, sum));
+		} else {
+			out->data[i] = (is_first ? 0 : out->data[i - 1]) + x[0]->data[i];
+		}
+	}
+	return TFMC_OK;
+}
+
+/* An element of a row. */
+struct element {
+	double value;
+	int64_t exact; /* of ints, else 0 */
+	int64_t index;
+};
+
+/* qsort order: descending, ties by lower index, NaN last. */
+static int compare_descending(const void *first, const void *second)
+{
+	const struct element *a = first, *b = second;
+	if (isnan(a->value) != isnan(b->value))
+		return isnan(a->value) ? 1 : -1;
+	if (!isnan(a->value) && a->value != b->value)
+		return a->value > b->value ? -1 : 1;
+	if (a->exact != b->exact)
+		return a->exact > b->exact ? -1 : 1;
+	return a->index < b->index ? -1 : a->index > b->index;
+}
+
+/* x [rows, n] -> [rows, 2, k] */
+INTERP_EVAL(topk)
+{
+	int64_t k = ((const struct attrs_topk *)op->attrs)->k, n = x[0]->dims[x[0]->rank - 1];
+	int64_t rows = interp_span(x[0], 0, x[0]->rank - 1);
+	struct element *row = memory_zeroed((size_t)n, sizeof(*row));
+	if (row == NULL)
+		return TFMC_NO_MEMORY;
+	for (int64_t r = 0; r < rows; r++) {
+		for (int64_t i = 0; i < n; i++)
+			row[i] = (struct element){x[0]->data[r * n + i],
+			                          x[0]->exact ? interp_get_int(x[0], r * n + i) : 0, i};
+		qsort(row, (size_t)n, sizeof(*row), compare_descending);
+		for (int64_t i = 0; i < k; i++) {
+			interp_copy(out, 2 * r * k + i, x[0], r * n + row[i].index, 1);
+			out->data[(2 * r + 1) * k + i] = (double)row[i].index;
+		}
+	}
+	memory_free(row);
+	return TFMC_OK;
+}
+
+INTERP_EVAL(last_at)
+{
+	int64_t size = interp_size(out);
+	for (int64_t i = 0; i < size; i++)
+		out->data[i] = -1;
+	for (int64_t i = 0; i < interp_size(x[0]); i++) {
+		int64_t row = interp_to_int(x[0]->data[i]);
+		if (row >= 0 && row < size)
+			out->data[row] = (double)i;
 	}
 	return TFMC_OK;
 }

@@ -3,15 +3,431 @@
  * A run of the interpreter: checks what the entry of an object checks (dims, shapes, ids, bounds), sets the inputs,
  * executes the body and copies the results. For each op operands are looked up, results allocated, the handler
  * called, results rounded and traced, and dead values freed. A value dies after the last op of its own region that
- * uses it, directly or in a nested region. All memory of intermediates is freed on every return.
+ * uses it, directly or in a nested region. All memory of intermediates is freed on every return, and counted before.
  */
 #include "ir/interp/interp.h"
+#include "ir/core/inplace.h"
+#include "ir/core/view.h"
+#include "ir/interp/interp_internal.h"
+#include "ir/support/checked.h"
+#include "ir/support/memory.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
 
-#include "ir/interp/interp_internal.h"
-#include "ir/support/memory.h"
+/* ---- tensors ---- */
+
+int64_t interp_count(const struct interp_tensor *t)
+{
+	int64_t n;
+	if (t->rank < 0 || t->rank > IR_RANK_MAX || !checked_product_i64(t->dims, (size_t)t->rank, &n))
+		return -1;
+	return n;
+}
+
+void interp_from_bytes(struct interp_tensor *t, const void *bytes)
+{
+	int64_t n = interp_count(t);
+	weight_read_elements(t->dtype, bytes, 0, n, t->data);
+	if (t->exact && n > 0)
+		memcpy(t->exact, bytes, (size_t)n * sizeof(*t->exact));
+}
+
+/* v rounded and saturated to an integer dtype. */
+static int64_t saturate_int(enum ir_dtype dtype, double v)
+{
+	return interp_to_int(ir_round(dtype, v));
+}
+
+#define WRITE_LOOP(type, expr)                                      \
+	for (int64_t i = 0; i < n; i++) {                           \
+		type e = (type)(expr);                              \
+		memcpy(out + (size_t)i * sizeof(e), &e, sizeof(e)); \
+	}                                                           \
+	break
+
+void interp_to_bytes(const struct interp_tensor *t, void *bytes)
+{
+	unsigned char *out = bytes;
+	int64_t n = interp_count(t);
+	switch (t->dtype) {
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_F64: weight_write_floats(t->dtype, t->data, n, bytes); break;
+	case DT_I8: WRITE_LOOP(int8_t, saturate_int(DT_I8, t->data[i]));
+	case DT_U8: WRITE_LOOP(uint8_t, saturate_int(DT_U8, t->data[i]));
+	case DT_I16: WRITE_LOOP(int16_t, saturate_int(DT_I16, t->data[i]));
+	case DT_I32: WRITE_LOOP(int32_t, saturate_int(DT_I32, t->data[i]));
+	case DT_I64: WRITE_LOOP(int64_t, interp_get_int(t, i));
+	case DT_BOOL: WRITE_LOOP(uint8_t, t->data[i] != 0);
+	}
+}
+
+int64_t interp_get_int(const struct interp_tensor *t, int64_t i)
+{
+	bool is_known = t->exact && (double)t->exact[i] == t->data[i];
+	return is_known ? t->exact[i] : interp_to_int(t->data[i]);
+}
+
+double interp_abs_diff(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i)
+{
+	double x = a->data[i], y = b->data[i];
+	if (ir_dtype_class(a->dtype) != DTCLASS_INT)
+		return x == y || (isnan(x) && isnan(y)) ? 0 : fabs(x - y);
+	int64_t n = interp_get_int(a, i), m = interp_get_int(b, i);
+	return (double)(n > m ? (uint64_t)n - (uint64_t)m : (uint64_t)m - (uint64_t)n);
+}
+
+int64_t interp_to_int(double v)
+{
+	if (isnan(v))
+		return 0;
+	if (v >= 0x1p63)
+		return INT64_MAX;
+	return v <= -0x1p63 ? INT64_MIN : (int64_t)v;
+}
+
+int64_t interp_wrap(enum ir_dtype dtype, uint64_t v)
+{
+	switch (dtype) {
+	case DT_I8: return (int8_t)(uint8_t)v;
+	case DT_U8: return (uint8_t)v;
+	case DT_I16: return (int16_t)(uint16_t)v;
+	case DT_I32: return (int32_t)(uint32_t)v;
+	case DT_I64: return (int64_t)v;
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_F64:
+	case DT_BOOL: break;
+	}
+	return 0;
+}
+
+/* Allocated bytes of an element: a double, and for i64 the exact value. */
+static size_t element_bytes(enum ir_dtype dtype)
+{
+	return sizeof(double) + (dtype == DT_I64 ? sizeof(int64_t) : 0);
+}
+
+static bool bytes_of(const struct interp_tensor *t, size_t *bytes)
+{
+	int64_t n = interp_count(t);
+	return n >= 0 && checked_mul_size((size_t)n, element_bytes(t->dtype), bytes);
+}
+
+/* The exact values, which follow the doubles in one allocation. */
+static int64_t *exact_of(const struct interp_tensor *t)
+{
+	return t->dtype == DT_I64 && t->data ? (int64_t *)(t->data + interp_size(t)) : NULL;
+}
+
+bool interp_tensor_alloc(struct arena *a, struct interp_tensor *t)
+{
+	size_t bytes;
+	if (!bytes_of(t, &bytes))
+		return false;
+	/* not NULL for an empty tensor */
+	t->data = arena_alloc(a, bytes ? bytes : element_bytes(t->dtype));
+	t->exact = exact_of(t);
+	return t->data && !arena_failed(a);
+}
+
+bool interp_tensor_copy(struct arena *a, const struct interp_tensor *t, struct interp_tensor *out)
+{
+	struct interp_tensor copy = *t;
+	if (!interp_tensor_alloc(a, &copy))
+		return false;
+	interp_copy(&copy, 0, t, 0, interp_size(t));
+	*out = copy;
+	return true;
+}
+
+/* Concrete shape and bytes of a type for dim values; false if a dim is negative or on overflow. */
+static bool shape_of(const struct ir_type *type, const int64_t *dims, struct interp_tensor *out,
+                     size_t *bytes)
+{
+	*out = (struct interp_tensor){.dtype = type->dtype, .rank = type->rank};
+	for (int i = 0; i < type->rank; i++)
+		if (!ir_dim_eval(type->dims[i], dims, &out->dims[i]) || out->dims[i] < 0)
+			return false;
+	return bytes_of(out, bytes);
+}
+
+bool interp_tensor_make(struct arena *a, const struct ir_type *type, const int64_t *dims,
+                        struct interp_tensor *out)
+{
+	size_t bytes;
+	return type->kind == IR_TENSOR && shape_of(type, dims, out, &bytes) && interp_tensor_alloc(a, out);
+}
+
+int64_t interp_dim(const struct interp *in, const struct ir_dim *d)
+{
+	int64_t v;
+	return ir_dim_eval(d, in->args->dims, &v) ? v : -1;
+}
+
+static enum tfmc_status too_large(struct interp *in, const struct ir_op *op, const char *what)
+{
+	diag_error(in->cx, op ? op->loc.at : in->f->loc.at, DIAG_LIMIT,
+	           "%s of the interpreter's memory limit of %zu bytes", what, in->limit_bytes);
+	return TFMC_INVALID;
+}
+
+static void interp_slot_free(struct interp *in, struct ir_value v)
+{
+	struct interp_slot *s = &in->slots[v.id];
+	if (s->live && s->tensor.data)
+		in->used_bytes -= (size_t)interp_size(&s->tensor) * element_bytes(s->tensor.dtype);
+	memory_free(s->tensor.data);
+	s->tensor.data = NULL;
+	s->tensor.exact = NULL;
+	s->live = false;
+}
+
+/* Allocates the tensor of v, counted against args->memory_limit. op: for errors. */
+static enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *op, struct ir_value v)
+{
+	const struct ir_type *type = ir_type_of(in->f, v);
+	struct interp_slot *s = &in->slots[v.id];
+	size_t bytes = 0, used;
+	interp_slot_free(in, v);
+	s->live = true;
+	if (type->kind == IR_STATE) {
+		s->tensor = (struct interp_tensor){0};
+		return TFMC_OK;
+	}
+	if (!shape_of(type, in->args->dims, &s->tensor, &bytes))
+		return too_large(in, op, "the size of a value does not fit into 64 bits, let alone");
+	if (!checked_add_size(in->used_bytes, bytes, &used) || used > in->limit_bytes)
+		return too_large(in, op, "intermediate values need more than all");
+	s->tensor.data = memory_zeroed(bytes ? bytes : 1, 1);
+	s->tensor.exact = exact_of(&s->tensor);
+	if (!s->tensor.data)
+		return TFMC_NO_MEMORY;
+	in->used_bytes = used;
+	return TFMC_OK;
+}
+
+static enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, struct ir_value v,
+                                         const struct interp_tensor *from)
+{
+	TFMC_TRY(interp_slot_make(in, op, v));
+	struct interp_tensor *to = &in->slots[v.id].tensor;
+	if (!to->data)
+		return TFMC_OK;
+	if (interp_size(to) != interp_size(from))
+		return interp_error(in, op, "a value has %lld elements where its type has %lld",
+		                    (long long)interp_size(from), (long long)interp_size(to));
+	interp_copy(to, 0, from, 0, interp_size(from));
+	return TFMC_OK;
+}
+
+void interp_unravel(const struct interp_tensor *t, int64_t at, int64_t index[IR_RANK_MAX])
+{
+	for (int i = t->rank - 1; i >= 0; i--) {
+		index[i] = at % t->dims[i];
+		at /= t->dims[i];
+	}
+}
+
+int64_t interp_ravel(const struct interp_tensor *t, const int64_t index[IR_RANK_MAX])
+{
+	int64_t at = 0;
+	for (int i = 0; i < t->rank; i++)
+		at = at * t->dims[i] + index[i];
+	return at;
+}
+
+/* ---- the arena of planned runs ---- */
+
+/*
+ * Checks memory plans by execution (`tfmc verify --poison`). Besides their own memory, values of a planned run go
+ * through an arena: it is poisoned with 0xff (NaN, -1), every group writes its results at their planned offsets, and
+ * later groups load their operands from there. Each 64-byte line records its last writer, so reading another value is
+ * an error that names both.
+ */
+
+#define LINE      64
+#define BYTES_MAX ((int64_t)1 << 32)
+
+/* The last write to a line: a value, and the number of the write (values of a repeat are written several times). 0:
+ * never written. */
+struct line {
+	uint64_t stamp;
+	struct ir_value value;
+};
+
+/* Bytes of a value in the arena, and the number of its last write. bytes < 0: not in the arena. */
+struct buffer {
+	int64_t at, bytes;
+	uint64_t stamp;
+};
+
+struct interp_memory {
+	unsigned char *bytes;   /* [size] */
+	struct line *lines;     /* [size / LINE] */
+	struct buffer *buffers; /* [n_values] */
+	int64_t size;
+	uint64_t stamp;
+};
+
+/* The arena of planned runs. All functions but this do nothing in other runs. */
+static enum tfmc_status interp_memory_begin(struct interp *in)
+{
+	struct interp_memory *m = memory_zeroed(1, sizeof(*m));
+	if (m == NULL)
+		return TFMC_NO_MEMORY;
+	in->memory = m;
+	m->size = in->f->arena != NULL ? interp_dim(in, in->f->arena) : 0;
+	if (m->size < 0 || m->size > BYTES_MAX)
+		return interp_error(in, NULL, "the arena is too large to be interpreted");
+	m->size = (m->size + LINE - 1) / LINE * LINE;
+	m->bytes = memory_alloc((size_t)m->size + 1);
+	m->lines = memory_zeroed((size_t)(m->size / LINE) + 1, sizeof(*m->lines));
+	m->buffers = memory_zeroed(in->f->n_values, sizeof(*m->buffers));
+	if (m->bytes == NULL || m->lines == NULL || m->buffers == NULL)
+		return TFMC_NO_MEMORY;
+	memset(m->bytes, 0xff, (size_t)m->size);
+	for (size_t i = 0; i < in->f->n_values; i++)
+		m->buffers[i].bytes = -1;
+	return TFMC_OK;
+}
+
+static void interp_memory_end(struct interp *in)
+{
+	if (in->memory == NULL)
+		return;
+	memory_free(in->memory->bytes);
+	memory_free(in->memory->lines);
+	memory_free(in->memory->buffers);
+	memory_free(in->memory);
+	in->memory = NULL;
+}
+
+/* `to` shares the buffer of `from` (carries). */
+static void interp_memory_carry(struct interp *in, struct ir_value to, struct ir_value from)
+{
+	if (in->memory != NULL)
+		in->memory->buffers[to.id] = in->memory->buffers[ir_view_base(in->f, from).id];
+}
+
+static const char *name_of(const struct interp *in, struct ir_value v)
+{
+	const char *name = v.id != 0 ? ir_value_info(in->f, v)->name : NULL;
+	return name != NULL ? name : "(unnamed)";
+}
+
+static bool is_inside(const struct ir_op *group, const struct interp *in, struct ir_value v)
+{
+	return ir_value_info(in->f, v)->region == group->region;
+}
+
+/* Loads v from the arena; an error if a line was last written by another value or never. */
+static enum tfmc_status load_value(struct interp *in, const struct ir_op *group, struct ir_value v)
+{
+	struct interp_memory *m = in->memory;
+	const struct buffer *s = &m->buffers[v.id];
+	struct interp_tensor *t = &in->slots[v.id].tensor;
+	for (int64_t i = s->at / LINE; i * LINE < s->at + s->bytes; i++) {
+		const struct line *l = &m->lines[i];
+		if (l->stamp == s->stamp)
+			continue;
+		if (l->stamp == 0)
+			return interp_error(in, group,
+			                    "plan: %%%s is read at byte %lld, which was never written",
+			                    name_of(in, v), (long long)(i * LINE));
+		return interp_error(in, group,
+		                    "plan: %%%s is read at byte %lld, where %%%s was written since",
+		                    name_of(in, v), (long long)(i * LINE), name_of(in, l->value));
+	}
+	if (in->slots[v.id].live && t->data != NULL && !in->args->wide)
+		interp_from_bytes(t, m->bytes + s->at);
+	return TFMC_OK;
+}
+
+/* The result at `to` does not share bytes with a value that the group reads, unless its kernel works in place. */
+static enum tfmc_status check_inplace(struct interp *in, const struct ir_op *group, struct ir_value read,
+                                      const struct buffer *to)
+{
+	const struct buffer *from = &in->memory->buffers[read.id];
+	if (from->bytes <= 0 || to->at >= from->at + from->bytes || from->at >= to->at + to->bytes)
+		return TFMC_OK;
+	const char *why =
+	        from->at == to->at ? ir_inplace_conflict(in->m, in->f, group, read) : "they overlap in part";
+	if (why == NULL)
+		return TFMC_OK;
+	return interp_error(in, group, "plan: the group writes over %%%s, which it reads: %s",
+	                    name_of(in, read), why);
+}
+
+typedef enum tfmc_status visit_read(struct interp *in, const struct ir_op *group, struct ir_value read,
+                                    const struct buffer *to);
+
+/* Calls visit for every outer value in the arena that the group reads. */
+static enum tfmc_status each_read(struct interp *in, const struct ir_op *group, visit_read *visit,
+                                  const struct buffer *to)
+{
+	for (size_t k = 0; k < group->region->n_ops; k++)
+		for (size_t i = 0; i < group->region->ops[k]->n_operands; i++) {
+			struct ir_value v = group->region->ops[k]->operands[i];
+			if (v.id == 0 || ir_type_of(in->f, v)->kind != IR_TENSOR)
+				continue;
+			v = ir_view_base(in->f, v);
+			if (!is_inside(group, in, v) && in->memory->buffers[v.id].bytes >= 0)
+				TFMC_TRY(visit(in, group, v, to));
+		}
+	return TFMC_OK;
+}
+
+static enum tfmc_status load_read(struct interp *in, const struct ir_op *group, struct ir_value read,
+                                  const struct buffer *to)
+{
+	(void)to;
+	return load_value(in, group, read);
+}
+
+/* Before a group: loads the values it reads from the arena. */
+static enum tfmc_status interp_memory_read(struct interp *in, const struct ir_op *group)
+{
+	return in->memory == NULL ? TFMC_OK : each_read(in, group, load_read, NULL);
+}
+
+/* Stores result i of the group at its offset. */
+static enum tfmc_status store_result(struct interp *in, const struct ir_op *group, size_t i)
+{
+	struct interp_memory *m = in->memory;
+	const struct attrs_group *a = group->attrs;
+	struct ir_value v = group->results[i];
+	const struct interp_tensor *t = &in->slots[v.id].tensor;
+	struct buffer *s = &m->buffers[v.id];
+	*s = (struct buffer){.bytes = -1};
+	if (i >= a->at.n || ir_type_of(in->f, v)->kind != IR_TENSOR || ir_dim_equals(a->at.items[i], -1))
+		return TFMC_OK;
+	*s = (struct buffer){interp_dim(in, a->at.items[i]), interp_dim(in, ir_value_bytes(in->m, in->f, v)),
+	                     ++m->stamp};
+	if (s->at < 0 || s->at % LINE != 0 || s->bytes > m->size - s->at)
+		return interp_error(in, group, "plan: %%%s lies outside of the arena", name_of(in, v));
+	TFMC_TRY(each_read(in, group, check_inplace, s));
+	interp_to_bytes(t, m->bytes + s->at);
+	for (int64_t k = s->at / LINE; k * LINE < s->at + s->bytes; k++)
+		m->lines[k] = (struct line){s->stamp, v};
+	return TFMC_OK;
+}
+
+/* After a group: stores its results in the arena. */
+static enum tfmc_status interp_memory_write(struct interp *in, const struct ir_op *group)
+{
+	for (size_t i = 0; in->memory != NULL && i < group->n_results; i++)
+		TFMC_TRY(store_result(in, group, i));
+	return TFMC_OK;
+}
+
+/* ---- a run ---- */
 
 #define DEFAULT_LIMIT ((size_t)8 << 30)
 

@@ -53,21 +53,6 @@ enum tfmc_status interp_error(struct interp *in, const struct ir_op *op, const c
 /* Value of a dim in this run; -1 on overflow. */
 int64_t interp_dim(const struct interp *in, const struct ir_dim *d);
 
-/* values.c: memory of slots, counted against args->memory_limit. op: for errors. */
-enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *op, struct ir_value v);
-enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, struct ir_value v,
-                                  const struct interp_tensor *from);
-void interp_slot_free(struct interp *in, struct ir_value v);
-
-/* memory.c: the arena of planned runs. All functions but begin do nothing in other runs. */
-enum tfmc_status interp_memory_begin(struct interp *in);
-void interp_memory_end(struct interp *in);
-/* Before a group: loads the values it reads from the arena. After it: stores its results there. */
-enum tfmc_status interp_memory_read(struct interp *in, const struct ir_op *group);
-enum tfmc_status interp_memory_write(struct interp *in, const struct ir_op *group);
-/* `to` shares the buffer of `from` (carries). */
-void interp_memory_carry(struct interp *in, struct ir_value to, struct ir_value from);
-
 /* Product of dims [from, to); cannot overflow, as the tensor is allocated. */
 static inline int64_t interp_span(const struct interp_tensor *t, int from, int to)
 {
@@ -119,9 +104,6 @@ static inline double interp_round_float(const struct interp *in, enum ir_dtype d
 	return in->args->wide && ir_dtype_class(dtype) == DTCLASS_FLOAT ? v : ir_round(dtype, v);
 }
 
-/* rowwise.c: softmax of one row in place. sink: attention sink, a logit whose exponential is added to the sum only;
- * NULL: none. */
-void interp_softmax_row(double *x, int64_t n, const double *sink);
 double interp_softcap(double x, double c);
 
 /* Attention mask: lengths and past of each sequence, either may be NULL. */
@@ -130,7 +112,5 @@ struct interp_mask {
 	bool causal;
 	int64_t window; /* 0: none */
 };
-/* Key j is visible from query i of sequence b. */
-bool interp_is_visible(struct interp_mask v, int64_t b, int64_t i, int64_t j);
 
 #endif

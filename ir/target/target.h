@@ -91,8 +91,6 @@ struct target_machine {
 	uint64_t (*system)(void *user, int word);
 	void *user;
 };
-/* The machine tfmc runs on; NULL if tfmc was built for an arch or system that it cannot probe. */
-const struct target_machine *target_host_machine(void);
 /* The last, so best, level of the table that the machine executes; NULL if none. */
 const struct target *target_level_for_machine(const struct target_machine *m);
 /* The processor that cpuid identifies, if the table has it and its features are those of the machine's level; else the

@@ -119,7 +119,8 @@ static bool is_x86_without_vnni(const struct target *t)
 	       !target_has(t, FEATURE_AVX512VNNI);
 }
 
-bool tile_unpacks_to_i16(const struct target *t, enum ir_format f)
+/* 8-bit quants are converted to int16: x86 without VNNI. */
+static bool tile_unpacks_to_i16(const struct target *t, enum ir_format f)
 {
 	return is_x86_without_vnni(t) && ir_format(f)->bits == 8;
 }

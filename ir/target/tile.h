@@ -111,8 +111,6 @@ bool tile_uses_amx(const struct target *t, enum ir_format f, struct activation_q
  * unpacked to int8.
  */
 #define UNPACK_MIN_ROWS 16
-/* 8-bit quants are converted to int16: x86 without VNNI. */
-bool tile_unpacks_to_i16(const struct target *t, enum ir_format f);
 /* Products of 32 4-bit quants are accumulated in int16 (vpmaddubsw): x86 without VNNI. */
 bool tile_accumulates_i16(const struct target *t, enum ir_format f);
 /* AMX multiplies dot blocks, whose int32 results are then scaled. */

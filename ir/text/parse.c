@@ -1,16 +1,549 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parser of the text form: tokens, declarations of a module, the entry ir_parse. Text may be hostile: depth,
- * counts and sizes are limited, and the first error ends the parse.
+ * The parser of the text form: declarations of a module, weight expressions, functions, the entry ir_parse (op.c has
+ * the bodies). Text may be hostile: depth, counts and sizes are limited, and the first error ends the parse.
  */
+#include "ir/core/case.h"
+#include "ir/support/number.h"
+#include "ir/support/strmap.h"
+#include "ir/support/utf8.h"
+#include "ir/text/parser.h"
 #include "ir/text/text.h"
 
 #include <string.h>
 
-#include "ir/text/parser.h"
-#include "ir/support/number.h"
-#include "ir/support/utf8.h"
-#include "ir/support/strmap.h"
+/* ---- weight expressions ---- */
+
+/*
+ * Weight expressions (their text is in ir/weights/weight.h). Constructors check shapes. A counted stack parses its
+ * element once for each number, with {i} in tensor names replaced by it.
+ */
+
+#define PLACEHOLDER "{i}"
+#define STACK_MAX   65536
+
+/* An expression, inside of a counted stack if `counts`, for its number i. */
+struct wx {
+	struct parser *p;
+	bool counts;
+	int64_t i;
+};
+
+static bool parse_expression(struct wx *x, const struct ir_wexpr **out);
+
+/* ---- leaves ---- */
+
+/* `name` with {i} replaced. */
+static const char *replace_counter(struct wx *x, const char *name)
+{
+	struct buf text;
+	const char *found;
+	if (!x->counts || strstr(name, PLACEHOLDER) == NULL)
+		return name;
+	buf_init(&text);
+	while ((found = strstr(name, PLACEHOLDER)) != NULL) {
+		buf_bytes(&text, name, (size_t)(found - name));
+		buf_printf(&text, "%lld", (long long)x->i);
+		name = found + strlen(PLACEHOLDER);
+	}
+	buf_str(&text, name);
+	const char *copy = arena_strdup(&x->p->arena, text.data);
+	buf_destroy(&text);
+	return copy;
+}
+
+/* tensor "file":"name" f32[2,3], or q4[2,64] */
+static bool parse_tensor(struct wx *x, struct ir_wexpr *e)
+{
+	struct parser *p = x->p;
+	struct tok file, name;
+	if (!parse_token(p, TOK_STRING, "the file in quotes", &file) || !parse_expect(p, ':') ||
+	    !parse_token(p, TOK_STRING, "the tensor in quotes", &name))
+		return false;
+	if (parse_at_format(p) ? !parse_format(p, &e->format) : !parse_dtype(p, &e->stored))
+		return false;
+	e->file = file.text;
+	e->tensor = replace_counter(x, name.text);
+	return parse_shape(p, &e->rank, e->dims);
+}
+
+static bool parse_frequencies(struct parser *p, struct ir_wexpr *e)
+{
+	struct {
+		double *items;
+		size_t n, cap;
+	} list = {0};
+	struct loc at = p->tok.loc;
+	if (!parse_expect(p, '['))
+		return false;
+	do {
+		double *slot = ARENA_PUSH(&p->arena, &list);
+		if (list.n > WEXPR_FREQUENCIES_MAX)
+			return parse_fail(p, at, DIAG_LIMIT, "more than %d frequencies",
+			                  WEXPR_FREQUENCIES_MAX);
+		if (slot == NULL || !parse_float(p, slot))
+			return false;
+	} while (parse_accept(p, ','));
+	e->frequencies = list.items;
+	e->dims[1] = 2 * (int64_t)list.n;
+	return parse_expect(p, ']');
+}
+
+/* ---- arguments ---- */
+
+struct wexpr_list {
+	const struct ir_wexpr **items;
+	size_t n, cap;
+};
+
+static bool parse_arg(struct wx *x, struct wexpr_list *list)
+{
+	const struct ir_wexpr **slot = ARENA_PUSH(&x->p->arena, list);
+	return slot != NULL && parse_expression(x, slot);
+}
+
+/* `i in 0..12, E`: parses E again for each number */
+static bool parse_counted(struct wx *x, struct wexpr_list *list)
+{
+	struct parser *p = x->p;
+	int64_t from, to;
+	struct loc at = p->tok.loc;
+	if (!parse_expect_word(p, "i") || !parse_expect_word(p, "in") || !parse_int(p, &from) ||
+	    !parse_expect(p, PUNCT_RANGE) || !parse_int(p, &to) || !parse_expect(p, ','))
+		return false;
+	if (x->counts)
+		return parse_fail(p, at, DIAG_TIR_SYNTAX, "a counted stack inside a counted stack");
+	if (from < 0 || to <= from || to - from > STACK_MAX)
+		return parse_fail(p, at, DIAG_LIMIT, "a stack has 1 to %d elements", STACK_MAX);
+	struct lexer begin = p->lex;
+	struct tok first = p->tok;
+	for (int64_t i = from; i < to; i++) {
+		struct wx inner = {p, true, i};
+		p->lex = begin;
+		p->tok = first;
+		if (!parse_arg(&inner, list))
+			return false;
+		p->n_again += p->lex.pos - begin.pos;
+		if (p->n_again > PARSE_AGAIN_MAX)
+			return parse_fail(p, at, DIAG_LIMIT, "counted stacks read more than %u bytes",
+			                  PARSE_AGAIN_MAX);
+	}
+	return true;
+}
+
+static bool parse_args(struct wx *x, enum ir_wexpr_kind kind, struct wexpr_list *list)
+{
+	if (kind == WX_STACK && parse_at_word(x->p, "i"))
+		return parse_counted(x, list);
+	do {
+		if (!parse_arg(x, list))
+			return false;
+	} while (parse_accept(x->p, ','));
+	return true;
+}
+
+/* ---- fields ---- */
+
+static bool parse_axis(struct parser *p, int *axis)
+{
+	int64_t v;
+	struct loc at = p->tok.loc;
+	if (!parse_int(p, &v))
+		return false;
+	if (v < 0 || v >= IR_RANK_MAX)
+		return parse_fail(p, at, DIAG_SHAPE, "axis %lld does not exist", (long long)v);
+	*axis = (int)v;
+	return true;
+}
+
+static bool parse_key(struct parser *p, const char *key)
+{
+	return parse_expect_word(p, key) && parse_expect(p, '=');
+}
+
+/* One of two words, after `key=` unless key is NULL. */
+static bool parse_choice(struct parser *p, const char *key, const char *zero, const char *one, int *out)
+{
+	const char *const words[] = {zero, one};
+	return (key == NULL || parse_key(p, key)) && parse_one_of(p, "a word", "word", words, 2, out);
+}
+
+/* One field of a kind, by its letter in kinds.def. */
+static bool parse_field(struct wx *x, char field, struct ir_wexpr *e, struct wexpr_list *args)
+{
+	struct parser *p = x->p;
+	int i = 0;
+	bool ok = false;
+	switch (field) {
+	case 'a': return parse_axis(p, &e->axis);
+	case 'b': return parse_int(p, &e->begin);
+	case 'e': return parse_int(p, &e->end);
+	case 'v': return parse_float(p, &e->value);
+	case 'd': return parse_shape(p, &e->rank, e->dims);
+	case 't':
+		ok = parse_choice(p, NULL, "bf16", "f16", &i);
+		e->stored = i == 1 ? DT_F16 : DT_BF16;
+		return ok;
+	case 'q': return parse_format(p, &e->format);
+	case '1': return parse_arg(x, args);
+	case '*': return parse_args(x, e->kind, args);
+	case 'r': return parse_key(p, "rows") && parse_int(p, &e->dims[0]);
+	case 'c': return parse_key(p, "dim") && parse_int(p, &e->dims[1]);
+	case 'l':
+		ok = parse_choice(p, "layout", "interleaved", "halves", &i);
+		e->layout = i == 1 ? SINUSOID_HALVES : SINUSOID_INTERLEAVED;
+		return ok;
+	case 's':
+		ok = parse_choice(p, "spacing", "paper", "t2t", &i);
+		e->spacing = i == 1 ? SINUSOID_T2T : SINUSOID_PAPER;
+		return ok;
+	case 'n': return parse_key(p, "start") && parse_int(p, &e->begin);
+	case 'o': return parse_key(p, "base") && parse_float(p, &e->value);
+	case 'x': return parse_key(p, "scale") && parse_float(p, &e->value);
+	case 'f': return parse_key(p, "frequencies") && parse_frequencies(p, e);
+	}
+	return false;
+}
+
+static bool parse_fields(struct wx *x, struct ir_wexpr *e)
+{
+	const char *fields = wexpr_fields(e->kind);
+	struct wexpr_list args = {0};
+	if (e->kind == WX_TENSOR)
+		return parse_tensor(x, e);
+	if (!parse_expect(x->p, '('))
+		return false;
+	for (size_t i = 0; fields[i] != '\0'; i++)
+		if ((i > 0 && !parse_expect(x->p, ',')) || !parse_field(x, fields[i], e, &args))
+			return false;
+	e->args = args.items;
+	e->n_args = args.n;
+	return parse_expect(x->p, ')');
+}
+
+static bool parse_expression(struct wx *x, const struct ir_wexpr **out)
+{
+	static const char *const words[] = {
+#define WX(kind, word, moves, fields) #word,
+#include "ir/weights/kinds.def"
+#undef WX
+	};
+	struct parser *p = x->p;
+	struct ir_wexpr e = {.kind = WX_TENSOR};
+	struct loc at = p->tok.loc;
+	int kind;
+	*out = NULL;
+	if (!parse_enter(p) ||
+	    !parse_one_of(p, "a weight expression", "weight expression", words, TFMC_COUNT(words), &kind))
+		return false;
+	e.kind = (enum ir_wexpr_kind)kind;
+	if (!parse_fields(x, &e))
+		return false;
+	parse_leave(p);
+	if (p->n_wexprs++ >= PARSE_WEXPR_MAX)
+		return parse_fail(p, at, DIAG_LIMIT, "more than %d parts of weight expressions",
+		                  PARSE_WEXPR_MAX);
+	*out = wexpr_make(&p->arena, &e);
+	return *out != NULL || parse_fail(p, at, DIAG_SHAPE, "the arguments of %s do not fit", words[kind]);
+}
+
+/* weight.c */
+static bool parse_wexpr(struct parser *p, const struct ir_wexpr **out)
+{
+	struct wx x = {.p = p};
+	return parse_expression(&x, out);
+}
+
+/* ---- functions ---- */
+
+/*
+ * Functions: the signature with properties of parameters and results, the case, and the body.
+ *
+ *   func @f(%x: i32[B,S] {below=51 lengths=%n}, %n: i32[B] {default=S max=S}) -> (y: f32[B,S,8]) arena=64*S {
+ */
+
+struct parsed_param {
+	struct ir_param param;
+	const struct ir_type *type;
+	struct tok name;
+	struct tok lengths; /* kind TOK_END: none */
+};
+
+struct parsed_result {
+	struct ir_result result;
+	const struct ir_type *type;
+	struct loc at;
+};
+
+struct signature {
+	struct tok name;
+	struct {
+		struct parsed_param *items;
+		size_t n, cap;
+	} params;
+	struct {
+		struct parsed_result *items;
+		size_t n, cap;
+	} results;
+	struct ir_case when; /* when.of NULL: not a case */
+	const struct ir_dim *arena;
+	struct ir_loc loc;
+};
+
+/* ---- parameters ---- */
+
+static bool parse_role(struct parser *p, enum ir_param_role *out)
+{
+	static const char *const words[] = {"past"};
+	int i;
+	*out = ROLE_PAST;
+	return parse_one_of(p, "a role", "role", words, TFMC_COUNT(words), &i);
+}
+
+static bool parse_property(struct parser *p, struct parsed_param *out)
+{
+	static const char *const words[] = {"role", "below", "lengths", "default", "fill", "max"};
+	struct tok t;
+	if (!parse_token(p, TOK_WORD, "a property or '}'", &t) || !parse_expect(p, '='))
+		return false;
+	if (strcmp(t.text, "role") == 0)
+		return parse_role(p, &out->param.role);
+	if (strcmp(t.text, "below") == 0)
+		return parse_int(p, &out->param.below) &&
+		       (out->param.below > 0 ||
+		        parse_fail(p, t.loc, DIAG_TIR_SYNTAX, "below must be positive"));
+	if (strcmp(t.text, "lengths") == 0)
+		return parse_token(p, TOK_VALUE, "%name", &out->lengths);
+	if (strcmp(t.text, "default") == 0) {
+		out->param.has_default = true;
+		return parse_dim(p, &out->param.default_value);
+	}
+	if (strcmp(t.text, "fill") == 0) {
+		out->param.has_default = true;
+		return parse_float(p, &out->param.fill);
+	}
+	if (strcmp(t.text, "max") == 0)
+		return parse_dim(p, &out->param.max);
+	return parse_unknown(p, &t, "property", words, TFMC_COUNT(words));
+}
+
+static bool parse_param(struct parser *p, struct parsed_param *out)
+{
+	out->param.lengths = -1;
+	out->param.loc.at = p->tok.loc;
+	if (!parse_token(p, TOK_VALUE, "%name", &out->name) || !parse_expect(p, ':') ||
+	    !parse_type(p, &out->type))
+		return false;
+	if (!parse_accept(p, '{'))
+		return true;
+	while (!parse_at(p, '}'))
+		if (!parse_property(p, out))
+			return false;
+	parse_next(p);
+	return true;
+}
+
+static bool parse_params(struct parser *p, struct signature *s)
+{
+	if (!parse_expect(p, '('))
+		return false;
+	while (!parse_at(p, ')')) {
+		struct parsed_param *slot = ARENA_PUSH(&p->arena, &s->params);
+		if (slot == NULL || (s->params.n > 1 && !parse_expect(p, ',')) || !parse_param(p, slot))
+			return false;
+		if (s->params.n > BUILD_LIST_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d parameters",
+			                  BUILD_LIST_MAX);
+	}
+	parse_next(p);
+	return true;
+}
+
+static bool find_param(struct parser *p, const struct signature *s, const struct tok *name, int *out)
+{
+	const char **names = ARENA_ARRAY(&p->arena, const char *, s->params.n + 1);
+	if (names == NULL)
+		return false;
+	for (size_t i = 0; i < s->params.n; i++) {
+		names[i] = s->params.items[i].name.text;
+		if (strcmp(names[i], name->text) == 0) {
+			*out = (int)i;
+			return true;
+		}
+	}
+	return parse_unknown(p, name, "parameter", names, s->params.n);
+}
+
+/* ---- results ---- */
+
+static bool parse_result_property(struct parser *p, const struct signature *s, struct parsed_result *out)
+{
+	static const char *const words[] = {"role", "lengths"};
+	struct tok t, name;
+	if (!parse_token(p, TOK_WORD, "a property or '}'", &t) || !parse_expect(p, '='))
+		return false;
+	if (strcmp(t.text, "role") == 0)
+		return parse_role(p, &out->result.role);
+	if (strcmp(t.text, "lengths") == 0)
+		return parse_token(p, TOK_VALUE, "%name", &name) &&
+		       find_param(p, s, &name, &out->result.lengths);
+	return parse_unknown(p, &t, "property", words, TFMC_COUNT(words));
+}
+
+static bool parse_result(struct parser *p, const struct signature *s, struct parsed_result *out)
+{
+	out->result.lengths = -1;
+	if (p->tok.kind == TOK_STRING || (p->tok.kind == TOK_WORD && lex_peek(&p->lex) == ':')) {
+		out->result.name = p->tok.text;
+		parse_next(p);
+		if (!parse_expect(p, ':'))
+			return false;
+	}
+	out->at = p->tok.loc;
+	if (!parse_type(p, &out->type))
+		return false;
+	if (!parse_accept(p, '{'))
+		return true;
+	while (!parse_at(p, '}'))
+		if (!parse_result_property(p, s, out))
+			return false;
+	parse_next(p);
+	return true;
+}
+
+static bool parse_results(struct parser *p, struct signature *s)
+{
+	if (!parse_expect(p, PUNCT_ARROW) || !parse_expect(p, '('))
+		return false;
+	while (!parse_at(p, ')')) {
+		struct parsed_result *slot = ARENA_PUSH(&p->arena, &s->results);
+		if (slot == NULL || (s->results.n > 1 && !parse_expect(p, ',')) || !parse_result(p, s, slot))
+			return false;
+		if (s->results.n > BUILD_LIST_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d results", BUILD_LIST_MAX);
+	}
+	parse_next(p);
+	return true;
+}
+
+/* ---- cases: `case of @base when S = 1, B*S <= 14` ---- */
+
+static bool parse_condition(struct parser *p, struct ir_condition *out)
+{
+	if (!parse_dim(p, &out->dim))
+		return false;
+	out->relation = parse_at(p, PUNCT_AT_MOST) ? IR_AT_MOST : IR_EQUAL;
+	if (out->relation == IR_EQUAL && !parse_at(p, '='))
+		return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "expected '=' or '<=', found '%s'",
+		                  p->tok.text);
+	parse_next(p);
+	return parse_int(p, &out->value);
+}
+
+static bool parse_case(struct parser *p, struct ir_case *out)
+{
+	struct {
+		struct ir_condition *items;
+		size_t n, cap;
+	} list = {0};
+	struct tok base;
+	if (!parse_accept_word(p, "case"))
+		return true;
+	if (!parse_expect_word(p, "of") || !parse_token(p, TOK_SYMBOL, "@name", &base) ||
+	    !parse_expect_word(p, "when"))
+		return false;
+	do {
+		struct ir_condition *slot = ARENA_PUSH(&p->arena, &list);
+		if (slot == NULL || !parse_condition(p, slot))
+			return false;
+		if (list.n > IR_CONDITIONS_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d conditions",
+			                  IR_CONDITIONS_MAX);
+	} while (parse_accept(p, ','));
+	*out = (struct ir_case){base.text, list.items, list.n};
+	return true;
+}
+
+/* ---- functions ---- */
+
+static bool parse_signature(struct parser *p, struct signature *s)
+{
+	s->loc.at = p->tok.loc;
+	if (!parse_token(p, TOK_SYMBOL, "@name", &s->name) || !parse_params(p, s) || !parse_results(p, s))
+		return false;
+	if (!parse_case(p, &s->when))
+		return false;
+	if (parse_accept_word(p, "arena") && (!parse_expect(p, '=') || !parse_dim(p, &s->arena)))
+		return false;
+	for (size_t i = 0; i < s->params.n; i++) {
+		struct parsed_param *x = &s->params.items[i];
+		if (x->lengths.kind == TOK_VALUE && !find_param(p, s, &x->lengths, &x->param.lengths))
+			return false;
+	}
+	return parse_loc(p, &s->loc);
+}
+
+static bool define_params(struct parser *p, const struct signature *s)
+{
+	for (size_t i = 0; i < s->params.n; i++) {
+		struct parsed_param *x = &s->params.items[i];
+		bool unnamed = strspn(x->name.text, "0123456789") == strlen(x->name.text);
+		x->param.name = unnamed ? NULL : x->name.text;
+		build_report_at(p->b, x->name.loc);
+		struct ir_value v = irb_param(p->b, &x->param, x->type);
+		if (irb_failed(p->b) || !parse_define(p, &x->name, v))
+			return false;
+	}
+	return true;
+}
+
+/* The returned values have the types of the signature. */
+static bool check_return(struct parser *p, const struct signature *s, const struct parse_values *ends)
+{
+	if (ends->n != s->results.n)
+		return parse_fail(p, build_at(p->b), DIAG_IR_TYPE,
+		                  "the function has %zu results, %zu are returned", s->results.n, ends->n);
+	for (size_t i = 0; i < ends->n; i++) {
+		const struct ir_type *got = irb_type(p->b, ends->items[i]);
+		const struct ir_type *want = s->results.items[i].type;
+		if (got != want)
+			return parse_fail(p, s->results.items[i].at, DIAG_IR_TYPE,
+			                  "result %zu is %s, returned is %s", i,
+			                  ir_type_to_string(&p->arena, p->m->dims, want),
+			                  ir_type_to_string(&p->arena, p->m->dims, got));
+	}
+	return true;
+}
+
+static bool finish_func(struct parser *p, const struct signature *s, const struct parse_values *ends)
+{
+	struct ir_result *results = ARENA_ARRAY(&p->arena, struct ir_result, s->results.n + 1);
+	if (results == NULL || !check_return(p, s, ends))
+		return false;
+	for (size_t i = 0; i < s->results.n; i++)
+		results[i] = s->results.items[i].result;
+	return irb_finish(p->b, ends->items, results, ends->n, s->arena) == TFMC_OK;
+}
+
+/* A function, after the word `func`. */
+static bool parse_func(struct parser *p)
+{
+	struct signature s = {0};
+	struct parse_values ends = {0};
+	if (!parse_signature(p, &s) || !parse_expect(p, '{'))
+		return false;
+	p->b = irb_begin(p->m, p->cx, s.name.text, s.loc);
+	if (p->b == NULL || irb_failed(p->b))
+		return false;
+	irb_set_literal(p->b, true);
+	if (s.when.of != NULL)
+		irb_case(p->b, &s.when);
+	bool ok = define_params(p, &s) && parse_body(p, OP_return, &ends, NULL) && finish_func(p, &s, &ends);
+	parse_scope_end(p, 0);
+	return ok;
+}
+
+/* ---- declarations of a module ---- */
 
 /* ---- tokens ---- */
 

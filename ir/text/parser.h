@@ -66,10 +66,9 @@ bool parse_float(struct parser *p, double *out);
 bool parse_enter(struct parser *p);
 void parse_leave(struct parser *p);
 
-/* types.c */
+/* ---- parts of a line (op.c) ---- */
+
 bool parse_dim(struct parser *p, const struct ir_dim **out);
-bool parse_dims(struct parser *p, struct ir_dim_list *out); /* [a,b] */
-bool parse_ints(struct parser *p, struct ir_int_list *out);
 bool parse_dtype(struct parser *p, enum ir_dtype *out);
 /* The name of a storage format except `plain`. */
 bool parse_format(struct parser *p, enum ir_format *out);
@@ -86,14 +85,9 @@ int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct 
 /* A keyword of a list of ir/core/keywords.def. */
 bool parse_ir_keyword(struct parser *p, enum ir_keyword_list list, const char *expected, const char *what,
                       int *out);
-/* `{name=value ...}` of an op, into `attrs`, which has the defaults. skip_required: attributes without default may be
- * absent (group). */
-bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_required);
 
-/* weight.c */
-bool parse_wexpr(struct parser *p, const struct ir_wexpr **out);
+/* ---- bodies (op.c) ---- */
 
-/* op.c */
 /* A body up to and including `}`. end: its terminator, whose operands go to `ends`. root: position of the root of a
  * group, which the caller sets to -1; NULL: not a group. */
 bool parse_body(struct parser *p, enum ir_opcode end, struct parse_values *ends, int64_t *root);
@@ -104,8 +98,5 @@ bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out);
 bool parse_define(struct parser *p, const struct tok *name, struct ir_value v);
 /* Removes names that were defined when p->defined.n was >= mark. */
 void parse_scope_end(struct parser *p, size_t mark);
-
-/* func.c: after the word `func` */
-bool parse_func(struct parser *p);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Quantized rows: memory, dequantization, quantization, and the error of quantization. For quantization see quants.h;
- * the search for scales works in fixed point (fixed.c, shift.c), the final rounding in f64.
+ * the search for scales works in fixed point (fixed.c), the final rounding in f64.
  */
 #include "ir/weights/quants.h"
 

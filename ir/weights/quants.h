@@ -61,7 +61,7 @@ struct weight_quantizer weight_quantizer(enum ir_format f);
  */
 bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *quants, int64_t rows,
                      const double *x, const struct weight_input_stats *in, double *worst);
-/* Scales [FIXED_LANES] with encoded shifts for the blocks of b (shift.c); NaN on overflow of the scale type. */
+/* Scales [FIXED_LANES] with encoded shifts for the blocks of b; NaN on overflow of the scale type. */
 void weight_fit_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b, double *scales);
 
 #endif

@@ -34,7 +34,6 @@ enum ir_wexpr_kind {
 #undef WX
 };
 /* Keyword of a kind in the text, and its fields (kinds.def). */
-const char *wexpr_keyword(enum ir_wexpr_kind kind);
 const char *wexpr_fields(enum ir_wexpr_kind kind);
 
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
@@ -110,8 +109,6 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e);
 /* Number of elements; cannot overflow, as the constructors checked. */
 int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
-/* Equal except for the arguments and the tensor name. */
-bool wexpr_same_node(const struct ir_wexpr *a, const struct ir_wexpr *b);
 /* True if every value is represented exactly by the format: leaves of the format, moved only by elements (plain
  * formats) or by whole rows (quantized formats, whose blocks must stay together). */
 bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format);

@@ -11,7 +11,7 @@
  * Skips      with a remark for every value of the arena that the group reads: it is read later, it has another
  *            number of elements, it is read through a gather, other tasks read it, ..
  */
-#include "ir/core/describe.h"
+#include "ir/core/cost.h"
 #include "ir/core/inplace.h"
 #include "ir/core/view.h"
 #include "passes/plan/plan.h"

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device in use: context, one in-order queue, buffers and transfers.
+ * A device in use: context, one in-order queue, buffers and transfers; programs (built from source or from a cached
+ * binary), kernels and their launches.
  */
-#include <inttypes.h>
-#include <stdlib.h>
-
 #include "runtime/opencl/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define PAGE 4096
 
@@ -256,4 +259,276 @@ int tfmc_cl_clear(struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes, str
 	const struct tfmc_cl_context *c = b->context;
 	return CL_CALL(c->calls, clEnqueueFillBuffer, error, c->queue, b->memory, &zero, sizeof(zero),
 	               (size_t)offset, (size_t)bytes, 0, NULL, NULL);
+}
+
+/* ---- programs, kernels, launches ---- */
+
+#define LOG_MAX    ((size_t)16 << 20)
+#define BINARY_MAX ((size_t)1 << 30)
+#define NAME_MAX   200 /* bytes of a kernel's name in messages */
+
+/* ---- building ---- */
+
+/* The log from the line with the first error on, if the log is longer than a message. */
+static const char *first_error(const char *log)
+{
+	const char *at = strlen(log) < TFMC_CL_TEXT - 100 ? NULL : strstr(log, "error");
+	while (at && at > log && at[-1] != '\n')
+		at--;
+	return at ? at : log;
+}
+
+static int report_build_failure(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_error *error)
+{
+	static const char call[] = "clBuildProgram";
+	struct tfmc_cl_error failure, why;
+	struct cl_query q = {p->context->calls,    CL_QUERY_BUILD,
+	                     p->program,           p->context->entry->id,
+	                     CL_PROGRAM_BUILD_LOG, "clGetProgramBuildInfo(CL_PROGRAM_BUILD_LOG)"};
+	char *log = NULL;
+	if (code != CL_BUILD_PROGRAM_FAILURE)
+		return cl_call_failed(error, call, code);
+	(void)cl_call_failed(&failure, call, code);
+	int has_log = cl_query_string(&q, LOG_MAX, false, &log, &why) == TFMC_CL_OK && *log;
+	if (has_log)
+		cl_fail(error, TFMC_CL_E_BUILD, "%.100s\n%s", failure.text, first_error(log));
+	else
+		cl_fail(error, TFMC_CL_E_BUILD, "%.100s, and no messages of the compiler%s%.200s",
+		        failure.text, log ? "" : ": ", log ? "" : why.text);
+	if (error)
+		error->code = code;
+	free(log);
+	return TFMC_CL_E_BUILD;
+}
+
+static int build_source(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
+                        struct tfmc_cl_error *error)
+{
+	const struct tfmc_cl_context *c = p->context;
+	size_t bytes = (size_t)source->bytes;
+	const char *text = source->text;
+	cl_int code = CL_SUCCESS;
+	p->program = c->calls->clCreateProgramWithSource(c->context, 1, &text, &bytes, &code);
+	int status = cl_check_created(p->program, code, "clCreateProgramWithSource", error);
+	if (status != TFMC_CL_OK)
+		return status;
+	code = c->calls->clBuildProgram(p->program, 1, &c->entry->id, source->options, NULL, NULL);
+	return code == CL_SUCCESS ? TFMC_CL_OK : report_build_failure(p, code, error);
+}
+
+/* ---- cached binaries ---- */
+
+/* False: the driver rejects the binary. */
+static bool build_binary(struct tfmc_cl_program *p, const unsigned char *binary, size_t n,
+                         const char *options)
+{
+	const struct tfmc_cl_context *c = p->context;
+	cl_int code = CL_SUCCESS, device_status = CL_SUCCESS;
+	cl_program built = c->calls->clCreateProgramWithBinary(c->context, 1, &c->entry->id, &n, &binary,
+	                                                       &device_status, &code);
+	bool ok = built && code == CL_SUCCESS && device_status == CL_SUCCESS &&
+	          c->calls->clBuildProgram(built, 1, &c->entry->id, options, NULL, NULL) == CL_SUCCESS;
+	if (ok)
+		p->program = built;
+	else if (built)
+		(void)c->calls->clReleaseProgram(built);
+	return ok;
+}
+
+static bool build_cached(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
+                         const struct cl_cache_key *key)
+{
+	size_t at, n;
+	unsigned char *file = cl_cache_read(source->cache, key, &at, &n);
+	bool ok = file && build_binary(p, file + at, n - at, source->options);
+	free(file);
+	return ok;
+}
+
+/* Writes the program's binary to the cache. Failures are ignored. */
+static void cache_binary(const struct tfmc_cl_program *p, const char *directory,
+                         const struct cl_cache_key *key)
+{
+	const struct cl_calls *calls = p->context->calls;
+	struct cl_query q = {calls, CL_QUERY_PROGRAM,        p->program,
+	                     NULL,  CL_PROGRAM_BINARY_SIZES, "clGetProgramInfo"};
+	size_t n = 0;
+	bool has_size = cl_query_value(&q, &n, sizeof(n), NULL) == TFMC_CL_OK && n > 0 && n <= BINARY_MAX;
+	unsigned char *binary = has_size ? malloc(n) : NULL;
+	if (!binary)
+		return;
+	unsigned char *to = binary;
+	if (calls->clGetProgramInfo(p->program, CL_PROGRAM_BINARIES, sizeof(to), &to, NULL) == CL_SUCCESS)
+		cl_cache_write(directory, key, binary, n);
+	free(binary);
+}
+
+/* Builds from a cached binary, or else from source, whose binary is then cached. */
+static int build_program(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
+                         struct tfmc_cl_error *error)
+{
+	struct cl_cache_key key = {0};
+	bool may_cache = source->cache && !(p->context->entry->quirks & CL_NO_BINARIES);
+	bool has_key = may_cache && cl_cache_key_make(p->context, source, &key);
+	int status = TFMC_CL_OK;
+	p->is_cached = has_key && build_cached(p, source, &key);
+	if (!p->is_cached)
+		status = build_source(p, source, error);
+	if (status == TFMC_CL_OK && has_key && !p->is_cached)
+		cache_binary(p, source->cache, &key);
+	free(key.bytes);
+	return status;
+}
+
+int tfmc_cl_program_build(struct tfmc_cl_context *c, const struct tfmc_cl_source *source,
+                          struct tfmc_cl_program **out, struct tfmc_cl_error *error)
+{
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
+	*out = NULL;
+	if (!c || !source || !source->text)
+		return cl_fail(error, TFMC_CL_E_NULL, "the context or the source is null");
+	if (source->bytes == 0 || source->bytes > SIZE_MAX)
+		return cl_fail(error, TFMC_CL_E_RANGE, "a source of %" PRIu64 " bytes", source->bytes);
+	struct tfmc_cl_program *p = calloc(1, sizeof(*p));
+	if (!p)
+		return cl_no_memory(error);
+	p->context = c;
+	int status = build_program(p, source, error);
+	if (status == TFMC_CL_OK)
+		*out = p;
+	else
+		tfmc_cl_program_free(p);
+	return status;
+}
+
+void tfmc_cl_program_free(struct tfmc_cl_program *p)
+{
+	if (!p)
+		return;
+	if (p->program)
+		(void)p->context->calls->clReleaseProgram(p->program);
+	free(p);
+}
+
+int tfmc_cl_program_is_cached(const struct tfmc_cl_program *p)
+{
+	return p && p->is_cached;
+}
+
+/* ---- kernels ---- */
+
+int tfmc_cl_kernel_create(struct tfmc_cl_program *p, const char *name, struct tfmc_cl_kernel **out,
+                          struct tfmc_cl_error *error)
+{
+	char call[NAME_MAX + 32];
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
+	*out = NULL;
+	if (!p || !name)
+		return cl_fail(error, TFMC_CL_E_NULL, "the program or the name is null");
+	size_t n = strlen(name) + 1;
+	struct tfmc_cl_kernel *k = calloc(1, sizeof(*k));
+	char *copy = malloc(n);
+	if (!k || !copy) {
+		free(k);
+		free(copy);
+		return cl_no_memory(error);
+	}
+	memcpy(copy, name, n);
+	cl_int code = CL_SUCCESS;
+	*k = (struct tfmc_cl_kernel){p->context, p->context->calls->clCreateKernel(p->program, name, &code),
+	                             copy};
+	(void)snprintf(call, sizeof(call), "clCreateKernel(%.*s)", NAME_MAX, name);
+	int status = cl_check_created(k->kernel, code, call, error);
+	if (status == TFMC_CL_OK)
+		*out = k;
+	else
+		tfmc_cl_kernel_free(k);
+	return status;
+}
+
+void tfmc_cl_kernel_free(struct tfmc_cl_kernel *k)
+{
+	if (!k)
+		return;
+	if (k->kernel)
+		(void)k->context->calls->clReleaseKernel(k->kernel);
+	free(k->name);
+	free(k);
+}
+
+int tfmc_cl_kernel_items(const struct tfmc_cl_kernel *k, uint64_t *items, struct tfmc_cl_error *error)
+{
+	size_t n = 0;
+	if (!k || !items)
+		return cl_fail(error, TFMC_CL_E_NULL, "the kernel or the result pointer is null");
+	struct cl_query q = {k->context->calls,
+	                     CL_QUERY_KERNEL,
+	                     k->kernel,
+	                     k->context->entry->id,
+	                     CL_KERNEL_WORK_GROUP_SIZE,
+	                     "clGetKernelWorkGroupInfo(CL_KERNEL_WORK_GROUP_SIZE)"};
+	int status = cl_query_value(&q, &n, sizeof(n), error);
+	*items = status == TFMC_CL_OK ? n : 0;
+	return status;
+}
+
+int tfmc_cl_kernel_set(struct tfmc_cl_kernel *k, uint32_t index, const void *value, size_t bytes,
+                       struct tfmc_cl_error *error)
+{
+	char call[NAME_MAX + 64];
+	if (!k || !value)
+		return cl_fail(error, TFMC_CL_E_NULL, "the kernel or the value is null");
+	cl_int code = k->context->calls->clSetKernelArg(k->kernel, index, bytes, value);
+	if (code == CL_SUCCESS)
+		return TFMC_CL_OK;
+	(void)snprintf(call, sizeof(call), "clSetKernelArg(%.*s, %" PRIu32 ")", NAME_MAX, k->name, index);
+	return cl_call_failed(error, call, code);
+}
+
+int tfmc_cl_kernel_set_buffer(struct tfmc_cl_kernel *k, uint32_t index, const struct tfmc_cl_buffer *b,
+                              struct tfmc_cl_error *error)
+{
+	if (!b)
+		return cl_fail(error, TFMC_CL_E_NULL, "the buffer is null");
+	return tfmc_cl_kernel_set(k, index, &b->memory, sizeof(b->memory), error);
+}
+
+static int report_launch_failure(const struct tfmc_cl_kernel *k, const uint64_t groups[2],
+                                 const uint64_t items[2], cl_int code, struct tfmc_cl_error *error)
+{
+	char call[NAME_MAX + 160];
+	(void)snprintf(call, sizeof(call),
+	               "clEnqueueNDRangeKernel(%.*s, %" PRIu64 " x %" PRIu64 " groups of %" PRIu64
+	               " x %" PRIu64 ")",
+	               NAME_MAX, k->name, groups[0], groups[1], items[0], items[1]);
+	return code == CL_SUCCESS ? cl_fail(error, TFMC_CL_E_RANGE, "%s: a size that cannot be", call)
+	                          : cl_call_failed(error, call, code);
+}
+
+int cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2], cl_event *event,
+              struct tfmc_cl_error *error)
+{
+	size_t local[2], global[2];
+	if (!k || !groups || !items)
+		return cl_fail(error, TFMC_CL_E_NULL, "the kernel or a size array is null");
+	for (size_t i = 0; i < 2; i++) {
+		if (groups[i] < 1 || items[i] < 1 || groups[i] > SIZE_MAX / items[i])
+			return report_launch_failure(k, groups, items, CL_SUCCESS, error);
+		local[i] = (size_t)items[i];
+		global[i] = (size_t)(groups[i] * items[i]);
+	}
+	cl_uint dims = global[1] == 1 ? 1 : 2;
+	cl_int code = k->context->calls->clEnqueueNDRangeKernel(k->context->queue, k->kernel, dims, NULL,
+	                                                        global, local, 0, NULL, event);
+	if (code != CL_SUCCESS)
+		return report_launch_failure(k, groups, items, code, error);
+	return event ? cl_check_created(*event, code, "clEnqueueNDRangeKernel", error) : TFMC_CL_OK;
+}
+
+int tfmc_cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],
+                   struct tfmc_cl_error *error)
+{
+	return cl_launch(k, groups, items, NULL, error);
 }

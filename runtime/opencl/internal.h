@@ -135,10 +135,5 @@ void cl_cache_write(const char *directory, const struct cl_cache_key *key, const
 void cl_cache_trim(int dir, const char *except, uint64_t limit);
 
 /* ---- the list ---- */
-/* Frees the strings that the device owns. */
-void cl_free_device(struct tfmc_cl_device *d);
-/* Fills platforms, entries and faults of an opened library. Fails only for lack of memory, or if the loader
- * fails. */
-int cl_list_devices(struct tfmc_cl *cl, struct tfmc_cl_error *error);
 
 #endif

@@ -97,23 +97,13 @@ __attribute__((format(printf, 3, 4)))
 /* Writes a message to tfmc_device.message; returns TFMC_RT_E_DEVICE. */
 int32_t
 model_fail(const struct tfmc_cl_model *m, const struct model_site *where, const char *fmt, ...);
-/* TFMC_RT_OK for status 0, else model_fail with the text of m->error. */
-int32_t model_status(const struct tfmc_cl_model *m, const struct model_site *where, int status);
-int32_t model_no_memory(const struct tfmc_cl_model *m);
 /* Makes a buffer of at least `bytes` bytes; a replaced one loses its contents. */
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_site *where, struct model_memory *memory,
                    int64_t bytes);
 
 #define MODEL_LANGUAGE "-cl-std=CL1.2 -w" /* -w: drivers print warnings to the terminal */
-/* Whether the device has correct i8 dot products and the source can use them (dot.c). */
-bool model_has_dot(const struct tfmc_cl_model *m);
 /* Builds a program of the kernels of f that no program has yet. */
 int32_t model_build(struct tfmc_cl_model *m, struct model_function *f);
-
-/* Creates the launches of all functions. */
-int32_t model_build_launches(struct tfmc_cl_model *m);
-/* Uploads the weights, in as many buffers as the device's limit requires; after model_build_launches. */
-int32_t model_upload_weights(struct tfmc_cl_model *m);
 
 static inline int64_t model_cell(const struct tfmc_cl_model *m, enum plan_section s, int64_t row, int column)
 {

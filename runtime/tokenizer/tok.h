@@ -85,7 +85,7 @@ struct tok_ids {
 };
 
 /* Backward analysis of a text for one automaton: at each position, the set of states from which a match
- * still follows. Bounds the cost of failing walks (see automaton.c). Sets belong to the automaton and are
+ * still follows. Bounds the cost of failing walks (see split.c). Sets belong to the automaton and are
  * reused for later texts: zero before the first text, is_known is cleared for each. */
 struct tok_suffix_sets {
 	uint16_t *at; /* positions from `from` on, if is_known: index of the set of states from which a
@@ -167,15 +167,8 @@ void tok_begin_rewrite(struct tok_text *out, size_t limit);
 void tok_end_rewrite(struct tok_run *r, const struct tok_text *out, size_t *limit);
 /* Status of the run: OK, E_MEMORY or E_GROWTH. */
 int tok_status(const struct tok_run *r);
-/* The character by which byte-level vocabularies (GPT-2) write a byte. */
-uint32_t tok_byte_letter(unsigned char byte);
 /* Applies all normalizers. Returns `s` or a buffer of the run, *out_n bytes. */
 const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *out_n);
-/* Length of the next piece of scanner `op` at s, n > 0. *is_part false: the piece is dropped. */
-size_t tok_next_piece(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_part);
-/* The same for splits by matches; *is_match: the piece is a match. */
-size_t tok_next_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
-                      bool *is_match);
 /* True if the bytes at an offset in TEXTS are a valid automaton. */
 bool tok_automaton_is_valid(const char *a, uint64_t offset, uint64_t n);
 /* Position and length of the first match of automaton `op` from s[at] on; n: none. `suffixes` belongs to op

@@ -21,7 +21,6 @@
 #include "frontend/driver/commands/tensors.h"
 #include "ir/core/case.h"
 #include "ir/core/cost.h"
-#include "ir/core/describe.h"
 #include "ir/support/memory.h"
 #include "ir/support/number.h"
 
