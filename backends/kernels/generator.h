@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel generators (backends/kernels, in_order, linear, rows) and the state they share. A generator emits the
- * body of the kernel of one group; backends/kernels/group.c chooses it. Tasks are divided among workers by
+ * The kernel generators and the state they share. A generator emits the body of the kernel of one group;
+ * backends/kernels/group.c chooses it. Tasks are divided among workers by
  * eval_worker_range; every result element is computed by one worker, in an order that does not depend on the number
  * of workers.
  */
@@ -26,8 +26,6 @@ void kernel_loops(struct kernel *g);
 /* Elements of a row that make one task of kernel_loops: few on GPUs, where thousands of work-items need a task
  * each. */
 int64_t kernel_loops_block(const struct target *t);
-/* True for groups of the row generator (backends/kernels/rowwise.h): norms, softmax. */
-bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root);
 /* GEMM of `linear` with packed weights. False if the layout of an operand does not fit: the caller uses kernel_loops. */
 bool kernel_linear(struct kernel *g);
 /* kernel_linear for expert_linear (mixture of experts): the rows of each expert are gathered. */

@@ -1,12 +1,210 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Dispatch from a group to its kernel generator, by the kind that the schedule chose and by the root op.
- * Groups without a specialized generator go to kernels/loops.c.
+ * The generator of a group, and the size of its launch. choose_generator is the only place that decides: emission,
+ * the work-items that share a task, and the number of tasks follow from its result.
  */
 #include "backends/kernels/attention.h"
-#include "backends/kernels/group.h"
-#include "backends/kernels/rowwise.h"
 #include "backends/kernels/generator.h"
+#include "backends/kernels/rowwise.h"
+#include "ir/core/view.h"
+#include "ir/target/tile.h"
+
+#define SHARED_ROW_MIN 32 /* elements of a row, below which items do not share it */
+
+/* ---- choice of the generator ---- */
+
+enum generator {
+	GENERATOR_ATTENTION,
+	GENERATOR_ROWWISE,
+	GENERATOR_LINEAR,           /* one worker computes a tile */
+	GENERATOR_WORKGROUP_LINEAR, /* the items of a work-group do */
+	GENERATOR_EXPERTS,
+	GENERATOR_LOOPS
+};
+
+struct choice {
+	enum generator generator;
+	int64_t items; /* work-items that compute a task together; 1: each is a worker by itself */
+	int64_t rows;  /* attention by work-groups: rows of a task; else 0 */
+};
+
+/* True for ops on rows of the last axis; a mask alone is one only in groups of that kind. */
+static bool is_rowwise(const struct attrs_group *attrs, enum ir_opcode root)
+{
+	return root == OP_softmax || root == OP_log_softmax || root == OP_masked_softmax ||
+	       ir_is_norm(root) || root == OP_round_rows || (root == OP_mask && attrs->kind == GROUP_rowwise);
+}
+
+/* True if work-groups can compute the linear: x is f32 in memory, weights are packed. */
+static bool suits_workgroups(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root)
+{
+	struct ir_value x = ir_view_base(f, root->operands[0]);
+	const struct ir_weight *w = ir_weight_of(f, root->operands[1]);
+	return ir_value_info(f, x)->region != group->region && ir_type_of(f, x)->dtype == DT_F32 && w &&
+	       w->encoding == ENC_PANEL16;
+}
+
+/* The generator of a group with this root. A linear generator may still decline, if the layout of an operand does not
+ * fit; the group is then computed by kernel_loops. */
+static struct choice choose_generator(const struct ir_module *m, const struct ir_func *f,
+                                      const struct ir_op *group, const struct ir_op *root,
+                                      const struct target *t)
+{
+	const struct attrs_group *attrs = group->attrs;
+	const struct ir_type *y = ir_type_of(f, root->results[0]);
+	bool has_groups = t->group_size == GPU_ITEMS;
+	struct choice c = {.generator = GENERATOR_LOOPS, .items = 1};
+	if (attrs->kind == GROUP_attention && root->code == OP_attention) {
+		c.generator = GENERATOR_ATTENTION;
+		c.rows = attention_group_rows(f, group, t);
+		c.items = c.rows > 0 ? GPU_ITEMS : 1;
+	} else if (is_rowwise(attrs, root->code)) {
+		int64_t longest = y->rank > 0 ? ir_dim_hi(m->dims, y->dims[y->rank - 1]) : 1;
+		c.generator = GENERATOR_ROWWISE;
+		c.items = has_groups && longest >= SHARED_ROW_MIN ? GPU_ITEMS : 1;
+	} else if (attrs->kind == GROUP_linear && root->code == OP_linear) {
+		bool by_group = has_groups && suits_workgroups(f, group, root);
+		c.generator = by_group ? GENERATOR_WORKGROUP_LINEAR : GENERATOR_LINEAR;
+		c.items = by_group ? GPU_ITEMS : 1;
+	} else if (attrs->kind == GROUP_linear && root->code == OP_expert_linear) {
+		c.generator = GENERATOR_EXPERTS;
+	}
+	return c;
+}
+
+int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                     const struct target *t)
+{
+	const struct ir_op *root = ir_group_root(group);
+	return root ? choose_generator(m, f, group, root, t).items : 1;
+}
+
+/* ---- tasks ---- */
+
+static const struct ir_dim *div_up(const struct ir_module *m, const struct ir_dim *a, int64_t by)
+{
+	return ir_dim_floordiv(m->dims, ir_dim_add(m->dims, a, ir_dim_const(m->dims, by - 1)), by);
+}
+
+/* Rows of t: the product of all axes but the last. */
+static const struct ir_dim *rows_of(const struct ir_module *m, const struct ir_type *t)
+{
+	return ir_type_count_range(m->dims, t, 0, t->rank > 1 ? t->rank - 1 : 0);
+}
+
+/* Size of the last axis. */
+static const struct ir_dim *last_of(const struct ir_module *m, const struct ir_type *t)
+{
+	return t->rank > 0 ? t->dims[t->rank - 1] : ir_dim_const(m->dims, 1);
+}
+
+const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_func *f,
+                                     const struct ir_op *group, const struct target *t)
+{
+	const struct ir_op *root = ir_group_root(group);
+	if (!root || choose_generator(m, f, group, root, t).generator != GENERATOR_WORKGROUP_LINEAR)
+		return NULL;
+	const struct ir_dim *rows = rows_of(m, ir_type_of(f, root->results[0]));
+	bool has_both = ir_dim_lo(m->dims, rows) <= KERNEL_FEW_ROWS_MAX &&
+	                ir_dim_hi(m->dims, rows) > KERNEL_FEW_ROWS_MAX;
+	return has_both ? rows : NULL;
+}
+
+/* Few rows: single panels. Many: row tiles x N blocks. */
+static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, const struct ir_type *y,
+                                                   enum kernel_rows kind)
+{
+	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
+	int64_t height = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
+	const struct ir_dim *few = div_up(m, columns, PANEL_COLUMNS),
+	                    *many = ir_dim_mul(m->dims, div_up(m, rows, height),
+	                                       div_up(m, columns, GPU_COLUMNS));
+	switch (kind) {
+	case KERNEL_FEW_ROWS: return few;
+	case KERNEL_MANY_ROWS: return many;
+	case KERNEL_ANY_ROWS: break;
+	}
+	return ir_dim_max(m->dims, many, few);
+}
+
+/* Few rows: single panels. Many: row tiles x N blocks. The formula is exact for one row tile, where there are
+ * as many tasks as panels, and adds at most that difference for more. */
+static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr)
+{
+	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
+	const struct ir_dim *panels = div_up(m, columns, PANEL_COLUMNS),
+	                    *n_blocks = div_up(m, panels, TILE_PANELS_MAX);
+	const struct ir_dim *tiles = div_up(m, rows, mr);
+	const struct ir_dim *more = ir_dim_sub(m->dims, panels, n_blocks);
+	return ir_dim_add(m->dims, ir_dim_mul(m->dims, tiles, n_blocks), more);
+}
+
+/* Pieces of rows of the largest result; rows that are written into state. */
+static const struct ir_dim *loops_tasks(const struct ir_module *m, const struct ir_func *f,
+                                        const struct ir_op *group, const struct target *t)
+{
+	const struct ir_dim *most = ir_dim_const(m->dims, 1);
+	for (size_t i = 0; i < group->n_results; i++) {
+		const struct ir_type *y = ir_type_of(f, group->results[i]);
+		if (y->kind != IR_TENSOR || y->rank == 0)
+			continue;
+		const struct ir_dim *n =
+		        ir_dim_mul(m->dims, rows_of(m, y), div_up(m, last_of(m, y), kernel_loops_block(t)));
+		most = ir_dim_hi(m->dims, n) > ir_dim_hi(m->dims, most) ? n : most;
+	}
+	for (size_t i = 0; i < group->region->n_ops; i++) {
+		const struct ir_op *op = group->region->ops[i];
+		if (op->code != OP_state_append && op->code != OP_state_write)
+			continue;
+		const struct ir_dim *n = rows_of(m, ir_type_of(f, op->operands[1]));
+		most = ir_dim_hi(m->dims, n) > ir_dim_hi(m->dims, most) ? n : most;
+	}
+	return most;
+}
+
+/* Row tiles of all heads, rows being axis 2 of [B, H, S, E]; of work-groups that divide the keys of a new token, also
+ * the pieces of all key heads. */
+static const struct ir_dim *attention_tasks(const struct ir_module *m, const struct ir_func *f,
+                                            const struct ir_op *group, const struct target *t, int64_t rows)
+{
+	const struct ir_type *q = ir_type_of(f, ir_group_root(group)->operands[0]);
+	const struct ir_dim *heads, *row_tiles = div_up(m, q->dims[2], rows > 0 ? rows : ATTENTION_TASK_ROWS);
+	const struct ir_dim *tasks = ir_dim_mul(m->dims, ir_type_count_range(m->dims, q, 0, 2), row_tiles);
+	if (!rows || !kernel_has_combine(m, f, group, t, &heads))
+		return tasks;
+	int64_t split = ((const struct attrs_group *)group->attrs)->split;
+	return ir_dim_add(m->dims, tasks, ir_dim_mul(m->dims, heads, ir_dim_const(m->dims, split)));
+}
+
+const struct ir_dim *kernel_combine_tasks(const struct ir_module *m, const struct ir_func *f,
+                                          const struct ir_op *group)
+{
+	return ir_type_count_range(m->dims, ir_type_of(f, ir_group_root(group)->operands[0]), 0, 2);
+}
+
+const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
+                                  const struct ir_op *group, const struct target *t,
+                                  enum kernel_rows rows_kind)
+{
+	const struct attrs_group *attrs = group->attrs;
+	const struct ir_op *root = ir_group_root(group);
+	if (!root)
+		return ir_dim_const(m->dims, 1);
+	const struct ir_type *y = ir_type_of(f, root->results[0]);
+	struct choice c = choose_generator(m, f, group, root, t);
+	switch (c.generator) {
+	case GENERATOR_ATTENTION: return attention_tasks(m, f, group, t, c.rows);
+	case GENERATOR_ROWWISE: return rows_of(m, y);
+	case GENERATOR_WORKGROUP_LINEAR: return workgroup_linear_tasks(m, y, rows_kind);
+	case GENERATOR_LINEAR:
+		return linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_register_tile(t).mr);
+	case GENERATOR_EXPERTS:
+	case GENERATOR_LOOPS: break;
+	}
+	return loops_tasks(m, f, group, t);
+}
+
+/* ---- emission ---- */
 
 /* A comment in the emitted code: kind, root and types of the group. */
 static void comment_types(const struct kernel *g)
@@ -31,17 +229,6 @@ static void comment_types(const struct kernel *g)
 	buf_destroy(&text);
 }
 
-static bool is_row_op(enum ir_opcode code)
-{
-	return code == OP_mask || code == OP_softmax || code == OP_log_softmax || code == OP_masked_softmax ||
-	       ir_is_norm(code) || code == OP_round_rows;
-}
-
-bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root)
-{
-	return is_row_op(root->code) && (attrs->kind == GROUP_rowwise || root->code != OP_mask);
-}
-
 /* The job with each work-item as a worker of its own. */
 static struct kernel_job items_as_workers(const struct kernel_job *job)
 {
@@ -54,48 +241,68 @@ static struct kernel_job items_as_workers(const struct kernel_job *job)
 	return alone;
 }
 
-/* Generators for work-groups; other groups are computed item by item. */
-static enum tfmc_status emit_by_workgroup(struct kernel *g)
+/* Emits a linear of any kind. False: its generator declines. */
+static bool emit_linear(struct kernel *g, enum generator generator)
 {
-	struct kernel_job alone;
-	if (g->attrs->kind == GROUP_linear && g->root->code == OP_linear && kernel_linear_shared(g))
-		return eval_status(g->e);
-	alone = items_as_workers(g->job);
-	g->job = g->e->job = &alone;
-	kernel_loops(g);
-	return eval_status(g->e);
-}
-
-static bool emit_by_worker(struct kernel *g)
-{
-	if (g->attrs->kind != GROUP_linear)
-		return false;
-	if (g->root->code == OP_expert_linear)
-		return kernel_expert_linear(g);
-	return g->root->code == OP_linear && kernel_linear(g);
+	switch (generator) {
+	case GENERATOR_LINEAR: return kernel_linear(g);
+	case GENERATOR_WORKGROUP_LINEAR: return kernel_linear_shared(g);
+	case GENERATOR_EXPERTS: return kernel_expert_linear(g);
+	case GENERATOR_ATTENTION:
+	case GENERATOR_ROWWISE:
+	case GENERATOR_LOOPS: break;
+	}
+	return false;
 }
 
 enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 {
 	struct eval e;
 	const struct attrs_group *attrs = job->group->attrs;
-	const struct ir_region *r = job->group->region;
-	struct kernel g = {.e = &e, .k = job->k, .job = job, .attrs = attrs};
-	if (attrs->root < 0 || (size_t)attrs->root >= r->n_ops) {
+	struct kernel g = {
+	        .e = &e, .k = job->k, .job = job, .attrs = attrs, .root = ir_group_root(job->group)};
+	if (!g.root) {
 		diag_error(job->cx, job->group->loc.at, DIAG_INTERNAL, "kernel: a group without root");
 		return TFMC_INTERNAL;
 	}
-	g.root = r->ops[attrs->root];
+	struct choice c = choose_generator(job->module, job->func, job->group, g.root, job->target);
 	comment_types(&g);
-	if (attrs->kind == GROUP_attention && g.root->code == OP_attention)
+	if (c.generator == GENERATOR_ATTENTION)
 		return kernel_attention(job);
-	if (kernel_is_rowwise(attrs, g.root))
+	if (c.generator == GENERATOR_ROWWISE)
 		return rowwise_emit(job);
 	TFMC_TRY(eval_begin(&e, job));
 	TFMC_TRY(eval_outputs(&e, &g.out));
-	if (job->items > 1)
-		return emit_by_workgroup(&g);
-	if (!emit_by_worker(&g))
-		kernel_loops(&g);
+	if (emit_linear(&g, c.generator))
+		return eval_status(&e);
+	struct kernel_job alone;
+	if (job->items > 1) {
+		alone = items_as_workers(job);
+		g.job = e.job = &alone;
+	}
+	kernel_loops(&g);
 	return eval_status(&e);
+}
+
+/* ---- facts about the ops of a group ---- */
+
+/* True for functions of many instructions. */
+static bool is_long_function(enum ir_opcode code)
+{
+	static const bool table[IR_N_OPS] = {
+	        [OP_exp] = true,        [OP_log] = true,  [OP_sin] = true,  [OP_cos] = true,
+	        [OP_tanh] = true,       [OP_erf] = true,  [OP_gelu] = true, [OP_gelu_tanh] = true,
+	        [OP_gelu_quick] = true, [OP_silu] = true, [OP_pow] = true,  [OP_sigmoid] = true,
+	        [OP_softcap] = true,
+	};
+	return table[code];
+}
+
+bool kernel_has_functions(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = 0; i < r->n_ops; i++)
+		if (is_long_function(r->ops[i]->code))
+			return true;
+	return false;
 }
