@@ -126,16 +126,17 @@ static struct kb_val unpack_nibbles(const struct matmul_lowp_tile *c, struct kb_
 {
 	struct kb *k = c->l->k;
 	int lanes = c->l->lanes;
+	struct panel_unpacking u = {.zero = matmul_zero_point(c->l)};
 	if (shift > 0 && multiplies_by_element(c)) {
 		struct kb_val by = kb_splat(k, kb_cvt(k, kb_i32(k, shift), KB_U8), 4 * lanes);
 		words = kb_bitcast(k, kb_bin(k, KB_SHR, kb_bitcast(k, words, KB_U8), by), KB_I32);
 	} else {
 		if (shift > 0)
-			words = kb_bin(k, KB_SHR, words, kb_splat(k, kb_i32(k, shift), lanes));
+			u.shift = kb_i32(k, shift);
 		if (!ir_format(c->l->panel.format)->codebook || c->p->rows > 1)
-			words = kb_bin(k, KB_AND, words, kb_splat(k, kb_i32(k, 0x0f0f0f0f), lanes));
+			u.mask = 0x0f0f0f0f;
 	}
-	return panel_codebook_lookup(k, &c->l->panel, words, matmul_zero_point(c->l), lanes);
+	return panel_unpack(k, &c->l->panel, words, u, lanes);
 }
 
 /* Word, in a panel, of the k-row that belongs to word `first` of x in the dot block. */

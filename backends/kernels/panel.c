@@ -200,8 +200,9 @@ static struct kb_val lookup_by_selects(struct kb *k, const uint8_t bytes[16], st
 	return left[0];
 }
 
-struct kb_val panel_codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
-                                    int lanes)
+/* Looks up codebook indices, the low four bits of each byte: bytes entry + zero. Other formats: returns words. */
+static struct kb_val codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
+                                     int lanes)
 {
 	const int8_t *codebook = ir_format(p->format)->codebook;
 	uint8_t bytes[16];
@@ -217,6 +218,16 @@ struct kb_val panel_codebook_lookup(struct kb *k, const struct panel *p, struct 
 	struct kb_val table = kb_const_u8x16(k, bytes);
 	words = kb_bitcast(k, kb_lookup16(k, table, kb_bitcast(k, words, KB_U8)), KB_I32);
 	return lanes == 1 ? kb_lane(k, words, 0) : words;
+}
+
+struct kb_val panel_unpack(struct kb *k, const struct panel *p, struct kb_val words, struct panel_unpacking u,
+                           int lanes)
+{
+	if (u.shift.id)
+		words = kb_bin(k, KB_SHR, words, splat_lanes(k, u.shift, lanes));
+	if (u.mask)
+		words = kb_bin(k, KB_AND, words, splat_i32(k, u.mask, lanes));
+	return codebook_lookup(k, p, words, u.zero, lanes);
 }
 
 /* Word of column 0 that contains element i of a section, counted from the first k-row; *bit: lowest bit
@@ -276,12 +287,13 @@ void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, s
 	words = kb_bin(k, KB_SHR, words, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
 	const struct panel_block b = load_block(k, p, at, column, i, lanes);
 	for (int u = 0; u < n; u++) {
-		struct kb_val quant = u > 0 ? kb_bin(k, KB_SHR, words, splat_i32(k, 8 * u, lanes)) : words;
-		quant = kb_bin(k, KB_AND, quant, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
-		if (d->codebook) {
-			quant = panel_codebook_lookup(k, p, quant, ir_format_u8_zero_point(p->format), lanes);
+		const struct panel_unpacking of_byte = {.shift =
+		                                                u > 0 ? kb_i32(k, 8 * u) : (struct kb_val){0},
+		                                        .mask = d->bits == 8 ? 255 : 15,
+		                                        .zero = ir_format_u8_zero_point(p->format)};
+		struct kb_val quant = panel_unpack(k, p, words, of_byte, lanes);
+		if (d->codebook)
 			quant = kb_bin(k, KB_AND, quant, splat_i32(k, 255, lanes));
-		}
 		quant = kb_sub(k, quant, splat_i32(k, ir_format_u8_zero_point(p->format), lanes));
 		out[u] = scale_quant(k, kb_cvt(k, quant, KB_F32), b.scale, b.offset);
 	}
@@ -335,12 +347,10 @@ struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val a
 	                              p->header / 4 + (int64_t)k_row * PANEL_COLUMNS, 0);
 	if (d->bits == 8) /* less 128, the zero point */
 		return kb_bin(k, KB_XOR, words, signs);
-	words = kb_bin(k, KB_SHR, words, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
-	words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, lanes));
-	if (d->codebook) {
-		words = panel_codebook_lookup(k, p, words, 0, lanes);
+	const struct panel_unpacking nibbles = {.shift = kb_cvt(k, bit, KB_I32), .mask = 0x0f0f0f0f};
+	words = panel_unpack(k, p, words, nibbles, lanes);
+	if (d->codebook)
 		return d->shift > 0 ? add_shift(k, p, at, column, i, words, lanes) : words;
-	}
 	/* subtracts the zero point from each byte: with the top bits set no borrow leaves a byte */
 	words = kb_bin(k, KB_OR, words, signs);
 	words = kb_sub(k, words, splat_i32(k, 0x01010101 * zero, lanes));
@@ -450,10 +460,11 @@ static void emit_k_row(struct panel_loop *w, struct kb_val from)
 	const struct ir_format_desc *d = ir_format(w->panel->format);
 	for (int v = 0; d->codebook && v < w->vectors; v++) {
 		struct kb_val words = load_words(w, v);
-		if (w->nibble)
-			words = kb_bin(k, KB_SHR, words, splat_i32(k, 4, w->lanes));
-		w->looked_up[v] = panel_codebook_lookup(k, w->panel, words,
-		                                        ir_format_u8_zero_point(w->panel->format), w->lanes);
+		/* no mask: the lookup ignores high bits */
+		const struct panel_unpacking nibbles = {.shift =
+		                                                w->nibble ? kb_i32(k, 4) : (struct kb_val){0},
+		                                        .zero = ir_format_u8_zero_point(w->panel->format)};
+		w->looked_up[v] = panel_unpack(k, w->panel, words, nibbles, w->lanes);
 	}
 	w->body(w->user, w, from, 4);
 }

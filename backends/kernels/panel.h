@@ -69,10 +69,15 @@ struct panel_block {
 struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
                                     struct kb_val column, struct kb_val i, int lanes);
 
-/* Looks up codebook indices, the low four bits of each byte: bytes entry + zero. Other formats: returns
- * words. */
-struct kb_val panel_codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
-                                    int lanes);
+/* The decoder of packed quants, of every kernel: shifts words right, masks them, and looks up codebook indices, the low
+ * four bits of each byte. Returns bytes quant or (codebook entry + zero), in the bits of the mask. */
+struct panel_unpacking {
+	struct kb_val shift; /* bits, i32; none: 0 */
+	int32_t mask;        /* 0: bits beyond the quants stay */
+	int zero;            /* zero point of looked up bytes */
+};
+struct kb_val panel_unpack(struct kb *k, const struct panel *p, struct kb_val words, struct panel_unpacking u,
+                           int lanes);
 
 /*
  * Of block b of the section at `at`, for vector v of the panels side by side: scales; i16 shifts, which are
