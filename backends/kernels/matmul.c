@@ -275,36 +275,38 @@ void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, st
 	kb_end_loop(k);
 }
 
-/* Row tile: all register tiles of the shape of t in the N block. */
-static void emit_row_tile(const struct linear *l, const struct matmul_block *s, struct matmul_tile t)
+/* Row tile: all register tiles of the height of *t in the N block. */
+static void emit_row_tile(const struct linear *l, const struct matmul_block *s,
+                          const struct matmul_tile *of_rows)
 {
 	struct kb *k = l->k;
-	if (l->columns.mats == 1) {
-		matmul_emit_panels(l, s, t, leaves_single_panels(l, &t));
-		return;
-	}
-	t.mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
-	matmul_emit_panels(l, s, t, leaves_single_panels(l, &t));
-	kb_end_loop(k);
+	struct matmul_tile t = *of_rows;
+	if (t.panels == 0)
+		t.panels = tile_panels(l, t.rows);
+	bool has_single = leaves_single_panels(l, &t);
+	if (l->columns.mats > 1)
+		t.mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	matmul_emit_panels(l, s, t, has_single);
+	if (l->columns.mats > 1)
+		kb_end_loop(k);
+	if (t.done.id)
+		kb_set(k, t.done, kb_index(k, t.rows));
 }
 
-/* if (most >= height[0]) ..; else if (most >= height[1]) ..; the last one always fits. done: rows of the tile
- * that ran. */
-static void emit_by_height(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
-                           const int *height, int n, struct kb_val most, struct kb_var done)
+void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
+                       const int *mr, int n, struct kb_val rows, matmul_tile_emitter *emit)
 {
 	struct kb *k = l->k;
-	if (n > 1)
-		kb_if(k, kb_cmp(k, KB_GE, most, kb_index(k, height[0])));
-	t.rows = height[0];
-	t.panels = tile_panels(l, t.rows);
-	emit_row_tile(l, s, t);
-	kb_set(k, done, kb_index(k, height[0]));
-	if (n > 1) {
-		kb_else(k);
-		emit_by_height(l, s, t, height + 1, n - 1, most, done);
-		kb_end_if(k);
+	for (int i = 0; i < n; i++) {
+		if (i + 1 < n)
+			kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, mr[i])));
+		t.rows = mr[i];
+		emit(l, s, &t);
+		if (i + 1 < n)
+			kb_else(k);
 	}
+	for (int i = 0; i + 1 < n; i++)
+		kb_end_if(k);
 }
 
 /* Loop over row tiles, from row `first` to the end of the M block, over one K block. */
@@ -315,13 +317,14 @@ static void emit_row_tiles(const struct linear *l, const struct matmul_block *s,
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
 	struct matmul_tile t = {
+	        .done = done,
 	        .prefetch = matmul_prefetch_begin(l, kb_sub(k, s->row_end, s->row), l->mr, l->nr)};
 	kb_forever(k);
 	t.row = kb_get(k, row);
 	t.c_row = l->c_buf.kc ? kb_sub(k, t.row, s->row) : kb_index(k, 0);
 	kb_break_if(k, kb_cmp(k, KB_GE, t.row, s->row_end));
 	struct kb_val most = next_mr_bound(l, s->rows, kb_sub(k, s->row_end, t.row));
-	emit_by_height(l, s, t, height, n, most, done);
+	matmul_emit_by_mr(l, s, t, height, n, most, emit_row_tile);
 	if (l->c_buf.at.id && !l->c_buf.kc)
 		matmul_epilogue(l, s, t.row, kb_get(k, done));
 	matmul_prefetch_next_row_tile(l, &t.prefetch);
@@ -344,7 +347,7 @@ static struct kb_val emit_amx_row_tiles(const struct linear *l, struct matmul_bl
 	t.prefetch = matmul_prefetch_begin(l, rows, t.rows, t.panels);
 	kb_set(k, first, kb_add(k, s.row, full));
 	t.row = kb_loop(k, "row", s.row, kb_get(k, first), KB_TILE_ROWS, KB_NONEMPTY);
-	emit_row_tile(l, &s, t);
+	emit_row_tile(l, &s, &t);
 	if (l->c_buf.at.id)
 		matmul_epilogue(l, &s, t.row, height);
 	matmul_prefetch_next_row_tile(l, &t.prefetch);

@@ -145,12 +145,15 @@ struct matmul_prefetch {
 
 /* A register tile: rows x panels of the result, from `row` and `panel` on. */
 struct matmul_tile {
-	int rows, panels; /* mr, nr */
+	int rows, panels; /* mr, nr; of a row tile 0 panels: as many as registers hold */
 	struct kb_val row, panel;
 	struct kb_val mat;   /* 0: gate, 1: up, where columns.mats is 2 */
 	struct kb_val c_row; /* first row in the C buffer */
+	struct kb_var done;  /* none, or receives the rows of the tile that ran */
 	struct matmul_prefetch prefetch;
 };
+typedef void matmul_tile_emitter(const struct linear *l, const struct matmul_block *s,
+                                 const struct matmul_tile *t);
 
 /* ---- matmul.c ---- */
 /* State with nothing bound yet. */
@@ -172,6 +175,10 @@ bool matmul_prefers_small_code(const struct linear *l);
 void matmul_emit_block(const struct linear *l, const struct matmul_block *s);
 /* Panel where the last tile of `panels` full panels of the block ends. */
 struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels);
+/* Emits the tile once for each of n decreasing heights: if (rows >= mr[0]) ..; else if (rows >= mr[1]) ..; the last one
+ * always fits. */
+void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
+                       const int *mr, int n, struct kb_val rows, matmul_tile_emitter *emit);
 /* Loop over tiles of t->panels panels; has_single: then over the panels left, one by one. */
 void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
                         bool has_single);

@@ -169,20 +169,14 @@ static struct passes plan_passes(const struct linear *l)
 	return p;
 }
 
-/* if (height >= most) ..; else if (height >= most - 1) ..; the last one always fits. */
+/* The tile by a microkernel of `height` rows, for each height of the pass. */
 static void emit_by_rows(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
-                         struct kb_val height, int most, int least)
+                         struct kb_val height, const struct passes *p)
 {
-	struct kb *k = l->k;
-	if (most > least)
-		kb_if(k, kb_cmp(k, KB_GE, height, kb_index(k, most)));
-	t.rows = most;
-	matmul_microkernel(l, s, &t);
-	if (most > least) {
-		kb_else(k);
-		emit_by_rows(l, s, t, height, most - 1, least);
-		kb_end_if(k);
-	}
+	int mr[MATMUL_ROWS_MAX], n = 0;
+	for (int rows = p->mr_max; n == 0 || rows >= p->mr_min; rows--)
+		mr[n++] = rows;
+	matmul_emit_by_mr(l, s, t, mr, n, height, matmul_microkernel);
 }
 
 /* Address of the tile's first panel. */
@@ -216,7 +210,7 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 	t.prefetch.base = kb_ptr_add(k, next, distance, 0);
 	t.prefetch.stride = p->stride;
 	t.prefetch.panels = t.panels;
-	emit_by_rows(l, s, t, height, p->mr_max, p->mr_min);
+	emit_by_rows(l, s, t, height, p);
 	kb_set(k, row, kb_add(k, t.row, height));
 	kb_end_loop(k);
 }
@@ -234,7 +228,7 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	t.prefetch.base = kb_ptr_add(k, panel_address(l, &t), kb_index(k, t.prefetch.distance), 0);
 	t.prefetch.stride = p->stride;
 	t.prefetch.panels = t.panels;
-	emit_by_rows(l, s, t, l->rows, p->mr_max, p->mr_min);
+	emit_by_rows(l, s, t, l->rows, p);
 	kb_end_loop(k);
 	return end;
 }
