@@ -61,8 +61,6 @@ bool kb_require(struct kb *k, bool ok, const char *what);
 /* Appends inst with copies of its n operands. Returns its new value, none without has_result or memory. */
 struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *args, size_t n,
                       bool has_result);
-/* Sets the module's error and returns a valid value of the type, so that generation goes on. */
-struct kb_val kb_poison(struct kb *k, struct kb_type type);
 
 bool kb_is_int(enum kb_scalar s); /* I8 .. I64, INDEX */
 /* Whether the operator accepts operands of the type. */

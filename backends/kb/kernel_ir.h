@@ -99,7 +99,7 @@ const struct kb_func *kb_dedup_last(struct kb_module *m);
  */
 const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, const struct kb_caps *has);
 /* For each value of f, by id: log2 of a power of two that divides it (an integer, or an address in bytes); 0 if
- * unknown (align.c). In `arena`; NULL without memory. */
+ * unknown (optimize.c). In `arena`; NULL without memory. */
 const uint8_t *kb_alignments(const struct kb_func *f, struct arena *arena);
 /* Known alignment in bytes of the address of a LOAD.. or STORE.. instruction, at most 4096. */
 int kb_access_align(const uint8_t *alignments, const struct kb_inst *i);

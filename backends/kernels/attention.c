@@ -1,13 +1,512 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention generator: binds operands, chooses the schedule, divides scratch. attention.h states the result;
- * internal.h lists the parts.
+ * Attention generator: binds operands, chooses the schedule, divides scratch, and divides heads and rows among workers.
+ * attention.h states the result; attention_internal.h lists the parts.
  */
 #include "backends/kernels/attention.h"
+#include "backends/kernels/attention_internal.h"
+#include "backends/kernels/generator.h"
 
 #include <assert.h>
+#include <float.h>
 
-#include "backends/kernels/attention_internal.h"
+/* ---- division among workers ---- */
+
+/*
+ * Division of attention among workers. The row tiles of all heads form one sequence, each tile with a cost
+ * (tile_cost); workers take equal shares of the total cost. So a worker has few heads, reads keys and values
+ * of a head once for all its rows, and causal rows are balanced. Results do not depend on the division.
+ */
+
+/* ---- rows of a head ---- */
+
+/* True unless each query head has its own key head (constant group size 1). */
+static bool is_grouped(const struct attention *a)
+{
+	int64_t n;
+	return !kb_const_index(a->k, a->heads.queries, &n) || n != 1;
+}
+
+bool attention_has_edges(const struct attention *a)
+{
+	return a->mask.rows_differ && !is_grouped(a) && a->job->target->arch != ARCH_OPENCL;
+}
+
+/* Token of row r of a head. */
+static struct kb_val token_of(const struct attention *a, struct kb_val r)
+{
+	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->heads.queries) : r;
+}
+
+struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r)
+{
+	struct kb *k = a->k;
+	struct kb_val index = attention_offset(k, t, ATTENTION_ROW, token_of(a, r));
+	if (!is_grouped(a))
+		return index;
+	return kb_add(k, index,
+	              attention_offset(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->heads.queries)));
+}
+
+struct kb_val attention_row_begin(const struct attention *a, const struct attention_limits *l,
+                                  struct kb_val r)
+{
+	struct kb_val zero = kb_index(a->k, 0);
+	if (a->mask.window == 0)
+		return zero;
+	return kb_max(a->k, kb_add(a->k, l->begin, token_of(a, r)), zero);
+}
+
+struct kb_val attention_row_limit(const struct attention *a, const struct attention_limits *l,
+                                  struct kb_val r)
+{
+	if (!a->mask.rows_differ)
+		return l->all;
+	return kb_min(a->k, l->all, kb_add(a->k, l->first, token_of(a, r)));
+}
+
+/* ---- the head ---- */
+
+/* Element of an i32[B] operand. */
+static struct kb_val sequence_value(const struct attention *a, const struct kb_tensor *t, struct kb_val b)
+{
+	struct kb *k = a->k;
+	return kb_cvt(k, kb_load(k, KB_I32_T, t->ptr, attention_offset(k, t, 0, b), 0, 0), KB_INDEX);
+}
+
+/* Value of a size; constants stay visible to index arithmetic. */
+static struct kb_val attention_dim(struct kb *k, const struct kb_size *s)
+{
+	return s->is_const ? kb_index(k, s->c) : s->v;
+}
+
+struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b)
+{
+	struct kb *k = a->k;
+	struct attention_limits l = {.all = attention_dim(k, &a->key.size[ATTENTION_ROW])};
+	if (attention_has(&a->len))
+		l.all = kb_min(k, l.all, sequence_value(a, &a->len, b));
+	struct kb_val past = kb_index(k, 0);
+	if (a->mask.rows_differ && attention_has(&a->past))
+		past = sequence_value(a, &a->past, b);
+	l.first = kb_add_const(k, past, a->mask.reach);
+	l.begin = kb_add_const(k, past, 1 - a->mask.window);
+	return l;
+}
+
+/* Address of head h of sequence b. */
+static struct kb_val head_at(const struct attention *a, const struct kb_tensor *t, struct kb_val b,
+                             struct kb_val h)
+{
+	struct kb *k = a->k;
+	struct kb_val head = attention_offset(k, t, ATTENTION_HEAD, h);
+	struct kb_val index = kb_add(k, attention_offset(k, t, ATTENTION_BATCH, b), head);
+	return attention_at(k, t, t->ptr, index);
+}
+
+struct attention_head attention_find_head(const struct attention *a, struct kb_val b, struct kb_val key_head)
+{
+	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->heads.queries) : key_head;
+	struct attention_head h = {.q = head_at(a, &a->q, b, first)};
+	h.out = head_at(a, &a->out, b, first);
+	h.k = head_at(a, &a->key, b, key_head);
+	h.v = head_at(a, &a->value, b, key_head);
+	if (attention_has(&a->bias))
+		h.bias = head_at(a, &a->bias, b, first);
+	if (attention_has(&a->k_scale))
+		h.k_scale = head_at(a, &a->k_scale, b, key_head);
+	if (attention_has(&a->v_scale))
+		h.v_scale = head_at(a, &a->v_scale, b, key_head);
+	if (attention_has(&a->sinks))
+		h.sink = attention_at(a->k, &a->sinks, a->sinks.ptr,
+		                      attention_offset(a->k, &a->sinks, 0, first));
+	return h;
+}
+
+/* ---- the task ---- */
+
+/* Resets partial results of n_rows rows: no key seen. */
+static void zero_partial(const struct attention *a, const struct attention_partial *s, struct kb_val n_rows)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	struct kb_val lowest = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
+	/* the last tile reads and updates rows that do not exist, in full vectors */
+	struct kb_val rows = attention_round_up(k, n_rows, a->mr);
+	if (a->scratch.slots.n > 0)
+		rows = kb_index(k, a->scratch.slots.rows);
+	struct kb_val end = kb_add_const(k, rows, a->lanes);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, a->lanes, KB_NONEMPTY);
+	kb_store(k, lowest, s->max, row, 0, a->lanes * 4);
+	kb_store(k, zero, s->sum, row, 0, a->lanes * 4);
+	kb_end_loop(k);
+	struct kb_val n = kb_mul_const(k, rows, a->value_pad);
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), n, a->lanes, KB_NONEMPTY);
+	kb_store(k, zero, s->acc, e, 0, a->lanes * 4);
+	kb_end_loop(k);
+}
+
+struct row_store {
+	const struct attention *a;
+	struct kb_val acc, out, factor;
+};
+
+/* out[e ..] = acc[e ..] factor for n of `lanes` elements. */
+static void store_elements(void *user, struct kb_val e, int lanes, int n)
+{
+	const struct row_store *s = user;
+	struct kb *k = s->a->k;
+	const struct kb_tensor *out = &s->a->out;
+	struct kb_val x = kb_load(k, KB_TYPE(KB_F32, lanes), s->acc, e, 0, lanes * 4);
+	x = kb_mul(k, x, kb_splat(k, s->factor, lanes));
+	x = kb_cvt(k, x, eval_stored_scalar(out->dtype));
+	kb_store_part(k, x, n, s->out, attention_offset(k, out, ATTENTION_ELEMENT, e), 0);
+}
+
+/* Logit of the attention sink of row r, in the base of the kernel. */
+static struct kb_val sink_logit(const struct attention *a, struct kb_val sinks, struct kb_val r)
+{
+	struct kb *k = a->k;
+	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->heads.queries) : kb_index(k, 0);
+	struct kb_val index = attention_offset(k, &a->sinks, 0, head);
+	struct kb_val x = attention_load(k, &a->sinks, sinks, index, 0, 1, 1);
+	return a->score.base2 ? kb_mul(k, x, kb_f32(k, (float)ATTENTION_LOG2E)) : x;
+}
+
+/*
+ * A row without visible keys has sum 0 and result 0. A sink is combined after all keys: its exponential is
+ * added to the sum, relative to the larger one of row maximum and sink logit, so that no exponential exceeds
+ * 1.
+ */
+struct kb_val attention_row_factor(const struct attention *a, const struct attention_head *h, struct kb_val r,
+                                   struct kb_val max, struct kb_val sum)
+{
+	struct kb *k = a->k;
+	struct kb_val factor = kb_f32(k, 1), sink_exp;
+	if (attention_has(&a->sinks)) {
+		(void)attention_combine_max(a, max, sink_logit(a, h->sink, r), &factor, &sink_exp);
+		sum = kb_fma(k, sum, factor, sink_exp);
+	}
+	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
+	return kb_bin(k, KB_DIV, factor, kb_select(k, is_zero, kb_f32(k, 1), sum));
+}
+
+void attention_store(const struct attention *a, const struct attention_head *h, struct kb_val r,
+                     struct kb_val column, struct kb_val x)
+{
+	struct kb *k = a->k;
+	struct kb_val at = attention_offset(k, &a->out, ATTENTION_ELEMENT, column);
+	at = kb_add(k, attention_row_index(a, &a->out, r), at);
+	kb_store(k, kb_cvt(k, x, eval_stored_scalar(a->out.dtype)), h->out, at, 0, 0);
+}
+
+void attention_store_row(const struct attention *a, const struct attention_head *h, struct kb_val first,
+                         struct kb_val row)
+{
+	struct kb *k = a->k;
+	const struct attention_partial *partial = &a->scratch.partial;
+	int lanes = attention_is_dense(&a->out, ATTENTION_ELEMENT) ? a->lanes : 1;
+	struct row_store s = {.a = a, .acc = attention_scratch_row(k, partial->acc, row, a->value_pad)};
+	struct kb_val r = kb_add(k, first, row);
+	s.out = attention_at(k, &a->out, h->out, attention_row_index(a, &a->out, r));
+	struct kb_val max = kb_load(k, KB_F32_T, partial->max, row, 0, 0);
+	struct kb_val sum = kb_load(k, KB_F32_T, partial->sum, row, 0, 0);
+	s.factor = attention_row_factor(a, h, r, max, sum);
+	attention_loop_row(a, a->value_size, lanes, store_elements, &s);
+}
+
+struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
+                                          struct kb_val first, struct kb_val n)
+{
+	struct kb *k = a->k;
+	struct attention_task t = {.limits = *l, .first = first, .n = n};
+	struct kb_val last = kb_add_const(k, kb_add(k, first, n), -1);
+	t.end = attention_row_limit(a, l, last);
+	t.begin = kb_index(k, 0);
+	if (a->mask.window == 0)
+		return t;
+	/* at least one key, if any is visible; rounded down to a panel */
+	struct kb_val last_key = kb_add_const(k, t.end, -1);
+	struct kb_val begin = kb_min(k, attention_row_begin(a, l, first), last_key);
+	t.begin = attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), PANEL_COLUMNS);
+	return t;
+}
+
+/* KV blocks of a task. */
+struct blocks {
+	struct kb_val lo, hi;   /* keys [lo, hi); lo is the beginning of a block */
+	struct kb_val is_split; /* bool: workers divide the blocks of a head (split-KV); none: never */
+	struct kb_val slot;     /* of the first block, if split */
+};
+
+/* Partial result for the block that begins at key `first`: its slot, zeroed, if split; else the task's. */
+static struct attention_partial partial_of_block(const struct attention *a, const struct attention_task *t,
+                                                 const struct blocks *b, struct kb_val first)
+{
+	struct kb *k = a->k;
+	struct attention_partial s = a->scratch.partial;
+	if (!b->is_split.id)
+		return s;
+	struct kb_val n = kb_div_const(k, kb_sub(k, first, b->lo), a->bc);
+	const struct attention_partial slot = attention_slot(a, a->scratch.slots.base, kb_add(k, b->slot, n));
+	s.acc = kb_select(k, b->is_split, slot.acc, s.acc);
+	s.max = kb_select(k, b->is_split, slot.max, s.max);
+	s.sum = kb_select(k, b->is_split, slot.sum, s.sum);
+	kb_if(k, b->is_split);
+	zero_partial(a, &s, t->n);
+	kb_end_if(k);
+	return s;
+}
+
+/* Keys that are read after this block: the next block, or the next head. */
+static struct kb_val keys_read_next(const struct attention *a, const struct attention_head *h,
+                                    const struct attention_block *b, const struct blocks *of)
+{
+	struct kb *k = a->k;
+	struct kb_val step = attention_offset(k, &a->key, ATTENTION_HEAD, kb_index(k, 1));
+	struct kb_val after = kb_add_const(k, b->first, a->bc), is_in = kb_cmp(k, KB_LT, after, of->hi);
+	struct kb_val head = kb_select(k, is_in, h->k, attention_at(k, &a->key, h->k, step));
+	return attention_panel_at(a, head, kb_select(k, is_in, after, of->lo));
+}
+
+/* Combines KV blocks into the partial results of the task. */
+static void emit_kv_blocks(const struct attention *a, const struct attention_head *h,
+                           const struct attention_task *t, const struct blocks *b)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0);
+	struct attention_block block = {.task = t, .begin = zero, .bias = h->bias};
+	block.first = kb_loop(k, "block", b->lo, b->hi, a->bc, 0);
+	if (a->mask.window > 0)
+		block.begin = kb_max(k, kb_sub(k, t->begin, block.first), zero);
+	block.n = kb_min(k, kb_sub(k, t->end, block.first), kb_index(k, a->bc));
+	block.partial = partial_of_block(a, t, b, block.first);
+	attention_pack_block(a, h, &block);
+	if (attention_is_contiguous(a))
+		block.next = keys_read_next(a, h, &block, b);
+	attention_block(a, &block);
+	kb_end_loop(k);
+}
+
+static void store_rows(const struct attention *a, const struct attention_head *h,
+                       const struct attention_task *t)
+{
+	struct kb *k = a->k;
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), t->n, 1, KB_NONEMPTY);
+	attention_store_row(a, h, t->first, row);
+	kb_end_loop(k);
+}
+
+/* All KV blocks of the task, or this worker's share of them. */
+static void emit_task(const struct attention *a, const struct attention_head *h,
+                      const struct attention_task *t, const struct blocks *share_of_blocks)
+{
+	struct kb *k = a->k;
+	struct blocks b = {.lo = attention_round_down(k, t->begin, a->bc), .hi = t->end};
+	attention_pack_queries(a, h, t);
+	zero_partial(a, &a->scratch.partial, t->n);
+	if (!share_of_blocks->is_split.id) {
+		emit_kv_blocks(a, h, t, &b);
+		store_rows(a, h, t);
+		return;
+	}
+	b.is_split = share_of_blocks->is_split;
+	b.slot = share_of_blocks->slot;
+	b.lo = kb_select(k, b.is_split, share_of_blocks->lo, b.lo);
+	b.hi = kb_select(k, b.is_split, share_of_blocks->hi, b.hi);
+	emit_kv_blocks(a, h, t, &b);
+	kb_if(k, b.is_split);
+	kb_else(k);
+	store_rows(a, h, t);
+	kb_end_if(k);
+}
+
+/* ---- shares ---- */
+
+/* A worker's share [lo, hi) of a sequence of units; at: units passed so far. */
+struct share {
+	struct kb_val lo, hi;
+	struct kb_var at;
+};
+
+/* This worker's share of `length` units. */
+static struct share find_share(const struct attention *a, struct kb_val length, const char *name)
+{
+	struct kb *k = a->k;
+	struct share s = {.lo = attention_share_begin(a, length, a->job->worker)};
+	s.hi = attention_share_begin(a, length, kb_add_const(k, a->job->worker, 1));
+	s.at = kb_var(k, name, KB_INDEX_T, kb_index(k, 0));
+	return s;
+}
+
+/* Shares of the row tiles of all heads and, if blocks may be split, of all KV blocks. */
+struct schedule {
+	struct kb_val tiles; /* row tiles of a head */
+	struct share tiles_share;
+	struct kb_val is_split; /* none: never */
+	struct share blocks;
+};
+
+/* Estimated cost of row tile i of a head, in units of 16 keys: visible keys / 16, plus 1 of overhead. */
+static struct kb_val tile_cost(const struct attention *a, const struct attention_limits *l, struct kb_val i)
+{
+	struct kb *k = a->k;
+	struct kb_val first = kb_mul_const(k, i, a->mr);
+	struct kb_val end = kb_add_const(k, first, a->mr);
+	struct kb_val last = kb_add_const(k, kb_min(k, end, a->heads.rows), -1);
+	struct kb_val begin = attention_row_begin(a, l, first);
+	struct kb_val keys = kb_sub(k, attention_row_limit(a, l, last), begin);
+	keys = kb_max(k, keys, kb_index(k, 0));
+	return kb_add_const(k, kb_div_const(k, keys, PANEL_COLUMNS), 1);
+}
+
+/* Total cost of all heads, of `tiles` tiles each. */
+static struct kb_val total_cost(const struct attention *a, struct kb_val tiles)
+{
+	struct kb *k = a->k;
+	struct kb_var sum = kb_var(k, "length", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), a->heads.batch, 1, 0);
+	const struct attention_limits limits = attention_find_limits(a, b);
+	struct kb_var head = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), tiles, 1, 0);
+	struct kb_val length = tile_cost(a, &limits, i);
+	kb_set(k, head, kb_add(k, kb_get(k, head), length));
+	kb_end_loop(k);
+	struct kb_val of_all = kb_mul(k, kb_get(k, head), a->heads.heads);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), of_all));
+	kb_end_loop(k);
+	return kb_get(k, sum);
+}
+
+struct kb_val attention_share_begin(const struct attention *a, struct kb_val length, struct kb_val w)
+{
+	struct kb *k = a->k;
+	struct kb_val n = a->job->n_workers;
+	struct kb_val each = kb_bin(k, KB_DIV, length, n), remainder = kb_bin(k, KB_REM, length, n);
+	struct kb_val extra = kb_min(k, w, remainder);
+	return kb_add(k, kb_mul(k, w, each), extra);
+}
+
+/* Increments n if the condition holds. */
+static void count_if(struct kb *k, struct kb_var n, struct kb_val cond)
+{
+	struct kb_val old = kb_get(k, n);
+	kb_set(k, n, kb_add(k, old, kb_select(k, cond, kb_index(k, 1), kb_index(k, 0))));
+}
+
+/* Rows [*lo, *hi) of the tiles of the head whose cost interval begins in this worker's share. */
+static void find_share_rows(const struct attention *a, const struct schedule *l,
+                            const struct attention_limits *limits, struct kb_val *lo, struct kb_val *hi)
+{
+	struct kb *k = a->k;
+	struct kb_var before = kb_var(k, "before", KB_INDEX_T, kb_index(k, 0));
+	struct kb_var end = kb_var(k, "end", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0),
+	              at = kb_get(k, l->tiles_share.at);
+	count_if(k, before, kb_cmp(k, KB_LT, at, l->tiles_share.lo));
+	count_if(k, end, kb_cmp(k, KB_LT, at, l->tiles_share.hi));
+	kb_set(k, l->tiles_share.at, kb_add(k, at, tile_cost(a, limits, i)));
+	kb_end_loop(k);
+	struct kb_val mr = kb_index(k, a->mr);
+	*lo = kb_mul(k, kb_get(k, before), mr);
+	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), a->heads.rows);
+}
+
+static struct attention_task all_rows_of_head(const struct attention *a, const struct attention_limits *l)
+{
+	return attention_find_task(a, l, kb_index(a->k, 0), a->heads.rows);
+}
+
+/* Number of KV blocks that the rows of a task see, from a full block on. */
+static struct kb_val count_blocks(const struct attention *a, const struct attention_task *t)
+{
+	struct kb *k = a->k;
+	struct kb_val keys = kb_sub(k, t->end, attention_round_down(k, t->begin, a->bc));
+	keys = kb_max(k, kb_add_const(k, keys, a->bc - 1), kb_index(k, 0));
+	return kb_div_const(k, keys, a->bc);
+}
+
+/* This worker's KV blocks of the head; *lo, *hi: all rows if it has any block, else none. */
+static struct blocks find_share_blocks(const struct attention *a, const struct schedule *l,
+                                       const struct attention_limits *limits, struct kb_val *lo,
+                                       struct kb_val *hi)
+{
+	struct kb *k = a->k;
+	struct kb_val zero = kb_index(k, 0), at = kb_get(k, l->blocks.at);
+	const struct attention_task all = all_rows_of_head(a, limits);
+	struct kb_val n = count_blocks(a, &all);
+	struct kb_val first = kb_min(k, kb_max(k, kb_sub(k, l->blocks.lo, at), zero), n);
+	struct kb_val end = kb_min(k, kb_max(k, kb_sub(k, l->blocks.hi, at), zero), n);
+	struct kb_val key = attention_round_down(k, all.begin, a->bc), bc = kb_index(k, a->bc);
+	struct blocks b = {.is_split = l->is_split};
+	b.lo = kb_add(k, key, kb_mul(k, first, bc));
+	b.hi = kb_min(k, kb_add(k, key, kb_mul(k, end, bc)), all.end);
+	b.slot = kb_sub(k, kb_add(k, at, first), l->blocks.lo);
+	kb_set(k, l->blocks.at, kb_add(k, at, n));
+	struct kb_val any = kb_select(k, kb_cmp(k, KB_LT, first, end), a->heads.rows, zero);
+	*lo = kb_select(k, l->is_split, zero, *lo);
+	*hi = kb_select(k, l->is_split, any, *hi);
+	return b;
+}
+
+/* Tasks of this worker in a key head: at most br rows each. */
+static void emit_head(const struct attention *a, const struct schedule *l,
+                      const struct attention_limits *limits, struct kb_val b, struct kb_val key_head)
+{
+	struct kb *k = a->k;
+	struct kb_val lo, hi;
+	struct blocks share_of_blocks = {.is_split = l->is_split};
+	find_share_rows(a, l, limits, &lo, &hi);
+	if (l->is_split.id)
+		share_of_blocks = find_share_blocks(a, l, limits, &lo, &hi);
+	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
+	const struct attention_head h = attention_find_head(a, b, key_head);
+	int64_t most = (a->br + a->mr - 1) / a->mr * a->mr;
+	struct kb_val first = kb_loop(k, "row", lo, hi, most, KB_NONEMPTY);
+	struct kb_val n = kb_min(k, kb_sub(k, hi, first), kb_index(k, most));
+	const struct attention_task t = attention_find_task(a, limits, first, n);
+	emit_task(a, &h, &t, &share_of_blocks);
+	kb_end_loop(k);
+	kb_end_if(k);
+}
+
+struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l)
+{
+	const struct attention_task all = all_rows_of_head(a, l);
+	return count_blocks(a, &all);
+}
+
+struct kb_val attention_all_blocks(const struct attention *a)
+{
+	struct kb *k = a->k;
+	struct kb_var sum = kb_var(k, "blocks", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), a->heads.batch, 1, 0);
+	const struct attention_limits limits = attention_find_limits(a, b);
+	struct kb_val blocks = kb_mul(k, attention_head_blocks(a, &limits), a->heads.heads);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), blocks));
+	kb_end_loop(k);
+	return kb_get(k, sum);
+}
+
+void attention_tasks(const struct attention *a)
+{
+	struct kb *k = a->k;
+	const struct attention_heads *all = &a->heads;
+	struct schedule l = {.tiles = kb_div_const(k, kb_add_const(k, all->rows, a->mr - 1), a->mr)};
+	l.tiles_share = find_share(a, total_cost(a, l.tiles), "at");
+	if (a->scratch.slots.n > 0) {
+		l.is_split = kernel_is_split(k, kb_mul(k, all->batch, all->heads), a->job->n_workers);
+		l.blocks = find_share(a, attention_all_blocks(a), "block_at");
+	}
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), all->batch, 1, 0);
+	const struct attention_limits limits = attention_find_limits(a, b);
+	struct kb_val head = kb_loop(k, "head", kb_index(k, 0), all->heads, 1, 0);
+	emit_head(a, &l, &limits, b, head);
+	kb_end_loop(k);
+	kb_end_loop(k);
+}
+
+/* ---- the group ---- */
 
 /* Operands of OP_attention. */
 enum {
@@ -36,11 +535,6 @@ struct kb_type attention_vector(const struct attention *a)
 bool attention_is_dense(const struct kb_tensor *t, int axis)
 {
 	return t->stride[axis].is_const && t->stride[axis].c == 1;
-}
-
-struct kb_val attention_dim(struct kb *k, const struct kb_size *s)
-{
-	return s->is_const ? kb_index(k, s->c) : s->v;
 }
 
 struct kb_val attention_offset(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index)

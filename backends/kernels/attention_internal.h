@@ -3,15 +3,12 @@
  * Internal interface of the attention generator: FlashAttention (Dao and others 2022) for CPUs and
  * work-groups.
  *
- *   attention.c   binds the group, chooses the schedule, divides scratch
- *   tasks.c       division of rows and heads among workers; begin and end of a task
- *   pack.c        packs queries, keys and values for the register tiles
- *   block.c       one KV block for all rows of a task: register tiles of q k^T and of probabilities times v
- *   softmax.c     online softmax of a tile of scores
- *   amx.c         both products by matrix tiles (AMX)
- *   prefetch.c    prefetch of keys and values for few rows
- *   split.c       split-KV: workers divide the KV blocks of a head, and combine their partial results afterwards
- *   workgroup.c   all of it for work-groups with local memory
+ *   attention.c            binds the group, chooses the schedule, divides scratch; rows and heads among workers
+ *   attention_pack.c       packs queries, keys and values for the register tiles; both products by AMX tiles
+ *   attention_block.c      one KV block for all rows of a task: register tiles of q k^T and of probabilities times v,
+ *                          with the online softmax between them; prefetch for few rows
+ *   attention_split.c      split-KV: workers divide the KV blocks of a head, and combine their partial results
+ *   attention_workgroup.c  all of it for work-groups with local memory
  *
  * The query heads that share a key head (GQA) are rows of one matrix: row r is token r / group of query head
  * r % group, so that the number of visible keys does not decrease with r.
@@ -174,8 +171,6 @@ static inline int attention_min_mr(const struct attention *a)
 }
 /* A factor of a product: x, rounded to bf16 if the group says so. */
 struct kb_val attention_round_factor(const struct attention *a, struct kb_val x);
-/* Value of a size; constants stay visible to index arithmetic. */
-struct kb_val attention_dim(struct kb *k, const struct kb_size *s);
 /* Offset in elements of `index` on an axis. */
 struct kb_val attention_offset(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index);
 /* True if neighbours on the axis are contiguous. */
@@ -211,11 +206,11 @@ static inline bool attention_has_prefetch(const struct attention *a)
 	return a->job->target->arch != ARCH_OPENCL;
 }
 
-/* ---- workgroup.c ---- */
+/* ---- attention_workgroup.c ---- */
 /* Emits all tasks of the work-groups. */
 void attention_workgroup(const struct attention *a);
 
-/* ---- split.c ---- */
+/* ---- attention_split.c ---- */
 /* Slot `index` of those at `slots`. */
 struct attention_partial attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
 /* Slots of work-groups, in job->sums: `split` of each head, for one token. */
@@ -225,7 +220,7 @@ struct kb_val attention_is_split(const struct attention *a);
 /* The combine step: rows are divided among workers, and the slots of each are combined in order. */
 void attention_combine(const struct attention *a);
 
-/* ---- tasks.c ---- */
+/* ---- tasks (attention.c) ---- */
 /* Visible keys of sequence b; number of KV blocks that rows of a head of it read, that of all heads. */
 struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b);
 struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l);
@@ -257,7 +252,7 @@ struct kb_val attention_row_begin(const struct attention *a, const struct attent
 struct kb_val attention_row_limit(const struct attention *a, const struct attention_limits *l,
                                   struct kb_val r);
 
-/* ---- pack.c ---- */
+/* ---- attention_pack.c ---- */
 /* Copies the task's queries times q_factor; rows up to the next full tile repeat the last one. */
 void attention_pack_queries(const struct attention *a, const struct attention_head *h,
                             const struct attention_task *t);
@@ -269,28 +264,16 @@ struct kb_val attention_panel_at(const struct attention *a, struct kb_val table,
 /* Elements between the values of two keys, as register tiles read them. */
 int64_t attention_value_stride(const struct attention *a);
 
-/* ---- prefetch.c ---- */
+/* ---- prefetch (attention_block.c) ---- */
 /* True if keys and values are read in place and rows of both have the same bytes, so that a block is
  * prefetched as one run: keys, values, next keys. */
 bool attention_is_contiguous(const struct attention *a);
-/* Before a tile of `rows` rows reads panels of keys. One row: prefetches at once. More rows: sets ahead[] to
- * addresses of which k-row e is prefetched when k-row e is read; none: nothing. */
-void attention_prefetch_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,
-                             int panels, int rows, struct kb_val ahead[TILE_PANELS_MAX]);
-/* Before it reads columns of the values of key j. */
-void attention_prefetch_values(const struct attention *a, const struct attention_block *b, struct kb_val j,
-                               struct kb_val column, int columns, int rows);
 
-/* ---- block.c ---- */
+/* ---- attention_block.c ---- */
 /* Combines a KV block into the partial results of all rows of its task. */
 void attention_block(const struct attention *a, const struct attention_block *b);
-/* A row of the task sees keys [first, end) of the block. */
-struct kb_val attention_row_first(const struct attention *a, const struct attention_block *b,
-                                  struct kb_val row);
-struct kb_val attention_row_end(const struct attention *a, const struct attention_block *b,
-                                struct kb_val row);
 
-/* ---- softmax.c ---- */
+/* ---- online softmax (attention_block.c) ---- */
 /* cap tanh(x), of x already divided by cap. */
 struct kb_val attention_softcap(struct kb *k, struct kb_val x, float cap);
 /* Exponential of x <= 0, to the base of the kernel (e or 2). */
@@ -298,12 +281,8 @@ struct kb_val attention_exp(const struct attention *a, struct kb_val x);
 /* Returns max(before, now); the factors rescale values relative to either maximum to it. */
 struct kb_val attention_combine_max(const struct attention *a, struct kb_val before, struct kb_val now,
                                     struct kb_val *old_factor, struct kb_val *new_factor);
-/* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and
- * sums. */
-void attention_softmax(const struct attention *a, const struct attention_block *b,
-                       const struct attention_tile *t);
 
-/* ---- amx.c ---- */
+/* ---- AMX (attention_pack.c) ---- */
 /* Configures and releases matrix tiles, around all tasks of a function; nothing if !a->amx. */
 void attention_amx_begin(struct attention *a);
 void attention_amx_end(const struct attention *a);

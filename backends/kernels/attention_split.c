@@ -115,7 +115,7 @@ static void combine_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, kb_fma(k, before, j->old_factor, sum), j->acc, e, 0, lanes * 4);
 }
 
-/* Combines a block as softmax.c and block.c do, for one row in all lanes. */
+/* Combines a block as attention_block.c does, for one row in all lanes. */
 static void combine_block(const struct attention *a, struct kb_val row, const struct attention_partial *block)
 {
 	struct kb *k = a->k;

@@ -7,7 +7,7 @@
  *
  * A KV block of the schedule (bc keys, at a multiple of its length) is computed from zero, local block by
  * local block, and then combined in order. So the KV blocks of a new token may be divided among groups, which
- * leave partial results for a second kernel (split.c): the same bits. A block in which a row sees nothing
+ * leave partial results for a second kernel (attention_split.c): the same bits. A block in which a row sees nothing
  * leaves its partial result unchanged, so that a row depends only on the keys it sees. All items reach all
  * barriers.
  */
@@ -376,7 +376,7 @@ static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_v
 			kb_set(k, acc[i][c], kb_f32(k, 0));
 }
 
-/* Combines the KV block with those before it, by the arithmetic of combine_row_by_items (split.c). */
+/* Combines the KV block with those before it, by the arithmetic of combine_row_by_items (attention_split.c). */
 static void combine_kv_block(struct wg_attention *s)
 {
 	const struct attention *a = s->a;

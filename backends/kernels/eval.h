@@ -149,26 +149,13 @@ struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axi
 /* A vector from scalars, one for each valid lane. */
 struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane);
 
-/* eval_offset of t, the tensor of v, at p, cached: emitted only once in a scope. */
-struct kb_val eval_row_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
-                              const struct eval_point *p);
-
 /* Parts of eval_value by kind of op: each returns the value of op's result at p. */
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_movement(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p);
-/* floor_div and mod of a and b. */
-struct kb_val eval_floor_division(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b);
-/* pow of integers. */
-struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b);
 /* Rounds v to a dtype that is narrower than the type it is computed in; integers wrap. */
 struct kb_val eval_round_to_dtype(struct eval *e, enum ir_dtype t, struct kb_val v);
-/* The value of op's result at p, each lane evaluated as a scalar: for lanes that are not neighbours in the
- * operands. */
-struct kb_val eval_per_lane(struct eval *e, const struct ir_op *op, const struct eval_point *p);
-/* One value of a strip op (strip_argmax, strip_score); p without lanes. */
-struct kb_val eval_strip(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* cumsum, topk, last_at; p without lanes. */
 struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* index clamped to [0, n - 1]. */
@@ -191,9 +178,6 @@ struct eval_columns {
 	int lanes;        /* vector width along the last axis; 1: scalar */
 	int64_t unrolled; /* > 0: number of columns, a multiple of lanes: the loop is unrolled fully */
 };
-/* Returns the largest element; *where: the lowest column that holds it, i32. NaN is ignored; if all are NaN, NaN in
- * column `first`. */
-struct kb_val eval_argmax_columns(struct eval *e, const struct eval_columns *c, struct kb_val *where);
 /* The values of a strip op for these columns of its operand. Returns how many, at most EVAL_STRIP_VALUES. */
 #define EVAL_STRIP_VALUES 3
 int eval_strip_values(struct eval *e, const struct ir_op *op, const struct eval_columns *c,

@@ -6,7 +6,667 @@
  * all columns of its rows; the operand of the norm is stored where the result goes. Items whose row or column
  * does not exist store nothing, but reach all barriers.
  */
-#include "backends/kernels/gpu_internal.h"
+#include "backends/kernels/matmul_internal.h"
+#include "backends/kernels/rowwise.h"
+
+#define SIDE         8 /* items along rows, and along columns, of a tile */
+#define LANES        4 /* of a vector */
+#define ITEM_VECTORS 2 /* vectors of columns of an item, half a tile apart */
+#define MR_MAX       8
+#define ACC_MAX      (MR_MAX * ITEM_VECTORS)
+#define BLOCK        32 /* elements of a quant block */
+#define WORDS        (BLOCK / 4)
+/* Words of a quantized block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding. */
+#define X_WORDS 12
+
+/* Few rows: see skinny.c. */
+#define FEW_ROWS      4 /* of a tile */
+#define PANEL_VECTORS (MATMUL_PANEL / LANES)
+#define K_ITEMS       (GPU_ITEMS / PANEL_VECTORS) /* items along K */
+
+struct wg_matmul {
+	struct linear l;
+	bool is_few;
+	int mr;               /* rows of an item */
+	int64_t rows, panels; /* of a tile; the panels of both projections */
+	struct kb_val item;   /* local id */
+	struct kb_val row,
+	        column; /* of the item in the tile: item / 8, item % 8; few rows: item / 4, item % 4 */
+	/* Local memory. The C buffer [rows, width] of the N block is at 0. Operands are at element
+	 * `operands`: 0 where the block is one tile wide and rows are many, since C overwrites them. */
+	struct kb_val tile;
+	int64_t operands;
+	int64_t nc;                /* panels of an N block, of one projection */
+	int64_t width;             /* columns of the C buffer: full tiles of both projections */
+	struct kb_val first_panel; /* of the open N block */
+	struct kb_val before;      /* panels of the block before the open tile */
+	struct rowwise_tile norm;  /* rows of the tile, also for a norm after the product */
+	int n_acc;
+	struct kb_var acc[ACC_MAX]; /* f32 accumulators [mr][ITEM_VECTORS]; few rows: [rows][panels] */
+	bool has_int8;              /* x and weights are quantized */
+	struct kb_var dot[ACC_MAX]; /* i32 accumulators of a quant block */
+};
+
+/* Part of x that an item copies in each K step of `step` elements: n vectors, or single elements, of one row
+ * each. */
+struct x_share {
+	bool is_vector;
+	int n;
+	int64_t step, per_row; /* vectors or elements in a row of a step */
+	struct kb_val row[16]; /* offset of the row in x, in elements */
+};
+/* Elements between rows of a step in local memory: padding puts rows into other banks and keeps vectors
+ * aligned. */
+static inline int64_t gpu_x_row_stride(int64_t step)
+{
+	return step + LANES;
+}
+/* Emits K elements [from, from + n), n <= step. gpu_loop_k: a loop over full steps, then the remainder. */
+typedef void gpu_step_fn(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n);
+
+/* ---- f32 ---- */
+
+/*
+ * Work-group GEMM in f32. A K step of 16 of both operands is copied to local memory by all items, whatever
+ * the format of the weights; each item then multiplies its rows (8 apart) by its two vectors of columns
+ * (outer products in registers). Items whose row or column does not exist load the last one instead. Each
+ * element is one chain of FMAs in increasing k.
+ */
+
+/* ---- x ---- */
+
+/* Row of the tile, and position in the row, of vector or element m of this item's share. */
+static struct kb_val share_row(const struct wg_matmul *g, const struct x_share *x, int m)
+{
+	struct kb *k = g->l.k;
+	if (x->per_row >= GPU_ITEMS)
+		return kb_index(k, m / (x->per_row / GPU_ITEMS));
+	return kb_add_const(k, kb_div_const(k, g->item, x->per_row), m * (GPU_ITEMS / x->per_row));
+}
+
+static struct kb_val share_at(const struct wg_matmul *g, const struct x_share *x, int m)
+{
+	struct kb *k = g->l.k;
+	if (x->per_row >= GPU_ITEMS)
+		return kb_add_const(k, g->item, m % (x->per_row / GPU_ITEMS) * GPU_ITEMS);
+	return kb_rem_const(k, g->item, x->per_row);
+}
+
+/* Divides the elements of x of a step among the items; rows that do not exist are clamped to the last one. */
+static struct x_share divide_x(struct wg_matmul *g, int64_t step, bool is_vector)
+{
+	const struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct x_share x = {.is_vector = is_vector, .step = step, .per_row = is_vector ? step / LANES : step};
+	x.n = (int)((g->rows * x.per_row + GPU_ITEMS - 1) / GPU_ITEMS);
+	for (int m = 0; m < x.n; m++) {
+		struct kb_val row = kb_add(k, g->norm.first, share_row(g, &x, m));
+		row = kb_min(k, row, kb_add_const(k, l->rows, -1));
+		size_t mark = eval_mark(l->eval);
+		struct eval_point p = matmul_point(l, row, kb_index(k, 0));
+		x.row[m] = eval_offset(l->eval, l->x, &p);
+		eval_release(l->eval, mark);
+	}
+	return x;
+}
+
+/* Copies vector or element m of this item's share to local memory. */
+static void copy_share(struct wg_matmul *g, const struct x_share *x, int m, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	int lanes = x->is_vector ? LANES : 1;
+	struct kb_val column = kb_mul_const(k, share_at(g, x, m), lanes);
+	struct kb_val element = kb_add(k, from, column);
+	if (!x->is_vector)
+		element = kb_min(k, element, kb_index(k, g->l.depth - 1));
+	struct kb_val at = kb_add(k, x->row[m], kb_mul(k, element, g->l.k_stride.v));
+	struct kb_val v = kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
+	struct kb_val to = kb_add(k, kb_mul_const(k, share_row(g, x, m), gpu_x_row_stride(x->step)), column);
+	kb_store(k, v, g->tile, to, g->operands, x->is_vector ? LANES * 4 : 0);
+}
+
+/* Copies x[first row .., from ..] to the operands [rows, gpu_x_row_stride(step)]. Elements at or beyond K
+ * repeat others of the row. */
+static void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	int64_t all = g->rows * x->per_row;
+	if (all < GPU_ITEMS) /* fewer elements than items */
+		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, all)));
+	for (int m = 0; m < x->n; m++)
+		copy_share(g, x, m, from);
+	if (all < GPU_ITEMS)
+		kb_end_if(k);
+}
+
+static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
+{
+	struct kb *k = g->l.k;
+	int64_t full = g->l.depth / step * step;
+	if (full > 0) {
+		const struct x_share x = divide_x(g, step, g->l.k_stride.is_const && g->l.k_stride.c == 1);
+		struct kb_val from =
+		        kb_loop(k, "part", kb_index(k, 0), kb_index(k, full), (int)step, KB_NONEMPTY);
+		emit(g, &x, from, step);
+		kb_end_loop(k);
+	}
+	if (full < g->l.depth) {
+		const struct x_share x = divide_x(g, step, false);
+		emit(g, &x, kb_index(k, full), g->l.depth - full);
+	}
+}
+
+/* ---- weights ---- */
+
+/* Number of panel i of the open tile, clamped to the last panel. */
+static struct kb_val gpu_panel(const struct wg_matmul *g, int i)
+{
+	const struct matmul_columns *c = &g->l.columns;
+	struct kb *k = g->l.k;
+	int64_t mat = c->mats > 1 ? i / g->nc : 0;
+	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - mat * g->nc);
+	return kb_add_const(k, kb_min(k, at, kb_index(k, c->panels - 1)), mat * c->panels);
+}
+
+/* Address of a panel. */
+static struct kb_val gpu_panel_at(const struct linear *l, struct kb_val panel)
+{
+	return kb_ptr_add(l->k, l->w->t.ptr, kb_mul_const(l->k, panel, l->panel.bytes), 0);
+}
+
+/* Columns [column, column + 4) of K element i of a panel, as f32. */
+static struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, struct kb_val column,
+                                struct kb_val i)
+{
+	struct kb *k = l->k;
+	struct kb_val ptr = l->w->t.ptr, k_row = i;
+	if (l->panel.kind == PANEL_QUANTS)
+		return panel_dequantize(k, &l->panel, gpu_panel_at(l, panel), column, i, LANES);
+	if (l->panel.kind == PANEL_BF16_PAIRS)
+		k_row = kb_div_const(k, i, 2);
+	struct kb_val in_panel = kb_add(k, kb_mul_const(k, k_row, MATMUL_PANEL), column);
+	int64_t size = l->panel.bytes / (l->panel.kind == PANEL_F16 ? 2 : 4);
+	struct kb_val at = kb_add(k, kb_mul_const(k, panel, size), in_panel);
+	if (l->panel.kind == PANEL_BF16_PAIRS)
+		return eval_load_bf16_pair(k, ptr, at, i, LANES);
+	if (l->panel.kind == PANEL_F16)
+		return kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, LANES), ptr, at, 0, LANES * 2), KB_F32);
+	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);
+}
+
+/* ---- products ---- */
+
+#define STEP 16 /* K elements in local memory */
+
+static int64_t w_begin(const struct wg_matmul *g)
+{
+	return g->operands + g->rows * gpu_x_row_stride(STEP);
+}
+
+static int64_t gpu_operands(const struct wg_matmul *g)
+{
+	return w_begin(g) - g->operands + STEP * GPU_COLUMNS;
+}
+
+/* Copies K elements [from, from + 16) of four panels to [STEP, 64]: item i has vector i of each. */
+static void copy_w(struct wg_matmul *g, struct kb_val from)
+{
+	const struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct kb_val k_row = kb_div_const(k, g->item, PANEL_VECTORS),
+	              column = kb_mul_const(k, kb_rem_const(k, g->item, PANEL_VECTORS), LANES);
+	struct kb_val element = kb_min(k, kb_add(k, from, k_row), kb_index(k, l->depth - 1));
+	struct kb_val to = kb_add(k, kb_mul_const(k, k_row, GPU_COLUMNS), column);
+	for (int i = 0; i < g->panels; i++) {
+		struct kb_val v = gpu_load_w(l, gpu_panel(g, i), column, element);
+		kb_store(k, v, g->tile, to, w_begin(g) + (int64_t)i * MATMUL_PANEL, LANES * 4);
+	}
+}
+
+/* acc[m][h] += x[m][at] w[at][h] for n <= 4 K elements; h: vector of columns of the item. */
+static void multiply_f32(struct wg_matmul *g, struct kb_val at, int n)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_F32, LANES);
+	int64_t x_row = gpu_x_row_stride(STEP);
+	struct kb_val x[MR_MAX], from = kb_add(k, kb_mul_const(k, g->row, x_row), at);
+	for (int m = 0; m < g->mr; m++)
+		x[m] = kb_load(k, vec, g->tile, from, g->operands + m * SIDE * x_row, LANES * 4);
+	struct kb_val column = kb_mul_const(k, g->column, LANES);
+	struct kb_val k_row = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
+	for (int i = 0; i < n; i++) {
+		for (int h = 0; h < ITEM_VECTORS; h++) {
+			int64_t disp = w_begin(g) + (int64_t)i * GPU_COLUMNS + (int64_t)h * SIDE * LANES;
+			struct kb_val w = kb_load(k, vec, g->tile, k_row, disp, LANES * 4);
+			for (int m = 0; m < g->mr; m++) {
+				struct kb_var sum = g->acc[m * ITEM_VECTORS + h];
+				struct kb_val e = kb_splat(k, kb_lane(k, x[m], i), LANES);
+				kb_set(k, sum, kb_fma(k, e, w, kb_get(k, sum)));
+			}
+		}
+	}
+}
+
+/* n <= STEP K elements. */
+static void multiply_step(struct wg_matmul *g, int64_t n)
+{
+	struct kb *k = g->l.k;
+	int64_t full = n / LANES * LANES;
+	if (full > 0) {
+		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), LANES, KB_NONEMPTY);
+		multiply_f32(g, at, LANES);
+		kb_end_loop(k);
+	}
+	if (n > full)
+		multiply_f32(g, kb_index(k, full), (int)(n - full));
+}
+
+static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
+{
+	gpu_copy_x(g, x, from);
+	copy_w(g, from);
+	kb_barrier(g->l.k);
+	multiply_step(g, n);
+	kb_barrier(g->l.k);
+}
+
+static void gpu_f32(struct wg_matmul *g)
+{
+	gpu_loop_k(g, STEP, emit_f32_step);
+}
+
+/* ---- int8 ---- */
+
+/*
+ * Work-group GEMM in int8: where the kernel before quantized x to int8 (round_rows) and the weights are
+ * quantized, devices with dot4 multiply the integers. A K step is a quant block of 32. x was stored as
+ * dequantized f32; quantizing it again returns the same quants, and results have the arithmetic of
+ * matmul_lowp.c.
+ */
+
+/* True if x and weights are quantized so that int8 gives the bits of the reference. True if a kernel before
+ * quantized x by blocks of 32, and no block of weights is shorter. */
+static bool gpu_has_int8(const struct linear *l)
+{
+	const struct ir_format_desc *d = ir_format(l->panel.format);
+	const struct ir_op *before = ir_def(l->job->func, l->g->root->operands[OPERAND(linear, x)]);
+	const struct ir_op *op = before && before->code == OP_group ? ir_group_root(before) : NULL;
+	if (!op || op->code != OP_round_rows || before->n_results != 1)
+		return false;
+	const struct ir_op *last = before->region->ops[before->region->n_ops - 1];
+	const struct attrs_round_rows *a = op->attrs;
+	return ir_same_value(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
+	       l->panel.kind == PANEL_QUANTS && d->block % BLOCK == 0 && l->depth % BLOCK == 0 &&
+	       l->k_stride.is_const && l->k_stride.c == 1;
+}
+
+/* Offset in x of row `row` of the tile, clamped to the last row. */
+static struct kb_val gpu_x_row_offset(const struct wg_matmul *g, struct kb_val row)
+{
+	const struct linear *l = &g->l;
+	row = kb_add(l->k, g->norm.first, row);
+	row = kb_min(l->k, row, kb_add_const(l->k, l->rows, -1));
+	struct eval_point p = matmul_point(l, row, kb_index(l->k, 0));
+	return eval_offset(l->eval, l->x, &p);
+}
+
+/* max |x| of a block; infinite if it contains NaN. */
+static struct kb_val block_abs_max(struct kb *k, const struct kb_val *x)
+{
+	struct kb_val abs_max = kb_splat(k, kb_f32(k, 0), LANES);
+	for (int i = 0; i < WORDS; i++)
+		abs_max = kb_max(k, rowwise_abs_or_inf(k, x[i]), abs_max);
+	return kb_reduce(k, KB_MAX, abs_max);
+}
+
+/* Quantizes the block of x at element `from` of the row at offset `row`, into block `to` of the operands. */
+static void gpu_quantize_x(const struct wg_matmul *g, struct kb_val row, struct kb_val from, struct kb_val to)
+{
+	struct kb *k = g->l.k;
+	struct kb_val x[WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), LANES);
+	struct kb_val bytes = kb_mul_const(k, to, 4 * X_WORDS);
+	to = kb_mul_const(k, to, X_WORDS);
+	for (int i = 0; i < WORDS; i++)
+		x[i] = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
+	rowwise_int8_scales(k, block_abs_max(k, x), &inverse, &scale);
+	for (int i = 0; i < WORDS; i++) {
+		struct kb_val quant = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, LANES)));
+		kb_store(k, kb_cvt(k, quant, KB_I8), g->tile, bytes, 4 * (g->operands + i), 0);
+		sum = kb_add(k, sum, quant);
+	}
+	sum = kb_cvt(k, kb_reduce(k, KB_ADD, sum), KB_F32);
+	kb_store(k, scale, g->tile, to, g->operands + WORDS, 0);
+	kb_store(k, kb_mul(k, sum, scale), g->tile, to, g->operands + WORDS + 1, 0);
+}
+
+/* Weights follow x in local memory: [WORDS, 64] words of quants, [64] scales, [64] minima. */
+static int64_t w_offset(const struct wg_matmul *g)
+{
+	return g->operands + g->rows * X_WORDS;
+}
+
+/* Each item copies two vectors of columns of one word; items of the first word copy the scales, too. */
+static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
+{
+	const struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, 4)),
+	              column = kb_mul_const(k, g->column, LANES);
+	struct kb_val to = kb_add(k, kb_mul_const(k, g->row, GPU_COLUMNS), column);
+	struct kb_val is_first = kb_cmp(k, KB_LT, column, kb_index(k, MATMUL_PANEL));
+	struct kb_val in_panel = kb_rem_const(k, column, MATMUL_PANEL);
+	for (int h = 0; h < ITEM_VECTORS; h++) {
+		int64_t begin = w_offset(g) + (int64_t)h * SIDE * LANES;
+		struct kb_val first_panel = gpu_panel(g, ITEM_VECTORS * h),
+		              second_panel = gpu_panel(g, ITEM_VECTORS * h + 1);
+		struct kb_val at =
+		        kb_mul_const(k, kb_select(k, is_first, first_panel, second_panel), l->panel.bytes);
+		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
+		kb_store(k, panel_load_i8(k, &l->panel, at, in_panel, i, 0, LANES), g->tile, to, begin, 0);
+		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
+		const struct panel_block b = panel_load_block(k, &l->panel, at, in_panel, from, LANES);
+		kb_store(k, b.scale, g->tile, to, begin + (int64_t)WORDS * GPU_COLUMNS, 0);
+		if (b.offset.id)
+			kb_store(k, b.offset, g->tile, to, begin + (int64_t)(WORDS + 1) * GPU_COLUMNS, 0);
+		kb_end_if(k);
+	}
+}
+
+/* Sums a quant block in i32. */
+static void multiply_int8(const struct wg_matmul *g)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_I32, LANES);
+	struct kb_val x[MR_MAX], row = kb_mul_const(k, g->row, X_WORDS),
+	                         column = kb_mul_const(k, g->column, LANES);
+	for (int i = 0; i < g->n_acc; i++)
+		kb_set(k, g->dot[i], kb_splat(k, kb_i32(k, 0), LANES));
+	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, WORDS), LANES, KB_NONEMPTY);
+	struct kb_val k_row = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
+	for (int m = 0; m < g->mr; m++)
+		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * X_WORDS,
+		               0);
+	for (int i = 0; i < LANES * ITEM_VECTORS; i++) {
+		int64_t disp =
+		        (int64_t)i / ITEM_VECTORS * GPU_COLUMNS + (int64_t)i % ITEM_VECTORS * SIDE * LANES;
+		struct kb_val w = kb_load(k, vec, g->tile, k_row, w_offset(g) + disp, 0);
+		for (int m = 0; m < g->mr; m++) {
+			struct kb_var dot = g->dot[m * ITEM_VECTORS + i % ITEM_VECTORS];
+			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / ITEM_VECTORS), LANES);
+			kb_set(k, dot, kb_dot_s8s8(k, kb_get(k, dot), w, e));
+		}
+	}
+	kb_end_loop(k);
+}
+
+/* sum + scale_x scale_w dot (+ minimum_w sum_x), for the block of x at element x + disp of the operands. */
+static struct kb_val gpu_add_scaled(const struct wg_matmul *g, struct kb_val sum, struct kb_val dot,
+                                    const struct panel_block *w, struct kb_val x, int64_t disp)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_F32, LANES);
+	struct kb_val d = kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS);
+	struct kb_val scale = kb_mul(k, d, w->scale);
+	sum = kb_fma(k, kb_cvt(k, dot, KB_F32), scale, sum);
+	if (!w->offset.id)
+		return sum;
+	return kb_fma(k, w->offset, kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS + 1), sum);
+}
+
+/* Scales the i32 sums of a quant block and adds them to the f32 accumulators. */
+static void scale_block(const struct wg_matmul *g, bool has_offset)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_F32, LANES);
+	struct kb_val row = kb_mul_const(k, g->row, X_WORDS), column = kb_mul_const(k, g->column, LANES);
+	int64_t begin = w_offset(g) + (int64_t)WORDS * GPU_COLUMNS;
+	for (int i = 0; i < g->n_acc; i++) {
+		int64_t of_row = (int64_t)(i / ITEM_VECTORS) * SIDE * X_WORDS,
+		        of_column = begin + (int64_t)(i % ITEM_VECTORS) * SIDE * LANES;
+		struct panel_block w = {.scale = kb_load(k, vec, g->tile, column, of_column, 0)};
+		if (has_offset)
+			w.offset = kb_load(k, vec, g->tile, column, of_column + GPU_COLUMNS, 0);
+		struct kb_val dot = kb_get(k, g->dot[i]);
+		kb_set(k, g->acc[i], gpu_add_scaled(g, kb_get(k, g->acc[i]), dot, &w, row, of_row));
+	}
+}
+
+/* Adds the product of the open tile to g->acc: in f32, in int8. */
+static void gpu_int8(struct wg_matmul *g)
+{
+	struct kb *k = g->l.k;
+	const struct ir_format_desc *d = ir_format(g->l.panel.format);
+	size_t mark = eval_mark(g->l.eval);
+	struct kb_val row = gpu_x_row_offset(g, g->item);
+	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.depth), BLOCK, KB_NONEMPTY);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows)));
+	gpu_quantize_x(g, row, from, g->item);
+	kb_end_if(k);
+	copy_w_int8(g, from);
+	kb_barrier(k);
+	multiply_int8(g);
+	scale_block(g, d->has_offset);
+	kb_barrier(k);
+	kb_end_loop(k);
+	eval_release(g->l.eval, mark);
+}
+
+/* ---- few rows ---- */
+
+/*
+ * Work-group GEMM of few rows, bound by reading weights (decode). Tiles are as narrow as the epilogue allows,
+ * at best one panel, so that there are many groups. The items of a group split K (split-K): of 64 K elements
+ * an item has four, and of these a vector of four columns of each panel; neighbours read neighbouring
+ * addresses (coalesced). Each weight is read by one item, into registers; x is read by all items, from local
+ * memory, in long K steps. Each result is 16 chains of FMAs over K, added in a fixed order at the end, in any
+ * format.
+ */
+
+#define FEW_STEP        256               /* K elements of x in local memory */
+#define K_PER_ITERATION (LANES * K_ITEMS) /* four of each item */
+
+/* Elements of local memory of the operands. */
+static int64_t gpu_skinny_operands(const struct wg_matmul *g)
+{
+	int64_t x = g->rows * gpu_x_row_stride(FEW_STEP), quants = g->rows * K_ITEMS * X_WORDS,
+	        partials = (int64_t)g->n_acc * K_ITEMS * MATMUL_PANEL;
+	int64_t larger = x > quants ? x : quants;
+	return larger > partials ? larger : partials;
+}
+
+/* ---- f32 ---- */
+
+/* Opens a branch for the rows after the first, which is often the only one. */
+static void if_more_rows(const struct wg_matmul *g)
+{
+	kb_if(g->l.k, kb_cmp(g->l.k, KB_GT, g->norm.rows, kb_index(g->l.k, 1)));
+}
+
+/* sum[m] += x[m][element .. element + n - 1] w for rows [first, end) of the tile. */
+static void multiply_rows(struct wg_matmul *g, struct kb_val element, int n, struct kb_val w[][MATMUL_NC],
+                          int64_t first, int64_t end)
+{
+	struct kb *k = g->l.k;
+	for (int64_t m = first; m < end; m++) {
+		int64_t disp = g->operands + m * gpu_x_row_stride(FEW_STEP);
+		struct kb_val x =
+		        kb_load(k, KB_TYPE(KB_F32, n), g->tile, element, disp, n == LANES ? LANES * 4 : 0);
+		for (int u = 0; u < n; u++) {
+			struct kb_val e = kb_splat(k, n > 1 ? kb_lane(k, x, u) : x, LANES);
+			for (int64_t i = 0; i < g->panels; i++) {
+				struct kb_var sum = g->acc[m * g->panels + i];
+				kb_set(k, sum, kb_fma(k, e, w[u][i], kb_get(k, sum)));
+			}
+		}
+	}
+}
+
+/* Loads this item's columns of K elements i .. i + 3, i a multiple of 4: w[u][p] is element i + u of panel p. */
+static void load_four_k(const struct wg_matmul *g, struct kb_val i, struct kb_val w[][MATMUL_NC])
+{
+	struct kb *k = g->l.k;
+	const struct panel *panel = &g->l.panel;
+	struct kb_val column = kb_mul_const(k, g->column, LANES), quants[LANES];
+	struct panel_reader r = {.k = k, .panel = panel, .lanes = LANES};
+	for (int p = 0; p < g->panels; p++) {
+		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
+		if (panel->kind == PANEL_QUANTS)
+			panel_dequantize_n(k, panel, at, column, i, LANES, LANES, quants);
+		r.at = kb_ptr_add(k, at, kb_mul_const(k, column, panel->kind == PANEL_F16 ? 2 : 4), 0);
+		for (int u = 0; u < LANES; u++)
+			w[u][p] = panel->kind == PANEL_QUANTS
+			                  ? quants[u]
+			                  : panel_load_f32(&r, panel_k_row_offset(&r, i, u), u, 0);
+	}
+}
+
+/* K elements [at, at + 64) of the step that begins at `from`, four of each item. */
+static void multiply_few(struct wg_matmul *g, struct kb_val from, struct kb_val at)
+{
+	struct kb *k = g->l.k;
+	struct kb_val w[LANES][MATMUL_NC];
+	struct kb_val element = kb_add(k, at, kb_mul_const(k, g->row, LANES));
+	load_four_k(g, kb_add(k, from, element), w);
+	multiply_rows(g, element, LANES, w, 0, 1);
+	if (g->rows == 1)
+		return;
+	if_more_rows(g);
+	multiply_rows(g, element, LANES, w, 1, g->rows);
+	kb_end_if(k);
+}
+
+/* The remainder, elements below `end`, one at a time. */
+static void multiply_tail(struct wg_matmul *g, struct kb_val from, struct kb_val at, struct kb_val end)
+{
+	struct kb *k = g->l.k;
+	struct kb_val w[1][MATMUL_NC], column = kb_mul_const(k, g->column, LANES);
+	at = kb_add(k, at, kb_mul_const(k, g->row, LANES));
+	for (int u = 0; u < LANES; u++) {
+		struct kb_val element = kb_add_const(k, at, u);
+		struct kb_val i = kb_add(k, from, element);
+		kb_if(k, kb_cmp(k, KB_LT, element, end));
+		for (int p = 0; p < g->panels; p++)
+			w[0][p] = gpu_load_w(&g->l, gpu_panel(g, p), column, i);
+		multiply_rows(g, element, 1, w, 0, g->rows);
+		kb_end_if(k);
+	}
+}
+
+/* n <= FEW_STEP K elements. */
+static void emit_few_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
+{
+	struct kb *k = g->l.k;
+	int64_t full = n / K_PER_ITERATION * K_PER_ITERATION;
+	gpu_copy_x(g, x, from);
+	kb_barrier(k);
+	if (full > 0) {
+		struct kb_val at =
+		        kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), K_PER_ITERATION, KB_NONEMPTY);
+		multiply_few(g, from, at);
+		kb_end_loop(k);
+	}
+	if (full < n)
+		multiply_tail(g, from, kb_index(k, full), kb_index(k, n));
+	kb_barrier(k);
+}
+
+static void gpu_skinny_f32(struct wg_matmul *g)
+{
+	gpu_loop_k(g, FEW_STEP, emit_few_step);
+}
+
+/* ---- int8 ---- */
+
+/* Rows [first, end) times a quant block of a panel, whose words are w. */
+static void multiply_words(struct wg_matmul *g, int64_t panel, const struct kb_val *w,
+                           const struct panel_block *b, int64_t first, int64_t end)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_I32, LANES);
+	struct kb_val x = kb_mul_const(k, g->row, X_WORDS);
+	for (int64_t m = first; m < end; m++) {
+		struct kb_var sum = g->acc[m * g->panels + panel];
+		struct kb_val dot = kb_splat(k, kb_i32(k, 0), LANES);
+		int64_t row = m * K_ITEMS * X_WORDS;
+		for (int i = 0; i < WORDS; i++)
+			dot = kb_dot_s8s8(k, dot, w[i],
+			                  kb_load_splat(k, vec, g->tile, x, g->operands + row + i));
+		kb_set(k, sum, gpu_add_scaled(g, kb_get(k, sum), dot, b, x, row));
+	}
+}
+
+/* This item's quant block, from K element i on. */
+static void multiply_few_int8(struct wg_matmul *g, struct kb_val i)
+{
+	struct kb *k = g->l.k;
+	struct kb_val column = kb_mul_const(k, g->column, LANES), w[WORDS];
+	for (int p = 0; p < g->panels; p++) {
+		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
+		const struct panel_block b = panel_load_block(k, &g->l.panel, at, column, i, LANES);
+		for (int word = 0; word < WORDS; word++)
+			w[word] = panel_load_i8(k, &g->l.panel, at, column, kb_add_const(k, i, 4L * word), 0,
+			                        LANES);
+		multiply_words(g, p, w, &b, 0, 1);
+		if (g->rows == 1)
+			continue;
+		if_more_rows(g);
+		multiply_words(g, p, w, &b, 1, g->rows);
+		kb_end_if(k);
+	}
+}
+
+/* Items quantize 16 blocks of each row, one block each; then each multiplies the block of its K position. */
+static void gpu_skinny_int8(struct wg_matmul *g)
+{
+	struct kb *k = g->l.k;
+	size_t mark = eval_mark(g->l.eval);
+	struct kb_val depth = kb_index(k, g->l.depth), last = kb_index(k, g->l.depth - BLOCK);
+	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, K_ITEMS));
+	struct kb_val own_block = kb_mul_const(k, kb_rem_const(k, g->item, K_ITEMS), BLOCK);
+	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, K_ITEMS * BLOCK, KB_NONEMPTY);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows * K_ITEMS)));
+	gpu_quantize_x(g, row, kb_min(k, kb_add(k, from, own_block), last), g->item);
+	kb_end_if(k);
+	kb_barrier(k);
+	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, BLOCK));
+	kb_if(k, kb_cmp(k, KB_LT, i, depth));
+	multiply_few_int8(g, i);
+	kb_end_if(k);
+	kb_barrier(k);
+	kb_end_loop(k);
+	eval_release(g->l.eval, mark);
+}
+
+/* ---- reduction over items ---- */
+
+/* Few rows: this item's partial sums; then their sum over the items that split K, to the C buffer. Reduces
+ * [K_ITEMS][n_acc][16] partial sums to the C buffer [rows, width]; an item sums one vector. */
+static void gpu_skinny_reduce(struct wg_matmul *g)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_F32, LANES);
+	int64_t item_stride = (int64_t)g->n_acc * MATMUL_PANEL;
+	struct kb_val column = kb_mul_const(k, g->column, LANES);
+	struct kb_val own_block = kb_add(k, kb_mul_const(k, g->row, item_stride), column);
+	for (int i = 0; i < g->n_acc; i++)
+		kb_store(k, kb_get(k, g->acc[i]), g->tile, own_block, g->operands + (int64_t)i * MATMUL_PANEL,
+		         LANES * 4);
+	kb_barrier(k);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->n_acc * PANEL_VECTORS)));
+	struct kb_val from = kb_mul_const(k, g->item, LANES);
+	struct kb_val sum = kb_load(k, vec, g->tile, from, g->operands, LANES * 4);
+	for (int i = 1; i < K_ITEMS; i++)
+		sum = kb_add(k, sum,
+		             kb_load(k, vec, g->tile, from, g->operands + i * item_stride, LANES * 4));
+	struct kb_val row = kb_div_const(k, g->row, g->panels), panel = kb_rem_const(k, g->row, g->panels);
+	panel = kb_mul_const(k, kb_add(k, panel, g->before), MATMUL_PANEL);
+	struct kb_val to = kb_add(k, panel, column);
+	to = kb_add(k, kb_mul_const(k, row, g->width), to);
+	kb_store(k, sum, g->tile, to, 0, LANES * 4);
+	kb_end_if(k);
+}
+
+/* ---- tiles and N blocks ---- */
 
 int64_t kernel_linear_shared_rows(int64_t rows)
 {

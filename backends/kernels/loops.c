@@ -2,9 +2,411 @@
 /*
  * Fallback generator, for any op that the evaluator supports, of any shape and stride: for each result a loop
  * over all elements in row-major order, rows in pieces of at most BLOCK elements divided among workers; then
- * the writes of state ops (KV cache).
+ * the writes of state ops (KV cache). Ops that carry state along a row have loops of their own.
  */
-#include "backends/kernels/in_order.h"
+#include "backends/kernels/generator.h"
+
+#include <math.h>
+
+/* Emits a group of one such op alone. False: another group. */
+bool kernel_in_order(struct kernel *g);
+
+/* ---- ops that scan rows in order ---- */
+
+/*
+ * Ops that scan rows in order: cumsum, topk, last_at.
+ *
+ * The generator scans each row once. cumsum carries the sum. topk keeps the k best elements so far as a heap
+ * in the memory of the result, the worst at its root; full vectors are compared with the root first. last_at
+ * stores the index of each id in the row that the id selects. Workers take rows; of last_at ranges of rows of
+ * the result.
+ *
+ * The evaluator computes any single element by loops over the row, for groups that the generator does not
+ * accept.
+ */
+
+/* ---- ranking ---- */
+
+/* An element and its index. Larger values rank first, then lower indices; NaN ranks last. */
+struct ranked {
+	struct kb_val value, index;
+};
+
+/* bool: a ranks after b. */
+static struct kb_val ranked_after(struct kb *k, struct ranked a, struct ranked b)
+{
+	enum kb_scalar s = kb_type_of(k, a.value).scalar;
+	struct kb_val less = kb_cmp(k, KB_LT, a.value, b.value), same = kb_cmp(k, KB_EQ, a.value, b.value);
+	if (s == KB_F32 || s == KB_F64) {
+		struct kb_val none_a = kb_cmp(k, KB_NE, a.value, a.value);
+		struct kb_val none_b = kb_cmp(k, KB_NE, b.value, b.value);
+		less = kb_bin(k, KB_OR, less, kb_bin(k, KB_AND, none_a, kb_un(k, KB_NOT, none_b)));
+		same = kb_bin(k, KB_OR, same, kb_bin(k, KB_AND, none_a, none_b));
+	}
+	struct kb_val later = kb_bin(k, KB_AND, same, kb_cmp(k, KB_GT, a.index, b.index));
+	return kb_bin(k, KB_OR, less, later);
+}
+
+/* An index as a value of type s, as topk stores it. */
+static struct kb_val ranked_index(struct kb *k, struct kb_val index, enum kb_scalar s)
+{
+	return s == KB_I64 ? kb_cvt(k, index, KB_I64) : kb_cvt(k, kb_cvt(k, index, KB_I32), s);
+}
+
+/* ---- the scan ---- */
+
+struct row_scan {
+	struct kernel *g;
+	struct eval *e;
+	struct kb *k;
+	const struct ir_op *op;
+	const struct eval_tensor *to;
+	struct eval_point at;  /* point in x */
+	struct eval_point out; /* point in the result */
+	struct kb_val size;    /* of the last axis of x */
+	enum ir_dtype dtype;
+	enum kb_scalar scalar;
+};
+
+/* x at index i of the open row. */
+static struct kb_val x_at(struct row_scan *w, struct kb_val i)
+{
+	w->at.index[w->at.rank - 1] = i;
+	w->at.vec = -1;
+	return eval_value(w->e, w->op->operands[0], &w->at);
+}
+
+/* ---- cumsum ---- */
+
+static void scan_cumsum(struct row_scan *w)
+{
+	struct kb *k = w->k;
+	struct kb_val zero = eval_const(w->e, &w->out, w->scalar, 0);
+	struct kb_var sum = kb_var(k, "sum", KB_TYPE(w->scalar, 1), zero);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), w->size, 1, 0);
+	size_t mark = eval_mark(w->e);
+	struct kb_val x = x_at(w, i);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
+	w->out.index[w->out.rank - 1] = i;
+	eval_store(w->e, w->to, &w->out, eval_round_to_dtype(w->e, w->dtype, kb_get(k, sum)));
+	eval_release(w->e, mark);
+	kb_end_loop(k);
+}
+
+/* ---- topk: the result [.., 2, k] is a heap of values and indices ---- */
+
+enum { VALUE, INDEX };
+
+/* Element of the result that is slot `slot` of the heap's values or indices. */
+static struct kb_val heap_offset(struct row_scan *w, int which, struct kb_val slot)
+{
+	w->out.index[w->out.rank - 2] = kb_index(w->k, which);
+	w->out.index[w->out.rank - 1] = slot;
+	return eval_offset(w->e, w->to, &w->out);
+}
+
+static struct ranked heap_load(struct row_scan *w, struct kb_val slot)
+{
+	struct kb_type t = KB_TYPE(w->scalar, 1);
+	struct kb_val value = kb_load(w->k, t, w->to->t.ptr, heap_offset(w, VALUE, slot), 0, 0);
+	return (struct ranked){value, kb_load(w->k, t, w->to->t.ptr, heap_offset(w, INDEX, slot), 0, 0)};
+}
+
+static void heap_store(struct row_scan *w, struct kb_val slot, struct ranked x)
+{
+	kb_store(w->k, x.value, w->to->t.ptr, heap_offset(w, VALUE, slot), 0, 0);
+	kb_store(w->k, x.index, w->to->t.ptr, heap_offset(w, INDEX, slot), 0, 0);
+}
+
+/* Stores x in the subheap below `slot`, of `end` slots, whose root is free (sift-down). */
+static void sift_down(struct row_scan *w, struct kb_val slot, struct kb_val end, struct ranked x)
+{
+	struct kb *k = w->k;
+	struct kb_var hole = kb_var(k, "hole", KB_INDEX_T, slot);
+	kb_forever(k);
+	struct kb_val at = kb_get(k, hole);
+	struct kb_val left = kb_add_const(k, kb_mul_const(k, at, 2), 1);
+	kb_break_if(k, kb_cmp(k, KB_GE, left, end));
+	struct kb_val right = kb_add_const(k, left, 1);
+	right = kb_select(k, kb_cmp(k, KB_LT, right, end), right, left);
+	struct ranked a = heap_load(w, left), b = heap_load(w, right);
+	struct kb_val is_right = ranked_after(k, b, a);
+	struct ranked worse = {.value = kb_select(k, is_right, b.value, a.value)};
+	worse.index = kb_select(k, is_right, b.index, a.index);
+	kb_break_if(k, ranked_after(k, x, worse));
+	heap_store(w, at, worse);
+	kb_set(k, hole, kb_select(k, is_right, right, left));
+	kb_end_forever(k);
+	heap_store(w, kb_get(k, hole), x);
+}
+
+static struct ranked load_ranked(struct row_scan *w, struct kb_val i)
+{
+	struct ranked x = {.value = x_at(w, i)};
+	x.index = ranked_index(w->k, i, w->scalar);
+	return x;
+}
+
+/* Builds the heap from the first n elements (Floyd). */
+static void build_heap(struct row_scan *w, int64_t n)
+{
+	struct kb *k = w->k;
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, n), 1, 0);
+	size_t mark = eval_mark(w->e);
+	heap_store(w, i, load_ranked(w, i));
+	eval_release(w->e, mark);
+	kb_end_loop(k);
+	i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, n / 2), 1, 0);
+	struct kb_val slot = kb_sub(k, kb_index(k, n / 2 - 1), i);
+	sift_down(w, slot, kb_index(k, n), heap_load(w, slot));
+	kb_end_loop(k);
+}
+
+/* Offers element i, which ranks after equal ones in the heap: replaces the root if better. */
+static void heap_offer(struct row_scan *w, struct kb_val i, int64_t n)
+{
+	struct kb *k = w->k;
+	size_t mark = eval_mark(w->e);
+	struct ranked x = load_ranked(w, i);
+	kb_if(k, ranked_after(k, heap_load(w, kb_index(k, 0)), x));
+	sift_down(w, kb_index(k, 0), kb_index(k, n), x);
+	kb_end_if(k);
+	eval_release(w->e, mark);
+}
+
+/* Offers elements [i, i + lanes) one by one, if any exceeds the root (or the root is NaN). */
+static void heap_offer_vector(struct row_scan *w, struct kb_val i, int lanes, int64_t n)
+{
+	struct kb *k = w->k;
+	size_t mark = eval_mark(w->e);
+	struct eval_width before = eval_width(w->e, lanes, lanes);
+	w->at.index[w->at.rank - 1] = i;
+	w->at.vec = w->at.rank - 1;
+	w->at.shifted = true;
+	struct kb_val x = eval_value(w->e, w->op->operands[0], &w->at);
+	struct kb_val low = kb_splat(k, kb_f32(k, -HUGE_VALF), lanes);
+	x = kb_select(k, kb_cmp(k, KB_EQ, x, x), x, low);
+	eval_width(w->e, before.lanes, before.valid);
+	struct kb_val root = heap_load(w, kb_index(k, 0)).value;
+	struct kb_val more = kb_cmp(k, KB_GT, kb_reduce(k, KB_MAX, x), root);
+	more = kb_bin(k, KB_OR, more, kb_cmp(k, KB_NE, root, root));
+	eval_release(w->e, mark);
+	kb_if(k, more);
+	struct kb_val j = kb_loop(k, "j", i, kb_add_const(k, i, lanes), 1, KB_NONEMPTY);
+	heap_offer(w, j, n);
+	kb_end_loop(k);
+	kb_end_if(k);
+}
+
+/* Heapsort: moves the worst of the remaining elements behind them. */
+static void sort_heap(struct row_scan *w, int64_t n)
+{
+	struct kb *k = w->k;
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 1), kb_index(k, n), 1, 0);
+	struct kb_val end = kb_sub(k, kb_index(k, n), i);
+	struct ranked last = heap_load(w, end);
+	heap_store(w, end, heap_load(w, kb_index(k, 0)));
+	sift_down(w, kb_index(k, 0), end, last);
+	kb_end_loop(k);
+}
+
+/* The k best elements of a row, sorted. */
+static void scan_topk(struct row_scan *w)
+{
+	struct kb *k = w->k;
+	int64_t n = ((const struct attrs_topk *)w->op->attrs)->k;
+	int lanes = kb_caps(k)->lanes;
+	struct kb_val main = kb_index(k, n);
+	build_heap(w, n);
+	if (w->scalar == KB_F32 && lanes > 1 && eval_vectorizes(w->e, w->op->operands[0], w->at.rank - 1)) {
+		struct kb_val vector = kb_index(k, lanes), left = kb_sub(k, w->size, main);
+		main = kb_add(k, main, kb_mul(k, kb_bin(k, KB_DIV, left, vector), vector));
+		struct kb_val i = kb_loop(k, "i", kb_index(k, n), main, lanes, 0);
+		heap_offer_vector(w, i, lanes, n);
+		kb_end_loop(k);
+	}
+	struct kb_val i = kb_loop(k, "i", main, w->size, 1, 0);
+	heap_offer(w, i, n);
+	kb_end_loop(k);
+	sort_heap(w, n);
+}
+
+/* ---- last_at ---- */
+
+/* Rows of the result are divided among workers; each worker scans all ids. */
+static void emit_last_at(struct row_scan *w)
+{
+	struct kb *k = w->k;
+	struct kb_val hi, rows = eval_dim(w->e, ir_type_of(w->g->job->func, w->op->results[0])->dims[0]);
+	struct kb_val lo = eval_worker_range(w->e, rows, &hi);
+	struct kb_val i = kb_loop(k, "row", lo, hi, 1, 0);
+	w->out.index[0] = i;
+	eval_store(w->e, w->to, &w->out, kb_i32(k, -1));
+	kb_end_loop(k);
+	i = kb_loop(k, "i", kb_index(k, 0), w->size, 1, 0);
+	size_t mark = eval_mark(w->e);
+	struct kb_val row = kb_cvt(k, x_at(w, i), KB_INDEX);
+	struct kb_val is_below = kb_cmp(k, KB_LT, row, hi);
+	kb_if(k, kb_bin(k, KB_AND, kb_cmp(k, KB_GE, row, lo), is_below));
+	w->out.index[0] = row;
+	eval_store(w->e, w->to, &w->out, kb_cvt(k, i, KB_I32));
+	kb_end_if(k);
+	eval_release(w->e, mark);
+	kb_end_loop(k);
+}
+
+/* ---- rows ---- */
+
+/* Loop over this worker's rows. */
+static void loop_rows(struct row_scan *w, void (*row)(struct row_scan *w))
+{
+	struct kb *k = w->k;
+	struct kb_val size[IR_RANK_MAX], hi;
+	int lead = w->at.rank - 1;
+	eval_sizes(w->e, w->op->operands[0], size);
+	struct kb_val lo = eval_worker_range(w->e, eval_dim_product(w->e, size, 0, lead), &hi);
+	struct kb_val t = kb_loop(k, "row", lo, hi, 1, 0);
+	size_t mark = eval_mark(w->e);
+	eval_unravel(w->e, t, size, lead, w->at.index);
+	for (int i = 0; i < lead; i++)
+		w->out.index[i] = w->at.index[i];
+	row(w);
+	eval_release(w->e, mark);
+	kb_end_loop(k);
+}
+
+bool kernel_in_order(struct kernel *g)
+{
+	enum ir_opcode code = g->root->code;
+	bool is_scan = code == OP_cumsum || code == OP_topk || code == OP_last_at;
+	if (!is_scan || g->out.n != 1 || !ir_same_value(g->out.items[0].value, g->root->results[0]))
+		return false;
+	const struct ir_type *x = ir_type_of(g->job->func, g->root->operands[0]);
+	struct row_scan w = {
+	        .g = g, .e = g->e, .k = g->k, .op = g->root, .to = &g->out.items[0].to, .dtype = x->dtype};
+	w.scalar = eval_scalar(x->dtype);
+	w.at = (struct eval_point){.rank = x->rank, .vec = -1};
+	w.out = (struct eval_point){.rank = ir_type_of(g->job->func, g->root->results[0])->rank, .vec = -1};
+	w.size = eval_dim(w.e, x->dims[x->rank - 1]);
+	if (code == OP_last_at)
+		emit_last_at(&w);
+	else
+		loop_rows(&w, code == OP_cumsum ? scan_cumsum : scan_topk);
+	return true;
+}
+
+/* ---- the evaluator ---- */
+
+static const struct ir_type *operand_type(const struct eval *e, const struct ir_op *op)
+{
+	return ir_type_of(e->job->func, op->operands[0]);
+}
+
+/* x at index i of the row of `at`. */
+static struct kb_val element_at(struct eval *e, const struct ir_op *op, struct eval_point *at,
+                                struct kb_val i)
+{
+	at->index[at->rank - 1] = i;
+	return eval_value(e, op->operands[0], at);
+}
+
+/* Sum of elements 0 .. p of the row. */
+static struct kb_val cumsum(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct eval_point at = {.rank = p->rank, .vec = -1};
+	for (int i = 0; i < p->rank; i++)
+		at.index[i] = p->index[i];
+	enum ir_dtype dtype = operand_type(e, op)->dtype;
+	enum kb_scalar s = eval_scalar(dtype);
+	struct kb_var sum = kb_var(k, "sum", KB_TYPE(s, 1), eval_const(e, &at, s, 0));
+	struct kb_val end = kb_add_const(k, p->index[p->rank - 1], 1);
+	size_t mark = eval_mark(e);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), end, 1, 0);
+	struct kb_val x = element_at(e, op, &at, i);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
+	kb_end_loop(k);
+	eval_release(e, mark);
+	return eval_round_to_dtype(e, dtype, kb_get(k, sum));
+}
+
+/* Finds the first element of the row in ranking order after (*value, *index), and sets them; index -1: the
+ * first of all. */
+static void find_next(struct eval *e, const struct ir_op *op, struct eval_point *at, struct kb_var value,
+                      struct kb_var index)
+{
+	struct kb *k = e->k;
+	struct ranked last = {.value = kb_get(k, value)};
+	last.index = kb_get(k, index);
+	struct kb_val none = kb_index(k, -1);
+	struct kb_var best = kb_var(k, "best", kb_type_of(k, last.value), last.value);
+	struct kb_var best_index = kb_var(k, "where", KB_INDEX_T, none);
+	const struct ir_type *x = operand_type(e, op);
+	struct kb_val size = eval_dim(e, x->dims[x->rank - 1]);
+	size_t mark = eval_mark(e);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
+	struct ranked here = {element_at(e, op, at, i), i}, old = {.value = kb_get(k, best)};
+	old.index = kb_get(k, best_index);
+	struct kb_val is_after_last = ranked_after(k, here, last);
+	struct kb_val open = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, last.index, none), is_after_last);
+	struct kb_val before = ranked_after(k, old, here);
+	struct kb_val beats_best = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, old.index, none), before);
+	struct kb_val better = kb_bin(k, KB_AND, open, beats_best);
+	kb_set(k, best, kb_select(k, better, here.value, old.value));
+	kb_set(k, best_index, kb_select(k, better, i, old.index));
+	kb_end_loop(k);
+	eval_release(e, mark);
+	kb_set(k, value, kb_get(k, best));
+	kb_set(k, index, kb_get(k, best_index));
+}
+
+/* x [.., V] -> [.., 2, k]: values and indices. Selection by k passes over the row. */
+static struct kb_val topk(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct eval_point at = {.rank = p->rank - 1, .vec = -1};
+	for (int i = 0; i + 2 < p->rank; i++)
+		at.index[i] = p->index[i];
+	enum kb_scalar s = eval_scalar(operand_type(e, op)->dtype);
+	struct kb_var value = kb_var(k, "value", KB_TYPE(s, 1), eval_const(e, &at, s, 0));
+	struct kb_var index = kb_var(k, "index", KB_INDEX_T, kb_index(k, -1));
+	struct kb_val end = kb_add_const(k, p->index[p->rank - 1], 1);
+	(void)kb_loop(k, "place", kb_index(k, 0), end, 1, 0);
+	find_next(e, op, &at, value, index);
+	kb_end_loop(k);
+	struct kb_val is_value = kb_cmp(k, KB_EQ, p->index[p->rank - 2], kb_index(k, 0));
+	struct kb_val number = ranked_index(k, kb_get(k, index), s);
+	return kb_select(k, is_value, kb_get(k, value), number);
+}
+
+/* Index of the last element equal to p, or -1. */
+static struct kb_val last_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	struct kb *k = e->k;
+	struct eval_point at = {.rank = 1, .vec = -1};
+	struct kb_val row = kb_cvt(k, p->index[0], KB_I32);
+	struct kb_var found = kb_var(k, "found", KB_TYPE(KB_I32, 1), kb_i32(k, -1));
+	size_t mark = eval_mark(e);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), eval_dim(e, operand_type(e, op)->dims[0]), 1, 0);
+	struct kb_val here = kb_cmp(k, KB_EQ, element_at(e, op, &at, i), row);
+	struct kb_val old = kb_get(k, found);
+	kb_set(k, found, kb_select(k, here, kb_cvt(k, i, KB_I32), old));
+	kb_end_loop(k);
+	eval_release(e, mark);
+	return kb_get(k, found);
+}
+
+struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	switch ((int)op->code) {
+	case OP_cumsum: return cumsum(e, op, p);
+	case OP_topk: return topk(e, op, p);
+	case OP_last_at: return last_at(e, op, p);
+	}
+	return eval_internal(e, op, "not an op that scans rows");
+}
+
+/* ---- element by element ---- */
 
 #define BLOCK       1024
 #define SMALL_BLOCK 16 /* of work-items */

@@ -8,6 +8,12 @@
  * whoever computes them, so values do not depend on the division of work.
  */
 #include "backends/kernels/matmul_internal.h"
+#include "backends/kernels/rowwise.h"
+#include "ir/core/view.h"
+
+#include <string.h>
+
+/* ---- rows of the C buffer ---- */
 
 /* Binds row `row` of the C buffer as the row of the result that is open. */
 static void bind_c_row(const struct linear *l, const struct matmul_block *s, struct kb_val row)
@@ -37,8 +43,9 @@ static void store_vector(const struct linear *l, const struct eval_output *out, 
 	eval_release(l->eval, mark);
 }
 
-void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,
-                      struct matmul_range r, const struct eval_point *row)
+/* Evaluates and stores columns r of a row of an output of `size` columns. */
+static void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,
+                             struct matmul_range r, const struct eval_point *row)
 {
 	struct kb *k = l->k;
 	int last = l->rank - 1, lanes = eval_vectorizes(l->eval, out->value, last) ? l->lanes : 1;
@@ -59,49 +66,6 @@ void matmul_store_row(const struct linear *l, const struct eval_output *out, int
 		kb_end_if(k);
 	}
 	eval_release(l->eval, mark);
-}
-
-struct matmul_piece matmul_piece(const struct linear *l, struct kb_val piece_id, int64_t width)
-{
-	struct kb *k = l->k;
-	int64_t n = MATMUL_PIECES;
-	struct matmul_piece p = {kb_index(k, 0), kb_index(k, width), kb_bool(k, true)};
-	while (width % (n * l->lanes) != 0 && n > 1)
-		n /= 2;
-	if (!piece_id.id)
-		return p;
-	p.any = kb_cmp(k, KB_LT, piece_id, kb_index(k, n));
-	p.lo = kb_mul_const(k, piece_id, width / n);
-	p.hi = kb_add_const(k, p.lo, width / n);
-	return p;
-}
-
-struct matmul_range matmul_clip_to_piece(const struct linear *l, const struct matmul_block *s,
-                                         struct matmul_range r, int64_t begin, struct kb_val piece_id)
-{
-	struct kb *k = l->k;
-	if (!piece_id.id)
-		return r;
-	const struct matmul_piece piece = matmul_piece(l, piece_id, l->c_buf.width / l->columns.mats);
-	int64_t aligned =
-	        begin / l->lanes * l->lanes; /* vectors of a piece begin at multiples of the lanes */
-	struct kb_val first = kb_add_const(k, kb_mul_const(k, s->begin, MATMUL_PANEL), -aligned);
-	r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
-	r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));
-	r.hi = kb_select(k, piece.any, r.hi, r.lo);
-	return r;
-}
-
-struct kb_val matmul_loop_rows(const struct linear *l, struct kb_val rows, struct kb_val *piece_id)
-{
-	struct kb *k = l->k;
-	*piece_id = (struct kb_val){0};
-	if (l->job->items <= 1)
-		return kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
-	struct kb_val n = kb_index(k, MATMUL_PIECES), all = kb_mul(k, rows, n);
-	struct kb_val i = kb_loop(k, "i", kb_item_id(k), all, (int)l->job->items, 0);
-	*piece_id = kb_bin(k, KB_REM, i, n);
-	return kb_bin(k, KB_DIV, i, n);
 }
 
 /* ---- strip ops ---- */
@@ -177,6 +141,549 @@ static void store_strip(const struct linear *l, struct matmul_range r, const str
 }
 
 /* ---- rows of the C buffer ---- */
+
+/* ---- fused projections ---- */
+
+/*
+ * Epilogue of fused projections (q k v; gate and up). Ranges of columns (slices of the root's result) are
+ * stored in outputs or states of their own (KV cache), by heads, after head norms and RoPE where the group
+ * has them; the gate and up projections are combined element by element. The C buffer is bound as the storage
+ * of the values of the ranges, so that the evaluator finds every element that the rest of the group reads. An
+ * N block has whole heads of all ranges.
+ */
+
+#define RANGES_MAX  8
+#define OUTPUTS_MAX (2 * RANGES_MAX)
+
+struct column_range {
+	struct ir_value value;
+	int64_t begin, size; /* columns of the root's result */
+};
+
+/* How a value of the group is derived from ranges. */
+struct trace {
+	unsigned mask;      /* bit set of the ranges it depends on */
+	int range;          /* the lowest of them */
+	bool in_c_buf;      /* a range, a view of one, or a norm of its heads */
+	bool is_normalized; /* a norm of heads or a view of it: the bias is included */
+	int64_t head;       /* > 0: the last axis was split into [.., size / head, head] */
+	/* Axis i of the value is axis from[i] of [.., size / head, head]; the last axis stays last. */
+	unsigned char from[IR_RANK_MAX];
+};
+
+/* A result of the group, or a write into a state. */
+struct output {
+	struct eval_output *out; /* NULL: `write` */
+	struct kernel_write write;
+	struct ir_value value;
+	const struct trace *trace;
+};
+
+struct matmul_ranges {
+	struct kernel *g;
+	struct trace *traces; /* [n_values] */
+	struct column_range items[RANGES_MAX];
+	int n;
+	struct output outputs[OUTPUTS_MAX];
+	int n_outputs;
+	const struct ir_op *norms[RANGES_MAX]; /* of heads, in order */
+	int n_norms;
+};
+
+static const struct ir_type *type_of(const struct matmul_ranges *p, struct ir_value v)
+{
+	return ir_type_of(p->g->job->func, v);
+}
+
+/* ---- tracing values to ranges ---- */
+
+/* Adds columns [begin, begin + size) with value v. False: too many ranges. */
+static bool add_range(struct matmul_ranges *p, struct ir_value v, int64_t begin, int64_t size)
+{
+	if (p->n == RANGES_MAX)
+		return false;
+	p->traces[v.id] = (struct trace){.mask = 1u << p->n, .range = p->n, .in_c_buf = true};
+	p->items[p->n++] = (struct column_range){v, begin, size};
+	return true;
+}
+
+/* A slice of the root's last axis is a range. */
+static bool trace_slice(struct matmul_ranges *p, const struct ir_op *op)
+{
+	const struct attrs_slice *a = op->attrs;
+	int64_t begin, size;
+	return ir_same_value(op->operands[0], eval_result(p->g->root)) &&
+	       a->axis == type_of(p, op->operands[0])->rank - 1 && ir_dim_is_const(a->begin, &begin) &&
+	       ir_dim_is_const(a->size, &size) && add_range(p, eval_result(op), begin, size);
+}
+
+/* A reshape that splits the last axis into heads. False: another reshape. */
+static bool trace_reshape(struct matmul_ranges *p, const struct ir_op *op, struct trace *t)
+{
+	const struct ir_type *from = type_of(p, op->operands[0]), *to = type_of(p, eval_result(op));
+	int axis;
+	if (t->head > 0 || !ir_view_splits_heads(from, to, &axis, &t->head))
+		return false;
+	for (int i = 0; i < to->rank; i++)
+		t->from[i] = (unsigned char)(i == axis                      ? to->rank - 2
+		                             : i > axis && i + 1 < to->rank ? i - 1
+		                                                            : i);
+	return true;
+}
+
+/* A transpose of heads, whose last axis stays last. */
+static bool trace_transpose(const struct ir_op *op, struct trace *t)
+{
+	const struct ir_int_list *perm = &((const struct attrs_transpose *)op->attrs)->perm;
+	const struct trace before = *t;
+	if (t->head == 0 || perm->items[perm->n - 1] != (int64_t)perm->n - 1)
+		return false;
+	for (size_t i = 0; i < perm->n; i++)
+		t->from[i] = before.from[perm->items[i]];
+	return true;
+}
+
+/* Elementwise ops and rope: the trace of their operands, which must agree. */
+static bool trace_value(struct matmul_ranges *p, const struct ir_op *op)
+{
+	struct trace *t = &p->traces[eval_result(op).id];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct trace *x = &p->traces[op->operands[i].id];
+		if (!op->operands[i].id || !x->mask)
+			continue;
+		if (t->mask && (x->head != t->head || memcmp(x->from, t->from, sizeof(t->from)) != 0))
+			return false;
+		unsigned mask = t->mask | x->mask;
+		int range = t->mask && t->range < x->range ? t->range : x->range;
+		*t = *x;
+		t->mask = mask;
+		t->range = range;
+		t->in_c_buf = t->is_normalized = false;
+	}
+	return true;
+}
+
+/* A norm of heads: overwrites its range in the C buffer. */
+static bool trace_norm(struct matmul_ranges *p, const struct ir_op *op)
+{
+	struct trace t = p->traces[op->operands[0].id];
+	if (t.head == 0 || (t.mask & (t.mask - 1)) != 0 || p->n_norms == RANGES_MAX)
+		return false;
+	for (size_t i = 1; i < op->n_operands; i++)
+		if (p->traces[op->operands[i].id].mask)
+			return false;
+	t.in_c_buf = t.is_normalized = true;
+	p->traces[eval_result(op).id] = t;
+	p->norms[p->n_norms++] = op;
+	return true;
+}
+
+/* A reshape or transpose; without ranges in its operand nothing is traced. False: ranges cannot be followed. */
+static bool trace_view(struct matmul_ranges *p, const struct ir_op *op)
+{
+	struct trace t = p->traces[op->operands[0].id];
+	if (!t.mask)
+		return true;
+	p->traces[eval_result(op).id] = t;
+	struct trace *now = &p->traces[eval_result(op).id];
+	return op->code == OP_reshape ? trace_reshape(p, op, now)
+	                              : op->code == OP_transpose && trace_transpose(op, now);
+}
+
+/* Adds an output of value v. False: it depends on no range, or there are too many. */
+static bool add_output(struct matmul_ranges *p, struct ir_value v)
+{
+	const struct trace *t = &p->traces[v.id];
+	if (!t->mask || p->n_outputs == OUTPUTS_MAX)
+		return false;
+	p->outputs[p->n_outputs++] = (struct output){.value = v, .trace = t};
+	return true;
+}
+
+/* Traces the result of an op. False: ranges cannot be computed through it. */
+static bool trace_op(struct matmul_ranges *p, const struct ir_op *op)
+{
+	if (op->code == OP_slice)
+		return trace_slice(p, op);
+	if (op->code == OP_state_append || op->code == OP_state_write) {
+		if (!add_output(p, op->operands[1]) || p->outputs[p->n_outputs - 1].trace->head == 0)
+			return false;
+		return kernel_make_write(p->g, op, &p->outputs[p->n_outputs - 1].write);
+	}
+	if (ir_op_has(op->code, TRAIT_VIEW))
+		return trace_view(p, op);
+	if (ir_is_norm(op->code))
+		return trace_norm(p, op);
+	return ir_op_has(op->code, TRAIT_CONST) || ir_op_has(op->code, TRAIT_TERMINATOR) ||
+	       ((ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->code == OP_rope) && trace_value(p, op));
+}
+
+/* True if a slice of the root is in the group. */
+static bool has_slices(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	for (size_t i = 0; i < r->n_ops; i++)
+		if (r->ops[i]->code == OP_slice &&
+		    ir_same_value(r->ops[i]->operands[0], eval_result(g->root)))
+			return true;
+	return false;
+}
+
+/* Traces the whole group. Without slices all columns are one range. */
+static bool trace_ops(struct matmul_ranges *p, const struct linear *l)
+{
+	const struct ir_region *r = p->g->job->group->region;
+	if (!has_slices(p->g) && !add_range(p, eval_result(l->g->root), 0, l->columns.n))
+		return false;
+	for (size_t i = (size_t)p->g->attrs->root + 1; i < r->n_ops; i++)
+		if (!trace_op(p, r->ops[i]))
+			return false;
+	for (size_t i = 0; i < p->g->out.n; i++) {
+		if (!add_output(p, p->g->out.items[i].value))
+			return false;
+		p->outputs[p->n_outputs - 1].out = &p->g->out.items[i];
+	}
+	return true;
+}
+
+/* ---- N blocks ---- */
+
+static int64_t lcm(int64_t a, int64_t b)
+{
+	int64_t x = a, y = b;
+	while (y != 0) {
+		int64_t r = x % y;
+		x = y;
+		y = r;
+	}
+	return a / x * b;
+}
+
+/* Detects gate and up: one output of two ranges that halve the columns; any other output must have a single
+ * range. */
+static bool find_gate_up(struct linear *l, const struct matmul_ranges *p)
+{
+	bool any = false;
+	for (int i = 0; i < p->n_outputs; i++)
+		any = any || (p->outputs[i].trace->mask & (p->outputs[i].trace->mask - 1)) != 0;
+	if (!any)
+		return true;
+	const struct column_range *a = &p->items[0], *b = &p->items[1];
+	if (p->n != 2 || p->n_outputs != 1 || a->size != b->size || a->begin + b->begin != a->size ||
+	    (a->begin != 0 && b->begin != 0) || a->size % MATMUL_PANEL != 0 || 2 * a->size != l->columns.n ||
+	    p->outputs[0].trace->head > 0)
+		return false;
+	l->columns.mats = 2;
+	l->columns.n = a->size;
+	l->columns.panels = a->size / MATMUL_PANEL;
+	return true;
+}
+
+#define UNIT_MAX (256 / MATMUL_PANEL)
+
+/* N blocks of whole heads of all ranges; all columns if a range begins inside a panel or a head. False:
+ * blocks would be too wide. */
+static bool choose_n_block(struct linear *l, const struct matmul_ranges *p)
+{
+	int64_t unit = 1;
+	for (int i = 0; i < p->n_outputs && unit < l->columns.panels; i++) {
+		const struct trace *t = p->outputs[i].trace;
+		int64_t columns = lcm(MATMUL_PANEL, t->head > 0 ? t->head : 1);
+		unit = lcm(unit, columns / MATMUL_PANEL);
+		if (p->items[t->range].begin % columns != 0 || unit > UNIT_MAX)
+			unit = l->columns.panels;
+	}
+	if (unit > UNIT_MAX)
+		return false;
+	l->columns.unit = unit;
+	l->columns.nc = (int)((MATMUL_NC + unit - 1) / unit * unit);
+	return true;
+}
+
+bool matmul_find_ranges(struct linear *l)
+{
+	struct kernel *g = l->g;
+	struct matmul_ranges *p = ARENA_NEW(g->job->arena, struct matmul_ranges);
+	if (!p || l->rank < 2)
+		return false;
+	p->g = g;
+	p->traces = ARENA_ARRAY(g->job->arena, struct trace, g->job->func->n_values);
+	if (!p->traces || !trace_ops(p, l) || p->n_outputs == 0 || !find_gate_up(l, p) ||
+	    !choose_n_block(l, p))
+		return false;
+	l->ranges = p;
+	l->norm.after = NULL;
+	return true;
+}
+
+/* ---- binding values to the C buffer ---- */
+
+/* Strides of the axes before the last: rows of the C buffer. */
+static void leading_strides(const struct linear *l, struct kb_size *stride)
+{
+	struct kb *k = l->k;
+	struct kb_val row_step = kb_index(k, l->c_buf.width);
+	for (int i = l->rank - 2; i >= 0; i--) {
+		stride[i] = (struct kb_size){i == l->rank - 2, l->c_buf.width, row_step};
+		row_step = kb_mul(k, row_step, l->size[i]);
+	}
+}
+
+static struct kb_size constant(const struct linear *l, int64_t c)
+{
+	return (struct kb_size){true, c, kb_index(l->k, c)};
+}
+
+/* Binds v, a range or a view of one, to the C buffer; skip: its element 0. */
+static void bind_view(const struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
+{
+	struct eval_tensor at = {.t = {.ptr = l->c_buf.at, .dtype = DT_F32}, .skip = skip};
+	struct eval_bias bias = {.v = t->is_normalized ? IR_NO_VALUE : l->bias,
+	                         .begin = l->ranges->items[t->range].begin};
+	struct kb_size stride[IR_RANK_MAX];
+	int64_t column_step[IR_RANK_MAX] = {0};
+	int rank = l->rank + (t->head > 0);
+	leading_strides(l, stride);
+	if (t->head > 0) {
+		stride[l->rank - 1] = constant(l, t->head);
+		column_step[l->rank - 1] = t->head;
+	}
+	stride[rank - 1] = constant(l, 1);
+	column_step[rank - 1] = 1;
+	at.t.rank = rank;
+	at.is_flat = t->head == 0;
+	for (int i = 0; i < rank; i++) {
+		int from = t->head > 0 ? t->from[i] : i;
+		at.t.stride[i] = stride[from];
+		bias.step[i] = column_step[from];
+	}
+	struct kb_val size[IR_RANK_MAX];
+	eval_sizes(l->eval, v, size);
+	for (int i = 0; i < rank; i++)
+		at.t.size[i] = (struct kb_size){.v = size[i]};
+	eval_set_tensor(l->eval, v, &at, &bias);
+}
+
+/* Element of the C buffer where column 0 of the range in row 0 would be, if it had all of them. */
+static struct kb_val c_buf_origin(const struct linear *l, const struct matmul_block *s, struct kb_val row,
+                                  const struct column_range *range)
+{
+	struct kb *k = l->k;
+	struct kb_val before = kb_mul_const(k, row, l->c_buf.width);
+	before = kb_add(k, before, kb_mul_const(k, s->begin, MATMUL_PANEL));
+	int64_t begin = range->begin;
+	if (l->columns.mats > 1)
+		begin = range->begin > 0 ? l->c_buf.width / l->columns.mats : 0;
+	return kb_sub(k, kb_index(k, begin), before);
+}
+
+/* Binds all ranges, views and norms; row 0 of the C buffer is row `row` of the result. */
+static void bind_views(const struct linear *l, const struct matmul_block *s, struct kb_val row)
+{
+	const struct ir_region *r = l->job->group->region;
+	struct matmul_ranges *p = l->ranges;
+	struct kb_val skip[RANGES_MAX];
+	for (int i = 0; i < p->n; i++) {
+		struct ir_value v = p->items[i].value;
+		skip[i] = c_buf_origin(l, s, row, &p->items[i]);
+		bind_view(l, v, &p->traces[v.id], skip[i]);
+	}
+	for (size_t i = (size_t)l->g->attrs->root + 1; i + 1 < r->n_ops; i++) {
+		struct ir_value v = eval_result(r->ops[i]);
+		const struct trace *t = &p->traces[v.id];
+		if (t->in_c_buf && r->ops[i]->code != OP_slice)
+			bind_view(l, v, t, skip[t->range]);
+	}
+}
+
+/* ---- storing ---- */
+
+/* Columns of a range that the N block has. */
+static struct matmul_range clip_to_block(const struct linear *l, const struct matmul_block *s,
+                                         const struct column_range *range)
+{
+	struct kb *k = l->k;
+	int64_t begin = l->columns.mats > 1 ? 0 : range->begin;
+	struct kb_val width = kb_index(k, MATMUL_PANEL), zero = kb_index(k, 0);
+	struct kb_val lo = kb_add_const(k, kb_mul(k, s->begin, width), -begin);
+	struct kb_val hi = kb_add_const(k, kb_mul(k, s->end, width), -begin);
+	lo = kb_max(k, lo, zero);
+	return (struct matmul_range){lo, kb_min(k, hi, kb_index(k, range->size))};
+}
+
+/* Heads of columns r. */
+static struct matmul_range heads_of_range(const struct linear *l, const struct trace *t,
+                                          struct matmul_range r)
+{
+	struct kb_val width = kb_index(l->k, t->head);
+	struct kb_val first = kb_bin(l->k, KB_DIV, r.lo, width);
+	return (struct matmul_range){first, kb_bin(l->k, KB_DIV, r.hi, width)};
+}
+
+/* Evaluator point of element 0 of a head of the row. */
+static struct eval_point head_point(const struct linear *l, const struct trace *t,
+                                    const struct eval_point *row, struct kb_val head)
+{
+	struct kb_val before[IR_RANK_MAX]; /* on the axes of [.., size / head, head] */
+	for (int i = 0; i + 1 < l->rank; i++)
+		before[i] = row->index[i];
+	before[l->rank - 1] = head;
+	before[l->rank] = kb_index(l->k, 0);
+	struct eval_point at = {.rank = l->rank + 1, .vec = l->rank};
+	for (int i = 0; i < at.rank; i++)
+		at.index[i] = before[t->from[i]];
+	return at;
+}
+
+/* Normalizes the heads of one row of the N block, in place; work-items take whole heads. */
+static void norm_heads_of_row(const struct linear *l, const struct matmul_block *s, const struct ir_op *norm,
+                              const struct eval_point *row, struct kb_val c_row, struct kb_val piece_id)
+{
+	struct kb *k = l->k;
+	const struct trace *t = &l->ranges->traces[eval_result(norm).id];
+	const struct column_range *range = &l->ranges->items[t->range];
+	const struct matmul_range r = heads_of_range(l, t, clip_to_block(l, s, range));
+	struct kb_val begin = piece_id.id ? kb_add(k, r.lo, piece_id) : r.lo;
+	struct kb_val head = kb_loop(k, "head", begin, r.hi, piece_id.id ? MATMUL_PIECES : 1, 0);
+	const struct eval_point at = head_point(l, t, row, head);
+	struct kb_val to = kb_add_const(k, kb_mul_const(k, head, t->head), range->begin);
+	to = kb_sub(k, to, kb_mul_const(k, s->begin, MATMUL_PANEL));
+	to = kb_add(k, to, kb_mul_const(k, c_row, l->c_buf.width));
+	rowwise_norm_row(l->eval, norm, &at, kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, to, 4), 0));
+	kb_end_loop(k);
+}
+
+static struct matmul_piece matmul_piece(const struct linear *l, struct kb_val piece_id, int64_t width)
+{
+	struct kb *k = l->k;
+	int64_t n = MATMUL_PIECES;
+	struct matmul_piece p = {kb_index(k, 0), kb_index(k, width), kb_bool(k, true)};
+	while (width % (n * l->lanes) != 0 && n > 1)
+		n /= 2;
+	if (!piece_id.id)
+		return p;
+	p.any = kb_cmp(k, KB_LT, piece_id, kb_index(k, n));
+	p.lo = kb_mul_const(k, piece_id, width / n);
+	p.hi = kb_add_const(k, p.lo, width / n);
+	return p;
+}
+
+/* Stores the heads of one row of the N block. */
+static void store_heads(const struct linear *l, struct output *s, struct matmul_range r,
+                        const struct eval_point *row, struct kb_val piece_id)
+{
+	struct kb *k = l->k;
+	const struct matmul_piece piece = matmul_piece(l, piece_id, s->trace->head);
+	r = heads_of_range(l, s->trace, r);
+	if (piece_id.id)
+		r.hi = kb_select(k, piece.any, r.hi, r.lo);
+	struct eval_point at = head_point(l, s->trace, row, kb_loop(k, "head", r.lo, r.hi, 1, 0));
+	if (s->out)
+		kernel_output_row(l->ranges->g, s->out, &at, piece.lo, piece.hi);
+	else
+		kernel_write_row(l->ranges->g, &s->write, &at, piece.lo, piece.hi);
+	kb_end_loop(k);
+}
+
+/* The part of r, counted from column `begin` of the result, that the piece has. */
+static struct matmul_range matmul_clip_to_piece(const struct linear *l, const struct matmul_block *s,
+                                                struct matmul_range r, int64_t begin, struct kb_val piece_id)
+{
+	struct kb *k = l->k;
+	if (!piece_id.id)
+		return r;
+	const struct matmul_piece piece = matmul_piece(l, piece_id, l->c_buf.width / l->columns.mats);
+	int64_t aligned =
+	        begin / l->lanes * l->lanes; /* vectors of a piece begin at multiples of the lanes */
+	struct kb_val first = kb_add_const(k, kb_mul_const(k, s->begin, MATMUL_PANEL), -aligned);
+	r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
+	r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));
+	r.hi = kb_select(k, piece.any, r.hi, r.lo);
+	return r;
+}
+
+/* Stores the columns of one row of the N block. */
+static void store_columns(const struct linear *l, const struct matmul_block *block, const struct output *s,
+                          struct matmul_range r, const struct eval_point *row, struct kb_val piece_id)
+{
+	const struct column_range *range = &l->ranges->items[s->trace->range];
+	r = matmul_clip_to_piece(l, block, r, l->columns.mats > 1 ? 0 : range->begin, piece_id);
+	matmul_store_row(l, s->out, range->size, r, row);
+}
+
+/* Evaluates RoPE positions once for each row, not for each head. */
+static void hoist_rope_positions(const struct linear *l, const struct eval_point *row)
+{
+	const struct ir_region *r = l->job->group->region;
+	const struct ir_type *y = type_of(l->ranges, eval_result(l->g->root));
+	struct eval_point at = {.rank = 2, .vec = -1, .index = {row->index[0], row->index[1]}};
+	for (size_t i = 0; i < r->n_ops; i++) {
+		if (r->ops[i]->code != OP_rope || l->rank != 3)
+			continue;
+		const struct ir_type *t = type_of(l->ranges, r->ops[i]->operands[2]);
+		if (t->dims[0] == y->dims[0] && t->dims[1] == y->dims[1])
+			(void)eval_value(l->eval, r->ops[i]->operands[2], &at);
+	}
+}
+
+/* Normalizes heads of one row. */
+static void apply_norms(const struct linear *l, const struct matmul_block *s, struct kb_val first,
+                        struct kb_val row, struct kb_val piece_id)
+{
+	struct kb *k = l->k;
+	const struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));
+	for (int i = 0; i < l->ranges->n_norms; i++)
+		norm_heads_of_row(l, s, l->ranges->norms[i], &at, row, piece_id);
+}
+
+/* Opens a loop over the first `rows` rows of the C buffer, and over pieces where work-items share rows;
+ * returns the row. */
+static struct kb_val matmul_loop_rows(const struct linear *l, struct kb_val rows, struct kb_val *piece_id)
+{
+	struct kb *k = l->k;
+	*piece_id = (struct kb_val){0};
+	if (l->job->items <= 1)
+		return kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
+	struct kb_val n = kb_index(k, MATMUL_PIECES), all = kb_mul(k, rows, n);
+	struct kb_val i = kb_loop(k, "i", kb_item_id(k), all, (int)l->job->items, 0);
+	*piece_id = kb_bin(k, KB_REM, i, n);
+	return kb_bin(k, KB_DIV, i, n);
+}
+
+/* matmul_epilogue, range by range. */
+static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
+                                   struct kb_val rows)
+{
+	struct kb *k = l->k;
+	struct matmul_ranges *p = l->ranges;
+	struct matmul_range in_block[OUTPUTS_MAX];
+	struct kb_val piece_id;
+	size_t mark = eval_mark(l->eval);
+	bind_views(l, s, first);
+	for (int i = 0; i < p->n_outputs; i++)
+		in_block[i] = clip_to_block(l, s, &p->items[p->outputs[i].trace->range]);
+	if (p->n_norms > 0 && l->job->items > 1) { /* an item reads heads that others normalise */
+		struct kb_val normed = matmul_loop_rows(l, rows, &piece_id);
+		apply_norms(l, s, first, normed, piece_id);
+		kb_end_loop(k);
+		kb_barrier(k);
+	}
+	struct kb_val row = matmul_loop_rows(l, rows, &piece_id);
+	if (l->job->items <= 1)
+		apply_norms(l, s, first, row, piece_id);
+	struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));
+	hoist_rope_positions(l, &at);
+	for (int i = 0; i < p->n_outputs; i++) {
+		if (p->outputs[i].trace->head > 0)
+			store_heads(l, &p->outputs[i], in_block[i], &at, piece_id);
+		else
+			store_columns(l, s, &p->outputs[i], in_block[i], &at, piece_id);
+	}
+	kb_end_loop(k);
+	eval_release(l->eval, mark);
+}
+
+/* ---- the epilogue ---- */
 
 void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                      struct kb_val rows)

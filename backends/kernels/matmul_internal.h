@@ -3,17 +3,16 @@
  * Internal interface of the CPU GEMM generator: y[M,N] = x[M,K] W[N,K]^T with packed weights (B), after the
  * blocking of Goto and van de Geijn (2008) and BLIS (2015).
  *
- *   matmul.c              tile and block sizes, division among workers, loop nest down to the microkernel
- *   matmul_microkernel.c  one mr x nr register tile over K; store or epilogue
+ *   matmul.c              tile and block sizes, division among workers, loop nest down to the microkernel; the same for
+ *                         the rows that select an expert (mixture of experts)
+ *   matmul_microkernel.c  one mr x nr register tile over K; store or epilogue; software prefetch of B
  *   matmul_lowp.c         K loops in int8 and bf16: dot8 (VNNI, SDOT), pmaddwd, 2x2 MMLA
  *   matmul_amx.c          int8 and bf16 by matrix tiles (AMX)
  *   matmul_skinny.c       GEMV and skinny GEMM: few rows, bound by the bandwidth of the weights
- *   matmul_prologue.c     rows of x made in scratch: fused norm, dynamic quantization
- *   matmul_repack.c       scratch copies of B: dequantized to f32, or repacked for integer multiplies
- *   matmul_prefetch.c     software prefetch of B
- *   matmul_epilogue.c     ops after the product, from the C buffer
- *   matmul_ranges.c       epilogue of fused projections (q k v; gate and up): ranges of columns
- *   matmul_experts.c      mixture of experts: the same GEMM for the rows that select an expert
+ *   matmul_prologue.c     made in scratch: rows of x (fused norm, dynamic quantization); B dequantized
+ *                         to f32, or repacked for integer multiplies
+ *   matmul_epilogue.c     ops after the product, from the C buffer; of fused projections (q k v; gate and
+ *                         up) by ranges of columns
  *
  * B is stored in panels of NR = 16 columns (ir/target/tile.h). A k-row of a panel is 64 bytes: its 16 columns
  * at one K element, or at as many as fit (2 of 16 bits, 4 of 8, 8 of 4).
@@ -156,23 +155,11 @@ typedef void matmul_tile_emitter(const struct linear *l, const struct matmul_blo
                                  const struct matmul_tile *t);
 
 /* ---- matmul.c ---- */
-/* State with nothing bound yet. */
-struct linear matmul_new(struct kernel *g);
 /* Binds operands, shapes and outputs. False: the layout does not suit register tiles. */
 bool matmul_bind(struct linear *l, struct kernel *g);
-/* Shape and panels of the weights [.., N, K]. False: not constant, or too large. */
-bool matmul_bind_weights(struct linear *l);
-/* The one output of the group. False: outputs go by ranges of columns, or another epilogue is needed. */
-bool matmul_bind_result(struct linear *l);
-/* mr, nr and lanes: the group's attributes, else the target's model. False: they exceed the limits. */
-bool matmul_choose_tile(struct linear *l);
-/* True if the epilogue is long: it is then emitted once, behind the C buffer, not for each accumulator. */
-bool matmul_needs_c_buffer(const struct kernel *g);
 /* True for OpenCL, which compiles at program start: code size counts more than a kernel for each number of
  * rows. */
 bool matmul_prefers_small_code(const struct linear *l);
-/* Emits a macro block: all of K, epilogue included. */
-void matmul_emit_block(const struct linear *l, const struct matmul_block *s);
 /* Panel where the last tile of `panels` full panels of the block ends. */
 struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels);
 /* Emits the tile once for each of n decreasing heights: if (rows >= mr[0]) ..; else if (rows >= mr[1]) ..; the last one
@@ -205,15 +192,12 @@ static inline int matmul_acc_registers(const struct linear *l)
 	return 1 + (l->lowp.op && l->lowp.layout.blocks > 1);
 }
 
-/* ---- matmul_prefetch.c ---- */
+/* ---- prefetch (matmul_microkernel.c) ---- */
 /* Prefetch state for `rows` rows in register tiles of `height` rows and `panels` panels. */
 struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int height,
                                              int panels);
 /* Counts a row tile: the next one prefetches the next share. */
 void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_prefetch *a);
-/* Base address for the tile whose weights begin at w; none: the tile does not prefetch. */
-struct kb_val matmul_prefetch_base(const struct linear *l, const struct matmul_block *s,
-                                   const struct matmul_tile *t, struct kb_val w);
 /* Emits the prefetch of K element k = at. */
 void matmul_prefetch_k(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at);
 /* Those of K elements [at, at + n), into L2. */
@@ -312,7 +296,7 @@ void matmul_amx_per_block_begin(struct linear *l);
 void matmul_amx_repack_panel(const struct linear *l, struct kb_val from, struct kb_val to);
 void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
 
-/* ---- matmul_repack.c ---- */
+/* ---- copies for many rows (matmul_prologue.c) ---- */
 /* Chooses the B buffer (and its kc) if there are scratch and rows enough; else lowers mr to what dequantizing
  * in registers leaves. scratch_begin: bytes of scratch in use. */
 void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t scratch_begin);
@@ -326,7 +310,6 @@ struct matmul_block matmul_dequantize_block(const struct linear *l, const struct
 /* Chooses repacking if it pays and there is scratch. */
 void matmul_choose_repack(struct linear *l, int64_t scratch_begin);
 /* Repacks a quantized row of x as row `row` of the buffer; the panels of a block. */
-void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_val row);
 void matmul_repack_block(const struct linear *l, const struct matmul_block *s);
 
 /* ---- matmul_epilogue.c ---- */
@@ -344,24 +327,11 @@ struct matmul_range {
 struct matmul_piece {
 	struct kb_val lo, hi, any;
 };
-struct matmul_piece matmul_piece(const struct linear *l, struct kb_val piece_id, int64_t width);
-/* The part of r, counted from column `begin` of the result, that the piece has. */
-struct matmul_range matmul_clip_to_piece(const struct linear *l, const struct matmul_block *s,
-                                         struct matmul_range r, int64_t begin, struct kb_val piece_id);
-/* Opens a loop over the first `rows` rows of the C buffer, and over pieces where work-items share rows;
- * returns the row. */
-struct kb_val matmul_loop_rows(const struct linear *l, struct kb_val rows, struct kb_val *piece_id);
-/* Evaluates and stores columns r of a row of an output of `size` columns. */
-void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,
-                      struct matmul_range r, const struct eval_point *row);
 /* Finds a strip op that ends the group. False: there is none, or its strips are not N blocks. */
 bool matmul_bind_strip_op(struct linear *l);
 
-/* ---- matmul_ranges.c ---- */
+/* ---- fused projections (matmul_epilogue.c) ---- */
 /* Traces outputs to ranges of columns. False: an op of the group does not allow it. */
 bool matmul_find_ranges(struct linear *l);
-/* matmul_epilogue, range by range. */
-void matmul_ranges_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
-                            struct kb_val rows);
 
 #endif

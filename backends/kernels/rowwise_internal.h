@@ -2,9 +2,9 @@
 /*
  * Internal interface of the rowwise generator.
  *
- *   rowwise.c           binds the group, chooses the buffer of a row, loops over rows
- *   rowwise_loop.c      loops over the chunks of a row, accumulators, work-items that share a row
- *   rowwise_norm.c, rowwise_softmax.c, rowwise_quantize.c   the passes of each op
+ *   rowwise.c      binds the group, chooses the buffer of a row, loops over rows; loops over the chunks of a row,
+ *                  accumulators, work-items that share a row
+ *   rowwise_ops.c  the passes of each op: norms, softmax, quantization
  *
  * A pass over a row calls a small function for each chunk of `lanes` elements. Between two passes the
  * elements are in registers (short rows), in memory where x is, or in the buffer. Sums take elements in an
@@ -76,9 +76,6 @@ void rowwise_loop(struct rowwise *r, struct kb_val from, struct kb_val to, const
 void rowwise_zero_tail(struct rowwise *r, struct kb_val to);
 /* All elements, in full vectors. */
 void rowwise_for_row(struct rowwise *r, rowwise_chunk_fn *body, void *user);
-
-/* Declares what work-items share; at function level. */
-void rowwise_items_begin(struct rowwise *r);
 
 /* x at the chunk, in the first pass: evaluates the prologue. */
 struct kb_val rowwise_load_x(struct rowwise *r, const struct rowwise_chunk *c);

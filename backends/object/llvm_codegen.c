@@ -1,21 +1,206 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code generation: LLVM module, verifier, passes, machine code. The only pass is mem2reg (variables are emitted as
- * allocas): kernel generators already schedule, unroll and vectorize; other pass lists cost compile time and gained
- * nothing.
+ * Code generation: LLVM module, verifier, passes, machine code, and its loading into this process. The only pass is
+ * mem2reg (variables are emitted as allocas): kernel generators already schedule, unroll and vectorize; other pass
+ * lists cost compile time and gained nothing.
  */
-#include "backends/object/llvm_guard.h"
-#include "backends/object/llvm_emit.h"
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#define _GNU_SOURCE /* dl_iterate_phdr */
 
+#include "backends/backend.h"
+#include "backends/object/llvm_emit.h"
+#include "ir/support/diag.h"
+#include "ir/support/memory.h"
+
+#include <dlfcn.h>
+#include <link.h>
 #include <llvm-c/Analysis.h>
+#include <llvm-c/Core.h>
 #include <llvm-c/Error.h>
+#include <llvm-c/ErrorHandling.h>
+#include <llvm-c/LLJIT.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <llvm-c/Transforms/PassBuilder.h>
-
+#include <llvm/Config/llvm-config.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include "ir/support/memory.h"
+/* ---- crash recovery ---- */
+
+/*
+ * LLVM as a library in this process: crash recovery by handlers (LLVM's fatal errors, the C++ new handler, signals)
+ * that siglongjmp out of LLVM, and release of its resident pages. The handlers and the jump target are process-wide.
+ */
+
+#define PROBE_BYTES ((size_t)16 << 20) /* if so much cannot be mapped, a crash is taken for out of memory */
+#define STACK_BYTES ((size_t)64 << 10) /* alternate signal stack, to survive stack overflow */
+
+static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
+
+enum outcome { OUTCOME_OK, OUTCOME_FATAL, OUTCOME_CRASH, OUTCOME_MEMORY };
+
+static struct {
+	sigjmp_buf back;
+	bool is_active;
+	char why[256];
+} guard;
+
+static _Noreturn void jump_back(enum outcome how, const char *why)
+{
+	(void)snprintf(guard.why, sizeof(guard.why), "%s", why);
+	siglongjmp(guard.back, (int)how);
+}
+
+/* True if a message of LLVM reports that memory ran out. */
+static bool llvm_is_memory_message(const char *text)
+{
+	static const char *const phrases[] = {"allocate memory",   "out of memory",
+	                                      "Allocation failed", "allocate section memory",
+	                                      "not enough memory", "bad alloc"};
+	bool found = false;
+	for (size_t i = 0; i < TFMC_COUNT(phrases); i++)
+		found = found || strstr(text, phrases[i]);
+	return found;
+}
+
+static void on_fatal(const char *why)
+{
+	jump_back(llvm_is_memory_message(why) ? OUTCOME_MEMORY : OUTCOME_FATAL, why);
+}
+
+static bool is_out_of_memory(void)
+{
+	void *p = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p != MAP_FAILED)
+		munmap(p, PROBE_BYTES);
+	return p == MAP_FAILED;
+}
+
+/* LLVM dereferences allocations unchecked, and uncaught C++ exceptions abort: both also happen when memory runs
+ * out. */
+static void on_crash(int number)
+{
+	jump_back(is_out_of_memory() ? OUTCOME_MEMORY : OUTCOME_CRASH,
+	          number == SIGABRT ? "LLVM gave up" : "LLVM crashed");
+}
+
+static void on_new(void)
+{
+	if (guard.is_active)
+		jump_back(OUTCOME_MEMORY, "");
+	memory_failed(0);
+}
+
+static void on_bad_alloc(void *user, const char *why, bool is_crash_wanted)
+{
+	(void)user;
+	(void)why;
+	(void)is_crash_wanted;
+	on_new();
+}
+
+/* The C API cannot set these, so two C++ functions are looked up by their mangled names: std::set_new_handler and
+ * llvm::install_bad_alloc_error_handler (installed only once: LLVM asserts that there is none yet). */
+typedef void (*new_handler)(void);
+
+static void set_memory_handler(new_handler handler)
+{
+	static bool is_installed;
+	new_handler (*set_new)(new_handler);
+	void (*install)(void (*)(void *, const char *, bool), void *);
+	void *at = dlsym(RTLD_DEFAULT, "_ZSt15set_new_handlerPFvvE");
+	memcpy(&set_new, &at, sizeof(at));
+	if (at)
+		set_new(handler);
+	at = dlsym(RTLD_DEFAULT, "_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_");
+	memcpy(&install, &at, sizeof(at));
+	if (at && !is_installed)
+		install(on_bad_alloc, NULL);
+	is_installed = true;
+}
+
+static enum tfmc_status report(struct diag_context *cx, enum outcome how)
+{
+	if (!cx && (how == OUTCOME_FATAL || how == OUTCOME_CRASH))
+		return TFMC_INTERNAL;
+	switch (how) {
+	case OUTCOME_OK: return TFMC_OK;
+	case OUTCOME_MEMORY: memory_failed(0); return TFMC_NO_MEMORY;
+	case OUTCOME_FATAL: diag_error(cx, LOC_NONE, DIAG_INTERNAL, "LLVM: %s", guard.why); break;
+	case OUTCOME_CRASH:
+		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "%s while code was generated", guard.why);
+		break;
+	}
+	return TFMC_INTERNAL;
+}
+
+/*
+ * Runs work(user). Returns TFMC_INTERNAL after a diagnostic (none if cx is NULL) if LLVM crashed, TFMC_NO_MEMORY if
+ * its memory ran out (memory.h may have a handler that does not return). Installs process-wide handlers: not
+ * reentrant, one thread at a time.
+ */
+static enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), void *user)
+{
+	struct sigaction crash = {.sa_handler = on_crash, .sa_flags = (int)(SA_ONSTACK | SA_NODEFER)};
+	struct sigaction before[TFMC_COUNT(crash_signals)];
+	static _Alignas(16) unsigned char stack[STACK_BYTES];
+	stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)}, stack_before;
+	sigaltstack(&other, &stack_before);
+	for (size_t i = 0; i < TFMC_COUNT(crash_signals); i++)
+		sigaction(crash_signals[i], &crash, &before[i]);
+	LLVMInstallFatalErrorHandler(on_fatal);
+	set_memory_handler(on_new);
+	guard.is_active = true;
+	enum outcome how = (enum outcome)sigsetjmp(guard.back, 1);
+	if (how == OUTCOME_OK)
+		work(user);
+	guard.is_active = false;
+	set_memory_handler(NULL);
+	LLVMResetFatalErrorHandler();
+	for (size_t i = 0; i < TFMC_COUNT(crash_signals); i++)
+		sigaction(crash_signals[i], &before[i], NULL);
+	sigaltstack(&stack_before, NULL);
+	return report(cx, how);
+}
+
+/* ---- resident pages ---- */
+
+/* Drops the read-only pages of one shared library, if it is LLVM's; they are read from the file again on access. */
+static int release_module(struct dl_phdr_info *m, size_t size, void *user)
+{
+	const char *base = m->dlpi_name ? strrchr(m->dlpi_name, '/') : NULL;
+	uintptr_t page = *(const uintptr_t *)user;
+	(void)size;
+	if (!base || strncmp(base, "/libLLVM", strlen("/libLLVM")) != 0)
+		return 0;
+	for (int i = 0; i < m->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &m->dlpi_phdr[i];
+		uintptr_t begin = (m->dlpi_addr + p->p_vaddr + page - 1) / page * page,
+		          end = (m->dlpi_addr + p->p_vaddr + p->p_memsz) / page * page;
+		if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && begin < end)
+			(void)madvise((void *)begin, end - begin,
+			              MADV_DONTNEED); /* a hint: failure is harmless */
+	}
+	return 0;
+}
+
+/* Lowers the resident size of a process that is done with LLVM: the dynamic linker's relocations, with read-ahead,
+ * leave 37 MB of clean pages of libLLVM resident. */
+void backend_llvm_release(void)
+{
+	long size = sysconf(_SC_PAGESIZE);
+	uintptr_t page = size > 0 ? (uintptr_t)size : 4096;
+	(void)dl_iterate_phdr(release_module, &page);
+}
+
+/* ---- code generation ---- */
 
 #define PASSES "function(mem2reg)"
 
@@ -235,4 +420,188 @@ enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m
 	bool failed = (out->object && buf_failed(out->object)) || (out->text && buf_failed(out->text)) ||
 	              (out->assembly && buf_failed(out->assembly));
 	return failed ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
+/* ---- loading into this process ---- */
+
+/*
+ * Loads an object file into this process with ORC LLJIT, unchanged: the code that runs is the code that is shipped.
+ * External functions are the given ones (libtfmccl) or found in the process (memcpy, memset).
+ */
+
+#define FUNCTIONS_MAX 16
+
+struct backend_jit {
+	LLVMOrcLLJITRef jit;
+	struct diag_context *cx;
+	char why[256]; /* error of linking, which happens at the first look-up; "": none */
+};
+
+/* Arguments and results of a call under llvm_guard. */
+struct call {
+	struct backend_jit *jit;
+	const struct buf *object;
+	const struct backend_function *functions;
+	size_t n_functions;
+	const char *symbol;
+	LLVMOrcExecutorAddress at;
+	LLVMErrorRef error;
+	LLVMOrcLLJITRef opened;
+};
+
+/* The object is valid, being ours: loading fails only for lack of memory or of permission to map code. */
+static enum tfmc_status report_llvm(struct diag_context *cx, const char *text)
+{
+	if (llvm_is_memory_message(text)) {
+		memory_failed(0);
+		return TFMC_NO_MEMORY;
+	}
+	diag_environment_error(cx, LOC_NONE, DIAG_TARGET, "the code cannot be loaded into memory: %s", text);
+	return TFMC_IO;
+}
+
+/* Errors during a look-up; the first one is the cause. */
+static void on_session_error(void *user, LLVMErrorRef error)
+{
+	struct backend_jit *jit = user;
+	char *text = LLVMGetErrorMessage(error);
+	if (!*jit->why)
+		(void)snprintf(jit->why, sizeof(jit->why), "%s", text);
+	LLVMDisposeErrorMessage(text);
+}
+
+static LLVMErrorRef add_process_symbols(LLVMOrcLLJITRef jit)
+{
+	LLVMOrcDefinitionGeneratorRef generator = NULL;
+	LLVMErrorRef error = LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(
+	        &generator, LLVMOrcLLJITGetGlobalPrefix(jit), NULL, NULL);
+	if (!error)
+		LLVMOrcJITDylibAddGenerator(LLVMOrcLLJITGetMainJITDylib(jit), generator);
+	return error;
+}
+
+static LLVMErrorRef add_functions(LLVMOrcLLJITRef jit, const struct backend_function *functions, size_t n)
+{
+	LLVMOrcCSymbolMapPair pairs[FUNCTIONS_MAX];
+	const LLVMJITSymbolFlags flags = {
+	        LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable, 0};
+	for (size_t i = 0; i < n; i++)
+		pairs[i] = (LLVMOrcCSymbolMapPair){LLVMOrcLLJITMangleAndIntern(jit, functions[i].name),
+		                                   {functions[i].address, flags}};
+	return LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit), LLVMOrcAbsoluteSymbols(pairs, n));
+}
+
+static LLVMErrorRef open(LLVMOrcLLJITRef *jit, const struct call *c)
+{
+	LLVMInitializeNativeTarget();
+	LLVMInitializeNativeAsmPrinter();
+	LLVMErrorRef error = LLVMOrcCreateLLJIT(jit, NULL);
+	if (error)
+		return error;
+	LLVMOrcExecutionSessionSetErrorReporter(LLVMOrcLLJITGetExecutionSession(*jit), on_session_error,
+	                                        c->jit);
+	error = add_process_symbols(*jit);
+	if (!error && c->n_functions > 0)
+		error = add_functions(*jit, c->functions, c->n_functions);
+	if (error)
+		return error;
+	LLVMMemoryBufferRef bytes =
+	        LLVMCreateMemoryBufferWithMemoryRangeCopy(c->object->data, c->object->len, "object");
+	return LLVMOrcLLJITAddObjectFile(*jit, LLVMOrcLLJITGetMainJITDylib(*jit), bytes);
+}
+
+static void load(void *user)
+{
+	struct call *c = user;
+	c->error = open(&c->opened, c);
+}
+
+/* The address is 0 on error. */
+static void look_up(void *user)
+{
+	struct call *c = user;
+	c->error = LLVMOrcLLJITLookup(c->jit->jit, &c->at, c->symbol);
+}
+
+enum tfmc_status backend_jit_load(struct diag_context *cx, const struct buf *object, struct backend_jit **out)
+{
+	return backend_jit_link(cx, object, NULL, 0, out);
+}
+
+enum tfmc_status backend_jit_link(struct diag_context *cx, const struct buf *object,
+                                  const struct backend_function *functions, size_t n_functions,
+                                  struct backend_jit **out)
+{
+	*out = NULL;
+	if (n_functions > FUNCTIONS_MAX)
+		return TFMC_INTERNAL;
+	struct backend_jit *j = memory_zeroed(1, sizeof(*j));
+	if (!j)
+		return TFMC_NO_MEMORY;
+	j->cx = cx;
+	memory_stage("loading the code", NULL);
+	struct call c = {.jit = j, .object = object, .functions = functions, .n_functions = n_functions};
+	enum tfmc_status status = llvm_guard(cx, load, &c);
+	if (status != TFMC_OK) {
+		memory_free(j);
+		return status;
+	}
+	j->jit = c.opened;
+	if (c.error) {
+		char *text = LLVMGetErrorMessage(c.error);
+		backend_jit_destroy(j);
+		status = report_llvm(cx, text);
+		LLVMDisposeErrorMessage(text);
+		return status;
+	}
+	*out = j;
+	return TFMC_OK;
+}
+
+void backend_jit_destroy(struct backend_jit *jit)
+{
+	if (!jit)
+		return;
+	if (jit->jit)
+		LLVMConsumeError(LLVMOrcDisposeLLJIT(jit->jit));
+	memory_free(jit);
+}
+
+void *backend_jit_symbol(struct backend_jit *jit, const char *symbol)
+{
+	struct call c = {.jit = jit, .symbol = symbol};
+	if (llvm_guard(NULL, look_up, &c) != TFMC_OK)
+		return NULL;
+	LLVMConsumeError(c.error);
+	if (*jit->why && !c.at)
+		(void)report_llvm(jit->cx, jit->why);
+	return (void *)(uintptr_t)c.at;
+}
+
+/* Stores the address of symbol NAME_SUFFIX in the pointer at `out`. False if there is none. */
+static bool find_symbol(struct backend_jit *jit, const char *name, const char *suffix, void *out)
+{
+	struct buf symbol;
+	buf_init(&symbol);
+	buf_printf(&symbol, "%s_%s", name, suffix);
+	void *at = buf_failed(&symbol) ? NULL : backend_jit_symbol(jit, symbol.data);
+	buf_destroy(&symbol);
+	memcpy(out, &at, sizeof(at));
+	return at != NULL;
+}
+
+bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_model *out)
+{
+	memset(out, 0, sizeof(*out));
+	bool found = find_symbol(jit, name, "record", &out->record);
+#define MODEL(field, name_, result, parameters, comment) \
+	found = found && find_symbol(jit, name, #name_, &out->field);
+#define OTHER(name_, result, parameters, comment)
+#include "backends/interface.def"
+	return found;
+}
+
+const char *backend_llvm_version(void)
+{
+	return LLVM_VERSION_STRING;
 }

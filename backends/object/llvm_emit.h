@@ -41,15 +41,12 @@ struct llvm_func {
 	size_t n_scopes;
 };
 
-LLVMTypeRef llvm_scalar_type(const struct llvm_module *m, enum kb_scalar s);
 LLVMTypeRef llvm_type(const struct llvm_module *m, struct kb_type t);
 /* The integer constant v in all lanes of t, an integer type. */
 LLVMValueRef llvm_int(const struct llvm_module *m, struct kb_type t, int64_t v);
 /* A call of the intrinsic `name`, overloaded on n_types types. */
 LLVMValueRef llvm_intrinsic(struct llvm_func *r, const char *name, LLVMTypeRef *types, size_t n_types,
                             LLVMValueRef *args, unsigned n_args);
-/* A vector with the scalar in all lanes; the scalar itself for one lane. */
-LLVMValueRef llvm_splat(struct llvm_func *r, LLVMValueRef scalar, int lanes);
 /* Lanes [from, from + n) of a vector; a scalar for n = 1. */
 LLVMValueRef llvm_lanes(struct llvm_func *r, LLVMValueRef v, int from, int n);
 /* Operand n of an instruction. */

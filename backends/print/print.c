@@ -8,6 +8,703 @@
 
 #include <string.h>
 
+/* ---- names ---- */
+
+/*
+ * Identifiers in the text. Exported names are unchanged; in others, characters other than letters and digits become
+ * underscores, and a number makes them distinct from all identifiers that are visible in the same scope.
+ */
+
+static const char *const keywords[] = {
+        "asm",           "auto",     "bool",      "break",    "case",    "char",          "const",
+        "continue",      "default",  "do",        "double",   "else",    "enum",          "extern",
+        "false",         "float",    "for",       "goto",     "if",      "inline",        "int",
+        "long",          "register", "return",    "restrict", "short",   "signed",        "sizeof",
+        "static",        "struct",   "switch",    "true",     "typedef", "typeof",        "union",
+        "unsigned",      "void",     "volatile",  "while",    "linux",   "unix",          "i386",
+        "main",          "nullptr",  "constexpr", "alignas",  "alignof", "static_assert", "thread_local",
+        "typeof_unqual", "NULL",     NULL};
+
+static bool is_in(const char *const *list, const char *name)
+{
+	for (; list && *list; list++)
+		if (strcmp(*list, name) == 0)
+			return true;
+	return false;
+}
+
+bool cfamily_is_keyword(const char *name)
+{
+	return is_in(keywords, name);
+}
+
+static bool is_reserved(const struct print *p, const char *name)
+{
+	return cfamily_is_keyword(name) || is_in(p->dialect->reserved, name) || p->dialect->is_reserved(name);
+}
+
+static bool is_letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+/* `name` as an identifier. */
+static const char *sanitize(struct print *p, const char *name)
+{
+	size_t n = strlen(name);
+	char *text = arena_alloc(p->arena, n + 2);
+	if (!text)
+		return "_";
+	size_t at = 0;
+	if (!is_letter(name[0]))
+		text[at++] = '_';
+	for (size_t i = 0; i < n; i++)
+		text[at++] = is_letter(name[i]) || (name[i] >= '0' && name[i] <= '9') ? name[i] : '_';
+	text[at] = '\0';
+	return text;
+}
+
+/* ---- file scope ---- */
+
+/* A new identifier at file scope. */
+static const char *print_file_name(struct print *p, const char *name)
+{
+	const char *base = sanitize(p, name), *text = base;
+	for (int i = 2; strmap_has(&p->taken, text) || is_reserved(p, text); i++)
+		text = arena_printf(p->arena, "%s_%d", base, i);
+	(void)strmap_set(&p->taken, text, p);
+	return text;
+}
+
+static void add_global(struct print *p, const char *name, bool is_exported)
+{
+	if (strmap_has(&p->globals, name))
+		return;
+	const char *text = is_exported ? name : print_file_name(p, name);
+	if (is_exported)
+		(void)strmap_set(&p->taken, name, p);
+	(void)strmap_set(&p->globals, name, (void *)(uintptr_t)text);
+}
+
+/* Exported names are added first, so that no internal one is given the same identifier. */
+static bool print_names_begin(struct print *p)
+{
+	strmap_init(&p->globals, p->arena);
+	strmap_init(&p->taken, p->arena);
+	strmap_init(&p->needed, p->arena);
+	for (int internal = 0; internal < 2; internal++) {
+		for (size_t i = 0; i < kb_func_count(p->m); i++) {
+			const struct kb_func *f = kb_func_at(p->m, i);
+			if ((f->linkage == KB_INTERNAL) == internal)
+				add_global(p, f->name, !internal);
+		}
+		for (size_t i = 0; i < kb_data_count(p->m); i++) {
+			const struct kb_data_item *d = kb_data_at(p->m, i);
+			if ((d->linkage == KB_INTERNAL) == internal)
+				add_global(p, d->name, !internal);
+		}
+	}
+	for (size_t i = 0; i < p->options->n_data; i++)
+		add_global(p, p->options->data[i].name, false);
+	return !arena_failed(p->arena);
+}
+
+const char *print_global(struct print *p, const char *name)
+{
+	const char *text = strmap_get(&p->globals, name);
+	return text ? text : name;
+}
+
+/* ---- functions ---- */
+
+static void open_block(struct print *p, int depth)
+{
+	bool *is_open = ARENA_NEW(p->arena, bool);
+	if (is_open)
+		*is_open = true;
+	p->blocks[depth] = is_open;
+	p->depth = depth;
+}
+
+static bool print_locals_begin(struct print *p)
+{
+	strmap_init(&p->locals, p->arena);
+	p->blocks = ARENA_ARRAY(p->arena, bool *, p->f->n_insts + 2);
+	p->n_temporaries = 0;
+	if (p->blocks)
+		open_block(p, 0);
+	return p->blocks;
+}
+
+static bool is_free(const struct print *p, const char *name)
+{
+	const bool *is_used = strmap_get(&p->locals, name);
+	return !(is_used && *is_used) && !strmap_has(&p->taken, name) && !is_reserved(p, name);
+}
+
+const char *print_local_name(struct print *p, const char *name)
+{
+	const char *base = sanitize(p, name), *text = base;
+	for (int i = 1; !is_free(p, text); i++)
+		text = arena_printf(p->arena, "%s%s%d", base, is_letter(base[strlen(base) - 1]) ? "" : "_",
+		                    i);
+	(void)strmap_set(&p->locals, text, p->blocks[p->depth]);
+	return text;
+}
+
+static void print_open(struct print *p)
+{
+	open_block(p, p->depth + 1);
+}
+
+/* Open and close a block; the identifiers of a closed block may be used again. */
+static void print_close(struct print *p)
+{
+	bool *is_open = p->blocks[p->depth--];
+	if (is_open)
+		*is_open = false;
+}
+
+/* ---- values ---- */
+
+/*
+ * Values as expressions. A value that is used once is pending: it is folded into the expression that uses it. It is
+ * assigned to a name before an effect that could change it: a store, a call or an atomic if it reads memory, a SET of
+ * a variable that it reads, or the begin or end of a block. Unused values are not printed.
+ */
+
+#define TEXT_MAX 88 /* longer expressions are assigned to a name, for readability */
+
+/* ---- uses ---- */
+
+static bool is_printed(const struct print *p, const struct kb_inst *i)
+{
+	if (i->op == KBO_VAR)
+		return p->vars[i->result].is_read;
+	if (i->op == KBO_SET)
+		return p->vars[i->imm].is_read;
+	return kb_has_side_effect(i->op) || (i->result && p->values[i->result].uses > 0);
+}
+
+/* One backward pass, users before definitions. True if another variable was found to be read: then repeat, because
+ * its SETs in loops may come later. */
+static bool count_once(struct print *p)
+{
+	bool more = false;
+	for (size_t v = 0; v < p->f->n_values; v++)
+		p->values[v].uses = 0;
+	for (size_t at = p->f->n_insts; at-- > 0;) {
+		const struct kb_inst *i = &p->f->insts[at];
+		if (!is_printed(p, i))
+			continue;
+		for (size_t k = 0; k < i->n_args; k++) {
+			p->values[i->args[k].id].uses++;
+			p->values[i->args[k].id].user = i->op;
+		}
+		if (i->op == KBO_GET && !p->vars[i->imm].is_read)
+			more = p->vars[i->imm].is_read = true;
+	}
+	return more;
+}
+
+/* Fills uses and is_read: only used values are printed. */
+static void print_count_uses(struct print *p)
+{
+	while (count_once(p))
+		;
+}
+
+/* ---- pending values ---- */
+
+static void remove_pending(struct print *p, uint32_t id)
+{
+	size_t n = 0;
+	if (!p->values[id].is_pending)
+		return;
+	for (size_t i = 0; i < p->n_pending; i++)
+		if (p->pending[i] != id)
+			p->pending[n++] = p->pending[i];
+	p->n_pending = n;
+	p->values[id].is_pending = false;
+}
+
+/* The operands become part of the text of this instruction: they are no longer pending. */
+static void print_consume(struct print *p, const struct kb_inst *i)
+{
+	for (size_t k = 0; k < i->n_args; k++)
+		remove_pending(p, i->args[k].id);
+}
+
+static const char *temporary(struct print *p, uint32_t id)
+{
+	const struct kb_type t = p->f->types[id];
+	const char *prefix = t.scalar == KB_PTR ? "p" : t.scalar == KB_BOOL ? "is" : t.lanes > 1 ? "v" : "t";
+	return print_local_name(p, arena_printf(p->arena, "%s%u", prefix, ++p->n_temporaries));
+}
+
+/* Uses `name` as the text of the value from now on. */
+static void print_name_value(struct print *p, uint32_t id, const char *name)
+{
+	struct print_value *v = &p->values[id];
+	*v = (struct print_value){
+	        .text = name, .bare = name, .is_name = true, .uses = v->uses, .definition = v->definition};
+}
+
+/* Prints `const type name = bare;` and uses the name for the value from now on. */
+static void print_assign_name(struct print *p, uint32_t id, const char *bare)
+{
+	const char *name = temporary(p, id);
+	struct buf line;
+	buf_init(&line);
+	buf_str(&line, "const ");
+	if (p->f->types[id].scalar == KB_PTR)
+		buf_clear(&line); /* the const of a pointer type qualifies its target */
+	p->dialect->type(p, p->f->types[id], print_value_space(p, id), &line);
+	if (line.len && line.data[line.len - 1] != '*')
+		buf_char(&line, ' ');
+	buf_printf(&line, "%s = %s;", name, bare);
+	print_line(p, "%s", line.data);
+	p->body.failed |= line.failed;
+	buf_destroy(&line);
+	print_name_value(p, id, name);
+}
+
+static bool reads_var(const struct print_value *v, uint32_t var)
+{
+	for (size_t i = 0; i < v->n_gets; i++)
+		if (v->gets[i] == var)
+			return true;
+	return false;
+}
+
+static void print_flush(struct print *p, enum print_flush which, uint32_t var)
+{
+	size_t n = 0, count = p->n_pending;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t id = p->pending[i];
+		struct print_value *v = &p->values[id];
+		bool named = which == FLUSH_ALL || (which == FLUSH_LOADS && v->has_load) ||
+		             (which == FLUSH_VAR && reads_var(v, var));
+		if (named)
+			print_assign_name(p, id, v->bare);
+		else
+			p->pending[n++] = id;
+	}
+	p->n_pending = n;
+}
+
+/* ---- definitions ---- */
+
+/* v reads the variables that its pending operands read. */
+static void collect_gets(struct print *p, struct print_value *v, const struct kb_inst *i)
+{
+	size_t n = i->op == KBO_GET;
+	for (size_t k = 0; k < i->n_args; k++)
+		if (p->values[i->args[k].id].is_pending)
+			n += p->values[i->args[k].id].n_gets;
+	v->gets = n ? ARENA_ARRAY(p->arena, uint32_t, n) : NULL;
+	v->n_gets = 0;
+	if (n && !v->gets)
+		return;
+	if (i->op == KBO_GET)
+		v->gets[v->n_gets++] = (uint32_t)i->imm;
+	for (size_t k = 0; k < i->n_args; k++) {
+		const struct print_value *a = &p->values[i->args[k].id];
+		for (size_t g = 0; a->is_pending && g < a->n_gets; g++)
+			v->gets[v->n_gets++] = a->gets[g];
+	}
+}
+
+static bool reads_memory(const struct print *p, const struct kb_inst *i)
+{
+	bool load = i->op == KBO_LOAD || i->op == KBO_LOAD_SPLAT || i->op == KBO_LOAD_PART;
+	for (size_t k = 0; k < i->n_args; k++)
+		load = load || (p->values[i->args[k].id].is_pending && p->values[i->args[k].id].has_load);
+	return load;
+}
+
+static bool is_literal(enum kb_opcode op)
+{
+	return op == KBO_CONST_INT || op == KBO_CONST_FLOAT || op == KBO_NULL || op == KBO_FUNC_ADDR ||
+	       op == KBO_STRING || op == KBO_SYMBOL;
+}
+
+/* A float product inside of a sum may be contracted to fma by the compiler, which rounds once instead of twice. */
+static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
+{
+	bool product = i->op == KBO_BIN && i->bin == KB_MUL &&
+	               (i->type.scalar == KB_F32 || i->type.scalar == KB_F64);
+	return product && (v->user == KBO_BIN || v->user == KBO_UN || v->user == KBO_FMA);
+}
+
+static void expression(struct print *p, const struct kb_inst *i, struct print_value *v)
+{
+	if (i->op == KBO_GET) {
+		v->text = v->bare = p->vars[i->imm].name;
+		v->is_name = true;
+		return;
+	}
+	buf_clear(&p->scratch);
+	v->precedence = p->dialect->ops[i->op](p, i, &p->scratch);
+	v->text = v->bare = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
+	if (v->precedence != PRINT_PRIMARY && !v->inner)
+		v->text = arena_printf(p->arena, "(%s)", v->bare);
+}
+
+enum print_prec print_converted(struct print *p, const struct kb_inst *i, const char *type, const char *inner,
+                                enum print_prec precedence, struct buf *out)
+{
+	p->values[i->result].inner = arena_strdup(p->arena, inner);
+	buf_printf(out, "(%s)(%s)", type, inner);
+	return precedence;
+}
+
+/* Defines a value by its expression: pending if it is used once, otherwise assigned to a name. */
+static void print_define(struct print *p, const struct kb_inst *i)
+{
+	struct print_value *v = &p->values[i->result];
+	v->definition = i;
+	expression(p, i, v);
+	if (is_literal(i->op))
+		return;
+	v->has_load = reads_memory(p, i);
+	collect_gets(p, v, i);
+	print_consume(p, i);
+	if (v->uses == 1 && strlen(v->text) <= TEXT_MAX && !must_have_name(i, v)) {
+		v->is_pending = true;
+		p->pending[p->n_pending++] = i->result;
+	} else {
+		print_assign_name(p, i->result, v->bare);
+	}
+}
+
+/* ---- operands ---- */
+
+const struct print_value *print_arg_value(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	return &p->values[i->args[k].id];
+}
+
+const char *print_arg(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	const char *text = p->values[i->args[k].id].text;
+	return text ? text : "";
+}
+
+struct kb_type print_arg_type(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	return p->f->types[i->args[k].id];
+}
+
+struct space_pointer print_value_space(const struct print *p, uint32_t id)
+{
+	return p->spaces.funcs && p->f->types[id].scalar == KB_PTR ? p->spaces.funcs[p->f_number].values[id]
+	                                                           : (struct space_pointer){SPACE_NONE, true};
+}
+
+struct space_pointer print_arg_space(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	return print_value_space(p, i->args[k].id);
+}
+
+const char *print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k)
+{
+	const char *text = p->values[i->args[k].id].bare;
+	return text ? text : "";
+}
+
+enum print_prec print_call_text(const struct print *p, const struct kb_inst *i, size_t first,
+                                const char *name, struct buf *out)
+{
+	buf_printf(out, "%s(", name);
+	for (size_t k = first; k < i->n_args; k++)
+		buf_printf(out, "%s%s", k > first ? ", " : "", print_bare_arg(p, i, k));
+	buf_char(out, ')');
+	return PRINT_PRIMARY;
+}
+
+enum print_prec print_forwarded_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
+{
+	const struct print_value *v = print_arg_value(p, i, k);
+	buf_str(out, print_bare_arg(p, i, k));
+	return v->inner ? PRINT_PRIMARY : v->precedence;
+}
+
+bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out)
+{
+	const struct kb_inst *d = p->values[i->args[k].id].definition;
+	if (!d || d->op != KBO_CONST_INT)
+		return false;
+	*out = d->imm;
+	return true;
+}
+
+const char *print_value_name(const struct print *p, uint32_t id)
+{
+	return p->values[id].text;
+}
+
+/* Octal escapes, unlike hexadecimal ones, end after three digits; '?' is escaped because of trigraphs. */
+void print_string(const char *text, struct buf *out)
+{
+	buf_char(out, '"');
+	for (const char *s = text; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+		if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == '?')
+			buf_printf(out, "\\%03o", c);
+		else
+			buf_char(out, (char)c);
+	}
+	buf_char(out, '"');
+}
+
+/* ---- control flow ---- */
+
+/*
+ * Emission of control flow, calls and variables, equal in both dialects. All pending values are assigned to names
+ * before a block begins or ends, so that each is evaluated where the IR computes it.
+ */
+
+void print_line(struct print *p, const char *fmt, ...)
+{
+	va_list ap;
+	buf_fill(&p->body, '\t', (size_t)p->depth);
+	va_start(ap, fmt);
+	buf_vprintf(&p->body, fmt, ap);
+	va_end(ap);
+	buf_char(&p->body, '\n');
+}
+
+void print_fail(struct print *p, const char *what)
+{
+	if (!p->failed)
+		diag_error(p->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: function %s: %s",
+		           p->f->name, what);
+	p->failed = true;
+}
+
+enum print_prec print_unsupported(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	(void)out;
+	print_fail(p, arena_printf(p->arena, "%s in %s", kb_op_name(i->op), p->dialect->name));
+	return PRINT_PRIMARY;
+}
+
+/* Comment delimiters inside the comment get a space, so that they do not end it. */
+static void print_comment(struct print *p, const struct kb_inst *i)
+{
+	if (p->dialect->source_loc && i->flags & KB_SOURCE_LOC) {
+		p->dialect->source_loc(p, i->name);
+		return;
+	}
+	buf_fill(&p->body, '\t', (size_t)p->depth);
+	buf_str(&p->body, "/* ");
+	for (const char *s = i->name; *s; s++) {
+		bool breaks = (s[0] == '*' && s[1] == '/') || (s[0] == '/' && s[1] == '*');
+		buf_char(&p->body, *s == '\n' || *s == '\r' ? ' ' : *s);
+		if (breaks)
+			buf_char(&p->body, ' ');
+	}
+	buf_str(&p->body, " */\n");
+}
+
+/* ---- blocks ---- */
+
+static void print_loop(struct print *p, const struct kb_inst *i)
+{
+	struct buf head;
+	struct print_value *hi = &p->values[i->args[1].id];
+	if (hi->is_pending) /* evaluate the bound once, not in each iteration */
+		print_flush(p, FLUSH_ALL, 0);
+	print_consume(p, i);
+	print_flush(p, FLUSH_ALL, 0);
+	print_open(p);
+	const char *name = print_local_name(p, i->name);
+	print_name_value(p, i->result, name);
+	p->depth--; /* where the head stands */
+	buf_init(&head);
+	buf_str(&head, "for (");
+	p->dialect->type(p, i->type, (struct space_pointer){SPACE_NONE, false}, &head);
+	buf_printf(&head, " %s = %s; %s < %s; ", name, print_bare_arg(p, i, 0), name, print_arg(p, i, 1));
+	if (i->imm == 1)
+		buf_printf(&head, "%s++) {", name);
+	else
+		buf_printf(&head, "%s += %lld) {", name, (long long)i->imm);
+	print_line(p, "%s", head.data);
+	p->body.failed |= head.failed;
+	buf_destroy(&head);
+	p->depth++;
+}
+
+static void with_condition(struct print *p, const struct kb_inst *i, const char *after)
+{
+	print_consume(p, i);
+	print_flush(p, FLUSH_ALL, 0);
+	print_line(p, "if (%s)%s", print_bare_arg(p, i, 0), after);
+}
+
+static void print_forever(struct print *p, const struct kb_inst *i)
+{
+	(void)i;
+	print_flush(p, FLUSH_ALL, 0);
+	print_line(p, "for (;;) {");
+	print_open(p);
+}
+
+static void print_break_if(struct print *p, const struct kb_inst *i)
+{
+	with_condition(p, i, "");
+	p->depth++;
+	print_line(p, "break;");
+	p->depth--;
+}
+
+static void print_if(struct print *p, const struct kb_inst *i)
+{
+	with_condition(p, i, " {");
+	print_open(p);
+}
+
+static void print_end(struct print *p, const struct kb_inst *i)
+{
+	print_flush(p, FLUSH_ALL, 0);
+	print_close(p);
+	print_line(p, i->op == KBO_ELSE ? "} else {" : "}");
+}
+
+static void print_else(struct print *p, const struct kb_inst *i)
+{
+	print_end(p, i);
+	print_open(p);
+}
+
+/* ---- calls ---- */
+
+static void print_return(struct print *p, const struct kb_inst *i)
+{
+	print_consume(p, i);
+	print_flush(p, FLUSH_ALL, 0);
+	print_line(p, i->n_args ? "return %s;" : "return;", i->n_args ? print_bare_arg(p, i, 0) : "");
+}
+
+/* An instruction with a side effect: pending loads are evaluated before it. */
+static void print_ordered(struct print *p, const struct kb_inst *i)
+{
+	print_consume(p, i);
+	print_flush(p, FLUSH_LOADS, 0);
+	buf_clear(&p->scratch);
+	if (i->op == KBO_CALL)
+		(void)print_call_text(p, i, 0, print_global(p, i->name), &p->scratch);
+	else
+		(void)p->dialect->ops[i->op](p, i, &p->scratch);
+	const char *text = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
+	if (i->result && p->values[i->result].uses)
+		print_assign_name(p, i->result, text);
+	else if (p->scratch.len > 0)
+		print_line(p, i->result ? "(void)%s;" : "%s;", text);
+}
+
+/* An instruction that the dialect emits. */
+static void print_value(struct print *p, const struct kb_inst *i)
+{
+	if (kb_has_side_effect(i->op))
+		print_ordered(p, i);
+	else if (p->values[i->result].uses)
+		print_define(p, i);
+}
+
+/* ---- variables ---- */
+
+static struct space_pointer var_space(const struct print *p, uint32_t var)
+{
+	return p->spaces.funcs ? p->spaces.funcs[p->f_number].vars[var]
+	                       : (struct space_pointer){SPACE_NONE, true};
+}
+
+/* Initial value of a variable without one. OpenCL C has no {0} for vectors. */
+static void print_zero(struct print *p, struct kb_type type, struct buf *line)
+{
+	if (type.lanes == 1) {
+		buf_char(line, '0');
+	} else if (p->options->dialect == CFAMILY_C) {
+		buf_str(line, "{0}");
+	} else {
+		buf_char(line, '(');
+		p->dialect->type(p, type, (struct space_pointer){SPACE_NONE, false}, line);
+		buf_str(line, ")(0)");
+	}
+}
+
+static void print_var(struct print *p, const struct kb_inst *i)
+{
+	struct print_var *v = &p->vars[i->result];
+	struct buf line;
+	if (!v->is_read)
+		return;
+	print_consume(p, i);
+	v->name = print_local_name(p, i->name ? i->name : "x");
+	buf_init(&line);
+	p->dialect->type(p, i->type, var_space(p, i->result), &line);
+	if (line.len && line.data[line.len - 1] != '*')
+		buf_char(&line, ' ');
+	buf_printf(&line, "%s = ", v->name);
+	if (i->n_args)
+		buf_str(&line, print_bare_arg(p, i, 0));
+	else
+		print_zero(p, i->type, &line);
+	print_line(p, "%s;", line.data);
+	p->body.failed |= line.failed;
+	buf_destroy(&line);
+}
+
+static void print_set(struct print *p, const struct kb_inst *i)
+{
+	if (!p->vars[i->imm].is_read)
+		return;
+	print_consume(p, i);
+	print_flush(p, FLUSH_VAR, (uint32_t)i->imm);
+	print_line(p, "%s = %s;", p->vars[i->imm].name, print_bare_arg(p, i, 0));
+}
+
+static void print_array(struct print *p, const struct kb_inst *i)
+{
+	const char *name;
+	if (!p->values[i->result].uses)
+		return;
+	name = print_local_name(p, i->name);
+	p->dialect->array(p, i, name);
+	buf_clear(&p->scratch);
+	p->dialect->array_text(p, i, name, &p->scratch);
+	print_name_value(p, i->result, arena_strndup(p->arena, p->scratch.data, p->scratch.len));
+}
+
+/* ---- dispatch ---- */
+
+static void print_param(struct print *p, const struct kb_inst *i)
+{
+	(void)p;
+	(void)i;
+}
+#define print_end_loop    print_end
+#define print_end_forever print_end
+#define print_end_if      print_end
+#define print_get         print_value
+#define print_call        print_ordered
+#define print_local       print_array
+#define print_shared      print_array
+
+static void print_control(struct print *p, const struct kb_inst *i)
+{
+	static void (*const print[])(struct print *, const struct kb_inst *) = {
+#define KB_CFAMILY(op, name, effect) [KBO_##op] = print_##name,
+#define KB_OP(op, name, effect)      [KBO_##op] = print_value,
+#include "backends/kb/kb_ops.def"
+	};
+	print[i->op](p, i);
+}
+
+/* ---- the file ---- */
+
 bool print_once(struct print *p, const char *name)
 {
 	if (strmap_has(&p->needed, name))

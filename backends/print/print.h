@@ -166,31 +166,13 @@ print_op print_unsupported;
 void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
 /* ---- the core's own files ---- */
-/* Fills uses and is_read: only used values are printed. */
-void print_count_uses(struct print *p);
-/* The operands become part of the text of this instruction: they are no longer pending. */
-void print_consume(struct print *p, const struct kb_inst *i);
-/* Defines a value by its expression: pending if it is used once, otherwise assigned to a name. */
-void print_define(struct print *p, const struct kb_inst *i);
-/* Prints `const type name = bare;` and uses the name for the value from now on. */
-void print_assign_name(struct print *p, uint32_t id, const char *bare);
 /* Assigns pending values to names before an effect that could change them: those that read memory, those that read
  * variable `var`, or all. */
 enum print_flush { FLUSH_LOADS, FLUSH_VAR, FLUSH_ALL };
-void print_flush(struct print *p, enum print_flush which, uint32_t var);
-/* Uses `name` as the text of the value from now on. */
-void print_name_value(struct print *p, uint32_t id, const char *name);
 /* A new local identifier derived from `name`. */
 const char *print_local_name(struct print *p, const char *name);
-/* Open and close a block; the identifiers of a closed block may be used again. */
-void print_open(struct print *p);
-void print_close(struct print *p);
 /* Initialize the identifiers of the file, of a function. False without memory. */
-bool print_names_begin(struct print *p);
-bool print_locals_begin(struct print *p);
-void print_control(struct print *p, const struct kb_inst *i);
 void print_function(struct print *p, size_t number);
-void print_comment(struct print *p, const struct kb_inst *i);
 /* Reports that the dialect cannot express `what`; only the first time. */
 void print_fail(struct print *p, const char *what);
 
