@@ -16,6 +16,7 @@
  *   canonicalize    first, because fusion matches canonical forms
  *   fuse-attention  matches around the masked_softmax that fuse-softmax leaves
  *   merge-heads     needs one attention per head; its merged linears are input of merge-linear
+ *   shard           needs whole attention ops and separate linears; not in O2: it divides a module for ranks
  *   demand-rows     needs whole attention ops; must separate linears that need fewer rows before merge-linear
  *                   concatenates them
  *   encode          needs the final weights, and runs before functions are specialized

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The analysis of shard.h: union-find over all axes of all values, weights and states. An op joins the axes that it
+ * relates element by element and blocks those that it needs as a whole; contractions are noted. The count of atoms of a
+ * class is the greatest common divisor of its sizes, so an axis of H heads and one of H x E features are cut alike.
+ */
+#include <string.h>
+
+#include "ir/core/axes.h"
+#include "ir/support/checked.h"
+#include "passes/graph/shard.h"
+
+/* An axis: index into the table of classes. Axes of symbolic size and of size 1 are not in it. */
+typedef uint32_t axis_id;
+#define NO_AXIS UINT32_MAX
+
+struct axis_class {
+	axis_id parent; /* union-find; the fields below are those of the root */
+	int64_t atoms;  /* greatest common divisor of the sizes; 0: the axis has no constant size */
+	const struct ir_op *whole; /* an op that needs the axis as a whole; NULL: none */
+	bool is_whole;             /* needed as a whole, by an op or by the interface of a function */
+	int n_contractions;
+	int64_t unit; /* atoms are cut at multiples of this */
+};
+
+/* Boundaries along an axis fall on multiples of `multiple` elements (blocks of a quantized format). */
+struct boundary {
+	axis_id axis;
+	int64_t size, multiple;
+};
+
+struct contraction {
+	const struct ir_op *op;
+	axis_id axis;
+};
+
+struct shard_plan {
+	const struct ir_module *m;
+	int64_t ranks;
+	struct axis_class *axes;
+	axis_id *first_value; /* by function: axis 0 of value 0 */
+	axis_id first_weight, first_state;
+	struct arena *arena;
+	struct {
+		struct boundary *items;
+		size_t n, cap;
+	} boundaries;
+	struct {
+		struct contraction *items;
+		size_t n, cap;
+	} contractions;
+	struct strmap weights, states; /* name -> index + 1 */
+};
+
+/* ---- axes ---- */
+
+static axis_id root_of(const struct shard_plan *s, axis_id a)
+{
+	while (s->axes[a].parent != a) {
+		s->axes[a].parent = s->axes[s->axes[a].parent].parent; /* path halving */
+		a = s->axes[a].parent;
+	}
+	return a;
+}
+
+static size_t index_of_func(const struct shard_plan *s, const struct ir_func *f)
+{
+	size_t i = 0;
+	while (s->m->funcs.items[i] != f)
+		i++;
+	return i;
+}
+
+/* The axis if its size is a constant above 1, else NO_AXIS. */
+static axis_id sized(const struct ir_type *t, int axis, axis_id id)
+{
+	int64_t size;
+	return t->kind == IR_TENSOR && ir_dim_is_const(t->dims[axis], &size) && size > 1 ? id : NO_AXIS;
+}
+
+static axis_id axis_of_value(const struct shard_plan *s, const struct ir_func *f, struct ir_value v, int axis)
+{
+	return sized(ir_type_of(f, v), axis,
+	             s->first_value[index_of_func(s, f)] + v.id * IR_RANK_MAX + (axis_id)axis);
+}
+
+static axis_id axis_of_weight(const struct shard_plan *s, const struct ir_weight *w, int axis)
+{
+	uintptr_t i = (uintptr_t)strmap_get(&s->weights, w->name);
+	return sized(w->type, axis, s->first_weight + (axis_id)(i - 1) * IR_RANK_MAX + (axis_id)axis);
+}
+
+static axis_id axis_of_state(const struct shard_plan *s, const struct ir_state_decl *d, int axis)
+{
+	uintptr_t i = (uintptr_t)strmap_get(&s->states, d->name);
+	return sized(d->type, axis, s->first_state + (axis_id)(i - 1) * IR_RANK_MAX + (axis_id)axis);
+}
+
+/* The two axes are cut at the same fractions of their sizes. */
+static void join(struct shard_plan *s, axis_id a, axis_id b)
+{
+	if (a == NO_AXIS || b == NO_AXIS)
+		return;
+	struct axis_class *x = &s->axes[root_of(s, a)], *y = &s->axes[root_of(s, b)];
+	if (x == y)
+		return;
+	y->parent = x->parent;
+	x->atoms = gcd_i64(x->atoms, y->atoms);
+	x->whole = x->whole != NULL ? x->whole : y->whole;
+	x->is_whole = x->is_whole || y->is_whole;
+	x->n_contractions += y->n_contractions;
+}
+
+static void need_whole(struct shard_plan *s, axis_id a, const struct ir_op *op)
+{
+	if (a == NO_AXIS)
+		return;
+	struct axis_class *c = &s->axes[root_of(s, a)];
+	c->whole = c->whole != NULL ? c->whole : op;
+	c->is_whole = true;
+}
+
+static void need_whole_value(struct shard_plan *s, const struct ir_func *f, struct ir_value v,
+                             const struct ir_op *op)
+{
+	const struct ir_type *t = ir_type_of(f, v);
+	for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
+		need_whole(s, axis_of_value(s, f, v, i), op);
+}
+
+static void join_values(struct shard_plan *s, const struct ir_func *f, struct ir_value a, struct ir_value b)
+{
+	const struct ir_type *t = ir_type_of(f, a);
+	for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
+		join(s, axis_of_value(s, f, a, i), axis_of_value(s, f, b, i));
+}
+
+static void add_boundary(struct shard_plan *s, axis_id a, const struct ir_dim *size, int64_t multiple)
+{
+	int64_t n;
+	if (a != NO_AXIS && multiple > 1 && ir_dim_is_const(size, &n))
+		ARENA_ADD(s->arena, &s->boundaries, (struct boundary){a, n, multiple});
+}
+
+/* ---- ops ---- */
+
+/* A contracted axis: of a linear or matmul it may be cut, then the ranks have terms of the sum. */
+static void contract(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op, int name,
+                     axis_id a)
+{
+	bool sums = name == 'K' - 'A' &&
+	            (op->code == OP_linear || op->code == OP_expert_linear || op->code == OP_matmul);
+	if (a == NO_AXIS)
+		return;
+	if (!sums) {
+		need_whole(s, a, op);
+		return;
+	}
+	s->axes[root_of(s, a)].n_contractions++;
+	ARENA_ADD(s->arena, &s->contractions, (struct contraction){op, a});
+	const struct ir_weight *w = ir_weight_of(f, op->operands[1]);
+	if (w != NULL && ir_format_is_quantized(w->format))
+		need_whole(s, a, op); /* rows of quantized values are not cut */
+}
+
+/* Joins the axes of equal names; axes that marks or a missing name declare as needed are whole. */
+static void visit_named_axes(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op)
+{
+	const struct ir_type *types[IR_AXES_OPERANDS_MAX];
+	struct ir_axes a;
+	size_t misfit;
+	axis_id first[IR_AXIS_NAMES];
+	bool in_result[IR_AXIS_NAMES] = {false};
+	struct ir_value y = op->results[0];
+	memset(first, 0xff, sizeof(first)); /* NO_AXIS */
+	bool named = op->n_results == 1 && op->n_operands <= IR_AXES_OPERANDS_MAX;
+	for (size_t i = 0; named && i < op->n_operands; i++)
+		types[i] = op->operands[i].id != 0 ? ir_type_of(f, op->operands[i]) : NULL;
+	if (!named || !ir_axes(op->code, op->attrs, types, op->n_operands, &a, &misfit)) {
+		for (size_t i = 0; i < op->n_operands + op->n_results; i++) {
+			struct ir_value v =
+			        i < op->n_operands ? op->operands[i] : op->results[i - op->n_operands];
+			if (v.id != 0)
+				need_whole_value(s, f, v, op);
+		}
+		return;
+	}
+	for (size_t i = 0; i < op->n_operands; i++) {
+		if (types[i] != NULL && i >= a.n_in)
+			need_whole_value(s, f, op->operands[i], op);
+		for (int k = 0; types[i] != NULL && i < a.n_in && k < types[i]->rank; k++) {
+			int name = ir_axis_name(&a, &a.in[i], k);
+			axis_id at = axis_of_value(s, f, op->operands[i], k);
+			if (name == IR_AXIS_NEW)
+				need_whole(s, at, op);
+			else if (first[name] == NO_AXIS)
+				first[name] = at;
+			else
+				join(s, first[name], at);
+		}
+	}
+	int axis = 0;
+	for (int entry = 0; entry < a.out.n; entry++) {
+		int n = a.out.name[entry] == '*'   ? a.wildcard[0]
+		        : a.out.name[entry] == '&' ? a.wildcard[1]
+		                                   : 1;
+		for (int k = 0; k < n; k++, axis++) {
+			int name = ir_axis_name(&a, &a.out, axis);
+			axis_id at = axis_of_value(s, f, y, axis);
+			bool heads =
+			        op->code == OP_attention && axis == 1; /* a head reads its key head only */
+			bool blocks = op->code == OP_round_rows &&
+			              ((const struct attrs_round_rows *)op->attrs)->block > 0;
+			if (blocks && a.out.mark[entry] == '!')
+				add_boundary(s, at, ir_type_of(f, y)->dims[axis],
+				             ((const struct attrs_round_rows *)op->attrs)->block);
+			if (name == IR_AXIS_NEW || a.out.mark[entry] == '@' ||
+			    (a.out.mark[entry] == '!' && !heads && !blocks))
+				need_whole(s, at, op);
+			if (name == IR_AXIS_NEW)
+				continue;
+			in_result[name] = true;
+			join(s, first[name], at);
+		}
+	}
+	if (op->code == OP_attention) {
+		join(s, axis_of_value(s, f, op->operands[0], 1), axis_of_value(s, f, op->operands[1], 1));
+		in_result['K' - 'A'] = true;
+	}
+	for (int name = 0; name < IR_AXIS_NAMES; name++)
+		if (!in_result[name])
+			contract(s, f, op, name, first[name]);
+}
+
+/*
+ * Axes of a reshape: groups of neighbouring axes with equal products. Of a group only the first axes, which vary
+ * slowest, are joined: [.., H E] is cut where [.., H, E] is cut along H.
+ */
+static void visit_reshape(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op)
+{
+	struct ir_value x = op->operands[0], y = op->results[0];
+	const struct ir_type *from = ir_type_of(f, x), *to = ir_type_of(f, y);
+	int i = 0, k = 0;
+	while (i < from->rank && k < to->rank) {
+		int64_t a = 0, b = 0;
+		if (from->dims[i] == to->dims[k]) {
+			join(s, axis_of_value(s, f, x, i++), axis_of_value(s, f, y, k++));
+			continue;
+		}
+		if (ir_dim_equals(from->dims[i], 1) || ir_dim_equals(to->dims[k], 1)) {
+			if (ir_dim_equals(from->dims[i], 1))
+				i++;
+			else
+				k++;
+			continue;
+		}
+		if (!ir_dim_is_const(from->dims[i], &a) || !ir_dim_is_const(to->dims[k], &b))
+			break;
+		join(s, axis_of_value(s, f, x, i), axis_of_value(s, f, y, k));
+		i++;
+		k++;
+		while (a != b) {
+			int64_t next;
+			bool left = a < b;
+			if ((left ? i : k) >= (left ? from : to)->rank ||
+			    !ir_dim_is_const((left ? from : to)->dims[left ? i : k], &next))
+				break;
+			need_whole(s, axis_of_value(s, f, left ? x : y, left ? i : k), op);
+			*(left ? &a : &b) *= next; /* below the count of elements, which is checked */
+			*(left ? &i : &k) += 1;
+		}
+		if (a != b)
+			break;
+	}
+	for (; i < from->rank; i++)
+		need_whole(s, axis_of_value(s, f, x, i), op);
+	for (; k < to->rank; k++)
+		need_whole(s, axis_of_value(s, f, y, k), op);
+}
+
+/* Joins the axes of tensor v with those of the slice of a state at n indices: axis 0, then those after the indices. */
+static void visit_state_slice(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op,
+                              struct ir_value v, size_t n)
+{
+	const struct ir_state_decl *d = ir_type_of(f, op->operands[0])->state;
+	const struct ir_type *t = ir_type_of(f, v);
+	for (int i = 0; i < t->rank; i++) {
+		int at = i == 0 ? 0 : i + (int)n;
+		axis_id a = axis_of_value(s, f, v, i), b = axis_of_state(s, d, at);
+		int64_t x = 0, y = 0;
+		bool same =
+		        ir_dim_is_const(t->dims[i], &x) && ir_dim_is_const(d->type->dims[at], &y) && x == y;
+		if (same) {
+			join(s, a, b);
+		} else {
+			need_whole(s, a, op);
+			need_whole(s, b, op);
+		}
+	}
+}
+
+static void visit_repeat(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op)
+{
+	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		join_values(s, f, op->operands[i], op->region->args[1 + i]);
+		join_values(s, f, op->operands[i], yield->operands[i]);
+		join_values(s, f, op->operands[i], op->results[i]);
+	}
+}
+
+static void visit_op(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op)
+{
+	switch (op->code) {
+	case OP_weight: {
+		const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+		for (int i = 0; i < ir_type_of(f, op->results[0])->rank; i++)
+			join(s, axis_of_value(s, f, op->results[0], i),
+			     axis_of_weight(s, w, i + (int)op->n_operands));
+		break;
+	}
+	case OP_full:
+	case OP_dim_value:
+	case OP_yield: break;
+	case OP_iota:
+		need_whole(s,
+		           axis_of_value(s, f, op->results[0],
+		                         (int)((const struct attrs_iota *)op->attrs)->axis),
+		           op);
+		break;
+	case OP_reshape: visit_reshape(s, f, op); break;
+	case OP_repeat: visit_repeat(s, f, op); break;
+	case OP_state_append:
+		visit_state_slice(s, f, op, op->operands[1], op->n_operands - OPERAND(state_append, at));
+		visit_state_slice(s, f, op, op->results[0], op->n_operands - OPERAND(state_append, at));
+		break;
+	case OP_state_write:
+		visit_state_slice(s, f, op, op->operands[1], op->n_operands - OPERAND(state_write, at));
+		break;
+	case OP_state_read:
+		visit_state_slice(s, f, op, op->results[0], op->n_operands - OPERAND(state_read, at));
+		break;
+	case OP_return:
+		for (size_t i = 0; i < op->n_operands; i++)
+			need_whole_value(s, f, op->operands[i], op);
+		break;
+	default: visit_named_axes(s, f, op); break;
+	}
+}
+
+/* ---- the plan ---- */
+
+/* Sets the sizes of the axes of a type, whose table entries begin at `at`. */
+static void init_axes(struct shard_plan *s, const struct ir_type *t, axis_id at)
+{
+	for (int i = 0; t != NULL && t->kind == IR_TENSOR && i < t->rank; i++)
+		if (!ir_dim_is_const(t->dims[i], &s->axes[at + (axis_id)i].atoms))
+			s->axes[at + (axis_id)i].atoms = 0;
+}
+
+static bool init_plan(struct shard_plan *s)
+{
+	const struct ir_module *m = s->m;
+	size_t n = (m->weights.n + m->states.n) * IR_RANK_MAX;
+	s->first_value = ARENA_ARRAY(s->arena, axis_id, m->funcs.n + 1);
+	if (s->first_value == NULL)
+		return false;
+	s->first_weight = 0;
+	s->first_state = (axis_id)(m->weights.n * IR_RANK_MAX);
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		s->first_value[i] = (axis_id)n;
+		n += m->funcs.items[i]->n_values * IR_RANK_MAX;
+	}
+	s->axes = n < NO_AXIS ? ARENA_ARRAY(s->arena, struct axis_class, n + 1) : NULL;
+	if (s->axes == NULL)
+		return false;
+	for (size_t i = 0; i <= n; i++)
+		s->axes[i].parent = (axis_id)i;
+	strmap_init(&s->weights, s->arena);
+	strmap_init(&s->states, s->arena);
+	for (size_t i = 0; i < m->weights.n; i++) {
+		strmap_set(&s->weights, m->weights.items[i]->name, (void *)(uintptr_t)(i + 1));
+		init_axes(s, m->weights.items[i]->type, s->first_weight + (axis_id)(i * IR_RANK_MAX));
+	}
+	for (size_t i = 0; i < m->states.n; i++) {
+		strmap_set(&s->states, m->states.items[i]->name, (void *)(uintptr_t)(i + 1));
+		init_axes(s, m->states.items[i]->type, s->first_state + (axis_id)(i * IR_RANK_MAX));
+	}
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (size_t v = 1; v < m->funcs.items[i]->n_values; v++)
+			init_axes(s, m->funcs.items[i]->values[v].type,
+			          s->first_value[i] + (axis_id)(v * IR_RANK_MAX));
+	return !arena_failed(s->arena);
+}
+
+/* Sets the unit of every class: the fewest atoms whose elements are whole blocks along all axes of the class. */
+static void set_units(struct shard_plan *s)
+{
+	for (size_t i = 0; i < s->boundaries.n; i++) {
+		const struct boundary *b = &s->boundaries.items[i];
+		struct axis_class *c = &s->axes[root_of(s, b->axis)];
+		int64_t elements = b->size / c->atoms, atoms = b->multiple / gcd_i64(b->multiple, elements);
+		int64_t unit = c->unit > 0 ? c->unit : 1;
+		c->unit = unit / gcd_i64(unit, atoms) * atoms;
+	}
+}
+
+/* Cuts elementwise axes at packed panels of 16 columns, if every rank can have one. */
+static void prefer_panels(struct shard_plan *s)
+{
+	for (size_t i = 0; i < s->contractions.n; i++) {
+		struct axis_class *c = &s->axes[root_of(s, s->contractions.items[i].axis)];
+		int64_t unit = c->unit > 0 ? c->unit : 1;
+		if (c->atoms / 16 >= s->ranks)
+			c->unit = unit / gcd_i64(unit, 16) * 16;
+	}
+}
+
+const struct shard_plan *shard_plan(struct pass_context *p, const struct ir_module *m, int64_t ranks)
+{
+	struct shard_plan *s = ARENA_NEW(p->arena, struct shard_plan);
+	if (s == NULL)
+		return NULL;
+	s->m = m;
+	s->ranks = ranks;
+	s->arena = p->arena;
+	if (!init_plan(s))
+		return NULL;
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		const struct ir_func *f = m->funcs.items[i];
+		for (size_t k = 0; k < f->n_params; k++)
+			need_whole_value(s, f, f->params[k].value, NULL);
+		for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
+			visit_op(s, f, it.op);
+	}
+	if (arena_failed(p->arena))
+		return NULL;
+	set_units(s);
+	prefer_panels(s);
+	for (size_t i = 0; i < s->contractions.n; i++) {
+		const struct contraction *c = &s->contractions.items[i];
+		const struct axis_class *class = &s->axes[root_of(s, c->axis)];
+		if (class->is_whole && class->whole != NULL)
+			pass_missed(p, c->op->loc, "not divided among ranks: %s needs the whole axis",
+			            ir_op_desc(class->whole->code)->name);
+	}
+	return s;
+}
+
+/* The class of the axis if it is cut, else NULL. */
+static const struct axis_class *cut_class(const struct shard_plan *s, axis_id a)
+{
+	const struct axis_class *c = a != NO_AXIS ? &s->axes[root_of(s, a)] : NULL;
+	bool cut = c != NULL && !c->is_whole && c->n_contractions > 0 && s->ranks > 1;
+	return cut && c->atoms > (c->unit > 0 ? c->unit : 1) ? c : NULL;
+}
+
+bool shard_is_contraction(const struct shard_plan *s, const struct ir_op *op)
+{
+	for (size_t i = 0; i < s->contractions.n; i++)
+		if (s->contractions.items[i].op == op)
+			return cut_class(s, s->contractions.items[i].axis) != NULL;
+	return false;
+}
+
+int shard_cut(const struct shard_plan *s, const struct ir_func *f, struct ir_value v, int64_t rank,
+              int64_t *begin, int64_t *end)
+{
+	const struct ir_type *t = v.id != 0 ? ir_type_of(f, v) : NULL;
+	for (int i = 0; t != NULL && t->kind == IR_TENSOR && i < t->rank; i++) {
+		const struct axis_class *c = cut_class(s, axis_of_value(s, f, v, i));
+		int64_t size;
+		if (c == NULL || !ir_dim_is_const(t->dims[i], &size))
+			continue;
+		int64_t unit = c->unit > 0 ? c->unit : 1, units = (c->atoms + unit - 1) / unit;
+		int64_t each = units / s->ranks, more = units % s->ranks;
+		int64_t from = (rank * each + (rank < more ? rank : more)) * unit;
+		int64_t to = from + (each + (rank < more)) * unit;
+		*begin = from * (size / c->atoms);
+		*end = (to < c->atoms ? to : c->atoms) * (size / c->atoms);
+		return i;
+	}
+	return -1;
+}
+
+bool shard_is_cut(const struct shard_plan *s, const struct ir_func *f, struct ir_value v)
+{
+	int64_t begin, end;
+	return shard_cut(s, f, v, 0, &begin, &end) >= 0;
+}
