@@ -18,7 +18,7 @@
 #define TILE_COLUMNS   8
 #define TILE_ROWS      128
 #define QUANTIZE_DAMP  0.01  /* added to mean squares of inputs, times their average */
-#define QUANTIZE_BLOCK 65536 /* elements that are quantized at once, at least a row */
+#define QUANTIZE_BLOCK 65536 /* elements of rows that are quantized or cut at once, at least a row */
 
 /* State of one evaluation: a cache of the last stored tensors, so that short ranges do not look names up again. */
 struct weval {
@@ -162,6 +162,13 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 
 /* ---- nodes that move elements ---- */
 
+/* Number of rows of k elements to process at once, at most `rows`. */
+static int64_t rows_per_block(int64_t k, int64_t rows)
+{
+	int64_t some = k > 0 && k < QUANTIZE_BLOCK ? QUANTIZE_BLOCK / k : 1;
+	return weval_min(rows, some);
+}
+
 /* The arguments follow each other along the new axis 0. */
 static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
@@ -200,11 +207,53 @@ static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
+/* Copies blocks [first, first + to->k / block) of each of `rows` rows. */
+static void copy_blocks(const struct weight_quants *from, int64_t begin, int64_t rows,
+                        const struct weight_quants *to)
+{
+	const struct ir_format_desc *f = ir_format(from->format);
+	int64_t block = begin / f->block, super = block / f->super;
+	int64_t n = ir_format_blocks(to->format, to->k), n_super = ir_format_super_blocks(to->format, to->k);
+	size_t bytes = (size_t)n * sizeof(float), super_bytes = (size_t)n_super * sizeof(float);
+	for (int64_t i = 0; i < rows; i++) {
+		const struct weight_quants x = weight_quants_from_row(from, i),
+		                           y = weight_quants_from_row(to, i);
+		memcpy(y.quants, x.quants + begin, (size_t)to->k);
+		memcpy(y.scales, x.scales + block, bytes);
+		if (y.offsets)
+			memcpy(y.offsets, x.offsets + block, bytes);
+		if (y.super_scales)
+			memcpy(y.super_scales, x.super_scales + super, super_bytes);
+		if (y.super_offsets)
+			memcpy(y.super_offsets, x.super_offsets + super, super_bytes);
+	}
+}
+
+/* slice of the last axis, of quants: full rows of the argument are evaluated, and the blocks of the slice are copied. */
+static enum tfmc_status eval_slice_blocks(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
+                                          const struct weight_quants *out)
+{
+	int64_t k = e->args[0]->dims[e->axis], some = rows_per_block(k, n);
+	struct weight_quants quants;
+	enum tfmc_status st = weight_quants_alloc(&quants, out->format, k, some) ? TFMC_OK : TFMC_NO_MEMORY;
+	for (int64_t i = 0; st == TFMC_OK && i < n; i += some) {
+		const struct weight_quants to = weight_quants_from_row(out, i);
+		some = weval_min(n - i, some);
+		st = weval_to(ev, e->args[0], (row + i) * k, some * k, (struct wexpr_out){.quants = quants});
+		if (st == TFMC_OK)
+			copy_blocks(&quants, e->begin, some, &to);
+	}
+	weight_quants_free(&quants);
+	return st;
+}
+
 /* index and slice: for each index of the axes before `axis`, `keep` contiguous elements of the argument's block. */
 static enum tfmc_status eval_slice(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
 {
 	const struct ir_wexpr *x = e->args[0];
+	if (!out.at && e->axis == e->rank - 1 && e->kind == WX_SLICE)
+		return eval_slice_blocks(ev, e, begin / out.quants.k, n / out.quants.k, &out.quants);
 	int64_t inner = weval_inner(x, e->axis + 1);
 	int64_t block = inner * x->dims[e->axis];
 	int64_t keep = inner * (e->kind == WX_INDEX ? 1 : e->end - e->begin);
@@ -543,13 +592,6 @@ static enum tfmc_status eval_input_stats(struct weval *ev, const struct ir_wexpr
 		values[i] += QUANTIZE_DAMP * sum / (double)k;
 	*out = sum > 0 ? (struct weight_input_stats){values, values + k} : (struct weight_input_stats){0};
 	return TFMC_OK;
-}
-
-/* Number of rows of k elements to quantize at once, at most `rows`. */
-static int64_t rows_per_block(int64_t k, int64_t rows)
-{
-	int64_t some = k > 0 && k < QUANTIZE_BLOCK ? QUANTIZE_BLOCK / k : 1;
-	return weval_min(rows, some);
 }
 
 /* Quantizes rows [row, row + n) of the argument. */

@@ -456,6 +456,16 @@ const struct ir_wexpr *wexpr_without_columns(struct arena *a, const struct ir_we
 	return args ? wexpr_make(a, &copy) : NULL;
 }
 
+/* The node cuts rows of a quantized format at the ends of blocks and super-blocks. */
+static bool cuts_blocks(const struct ir_wexpr *e, enum ir_format format)
+{
+	const struct ir_format_desc *f = ir_format(format);
+	if (e->kind != WX_SLICE || f->block == 0 || e->axis != e->rank - 1)
+		return false;
+	int64_t block = (int64_t)f->block * f->super, k = e->args[0]->dims[e->axis];
+	return e->begin % block == 0 && (e->end % block == 0 || e->end == k);
+}
+
 static bool args_fit_format(const struct ir_wexpr *e, enum ir_format format)
 {
 	for (size_t i = 0; i < e->n_args; i++)
@@ -470,7 +480,7 @@ bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 	if (e->format != FORMAT_PLAIN)
 		return e->format == format;
 	if (ir_format_is_quantized(format))
-		return moves_rows(e) && args_fit_format(e, format);
+		return (moves_rows(e) || cuts_blocks(e, format)) && args_fit_format(e, format);
 	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
 		return e->stored == f->dtype;
 	if (e->kind == WX_FULL)

@@ -110,7 +110,7 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e);
 int64_t wexpr_count(const struct ir_wexpr *e);
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
 /* True if every value is represented exactly by the format: leaves of the format, moved only by elements (plain
- * formats) or by whole rows (quantized formats, whose blocks must stay together). */
+ * formats), or by whole rows or blocks of rows (quantized formats). */
 bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format);
 /* The format that wexpr_fits_format is true for; PLAIN if there is none, or several (constants). */
 enum ir_format wexpr_format(const struct ir_wexpr *e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard: sums every row-parallel linear in `ranks` parts, in the order in which so many ranks would add them (tensor
+ * shard: sums every row-parallel linear in `ranks` parts, in the order in which the ranks would add them (tensor
  * parallelism, Shoeybi et al. 2019, Megatron-LM, section 3).
  *
  * Requires   merge-heads: heads are one axis of one attention.
@@ -9,8 +9,7 @@
  * Example    %h = relu (linear %x, @up)   %y = linear %h, @down
  *        ->  %y = add (linear %h[0:F/2], @down[:, 0:F/2]), (linear %h[F/2:F], @down[:, F/2:F])
  * Skips      axes that an op needs as a whole (norms, softmax, outputs of the model), with a remark.
- * Benefit    none by itself: the object has the bits of the model on so many ranks, which every other count of ranks,
- *            transport and machine is compared with.
+ * Benefit    none by itself: the object has the bits of the model on `ranks` ranks, the reference of every transport.
  */
 #include "passes/graph/shard.h"
 

@@ -159,8 +159,18 @@ static void contract(struct shard_plan *s, const struct ir_func *f, const struct
 	s->axes[root_of(s, a)].n_contractions++;
 	ARENA_ADD(s->arena, &s->contractions, (struct contraction){op, a});
 	const struct ir_weight *w = ir_weight_of(f, op->operands[1]);
-	if (w != NULL && ir_format_is_quantized(w->format))
-		need_whole(s, a, op); /* rows of quantized values are not cut */
+	if (w == NULL || !ir_format_is_quantized(w->format))
+		return;
+	const struct ir_format_desc *d = ir_format(w->format);
+	int64_t block = (int64_t)d->block * d->super;
+	int last = w->type->rank - 1;
+	const struct ir_wexpr *cut = block > 0 && w->init != NULL && block <= w->init->dims[last]
+	                                     ? wexpr_slice(s->arena, last, 0, block, w->init)
+	                                     : NULL;
+	if (cut != NULL && wexpr_fits_format(cut, w->format))
+		add_boundary(s, a, w->type->dims[last], block);
+	else
+		need_whole(s, a, op); /* the scale is that of the whole row, or its columns are permuted */
 }
 
 /* Joins the axes of equal names; axes that marks or a missing name declare as needed are whole. */
