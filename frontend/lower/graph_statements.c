@@ -24,30 +24,16 @@ struct inlined_call {
 
 #define FUNCTION_DEPTH_MAX 64
 
-static const struct expr *make_leaf(struct expander *b, enum expr_kind kind, const char *text, struct loc loc)
-{
-	struct expr *e = ARENA_NEW(b->arena, struct expr);
-	if (e != NULL)
-		*e = (struct expr){.kind = kind, .loc = loc, .text = text};
-	return e;
-}
-
 const struct expr *name_tree(struct expander *b, const char *name, struct loc loc)
 {
-	return make_leaf(b, EX_NAME, name, loc);
+	return expr_make_leaf(b->arena, EX_NAME, name, loc);
 }
 
 const struct expr *value_ref(struct expander *b, const struct step_value *v, struct loc loc)
 {
-	const struct expr *name = name_tree(b, v->name, loc);
-	struct expr *e = v->cut == NULL ? NULL : ARENA_NEW(b->arena, struct expr);
-	const struct expr **args = v->cut == NULL ? NULL : ARENA_ARRAY(b->arena, const struct expr *, 2);
-	if (e == NULL || args == NULL)
-		return name;
-	args[0] = name;
-	args[1] = name_tree(b, v->cut, loc);
-	*e = (struct expr){.kind = EX_CALL, .loc = loc, .text = "mask_rows", .n_args = 2, .args = args};
-	return e;
+	const struct expr *const args[] = {name_tree(b, v->name, loc),
+	                                   v->cut == NULL ? NULL : name_tree(b, v->cut, loc)};
+	return v->cut == NULL ? args[0] : expr_make_call(b->arena, "mask_rows", loc, args, 2);
 }
 
 /* Evaluates an index (with `loops`) or an argument of a definition; false if the name is neither. */
@@ -140,7 +126,8 @@ static const struct expr *substitute_node(void *user, const struct expr *e)
 		return substitute_name(b, e);
 	if (e->kind != EX_STRING)
 		return NULL;
-	return make_leaf(b, EX_STRING, fill_placeholders(b, e->text, substitute_placeholder, b), e->loc);
+	return expr_make_leaf(b->arena, EX_STRING, fill_placeholders(b, e->text, substitute_placeholder, b),
+	                      e->loc);
 }
 
 /* The expression with the names of the current scope replaced. */
@@ -151,16 +138,7 @@ static const struct expr *substitute_names(struct expander *b, const struct expr
 
 bool push_assignment(struct expander *b, struct ir_loc loc, const char *target, const struct expr *value)
 {
-	struct expr_statement *st = ARENA_NEW(b->arena, struct expr_statement);
-	struct expr_target *t = ARENA_NEW(b->arena, struct expr_target);
-	const struct expr **values = ARENA_ARRAY(b->arena, const struct expr *, 1);
-	if (st == NULL || t == NULL || values == NULL || value == NULL)
-		return false;
-	*t = (struct expr_target){target, loc.at};
-	values[0] = value;
-	*st = (struct expr_statement){
-	        .loc = loc.at, .n_targets = 1, .targets = t, .n_values = 1, .values = values};
-	return graph_push_statement(b->arena, b->out, loc, st);
+	return graph_push_assignment(b->arena, b->out, loc, &target, 1, value);
 }
 
 /* The body of a repeat in a list of statements, or NULL. */

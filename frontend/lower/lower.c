@@ -369,7 +369,7 @@ static struct ir_module *create_module(struct frontend_model *m)
 }
 
 /* The function run: all outputs, and only the statements they need. */
-static bool run_entry(struct frontend_model *m, const struct graph_body *body, struct entry_function *e)
+static bool run_entry(struct frontend_model *m, struct entry_function *e)
 {
 	size_t n = m->outputs.n;
 	const char **values = ARENA_ARRAY(&m->arena, const char *, n);
@@ -384,7 +384,7 @@ static bool run_entry(struct frontend_model *m, const struct graph_body *body, s
 	}
 	e->values = values;
 	e->outputs = index;
-	e->body = graph_prune(&m->arena, body, values, n, NULL);
+	e->body = graph_prune(&m->arena, &m->graph, values, n, NULL);
 	return true;
 }
 
@@ -439,34 +439,19 @@ static struct ir_module *build_with_source(struct frontend_model *m, const struc
 	return must_repeat ? build_with_source(m, body, types) : NULL;
 }
 
-/* Infers the types of the states that encode leaves, builds decode (which determines the sizes it reads), then
- * encode, and clones decode into the module. */
+/* Builds decode (which determines the sizes it reads), then encode, and clones decode into the module. */
 static bool build_encode_and_decode(struct frontend_model *m, struct ir_module *module,
                                     const struct split_result *s, struct state_types *types)
 {
-	struct entry_function encode;
-	encode = (struct entry_function){.name = "encode",
-	                                 .mode = LOWER_INFER,
-	                                 .body = s->encode,
-	                                 .outputs = s->encode_index,
-	                                 .values = s->encode_outputs,
-	                                 .n_outputs = s->n_encode_outputs,
-	                                 .others = true,
-	                                 .loc = m->generate.loc};
-	struct ir_module *scratch = create_module(m);
-	if (scratch == NULL)
-		return false;
-	bool ok = build_function(m, scratch, &encode, types);
-	/* the recorded dims belong to the scratch module: import them */
-	for (size_t i = 0; ok && i < types->n; i++) {
-		for (int k = 0; k < types->items[i].rank; k++)
-			types->items[i].dims[k] = ir_import_dim(module, types->items[i].dims[k]);
-		for (int k = 0; k < types->items[i].value_rank; k++)
-			types->items[i].value_dims[k] = ir_import_dim(module, types->items[i].value_dims[k]);
-	}
-	ir_module_destroy(scratch);
-	ok = ok && lower_record_sizes(m, module, types);
-	encode.mode = LOWER_ENCODE;
+	const struct entry_function encode = {.name = "encode",
+	                                      .mode = LOWER_ENCODE,
+	                                      .body = s->encode,
+	                                      .outputs = s->encode_index,
+	                                      .values = s->encode_outputs,
+	                                      .n_outputs = s->n_encode_outputs,
+	                                      .others = true,
+	                                      .loc = m->generate.loc};
+	bool ok = lower_record_sizes(m, module, types);
 	struct ir_module *decode = ok ? build_with_source(m, &s->decode, types) : NULL;
 	ok = decode != NULL && build_function(m, module, &encode, types) &&
 	     lower_bind_source(m, decode, module);
@@ -488,16 +473,17 @@ static bool build_functions(struct frontend_model *m, struct ir_module *module)
 {
 	struct entry_function run;
 	struct state_types types = {0};
-	struct split_result parts = {.run = m->graph};
+	struct split_result parts;
 	bool is_seq2seq = m->generate.kind == GENERATE_SEQ2SEQ;
-	if ((is_seq2seq && !split_encode_decode(m, &parts)) || !run_entry(m, &parts.run, &run) ||
-	    !build_function(m, module, &run, &types))
+	if (!run_entry(m, &run) || (is_seq2seq && !split_encode_decode(m, &run.body, &parts)))
+		return false;
+	if (is_seq2seq)
+		run.body = parts.run;
+	if (!build_function(m, module, &run, &types))
 		return false;
 	if (m->generate.kind == GENERATE_CAUSAL && !build_decode(m, module, &m->graph, &types))
 		return false;
-	if (is_seq2seq && !build_encode_and_decode(m, module, &parts, &types))
-		return false;
-	return true;
+	return !is_seq2seq || build_encode_and_decode(m, module, &parts, &types);
 }
 
 /* Lowers again with repeats split where parameters change their format (mixed quantization), unless the

@@ -14,8 +14,8 @@
 #include "ir/core/build.h"
 
 enum lower_mode {
-	LOWER_RUN,   /* run: no state; records the types of the caches that decode will have */
-	LOWER_INFER, /* type inference: weights are zeros, state statements record the types of their states */
+	LOWER_RUN,    /* run: no state; records the types of the states that encode and decode will have */
+	LOWER_INFER,  /* type inference: weights are zeros */
 	LOWER_ENCODE, /* encode: state_put writes */
 	LOWER_DECODE, /* decode, score: KV caches grow, state_get reads */
 };
@@ -61,7 +61,7 @@ struct state_type {
 	int64_t call_rows; /* ring cache: the most tokens that one call may append; else 0 */
 };
 
-/* Types of states, recorded by LOWER_RUN and LOWER_INFER; shared by the functions of a module. */
+/* Types of states, recorded by LOWER_RUN; shared by the functions of a module. */
 struct state_types {
 	struct state_type *items;
 	size_t n, cap;
@@ -336,13 +336,13 @@ bool lower_bind_source(struct frontend_model *m, struct ir_module *from, struct 
 
 /* split.c: partition of a seq2seq graph into encode and decode */
 struct split_result {
-	struct graph_body run, encode, decode;
-	const char **encode_outputs; /* graph names of its outputs */
-	size_t *encode_index;        /* indices of the model outputs they are */
+	struct graph_body run, encode, decode; /* run and encode mark what encode stores with state_put */
+	const char **encode_outputs;           /* graph names of its outputs */
+	size_t *encode_index;                  /* indices of the model outputs they are */
 	size_t n_encode_outputs;
 };
-/* encode has the outputs that do not depend on the tokens. False after a report, or without memory. */
-bool split_encode_decode(struct frontend_model *m, struct split_result *out);
+/* encode has the outputs that do not depend on the tokens. False without memory. */
+bool split_encode_decode(struct frontend_model *m, const struct graph_body *graph, struct split_result *out);
 
 /* lower.c: infers the type of out->name after `body`, where the given values have the given types, by lowering
  * to a scratch module. False after a report. */

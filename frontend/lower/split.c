@@ -2,14 +2,14 @@
 /*
  * Splits the graph of a seq2seq model into the part that does not depend on the tokens (encode) and the rest
  * (decode), by forward dependence analysis: every name has a level, constant < source < tokens. A source value
- * read by a statement of level tokens crosses over: encode writes it to a state where it is defined, decode
- * reads it there. A source subexpression inside a tokens statement is hoisted to encode, so that it is computed
- * once.
+ * read by a statement of level tokens crosses over: state_put marks it in run where it is defined, decode reads
+ * its state there. encode is the backward slice of run from the marks (dead code elimination), so run, which has
+ * no states, determines their types. A source subexpression inside a tokens statement is hoisted, so that encode
+ * computes it once.
  *
  * With a reduced-precision KV cache, keys and values of cross attention cross in the format of the cache, so
- * that states are small; run, which has no states, rounds them in the same way (a third graph, `run`). The same
- * holds for compute: bf16: values read from a state are not rounded again for the products of attention
- * (lower_sdpa.c).
+ * that states are small; run rounds them in the same way. The same holds for compute: bf16: values read from a
+ * state are not rounded again for the products of attention (lower_sdpa.c).
  *
  * INVARIANT: a loop appears in both parts with the same count, so that a state indexed by the loop has one
  * entry for each iteration.
@@ -25,7 +25,7 @@ static const enum level levels[] = {LEVEL_CONST, LEVEL_SOURCE, LEVEL_TOKENS};
 struct split_scope {
 	struct split_scope *outer;
 	const struct graph_node *loop; /* NULL at the top */
-	struct graph_body run, encode, decode;
+	struct graph_body run, decode;
 	struct strmap
 	        crossed; /* names of source values that decode has already read from a state in this scope */
 	struct strmap
@@ -38,9 +38,10 @@ struct derived_name {
 	const char *state; /* last component of the name of its state */
 };
 
-/* The names of keys or values converted to the format of the KV cache. */
+/* The names of keys or values converted to the format of the KV cache: of int8 quants and scales. */
 struct cached_kv {
-	const char *x, *scale; /* scale: NULL unless the cache is int8 */
+	const char *names[2];
+	size_t n;
 };
 
 struct split {
@@ -109,7 +110,7 @@ static void propagate_loop_levels(struct split *s, const struct graph_body *body
 	const char *const *names = graph_targets(s->arena, body, &n);
 	enum level *before = ARENA_ARRAY(s->arena, enum level, n + 1);
 	bool rose = before != NULL;
-	while (rose) {
+	while (rose && !arena_failed(s->arena)) {
 		rose = false;
 		for (size_t i = 0; i < n; i++)
 			before[i] = level_of_name(s, names[i]);
@@ -185,34 +186,30 @@ static bool is_call(const struct expr *e, const char *name)
 	return e->kind == EX_CALL && strcmp(e->text, name) == 0;
 }
 
-static bool push_text(struct split *s, struct graph_body *body, struct ir_loc loc, const char *text)
-{
-	return graph_push_source(s->arena, s->m->cx, body, loc, text);
-}
-
 /* Makes a source value available to decode: encode writes it to a state in the scope that defines it, decode
  * reads it there. Once per scope and definition. */
-static bool cross_value(struct split *s, struct split_scope *scope, const struct graph_node *node,
+static void cross_value(struct split *s, struct split_scope *scope, const struct graph_node *node,
                         const char *name)
 {
+	struct loc at = node->loc.at;
 	if (strmap_get(&scope->crossed, name) != NULL)
-		return true;
-	const char *state = state_name(s, scope, node, name);
+		return;
+	const struct expr *const args[] = {
+	        expr_make_leaf(s->arena, EX_STRING, state_name(s, scope, node, name), at),
+	        expr_make_leaf(s->arena, EX_NAME, name, at)};
 	strmap_set(&scope->crossed, name, s);
-	return push_text(s, &scope->encode, node->loc,
-	                 arena_printf(s->arena, "put_%s = state_put(\"%s\", %s)", name, state, name)) &&
-	       push_text(s, &scope->decode, node->loc,
-	                 arena_printf(s->arena, "%s = state_get(\"%s\")", name, state));
+	graph_push_assignment(s->arena, &scope->run, node->loc, NULL, 0,
+	                      expr_make_call(s->arena, "state_put", at, args, 2));
+	graph_push_assignment(s->arena, &scope->decode, node->loc, &name, 1,
+	                      expr_make_call(s->arena, "state_get", at, args, 1));
 }
 
-static bool cross_reads(struct split *s, const struct graph_node *node, const struct expr *e)
+static void cross_reads(struct split *s, const struct graph_node *node, const struct expr *e)
 {
-	bool ok = true;
 	if (e->kind == EX_NAME && level_of_name(s, e->text) == LEVEL_SOURCE)
-		ok = cross_value(s, defining_scope(s, e->text), node, e->text);
-	for (size_t i = 0; ok && i < expr_n_children(e); i++)
-		ok = cross_reads(s, node, expr_child(e, i));
-	return ok;
+		cross_value(s, defining_scope(s, e->text), node, e->text);
+	for (size_t i = 0; i < expr_n_children(e); i++)
+		cross_reads(s, node, expr_child(e, i));
 }
 
 /* ---- new names ---- */
@@ -233,19 +230,54 @@ static const char *derive_name(struct split *s, struct split_scope *scope, const
 {
 	struct derived_name *made = ARENA_NEW(s->arena, struct derived_name);
 	const char *unique = new_name(s, begin, name);
-	if (made == NULL)
-		return NULL;
-	*made = (struct derived_name){scope, state == NULL ? unique : state};
+	if (made != NULL)
+		*made = (struct derived_name){scope, state == NULL ? unique : state};
 	strmap_set(&s->derived, unique, made);
 	set_level(s, unique, LEVEL_SOURCE);
 	return unique;
 }
 
+/* ---- rewriting of statements ---- */
+
 struct rewriting {
 	struct split *s;
 	const struct graph_node *node;
-	bool failed;
 };
+
+/* True if the expression is sdpa(q, k, v, ..). */
+static bool is_sdpa(const struct expr *e)
+{
+	return is_call(e, "sdpa") && e->n_args >= 3;
+}
+
+/* A copy of sdpa with fn applied to keys and values; the call itself if the arena has failed. */
+static const struct expr *map_keys_and_values(struct rewriting *r, const struct expr *e, expr_map_fn *fn)
+{
+	struct expr *copy = ARENA_NEW(r->s->arena, struct expr);
+	const struct expr **args = ARENA_ARRAY(r->s->arena, const struct expr *, e->n_args);
+	if (copy == NULL || args == NULL)
+		return e;
+	*copy = *e;
+	copy->args = args;
+	for (size_t i = 0; i < e->n_args; i++)
+		args[i] = i == 1 || i == 2 ? fn(r, e->args[i]) : e->args[i];
+	return arena_failed(r->s->arena) ? e : copy;
+}
+
+static const struct expr_statement *rewrite_statement(struct split *s, const struct graph_node *node,
+                                                      const struct expr_statement *st, expr_map_fn *fn)
+{
+	struct expr_statement *copy = ARENA_NEW(s->arena, struct expr_statement);
+	const struct expr **values = ARENA_ARRAY(s->arena, const struct expr *, st->n_values);
+	struct rewriting r = {s, node};
+	if (copy == NULL || values == NULL || arena_failed(s->arena))
+		return st;
+	*copy = *st;
+	copy->values = values;
+	for (size_t i = 0; i < st->n_values; i++)
+		values[i] = expr_map(s->arena, st->values[i], fn, &r);
+	return copy;
+}
 
 /* ---- hoisting of source expressions ---- */
 
@@ -281,28 +313,20 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 	return inner;
 }
 
-/* Assigns the expression to a new name in encode (and run) and returns that name. */
+/* Assigns the expression to a new name in the scope in which it has the same value, and returns that name. */
 static const struct expr *hoist_expr(struct rewriting *r, const struct expr *e)
 {
 	struct split *s = r->s;
 	struct split_scope *scope = scope_of(s, e);
-	const char *target = r->node->st->targets[0].name,
-	           *name = derive_name(s, scope, "source", target, NULL);
-	struct expr_target *to = ARENA_NEW(s->arena, struct expr_target);
-	struct expr *copy = ARENA_NEW(s->arena, struct expr);
-	struct expr_statement *st = ARENA_NEW(s->arena, struct expr_statement);
-	const struct expr **value = ARENA_ARRAY(s->arena, const struct expr *, 1);
-	r->failed = r->failed || name == NULL || to == NULL || copy == NULL || st == NULL || value == NULL;
-	if (r->failed)
-		return e;
-	*to = (struct expr_target){.name = name, .loc = e->loc};
-	*value = e;
-	*st = (struct expr_statement){
-	        .targets = to, .n_targets = 1, .values = value, .n_values = 1, .loc = e->loc};
-	*copy = (struct expr){.kind = EX_NAME, .loc = e->loc, .text = name};
-	r->failed = !graph_push_statement(s->arena, &scope->run, r->node->loc, st) ||
-	            !graph_push_statement(s->arena, &scope->encode, r->node->loc, st);
-	return copy;
+	const char *name = derive_name(s, scope, "source", r->node->st->targets[0].name, NULL);
+	graph_push_assignment(s->arena, &scope->run, r->node->loc, &name, 1, e);
+	return expr_make_leaf(s->arena, EX_NAME, name, e->loc);
+}
+
+static const struct expr *hoist_keys_or_values(void *user, const struct expr *e)
+{
+	struct rewriting *r = user;
+	return e->kind != EX_NAME && level_of(r->s, e) == LEVEL_SOURCE ? hoist_expr(r, e) : e;
 }
 
 /* Hoists the largest subexpressions that depend on the source only; keys and values of sdpa even if they are
@@ -312,145 +336,85 @@ static const struct expr *hoist_source_exprs(void *user, const struct expr *e)
 	struct rewriting *r = user;
 	if (level_of(r->s, e) == LEVEL_SOURCE && e->kind != EX_NAME && e->kind != EX_LIST)
 		return is_view_only(e) ? e : hoist_expr(r, e);
-	if (!is_call(e, "sdpa") || e->n_args < 3)
+	if (!is_sdpa(e))
 		return NULL;
-	const struct expr **args = ARENA_ARRAY(r->s->arena, const struct expr *, e->n_args);
-	struct expr *copy = ARENA_NEW(r->s->arena, struct expr);
-	r->failed = r->failed || args == NULL || copy == NULL;
-	if (r->failed)
-		return e;
-	*copy = *e;
-	copy->args = args;
-	for (size_t i = 0; i < e->n_args; i++) {
-		const struct expr *x = e->args[i];
-		bool moved = (i == 1 || i == 2) && x->kind != EX_NAME && level_of(r->s, x) == LEVEL_SOURCE;
-		args[i] = moved ? hoist_expr(r, x) : x;
-	}
-	return expr_map_children(r->s->arena, copy, hoist_source_exprs, r);
+	return expr_map_children(r->s->arena, map_keys_and_values(r, e, hoist_keys_or_values),
+	                         hoist_source_exprs, r);
 }
 
 /* ---- cross attention in the format of the KV cache ---- */
 
 /* Appends the conversion of `name` to the cache format to its defining scope, once; returns the converted
- * names. */
+ * names, NULL without memory. */
 static const struct cached_kv *quantize_name(struct split *s, const struct graph_node *node, const char *name)
 {
 	struct split_scope *scope = defining_scope(s, name);
-	struct cached_kv *n = strmap_get(&scope->cached_kv, name);
-	if (n != NULL)
-		return n;
-	n = ARENA_NEW(s->arena, struct cached_kv);
-	const char *state = state_suffix(s, name);
-	const char *x = derive_name(s, scope, "narrow", name, state), *scale = NULL, *targets = x;
-	if (s->m->dtypes.cache == DT_I8) {
-		scale = derive_name(s, scope, "scale", name, arena_printf(s->arena, "%s_scale", state));
-		targets = arena_printf(s->arena, "%s, %s", x, scale);
-	}
-	const char *text = arena_printf(s->arena, "%s = quantize_kv(%s)", targets, name);
-	if (n == NULL || x == NULL || !push_text(s, &scope->run, node->loc, text) ||
-	    !push_text(s, &scope->encode, node->loc, text))
+	struct cached_kv *kv = strmap_get(&scope->cached_kv, name);
+	if (kv != NULL)
+		return kv;
+	kv = ARENA_NEW(s->arena, struct cached_kv);
+	const char *state = state_suffix(s, name),
+	           *names[] = {derive_name(s, scope, "narrow", name, state), NULL};
+	size_t n = 1;
+	if (s->m->dtypes.cache == DT_I8)
+		names[n++] = derive_name(s, scope, "scale", name, arena_printf(s->arena, "%s_scale", state));
+	const struct expr *x = expr_make_leaf(s->arena, EX_NAME, name, node->loc.at);
+	graph_push_assignment(s->arena, &scope->run, node->loc, names, n,
+	                      expr_make_call(s->arena, "quantize_kv", node->loc.at, &x, 1));
+	if (kv == NULL || arena_failed(s->arena))
 		return NULL;
-	*n = (struct cached_kv){x, scale};
-	strmap_set(&scope->cached_kv, name, n);
-	return n;
+	*kv = (struct cached_kv){{names[0], names[1]}, n};
+	strmap_set(&scope->cached_kv, name, kv);
+	return kv;
 }
 
-static const struct expr *find_keyword(const struct expr *e, const char *name)
+/* Replaces the name of keys or values of the source by dequantize_kv(converted names). */
+static const struct expr *dequantize_keys_or_values(void *user, const struct expr *e)
+{
+	struct rewriting *r = user;
+	const struct expr *names[2];
+	if (e->kind != EX_NAME || level_of_name(r->s, e->text) != LEVEL_SOURCE)
+		return e;
+	const struct cached_kv *kv = quantize_name(r->s, r->node, e->text);
+	for (size_t i = 0; kv != NULL && i < kv->n; i++)
+		names[i] = expr_make_leaf(r->s->arena, EX_NAME, kv->names[i], e->loc);
+	return kv == NULL ? e : expr_make_call(r->s->arena, "dequantize_kv", e->loc, names, kv->n);
+}
+
+static bool has_keyword(const struct expr *e, const char *name)
 {
 	for (size_t i = 0; i < e->n_keywords; i++) {
 		if (strcmp(e->keywords[i].name, name) == 0)
-			return e->keywords[i].value;
+			return true;
 	}
-	return NULL;
-}
-
-/* The call dequantize_kv(converted names) that replaces keys or values. */
-static const struct expr *dequantize_call(struct rewriting *r, const struct expr *keys)
-{
-	struct arena *a = r->s->arena;
-	const struct cached_kv *n = quantize_name(r->s, r->node, keys->text);
-	struct expr *call = ARENA_NEW(a, struct expr), *names = ARENA_ARRAY(a, struct expr, 2);
-	const struct expr **args = ARENA_ARRAY(a, const struct expr *, 2);
-	r->failed = r->failed || n == NULL || call == NULL || names == NULL || args == NULL;
-	if (r->failed)
-		return keys;
-	const char *const names_of[] = {n->x, n->scale};
-	for (size_t i = 0; i < 2; i++) {
-		names[i] = (struct expr){.kind = EX_NAME, .loc = keys->loc, .text = names_of[i]};
-		args[i] = &names[i];
-	}
-	*call = (struct expr){.kind = EX_CALL,
-	                      .loc = keys->loc,
-	                      .text = "dequantize_kv",
-	                      .args = args,
-	                      .n_args = n->scale == NULL ? 1 : 2};
-	return call;
+	return false;
 }
 
 /* Rewrites sdpa over keys and values of the source to read them from the cache format. */
 static const struct expr *quantize_sdpa_inputs(void *user, const struct expr *e)
 {
 	struct rewriting *r = user;
-	if (!is_call(e, "sdpa") || e->n_args < 3 || find_keyword(e, "cache") != NULL)
+	if (!is_sdpa(e) || has_keyword(e, "cache"))
 		return NULL;
 	e = expr_map_children(r->s->arena, e, quantize_sdpa_inputs, r);
-	struct expr *copy = ARENA_NEW(r->s->arena, struct expr);
-	const struct expr **args = ARENA_ARRAY(r->s->arena, const struct expr *, e->n_args);
-	r->failed = r->failed || copy == NULL || args == NULL;
-	if (r->failed)
-		return e;
-	for (size_t i = 0; i < e->n_args; i++) {
-		const struct expr *x = e->args[i];
-		bool crosses = (i == 1 || i == 2) && x->kind == EX_NAME &&
-		               level_of_name(r->s, x->text) == LEVEL_SOURCE;
-		args[i] = crosses ? dequantize_call(r, x) : x;
-	}
-	*copy = *e;
-	copy->args = args;
-	return copy;
+	return arena_failed(r->s->arena) ? e : map_keys_and_values(r, e, dequantize_keys_or_values);
 }
 
 /* ---- traversal ---- */
 
-static bool push_node(struct split *s, struct graph_body *body, const struct graph_node *node)
-{
-	struct graph_node *copy = graph_push(s->arena, body, node->kind, node->loc);
-	if (copy == NULL)
-		return false;
-	*copy = *node;
-	return true;
-}
-
-static bool rewrite_statement(struct split *s, const struct graph_node *node, expr_map_fn *fn,
-                              const struct expr_statement **st)
-{
-	struct expr_statement *made = ARENA_NEW(s->arena, struct expr_statement);
-	const struct expr **values = ARENA_ARRAY(s->arena, const struct expr *, (*st)->n_values);
-	struct rewriting r = {s, node, made == NULL || values == NULL};
-	for (size_t i = 0; !r.failed && i < (*st)->n_values; i++)
-		values[i] = expr_map(s->arena, (*st)->values[i], fn, &r);
-	if (r.failed)
-		return false;
-	*made = **st;
-	made->values = values;
-	*st = made;
-	return true;
-}
-
 /* Splits a statement of level tokens: hoists source expressions, crosses the source values it reads. */
-static bool split_tokens(struct split *s, const struct graph_node *node)
+static void split_tokens(struct split *s, const struct graph_node *node)
 {
-	struct graph_node with = *node;
 	bool uses_cache_format = s->m->dtypes.cache != DT_F32 || s->m->dtypes.compute == COMPUTE_BF16;
-	if (!rewrite_statement(s, node, hoist_source_exprs, &with.st) ||
-	    (uses_cache_format && !rewrite_statement(s, node, quantize_sdpa_inputs, &with.st)) ||
-	    !push_node(s, &s->scope->run, &with))
-		return false;
-	for (size_t i = 0; i < with.st->n_values; i++) {
-		if (!cross_reads(s, node, with.st->values[i]))
-			return false;
-	}
-	return push_node(s, &s->scope->decode, &with);
+	const struct expr_statement *st = rewrite_statement(s, node, node->st, hoist_source_exprs);
+	if (uses_cache_format)
+		st = rewrite_statement(s, node, st, quantize_sdpa_inputs);
+	if (arena_failed(s->arena))
+		return;
+	graph_push_statement(s->arena, &s->scope->run, node->loc, st);
+	for (size_t i = 0; i < st->n_values; i++)
+		cross_reads(s, node, st->values[i]);
+	graph_push_statement(s->arena, &s->scope->decode, node->loc, st);
 }
 
 static void clear_entry(struct strmap *made, const char *name)
@@ -469,35 +433,28 @@ static void clear_redefined(struct split *s, const struct expr_statement *st)
 	}
 }
 
-/* Distributes a statement: constants to both parts, source to encode, tokens to decode; run has all. */
-static bool split_statement(struct split *s, const struct graph_node *node)
+/* Distributes a statement: constants and tokens to decode; run has all. */
+static void split_statement(struct split *s, const struct graph_node *node)
 {
 	enum level level = statement_level(s, node->st);
-	bool ok = true;
 	if (level == LEVEL_TOKENS)
-		ok = split_tokens(s, node);
+		split_tokens(s, node);
 	else
-		ok = push_node(s, &s->scope->run, node) && push_node(s, &s->scope->encode, node);
+		graph_push_statement(s->arena, &s->scope->run, node->loc, node->st);
 	if (level == LEVEL_CONST)
-		ok = ok && push_node(s, &s->scope->decode, node);
+		graph_push_statement(s->arena, &s->scope->decode, node->loc, node->st);
 	set_target_levels(s, node->st, level);
 	clear_redefined(s, node->st);
-	return ok;
 }
 
-static bool split_body(struct split *s, const struct graph_body *body);
-
-static bool push_loop(struct split *s, struct graph_body *out, const struct graph_node *node,
+static void push_loop(struct split *s, struct graph_body *out, const struct graph_node *node,
                       const struct graph_body *body)
 {
-	if (body->n == 0)
-		return true;
-	struct graph_node *copy = graph_push(s->arena, out, GRAPH_REPEAT, node->loc);
+	struct graph_node *copy = body->n == 0 ? NULL : graph_push(s->arena, out, GRAPH_REPEAT, node->loc);
 	if (copy == NULL)
-		return false;
+		return;
 	*copy = *node;
 	copy->body = *body;
-	return true;
 }
 
 static void enter_scope(struct split *s, struct split_scope *scope)
@@ -507,33 +464,29 @@ static void enter_scope(struct split *s, struct split_scope *scope)
 	s->scope = scope;
 }
 
-static bool split_repeat(struct split *s, const struct graph_node *node)
-{
-	struct split_scope inner = {.outer = s->scope, .loop = node};
-	propagate_loop_levels(s, &node->body);
-	enter_scope(s, &inner);
-	bool ok = split_body(s, &node->body);
-	s->scope = inner.outer;
-	return ok && push_loop(s, &s->scope->run, node, &inner.run) &&
-	       push_loop(s, &s->scope->encode, node, &inner.encode) &&
-	       push_loop(s, &s->scope->decode, node, &inner.decode);
-}
-
-static bool split_body(struct split *s, const struct graph_body *body)
+static void split_body(struct split *s, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {
 		const struct graph_node *node = body->items[i];
-		if (!(node->kind == GRAPH_REPEAT ? split_repeat(s, node) : split_statement(s, node)))
-			return false;
+		if (node->kind == GRAPH_STATEMENT) {
+			split_statement(s, node);
+			continue;
+		}
+		struct split_scope inner = {.outer = s->scope, .loop = node};
+		propagate_loop_levels(s, &node->body);
+		enter_scope(s, &inner);
+		split_body(s, &node->body);
+		s->scope = inner.outer;
+		push_loop(s, &s->scope->run, node, &inner.run);
+		push_loop(s, &s->scope->decode, node, &inner.decode);
 	}
-	return true;
 }
 
 /* Reserves the names of graph and inputs. */
-static void reserve_names(struct split *s)
+static void reserve_names(struct split *s, const struct graph_body *graph)
 {
 	size_t n;
-	const char *const *names = graph_targets(s->arena, &s->m->graph, &n);
+	const char *const *names = graph_targets(s->arena, graph, &n);
 	for (size_t i = 0; i < n; i++)
 		strmap_set(&s->reserved, names[i], s);
 	for (size_t i = 0; i < s->m->inputs.n; i++)
@@ -553,7 +506,7 @@ static void init_levels(struct split *s)
 	}
 }
 
-bool split_encode_decode(struct frontend_model *m, struct split_result *out)
+bool split_encode_decode(struct frontend_model *m, const struct graph_body *graph, struct split_result *out)
 {
 	struct split s = {.m = m, .arena = &m->arena};
 	struct split_scope top = {.outer = NULL};
@@ -563,11 +516,12 @@ bool split_encode_decode(struct frontend_model *m, struct split_result *out)
 	strmap_init(&s.reserved, s.arena);
 	strmap_init(&s.derived, s.arena);
 	enter_scope(&s, &top);
-	reserve_names(&s);
+	reserve_names(&s, graph);
 	init_levels(&s);
+	split_body(&s, graph);
 	*out = (struct split_result){.encode_outputs = ARENA_ARRAY(s.arena, const char *, n),
 	                             .encode_index = ARENA_ARRAY(s.arena, size_t, n)};
-	if (out->encode_outputs == NULL || out->encode_index == NULL || !split_body(&s, &m->graph))
+	if (out->encode_outputs == NULL || out->encode_index == NULL || arena_failed(s.arena))
 		return false;
 	for (size_t i = 0; i < n; i++) {
 		if (level_of_name(&s, m->outputs.items[i].value) == LEVEL_TOKENS)
@@ -575,10 +529,8 @@ bool split_encode_decode(struct frontend_model *m, struct split_result *out)
 		out->encode_outputs[out->n_encode_outputs] = m->outputs.items[i].value;
 		out->encode_index[out->n_encode_outputs++] = i;
 	}
-	/* encode alone is pruned here, for its state_puts must stay; lower.c prunes run and decode to their outputs */
-	out->encode =
-	        graph_prune(s.arena, &top.encode, out->encode_outputs, out->n_encode_outputs, "state_put");
 	out->run = top.run;
-	out->decode = top.decode;
+	out->decode = top.decode; /* lower.c prunes it to the logits */
+	out->encode = graph_prune(s.arena, &top.run, out->encode_outputs, out->n_encode_outputs, "state_put");
 	return true;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * States: KV caches of sdpa and values that encode of a seq2seq model stores for decode. Since states are
- * parameters of the functions that use them, their types must be known first: LOWER_RUN and LOWER_INFER record
- * them. Also the bound on tokens of one call: the model's, less for score and for ring caches, which need room
+ * parameters of the functions that use them, their types must be known first: LOWER_RUN records them. Also the bound on tokens of one call: the model's, less for score and for ring caches, which need room
  * for the window besides the new tokens; it is a dim of its own in that function.
  */
 #include <string.h>
@@ -185,13 +184,13 @@ bool lower_state_put(const struct call *c, struct lowered *out)
 	if (!call_word(c, "name", &pattern) || !call_tensor(c, "x", &x))
 		return false;
 	const struct ir_type *t = irb_type(lw->b, x);
-	*out = lowered_tensor(x);
+	*out = (struct lowered){.kind = LOWERED_TUPLE}; /* no values: the statement has no targets */
 	if (!plan_state_layout(lw, t->rank, t->dims, &k))
 		return lower_fail(
 		        lw, LOC_NONE, DIAG_UNSUPPORTED,
 		        "not supported yet: %s of the source is used in decode and has no axis of sequences",
 		        type_to_string(lw, x));
-	if (lw->mode == LOWER_INFER)
+	if (lw->mode == LOWER_RUN)
 		return record_state_of(c, pattern, t, &k);
 	const struct lower_loop *loops[IR_RANK_MAX];
 	struct ir_value in[2 + IR_RANK_MAX];

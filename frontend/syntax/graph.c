@@ -33,11 +33,40 @@ bool graph_push_statement(struct arena *a, struct graph_body *body, struct ir_lo
 	return node != NULL;
 }
 
-bool graph_push_source(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
-                       const char *text)
+bool graph_push_assignment(struct arena *a, struct graph_body *body, struct ir_loc loc,
+                           const char *const *targets, size_t n, const struct expr *value)
 {
-	struct expr_source src = {text, strlen(text), loc.at, false};
-	return graph_push_statement(a, body, loc, expr_parse_statement(a, cx, src));
+	struct expr_statement *st = ARENA_NEW(a, struct expr_statement);
+	const struct expr **values = ARENA_ARRAY(a, const struct expr *, 1);
+	struct expr_target *to = ARENA_ARRAY(a, struct expr_target, n + 1);
+	if (st == NULL || values == NULL || to == NULL || value == NULL)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		to[i] = (struct expr_target){targets[i], loc.at};
+	values[0] = value;
+	*st = (struct expr_statement){
+	        .loc = loc.at, .n_targets = n, .targets = to, .n_values = 1, .values = values};
+	return graph_push_statement(a, body, loc, st);
+}
+
+const struct expr *expr_make_leaf(struct arena *a, enum expr_kind kind, const char *text, struct loc loc)
+{
+	struct expr *e = ARENA_NEW(a, struct expr);
+	if (e != NULL)
+		*e = (struct expr){.kind = kind, .loc = loc, .text = text};
+	return e;
+}
+
+const struct expr *expr_make_call(struct arena *a, const char *name, struct loc loc,
+                                  const struct expr *const *args, size_t n)
+{
+	struct expr *e = ARENA_NEW(a, struct expr);
+	const struct expr **copy = ARENA_ARRAY(a, const struct expr *, n + 1);
+	if (e == NULL || copy == NULL || arena_failed(a))
+		return NULL;
+	memcpy(copy, args, n * sizeof(*args));
+	*e = (struct expr){.kind = EX_CALL, .loc = loc, .text = name, .n_args = n, .args = copy};
+	return e;
 }
 
 const char *replace_string(struct arena *a, const char *text, const char *from, const char *to)

@@ -31,7 +31,7 @@ struct graph_node {
 	enum graph_kind kind;
 	struct ir_loc loc; /* path: path pattern of the step, "decoder.layers.{i}.self.attention" */
 	/* GRAPH_STATEMENT */
-	const struct expr_statement *st; /* with one or more targets */
+	const struct expr_statement *st;
 	/* GRAPH_REPEAT */
 	int64_t count, start;
 	const char *as;
@@ -46,9 +46,16 @@ struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum gra
                               struct ir_loc loc);
 bool graph_push_statement(struct arena *a, struct graph_body *body, struct ir_loc loc,
                           const struct expr_statement *st);
-/* Parses and appends a statement; false after a diagnostic. */
-bool graph_push_source(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
-                       const char *text);
+/* Appends the statement TARGETS = value; none: value is a call without results. False without memory or value. */
+bool graph_push_assignment(struct arena *a, struct graph_body *body, struct ir_loc loc,
+                           const char *const *targets, size_t n, const struct expr *value);
+
+/* ---- expression trees (graph.c); NULL: no memory ---- */
+/* An EX_NAME or EX_STRING. */
+const struct expr *expr_make_leaf(struct arena *a, enum expr_kind kind, const char *text, struct loc loc);
+/* The call NAME(args...) without keywords; the array args is copied. */
+const struct expr *expr_make_call(struct arena *a, const char *name, struct loc loc,
+                                  const struct expr *const *args, size_t n);
 
 /* ---- comparison, rewriting (graph.c) ---- */
 /* Structural equality; locations and parentheses are ignored. */

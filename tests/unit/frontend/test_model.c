@@ -197,7 +197,9 @@ END_TEST
 
 static void push(struct graph_body *body, const char *text)
 {
-	ck_assert(graph_push_source(&cx.arena, &cx, body, (struct ir_loc){LOC_NONE, ""}, text));
+	const struct expr_source source = {text, strlen(text), LOC_NONE, false};
+	ck_assert(graph_push_statement(&cx.arena, body, (struct ir_loc){LOC_NONE, ""},
+	                               expr_parse_statement(&cx.arena, &cx, source)));
 }
 
 START_TEST(names_of_statements)
