@@ -104,7 +104,7 @@ static bool find_carries(struct lowering *lw, const struct graph_node *node, str
 	c->names = ARENA_ARRAY(lw->arena, const char *, c->n_targets + 1);
 	struct lower_loop loop = {lw->loop, node, IR_NO_VALUE};
 	lw->loop = &loop;
-	bool ok = c->names != NULL && lower_body_states(lw, &node->body, &c->states);
+	bool ok = c->names != NULL && (lw->states.n == 0 || lower_body_states(lw, &node->body, &c->states));
 	lw->loop = loop.outer;
 	if (!ok)
 		return false;
@@ -168,19 +168,12 @@ static bool collect_yields(struct lowering *lw, const struct carries *c, struct 
 	return true;
 }
 
-static bool has_states(const struct lowering *lw)
-{
-	return lw->mode == LOWER_ENCODE || lw->mode == LOWER_DECODE;
-}
-
 /* Lowers a repeat to the IR op repeat with loop-carried values and states. */
 static bool lower_repeat(struct lowering *lw, const struct graph_node *node)
 {
 	struct carries c = {.n = 0};
 	if (!find_carries(lw, node, &c))
 		return false;
-	if (!has_states(lw))
-		c.states.n = 0;
 	for (size_t i = 0; i < c.states.n; i++) {
 		struct lower_state *s = lower_find_state(lw, c.states.items[i]);
 		if (s == NULL)

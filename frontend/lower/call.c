@@ -225,7 +225,7 @@ bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enu
 {
 	const struct ir_type *t = irb_type(c->lw->b, *x);
 	const struct ir_dim *grows = c->lw->grows;
-	if (c->lw->mode != LOWER_DECODE || grows == NULL || t == NULL || axis >= t->rank)
+	if (grows == NULL || t == NULL || axis >= t->rank)
 		return true;
 	if (ir_dim_is_const(grows, NULL) || !dim_depends_on(t->dims[axis], grows))
 		return !lower_is_source(c->lw, t->dims[axis]) || lower_fill_source(c, x, axis, fill);

@@ -293,7 +293,7 @@ bool lower_positions(const struct call *c, struct lowered *out)
 		return false;
 	if (!counts)
 		p = irb_iota(lw->b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 1});
-	if (lw->mode == LOWER_DECODE && t->dims[1] == lw->grows) {
+	if (t->dims[1] == lw->grows) {
 		const struct ir_dim *column[] = {t->dims[0], ir_dim_const(lw->module->dims, 1)};
 		struct ir_value past = irb_reshape_to(lw->b, lw->past, 2, column);
 		p = irb_add(lw->b, p, irb_broadcast_to(lw->b, past, 2, dims), NULL);

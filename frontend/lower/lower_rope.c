@@ -267,7 +267,7 @@ static bool length_after_call(const struct call *c, struct ir_value pos, struct 
 	if (t->dtype != DT_I32 || t->rank != 1 || t->dims[0] != batch[0])
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "'lengths' of longrope wants i32 [B], found %s",
 		                  type_to_string(lw, *out));
-	if (lw->mode != LOWER_DECODE || rows != lw->grows)
+	if (rows != lw->grows)
 		return !irb_failed(b);
 	*out = irb_add(b, lw->past, *out, NULL);
 	if (lw->call_end.id != 0)

@@ -186,8 +186,7 @@ static bool use_cache(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
 	const struct ir_type *q = irb_type(lw->b, s->q);
-	bool grows = lw->mode == LOWER_DECODE && q->dims[2] == lw->grows;
-	if (s->cache == NULL && grows && s->causal)
+	if (s->cache == NULL && q->dims[2] == lw->grows && s->causal)
 		return lower_fail(lw, c->e->loc, DIAG_GENERATE,
 		                  "a causal sdpa between tokens and logits needs cache=\"NAME\"");
 	if (s->cache == NULL)

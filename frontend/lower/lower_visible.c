@@ -18,7 +18,7 @@ static struct ir_value position_indices(const struct lowering *lw, const struct 
 {
 	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);
 	const struct ir_dim *const *t = scores->dims;
-	bool grows = lw->mode == LOWER_DECODE && t[2] == lw->grows;
+	bool grows = t[2] == lw->grows;
 	const struct ir_dim *all[] = {grows ? t[0] : one, one, t[2], t[3]};
 	struct ir_value at = irb_iota(lw->b, &(struct attrs_iota){.dims = {all, 4}, .axis = axis});
 	if (axis == 3 || !grows)
