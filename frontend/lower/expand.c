@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "frontend/lower/lower.h"
 #include "frontend/lower/macro.h"
 #include "frontend/lower/steps.h"
 #include "ir/support/strmap.h"
@@ -45,7 +46,7 @@ const char *fill_loop_indices(struct expander *b, const char *pattern)
 
 bool push_value(const struct step *st, const char *target, const struct expr *value)
 {
-	return push_assignment(st->b, (struct ir_loc){st->loc, st->path}, target, value);
+	return push_typed_assignment(st->b, (struct ir_loc){st->loc, st->path}, target, value);
 }
 
 void set_x(struct expander *b, const struct step_value *v)
@@ -458,7 +459,7 @@ static bool start_stack(struct expander *b, const struct step_value *v, struct l
 	b->start = *v;
 	b->has_x = true;
 	set_x(b, v);
-	return push_assignment(b, (struct ir_loc){loc, path}, "x", value_ref(b, v, loc));
+	return push_typed_assignment(b, (struct ir_loc){loc, path}, "x", value_ref(b, v, loc));
 }
 
 /* Expands one stack: its input becomes x, its result a value with the name of the stack. */
@@ -492,8 +493,8 @@ static bool expand_stack(struct expander *b, const struct yaml_pair *pair)
 		return false;
 	v = b->x;
 	v.name = name;
-	return push_assignment(b, (struct ir_loc){pair->key->loc, name}, name,
-	                       name_tree(b, "x", pair->key->loc)) &&
+	return push_typed_assignment(b, (struct ir_loc){pair->key->loc, name}, name,
+	                             name_tree(b, "x", pair->key->loc)) &&
 	       add_value(b, name, &v);
 }
 
@@ -627,10 +628,12 @@ bool steps_expand(struct frontend_model *m)
 	strmap_init(&b.biased, &m->arena);
 	strmap_init(&b.graph_names, &m->arena);
 	declare_inputs(&b);
-	if (!read_prelude(&b) || !check_defaults(&b) || !expand_model(&b, model))
+	b.types = lower_begin_inference(m);
+	bool ok = b.types != NULL && read_prelude(&b) && check_defaults(&b) && expand_model(&b, model);
+	lower_end_inference(b.types);
+	if (!ok)
 		return false;
 	b.prefix = "";
-	bool ok = true;
 	for (size_t i = 0; i < m->outputs.n; i++)
 		ok = expand_output(&b, &m->outputs.items[i]) && ok;
 	return check_ties(&b) && ok;

@@ -566,44 +566,6 @@ static bool rename_locals(struct expander *b, const struct yaml_node *list, size
 	return true;
 }
 
-struct typed_names {
-	struct typed_name *items;
-	size_t n, cap;
-};
-
-static void add_typed_name(struct expander *b, struct typed_names *list, const struct step_value *v)
-{
-	for (size_t i = 0; i < list->n; i++) {
-		if (strcmp(list->items[i].name, v->name) == 0)
-			return;
-	}
-	struct typed_name *slot = ARENA_PUSH(b->arena, list);
-	if (slot == NULL)
-		return;
-	*slot = (struct typed_name){v->name, v->dtype, v->rank, {NULL}};
-	memcpy(slot->dims, v->dims, sizeof(v->dims));
-	struct step_value lengths = {.name = v->lengths, .dtype = DT_I32, .rank = 1, .dims = {v->dims[0]}};
-	if (v->lengths != NULL)
-		add_typed_name(b, list, &lengths);
-}
-
-/* Collects the types of all values that a statement may name. */
-static void collect_typed_names(struct expander *b, const struct step_value *x, struct typed_names *list)
-{
-	for (size_t i = 0; i < b->m->inputs.n; i++) {
-		const struct frontend_input *in = &b->m->inputs.items[i];
-		struct step_value v = {.name = in->name, .dtype = in->dtype, .rank = in->rank};
-		memcpy(v.dims, in->dims, sizeof(v.dims));
-		add_typed_name(b, list, &v);
-	}
-	for (size_t i = 0; i < b->values.n; i++)
-		add_typed_name(b, list, b->values.items[i].value);
-	struct step_value v = *x;
-	v.name = "x";
-	if (b->has_x)
-		add_typed_name(b, list, &v);
-}
-
 /* Copies the nodes with the current indices of enclosing repeats filled into their paths, for messages. */
 static struct graph_body with_concrete_paths(struct expander *b, const struct graph_body *body)
 {
@@ -622,19 +584,36 @@ static struct graph_body with_concrete_paths(struct expander *b, const struct gr
 	return out;
 }
 
-bool infer_x_type(struct expander *b, const struct step_value *before, const struct graph_body *body)
+bool infer_types(struct expander *b, const struct graph_body *body)
 {
-	struct typed_name result = {.name = "x"};
-	struct typed_names given = {NULL, 0, 0};
 	const struct graph_body here = with_concrete_paths(b, body);
-	collect_typed_names(b, before, &given);
-	if (!lower_infer_type(b->m, given.items, given.n, &here, &result))
+	return lower_body(b->types, &here, false);
+}
+
+bool infer_x_type(struct expander *b, const struct graph_body *body)
+{
+	if (!infer_types(b, body))
 		return false;
-	b->x.dtype = result.dtype;
-	b->x.rank = result.rank;
-	memcpy(b->x.dims, result.dims, sizeof(result.dims));
+	const struct lowered *x = lower_find(b->types, "x");
+	if (x == NULL || x->kind != LOWERED_TENSOR)
+		return lower_fail(b->types, LOC_NONE, DIAG_VALUE_TYPE,
+		                  "'x' is not a tensor after the statements");
+	const struct ir_type *t = irb_type(b->types->b, x->v);
+	b->x.dtype = t->dtype;
+	b->x.rank = t->rank;
+	for (int i = 0; i < t->rank; i++)
+		b->x.dims[i] = ir_dim_import(b->m->scope.dims, t->dims[i]);
 	b->has_x = true;
 	return true;
+}
+
+bool push_typed_assignment(struct expander *b, struct ir_loc loc, const char *target,
+                           const struct expr *value)
+{
+	if (!push_assignment(b, loc, target, value))
+		return false;
+	const struct graph_body last = {b->out->items + b->out->n - 1, 1, 1};
+	return b->locals != NULL || infer_types(b, &last);
 }
 
 bool reads_growing_value(struct expander *b, const struct graph_body *body)
@@ -656,17 +635,16 @@ bool step_graph(struct step *st)
 	size_t temps = 0;
 	if (!yaml_expect(b->cx, list, YAML_SEQUENCE, "graph"))
 		return false;
+	bool ok = step_arg(st, "from") == NULL || push_value(st, "x", value_ref(b, &st->in, st->loc));
+	set_x(b, &st->in);
 	strmap_init(&locals, b->arena);
 	b->locals = &locals;
 	const char *prefix = b->prefix;
-	bool ok = rename_locals(b, list, &temps);
-	if (ok && step_arg(st, "from") != NULL)
-		ok = push_value(st, "x", value_ref(b, &st->in, st->loc));
-	set_x(b, &st->in);
+	ok = ok && rename_locals(b, list, &temps);
 	b->x.lengths = NULL;
 	b->out = &body;
 	b->prefix = st->path;
-	ok = ok && expand_body(b, list) && infer_x_type(b, &st->in, &body);
+	ok = ok && expand_body(b, list) && infer_x_type(b, &body);
 	b->prefix = prefix;
 	b->out = out;
 	b->locals = outer;

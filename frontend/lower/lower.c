@@ -531,43 +531,25 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 
 /* ---- type inference ---- */
 
-static bool infer_type(struct lowering *lw, const struct typed_name *given, size_t n,
-                       const struct graph_body *body, struct typed_name *out)
+struct lowering *lower_begin_inference(struct frontend_model *m)
 {
-	for (size_t i = 0; i < n; i++) {
-		const struct ir_dim *dims[IR_RANK_MAX];
-		for (int k = 0; k < given[i].rank; k++)
-			dims[k] = lower_dim(lw, given[i].dims[k]);
-		struct ir_param p = {.name = given[i].name, .lengths = -1};
-		const struct ir_type *t =
-		        ir_type_tensor(lw->module->types, given[i].dtype, given[i].rank, dims);
-		struct lowered v = lowered_tensor(irb_param(lw->b, &p, t));
-		lower_bind(lw, given[i].name, &v);
-	}
-	if (irb_failed(lw->b) || !lower_body(lw, body, false))
-		return false;
-	const struct lowered *v = lower_find(lw, out->name);
-	if (v == NULL || v->kind != LOWERED_TENSOR)
-		return lower_fail(lw, LOC_NONE, DIAG_VALUE_TYPE, "'%s' is not a tensor after the statements",
-		                  out->name);
-	const struct ir_type *t = irb_type(lw->b, v->v);
-	out->dtype = t->dtype;
-	out->rank = t->rank;
-	for (int k = 0; k < t->rank; k++)
-		out->dims[k] = ir_dim_import(lw->m->scope.dims, t->dims[k]);
-	return true;
+	static const char *const x[] = {"x"};
+	const struct entry_function e = {.name = "infer",
+	                                 .mode = LOWER_INFER,
+	                                 .values = x,
+	                                 .n_outputs = 1,
+	                                 .tokens = true,
+	                                 .others = true};
+	struct lowering *lw = ARENA_NEW(&m->arena, struct lowering);
+	struct ir_module *module = create_module(m);
+	if (lw != NULL && module != NULL && begin_function(lw, m, module, &e, NULL) && add_parameters(lw, &e))
+		return lw;
+	ir_module_destroy(module);
+	return NULL;
 }
 
-bool lower_infer_type(struct frontend_model *m, const struct typed_name *given, size_t n,
-                      const struct graph_body *body, struct typed_name *out)
+void lower_end_inference(struct lowering *lw)
 {
-	struct lowering lw;
-	struct state_types types = {0};
-	struct entry_function e = {
-	        .name = "probe", .mode = LOWER_INFER, .values = &out->name, .n_outputs = 1};
-	struct ir_module *module = create_module(m);
-	bool ok = module != NULL && begin_function(&lw, m, module, &e, &types) &&
-	          infer_type(&lw, given, n, body, out);
-	ir_module_destroy(module);
-	return ok;
+	if (lw != NULL)
+		ir_module_destroy(lw->module);
 }

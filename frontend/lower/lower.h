@@ -103,7 +103,7 @@ struct lowering {
 	struct ir_value past; /* LOWER_DECODE */
 	struct ir_value
 	        call_end; /* LOWER_DECODE with generate.long_from > 0: i32 [B], length of each sequence after the whole prompt */
-	const struct ir_dim *grows; /* LOWER_DECODE: dim of axis 1 of the tokens of a call */
+	const struct ir_dim *grows; /* LOWER_DECODE: dim of axis 1 of the tokens of a call; else NULL */
 	const struct ir_dim
 	        *bound; /* replaces the symbol bound_sym in this function (lower_bind_rows); NULL: none */
 	int bound_sym;
@@ -344,15 +344,9 @@ struct split_result {
 /* encode has the outputs that do not depend on the tokens. False without memory. */
 bool split_encode_decode(struct frontend_model *m, const struct graph_body *graph, struct split_result *out);
 
-/* lower.c: infers the type of out->name after `body`, where the given values have the given types, by lowering
- * to a scratch module. False after a report. */
-struct typed_name {
-	const char *name;
-	enum ir_dtype dtype;
-	int rank;
-	const struct ir_dim *dims[IR_RANK_MAX];
-};
-bool lower_infer_type(struct frontend_model *m, const struct typed_name *given, size_t n,
-                      const struct graph_body *body, struct typed_name *out);
+/* lower.c: type inference of steps. Their statements are lowered one after another by lower_body to a scratch module
+ * in which parameters are zeros. NULL after a report, or without memory. */
+struct lowering *lower_begin_inference(struct frontend_model *m);
+void lower_end_inference(struct lowering *lw); /* NULL: does nothing */
 
 #endif

@@ -557,7 +557,7 @@ static bool set_result(struct macro *t, size_t from)
 	if (t->mixes)
 		mark_mixing(t->st, &v);
 	set_x(b, &v);
-	return infer_x_type(b, &t->before, &part);
+	return infer_x_type(b, &part);
 }
 
 bool macro_expand(struct step *st, const struct definition *def, const struct yaml_node *body)

@@ -70,7 +70,8 @@ struct expander {
 	struct step_value start; /* the input of the stack */
 	bool has_x;
 	struct graph_body *out;
-	const char *prefix;              /* path pattern of the body, "" at the root */
+	struct lowering *types; /* statements so far, lowered to infer types; NULL: a top-level graph */
+	const char *prefix;     /* path pattern of the body, "" at the root */
 	const struct yaml_node *prelude; /* bodies of the built-in kinds */
 	struct strmap parsed,
 	        statements;    /* parsed texts of the prelude -> struct expr *, struct expr_statement * */
@@ -109,6 +110,9 @@ const struct expr *name_tree(struct expander *b, const char *name, struct loc lo
 const struct expr *value_ref(struct expander *b, const struct step_value *v, struct loc loc);
 /* Appends the statement TARGET = value. */
 bool push_assignment(struct expander *b, struct ir_loc loc, const char *target, const struct expr *value);
+/* The same for a statement between steps, whose type is inferred at once (in graph mode with its body). */
+bool push_typed_assignment(struct expander *b, struct ir_loc loc, const char *target,
+                           const struct expr *value);
 
 /* ---- expand.c ---- */
 
@@ -174,8 +178,10 @@ bool expand_graph_model(struct frontend_model *m);
 bool expand_graph_statement(struct expander *b, const struct yaml_node *node);
 /* The scalar bound to an argument of the function being inlined, or NULL. */
 const struct value *inlined_argument_value(const struct expander *b, const char *name);
-/* Infers the type of x after the statements by lowering them to a scratch module. `before`: x ahead of them. */
-bool infer_x_type(struct expander *b, const struct step_value *before, const struct graph_body *body);
+/* Infers the types of the values that the statements assign, by lowering them after all before them. */
+bool infer_types(struct expander *b, const struct graph_body *body);
+/* The same; sets the type of x. */
+bool infer_x_type(struct expander *b, const struct graph_body *body);
 /* True if the statements read a saved value that depends on the tokens. */
 bool reads_growing_value(struct expander *b, const struct graph_body *body);
 /* Returns the replacement of a placeholder; NULL keeps it. */
