@@ -20,49 +20,48 @@
 
 enum level { LEVEL_CONST, LEVEL_SOURCE, LEVEL_TOKENS };
 
-static const enum level levels[] = {LEVEL_CONST, LEVEL_SOURCE, LEVEL_TOKENS};
-
 struct split_scope {
 	struct split_scope *outer;
 	const struct graph_node *loop; /* NULL at the top */
+	size_t id;                     /* from 1 */
 	struct graph_body run, decode;
-	struct strmap
-	        crossed; /* names of source values that decode has already read from a state in this scope */
-	struct strmap
-	        cached_kv; /* name -> struct cached_kv *: its copy in the cache format; NULL: none yet */
 };
 
-/* A name that the split itself introduces. */
-struct derived_name {
-	struct split_scope *scope;
-	const char *state; /* last component of the name of its state */
-};
-
-/* The names of keys or values converted to the format of the KV cache: of int8 quants and scales. */
-struct cached_kv {
-	const char *names[2];
-	size_t n;
+/* A name of the graph, an input, a dim of the tokens, or a name that the split introduces. */
+struct split_name {
+	enum level level;
+	struct split_scope *scope; /* introduced names: the scope that defines it; else NULL */
+	const char *state;         /* introduced names: last component of the name of its state; else NULL */
+	size_t crossed;    /* id of the scope in which decode has read its value from a state; 0: none */
+	size_t converted;  /* id of the scope in which kv are its value in the cache format; 0: none */
+	const char *kv[2]; /* of int8 quants and scales */
+	size_t n_kv;
 };
 
 struct split {
 	struct frontend_model *m;
 	struct arena *arena;
-	struct strmap level; /* name -> element of levels */
-	struct strmap states;
-	struct strmap reserved; /* names of the graph and names introduced here; new names must differ */
-	struct strmap derived;  /* introduced name -> struct derived_name * */
+	struct strmap names;     /* name -> struct split_name * */
+	struct strmap states;    /* names of states without the names of indices */
+	struct split_name spare; /* without memory: any name */
 	struct split_scope *scope;
+	size_t n_scopes;
 };
+
+/* The properties of a name, which is added if it is new. */
+static struct split_name *name_info(struct split *s, const char *name)
+{
+	struct split_name *n = strmap_get(&s->names, name);
+	if (n != NULL)
+		return n;
+	n = ARENA_NEW(s->arena, struct split_name);
+	return n != NULL && strmap_set(&s->names, name, n) ? n : &s->spare;
+}
 
 static enum level level_of_name(const struct split *s, const char *name)
 {
-	const enum level *l = strmap_get(&s->level, name);
-	return l == NULL ? LEVEL_CONST : *l;
-}
-
-static void set_level(struct split *s, const char *name, enum level level)
-{
-	strmap_set(&s->level, name, (void *)(uintptr_t)&levels[level]);
+	const struct split_name *n = strmap_get(&s->names, name);
+	return n == NULL ? LEVEL_CONST : n->level;
 }
 
 static enum level level_of(const struct split *s, const struct expr *e)
@@ -85,21 +84,18 @@ static enum level statement_level(const struct split *s, const struct expr_state
 	return l;
 }
 
-static void set_target_levels(struct split *s, const struct expr_statement *st, enum level level)
-{
-	for (size_t i = 0; i < st->n_targets; i++)
-		set_level(s, st->targets[i].name, level);
-}
-
 /* Computes the levels of names after a body. */
 static void propagate_levels(struct split *s, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {
 		const struct graph_node *node = body->items[i];
-		if (node->kind == GRAPH_STATEMENT)
-			set_target_levels(s, node->st, statement_level(s, node->st));
-		else
+		if (node->kind == GRAPH_REPEAT) {
 			propagate_levels(s, &node->body);
+			continue;
+		}
+		enum level level = statement_level(s, node->st);
+		for (size_t k = 0; k < node->st->n_targets; k++)
+			name_info(s, node->st->targets[k].name)->level = level;
 	}
 }
 
@@ -119,7 +115,7 @@ static void propagate_loop_levels(struct split *s, const struct graph_body *body
 			bool carried = graph_first_use(body, 0, names[i]) == GRAPH_READ;
 			enum level after = level_of_name(s, names[i]);
 			rose = rose || (carried && after > before[i]);
-			set_level(s, names[i], carried && after > before[i] ? after : before[i]);
+			name_info(s, names[i])->level = carried && after > before[i] ? after : before[i];
 		}
 	}
 }
@@ -130,9 +126,9 @@ static void propagate_loop_levels(struct split *s, const struct graph_body *body
 static struct split_scope *defining_scope(const struct split *s, const char *name)
 {
 	struct split_scope *scope = s->scope;
-	const struct derived_name *made = strmap_get(&s->derived, name);
-	if (made != NULL)
-		return made->scope;
+	const struct split_name *info = strmap_get(&s->names, name);
+	if (info != NULL && info->scope != NULL)
+		return info->scope;
 	for (; scope->loop != NULL; scope = scope->outer) {
 		size_t n;
 		const char *const *names = graph_targets(s->arena, &scope->loop->body, &n);
@@ -142,13 +138,6 @@ static struct split_scope *defining_scope(const struct split *s, const char *nam
 		}
 	}
 	return scope;
-}
-
-/* Last component of the state's name of a value. */
-static const char *state_suffix(const struct split *s, const char *name)
-{
-	const struct derived_name *made = strmap_get(&s->derived, name);
-	return made == NULL ? name : made->state;
 }
 
 /* The pattern with loop indices reduced to "{}": names that differ only in the index variable would collide. */
@@ -168,7 +157,8 @@ static const char *drop_index_names(struct split *s, const char *pattern)
 static const char *state_name(struct split *s, const struct split_scope *scope, const struct graph_node *node,
                               const char *name)
 {
-	name = state_suffix(s, name);
+	const struct split_name *info = name_info(s, name);
+	name = info->state == NULL ? name : info->state;
 	bool here = scope == s->scope && scope->loop != NULL && node->loc.path != NULL &&
 	            node->loc.path[0] != '\0';
 	const char *base = here ? arena_printf(s->arena, "%s.%s", node->loc.path, name) : name;
@@ -188,16 +178,17 @@ static bool is_call(const struct expr *e, const char *name)
 
 /* Makes a source value available to decode: encode writes it to a state in the scope that defines it, decode
  * reads it there. Once per scope and definition. */
-static void cross_value(struct split *s, struct split_scope *scope, const struct graph_node *node,
-                        const char *name)
+static void cross_value(struct split *s, const struct graph_node *node, const char *name)
 {
+	struct split_scope *scope = defining_scope(s, name);
+	struct split_name *info = name_info(s, name);
 	struct loc at = node->loc.at;
-	if (strmap_get(&scope->crossed, name) != NULL)
+	if (info->crossed == scope->id)
 		return;
+	info->crossed = scope->id;
 	const struct expr *const args[] = {
 	        expr_make_leaf(s->arena, EX_STRING, state_name(s, scope, node, name), at),
 	        expr_make_leaf(s->arena, EX_NAME, name, at)};
-	strmap_set(&scope->crossed, name, s);
 	graph_push_assignment(s->arena, &scope->run, node->loc, NULL, 0,
 	                      expr_make_call(s->arena, "state_put", at, args, 2));
 	graph_push_assignment(s->arena, &scope->decode, node->loc, &name, 1,
@@ -207,20 +198,9 @@ static void cross_value(struct split *s, struct split_scope *scope, const struct
 static void cross_reads(struct split *s, const struct graph_node *node, const struct expr *e)
 {
 	if (e->kind == EX_NAME && level_of_name(s, e->text) == LEVEL_SOURCE)
-		cross_value(s, defining_scope(s, e->text), node, e->text);
+		cross_value(s, node, e->text);
 	for (size_t i = 0; i < expr_n_children(e); i++)
 		cross_reads(s, node, expr_child(e, i));
-}
-
-/* ---- new names ---- */
-
-static const char *new_name(struct split *s, const char *begin, const char *name)
-{
-	const char *base = arena_printf(s->arena, "%s_%s", begin, name), *unique = base;
-	for (int i = 2; strmap_has(&s->reserved, unique); i++)
-		unique = arena_printf(s->arena, "%s_%d", base, i);
-	strmap_set(&s->reserved, unique, s);
-	return unique;
 }
 
 /* Introduces a name BEGIN_`name` of level source, defined in the scope. state: last component of its state's
@@ -228,12 +208,13 @@ static const char *new_name(struct split *s, const char *begin, const char *name
 static const char *derive_name(struct split *s, struct split_scope *scope, const char *begin,
                                const char *name, const char *state)
 {
-	struct derived_name *made = ARENA_NEW(s->arena, struct derived_name);
-	const char *unique = new_name(s, begin, name);
-	if (made != NULL)
-		*made = (struct derived_name){scope, state == NULL ? unique : state};
-	strmap_set(&s->derived, unique, made);
-	set_level(s, unique, LEVEL_SOURCE);
+	const char *base = arena_printf(s->arena, "%s_%s", begin, name), *unique = base;
+	for (int i = 2; strmap_has(&s->names, unique); i++)
+		unique = arena_printf(s->arena, "%s_%d", base, i);
+	struct split_name *info = name_info(s, unique);
+	info->level = LEVEL_SOURCE;
+	info->scope = scope;
+	info->state = state == NULL ? unique : state;
 	return unique;
 }
 
@@ -299,7 +280,7 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 		inner = inner->outer;
 	if (e->kind == EX_NAME && level_of_name(s, e->text) != LEVEL_CONST)
 		return defining_scope(s, e->text);
-	if (e->kind == EX_NAME && strmap_has(&s->reserved, e->text))
+	if (e->kind == EX_NAME && strmap_has(&s->names, e->text))
 		return s->scope; /* a constant may change from iteration to iteration */
 	for (found = s->scope; e->kind == EX_STRING && found->loop != NULL; found = found->outer) {
 		if (strstr(e->text, arena_printf(s->arena, "{%s}", found->loop->as)) != NULL)
@@ -344,28 +325,24 @@ static const struct expr *hoist_source_exprs(void *user, const struct expr *e)
 
 /* ---- cross attention in the format of the KV cache ---- */
 
-/* Appends the conversion of `name` to the cache format to its defining scope, once; returns the converted
- * names, NULL without memory. */
-static const struct cached_kv *quantize_name(struct split *s, const struct graph_node *node, const char *name)
+/* Appends the conversion of `name` to the cache format to its defining scope, once per scope and definition. */
+static const struct split_name *convert_name(struct split *s, const struct graph_node *node, const char *name)
 {
 	struct split_scope *scope = defining_scope(s, name);
-	struct cached_kv *kv = strmap_get(&scope->cached_kv, name);
-	if (kv != NULL)
-		return kv;
-	kv = ARENA_NEW(s->arena, struct cached_kv);
-	const char *state = state_suffix(s, name),
-	           *names[] = {derive_name(s, scope, "narrow", name, state), NULL};
-	size_t n = 1;
+	struct split_name *info = name_info(s, name);
+	if (info->converted == scope->id)
+		return info;
+	const char *state = info->state == NULL ? name : info->state;
+	info->converted = scope->id;
+	info->n_kv = 0;
+	info->kv[info->n_kv++] = derive_name(s, scope, "narrow", name, state);
 	if (s->m->dtypes.cache == DT_I8)
-		names[n++] = derive_name(s, scope, "scale", name, arena_printf(s->arena, "%s_scale", state));
+		info->kv[info->n_kv++] =
+		        derive_name(s, scope, "scale", name, arena_printf(s->arena, "%s_scale", state));
 	const struct expr *x = expr_make_leaf(s->arena, EX_NAME, name, node->loc.at);
-	graph_push_assignment(s->arena, &scope->run, node->loc, names, n,
+	graph_push_assignment(s->arena, &scope->run, node->loc, info->kv, info->n_kv,
 	                      expr_make_call(s->arena, "quantize_kv", node->loc.at, &x, 1));
-	if (kv == NULL || arena_failed(s->arena))
-		return NULL;
-	*kv = (struct cached_kv){{names[0], names[1]}, n};
-	strmap_set(&scope->cached_kv, name, kv);
-	return kv;
+	return info;
 }
 
 /* Replaces the name of keys or values of the source by dequantize_kv(converted names). */
@@ -375,10 +352,10 @@ static const struct expr *dequantize_keys_or_values(void *user, const struct exp
 	const struct expr *names[2];
 	if (e->kind != EX_NAME || level_of_name(r->s, e->text) != LEVEL_SOURCE)
 		return e;
-	const struct cached_kv *kv = quantize_name(r->s, r->node, e->text);
-	for (size_t i = 0; kv != NULL && i < kv->n; i++)
-		names[i] = expr_make_leaf(r->s->arena, EX_NAME, kv->names[i], e->loc);
-	return kv == NULL ? e : expr_make_call(r->s->arena, "dequantize_kv", e->loc, names, kv->n);
+	const struct split_name *info = convert_name(r->s, r->node, e->text);
+	for (size_t i = 0; i < info->n_kv; i++)
+		names[i] = expr_make_leaf(r->s->arena, EX_NAME, info->kv[i], e->loc);
+	return expr_make_call(r->s->arena, "dequantize_kv", e->loc, names, info->n_kv);
 }
 
 static bool has_keyword(const struct expr *e, const char *name)
@@ -417,22 +394,6 @@ static void split_tokens(struct split *s, const struct graph_node *node)
 	graph_push_statement(s->arena, &s->scope->decode, node->loc, st);
 }
 
-static void clear_entry(struct strmap *made, const char *name)
-{
-	if (strmap_get(made, name) != NULL)
-		strmap_set(made, name, NULL);
-}
-
-static void clear_redefined(struct split *s, const struct expr_statement *st)
-{
-	for (size_t i = 0; i < st->n_targets; i++) {
-		for (struct split_scope *c = s->scope; c != NULL; c = c->outer) {
-			clear_entry(&c->crossed, st->targets[i].name);
-			clear_entry(&c->cached_kv, st->targets[i].name);
-		}
-	}
-}
-
 /* Distributes a statement: constants and tokens to decode; run has all. */
 static void split_statement(struct split *s, const struct graph_node *node)
 {
@@ -443,8 +404,11 @@ static void split_statement(struct split *s, const struct graph_node *node)
 		graph_push_statement(s->arena, &s->scope->run, node->loc, node->st);
 	if (level == LEVEL_CONST)
 		graph_push_statement(s->arena, &s->scope->decode, node->loc, node->st);
-	set_target_levels(s, node->st, level);
-	clear_redefined(s, node->st);
+	for (size_t i = 0; i < node->st->n_targets; i++) {
+		struct split_name *info = name_info(s, node->st->targets[i].name);
+		info->level = level;
+		info->crossed = info->converted = 0;
+	}
 }
 
 static void push_loop(struct split *s, struct graph_body *out, const struct graph_node *node,
@@ -457,13 +421,6 @@ static void push_loop(struct split *s, struct graph_body *out, const struct grap
 	copy->body = *body;
 }
 
-static void enter_scope(struct split *s, struct split_scope *scope)
-{
-	strmap_init(&scope->crossed, s->arena);
-	strmap_init(&scope->cached_kv, s->arena);
-	s->scope = scope;
-}
-
 static void split_body(struct split *s, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {
@@ -472,9 +429,9 @@ static void split_body(struct split *s, const struct graph_body *body)
 			split_statement(s, node);
 			continue;
 		}
-		struct split_scope inner = {.outer = s->scope, .loop = node};
+		struct split_scope inner = {.outer = s->scope, .loop = node, .id = ++s->n_scopes};
 		propagate_loop_levels(s, &node->body);
-		enter_scope(s, &inner);
+		s->scope = &inner;
 		split_body(s, &node->body);
 		s->scope = inner.outer;
 		push_loop(s, &s->scope->run, node, &inner.run);
@@ -482,42 +439,32 @@ static void split_body(struct split *s, const struct graph_body *body)
 	}
 }
 
-/* Reserves the names of graph and inputs. */
-static void reserve_names(struct split *s, const struct graph_body *graph)
+/* Adds the names of the graph, which introduced ones must not have, and the levels of inputs and dims. */
+static void init_names(struct split *s, const struct graph_body *graph)
 {
+	const struct frontend_model *m = s->m;
 	size_t n;
 	const char *const *names = graph_targets(s->arena, graph, &n);
 	for (size_t i = 0; i < n; i++)
-		strmap_set(&s->reserved, names[i], s);
-	for (size_t i = 0; i < s->m->inputs.n; i++)
-		strmap_set(&s->reserved, s->m->inputs.items[i].name, s);
-}
-
-static void init_levels(struct split *s)
-{
-	const struct frontend_model *m = s->m;
+		name_info(s, names[i]);
 	for (size_t i = 0; i < m->inputs.n; i++) {
 		bool tokens = (int)i == m->tokens || m->inputs.items[m->tokens].lengths_at == (int)i;
-		set_level(s, m->inputs.items[i].name, tokens ? LEVEL_TOKENS : LEVEL_SOURCE);
+		name_info(s, m->inputs.items[i].name)->level = tokens ? LEVEL_TOKENS : LEVEL_SOURCE;
 	}
 	for (size_t i = 0; i < ir_dims_count(m->scope.dims); i++) {
 		if (lower_dim_owner(m, (int)i) == DIM_OF_TOKENS)
-			set_level(s, ir_dims_sym(m->scope.dims, i)->name, LEVEL_TOKENS);
+			name_info(s, ir_dims_sym(m->scope.dims, i)->name)->level = LEVEL_TOKENS;
 	}
 }
 
 bool split_encode_decode(struct frontend_model *m, const struct graph_body *graph, struct split_result *out)
 {
-	struct split s = {.m = m, .arena = &m->arena};
-	struct split_scope top = {.outer = NULL};
+	struct split_scope top = {.id = 1};
+	struct split s = {.m = m, .arena = &m->arena, .scope = &top, .n_scopes = 1};
 	size_t n = m->outputs.n;
-	strmap_init(&s.level, s.arena);
+	strmap_init(&s.names, s.arena);
 	strmap_init(&s.states, s.arena);
-	strmap_init(&s.reserved, s.arena);
-	strmap_init(&s.derived, s.arena);
-	enter_scope(&s, &top);
-	reserve_names(&s, graph);
-	init_levels(&s);
+	init_names(&s, graph);
 	split_body(&s, graph);
 	*out = (struct split_result){.encode_outputs = ARENA_ARRAY(s.arena, const char *, n),
 	                             .encode_index = ARENA_ARRAY(s.arena, size_t, n)};
