@@ -170,47 +170,6 @@ static bool add_parameters(struct lowering *lw, const struct entry_function *e)
 
 /* ---- the last real row ---- */
 
-/* True if the expression treats rows independently and so the last row of its input suffices; *source: the name
- * it reads. */
-static bool is_rowwise(const struct expr *e, const char **source)
-{
-	static const char *const calls[] = {"linear",     "layer_norm", "rms_norm", "mask_rows",
-	                                    "relu",       "silu",       "gelu",     "gelu_tanh",
-	                                    "gelu_quick", "relu2",      "tanh",     "sigmoid"};
-	if (e->kind == EX_NAME) {
-		*source = e->text;
-		return true;
-	}
-	if (e->kind == EX_BINARY && e->op == EXPR_MUL &&
-	    (e->args[1]->kind == EX_FLOAT || e->args[1]->kind == EX_INT))
-		return is_rowwise(e->args[0], source);
-	for (size_t i = 0; e->kind == EX_CALL && i < TFMC_COUNT(calls); i++) {
-		if (strcmp(calls[i], e->text) == 0 && e->n_args > 0)
-			return is_rowwise(e->args[0], source);
-	}
-	return false;
-}
-
-/* Index of the first statement of the row-wise chain at the end of the body that defines *name; *name becomes
- * the name the chain reads. decode computes this chain for the last row only. */
-static size_t tail_start(const struct lowering *lw, const struct graph_body *body, const char **name)
-{
-	size_t at = body->n;
-	while (at > 0) {
-		const struct graph_node *node = body->items[at - 1];
-		const char *source = NULL;
-		if (node->kind != GRAPH_STATEMENT || node->st->n_targets != 1 || node->st->n_values != 1 ||
-		    strcmp(node->st->targets[0].name, *name) != 0 ||
-		    !is_rowwise(node->st->values[0], &source))
-			break;
-		if (model_find_input(&lw->m->inputs, source) >= 0)
-			break;
-		*name = source;
-		at--;
-	}
-	return at;
-}
-
 /* i32 [B]: number of real tokens in this call. */
 static struct ir_value new_tokens(struct lowering *lw)
 {
@@ -220,6 +179,8 @@ static struct ir_value new_tokens(struct lowering *lw)
 	return irb_dim_value_of(lw->b, lw->grows, 1, batch_type(lw)->dims);
 }
 
+/* Binds `name` to its last real row of each sequence. Lowering takes rows here alone: canonicalize moves take_rows
+ * toward the inputs. */
 static bool take_last_row(struct lowering *lw, const char *name)
 {
 	const struct lowered *x = lower_find(lw, name);
@@ -229,7 +190,6 @@ static bool take_last_row(struct lowering *lw, const char *name)
 	struct ir_value one = irb_full_of(lw->b, 1.0, DT_I32, 1, batch_type(lw)->dims);
 	struct lowered row = lowered_tensor(irb_take_rows(lw->b, x->v, irb_sub(lw->b, n, one, NULL), NULL));
 	lower_bind(lw, name, &row);
-	lw->tail = true;
 	return !irb_failed(lw->b);
 }
 
@@ -277,23 +237,6 @@ static bool check_generate_ids(struct lowering *lw, const char *logits)
 	       check_ids(lw, "forced_last", &g->forced_last, vocab) &&
 	       check_sequences(lw, "banned", &g->banned, vocab) &&
 	       check_sequences(lw, "bias", &g->bias, vocab);
-}
-
-/* Lowers the body of decode up to the row-wise tail, takes the last real row of each sequence, then lowers the
- * tail on [B, d]. */
-static bool decode_body(struct lowering *lw, const struct entry_function *e)
-{
-	const char *name = e->values[0];
-	size_t at = tail_start(lw, &e->body, &name);
-	struct graph_body head = {e->body.items, at, at},
-	                  tail = {e->body.items + at, e->body.n - at, e->body.n - at};
-	const char *const *outputs = lw->outputs;
-	lw->outputs = &name;
-	if (!lower_body(lw, &head, false))
-		return false;
-	lw->outputs = outputs;
-	return take_last_row(lw, name) && lower_body(lw, &tail, false) &&
-	       check_generate_ids(lw, e->values[0]);
 }
 
 /* ---- results ---- */
@@ -346,10 +289,11 @@ static bool build_function(struct frontend_model *m, struct ir_module *module, c
 	struct lowering lw;
 	if (!begin_function(&lw, m, module, e, types) || !add_parameters(&lw, e))
 		return false;
-	bool is_decode = e->mode == LOWER_DECODE && !e->scores;
-	bool ok = is_decode ? decode_body(&lw, e) : lower_body(&lw, &e->body, false);
+	bool ok = lower_body(&lw, &e->body, false);
 	if (ok && e->scores)
 		ok = score_finish(&lw, e->values[0]);
+	else if (ok && e->mode == LOWER_DECODE)
+		ok = take_last_row(&lw, e->values[0]) && check_generate_ids(&lw, e->values[0]);
 	return ok && finish_function(&lw, e);
 }
 

@@ -107,7 +107,6 @@ struct lowering {
 	const struct ir_dim
 	        *bound; /* replaces the symbol bound_sym in this function (lower_bind_rows); NULL: none */
 	int bound_sym;
-	bool tail; /* after take_last_row: values are [B, d], one row per sequence */
 };
 
 /* body.c */

@@ -306,16 +306,8 @@ bool lower_positions(const struct call *c, struct lowered *out)
 bool lower_mask_rows(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, len;
-	struct lowering *lw = c->lw;
-	if (!call_tensor(c, "x", &x) || !call_tensor(c, "lengths", &len))
-		return false;
-	const struct ir_type *t = call_type(c, x);
-	if (!lw->tail || t->rank != 2)
-		return call_return(c, out, irb_mask_rows(lw->b, x, len, NULL));
-	/* in the tail of decode each sequence has one row, its last real one: real unless the length is 0 */
-	const struct ir_dim *rows[] = {t->dims[0], ir_dim_const(lw->module->dims, 1), t->dims[1]};
-	struct ir_value r = irb_mask_rows(lw->b, irb_reshape_to(lw->b, x, 3, rows), len, NULL);
-	return call_return(c, out, irb_reshape_to(lw->b, r, 2, t->dims));
+	return call_tensor(c, "x", &x) && call_tensor(c, "lengths", &len) &&
+	       call_return(c, out, irb_mask_rows(c->lw->b, x, len, NULL));
 }
 
 bool lower_take_rows(const struct call *c, struct lowered *out)

@@ -40,6 +40,20 @@ struct row_taker {
 };
 
 /*
+ * op is mask_rows x, len and the taken row len - 1, the last one that is not masked. Then it is mask_rows of the taken
+ * row alone by the same len, also where no row is real: row 0 is taken and masked.
+ */
+static bool takes_last_real_row(const struct row_taker *t, const struct ir_op *op)
+{
+	const struct ir_func *f = t->r->f;
+	const struct ir_op *at = ir_def_as(f, t->take->operands[OPERAND(take_rows, at)], OP_sub);
+	const struct ir_op *one = at != NULL ? ir_def_as(f, at->operands[1], OP_full) : NULL;
+	return op->code == OP_mask_rows && one != NULL &&
+	       ((const struct attrs_full *)one->attrs)->value == 1.0 &&
+	       ir_same_value(at->operands[0], op->operands[OPERAND(mask_rows, len)]);
+}
+
+/*
  * take_rows may move over op, which defines v. from[i] > 0: operand i has the rows of the result. round_rows may
  * have other users: every linear quantizes its rows itself (pass group), so nothing is computed twice.
  */
@@ -48,7 +62,7 @@ static bool can_move(const struct row_taker *t, struct ir_value v, const struct 
 	const struct rebuild *r = t->r;
 	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX &&
 	       (rebuild_has_one_use(r, v) || op->code == OP_round_rows) &&
-	       ir_axis_dependence(r->f, op, 1, from) == IR_AXIS_WILDCARD &&
+	       (ir_axis_dependence(r->f, op, 1, from) == IR_AXIS_WILDCARD || takes_last_real_row(t, op)) &&
 	       ir_value_info(r->f, v)->region == ir_value_info(r->f, t->take->results[0])->region;
 }
 
@@ -90,6 +104,21 @@ static struct ir_value build_uniform(struct row_taker *t, struct ir_value v, con
 	return IR_NO_VALUE;
 }
 
+/* mask_rows of one row of each sequence, x [B, ..]. */
+static struct ir_value build_mask(struct row_taker *t, struct ir_value v, struct ir_value x,
+                                  struct ir_value len)
+{
+	const struct ir_dim *dims[IR_RANK_MAX], *rows[IR_RANK_MAX];
+	struct ir_builder *b = t->r->b;
+	int rank = dims_without_rows(t, v, dims);
+	rows[0] = dims[0];
+	rows[1] = ir_dim_const(t->r->out->dims, 1);
+	for (int i = 1; i < rank; i++)
+		rows[i + 1] = dims[i];
+	x = irb_mask_rows(b, irb_reshape_to(b, x, rank + 1, rows), len, NULL);
+	return irb_reshape_to(b, x, rank, dims);
+}
+
 static struct ir_value take_here(struct row_taker *t, struct ir_value v)
 {
 	if (t->building)
@@ -126,7 +155,9 @@ static struct ir_value push_take(struct row_taker *t, struct ir_value v, int dep
 	if (!t->building)
 		return IR_NO_VALUE;
 	irb_set_loc(t->r->b, op->loc);
-	struct ir_value new_value = irb_op1(t->r->b, op->code, operands, op->n_operands, op->attrs);
+	struct ir_value new_value = op->code == OP_mask_rows
+	                                    ? build_mask(t, v, operands[0], operands[1])
+	                                    : irb_op1(t->r->b, op->code, operands, op->n_operands, op->attrs);
 	irb_name(t->r->b, new_value, ir_value_info(t->r->f, v)->name);
 	return new_value;
 }
