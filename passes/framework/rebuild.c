@@ -70,18 +70,22 @@ static void emit_replacement(struct rebuild *r, const struct ir_op *op)
 		pass_applied(r->p, number, NULL, op->loc);
 }
 
-/* Backward walk over a region: matches needed ops and marks what they, or their replacements, read. */
-static void mark_needed(struct rebuild *r, const struct ir_region *region)
+/* Matches needed ops and marks what they, or their replacements, read. */
+void rebuild_need_region(struct rebuild *r, const struct ir_region *region, size_t n)
 {
-	for (size_t i = region->n_ops; i-- > 0;) {
+	for (size_t i = n; i-- > 0;) {
 		const struct ir_op *op = region->ops[i];
 		if (!is_needed(r, op))
 			continue;
 		if (op->n_results > 0 && try_match(r, op))
 			continue;
-		rebuild_need_operands(r, op);
+		if (op->code == OP_return && r->rewrite != NULL && r->rewrite->result != NULL)
+			for (size_t k = 0; k < op->n_operands; k++)
+				rebuild_need(r, r->rewrite->result(r, k));
+		else
+			rebuild_need_operands(r, op);
 		if (op->region != NULL)
-			mark_needed(r, op->region);
+			rebuild_need_region(r, op->region, op->region->n_ops);
 	}
 }
 
@@ -123,11 +127,16 @@ static enum tfmc_status rebuild_func(struct rebuild *r)
 	if (arena_failed(r->p->arena) || r->b == NULL || r->uses == NULL)
 		return TFMC_NO_MEMORY;
 	irb_set_literal(r->b, r->rewrite == NULL);
-	mark_needed(r, f->body);
-	irb_clone_params(r->b, f, r->map);
-	struct ir_copy c = {r->b, f, r->map, copy_op, r};
-	ir_copy_region(&c, f->body);
-	return ir_copy_finish(&c, ir_import_dim(r->out, f->arena));
+	r->copy = (struct ir_copy){r->b, f, r->map, copy_op, r};
+	rebuild_need_region(r, f->body, f->body->n_ops);
+	if (r->rewrite != NULL && r->rewrite->params != NULL)
+		r->rewrite->params(r);
+	else
+		irb_clone_params(r->b, f, r->map);
+	ir_copy_region(&r->copy, f->body);
+	if (r->rewrite != NULL && r->rewrite->finish != NULL)
+		return r->rewrite->finish(r);
+	return ir_copy_finish(&r->copy, ir_import_dim(r->out, f->arena));
 }
 
 enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *in, struct ir_module *out,

@@ -20,6 +20,11 @@ struct rewrite {
 	bool (*match)(struct rebuild *r, const struct ir_op *op);
 	/* Forward walk: builds the replacement and calls rebuild_set() for the needed results of op. */
 	void (*emit)(struct rebuild *r, const struct ir_op *op);
+	/* Edits of the interface of a function; NULL: parameters and results are copied. */
+	void (*params)(struct rebuild *r); /* builds the parameters and records them in r->copy.map */
+	/* The old value that is returned as result i; IR_NO_VALUE drops the result. */
+	struct ir_value (*result)(const struct rebuild *r, size_t i);
+	enum tfmc_status (*finish)(struct rebuild *r); /* calls irb_finish */
 	void *user;
 	bool is_numbered; /* match consumes fuel itself and stores the number of the application in rebuild.number */
 };
@@ -36,6 +41,7 @@ struct rebuild {
 	int64_t *
 	        replaced; /* [f->n_values] by first result: number of the application (-1: no number), 0: op is copied */
 	struct ir_value *map; /* [f->n_values] old value -> new value */
+	struct ir_copy copy;  /* of f, by b and map */
 	int64_t number;       /* set by match when rewrite.is_numbered */
 	int64_t changes;      /* number of replaced ops */
 };
@@ -53,6 +59,8 @@ TFMC_MUST_USE enum tfmc_status rebuild_module(struct pass_context *p, const stru
 void rebuild_need(struct rebuild *r, struct ir_value old);
 /* Marks all operands of an op as needed. */
 void rebuild_need_operands(struct rebuild *r, const struct ir_op *op);
+/* The backward walk over the first n ops of a region, for a match that copies its ops. */
+void rebuild_need_region(struct rebuild *r, const struct ir_region *region, size_t n);
 /* The new value for a needed old one; IR_NO_VALUE for IR_NO_VALUE. */
 struct ir_value rebuild_get(struct rebuild *r, struct ir_value old);
 /* Replaces old by new_value, which gets the name of old. The types must be equal. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Test-case reduction (reduce.h). An edit is applied by copying the module, with two walks for each function as in
- * passes/framework/rebuild.c: backward to find the needed values, forward through the builder; unlike a pass, an
- * edit may change parameters, results and bounds. The search repeats all edits until one iteration accepts none.
- * Ops are tried from the last to the first, because removing an op makes the ops that only it reads dead.
+ * Test-case reduction (reduce.h). An edit is a rewrite of passes/framework/rebuild.h that also changes parameters,
+ * results and bounds. The search repeats all edits until one iteration accepts none. Ops are tried from the last to the
+ * first, because removing an op makes the ops that only it reads dead.
  */
 #include "passes/pipeline/reduce.h"
 
@@ -11,28 +10,23 @@
 
 #include "ir/core/build.h"
 #include "ir/core/verify.h"
+#include "passes/framework/rebuild.h"
 
 /* ---- one edit ---- */
 
-struct copier {
-	const struct ir_module *in;
-	struct ir_module *out;
+struct editor {
 	const struct reduce_edit *edit;
-	struct diag_context mute;
-	struct arena arena;
-	const struct ir_func *f;
-	struct ir_copy copy;        /* of f */
-	const struct ir_op *target; /* the op that is edited; NULL: none in this function */
-	bool *needed;               /* [f->n_values] */
+	const struct ir_func *f;    /* edit->func */
+	const struct ir_op *target; /* the op that is edited; NULL: none */
 	bool applied;
 };
 
-static bool is_edit(const struct copier *c, enum reduce_kind kind)
+/* The edit if it is of this kind and of the function that is rebuilt, else NULL. */
+static const struct reduce_edit *edit_of(const struct rebuild *r, enum reduce_kind kind)
 {
-	return c->target != NULL && c->edit->kind == kind;
+	const struct editor *e = r->rewrite->user;
+	return e->edit->kind == kind && e->f == r->f ? e->edit : NULL;
 }
-
-/* ---- the op of the edit ---- */
 
 static const struct ir_op *find_op(const struct ir_func *f, size_t at)
 {
@@ -42,231 +36,165 @@ static const struct ir_op *find_op(const struct ir_func *f, size_t at)
 	return it.op;
 }
 
-/* ---- backward ---- */
-
-static void need_value(struct copier *c, struct ir_value v)
-{
-	c->needed[v.id] = v.id != 0;
-}
-
-static bool is_needed(const struct copier *c, const struct ir_op *op)
-{
-	bool any = ir_op_has(op->code, TRAIT_TERMINATOR) || ir_op_has(op->code, TRAIT_STATEFUL);
-	for (size_t i = 0; i < op->n_results; i++)
-		any = any || c->needed[op->results[i].id];
-	return any;
-}
-
-/* Result i of the function remains after the edit. */
-static bool keeps_result(const struct copier *c, size_t i)
-{
-	return c->edit->kind != REDUCE_RESULT || c->edit->at != i ||
-	       c->in->funcs.items[c->edit->func] != c->f;
-}
-
-/* The value of result i of the function after the edit. */
-static struct ir_value result_value(const struct copier *c, const struct ir_op *ret, size_t i)
-{
-	const struct ir_op *def = ir_value_info(c->f, ret->operands[i])->def;
-	bool earlier = c->edit->kind == REDUCE_EARLIER && c->edit->at == i &&
-	               c->in->funcs.items[c->edit->func] == c->f;
-	return earlier ? def->operands[c->edit->choice] : ret->operands[i];
-}
-
-static void mark_needed(struct copier *c, const struct ir_region *r, size_t n);
+/* ---- ops ---- */
 
 /* A repeat that is inlined needs only the carries that are read after it or by needed ops. */
-static void mark_inlined(struct copier *c, const struct ir_op *op)
+static void need_inlined(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;
 	const struct ir_op *yield = body->ops[body->n_ops - 1];
 	for (size_t i = 0; i < op->n_results; i++)
-		if (c->needed[op->results[i].id])
-			need_value(c, yield->operands[i]);
-	mark_needed(c, body, body->n_ops - 1);
+		if (r->needed[op->results[i].id])
+			rebuild_need(r, yield->operands[i]);
+	rebuild_need_region(r, body, body->n_ops - 1);
 	for (size_t i = 0; i < op->n_operands; i++)
-		if (c->needed[body->args[1 + i].id])
-			need_value(c, op->operands[i]);
+		if (r->needed[body->args[1 + i].id])
+			rebuild_need(r, op->operands[i]);
 }
 
-/* Marks the values needed by the first n ops of a region. */
-static void mark_needed(struct copier *c, const struct ir_region *r, size_t n)
+static bool match_target(struct rebuild *r, const struct ir_op *op)
 {
-	for (size_t i = n; i-- > 0;) {
-		const struct ir_op *op = r->ops[i];
-		if (!is_needed(c, op))
-			continue;
-		if (op == c->target && (is_edit(c, REDUCE_INPUT) || is_edit(c, REDUCE_ONES)))
-			continue;
-		if (op == c->target && is_edit(c, REDUCE_OPERAND)) {
-			need_value(c, op->operands[c->edit->choice]);
-			continue;
-		}
-		if (op == c->target && is_edit(c, REDUCE_OPEN)) {
-			mark_inlined(c, op);
-			continue;
-		}
-		for (size_t k = 0; k < op->n_operands; k++)
-			if (op->code != OP_return)
-				need_value(c, op->operands[k]);
-			else if (keeps_result(c, k))
-				need_value(c, result_value(c, op, k));
-		if (op->region != NULL)
-			mark_needed(c, op->region, op->region->n_ops);
-	}
-}
-
-/* ---- forward ---- */
-
-/* Inlines the body of a repeat that runs once. */
-static void copy_inlined(struct copier *c, const struct ir_op *op)
-{
-	const struct ir_region *body = op->region;
-	const struct ir_op *yield = body->ops[body->n_ops - 1];
-	if (c->needed[body->args[REPEAT_INDEX].id])
-		ir_copy_set(&c->copy, body->args[REPEAT_INDEX], irb_full_of(c->copy.b, 0, DT_I32, 0, NULL));
-	for (size_t i = 0; i < op->n_operands; i++)
-		if (c->copy.map[op->operands[i].id].id != 0)
-			ir_copy_set(&c->copy, body->args[1 + i], c->copy.map[op->operands[i].id]);
-	ir_copy_region(&c->copy, body);
-	for (size_t i = 0; i < op->n_results; i++)
-		ir_copy_set(&c->copy, op->results[i], c->copy.map[yield->operands[i].id]);
-}
-
-/* Replaces the results of op by ones. */
-static void copy_ones(struct copier *c, const struct ir_op *op)
-{
-	const struct ir_dim *dims[IR_RANK_MAX];
-	for (size_t i = 0; i < op->n_results; i++) {
-		const struct ir_type *t = ir_type_of(c->f, op->results[i]);
-		for (int k = 0; k < t->rank; k++)
-			dims[k] = ir_import_dim(c->out, t->dims[k]);
-		ir_copy_set(&c->copy, op->results[i], irb_full_of(c->copy.b, 1, t->dtype, t->rank, dims));
-	}
-}
-
-/* Copies op, with the edit if it is the target. */
-static bool copy_op(struct ir_copy *copy, const struct ir_op *op)
-{
-	struct copier *c = copy->user;
-	if (!is_needed(c, op))
-		return true;
-	if (op != c->target)
+	const struct editor *e = r->rewrite->user;
+	if (op != e->target)
 		return false;
-	c->applied = true;
-	switch (c->edit->kind) {
-	case REDUCE_COUNT: ir_copy_repeat(copy, op, 1); return true;
-	case REDUCE_OPEN: copy_inlined(c, op); return true;
-	case REDUCE_ONES: copy_ones(c, op); return true;
-	case REDUCE_OPERAND:
-		ir_copy_set(copy, op->results[0], copy->map[op->operands[c->edit->choice].id]);
-		return true;
-	case REDUCE_INPUT: /* parameters, added by copy_params() */
-	case REDUCE_FUNC:
-	case REDUCE_RESULT:
-	case REDUCE_EARLIER:
-	case REDUCE_PARAM:
-	case REDUCE_STATE:
-	case REDUCE_BOUND: break;
+	if (edit_of(r, REDUCE_OPERAND) != NULL) {
+		rebuild_need(r, op->operands[e->edit->choice]);
+	} else if (edit_of(r, REDUCE_OPEN) != NULL) {
+		need_inlined(r, op);
+	} else if (edit_of(r, REDUCE_COUNT) != NULL) {
+		rebuild_need_operands(r, op);
+		rebuild_need_region(r, op->region, op->region->n_ops);
 	}
 	return true;
 }
 
-/* ---- functions ---- */
-
-/* Parameter `at` of the function is dropped. */
-static bool drops_param(const struct copier *c, size_t at)
+/* Inlines the body of a repeat that runs once. */
+static void emit_inlined(struct rebuild *r, const struct ir_op *op)
 {
-	return c->edit->kind == REDUCE_PARAM && c->edit->at == at &&
-	       c->in->funcs.items[c->edit->func] == c->f;
+	const struct ir_region *body = op->region;
+	const struct ir_op *yield = body->ops[body->n_ops - 1];
+	if (r->needed[body->args[REPEAT_INDEX].id])
+		ir_copy_set(&r->copy, body->args[REPEAT_INDEX], irb_full_of(r->b, 0, DT_I32, 0, NULL));
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (r->map[op->operands[i].id].id != 0)
+			ir_copy_set(&r->copy, body->args[1 + i], r->map[op->operands[i].id]);
+	ir_copy_region(&r->copy, body);
+	for (size_t i = 0; i < op->n_results; i++)
+		ir_copy_set(&r->copy, op->results[i], r->map[yield->operands[i].id]);
 }
 
-/* Index, after the edit, of the parameter that holds lengths; -1: none. */
-static int lengths_after(const struct copier *c, int lengths)
+/* Replaces the results of op by ones. */
+static void emit_ones(struct rebuild *r, const struct ir_op *op)
 {
-	if (lengths < 0 || c->edit->kind != REDUCE_PARAM || c->in->funcs.items[c->edit->func] != c->f ||
-	    (size_t)lengths < c->edit->at)
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (size_t i = 0; i < op->n_results; i++) {
+		const struct ir_type *t = ir_type_of(r->f, op->results[i]);
+		for (int k = 0; k < t->rank; k++)
+			dims[k] = ir_import_dim(r->out, t->dims[k]);
+		ir_copy_set(&r->copy, op->results[i], irb_full_of(r->b, 1, t->dtype, t->rank, dims));
+	}
+}
+
+static void emit_target(struct rebuild *r, const struct ir_op *op)
+{
+	struct editor *e = r->rewrite->user;
+	e->applied = true;
+	if (edit_of(r, REDUCE_COUNT) != NULL)
+		ir_copy_repeat(&r->copy, op, 1);
+	else if (edit_of(r, REDUCE_OPEN) != NULL)
+		emit_inlined(r, op);
+	else if (edit_of(r, REDUCE_ONES) != NULL)
+		emit_ones(r, op);
+	else if (edit_of(r, REDUCE_OPERAND) != NULL)
+		ir_copy_set(&r->copy, op->results[0], r->map[op->operands[e->edit->choice].id]);
+}
+
+/* ---- parameters and results ---- */
+
+/* Index, after the edit, of the parameter that holds lengths; -1: none. */
+static int lengths_after(const struct rebuild *r, int lengths)
+{
+	const struct reduce_edit *dropped = edit_of(r, REDUCE_PARAM);
+	if (lengths < 0 || dropped == NULL || (size_t)lengths < dropped->at)
 		return lengths;
-	return (size_t)lengths == c->edit->at ? -1 : lengths - 1;
+	return (size_t)lengths == dropped->at ? -1 : lengths - 1;
 }
 
 /* REDUCE_INPUT: adds a parameter for each result of the op. */
-static void add_inputs(struct copier *c)
+static void add_inputs(struct rebuild *r)
 {
-	for (size_t i = 0; is_edit(c, REDUCE_INPUT) && i < c->target->n_results; i++) {
-		struct ir_value old = c->target->results[i];
-		const struct ir_param p = {.name = arena_printf(&c->arena, "in%zu", c->f->n_params + i),
+	struct editor *e = r->rewrite->user;
+	for (size_t i = 0; edit_of(r, REDUCE_INPUT) != NULL && i < e->target->n_results; i++) {
+		struct ir_value old = e->target->results[i];
+		const struct ir_param p = {.name = arena_printf(r->p->arena, "in%zu", r->f->n_params + i),
 		                           .lengths = -1};
-		c->copy.map[old.id] = irb_param(c->copy.b, &p, ir_import_type(c->out, ir_type_of(c->f, old)));
-		c->applied = true;
+		r->map[old.id] = irb_param(r->b, &p, ir_import_type(r->out, ir_type_of(r->f, old)));
+		e->applied = true;
 	}
 }
 
 /* Copies the parameters, with the edit; new inputs come before the first state. */
-static void copy_params(struct copier *c)
+static void copy_params(struct rebuild *r)
 {
+	struct editor *e = r->rewrite->user;
+	const struct reduce_edit *dropped = edit_of(r, REDUCE_PARAM);
 	bool has_inputs = false;
-	for (size_t i = 0; i < c->f->n_params; i++) {
-		struct ir_param p = c->f->params[i];
-		const struct ir_type *type = ir_type_of(c->f, p.value);
+	if (r->f->when != NULL)
+		irb_case(r->b, r->f->when);
+	for (size_t i = 0; i < r->f->n_params; i++) {
+		struct ir_param p = r->f->params[i];
+		const struct ir_type *type = ir_type_of(r->f, p.value);
 		if (type->kind != IR_TENSOR && !has_inputs) {
 			has_inputs = true;
-			add_inputs(c);
+			add_inputs(r);
 		}
-		if (drops_param(c, i)) {
-			c->applied = !c->needed[p.value.id];
+		if (dropped != NULL && dropped->at == i) {
+			e->applied = !r->needed[p.value.id];
 			continue;
 		}
-		p.default_value = ir_import_dim(c->out, p.default_value);
-		p.max = ir_import_dim(c->out, p.max);
-		p.lengths = lengths_after(c, p.lengths);
-		c->copy.map[p.value.id] = irb_param(c->copy.b, &p, ir_import_type(c->out, type));
+		p.default_value = ir_import_dim(r->out, p.default_value);
+		p.max = ir_import_dim(r->out, p.max);
+		p.lengths = lengths_after(r, p.lengths);
+		r->map[p.value.id] = irb_param(r->b, &p, ir_import_type(r->out, type));
 	}
 	if (!has_inputs)
-		add_inputs(c);
+		add_inputs(r);
+}
+
+/* The value of result i after the edit; IR_NO_VALUE: dropped. */
+static struct ir_value result_value(const struct rebuild *r, size_t i)
+{
+	const struct ir_op *ret = r->f->body->ops[r->f->body->n_ops - 1];
+	const struct reduce_edit *dropped = edit_of(r, REDUCE_RESULT), *earlier = edit_of(r, REDUCE_EARLIER);
+	if (dropped != NULL && dropped->at == i)
+		return IR_NO_VALUE;
+	if (earlier != NULL && earlier->at == i)
+		return ir_value_info(r->f, ret->operands[i])->def->operands[earlier->choice];
+	return ret->operands[i];
 }
 
 /* Finishes the function with the results that remain. */
-static bool finish(struct copier *c)
+static enum tfmc_status finish(struct rebuild *r)
 {
-	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];
-	struct ir_value *values = ARENA_ARRAY(&c->arena, struct ir_value, ret->n_operands + 1);
-	struct ir_result *results = ARENA_ARRAY(&c->arena, struct ir_result, ret->n_operands + 1);
+	struct editor *e = r->rewrite->user;
+	const struct ir_op *ret = r->f->body->ops[r->f->body->n_ops - 1];
+	struct ir_value *values = ARENA_ARRAY(r->p->arena, struct ir_value, ret->n_operands + 1);
+	struct ir_result *results = ARENA_ARRAY(r->p->arena, struct ir_result, ret->n_operands + 1);
 	size_t n = 0;
-	for (size_t i = 0; i < ret->n_operands && !arena_failed(&c->arena); i++) {
-		if (!keeps_result(c, i)) {
-			c->applied = true;
+	for (size_t i = 0; i < ret->n_operands && !arena_failed(r->p->arena); i++) {
+		struct ir_value v = result_value(r, i);
+		e->applied = e->applied || !ir_same_value(v, ret->operands[i]);
+		if (v.id == 0)
 			continue;
-		}
-		results[n] = c->f->results[i];
-		struct ir_value v = result_value(c, ret, i);
-		bool same = ir_type_of(c->f, v) == ir_type_of(c->f, ret->operands[i]);
-		c->applied = c->applied || !ir_same_value(v, ret->operands[i]);
-		results[n].lengths = same ? lengths_after(c, results[n].lengths) : -1;
-		values[n++] = c->copy.map[v.id];
+		bool same = ir_type_of(r->f, v) == ir_type_of(r->f, ret->operands[i]);
+		results[n] = r->f->results[i];
+		results[n].lengths = same ? lengths_after(r, results[n].lengths) : -1;
+		values[n++] = rebuild_get(r, v);
 	}
-	irb_set_loc(c->copy.b, ret->loc);
-	return !arena_failed(&c->arena) && n > 0 &&
-	       irb_finish(c->copy.b, values, results, n, ir_import_dim(c->out, c->f->arena)) == TFMC_OK;
-}
-
-static bool copy_func(struct copier *c, size_t index)
-{
-	c->f = c->in->funcs.items[index];
-	c->target = NULL;
-	if (c->edit->func == index && c->edit->kind >= REDUCE_COUNT && c->edit->kind <= REDUCE_ONES)
-		c->target = find_op(c->f, c->edit->at);
-	c->needed = ARENA_ARRAY(&c->arena, bool, c->f->n_values);
-	c->copy = (struct ir_copy){irb_begin(c->out, &c->mute, c->f->name, c->f->loc), c->f,
-	                           ARENA_ARRAY(&c->arena, struct ir_value, c->f->n_values), copy_op, c};
-	if (arena_failed(&c->arena) || c->copy.b == NULL)
-		return false;
-	mark_needed(c, c->f->body, c->f->body->n_ops);
-	if (c->f->when != NULL)
-		irb_case(c->copy.b, c->f->when);
-	copy_params(c);
-	ir_copy_region(&c->copy, c->f->body);
-	return finish(c);
+	irb_set_loc(r->b, ret->loc);
+	if (arena_failed(r->p->arena) || n == 0)
+		return TFMC_INVALID;
+	return irb_finish(r->b, values, results, n, ir_import_dim(r->out, r->f->arena));
 }
 
 /* ---- modules ---- */
@@ -351,23 +279,39 @@ static bool is_possible(const struct ir_module *in, const struct reduce_edit *e)
 
 struct ir_module *reduce_apply(const struct ir_module *in, const struct reduce_edit *edit)
 {
-	struct copier c = {.in = in, .edit = edit};
-	if (!is_possible(in, edit) || (c.out = begin_module(in, edit)) == NULL)
+	struct editor e = {.edit = edit, .f = edit->func < in->funcs.n ? in->funcs.items[edit->func] : NULL};
+	const struct rewrite rewrite = {.match = match_target,
+	                                .emit = emit_target,
+	                                .params = copy_params,
+	                                .result = result_value,
+	                                .finish = finish,
+	                                .user = &e,
+	                                .is_numbered = true};
+	struct diag_context mute;
+	struct arena arena;
+	struct pass_context p = {.cx = &mute, .arena = &arena};
+	struct ir_module from = *in, *out;
+	if (!is_possible(in, edit) || (out = begin_module(in, edit)) == NULL)
 		return NULL;
-	diag_init(&c.mute, NULL, NULL);
-	arena_init(&c.arena);
-	c.applied = edit->kind == REDUCE_FUNC || edit->kind == REDUCE_BOUND || edit->kind == REDUCE_STATE;
-	c.out->stage = in->stage;
-	bool ok = true;
-	for (size_t i = 0; i < in->funcs.n && ok; i++)
-		if (edit->kind != REDUCE_FUNC || edit->func != i)
-			ok = copy_func(&c, i);
-	ok = ok && c.applied && ir_verify(c.out, &c.mute) == TFMC_OK;
-	arena_destroy(&c.arena);
-	diag_destroy(&c.mute);
+	diag_init(&mute, NULL, NULL);
+	arena_init(&arena);
+	e.applied = edit->kind == REDUCE_FUNC || edit->kind == REDUCE_BOUND || edit->kind == REDUCE_STATE;
+	if (edit->kind >= REDUCE_COUNT && edit->kind <= REDUCE_ONES)
+		e.target = find_op(e.f, edit->at);
+	if (edit->kind == REDUCE_FUNC) {
+		from.funcs.n = from.funcs.cap = 0;
+		from.funcs.items = NULL;
+		for (size_t i = 0; i < in->funcs.n; i++)
+			if (i != edit->func)
+				ARENA_ADD(&arena, &from.funcs, in->funcs.items[i]);
+	}
+	bool ok = !arena_failed(&arena) && rebuild_module(&p, &from, out, &rewrite, NULL) == TFMC_OK &&
+	          e.applied && ir_verify(out, &mute) == TFMC_OK;
+	arena_destroy(&arena);
+	diag_destroy(&mute);
 	if (ok)
-		return c.out;
-	ir_module_destroy(c.out);
+		return out;
+	ir_module_destroy(out);
 	return NULL;
 }
 
