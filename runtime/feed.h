@@ -9,14 +9,17 @@
 #include "tfmc_rt.h"
 #include "try.h"
 
-#define FEED_DIMS_MAX 16
+/* Limits of an object that the runtime can call. */
+#define MODEL_DIMS_MAX    16
+#define MODEL_TENSORS_MAX 128 /* inputs and outputs of an entry */
+#define MODEL_WORKERS_MAX 4096
 
 /* Calls of a generating session: the arguments that stay from call to call, and the logits. */
 struct feeder {
 	struct tfmc_session *session;
 	const struct tfmc_record *record;
-	int64_t dims[FEED_DIMS_MAX]; /* dim values of the next call, indexed as in the record */
-	int64_t batch;               /* rows of a call */
+	int64_t dims[MODEL_DIMS_MAX]; /* dim values of the next call, indexed as in the record */
+	int64_t batch;                /* rows of a call */
 	int64_t vocab;
 	float *logits; /* [batch, V]: logits after the last token of each row, written by prefill and step;
 		          NULL: the entries have none */

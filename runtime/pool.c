@@ -6,7 +6,7 @@
  * Barriers inside a task belong to the compiled object, not to the pool.
  */
 #define _DEFAULT_SOURCE /* _SC_NPROCESSORS_ONLN */
-#include "tfmc_rt.h"
+#include "runtime/feed.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #define LINE           128 /* bytes: a pair of cache lines (adjacent-line prefetch) */
-#define MAX_WORKERS    4096
 #define MAX_SPIN_US    1000000
 #define POLLS          64   /* polls, each with a pause instruction, per reading of the clock */
 #define YIELD_AFTER_NS 4000 /* from then on the waiter calls sched_yield between polls */
@@ -187,7 +186,7 @@ int tfmc_pool_create_spinning(int64_t n, int64_t microseconds, struct tfmc_pool 
 	if (!out)
 		return TFMC_RT_E_NULL;
 	*out = NULL;
-	if (n < 1 || n > MAX_WORKERS || microseconds < 0 || microseconds > MAX_SPIN_US)
+	if (n < 1 || n > MODEL_WORKERS_MAX || microseconds < 0 || microseconds > MAX_SPIN_US)
 		return TFMC_RT_E_WORKER;
 	struct tfmc_pool *p = calloc(1, sizeof(*p));
 	if (!p)

@@ -104,10 +104,6 @@ const char *tfmc_rt_status_text(int status)
 
 /* ---- sessions ---- */
 
-#define MAX_DIMS    16
-#define MAX_TENSORS 128
-#define MAX_WORKERS 4096 /* of an object */
-
 struct tfmc_session {
 	struct tfmc_model model;
 	struct tfmc_mapping weights;        /* mapped from weights_path; owned */
@@ -193,7 +189,7 @@ static int64_t max_call_tokens(const struct tfmc_session *s, int64_t batch)
 static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
 {
 	const struct tfmc_record *r = s->model.record;
-	int64_t dims[MAX_DIMS], batch = batch_dim(r);
+	int64_t dims[MODEL_DIMS_MAX], batch = batch_dim(r);
 	uint64_t max = 0;
 	if (s->call_tokens <= 0 || batch < 0)
 		return s->model.arena_size(bounds, workers);
@@ -223,7 +219,7 @@ static int set_context_limit(struct tfmc_session *s, int64_t requested)
 
 /* Upper bounds of the dims of calls, from the options. */
 static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_options *o,
-                       int64_t bounds[MAX_DIMS])
+                       int64_t bounds[MODEL_DIMS_MAX])
 {
 	const struct tfmc_record *r = s->model.record;
 	for (uint64_t i = 0; i < r->n_dims; i++) {
@@ -243,8 +239,8 @@ static int read_limits(struct tfmc_session *s, const struct tfmc_session_options
 	const struct tfmc_record *r = s->model.record;
 	if (o->batch < 0 || o->batch > max_batch(r) || o->call_tokens < 0)
 		return TFMC_RT_E_DIM;
-	if (o->workers < 0 || o->decode_workers < 0 || o->workers > MAX_WORKERS ||
-	    o->decode_workers > MAX_WORKERS)
+	if (o->workers < 0 || o->decode_workers < 0 || o->workers > MODEL_WORKERS_MAX ||
+	    o->decode_workers > MODEL_WORKERS_MAX)
 		return TFMC_RT_E_WORKER;
 	TRY(set_context_limit(s, o->context));
 	s->call_tokens = o->call_tokens;
@@ -265,7 +261,7 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
                        struct tfmc_config *config)
 {
 	const struct tfmc_record *r = s->model.record;
-	int64_t bounds[MAX_DIMS];
+	int64_t bounds[MODEL_DIMS_MAX];
 	TRY(read_limits(s, o));
 	TRY(read_bounds(s, o, bounds));
 	config->batch = s->batch;
@@ -287,7 +283,7 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
 {
 	const struct tfmc_record *r = s->model.record;
-	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MAX_DIMS)
+	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MODEL_DIMS_MAX)
 		return TFMC_RT_E_RECORD;
 	struct tfmc_config config = {.struct_size = sizeof(config), .yield = yield_to_others};
 	int64_t variant = o->variant ? tfmc_variant_find(r, o->variant) : -1;
@@ -339,8 +335,8 @@ static int copy_options(const struct tfmc_session_options *options, struct tfmc_
 uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct tfmc_session_options *options)
 {
 	struct tfmc_session_options o;
-	int64_t bounds[MAX_DIMS];
-	if (!model || !has_functions(model) || model->record->n_dims > MAX_DIMS ||
+	int64_t bounds[MODEL_DIMS_MAX];
+	if (!model || !has_functions(model) || model->record->n_dims > MODEL_DIMS_MAX ||
 	    copy_options(options, &o) != TFMC_RT_OK)
 		return 0;
 	struct tfmc_session s = {.model = *model};
@@ -634,14 +630,14 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 {
 	const struct tfmc_record *r = tfmc_session_record(session);
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
-	uint64_t args[MAX_DIMS + 2 * MAX_TENSORS];
+	uint64_t args[MODEL_DIMS_MAX + 2 * MODEL_TENSORS_MAX];
 	if (!session)
 		return TFMC_RT_E_NULL;
 	if (!e)
 		return TFMC_RT_E_NAME;
 	if ((e->n_dims && !dims) || (e->n_inputs && !inputs) || (e->n_outputs && !outputs))
 		return TFMC_RT_E_NULL;
-	if (e->n_dims > MAX_DIMS || e->n_inputs + e->n_outputs > MAX_TENSORS)
+	if (e->n_dims > MODEL_DIMS_MAX || e->n_inputs + e->n_outputs > MODEL_TENSORS_MAX)
 		return TFMC_RT_E_RECORD;
 	const uint64_t *dim_indices = (const void *)((const char *)r + e->dims);
 	uint64_t n = 0;

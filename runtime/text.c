@@ -8,24 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/support/utf8.h"
 #include "runtime/feed.h"
-
-/* Length of the UTF-8 sequence at s; 0: not valid. */
-static size_t utf8_bytes(const char *s)
-{
-	const unsigned char *u = (const unsigned char *)s;
-	size_t n = u[0] < 0x80 ? 1 : u[0] >= 0xc2 && u[0] < 0xe0 ? 2 : (u[0] & 0xf0) == 0xe0 ? 3 : 0;
-	if (!n && u[0] >= 0xf0 && u[0] < 0xf5)
-		n = 4;
-	for (size_t i = 1; i < n; i++)
-		if ((u[i] & 0xc0) != 0x80)
-			return 0;
-	if (n == 3 && ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] >= 0xa0)))
-		return 0;
-	if (n == 4 && ((u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] >= 0x90)))
-		return 0;
-	return n;
-}
 
 /* The id of a token, or -1. */
 static int32_t find_line_token(const char *vocabulary, const char *token, size_t n)
@@ -69,7 +53,8 @@ static int encode_chars(const struct tfmc_record *record, int of_source, const c
 	        record->unknown_token ? tfmc_record_text(record, (uint64_t)record->unknown_token) : "";
 	int32_t unknown_id = *unknown ? find_line_token(vocabulary, unknown, strlen(unknown)) : -1;
 	for (const char *s = text; *s;) {
-		size_t n = utf8_bytes(s);
+		uint32_t cp;
+		size_t n = utf8_decode(s, 4, &cp);
 		if (!n)
 			return TFMC_RT_E_TEXT;
 		int32_t id = find_line_token(vocabulary, s, n);

@@ -200,19 +200,32 @@ static void index_text(const struct print *p, const struct kb_inst *i, size_t k,
 		buf_printf(out, " - %llu", 0 - (unsigned long long)i->imm);
 }
 
-static enum print_prec c_load(struct print *p, const struct kb_inst *i, struct buf *out)
+/* The call of an accessor up to the index: "load_f32x8(p, i" or "store_part_f32x8(p, i"; operand k is the pointer. */
+static void begin_access(struct print *p, const struct kb_inst *i, const char *what, size_t k,
+                         struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
-	bool part = i->op == KBO_LOAD_PART;
+	bool is_part = i->op == KBO_LOAD_PART || i->op == KBO_STORE_PART;
 	buf_printf(out, "%s(",
-	           part ? part_accessor(p, "load_part", e, i->type.lanes)
-	                : accessor(p, "load", e, i->type.lanes, i->align));
-	buf_printf(out, "%s, ", print_bare_arg(p, i, 0));
-	index_text(p, i, 1, out);
-	if (part)
+	           is_part ? part_accessor(p, arena_printf(p->arena, "%s_part", what), e, i->type.lanes)
+	                   : accessor(p, what, e, i->type.lanes, i->align));
+	buf_printf(out, "%s, ", print_bare_arg(p, i, k));
+	index_text(p, i, k + 1, out);
+}
+
+/* The number of lanes of a partial access, and the parenthesis. */
+static enum print_prec end_access(const struct kb_inst *i, struct buf *out)
+{
+	if (i->op == KBO_LOAD_PART || i->op == KBO_STORE_PART)
 		buf_printf(out, ", %d", i->n_lanes);
 	buf_char(out, ')');
 	return PRINT_PRIMARY;
+}
+
+static enum print_prec c_load(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	begin_access(p, i, "load", 0, out);
+	return end_access(i, out);
 }
 
 static enum print_prec c_load_splat(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -229,20 +242,10 @@ static enum print_prec c_load_splat(struct print *p, const struct kb_inst *i, st
 
 static enum print_prec c_store(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
-	bool part = i->op == KBO_STORE_PART;
-	buf_printf(out, "%s(",
-	           part ? part_accessor(p, "store_part", e, i->type.lanes)
-	                : accessor(p, "store", e, i->type.lanes, i->align));
-	buf_printf(out, "%s, ", print_bare_arg(p, i, 1));
-	index_text(p, i, 2, out);
-	buf_str(out, ", ");
 	const struct print_value *v = print_arg_value(p, i, 0);
-	buf_str(out, v->inner ? v->inner : v->bare);
-	if (part)
-		buf_printf(out, ", %d", i->n_lanes);
-	buf_char(out, ')');
-	return PRINT_PRIMARY;
+	begin_access(p, i, "store", 1, out);
+	buf_printf(out, ", %s", v->inner ? v->inner : v->bare);
+	return end_access(i, out);
 }
 
 static enum print_prec c_prefetch(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -906,22 +909,11 @@ static void result_type(enum kb_scalar s, struct buf *out)
 
 static void head(struct print *p, const struct kb_func *f, bool is_used, struct buf *out)
 {
-	size_t n = 0;
 	if (f->linkage == KB_INTERNAL)
 		buf_str(out, is_used ? "static " : "static __attribute__((unused)) ");
 	result_type(f->result, out);
 	buf_printf(out, "%s(", print_global(p, f->name));
-	for (; n < f->n_insts && f->insts[n].op == KBO_PARAM; n++) {
-		const struct kb_inst *i = &f->insts[n];
-		buf_str(out, n ? ", " : "");
-		type(p, i->type, (struct space_pointer){SPACE_NONE, true}, out);
-		if (i->type.scalar != KB_PTR)
-			buf_char(out, ' ');
-		else if (i->flags & KB_NOALIAS)
-			buf_str(out, "restrict ");
-		buf_str(out, print_value_name(p, i->result));
-	}
-	buf_str(out, n ? ")" : "void)");
+	print_params(p, "", ", ", out);
 }
 
 /* Little-endian 64-bit word at byte `at`, padded with zeros. */

@@ -733,16 +733,6 @@ static void print_type(struct print *p, struct kb_type t, struct space_pointer t
 	buf_str(out, "uchar *");
 }
 
-static void print_param(struct print *p, const struct kb_inst *i, struct buf *out)
-{
-	print_type(p, i->type, print_value_space(p, i->result), out);
-	if (i->type.scalar != KB_PTR)
-		buf_char(out, ' ');
-	else if (i->flags & KB_NOALIAS)
-		buf_str(out, "restrict ");
-	buf_str(out, print_value_name(p, i->result));
-}
-
 static void print_head(struct print *p, const struct kb_func *f, bool is_used, struct buf *out)
 {
 	if (f->linkage == KB_KERNEL)
@@ -752,12 +742,7 @@ static void print_head(struct print *p, const struct kb_func *f, bool is_used, s
 		buf_str(out, is_used ? "static " : "__attribute__((unused)) static ");
 	print_type(p, KB_TYPE(f->result, 1), p->spaces.funcs[p->f_number].result, out);
 	buf_printf(out, "%s%s(", f->result == KB_PTR ? "" : " ", print_global(p, f->name));
-	size_t n = 0;
-	for (; n < f->n_insts && f->insts[n].op == KBO_PARAM; n++) {
-		buf_str(out, n ? ",\n\t\t" : "\n\t\t");
-		print_param(p, &f->insts[n], out);
-	}
-	buf_str(out, n ? ")" : "void)");
+	print_params(p, "\n\t\t", ",\n\t\t", out);
 }
 
 /* ---- missing features ---- */

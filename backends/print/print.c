@@ -745,6 +745,22 @@ static bool begin_function(struct print *p, size_t number)
 	return true;
 }
 
+void print_params(struct print *p, const char *first, const char *next, struct buf *out)
+{
+	size_t n = 0;
+	for (; n < p->f->n_insts && p->f->insts[n].op == KBO_PARAM; n++) {
+		const struct kb_inst *i = &p->f->insts[n];
+		buf_str(out, n ? next : first);
+		p->dialect->type(p, i->type, print_value_space(p, i->result), out);
+		if (i->type.scalar != KB_PTR)
+			buf_char(out, ' ');
+		else if (i->flags & KB_NOALIAS)
+			buf_str(out, "restrict ");
+		buf_str(out, print_value_name(p, i->result));
+	}
+	buf_str(out, n ? ")" : "void)");
+}
+
 /* Prints the head of the function; comments that follow the parameters go before it. Returns the position of the
  * first instruction after them. */
 static size_t print_head(struct print *p, struct buf *declarations)

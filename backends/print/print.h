@@ -152,6 +152,8 @@ enum print_prec print_call_text(const struct print *p, const struct kb_inst *i, 
 bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out);
 /* The name of a value that has one (parameters). */
 const char *print_value_name(const struct print *p, uint32_t id);
+/* Prints the parameters of the function and the parenthesis after them; `first` and `next` precede the parameters. */
+void print_params(struct print *p, const char *first, const char *next, struct buf *out);
 /* The identifier of a function or data; external names stay as they are. */
 const char *print_global(struct print *p, const char *name);
 /* Instantiates a block of the prelude on the first request of h->name; helpers that it calls must be requested

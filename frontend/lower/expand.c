@@ -105,10 +105,8 @@ void note_use_chain(struct expander *b)
 bool step_error(const struct step *st, const char *key, enum diag_code code, const char *fmt, ...)
 {
 	const struct yaml_node *node = key == NULL ? NULL : step_arg(st, key);
-	va_list ap;
-	va_start(ap, fmt);
-	const char *text = arena_vprintf(st->b->arena, fmt, ap);
-	va_end(ap);
+	const char *text;
+	ARENA_FROM_ARGS(text, st->b->arena, fmt);
 	diag_error(st->b->cx, node != NULL ? node->loc : st->loc, code, "%s (step %s)", text,
 	           fill_loop_indices(st->b, st->path));
 	return false;

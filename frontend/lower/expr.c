@@ -10,10 +10,8 @@
 
 bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	const char *text = arena_vprintf(lw->arena, fmt, ap);
-	va_end(ap);
+	const char *text;
+	ARENA_FROM_ARGS(text, lw->arena, fmt);
 	const char *path = lw->loc.path;
 	struct loc loc = at.line != 0 ? at : lw->loc.at;
 	if (path != NULL && path[0] != '\0')

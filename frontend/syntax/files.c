@@ -129,21 +129,31 @@ static int open_regular(struct diag_context *cx, const char *path, struct loc lo
 	return fd;
 }
 
-/* Reads up to n bytes, retrying short reads; returns the number read or SIZE_MAX on an error. */
-static size_t read_all(int fd, char *data, size_t n)
+size_t file_read_at(int fd, void *to, size_t n, uint64_t at)
 {
-	size_t at = 0;
-	while (at < n) {
-		ssize_t got = read(fd, data + at, n - at);
+	size_t done = 0;
+	while (done < n) {
+		ssize_t got = pread(fd, (char *)to + done, n - done, (off_t)(at + done));
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
 			return SIZE_MAX;
 		if (got == 0)
 			break;
-		at += (size_t)got;
+		done += (size_t)got;
 	}
-	return at;
+	return done;
+}
+
+bool file_write_at(int fd, const void *bytes, size_t n, uint64_t at)
+{
+	for (size_t done = 0; done < n;) {
+		ssize_t some = pwrite(fd, (const char *)bytes + done, n - done, (off_t)(at + done));
+		if (some < 0 && errno != EINTR)
+			return false;
+		done += some > 0 ? (size_t)some : 0;
+	}
+	return true;
 }
 
 /* Errors caused by the path itself; the later open of the file reports them. */
@@ -159,7 +169,7 @@ size_t file_head(struct diag_context *cx, const char *path, char *out, size_t n)
 	size_t got = SIZE_MAX;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd >= 0 && fstat(fd, &st) == 0)
-		got = S_ISREG(st.st_mode) ? read_all(fd, out, n) : 0;
+		got = S_ISREG(st.st_mode) ? file_read_at(fd, out, n, 0) : 0;
 	int error = errno;
 	if (fd >= 0)
 		close(fd);
@@ -201,7 +211,7 @@ enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char 
 	if (data == NULL || arena_failed(a)) {
 		st = TFMC_NO_MEMORY;
 	} else {
-		size_t got = read_all(fd, data, size);
+		size_t got = file_read_at(fd, data, size, 0);
 		if (got == SIZE_MAX)
 			st = report_io_error(cx, loc, path, errno_message(errno));
 		else if (got < size)

@@ -49,6 +49,12 @@ bool file_exists(const char *path);
 TFMC_MUST_USE enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path,
                                          size_t limit, struct loc loc, const char **text, size_t *len);
 
+/* Reads up to n bytes from offset `at`, retrying short reads. Returns their number, fewer than n only at the end of the
+ * file; SIZE_MAX: an error. */
+size_t file_read_at(int fd, void *to, size_t n, uint64_t at);
+/* Writes all n bytes at offset `at`, retrying short writes. False with errno set. */
+bool file_write_at(int fd, const void *bytes, size_t n, uint64_t at);
+
 struct file_map {
 	const unsigned char *data; /* never NULL after success; an empty file has one readable zero byte */
 	size_t len;

@@ -5,47 +5,34 @@
 #include "frontend/weights/stored.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include "ir/support/buf.h"
-
-static bool report(const struct stored_source *s, const char *where, const char *fmt, va_list ap)
+static bool report(const struct stored_source *s, const char *where, const char *text)
 {
-	struct buf text;
-	buf_init(&text);
-	buf_vprintf(&text, fmt, ap);
-	diag_error(s->cx, s->loc, DIAG_WEIGHT_FILE, "'%s'%s: %s", s->name, where, text.data);
-	buf_destroy(&text);
+	diag_error(s->cx, s->loc, DIAG_WEIGHT_FILE, "'%s'%s: %s", s->name, where, text);
 	return false;
 }
 
 bool weight_file_error(const struct stored_source *s, const char *fmt, ...)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	report(s, "", fmt, ap);
-	va_end(ap);
-	return false;
+	const char *text;
+	ARENA_FROM_ARGS(text, s->arena, fmt);
+	return report(s, "", text);
 }
 
 bool weight_file_error_in(const struct stored_source *s, const char *kind, const char *item, const char *fmt,
                           ...)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	report(s, arena_printf(s->arena, ": %s '%.200s'", kind, item), fmt, ap);
-	va_end(ap);
-	return false;
+	const char *text;
+	ARENA_FROM_ARGS(text, s->arena, fmt);
+	return report(s, arena_printf(s->arena, ": %s '%.200s'", kind, item), text);
 }
 
 bool weight_file_error_at(const struct stored_source *s, size_t at, const char *fmt, ...)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	report(s, arena_printf(s->arena, ": at byte %zu", at), fmt, ap);
-	va_end(ap);
-	return false;
+	const char *text;
+	ARENA_FROM_ARGS(text, s->arena, fmt);
+	return report(s, arena_printf(s->arena, ": at byte %zu", at), text);
 }
 
 /* ---- elements ---- */

@@ -29,10 +29,8 @@ static bool infer_fail(const struct infer *c, enum diag_code code, const char *f
 
 static bool infer_fail(const struct infer *c, enum diag_code code, const char *fmt, ...)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	const char *text = arena_vprintf(&c->m->arena, fmt, ap);
-	va_end(ap);
+	const char *text;
+	ARENA_FROM_ARGS(text, &c->m->arena, fmt);
 	diag_error(c->cx, c->loc.at, code, "%s: %s", c->desc->name, text);
 	return false;
 }

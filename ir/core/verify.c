@@ -25,10 +25,8 @@ struct verifier {
 static void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 static void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	const char *text = arena_vprintf(&v->arena, fmt, ap);
-	va_end(ap);
+	const char *text;
+	ARENA_FROM_ARGS(text, &v->arena, fmt);
 	v->n_failed++;
 	if (v->f != NULL)
 		diag_error(v->cx, loc.at, DIAG_IR_VERIFY, "in @%s: %s", v->f->name, text);

@@ -434,11 +434,7 @@ static enum tfmc_status interp_memory_write(struct interp *in, const struct ir_o
 enum tfmc_status interp_error(struct interp *in, const struct ir_op *op, const char *fmt, ...)
 {
 	struct buf text;
-	va_list ap;
-	buf_init(&text);
-	va_start(ap, fmt);
-	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
+	BUF_FROM_ARGS(&text, fmt);
 	diag_error(in->cx, op ? op->loc.at : in->f->loc.at, DIAG_INPUT, "%s", text.data);
 	buf_destroy(&text);
 	return TFMC_INVALID;

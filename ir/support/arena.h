@@ -47,6 +47,14 @@ const char *arena_strdup(struct arena *a, const char *s);
 const char *arena_strndup(struct arena *a, const char *s, size_t n);
 const char *arena_printf(struct arena *a, const char *fmt, ...) TFMC_PRINTF(2, 3);
 const char *arena_vprintf(struct arena *a, const char *fmt, va_list ap) TFMC_PRINTF(2, 0);
+/* In a function with arguments after `fmt`: sets `text` to them, formatted in the arena. */
+#define ARENA_FROM_ARGS(text, a, fmt)                  \
+	do {                                           \
+		va_list ap_;                           \
+		va_start(ap_, fmt);                    \
+		(text) = arena_vprintf((a), fmt, ap_); \
+		va_end(ap_);                           \
+	} while (0)
 
 #define ARENA_NEW(a, type)          ((type *)arena_calloc((a), 1, sizeof(type)))
 #define ARENA_ARRAY(a, type, count) ((type *)arena_calloc((a), (size_t)(count), sizeof(type)))

@@ -30,6 +30,15 @@ void buf_char(struct buf *b, char c);
 void buf_fill(struct buf *b, char c, size_t n);
 void buf_printf(struct buf *b, const char *fmt, ...) TFMC_PRINTF(2, 3);
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) TFMC_PRINTF(2, 0);
+/* In a function with arguments after `fmt`: initializes b and formats them into it. */
+#define BUF_FROM_ARGS(b, fmt)               \
+	do {                                \
+		va_list ap_;                \
+		va_start(ap_, fmt);         \
+		buf_init(b);                \
+		buf_vprintf((b), fmt, ap_); \
+		va_end(ap_);                \
+	} while (0)
 /* Word-wraps the first line of `text`, which begins at column `at`, to `columns`; continuation lines are indented.
  * Appends a newline. */
 void buf_wrap(struct buf *b, const char *text, size_t at, size_t indent, size_t columns);

@@ -305,3 +305,14 @@ uint64_t number_random(uint64_t *state)
 	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
 	return z ^ (z >> 31);
 }
+
+static int compare_f64(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+void number_sort_f64(double *items, size_t n)
+{
+	qsort(items, n, sizeof(*items), compare_f64);
+}

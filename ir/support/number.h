@@ -26,6 +26,9 @@ TFMC_MUST_USE bool number_parse_bytes(const char *s, size_t n, uint64_t *out);
 /* Parses all of s: decimal or 0x hexadecimal with optional minus. False if out of range. */
 TFMC_MUST_USE bool number_parse_i64(const char *s, size_t n, int64_t *out);
 
+/* Sorts ascending; no NaN. */
+void number_sort_f64(double *items, size_t n);
+
 /* Pseudo-random numbers (splitmix64); *state: any seed. */
 uint64_t number_random(uint64_t *state);
 

@@ -6,37 +6,6 @@
 
 #include "ir/support/compiler.h"
 
-static bool is_continuation(unsigned char c)
-{
-	return (c & 0xC0u) == 0x80u;
-}
-
-size_t utf8_decode(const char *s, size_t n, uint32_t *cp)
-{
-	if (n == 0)
-		return 0;
-	unsigned char c = (unsigned char)s[0];
-	if (c < 0x80) {
-		*cp = c;
-		return 1;
-	}
-	size_t len = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
-	if (c < 0xC2 || c > 0xF4 || n < len)
-		return 0;
-	uint32_t v = c & (0xFFu >> (len + 1));
-	for (size_t i = 1; i < len; i++) {
-		unsigned char t = (unsigned char)s[i];
-		if (!is_continuation(t))
-			return 0;
-		v = v << 6 | (t & 0x3Fu);
-	}
-	bool overlong = (len == 3 && v < 0x800) || (len == 4 && v < 0x10000);
-	if (overlong || v > 0x10FFFF || (v >= 0xD800 && v <= 0xDFFF))
-		return 0;
-	*cp = v;
-	return len;
-}
-
 size_t utf8_check(const char *s, size_t n)
 {
 	size_t at = 0;

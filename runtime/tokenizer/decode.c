@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "ir/support/utf8.h"
 #include "runtime/tokenizer/tok.h"
 
 /* Output of the decoder, common to buffers and streams. */
@@ -158,31 +159,17 @@ static void append_char(struct tfmc_token_stream *s, const char *bytes, unsigned
 	s->n_text += n;
 }
 
-/* Length of the UTF-8 character with this first byte; 0: invalid. */
-static unsigned utf8_length(unsigned char c)
-{
-	return c < 0x80                ? 1
-	       : c >= 0xc2 && c < 0xe0 ? 2
-	       : (c & 0xf0) == 0xe0    ? 3
-	       : c >= 0xf0 && c < 0xf5 ? 4
-	                               : 0;
-}
-
-/* True: held[0..n) is an incomplete prefix of a valid character. The second byte of some first bytes is
- * restricted. */
+/* True: held[0..n), 0 < n < 4, is an incomplete prefix of a valid character: it is one with the lowest or the highest
+ * continuation bytes (some first bytes restrict the second). */
 static bool is_incomplete(const char *held, unsigned n)
 {
-	const unsigned char *u = (const unsigned char *)held;
-	unsigned length = utf8_length(u[0]);
-	if (length <= n)
-		return false;
-	for (unsigned i = 1; i < n; i++)
-		if ((u[i] & 0xc0) != 0x80)
-			return false;
-	if (n < 2)
-		return true;
-	return !(u[0] == 0xe0 && u[1] < 0xa0) && !(u[0] == 0xed && u[1] >= 0xa0) &&
-	       !(u[0] == 0xf0 && u[1] < 0x90) && !(u[0] == 0xf4 && u[1] >= 0x90);
+	char low[4], high[4];
+	uint32_t cp;
+	memset(low, 0x80, sizeof(low));
+	memset(high, 0xbf, sizeof(high));
+	memcpy(low, held, n);
+	memcpy(high, held, n);
+	return utf8_decode(low, 4, &cp) > n || utf8_decode(high, 4, &cp) > n;
 }
 
 /* Emits the withheld bytes that are decided. */

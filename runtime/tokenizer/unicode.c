@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/support/utf8.h"
+
 #define O TOK_C
 /* Indexed by utf8proc's category: none, Lu Ll Lt Lm Lo, Mn Mc Me, Nd Nl No, Pc Pd Ps Pe Pi Pf Po, Sm Sc Sk
  * So, Zs Zl Zp, Cc Cf Cs Co, then control characters that are white space. */
@@ -55,19 +57,11 @@ bool tok_is_word(uint32_t cp)
 
 size_t tok_decode_long(const unsigned char *s, size_t n, uint32_t *cp)
 {
-	size_t len = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : 0;
-	if (!len && s[0] >= 0xf0 && s[0] < 0xf5)
-		len = 4;
-	uint32_t value = len == 2 ? s[0] & 0x1fu : len == 3 ? s[0] & 0x0fu : s[0] & 0x07u;
-	bool ok = len && len <= n;
-	for (size_t i = 1; ok && i < len; i++) {
-		ok = (s[i] & 0xc0) == 0x80;
-		value = value << 6 | (s[i] & 0x3fu);
-	}
-	ok = ok && (len != 3 || (value >= 0x800 && (value < 0xd800 || value > 0xdfff)));
-	ok = ok && (len != 4 || (value >= 0x10000 && value < 0x110000));
-	*cp = ok ? value : TOK_INVALID | s[0];
-	return ok ? len : 1;
+	size_t len = utf8_decode((const char *)s, n, cp);
+	if (len)
+		return len;
+	*cp = TOK_INVALID | s[0];
+	return 1;
 }
 
 size_t tok_last_char(const char *s, size_t n)

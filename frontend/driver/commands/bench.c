@@ -658,12 +658,6 @@ static enum tfmc_status measure(struct bench *b, const char *entry)
 
 /* ---- the report ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 struct figures {
 	double min, median, flops, weights; /* seconds of a call; FLOP of dot products; bytes */
 	double ideal;                       /* seconds of the dot products at their peaks */
@@ -784,7 +778,7 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 			flops[kind] +=
 			        ir_op_flops_at(b->planned, func, func->body->ops[i], kind, values, past);
 	TFMC_TRY(measure_peak(b, c, target, flops, &f));
-	qsort(b->seconds, b->n_calls, sizeof(double), compare_doubles);
+	number_sort_f64(b->seconds, b->n_calls);
 	f.min = b->seconds[0];
 	f.median = b->seconds[b->n_calls / 2];
 	if (b->d->options.json)

@@ -26,6 +26,7 @@
 #include <stdlib.h>
 
 #include "frontend/driver/commands/prompts.h"
+#include "ir/support/number.h"
 
 /* ---- distances between distributions ---- */
 
@@ -101,16 +102,10 @@ static void distance_add_sums(struct distance_sums *to, const struct distance_su
 	to->n += from->n;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 /* The nearest-rank quantile, 0 < share <= 1, of a list with n >= 1; sorts it. */
 static double distance_quantile(struct distance_list *list, double share)
 {
-	qsort(list->items, list->n, sizeof(*list->items), compare_doubles);
+	number_sort_f64(list->items, list->n);
 	size_t rank = (size_t)ceil(share * (double)list->n);
 	return list->items[(rank < 1 ? 1 : rank > list->n ? list->n : rank) - 1];
 }

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "frontend/syntax/files.h"
 #include "ir/text/text.h"
 #include "passes/pipeline/reduce.h"
 
@@ -84,12 +85,7 @@ static bool open_candidate(struct test *t)
 
 static bool write_candidate(const struct test *t, const struct buf *text)
 {
-	bool ok = !buf_failed(text) && !ftruncate(t->fd, 0);
-	for (size_t at = 0; ok && at < text->len;) {
-		ssize_t n = pwrite(t->fd, text->data + at, text->len - at, (off_t)at);
-		ok = n > 0 || (n < 0 && errno == EINTR);
-		at += n > 0 ? (size_t)n : 0;
-	}
+	bool ok = !buf_failed(text) && !ftruncate(t->fd, 0) && file_write_at(t->fd, text->data, text->len, 0);
 	return ok || candidate_error(t, strerror(errno));
 }
 

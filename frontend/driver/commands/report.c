@@ -103,11 +103,7 @@ static void end_value(struct report *r)
 void report_text(struct report *r, const char *key, const char *fmt, ...)
 {
 	struct buf text;
-	va_list ap;
-	buf_init(&text);
-	va_start(ap, fmt);
-	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
+	BUF_FROM_ARGS(&text, fmt);
 	begin_value(r, key);
 	print_string(r, text.data);
 	end_value(r);

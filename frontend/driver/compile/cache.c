@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "frontend/syntax/files.h"
 #include "ir/support/memory.h"
 #include "runtime/opencl/lru.h"
 #include "runtime/tfmc_rt.h"
@@ -120,17 +121,6 @@ static int open_regular(int dir, const char *name)
 	return fd;
 }
 
-static bool write_all(int fd, const void *bytes, size_t n)
-{
-	for (size_t at = 0; at < n;) {
-		ssize_t done = write(fd, (const char *)bytes + at, n - at);
-		if (done < 0 && errno != EINTR)
-			return false;
-		at += done > 0 ? (size_t)done : 0;
-	}
-	return true;
-}
-
 static bool has_tag(int dir)
 {
 	char text[sizeof(tag)];
@@ -149,14 +139,14 @@ static bool write_tag(int dir)
 	char path[64];
 	int fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	bool ok = fd >= 0 && write_all(fd, tag, strlen(tag)) &&
+	bool ok = fd >= 0 && file_write_at(fd, tag, strlen(tag), 0) &&
 	          !linkat(AT_FDCWD, path, dir, TAG, AT_SYMLINK_FOLLOW);
 	if (fd >= 0)
 		close(fd);
 	if (ok)
 		return true;
 	fd = openat(dir, TAG, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	ok = fd >= 0 && write_all(fd, tag, strlen(tag));
+	ok = fd >= 0 && file_write_at(fd, tag, strlen(tag), 0);
 	if (fd >= 0)
 		close(fd);
 	if (fd >= 0 && !ok)
@@ -364,8 +354,8 @@ bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 	arena_init(&a);
 	struct cache_file f = cache_create(c, &a);
 	hash_entry(name, bytes, n, check);
-	bool ok = f.fd >= 0 && n < ENTRY_MAX && write_all(f.fd, check, sizeof(check)) &&
-	          write_all(f.fd, bytes, n) && cache_commit(c, &f, name);
+	bool ok = f.fd >= 0 && n < ENTRY_MAX && file_write_at(f.fd, check, sizeof(check), 0) &&
+	          file_write_at(f.fd, bytes, n, sizeof(check)) && cache_commit(c, &f, name);
 	cache_discard(&f);
 	arena_destroy(&a);
 	return ok;
@@ -425,25 +415,11 @@ struct hash_tree {
 	_Atomic bool has_failed;
 };
 
-static bool read_fully(int fd, unsigned char *to, size_t n, uint64_t at)
-{
-	while (n > 0) {
-		ssize_t done = pread(fd, to, n, (off_t)at);
-		if (done == 0 || (done < 0 && errno != EINTR))
-			return false;
-		size_t some = done > 0 ? (size_t)done : 0;
-		to += some;
-		at += some;
-		n -= some;
-	}
-	return true;
-}
-
 static bool hash_one_group(struct hash_tree *t, uint64_t group, unsigned char *bytes)
 {
 	unsigned char chunks[BLAKE2B_LANES][BLAKE2B_BYTES];
 	struct blake2b b;
-	if (!read_fully(t->fd, bytes, GROUP, group * GROUP))
+	if (file_read_at(t->fd, bytes, GROUP, group * GROUP) != GROUP)
 		return false;
 	blake2b_chunks(bytes, CHUNK, chunks);
 	blake2b_begin(&b);
@@ -471,7 +447,7 @@ static bool hash_tail(struct blake2b *b, int fd, uint64_t at, uint64_t size)
 	unsigned char block[65536];
 	while (at < size) {
 		size_t n = size - at < sizeof(block) ? (size_t)(size - at) : sizeof(block);
-		if (!read_fully(fd, block, n, at))
+		if (file_read_at(fd, block, n, at) != n)
 			return false;
 		blake2b_add(b, block, n);
 		at += n;

@@ -126,11 +126,7 @@ enum tfmc_status driver_write_main_output(struct driver *d, const struct buf *te
 enum exit_code driver_usage_error(struct driver *d, const char *fmt, ...)
 {
 	struct buf text;
-	va_list ap;
-	buf_init(&text);
-	va_start(ap, fmt);
-	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
+	BUF_FROM_ARGS(&text, fmt);
 	bool one = d->options.command_named && d->options.command != COMMAND_HELP;
 	const char *space = one ? " " : "", *command = one ? options_command(d->options.command)->name : "";
 	if (diagnostics_is_data(&d->diagnostics)) {
@@ -148,11 +144,7 @@ enum tfmc_status driver_runtime_error(struct driver *d, struct loc loc, enum dia
                                       const char *fmt, ...)
 {
 	struct buf text;
-	va_list ap;
-	buf_init(&text);
-	va_start(ap, fmt);
-	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
+	BUF_FROM_ARGS(&text, fmt);
 	bool is_system = status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ||
 	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE;
 	if (is_system)

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "frontend/syntax/files.h"
 #include "ir/support/number.h"
 #include "runtime/opencl/model.h"
 #include "runtime/opencl/tfmc_cl.h"
@@ -27,20 +28,6 @@
 /* ---- packed weights ---- */
 
 #define RELEASE_INTERVAL (64u << 20) /* bytes written between two releases of source pages */
-
-static bool write_all(int fd, uint64_t offset, const char *bytes, size_t n)
-{
-	while (n > 0) {
-		ssize_t done = pwrite(fd, bytes, n, (off_t)offset);
-		if (done < 0 && errno != EINTR)
-			return false;
-		size_t some = done > 0 ? (size_t)done : 0;
-		bytes += some;
-		offset += some;
-		n -= some;
-	}
-	return true;
-}
 
 /* Otherwise the pages of the source would stay resident in addition to the packed copy. */
 static void release_source_pages(struct packed *p, size_t n)
@@ -66,7 +53,7 @@ static bool move_to_memory(struct packed *p)
 	uint64_t at = 0;
 	ssize_t n = 1;
 	while (to.fd >= 0 && (n = pread(p->file.fd, block, sizeof(block), (off_t)at)) > 0 &&
-	       write_all(to.fd, at, block, (size_t)n))
+	       file_write_at(to.fd, block, (size_t)n, at))
 		at += (uint64_t)n;
 	cache_discard(&p->file);
 	p->file = to;
@@ -81,9 +68,9 @@ static bool packed_write(void *packed, uint64_t offset, const void *bytes, size_
 		p->file = cache_create(p->cache, p->arena);
 	if (p->file.fd < 0)
 		p->file = create_memory_file();
-	bool ok = p->file.fd >= 0 && write_all(p->file.fd, offset, bytes, n);
+	bool ok = p->file.fd >= 0 && file_write_at(p->file.fd, bytes, n, offset);
 	if (!ok && p->file.fd >= 0 && p->file.name)
-		ok = move_to_memory(p) && write_all(p->file.fd, offset, bytes, n);
+		ok = move_to_memory(p) && file_write_at(p->file.fd, bytes, n, offset);
 	if (ok) {
 		release_source_pages(p, n);
 		return true;
@@ -96,7 +83,7 @@ static bool packed_write(void *packed, uint64_t offset, const void *bytes, size_
 bool packed_write_copy(void *packed, uint64_t offset, const void *bytes, size_t n)
 {
 	struct packed *p = packed;
-	if (p->file.fd >= 0 && !write_all(p->file.fd, offset, bytes, n))
+	if (p->file.fd >= 0 && !file_write_at(p->file.fd, bytes, n, offset))
 		cache_discard(&p->file);
 	return true;
 }
