@@ -131,8 +131,9 @@ int64_t pass_report_count(const struct pass_report *r, const char *pass, const c
 void pass_report_print(struct buf *out, const struct pass_report *r);
 /* Memory map as text: a line for each group, bytes across, a letter for each buffer. */
 void plan_print_map(struct buf *out, const struct plan_func *p);
-/* Memory maps of n functions as one SVG picture, evaluated at these values of the dims. */
-void plan_print_svg(struct buf *out, const struct plan_func *plans, size_t n, const int64_t *dims);
+/* Memory maps of n functions as one SVG picture under a caption, evaluated at these values of the dims. */
+void plan_print_svg(struct buf *out, const char *caption, const struct plan_func *plans, size_t n,
+                    const int64_t *dims);
 
 /* ---- running ---- */
 

@@ -1,27 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory map of the arena as SVG: time across (a column for each group), bytes upward, a rectangle for each
- * buffer, the lower bound as a dashed line. Sizes are evaluated at given values of the dims. The file contains no
- * script and follows the viewer's light or dark setting.
+ * buffer, the lower bound as a dashed line. Sizes are evaluated at given values of the dims. Buffers are numbered by
+ * size; below a plot a list gives number and full name, because a rectangle is often too narrow for a name and tooltips
+ * are lost in print. The file contains no script and follows the viewer's light or dark setting.
  */
 #include "passes/framework/pass.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "ir/support/memory.h"
 
 #define WIDTH     960.0
 #define LEFT      76.0 /* margin for byte labels */
 #define RIGHT     16.0
+#define CAPTION   30.0
 #define PLOT      240.0 /* height of a plot */
 #define ABOVE     46.0  /* title */
-#define BELOW     30.0  /* times */
-#define CHARACTER 6.6   /* width of a character of names */
+#define BELOW     36.0  /* times */
+#define ROW       15.0  /* of the list of buffers */
+#define LISTED    40    /* buffers in the list, the largest ones */
+#define CHARACTER 6.7   /* width of a character of names: monospace of 11 px */
+#define TIME      46.0  /* least distance between two times on the axis */
 #define COLORS    8
+
+struct ranked {
+	size_t buffer;
+	double bytes;
+};
 
 struct picture {
 	struct buf *out;
 	const int64_t *dims;
 	const struct plan_func *plan;
-	double top, peak, bound; /* of the plot; bytes */
+	const struct ranked *ranked; /* [n_buffers]: the largest first; those from LISTED on have no number */
+	double top, peak, bound;     /* of the plot; bytes */
 };
 
 static double value_of(const struct picture *p, const struct ir_dim *d)
@@ -85,7 +100,7 @@ static void put_size(struct buf *out, double bytes)
 static size_t label_of(const char **name, double width)
 {
 	const char *place = strstr(*name, " ("), *end = place != NULL ? place : *name + strlen(*name);
-	while ((double)(end - *name) * CHARACTER >= width) {
+	while ((double)(end - *name) * CHARACTER > width) {
 		const char *point = memchr(*name, '.', (size_t)(end - *name));
 		if (point == NULL)
 			return 0;
@@ -94,29 +109,48 @@ static size_t label_of(const char **name, double width)
 	return (size_t)(end - *name);
 }
 
-/* A rectangle with tooltip, and a label if it fits. */
-static void put_buffer(struct picture *p, size_t i)
+static void put_extent(struct picture *p, const struct plan_buffer *b)
 {
+	put_size(p->out, bytes_of(p, b));
+	buf_str(p->out, " at ");
+	put_size(p->out, begin_of(p, b));
+	if (b->first == b->last)
+		buf_printf(p->out, ", group %zu", b->first);
+	else
+		buf_printf(p->out, ", groups %zu to %zu", b->first, b->last);
+}
+
+/* The number of a buffer, and its name where both fit in the rectangle; nothing where not even the number fits. */
+static void put_buffer_label(struct picture *p, const struct plan_buffer *b, size_t rank, double x, double y,
+                             double width)
+{
+	char number[24];
+	const char *name = b->name;
+	int digits = snprintf(number, sizeof(number), "%zu", rank + 1);
+	if ((double)digits * CHARACTER > width)
+		return;
+	size_t n = label_of(&name, width - (double)(digits + 1) * CHARACTER);
+	buf_printf(p->out, "<text class=\"n\" x=\"%.1f\" y=\"%.1f\">%s%s", x, y, number, n > 0 ? " " : "");
+	put_text(p->out, name, n);
+	buf_str(p->out, "</text>");
+}
+
+/* A rectangle with tooltip, and a label if it fits. rank: position by size. */
+static void put_buffer(struct picture *p, size_t rank)
+{
+	size_t i = p->ranked[rank].buffer;
 	const struct plan_buffer *b = &p->plan->buffers[i];
 	double begin = begin_of(p, b), bytes = bytes_of(p, b), x = x_of(p, b->first);
 	double width = x_of(p, b->last + 1) - x, y = y_of(p, begin + bytes), height = y_of(p, begin) - y;
-	const char *name = b->name;
-	size_t n = label_of(&name, width - 4);
 	buf_str(p->out, "<g><title>");
 	put_text(p->out, b->name, strlen(b->name));
 	buf_str(p->out, ": ");
-	put_size(p->out, bytes);
-	buf_str(p->out, " at ");
-	put_size(p->out, begin);
-	buf_printf(p->out, ", groups %zu to %zu</title>", b->first, b->last);
-	buf_printf(p->out, "<rect class=\"c%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
+	put_extent(p, b);
+	buf_printf(p->out,
+	           "</title><rect class=\"c%zu\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
 	           i % COLORS, x, y, width, height);
-	if (n > 0 && height >= 11) {
-		buf_printf(p->out, "<text class=\"n\" x=\"%.1f\" y=\"%.1f\">", x + width / 2,
-		           y + height / 2 + 4);
-		put_text(p->out, name, n);
-		buf_str(p->out, "</text>");
-	}
+	if (rank < LISTED && height >= 11)
+		put_buffer_label(p, b, rank, x + width / 2, y + height / 2 + 4, width - 4);
 	buf_str(p->out, "</g>\n");
 }
 
@@ -178,10 +212,65 @@ static void measure(struct picture *p)
 	}
 }
 
+/* The times as numbers below the plot, each in the middle of its column, as many as have space. */
+static void put_times(struct picture *p)
+{
+	size_t n = p->plan->n_times > 0 ? p->plan->n_times : 1, every = 1;
+	char number[24];
+	while ((x_of(p, every) - x_of(p, 0)) < TIME && every < n)
+		every++;
+	put_label(p, LEFT - 6, p->top + PLOT + 16, "end", "group");
+	for (size_t t = 0; t < n; t += every) {
+		(void)snprintf(number, sizeof(number), "%zu", t);
+		put_label(p, (x_of(p, t) + x_of(p, t + 1)) / 2, p->top + PLOT + 16, "middle", number);
+	}
+}
+
+static size_t listed(const struct plan_func *f)
+{
+	return f->n_buffers < LISTED ? f->n_buffers : LISTED;
+}
+
+/* Rows of the list: the numbered buffers, and one that counts the others. */
+static size_t list_rows(const struct plan_func *f)
+{
+	return listed(f) + (f->n_buffers > LISTED);
+}
+
+/* The list below the plot. A name that is too long loses its beginning. */
+static void put_list(struct picture *p)
+{
+	const size_t most = (size_t)((WIDTH - LEFT - RIGHT) / CHARACTER);
+	double y = p->top + PLOT + BELOW;
+	struct buf extent;
+	for (size_t rank = 0; rank < listed(p->plan); rank++, y += ROW) {
+		const struct plan_buffer *b = &p->plan->buffers[p->ranked[rank].buffer];
+		struct picture alone = *p;
+		alone.out = &extent;
+		buf_init(&extent);
+		buf_str(&extent, ": ");
+		put_extent(&alone, b);
+		size_t n = strlen(b->name), space = most > extent.len ? most - extent.len : 0,
+		       cut = n > space ? n - space + 2 : 0;
+		buf_printf(p->out, "<rect class=\"c%zu\" x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\"/>",
+		           p->ranked[rank].buffer % COLORS, LEFT - 14, y - 9);
+		buf_printf(p->out, "<text class=\"l e\" x=\"%.1f\" y=\"%.1f\">%zu</text>", LEFT - 20, y,
+		           rank + 1);
+		buf_printf(p->out, "<text class=\"l\" x=\"%.1f\" y=\"%.1f\">%s", LEFT + 2, y,
+		           cut > 0 ? ".." : "");
+		put_text(p->out, b->name + (cut < n ? cut : n), cut < n ? n - cut : 0);
+		put_text(p->out, extent.data, extent.len);
+		buf_str(p->out, "</text>\n");
+		buf_destroy(&extent);
+	}
+	if (p->plan->n_buffers > LISTED)
+		buf_printf(p->out, "<text class=\"l\" x=\"%.1f\" y=\"%.1f\">and %zu smaller ones</text>\n",
+		           LEFT + 2, y, p->plan->n_buffers - LISTED);
+}
+
 /* The plot of one function. */
 static void put_function(struct picture *p)
 {
-	struct buf last;
 	measure(p);
 	put_title(p);
 	buf_printf(p->out, "<rect class=\"f\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", LEFT,
@@ -192,11 +281,8 @@ static void put_function(struct picture *p)
 	put_line(p, p->bound, "b", "lower bound");
 	put_bytes_label(p, 0);
 	put_bytes_label(p, p->peak);
-	put_label(p, LEFT, p->top + PLOT + 16, "start", "group 0");
-	buf_init(&last);
-	buf_printf(&last, "%zu", p->plan->n_times > 0 ? p->plan->n_times - 1 : 0);
-	put_label(p, WIDTH - RIGHT, p->top + PLOT + 16, "end", last.data);
-	buf_destroy(&last);
+	put_times(p);
+	put_list(p);
 }
 
 /* Fills are pale in light mode and muted in dark mode, so that text is readable in both. */
@@ -207,7 +293,8 @@ static void put_style(struct buf *out)
 	static const char *const dark[COLORS] = {"#2f5f94", "#8a5a1d", "#3a7035", "#8a3f58",
 	                                         "#5d4b9c", "#2d7470", "#756a1f", "#5a5650"};
 	buf_str(out, "<style>\nsvg{background:#fff;font:12px sans-serif}\ntext{fill:#222}\n"
-	             ".t{font-weight:bold;font-size:13px}\n.n{font-size:11px;text-anchor:middle}\n"
+	             ".t{font-weight:bold;font-size:13px}\n.h{font-size:14px}\n"
+	             ".n,.l{font:11px monospace}\n.n{text-anchor:middle}\n.e{text-anchor:end}\n"
 	             "rect{stroke:#444;stroke-width:.6}\n.f{fill:none;stroke:#999}\n"
 	             ".p{stroke:#222;stroke-width:1.2}\n"
 	             ".b{stroke:#c0261c;stroke-width:1.6;stroke-dasharray:6 4}\n");
@@ -220,19 +307,57 @@ static void put_style(struct buf *out)
 	buf_str(out, "}\n</style>\n");
 }
 
-void plan_print_svg(struct buf *out, const struct plan_func *plans, size_t n, const int64_t *dims)
+/* ---- the picture ---- */
+
+static int compare_ranked(const void *a, const void *b)
 {
-	double height = (double)n * (ABOVE + PLOT + BELOW) + 8;
+	const struct ranked *x = a, *y = b;
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+/* The buffers, the largest first, of equal sizes in order. The caller frees them; NULL: no memory. */
+static struct ranked *rank_by_size(const struct picture *p)
+{
+	size_t n = p->plan->n_buffers;
+	struct ranked *ranked = memory_zeroed(n + 1, sizeof(*ranked));
+	for (size_t i = 0; ranked != NULL && i < n; i++)
+		ranked[i] = (struct ranked){i, bytes_of(p, &p->plan->buffers[i])};
+	if (ranked != NULL)
+		qsort(ranked, n, sizeof(*ranked), compare_ranked);
+	return ranked;
+}
+
+static double height_of(const struct plan_func *f)
+{
+	return ABOVE + PLOT + BELOW + ROW * (double)list_rows(f);
+}
+
+void plan_print_svg(struct buf *out, const char *caption, const struct plan_func *plans, size_t n,
+                    const int64_t *dims)
+{
+	double height = CAPTION + 8, top = CAPTION;
+	for (size_t i = 0; i < n; i++)
+		height += height_of(&plans[i]);
 	buf_printf(
 	        out,
 	        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f "
-	        "%.0f\">\n",
+	        "%.0f\" style=\"max-width:100%%;height:auto\">\n",
 	        WIDTH, height, WIDTH, height);
 	put_style(out);
+	buf_printf(out, "<text class=\"h\" x=\"%.1f\" y=\"22\">", LEFT);
+	put_text(out, caption, strlen(caption));
+	buf_str(out, "</text>\n");
 	for (size_t i = 0; i < n; i++) {
-		struct picture p = {.out = out, .dims = dims, .plan = &plans[i]};
-		p.top = (double)i * (ABOVE + PLOT + BELOW) + ABOVE;
-		put_function(&p);
+		struct picture p = {.out = out, .dims = dims, .plan = &plans[i], .top = top + ABOVE};
+		struct ranked *ranked = rank_by_size(&p);
+		p.ranked = ranked;
+		out->failed = out->failed || ranked == NULL;
+		if (ranked != NULL)
+			put_function(&p);
+		memory_free(ranked);
+		top += height_of(&plans[i]);
 	}
 	buf_str(out, "</svg>\n");
 }

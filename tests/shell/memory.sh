@@ -43,5 +43,24 @@ cmp "$tmp/one.svg" "$tmp/two.svg"
 grep -q '<title>lower bound ' "$tmp/one.svg"
 [ "$(grep -c '<text class="t"' "$tmp/one.svg")" -ge 3 ]
 ! grep -qi '<script' "$tmp/one.svg"
-python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$tmp/one.svg"
+# Labels fit into their rectangles and into the picture, and rows of a list do not overlap.
+python3 - "$tmp/one.svg" <<'PY'
+import sys, xml.dom.minidom
+svg = xml.dom.minidom.parse(sys.argv[1]).documentElement
+width, height = float(svg.getAttribute("width")), float(svg.getAttribute("height"))
+text = lambda t: "".join(n.data for n in t.childNodes)
+value = lambda e, key: float(e.getAttribute(key))
+rows, labels = set(), 0
+for t in svg.getElementsByTagName("text"):
+    x, y, size = value(t, "x"), value(t, "y"), 6.63 * len(text(t))
+    if t.getAttribute("class") == "n":
+        [r] = t.parentNode.getElementsByTagName("rect")
+        assert value(r, "x") <= x - size / 2 and x + size / 2 <= value(r, "x") + value(r, "width"), text(t)
+        assert value(r, "height") >= 11 and text(t).split()[0].isdigit(), text(t)
+        labels += 1
+    elif t.getAttribute("class") == "l":
+        assert x + size <= width and y <= height and (x, y) not in rows, text(t)
+        rows.add((x, y))
+assert len(rows) > 20 and labels > 10, (rows, labels)
+PY
 echo "plans of ${#models[@]} models"

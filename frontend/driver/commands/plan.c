@@ -257,9 +257,17 @@ static void print_all(struct plan *p)
 
 static enum tfmc_status write_svg(struct plan *p)
 {
-	struct buf text;
+	struct buf text, caption;
+	const struct ir_dims *dims = p->planned->dims;
 	buf_init(&text);
-	plan_print_svg(&text, p->report->plans.items, p->report->plans.n, p->dims);
+	buf_init(&caption);
+	buf_printf(&caption, "%s for %s", p->planned->name, p->target->name);
+	for (size_t i = 0; i < ir_dims_count(dims); i++)
+		buf_printf(&caption, "%s%s=%lld", i > 0 ? ", " : " at ", ir_dims_sym(dims, i)->name,
+		           (long long)p->dims[i]);
+	plan_print_svg(&text, caption.data, p->report->plans.items, p->report->plans.n, p->dims);
+	text.failed = text.failed || buf_failed(&caption);
+	buf_destroy(&caption);
 	enum tfmc_status st = driver_write_output(p->d, p->d->options.svg, &text);
 	buf_destroy(&text);
 	return st;
