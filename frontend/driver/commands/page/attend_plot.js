@@ -109,6 +109,9 @@ function sizeCanvas(canvas, width, height) {
 
 /* ---- lines ---- */
 
+/* Characters of a token that are shown: both columns and the least width between them fit into the panel. */
+const tokenCharacters = (p) => Math.max(4, Math.min(16, Math.floor((p.plot.clientWidth - 72 - 32) / 2 / 9)));
+
 const rowHeight = (map) => {
 	const n = Math.max(map.rows, map.columns);
 	return n <= 40 ? 23 : n <= 100 ? 18 : 14;
@@ -122,7 +125,7 @@ function buildLines(p) {
 	const columns = [["q", map.queries, map.rows, "left"], ["k", map.keys, map.columns, "right"]].map(([side, s, n, where]) => {
 		const list = make("ul", {class: "tokens " + where, "aria-label": side === "q" ? "query tokens" : "key tokens"});
 		for (let i = 0; i < n; i++) {
-			const text = labelOf(s, i), item = make("li", {title: positionOf(map, side, i).at}, shorten(text, 16));
+			const text = labelOf(s, i), item = make("li", {title: positionOf(map, side, i).at + ": " + text}, shorten(text, tokenCharacters(p)));
 			item.style.height = item.style.lineHeight = rowHeight(map) + "px";
 			item.style.fontSize = Math.min(15, rowHeight(map) * .72) + "px";
 			item.addEventListener("pointerenter", () => hover(p, {side, i}));
@@ -171,7 +174,7 @@ function chosenKeys(p, row, i) {
 }
 
 function drawLines(p) {
-	const map = p.map, step = rowHeight(map), width = Math.max(110, p.middle.clientWidth), all = weightsOf(map);
+	const map = p.map, step = rowHeight(map), width = Math.max(64, p.middle.clientWidth), all = weightsOf(map);
 	const c = sizeCanvas(p.canvas, width, step * Math.max(map.rows, map.columns));
 	for (const h of p.heads) {
 		const rgb = p.heads.length > 1 ? headColor(h, map.heads) : accent();
@@ -285,7 +288,7 @@ function paintCells(p) {
 	const map = p.map, canvas = make("canvas", {width: map.columns, height: map.rows}), c = canvas.getContext("2d");
 	const image = c.createImageData(map.columns, map.rows);
 	for (let i = 0; i < p.mean.length; i++)
-		image.data.set([...ramp((p.mean[i] || 0) * p.factors[Math.floor(i / map.columns)]), 255], 4 * i);
+		image.data.set([...rampColor((p.mean[i] || 0) * p.factors[Math.floor(i / map.columns)]), 255], 4 * i);
 	c.putImageData(image, 0, 0);
 	return canvas;
 }
@@ -351,7 +354,8 @@ const panelsShown = () => state.panels.slice(0, state.comparing ? 2 : 1);
 
 function updatePanel(p) {
 	const what = state.view + " " + data.maps.indexOf(p.map);
-	p.title.textContent = p.map.path + ", " + headsText(p);
+	p.title.textContent = stackTitles[p.map.stack] + ", " + nameOf(p.map) + ", " + headsText(p);
+	p.title.title = p.map.path;
 	p.mean = meanOf(p.map, p.heads);
 	p.factors = rowFactors(p);
 	p.image = null;
@@ -470,5 +474,9 @@ state.panels.forEach(buildPanel);
 readAddress();
 render();
 darkQuery.addEventListener("change", () => { pickerStack = null; render(); });
-addEventListener("resize", () => panelsShown().forEach(drawPanel));
+addEventListener("resize", () => panelsShown().forEach((p) => {
+	p.built = null;
+	updatePanel(p);
+	drawPanel(p);
+}));
 addEventListener("hashchange", () => { readAddress(); render(); });

@@ -199,7 +199,6 @@ let pickerStack = null;
 function buildPicker(stack) {
 	const maps = mapsOf(stack), most = Math.max(...maps.map((m) => m.heads));
 	const size = most <= 4 ? 52 : most <= 8 ? 40 : 28, table = make("table"), head = make("tr");
-	const common = maps.length > 1 ? commonPrefix(maps.map((m) => m.path)) : 0;
 	head.append(make("td"));
 	for (const number of maps.find((m) => m.heads === most).numbers)
 		head.append(make("th", {scope: "col", "aria-label": "head " + number}, String(number)));
@@ -207,9 +206,9 @@ function buildPicker(stack) {
 	top.append(head);
 	for (const map of maps) {
 		const row = make("tr");
-		row.append(make("th", {scope: "row", title: map.path}, shorten(map.path.slice(common), 18)));
+		row.append(make("th", {scope: "row", title: map.path}, shorten(nameOf(map), 24)));
 		for (let h = 0; h < map.heads; h++) {
-			const cell = make("td"), name = map.path + ", head " + map.numbers[h];
+			const cell = make("td", {"data-head": map.numbers[h]}), name = map.path + ", head " + map.numbers[h];
 			const b = make("button", {"aria-label": name, title: name});
 			const canvas = make("canvas", {width: size, height: size, "aria-hidden": "true"});
 			drawThumb(canvas, map, h);
@@ -233,6 +232,13 @@ function commonPrefix(texts) {
 	while (texts.every((t) => n < t.length && t[n] === texts[0][n]))
 		n++;
 	return texts[0].lastIndexOf(".", n - 1) + 1;
+}
+
+/* What distinguishes a map from the others of its stack: "layer 1 self" for encoder.layers.1.self. */
+function nameOf(map) {
+	const paths = mapsOf(map.stack).map((m) => m.path);
+	const parts = map.path.slice(paths.length > 1 ? commonPrefix(paths) : 0).split(".");
+	return (/^\d+$/.test(parts[0]) ? "layer " : "") + parts.join(" ");
 }
 
 function pickHead(map, h, adds) {
