@@ -3,12 +3,14 @@
  * A device in use: context, one in-order queue, buffers and transfers; programs (built from source or from a cached
  * binary), kernels and their launches.
  */
+#define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "runtime/opencl/internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define PAGE 4096
 
@@ -74,9 +76,9 @@ int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 
 /* ---- buffers ---- */
 
-/* host: memory of the process that the buffer shares read-only; NULL: device memory. */
-static int create_buffer(struct tfmc_cl_context *c, uint64_t bytes, void *host, struct tfmc_cl_buffer **out,
-                         struct tfmc_cl_error *error)
+/* host: memory of the process that the buffer lies in; NULL: device memory. access: CL_MEM_READ_ONLY or READ_WRITE. */
+static int create_buffer(struct tfmc_cl_context *c, uint64_t bytes, void *host, cl_ulong access,
+                         struct tfmc_cl_buffer **out, struct tfmc_cl_error *error)
 {
 	uint64_t largest = c->entry->device.largest;
 	if (bytes > largest || bytes > SIZE_MAX)
@@ -86,9 +88,10 @@ static int create_buffer(struct tfmc_cl_context *c, uint64_t bytes, void *host, 
 	struct tfmc_cl_buffer *b = calloc(1, sizeof(*b));
 	if (!b)
 		return cl_no_memory(error);
-	cl_ulong flags = host ? CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR : CL_MEM_READ_WRITE;
+	cl_ulong flags = access | (host ? (cl_ulong)CL_MEM_USE_HOST_PTR : 0);
 	cl_int code = CL_SUCCESS;
-	*b = (struct tfmc_cl_buffer){c, NULL, bytes, host != NULL};
+	*b = (struct tfmc_cl_buffer){
+	        .context = c, .bytes = bytes, .is_shared = host != NULL && access == CL_MEM_READ_ONLY};
 	b->memory = c->calls->clCreateBuffer(c->context, flags, bytes ? (size_t)bytes : 1, host, &code);
 	int status = cl_check_created(b->memory, code, "clCreateBuffer", error);
 	if (status == TFMC_CL_OK)
@@ -106,7 +109,45 @@ int tfmc_cl_buffer_create(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc
 	*out = NULL;
 	if (!c)
 		return cl_fail(error, TFMC_CL_E_NULL, "the context is null");
-	return create_buffer(c, bytes, NULL, out, error);
+	return create_buffer(c, bytes, NULL, CL_MEM_READ_WRITE, out, error);
+}
+
+/* True: *out lies in pages that the system maps when they are written. */
+static bool create_in_pages(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc_cl_buffer **out)
+{
+	const struct tfmc_cl_device *d = &c->entry->device;
+	if (d->type != TFMC_CL_CPU || !d->is_unified || bytes < PAGE || bytes > d->largest)
+		return false;
+	void *pages = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
+	                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (pages == MAP_FAILED)
+		return false;
+	if (create_buffer(c, bytes, pages, CL_MEM_READ_WRITE, out, NULL) != TFMC_CL_OK) {
+		munmap(pages, (size_t)bytes);
+		return false;
+	}
+	(*out)->pages = pages;
+	return true;
+}
+
+int tfmc_cl_buffer_zeroed(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc_cl_buffer **out,
+                          struct tfmc_cl_error *error)
+{
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
+	*out = NULL;
+	if (!c)
+		return cl_fail(error, TFMC_CL_E_NULL, "the context is null");
+	if (create_in_pages(c, bytes, out))
+		return TFMC_CL_OK;
+	int status = create_buffer(c, bytes, NULL, CL_MEM_READ_WRITE, out, error);
+	if (status == TFMC_CL_OK)
+		status = tfmc_cl_clear(*out, 0, bytes, error);
+	if (status != TFMC_CL_OK) {
+		tfmc_cl_buffer_free(*out);
+		*out = NULL;
+	}
+	return status;
 }
 
 int tfmc_cl_buffer_share(struct tfmc_cl_context *c, const void *data, uint64_t bytes,
@@ -118,9 +159,10 @@ int tfmc_cl_buffer_share(struct tfmc_cl_context *c, const void *data, uint64_t b
 	if (!c || (!data && bytes))
 		return cl_fail(error, TFMC_CL_E_NULL, "the context or the data pointer is null");
 	bool may_share = c->entry->device.is_unified && bytes && (uintptr_t)data % PAGE == 0;
-	if (may_share && create_buffer(c, bytes, (void *)(uintptr_t)data, out, error) == TFMC_CL_OK)
+	if (may_share &&
+	    create_buffer(c, bytes, (void *)(uintptr_t)data, CL_MEM_READ_ONLY, out, error) == TFMC_CL_OK)
 		return TFMC_CL_OK;
-	int status = create_buffer(c, bytes, NULL, out, error);
+	int status = create_buffer(c, bytes, NULL, CL_MEM_READ_WRITE, out, error);
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_upload(*out, 0, data, bytes, error);
 	if (status != TFMC_CL_OK) {
@@ -134,7 +176,11 @@ void tfmc_cl_buffer_free(struct tfmc_cl_buffer *b)
 {
 	if (!b)
 		return;
+	if (b->pages) /* commands of the queue may still use them */
+		(void)b->context->calls->clFinish(b->context->queue);
 	(void)b->context->calls->clReleaseMemObject(b->memory);
+	if (b->pages)
+		munmap(b->pages, (size_t)b->bytes);
 	free(b);
 }
 

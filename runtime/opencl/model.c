@@ -455,6 +455,8 @@ int32_t model_grow(struct tfmc_cl_model *m, const struct model_site *where, stru
 	return model_status(m, where, status);
 }
 
+/* The state has its full capacity, since kernels address it by constant strides; on a processor its pages take memory as
+ * tokens come. */
 static int32_t allocate_state(struct tfmc_cl_model *m)
 {
 	int64_t fixed = tfmc_plan_header(&m->plan, PLAN_H_STATE_FIXED), bytes = 0;
@@ -468,8 +470,16 @@ static int32_t allocate_state(struct tfmc_cl_model *m)
 	m->n_readers = calloc((size_t)batch + 1, sizeof(*m->n_readers));
 	if (!m->lengths || !m->n_readers)
 		return model_no_memory(m);
-	TRY(model_grow(m, NULL, &m->state, bytes));
-	return model_status(m, NULL, tfmc_cl_clear(m->state.buffer, 0, (uint64_t)bytes, &m->error));
+	if ((uint64_t)bytes > m->chosen->largest)
+		return model_fail(
+		        m, NULL,
+		        "a state of %" PRIu64 " sequences takes %" PRId64
+		        " bytes, a buffer of the device has at most %" PRIu64
+		        ": fewer sequences or a smaller context (--context when it is compiled) fit",
+		        batch, bytes, m->chosen->largest);
+	m->state.serial = ++m->serial;
+	return model_status(m, NULL,
+	                    tfmc_cl_buffer_zeroed(m->context, (uint64_t)bytes, &m->state.buffer, &m->error));
 }
 
 /* ---- device and plan ---- */

@@ -45,6 +45,20 @@ done
 "$tmp/device" "${prompts[@]}" | cmp - "$tmp/expected"
 # From here on without the device's optimizer, which takes two thirds of the time; with TFMC_ALL with it.
 [ -n "${TFMC_ALL:-}" ] || export POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable
+# A state for 262144 tokens (67 MB) takes the pages of the tokens that come, as on the processor.
+python3 "$TFMC_SOURCE/tests/support/make_llama.py" "$tmp/long" llama max_position_embeddings=262144 num_hidden_layers=4
+generate=("$TFMC" generate "$tmp/long" -O0 --tokens=1,5,9 --max-tokens=8 --ignore-stop --print-tokens)
+"${generate[@]}" >"$tmp/expected"
+generate+=(--device=opencl --target=opencl-cpu)
+for context in --context=64 --context=262144; do
+	"${generate[@]}" $context | cmp - "$tmp/expected" # builds the programs
+	kb=$(python3 -c 'import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' "${generate[@]}" $context)
+	[ $context != --context=64 ] || few=$kb
+done
+! "$TFMC" devices | grep 'type: cpu' >/dev/null || [ "$kb" -lt $((few + 30000)) ] ||
+	fail "$kb kB for 11 of 262144 tokens, $few for 11 of 64"
 # Whole texts, beams that share a source, scores, slots of a batch, a sliding window.
 run() { "$TFMC" "$@" >"$tmp/one" && "$TFMC" "$@" --device=opencl >"$tmp/two" && cmp "$tmp/one" "$tmp/two"; }
 run generate "$dates/model.yaml" --prompt "the 3rd of March, 2021" --beam=3

@@ -59,6 +59,7 @@ struct driver {
 	bool is_reporting;         /* inside the diagnostic sink: an error there must not be reported by it */
 	bool out_failed;           /* writing stdout failed, which is reported once */
 	bool is_unrounded; /* load weights as stored, with f32 caches: ignore `quantize`, `dtype` and their options */
+	bool state_at_once; /* --device: the whole state takes memory when a session opens, not as tokens come */
 	int64_t session_tokens; /* context of the last session where --limit-memory shortened it; 0: the model's */
 	bool texts_failed;      /* writing an IR dump or a reproducer failed: the pipeline fails */
 };

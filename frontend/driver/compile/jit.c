@@ -166,6 +166,8 @@ static enum tfmc_status choose_device_target(struct driver *d)
 		return TFMC_INVALID;
 	}
 	enum tfmc_status st = find_device(d, &cl, &number);
+	if (st == TFMC_OK)
+		d->state_at_once = tfmc_cl_device(cl, number)->type != TFMC_CL_CPU;
 	if (st == TFMC_OK && !d->options.target)
 		d->options.target = DEVICE_WORD;
 	tfmc_cl_close(cl);
@@ -449,22 +451,28 @@ static int64_t max_tokens_within(const struct tfmc_record *r, int64_t batch, uin
 	return fits;
 }
 
+int64_t driver_batch_max(const struct tfmc_record *r)
+{
+	int64_t at = batch_dim(r);
+	return at < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)at)->hi;
+}
+
 static int64_t count_sequences(const struct tfmc_record *r, const struct session_request *w)
 {
-	int64_t at = batch_dim(r), bound = at < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)at)->hi;
+	int64_t at = batch_dim(r), bound = driver_batch_max(r);
 	int64_t used = at >= 0 && w->dims ? w->dims[at] : bound;
 	return w->batch && w->batch < used ? w->batch : used;
 }
 
 /* Chooses the context within --limit-memory; *tokens 0: that of the model. TFMC_INVALID when not even w->tokens
- * fit. Devices allocate the full state. */
+ * fit. */
 static enum tfmc_status fit_to_memory(struct driver *d, const struct compiled *c,
                                       const struct session_request *w, const struct tfmc_session_options *o,
                                       int64_t *tokens)
 {
 	const struct tfmc_record *r = c->model.record;
 	uint64_t limit = d->limits.memory, arena = tfmc_session_arena_bytes(&c->model, o);
-	int64_t sequences = count_sequences(r, w), least = d->options.device ? INT32_MAX : w->tokens;
+	int64_t sequences = count_sequences(r, w), least = d->state_at_once ? INT32_MAX : w->tokens;
 	if (r->context_limit && (uint64_t)least > r->context_limit)
 		least = (int64_t)r->context_limit;
 	bool has_state = r->state_batch_bytes || r->state_fixed_bytes;

@@ -81,6 +81,8 @@ TFMC_MUST_USE enum tfmc_status driver_open_session_for(struct driver *d, struct 
 TFMC_MUST_USE enum tfmc_status driver_compile_and_open(struct driver *d, struct loaded *l,
                                                        struct entry_names entries, int64_t batch,
                                                        struct compiled *out);
+/* The most sequences of a session: the bound of the batch dim, 1 without one. */
+int64_t driver_batch_max(const struct tfmc_record *r);
 /* Sequences of a session, 1 to `most`, whose full contexts fit into half of --limit-memory. */
 int64_t driver_batch_size(struct driver *d, const struct compiled *c, int64_t most);
 /* Workers for packing weights and hashing files: all processors, or --threads if that is less. */

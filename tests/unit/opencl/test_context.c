@@ -142,6 +142,42 @@ START_TEST(works)
 }
 END_TEST
 
+/* On a processor a buffer of zeros lies in pages that nothing has touched; elsewhere it is cleared. Pages that the driver
+ * declines are no failure. */
+START_TEST(zeros)
+{
+	for (size_t number = 0; number < MOCK_DEVICES; number++) {
+		struct tfmc_cl_context *context;
+		struct tfmc_cl_buffer *buffer;
+		static char back[3 * PAGE];
+		static const char none[3 * PAGE];
+		*mock = (struct mock){.platforms = MOCK_PLATFORMS};
+		ck_assert_int_eq(tfmc_cl_context_open(cl, number, 0, &context, &error), TFMC_CL_OK);
+		for (int declines = 0; declines < 2; declines++) {
+			bool in_pages = number == 0 && !declines;
+			mock->calls = 0;
+			mock->shared = 0;
+			mock->fail_at = number == 0 && declines; /* the first clCreateBuffer */
+			mock->code = CL_OUT_OF_RESOURCES;
+			memset(back, 1, sizeof(back));
+			ck_assert_msg(tfmc_cl_buffer_zeroed(context, sizeof(back), &buffer, &error) ==
+			                      TFMC_CL_OK,
+			              "%s", error.text);
+			ck_assert_int_eq(count("clEnqueueFillBuffer"), !in_pages);
+			ck_assert_int_eq(mock->shared, in_pages);
+			ck_assert_int_eq(tfmc_cl_buffer_is_shared(buffer), 0);
+			ck_assert_int_eq(tfmc_cl_upload(buffer, PAGE, data, 5, &error), TFMC_CL_OK);
+			ck_assert_int_eq(tfmc_cl_download(buffer, 0, back, sizeof(back), &error), TFMC_CL_OK);
+			ck_assert(!memcmp(back, none, PAGE) && !memcmp(back + PAGE, data, 5) &&
+			          !memcmp(back + PAGE + 5, none, 2 * PAGE - 5));
+			tfmc_cl_buffer_free(buffer);
+		}
+		tfmc_cl_context_close(context);
+		ck_assert_int_eq(mock->live, 0);
+	}
+}
+END_TEST
+
 START_TEST(every_call_fails)
 {
 	static const char *names[MOCK_CALLS];
@@ -385,6 +421,7 @@ Suite *suite_context(void)
 	tcase_set_timeout(c, 120);
 	tcase_add_checked_fixture(c, begin, end);
 	tcase_add_test(c, works);
+	tcase_add_test(c, zeros);
 	tcase_add_test(c, every_call_fails);
 	tcase_add_test(c, nothing_is_created);
 	tcase_add_test(c, limits);

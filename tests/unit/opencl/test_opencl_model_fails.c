@@ -258,7 +258,7 @@ START_TEST(wrong_code)
 	refuse(&c, &d, "bytes of weights, there are");
 	c = code.device.code;
 	c.batch = 1000;
-	refuse(&c, &d, "the device gives at most");
+	refuse(&c, &d, "a buffer of the device has at most");
 	c.batch = UINT64_MAX / 64;
 	refuse(&c, &d, "sequences is too large");
 	c = code.device.code;
