@@ -95,13 +95,14 @@ static bool hash_files(struct driver *d)
 enum tfmc_status code_cache_open(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	const char *text = o->cache_limit ? o->cache_limit : getenv("TFMC_CACHE_LIMIT");
-	uint64_t limit = CACHE_LIMIT;
+	const char *text = o->cache_limit ? NULL : getenv("TFMC_CACHE_LIMIT");
+	uint64_t limit = o->cache_limit ? *o->cache_limit : CACHE_LIMIT;
 	if (text && !number_parse_bytes(text, strlen(text), &limit)) {
-		diag_error(
-		        &d->diag, LOC_NONE, DIAG_OPTION,
-		        "--cache-limit and TFMC_CACHE_LIMIT are numbers of bytes, 500M for example, not %s",
-		        text);
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "the environment variable TFMC_CACHE_LIMIT is a number of bytes from 1, such as "
+		           "500M or "
+		           "2G, not '%s'; --cache-limit=BYTES goes before it",
+		           text);
 		return TFMC_INVALID;
 	}
 	d->cache.progress = &d->progress;

@@ -460,9 +460,20 @@ static void choose_target(struct emit_request *e)
 		o->mcpu = target_baseline(t->arch)->name;
 }
 
+/* The functions of the entries that are compiled: their values are probed. */
+static struct option_list entry_functions(struct driver *d)
+{
+	const char *entries = d->options.entries ? d->options.entries : "run,encode,prefill,step";
+	struct option_list functions = {0};
+	driver_split_list(d, entries, &functions);
+	for (size_t i = 0; i < functions.n; i++)
+		if (!strcmp(functions.items[i], "prefill") || !strcmp(functions.items[i], "step"))
+			functions.items[i] = "decode";
+	return functions;
+}
+
 enum exit_code command_compile(struct driver *d)
 {
-	static const char *probed[] = {"run", "encode"};
 	struct loaded l;
 	struct emit_request e = {.d = d, .l = &l};
 	if (!parse_emit(&e))
@@ -475,8 +486,9 @@ enum exit_code command_compile(struct driver *d)
 	e.stem = output_stem(d);
 	buf_init(&e.tir);
 	enum tfmc_status st = driver_load(d, &l);
+	const struct option_list functions = entry_functions(d);
 	if (st == TFMC_OK)
-		st = driver_insert_probes(d, &l, &d->options.probe, &(struct option_list){probed, 2, 2});
+		st = driver_insert_probes(d, &l, &d->options.probe, &functions);
 	if (st == TFMC_OK && d->options.stats)
 		st = driver_print_formats(d, &l, true, &d->log);
 	if (st == TFMC_OK)
