@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEAM_MAX 256
-
 /* One token of a hypothesis; nodes form a tree linked to the root. */
 struct node {
 	double log_p; /* sum over the new ids */
@@ -251,7 +249,7 @@ static bool is_search_over(const struct beam_search *s, int64_t n)
  * forked into sequences without children. */
 static int assign_sequences(struct beam_search *s)
 {
-	bool taken[BEAM_MAX] = {false}, used[BEAM_MAX] = {false};
+	bool taken[TFMC_BEAM_MAX] = {false}, used[TFMC_BEAM_MAX] = {false};
 	int64_t free_slot = 0;
 	for (int64_t i = 0; i < s->n_next; i++)
 		used[s->live[s->next[i].sequence].sequence] = true;
@@ -359,7 +357,7 @@ static int open_search(struct beam_search *s, struct tfmc_session *session, cons
 		return TFMC_RT_E_NULL;
 	if (o->struct_size != sizeof(*o))
 		return TFMC_RT_E_ABI;
-	bool in_range = o->beam >= 1 && o->beam <= BEAM_MAX && o->length_penalty >= -100 &&
+	bool in_range = o->beam >= 1 && o->beam <= TFMC_BEAM_MAX && o->length_penalty >= -100 &&
 	                o->length_penalty <= 100 && o->early_stopping <= TFMC_EARLY_NEVER;
 	if (!in_range)
 		return TFMC_RT_E_BEAM;

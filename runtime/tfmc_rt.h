@@ -480,10 +480,11 @@ int tfmc_session_set_source(struct tfmc_session *session, const void *data, cons
  * beat the worst finished one, by its log p with the length penalty of its current length. NEVER: the same,
  * by the length limit where the penalty is positive.
  */
+#define TFMC_BEAM_MAX 256
 enum tfmc_early_stopping { TFMC_EARLY_ALWAYS, TFMC_EARLY_JUDGED, TFMC_EARLY_NEVER };
 struct tfmc_beam_options {
 	uint64_t struct_size; /* sizeof of this struct, else TFMC_RT_E_ABI */
-	int64_t beam;         /* beam width, 1 to the session's batch */
+	int64_t beam;         /* beam width, 1 to the session's batch, at most TFMC_BEAM_MAX */
 	double length_penalty; /* a, -100 to 100: the score is log p / n^a for n new tokens, the stop token included */
 	int gnmt;              /* nonzero: log p / ((5 + n) / 6)^a (Wu et al. 2016) */
 	int64_t max_new_tokens;               /* 0: as many as the model's max_len allows */

@@ -43,6 +43,10 @@ for seed in $(seq 30); do "$tmp/talk" -t 0.8 -s "$seed" ""; done >"$tmp/drawn"
 kept=$(python3 "$example/data.py" --check <"$tmp/drawn" | tee /dev/stderr | cut -d' ' -f1)
 [ "$kept" -ge 24 ]
 
+# Help is asked for, and no prompt.
+"$tmp/talk" --help | grep -c '^talk \[-n TOKENS\]' >/dev/null
+"$tmp/talk" -h | cmp - <("$tmp/talk" --help)
+
 # What it cannot do it says.
 code=0; "$tmp/talk" >/dev/null 2>"$tmp/error" || code=$?
 [ $code -eq 1 ] && grep -c '^talk: talk \[-n TOKENS\]' "$tmp/error" >/dev/null

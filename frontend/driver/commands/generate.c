@@ -479,6 +479,21 @@ static enum tfmc_status generate_all(struct generator *g, const struct frontend_
 	return generate_prompt(g, o->tokens ? o->tokens : o->prompt ? o->prompt : "", 0);
 }
 
+/* batch: the most sequences that the model computes at once. */
+static enum tfmc_status check_beam(struct driver *d, int64_t batch, int64_t beam)
+{
+	int64_t most = batch < TFMC_BEAM_MAX ? batch : TFMC_BEAM_MAX;
+	if (beam <= most)
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s is a number from 1 to %lld, not %lld",
+	           d->options.beam ? "--beam" : "the beam of the model", (long long)most, (long long)beam);
+	diag_note(&d->diag, LOC_NONE, "%s",
+	          most < batch ? "wider searches are not supported"
+	                       : "so many sequences the model computes at once: the bound of its batch dim "
+	                         "in `dims`");
+	return TFMC_INVALID;
+}
+
 static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const struct request *w)
 {
 	struct compiled c = {0};
@@ -497,6 +512,8 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	                  (d->options.prompt_file || d->options.tokens_file);
 	if (st == TFMC_OK)
 		st = driver_compile_jit(d, l, called, &c);
+	if (st == TFMC_OK)
+		st = check_beam(d, driver_batch_max(c.model.record), g.request.beam.beam);
 	if (st == TFMC_OK)
 		st = driver_open_session(
 		        d, &c, is_batched ? driver_batch_size(d, &c, BATCH_MAX) : g.request.beam.beam);
@@ -527,6 +544,34 @@ static const char *find_bad_id_list(struct driver *d)
 	return NULL;
 }
 
+/* An error text for the first option that the runtime would reject, without its name; NULL: none. */
+static const char *find_out_of_range(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	const struct {
+		const char *name;
+		const double *given;
+		double lo, hi;
+	} ranges[] = {{"length-penalty", o->length_penalty, -100, 100},
+	              {"temperature", o->temperature, 0, 1e6},
+	              {"repetition-penalty", o->repetition_penalty, 0, 1e6},
+	              {"presence-penalty", o->presence_penalty, -1e6, 1e6},
+	              {"frequency-penalty", o->frequency_penalty, -1e6, 1e6}};
+	for (size_t i = 0; i < TFMC_COUNT(ranges); i++)
+		if (ranges[i].given && (*ranges[i].given < ranges[i].lo || *ranges[i].given > ranges[i].hi))
+			return arena_printf(&d->arena, "--%s is a number from %.0f to %.0f, not %g",
+			                    ranges[i].name, ranges[i].lo, ranges[i].hi, *ranges[i].given);
+	if (o->top_p && *o->top_p == 0)
+		return "--top-p is a number above 0 and at most 1, not 0";
+	for (size_t i = 0; i < o->stop.n; i++)
+		if (!*o->stop.items[i])
+			return "--stop requires a text, not an empty one";
+	for (size_t i = 0; i < o->bad_words.n; i++)
+		if (!*o->bad_words.items[i])
+			return "--bad-words requires a text, not an empty one";
+	return NULL;
+}
+
 enum exit_code command_generate(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -536,6 +581,7 @@ enum exit_code command_generate(struct driver *d)
 		return driver_usage_error(
 		        d, "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
 	const char *bad = find_bad_id_list(d);
+	bad = bad ? bad : find_out_of_range(d);
 	if (bad)
 		return driver_usage_error(d, "%s", bad);
 	if (o->forced_text && o->forced_tokens)

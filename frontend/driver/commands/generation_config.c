@@ -3,16 +3,46 @@
  * Sampling, beam search and logit rules: the model's section `generate`, overridden by options.
  */
 #include "frontend/driver/commands/generation_config.h"
+
+#include <string.h>
+
 #include "frontend/driver/commands/prompts.h"
 
-/* text NULL: the option is not given. */
-static bool read_id_option(struct driver *d, const char *text, struct tfmc_ids *out)
+/* The ids that a model writes: the last axis of its logits; 0: unknown. */
+static int64_t count_output_ids(struct driver *d, const struct tfmc_record *r)
+{
+	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1),
+	        entry = tfmc_entry_find(r, "prefill");
+	const struct tfmc_record_entry *e = entry < 0 ? NULL : tfmc_entry_at(r, entry);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->lo;
+	for (uint64_t i = 0; dims && e && r->logits_name > 0 && i < e->n_outputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_output(r, entry, i);
+		if (!strcmp(tfmc_record_text(r, t->name), tfmc_record_text(r, (uint64_t)r->logits_name)) &&
+		    t->rank > 0)
+			return tfmc_tensor_size(r, t, t->rank - 1, dims);
+	}
+	return 0;
+}
+
+/* Of the option --NAME. text NULL: it is not given. */
+static bool read_id_option(struct driver *d, const struct tfmc_record *r, const char *name, const char *text,
+                           struct tfmc_ids *out)
 {
 	struct ids ids = {0};
 	if (!text)
 		return true;
 	if (prompt_append_list(d, "generate", text, &ids) != TFMC_OK)
 		return false;
+	int64_t most = count_output_ids(d, r);
+	for (size_t i = 0; most > 0 && i < ids.n; i++)
+		if (ids.items[i] < 0 || ids.items[i] >= most) {
+			diag_error(
+			        &d->diag, LOC_NONE, DIAG_OPTION,
+			        "--%s: id %d, number %zu of the list, is outside of the vocabulary of %lld",
+			        name, ids.items[i], i + 1, (long long)most);
+			return false;
+		}
 	*out = (struct tfmc_ids){ids.items, ids.n};
 	return true;
 }
@@ -40,7 +70,8 @@ static struct tfmc_ids copy_model_ids(struct driver *d, const struct frontend_id
 }
 
 /* Banned sequences of the model and of --bad-words-ids. */
-static bool add_banned(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
+static bool add_banned(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
+                       struct tfmc_constraints *out)
 {
 	const struct option_list *lists = &d->options.bad_words_ids;
 	struct tfmc_ids *banned = ARENA_ARRAY(&d->arena, struct tfmc_ids, g->banned.n + lists->n + 1);
@@ -51,7 +82,7 @@ static bool add_banned(struct driver *d, const struct frontend_generate *g, stru
 	for (size_t i = 0; i < g->banned.n; i++)
 		banned[i] = copy_model_ids(d, &g->banned.items[i].ids);
 	for (size_t i = 0; i < lists->n; i++)
-		if (!read_id_option(d, lists->items[i], &banned[g->banned.n + i]))
+		if (!read_id_option(d, r, "bad-words-ids", lists->items[i], &banned[g->banned.n + i]))
 			return false;
 	return true;
 }
@@ -94,11 +125,12 @@ bool generation_rules(struct driver *d, const struct frontend_generate *g, const
 		out->latest_timestamp =
 		        g->speech.latest_first < 0 ? 0 : out->timestamps + g->speech.latest_first;
 	}
-	return add_banned(d, g, out) && add_biases(d, g, out) &&
-	       read_id_option(d, o->suppress, &out->suppress) &&
-	       read_id_option(d, o->stop_tokens, &out->stop) &&
+	return add_banned(d, g, r, out) && add_biases(d, g, out) &&
+	       read_id_option(d, r, "suppress", o->suppress, &out->suppress) &&
+	       read_id_option(d, r, "stop-tokens", o->stop_tokens, &out->stop) &&
 	       read_text_option(d, r, o->forced_text, &out->forced) &&
-	       read_id_option(d, o->forced_tokens, &out->forced) && !arena_failed(&d->arena);
+	       read_id_option(d, r, "forced-tokens", o->forced_tokens, &out->forced) &&
+	       !arena_failed(&d->arena);
 }
 
 /* ---- sampling and beam search ---- */
