@@ -573,24 +573,43 @@ static const char *folder_sentence(struct parsed_files *f, const char *dir, cons
 
 /* ---- hub directories ---- */
 
+static void report_unreadable(struct diag_context *cx, const char *dir, int error)
+{
+	diag_environment_error(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(error));
+}
+
+/* The next entry; NULL: the end (*error 0), or the directory cannot be read further. */
+static const struct dirent *next_entry(DIR *d, int *error)
+{
+	errno = 0;
+	const struct dirent *e = readdir(d);
+	*error = e == NULL ? errno : 0;
+	return e;
+}
+
 /* List of all files with a suffix, sorted by name; NULL: none, or after a diagnostic. */
 static const char *list_files_with_suffix(struct arena *a, struct diag_context *cx, const char *dir,
                                           const char *at, const char *ending)
 {
 	const char *names[FILES_MAX], *list = NULL;
 	size_t n = 0;
+	int error = 0;
 	DIR *d = opendir(dir);
 	if (d == NULL) {
-		diag_environment_error(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(errno));
+		report_unreadable(cx, dir, errno);
 		return NULL;
 	}
-	for (struct dirent *e; n < FILES_MAX && (e = readdir(d)) != NULL;) {
+	for (const struct dirent *e; n < FILES_MAX && (e = next_entry(d, &error)) != NULL;) {
 		size_t len = strlen(e->d_name), end = strlen(ending);
 		if (len > end && strcmp(e->d_name + len - end, ending) == 0 &&
 		    directory_has_file(a, dir, e->d_name))
 			names[n++] = arena_strdup(a, e->d_name);
 	}
 	closedir(d);
+	if (error != 0) {
+		report_unreadable(cx, dir, error);
+		return NULL;
+	}
 	qsort(names, n, sizeof(names[0]), compare_strings);
 	for (size_t i = 0; i < n; i++)
 		list = arena_printf(a, "%s%s%s", list == NULL ? "" : list, list == NULL ? "" : ", ",
@@ -624,29 +643,36 @@ static const struct substitute {
          "from_flax=True).save_pretrained(OTHER)"},
 };
 
-/* First file name with a suffix, in alphabetical order; NULL: none. */
-static const char *first_file_with_suffix(struct arena *a, const char *dir, const char *ending)
+/* First file name with a suffix, in alphabetical order; NULL: none, or after a diagnostic. */
+static const char *first_file_with_suffix(struct arena *a, struct diag_context *cx, const char *dir,
+                                          const char *ending)
 {
 	const char *first = NULL;
+	int error = 0;
 	DIR *d = opendir(dir);
 	if (d == NULL)
 		return NULL;
-	for (struct dirent *e; (e = readdir(d)) != NULL;) {
+	for (const struct dirent *e; (e = next_entry(d, &error)) != NULL;) {
 		if (file_ends_with(e->d_name, ending) && (first == NULL || strcmp(e->d_name, first) < 0))
 			first = arena_strdup(a, e->d_name);
 	}
 	closedir(d);
-	return first;
+	if (error != 0)
+		report_unreadable(cx, dir, error);
+	return error != 0 ? NULL : first;
 }
 
-/* Reports unsupported weights in the directory; false: none found. */
+/* Reports unsupported weights in the directory, or that it cannot be read; false: none found. */
 static bool report_substitute(struct arena *a, struct diag_context *cx, const char *dir)
 {
+	size_t errors = cx->n_errors;
 	for (size_t i = 0; i < TFMC_COUNT(substitutes); i++) {
 		const struct substitute *s = &substitutes[i];
-		const char *found = s->name[0] == '.' ? first_file_with_suffix(a, dir, s->name)
+		const char *found = s->name[0] == '.' ? first_file_with_suffix(a, cx, dir, s->name)
 		                    : directory_has_file(a, dir, s->name) ? s->name
 		                                                          : NULL;
+		if (cx->n_errors > errors)
+			return true;
 		if (found == NULL)
 			continue;
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' holds %s ('%s'), which tfmc does not read", dir,

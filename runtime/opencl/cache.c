@@ -9,6 +9,7 @@
  * regular files named HASH.clbin, or that with the six characters of mkostemp, are removed.
  */
 #define _GNU_SOURCE /* mkostemp */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +129,7 @@ static unsigned char *read_file(int fd, const struct stat *st, size_t *n)
 	unsigned char *bytes = fits ? malloc((size_t)st->st_size) : NULL;
 	size_t got = 0;
 	ssize_t n_done = 1;
-	while (bytes && n_done > 0) {
+	while (bytes && (n_done > 0 || (n_done < 0 && errno == EINTR))) {
 		n_done = read(fd, bytes + got, (size_t)st->st_size - got);
 		got += n_done > 0 ? (size_t)n_done : 0;
 	}
@@ -184,10 +185,10 @@ static bool write_all(int fd, const unsigned char *bytes, size_t n)
 {
 	while (n > 0) {
 		ssize_t n_done = write(fd, bytes, n);
-		if (n_done <= 0)
+		if (n_done == 0 || (n_done < 0 && errno != EINTR))
 			return false;
-		bytes += n_done;
-		n -= (size_t)n_done;
+		bytes += n_done > 0 ? n_done : 0;
+		n -= n_done > 0 ? (size_t)n_done : 0;
 	}
 	return true;
 }

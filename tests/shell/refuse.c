@@ -5,8 +5,8 @@
  *   REFUSE_UNNAMED=1      there are no files without a name
  *   REFUSE_SYNC=ERRNO     fsync fails; 0: it waits for a signal
  *   REFUSE_FOLDERS=ERRNO  no folder can be read
- *   REFUSE_CALL=NAME      call REFUSE_AT (from 1) of open, openat, read, fstat, stat, mmap, rename or linkat fails with
- *                         REFUSE_ERRNO; with REFUSE_COUNT=1 their numbers are printed
+ *   REFUSE_CALL=NAME      call REFUSE_AT (from 1) of open, openat, read, write, readdir, fstat, stat, mmap, rename or
+ *                         linkat fails with REFUSE_ERRNO; with REFUSE_COUNT=1 their numbers are printed
  *   REFUSE_SHRINK=FILE    is cut to REFUSE_BYTES as soon as it was mapped
  *   REFUSE_PASSES=N       LLVM's passes end by signal N, or by a fatal error when N is 0
  */
@@ -33,6 +33,8 @@ enum call {
 	CALL_open,
 	CALL_openat,
 	CALL_read,
+	CALL_write,
+	CALL_readdir,
 	CALL_fstat,
 	CALL_stat,
 	CALL_mmap,
@@ -41,8 +43,8 @@ enum call {
 	N_CALLS
 };
 
-static const char *const call_names[N_CALLS] = {"open", "openat", "read",   "fstat",
-                                                "stat", "mmap",   "rename", "linkat"};
+static const char *const call_names[N_CALLS] = {"open",  "openat", "read", "write",  "readdir",
+                                                "fstat", "stat",   "mmap", "rename", "linkat"};
 static atomic_long calls[N_CALLS];
 
 /* Whether this call is the one that fails. */
@@ -138,6 +140,20 @@ ssize_t read(int fd, void *bytes, size_t n)
 	ssize_t (*next)(int, void *, size_t);
 	NEXT(next, read);
 	return fails(CALL_read) ? -1 : next(fd, bytes, n);
+}
+
+ssize_t write(int fd, const void *bytes, size_t n)
+{
+	ssize_t (*next)(int, const void *, size_t);
+	NEXT(next, write);
+	return fd > STDERR_FILENO && fails(CALL_write) ? -1 : next(fd, bytes, n);
+}
+
+struct dirent *readdir(DIR *d)
+{
+	struct dirent *(*next)(DIR *);
+	NEXT(next, readdir);
+	return fails(CALL_readdir) ? NULL : next(d);
 }
 
 int fstat(int fd, struct stat *out)

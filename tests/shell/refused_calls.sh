@@ -41,12 +41,49 @@ each() {
 }
 files="open:24 open:5 read:5 fstat:5 stat:5 mmap:12"
 each inspect "$files" "$TFMC" inspect "$model"
+# Folders are read to their end: with weights of any name, with other weights than tfmc reads, without a configuration.
+mkdir odd pickles bare
+cp "$TFMC_SOURCE"/examples/hub/tales/* odd
+mv odd/model.safetensors odd/other.safetensors
+cp odd/config.json pickles
+echo >pickles/pytorch_model.bin
+echo >bare/model.onnx
+for folder in odd pickles bare; do
+	n=$(refuse REFUSE_COUNT=1 "$TFMC" inspect $folder 2>&1 | sed -n 's/^calls of readdir: //p')
+	for k in $(seq 1 "$n"); do
+		code=0
+		refuse REFUSE_CALL=readdir REFUSE_AT="$k" REFUSE_ERRNO=5 "$TFMC" inspect $folder >out 2>err || code=$?
+		[ $code = 3 ] && [ "$(grep -c "^error: " err)" = 1 ] && grep -q "^error: cannot read '$folder': Input/output error" err ||
+			complain "$folder: call $k of $n of readdir fails: exit $code: $(cat err)"
+	done
+	[ "$n" -gt 0 ] || complain "$folder: readdir is not called"
+done
+# A folder that cannot be read to its end is not taken for an empty one, which would become the cache.
+mkdir home
+mkdir -m 700 home/tfmc
+echo mine >home/tfmc/file
+for k in 1 2 3; do
+	refuse REFUSE_CALL=readdir REFUSE_AT=$k REFUSE_ERRNO=5 XDG_CACHE_HOME="$tmp/home" "$TFMC" generate "$model" --tokens=1,2 --max-tokens=1 \
+		-O0 >out 2>err || complain "a folder of others as cache: $(cat err)"
+	[ "$(ls -A home/tfmc)" = file ] || complain "readdir $k fails, and the folder of others became a cache"
+done
 each "inspect a folder" "$files" "$TFMC" inspect "$TFMC_SOURCE/examples/hub/tales"
 each "inspect weights" "$files" "$TFMC" inspect m/model.safetensors
 generate=("$TFMC" generate "$model" --tokens=1,2 --max-tokens=1 -O0)
 each "generate, from nothing" "$files" "${generate[@]}" --no-cache
 "${generate[@]}" >err 2>&1
 each "generate, cached" "$files openat:24" "${generate[@]}"
+
+# Interrupted writes are repeated: the program of a device (of the mock library) is cached whatever write is interrupted.
+device=(env TFMC_OPENCL="$MOCK_OPENCL_PATH" "${generate[@]}" --print-tokens --device=opencl:Processor)
+"${device[@]}" >good
+n=$(refuse REFUSE_COUNT=1 XDG_CACHE_HOME="$tmp/of_0" "${device[@]}" 2>&1 >out | sed -n 's/^calls of write: //p')
+for k in $(seq 1 "$n"); do
+	refuse REFUSE_CALL=write REFUSE_AT="$k" REFUSE_ERRNO=4 XDG_CACHE_HOME="$tmp/of_$k" "${device[@]}" >out 2>err || complain "write $k is interrupted: $(cat err)"
+	cmp good out
+	[ "$(ls "$tmp/of_$k/tfmc" | grep -c '\.clbin$')" = 1 ] || complain "write $k of $n is interrupted: the program is not cached"
+done
+[ "$n" -gt 2 ] || complain "only $n writes"
 
 # Where there is no memory for code: every command that runs it.
 without_pages() { # WHAT COMMAND..: each mmap in turn, from the first that is noticed as one of the code

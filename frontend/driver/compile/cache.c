@@ -163,7 +163,8 @@ static bool may_tag(struct cache *c)
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	if (!d)
 		return false;
-	for (const struct dirent *e; is_own && (e = readdir(d));) {
+	errno = 0;
+	for (const struct dirent *e; is_own && (e = readdir(d)); errno = 0) {
 		struct buf text;
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
 			continue;
@@ -173,8 +174,9 @@ static bool may_tag(struct cache *c)
 		is_proved = is_proved || (is_own && cache_read(c, e->d_name, &text));
 		buf_destroy(&text);
 	}
+	bool is_read = errno == 0; /* else some files were not seen, which may be anybody's */
 	closedir(d);
-	return is_empty || (is_own && is_proved);
+	return is_read && (is_empty || (is_own && is_proved));
 }
 
 /* Checks owner and tag of the directory: its code is executed, so no other user may write there; its files are removed,
