@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,7 +81,13 @@ static void handle_out_of_memory(void *user, const char *stage, size_t bytes)
 
 /* ---- SIGBUS ---- */
 
-static struct driver *sigbus_driver; /* for the signal handler */
+/* For the signal handler. */
+static struct {
+	struct driver *driver;
+	_Atomic(const char *) owner; /* this_thread of the thread that reports; NULL: none yet */
+} sigbus;
+
+static _Thread_local const char this_thread; /* its address identifies the thread */
 
 /* A line of /proc/self/maps, "7f0000000000-7f0000200000 r--p 00000000 fe:01 1234 /path", that covers the
  * address. False: it does not, or it is anonymous memory. */
@@ -113,17 +120,23 @@ static bool find_mapped_file(uintptr_t at, char path[PATH_MAX])
 /*
  * SIGBUS: a mapped file was truncated while it was read, so that a page beyond its new end is accessed, in any thread,
  * which therefore holds no lock of the C library; other threads may go on until the process ends. Only the command has
- * a handler; objects and the runtime libraries install none. Bus errors outside of mapped files keep the default
- * action: after a return the read is repeated with it (SA_RESETHAND).
+ * a handler; objects and the runtime libraries install none. The first thread reports. Others that read the file wait
+ * for the end: with the default action they would end the process before the report. Bus errors outside of mapped files,
+ * and in the handler, keep the default action: after a return the read is repeated with it.
  */
 static void handle_sigbus(int number, siginfo_t *info, void *context)
 {
-	struct driver *d = sigbus_driver;
+	struct driver *d = sigbus.driver;
 	char path[PATH_MAX];
-	(void)number;
+	const char *first = NULL;
 	(void)context;
-	if (info->si_code != BUS_ADRERR || !find_mapped_file((uintptr_t)info->si_addr, path))
+	bool reports = atomic_compare_exchange_strong(&sigbus.owner, &first, &this_thread);
+	while (!reports && first != &this_thread)
+		pause();
+	if (!reports || info->si_code != BUS_ADRERR || !find_mapped_file((uintptr_t)info->si_addr, path)) {
+		(void)signal(number, SIG_DFL);
 		return;
+	}
 	begin_fatal_diagnostic(d);
 	diag_error(&d->diag, LOC_NONE, DIAG_FILE,
 	           "cannot read '%.400s': it became shorter while it was read, or its disk fails", path);
@@ -132,9 +145,8 @@ static void handle_sigbus(int number, siginfo_t *info, void *context)
 
 static void catch_sigbus(struct driver *d)
 {
-	struct sigaction act = {.sa_sigaction = handle_sigbus,
-	                        .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER)};
-	sigbus_driver = d;
+	struct sigaction act = {.sa_sigaction = handle_sigbus, .sa_flags = (int)(SA_SIGINFO | SA_NODEFER)};
+	sigbus.driver = d;
 	sigaction(SIGBUS, &act, NULL);
 }
 

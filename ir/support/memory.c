@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation, and the process-wide handler for failures. */
+/*
+ * Allocation, and the process-wide handler for failures. One thread at a time runs the handler; another one whose
+ * allocation fails meanwhile waits for it, which usually means until the process ends. Only the thread that runs the
+ * handler allocates from the reserve.
+ */
 #include "ir/support/memory.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,9 +20,12 @@ static struct {
 	memory_handler *handler;
 	void *user;
 	const char *what, *name;
-	bool is_running; /* the handler is running */
-	size_t used;     /* bytes of the reserve */
+	_Atomic(const char *) owner; /* this_thread of the thread that runs the handler; NULL: none does */
+	size_t used;                 /* bytes of the reserve */
 } process;
+
+/* Its address identifies the thread. */
+static _Thread_local const char this_thread;
 
 static _Alignas(max_align_t) unsigned char reserve[MEMORY_RESERVE];
 
@@ -32,16 +41,25 @@ void memory_stage(const char *what, const char *name)
 	process.name = name;
 }
 
+static bool is_handling(void)
+{
+	return atomic_load(&process.owner) == &this_thread;
+}
+
 void memory_failed(size_t bytes)
 {
 	char stage[STAGE_MAX];
-	if (process.handler == NULL || process.is_running)
+	const char *nobody = NULL;
+	if (process.handler == NULL || is_handling())
 		return;
-	process.is_running = true;
+	while (!atomic_compare_exchange_weak(&process.owner, &nobody, &this_thread)) {
+		nobody = NULL;
+		sched_yield();
+	}
 	snprintf(stage, sizeof(stage), "%s%s%s", process.what != NULL ? process.what : "starting",
 	         process.name != NULL ? " " : "", process.name != NULL ? process.name : "");
 	process.handler(process.user, stage, bytes);
-	process.is_running = false;
+	atomic_store(&process.owner, NULL);
 }
 
 static bool is_reserved(const void *p)
@@ -64,7 +82,7 @@ static void *from_reserve(size_t n)
 
 void *memory_alloc(size_t n)
 {
-	if (process.is_running)
+	if (is_handling())
 		return from_reserve(n);
 	void *p = malloc(n != 0 ? n : 1);
 	if (p == NULL)
@@ -75,7 +93,7 @@ void *memory_alloc(size_t n)
 /* calloc and not memset: unused pages of a large table are never touched. */
 void *memory_zeroed(size_t count, size_t size)
 {
-	if (process.is_running) {
+	if (is_handling()) {
 		void *p = from_reserve(count * size);
 		return p != NULL ? memset(p, 0, count * size) : NULL;
 	}
@@ -87,7 +105,7 @@ void *memory_zeroed(size_t count, size_t size)
 
 void *memory_resize(void *p, size_t old, size_t n)
 {
-	if (!process.is_running) {
+	if (!is_handling()) {
 		void *grown = realloc(p, n != 0 ? n : 1);
 		if (grown == NULL)
 			memory_failed(n);

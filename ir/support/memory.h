@@ -13,7 +13,7 @@
 
 /*
  * Handler for failed allocations. stage: the current activity, to follow "while"; bytes 0: unknown. While the handler
- * runs, allocations come from a static reserve of MEMORY_RESERVE bytes, so that it can build a message.
+ * runs, allocations of its thread come from a static reserve of MEMORY_RESERVE bytes, so that it can build a message.
  */
 typedef void memory_handler(void *user, const char *stage, size_t bytes);
 #define MEMORY_RESERVE ((size_t)256 << 10)
@@ -21,7 +21,8 @@ typedef void memory_handler(void *user, const char *stage, size_t bytes);
 void memory_set_handler(memory_handler *handler, void *user);
 /* Sets the current activity for the handler: "reading the model", followed by `name` unless NULL. Not copied. */
 void memory_stage(const char *what, const char *name);
-/* Calls the handler: the system or a library has no memory. Returns if there is none, or it is running. */
+/* Calls the handler: the system or a library has no memory. Returns if there is none, or this thread runs it; while
+ * another thread runs it, waits first. */
 void memory_failed(size_t bytes);
 
 /* n bytes, at least one; NULL after memory_failed. */

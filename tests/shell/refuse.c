@@ -7,7 +7,8 @@
  *   REFUSE_FOLDERS=ERRNO  no folder can be read
  *   REFUSE_CALL=NAME      call REFUSE_AT (from 1) of open, openat, read, write, readdir, fstat, stat, mmap, rename or
  *                         linkat fails with REFUSE_ERRNO; with REFUSE_COUNT=1 their numbers are printed
- *   REFUSE_SHRINK=FILE    is cut to REFUSE_BYTES as soon as it was mapped
+ *   REFUSE_SHRINK=FILE    is cut to REFUSE_BYTES as soon as it was mapped; with REFUSE_READERS=1 four threads then read
+ *                         its first byte at once
  *   REFUSE_PASSES=N       LLVM's passes end by signal N, or by a fatal error when N is 0
  */
 #define _GNU_SOURCE
@@ -15,6 +16,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -184,6 +186,28 @@ int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags
 	return fails(CALL_linkat) ? -1 : next(from_dir, from, to_dir, to, flags);
 }
 
+#define READERS 4
+
+static pthread_barrier_t readers;
+
+static void *read_first(void *at)
+{
+	pthread_barrier_wait(&readers);
+	return (void *)(size_t) * (volatile char *)at;
+}
+
+/* They end with the process, or with the first byte. */
+static void read_at_once(void *at)
+{
+	pthread_t threads[READERS];
+	pthread_barrier_init(&readers, NULL, READERS);
+	for (int i = 0; i < READERS; i++)
+		if (pthread_create(&threads[i], NULL, read_first, at))
+			abort();
+	for (int i = 0; i < READERS; i++)
+		pthread_join(threads[i], NULL);
+}
+
 static int is_shrinking(int fd, const char *path)
 {
 	struct stat a, b;
@@ -204,6 +228,8 @@ void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
 	void *p = next(at, n, protection, flags, fd, offset);
 	if (p != MAP_FAILED && is_shrinking(fd, path) && truncate(path, atol(bytes)))
 		abort();
+	if (p != MAP_FAILED && getenv("REFUSE_READERS") && is_shrinking(fd, path))
+		read_at_once(p);
 	return p;
 }
 

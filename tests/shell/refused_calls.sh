@@ -128,6 +128,12 @@ for bytes in 0 100 100000 $(($(stat -c %s kept) - 1)); do
 	expect "cut to $bytes, generate" "model.safetensors.*\(became shorter\|was changed\) while it was read" \
 		refuse REFUSE_SHRINK="$tmp/m/model.safetensors" REFUSE_BYTES="$bytes" "${generate[@]}" --no-cache
 done
+# Several threads at once read what is not there any more.
+for k in 1 2 3 4 5; do
+	cp kept m/model.safetensors
+	expect "cut, four readers" "model.safetensors.*\(became shorter\|was changed\) while it was read" \
+		refuse REFUSE_SHRINK="$tmp/m/model.safetensors" REFUSE_BYTES=0 REFUSE_READERS=1 "${generate[@]}" --no-cache
+done
 cp kept m/model.safetensors
 
 # Outputs appear together or not at all: whichever name cannot be given, the files of before are back.
