@@ -420,12 +420,16 @@ void kb_set(struct kb *k, struct kb_var v, struct kb_val value)
 	kb_emit(k, inst, &value, 1, false);
 }
 
-static struct kb_val emit_array(struct kb *k, enum kb_opcode op, const char *name, enum kb_scalar type,
-                                int64_t count)
+static void require_array(struct kb *k, enum kb_scalar type, int64_t count)
 {
 	kb_require(k, k->open.n == 0, "an array inside of a loop or condition");
 	kb_require(k, count > 0 && count <= 65536 && kb_scalar_bytes(type) > 0,
 	           "size or element type of an array");
+}
+
+static struct kb_val emit_array(struct kb *k, enum kb_opcode op, const char *name, enum kb_scalar type,
+                                int64_t count)
+{
 	struct kb_inst inst = {.op = op,
 	                       .type = KB_PTR_T,
 	                       .imm = count,
@@ -437,12 +441,14 @@ static struct kb_val emit_array(struct kb *k, enum kb_opcode op, const char *nam
 
 struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
 {
+	require_array(k, type, count);
 	return emit_array(k, KBO_LOCAL, name, type, count);
 }
 
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
 {
 	kb_require(k, k->func->linkage == KB_KERNEL, "an operation of work-groups outside of a kernel");
+	require_array(k, type, count); /* an array that is used again may grow */
 	while (k->reused < k->reused_end) {
 		struct kb_inst *array = &k->insts.items[k->reused++];
 		if (array->op != KBO_SHARED || array->element != type)

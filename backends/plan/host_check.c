@@ -149,32 +149,61 @@ static int lengths_param(const struct function *f, const struct ir_dim *rows)
 	return -1;
 }
 
-/* past[b] + valid new tokens <= capacity for every sequence; padding beyond the capacity is not stored.
- * Runs after check_values, which checked the lengths. */
-static void check_capacity(struct emit *e)
+/* The new rows of an append, and the rows that its state has. False: op is no append of a constant capacity. */
+static bool append_rows(const struct ir_func *f, const struct ir_op *op, const struct ir_dim **rows,
+                        int64_t *capacity)
+{
+	if (op->code != OP_state_append)
+		return false;
+	const struct ir_type *x = ir_type_of(f, op->operands[1]), *slice = ir_type_of(f, op->results[0]);
+	*rows = x->dims[x->rank - 2];
+	return ir_dim_is_const(slice->dims[slice->rank - 2], capacity);
+}
+
+/* past[b] + valid new tokens <= capacity for every sequence; padding beyond the capacity is not stored. */
+static void check_rows(struct emit *e, const struct ir_dim *rows, int64_t capacity)
 {
 	struct kb *k = e->k;
+	int lengths = lengths_param(e->function, rows);
+	struct kb_val all = emit_dim(e, rows);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), call_batch(e), 1, 0);
+	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
+	struct kb_val end = kb_add(k, past, lengths < 0 ? all : load_length(e, lengths, b, all));
+	emit_return_if(e, kb_cmp(k, KB_GT, end, kb_index(k, capacity)), TFMC_RT_E_FULL);
+	kb_end_loop(k);
+}
+
+/* The least capacity of the states that get `rows` new rows. *first: the first of these appends. */
+static int64_t least_capacity(const struct ir_func *f, const struct ir_dim *rows, const struct ir_op **first)
+{
+	const struct ir_dim *other;
+	int64_t capacity, least = INT64_MAX;
+	*first = NULL;
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op; ir_iter_next(&it)) {
+		if (!append_rows(f, it.op, &other, &capacity) || other != rows)
+			continue;
+		least = capacity < least ? capacity : least;
+		*first = *first ? *first : it.op;
+	}
+	return least;
+}
+
+/* One check for all appends with the same formula of new rows: the smallest state fills first. Runs after check_values,
+ * which checked the lengths. */
+static void check_capacity(struct emit *e)
+{
 	const struct ir_func *f = e->function->func;
-	const struct ir_dim *last_rows = NULL;
+	const struct ir_dim *rows;
+	const struct ir_op *first;
 	int64_t capacity;
 	if (e->object->states.batch_dim < 0 || e->function->past_param < 0)
 		return;
 	for (struct ir_iter it = ir_iter_begin(f->body); it.op; ir_iter_next(&it)) {
-		if (it.op->code != OP_state_append)
+		if (!append_rows(f, it.op, &rows, &capacity))
 			continue;
-		const struct ir_type *x = ir_type_of(f, it.op->operands[1]);
-		const struct ir_type *slice = ir_type_of(f, it.op->results[0]);
-		const struct ir_dim *rows = x->dims[x->rank - 2];
-		if (rows == last_rows || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
-			continue;
-		last_rows = rows;
-		int lengths = lengths_param(e->function, rows);
-		struct kb_val all = emit_dim(e, rows);
-		struct kb_val b = kb_loop(k, "b", kb_index(k, 0), call_batch(e), 1, 0);
-		struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
-		struct kb_val end = kb_add(k, past, lengths < 0 ? all : load_length(e, lengths, b, all));
-		emit_return_if(e, kb_cmp(k, KB_GT, end, kb_index(k, capacity)), TFMC_RT_E_FULL);
-		kb_end_loop(k);
+		capacity = least_capacity(f, rows, &first);
+		if (first == it.op)
+			check_rows(e, rows, capacity);
 	}
 }
 

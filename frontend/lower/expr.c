@@ -112,8 +112,8 @@ static bool scalar_as_double(struct lowering *lw, struct loc at, const struct va
 	return true;
 }
 
-/* IR constants are doubles: an int64 beyond 2^53 is computed as high * 2^32 + low. */
-static struct ir_value splat_large_i64(struct lowering *lw, int64_t v, const struct ir_type *t)
+/* As high * 2^32 + low. */
+struct ir_value lower_large_i64(struct lowering *lw, int64_t v, const struct ir_type *t)
 {
 	int64_t low = v & (int64_t)UINT32_MAX;
 	struct ir_value high =
@@ -152,7 +152,7 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 	if (!needs_i64_parts && !lower_dtype_holds(t->dtype, d))
 		return lower_fail(lw, at, DIAG_VALUE_TYPE, "%lld is not a value of %s", (long long)v->s.i,
 		                  ir_dtype_name(t->dtype));
-	*v = lowered_tensor(needs_i64_parts ? splat_large_i64(lw, v->s.i, t)
+	*v = lowered_tensor(needs_i64_parts ? lower_large_i64(lw, v->s.i, t)
 	                                    : irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
 	return !irb_failed(lw->b);
 }

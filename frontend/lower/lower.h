@@ -128,6 +128,8 @@ bool lower_broadcast_pair(struct lowering *lw, struct loc at, struct ir_value *a
  * Replaces a scalar by a constant tensor (splat) of the dtype and shape of `like`; a tensor is left unchanged.
  */
 bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct ir_value like);
+/* A constant tensor i64 of type t with any value: IR constants are doubles, exact up to 2^53. */
+struct ir_value lower_large_i64(struct lowering *lw, int64_t v, const struct ir_type *t);
 
 /* x cast to the type; x itself if it has the type or the builder has failed. */
 struct ir_value lower_cast_to(struct lowering *lw, struct ir_value x, enum ir_dtype dtype);

@@ -182,10 +182,12 @@ bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struc
 
 /* ---- neutral elements ---- */
 
-/* Lowest or highest value of a type, the neutral element of max or min. */
+/* Lowest or highest value of a type, the neutral element of max or min; that of min of i64 is no double. */
 static double neutral_element(enum call_fill fill, enum ir_dtype t)
 {
 	bool is_lowest = fill == FILL_LOWEST;
+	if (fill == FILL_ZERO)
+		return 0;
 	switch (t) {
 	case DT_F32:
 	case DT_F16:
@@ -195,10 +197,18 @@ static double neutral_element(enum call_fill fill, enum ir_dtype t)
 	case DT_U8: return is_lowest ? 0 : UINT8_MAX;
 	case DT_I16: return is_lowest ? INT16_MIN : INT16_MAX;
 	case DT_I32: return is_lowest ? INT32_MIN : INT32_MAX;
-	case DT_I64: return is_lowest ? -0x1p63 : 0x1.fffffffffffffp62;
+	case DT_I64: return is_lowest ? -0x1p63 : 0x1p63;
 	case DT_BOOL: return is_lowest ? 0 : 1;
 	}
 	return is_lowest ? -HUGE_VAL : HUGE_VAL;
+}
+
+/* A tensor of type t of the neutral element. */
+static struct ir_value neutral_tensor(struct lowering *lw, enum call_fill fill, const struct ir_type *t)
+{
+	if (fill == FILL_HIGHEST && t->dtype == DT_I64)
+		return lower_large_i64(lw, INT64_MAX, t);
+	return irb_full_of(lw->b, neutral_element(fill, t->dtype), t->dtype, t->rank, t->dims);
 }
 
 bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
@@ -225,8 +235,7 @@ bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, e
 		return false;
 	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {dims, (size_t)t->rank}, .axis = axis});
 	struct ir_value is_real = irb_cmp(b, at, end, &(struct attrs_cmp){.kind = CMP_lt});
-	struct ir_value other = irb_full_of(b, fill == FILL_ZERO ? 0.0 : neutral_element(fill, t->dtype),
-	                                    t->dtype, t->rank, t->dims);
+	struct ir_value other = neutral_tensor(lw, fill, t);
 	*x = irb_where(b, irb_broadcast_to(b, is_real, t->rank, t->dims), *x, other, NULL);
 	return !irb_failed(b);
 }

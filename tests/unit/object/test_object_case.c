@@ -129,6 +129,42 @@ START_TEST(the_first_case_that_holds)
 }
 END_TEST
 
+/* A call that fits into the first state and not into a smaller second one writes nothing. */
+START_TEST(the_smallest_state_is_the_limit)
+{
+	static const char two_states[] =
+	        "module \"toy\"\n"
+	        "dim B in [1,4]\n"
+	        "dim S in [1,6]\n"
+	        "state @k : f32[B,1,30,4] #row\n"
+	        "state @v : f32[B,1,8,4] #row\n"
+	        "func @decode(%past: i32[B] {role=past}, %x: f32[B,S,4], %k: state @k, %v: state @v)"
+	        " -> (o: f32[B,S,4], state @k, state @v, i32[B] {role=past}) {\n"
+	        "  %xv = reshape %x {dims=[B,1,S,4]} : f32[B,1,S,4]\n"
+	        "  %sk, %k2 = state_append %k, %xv, %past : f32[B,1,30,4], state @k\n"
+	        "  %sv, %v2 = state_append %v, %xv, %past : f32[B,1,8,4], state @v\n"
+	        "  %oo = scale %x {f=2.0} : f32[B,S,4]\n"
+	        "  %8 = dim_value {dim=S} : i32[]\n"
+	        "  %9 = broadcast %8 {dims=[B]} : i32[B]\n"
+	        "  %np = add %past, %9 : i32[B]\n"
+	        "  return %oo, %k2, %v2, %np\n"
+	        "}\n";
+	struct loaded l;
+	struct tfmc_session *s;
+	float x[5 * 4] = {0}, y[5 * 4];
+	const int64_t dims[] = {1, 5};
+	const struct tfmc_buffer in = {x, TFMC_COUNT(x)}, out = {y, TFMC_COUNT(y)};
+	load(&l, two_states, pipeline, &options);
+	ck_assert_int_eq(tfmc_session_open(&l.model, NULL, &s), TFMC_RT_OK);
+	int64_t prefill = tfmc_entry_find(tfmc_session_record(s), "prefill");
+	ck_assert_int_eq(tfmc_session_call(s, prefill, dims, &in, &out), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_session_call(s, prefill, dims, &in, &out), TFMC_RT_E_FULL);
+	ck_assert_int_eq(tfmc_session_length(s, 0), 5);
+	tfmc_session_close(s);
+	unload(&l);
+}
+END_TEST
+
 /* The interpreter's choice is the same. */
 START_TEST(the_interpreter_agrees)
 {
@@ -229,6 +265,7 @@ Suite *suite_object_case(void)
 	Suite *s = suite_create("object_case");
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 120);
+	tcase_add_test(t, the_smallest_state_is_the_limit);
 	tcase_add_loop_test(t, the_first_case_that_holds, 0, 3);
 	tcase_add_test(t, the_interpreter_agrees);
 	tcase_add_test(t, callers_see_no_cases);

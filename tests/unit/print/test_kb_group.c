@@ -308,7 +308,27 @@ static void calls_itself(struct kb *k, struct kb_val out, struct kb_val item)
 	kb_call(k, "f", KB_VOID, &out, 1);
 }
 
-static body_fn *const refused[] = {returns_before_barrier, shares_too_much, shares_in_a_loop, calls_itself};
+/* Memory that is used again has the same limits as a new array. */
+static void reuses_for_nothing(struct kb *k, struct kb_val out, struct kb_val item)
+{
+	(void)out, (void)item;
+	kb_shared(k, "a", KB_F32, 4);
+	kb_reuse_shared(k);
+	kb_shared(k, "b", KB_F32, 0);
+}
+
+static void reuses_in_a_loop(struct kb *k, struct kb_val out, struct kb_val item)
+{
+	(void)out;
+	kb_shared(k, "a", KB_F32, 4);
+	kb_reuse_shared(k);
+	kb_loop(k, "i", item, item, 1, 0);
+	kb_shared(k, "b", KB_F32, 4);
+	kb_end_loop(k);
+}
+
+static body_fn *const refused[] = {returns_before_barrier, shares_too_much,    shares_in_a_loop,
+                                   calls_itself,           reuses_for_nothing, reuses_in_a_loop};
 
 START_TEST(verifier_refuses)
 {
