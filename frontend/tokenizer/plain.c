@@ -301,12 +301,17 @@ static uint32_t u32_at(const unsigned char *p)
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Layout: u32 length of the longest piece, then for each token f32 score, u32 length and bytes. */
+/*
+ * Layout: u32 length of the longest piece, then for each token f32 score, u32 length and bytes. The first loop finds the
+ * tokens and checks their lengths. Its invariant is 4 <= at <= len: a token is taken only if its header (8 bytes) and as
+ * many bytes as the header says lie within the rest, so no subtraction wraps, and the second loop, which takes as many
+ * tokens, reads inside of the file.
+ */
 enum tfmc_status tokenizer_from_llama2c(const struct tokenizer_source *s, const unsigned char *data,
                                         size_t len, struct tokenizer_packed *out)
 {
 	size_t n = 0, at = 4;
-	for (; len >= 12 && len - at >= 8 && u32_at(data + at + 4) <= len - at - 8 && at < len; n++)
+	for (; len >= at && len - at >= 8 && u32_at(data + at + 4) <= len - at - 8; n++)
 		at += 8 + u32_at(data + at + 4);
 	struct tokenizer_desc *d = new_desc(s, n);
 	if (d == NULL)

@@ -22,8 +22,8 @@ static void add_cut(struct shapes *s, const struct ir_op *op, size_var whole, si
 	          (struct cut){.op = op, .whole = whole, .part = part, .begin = begin, .end = begin + size});
 }
 
-/* The distinct ends of all slices of an axis, ascending. Returns their number; 0: too many. */
-static size_t cut_points(const struct shapes *s, size_var whole, int64_t *points)
+/* The distinct ends of the axis and of all its slices, ascending, in points[LIST_MAX]. False: there are more. */
+static bool cut_points(const struct shapes *s, size_var whole, int64_t *points, size_t *n_out)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < s->cuts.n; i++) {
@@ -38,13 +38,14 @@ static size_t cut_points(const struct shapes *s, size_var whole, int64_t *points
 			if (at < n && points[at] == ends[k])
 				continue;
 			if (n == LIST_MAX)
-				return 0;
+				return false;
 			memmove(points + at + 1, points + at, (n - at) * sizeof(*points));
 			points[at] = ends[k];
 			n++;
 		}
 	}
-	return n;
+	*n_out = n;
+	return true;
 }
 
 /* The slice has the size of its pieces. */
@@ -66,15 +67,17 @@ static void constrain_cut(struct shapes *s, struct cut *c, const int64_t *points
 		size_relate(&s->sizes, SIZE_SUM, pieces + first, last - first, &c->part, 1);
 }
 
-/* Divides an axis into the pieces between its cuts, and constrains all its cuts. */
+/* Divides an axis into the pieces between its cuts, and constrains all its cuts. With too many cuts, or without elements
+ * (n = 1: a single point), the axis keeps its size. */
 static void divide_axis(struct shapes *s, size_var whole)
 {
-	int64_t points[LIST_MAX + 1];
-	size_t n = cut_points(s, whole, points);
-	size_var *pieces = ARENA_ARRAY(s->sizes.arena, size_var, n + 1);
+	int64_t points[LIST_MAX];
+	size_t n = 0;
+	bool divides = cut_points(s, whole, points, &n) && n >= 2;
+	size_var *pieces = divides ? ARENA_ARRAY(s->sizes.arena, size_var, n) : NULL;
 	for (size_t i = 0; i + 1 < n && pieces != NULL; i++)
 		pieces[i] = size_new(&s->sizes, points[i + 1] - points[i]);
-	if (n < 2 || pieces == NULL)
+	if (pieces == NULL)
 		size_fix(&s->sizes, whole);
 	else
 		size_relate(&s->sizes, SIZE_SUM, pieces, n - 1, &whole, 1);
@@ -82,7 +85,7 @@ static void divide_axis(struct shapes *s, size_var whole)
 		struct cut *c = &s->cuts.items[i];
 		if (c->pieces != NULL || size_find(&s->sizes, c->whole) != whole)
 			continue;
-		if (n < 2 || pieces == NULL)
+		if (pieces == NULL)
 			size_fix(&s->sizes, c->part);
 		else
 			constrain_cut(s, c, points, pieces, n - 1);

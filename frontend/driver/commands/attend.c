@@ -306,16 +306,19 @@ static enum tfmc_status add_map(struct maps_run *r, const char *name, const stru
 	                       .keys = find_sequence_of_size(r, k->dims[2])};
 	m.stack = classify_map(a, &m);
 	if (!ir_dim_eval(q->dims[1], r->dims, &m.all_heads) || !ir_dim_eval(q->dims[2], r->dims, &m.rows) ||
-	    !ir_dim_eval(k->dims[2], r->dims, &m.columns))
+	    !ir_dim_eval(k->dims[2], r->dims, &m.columns)) {
+		diag_error(&a->d->diag, LOC_NONE, DIAG_LIMIT, "the sizes of attention %s exceed 64 bits",
+		           m.path);
 		return TFMC_INVALID;
+	}
 	if (!ARENA_ADDED(&a->d->arena, &a->maps, m))
 		return TFMC_NO_MEMORY;
 	return TFMC_OK;
 }
 
 /* Adds a map for each attention of the function (for each iteration of a repeat), then keeps those that the options
- * select; q->taken tells probe_insert which. TFMC_INVALID: the model has no attention or too many, the options select
- * none, or add_map fails. */
+ * select; q->taken tells probe_insert which. TFMC_INVALID after a diagnostic: the model has no attention or too many,
+ * one has sizes beyond 64 bits, or the options select none. */
 static enum tfmc_status choose_maps(struct maps_run *r, struct probe_request *q)
 {
 	struct probe_sites sites = {0};
