@@ -58,6 +58,16 @@ bool call_match(struct lowering *lw, const struct expr *e, const struct signatur
 	return out->values != NULL;
 }
 
+const struct expr *call_written(const struct expr *e, const char *name)
+{
+	const struct operator_row *row = find_operator(e->text);
+	int at = row == NULL ? -1 : signature_find(&row->signature, name);
+	for (size_t i = 0; i < e->n_keywords; i++)
+		if (strcmp(e->keywords[i].name, name) == 0)
+			return e->keywords[i].value;
+	return at >= 0 && (size_t)at < e->n_args ? e->args[at] : NULL;
+}
+
 const struct expr *call_arg(const struct call *c, const char *name)
 {
 	int at = signature_find(c->signature, name);

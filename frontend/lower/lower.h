@@ -144,6 +144,8 @@ struct call {
 /* Matches the arguments of a call; false after a report. */
 bool call_match(struct lowering *lw, const struct expr *e, const struct signature *signature,
                 struct call *out);
+/* An argument of a call of an operator as written; NULL: not given. */
+const struct expr *call_written(const struct expr *e, const char *name);
 /* An argument or its default; NULL if it is absent and has no default value. */
 const struct expr *call_arg(const struct call *c, const char *name);
 bool call_tensor(const struct call *c, const char *name, struct ir_value *out);

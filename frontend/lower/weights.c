@@ -43,6 +43,31 @@ static bool weights_exist(struct frontend_model *m, const struct yaml_node *sect
 	return true;
 }
 
+/* ---- ties ---- */
+
+static void record_ties_of_expr(struct frontend_model *m, const struct expr *e)
+{
+	for (size_t i = 0; i < expr_n_children(e); i++)
+		record_ties_of_expr(m, expr_child(e, i));
+	if (e->kind != EX_CALL || strcmp(e->text, "linear") != 0)
+		return;
+	const struct expr *path = call_written(e, "path"), *tie = call_written(e, "tie");
+	if (path != NULL && path->text != NULL && tie != NULL && tie->text != NULL)
+		weight_map_tie(m->weights.map, arena_printf(&m->arena, "%s.weight", path->text),
+		               arena_printf(&m->arena, "%s.weight", tie->text));
+}
+
+/* Records the ties of a graph in the weight map: a table is read before the head that may be stored in its place. */
+static void record_ties(struct frontend_model *m, const struct graph_body *body)
+{
+	for (size_t i = 0; i < body->n; i++) {
+		const struct graph_node *node = body->items[i];
+		for (size_t k = 0; node->kind == GRAPH_STATEMENT && k < node->st->n_values; k++)
+			record_ties_of_expr(m, node->st->values[k]);
+		record_ties(m, &node->body);
+	}
+}
+
 enum tfmc_status weights_open(struct frontend_model *m)
 {
 	const struct yaml_node *section = model_section(m, "weights");
@@ -74,6 +99,7 @@ enum tfmc_status weights_open(struct frontend_model *m)
 		return TFMC_INVALID;
 	record_read_files(m, yaml_find(section, "map"));
 	m->weights.map = map;
+	record_ties(m, &m->graph);
 	return TFMC_OK;
 }
 

@@ -400,6 +400,7 @@ struct weight_map {
 	struct pattern_list all;  /* in reading order */
 	struct strmap by_text;    /* pattern text -> struct pattern */
 	struct strmap parameters; /* set of requested paths */
+	struct strmap ties;       /* path of a parameter -> path of the one that is tied to it */
 };
 
 struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, struct weight_files *wf,
@@ -411,6 +412,7 @@ struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, s
 	*m = (struct weight_map){.arena = a, .cx = cx, .files = wf, .env = env};
 	strmap_init(&m->by_text, a);
 	strmap_init(&m->parameters, a);
+	strmap_init(&m->ties, a);
 	return m;
 }
 
@@ -669,6 +671,35 @@ static const struct ir_wexpr *find_plain_ints(const struct ir_wexpr *e)
 	return found;
 }
 
+/* ---- tied parameters ---- */
+
+/* The entry of a parameter; *tensor: the stored tensor if it names exactly one without steps, else NULL. */
+static const struct weight_entry *find_entry(struct weight_map *m, const char *path, struct weight_build *b,
+                                             struct weight_captures *captures, struct stored_tensor **tensor)
+{
+	const struct parameter_request request = {.path = path};
+	bool clash;
+	const struct pattern *p = find_pattern(m, &request, captures, &clash);
+	*b = (struct weight_build){m->arena, m->cx, m->files, captures, NULL, NULL};
+	*tensor = p != NULL ? weight_entry_tensor(b, p->source) : weight_files_find(m->files, path);
+	return p == NULL ? NULL : p->source;
+}
+
+/* True: the parameter has an entry whose tensors are stored. */
+static bool has_stored_entry(struct weight_map *m, const char *path)
+{
+	struct weight_captures captures;
+	struct weight_build b;
+	struct stored_tensor *tensor;
+	const struct weight_entry *e = find_entry(m, path, &b, &captures, &tensor);
+	return e != NULL && weight_entry_exists(&b, e);
+}
+
+void weight_map_tie(struct weight_map *m, const char *path, const char *tied)
+{
+	strmap_set(&m->ties, tied, (void *)(uintptr_t)path);
+}
+
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parameter_request *request)
 {
 	struct weight_captures captures;
@@ -681,8 +712,14 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parame
 	const struct weight_entry *e = p == NULL ? NULL : p->source;
 	bool exists =
 	        e != NULL ? weight_entry_exists(&b, e) : weight_files_find(m->files, request->path) != NULL;
+	const char *other = exists ? NULL : strmap_get(&m->ties, request->path);
 	if (arena_failed(m->arena))
 		return NULL;
+	if (other != NULL && has_stored_entry(m, other)) {
+		struct parameter_request of_other = *request;
+		of_other.path = other;
+		return weight_map_find(m, &of_other);
+	}
 	if (!exists && e == NULL)
 		return record_fault(m, request, p,
 		                    (struct weight_fault){.kind = FAULT_UNMAPPED, .tensor = request->path});
@@ -706,8 +743,6 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parame
 	                                          .source = describe_source(m, ints)});
 }
 
-/* ---- tied parameters ---- */
-
 /* True: same type, shape and bytes. */
 static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b)
 {
@@ -715,18 +750,6 @@ static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b
 	       (a->bytes == b->bytes && a->rank == b->rank && strcmp(a->type_name, b->type_name) == 0 &&
 	        memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(*a->dims)) == 0 &&
 	        (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0));
-}
-
-/* The entry of a parameter; *tensor: the stored tensor if it names exactly one without steps, else NULL. */
-static const struct weight_entry *find_entry(struct weight_map *m, const char *path, struct weight_build *b,
-                                             struct weight_captures *captures, struct stored_tensor **tensor)
-{
-	const struct parameter_request request = {.path = path};
-	bool clash;
-	const struct pattern *p = find_pattern(m, &request, captures, &clash);
-	*b = (struct weight_build){m->arena, m->cx, m->files, captures, NULL, NULL};
-	*tensor = p != NULL ? weight_entry_tensor(b, p->source) : weight_files_find(m->files, path);
-	return p == NULL ? NULL : p->source;
 }
 
 bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
@@ -737,7 +760,9 @@ bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
 	const struct weight_entry *e = find_entry(m, path, &b, &captures, &tensor);
 	if (e == NULL || !weight_entry_exists(&b, e))
 		return false;
-	find_entry(m, tied, &b, &captures, &tied_tensor);
+	const struct weight_entry *of_tied = find_entry(m, tied, &b, &captures, &tied_tensor);
+	if (tied_tensor == NULL && (of_tied == NULL || !weight_entry_exists(&b, of_tied)))
+		return false; /* only this one is stored, and both read it */
 	if (tensor == NULL || tied_tensor == NULL || !is_copy(tensor, tied_tensor))
 		return true;
 	tensor->used = true;

@@ -55,6 +55,12 @@ struct parameter_request {
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parameter_request *request);
 
 /*
+ * Ties the parameter `path` to `tied`: where the files store only the entry of `path`, `tied` reads it. transformers ties in
+ * both directions (PreTrainedModel.tie_weights). To be called before the first weight_map_find.
+ */
+void weight_map_tie(struct weight_map *m, const char *path, const char *tied);
+
+/*
  * True: a tied parameter has values of its own: the map has an entry for it (a tensor of its name is not
  * enough), the entry's tensors are stored, and they are not a copy of the other's. Hub files whose
  * configuration ties a head may store a different head, and transformers uses the stored one.

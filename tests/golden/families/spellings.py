@@ -5,7 +5,8 @@
 1. SAME: further or older keys of config.json, after which the model expands to the very same statements.
 2. ALIKE: two configurations that must mean the same, and a third that must not.
 3. REFUSED: keys that change the computation, refused by name; all of them at once.
-4. HEADS: configurations that tie a head whose file stores another one: the stored one is used, whatever the configuration says.
+4. HEADS: configurations that tie a head whose file stores another one: the stored one is used, whatever the configuration says. A file
+   without the table has it in the head, unless the configuration says that they differ.
 5. NAMES: tensors under older names, and further ones that files carry: `tfmc plan` of a file with a hole for a body takes them.
 """
 import json
@@ -220,6 +221,13 @@ def heads(tmp, family, name, parameter):
     result = call("inspect", folder)
     if result.returncode != 0 or found + [f"\n  {parameter}: " in result.stdout] != [False, True, True]:
         fail(family, name, "copy, own, untied:", found, result.stdout, result.stderr)
+    del shapes[table]
+    for tied, code, part in ((True, 0, ""), (False, 1, "no weight file has the tensor")):
+        if family == "mt5" and not tied:  # which the library ties in any case
+            continue
+        result = call("inspect", folder_of(tmp, {**config_of(family), "tie_word_embeddings": tied}, shapes))
+        if result.returncode != code or part not in result.stderr or f"\n  {parameter}: " in result.stdout:
+            fail(family, name, "alone, tied:", tied, result.stdout, result.stderr)
 
 
 def folders(tmp):
