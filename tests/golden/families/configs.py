@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configurations against the library: configs.py [FAMILY ...], by hand, with TFMC in the environment and what make.py needs.
 
+SHOW=1 prints every comparison, ONLY=REGEX limits them to these keys and changes, JOBS=N takes so many processes.
+
 Every family of families.py and of MORE below, with its whole configuration as the library writes it, is compared with the library: each key
 deleted, null and with other values, all keys that equal the default deleted at once. Weights are drawn again for each configuration, as shapes
 change with it, and the library's file is what `tfmc run` reads. A comparison ends in one of these:
@@ -32,12 +34,22 @@ import numpy
 import torch
 import transformers as hf
 from safetensors.numpy import load_file, save_file
+from transformers.core_model_loading import revert_weight_conversion
 
-from families import FAMILIES, IDS, LOGITS, HIDDEN, V, bert_like, causal, llama_like, rope, seq2seq
+from families import FAMILIES, IDS, LOGITS, HIDDEN, V, bert_like, causal, ends_with_pad, llama_like, rope, seq2seq
 from make import how
 
 BOUND = 1e-4
 LARGE = 4_000_000  # weights that are drawn
+
+
+def heads_of(name, ending):
+    """The family as a classifier of texts or of tokens; longer texts end with the id of padding."""
+    config = copy.deepcopy(FAMILIES[name]["config"])
+    config.num_labels = 3
+    return {**FAMILIES[name], "kind": "text", "cls": FAMILIES[name]["cls"].replace("ForCausalLM", ending), "config": config, "mark": ends_with_pad,
+            "keys": r"pad_token_id|id2label|label2id|num_labels|tie_word_embeddings|classifier_dropout"}
+
 
 MORE = {
     "llama": causal("LlamaForCausalLM", hf.LlamaConfig(**llama_like(), **rope())),
@@ -51,6 +63,8 @@ MORE = {
     "qwen3_moe_windows": causal("Qwen3MoeForCausalLM", hf.Qwen3MoeConfig(
         **llama_like(num_hidden_layers=3), head_dim=12, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=29, mlp_only_layers=[1],
         use_sliding_window=True, sliding_window=7, **rope()), load=dict(experts_implementation="eager")),
+    **{f"{name}_{head}": heads_of(name, cls) for name in ("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss")
+       for head, cls in (("classes", "ForSequenceClassification"), ("tags", "ForTokenClassification"))},
     "gemma2": causal("Gemma2ForCausalLM", hf.Gemma2Config(**llama_like(head_dim=12, tie_word_embeddings=True), sliding_window=7, query_pre_attn_scalar=15,
                      **rope()), plus_one=True, table=0.1),
     "gpt2": causal("GPT2LMHeadModel", hf.GPT2Config(vocab_size=V, n_embd=84, n_layer=2, n_head=7, n_positions=41, n_inner=101, **IDS), transposed=True),
@@ -125,12 +139,13 @@ def at(config, path):
     return config
 
 
-def mutations(full, minimal, common):
-    """(what, key, configuration)"""
+def mutations(full, minimal, common, keys):
+    """(what, key, configuration); keys: only these"""
     yield "as it is", "", full
     yield "defaults deleted", "", minimal
+    yield HEAD_ALONE, "", {**full, "tie_word_embeddings": True}
     for path, value in leaves(full):
-        if path[0] in common or path[-1] in ("model_type", "architectures", "transformers_version", "dtype"):
+        if (path[0] in common if keys is None else not re.fullmatch(keys, path[0])) or path[-1] in ("model_type", "architectures", "transformers_version", "dtype"):
             continue
         key = ".".join(path)
         config = copy.deepcopy(full)
@@ -143,6 +158,9 @@ def mutations(full, minimal, common):
 
 
 # Refusals by what a key makes of the model: they name params, and the note behind them the file they come from.
+NO_HEAD = "no tied head"
+HEAD_ALONE = "with the tied head stored alone"
+TABLES = re.compile(r"embed|wte|shared")  # names of tables of tokens
 REFUSALS = ("is not a multiple of", "required condition does not hold:", "it must be even", "is odd", "is stored with values of its own")
 
 
@@ -157,7 +175,19 @@ def draw(family, name, shape):
     return (mean + spread * numpy.random.default_rng(seed).uniform(-1, 1, shape)).astype(numpy.float32)
 
 
-def library_model(family, folder):
+def keep_head_alone(model, folder):
+    """The file of a tied model with the head in place of the table that it is tied to. False: not tied."""
+    path = os.path.join(folder, "model.safetensors")
+    tensors = load_file(path)
+    tied = [(head, table) for head, table in model.all_tied_weights_keys.items() if table in tensors and head.endswith("weight") and not TABLES.search(head)]
+    if tied:
+        head, table = tied[-1]
+        tensors[head] = tensors.pop(table)
+        save_file(tensors, path, {"format": "pt"})
+    return bool(tied)
+
+
+def library_model(family, folder, alone=False):
     """The library's model for the folder's configuration with drawn weights, which it writes beside it; None and shapes if too large."""
     cls = getattr(hf, family["cls"])
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
@@ -169,7 +199,7 @@ def library_model(family, folder):
             setattr(config, "_" + k, v)
         with torch.device("meta"):
             model = quietly(cls, config)
-        shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
+        shapes = {k: tuple(v.shape) for k, v in quietly(revert_weight_conversion, model, model.state_dict()).items()}  # as files have them
         if sum(math.prod(s) for s in shapes.values()) > LARGE:
             return None, shapes
         torch.manual_seed(0)
@@ -179,6 +209,12 @@ def library_model(family, folder):
                 if p.requires_grad:
                     p.copy_(torch.from_numpy(draw(family, name, tuple(p.shape))))
         quietly(model.save_pretrained, folder)
+        if alone and not keep_head_alone(model, folder):
+            raise Refused(NO_HEAD)
+        if alone:
+            model = quietly(cls.from_pretrained, folder, config=config, dtype=torch.float32)
+    except Refused:
+        raise
     except Exception as e:
         raise Refused(f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}") from e
     finally:
@@ -259,19 +295,30 @@ def says(result, key):
     return result.returncode in (1, 2) and named, re.sub(r"^\S+ ", "", error)
 
 
-def compare(family, config, key, folder):
-    """(verdict, words)"""
+def model_of(folder):
+    """The folder's model as a model file without the place of the folder: one text and the same weights give one result."""
+    result = call("expand", folder, "-o", "-")
+    return result.stdout.replace(os.path.dirname(folder), "") if result.returncode == 0 else None
+
+
+def digest(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).digest()
+
+
+def compare(family, config, what, key, folder, known):
+    """(verdict, words); known: results of tfmc for models that were run before"""
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
         json.dump(config, f)
     try:
-        model, shapes = library_model(family, folder)
+        model, shapes = library_model(family, folder, what == HEAD_ALONE)
         if model is None:
             write_holes(folder, shapes)
             result = call("inspect", folder)
             if result.returncode == 0:
                 return "large", ""
             ok, words = says(result, key)
-            return "refused" if ok and "wants [" not in result.stderr else "DIFFERS", words
+            return "refused" if ok and not re.search(r"wants \[|no weight file has", result.stderr) else "DIFFERS", words
         inputs = inputs_of(family, config)
         results = library_results(family, model, inputs)
     except Refused as e:
@@ -279,13 +326,17 @@ def compare(family, config, key, folder):
     save_file(inputs, os.path.join(folder, "in.safetensors"))
     out = os.path.join(folder, "out.safetensors")
     command = ["run", folder, "--inputs", os.path.join(folder, "in.safetensors"), "--outputs", out, "--no-cache", "-O0"]
-    result = call(*command)
-    if "a session takes" in result.stderr:  # a bound of memory, not of the configuration
-        result = call(*command, "--set=ctx=41")
-    if result.returncode != 0:
-        ok, words = says(result, key)
-        return "refused" if ok else "DIFFERS", words
-    found = load_file(out)
+    steps = model_of(folder)
+    same = None if steps is None else (steps, *(digest(os.path.join(folder, f)) for f in ("model.safetensors", "in.safetensors")))
+    if same not in known:
+        result = call(*command)
+        if "a session takes" in result.stderr:  # a bound of memory, not of the configuration
+            result = call(*command, "--set=ctx=41")
+        if result.returncode != 0:
+            ok, words = says(result, key)
+            return "refused" if ok else "DIFFERS", words
+        known[same] = load_file(out)
+    found = known.pop(same) if same is None else known[same]
     error = 0.0
     for name, value in results.items():
         got = found[name].astype(numpy.float64)
@@ -322,14 +373,22 @@ def one_family(name):
     full = {k: v for k, v in full.items() if not k.startswith("_") and k not in ("experts_implementation", "dtype", "transformers_version")}
     rows = []
     common = set() if name in COMMON_IN else COMMON
-    for what, key, config in mutations(full, minimal_of(full, family["config"]), common):
-        with tempfile.TemporaryDirectory() as folder:
+    known = {}
+    for what, key, config in mutations(full, minimal_of(full, family["config"]), common, family.get("keys")):
+        if not re.search(os.environ.get("ONLY", ""), f"{key} {what}"):
+            continue
+        with tempfile.TemporaryDirectory() as tmp:
+            folder = os.path.join(tmp, "model")
+            os.mkdir(folder)
             small = {**family, "table": 0.003} if "eps" in key else family
-            verdict, words = compare(small, config, key, folder)
+            verdict, words = compare(small, config, what, key, folder, known)
         reason = explained(name, key, what) if verdict == "DIFFERS" else None
         if reason is not None:
             verdict, words = "table", reason
-        rows.append((verdict, key, what, words))
+        if os.environ.get("SHOW"):
+            print(f"{verdict:8} {name}: {key} {what}: {words}", flush=True)
+        if words != NO_HEAD:
+            rows.append((verdict, key, what, words))
     return name, rows
 
 
@@ -340,11 +399,11 @@ def main():
         for name, rows in pool.map(one_family, names):
             for verdict, key, what, words in rows:
                 counted[verdict] = counted.get(verdict, 0) + 1
-                if verdict in ("DIFFERS", "table") or os.environ.get("SHOW"):
+                if verdict in ("DIFFERS", "table") and not os.environ.get("SHOW"):
                     print(f"{verdict:8} {name}: {key} {what}: {words}", flush=True)
             print(f"{name}: {len(rows)} configurations", flush=True)
     print(", ".join(f"{n} {verdict}" for verdict, n in sorted(counted.items())))
-    print(f"{counted.get('DIFFERS', 0)} unexplained differences")
+    print(f"{len(names)} settings, {sum(counted.values())} comparisons, {counted.get('DIFFERS', 0)} unexplained differences")
     return 1 if counted.get("DIFFERS") else 0
 
 
