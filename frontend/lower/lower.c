@@ -312,54 +312,41 @@ static struct ir_module *create_module(struct frontend_model *m)
 	return NULL;
 }
 
-/* The function run: all outputs, and only the statements they need. */
-static bool run_entry(struct frontend_model *m, struct entry_function *e)
+/* Lets an entry return the outputs i with chosen[i] (NULL: all); its body are the statements of `body` that these and
+ * the calls of `effect` (NULL: none) need. */
+static bool set_entry_body(struct frontend_model *m, struct entry_function *e, const bool *chosen,
+                           const struct graph_body *body, const char *effect)
 {
-	size_t n = m->outputs.n;
-	const char **values = ARENA_ARRAY(&m->arena, const char *, n);
-	size_t *index = ARENA_ARRAY(&m->arena, size_t, n);
-	*e = (struct entry_function){
-	        .name = "run", .mode = LOWER_RUN, .n_outputs = n, .tokens = true, .others = true};
-	if (values == NULL || index == NULL)
+	const char **values = ARENA_ARRAY(&m->arena, const char *, m->outputs.n);
+	size_t *outputs = ARENA_ARRAY(&m->arena, size_t, m->outputs.n);
+	if (values == NULL || outputs == NULL)
 		return false;
-	for (size_t i = 0; i < n; i++) {
-		values[i] = m->outputs.items[i].value;
-		index[i] = i;
+	for (size_t i = 0; i < m->outputs.n; i++) {
+		if (chosen != NULL && !chosen[i])
+			continue;
+		values[e->n_outputs] = m->outputs.items[i].value;
+		outputs[e->n_outputs++] = i;
 	}
 	e->values = values;
-	e->outputs = index;
-	e->body = graph_prune(&m->arena, &m->graph, values, n, NULL);
+	e->outputs = outputs;
+	e->body = graph_prune(&m->arena, body, values, e->n_outputs, effect);
 	return true;
 }
 
-/* The function decode: the statements that the logits need. */
-static void decode_entry(struct frontend_model *m, const struct graph_body *body, struct entry_function *e)
-{
-	int logits = model_find_output(&m->outputs, m->generate.logits);
-	const char **value = ARENA_ARRAY(&m->arena, const char *, 1);
-	size_t *index = ARENA_ARRAY(&m->arena, size_t, 1);
-	*e = (struct entry_function){.name = "decode",
-	                             .mode = LOWER_DECODE,
-	                             .n_outputs = 1,
-	                             .tokens = true,
-	                             .others = m->generate.kind == GENERATE_CAUSAL,
-	                             .loc = m->generate.loc};
-	if (value == NULL || index == NULL)
-		return;
-	value[0] = m->outputs.items[logits].value;
-	index[0] = (size_t)logits;
-	e->values = value;
-	e->outputs = index;
-	e->body = graph_prune(&m->arena, body, value, 1, NULL);
-}
-
-/* Builds decode and, with options.score, score. */
+/* Builds decode, which returns the logits, and, with options.score, score. */
 static bool build_decode(struct frontend_model *m, struct ir_module *module, const struct graph_body *body,
                          struct state_types *types)
 {
-	struct entry_function e;
-	decode_entry(m, body, &e);
-	if (!build_function(m, module, &e, types))
+	struct entry_function e = {.name = "decode",
+	                           .mode = LOWER_DECODE,
+	                           .tokens = true,
+	                           .others = m->generate.kind == GENERATE_CAUSAL,
+	                           .loc = m->generate.loc};
+	bool *is_logits = ARENA_ARRAY(&m->arena, bool, m->outputs.n);
+	if (is_logits == NULL)
+		return false;
+	is_logits[model_find_output(&m->outputs, m->generate.logits)] = true;
+	if (!set_entry_body(m, &e, is_logits, body, NULL) || !build_function(m, module, &e, types))
 		return false;
 	if (!m->options.score)
 		return true;
@@ -387,15 +374,10 @@ static struct ir_module *build_with_source(struct frontend_model *m, const struc
 static bool build_encode_and_decode(struct frontend_model *m, struct ir_module *module,
                                     const struct split_result *s, struct state_types *types)
 {
-	const struct entry_function encode = {.name = "encode",
-	                                      .mode = LOWER_ENCODE,
-	                                      .body = s->encode,
-	                                      .outputs = s->encode_index,
-	                                      .values = s->encode_outputs,
-	                                      .n_outputs = s->n_encode_outputs,
-	                                      .others = true,
-	                                      .loc = m->generate.loc};
-	bool ok = lower_record_sizes(m, module, types);
+	struct entry_function encode = {
+	        .name = "encode", .mode = LOWER_ENCODE, .others = true, .loc = m->generate.loc};
+	bool ok = set_entry_body(m, &encode, s->of_source, &s->run, "state_put") &&
+	          lower_record_sizes(m, module, types);
 	struct ir_module *decode = ok ? build_with_source(m, &s->decode, types) : NULL;
 	ok = decode != NULL && build_function(m, module, &encode, types) &&
 	     lower_bind_source(m, decode, module);
@@ -415,11 +397,12 @@ static void check_cache_dtype_used(const struct frontend_model *m, const struct 
 /* Builds all functions of the module. */
 static bool build_functions(struct frontend_model *m, struct ir_module *module)
 {
-	struct entry_function run;
+	struct entry_function run = {.name = "run", .mode = LOWER_RUN, .tokens = true, .others = true};
 	struct state_types types = {0};
 	struct split_result parts;
 	bool is_seq2seq = m->generate.kind == GENERATE_SEQ2SEQ;
-	if (!run_entry(m, &run) || (is_seq2seq && !split_encode_decode(m, &run.body, &parts)))
+	if (!set_entry_body(m, &run, NULL, &m->graph, NULL) ||
+	    (is_seq2seq && !split_encode_decode(m, &run.body, &parts)))
 		return false;
 	if (is_seq2seq)
 		run.body = parts.run;

@@ -23,7 +23,9 @@ enum level { LEVEL_CONST, LEVEL_SOURCE, LEVEL_TOKENS };
 struct split_scope {
 	struct split_scope *outer;
 	const struct graph_node *loop; /* NULL at the top */
-	size_t id;                     /* from 1 */
+	const char *const *targets;    /* names that the loop assigns */
+	size_t n_targets;
+	size_t id; /* from 1 */
 	struct graph_body run, decode;
 };
 
@@ -100,22 +102,22 @@ static void propagate_levels(struct split *s, const struct graph_body *body)
 }
 
 /* Fixed point of the levels of loop-carried names: those at the end of the body flow to its start. */
-static void propagate_loop_levels(struct split *s, const struct graph_body *body)
+static void propagate_loop_levels(struct split *s, const struct split_scope *scope)
 {
-	size_t n;
-	const char *const *names = graph_targets(s->arena, body, &n);
-	enum level *before = ARENA_ARRAY(s->arena, enum level, n + 1);
+	const struct graph_body *body = &scope->loop->body;
+	enum level *before = ARENA_ARRAY(s->arena, enum level, scope->n_targets + 1);
 	bool rose = before != NULL;
 	while (rose && !arena_failed(s->arena)) {
 		rose = false;
-		for (size_t i = 0; i < n; i++)
-			before[i] = level_of_name(s, names[i]);
+		for (size_t i = 0; i < scope->n_targets; i++)
+			before[i] = level_of_name(s, scope->targets[i]);
 		propagate_levels(s, body);
-		for (size_t i = 0; i < n; i++) {
-			bool carried = graph_first_use(body, 0, names[i]) == GRAPH_READ;
-			enum level after = level_of_name(s, names[i]);
-			rose = rose || (carried && after > before[i]);
-			name_info(s, names[i])->level = carried && after > before[i] ? after : before[i];
+		for (size_t i = 0; i < scope->n_targets; i++) {
+			struct split_name *info = name_info(s, scope->targets[i]);
+			bool rises = info->level > before[i] &&
+			             graph_first_use(body, 0, scope->targets[i]) == GRAPH_READ;
+			rose = rose || rises;
+			info->level = rises ? info->level : before[i];
 		}
 	}
 }
@@ -130,10 +132,8 @@ static struct split_scope *defining_scope(const struct split *s, const char *nam
 	if (info != NULL && info->scope != NULL)
 		return info->scope;
 	for (; scope->loop != NULL; scope = scope->outer) {
-		size_t n;
-		const char *const *names = graph_targets(s->arena, &scope->loop->body, &n);
-		for (size_t i = 0; i < n; i++) {
-			if (strcmp(names[i], name) == 0)
+		for (size_t i = 0; i < scope->n_targets; i++) {
+			if (strcmp(scope->targets[i], name) == 0)
 				return scope;
 		}
 	}
@@ -430,7 +430,8 @@ static void split_body(struct split *s, const struct graph_body *body)
 			continue;
 		}
 		struct split_scope inner = {.outer = s->scope, .loop = node, .id = ++s->n_scopes};
-		propagate_loop_levels(s, &node->body);
+		inner.targets = graph_targets(s->arena, &node->body, &inner.n_targets);
+		propagate_loop_levels(s, &inner);
 		s->scope = &inner;
 		split_body(s, &node->body);
 		s->scope = inner.outer;
@@ -461,23 +462,13 @@ bool split_encode_decode(struct frontend_model *m, const struct graph_body *grap
 {
 	struct split_scope top = {.id = 1};
 	struct split s = {.m = m, .arena = &m->arena, .scope = &top, .n_scopes = 1};
-	size_t n = m->outputs.n;
+	bool *of_source = ARENA_ARRAY(s.arena, bool, m->outputs.n);
 	strmap_init(&s.names, s.arena);
 	strmap_init(&s.states, s.arena);
 	init_names(&s, graph);
 	split_body(&s, graph);
-	*out = (struct split_result){.encode_outputs = ARENA_ARRAY(s.arena, const char *, n),
-	                             .encode_index = ARENA_ARRAY(s.arena, size_t, n)};
-	if (out->encode_outputs == NULL || out->encode_index == NULL || arena_failed(s.arena))
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		if (level_of_name(&s, m->outputs.items[i].value) == LEVEL_TOKENS)
-			continue;
-		out->encode_outputs[out->n_encode_outputs] = m->outputs.items[i].value;
-		out->encode_index[out->n_encode_outputs++] = i;
-	}
-	out->run = top.run;
-	out->decode = top.decode; /* lower.c prunes it to the logits */
-	out->encode = graph_prune(s.arena, &top.run, out->encode_outputs, out->n_encode_outputs, "state_put");
-	return true;
+	for (size_t i = 0; of_source != NULL && i < m->outputs.n; i++)
+		of_source[i] = level_of_name(&s, m->outputs.items[i].value) != LEVEL_TOKENS;
+	*out = (struct split_result){top.run, top.decode, of_source};
+	return of_source != NULL && !arena_failed(s.arena);
 }

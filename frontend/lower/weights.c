@@ -525,7 +525,7 @@ const char *lower_stacked_name(struct lowering *lw, const char *pattern, const s
 bool lower_is_untied(struct lowering *lw, const char *path, const char *tie)
 {
 	struct arena *a = &lw->m->arena;
-	if (lw->mode == LOWER_INFER || lw->m->weights.map == NULL || strchr(path, '{') != NULL)
+	if (lw->m->weights.map == NULL || strchr(path, '{') != NULL)
 		return false;
 	return weight_map_unties(lw->m->weights.map, arena_printf(a, "%s.weight", path),
 	                         arena_printf(a, "%s.weight", tie));
