@@ -259,7 +259,7 @@ static enum exit_code run_command(struct driver *d)
 	if (input == COMMAND_INPUT && !o->input && !o->check_rules)
 		return driver_usage_error(d, "no file is given");
 	memory_stage("reading options", NULL);
-	enum tfmc_status st = driver_read_option_files(d);
+	enum tfmc_status st = driver_read_rules(d);
 	if (st == TFMC_OK)
 		st = driver_read_prompt_option(d);
 	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);

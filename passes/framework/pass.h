@@ -176,9 +176,6 @@ struct pass_options {
 	const char *rules_text;          /* more rules, tried before the built-in ones; may be NULL */
 	const char *rules_name;          /* of their file, for messages */
 	size_t rules_len;
-	const char *tiles_text; /* overrides of tile sizes (passes/group/tiles.h); may be NULL */
-	const char *tiles_name; /* of their file, for messages */
-	size_t tiles_len;
 	size_t first_number; /* number of the first dump; 0 means 1 */
 	struct pass_sink sink;
 };

@@ -33,8 +33,6 @@ void reproducer_print(struct buf *out, const struct pipeline *p, const struct pa
 		buf_printf(out, "; disable-rule %s\n", o->disable_rules.items[i]);
 	if (o->rules_text != NULL)
 		print_lines(out, "rule", o->rules_text, o->rules_len);
-	if (o->tiles_text != NULL)
-		print_lines(out, "tile", o->tiles_text, o->tiles_len);
 }
 
 /* ---- reading ---- */
@@ -46,7 +44,7 @@ struct head {
 		const char **items;
 		size_t n, cap;
 	} disabled;
-	struct buf rules, tiles;
+	struct buf rules;
 };
 
 /* The text after `; key ` in the line; NULL: the line has another key. */
@@ -69,9 +67,6 @@ static bool read_line(struct head *h, const char *line)
 	} else if ((v = value_of(line, "rule")) != NULL && v[0] == '|') {
 		buf_str(&h->rules, v + 1);
 		buf_char(&h->rules, '\n');
-	} else if ((v = value_of(line, "tile")) != NULL && v[0] == '|') {
-		buf_str(&h->tiles, v + 1);
-		buf_char(&h->tiles, '\n');
 	} else {
 		return false;
 	}
@@ -93,7 +88,6 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
 		return true;
 	}
 	buf_init(&h.rules);
-	buf_init(&h.tiles);
 	const char *at = text + strlen(HEAD), *end = text + len;
 	while (at + 2 < end && at[0] == ';' && at[1] == ' ' && *status == TFMC_OK) {
 		const char *begin = at;
@@ -110,13 +104,8 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
 		out->rules = arena_strndup(a, h.rules.data, h.rules.len);
 		out->rules_len = h.rules.len;
 	}
-	if (h.tiles.len > 0) {
-		out->tiles = arena_strndup(a, h.tiles.data, h.tiles.len);
-		out->tiles_len = h.tiles.len;
-	}
-	bool failed = buf_failed(&h.rules) || buf_failed(&h.tiles) || arena_failed(a);
+	bool failed = buf_failed(&h.rules) || arena_failed(a);
 	buf_destroy(&h.rules);
-	buf_destroy(&h.tiles);
 	*status = *status == TFMC_OK && failed ? TFMC_NO_MEMORY : *status;
 	return true;
 }

@@ -7,7 +7,6 @@
  *   ; mcpu x86-64-v3
  *   ; disable-rule add_zero
  *   ; rule |rule mine : bits {        (each line of the file of --rules)
- *   ; tile |tiles 1                   (each line of the file of --tiles)
  */
 #ifndef TFMC_PASSES_FRAMEWORK_REPRODUCER_H
 #define TFMC_PASSES_FRAMEWORK_REPRODUCER_H
@@ -21,8 +20,6 @@ struct reproducer {
 	size_t n_disable_rules;
 	const char *rules; /* contents of --rules; NULL: none */
 	size_t rules_len;
-	const char *tiles; /* contents of --tiles; NULL: none */
-	size_t tiles_len;
 };
 
 /* Prints the pipeline and the options of `o` that change results. */

@@ -7,15 +7,14 @@
  *            block kc, and br rows that a norm or rounding prologue computes at a time; for attention br queries
  *            by bc keys; the vector lanes; scratch bytes for each worker (a multiple of 64); row padding (pad)
  *            against cache-set conflicts where only linears read the result. ir/target/tile.h computes the sizes
- *            from the target record alone, unless a line of a tile file (tiles.h) applies.
+ *            from the target record alone. The setting bc replaces the keys of a block of attention (0: computed),
+ *            for tests with short sequences.
  * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
- * Skips      (errors) rows whose maximum length does not fit into memory; tiles that need more registers than
- *            there are.
+ * Skips      (an error) rows whose maximum length does not fit into memory.
  */
 #include "ir/support/checked.h"
 #include "passes/framework/rebuild.h"
 #include "passes/group/fusion.h"
-#include "passes/group/tiles.h"
 
 #define SPLIT_ROWS_MAX   16   /* query heads for each key head, in a decode step */
 #define SPLIT_BLOCKS_MIN 4    /* blocks of keys, on CPUs */
@@ -24,7 +23,6 @@
 #define SCRATCH_MAX      ((int64_t)1 << 32)
 
 struct selector {
-	struct tile_file lines;  /* of --tiles */
 	const struct ir_func *f; /* the function of `reads` */
 	uint32_t *reads;         /* [f->n_values] uses as x of a linear */
 };
@@ -79,11 +77,22 @@ static int64_t select_mr(struct rebuild *r, const struct ir_op *root, int64_t de
 
 /* ---- sizes ---- */
 
-/* Key of a group for look-ups in the tile file. */
-struct tile_query {
-	const struct tile_file *lines;
+/* K, N and M of a linear; features of queries, of values, and queries of an attention. Maxima over the dims. */
+struct problem {
 	int64_t k, n, rows;
 };
+
+static struct problem problem_of(const struct rebuild *r, const struct ir_op *root)
+{
+	struct ir_dims *dims = r->in->dims;
+	const struct ir_type *x = ir_type_of(r->f, root->operands[0]),
+	                     *y = ir_type_of(r->f, root->results[0]);
+	const struct ir_dim *rows =
+	        root->code == OP_attention ? x->dims[2] : ir_type_count_range(dims, x, 0, x->rank - 1);
+	return (struct problem){.k = ir_dim_hi(dims, x->dims[x->rank - 1]),
+	                        .n = ir_dim_hi(dims, y->dims[y->rank - 1]),
+	                        .rows = ir_dim_hi(dims, rows)};
+}
 
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
@@ -164,13 +173,6 @@ static bool select_row_block(const struct rebuild *r, const struct ir_op *root, 
 	return tile_unpacked_bytes(t, weight_format(r, root), to, depth, &of) && add_unpacked_scratch(&of, a);
 }
 
-/* The size from the tile file, or `by_model` if the file has none. */
-static int64_t size_or_override(const struct tile_query *w, int kind, enum tile_size size, int64_t by_model)
-{
-	int64_t v = tiles_find(w->lines, kind, w->k, w->n, w->rows, size);
-	return v != 0 ? v : by_model;
-}
-
 /*
  * Scratch for the dequantized f32 panels of one N block: all of K if that takes at most half of L2, else a K
  * block.
@@ -201,45 +203,29 @@ static int64_t rounded_mr_max(const struct rebuild *r, const struct ir_op *root,
  * microkernels.
  */
 static bool select_linear(struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
-                          const struct tile_query *w, struct attrs_group *a)
+                          struct attrs_group *a)
 {
+	const struct problem w = problem_of(r, root);
 	const struct target *t = r->p->options->target;
 	const struct register_tile tile = target_register_tile(t);
-	int64_t nr = w->n < 2 * PANEL_COLUMNS ? PANEL_COLUMNS : tile.nr;
-
 	const struct ir_op *before = prologue_of(r, group, root->operands[0]);
-	bool is_matrix = uses_matrix_unit(r, root, before, w->k);
-	int64_t mr = select_mr(r, root, w->k, before != NULL);
-	a->nr = is_matrix ? nr : size_or_override(w, GROUP_linear, TILE_NR, nr);
+	bool is_matrix = uses_matrix_unit(r, root, before, w.k);
+	int64_t mr = select_mr(r, root, w.k, before != NULL);
+	a->nr = w.n < 2 * PANEL_COLUMNS ? PANEL_COLUMNS : tile.nr;
 	bool rounds = before != NULL && before->code == OP_round_rows;
 	enum ir_format format = weight_format(r, root);
-	int64_t mr_max = rounds ? rounded_mr_max(r, root, before, w->k)
+	int64_t mr_max = rounds ? rounded_mr_max(r, root, before, w.k)
 	                        : register_tile_mr(t, tile, ir_format(format)->dtype);
-	a->mr = is_matrix ? AMX_TILE_ROWS
-	                  : size_or_override(w, GROUP_linear, TILE_MR, mr < mr_max ? mr : mr_max);
-	int64_t override = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
-	int64_t kc = override != 0 ? override : target_gemm_kc(t);
-	a->kc = w->k < kc || rounds ? w->k : kc;
+	a->mr = is_matrix ? AMX_TILE_ROWS : mr < mr_max ? mr : mr_max;
+	int64_t kc = target_gemm_kc(t);
+	a->kc = w.k < kc || rounds ? w.k : kc;
 	/* Dividing K pays when the weights of an N block exceed L2: the accumulators [rows, columns] are then in scratch. */
 	bool divides = root->code == OP_linear && !rounds; /* expert kernels do not block K */
-	if (divides && (target_blocks_k(t, w->k) || (override != 0 && override < w->k)))
+	if (divides && target_blocks_k(t, w.k))
 		a->scratch = C_BUFFER_BYTES;
 	if (!rounds && ir_format_is_quantized(format))
-		select_dequantized_panels(t, w->k, a);
-	return before == NULL || select_row_block(r, root, before, w->k, a);
-}
-
-/* Lines of a tile file that are valid one by one may together give a tile that needs too many registers. */
-static void check_linear(struct rebuild *r, const struct ir_op *op, const struct ir_op *root,
-                         const struct tile_query *w, const struct attrs_group *a)
-{
-	const struct target *t = r->p->options->target;
-	int need = target_tile_registers(t, (int)a->mr, (int)a->nr);
-	if (need > t->registers && !uses_matrix_unit(r, root, prologue_of(r, op, root->operands[0]), w->k))
-		diag_error(r->p->cx, op->loc.at, DIAG_TILES,
-		           "lines of tiles give this step %lld x %lld, which needs %d vector registers, %s "
-		           "has %d",
-		           (long long)a->mr, (long long)a->nr, need, t->name, t->registers);
+		select_dequantized_panels(t, w.k, a);
+	return before == NULL || select_row_block(r, root, before, w.k, a);
 }
 
 /* Upper bound of the query rows that share one key head (GQA group times tokens); 0: unknown. */
@@ -293,24 +279,23 @@ static int count_scales(const struct ir_op *root)
  * Blocks of attention. bc determines the order of sums, so it must be the same in all entries of a model; limiting
  * it to the number of keys is no exception, since there is then one block whatever bc is.
  */
-static bool select_attention(const struct rebuild *r, const struct ir_op *root, const struct tile_query *w,
-                             struct attrs_group *a)
+static bool select_attention(const struct rebuild *r, const struct ir_op *root, struct attrs_group *a)
 {
+	const struct problem w = problem_of(r, root);
 	const struct target *t = r->p->options->target;
 	int64_t keys = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[1])->dims[2]);
-	int64_t rows = query_rows(r, root, w->rows);
+	int64_t rows = query_rows(r, root, w.rows);
 	struct target_attention_scratch s;
 
-	if (w->k > SCRATCH_MAX || w->n > SCRATCH_MAX)
+	if (w.k > SCRATCH_MAX || w.n > SCRATCH_MAX)
 		return false;
-	target_attention_blocks(t, w->k, w->n, &a->br, &a->bc);
-	a->br = size_or_override(w, GROUP_attention, TILE_BR, a->br);
-	a->bc = size_or_override(w, GROUP_attention, TILE_BC, a->bc);
+	target_attention_blocks(t, w.k, w.n, &a->br, &a->bc);
+	a->bc = r->p->step->settings[0] > 0 ? panel_round_up(r->p->step->settings[0]) : a->bc;
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
 	a->bc = keys > 0 && keys < a->bc ? panel_round_up(keys) : a->bc;
 	a->split = select_split(r, root, rows, a->br, a->bc);
 	const struct target_attention_sizes sizes = {a->br, a->bc, a->split, count_scales(root)};
-	target_attention_scratch(t, w->k, w->n, &sizes, &s);
+	target_attention_scratch(t, w.k, w.n, &sizes, &s);
 	a->scratch = s.bytes;
 	return true;
 }
@@ -326,22 +311,15 @@ static bool select_rowwise(const struct rebuild *r, const struct ir_op *root, st
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct attrs_group a = *(const struct attrs_group *)op->attrs;
-	struct selector *s = r->rewrite->user;
 	const struct ir_op *root = op->region->ops[a.root];
-	struct tile_query w = {.lines = &s->lines};
 	bool fits = true;
-
-	(void)tiles_key(r->in, r->f, op, &w.k, &w.n, &w.rows);
 
 	a.mr = a.nr = a.kc = a.br = a.bc = a.split = a.scratch = 0;
 	a.pad = may_pad(r, op) ? TILE_PAD : 0;
 	a.lanes = r->p->options->target->lanes;
 	switch ((enum ir_keyword_group)a.kind) {
-	case GROUP_linear:
-		fits = select_linear(r, op, root, &w, &a);
-		check_linear(r, op, root, &w, &a);
-		break;
-	case GROUP_attention: fits = select_attention(r, root, &w, &a); break;
+	case GROUP_linear: fits = select_linear(r, op, root, &a); break;
+	case GROUP_attention: fits = select_attention(r, root, &a); break;
 	case GROUP_rowwise: fits = select_rowwise(r, root, &a); break;
 	case GROUP_loops: break;
 	}
@@ -353,8 +331,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 
 enum tfmc_status pass_select(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
-	const struct pass_options *o = p->options;
-	struct selector s = {.lines = {0}};
+	struct selector s = {.f = NULL};
 	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &s};
 	size_t errors = p->cx->n_errors;
 
@@ -362,9 +339,6 @@ enum tfmc_status pass_select(struct pass_context *p, const struct ir_module *in,
 		diag_error(p->cx, LOC_NONE, DIAG_PIPELINE, "the pass select needs a target");
 		return TFMC_INVALID;
 	}
-	if (o->tiles_text != NULL)
-		TFMC_TRY(tiles_read(p->arena, p->cx, o->target, o->tiles_name, o->tiles_text, o->tiles_len,
-		                    &s.lines));
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	return p->cx->n_errors > errors ? TFMC_INVALID : TFMC_OK;
 }

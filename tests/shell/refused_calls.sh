@@ -137,8 +137,8 @@ done
 cp kept m/model.safetensors
 
 # Outputs appear together or not at all: whichever name cannot be given, the files of before are back.
-outputs=("$TFMC" "$model" -O0 -mcpu=x86-64-v3 -q -o x.o --weights=file -MD --emit-tiles=x.tiles)
-names="x.d x.h x.o x.tiles x.weights"
+outputs=("$TFMC" "$model" -O0 -mcpu=x86-64-v3 -q -o x.o --weights=file -MD --reproducer=x.tir)
+names="x.d x.h x.o x.tir x.weights"
 contents() { for f in $names; do if [ -e $f ]; then md5sum <$f; else echo none; fi; done; }
 left() { ls -A | grep -E '^\.?x\.' | tr '\n' ' '; }
 "${outputs[@]}"

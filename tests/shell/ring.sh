@@ -54,6 +54,7 @@ if [ -n "${2:-}" ]; then
 	exit
 fi
 
+short=$("$TFMC" passes | sed -n 's/^O2 *//p' | sed 's/select/select{bc=16}/')
 for cpu in x86-64-v2 native; do
 	[ $cpu = native ] && options=() || options=("${quick[@]}")
 	# Two windows in two rings, or a ring beside a whole cache; the first ring takes four tokens at once.
@@ -63,14 +64,9 @@ for cpu in x86-64-v2 native; do
 	run
 	# Blocks of 16 keys: most are read where they lie, one is not. Keys and values are narrow here.
 	[ $cpu = native ] && type=bf16 || type=f16
-	compile full 150 150 7 --mcpu=$cpu "${options[@]}" --emit-tiles="$tmp/tiles"
-	sed -i '/^attention/s/bc=[0-9]*/bc=16/' "$tmp/tiles"
-	grep -c 'bc=16' "$tmp/tiles" >/dev/null
-	rm -rf "$tmp"/full* "$tmp/includes"
-	rows=
 	for one in "full 150" "narrow 33" "wide 75"; do
 		set -- $one
-		compile "$1" "$2" 150 7 --mcpu=$cpu "${options[@]}" --tiles="$tmp/tiles"
+		compile "$1" "$2" 150 7 --mcpu=$cpu "${options[@]}" --passes="$short"
 	done
 	run
 	type=f32

@@ -132,7 +132,6 @@ const char *code_cache_name(struct driver *d, const struct code_request *q)
 		blake2b_string(&b, q->variants->items[i].target->name);
 	hash_strings(&b, d->options.disable_rule.items, d->options.disable_rule.n);
 	blake2b_item(&b, d->rules_text, d->rules_len);
-	blake2b_item(&b, d->tiles_text, d->tiles_len);
 	hash_strings(&b, q->entries.items, q->entries.n);
 	hash_facts(&b, q->facts);
 	if (!hash_module(&b, q->loaded->module) || !hash_files(d))

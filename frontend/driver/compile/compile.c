@@ -326,8 +326,6 @@ static enum tfmc_status load_input(struct driver *d, struct loaded *out)
 	outputs_add_input(&d->outputs, d->options.input);
 	if (d->options.rules)
 		outputs_add_input(&d->outputs, d->options.rules);
-	if (d->options.tiles)
-		outputs_add_input(&d->outputs, d->options.tiles);
 	if (file_ends_with(d->options.input, ".tir"))
 		return load_tir(d, out);
 	struct frontend_options o = driver_frontend_options(d);

@@ -120,7 +120,7 @@ TFMC_MUST_USE enum tfmc_status driver_run_steps(struct driver *d, const struct p
                                                 const struct ir_module *in, struct ir_module **out);
 /* TFMC_INVALID after a diagnostic when m has no memory plan, which code generation and `plan` read. */
 TFMC_MUST_USE enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m);
-/* Reads the files of --rules and --tiles into *d. */
-TFMC_MUST_USE enum tfmc_status driver_read_option_files(struct driver *d);
+/* Reads the file of --rules into *d. */
+TFMC_MUST_USE enum tfmc_status driver_read_rules(struct driver *d);
 
 #endif

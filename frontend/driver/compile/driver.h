@@ -50,8 +50,6 @@ struct driver {
 	double clock;           /* driver_clock() at the end of the last timed stage */
 	const char *rules_text; /* content of --rules; NULL: not given */
 	size_t rules_len;
-	const char *tiles_text; /* content of --tiles; NULL: not given */
-	size_t tiles_len;
 	struct tfmc_tokenizer *tokenizer; /* of prompts and sources, opened by driver_open_tokenizer; NULL:
 	                                            the model has none, or one token for each character */
 	struct tfmc_tokenizer

@@ -15,11 +15,10 @@
 #include "ir/text/text.h"
 #include "passes/framework/reproducer.h"
 #include "passes/rule_check/check.h"
-#include "passes/group/tiles.h"
 #include "passes/pipeline/run.h"
 
 #define REPRODUCER  "tfmc-reproducer.tir"
-#define TEXT_LIMIT  (1u << 20) /* bytes of a file of rules or tiles */
+#define TEXT_LIMIT  (1u << 20) /* bytes of a file of rules */
 #define RULES_SEEDS 40         /* random instances of each rule */
 
 static const char *list_dims(struct driver *d, const struct ir_dims *dims)
@@ -158,16 +157,12 @@ enum tfmc_status driver_generate_code(struct driver *d, const struct variant_set
 	return st;
 }
 
-enum tfmc_status driver_read_option_files(struct driver *d)
+enum tfmc_status driver_read_rules(struct driver *d)
 {
-	const struct driver_options *o = &d->options;
-	if (o->rules)
-		TFMC_TRY(file_read(&d->arena, &d->diag, o->rules, TEXT_LIMIT, LOC_NONE, &d->rules_text,
-		                   &d->rules_len));
-	if (o->tiles)
-		TFMC_TRY(file_read(&d->arena, &d->diag, o->tiles, TEXT_LIMIT, LOC_NONE, &d->tiles_text,
-		                   &d->tiles_len));
-	return TFMC_OK;
+	const char *path = d->options.rules;
+	return path ? file_read(&d->arena, &d->diag, path, TEXT_LIMIT, LOC_NONE, &d->rules_text,
+	                        &d->rules_len)
+	            : TFMC_OK;
 }
 
 /* opt --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */
@@ -197,9 +192,6 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	p.rules_name = o->rules;
 	p.rules_text = d->rules_text;
 	p.rules_len = d->rules_len;
-	p.tiles_name = o->tiles;
-	p.tiles_text = d->tiles_text;
-	p.tiles_len = d->tiles_len;
 	p.sink = (struct pass_sink){.print = print_ir_to_log,
 	                            .reproducer = write_reproducer,
 	                            .clock = driver_clock,
@@ -208,17 +200,6 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	if (o->dump_dir)
 		p.sink.dump = write_dump;
 	return p;
-}
-
-/* --emit-tiles */
-static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m, const struct target *target)
-{
-	struct buf text;
-	buf_init(&text);
-	tiles_print(&text, m, target);
-	enum tfmc_status st = driver_write_output(d, d->options.emit_tiles, &text);
-	buf_destroy(&text);
-	return st;
 }
 
 /* Runs the passes; a dump or reproducer that could not be written fails them. On failure *out is NULL. */
@@ -290,7 +271,7 @@ enum tfmc_status driver_run_passes(struct driver *d, const struct ir_module *in,
 	driver_end_stage(d, "passes");
 	print_report(d, st, &report);
 	pass_report_destroy(&report);
-	return st == TFMC_OK && d->options.emit_tiles && target ? write_tiles(d, *out, target) : st;
+	return st;
 }
 
 enum exit_code command_passes(struct driver *d)
@@ -335,11 +316,6 @@ static enum tfmc_status apply_reproducer_head(struct driver *d, const struct loa
 		o->rules = arena_printf(&d->arena, "%s (its rules)", o->input);
 		d->rules_text = head.rules;
 		d->rules_len = head.rules_len;
-	}
-	if (head.tiles && !d->tiles_text) {
-		o->tiles = arena_printf(&d->arena, "%s (its tiles)", o->input);
-		d->tiles_text = head.tiles;
-		d->tiles_len = head.tiles_len;
 	}
 	return TFMC_OK;
 }

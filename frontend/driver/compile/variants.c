@@ -38,7 +38,6 @@ static enum tfmc_status check_variant_options(struct driver *d, const struct tar
 	const char *what = o->mcpu         ? "-mcpu names one processor, --variants several"
 	                   : o->stop_after ? "--stop-after ends in front of an object; choose -mcpu"
 	                   : o->reproducer ? "--reproducer writes one module; choose -mcpu"
-	                   : o->emit_tiles ? "--emit-tiles writes the tiles of one processor; choose -mcpu"
 	                                   : NULL;
 	if (what) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants=%s: %s", o->variants, what);
@@ -133,8 +132,7 @@ static bool takes_variants(const struct driver_options *o)
 {
 	const unsigned with = COMMAND_COMPILE | COMMAND_RUN | COMMAND_GENERATE | COMMAND_SCORE |
 	                      COMMAND_VERIFY | COMMAND_BENCH;
-	return (with & (unsigned)o->command) != 0 && o->emit.n == 0 && !o->stop_after && !o->reproducer &&
-	       !o->emit_tiles;
+	return (with & (unsigned)o->command) != 0 && o->emit.n == 0 && !o->stop_after && !o->reproducer;
 }
 
 static enum tfmc_status apply_model_variants(struct driver *d, const struct frontend_target *t)

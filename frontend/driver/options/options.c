@@ -50,7 +50,7 @@ const struct command_row command_rows[] = {
 };
 const size_t command_rows_n = TFMC_COUNT(command_rows);
 
-enum alias_kind { ALIAS_SAME, ALIAS_RENAMED, ALIAS_OTHER, ALIAS_ACTION };
+enum alias_kind { ALIAS_SAME, ALIAS_RENAMED, ALIAS_OTHER, ALIAS_ACTION, ALIAS_GONE };
 
 static const struct alias {
 	enum alias_kind kind;
@@ -60,6 +60,7 @@ static const struct alias {
 #define RENAMED(name, ours)       {ALIAS_RENAMED, name, ours, ""},
 #define OTHER(name, ours, suffix) {ALIAS_OTHER, name, ours, suffix},
 #define ACTION(name, ours)        {ALIAS_ACTION, name, ours, ""},
+#define GONE(name, hint)          {ALIAS_GONE, name, hint, ""},
 #include "frontend/driver/options/aliases.def"
 };
 
@@ -201,9 +202,11 @@ static bool suggest_option(struct parser *p, const char *arg, const char *name)
 {
 	const char *names[TFMC_COUNT(option_rows)];
 	unsigned command = (unsigned)p->out->command;
-	const struct alias *other = find_alias(ALIAS_OTHER, name);
+	const struct alias *other = find_alias(ALIAS_OTHER, name), *gone = find_alias(ALIAS_GONE, name);
 	const struct option_row *row = other ? find_option(other->ours) : NULL;
 	size_t n = 0;
+	if (gone)
+		return fail(p, "there is no option %s any more; %s", arg, gone->ours);
 	for (size_t i = 0; i < option_rows_n; i++)
 		if (option_rows[i].commands & command)
 			names[n++] = option_rows[i].name;
@@ -225,7 +228,11 @@ static const struct command_row *find_command(const char *name, const char *what
 		if (!strcmp(names[i], name))
 			return &command_rows[i];
 	}
-	const struct alias *other = find_alias(ALIAS_ACTION, name);
+	const struct alias *other = find_alias(ALIAS_ACTION, name), *gone = find_alias(ALIAS_GONE, name);
+	if (gone) {
+		buf_printf(error, "there is no command '%s' any more; %s", name, gone->ours);
+		return NULL;
+	}
 	const char *near = other ? other->ours : nearest_name(name, names, command_rows_n);
 	buf_printf(error, "there is no %s '%s'", what, name);
 	if (near)
