@@ -256,7 +256,7 @@ static enum exit_code run_command(struct driver *d)
 	enum command_input input = options_command(o->command)->input;
 	if (input == COMMAND_NO_INPUT && o->input)
 		return driver_usage_error(d, "this command takes no file, '%s' was given", o->input);
-	if (input == COMMAND_INPUT && !o->input && !o->check_rules)
+	if (input == COMMAND_INPUT && !o->input)
 		return driver_usage_error(d, "no file is given");
 	memory_stage("reading options", NULL);
 	enum tfmc_status st = driver_read_rules(d);

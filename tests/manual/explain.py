@@ -207,7 +207,7 @@ def main():
         faults += [f"{base}: {output}"] if status else []
     print(*faults, sep="\n", file=sys.stderr)
     print(f"{len(sections)} codes, {len(faults)} faults")
-    sys.exit(bool(faults) or len(sections) < 60)
+    sys.exit(bool(faults) or len(sections) < 50)
 
 
 main()

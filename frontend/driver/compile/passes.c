@@ -14,12 +14,10 @@
 #include "frontend/weights/files.h"
 #include "ir/text/text.h"
 #include "passes/framework/reproducer.h"
-#include "passes/rule_check/check.h"
 #include "passes/pipeline/run.h"
 
-#define REPRODUCER  "tfmc-reproducer.tir"
-#define TEXT_LIMIT  (1u << 20) /* bytes of a file of rules */
-#define RULES_SEEDS 40         /* random instances of each rule */
+#define REPRODUCER "tfmc-reproducer.tir"
+#define TEXT_LIMIT (1u << 20) /* bytes of a file of rules */
 
 static const char *list_dims(struct driver *d, const struct ir_dims *dims)
 {
@@ -163,19 +161,6 @@ enum tfmc_status driver_read_rules(struct driver *d)
 	return path ? file_read(&d->arena, &d->diag, path, TEXT_LIMIT, LOC_NONE, &d->rules_text,
 	                        &d->rules_len)
 	            : TFMC_OK;
-}
-
-/* opt --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */
-static enum tfmc_status check_rules(struct driver *d)
-{
-	struct pass_options options = driver_pass_options(d, NULL);
-	struct rule_set set;
-	rule_set_init(&set);
-	enum tfmc_status st = rule_set_load(&set, &d->diag, &options);
-	if (st == TFMC_OK)
-		st = rule_check_all(&d->diag, &set, RULES_SEEDS, &d->out);
-	rule_set_destroy(&set);
-	return st;
 }
 
 struct pass_options driver_pass_options(struct driver *d, const struct target *target)
@@ -324,8 +309,6 @@ enum exit_code command_opt(struct driver *d)
 {
 	struct loaded l;
 	struct ir_module *result = NULL;
-	if (d->options.check_rules)
-		return exit_code_of(check_rules(d));
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = apply_reproducer_head(d, &l);

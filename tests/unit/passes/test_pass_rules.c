@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "passes/pipeline/run.h"
-#include "passes/rule_check/check.h"
+#include "tests/rules/check.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
 

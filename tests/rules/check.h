@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numeric tests of rewrite rules (`tfmc opt --check-rules`): random small instances of the left side are rewritten
+ * Numeric tests of rewrite rules (tfmc_rules, unit/pass_rules): random small instances of the left side are rewritten
  * by the rule, and both sides run in the interpreter on inputs chosen to provoke errors. The comparison depends on
  * the class of the rule:
  *
@@ -13,8 +13,8 @@
  * Except for bits, an instance on which the left side overflows (an infinite or NaN intermediate result of finite
  * operands) is undefined and not compared.
  */
-#ifndef TFMC_PASSES_RULE_CHECK_CHECK_H
-#define TFMC_PASSES_RULE_CHECK_CHECK_H
+#ifndef TFMC_TESTS_RULES_CHECK_H
+#define TFMC_TESTS_RULES_CHECK_H
 
 #include "ir/interp/interp.h"
 #include "passes/graph/rule.h"

@@ -4,7 +4,7 @@
  * reference) and in the reduced type; both get the same inputs, rounded to the reduced type. A run is compared
  * only if the rule was applied to exactly this instance.
  */
-#include "passes/rule_check/check.h"
+#include "tests/rules/check.h"
 
 #include <float.h>
 #include <math.h>
@@ -498,7 +498,7 @@ enum tfmc_status rule_check_all(struct diag_context *cx, const struct rule_set *
 			print_row(table, &check);
 		if (st == TFMC_OK && check.wrong != NULL) {
 			wrong++;
-			diag_error(cx, check.rule->loc, DIAG_RULE, "the rule %s (%s) is wrong: %s",
+			diag_error(cx, check.rule->loc, DIAG_CHECK_FAILED, "the rule %s (%s) is wrong: %s",
 			           check.rule->name, rule_class_name(check.rule->class), check.wrong);
 			if (check.instance != NULL)
 				diag_note(cx, LOC_NONE, "%s", check.instance);

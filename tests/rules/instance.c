@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "passes/rule_check/check.h"
 #include "ir/support/number.h"
+#include "tests/rules/check.h"
 
 #define DRAWS 64
 
