@@ -107,14 +107,6 @@ struct backend_output {
 void backend_output_init(struct backend_output *out);
 void backend_output_destroy(struct backend_output *out);
 
-/* Compiles a verified module of stage plan. After diagnostics: TFMC_INVALID if something is not supported, TFMC_IO if
- * weights cannot be read or written. */
-TFMC_MUST_USE enum tfmc_status backend_compile(struct diag_context *cx, const struct ir_module *planned,
-                                               const struct target *target,
-                                               const struct weight_source *source,
-                                               const struct backend_options *options,
-                                               struct backend_output *out);
-
 #define BACKEND_VARIANTS_MAX 8
 /* Code for one machine, in an object that holds several. */
 struct backend_variant {
@@ -122,15 +114,17 @@ struct backend_variant {
 	const struct target *target;
 };
 /*
- * One object for several targets of x86-64, in ascending order of their requirements (function multiversioning). The
- * modules come from one module after `encode`, so that they have the same weights, state and entries. init selects one
- * (object/README.md, "Variants"). C text is not supported. variants[0 .. n), 1 <= n <= BACKEND_VARIANTS_MAX.
+ * Compiles verified modules of stage plan. variants[0 .. n), 1 <= n <= BACKEND_VARIANTS_MAX: several make one object,
+ * in ascending order of their requirements (function multiversioning); they come from one module after `encode`, so
+ * that they have the same weights, state and entries, and init selects one (object/README.md, "Variants"); C text is
+ * not supported. After diagnostics: TFMC_INVALID if something is not supported, TFMC_IO if weights cannot be read or
+ * written.
  */
-TFMC_MUST_USE enum tfmc_status backend_compile_variants(struct diag_context *cx,
-                                                        const struct backend_variant *variants, size_t n,
-                                                        const struct weight_source *source,
-                                                        const struct backend_options *options,
-                                                        struct backend_output *out);
+TFMC_MUST_USE enum tfmc_status backend_compile(struct diag_context *cx,
+                                               const struct backend_variant *variants, size_t n,
+                                               const struct weight_source *source,
+                                               const struct backend_options *options,
+                                               struct backend_output *out);
 /* Bytes of the functions of an ELF object whose names begin with `prefix`; 0: none, or not an ELF object. */
 uint64_t backend_code_bytes(const void *object, size_t bytes, const char *prefix);
 
@@ -140,11 +134,6 @@ uint64_t backend_code_bytes(const void *object, size_t bytes, const char *prefix
  */
 TFMC_MUST_USE enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module *planned,
                                               const struct target *target, struct buf *out);
-
-/* Writes only the weights file of a module to the sink: header and packed bytes. */
-TFMC_MUST_USE enum tfmc_status backend_pack(struct diag_context *cx, const struct ir_module *planned,
-                                            const struct weight_source *source,
-                                            const struct backend_sink *sink);
 
 /* ---- sizes, before code generation ---- */
 struct backend_function_sizes {

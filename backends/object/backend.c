@@ -325,17 +325,9 @@ static bool is_planned(struct diag_context *cx, const struct ir_module *m)
 	return false;
 }
 
-enum tfmc_status backend_compile(struct diag_context *cx, const struct ir_module *planned,
-                                 const struct target *target, const struct weight_source *source,
-                                 const struct backend_options *options, struct backend_output *out)
-{
-	const struct backend_variant alone = {planned, target};
-	return backend_compile_variants(cx, &alone, 1, source, options, out);
-}
-
-enum tfmc_status backend_compile_variants(struct diag_context *cx, const struct backend_variant *variants,
-                                          size_t n, const struct weight_source *source,
-                                          const struct backend_options *options, struct backend_output *out)
+enum tfmc_status backend_compile(struct diag_context *cx, const struct backend_variant *variants, size_t n,
+                                 const struct weight_source *source, const struct backend_options *options,
+                                 struct backend_output *out)
 {
 	struct object all[BACKEND_VARIANTS_MAX];
 	struct arena arena;
@@ -352,25 +344,6 @@ enum tfmc_status backend_compile_variants(struct diag_context *cx, const struct 
 		all[i].n_all = n;
 	}
 	enum tfmc_status status = compile_variants(&all[0], source, out);
-	arena_destroy(&arena);
-	return status;
-}
-
-enum tfmc_status backend_pack(struct diag_context *cx, const struct ir_module *planned,
-                              const struct weight_source *source, const struct backend_sink *sink)
-{
-	static const struct backend_options none;
-	struct arena arena;
-	if (!is_planned(cx, planned))
-		return TFMC_INTERNAL;
-	arena_init(&arena);
-	struct object o;
-	object_init(&o, cx, &arena, planned, NULL, &none);
-	enum tfmc_status status = layout_weights(&o);
-	if (status == TFMC_OK)
-		status = pack_weights(&o, source, sink, TFMC_WEIGHTS_DATA);
-	if (status == TFMC_OK)
-		status = pack_header(&o, sink);
 	arena_destroy(&arena);
 	return status;
 }

@@ -806,11 +806,3 @@ enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const str
 	TFMC_TRY(normalize_added(&r));
 	return tokenizer_pack(s, d, out);
 }
-
-enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text, size_t len,
-                                     struct tokenizer_packed *out)
-{
-	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
-	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
-	return root != NULL ? tokenizer_from_tree(s, root, NULL, out) : TFMC_INVALID;
-}

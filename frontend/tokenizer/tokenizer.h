@@ -40,11 +40,8 @@ struct tokenizer_packed {
 	size_t bytes;
 };
 
-/* tokenizer.json of Hugging Face. */
-TFMC_MUST_USE enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text,
-                                                   size_t len, struct tokenizer_packed *out);
 struct tokenizer_lists; /* frontend/tokenizer/json.h */
-/* The same from its JSON tree; lists replace the vocabulary members (NULL: none). */
+/* The tree of Hugging Face's tokenizer.json; lists replace the vocabulary members (NULL: none). */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s,
                                                    const struct json_node *root,
                                                    const struct tokenizer_lists *lists,

@@ -125,8 +125,6 @@ struct pass_report {
 };
 void pass_report_init(struct pass_report *r);
 void pass_report_destroy(struct pass_report *r);
-/* Value of a counter; 0 when the pass never counted it. */
-int64_t pass_report_count(const struct pass_report *r, const char *pass, const char *name);
 /* --stats: the counters and, for each function, lower bound, size, gap and map of the arena. */
 void pass_report_print(struct buf *out, const struct pass_report *r);
 /* Memory map as text: a line for each group, bytes across, a letter for each buffer. */

@@ -19,15 +19,6 @@ void pass_report_destroy(struct pass_report *r)
 	arena_destroy(&r->arena);
 }
 
-int64_t pass_report_count(const struct pass_report *r, const char *pass, const char *name)
-{
-	for (size_t i = 0; i < r->counters.n; i++)
-		if (strcmp(r->counters.items[i].pass, pass) == 0 &&
-		    strcmp(r->counters.items[i].name, name) == 0)
-			return r->counters.items[i].value;
-	return 0;
-}
-
 /* ---- memory map ---- */
 
 static char buffer_letter(size_t i)

@@ -49,7 +49,7 @@ enum plan_arg_kind {
 };
 
 enum area_memory {
-	AREA_WEIGHTS = 0, /* the packed weights, as backend_pack writes them after their header */
+	AREA_WEIGHTS = 0, /* the packed weights, as a weights file has them after its header */
 	AREA_ARENA = 1,   /* the function's planned buffers, then spare buffers */
 	AREA_STATE = 2,   /* fixed part, then one block per sequence (backends/object/README.md) */
 	AREA_INPUT = 3,   /* the caller's tensor: parameter `number` */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/matrix/column.h"
+#include "tests/support/planned.h"
 
 /* LLVM only where its bytes are wanted: an attempt asks what the layers above it refuse (LLVM refuses
  * nothing). */
@@ -19,7 +20,7 @@ static bool compile(struct column_job *j, const struct ir_module *planned, bool 
 	                                        .want_c = !wants_object};
 	struct backend_output out;
 	backend_output_init(&out);
-	enum tfmc_status st = backend_compile(j->cx, planned, j->target, &j->batch->weights, &options, &out);
+	enum tfmc_status st = planned_compile(j->cx, planned, j->target, &j->batch->weights, &options, &out);
 	const struct buf *made = is_text ? &out.c : &out.object;
 	if (st == TFMC_OK && j->out)
 		buf_bytes(j->out, made->data, made->len);

@@ -11,6 +11,7 @@
 #include "backends/backend.h"
 #include "backends/plan/object.h"
 #include "tests/opencl/run_internal.h"
+#include "tests/support/planned.h"
 
 #define CAP_DEFAULT 64
 #define POISON      0xff /* NaN for every float type */
@@ -41,7 +42,7 @@ static enum tfmc_status pack(struct opencl_host *h)
 	h->packed = arena_calloc(&h->arena, (size_t)h->program.object->weights.bytes + 1, 1);
 	if (!h->packed)
 		return TFMC_NO_MEMORY;
-	return backend_pack(h->cx, h->planned, NULL, &sink);
+	return planned_pack(h->cx, h->planned, NULL, &sink);
 }
 
 static enum tfmc_status compile(struct opencl_host *h)

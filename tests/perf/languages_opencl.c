@@ -16,6 +16,7 @@
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "tests/support/opencl/opencl_device.h"
+#include "tests/support/planned.h"
 
 #define ARGS_MAX     32
 #define GROUPS_MAX   64 /* work-groups of a launch */
@@ -75,7 +76,7 @@ static enum tfmc_status compile(struct opencl_row *r, const char *path, const ch
 	TFMC_TRY(read_module(r, path));
 	TFMC_TRY(pipeline_parse(&r->arena, &r->cx, "O2", &pipeline));
 	TFMC_TRY(passes_run(&r->cx, &pipeline, &options, r->module, &r->planned, NULL));
-	TFMC_TRY(backend_pack(&r->cx, r->planned, &none, &sink));
+	TFMC_TRY(planned_pack(&r->cx, r->planned, &none, &sink));
 	return opencl_build(&r->cx, r->planned, options.target, &r->arena, &r->program);
 }
 

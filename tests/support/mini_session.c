@@ -11,6 +11,7 @@
 #include "passes/pipeline/run.h"
 #include "tests/support/effort.h"
 #include "tests/support/mini_model.h"
+#include "tests/support/planned.h"
 
 static void compile(struct mini_session *m, const char *vocabulary, const struct target *target,
                     const char *level)
@@ -38,7 +39,7 @@ static void compile(struct mini_session *m, const char *vocabulary, const struct
 	ck_assert_int_eq(pipeline_parse(&a, cx, level, &p), TFMC_OK);
 	ck_assert_int_eq(passes_run(cx, &p, &po, m->graph.m, &m->planned, NULL), TFMC_OK);
 	backend_output_init(&m->out);
-	ck_assert_int_eq(backend_compile(cx, m->planned, po.target, NULL, &bo, &m->out), TFMC_OK);
+	ck_assert_int_eq(planned_compile(cx, m->planned, po.target, NULL, &bo, &m->out), TFMC_OK);
 	ck_assert_int_eq(backend_jit_load(cx, &m->out.object, &m->jit), TFMC_OK);
 	arena_destroy(&a);
 }

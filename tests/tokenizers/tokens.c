@@ -19,6 +19,7 @@
 #include "frontend/tokenizer/tokenizer.h"
 #include "frontend/weights/gguf.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
+#include "tests/support/tokenizer_json.h"
 
 #define FILE_LIMIT ((size_t)512 << 20)
 

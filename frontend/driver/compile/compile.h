@@ -80,7 +80,7 @@ TFMC_MUST_USE enum tfmc_status driver_plan_variants(struct driver *d, const stru
                                                     const char *pipeline, struct variant_set *set);
 void variant_set_destroy(struct variant_set *set);
 /*
- * backend_compile_variants, with packing by all workers. TFMC_IO when a weight file changed meanwhile. After an
+ * backend_compile, with packing by all workers. TFMC_IO when a weight file changed meanwhile. After an
  * internal error the planned IR of the first variant is written as a reproducer.
  */
 TFMC_MUST_USE enum tfmc_status driver_generate_code(struct driver *d, const struct variant_set *set,

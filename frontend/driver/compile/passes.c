@@ -128,7 +128,7 @@ static enum tfmc_status compile_with_workers(struct driver *d, const struct vari
 		o.parallel_for = tfmc_pool_parallel_for;
 		o.parallel_user = pool;
 	}
-	enum tfmc_status st = backend_compile_variants(&d->diag, set->items, set->n, &l->weights, &o, out);
+	enum tfmc_status st = backend_compile(&d->diag, set->items, set->n, &l->weights, &o, out);
 	tfmc_pool_destroy(pool);
 	return st;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
+#include "tests/support/planned.h"
 
 #define PAGE 4096
 
@@ -31,7 +32,7 @@ enum tfmc_status device_code_make(struct device_code *d, struct diag_context *cx
 	d->weights = aligned_alloc(PAGE, ((size_t)d->program.object->weights.bytes / PAGE + 1) * PAGE);
 	if (!d->weights)
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(backend_pack(cx, planned, weights, &sink));
+	TFMC_TRY(planned_pack(cx, planned, weights, &sink));
 	TFMC_TRY(opencl_write_plan(&d->program, &d->plan));
 	const struct buf *source = &d->program.source;
 	d->code = (struct tfmc_cl_code){d->plan.data,    d->plan.len,

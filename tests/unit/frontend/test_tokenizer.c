@@ -15,6 +15,7 @@
 #include "runtime/tokenizer/format.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 #include "tests/support/reading.h"
+#include "tests/support/tokenizer_json.h"
 
 Suite *suite_tokenizer(void);
 

@@ -13,6 +13,7 @@
 #include "frontend/tokenizer/build.h"
 #include "runtime/tokenizer/tok.h"
 #include "tests/support/reading.h"
+#include "tests/support/tokenizer_json.h"
 
 Suite *suite_tokenizer_pack(void);
 

@@ -18,6 +18,7 @@
 #include "tests/support/effort.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/random/random_transformer.h"
+#include "tests/support/planned.h"
 
 #define TOLERANCE   2e-4
 #define BUFFERS_MAX 32
@@ -121,7 +122,7 @@ static bool compile(struct fixture *t, const char *pipeline, const struct target
 	ck_assert_int_eq(pipeline_parse(&t->arena, &t->cx, pipeline, &p), TFMC_OK);
 	enum tfmc_status st = passes_run(&t->cx, &p, &po, t->graph, &t->planned, NULL);
 	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&t->arena, &t->cx, t->graph));
-	st = backend_compile(&t->cx, t->planned, target, NULL, &bo, &t->out);
+	st = planned_compile(&t->cx, t->planned, target, NULL, &bo, &t->out);
 	if (t->may_refuse && st == TFMC_INVALID && strstr(t->log.data, "not supported yet"))
 		return false;
 	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&t->arena, &t->cx, t->planned));

@@ -16,6 +16,7 @@
 #include "ir/interp/interp.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/tir.h"
+#include "tests/support/planned.h"
 
 static const char toy[] =
         "module \"toy\" stage=plan\n"
@@ -89,7 +90,7 @@ static void load(struct loaded *l, const struct target *t, const struct backend_
 	tir_init(&l->tir);
 	tir_load(&l->tir, toy);
 	backend_output_init(&l->out);
-	enum tfmc_status status = backend_compile(&l->tir.cx, l->tir.m, t, NULL, o, &l->out);
+	enum tfmc_status status = planned_compile(&l->tir.cx, l->tir.m, t, NULL, o, &l->out);
 	ck_assert_msg(status == TFMC_OK, "%s: %s", t->name, l->tir.log.data);
 	ck_assert_int_eq(backend_jit_load(&l->tir.cx, &l->out.object, &l->jit), TFMC_OK);
 	ck_assert(backend_jit_model(l->jit, "toy", &l->model));

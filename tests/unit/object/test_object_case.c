@@ -14,6 +14,7 @@
 #include "passes/pipeline/run.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/tir.h"
+#include "tests/support/planned.h"
 
 Suite *suite_object_case(void);
 
@@ -65,7 +66,7 @@ static void load(struct loaded *l, const char *text, const char *passes, const s
 	ck_assert_int_eq(pipeline_parse(&l->arena, cx, passes, &p), TFMC_OK);
 	enum tfmc_status status = passes_run(cx, &p, &po, l->tir.m, &l->planned, NULL);
 	ck_assert_msg(status == TFMC_OK, "%s", l->tir.log.data);
-	status = backend_compile(cx, l->planned, po.target, NULL, bo, &l->out);
+	status = planned_compile(cx, l->planned, po.target, NULL, bo, &l->out);
 	ck_assert_msg(status == TFMC_OK, "%s", l->tir.log.data);
 	ck_assert_int_eq(backend_jit_load(cx, &l->out.object, &l->jit), TFMC_OK);
 	ck_assert(backend_jit_model(l->jit, "toy", &l->model));

@@ -19,6 +19,7 @@
 #include "tests/support/mini_model.h"
 #include "tests/support/effort.h"
 #include "tests/support/tir.h"
+#include "tests/support/planned.h"
 
 enum { D = 16, V = 20, MAX_B = 4, MAX_S = 12, MAX_T = 10 };
 
@@ -44,7 +45,7 @@ static void build(struct built *b, const struct target *t, const char *level)
 	enum tfmc_status status = passes_run(cx, &p, &po, b->graph.m, &b->planned, NULL);
 	ck_assert_msg(status == TFMC_OK, "%s %s: %s", t->name, level, b->graph.log.data);
 	backend_output_init(&b->out);
-	status = backend_compile(cx, b->planned, t, NULL, &bo, &b->out);
+	status = planned_compile(cx, b->planned, t, NULL, &bo, &b->out);
 	ck_assert_msg(status == TFMC_OK, "%s %s: %s", t->name, level, b->graph.log.data);
 	ck_assert_int_eq(backend_jit_load(cx, &b->out.object, &b->jit), TFMC_OK);
 	ck_assert(backend_jit_model(b->jit, "mini", &b->model));

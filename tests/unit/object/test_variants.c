@@ -63,7 +63,7 @@ static void build(struct built *b, size_t first, size_t n)
 	}
 	ir_module_destroy(common);
 	backend_output_init(&b->out);
-	enum tfmc_status status = backend_compile_variants(&b->graph.cx, variants, n, NULL, &bo, &b->out);
+	enum tfmc_status status = backend_compile(&b->graph.cx, variants, n, NULL, &bo, &b->out);
 	ck_assert_msg(status == TFMC_OK, "%s", b->graph.log.data);
 	ck_assert_int_eq(backend_jit_load(&b->graph.cx, &b->out.object, &b->jit), TFMC_OK);
 	ck_assert(backend_jit_model(b->jit, "mini", &b->model));
@@ -345,8 +345,7 @@ START_TEST(layouts_must_agree)
 	        {run_passes(&b, "encode,group,select,plan-memory", v2, b.graph.m), v2},
 	        {run_passes(&b, "group,select,plan-memory", v3, b.graph.m), v3}};
 	backend_output_init(&b.out);
-	ck_assert_int_eq(backend_compile_variants(&b.graph.cx, variants, 2, NULL, &bo, &b.out),
-	                 TFMC_INTERNAL);
+	ck_assert_int_eq(backend_compile(&b.graph.cx, variants, 2, NULL, &bo, &b.out), TFMC_INTERNAL);
 	tir_says(&b.graph, "in two layouts");
 	backend_output_destroy(&b.out);
 	for (size_t i = 0; i < 2; i++)
@@ -379,8 +378,7 @@ START_TEST(interfaces_must_agree)
 		        run_passes(&b[i], "group,select,plan-memory", t, b[i].graph.m), t};
 	}
 	backend_output_init(&b->out);
-	ck_assert_int_eq(backend_compile_variants(&b->graph.cx, variants, 2, NULL, &bo, &b->out),
-	                 TFMC_INTERNAL);
+	ck_assert_int_eq(backend_compile(&b->graph.cx, variants, 2, NULL, &bo, &b->out), TFMC_INTERNAL);
 	tir_says(&b->graph, others[_i].says);
 	backend_output_destroy(&b->out);
 	for (size_t i = 0; i < 2; i++) {

@@ -10,6 +10,7 @@
 #include "passes/pipeline/run.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
+#include "tests/support/report.h"
 
 #define SEEDS 12
 
@@ -130,7 +131,7 @@ START_TEST(test_same_bits)
 	const struct sample *s = &samples[_i];
 	struct fixture t;
 	setup(&t, s);
-	ck_assert_int_eq(pass_report_count(&t.report, "demand-rows", "peeled"), s->peeled);
+	ck_assert_int_eq(report_count(&t.report, "demand-rows", "peeled"), s->peeled);
 	const struct ir_func *f = ir_find_func(t.t.m, "f"), *g = ir_find_func(t.after, "f");
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
 		struct random_call a, b;

@@ -10,6 +10,7 @@
 #include "passes/framework/pass.h"
 #include "passes/pipeline/run.h"
 #include "tests/support/tir.h"
+#include "tests/support/report.h"
 
 static const char text[] = "module \"t\"\ndim S in [1,8]\n\nfunc @f(%x: f32[S]) -> (y: f32[S]) {\n"
                            "  %a = exp %x : f32[S]\n  %y = neg %a : f32[S]\n  return %y\n}\n";
@@ -121,8 +122,8 @@ START_TEST(test_stop_after)
 	t.options.stop_after = "group";
 	ck_assert_int_eq(run(&t), TFMC_OK);
 	ck_assert_int_eq(t.out->stage, STAGE_GROUPS);
-	ck_assert_int_eq(pass_report_count(&t.report, "group", "loops"), 1);
-	ck_assert_int_eq(pass_report_count(&t.report, "group", "linear"), 0);
+	ck_assert_int_eq(report_count(&t.report, "group", "loops"), 1);
+	ck_assert_int_eq(report_count(&t.report, "group", "linear"), 0);
 	teardown(&t);
 }
 END_TEST

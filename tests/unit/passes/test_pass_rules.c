@@ -12,6 +12,7 @@
 #include "tests/rules/check.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
+#include "tests/support/report.h"
 
 #define SEEDS 40
 
@@ -132,7 +133,7 @@ static struct ir_module *canonical(struct rules *t, struct together *w, const st
 	pass_report_init(&w->report);
 	enum tfmc_status st = passes_run(&t->cx, &w->pipeline, &options, m, &out, &w->report);
 	ck_assert_msg(st == TFMC_OK, "%s\n%s", t->log.data, tir_text(&w->arena, &t->cx, m));
-	*rewrites = pass_report_count(&w->report, "canonicalize", "rewrites");
+	*rewrites = report_count(&w->report, "canonicalize", "rewrites");
 	pass_report_destroy(&w->report);
 	return out;
 }
@@ -252,7 +253,7 @@ static int64_t rewrites(const char *pipeline, const struct pass_options *options
 	ir_module_destroy(out);
 	arena_destroy(&a);
 	tir_destroy(&t);
-	return pass_report_count(report, "canonicalize", "rewrites");
+	return report_count(report, "canonicalize", "rewrites");
 }
 
 START_TEST(test_fuel_is_a_prefix)
@@ -260,11 +261,11 @@ START_TEST(test_fuel_is_a_prefix)
 	struct pass_report r;
 	const struct pass_options options = {.remarks = false};
 	ck_assert_int_eq(rewrites("canonicalize", &options, &r), 2);
-	ck_assert_int_eq(pass_report_count(&r, "canonicalize", "rule scale_of_neg"), 1);
-	ck_assert_int_eq(pass_report_count(&r, "canonicalize", "rule scale_of_scale"), 1);
+	ck_assert_int_eq(report_count(&r, "canonicalize", "rule scale_of_neg"), 1);
+	ck_assert_int_eq(report_count(&r, "canonicalize", "rule scale_of_scale"), 1);
 	pass_report_destroy(&r);
 	ck_assert_int_eq(rewrites("canonicalize{fuel=1}", &options, &r), 1);
-	ck_assert_int_eq(pass_report_count(&r, "canonicalize", "rule scale_of_neg"), 1);
+	ck_assert_int_eq(report_count(&r, "canonicalize", "rule scale_of_neg"), 1);
 	pass_report_destroy(&r);
 	ck_assert_int_eq(rewrites("canonicalize{fuel=0}", &options, &r), 0);
 	pass_report_destroy(&r);
@@ -277,7 +278,7 @@ START_TEST(test_disabled)
 	const struct pass_options options = {.disable_rules = {names, 1}};
 	struct pass_report r;
 	ck_assert_int_eq(rewrites("canonicalize", &options, &r), 1);
-	ck_assert_int_eq(pass_report_count(&r, "canonicalize", "rule scale_of_neg"), 0);
+	ck_assert_int_eq(report_count(&r, "canonicalize", "rule scale_of_neg"), 0);
 	pass_report_destroy(&r);
 }
 END_TEST
@@ -290,7 +291,7 @@ START_TEST(test_own_rules_come_first)
 	        .rules_text = text, .rules_name = "mine.rule", .rules_len = sizeof(text) - 1};
 	struct pass_report r;
 	ck_assert_int_eq(rewrites("canonicalize", &options, &r), 2);
-	ck_assert_int_eq(pass_report_count(&r, "canonicalize", "rule mine"), 1);
+	ck_assert_int_eq(report_count(&r, "canonicalize", "rule mine"), 1);
 	pass_report_destroy(&r);
 }
 END_TEST
