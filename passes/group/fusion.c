@@ -154,7 +154,7 @@ static size_t begin_cluster(struct fuser *s, const struct ir_op *op)
 	return s->g->clusters.n - 1;
 }
 
-const struct ir_region *fusion_region_of(const struct fuser *s, const struct ir_op *op)
+static const struct ir_region *fusion_region_of(const struct fuser *s, const struct ir_op *op)
 {
 	return ir_value_info(s->f, op->results[0])->region;
 }

@@ -97,7 +97,6 @@ bool fusion_is_unassigned(const struct fuser *s, const struct ir_op *op);
 void fusion_assign(struct fuser *s, const struct ir_op *op, size_t cluster, enum member_role role);
 /* Kind of the group whose root is op: GROUP_loops unless a kernel generator is specialized for it. */
 int fusion_kernel_kind(const struct ir_func *f, const struct ir_op *op);
-const struct ir_region *fusion_region_of(const struct fuser *s, const struct ir_op *op);
 /* The only op that reads v (perhaps with several operands), in the region of v; NULL: there is no such op. */
 const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value v);
 

@@ -121,7 +121,8 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	return TFMC_OK;
 }
 
-struct frontend_options driver_frontend_options(const struct driver *d)
+/* The options of the command line that the front end reads: --set, --context, --quantize, .. */
+static struct frontend_options driver_frontend_options(const struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	return (struct frontend_options){.sets = o->set.items,

@@ -28,8 +28,6 @@ struct loaded {
 	const char *text;           /* of .tir; NULL for models */
 	size_t text_len;
 };
-/* The options of the command line that the front end reads: --set, --context, --quantize, .. */
-struct frontend_options driver_frontend_options(const struct driver *d);
 /* The given one of --quantize, --profile, --dtype, which change the model's numerics, without dashes; NULL: none. */
 const char *driver_rounding_option(const struct driver *d);
 /* Reads a model without lowering it. Registers all files that were read as inputs, which no output may
