@@ -24,7 +24,7 @@ bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/dates.o" dates
 build() { # SOURCE PROGRAM
 	# shellcheck disable=SC2086
 	aarch64-linux-gnu-gcc -std=c17 -O2 -ffp-contract=off $warnings -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" \
-		-I"$tmp" -static -pthread "$1" "$tmp/dates.o" "$TFMC_SOURCE"/runtime/{core,generate}/*.c -o "$2"
+		-I"$tmp" -static -pthread "$1" "$tmp/dates.o" "$TFMC_SOURCE"/runtime/*.c -o "$2"
 }
 build "$TFMC_SOURCE/examples/dates/main.c" "$tmp/dates"
 

@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 	return 0;
 }
 C
-library=$TFMC_BUILD/runtime/libtfmcrt.a sources=("$TFMC_SOURCE"/runtime/{core,generate}/*.c)
+library=$TFMC_BUILD/runtime/libtfmcrt.a sources=("$TFMC_SOURCE"/runtime/*.c)
 build() { # PROGRAM OBJECT RUNTIME COMPILER.., where RUNTIME is its library, or "" to compile its sources
 	local program=$1 object=$2 runtime=("$3")
 	[ -n "$3" ] || runtime=("${sources[@]}")

@@ -162,5 +162,5 @@ int main(void)
 }
 C
 "$CC" -std=c17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp/room" "$tmp/room/main.c" \
-	"$TFMC_SOURCE"/runtime/{core,generate}/*.c "$tmp/room/room.o" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/room/main"
+	"$TFMC_SOURCE"/runtime/*.c "$tmp/room/room.o" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/room/main"
 "$tmp/room/main"

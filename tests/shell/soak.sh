@@ -48,6 +48,6 @@ done
 } >"$tmp/models.h"
 
 "$CC" -std=c17 -O1 -g -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp" \
-	"$TFMC_SOURCE/tests/soak/soak.c" "$TFMC_SOURCE"/runtime/{core,generate}/*.c "$tmp"/*.o -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/soak"
+	"$TFMC_SOURCE/tests/soak/soak.c" "$TFMC_SOURCE"/runtime/*.c "$tmp"/*.o -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/soak"
 "$tmp/soak" --seconds "$seconds" --seed "$seed" --workers "$workers"
 [ $# -gt 0 ] || "$tmp/soak" --seconds 2 --seed 2 --workers 2
