@@ -13,7 +13,10 @@
  *            %k = slice %y {axis=2 begin=32 size=32}
  * Skips      a weight with other readers (it would be stored twice); other results that are read by an elementwise
  *            op, which is the epilogue of its own linear; pairs whose width is not a multiple of the panel.
- * Benefit    up to 3.5 % of a call on Sapphire Rapids, up to 1.6 % on Zen 5 (tests/perf/passes.md).
+ * Benefit    without it, f32 and one thread, a call takes up to 1.035 on Sapphire Rapids and 0.964 to 1.016 on Zen 5
+ *            (tests/perf/passes.md), so at most 3.5 % and within noise where a step decodes (0.965 to 1.009). Not
+ *            measured: decoding with two threads, and reduced precision (tests/perf/passes.sh --without merge-linear
+ *            --threads 2 --precision int8 D2 D4 D5).
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Times the rows of compare.sh without one optimizing pass and with all of them, in turns, one worker on one processor.
-#   bash tests/perf/passes.sh [--without P,Q+R] [--rounds N] [--slice S] [ROW...]      --help says all
+# Times the rows of compare.sh without one optimizing pass and with all of them, in turns.
+#   bash tests/perf/passes.sh [--without P,Q+R] [--precision P] [--threads N] [--rounds N] [--slice S] [ROW...]
 # BUILD_DIR: the build (default build). OUT: scratch folder, several GB (default BUILD_DIR/perf/passes). TFMC_CPU: -mcpu
 # of tfmc (default native). PYTHON: a python with numpy (default python3).
 set -euo pipefail

@@ -25,7 +25,6 @@ rows.MODELS["d6i"] = rows.Model("d6", "llama", 2, 256, 4, 4, 1024, 512, "silu", 
 INTERLEAVED = (rows.Row("D4-i", "d4i", "decode", 64, steps=48), rows.Row("D4-i-p128", "d4i", "prefill", 128),
                rows.Row("D5-i", "d5i", "decode", 1, steps=256), rows.Row("D6-i-p48", "d6i", "prefill", 48))
 rows.ROWS.update({r.name: r for r in INTERLEAVED})
-F32 = rows.PRECISIONS["f32"]
 SMALL = ("E5", "D5", "D5-i", "D6-i-p48")
 
 
@@ -62,33 +61,33 @@ def largest_arena(places, model, passes):
 
 
 class Compiled:
-    """One row compiled with one pipeline: its folder, its arena, its process."""
+    """One row compiled in one precision with one pipeline: its folder, its arena, its process."""
 
-    def __init__(self, places, row, name, passes):
-        folder = os.path.join(places.folder, prepare.symbol(row, F32) + "." + name.replace("+", "."))
+    def __init__(self, places, row, precision, name, passes):
+        folder = os.path.join(places.folder, prepare.symbol(row, precision) + "." + name.replace("+", "."))
         shutil.rmtree(folder, ignore_errors=True)
         self.places = prepare.Places(folder, places.build, places.cpu, None)
-        self.row, self.name, self.twin, self.worker = row, name, None, None
+        self.row, self.precision, self.name, self.twin, self.worker = row, precision, name, None, None
         weights = rows.MODELS[row.model].name + ".safetensors"
         os.symlink(places.at(weights), self.places.at(weights))
-        prepare.compile_tfmc(self.places, row, F32, "--passes=" + passes)
+        prepare.compile_tfmc(self.places, row, precision, "--passes=" + passes)
         self.arena = largest_arena(places, self.file(".yaml"), passes)
 
     def file(self, suffix):
         """A file of the compiled row."""
-        return self.places.at(prepare.symbol(self.row, F32) + suffix)
+        return self.places.at(prepare.symbol(self.row, self.precision) + suffix)
 
     def is_like(self, other):
         """Whether code and weights are the same bytes."""
         return all(filecmp.cmp(self.file(s), other.file(s), shallow=False) for s in (".o", ".weights"))
 
-    def start(self, cpu):
-        """The process that times it."""
+    def start(self, cpus):
+        """The process that times it, with a thread for each of the processors."""
         row = self.row
         source = int(rows.MODELS[row.model].kind == "seq2seq")
-        command = [prepare.worker_path(self.places, row, F32), row.mode, self.file(".weights"), "1", str(row.steps), str(source),
-                   prepare.input_file(self.places, row)]
-        self.worker = compare.Worker(self.name, command, {cpu})
+        command = [prepare.worker_path(self.places, row, self.precision), row.mode, self.file(".weights"), str(len(cpus)),
+                   str(row.steps), str(source), prepare.input_file(self.places, row)]
+        self.worker = compare.Worker(self.name, command, cpus)
 
     def forget(self):
         """Ends the process and removes the files."""
@@ -97,12 +96,12 @@ class Compiled:
         shutil.rmtree(self.places.folder)
 
 
-def compile_row(places, row, pipelines):
+def compile_row(places, row, precision, pipelines):
     """The objects of a row; one that is like the first, O2, is not timed."""
     seeded.write_safetensors(rows.MODELS[row.model], places.at(rows.MODELS[row.model].name + ".safetensors"))
     done = []
     for name, passes in pipelines.items():
-        one = Compiled(places, row, name, passes)
+        one = Compiled(places, row, precision, name, passes)
         one.twin = done[0] if done and one.is_like(done[0]) else None
         done.append(one)
     return done
@@ -112,7 +111,7 @@ def time_row(compiled, options):
     """{name: [(least, median) of each round]} in seconds."""
     timed = [c for c in compiled if c.twin is None]
     for c in timed:
-        c.start(options.cpu)
+        c.start(set(sorted(os.sched_getaffinity(0))[-options.threads:]))
     rounds = {c.name: [] for c in timed}
     size = options.slice / (4 if compiled[0].row.name in SMALL else 1)
     for k in range(options.rounds):
@@ -141,7 +140,7 @@ def run_row(places, row, pipelines, options):
     """One line of the table."""
     compiled = []
     try:
-        compiled = compile_row(places, row, pipelines)
+        compiled = compile_row(places, row, rows.PRECISIONS[options.precision], pipelines)
         rounds = time_row(compiled, options)
         base = compiled[0]
         least = 1e3 * min(t[0] for t in rounds[base.name])
@@ -160,7 +159,8 @@ def arguments():
                    help="passes to leave out, separated by commas; P+Q: both at once")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--slice", type=float, default=0.2, help="seconds each object is timed in a round")
-    p.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)))
+    p.add_argument("--threads", type=int, default=1, help="of the last processors")
+    p.add_argument("--precision", default="f32", choices=rows.PRECISIONS)
     for name in ("out", "build", "mcpu"):
         p.add_argument("--" + name, help=argparse.SUPPRESS)
     options = p.parse_args()
