@@ -82,24 +82,12 @@ const char *emit_variant_symbol(const struct object *o, const char *name);
 struct emit emit_for_group(const struct object *o, const struct function *f, const struct ir_op *group);
 /* Writes the source location of e->group as a comment. */
 void emit_group_comment(struct emit *e);
-/* Emits the code of e->group with its kernel generator into the function that is begun. `job` has worker,
- * scratch and the variant of the kernel; the other fields are set here. The generator's temporary memory is
- * freed afterwards. */
-TFMC_MUST_USE enum tfmc_status emit_group_kernel(struct emit *e, struct kernel_job job);
 
 /* ---- areas ---- */
 /* *out: the memory of a tensor value, or of a state slice, that e->group accesses; is_written stays false.
  * False: the address is no formula over dims and repeat indices (a constant, an index that is computed). */
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out);
 bool area_of_slice(const struct emit *e, const struct state_slice_ref *s, struct area *out);
-/* Whether the lists have a data hazard: two areas overlap and one of them is written. Both may contain
- * `except` (NULL: none). */
-bool areas_conflict(struct ir_dims *t, const struct area_list *a, const struct area_list *b,
-                    const struct area *except);
-/* The areas that n groups access, in order of their operands, results last, without duplicates. Accesses
- * that area_of_value cannot express are missing. */
-struct area_list group_areas(const struct object *o, const struct function *f,
-                             const struct ir_op *const *groups, size_t n);
 /* The address of an area in an object, in a function after emit_load_call. */
 struct kb_val area_address(struct emit *e, const struct area *a);
 /* *out: the pointer parameter for the area in the kernel of e->group. False: the kernel has no such area. */
@@ -110,9 +98,6 @@ bool area_pointer(struct emit *e, const struct area *a, struct kb_val *out);
  * unused areas leave k->areas. */
 TFMC_MUST_USE enum tfmc_status emit_plan_kernel(struct object *o, const struct function *f,
                                                 struct plan_kernel *k);
-/* The number of groups from `first` on that one device launch computes (1: no fusion). *reversed: bit i is
- * set if group i numbers its workers from the last one down. */
-size_t plan_fused_launch(const struct object *o, const struct function *f, size_t first, unsigned *reversed);
 /* Symbol of the function of an object that loads the arguments of the kernel and calls it. */
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k);
 /* Builds f->plan and emits all of its kernels. */

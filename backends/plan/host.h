@@ -13,9 +13,6 @@
 TFMC_MUST_USE enum tfmc_status emit_function(struct object *o, struct function *f);
 /* NAME.func.body: runs the commands of the plan, which is built here. */
 TFMC_MUST_USE enum tfmc_status emit_body(struct object *o, struct function *f);
-/* Emits all argument checks of a call of e->function: return a status if one fails. Dims and base addresses
- * are loaded. */
-void emit_check(struct emit *e);
 /* Fills omitted inputs with their defaults (worker 0 or -1 only); returns whether there are any. */
 struct kb_val emit_defaults(struct emit *e, struct kb_val worker);
 void emit_barriers(struct object *o); /* NAME.barrier NAME.leave */
@@ -30,7 +27,7 @@ void emit_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
 /* Returns E_NULL or E_CONTEXT unless the context was initialized by this object. */
 void emit_check_magic(struct emit *e);
 void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* bytes: a multiple of 8 */
-/* ---- interface functions on the state (state.c); args: after the context; e->state is loaded ---- */
+/* ---- interface functions on the state (host_state.c); args: after the context; e->state is loaded ---- */
 void emit_reset(struct emit *e, const struct kb_val *args);
 void emit_trim(struct emit *e, const struct kb_val *args);
 void emit_fork(struct emit *e, const struct kb_val *args);
@@ -55,12 +52,11 @@ void emit_variant_check(struct object *o); /* NAME.cpu(config, slots) -> status,
  * returns a status if there is none. */
 struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct kb_val slots);
 
-/* ---- kernels on an OpenCL device (device.c) ---- */
+/* ---- kernels on an OpenCL device (host_api.c) ---- */
 /* Emits the kernels in a kernel module of their own; the OpenCL C source and the plan become data of the
  * object. */
 TFMC_MUST_USE enum tfmc_status emit_device_program(struct object *o);
 /* Body of NAME.cpu for a device variant: opens the device. */
-void emit_device_open(struct emit *e, struct kb_val config, struct kb_val slots);
 void emit_device_body(struct object *o, const struct function *f);
 /* Whether the chosen variant runs on a device. */
 struct kb_val emit_is_device(struct emit *e);

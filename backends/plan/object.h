@@ -46,7 +46,7 @@ enum object_context {
 	CONTEXT_SOURCE_STEP = 160, /* sequences between the sources of consecutive rows: 1, or 0 */
 	CONTEXT_ENCODED = 168,     /* address of the encode mark (i32) of row 0's source */
 	CONTEXT_DEVICE = 176,      /* struct tfmc_cl_model; NULL: the chosen variant runs on the CPU */
-	CONTEXT_SHARED = 256,      /* written by workers from here on, see backends/plan/host_barrier.c */
+	CONTEXT_SHARED = 256,      /* written by workers from here on, see backends/plan/host_call.c */
 	/* i32: the mark of the call that a worker's yield hook cancelled, at a barrier and at the end of a
 	 * call */
 	CONTEXT_CANCEL = CONTEXT_SHARED,
@@ -225,8 +225,6 @@ size_t function_arg_slots(const struct function *f);
 enum case_use { CASE_NEVER, CASE_SOMETIMES, CASE_ALWAYS };
 enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f);
 TFMC_MUST_USE enum tfmc_status layout_entries(struct object *o);
-/* Sets f->storage. carry: representative of each value's carry set, from ir_lifetimes. */
-TFMC_MUST_USE enum tfmc_status assign_storage(struct object *o, struct function *f, const uint32_t *carry);
 /* Scratch bytes of the group that needs most, rounded up to OBJECT_ALIGN. */
 int64_t groups_scratch(const struct ir_op *const *groups, size_t n);
 /* Bytes of a stored element of a weight that is not quantized. */

@@ -48,7 +48,7 @@ struct plan_arg {
 struct plan_kernel {
 	const char *name; /* equal kernels share one name */
 	/* OP_groups of the planned module, consecutive in their function, the first of them number
-	 * `number`. Only device kernels have several (fuse_launch.c). */
+	 * `number`. Only device kernels have several. */
 	const struct ir_op *const *groups;
 	size_t n_groups, number;
 	unsigned reversed; /* bit i: group i numbers its workers from the last one down */
