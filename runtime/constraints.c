@@ -358,12 +358,6 @@ static void exclude_banned_texts(struct constraints *c, const int32_t *ids, uint
 	}
 }
 
-static void exclude_stop_ids(struct constraints *c)
-{
-	for (int64_t id = 0; id < c->vocab; id++)
-		c->excluded[id] |= constraints_is_stop(c, (int32_t)id);
-}
-
 /* Excludes ids [from, end). */
 static void exclude_range(struct constraints *c, int64_t from, int64_t end)
 {
@@ -436,8 +430,10 @@ void constraints_mark_excluded(struct constraints *c, const int32_t *ids, uint64
 	memcpy(c->excluded, c->always, (size_t)c->vocab);
 	for (int64_t id = 0; n_new == 0 && id < c->vocab; id++)
 		c->excluded[id] |= !record_allows_id(c->record, id, 1);
-	if (n_new < (uint64_t)g->min_new_tokens || n < (uint64_t)g->min_tokens)
-		exclude_stop_ids(c);
+	if (n_new < (uint64_t)g->min_new_tokens || n < (uint64_t)g->min_tokens) {
+		for (int64_t id = 0; id < c->vocab; id++)
+			c->excluded[id] |= constraints_is_stop(c, (int32_t)id);
+	}
 	exclude_repeated_ngrams(c, g->no_repeat_ngram, (struct tfmc_ids){ids, n}, ids, n);
 	exclude_repeated_ngrams(c, g->source_no_repeat_ngram, c->source, ids, n);
 	exclude_banned_sequences(c, ids, n);

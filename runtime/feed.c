@@ -156,7 +156,7 @@ static int prepare_call(struct feeder *f, struct entry_call *c, const char *entr
 	return TFMC_RT_OK;
 }
 
-/* Names the missing input: the object returns E_NULL only. Returns the status for the caller. */
+/* Names the missing input in the message of the session. Returns E_PROMPT; E_NULL: none is missing. */
 static int missing_input_error(struct feeder *f, const struct entry_call *c)
 {
 	for (uint64_t i = 0; i < MODEL_TENSORS_MAX; i++) {
@@ -170,7 +170,9 @@ static int missing_input_error(struct feeder *f, const struct entry_call *c)
 	return TFMC_RT_E_NULL;
 }
 
-/* Calls the entry; E_NULL and E_TOKEN become E_PROMPT with a message. */
+/* Calls the entry. The object reports no more than E_NULL and E_TOKEN. E_NULL becomes E_PROMPT with a message that names
+ * the missing input, or stays if none is missing; E_TOKEN becomes E_PROMPT, whose message the caller adds
+ * (report_wrong_id), since it has the ids. */
 static int execute_call(struct feeder *f, const struct entry_call *c)
 {
 	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
@@ -179,7 +181,7 @@ static int execute_call(struct feeder *f, const struct entry_call *c)
 	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
 }
 
-/* Names the id outside of the vocabulary: the object returns E_TOKEN only. */
+/* Sets the message of the session: the first id of the call outside of the vocabulary. */
 static void report_wrong_id(struct feeder *f, const struct entry_call *c)
 {
 	for (uint64_t i = 0; i < MODEL_TENSORS_MAX; i++) {

@@ -29,12 +29,6 @@ static void print_args(struct buf *out, const struct kb_inst *inst, size_t from)
 		buf_printf(out, "%s%%%u", i > from ? ", " : " ", inst->args[i].id);
 }
 
-static void print_address(struct buf *out, const struct kb_inst *inst, size_t at)
-{
-	buf_printf(out, " [%%%u + %%%u + %" PRId64 "] align %d", inst->args[at].id, inst->args[at + 1].id,
-	           inst->imm, inst->align);
-}
-
 /* Lane count, stored value, address and alignment of a load or store. */
 static void print_access(struct buf *out, const struct kb_inst *inst)
 {
@@ -44,7 +38,9 @@ static void print_access(struct buf *out, const struct kb_inst *inst)
 		buf_printf(out, " first %d", inst->n_lanes);
 	if (is_store)
 		buf_printf(out, " %%%u", inst->args[0].id);
-	print_address(out, inst, is_store ? 1 : 0);
+	const struct kb_val *address = &inst->args[is_store ? 1 : 0];
+	buf_printf(out, " [%%%u + %%%u + %" PRId64 "] align %d", address[0].id, address[1].id, inst->imm,
+	           inst->align);
 }
 
 static void print_const(struct buf *out, const struct kb_inst *inst)

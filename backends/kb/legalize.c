@@ -53,11 +53,6 @@ static struct kb_val half_from_bits(struct kb *k, struct kb_val bits, enum kb_sc
 	return kb_bitcast(k, kb_cvt(k, bits, KB_U16), to);
 }
 
-static struct kb_val bf16_to_f32(struct kb *k, struct kb_val v)
-{
-	return kb_bitcast(k, bin_const(k, KB_SHL, bits_of_half(k, v), 16), KB_F32);
-}
-
 /* Round to nearest even: adds half a unit of the last kept bit, less one where that bit is even, and truncates. */
 static struct kb_val f32_to_bf16(struct kb *k, struct kb_val v)
 {
@@ -138,7 +133,7 @@ static struct kb_val expand_cvt(struct kb *k, struct kb_val v, enum kb_scalar to
 {
 	enum kb_scalar from = kb_type_of(k, v).scalar;
 	if (from == KB_BF16)
-		v = bf16_to_f32(k, v);
+		v = kb_bitcast(k, bin_const(k, KB_SHL, bits_of_half(k, v), 16), KB_F32);
 	else if (from == KB_F16)
 		v = has_f16 ? kb_cvt(k, v, KB_F32) : f16_to_f32(k, v);
 	if (!is_half(to))

@@ -207,11 +207,6 @@ struct pairing {
 	uint32_t *values, *vars; /* by id of a: the id of b; 0: not defined yet */
 };
 
-static bool same_string(const char *a, const char *b)
-{
-	return a == b || (a && b && !strcmp(a, b));
-}
-
 /* Names of symbols are part of the code; names of values, variables and loops are for readers. */
 static bool has_significant_name(enum kb_opcode op)
 {
@@ -232,7 +227,8 @@ static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct k
 	    memcmp(&x->fimm, &y->fimm, sizeof(x->fimm)) != 0 || (x->result == 0) != (y->result == 0) ||
 	    !same_imm(p, x, y))
 		return false;
-	if (has_significant_name(x->op) && !same_string(x->name, y->name))
+	if (has_significant_name(x->op) &&
+	    !(x->name == y->name || (x->name && y->name && !strcmp(x->name, y->name))))
 		return false;
 	if (x->op == KBO_SHUFFLE &&
 	    memcmp(x->lanes, y->lanes, sizeof(*x->lanes) * (size_t)x->type.lanes) != 0)

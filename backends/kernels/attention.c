@@ -339,7 +339,11 @@ static struct share find_share(const struct attention *a, struct kb_val length, 
 	return s;
 }
 
-/* Shares of the row tiles of all heads and, if blocks may be split, of all KV blocks. */
+/*
+ * One traversal of all heads serves two divisions, of which a call uses one. Normally a worker has a share of the row
+ * tiles, by cost, and all KV blocks of these rows. With split-KV (is_split at run time) it has a share of the KV blocks
+ * of all heads, and all rows of each. Both cursors advance head by head; kb_select picks the rows and blocks.
+ */
 struct schedule {
 	struct kb_val tiles; /* row tiles of a head */
 	struct share tiles_share;

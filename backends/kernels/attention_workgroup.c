@@ -80,13 +80,6 @@ static bool choose_sizes(const struct target *t, int64_t size, int64_t value_siz
 	return false;
 }
 
-/* Lowers the tile to a power of two of rows, if there are few. */
-static void lower_rows(struct wg_sizes *n, int64_t rows)
-{
-	while (n->rows / 2 >= rows)
-		n->rows /= 2;
-}
-
 int64_t attention_workgroup_rows(const struct target *t, int64_t size, int64_t value_size)
 {
 	struct wg_sizes n;
@@ -587,8 +580,11 @@ static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_v
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	if (s->is_split)
-		lower_rows(&s->n, a->scratch.slots.rows);
+	if (s->is_split) {
+		/* Lowers the tile to a power of two of rows, if there are few. */
+		while (s->n.rows / 2 >= a->scratch.slots.rows)
+			s->n.rows /= 2;
+	}
 	divide_memory(s, memory);
 	divide_items(s);
 	struct kb_val tiles = kb_div_const(k, kb_add_const(k, a->heads.rows, s->n.rows - 1), s->n.rows);

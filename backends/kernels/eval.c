@@ -802,15 +802,6 @@ bool eval_vectorizes(struct eval *e, struct ir_value v, int axis)
 
 static void hoist(struct analysis *q, struct ir_value v, const struct eval_point *p);
 
-/* A reshape that changes the axis of lanes has no single row in its operand. */
-static void hoist_view(struct analysis *q, const struct ir_op *op, const struct eval_point *p)
-{
-	struct eval_point at;
-	bool changes_lanes = op->code == OP_reshape && eval_view_axis(q->e, op, p->vec) < 0;
-	if (!changes_lanes && eval_view_point(q->e, op, p, &at))
-		hoist(q, op->operands[0], &at);
-}
-
 static void hoist_op(struct analysis *q, const struct ir_op *op, const struct eval_point *p)
 {
 	if (op->code == OP_mask_rows || op->code == OP_rope) {
@@ -819,7 +810,11 @@ static void hoist_op(struct analysis *q, const struct ir_op *op, const struct ev
 		for (size_t i = 0; i < op->n_operands; i++)
 			hoist(q, op->operands[i], p);
 	} else if (op->code == OP_transpose || op->code == OP_broadcast || op->code == OP_slice) {
-		hoist_view(q, op, p);
+		/* A reshape that changes the axis of lanes has no single row in its operand. */
+		struct eval_point at;
+		bool changes_lanes = op->code == OP_reshape && eval_view_axis(q->e, op, p->vec) < 0;
+		if (!changes_lanes && eval_view_point(q->e, op, p, &at))
+			hoist(q, op->operands[0], &at);
 	}
 }
 

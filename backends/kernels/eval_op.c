@@ -703,15 +703,6 @@ static unary_fn *math_function(enum ir_opcode code)
 	return table[code];
 }
 
-static binary_fn *binary_function(enum ir_opcode code)
-{
-	static binary_fn *const table[IR_N_OPS] = {
-	        [OP_add] = kb_add,   [OP_sub] = kb_sub,   [OP_mul] = kb_mul,
-	        [OP_min] = math_min, [OP_max] = math_max,
-	};
-	return table[code];
-}
-
 /* The kb_un of an op, or -1. */
 static int unary_operator(enum ir_opcode code)
 {
@@ -809,7 +800,11 @@ static struct kb_val op_result(struct eval *e, const struct ir_op *op, const str
 {
 	struct kb *k = e->k;
 	unary_fn *unary = math_function(op->code);
-	binary_fn *binary = binary_function(op->code);
+	static binary_fn *const table[IR_N_OPS] = {
+	        [OP_add] = kb_add,   [OP_sub] = kb_sub,   [OP_mul] = kb_mul,
+	        [OP_min] = math_min, [OP_max] = math_max,
+	};
+	binary_fn *binary = table[op->code];
 	int un = unary_operator(op->code);
 	struct kb_val x[3] = {{0}};
 	if (unary)

@@ -596,7 +596,13 @@ static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64
 	flush_acc16(c);
 }
 
-/* Adds dot block `dot_block` of n elements. */
+/*
+ * Adds dot block `dot_block` of n elements. The i32 accumulators must hold the zero-point correction and the dot products
+ * at the end; begin_acc sets the correction, at one of three times:
+ *   MMLA     after the products of all row pairs, which have accumulators of their own and are then added
+ *   i16      after the only chunk of a short block, so that i16 and i32 accumulators are not live at once
+ *   else     first; dot products accumulate on top of it
+ */
 static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, int64_t n)
 {
 	struct kb *k = c->l->k;

@@ -18,18 +18,13 @@
  * model. Prefetches never fault and change no result.
  */
 
-/* OpenCL has no prefetch that all devices implement; a dequantized B buffer is in the cache anyway. */
-static bool has_prefetch(const struct linear *l)
-{
-	return l->rows_hi > l->mr && !l->b_buf.at.id && l->job->target->arch != ARCH_OPENCL;
-}
-
 struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int height,
                                              int panels)
 {
 	struct kb *k = l->k;
 	struct matmul_prefetch a = {.row_tile = {0}};
-	if (!has_prefetch(l))
+	/* OpenCL has no prefetch that all devices implement; a dequantized B buffer is in the cache anyway. */
+	if (l->rows_hi <= l->mr || l->b_buf.at.id || l->job->target->arch == ARCH_OPENCL)
 		return a;
 	struct kb_val tiles = kb_div_const(k, kb_add_const(k, rows, height - 1), height);
 	int64_t step = matmul_bytes_per_k(l);

@@ -109,7 +109,11 @@ static int gemv_panels(const struct linear *l)
 	return l->lowp.op && !l->lowp.to.bf16 ? 1 : MATMUL_NC / 2;
 }
 
-/* Passes over the rows of a panel: one if the rows fit into a tile, else several of about equal size. */
+/*
+ * Passes over the rows of a tile of panels: one if the rows fit into a register tile, else n = ceil(rows / mr) of about
+ * equal height. n is known at run time only; microkernels are emitted for all heights from mr_max down to mr_min that
+ * any number of rows can need. Together the passes prefetch the next panels once: a pass its share of them.
+ */
 struct passes {
 	int mr_max, mr_min;   /* mr of the largest and the smallest pass */
 	int panels;           /* panels of a tile */

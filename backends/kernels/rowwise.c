@@ -40,16 +40,6 @@ static void rowwise_items_begin(struct rowwise *r)
 	r->sums = kb_shared(r->k, "sums", KB_F32, r->items);
 }
 
-/* This item's elements of [from, to). */
-static void loop_items(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_loop *w)
-{
-	struct kb *k = r->k;
-	struct rowwise_chunk c = {.lanes = 1, .valid = 1};
-	c.at = kb_loop(k, "j", kb_add(k, from, r->item), to, r->items, 0);
-	emit_chunk(r, w, &c);
-	kb_end_loop(k);
-}
-
 /* sums[item] = sums[item] op sums[item + half], for items below half. */
 static void tree_step(struct rowwise *r, enum kb_bin op, int64_t half)
 {
@@ -174,7 +164,11 @@ void rowwise_loop(struct rowwise *r, struct kb_val from, struct kb_val to, const
 	struct kb *k = r->k;
 	int64_t lo, hi, step = unroll_of(w) * w->lanes;
 	if (r->items > 1) {
-		loop_items(r, from, to, w);
+		/* This item's elements of [from, to). */
+		struct rowwise_chunk c = {.lanes = 1, .valid = 1};
+		c.at = kb_loop(k, "j", kb_add(k, from, r->item), to, r->items, 0);
+		emit_chunk(r, w, &c);
+		kb_end_loop(k);
 		return;
 	}
 	if (kb_const_index(k, from, &lo) && lo == 0 && kb_const_index(k, to, &hi)) {
@@ -399,14 +393,6 @@ static enum tfmc_status check_types(struct rowwise *r)
 	return eval_status(&r->e);
 }
 
-/* True if a row of the result can hold x between passes: f32, contiguous. */
-static bool can_keep_in_result(const struct rowwise *r)
-{
-	const struct kb_tensor *t = &r->outputs.items[0].to.t;
-	const struct kb_size *step = &t->stride[r->rank - 1];
-	return t->dtype == DT_F32 && t->encoding == ENC_ROW && step->is_const && step->c == 1;
-}
-
 /* True if later passes can read x from memory again: the first pass does not change it. Exponentials of rows
  * of unknown length are computed in the buffer instead, which has room for full vectors. */
 static bool can_reread_x(const struct rowwise *r)
@@ -418,28 +404,31 @@ static bool can_reread_x(const struct rowwise *r)
 	       !(keeps_exponentials(r) && r->width < 0);
 }
 
-/* mask has one pass; norms and log_softmax keep nothing if x is reread. */
-static bool needs_buffer(const struct rowwise *r)
-{
-	if (r->root->code == OP_mask)
-		return r->is_staged;
-	return !r->in_registers && (keeps_exponentials(r) || !r->rereads_x);
-}
-
-/* Chooses the buffer: local memory, scratch, the result, or none. */
+/*
+ * Chooses where elements of a row wait between two passes: the first of local memory of the work-group, scratch, and the
+ * row of the result (f32, contiguous) that can hold a row. Without any, each pass computes x again, element by element
+ * where x is not vectorized, since it cannot be staged. No buffer is needed if elements stay in registers, or if later
+ * passes read x from memory again; mask has one pass and stages x only.
+ */
 static void choose_buffer(struct rowwise *r)
 {
 	const struct attrs_group *schedule = r->job->group->attrs;
 	const struct ir_type *x = ir_type_of(r->job->func, r->root->operands[0]);
 	int64_t longest = ir_dim_hi(r->job->module->dims, x->dims[r->rank - 1]);
-	if (!needs_buffer(r) || r->is_producer)
+	bool is_needed = r->root->code == OP_mask
+	                         ? r->is_staged
+	                         : !r->in_registers && (keeps_exponentials(r) || !r->rereads_x);
+	if (!is_needed || r->is_producer)
 		return;
+	const struct kb_tensor *y = &r->outputs.items[0].to.t;
+	const struct kb_size *stride = &y->stride[r->rank - 1];
+	bool fits_result = y->dtype == DT_F32 && y->encoding == ENC_ROW && stride->is_const && stride->c == 1;
 	if (r->items > 1 && longest <= ROWWISE_SHARED) {
 		r->buffer = kb_shared(r->k, "kept", KB_F32, longest > 0 ? longest : 1);
 	} else if (schedule->scratch / 4 >= longest) {
 		r->buffer = r->job->scratch;
 		r->is_padded = schedule->scratch % 64 == 0 && r->lanes <= 16;
-	} else if (can_keep_in_result(r)) {
+	} else if (fits_result) {
 		r->buffer_is_result = true;
 	} else {
 		r->recomputes = true;

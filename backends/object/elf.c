@@ -105,12 +105,6 @@ static void editor_put(struct buf *b, uint64_t at, int bytes, uint64_t v)
 		b->data[at + (uint64_t)i] = (char)(v >> (8 * i));
 }
 
-static void align_to(struct buf *b, uint64_t align)
-{
-	while (b->len % align)
-		buf_char(b, 0);
-}
-
 /* Whether the zero-terminated string is at offset `at`. */
 static bool string_is_at(const struct buf *b, uint64_t at, const char *text)
 {
@@ -163,7 +157,8 @@ static uint64_t add_section_name(struct elf_editor *e, const char *name)
  * bytes. */
 static void add_section_header(struct elf_editor *e, uint64_t name, uint64_t size, uint64_t gap)
 {
-	align_to(e->b, 8);
+	while (e->b->len % 8)
+		buf_char(e->b, 0);
 	uint64_t table = e->b->len;
 	for (uint64_t i = 0; i < e->elf.n_sections * ELF_SHDR_BYTES && !buf_failed(e->b); i++)
 		buf_char(e->b, e->b->data[e->elf.sections + i]);

@@ -333,7 +333,11 @@ static struct quant_encoding quant_encoding_of(const struct ir_format_desc *d)
 	return s;
 }
 
-/* Stores up to GROUP quants of column c; 4 bits: elements i and i + 16 share a byte. */
+/*
+ * Stores n <= GROUP quants of column c of a panel at `to`, four to a u32 of a k-row, as their encoding (above) says;
+ * shift: of the block, added to the codebook. Elements from n on become `none`. 4 bits: elements i and i + 16 share a
+ * byte. All loops have constant bounds, without branches, so that compilers vectorize them.
+ */
 TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, int bits, const int8_t *codes,
                                            int64_t n, int shift, int64_t c, uint8_t *to)
 {

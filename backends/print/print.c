@@ -235,13 +235,6 @@ static void print_consume(struct print *p, const struct kb_inst *i)
 		remove_pending(p, i->args[k].id);
 }
 
-static const char *temporary(struct print *p, uint32_t id)
-{
-	const struct kb_type t = p->f->types[id];
-	const char *prefix = t.scalar == KB_PTR ? "p" : t.scalar == KB_BOOL ? "is" : t.lanes > 1 ? "v" : "t";
-	return print_local_name(p, arena_printf(p->arena, "%s%u", prefix, ++p->n_temporaries));
-}
-
 /* Uses `name` as the text of the value from now on. */
 static void print_name_value(struct print *p, uint32_t id, const char *name)
 {
@@ -253,7 +246,9 @@ static void print_name_value(struct print *p, uint32_t id, const char *name)
 /* Prints `const type name = bare;` and uses the name for the value from now on. */
 static void print_assign_name(struct print *p, uint32_t id, const char *bare)
 {
-	const char *name = temporary(p, id);
+	const struct kb_type t = p->f->types[id];
+	const char *prefix = t.scalar == KB_PTR ? "p" : t.scalar == KB_BOOL ? "is" : t.lanes > 1 ? "v" : "t";
+	const char *name = print_local_name(p, arena_printf(p->arena, "%s%u", prefix, ++p->n_temporaries));
 	struct buf line;
 	buf_init(&line);
 	buf_str(&line, "const ");
@@ -615,12 +610,6 @@ static void print_value(struct print *p, const struct kb_inst *i)
 
 /* ---- variables ---- */
 
-static struct space_pointer var_space(const struct print *p, uint32_t var)
-{
-	return p->spaces.funcs ? p->spaces.funcs[p->f_number].vars[var]
-	                       : (struct space_pointer){SPACE_NONE, true};
-}
-
 /* Initial value of a variable without one. OpenCL C has no {0} for vectors. */
 static void print_zero(struct print *p, struct kb_type type, struct buf *line)
 {
@@ -644,7 +633,10 @@ static void print_var(struct print *p, const struct kb_inst *i)
 	print_consume(p, i);
 	v->name = print_local_name(p, i->name ? i->name : "x");
 	buf_init(&line);
-	p->dialect->type(p, i->type, var_space(p, i->result), &line);
+	p->dialect->type(p, i->type,
+	                 p->spaces.funcs ? p->spaces.funcs[p->f_number].vars[i->result]
+	                                 : (struct space_pointer){SPACE_NONE, true},
+	                 &line);
 	if (line.len && line.data[line.len - 1] != '*')
 		buf_char(&line, ' ');
 	buf_printf(&line, "%s = ", v->name);

@@ -42,11 +42,6 @@ static bool is_full(const struct fold *f, size_t i, double value)
 	return a->value == value && signbit(a->value) == signbit(value);
 }
 
-static bool is_float(const struct fold *f)
-{
-	return ir_dtype_class(f->result->dtype) == DTCLASS_FLOAT;
-}
-
 /* A view of `full` or `dim_value` is the same op with the shape of the view. */
 static struct ir_value fold_constant_view(const struct fold *f)
 {
@@ -104,7 +99,7 @@ static struct ir_value fold_dim_sum(const struct fold *f, int sign)
 /* x + (-0.0) is x for every float; x + 0.0 is not for x = -0.0. */
 static struct ir_value fold_add(const struct fold *f)
 {
-	double zero = is_float(f) ? -0.0 : 0.0;
+	double zero = ir_dtype_class(f->result->dtype) == DTCLASS_FLOAT ? -0.0 : 0.0;
 	if (is_full(f, 1, zero))
 		return f->operands[0];
 	return is_full(f, 0, zero) ? f->operands[1] : fold_dim_sum(f, 1);

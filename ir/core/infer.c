@@ -147,20 +147,29 @@ static bool fail_rank(const struct infer *c, const struct ir_axes *a, size_t i)
 	return infer_rank(c, i, ir_axes_rank(a, list));
 }
 
-/* Checks that axes of the same name have equal sizes; origins[name]: where the name occurs first. */
+/*
+ * Checks that axes of the same name have equal sizes; origins[name]: the operand and axis where the name occurs first.
+ * Where operand 0 and this one are each a single wildcard (elementwise ops), the message shows both full shapes,
+ * as for a wrong rank; else the two axes.
+ */
 static bool match_axes(const struct infer *c, const struct ir_axes *a, struct axis_origin *origins)
 {
-	for (size_t i = 0; i < a->n_in; i++)
+	for (size_t i = 0; i < a->n_in; i++) {
+		const struct ir_axis_list *list = &a->in[i];
 		for (int k = 0; c->in[i] != NULL && k < c->in[i]->rank; k++) {
-			struct axis_origin *p = &origins[ir_axis_name(a, &a->in[i], k)];
-			if (!p->known)
-				*p = (struct axis_origin){true, i, k};
-			else if (c->in[p->operand]->dims[p->axis] != c->in[i]->dims[k])
-				return a->in[i].n == 1 && a->in[i].wildcard >= 0 && p->operand == 0 &&
-				                       a->in[0].n == 1
-				               ? fail_rank(c, a, i)
-				               : infer_axes_equal(c, p->operand, p->axis, i, k);
+			struct axis_origin *first = &origins[ir_axis_name(a, list, k)];
+			if (!first->known) {
+				*first = (struct axis_origin){true, i, k};
+				continue;
+			}
+			if (c->in[first->operand]->dims[first->axis] == c->in[i]->dims[k])
+				continue;
+			bool is_elementwise =
+			        list->n == 1 && list->wildcard >= 0 && first->operand == 0 && a->in[0].n == 1;
+			return is_elementwise ? fail_rank(c, a, i)
+			                      : infer_axes_equal(c, first->operand, first->axis, i, k);
 		}
+	}
 	return true;
 }
 

@@ -108,13 +108,6 @@ static void check_condition(struct verifier *v, const struct ir_func *base, size
 
 /* ---- the function ---- */
 
-/* The bound symbol does not occur in the case. */
-static void check_is_replaced(struct verifier *v, int sym)
-{
-	if (ir_func_has_symbol(v->f, sym))
-		verify_fail(v, v->f->loc, "%s is bound by this case, but occurs in it", sym_name(v, sym));
-}
-
 static bool same_text(const char *a, const char *b)
 {
 	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
@@ -194,7 +187,7 @@ static void check_reachable(struct verifier *v)
 	}
 }
 
-/* case.c: the case v->f, if it is one */
+/* The case v->f, if it is one. */
 static void verify_case(struct verifier *v)
 {
 	const struct ir_case *c = v->f->when;
@@ -212,8 +205,10 @@ static void verify_case(struct verifier *v)
 		verify_fail(v, v->f->loc, "a case of @%s without conditions", c->of);
 	for (size_t i = 0; i < c->n; i++) {
 		check_condition(v, base, i);
-		if (binds(&c->conditions[i]))
-			check_is_replaced(v, ir_dim_as_symbol(c->conditions[i].dim));
+		int bound = binds(&c->conditions[i]) ? ir_dim_as_symbol(c->conditions[i].dim) : -1;
+		if (bound >= 0 && ir_func_has_symbol(v->f, bound))
+			verify_fail(v, v->f->loc, "%s is bound by this case, but occurs in it",
+			            sym_name(v, bound));
 	}
 	check_params(v, base);
 	check_results(v, base);
@@ -294,11 +289,6 @@ static bool ends_before(const struct plan_verifier *p, const struct slot *a, con
 	return ir_dim_le(dims, a->end, at) || ir_dim_le(dims, a->line_end, at);
 }
 
-static bool are_disjoint(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
-{
-	return ends_before(p, a, b->at) || ends_before(p, b, a->at);
-}
-
 /* NULL if b may overwrite a in place: the group that defines b is the last user of a, at the same offset, and its
  * kernel allows it. Else the reason. */
 static const char *inplace_refusal(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
@@ -325,8 +315,8 @@ static void check_disjoint(struct plan_verifier *p, const struct slot *a, const 
 {
 	const struct ir_op *op = ir_def(p->v->f, b->value);
 	const char *why;
-	if (!ir_lifetimes_overlap(&p->life, a->value, b->value) || are_disjoint(p, a, b) ||
-	    inplace_refusal(p, b, a) == NULL)
+	if (!ir_lifetimes_overlap(&p->life, a->value, b->value) || ends_before(p, a, b->at) ||
+	    ends_before(p, b, a->at) || inplace_refusal(p, b, a) == NULL)
 		return;
 	why = inplace_refusal(p, a, b);
 	if (why != NULL)
@@ -353,6 +343,8 @@ static bool sort_slots(struct plan_verifier *p)
 	return true;
 }
 
+/* Checks every pair of values that are alive at one time, each when the later one begins; so a chain of in-place updates
+ * needs no check of its own. */
 static void check_all(struct plan_verifier *p)
 {
 	for (size_t i = 0; i < p->slots.n; i++) {
@@ -373,7 +365,7 @@ static void check_all(struct plan_verifier *p)
 	}
 }
 
-/* plan.c: the memory plan of v->f, whose structure has been verified */
+/* The memory plan of v->f, whose structure has been verified. */
 static void verify_plan(struct verifier *v)
 {
 	struct plan_verifier p = {.v = v,
@@ -631,15 +623,6 @@ static void verify_pad(struct verifier *v, const struct ir_op *op, const struct 
 		        (long long)a->pad, PAD_MAX);
 }
 
-/* Carried and returned values, in memory of a carry or of the caller, have no padded rows. */
-static void verify_unpadded(struct verifier *v, const struct ir_op *op)
-{
-	for (size_t i = 0; i < op->n_operands; i++)
-		if (op->operands[i].id != 0 && ir_row_pad(v->f, ir_view_base(v->f, op->operands[i])) != 0)
-			verify_fail(v, op->loc, "%s of a value with padded rows (pad)",
-			            ir_op_desc(op->code)->name);
-}
-
 static bool is_softmax(enum ir_opcode code)
 {
 	return code == OP_softmax || code == OP_log_softmax || code == OP_masked_softmax;
@@ -693,8 +676,14 @@ static void verify_stage(struct verifier *v, const struct ir_op *op)
 	else if (v->m->stage != STAGE_GRAPH && !allowed_outside(op->code))
 		verify_fail(v, op->loc, "%s outside of a group in the stage %s", ir_op_desc(op->code)->name,
 		            stage_name(v->m->stage));
-	if (op->code == OP_repeat || ir_op_has(op->code, TRAIT_TERMINATOR))
-		verify_unpadded(v, op);
+	if (op->code == OP_repeat || ir_op_has(op->code, TRAIT_TERMINATOR)) {
+		/* Carried and returned values, in memory of a carry or of the caller, have no padded rows. */
+		for (size_t i = 0; i < op->n_operands; i++)
+			if (op->operands[i].id != 0 &&
+			    ir_row_pad(v->f, ir_view_base(v->f, op->operands[i])) != 0)
+				verify_fail(v, op->loc, "%s of a value with padded rows (pad)",
+				            ir_op_desc(op->code)->name);
+	}
 }
 
 /* ---- operands ---- */

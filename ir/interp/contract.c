@@ -242,15 +242,6 @@ static double dot(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_
 	return sum;
 }
 
-/* The same with every product and partial sum rounded to f32. */
-static double dot_f32(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t count)
-{
-	float sum = 0;
-	for (int64_t k = 0; k < count; k++)
-		sum += (float)(a.data[m * a.rows + k * a.cols] * b.data[k * b.rows + n * b.cols]);
-	return sum;
-}
-
 /* Accumulators of two rows; lanes are independent doubles. */
 typedef double pair __attribute__((vector_size(16)));
 
@@ -301,12 +292,16 @@ static void dot_rows(pair (*packed)[ROWS / 2], struct matrix a, struct matrix b,
 		out[i] += bias[i % n_size];
 }
 
-/* The same for one row in f32 (interp_args.single). */
+/* gemm of one row in f32 (interp_args.single): every product and partial sum is rounded. */
 static void dot_row_f32(struct matrix a, struct matrix b, int64_t m, int64_t n_size, int64_t k_size,
                         const double *bias, double *out)
 {
-	for (int64_t n = 0; n < n_size; n++)
-		out[n] = dot_f32(a, b, m, n, k_size) + (bias ? bias[n] : 0);
+	for (int64_t n = 0; n < n_size; n++) {
+		float sum = 0;
+		for (int64_t k = 0; k < k_size; k++)
+			sum += (float)(a.data[m * a.rows + k * a.cols] * b.data[k * b.rows + n * b.cols]);
+		out[n] = (double)sum + (bias ? bias[n] : 0);
+	}
 }
 
 /* out [M, N] = a b + bias (NULL: none) */

@@ -322,11 +322,6 @@ static const char *name_of(const struct interp *in, struct ir_value v)
 	return name != NULL ? name : "(unnamed)";
 }
 
-static bool is_inside(const struct ir_op *group, const struct interp *in, struct ir_value v)
-{
-	return ir_value_info(in->f, v)->region == group->region;
-}
-
 /* Loads v from the arena; an error if a line was last written by another value or never. */
 static enum tfmc_status load_value(struct interp *in, const struct ir_op *group, struct ir_value v)
 {
@@ -378,7 +373,8 @@ static enum tfmc_status each_read(struct interp *in, const struct ir_op *group, 
 			if (v.id == 0 || ir_type_of(in->f, v)->kind != IR_TENSOR)
 				continue;
 			v = ir_view_base(in->f, v);
-			if (!is_inside(group, in, v) && in->memory->buffers[v.id].bytes >= 0)
+			if (ir_value_info(in->f, v)->region != group->region &&
+			    in->memory->buffers[v.id].bytes >= 0)
 				TFMC_TRY(visit(in, group, v, to));
 		}
 	return TFMC_OK;

@@ -45,18 +45,12 @@ static void integer_text(const struct decimal *d, char *out, size_t n)
 	snprintf(out, n, "%se%d", d->digits, d->exponent - (d->n_digits - 1));
 }
 
-static bool round_trips_f64(const struct decimal *d, double v)
+/* True if reading the text gives v again, as f32 or as f64. */
+static bool round_trips(const struct decimal *d, double v, bool single)
 {
 	char text[48];
 	integer_text(d, text, sizeof(text));
-	return strtod(text, NULL) == v;
-}
-
-static bool round_trips_f32(const struct decimal *d, float v)
-{
-	char text[48];
-	integer_text(d, text, sizeof(text));
-	return strtof(text, NULL) == v;
+	return single ? strtof(text, NULL) == (float)v : strtod(text, NULL) == v;
 }
 
 /* The shortest decimal that round-trips, by trying precisions; v is finite and positive. */
@@ -67,7 +61,7 @@ static void find_shortest(double v, bool single, struct decimal *out)
 	for (int precision = 0; precision <= last; precision++) {
 		snprintf(text, sizeof(text), "%.*e", precision, v);
 		split_scientific(text, out);
-		if (single ? round_trips_f32(out, (float)v) : round_trips_f64(out, v))
+		if (round_trips(out, v, single))
 			return;
 	}
 }

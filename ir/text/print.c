@@ -101,13 +101,6 @@ static void printer_begin(struct printer *p, struct buf *out, const struct diag_
 		name_region(&n, f->body);
 }
 
-static void printer_end(struct printer *p)
-{
-	if (arena_failed(&p->arena))
-		p->out->failed = true;
-	arena_destroy(&p->arena);
-}
-
 static void print_value_name(const struct printer *p, struct ir_value v)
 {
 	const char *name = p->names != NULL ? p->names[v.id] : NULL;
@@ -532,7 +525,9 @@ static void print_func(struct buf *out, const struct diag_context *cx, const str
 	buf_str(out, " {\n");
 	print_region(&p, f->body, 2);
 	buf_str(out, "}\n");
-	printer_end(&p);
+	if (arena_failed(&p.arena))
+		p.out->failed = true;
+	arena_destroy(&p.arena);
 }
 
 void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,

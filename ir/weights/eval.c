@@ -416,17 +416,14 @@ static void table_sinusoid(const struct ir_wexpr *e, int64_t begin, int64_t n, d
 }
 
 /* Cosines, then sines, of the RoPE angles of a position. */
-static double rotary_at(const struct ir_wexpr *e, int64_t row, int64_t col)
-{
-	int64_t half = e->dims[1] / 2;
-	double angle = (double)row * e->frequencies[col % half];
-	return e->value * (col < half ? cos(angle) : sin(angle));
-}
-
 static void table_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
 {
-	for (int64_t i = 0; i < n; i++)
-		out[i] = rotary_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
+	int64_t half = e->dims[1] / 2;
+	for (int64_t i = begin; i < begin + n; i++) {
+		int64_t row = i / e->dims[1], column = i % e->dims[1];
+		double angle = (double)row * e->frequencies[column % half];
+		out[i - begin] = e->value * (column < half ? cos(angle) : sin(angle));
+	}
 }
 
 /* ---- arithmetic ---- */

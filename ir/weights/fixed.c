@@ -311,7 +311,6 @@ TFMC_MULTIVERSION bool fixed_keep_better(struct fixed_fit *restrict best, double
  * quants. SIMD over blocks as in fixed.h: all lanes take the same path.
  */
 
-#define LANES   FIXED_LANES
 #define STARTS  16 /* 8 shifts, 2 signs */
 #define BEST    4  /* candidates that are tried with other reaches, and candidates that are refined */
 #define REFINED 2  /* iterations */

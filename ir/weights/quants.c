@@ -154,12 +154,6 @@ double weight_input_variance(const struct weight_input_stats *in, int64_t i)
 	return v > least ? v : least;
 }
 
-/* Weight of the squared error of element i. */
-static double error_weight(const struct sample *s, int64_t i)
-{
-	return s->in.squares ? weight_input_variance(&s->in, i) : 1;
-}
-
 /* Scale and offset that map `least` and `most` to the first and the last quant. */
 static struct fit fit_range(const struct ir_format_desc *d, double least, double most)
 {
@@ -331,7 +325,10 @@ static void find_change(const struct weight_quants *row, const struct sample *s,
 			continue;
 		quant = (int8_t)(quant + shift);
 		double step = f.scale * (quant - row->quants[at + i]), by = m * step;
-		double counts = error_weight(s, i) * step * (2 * e + step) + by * (2 * sum + by);
+		/* Weight of the squared error of element i. */
+		double counts =
+		        (s->in.squares ? weight_input_variance(&s->in, i) : 1) * step * (2 * e + step) +
+		        by * (2 * sum + by);
 		if (counts < best->counts)
 			*best = (struct change){at + i, quant, by, counts};
 	}

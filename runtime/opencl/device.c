@@ -83,17 +83,14 @@ int cl_check_created(const void *object, cl_int code, const char *call, struct t
 
 /* ---- queries ---- */
 
-static bool is_printable(char c)
-{
-	return (unsigned char)c >= 0x20 && c != 0x7f;
-}
-
 /* Replaces control characters by blanks (line feeds only if one_line) and trims both ends. */
 static void clean_string(char *text, bool one_line)
 {
 	size_t n = 0, from = strspn(text, " \t\r\n");
-	for (const char *p = text + from; *p; p++)
-		text[n++] = is_printable(*p) || (*p == '\n' && !one_line) ? *p : ' ';
+	for (const char *p = text + from; *p; p++) {
+		bool is_printable = (unsigned char)*p >= 0x20 && *p != 0x7f;
+		text[n++] = is_printable || (*p == '\n' && !one_line) ? *p : ' ';
+	}
 	while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\n'))
 		n--;
 	text[n] = 0;
@@ -270,16 +267,6 @@ static bool is_slow_dot(struct tfmc_cl *cl, cl_device_id id)
 	       !speed.is_fast_signed;
 }
 
-static void read_extensions(struct tfmc_cl *cl, struct cl_entry *e)
-{
-	struct tfmc_cl_device *d = &e->device;
-	const char *all = d->extensions;
-	d->has_fp16 = has_extension(all, "cl_khr_fp16");
-	d->has_fp64 = has_extension(all, "cl_khr_fp64");
-	d->has_subgroups = has_extension(all, "cl_khr_subgroups") || has_extension(all, "cl_intel_subgroups");
-	d->has_integer_dot = has_extension(all, "cl_khr_integer_dot_product") && !is_slow_dot(cl, e->id);
-}
-
 static int read_type(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
 	struct tfmc_cl_device *d = &e->device;
@@ -331,7 +318,12 @@ static int read_device(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_er
 		TRY(read_property(cl, e, &properties[i], error));
 	TRY(read_type(cl, e, error));
 	TRY(check_supported(cl, e, error));
-	read_extensions(cl, e);
+	struct tfmc_cl_device *d = &e->device;
+	const char *all = d->extensions;
+	d->has_fp16 = has_extension(all, "cl_khr_fp16");
+	d->has_fp64 = has_extension(all, "cl_khr_fp64");
+	d->has_subgroups = has_extension(all, "cl_khr_subgroups") || has_extension(all, "cl_intel_subgroups");
+	d->has_integer_dot = has_extension(all, "cl_khr_integer_dot_product") && !is_slow_dot(cl, e->id);
 	return TFMC_CL_OK;
 }
 

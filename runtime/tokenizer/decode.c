@@ -55,17 +55,12 @@ static void write_unmarked(struct output *s, const char *p, size_t n)
 	write_text(s, p + from, n - from);
 }
 
-static bool begins_with(const char *p, size_t n, const char *with)
-{
-	return n >= strlen(with) && !memcmp(p, with, strlen(with));
-}
-
 /* True for punctuation and contractions, which take no space before them. */
 static bool takes_no_space(const char *p, size_t n)
 {
 	static const char *const strings[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};
 	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++)
-		if (begins_with(p, n, strings[i]))
+		if (n >= strlen(strings[i]) && !memcmp(p, strings[i], strlen(strings[i])))
 			return true;
 	return false;
 }

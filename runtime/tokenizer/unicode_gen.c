@@ -58,11 +58,6 @@ static int is_hangul(int cp)
 	return cp >= 0xac00 && cp < 0xac00 + 11172;
 }
 
-static int is_trailing_jamo(int cp)
-{
-	return (cp >= 0x1161 && cp <= 0x1175) || (cp >= 0x11a8 && cp <= 0x11c2);
-}
-
 /* Adds the pair that composes to cp, if it is a primary composite. */
 static void add_pair(struct tables *t, int cp)
 {
@@ -83,7 +78,7 @@ static int is_second(const struct tables *t, int cp)
 	for (int i = 0; i < t->n_pairs; i++)
 		if (t->pairs[i][1] == cp)
 			return 1;
-	return is_trailing_jamo(cp);
+	return (cp >= 0x1161 && cp <= 0x1175) || (cp >= 0x11a8 && cp <= 0x11c2); /* medial, final Jamo */
 }
 
 static int put_sequence(struct tables *t, const utf8proc_int32_t *seq, int n)
@@ -131,14 +126,6 @@ static void add_code(struct tables *t, int cp)
 	t->records[t->n_records++] = r;
 }
 
-/* Categories as in utf8proc, and 30 for control characters that are white space. */
-static int category(int cp)
-{
-	if ((cp >= 9 && cp <= 13) || cp == 0x85)
-		return 30;
-	return (int)utf8proc_category(cp);
-}
-
 /* Prints a table as an index of distinct blocks of 256 characters. */
 static void print_two_stage_table(const char *name, const char *type,
                                   int (*value)(const struct tables *, int), const struct tables *t)
@@ -167,10 +154,11 @@ static void print_two_stage_table(const char *name, const char *type,
 	printf("};\n");
 }
 
+/* Categories as in utf8proc, and 30 for control characters that are white space. */
 static int value_category(const struct tables *t, int cp)
 {
 	(void)t;
-	return category(cp);
+	return (cp >= 9 && cp <= 13) || cp == 0x85 ? 30 : (int)utf8proc_category(cp);
 }
 
 /* Grapheme cluster break class, by utf8proc's values. */
