@@ -277,16 +277,6 @@ static bool ends_with_beginning(const struct tfmc_ids *sequence, const int32_t *
 	return n >= before && !memcmp(ids + n - before, sequence->items, (size_t)before * sizeof(*ids));
 }
 
-/* Excludes the last id of each banned sequence whose preceding ids end the sequence. */
-static void exclude_banned_sequences(struct constraints *c, const int32_t *ids, uint64_t n)
-{
-	for (uint64_t i = 0; i < c->given.n_banned; i++) {
-		const struct tfmc_ids *b = &c->given.banned[i];
-		if (ends_with_beginning(b, ids, n))
-			c->excluded[b->items[b->n - 1]] = 1;
-	}
-}
-
 static double int_power(double base, uint64_t exponent)
 {
 	double product = 1;
@@ -436,7 +426,12 @@ void constraints_mark_excluded(struct constraints *c, const int32_t *ids, uint64
 	}
 	exclude_repeated_ngrams(c, g->no_repeat_ngram, (struct tfmc_ids){ids, n}, ids, n);
 	exclude_repeated_ngrams(c, g->source_no_repeat_ngram, c->source, ids, n);
-	exclude_banned_sequences(c, ids, n);
+	/* Excludes the last id of each banned sequence whose preceding ids end the sequence. */
+	for (uint64_t i = 0; i < c->given.n_banned; i++) {
+		const struct tfmc_ids *b = &c->given.banned[i];
+		if (ends_with_beginning(b, ids, n))
+			c->excluded[b->items[b->n - 1]] = 1;
+	}
 	exclude_banned_texts(c, ids, n);
 	exclude_timestamps_by_grammar(c, ids + c->n_first, n_new);
 }

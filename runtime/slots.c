@@ -296,14 +296,6 @@ static int step_rows(struct tfmc_slots *s, int64_t first, int64_t end, int all)
 	return status;
 }
 
-/* Undoes the step of the rows before `end`. */
-static void undo_step(struct tfmc_slots *s, int64_t end)
-{
-	for (int64_t row = 0; row < end; row++)
-		if (s->lengths[row])
-			(void)session_trim(s->session, row, tfmc_session_length(s->session, row) - 1);
-}
-
 /* For an object without lengths: one call for each run of consecutive rows that grow. */
 static int step_runs(struct tfmc_slots *s, int64_t end)
 {
@@ -316,7 +308,10 @@ static int step_runs(struct tfmc_slots *s, int64_t end)
 		int status = step_rows(s, first, next, 1);
 		if (status == TFMC_RT_OK)
 			continue;
-		undo_step(s, first);
+		/* Undoes the step of the rows before `end`. */
+		for (int64_t row = 0; row < first; row++)
+			if (s->lengths[row])
+				(void)session_trim(s->session, row, tfmc_session_length(s->session, row) - 1);
 		return status;
 	}
 	return TFMC_RT_OK;

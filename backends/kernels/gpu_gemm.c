@@ -270,11 +270,6 @@ static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct k
 	kb_barrier(g->l.k);
 }
 
-static void gpu_f32(struct wg_matmul *g)
-{
-	gpu_loop_k(g, STEP, emit_f32_step);
-}
-
 /* ---- int8 ---- */
 
 /*
@@ -570,11 +565,6 @@ static void emit_few_step(struct wg_matmul *g, const struct x_share *x, struct k
 	kb_barrier(k);
 }
 
-static void gpu_skinny_f32(struct wg_matmul *g)
-{
-	gpu_loop_k(g, FEW_STEP, emit_few_step);
-}
-
 /* ---- int8 ---- */
 
 /* Rows [first, end) times a quant block of a panel, whose words are w. */
@@ -691,11 +681,11 @@ static void multiply_tile(struct wg_matmul *g, bool by_codes)
 	if (g->is_few && by_codes)
 		gpu_skinny_int8(g);
 	else if (g->is_few)
-		gpu_skinny_f32(g);
+		gpu_loop_k(g, FEW_STEP, emit_few_step);
 	else if (by_codes)
 		gpu_int8(g);
 	else
-		gpu_f32(g);
+		gpu_loop_k(g, STEP, emit_f32_step);
 }
 
 /* Stores the accumulators in the C buffer. */

@@ -39,14 +39,6 @@ static bool bind_norm_after(struct linear *l)
 	return l->out.to.t.dtype == DT_F32 && l->out.to.t.encoding == ENC_ROW;
 }
 
-static bool bind_operands(struct linear *l)
-{
-	const struct ir_op *root = l->g->root;
-	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
-	l->w = eval_tensor(l->eval, root->operands[W]);
-	return l->w && l->w->t.encoding == ENC_PANEL16 && matmul_bind_x(l);
-}
-
 /* Shape and panels of the weights [.., N, K]. False: not constant, or too large. */
 static bool matmul_bind_weights(struct linear *l)
 {
@@ -372,15 +364,6 @@ static void emit_repacked(const struct linear *l, const struct matmul_block *s)
 	kb_end_loop(k);
 }
 
-static void zero_c_buffer(const struct linear *l, struct kb_val rows)
-{
-	struct kb *k = l->k;
-	struct kb_val n = kb_mul_const(k, rows, l->c_buf.width);
-	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
-	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->c_buf.at, at, 0, 0);
-	kb_end_loop(k);
-}
-
 /* Emits a macro block: all of K, epilogue included. */
 static void matmul_emit_block(const struct linear *l, const struct matmul_block *s)
 {
@@ -413,7 +396,10 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 	/* A single row tile reads B once: blocking K gains nothing. The dequantized B buffer, however, holds
 	 * only kc. */
 	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->b_buf.at.id ? 0 : l->mr));
-	zero_c_buffer(l, rows);
+	struct kb_val n = kb_mul_const(k, rows, l->c_buf.width); /* clears the C buffer */
+	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->c_buf.at, at, 0, 0);
+	kb_end_loop(k);
 	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
 	sub.k_lo = kb_loop(k, "part", sub.k_lo, end, l->c_buf.kc, KB_NONEMPTY);
 	sub.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, sub.k_lo, l->c_buf.kc), depth));
@@ -578,7 +564,10 @@ static struct linear matmul_new(struct kernel *g)
 static bool bind_group(struct linear *l, struct kernel *g)
 {
 	*l = matmul_new(g);
-	return bind_operands(l) && find_sizes(l);
+	const struct ir_op *root = l->g->root;
+	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
+	l->w = eval_tensor(l->eval, root->operands[W]);
+	return l->w && l->w->t.encoding == ENC_PANEL16 && matmul_bind_x(l) && find_sizes(l);
 }
 
 /* True if the group has one output, and only elementwise ops, transposes, reshapes and a norm follow the

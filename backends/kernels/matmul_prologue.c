@@ -456,14 +456,6 @@ static void round_chunk_bf16(const struct span *s, struct kb_val at, int valid)
 	kb_store_part(k, kb_cvt_bf16_ftz(k, load_x(s, at, valid)), valid, s->quants, at, 0);
 }
 
-static void round_row_bf16(struct span *s)
-{
-	zero_last_line(s, 2 * s->l->depth);
-	s->from = kb_index(s->l->k, 0);
-	s->n = s->l->depth;
-	loop_span(s, round_chunk_bf16);
-}
-
 /* A row to int8, block by block of x. */
 static void quantize_row(struct span *s)
 {
@@ -526,10 +518,14 @@ static void emit_quantized_rows(const struct linear *l, struct kb_val first, str
 	s.x = f32_row_address(l, row);
 	struct kb_val bytes = kb_mul_const(k, kb_sub(k, row, first), l->lowp.layout.bytes);
 	s.quants = kb_ptr_add(k, l->norm.x_buf, bytes, 0);
-	if (l->lowp.to.bf16)
-		round_row_bf16(&s);
-	else
+	if (l->lowp.to.bf16) {
+		zero_last_line(&s, 2 * l->depth);
+		s.from = kb_index(k, 0);
+		s.n = l->depth;
+		loop_span(&s, round_chunk_bf16);
+	} else {
 		quantize_row(&s);
+	}
 	if (l->repack.x.id)
 		matmul_repack_row(l, s.quants, kb_sub(k, row, first));
 	eval_release(l->eval, mark);

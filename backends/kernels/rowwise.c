@@ -33,13 +33,6 @@ static void emit_chunk(struct rowwise *r, const struct rowwise_loop *w, const st
 
 /* ---- work-items ---- */
 
-/* Declares what work-items share; at function level. */
-static void rowwise_items_begin(struct rowwise *r)
-{
-	r->item = kb_item_id(r->k);
-	r->sums = kb_shared(r->k, "sums", KB_F32, r->items);
-}
-
 /* sums[item] = sums[item] op sums[item + half], for items below half. */
 static void tree_step(struct rowwise *r, enum kb_bin op, int64_t half)
 {
@@ -284,13 +277,6 @@ static float identity(enum kb_bin op)
 	return op == KB_MAX ? -HUGE_VALF : 0;
 }
 
-/* Accumulators that a pass over the row can use. */
-static int used_slots(const struct rowwise *r)
-{
-	int64_t chunks = r->width < 0 ? ROWWISE_UNROLL : (r->width + r->lanes - 1) / r->lanes;
-	return chunks < ROWWISE_UNROLL ? (int)chunks : ROWWISE_UNROLL;
-}
-
 void rowwise_acc_begin(struct rowwise *r, struct rowwise_acc *a, enum kb_bin op)
 {
 	struct kb_val none = kb_f32(r->k, identity(op));
@@ -326,7 +312,9 @@ struct kb_val rowwise_acc_reduce(struct rowwise *r, const struct rowwise_acc *a)
 	struct kb_val all = kb_get(k, a->slot[0]);
 	if (r->items > 1)
 		return rowwise_items_reduce(r, a->op, all);
-	for (int i = 1; i < used_slots(r); i++)
+	/* accumulators that a pass over the row can use */
+	int64_t chunks = r->width < 0 ? ROWWISE_UNROLL : (r->width + r->lanes - 1) / r->lanes;
+	for (int i = 1; i < ROWWISE_UNROLL && i < chunks; i++)
 		all = kb_bin(k, a->op, kb_get(k, a->slot[i]), all);
 	if (r->lanes > 1)
 		all = kb_reduce(k, a->op, all);
@@ -636,8 +624,11 @@ enum tfmc_status rowwise_emit(const struct kernel_job *job)
 	r.rank = ir_type_of(job->func, r.root->results[0])->rank;
 	TFMC_TRY(check_types(&r));
 	r.items = job->items > 1 ? job->items : 1;
-	if (r.items > 1)
-		rowwise_items_begin(&r);
+	if (r.items > 1) {
+		/* Declares what work-items share; at function level. */
+		r.item = kb_item_id(r.k);
+		r.sums = kb_shared(r.k, "sums", KB_F32, r.items);
+	}
 	eval_sizes(&r.e, r.root->results[0], r.size);
 	choose_schedule(&r);
 	emit_rows(&r);

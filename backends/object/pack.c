@@ -81,14 +81,6 @@ static bool buffer_reserve(struct scratch_buffer *r, int64_t bytes)
 	return r->at != NULL;
 }
 
-static void worker_release(struct worker *k)
-{
-	memory_free(k->values.at);
-	memory_free(k->elements.at);
-	memory_free(k->packed.at);
-	weight_quants_free(&k->quants);
-}
-
 /* ---- non-finite elements ---- */
 
 /* Index of the first infinity or NaN (all exponent bits set), or -1. Blocks of 256 are tested without
@@ -566,7 +558,10 @@ static void pack_worker(void *user, int64_t number, int64_t n_workers)
 		pthread_cond_broadcast(&p->turn);
 	}
 	pthread_mutex_unlock(&p->lock);
-	worker_release(&k);
+	memory_free(k.values.at);
+	memory_free(k.elements.at);
+	memory_free(k.packed.at);
+	weight_quants_free(&k.quants);
 	diag_destroy(&silent);
 }
 

@@ -732,14 +732,6 @@ static bool verify_operand(struct verifier *v, const struct ir_region *r, const 
 	return true;
 }
 
-static bool verify_operands(struct verifier *v, const struct ir_region *r, const struct ir_op *op)
-{
-	bool ok = true;
-	for (size_t i = 0; i < op->n_operands; i++)
-		ok = verify_operand(v, r, op, i) && ok;
-	return ok;
-}
-
 /* ---- types ---- */
 
 static void expect_type(struct verifier *v, const struct ir_op *op, const char *what, size_t i,
@@ -842,7 +834,10 @@ static bool verify_region(struct verifier *v, const struct ir_region *r, struct 
 /* False if the rest of the region cannot be checked. */
 static bool verify_op(struct verifier *v, const struct ir_region *r, const struct ir_op *op, bool in_group)
 {
-	if (!verify_operands(v, r, op))
+	bool ok = true;
+	for (size_t i = 0; i < op->n_operands; i++)
+		ok = verify_operand(v, r, op, i) && ok;
+	if (!ok)
 		return false;
 	if (!in_group)
 		verify_stage(v, op);

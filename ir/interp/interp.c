@@ -387,12 +387,6 @@ static enum tfmc_status load_read(struct interp *in, const struct ir_op *group, 
 	return load_value(in, group, read);
 }
 
-/* Before a group: loads the values it reads from the arena. */
-static enum tfmc_status interp_memory_read(struct interp *in, const struct ir_op *group)
-{
-	return in->memory == NULL ? TFMC_OK : each_read(in, group, load_read, NULL);
-}
-
 /* Stores result i of the group at its offset. */
 static enum tfmc_status store_result(struct interp *in, const struct ir_op *group, size_t i)
 {
@@ -412,14 +406,6 @@ static enum tfmc_status store_result(struct interp *in, const struct ir_op *grou
 	interp_to_bytes(t, m->bytes + s->at);
 	for (int64_t k = s->at / LINE; k * LINE < s->at + s->bytes; k++)
 		m->lines[k] = (struct line){s->stamp, v};
-	return TFMC_OK;
-}
-
-/* After a group: stores its results in the arena. */
-static enum tfmc_status interp_memory_write(struct interp *in, const struct ir_op *group)
-{
-	for (size_t i = 0; in->memory != NULL && i < group->n_results; i++)
-		TFMC_TRY(store_result(in, group, i));
 	return TFMC_OK;
 }
 
@@ -608,10 +594,12 @@ INTERP_EVAL(repeat)
 
 INTERP_EVAL(group)
 {
-	TFMC_TRY(interp_memory_read(in, op));
+	if (in->memory != NULL)
+		TFMC_TRY(each_read(in, op, load_read, NULL));
 	TFMC_TRY(execute_region(in, op->region));
 	TFMC_TRY(copy_yields(in, op));
-	TFMC_TRY(interp_memory_write(in, op));
+	for (size_t i = 0; in->memory != NULL && i < op->n_results; i++)
+		TFMC_TRY(store_result(in, op, i));
 	clear_region(in, op->region);
 	return TFMC_OK;
 }

@@ -264,14 +264,6 @@ static void print_operands(const struct printer *p, const struct ir_op *op)
 	}
 }
 
-static void print_types(const struct printer *p, const struct ir_op *op)
-{
-	for (size_t i = 0; i < op->n_results; i++) {
-		buf_str(p->out, i == 0 ? " : " : ", ");
-		ir_type_print(p->out, p->m->dims, ir_type_of(p->f, op->results[i]));
-	}
-}
-
 static void print_repeat_head(const struct printer *p, const struct ir_op *op)
 {
 	const struct attrs_repeat *a = op->attrs;
@@ -323,7 +315,10 @@ static void print_op(const struct printer *p, const struct ir_op *op, int indent
 	}
 	if (op->region != NULL)
 		print_body(p, op, indent);
-	print_types(p, op);
+	for (size_t i = 0; i < op->n_results; i++) {
+		buf_str(p->out, i == 0 ? " : " : ", ");
+		ir_type_print(p->out, p->m->dims, ir_type_of(p->f, op->results[i]));
+	}
 	if (!ir_op_has(op->code, TRAIT_TERMINATOR))
 		print_loc(p->out, p->cx, p->m, op->loc);
 	buf_char(p->out, '\n');

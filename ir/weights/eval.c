@@ -494,17 +494,12 @@ static enum tfmc_status eval_offset(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
-static const struct ir_wexpr *first_tensor(const struct ir_wexpr *e)
-{
-	while (e->n_args > 0)
-		e = e->args[0];
-	return e;
-}
-
 /* Reports that v is NaN or too large for `type`, naming the first tensor below e. */
 static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v, const char *type)
 {
-	const struct ir_wexpr *t = first_tensor(e);
+	const struct ir_wexpr *t = e;
+	while (t->n_args > 0)
+		t = t->args[0];
 	const char *is = isnan(v) ? "cannot be" : "is too large for";
 	v = isnan(v) ? fabs(v) : v; /* printed without a sign */
 	if (t->kind == WX_TENSOR)

@@ -488,18 +488,13 @@ bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 	return kinds[e->kind].moves ? args_fit_format(e, format) : format == FORMAT_PLAIN;
 }
 
-/* The quantized format of the first leaf, or PLAIN. */
-static enum ir_format first_format(const struct ir_wexpr *e)
-{
-	while (e->kind != WX_QUANTIZE && e->n_args > 0)
-		e = e->args[0];
-	return e->format;
-}
-
 enum ir_format wexpr_format(const struct ir_wexpr *e)
 {
 	bool bf16 = wexpr_fits_format(e, FORMAT_BF16), f16 = wexpr_fits_format(e, FORMAT_F16);
-	enum ir_format quantized = first_format(e);
+	/* The quantized format of the first leaf, or PLAIN. */
+	while (e->kind != WX_QUANTIZE && e->n_args > 0)
+		e = e->args[0];
+	enum ir_format quantized = e->format;
 	if (quantized != FORMAT_PLAIN)
 		return wexpr_fits_format(e, quantized) ? quantized : FORMAT_PLAIN;
 	return bf16 == f16 ? FORMAT_PLAIN : bf16 ? FORMAT_BF16 : FORMAT_F16;

@@ -557,15 +557,6 @@ static bool matches_char(const struct tfmc_tok_op *op, uint32_t cp)
 	}
 }
 
-/* Minimum and maximum characters of a match. */
-static void match_bounds(uint32_t kind, unsigned *min, unsigned *max)
-{
-	*min = kind == TFMC_TOK_MATCH_DIGITS3 ? 3 : 1;
-	*max = kind == TFMC_TOK_MATCH_DIGITS3 || kind == TFMC_TOK_MATCH_NUMBERS ? 3
-	       : kind == TFMC_TOK_MATCH_SPACES                                  ? UINT32_MAX
-	                                                                        : 1;
-}
-
 /* Reads the character at s, or its first byte as a GPT-2 letter. */
 static size_t next_char(const struct tfmc_tok_op *op, const char *s, size_t n, uint32_t *cp)
 {
@@ -580,7 +571,11 @@ static size_t next_chars_match(const struct tfmc_tok_op *op, const char *s, size
 {
 	unsigned min, max;
 	size_t at = 0;
-	match_bounds(op->kind, &min, &max);
+	/* Minimum and maximum characters of a match. */
+	min = op->kind == TFMC_TOK_MATCH_DIGITS3 ? 3 : 1;
+	max = op->kind == TFMC_TOK_MATCH_DIGITS3 || op->kind == TFMC_TOK_MATCH_NUMBERS ? 3
+	      : op->kind == TFMC_TOK_MATCH_SPACES                                      ? UINT32_MAX
+	                                                                               : 1;
 	while (at < n) {
 		size_t end = at, len = 0;
 		unsigned count = 0;
