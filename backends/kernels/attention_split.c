@@ -37,9 +37,8 @@ static bool find_group_slots(const struct ir_func *f, const struct ir_op *group,
 {
 	int64_t queries, heads, value_size;
 	const struct ir_type *q = operand_type(f, group, Q), *v = operand_type(f, group, VALUE);
-	if (t->group_size != GPU_ITEMS || attention_group_rows(f, group, t) == 0 ||
-	    !ir_dim_is_const(q->dims[1], &queries) || !ir_dim_is_const(v->dims[1], &heads) ||
-	    !ir_dim_is_const(v->dims[3], &value_size) || heads < 1)
+	if (attention_group_rows(f, group, t) == 0 || !ir_dim_is_const(q->dims[1], &queries) ||
+	    !ir_dim_is_const(v->dims[1], &heads) || !ir_dim_is_const(v->dims[3], &value_size) || heads < 1)
 		return false;
 	*out = attention_group_slots(queries / heads, value_size);
 	return true;

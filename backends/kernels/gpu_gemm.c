@@ -19,7 +19,7 @@
 /* Words of a quantized block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding. */
 #define X_WORDS 12
 
-/* Few rows: see skinny.c. */
+/* Few rows: see the section of that name. */
 #define FEW_ROWS      4 /* of a tile */
 #define PANEL_VECTORS (MATMUL_PANEL / LANES)
 #define K_ITEMS       (GPU_ITEMS / PANEL_VECTORS) /* items along K */

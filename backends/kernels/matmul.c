@@ -663,17 +663,10 @@ static bool bind_expert_operands(struct experts *x)
 static bool find_expert_sizes(struct experts *x)
 {
 	struct linear *l = &x->l;
-	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->g->root));
-	struct ir_dims *dims = l->job->module->dims;
-	const struct ir_dim *rows = ir_type_count_range(dims, type, 0, type->rank - 1);
-	if (!matmul_bind_weights(l))
+	if (!find_sizes(l))
 		return false;
 	x->n = l->w->t.size[0].c;
 	x->matrix_bytes = ir_dtype_bytes(l->w->t.dtype) * l->w->t.stride[0].c;
-	l->rank = type->rank;
-	eval_sizes(l->eval, eval_result(l->g->root), l->size);
-	l->rows = eval_dim(l->eval, rows);
-	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
 	return l->rows_hi < INT32_MAX;
 }
 

@@ -39,17 +39,12 @@ static void split_scientific(const char *s, struct decimal *out)
 	out->digits[out->n_digits] = '\0';
 }
 
-/* The value as DIGITSe[-]DIGITS. */
-static void integer_text(const struct decimal *d, char *out, size_t n)
-{
-	snprintf(out, n, "%se%d", d->digits, d->exponent - (d->n_digits - 1));
-}
-
 /* True if reading the text gives v again, as f32 or as f64. */
 static bool round_trips(const struct decimal *d, double v, bool single)
 {
 	char text[48];
-	integer_text(d, text, sizeof(text));
+	/* The value as DIGITSe[-]DIGITS. */
+	snprintf(text, sizeof(text), "%se%d", d->digits, d->exponent - (d->n_digits - 1));
 	return single ? strtof(text, NULL) == (float)v : strtod(text, NULL) == v;
 }
 

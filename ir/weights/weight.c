@@ -22,11 +22,6 @@ static const struct {
 #undef WX
 };
 
-static const char *wexpr_keyword(enum ir_wexpr_kind kind)
-{
-	return kinds[kind].word;
-}
-
 const char *wexpr_fields(enum ir_wexpr_kind kind)
 {
 	return kinds[kind].fields;
@@ -715,7 +710,7 @@ static void print(struct buf *out, const struct ir_wexpr *e, const struct ir_wex
 		print_tensor(out, e, next);
 		return;
 	}
-	buf_printf(out, "%s(", wexpr_keyword(e->kind));
+	buf_printf(out, "%s(", kinds[e->kind].word);
 	if (e->kind == WX_STACK && !next && stack_counts(e, &start)) {
 		buf_printf(out, "i in %" PRId64 "..%" PRId64 ", ", start, start + (int64_t)e->n_args);
 		next = e->args[1];
