@@ -87,11 +87,7 @@ static const struct ir_type *batch_type(struct lowering *lw)
 /* Declares a state whose type has been recorded, and adds it as a parameter. */
 static bool add_state(struct lowering *lw, const char *name)
 {
-	const struct state_type *t = NULL;
-	for (size_t i = 0; i < lw->types->n; i++) {
-		if (strcmp(lw->types->items[i].name, name) == 0)
-			t = &lw->types->items[i];
-	}
+	const struct state_type *t = lower_find_state_type(lw, name);
 	if (t == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "no state is called '%s'", name);
 	const struct ir_dim *dims[IR_RANK_MAX];

@@ -276,6 +276,8 @@ bool profile_finish(struct frontend_model *m);
 
 /* state.c */
 bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice);
+/* The recorded type of a state; NULL: none. */
+const struct state_type *lower_find_state_type(const struct lowering *lw, const char *name);
 struct lower_state *lower_find_state(struct lowering *lw, const char *name);
 /* State names of a cache: keys, values; with int8 also their scales. */
 #define LOWER_CACHE_PARTS 4

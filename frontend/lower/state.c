@@ -8,12 +8,13 @@
 
 #include "frontend/lower/lower.h"
 
-static bool is_recorded(const struct lowering *lw, const char *name)
+const struct state_type *lower_find_state_type(const struct lowering *lw, const char *name)
 {
-	for (size_t i = 0; i < lw->types->n; i++)
+	for (size_t i = 0; i < lw->types->n; i++) {
 		if (strcmp(lw->types->items[i].name, name) == 0)
-			return true;
-	return false;
+			return &lw->types->items[i];
+	}
+	return NULL;
 }
 
 /* Records the type of a state: that of one iteration with axes for the enclosing loops after the batch axis. */
@@ -26,7 +27,7 @@ bool lower_record_state(struct lowering *lw, const char *pattern, const struct s
 		return false;
 	if ((size_t)slice->rank + n > IR_RANK_MAX || slice->rank < 1)
 		return lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the state '%s' has too many axes", name);
-	if (is_recorded(lw, name))
+	if (lower_find_state_type(lw, name) != NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "two caches are called '%s'", name);
 	struct state_type *t = ARENA_PUSH(lw->arena, lw->types);
 	if (t == NULL)
@@ -83,7 +84,8 @@ static bool add_cache_states(struct lowering *lw, const char *cache, struct name
 	for (size_t i = 0; ok && i < LOWER_CACHE_PARTS; i++) {
 		const char *part = lower_cache_state(lw, cache, i),
 		           *name = lower_stacked_name(lw, part, loops, &n);
-		ok = name != NULL && (!is_recorded(lw, name) || add_state_name(lw, out, part));
+		ok = name != NULL &&
+		     (lower_find_state_type(lw, name) == NULL || add_state_name(lw, out, part));
 	}
 	return ok;
 }
@@ -101,10 +103,9 @@ static bool collect_expr_states(struct lowering *lw, const struct expr *e, struc
 		if (lw->mode == LOWER_DECODE && strcmp(e->keywords[i].name, "cache") == 0 &&
 		    v->kind == EX_STRING)
 			ok = ok && add_cache_states(lw, v->text, out);
-		ok = ok && collect_expr_states(lw, v, out);
 	}
-	for (size_t i = 0; ok && i < e->n_args; i++)
-		ok = collect_expr_states(lw, e->args[i], out);
+	for (size_t i = 0; ok && i < expr_n_children(e); i++)
+		ok = collect_expr_states(lw, expr_child(e, i), out);
 	return ok;
 }
 
@@ -210,11 +211,9 @@ bool lower_state_put(const struct call *c, struct lowered *out)
  * batch axis back. */
 static bool restore_value_layout(struct lowering *lw, const char *name, struct ir_value *x)
 {
-	const struct state_type *s = lw->types->items;
+	const struct state_type *s = lower_find_state_type(lw, name);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	struct state_layout k;
-	while (strcmp(s->name, name) != 0)
-		s++;
 	for (int i = 0; i < s->value_rank; i++)
 		dims[i] = lower_source_dim(lw, s->value_dims[i]);
 	if (!plan_state_layout(lw, s->value_rank, dims, &k))
