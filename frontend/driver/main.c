@@ -211,7 +211,6 @@ static enum exit_code dispatch(struct driver *d)
 	static driver_command_fn *const functions[] = {
 #define COMMAND(id, name, input, synopsis, line, example, text) command_##name,
 #include "frontend/driver/options/commands.def"
-#include "ir/support/strmap.h"
 	};
 	return functions[options_command(d->options.command) - command_rows](d);
 }

@@ -32,13 +32,6 @@ static const char *const preset_name_list[] = {
 #include "frontend/model/presets.def"
 };
 
-/* All names, in order. */
-static const char *const *preset_names(size_t *n)
-{
-	*n = TFMC_COUNT(preset_name_list);
-	return preset_name_list;
-}
-
 static const char *const decoders[] = {
 #define PRESET(name, types)
 #define DECODER(name, types) #name,
@@ -500,10 +493,9 @@ static const struct yaml_node *read_preset(struct model_document *d, const struc
 		return parent == NULL || top == NULL ? NULL : replace_head(d, parent, top);
 	}
 	if (text == NULL || depth > COMPOSE_DEPTH_MAX) {
-		size_t n;
-		const char *const *known = preset_names(&n);
-		diag_error(d->cx, name->loc, DIAG_UNKNOWN_NAME, "no preset is called '%s'%s", name->text,
-		           did_you_mean(d->arena, name->text, known, n));
+		diag_error(
+		        d->cx, name->loc, DIAG_UNKNOWN_NAME, "no preset is called '%s'%s", name->text,
+		        did_you_mean(d->arena, name->text, preset_name_list, TFMC_COUNT(preset_name_list)));
 		return NULL;
 	}
 	if (yaml_parse(d->arena, d->cx, shown, text, strlen(text), false, &root) != TFMC_OK)

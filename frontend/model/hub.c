@@ -661,17 +661,6 @@ static const struct stored_tensor *find_tensor(const struct gguf *g, const char 
 	return NULL;
 }
 
-static bool set_param_from_values(struct hub *h, const struct yaml_node *param, const struct stored_tensor *t)
-{
-	const struct json_node *list = hub_gguf_values(h->d, t);
-	if (list != NULL)
-		return set_param(h, param, list);
-	diag_error(h->d->cx, h->c->loc, DIAG_UNSUPPORTED,
-	           "not supported yet: the tensor '%s' (%s) in %s as a list of numbers", t->name,
-	           t->type_name, h->c->name);
-	return false;
-}
-
 /* The integer in the place of the star of the pattern, or -1. */
 static int64_t index_at_star(const char *pattern, const char *star, const char *name)
 {
@@ -704,31 +693,37 @@ static bool set_param_from_indices(struct hub *h, const struct yaml_node *param,
 	return set_param(h, param, &list);
 }
 
-static bool set_param_from_tensor(struct hub *h, const char *kind, const struct yaml_node *param,
-                                  const char *name)
-{
-	const struct stored_tensor *t = find_tensor(h->c->gguf, name);
-	if (strcmp(kind, "stored") == 0) {
-		const char *star = strchr(name, '*');
-		const struct json_node stored = {.kind = JSON_NODE_BOOL, .i = t != NULL};
-		return star != NULL ? set_param_from_indices(h, param, name, star)
-		                    : set_param(h, param, &stored);
-	}
-	if (t == NULL || (strcmp(kind, "rows") == 0 && t->rank == 0))
-		return true;
-	const struct json_node rows = {.kind = JSON_NODE_INT, .i = t->dims[0]};
-	return strcmp(kind, "rows") == 0 ? set_param(h, param, &rows) : set_param_from_values(h, param, t);
-}
-
+/* Sets params from the tensors of a GGUF file that the table names: whether they are stored, their rows, their values. */
 static bool set_params_from_tensors(struct hub *h, const struct yaml_node *table)
 {
-	static const char *const kinds[] = {"stored", "rows", "values"};
+	const struct yaml_node *stored = yaml_find(table, "stored"), *rows = yaml_find(table, "rows"),
+	                       *values = yaml_find(table, "values");
 	bool ok = true;
-	for (size_t kind = 0; kind < TFMC_COUNT(kinds); kind++) {
-		const struct yaml_node *map = yaml_find(table, kinds[kind]);
-		for (size_t i = 0; ok && map != NULL && map->kind == YAML_MAPPING && i < map->n; i++)
-			ok = set_param_from_tensor(h, kinds[kind], map->pairs[i].value,
-			                           map->pairs[i].key->text);
+	for (size_t i = 0; ok && stored != NULL && stored->kind == YAML_MAPPING && i < stored->n; i++) {
+		const char *name = stored->pairs[i].key->text, *star = strchr(name, '*');
+		const struct json_node is_stored = {.kind = JSON_NODE_BOOL,
+		                                    .i = find_tensor(h->c->gguf, name) != NULL};
+		ok = star != NULL ? set_param_from_indices(h, stored->pairs[i].value, name, star)
+		                  : set_param(h, stored->pairs[i].value, &is_stored);
+	}
+	for (size_t i = 0; ok && rows != NULL && rows->kind == YAML_MAPPING && i < rows->n; i++) {
+		const struct stored_tensor *t = find_tensor(h->c->gguf, rows->pairs[i].key->text);
+		if (t == NULL || t->rank == 0)
+			continue;
+		ok = set_param(h, rows->pairs[i].value,
+		               &(struct json_node){.kind = JSON_NODE_INT, .i = t->dims[0]});
+	}
+	for (size_t i = 0; ok && values != NULL && values->kind == YAML_MAPPING && i < values->n; i++) {
+		const struct stored_tensor *t = find_tensor(h->c->gguf, values->pairs[i].key->text);
+		const struct json_node *list = t == NULL ? NULL : hub_gguf_values(h->d, t);
+		if (list != NULL)
+			ok = set_param(h, values->pairs[i].value, list);
+		else if (t != NULL) {
+			diag_error(h->d->cx, h->c->loc, DIAG_UNSUPPORTED,
+			           "not supported yet: the tensor '%s' (%s) in %s as a list of numbers",
+			           t->name, t->type_name, h->c->name);
+			ok = false;
+		}
 	}
 	return ok;
 }

@@ -188,17 +188,6 @@ enum expr_lookup model_lookup_param(struct model_scope *s, const char *name, str
 	return p->state == PARAM_DONE ? EXPR_FOUND : EXPR_FAILED;
 }
 
-static bool evaluate_all(struct model_scope *s)
-{
-	bool ok = true;
-	for (size_t i = 0; i < s->params.n; i++) {
-		struct value v;
-		const struct model_param *p = s->params.items[i].value;
-		ok = model_lookup_param(s, p->name, p->loc, &v) == EXPR_FOUND && ok;
-	}
-	return ok;
-}
-
 /* Prints the params used in an expression with their values: "d = 30, heads = 4". */
 static void print_param_values(struct model_scope *s, const struct expr *e, struct buf *out)
 {
@@ -231,17 +220,6 @@ static bool check_condition(struct model_scope *s, const struct yaml_node *node)
 	return false;
 }
 
-static bool check_require(struct model_scope *s, const struct yaml_node *node)
-{
-	bool ok = true;
-	if (node == NULL)
-		return true;
-	struct yaml_list list = yaml_as_list(s->arena, node);
-	for (size_t i = 0; i < list.n; i++)
-		ok = check_condition(s, list.items[i]) && ok;
-	return ok;
-}
-
 bool model_read_params(struct model_scope *s, const struct yaml_node *root,
                        const struct frontend_options *options)
 {
@@ -252,7 +230,20 @@ bool model_read_params(struct model_scope *s, const struct yaml_node *root,
 	ok = apply_set(s, yaml_find(root, "set")) && ok;
 	for (size_t i = 0; i < options->n_sets; i++)
 		ok = apply_set_option(s, options->sets[i]) && ok;
-	return ok && evaluate_all(s) && check_require(s, yaml_find(root, "require"));
+	if (!ok)
+		return false;
+	for (size_t i = 0; i < s->params.n; i++) {
+		struct value v;
+		const struct model_param *p = s->params.items[i].value;
+		ok = model_lookup_param(s, p->name, p->loc, &v) == EXPR_FOUND && ok;
+	}
+	const struct yaml_node *require = yaml_find(root, "require");
+	if (!ok || require == NULL)
+		return ok;
+	struct yaml_list conditions = yaml_as_list(s->arena, require);
+	for (size_t i = 0; i < conditions.n; i++)
+		ok = check_condition(s, conditions.items[i]) && ok;
+	return ok;
 }
 
 /* ---- definitions ---- */

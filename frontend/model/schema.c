@@ -121,19 +121,6 @@ static bool is_misspelled(struct arena *a, const struct yaml_node *map, const st
 	return false;
 }
 
-static bool check_required(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
-                           const char *where, const char *what)
-{
-	bool ok = true;
-	for (const struct schema_key *key = NULL; (key = schema_next_key(where, key)) != NULL;) {
-		if (key->def[0] != '!' || yaml_find(map, key->name) != NULL || is_misspelled(a, map, key))
-			continue;
-		diag_error(cx, map->loc, DIAG_MISSING, "%s needs '%s' (%s)", what, key->name, key->doc);
-		ok = false;
-	}
-	return ok;
-}
-
 bool schema_check_present(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
                           const char *where, const char *also, const char *what)
 {
@@ -157,7 +144,13 @@ bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_no
                   const char *also, const char *what)
 {
 	bool ok = schema_check_present(a, cx, map, where, also, what);
-	return check_required(a, cx, map, where, what) && ok;
+	for (const struct schema_key *key = NULL; (key = schema_next_key(where, key)) != NULL;) {
+		if (key->def[0] != '!' || yaml_find(map, key->name) != NULL || is_misspelled(a, map, key))
+			continue;
+		diag_error(cx, map->loc, DIAG_MISSING, "%s needs '%s' (%s)", what, key->name, key->doc);
+		ok = false;
+	}
+	return ok;
 }
 
 const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n)

@@ -234,27 +234,27 @@ static bool add_pattern_rule(struct frontend_model *m, const struct yaml_pair *p
 	       add_rule(m, pair->key->text, pair->key->loc, format, false);
 }
 
-static bool set_profile(struct frontend_model *m, const struct yaml_node *node)
-{
-	if (!yaml_expect(m->cx, node, YAML_SCALAR, "quantize: profile"))
-		return false;
-	m->quantize.profile = node->text;
-	m->quantize.profile_dir = m->doc.dir;
-	m->quantize.profile_loc = node->loc;
-	return true;
-}
-
-static bool read_section(struct frontend_model *m, const struct yaml_node *node)
+static bool read_quantize_section(struct frontend_model *m, const struct yaml_node *node)
 {
 	bool ok = true;
 	if (node->kind == YAML_SCALAR && !node->null)
 		return add_default_rules(m, node->text, node->loc);
 	if (!yaml_expect(m->cx, node, YAML_MAPPING, "quantize"))
 		return false;
-	for (size_t i = 0; i < node->n; i++)
-		ok = (yaml_is(node->pairs[i].key, "profile") ? set_profile(m, node->pairs[i].value)
-		                                             : add_pattern_rule(m, &node->pairs[i])) &&
-		     ok;
+	for (size_t i = 0; i < node->n; i++) {
+		const struct yaml_node *value = node->pairs[i].value;
+		if (!yaml_is(node->pairs[i].key, "profile")) {
+			ok = add_pattern_rule(m, &node->pairs[i]) && ok;
+			continue;
+		}
+		if (!yaml_expect(m->cx, value, YAML_SCALAR, "quantize: profile")) {
+			ok = false;
+			continue;
+		}
+		m->quantize.profile = value->text;
+		m->quantize.profile_dir = m->doc.dir;
+		m->quantize.profile_loc = value->loc;
+	}
 	return ok;
 }
 
@@ -264,7 +264,7 @@ static bool model_read_quantize(struct frontend_model *m)
 {
 	const struct yaml_node *node = model_section(m, "quantize");
 	struct model_quantize *q = &m->quantize;
-	bool ok = node == NULL || read_section(m, node);
+	bool ok = node == NULL || read_quantize_section(m, node);
 	if (m->options.unrounded) {
 		*q = (struct model_quantize){0};
 		return ok;

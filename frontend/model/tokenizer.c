@@ -178,19 +178,6 @@ static enum tfmc_status model_read_tokenizer(struct model_document *d, const str
 
 /* ---- vocabularies of characters ---- */
 
-static bool add_vocab_line(struct frontend_model *m, struct loc loc, const char *line, size_t len,
-                           struct frontend_vocab *v)
-{
-	size_t bad = utf8_check(line, len);
-	if (bad != len) {
-		diag_error(m->cx, loc, DIAG_ENCODING, "line %zu of the vocabulary is not valid UTF-8",
-		           v->n + 1);
-		return false;
-	}
-	((const char **)(uintptr_t)v->tokens)[v->n++] = arena_strndup(&m->arena, line, len);
-	return true;
-}
-
 static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_node *name,
                                    struct frontend_vocab *v)
 {
@@ -210,8 +197,12 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 		return TFMC_NO_MEMORY;
 	for (const char *line = text, *next; line < text + len; line = next) {
 		size_t n = utf8_line(line, text + len, &next);
-		if (!add_vocab_line(m, name->loc, line, n, v))
+		if (utf8_check(line, n) != n) {
+			diag_error(m->cx, name->loc, DIAG_ENCODING,
+			           "line %zu of the vocabulary is not valid UTF-8", v->n + 1);
 			return TFMC_INVALID;
+		}
+		((const char **)(uintptr_t)v->tokens)[v->n++] = arena_strndup(&m->arena, line, n);
 	}
 	return TFMC_OK;
 }

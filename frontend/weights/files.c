@@ -302,18 +302,6 @@ static bool check_index(struct weight_files *wf, const char *index, const struct
 	return true;
 }
 
-static bool check_weight_map(struct weight_files *wf, const char *index, const struct json_node *map,
-                             struct loc loc)
-{
-	bool ok = map != NULL && map->kind == JSON_NODE_OBJECT;
-	for (size_t i = 0; ok && i < map->n; i++)
-		ok = map->items[i].kind == JSON_NODE_STRING;
-	if (!ok)
-		diag_error(wf->cx, loc, DIAG_WEIGHT_FILE,
-		           "'%s': 'weight_map' is missing or does not map tensor names to file names", index);
-	return ok;
-}
-
 /* Opens all shards of an index and checks it. */
 static enum tfmc_status add_index(struct weight_files *wf, const struct file_map *index, const char *dir,
                                   const char *name, struct loc loc)
@@ -330,8 +318,14 @@ static enum tfmc_status add_index(struct weight_files *wf, const struct file_map
 	if (root == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	const struct json_node *map = json_find(root, "weight_map");
-	if (!check_weight_map(wf, name, map, loc))
+	bool is_map = map != NULL && map->kind == JSON_NODE_OBJECT;
+	for (size_t i = 0; is_map && i < map->n; i++)
+		is_map = map->items[i].kind == JSON_NODE_STRING;
+	if (!is_map) {
+		diag_error(wf->cx, loc, DIAG_WEIGHT_FILE,
+		           "'%s': 'weight_map' is missing or does not map tensor names to file names", name);
 		return TFMC_INVALID;
+	}
 	strmap_init(&shards, wf->arena);
 	for (size_t i = 0; i < map->n; i++) {
 		const char *shard = map->items[i].text;

@@ -341,14 +341,6 @@ static void report_shape(const struct weight_fault_context *x, struct weight_fau
 		diag_note(x->cx, first->mapped, "mapped here");
 }
 
-static void report_ints(const struct weight_fault_context *x, struct weight_faults *faults,
-                        struct weight_fault *first)
-{
-	diag_error(x->cx, first->request.loc, DIAG_VALUE_TYPE,
-	           "the parameter '%.200s' wants floats, %s holds %s%s", first->request.path, first->source,
-	           first->tensor, count_suffix(x, mark_same_entry(faults, first), "of this entry"));
-}
-
 /* Reports the faults that are not yet reported, one error for each cause. */
 static void weight_faults_report(const struct weight_fault_context *x, struct weight_faults *faults)
 {
@@ -365,7 +357,12 @@ static void weight_faults_report(const struct weight_fault_context *x, struct we
 				report_unmapped(x, faults, f);
 			break;
 		case FAULT_SHAPE: report_shape(x, faults, f); break;
-		case FAULT_INTS: report_ints(x, faults, f); break;
+		case FAULT_INTS:
+			diag_error(x->cx, f->request.loc, DIAG_VALUE_TYPE,
+			           "the parameter '%.200s' wants floats, %s holds %s%s", f->request.path,
+			           f->source, f->tensor,
+			           count_suffix(x, mark_same_entry(faults, f), "of this entry"));
+			break;
 		}
 	}
 }

@@ -114,14 +114,6 @@ static bool read_descr(struct header_parser *h)
 	                            "not supported: the type '%.40s' of its elements", descr);
 }
 
-static bool read_order(struct header_parser *h)
-{
-	h->has_order = true;
-	h->t->reversed = match_token(h, "True");
-	return h->t->reversed || match_token(h, "False") ||
-	       weight_file_error_in(h->src, "array", h->tensor, "'fortran_order' is neither True nor False");
-}
-
 static bool read_dim(struct header_parser *h)
 {
 	int64_t n = 0;
@@ -167,8 +159,13 @@ static bool read_key(struct header_parser *h)
 		        "its header is not a literal of 'descr', 'fortran_order' and 'shape'");
 	if (strcmp(key, "descr") == 0 && !h->has_descr)
 		return read_descr(h);
-	if (strcmp(key, "fortran_order") == 0 && !h->has_order)
-		return read_order(h);
+	if (strcmp(key, "fortran_order") == 0 && !h->has_order) {
+		h->has_order = true;
+		h->t->reversed = match_token(h, "True");
+		return h->t->reversed || match_token(h, "False") ||
+		       weight_file_error_in(h->src, "array", h->tensor,
+		                            "'fortran_order' is neither True nor False");
+	}
 	if (strcmp(key, "shape") == 0 && !h->has_shape)
 		return read_shape(h);
 	return weight_file_error_in(h->src, "array", h->tensor,
@@ -334,12 +331,6 @@ static bool has_signature(const struct zip *z, size_t at, const char *magic)
 }
 
 /* ---- deflate, by zlib ---- */
-
-/* True: `packed` bytes of deflate can inflate to `size` bytes. */
-static bool zip_inflate_can(uint64_t packed, uint64_t size)
-{
-	return size / RATIO_MAX <= packed;
-}
 
 /* Bytes for the next call of zlib. */
 static unsigned next_piece(size_t left)
@@ -556,7 +547,7 @@ static bool check_method(const struct zip *z, const struct zip_entry *e)
 		        z->s, "entry", e->name,
 		        "not supported: it is compressed by another method than deflate, which "
 		        "numpy.savez_compressed uses");
-	if (e->method == 0 ? e->packed != e->size : !zip_inflate_can(e->packed, e->size))
+	if (e->method == 0 ? e->packed != e->size : e->size / RATIO_MAX > e->packed)
 		return weight_file_error_in(z->s, "entry", e->name,
 		                            "it cannot have the size that the directory names");
 	return true;

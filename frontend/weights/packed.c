@@ -178,28 +178,22 @@ void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 	}
 }
 
-/* Reads a row as quants, scales and offsets of the format. */
-static void read_packed_row(const struct packed_matrix *m, int64_t row, const struct weight_quants *out)
-{
-	const struct ir_format_desc *d = ir_format(m->format);
-	int64_t blocks = ir_format_blocks(m->format, m->k), block = d->block ? d->block : m->k;
-	for (int64_t b = 0; b < blocks; b++) {
-		int64_t group = b * block / m->group;
-		double scale = scale_at(m, row, group);
-		out->scales[b] = (float)scale;
-		if (d->has_offset)
-			out->offsets[b] = block_offset(m, scale, zero_point_at(m, row, group));
-	}
-	for (int64_t k = 0; k < m->k; k++)
-		out->quants[k] = (int8_t)value_at(m, row, k, d->zero);
-}
-
 void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_quants *out)
 {
 	const struct packed_matrix *m = data;
+	const struct ir_format_desc *d = ir_format(m->format);
+	int64_t blocks = ir_format_blocks(m->format, m->k), block = d->block ? d->block : m->k;
 	for (int64_t i = 0; i < n; i++) {
 		const struct weight_quants to = weight_quants_from_row(out, i);
-		read_packed_row(m, row + i, &to);
+		for (int64_t b = 0; b < blocks; b++) {
+			int64_t group = b * block / m->group;
+			double scale = scale_at(m, row + i, group);
+			to.scales[b] = (float)scale;
+			if (d->has_offset)
+				to.offsets[b] = block_offset(m, scale, zero_point_at(m, row + i, group));
+		}
+		for (int64_t k = 0; k < m->k; k++)
+			to.quants[k] = (int8_t)value_at(m, row + i, k, d->zero);
 	}
 }
 

@@ -151,25 +151,17 @@ static void limit_heads_to_page(struct attend *a)
 		}
 }
 
-/* In f64: sizes come from the command line, so their product may exceed 64 bits. */
-static double count_weights(const struct attend *a)
+static enum tfmc_status limit_to_page(struct attend *a)
 {
-	double total = 0;
+	double total = 0; /* f64: sizes come from the command line, so their product may exceed 64 bits */
+	size_t n_chosen = 0, n_shown = 0, n_cut = 0;
 	for (size_t i = 0; i < a->maps.n; i++) {
 		const struct attend_map *m = &a->maps.items[i];
 		total += (double)m->heads * (double)m->rows * (double)m->columns;
+		n_chosen += m->heads > 0;
 	}
-	return total;
-}
-
-static enum tfmc_status limit_to_page(struct attend *a)
-{
-	double total = count_weights(a);
-	size_t n_chosen = 0, n_shown = 0, n_cut = 0;
 	if (total <= (double)PAGE_WEIGHTS_MAX)
 		return TFMC_OK;
-	for (size_t i = 0; i < a->maps.n; i++)
-		n_chosen += a->maps.items[i].heads > 0;
 	limit_heads_to_page(a);
 	for (size_t i = 0; i < a->maps.n; i++) {
 		const struct attend_map *m = &a->maps.items[i];
@@ -469,17 +461,6 @@ static bool check_ids(const struct maps_run *r, const struct ir_param *p, const 
 	return true;
 }
 
-static enum tfmc_status use_given(struct maps_run *r, struct named_tensor *given,
-                                  struct named_tensors *inputs)
-{
-	struct named_tensor *slot = ARENA_PUSH(&r->a->d->arena, inputs);
-	if (!slot)
-		return TFMC_NO_MEMORY;
-	given->used = true;
-	*slot = *given;
-	return TFMC_OK;
-}
-
 /* Tokens, a tensor of --inputs, or the default. Optional inputs (lengths) are left out: the object computes
  * them. */
 static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, struct named_tensors *inputs)
@@ -489,8 +470,10 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 	const struct ir_type *t = ir_type_of(r->f, p->value);
 	int64_t dims[IR_RANK_MAX] = {0}, value = 0;
 	struct named_tensor *given = tensors_find(&r->a->given, p->name);
-	if (given && !s)
-		return use_given(r, given, inputs);
+	if (given && !s) {
+		given->used = true;
+		return ARENA_ADDED(&r->a->d->arena, inputs, *given) ? TFMC_OK : TFMC_NO_MEMORY;
+	}
 	if (!s && p->has_default)
 		return TFMC_OK;
 	if (!s && (!in || !in->has_default)) {

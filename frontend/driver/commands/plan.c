@@ -120,20 +120,6 @@ static void print_largest(struct plan *p, const struct plan_func *f)
 	}
 }
 
-/* The gap between the plan and the lower bound at the planner's sample points. */
-static void print_gaps(struct plan *p, const struct plan_func *f)
-{
-	struct buf *out = &p->d->out;
-	bool any = false;
-	for (int i = 0; i < PLAN_POINTS; i++)
-		any = any || f->gap[i] > 0;
-	buf_printf(out,
-	           "  gap        %.1f %% at the largest dims, %.1f, %.1f and %.1f %% at three other points; "
-	           "%s\n",
-	           100 * f->gap[0], 100 * f->gap[1], 100 * f->gap[2], 100 * f->gap[3],
-	           any ? "a smaller packing may exist" : "no plan is smaller");
-}
-
 static void print_arena(struct plan *p, const struct backend_function_sizes *s, const struct plan_func *f)
 {
 	struct buf *out = &p->d->out;
@@ -150,8 +136,15 @@ static void print_arena(struct plan *p, const struct backend_function_sizes *s, 
 	if (evaluate(p, f->arena, &arena) && evaluate(p, f->lower_bound, &bound))
 		buf_printf(out, ", the plan is %.1f %% above it",
 		           bound > 0 ? 100 * (arena - bound) / bound : 0.0);
-	buf_char(out, '\n');
-	print_gaps(p, f);
+	bool any_gap = false; /* above the lower bound, at the planner's sample points */
+	for (int i = 0; i < PLAN_POINTS; i++)
+		any_gap = any_gap || f->gap[i] > 0;
+	buf_printf(
+	        out,
+	        "\n  gap        %.1f %% at the largest dims, %.1f, %.1f and %.1f %% at three other points; "
+	        "%s\n",
+	        100 * f->gap[0], 100 * f->gap[1], 100 * f->gap[2], 100 * f->gap[3],
+	        any_gap ? "a smaller packing may exist" : "no plan is smaller");
 	print_largest(p, f);
 }
 
@@ -289,7 +282,7 @@ static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 		print_all(p);
 		st = driver_print_formats(d, p->loaded, false, &d->out);
 	}
-	if (st == TFMC_OK && p->d->options.svg)
+	if (st == TFMC_OK && d->options.svg)
 		st = write_svg(p);
 	ir_module_destroy(planned);
 	return st;

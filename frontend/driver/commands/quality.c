@@ -92,16 +92,6 @@ static bool distance_add_position(struct arena *arena, const float *p, const flo
 	return true;
 }
 
-static void distance_add_sums(struct distance_sums *to, const struct distance_sums *from)
-{
-	to->kl += from->kl;
-	to->square += from->square;
-	to->log_p += from->log_p;
-	to->log_q += from->log_q;
-	to->n_same += from->n_same;
-	to->n += from->n;
-}
-
 /* The nearest-rank quantile, 0 < share <= 1, of a list with n >= 1; sorts it. */
 static double distance_quantile(struct distance_list *list, double share)
 {
@@ -195,9 +185,15 @@ static enum tfmc_status finish_chunks(struct quality *q)
 	}
 	for (size_t i = 0; i < q->n_chunks; i++) {
 		const struct chunk *p = &q->chunks[i];
+		const struct distance_sums *sums = &p->sums;
 		TFMC_TRY(check_status(q, &q->model, tfmc_slots_leave(q->model.slots, p->slots[0])));
 		TFMC_TRY(check_status(q, &q->reference, tfmc_slots_leave(q->reference.slots, p->slots[1])));
-		distance_add_sums(&q->sums, &p->sums);
+		q->sums.kl += sums->kl;
+		q->sums.square += sums->square;
+		q->sums.log_p += sums->log_p;
+		q->sums.log_q += sums->log_q;
+		q->sums.n_same += sums->n_same;
+		q->sums.n += sums->n;
 	}
 	q->n_chunks = 0;
 	return TFMC_OK;
@@ -286,19 +282,6 @@ struct report {
 	long long n;
 };
 
-static struct report summarize(struct quality *q)
-{
-	const struct distance_sums *s = &q->sums;
-	double n = (double)s->n;
-	return (struct report){.kl_mean = s->kl / n,
-	                       .kl_999 = distance_quantile(&q->kl, 0.999),
-	                       .same_top = (double)s->n_same / n,
-	                       .rms = sqrt(s->square / n),
-	                       .perplexity = exp(-s->log_q / n),
-	                       .other_perplexity = exp(-s->log_p / n),
-	                       .n = (long long)s->n};
-}
-
 static void print_text(struct quality *q, const struct report *r)
 {
 	struct buf *out = &q->d->out;
@@ -331,17 +314,6 @@ static void print_json(struct quality *q, const struct report *r)
 	print_number(out, "perplexity", r->perplexity);
 	print_number(out, "perplexity_against", r->other_perplexity);
 	buf_str(out, "}\n");
-}
-
-static enum tfmc_status print_report(struct quality *q)
-{
-	TFMC_TRY(texts_check_count(&q->texts, q->sums.n));
-	struct report r = summarize(q);
-	if (q->d->options.json)
-		print_json(q, &r);
-	else
-		print_text(q, &r);
-	return TFMC_OK;
 }
 
 /* ---- both models ---- */
@@ -422,6 +394,25 @@ static void close_model(struct evaluated_model *s)
 	tfmc_slots_close(s->slots);
 	compiled_destroy(&s->compiled);
 	loaded_destroy(&s->loaded);
+}
+
+static enum tfmc_status print_report(struct quality *q)
+{
+	const struct distance_sums *s = &q->sums;
+	double n = (double)s->n;
+	TFMC_TRY(texts_check_count(&q->texts, s->n));
+	const struct report r = {.kl_mean = s->kl / n,
+	                         .kl_999 = distance_quantile(&q->kl, 0.999),
+	                         .same_top = (double)s->n_same / n,
+	                         .rms = sqrt(s->square / n),
+	                         .perplexity = exp(-s->log_q / n),
+	                         .other_perplexity = exp(-s->log_p / n),
+	                         .n = (long long)s->n};
+	if (q->d->options.json)
+		print_json(q, &r);
+	else
+		print_text(q, &r);
+	return TFMC_OK;
 }
 
 enum exit_code command_quality(struct driver *d)

@@ -444,24 +444,15 @@ enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_te
 	                                 : TFMC_OK;
 }
 
-/* The dims of a call on these inputs: [number of dims], in the arena; NULL: no memory. */
-static int64_t *infer_dims(struct driver *d, const struct tfmc_record *r, int64_t entry,
-                           const struct named_tensors *in)
-{
-	struct shape_dims dims = {0};
-	int64_t *out = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
-	if (!out || r->n_dims > TFMC_COUNT(dims.values))
-		return NULL;
-	solve_dims(r, entry, in, &dims);
-	memcpy(out, dims.values, r->n_dims * sizeof(*out));
-	return out;
-}
-
 enum tfmc_status caller_open_session(struct driver *d, struct compiled *c, const char *entry,
                                      const struct named_tensors *in)
 {
 	const struct tfmc_record *r = c->model.record;
+	struct shape_dims dims = {0};
 	int64_t number = tfmc_entry_find(r, entry);
 	/* An unknown entry opens a session for the bounds: the call reports the error. */
-	return driver_open_session_for(d, c, number < 0 ? NULL : infer_dims(d, r, number, in));
+	if (number < 0 || r->n_dims > TFMC_COUNT(dims.values))
+		return driver_open_session_for(d, c, NULL);
+	solve_dims(r, number, in, &dims);
+	return driver_open_session_for(d, c, dims.values);
 }

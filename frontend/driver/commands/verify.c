@@ -266,18 +266,6 @@ static bool same_shape(const struct named_tensor *a, const struct named_tensor *
 
 /* ---- comparison ---- */
 
-static void report_difference(struct reference_run *r, const struct named_tensor *expected,
-                              const struct named_tensor *got)
-{
-	struct loc at = got->probe ? got->probe->op->loc.at : LOC_NONE;
-	const char *why =
-	        same_shape(expected, got) ? tensor_difference(r->d, got, expected) : "it has another shape";
-	if (!r->first)
-		diag_error(&r->d->diag, at, DIAG_CHECK_FAILED, "the first step that differs is %s: %s",
-		           got->name, why);
-	r->first = r->first ? r->first : got->name;
-}
-
 static void compare_value(struct reference_run *r, struct named_tensor *got)
 {
 	const struct named_tensor *expected = tensors_find(&r->file, got->name);
@@ -293,8 +281,12 @@ static void compare_value(struct reference_run *r, struct named_tensor *got)
 		error = tensor_relative_l2(got, expected);
 	verify_print_line(r->d, arena_printf(&r->d->arena, "%s, against reference", got->name), error, bound,
 	                  error <= bound);
-	if (!(error <= bound))
-		report_difference(r, expected, got);
+	if (error <= bound || r->first)
+		return;
+	r->first = got->name;
+	diag_error(&r->d->diag, got->probe ? got->probe->op->loc.at : LOC_NONE, DIAG_CHECK_FAILED,
+	           "the first step that differs is %s: %s", got->name,
+	           fits ? tensor_difference(r->d, got, expected) : "it has another shape");
 }
 
 static enum tfmc_status run_object(struct reference_run *r)

@@ -161,24 +161,6 @@ enum tfmc_status driver_runtime_error(struct driver *d, struct loc loc, enum dia
 #define DEFAULT_WEIGHTS UINT64_C(1000000000)
 #define DEFAULT_CODE    UINT64_C(64000000)
 
-static uint64_t machine_memory(void)
-{
-	long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-	return pages > 0 && bytes > 0 ? (uint64_t)pages * (uint64_t)bytes : UINT64_MAX;
-}
-
-/* The CPU quota of a container (cgroup v2, cpu.max), rounded up; `most` without one. */
-static int64_t quota_processors(int64_t most)
-{
-	long long quota, period;
-	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
-	bool is_given = f && fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
-	if (f)
-		fclose(f);
-	int64_t n = is_given ? (quota + period - 1) / period : most;
-	return n < most ? n : most;
-}
-
 int64_t limits_processors(void)
 {
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -188,14 +170,23 @@ int64_t limits_processors(void)
 	if (!sched_getaffinity(0, sizeof(allowed), &allowed) && CPU_COUNT(&allowed) > 0)
 		n = CPU_COUNT(&allowed);
 #endif
-	return quota_processors(n);
+	/* The CPU quota of a container (cgroup v2), rounded up. */
+	long long quota, period;
+	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
+	bool is_given = f && fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
+	if (f)
+		fclose(f);
+	int64_t allotted = is_given ? (quota + period - 1) / period : n;
+	return allotted < n ? allotted : n;
 }
 
 struct limits limits_of(const struct driver_options *o)
 {
+	long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+	uint64_t machine = pages > 0 && bytes > 0 ? (uint64_t)pages * (uint64_t)bytes : UINT64_MAX;
 	return (struct limits){.weights = o->limit_weights ? *o->limit_weights : DEFAULT_WEIGHTS,
 	                       .code = o->limit_code ? *o->limit_code : DEFAULT_CODE,
-	                       .memory = o->limit_memory ? *o->limit_memory : machine_memory()};
+	                       .memory = o->limit_memory ? *o->limit_memory : machine};
 }
 
 enum tfmc_status limits_session(const struct limits *l, struct diag_context *cx, uint64_t arena,

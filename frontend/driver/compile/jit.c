@@ -232,13 +232,6 @@ static const struct backend_variant *find_runnable_variant(struct driver *d, con
 	return NULL;
 }
 
-/* Commands that read the plan, too: with cached code it is made again, in about a hundredth of the time of code
- * generation. */
-static bool needs_plan(const struct driver *d)
-{
-	return d->options.command == COMMAND_BENCH || d->options.poison;
-}
-
 static enum tfmc_status plan(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	TFMC_TRY(driver_plan_variants(d, q->loaded->module, q->pipeline, &out->variants));
@@ -293,19 +286,6 @@ static enum tfmc_status link_object(struct driver *d, const char *name, struct c
 	return TFMC_INTERNAL;
 }
 
-/* -v. verb: "come from" or "are stored in"; NULL: the cache is not used. */
-static void report_cache(struct driver *d, const char *verb)
-{
-	if (!d->options.verbose)
-		return;
-	if (verb)
-		buf_printf(&d->log, "code and packed weights %s the cache %s\n", verb, d->cache.dir);
-	else
-		buf_printf(&d->log, "the cache is not used: %s\n",
-		           d->cache.why ? d->cache.why : "the limit or the disk leaves no room");
-	driver_flush_log(d);
-}
-
 /* Takes code and weights from the cache, or compiles and stores them. Code whose compilation had warnings is
  * not stored, so that they are repeated. */
 static enum tfmc_status compile_or_load(struct driver *d, const struct code_request *q, struct compiled *out)
@@ -318,13 +298,21 @@ static enum tfmc_status compile_or_load(struct driver *d, const struct code_requ
 	driver_end_stage(d, "cache");
 	if (!verb)
 		TFMC_TRY(compile_and_pack(d, q, out));
-	else if (needs_plan(d))
+	else if (d->options.command == COMMAND_BENCH || d->options.poison)
+		/* They read the plan, too. Making it takes a hundredth of the time of code generation. */
 		TFMC_TRY(plan(d, q, out));
 	TFMC_TRY(link_object(d, q->loaded->module->name, out));
 	backend_llvm_release(); /* LLVM is not needed any more: frees its pages */
 	if (!verb && name && warnings_before == d->diag.n_warnings && code_cache_store(d, name, out))
 		verb = "are stored in";
-	report_cache(d, verb);
+	if (!d->options.verbose)
+		return TFMC_OK;
+	if (verb)
+		buf_printf(&d->log, "code and packed weights %s the cache %s\n", verb, d->cache.dir);
+	else
+		buf_printf(&d->log, "the cache is not used: %s\n",
+		           d->cache.why ? d->cache.why : "the limit or the disk leaves no room");
+	driver_flush_log(d);
 	return TFMC_OK;
 }
 
@@ -395,17 +383,6 @@ static int64_t batch_dim(const struct tfmc_record *r)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
 	return e && e->n_dims ? (int64_t) * (const uint64_t *)(const void *)((const char *)r + e->dims) : -1;
-}
-
-/* The upper bounds of all dims, the batch dim limited to `batch`, in the arena. */
-static int64_t *bounds_for_batch(struct driver *d, const struct tfmc_record *r, int64_t batch)
-{
-	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1), at = batch_dim(r);
-	for (uint64_t i = 0; dims && i < r->n_dims; i++)
-		dims[i] = tfmc_record_dim_at(r, i)->hi;
-	if (dims && at >= 0 && batch < dims[at])
-		dims[at] = batch;
-	return dims;
 }
 
 /* ---- memory ---- */
@@ -593,12 +570,17 @@ enum tfmc_status driver_open_session(struct driver *d, struct compiled *c, int64
 	struct session_request w = {.tokens = 1};
 	if (batch == 0)
 		return open_session(d, c, &w);
-	int64_t *dims = bounds_for_batch(d, c->model.record, batch), at = batch_dim(c->model.record);
+	const struct tfmc_record *r = c->model.record;
+	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1), at = batch_dim(r);
 	if (!dims)
 		return TFMC_NO_MEMORY;
+	for (uint64_t i = 0; i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->hi;
+	if (at >= 0 && batch < dims[at])
+		dims[at] = batch;
 	w.dims = dims;
 	w.batch = at >= 0 ? dims[at] : batch;
-	w.chunked_prefill = c->model.record->generate_kind == 1;
+	w.chunked_prefill = r->generate_kind == 1;
 	return open_session(d, c, &w);
 }
 

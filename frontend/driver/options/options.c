@@ -280,16 +280,6 @@ static bool store_number(struct parser *p, const struct option_row *row, const c
 	return ok || fail(p, "%s%s is %s, not %s", option_dashes(row->name), row->name, what, text);
 }
 
-/* "auto, always or never" */
-static void print_words(struct buf *out, const char *words)
-{
-	for (size_t n; *words; words += n + (words[n] == '|')) {
-		n = strcspn(words, "|");
-		bool last = !words[n], before_last = !last && !strchr(words + n + 1, '|');
-		buf_printf(out, "%.*s%s", (int)n, words, last ? "" : before_last ? " or " : ", ");
-	}
-}
-
 /* The index of text among words separated by |. */
 static bool find_word(const char *words, const char *text, unsigned *out)
 {
@@ -308,7 +298,12 @@ static bool store_word(struct parser *p, const struct option_row *row, const cha
 	if (find_word(row->value, text, (unsigned *)((char *)p->out + row->offset)))
 		return true;
 	buf_printf(p->error, "%s%s is ", option_dashes(row->name), row->name);
-	print_words(p->error, row->value);
+	const char *words = row->value; /* auto|always|never: "auto, always or never" */
+	for (size_t n; *words; words += n + (words[n] == '|')) {
+		n = strcspn(words, "|");
+		bool last = !words[n], before_last = !last && !strchr(words + n + 1, '|');
+		buf_printf(p->error, "%.*s%s", (int)n, words, last ? "" : before_last ? " or " : ", ");
+	}
 	return fail(p, ", not %s", text);
 }
 

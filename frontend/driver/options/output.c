@@ -151,19 +151,7 @@ static void report_write_error(struct output_file *f)
 	diag_environment_error(f->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", f->path, strerror(errno));
 }
 
-/* Removes a temporary file that is not locked: its process was killed. */
-static void remove_if_abandoned(int folder, const char *name)
-{
-	struct stat st;
-	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !flock(fd, LOCK_EX | LOCK_NB))
-		(void)unlinkat(folder, name, 0);
-	close(fd);
-}
-
-/* Removes all such files of the path. */
+/* Removes temporary files of the path that are not locked: their processes were killed. */
 static void remove_abandoned(struct arena *a, const char *path)
 {
 	const char *name = temporary_name(a, path, 0) + directory_length(path);
@@ -171,9 +159,17 @@ static void remove_abandoned(struct arena *a, const char *path)
 	DIR *folder = opendir(directory_of(a, path));
 	if (!folder)
 		return;
-	for (const struct dirent *e; (e = readdir(folder));)
-		if (strlen(e->d_name) == n && !memcmp(e->d_name, name, n - SUFFIX_DIGITS))
-			remove_if_abandoned(dirfd(folder), e->d_name);
+	for (const struct dirent *e; (e = readdir(folder));) {
+		struct stat st;
+		if (strlen(e->d_name) != n || memcmp(e->d_name, name, n - SUFFIX_DIGITS) != 0)
+			continue;
+		int fd = openat(dirfd(folder), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		if (fd < 0)
+			continue;
+		if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !flock(fd, LOCK_EX | LOCK_NB))
+			(void)unlinkat(dirfd(folder), e->d_name, 0);
+		close(fd);
+	}
 	closedir(folder);
 }
 
