@@ -206,13 +206,12 @@ static enum tfmc_status from_spm(struct reader *r, bool is_unigram, struct token
 /* A pre-tokenizer, a row of gguf_splitters.def. */
 struct splitter {
 	const char *name;
-	enum tfmc_tok_split kind; /* MATCH_PATTERN: no scanner */
-	uint32_t flags;
+	const char *regex;                  /* NULL: none */
 	bool digits;                        /* numbers are split into digits before */
 	bool whole_words;                   /* words of the vocabulary are emitted without merging */
 	bool bos;                           /* bos is added unless the file says otherwise */
 	const char *patterns[PATTERNS_MAX]; /* each match is a piece */
-	size_t n_after;                     /* how many of them run after `kind`, ... */
+	size_t n_after;                     /* how many of them run after `regex`, ... */
 	uint32_t after_flags;               /* ... perhaps on GPT-2 letters of bytes */
 };
 
@@ -225,17 +224,15 @@ struct splitter {
 
 #define NO_HAN_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 #define NO_HAN_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
-#define CONTRACTED   "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-#define KIMI_K2                                                                           \
-	"[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN_UPPER "*" NO_HAN_LOWER "+" CONTRACTED \
-	"|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN_UPPER "+" NO_HAN_LOWER "*" CONTRACTED            \
+#define KIMI_K2                                                                                     \
+	"[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN_UPPER "*" NO_HAN_LOWER "+" REGEX_CONTRACTED "?" \
+	"|[^\\r\\n\\p{L}\\p{N}]?" NO_HAN_UPPER "+" NO_HAN_LOWER "*" REGEX_CONTRACTED "?"            \
 	"|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 static const struct splitter splitters[] = {
-#define SPLITTER(name, kind, flags, digits, whole_words, bos) \
-	{name, kind, flags, digits, whole_words, bos, {NULL}, 0, 0},
-#define PATTERNS(name, kind, n_after, flags, ...) \
-	{name, kind, 0, false, false, false, {__VA_ARGS__}, n_after, flags},
+#define SPLITTER(name, regex, digits, whole_words, bos) {name, regex, digits, whole_words, bos, {NULL}, 0, 0},
+#define PATTERNS(name, regex, n_after, flags, ...) \
+	{name, regex, false, false, false, {__VA_ARGS__}, n_after, flags},
 #include "frontend/tokenizer/gguf_splitters.def"
 };
 
@@ -283,8 +280,7 @@ static bool add_splits(const struct reader *r, const struct splitter *p)
 	if (p->digits)
 		ok = ok &&
 		     tokenizer_add_op(&r->d->split, TFMC_TOK_MATCH_DIGIT, TFMC_TOK_ISOLATED, none, none);
-	if (p->kind != TFMC_TOK_MATCH_PATTERN)
-		ok = ok && tokenizer_add_op(&r->d->split, p->kind, p->flags, none, none);
+	ok = ok && add_patterns(r, &p->regex, p->regex != NULL, 0);
 	return ok && add_patterns(r, p->patterns + n - p->n_after, p->n_after, p->after_flags);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Normalizers and splitters of tokenizer.json as operations. Unknown components are rejected by type and
- * path. A regular expression is mapped to the scanner for it if there is one, else compiled to an automaton.
+ * path. A regular expression of single characters is mapped to their match, any other one compiled to an automaton.
  */
 #include <string.h>
 
@@ -190,70 +190,20 @@ bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_nod
 	return tokenizer_read_component(r, n, path, parts, "normalizers", tokenizer_read_normalizer);
 }
 
-/* ---- regular expressions with a scanner ---- */
+/* ---- regular expressions with a match of their own ---- */
 
-/* clang-format off: one part of an expression on each line */
-#define CONTRACTED  "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define CONTRACTED2 "'(?i:[sdmt]|ll|ve|re)"
-#define CONTRACTED3 "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
-#define LETTERS     "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
-#define PUNCTUATION "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
-#define BLANKS      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define POSSESSIVE(digits)                                    \
-	CONTRACTED2 "|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|" digits \
-	            "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
-#define CASED_1   "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
-#define CASED_2   "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
-#define CASED_END "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" BLANKS
-#define GPT2_END  "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-/* clang-format on */
-
-struct known_regex {
+static const struct {
 	const char *regex;
 	enum tfmc_tok_split kind;
-	uint32_t flags;
+} known_regexes[] = {
+        {"\\s+", TFMC_TOK_MATCH_SPACES},
+        {"\\s", TFMC_TOK_MATCH_SPACE},
+        {"[0-9][0-9][0-9]", TFMC_TOK_MATCH_DIGITS3},
+        {"[\\r\\n]", TFMC_TOK_MATCH_NEWLINE},
+        {"\\p{N}{1,3}", TFMC_TOK_MATCH_NUMBERS},
+        {"\\p{N}", TFMC_TOK_MATCH_DIGIT},
+        {"\\d", TFMC_TOK_MATCH_DECIMAL},
 };
-
-static const struct known_regex known_regexes[] = {
-        {"'s|'t|'re|'ve|'m|'ll|'d" GPT2_END, TFMC_TOK_SCAN_GPT2, 0},
-        {"'(?:[sdmt]|ll|ve|re)" GPT2_END, TFMC_TOK_SCAN_GPT2, 0},
-        {CONTRACTED LETTERS "|\\p{N}{1,3}" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3},
-        {CONTRACTED3 LETTERS "|\\p{N}{1,3}" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3},
-        {CONTRACTED LETTERS "|\\p{N}" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1},
-        {CONTRACTED3 LETTERS "|\\p{N}" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1},
-        {CONTRACTED LETTERS "|\\p{N}+" PUNCTUATION BLANKS, TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS},
-        {POSSESSIVE("\\p{N}{1,3}"), TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 3},
-        {POSSESSIVE("\\p{N}"), TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | 1},
-        {CONTRACTED
-         "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" BLANKS,
-         TFMC_TOK_SCAN_WORDS, TFMC_TOK_W_CASELESS | TFMC_TOK_W_MARKS | 1},
-        {CASED_1 CONTRACTED "?|" CASED_2 CONTRACTED "?|\\p{N}{1,3}" CASED_END, TFMC_TOK_SCAN_CASED,
-         TFMC_TOK_W_CASELESS | 3},
-        {CASED_1 "|" CASED_2 "|\\p{N}" CASED_END, TFMC_TOK_SCAN_CASED, TFMC_TOK_W_NO_CONTRACT | 1},
-        {"'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+", TFMC_TOK_SCAN_CLIP, 0},
-        {" ?[^(\\s|[.,!?\xe2\x80\xa6\xe3\x80\x82\xef\xbc\x8c\xe3\x80\x81\xe0\xa5\xa4\xdb\x94\xd8\x8c])]+",
-         TFMC_TOK_SCAN_BLOOM, 0},
-        {"\\s+", TFMC_TOK_MATCH_SPACES, 0},
-        {"\\s", TFMC_TOK_MATCH_SPACE, 0},
-        {"[0-9][0-9][0-9]", TFMC_TOK_MATCH_DIGITS3, 0},
-        {"[\\r\\n]", TFMC_TOK_MATCH_NEWLINE, 0},
-        {"\\p{N}{1,3}", TFMC_TOK_MATCH_NUMBERS, 3},
-        {"\\p{N}", TFMC_TOK_MATCH_DIGIT, 0},
-        {"\\d", TFMC_TOK_MATCH_DECIMAL, 0},
-};
-
-/* Finds the scanner or match of a known expression, by its exact string; false: unknown. */
-static bool find_known_regex(const char *regex, struct tokenizer_op *out)
-{
-	for (size_t i = 0; i < TFMC_COUNT(known_regexes); i++) {
-		if (!strcmp(known_regexes[i].regex, regex)) {
-			*out = (struct tokenizer_op){
-			        (uint32_t)known_regexes[i].kind, known_regexes[i].flags, {"", 0}, {"", 0}};
-			return true;
-		}
-	}
-	return false;
-}
 
 /* ---- splitters ---- */
 
@@ -274,6 +224,20 @@ static bool read_behavior(struct tokenizer_reader *r, const struct json_node *n,
 	return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "the behavior '%s'", name);
 }
 
+/* Appends a split by a regular expression: the match of a known one, by its exact string, else its automaton. */
+static bool split_regex(struct tokenizer_reader *r, const char *path, const char *regex, uint32_t behavior)
+{
+	const char *why;
+	for (size_t i = 0; i < TFMC_COUNT(known_regexes); i++)
+		if (!strcmp(known_regexes[i].regex, regex))
+			return add_splitter(r, path, known_regexes[i].kind, behavior, no_string);
+	struct tokenizer_string automaton = pattern_compile(r->source->arena, regex, &why);
+	if (automaton.n == 0)
+		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "the regular expression '%s': %s",
+		                        regex, why);
+	return add_splitter(r, path, TFMC_TOK_MATCH_PATTERN, behavior, automaton);
+}
+
 static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	int prefix = tokenizer_class_byte_prefix(r);
@@ -281,34 +245,10 @@ static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *
 	if ((prefix < 0 ? add : prefix == 1) && !add_splitter(r, path, TFMC_TOK_PREFIX_SPACE, 0, no_string))
 		return false;
 	if (tokenizer_bool_member(r, n, path, "use_regex", true) &&
-	    !add_splitter(r, path, TFMC_TOK_SCAN_GPT2, 0, no_string))
+	    !split_regex(r, path, REGEX_GPT2, TFMC_TOK_ISOLATED))
 		return false;
 	r->byte_level = r->in_letters = true;
 	return true;
-}
-
-/* Appends a split by a regular expression. A scanner covers the whole text, so isolating its matches and
- * removing all but its matches are the same. */
-static bool split_regex(struct tokenizer_reader *r, const char *path, const char *regex, uint32_t behavior)
-{
-	struct tokenizer_op op;
-	if (!find_known_regex(regex, &op)) {
-		const char *why;
-		op = (struct tokenizer_op){TFMC_TOK_MATCH_PATTERN, 0,
-		                           pattern_compile(r->source->arena, regex, &why), no_string};
-		if (op.a.n == 0)
-			return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path,
-			                        "the regular expression '%s': %s", regex, why);
-	}
-	bool is_scan = op.kind < TFMC_TOK_MATCH_TEXT;
-	bool isolates = behavior == TFMC_TOK_ISOLATED || behavior == (TFMC_TOK_REMOVED | TFMC_TOK_INVERT);
-	if (op.kind == TFMC_TOK_SCAN_CLIP && behavior != (TFMC_TOK_REMOVED | TFMC_TOK_INVERT))
-		isolates = false;
-	if (op.kind == TFMC_TOK_SCAN_BLOOM && behavior != TFMC_TOK_ISOLATED)
-		isolates = false;
-	if (is_scan && !isolates)
-		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "this behavior with '%s'", regex);
-	return add_splitter(r, path, (enum tfmc_tok_split)op.kind, is_scan ? op.flags : behavior, op.a);
 }
 
 static bool read_split(struct tokenizer_reader *r, const struct json_node *n, const char *path)

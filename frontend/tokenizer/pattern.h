@@ -9,6 +9,29 @@
 
 #include "frontend/tokenizer/build.h"
 
+/* ---- expressions of GGUF files and ByteLevel, which have names there ---- */
+
+#define REGEX_CONTRACTED "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define REGEX_BLANKS     "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define REGEX_UPPER      "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define REGEX_LOWER      "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define REGEX_GPT2       "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+/* Llama 3, Qwen and relatives; digits: of a number. */
+#define REGEX_WORDS(digits)                                       \
+	REGEX_CONTRACTED "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
+	                 "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" REGEX_BLANKS
+/* Qwen 3.5: letters may be followed by marks. */
+#define REGEX_MARKS                                                      \
+	REGEX_CONTRACTED "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}" \
+	                 "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" REGEX_BLANKS
+/* o200k: words by letter case; contracted: after a word. */
+#define REGEX_CASED(contracted, digits)                                                 \
+	"[^\\r\\n\\p{L}\\p{N}]?" REGEX_UPPER "*" REGEX_LOWER "+" contracted             \
+	"|[^\\r\\n\\p{L}\\p{N}]?" REGEX_UPPER "+" REGEX_LOWER "*" contracted "|" digits \
+	"| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" REGEX_BLANKS
+#define REGEX_BLOOM \
+	" ?[^(\\s|[.,!?\xe2\x80\xa6\xe3\x80\x82\xef\xbc\x8c\xe3\x80\x81\xe0\xa5\xa4\xdb\x94\xd8\x8c])]+"
+
 /* ---- sets of characters ---- */
 
 /* An invalid UTF-8 byte counts as one more character, without a category. */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TFMC_TOK_MAGIC   0x314b4f54434d4654ull /* "TFMCTOK1" */
-#define TFMC_TOK_VERSION 3u
+#define TFMC_TOK_VERSION 4u
 #define TFMC_TOK_NONE    0xffffffffu
 #define TFMC_TOK_ALIGN   16u
 
@@ -169,12 +169,6 @@ enum tfmc_tok_behavior {
 				      writes for it */
 
 enum tfmc_tok_split {
-	/* Scanners: regular expressions of known tokenizers, written by hand. */
-	TFMC_TOK_SCAN_GPT2,
-	TFMC_TOK_SCAN_WORDS, /* Llama 3, Qwen and relatives; flags: TFMC_TOK_W_* */
-	TFMC_TOK_SCAN_CLIP,
-	TFMC_TOK_SCAN_BLOOM,
-	TFMC_TOK_SCAN_CASED, /* o200k: words by letter case; flags as SCAN_WORDS */
 	/* Splits by matches, with a behavior. */
 	TFMC_TOK_MATCH_TEXT,   /* a */
 	TFMC_TOK_MATCH_SPACE,  /* each character of white space */
@@ -194,12 +188,6 @@ enum tfmc_tok_split {
 			       every part */
 	TFMC_TOK_N_SPLIT
 };
-
-/* Flags of SCAN_WORDS; bits 0-7: maximum digits of a number (0: any). */
-#define TFMC_TOK_W_DIGITS      0xffu
-#define TFMC_TOK_W_CASELESS    0x100u /* contractions in any letter case */
-#define TFMC_TOK_W_MARKS       0x400u /* letters may be followed by marks: [\p{L}\p{M}]+ */
-#define TFMC_TOK_W_NO_CONTRACT 0x800u /* no contractions after words */
 
 enum tfmc_tok_item_kind { TFMC_TOK_TEXT_A, TFMC_TOK_TEXT_B, TFMC_TOK_TOKEN };
 /* Item of a template: a text or a token. */

@@ -148,7 +148,7 @@ static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op
 	                  (is_split ? (uint32_t)TFMC_TOK_MATCH_PATTERN : (uint32_t)TFMC_TOK_REPLACE_PATTERN);
 	bool needs_a = is_split ? op->kind == TFMC_TOK_MATCH_TEXT || op->kind == TFMC_TOK_METASPACE
 	                        : op->kind == TFMC_TOK_REPLACE || op->kind == TFMC_TOK_SENTENCEPIECE;
-	bool matches = is_split && op->kind >= TFMC_TOK_MATCH_TEXT && op->kind <= TFMC_TOK_MATCH_PATTERN;
+	bool matches = is_split && op->kind <= TFMC_TOK_MATCH_PATTERN;
 	return op->kind < (is_split ? (uint32_t)TFMC_TOK_N_SPLIT : (uint32_t)TFMC_TOK_N_NORMALIZE) &&
 	       string_fits(op->a, op->n_a, text_bytes) && string_fits(op->b, op->n_b, text_bytes) &&
 	       (!needs_a || op->n_a) &&
