@@ -34,14 +34,19 @@ const char *path_join(struct expander *b, const char *prefix, const char *id)
 	return arena_printf(b->arena, "%s.%s", prefix, id);
 }
 
+static const char *loop_index(void *user, const char *name)
+{
+	const struct expander *b = user;
+	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
+		if (s->def == NULL && strcmp(s->loop, name) == 0)
+			return arena_printf(b->arena, "%lld", (long long)s->value.i);
+	}
+	return NULL;
+}
+
 const char *fill_loop_indices(struct expander *b, const char *pattern)
 {
-	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
-		if (s->def == NULL)
-			pattern = replace_placeholder(b->arena, pattern, s->loop,
-			                              arena_printf(b->arena, "%lld", (long long)s->value.i));
-	}
-	return pattern;
+	return fill_placeholders(b->arena, pattern, loop_index, b);
 }
 
 bool push_value(const struct step *st, const char *target, const struct expr *value)

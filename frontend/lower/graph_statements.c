@@ -96,29 +96,6 @@ static const char *substitute_placeholder(void *user, const char *name)
 	return value_in_string(b, &v);
 }
 
-const char *fill_placeholders(struct expander *b, const char *text, placeholder_fn *fn, void *user)
-{
-	struct buf out;
-	if (strchr(text, '{') == NULL)
-		return text;
-	buf_init(&out);
-	while (*text != '\0') {
-		size_t len = *text == '{' ? strcspn(text, "}") : 0;
-		const char *with = NULL;
-		if (len > 1 && text[len] == '}')
-			with = fn(user, arena_strndup(b->arena, text + 1, len - 1));
-		if (with != NULL) {
-			buf_str(&out, with);
-			text += len + 1;
-		} else {
-			buf_char(&out, *text++);
-		}
-	}
-	const char *copy = arena_strdup(b->arena, out.data);
-	buf_destroy(&out);
-	return copy;
-}
-
 static const struct expr *substitute_node(void *user, const struct expr *e)
 {
 	struct expander *b = user;
@@ -126,8 +103,8 @@ static const struct expr *substitute_node(void *user, const struct expr *e)
 		return substitute_name(b, e);
 	if (e->kind != EX_STRING)
 		return NULL;
-	return expr_make_leaf(b->arena, EX_STRING, fill_placeholders(b, e->text, substitute_placeholder, b),
-	                      e->loc);
+	return expr_make_leaf(b->arena, EX_STRING,
+	                      fill_placeholders(b->arena, e->text, substitute_placeholder, b), e->loc);
 }
 
 /* The expression with the names of the current scope replaced. */

@@ -462,7 +462,7 @@ static const char *value_in_message(void *user, const char *text)
 
 const char *macro_message(struct macro *t, const char *text)
 {
-	return fill_placeholders(t->st->b, text, value_in_message, t);
+	return fill_placeholders(t->st->b->arena, text, value_in_message, t);
 }
 
 /* ---- operations ---- */
@@ -654,7 +654,7 @@ bool partial_eval(struct macro *t, const struct expr *e, struct partial *out)
 	case EX_BOOL:
 	case EX_DIM: return expr_eval(&env, e, &out->v);
 	case EX_STRING:
-		out->v = value_string(fill_placeholders(b, e->text, binding_in_string, t));
+		out->v = value_string(fill_placeholders(b->arena, e->text, binding_in_string, t));
 		return out->v.s != NULL && check_partial_size(t, strlen(out->v.s));
 	case EX_NAME: return eval_name(t, e, out);
 	case EX_UNARY:

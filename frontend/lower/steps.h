@@ -184,10 +184,6 @@ bool infer_types(struct expander *b, const struct graph_body *body);
 bool infer_x_type(struct expander *b, const struct graph_body *body);
 /* True if the statements read a saved value that depends on the tokens. */
 bool reads_growing_value(struct expander *b, const struct graph_body *body);
-/* Returns the replacement of a placeholder; NULL keeps it. */
-typedef const char *placeholder_fn(void *user, const char *name);
-/* `text` with every {name} replaced by the result of fn. */
-const char *fill_placeholders(struct expander *b, const char *text, placeholder_fn *fn, void *user);
 /* Text of a value inside a string: strings without quotes. */
 const char *value_in_string(struct expander *b, const struct value *v);
 

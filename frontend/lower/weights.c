@@ -480,7 +480,9 @@ static const char *dequantized_reason(const struct lowering *lw, const struct ir
 static const char *replace_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
 {
 	if (!label) {
-		text = replace_string(a, text, arena_printf(a, ".{%s}", node->as), "");
+		const char *index = arena_printf(a, ".{%s}", node->as);
+		for (const char *at; (at = strstr(text, index)) != NULL;)
+			text = arena_printf(a, "%.*s%s", (int)(at - text), text, at + strlen(index));
 		return replace_placeholder(a, text, node->as, "");
 	}
 	const char *range = node->label != NULL ? node->label

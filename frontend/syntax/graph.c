@@ -69,29 +69,44 @@ const struct expr *expr_make_call(struct arena *a, const char *name, struct loc 
 	return e;
 }
 
-const char *replace_string(struct arena *a, const char *text, const char *from, const char *to)
+const char *fill_placeholders(struct arena *a, const char *text, placeholder_fn *fn, void *user)
 {
-	size_t len = strlen(from);
+	bool changed = false;
 	struct buf out;
-	if (text == NULL || len == 0 || strstr(text, from) == NULL)
+	if (text == NULL || strchr(text, '{') == NULL)
 		return text;
 	buf_init(&out);
 	for (const char *p = text; *p != '\0';) {
-		if (strncmp(p, from, len) == 0) {
-			buf_str(&out, to);
-			p += len;
+		size_t len = *p == '{' ? strcspn(p, "}") : 0;
+		const char *with =
+		        len > 1 && p[len] == '}' ? fn(user, arena_strndup(a, p + 1, len - 1)) : NULL;
+		if (with != NULL) {
+			buf_str(&out, with);
+			p += len + 1;
+			changed = true;
 		} else {
 			buf_char(&out, *p++);
 		}
 	}
-	const char *copy = arena_strdup(a, out.data);
+	if (changed)
+		text = arena_strdup(a, out.data);
 	buf_destroy(&out);
-	return copy;
+	return text;
+}
+
+struct replacement {
+	const char *name, *with;
+};
+
+static const char *replace_name(void *user, const char *name)
+{
+	const struct replacement *r = user;
+	return strcmp(name, r->name) == 0 ? r->with : NULL;
 }
 
 const char *replace_placeholder(struct arena *a, const char *pattern, const char *name, const char *with)
 {
-	return replace_string(a, pattern, arena_printf(a, "{%s}", name), with);
+	return fill_placeholders(a, pattern, replace_name, &(struct replacement){name, with});
 }
 
 static bool same_string(const char *a, const char *b)

@@ -76,8 +76,10 @@ bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int
 bool graph_split_repeats(struct arena *a, const struct graph_body *body, struct graph_body *out);
 /* Number of statements; those of a repeat are counted once. */
 size_t graph_count(const struct graph_body *body);
-/* `text` with every `from` replaced by `to`; text itself if there is none. */
-const char *replace_string(struct arena *a, const char *text, const char *from, const char *to);
+/* Returns the replacement of a placeholder; NULL keeps it. */
+typedef const char *placeholder_fn(void *user, const char *name);
+/* `text` with every {name} replaced by the result of fn; text itself if none is, and for NULL. */
+const char *fill_placeholders(struct arena *a, const char *text, placeholder_fn *fn, void *user);
 /* `pattern` with every {name} replaced by `with`. */
 const char *replace_placeholder(struct arena *a, const char *pattern, const char *name, const char *with);
 
