@@ -186,39 +186,18 @@ static void print_steps(struct buf *out, const char *const *kinds, size_t n)
 
 /* ---- calls ---- */
 
-static const struct signature operators[] = {
-#define OPERATOR(name, lowering, doc, args) SIGNATURE(name, doc, args),
-#include "frontend/syntax/calls.def"
-};
-
-static const struct signature scalings[] = {
-#define SCALING(name, kind, doc, args) SIGNATURE(name, doc, args),
-#include "frontend/syntax/calls.def"
-};
-
-static const struct signature functions[] = {
-#define FORM(name, doc, args)     SIGNATURE(name, doc, args),
-#define FUNCTION(name, doc, args) SIGNATURE(name, doc, args),
-#include "frontend/syntax/calls.def"
-};
-
-static const struct signature queries[] = {
-#define QUERY(name, doc, args)      SIGNATURE(name, doc, args),
-#define QUERY_FORM(name, doc, args) SIGNATURE(name, doc, args),
-#include "frontend/syntax/calls.def"
-};
-
-static void print_signatures(struct buf *out, const char *title, const struct signature *s, size_t n)
+static void print_signatures(struct buf *out, const char *title, unsigned classes)
 {
 	struct items l = {.out = out, .pack = SHORT_ITEM};
+	const struct signature *s;
 	buf_init(&l.text);
 	print_list_title(out, title, "");
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; (s = signature_at(classes, i)) != NULL; i++) {
 		struct buf text;
 		buf_init(&text);
 		buf_char(&text, '`');
-		signature_print(&text, &s[i]);
-		buf_printf(&text, "`: %s", s[i].doc);
+		signature_print(&text, s);
+		buf_printf(&text, "`: %s", s->doc);
 		items_add(&l, &text);
 		buf_destroy(&text);
 	}
@@ -315,10 +294,10 @@ void frontend_reference(struct buf *out)
 		print_params(out, k->where);
 	}
 	print_activations(out, &a);
-	print_signatures(out, "Operators", operators, TFMC_COUNT(operators));
-	print_signatures(out, "Scalings of rotary positions", scalings, TFMC_COUNT(scalings));
-	print_signatures(out, "Functions of expressions", functions, TFMC_COUNT(functions));
-	print_signatures(out, "Functions of bodies", queries, TFMC_COUNT(queries));
+	print_signatures(out, "Operators", CALL_OPERATOR);
+	print_signatures(out, "Scalings of rotary positions", CALL_SCALING);
+	print_signatures(out, "Functions of expressions", CALL_FUNCTION | CALL_FORM);
+	print_signatures(out, "Functions of bodies", CALL_QUERY | CALL_QUERY_FORM);
 	print_sources(out);
 	print_limits(out);
 	arena_destroy(&a);

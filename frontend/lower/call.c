@@ -8,46 +8,31 @@
 #include "frontend/lower/lower.h"
 #include "ir/support/strmap.h"
 
-struct operator_row {
-	struct signature signature;
-	op_lowering *lower;
-	bool is_public; /* OPERATOR; false: INTERNAL, written only by the compiler */
-};
-
-static const struct operator_row rows[] = {
-#define OPERATOR(name, lowering, doc, args) {SIGNATURE(name, doc, args), lower_##lowering, true},
-#define INTERNAL(name, lowering, doc, args) {SIGNATURE(name, doc, args), lower_##lowering, false},
+static op_lowering *const lowerings[] = {
+#define OPERATOR(name, lowering, doc, args) lower_##lowering,
+#define INTERNAL(name, lowering, doc, args) lower_##lowering,
 #include "frontend/syntax/calls.def"
 };
 
-static const struct operator_row *find_operator(const char *name)
-{
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
-		if (strcmp(rows[i].signature.name, name) == 0)
-			return &rows[i];
-	}
-	return NULL;
-}
-
 static bool report_unknown_operator(struct lowering *lw, const struct expr *e)
 {
-	const char *names[TFMC_COUNT(rows)];
+	const char *names[TFMC_COUNT(lowerings)];
+	const struct signature *s;
 	size_t n = 0;
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
-		if (rows[i].is_public)
-			names[n++] = rows[i].signature.name;
-	}
+	for (; (s = signature_at(CALL_OPERATOR, n)) != NULL; n++)
+		names[n] = s->name;
 	return lower_fail(lw, e->loc, DIAG_UNKNOWN_NAME, "no operator is called '%s'%s", e->text,
 	                  did_you_mean_or_known(lw->arena, e->text, names, n));
 }
 
 bool lower_call(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
-	const struct operator_row *row = find_operator(e->text);
-	if (row == NULL)
+	size_t number;
+	const struct signature *s = signature_of(CALL_OPERATOR | CALL_INTERNAL, e->text, &number);
+	if (s == NULL)
 		return report_unknown_operator(lw, e);
 	struct call c;
-	return call_match(lw, e, &row->signature, &c) && row->lower(&c, out) && !irb_failed(lw->b);
+	return call_match(lw, e, s, &c) && lowerings[number](&c, out) && !irb_failed(lw->b);
 }
 
 bool call_match(struct lowering *lw, const struct expr *e, const struct signature *signature,
@@ -60,8 +45,9 @@ bool call_match(struct lowering *lw, const struct expr *e, const struct signatur
 
 const struct expr *call_written(const struct expr *e, const char *name)
 {
-	const struct operator_row *row = find_operator(e->text);
-	int at = row == NULL ? -1 : signature_find(&row->signature, name);
+	size_t number;
+	const struct signature *s = signature_of(CALL_OPERATOR | CALL_INTERNAL, e->text, &number);
+	int at = s == NULL ? -1 : signature_find(s, name);
 	for (size_t i = 0; i < e->n_keywords; i++)
 		if (strcmp(e->keywords[i].name, name) == 0)
 			return e->keywords[i].value;

@@ -15,22 +15,10 @@
 
 /* ---- arguments ---- */
 
-static const struct scaling_row {
-	struct signature signature;
-	enum rope_scaling kind;
-} scalings[] = {
-#define SCALING(name, id, doc, args) {SIGNATURE(name, doc, args), ROPE_##id},
+static const enum rope_scaling scalings[] = {
+#define SCALING(name, id, doc, args) ROPE_##id,
 #include "frontend/syntax/calls.def"
 };
-
-static const struct scaling_row *find_scaling(const struct expr *e)
-{
-	for (size_t i = 0; e->kind == EX_CALL && i < TFMC_COUNT(scalings); i++) {
-		if (strcmp(scalings[i].signature.name, e->text) == 0)
-			return &scalings[i];
-	}
-	return NULL;
-}
 
 /* Reads a list [1.0, 2.0] or a param with one; absent: *out is unchanged. */
 static bool read_factors(const struct call *s, const char *name, const double **out, size_t *n)
@@ -63,14 +51,16 @@ static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_
 	const struct expr *e = call_arg(c, "scaling");
 	if (lower_is_none(e))
 		return true;
-	const struct scaling_row *row = find_scaling(e);
+	size_t number;
+	const struct signature *signature =
+	        e->kind == EX_CALL ? signature_of(CALL_SCALING, e->text, &number) : NULL;
 	struct call s;
-	if (row == NULL)
+	if (signature == NULL)
 		return lower_fail(c->lw, e->loc, DIAG_VALUE_TYPE,
 		                  "a scaling is linear, llama3, yarn or longrope with its arguments, as in "
 		                  "linear(factor=8.0), or none");
-	r->scaling = row->kind;
-	if (!call_match(c->lw, e, &row->signature, &s))
+	r->scaling = scalings[number];
+	if (!call_match(c->lw, e, signature, &s))
 		return false;
 	const struct {
 		const char *name;
@@ -92,9 +82,9 @@ static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_
 			return lower_fail(c->lw, given->loc, DIAG_VALUE_TYPE,
 			                  "rope: '%s' of a scaling must be positive", float_args[i].name);
 	}
-	if (signature_find(&row->signature, "truncate") >= 0 && !call_bool(&s, "truncate", &r->truncate))
+	if (signature_find(signature, "truncate") >= 0 && !call_bool(&s, "truncate", &r->truncate))
 		return false;
-	if (row->kind != ROPE_LONGROPE)
+	if (r->scaling != ROPE_LONGROPE)
 		return true;
 	if (!lower_is_none(call_arg(&s, "lengths")) && !call_tensor(&s, "lengths", lengths))
 		return false;

@@ -349,21 +349,20 @@ static bool form_given(struct macro *t, const struct expr *const *args, struct p
 }
 
 static const struct {
-	struct signature signature;
 	macro_fn *fn; /* applied to evaluated arguments, or */
 	bool (*form)(struct macro *t, const struct expr *const *args, struct partial *out);
 } functions[] = {
-#define QUERY(name, doc, args)      {SIGNATURE(name, doc, args), fn_##name, NULL},
-#define FORM(name, doc, args)       {SIGNATURE(name, doc, args), NULL, form_##name},
-#define QUERY_FORM(name, doc, args) {SIGNATURE(name, doc, args), NULL, form_##name},
+#define QUERY(name, doc, args)      {fn_##name, NULL},
+#define FORM(name, doc, args)       {NULL, form_##name},
+#define QUERY_FORM(name, doc, args) {NULL, form_##name},
 #include "frontend/syntax/calls.def"
 #include "ir/support/strmap.h"
 };
 
-static bool evaluate_query(struct macro *t, const struct expr *e, size_t row, struct partial *out)
+static bool evaluate_query(struct macro *t, const struct expr *e, const struct signature *s, size_t row,
+                           struct partial *out)
 {
 	struct arena *a = t->st->b->arena;
-	const struct signature *s = &functions[row].signature;
 	const struct signature_use use = {a, t->st->b->cx, macro_loc(t, e->loc), t->st->path};
 	const struct expr **values = signature_match_call(&use, s, e);
 	struct partial *args = ARENA_ARRAY(a, struct partial, signature_length(s) + 1);
@@ -386,11 +385,11 @@ enum function_found { FUNCTION_NONE, FUNCTION_DONE, FUNCTION_FAILED };
 /* Calls a query function or form; FUNCTION_NONE: e is not one. */
 static enum function_found call_query(struct macro *t, const struct expr *e, struct partial *out)
 {
-	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
-		if (strcmp(functions[i].signature.name, e->text) == 0)
-			return evaluate_query(t, e, i, out) ? FUNCTION_DONE : FUNCTION_FAILED;
-	}
-	return FUNCTION_NONE;
+	size_t row;
+	const struct signature *s = signature_of(CALL_QUERY | CALL_QUERY_FORM | CALL_FORM, e->text, &row);
+	if (s == NULL)
+		return FUNCTION_NONE;
+	return evaluate_query(t, e, s, row, out) ? FUNCTION_DONE : FUNCTION_FAILED;
 }
 
 /* ---- names ---- */

@@ -157,43 +157,34 @@ static bool call_log(const struct call *c)
 	       expr_finite(c->env, c->e, log(as_double(&c->args[0])), c->out);
 }
 
-static const struct function {
-	struct signature signature;
-	call_fn *fn; /* NULL: handled by the evaluator (`if`) */
-} functions[] = {
-#define FUNCTION(name, doc, args) {SIGNATURE(name, doc, args), call_##name},
-#define FORM(name, doc, args)     {SIGNATURE(name, doc, args), NULL},
+#define FUNCTIONS (CALL_FUNCTION | CALL_FORM)
+static call_fn *const functions[] = {
+#define FUNCTION(name, doc, args) call_##name,
+#define FORM(name, doc, args)     NULL, /* `if`: handled by the evaluator */
 #include "frontend/syntax/calls.def"
 };
-
-static const struct function *find_function(const char *name)
-{
-	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
-		if (strcmp(functions[i].signature.name, name) == 0)
-			return &functions[i];
-	}
-	return NULL;
-}
 
 const char *expr_suggest_function(struct arena *a, const char *name)
 {
 	const char *names[TFMC_COUNT(functions)];
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
-		names[i] = functions[i].signature.name;
+		names[i] = signature_at(FUNCTIONS, i)->name;
 	return did_you_mean(a, name, names, TFMC_COUNT(functions));
 }
 
 bool expr_is_function(const char *name)
 {
-	return find_function(name) != NULL;
+	size_t number;
+	return signature_of(FUNCTIONS, name, &number) != NULL;
 }
 
 bool expr_check_call(const struct expr_env *env, const struct expr *e)
 {
-	const struct function *f = find_function(e->text);
+	size_t number;
+	const struct signature *s = signature_of(FUNCTIONS, e->text, &number);
 	const struct signature_use use = {env->arena, env->cx, e->loc, NULL};
-	if (f != NULL)
-		return signature_match_call(&use, &f->signature, e) != NULL;
+	if (s != NULL)
+		return signature_match_call(&use, s, e) != NULL;
 	diag_error(env->cx, e->loc, DIAG_UNKNOWN_NAME, "there is no function '%.63s' here", e->text);
 	return false;
 }
@@ -201,8 +192,9 @@ bool expr_check_call(const struct expr_env *env, const struct expr *e)
 bool expr_call(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
                struct value *out)
 {
-	const struct function *f = find_function(e->text);
-	if (!expr_check_call(env, e) || f->fn == NULL || n != e->n_args)
+	size_t number;
+	(void)signature_of(FUNCTIONS, e->text, &number);
+	if (!expr_check_call(env, e) || functions[number] == NULL || n != e->n_args)
 		return false;
-	return f->fn(&(struct call){env, e, args, n, out});
+	return functions[number](&(struct call){env, e, args, n, out});
 }

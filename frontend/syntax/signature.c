@@ -4,6 +4,41 @@
 
 #include <string.h>
 
+static const struct {
+	enum call_class class;
+	struct signature signature;
+} calls[] = {
+#define OPERATOR(name, lowering, doc, args) {CALL_OPERATOR, SIGNATURE(name, doc, args)},
+#define INTERNAL(name, lowering, doc, args) {CALL_INTERNAL, SIGNATURE(name, doc, args)},
+#define SCALING(name, kind, doc, args)      {CALL_SCALING, SIGNATURE(name, doc, args)},
+#define FUNCTION(name, doc, args)           {CALL_FUNCTION, SIGNATURE(name, doc, args)},
+#define FORM(name, doc, args)               {CALL_FORM, SIGNATURE(name, doc, args)},
+#define QUERY(name, doc, args)              {CALL_QUERY, SIGNATURE(name, doc, args)},
+#define QUERY_FORM(name, doc, args)         {CALL_QUERY_FORM, SIGNATURE(name, doc, args)},
+#include "frontend/syntax/calls.def"
+};
+
+const struct signature *signature_at(unsigned classes, size_t i)
+{
+	for (size_t k = 0; k < TFMC_COUNT(calls); k++)
+		if ((calls[k].class & classes) != 0 && i-- == 0)
+			return &calls[k].signature;
+	return NULL;
+}
+
+const struct signature *signature_of(unsigned classes, const char *name, size_t *number)
+{
+	*number = 0;
+	for (size_t k = 0; k < TFMC_COUNT(calls); k++) {
+		if ((calls[k].class & classes) == 0)
+			continue;
+		if (strcmp(calls[k].signature.name, name) == 0)
+			return &calls[k].signature;
+		++*number;
+	}
+	return NULL;
+}
+
 static bool is_variadic(const struct argument *a)
 {
 	return strcmp(a->name, "..") == 0;

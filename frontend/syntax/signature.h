@@ -57,6 +57,22 @@ struct signature {
 		}                                                                                 \
 	}
 
+/* Classes of the rows of calls.def. A set of classes is their sum; its rows are numbered in the order of calls.def, so a
+ * table made of the rows of the same macros has the same numbers. */
+enum call_class {
+	CALL_OPERATOR = 1,
+	CALL_INTERNAL = 2,
+	CALL_SCALING = 4,
+	CALL_FUNCTION = 8,
+	CALL_FORM = 16,
+	CALL_QUERY = 32,
+	CALL_QUERY_FORM = 64,
+};
+/* Row number i; NULL after the last one. */
+const struct signature *signature_at(unsigned classes, size_t i);
+/* The row of that name, and its number; NULL: none. */
+const struct signature *signature_of(unsigned classes, const char *name, size_t *number);
+
 size_t signature_length(const struct signature *s); /* number of arguments without ".." */
 /* Index of an argument, or -1. */
 int signature_find(const struct signature *s, const char *name);
