@@ -35,6 +35,7 @@ GEMMA2 = {**LLAMA, "model_type": "gemma2", "num_key_value_heads": 3, "max_positi
 MOE = {**LLAMA, "model_type": "qwen3_moe", "num_key_value_heads": 3, "head_dim": 8, "num_hidden_layers": 2, "num_experts": 3, "num_experts_per_tok": 2,
        "moe_intermediate_size": 5, "use_sliding_window": True, "sliding_window": 4}
 OSS = {**LLAMA, "model_type": "gpt_oss", "num_key_value_heads": 3, "head_dim": 8, "num_local_experts": 3, "num_experts_per_tok": 2, "max_position_embeddings": 9}
+NEO = {"model_type": "gpt_neo", "hidden_size": 12, "num_layers": 2, "num_heads": 3, "vocab_size": 17, "max_position_embeddings": 9}
 VIT = {"model_type": "vit", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7, "image_size": 4, "patch_size": 2}
 BERT = {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3,
         "intermediate_size": 7, "vocab_size": 17, "max_position_embeddings": 9}
@@ -76,6 +77,9 @@ ALIKE = [
     ({**OSS, "rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},
      {**OSS, "rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False, "original_max_position_embeddings": 9}},
      {**OSS, "rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": False, "original_max_position_embeddings": 4096}}),
+    # attention_layers counts, alone and beside attention_types
+    *(({**NEO, "attention_layers": ["local", "global"], **types}, {**NEO, "attention_types": [[["local", "global"], 1]]}, {**NEO, "attention_types": [[["global", "local"], 1]]})
+      for types in ({}, {"attention_types": [[["global", "local"], 1]]}, {"attention_types": None})),
     # the library gives all layers of Qwen3-MoE the window
     ({**MOE, "max_window_layers": 1}, {**MOE, "max_window_layers": 0, "layer_types": ["full_attention", "sliding_attention"]}, {**MOE, "use_sliding_window": False}),
     # labels: as many as have names, else num_labels, else two
