@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What every object must be: closed, quiet, position-independent, marked for
+# Properties of every object: closed, quiet, position-independent, marked for
 # hardening. Usage: object_audit.sh OBJECT.o NAME
 # Prints one line for each property that does not hold; exit code 1 when any.
 set -u
@@ -14,7 +14,7 @@ complain() {
 	failed=1
 }
 
-# What depends on the machine: tools, the mark for control-flow protection, instructions that must not occur.
+# Dependent on the machine: tools, the mark for control-flow protection, instructions that must not occur.
 prefix='' compiler=${CC:-cc}
 mark='IBT, SHSTK'
 modes='v?ldmxcsr|fldcw|fnstcw|emms'

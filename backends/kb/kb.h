@@ -68,7 +68,7 @@ struct kb_var {
 	uint32_t id;
 };
 
-/* What the target offers. Tile sizes and loop orders are chosen before, by passes; generators only query this. */
+/* Capabilities of the target. Tile sizes and loop orders are chosen before, by passes; generators only query this. */
 struct kb_caps {
 	int lanes;        /* f32 elements of a native vector */
 	int registers;    /* vector registers */

@@ -435,7 +435,7 @@ void attention_amx_begin(struct attention *a)
 {
 	if (!a->amx)
 		return;
-	a->scratch.amx_acc = kb_local(a->k, "sums", KB_I32, AMX_TILE_ROWS * ACC_STRIDE / 4);
+	a->scratch.amx_acc = kb_local(a->k, "acc", KB_I32, AMX_TILE_ROWS * ACC_STRIDE / 4);
 	kb_tile_config_gemm(a->k, kb_local(a->k, "config", KB_I32, KB_TILE_CONFIG / 4), KB_TILE_BYTES);
 }
 

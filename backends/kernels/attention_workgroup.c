@@ -481,7 +481,7 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 	copy_queries(s, h, t);
 	if (!s->is_split)
 		reset_partial(s, s->all_max, s->all_sum, s->all);
-	struct kb_val first = kb_loop(k, "section", lo, hi, s->a->bc, 0);
+	struct kb_val first = kb_loop(k, "block", lo, hi, s->a->bc, 0);
 	emit_kv_block(s, h, t, first);
 	if (s->is_split)
 		store_kv_block(s, t, slot);

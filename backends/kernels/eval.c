@@ -736,11 +736,11 @@ static int operand_axis(const struct analysis *q, const struct ir_op *op, size_t
 	switch ((int)op->code) {
 	case OP_mask_rows: return i == 0 ? axis : axis == 0 ? 0 : -1;
 	case OP_mask: return axis != last ? NO_AXIS : i == 0 ? axis : -1;
-	case OP_strip_argmax:
-	case OP_strip_score:
+	case OP_block_argmax:
+	case OP_block_log_softmax:
 	case OP_cumsum:
 	case OP_topk:
-	case OP_last_at: return NO_AXIS;
+	case OP_last_index: return NO_AXIS;
 	case OP_matmul:
 		if (axis != last)
 			return NO_AXIS;
@@ -752,7 +752,7 @@ static int operand_axis(const struct analysis *q, const struct ir_op *op, size_t
 			return NO_AXIS;
 		return i == 0 ? last : i == 1 ? 1 : -1;
 	case OP_gather:
-	case OP_take_rows:
+	case OP_select_rows:
 		ids = op->code == OP_gather ? eval_type(q->e, op->operands[1])->rank : 1;
 		if (axis < ids)
 			return NO_AXIS;

@@ -156,7 +156,7 @@ struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct
 struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* Rounds v to a dtype that is narrower than the type it is computed in; integers wrap. */
 struct kb_val eval_round_to_dtype(struct eval *e, enum ir_dtype t, struct kb_val v);
-/* cumsum, topk, last_at; p without lanes. */
+/* cumsum, topk, last_index; p without lanes. */
 struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* index clamped to [0, n - 1]. */
 struct kb_val eval_clamp_index(struct eval *e, struct kb_val index, struct kb_val n);
@@ -178,12 +178,12 @@ struct eval_columns {
 	int lanes;        /* vector width along the last axis; 1: scalar */
 	int64_t unrolled; /* > 0: number of columns, a multiple of lanes: the loop is unrolled fully */
 };
-/* The values of a strip op for these columns of its operand. Returns how many, at most EVAL_STRIP_VALUES. */
-#define EVAL_STRIP_VALUES 3
-int eval_strip_values(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
-                      struct kb_val number[EVAL_STRIP_VALUES]);
-/* Columns of a strip. */
-int64_t eval_strip_width(const struct ir_op *op);
+/* The values of a block op for these columns of its operand. Returns how many, at most EVAL_BLOCK_VALUES. */
+#define EVAL_BLOCK_VALUES 3
+int eval_block_values(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
+                      struct kb_val number[EVAL_BLOCK_VALUES]);
+/* Columns of a block. */
+int64_t eval_block_width(const struct ir_op *op);
 
 /* An attention mask. Query i of sequence b is at position past[b] + i and sees keys below len[b]; causal: none
  * after its position; window > 0: only keys less than `window` positions away. len and past may be none. */

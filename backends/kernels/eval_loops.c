@@ -15,8 +15,8 @@
  * The evaluator: reductions of a range of columns of a row: argmax, and the maximum with the sum of exponentials (the
  * partial results of log-softmax). Full vectors first, then the scalar remainder.
  *
- * The strip ops compute them for each strip (N block) of the last axis of x, so that logits need not be stored. Their
- * result is x's leading axes, then [values, strips]: the last index of a point is the strip, the one before it
+ * The block ops compute them for each N block of the last axis of x, so that logits need not be stored. Their
+ * result is x's leading axes, then [values, blocks]: the last index of a point is the block, the one before it
  * selects one of its values.
  */
 
@@ -204,12 +204,12 @@ static void add_exp(struct eval *e, struct kb_val column, struct kb_val x, int s
 }
 
 /*
- * The values of strip_score: [0] the maximum m; [1] sum of exp(x - m); [2] x[id] - m if the id of the row is among
+ * The values of block_log_softmax: [0] the maximum m; [1] sum of exp(x - m); [2] x[id] - m if the id of the row is among
  * the columns, otherwise -infinity. If all columns are -infinity, [1] is 1 and [2] is 0 or -infinity. NaN propagates
  * to [1].
  */
 static void score_columns(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
-                          struct kb_val number[EVAL_STRIP_VALUES])
+                          struct kb_val number[EVAL_BLOCK_VALUES])
 {
 	struct kb *k = e->k;
 	struct kb_val none = kb_f32(k, -HUGE_VALF), zero = kb_f32(k, 0);
@@ -240,10 +240,10 @@ static void score_columns(struct eval *e, const struct ir_op *op, const struct e
 	number[2] = kb_get(k, within);
 }
 
-int eval_strip_values(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
-                      struct kb_val number[EVAL_STRIP_VALUES])
+int eval_block_values(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
+                      struct kb_val number[EVAL_BLOCK_VALUES])
 {
-	if (op->code == OP_strip_score) {
+	if (op->code == OP_block_log_softmax) {
 		score_columns(e, op, c, number);
 		return 3;
 	}
@@ -253,26 +253,26 @@ int eval_strip_values(struct eval *e, const struct ir_op *op, const struct eval_
 	return 2;
 }
 
-int64_t eval_strip_width(const struct ir_op *op)
+int64_t eval_block_width(const struct ir_op *op)
 {
-	return op->code == OP_strip_argmax ? ((const struct attrs_strip_argmax *)op->attrs)->width
-	                                   : ((const struct attrs_strip_score *)op->attrs)->width;
+	return op->code == OP_block_argmax ? ((const struct attrs_block_argmax *)op->attrs)->width
+	                                   : ((const struct attrs_block_log_softmax *)op->attrs)->width;
 }
 
-/* One value of a strip op (strip_argmax, strip_score); p without lanes. */
-static struct kb_val eval_strip(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+/* One value of a block op (block_argmax, block_log_softmax); p without lanes. */
+static struct kb_val eval_row_block(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	const struct ir_type *x = eval_type(e, op->operands[0]);
 	struct eval_columns c = {.x = op->operands[0], .row = {.rank = x->rank, .vec = -1}, .lanes = 1};
-	struct kb_val number[EVAL_STRIP_VALUES], width = kb_index(k, eval_strip_width(op));
-	if (op->code == OP_strip_score && eval_scalar(x->dtype) != KB_F32)
-		return eval_unsupported(e, op, "strip_score of f64");
+	struct kb_val number[EVAL_BLOCK_VALUES], width = kb_index(k, eval_block_width(op));
+	if (op->code == OP_block_log_softmax && eval_scalar(x->dtype) != KB_F32)
+		return eval_unsupported(e, op, "block_log_softmax of f64");
 	for (int i = 0; i + 1 < x->rank; i++)
 		c.row.index[i] = p->index[i];
 	c.first = kb_mul(k, p->index[x->rank], width);
 	c.end = kb_min(k, kb_add(k, c.first, width), eval_dim(e, x->dims[x->rank - 1]));
-	int n = eval_strip_values(e, op, &c, number);
+	int n = eval_block_values(e, op, &c, number);
 	struct kb_val selected = number[n - 1];
 	for (int i = n - 2; i >= 0; i--) {
 		struct kb_val is_it = kb_cmp(k, KB_EQ, p->index[x->rank - 1], kb_index(k, i));
@@ -703,11 +703,11 @@ struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct
 	case OP_reduce_max:
 	case OP_reduce_min: return reduce(e, op, p);
 	case OP_argmax: return argmax(e, op, p);
-	case OP_strip_argmax:
-	case OP_strip_score: return eval_strip(e, op, p);
+	case OP_block_argmax:
+	case OP_block_log_softmax: return eval_row_block(e, op, p);
 	case OP_cumsum:
 	case OP_topk:
-	case OP_last_at: return eval_in_order(e, op, p);
+	case OP_last_index: return eval_in_order(e, op, p);
 	case OP_matmul: return matmul(e, op, p);
 	case OP_linear:
 	case OP_expert_linear: return linear(e, op, p);

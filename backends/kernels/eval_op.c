@@ -121,7 +121,7 @@ static struct kb_val mod_f32_in_ints(struct kb *k, struct kb_val a, struct kb_va
 	struct kb_val zero = constant(k, x.exponent, 0), most = constant(k, x.exponent, SHIFT_MAX);
 	struct kb_val bits = kb_bin(k, KB_MAX, kb_sub(k, x.exponent, y.exponent), zero);
 	struct kb_var left = kb_var(k, "left", kb_type_of(k, bits), bits);
-	struct kb_var rem = kb_var(k, "rest", kb_type_of(k, x.mantissa), x.mantissa);
+	struct kb_var rem = kb_var(k, "rem", kb_type_of(k, x.mantissa), x.mantissa);
 	kb_forever(k);
 	struct kb_val n = kb_get(k, left), by = kb_bin(k, KB_MIN, n, most);
 	struct kb_val distance = kb_cvt(k, by, KB_I64);
@@ -405,7 +405,7 @@ struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eva
 /* ---- views and movement ---- */
 
 /*
- * The evaluator: views (reshape, transpose, broadcast, slice) and data movement (gather, take_rows, pad, concat) by
+ * The evaluator: views (reshape, transpose, broadcast, slice) and data movement (gather, select_rows, pad, concat) by
  * index arithmetic. Where lanes are not neighbours in the operand, each lane is evaluated as a scalar.
  */
 
@@ -555,7 +555,7 @@ static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct
 }
 
 /* x [B, S, ..], at [B]: x[b, at[b]], [B, ..]. */
-static struct kb_val take_rows(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+static struct kb_val select_rows(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct ir_type *x = eval_type(e, op->operands[0]);
 	struct eval_point row = {.rank = 1, .vec = -1, .index = {p->index[0]}};
@@ -632,8 +632,8 @@ struct kb_val eval_movement(struct eval *e, const struct ir_op *op, const struct
 	struct eval_point at;
 	if (op->code == OP_gather)
 		return gather(e, op, p);
-	if (op->code == OP_take_rows)
-		return take_rows(e, op, p);
+	if (op->code == OP_select_rows)
+		return select_rows(e, op, p);
 	if (op->code == OP_pad || op->code == OP_concat) {
 		if (p->vec == border_axis(op) && e->lanes > 1)
 			return eval_per_lane(e, op, p);

@@ -19,7 +19,7 @@
 /* Words of a quantized block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding. */
 #define X_WORDS 12
 
-/* Few rows: see the section of that name. */
+/* Few rows: see the super-block of that name. */
 #define FEW_ROWS      4 /* of a tile */
 #define PANEL_VECTORS (MATMUL_PANEL / LANES)
 #define K_ITEMS       (GPU_ITEMS / PANEL_VECTORS) /* items along K */
@@ -146,7 +146,7 @@ static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
 	if (full > 0) {
 		const struct x_share x = divide_x(g, step, g->l.k_stride.is_const && g->l.k_stride.c == 1);
 		struct kb_val from =
-		        kb_loop(k, "part", kb_index(k, 0), kb_index(k, full), (int)step, KB_NONEMPTY);
+		        kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), (int)step, KB_NONEMPTY);
 		emit(g, &x, from, step);
 		kb_end_loop(k);
 	}
@@ -273,7 +273,7 @@ static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct k
 /* ---- int8 ---- */
 
 /*
- * Work-group GEMM in int8: where the kernel before quantized x to int8 (round_rows) and the weights are
+ * Work-group GEMM in int8: where the kernel before quantized x to int8 (quantize_rows) and the weights are
  * quantized, devices with dot4 multiply the integers. A K step is a quant block of 32. x was stored as
  * dequantized f32; quantizing it again returns the same quants, and results have the arithmetic of
  * matmul_lowp.c.
@@ -286,10 +286,10 @@ static bool gpu_has_int8(const struct linear *l)
 	const struct ir_format_desc *d = ir_format(l->panel.format);
 	const struct ir_op *before = ir_def(l->job->func, l->g->root->operands[OPERAND(linear, x)]);
 	const struct ir_op *op = before && before->code == OP_group ? ir_group_root(before) : NULL;
-	if (!op || op->code != OP_round_rows || before->n_results != 1)
+	if (!op || op->code != OP_quantize_rows || before->n_results != 1)
 		return false;
 	const struct ir_op *last = before->region->ops[before->region->n_ops - 1];
-	const struct attrs_round_rows *a = op->attrs;
+	const struct attrs_quantize_rows *a = op->attrs;
 	return ir_same_value(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
 	       l->panel.kind == PANEL_QUANTS && d->block % BLOCK == 0 && l->depth % BLOCK == 0 &&
 	       l->k_stride.is_const && l->k_stride.c == 1;
@@ -755,7 +755,7 @@ static void choose_n_block(struct wg_matmul *g, int64_t rows)
 	g->is_few = rows <= FEW_ROWS;
 	g->rows = rows;
 	g->nc = is_wide ? l->columns.nc : tile / l->columns.mats;
-	if (g->is_few && !l->strip_op)
+	if (g->is_few && !l->block_op)
 		g->nc = is_wide ? l->columns.unit : 1;
 	g->panels = g->is_few && g->nc * l->columns.mats < tile ? g->nc * l->columns.mats : tile;
 	g->width = (l->columns.mats * g->nc + g->panels - 1) / g->panels * g->panels * MATMUL_PANEL;
@@ -772,8 +772,8 @@ static void emit_norm_after(struct wg_matmul *g)
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
 	struct rowwise_tile tile = g->norm;
-	g->first_panel =
-	        kb_loop(k, "strip", kb_index(k, 0), kb_index(k, l->columns.panels), (int)g->nc, KB_NONEMPTY);
+	g->first_panel = kb_loop(k, "n_block", kb_index(k, 0), kb_index(k, l->columns.panels), (int)g->nc,
+	                         KB_NONEMPTY);
 	emit_n_block(g);
 	kb_end_loop(k);
 	size_t mark = eval_mark(l->eval);

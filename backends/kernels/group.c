@@ -32,7 +32,8 @@ struct choice {
 static bool is_rowwise(const struct attrs_group *attrs, enum ir_opcode root)
 {
 	return root == OP_softmax || root == OP_log_softmax || root == OP_masked_softmax ||
-	       ir_is_norm(root) || root == OP_round_rows || (root == OP_mask && attrs->kind == GROUP_rowwise);
+	       ir_is_norm(root) || root == OP_quantize_rows ||
+	       (root == OP_mask && attrs->kind == GROUP_rowwise);
 }
 
 /* True if work-groups can compute the linear: x is f32 in memory, weights are packed. */

@@ -14,11 +14,11 @@ bool kernel_in_order(struct kernel *g);
 /* ---- ops that scan rows in order ---- */
 
 /*
- * Ops that scan rows in order: cumsum, topk, last_at.
+ * Ops that scan rows in order: cumsum, topk, last_index.
  *
  * The generator scans each row once. cumsum carries the sum. topk keeps the k best elements so far as a heap
- * in the memory of the result, the worst at its root; full vectors are compared with the root first. last_at
- * stores the index of each id in the row that the id selects. Workers take rows; of last_at ranges of rows of
+ * in the memory of the result, the worst at its root; full vectors are compared with the root first. last_index
+ * stores the index of each id in the row that the id selects. Workers take rows; of last_index ranges of rows of
  * the result.
  *
  * The evaluator computes any single element by loops over the row, for groups that the generator does not
@@ -231,10 +231,10 @@ static void scan_topk(struct row_scan *w)
 	sort_heap(w, n);
 }
 
-/* ---- last_at ---- */
+/* ---- last_index ---- */
 
 /* Rows of the result are divided among workers; each worker scans all ids. */
-static void emit_last_at(struct row_scan *w)
+static void emit_last_index(struct row_scan *w)
 {
 	struct kb *k = w->k;
 	struct kb_val hi, rows = eval_dim(w->e, ir_type_of(w->g->job->func, w->op->results[0])->dims[0]);
@@ -278,7 +278,7 @@ static void loop_rows(struct row_scan *w, void (*row)(struct row_scan *w))
 bool kernel_in_order(struct kernel *g)
 {
 	enum ir_opcode code = g->root->code;
-	bool is_scan = code == OP_cumsum || code == OP_topk || code == OP_last_at;
+	bool is_scan = code == OP_cumsum || code == OP_topk || code == OP_last_index;
 	if (!is_scan || g->out.n != 1 || !ir_same_value(g->out.items[0].value, g->root->results[0]))
 		return false;
 	const struct ir_type *x = ir_type_of(g->job->func, g->root->operands[0]);
@@ -288,8 +288,8 @@ bool kernel_in_order(struct kernel *g)
 	w.at = (struct eval_point){.rank = x->rank, .vec = -1};
 	w.out = (struct eval_point){.rank = ir_type_of(g->job->func, g->root->results[0])->rank, .vec = -1};
 	w.size = eval_dim(w.e, x->dims[x->rank - 1]);
-	if (code == OP_last_at)
-		emit_last_at(&w);
+	if (code == OP_last_index)
+		emit_last_index(&w);
 	else
 		loop_rows(&w, code == OP_cumsum ? scan_cumsum : scan_topk);
 	return true;
@@ -371,7 +371,7 @@ static struct kb_val topk(struct eval *e, const struct ir_op *op, const struct e
 	struct kb_var value = kb_var(k, "value", KB_TYPE(s, 1), eval_const(e, &at, s, 0));
 	struct kb_var index = kb_var(k, "index", KB_INDEX_T, kb_index(k, -1));
 	struct kb_val end = kb_add_const(k, p->index[p->rank - 1], 1);
-	(void)kb_loop(k, "place", kb_index(k, 0), end, 1, 0);
+	(void)kb_loop(k, "slot", kb_index(k, 0), end, 1, 0);
 	find_next(e, op, &at, value, index);
 	kb_end_loop(k);
 	struct kb_val is_value = kb_cmp(k, KB_EQ, p->index[p->rank - 2], kb_index(k, 0));
@@ -380,7 +380,7 @@ static struct kb_val topk(struct eval *e, const struct ir_op *op, const struct e
 }
 
 /* Index of the last element equal to p, or -1. */
-static struct kb_val last_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+static struct kb_val last_index(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	struct eval_point at = {.rank = 1, .vec = -1};
@@ -401,7 +401,7 @@ struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct
 	switch ((int)op->code) {
 	case OP_cumsum: return cumsum(e, op, p);
 	case OP_topk: return topk(e, op, p);
-	case OP_last_at: return last_at(e, op, p);
+	case OP_last_index: return last_index(e, op, p);
 	}
 	return eval_internal(e, op, "not an op that scans rows");
 }

@@ -116,7 +116,7 @@ static struct matmul_c_buffer choose_c_buffer(const struct linear *l, bool needs
 	if (divide)
 		c_buf.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, before), 0);
 	else if (needs_buffer)
-		c_buf.at = kb_local(l->k, "stage", KB_F32, c_buf.rows * c_buf.width);
+		c_buf.at = kb_local(l->k, "c_buf", KB_F32, c_buf.rows * c_buf.width);
 	return c_buf;
 }
 
@@ -280,7 +280,7 @@ static void emit_row_tile(const struct linear *l, const struct matmul_block *s,
 		t.panels = tile_panels(l, t.rows);
 	bool has_single = leaves_single_panels(l, &t);
 	if (l->columns.mats > 1)
-		t.mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+		t.mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
 	matmul_emit_panels(l, s, t, has_single);
 	if (l->columns.mats > 1)
 		kb_end_loop(k);
@@ -401,7 +401,7 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->c_buf.at, at, 0, 0);
 	kb_end_loop(k);
 	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
-	sub.k_lo = kb_loop(k, "part", sub.k_lo, end, l->c_buf.kc, KB_NONEMPTY);
+	sub.k_lo = kb_loop(k, "block", sub.k_lo, end, l->c_buf.kc, KB_NONEMPTY);
 	sub.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, sub.k_lo, l->c_buf.kc), depth));
 	sub = matmul_dequantize_block(l, &sub);
 	emit_row_tiles(l, &sub, s->row);
@@ -541,7 +541,7 @@ static void emit_blocks(const struct linear *l)
 	struct matmul_block s = {.rows = l->rows, .row = row, .weights = l->w->t.ptr};
 	s.row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
 	matmul_fill_x_buffer(l, row, s.row_end, panel, panel_end);
-	s.begin = kb_loop(k, "strip", panel, panel_end, l->columns.nc, 0);
+	s.begin = kb_loop(k, "n_block", panel, panel_end, l->columns.nc, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.nc), panel_end);
 	matmul_emit_block(l, &s);
 	kb_end_loop(k);
@@ -601,13 +601,13 @@ bool kernel_linear(struct kernel *g)
 {
 	struct linear l;
 	if (!bind_group(&l, g) ||
-	    (!matmul_bind_result(&l) && !matmul_bind_strip_op(&l) && !matmul_find_ranges(&l)) ||
+	    (!matmul_bind_result(&l) && !matmul_bind_block_op(&l) && !matmul_find_ranges(&l)) ||
 	    !matmul_choose_tile(&l) || !matmul_alloc_x_buffer(&l))
 		return false;
 	matmul_amx_begin(&l);
 	bool is_skinny = matmul_is_skinny(&l);
 	if (!l.amx.config.id)
-		l.c_buf = choose_c_buffer(&l, l.ranges || l.strip_op || matmul_needs_c_buffer(g), is_skinny);
+		l.c_buf = choose_c_buffer(&l, l.ranges || l.block_op || matmul_needs_c_buffer(g), is_skinny);
 	matmul_choose_b_buffer(&l, is_skinny, matmul_x_buffer_bytes(&l));
 	if (!is_skinny)
 		matmul_choose_repack(&l, matmul_x_buffer_bytes(&l));
@@ -685,7 +685,7 @@ static void choose_block(struct experts *x)
 		l->c_buf = (struct matmul_c_buffer){.rows = matmul_max_mr(l),
 		                                    .width = (int64_t)l->columns.nc * MATMUL_PANEL};
 		if (matmul_needs_c_buffer(l->g))
-			l->c_buf.at = kb_local(l->k, "stage", KB_F32, l->c_buf.rows * l->c_buf.width);
+			l->c_buf.at = kb_local(l->k, "c_buf", KB_F32, l->c_buf.rows * l->c_buf.width);
 	}
 	matmul_choose_b_buffer(l, false, 0);
 	matmul_choose_repack(l, matmul_x_buffer_bytes(l));
@@ -736,7 +736,7 @@ static void emit_expert(const struct experts *x, struct kb_val expert)
 	s.rows = s.row_end = gather_rows(x, expert, next);
 	kb_break_if(k, kb_cmp(k, KB_EQ, s.rows, kb_index(k, 0)));
 	matmul_fill_x_buffer(l, s.row, s.rows, x->lo, x->hi);
-	s.begin = kb_loop(k, "strip", x->lo, x->hi, l->columns.nc, KB_NONEMPTY);
+	s.begin = kb_loop(k, "n_block", x->lo, x->hi, l->columns.nc, KB_NONEMPTY);
 	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.nc), x->hi);
 	matmul_emit_block(l, &s);
 	kb_end_loop(k);

@@ -67,7 +67,7 @@ void matmul_amx_begin(struct linear *l)
 	l->c_buf.rows = (s->scratch - before) / (width * 4) / AMX_TILE_ROWS * AMX_TILE_ROWS;
 	l->amx.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
 	if (k_rows(l) % CHUNK_ROWS > 0)
-		l->amx.tail = kb_local(k, "rest", KB_I32, PANELS * CHUNK_BYTES / 4);
+		l->amx.tail = kb_local(k, "tail", KB_I32, PANELS * CHUNK_BYTES / 4);
 	kb_tile_config_gemm(k, l->amx.config, KB_TILE_BYTES);
 }
 
@@ -176,7 +176,7 @@ static void add_panel_group(const struct linear *l, const struct panel_group *c,
 	struct k_block k_block = {.share = kb_bin(k, KB_DIV, kb_add_const(k, tiles, CHUNK_ROWS - 1), tiles)};
 	copy_k_tail(l, c);
 	k_block.from =
-	        kb_loop(k, "part", kb_index(k, 0), kb_index(k, full > 0 ? full : 1), step, KB_NONEMPTY);
+	        kb_loop(k, "block", kb_index(k, 0), kb_index(k, full > 0 ? full : 1), step, KB_NONEMPTY);
 	k_block.to = kb_min(k, kb_add_const(k, k_block.from, step), end);
 	struct kb_val next_offset = kb_mul_const(k, k_block.to, CHUNK_BYTES);
 	next_offset = kb_select(k, kb_cmp(k, KB_LT, k_block.to, end), next_offset, c->next);
@@ -204,7 +204,7 @@ static void emit_panel_group(const struct linear *l, const struct matmul_block *
 	int64_t bytes = l->panel.bytes, other_mat = l->columns.panels * bytes;
 	struct kb_val mat = {0};
 	if (l->columns.mats > 1)
-		mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
 	struct panel_group c = {.n = n, .next = kb_index(k, n * bytes)};
 	struct kb_val first = panel, column = kb_mul_const(k, kb_sub(k, panel, s->begin), MATMUL_PANEL);
 	if (l->columns.mats > 1) {
@@ -246,7 +246,7 @@ void matmul_amx_per_block_begin(struct linear *l)
 {
 	struct kb *k = l->k;
 	struct kb_val config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
-	l->repack.acc = kb_local(k, "sums", KB_I32, CHUNK_BYTES / 4);
+	l->repack.acc = kb_local(k, "acc", KB_I32, CHUNK_BYTES / 4);
 	kb_tile_config_gemm(k, config, k_of_tile(l));
 }
 

@@ -3,8 +3,8 @@
  * Epilogue from the C buffer, row by row: a row of the buffer is bound as the storage of the root's value, so
  * that the evaluator finds every element that the ops after the product read.
  *
- * Strip ops (strip_argmax, strip_score) replace logits that only an arg-max or a log-probability reads: of
- * each strip of MATMUL_NC panels a row leaves two or three values. Strips begin at multiples of their width,
+ * Block ops (block_argmax, block_log_softmax) replace logits that only an arg-max or a log-probability reads: of
+ * each block of MATMUL_NC panels a row leaves two or three values. Blocks begin at multiples of their width,
  * whoever computes them, so values do not depend on the division of work.
  */
 #include "backends/kernels/matmul_internal.h"
@@ -68,19 +68,19 @@ static void matmul_store_row(const struct linear *l, const struct eval_output *o
 	eval_release(l->eval, mark);
 }
 
-/* ---- strip ops ---- */
+/* ---- block ops ---- */
 
-#define STRIP_WIDTH  ((int64_t)MATMUL_NC * MATMUL_PANEL)
+#define BLOCK_WIDTH  ((int64_t)MATMUL_NC * MATMUL_PANEL)
 #define UNROLLED_MAX 8 /* vectors */
 
-bool matmul_bind_strip_op(struct linear *l)
+bool matmul_bind_block_op(struct linear *l)
 {
 	const struct kernel *g = l->g;
 	const struct ir_region *r = g->job->group->region;
 	const struct ir_op *last = NULL;
 	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++) {
 		enum ir_opcode code = r->ops[i]->code;
-		if (code == OP_strip_argmax || code == OP_strip_score)
+		if (code == OP_block_argmax || code == OP_block_log_softmax)
 			last = r->ops[i];
 		else if (last && code != OP_yield)
 			return false;
@@ -88,29 +88,29 @@ bool matmul_bind_strip_op(struct linear *l)
 		         code != OP_yield)
 			return false;
 	}
-	if (!last || g->out.n != 1 || g->job->items > 1 || eval_strip_width(last) != STRIP_WIDTH ||
+	if (!last || g->out.n != 1 || g->job->items > 1 || eval_block_width(last) != BLOCK_WIDTH ||
 	    g->out.items[0].value.id != eval_result(last).id || g->out.items[0].to.t.dtype != DT_F32 ||
 	    ir_type_of(l->job->func, last->operands[0])->dtype != DT_F32)
 		return false;
-	l->strip_op = last;
+	l->block_op = last;
 	l->norm.after = NULL;
 	l->out = g->out.items[0];
 	l->columns.unit = MATMUL_NC;
 	return true;
 }
 
-/* Evaluates the strip op over columns c and stores its values. */
-static void store_strip_values(const struct linear *l, const struct eval_columns *c)
+/* Evaluates the block op over columns c and stores its values. */
+static void store_block_values(const struct linear *l, const struct eval_columns *c)
 {
 	struct kb *k = l->k;
-	struct kb_val value[EVAL_STRIP_VALUES];
+	struct kb_val value[EVAL_BLOCK_VALUES];
 	size_t mark = eval_mark(l->eval);
-	int n = eval_strip_values(l->eval, l->strip_op, c, value);
+	int n = eval_block_values(l->eval, l->block_op, c, value);
 	struct eval_point p = c->row;
 	p.rank = l->rank + 1;
 	p.vec = -1;
 	p.flat = (struct kb_val){0};
-	p.index[l->rank] = kb_div_const(k, c->first, STRIP_WIDTH);
+	p.index[l->rank] = kb_div_const(k, c->first, BLOCK_WIDTH);
 	for (int i = 0; i < n; i++) {
 		p.index[l->rank - 1] = kb_index(k, i);
 		kb_store(k, value[i], l->out.to.t.ptr, eval_offset(l->eval, &l->out.to, &p), 0, 0);
@@ -118,24 +118,24 @@ static void store_strip_values(const struct linear *l, const struct eval_columns
 	eval_release(l->eval, mark);
 }
 
-/* Stores the values of the strip of columns r. Full strips of few vectors are unrolled. */
-static void store_strip(const struct linear *l, struct matmul_range r, const struct eval_point *row)
+/* Stores the values of the block of columns r. Full blocks of few vectors are unrolled. */
+static void store_block(const struct linear *l, struct matmul_range r, const struct eval_point *row)
 {
 	struct kb *k = l->k;
-	struct eval_columns c = {l->strip_op->operands[0], *row, r.lo, r.hi, l->lanes, 0};
-	bool is_unrolled = STRIP_WIDTH / l->lanes <= UNROLLED_MAX && l->columns.n >= STRIP_WIDTH;
-	bool has_partial = l->columns.n % STRIP_WIDTH != 0;
+	struct eval_columns c = {l->block_op->operands[0], *row, r.lo, r.hi, l->lanes, 0};
+	bool is_unrolled = BLOCK_WIDTH / l->lanes <= UNROLLED_MAX && l->columns.n >= BLOCK_WIDTH;
+	bool has_partial = l->columns.n % BLOCK_WIDTH != 0;
 	if (!is_unrolled) {
-		store_strip_values(l, &c);
+		store_block_values(l, &c);
 		return;
 	}
 	if (has_partial) {
-		kb_if(k, kb_cmp(k, KB_LT, kb_sub(k, r.hi, r.lo), kb_index(k, STRIP_WIDTH)));
-		store_strip_values(l, &c);
+		kb_if(k, kb_cmp(k, KB_LT, kb_sub(k, r.hi, r.lo), kb_index(k, BLOCK_WIDTH)));
+		store_block_values(l, &c);
 		kb_else(k);
 	}
-	c.unrolled = STRIP_WIDTH;
-	store_strip_values(l, &c);
+	c.unrolled = BLOCK_WIDTH;
+	store_block_values(l, &c);
 	if (has_partial)
 		kb_end_if(k);
 }
@@ -701,8 +701,8 @@ void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struc
 	r = matmul_clip_to_piece(l, s, r, 0, piece_id);
 	bind_c_row(l, s, row);
 	const struct eval_point at = matmul_point(l, kb_add(k, first, row), r.lo);
-	if (l->strip_op)
-		store_strip(l, r, &at);
+	if (l->block_op)
+		store_block(l, r, &at);
 	else
 		matmul_store_row(l, &l->out, l->columns.n, r, &at);
 	eval_release(l->eval, mark);

@@ -48,7 +48,7 @@ struct matmul_norms {
 	const struct ir_op *after;
 };
 
-/* Reduced precision: x is quantized to int8 or rounded to bf16 (op round_rows) before the product. */
+/* Reduced precision: x is quantized to int8 or rounded to bf16 (op quantize_rows) before the product. */
 struct matmul_lowp {
 	const struct ir_op *op;              /* NULL: x is f32 */
 	struct activation_quant to;          /* type, and block length along K */
@@ -114,7 +114,7 @@ struct linear {
 	struct matmul_b_buffer b_buf;
 	struct matmul_repacked repack;
 	struct matmul_ranges *ranges; /* outputs by ranges of columns; NULL: one output */
-	const struct ir_op *strip_op; /* strip_argmax or strip_score ends the group; NULL: neither */
+	const struct ir_op *block_op; /* block_argmax or block_log_softmax ends the group; NULL: neither */
 	struct kb_val row_list;       /* experts: i32 numbers of the rows of the M block; or none */
 };
 
@@ -203,9 +203,9 @@ void matmul_prefetch_k(const struct linear *l, const struct matmul_prefetch *a, 
 /* Those of K elements [at, at + n), into L2. */
 void matmul_prefetch_k_range(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
                              int64_t n);
-/* That of a k-row of quants, which has K element `at` and is word `word` of the section at `section`. */
+/* That of a k-row of quants, which has K element `at` and is word `word` of the super-block at `super_block`. */
 void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
-                          struct kb_val section, struct kb_val word);
+                          struct kb_val super_block, struct kb_val word);
 
 /* ---- matmul_skinny.c ---- */
 /* True if there are few rows and the weights come from memory. */
@@ -241,10 +241,10 @@ struct matmul_lowp_tile {
 	/* Address of each panel, and an opaque copy of it: what is loaded again through the copy LLVM cannot
 	 * keep in a register, which the table of a codebook or the words of x need. */
 	struct kb_val panel[MATMUL_NC], reload[MATMUL_NC];
-	struct quant_panel_layout layout; /* of sections */
-	/* The open dot block: address of its section, its first word in a row of x, word of its first k-row
+	struct quant_panel_layout layout; /* of super-blocks */
+	/* The open dot block: address of its super-block, its first word in a row of x, word of its first k-row
 	 * in a panel. */
-	struct kb_val section, x_word, b_word;
+	struct kb_val super_block, x_word, b_word;
 	struct kb_val b_row; /* loop index over k-rows where they are not unrolled; else none */
 	const struct matmul_prefetch *prefetch;
 	struct kb_val repacked_x, repacked_w; /* rows of x and first panel, repacked; or none */
@@ -327,8 +327,8 @@ struct matmul_range {
 struct matmul_piece {
 	struct kb_val lo, hi, any;
 };
-/* Finds a strip op that ends the group. False: there is none, or its strips are not N blocks. */
-bool matmul_bind_strip_op(struct linear *l);
+/* Finds a block op that ends the group. False: there is none, or its blocks are not N blocks. */
+bool matmul_bind_block_op(struct linear *l);
 
 /* ---- fused projections (matmul_epilogue.c) ---- */
 /* Traces outputs to ranges of columns. False: an op of the group does not allow it. */

@@ -348,14 +348,14 @@ static void flush_acc16(const struct matmul_lowp_tile *c)
 
 /* Zero-point correction of vector v in formats with shifts: shift - zero point, i32; else none. If pairs of
  * i16 are multiplied, the high half is cleared, so that one pmaddwd replaces pmulld. */
-static struct kb_val zero_point_correction(const struct linear *l, struct kb_val section, struct kb_val block,
-                                           int v)
+static struct kb_val zero_point_correction(const struct linear *l, struct kb_val super_block,
+                                           struct kb_val block, int v)
 {
 	struct kb *k = l->k;
 	if (ir_format(l->panel.format)->shift == 0)
 		return (struct kb_val){0};
 	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, matmul_zero_point(l)), KB_I16), l->lanes);
-	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, section, block, v, l->lanes), zero);
+	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, super_block, block, v, l->lanes), zero);
 	struct kb_val correction = kb_cvt(k, v16, KB_I32);
 	if (!kb_caps(k)->has_dot_s16s16)
 		return correction;
@@ -380,7 +380,7 @@ static void begin_acc(struct matmul_lowp_tile *c, struct kb_val dot_block, struc
 {
 	const struct reg_tile *p = c->p;
 	for (int v = 0; v < p->vectors; v++) {
-		struct kb_val correction = zero_point_correction(c->l, c->section, block, v);
+		struct kb_val correction = zero_point_correction(c->l, c->super_block, block, v);
 		for (int m = 0; m < p->rows; m++)
 			kb_set(p->k, c->acc[m * p->vectors + v], initial_acc(c, dot_block, m, correction));
 	}
@@ -479,24 +479,24 @@ static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
 
 /* ---- scales ---- */
 
-/* Index, in its section, of the weights' block that contains dot block `dot_block` of the section. */
+/* Index, in its super-block, of the weights' block that contains dot block `dot_block` of the super-block. */
 static struct kb_val scale_block_of(const struct linear *l, struct kb_val dot_block)
 {
 	int64_t block = ir_format(l->panel.format)->block;
 	if (block == 0 || block >= l->depth)
 		return kb_index(l->k, 0);
-	int64_t dot_blocks_per_section = block / l->lowp.layout.block;
-	return dot_blocks_per_section == 1 ? dot_block
-	                                   : kb_div_const(l->k, dot_block, dot_blocks_per_section);
+	int64_t dot_blocks_per_super_block = block / l->lowp.layout.block;
+	return dot_blocks_per_super_block == 1 ? dot_block
+	                                       : kb_div_const(l->k, dot_block, dot_blocks_per_super_block);
 }
 
 /* Scales and minima of vector v; no minimum in formats with shifts, which the integers contain. */
-static struct panel_block load_scales(const struct linear *l, struct kb_val section, struct kb_val block,
+static struct panel_block load_scales(const struct linear *l, struct kb_val super_block, struct kb_val block,
                                       int v)
 {
-	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, section, block, v, l->lanes)};
+	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, super_block, block, v, l->lanes)};
 	if (ir_format(l->panel.format)->has_offset)
-		s.offset = panel_block_offset(l->k, &l->panel, section, block, v, l->lanes);
+		s.offset = panel_block_offset(l->k, &l->panel, super_block, block, v, l->lanes);
 	return s;
 }
 
@@ -520,7 +520,7 @@ struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val 
 static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block, int v)
 {
 	struct kb *k = c->l->k;
-	const struct panel_block s = load_scales(c->l, c->section, block, v);
+	const struct panel_block s = load_scales(c->l, c->super_block, block, v);
 	for (int m = 0; m < c->p->rows; m++) {
 		int at = m * c->p->vectors + v;
 		struct kb_val integers = kb_get(k, c->acc[at]);
@@ -540,41 +540,42 @@ struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int
 
 /* ---- the int8 loop ---- */
 
-/* Prefetches the header (scales) of the section at distance, an equal part in each dot block. */
-static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_section)
+/* Prefetches the header (scales) of the super-block at distance, an equal part in each dot block. */
+static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_super_block)
 {
 	struct kb *k = c->l->k;
-	int64_t dot_block_k = c->l->lowp.layout.block, tail = c->l->depth % c->layout.section;
-	int64_t dot_blocks = ((tail > 0 ? tail : c->layout.section) + dot_block_k - 1) / dot_block_k;
-	int64_t words = (c->layout.lines / 4 + dot_blocks - 1) / dot_blocks;
+	int64_t dot_block_k = c->l->lowp.layout.block, tail = c->l->depth % c->layout.super_block;
+	int64_t dot_blocks = ((tail > 0 ? tail : c->layout.super_block) + dot_block_k - 1) / dot_block_k;
+	int64_t words = (c->layout.quants / 4 + dot_blocks - 1) / dot_blocks;
 	if (!c->prefetch->distance)
 		return;
-	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_section, words);
+	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_super_block, words);
 	for (int64_t i = 0; i < words; i += MATMUL_PANEL)
-		matmul_prefetch_line(c->l, c->prefetch, zero, c->section, kb_add_const(k, at, i));
+		matmul_prefetch_line(c->l, c->prefetch, zero, c->super_block, kb_add_const(k, at, i));
 }
 
-/* Opens dot block `dot_block`: address of its section, its first words of x and B. Returns the index of
+/* Opens dot block `dot_block`: address of its super-block, its first words of x and B. Returns the index of
  * its scales there. */
 static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block)
 {
 	struct kb *k = c->l->k;
 	int64_t dot_block_k = c->l->lowp.layout.block,
-	        dot_blocks_per_section = c->layout.section / dot_block_k;
-	struct kb_val in_section = dot_block, k_row = kb_index(k, c->layout.lines / 4);
-	c->section = c->w;
-	if (c->l->depth > c->layout.section) {
-		struct kb_val section = kb_div_const(k, dot_block, dot_blocks_per_section);
-		in_section = kb_sub(k, dot_block, kb_mul_const(k, section, dot_blocks_per_section));
-		k_row = kb_add(k, k_row, kb_mul_const(k, section, c->layout.section_bytes / 4));
-		struct kb_val bytes = kb_mul_const(k, section, c->layout.section_bytes);
-		c->section = kb_ptr_add(k, c->w, bytes, 0);
+	        dot_blocks_per_super_block = c->layout.super_block / dot_block_k;
+	struct kb_val in_super_block = dot_block, k_row = kb_index(k, c->layout.quants / 4);
+	c->super_block = c->w;
+	if (c->l->depth > c->layout.super_block) {
+		struct kb_val super_block = kb_div_const(k, dot_block, dot_blocks_per_super_block);
+		in_super_block =
+		        kb_sub(k, dot_block, kb_mul_const(k, super_block, dot_blocks_per_super_block));
+		k_row = kb_add(k, k_row, kb_mul_const(k, super_block, c->layout.super_block_bytes / 4));
+		struct kb_val bytes = kb_mul_const(k, super_block, c->layout.super_block_bytes);
+		c->super_block = kb_ptr_add(k, c->w, bytes, 0);
 	}
 	int64_t per_element = PANEL_COLUMNS / c->l->panel.k_per_line;
 	c->x_word = kb_mul_const(k, dot_block, dot_block_k / 4);
-	c->b_word = kb_add(k, k_row, kb_mul_const(k, in_section, dot_block_k * per_element));
-	prefetch_header(c, in_section);
-	return scale_block_of(c->l, in_section);
+	c->b_word = kb_add(k, k_row, kb_mul_const(k, in_super_block, dot_block_k * per_element));
+	prefetch_header(c, in_super_block);
+	return scale_block_of(c->l, in_super_block);
 }
 
 /* K elements of an iteration. An emulated dot product has common subexpressions that would exceed the
@@ -644,7 +645,7 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->acc[i] = kb_var(k, "dot", word_vector(c), (struct kb_val){0});
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
-		c->acc16[i] = kb_var(k, "halves", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
+		c->acc16[i] = kb_var(k, "acc16", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
 	if (full == 1) {
 		add_dot_block(c, kb_index(k, 0), row->block);
 	} else if (full > 1) {

@@ -30,7 +30,7 @@ struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_v
 	int64_t step = matmul_bytes_per_k(l);
 	struct kb_val bytes = kb_add_const(k, tiles, panels * step - 1);
 	a.stride = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
-	a.row_tile = kb_var(k, "turn", KB_INDEX_T, kb_index(k, 0));
+	a.row_tile = kb_var(k, "row_tile", KB_INDEX_T, kb_index(k, 0));
 	return a;
 }
 
@@ -84,7 +84,7 @@ static struct kb_val matmul_prefetch_base(const struct linear *l, const struct m
 }
 
 void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
-                          struct kb_val section, struct kb_val word)
+                          struct kb_val super_block, struct kb_val word)
 {
 	if (!a->distance) {
 		matmul_prefetch_k(l, a, at);
@@ -92,7 +92,7 @@ void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *
 	}
 	struct kb_val bytes = kb_mul_const(l->k, word, 4);
 	for (int i = 0; i < a->panels; i++)
-		kb_prefetch(l->k, section, bytes, a->distance + i * l->panel.bytes);
+		kb_prefetch(l->k, super_block, bytes, a->distance + i * l->panel.bytes);
 }
 
 void matmul_prefetch_k_range(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
@@ -377,7 +377,7 @@ static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at
 	struct kb_val x[MATMUL_ROWS_MAX];
 	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->k_stride.is_const && l->k_stride.c == 1;
 	if (a->prefetch.base.id && w->is_first_use)
-		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->section, w->row_word);
+		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->super_block, w->row_word);
 	if (by_lanes)
 		reg_tile_load_x(&a->p, at, n, x);
 	for (int i = 0; i < n; i++) {

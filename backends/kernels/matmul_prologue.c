@@ -151,7 +151,7 @@ struct matmul_block matmul_dequantize_block(const struct linear *l, const struct
 	if (!l->b_buf.at.id)
 		return block;
 	if (l->columns.mats > 1)
-		mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
 	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
 	dequantize_panel(l, s, panel, mat);
 	kb_end_loop(k);
@@ -167,7 +167,7 @@ struct matmul_block matmul_dequantize_block(const struct linear *l, const struct
 void matmul_choose_repack(struct linear *l, int64_t begin)
 {
 	const struct attrs_group *s = l->g->attrs;
-	bool repacks_n_block = l->c_buf.at.id || l->ranges || l->strip_op || matmul_uses_amx_per_block(l);
+	bool repacks_n_block = l->c_buf.at.id || l->ranges || l->block_op || matmul_uses_amx_per_block(l);
 	int group = repacks_n_block ? l->columns.nc : l->nr;
 	if (!l->lowp.op || l->rows_hi < UNPACK_MIN_ROWS)
 		return;
@@ -225,7 +225,7 @@ void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
 	struct i16_unpack w = {.l = l, .bytes = l->panel.bytes, .odd_offset = l->panel.bytes};
-	struct kb_val mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	struct kb_val mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
 	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
 	struct kb_val from = kb_add(k, panel, kb_mul_const(k, mat, l->columns.panels));
 	struct kb_val to = kb_sub(k, panel, s->begin);
@@ -244,7 +244,7 @@ void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 
 /*
  * Prologue: rows of x that a linear makes in scratch before it multiplies them, by a fused norm, by dynamic
- * quantization to int8 or bf16 (op round_rows), or by both. The f32 source of a quantized row is read where
+ * quantization to int8 or bf16 (op quantize_rows), or by both. The f32 source of a quantized row is read where
  * it is stored if its elements are contiguous; else it is copied to scratch first.
  */
 
@@ -259,12 +259,12 @@ static const struct ir_op *defining_op(const struct linear *l, struct ir_value v
 	return eval_is_in_group(l->eval, v) ? ir_def(l->job->func, v) : NULL;
 }
 
-/* Binds op round_rows. False: K is not constant, work-items share rows, or the weights have no integer or
+/* Binds op quantize_rows. False: K is not constant, work-items share rows, or the weights have no integer or
  * bf16 products. */
 static bool bind_quantization(struct linear *l, const struct ir_op *op)
 {
 	const struct kb_tensor *w = &l->w->t;
-	const struct attrs_round_rows *a = op->attrs;
+	const struct attrs_quantize_rows *a = op->attrs;
 	struct activation_quant to = {.bf16 = a->to == ROUND_bf16, .block = a->block};
 	int64_t depth = w->size[w->rank - 1].c;
 	if (!w->size[w->rank - 1].is_const || l->job->items > 1 || quant_dot_block(w->format, to, depth) < 0)
@@ -279,7 +279,7 @@ bool matmul_bind_x(struct linear *l)
 	const struct ir_func *f = l->job->func;
 	struct ir_value x = l->g->root->operands[OPERAND(linear, x)];
 	const struct ir_op *op = defining_op(l, x);
-	if (op && op->code == OP_round_rows) {
+	if (op && op->code == OP_quantize_rows) {
 		if (!bind_quantization(l, op))
 			return false;
 		x = op->operands[0];
@@ -402,7 +402,7 @@ static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct k
 	struct kb *k = s->l->k;
 	const struct activation_row_layout *row = &s->l->lowp.layout;
 	const struct ir_format_desc *d = ir_format(s->l->panel.format);
-	s->acc = kb_var(k, "codes", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
+	s->acc = kb_var(k, "acc", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
 	loop_span(s, quantize_chunk);
 	struct kb_val sum = reduce_acc(s, KB_ADD);
 	int factor = d->shift > 0 ? 1 : -matmul_zero_point(s->l);

@@ -347,11 +347,11 @@ void matmul_skinny(const struct linear *l)
 	s.k_hi = kb_index(k, l->depth);
 	s.weights = l->w->t.ptr;
 	matmul_fill_x_buffer(l, s.row, s.row_end, first, end);
-	s.begin = kb_loop(k, "strip", first, end, c->nc, 0);
+	s.begin = kb_loop(k, "n_block", first, end, c->nc, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, c->nc), end);
 	struct kb_val mat = {0};
 	if (l->columns.mats > 1)
-		mat = kb_loop(k, "half", zero, kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+		mat = kb_loop(k, "mat", zero, kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
 	emit_panels(l, &s, mat);
 	if (l->columns.mats > 1)
 		kb_end_loop(k);

@@ -30,7 +30,7 @@ struct panel panel_of(enum ir_format f, int64_t depth)
 		const struct quant_panel_layout t = quant_panel_layout(f, depth);
 		int group = d->bits == 8 ? 4 : 32;
 		p.k_align = d->block > group ? d->block : group;
-		p.header = t.lines;
+		p.header = t.quants;
 		p.live_registers = 1 + has_sum;
 	}
 	return p;
@@ -109,7 +109,7 @@ static enum kb_scalar scalar_of(enum ir_dtype t)
 }
 
 /* `lanes` f32 values (scales or minima) from column at + disp on, of a list that begins at byte `begin` of
- * the section. */
+ * the super-block. */
 static struct kb_val load_scales(struct kb *k, struct kb_val panel, enum kb_scalar s, int64_t begin,
                                  struct kb_val at, int64_t disp, int lanes)
 {
@@ -120,12 +120,12 @@ static struct kb_val load_scales(struct kb *k, struct kb_val panel, enum kb_scal
 	return kb_cvt(k, v, KB_F32);
 }
 
-/* Byte offsets in a section of the values of its blocks, and of the scales that these are multiplied by. */
+/* Byte offsets in a super-block of the values of its blocks, and of the scales that these are multiplied by. */
 struct level {
 	int64_t blocks, supers;
 };
 
-/* Scales or minima of block b of the section at + panel, from column + disp on, as f32. */
+/* Scales or minima of block b of the super-block at + panel, from column + disp on, as f32. */
 static struct kb_val load_block_values(struct kb *k, const struct panel *p, struct level level,
                                        struct kb_val at, int64_t panel, struct kb_val b, struct kb_val column,
                                        int64_t disp, int lanes)
@@ -230,7 +230,7 @@ struct kb_val panel_unpack(struct kb *k, const struct panel *p, struct kb_val wo
 	return codebook_lookup(k, p, words, u.zero, lanes);
 }
 
-/* Word of column 0 that contains element i of a section, counted from the first k-row; *bit: lowest bit
+/* Word of column 0 that contains element i of a super-block, counted from the first k-row; *bit: lowest bit
  * of the quant. */
 static struct kb_val quant_position(struct kb *k, const struct panel *p, struct kb_val i, struct kb_val *bit)
 {
@@ -252,19 +252,19 @@ static struct kb_val scale_quant(struct kb *k, struct kb_val quant, struct kb_va
 	return offset.id ? kb_fma(k, quant, scale, offset) : kb_mul(k, quant, scale);
 }
 
-/* Address of the section of K element *i; *i becomes the element in it. */
-static struct kb_val section_at(struct kb *k, const struct quant_panel_layout *t, struct kb_val at,
-                                struct kb_val *i, int64_t depth)
+/* Address of the super-block of K element *i; *i becomes the element in it. */
+static struct kb_val super_block_at(struct kb *k, const struct quant_panel_layout *t, struct kb_val at,
+                                    struct kb_val *i, int64_t depth)
 {
-	struct kb_val n = kb_index(k, t->section);
-	if (depth <= t->section)
+	struct kb_val n = kb_index(k, t->super_block);
+	if (depth <= t->super_block)
 		return at;
-	struct kb_val bytes = kb_mul_const(k, kb_bin(k, KB_DIV, *i, n), t->section_bytes);
+	struct kb_val bytes = kb_mul_const(k, kb_bin(k, KB_DIV, *i, n), t->super_block_bytes);
 	*i = kb_bin(k, KB_REM, *i, n);
 	return kb_ptr_add(k, at, bytes, 0);
 }
 
-/* Scales and minima of the block of element i of the section. */
+/* Scales and minima of the block of element i of the super-block. */
 static struct panel_block load_block(struct kb *k, const struct panel *p, struct kb_val at,
                                      struct kb_val column, struct kb_val i, int lanes)
 {
@@ -280,7 +280,7 @@ void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, s
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
-	at = section_at(k, &t, at, &i, p->depth);
+	at = super_block_at(k, &t, at, &i, p->depth);
 	struct kb_val bit, word = quant_position(k, p, i, &bit);
 	struct kb_val words =
 	        kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), p->header / 4, 0);
@@ -327,7 +327,7 @@ struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct 
                                     struct kb_val column, struct kb_val i, int lanes)
 {
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
-	at = section_at(k, &t, at, &i, p->depth);
+	at = super_block_at(k, &t, at, &i, p->depth);
 	struct panel_block b = load_block(k, p, at, column, i, lanes);
 	/* panel_load_i8 has added the shift to the quants already */
 	if (ir_format(p->format)->shift > 0)
@@ -341,7 +341,7 @@ struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val a
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	int zero = ir_format_u8_zero_point(p->format);
-	at = section_at(k, &t, at, &i, p->depth);
+	at = super_block_at(k, &t, at, &i, p->depth);
 	struct kb_val bit, word = quant_position(k, p, i, &bit), signs = splat_i32(k, SIGN_BITS, lanes);
 	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column),
 	                              p->header / 4 + (int64_t)k_row * PANEL_COLUMNS, 0);
@@ -404,9 +404,9 @@ static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 	const struct ir_format_desc *d = ir_format(p->format);
 	int levels = 1 << d->bits;
 	for (int v = 0; v < w->vectors; v++) {
-		struct kb_val scale = panel_block_scale(k, p, w->section, b, v, w->lanes);
+		struct kb_val scale = panel_block_scale(k, p, w->super_block, b, v, w->lanes);
 		w->scale[v] = scale;
-		w->offset[v] = panel_block_offset(k, p, w->section, b, v, w->lanes);
+		w->offset[v] = panel_block_offset(k, p, w->super_block, b, v, w->lanes);
 		if (!is_one_fma(d))
 			continue;
 		w->scale[v] = kb_mul(k, scale, splat_f32(k, (float)levels, w->lanes));
@@ -418,7 +418,7 @@ static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 static struct kb_val load_words(const struct panel_loop *w, int v)
 {
 	int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
-	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->section, w->row_word, panel / 4 + column, 0);
+	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->super_block, w->row_word, panel / 4 + column, 0);
 }
 
 /* f32 with bits [bit, bit + bits) of the words at mantissa bits `to` .., on top of `base`. */
@@ -469,7 +469,7 @@ static void emit_k_row(struct panel_loop *w, struct kb_val from)
 	w->body(w->user, w, from, 4);
 }
 
-/* Emits the elements that share k-rows, from element g of the section (`from` of K) on: of 8 bits one
+/* Emits the elements that share k-rows, from element g of the super-block (`from` of K) on: of 8 bits one
  * k-row; of 4 bits four k-rows, first low nibbles, then high ones. */
 static void emit_group(struct panel_loop *w, struct kb_val g, struct kb_val from)
 {
@@ -500,7 +500,7 @@ static int64_t group_size(const struct panel_loop *w)
 	return ir_format(w->panel->format)->bits == 8 ? 4 : NIBBLE_GROUP;
 }
 
-/* n K elements from `first` on, full groups; `at`: the element of the section. */
+/* n K elements from `first` on, full groups; `at`: the element of the super-block. */
 static void emit_groups(struct panel_loop *w, struct kb_val at, struct kb_val first, struct kb_val n,
                         unsigned flags)
 {
@@ -511,11 +511,11 @@ static void emit_groups(struct panel_loop *w, struct kb_val at, struct kb_val fi
 	kb_end_loop(k);
 }
 
-/* Sets the section of K element *i; *i becomes the element in it. */
-static void enter_section(struct panel_loop *w, struct kb_val *i)
+/* Sets the super-block of K element *i; *i becomes the element in it. */
+static void enter_super_block(struct panel_loop *w, struct kb_val *i)
 {
 	const struct quant_panel_layout t = quant_panel_layout(w->panel->format, w->panel->depth);
-	w->section = section_at(w->k, &t, w->at, i, w->panel->depth);
+	w->super_block = super_block_at(w->k, &t, w->at, i, w->panel->depth);
 }
 
 /* The remainder after full blocks, [from, w->hi): full groups, then one element at a time. */
@@ -525,7 +525,7 @@ static void emit_tail(struct panel_loop *w, struct kb_val from)
 	struct kb_val size = kb_index(k, group_size(w)), at = from;
 	struct kb_val end = kb_mul(k, kb_bin(k, KB_DIV, w->hi, size), size);
 	int64_t block = ir_format(w->panel->format)->block;
-	enter_section(w, &at);
+	enter_super_block(w, &at);
 	load_scales_of_block(w, block ? kb_div_const(k, at, block) : kb_index(k, 0));
 	emit_groups(w, at, from, kb_sub(k, end, from), 0);
 	if (w->panel->depth % group_size(w) == 0)
@@ -550,7 +550,7 @@ void panel_loop(struct panel_loop *w)
 	struct kb_val end = w->is_k_range ? kb_mul(k, kb_bin(k, KB_DIV, w->hi, of), of)
 	                                  : kb_index(k, p->depth / size * size);
 	struct kb_val from = kb_loop(k, "block", w->lo, end, size, 0), at = from;
-	enter_section(w, &at);
+	enter_super_block(w, &at);
 	load_scales_of_block(w, kb_bin(k, KB_DIV, at, of));
 	if (size == group_size(w))
 		emit_group(w, at, from);

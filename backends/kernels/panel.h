@@ -23,7 +23,7 @@ struct panel {
 	enum panel_kind kind;
 	int64_t depth;      /* K */
 	int64_t bytes;      /* of a panel */
-	int64_t header;     /* quants: bytes of scales and minima at the beginning of a section */
+	int64_t header;     /* quants: bytes of scales and minima at the beginning of a super-block */
 	int k_per_line;     /* K elements of a k-row */
 	int k_align;        /* a K block begins at multiples of it */
 	int live_registers; /* quants: scale and minimum registers of a vector of columns, live along K */
@@ -80,7 +80,7 @@ struct kb_val panel_unpack(struct kb *k, const struct panel *p, struct kb_val wo
                            int lanes);
 
 /*
- * Of block b of the section at `at`, for vector v of the panels side by side: scales; i16 shifts, which are
+ * Of block b of the super-block at `at`, for vector v of the panels side by side: scales; i16 shifts, which are
  * added to quants of formats with shifts; minima (scale * shift in formats with shifts), none: the format has
  * none.
  */
@@ -103,10 +103,10 @@ struct panel_loop {
 	void (*body)(void *user, const struct panel_loop *w, struct kb_val from, int n);
 	void *user;
 	/* State while body runs. */
-	struct kb_val section;  /* address of the section */
+	struct kb_val super_block; /* address of the super-block */
 	bool is_first_use;      /* this k-row is read for the first time (of 4 bits: for its low nibbles) */
 	struct kb_val k_before; /* K elements in the k-rows before it */
-	struct kb_val row_word; /* word of the k-row in the section */
+	struct kb_val row_word; /* word of the k-row in the super-block */
 	struct kb_val tail_k;   /* K element outside full k-rows, dequantized alone; or none */
 	int nibble;             /* 4 bits: 0 low, 1 high */
 	struct kb_val scale[TILE_ACC_MAX], offset[TILE_ACC_MAX], looked_up[TILE_ACC_MAX];

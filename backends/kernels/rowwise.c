@@ -283,7 +283,7 @@ void rowwise_acc_begin(struct rowwise *r, struct rowwise_acc *a, enum kb_bin op)
 	a->op = op;
 	for (int i = 0; i < ROWWISE_UNROLL; i++)
 		a->slot[i] = kb_var(r->k, "acc", KB_TYPE(KB_F32, r->lanes), kb_splat(r->k, none, r->lanes));
-	a->tail = kb_var(r->k, "rest", KB_F32_T, none);
+	a->tail = kb_var(r->k, "tail", KB_F32_T, none);
 }
 
 static struct kb_var accumulator_of(const struct rowwise_acc *a, const struct rowwise_chunk *c)
@@ -486,7 +486,7 @@ static void emit_root(struct rowwise *r)
 	case OP_mask: rowwise_mask(r); return;
 	case OP_layer_norm: rowwise_layer_norm(r); return;
 	case OP_rms_norm: rowwise_rms_norm(r); return;
-	case OP_round_rows: rowwise_round_rows(r); return;
+	case OP_quantize_rows: rowwise_quantize_rows(r); return;
 	}
 	eval_internal(&r->e, r->root, "no generator for this rowwise op");
 }

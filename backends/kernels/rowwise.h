@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kernel generator of rowwise groups: an op on rows of the last axis (softmax, log_softmax, masked_softmax,
- * mask, layer_norm, rms_norm, round_rows), fused with the elementwise ops before and after it. A row is read
+ * mask, layer_norm, rms_norm, quantize_rows), fused with the elementwise ops before and after it. A row is read
  * once; between passes it is kept in registers, in the row of the result, or in scratch. Each row is computed
  * by one worker, or by one work-group.
  */

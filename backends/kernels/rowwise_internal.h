@@ -119,8 +119,8 @@ void rowwise_log_softmax(struct rowwise *r);
 void rowwise_mask(struct rowwise *r);
 void rowwise_layer_norm(struct rowwise *r);
 void rowwise_rms_norm(struct rowwise *r);
-void rowwise_round_rows(struct rowwise *r);
-/* True if round_rows quantizes a row in several blocks. */
+void rowwise_quantize_rows(struct rowwise *r);
+/* True if quantize_rows quantizes a row in several blocks. */
 bool rowwise_has_quant_blocks(const struct rowwise *r);
 
 #endif

@@ -471,7 +471,7 @@ void rowwise_mask(struct rowwise *r)
 /* ---- quantization ---- */
 
 /*
- * Rowwise generator: round_rows, dynamic quantization to int8 or rounding to bf16; the result is the
+ * Rowwise generator: quantize_rows, dynamic quantization to int8 or rounding to bf16; the result is the
  * dequantized f32 value. An integer is rounded by adding and subtracting 1.5 2^23, where consecutive f32
  * values differ by one.
  */
@@ -541,15 +541,15 @@ static void round_bf16_and_store(struct rowwise *r, const struct rowwise_chunk *
 
 bool rowwise_has_quant_blocks(const struct rowwise *r)
 {
-	const struct attrs_round_rows *a = r->root->attrs;
-	return r->root->code == OP_round_rows && a->to == ROUND_int8 && a->block > 0 &&
+	const struct attrs_quantize_rows *a = r->root->attrs;
+	return r->root->code == OP_quantize_rows && a->to == ROUND_int8 && a->block > 0 &&
 	       (r->width < 0 || a->block < r->width);
 }
 
-void rowwise_round_rows(struct rowwise *r)
+void rowwise_quantize_rows(struct rowwise *r)
 {
 	struct kb *k = r->k;
-	const struct attrs_round_rows *a = r->root->attrs;
+	const struct attrs_quantize_rows *a = r->root->attrs;
 	struct kb_val zero = kb_index(k, 0), width = rowwise_width(r);
 	if (a->to == ROUND_bf16) {
 		rowwise_for_row(r, round_bf16_and_store, NULL);

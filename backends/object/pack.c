@@ -378,7 +378,7 @@ static void store_super_block(const struct quant_panel_layout *at, const struct 
 	for (int64_t k = 0; k < n; k += GROUP) {
 		int shift = d->shift > 0 ? weight_block_shift(row, (from + k) / d->block) : 0;
 		store_quants(encoding, d->bits, row->quants + from + k, n - k < GROUP ? n - k : GROUP, shift,
-		             c, to + at->lines + k / GROUP * d->bits * PANEL_ROW_BYTES);
+		             c, to + at->quants + k / GROUP * d->bits * PANEL_ROW_BYTES);
 	}
 	store_column(t, to + at->scales, c, row->scales, block, blocks,
 	             d->shift > 0 ? FORMAT_SHIFT_SCALE : 1);
@@ -395,9 +395,9 @@ static void pack_quant_panel(const struct weight_quants *rows, int64_t n, uint8_
 	const struct quant_encoding encoding = quant_encoding_of(d);
 	uint8_t *end = to + at.bytes, zero = (uint8_t)(d->bits == 8 ? d->zero : d->zero * 17);
 	memset(to, d->codebook ? 0 : zero, (size_t)at.bytes);
-	for (int64_t from = 0; to < end; to += at.section_bytes, from += at.section) {
-		int64_t left = rows->k - from, length = left < at.section ? left : at.section;
-		memset(to, 0, (size_t)at.lines);
+	for (int64_t from = 0; to < end; to += at.super_block_bytes, from += at.super_block) {
+		int64_t left = rows->k - from, length = left < at.super_block ? left : at.super_block;
+		memset(to, 0, (size_t)at.quants);
 		for (int64_t c = 0; c < n; c++) {
 			const struct weight_quants row = weight_quants_from_row(rows, c);
 			store_super_block(&at, &encoding, &row, from, length, c, to);

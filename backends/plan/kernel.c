@@ -240,7 +240,7 @@ static void add_areas(struct kernel_emission *r)
 	        kernel_combine_bytes(o->module, r->e.function->func, r->e.group, o->target);
 	if (partials)
 		ARENA_ADD(o->arena, &r->e.areas,
-		          (struct area){.name = "sums",
+		          (struct area){.name = "partials",
 		                        .memory = AREA_ARENA,
 		                        .offset = r->e.function->partials_at,
 		                        .bytes = partials,

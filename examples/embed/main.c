@@ -176,13 +176,13 @@ static float cosine(const float *a, const float *b)
 static void print_nearest(const struct corpus *c, const float *vector)
 {
 	float last = 2.0f;
-	size_t last_at = 0;
+	size_t last_index = 0;
 	for (int shown = 0; shown < SHOWN; shown++) {
 		float best = -2.0f;
 		size_t at = c->n;
 		for (size_t i = 0; i < c->n; i++) {
 			float s = cosine(vector, c->vectors + i * WIDTH);
-			int later = s < last || (s == last && i > last_at && shown > 0);
+			int later = s < last || (s == last && i > last_index && shown > 0);
 			if (later && s > best) {
 				best = s;
 				at = i;
@@ -192,7 +192,7 @@ static void print_nearest(const struct corpus *c, const float *vector)
 			return;
 		printf("  %6.3f  %s\n", (double)best, c->lines[at]);
 		last = best;
-		last_at = at;
+		last_index = at;
 	}
 }
 

@@ -28,7 +28,7 @@ struct request {
 	double temperature; /* 0: the likeliest token */
 };
 
-/* What a text needs; all of it is released in one place. */
+/* Resources of one text, all released in one place. */
 struct talk {
 	struct tfmc_session *session;
 	struct tfmc_tokenizer *tokenizer;

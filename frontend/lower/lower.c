@@ -175,7 +175,7 @@ static struct ir_value new_tokens(struct lowering *lw)
 	return irb_dim_value_of(lw->b, lw->grows, 1, batch_type(lw)->dims);
 }
 
-/* Binds `name` to its last real row of each sequence. Lowering takes rows here alone: canonicalize moves take_rows
+/* Binds `name` to its last real row of each sequence. Lowering takes rows here alone: canonicalize moves select_rows
  * toward the inputs. */
 static bool take_last_row(struct lowering *lw, const char *name)
 {
@@ -184,7 +184,7 @@ static bool take_last_row(struct lowering *lw, const char *name)
 		return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "logits must have the shape [B, S, vocab]");
 	struct ir_value n = new_tokens(lw);
 	struct ir_value one = irb_full_of(lw->b, 1.0, DT_I32, 1, batch_type(lw)->dims);
-	struct lowered row = lowered_tensor(irb_take_rows(lw->b, x->v, irb_sub(lw->b, n, one, NULL), NULL));
+	struct lowered row = lowered_tensor(irb_select_rows(lw->b, x->v, irb_sub(lw->b, n, one, NULL), NULL));
 	lower_bind(lw, name, &row);
 	return !irb_failed(lw->b);
 }

@@ -67,10 +67,10 @@ static struct ir_value quantize_activations(const struct lowering *lw, struct ir
 	const struct ir_format_desc *f = weight != NULL ? ir_format(weight->format) : NULL;
 	enum model_compute compute = lw->m->dtypes.compute;
 	if (compute == COMPUTE_BF16 && weight != NULL && weight->format == FORMAT_BF16)
-		return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16});
+		return irb_quantize_rows(lw->b, x, &(struct attrs_quantize_rows){.to = ROUND_bf16});
 	if (compute == COMPUTE_F32 || f == NULL || f->bits == 0)
 		return x;
-	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = activation_block(f)});
+	return irb_quantize_rows(lw->b, x, &(struct attrs_quantize_rows){.block = activation_block(f)});
 }
 
 /* Gathers columns of x [.., K] into the stored order of a matrix; x itself if it has none. */
@@ -310,11 +310,11 @@ bool lower_mask_rows(const struct call *c, struct lowered *out)
 	       call_return(c, out, irb_mask_rows(c->lw->b, x, len, NULL));
 }
 
-bool lower_take_rows(const struct call *c, struct lowered *out)
+bool lower_select_rows(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, at;
 	return call_tensor(c, "x", &x) && call_tensor(c, "at", &at) && call_mixes_axis(c, &x, 1, FILL_NONE) &&
-	       call_return(c, out, irb_take_rows(c->lw->b, x, at, NULL));
+	       call_return(c, out, irb_select_rows(c->lw->b, x, at, NULL));
 }
 
 /* `expect(x, f32[B, n, d])` */

@@ -37,14 +37,14 @@ bool score_add_targets(struct lowering *lw, int lengths)
 	return !irb_failed(lw->b);
 }
 
-/* Gathers one element of each row with take_rows, whose sequences are here the rows of all sequences. */
+/* Gathers one element of each row with select_rows, whose sequences are here the rows of all sequences. */
 static struct ir_value gather_target(struct lowering *lw, struct ir_value x, struct ir_value at)
 {
 	const struct ir_type *t = irb_type(lw->b, x);
 	const struct ir_dim *rows = ir_dim_mul(lw->module->dims, t->dims[0], t->dims[1]);
 	const struct ir_dim *flat[] = {rows, t->dims[2]};
 	struct ir_value index = irb_reshape_to(lw->b, at, 1, flat);
-	struct ir_value picked = irb_take_rows(lw->b, irb_reshape_to(lw->b, x, 2, flat), index, NULL);
+	struct ir_value picked = irb_select_rows(lw->b, irb_reshape_to(lw->b, x, 2, flat), index, NULL);
 	return irb_reshape_to(lw->b, picked, 2, t->dims);
 }
 

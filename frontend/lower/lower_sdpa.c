@@ -399,7 +399,7 @@ static bool uses_bf16_products(const struct call *c, const struct sdpa *s)
 
 static struct ir_value round_to_bf16_if(const struct call *c, bool enabled, struct ir_value x)
 {
-	return enabled ? irb_round_rows(c->lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16}) : x;
+	return enabled ? irb_quantize_rows(c->lw->b, x, &(struct attrs_quantize_rows){.to = ROUND_bf16}) : x;
 }
 
 bool lower_sdpa(const struct call *c, struct lowered *out)

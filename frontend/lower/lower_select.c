@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operators that select or count along an axis: cumsum, topk, scatter. The IR ops work on rows of the last
- * axis; scatter is a gather: for each row of the result the op last_at finds the last id that names it.
+ * axis; scatter is a gather: for each row of the result the op last_index finds the last id that names it.
  */
 
 #include "frontend/lower/lower.h"
@@ -157,8 +157,8 @@ bool lower_scatter(const struct call *c, struct lowered *out)
 	struct ir_builder *b = c->lw->b;
 	if (!read_scatter(&s))
 		return false;
-	struct attrs_last_at rows_of = {.size = call_type(c, s.x)->dims[0]};
-	struct ir_value writer = irb_last_at(b, s.ids, &rows_of);
+	struct attrs_last_index rows_of = {.size = call_type(c, s.x)->dims[0]};
+	struct ir_value writer = irb_last_index(b, s.ids, &rows_of);
 	if (irb_failed(b))
 		return false;
 	const struct ir_type *t = call_type(c, s.x);

@@ -43,15 +43,16 @@ static const struct ir_dim *region_flops(const struct ir_module *m, const struct
 	return sum;
 }
 
-/* A linear after round_rows multiplies quantized operands; of other ops round_rows changes values but not the type. */
+/* A linear after quantize_rows multiplies quantized operands; other ops read the rounded values as f32. */
 static enum ir_mac_type mac_type_of(const struct ir_func *f, const struct ir_op *op)
 {
 	if (op->code == OP_attention && ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16)
 		return MAC_BF16;
 	const struct ir_op *x = op->n_operands > 0 ? ir_def(f, op->operands[0]) : NULL;
-	if (x == NULL || x->code != OP_round_rows || (op->code != OP_linear && op->code != OP_expert_linear))
+	if (x == NULL || x->code != OP_quantize_rows ||
+	    (op->code != OP_linear && op->code != OP_expert_linear))
 		return MAC_F32;
-	return ((const struct attrs_round_rows *)x->attrs)->to == ROUND_bf16 ? MAC_BF16 : MAC_INT8;
+	return ((const struct attrs_quantize_rows *)x->attrs)->to == ROUND_bf16 ? MAC_BF16 : MAC_INT8;
 }
 
 const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,

@@ -9,7 +9,7 @@
 
 #include "ir/core/module.h"
 
-/* Operand type of multiply-accumulates: int8 or bf16 if the activations are dynamically quantized (round_rows), else
+/* Operand type of multiply-accumulates: int8 or bf16 if the activations are dynamically quantized (quantize_rows), else
  * f32. */
 enum ir_mac_type { MAC_F32, MAC_INT8, MAC_BF16, MAC_ALL };
 

@@ -353,19 +353,19 @@ static bool infer_argmax(const struct infer *c)
 
 /* ---- dynamic quantization ---- */
 
-static bool infer_round_rows(const struct infer *c)
+static bool infer_quantize_rows(const struct infer *c)
 {
 	if (c->in[0]->dtype == DT_F64)
 		return infer_fail(c, DIAG_DTYPE, "x must have 16 or 32 bits: it is quantized in f32");
-	if (((const struct attrs_round_rows *)c->attrs)->block < 0)
+	if (((const struct attrs_quantize_rows *)c->attrs)->block < 0)
 		return infer_fail(c, DIAG_IR_TYPE, "block must not be negative");
 	return infer_by_axes(c);
 }
 
-/* ---- strips of the last axis ---- */
+/* ---- blocks of the last axis ---- */
 
-/* x [..,V] -> [..,n_values,n strips]; V is constant, and at most 2^24, so that column indices are exact in f32. */
-static bool infer_strips(const struct infer *c, int64_t width, int64_t n_values)
+/* x [..,V] -> [..,n_values,n blocks]; V is constant, and at most 2^24, so that column indices are exact in f32. */
+static bool infer_blocks(const struct infer *c, int64_t width, int64_t n_values)
 {
 	const struct ir_type *x = c->in[0];
 	const struct ir_dim *dims[IR_RANK_MAX + 1];
@@ -382,12 +382,12 @@ static bool infer_strips(const struct infer *c, int64_t width, int64_t n_values)
 	return infer_result(c, x->dtype, x->rank + 1, dims);
 }
 
-static bool infer_strip_argmax(const struct infer *c)
+static bool infer_block_argmax(const struct infer *c)
 {
-	return infer_strips(c, ((const struct attrs_strip_argmax *)c->attrs)->width, 2);
+	return infer_blocks(c, ((const struct attrs_block_argmax *)c->attrs)->width, 2);
 }
 
-static bool infer_strip_score(const struct infer *c)
+static bool infer_block_log_softmax(const struct infer *c)
 {
 	int rank = c->in[0]->rank - 1;
 	if (!infer_rank_min(c, 0, 1) || !infer_rank(c, 1, rank))
@@ -395,7 +395,7 @@ static bool infer_strip_score(const struct infer *c)
 	for (int i = 0; i < rank; i++)
 		if (!infer_axes_equal(c, 1, i, 0, i))
 			return false;
-	return infer_strips(c, ((const struct attrs_strip_score *)c->attrs)->width, 3);
+	return infer_blocks(c, ((const struct attrs_block_log_softmax *)c->attrs)->width, 3);
 }
 
 /* ---- scans and selections along a row ---- */
@@ -422,9 +422,9 @@ static bool infer_topk(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank + 1, dims);
 }
 
-static bool infer_last_at(const struct infer *c)
+static bool infer_last_index(const struct infer *c)
 {
-	const struct attrs_last_at *a = c->attrs;
+	const struct attrs_last_index *a = c->attrs;
 	if (!infer_rank(c, 0, 1))
 		return false;
 	if (a->size == NULL || ir_dim_lo(c->m->dims, a->size) < 0 ||
@@ -802,17 +802,17 @@ static infer_fn *const rules[IR_N_OPS] = {
         [OP_where] = infer_where,
         [OP_mask] = infer_mask,
         [OP_masked_softmax] = infer_masked_softmax,
-        [OP_round_rows] = infer_round_rows,
+        [OP_quantize_rows] = infer_quantize_rows,
         [OP_rope] = infer_rope,
         [OP_reduce_sum] = infer_reduce,
         [OP_reduce_mean] = infer_reduce,
         [OP_reduce_max] = infer_reduce,
         [OP_reduce_min] = infer_reduce,
         [OP_argmax] = infer_argmax,
-        [OP_strip_argmax] = infer_strip_argmax,
-        [OP_strip_score] = infer_strip_score,
+        [OP_block_argmax] = infer_block_argmax,
+        [OP_block_log_softmax] = infer_block_log_softmax,
         [OP_topk] = infer_topk,
-        [OP_last_at] = infer_last_at,
+        [OP_last_index] = infer_last_index,
         [OP_reshape] = infer_reshape,
         [OP_transpose] = infer_transpose,
         [OP_broadcast] = infer_broadcast,

@@ -113,7 +113,7 @@ static const char *reader_conflict(const struct inplace *q, const struct ir_op *
 {
 	if (op == q->root && q->attrs->kind == GROUP_linear)
 		return "every element of the result reads whole rows of it";
-	if (op->code == OP_gather || op->code == OP_take_rows)
+	if (op->code == OP_gather || op->code == OP_select_rows)
 		return "it is read through a gather";
 	if (ir_op_has(op->code, TRAIT_REDUCE))
 		return "it is read by a reduction";

@@ -149,9 +149,9 @@ static void quantize_block(const double *x, double *out, int64_t n)
 }
 
 /* Not rounded in a run with args->wide. */
-INTERP_EVAL(round_rows)
+INTERP_EVAL(quantize_rows)
 {
-	const struct attrs_round_rows *a = op->attrs;
+	const struct attrs_quantize_rows *a = op->attrs;
 	int64_t n = row_length(out), total = interp_size(out), block = a->block > 0 ? a->block : n;
 	for (int64_t i = 0; (in->args->wide || a->to == ROUND_bf16) && i < total; i++)
 		out->data[i] = in->args->wide ? x[0]->data[i] : ir_round(DT_BF16, x[0]->data[i]);

@@ -249,7 +249,7 @@ INTERP_EVAL(mask_rows)
 /* ---- reductions, scans, selections ---- */
 
 /*
- * Interpreter: reductions, reductions of strips, scans and selections. A reduction folds every element of x into the
+ * Interpreter: reductions, reductions of blocks, scans and selections. A reduction folds every element of x into the
  * element of the result with its index on the remaining axes.
  */
 
@@ -395,43 +395,43 @@ INTERP_EVAL(argmax)
 	return TFMC_OK;
 }
 
-/* ---- strips of the last axis: x [..,V] -> [..,k,n], value k of strip n ---- */
+/* ---- blocks of the last axis: x [..,V] -> [..,k,n], value k of block n ---- */
 
-/* x [rows, columns] in n strips. */
-struct strips {
+/* x [rows, columns] in n blocks. */
+struct blocks {
 	int64_t rows, columns, width, n;
 };
 
-static struct strips strips_of(const struct interp_tensor *x, int64_t width)
+static struct blocks blocks_of(const struct interp_tensor *x, int64_t width)
 {
 	int64_t columns = x->dims[x->rank - 1];
-	return (struct strips){interp_span(x, 0, x->rank - 1), columns, width, (columns - 1) / width + 1};
+	return (struct blocks){interp_span(x, 0, x->rank - 1), columns, width, (columns - 1) / width + 1};
 }
 
-static int64_t strip_end(const struct strips *s, int64_t strip)
+static int64_t block_end(const struct blocks *s, int64_t block)
 {
-	int64_t end = (strip + 1) * s->width;
+	int64_t end = (block + 1) * s->width;
 	return end < s->columns ? end : s->columns;
 }
 
-INTERP_EVAL(strip_argmax)
+INTERP_EVAL(block_argmax)
 {
-	const struct strips s = strips_of(x[0], ((const struct attrs_strip_argmax *)op->attrs)->width);
+	const struct blocks s = blocks_of(x[0], ((const struct attrs_block_argmax *)op->attrs)->width);
 	for (int64_t i = 0; i < s.rows * s.n; i++) {
-		int64_t row = i / s.n, strip = i % s.n, best = strip * s.width;
+		int64_t row = i / s.n, block = i % s.n, best = block * s.width;
 		const double *v = x[0]->data + row * s.columns;
-		for (int64_t c = best; c < strip_end(&s, strip); c++)
+		for (int64_t c = best; c < block_end(&s, block); c++)
 			if (v[c] > v[best] || (isnan(v[best]) && !isnan(v[c])))
 				best = c;
-		out->data[2 * row * s.n + strip] = v[best];
-		out->data[(2 * row + 1) * s.n + strip] = (double)best;
+		out->data[2 * row * s.n + block] = v[best];
+		out->data[(2 * row + 1) * s.n + block] = (double)best;
 	}
 	return TFMC_OK;
 }
 
-/* Partial log-softmax of a strip of n columns: maximum m, sum(exp(x - m)), and x[at] - m if it contains column `at`,
+/* Partial log-softmax of a block of n columns: maximum m, sum(exp(x - m)), and x[at] - m if it contains column `at`,
  * else -inf. */
-static void score_strip(const double *x, int64_t n, int64_t at, double out[3])
+static void score_block(const double *x, int64_t n, int64_t at, double out[3])
 {
 	double m = -HUGE_VAL, sum = 0;
 	for (int64_t i = 0; i < n; i++)
@@ -444,17 +444,17 @@ static void score_strip(const double *x, int64_t n, int64_t at, double out[3])
 	out[2] = at < 0 || at >= n ? -HUGE_VAL : sum == 0 ? 0 : x[at] - shift;
 }
 
-INTERP_EVAL(strip_score)
+INTERP_EVAL(block_log_softmax)
 {
-	const struct strips s = strips_of(x[0], ((const struct attrs_strip_score *)op->attrs)->width);
+	const struct blocks s = blocks_of(x[0], ((const struct attrs_block_log_softmax *)op->attrs)->width);
 	for (int64_t i = 0; i < s.rows * s.n; i++) {
-		int64_t row = i / s.n, strip = i % s.n, first = strip * s.width;
+		int64_t row = i / s.n, block = i % s.n, first = block * s.width;
 		int64_t at = interp_clamp(interp_to_int(x[1]->data[row]), 0, s.columns - 1);
 		double three[3];
-		score_strip(x[0]->data + row * s.columns + first, strip_end(&s, strip) - first, at - first,
+		score_block(x[0]->data + row * s.columns + first, block_end(&s, block) - first, at - first,
 		            three);
 		for (int64_t k = 0; k < 3; k++)
-			out->data[(3 * row + k) * s.n + strip] = three[k];
+			out->data[(3 * row + k) * s.n + block] = three[k];
 	}
 	return TFMC_OK;
 }
@@ -521,7 +521,7 @@ INTERP_EVAL(topk)
 	return TFMC_OK;
 }
 
-INTERP_EVAL(last_at)
+INTERP_EVAL(last_index)
 {
 	int64_t size = interp_size(out);
 	for (int64_t i = 0; i < size; i++)

@@ -159,11 +159,11 @@ INTERP_EVAL(gather)
 }
 
 /* x [B, S, row], at [B]: out [B, row] */
-INTERP_EVAL(take_rows)
+INTERP_EVAL(select_rows)
 {
 	int64_t rows = x[0]->dims[1], row = interp_span(x[0], 2, x[0]->rank);
 	if (rows == 0 && interp_size(out) > 0)
-		return interp_error(in, op, "take_rows from an axis of size 0");
+		return interp_error(in, op, "select_rows from an axis of size 0");
 	for (int64_t b = 0; b < x[0]->dims[0] && row > 0; b++) {
 		int64_t at = interp_clamp(interp_to_int(x[1]->data[b]), 0, rows - 1);
 		interp_copy(out, b * row, x[0], (b * rows + at) * row, row);

@@ -33,9 +33,9 @@ static int64_t quant_bytes(const struct ir_format_desc *d, int64_t n)
 	return PANEL_ROW_BYTES * (d->bits == 8 ? (n + 3) / 4 : (n + 31) / 32 * 4);
 }
 
-/* The shortest section whose scales fill multiples of 64 bytes (all sizes are powers of two); all of K if rows have one
- * scale. */
-static int64_t section_k(const struct ir_format_desc *d, int64_t depth)
+/* The shortest super-block whose scales fill multiples of 64 bytes (all sizes are powers of two); all of K if rows have
+ * one scale. */
+static int64_t super_block_k(const struct ir_format_desc *d, int64_t depth)
 {
 	int64_t scale = PANEL_COLUMNS * ir_dtype_bytes(d->scale), one = d->super > 1 ? PANEL_COLUMNS : scale;
 	if (d->block == 0)
@@ -48,18 +48,18 @@ struct quant_panel_layout quant_panel_layout(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
 	int64_t scale = ir_dtype_bytes(d->scale), each = d->super > 1 ? 1 : scale;
-	struct quant_panel_layout t = {.section = section_k(d, depth)};
-	int64_t blocks = round_up(ir_format_blocks(f, t.section) * PANEL_COLUMNS * each, PANEL_ROW_BYTES);
+	struct quant_panel_layout t = {.super_block = super_block_k(d, depth)};
+	int64_t blocks = round_up(ir_format_blocks(f, t.super_block) * PANEL_COLUMNS * each, PANEL_ROW_BYTES);
 	int64_t supers =
-	        round_up(ir_format_super_blocks(f, t.section) * PANEL_COLUMNS * scale, PANEL_ROW_BYTES);
+	        round_up(ir_format_super_blocks(f, t.super_block) * PANEL_COLUMNS * scale, PANEL_ROW_BYTES);
 	t.offsets = t.scales + blocks;
 	t.super_scales = t.offsets + d->has_offset * blocks;
 	t.super_offsets = t.super_scales + supers;
-	t.lines = t.super_offsets + d->has_offset * supers;
-	t.section_bytes = t.lines + quant_bytes(d, t.section);
-	int64_t remainder = depth % t.section;
-	t.bytes = depth / t.section * t.section_bytes +
-	          (remainder > 0 ? t.lines + quant_bytes(d, remainder) : 0);
+	t.quants = t.super_offsets + d->has_offset * supers;
+	t.super_block_bytes = t.quants + quant_bytes(d, t.super_block);
+	int64_t remainder = depth % t.super_block;
+	t.bytes = depth / t.super_block * t.super_block_bytes +
+	          (remainder > 0 ? t.quants + quant_bytes(d, remainder) : 0);
 	return t;
 }
 

@@ -47,30 +47,31 @@ static inline int64_t panel_row_count(enum ir_dtype t, int64_t depth)
 }
 
 /*
- * Layout of a packed panel of quantized weights. The panel is one stream: sections, each a range of K with the scales
- * of its blocks, then its quants. All parts begin at multiples of 64 bytes.
+ * Layout of a packed panel of quantized weights. The panel is one stream: super-blocks, each a range of K with the
+ * scales of its blocks, then its quants. All parts begin at multiples of 64 bytes.
  *
  *   scales   [blocks][16], then offsets [blocks][16], of the format's scale type; with super-blocks int8, followed by
  *            super-block scales [supers][16] and offsets [supers][16]
- *   8 bits   k-row l: byte 4 c + j is the quant of column c and K element 4 l + j of the section
+ *   8 bits   k-row l: byte 4 c + j is the quant of column c and K element 4 l + j of the super-block
  *   4 bits   4 k-rows for the 32 K elements from 32 b on; byte 4 c + j of row v: low nibble element 32 b + 4 v + j, high
  *            nibble element 32 b + 16 + 4 v + j
  *
- * The last section has only the k-rows it needs; quants after K are 0.
+ * The last super-block has only the k-rows it needs; quants after K are 0.
  */
 struct quant_panel_layout {
-	int64_t section;         /* K elements of a section */
-	int64_t scales, offsets; /* byte offsets in the section; offsets: only in formats that have them */
+	int64_t super_block; /* K elements of a super-block */
+	int64_t scales,
+	        offsets; /* byte offsets in the super-block; offsets: only in formats that have them */
 	int64_t super_scales, super_offsets; /* likewise, only in formats with super-blocks */
-	int64_t lines;                       /* byte offset of the quants */
-	int64_t section_bytes;               /* of a full section */
+	int64_t quants;                      /* byte offset of the quants */
+	int64_t super_block_bytes;           /* of a full super-block */
 	int64_t bytes;                       /* of the panel */
 };
 struct quant_panel_layout quant_panel_layout(enum ir_format f, int64_t depth);
 /* Bytes of a packed panel of any format. False if too many for int64. */
 bool panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes);
 
-/* Dynamic quantization of activations, as the op round_rows specifies it. */
+/* Dynamic quantization of activations, as the op quantize_rows specifies it. */
 struct activation_quant {
 	bool bf16;     /* rounded to bf16; else to int8 with a scale for each block */
 	int64_t block; /* elements along K; 0: the whole row */

@@ -733,6 +733,13 @@ static bool parse_results(struct parser *p, struct parse_names *out)
 	return parse_expect(p, '=');
 }
 
+/* Names of ops in texts of 0.1.0, and their names today. */
+static const char *const renamed_ops[][2] = {{"round_rows", "quantize_rows"},
+                                             {"take_rows", "select_rows"},
+                                             {"last_at", "last_index"},
+                                             {"strip_argmax", "block_argmax"},
+                                             {"strip_score", "block_log_softmax"}};
+
 bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out)
 {
 	static const char *const names[] = {
@@ -741,6 +748,10 @@ bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out)
 	};
 	if (ir_op_find(t->text, strlen(t->text), out) && *out != OP_weight)
 		return true;
+	for (size_t i = 0; i < TFMC_COUNT(renamed_ops); i++)
+		if (strcmp(t->text, renamed_ops[i][0]) == 0)
+			return parse_fail(p, t->loc, DIAG_TIR_NAME, "the op '%s' is now called '%s'", t->text,
+			                  renamed_ops[i][1]);
 	return parse_unknown(p, t, "op", names, TFMC_COUNT(names));
 }
 

@@ -20,7 +20,7 @@
  *   demand-rows     needs whole attention ops; must separate linears that need fewer rows before merge-linear
  *                   concatenates them
  *   encode          needs the final weights, and runs before functions are specialized
- *   strip-logits    needs to know which linears have packed weights
+ *   block-logits    needs to know which linears have packed weights
  *   specialize      copies final graphs; the copies share all weights, and group may fuse them otherwise
  *   group           needs packed weights; select needs groups; plan-memory is last, because nothing after it may
  *                   change lifetimes
@@ -30,7 +30,7 @@
 #define O1 "canonicalize,fuse-softmax,fuse-attention,encode,group,select,plan-memory"
 #define O2                                                                                      \
 	"canonicalize,fuse-softmax,fuse-attention,merge-heads,demand-rows,merge-linear,encode," \
-	"strip-logits,specialize,group,select,plan-memory"
+	"block-logits,specialize,group,select,plan-memory"
 
 enum {
 	N_PASSES = 0
@@ -61,6 +61,8 @@ const struct pass_desc *pass_at(size_t i)
 
 const struct pass_desc *pass_find(const char *name)
 {
+	if (strcmp(name, "strip-logits") == 0) /* of 0.1.0; accepted for one release */
+		name = "block-logits";
 	for (size_t i = 0; i < TFMC_COUNT(passes); i++)
 		if (strcmp(passes[i].name, name) == 0)
 			return &passes[i];

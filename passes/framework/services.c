@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a running pass calls (pass_impl.h): counters, remarks, fuel, internal errors. */
+/* Services for a running pass (pass_impl.h): counters, remarks, fuel, internal errors. */
 #include <stdarg.h>
 #include <string.h>
 

@@ -6,25 +6,25 @@
  * Ensures    no rewrite rule (rules/) matches any more: multiplications by a constant are `scale`, at most one in
  *            a chain; transposed operands of matmul are flags; a bias added to a linear is its operand;
  *            activations, norms and softmax are single ops in whatever form they were written; a transposed weight
- *            is a weight of its own; take_rows is as close to the inputs as possible; there are no dead ops and no
+ *            is a weight of its own; select_rows is as close to the inputs as possible; there are no dead ops and no
  *            two equal pure ops in a region (the builder folds and numbers values).
  * Example    %s = div %x, %c8   %t = scale %s {f=2.0}
  *        ->  %t = scale %x {f=0.25}
- * Skips      matches that fail the conditions of their rule; take_rows over a value with other users, which would
+ * Skips      matches that fail the conditions of their rule; select_rows over a value with other users, which would
  *            be computed twice.
  *
- * Rules, take_rows and transposed weights share one fixpoint, since each enables the others: a rule leaves a value
- * with one use, over which take_rows moves, and the ops that it rebuilds match rules again. take_rows moves only
+ * Rules, select_rows and transposed weights share one fixpoint, since each enables the others: a rule leaves a value
+ * with one use, over which select_rows moves, and the ops that it rebuilds match rules again. select_rows moves only
  * in iterations in which no rule applied: inside a norm that is still a pattern of ops it would break the pattern.
  */
 #include "ir/core/axes.h"
 #include "passes/graph/rule.h"
 #include "passes/graph/concat_weights.h"
 
-/* ---- take_rows moves toward the inputs ---- */
+/* ---- select_rows moves toward the inputs ---- */
 
 /*
- * take_rows(f(x), at) = f(take_rows(x, at)) when row [b, s] of f(x) depends only on row [b, s] of x; then only the
+ * select_rows(f(x), at) = f(select_rows(x, at)) when row [b, s] of f(x) depends only on row [b, s] of x; then only the
  * taken rows are computed. The same recursion serves the backward walk (marks needed values) and the forward walk
  * (builds); both must take the same branches. Single uses make the visited ops a tree; DEPTH_MAX bounds it.
  */
@@ -46,7 +46,7 @@ struct row_taker {
 static bool takes_last_real_row(const struct row_taker *t, const struct ir_op *op)
 {
 	const struct ir_func *f = t->r->f;
-	const struct ir_op *at = ir_def_as(f, t->take->operands[OPERAND(take_rows, at)], OP_sub);
+	const struct ir_op *at = ir_def_as(f, t->take->operands[OPERAND(select_rows, at)], OP_sub);
 	const struct ir_op *one = at != NULL ? ir_def_as(f, at->operands[1], OP_full) : NULL;
 	return op->code == OP_mask_rows && one != NULL &&
 	       ((const struct attrs_full *)one->attrs)->value == 1.0 &&
@@ -54,14 +54,14 @@ static bool takes_last_real_row(const struct row_taker *t, const struct ir_op *o
 }
 
 /*
- * take_rows may move over op, which defines v. from[i] > 0: operand i has the rows of the result. round_rows may
+ * select_rows may move over op, which defines v. from[i] > 0: operand i has the rows of the result. quantize_rows may
  * have other users: every linear quantizes its rows itself (pass group), so nothing is computed twice.
  */
 static bool can_move(const struct row_taker *t, struct ir_value v, const struct ir_op *op, int *from)
 {
 	const struct rebuild *r = t->r;
 	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX &&
-	       (rebuild_has_one_use(r, v) || op->code == OP_round_rows) &&
+	       (rebuild_has_one_use(r, v) || op->code == OP_quantize_rows) &&
 	       (ir_axis_dependence(r->f, op, 1, from) == IR_AXIS_WILDCARD || takes_last_real_row(t, op)) &&
 	       ir_value_info(r->f, v)->region == ir_value_info(r->f, t->take->results[0])->region;
 }
@@ -122,8 +122,8 @@ static struct ir_value build_mask(struct row_taker *t, struct ir_value v, struct
 static struct ir_value take_here(struct row_taker *t, struct ir_value v)
 {
 	if (t->building)
-		return irb_take_rows(t->r->b, rebuild_get(t->r, v), rebuild_get(t->r, t->take->operands[1]),
-		                     NULL);
+		return irb_select_rows(t->r->b, rebuild_get(t->r, v), rebuild_get(t->r, t->take->operands[1]),
+		                       NULL);
 	rebuild_need(t->r, v);
 	rebuild_need(t->r, t->take->operands[1]);
 	return IR_NO_VALUE;
@@ -162,7 +162,7 @@ static struct ir_value push_take(struct row_taker *t, struct ir_value v, int dep
 	return new_value;
 }
 
-static bool take_rows_match(struct rebuild *r, const struct ir_op *op)
+static bool select_rows_match(struct rebuild *r, const struct ir_op *op)
 {
 	struct row_taker t = {.r = r, .take = op};
 	const struct ir_op *def = ir_def(r->f, op->operands[0]);
@@ -173,18 +173,18 @@ static bool take_rows_match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-static void take_rows_emit(struct rebuild *r, const struct ir_op *op)
+static void select_rows_emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct row_taker t = {.r = r, .take = op, .building = true};
 	rebuild_set(r, op->results[0], push_take(&t, op->operands[0], 0));
-	pass_count(r->p, "take_rows moved", (int64_t)t.moved);
-	pass_remark(r->p, op->loc, "take_rows moved over %zu ops", t.moved);
+	pass_count(r->p, "select_rows moved", (int64_t)t.moved);
+	pass_remark(r->p, op->loc, "select_rows moved over %zu ops", t.moved);
 }
 
 /* ---- transposed weights ---- */
 
 /*
- * transpose(@w) of the last two axes becomes the weight @w.turned with the expression transpose(E), so packing
+ * transpose(@w) of the last two axes becomes the weight @w.transposed with the expression transpose(E), so packing
  * performs the transpose, not the run time. Not when another op reads @w untransposed: both would be stored.
  */
 
@@ -236,7 +236,7 @@ static const struct ir_weight *transposed_weight(struct rebuild *r, const struct
 	int rank = w->type->rank;
 	for (int i = 0; i < rank; i++)
 		dims[i] = ir_import_dim(r->out, w->type->dims[i < rank - 2 ? i : 2 * rank - 3 - i]);
-	t.name = arena_printf(&r->out->arena, "%s.turned", w->name);
+	t.name = arena_printf(&r->out->arena, "%s.transposed", w->name);
 	t.type = ir_type_tensor(r->out->types, w->type->dtype, rank, dims);
 	t.init = wexpr_transpose(&r->out->arena, w->init);
 	/* Quantization blocks run along rows, which become columns: fall back to plain storage. */
@@ -268,10 +268,10 @@ static void transpose_weight_emit(struct rebuild *r, const struct ir_op *op)
 
 struct canonicalizer {
 	struct rewriter rules;
-	bool takes_rows; /* in this iteration: the rules have converged */
+	bool selects_rows; /* in this iteration: the rules have converged */
 };
 
-/* A rule first; else a transposed weight, or (when the rules have converged) a take_rows that can move. */
+/* A rule first; else a transposed weight, or (when the rules have converged) a select_rows that can move. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct canonicalizer *c = r->rewrite->user;
@@ -280,8 +280,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	if (rewriter_match(w, r, op))
 		return true;
 	bool transposes = op->code == OP_transpose && w->fuel > 0 && transpose_weight_match(r, op);
-	bool takes = op->code == OP_take_rows && w->fuel > 0 && c->takes_rows;
-	if (!transposes && !(takes && take_rows_match(r, op)))
+	bool takes = op->code == OP_select_rows && w->fuel > 0 && c->selects_rows;
+	if (!transposes && !(takes && select_rows_match(r, op)))
 		return false;
 	w->fuel--;
 	r->number = ++w->matched;
@@ -293,12 +293,12 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct canonicalizer *c = r->rewrite->user;
 	if (rewriter_emit(&c->rules, r, op))
 		return;
-	const char *what = op->code == OP_transpose ? "a transposed weight" : "take_rows moved";
+	const char *what = op->code == OP_transpose ? "a transposed weight" : "select_rows moved";
 	pass_applied(r->p, r->replaced[op->results[0].id], what, op->loc);
 	if (op->code == OP_transpose)
 		transpose_weight_emit(r, op);
 	else
-		take_rows_emit(r, op);
+		select_rows_emit(r, op);
 }
 
 /*
@@ -315,10 +315,10 @@ static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_se
 	int64_t changes = 1;
 	enum tfmc_status st = TFMC_OK;
 
-	for (int iteration = 0; iteration < ITERATIONS_MAX && (changes > 0 || !c.takes_rows) && st == TFMC_OK;
-	     iteration++) {
+	for (int iteration = 0;
+	     iteration < ITERATIONS_MAX && (changes > 0 || !c.selects_rows) && st == TFMC_OK; iteration++) {
 		struct ir_module *next = ir_module_create_like(in);
-		c.takes_rows = changes == 0;
+		c.selects_rows = changes == 0;
 		c.rules.f = NULL;
 		if (next == NULL)
 			st = TFMC_NO_MEMORY;

@@ -76,7 +76,7 @@ static struct demand *demand_of(const struct demand_plan *plan, struct ir_value 
 
 static bool selects_row(const struct ir_func *f, const struct ir_op *op)
 {
-	if (op->code == OP_take_rows)
+	if (op->code == OP_select_rows)
 		return !ir_dim_equals(ir_type_of(f, op->operands[0])->dims[1], 1);
 	if (op->code != OP_slice)
 		return false;
@@ -97,12 +97,12 @@ static const struct ir_dim *constant_row(const struct demand_plan *plan, struct 
 	return is_inside ? row : NULL;
 }
 
-/* The key of a row selection. A take_rows whose rows are provably one constant row is keyed as a slice. */
+/* The key of a row selection. A select_rows whose rows are provably one constant row is keyed as a slice. */
 static struct demand_key key_of(const struct demand_plan *plan, const struct ir_op *op)
 {
 	const struct ir_type *x = ir_type_of(plan->f, op->operands[0]);
 	struct demand_key key = {.batch = x->dims[0], .rows = x->dims[1]};
-	if (op->code == OP_take_rows)
+	if (op->code == OP_select_rows)
 		key.begin = constant_row(plan, op->operands[1], key.rows);
 	else
 		key.begin = ((const struct attrs_slice *)op->attrs)->begin;
@@ -183,7 +183,7 @@ static void reduce_op(struct demand_plan *plan, const struct ir_op *op, const in
  * fusion of the norm into its linears. */
 static bool may_be_computed_twice(const struct ir_op *op)
 {
-	return ir_is_norm(op->code) || op->code == OP_round_rows;
+	return ir_is_norm(op->code) || op->code == OP_quantize_rows;
 }
 
 /*

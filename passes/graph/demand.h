@@ -12,7 +12,7 @@
 
 #define DEMAND_OPERANDS_MAX 16
 
-/* A row selection: take_rows x, at (a row per sequence), or slice x {axis=1 begin size=1} (the same row of all). */
+/* A row selection: select_rows x, at (a row per sequence), or slice x {axis=1 begin size=1} (the same row of all). */
 struct demand_key {
 	const struct ir_dim *batch, *rows; /* axes 0 and 1 of x */
 	struct ir_value at;                /* i32[batch]; absent: the row is `begin` in every sequence */

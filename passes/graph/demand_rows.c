@@ -3,12 +3,12 @@
  * demand-rows: linears and attentions compute only the rows that are read.
  *
  * Requires   fuse-attention and merge-heads (it handles whole attention ops).
- * Ensures    if only one row of each sequence of a result is read (take_rows, or slice {axis=1 size=1}),
+ * Ensures    if only one row of each sequence of a result is read (select_rows, or slice {axis=1 size=1}),
  *            everything between it and the last op that mixes rows has one row. If that result comes from a
  *            repeat, the last iteration is peeled: k, v and states for all rows, everything after q for the
  *            selected rows. Same ops, same weights (with constant index), same bits. peel=0 leaves repeats alone.
  *            Counters: peeled, products, ops, rows picked, kept.
- * Example    %y = repeat %i = 0 to 5 carry (%x = %x0) { .. }   %r = take_rows %y, %at
+ * Example    %y = repeat %i = 0 to 5 carry (%x = %x0) { .. }   %r = select_rows %y, %at
  *        ->  %z = repeat %i = 0 to 4 carry (%x = %x0) { .. }   .. of iteration 4, q and what follows [B,1,..]
  * Skips      a result with readers of all rows, or of other rows; row numbers that depend on more than parameters;
  *            a last iteration in which every linear needs all rows. A linear that would be merged with others that
@@ -87,7 +87,7 @@ static struct ir_value select_rows(struct demand_builder *d, struct ir_value v, 
 		dims[i] = i == 1 ? one : ir_import_dim(r->out, type->dims[to_axis_1[i]]);
 	}
 	x = irb_transpose_by(r->b, x, type->rank, to_axis_1);
-	x = irb_take_rows(r->b, x, row_numbers(d), NULL);
+	x = irb_select_rows(r->b, x, row_numbers(d), NULL);
 	x = irb_reshape_to(r->b, x, type->rank, dims);
 	pass_count(r->p, "rows picked", 1);
 	return irb_transpose_by(r->b, x, type->rank, back);

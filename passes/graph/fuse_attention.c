@@ -118,8 +118,8 @@ static struct ir_value build_sinks(struct rebuild *r, const struct attention_mat
 /* The operand of the rounding to bf16 that defines v; IR_NO_VALUE if v is defined otherwise. */
 static struct ir_value before_bf16_rounding(const struct rebuild *r, struct ir_value v)
 {
-	const struct ir_op *op = ir_def_as(r->f, v, OP_round_rows);
-	bool is_bf16 = op != NULL && ((const struct attrs_round_rows *)op->attrs)->to == ROUND_bf16;
+	const struct ir_op *op = ir_def_as(r->f, v, OP_quantize_rows);
+	bool is_bf16 = op != NULL && ((const struct attrs_quantize_rows *)op->attrs)->to == ROUND_bf16;
 	return is_bf16 ? op->operands[0] : IR_NO_VALUE;
 }
 

@@ -180,8 +180,8 @@ static struct ir_value probabilities_of(struct probe_writer *w, const struct ir_
 	if (scale.id)
 		k = irb_mul(w->b, k, irb_broadcast_to(w->b, scale, 4, irb_type(w->b, k)->dims), NULL);
 	if (a->factors == FACTORS_bf16) {
-		q = irb_round_rows(w->b, q, &(struct attrs_round_rows){.to = ROUND_bf16});
-		k = irb_round_rows(w->b, k, &(struct attrs_round_rows){.to = ROUND_bf16});
+		q = irb_quantize_rows(w->b, q, &(struct attrs_quantize_rows){.to = ROUND_bf16});
+		k = irb_quantize_rows(w->b, k, &(struct attrs_quantize_rows){.to = ROUND_bf16});
 	}
 	k = broadcast_heads(w, k, irb_type(w->b, q));
 	struct ir_value p = irb_matmul(w->b, q, k, &(struct attrs_matmul){.tb = true});

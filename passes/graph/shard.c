@@ -36,7 +36,7 @@ static size_t linear_operand(const struct sharder *s, const struct ir_op *op)
 	case OP_reduce_sum:
 	case OP_reshape:
 	case OP_transpose:
-	case OP_take_rows:
+	case OP_select_rows:
 	case OP_mask_rows:
 	case OP_div: return 0;
 	case OP_mul: return s->partial[op->operands[0].id] ? 0 : 1;

@@ -219,11 +219,11 @@ static void visit_named_axes(struct shard_plan *s, const struct ir_func *f, cons
 			axis_id at = axis_of_value(s, f, y, axis);
 			bool heads =
 			        op->code == OP_attention && axis == 1; /* a head reads its key head only */
-			bool blocks = op->code == OP_round_rows &&
-			              ((const struct attrs_round_rows *)op->attrs)->block > 0;
+			bool blocks = op->code == OP_quantize_rows &&
+			              ((const struct attrs_quantize_rows *)op->attrs)->block > 0;
 			if (blocks && a.out.mark[entry] == '!')
 				add_boundary(s, at, ir_type_of(f, y)->dims[axis],
-				             ((const struct attrs_round_rows *)op->attrs)->block);
+				             ((const struct attrs_quantize_rows *)op->attrs)->block);
 			if (name == IR_AXIS_NEW || a.out.mark[entry] == '@' ||
 			    (a.out.mark[entry] == '!' && !heads && !blocks))
 				need_whole(s, at, op);

@@ -7,7 +7,7 @@
  * Ensures    each function is followed by its cases. step=1: a case for calls with one token for each sequence
  *            (the dim of the rows that are appended to the state is 1). buckets=N: a case for calls with at most N
  *            tokens (the element count of the first input of ids). A bound symbol does not occur in the case; a
- *            transpose that only moves axes of size 1 becomes a reshape, take_rows of one row a reshape, constant
+ *            transpose that only moves axes of size 1 becomes a reshape, select_rows of one row a reshape, constant
  *            dims become constants. The base functions are unchanged: they are right for every call.
  * Example    func @decode(%t: i32[B,S] ..
  *        ->  and func @decode.step(%t: i32[B,1] .. case of @decode when S = 1
@@ -46,7 +46,7 @@ static bool can_simplify(const struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code == OP_transpose)
 		return is_reshape_like(ir_type_of(r->f, op->operands[0]), op->attrs);
-	if (op->code == OP_take_rows)
+	if (op->code == OP_select_rows)
 		return ir_dim_equals(ir_type_of(r->f, op->operands[0])->dims[1], 1);
 	if (op->code == OP_iota) {
 		const struct attrs_iota *a = op->attrs;
@@ -61,7 +61,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	if (r->f->when == NULL || !can_simplify(r, op))
 		return false;
-	if (op->code == OP_transpose || op->code == OP_take_rows)
+	if (op->code == OP_transpose || op->code == OP_select_rows)
 		rebuild_need(r, op->operands[0]);
 	return true;
 }
@@ -81,7 +81,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	const struct ir_dim *dims[IR_RANK_MAX];
 	for (int i = 0; i < t->rank; i++)
 		dims[i] = ir_import_dim(r->out, t->dims[i]);
-	bool moves = op->code == OP_transpose || op->code == OP_take_rows;
+	bool moves = op->code == OP_transpose || op->code == OP_select_rows;
 	struct ir_value v = moves ? irb_reshape_to(r->b, rebuild_get(r, op->operands[0]), t->rank, dims)
 	                          : irb_full_of(r->b, (double)constant_of(op), DT_I32, t->rank, dims);
 	rebuild_set(r, op->results[0], v);

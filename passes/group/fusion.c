@@ -63,7 +63,7 @@ bool fusion_constant_in_place(const struct ir_func *f, const struct ir_op *op, s
 	if (op->code == OP_state_append || op->code == OP_state_write)
 		return i >= (op->code == OP_state_append ? 3 : 2);
 	return fusion_reads_same_element(f, op, i) ||
-	       ((op->code == OP_gather || op->code == OP_take_rows) && i == 1) ||
+	       ((op->code == OP_gather || op->code == OP_select_rows) && i == 1) ||
 	       (op->code == OP_rope && i == 2);
 }
 
@@ -74,7 +74,7 @@ bool fusion_is_f32(const struct ir_func *f, struct ir_value v)
 
 struct activation_quant rounding_of(const struct ir_op *op)
 {
-	const struct attrs_round_rows *a = op->attrs;
+	const struct attrs_quantize_rows *a = op->attrs;
 	return (struct activation_quant){.bf16 = a->to == ROUND_bf16, .block = a->block};
 }
 
@@ -83,7 +83,8 @@ bool rounds_inside_linear(const struct pass_context *p, const struct ir_func *f,
 {
 	const struct target *t = p->options->target;
 	int64_t depth;
-	if (op == NULL || op->code != OP_round_rows || !ir_same_value(linear->operands[0], op->results[0]) ||
+	if (op == NULL || op->code != OP_quantize_rows ||
+	    !ir_same_value(linear->operands[0], op->results[0]) ||
 	    fusion_kernel_kind(f, linear) != GROUP_linear || (t != NULL && t->group_size > 1))
 		return false;
 	const struct ir_type *w = ir_type_of(f, linear->operands[1]);
@@ -191,13 +192,13 @@ static bool can_be_epilogue(const struct fuser *s, const struct ir_op *op, struc
 	return true;
 }
 
-/* op is a reduction of logits by blocks of columns (strip_argmax, strip_score): it ends the kernel of a linear. */
+/* op is a reduction of logits by blocks of columns (block_argmax, block_log_softmax): it ends the kernel of a linear. */
 static bool can_reduce_logits(const struct fuser *s, const struct cluster *c, const struct ir_op *op,
                               struct ir_value v)
 {
 	return c->kind == GROUP_linear && c->root->code == OP_linear && !c->has_norm_epilogue &&
-	       (op->code == OP_strip_argmax || op->code == OP_strip_score) && fusion_is_unassigned(s, op) &&
-	       ir_same_value(op->operands[0], v) && fusion_is_f32(s->f, v);
+	       (op->code == OP_block_argmax || op->code == OP_block_log_softmax) &&
+	       fusion_is_unassigned(s, op) && ir_same_value(op->operands[0], v) && fusion_is_f32(s->f, v);
 }
 
 /* Adds the chain of single readers after the last op to the cluster, as far as its kernel can compute them. */
@@ -256,13 +257,13 @@ bool fusion_is_index_arithmetic(const struct ir_func *f, const struct ir_op *op)
 
 /*
  * A linear's prologue is a norm, which several workers recompute for their rows. So only a lookup of rows (gather,
- * take_rows) and its index arithmetic may be moved into it.
+ * select_rows) and its index arithmetic may be moved into it.
  */
 static bool may_move_into_linear(const struct fuser *s, const struct ir_op *reader, size_t i,
                                  const struct ir_op *op)
 {
 	if (ir_is_norm(reader->code))
-		return i == 0 && (op->code == OP_gather || op->code == OP_take_rows) &&
+		return i == 0 && (op->code == OP_gather || op->code == OP_select_rows) &&
 		       fusion_is_f32(s->f, op->results[0]);
 	if (fusion_is_elementwise(reader))
 		return fusion_is_index_arithmetic(s->f, reader) && fusion_is_index_arithmetic(s->f, op) &&
@@ -283,7 +284,7 @@ static bool may_evaluate_in_place(const struct fuser *s, const struct ir_op *rea
 		return role == MEMBER_PRE && may_move_into_linear(s, reader, i, op);
 	if (fusion_is_elementwise(reader))
 		return fusion_reads_same_element(s->f, reader, i);
-	if (reader->code == OP_gather || reader->code == OP_take_rows)
+	if (reader->code == OP_gather || reader->code == OP_select_rows)
 		return i == 1 && fusion_is_index_arithmetic(s->f, op);
 	if (reader->code == OP_rope)
 		return i == 2 && fusion_is_index_arithmetic(s->f, op);
@@ -325,7 +326,7 @@ static bool is_reduced_once(const struct fuser *s, const struct ir_op *op, size_
 
 static bool can_be_prologue(const struct fuser *s, const struct ir_op *op, size_t cluster)
 {
-	return fusion_is_elementwise(op) || op->code == OP_gather || op->code == OP_take_rows ||
+	return fusion_is_elementwise(op) || op->code == OP_gather || op->code == OP_select_rows ||
 	       is_reduced_once(s, op, cluster);
 }
 
@@ -506,7 +507,7 @@ bool form_clusters(struct pass_context *p, const struct ir_module *m, const stru
 	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		add_op(&s, it.op);
 	for (size_t i = 0; i < out->n_ops; i++)
-		if (out->ops[i]->code == OP_round_rows && !is_computed_by_readers(&s, out->ops[i]))
+		if (out->ops[i]->code == OP_quantize_rows && !is_computed_by_readers(&s, out->ops[i]))
 			add_indirect_readers(&s, out->ops[i]);
 	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);

@@ -52,10 +52,10 @@ bool form_clusters(struct pass_context *p, const struct ir_module *m, const stru
 size_t fusion_op_index(const struct fusion_plan *g, const struct ir_op *op);
 /* The cluster that contains op, or NULL. */
 const struct cluster *fusion_cluster_of(const struct fusion_plan *g, const struct ir_op *op);
-/* The type and block of a round_rows op. */
+/* The type and block of a quantize_rows op. */
 struct activation_quant rounding_of(const struct ir_op *op);
 /*
- * op is round_rows (dynamic quantization of activations) and `linear` quantizes its rows inside its kernel. Every
+ * op is quantize_rows (dynamic quantization of activations) and `linear` quantizes its rows inside its kernel. Every
  * such linear does, even if others read the same rows, so that its arithmetic does not depend on other readers.
  */
 bool rounds_inside_linear(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,

@@ -12,7 +12,7 @@
  * Example    %h = linear %x, @up.w  %a = relu %h
  *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
  * Skips      fusion that would compute a value twice: an op with readers in two groups ends its own group.
- *            Exceptions are constants, the indices of a gather, round_rows before quantized or bf16 weights and,
+ *            Exceptions are constants, the indices of a gather, quantize_rows before quantized or bf16 weights and,
  *            on devices, norms before linears.
  */
 #include "passes/group/fusion.h"
@@ -258,7 +258,7 @@ static bool is_elementwise_group(const struct carry_readers *s, const struct ir_
 static struct ir_value read_in_memory(const struct carry_readers *s, const struct ir_op *op, size_t i)
 {
 	const struct ir_op *def = ir_def(s->g->f, op->operands[i]);
-	bool belongs_inside = def != NULL && (def->code == OP_round_rows || ir_is_norm(def->code)) &&
+	bool belongs_inside = def != NULL && (def->code == OP_quantize_rows || ir_is_norm(def->code)) &&
 	                      fusion_cluster_of(&s->g->plan, def) == NULL;
 	return belongs_inside ? read_in_memory(s, def, 0) : op->operands[i];
 }
@@ -553,7 +553,7 @@ static bool costs_work(enum ir_opcode code)
 /* Norms may be, and roundings are, computed by every linear that reads them. */
 static bool may_be_recomputed(enum ir_opcode code)
 {
-	return ir_is_norm(code) || code == OP_round_rows;
+	return ir_is_norm(code) || code == OP_quantize_rows;
 }
 
 /* Every other op with a cost occurs as often as before. */

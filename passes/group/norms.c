@@ -20,7 +20,7 @@ static const struct ir_op *reader_through_rounding(const struct fuser *s, struct
 {
 	const struct ir_op *op = fusion_single_reader(s, v);
 	const struct ir_op *next =
-	        op != NULL && op->code == OP_round_rows ? fusion_single_reader(s, op->results[0]) : NULL;
+	        op != NULL && op->code == OP_quantize_rows ? fusion_single_reader(s, op->results[0]) : NULL;
 	return next != NULL && rounds_inside_linear(s->p, s->f, next, op) ? next : op;
 }
 

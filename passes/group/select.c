@@ -121,7 +121,7 @@ static enum ir_format weight_format(const struct rebuild *r, const struct ir_op 
 static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, const struct ir_op *rows,
                          int64_t depth)
 {
-	if (rows->code != OP_round_rows)
+	if (rows->code != OP_quantize_rows)
 		return 4 * tile_row_stride(depth);
 	return activation_row_layout(weight_format(r, root), rounding_of(rows), depth).bytes;
 }
@@ -130,7 +130,7 @@ static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, cons
 static bool uses_matrix_unit(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                              int64_t depth)
 {
-	return before != NULL && before->code == OP_round_rows &&
+	return before != NULL && before->code == OP_quantize_rows &&
 	       tile_uses_amx(r->p->options->target, weight_format(r, root), rounding_of(before), depth);
 }
 
@@ -152,7 +152,7 @@ static bool select_row_block(const struct rebuild *r, const struct ir_op *root, 
 	int64_t rows_max = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
 	bool is_matrix = uses_matrix_unit(r, root, before, depth);
 	int64_t one_row = row_bytes(r, root, before, depth);
-	bool rounds = before->code == OP_round_rows;
+	bool rounds = before->code == OP_quantize_rows;
 	struct activation_quant to = rounds ? rounding_of(before) : (struct activation_quant){0};
 	bool amx_per_block = rounds && tile_blocks_use_amx(t, weight_format(r, root), to, depth);
 	int64_t rows = target_gemm_mc(t, is_matrix || amx_per_block ? one_row / 4 : depth);
@@ -212,7 +212,7 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	bool is_matrix = uses_matrix_unit(r, root, before, w.k);
 	int64_t mr = select_mr(r, root, w.k, before != NULL);
 	a->nr = w.n < 2 * PANEL_COLUMNS ? PANEL_COLUMNS : tile.nr;
-	bool rounds = before != NULL && before->code == OP_round_rows;
+	bool rounds = before != NULL && before->code == OP_quantize_rows;
 	enum ir_format format = weight_format(r, root);
 	int64_t mr_max = rounds ? rounded_mr_max(r, root, before, w.k)
 	                        : register_tile_mr(t, tile, ir_format(format)->dtype);

@@ -291,9 +291,9 @@ static bool build_sized(struct copier *c, const struct ir_op *op)
 		build(c, op, &(struct attrs_reshape){.dims = result_dims(c, op)});
 	} else if (op->code == OP_broadcast) {
 		build(c, op, &(struct attrs_broadcast){.dims = result_dims(c, op)});
-	} else if (op->code == OP_last_at) {
+	} else if (op->code == OP_last_index) {
 		struct ir_dim_list dims = result_dims(c, op);
-		build(c, op, &(struct attrs_last_at){.size = dims.n > 0 ? dims.items[0] : NULL});
+		build(c, op, &(struct attrs_last_index){.size = dims.n > 0 ? dims.items[0] : NULL});
 	} else if (op->code == OP_slice) {
 		struct attrs_slice a = slice_attrs(c, op);
 		build(c, op, &a);

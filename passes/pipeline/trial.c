@@ -98,7 +98,8 @@ static void note_lowp(void *user, const struct ir_op *op)
 	enum ir_dtype t = op->code == OP_cast ? ((const struct attrs_cast *)op->attrs)->dtype : DT_F32;
 	bool products = op->code == OP_attention &&
 	                ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16;
-	*found = *found || products || t == DT_F16 || t == DT_BF16 || t == DT_I8 || op->code == OP_round_rows;
+	*found = *found || products || t == DT_F16 || t == DT_BF16 || t == DT_I8 ||
+	         op->code == OP_quantize_rows;
 }
 
 bool trial_uses_lowp(const struct ir_module *m)

@@ -293,7 +293,7 @@ class Program:
         return eval(dim, {}, self.lows)
 
     def symbolic_slice(self):
-        """From a place to so many before the end, or so many at the end, of an axis of any size."""
+        """From a position to n before the end, or the last n, of an axis of any size."""
         x = self.find(FLOATS + INTS + ("bool",))
         axes = [i for i, d in enumerate(x.dims) if not d.isdigit()]
         if not axes:
@@ -315,7 +315,7 @@ class Program:
                  lambda t: ops.pick(t, axis, range(first(t.shape[axis]), t.shape[axis] - cut), [self.size(new)]))
 
     def stepped_slice(self):
-        """Every so many of an axis of any size; no output can have such a size, its sum can."""
+        """Every n-th of an axis of any size; no output can have such a size, its sum can."""
         x = self.find(INTS)
         axes = [i for i, d in enumerate(x.dims) if not d.isdigit()]
         if not axes:
@@ -557,9 +557,9 @@ class Program:
             if axes == 2:
                 return ops.conv(t, w, b, stride, padding, dilation, groups)
             y = ops.conv(ops.transpose(t, [0, 2, 1]), w, b, stride, padding, dilation, groups)
-            turned = ops.transpose(Tensor("f32", y.shape, y.size), [0, 2, 1])
+            transposed = ops.transpose(Tensor("f32", y.shape, y.size), [0, 2, 1])
             y = ops.transpose(y, [0, 2, 1])
-            return ops.result("f32", y.shape, y.data, turned.data)
+            return ops.result("f32", y.shape, y.data, transposed.data)
         if sizes == ["S"] and stride > 1:  # a rounded division cannot be the size of an output
             self.add("sum(%s, axis=1)" % text, [x], [("f32", ["B", str(out)])], lambda t: summed(f(t)))
             return

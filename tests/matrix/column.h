@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What columns that are emitted (emit.c) and columns that run here (backends/print/opencl.c)
+* Common to columns that are emitted (emit.c) and columns that run here (backends/print/opencl.c)
  * share: plans, and leaving out functions that a back end refuses.
  */
 #ifndef TFMC_TESTS_MATRIX_COLUMN_H

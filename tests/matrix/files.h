@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tfmc_matrix and the runner agree on, see frontend/syntax/files.c. The runner sees the
+* File format shared by tfmc_matrix and the runner, see frontend/syntax/files.c. The runner sees the
  * constants only.
  */
 #ifndef TFMC_TESTS_MATRIX_FILES_H

@@ -14,7 +14,7 @@
 #define REL_L2_MAX   1e-5 /* of models: the bound of tfmc verify (frontend/driver/commands/differential.c) */
 #define FAILURES_MAX 24
 
-/* What back ends may refuse, and why that is no failure. Anything else that is refused fails. */
+/* Cases that back ends may reject, with the reason. Any other rejection is a failure. */
 struct allowed {
 	bool opencl_only;
 	const char *says, *why;

@@ -135,7 +135,7 @@ static size_t tensor_bytes(const struct interp_tensor *t)
 	return (size_t)interp_count(t) * (size_t)ir_dtype_bytes(t->dtype);
 }
 
-/* What was left out becomes its default. */
+/* Absent fields become their defaults. */
 static bool take_input(struct run *r, const struct ir_param *p, const struct interp_tensor *given,
                        struct interp_tensor *out)
 {

@@ -46,7 +46,7 @@ const char *opencl_host_source(const struct opencl_host *h);
  */
 TFMC_MUST_USE enum tfmc_status opencl_run_function(struct opencl_host *h, const struct opencl_call *call);
 
-/* What random_compare may allow: `base` for f32, more for types with fewer bits. */
+/* Tolerance of random_compare: `base` for f32, more for types with fewer bits. */
 double opencl_tolerance(enum ir_dtype t, double base);
 
 #endif

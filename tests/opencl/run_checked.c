@@ -204,7 +204,7 @@ static void make_buffers(struct run *r, const struct plan_kernel *l, struct clus
 	}
 }
 
-/* What a launch wrote. */
+/* Checks the buffers that a launch wrote. */
 static bool take_written(struct run *r, const struct plan_kernel *l, const struct clusters *c)
 {
 	for (size_t i = 0; i < l->areas.n; i++) {
@@ -221,7 +221,7 @@ static bool take_written(struct run *r, const struct plan_kernel *l, const struc
 	return true;
 }
 
-/* What a launch only reads is still the same; scratch has no owner. */
+/* Buffers that a launch only reads are unchanged; scratch has no owner. */
 static enum tfmc_status check_unchanged(struct run *r, const struct plan_kernel *l, const struct clusters *c)
 {
 	struct arena *a = r->call->arena;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the OpenCL test host share: a call under way. Host copies
+* Internal declarations of the OpenCL test host: a call under way. Host copies
  * (regions) of all memory are copied to the device and back around every launch,
  * piece by piece.
  */

@@ -51,7 +51,7 @@ enum mock_odd {
 	MOCK_ODDS
 };
 
-/* What the large GPU says of dot products of bytes. */
+/* Properties of dot products of bytes that the large GPU reports. */
 enum mock_dot { MOCK_NO_DOT, MOCK_DOT, MOCK_DOT_SLOW, MOCK_DOT_OLD };
 
 struct mock {
@@ -64,7 +64,7 @@ struct mock {
 	int64_t nanoseconds;     /* that a kernel runs */
 	mock_launched *launched; /* at each launch that succeeds; may be NULL */
 	void *user;
-	/* What happened. */
+	/* Counters of calls. */
 	int64_t calls;
 	const char *log[MOCK_CALLS]; /* names of the first calls */
 	int64_t live;                /* objects that are not released */

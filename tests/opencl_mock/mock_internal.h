@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the mock library share.
+* Internal declarations of the mock library.
  */
 #ifndef TFMC_TESTS_OPENCL_MOCK_INTERNAL_H
 #define TFMC_TESTS_OPENCL_MOCK_INTERNAL_H

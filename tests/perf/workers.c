@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What it costs that several workers do a thing together: a round of the pool
+* Costs of several workers: a round of the pool
  * that does nothing, a barrier of an object, and the end of a call. workers.sh
  * makes the two objects: `chain` passes a row through STEPS groups that one
  * worker can do alone, `link` through one. Rounds are interleaved; minimum and median are printed.

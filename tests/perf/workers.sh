@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a round of the pool, a barrier of an object and the end of a call cost.
+# Times of a round of the pool, a barrier of an object and the end of a call.
 #   bash tests/perf/workers.sh [WORKERS...]     default: 2 4
 # ROUNDS: interleaved rounds (default 20), BUILD_DIR the build (default build), OUT the scratch folder.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Linears of every kind of rounded rows on every level of aarch64, under an emulator: sums of integers have the same bits
+# Linears of every kind of quantized activations on every level of aarch64, under an emulator: sums of integers have the same bits
 # on all of them and on the machine of the test; products of bf16 are near those of f32. Sizes fill no line, panel or tile.
 set -euo pipefail
 for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do
@@ -36,7 +36,7 @@ pairs_odd bf16 21 98 {to=bf16}'
 		cat <<TIR
 weight @$name : f32[$n,$k] as $format = $made
 func @$name(%x: f32[B,$k]) -> (y: f32[B,$n]) {
-  %r = round_rows %x $rounding : f32[B,$k]
+  %r = quantize_rows %x $rounding : f32[B,$k]
   %y = linear %r, @$name : f32[B,$n]
   return %y
 }

@@ -54,7 +54,7 @@ module() { # ROWS
 		[ "$format" != bf16 ] || made="round(bf16, $numbers)"
 		echo "weight @$name : f32[$n,$k] as $format = $made"
 		inputs+=", %x_$name: f32[B,$k]" types+=", y_$name: f32[B,$n]" outputs+=", %y_$name"
-		body+="  %r_$name = round_rows %x_$name $rounding : f32[B,$k]"$'\n'
+		body+="  %r_$name = quantize_rows %x_$name $rounding : f32[B,$k]"$'\n'
 		body+="  %y_$name = linear %r_$name, @$name : f32[B,$n]"$'\n'
 	done <<<"$linears"
 	echo "func @run(${inputs#, }) -> (${types#, }) {"

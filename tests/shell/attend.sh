@@ -230,7 +230,7 @@ attend "tokens[0] == ['</script><script>alert(1)</script>', '<!--<script>', '\"\
 	chr(0x2028) + chr(0x202e) + chr(9) + 'x']" "$tmp/hostile/model.yaml" --tokens 0,1,2,3,4,5 --target-tokens 1,2
 cp "$tmp/page.html" "$tmp/hostile.html"
 
-# What is refused.
+# Rejected inputs.
 refused 2 'one of --prompt, --tokens' "$dates"
 refused 2 'such as 1,2,3' "$dates" --tokens 1,x
 refused 2 'only one of --target-text' "$dates" --prompt x --target-text y --target-tokens 1

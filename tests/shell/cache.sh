@@ -63,7 +63,7 @@ cached "the weights of before" && same "the weights of before"
 # Another program with the same sources, some of them wrong on purpose.
 PROGRAM=${TFMC_PLANTED:-$TFMC_BUILD/tests/tfmc_planted} fresh "another program"
 
-# What is said about compiling is said each time.
+# Messages about compiling are printed each time.
 "$TFMC" verify "$tmp/dates/model.yaml" --checks-only -O0 --remarks -v >"$tmp/out" 2>"$tmp/err"
 grep -q 'cache is not used: an option reports' "$tmp/err" && grep -q 'remark: group' "$tmp/err" || complain "--remarks with the cache"
 
@@ -168,7 +168,7 @@ mkdir -p "$tmp/empty/tfmc"
 XDG_CACHE_HOME=$tmp/empty fresh "an empty folder"
 XDG_CACHE_HOME=$tmp/empty cached "an empty folder"
 
-# What is no regular file is as absent, and nothing waits for it.
+# A file that is not regular counts as absent, and nothing waits for it.
 replaced() { # WHAT COMMAND: each file of the cache but its mark
 	local f
 	for f in "$cache"/$1; do rm -rf "$f" && $2 "$f"; done

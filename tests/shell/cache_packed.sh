@@ -24,7 +24,7 @@ export XDG_CACHE_HOME=$tmp/first
 generate >"$tmp/said"
 [ "$(kept weights)" = 1 ] && [ "$(kept packed)" = 1 ]
 made=$(when)
-# What is in the cache is what is taken: its bytes, not those that packing makes.
+# Bytes in the cache are used as they are, not packed again.
 compile out --weights=file
 cmp "$tmp/plain.weights" "$tmp/out.weights"
 compile embedded --weights=embed

@@ -54,7 +54,7 @@ for barrier in '' --probe-barrier; do
 	[ "$(grep -c 'attention.weights, against interpreter .* ok$' "$tmp/log")" -ge 3 ] || { cat "$tmp/log"; fail "no weights"; }
 done
 
-# What an encoder-decoder writes, greedily and with beams, any number of workers: as with f32.
+# Text of an encoder-decoder, greedy and with beams, any number of workers: as with f32.
 dates=$TFMC_SOURCE/examples/dates
 cp "$dates"/* "$tmp"
 printf '%s\n' 'the 3rd of March, 2021' '3/3/21' 'Monday 14 July 1997' '2 Feb 1986' >"$tmp/dates.txt"
@@ -227,7 +227,7 @@ run_ids() { # MODEL IDS OUT
 	"$TFMC" run "$1" --inputs "$tmp/in.safetensors" --outputs "$3"
 }
 cp -rL "$stories" "$tmp/stories"
-# What may be off: numbers of f32 on both sides of a border between two of the narrow type.
+# Allowed difference: f32 values on both sides of a rounding border of the reduced type.
 for row in "f16 70" "bf16 20" "int8 20"; do
 	read -r type most <<<"$row"
 	{ echo "dtype: {cache: $type}"; grep -v '^dtype:' "$stories/model.yaml"; } >"$tmp/stories/$type.yaml"

@@ -25,7 +25,7 @@ for call in calls:
     values = near.read(profile + ".values")
     for parameter, value in pairs:
         shape, flat = values[value]
-        if len(shape) == 4:  # [1, H, S, E]: heads lie beside each other
+        if len(shape) == 4:  # [1, H, S, E]: heads are adjacent
             _, heads, size, width = shape
             rows = [[flat[(h * size + s) * width + e] for h in range(heads) for e in range(width)] for s in range(size)]
         else:
@@ -93,7 +93,7 @@ family gemma3 layers.0.self.attention.q.weight layers.2.mlp.ffn.gate.weight toke
 family albert groups.1.layers.mlp.ffn.down.weight widen.weight
 family phi3 layers.1.self.attention.qkv.weight layers.0.mlp.ffn.gate_up.weight
 
-# What reads it: each matrix is quantized by the numbers of its own name, also where layers, experts or a head share one; a
+# Readers of the profile: each matrix is quantized by the numbers of its own name, also where layers, experts or a head share one; a
 # profile changes codes, and the cache knows it.
 export XDG_CACHE_HOME=$tmp/cache
 names=$examples/names/model.yaml

@@ -35,7 +35,7 @@ packed=$bytes
 for file in "$tmp/embed.o" "$tmp/file.weights"; do
 	[ "$(stat -c %s "$file")" -ge $packed ] && [ "$(stat -c %s "$file")" -lt $((packed + 1000000)) ]
 done
-# The limit binds: nobody holds so much under it.
+# The limit binds: no process has that much memory under it.
 (ulimit -d 65536; x=$(head -c 100000000 /dev/zero | tr '\0' x 2>/dev/null) && [ ${#x} = 100000000 ]) 2>/dev/null &&
 	{ echo "the limit on memory does not bind" >&2; exit 1; }
 echo "$((packed / 1000000)) MB of weights packed with at most 64 MB beside mapped files"

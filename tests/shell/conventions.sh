@@ -113,7 +113,7 @@ else
 	echo "SKIPPED: the order of emission (no python3)" >&2
 fi
 
-# What clang warns of; the build says what gcc does.
+# Warnings of clang; the build has those of gcc.
 if command -v clang-19 >/dev/null; then
 	flags=$(grep -m 1 -oE -- '-Wall .*' CMakeLists.txt)
 	sources ir frontend passes backends runtime | grep '\.c$' |

@@ -25,8 +25,8 @@ write_safetensors(f"{tmp}/w.safetensors", parts)
 write_safetensors(f"{tmp}/few.safetensors", {**parts, "a/weight_scale": ("F32", [n - 1], struct.pack(f"<{n - 1}f", *scales[1:]))})
 write_safetensors(f"{tmp}/half.safetensors", {**parts, "a/weight_scale": ("F16", [n], bytes(2 * n))})
 write_safetensors(f"{tmp}/rows.want", {"y": ("F32", [1, n, k], struct.pack(f"<{n * k}f", *elements))})
-turned = [elements[r * k + c] for c in range(k) for r in range(n)]
-write_safetensors(f"{tmp}/columns.want", {"y": ("F32", [k, n], struct.pack(f"<{n * k}f", *turned))})
+transposed = [elements[r * k + c] for c in range(k) for r in range(n)]
+write_safetensors(f"{tmp}/columns.want", {"y": ("F32", [k, n], struct.pack(f"<{n * k}f", *transposed))})
 write_safetensors(f"{tmp}/rows.in", {"ids": ("I32", [1, n], struct.pack(f"<{n}i", *range(n)))})
 write_safetensors(f"{tmp}/columns.in", {"v": ("F32", [k, k], struct.pack(f"<{k * k}f", *(float(i == j) for i in range(k) for j in range(k))))})
 P

@@ -44,7 +44,7 @@ a\ b\#.o:
 MAKE
 : >log
 
-# made N: so many compilations so far; make has nothing left to do
+# made N: N compilations so far; make has nothing left to do
 made() {
 	make -s
 	make -q

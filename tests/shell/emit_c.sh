@@ -81,7 +81,7 @@ if grep -q avx2 /proc/cpuinfo && command -v gcc >/dev/null; then
 	check gcc -O1 -Wno-psabi
 fi
 
-# Weights in a file: small text, and nobody puts a C file where the model is, or C for OpenCL.
+# Weights in a file: small text, and no C file is written next to the model, or C for OpenCL.
 "$TFMC" "$model" -mcpu=x86-64-v2 --weights=file --weights-out="$tmp/dates.weights" --emit=c="$tmp/small.c"
 [ "$(stat -c %s "$tmp/small.c")" -lt 2000000 ]
 [ -s "$tmp/dates.weights" ]

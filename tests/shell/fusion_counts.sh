@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What every pass does to every model, exactly: the counters of --stats at O2 for x86-64-v3, the peaks of the
+# Effect of every pass on every model, exactly: the counters of --stats at O2 for x86-64-v3, the peaks of the
 # arenas, and the launches of a layer on OpenCL devices, compared with fusion_counts.expected. A line that changes is a fusion that was lost or won: look at it,
 # then `fusion_counts.sh --write` (with the shared models present) writes the new table.
 set -uo pipefail

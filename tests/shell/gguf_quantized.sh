@@ -29,7 +29,7 @@ for name in quantized.TYPES:
 P
 cp "$tmp/columns.safetensors" "$tmp/integers.safetensors"
 "$TFMC" "$tmp/Q4_K.integers.yaml" --emit=tir >"$tmp/integers.tir"
-grep -q "pre .* round_rows %v : f32\[B,512\]" "$tmp/integers.tir"
+grep -q "pre .* quantize_rows %v : f32\[B,512\]" "$tmp/integers.tir"
 for model in "$tmp"/*.yaml; do
 	inputs=${model%.yaml}
 	"$TFMC" run "$model" --inputs "$tmp/${inputs##*.}.safetensors" --outputs "${model%.yaml}.out" -mcpu=native

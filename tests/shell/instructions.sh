@@ -21,18 +21,18 @@ cat >integer.tir <<TIR
 module "integer"
 weight @w : f32[768,768] as q8 = quantize(q8, $weight)
 func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
-  %r = round_rows %x : f32[12,768]
+  %r = quantize_rows %x : f32[12,768]
   %y = linear %r, @w : f32[12,768]
   return %y
 }
 TIR
 sed 's/integer/codebook/; s/q8/iq4_nl/g' integer.tir >codebook.tir
-sed 's/integer/rows/; s/12,768/40,768/g; s/q8/q8_row/g; s/round_rows %x/round_rows %x {block=0}/' integer.tir >rows.tir
+sed 's/integer/rows/; s/12,768/40,768/g; s/q8/q8_row/g; s/quantize_rows %x/quantize_rows %x {block=0}/' integer.tir >rows.tir
 cat >bf16.tir <<TIR
 module "bf16"
 weight @w : f32[768,768] as bf16 = round(bf16, $weight)
 func @run(%x: f32[40,768]) -> (y: f32[40,768]) {
-  %r = round_rows %x {to=bf16} : f32[40,768]
+  %r = quantize_rows %x {to=bf16} : f32[40,768]
   %y = linear %r, @w : f32[40,768]
   return %y
 }

@@ -39,7 +39,7 @@ graph:
   - highest = max(a, -1)
   - lowest = min(a, 0)
   - place = argmax(a, -1)
-  - turned = transpose(a, [1, 0])
+  - transposed = transpose(a, [1, 0])
   - joined = concat([a, reshape(b, [N, M])], 1)
   - rows = gather(transpose(a, [1, 0]), n)
   - part = slice(a, 1, 0, 1)
@@ -55,7 +55,7 @@ graph:
     body: ["grown = grown * 5 + b"]
 outputs: {plus: plus, minus: minus, times: times, quotient: quotient, rest: rest, power: power, less: less, more: more,
   negative: negative, size: size, lt: lt, le: le, eq: eq, chosen: chosen, single: single, narrow: narrow, byte: byte,
-  true: true, wide: wide, total: total, highest: highest, lowest: lowest, place: place, turned: turned, joined: joined,
+  true: true, wide: wide, total: total, highest: highest, lowest: lowest, place: place, transposed: transposed, joined: joined,
   rows: rows, part: part, bordered: bordered, many: many, running: running, first: first, at: at, moved: moved, mixed: mixed, grown: grown}
 Y
 cat >"$tmp/int64.py" <<'P'
@@ -130,7 +130,7 @@ def expected(rows, columns, a, b, f, n):
     grown = a
     for _ in range(3):
         grown = each(lambda x, y: wrap(x * 5 + y), grown, b)
-    turned = [a[i * columns + j] for j in range(columns) for i in range(rows)]
+    transposed = [a[i * columns + j] for j in range(columns) for i in range(rows)]
     return {
         "plus": each(lambda x, y: wrap(x + y), a, b), "minus": each(lambda x, y: wrap(x - y), a, b),
         "times": each(lambda x, y: wrap(x * y), a, b), "quotient": each(quotient, a, b), "rest": each(rest, a, b),
@@ -143,8 +143,8 @@ def expected(rows, columns, a, b, f, n):
         "total": [wrap(sum(row(a, i))) for i in range(rows)], "highest": [max(row(a, i)) for i in range(rows)],
         "lowest": [min(a[j::columns]) for j in range(columns)],
         "place": [row(a, i).index(max(row(a, i))) for i in range(rows)],
-        "turned": turned, "joined": list(itertools.chain(*(row(a, i) + row(b, i) for i in range(rows)))),
-        "rows": list(itertools.chain(*(turned[k * rows:(k + 1) * rows] for k in n))),
+        "transposed": transposed, "joined": list(itertools.chain(*(row(a, i) + row(b, i) for i in range(rows)))),
+        "rows": list(itertools.chain(*(transposed[k * rows:(k + 1) * rows] for k in n))),
         "part": list(itertools.chain(*(row(a, i)[0:1] for i in range(rows)))),
         "bordered": [2**53 - 1] * columns + a + [2**53 - 1] * columns, "many": a + a,
         "running": list(itertools.chain(*([wrap(v) for v in itertools.accumulate(row(a, i))] for i in range(rows)))),

@@ -59,7 +59,7 @@ for wrong in 0 -1 x 1X 1e30; do
 	[ $status = 2 ] && grep -q 'limit-code is a number of bytes' out
 done
 
-# What is done goes to stderr when it is asked for: files and stages; progress not to a file of messages.
+# Activity is reported on stderr on request: files and stages; progress not to a file of messages.
 "$TFMC" some.yaml -mcpu=x86-64-v2 -O0 -o m.o -v 2>out
 grep -q '^read some.yaml ([0-9]* bytes)$' out
 grep -q '^  weight packing  *[0-9.]* s$' out

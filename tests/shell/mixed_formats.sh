@@ -49,7 +49,7 @@ for model in Q4_K_M.gguf gpt2_Q4_K_M.gguf qwen3moe_Q4_K_M.gguf floats.gguf exper
 	cmp "$tmp/keep.out" "$tmp/f32.out" || say "$model: other numbers than those of f32"
 done
 
-# What is kept as what is listed, and what becomes f32 all the same has a warning.
+# The format of each stored weight is listed, and a weight that becomes f32 all the same has a warning.
 "$TFMC" plan "$tmp/down_f16" --remarks >"$tmp/plan" 2>"$tmp/remarks"
 grep -q "remark: quantize: layers.2.mlp.ffn.down.weight is f16" "$tmp/remarks" || say "remarks do not say what is f16"
 grep -q '^layers.2.mlp.ffn.down.weight  *f16 ' "$tmp/plan" || say "plan does not list what is f16"

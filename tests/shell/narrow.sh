@@ -116,6 +116,6 @@ for row in 'q8_row 1e+09' 'q8 30000' 'q4s 15000'; do
 	"$TFMC" "$tmp/row.tir" -o "$tmp/row.o" || say "$row is refused"
 done
 
-# What plan says is what the file has.
+# plan reports the formats of the file.
 bytes=$("$TFMC" plan "$tmp/BF16/keep.yaml" | sed -n 's/^weights *\([0-9]*\).*/\1/p' | head -1)
 [ "$((bytes + 4096))" -eq "$(stat -c %s "$tmp/BF16/keep.weights")" ] || say "plan: $bytes bytes of weights"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What reads narrow weights beside plain linears: experts, the strips of a last linear, a table that is the head as well,
+# Readers of reduced-precision weights other than plain linears: experts, the blocks of a last linear, a table that is the head as well,
 # products that are merged. The same numbers as f32 in memory give the same bits, in every variant, with threads.
 set -euo pipefail
 tmp=$(mktemp -d)
@@ -51,7 +51,7 @@ inputs() {
 expect_forms() {
 	"$TFMC" "$tmp/narrow.tir" -o "$tmp/m.o" --emit=tir="$tmp/tir" -mcpu=x86-64-v3
 	for form in "weight @k_v : f32\[26,26\] #panel16 as $1 = concat(0, round($1, " "weight @e : f32\[3,37,26\] #panel16 as $1 " \
-		"weight @t.* : f32\[4130,26\]" "weight @t : f32\[4130,26\] #panel16 as $1 " "strip_argmax" "root .* = expert_linear"; do
+		"weight @t.* : f32\[4130,26\]" "weight @t : f32\[4130,26\] #panel16 as $1 " "block_argmax" "root .* = expert_linear"; do
 		[ "$(grep -c "$form" "$tmp/tir")" = 1 ] || say "$1: no '$form'"
 	done
 }

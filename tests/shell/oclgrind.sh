@@ -77,7 +77,7 @@ module "dots"
 dim B in [1,9]
 weight @w : f32[101,192] as q8a = quantize(q8a, sinusoid(rows=101, dim=192, layout=halves, spacing=paper, start=1, base=10000.0))
 func @run(%x: f32[B,192]) -> (y: f32[B,101]) {
-  %r = round_rows %x : f32[B,192]
+  %r = quantize_rows %x : f32[B,192]
   %y = linear %r, @w : f32[B,101]
   return %y
 }

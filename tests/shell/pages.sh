@@ -35,7 +35,7 @@ done
 ! command -v mandoc >/dev/null || mandoc -Tlint -Wwarning "$tmp/tfmc.man"
 
 source "$tmp/tfmc.bash"
-# What is offered for the last of the words.
+# Completions of the last argument.
 offers()
 {
 	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()

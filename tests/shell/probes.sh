@@ -108,7 +108,7 @@ refused 1 "no value of the model is called 'layers.0.nrm1'" "$TFMC" verify "$gol
 grep -q "did you mean 'layers.0.norm1'" "$tmp/err"
 refused 1 "no value of the model is called 'layers.3.norm1'" "$TFMC" verify "$golden/torch_encoder/model.yaml" --probe='*' --probe=layers.3.norm1
 
-# What PyTorch computed; errors that are planted into the model file are found at their step.
+# Values of PyTorch; errors that are planted into the model file are found at their step.
 acts=$golden/torch_encoder/activations.safetensors
 mkdir "$tmp/planted"
 cp "$golden"/torch_encoder/{model,cases}.safetensors "$tmp/planted"

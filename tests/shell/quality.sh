@@ -70,7 +70,7 @@ printf '3,4,5,6\t3,1,3,2\n7,8\t5,4\n' >"$tmp/pairs"
 agree "$dates/bf16.yaml" "$dates/model.yaml" --tokens-file "$tmp/pairs" -- \
 	"src=3,4,5,6 tgt=1,3,1,3,2" 1 "src=7,8 tgt=1,5,4" 1
 
-# What cannot be compared is refused.
+# Models that cannot be compared are rejected.
 # refused CODE TEXT OPTIONS..
 refused() {
 	local code=0
@@ -170,7 +170,7 @@ beside "$examples/names" --prompt-file "$tmp/names.txt" q4s Q4_K 5.19e-3 numbers
 python3 "$examples/names/data.py" --seed 5 --count 200 | awk '{ print $1 }' >"$tmp/other_names.txt"
 gain "$examples/names" "$tmp/names.txt" "$tmp/other_names.txt" 0.92
 [ -d "$models" ] || { echo "SKIPPED in part: $models is absent"; exit 0; }
-# What the model itself tells, and words with the letters that it writes for them.
+# Figures of the model itself, and words with the letters that it writes for them.
 "$TFMC" generate "$models/stories260k/model.yaml" --prompt "Once upon a time" --temperature 1 --samples 8 --max-tokens 200 \
 	--print-tokens | sed 's/.*\t//; s/ /,/g' >"$tmp/stories.ids"
 python3 -c "import json, sys

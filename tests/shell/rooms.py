@@ -3,7 +3,7 @@
 """rooms.py ROOT [--table]: checks the includes of the tree under ROOT against tests/shell/rooms.txt.
 
 A room is a folder with C files. It is a row of the table, and its files include headers of their own room, of the rooms in its row, and of those that any row may use. A row names
-only rooms above it, so that no circle can be written down. A header whose name ends with internal.h is for its own
+only rooms above it, so that no cycle can be written down. A header whose name ends with internal.h is for its own
 room and the rooms inside it. A room that a row names and does not use is an error. --table prints what is used.
 """
 import collections

@@ -10,7 +10,7 @@ text = subprocess.check_output([os.environ["TFMC"], "schema"], text=True)
 schema = json.loads(text)
 failed = []
 
-# What needs nothing else: each row is there, with its text.
+# Without further tools: each row is there, with its text.
 table = re.sub(r"/\*.*?\*/", "", open("frontend/model/schema.def").read(), flags=re.S)
 keys = re.findall(r'^KEY\((\w+), (\w+), \w+, (?:"[^"]*"|\w+), "[^"]*", (\w+), "((?:[^"\\]|\\.)*)"\)', table, flags=re.M)
 assert len(keys) == len(re.findall(r"^KEY\(", table, flags=re.M)) and len(keys) > 150

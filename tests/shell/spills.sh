@@ -19,7 +19,7 @@ trap 'rm -rf "$tmp"' EXIT
 # aarch64 and v3, and addresses wait on the stack. x86-64-v2 has no conversion of f16: integer code, whose
 # numbers in between are more than it has registers. Codes of one row take as many panels side by side as hide the latency
 # of sums: the scales of their blocks wait on the stack, as operands in memory. Keys or values of 16 bits are
-# widened in halves on aarch64, which takes registers that sums have. So do bytes there that no instruction multiplies.
+# converted in halves on aarch64, which takes registers that sums have. So do bytes there that no instruction multiplies.
 allowed='
 log_softmax x86-64-v3 1
 softmax x86-64-v2 1

@@ -21,7 +21,7 @@ awk '/^[0-9a-f]+ <.*>:$/ { from = $2; gsub(/[<>:]/, "", from) }
 		if (match(from, /^dates\.v[0-9][a-z0-9-]*\./) && index(to, substr(from, 1, RLENGTH)) == 0 && $0 !~ />:$/) { print from, "uses", to; bad = 1 }
 	} END { exit bad }' "$tmp/code" >&2
 [ "$(grep -cE '<dates\.v[234](-[a-z0-9]+)?\.run\.call>:' "$tmp/code")" -eq 5 ]
-# What runs anywhere is for any processor; the narrow variant uses no wide registers.
+# The base variant is for any processor, and uses no wide registers.
 awk '/^[0-9a-f]+ <.*>:$/ { from = $2 }
 	/%[yz]mm/ && from ~ /<dates(_|\.v2\.)/ { print from, $0; bad = 1 }
 	/%zmm/ && from ~ /<dates\.v3\./ { print from, $0; bad = 1 }

@@ -136,7 +136,7 @@ static void use_slots(const struct pair *p)
 	leave(p, c);
 }
 
-/* What `from` has saved goes on at the other side as it does there. */
+/* A sequence that `from` saved continues identically at the other side. */
 static void carry(const struct pair *p, int from)
 {
 	static char bytes[SAVED];

@@ -19,7 +19,7 @@
 enum { MAX_SLOTS = 64, MAX_IDS = 512, MAX_SOURCE = 24, N_SAVED = 16, ROUND = 300, PART = 7 };
 enum { MAX_ROWS = 8, MAX_WIDTH = 32, MAX_VOCAB = 4096 };
 
-/* What the test knows of a sequence. */
+/* Expected state of a sequence. */
 struct sequence {
 	int is_active;
 	int64_t slot;
@@ -323,7 +323,7 @@ static void restore(struct soak *s)
 
 /* ---- misuse ---- */
 
-/* What is refused leaves all slots as they were. */
+/* A rejected call leaves all slots unchanged. */
 static void misuse(struct soak *s)
 {
 	struct sequence *q = find(s, 1), *other = find(s, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the short run of the tests saves: `tests/run.sh --all` sets TFMC_ALL.
+* Effort of the short run of the tests: `tests/run.sh --all` sets TFMC_ALL.
  */
 #ifndef TFMC_TESTS_SUPPORT_EFFORT_H
 #define TFMC_TESTS_SUPPORT_EFFORT_H

@@ -83,7 +83,7 @@ const char mini_model[] =
         "%np = add %past, %tb : i32[B]\n"
         "%t1 = dim_value {dim=T - 1} : i32[]\n"
         "%t1b = broadcast %t1 {dims=[B]} : i32[B]\n"
-        "%last = take_rows %r, %t1b : f32[B,16]\n"
+        "%last = select_rows %r, %t1b : f32[B,16]\n"
         "%lg = linear %last, @emb : f32[B,20]\n"
         "return %lg, %np, %mk9, %mv9, %mlen1, %k9, %v9\n"
         "}\n"
@@ -95,6 +95,6 @@ const char mini_model[] =
         "%e = gelu %n : f32[B,S,16]\n"
         "%m = mask_rows %e, %len : f32[B,S,16]\n"
         "%z = full {value=0.0 dims=[B] dtype=i32} : i32[B]\n"
-        "%p = take_rows %m, %z : f32[B,16]\n"
+        "%p = select_rows %m, %z : f32[B,16]\n"
         "return %m, %p\n"
         "}\n";

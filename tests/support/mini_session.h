@@ -46,7 +46,7 @@ void mini_prefill(struct tfmc_session *s, const int32_t *ids, uint64_t n, float 
 /* Calls an entry on `batch` sequences. */
 int mini_call(struct tfmc_session *s, const char *name, int64_t batch, struct tfmc_buffer *in, float *logits);
 
-/* What callbacks of a generation were given; user: struct mini_heard. */
+/* Arguments that callbacks of a generation received; user: struct mini_heard. */
 struct mini_heard {
 	char text[256];
 	size_t n;

@@ -109,7 +109,7 @@ TYPES = {"Q4_0": (2, 32, 18, [0], q4_0), "Q4_1": (3, 32, 20, [0, 2], q4_1), "Q5_
          "Q2_K": (10, 256, 84, [80, 82], q2_k), "IQ4_XS": (23, 256, 136, [0], iq4_xs), "IQ4_NL": (20, 32, 18, [0], iq4_nl), "MXFP4": (39, 32, 17, [], mxfp4)}
 
 
-# What the package gguf makes of 50 random blocks of each type.
+# Bytes of the package gguf for 50 random blocks of each type.
 DIGESTS = {"Q4_0": "a9dbbc536ba40cd0", "Q4_1": "e4069a4b1ea9ca45", "Q5_0": "aaab28ec55c2bde2", "Q5_1": "039a4d959bc1dfc1",
            "Q8_0": "e7bdafd6d6ddb436", "Q3_K": "31426258c6a934a4", "Q4_K": "97e149eeacbf306e", "Q5_K": "64e5ebbfe819464a",
            "Q6_K": "9c9648d96994037d", "Q2_K": "147286e98baf488b", "IQ4_XS": "6784664c509d55db", "IQ4_NL": "1e01237432cb15c5",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tests of the readers share: an arena, a diagnostic context whose
+* Common to tests of the readers: an arena, a diagnostic context whose
  * messages are collected as text, and files in a directory of their own.
  */
 #ifndef TFMC_TESTS_SUPPORT_READING_H

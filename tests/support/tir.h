@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tests of the IR share: a module read from text, with its diagnostics as
+* Common to tests of the IR: a module read from text, with its diagnostics as
  * text.
  */
 #ifndef TFMC_TESTS_SUPPORT_TIR_H

@@ -379,8 +379,8 @@ def gpt2(c, tensors, _):
              "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
     top = {"wte.weight": "token_embd.weight", "wpe.weight": "position_embd.weight", **both("ln_f", "output_norm")}
     out = rename(tensors, "h.{}", c["n_layer"], table, top)
-    turned = ("attn_qkv", "attn_output", "ffn_up", "ffn_down")
-    return "gpt2", keys, {name: transpose(t) if name.split(".")[-2] in turned and name.endswith("weight") else t
+    transposed = ("attn_qkv", "attn_output", "ffn_up", "ffn_down")
+    return "gpt2", keys, {name: transpose(t) if name.split(".")[-2] in transposed and name.endswith("weight") else t
                           for name, t in out.items()}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrites a safetensors file of F32 tensors with all of them rounded to nearest even, or widened. Pure Python.
+"""Rewrites a safetensors file of F32 tensors with all of them rounded to nearest even, or converted to a wider type. Pure Python.
 
     to_narrow.py IN.safetensors OUT.safetensors BF16|F16|F64 [matrices]     matrices: vectors stay F32
 """

@@ -51,7 +51,7 @@ def words(rows, bits, order=None):
     return "I32", [len(rows), len(out) // len(rows)], struct.pack(f"<{len(out)}I", *out)
 
 
-def turned(rows):
+def transposed(rows):
     return [list(column) for column in zip(*rows)]
 
 
@@ -73,7 +73,7 @@ def quantize(rows, group_of, groups, args):
     scales, zeros = [scales[i * groups:(i + 1) * groups] for i in range(n)], [zeros[i * groups:(i + 1) * groups] for i in range(n)]
     q = [[max(0, min(top, round(rows[i][j] / scales[i][group_of[j]]) + zeros[i][group_of[j]])) for j in range(k)] for i in range(n)]
     elements = [[scales[i][group_of[j]] * (q[i][j] - zeros[i][group_of[j]]) for j in range(k)] for i in range(n)]
-    across = rounded(args.scales, [s for column in turned(scales) for s in column])[1]
+    across = rounded(args.scales, [s for column in transposed(scales) for s in column])[1]
     return q, zeros, (data, across), elements
 
 
@@ -91,10 +91,10 @@ def pack(name, rows, args, rng):
         _, (c, r), data = words(q, args.bits)
         flat = struct.unpack(f"<{c * r}I", data)
         parts = {"qweight": ("I32", [r, c], struct.pack(f"<{c * r}I", *(flat[j * r + i] for i in range(r) for j in range(c)))),
-                 "qzeros": words([[z - less for z in column] for column in turned(zeros)], args.bits),
+                 "qzeros": words([[z - less for z in column] for column in transposed(zeros)], args.bits),
                  "scales": (args.scales, [groups, n], by_group), "g_idx": ("I32", [k], struct.pack(f"<{k}i", *group_of))}
     elif args.kind == "awq":
-        parts = {"qweight": words(turned(q), 4, AWQ_ORDER), "qzeros": words(turned(zeros), 4, AWQ_ORDER),
+        parts = {"qweight": words(transposed(q), 4, AWQ_ORDER), "qzeros": words(transposed(zeros), 4, AWQ_ORDER),
                  "scales": (args.scales, [groups, n], by_group)}
     elif args.kind == "words":
         parts = {"weight_packed": words(q, args.bits), "weight_scale": (args.scales, [n, groups], by_row),

@@ -16,7 +16,7 @@ import tempfile
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-TEXT = """The compiler reads the model, and the model reads the text; nobody reads the compiler's mind.
+TEXT = """The compiler reads the model, and the model reads the text; no one reads the compiler's mind.
 A tokenizer cuts words into pieces: un-believ-able, 1234567 pieces, or 3.14159 of them!
 It's what we'll do, isn't it? They've said I'm late, you're early, he'd wait. IT'S LOUD, WE'LL SHOUT.
 Größere Häuser stehen in schönen Straßen; der Fluß fließt über Köln nach Süden. Das kostet 12,50 €.

@@ -20,7 +20,7 @@ KNOWN = [("a{1,2000}", "aabaaa", "aa b aaa"), ("ba{0}", "baab", "b aa b"), ("ba{
          ("a{1,2}+b", "aaab", "aaab"), ("a{2}+b", "aaaab", "aaaab"), ("a{,2}b", "aaab", "a aab"), ("a{,}b", "aab", "aab"), ("a{", "a{", "a{"), ("a{b}", "a{b}", "a{b}"),
          ("a{2}{2}", "aaaaa", "aaaa a"), ("a{2}{0,1}b", "aaab", "a aab"), ("b(?:a{0})a", "baba", "ba ba"), ("a{2}??b", "aab", "aab"), ("(?:a{3}){1,}", "aaaa", "aaa a"),
          (r"\w+", "x\u00b2\u00bdb", "x\u00b2\u00bdb"), (r"\w+", "a\u200cb", "a \u200c b")]
-# What goes on far beyond its match, on texts where it does and where it does not in the end.
+# Patterns that look far beyond their match, on texts where this succeeds and where it fails in the end.
 FAR = ["a*b|a", "(?:aa)*b", "(?:aa)*b|a", "a{3}[ab]*c|a{2}b*d|a", "(?:ab){2}(?:ab)*c|[ab]", "a*?c|a{2}|b", "[ab]*c|[^b]", "a+(?!b)|a+b", "(?:a{5})*b|(?:a{7})*c|(?:a{11})*d|a{13}|a",
        "(?:a|b{2})*c|a", "a{40}b|a{39}|aa"]
 LONG = ["a" * n + end for n in (31, 33, 35, 70, 77, 121) for end in ("", "b", "c", "bb", "ab" * 40 + "c", "d" + "a" * 50)]

@@ -7,7 +7,7 @@ config.json, model.safetensors, and a model.yaml that ends with checks. Then:
  1. the file of `tfmc import` passes the family's checks and `tfmc verify` as a whole; SETTINGS are what metadata cannot say;
  2. the GGUF file alone is the same model, and compiles;
  3. every key of the metadata that is not known to be harmless changes what is compiled, or its new value is refused at a place;
- 4. a key and an architecture that nobody knows are refused by name.
+ 4. an unknown key and an unknown architecture are rejected by name.
 """
 import os
 import re
@@ -21,7 +21,7 @@ import seeded
 sys.path.insert(0, os.path.join(run.HERE, "..", "..", "support"))
 import to_gguf  # noqa: E402
 
-# What no architecture computes with.
+# Keys that no architecture computes with.
 HARMLESS = re.compile(r"general\.(name|file_type)|[\w-]+\.(vocab_size|tensor_data_layout)|tokenizer\.ggml\.padding_token_id")
 # Keys without effect in that very file: a length that only scaling reads, what a tensor or another key says better.
 SECOND = {"phi3": ["phi3.rope.scaling.original_context_length"], "stablelm": ["stablelm.use_parallel_residual"],

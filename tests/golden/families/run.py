@@ -6,7 +6,7 @@ Writes the folder as the hub would have it (config.json, model.safetensors from 
  1. the file of `tfmc import`, without an edit, passes the family's checks and `tfmc verify` as a whole;
  2. every key of config.json that is not known to be harmless changes what is compiled (not only params, which nothing need read),
     or its new value is refused at a place;
- 3. a key that nobody knows is refused by name.
+ 3. an unknown key is rejected by name.
 The long run verifies the model on an OpenCL device as well, by work-groups.
 """
 import copy

@@ -155,7 +155,7 @@ def arguments():
     """The command line."""
     p = argparse.ArgumentParser(prog="passes.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("rows", nargs="*", help="rows to run (default: all but the large ones, D3 and D3-p128)")
-    p.add_argument("--without", default="merge-heads,demand-rows,merge-linear,strip-logits,specialize",
+    p.add_argument("--without", default="merge-heads,demand-rows,merge-linear,block-logits,specialize",
                    help="passes to leave out, separated by commas; P+Q: both at once")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--slice", type=float, default=0.2, help="seconds each object is timed in a round")

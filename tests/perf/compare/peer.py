@@ -36,7 +36,7 @@ class Call:
         self.row = row
 
     def times(self, seconds):
-        """Times of calls, for so many seconds."""
+        """Times of calls, for n seconds."""
         found, end = [], clock() + seconds
         while not found or clock() < end:
             before = clock()
@@ -240,7 +240,7 @@ class Llama:
             token = following
 
     def times(self, seconds):
-        """Times of prompts or tokens, for so many seconds."""
+        """Times of prompts or tokens, for n seconds."""
         found, end = [], clock() + seconds
         while not found or clock() < end:
             if self.row.mode == "prefill":

@@ -150,7 +150,7 @@ static void run_once(struct worker *w)
 
 /* ---- commands ---- */
 
-/* What follows a pause is not timed: an eighth of the slice, or one call. */
+/* Calls after a pause are not timed: an eighth of the slice, or one call. */
 static void time_slice(struct worker *w, double seconds)
 {
 	for (int timed = 0; timed < 2; timed++) {

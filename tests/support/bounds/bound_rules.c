@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each op does to errors. With u = 2^-24 and operands known up to ea, eb, the
+* Error propagation of each op. With u = 2^-24 and operands known up to ea, eb, the
  * bound of a result is (derivative) x (operand errors) + (error of the op's own
  * arithmetic). Own errors: elementary functions as asserted by
  * tests/unit/kernels/test_kernel_math.c and listed in backends/kb/math.h, plus the
@@ -257,8 +257,8 @@ static struct ir_value rule_log_softmax(struct bound *s, const struct ir_op *op)
 	return bound_rounded(s, op, e, y);
 }
 
-/* What is the same in a whole row of x [.., V], for a result [.., 3, n]. */
-static struct ir_value for_strips(struct bound *s, struct ir_value x, struct ir_value y)
+/* Bounds shared by a full row of x [.., V], for a result [.., 3, n]. */
+static struct ir_value for_blocks(struct bound *s, struct ir_value x, struct ir_value y)
 {
 	const struct ir_dim *dims[IR_RANK_MAX + 1];
 	const struct ir_type *t = irb_type(s->b, x), *ty = irb_type(s->b, y);
@@ -273,20 +273,20 @@ static struct ir_value for_strips(struct bound *s, struct ir_value x, struct ir_
 	return irb_broadcast_to(s->b, x, ty->rank, ty->dims);
 }
 
-/* The largest of a strip, the sum of exp(x - largest), x[at] - largest: what is bounded for a whole row. */
-static struct ir_value rule_strip_score(struct bound *s, const struct ir_op *op)
+/* The largest of a block, the sum of exp(x - largest), x[at] - largest: what is bounded for a whole row. */
+static struct ir_value rule_block_log_softmax(struct bound *s, const struct ir_op *op)
 {
 	struct ir_value y = as_f64(s, s->value[op->results[0].id]), x = val(s, op, 0), ex = err(s, op, 0);
-	struct ir_value relative = plus(s, for_strips(s, bound_softmax_relative(s, x, ex), y), 4 * U);
-	struct ir_value e = add(s, mul(s, finite(s, y), relative), times(s, for_strips(s, ex, y), 2));
+	struct ir_value relative = plus(s, for_blocks(s, bound_softmax_relative(s, x, ex), y), 4 * U);
+	struct ir_value e = add(s, mul(s, finite(s, y), relative), times(s, for_blocks(s, ex, y), 2));
 	return bound_rounded(s, op, plus(s, e, TINY), y);
 }
 
 /* As the largest moves; indices are whole numbers, which a bound below 1 keeps. */
-static struct ir_value rule_strip_argmax(struct bound *s, const struct ir_op *op)
+static struct ir_value rule_block_argmax(struct bound *s, const struct ir_op *op)
 {
 	struct ir_value y = s->value[op->results[0].id];
-	return no_errors(s, op) ? IR_NO_VALUE : for_strips(s, err(s, op, 0), y);
+	return no_errors(s, op) ? IR_NO_VALUE : for_blocks(s, err(s, op, 0), y);
 }
 
 /* Error of the mean of squares of rows d that are known up to ed. */
@@ -507,7 +507,7 @@ static rule_fn *const rules[IR_N_OPS] = {
         [OP_concat] = rule_move,
         [OP_pad] = rule_move,
         [OP_gather] = rule_move,
-        [OP_take_rows] = rule_move,
+        [OP_select_rows] = rule_move,
         [OP_reshape] = rule_view,
         [OP_transpose] = rule_view,
         [OP_broadcast] = rule_view,
@@ -526,8 +526,8 @@ static rule_fn *const rules[IR_N_OPS] = {
         [OP_matmul] = rule_matmul,
         [OP_linear] = rule_linear,
         [OP_expert_linear] = rule_expert_linear,
-        [OP_strip_argmax] = rule_strip_argmax,
-        [OP_strip_score] = rule_strip_score,
+        [OP_block_argmax] = rule_block_argmax,
+        [OP_block_log_softmax] = rule_block_log_softmax,
         [OP_attention] = bound_attention,
         [OP_rope] = rule_rope,
 };

@@ -116,19 +116,19 @@ void interp_check_rms_norm(void)
 	              TENSOR(F32, (2), 1.22474487, -1.68325082));
 }
 
-void interp_check_round_rows(void)
+void interp_check_quantize_rows(void)
 {
 	/* steps 1, 2 and 0; 0.5 and 1.5 to even integers */
-	op_case_check(OP_round_rows, &(struct attrs_round_rows){.block = 3},
+	op_case_check(OP_quantize_rows, &(struct attrs_quantize_rows){.block = 3},
 	              INS(TENSOR(F32, (1, 8), 127, 0.5, -1.5, 3, -254, 1, 0, 0)),
 	              TENSOR(F32, (1, 8), 127, 0, -2, 4, -254, 0, 0, 0));
-	op_case_check(OP_round_rows, &(struct attrs_round_rows){.block = 0},
+	op_case_check(OP_quantize_rows, &(struct attrs_quantize_rows){.block = 0},
 	              INS(TENSOR(F32, (2, 3), 1e-45, 0, -1e-38, 127, INFINITY, 1)),
 	              TENSOR(F32, (2, 3), 0, 0, 0, NAN, NAN, NAN));
-	op_case_check(OP_round_rows, &(struct attrs_round_rows){.block = 2},
+	op_case_check(OP_quantize_rows, &(struct attrs_quantize_rows){.block = 2},
 	              INS(TENSOR(F32, (4), NAN, 3, -127, 2.4)), TENSOR(F32, (4), NAN, NAN, -127, 2));
 	/* 8 bits: ties to even, the largest and the smallest numbers */
-	op_case_check(OP_round_rows, &(struct attrs_round_rows){.to = ROUND_bf16},
+	op_case_check(OP_quantize_rows, &(struct attrs_quantize_rows){.to = ROUND_bf16},
 	              INS(TENSOR(F32, (1, 7), 257, 259, -258.5, FLT_MAX, 0x1p-133, NAN, -INFINITY)),
 	              TENSOR(F32, (1, 7), 256, 260, -258, INFINITY, 0x1p-133, NAN, -INFINITY));
 }
@@ -202,23 +202,23 @@ void interp_check_topk(void)
 	              TENSOR(I32, (2, 1), -2, 1));
 }
 
-/* Strips of two columns, the last one of one. */
-void interp_check_strip_argmax(void)
+/* Blocks of two columns, the last one of one. */
+void interp_check_block_argmax(void)
 {
-	op_case_check(OP_strip_argmax, &(struct attrs_strip_argmax){.width = 2},
+	op_case_check(OP_block_argmax, &(struct attrs_block_argmax){.width = 2},
 	              INS(TENSOR(F32, (2, 3), 1, 5, 5, NANS, NANS, -INF)),
 	              TENSOR(F32, (2, 2, 2), 5, 5, 1, 2, NANS, -INF, 0, 2));
-	op_case_check(OP_strip_argmax, &(struct attrs_strip_argmax){.width = 8},
+	op_case_check(OP_block_argmax, &(struct attrs_block_argmax){.width = 8},
 	              INS(TENSOR(F32, (4), NANS, 7, 9, 9)), TENSOR(F32, (2, 1), 9, 2));
 }
 
-void interp_check_strip_score(void)
+void interp_check_block_log_softmax(void)
 {
-	op_case_check(OP_strip_score, &(struct attrs_strip_score){.width = 2},
+	op_case_check(OP_block_log_softmax, &(struct attrs_block_log_softmax){.width = 2},
 	              INS(TENSOR(F32, (2, 3), 1, 1, 5, -INF, -INF, 2), TENSOR(I32, (2), 1, 0)),
 	              TENSOR(F32, (2, 3, 2), 1, 5, 2, 1, 0, -INF, -INF, 2, 1, 1, 0, -INF));
-	/* an id beyond the columns is the last one; NaN stays in its strip */
-	op_case_check(OP_strip_score, &(struct attrs_strip_score){.width = 2},
+	/* an id beyond the columns is the last one; NaN stays in its block */
+	op_case_check(OP_block_log_softmax, &(struct attrs_block_log_softmax){.width = 2},
 	              INS(TENSOR(F32, (1, 3), NANS, 1, 5), TENSOR(I32, (1), 7)),
 	              TENSOR(F32, (1, 3, 2), 1, 5, NANS, 1, -INF, 0));
 }
@@ -273,9 +273,9 @@ void interp_check_slice(void)
 	        INS(TENSOR(F32, (2, 3), 1, 2, 3, 4, 5, 6)), TENSOR(F32, (2, 2), 2, 3, 5, 6));
 }
 
-void interp_check_last_at(void)
+void interp_check_last_index(void)
 {
-	CHECK_WITH_DIMS(last_at, BRACED(.size = ir_dim_const(c.m->dims, 4)),
+	CHECK_WITH_DIMS(last_index, BRACED(.size = ir_dim_const(c.m->dims, 4)),
 	                INS(TENSOR(I32, (5), 2, 0, 2, -1, 4)), TENSOR(I32, (4), 1, -1, 2, -1));
 }
 
@@ -300,9 +300,9 @@ void interp_check_gather(void)
 	op_case_check(OP_gather, NULL, INS(TENSOR(I32, (3), 7, 8, 9), SCALAR(I32, 1)), SCALAR(I32, 8));
 }
 
-void interp_check_take_rows(void)
+void interp_check_select_rows(void)
 {
-	op_case_check(OP_take_rows, NULL,
+	op_case_check(OP_select_rows, NULL,
 	              INS(TENSOR(F32, (3, 2, 2), 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12),
 	                  TENSOR(I32, (3), 1, -1, 2)),
 	              TENSOR(F32, (3, 2), 3, 4, 5, 6, 11, 12));

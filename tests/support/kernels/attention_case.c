@@ -70,10 +70,10 @@ static enum ir_dtype float_type(const struct build *x)
 
 static struct ir_value key_param(const struct build *x, const char *name, int64_t size)
 {
-	bool turned = x->c->turned_kv;
+	bool transposed = x->c->transposed_kv;
 	const struct ir_dim *e = constant(x, size);
-	const struct ir_dim *dims[] = {x->batch, constant(x, x->c->key_heads), turned ? e : x->keys,
-	                               turned ? x->keys : e};
+	const struct ir_dim *dims[] = {x->batch, constant(x, x->c->key_heads), transposed ? e : x->keys,
+	                               transposed ? x->keys : e};
 	return param(x, name, attention_key_type(x->c), 4, dims);
 }
 
@@ -113,7 +113,7 @@ static void build_operands(const struct build *x, struct ir_value v[N_OPERANDS])
 	v[7] = param(x, "k_scale", DT_F32, 4, scales);
 	v[8] = param(x, "v_scale", DT_F32, 4, scales);
 	v[0] = irb_transpose_by(x->b, irb_reshape_to(x->b, v[0], 4, split), 4, swap);
-	if (x->c->turned_kv) {
+	if (x->c->transposed_kv) {
 		v[1] = irb_transpose_by(x->b, v[1], 4, turn);
 		v[2] = irb_transpose_by(x->b, v[2], 4, turn);
 	}

@@ -24,11 +24,11 @@ struct attention_config {
 	bool has_sinks;
 	double sink; /* the sinks are around this */
 	double scale, softcap;
-	bool rounds;      /* what is multiplied, to bf16 */
-	bool is_bf16;     /* all float tensors are bf16 */
-	enum ir_dtype kv; /* of k and v, where the others are f32; of i8 there are scales */
-	bool turned_kv;   /* k and v are views of [B,K,E,T] and [B,K,V,T] */
-	bool panel_keys;  /* k is #panel16, as a state may be; not with is_bf16 */
+	bool rounds;        /* what is multiplied, to bf16 */
+	bool is_bf16;       /* all float tensors are bf16 */
+	enum ir_dtype kv;   /* of k and v, where the others are f32; of i8 there are scales */
+	bool transposed_kv; /* k and v are views of [B,K,E,T] and [B,K,V,T] */
+	bool panel_keys;    /* k is #panel16, as a state may be; not with is_bf16 */
 	int64_t ring; /* > 0: row p of k and v lies at p mod ring, and only those up to past + S are there */
 	int64_t br, bc; /* 0: the defaults */
 	const char *target;

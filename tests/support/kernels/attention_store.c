@@ -104,7 +104,7 @@ void *attention_stored_scales(struct attention_case *c, struct attention_call *c
 static void poison(const struct attention_case *c, float *x, int64_t row, int64_t t, int64_t all, int64_t n)
 {
 	for (int64_t e = 0; e < n; e++)
-		x[c->config.turned_kv ? (row * n + e) * all + t : (row * all + t) * n + e] = NAN;
+		x[c->config.transposed_kv ? (row * n + e) * all + t : (row * all + t) * n + e] = NAN;
 }
 
 void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from,

@@ -314,14 +314,14 @@ static void put_code(unsigned char *to, const struct ir_format_desc *d, int64_t 
 		        (unsigned char)(v < 16 ? bits : bits * 16);
 }
 
-/* n numbers of a row, of `each` elements (0: all), byte `at` of a section on. */
+/* n numbers of a row, of `each` elements (0: all), byte `at` of a super-block on. */
 static void put_numbers(const struct quant_panel_layout *codes, char *to, int64_t at, enum ir_dtype t,
                         const float *from, int64_t row, int64_t n, int64_t each)
 {
-	int64_t in_section = each > 0 ? codes->section / each : 1;
+	int64_t in_super_block = each > 0 ? codes->super_block / each : 1;
 	for (int64_t i = 0; from && i < n; i++) {
-		char *section = to + i / in_section * codes->section_bytes;
-		put_number(section + at, t, i % in_section * 16 + row % 16, from[row * n + i]);
+		char *super_block = to + i / in_super_block * codes->super_block_bytes;
+		put_number(super_block + at, t, i % in_super_block * 16 + row % 16, from[row * n + i]);
 	}
 }
 
@@ -352,8 +352,8 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 		int64_t blocks = ir_format_blocks(c->format, depth),
 		        supers = ir_format_super_blocks(c->format, depth);
 		for (int64_t k = 0; k < depth; k++)
-			put_code((unsigned char *)to + k / at.section * at.section_bytes + at.lines, d,
-			         k % at.section, row % 16,
+			put_code((unsigned char *)to + k / at.super_block * at.super_block_bytes + at.quants,
+			         d, k % at.super_block, row % 16,
 			         codes->quants[row * depth + k] - shift_of(codes, row * blocks, k));
 		put_numbers(&at, to, at.scales, t, scales, row, blocks, block);
 		put_numbers(&at, to, at.offsets, t, codes->offsets, row, blocks, block);

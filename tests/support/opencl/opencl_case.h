@@ -20,7 +20,7 @@ struct opencl_case {
 	const void *in;
 	size_t in_bytes, out_bytes;
 	int64_t groups, items; /* 0: one */
-	/* What the output must be; NULL: what the interpreter says. */
+	/* Expected output; NULL: of the interpreter. */
 	const void *expected;
 };
 

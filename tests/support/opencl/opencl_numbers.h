@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What cases of OpenCL C have in common: odd floats, lane counts, and how a case
+* Common to cases of OpenCL C: odd floats, lane counts, and how a case
  * loads from the input and puts results one after the other into the output.
  */
 #ifndef TFMC_TESTS_SUPPORT_OPENCL_NUMBERS_H

@@ -180,7 +180,7 @@ static bool wants_positive(enum ir_opcode code, size_t operand)
 static bool wants_small(enum ir_opcode code)
 {
 	return code == OP_exp || code == OP_sin || code == OP_cos || code == OP_pow || code == OP_relu2 ||
-	       code == OP_log_softmax || code == OP_strip_score || code == OP_rope ||
+	       code == OP_log_softmax || code == OP_block_log_softmax || code == OP_rope ||
 	       ir_op_has(code, TRAIT_CONTRACT);
 }
 
@@ -215,14 +215,14 @@ static int condition(struct program *p, enum ir_opcode code, const struct recipe
 		if (wants_positive(code, i))
 			operands[i] = positive(p, operands[i]);
 	}
-	return code == OP_mask || code == OP_strip_score ? GROWTH_ANY : is_bounded(code) ? 1 : growth;
+	return code == OP_mask || code == OP_block_log_softmax ? GROWTH_ANY : is_bounded(code) ? 1 : growth;
 }
 
 /* Ops that jump: a last bit may decide their result. */
 static bool jumps(enum ir_opcode code, const struct recipe *r)
 {
-	return code == OP_floor || code == OP_ceil || code == OP_argmax || code == OP_strip_argmax ||
-	       code == OP_topk || code == OP_round_rows ||
+	return code == OP_floor || code == OP_ceil || code == OP_argmax || code == OP_block_argmax ||
+	       code == OP_topk || code == OP_quantize_rows ||
 	       ((code == OP_cmp || code == OP_floor_div || code == OP_mod) && is_float(r->in[0]));
 }
 

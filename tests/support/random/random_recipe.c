@@ -402,7 +402,7 @@ static bool make_gather(struct gen *g, const struct ir_type *x, struct recipe *o
 	return true;
 }
 
-static bool make_take_rows(struct gen *g, const struct ir_type *x, struct recipe *out)
+static bool make_select_rows(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
 	x = first(g, x, CLASS_ANY, 2, IR_RANK_MAX);
 	if (!x)
@@ -567,17 +567,17 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_masked_softmax] = masked_softmax,
         [OP_layer_norm] = layer_norm,
         [OP_rms_norm] = rms_norm,
-        [OP_round_rows] = recipe_round_rows,
+        [OP_quantize_rows] = recipe_quantize_rows,
         [OP_reduce_sum] = reduce_number,
         [OP_reduce_mean] = reduce_float,
         [OP_reduce_max] = reduce_number,
         [OP_reduce_min] = reduce_number,
         [OP_argmax] = recipe_argmax,
-        [OP_strip_argmax] = recipe_strip_argmax,
-        [OP_strip_score] = recipe_strip_score,
+        [OP_block_argmax] = recipe_block_argmax,
+        [OP_block_log_softmax] = recipe_block_log_softmax,
         [OP_cumsum] = recipe_cumsum,
         [OP_topk] = recipe_topk,
-        [OP_last_at] = recipe_last_at,
+        [OP_last_index] = recipe_last_index,
         [OP_reshape] = make_reshape,
         [OP_transpose] = make_transpose,
         [OP_broadcast] = make_broadcast,
@@ -585,7 +585,7 @@ static recipe_fn *const recipes[IR_N_OPS] = {
         [OP_concat] = make_concat,
         [OP_pad] = make_pad,
         [OP_gather] = make_gather,
-        [OP_take_rows] = make_take_rows,
+        [OP_select_rows] = make_select_rows,
         [OP_matmul] = make_matmul,
         [OP_linear] = make_linear,
         [OP_expert_linear] = recipe_expert_linear,

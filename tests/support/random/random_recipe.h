@@ -21,7 +21,7 @@ struct gen {
 	const struct ir_dim *symbols[3]; /* B, S, T; NULL without symbols */
 };
 
-/* What an operand's values must be, for operands that are counts or ids. */
+/* Range of an operand's values, for operands that are counts or ids. */
 struct recipe_range {
 	int64_t below;
 	const struct ir_dim *max;
@@ -48,14 +48,14 @@ bool recipe_expert_linear(struct gen *g, const struct ir_type *x, struct recipe 
 enum ir_dtype recipe_stored_type(const struct gen *g, enum ir_dtype queries, uint64_t salt);
 /* Of keys or values x of i8, else NULL. */
 const struct ir_type *recipe_scales(struct gen *g, const struct ir_type *x);
-/* random_recipe_strips.c */
-bool recipe_round_rows(struct gen *g, const struct ir_type *x, struct recipe *out);
+/* random_recipe_blocks.c */
+bool recipe_quantize_rows(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
-bool recipe_strip_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
-bool recipe_strip_score(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_block_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_block_log_softmax(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_cumsum(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_topk(struct gen *g, const struct ir_type *x, struct recipe *out);
-bool recipe_last_at(struct gen *g, const struct ir_type *x, struct recipe *out);
+bool recipe_last_index(struct gen *g, const struct ir_type *x, struct recipe *out);
 
 const struct ir_dim *gen_const(struct gen *g, int64_t v);
 /* A size of 1 .. 17. */

@@ -527,7 +527,7 @@ static int score(struct text *t, int x)
 	int log_p = line(t, rows(p->v).text, "log_softmax %%v%d", x);
 	int flat = line(t, SAY("f32[B*S,%d]", p->v), "reshape %%v%d {dims=[B*S,%d]}", log_p, p->v);
 	int at = line(t, "i32[B*S]", "reshape %%ids {dims=[B*S]}");
-	int picked = line(t, "f32[B*S]", "take_rows %%v%d, %%v%d", flat, at);
+	int picked = line(t, "f32[B*S]", "select_rows %%v%d, %%v%d", flat, at);
 	return line(t, "f32[B,S]", "reshape %%v%d {dims=[B,S]}", picked);
 }
 
@@ -559,7 +559,7 @@ static void write_decode(struct text *t)
 	int x = logits(t);
 	int one = line(t, "i32[B]", "full {value=1.0 dims=[B] dtype=i32}");
 	int last = line(t, "i32[B]", "sub %%len, %%v%d", one);
-	int y = line(t, SAY("f32[B,%d]", p->v), "take_rows %%v%d, %%v%d", x, last);
+	int y = line(t, SAY("f32[B,%d]", p->v), "select_rows %%v%d, %%v%d", x, last);
 	int past = line(t, "i32[B]", "add %%past, %%len");
 	buf_printf(t->out, "return %%v%d, %%v%d, %%ak, %%av\n}\n", y, past);
 }

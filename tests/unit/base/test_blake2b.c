@@ -59,7 +59,7 @@ START_TEST(pieces)
 }
 END_TEST
 
-/* What are next to each other cannot be taken for one another. */
+/* Adjacent inputs have different hashes. */
 START_TEST(items)
 {
 	char first[2 * BLAKE2B_BYTES + 1];

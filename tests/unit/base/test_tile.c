@@ -57,7 +57,7 @@ START_TEST(divides_deep_products)
 }
 END_TEST
 
-/* What a kernel may rely on, for records from tiny to huge. */
+/* Guarantees for kernels, for records from tiny to huge. */
 START_TEST(stays_in_bounds)
 {
 	static const int lanes[] = {4, 8, 16};

@@ -187,7 +187,7 @@ static uint32_t checksum(const struct buf *b)
 	return ~crc;
 }
 
-/* What lies in an archive for an entry, and what its directories say of it. */
+/* Bytes of an archive entry, and its records in both directories. */
 struct part {
 	struct buf array, packed;
 	unsigned method; /* 0: stored; 8: deflated */
@@ -217,7 +217,7 @@ static void part_end(struct part *p)
 	buf_destroy(&p->packed);
 }
 
-/* What both directories say about an entry. */
+/* Fields of an entry in both directories. */
 static void put_common(struct buf *out, const struct part *p, const char *name)
 {
 	put_number(out, 20, 2);
@@ -348,7 +348,7 @@ START_TEST(compressed_archives)
 }
 END_TEST
 
-/* What prints shapes alone reads no data, whatever they would become. */
+/* Commands that print only shapes read no data, whatever its type. */
 START_TEST(headers_of_archives)
 {
 	struct stored_tensors st;

@@ -163,7 +163,7 @@ START_TEST(expected_ids)
 }
 END_TEST
 
-/* What is written of the ids of a source, without </s>. */
+/* Text of the ids of a source, without </s>. */
 static void check_decoded(const struct tfmc_tokenizer *t, const struct json_node *c)
 {
 	static int32_t ids[IDS_MAX];

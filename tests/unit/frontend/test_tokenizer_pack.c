@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is packed is opened by the library, and what is refused says why: small
+* Packed tokenizers are opened by the library, and rejections have a reason: small
  * descriptions, files and GGUF metadata that name no usable tokenizer. The work
  * of regular expressions, which is counted.
  */

@@ -113,7 +113,7 @@ START_TEST(empty_files)
 }
 END_TEST
 
-/* What a file is, its bytes say. */
+/* The format of a file is determined by its bytes. */
 START_TEST(formats_by_their_bytes)
 {
 	static const char npy[] =

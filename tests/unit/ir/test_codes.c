@@ -159,7 +159,7 @@ static double expected_error(const double *got)
 	return all;
 }
 
-/* What is known of the inputs makes errors small where they are large, and errors that come together cancel. */
+/* Known inputs reduce bounds of large errors, and correlated errors cancel. */
 START_TEST(errors_count_by_inputs)
 {
 	enum ir_format f = (enum ir_format)_i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the interpreter shows of attention ops: rows of weights sum to 1 (to 0 where
+* Attention ops in the interpreter: rows of weights sum to 1 (to 0 where
  * no key is seen), the weighted values are the op's result, the weights are those
  * of the definition, and rounds of repeats are told apart.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What follows from the conditions of a case: bound dims and types, upper
+* Consequences of the conditions of a case: bound dims and types, upper
  * bounds, copies between modules, and that clones of a function into a case
  * compute the same.
  */

@@ -81,7 +81,7 @@ static const char rows_and_moves[] =
              "  %x.2 = log_softmax %x.1 : f32[B,S,8]\n"
              "  %x.3 = layer_norm %x.2, @g, @g {eps=1e-06} : f32[B,S,8]\n"
              "  %x.4 = layer_norm %x.3, beta=@g : f32[B,S,8]\n"
-             "  %x.5 = rms_norm %x.4, @g : f32[B,S,8]\n  %r = round_rows %x.5 {block=0} : f32[B,S,8]\n"
+             "  %x.5 = rms_norm %x.4, @g : f32[B,S,8]\n  %r = quantize_rows %x.5 {block=0} : f32[B,S,8]\n"
              "  %x.6 = rope %x.5, @table, %ids : f32[B,S,8]\n"
              "  %x.7 = rope %x.6, @table, %ids {layout=interleaved} : f32[B,S,8]\n"
              "  %s = reduce_sum %x.5 {axes=[2]} : f32[B,S]\n"
@@ -89,25 +89,25 @@ static const char rows_and_moves[] =
              "  %a = reduce_max %x.5 {axes=[]} : f32[B,S,8]\n"
              "  %i = reduce_min %x.5 {axes=[0]} : f32[S,8]\n"
              "  %best = argmax %x.5 : i32[B,S]\n"
-             "  %strips = strip_argmax %x.5 {width=3} : f32[B,S,2,3]\n"
-             "  %scores = strip_score %x.5, %best : f32[B,S,3,1]\n"
+             "  %blocks = block_argmax %x.5 {width=3} : f32[B,S,2,3]\n"
+             "  %scores = block_log_softmax %x.5, %best : f32[B,S,3,1]\n"
              "  %first = argmax %x.5 {axis=1} : i32[B,8]\n"
              "  %down = floor_div %best, %ids : i32[B,S]\n"
              "  %left = mod %best, %ids : i32[B,S]\n"
              "  %sums = cumsum %x.5 : f32[B,S,8]\n"
              "  %most = topk %x.5 {k=3} : f32[B,S,2,3]\n"
-             "  %writer = last_at %at {size=S} : i32[S]\n"
+             "  %writer = last_index %at {size=S} : i32[S]\n"
              "  %flat = reshape %x.5 {dims=[8*B*S]} : f32[8*B*S]\n"
              "  %t = transpose %x.5 {perm=[2,0,1]} : f32[8,B,S]\n"
              "  %wide = broadcast %m {dims=[B,S,8]} : f32[B,S,8]\n"
              "  %part = slice %x.5 {axis=1 begin=S-1 size=1} : f32[B,1,8]\n"
              "  %both = concat %x.5, %part, %wide {axis=1} : f32[B,2*S+1,8]\n"
              "  %border = pad %i {axis=1 before=1 after=2 value=-inf} : f32[S,11]\n"
-             "  %row = take_rows %both, %at : f32[B,8]\n"
+             "  %row = select_rows %both, %at : f32[B,8]\n"
              "  %c = full {value=nan dtype=f64} : f64[]\n"
              "  %j = iota {dims=[S] start=-3} : i32[S]\n"
              "  %d = dim_value {dim=(S+3)//4} : i32[]\n"
-             "  %odd = take_rows %both, %at : f32[B,8]\n"
+             "  %odd = select_rows %both, %at : f32[B,8]\n"
              "  %line = linear %row, @\"odd name\" : f32[B,3]\n"
              "  %chosen = expert_linear %x.5, @experts, %ids, @offsets : f32[B,S,5]\n"
              "  %plain = expert_linear %x.5, @experts, %ids : f32[B,S,5]\n"
@@ -445,6 +445,9 @@ END_TEST
 static const struct refusal lines[] = {
         {"  %y = rellu %x : f32[B,S,8]\n",
          "test.tir:6:8: error: unknown op 'rellu'; did you mean 'relu'? [E601]"},
+        {"  %y = round_rows %x : f32[B,S,8]\n",
+         "test.tir:6:8: error: the op 'round_rows' is now called 'quantize_rows' [E601]"},
+        {"  %y = strip_score %x, %x : f32[B,S,8]\n", "is now called 'block_log_softmax'"},
         {"  %y = relu %z : f32[B,S,8]\n", "test.tir:6:13: error: unknown value 'z'"},
         {"  %y = relu @v : f32[B,S,8]\n", "unknown weight 'v'"},
         {"  %y = relu %x : f32[B,8]\n", "the text says f32[B,8], the op gives f32[B,S,8] [E602]"},

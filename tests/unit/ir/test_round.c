@@ -6,7 +6,7 @@
 
 #include "ir/weights/weight.h"
 
-/* What a pattern is worth: sign, exponent, fraction. */
+/* Value of a bit pattern: sign, exponent, fraction. */
 static double worth(unsigned bits, int exponents, int fraction)
 {
 	int m = (int)bits & ((1 << fraction) - 1), e = (int)(bits >> fraction) & ((1 << exponents) - 1);

@@ -136,7 +136,7 @@ static void expect(const struct ir_wexpr *e, size_t n, const double *want)
 		expect((e), sizeof(want_) / sizeof(want_[0]), want_); \
 	} while (0)
 
-/* What is only moved keeps every bit of its elements, here those of NaNs that no conversion would keep. */
+/* Moves preserve every bit, here of NaNs that a conversion would change. */
 START_TEST(moves_bits)
 {
 	const uint16_t stored[12] = {0x7fa1, 0xffa2, 0x7f93, 0x7c04, 0x7d05, 0xfd06,

@@ -154,7 +154,7 @@ START_TEST(divided_blocks_give_the_same_bits)
 }
 END_TEST
 
-/* What later tokens hold, even NaN, changes no bit of a row. */
+/* Values of later tokens, even NaN, change no bit of a row. */
 START_TEST(later_tokens_do_not_matter)
 {
 	struct attention_config config = configs[12];

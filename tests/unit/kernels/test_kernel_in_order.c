@@ -34,7 +34,7 @@ static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aa
 #define LAST                                                          \
 	"module \"m\" stage=groups dim R in [0,16] dim V in [0,900] " \
 	"func @f(%x: i32[V]) -> (i32[R]) { %y = group loops { "       \
-	"root %n = last_at %x {size=R} : i32[R] yield %n } : i32[R] return %y }"
+	"root %n = last_index %x {size=R} : i32[R] yield %n } : i32[R] return %y }"
 
 /* A number in [0, n) from two. */
 static int64_t mixed(int64_t i, int64_t j, int64_t n)

@@ -231,7 +231,7 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 	           HEAD
 	           "func @f(%%x: f32[B,S,%lld], %%w: f32[%s%lld,%lld], %%b: f32[%s%lld]%s) -> (y: "
 	           "f32[B,S,%lld]) { "
-	           "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { pre %%r = round_rows %%x {to=%s "
+	           "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { pre %%r = quantize_rows %%x {to=%s "
 	           "block=%d} : "
 	           "f32[B,S,%lld] root %%h = %s, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
 	           "return %%y }",

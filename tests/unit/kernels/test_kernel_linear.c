@@ -234,9 +234,9 @@ static const struct form forms[] = {
         {"residual", "func @f(" XWB ", %r: f32[B,S,37]) -> (y: f32[B,S,37]) { %y = group linear {" ROOT
                      "post %s = scale %h {f=0.5} : f32[B,S,37] post %a = add %r, %s : f32[B,S,37] "
                      "post %z = relu %a : f32[B,S,37] yield %z } : f32[B,S,37] return %y }"},
-        {"turned residual", "func @f(" XWB ", %r: f32[S,37,B]) -> (y: f32[B,S,37]) { "
-                            "%t = transpose %r {perm=[2,0,1]} : f32[B,S,37] %y = group linear {" ROOT
-                            "post %a = add %h, %t : f32[B,S,37] yield %a } : f32[B,S,37] return %y }"},
+        {"transposed residual", "func @f(" XWB ", %r: f32[S,37,B]) -> (y: f32[B,S,37]) { "
+                                "%t = transpose %r {perm=[2,0,1]} : f32[B,S,37] %y = group linear {" ROOT
+                                "post %a = add %h, %t : f32[B,S,37] yield %a } : f32[B,S,37] return %y }"},
         {"mask", "func @f(" XWB ", %len: i32[B]) -> (y: f32[B,S,37]) { %y = group linear {" ROOT
                  "post %a = mask_rows %h, %len : f32[B,S,37] yield %a } : f32[B,S,37] return %y }"},
         {"gelu", "func @f(" XWB ") -> (y: f32[B,S,37]) { %y = group linear {" ROOT
@@ -253,14 +253,14 @@ static const struct form forms[] = {
          "func @f(%x: f32[S,B,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
          "%v = transpose %x {perm=[1,0,2]} : f32[B,S,20] %y = group linear { root %h = linear %v, %w, "
          "%b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
-        {"turned x",
+        {"transposed x",
          "func @f(%x: f32[20,B,S], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
          "%v = transpose %x {perm=[1,2,0]} : f32[B,S,20] %y = group linear { root %h = linear %v, %w, "
          "%b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
         {"one vector",
          "func @f(%x: f32[20], %w: f32[37,20], %b: f32[37]) -> (y: f32[37]) { %y = group linear { "
          "root %h = linear %x, %w, %b : f32[37] yield %h } : f32[37] return %y }"},
-        {"stored turned",
+        {"stored transposed",
          "func @f(%x: f32[B,S,20], %w: f32[37,20], %b: f32[37]) -> (y: f32[S,37,B]) { %y = group linear "
          "{" ROOT "post %t = transpose %h {perm=[1,2,0]} : f32[S,37,B] yield %t } : f32[S,37,B] return %y }"},
         {"stored flat",
@@ -280,14 +280,14 @@ static const struct form forms[] = {
          "func @f(" XWB ", %g: f32[20]) -> (y: f32[B,S,37]) { "
          "%y = group linear {mr=4 nr=16 kc=6 br=5 scratch=16784} { pre %n = rms_norm %x, %g : f32[B,S,20] "
          "root %h = linear %n, %w, %b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
-        {"norm of turned x",
+        {"norm of transposed x",
          "func @f(%x: f32[20,B,S], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
          "%v = transpose %x {perm=[1,2,0]} : f32[B,S,20] "
          "%y = group linear {br=14 scratch=1120} { pre %n = layer_norm %v : f32[B,S,20] "
          "root %h = linear %n, %w, %b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
         {"norm of picked rows",
          "func @f(%x: f32[B,7,20], %w: f32[37,20], %len: i32[B]) -> (y: f32[B,37]) { "
-         "%y = group linear {br=14 scratch=1120} { pre %r = take_rows %x, %len : f32[B,20] "
+         "%y = group linear {br=14 scratch=1120} { pre %r = select_rows %x, %len : f32[B,20] "
          "pre %n = rms_norm %r : f32[B,20] "
          "root %h = linear %n, %w : f32[B,37] yield %h } : f32[B,37] return %y }"},
         {"norm of one vector", "func @f(%x: f32[20], %w: f32[37,20], %b: f32[37]) -> (y: f32[37]) { "

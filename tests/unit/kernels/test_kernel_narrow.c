@@ -202,7 +202,7 @@ START_TEST(test_codes)
 }
 END_TEST
 
-/* Copies of strips, of all of K and of its parts, also beside a norm; other tiles. */
+/* Repacked N blocks, of all of K and of K blocks, also with a norm; other tiles. */
 START_TEST(test_copies)
 {
 	static const char *const attrs[] = {"{mr=4 nr=32 scratch=65536}", "{mr=2 nr=16 lanes=1}",

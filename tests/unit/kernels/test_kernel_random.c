@@ -343,16 +343,16 @@ static const char *const expert_texts[] = {
               q4_k) "func @f(%x: f32[B,S,70], %i: i32[B,S,3] {below=6}) -> (y: f32[B,S,3,37]) {\n"
                     "  %x1 = reshape %x {dims=[B,S,1,70]} : f32[B,S,1,70]\n"
                     "  %x3 = broadcast %x1 {dims=[B,S,3,70]} : f32[B,S,3,70]\n"
-                    "  %r = round_rows %x3 : f32[B,S,3,70]\n"
+                    "  %r = quantize_rows %x3 : f32[B,S,3,70]\n"
                     "  %h = expert_linear %r, @w, %i, @b : f32[B,S,3,37]\n"
                     "  %y = silu %h : f32[B,S,3,37]\n  return %y\n}\n",
         CODES(2, 96, 34, 3264, 96, 400,
               q8_row) "func @f(%x: f32[B,S,34], %i: i32[B,S]) -> (y: f32[B,S,96]) {\n"
-                      "  %r = round_rows %x {block=0} : f32[B,S,34]\n"
+                      "  %r = quantize_rows %x {block=0} : f32[B,S,34]\n"
                       "  %y = expert_linear %r, @w, %i : f32[B,S,96]\n  return %y\n}\n",
         CODES(3, 20, 64, 1920, 30, 9,
               iq4_nl) "func @f(%x: f32[B,S,64], %i: i32[B,S]) -> (y: f32[B,S,20], z: f32[B,S,20]) {\n"
-                      "  %r = round_rows %x : f32[B,S,64]\n"
+                      "  %r = quantize_rows %x : f32[B,S,64]\n"
                       "  %y = expert_linear %r, @w, %i, @b : f32[B,S,20]\n"
                       "  %z = expert_linear %r, @w, %i : f32[B,S,20]\n  return %y, %z\n}\n",
         /* two matrices in the loop over layers */

@@ -35,15 +35,15 @@ static const struct recipe recipes[] = {
         {"layer_norm without parameters", NULL, "layer_norm %p {eps=1e-05}", NULL},
         {"rms_norm", NULL, "rms_norm %p, %g {eps=1e-05}", NULL},
         {"rms_norm without gamma", NULL, "rms_norm %p {eps=1e-05}", NULL},
-        {"round_rows", NULL, "round_rows %p {block=16}", NULL},
-        {"round_rows to bf16", NULL, "round_rows %p {to=bf16}", NULL},
-        {"round_rows of whole rows", NULL, "round_rows %p {block=0}", NULL},
+        {"quantize_rows", NULL, "quantize_rows %p {block=16}", NULL},
+        {"quantize_rows to bf16", NULL, "quantize_rows %p {to=bf16}", NULL},
+        {"quantize_rows of whole rows", NULL, "quantize_rows %p {block=0}", NULL},
         {"softmax of a sum", "add %x, %y", "softmax %p", "mul %n, %y"},
         {"log_softmax of a sum", "add %x, %y", "log_softmax %p", "mul %n, %y"},
         {"layer_norm of a sum", "add %x, %y", "layer_norm %p, %g, %h {eps=1e-05}", "gelu %n"},
         {"rms_norm of a product", "mul %x, %y", "rms_norm %p, %g {eps=1e-05}", "silu %n"},
-        {"round_rows to bf16 of a product", "mul %x, %y", "round_rows %p {to=bf16}", "add %n, %y"},
-        {"round_rows of a product", "mul %x, %y", "round_rows %p", "add %n, %y"},
+        {"quantize_rows to bf16 of a product", "mul %x, %y", "quantize_rows %p {to=bf16}", "add %n, %y"},
+        {"quantize_rows of a product", "mul %x, %y", "quantize_rows %p", "add %n, %y"},
         {"layer_norm and a residual", NULL, "layer_norm %p, %g, %h {eps=1e-05}", "add %n, %y"},
 };
 
@@ -60,7 +60,7 @@ static void put_width(char *text, const char *width)
 	strcpy(text, out);
 }
 
-enum shape_of_x { X_DENSE, X_TURNED /* the view of [D, R] */ };
+enum shape_of_x { X_DENSE, X_TRANSPOSED /* the view of [D, R] */ };
 
 /* width 0: the dim D. */
 static void write_text(char text[2048], const struct recipe *r, int64_t width, enum shape_of_x x, int scratch)
@@ -91,9 +91,9 @@ static void write_text(char text[2048], const struct recipe *r, int64_t width, e
 	         "  } : " ROW_TYPE "\n"
 	         "  return %%o\n"
 	         "}\n",
-	         x == X_TURNED ? "%s: f32[D,R" : "%x: f32[R,D",
-	         x == X_TURNED ? "  %x = transpose %s {perm=[1,0]} : " ROW_TYPE "\n" : "", group, pre, root,
-	         post, r->post ? 'q' : 'n');
+	         x == X_TRANSPOSED ? "%s: f32[D,R" : "%x: f32[R,D",
+	         x == X_TRANSPOSED ? "  %x = transpose %s {perm=[1,0]} : " ROW_TYPE "\n" : "", group, pre,
+	         root, post, r->post ? 'q' : 'n');
 	put_width(text, number);
 }
 
@@ -164,7 +164,7 @@ END_TEST
 
 START_TEST(strided_rows)
 {
-	check_widths(recipe_of(_i), target_of(_i), X_TURNED, 1216);
+	check_widths(recipe_of(_i), target_of(_i), X_TRANSPOSED, 1216);
 }
 END_TEST
 
@@ -174,7 +174,7 @@ START_TEST(strided_rows_of_constant_length)
 	for (size_t i = 0; i < TFMC_COUNT(some); i++) {
 		char text[2048];
 		struct group_case c;
-		write_text(text, recipe_of(_i), some[i], X_TURNED, 1088);
+		write_text(text, recipe_of(_i), some[i], X_TRANSPOSED, 1088);
 		group_case_init(&c, text, target_of(_i), rowwise_emit);
 		check_rows(&c, some[i]);
 		group_case_destroy(&c);
@@ -380,7 +380,7 @@ static void check_narrow(const struct recipe *r, const char *target, const char 
 	static const int64_t some[] = {1, 5, 16, 33, 97};
 	char text[2048];
 	struct group_case c;
-	for (int x = X_DENSE; x <= X_TURNED; x++) {
+	for (int x = X_DENSE; x <= X_TRANSPOSED; x++) {
 		write_text(text, r, 0, (enum shape_of_x)x, scratch);
 		narrow(text, dtype);
 		group_case_init(&c, text, target, rowwise_emit);

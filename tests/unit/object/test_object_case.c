@@ -81,7 +81,7 @@ static void unload(struct loaded *l)
 	tir_destroy(&l->tir);
 }
 
-/* What the entry makes of ones. */
+/* Result of the entry for inputs of ones. */
 static float factor(struct tfmc_session *s, const char *name, int64_t b, int64_t n)
 {
 	float x[4 * 6 * 4], y[4 * 6 * 4] = {0};

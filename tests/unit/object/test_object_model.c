@@ -235,7 +235,7 @@ START_TEST(agrees_at_o2)
 }
 END_TEST
 
-/* What is measured before code generation is what the object asks for. */
+/* Sizes computed before code generation equal those of the object. */
 START_TEST(sizes_are_known_before)
 {
 	struct built b;

@@ -41,7 +41,7 @@ static int64_t padding(const struct ir_weight *w)
 	return ALIGN + 4 * stacked * ((rows - n) * k + n) + ALIGN;
 }
 
-/* What the module as written stores. */
+/* Bytes stored by the module as written. */
 static int64_t stored_bytes(const struct ir_module *m)
 {
 	int64_t sum = 0;

@@ -254,7 +254,7 @@ START_TEST(weights_are_found)
 }
 END_TEST
 
-/* What is copied to large pages is the file, which may change then; a small file stays mapped. */
+/* Large files are copied to large pages and may then change; a small file stays mapped. */
 START_TEST(weights_on_large_pages)
 {
 	enum { BYTES = (5 << 20) + 3 };

@@ -15,7 +15,7 @@
 #define VOCAB 12
 #define DRAWS 1000000
 
-/* What is before an id. */
+/* Probability mass before an id. */
 struct past {
 	const int32_t *ids;
 	int n;

@@ -22,7 +22,7 @@ static const int32_t text[MAX_B][MAX_T] = {{3, 8, 1, 6, 12, 9, 2, 15, 4, 10},
                                            {3, 1, 19, 4, 4, 16, 8, 11, 6, 0},
                                            {3, 12, 12, 7, 9, 3, 14, 10, 1, 5}};
 
-/* What a sequence of its own gives: logits [V] after the first n ids of text[b]. */
+/* Reference, a sequence of one slot: logits [V] after the first n ids of text[b]. */
 static void expect(struct tfmc_session *s, int b, uint64_t n, float *logits)
 {
 	mini_encode(s, source[b], N_SOURCE);
@@ -286,7 +286,7 @@ START_TEST(other_variants_take_them)
 }
 END_TEST
 
-/* What levels of optimization keep in their states may differ: then the other one refuses it. */
+/* States of optimization levels may differ: the other level then rejects them. */
 START_TEST(other_levels_take_them_or_refuse)
 {
 	static const char *const levels[] = {"O0", "O1", "O2"};

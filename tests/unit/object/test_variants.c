@@ -359,7 +359,7 @@ END_TEST
 	"module \"m\"\ndim S in [1," #most "]\nfunc @" #name \
 	"(%x: f32[S]) -> (y: f32[S]) {\n  %y = neg %x : f32[S]\n  return %y\n}\n"
 
-/* What differs between the first variant and another one is said. */
+/* Reports differences between the first variant and another one. */
 START_TEST(interfaces_must_agree)
 {
 	static const struct {

@@ -65,7 +65,7 @@ END_TEST
 
 /* ---- failures ---- */
 
-/* What call `at` of a listing becomes when it fails with a code. */
+/* Result of a listing whose call `at` fails with a code. */
 static void check_failed(const char *call, int64_t at, size_t code)
 {
 	struct tfmc_cl *cl;

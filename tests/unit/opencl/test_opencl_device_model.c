@@ -120,7 +120,7 @@ static struct interp_tensor ints(int rank, int64_t rows, int64_t columns, const 
 	return t;
 }
 
-/* What the first result means. */
+/* Meaning of the first result. */
 static struct interp_tensor meant(const struct mini_call *c)
 {
 	int64_t dims[SYMBOLS];

@@ -23,7 +23,7 @@
 static struct model_code code;
 static char message[TFMC_CL_TEXT];
 
-/* y = linear(round_rows x) with weights in a format; NULL: floats. */
+/* y = linear(quantize_rows x) with weights in a format; NULL: floats. */
 static void begin(const char *format, int rows)
 {
 	char text[1024], kept[64] = "", matrix[128];
@@ -35,7 +35,7 @@ static void begin(const char *format, int rows)
 	(void)snprintf(text, sizeof(text),
 	               "module \"m\" dim B in [1,%d] "
 	               "weight @w : f32[%d,%d] %s%s%s "
-	               "func @run(%%x: f32[B,%d]) -> (y: f32[B,%d]) { %%r = round_rows %%x : f32[B,%d] "
+	               "func @run(%%x: f32[B,%d]) -> (y: f32[B,%d]) { %%r = quantize_rows %%x : f32[B,%d] "
 	               "%%y = linear %%r, @w : f32[B,%d] return %%y }",
 	               rows, COLUMNS, DEPTH, format ? kept : "= ", matrix, format ? ")" : "", DEPTH, COLUMNS,
 	               DEPTH, COLUMNS);
@@ -149,7 +149,7 @@ END_TEST
 static struct mock *mock;
 static bool gives_wrong;
 
-/* What the probe is to write. */
+/* Expected output of the probe. */
 static void launch(void *user, const char *kernel, const struct mock_arg *args)
 {
 	(void)user;

@@ -123,7 +123,7 @@ static void run(const struct asked *a)
 
 /* ---- launches as the plan has them ---- */
 
-/* What the launches of a call have to be, told by the mock one by one. */
+/* Expected launches of a call, reported by the mock one by one. */
 struct expected {
 	const struct asked *asked;
 	struct {

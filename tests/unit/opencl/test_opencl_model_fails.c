@@ -132,7 +132,7 @@ START_TEST(every_call_fails)
 	ck_assert(calls > n_open + 50 && calls < MOCK_CALLS);
 	memcpy(names, mock->log, sizeof(names));
 	tfmc_cl_model_close(model);
-	/* What is left out of the list of devices is tested there. */
+	/* Devices left out of the list are tested there. */
 	while (strcmp(names[begin_at], "clCreateContext") != 0)
 		begin_at++;
 	for (int64_t at = begin_at; at < calls; at++) {

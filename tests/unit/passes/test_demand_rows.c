@@ -54,7 +54,7 @@
 #define LAST                                                      \
 	"  %one = full {value=1.0 dims=[B] dtype=i32} : i32[B]\n" \
 	"  %at = sub %len, %one : i32[B]\n"                       \
-	"  %t = take_rows %l, %at : f32[B,8]\n"                   \
+	"  %t = select_rows %l, %at : f32[B,8]\n"                 \
 	"  return %t, %s\n"
 #define FIRST                                                    \
 	"  %t = slice %l {axis=1 begin=0 size=1} : f32[B,1,8]\n" \
@@ -85,7 +85,7 @@
 	     "    %y = add %u, %d : f32[B,S,8]\n"                                                            \
 	     "    yield %y\n"                                                                                \
 	     "  } : f32[B,S,8]\n"                                                                            \
-	     "  %r = take_rows %l, %at : f32[B,8]\n"                                                         \
+	     "  %r = select_rows %l, %at : f32[B,8]\n"                                                       \
 	     "  return %r\n}\n"
 
 struct sample {

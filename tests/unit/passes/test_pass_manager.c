@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the manager does around passes: the input stays, text goes to the sink,
+* Pass manager: the input stays, text goes to the sink,
  * stops, counts.
  */
 #include <check.h>

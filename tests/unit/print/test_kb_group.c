@@ -24,7 +24,7 @@ struct fixture {
 	struct kb_range range;
 };
 
-/* What a kernel does with its parameters: out, and this item in its group. */
+/* Use of a kernel's parameters: out, and this item in its group. */
 typedef void body_fn(struct kb *k, struct kb_val out, struct kb_val item);
 
 static void setup(struct fixture *t, body_fn *body)

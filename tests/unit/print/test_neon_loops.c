@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the inner loops of the fast kernels are on aarch64, read from the
+* Inner loops of the fast kernels on aarch64, read from the
  * assembly: multiply-adds by an element of a vector, no broadcast (dup, ld1r),
  * and nothing of theirs on the stack. Needs no such machine.
  */
@@ -178,7 +178,7 @@ END_TEST
 #define ROUNDED                                                                                         \
 	"module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "                                    \
 	"func @f(%%x: f32[B,S,768], %%w: f32[768,768], %%b: f32[768]) -> (y: f32[B,S,768]) { "          \
-	"%%y = group linear {mr=%d nr=16 br=64 scratch=131072} { pre %%r = round_rows %%x "             \
+	"%%y = group linear {mr=%d nr=16 br=64 scratch=131072} { pre %%r = quantize_rows %%x "          \
 	"{to=%s block=%d} : f32[B,S,768] root %%h = linear %%r, %%w, %%b : f32[B,S,768] yield %%h } : " \
 	"f32[B,S,768] return %%y }"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Legal operands of argmax, strip_argmax and strip_score: the last two with a last axis of constant
- * size, strips narrower and wider than it, ids inside it and beyond. And of the ops of rows in order.
+ * Legal operands of argmax, block_argmax and block_log_softmax: the last two with a last axis of constant
+ * size, blocks narrower and wider than it, ids inside it and beyond. And of the ops of rows in order.
  */
 #include "tests/support/random/random_recipe.h"
 
@@ -37,15 +37,15 @@ static int64_t width(struct gen *g)
 	return rng_chance(&g->rng, 50) ? 64 : rng_between(&g->rng, 1, 80);
 }
 
-bool recipe_strip_argmax(struct gen *g, const struct ir_type *x, struct recipe *out)
+bool recipe_block_argmax(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
 	out->in[0] = rows(g, x);
 	out->n = 1;
-	((struct attrs_strip_argmax *)out->attrs)->width = width(g);
+	((struct attrs_block_argmax *)out->attrs)->width = width(g);
 	return out->in[0];
 }
 
-bool recipe_strip_score(struct gen *g, const struct ir_type *x, struct recipe *out)
+bool recipe_block_log_softmax(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
 	int64_t columns;
 	x = rows(g, x);
@@ -55,11 +55,11 @@ bool recipe_strip_score(struct gen *g, const struct ir_type *x, struct recipe *o
 	out->in[1] = ir_type_tensor(g->m->types, DT_I32, x->rank - 1, x->dims);
 	out->range[1].below = rng_chance(&g->rng, 60) ? columns : 0;
 	out->n = 2;
-	((struct attrs_strip_score *)out->attrs)->width = width(g);
+	((struct attrs_block_log_softmax *)out->attrs)->width = width(g);
 	return out->in[1];
 }
 
-bool recipe_round_rows(struct gen *g, const struct ir_type *x, struct recipe *out)
+bool recipe_quantize_rows(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
 	static const int64_t blocks[] = {0, 1, 3, 16, 32};
 	if (!x)
@@ -67,7 +67,7 @@ bool recipe_round_rows(struct gen *g, const struct ir_type *x, struct recipe *ou
 	if (!x || ir_dtype_class(x->dtype) != DTCLASS_FLOAT || x->dtype == DT_F64 || x->rank < 1)
 		return false;
 	out->in[out->n++] = x;
-	struct attrs_round_rows *a = out->attrs;
+	struct attrs_quantize_rows *a = out->attrs;
 	a->block = blocks[rng_below(&g->rng, (int64_t)TFMC_COUNT(blocks))];
 	a->to = rng_chance(&g->rng, 25) ? ROUND_bf16 : ROUND_int8;
 	return true;
@@ -94,12 +94,12 @@ bool recipe_topk(struct gen *g, const struct ir_type *x, struct recipe *out)
 	return true;
 }
 
-bool recipe_last_at(struct gen *g, const struct ir_type *x, struct recipe *out)
+bool recipe_last_index(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
 	const struct ir_dim *m = gen_dim(g);
 	if (x && (x->dtype != DT_I32 || x->rank != 1))
 		return false;
 	out->in[out->n] = x ? x : gen_type(g, DT_I32, 1, &m);
-	((struct attrs_last_at *)out->attrs)->size = gen_dim(g);
+	((struct attrs_last_index *)out->attrs)->size = gen_dim(g);
 	return out->in[out->n++] != NULL;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strip-logits: logits that are read only by an arg-max or by the log-probability of given ids are never stored;
+ * block-logits: logits that are read only by an arg-max or by the log-probability of given ids are never stored;
  * the kernel of their linear reduces each block of columns in its epilogue (online softmax statistics).
  *
- * Requires   encode (the linear has packed weights; its kernel works on blocks of columns, here called strips).
- * Ensures    the linear's kernel ends in a strip op that stores two or three values for each block of columns; the
+ * Requires   encode (the linear has packed weights; its kernel works on blocks of columns).
+ * Ensures    the linear's kernel ends in a block op that stores two or three values for each block of columns; the
  *            ops that combine the blocks read 1/20 of the bytes. Counters: `argmax`, `scores`.
  * Example    %y = linear %x, @head : f32[B,S,32000]  %i = argmax %y
- *        ->  %s = strip_argmax %y : f32[B,S,2,500]
+ *        ->  %s = block_argmax %y : f32[B,S,2,500]
  *            %i = the index stored for the block that argmax finds in %s[..,0,:]
- *            %y = linear ..  %p = log_softmax %y  %r = take_rows of the rows of %p, one element of each
- *        ->  %s = strip_score %y, %ids
+ *            %y = linear ..  %p = log_softmax %y  %r = select_rows of the rows of %p, one element of each
+ *        ->  %s = block_log_softmax %y, %ids
  *            %r = the maximum of log_softmax(%s[..,0,:]) + %s[..,1,:]: log-probability of the block plus that of the
  *            column within it, which is -inf in all blocks but the one that contains the column
  * Skips      logits with other users; fewer columns than the setting; targets whose kernels are work-groups
@@ -53,7 +53,7 @@ static bool is_logits(const struct rebuild *r, struct ir_value x)
 	return false;
 }
 
-/* op = take_rows(reshape(log_softmax(x)), ids): returns the log_softmax; NULL if op is not of this form. */
+/* op = select_rows(reshape(log_softmax(x)), ids): returns the log_softmax; NULL if op is not of this form. */
 static const struct ir_op *find_score(const struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *flat = ir_def_as(r->f, op->operands[0], OP_reshape), *p;
@@ -76,7 +76,7 @@ static bool has_work_groups(const struct rebuild *r)
 /* Matches argmax and scored logits; needs the logits in either case. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
-	const struct ir_op *p = op->code == OP_take_rows && !has_work_groups(r) ? find_score(r, op) : NULL;
+	const struct ir_op *p = op->code == OP_select_rows && !has_work_groups(r) ? find_score(r, op) : NULL;
 	if (p != NULL) {
 		rebuild_need(r, p->operands[0]);
 		rebuild_need(r, op->operands[1]);
@@ -115,11 +115,11 @@ static void emit_score(struct rebuild *r, const struct ir_op *op)
 {
 	struct ir_value x = rebuild_get(r, find_score(r, op)->operands[0]);
 	struct ir_value ids = ids_like(r, rebuild_get(r, op->operands[1]), x);
-	struct ir_value s =
-	        irb_strip_score(r->b, x, ids, &(struct attrs_strip_score){.width = BLOCK_COLUMNS});
+	struct ir_value s = irb_block_log_softmax(r->b, x, ids,
+	                                          &(struct attrs_block_log_softmax){.width = BLOCK_COLUMNS});
 	struct ir_value sum = irb_log(r->b, block_values(r, s, 1), NULL);
-	struct ir_value strips = irb_log_softmax(r->b, irb_add(r->b, block_values(r, s, 0), sum, NULL), NULL);
-	struct ir_value all = irb_sub(r->b, irb_add(r->b, strips, block_values(r, s, 2), NULL), sum, NULL);
+	struct ir_value blocks = irb_log_softmax(r->b, irb_add(r->b, block_values(r, s, 0), sum, NULL), NULL);
+	struct ir_value all = irb_sub(r->b, irb_add(r->b, blocks, block_values(r, s, 2), NULL), sum, NULL);
 	int64_t last = 1;
 	const struct attrs_reduce_max max = {.axes = {&last, 1}};
 	rebuild_set(r, op->results[0], irb_reduce_max(r->b, all, &max));
@@ -131,9 +131,9 @@ static void emit_score(struct rebuild *r, const struct ir_op *op)
 static void emit_argmax(struct rebuild *r, const struct ir_op *op)
 {
 	struct ir_value x = rebuild_get(r, op->operands[0]);
-	struct ir_value s = irb_strip_argmax(r->b, x, &(struct attrs_strip_argmax){.width = BLOCK_COLUMNS});
+	struct ir_value s = irb_block_argmax(r->b, x, &(struct attrs_block_argmax){.width = BLOCK_COLUMNS});
 	struct ir_value at = irb_argmax(r->b, block_values(r, s, 0), &(struct attrs_argmax){.axis = 1});
-	struct ir_value index = irb_take_rows(r->b, block_values(r, s, 1), at, NULL);
+	struct ir_value index = irb_select_rows(r->b, block_values(r, s, 1), at, NULL);
 	index = irb_cast(r->b, index, &(struct attrs_cast){.dtype = DT_I32});
 	const struct ir_type *t = irb_type(r->b, x);
 	rebuild_set(r, op->results[0], irb_reshape_to(r->b, index, t->rank - 1, t->dims));
@@ -149,7 +149,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 		emit_score(r, op);
 }
 
-enum tfmc_status pass_strip_logits(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
+enum tfmc_status pass_block_logits(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	const struct rewrite rewrite = {.match = match, .emit = emit};
 	pass_count(p, "argmax", 0);

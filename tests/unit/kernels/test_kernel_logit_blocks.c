@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linears that leave two or three numbers of each strip of columns (strip_argmax,
- * strip_score) against the IR interpreter, and their promise: the same bits for
+ * Linears that leave two or three numbers of each block of columns (block_argmax,
+ * block_log_softmax) against the IR interpreter, and their promise: the same bits for
  * every number of rows, every schedule and every number of workers.
  */
 #include <check.h>
@@ -18,26 +18,26 @@ static const int64_t widths[] = {1, 16, 40, 63, 64, 65, 128, 150, 333};
 
 static void format_argmax(struct buf *text, int64_t columns, const char *attrs)
 {
-	long long n = (long long)columns, strips = (n + 63) / 64;
+	long long n = (long long)columns, blocks = (n + 63) / 64;
 	buf_printf(text,
 	           HEAD
 	           "func @f(%%x: f32[B,S,24], %%w: f32[%lld,24], %%b: f32[%lld]) -> (y: f32[B,S,2,%lld]) { "
 	           "%%y = group linear %s { root %%h = linear %%x, %%w, %%b : f32[B,S,%lld] "
 	           "post %%c = softcap %%h {c=2.0} : f32[B,S,%lld] "
-	           "post %%s = strip_argmax %%c : f32[B,S,2,%lld] yield %%s } : f32[B,S,2,%lld] return %%y }",
-	           n, n, strips, attrs, n, n, strips, strips);
+	           "post %%s = block_argmax %%c : f32[B,S,2,%lld] yield %%s } : f32[B,S,2,%lld] return %%y }",
+	           n, n, blocks, attrs, n, n, blocks, blocks);
 }
 
 static void format_score(struct buf *text, int64_t columns, const char *attrs)
 {
-	long long n = (long long)columns, strips = (n + 63) / 64;
+	long long n = (long long)columns, blocks = (n + 63) / 64;
 	buf_printf(text,
 	           HEAD
 	           "func @f(%%x: f32[B,S,24], %%w: f32[%lld,24], %%at: i32[B,S]) -> (y: f32[B,S,3,%lld]) { "
 	           "%%y = group linear %s { root %%h = linear %%x, %%w : f32[B,S,%lld] "
-	           "post %%s = strip_score %%h, %%at : f32[B,S,3,%lld] yield %%s } : f32[B,S,3,%lld] "
+	           "post %%s = block_log_softmax %%h, %%at : f32[B,S,3,%lld] yield %%s } : f32[B,S,3,%lld] "
 	           "return %%y }",
-	           n, strips, attrs, n, strips, strips);
+	           n, blocks, attrs, n, blocks, blocks);
 }
 
 typedef void format_fn(struct buf *text, int64_t columns, const char *attrs);
@@ -108,7 +108,7 @@ START_TEST(test_streamed)
 	        "module \"m\" stage=groups dim B in [0,1] dim S in [0,8] "
 	        "func @f(%x: f32[B,S,24], %w: f32[150,24]) -> (y: f32[B,S,2,3]) { "
 	        "%y = group linear { root %h = linear %x, %w : f32[B,S,150] "
-	        "post %s = strip_argmax %h : f32[B,S,2,3] yield %s } : f32[B,S,2,3] return %y }";
+	        "post %s = block_argmax %h : f32[B,S,2,3] yield %s } : f32[B,S,2,3] return %y }";
 	linear_case_init_streamed(&c, text, targets[_i]);
 	for (int64_t s = 0; s <= 8; s++)
 		check_case(&c, 1, s);
@@ -178,7 +178,7 @@ START_TEST(test_special_numbers)
 	open_case(&c, format_score, 85, "", targets[_i], false);
 	for (int n = 0; n < 85; n++)
 		columns[n] = n < 64 ? -HUGE_VALF : (float)(n == 70);
-	special_row(&c, columns, 3, out); /* m, sum, column; of both strips */
+	special_row(&c, columns, 3, out); /* m, sum, column; of both blocks */
 	ck_assert(isinf(out[0]) && out[0] < 0 && out[2] == 1 && out[4] == 0);
 	ck_assert(out[1] == 1 && fabs((double)out[3] - (1 + 20 * exp(-1))) < 1e-5 && isinf(out[5]));
 	columns[80] = NAN;
@@ -191,10 +191,10 @@ START_TEST(test_special_numbers)
 }
 END_TEST
 
-Suite *suite_kernel_strips(void)
+Suite *suite_kernel_logit_blocks(void)
 {
-	Suite *s = suite_create("kernel_strips");
-	TCase *c = tcase_create("strips");
+	Suite *s = suite_create("kernel_logit_blocks");
+	TCase *c = tcase_create("blocks");
 	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_argmax, 0, TFMC_COUNT(targets));
 	tcase_add_loop_test(c, test_score, 0, TFMC_COUNT(targets));
