@@ -91,11 +91,26 @@ static void on_crash(int number)
 	          number == SIGABRT ? "LLVM gave up" : "LLVM crashed");
 }
 
+/* The C API sets no handler of C++, so std::set_new_handler is looked up by its mangled name. */
+typedef void (*new_handler)(void);
+
+static void set_new_handler(new_handler handler)
+{
+	new_handler (*set)(new_handler);
+	void *at = dlsym(RTLD_DEFAULT, "_ZSt15set_new_handlerPFvvE");
+	memcpy(&set, &at, sizeof(at));
+	if (at)
+		set(handler);
+}
+
+/* Outside of the guard, too: LLVM allocates when its objects are destroyed, and an exception would end the process without
+ * a message. Where memory_failed returns, the allocation is tried again, without a handler. */
 static void on_new(void)
 {
 	if (guard.is_active)
 		jump_back(OUTCOME_MEMORY, "");
 	memory_failed(0);
+	set_new_handler(NULL);
 }
 
 static void on_bad_alloc(void *user, const char *why, bool is_crash_wanted)
@@ -106,21 +121,14 @@ static void on_bad_alloc(void *user, const char *why, bool is_crash_wanted)
 	on_new();
 }
 
-/* The C API cannot set these, so two C++ functions are looked up by their mangled names: std::set_new_handler and
- * llvm::install_bad_alloc_error_handler (installed only once: LLVM asserts that there is none yet). */
-typedef void (*new_handler)(void);
-
-static void set_memory_handler(new_handler handler)
+/* llvm::install_bad_alloc_error_handler is called only once: LLVM asserts that there is none yet. */
+static void set_memory_handlers(void)
 {
 	static bool is_installed;
-	new_handler (*set_new)(new_handler);
 	void (*install)(void (*)(void *, const char *, bool), void *);
-	void *at = dlsym(RTLD_DEFAULT, "_ZSt15set_new_handlerPFvvE");
-	memcpy(&set_new, &at, sizeof(at));
-	if (at)
-		set_new(handler);
-	at = dlsym(RTLD_DEFAULT, "_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_");
+	void *at = dlsym(RTLD_DEFAULT, "_ZN4llvm31install_bad_alloc_error_handlerEPFvPvPKcbES0_");
 	memcpy(&install, &at, sizeof(at));
+	set_new_handler(on_new);
 	if (at && !is_installed)
 		install(on_bad_alloc, NULL);
 	is_installed = true;
@@ -143,8 +151,8 @@ static enum tfmc_status report(struct diag_context *cx, enum outcome how)
 
 /*
  * Runs work(user). Returns TFMC_INTERNAL after a diagnostic (none if cx is NULL) if LLVM crashed, TFMC_NO_MEMORY if
- * its memory ran out (memory.h may have a handler that does not return). Installs process-wide handlers: not
- * reentrant, one thread at a time.
+ * its memory ran out (memory.h may have a handler that does not return). Installs process-wide handlers, of which those
+ * for C++ allocations stay: not reentrant, one thread at a time.
  */
 static enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), void *user)
 {
@@ -156,13 +164,12 @@ static enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *u
 	for (size_t i = 0; i < TFMC_COUNT(crash_signals); i++)
 		sigaction(crash_signals[i], &crash, &before[i]);
 	LLVMInstallFatalErrorHandler(on_fatal);
-	set_memory_handler(on_new);
+	set_memory_handlers();
 	guard.is_active = true;
 	enum outcome how = (enum outcome)sigsetjmp(guard.back, 1);
 	if (how == OUTCOME_OK)
 		work(user);
 	guard.is_active = false;
-	set_memory_handler(NULL);
 	LLVMResetFatalErrorHandler();
 	for (size_t i = 0; i < TFMC_COUNT(crash_signals); i++)
 		sigaction(crash_signals[i], &before[i], NULL);

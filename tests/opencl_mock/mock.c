@@ -2,7 +2,6 @@
 /*
  * The mock OpenCL library: the functions of runtime/opencl/calls.def.
  */
-#define _POSIX_C_SOURCE 200809L /* strdup */
 #include "tests/opencl_mock/mock_internal.h"
 
 #include <stdbool.h>
@@ -74,14 +73,28 @@ static void *create(enum object_kind kind, cl_int *code)
 	if (mock.odd == MOCK_NULL_OBJECTS)
 		return NULL;
 	struct object *o = calloc(1, sizeof(*o));
-	if (!o)
-		abort();
+	if (!o) {
+		*code = CL_OUT_OF_HOST_MEMORY;
+		return NULL;
+	}
 	o->kind = kind;
 	mock.live++;
 	return o;
 }
 
 /* Also when it says that it fails: the caller cannot try again. */
+/* The same with n zero bytes of its own. */
+static void *create_with_bytes(enum object_kind kind, size_t n, cl_int *code)
+{
+	struct object *o = create(kind, code);
+	if (!o || (o->bytes = calloc(1, n)))
+		return o;
+	free(o);
+	mock.live--;
+	*code = CL_OUT_OF_HOST_MEMORY;
+	return NULL;
+}
+
 static cl_int release(const char *name, void *p, enum object_kind kind)
 {
 	cl_int code = begin(name);
@@ -162,11 +175,11 @@ cl_mem clCreateBuffer(cl_context context, cl_ulong flags, size_t size, void *hos
 		*code = misuse(CL_INVALID_VALUE);
 		return NULL;
 	}
-	struct object *o = create(MEMORY, code);
+	struct object *o = host ? create(MEMORY, code) : create_with_bytes(MEMORY, size, code);
 	if (o) {
 		o->n = size;
 		o->is_host = host != NULL;
-		o->bytes = host ? host : calloc(1, size);
+		o->bytes = host ? host : o->bytes;
 		o->next = memories;
 		memories = o;
 		mock.shared += o->is_host;
@@ -250,11 +263,8 @@ cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem memory, const void *pa
 
 static void *program_of(const void *bytes, size_t n, cl_int *code)
 {
-	struct object *o = create(PROGRAM, code);
+	struct object *o = create_with_bytes(PROGRAM, n + 1, code);
 	if (o) {
-		o->bytes = calloc(1, n + 1);
-		if (!o->bytes)
-			abort();
 		memcpy(o->bytes, bytes, n);
 		o->n = n;
 	}
@@ -383,9 +393,10 @@ cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *code)
 		return NULL;
 	}
 	*code = CL_INVALID_KERNEL_NAME;
-	struct object *o = find_kernel(of, name, strlen(name)) ? create(KERNEL, code) : NULL;
+	size_t n = strlen(name);
+	struct object *o = find_kernel(of, name, n) ? create_with_bytes(KERNEL, n + 1, code) : NULL;
 	if (o)
-		o->bytes = strdup(name);
+		memcpy(o->bytes, name, n);
 	return (cl_kernel)o;
 }
 

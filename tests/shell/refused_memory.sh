@@ -75,6 +75,28 @@ for at in $(seq 0 $((n - 1))); do
 done
 [ $((2 * said)) -ge "$n" ] || complain "devices: only $said of $n refusals were noticed"
 
+# A text on a device of the mock library, from cached code: opening, calling and closing, where LLVM's objects are
+# destroyed as well.
+export XDG_CACHE_HOME=$tmp/cache
+device=("$TFMC" generate "$names" --tokens=1,2 --max-tokens=2 --print-tokens --temperature=0 -O0 --device=opencl:Processor)
+LD_PRELOAD=$tmp/refuse.so "${device[@]}" >log # code is cached for the libraries of the process
+"${device[@]}" >device.good
+REFUSE_COUNT=1 LD_PRELOAD=$tmp/refuse.so "${device[@]}" 2>log >/dev/null
+n=$(sed -n 's/allocations: //p' log)
+said=0
+for at in $(seq $((n - n / 20)) $((n / 20 / ${TFMC_REFUSALS:-16} + 1)) $((n - 1))) $(seq $((n - 12)) 3 $((n - 1))); do
+	code=0
+	REFUSE_ALLOCATION=$at LD_PRELOAD=$tmp/refuse.so "${device[@]}" >device.out 2>log || code=$?
+	case $code in
+	0) cmp -s device.good device.out ;;
+	3) grep -q 'memory\|MEMORY' log ;;
+	*) false ;;
+	esac || complain "generate on a device, allocation $at of $n: exit $code: $(head -c 300 log)"
+	[ $code != 3 ] || said=$((said + 1))
+done
+[ $said -ge 8 ] || complain "generate on a device: only $said refusals were noticed"
+unset XDG_CACHE_HOME
+
 # The forms of diagnostics.
 form() { try env REFUSE_ALLOCATION=2000 REFUSE_REST=1 LD_PRELOAD="$tmp/refuse.so" "$TFMC" "$names" -O0 -o x.out --diagnostics="$1"; }
 [ "$(form json)" = 3 ] && python3 -c '
