@@ -49,11 +49,11 @@ static bool is_handling(void)
 void memory_failed(size_t bytes)
 {
 	char stage[STAGE_MAX];
-	const char *nobody = NULL;
+	const char *none = NULL;
 	if (process.handler == NULL || is_handling())
 		return;
-	while (!atomic_compare_exchange_weak(&process.owner, &nobody, &this_thread)) {
-		nobody = NULL;
+	while (!atomic_compare_exchange_weak(&process.owner, &none, &this_thread)) {
+		none = NULL;
 		sched_yield();
 	}
 	snprintf(stage, sizeof(stage), "%s%s%s", process.what != NULL ? process.what : "starting",
