@@ -49,7 +49,7 @@ cp odd/config.json pickles
 echo >pickles/pytorch_model.bin
 echo >bare/model.onnx
 for folder in odd pickles bare; do
-	n=$(refuse REFUSE_COUNT=1 "$TFMC" inspect $folder 2>&1 | sed -n 's/^calls of readdir: //p')
+	n=$(refuse REFUSE_COUNT=1 "$TFMC" inspect $folder 2>&1 | sed -n 's/^calls of readdir: //p' || true)
 	for k in $(seq 1 "$n"); do
 		code=0
 		refuse REFUSE_CALL=readdir REFUSE_AT="$k" REFUSE_ERRNO=5 "$TFMC" inspect $folder >out 2>err || code=$?
@@ -83,7 +83,7 @@ for k in $(seq 1 "$n"); do
 	cmp good out
 	[ "$(ls "$tmp/of_$k/tfmc" | grep -c '\.clbin$')" = 1 ] || complain "write $k of $n is interrupted: the program is not cached"
 done
-[ "$n" -gt 2 ] || complain "only $n writes"
+[ "$n" -gt 0 ] || complain "nothing is written"
 
 # Where there is no memory for code: every command that runs it.
 without_pages() { # WHAT COMMAND..: each mmap in turn, from the first that is noticed as one of the code
@@ -137,7 +137,7 @@ done
 cp kept m/model.safetensors
 
 # Outputs appear together or not at all: whichever name cannot be given, the files of before are back.
-outputs=("$TFMC" "$model" -O0 -mcpu=x86-64-v3 -q -o x.o --weights=file -MD --reproducer=x.tir)
+outputs=("$TFMC" "$model" -O0 -mcpu=x86-64-v3 -q -o x.o --weights=file -MD --emit=obj,header,tir=x.tir)
 names="x.d x.h x.o x.tir x.weights"
 contents() { for f in $names; do if [ -e $f ]; then md5sum <$f; else echo none; fi; done; }
 left() { ls -A | grep -E '^\.?x\.' | tr '\n' ' '; }
