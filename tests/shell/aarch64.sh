@@ -112,7 +112,7 @@ int main(void)
 C
 # shellcheck disable=SC2086
 aarch64-linux-gnu-gcc -std=c17 -O2 $warnings -I"$TFMC_SOURCE" -static "$tmp/native.c" \
-	"$TFMC_SOURCE"/ir/{target,types,support,diag}/*.c -lm -o "$tmp/native"
+	"$TFMC_SOURCE"/ir/{target,types,support}/*.c -lm -o "$tmp/native"
 for row in cortex-a72:aarch64 cortex-a76:armv8.2-dotprod max:armv8.6; do
 	qemu-aarch64-static -cpu "${row%:*}" "$tmp/levels" 1 >"$tmp/bits.level" 2>"$tmp/said"
 	cmp "$tmp/bits.1" "$tmp/bits.level"

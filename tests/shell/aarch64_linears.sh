@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 C
 build() { # COMPILER PROGRAM
 	"$1" -std=c17 -O2 -ffp-contract=off -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I. -static -pthread main.c linears.o \
-		"$TFMC_SOURCE"/runtime/core/*.c -o "$2"
+		"$TFMC_SOURCE"/runtime/*.c -o "$2"
 }
 "$TFMC" linears.tir --quiet --target=aarch64-linux-gnu --variants=aarch64,armv8.2-dotprod,armv8.6 -o linears.o
 build aarch64-linux-gnu-gcc levels
