@@ -3,8 +3,8 @@
  * Internal: logit constraints (excluded ids, score changes, ends of sequences) and stop strings in streamed
  * text. Greedy generation, sampling and beam search share them.
  */
-#ifndef TFMC_RUNTIME_GENERATE_CONSTRAINTS_H
-#define TFMC_RUNTIME_GENERATE_CONSTRAINTS_H
+#ifndef TFMC_RUNTIME_CONSTRAINTS_H
+#define TFMC_RUNTIME_CONSTRAINTS_H
 
 #include <stdbool.h>
 

@@ -3,8 +3,8 @@
  * Internal: calls of the entries encode, prefill, step and score with token ids, and facts of the record
  * about ids. Greedy generation, sampling, beam search, slots and scoring are built on it.
  */
-#ifndef TFMC_RUNTIME_CORE_FEED_H
-#define TFMC_RUNTIME_CORE_FEED_H
+#ifndef TFMC_RUNTIME_FEED_H
+#define TFMC_RUNTIME_FEED_H
 
 #include "tfmc_rt.h"
 #include "try.h"

@@ -3,8 +3,8 @@
  * Internal: zeroed memory of a session. Large blocks are lazily committed mappings: a context that is never
  * filled takes no memory.
  */
-#ifndef TFMC_RUNTIME_CORE_MEMORY_H
-#define TFMC_RUNTIME_CORE_MEMORY_H
+#ifndef TFMC_RUNTIME_MEMORY_H
+#define TFMC_RUNTIME_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Internal: exp, log and log-sum-exp with the same bits on every machine: IEEE double in a fixed order, no
  * libm. The files that use them are compiled without contraction of a * b + c to fma (CMakeLists.txt).
  */
-#ifndef TFMC_RUNTIME_GENERATE_REAL_H
-#define TFMC_RUNTIME_GENERATE_REAL_H
+#ifndef TFMC_RUNTIME_REAL_H
+#define TFMC_RUNTIME_REAL_H
 
 #include <stdint.h>
 

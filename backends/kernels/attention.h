@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernel generator of attention groups: softmax(mask(softcap(q k^T scale + bias))) v with an online softmax
  * over blocks of keys (FlashAttention), so that no row of scores is ever complete in memory. */
-#ifndef TFMC_BACKENDS_ATTENTION_ATTENTION_H
-#define TFMC_BACKENDS_ATTENTION_ATTENTION_H
+#ifndef TFMC_BACKENDS_KERNELS_ATTENTION_H
+#define TFMC_BACKENDS_KERNELS_ATTENTION_H
 
 #include "backends/kernels/group.h"
 

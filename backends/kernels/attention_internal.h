@@ -13,8 +13,8 @@
  * The query heads that share a key head (GQA) are rows of one matrix: row r is token r / group of query head
  * r % group, so that the number of visible keys does not decrease with r.
  */
-#ifndef TFMC_BACKENDS_ATTENTION_INTERNAL_H
-#define TFMC_BACKENDS_ATTENTION_INTERNAL_H
+#ifndef TFMC_BACKENDS_KERNELS_ATTENTION_INTERNAL_H
+#define TFMC_BACKENDS_KERNELS_ATTENTION_INTERNAL_H
 
 #include "backends/kernels/eval.h"
 #include "backends/kernels/reg_tile.h"

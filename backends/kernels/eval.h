@@ -9,8 +9,8 @@
  * At the end of a row only `valid` of the `lanes` lanes exist: the others are never loaded or stored, and their
  * values are undefined.
  */
-#ifndef TFMC_BACKENDS_KERNEL_EVAL_H
-#define TFMC_BACKENDS_KERNEL_EVAL_H
+#ifndef TFMC_BACKENDS_KERNELS_EVAL_H
+#define TFMC_BACKENDS_KERNELS_EVAL_H
 
 #include "backends/kernels/group.h"
 

@@ -5,8 +5,8 @@
  * eval_worker_range; every result element is computed by one worker, in an order that does not depend on the number
  * of workers.
  */
-#ifndef TFMC_BACKENDS_KERNEL_TEMPLATES_H
-#define TFMC_BACKENDS_KERNEL_TEMPLATES_H
+#ifndef TFMC_BACKENDS_KERNELS_GENERATOR_H
+#define TFMC_BACKENDS_KERNELS_GENERATOR_H
 
 #include "backends/kernels/eval.h"
 

@@ -4,8 +4,8 @@
  * (backends/plan) begins a function and maps tensors to memory by a binding; kernel_emit_group emits the body, which
  * computes the share of one worker.
  */
-#ifndef TFMC_BACKENDS_KERNEL_GROUP_H
-#define TFMC_BACKENDS_KERNEL_GROUP_H
+#ifndef TFMC_BACKENDS_KERNELS_GROUP_H
+#define TFMC_BACKENDS_KERNELS_GROUP_H
 
 #include "backends/kb/kb.h"
 #include "ir/core/module.h"

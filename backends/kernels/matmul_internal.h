@@ -17,8 +17,8 @@
  * B is stored in panels of NR = 16 columns (ir/target/tile.h). A k-row of a panel is 64 bytes: its 16 columns
  * at one K element, or at as many as fit (2 of 16 bits, 4 of 8, 8 of 4).
  */
-#ifndef TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
-#define TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
+#ifndef TFMC_BACKENDS_KERNELS_MATMUL_INTERNAL_H
+#define TFMC_BACKENDS_KERNELS_MATMUL_INTERNAL_H
 
 #include "backends/kernels/reg_tile.h"
 #include "backends/kernels/generator.h"

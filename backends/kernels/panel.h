@@ -8,8 +8,8 @@
  * super-block are multiplied by its own scales first, which is exact. So every kernel sees the same f32
  * weights, and its sums have the bits of a product with dequantized weights.
  */
-#ifndef TFMC_BACKENDS_PANEL_PANEL_H
-#define TFMC_BACKENDS_PANEL_PANEL_H
+#ifndef TFMC_BACKENDS_KERNELS_PANEL_H
+#define TFMC_BACKENDS_KERNELS_PANEL_H
 
 #include "backends/kb/kb.h"
 #include "ir/target/tile.h"

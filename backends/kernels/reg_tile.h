@@ -4,8 +4,8 @@
  * vectors of weights, whose accumulators stay in registers. Each accumulator is one chain of fma in increasing k,
  * whatever the tile shape, so results are bitwise independent of the tiling.
  */
-#ifndef TFMC_BACKENDS_KERNEL_PRODUCTS_H
-#define TFMC_BACKENDS_KERNEL_PRODUCTS_H
+#ifndef TFMC_BACKENDS_KERNELS_REG_TILE_H
+#define TFMC_BACKENDS_KERNELS_REG_TILE_H
 
 #include "backends/kb/kb.h"
 #include "ir/target/tile.h"

@@ -5,8 +5,8 @@
  * once; between passes it is kept in registers, in the row of the result, or in scratch. Each row is computed
  * by one worker, or by one work-group.
  */
-#ifndef TFMC_BACKENDS_ROWS_ROWWISE_H
-#define TFMC_BACKENDS_ROWS_ROWWISE_H
+#ifndef TFMC_BACKENDS_KERNELS_ROWWISE_H
+#define TFMC_BACKENDS_KERNELS_ROWWISE_H
 
 #include "backends/kernels/eval.h"
 

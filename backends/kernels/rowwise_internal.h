@@ -10,8 +10,8 @@
  * elements are in registers (short rows), in memory where x is, or in the buffer. Sums take elements in an
  * order that depends on the length of the row only.
  */
-#ifndef TFMC_BACKENDS_ROWS_ROWWISE_INTERNAL_H
-#define TFMC_BACKENDS_ROWS_ROWWISE_INTERNAL_H
+#ifndef TFMC_BACKENDS_KERNELS_ROWWISE_INTERNAL_H
+#define TFMC_BACKENDS_KERNELS_ROWWISE_INTERNAL_H
 
 #include "backends/kernels/eval.h"
 

@@ -3,8 +3,8 @@
  * From kernel IR to an ELF object. This header shows no LLVM types; LLVM-C headers are included in this directory
  * only. Every call has its own LLVM context, so compilations share nothing.
  */
-#ifndef TFMC_BACKENDS_LLVM_LLVM_H
-#define TFMC_BACKENDS_LLVM_LLVM_H
+#ifndef TFMC_BACKENDS_OBJECT_LLVM_H
+#define TFMC_BACKENDS_OBJECT_LLVM_H
 
 #include "backends/kb/kernel_ir.h"
 #include "ir/support/progress.h"

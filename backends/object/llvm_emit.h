@@ -3,8 +3,8 @@
  * Emission of kernel IR as LLVM IR, internal interface: the module, and the function under construction, whose
  * values, variables and scopes are looked up by their ids in the kernel IR.
  */
-#ifndef TFMC_BACKENDS_LLVM_EMIT_H
-#define TFMC_BACKENDS_LLVM_EMIT_H
+#ifndef TFMC_BACKENDS_OBJECT_LLVM_EMIT_H
+#define TFMC_BACKENDS_OBJECT_LLVM_EMIT_H
 
 #include <llvm-c/Core.h>
 

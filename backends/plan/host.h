@@ -3,8 +3,8 @@
  * The functions of an object around its kernels: command sequences, argument checks, calls, worker barriers,
  * and the interface.
  */
-#ifndef TFMC_BACKENDS_HOST_HOST_H
-#define TFMC_BACKENDS_HOST_HOST_H
+#ifndef TFMC_BACKENDS_PLAN_HOST_H
+#define TFMC_BACKENDS_PLAN_HOST_H
 
 #include "backends/plan/emit.h"
 

@@ -7,8 +7,8 @@
  * Kernels take a buffer and a byte offset for each area, then the dims and repeat indices they use. Buffers
  * are 64-byte aligned; offsets are multiples of the element size (of 64 where no repeat index is involved).
  */
-#ifndef TFMC_BACKENDS_OPENCL_OPENCL_H
-#define TFMC_BACKENDS_OPENCL_OPENCL_H
+#ifndef TFMC_BACKENDS_PLAN_OPENCL_H
+#define TFMC_BACKENDS_PLAN_OPENCL_H
 
 #include "backends/plan/emit.h"
 

@@ -5,8 +5,8 @@
  * diagnostic at the current location (IR_TYPE, SHAPE or DTYPE), later calls do nothing and return IR_NO_VALUE, and
  * irb_finish fails.
  */
-#ifndef TFMC_IR_BUILDER_BUILD_H
-#define TFMC_IR_BUILDER_BUILD_H
+#ifndef TFMC_IR_CORE_BUILD_H
+#define TFMC_IR_CORE_BUILD_H
 
 #include "ir/core/module.h"
 

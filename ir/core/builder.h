@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of the builder, shared by its files and the parser. */
-#ifndef TFMC_IR_BUILDER_BUILDER_H
-#define TFMC_IR_BUILDER_BUILDER_H
+#ifndef TFMC_IR_CORE_BUILDER_H
+#define TFMC_IR_CORE_BUILDER_H
 
 #include "ir/core/build.h"
 #include "ir/types/intern.h"

@@ -4,8 +4,8 @@
  * ir/core/module.h). Calling the base is always right; the code generator of an entry may test the conditions and
  * call the case instead.
  */
-#ifndef TFMC_IR_BUILDER_CASE_H
-#define TFMC_IR_BUILDER_CASE_H
+#ifndef TFMC_IR_CORE_CASE_H
+#define TFMC_IR_CORE_CASE_H
 
 #include "ir/core/module.h"
 

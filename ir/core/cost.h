@@ -4,8 +4,8 @@
  * weights. Independent of targets; used for rooflines (`bench`) and for the work that objects record. And descriptions
  * of ops for reports.
  */
-#ifndef TFMC_IR_ANALYSIS_COST_H
-#define TFMC_IR_ANALYSIS_COST_H
+#ifndef TFMC_IR_CORE_COST_H
+#define TFMC_IR_CORE_COST_H
 
 #include "ir/core/module.h"
 

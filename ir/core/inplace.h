@@ -9,8 +9,8 @@
  *   linear     operands of elementwise ops of the epilogue, but not after a fused norm; never the rows of x
  *   attention  q, if a task writes its results exactly where its queries are
  */
-#ifndef TFMC_IR_ANALYSIS_INPLACE_H
-#define TFMC_IR_ANALYSIS_INPLACE_H
+#ifndef TFMC_IR_CORE_INPLACE_H
+#define TFMC_IR_CORE_INPLACE_H
 
 #include "ir/core/module.h"
 

@@ -4,8 +4,8 @@
  * extends the range to the whole repeat, unless the value is defined in the same iteration. A carry is several values
  * that share one buffer: the init, the argument of the body, the yield and the result of the repeat.
  */
-#ifndef TFMC_IR_ANALYSIS_LIFETIME_H
-#define TFMC_IR_ANALYSIS_LIFETIME_H
+#ifndef TFMC_IR_CORE_LIFETIME_H
+#define TFMC_IR_CORE_LIFETIME_H
 
 #include "ir/core/module.h"
 

@@ -16,8 +16,8 @@
  *    with a root; plan has an arena, an offset for each group result (a multiple of 64, or -1: memory of the caller), and
  *    offsets without conflicts.
  */
-#ifndef TFMC_IR_VERIFY_VERIFY_H
-#define TFMC_IR_VERIFY_VERIFY_H
+#ifndef TFMC_IR_CORE_VERIFY_H
+#define TFMC_IR_CORE_VERIFY_H
 
 #include "ir/core/module.h"
 

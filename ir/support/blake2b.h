@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BLAKE2b (RFC 7693) with 32-byte digests: cryptographic identities of content, for caches. About 1 GB/s. */
-#ifndef TFMC_IR_ALGORITHMS_BLAKE2B_H
-#define TFMC_IR_ALGORITHMS_BLAKE2B_H
+#ifndef TFMC_IR_SUPPORT_BLAKE2B_H
+#define TFMC_IR_SUPPORT_BLAKE2B_H
 
 #include <stddef.h>
 #include <stdint.h>

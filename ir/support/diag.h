@@ -6,8 +6,8 @@
  * Style of messages: lower case, one line, no final period, in the user's terms, with both the found and the expected
  * value. A note belongs to the error before it. The renderer escapes control characters.
  */
-#ifndef TFMC_IR_DIAG_DIAG_H
-#define TFMC_IR_DIAG_DIAG_H
+#ifndef TFMC_IR_SUPPORT_DIAG_H
+#define TFMC_IR_SUPPORT_DIAG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Line differences of two texts in unified format, as diff -u. */
-#ifndef TFMC_IR_ALGORITHMS_DIFF_H
-#define TFMC_IR_ALGORITHMS_DIFF_H
+#ifndef TFMC_IR_SUPPORT_DIFF_H
+#define TFMC_IR_SUPPORT_DIFF_H
 
 #include "ir/support/buf.h"
 #include "ir/support/compiler.h"

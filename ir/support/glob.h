@@ -3,8 +3,8 @@
  * Globs over dotted names, for all options that accept patterns (weights.ignore, hub.ignore, --probe): `*` and `**`
  * match any characters including dots, `?` one character, `{a,b}` either alternative.
  */
-#ifndef TFMC_IR_ALGORITHMS_GLOB_H
-#define TFMC_IR_ALGORITHMS_GLOB_H
+#ifndef TFMC_IR_SUPPORT_GLOB_H
+#define TFMC_IR_SUPPORT_GLOB_H
 
 #include <stdbool.h>
 

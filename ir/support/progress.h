@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Progress of long operations: the operation calls progress_report after each piece, the callback decides whether and
  * how it is shown. */
-#ifndef TFMC_IR_DIAG_PROGRESS_H
-#define TFMC_IR_DIAG_PROGRESS_H
+#ifndef TFMC_IR_SUPPORT_PROGRESS_H
+#define TFMC_IR_SUPPORT_PROGRESS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * The lexer of the text form. Line ends only end comments, which begin with `;`. The first malformed token is
  * reported, and all tokens after it are TOK_END.
  */
-#ifndef TFMC_IR_PARSE_LEX_H
-#define TFMC_IR_PARSE_LEX_H
+#ifndef TFMC_IR_TEXT_LEX_H
+#define TFMC_IR_TEXT_LEX_H
 
 #include "ir/support/diag.h"
 

@@ -3,8 +3,8 @@
  * Internals of the parser of the text form (recursive descent); also used by the parser of rewrite rules. Functions
  * return false after a diagnostic; the first failure ends the parse.
  */
-#ifndef TFMC_IR_PARSE_PARSER_H
-#define TFMC_IR_PARSE_PARSER_H
+#ifndef TFMC_IR_TEXT_PARSER_H
+#define TFMC_IR_TEXT_PARSER_H
 
 #include "ir/core/builder.h"
 #include "ir/text/lex.h"

@@ -7,8 +7,8 @@
  * The grammar is in ir/text.md. One op per line:
  *   %y = linear %x, @ffn.up.weight[%l], @ffn.up.bias[%l] : f32[B,S,128] loc("model.yaml":24:13 "encoder.layers.mlp")
  */
-#ifndef TFMC_IR_PRINT_TEXT_H
-#define TFMC_IR_PRINT_TEXT_H
+#ifndef TFMC_IR_TEXT_TEXT_H
+#define TFMC_IR_TEXT_TEXT_H
 
 #include "ir/core/module.h"
 

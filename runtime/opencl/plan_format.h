@@ -12,8 +12,8 @@
  * Rows that a row refers to by FIRST and N directly follow those of the row before it, and kernels are in the
  * order of their commands, so a file is checked in linear time.
  */
-#ifndef TFMC_RUNTIME_PLAN_FORMAT_H
-#define TFMC_RUNTIME_PLAN_FORMAT_H
+#ifndef TFMC_RUNTIME_OPENCL_PLAN_FORMAT_H
+#define TFMC_RUNTIME_OPENCL_PLAN_FORMAT_H
 
 #define PLAN_MAGIC   0x6e616c70636d6674 /* "tfmcplan" */
 #define PLAN_VERSION 7

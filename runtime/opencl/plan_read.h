@@ -3,8 +3,8 @@
  * Reads serialized plans (format.h) in place: nothing is copied or allocated. The bytes are not trusted: once
  * tfmc_plan_open accepts them, all functions here are safe to call, and the commands are safe to execute.
  */
-#ifndef TFMC_RUNTIME_PLAN_READ_H
-#define TFMC_RUNTIME_PLAN_READ_H
+#ifndef TFMC_RUNTIME_OPENCL_PLAN_READ_H
+#define TFMC_RUNTIME_OPENCL_PLAN_READ_H
 
 #include <stdbool.h>
 #include <stddef.h>

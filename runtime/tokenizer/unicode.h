@@ -3,8 +3,8 @@
  * UTF-8 that may be invalid, character classes, lower case, normalization forms. An invalid byte is a
  * character of its own without class and passes every step unchanged.
  */
-#ifndef TFMC_RUNTIME_UNICODE_UNICODE_H
-#define TFMC_RUNTIME_UNICODE_UNICODE_H
+#ifndef TFMC_RUNTIME_TOKENIZER_UNICODE_H
+#define TFMC_RUNTIME_TOKENIZER_UNICODE_H
 
 #include <stdbool.h>
 #include <stddef.h>
