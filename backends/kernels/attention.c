@@ -492,7 +492,8 @@ struct kb_val attention_all_blocks(const struct attention *a)
 	return kb_get(k, sum);
 }
 
-void attention_tasks(const struct attention *a)
+/* Emits all tasks of this worker. */
+static void attention_tasks(const struct attention *a)
 {
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;

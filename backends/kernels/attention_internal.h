@@ -231,8 +231,6 @@ struct kb_val attention_share_begin(const struct attention *a, struct kb_val len
 /* Normalizes and stores row first + row of the head, whose partial result is row `row` of scratch. */
 void attention_store_row(const struct attention *a, const struct attention_head *h, struct kb_val first,
                          struct kb_val row);
-/* Emits all tasks of this worker. */
-void attention_tasks(const struct attention *a);
 /* Rows [first, first + n) of a head. */
 struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
                                           struct kb_val first, struct kb_val n);

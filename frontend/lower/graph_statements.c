@@ -561,7 +561,8 @@ static struct graph_body with_concrete_paths(struct expander *b, const struct gr
 	return out;
 }
 
-bool infer_types(struct expander *b, const struct graph_body *body)
+/* Infers the types of the values that the statements assign, by lowering them after all before them. */
+static bool infer_types(struct expander *b, const struct graph_body *body)
 {
 	const struct graph_body here = with_concrete_paths(b, body);
 	return lower_body(b->types, &here, false);

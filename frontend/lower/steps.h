@@ -178,8 +178,6 @@ bool expand_graph_model(struct frontend_model *m);
 bool expand_graph_statement(struct expander *b, const struct yaml_node *node);
 /* The scalar bound to an argument of the function being inlined, or NULL. */
 const struct value *inlined_argument_value(const struct expander *b, const char *name);
-/* Infers the types of the values that the statements assign, by lowering them after all before them. */
-bool infer_types(struct expander *b, const struct graph_body *body);
 /* The same; sets the type of x. */
 bool infer_x_type(struct expander *b, const struct graph_body *body);
 /* True if the statements read a saved value that depends on the tokens. */

@@ -28,7 +28,8 @@ void parsed_files_destroy(struct parsed_files *f)
 		file_map_close(&f->items[i]->map);
 }
 
-const struct parsed_file *parsed_find(const struct parsed_files *f, const char *path)
+/* The file if it has been read before, else NULL. */
+static const struct parsed_file *parsed_find(const struct parsed_files *f, const char *path)
 {
 	for (size_t i = 0; i < f->n; i++)
 		if (strcmp(f->items[i]->path, path) == 0)

@@ -53,8 +53,6 @@ TFMC_MUST_USE enum tfmc_status parsed_json(struct parsed_files *f, const char *p
                                            bool shorten, const struct parsed_file **out);
 TFMC_MUST_USE enum tfmc_status parsed_gguf(struct parsed_files *f, const char *path, struct loc loc,
                                            const struct parsed_file **out);
-/* The file if it has been read before, else NULL. */
-const struct parsed_file *parsed_find(const struct parsed_files *f, const char *path);
 
 /* ---- weight files ---- */
 struct weight_files;

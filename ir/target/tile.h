@@ -4,6 +4,10 @@
  * blocks (kc, mc) of the GEMM in the way of BLIS ("Analytical Modeling Is Enough for High-Performance BLIS", Low et
  * al. 2016), blocks of attention, and the bytes of packed weights, quantized activations and scratch that planner and
  * kernels agree on. A linear is C [M, N] = A [M, K] W^T; `depth` is K.
+ *
+ * Half of these functions are called by passes/group, which chooses sizes and reserves scratch, and by backends/kernels,
+ * which lays it out; scratch for converted panels follows from the packed layout. Passes may not include back ends, so
+ * the contract of both is in a module below both.
  */
 #ifndef TFMC_IR_TARGET_TILE_H
 #define TFMC_IR_TARGET_TILE_H
@@ -11,15 +15,14 @@
 #include "ir/target/target.h"
 #include "ir/types/format.h"
 
-#define PANEL_COLUMNS       16    /* NR unit: a packed panel is 16 rows of W, that is 16 columns of C */
-#define TILE_PANELS_MAX     4     /* panels of a register tile (nr / 16) */
-#define TILE_MR_MAX         32    /* rows of a register tile */
-#define TILE_ACC_MAX        64    /* vector accumulators of a register tile */
-#define ATTENTION_BLOCK_MAX 4096  /* queries, and keys, of a block of attention */
-#define TILE_WAY_BYTES      4096  /* of L1, on all targets: addresses that far apart share a cache set */
-#define TILE_PAD            16    /* f32 elements, a cache line, between rows that would share a cache set */
-#define TILE_KC_MAX         65536 /* K elements of a block */
-#define C_BUFFER_ROWS       256   /* rows of C whose f32 accumulators stay in memory between blocks of K */
+#define PANEL_COLUMNS       16   /* NR unit: a packed panel is 16 rows of W, that is 16 columns of C */
+#define TILE_PANELS_MAX     4    /* panels of a register tile (nr / 16) */
+#define TILE_MR_MAX         32   /* rows of a register tile */
+#define TILE_ACC_MAX        64   /* vector accumulators of a register tile */
+#define ATTENTION_BLOCK_MAX 4096 /* queries, and keys, of a block of attention */
+#define TILE_WAY_BYTES      4096 /* of L1, on all targets: addresses that far apart share a cache set */
+#define TILE_PAD            16   /* f32 elements, a cache line, between rows that would share a cache set */
+#define C_BUFFER_ROWS       256  /* rows of C whose f32 accumulators stay in memory between blocks of K */
 /* Scratch for those accumulators, of nr columns. */
 #define C_BUFFER_BYTES ((int64_t)4 * C_BUFFER_ROWS * TILE_PANELS_MAX * PANEL_COLUMNS)
 
