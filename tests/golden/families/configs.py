@@ -172,7 +172,7 @@ def draw(family, name, shape):
     """The same numbers in every run; tables are small where a key is an epsilon, so that it counts."""
     mean, spread = how(family, name, list(shape))
     seed = int.from_bytes(hashlib.sha256(f"{name}{shape}".encode()).digest()[:8], "little")
-    return (mean + spread * numpy.random.default_rng(seed).uniform(-1, 1, shape)).astype(numpy.float32)
+    return numpy.asarray(mean + spread * numpy.random.default_rng(seed).uniform(-1, 1, shape), numpy.float32)
 
 
 def keep_head_alone(model, folder):
