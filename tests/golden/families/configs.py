@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configurations against the library: configs.py [FAMILY ...], by hand, with TFMC in the environment and what make.py needs.
 
-SHOW=1 prints every comparison, ONLY=REGEX limits them to these keys and changes, JOBS=N takes so many processes.
+SHOW=1 prints every comparison, ONLY=REGEX limits them to these keys and changes, JOBS=N runs N processes.
 
 Every family of families.py and of MORE below, with its whole configuration as the library writes it, is compared with the library: each key
 deleted, null and with other values, all keys that equal the default deleted at once. Weights are drawn again for each configuration, as shapes
