@@ -486,10 +486,10 @@ bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 enum ir_format wexpr_format(const struct ir_wexpr *e)
 {
 	bool bf16 = wexpr_fits_format(e, FORMAT_BF16), f16 = wexpr_fits_format(e, FORMAT_F16);
-	/* The quantized format of the first leaf, or PLAIN. */
-	while (e->kind != WX_QUANTIZE && e->n_args > 0)
-		e = e->args[0];
-	enum ir_format quantized = e->format;
+	const struct ir_wexpr *leaf = e; /* the first */
+	while (leaf->kind != WX_QUANTIZE && leaf->n_args > 0)
+		leaf = leaf->args[0];
+	enum ir_format quantized = leaf->format;
 	if (quantized != FORMAT_PLAIN)
 		return wexpr_fits_format(e, quantized) ? quantized : FORMAT_PLAIN;
 	return bf16 == f16 ? FORMAT_PLAIN : bf16 ? FORMAT_BF16 : FORMAT_F16;
