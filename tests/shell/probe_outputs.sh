@@ -66,7 +66,7 @@ assert not wrong, wrong[:8]
 assert any(g > 0.01 for g in got[:48]) and any(abs(g) > 0.01 for g in got[48:])
 PY
 
-# The same of prefill and of the step after it, whose keys are those of the cache; nobody has to take them.
+# The same of prefill and of the step after it, whose keys are those of the cache; the caller may omit them.
 "$tfmc" "$model" -o "$tmp/m.o" -q --entries=prefill,step --probe='layers.*.self.attention.weights' --probe=layers.1.ff
 "$tfmc" inspect "$tmp/m.o" >"$tmp/entries"
 [ "$(grep -c 'layers_self_attention_weights: f32' "$tmp/entries")" = 2 ]

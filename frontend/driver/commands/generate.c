@@ -487,10 +487,13 @@ static enum tfmc_status check_beam(struct driver *d, int64_t batch, int64_t beam
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s is a number from 1 to %lld, not %lld",
 	           d->options.beam ? "--beam" : "the beam of the model", (long long)most, (long long)beam);
-	diag_note(&d->diag, LOC_NONE, "%s",
-	          most < batch ? "wider searches are not supported"
-	                       : "so many sequences the model computes at once: the bound of its batch dim "
-	                         "in `dims`");
+	if (most < batch)
+		diag_note(&d->diag, LOC_NONE, "wider searches are not supported");
+	else
+		diag_note(&d->diag, LOC_NONE,
+		          "the model computes at most %lld sequences at once: the bound of its batch dim in "
+		          "`dims`",
+		          (long long)most);
 	return TFMC_INVALID;
 }
 
