@@ -73,8 +73,8 @@ struct backend_options {
 	const struct backend_sink *packed_sink;
 	/* Receives the object while weights are packed, so that memory never holds it; NULL: output.object. */
 	const struct backend_sink *object_sink;
-	bool want_llvm, want_assembly, want_kernels; /* text forms to produce in addition to the object */
-	bool want_c;                                 /* the program as portable C */
+	bool needs_llvm, needs_assembly, needs_kernels; /* text forms to produce in addition to the object */
+	bool needs_c;                                   /* the program as portable C */
 	/* Limits in bytes; more is TFMC_INVALID before anything is written; 0: no limit. weights_limit: packed bytes in
 	 * addition to BACKEND_WEIGHTS_FACTOR times the bytes of the source tensors. code_limit: an estimate of machine code. */
 	uint64_t weights_limit, code_limit;
@@ -177,16 +177,16 @@ void *backend_jit_symbol(struct backend_jit *jit, const char *symbol);
 /* Fills *out with the functions of the model `name`, as NAME_model() of its header does. False if one is absent. */
 bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_model *out);
 
-/* Measured peak rates of all workers together (the two roofs of a roofline plot). */
+/* Measured peak rates of all workers together (the two bounds of a roofline plot). */
 struct backend_peak {
 	/* Operations per second by ir_mac_type (a multiply-add counts two), with the vectors or AMX tiles of the target:
-	 * the rate of one core times workers. 0 for types not in options.products. */
+	 * the rate of one core times workers. 0 for types not in options.mac_types. */
 	double flops[MAC_ALL];
 	double bytes; /* per second, read from `data` by all workers at once; 0: `data` is shorter than one iteration */
 };
 struct backend_peak_options {
 	const struct target *target;
-	bool products[MAC_ALL];
+	bool mac_types[MAC_ALL];
 	const void *data; /* [n_bytes], aligned to 64 bytes */
 	uint64_t n_bytes;
 	int64_t workers; /* >= 1 */

@@ -371,7 +371,7 @@ static int open_search(struct beam_search *s, struct tfmc_session *session, cons
 	if (status == TFMC_RT_OK && !s->feeder.logits)
 		status = TFMC_RT_E_GENERATE;
 	if (status == TFMC_RT_OK)
-		status = constraints_open(&s->constraints, s->feeder.record, o->rules, s->feeder.vocab);
+		status = constraints_open(&s->constraints, s->feeder.record, o->constraints, s->feeder.vocab);
 	if (status != TFMC_RT_OK)
 		return status;
 	/* Every beam may be followed by each stop id, so width (1 + stops) candidates hold width that do
@@ -422,7 +422,7 @@ static int beam_search(struct beam_search *s, const int32_t *prompt, uint64_t n_
                        uint64_t n_first)
 {
 	const struct tfmc_record *r = s->feeder.record;
-	int64_t max = max_sequence_length(s->options->rules, s->feeder.session);
+	int64_t max = max_sequence_length(s->options->constraints, s->feeder.session);
 	TRY(feed_check_prompt(s->feeder.session, n_first, max - 1));
 	int64_t limit = max - (int64_t)n_first, requested = s->options->max_new_tokens;
 	s->limit = requested > 0 && requested < limit ? requested : limit;

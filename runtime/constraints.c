@@ -100,7 +100,7 @@ static int check_constraints(const struct constraints *c)
 		ok = g->biases[i].ids.n > 0 && in_vocabulary(&g->biases[i].ids, c->vocab) &&
 		     isfinite(g->biases[i].by);
 	if (!ok)
-		return TFMC_RT_E_RULES;
+		return TFMC_RT_E_CONSTRAINTS;
 	if (g->n_stop_texts + g->n_banned_texts > 0 && !constraints_have_text(c))
 		return TFMC_RT_E_TEXT;
 	return TFMC_RT_OK;

@@ -33,7 +33,7 @@ struct constraints {
 	uint64_t tail_cap, longest; /* bytes of the longest stop or banned string */
 };
 
-/* Checks and copies the constraints. TFMC_RT_E_RULES: one cannot be followed. Call constraints_close also
+/* Checks and copies the constraints. TFMC_RT_E_CONSTRAINTS: one cannot be followed. Call constraints_close also
  * after a failure. */
 int constraints_open(struct constraints *c, const struct tfmc_record *record,
                      const struct tfmc_constraints *given, int64_t vocab);

@@ -193,10 +193,10 @@ static void report_wrong_id(struct feeder *f, const struct entry_call *c)
 	}
 }
 
-/* Calls an entry with ids [batch, n] as the named input. wants_logits: writes f->logits if the entry has
+/* Calls an entry with ids [batch, n] as the named input. needs_logits: writes f->logits if the entry has
  * logits. */
 static int call_with_ids(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids,
-                         uint64_t n, int wants_logits)
+                         uint64_t n, int needs_logits)
 {
 	struct entry_call c;
 	const struct tfmc_record *r = f->record;
@@ -204,7 +204,7 @@ static int call_with_ids(struct feeder *f, const char *entry_name, int64_t tenso
 	int64_t output = find_tensor(r, c.entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
 	if (output >= MODEL_TENSORS_MAX)
 		return TFMC_RT_E_GENERATE;
-	if (output >= 0 && wants_logits)
+	if (output >= 0 && needs_logits)
 		c.outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
 	int status = execute_call(f, &c);
 	if (status == TFMC_RT_E_PROMPT)

@@ -84,7 +84,7 @@ static int report_token(struct generator *g, int32_t id, bool *ends)
 /* Bound of the number of new tokens after n_first ones. */
 static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t cap)
 {
-	int64_t limit = max_sequence_length(g->options.rules, g->session) - (int64_t)n_first;
+	int64_t limit = max_sequence_length(g->options.constraints, g->session) - (int64_t)n_first;
 	int64_t requested = g->options.max_new_tokens;
 	if (requested > 0 && requested < limit)
 		limit = requested;
@@ -116,10 +116,12 @@ static int generator_begin(struct generator *g, const int32_t *first, uint64_t n
                            struct tfmc_ids source, uint64_t cap)
 {
 	const struct tfmc_generate_options *o = &g->options;
-	bool has_most = o->rules && o->rules->max_tokens > 0; /* then at least one new token must fit */
-	TRY(feed_check_prompt(g->session, n_first, max_sequence_length(o->rules, g->session) - has_most));
+	bool has_most =
+	        o->constraints && o->constraints->max_tokens > 0; /* then at least one new token must fit */
+	TRY(feed_check_prompt(g->session, n_first,
+	                      max_sequence_length(o->constraints, g->session) - has_most));
 	g->limit = token_limit(g, n_first, cap);
-	int status = constraints_open(&g->constraints, g->record, o->rules, g->vocab);
+	int status = constraints_open(&g->constraints, g->record, o->constraints, g->vocab);
 	g->constraints.ignore_stop = o->ignore_stop != 0;
 	g->stream = (struct stream){.constraints = &g->constraints, .emit = o->on_text, .user = o->user};
 	if (status == TFMC_RT_OK && o->on_text && !constraints_have_text(&g->constraints))
@@ -390,7 +392,7 @@ int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_
 	if (o && o->struct_size != sizeof(*o))
 		return TFMC_RT_E_ABI;
 	if (o && (o->on_token || o->on_text || o->log_p || o->finish))
-		return TFMC_RT_E_RULES;
+		return TFMC_RT_E_CONSTRAINTS;
 	int status = tfmc_slots_open(session, &m.slots);
 	if (status != TFMC_RT_OK)
 		return status;

@@ -31,7 +31,7 @@
 
 #include <sys/auxv.h>
 
-void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+void tfmc_system_features(const struct tfmc_record *record, uint64_t words[2])
 {
 	(void)record;
 	words[0] = getauxval(AT_HWCAP);
@@ -49,7 +49,7 @@ void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
 
 /* Requests AMX only if a variant of the object uses it: the permission makes the signal frames of the
  * process larger. */
-void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+void tfmc_system_features(const struct tfmc_record *record, uint64_t words[2])
 {
 	words[0] = words[1] = 0;
 	if (!record || !(record->system[0] >> TILE_DATA & 1))
@@ -61,7 +61,7 @@ void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
 
 #else
 
-void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2])
+void tfmc_system_features(const struct tfmc_record *record, uint64_t words[2])
 {
 	(void)record;
 	words[0] = words[1] = 0;
@@ -90,7 +90,7 @@ const char *tfmc_rt_status_text(int status)
 	case TFMC_RT_E_SAMPLE: return "a sampling option is outside of its range";
 	case TFMC_RT_E_BEAM:
 		return "a beam option is outside of its range (the beam: 1 to the session's batch)";
-	case TFMC_RT_E_RULES:
+	case TFMC_RT_E_CONSTRAINTS:
 		return "a constraint is out of its range: an id outside of the vocabulary, or an empty "
 		       "sequence or "
 		       "text";
@@ -306,7 +306,7 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 		s->device.message_bytes = sizeof(s->device_error);
 	}
 	config.device = &s->device;
-	tfmc_system_words(r, config.system);
+	tfmc_system_features(r, config.system);
 	config.parallel_for = s->pool ? tfmc_pool_parallel_for : NULL;
 	return s->model.init(s->context, &config);
 }

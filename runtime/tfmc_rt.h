@@ -42,7 +42,7 @@ enum tfmc_rt_code {
 	TFMC_RT_E_TEXT,           /* the object carries no vocabulary, or the text is not UTF-8 */
 	TFMC_RT_E_SAMPLE,         /* a sampling option is outside its range */
 	TFMC_RT_E_BEAM,           /* a beam option is outside its range (beam: 1 to the session's batch) */
-	TFMC_RT_E_RULES,          /* a constraint names an id outside the vocabulary, or an empty string */
+	TFMC_RT_E_CONSTRAINTS,    /* a constraint names an id outside the vocabulary, or an empty string */
 	TFMC_RT_E_SAVED,          /* a saved sequence is damaged, cut off, or of another version */
 	TFMC_RT_E_MODEL_MISMATCH, /* a saved sequence belongs to another model or to states of another
 				     layout */
@@ -168,7 +168,7 @@ const char *tfmc_session_variant(const struct tfmc_session *session);
  * stacks (sigaltstack) must then be larger. Denied, or another system: no bit is set, and init chooses the
  * next lower variant.
  */
-void tfmc_system_words(const struct tfmc_record *record, uint64_t words[2]);
+void tfmc_system_features(const struct tfmc_record *record, uint64_t words[2]);
 /* Index of the variant of that name, or -1. */
 int64_t tfmc_variant_find(const struct tfmc_record *record, const char *name);
 /* Name of a variant; NULL: no such index. */
@@ -392,7 +392,7 @@ struct tfmc_constraints {
 			       no new token fits */
 	struct tfmc_ids forced_last; /* if only one more token fits, it is one of these; its score is 0 */
 	/*
-	 * Speech models: ids >= timestamps are timestamps; 0: no such rules. A text begins with a timestamp
+	 * Speech models: ids >= timestamps are timestamps; 0: no such constraints. A text begins with a timestamp
 	 * of at most latest_timestamp (0: any); timestamps come in pairs and do not decrease; one is chosen
 	 * where all timestamps together are more likely than the best other id. Id timestamps - 1 is never
 	 * chosen.
@@ -413,11 +413,11 @@ enum tfmc_finish {
 	TFMC_FINISH_FAILED,   /* the status is not TFMC_RT_OK */
 };
 struct tfmc_generate_options {
-	uint64_t struct_size;                     /* sizeof of this struct, else TFMC_RT_E_ABI */
-	int64_t max_new_tokens;                   /* 0: as many as the model's max_len allows */
-	int ignore_stop;                          /* nonzero: continue after stop ids */
-	const struct tfmc_sample_options *sample; /* NULL: greedy, the lowest id on a tie */
-	const struct tfmc_constraints *rules;     /* logit constraints; NULL: only those of the model */
+	uint64_t struct_size;                       /* sizeof of this struct, else TFMC_RT_E_ABI */
+	int64_t max_new_tokens;                     /* 0: as many as the model's max_len allows */
+	int ignore_stop;                            /* nonzero: continue after stop ids */
+	const struct tfmc_sample_options *sample;   /* NULL: greedy, the lowest id on a tie */
+	const struct tfmc_constraints *constraints; /* logit constraints; NULL: only those of the model */
 	/* Called for every new token; nonzero ends generation. May be NULL. */
 	int (*on_token)(void *user, int32_t token);
 	/*
@@ -435,7 +435,7 @@ struct tfmc_generate_options {
  * Generates one sequence, greedily or by sampling. Causal models: `prompt` is continued (an empty prompt:
  * from the model's start ids). Sequence-to-sequence: `prompt` is the source; `target`, if not empty, replaces
  * the start ids. New tokens, including the stop token, go to out[0..cap); *n_out receives their number, also
- * after a failure. TFMC_RT_E_LOGITS: a logit was NaN or +infinity, or every id is excluded. TFMC_RT_E_RULES:
+ * after a failure. TFMC_RT_E_LOGITS: a logit was NaN or +infinity, or every id is excluded. TFMC_RT_E_CONSTRAINTS:
  * the model cannot follow a constraint. TFMC_RT_E_CANCELLED: tfmc_session_cancel was called.
  */
 int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_options *options,
@@ -458,7 +458,7 @@ struct tfmc_generation {
 /*
  * Continuous batching: generates n sequences in the slots of a session; a finished one makes room for the
  * next, and every decode step is one call. Each sequence gets the ids that tfmc_generate gives it alone with
- * the same options, which must have no on_token, on_text, log_p and finish (TFMC_RT_E_RULES). A failure of a
+ * the same options, which must have no on_token, on_text, log_p and finish (TFMC_RT_E_CONSTRAINTS). A failure of a
  * shared call ends all running sequences and is returned; finished ones keep their results.
  */
 int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_options *options,
@@ -487,8 +487,8 @@ struct tfmc_beam_options {
 	int64_t beam;         /* beam width, 1 to the session's batch, at most TFMC_BEAM_MAX */
 	double length_penalty; /* a, -100 to 100: the score is log p / n^a for n new tokens, the stop token included */
 	int gnmt;              /* nonzero: log p / ((5 + n) / 6)^a (Wu et al. 2016) */
-	int64_t max_new_tokens;               /* 0: as many as the model's max_len allows */
-	const struct tfmc_constraints *rules; /* logit constraints; NULL: only those of the model */
+	int64_t max_new_tokens;                     /* 0: as many as the model's max_len allows */
+	const struct tfmc_constraints *constraints; /* logit constraints; NULL: only those of the model */
 	/*
 	 * Nonzero: log_p and score of a hypothesis count its stop token neither as a probability nor as a
 	 * token, and probabilities are normalized over the ids that may follow, as in CTranslate2.
@@ -548,13 +548,15 @@ int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint6
                      uint64_t cap, uint64_t *n_out);
 /* Offset of the first stop string of the constraints in a text, where the text of on_text ends; its
  * length: none. */
-uint64_t tfmc_text_stop(const struct tfmc_constraints *rules, const char *text);
+uint64_t tfmc_text_stop(const struct tfmc_constraints *constraints, const char *text);
 /* Text to text in one call: encodes (after the start ids, where the text is continued), generates,
  * decodes. TFMC_RT_E_SIZE: the text has more than cap - 1 bytes; out then contains its beginning. */
 int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap);
 
 /* ---- DEPRECATED names of 0.1.0, removed in the next release ---- */
 #define TFMC_RT_E_OTHER           TFMC_RT_E_MODEL_MISMATCH
+#define TFMC_RT_E_RULES           TFMC_RT_E_CONSTRAINTS
+#define tfmc_system_words         tfmc_system_features
 #define TFMC_GANG_SPIN_US         TFMC_POOL_SPIN_US
 #define tfmc_gang                 tfmc_pool
 #define tfmc_gang_create          tfmc_pool_create

@@ -725,7 +725,7 @@ static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_g
 	to->values = alloc_scratch(a, &at, s.values);
 	to->scores = alloc_scratch(a, &at, s.scores);
 	to->stride = s.score_stride;
-	to->partial.acc = alloc_scratch(a, &at, s.sums);
+	to->partial.acc = alloc_scratch(a, &at, s.partials);
 	to->partial.max = alloc_scratch(a, &at, s.rows);
 	to->partial.sum = alloc_scratch(a, &at, s.rows);
 	to->tile_max = alloc_scratch(a, &at, s.tile_rows);

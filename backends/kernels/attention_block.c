@@ -744,32 +744,32 @@ static void emit_values(const struct attention *a, const struct attention_block 
 
 /* Heights (mr) of register tiles above the lowest, decreasing, that the rows of a task can fill; returns
  * their number. OpenCL, which compiles at program start, has one. */
-static int find_heights(const struct attention *a, int heights[2])
+static int find_mr_list(const struct attention *a, int mr_choices[2])
 {
 	int n = 0, few = attention_small_mr(a);
 	int64_t most;
 	if (!kb_const_index(a->k, a->heads.rows, &most))
 		most = INT64_MAX;
 	if (most > (a->amx ? attention_min_mr(a) : 2 * few) && a->mr > 1)
-		heights[n++] = a->mr;
+		mr_choices[n++] = a->mr;
 	if (!a->amx && few > 1 && most > 1 && (n == 0 || a->job->target->arch != ARCH_OPENCL))
-		heights[n++] = few;
+		mr_choices[n++] = few;
 	return n;
 }
 
-/* Emits a phase of a tile; code exists for each height. */
+/* Emits a phase of a tile; code exists for each mr. */
 typedef void tile_fn(const struct attention *a, const struct attention_block *b,
                      const struct attention_tile *t, int rows);
 
-/* Emits the phase for each height, behind comparisons with the height of the tile. */
-static void emit_by_height(const struct attention *a, const struct attention_block *b,
-                           const struct attention_tile *t, struct kb_val height, tile_fn *phase)
+/* Emits the phase for each mr, behind comparisons with mr of the tile. */
+static void emit_by_mr(const struct attention *a, const struct attention_block *b,
+                       const struct attention_tile *t, struct kb_val mr_choice, tile_fn *phase)
 {
 	struct kb *k = a->k;
-	int heights[2], n = find_heights(a, heights);
+	int mr_choices[2], n = find_mr_list(a, mr_choices);
 	for (int i = 0; i < n; i++) {
-		kb_if(k, kb_cmp(k, KB_EQ, height, kb_index(k, heights[i])));
-		phase(a, b, t, heights[i]);
+		kb_if(k, kb_cmp(k, KB_EQ, mr_choice, kb_index(k, mr_choices[i])));
+		phase(a, b, t, mr_choices[i]);
 		kb_else(k);
 	}
 	phase(a, b, t, attention_min_mr(a));
@@ -778,18 +778,19 @@ static void emit_by_height(const struct attention *a, const struct attention_blo
 }
 
 /* Height of the next tile if `left` rows are left: full tiles, then low ones, then the lowest. */
-static struct kb_val choose_height(const struct attention *a, struct kb_val left)
+static struct kb_val choose_mr(const struct attention *a, struct kb_val left)
 {
 	struct kb *k = a->k;
-	int heights[2], n = find_heights(a, heights);
-	struct kb_val low = kb_index(k, attention_min_mr(a)), height = n ? kb_index(k, heights[0]) : low;
+	int mr_choices[2], n = find_mr_list(a, mr_choices);
+	struct kb_val low = kb_index(k, attention_min_mr(a)),
+	              mr_choice = n ? kb_index(k, mr_choices[0]) : low;
 	if (n == 2) {
-		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * heights[1]));
-		height = kb_select(k, is_few, kb_index(k, heights[1]), height);
+		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * mr_choices[1]));
+		mr_choice = kb_select(k, is_few, kb_index(k, mr_choices[1]), mr_choice);
 	}
 	/* where the lowest is one row, EQ saves a register */
 	struct kb_val is_low = kb_cmp(k, a->amx ? KB_LE : KB_EQ, left, low);
-	return n ? kb_select(k, is_low, low, height) : low;
+	return n ? kb_select(k, is_low, low, mr_choice) : low;
 }
 
 /* bool: each row's visible keys end (and with a window begin) inside the block, one key after those of the
@@ -813,11 +814,11 @@ static struct kb_val find_even_rows(const struct attention *a, const struct atte
 
 /* Rows from `row` on: as many as the height and the task have. */
 static struct attention_tile find_tile(const struct attention *a, const struct attention_block *b,
-                                       struct kb_val row, struct kb_val height)
+                                       struct kb_val row, struct kb_val mr_choice)
 {
 	struct kb *k = a->k;
 	struct attention_tile t = {.row = row};
-	t.rows = kb_min(k, height, kb_sub(k, b->task->n, row));
+	t.rows = kb_min(k, mr_choice, kb_sub(k, b->task->n, row));
 	struct kb_val last_row = kb_add_const(k, kb_add(k, row, t.rows), -1);
 	t.low = attention_row_first(a, b, row);
 	t.last = attention_row_end(a, b, last_row);
@@ -839,13 +840,13 @@ void attention_block(const struct attention *a, const struct attention_block *b)
 	kb_forever(k);
 	struct kb_val row = kb_get(k, next);
 	kb_break_if(k, kb_cmp(k, KB_GE, row, b->task->n));
-	struct kb_val height = choose_height(a, kb_sub(k, b->task->n, row));
-	const struct attention_tile t = find_tile(a, b, row, height);
+	struct kb_val mr_choice = choose_mr(a, kb_sub(k, b->task->n, row));
+	const struct attention_tile t = find_tile(a, b, row, mr_choice);
 	kb_if(k, kb_cmp(k, KB_GT, t.last, t.low));
-	emit_by_height(a, b, &t, height, emit_scores);
+	emit_by_mr(a, b, &t, mr_choice, emit_scores);
 	attention_softmax(a, b, &t);
-	emit_by_height(a, b, &t, height, emit_values);
+	emit_by_mr(a, b, &t, mr_choice, emit_values);
 	kb_end_if(k);
-	kb_set(k, next, kb_add(k, row, height));
+	kb_set(k, next, kb_add(k, row, mr_choice));
 	kb_end_forever(k);
 }

@@ -202,7 +202,7 @@ static void combine_row_by_items(const struct attention *a, const struct attenti
 		acc[c] = kb_var(k, "acc", KB_F32_T, zero);
 	}
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), n_slots, 1, 0);
-	const struct attention_partial from = attention_slot(a, a->job->sums, kb_add(k, slot, i));
+	const struct attention_partial from = attention_slot(a, a->job->partials, kb_add(k, slot, i));
 	struct kb_val now = kb_load(k, KB_F32_T, from.max, row, 0, 0);
 	kb_set(k, max, attention_combine_max(a, kb_get(k, max), now, &old_factor, &new_factor));
 	struct kb_val more = kb_mul(k, kb_load(k, KB_F32_T, from.sum, row, 0, 0), new_factor);

@@ -409,7 +409,7 @@ static void store_kv_block(struct wg_attention *s, const struct attention_task *
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	const struct attention_partial to = attention_slot(a, a->job->sums, slot);
+	const struct attention_partial to = attention_slot(a, a->job->partials, slot);
 	struct kb_val is_leader = is_row_leader(s), exists = kb_cmp(k, KB_LT, s->row, t->n);
 	kb_if(k, kb_bin(k, KB_AND, is_leader, exists));
 	struct kb_val row = kb_add(k, t->first, s->row);

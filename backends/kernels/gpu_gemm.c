@@ -612,10 +612,10 @@ static void gpu_skinny_int8(struct wg_matmul *g)
 	size_t mark = eval_mark(g->l.eval);
 	struct kb_val depth = kb_index(k, g->l.depth), last = kb_index(k, g->l.depth - BLOCK);
 	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, K_ITEMS));
-	struct kb_val own_block = kb_mul_const(k, kb_rem_const(k, g->item, K_ITEMS), BLOCK);
+	struct kb_val item_block = kb_mul_const(k, kb_rem_const(k, g->item, K_ITEMS), BLOCK);
 	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, K_ITEMS * BLOCK, KB_NONEMPTY);
 	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows * K_ITEMS)));
-	gpu_quantize_x(g, row, kb_min(k, kb_add(k, from, own_block), last), g->item);
+	gpu_quantize_x(g, row, kb_min(k, kb_add(k, from, item_block), last), g->item);
 	kb_end_if(k);
 	kb_barrier(k);
 	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, BLOCK));
@@ -637,10 +637,10 @@ static void gpu_skinny_reduce(struct wg_matmul *g)
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
 	int64_t item_stride = (int64_t)g->n_acc * MATMUL_PANEL;
 	struct kb_val column = kb_mul_const(k, g->column, LANES);
-	struct kb_val own_block = kb_add(k, kb_mul_const(k, g->row, item_stride), column);
+	struct kb_val item_block = kb_add(k, kb_mul_const(k, g->row, item_stride), column);
 	for (int i = 0; i < g->n_acc; i++)
-		kb_store(k, kb_get(k, g->acc[i]), g->tile, own_block, g->operands + (int64_t)i * MATMUL_PANEL,
-		         LANES * 4);
+		kb_store(k, kb_get(k, g->acc[i]), g->tile, item_block,
+		         g->operands + (int64_t)i * MATMUL_PANEL, LANES * 4);
 	kb_barrier(k);
 	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->n_acc * PANEL_VECTORS)));
 	struct kb_val from = kb_mul_const(k, g->item, LANES);
@@ -670,19 +670,19 @@ int64_t kernel_linear_shared_rows(int64_t rows)
 static int64_t local_elements(const struct wg_matmul *g)
 {
 	int64_t end = g->operands + (g->is_few ? gpu_skinny_operands(g) : gpu_operands(g));
-	int64_t products = g->rows * g->width;
-	return end > products ? end : products;
+	int64_t c_tile = g->rows * g->width;
+	return end > c_tile ? end : c_tile;
 }
 
 /* ---- a tile ---- */
 
-static void multiply_tile(struct wg_matmul *g, bool by_codes)
+static void multiply_tile(struct wg_matmul *g, bool by_quants)
 {
-	if (g->is_few && by_codes)
+	if (g->is_few && by_quants)
 		gpu_skinny_int8(g);
 	else if (g->is_few)
 		gpu_loop_k(g, FEW_STEP, emit_few_step);
-	else if (by_codes)
+	else if (by_quants)
 		gpu_int8(g);
 	else
 		gpu_loop_k(g, STEP, emit_f32_step);

@@ -76,7 +76,7 @@ struct kernel_job {
 	int64_t scratch_stride;
 	/* For work-groups: kernel_combine_bytes of memory for the partial results instead; the second kernel
 	 * always follows. */
-	struct kb_val sums;
+	struct kb_val partials;
 	bool is_combine;
 	struct diag_context *cx;
 	struct arena *arena;

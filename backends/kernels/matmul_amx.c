@@ -3,7 +3,7 @@
  * GEMM by matrix tiles (AMX): 16 rows of x times 16 k-rows of a panel, 64 bytes each, into a tile of 16 x 16
  * sums.
  *
- * All of K (bf16; int8 with one scale a row): sums wait in the C buffer. tilestored serializes outstanding
+ * All of K (bf16; int8 with one scale a row): partial sums are stored in the C buffer. tilestored serializes outstanding
  * loads (about 1000 cycles if operands come from L2), so K is blocked until the k-rows of two panels stay in
  * L1 while all row tiles of the M block pass. Each row tile prefetches its share of the next k-rows into L2,
  * since L1 is full. A tile always has 16 rows: those beyond the last row of x are whatever scratch contains,
@@ -23,9 +23,9 @@
 /* A group of panels that one loop nest multiplies. */
 struct panel_group {
 	int n;
-	struct kb_val w;    /* first panel */
-	struct kb_val next; /* bytes from there to the group that is multiplied next */
-	struct kb_val sums; /* address in the C buffer */
+	struct kb_val w;      /* first panel */
+	struct kb_val next;   /* bytes from there to the group that is multiplied next */
+	struct kb_val acc_at; /* address in the C buffer */
 };
 
 /* A K block: chunks [from, to) of 16 k-rows; next: address of the k-rows after it. */
@@ -127,11 +127,11 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	                         .w_row_stride = PANEL_ROW_BYTES,
 	                         .w_tile_stride = l->panel.bytes};
 	struct kb_val x = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
-	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul_const(k, row, c_stride), 0);
+	struct kb_val acc_at = kb_ptr_add(k, c->acc_at, kb_mul_const(k, row, c_stride), 0);
 	kb_if(k, kb_cmp(k, KB_EQ, k_block->from, kb_index(k, 0)));
 	matrix_tiles_zero(&t);
 	kb_else(k);
-	matrix_tiles_load(&t, sums, c_stride);
+	matrix_tiles_load(&t, acc_at, c_stride);
 	kb_end_if(k);
 	struct kb_val row_tile = kb_div_const(k, row, AMX_TILE_ROWS);
 	struct kb_val chunk = kb_loop(k, "chunk", k_block->from, k_block->to, 1, 0);
@@ -146,11 +146,11 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 		matrix_tiles_mac_k(&t, kb_ptr_add(k, x, kb_index(k, 0), full * KB_TILE_BYTES), l->amx.tail);
 		kb_end_if(k);
 	}
-	matrix_tiles_store(&t, sums, c_stride);
+	matrix_tiles_store(&t, acc_at, c_stride);
 }
 
 /* Scales integer sums to f32, in place. */
-static void dequantize_sums(const struct linear *l, const struct panel_group *c, struct kb_val rows)
+static void dequantize_acc(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
 	int64_t row_bytes = l->lowp.layout.bytes;
@@ -160,8 +160,8 @@ static void dequantize_sums(const struct linear *l, const struct panel_group *c,
 	struct kb_val at = kb_mul_const(k, row, l->c_buf.width);
 	p.x[0] = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
 	for (int v = 0; v < p.vectors; v++) {
-		struct kb_val sum = kb_load(k, KB_TYPE(KB_I32, l->lanes), c->sums, at, v * l->lanes, 0);
-		kb_store(k, matmul_dequantize_acc(&tile, 0, v, sum), c->sums, at, v * l->lanes, 0);
+		struct kb_val sum = kb_load(k, KB_TYPE(KB_I32, l->lanes), c->acc_at, at, v * l->lanes, 0);
+		kb_store(k, matmul_dequantize_acc(&tile, 0, v, sum), c->acc_at, at, v * l->lanes, 0);
 	}
 	kb_end_loop(k);
 }
@@ -193,7 +193,7 @@ static void add_panel_group(const struct linear *l, const struct panel_group *c,
 	kb_end_loop(k);
 	kb_end_loop(k);
 	if (!l->lowp.to.bf16)
-		dequantize_sums(l, c, rows);
+		dequantize_acc(l, c, rows);
 }
 
 /* Multiplies a group of n panels from `panel` on, of each projection. The group multiplied next is that of
@@ -214,7 +214,7 @@ static void emit_panel_group(const struct linear *l, const struct matmul_block *
 		                   kb_index(k, n * bytes - other_mat));
 	}
 	c.w = kb_ptr_add(k, s->weights, kb_mul_const(k, first, bytes), 0);
-	c.sums = kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, column, 4), 0);
+	c.acc_at = kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, column, 4), 0);
 	add_panel_group(l, &c, kb_sub(k, s->row_end, s->row));
 	if (l->columns.mats > 1)
 		kb_end_loop(k);

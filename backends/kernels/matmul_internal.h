@@ -68,7 +68,7 @@ struct matmul_c_buffer {
 	struct kb_val at; /* none: each register tile runs the epilogue itself */
 	int64_t rows;     /* of a register tile; of an M block if K is blocked or AMX multiplies */
 	int64_t width;    /* columns of an N block, of both projections if there are two */
-	int64_t kc; /* K block: partial sums wait in the buffer between two of them; 0: K is not blocked */
+	int64_t kc; /* K block: partial sums are stored in the buffer between two of them; 0: K is not blocked */
 };
 
 /* Quantized weights of an N block, dequantized to f32 once for many rows. */
@@ -194,7 +194,7 @@ static inline int matmul_acc_registers(const struct linear *l)
 
 /* ---- prefetch (matmul_microkernel.c) ---- */
 /* Prefetch state for `rows` rows in register tiles of `height` rows and `panels` panels. */
-struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int height,
+struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr_choice,
                                              int panels);
 /* Counts a row tile: the next one prefetches the next share. */
 void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_prefetch *a);

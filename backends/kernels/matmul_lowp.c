@@ -178,9 +178,9 @@ enum quant_part { BYTES, LOW, HIGH };
 static bool is_nibble_major(const struct matmul_lowp_tile *c)
 {
 	const struct reg_tile *p = c->p;
-	int sums = matmul_acc_registers(c->l) * p->rows * p->vectors,
+	int acc_at = matmul_acc_registers(c->l) * p->rows * p->vectors,
 	    others = 3; /* a k-row, its nibbles, a mask */
-	return multiplies_by_element(c) && sums + 2 * p->rows + others > kb_caps(p->k)->registers;
+	return multiplies_by_element(c) && acc_at + 2 * p->rows + others > kb_caps(p->k)->registers;
 }
 
 /*

@@ -18,7 +18,7 @@
  * model. Prefetches never fault and change no result.
  */
 
-struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int height,
+struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr_choice,
                                              int panels)
 {
 	struct kb *k = l->k;
@@ -26,7 +26,7 @@ struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_v
 	/* OpenCL has no prefetch that all devices implement; a dequantized B buffer is in the cache anyway. */
 	if (l->rows_hi <= l->mr || l->b_buf.at.id || l->job->target->arch == ARCH_OPENCL)
 		return a;
-	struct kb_val tiles = kb_div_const(k, kb_add_const(k, rows, height - 1), height);
+	struct kb_val tiles = kb_div_const(k, kb_add_const(k, rows, mr_choice - 1), mr_choice);
 	int64_t step = matmul_bytes_per_k(l);
 	struct kb_val bytes = kb_add_const(k, tiles, panels * step - 1);
 	a.stride = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));

@@ -33,14 +33,14 @@ static void emit_chunk(struct rowwise *r, const struct rowwise_loop *w, const st
 
 /* ---- work-items ---- */
 
-/* sums[item] = sums[item] op sums[item + half], for items below half. */
+/* partials[item] = partials[item] op sums[item + half], for items below half. */
 static void tree_step(struct rowwise *r, enum kb_bin op, int64_t half)
 {
 	struct kb *k = r->k;
 	kb_if(k, kb_cmp(k, KB_LT, r->item, kb_index(k, half)));
-	struct kb_val mine = kb_load(k, KB_F32_T, r->sums, r->item, 0, 0);
-	struct kb_val other = kb_load(k, KB_F32_T, r->sums, r->item, half, 0);
-	kb_store(k, kb_bin(k, op, other, mine), r->sums, r->item, 0, 0);
+	struct kb_val mine = kb_load(k, KB_F32_T, r->partials, r->item, 0, 0);
+	struct kb_val other = kb_load(k, KB_F32_T, r->partials, r->item, half, 0);
+	kb_store(k, kb_bin(k, op, other, mine), r->partials, r->item, 0, 0);
 	kb_end_if(k);
 	kb_barrier(k);
 }
@@ -50,11 +50,11 @@ static void tree_step(struct rowwise *r, enum kb_bin op, int64_t half)
 static struct kb_val rowwise_items_reduce(struct rowwise *r, enum kb_bin op, struct kb_val mine)
 {
 	struct kb *k = r->k;
-	kb_store(k, mine, r->sums, r->item, 0, 0);
+	kb_store(k, mine, r->partials, r->item, 0, 0);
 	kb_barrier(k);
 	for (int64_t half = r->items / 2; half >= 1; half /= 2)
 		tree_step(r, op, half);
-	struct kb_val all = kb_load(k, KB_F32_T, r->sums, kb_index(k, 0), 0, 0);
+	struct kb_val all = kb_load(k, KB_F32_T, r->partials, kb_index(k, 0), 0, 0);
 	kb_barrier(k); /* before the next reduction overwrites it */
 	return all;
 }
@@ -445,7 +445,7 @@ static bool fits_registers(const struct rowwise *r)
 {
 	int64_t chunks = (r->width + r->lanes - 1) / r->lanes;
 	return r->items == 1 && !is_masked(r) && !rowwise_has_quant_blocks(r) && r->width >= 0 &&
-	       chunks <= ROWWISE_HELD_MAX && 2 * chunks <= kb_caps(r->k)->registers && !r->is_staged &&
+	       chunks <= ROWWISE_REGISTER_CHUNKS && 2 * chunks <= kb_caps(r->k)->registers && !r->is_staged &&
 	       r->out_lanes == r->lanes;
 }
 
@@ -627,7 +627,7 @@ enum tfmc_status rowwise_emit(const struct kernel_job *job)
 	if (r.items > 1) {
 		/* Declares what work-items share; at function level. */
 		r.item = kb_item_id(r.k);
-		r.sums = kb_shared(r.k, "sums", KB_F32, r.items);
+		r.partials = kb_shared(r.k, "partials", KB_F32, r.items);
 	}
 	eval_sizes(&r.e, r.root->results[0], r.size);
 	choose_schedule(&r);

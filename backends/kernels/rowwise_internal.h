@@ -15,9 +15,9 @@
 
 #include "backends/kernels/eval.h"
 
-#define ROWWISE_HELD_MAX 16   /* chunks of a row that may stay in registers */
-#define ROWWISE_UNROLL   4    /* chunks of an iteration, each with its accumulator */
-#define ROWWISE_SHARED   2048 /* elements of a row that may be kept in local memory */
+#define ROWWISE_REGISTER_CHUNKS 16   /* chunks of a row that may stay in registers */
+#define ROWWISE_UNROLL          4    /* chunks of an iteration, each with its accumulator */
+#define ROWWISE_SHARED          2048 /* elements of a row that may be kept in local memory */
 
 struct rowwise {
 	struct eval e;
@@ -38,13 +38,13 @@ struct rowwise {
 	bool is_padded;        /* the buffer has room for full vectors at its end */
 	bool is_producer;      /* results go to the buffer, where another generator's root reads them */
 
-	int64_t items;      /* work-items that share a row, a power of two; 1: a row is one worker's */
-	struct kb_val item; /* local id */
-	struct kb_val sums; /* local f32 [items] */
+	int64_t items;          /* work-items that share a row, a power of two; 1: a row is one worker's */
+	struct kb_val item;     /* local id */
+	struct kb_val partials; /* local f32 [items] */
 
 	struct eval_point row; /* the open row, element 0 */
 	struct kb_val buffer;  /* f32 [width] */
-	struct kb_val chunk_value[ROWWISE_HELD_MAX];
+	struct kb_val chunk_value[ROWWISE_REGISTER_CHUNKS];
 };
 
 /* `lanes` neighbours of a row. */

@@ -21,7 +21,7 @@
 enum { X = OPERAND(layer_norm, x), GAMMA = OPERAND(layer_norm, gamma), BETA = OPERAND(layer_norm, beta) };
 
 struct norm {
-	struct rowwise_acc sum, squares;
+	struct rowwise_acc sum, square_sum;
 	struct kb_val mean;    /* f32; none: 0 */
 	struct kb_val inverse; /* f32: 1 / sqrt(mean square + eps) */
 	struct ir_value gamma, beta;
@@ -36,7 +36,7 @@ static struct kb_val divide_by_width(struct rowwise *r, struct kb_val sum)
 static struct kb_val inverse_std(struct rowwise *r, const struct norm *n, double eps)
 {
 	struct kb *k = r->k;
-	struct kb_val mean = divide_by_width(r, rowwise_acc_reduce(r, &n->squares));
+	struct kb_val mean = divide_by_width(r, rowwise_acc_reduce(r, &n->square_sum));
 	struct kb_val root = kb_un(k, KB_SQRT, kb_add(k, mean, kb_f32(k, (float)eps)));
 	return kb_bin(k, KB_DIV, kb_f32(k, 1), root);
 }
@@ -63,7 +63,7 @@ static void add_square(struct rowwise *r, const struct rowwise_chunk *c, void *u
 	struct norm *n = user;
 	struct kb_val x = rowwise_load_x(r, c);
 	rowwise_keep_x(r, c, x);
-	rowwise_acc_square(r, &n->squares, c, x);
+	rowwise_acc_square(r, &n->square_sum, c, x);
 }
 
 static void add_centered_square(struct rowwise *r, const struct rowwise_chunk *c, void *user)
@@ -71,7 +71,7 @@ static void add_centered_square(struct rowwise *r, const struct rowwise_chunk *c
 	struct norm *n = user;
 	struct kb_val mean = rowwise_splat(r, c, n->mean);
 	struct kb_val x = kb_sub(r->k, rowwise_reload_x(r, c), mean);
-	rowwise_acc_square(r, &n->squares, c, x);
+	rowwise_acc_square(r, &n->square_sum, c, x);
 }
 
 /* Factors of a norm in the lanes of x; none: mean 0, gamma 1, beta 0. */
@@ -122,7 +122,7 @@ void rowwise_layer_norm(struct rowwise *r)
 	rowwise_acc_begin(r, &n.sum, KB_ADD);
 	rowwise_for_row(r, add_element, &n);
 	n.mean = divide_by_width(r, rowwise_acc_reduce(r, &n.sum));
-	rowwise_acc_begin(r, &n.squares, KB_ADD);
+	rowwise_acc_begin(r, &n.square_sum, KB_ADD);
 	rowwise_for_row(r, add_centered_square, &n);
 	n.inverse = inverse_std(r, &n, a->eps);
 	store_row(r, &n);
@@ -132,7 +132,7 @@ void rowwise_rms_norm(struct rowwise *r)
 {
 	const struct attrs_rms_norm *a = r->root->attrs;
 	struct norm n = {.gamma = rowwise_operand(r, GAMMA)};
-	rowwise_acc_begin(r, &n.squares, KB_ADD);
+	rowwise_acc_begin(r, &n.square_sum, KB_ADD);
 	rowwise_for_row(r, add_square, &n);
 	n.inverse = inverse_std(r, &n, a->eps);
 	store_row(r, &n);
@@ -164,13 +164,13 @@ static struct eval_point tile_row_point(const struct rowwise_tile *t, struct kb_
 }
 
 /* This item's partial sum of row m: of x, or of (x - mean)^2 (rms_norm: of x^2). */
-static struct kb_val item_sum(const struct rowwise_tile *t, struct kb_val m, bool squares)
+static struct kb_val item_sum(const struct rowwise_tile *t, struct kb_val m, bool square_sum)
 {
 	struct kb *k = t->e->k;
 	struct kb_var sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
 	struct eval_point p = tile_row_point(t, kb_add(k, t->first, m));
 	struct kb_val mean = {0};
-	if (squares && t->norm->code == OP_layer_norm)
+	if (square_sum && t->norm->code == OP_layer_norm)
 		mean = kb_load(k, KB_F32_T, t->means, m, 0, 0);
 	eval_hoist(t->e, x_of(t), &p);
 	size_t mark = eval_mark(t->e);
@@ -178,7 +178,7 @@ static struct kb_val item_sum(const struct rowwise_tile *t, struct kb_val m, boo
 	struct kb_val x = eval_value(t->e, x_of(t), &p);
 	if (mean.id)
 		x = kb_sub(k, x, mean);
-	kb_set(k, sum, squares ? kb_fma(k, x, x, kb_get(k, sum)) : kb_add(k, x, kb_get(k, sum)));
+	kb_set(k, sum, square_sum ? kb_fma(k, x, x, kb_get(k, sum)) : kb_add(k, x, kb_get(k, sum)));
 	kb_end_loop(k);
 	eval_release(t->e, mark);
 	return kb_get(k, sum);
@@ -201,12 +201,12 @@ static void tree_step(const struct rowwise_tile *t, int64_t half)
 
 /* Stores means[m], or means[most + m] = 1 / sqrt(mean square + eps). Each item finishes one row, without a
  * loop over rows: PoCL 3.1, when it vectorizes items, miscompiles such loops between barriers. */
-static void row_statistics(const struct rowwise_tile *t, bool squares, double eps)
+static void row_statistics(const struct rowwise_tile *t, bool square_sum, double eps)
 {
 	struct kb *k = t->e->k;
 	size_t mark = eval_mark(t->e);
 	struct kb_val m = kb_loop(k, "m", kb_index(k, 0), t->rows, 1, 0);
-	struct kb_val part = item_sum(t, m, squares);
+	struct kb_val part = item_sum(t, m, square_sum);
 	struct kb_val at = kb_mul_const(k, m, t->items);
 	kb_store(k, part, t->partials, kb_add(k, at, t->item), 0, 0);
 	kb_end_loop(k);
@@ -219,11 +219,11 @@ static void row_statistics(const struct rowwise_tile *t, bool squares, double ep
 	struct kb_val sum = kb_load(k, KB_F32_T, t->partials, at, 0, 0);
 	sum = kb_add(k, kb_load(k, KB_F32_T, t->partials, at, 1, 0), sum);
 	struct kb_val value = kb_bin(k, KB_DIV, sum, kb_cvt(k, width_of(t), KB_F32));
-	if (squares) {
+	if (square_sum) {
 		value = kb_un(k, KB_SQRT, kb_add(k, value, kb_f32(k, (float)eps)));
 		value = kb_bin(k, KB_DIV, kb_f32(k, 1), value);
 	}
-	kb_store(k, value, t->means, t->item, squares ? t->most : 0, 0);
+	kb_store(k, value, t->means, t->item, square_sum ? t->most : 0, 0);
 	kb_end_if(k);
 	kb_barrier(k);
 }

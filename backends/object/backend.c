@@ -78,7 +78,7 @@ static bool write_buf(void *user, uint64_t offset, const void *bytes, size_t n)
  * because emission as C prints them. */
 static bool streams_weights(const struct object *o)
 {
-	return o->options->object_sink && !o->options->want_c && !o->options->no_object;
+	return o->options->object_sink && !o->options->needs_c && !o->options->no_object;
 }
 
 /* Packs the weights, or copies packed ones of the cache, to position `base` of the sink. */
@@ -183,7 +183,7 @@ static enum tfmc_status check_c(const struct object *o)
 /* Emits the functions a second time, without cpuid checks, and prints them as C. */
 static enum tfmc_status compile_c(struct object *o, const struct buf *blob, struct backend_output *out)
 {
-	if (!o->options->want_c)
+	if (!o->options->needs_c)
 		return TFMC_OK;
 	TFMC_TRY(check_c(o));
 	o->emits_c = true;
@@ -210,8 +210,8 @@ static enum tfmc_status compile_object(struct object *o, struct backend_output *
 	struct llvm_options options = {
 	        .target = o->driver, .opt_level = o->options->opt_level, .progress = o->options->progress};
 	struct llvm_output result = {.object = &out->object,
-	                             .text = o->options->want_llvm ? &out->llvm : NULL,
-	                             .assembly = o->options->want_assembly ? &out->assembly : NULL};
+	                             .text = o->options->needs_llvm ? &out->llvm : NULL,
+	                             .assembly = o->options->needs_assembly ? &out->assembly : NULL};
 	const struct target *targets[BACKEND_VARIANTS_MAX];
 	for (size_t i = 0; i < o->n_all; i++)
 		targets[i] = o->all[i].driver;
@@ -219,7 +219,7 @@ static enum tfmc_status compile_object(struct object *o, struct backend_output *
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(kb_verify(o->kb, o->cx));
-	if (o->options->want_kernels)
+	if (o->options->needs_kernels)
 		kb_dump(&out->kernels, o->kb, NULL);
 	return llvm_compile(o->cx, o->kb, o->name, &options, &result);
 }
@@ -296,15 +296,15 @@ static enum tfmc_status compile_variants(struct object *o, const struct weight_s
 	double start = seconds(o);
 	enum tfmc_status status = pack_to_output(o, source, &blob);
 	out->pack_seconds = seconds(o) - start;
-	bool wants_object = !o->options->no_object;
+	bool needs_object = !o->options->no_object;
 	memory_stage("choosing kernels", NULL);
-	if (status == TFMC_OK && wants_object)
+	if (status == TFMC_OK && needs_object)
 		status = emit_object(o);
-	if (status == TFMC_OK && wants_object)
+	if (status == TFMC_OK && needs_object)
 		status = compile_object(o, out);
 	if (status == TFMC_OK)
 		status = compile_c(o, &blob, out);
-	if (status == TFMC_OK && wants_object)
+	if (status == TFMC_OK && needs_object)
 		status = write_output(o, &blob, out);
 	if (status == TFMC_OK)
 		header_build(o, &out->header);

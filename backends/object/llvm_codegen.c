@@ -113,11 +113,11 @@ static void on_new(void)
 	set_new_handler(NULL);
 }
 
-static void on_bad_alloc(void *user, const char *why, bool is_crash_wanted)
+static void on_bad_alloc(void *user, const char *why, bool is_crash_requested)
 {
 	(void)user;
 	(void)why;
-	(void)is_crash_wanted;
+	(void)is_crash_requested;
 	on_new();
 }
 

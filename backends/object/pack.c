@@ -300,7 +300,7 @@ static enum tfmc_status pack_panels(struct worker *k, const struct unit *u, int6
  * need not be. */
 struct quant_encoding {
 	bool has_codebook;
-	int8_t codes[16];
+	int8_t quants[16];
 	uint8_t increments[16];
 	uint8_t zero;
 	uint8_t none; /* padding at the end of a row */
@@ -318,7 +318,7 @@ static struct quant_encoding quant_encoding_of(const struct ir_format_desc *d)
 			index = d->codebook[i] == code ? i : index;
 		if (index < 0)
 			continue;
-		s.codes[n] = (int8_t)code;
+		s.quants[n] = (int8_t)code;
 		s.increments[n++] = (uint8_t)(index - before);
 		before = (uint8_t)index;
 	}
@@ -330,14 +330,14 @@ static struct quant_encoding quant_encoding_of(const struct ir_format_desc *d)
  * shift: of the block, added to the codebook. Elements from n on become `none`. 4 bits: elements i and i + 16 share a
  * byte. All loops have constant bounds, without branches, so that compilers vectorize them.
  */
-TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, int bits, const int8_t *codes,
+TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, int bits, const int8_t *quants,
                                            int64_t n, int shift, int64_t c, uint8_t *to)
 {
 	int8_t code[GROUP] = {0};
 	uint8_t out[GROUP] = {0};
-	memcpy(code, codes, n < GROUP ? (size_t)n : GROUP);
+	memcpy(code, quants, n < GROUP ? (size_t)n : GROUP);
 	for (int b = 0; s->has_codebook && b < 16; b++) {
-		const int8_t from = (int8_t)(s->codes[b] + shift);
+		const int8_t from = (int8_t)(s->quants[b] + shift);
 		const uint8_t increment = s->increments[b];
 		for (int i = 0; i < GROUP; i++)
 			out[i] = (uint8_t)(out[i] + (increment & -(code[i] >= from)));

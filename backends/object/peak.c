@@ -19,11 +19,11 @@
 #define RUNS        5
 #define RUNS_MAX    1000
 #define SECONDS     0.2 /* total time after which runs end, after at least RUNS */
-#define MODULE      "tfmc_roof"
+#define MODULE      "tfmc_peak"
 #define TILE_DOTS   4 /* tile dot products per iteration */
-#define READ        "tfmc_roof_read"
+#define READ        "tfmc_peak_read"
 
-static const char *const multiply_names[MAC_ALL] = {"tfmc_roof_f32", "tfmc_roof_int8", "tfmc_roof_bf16"};
+static const char *const multiply_names[MAC_ALL] = {"tfmc_peak_f32", "tfmc_peak_int8", "tfmc_peak_bf16"};
 
 static bool has_tiles(const struct target *t, enum ir_mac_type kind)
 {
@@ -201,9 +201,9 @@ enum tfmc_status backend_peak(struct diag_context *cx, const struct backend_peak
 	struct kb_module *m = kb_module_create(&arena, &caps);
 	if (m) {
 		for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
-			if (o->products[kind] && has_tiles(target, kind))
+			if (o->mac_types[kind] && has_tiles(target, kind))
 				build_tile_dots(m, kind);
-			else if (o->products[kind])
+			else if (o->mac_types[kind])
 				build_multiply(m, target->lanes, kind);
 		}
 		build_read(m, target->lanes);

@@ -441,7 +441,7 @@ static bool reads_own_elements(const struct pair *p, bool by_rows)
 }
 
 /* The groups have no hazard but on the result of `before`, and each worker reads only its own part of that. */
-static bool reads_own_part_only(const struct pair *p)
+static bool reads_own_range_only(const struct pair *p)
 {
 	struct area result;
 	const struct emit e = emit_for_group(p->object, p->function, p->before);
@@ -469,7 +469,7 @@ static bool can_fuse(const struct object *o, const struct function *f, const str
 		bool is_before_reversed = *reversed >> i & 1;
 		if (!areas_conflict(o->module->dims, &p.before_areas, &p.own_areas, NULL))
 			continue;
-		if (!reads_own_part_only(&p) || (is_bound && is_reversed != is_before_reversed))
+		if (!reads_own_range_only(&p) || (is_bound && is_reversed != is_before_reversed))
 			return false;
 		is_bound = true;
 		is_reversed = is_before_reversed;
@@ -627,7 +627,7 @@ static enum tfmc_status add_group(struct plan_builder *b, const struct ir_op *gr
 		size_t *outputs = ARENA_ARRAY(b->object->arena, size_t, group->n_results);
 		for (size_t i = 0; outputs && i < group->n_results; i++)
 			outputs[i] = b->function->storage[group->results[i].id]->number;
-		open_condition(b, (struct plan_command){.kind = PLAN_IF_WANTED,
+		open_condition(b, (struct plan_command){.kind = PLAN_IF_REQUESTED,
 		                                        .outputs = outputs,
 		                                        .n_outputs = group->n_results});
 	}
@@ -781,7 +781,7 @@ static void print_command(struct buf *out, const struct ir_module *m, const stru
 	switch (c->kind) {
 	case PLAN_DISPATCH: print_kernel(out, m, c->kernel); break;
 	case PLAN_REPEAT: buf_printf(out, "repeat %" PRId64 " as index%zu", c->count, repeats); break;
-	case PLAN_IF_WANTED:
+	case PLAN_IF_REQUESTED:
 		buf_str(out, "for output");
 		for (size_t i = 0; i < c->n_outputs; i++)
 			buf_printf(out, " %s", p->func->results[c->outputs[i]].name);
@@ -816,7 +816,7 @@ void plan_print(const struct plan *p, const struct ir_module *planned, struct bu
 		}
 		buf_fill(out, ' ', 2 * (depth + 1));
 		print_command(out, planned, p, c, repeats);
-		if (c->kind == PLAN_REPEAT || c->kind == PLAN_IF_WANTED || c->kind == PLAN_IF_SPLIT)
+		if (c->kind == PLAN_REPEAT || c->kind == PLAN_IF_REQUESTED || c->kind == PLAN_IF_SPLIT)
 			open[depth++] = c->kind;
 		repeats += c->kind == PLAN_REPEAT;
 	}

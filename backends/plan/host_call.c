@@ -622,7 +622,7 @@ static size_t emit_commands(struct body *s, size_t at)
 			s->depth--;
 			kb_end_loop(k);
 			break;
-		case PLAN_IF_WANTED:
+		case PLAN_IF_REQUESTED:
 			kb_if(k, is_wanted(s, command));
 			at = emit_commands(s, at);
 			kb_end_if(k);

@@ -514,7 +514,7 @@ enum tfmc_status emit_plan_kernel(struct object *o, const struct function *f, st
 	TFMC_TRY(begin_kernel(&r));
 	r.job.scratch_stride = o->scratch;
 	if (r.partials)
-		r.job.sums = r.e.pointers[r.partials - 1];
+		r.job.partials = r.e.pointers[r.partials - 1];
 	r.job.is_combine = k->is_combine;
 	for (size_t i = 0; i < k->n_groups; i++)
 		TFMC_TRY(emit_group(&r, i));

@@ -149,7 +149,7 @@ static void add_command(struct plan_writer *w, const struct plan *p, const struc
 	switch (c->kind) {
 	case PLAN_DISPATCH: cells[COMMAND_A] = add_kernel(w, c->kernel); break;
 	case PLAN_REPEAT: cells[COMMAND_B] = c->count; break;
-	case PLAN_IF_WANTED:
+	case PLAN_IF_REQUESTED:
 		cells[COMMAND_A] = count_rows(w, PLAN_OUTPUTS);
 		cells[COMMAND_B] = (int64_t)c->n_outputs;
 		for (size_t i = 0; i < c->n_outputs; i++)

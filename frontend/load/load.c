@@ -15,7 +15,7 @@
 
 /* ---- files that are no models ---- */
 
-enum advice { ADVICE_INSPECT, ADVICE_FOLDER, ADVICE_CONVERT };
+enum advice { ADVICE_INSPECT, ADVICE_DIRECTORY, ADVICE_CONVERT };
 
 /* A kind of file by its magic. */
 static const struct kind {
@@ -27,9 +27,9 @@ static const struct kind {
         {"\177ELF", 0, 4, "an object or a program", ADVICE_INSPECT},
         {"!<arch>\n", 0, 8, "a library of objects", ADVICE_INSPECT},
         {"WIGHTS1", 0, 8, "the weights of a compiled object", ADVICE_INSPECT},
-        {"\0{\"", 7, 3, "a file of weights (safetensors)", ADVICE_FOLDER},
-        {"\0{}", 7, 3, "a file of weights (safetensors)", ADVICE_FOLDER},
-        {"\x93NUMPY", 0, 6, "an array of NumPy", ADVICE_FOLDER},
+        {"\0{\"", 7, 3, "a file of weights (safetensors)", ADVICE_DIRECTORY},
+        {"\0{}", 7, 3, "a file of weights (safetensors)", ADVICE_DIRECTORY},
+        {"\x93NUMPY", 0, 6, "an array of NumPy", ADVICE_DIRECTORY},
         {"PK\3\4", 0, 4, "a zip archive, as .npz and the files of torch.save are", ADVICE_CONVERT},
         {"\x80\2", 0, 2, "a pickle of Python", ADVICE_CONVERT},
         {"\x89HDF", 0, 4, "a file of HDF5", ADVICE_CONVERT},
@@ -48,7 +48,7 @@ static void advise(struct arena *a, struct diag_context *cx, const char *path, e
 	}
 	switch (advice) {
 	case ADVICE_INSPECT: diag_note(cx, LOC_NONE, "tfmc inspect shows what it is"); return;
-	case ADVICE_FOLDER:
+	case ADVICE_DIRECTORY:
 		diag_note(
 		        cx, LOC_NONE,
 		        "a model is a model file (.yaml) that names its weights, a folder with config.json, "
@@ -108,7 +108,7 @@ static bool file_kind_may_be_model(struct arena *a, struct diag_context *cx, con
 	}
 	if (is_other_json(path)) {
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a JSON file, not a model", path);
-		advise(a, cx, path, ADVICE_FOLDER);
+		advise(a, cx, path, ADVICE_DIRECTORY);
 		return false;
 	}
 	return true;
@@ -212,12 +212,12 @@ static struct frontend_model *create_model(struct diag_context *cx, const char *
 }
 
 /* YAML text generated for a hub directory or a GGUF file; NULL for other files, or after a diagnostic. */
-static const char *generated_yaml(struct frontend_model *m, bool is_folder, const char *at,
+static const char *generated_yaml(struct frontend_model *m, bool is_directory, const char *at,
                                   enum tfmc_status *st)
 {
 	const char *text = NULL, *keys = NULL;
-	if (is_folder)
-		text = folder_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
+	if (is_directory)
+		text = hub_dir_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
 	else if (is_gguf_file(m->cx, m->doc.path))
 		text = gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at);
 	for (size_t i = 0; text != NULL && i < m->options.n_ignored; i++)
@@ -277,15 +277,15 @@ static void record_lazily_read_files(struct frontend_model *m)
 /* Reads the model file, or the text generated for a hub directory or GGUF file. */
 static enum tfmc_status read_document(struct frontend_model *m)
 {
-	bool folder = path_is_directory(m->doc.path);
-	if (!folder && !is_gguf_file(m->cx, m->doc.path) &&
+	bool directory = path_is_directory(m->doc.path);
+	if (!directory && !is_gguf_file(m->cx, m->doc.path) &&
 	    !file_kind_may_be_model(&m->arena, m->cx, m->doc.path))
 		return TFMC_INVALID;
-	if (!folder && !is_gguf_file(m->cx, m->doc.path))
+	if (!directory && !is_gguf_file(m->cx, m->doc.path))
 		return yaml_read(&m->arena, m->cx, m->doc.path, m->doc.path, LOC_NONE, &m->doc.written);
 	enum tfmc_status st = TFMC_INVALID;
-	const char *text = generated_yaml(m, folder, "", &st);
-	if (folder) {
+	const char *text = generated_yaml(m, directory, "", &st);
+	if (directory) {
 		m->doc.dir = m->doc.path;
 		/* Files that the generated text depends on but does not name. */
 		static const char *const files[] = {"modules.json", "generation_config.json"};
@@ -296,7 +296,7 @@ static enum tfmc_status read_document(struct frontend_model *m)
 	if (text == NULL)
 		return st;
 	return yaml_parse(&m->arena, m->cx,
-	                  arena_printf(&m->arena, folder ? "%s (folder)" : "%s (GGUF)", m->doc.path), text,
+	                  arena_printf(&m->arena, directory ? "%s (folder)" : "%s (GGUF)", m->doc.path), text,
 	                  strlen(text), false, &m->doc.written);
 }
 

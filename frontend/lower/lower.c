@@ -177,7 +177,7 @@ static struct ir_value new_tokens(struct lowering *lw)
 
 /* Binds `name` to its last real row of each sequence. Lowering takes rows here alone: canonicalize moves select_rows
  * toward the inputs. */
-static bool take_last_row(struct lowering *lw, const char *name)
+static bool select_last_row(struct lowering *lw, const char *name)
 {
 	const struct lowered *x = lower_find(lw, name);
 	if (x == NULL || x->kind != LOWERED_TENSOR || irb_type(lw->b, x->v)->rank != 3)
@@ -289,7 +289,7 @@ static bool build_function(struct frontend_model *m, struct ir_module *module, c
 	if (ok && e->scores)
 		ok = score_finish(&lw, e->values[0]);
 	else if (ok && e->mode == LOWER_DECODE)
-		ok = take_last_row(&lw, e->values[0]) && check_generate_ids(&lw, e->values[0]);
+		ok = select_last_row(&lw, e->values[0]) && check_generate_ids(&lw, e->values[0]);
 	return ok && finish_function(&lw, e);
 }
 

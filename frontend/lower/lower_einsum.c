@@ -73,7 +73,7 @@ static bool read_spec(struct einsum *s)
 }
 
 /* Replaces two axes with the same label by their diagonal: masks with i == j and sums one axis. */
-static bool take_diagonal(const struct einsum *s, struct term *t, int first, int second)
+static bool extract_diagonal(const struct einsum *s, struct term *t, int first, int second)
 {
 	struct ir_builder *b = s->lw->b;
 	const struct ir_type *type = irb_type(b, t->v);
@@ -95,11 +95,11 @@ static bool take_diagonal(const struct einsum *s, struct term *t, int first, int
 	return !irb_failed(b);
 }
 
-static bool take_diagonals(const struct einsum *s, struct term *t)
+static bool extract_diagonals(const struct einsum *s, struct term *t)
 {
 	for (int i = 0; i < t->rank; i++)
 		for (int k = t->rank - 1; k > i; k--)
-			if (t->labels[k] == t->labels[i] && !take_diagonal(s, t, i, k))
+			if (t->labels[k] == t->labels[i] && !extract_diagonal(s, t, i, k))
 				return false;
 	return true;
 }
@@ -130,7 +130,7 @@ static bool read_tensors(struct einsum *s)
 			return false;
 		if (irb_type(s->lw->b, s->in[i].v)->rank != s->in[i].rank)
 			return report_bad_einsum(s, "a list of labels and its tensor differ in length");
-		if (!take_diagonals(s, &s->in[i]))
+		if (!extract_diagonals(s, &s->in[i]))
 			return false;
 	}
 	for (int i = 0; i < s->in[1].rank; i++) {

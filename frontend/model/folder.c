@@ -136,7 +136,7 @@ static const char *quote_if_null(struct arena *a, const char *name)
 }
 
 /* A file of the folder as a YAML scalar of that text. */
-static const char *folder_file_scalar(struct arena *a, const char *at, const char *name)
+static const char *hub_dir_scalar(struct arena *a, const char *at, const char *name)
 {
 	return at[0] == '\0' ? name : yaml_quote(a, file_join(a, at, name));
 }
@@ -195,8 +195,8 @@ static const char *tokenizer_class(const struct json_node *config, bool has_json
 }
 
 /* The section `tokenizer` for the files of the folder, "": none. */
-static const char *folder_tokenizer(struct arena *a, const char *dir, const char *at,
-                                    const struct json_node *config)
+static const char *hub_dir_tokenizer(struct arena *a, const char *dir, const char *at,
+                                     const struct json_node *config)
 {
 	static const char *const optional_files[][2] = {{"config", "tokenizer_config.json"},
 	                                                {"special", "special_tokens_map.json"},
@@ -209,16 +209,16 @@ static const char *folder_tokenizer(struct arena *a, const char *dir, const char
 	for (size_t i = 0; !marian && i < TFMC_COUNT(optional_files); i++)
 		if (directory_has_file(a, dir, optional_files[i][1]))
 			more = arena_printf(a, "%s, %s: %s", more, optional_files[i][0],
-			                    folder_file_scalar(a, at, optional_files[i][1]));
+			                    hub_dir_scalar(a, at, optional_files[i][1]));
 	const char *class = tokenizer_class(config, tokenizer_files == &tokenizer_file_sets[0]);
 	if (class != NULL && !marian)
 		more = arena_printf(a, "%s, class: %s", more, class);
 	if (marian && directory_has_file(a, dir, "target_vocab.json"))
-		more = arena_printf(a, ", target_vocab: %s", folder_file_scalar(a, at, "target_vocab.json"));
+		more = arena_printf(a, ", target_vocab: %s", hub_dir_scalar(a, at, "target_vocab.json"));
 	for (size_t k = 0; k < TFMC_COUNT(tokenizer_files->parts) && tokenizer_files->parts[k].name != NULL;
 	     k++)
 		text = arena_printf(a, "%s%s%s: %s", text, k == 0 ? "" : ", ", tokenizer_files->parts[k].key,
-		                    folder_file_scalar(a, at, tokenizer_files->parts[k].name));
+		                    hub_dir_scalar(a, at, tokenizer_files->parts[k].name));
 	return arena_printf(a, "tokenizer: {%s%s%s%s%s, embed: true, optional: true}\n",
 	                    tokenizer_files->kind[0] != '\0' ? "kind: " : "", tokenizer_files->kind,
 	                    tokenizer_files->kind[0] != '\0' ? ", " : "", text, more);
@@ -226,7 +226,7 @@ static const char *folder_tokenizer(struct arena *a, const char *dir, const char
 
 /* ---- ids that only the tokenizer has ---- */
 
-const struct json_node *folder_json(struct parsed_files *f, const char *dir, const char *name)
+const struct json_node *hub_dir_json(struct parsed_files *f, const char *dir, const char *name)
 {
 	const char *path = file_path_inside(f->arena, f->cx, dir, name, LOC_NONE);
 	bool shorten = strcmp(name, "tokenizer_config.json") == 0;
@@ -243,7 +243,7 @@ const struct json_node *folder_json(struct parsed_files *f, const char *dir, con
 static const struct json_node *optional_json(struct parsed_files *f, const char *dir, const char *file)
 {
 	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
-	return directory_has_file(f->arena, dir, file) ? folder_json(f, dir, file) : &empty;
+	return directory_has_file(f->arena, dir, file) ? hub_dir_json(f, dir, file) : &empty;
 }
 
 static int64_t id_of(const struct json_node *v)
@@ -286,7 +286,7 @@ static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
 	return id_of(json_find(vocab, text));
 }
 
-bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id)
+bool hub_dir_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id)
 {
 	const struct json_node *config = optional_json(f, dir, "tokenizer_config.json");
 	*id = config != NULL ? id_in_decoder(json_find(config, "added_tokens_decoder"), text) : -1;
@@ -305,7 +305,7 @@ bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, 
 	return vocab != NULL;
 }
 
-bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text)
+bool hub_dir_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text)
 {
 	static const char *const tokenizer_files[] = {"tokenizer_config.json", "special_tokens_map.json"};
 	*text = NULL;
@@ -536,7 +536,7 @@ static const char *sentence_text(struct sentence *s, const char *preset)
  * Text for the modules of a sentence embedder (modules.json): parameters and an output, "" without pooling;
  * NULL after a diagnostic. *weights: file of the projection after the pooling, NULL: none.
  */
-static const char *folder_sentence(struct parsed_files *f, const char *dir, const char **weights)
+static const char *hub_dir_sentence(struct parsed_files *f, const char *dir, const char **weights)
 {
 	struct sentence s = {.f = f, .dir = dir};
 	const struct json_node *modules = read_json_file(&s, "modules.json");
@@ -683,8 +683,8 @@ static bool report_substitute(struct arena *a, struct diag_context *cx, const ch
 	return false;
 }
 
-const char *folder_model(struct parsed_files *f, const char *path, const char *name, const char *at,
-                         enum tfmc_status *st)
+const char *hub_dir_model(struct parsed_files *f, const char *path, const char *name, const char *at,
+                          enum tfmc_status *st)
 {
 	struct arena *a = f->arena;
 	struct diag_context *cx = f->cx;
@@ -702,9 +702,8 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 		return NULL;
 	}
 	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole_names); i++)
-		files = directory_has_file(a, path, whole_names[i])
-		                ? folder_file_scalar(a, at, whole_names[i])
-		                : NULL;
+		files = directory_has_file(a, path, whole_names[i]) ? hub_dir_scalar(a, at, whole_names[i])
+		                                                    : NULL;
 	if (files == NULL && !directory_has_file(a, path, "adapter_config.json"))
 		files = list_files_with_suffix(a, cx, path, at, ".safetensors");
 	if (files == NULL && cx->n_errors == errors && !report_substitute(a, cx, path))
@@ -713,19 +712,19 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 	if (files == NULL)
 		return NULL;
 	const char *more = NULL, *projection = NULL;
-	const struct json_node *config = folder_json(f, path, "config.json");
+	const struct json_node *config = hub_dir_json(f, path, "config.json");
 	if (config != NULL && directory_has_file(a, path, "modules.json"))
-		more = folder_sentence(f, path, &projection);
+		more = hub_dir_sentence(f, path, &projection);
 	else if (config != NULL)
-		more = folder_generation(f, path, config);
+		more = hub_dir_generation(f, path, config);
 	if (projection != NULL)
 		files = arena_printf(a, "%s, %s", files, yaml_quote(a, file_join(a, at, projection)));
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
 	return more == NULL ? NULL
 	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]}\n%s",
 	                                   quote_if_null(a, name != NULL ? name : model_name(a, path)),
-	                                   folder_file_scalar(a, at, "config.json"), more, files,
-	                                   folder_tokenizer(a, path, at, config));
+	                                   hub_dir_scalar(a, at, "config.json"), more, files,
+	                                   hub_dir_tokenizer(a, path, at, config));
 }
 
 /* ---- GGUF ---- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hub folders and GGUF files as models: a directory with config.json and weights, or one file, in place of
  * a model file. */
-#ifndef TFMC_FRONTEND_IMPORT_FOLDER_H
-#define TFMC_FRONTEND_IMPORT_FOLDER_H
+#ifndef TFMC_FRONTEND_MODEL_FOLDER_H
+#define TFMC_FRONTEND_MODEL_FOLDER_H
 
 #include "frontend/weights/files.h"
 #include "ir/support/arena.h"
@@ -17,8 +17,8 @@ bool directory_has_file(struct arena *a, const char *dir, const char *name);
  * TFMC_INVALID. `name` NULL: that of the directory, in a hub cache of the repository. `at`: path of the
  * folder relative to the model file, "": the same directory.
  */
-const char *folder_model(struct parsed_files *f, const char *path, const char *name, const char *at,
-                         enum tfmc_status *st);
+const char *hub_dir_model(struct parsed_files *f, const char *path, const char *name, const char *at,
+                          enum tfmc_status *st);
 /* Quotes a string as a YAML scalar. */
 const char *yaml_quote(struct arena *a, const char *text);
 
@@ -27,15 +27,15 @@ const char *yaml_quote(struct arena *a, const char *text);
  * diagnostic. Ids that neither it nor config.json has are those of the tokenizer's tokens: end of text,
  * target language.
  */
-const char *folder_generation(struct parsed_files *f, const char *dir, const struct json_node *config);
+const char *hub_dir_generation(struct parsed_files *f, const char *dir, const struct json_node *config);
 
 /* Reads a JSON file of the folder that must be an object; NULL after a diagnostic. */
-const struct json_node *folder_json(struct parsed_files *f, const char *dir, const char *file);
+const struct json_node *hub_dir_json(struct parsed_files *f, const char *dir, const char *file);
 /* String of a special token by its key in tokenizer_config.json or special_tokens_map.json, NULL: none;
  * false after a diagnostic. */
-bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text);
+bool hub_dir_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text);
 /* Id of a string in the tokenizer files, -1: none; false after a diagnostic. */
-bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id);
+bool hub_dir_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id);
 
 /* Advice for ONNX models. */
 #define ONNX_ADVICE                                                                                 \

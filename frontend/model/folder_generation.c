@@ -236,8 +236,8 @@ static bool find_language(const struct generation *g, int64_t *id)
 {
 	const char *text;
 	*id = -1;
-	return folder_token_of(g->f, g->dir, "tgt_lang", &text) &&
-	       (text == NULL || folder_token_id(g->f, g->dir, text, id));
+	return hub_dir_token_of(g->f, g->dir, "tgt_lang", &text) &&
+	       (text == NULL || hub_dir_token_id(g->f, g->dir, text, id));
 }
 
 /* ---- speech models ---- */
@@ -398,9 +398,9 @@ static bool map_stop(struct generation *g, bool is_causal)
 		return !g->has_file || map_ids(g, "eos_token_id", "stop");
 	bool needs_default = is_causal && find(g->config, "eos_token_id") == NULL &&
 	                     has_architecture_suffix(g, decoders, TFMC_COUNT(decoders));
-	if (needs_default && !folder_token_of(g->f, g->dir, "eos_token", &text))
+	if (needs_default && !hub_dir_token_of(g->f, g->dir, "eos_token", &text))
 		return false;
-	if (text != NULL && !folder_token_id(g->f, g->dir, text, &id))
+	if (text != NULL && !hub_dir_token_id(g->f, g->dir, text, &id))
 		return false;
 	begin_key(g->keys, "stop");
 	buf_char(g->keys, '[');
@@ -568,7 +568,7 @@ static bool map_all(struct generation *g, bool is_causal)
 	return ok;
 }
 
-const char *folder_generation(struct parsed_files *f, const char *dir, const struct json_node *config)
+const char *hub_dir_generation(struct parsed_files *f, const char *dir, const struct json_node *config)
 {
 	struct buf keys;
 	const char *text = NULL, *kind = NULL;
@@ -579,7 +579,7 @@ const char *folder_generation(struct parsed_files *f, const char *dir, const str
 		return NULL;
 	g.has_file = directory_has_file(f->arena, dir, FILE_NAME);
 	g.name = file_join(f->arena, dir, g.has_file ? FILE_NAME : "config.json");
-	g.root = g.has_file ? folder_json(f, dir, FILE_NAME) : config;
+	g.root = g.has_file ? hub_dir_json(f, dir, FILE_NAME) : config;
 	if (g.root == NULL || kind == NULL)
 		return g.root == NULL ? NULL : "";
 	buf_init(&keys);

@@ -302,13 +302,14 @@ void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
 	                                         .values = bc * panel_round_up(v),
 	                                         .scales = bc,
 	                                         .score_stride = bc + PANEL_COLUMNS,
-	                                         .sums = rows * panel_round_up(v),
+	                                         .partials = rows * panel_round_up(v),
 	                                         .rows = panel_round_up(rows + PANEL_COLUMNS),
 	                                         .tile_rows = panel_round_up(mr),
 	                                         .slot_rows = slot_rows(t, s->br),
 	                                         .n_slots = t->group_size > 1 ? 0 : 2 * s->split};
 	out->slot = out->slot_rows * panel_round_up(v) + 2 * out->rows;
 	out->scores = mr * out->score_stride;
-	out->bytes = 4 * (out->queries + out->keys + out->values + out->scores + out->sums + 2 * out->rows +
-	                  4 * out->tile_rows + out->n_slots * out->slot + s->scales * out->scales);
+	out->bytes =
+	        4 * (out->queries + out->keys + out->values + out->scores + out->partials + 2 * out->rows +
+	             4 * out->tile_rows + out->n_slots * out->slot + s->scales * out->scales);
 }

@@ -170,9 +170,9 @@ bool target_blocks_k(const struct target *t, int64_t depth);
  * L2. With fewer queries keys would be packed too often; OpenCL has at most 64, as there are many work-items.
  */
 void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc);
-/* Scratch of the attention kernel, in f32 elements of each part. sums: output accumulators. */
+/* Scratch of the attention kernel, in f32 elements of each part. partials: output accumulators. */
 struct target_attention_scratch {
-	int64_t queries, keys, values, scores, sums;
+	int64_t queries, keys, values, scores, partials;
 	int64_t scales;       /* of the keys, or the values, of a block */
 	int64_t rows;         /* a vector with one element for each query of a task, rounded up */
 	int64_t tile_rows;    /* the same for the rows of a register tile */

@@ -170,7 +170,7 @@ static void reduce_op(struct demand_plan *plan, const struct ir_op *op, const in
 {
 	demand_of(plan, op->results[0])->is_reduced = true;
 	plan->ops++;
-	plan->products += ir_op_has(op->code, TRAIT_CONTRACT);
+	plan->contractions += ir_op_has(op->code, TRAIT_CONTRACT);
 	for (size_t i = 0; i < op->n_operands; i++) {
 		if (op->operands[i].id != 0 && axes[i] > 0)
 			require_rows(plan, op->operands[i], axes[i]);
@@ -258,7 +258,7 @@ static bool visit_last_iteration(struct demand_plan *plan, const struct ir_op *o
 {
 	const struct ir_region *body = op->region;
 	const struct ir_op *yield = body->ops[body->n_ops - 1];
-	size_t products = plan->products, ops = plan->ops;
+	size_t contractions = plan->contractions, ops = plan->ops;
 
 	for (size_t i = 0; i < op->n_results; i++) {
 		const struct demand d = *demand_of(plan, op->results[i]);
@@ -268,7 +268,7 @@ static bool visit_last_iteration(struct demand_plan *plan, const struct ir_op *o
 			require_rows(plan, yield->operands[i], d.axis);
 	}
 	visit_region(plan, body);
-	if (plan->products > products)
+	if (plan->contractions > contractions)
 		return true;
 	plan->ops = ops;
 	return false;
@@ -360,7 +360,7 @@ static void reset_demand(struct demand_plan *plan)
 		plan->of[i] = (struct demand){.stays_complete = plan->of[i].stays_complete};
 		plan->peel[i] = false;
 	}
-	plan->products = plan->ops = plan->peeled = 0;
+	plan->contractions = plan->ops = plan->peeled = 0;
 	plan->unpeeled = NULL;
 }
 
@@ -376,7 +376,7 @@ static void find_for_key(struct demand_plan *plan)
 	plan->of = ARENA_ARRAY(plan->p->arena, struct demand, plan->f->n_values);
 	plan->peel = ARENA_ARRAY(plan->p->arena, bool, plan->f->n_values);
 	s.elementwise = ARENA_ARRAY(plan->p->arena, bool, plan->f->n_values);
-	plan->n_complete = plan->products = 0;
+	plan->n_complete = plan->contractions = 0;
 	if (plan->of == NULL || plan->peel == NULL || s.elementwise == NULL)
 		return;
 	for (struct ir_iter it = ir_iter_begin(plan->f->body); it.op != NULL; ir_iter_next(&it))
@@ -390,7 +390,7 @@ static void find_for_key(struct demand_plan *plan)
 			leave_with_siblings(&s, it.op);
 	}
 	if (s.changed)
-		plan->products = 0;
+		plan->contractions = 0;
 }
 
 /* ---- choice of the row selection ---- */
@@ -421,7 +421,7 @@ bool demand_find(struct demand_plan *plan)
 	struct demand_plan best = *plan;
 	struct key_list list = {.n = 0};
 
-	best.products = 0;
+	best.contractions = 0;
 	for (size_t i = 0; i < plan->f->body->n_ops; i++)
 		add_key(&list, plan, plan->f->body->ops[i]);
 	for (size_t i = 0; i < list.n; i++) {
@@ -438,9 +438,9 @@ bool demand_find(struct demand_plan *plan)
 		if (candidate.unpeeled != NULL)
 			pass_missed(plan->p, candidate.unpeeled->loc, "the last iteration is not peeled: %s",
 			            candidate.reason);
-		if (candidate.products > best.products)
+		if (candidate.contractions > best.contractions)
 			best = candidate;
 	}
 	*plan = best;
-	return best.products > 0;
+	return best.contractions > 0;
 }

@@ -32,10 +32,10 @@ struct demand_plan {
 	const struct ir_func *f;
 	bool may_peel;
 	struct demand_key key;
-	struct demand *of; /* [f->n_values] */
-	bool *peel;        /* [f->n_values] by first result of a repeat: peel its last iteration */
-	size_t products;   /* number of reduced contractions (matmul, linear, attention) */
-	size_t ops;        /* number of reduced ops */
+	struct demand *of;   /* [f->n_values] */
+	bool *peel;          /* [f->n_values] by first result of a repeat: peel its last iteration */
+	size_t contractions; /* number of reduced contractions (matmul, linear, attention) */
+	size_t ops;          /* number of reduced ops */
 	size_t n_complete, peeled;
 	const struct ir_op *unpeeled; /* a repeat of selected rows that cannot be peeled */
 	const char *reason;           /* why it cannot */

@@ -329,11 +329,11 @@ static bool begin_function(struct rebuild *r, struct reducer *s)
 	s->build_of = r->f;
 	s->build = (struct demand_builder){.r = r, .plan = &s->plan};
 	s->build.rows = ARENA_ARRAY(r->p->arena, struct ir_value, r->f->n_values);
-	pass_count(r->p, "products", (int64_t)s->plan.products);
+	pass_count(r->p, "products", (int64_t)s->plan.contractions);
 	pass_count(r->p, "ops", (int64_t)s->plan.ops);
 	pass_count(r->p, "kept", (int64_t)s->plan.n_complete);
 	pass_remark(r->p, r->f->loc, "%s: %zu product%s for the rows that are read", r->f->name,
-	            s->plan.products, pass_plural(s->plan.products));
+	            s->plan.contractions, pass_plural(s->plan.contractions));
 	pass_applied(r->p, s->number, NULL, r->f->loc);
 	return s->build.rows != NULL;
 }

@@ -37,9 +37,9 @@ static const struct ir_weight *linear_weight(const struct ir_func *f, const stru
 static const struct ir_state_decl *state_of_slice(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f, v);
-	bool gives = op != NULL && (op->code == OP_state_append || op->code == OP_state_read) &&
-	             ir_same_value(op->results[0], v);
-	return gives ? ir_type_of(f, op->operands[0])->state : NULL;
+	bool uses_state = op != NULL && (op->code == OP_state_append || op->code == OP_state_read) &&
+	                  ir_same_value(op->results[0], v);
+	return uses_state ? ir_type_of(f, op->operands[0])->state : NULL;
 }
 
 /* Adds the states that op reads to one of two sets of names: slices that are keys, or others. */

@@ -353,7 +353,7 @@ static bool index_ops_are_private(const struct column_ranges *p)
 }
 
 /* If two ranges are combined, they are the two halves of the columns (gate and up). */
-static bool pairs_are_halves(const struct column_ranges *p)
+static bool pairs_are_gate_and_up(const struct column_ranges *p)
 {
 	bool any = false;
 	for (size_t i = 0; i < p->n; i++)
@@ -460,10 +460,10 @@ bool fuse_column_ranges(struct fuser *s, size_t cluster)
 				        RANGE_ALIGN);
 			return false;
 		}
-		if (index_ops_are_private(&p) && pairs_are_halves(&p))
+		if (index_ops_are_private(&p) && pairs_are_gate_and_up(&p))
 			break;
 		without_rope = without_rope || !index_ops_are_private(&p);
-		without_pairs = without_pairs || !pairs_are_halves(&p);
+		without_pairs = without_pairs || !pairs_are_gate_and_up(&p);
 	}
 	if (!p.has_slices && p.n_norms + p.n_ropes + p.n_states == 0)
 		return false;

@@ -96,9 +96,9 @@ static void note_lowp(void *user, const struct ir_op *op)
 {
 	bool *found = user;
 	enum ir_dtype t = op->code == OP_cast ? ((const struct attrs_cast *)op->attrs)->dtype : DT_F32;
-	bool products = op->code == OP_attention &&
+	bool has_dots = op->code == OP_attention &&
 	                ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16;
-	*found = *found || products || t == DT_F16 || t == DT_BF16 || t == DT_I8 ||
+	*found = *found || has_dots || t == DT_F16 || t == DT_BF16 || t == DT_I8 ||
 	         op->code == OP_quantize_rows;
 }
 

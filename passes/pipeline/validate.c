@@ -546,7 +546,7 @@ static enum tfmc_status bisect(const struct validation *s, const struct stage *f
 /* ---- entry points ---- */
 
 /* Creates the trial and loads the rules; then pass by pass, or by bisection. */
-static enum tfmc_status run_validation(const struct validate *v, const struct ir_module *m, bool by_halves,
+static enum tfmc_status run_validation(const struct validate *v, const struct ir_module *m, bool in_two_parts,
                                        bool *found, struct validate_culprit *culprit)
 {
 	struct arena arena;
@@ -562,11 +562,11 @@ static enum tfmc_status run_validation(const struct validate *v, const struct ir
 	enum tfmc_status st = trial_make(&t, &arena, v->weights, m);
 	if (st == TFMC_OK)
 		st = rule_set_load(&s.rules, v->cx, v->options);
-	if (st == TFMC_OK && !by_halves)
+	if (st == TFMC_OK && !in_two_parts)
 		st = validate_each(&s, m, found, culprit);
-	if (st == TFMC_OK && by_halves)
+	if (st == TFMC_OK && in_two_parts)
 		st = stage_execute(&s, &first);
-	if (st == TFMC_OK && by_halves)
+	if (st == TFMC_OK && in_two_parts)
 		st = bisect(&s, &first, &good, &bad, found, culprit);
 	stage_end(&bad);
 	stage_end(&good);

@@ -175,7 +175,7 @@ static int32_t size_launch(struct call_state *r, struct model_launch *l)
 }
 
 /* Whether the caller requests an output of an IF_WANTED command. */
-static bool is_any_output_wanted(const struct call_state *r, int64_t step)
+static bool is_any_output_requested(const struct call_state *r, int64_t step)
 {
 	int64_t first = model_cell(r->model, PLAN_COMMANDS, step, COMMAND_A);
 	int64_t end = first + model_cell(r->model, PLAN_COMMANDS, step, COMMAND_B);
@@ -207,7 +207,7 @@ static int32_t size_launches(struct call_state *r)
 		struct model_launch *l = &f->launches[i];
 		l->is_wanted = rows_select_kernel(r, l);
 		for (int k = 0; k < PLAN_DEPTH && l->wanted[k] >= 0; k++)
-			l->is_wanted = l->is_wanted && is_any_output_wanted(r, l->wanted[k]);
+			l->is_wanted = l->is_wanted && is_any_output_requested(r, l->wanted[k]);
 		if (l->is_wanted)
 			TRY(size_launch(r, l));
 	}

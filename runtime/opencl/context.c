@@ -76,7 +76,7 @@ int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 
 /* ---- buffers ---- */
 
-/* host: memory of the process that the buffer lies in; NULL: device memory. access: CL_MEM_READ_ONLY or READ_WRITE. */
+/* host: memory of the process that contains the buffer; NULL: device memory. access: CL_MEM_READ_ONLY or READ_WRITE. */
 static int create_buffer(struct tfmc_cl_context *c, uint64_t bytes, void *host, cl_ulong access,
                          struct tfmc_cl_buffer **out, struct tfmc_cl_error *error)
 {
@@ -112,7 +112,7 @@ int tfmc_cl_buffer_create(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc
 	return create_buffer(c, bytes, NULL, CL_MEM_READ_WRITE, out, error);
 }
 
-/* True: *out lies in pages that the system maps when they are written. */
+/* True: *out is in pages that the system maps when they are written. */
 static bool create_in_pages(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc_cl_buffer **out)
 {
 	const struct tfmc_cl_device *d = &c->entry->device;

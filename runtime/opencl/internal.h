@@ -100,7 +100,7 @@ struct tfmc_cl_buffer {
 	cl_mem memory;
 	uint64_t bytes;
 	bool is_shared;
-	void *pages; /* a mapping that the buffer owns and lies in; NULL: none */
+	void *pages; /* a mapping that the buffer owns and is stored in; NULL: none */
 };
 
 struct tfmc_cl_program {

@@ -196,7 +196,7 @@ static int32_t unroll_commands(struct unroller *w, int64_t first, int64_t end)
 				return model_no_memory(w->model);
 			break;
 		case PLAN_REPEAT:
-		case PLAN_IF_WANTED: open_block(w, at); break;
+		case PLAN_IF_REQUESTED: open_block(w, at); break;
 		case PLAN_END: at = close_block(w, at); break;
 		case PLAN_LENGTHS: w->f->lengths = model_cell(w->model, PLAN_COMMANDS, at, COMMAND_A); break;
 		case PLAN_IF_SPLIT:       /* never in a file */
@@ -599,7 +599,7 @@ static int32_t build_largest(struct tfmc_cl_model *m)
 
 /* ---- opening ---- */
 
-static int32_t open_parts(struct tfmc_cl_model *m)
+static int32_t open_sections(struct tfmc_cl_model *m)
 {
 	TRY(read_plan(m));
 	TRY(open_device(m));
@@ -623,7 +623,7 @@ int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_de
 		return model_no_memory(&initial);
 	*m = initial;
 	m->code = *code;
-	int32_t status = open_parts(m);
+	int32_t status = open_sections(m);
 	if (status == TFMC_RT_OK)
 		*out = m;
 	else

@@ -26,8 +26,8 @@
 
 enum plan_command_kind {
 	PLAN_DISPATCH = 0,
-	PLAN_REPEAT = 1,    /* runs the commands up to its END `count` times */
-	PLAN_IF_WANTED = 2, /* runs them if the caller wants one of `outputs` */
+	PLAN_REPEAT = 1,       /* runs the commands up to its END `count` times */
+	PLAN_IF_REQUESTED = 2, /* runs them if the caller wants one of `outputs` */
 	/* Only in objects, never in a file: runs the commands up to its END if n workers split the KV
 	 * blocks of attention: heads < 2n and heads % n != 0. */
 	PLAN_IF_SPLIT = 3,

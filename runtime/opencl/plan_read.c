@@ -233,7 +233,7 @@ static void check_command(struct check *c, int64_t i)
 		require(c, b >= 0, "a repeat has no count");
 		c->repeats++;
 		break;
-	case PLAN_IF_WANTED:
+	case PLAN_IF_REQUESTED:
 		at = c->next[PLAN_OUTPUTS];
 		for (int64_t end = claim_rows(c, PLAN_OUTPUTS, a, b); at < end; at++)
 			require(c, is_tensor(c, AREA_OUTPUT, cell(c, PLAN_OUTPUTS, at, OUTPUT_NUMBER)),

@@ -13,11 +13,11 @@
  * nothing). */
 static bool compile(struct column_job *j, const struct ir_module *planned, bool is_text)
 {
-	bool wants_object = j->out && !is_text;
+	bool needs_object = j->out && !is_text;
 	const struct backend_options options = {.weights = BACKEND_WEIGHTS_EMBED,
 	                                        .opt_level = 1,
-	                                        .no_object = !wants_object,
-	                                        .want_c = !wants_object};
+	                                        .no_object = !needs_object,
+	                                        .needs_c = !needs_object};
 	struct backend_output out;
 	backend_output_init(&out);
 	enum tfmc_status st = planned_compile(j->cx, planned, j->target, &j->batch->weights, &options, &out);

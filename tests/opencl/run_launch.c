@@ -86,7 +86,7 @@ static size_t behind(const struct plan *f, size_t i)
 	size_t depth = 0;
 	for (; i < f->n; i++) {
 		enum plan_command_kind kind = f->items[i].kind;
-		depth += kind == PLAN_REPEAT || kind == PLAN_IF_WANTED || kind == PLAN_IF_SPLIT;
+		depth += kind == PLAN_REPEAT || kind == PLAN_IF_REQUESTED || kind == PLAN_IF_SPLIT;
 		depth -= f->items[i].kind == PLAN_END;
 		if (depth == 0)
 			return i + 1;

@@ -309,10 +309,10 @@ cl_int clGetProgramInfo(cl_program program, cl_uint what, size_t size, void *val
 	if (!is_object(program, PROGRAM) || !o->is_built || !value || size != sizeof(size_t))
 		return misuse(CL_INVALID_VALUE);
 	if (what == CL_PROGRAM_BINARY_SIZES)
-		return give_number(mock.odd == MOCK_EMPTY  ? 0
-		                   : mock.odd == MOCK_HUGE ? (uint64_t)1 << 40
-		                                           : BINARY_BEGIN + o->n,
-		                   sizeof(size_t), size, value, needed);
+		return return_number(mock.odd == MOCK_EMPTY  ? 0
+		                     : mock.odd == MOCK_HUGE ? (uint64_t)1 << 40
+		                                             : BINARY_BEGIN + o->n,
+		                     sizeof(size_t), size, value, needed);
 	if (what != CL_PROGRAM_BINARIES)
 		return misuse(CL_INVALID_VALUE);
 	char *to;
@@ -379,8 +379,8 @@ cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device, cl_uint wh
 		return code;
 	if (!is_object(program, PROGRAM) || !device || what != CL_PROGRAM_BUILD_LOG)
 		return misuse(CL_INVALID_VALUE);
-	return give_text("source:1: note: a long way\nsource:2:5: error: WRONG is no word\n", size, value,
-	                 needed);
+	return return_text("source:1: note: a long way\nsource:2:5: error: WRONG is no word\n", size, value,
+	                   needed);
 }
 
 cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *code)
@@ -426,7 +426,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_uint w
 		return code;
 	if (!is_object(kernel, KERNEL) || !device || what != CL_KERNEL_WORK_GROUP_SIZE)
 		return misuse(CL_INVALID_VALUE);
-	return give_number(128, sizeof(size_t), size, value, needed);
+	return return_number(128, sizeof(size_t), size, value, needed);
 }
 
 /* Arguments that are memory get its bytes: a handle is told from a number by what exists. */
@@ -493,8 +493,9 @@ cl_int clGetEventProfilingInfo(cl_event event, cl_uint what, size_t size, void *
 		return misuse(CL_INVALID_VALUE);
 	if (code != CL_SUCCESS)
 		return code;
-	return give_number(what == CL_PROFILING_COMMAND_START ? begin_at : 1000 + (uint64_t)mock.nanoseconds,
-	                   sizeof(cl_ulong), size, value, needed);
+	return return_number(what == CL_PROFILING_COMMAND_START ? begin_at
+	                                                        : 1000 + (uint64_t)mock.nanoseconds,
+	                     sizeof(cl_ulong), size, value, needed);
 }
 
 cl_int clReleaseEvent(cl_event event)

@@ -9,7 +9,7 @@
 
 /* ---- answers ---- */
 
-static cl_int give(const void *answer, size_t n, size_t size, void *value, size_t *needed)
+static cl_int return_bytes(const void *answer, size_t n, size_t size, void *value, size_t *needed)
 {
 	if (value && size < n)
 		return misuse(CL_INVALID_VALUE);
@@ -20,33 +20,33 @@ static cl_int give(const void *answer, size_t n, size_t size, void *value, size_
 	return CL_SUCCESS;
 }
 
-cl_int give_text(const char *text, size_t size, void *value, size_t *needed)
+cl_int return_text(const char *text, size_t size, void *value, size_t *needed)
 {
 	static const char controls[] = "  \x1b[31m\nred\x7f\xff\xfe \t";
 	static char many[60000];
 	size_t huge = (size_t)1 << 40;
 	switch ((enum mock_odd)mock.odd) {
-	case MOCK_NO_END: return give(text, strlen(text), size, value, needed);
-	case MOCK_CONTROLS: return give(controls, sizeof(controls), size, value, needed);
-	case MOCK_EMPTY: return give(text, 0, size, value, needed);
-	case MOCK_HUGE: return value ? misuse(CL_INVALID_VALUE) : give(NULL, huge, 0, NULL, needed);
+	case MOCK_NO_END: return return_bytes(text, strlen(text), size, value, needed);
+	case MOCK_CONTROLS: return return_bytes(controls, sizeof(controls), size, value, needed);
+	case MOCK_EMPTY: return return_bytes(text, 0, size, value, needed);
+	case MOCK_HUGE: return value ? misuse(CL_INVALID_VALUE) : return_bytes(NULL, huge, 0, NULL, needed);
 	case MOCK_LONG:
 		memset(many, 'x', sizeof(many) - 1);
 		memcpy(many, text, strlen(text));
-		return give(many, sizeof(many), size, value, needed);
-	default: return give(text, strlen(text) + 1, size, value, needed);
+		return return_bytes(many, sizeof(many), size, value, needed);
+	default: return return_bytes(text, strlen(text) + 1, size, value, needed);
 	}
 }
 
-cl_int give_number(uint64_t number, size_t width, size_t size, void *value, size_t *needed)
+cl_int return_number(uint64_t number, size_t width, size_t size, void *value, size_t *needed)
 {
 	uint32_t narrow = (uint32_t)number;
 	if (mock.odd == MOCK_SHORT_VALUES)
 		width = 1;
 	else if (mock.odd == MOCK_TINY)
 		narrow = (uint32_t)(number = 1);
-	return width == sizeof(number) ? give(&number, width, size, value, needed)
-	                               : give(&narrow, width, size, value, needed);
+	return width == sizeof(number) ? return_bytes(&number, width, size, value, needed)
+	                               : return_bytes(&narrow, width, size, value, needed);
 }
 
 /* ---- platforms and devices ---- */
@@ -73,11 +73,11 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_uint what, size_t size, voi
 		return misuse(CL_INVALID_PLATFORM);
 	switch (what) {
 	case CL_PLATFORM_NAME:
-		return give_text(mock.odd == MOCK_POCL ? "Portable Computing Language"
-		                 : platform->number    ? "Mock Two"
-		                                       : "Mock One",
-		                 size, value, needed);
-	case CL_PLATFORM_VERSION: return give_text("OpenCL 3.0 mock", size, value, needed);
+		return return_text(mock.odd == MOCK_POCL ? "Portable Computing Language"
+		                   : platform->number    ? "Mock Two"
+		                                         : "Mock One",
+		                   size, value, needed);
+	case CL_PLATFORM_VERSION: return return_text("OpenCL 3.0 mock", size, value, needed);
 	default: return misuse(CL_INVALID_VALUE);
 	}
 }
@@ -101,18 +101,19 @@ static cl_int device_text(cl_device_id device, cl_uint what, size_t size, void *
 {
 	static const char *const names[MOCK_DEVICES] = {"Mock Processor", "Mock GPU small", "Mock GPU large"};
 	switch (what) {
-	case CL_DEVICE_NAME: return give_text(names[device->number], size, value, needed);
-	case CL_DEVICE_VENDOR: return give_text("Nobody", size, value, needed);
-	case CL_DRIVER_VERSION: return give_text("7.5", size, value, needed);
+	case CL_DEVICE_NAME: return return_text(names[device->number], size, value, needed);
+	case CL_DEVICE_VENDOR: return return_text("Nobody", size, value, needed);
+	case CL_DRIVER_VERSION: return return_text("7.5", size, value, needed);
 	case CL_DEVICE_VERSION:
-		return give_text(mock.odd == MOCK_OLD ? "OpenCL 1.1 mock" : "OpenCL 3.0 mock", size, value,
-		                 needed);
-	case CL_DEVICE_OPENCL_C_VERSION: return give_text("OpenCL C 1.2 mock", size, value, needed);
+		return return_text(mock.odd == MOCK_OLD ? "OpenCL 1.1 mock" : "OpenCL 3.0 mock", size, value,
+		                   needed);
+	case CL_DEVICE_OPENCL_C_VERSION: return return_text("OpenCL C 1.2 mock", size, value, needed);
 	case CL_DEVICE_EXTENSIONS:
-		return give_text(device->number == 2 && mock.dot != MOCK_NO_DOT ? "cl_khr_integer_dot_product"
-		                 : device->number == 2 ? "cl_khr_fp16 cl_khr_subgroups_not cl_khr_fp64"
-		                                       : "cl_khr_integer_dot_product cl_intel_subgroups",
-		                 size, value, needed);
+		return return_text(device->number == 2 && mock.dot != MOCK_NO_DOT
+		                           ? "cl_khr_integer_dot_product"
+		                   : device->number == 2 ? "cl_khr_fp16 cl_khr_subgroups_not cl_khr_fp64"
+		                                         : "cl_khr_integer_dot_product cl_intel_subgroups",
+		                   size, value, needed);
 	default: return misuse(CL_INVALID_VALUE);
 	}
 }
@@ -121,7 +122,8 @@ static cl_int device_text(cl_device_id device, cl_uint what, size_t size, void *
 static cl_int dot_speed(size_t size, void *value, size_t *needed)
 {
 	const struct cl_dot_speed speed = {.is_fast_signed = mock.dot != MOCK_DOT_SLOW};
-	return mock.dot == MOCK_DOT_OLD ? CL_INVALID_VALUE : give(&speed, sizeof(speed), size, value, needed);
+	return mock.dot == MOCK_DOT_OLD ? CL_INVALID_VALUE
+	                                : return_bytes(&speed, sizeof(speed), size, value, needed);
 }
 
 cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *value, size_t *needed)
@@ -137,26 +139,26 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *val
 	size_t word = sizeof(cl_uint), wide = sizeof(cl_ulong);
 	switch (what) {
 	case CL_DEVICE_TYPE:
-		return give_number(is_gpu ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU, wide, size, value,
-		                   needed);
-	case CL_DEVICE_MAX_COMPUTE_UNITS: return give_number(8u << number, word, size, value, needed);
-	case CL_DEVICE_MAX_CLOCK_FREQUENCY: return give_number(1500, word, size, value, needed);
+		return return_number(is_gpu ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU, wide, size, value,
+		                     needed);
+	case CL_DEVICE_MAX_COMPUTE_UNITS: return return_number(8u << number, word, size, value, needed);
+	case CL_DEVICE_MAX_CLOCK_FREQUENCY: return return_number(1500, word, size, value, needed);
 	case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
-		return give_number(is_gpu ? 1 : 16, word, size, value, needed);
-	case CL_DEVICE_GLOBAL_MEM_SIZE: return give_number(1 << 20, wide, size, value, needed);
+		return return_number(is_gpu ? 1 : 16, word, size, value, needed);
+	case CL_DEVICE_GLOBAL_MEM_SIZE: return return_number(1 << 20, wide, size, value, needed);
 	case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
-		return give_number(mock.largest ? (uint64_t)mock.largest : 1 << 18, wide, size, value,
-		                   needed);
-	case CL_DEVICE_LOCAL_MEM_SIZE: return give_number(1 << 14, wide, size, value, needed);
+		return return_number(mock.largest ? (uint64_t)mock.largest : 1 << 18, wide, size, value,
+		                     needed);
+	case CL_DEVICE_LOCAL_MEM_SIZE: return return_number(1 << 14, wide, size, value, needed);
 	case CL_DEVICE_LOCAL_MEM_TYPE:
-		return give_number(is_gpu ? CL_LOCAL : CL_GLOBAL, word, size, value, needed);
-	case CL_DEVICE_MAX_WORK_GROUP_SIZE: return give_number(256, sizeof(size_t), size, value, needed);
-	case CL_DEVICE_HOST_UNIFIED_MEMORY: return give_number(!is_gpu, word, size, value, needed);
+		return return_number(is_gpu ? CL_LOCAL : CL_GLOBAL, word, size, value, needed);
+	case CL_DEVICE_MAX_WORK_GROUP_SIZE: return return_number(256, sizeof(size_t), size, value, needed);
+	case CL_DEVICE_HOST_UNIFIED_MEMORY: return return_number(!is_gpu, word, size, value, needed);
 	case CL_DEVICE_COMPILER_AVAILABLE:
-		return give_number(mock.odd != MOCK_NO_COMPILER, word, size, value, needed);
+		return return_number(mock.odd != MOCK_NO_COMPILER, word, size, value, needed);
 	case CL_DEVICE_INTEGER_DOT_PRODUCT_SPEED: return dot_speed(size, value, needed);
 	case CL_DEVICE_AVAILABLE:
-	case CL_DEVICE_ENDIAN_LITTLE: return give_number(1, word, size, value, needed);
+	case CL_DEVICE_ENDIAN_LITTLE: return return_number(1, word, size, value, needed);
 	default: return device_text(device, what, size, value, needed);
 	}
 }

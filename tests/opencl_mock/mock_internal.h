@@ -29,7 +29,7 @@ cl_int begin(const char *name);
 cl_int misuse(cl_int code);
 
 /* Answers of queries as the script has them. */
-cl_int give_text(const char *text, size_t size, void *value, size_t *needed);
-cl_int give_number(uint64_t number, size_t width, size_t size, void *value, size_t *needed);
+cl_int return_text(const char *text, size_t size, void *value, size_t *needed);
+cl_int return_number(uint64_t number, size_t width, size_t size, void *value, size_t *needed);
 
 #endif

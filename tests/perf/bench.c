@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Times the `run` entry of encoders made by make_encoder.py, one core, beside
- * the multiply-add roofs of that core. bench.sh writes the list of models
+ * the multiply-add peaks of that core. bench.sh writes the list of models
  * (models.h: their headers, and MODELS(X) with a row per model and size) and links their objects.
  *
  *	bench [ROUNDS]
@@ -18,7 +18,7 @@
 #include "tfmc_rt.h"
 
 #include "models.h"
-#include "roofs.h"
+#include "peaks.h"
 
 #define MAX_ROUNDS 200
 #define SLICE      0.02 /* seconds that one measurement takes at least */
@@ -34,7 +34,7 @@ struct row {
 	const char *weights; /* file, or NULL: embedded */
 	struct shape shape;
 	int64_t batch, length;
-	int roof; /* number of the roof of its instruction set */
+	int peak; /* number of the peak of its instruction set */
 	struct tfmc_session *session;
 	int64_t dims[2];
 	struct tfmc_buffer inputs[2], output;
@@ -131,28 +131,28 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double time_roof(const struct roof *roof)
+static double time_peak(const struct peak *peak)
 {
 	const int64_t n = 2000000;
 	double start = now();
-	volatile float result = roof->run(n);
+	volatile float result = peak->run(n);
 	(void)result;
-	return (double)n * roof->flops / (now() - start);
+	return (double)n * peak->flops / (now() - start);
 }
 
 struct bench {
 	struct row *rows;
 	size_t n;
 	long rounds;
-	struct roof roofs[N_ROOFS];
-	double rates[N_ROOFS]; /* best of all rounds; 0: not on this processor */
+	struct peak peaks[N_PEAKS];
+	double rates[N_PEAKS]; /* best of all rounds; 0: not on this processor */
 };
 
 static void measure(struct bench *b)
 {
 	for (long k = 0; k < b->rounds; k++) {
-		for (int i = 0; i < N_FMA_ROOFS; i++) {
-			double rate = b->roofs[i].available ? time_roof(&b->roofs[i]) : 0;
+		for (int i = 0; i < N_FMA_PEAKS; i++) {
+			double rate = b->peaks[i].available ? time_peak(&b->peaks[i]) : 0;
 			b->rates[i] = rate > b->rates[i] ? rate : b->rates[i];
 		}
 		for (size_t i = 0; i < b->n; i++) {
@@ -168,18 +168,18 @@ static void print_row(const struct bench *b, struct row *r)
 	double best = r->seconds[0], median = r->seconds[b->rounds / 2], rate = r->flops / best;
 	printf("%-14s %4lld %5lld %11.3f %11.3f %9.1f", r->name, (long long)r->batch, (long long)r->length,
 	       best * 1e3, median * 1e3, rate * 1e-9);
-	if (b->rates[r->roof] > 0)
-		printf(" %5.0f %%", 100 * rate / b->rates[r->roof]);
+	if (b->rates[r->peak] > 0)
+		printf(" %5.0f %%", 100 * rate / b->rates[r->peak]);
 	printf("\n");
 }
 
 static void print_all(const struct bench *b)
 {
-	for (int i = 0; i < N_FMA_ROOFS; i++)
-		if (b->roofs[i].available)
-			printf("%-17s %7.1f GFLOP/s\n", b->roofs[i].name, b->rates[i] * 1e-9);
+	for (int i = 0; i < N_FMA_PEAKS; i++)
+		if (b->peaks[i].available)
+			printf("%-17s %7.1f GFLOP/s\n", b->peaks[i].name, b->rates[i] * 1e-9);
 	printf("%-14s %4s %5s %11s %11s %9s %7s\n", "model", "B", "S", "min ms", "median ms", "GFLOP/s",
-	       "of roof");
+	       "of peak");
 	for (size_t i = 0; i < b->n; i++)
 		print_row(b, &b->rows[i]);
 }
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
 	 .shape = {l, d, f},                     \
 	 .batch = b,                             \
 	 .length = s,                            \
-	 .roof = number},
+	 .peak = number},
 	        MODELS(ROW)
 #undef ROW
 	};
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: bench [ROUNDS], 1 to %d\n", MAX_ROUNDS);
 		return 2;
 	}
-	roofs_find(b.roofs);
+	peaks_find(b.peaks);
 	for (size_t i = 0; i < b.n; i++)
 		open_row(&rows[i]);
 	measure(&b);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Compiles encoders of the presets and times them on one core, beside the core's multiply-add roofs.
+# Compiles encoders of the presets and times them on one core, beside the core's multiply-add peaks.
 #   bash tests/perf/bench.sh [WORKLOAD...]     default: e5:1x16 e3:1x32 e3:1x128 e1:1x64 e2:1x128
 # A workload is PRESET:BATCHxLENGTH. TFMC_CPUS lists the -mcpu values (default: x86-64-v3, and x86-64-v4 where
 # it runs), ROUNDS the interleaved rounds (default 10), BUILD_DIR the build (default build), OUT the scratch folder.
@@ -22,8 +22,8 @@ objects=()
 headers=
 rows=
 for cpu in $cpus; do
-	roof=0
-	[ "$cpu" = x86-64-v3 ] || roof=1
+	peak=0
+	[ "$cpu" = x86-64-v3 ] || peak=1
 	for workload in "${workloads[@]}"; do
 		preset=${workload%%:*}
 		size=${workload#*:}
@@ -37,11 +37,11 @@ for cpu in $cpus; do
 			objects+=("$out/$name.o")
 			headers+="#include \"$name.h\""$'\n'
 		fi
-		rows+=" \\"$'\n'"	X($name, \"$out/$name.weights\", $roof, ${shapes[$preset]}, ${size%x*}, ${size#*x})"
+		rows+=" \\"$'\n'"	X($name, \"$out/$name.weights\", $peak, ${shapes[$preset]}, ${size%x*}, ${size#*x})"
 	done
 done
 printf '%s#define MODELS(X)%s\n' "$headers" "$rows" >"$out/models.h"
-${CC:-cc} -std=c17 -O2 -Wall -Wextra -Iruntime -I"$out" tests/perf/bench.c tests/perf/roofs.c "${objects[@]}" \
+${CC:-cc} -std=c17 -O2 -Wall -Wextra -Iruntime -I"$out" tests/perf/bench.c tests/perf/peaks.c "${objects[@]}" \
 	"$build/runtime/libtfmcrt.a" -lpthread -lm -o "$out/bench"
 pin=
 if command -v taskset >/dev/null; then pin="taskset -c 0"; fi

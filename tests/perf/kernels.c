@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times linears and attentions on one core, beside the roofs of that core. kernels.sh compiles each as a model of
+ * Times linears and attentions on one core, beside the peaks of that core. kernels.sh compiles each as a model of
  * its own into a shared library.
  *
  * 	tfmc_kernels ROUNDS ROW...
- * 	ROW: LABEL,LIBRARY,MODEL,WEIGHTS,FLOPS,BYTES,ROOF
+ * 	ROW: LABEL,LIBRARY,MODEL,WEIGHTS,FLOPS,BYTES,PEAK
  * 	     WEIGHTS: the weights file, or -; FLOPS of a call; BYTES of weights, keys and values that a call reads;
- * 	     ROOF: number in enum roof_number
+ * 	     PEAK: number in enum peak_number
  *
  * Warm: one copy of weights and inputs, called again and again. Cold: calls go round as many copies as fill
  * COLD_BYTES, as the layers of a model do, so that what a call reads comes from memory.
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "roofs.h"
+#include "peaks.h"
 #include "runtime/tfmc_rt.h"
 
 #define MAX_ROUNDS  100
@@ -36,7 +36,7 @@ enum {
 	FIELD_WEIGHTS,
 	FIELD_FLOPS,
 	FIELD_BYTES,
-	FIELD_ROOF,
+	FIELD_PEAK,
 	N_FIELDS
 };
 
@@ -49,7 +49,7 @@ struct copy {
 struct row {
 	char *field[N_FIELDS];
 	double flops, bytes;
-	int roof;
+	int peak;
 	struct tfmc_model model;
 	void *arena;
 	struct copy copies[MAX_COPIES];
@@ -93,8 +93,8 @@ static bool split_row(char *text, struct row *r)
 	}
 	r->flops = strtod(r->field[FIELD_FLOPS], NULL);
 	r->bytes = strtod(r->field[FIELD_BYTES], NULL);
-	r->roof = (int)strtol(r->field[FIELD_ROOF], NULL, 10);
-	return r->roof >= 0 && r->roof < N_ROOFS;
+	r->peak = (int)strtol(r->field[FIELD_PEAK], NULL, 10);
+	return r->peak >= 0 && r->peak < N_PEAKS;
 }
 
 static void *symbol(const struct row *r, void *library, const char *suffix)
@@ -217,46 +217,46 @@ static double least(double a, double b)
 	return a > 0 && a < b ? a : b;
 }
 
-/* Rows are measured one after another: copies of all would not fit; their roof is measured with each. */
-static void run_row(struct row *r, const struct roof *roofs, long rounds)
+/* Rows are measured one after another: copies of all would not fit; their peak is measured with each. */
+static void run_row(struct row *r, const struct peak *peaks, long rounds)
 {
-	double roof = 0;
+	double peak = 0;
 	open_row(r);
 	(void)time_calls(r, r->n_copies);
 	for (long k = 0; k < rounds; k++) {
-		double rate = roofs_flops(&roofs[r->roof], 1, 0.002);
-		roof = rate > roof ? rate : roof;
+		double rate = peaks_flops(&peaks[r->peak], 1, 0.002);
+		peak = rate > peak ? rate : peak;
 		r->warm = least(r->warm, time_calls(r, 1));
 		r->cold = least(r->cold, time_calls(r, r->n_copies));
 	}
 	printf("%-34s %10.2f %7.1f %4.0f %% %7.1f %10.2f %7.1f %4.0f %% %7.1f\n", r->field[FIELD_LABEL],
-	       r->warm * 1e6, r->flops / r->warm * 1e-9, 100 * r->flops / r->warm / roof,
+	       r->warm * 1e6, r->flops / r->warm * 1e-9, 100 * r->flops / r->warm / peak,
 	       r->bytes / r->warm * 1e-9, r->cold * 1e6, r->flops / r->cold * 1e-9,
-	       100 * r->flops / r->cold / roof, r->bytes / r->cold * 1e-9);
+	       100 * r->flops / r->cold / peak, r->bytes / r->cold * 1e-9);
 	fflush(stdout);
 	close_row(r);
 }
 
 int main(int argc, char **argv)
 {
-	struct roof roofs[N_ROOFS];
+	struct peak peaks[N_PEAKS];
 	long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
 	if (argc < 3 || argc > MAX_ROWS || rounds < 1 || rounds > MAX_ROUNDS) {
 		fprintf(stderr, "usage: tfmc_kernels ROUNDS ROW...\n");
 		return 2;
 	}
-	roofs_find(roofs);
+	peaks_find(peaks);
 	printf("one core, reads of memory %.1f GB/s, of L2 %.1f GB/s\n",
-	       roofs_read_rate(256u << 20, 1, 0.1) * 1e-9, roofs_read_rate(512u << 10, 1, 0.05) * 1e-9);
-	printf("%-34s %10s %7s %6s %7s %10s %7s %6s %7s\n", "kernel", "warm us", "GFLOP/s", "roof", "GB/s",
-	       "cold us", "GFLOP/s", "roof", "GB/s");
+	       peaks_read_rate(256u << 20, 1, 0.1) * 1e-9, peaks_read_rate(512u << 10, 1, 0.05) * 1e-9);
+	printf("%-34s %10s %7s %6s %7s %10s %7s %6s %7s\n", "kernel", "warm us", "GFLOP/s", "peak", "GB/s",
+	       "cold us", "GFLOP/s", "peak", "GB/s");
 	for (int i = 2; i < argc; i++) {
 		struct row *r = calloc(1, sizeof(*r));
 		if (!r || !split_row(argv[i], r)) {
 			fprintf(stderr, "tfmc_kernels: %s is no row\n", argv[i]);
 			return 2;
 		}
-		run_row(r, roofs, rounds);
+		run_row(r, peaks, rounds);
 		free(r);
 	}
 	return 0;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sweep of the kernels with products on one core: microseconds, GFLOP/s and part of the multiply-add roof, GB/s of what
+# Sweep of the kernels with products on one core: microseconds, GFLOP/s and part of the multiply-add peak, GB/s of what
 # must be read; warm, and cold as in a model whose layers do not stay in the caches. rowwise.sh has the other kernels.
 #   bash tests/perf/kernels.sh [linear|attention|MxNxK|H/KVxSxTxE[xcausal|xnone[xWINDOW]] ...]     default: linear attention
 # linear is every size of SIZES (NxK) with every M of ROWS_M. ROUNDS (default 5), TFMC_CPU (-mcpu, default x86-64-v4
@@ -15,9 +15,9 @@ cpu=x86-64-v3
 if grep -qw avx512vl /proc/cpuinfo; then cpu=x86-64-v4; fi
 cpu=${TFMC_CPU:-$cpu}
 case $cpu in
-x86-64-v3) roof=0 ;;
-x86-64-v2 | x86-64) roof=2 ;;
-*) roof=1 ;;
+x86-64-v3) peak=0 ;;
+x86-64-v2 | x86-64) peak=2 ;;
+*) peak=1 ;;
 esac
 read -ra sizes <<<"${SIZES:-384x384 1536x384 384x1536 768x768 3072x768 768x3072 5632x2048}"
 read -ra rows_m <<<"${ROWS_M:-1 2 4 8 14 15 16 32 64 128 197 512}"
@@ -45,7 +45,7 @@ linear() { # M N K
 		}
 	TIR
 	compile "$name" file
-	rows+=("linear $1 x $2 x $3,$out/$name.so,$name,$out/$name.weights,$((2 * $1 * $2 * $3)),$((4 * $2 * $3)),$roof")
+	rows+=("linear $1 x $2 x $3,$out/$name.so,$name,$out/$name.weights,$((2 * $1 * $2 * $3)),$((4 * $2 * $3)),$peak")
 }
 
 # Queries and keys that see each other, with as many keys as queries where there is a mask.
@@ -72,7 +72,7 @@ attention() { # H/KV S T E [MASK [WINDOW]]
 		}
 	TIR
 	compile "$name" embed
-	rows+=("attention $1 x $s x $t x $e ${5:-} ${6:-},$out/$name.so,$name,-,$((4 * h * pairs * e)),$((8 * kv * t * e)),$roof")
+	rows+=("attention $1 x $s x $t x $e ${5:-} ${6:-},$out/$name.so,$name,-,$((4 * h * pairs * e)),$((8 * kv * t * e)),$peak")
 }
 
 [ $# -gt 0 ] || set -- linear attention
@@ -88,7 +88,7 @@ for wanted in "$@"; do
 	*) IFS=x read -r m n k <<<"$wanted" && linear "$m" "$n" "$k" ;;
 	esac
 done
-${CC:-cc} -std=c17 -O2 -Wall -Wextra -I. -Itests/perf tests/perf/kernels.c tests/perf/roofs.c tests/perf/roofs_read.c \
+${CC:-cc} -std=c17 -O2 -Wall -Wextra -I. -Itests/perf tests/perf/kernels.c tests/perf/peaks.c tests/perf/peaks_read.c \
 	"$build/runtime/libtfmcrt.a" -ldl -lpthread -lm -o "$out/tfmc_kernels"
 pin=()
 if command -v taskset >/dev/null; then pin=(taskset -c "${CPU:-0}"); fi

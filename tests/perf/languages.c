@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Times one linear in every language tfmc emits, on one core, beside the
- * multiply-add roofs of that core. languages.sh compiles the rows; here each is
+ * multiply-add peaks of that core. languages.sh compiles the rows; here each is
  * loaded, called in interleaved rounds, and compared with the first row's result.
  *
  *	tfmc_languages ROUNDS ROW...
- *	ROW: LABEL,ROOF,M,N,K,native,LIBRARY,MODEL     a shared library and the model's name
- *	     LABEL,ROOF,M,N,K,opencl,FILE.tir,TARGET   compiled here, run on the first OpenCL device
- *	ROOF: 0 AVX2, 1 AVX-512
+ *	ROW: LABEL,PEAK,M,N,K,native,LIBRARY,MODEL     a shared library and the model's name
+ *	     LABEL,PEAK,M,N,K,opencl,FILE.tir,TARGET   compiled here, run on the first OpenCL device
+ *	PEAK: 0 AVX2, 1 AVX-512
  */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
@@ -19,18 +19,18 @@
 
 #include "runtime/tfmc_rt.h"
 #include "tests/perf/languages.h"
-#include "tests/perf/roofs.h"
+#include "tests/perf/peaks.h"
 
 #define MAX_ROUNDS 200
 #define MAX_ROWS   64
 #define SLICE      0.02 /* seconds that one measurement takes at least */
 
-enum { FIELD_LABEL, FIELD_ROOF, FIELD_M, FIELD_N, FIELD_K, FIELD_KIND, FIELD_FILE, FIELD_NAME, N_FIELDS };
+enum { FIELD_LABEL, FIELD_PEAK, FIELD_M, FIELD_N, FIELD_K, FIELD_KIND, FIELD_FILE, FIELD_NAME, N_FIELDS };
 
 struct row {
 	char *field[N_FIELDS];
 	int64_t m, n, k;
-	int roof;
+	int peak;
 	struct tfmc_model model;
 	struct tfmc_session *session; /* native */
 	struct opencl_row *opencl;
@@ -65,11 +65,11 @@ static bool split_row(char *text, struct row *r)
 		if (!r->field[i])
 			return false;
 	}
-	r->roof = atoi(r->field[FIELD_ROOF]);
+	r->peak = atoi(r->field[FIELD_PEAK]);
 	r->m = atol(r->field[FIELD_M]);
 	r->n = atol(r->field[FIELD_N]);
 	r->k = atol(r->field[FIELD_K]);
-	return r->roof >= 0 && r->roof < N_ROOFS && r->m > 0 && r->n > 0 && r->k > 0;
+	return r->peak >= 0 && r->peak < N_PEAKS && r->m > 0 && r->n > 0 && r->k > 0;
 }
 
 /* The address of MODEL_suffix goes to the pointer at `out`. */
@@ -153,44 +153,44 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double time_roof(const struct roof *roof)
+static double time_peak(const struct peak *peak)
 {
 	const int64_t n = 2000000;
 	double start = now();
-	volatile float result = roof->run(n);
+	volatile float result = peak->run(n);
 	(void)result;
-	return (double)n * roof->flops / (now() - start);
+	return (double)n * peak->flops / (now() - start);
 }
 
 static void measure(struct row *rows, int n_rows, long rounds, double *rates)
 {
-	struct roof roofs[N_ROOFS];
-	roofs_find(roofs);
+	struct peak peaks[N_PEAKS];
+	peaks_find(peaks);
 	for (long k = 0; k < rounds; k++) {
-		for (int i = 0; i < N_FMA_ROOFS; i++)
-			rates[i] = fmax(rates[i], roofs[i].available ? time_roof(&roofs[i]) : 0);
+		for (int i = 0; i < N_FMA_PEAKS; i++)
+			rates[i] = fmax(rates[i], peaks[i].available ? time_peak(&peaks[i]) : 0);
 		for (int i = 0; i < n_rows; i++)
 			rows[i].seconds[k] = call_many(&rows[i], rows[i].calls) / (double)rows[i].calls;
 	}
-	for (int i = 0; i < N_FMA_ROOFS; i++)
-		if (roofs[i].available)
-			printf("%-17s %7.1f GFLOP/s\n", roofs[i].name, rates[i] * 1e-9);
+	for (int i = 0; i < N_FMA_PEAKS; i++)
+		if (peaks[i].available)
+			printf("%-17s %7.1f GFLOP/s\n", peaks[i].name, rates[i] * 1e-9);
 }
 
-static void print_row(struct row *r, const struct row *first, long rounds, double roof)
+static void print_row(struct row *r, const struct row *first, long rounds, double peak)
 {
 	double flops = 2.0 * (double)r->m * (double)r->n * (double)r->k;
 	qsort(r->seconds, (size_t)rounds, sizeof(double), compare);
 	double best = flops / r->seconds[0], median = flops / r->seconds[rounds / 2];
 	printf("%4lldx%lldx%-6lld %-22s %9.1f %9.1f %6.0f %% %10.1e\n", (long long)r->m, (long long)r->n,
-	       (long long)r->k, r->field[FIELD_LABEL], best * 1e-9, median * 1e-9, 100 * best / roof,
+	       (long long)r->k, r->field[FIELD_LABEL], best * 1e-9, median * 1e-9, 100 * best / peak,
 	       difference(r, first));
 }
 
 int main(int argc, char **argv)
 {
 	static struct row rows[MAX_ROWS];
-	double rates[N_ROOFS] = {0};
+	double rates[N_PEAKS] = {0};
 	long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
 	int n = argc - 2;
 	if (rounds < 1 || rounds > MAX_ROUNDS || n < 1 || n > MAX_ROWS) {
@@ -203,13 +203,13 @@ int main(int argc, char **argv)
 		open_row(&rows[i]);
 	}
 	measure(rows, n, rounds, rates);
-	printf("%-16s %-22s %9s %9s %8s %10s\n", "M x N x K", "language", "GFLOP/s", "median", "of roof",
+	printf("%-16s %-22s %9s %9s %8s %10s\n", "M x N x K", "language", "GFLOP/s", "median", "of peak",
 	       "difference");
 	int first = 0;
 	for (int i = 0; i < n; i++) {
 		if (rows[i].m != rows[first].m || rows[i].n != rows[first].n || rows[i].k != rows[first].k)
 			first = i;
-		print_row(&rows[i], &rows[first], rounds, rates[rows[i].roof]);
+		print_row(&rows[i], &rows[first], rounds, rates[rows[i].peak]);
 	}
 	return 0;
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # One matmul, three languages: times `linear` of several sizes on one core as an object, as C compiled by
-# clang and by gcc, and as OpenCL C on PoCL, beside the core's multiply-add roofs, all in one run.
+# clang and by gcc, and as OpenCL C on PoCL, beside the core's multiply-add peaks, all in one run.
 #   bash tests/perf/languages.sh [MxNxK...]     default: 128x768x768 128x3072x768 128x768x3072 32x1536x384
 # M rows, N columns of the result, K the depth. ROUNDS: interleaved rounds (default 10), BUILD_DIR: the build
 # (default build), OUT: the scratch folder. What is absent (clang, OpenCL) is left out and said so.
@@ -31,9 +31,9 @@ module() {
 
 rows=()
 add() { # label size cpu KIND FILE NAME
-	local roof=0
-	[ "$3" = x86-64-v3 ] || roof=1
-	rows+=("$1 ${3##*-},$roof,${2//x/,},$4,$5,$6")
+	local peak=0
+	[ "$3" = x86-64-v3 ] || peak=1
+	rows+=("$1 ${3##*-},$peak,${2//x/,},$4,$5,$6")
 }
 
 for size in "${sizes[@]}"; do

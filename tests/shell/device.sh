@@ -68,10 +68,10 @@ run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --max-tokens=24
 "$TFMC" bench "$dates/model.yaml" --device=opencl --json >"$tmp/out"
 "$TFMC" bench "$dates/model.yaml" --entry=step --device=opencl --groups --json >"$tmp/groups"
 "$TFMC" bench "$dates/model.yaml" --entry=step --device=opencl --groups >"$tmp/table"
-python3 - "$tmp/out" "$tmp/groups" "$tmp/table" <<'END' || { cat "$tmp/out" "$tmp/groups" "$tmp/table"; fail "roofs and times of kernels"; }
+python3 - "$tmp/out" "$tmp/groups" "$tmp/table" <<'END' || { cat "$tmp/out" "$tmp/groups" "$tmp/table"; fail "peaks and times of kernels"; }
 import json, re, sys
 plain, groups = (json.load(open(path)) for path in sys.argv[1:3])
-assert plain["roof_gflops"] > 0 and plain["roof_gbs"] > 0 and plain["bound"] in ("products", "weights"), plain
+assert plain["peak_gflops"] > 0 and plain["peak_gbs"] > 0 and plain["bound"] in ("products", "weights"), plain
 rows = groups["groups"]
 assert len(rows) > 10 and all(row["ms"] > 0 and row["times"] > 0 for row in rows)
 # Kernels are a part of the call, and the products of all of them are those of the call.

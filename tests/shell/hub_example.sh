@@ -47,7 +47,7 @@ kept=$(python3 "$example/data.py" --check <"$tmp/drawn" | tee /dev/stderr | cut 
 "$tmp/talk" --help | grep -c '^talk \[-n TOKENS\]' >/dev/null
 "$tmp/talk" -h | cmp - <("$tmp/talk" --help)
 
-# What it cannot do it says.
+# Unsupported input is reported.
 code=0; "$tmp/talk" >/dev/null 2>"$tmp/error" || code=$?
 [ $code -eq 1 ] && grep -c '^talk: talk \[-n TOKENS\]' "$tmp/error" >/dev/null
 code=0; "$tmp/talk" "$(printf 'word %.0s' $(seq 300))" 2>"$tmp/error" || code=$?

@@ -108,7 +108,7 @@ r = json.load(open(f"{folder}.{form}.json"))
 bound = json.load(open(f"{folder}.{most}.json"))["kl_mean"] if os.path.exists(f"{folder}.{most}.json") else float(most)
 print(f"{folder.split('/')[-1]:21} {form:6} KL mean {r['kl_mean']:.3e}, 99.9 % {r['kl_999']:.3e}, "
       f"same top {100 * r['same_top']:.3f} %, RMS of p {r['rms_probability']:.2e}, "
-      f"perplexity {r['perplexity']:.4f} beside {r['perplexity_against']:.4f}, {r['positions']} positions")
+      f"perplexity {r['perplexity']:.4f} beside {r['reference_perplexity']:.4f}, {r['positions']} positions")
 assert r["positions"] >= 150 and r["kl_mean"] <= bound, (form, most, bound, r)
 P
 }

@@ -58,7 +58,7 @@ def main():
         "same_top": sum(f[1] for f in found) / n,
         "rms_probability": math.sqrt(math.fsum((math.exp(f[3]) - math.exp(f[2])) ** 2 for f in found) / n),
         "perplexity": math.exp(-math.fsum(f[3] for f in found) / n),
-        "perplexity_against": math.exp(-math.fsum(f[2] for f in found) / n),
+        "reference_perplexity": math.exp(-math.fsum(f[2] for f in found) / n),
     }
     print(got, want, sep="\n")
     # Calls on many rows and single steps give the same logits; sums are in another order.

@@ -74,8 +74,8 @@ static struct tfmc_tokenizer *open_packed(const struct tokenizer_packed *packed)
 }
 
 /* The packed form is the model's: it is copied. */
-static struct tfmc_tokenizer *load_folder(struct arena *a, struct diag_context *cx, const char *path,
-                                          struct tokenizer_packed *packed)
+static struct tfmc_tokenizer *load_directory(struct arena *a, struct diag_context *cx, const char *path,
+                                             struct tokenizer_packed *packed)
 {
 	const struct frontend_options none = {0};
 	const struct frontend_tokenizer *t;
@@ -99,7 +99,7 @@ static struct tfmc_tokenizer *load(struct arena *a, struct diag_context *cx, cha
 	size_t len, n_merges = 0;
 	char *comma = strchr(name, ',');
 	if (path_is_directory(name))
-		return load_folder(a, cx, name, packed);
+		return load_directory(a, cx, name, packed);
 	if (comma)
 		*comma = 0;
 	if (comma && file_read(a, cx, comma + 1, FILE_LIMIT, LOC_NONE, &merges, &n_merges) != TFMC_OK)

@@ -690,11 +690,12 @@ static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s
 	const struct frontend_generate *g = frontend_generate(a->l->model);
 	const struct attend_sequence *prompt = &a->sequences[0];
 	struct attend_sequence *appended = &a->sequences[a->n_sequences - 1];
-	struct tfmc_constraints rules;
-	if (!generation_rules(a->d, g, tfmc_session_record(s), &rules))
+	struct tfmc_constraints constraints;
+	if (!generation_constraints(a->d, g, tfmc_session_record(s), &constraints))
 		return TFMC_INVALID;
-	struct tfmc_generate_options o = {
-	        .struct_size = sizeof(o), .max_new_tokens = steps ? steps : g->max_new, .rules = &rules};
+	struct tfmc_generate_options o = {.struct_size = sizeof(o),
+	                                  .max_new_tokens = steps ? steps : g->max_new,
+	                                  .constraints = &constraints};
 	uint64_t n, cap = (uint64_t)g->max_len;
 	int32_t *out = ARENA_ARRAY(&a->d->arena, int32_t, cap + 1);
 	if (!out)

@@ -208,7 +208,7 @@ static int bench_groups_open(const struct tfmc_model *model, const int64_t *dims
 	c.weights_bytes = o->weights->bytes;
 	int64_t number = o->variant ? tfmc_variant_find(model->record, o->variant) : -1;
 	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
-	tfmc_system_words(model->record, c.system);
+	tfmc_system_features(model->record, c.system);
 	if (o->device) {
 		g->device = *o->device;
 		g->device.launched = add_kernel_time;
@@ -723,7 +723,7 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	           (long long)f->threads, b->n_calls, f->min * 1e3, f->median * 1e3);
 	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"weight_bytes\": %.0f, \"weights_gbs\": %.3f",
 	           f->flops, f->flops / f->min * 1e-9, f->weights, f->weights / f->min * 1e-9);
-	buf_printf(out, ", \"roof_gflops\": %.3f, \"roof_gbs\": %.3f",
+	buf_printf(out, ", \"peak_gflops\": %.3f, \"peak_gbs\": %.3f",
 	           f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0, f->peak.bytes * 1e-9);
 	buf_printf(out, ", \"bound\": \"%s\"",
 	           weights_fraction(f) > flops_fraction(f) ? "weights" : "products");
@@ -745,7 +745,7 @@ static enum tfmc_status measure_peak(struct bench *b, const struct compiled *c, 
 	                                 .user = pool,
 	                                 .clock = driver_clock};
 	for (int kind = 0; kind < MAC_ALL; kind++)
-		o.products[kind] = flops[kind] > 0;
+		o.mac_types[kind] = flops[kind] > 0;
 	if (f->weights < (double)o.n_bytes)
 		o.n_bytes = (uint64_t)f->weights;
 	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_peak(b->d, o.n_bytes, &f->peak)

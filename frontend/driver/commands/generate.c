@@ -22,7 +22,7 @@ struct request {
 	int64_t samples;               /* sequences to sample, printed with their log p; 0: one, without it */
 	struct tfmc_beam_options beam; /* beam 1: no beam search */
 	int64_t n_best; /* hypotheses to print with their scores; 0: the best one, without it */
-	struct tfmc_constraints rules;
+	struct tfmc_constraints constraints;
 };
 
 /* The state of one command. */
@@ -178,7 +178,7 @@ static enum tfmc_status print_result(struct generator *g, double number, bool wi
 		const char *text;
 		TFMC_TRY(driver_detokenize(g->d, ids, n, g->continues_prompt ? TFMC_DETOKENIZE_AFTER : 0,
 		                           &text));
-		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->request.rules, text));
+		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->request.constraints, text));
 	} else if (!g->as_ids) {
 		TFMC_TRY(prompt_check_status(g->d, g->session, "generate",
 		                             tfmc_text_decode(g->record, ids, n, NULL, 0, &bytes)));
@@ -187,7 +187,7 @@ static enum tfmc_status print_result(struct generator *g, double number, bool wi
 			return TFMC_NO_MEMORY;
 		TFMC_TRY(prompt_check_status(g->d, g->session, "generate",
 		                             tfmc_text_decode(g->record, ids, n, text, bytes + 1, &bytes)));
-		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->request.rules, text));
+		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->request.constraints, text));
 	}
 	buf_char(out, '\n');
 	return TFMC_OK;
@@ -199,7 +199,7 @@ static struct tfmc_generate_options generate_options(struct generator *g)
 {
 	return (struct tfmc_generate_options){.struct_size = sizeof(struct tfmc_generate_options),
 	                                      .max_new_tokens = g->request.max_tokens,
-	                                      .rules = &g->request.rules,
+	                                      .constraints = &g->request.constraints,
 	                                      .sample = g->request.is_sampled ? &g->request.sample : NULL,
 	                                      .ignore_stop = g->d->options.ignore_stop,
 	                                      .user = g};
@@ -290,7 +290,7 @@ static enum tfmc_status generate_alone(struct generator *g, const struct ids *pr
 		return sample_many(g, prompt);
 	struct tfmc_generate_options o = generate_options(g);
 	/* Text after a stop string must not be printed: with stop strings the library, which looks for them, prints. */
-	bool streams = !g->as_ids && g->d->tokenizer && !g->request.rules.n_stop_texts;
+	bool streams = !g->as_ids && g->d->tokenizer && !g->request.constraints.n_stop_texts;
 	o.on_token = g->as_ids ? print_id : streams ? stream_text : NULL;
 	o.on_text = g->as_ids || streams ? NULL : print_text;
 	tfmc_token_stream_begin(&g->stream, g->d->target_tokenizer,
@@ -376,7 +376,7 @@ static enum tfmc_status generate_sources(struct generator *g, const struct front
 		TFMC_TRY(prompt_append_speech_start(g->d, g->session, model, &g->target));
 		/* As in transformers, max_length of speech models counts from the end of the decoder prefix. */
 		if (g->target.n && !g->d->options.max_tokens && model->max_total)
-			g->request.rules.max_tokens = model->max_total + (int64_t)g->target.n;
+			g->request.constraints.max_tokens = model->max_total + (int64_t)g->target.n;
 		TFMC_TRY(generate_alone(g, &(struct ids){0}));
 	}
 	return TFMC_OK;
@@ -456,14 +456,14 @@ static enum tfmc_status generate_all(struct generator *g, const struct frontend_
 	g->as_ids = o->print_tokens || !(g->record->vocabulary || g->d->tokenizer);
 	if (!g->out || !g->log_p)
 		return TFMC_NO_MEMORY;
-	if (!generation_rules(g->d, model, g->record, &g->request.rules))
+	if (!generation_constraints(g->d, model, g->record, &g->request.constraints))
 		return TFMC_INVALID;
 	if (g->d->tokenizer) {
 		g->token_text.tokenizer = g->d->target_tokenizer;
-		g->request.rules.token_text = driver_token_text;
-		g->request.rules.user = &g->token_text;
+		g->request.constraints.token_text = driver_token_text;
+		g->request.constraints.user = &g->token_text;
 	}
-	g->request.beam.rules = &g->request.rules;
+	g->request.beam.constraints = &g->request.constraints;
 	bool has_file = o->prompt_file || o->tokens_file;
 	g->is_batched = has_file && g->request.beam.beam == 1 && !g->request.samples &&
 	                tfmc_session_batch(g->session) > 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sampling, beam search and logit rules: the model's section `generate`, overridden by options.
+ * Sampling, beam search and logit constraints: the model's section `generate`, overridden by options.
  */
 #include "frontend/driver/commands/generation_config.h"
 
@@ -97,8 +97,8 @@ static bool add_biases(struct driver *d, const struct frontend_generate *g, stru
 	return biases != NULL;
 }
 
-bool generation_rules(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
-                      struct tfmc_constraints *out)
+bool generation_constraints(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
+                            struct tfmc_constraints *out)
 {
 	const struct driver_options *o = &d->options;
 	*out = (struct tfmc_constraints){.struct_size = sizeof(*out)};

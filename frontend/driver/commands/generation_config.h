@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The generation configuration: sampling, beam search and logit rules of the model's section `generate`, overridden by
+ * The generation configuration: sampling, beam search and logit constraints of the model's section `generate`, overridden by
  * the options, as options of the runtime library.
  */
 #ifndef TFMC_FRONTEND_DRIVER_RUN_GENERATION_CONFIG_H
@@ -17,7 +17,7 @@ struct tfmc_beam_options generation_beam(const struct frontend_generate *g);
  * Penalties, stop strings, banned and forced tokens; their lists are in the arena. Start, stop and suppressed ids of
  * the model are in the record. False after a diagnostic: an option is not a list of ids, or a text has no ids.
  */
-bool generation_rules(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
-                      struct tfmc_constraints *out);
+bool generation_constraints(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
+                            struct tfmc_constraints *out);
 
 #endif

@@ -76,14 +76,16 @@ static bool print_weights(struct arena *a, struct buf *out)
 
 /* ---- files ---- */
 
-static enum tfmc_status write_file(struct driver *d, const char *folder, const char *file, struct buf *text)
+static enum tfmc_status write_file(struct driver *d, const char *directory, const char *file,
+                                   struct buf *text)
 {
-	enum tfmc_status st = driver_write_output(d, arena_printf(&d->arena, "%s/%s", folder, file), text);
+	enum tfmc_status st = driver_write_output(d, arena_printf(&d->arena, "%s/%s", directory, file), text);
 	buf_clear(text);
 	return st;
 }
 
-static enum tfmc_status write_files(struct driver *d, const char *folder, const char *name, struct buf *text)
+static enum tfmc_status write_files(struct driver *d, const char *directory, const char *name,
+                                    struct buf *text)
 {
 	const struct {
 		const char *file;
@@ -97,17 +99,17 @@ static enum tfmc_status write_files(struct driver *d, const char *folder, const 
 		for (; (found = strstr(at, mark)); at = found + strlen(mark))
 			buf_printf(text, "%.*s%s", (int)(found - at), at, name);
 		buf_str(text, at);
-		TFMC_TRY(write_file(d, folder, files[i].file, text));
+		TFMC_TRY(write_file(d, directory, files[i].file, text));
 	}
 	frontend_schema(text);
-	TFMC_TRY(write_file(d, folder, "tfmc.schema.json", text));
+	TFMC_TRY(write_file(d, directory, "tfmc.schema.json", text));
 	buf_str(text, "<unk>\n<s>\n</s>\n \n.\n,\n");
 	for (char c = 'a'; c <= 'z'; c++)
 		buf_printf(text, "%c\n", c);
-	TFMC_TRY(write_file(d, folder, "vocab.txt", text));
+	TFMC_TRY(write_file(d, directory, "vocab.txt", text));
 	if (!print_weights(&d->arena, text))
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(write_file(d, folder, "model.safetensors", text));
+	TFMC_TRY(write_file(d, directory, "model.safetensors", text));
 	return outputs_commit(&d->outputs);
 }
 
@@ -131,9 +133,9 @@ static const char *reserved_meaning(const char *name)
 
 enum exit_code command_new(struct driver *d)
 {
-	const char *folder = d->options.input, *slash = strrchr(folder, '/'),
-	           *name = slash ? slash + 1 : folder;
-	struct output_file held;
+	const char *directory = d->options.input, *slash = strrchr(directory, '/'),
+	           *name = slash ? slash + 1 : directory;
+	struct output_file parent;
 	struct buf text;
 	if (!expr_is_name(name))
 		return driver_usage_error(
@@ -146,20 +148,20 @@ enum exit_code command_new(struct driver *d)
 		        d,
 		        "%s: names that begin with tfmc_ are reserved for tfmc's library; give another name",
 		        name);
-	if (!outputs_make_directory(&held, folder)) {
+	if (!outputs_make_directory(&parent, directory)) {
 		diag_environment_error(
-		        &d->diag, LOC_NONE, DIAG_FILE, "cannot create the folder %s: %s", folder,
+		        &d->diag, LOC_NONE, DIAG_FILE, "cannot create the folder %s: %s", directory,
 		        errno == EEXIST ? "it exists already; give another name" : strerror(errno));
 		return EXIT_ENVIRONMENT;
 	}
 	buf_init(&text);
-	enum tfmc_status st = write_files(d, folder, name, &text);
+	enum tfmc_status st = write_files(d, directory, name, &text);
 	buf_destroy(&text);
 	outputs_discard(&d->outputs);
-	outputs_remove_temporary(&held);
+	outputs_remove_temporary(&parent);
 	if (st == TFMC_OK && !d->options.quiet)
 		buf_printf(&d->log,
 		           "made %s: model.yaml, main.c, CMakeLists.txt (its first line builds it)\n",
-		           folder);
+		           directory);
 	return exit_code_of(st);
 }

@@ -364,10 +364,10 @@ static enum tfmc_status detect_language(struct driver *d, struct tfmc_session *s
                                         const struct frontend_speech *s, int64_t *id)
 {
 	struct language_detection detection = {&s->languages, -1};
-	const struct tfmc_constraints rules = {
-	        .struct_size = sizeof(rules), .on_logits = pick_language, .user = &detection};
+	const struct tfmc_constraints constraints = {
+	        .struct_size = sizeof(constraints), .on_logits = pick_language, .user = &detection};
 	const struct tfmc_generate_options o = {
-	        .struct_size = sizeof(o), .max_new_tokens = 1, .rules = &rules};
+	        .struct_size = sizeof(o), .max_new_tokens = 1, .constraints = &constraints};
 	int32_t first = (int32_t)s->start, out;
 	uint64_t n;
 	int status = tfmc_generate(session, &o, NULL, 0, &first, 1, &out, 1, &n);

@@ -312,7 +312,7 @@ static void print_json(struct quality *q, const struct report *r)
 	print_number(out, "same_top", r->same_top);
 	print_number(out, "rms_probability", r->rms);
 	print_number(out, "perplexity", r->perplexity);
-	print_number(out, "perplexity_against", r->other_perplexity);
+	print_number(out, "reference_perplexity", r->other_perplexity);
 	buf_str(out, "}\n");
 }
 

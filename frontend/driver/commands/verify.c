@@ -577,7 +577,7 @@ static int generate_for_check(struct check_run *r, const struct tfmc_generate_op
 		                     &result->n);
 	struct tfmc_hypothesis best = {.tokens = result->items, .cap = cap};
 	beam.max_new_tokens = o->max_new_tokens;
-	beam.rules = o->rules;
+	beam.constraints = o->constraints;
 	int status = tfmc_beam_search(s, &beam, in[0].items, in[0].n, in[1].items, in[1].n, &best, 1,
 	                              &found_tokens);
 	result->n = best.n < cap ? best.n : cap;
@@ -633,12 +633,12 @@ static enum tfmc_status check_generate(struct check_run *r)
 	uint64_t n_target = target.n ? (uint64_t)target.items[0].count : 0;
 	uint64_t n_start = is_causal ? n_prompt : n_target ? n_target : g->start.n;
 	int64_t n_new = expected->count - (new_tokens.n ? 0 : (int64_t)n_start);
-	struct tfmc_constraints rules;
-	if (!generation_rules(r->d, g, r->caller->record, &rules))
+	struct tfmc_constraints constraints;
+	if (!generation_constraints(r->d, g, r->caller->record, &constraints))
 		return TFMC_INVALID;
-	rules.max_tokens = 0; /* the check sets the number */
+	constraints.max_tokens = 0; /* the check sets the number */
 	struct tfmc_generate_options o = {
-	        .struct_size = sizeof(o), .ignore_stop = r->check->ignore_stop, .rules = &rules};
+	        .struct_size = sizeof(o), .ignore_stop = r->check->ignore_stop, .constraints = &constraints};
 	o.max_new_tokens = r->check->steps >= 0 ? r->check->steps : n_new;
 	uint64_t n, cap = (uint64_t)g->max_len;
 	int32_t *out = ARENA_ARRAY(&r->d->arena, int32_t, cap + 1);

@@ -275,9 +275,9 @@ static enum tfmc_status emit_object(struct emit_request *e, const struct variant
 	struct option_list entries = {0};
 	driver_split_list(d, d->options.entries, &entries);
 	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
-	o.want_llvm = e->requested[EMIT_LLVM];
-	o.want_assembly = e->requested[EMIT_ASM];
-	o.want_c = e->requested[EMIT_C];
+	o.needs_llvm = e->requested[EMIT_LLVM];
+	o.needs_assembly = e->requested[EMIT_ASM];
+	o.needs_c = e->requested[EMIT_C];
 	o.no_object = !(e->requested[EMIT_OBJ] || e->requested[EMIT_LLVM] || e->requested[EMIT_ASM]);
 	o.clock = driver_clock;
 	o.progress = &d->progress;

@@ -127,8 +127,8 @@ static const char *resolve_links(struct arena *a, const char *path)
 		ssize_t n = readlink(path, to, sizeof(to));
 		if (n < 0 || n == (ssize_t)sizeof(to))
 			return NULL;
-		int folder = to[0] == '/' ? 0 : directory_length(path);
-		path = arena_printf(a, "%.*s%.*s", folder, path, (int)n, to);
+		int directory = to[0] == '/' ? 0 : directory_length(path);
+		path = arena_printf(a, "%.*s%.*s", directory, path, (int)n, to);
 	}
 	errno = ELOOP;
 	return NULL;
@@ -156,21 +156,21 @@ static void remove_abandoned(struct arena *a, const char *path)
 {
 	const char *name = temporary_name(a, path, 0) + directory_length(path);
 	size_t n = strlen(name);
-	DIR *folder = opendir(directory_of(a, path));
-	if (!folder)
+	DIR *directory = opendir(directory_of(a, path));
+	if (!directory)
 		return;
-	for (const struct dirent *e; (e = readdir(folder));) {
+	for (const struct dirent *e; (e = readdir(directory));) {
 		struct stat st;
 		if (strlen(e->d_name) != n || memcmp(e->d_name, name, n - SUFFIX_DIGITS) != 0)
 			continue;
-		int fd = openat(dirfd(folder), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		int fd = openat(dirfd(directory), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		if (fd < 0)
 			continue;
 		if (!fstat(fd, &st) && S_ISREG(st.st_mode) && !flock(fd, LOCK_EX | LOCK_NB))
-			(void)unlinkat(dirfd(folder), e->d_name, 0);
+			(void)unlinkat(dirfd(directory), e->d_name, 0);
 		close(fd);
 	}
-	closedir(folder);
+	closedir(directory);
 }
 
 /* -1: not supported here. */

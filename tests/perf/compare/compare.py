@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times tfmc and the peers on the rows of rows.py, in turns in one run, beside the machine's roofs.
+"""Times tfmc and the peers on the rows of rows.py, in turns in one run, beside the machine's peaks.
 
 Every system is a process that stays alive and times calls for a slice of time on command. A round gives
 each one slice, in an order that rotates; all but the one at work are stopped. Called by compare.sh.
@@ -111,8 +111,8 @@ def open_workers(places, row, precision, threads, options):
         except RuntimeError:
             print(f"{row.name} in {precision.name}: {peer} does not run it here", file=sys.stderr, flush=True)
     size = rows.token_bytes(row, precision)
-    roofs = Worker("roofs", [places.at("roofs"), "--serve", str(threads), str(size), precision.roof], cpus)
-    return workers, roofs
+    peaks = Worker("peaks", [places.at("peaks"), "--serve", str(threads), str(size), precision.peak], cpus)
+    return workers, peaks
 
 
 def check_outputs(places, row, precision, workers):
@@ -141,12 +141,12 @@ def check_outputs(places, row, precision, workers):
     return errors
 
 
-def measure(row, workers, roofs, options):
-    """Per system a list of rounds, each the least and the median time of its slice; the best roofs of the rounds."""
+def measure(row, workers, peaks, options):
+    """Per system a list of rounds, each the least and the median time of its slice; the best peaks of the rounds."""
     rounds = {w.name: [] for w in workers}
     best = [0.0, 0.0]
     for k in range(options.rounds):
-        rates = [float(v) for v in roofs.ask(f"slice {options.slice / 2}").split()[1:]]
+        rates = [float(v) for v in peaks.ask(f"slice {options.slice / 2}").split()[1:]]
         best = [max(a, b) for a, b in zip(best, rates)]
         for i in range(len(workers)):
             w = workers[(i + k) % len(workers)]
@@ -157,13 +157,13 @@ def measure(row, workers, roofs, options):
 
 def run_row(places, row, precision, threads, options):
     """One row of the table."""
-    workers, roofs = [], None
+    workers, peaks = [], None
     try:
-        workers, roofs = open_workers(places, row, precision, threads, options)
+        workers, peaks = open_workers(places, row, precision, threads, options)
         errors = check_outputs(places, row, precision, workers)
-        rounds, best = measure(row, workers, roofs, options)
+        rounds, best = measure(row, workers, peaks, options)
     finally:
-        for w in workers + ([roofs] if roofs else []):
+        for w in workers + ([peaks] if peaks else []):
             w.close()
     return report.result(row, precision, threads, rounds, best, errors)
 
@@ -204,7 +204,7 @@ def main():
     """Prepares, runs, prints."""
     options = arguments()
     places = prepare.Places(options.out, options.build, options.mcpu, options.stories)
-    prepare.build_roofs(places)
+    prepare.build_peaks(places)
     results, failed = [], 0
     print(report.HEAD, flush=True)
     with open("/proc/cpuinfo", encoding="utf-8") as f:

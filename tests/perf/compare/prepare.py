@@ -60,10 +60,10 @@ def compile_tfmc(places, row, precision, *options):
                     "-o", worker_path(places, row, precision)], check=True)
 
 
-def build_roofs(places):
-    """The program that measures roofs."""
-    sources = [os.path.join(HERE, "..", name) for name in ("roofs.c", "roofs_read.c", "roofs_main.c")]
-    subprocess.run([places.cc, "-std=c17", "-O2", *sources, "-lpthread", "-o", places.at("roofs")], check=True)
+def build_peaks(places):
+    """The program that measures peaks."""
+    sources = [os.path.join(HERE, "..", name) for name in ("peaks.c", "peaks_read.c", "peaks_main.c")]
+    subprocess.run([places.cc, "-std=c17", "-O2", *sources, "-lpthread", "-o", places.at("peaks")], check=True)
 
 
 def peers_of(places, row, precision):

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Precision:
-    """What matrices are stored as: the section of tfmc's model file, bytes of an element with its scales, the roof of
+    """What matrices are stored as: the section of tfmc's model file, bytes of an element with its scales, the peak of
     products, and how far a peer's output may be from tfmc's, in parts of the largest value (formats of peers differ)."""
 
     name: str
     section: str
     bytes: float
-    roof: str
+    peak: str
     tolerance: float
 
     @property

@@ -300,7 +300,7 @@ static void emit_kernel(struct attention_case *c, const struct target *target, b
 	                         .scratch = kb_ptr_add(k, word(&b, k, KB_PTR_T, WORD_SCRATCH), offset, 0),
 	                         .scratch_stride = c->scratch_bytes,
 	                         .is_combine = is_combine,
-	                         .sums = word(&b, k, KB_PTR_T, WORD_SUMS),
+	                         .partials = word(&b, k, KB_PTR_T, WORD_SUMS),
 	                         .items = c->is_shared ? GPU_ITEMS : 1,
 	                         .cx = &c->cx,
 	                         .arena = &c->arena};

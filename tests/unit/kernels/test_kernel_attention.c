@@ -111,7 +111,7 @@ static void expect_chunk(struct attention_case *c, const struct attention_call *
 	ck_assert_mem_eq(part.out, whole->out + from * out, (size_t)(n * out) * 4);
 }
 
-START_TEST(chunks_give_the_same_bits)
+START_TEST(chunks_have_the_same_bits)
 {
 	/* one query head for each key head, three; windows: both sides, causal ones of both widths; sinks */
 	static const int grouped[] = {4,         12,     WINDOWS,    WINDOWS + 2, WINDOWS + 3, SINKS + 1,
@@ -132,7 +132,7 @@ START_TEST(chunks_give_the_same_bits)
 END_TEST
 
 /* One new token, whose blocks work-groups divide: the bits of its row among others. */
-START_TEST(divided_blocks_give_the_same_bits)
+START_TEST(divided_blocks_have_the_same_bits)
 {
 	static const int which[] = {4,         12,     WINDOWS,    WINDOWS + 2, WINDOWS + 3, SINKS + 1,
 	                            SINKS + 2, NARROW, NARROW + 1, SCALED,      SCALED + 1};
@@ -175,7 +175,7 @@ START_TEST(later_tokens_do_not_matter)
 }
 END_TEST
 
-START_TEST(workers_give_the_same_bits)
+START_TEST(workers_have_the_same_bits)
 {
 	static const int64_t workers[] = {2, 3, 7, 16};
 	static const int which[] = {12, 5, WINDOWS + 1, WINDOWS + 2, SINKS + 1, SCALED};
@@ -199,7 +199,7 @@ END_TEST
 
 /* One new token, blocks of heads divided among workers: the bits of one worker, by machine code and checked.
  */
-START_TEST(divided_heads_give_the_same_bits)
+START_TEST(divided_heads_have_the_same_bits)
 {
 	static const struct {
 		int config;
@@ -240,7 +240,7 @@ START_TEST(divided_heads_give_the_same_bits)
 END_TEST
 
 /* Keys in panels are multiplied as they lie, others are brought into panels: the same products. */
-START_TEST(panels_give_the_same_bits)
+START_TEST(panels_have_the_same_bits)
 {
 	struct attention_config config = configs[15];
 	struct attention_case rows, panels;
@@ -262,7 +262,7 @@ START_TEST(panels_give_the_same_bits)
 END_TEST
 
 /* Padding a sequence, and others beside it, changes no bit. */
-START_TEST(lengths_give_the_same_bits)
+START_TEST(lengths_have_the_same_bits)
 {
 	int n = (int)TFMC_COUNT(targets);
 	struct attention_config config = configs[0];
@@ -453,14 +453,14 @@ Suite *suite_kernel_attention(void)
 	tcase_set_timeout(t, 120);
 	effort_add_loop(t, equals_the_interpreter, n_configs * n_targets, 3);
 	effort_add_loop(t, stays_inside_its_memory, n_configs * n_targets, 3);
-	effort_add_loop(t, chunks_give_the_same_bits, 11 * n_targets, 3);
-	effort_add_loop(t, divided_blocks_give_the_same_bits, 22, 3);
-	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 6 * n_targets);
-	effort_add_loop(t, divided_heads_give_the_same_bits, 11 * n_targets, 3);
+	effort_add_loop(t, chunks_have_the_same_bits, 11 * n_targets, 3);
+	effort_add_loop(t, divided_blocks_have_the_same_bits, 22, 3);
+	tcase_add_loop_test(t, workers_have_the_same_bits, 0, 6 * n_targets);
+	effort_add_loop(t, divided_heads_have_the_same_bits, 11 * n_targets, 3);
 	tcase_add_loop_test(t, extreme_scales, 0, n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
-	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
-	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets + 1);
+	tcase_add_loop_test(t, panels_have_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, lengths_have_the_same_bits, 0, n_targets + 1);
 	tcase_add_loop_test(t, extreme_scores, 0, 2 * n_targets);
 	tcase_add_loop_test(t, extreme_sinks, 0, n_targets);
 	effort_add_loop(t, pairs, 2 * (n_configs - ROUNDED), 3);

@@ -422,7 +422,7 @@ START_TEST(test_masks)
 END_TEST
 
 /* Bits do not depend on who computes a row. */
-START_TEST(test_groups_give_the_same_bits)
+START_TEST(test_groups_have_the_same_bits)
 {
 	const int64_t dims[] = {9, 131};
 	struct group_case c;
@@ -548,7 +548,7 @@ Suite *suite_kernel_gpu(void)
 	tcase_add_loop_test(t, test_rows, 0, (int)TFMC_COUNT(recipes));
 	tcase_add_loop_test(t, test_extremes, 0, 2);
 	tcase_add_loop_test(t, test_masks, 0, (int)TFMC_COUNT(masks));
-	tcase_add_loop_test(t, test_groups_give_the_same_bits, 0, (int)TFMC_COUNT(recipes));
+	tcase_add_loop_test(t, test_groups_have_the_same_bits, 0, (int)TFMC_COUNT(recipes));
 	tcase_add_loop_test(t, test_items_alone, 0, 3);
 	tcase_add_loop_test(t, test_work, 0, (int)TFMC_COUNT(works));
 	suite_add_tcase(s, t);

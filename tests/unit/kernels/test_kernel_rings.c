@@ -93,7 +93,7 @@ static const struct attention_config rings[] = {
 };
 
 /* Keys and values of a ring are read where they lie, and where the ring begins again: the same bits. */
-START_TEST(rings_give_the_same_bits)
+START_TEST(rings_have_the_same_bits)
 {
 	struct attention_config config = rings[_i / (int)TFMC_COUNT(targets)];
 	struct attention_case whole, ring;
@@ -128,7 +128,7 @@ Suite *suite_kernel_rings(void)
 	Suite *s = suite_create("kernel_rings");
 	TCase *t = tcase_create("kernel_rings");
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, rings_give_the_same_bits, 0, (int)(TFMC_COUNT(rings) * TFMC_COUNT(targets)));
+	tcase_add_loop_test(t, rings_have_the_same_bits, 0, (int)(TFMC_COUNT(rings) * TFMC_COUNT(targets)));
 	suite_add_tcase(s, t);
 	return s;
 }

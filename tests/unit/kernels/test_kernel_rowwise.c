@@ -182,7 +182,7 @@ START_TEST(strided_rows_of_constant_length)
 }
 END_TEST
 
-START_TEST(workers_give_the_same_bits)
+START_TEST(workers_have_the_same_bits)
 {
 	char text[2048];
 	struct group_case c;
@@ -341,7 +341,7 @@ START_TEST(masked_rows)
 END_TEST
 
 /* Padding keys after the visible ones changes no bit of those before. */
-START_TEST(lengths_give_the_same_bits)
+START_TEST(lengths_have_the_same_bits)
 {
 	char text[2048];
 	struct group_case c;
@@ -447,11 +447,11 @@ Suite *suite_kernel_rowwise(void)
 	effort_add_loop(t, rows_kept_in_the_result, all, 3);
 	effort_add_loop(t, strided_rows, all, 3);
 	effort_add_loop(t, strided_rows_of_constant_length, all, 3);
-	effort_add_loop(t, workers_give_the_same_bits, all, 3);
+	effort_add_loop(t, workers_have_the_same_bits, all, 3);
 	tcase_add_loop_test(t, extreme_scores, 0, 2 * n_targets);
 	tcase_add_loop_test(t, norms_keep_digits, 0, n_targets);
 	effort_add_loop(t, masked_rows, (int)TFMC_COUNT(masks) * n_targets, 3);
-	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, lengths_have_the_same_bits, 0, n_targets);
 	effort_add_loop(t, rows_of_16_bits, all, 3);
 	effort_add_loop(t, masked_rows_of_16_bits, (int)TFMC_COUNT(masks) * n_targets, 3);
 	tcase_add_test(t, refuses_f64);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation under rules, on a compiled model: random rules against a plain
+ * Generation under constraints, on a compiled model: random rules against a plain
  * reading of their definitions, callbacks, cancellation,
  * logits that are no numbers, and what is refused.
  */
@@ -16,7 +16,7 @@ enum { V = MINI_V, MAX_T = MINI_MAX_T, N_SOURCE = 6 };
 
 static const int32_t source[N_SOURCE] = {4, 9, 1, 13, 17, 2};
 
-/* ---- a plain reading of the rules ---- */
+/* ---- a plain reading of the constraints ---- */
 
 static bool contains(const struct tfmc_ids *ids, int32_t id)
 {
@@ -124,7 +124,7 @@ static int plain_greedy(struct tfmc_session *s, const struct tfmc_constraints *r
 }
 
 struct random_rules {
-	struct tfmc_constraints rules;
+	struct tfmc_constraints constraints;
 	int32_t forced[3], suppress[V], stop[4], sequences[6][3];
 	struct tfmc_ids banned[6];
 	struct tfmc_bias biases[4];
@@ -139,45 +139,45 @@ static void draw_ids(struct rng *rng, int32_t *ids, int64_t n)
 
 static void draw_rules(struct rng *rng, struct random_rules *r)
 {
-	*r = (struct random_rules){.rules = {.struct_size = sizeof(r->rules)}};
+	*r = (struct random_rules){.constraints = {.struct_size = sizeof(r->constraints)}};
 	int64_t n_forced = rng_below(rng, 4), n_suppress = rng_below(rng, V - 2), n_stop = rng_below(rng, 5);
 	draw_ids(rng, r->forced, n_forced);
 	draw_ids(rng, r->suppress, n_suppress);
 	draw_ids(rng, r->stop, n_stop);
-	r->rules.forced = (struct tfmc_ids){r->forced, (uint64_t)n_forced};
-	r->rules.suppress = (struct tfmc_ids){r->suppress, (uint64_t)n_suppress};
-	r->rules.stop = (struct tfmc_ids){r->stop, (uint64_t)n_stop};
-	r->rules.n_banned = (uint64_t)rng_below(rng, 7);
-	r->rules.banned = r->banned;
-	for (uint64_t i = 0; i < r->rules.n_banned; i++) {
+	r->constraints.forced = (struct tfmc_ids){r->forced, (uint64_t)n_forced};
+	r->constraints.suppress = (struct tfmc_ids){r->suppress, (uint64_t)n_suppress};
+	r->constraints.stop = (struct tfmc_ids){r->stop, (uint64_t)n_stop};
+	r->constraints.n_banned = (uint64_t)rng_below(rng, 7);
+	r->constraints.banned = r->banned;
+	for (uint64_t i = 0; i < r->constraints.n_banned; i++) {
 		draw_ids(rng, r->sequences[i], 3);
 		r->banned[i] = (struct tfmc_ids){r->sequences[i], (uint64_t)rng_between(rng, 1, 3)};
 	}
-	r->rules.no_repeat_ngram = rng_below(rng, 4);
-	r->rules.min_new_tokens = rng_below(rng, 6);
+	r->constraints.no_repeat_ngram = rng_below(rng, 4);
+	r->constraints.min_new_tokens = rng_below(rng, 6);
 }
 
 /* Changes of scores, of which the best id depends. */
 static void draw_changes(struct rng *rng, struct random_rules *r)
 {
 	static const double factors[] = {1, 1, 1.3, 0.7, 2.5};
-	r->rules.n_biases = (uint64_t)rng_below(rng, 5);
-	r->rules.biases = r->biases;
-	for (uint64_t i = 0; i < r->rules.n_biases; i++) {
+	r->constraints.n_biases = (uint64_t)rng_below(rng, 5);
+	r->constraints.biases = r->biases;
+	for (uint64_t i = 0; i < r->constraints.n_biases; i++) {
 		draw_ids(rng, r->biased[i], 3);
 		r->biases[i].ids = (struct tfmc_ids){r->biased[i], (uint64_t)rng_between(rng, 1, 3)};
 		r->biases[i].by = (double)rng_between(rng, -8, 8) / 2;
 	}
-	r->rules.repetition_penalty = factors[rng_below(rng, 5)];
-	r->rules.source_repetition_penalty = factors[rng_below(rng, 5)];
-	r->rules.presence_penalty = (double)rng_below(rng, 3) / 4;
-	r->rules.frequency_penalty = (double)rng_below(rng, 3) / 4;
-	r->rules.decay = rng_below(rng, 2) ? 0 : factors[rng_below(rng, 5)];
-	r->rules.decay_after = rng_below(rng, 4);
-	r->rules.source_no_repeat_ngram = rng_below(rng, 4);
-	r->rules.min_tokens = rng_below(rng, 6);
+	r->constraints.repetition_penalty = factors[rng_below(rng, 5)];
+	r->constraints.source_repetition_penalty = factors[rng_below(rng, 5)];
+	r->constraints.presence_penalty = (double)rng_below(rng, 3) / 4;
+	r->constraints.frequency_penalty = (double)rng_below(rng, 3) / 4;
+	r->constraints.decay = rng_below(rng, 2) ? 0 : factors[rng_below(rng, 5)];
+	r->constraints.decay_after = rng_below(rng, 4);
+	r->constraints.source_no_repeat_ngram = rng_below(rng, 4);
+	r->constraints.min_tokens = rng_below(rng, 6);
 	draw_ids(rng, r->last, 2);
-	r->rules.forced_last = (struct tfmc_ids){r->last, (uint64_t)rng_below(rng, 3)};
+	r->constraints.forced_last = (struct tfmc_ids){r->last, (uint64_t)rng_below(rng, 3)};
 }
 
 START_TEST(follows_the_rules)
@@ -195,11 +195,11 @@ START_TEST(follows_the_rules)
 		draw_changes(&changes, &r);
 		struct tfmc_sample_options one = TFMC_SAMPLE_DEFAULTS;
 		struct tfmc_generate_options o = {
-		        .struct_size = sizeof(o), .rules = &r.rules, .finish = &finish};
+		        .struct_size = sizeof(o), .constraints = &r.constraints, .finish = &finish};
 		o.max_new_tokens = rng_between(&rng, 1, MAX_T - 1);
 		one.top_k = 1; /* sampling from one id is greedy */
 		o.sample = rng_below(&rng, 2) ? &one : NULL;
-		int n_want = plain_greedy(m.session, &r.rules, (int)o.max_new_tokens, want);
+		int n_want = plain_greedy(m.session, &r.constraints, (int)o.max_new_tokens, want);
 		int status = tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, have, MAX_T, &n);
 		if (n_want < 0) {
 			ck_assert_int_eq(status, TFMC_RT_E_LOGITS);
@@ -218,7 +218,7 @@ START_TEST(follows_the_rules)
 }
 END_TEST
 
-/* A beam as wide as everything that can be written, under rules: no hypothesis breaks one, and the best is as
+/* A beam as wide as everything that can be written, under constraints: no hypothesis breaks one, and the best is as
  * good as the greedy one. */
 START_TEST(beams_follow_the_rules)
 {
@@ -232,7 +232,7 @@ START_TEST(beams_follow_the_rules)
 		uint64_t n;
 		draw_rules(&rng, &r);
 		struct tfmc_beam_options o = {
-		        .struct_size = sizeof(o), .length_penalty = 1, .rules = &r.rules};
+		        .struct_size = sizeof(o), .length_penalty = 1, .constraints = &r.constraints};
 		o.beam = rng_between(&rng, 1, MINI_MAX_B);
 		o.max_new_tokens = rng_between(&rng, 1, MAX_T - 1);
 		for (int i = 0; i < 3 * MINI_MAX_B; i++)
@@ -244,11 +244,11 @@ START_TEST(beams_follow_the_rules)
 			int32_t ids[MAX_T + 1] = {MINI_START};
 			double log_p[MAX_T], sum = 0;
 			for (uint64_t k = 0; k < got[i].n; k++) {
-				ck_assert(may_follow(&r.rules, ids, (int)k + 1, tokens[i][k]));
+				ck_assert(may_follow(&r.constraints, ids, (int)k + 1, tokens[i][k]));
 				bool is_last = k + 1 == got[i].n;
-				bool stops =
-				        tokens[i][k] == MINI_STOP || contains(&r.rules.stop, tokens[i][k]);
-				ck_assert(is_last || !stops || k < r.rules.forced.n);
+				bool stops = tokens[i][k] == MINI_STOP ||
+				             contains(&r.constraints.stop, tokens[i][k]);
+				ck_assert(is_last || !stops || k < r.constraints.forced.n);
 				ids[k + 1] = tokens[i][k];
 			}
 			ck_assert_int_eq(tfmc_score(m.session, source, N_SOURCE, tokens[i], got[i].n, log_p),
@@ -294,8 +294,10 @@ static int meddle(void *user, float *logits, int64_t vocab, const int32_t *ids, 
 static int generate_with(struct mini_session *m, struct meddler *w, const struct tfmc_sample_options *sample,
                          int32_t *out, uint64_t *n)
 {
-	struct tfmc_constraints rules = {.struct_size = sizeof(rules), .on_logits = meddle, .user = w};
-	struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1, .rules = &rules};
+	struct tfmc_constraints constraints = {
+	        .struct_size = sizeof(constraints), .on_logits = meddle, .user = w};
+	struct tfmc_generate_options o = {
+	        .struct_size = sizeof(o), .ignore_stop = 1, .constraints = &constraints};
 	o.sample = sample;
 	w->session = m->session;
 	w->n = 0;
@@ -342,9 +344,10 @@ START_TEST(odd_logits_end_a_search)
 	mini_open(&m, NULL, 1);
 	for (int at = 0; at < 8; at += 3) {
 		struct meddler w = {.at = at, .at_nine = NAN};
-		struct tfmc_constraints rules = {
-		        .struct_size = sizeof(rules), .on_logits = meddle, .user = &w};
-		struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = 3, .rules = &rules};
+		struct tfmc_constraints constraints = {
+		        .struct_size = sizeof(constraints), .on_logits = meddle, .user = &w};
+		struct tfmc_beam_options o = {
+		        .struct_size = sizeof(o), .beam = 3, .constraints = &constraints};
 		ck_assert_int_eq(tfmc_beam_search(m.session, &o, source, N_SOURCE, NULL, 0, &h, 1, &n),
 		                 TFMC_RT_E_LOGITS);
 		w = (struct meddler){.at = at, .cancel = true, .at_nine = 0};
@@ -448,7 +451,7 @@ START_TEST(refuses_rules)
 	struct tfmc_constraints r;
 	int32_t out[MAX_T];
 	uint64_t n;
-	struct tfmc_generate_options o = {.struct_size = sizeof(o), .rules = &r};
+	struct tfmc_generate_options o = {.struct_size = sizeof(o), .constraints = &r};
 	mini_open(&m, MINI_VOCABULARY, 1);
 	mini_open(&silent, NULL, 1);
 #define REFUSED(at, want, ...)                                                                               \
@@ -458,24 +461,24 @@ START_TEST(refuses_rules)
 		                 want);                                                                      \
 		ck_assert_uint_eq(n, 0);                                                                     \
 	} while (0)
-	REFUSED(m, TFMC_RT_E_RULES, .forced = wrong);
-	REFUSED(m, TFMC_RT_E_RULES, .suppress = negative);
-	REFUSED(m, TFMC_RT_E_RULES, .stop = wrong);
-	REFUSED(m, TFMC_RT_E_RULES, .banned = &wrong, .n_banned = 1);
-	REFUSED(m, TFMC_RT_E_RULES, .banned = &empty, .n_banned = 1);
-	REFUSED(m, TFMC_RT_E_RULES, .no_repeat_ngram = -1);
-	REFUSED(m, TFMC_RT_E_RULES, .min_new_tokens = -1);
-	REFUSED(m, TFMC_RT_E_RULES, .repetition_penalty = -1);
-	REFUSED(m, TFMC_RT_E_RULES, .source_repetition_penalty = NAN);
-	REFUSED(m, TFMC_RT_E_RULES, .decay = INFINITY);
-	REFUSED(m, TFMC_RT_E_RULES, .presence_penalty = 1e9);
-	REFUSED(m, TFMC_RT_E_RULES, .n_biases = 1);
-	REFUSED(m, TFMC_RT_E_RULES, .max_tokens = -1);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .forced = wrong);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .suppress = negative);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .stop = wrong);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .banned = &wrong, .n_banned = 1);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .banned = &empty, .n_banned = 1);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .no_repeat_ngram = -1);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .min_new_tokens = -1);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .repetition_penalty = -1);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .source_repetition_penalty = NAN);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .decay = INFINITY);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .presence_penalty = 1e9);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .n_biases = 1);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .max_tokens = -1);
 	REFUSED(m, TFMC_RT_E_PROMPT, .max_tokens = 1);
-	REFUSED(m, TFMC_RT_E_RULES, .stop_texts = texts, .n_stop_texts = 2);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .stop_texts = texts, .n_stop_texts = 2);
 	REFUSED(silent, TFMC_RT_E_TEXT, .stop_texts = texts, .n_stop_texts = 1);
-	REFUSED(m, TFMC_RT_E_RULES, .banned_texts = texts, .n_banned_texts = 2);
-	REFUSED(m, TFMC_RT_E_RULES, .n_banned_texts = 1);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .banned_texts = texts, .n_banned_texts = 2);
+	REFUSED(m, TFMC_RT_E_CONSTRAINTS, .n_banned_texts = 1);
 	REFUSED(silent, TFMC_RT_E_TEXT, .banned_texts = texts, .n_banned_texts = 1);
 #undef REFUSED
 	r = (struct tfmc_constraints){.struct_size = 8};

@@ -45,7 +45,7 @@ START_TEST(stop_texts_are_never_heard)
 	for (int round = 0; round < 300; round++) {
 		struct mini_heard h = {0};
 		struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
-		struct tfmc_constraints rules = {.struct_size = sizeof(rules)};
+		struct tfmc_constraints constraints = {.struct_size = sizeof(constraints)};
 		struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1};
 		enum tfmc_finish finish;
 		int32_t whole[MAX_T], out[MAX_T];
@@ -60,9 +60,9 @@ START_TEST(stop_texts_are_never_heard)
 		ck_assert_int_eq(tfmc_text_decode(record, whole, n_whole, text, sizeof(text), &bytes),
 		                 TFMC_RT_OK);
 		uint64_t first = (uint64_t)rng_below(&rng, 8);
-		rules.stop_texts = stops + first;
-		rules.n_stop_texts = (uint64_t)rng_between(&rng, 1, (int64_t)(10 - first));
-		o.rules = &rules;
+		constraints.stop_texts = stops + first;
+		constraints.n_stop_texts = (uint64_t)rng_between(&rng, 1, (int64_t)(10 - first));
+		o.constraints = &constraints;
 		o.on_text = mini_hear;
 		o.on_token = mini_count_token;
 		o.user = &h;
@@ -71,8 +71,8 @@ START_TEST(stop_texts_are_never_heard)
 		                 TFMC_RT_OK);
 		ck_assert_int_eq((int)n, h.tokens);
 		ck_assert_mem_eq(out, whole, (size_t)n * sizeof(*out));
-		uint64_t cut_at = tfmc_text_stop(&rules, text);
-		bool is_cut = plain_cut(text, rules.stop_texts, (size_t)rules.n_stop_texts);
+		uint64_t cut_at = tfmc_text_stop(&constraints, text);
+		bool is_cut = plain_cut(text, constraints.stop_texts, (size_t)constraints.n_stop_texts);
 		ck_assert_str_eq(h.text, text);
 		ck_assert_uint_eq(cut_at, strlen(text));
 		ck_assert_int_eq(finish == TFMC_FINISH_TEXT, is_cut);
@@ -134,13 +134,13 @@ START_TEST(banned_texts_are_never_written)
 		        TFMC_RT_OK);
 		plain.on_logits = forbid;
 		plain.user = &f;
-		o.rules = &plain;
+		o.constraints = &plain;
 		ck_assert_int_eq(
 		        tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, want, MAX_T, &n_want),
 		        TFMC_RT_OK);
 		banned.banned_texts = f.texts;
 		banned.n_banned_texts = f.n;
-		o.rules = &banned;
+		o.constraints = &banned;
 		ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, have, MAX_T, &n),
 		                 TFMC_RT_OK);
 		ck_assert_uint_eq(n, n_want);
@@ -161,9 +161,10 @@ START_TEST(beams_end_with_stop_texts)
 	mini_open(&m, MINI_VOCABULARY, 1);
 	const struct tfmc_record *record = tfmc_session_record(m.session);
 	for (int64_t penalty = 0; penalty < 5; penalty++) {
-		struct tfmc_constraints rules = {
-		        .struct_size = sizeof(rules), .stop_texts = stops, .n_stop_texts = 3};
-		struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = MINI_MAX_B, .rules = &rules};
+		struct tfmc_constraints constraints = {
+		        .struct_size = sizeof(constraints), .stop_texts = stops, .n_stop_texts = 3};
+		struct tfmc_beam_options o = {
+		        .struct_size = sizeof(o), .beam = MINI_MAX_B, .constraints = &constraints};
 		struct tfmc_hypothesis got[3 * MINI_MAX_B];
 		int32_t tokens[3 * MINI_MAX_B][MAX_T];
 		uint64_t n, bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sequences that are generated side by side: each is what it is alone, greedy and
- * drawn, under rules, however many there are for the places of the session; one that
+ * drawn, under constraints, however many there are for the places of the session; one that
  * cannot be begun fails alone.
  */
 #include <check.h>
@@ -59,8 +59,8 @@ START_TEST(each_is_what_it_is_alone)
 	                                           .temperature = 1.5,
 	                                           .top_p = 0.9,
 	                                           .seed = 17};
-	const struct tfmc_constraints rules = {
-	        .struct_size = sizeof(rules), .no_repeat_ngram = 2, .min_new_tokens = 2};
+	const struct tfmc_constraints constraints = {
+	        .struct_size = sizeof(constraints), .no_repeat_ngram = 2, .min_new_tokens = 2};
 	static struct many x;
 	struct mini_session m, alone;
 	mini_open(&m, NULL, 1);
@@ -68,7 +68,7 @@ START_TEST(each_is_what_it_is_alone)
 	for (int variant = 0; variant < 4; variant++) {
 		const struct tfmc_generate_options o = {.struct_size = sizeof(o),
 		                                        .sample = variant & 1 ? &sample : NULL,
-		                                        .rules = variant & 2 ? &rules : NULL};
+		                                        .constraints = variant & 2 ? &constraints : NULL};
 		fill(&x, (uint64_t)variant + 5);
 		ck_assert_int_eq(tfmc_generate_many(m.session, &o, x.items, N), TFMC_RT_OK);
 		for (int i = 0; i < N; i++)
@@ -107,7 +107,7 @@ START_TEST(failures_stay_alone)
 	ck_assert_uint_eq(x.items[4].n + x.items[7].n + x.items[8].n, 0);
 	ck_assert_int_eq(tfmc_generate_many(m.session, NULL, x.items, 0), TFMC_RT_OK);
 	o.on_token = hear;
-	ck_assert_int_eq(tfmc_generate_many(m.session, &o, x.items, N), TFMC_RT_E_RULES);
+	ck_assert_int_eq(tfmc_generate_many(m.session, &o, x.items, N), TFMC_RT_E_CONSTRAINTS);
 	ck_assert_int_ne(x.items[0].status, TFMC_RT_OK);
 	o.struct_size = 1;
 	ck_assert_int_eq(tfmc_generate_many(m.session, &o, x.items, N), TFMC_RT_E_ABI);

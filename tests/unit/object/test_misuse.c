@@ -461,17 +461,18 @@ START_TEST(rules_and_samplers)
 {
 	int32_t out[4];
 	uint64_t n;
-	struct tfmc_constraints rules[] = {
+	struct tfmc_constraints constraints[] = {
 	        {.forced = {NULL, 1}}, {.suppress = {NULL, 1}},        {.stop = {NULL, 1}},   {.n_banned = 1},
 	        {.n_stop_texts = 1},   {.no_repeat_ngram = INT64_MIN}, {.min_new_tokens = -1}};
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-		rules[i].struct_size = sizeof(rules[i]);
-		struct tfmc_generate_options o = {.struct_size = sizeof(o), .rules = &rules[i]};
-		IS(TFMC_RT_E_RULES, tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, 4, &n));
+	for (size_t i = 0; i < sizeof(constraints) / sizeof(constraints[0]); i++) {
+		constraints[i].struct_size = sizeof(constraints[i]);
+		struct tfmc_generate_options o = {.struct_size = sizeof(o), .constraints = &constraints[i]};
+		IS(TFMC_RT_E_CONSTRAINTS,
+		   tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, 4, &n));
 	}
 	IS(3, tfmc_text_stop(NULL, "abc"));
-	IS(3, tfmc_text_stop(&rules[4], "abc"));
-	IS(0, tfmc_text_stop(&rules[0], NULL));
+	IS(3, tfmc_text_stop(&constraints[4], "abc"));
+	IS(0, tfmc_text_stop(&constraints[0], NULL));
 	struct tfmc_sample_options o = TFMC_SAMPLE_DEFAULTS;
 	struct tfmc_sampler *s = NULL;
 	const float logits[2] = {0, 1};

@@ -98,7 +98,7 @@ static float factor(struct tfmc_session *s, const char *name, int64_t b, int64_t
 }
 
 static const char pipeline[] = "group,select,plan-memory";
-static const struct backend_options options = {.opt_level = 1, .want_kernels = true};
+static const struct backend_options options = {.opt_level = 1, .needs_kernels = true};
 
 /* In every form of a call, the first case whose conditions hold. */
 START_TEST(the_first_case_that_holds)

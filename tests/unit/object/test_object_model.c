@@ -265,7 +265,7 @@ START_TEST(sizes_are_known_before)
 END_TEST
 
 /* A prompt in pieces gives the same logits as the whole prompt. */
-START_TEST(pieces_give_the_same)
+START_TEST(pieces_equal_the_whole)
 {
 	static struct answers whole, pieces;
 	const struct talk at_once = {1, 6, {5}};
@@ -293,7 +293,7 @@ START_TEST(pieces_give_the_same)
 END_TEST
 
 /* Cases for one token or few: whichever function a call takes, the bits are those of the general one. */
-START_TEST(cases_give_the_same_bits)
+START_TEST(cases_have_the_same_bits)
 {
 	static const char *const levels[] = {GENERAL "group,select,plan-memory",
 	                                     GENERAL "specialize,group,select,plan-memory",
@@ -347,8 +347,8 @@ Suite *suite_object_model(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_test(t, agrees_at_o0);
 	tcase_add_test(t, agrees_at_o2);
-	tcase_add_test(t, pieces_give_the_same);
-	tcase_add_test(t, cases_give_the_same_bits);
+	tcase_add_test(t, pieces_equal_the_whole);
+	tcase_add_test(t, cases_have_the_same_bits);
 	tcase_add_test(t, sizes_are_known_before);
 	tcase_add_test(t, decoding_needs_a_source);
 	suite_add_tcase(s, t);

@@ -242,7 +242,7 @@ START_TEST(cuts_leave_the_right_ids)
 }
 END_TEST
 
-START_TEST(seeds_give_the_same_ids)
+START_TEST(seeds_draw_the_same_ids)
 {
 	/* the ids that seed 1 gives from even odds: SplitMix64's first outputs in units of 1 / 12 */
 	static const float even[VOCAB] = {0};
@@ -358,7 +358,7 @@ Suite *suite_sample(void)
 	tcase_add_test(t, cuts_leave_the_right_ids);
 	tcase_add_test(t, cuts_of_large_vocabularies);
 	tcase_add_test(t, one_id_is_enough);
-	tcase_add_test(t, seeds_give_the_same_ids);
+	tcase_add_test(t, seeds_draw_the_same_ids);
 	tcase_add_test(t, penalties_change_logits);
 	tcase_add_test(t, odd_logits);
 	tcase_add_test(t, refuses_what_is_out_of_range);

@@ -147,7 +147,7 @@ END_TEST
 /* ---- on the mock library ---- */
 
 static struct mock *mock;
-static bool gives_wrong;
+static bool returns_wrong;
 
 /* Expected output of the probe. */
 static void launch(void *user, const char *kernel, const struct mock_arg *args)
@@ -157,7 +157,7 @@ static void launch(void *user, const char *kernel, const struct mock_arg *args)
 		int32_t sum = 0;
 		for (size_t at = 4 * i; at < 4 * i + 4; at++)
 			sum += (int32_t)(signed char)args[0].bytes[at] * (signed char)args[1].bytes[at];
-		sum += gives_wrong && i == 2;
+		sum += returns_wrong && i == 2;
 		memcpy(args[2].bytes + 4 * i, &sum, 4);
 	}
 }
@@ -182,7 +182,7 @@ static int64_t open_mocked(enum mock_dot dot, int64_t fail_at, int32_t failure)
 START_TEST(probes)
 {
 	mock = mocked();
-	gives_wrong = false;
+	returns_wrong = false;
 	begin("q8", 3);
 	ck_assert_int_eq(open_mocked(MOCK_NO_DOT, 0, 0), 0);
 	int64_t usual = mock->calls;
@@ -190,7 +190,7 @@ START_TEST(probes)
 	ck_assert_int_eq(mock->calls, usual + 1); /* nothing was tried */
 	ck_assert_int_eq(open_mocked(MOCK_DOT, 0, 0), 1);
 	ck_assert_int_eq(open_mocked(MOCK_DOT_OLD, 0, 0), 1);
-	gives_wrong = true;
+	returns_wrong = true;
 	ck_assert_int_eq(open_mocked(MOCK_DOT, 0, 0), 0);
 	model_code_destroy(&code);
 }
@@ -201,7 +201,7 @@ START_TEST(probe_fails)
 {
 	int64_t begin_at = 0, end_at = 0;
 	mock = mocked();
-	gives_wrong = false;
+	returns_wrong = false;
 	begin("q8", 3);
 	ck_assert_int_eq(open_mocked(MOCK_DOT, 0, 0), 1);
 	while (strcmp(mock->log[begin_at], "clCreateProgramWithSource") != 0)
@@ -220,7 +220,7 @@ END_TEST
 START_TEST(floats)
 {
 	mock = mocked();
-	gives_wrong = false;
+	returns_wrong = false;
 	begin(NULL, 3);
 	ck_assert_int_eq(open_mocked(MOCK_DOT, 0, 0), 0);
 	int64_t calls = mock->calls;

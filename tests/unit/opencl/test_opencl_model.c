@@ -145,7 +145,7 @@ static int64_t value(const struct ir_dim *d, const int64_t *dims)
 
 static bool is_wanted(const struct asked *a, const struct plan_command *s)
 {
-	bool any = s->kind != PLAN_IF_WANTED;
+	bool any = s->kind != PLAN_IF_REQUESTED;
 	for (size_t i = 0; i < s->n_outputs; i++)
 		any = any || (a->wants >> s->outputs[i] & 1);
 	return any;
@@ -161,7 +161,7 @@ static size_t expect(struct expected *x, const struct plan *p, size_t at, bool i
 			x->launches[x->n].kernel = s->kernel;
 			memcpy(x->launches[x->n++].turns, x->turns, sizeof(x->turns));
 		}
-		if (s->kind == PLAN_IF_WANTED)
+		if (s->kind == PLAN_IF_REQUESTED)
 			at = expect(x, p, at + 1, is_run && is_wanted(x->asked, s)) - 1;
 		if (s->kind != PLAN_REPEAT)
 			continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times of kernels and roofs of devices: their figures on the mock library, every call failed with every code, and what a
+ * Times of kernels and peaks of devices: their figures on the mock library, every call failed with every code, and what a
  * real device says.
  */
 #include <check.h>
@@ -45,10 +45,10 @@ static bool is_near(double a, double b)
 	return a > b * 0.999999 && a < b * 1.000001;
 }
 
-/* ---- roofs ---- */
+/* ---- peaks ---- */
 
 /* A processor of 8 units with vectors of 8 floats, GPUs of 16 and 32 units. */
-START_TEST(roofs)
+START_TEST(peaks)
 {
 	static const struct {
 		size_t number;
@@ -180,7 +180,7 @@ START_TEST(real_device)
 {
 	struct tfmc_cl_peaks r;
 	if (tfmc_cl_open(NULL, &cl, &error) || tfmc_cl_count(cl) == 0) {
-		(void)fprintf(stderr, "SKIPPED: roofs of an OpenCL device: there is none\n");
+		(void)fprintf(stderr, "SKIPPED: peaks of an OpenCL device: there is none\n");
 		tfmc_cl_close(cl);
 		return;
 	}
@@ -198,7 +198,7 @@ Suite *suite_opencl_time(void)
 	TCase *t = tcase_create("mocked");
 	tcase_set_timeout(t, 120);
 	tcase_add_checked_fixture(t, begin, end);
-	tcase_add_test(t, roofs);
+	tcase_add_test(t, peaks);
 	tcase_add_test(t, no_time);
 	tcase_add_test(t, every_call_fails);
 	tcase_add_test(t, wrong);

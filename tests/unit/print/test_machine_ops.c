@@ -199,7 +199,7 @@ static const struct {
 	const char *instruction;
 	int n;
 	const char *operand; /* how its first operand looks; NULL: any way */
-} held[] = {
+} expected[] = {
         {VNNI, u8s8, 16, "vpdpbusd\t", 1, "%zmm"},
         {VNNI, u8s8, 8, "vpdpbusd\t", 1, "%ymm"},
         {VNNI, u8s8, 4, "vpdpbusd\t", 1, "%xmm"},
@@ -250,15 +250,15 @@ static const struct {
 
 START_TEST(code_holds_the_instruction)
 {
-	const struct level *l = &levels[held[_i].level];
+	const struct level *l = &levels[expected[_i].level];
 	struct target t = target_of(l);
 	struct kb_caps caps = kb_caps_of(&t);
 	struct buf text;
-	assemble(&t, &caps, held[_i].op, held[_i].lanes, &text);
-	const char *at = strstr(text.data, held[_i].instruction);
-	ck_assert_msg(count(text.data, held[_i].instruction) == held[_i].n, "%s\n%s", held[_i].instruction,
-	              text.data);
-	const char *operand = held[_i].operand ? strstr(at, held[_i].operand) : at;
+	assemble(&t, &caps, expected[_i].op, expected[_i].lanes, &text);
+	const char *at = strstr(text.data, expected[_i].instruction);
+	ck_assert_msg(count(text.data, expected[_i].instruction) == expected[_i].n, "%s\n%s",
+	              expected[_i].instruction, text.data);
+	const char *operand = expected[_i].operand ? strstr(at, expected[_i].operand) : at;
 	ck_assert_msg(operand && operand < at + strcspn(at, "\n"), "%s", text.data);
 	buf_destroy(&text);
 }
@@ -401,7 +401,7 @@ Suite *suite_machine_ops(void)
 	Suite *s = suite_create("machine_ops");
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, code_holds_the_instruction, 0, (int)TFMC_COUNT(held));
+	tcase_add_loop_test(t, code_holds_the_instruction, 0, (int)TFMC_COUNT(expected));
 	tcase_add_test(t, code_without_the_instruction);
 	tcase_add_test(t, machines_compute_what_the_interpreter_does);
 	tcase_add_test(t, machines_look_up);

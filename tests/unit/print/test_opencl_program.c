@@ -150,7 +150,7 @@ static void check_function(const struct recorded *r, const struct plan *p, const
 	size_t repeats = 0, depth = 0;
 	for (size_t i = 0; i < p->n; i++) {
 		const struct plan_command *s = &p->items[i];
-		if (s->kind == PLAN_REPEAT || s->kind == PLAN_IF_WANTED) {
+		if (s->kind == PLAN_REPEAT || s->kind == PLAN_IF_REQUESTED) {
 			ck_assert_uint_le(depth, OBJECT_REPEAT_MAX);
 			open[depth++] = s->kind;
 		}

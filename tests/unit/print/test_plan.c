@@ -195,7 +195,7 @@ static size_t end_of(const struct plan *p, size_t at)
 	size_t depth = 0;
 	for (; at < p->n; at++) {
 		enum plan_command_kind kind = p->items[at].kind;
-		depth += kind == PLAN_REPEAT || kind == PLAN_IF_WANTED || kind == PLAN_IF_SPLIT;
+		depth += kind == PLAN_REPEAT || kind == PLAN_IF_REQUESTED || kind == PLAN_IF_SPLIT;
 		depth -= kind == PLAN_END;
 		if (depth == 0)
 			break;
@@ -222,7 +222,7 @@ static size_t execute(struct execution *x, size_t at)
 			x->turns[--x->depth] = 0;
 			at = end_of(x->plan, at);
 			break;
-		case PLAN_IF_WANTED:
+		case PLAN_IF_REQUESTED:
 			if (is_wanted(x, s))
 				(void)execute(x, at + 1);
 			at = end_of(x->plan, at);
@@ -353,7 +353,7 @@ static void same_step(const struct made *m, const struct tfmc_plan *p, int64_t r
 		ck_assert_int_eq(b, s->count);
 	if (s->kind == PLAN_LENGTHS)
 		same_area(m, p, a, of->lengths);
-	for (size_t i = 0; s->kind == PLAN_IF_WANTED && i < s->n_outputs; i++)
+	for (size_t i = 0; s->kind == PLAN_IF_REQUESTED && i < s->n_outputs; i++)
 		ck_assert_int_eq(tfmc_plan_cell(p, PLAN_OUTPUTS, a + (int64_t)i, OUTPUT_NUMBER),
 		                 (int64_t)s->outputs[i]);
 }

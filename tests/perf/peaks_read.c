@@ -6,7 +6,7 @@
  * thread that reads them.
  */
 #define _GNU_SOURCE /* CPU_SET, MADV_HUGEPAGE */
-#include "roofs.h"
+#include "peaks.h"
 
 #include <immintrin.h>
 #include <pthread.h>
@@ -65,7 +65,7 @@ static uint64_t read_128(const char *data, size_t part)
 	READ_LOOP(__m128i, _mm_load_si128, _mm_or_si128);
 }
 
-uint64_t roofs_read(const void *data, size_t bytes)
+uint64_t peaks_read(const void *data, size_t bytes)
 {
 	size_t part = bytes / STREAMS;
 	if (__builtin_cpu_supports("avx512f"))
@@ -76,7 +76,7 @@ uint64_t roofs_read(const void *data, size_t bytes)
 /* ---- threads ---- */
 
 struct team {
-	const struct roof *roof; /* NULL: read */
+	const struct peak *peak; /* NULL: read */
 	size_t part;             /* bytes of each thread */
 	double seconds;
 	int n;
@@ -128,12 +128,12 @@ static void pin(int cpu)
 static double work(struct member *m, long times)
 {
 	const struct team *t = m->team;
-	if (t->roof) {
-		m->result += (uint64_t)t->roof->run(times);
-		return (double)times * t->roof->flops;
+	if (t->peak) {
+		m->result += (uint64_t)t->peak->run(times);
+		return (double)times * t->peak->flops;
 	}
 	for (long i = 0; i < times; i++)
-		m->result += roofs_read(m->data, t->part);
+		m->result += peaks_read(m->data, t->part);
 	return (double)times * (double)t->part;
 }
 
@@ -176,7 +176,7 @@ static void *member_main(void *arg)
 	size_t room = t->part + HUGE_PAGE;
 	char *base = NULL;
 	pin(m->cpu);
-	if (!t->roof) {
+	if (!t->peak) {
 		base = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (base == MAP_FAILED)
 			abort();
@@ -205,13 +205,13 @@ static double best_rate(struct team *t, int n)
 	return t->best;
 }
 
-double roofs_flops(const struct roof *roof, int n_threads, double seconds)
+double peaks_flops(const struct peak *peak, int n_threads, double seconds)
 {
-	struct team t = {.roof = roof, .seconds = seconds};
+	struct team t = {.peak = peak, .seconds = seconds};
 	return best_rate(&t, n_threads);
 }
 
-double roofs_read_rate(size_t bytes, int n_threads, double seconds)
+double peaks_read_rate(size_t bytes, int n_threads, double seconds)
 {
 	struct team t = {.part = bytes / (size_t)n_threads / PAGE * PAGE, .seconds = seconds};
 	t.part = t.part ? t.part : PAGE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the roofs of this machine, or serves them to compare.sh.
+ * Prints the peaks of this machine, or serves them to compare.sh.
  *
- *	roofs [SECONDS]                 table for 1 .. n threads; SECONDS for each figure (default 0.3)
- *	roofs --serve THREADS BYTES TYPE
+ *	peaks [SECONDS]                 table for 1 .. n threads; SECONDS for each figure (default 0.3)
+ *	peaks --serve THREADS BYTES TYPE
  *	                                a line "slice SECONDS" on stdin is answered by "rates FLOPS READ":
  *	                                operations on f32, bf16 or int8 and bytes a second, reading a buffer of BYTES
  */
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "roofs.h"
+#include "peaks.h"
 
 #define REPEATS 3 /* the best counts */
 
@@ -50,16 +50,16 @@ static size_t cache_bytes(int level, size_t guess)
 	return guess;
 }
 
-static void print_flops(const struct roof *roof, int n_threads, double seconds)
+static void print_flops(const struct peak *peak, int n_threads, double seconds)
 {
-	printf("%-22s", roof->name);
+	printf("%-22s", peak->name);
 	for (int n = 1; n <= n_threads; n++) {
 		double best = 0;
-		for (int k = 0; roof->available && k < REPEATS; k++) {
-			double r = roofs_flops(roof, n, seconds);
+		for (int k = 0; peak->available && k < REPEATS; k++) {
+			double r = peaks_flops(peak, n, seconds);
 			best = r > best ? r : best;
 		}
-		if (roof->available)
+		if (peak->available)
 			printf(" %10.1f", best * 1e-9);
 		else
 			printf(" %10s", "-");
@@ -74,7 +74,7 @@ static void print_read(const char *name, size_t bytes, int each, int n_threads, 
 	for (int n = 1; n <= n_threads; n++) {
 		double best = 0;
 		for (int k = 0; k < REPEATS; k++) {
-			double r = roofs_read_rate(each ? bytes * (size_t)n : bytes, n, seconds);
+			double r = peaks_read_rate(each ? bytes * (size_t)n : bytes, n, seconds);
 			best = r > best ? r : best;
 		}
 		printf(" %10.1f", best * 1e-9);
@@ -84,18 +84,18 @@ static void print_read(const char *name, size_t bytes, int each, int n_threads, 
 
 static void print_all(double seconds)
 {
-	struct roof roofs[N_ROOFS];
+	struct peak peaks[N_PEAKS];
 	int n = n_cpus();
-	roofs_find(roofs);
+	peaks_find(peaks);
 	printf("%-22s", "threads");
 	for (int i = 1; i <= n; i++)
 		printf(" %10d", i);
 	printf("\n");
-	print_flops(&roofs[ROOF_SSE2], n, seconds);
-	print_flops(&roofs[ROOF_AVX2], n, seconds);
-	print_flops(&roofs[ROOF_AVX512], n, seconds);
-	for (int i = ROOF_BF16; i < N_ROOFS; i++)
-		print_flops(&roofs[i], n, seconds);
+	print_flops(&peaks[PEAK_SSE2], n, seconds);
+	print_flops(&peaks[PEAK_AVX2], n, seconds);
+	print_flops(&peaks[PEAK_AVX512], n, seconds);
+	for (int i = PEAK_BF16; i < N_PEAKS; i++)
+		print_flops(&peaks[i], n, seconds);
 	size_t l1 = cache_bytes(1, 32u << 10);
 	size_t l2 = cache_bytes(2, 512u << 10);
 	size_t l3 = cache_bytes(3, 16u << 20);
@@ -107,16 +107,16 @@ static void print_all(double seconds)
 
 static void serve(int n_threads, size_t bytes, const char *type)
 {
-	struct roof roofs[N_ROOFS];
+	struct peak peaks[N_PEAKS];
 	char line[128];
-	roofs_find(roofs);
+	peaks_find(peaks);
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
 		const size_t enough = 256u << 20;
 		double seconds = strncmp(line, "slice ", 6) ? 0.01 : strtod(line + 6, NULL);
-		double flops = roofs_flops(roofs_best(roofs, type), n_threads, seconds / 2);
-		double read = roofs_read_rate(bytes < enough ? bytes : enough, n_threads, seconds / 2);
+		double flops = peaks_flops(peaks_best(peaks, type), n_threads, seconds / 2);
+		double read = peaks_read_rate(bytes < enough ? bytes : enough, n_threads, seconds / 2);
 		printf("rates %.6g %.6g\n", flops, read);
 		fflush(stdout);
 	}
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 	}
 	double seconds = argc > 1 ? strtod(argv[1], NULL) : 0.3;
 	if (argc > 2 || seconds <= 0) {
-		fprintf(stderr, "usage: roofs [SECONDS] | roofs --serve THREADS BYTES TYPE\n");
+		fprintf(stderr, "usage: peaks [SECONDS] | peaks --serve THREADS BYTES TYPE\n");
 		return 2;
 	}
 	print_all(seconds);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loops after roofs.h. Each function is compiled for its own instruction
+ * The loops after peaks.h. Each function is compiled for its own instruction
  * set and called only where the processor has it. Twelve accumulators: latency
  * 4 times two units is covered, sixteen registers suffice.
  */
 #define _GNU_SOURCE /* syscall */
-#include "roofs.h"
+#include "peaks.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -142,48 +142,48 @@ static uint32_t leaf_7(int subleaf, int reg)
 	return r[reg];
 }
 
-bool roofs_amx_allow(void)
+bool peaks_amx_allow(void)
 {
 	enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
 	return leaf_7(0, 3) >> 24 & 1 && !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
 }
 
-void roofs_find(struct roof *roofs)
+void peaks_find(struct peak *peaks)
 {
 	const double lanes_128 = 4, lanes_256 = 8, lanes_512 = 16, tile = 6.0 * 16 * 16 * 2;
 	__builtin_cpu_init();
 	bool fma = __builtin_cpu_supports("fma"), wide = __builtin_cpu_supports("avx512f");
-	bool amx = roofs_amx_allow();
-	roofs[ROOF_AVX2] = (struct roof){"f32 FMA, AVX2", ACCUMULATORS * lanes_256 * 2, fma_256,
+	bool amx = peaks_amx_allow();
+	peaks[PEAK_AVX2] = (struct peak){"f32 FMA, AVX2", ACCUMULATORS * lanes_256 * 2, fma_256,
 	                                 __builtin_cpu_supports("avx2") && fma};
-	roofs[ROOF_AVX512] = (struct roof){"f32 FMA, AVX-512", ACCUMULATORS * lanes_512 * 2, fma_512, wide};
-	roofs[ROOF_SSE2] = (struct roof){"f32, SSE2", ACCUMULATORS * lanes_128 * 2, mul_add_128, true};
-	roofs[ROOF_BF16] = (struct roof){"bf16 dot, AVX-512", ACCUMULATORS * lanes_512 * 4, dot_bf16,
+	peaks[PEAK_AVX512] = (struct peak){"f32 FMA, AVX-512", ACCUMULATORS * lanes_512 * 2, fma_512, wide};
+	peaks[PEAK_SSE2] = (struct peak){"f32, SSE2", ACCUMULATORS * lanes_128 * 2, mul_add_128, true};
+	peaks[PEAK_BF16] = (struct peak){"bf16 dot, AVX-512", ACCUMULATORS * lanes_512 * 4, dot_bf16,
 	                                 wide && leaf_7(1, 0) >> 5 & 1};
-	roofs[ROOF_INT8] = (struct roof){"int8 dot, AVX-512", ACCUMULATORS * lanes_512 * 8, dot_int8,
+	peaks[PEAK_INT8] = (struct peak){"int8 dot, AVX-512", ACCUMULATORS * lanes_512 * 8, dot_int8,
 	                                 wide && leaf_7(0, 2) >> 11 & 1};
-	roofs[ROOF_AMX_BF16] =
-	        (struct roof){"bf16 tiles, AMX", tile * 32, tile_bf16, amx && leaf_7(0, 3) >> 22 & 1};
-	roofs[ROOF_AMX_INT8] =
-	        (struct roof){"int8 tiles, AMX", tile * 64, tile_int8, amx && leaf_7(0, 3) >> 25 & 1};
+	peaks[PEAK_AMX_BF16] =
+	        (struct peak){"bf16 tiles, AMX", tile * 32, tile_bf16, amx && leaf_7(0, 3) >> 22 & 1};
+	peaks[PEAK_AMX_INT8] =
+	        (struct peak){"int8 tiles, AMX", tile * 64, tile_int8, amx && leaf_7(0, 3) >> 25 & 1};
 }
 
-const struct roof *roofs_best(const struct roof *roofs, const char *type)
+const struct peak *peaks_best(const struct peak *peaks, const char *type)
 {
-	if (!strcmp(type, "bf16") && roofs[ROOF_AMX_BF16].available)
-		return &roofs[ROOF_AMX_BF16];
-	if (!strcmp(type, "bf16") && roofs[ROOF_BF16].available)
-		return &roofs[ROOF_BF16];
-	if (!strcmp(type, "int8") && roofs[ROOF_AMX_INT8].available)
-		return &roofs[ROOF_AMX_INT8];
-	if (!strcmp(type, "int8") && roofs[ROOF_INT8].available)
-		return &roofs[ROOF_INT8];
-	return roofs_best_f32(roofs);
+	if (!strcmp(type, "bf16") && peaks[PEAK_AMX_BF16].available)
+		return &peaks[PEAK_AMX_BF16];
+	if (!strcmp(type, "bf16") && peaks[PEAK_BF16].available)
+		return &peaks[PEAK_BF16];
+	if (!strcmp(type, "int8") && peaks[PEAK_AMX_INT8].available)
+		return &peaks[PEAK_AMX_INT8];
+	if (!strcmp(type, "int8") && peaks[PEAK_INT8].available)
+		return &peaks[PEAK_INT8];
+	return peaks_best_f32(peaks);
 }
 
-const struct roof *roofs_best_f32(const struct roof *roofs)
+const struct peak *peaks_best_f32(const struct peak *peaks)
 {
-	if (roofs[ROOF_AVX512].available)
-		return &roofs[ROOF_AVX512];
-	return &roofs[roofs[ROOF_AVX2].available ? ROOF_AVX2 : ROOF_SSE2];
+	if (peaks[PEAK_AVX512].available)
+		return &peaks[PEAK_AVX512];
+	return &peaks[peaks[PEAK_AVX2].available ? PEAK_AVX2 : PEAK_SSE2];
 }
