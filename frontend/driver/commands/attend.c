@@ -581,7 +581,7 @@ static enum tfmc_status append_characters(struct driver *d, struct attend_sequen
 		return TFMC_INVALID;
 	}
 	for (size_t n; *text; text += n) {
-		uint32_t cp;
+		uint32_t cp = 0;
 		n = utf8_decode(text, strlen(text), &cp);
 		int64_t id = find_token(s->vocab, text, n);
 		if (id < 0) {
