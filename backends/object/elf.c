@@ -205,9 +205,9 @@ static bool has_prefix_at(const struct elf *e, uint64_t at, const char *prefix)
 	return at <= e->len && e->len - at >= n && !memcmp(e->bytes + at, prefix, n);
 }
 
-/* Bytes of the functions in the symbol table whose names begin with the prefix. The object may be any file:
- * nothing in it is trusted. */
-static uint64_t count_symbols(const struct elf *e, uint64_t head, const char *prefix)
+/* Sum of st_size of the functions whose names begin with the prefix, in the symbol table whose section header is at
+ * `head`. The object may be any file: nothing in it is trusted. */
+static uint64_t sum_function_sizes(const struct elf *e, uint64_t head, const char *prefix)
 {
 	uint64_t at = elf_get(e, head + ELF_SHDR_OFFSET, 8), bytes = elf_get(e, head + ELF_SHDR_SIZE, 8);
 	uint64_t link = elf_get(e, head + ELF_SHDR_LINK, 4), sum = 0;
@@ -232,6 +232,6 @@ uint64_t backend_code_bytes(const void *object, size_t bytes, const char *prefix
 		return 0;
 	for (uint64_t s = 0; s < e.n_sections; s++)
 		if (elf_get(&e, elf_section(&e, s) + ELF_SHDR_TYPE, 4) == ELF_SYMTAB)
-			sum += count_symbols(&e, elf_section(&e, s), prefix);
+			sum += sum_function_sizes(&e, elf_section(&e, s), prefix);
 	return sum;
 }
