@@ -108,8 +108,8 @@ static bool map_ids(struct generation *g, const char *key, const char *name)
 	return ok;
 }
 
-/* The same; an empty list overrides one of config.json, which the preset reads, if generation_config.json
- * has none. */
+/* Maps a key like map_ids(). If only config.json has the key, writes an empty list, which overrides the list that
+ * the preset reads from config.json. */
 static bool map_id_list(struct generation *g, const char *key, const char *name)
 {
 	if (find(g->root, key) == NULL && find(g->config, key) != NULL) {
@@ -141,7 +141,7 @@ static bool are_ids(const struct json_node *list)
 	return ok;
 }
 
-/* True: the id is one of eos_token_id. */
+/* Whether the id ends a text: it is eos_token_id, or in its list. */
 static bool is_stop(const struct generation *g, int64_t id)
 {
 	const struct json_node *stop = find(g->root, "eos_token_id");

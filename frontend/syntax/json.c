@@ -10,7 +10,7 @@
 
 #include "ir/support/memory.h"
 
-#define DIGITS_MAX 18
+#define DIGITS_MAX 18 /* any integer of 18 digits fits into int64 */
 
 struct copier {
 	struct arena *arena;
@@ -121,6 +121,7 @@ const struct json_node *json_find(const struct json_node *object, const char *ke
 	return NULL;
 }
 
+/* Scans numbers outside of strings. Digits become spaces, so that all byte offsets in diagnostics stay. */
 const char *json_truncate_long_ints(struct arena *a, const char *text, size_t len)
 {
 	char *copy = arena_alloc(a, len + 1);
@@ -131,10 +132,8 @@ const char *json_truncate_long_ints(struct arena *a, const char *text, size_t le
 	for (size_t i = 0; i < len; i++) {
 		if (!quoted && strchr("-0123456789", text[i]) != NULL && text[i] != '\0') {
 			size_t begin = i + (text[i] == '-'), digits = strspn(text + begin, "0123456789");
-			size_t n =
-			        strspn(text + i,
-			               "+-.eE0123456789"); /* of the whole number: reals stay as they are */
-			if (digits > DIGITS_MAX && begin + digits == i + n)
+			size_t n = strspn(text + i, "+-.eE0123456789");     /* bytes of the whole number */
+			if (digits > DIGITS_MAX && begin + digits == i + n) /* an integer, no real */
 				memset(copy + begin + DIGITS_MAX, ' ', digits - DIGITS_MAX);
 			i += n - 1;
 		} else if (text[i] == '"') {

@@ -49,7 +49,8 @@ struct json_source {
 const struct json_node *json_parse(struct arena *a, struct diag_context *cx, const struct json_source *src,
                                    const char *text, size_t len);
 /* A copy of the text in which integers are truncated to 18 digits: some tokenizer files write an unlimited
- * length as 1000000000000000019884624838656, beyond int64. NULL: no memory. */
+ * length as 1000000000000000019884624838656, beyond int64; truncated, it still exceeds the length of any
+ * text. NULL: no memory. */
 const char *json_truncate_long_ints(struct arena *a, const char *text, size_t len);
 /* The value of a key; NULL if it is absent or `object` is NULL or not an object. */
 const struct json_node *json_find(const struct json_node *object, const char *key);
