@@ -274,7 +274,10 @@ void build_fail(struct ir_builder *b, enum diag_code code, const char *fmt, ...)
 
 /* ---- values and ops ---- */
 
-/* A new value of the type. */
+/*
+ * Appends a value to the function, defined in the innermost region. def: NULL for a parameter or an argument of a
+ * region; index: among the results of def, or among these arguments.
+ */
 static struct ir_value build_value(struct ir_builder *b, const struct ir_type *type, const struct ir_op *def,
                                    unsigned index)
 {
@@ -282,6 +285,7 @@ static struct ir_value build_value(struct ir_builder *b, const struct ir_type *t
 	if (f->n_values == f->cap_values) {
 		size_t want = f->cap_values == 0 ? 64 : f->cap_values * 2;
 		void *values = arena_grow(&b->m->arena, f->values, f->n_values, want, sizeof(*f->values));
+		/* A limit at each doubling keeps ids and capacity within 32 bits. */
 		if (values == NULL || f->n_values > UINT32_MAX / 4) {
 			build_fail(b, DIAG_LIMIT, "too many values in function %s", f->name);
 			return IR_NO_VALUE;

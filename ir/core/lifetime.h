@@ -13,7 +13,7 @@ struct ir_lifetimes {
 	size_t n_times;
 	const struct ir_op **groups; /* [n_times] in program order */
 	size_t *first, *last;        /* [n_values] live range, inclusive; first > last: never in memory */
-	uint32_t *carry;             /* [n_values] representative id of the values that share a buffer */
+	uint32_t *carry; /* [n_values] representative of the carry of v; outside of carries v itself */
 };
 
 /* f: in stage groups or plan. Arrays are in `a`. False without memory. */

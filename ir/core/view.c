@@ -24,6 +24,7 @@ const struct ir_op *ir_state_slice_op(const struct ir_func *f, struct ir_value v
 {
 	const struct ir_op *op = ir_def(f, v);
 	while (op != NULL && op->code == OP_group) {
+		/* result i of a group is operand i of its terminator */
 		const struct ir_region *r = op->region;
 		if (r == NULL || r->n_ops == 0 ||
 		    ir_value_info(f, v)->index >= r->ops[r->n_ops - 1]->n_operands)

@@ -37,7 +37,11 @@ struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v);
 int64_t ir_row_pad(const struct ir_func *f, struct ir_value v);
 /* Bytes of v stored row-major, with the padding of its rows. */
 const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_func *f, struct ir_value v);
-/* The state_append or state_read whose first result is v, looking into groups; NULL if v is no state slice. */
+/*
+ * The state_append or state_read that defines v, also through the yields of nested groups; NULL if v is no state
+ * slice. A state slice is result 0 of these ops, the part of a state (KV cache) at `at`, read in place; the last
+ * result is the new state.
+ */
 const struct ir_op *ir_state_slice_op(const struct ir_func *f, struct ir_value v);
 bool ir_is_state_slice(const struct ir_func *f, struct ir_value v);
 

@@ -120,8 +120,9 @@ static bool bytes_of(const struct interp_tensor *t, size_t *bytes)
 	return n >= 0 && checked_mul_size((size_t)n, element_bytes(t->dtype), bytes);
 }
 
-/* The exact values, which follow the doubles in one allocation. */
-static int64_t *exact_of(const struct interp_tensor *t)
+/* The address of the exact integers of an i64 tensor (struct interp_tensor), which follow its doubles in one
+ * allocation; NULL for other dtypes. */
+static int64_t *exact_values(const struct interp_tensor *t)
 {
 	return t->dtype == DT_I64 && t->data ? (int64_t *)(t->data + interp_size(t)) : NULL;
 }
@@ -131,9 +132,9 @@ bool interp_tensor_alloc(struct arena *a, struct interp_tensor *t)
 	size_t bytes;
 	if (!bytes_of(t, &bytes))
 		return false;
-	/* not NULL for an empty tensor */
+	/* an empty tensor gets the bytes of one element: its data is not NULL */
 	t->data = arena_alloc(a, bytes ? bytes : element_bytes(t->dtype));
-	t->exact = exact_of(t);
+	t->exact = exact_values(t);
 	return t->data && !arena_failed(a);
 }
 
@@ -206,7 +207,7 @@ static enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *
 	if (!checked_add_size(in->used_bytes, bytes, &used) || used > in->limit_bytes)
 		return too_large(in, op, "intermediate values need more than all");
 	s->tensor.data = memory_zeroed(bytes ? bytes : 1, 1);
-	s->tensor.exact = exact_of(&s->tensor);
+	s->tensor.exact = exact_values(&s->tensor);
 	if (!s->tensor.data)
 		return TFMC_NO_MEMORY;
 	in->used_bytes = used;
