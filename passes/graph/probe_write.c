@@ -16,8 +16,8 @@ struct probe_writer {
 	const struct ir_func *f;
 	struct ir_builder *b;
 	struct probe_sites *sites;
-	struct ir_value *map;    /* [n_values] */
-	struct ir_value *clones; /* [n_values] clone that recomputes the value; id 0: none yet */
+	struct ir_value *map;    /* [n_values] value of f -> its copy in the new function */
+	struct ir_value *clones; /* [n_values] value of f -> its recomputation; id 0: none yet */
 	uint32_t *uses;          /* [n_values] */
 	bool *is_summed;         /* [n_values] an add reads it */
 	bool *is_carried;        /* [n_values] is yielded or returned */
@@ -55,7 +55,7 @@ static bool is_float(const struct ir_type *t)
 	return t->kind == IR_TENSOR && (t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16);
 }
 
-/* The value that clones read in place of a materialized one: max(v, -inf). */
+/* The value that clones read in place of a materialized one: max(v, -inf) of a float of this region, else its copy. */
 static struct ir_value boundary_copy(struct probe_writer *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
@@ -68,6 +68,7 @@ static struct ir_value boundary_copy(struct probe_writer *w, struct ir_value v, 
 	return irb_max(w->b, w->map[v.id], low, NULL);
 }
 
+/* One step of the backward slice: marks the ops that define operands of op and are to be cloned. */
 static void mark_slice_operands(struct probe_writer *w, const struct ir_op *op, const struct ir_region *here)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -79,7 +80,10 @@ static void mark_slice_operands(struct probe_writer *w, const struct ir_op *op, 
 	}
 }
 
-/* Clones op onto clones of its operands; materialized operands are read through boundary_copy(). */
+/*
+ * Appends a clone of op, an op of the slice of region `here`. It reads clones of its operands; materialized values of
+ * the region through boundary_copy(); copies (map) of constants and of values of other regions.
+ */
 static void clone_op(struct probe_writer *w, const struct ir_op *op, const struct ir_region *here)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -93,10 +97,10 @@ static void clone_op(struct probe_writer *w, const struct ir_op *op, const struc
 		w->clones[v.id] = clone;
 	}
 	irb_clone(w->b, w->f, op, w->clones);
+	/* The copy of a value of another region is no recomputation: recompute() of that value must not find it. */
 	for (size_t i = 0; i < op->n_operands; i++)
 		if (op->operands[i].id && ir_value_info(w->f, op->operands[i])->region != here)
-			w->clones[op->operands[i].id] =
-			        IR_NO_VALUE; /* of another region: valid for this clone only */
+			w->clones[op->operands[i].id] = IR_NO_VALUE;
 }
 
 /* Recomputes v by cloning its backward slice within its region, up to materialized values. */

@@ -90,6 +90,7 @@ const char *plan_value_text(struct pass_context *p, const struct ir_func *f, str
 	return name;
 }
 
+/* Whether an op of the group reads a member of the class, directly or through views. */
 static bool reads_class(const struct plan_classes *c, const struct ir_op *group, uint32_t class)
 {
 	for (size_t k = 0; k < group->region->n_ops; k++)
@@ -170,6 +171,7 @@ static bool try_in_place(struct pass_context *p, struct plan_classes *c, size_t 
 	return true;
 }
 
+/* Puts the result of group t into the memory of the first of its operands for which that is possible. */
 static void find_in_place(struct pass_context *p, struct plan_classes *c, size_t t)
 {
 	const struct ir_op *group = c->life.groups[t];
@@ -214,8 +216,9 @@ enum tfmc_status plan_classes(struct pass_context *p, const struct ir_module *m,
 	                             .class_of = ARENA_ARRAY(p->arena, uint32_t, f->n_values),
 	                             .next = ARENA_ARRAY(p->arena, uint32_t, f->n_values),
 	                             .in_arena = ARENA_ARRAY(p->arena, bool, f->n_values)};
-	if (!ir_lifetimes(p->arena, f, &out->life))
+	if (!ir_lifetimes(p->arena, f, &out->life)) /* or an array above is NULL: the arena has failed */
 		return TFMC_NO_MEMORY;
+	/* Each value is a class of its own; then each carry becomes one. */
 	for (uint32_t v = 0; v < f->n_values; v++)
 		out->class_of[v] = out->next[v] = v;
 	for (uint32_t v = 1; v < f->n_values; v++)
