@@ -26,12 +26,12 @@ struct saved_header {
 	uint64_t floor;    /* sliding windows: least length > 0 that trim allows; else 0 */
 };
 
-/* One state as n consecutive matrices [rows, columns]. */
+/* One state of one sequence, as consecutive matrices [rows, columns]. */
 struct state_layout {
-	uint64_t n, rows, columns; /* rows: capacity */
-	uint64_t element;          /* bytes */
-	uint64_t stored;           /* bytes of one matrix in the state */
-	int panels;
+	uint64_t n_matrices, rows, columns; /* rows: capacity */
+	uint64_t element_bytes;
+	uint64_t matrix_bytes; /* in the state: distance of matrices, padding to whole panels included */
+	int panels;            /* a matrix is packed, see copy_panel_row() */
 	uint64_t ring; /* rows of a ring buffer, position p in row p mod ring; 0: position p in row p */
 };
 
@@ -43,16 +43,17 @@ static const struct tfmc_record_state *state_at(const struct tfmc_record *r, uin
 /* Layout of a state: leading axes are matrices, the last two rows and columns. */
 static struct state_layout layout_of(const struct tfmc_record_state *s)
 {
-	struct state_layout m = {.n = 1, .rows = 1, .columns = 1, .element = tfmc_dtype_bytes(s->dtype)};
+	struct state_layout m = {
+	        .n_matrices = 1, .rows = 1, .columns = 1, .element_bytes = tfmc_dtype_bytes(s->dtype)};
 	m.panels = s->panels != 0;
 	if (s->rank >= 2)
 		m.columns = (uint64_t)s->dims[s->rank - 1];
 	if (s->rank >= 3)
 		m.rows = (uint64_t)s->dims[s->rank - 2];
 	for (uint64_t i = 1; i + 2 < s->rank; i++)
-		m.n *= (uint64_t)s->dims[i];
+		m.n_matrices *= (uint64_t)s->dims[i];
 	uint64_t rows = m.panels ? (m.rows + PANEL - 1) / PANEL * PANEL : m.rows;
-	m.stored = rows * m.columns * m.element;
+	m.matrix_bytes = rows * m.columns * m.element_bytes;
 	m.ring = s->window ? m.rows : 0;
 	return m;
 }
@@ -64,7 +65,8 @@ static uint64_t first_saved_position(const struct tfmc_record_state *s, uint64_t
 	return s->window && floor >= s->window ? floor - s->window + 1 : 0;
 }
 
-/* Number of rows of each matrix that are saved. */
+/* Number of rows of each matrix that are saved: of a growing state one for each saved position, of a state of
+ * `encode` all if it has run. */
 static uint64_t saved_rows(const struct tfmc_record_state *s, const struct state_layout *m,
                            const struct saved_header *h)
 {
@@ -79,7 +81,7 @@ static uint64_t saved_bytes(const struct tfmc_record *r, const struct saved_head
 	uint64_t sum = sizeof(*h);
 	for (uint64_t i = 0; i < r->n_states; i++) {
 		struct state_layout m = layout_of(state_at(r, i));
-		sum += m.n * saved_rows(state_at(r, i), &m, h) * m.columns * m.element;
+		sum += m.n_matrices * saved_rows(state_at(r, i), &m, h) * m.columns * m.element_bytes;
 	}
 	return sum;
 }
@@ -117,17 +119,18 @@ static uint64_t compute_checksum(const struct saved_header *head, const char *pa
 static void copy_panel_row(const struct state_layout *m, uint64_t row, char *block, char *flat, int is_save)
 {
 	for (uint64_t c = 0; c < m->columns; c++) {
-		char *at = block + ((row / PANEL * m->columns + c) * PANEL + row % PANEL) * m->element;
-		char *to = flat + c * m->element;
-		memcpy(is_save ? to : at, is_save ? at : to, (size_t)m->element);
+		char *at = block + ((row / PANEL * m->columns + c) * PANEL + row % PANEL) * m->element_bytes;
+		char *to = flat + c * m->element_bytes;
+		memcpy(is_save ? to : at, is_save ? at : to, (size_t)m->element_bytes);
 	}
 }
 
-/* Copies rows of positions [first, first + n); skips the oldest ones where the ring is smaller. */
+/* Copies the rows of positions [first, first + n) of one matrix; a restore into a smaller ring skips the oldest
+ * ones. */
 static void copy_rows(const struct state_layout *m, uint64_t first, uint64_t n, char *block, char *flat,
                       int is_save)
 {
-	uint64_t bytes = m->columns * m->element;
+	uint64_t bytes = m->columns * m->element_bytes;
 	for (uint64_t i = m->ring && n > m->ring ? n - m->ring : 0; i < n; i++) {
 		uint64_t row = m->ring ? (first + i) % m->ring : i;
 		char *at = block + row * bytes, *to = flat + i * bytes;
@@ -138,16 +141,19 @@ static void copy_rows(const struct state_layout *m, uint64_t first, uint64_t n, 
 	}
 }
 
-/* Copies between the state of a sequence and the payload. */
+/*
+ * Copies the saved rows of all states of a sequence: from its part of the state (`block`) to the payload (`flat`) if
+ * is_save, else back. Saving and restoring share the loops, so that both have one order of rows.
+ */
 static void copy_states(const struct tfmc_record *r, const struct saved_header *h, char *block, char *flat,
                         int is_save)
 {
 	for (uint64_t i = 0; i < r->n_states; i++) {
 		const struct tfmc_record_state *s = state_at(r, i);
 		struct state_layout m = layout_of(s);
-		uint64_t rows = saved_rows(s, &m, h), bytes = rows * m.columns * m.element;
-		for (uint64_t k = 0; k < m.n; k++, flat += bytes) {
-			char *at = block + s->offset + k * m.stored;
+		uint64_t rows = saved_rows(s, &m, h), bytes = rows * m.columns * m.element_bytes;
+		for (uint64_t k = 0; k < m.n_matrices; k++, flat += bytes) {
+			char *at = block + s->offset + k * m.matrix_bytes;
 			copy_rows(&m, first_saved_position(s, h->floor), rows, at, flat, is_save);
 		}
 	}

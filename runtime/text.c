@@ -36,6 +36,8 @@ static const char *token_line(const char *vocabulary, int32_t id, size_t *n)
 	return id == 0 && *line ? line : NULL;
 }
 
+/* Encodes text with the vocabulary of the source or of the output; a character without a token gets the id of
+ * the unknown token. */
 static int encode_chars(const struct tfmc_record *record, int of_source, const char *text, int32_t *out,
                         uint64_t cap, uint64_t *n_out)
 {
@@ -137,7 +139,10 @@ int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *o
 		return TFMC_RT_E_NULL;
 	session_clear_prompt_error(session);
 	uint64_t max_ids = r->max_len > 0 ? (uint64_t)r->max_len : 0;
-	uint64_t n_start = r->generate_kind == 1 && *prompt ? (uint64_t)r->n_start : 0;
+	/* A causal model continues start ids and prompt. An empty prompt stays empty: tfmc_generate() then begins
+	 * with the start ids, and so does the target of a sequence-to-sequence model, whose prompt is the source. */
+	bool is_causal = r->generate_kind == 1;
+	uint64_t n_start = is_causal && *prompt ? (uint64_t)r->n_start : 0;
 	const int64_t *start = (const void *)((const char *)r + r->start);
 	int status = tfmc_text_encode(r, prompt, NULL, 0, &n_prompt);
 	if (status != TFMC_RT_OK)
