@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The evaluator: ops that compute an element from single elements of their operands. A result of a dtype narrower than
- * the type it is computed in is rounded after every op, so that fused and separate ops give the same bits.
+ * the type it is computed in is rounded after every op, so that fused and separate ops give the same bits. A value at
+ * point p is a vector of e->lanes neighbours along axis p->vec, or a scalar if p->vec is -1.
  */
 #include "backends/kb/math.h"
 #include "backends/kernels/eval.h"
@@ -746,6 +747,7 @@ static struct kb_val to_int(struct eval *e, enum ir_dtype t, const struct eval_p
 	return kb_cvt(e->k, x, eval_scalar(t));
 }
 
+/* x converted to the type that the dtype of the cast is computed in; to bool: x != 0. */
 static struct kb_val cast(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	enum ir_dtype t = ((const struct attrs_cast *)op->attrs)->dtype;
@@ -767,7 +769,11 @@ static struct kb_val softcap(struct eval *e, const struct ir_op *op, const struc
 	return kb_mul(e->k, limit, math_tanh(e->k, kb_bin(e->k, KB_DIV, x, limit)));
 }
 
-/* x [B, S, ..], len [B]: x where s < len[b], else 0. */
+/*
+ * x [B, S, ..], len [B]: x where s < len[b], else 0. The lanes of a vector along axis 0 have a length each, so len is
+ * a vector, too; along any other axis all lanes are of one sequence, whose length is a scalar that the splat
+ * broadcasts.
+ */
 static struct kb_val mask_rows(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct eval_point at = {.rank = 1, .index = {p->index[0]}, .vec = p->vec == 0 ? 0 : -1};

@@ -302,8 +302,8 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
 void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t scratch_begin);
 /* True if microkernels dequantize in registers. */
 bool matmul_dequantizes_inline(const struct linear *l);
-/* Panels of such a tile of `rows` rows: as many as registers hold; of one row as many as hide the latency of
- * FMAs, whose scales x86 takes from memory. */
+/* Panels of a tile of `rows` rows whose microkernel dequantizes in registers: as many as registers hold; of one row
+ * as many as hide the latency of FMAs, since x86 takes spilled scales from memory. */
 int matmul_inline_panels(const struct linear *l, int rows);
 /* Dequantizes the block's K range into the B buffer; returns the block that reads it. */
 struct matmul_block matmul_dequantize_block(const struct linear *l, const struct matmul_block *s);

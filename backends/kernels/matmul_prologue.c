@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands that a linear makes in scratch before it multiplies: rows of x, and dequantized or repacked weights. */
+/*
+ * Operands that a linear makes in scratch before it multiplies: rows of x, and dequantized or repacked weights.
+ * Without such a copy of quantized weights the microkernel dequantizes inline, that is, in registers while it
+ * multiplies; the registers that dequantizing takes bound the rows (mr) and panels (nr) of its register tile.
+ */
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
 #include "ir/support/checked.h"
@@ -20,8 +24,8 @@
 #define DEQUANT_REGISTERS 4 /* registers of masks and constants that dequantize, and an element of x */
 #define LIVE_PER_VECTOR   2 /* registers of a vector of columns: its quants, and one dequantized element */
 
-/* mr of a tile that dequantizes in registers: accumulators fit in addition to the live registers of each
- * vector of columns. */
+/* The largest mr of a tile of `panels` panels that dequantizes inline: its accumulators fit into the registers beside
+ * the live registers of each vector of columns, and of the product of an ISA without FMA. */
 static int mr_of_inline_tile(const struct linear *l, int panels)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
@@ -43,19 +47,26 @@ static void lower_mr(struct linear *l)
 	l->mr = l->mr > 1 ? l->mr : 1;
 }
 
+/* Weights are quantized, the product is of f32, and no B buffer holds them dequantized. */
 bool matmul_dequantizes_inline(const struct linear *l)
 {
 	return l->panel.kind == PANEL_QUANTS && !l->lowp.op && !l->b_buf.at.id;
 }
 
-/* True if scales of `vectors` vectors may be spilled: x86 takes them as memory operands; by-element ISAs
- * (NEON) need them in registers. */
+/* True if a tile of `vectors` vectors of columns is fast even when the compiler spills its scales: x86 takes them as
+ * memory operands. FMA by element (NEON) has no memory operand, so all live registers must fit. */
 static bool may_spill_scales(const struct linear *l, int vectors)
 {
 	int registers = vectors * (LIVE_PER_VECTOR + l->panel.live_registers) + DEQUANT_REGISTERS;
 	return l->job->target->k_lanes == 1 || registers <= kb_caps(l->k)->registers;
 }
 
+/*
+ * The most panels, a power of two up to MATMUL_NC, whose accumulators for `rows` rows fit into the registers. The
+ * tile of one row (GEMV) has too few accumulators to hide the latency of FMAs, and is given more panels, though its
+ * scales are spilled, up to latency * ports vectors: beyond as many independent chains another one gains nothing. A
+ * tile has complete panels only.
+ */
 int matmul_inline_panels(const struct linear *l, int rows)
 {
 	const struct target *t = l->job->target;
