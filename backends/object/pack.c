@@ -3,6 +3,7 @@
  * Packs weights into the layouts that kernels read, in parallel and in bounded memory, and streams them to a
  * sink. Floats are stored as f32 or in a smaller float type, integers as i32, quantized weights as panels of
  * quants and scales.
+ * A unit of work is some rows of one matrix, or a piece of a tensor in row order (struct unit).
  *
  *   row      the elements in order
  *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero. bf16: [ceil(N/16)][ceil(K/2)][16][2] (pairs of K
@@ -53,7 +54,7 @@ struct packer {
 	bool warned; /* a non-finite element was reported; one warning is enough */
 };
 
-/* A buffer that grows. */
+/* A buffer of a worker, used for one unit after another; buffer_reserve() drops the contents when it grows. */
 struct scratch_buffer {
 	void *at;
 	size_t bytes;
@@ -272,7 +273,7 @@ static void pack_panel(enum ir_dtype t, uint32_t *to, int64_t n_u32, const char 
 		transpose_32(to, from, n, columns, columns * 4);
 }
 
-/* Packs the unit's rows as panels of floats or integers. */
+/* Packs the unit's rows as panels of floats or integers into k->packed. *bytes: size of the panels. */
 static enum tfmc_status pack_panels(struct worker *k, const struct unit *u, int64_t *bytes)
 {
 	const struct ir_weight *w = u->layout->weight;
@@ -415,6 +416,12 @@ static bool reserve_quants(struct worker *k, enum ir_format f, int64_t columns, 
 	return weight_quants_alloc(&k->quants, f, columns, rows);
 }
 
+/*
+ * Packs the unit's rows as quantized panels into k->packed: evaluates the rows as quants and scales (k->quants), then
+ * interleaves each 16 rows to one panel; the last panel of a matrix may have fewer rows. *bytes: size of the panels.
+ * A scale that is not finite is no failure: k->not_finite records its element, for a warning. One more byte is
+ * reserved, so that panels of 0 bytes have an address, too.
+ */
 static enum tfmc_status pack_quantized(struct worker *k, const struct unit *u, int64_t *bytes)
 {
 	const struct ir_weight *w = u->layout->weight;
