@@ -3,6 +3,7 @@
  * Calls: check the arguments, run the body, commit. The lengths in the state change in `finish` only, when
  * nothing can fail any more.
  *
+ *   NAME.func.body(context, args, worker, n) -> status   runs the kernels of the plan: "the body" below
  *   NAME.func.finish(context, args, status) -> status   commits a call whose body returned status
  *   NAME.func.call(context, args, worker) -> status     checks, body, finish; worker -1: single-call form
  *   NAME_call(context, entry, args, worker) -> status   any entry by its number
@@ -475,10 +476,10 @@ void emit_set_workers(struct emit *e, struct kb_val n)
 struct body {
 	struct emit e;
 	struct kb_val worker, n_workers;
-	struct kb_val has_pool;   /* parallel_for runs the kernels */
-	struct kb_val is_several; /* several workers run this function */
-	struct kb_val task;       /* [TASK_SLOTS] */
-	size_t depth;
+	struct kb_val has_pool;   /* worker is -1: parallel_for runs the kernels */
+	struct kb_val is_several; /* SPMD: several workers run this function, and meet at barriers */
+	struct kb_val task; /* [TASK_SLOTS]: context, args and repeat indices for the callers of kernels */
+	size_t depth;       /* repeats that are open */
 };
 
 /* ---- kernels ---- */
@@ -568,6 +569,8 @@ struct kb_val emit_defaults(struct emit *e, struct kb_val worker)
 
 /* ---- commands ---- */
 
+/* Emits the barrier at which all workers of the body wait. The worker returns E_CANCELLED if the call was cancelled.
+ * A single worker needs no barrier, nor does a pool: parallel_for returns when all tasks are done. */
 static void emit_barrier_call(struct body *s)
 {
 	struct kb *k = s->e.k;
@@ -604,7 +607,8 @@ static void emit_dispatch(struct body *s, const struct plan_kernel *kernel)
 	kb_end_if(k);
 }
 
-/* Emits commands from `at` up to the end of the open block; returns the index after it. */
+/* Emits the commands from index `at` up to and including the PLAN_END of the open block (or the end of the plan);
+ * returns the index after that command. */
 static size_t emit_commands(struct body *s, size_t at)
 {
 	struct kb *k = s->e.k;
@@ -642,6 +646,11 @@ static size_t emit_commands(struct body *s, size_t at)
 
 /* ---- the body ---- */
 
+/*
+ * Emits NAME.func.body, and before it the caller of each kernel that the plan dispatches. The body fills the task
+ * with the context and the arguments, fills omitted inputs with defaults (a barrier then lets the other workers read
+ * them), and runs the commands. The index that emit_commands() returns is the end of the plan.
+ */
 enum tfmc_status emit_body(struct object *o, struct function *f)
 {
 	struct body s = {0};
