@@ -340,7 +340,8 @@ static bool build_results(struct ir_builder *b, struct ir_op *op, const struct i
 
 /* ---- regions ---- */
 
-/* Opens a region; code: of its owner, OP_return for the body of a function. NULL after failure. */
+/* Opens a region owned by a new op `code`, which is appended when the region ends; OP_return: the body of a function,
+ * which no op owns. NULL after failure. */
 static struct build_scope *build_open(struct ir_builder *b, enum ir_opcode code)
 {
 	struct build_scope *s = ARENA_NEW(&b->m->arena, struct build_scope);
@@ -374,6 +375,11 @@ static struct build_scope *build_open(struct ir_builder *b, enum ir_opcode code)
 
 /* ---- functions and parameters ---- */
 
+/*
+ * Begins a function with an empty body. Value 0 is reserved: it is IR_NO_VALUE. Without memory for the function, and
+ * for a name that exists, the builder is returned as failed: errors are sticky, and irb_finish() fails. irb_finish()
+ * adds the function to the module, so a function that failed never is in it.
+ */
 struct ir_builder *irb_begin(struct ir_module *m, struct diag_context *cx, const char *name,
                              struct ir_loc loc)
 {
@@ -395,6 +401,7 @@ struct ir_builder *irb_begin(struct ir_module *m, struct diag_context *cx, const
 	return b;
 }
 
+/* Appends a zeroed parameter to the function; NULL without memory. */
 static struct ir_param *push_param(struct ir_builder *b)
 {
 	struct {

@@ -15,7 +15,7 @@
 
 struct ir_builder; /* allocated in the module's arena */
 
-/* Begins a function at `loc`. NULL without memory. */
+/* Begins a function at `loc`. NULL: no memory for the builder; every later failure is sticky (irb_failed). */
 struct ir_builder *irb_begin(struct ir_module *m, struct diag_context *cx, const char *name,
                              struct ir_loc loc);
 struct ir_module *irb_module(const struct ir_builder *b);
