@@ -11,6 +11,7 @@
 #define ACTIVATION_BLOCK_MIN \
 	32 /* minimum number of neighbouring activations that share one scale when they are quantized */
 
+/* Sets *out to the size of the last axis of x. False after a diagnostic: rank 0, or a size that depends on a dim. */
 static bool constant_width(const struct call *c, struct ir_value x, int64_t *out)
 {
 	const struct ir_type *t = call_type(c, x);
@@ -20,6 +21,7 @@ static bool constant_width(const struct call *c, struct ir_value x, int64_t *out
 	                  c->e->text, type_to_string(c->lw, x));
 }
 
+/* Sets *out to the weight of the parameter PATH.ROLE; shape: the request for it, without the pattern. */
 static bool parameter_of(const struct call *c, const char *path, const char *role,
                          const struct weight_request *shape, struct ir_value *out)
 {
@@ -30,6 +32,11 @@ static bool parameter_of(const struct call *c, const char *path, const char *rol
 
 /* ---- linear, embed, norms ---- */
 
+/*
+ * Replaces *v by the value of the operator that the argument `act` names, applied to *v; `identity` leaves *v
+ * unchanged. lower_call() takes operands as expressions, so the call is act(x) with the variable x bound to *v during
+ * the call; the previous binding of x is restored (NULL: x was unbound). After a failure *v has no meaning.
+ */
 static bool apply_activation(const struct call *c, struct ir_value *v)
 {
 	const char *act = NULL;
@@ -80,6 +87,11 @@ static struct ir_value gather_columns(struct lowering *lw, struct ir_value x, st
 	return t == NULL || order.id == IR_NO_VALUE.id ? x : lower_gather_axis(lw, x, t->rank - 1, order);
 }
 
+/*
+ * act(x W^T + b). With `of` the parameter has `of` rows, and W is its rows [first, first + out); with `groups` its
+ * rows are divided into equal groups, and W is rows [first, first + out / groups) of each. `tie` names the path whose
+ * weight is used in place of that of `path`, unless the files store different values for the two.
+ */
 bool lower_linear(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, w, b = IR_NO_VALUE, order = IR_NO_VALUE;
