@@ -302,6 +302,12 @@ static bool eval_negation(const struct expr_env *env, const struct expr *e, cons
 	return true;
 }
 
+/*
+ * Applies an operator or a function to the values of its operands. Of and/or only args[0] is read: it must be a bool, and
+ * is the result, because the callers do the short-circuit evaluation. eval_logic() passes one operand at a time, the last
+ * of which is the result, with out as args; fold_constants() in lower/partial_eval.c comes here with a first operand that
+ * is no bool, for the report.
+ */
 bool expr_apply(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
                 struct value *out)
 {
@@ -409,7 +415,8 @@ static bool eval_index(const struct expr_env *env, const struct expr *e, struct 
 	return true;
 }
 
-/* and/or with short-circuit evaluation. */
+/* and/or with short-circuit evaluation: the second operand is evaluated, and must be a bool, only if the first one
+ * does not decide the result. */
 static bool eval_logic(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	if (!expr_eval(env, e->args[0], out) || !expr_apply(env, e, out, 1, out))
@@ -419,6 +426,7 @@ static bool eval_logic(const struct expr_env *env, const struct expr *e, struct 
 	return expr_eval(env, e->args[1], out) && expr_apply(env, e, out, 1, out);
 }
 
+/* Evaluates the operands of a unary or binary operator, then applies it. */
 static bool eval_operation(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	struct value args[2];
@@ -431,6 +439,8 @@ static bool eval_operation(const struct expr_env *env, const struct expr *e, str
 	return expr_apply(env, e, args, e->n_args, out);
 }
 
+/* A call. `if` evaluates its condition and then only the branch that is chosen; functions have all arguments
+ * evaluated. */
 static bool eval_call(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	struct value condition;

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Signatures of operators and functions: the table made from calls.def, printing (for the language reference, and for
+ * the note of an error of a call), and matching of given arguments.
+ */
 #include "frontend/syntax/signature.h"
 #include "ir/support/strmap.h"
 
@@ -61,6 +65,7 @@ int signature_find(const struct signature *s, const char *name)
 	return -1;
 }
 
+/* Prints the default of an argument, a literal or a word; `none` for an argument that may be absent. */
 static void print_default(struct buf *out, const struct expr *e)
 {
 	struct value v = {.kind = VALUE_NONE};
@@ -76,6 +81,7 @@ static void print_default(struct buf *out, const struct expr *e)
 		value_print(out, NULL, &v);
 }
 
+/* No type is printed for a tensor, the usual argument, nor for `..`. */
 void signature_print(struct buf *out, const struct signature *s)
 {
 	static const char *const types[] = {
@@ -98,6 +104,8 @@ void signature_print(struct buf *out, const struct signature *s)
 
 /* ---- matching ---- */
 
+/* Reports an error of a call. A note has the location of the definition in the model, or the signature of a row of
+ * calls.def. Returns false. */
 static bool report_bad_use(const struct signature_use *use, const struct signature *s, struct loc at,
                            const char *what)
 {
