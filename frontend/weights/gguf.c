@@ -586,7 +586,8 @@ static bool compute_size(struct cursor *c, const struct element_type *type, stru
 	return true;
 }
 
-/* Reads name, shape, type and offset of a tensor. */
+/* Reads name, shape, type and offset of a tensor. Only matrices keep their quantized format; a quantized vector is
+ * read as dequantized elements. */
 static bool read_tensor_info(struct cursor *c, struct stored_tensor *t, uint64_t *offset)
 {
 	uint32_t number;
@@ -641,7 +642,12 @@ static bool locate_data(struct cursor *c, struct stored_tensor *items, const uin
 	return weight_file_error_at(c->s, c->at, "bytes from here on belong to no tensor");
 }
 
-/* Reads n tensor infos and locates their data. */
+/*
+ * Reads the n tensor infos, whose names must differ, then locates the data of all: the data section begins at the
+ * aligned end of the last info, and the offset of a tensor counts from there. read_file() has checked n against
+ * GGUF_TENSORS_MAX and the size of the file, so n + 1 does not overflow, and the arrays stay in proportion to the
+ * file.
+ */
 static bool read_tensor_infos(struct cursor *c, uint64_t n, struct gguf *out)
 {
 	struct strmap names;
@@ -682,6 +688,8 @@ static bool read_version(struct cursor *c, uint32_t *out)
 	return weight_file_error_at(c->s, c->at, "not supported: version %u of GGUF (2 and 3 are)", *out);
 }
 
+/* Reads the header, the metadata and the tensor infos. The counts are checked against the size of the file before
+ * arrays of these counts are allocated. */
 static bool read_file(struct cursor *c, struct gguf *out)
 {
 	uint64_t tensors, entries;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parsing, matching and filling of names with captures. Matching backtracks over the lengths of captures with
- * a budget; in the usual case, one capture in each dotted part, it never backtracks.
+ * Parsing, matching and filling of names with captures, as the weight map has them: a key is a pattern, which is
+ * matched with the path of a parameter; the tensor names of its value are templates, which are filled from the captures.
+ * Matching backtracks over the lengths of captures, and fails after MATCH_BUDGET calls; in the usual case, one capture in
+ * each dotted part, matching never backtracks.
  */
 #include "frontend/weights/pattern.h"
 
@@ -20,6 +22,7 @@ struct parser {
 	struct weight_template *out;
 };
 
+/* Reports an error at `len` bytes from byte `at` of the name. Returns false. */
 static bool report(const struct parser *p, size_t at, size_t len, const char *what)
 {
 	diag_error(p->cx, yaml_loc_at(p->node, at, len), DIAG_MAP, "'%.200s': %s", p->node->text, what);
@@ -79,6 +82,7 @@ static struct weight_piece *add_piece(const struct parser *p)
 	                       sizeof(struct weight_piece));
 }
 
+/* Adds the text between captures; none if it is empty. */
 static bool add_literal(const struct parser *p, const char *s, size_t n)
 {
 	struct weight_piece *piece = n == 0 ? NULL : add_piece(p);
@@ -109,6 +113,8 @@ static bool add_capture(const struct parser *p, const char *s, size_t n)
 	return colon == NULL || parse_choices(p, piece, colon + 1, n - len - 1);
 }
 
+/* Splits a name into literals and captures {NAME} or {NAME:choices}. Only a template has choices: they restrict and
+ * translate the string that the pattern has captured. WEIGHT_NAME_MAX is a limit of the language. */
 bool weight_template_parse(struct arena *a, struct diag_context *cx, const struct yaml_node *node,
                            bool is_pattern, struct weight_template *out)
 {

@@ -56,7 +56,8 @@ struct weight_templates {
 	size_t n, cap;
 };
 
-/* Parses a name. False after a diagnostic. Choices are an error in a pattern. */
+/* Parses a name. is_pattern: of a pattern, in which choices are an error; else of a template. False after a
+ * diagnostic. */
 bool weight_template_parse(struct arena *a, struct diag_context *cx, const struct yaml_node *node,
                            bool is_pattern, struct weight_template *out);
 /* True: the template has this capture. */
