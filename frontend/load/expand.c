@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tfmc expand: prints a model as a YAML document of the next lower language level with params at their final
- * values. A preset becomes its steps; other models become graph statements, with the other sections as written.
+ * values. A preset becomes its steps; other models become graph statements, with the other sections as written. File
+ * names are rewritten for the directory of the document that is printed.
  */
 #include <math.h>
 #include <string.h>
@@ -166,6 +167,7 @@ static void print_input(struct buf *out, const struct frontend_model *m, const s
 	buf_str(out, "}\n");
 }
 
+/* Prints the dims with their bounds, and the inputs. */
 static void print_interface(struct buf *out, const struct frontend_model *m)
 {
 	size_t n = ir_dims_count(m->scope.dims);
@@ -180,8 +182,11 @@ static void print_interface(struct buf *out, const struct frontend_model *m)
 		print_input(out, m, &m->inputs.items[i]);
 }
 
-/* The document with file names relative to `at`. If the weight map contains patterns of a preset or base, which
- * may match no parameter, `unmatched: allow` is added. */
+/*
+ * The merged document for another directory, from which the model's directory is the path `at`: `at` is prefixed to
+ * relative file names. If the weight map contains patterns of a preset or base, which may match no parameter,
+ * `unmatched: allow` is added. NULL without memory.
+ */
 static const struct yaml_node *document_seen_from(struct frontend_model *m, const char *at)
 {
 	const struct yaml_node *root = m->doc.root, *weights = yaml_find(root, "weights"),
@@ -197,7 +202,7 @@ static const struct yaml_node *document_seen_from(struct frontend_model *m, cons
 	return root != NULL && at[0] != '\0' ? compose_rebase_files(&m->arena, root, at) : root;
 }
 
-/* Prints the merged document without the sections printed already. */
+/* Prints the merged document, in which the steps of a preset are written out, without the sections printed already. */
 static void print_steps(struct buf *out, const struct frontend_model *m)
 {
 	static const char *const printed[] = {"tfmc", "name", "params", "set"};
@@ -213,6 +218,11 @@ static void print_steps(struct buf *out, const struct frontend_model *m)
 	}
 }
 
+/*
+ * Models of a preset, named by `preset` or chosen by the config.json or GGUF file of `hf`, are printed as steps;
+ * models written as steps or as a graph are printed as a graph. `at`: as in document_seen_from(), whose result
+ * replaces the document.
+ */
 enum tfmc_status frontend_expand(struct frontend_model *m, const char *at, struct buf *out)
 {
 	m->doc.root = document_seen_from(m, at);
