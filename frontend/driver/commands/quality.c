@@ -318,6 +318,8 @@ static void print_json(struct quality *q, const struct report *r)
 
 /* ---- both models ---- */
 
+/* Compiles a loaded model and opens a session and its slots. q->context becomes the smaller context of the models so
+ * far, by which texts are cut. */
 static enum tfmc_status open_model(struct quality *q, struct evaluated_model *s)
 {
 	static const char *const entries[] = {"prefill", "step", "encode"};
@@ -369,6 +371,11 @@ static enum tfmc_status open_reference_model(struct quality *q)
 	return st;
 }
 
+/*
+ * Loads and opens the evaluated model and the reference. Their vocabularies must have the same size: the divergence
+ * sums over the ids of both. Start ids are those of the evaluated model; n_start of a record is -1 if the model has
+ * none.
+ */
 static enum tfmc_status open_models(struct quality *q)
 {
 	TFMC_TRY(driver_load(q->d, &q->model.loaded));

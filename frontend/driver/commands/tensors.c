@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Named tensors: files, dims from the shapes of inputs, and entries called through a session or the interpreter.
+ * Named tensors: files, dims from the shapes of inputs, and entries called through a session or the interpreter. Probes
+ * (intermediate values as additional results, passes/graph/probe.h) become one tensor for each probed value.
  */
 #include "frontend/driver/commands/tensors.h"
 
@@ -369,8 +370,11 @@ int64_t caller_find_entry(struct driver *d, const struct tfmc_record *r, const c
 
 /* ---- probed values ---- */
 
-/* Adds slot v->slot of a result that collects the iterations of a repeat, or (slot < 0) all of it. A slot that
- * this call did not fill is skipped. */
+/*
+ * Adds the tensor of a probed value, copied from `all`, the result that contains the value. Iterations of a repeat
+ * are slots along the leading axis of `all`, of which the value is slot v->slot; outside of repeats (slot < 0) the
+ * value is `all`. A slot beyond the axis, which probe_insert() never makes, is skipped. False: no memory.
+ */
 static bool add_probed_value(struct driver *d, const struct probe_value *v, const struct named_tensor *all,
                              struct named_tensors *out)
 {
@@ -388,6 +392,7 @@ static bool add_probed_value(struct driver *d, const struct probe_value *v, cons
 	return true;
 }
 
+/* True if a result of the function contains probed values. */
 static bool is_probe_result(const struct probe_values *values, const char *function, const char *name)
 {
 	for (size_t i = 0; i < values->n; i++)
