@@ -5,7 +5,7 @@
  *
  * Requires   merge-heads: heads are one axis of one attention.
  * Ensures    each contraction over an axis that linears compute column by column is a sum of partial results, one for
- *            each rank, added as a tree: ((0 + 1) + (2 + 3)) + ..; the parts are those of shard_cut.
+ *            each rank, added as a tree: ((0 + 1) + (2 + 3)) + ..; the parts are those of shard_contracted.
  * Example    %h = relu (linear %x, @up)   %y = linear %h, @down
  *        ->  %y = add (linear %h[0:F/2], @down[:, 0:F/2]), (linear %h[F/2:F], @down[:, F/2:F])
  * Skips      axes that an op needs as a whole (norms, softmax, outputs of the model), with a remark.
@@ -115,7 +115,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 		return false;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_op *w = ir_def_as(r->f, op->operands[i], OP_weight);
-		if (w == NULL || !shard_is_cut(s->plan, r->f, op->operands[i]))
+		int64_t begin, end;
+		if (w == NULL || shard_contracted(s->plan, r->f, op, i, 0, &begin, &end) < 0)
 			rebuild_need(r, op->operands[i]);
 		for (size_t k = 0; w != NULL && k < w->n_operands; k++)
 			rebuild_need(r, w->operands[k]);
@@ -154,7 +155,7 @@ static struct ir_value cut_operand(struct rebuild *r, const struct ir_op *op, si
 	struct ir_value v = op->operands[i];
 	const struct ir_op *w = ir_def_as(r->f, v, OP_weight);
 	int64_t begin, end;
-	int axis = shard_cut(s->plan, r->f, v, rank, &begin, &end);
+	int axis = shard_contracted(s->plan, r->f, op, i, rank, &begin, &end);
 	if (axis < 0)
 		return rebuild_get(r, v);
 	if (w != NULL)
@@ -166,29 +167,36 @@ static struct ir_value cut_operand(struct rebuild *r, const struct ir_op *op, si
 	                    ir_dim_const(r->out->dims, end - begin));
 }
 
-/* The term of one rank; no value: its part is empty. */
-static struct ir_value emit_term(struct rebuild *r, const struct ir_op *op, int64_t rank)
+/* The term of a contraction on one rank; no value: its part is empty. */
+static struct ir_value emit_contraction(struct rebuild *r, const struct ir_op *op, int64_t rank)
 {
 	const struct sharder *s = r->rewrite->user;
 	struct ir_value in[IR_AXES_OPERANDS_MAX];
-	bool contraction = shard_is_contraction(s->plan, op);
 	size_t bias = op->code == OP_linear          ? OPERAND(linear, b)
 	              : op->code == OP_expert_linear ? OPERAND(expert_linear, b)
 	                                             : SIZE_MAX;
 	int64_t begin, end;
-	if (contraction && shard_cut(s->plan, r->f, op->operands[0], rank, &begin, &end) >= 0 && begin == end)
+	if (shard_contracted(s->plan, r->f, op, 0, rank, &begin, &end) >= 0 && begin == end)
 		return IR_NO_VALUE;
+	for (size_t i = 0; i < op->n_operands; i++)
+		in[i] = i == bias && rank > 0 ? IR_NO_VALUE : cut_operand(r, op, i, rank);
+	return irb_op1(r->b, op->code, in, op->n_operands, op->attrs);
+}
+
+/* The result of an op that is linear in the terms of one rank; no value: the rank has none. */
+static struct ir_value emit_partial(struct rebuild *r, const struct ir_op *op, int64_t rank)
+{
+	const struct sharder *s = r->rewrite->user;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		uint32_t id = op->operands[i].id;
-		bool is_term = !contraction && s->partial[id] && !s->reduced[id];
-		in[i] = is_term ? s->parts[id * (size_t)s->ranks + (size_t)rank]
-		        : contraction && i == bias && rank > 0 ? IR_NO_VALUE
-		        : contraction                          ? cut_operand(r, op, i, rank)
-		                                               : rebuild_get(r, op->operands[i]);
-		if (is_term && in[i].id == 0)
+		if (!s->partial[id] || s->reduced[id])
+			continue;
+		r->map[id] = s->parts[id * (size_t)s->ranks + (size_t)rank];
+		if (r->map[id].id == 0)
 			return IR_NO_VALUE;
 	}
-	return irb_op1(r->b, op->code, in, op->n_operands, op->attrs);
+	irb_clone(r->b, r->f, op, r->map);
+	return r->map[op->results[0].id];
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
@@ -197,7 +205,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	size_t n = 0;
 	struct ir_value *terms = &s->parts[op->results[0].id * (size_t)s->ranks];
 	for (int64_t rank = 0; rank < s->ranks; rank++)
-		terms[rank] = emit_term(r, op, rank);
+		terms[rank] = shard_is_contraction(s->plan, op) ? emit_contraction(r, op, rank)
+		                                                : emit_partial(r, op, rank);
 	if (!s->reduced[op->results[0].id]) {
 		rebuild_set(r, op->results[0], terms[0]);
 		return;

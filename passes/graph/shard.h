@@ -16,9 +16,9 @@ struct shard_plan;
 const struct shard_plan *shard_plan(struct pass_context *p, const struct ir_module *m, int64_t ranks);
 /* Whether op contracts an axis that is cut: the ranks have terms of its result. */
 bool shard_is_contraction(const struct shard_plan *s, const struct ir_op *op);
-/* The axis of v that is cut, with the elements [*begin, *end) of `rank`; -1: v is whole on every rank. */
-int shard_cut(const struct shard_plan *s, const struct ir_func *f, struct ir_value v, int64_t rank,
-              int64_t *begin, int64_t *end);
-bool shard_is_cut(const struct shard_plan *s, const struct ir_func *f, struct ir_value v);
+/* The axis of an operand of such an op that is contracted, with the elements [*begin, *end) of `rank`; -1: none. Other
+ * axes of the operand may be cut, too. */
+int shard_contracted(const struct shard_plan *s, const struct ir_func *f, const struct ir_op *op,
+                     size_t operand, int64_t rank, int64_t *begin, int64_t *end);
 
 #endif

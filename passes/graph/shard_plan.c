@@ -465,36 +465,41 @@ static const struct axis_class *cut_class(const struct shard_plan *s, axis_id a)
 	return cut && c->atoms > (c->unit > 0 ? c->unit : 1) ? c : NULL;
 }
 
-bool shard_is_contraction(const struct shard_plan *s, const struct ir_op *op)
+/* The contraction of an axis that is cut; NULL: op has none. */
+static const struct contraction *contraction_of(const struct shard_plan *s, const struct ir_op *op)
 {
 	for (size_t i = 0; i < s->contractions.n; i++)
 		if (s->contractions.items[i].op == op)
-			return cut_class(s, s->contractions.items[i].axis) != NULL;
-	return false;
+			return cut_class(s, s->contractions.items[i].axis) != NULL ? &s->contractions.items[i]
+			                                                           : NULL;
+	return NULL;
 }
 
-int shard_cut(const struct shard_plan *s, const struct ir_func *f, struct ir_value v, int64_t rank,
-              int64_t *begin, int64_t *end)
+bool shard_is_contraction(const struct shard_plan *s, const struct ir_op *op)
 {
-	const struct ir_type *t = v.id != 0 ? ir_type_of(f, v) : NULL;
+	return contraction_of(s, op) != NULL;
+}
+
+int shard_contracted(const struct shard_plan *s, const struct ir_func *f, const struct ir_op *op,
+                     size_t operand, int64_t rank, int64_t *begin, int64_t *end)
+{
+	const struct contraction *contraction = contraction_of(s, op);
+	struct ir_value v = op->operands[operand];
+	const struct ir_type *t = contraction != NULL && v.id != 0 ? ir_type_of(f, v) : NULL;
 	for (int i = 0; t != NULL && t->kind == IR_TENSOR && i < t->rank; i++) {
-		const struct axis_class *c = cut_class(s, axis_of_value(s, f, v, i));
+		axis_id a = axis_of_value(s, f, v, i);
 		int64_t size;
-		if (c == NULL || !ir_dim_is_const(t->dims[i], &size))
+		if (a == NO_AXIS || root_of(s, a) != root_of(s, contraction->axis) ||
+		    !ir_dim_is_const(t->dims[i], &size))
 			continue;
+		const struct axis_class *c = cut_class(s, a);
 		int64_t unit = c->unit > 0 ? c->unit : 1, units = (c->atoms + unit - 1) / unit;
 		int64_t each = units / s->ranks, more = units % s->ranks;
 		int64_t from = (rank * each + (rank < more ? rank : more)) * unit;
 		int64_t to = from + (each + (rank < more)) * unit;
-		*begin = from * (size / c->atoms);
+		*begin = (from < c->atoms ? from : c->atoms) * (size / c->atoms);
 		*end = (to < c->atoms ? to : c->atoms) * (size / c->atoms);
 		return i;
 	}
 	return -1;
-}
-
-bool shard_is_cut(const struct shard_plan *s, const struct ir_func *f, struct ir_value v)
-{
-	int64_t begin, end;
-	return shard_cut(s, f, v, 0, &begin, &end) >= 0;
 }
