@@ -60,9 +60,6 @@ static size_t turn_of(const struct ir_module *m, const struct ir_func *f)
 	return rank + (size_t)strtoul(strrchr(f->name, '_') + 1, NULL, 10);
 }
 
-/* Without TFMC_ALL a column takes at most one turn in this many, which bounds the time of a kind with one column. */
-#define TURNS_MIN 3
-
 static bool is_turn(const struct column *column, size_t turn)
 {
 	size_t n = 0, rank = 0;
@@ -70,7 +67,7 @@ static bool is_turn(const struct column *column, size_t turn)
 		rank += columns[i].kind == column->kind && &columns[i] < column;
 		n += columns[i].kind == column->kind;
 	}
-	return getenv("TFMC_ALL") || turn % (n < TURNS_MIN ? TURNS_MIN : n) == rank;
+	return getenv("TFMC_ALL") || turn % n == rank;
 }
 
 bool column_has(const struct column *column, const struct batch *b)
