@@ -21,7 +21,7 @@
 struct sharder {
 	const struct shard_plan *plan;
 	int64_t ranks;
-	const struct ir_func *f; /* function that partial, chain and parts are of */
+	const struct ir_func *f; /* function that the tables below are of */
 	bool *partial;           /* [n_values] the value is one of several terms that are still to be added */
 	bool *reduced;           /* [n_values] partial, and added where it is defined */
 	struct ir_value
