@@ -621,18 +621,22 @@ struct kb_val kb_load_splat(struct kb *k, struct kb_type type, struct kb_val ptr
 	return emit_load(k, inst, ptr, index);
 }
 
+/* The access to the first n lanes of a vector: op_part, or op_all if n is all of them. */
+static struct kb_inst part_access(struct kb *k, enum kb_opcode op_part, enum kb_opcode op_all,
+                                  struct kb_type type, int n, int64_t disp)
+{
+	kb_require(k, n >= 1 && n <= type.lanes, "more lanes than the vector has, or none");
+	return (struct kb_inst){.op = n == type.lanes ? op_all : op_part,
+	                        .type = type,
+	                        .n_lanes = n,
+	                        .imm = disp,
+	                        .align = kb_scalar_bytes(type.scalar)};
+}
+
 struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_val ptr, struct kb_val index,
                            int64_t disp)
 {
-	struct kb_inst inst = {.op = KBO_LOAD_PART,
-	                       .type = type,
-	                       .n_lanes = n,
-	                       .imm = disp,
-	                       .align = kb_scalar_bytes(type.scalar)};
-	kb_require(k, n >= 1 && n <= type.lanes, "more lanes than the vector has, or none");
-	if (n == type.lanes)
-		inst.op = KBO_LOAD;
-	return emit_load(k, inst, ptr, index);
+	return emit_load(k, part_access(k, KBO_LOAD_PART, KBO_LOAD, type, n, disp), ptr, index);
 }
 
 static void emit_store(struct kb *k, struct kb_inst inst, struct kb_val value, struct kb_val ptr,
@@ -656,16 +660,8 @@ void kb_store(struct kb *k, struct kb_val value, struct kb_val ptr, struct kb_va
 void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, struct kb_val index,
                    int64_t disp)
 {
-	struct kb_type type = kb_type_of(k, value);
-	struct kb_inst inst = {.op = KBO_STORE_PART,
-	                       .type = type,
-	                       .n_lanes = n,
-	                       .imm = disp,
-	                       .align = kb_scalar_bytes(type.scalar)};
-	kb_require(k, n >= 1 && n <= type.lanes, "more lanes than the vector has, or none");
-	if (n == type.lanes)
-		inst.op = KBO_STORE;
-	emit_store(k, inst, value, ptr, index);
+	emit_store(k, part_access(k, KBO_STORE_PART, KBO_STORE, kb_type_of(k, value), n, disp), value, ptr,
+	           index);
 }
 
 struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, int64_t disp_bytes)

@@ -190,6 +190,12 @@ int ir_axis_name(const struct ir_axes *a, const struct ir_axis_list *list, int a
 	}
 }
 
+char ir_axis_mark(const struct ir_axes *a, const struct ir_axis_list *list, int axis)
+{
+	int at;
+	return list->mark[entry_of(a, list, axis, &at)];
+}
+
 /* The axis of operand i with that name, or -1. */
 static int find_axis(const struct ir_axes *a, size_t i, int name)
 {

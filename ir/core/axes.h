@@ -42,6 +42,8 @@ bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const
 int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list);
 /* Name of axis `axis` of the list as a number below IR_AXIS_NAMES, equal for the same axis; or IR_AXIS_NEW. */
 int ir_axis_name(const struct ir_axes *a, const struct ir_axis_list *list, int axis);
+/* Mark of axis `axis` of the list: `!`, `@` or 0. */
+char ir_axis_mark(const struct ir_axes *a, const struct ir_axis_list *list, int axis);
 
 enum ir_axis_kind {
 	IR_AXIS_MIXED,    /* a row depends on other rows, or it is not known */

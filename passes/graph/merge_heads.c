@@ -319,19 +319,12 @@ static bool find_operand_linears(const struct rebuild *r, const struct heads *h,
 	return true;
 }
 
-static void need_weight_indices(struct rebuild *r, const struct ir_op *linear)
-{
-	const struct ir_op *w = ir_def_as(r->f, linear->operands[1], OP_weight);
-	for (size_t i = 0; i < w->n_operands; i++)
-		rebuild_need(r, w->operands[i]);
-}
-
 static void need_operand(struct rebuild *r, const struct heads *h, size_t i)
 {
 	const struct ir_op *linears[HEADS_MAX];
 	if (find_operand_linears(r, h, i, linears)) {
 		rebuild_need(r, linears[0]->operands[0]);
-		need_weight_indices(r, linears[0]);
+		rebuild_need_operands(r, ir_def_as(r->f, linears[0]->operands[1], OP_weight));
 		return;
 	}
 	for (size_t k = 0; k < h->n; k++)
@@ -348,7 +341,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	rebuild_need(r, h->attention[0]->operands[LEN]);
 	rebuild_need(r, h->attention[0]->operands[PAST]);
 	if (h->is_sum)
-		need_weight_indices(r, h->out[0]);
+		rebuild_need_operands(r, ir_def_as(r->f, h->out[0]->operands[1], OP_weight));
 	for (size_t i = 0; i < h->n_other_terms; i++)
 		rebuild_need(r, h->other_terms[i]);
 	return true;

@@ -118,8 +118,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 		int64_t begin, end;
 		if (w == NULL || shard_contracted(s->plan, r->f, op, i, 0, &begin, &end) < 0)
 			rebuild_need(r, op->operands[i]);
-		for (size_t k = 0; w != NULL && k < w->n_operands; k++)
-			rebuild_need(r, w->operands[k]);
+		if (w != NULL)
+			rebuild_need_operands(r, w);
 	}
 	return true;
 }
@@ -144,7 +144,7 @@ static struct ir_value cut_weight(struct rebuild *r, const struct ir_op *op, int
 	if (part.type == NULL || part.init == NULL)
 		return IR_NO_VALUE;
 	part.format = wexpr_fits_format(part.init, w->format) ? w->format : FORMAT_PLAIN;
-	const struct ir_weight *added = ir_add_weight(r->out, &part);
+	const struct ir_weight *added = add_weight_renamed(r, &part);
 	return added != NULL ? irb_weight_ref(r->b, added, index, op->n_operands) : IR_NO_VALUE;
 }
 
@@ -249,21 +249,17 @@ static const struct ir_op *fused_linear(const struct rebuild *r, const struct ir
 	return n == r->uses[op->operands[0].id] && wexpr_fits_format(w->init, w->format) ? linear : NULL;
 }
 
-static void need_weight(struct rebuild *r, struct ir_value v)
-{
-	const struct ir_op *w = ir_def_as(r->f, v, OP_weight);
-	for (size_t i = 0; w != NULL && i < w->n_operands; i++)
-		rebuild_need(r, w->operands[i]);
-}
-
 static bool match_fused(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *linear = fused_linear(r, op);
 	if (linear == NULL)
 		return false;
 	rebuild_need(r, linear->operands[OPERAND(linear, x)]);
-	need_weight(r, linear->operands[OPERAND(linear, w)]);
-	need_weight(r, linear->operands[OPERAND(linear, b)]);
+	for (size_t i = OPERAND(linear, w); i <= OPERAND(linear, b); i++) {
+		const struct ir_op *w = ir_def_as(r->f, linear->operands[i], OP_weight);
+		if (w != NULL)
+			rebuild_need_operands(r, w);
+	}
 	return true;
 }
 

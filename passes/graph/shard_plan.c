@@ -54,6 +54,11 @@ struct shard_plan {
 
 /* ---- axes ---- */
 
+static int64_t unit_of(const struct axis_class *c)
+{
+	return c->unit > 0 ? c->unit : 1;
+}
+
 static axis_id root_of(const struct shard_plan *s, axis_id a)
 {
 	while (s->axes[a].parent != a) {
@@ -209,29 +214,21 @@ static void visit_named_axes(struct shard_plan *s, const struct ir_func *f, cons
 				join(s, first[name], at);
 		}
 	}
-	int axis = 0;
-	for (int entry = 0; entry < a.out.n; entry++) {
-		int n = a.out.name[entry] == '*'   ? a.wildcard[0]
-		        : a.out.name[entry] == '&' ? a.wildcard[1]
-		                                   : 1;
-		for (int k = 0; k < n; k++, axis++) {
-			int name = ir_axis_name(&a, &a.out, axis);
-			axis_id at = axis_of_value(s, f, y, axis);
-			bool heads =
-			        op->code == OP_attention && axis == 1; /* a head reads its key head only */
-			bool blocks = op->code == OP_quantize_rows &&
-			              ((const struct attrs_quantize_rows *)op->attrs)->block > 0;
-			if (blocks && a.out.mark[entry] == '!')
-				add_boundary(s, at, ir_type_of(f, y)->dims[axis],
-				             ((const struct attrs_quantize_rows *)op->attrs)->block);
-			if (name == IR_AXIS_NEW || a.out.mark[entry] == '@' ||
-			    (a.out.mark[entry] == '!' && !heads && !blocks))
-				need_whole(s, at, op);
-			if (name == IR_AXIS_NEW)
-				continue;
-			in_result[name] = true;
-			join(s, first[name], at);
-		}
+	int64_t block =
+	        op->code == OP_quantize_rows ? ((const struct attrs_quantize_rows *)op->attrs)->block : 0;
+	for (int axis = 0; axis < ir_axes_rank(&a, &a.out); axis++) {
+		int name = ir_axis_name(&a, &a.out, axis);
+		char mark = ir_axis_mark(&a, &a.out, axis);
+		axis_id at = axis_of_value(s, f, y, axis);
+		bool heads = op->code == OP_attention && axis == 1; /* a head reads its key head only */
+		if (mark == '!' && block > 0)
+			add_boundary(s, at, ir_type_of(f, y)->dims[axis], block);
+		if (name == IR_AXIS_NEW || mark == '@' || (mark == '!' && !heads && block == 0))
+			need_whole(s, at, op);
+		if (name == IR_AXIS_NEW)
+			continue;
+		in_result[name] = true;
+		join(s, first[name], at);
 	}
 	if (op->code == OP_attention) {
 		join(s, axis_of_value(s, f, op->operands[0], 1), axis_of_value(s, f, op->operands[1], 1));
@@ -410,8 +407,7 @@ static void set_units(struct shard_plan *s)
 		const struct boundary *b = &s->boundaries.items[i];
 		struct axis_class *c = &s->axes[root_of(s, b->axis)];
 		int64_t elements = b->size / c->atoms, atoms = b->multiple / gcd_i64(b->multiple, elements);
-		int64_t unit = c->unit > 0 ? c->unit : 1;
-		c->unit = unit / gcd_i64(unit, atoms) * atoms;
+		c->unit = unit_of(c) / gcd_i64(unit_of(c), atoms) * atoms;
 	}
 }
 
@@ -420,7 +416,7 @@ static void prefer_panels(struct shard_plan *s)
 {
 	for (size_t i = 0; i < s->contractions.n; i++) {
 		struct axis_class *c = &s->axes[root_of(s, s->contractions.items[i].axis)];
-		int64_t unit = c->unit > 0 ? c->unit : 1;
+		int64_t unit = unit_of(c);
 		if (c->atoms / 16 >= s->ranks)
 			c->unit = unit / gcd_i64(unit, 16) * 16;
 	}
@@ -462,7 +458,7 @@ static const struct axis_class *cut_class(const struct shard_plan *s, axis_id a)
 {
 	const struct axis_class *c = a != NO_AXIS ? &s->axes[root_of(s, a)] : NULL;
 	bool cut = c != NULL && !c->is_whole && c->n_contractions > 0 && s->ranks > 1;
-	return cut && c->atoms > (c->unit > 0 ? c->unit : 1) ? c : NULL;
+	return cut && c->atoms > (unit_of(c)) ? c : NULL;
 }
 
 /* The contraction of an axis that is cut; NULL: op has none. */
@@ -493,7 +489,7 @@ int shard_contracted(const struct shard_plan *s, const struct ir_func *f, const 
 		    !ir_dim_is_const(t->dims[i], &size))
 			continue;
 		const struct axis_class *c = cut_class(s, a);
-		int64_t unit = c->unit > 0 ? c->unit : 1, units = (c->atoms + unit - 1) / unit;
+		int64_t unit = unit_of(c), units = (c->atoms + unit - 1) / unit;
 		int64_t each = units / s->ranks, more = units % s->ranks;
 		int64_t from = (rank * each + (rank < more ? rank : more)) * unit;
 		int64_t to = from + (each + (rank < more)) * unit;
