@@ -83,6 +83,28 @@ const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_fu
 	return region_flops(m, f, f->body, kind);
 }
 
+/* times: executions of the region. */
+static void visit_exchanges(const struct ir_module *m, const struct ir_func *f, const struct ir_region *r,
+                            int64_t times, ir_exchange_fn *each, void *user)
+{
+	for (size_t i = 0; i < r->n_ops; i++) {
+		const struct ir_op *op = r->ops[i];
+		int64_t count = op->code == OP_repeat ? ((const struct attrs_repeat *)op->attrs)->count : 1;
+		if (op->region != NULL)
+			visit_exchanges(m, f, op->region, times * count, each, user);
+		else if (ir_op_has(op->code, TRAIT_EXCHANGE))
+			each(user, &(struct ir_exchange){
+			                   .code = op->code,
+			                   .count = ir_type_count(m->dims, ir_type_of(f, op->operands[0])),
+			                   .times = times});
+	}
+}
+
+void ir_visit_exchanges(const struct ir_module *m, const struct ir_func *f, ir_exchange_fn *each, void *user)
+{
+	visit_exchanges(m, f, f->body, 1, each, user);
+}
+
 /* ir_op_flops of an attention times the fraction of visible (query, key) pairs; query i is at position past + i. */
 static double attention_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
                                  const int64_t *values, int64_t past)

@@ -35,6 +35,16 @@ double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const 
 double ir_op_weight_bytes(const struct ir_func *f, const struct ir_op *op, const int64_t *values);
 double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values);
 
+/* Exchanges of one op with other ranks. */
+struct ir_exchange {
+	enum ir_opcode code;        /* OP_all_reduce, OP_all_gather */
+	const struct ir_dim *count; /* elements that a rank gives to one exchange */
+	int64_t times;              /* exchanges in one call of the function */
+};
+typedef void ir_exchange_fn(void *user, const struct ir_exchange *x);
+/* Calls each() for the exchanges of a function, in order; those of a repeat together. */
+void ir_visit_exchanges(const struct ir_module *m, const struct ir_func *f, ir_exchange_fn *each, void *user);
+
 /*
  * Appends a description of an op in terms of the model: `layers.self.attention.q linear (model.yaml:14)`; for a
  * group, of its root. The path is that of its first weight, else of its step; unknown parts are left out.

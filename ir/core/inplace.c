@@ -221,6 +221,7 @@ const char *ir_inplace_conflict(const struct ir_module *m, const struct ir_func 
 		if (!has_row_scratch(&q))
 			return "the kernel keeps rows in its result";
 		return elementwise_conflict(&q);
+	case GROUP_exchange: return "other ranks read it";
 	case GROUP_linear:
 	case GROUP_loops: return elementwise_conflict(&q);
 	}

@@ -194,6 +194,14 @@ const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, 
 	return r;
 }
 
+bool ir_set_state_type(struct ir_module *m, const char *name, const struct ir_type *type)
+{
+	struct ir_state_decl *d = strmap_get(&m->state_names, name);
+	if (d != NULL)
+		d->type = type;
+	return d != NULL;
+}
+
 bool ir_set_state_encoding(struct ir_module *m, const char *name, enum ir_encoding encoding)
 {
 	for (size_t i = 0; i < m->states.n; i++) {

@@ -198,6 +198,8 @@ const struct ir_func *ir_find_func(const struct ir_module *m, const char *name);
 const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weight *w);
 const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
                                          struct ir_loc loc);
+/* Sets the type of a state that no function uses yet. False if m has no state of that name. */
+bool ir_set_state_type(struct ir_module *m, const char *name, const struct ir_type *type);
 /* Sets the encoding of a state. False if m has no state of that name. */
 bool ir_set_state_encoding(struct ir_module *m, const char *name, enum ir_encoding encoding);
 /* The dim of another table, rebuilt in t, which declares the same symbols in the same order; NULL if d has a symbol

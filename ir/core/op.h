@@ -31,8 +31,10 @@ enum ir_traits {
 	TRAIT_REGION = 1 << 9,
 	TRAIT_TERMINATOR = 1 << 10,
 	TRAIT_COMMUTATIVE = 1 << 11,
+	TRAIT_EXCHANGE = 1 << 12, /* reads values of other ranks; attributes begin with `ranks` and `tag` */
 };
 
+#define IR_RANKS_MAX  1024      /* processes of one model */
 #define IR_WINDOW_MAX (1 << 30) /* of attention masks: position + window stays below 2^31 */
 
 /* enum ir_keyword_mask { MASK_none, MASK_causal }, .. */

@@ -54,6 +54,17 @@ struct interp_state; /* contents of all states of a module, for `batch` sequence
 /* In `arena`. NULL without memory. */
 struct interp_state *interp_state_create(struct arena *arena, const struct ir_module *m, int64_t batch);
 
+/*
+ * One of several interpreters that run the same function on parts of its weights (weights->rank). exchange: returns x of
+ * all ranks, [n] arrays of `count` elements, valid until the next call; NULL after a failure of another rank. Calls of
+ * one function come in the same order on all ranks.
+ */
+struct interp_ranks {
+	int64_t n;
+	const double *const *(*exchange)(void *user, int64_t rank, const double *x, int64_t count);
+	void *user;
+};
+
 struct interp_args {
 	const int64_t *dims;                /* value of every dim symbol of the module, in their order */
 	const struct interp_tensor *inputs; /* [tensor parameters], including ROLE_PAST; data NULL: omitted */
@@ -81,6 +92,7 @@ struct interp_args {
 	 * written, or were overwritten by another value, is an error that names the buffers.
 	 */
 	bool planned;
+	const struct interp_ranks *ranks; /* NULL: all ranks of an exchange have the values of this one */
 };
 
 /* Executes f. TFMC_INVALID after a diagnostic: bad inputs, bounds, or memory_limit exceeded. */

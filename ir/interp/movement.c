@@ -8,6 +8,61 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* ---- ranks ---- */
+
+/* Adds the terms of ranks [0, n) pairwise, as a binary tree over the ranks. */
+static double add_tree(enum ir_dtype dtype, bool wide, const double *const *terms, int64_t n, int64_t i)
+{
+	if (n == 1)
+		return terms[0][i];
+	int64_t half = 1;
+	while (2 * half < n)
+		half *= 2;
+	double sum = add_tree(dtype, wide, terms, half, i) + add_tree(dtype, wide, terms + half, n - half, i);
+	return wide ? sum : ir_round(dtype, sum);
+}
+
+/* Sets terms[n] to x of all ranks; without other ranks each of them has the x of this one. */
+static enum tfmc_status exchange(struct interp *in, const struct ir_op *op, const struct interp_tensor *x,
+                                 int64_t n, const double *terms[IR_RANKS_MAX])
+{
+	const struct interp_ranks *ranks = in->args->ranks;
+	int64_t rank = in->args->weights != NULL ? in->args->weights->rank : 0;
+	if (n < 1 || n > IR_RANKS_MAX || (ranks != NULL && ranks->n != n))
+		return interp_error(in, op, "%" PRId64 " ranks exchange values of %" PRId64,
+		                    ranks != NULL ? ranks->n : 1, n);
+	const double *const *all =
+	        ranks != NULL ? ranks->exchange(ranks->user, rank, x->data, interp_size(x)) : NULL;
+	if (ranks != NULL && all == NULL)
+		return interp_error(in, op, "another rank failed");
+	for (int64_t i = 0; i < n; i++)
+		terms[i] = all != NULL ? all[i] : x->data;
+	return TFMC_OK;
+}
+
+INTERP_EVAL(all_reduce)
+{
+	int64_t n = ((const struct attrs_all_reduce *)op->attrs)->ranks, count = interp_size(out);
+	const double *terms[IR_RANKS_MAX];
+	TFMC_TRY(exchange(in, op, x[0], n, terms));
+	for (int64_t i = 0; i < count; i++)
+		out->data[i] = add_tree(out->dtype, in->args->wide, terms, n, i);
+	return TFMC_OK;
+}
+
+INTERP_EVAL(all_gather)
+{
+	int64_t n = ((const struct attrs_all_gather *)op->attrs)->ranks, width = x[0]->dims[x[0]->rank - 1];
+	int64_t rows = width > 0 ? interp_size(x[0]) / width : 0;
+	const double *terms[IR_RANKS_MAX];
+	TFMC_TRY(exchange(in, op, x[0], n, terms));
+	for (int64_t row = 0; row < rows; row++)
+		for (int64_t i = 0; i < n; i++)
+			memcpy(&out->data[(row * n + i) * width], &terms[i][row * width],
+			       (size_t)width * sizeof(double));
+	return TFMC_OK;
+}
+
 /* ---- constants ---- */
 
 INTERP_EVAL(weight)

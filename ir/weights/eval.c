@@ -185,10 +185,73 @@ static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
+/* The argument of the rank that evaluates. */
+static enum tfmc_status eval_ranks(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   struct wexpr_out out)
+{
+	int64_t rank = ev->source ? ev->source->rank : 0;
+	if (rank < 0 || (size_t)rank >= e->n_args) {
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE, "there is no rank %" PRId64 " of %zu", rank,
+		           e->n_args);
+		return TFMC_INVALID;
+	}
+	return weval_to(ev, e->args[rank], begin, n, out);
+}
+
+/* Copies k elements of each of `rows` rows, from column `begin` to column `at`; all are ends of blocks. */
+static void copy_blocks(const struct weight_quants *from, int64_t begin, const struct weight_quants *to,
+                        int64_t at, int64_t k, int64_t rows)
+{
+	const struct ir_format_desc *f = ir_format(from->format);
+	int64_t x_block = begin / f->block, x_super = x_block / f->super;
+	int64_t y_block = at / f->block, y_super = y_block / f->super;
+	size_t bytes = (size_t)ir_format_blocks(to->format, k) * sizeof(float),
+	       super_bytes = (size_t)ir_format_super_blocks(to->format, k) * sizeof(float);
+	for (int64_t i = 0; i < rows; i++) {
+		const struct weight_quants x = weight_quants_from_row(from, i),
+		                           y = weight_quants_from_row(to, i);
+		memcpy(y.quants + at, x.quants + begin, (size_t)k);
+		memcpy(y.scales + y_block, x.scales + x_block, bytes);
+		if (y.offsets)
+			memcpy(y.offsets + y_block, x.offsets + x_block, bytes);
+		if (y.super_scales)
+			memcpy(y.super_scales + y_super, x.super_scales + x_super, super_bytes);
+		if (y.super_offsets)
+			memcpy(y.super_offsets + y_super, x.super_offsets + x_super, super_bytes);
+	}
+}
+
+/* concat of the last axis, of quants: full rows of each argument are evaluated, and their blocks are copied. */
+static enum tfmc_status eval_concat_blocks(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
+                                           const struct weight_quants *out)
+{
+	int64_t at = 0;
+	for (size_t arg = 0; arg < e->n_args; arg++) {
+		int64_t k = e->args[arg]->dims[e->axis], some = rows_per_block(k, n);
+		struct weight_quants quants;
+		enum tfmc_status st =
+		        weight_quants_alloc(&quants, out->format, k, some) ? TFMC_OK : TFMC_NO_MEMORY;
+		for (int64_t i = 0; st == TFMC_OK && i < n; i += some) {
+			const struct weight_quants to = weight_quants_from_row(out, i);
+			some = weval_min(n - i, some);
+			st = weval_to(ev, e->args[arg], (row + i) * k, some * k,
+			              (struct wexpr_out){.quants = quants});
+			if (st == TFMC_OK)
+				copy_blocks(&quants, 0, &to, at, k, some);
+		}
+		weight_quants_free(&quants);
+		TFMC_TRY(st);
+		at += k;
+	}
+	return TFMC_OK;
+}
+
 /* For each index of the axes before `axis`, the blocks of the arguments follow each other. */
 static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     struct wexpr_out out)
 {
+	if (!out.at && e->axis == e->rank - 1)
+		return eval_concat_blocks(ev, e, begin / out.quants.k, n / out.quants.k, &out.quants);
 	int64_t row = weval_inner(e, e->axis);
 	while (n > 0) {
 		int64_t outer = begin / row, in = begin % row;
@@ -207,28 +270,6 @@ static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
-/* Copies blocks [first, first + to->k / block) of each of `rows` rows. */
-static void copy_blocks(const struct weight_quants *from, int64_t begin, int64_t rows,
-                        const struct weight_quants *to)
-{
-	const struct ir_format_desc *f = ir_format(from->format);
-	int64_t block = begin / f->block, super = block / f->super;
-	int64_t n = ir_format_blocks(to->format, to->k), n_super = ir_format_super_blocks(to->format, to->k);
-	size_t bytes = (size_t)n * sizeof(float), super_bytes = (size_t)n_super * sizeof(float);
-	for (int64_t i = 0; i < rows; i++) {
-		const struct weight_quants x = weight_quants_from_row(from, i),
-		                           y = weight_quants_from_row(to, i);
-		memcpy(y.quants, x.quants + begin, (size_t)to->k);
-		memcpy(y.scales, x.scales + block, bytes);
-		if (y.offsets)
-			memcpy(y.offsets, x.offsets + block, bytes);
-		if (y.super_scales)
-			memcpy(y.super_scales, x.super_scales + super, super_bytes);
-		if (y.super_offsets)
-			memcpy(y.super_offsets, x.super_offsets + super, super_bytes);
-	}
-}
-
 /* slice of the last axis, of quants: full rows of the argument are evaluated, and the blocks of the slice are copied. */
 static enum tfmc_status eval_slice_blocks(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
                                           const struct weight_quants *out)
@@ -241,7 +282,7 @@ static enum tfmc_status eval_slice_blocks(struct weval *ev, const struct ir_wexp
 		some = weval_min(n - i, some);
 		st = weval_to(ev, e->args[0], (row + i) * k, some * k, (struct wexpr_out){.quants = quants});
 		if (st == TFMC_OK)
-			copy_blocks(&quants, e->begin, some, &to);
+			copy_blocks(&quants, e->begin, &to, 0, to.k, some);
 	}
 	weight_quants_free(&quants);
 	return st;
@@ -652,6 +693,7 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	case WX_QUANTIZE: return eval_quantize(ev, e, begin, n, out);
 	case WX_TENSOR:
 	case WX_STACK:
+	case WX_RANKS:
 	case WX_CONCAT:
 	case WX_INDEX:
 	case WX_SLICE:
@@ -663,11 +705,35 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	return TFMC_INTERNAL;
 }
 
+/* Rows of zeros in a quantized format: scales and offsets are 0; quants are any that the format can store. */
+static void zero_quants(const struct weight_quants *out, int64_t rows)
+{
+	const struct ir_format_desc *f = ir_format(out->format);
+	int64_t blocks = ir_format_blocks(out->format, out->k),
+	        super = ir_format_super_blocks(out->format, out->k);
+	for (int64_t i = 0; i < rows; i++) {
+		const struct weight_quants row = weight_quants_from_row(out, i);
+		memset(row.scales, 0, (size_t)blocks * sizeof(float));
+		if (row.offsets)
+			memset(row.offsets, 0, (size_t)blocks * sizeof(float));
+		if (row.super_scales)
+			memset(row.super_scales, 0, (size_t)super * sizeof(float));
+		if (row.super_offsets)
+			memset(row.super_offsets, 0, (size_t)super * sizeof(float));
+		int quant = (f->codebook ? f->codebook[0] : 0) + weight_block_shift(&row, 0);
+		memset(row.quants, (unsigned char)quant, (size_t)row.k);
+	}
+}
+
 /* Nodes that compute, converted to the type of the destination. */
 static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
 {
 	double scratch[WEVAL_CHUNK];
+	if (!out.at && e->kind == WX_FULL) {
+		zero_quants(&out.quants, n / out.quants.k);
+		return TFMC_OK;
+	}
 	if (!out.at)
 		return quantize_rows(ev, e, begin / out.quants.k, n / out.quants.k, &out.quants);
 	if (out.dtype == DT_F64)
@@ -688,6 +754,7 @@ static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int
 	switch (e->kind) {
 	case WX_TENSOR: return eval_tensor(ev, e, begin, n, out);
 	case WX_STACK: return eval_stack(ev, e, begin, n, out);
+	case WX_RANKS: return eval_ranks(ev, e, begin, n, out);
 	case WX_CONCAT: return eval_concat(ev, e, begin, n, out);
 	case WX_INDEX:
 	case WX_SLICE: return eval_slice(ev, e, begin, n, out);

@@ -172,6 +172,17 @@ const struct ir_wexpr *wexpr_stack(struct arena *a, size_t n, const struct ir_we
 	return e && set_args(a, e, n, args) ? e : NULL;
 }
 
+const struct ir_wexpr *wexpr_ranks(struct arena *a, size_t n, const struct ir_wexpr *const *args)
+{
+	if (n == 0 || !args[0])
+		return NULL;
+	for (size_t i = 1; i < n; i++)
+		if (!args[i] || !same_shape(args[0], args[i]))
+			return NULL;
+	struct ir_wexpr *e = make(a, WX_RANKS, args[0]->rank, args[0]->dims);
+	return e && set_args(a, e, n, args) ? e : NULL;
+}
+
 /* Adds the size of `arg` along `axis` to dims; false if another axis differs. */
 static bool add_concat_size(int64_t *dims, int rank, int axis, const struct ir_wexpr *arg)
 {
@@ -332,6 +343,7 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 		return wexpr_sinusoid(a, e->dims[0], e->dims[1], e->layout, e->spacing, e->begin, e->value);
 	case WX_ROTARY: return wexpr_rotary(a, e->dims[0], e->value, e->frequencies, (size_t)e->dims[1] / 2);
 	case WX_STACK: return wexpr_stack(a, e->n_args, e->args);
+	case WX_RANKS: return wexpr_ranks(a, e->n_args, e->args);
 	case WX_CONCAT: return wexpr_concat(a, e->axis, e->n_args, e->args);
 	case WX_INDEX: return wexpr_index(a, e->axis, e->begin, x);
 	case WX_SLICE: return wexpr_slice(a, e->axis, e->begin, e->end, x);
@@ -407,7 +419,8 @@ int64_t wexpr_count(const struct ir_wexpr *e)
 static bool moves_rows(const struct ir_wexpr *e)
 {
 	switch (e->kind) {
-	case WX_STACK: return true;
+	case WX_STACK:
+	case WX_RANKS: return true;
 	case WX_CONCAT:
 	case WX_INDEX:
 	case WX_SLICE:
@@ -451,14 +464,19 @@ const struct ir_wexpr *wexpr_without_columns(struct arena *a, const struct ir_we
 	return args ? wexpr_make(a, &copy) : NULL;
 }
 
-/* The node cuts rows of a quantized format at the ends of blocks and super-blocks. */
-static bool cuts_blocks(const struct ir_wexpr *e, enum ir_format format)
+/* The node cuts or joins rows of a quantized format at the ends of blocks and super-blocks. */
+static bool moves_blocks(const struct ir_wexpr *e, enum ir_format format)
 {
 	const struct ir_format_desc *f = ir_format(format);
-	if (e->kind != WX_SLICE || f->block == 0 || e->axis != e->rank - 1)
+	if ((e->kind != WX_SLICE && e->kind != WX_CONCAT) || f->block == 0 || e->axis != e->rank - 1)
 		return false;
 	int64_t block = (int64_t)f->block * f->super, k = e->args[0]->dims[e->axis];
-	return e->begin % block == 0 && (e->end % block == 0 || e->end == k);
+	if (e->kind == WX_SLICE)
+		return e->begin % block == 0 && (e->end % block == 0 || e->end == k);
+	for (size_t i = 0; i + 1 < e->n_args; i++)
+		if (e->args[i]->dims[e->axis] % block != 0)
+			return false;
+	return true;
 }
 
 static bool args_fit_format(const struct ir_wexpr *e, enum ir_format format)
@@ -474,8 +492,10 @@ bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 	const struct ir_format_desc *f = ir_format(format);
 	if (e->format != FORMAT_PLAIN)
 		return e->format == format;
+	if (ir_format_is_quantized(format) && e->kind == WX_FULL)
+		return e->value == 0;
 	if (ir_format_is_quantized(format))
-		return (moves_rows(e) || cuts_blocks(e, format)) && args_fit_format(e, format);
+		return (moves_rows(e) || moves_blocks(e, format)) && args_fit_format(e, format);
 	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
 		return e->stored == f->dtype;
 	if (e->kind == WX_FULL)

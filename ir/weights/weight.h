@@ -12,14 +12,14 @@
  *        mul(E, E)  div(E, E)  offset(1.0, E)  full(0.0, [32])  repeat(1, 4, E)  round(bf16, E)
  *        quantize(q4, E)  or quantize(q4, E, STATS): STATS [2, K] are mean squares and means of the activations that the
  *        matrix multiplies; all zeros mean unknown
- *        columns(E, E)
+ *        columns(E, E)  ranks(E, E, ..)
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
  * mul and div broadcast the second operand from axis 0: a row scale [N] or [N, 1] fits [N, K]. repeat(axis, n, E)
  * repeats each element of an axis n times. round converts to bf16 or f16, nearest even; overflow to infinity is an
  * error. quantize yields the values of a quantized format, row by row (quants.h); a stored quantized tensor has the
  * name of its format in place of f32. columns(E, P) permutes the last axis: column i of E becomes column P[i]; P [K]
- * must be a permutation of 0 .. K - 1.
+ * must be a permutation of 0 .. K - 1. ranks: the part of one of n processes, all of one shape.
  */
 #ifndef TFMC_IR_WEIGHTS_WEIGHT_H
 #define TFMC_IR_WEIGHTS_WEIGHT_H
@@ -80,6 +80,7 @@ const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim
 const struct ir_wexpr *wexpr_rotary(struct arena *a, int64_t rows, double scale, const double *frequencies,
                                     size_t n);
 const struct ir_wexpr *wexpr_stack(struct arena *a, size_t n, const struct ir_wexpr *const *args);
+const struct ir_wexpr *wexpr_ranks(struct arena *a, size_t n, const struct ir_wexpr *const *args);
 const struct ir_wexpr *wexpr_concat(struct arena *a, int axis, size_t n, const struct ir_wexpr *const *args);
 const struct ir_wexpr *wexpr_index(struct arena *a, int axis, int64_t at, const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_slice(struct arena *a, int axis, int64_t begin, int64_t end,
@@ -141,6 +142,7 @@ struct weight_source {
 	enum tfmc_status (*read)(void *user, struct diag_context *cx, const char *file, const char *tensor,
 	                         struct weight_bytes *out);
 	void *user;
+	int64_t rank; /* which argument of `ranks` is evaluated */
 };
 
 /*

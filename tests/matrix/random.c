@@ -94,11 +94,11 @@ static bool end(struct merge *g, const struct batch *like)
 
 /* ---- ops ---- */
 
-/* State belongs to models; weights are indexed by repeats only, which programs have. */
+/* State belongs to models, exchanges to ranks; weights are indexed by repeats only, which programs have. */
 static bool is_alone(enum ir_opcode code)
 {
-	return !ir_op_has(code, TRAIT_STATEFUL) && !ir_op_has(code, TRAIT_TERMINATOR) && code != OP_weight &&
-	       code != OP_group;
+	return !ir_op_has(code, TRAIT_STATEFUL) && !ir_op_has(code, TRAIT_EXCHANGE) &&
+	       !ir_op_has(code, TRAIT_TERMINATOR) && code != OP_weight && code != OP_group;
 }
 
 static bool merge_ops(struct merge *g, uint64_t first, uint64_t last, bool all_dtypes)

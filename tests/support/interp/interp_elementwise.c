@@ -2,6 +2,7 @@
 /*
  * Values of the elementwise ops, with the special numbers.
  */
+#include <check.h>
 #include <math.h>
 
 #include "tests/support/interp/interp_checks.h"
@@ -263,4 +264,25 @@ void interp_check_mask_rows(void)
 	        TENSOR(F32, (2, 3, 2), 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0));
 	op_case_check(OP_mask_rows, NULL, INS(TENSOR(I32, (1, 2), 8, 9), TENSOR(I32, (1), 0)),
 	              TENSOR(I32, (1, 2), 0, 0));
+}
+
+void interp_check_all_gather(void)
+{
+	const struct attrs_all_gather two = {.ranks = 2};
+	op_case_check(OP_all_gather, &two, INS(TENSOR(F32, (2, 3), 1, 2, 3, 4, 5, INF)),
+	              TENSOR(F32, (2, 6), 1, 2, 3, 1, 2, 3, 4, 5, INF, 4, 5, INF));
+}
+
+/* Without other ranks every term is that of this one. */
+void interp_check_all_reduce(void)
+{
+	const struct attrs_all_reduce three = {.ranks = 3, .tag = 7}, none = {.ranks = 0};
+	op_case_check(OP_all_reduce, &three, INS(TENSOR(F32, (2, 2), 1, -2, 0, INF)),
+	              TENSOR(F32, (2, 2), 3, -6, 0, INF));
+	/* (1 + 1) + 1 and rounding after each addition: 2^24 + 2^24 + 1 has no f32 */
+	op_case_check(OP_all_reduce, &three, INS(TENSOR(F32, (1), 16777217)), TENSOR(F32, (1), 50331648));
+	struct op_case c;
+	op_case_begin(&c);
+	ck_assert_int_eq(op_case_try(&c, OP_all_reduce, &none, INS(TENSOR(F32, (1), 1))), TFMC_INVALID);
+	op_case_end(&c);
 }

@@ -31,7 +31,7 @@ static enum tfmc_status read_stored(void *user, struct diag_context *c, const ch
 		*out = (struct weight_bytes){.data = inputs, .dtype = DT_F32, .rank = 2, .dims = {2, width}};
 	return TFMC_OK;
 }
-static const struct weight_source source = {read_stored, NULL};
+static const struct weight_source source = {.read = read_stored, .user = NULL};
 
 static void setup(void)
 {
@@ -139,6 +139,40 @@ START_TEST(moves_rows)
 	                                 wexpr_offset(&arena, 1, q), wexpr_round(&arena, DT_BF16, q)};
 	for (size_t i = 0; i < TFMC_COUNT(none); i++)
 		ck_assert(!wexpr_fits_format(none[i], f) && wexpr_format(none[i]) != f);
+}
+END_TEST
+
+/* Rows are joined at the ends of blocks and super-blocks, with zeros or with each other. */
+START_TEST(joins_blocks)
+{
+	enum ir_format f = (enum ir_format)_i;
+	const struct ir_format_desc *d = ir_format(f);
+	if (!ir_format_is_quantized(f))
+		return;
+	const struct ir_wexpr *q = wexpr_quantize(&arena, f, matrix(256), NULL);
+	const struct ir_wexpr *zeros = wexpr_full(&arena, 0, 2, (int64_t[]){ROWS, 256});
+	const struct ir_wexpr *few = wexpr_full(&arena, 0, 2, (int64_t[]){ROWS, 5});
+	const struct ir_wexpr *joined[] = {
+	        wexpr_concat(&arena, 1, 2, (const struct ir_wexpr *[]){q, few}),
+	        wexpr_concat(&arena, 1, 3, (const struct ir_wexpr *[]){zeros, q, q})};
+	for (size_t i = 0; i < TFMC_COUNT(joined); i++) {
+		const struct ir_wexpr *e = joined[i];
+		int64_t n = wexpr_count(e);
+		struct weight_quants codes;
+		ck_assert_int_eq(wexpr_fits_format(e, f), d->block > 0);
+		if (d->block == 0)
+			continue;
+		ck_assert(weight_quants_alloc(&codes, f, e->dims[1], ROWS));
+		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.quants = codes}),
+		                 TFMC_OK);
+		double *decoded = arena_alloc(&arena, (size_t)n * sizeof(*decoded));
+		weight_dequantize(&codes, ROWS, decoded);
+		const double *expected = values(e);
+		for (int64_t k = 0; k < n; k++)
+			ck_assert_double_eq(decoded[k], expected[k]);
+		weight_quants_free(&codes);
+	}
+	ck_assert(!wexpr_fits_format(wexpr_concat(&arena, 1, 2, (const struct ir_wexpr *[]){few, q}), f));
 }
 END_TEST
 
@@ -380,6 +414,7 @@ Suite *suite_codes(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, is_near, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, moves_rows, 0, IR_N_FORMATS);
+	tcase_add_loop_test(t, joins_blocks, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, refuses_what_it_cannot_hold, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, finds_what_it_holds, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, bears_odd_rows, 0, IR_N_FORMATS);

@@ -64,7 +64,10 @@ static const char elementwise[] =
              "  %32 = or %31, %29 : bool[S,4]\n"
              "  %33 = where %32, %27, %x : f32[S,4]\n"
              "  %34 = mask_rows %33, %n : f32[S,4]\n"
-             "  %half = cast %34 {dtype=f16} : f16[S,4]\n"
+             "  %35 = all_reduce %34 {ranks=3} : f32[S,4]\n"
+             "  %all = all_gather %34 {ranks=3} : f32[S,12]\n"
+             "  %36 = all_reduce %35 {ranks=3 tag=1} : f32[S,4]\n"
+             "  %half = cast %36 {dtype=f16} : f16[S,4]\n"
              "  return %34, %half\n"
              "}\n";
 

@@ -67,7 +67,7 @@ static void setup(void)
 	        (struct stored){"cube", {.data = counting, .dtype = DT_F32, .rank = 3, .dims = {2, 3, 4}}};
 	fx.items[5] = (struct stored){"rows", {.data = counting, .dtype = DT_F32, .rank = 1, .dims = {2048}}};
 	fx.store = (struct store){fx.items, 6, 0};
-	fx.source = (struct weight_source){read_stored, &fx.store};
+	fx.source = (struct weight_source){.read = read_stored, .user = &fx.store};
 }
 
 static void teardown(void)
