@@ -11,34 +11,36 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  10u
+#define TFMC_ABI_VERSION  11u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
-#define TFMC_STATUS_TABLE(X)                                                                              \
-	X(OK, 0, "ok")                                                                                    \
-	X(E_NULL, 1, "a required pointer is null")                                                        \
-	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")                       \
-	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                                                \
-	X(E_DIM, 4, "a dimension is outside of its bounds")                                               \
-	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures")                   \
-	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                                          \
-	X(E_CONTEXT, 7, "the context is not initialised")                                                 \
-	X(E_ABI, 8, "the caller was built for another interface version")                                 \
-	X(E_WEIGHTS, 9, "the weights are those of another object, or damaged")                            \
-	X(E_CPU, 10,                                                                                      \
-	  "this processor lacks instructions the object was compiled for, or config.system does not "     \
-	  "say that it has them")                                                                         \
-	X(E_FULL, 11, "the state has no room for that many tokens")                                       \
-	X(E_WORKER, 12, "a worker number is outside of the workers of the context")                       \
-	X(E_CANCELLED, 13, "the call was cancelled")                                                      \
-	X(E_ENTRY, 14, "the object has no such entry")                                                    \
-	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called")       \
-	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")                            \
-	X(E_OVERWRITTEN, 17, "a ring of the state has overwritten tokens that the sequence would need")   \
-	X(E_NO_WEIGHTS, 18,                                                                               \
-	  "the weights are not in this object: give it the file NAME.weights that was written beside it") \
-	X(E_DEVICE, 19, "there is no such OpenCL device, or it failed")
+#define TFMC_STATUS_TABLE(X)                                                                                 \
+	X(OK, 0, "ok")                                                                                       \
+	X(E_NULL, 1, "a required pointer is null")                                                           \
+	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")                          \
+	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                                                   \
+	X(E_DIM, 4, "a dimension is outside of its bounds")                                                  \
+	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures")                      \
+	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                                             \
+	X(E_CONTEXT, 7, "the context is not initialised")                                                    \
+	X(E_ABI, 8, "the caller was built for another interface version")                                    \
+	X(E_WEIGHTS, 9, "the weights are those of another object, or damaged")                               \
+	X(E_CPU, 10,                                                                                         \
+	  "this processor lacks instructions the object was compiled for, or config.system does not "        \
+	  "say that it has them")                                                                            \
+	X(E_FULL, 11, "the state has no room for that many tokens")                                          \
+	X(E_WORKER, 12, "a worker number is outside of the workers of the context")                          \
+	X(E_CANCELLED, 13, "the call was cancelled")                                                         \
+	X(E_ENTRY, 14, "the object has no such entry")                                                       \
+	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called")          \
+	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")                               \
+	X(E_OVERWRITTEN, 17, "a ring of the state has overwritten tokens that the sequence would need")      \
+	X(E_NO_WEIGHTS, 18,                                                                                  \
+	  "the weights are not in this object: give it the file NAME.weights that was written beside it")    \
+	X(E_DEVICE, 19, "there is no such OpenCL device, or it failed")                                      \
+	X(E_RANKS, 20, "the object is one of several ranks, and config.ranks is for another number of them") \
+	X(E_RANK, 21, "another rank failed or is gone")
 
 enum tfmc_rt_status {
 #define X(name, value, text) TFMC_RT_##name = value,
@@ -73,6 +75,33 @@ struct tfmc_device {
 	void *user;                 /* of launched */
 };
 
+/*
+ * One of several processes (ranks) that run an object compiled with --shards, each with its own weights (tensor
+ * parallelism). Rank 0 leads: its application calls the object, the others repeat its calls. All functions return at
+ * once after a failure, which is for good: status says so.
+ */
+struct tfmc_ranks {
+	uint64_t struct_size; /* sizeof(struct tfmc_ranks) */
+	void *user;
+	int64_t rank, n; /* this one, and their number */
+	/*
+	 * out [count] = the sum of x [count] of all ranks, added in f32 as a tree of neighbours: ((0 + 1) + (2 + 3)) + ..
+	 * Called by each of `workers` workers of the rank, which may divide the elements, with x complete; the number of
+	 * workers may differ between ranks, the order of calls may not. x may be written after the return; out is
+	 * complete when all workers have returned. x and out do not overlap. tag: number of the exchange in its
+	 * function, equal on all ranks.
+	 */
+	void (*sum)(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
+	            int64_t workers);
+	/* out [rows][n][width] = x [rows][width] of all ranks in their order; all else as of sum. width > 0 */
+	void (*gather)(void *user, const float *x, float *out, uint64_t rows, uint64_t width, uint64_t tag,
+	               int64_t worker, int64_t workers);
+	/* 0, or nonzero for good: another rank failed or is gone. By one worker, at the end of a call. */
+	int32_t (*status)(void *user);
+	/* data [bytes] of rank 0 to all, between calls, by one thread; followers wait without a limit. As status. */
+	int32_t (*broadcast)(void *user, void *data, uint64_t bytes);
+};
+
 /* Given to init. Zero-initialise, set struct_size. All memory belongs to the caller. */
 struct tfmc_config {
 	uint64_t struct_size; /* sizeof(struct tfmc_config) */
@@ -99,6 +128,8 @@ struct tfmc_config {
 	/* Nonzero: all bytes of `state` are 0, as calloc and mmap return them. Init then writes none of them, so
 	 * that pages of a large state take no memory before a token needs them. 0: init writes zeros. */
 	int64_t state_is_zero;
+	const struct tfmc_ranks
+	        *ranks; /* stays until the context is closed; NULL: the object is for one process */
 };
 #endif
 
@@ -120,7 +151,7 @@ struct tfmc_record {
 	uint32_t magic, abi_version;
 	uint64_t bytes;              /* size of the record */
 	uint64_t structure_hash;     /* of everything except the values of the weights */
-	uint64_t weights_hash;       /* of the packed weights */
+	uint64_t weights_hash;       /* of the packed weights; several ranks: of those that all ranks have */
 	uint64_t name;               /* offset of the model's name */
 	uint64_t target;             /* offset of the target's name; several variants: all names,
 				   comma-separated */
@@ -165,6 +196,8 @@ struct tfmc_record {
 	int64_t long_from;
 	int64_t reread; /* 1: generation prefills a sequence that grows past long_from again from its first
 			   token */
+	int64_t ranks;  /* processes that run the object together, each with its own weights; 1: one alone */
+	uint64_t program_hash; /* of several ranks: of what the code computes, and of the compiler; else 0 */
 };
 
 /* One state in the block of a sequence: axes [B, ..], row-major; dims[0] is 0. */
@@ -240,8 +273,8 @@ struct tfmc_cl_call {
 };
 
 /*
- * A weights file: this header, zero-padded to TFMC_WEIGHTS_DATA bytes, then the packed weights. weights_hash
- * is tfmc_weights_hash_end over the packed bytes.
+ * A weights file of one rank: this header, zero-padded to TFMC_WEIGHTS_DATA bytes, then the packed weights.
+ * weights_hash is tfmc_weights_hash_end over the packed bytes.
  */
 #define TFMC_WEIGHTS_MAGIC 0x31535448474957ull /* "WIGHTS1" */
 #define TFMC_WEIGHTS_DATA  4096u
@@ -250,7 +283,10 @@ struct tfmc_weights_header {
 	uint64_t abi_version;
 	uint64_t structure_hash; /* of the object that it belongs to */
 	uint64_t weights_hash;
-	uint64_t bytes; /* of the packed weights */
+	uint64_t bytes;    /* of the packed weights */
+	uint64_t set_hash; /* the record's weights_hash: of the weights that all ranks have */
+	int64_t rank;      /* whose weights they are, 0 .. ranks - 1 */
+	int64_t ranks;
 };
 
 /*

@@ -7,19 +7,15 @@
  */
 #define _DEFAULT_SOURCE /* _SC_NPROCESSORS_ONLN */
 #include "runtime/feed.h"
+#include "runtime/spin.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#define LINE           128 /* bytes: a pair of cache lines (adjacent-line prefetch) */
-#define MAX_SPIN_US    1000000
-#define POLLS          64   /* polls, each with a pause instruction, per reading of the clock */
-#define YIELD_AFTER_NS 4000 /* from then on the waiter calls sched_yield between polls */
+#define LINE        128 /* bytes: a pair of cache lines (adjacent-line prefetch) */
+#define MAX_SPIN_US 1000000
 
 /* Event with one signaler and one waiter. signaled counts up: the waiter waits for an exact count, so
  * nothing is reset. */
@@ -52,51 +48,10 @@ struct tfmc_pool {
 
 /* ---- events ---- */
 
-static void cpu_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("isb" ::: "memory");
-#endif
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static int is_signaled(struct event *e, unsigned count)
-{
-	return atomic_load_explicit(&e->signaled, memory_order_acquire) == count;
-}
-
-/* Polls until the event has been signaled `count` times. 0: limit (ns) was over first. */
-static int event_spin(struct event *e, unsigned count, int64_t limit)
-{
-	for (int i = 0; i < POLLS; i++) {
-		if (is_signaled(e, count))
-			return 1;
-		cpu_pause();
-	}
-	for (int64_t start = now_ns(), passed = 0; passed < limit; passed = now_ns() - start) {
-		for (int i = 0; i < POLLS; i++) {
-			if (is_signaled(e, count))
-				return 1;
-			cpu_pause();
-		}
-		if (passed > YIELD_AFTER_NS)
-			sched_yield();
-	}
-	return 0;
-}
-
 /* Waits for signal number `count`: polls for spin_ns, then blocks. */
 static void event_wait(struct event *e, unsigned count, int64_t spin_ns)
 {
-	if (spin_ns > 0 && event_spin(e, count, spin_ns))
+	if (spin_ns > 0 && spin_while(&e->signaled, count - 1, spin_ns))
 		return;
 	pthread_mutex_lock(&e->mutex);
 	atomic_store(&e->asleep, 1);

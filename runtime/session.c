@@ -8,7 +8,7 @@
 #endif
 #define _POSIX_C_SOURCE 200809L
 
-#include "runtime/feed.h"
+#include "runtime/lead.h"
 #include "runtime/memory.h"
 #include "tfmc_rt.h"
 
@@ -121,6 +121,8 @@ struct tfmc_session {
 	int64_t context_tokens;          /* bound of the tokens of a sequence */
 	int64_t call_tokens;             /* tokens of one call; 0: no bound */
 	int all_workers;
+	struct lead lead;
+	bool is_open; /* tfmc_session_open has succeeded: followers wait for acts */
 	struct tfmc_device device;
 	char device_error[512]; /* receives the device's message unless the caller gave a buffer */
 	struct session_source source;
@@ -279,36 +281,64 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	return TFMC_RT_OK;
 }
 
-/* Opens weights, memory and pool, then calls init of the object. The caller closes after a failure. */
-static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
+/* Opens weights, memory and pool, then calls init of the object. */
+static int open_object(struct tfmc_session *s, const struct tfmc_session_options *o,
+                       struct tfmc_config *config)
 {
 	const struct tfmc_record *r = s->model.record;
 	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MODEL_DIMS_MAX)
 		return TFMC_RT_E_RECORD;
-	struct tfmc_config config = {.struct_size = sizeof(config), .yield = yield_to_others};
+	*config = (struct tfmc_config){
+	        .struct_size = sizeof(*config), .yield = yield_to_others, .ranks = o->ranks};
 	int64_t variant = o->variant ? tfmc_variant_find(r, o->variant) : -1;
 	if (o->variant && variant < 0)
 		return TFMC_RT_E_NAME;
-	config.variants = o->variant ? (uint64_t)1 << variant : 0;
-	TRY(open_weights(s, o, &config));
-	TRY(open_memory(s, o, &config));
-	if (config.workers > 1 && o->spin_us == 0)
-		TRY(tfmc_pool_create(config.workers, &s->pool));
-	else if (config.workers > 1)
-		TRY(tfmc_pool_create_spinning(config.workers, o->spin_us < 0 ? 0 : o->spin_us, &s->pool));
+	config->variants = o->variant ? (uint64_t)1 << variant : 0;
+	TRY(open_weights(s, o, config));
+	TRY(open_memory(s, o, config));
+	if (config->workers > 1 && o->spin_us == 0)
+		TRY(tfmc_pool_create(config->workers, &s->pool));
+	else if (config->workers > 1)
+		TRY(tfmc_pool_create_spinning(config->workers, o->spin_us < 0 ? 0 : o->spin_us, &s->pool));
 	s->driver = o->driver;
-	s->current_workers = config.workers;
-	config.user = s->pool;
+	s->current_workers = config->workers;
+	config->user = s->pool;
 	if (o->device)
 		s->device = *o->device;
 	if (!s->device.message || s->device.message_bytes == 0) {
 		s->device.message = s->device_error;
 		s->device.message_bytes = sizeof(s->device_error);
 	}
-	config.device = &s->device;
-	tfmc_system_features(r, config.system);
-	config.parallel_for = s->pool ? tfmc_pool_parallel_for : NULL;
-	return s->model.init(s->context, &config);
+	config->device = &s->device;
+	tfmc_system_features(r, config->system);
+	config->parallel_for = s->pool ? tfmc_pool_parallel_for : NULL;
+	return s->model.init(s->context, config);
+}
+
+/*
+ * Opens the object on all ranks or on none. Where their processors run different variants, which may round differently,
+ * all take the least demanding of them. The caller closes after a failure.
+ */
+static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
+{
+	struct tfmc_config config;
+	int64_t lowest, highest;
+	TRY(lead_compare(o, s->model.record));
+	struct lead_opened opened = {.status = open_object(s, o, &config)};
+	const struct tfmc_mapping *weights = &s->weights_in_use;
+	opened.variant = opened.status == TFMC_RT_OK ? s->model.variant(s->context) : -1;
+	opened.weights_rank = weights->data || !o->ranks ? weights->rank : o->ranks->rank;
+	opened.weights_hash = weights->set_hash ? weights->set_hash : s->model.record->weights_hash;
+	TRY(lead_collect(o, &opened, &lowest, &highest));
+	s->lead.ranks = o->ranks;
+	if (lowest == highest)
+		return TFMC_RT_OK;
+	if (opened.variant != lowest) {
+		(void)s->model.close(s->context);
+		config.variants = (uint64_t)1 << lowest;
+		opened.status = s->model.init(s->context, &config);
+	}
+	return lead_collect(o, &opened, &lowest, &highest);
 }
 
 static bool has_functions(const struct tfmc_model *m)
@@ -355,15 +385,21 @@ int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_
 	if (!model || !has_functions(model))
 		return TFMC_RT_E_NULL;
 	TRY(copy_options(options, &given));
+	if (given.message && given.message_bytes)
+		*given.message = 0;
 	struct tfmc_session *s = calloc(1, sizeof(*s));
 	if (!s)
 		return TFMC_RT_E_MEMORY;
 	s->model = *model;
 	int status = open_session(s, &given);
 	if (status != TFMC_RT_OK) {
+		if (given.message && given.message_bytes && !*given.message)
+			(void)snprintf(given.message, (size_t)given.message_bytes, "%s",
+			               tfmc_session_status_text(s, status));
 		tfmc_session_close(s);
 		return status;
 	}
+	s->is_open = true;
 	*out = s;
 	return TFMC_RT_OK;
 }
@@ -372,6 +408,9 @@ void tfmc_session_close(struct tfmc_session *session)
 {
 	if (!session)
 		return;
+	if (session->is_open)
+		(void)lead_send(&session->lead, &(struct act){.kind = ACT_CLOSE}, NULL);
+	lead_close(&session->lead);
 	tfmc_pool_destroy(session->pool);
 	if (session->context)
 		(void)session->model.close(session->context);
@@ -412,6 +451,10 @@ const char *tfmc_session_status_text(const struct tfmc_session *session, int sta
 		return session->prompt_error;
 	if (session && status == TFMC_RT_E_DEVICE && *session->device.message)
 		return session->device.message;
+	if (session && session->is_open && status == TFMC_RT_E_RANKS)
+		return "of several ranks, rank 0 calls the session, the others tfmc_session_follow; none "
+		       "saves or "
+		       "restores sequences";
 	return tfmc_rt_status_text(status);
 }
 
@@ -421,16 +464,50 @@ const char *tfmc_session_variant(const struct tfmc_session *session)
 	               : NULL;
 }
 
+/* ---- changes of the state ---- */
+
 /* Resets by returning pages where possible: the object's own reset writes zeros over the whole state,
  * which would commit memory for every token that could come. */
+static int reset_state(struct tfmc_session *s)
+{
+	s->first_sequence = 0;
+	if (memory_block_zero(&s->state))
+		return s->model.select(s->context, 0, -1);
+	return s->model.reset(s->context);
+}
+
+static int select_sequences(struct tfmc_session *s, int64_t first, int64_t source)
+{
+	TRY(s->model.select(s->context, first, source));
+	s->first_sequence = first;
+	return TFMC_RT_OK;
+}
+
+/* Does an act on this rank. A call has buffers of the rank: call_with_buffers does it. */
+static int do_act(struct tfmc_session *s, const struct act *act, const void *payload)
+{
+	switch ((enum act_kind)act->kind) {
+	case ACT_RESET: return reset_state(s);
+	case ACT_TRIM: return s->model.trim(s->context, act->a, act->b);
+	case ACT_FORK: return s->model.fork(s->context, act->a, act->b);
+	case ACT_SELECT: return select_sequences(s, act->a, act->b);
+	case ACT_REORDER: return s->model.reorder(s->context, payload, act->a);
+	case ACT_CALL:
+	case ACT_CLOSE: break;
+	}
+	return TFMC_RT_OK;
+}
+
+/* Broadcasts an act, then does it on this rank. */
+static int lead_act(struct tfmc_session *s, struct act act, const void *payload)
+{
+	TRY(lead_send(&s->lead, &act, payload));
+	return do_act(s, &act, payload);
+}
+
 int tfmc_session_reset(struct tfmc_session *session)
 {
-	if (!session)
-		return TFMC_RT_E_NULL;
-	session->first_sequence = 0;
-	if (memory_block_zero(&session->state))
-		return session->model.select(session->context, 0, -1);
-	return session->model.reset(session->context);
+	return session ? lead_act(session, (struct act){.kind = ACT_RESET}, NULL) : (int)TFMC_RT_E_NULL;
 }
 
 int tfmc_session_set_source(struct tfmc_session *session, const void *data, const int64_t *sizes,
@@ -471,7 +548,7 @@ int session_consume_cancel(struct tfmc_session *session)
 
 int session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
 {
-	return session->model.trim(session->context, sequence, length);
+	return lead_act(session, (struct act){.kind = ACT_TRIM, .a = sequence, .b = length}, NULL);
 }
 
 int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
@@ -496,16 +573,15 @@ int session_has_source(const struct tfmc_session *session, int64_t sequence)
 
 int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)
 {
-	return session ? session->model.fork(session->context, from, to) : (int)TFMC_RT_E_NULL;
+	return session ? lead_act(session, (struct act){.kind = ACT_FORK, .a = from, .b = to}, NULL)
+	               : (int)TFMC_RT_E_NULL;
 }
 
 int tfmc_session_select(struct tfmc_session *session, int64_t first_sequence, int64_t source)
 {
-	if (!session)
-		return TFMC_RT_E_NULL;
-	TRY(session->model.select(session->context, first_sequence, source));
-	session->first_sequence = first_sequence;
-	return TFMC_RT_OK;
+	return session ? lead_act(session, (struct act){.kind = ACT_SELECT, .a = first_sequence, .b = source},
+	                          NULL)
+	               : (int)TFMC_RT_E_NULL;
 }
 
 int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n)
@@ -514,7 +590,10 @@ int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int6
 		return TFMC_RT_E_NULL;
 	if (n == 0)
 		return TFMC_RT_OK;
-	return session->model.reorder(session->context, from, n);
+	if (n > session->batch)
+		return TFMC_RT_E_DIM;
+	uint64_t bytes = n > 0 ? (uint64_t)n * sizeof(*from) : 0;
+	return lead_act(session, (struct act){.kind = ACT_REORDER, .a = n, .bytes = bytes}, from);
 }
 
 int64_t tfmc_session_batch(const struct tfmc_session *session)
@@ -542,6 +621,8 @@ int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void
 {
 	if (!session)
 		return TFMC_RT_E_NULL;
+	if (session->lead.ranks)
+		return TFMC_RT_E_RANKS;
 	int status = out ? session->model.fetch(session->context, sequence) : (int)TFMC_RT_OK;
 	if (status != TFMC_RT_OK && n_out)
 		*n_out = 0;
@@ -555,6 +636,8 @@ int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const v
 {
 	if (!session)
 		return TFMC_RT_E_NULL;
+	if (session->lead.ranks)
+		return TFMC_RT_E_RANKS;
 	int status = tfmc_state_restore(session->model.record, &session->weights_in_use, session->state.data,
 	                                tfmc_session_batch(session), sequence, data, n);
 	if (status == TFMC_RT_OK)
@@ -625,12 +708,29 @@ static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims
 	return call.status;
 }
 
+/* Calls an entry on this rank. */
+static int call_with_buffers(struct tfmc_session *s, int64_t entry, const int64_t *dims,
+                             const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+{
+	const struct tfmc_record *r = s->model.record;
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	const uint64_t *dim_indices = (const void *)((const char *)r + e->dims);
+	uint64_t args[MODEL_DIMS_MAX + 2 * MODEL_TENSORS_MAX], n = 0;
+	for (uint64_t i = 0; i < e->n_dims; i++)
+		args[n++] = (uint64_t)dims[dim_indices[i]];
+	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
+		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
+		args[n++] = (uint64_t)(uintptr_t)b->data;
+		args[n++] = b->count;
+	}
+	return call_entry(s, entry, dims, args);
+}
+
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
 	const struct tfmc_record *r = tfmc_session_record(session);
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
-	uint64_t args[MODEL_DIMS_MAX + 2 * MODEL_TENSORS_MAX];
 	if (!session)
 		return TFMC_RT_E_NULL;
 	if (!e)
@@ -639,14 +739,37 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 		return TFMC_RT_E_NULL;
 	if (e->n_dims > MODEL_DIMS_MAX || e->n_inputs + e->n_outputs > MODEL_TENSORS_MAX)
 		return TFMC_RT_E_RECORD;
-	const uint64_t *dim_indices = (const void *)((const char *)r + e->dims);
-	uint64_t n = 0;
-	for (uint64_t i = 0; i < e->n_dims; i++)
-		args[n++] = (uint64_t)dims[dim_indices[i]];
-	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
-		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
-		args[n++] = (uint64_t)(uintptr_t)b->data;
-		args[n++] = b->count;
+	TRY(lead_send_call(&session->lead, r, entry, dims, inputs, outputs));
+	return call_with_buffers(session, entry, dims, inputs, outputs);
+}
+
+/* ---- followers ---- */
+
+/* The call of an act, without outputs: only rank 0 needs the logits. Its status is the same on all ranks, of which
+ * rank 0 returns it to the caller, who may go on, or the next act fails. */
+static int follow_call(struct tfmc_session *s, const struct act *act)
+{
+	static const struct tfmc_buffer unwanted[MODEL_TENSORS_MAX];
+	struct tfmc_buffer inputs[MODEL_TENSORS_MAX];
+	int64_t dims[MODEL_DIMS_MAX];
+	TRY(lead_read_call(&s->lead, s->model.record, act, dims, inputs));
+	(void)call_with_buffers(s, act->a, dims, inputs, unwanted);
+	return TFMC_RT_OK;
+}
+
+int tfmc_session_follow(struct tfmc_session *session)
+{
+	struct act act = {0};
+	if (!session)
+		return TFMC_RT_E_NULL;
+	if (!session->lead.ranks || session->lead.ranks->rank == 0)
+		return TFMC_RT_E_RANKS;
+	while (act.kind != ACT_CLOSE) {
+		TRY(lead_receive(&session->lead, &act));
+		if (act.kind == ACT_CALL)
+			TRY(follow_call(session, &act));
+		else
+			(void)do_act(session, &act, session->lead.payload); /* as that of a call */
 	}
-	return call_entry(session, entry, dims, args);
+	return TFMC_RT_OK;
 }

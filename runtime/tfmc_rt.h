@@ -57,7 +57,9 @@ struct tfmc_mapping {
 	uint64_t bytes;
 	void *base; /* the whole mapping, file header included */
 	uint64_t base_bytes;
-	uint64_t hash; /* weights_hash of the file's header; 0: use that of the record */
+	uint64_t hash;     /* weights_hash of the file's header; 0: use that of the record */
+	int64_t rank;      /* whose weights they are; 0 for one process */
+	uint64_t set_hash; /* of the weights that all ranks have; 0: use weights_hash of the record */
 };
 enum tfmc_map_flags {
 	TFMC_MAP_VERIFY = 1, /* hash all bytes, not only the header */
@@ -84,6 +86,8 @@ void tfmc_weights_unmap(struct tfmc_mapping *mapping); /* NULL is allowed */
  * than cap.
  */
 int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap);
+/* The same for the weights of one rank of an object for several. */
+int tfmc_weights_find_rank(const struct tfmc_record *record, int64_t rank, char *path, uint64_t cap);
 
 /* ---- thread pool ---- */
 struct tfmc_pool;
@@ -104,6 +108,59 @@ void tfmc_pool_run(struct tfmc_pool *pool, tfmc_task_fn *fn, void *arg);
 void tfmc_pool_run_some(struct tfmc_pool *pool, int64_t n, tfmc_task_fn *fn, void *arg);
 /* A tfmc_config.parallel_for (user: the pool): any n, iterations dealt to the workers round-robin. */
 void tfmc_pool_parallel_for(void *pool, int64_t n, tfmc_task_fn *fn, void *arg);
+
+/* ---- ranks ---- */
+/*
+ * Tables for tfmc_config.ranks where no network is needed: ranks as threads, one rank alone, delays. The sums of all
+ * of them are the tree of abi.h, so they have the bits of every other transport.
+ */
+#define TFMC_LOCAL_RANKS_MAX 1024
+struct tfmc_local_ranks;
+/*
+ * A group of n ranks inside this process, each called by threads of its own. Waiting threads poll for
+ * TFMC_POOL_SPIN_US, yielding the processor, then block. Exchanges whose tag or count differs between ranks, and a sum
+ * on one rank that meets a broadcast on another, fail. TFMC_RT_E_RANKS: n is not 1 .. TFMC_LOCAL_RANKS_MAX.
+ */
+int tfmc_local_ranks_create(int64_t n, struct tfmc_local_ranks **out);
+/* The table of a rank, valid until the group is destroyed; NULL: no such rank. */
+const struct tfmc_ranks *tfmc_local_rank(struct tfmc_local_ranks *ranks, int64_t rank);
+/* A rank gives up, from any thread: waiting calls of all ranks return, later ones return at once, and status is
+ * TFMC_RT_E_RANK for good. NULL is allowed. */
+void tfmc_local_ranks_fail(struct tfmc_local_ranks *ranks);
+/* No thread may be in a call on the group; after tfmc_local_ranks_fail they all return. NULL is allowed. */
+void tfmc_local_ranks_destroy(struct tfmc_local_ranks *ranks);
+
+/*
+ * Rank 0 of n that runs alone, for measuring: all others are taken to have its x. No thread is started and no call
+ * waits. *out is its own user: it must not be moved. TFMC_RT_E_RANKS: as above.
+ */
+int tfmc_mirror_ranks_init(struct tfmc_ranks *out, int64_t n);
+
+/* A network: each rank sends and receives with this rate. */
+struct tfmc_link {
+	int64_t latency_ns;        /* of a message, 0 .. 1e9 */
+	uint64_t bytes_per_second; /* > 0 */
+};
+/*
+ * Nanoseconds of a sum of `count` floats between n ranks. Two ranks, and n that sum at most TFMC_DIRECT_BYTES
+ * together, send each other all of it, in one phase of messages; else each sums a share of the elements and sends the
+ * sums (reduce-scatter, all-gather), in two phases.
+ */
+#define TFMC_DIRECT_BYTES 65536
+double tfmc_link_sum_ns(const struct tfmc_link *link, int64_t n, uint64_t count);
+/* Of gathering `count` floats of each of n ranks, in one phase. */
+double tfmc_link_gather_ns(const struct tfmc_link *link, int64_t n, uint64_t count);
+/* Of a message from rank 0 to all others, as a binomial tree: the call of a session is one. */
+double tfmc_link_broadcast_ns(const struct tfmc_link *link, int64_t n, uint64_t bytes);
+/* Ranks whose exchanges take the time of a link in addition to that of `base`. */
+struct tfmc_delayed_ranks {
+	struct tfmc_ranks ranks; /* for tfmc_config.ranks; its user is this struct, which must not be moved */
+	const struct tfmc_ranks *base; /* must outlive this struct */
+	struct tfmc_link link;
+};
+/* TFMC_RT_E_DIM: the latency or the rate is outside its range. */
+int tfmc_delayed_ranks_init(struct tfmc_delayed_ranks *out, const struct tfmc_ranks *base,
+                            const struct tfmc_link *link);
 
 /* ---- sessions: memory and calls by name ---- */
 struct tfmc_session;
@@ -144,6 +201,14 @@ struct tfmc_session_options {
 	 * of the object only.
 	 */
 	int64_t context;
+	/*
+	 * This process as one of several that run an object compiled for as many: see "several ranks" below. Must outlive
+	 * the session. NULL: one process.
+	 */
+	const struct tfmc_ranks *ranks;
+	/* [message_bytes]: why tfmc_session_open failed, a text; "": it did not. NULL: not wanted. */
+	char *message;
+	uint64_t message_bytes;
 };
 /* Opens a session. The model struct is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
@@ -207,6 +272,34 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);
 int tfmc_session_reset(struct tfmc_session *session);
 
+/* ---- several ranks ---- */
+/*
+ * Every rank opens a session, with its own weights and workers and the same batch, call_tokens, context, dims_max and
+ * variant. Rank 0 leads: its application calls generation, slots, scoring and the session as in one process. The others
+ * follow:
+ *
+ * 	options.ranks = ranks;
+ * 	int status = tfmc_session_open(&model, &options, &session);
+ * 	if (status == TFMC_RT_OK && ranks->rank > 0)
+ * 		status = tfmc_session_follow(session);
+ *
+ * Opening compares object, weights, options and library of all ranks and opens all or none: TFMC_RT_E_RANKS, or the
+ * status of the first rank that failed; `message` of the options names the rank. All take the least demanding code
+ * variant that one of them runs, so that they round alike.
+ *
+ * Once a rank fails or is gone, every call that reaches the model is TFMC_RT_E_RANK. tfmc_session_cancel takes effect
+ * between calls of the model, as in one process: all ranks complete a call that has begun. Saving and restoring
+ * sequences is TFMC_RT_E_RANKS.
+ */
+
+/*
+ * On ranks > 0: repeats what rank 0 does with its session, until that is closed: TFMC_RT_OK. Other calls that change the
+ * session of a follower are TFMC_RT_E_RANKS, as is this one on rank 0 or in one process. TFMC_RT_E_RANK: another rank
+ * failed or is gone. After a failure, also of tfmc_session_open, a rank has to leave the others as its table demands (a
+ * process ends, a thread calls tfmc_local_ranks_fail), so that they fail instead of waiting for it.
+ */
+int tfmc_session_follow(struct tfmc_session *session);
+
 /* ---- sequences of a session ---- */
 /*
  * A session has `batch` sequences, each with its own length. A call with B rows works on B consecutive
@@ -236,7 +329,7 @@ int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to);
  * every state, row-major (format: runtime/README.md). It can be restored by every object with the same states
  * and the same packed weights (those that the session uses): other code variants, batch sizes, worker counts
  * and machines; calls then have the same bits. *n_out: bytes needed, also when cap is smaller
- * (TFMC_RT_E_SIZE, nothing is written). Restoring returns TFMC_RT_E_MODEL_MISMATCH: of another model;
+ * (TFMC_RT_E_SIZE, nothing is written). TFMC_RT_E_RANKS: a session on several ranks. Restoring returns TFMC_RT_E_MODEL_MISMATCH: of another model;
  * TFMC_RT_E_SAVED: damaged; TFMC_RT_E_FULL: more tokens than the state holds.
  */
 int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,

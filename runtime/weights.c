@@ -36,8 +36,12 @@ static int check_header(struct tfmc_mapping *m, const struct tfmc_record *record
 		return TFMC_RT_E_FILE;
 	if (header.structure_hash != record->structure_hash || header.bytes != record->weights_bytes)
 		return TFMC_RT_E_WEIGHTS;
+	if (header.ranks != record->ranks || header.rank < 0 || header.rank >= header.ranks)
+		return TFMC_RT_E_RANKS;
 	if (header.bytes != m->base_bytes - TFMC_WEIGHTS_DATA)
 		return TFMC_RT_E_FILE;
+	m->rank = header.rank;
+	m->set_hash = header.set_hash;
 	m->hash = header.weights_hash;
 	if ((flags & TFMC_MAP_VERIFY) && hash_bytes(m->data, m->bytes) != header.weights_hash)
 		return TFMC_RT_E_WEIGHTS;
@@ -114,8 +118,8 @@ static bool is_weights_name(const char *name)
 	return n > suffix && !strcmp(name + n - suffix, ".weights");
 }
 
-/* True: the header says that the file was written with the object. */
-static bool belongs_to(const struct tfmc_record *record, int directory, const char *name)
+/* True: the header says that the file was written with the object, for this rank. */
+static bool belongs_to(const struct tfmc_record *record, int64_t rank, int directory, const char *name)
 {
 	struct tfmc_weights_header h = {0};
 	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -123,11 +127,13 @@ static bool belongs_to(const struct tfmc_record *record, int directory, const ch
 	if (fd >= 0)
 		close(fd);
 	return is_read && h.magic == TFMC_WEIGHTS_MAGIC && h.abi_version == TFMC_ABI_VERSION &&
-	       h.structure_hash == record->structure_hash && h.weights_hash == record->weights_hash;
+	       h.structure_hash == record->structure_hash && h.set_hash == record->weights_hash &&
+	       h.ranks == record->ranks && h.rank == rank;
 }
 
 /* Writes the first matching name of the directory to out; "": none. */
-static void find_in_directory(const struct tfmc_record *record, const char *directory, char out[NAME_MAX + 1])
+static void find_in_directory(const struct tfmc_record *record, int64_t rank, const char *directory,
+                              char out[NAME_MAX + 1])
 {
 	DIR *dir = opendir(directory);
 	out[0] = 0;
@@ -135,7 +141,7 @@ static void find_in_directory(const struct tfmc_record *record, const char *dire
 		size_t n = strlen(e->d_name);
 		bool is_first =
 		        n <= NAME_MAX && is_weights_name(e->d_name) && (!*out || strcmp(e->d_name, out) < 0);
-		if (is_first && belongs_to(record, dirfd(dir), e->d_name))
+		if (is_first && belongs_to(record, rank, dirfd(dir), e->d_name))
 			memcpy(out, e->d_name, n + 1);
 	}
 	if (dir)
@@ -153,14 +159,19 @@ static void program_directory(char out[PATH_MAX])
 
 int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap)
 {
+	return tfmc_weights_find_rank(record, 0, path, cap);
+}
+
+int tfmc_weights_find_rank(const struct tfmc_record *record, int64_t rank, char *path, uint64_t cap)
+{
 	char program[PATH_MAX], name[NAME_MAX + 1];
 	if (!record || !path)
 		return TFMC_RT_E_NULL;
 	program_directory(program);
 	const char *directory = program;
-	find_in_directory(record, directory, name);
+	find_in_directory(record, rank, directory, name);
 	if (!*name)
-		find_in_directory(record, directory = ".", name);
+		find_in_directory(record, rank, directory = ".", name);
 	if (!*name)
 		return TFMC_RT_E_NO_WEIGHTS;
 	size_t n = strlen(directory), n_name = strlen(name);

@@ -286,6 +286,7 @@ static int32_t set_arg(const struct call_state *r, struct model_launch *l, uint3
 	case PLAN_OFFSET: return set_area_arg(r, l, index, area, true);
 	case PLAN_DIM: return set_value(r, l, index, r->f->dims[number], NULL);
 	case PLAN_INDEX: return set_value(r, l, index, l->indices[number], NULL);
+	case PLAN_RANKS: break;
 	case PLAN_SOURCE_STEP: return set_value(r, l, index, r->call->source < 0, NULL);
 	case PLAN_WORKER: /* never in a file */
 	case PLAN_WORKERS: break;

@@ -45,7 +45,8 @@ enum plan_arg_kind {
 	PLAN_WORKER = 4,
 	PLAN_WORKERS = 5,
 	/* Sequences between the encoder outputs that consecutive rows read: 1, or 0 if all rows share one. */
-	PLAN_SOURCE_STEP = 6
+	PLAN_SOURCE_STEP = 6,
+	PLAN_RANKS = 7 /* struct tfmc_ranks; of objects alone, never serialized */
 };
 
 enum area_memory {

@@ -198,6 +198,7 @@ static void check_arg(struct check *c, int64_t i, int64_t n_areas)
 	case PLAN_DIM: hi = c->plan->rows[PLAN_DIMS]; break;
 	case PLAN_INDEX: hi = c->repeats; break;
 	case PLAN_SOURCE_STEP: hi = 1; break;
+	case PLAN_RANKS: break; /* of objects */
 	}
 	require(c, number >= 0 && number < hi, "an argument is nothing that the kernel may have");
 }

@@ -11,7 +11,7 @@ import tensor
 
 FIELD = re.compile(r"^\t(const )?(\w+) \*?(\w+);(?: /\* (\w+) \[([^\]]*)\])?", re.M)
 CONFIG = ["struct_size", "weights", "weights_bytes", "state", "state_bytes", "arena", "arena_bytes", "batch", "workers",
-          "parallel_for", "yield", "user", "variants", "system0", "system1", "device", "state_is_zero"]
+          "parallel_for", "yield", "user", "variants", "system0", "system1", "device", "state_is_zero", "ranks"]
 
 
 def aligned(n):

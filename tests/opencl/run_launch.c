@@ -71,6 +71,7 @@ bool run_args(struct run *r, const struct plan_kernel *l, const struct piece *pi
 			out[i].number = r->turns[n];
 			break;
 		case PLAN_SOURCE_STEP: out[i].number = 1; break;
+		case PLAN_RANKS: break;
 		case PLAN_WORKER:
 		case PLAN_WORKERS: return false;
 		}

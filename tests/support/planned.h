@@ -34,7 +34,7 @@ TFMC_MUST_USE static inline enum tfmc_status planned_pack(struct diag_context *c
 	if (status == TFMC_OK)
 		status = pack_weights(&o, source, sink, TFMC_WEIGHTS_DATA);
 	if (status == TFMC_OK)
-		status = pack_header(&o, sink);
+		status = pack_header(&o, sink, 0);
 	arena_destroy(&arena);
 	return status;
 }

@@ -129,6 +129,38 @@ START_TEST(pools)
 }
 END_TEST
 
+START_TEST(ranks)
+{
+	static const int64_t invalid[] = {0, -1, INT64_MIN, LARGE, TFMC_LOCAL_RANKS_MAX + 1};
+	const struct tfmc_link links[] = {{-1, 1}, {1, 0}, {LARGE, 1}}, link = {0, UINT64_MAX};
+	struct tfmc_local_ranks *group = NULL;
+	struct tfmc_ranks mirror, none = {0};
+	struct tfmc_delayed_ranks d;
+	for (size_t i = 0; i < sizeof(invalid) / sizeof(invalid[0]); i++) {
+		IS(TFMC_RT_E_RANKS, tfmc_local_ranks_create(invalid[i], &group));
+		IS(TFMC_RT_E_RANKS, tfmc_mirror_ranks_init(&mirror, invalid[i]));
+		NONE(group);
+	}
+	IS(TFMC_RT_E_NULL, tfmc_local_ranks_create(1, NULL));
+	IS(TFMC_RT_E_NULL, tfmc_mirror_ranks_init(NULL, 1));
+	IS(TFMC_RT_OK, tfmc_local_ranks_create(TFMC_LOCAL_RANKS_MAX, &group));
+	ck_assert_ptr_nonnull(tfmc_local_rank(group, TFMC_LOCAL_RANKS_MAX - 1));
+	NONE(tfmc_local_rank(group, TFMC_LOCAL_RANKS_MAX));
+	NONE(tfmc_local_rank(group, -1));
+	NONE(tfmc_local_rank(NULL, 0));
+	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+		IS(TFMC_RT_E_DIM, tfmc_delayed_ranks_init(&d, tfmc_local_rank(group, 0), &links[i]));
+	IS(TFMC_RT_E_NULL, tfmc_delayed_ranks_init(NULL, tfmc_local_rank(group, 0), &link));
+	IS(TFMC_RT_E_NULL, tfmc_delayed_ranks_init(&d, NULL, &link));
+	IS(TFMC_RT_E_NULL, tfmc_delayed_ranks_init(&d, &none, &link));
+	IS(TFMC_RT_E_NULL, tfmc_delayed_ranks_init(&d, tfmc_local_rank(group, 0), NULL));
+	ck_assert(tfmc_link_sum_ns(NULL, 2, 1) == 0);
+	tfmc_local_ranks_fail(NULL);
+	tfmc_local_ranks_destroy(NULL);
+	tfmc_local_ranks_destroy(group);
+}
+END_TEST
+
 static void open_one(int want, struct tfmc_session_options o)
 {
 	struct tfmc_model model;
@@ -154,10 +186,15 @@ START_TEST(sessions)
 		    o.struct_size != offsetof(struct tfmc_session_options, verify_weights) &&
 		    o.struct_size != offsetof(struct tfmc_session_options, device) &&
 		    o.struct_size != offsetof(struct tfmc_session_options, context) &&
+		    o.struct_size != offsetof(struct tfmc_session_options, ranks) &&
+		    o.struct_size != offsetof(struct tfmc_session_options, message) &&
+		    o.struct_size != offsetof(struct tfmc_session_options, message_bytes) &&
 		    o.struct_size != sizeof(o))
 			IS(TFMC_RT_E_ABI, tfmc_session_open(&model, &o, &s));
 	o.struct_size = HUGE_N;
 	IS(TFMC_RT_E_ABI, tfmc_session_open(&model, &o, &s));
+	IS(TFMC_RT_E_NULL, tfmc_session_follow(NULL));
+	IS(TFMC_RT_E_RANKS, tfmc_session_follow(m.session));
 	NONE(s);
 	/* options of an older header end before verify_weights: what lies there is not looked at */
 	struct {
@@ -590,6 +627,7 @@ Suite *suite_misuse(void)
 	tcase_add_unchecked_fixture(c, open_mini, close_mini);
 	tcase_add_test(c, records_and_files);
 	tcase_add_test(c, pools);
+	tcase_add_test(c, ranks);
 	tcase_add_test(c, sessions);
 	tcase_add_test(c, sequences);
 	tcase_add_test(c, slots);

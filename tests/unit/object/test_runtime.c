@@ -220,7 +220,7 @@ END_TEST
 /* Whoever waits for a writer of a FIFO waits for ever. */
 START_TEST(weights_are_regular_files)
 {
-	struct tfmc_record record = {.structure_hash = 7, .weights_bytes = 1};
+	struct tfmc_record record = {.structure_hash = 7, .ranks = 1, .weights_bytes = 1};
 	struct tfmc_mapping m;
 	ck_assert_int_eq(mkfifo("test_runtime.fifo", 0600), 0);
 	alarm(10);
@@ -235,8 +235,8 @@ END_TEST
 /* By what is in it, not by its name; the first name of several; nothing that is not the object's. */
 START_TEST(weights_are_found)
 {
-	struct tfmc_record record = {.structure_hash = 7, .weights_bytes = 1, .weights_hash = 5};
-	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, 5, 1};
+	struct tfmc_record record = {.structure_hash = 7, .ranks = 1, .weights_bytes = 1, .weights_hash = 5};
+	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, 4, 1, 5, 0, 1};
 	char path[64];
 	write_weights(&h, "a", 1);
 	ck_assert_int_eq(mkfifo("a.weights", 0600), 0); /* comes before */
@@ -248,8 +248,16 @@ START_TEST(weights_are_found)
 	ck_assert_int_eq(tfmc_weights_find(&record, path, strlen(path)), TFMC_RT_E_SIZE);
 	record.weights_hash = 6;
 	ck_assert_int_eq(tfmc_weights_find(&record, path, sizeof(path)), TFMC_RT_E_NO_WEIGHTS);
-	remove(weights_path);
 	record.weights_hash = 5;
+	record.ranks = 3; /* the part of a rank */
+	h.ranks = 3;
+	h.rank = 2;
+	write_weights(&h, "a", 1);
+	ck_assert_int_eq(tfmc_weights_find(&record, path, sizeof(path)), TFMC_RT_E_NO_WEIGHTS);
+	ck_assert_int_eq(tfmc_weights_find_rank(&record, 1, path, sizeof(path)), TFMC_RT_E_NO_WEIGHTS);
+	ck_assert_int_eq(tfmc_weights_find_rank(&record, 2, path, sizeof(path)), TFMC_RT_OK);
+	remove(weights_path);
+	record.ranks = 1;
 	ck_assert_int_eq(tfmc_weights_find(&record, path, sizeof(path)), TFMC_RT_E_NO_WEIGHTS);
 }
 END_TEST
@@ -263,9 +271,9 @@ START_TEST(weights_on_large_pages)
 	ck_assert_ptr_nonnull(bytes);
 	for (size_t i = 0; i < BYTES; i++)
 		bytes[i] = (unsigned char)(i * 7 + i / 251);
-	struct tfmc_record record = {.structure_hash = 7, .weights_bytes = BYTES};
-	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, plain_hash(bytes, BYTES),
-	                                BYTES};
+	struct tfmc_record record = {.structure_hash = 7, .ranks = 1, .weights_bytes = BYTES};
+	struct tfmc_weights_header h = {
+	        TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, plain_hash(bytes, BYTES), BYTES, 0, 0, 1};
 	write_weights(&h, bytes, BYTES);
 	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, TFMC_MAP_VERIFY | TFMC_MAP_LARGE_PAGES, &m),
 	                 TFMC_RT_OK);
@@ -283,7 +291,7 @@ START_TEST(weights_on_large_pages)
 	                 TFMC_RT_E_WEIGHTS);
 	ck_assert_ptr_null(m.base);
 
-	record = (struct tfmc_record){.structure_hash = 7, .weights_bytes = 3};
+	record = (struct tfmc_record){.structure_hash = 7, .ranks = 1, .weights_bytes = 3};
 	h.bytes = 3;
 	write_weights(&h, bytes, 3);
 	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, TFMC_MAP_LARGE_PAGES, &m), TFMC_RT_OK);
@@ -297,8 +305,8 @@ END_TEST
 START_TEST(weights_are_checked)
 {
 	const uint64_t hash_of_a = plain_hash((const unsigned char *)"a", 1);
-	struct tfmc_record record = {.structure_hash = 7, .weights_bytes = 1};
-	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, hash_of_a, 1};
+	struct tfmc_record record = {.structure_hash = 7, .ranks = 1, .weights_bytes = 1};
+	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, hash_of_a, 1, 0, 0, 1};
 	struct tfmc_mapping m;
 	write_weights(&h, "a", 1);
 	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, TFMC_MAP_VERIFY, &m), TFMC_RT_OK);
@@ -315,6 +323,19 @@ START_TEST(weights_are_checked)
 	record.structure_hash = 8;
 	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_WEIGHTS);
 	record.structure_hash = 7;
+	record.ranks = 2; /* of two processes */
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_RANKS);
+	h.ranks = 2;
+	h.rank = 2;
+	write_weights(&h, "b", 1);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_RANKS);
+	h.rank = 1;
+	write_weights(&h, "b", 1);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_OK);
+	ck_assert_int_eq(m.rank, 1);
+	tfmc_weights_unmap(&m);
+	h.rank = 0;
+	h.ranks = record.ranks = 1;
 	write_weights(&h, "aa", 2); /* longer than the header says */
 	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_FILE);
 	h.magic++;

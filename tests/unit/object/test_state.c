@@ -352,8 +352,14 @@ END_TEST
 static const char *write_zeros(const struct tfmc_record *r, const char *path, uint64_t hash)
 {
 	static const char zeros[TFMC_WEIGHTS_DATA];
-	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, r->structure_hash, hash,
-	                                r->weights_bytes};
+	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC,
+	                                TFMC_ABI_VERSION,
+	                                r->structure_hash,
+	                                hash,
+	                                r->weights_bytes,
+	                                r->weights_hash,
+	                                0,
+	                                1};
 	FILE *f = fopen(path, "wb");
 	ck_assert_ptr_nonnull(f);
 	fwrite(&h, 1, sizeof(h), f);

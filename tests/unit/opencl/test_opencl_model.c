@@ -236,6 +236,7 @@ static void check_arg(struct expected *x, const struct plan_kernel *k, size_t i,
 	case PLAN_DIM: ck_assert_int_eq(number(&args[i]), x->asked->dims[a->number]); break;
 	case PLAN_INDEX: ck_assert_int_eq(number(&args[i]), x->launches[x->next].turns[a->number]); break;
 	case PLAN_SOURCE_STEP: ck_assert_int_eq(number(&args[i]), x->asked->source < 0); break;
+	case PLAN_RANKS: ck_abort_msg("an argument of objects"); break;
 	case PLAN_WORKER:
 	case PLAN_WORKERS: ck_abort_msg("no argument of OpenCL");
 	}

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks inside one process: threads, one rank alone, delays.
+ *
+ * A local exchange copies x into staging memory of its rank, waits once until all ranks have arrived, and adds the
+ * staged values of all ranks: each rank computes the whole sum. Staging costs a copy in cache and saves the second
+ * wait that reading x of other ranks directly would need before x may be written again; and after a failure no
+ * thread reads memory of a rank that has returned. Two staging buffers alternate: a rank that has
+ * arrived at an exchange has read those of the exchange before the last one, so one wait orders reads and writes.
+ */
+#include "tfmc_rt.h"
+
+#include "runtime/memory.h"
+#include "runtime/spin.h"
+#include "runtime/try.h"
+
+#include <pthread.h>
+
+#define CACHE_LINE   64
+#define LINE_FLOATS  16
+#define BLOCK_FLOATS 256   /* of each partial sum of the tree */
+#define STAGE_FLOATS 16384 /* longer exchanges go in pieces of this size */
+#define STAGE_BYTES  (STAGE_FLOATS * sizeof(float))
+#define SPIN_NS      (TFMC_POOL_SPIN_US * INT64_C(1000))
+
+/* ---- sums ---- */
+
+/* The x of all ranks: that of rank r is at first + r * stride. */
+struct terms {
+	const float *first;
+	uint64_t stride;
+	int64_t n;
+};
+
+/* out = a + b. Whole cache lines have a constant trip count, which compilers vectorize without a check. */
+static void add(float *restrict out, const float *restrict a, const float *restrict b, uint64_t n)
+{
+	uint64_t i = 0;
+	for (; i + LINE_FLOATS <= n; i += LINE_FLOATS)
+		for (uint64_t k = i; k < i + LINE_FLOATS; k++)
+			out[k] = a[k] + b[k];
+	for (; i < n; i++)
+		out[i] = a[i] + b[i];
+}
+
+/* Sum of n <= BLOCK_FLOATS elements as a tree of neighbours. Returns its address: `out`, or the term itself. */
+static const float *add_tree(struct terms t, uint64_t n, float *out)
+{
+	float left[BLOCK_FLOATS], right[BLOCK_FLOATS];
+	if (t.n == 1)
+		return t.first;
+	int64_t half = 1;
+	while (2 * half < t.n)
+		half *= 2;
+	const struct terms low = {t.first, t.stride, half};
+	const struct terms high = {t.first + (uint64_t)half * t.stride, t.stride, t.n - half};
+	add(out, add_tree(low, n, left), add_tree(high, n, right), n);
+	return out;
+}
+
+/* Elements of a worker: whole cache lines, so that no two workers write one. */
+struct range {
+	uint64_t from, to;
+};
+
+static struct range range_of(uint64_t n, int64_t worker, int64_t workers)
+{
+	uint64_t lines = (n + LINE_FLOATS - 1) / LINE_FLOATS, all = workers > 1 ? (uint64_t)workers : 1;
+	uint64_t from = lines * (uint64_t)worker / all * LINE_FLOATS;
+	uint64_t to = lines * ((uint64_t)worker + 1) / all * LINE_FLOATS;
+	return (struct range){from, to < n ? to : n};
+}
+
+/* out[range] = sum of the terms. */
+static void sum_range(struct terms t, struct range range, float *out)
+{
+	for (uint64_t n, i = range.from; i < range.to; i += n) {
+		n = range.to - i < BLOCK_FLOATS ? range.to - i : BLOCK_FLOATS;
+		const struct terms block = {t.first + i, t.stride, t.n};
+		const float *sum = add_tree(block, n, out + i);
+		if (sum != out + i)
+			memcpy(out + i, sum, n * sizeof(float));
+	}
+}
+
+/* ---- concatenation ---- */
+
+/*
+ * Copies elements range + at of x [rows][width] of all ranks to out [rows][n][width]; those of rank r are at
+ * t.first + r * t.stride, from element `at` on.
+ */
+static void gather_range(struct terms t, struct range range, uint64_t at, uint64_t width, float *out)
+{
+	for (uint64_t n, i = range.from; i < range.to; i += n) {
+		uint64_t row = (at + i) / width, column = (at + i) % width, ranks = (uint64_t)t.n;
+		n = range.to - i < width - column ? range.to - i : width - column;
+		for (uint64_t r = 0; r < ranks; r++)
+			memcpy(out + (row * ranks + r) * width + column, t.first + r * t.stride + i,
+			       n * sizeof(float));
+	}
+}
+
+/* ---- ranks as threads ---- */
+
+/* Must be equal on all ranks. */
+enum exchange_kind { EXCHANGE_SUM, EXCHANGE_GATHER, EXCHANGE_BROADCAST };
+struct exchange {
+	enum exchange_kind kind;
+	uint64_t tag, size; /* elements or bytes */
+};
+
+struct local_rank {
+	_Alignas(CACHE_LINE) atomic_uint n_arrived; /* workers at the current exchange */
+	struct exchange exchange;                   /* written by the last worker that arrives */
+	struct tfmc_ranks table;
+	struct tfmc_local_ranks *group;
+	int64_t index;
+};
+
+/* Bit of `completed`. The count below it wraps around, and is compared for equality only. */
+#define FAILED 0x80000000u
+
+struct tfmc_local_ranks {
+	int64_t n;
+	float *stages; /* [n][2][STAGE_FLOATS] */
+	struct memory_block memory;
+	_Alignas(CACHE_LINE)
+	        atomic_uint completed; /* number of exchanges that are complete; with FAILED: for good */
+	_Alignas(CACHE_LINE) atomic_uint n_arrived; /* ranks at the current exchange */
+	atomic_uint n_asleep;                       /* changed under the mutex */
+	pthread_mutex_t mutex;
+	pthread_cond_t wake;
+	struct local_rank ranks[];
+};
+
+/* The last one of `all` begins the count again for the next exchange. */
+static bool is_last(atomic_uint *n_arrived, unsigned all)
+{
+	if (all > 1 && atomic_fetch_add_explicit(n_arrived, 1, memory_order_acq_rel) + 1 < all)
+		return false;
+	atomic_store_explicit(n_arrived, 0, memory_order_relaxed);
+	return true;
+}
+
+/*
+ * Wakes sleepers without a lost wake-up. `completed` and `n_asleep` are sequentially consistent: either this thread
+ * reads the sleeper, or the sleeper reads the new value of `completed` before it blocks.
+ */
+static void wake_all(struct tfmc_local_ranks *g)
+{
+	if (atomic_load_explicit(&g->n_asleep, memory_order_seq_cst) == 0)
+		return;
+	pthread_mutex_lock(&g->mutex);
+	pthread_cond_broadcast(&g->wake);
+	pthread_mutex_unlock(&g->mutex);
+}
+
+/* Waits until exchange number `count` is complete. False: the group has failed. */
+static bool wait_for(struct tfmc_local_ranks *g, unsigned count)
+{
+	if (!spin_while(&g->completed, count, SPIN_NS)) {
+		pthread_mutex_lock(&g->mutex);
+		atomic_fetch_add_explicit(&g->n_asleep, 1, memory_order_seq_cst);
+		while (atomic_load_explicit(&g->completed, memory_order_seq_cst) == count)
+			pthread_cond_wait(&g->wake, &g->mutex);
+		atomic_fetch_sub_explicit(&g->n_asleep, 1, memory_order_relaxed);
+		pthread_mutex_unlock(&g->mutex);
+	}
+	return !(atomic_load_explicit(&g->completed, memory_order_acquire) & FAILED);
+}
+
+/* All ranks have arrived: exchange number `count` is complete, unless the ranks mean different ones. */
+static void complete(struct tfmc_local_ranks *g, unsigned count)
+{
+	const struct exchange *first = &g->ranks[0].exchange;
+	unsigned next = (count + 1) & ~FAILED;
+	for (int64_t i = 1; i < g->n; i++) {
+		const struct exchange *e = &g->ranks[i].exchange;
+		if (e->kind != first->kind || e->tag != first->tag || e->size != first->size) {
+			tfmc_local_ranks_fail(g);
+			return;
+		}
+	}
+	/* Fails where FAILED was set meanwhile, which stays. */
+	if (atomic_compare_exchange_strong_explicit(&g->completed, &count, next, memory_order_seq_cst,
+	                                            memory_order_relaxed))
+		wake_all(g);
+}
+
+/* A worker arrives at exchange number `count`, its staged values written, and waits for all workers of all ranks. */
+static bool arrive_and_wait(struct local_rank *r, struct exchange e, unsigned count, int64_t workers)
+{
+	struct tfmc_local_ranks *g = r->group;
+	if (is_last(&r->n_arrived, (unsigned)workers)) {
+		r->exchange = e;
+		if (is_last(&g->n_arrived, (unsigned)g->n))
+			complete(g, count);
+	}
+	return wait_for(g, count);
+}
+
+/* Number of the exchange that a worker of any rank begins: it cannot be complete without this worker. */
+static unsigned current(struct tfmc_local_ranks *g)
+{
+	return atomic_load_explicit(&g->completed, memory_order_acquire);
+}
+
+/* Staging memory of a rank in an exchange. */
+static float *stage_of(struct tfmc_local_ranks *g, int64_t rank, unsigned count)
+{
+	return g->stages + (2 * (uint64_t)rank + (count & 1)) * STAGE_FLOATS;
+}
+
+/* Stages x and waits for all ranks, piece by piece; width: of the rows of x [count] that are gathered, 0: a sum. */
+static void exchange(struct local_rank *r, const float *x, float *out, uint64_t count, uint64_t width,
+                     struct exchange e, int64_t worker, int64_t workers)
+{
+	struct tfmc_local_ranks *g = r->group;
+	uint64_t at = 0, n;
+	do {
+		unsigned number = current(g);
+		if (number & FAILED)
+			return;
+		n = count - at < STAGE_FLOATS ? count - at : STAGE_FLOATS;
+		struct range range = range_of(n, worker, workers);
+		if (range.from < range.to)
+			memcpy(stage_of(g, r->index, number) + range.from, x + at + range.from,
+			       (range.to - range.from) * sizeof(float));
+		if (!arrive_and_wait(r, e, number, workers))
+			return;
+		const struct terms terms = {stage_of(g, 0, number), 2 * STAGE_FLOATS, g->n};
+		if (range.from < range.to && width > 0)
+			gather_range(terms, range, at, width, out);
+		else if (range.from < range.to)
+			sum_range(terms, range, out + at);
+		at += n;
+	} while (at < count);
+}
+
+static void local_sum(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
+                      int64_t workers)
+{
+	exchange(user, x, out, count, 0, (struct exchange){EXCHANGE_SUM, tag, count}, worker, workers);
+}
+
+static void local_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, uint64_t tag,
+                         int64_t worker, int64_t workers)
+{
+	const struct exchange e = {EXCHANGE_GATHER, tag, rows * width};
+	exchange(user, x, out, rows * width, width, e, worker, workers);
+}
+
+static int32_t local_status(void *user)
+{
+	const struct local_rank *r = user;
+	return current(r->group) & FAILED ? TFMC_RT_E_RANK : TFMC_RT_OK;
+}
+
+static int32_t local_broadcast(void *user, void *data, uint64_t bytes)
+{
+	struct local_rank *r = user;
+	struct tfmc_local_ranks *g = r->group;
+	const struct exchange e = {EXCHANGE_BROADCAST, 0, bytes};
+	uint64_t at = 0, n;
+	do {
+		unsigned number = current(g);
+		if (number & FAILED)
+			return TFMC_RT_E_RANK;
+		n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+		if (n > 0 && r->index == 0)
+			memcpy(stage_of(g, 0, number), (const char *)data + at, n);
+		if (!arrive_and_wait(r, e, number, 1))
+			return TFMC_RT_E_RANK;
+		if (n > 0 && r->index != 0)
+			memcpy((char *)data + at, stage_of(g, 0, number), n);
+		at += n;
+	} while (at < bytes);
+	return TFMC_RT_OK;
+}
+
+int tfmc_local_ranks_create(int64_t n, struct tfmc_local_ranks **out)
+{
+	struct memory_block memory;
+	if (!out)
+		return TFMC_RT_E_NULL;
+	*out = NULL;
+	if (n < 1 || n > TFMC_LOCAL_RANKS_MAX)
+		return TFMC_RT_E_RANKS;
+	uint64_t head = sizeof(struct tfmc_local_ranks) + (uint64_t)n * sizeof(struct local_rank);
+	TRY(memory_block_alloc(&memory, head + (uint64_t)n * 2 * STAGE_BYTES, MEMORY_SMALL_PAGES));
+	struct tfmc_local_ranks *g = memory.data;
+	g->n = n;
+	g->stages = (float *)(void *)((char *)memory.data + head);
+	g->memory = memory;
+	pthread_mutex_init(&g->mutex, NULL);
+	pthread_cond_init(&g->wake, NULL);
+	for (int64_t i = 0; i < n; i++) {
+		struct local_rank *r = &g->ranks[i];
+		r->group = g;
+		r->index = i;
+		r->table = (struct tfmc_ranks){.struct_size = sizeof(r->table),
+		                               .user = r,
+		                               .rank = i,
+		                               .n = n,
+		                               .sum = local_sum,
+		                               .gather = local_gather,
+		                               .status = local_status,
+		                               .broadcast = local_broadcast};
+	}
+	*out = g;
+	return TFMC_RT_OK;
+}
+
+const struct tfmc_ranks *tfmc_local_rank(struct tfmc_local_ranks *ranks, int64_t rank)
+{
+	return ranks && rank >= 0 && rank < ranks->n ? &ranks->ranks[rank].table : NULL;
+}
+
+void tfmc_local_ranks_fail(struct tfmc_local_ranks *ranks)
+{
+	if (!ranks)
+		return;
+	atomic_fetch_or_explicit(&ranks->completed, FAILED, memory_order_seq_cst);
+	wake_all(ranks);
+}
+
+void tfmc_local_ranks_destroy(struct tfmc_local_ranks *ranks)
+{
+	if (!ranks)
+		return;
+	struct memory_block memory = ranks->memory;
+	pthread_cond_destroy(&ranks->wake);
+	pthread_mutex_destroy(&ranks->mutex);
+	memory_block_free(&memory);
+}
+
+/* ---- one rank alone ---- */
+
+/*
+ * The tree of n equal terms x: its lowest half is a power of two times x, which is exact, plus the tree of the others.
+ * So the work is about that of one rank of many in a sum of shares, not that of adding all terms. x may be out.
+ */
+static void mirror_sum(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
+                       int64_t workers)
+{
+	const struct tfmc_ranks *ranks = user;
+	const struct range range = range_of(count, worker, workers);
+	(void)tag;
+	for (uint64_t n, at = range.from; at < range.to; at += n) {
+		float sum[BLOCK_FLOATS];
+		int64_t bit = ranks->n & -ranks->n;
+		n = range.to - at < BLOCK_FLOATS ? range.to - at : BLOCK_FLOATS;
+		for (uint64_t i = 0; i < n; i++)
+			sum[i] = x[at + i] * (float)bit;
+		for (int64_t remaining = ranks->n - bit; remaining > 0; remaining -= bit) {
+			bit = remaining & -remaining;
+			for (uint64_t i = 0; i < n; i++)
+				sum[i] = x[at + i] * (float)bit + sum[i];
+		}
+		memcpy(out + at, sum, n * sizeof(float));
+	}
+}
+
+static void mirror_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, uint64_t tag,
+                          int64_t worker, int64_t workers)
+{
+	const struct tfmc_ranks *ranks = user;
+	(void)tag;
+	gather_range((struct terms){x, 0, ranks->n}, range_of(rows * width, worker, workers), 0, width, out);
+}
+
+static int32_t mirror_status(void *user)
+{
+	(void)user;
+	return TFMC_RT_OK;
+}
+
+static int32_t mirror_broadcast(void *user, void *data, uint64_t bytes)
+{
+	(void)user;
+	(void)data;
+	(void)bytes;
+	return TFMC_RT_OK;
+}
+
+int tfmc_mirror_ranks_init(struct tfmc_ranks *out, int64_t n)
+{
+	if (!out)
+		return TFMC_RT_E_NULL;
+	if (n < 1 || n > TFMC_LOCAL_RANKS_MAX)
+		return TFMC_RT_E_RANKS;
+	*out = (struct tfmc_ranks){.struct_size = sizeof(*out),
+	                           .user = out,
+	                           .n = n,
+	                           .sum = mirror_sum,
+	                           .gather = mirror_gather,
+	                           .status = mirror_status,
+	                           .broadcast = mirror_broadcast};
+	return TFMC_RT_OK;
+}
+
+/* ---- delays ---- */
+
+#define NS_PER_SECOND 1e9
+
+static double link_ns(const struct tfmc_link *link, double phases, double bytes)
+{
+	return phases * (double)link->latency_ns + bytes * NS_PER_SECOND / (double)link->bytes_per_second;
+}
+
+double tfmc_link_sum_ns(const struct tfmc_link *link, int64_t n, uint64_t count)
+{
+	double bytes = (double)count * sizeof(float), others = (double)n - 1;
+	if (!link || n <= 1)
+		return 0;
+	if (n == 2 || bytes * (double)n <= TFMC_DIRECT_BYTES)
+		return link_ns(link, 1, bytes * others);
+	return link_ns(link, 2, 2 * bytes * others / (double)n);
+}
+
+double tfmc_link_gather_ns(const struct tfmc_link *link, int64_t n, uint64_t count)
+{
+	return link && n > 1 ? link_ns(link, 1, (double)count * sizeof(float) * ((double)n - 1)) : 0;
+}
+
+/* In each phase every rank that has the bytes sends them on. */
+double tfmc_link_broadcast_ns(const struct tfmc_link *link, int64_t n, uint64_t bytes)
+{
+	double phases = 0;
+	for (int64_t reached = 1; reached < n; reached *= 2)
+		phases++;
+	return link ? link_ns(link, phases, phases * (double)bytes) : 0;
+}
+
+static void delay(double ns)
+{
+	int64_t start = spin_clock();
+	spin_until(ns < (double)(INT64_MAX - start) ? start + (int64_t)ns : INT64_MAX);
+}
+
+/* Worker 0 waits for all: out counts as complete when all workers have returned, which the barrier of the object
+ * behind an exchange makes sure. */
+static void delayed_sum(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
+                        int64_t workers)
+{
+	const struct tfmc_delayed_ranks *d = user;
+	d->base->sum(d->base->user, x, out, count, tag, worker, workers);
+	if (worker == 0)
+		delay(tfmc_link_sum_ns(&d->link, d->base->n, count));
+}
+
+static void delayed_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width,
+                           uint64_t tag, int64_t worker, int64_t workers)
+{
+	const struct tfmc_delayed_ranks *d = user;
+	d->base->gather(d->base->user, x, out, rows, width, tag, worker, workers);
+	if (worker == 0)
+		delay(tfmc_link_gather_ns(&d->link, d->base->n, rows * width));
+}
+
+static int32_t delayed_status(void *user)
+{
+	const struct tfmc_delayed_ranks *d = user;
+	return d->base->status(d->base->user);
+}
+
+/* Rank 0 has sent and goes on, the others wait for the message. */
+static int32_t delayed_broadcast(void *user, void *data, uint64_t bytes)
+{
+	const struct tfmc_delayed_ranks *d = user;
+	int32_t status = d->base->broadcast(d->base->user, data, bytes);
+	if (d->base->rank > 0)
+		delay(tfmc_link_broadcast_ns(&d->link, d->base->n, bytes));
+	return status;
+}
+
+int tfmc_delayed_ranks_init(struct tfmc_delayed_ranks *out, const struct tfmc_ranks *base,
+                            const struct tfmc_link *link)
+{
+	if (!out || !base || !link || !base->sum || !base->gather || !base->status || !base->broadcast)
+		return TFMC_RT_E_NULL;
+	if (link->latency_ns < 0 || (double)link->latency_ns > NS_PER_SECOND || link->bytes_per_second == 0)
+		return TFMC_RT_E_DIM;
+	*out = (struct tfmc_delayed_ranks){.ranks = *base, .base = base, .link = *link};
+	out->ranks.user = out;
+	out->ranks.sum = delayed_sum;
+	out->ranks.gather = delayed_gather;
+	out->ranks.status = delayed_status;
+	out->ranks.broadcast = delayed_broadcast;
+	return TFMC_RT_OK;
+}
