@@ -55,7 +55,8 @@ struct backend_facts {
 /* Packed weights of an earlier compilation: the data of a weights file. */
 struct backend_packed {
 	const void *data;
-	uint64_t bytes, structure_hash, weights_hash;
+	uint64_t bytes, structure_hash,
+	        weights_hash; /* of one process: not used for modules of several ranks */
 };
 
 struct backend_options {
@@ -64,8 +65,10 @@ struct backend_options {
 	const char *const *entries;
 	size_t n_entries;
 	const struct backend_facts *facts; /* NULL: none */
-	const struct backend_sink
-	        *weights_sink; /* receives weights that are not embedded; NULL: weights are only hashed */
+	/* [ranks of the module] files of the weights that are not embedded; write_at NULL: the part of that rank is not
+	 * packed. NULL: weights are only hashed. */
+	const struct backend_sink *weights_sink;
+	uint64_t program_hash; /* for the record: equal code of equal modules; 0: not known */
 	/* Used in place of packing if its structure_hash is the hash of the module; NULL: none. */
 	const struct backend_packed *packed;
 	bool packed_stays; /* if `packed` is used, nothing is written to weights_sink: the caller has the file */

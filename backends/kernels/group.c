@@ -8,6 +8,7 @@
 #include "backends/kernels/rowwise.h"
 #include "ir/core/view.h"
 #include "ir/target/tile.h"
+#include "runtime/abi.h"
 
 #define SHARED_ROW_MIN 32 /* elements of a row, below which items do not share it */
 
@@ -19,6 +20,7 @@ enum generator {
 	GENERATOR_LINEAR,           /* one worker computes a tile */
 	GENERATOR_WORKGROUP_LINEAR, /* the items of a work-group do */
 	GENERATOR_EXPERTS,
+	GENERATOR_EXCHANGE,
 	GENERATOR_LOOPS
 };
 
@@ -55,7 +57,9 @@ static struct choice choose_generator(const struct ir_module *m, const struct ir
 	const struct ir_type *y = ir_type_of(f, root->results[0]);
 	bool has_groups = t->group_size == GPU_ITEMS;
 	struct choice c = {.generator = GENERATOR_LOOPS, .items = 1};
-	if (attrs->kind == GROUP_attention && root->code == OP_attention) {
+	if (attrs->kind == GROUP_exchange && ir_op_has(root->code, TRAIT_EXCHANGE)) {
+		c.generator = GENERATOR_EXCHANGE;
+	} else if (attrs->kind == GROUP_attention && root->code == OP_attention) {
 		c.generator = GENERATOR_ATTENTION;
 		c.rows = attention_group_rows(f, group, t);
 		c.items = c.rows > 0 ? GPU_ITEMS : 1;
@@ -196,6 +200,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 	switch (c.generator) {
 	case GENERATOR_ATTENTION: return attention_tasks(m, f, group, t, c.rows);
 	case GENERATOR_ROWWISE: return rows_of(m, y);
+	case GENERATOR_EXCHANGE: return ir_dim_const(m->dims, 1);
 	case GENERATOR_WORKGROUP_LINEAR: return workgroup_linear_tasks(m, y, rows_kind);
 	case GENERATOR_LINEAR:
 		return linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_register_tile(t).mr);
@@ -251,9 +256,70 @@ static bool emit_linear(struct kernel *g, enum generator generator)
 	case GENERATOR_EXPERTS: return kernel_expert_linear(g);
 	case GENERATOR_ATTENTION:
 	case GENERATOR_ROWWISE:
+	case GENERATOR_EXCHANGE:
 	case GENERATOR_LOOPS: break;
 	}
 	return false;
+}
+
+/* The elements of v are one row-major array: a result with reshapes of it, rows without padding. */
+static bool is_one_array(const struct ir_func *f, struct ir_value v)
+{
+	const struct ir_op *def = ir_def(f, v);
+	while (def != NULL && def->code == OP_reshape) {
+		v = def->operands[0];
+		def = ir_def(f, v);
+	}
+	return (def == NULL || !ir_op_has(def->code, TRAIT_VIEW)) && ir_row_pad(f, v) == 0;
+}
+
+static struct kb_val load_ranks_field(const struct kernel_job *job, int64_t offset)
+{
+	struct kb_val zero = kb_index(job->k, 0);
+	return kb_load(job->k, KB_PTR_T, kb_ptr_add(job->k, job->ranks, zero, offset), zero, 0, 0);
+}
+
+/*
+ * Sum or concatenation over all ranks: a call of the table that the application gave (struct tfmc_ranks), by every
+ * worker, which computes its share of the elements.
+ */
+static enum tfmc_status emit_exchange(const struct kernel_job *job, const struct ir_op *root)
+{
+	struct kb *k = job->k;
+	struct kb_tensor x, y;
+	const struct ir_type *t = ir_type_of(job->func, root->results[0]);
+	if (job->ranks.id == 0) {
+		diag_error(job->cx, job->group->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: several ranks on an OpenCL device");
+		return TFMC_INVALID;
+	}
+	if (t->dtype != DT_F32 || !job->bind->tensor(job->bind->user, k, root->operands[0], &x) ||
+	    !job->bind->tensor(job->bind->user, k, job->group->results[0], &y) ||
+	    !is_one_array(job->func, root->operands[0]) ||
+	    ((const struct attrs_group *)job->group->attrs)->pad != 0) {
+		diag_error(job->cx, job->group->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: ranks that add values which are not f32 in row-major order");
+		return TFMC_INVALID;
+	}
+	bool gathers = root->code == OP_all_gather;
+	struct kb_val user = load_ranks_field(job, offsetof(struct tfmc_ranks, user)),
+	              fn = load_ranks_field(job, gathers ? offsetof(struct tfmc_ranks, gather)
+	                                                 : offsetof(struct tfmc_ranks, sum));
+	int64_t number = gathers ? ((const struct attrs_all_gather *)root->attrs)->tag
+	                         : ((const struct attrs_all_reduce *)root->attrs)->tag;
+	const struct ir_type *in = ir_type_of(job->func, root->operands[0]);
+	const struct ir_dim *count = gathers ? ir_type_count_range(job->module->dims, in, 0, in->rank - 1)
+	                                     : ir_type_count(job->module->dims, t);
+	struct kb_val n = job->bind->dim(job->bind->user, k, count).v, tag = kb_index(k, number);
+	if (gathers) {
+		struct kb_val width = job->bind->dim(job->bind->user, k, in->dims[in->rank - 1]).v;
+		struct kb_val args[] = {user, x.ptr, y.ptr, n, width, tag, job->worker, job->n_workers};
+		(void)kb_call_ptr(k, fn, KB_VOID, args, TFMC_COUNT(args));
+	} else {
+		struct kb_val args[] = {user, x.ptr, y.ptr, n, tag, job->worker, job->n_workers};
+		(void)kb_call_ptr(k, fn, KB_VOID, args, TFMC_COUNT(args));
+	}
+	return TFMC_OK;
 }
 
 enum tfmc_status kernel_emit_group(const struct kernel_job *job)
@@ -272,6 +338,8 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 		return kernel_attention(job);
 	if (c.generator == GENERATOR_ROWWISE)
 		return rowwise_emit(job);
+	if (c.generator == GENERATOR_EXCHANGE)
+		return emit_exchange(job, g.root);
 	TFMC_TRY(eval_begin(&e, job));
 	TFMC_TRY(eval_outputs(&e, &g.out));
 	if (emit_linear(&g, c.generator))

@@ -77,6 +77,7 @@ struct kernel_job {
 	/* For work-groups: kernel_combine_bytes of memory for the partial results instead; the second kernel
 	 * always follows. */
 	struct kb_val partials;
+	struct kb_val ranks; /* of an exchange: address of struct tfmc_ranks (runtime/abi.h) */
 	bool is_combine;
 	struct diag_context *cx;
 	struct arena *arena;

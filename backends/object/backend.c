@@ -56,6 +56,12 @@ static enum tfmc_status choose_weights_location(struct object *o)
 	case BACKEND_WEIGHTS_EMBED: o->embedded = bytes > 0; break;
 	case BACKEND_WEIGHTS_FILE: o->embedded = false; break;
 	}
+	if (o->ranks > 1 && o->options->weights == BACKEND_WEIGHTS_EMBED) {
+		diag_error(o->cx, LOC_NONE, DIAG_UNSUPPORTED,
+		           "weights of several ranks are not embedded: each rank has a file of its own");
+		return TFMC_INVALID;
+	}
+	o->embedded = o->embedded && o->ranks == 1;
 	if (!o->embedded || bytes <= BACKEND_EMBED_MAX)
 		return TFMC_OK;
 	diag_error(o->cx, LOC_NONE, DIAG_LIMIT,
@@ -89,14 +95,33 @@ static enum tfmc_status write_weights(struct object *o, const struct weight_sour
 	if (pack_is_done(o))
 		return pack_copy(o, sink, base);
 	TFMC_TRY(pack_weights(o, source, sink, base));
-	return also && o->weights.bytes > 0 ? pack_header(o, also) : TFMC_OK;
+	return also && o->weights.bytes > 0 ? pack_header(o, also, 0) : TFMC_OK;
 }
 
-/* Writes the weights to the object's sink, to `blob` (from EMBED_AT), or to a weights file. */
+/* Writes a weights file for each rank that has a sink. */
+static enum tfmc_status pack_ranks(struct object *o, const struct weight_source *source)
+{
+	const struct backend_sink *sinks = o->options->weights_sink;
+	struct weight_source part = source ? *source : (struct weight_source){0};
+	for (part.rank = 0; part.rank < o->ranks; part.rank++) {
+		const struct backend_sink *sink =
+		        sinks && sinks[part.rank].write_at ? &sinks[part.rank] : NULL;
+		if (!sink && (sinks || part.rank > 0))
+			continue;
+		TFMC_TRY(pack_weights(o, &part, sink, TFMC_WEIGHTS_DATA));
+		if (sink && o->weights.bytes > 0)
+			TFMC_TRY(pack_header(o, sink, part.rank));
+	}
+	return TFMC_OK;
+}
+
+/* Writes the weights to the object's sink, to `blob` (from EMBED_AT), or to weights files. */
 static enum tfmc_status pack_to_output(struct object *o, const struct weight_source *source, struct buf *blob)
 {
 	struct backend_sink to_buf = {write_buf, blob};
 	const struct backend_sink *sink = o->options->weights_sink;
+	if (o->ranks > 1)
+		return pack_ranks(o, source);
 	if (o->embedded && streams_weights(o))
 		return write_weights(o, source, o->options->object_sink, EMBED_AT);
 	if (o->embedded) {
@@ -107,7 +132,7 @@ static enum tfmc_status pack_to_output(struct object *o, const struct weight_sou
 	if (pack_is_done(o) && o->options->packed_stays)
 		sink = NULL;
 	TFMC_TRY(write_weights(o, source, sink, TFMC_WEIGHTS_DATA));
-	return sink && o->weights.bytes > 0 ? pack_header(o, sink) : TFMC_OK;
+	return sink && o->weights.bytes > 0 ? pack_header(o, sink, 0) : TFMC_OK;
 }
 
 /* ---- emission ---- */

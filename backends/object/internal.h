@@ -16,7 +16,7 @@ TFMC_MUST_USE enum tfmc_status pack_weights(struct object *o, const struct weigh
 bool pack_is_done(const struct object *o);
 TFMC_MUST_USE enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, uint64_t base);
 /* The header of a weights file, after the weights are packed. */
-TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink);
+TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink, int64_t rank);
 /* Bytes of the arena without scratch at the upper bounds of all dims, largest of all variants. */
 int64_t object_arena_max(const struct object *o);
 /* Appends the bytes of NAME_record. */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "ir/support/memory.h"
+#include "ir/support/strmap.h"
 #include "ir/target/tile.h"
 
 #define PANEL       PANEL_COLUMNS
@@ -51,7 +52,8 @@ struct packer {
 	enum tfmc_status status;
 	uint64_t at; /* bytes written so far */
 	struct tfmc_weights_hash hash;
-	bool warned; /* a non-finite element was reported; one warning is enough */
+	uint64_t shared; /* hash of the units that are equal on all ranks */
+	bool warned;     /* a non-finite element was reported; one warning is enough */
 };
 
 /* A buffer of a worker, used for one unit after another; buffer_reserve() drops the contents when it grows. */
@@ -520,6 +522,14 @@ static enum tfmc_status write_padding(struct packer *p, uint64_t offset)
 	return TFMC_OK;
 }
 
+static bool depends_on_rank(const struct ir_wexpr *e)
+{
+	bool depends = e != NULL && e->kind == WX_RANKS;
+	for (size_t i = 0; e != NULL && i < e->n_args && !depends; i++)
+		depends = depends_on_rank(e->args[i]);
+	return depends;
+}
+
 /* Writes a packed unit when its turn comes, under the lock. */
 static enum tfmc_status write_unit(struct worker *k, const struct unit *u, enum tfmc_status st,
                                    const void *packed, int64_t bytes)
@@ -537,6 +547,13 @@ static enum tfmc_status write_unit(struct worker *k, const struct unit *u, enum 
 	TFMC_TRY(st);
 	if (k->not_finite >= 0 && !p->warned)
 		warn_non_finite(p, u->layout->weight, k->not_finite);
+	if (p->object->ranks > 1 && !depends_on_rank(u->layout->weight->init)) {
+		struct tfmc_weights_hash h;
+		tfmc_weights_hash_begin(&h);
+		tfmc_weights_hash_add(&h, packed, (uint64_t)bytes);
+		const uint64_t unit = tfmc_weights_hash_end(&h);
+		p->shared = hash_bytes64(p->shared, &unit, sizeof(unit));
+	}
 	TFMC_TRY(write_padding(p, (uint64_t)u->layout->offset));
 	return write_bytes(p, packed, (size_t)bytes);
 }
@@ -611,6 +628,7 @@ enum tfmc_status pack_weights(struct object *o, const struct weight_source *sour
 	                   .source = source,
 	                   .sink = sink,
 	                   .base = base,
+	                   .shared = HASH64_SEED,
 	                   .lock = PTHREAD_MUTEX_INITIALIZER,
 	                   .turn = PTHREAD_COND_INITIALIZER};
 	memory_stage("packing weights", NULL);
@@ -625,6 +643,7 @@ enum tfmc_status pack_weights(struct object *o, const struct weight_source *sour
 	pthread_cond_destroy(&p.turn);
 	pthread_mutex_destroy(&p.lock);
 	o->weights_hash = tfmc_weights_hash_end(&p.hash);
+	o->set_hash = o->ranks > 1 ? p.shared : o->weights_hash;
 	return p.status;
 }
 
@@ -639,7 +658,7 @@ enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, ui
 {
 	const struct backend_packed *packed = o->options->packed;
 	const char *from = packed->data;
-	o->weights_hash = packed->weights_hash;
+	o->weights_hash = o->set_hash = packed->weights_hash;
 	for (uint64_t at = 0; sink && at < packed->bytes;) {
 		uint64_t left = packed->bytes - at, n = left < COPY_BYTES ? left : COPY_BYTES;
 		if (!sink->write_at(sink->user, base + at, from + at, (size_t)n))
@@ -650,14 +669,17 @@ enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, ui
 	return TFMC_OK;
 }
 
-enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink)
+enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink, int64_t rank)
 {
 	static const char zeros[TFMC_WEIGHTS_DATA];
 	struct tfmc_weights_header header = {.magic = TFMC_WEIGHTS_MAGIC,
 	                                     .abi_version = TFMC_ABI_VERSION,
 	                                     .structure_hash = o->structure_hash,
 	                                     .weights_hash = o->weights_hash,
-	                                     .bytes = (uint64_t)o->weights.bytes};
+	                                     .bytes = (uint64_t)o->weights.bytes,
+	                                     .set_hash = o->set_hash,
+	                                     .rank = rank,
+	                                     .ranks = o->ranks};
 	size_t n = sizeof(header);
 	if (!sink->write_at(sink->user, 0, &header, n))
 		return TFMC_IO;

@@ -757,6 +757,7 @@ static void print_kernel(struct buf *out, const struct ir_module *m, const struc
 		case PLAN_WORKER: buf_str(out, "worker"); break;
 		case PLAN_WORKERS: buf_str(out, "workers"); break;
 		case PLAN_SOURCE_STEP: buf_str(out, "source step"); break;
+		case PLAN_RANKS: buf_str(out, "ranks"); break;
 		}
 		separator = ", ";
 	}

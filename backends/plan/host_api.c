@@ -408,6 +408,18 @@ static void check_state(struct init *n)
 	n->batch = kb_select(k, absent, kb_index(k, 0), n->batch);
 }
 
+/* Objects of several ranks need the table of a group of as many. */
+static void check_ranks(struct init *n)
+{
+	struct emit *e = &n->e;
+	if (e->object->ranks <= 1)
+		return;
+	struct kb_val table = config_field(n, KB_PTR, CONFIG(ranks));
+	emit_return_if(e, kb_cmp(e->k, KB_EQ, table, kb_null(e->k)), TFMC_RT_E_RANKS);
+	struct kb_val count = emit_load(e->k, KB_INDEX, table, offsetof(struct tfmc_ranks, n));
+	emit_require(e, kb_cmp(e->k, KB_EQ, count, kb_index(e->k, e->object->ranks)), TFMC_RT_E_RANKS);
+}
+
 static void write_context(struct init *n)
 {
 	struct emit *e = &n->e;
@@ -427,6 +439,8 @@ static void write_context(struct init *n)
 	emit_store_context(e, config_field(n, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
 	emit_store_context(e, config_field(n, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
 	emit_store_context(e, config_field(n, KB_PTR, CONFIG(user)), CONTEXT_USER);
+	if (e->object->ranks > 1)
+		emit_store_context(e, config_field(n, KB_PTR, CONFIG(ranks)), CONTEXT_RANKS);
 	e->state = n->state;
 	emit_set_rows(e, kb_index(k, 0), kb_index(k, -1));
 	emit_store_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
@@ -456,6 +470,7 @@ static void emit_init(struct object *o)
 	             TFMC_RT_E_ABI);
 	check_memory(&n);
 	check_state(&n);
+	check_ranks(&n);
 	emit_store(k, n.weights, n.slots, 8 * INIT_WEIGHTS);
 	emit_store(k, n.batch, n.slots, 8 * INIT_BATCH);
 	emit_store(k, kb_null(k), n.slots, 8 * INIT_DEVICE);

@@ -503,6 +503,7 @@ static struct kb_val kernel_argument(struct emit *e, const struct plan_kernel *k
 	case PLAN_WORKER: return worker;
 	case PLAN_WORKERS: return n_workers;
 	case PLAN_SOURCE_STEP: return e->source_step;
+	case PLAN_RANKS: return emit_load_context(e, KB_PTR, CONTEXT_RANKS);
 	}
 	return (struct kb_val){0};
 }
@@ -739,6 +740,14 @@ static void emit_finish(struct object *o, const struct function *f)
 	struct kb *k = e.k;
 	struct kb_val status = kb_param(k, "status", KB_I32_T, 0);
 	emit_load_call(&e);
+	if (o->ranks > 1) { /* exchanges return nothing: the table knows whether one failed */
+		struct kb_val table = emit_load_context(&e, KB_PTR, CONTEXT_RANKS);
+		struct kb_val user = emit_load(k, KB_PTR, table, offsetof(struct tfmc_ranks, user));
+		struct kb_val fn = emit_load(k, KB_PTR, table, offsetof(struct tfmc_ranks, status));
+		struct kb_val ranks = kb_call_ptr(k, fn, KB_I32, &user, 1);
+		struct kb_val failed = kb_cmp(k, KB_NE, ranks, kb_i32(k, 0));
+		status = kb_select(k, failed, kb_i32(k, TFMC_RT_E_RANK), status);
+	}
 	kb_if(k, kb_cmp(k, KB_NE, status, kb_i32(k, TFMC_RT_OK)));
 	if (is_encode)
 		set_encode_marks(&e, 0);

@@ -275,7 +275,7 @@ static struct kb_val declare_param(struct kernel_emission *r, const char *name, 
 	ARENA_ADD(r->object->arena, &r->args, (struct plan_arg){kind, number});
 	bool is_constant =
 	        object_is_device(r->object) && kind == PLAN_BUFFER && !r->e.areas.items[number].is_written;
-	return kb_param(r->e.k, name, kind == PLAN_BUFFER ? KB_PTR_T : KB_INDEX_T,
+	return kb_param(r->e.k, name, kind == PLAN_BUFFER || kind == PLAN_RANKS ? KB_PTR_T : KB_INDEX_T,
 	                is_constant ? KB_READONLY : 0);
 }
 
@@ -309,6 +309,8 @@ static void declare_params(struct kernel_emission *r, struct kb_val *offsets, st
 		return;
 	r->job.worker = declare_param(r, "worker", PLAN_WORKER, 0);
 	r->job.n_workers = declare_param(r, "n_workers", PLAN_WORKERS, 0);
+	if (((const struct attrs_group *)r->e.group->attrs)->kind == GROUP_exchange)
+		r->job.ranks = declare_param(r, "ranks", PLAN_RANKS, 0);
 }
 
 static enum tfmc_status begin_kernel(struct kernel_emission *r)

@@ -33,6 +33,17 @@ bool object_has_device(const struct object *o)
 	return false;
 }
 
+/* Ranks of the first exchange; 1 if there is none. */
+static int64_t ranks_of(const struct ir_module *m)
+{
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
+			if (ir_op_has(it.op->code, TRAIT_EXCHANGE))
+				return ((const struct attrs_all_reduce *)it.op->attrs)->ranks;
+	return 1;
+}
+
 void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
                  const struct ir_module *planned, const struct target *target,
                  const struct backend_options *options)
@@ -47,7 +58,8 @@ void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
 	                     .name = planned->name,
 	                     .prefix = planned->name,
 	                     .all = o,
-	                     .n_all = 1};
+	                     .n_all = 1,
+	                     .ranks = ranks_of(planned)};
 	if (object_is_device(o))
 		o->driver = target_baseline(here ? here->arch : ARCH_X86_64);
 }
@@ -638,8 +650,12 @@ static bool only_returned(const struct function *f, struct ir_value v)
 	return false;
 }
 
+/* Ranks need not request the same outputs: an exchange runs on all of them or they wait for each other. The operands
+ * of an exchange are not only returned, so they are computed, too. */
 bool group_is_optional(const struct function *f, const struct ir_op *group)
 {
+	if (((const struct attrs_group *)group->attrs)->kind == GROUP_exchange)
+		return false;
 	for (size_t i = 0; i < group->n_results; i++)
 		if (f->storage[group->results[i].id]->kind != STORAGE_OUTPUT ||
 		    !only_returned(f, group->results[i]))

@@ -46,6 +46,7 @@ enum object_context {
 	CONTEXT_SOURCE_STEP = 160, /* sequences between the sources of consecutive rows: 1, or 0 */
 	CONTEXT_ENCODED = 168,     /* address of the encode mark (i32) of row 0's source */
 	CONTEXT_DEVICE = 176,      /* struct tfmc_cl_model; NULL: the chosen variant runs on the CPU */
+	CONTEXT_RANKS = 184,       /* struct tfmc_ranks; NULL: the object is not of several ranks */
 	CONTEXT_SHARED = 256,      /* written by workers from here on, see backends/plan/host_call.c */
 	/* i32: the mark of the call that a worker's yield hook cancelled, at a barrier and at the end of a
 	 * call */
@@ -175,7 +176,7 @@ struct object {
 
 	struct weight_list weights;
 	bool embedded;
-	uint64_t structure_hash, weights_hash;
+	uint64_t structure_hash, weights_hash, set_hash; /* set_hash: of the weights that all ranks have */
 
 	struct state_list states;
 	struct {
@@ -186,6 +187,7 @@ struct object {
 		struct entry *items;
 		size_t n, cap;
 	} entries;
+	int64_t ranks;   /* processes that run the object together; 1: one alone */
 	int64_t scratch; /* bytes per worker, largest of all functions */
 	bool emits_c; /* emits C text: no cpuid checks, since the C compiler's user chooses the processor */
 

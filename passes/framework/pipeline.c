@@ -26,11 +26,12 @@
  *                   change lifetimes
  * O0 has no fusion: one kernel for each op.
  */
-#define O0 "encode,group{max_ops=1},select,plan-memory"
-#define O1 "canonicalize,fuse-softmax,fuse-attention,encode,group,select,plan-memory"
-#define O2                                                                                      \
-	"canonicalize,fuse-softmax,fuse-attention,merge-heads,demand-rows,merge-linear,encode," \
-	"block-logits,specialize,group,select,plan-memory"
+#define O0              "encode,group{max_ops=1},select,plan-memory"
+#define O1_AFTER_FUSION "encode,group,select,plan-memory"
+#define O1              "canonicalize,fuse-softmax,fuse-attention," O1_AFTER_FUSION
+#define WHOLE_HEADS     "canonicalize,fuse-softmax,fuse-attention,merge-heads,"
+#define AFTER_HEADS     "demand-rows,merge-linear,encode,block-logits,specialize,group,select,plan-memory"
+#define O2              WHOLE_HEADS AFTER_HEADS
 
 enum {
 	N_PASSES = 0
@@ -89,6 +90,16 @@ const char *pipeline_named(const char *name)
 	if (strcmp(name, "O1") == 0)
 		return O1;
 	return strcmp(name, "O2") == 0 ? O2 : NULL;
+}
+
+const char *pipeline_of_ranks(struct arena *a, const char *name, int64_t ranks)
+{
+	const char *before = WHOLE_HEADS, *after = AFTER_HEADS;
+	if (strcmp(name, "O0") == 0)
+		after = O0;
+	else if (strcmp(name, "O1") == 0)
+		after = O1_AFTER_FUSION;
+	return arena_printf(a, "%sshard{ranks=%lld reference=0},%s", before, (long long)ranks, after);
 }
 
 /* ---- reading ---- */

@@ -12,7 +12,8 @@
  *        ->  %y = linear %x, @q_k.w[%l]  %q = slice %y {axis=2 begin=0 size=32}
  *            %k = slice %y {axis=2 begin=32 size=32}
  * Skips      a weight with other readers (it would be stored twice); other results that are read by an elementwise
- *            op, which is the epilogue of its own linear; pairs whose width is not a multiple of the panel.
+ *            op, which is the epilogue of its own linear, or by an exchange, which takes one array; pairs whose width
+ *            is not a multiple of the panel.
  * Benefit    without it, f32 and one thread, a call takes up to 1.035 on Sapphire Rapids and 0.964 to 1.016 on Zen 5
  *            (tests/perf/passes.md), so at most 3.5 % and within noise where a step decodes (0.965 to 1.009). Not
  *            measured: decoding with two threads, and reduced precision (tests/perf/passes.sh --without merge-linear
@@ -50,9 +51,9 @@ struct collector {
 	struct pass_context *p;
 	const struct ir_module *m;
 	struct merge_sets *sets;
-	size_t first;      /* first set of the function */
-	bool *elementwise; /* [f->n_values] read by an elementwise op */
-	uint32_t *uses;    /* [f->n_values] */
+	size_t first; /* first set of the function */
+	bool *apart;  /* [f->n_values] read by an elementwise op, or by an exchange, which takes one array */
+	uint32_t *uses; /* [f->n_values] */
 	const struct ir_func *f;
 };
 
@@ -73,7 +74,7 @@ static void add_candidate(struct collector *c, const struct ir_op *op)
 	struct merge_sets *sets = c->sets;
 	struct merge_set *s = NULL;
 
-	if (op->code != OP_linear || !can_concat_weights(c->f, op, op) || c->elementwise[op->results[0].id])
+	if (op->code != OP_linear || !can_concat_weights(c->f, op, op) || c->apart[op->results[0].id])
 		return;
 	size_t from = sets->n - c->first > COMPARED_SETS_MAX ? sets->n - COMPARED_SETS_MAX : c->first;
 	for (size_t i = from; i < sets->n && s == NULL; i++)
@@ -167,13 +168,15 @@ static void add_pair(struct collector *c, const struct ir_op *op)
 static void collect_func(struct collector *c, const struct ir_func *f)
 {
 	c->f = f;
-	c->elementwise = ARENA_ARRAY(c->p->arena, bool, f->n_values);
+	c->apart = ARENA_ARRAY(c->p->arena, bool, f->n_values);
 	c->uses = ir_count_uses(c->p->arena, f);
-	if (c->elementwise == NULL || c->uses == NULL)
+	if (c->apart == NULL || c->uses == NULL)
 		return;
 	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it)) {
-		for (size_t i = 0; ir_op_has(it.op->code, TRAIT_ELEMENTWISE) && i < it.op->n_operands; i++)
-			c->elementwise[it.op->operands[i].id] = true;
+		bool is_apart =
+		        ir_op_has(it.op->code, TRAIT_ELEMENTWISE) || ir_op_has(it.op->code, TRAIT_EXCHANGE);
+		for (size_t i = 0; is_apart && i < it.op->n_operands; i++)
+			c->apart[it.op->operands[i].id] = true;
 		add_pair(c, it.op);
 	}
 	c->first = c->sets->n;

@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard: sums every row-parallel linear in `ranks` parts, in the order in which the ranks would add them (tensor
- * parallelism, Shoeybi et al. 2019, Megatron-LM, section 3).
+ * shard: divides a model among `ranks` processes (tensor parallelism, Shoeybi et al. 2019, Megatron-LM, section 3).
+ * reference=1: one object that adds the terms of all ranks in their order; 0: the module that each rank runs.
  *
  * Requires   merge-heads: heads are one axis of one attention.
  * Ensures    each contraction over an axis that linears compute column by column is a sum of partial results, one for
- *            each rank, added as a tree: ((0 + 1) + (2 + 3)) + ..; the parts are those of shard_contracted.
+ *            each rank, added as a tree: ((0 + 1) + (2 + 3)) + ... With reference=0 the weights are those of one rank
+ *            (`ranks`), axes that are cut have the size of the fullest rank, and all_reduce adds the terms.
+ *            With fewer key heads than ranks, the ranks are divided among the key heads: each has one as a whole, in its
+ *            state too, and a part of the query heads that read it. Ranks with fewer elements are filled up with zeros;
+ *            a bias of a sum is that of rank 0, zeros on the others. Linears with at least `gather` elements that all
+ *            ranks would compute as a whole (the head, rows that cannot be cut) have their columns divided at multiples
+ *            of 16, and all_gather joins the results.
  * Example    %h = relu (linear %x, @up)   %y = linear %h, @down
  *        ->  %y = add (linear %h[0:F/2], @down[:, 0:F/2]), (linear %h[F/2:F], @down[:, F/2:F])
- * Skips      axes that an op needs as a whole (norms, softmax, outputs of the model), with a remark.
+ * Skips      with a remark: axes that an op needs as a whole (norms, softmax, outputs of the model), quantized rows that
+ *            have one scale or end within a block. Without: axes whose zeros an op does not keep finite (log, div).
  * Benefit    none by itself: the object has the bits of the model on `ranks` ranks, the reference of every transport.
  */
 #include "passes/graph/shard.h"
 
+#include <string.h>
+
 #include "ir/core/axes.h"
 #include "passes/graph/concat_weights.h"
 
-#define RANKS 0 /* setting */
+enum { RANKS, REFERENCE, GATHER }; /* settings */
 
 struct sharder {
 	const struct shard_plan *plan;
@@ -92,32 +101,40 @@ static void find_partials(struct sharder *s)
 	}
 }
 
-/* Prepares the tables of the function that is being rewritten. False without memory. */
-static bool enter_function(struct rebuild *r)
+/* Prepares the tables of a function. False without memory. */
+static bool enter_function(struct arena *a, struct sharder *s, const struct ir_func *f)
 {
-	struct sharder *s = r->rewrite->user;
-	if (s->f == r->f)
+	if (s->f == f)
 		return true;
-	s->f = r->f;
-	s->partial = ARENA_ARRAY(r->p->arena, bool, r->f->n_values);
-	s->reduced = ARENA_ARRAY(r->p->arena, bool, r->f->n_values);
-	s->parts = ARENA_ARRAY(r->p->arena, struct ir_value, r->f->n_values * (size_t)s->ranks);
-	if (arena_failed(r->p->arena))
+	s->f = f;
+	s->partial = ARENA_ARRAY(a, bool, f->n_values);
+	s->reduced = ARENA_ARRAY(a, bool, f->n_values);
+	s->parts = ARENA_ARRAY(a, struct ir_value, f->n_values * (size_t)s->ranks);
+	if (arena_failed(a))
 		return false;
 	find_partials(s);
 	return true;
 }
 
+/* The value that a rank cuts its elements of operand i from: dynamically quantized activations are quantized after the
+ * cut, which is at blocks. */
+static struct ir_value source_of(const struct ir_func *f, const struct ir_op *op, size_t i)
+{
+	const struct ir_op *rounded = ir_def_as(f, op->operands[i], OP_quantize_rows);
+	return rounded != NULL ? rounded->operands[0] : op->operands[i];
+}
+
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct sharder *s = r->rewrite->user;
-	if (op->n_results != 1 || !enter_function(r) || !s->partial[op->results[0].id])
+	if (op->n_results != 1 || !enter_function(r->p->arena, s, r->f) || !s->partial[op->results[0].id])
 		return false;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_op *w = ir_def_as(r->f, op->operands[i], OP_weight);
 		int64_t begin, end;
-		if (w == NULL || shard_contracted(s->plan, r->f, op, i, 0, &begin, &end) < 0)
-			rebuild_need(r, op->operands[i]);
+		bool cut = shard_contracted(s->plan, r->f, op, i, 0, &begin, &end) >= 0;
+		if (w == NULL || !cut)
+			rebuild_need(r, cut ? source_of(r->f, op, i) : op->operands[i]);
 		if (w != NULL)
 			rebuild_need_operands(r, w);
 	}
@@ -163,8 +180,19 @@ static struct ir_value cut_operand(struct rebuild *r, const struct ir_op *op, si
 		                  arena_printf(r->p->arena, "%s.rank%lld",
 		                               ((const struct attrs_weight *)w->attrs)->weight->name,
 		                               (long long)rank));
-	return irb_slice_of(r->b, rebuild_get(r, v), axis, ir_dim_const(r->out->dims, begin),
-	                    ir_dim_const(r->out->dims, end - begin));
+	const struct ir_op *rounded = ir_def_as(r->f, v, OP_quantize_rows);
+	struct ir_value x =
+	        irb_slice_of(r->b, rebuild_get(r, source_of(r->f, op, i)), axis,
+	                     ir_dim_const(r->out->dims, begin), ir_dim_const(r->out->dims, end - begin));
+	return rounded != NULL ? irb_quantize_rows(r->b, x, rounded->attrs) : x;
+}
+
+/* Position of the bias among the operands; SIZE_MAX: the op has none. */
+static size_t bias_of(const struct ir_op *op)
+{
+	return op->code == OP_linear          ? OPERAND(linear, b)
+	       : op->code == OP_expert_linear ? OPERAND(expert_linear, b)
+	                                      : SIZE_MAX;
 }
 
 /* The term of a contraction on one rank; no value: its part is empty. */
@@ -172,9 +200,7 @@ static struct ir_value emit_contraction(struct rebuild *r, const struct ir_op *o
 {
 	const struct sharder *s = r->rewrite->user;
 	struct ir_value in[IR_AXES_OPERANDS_MAX];
-	size_t bias = op->code == OP_linear          ? OPERAND(linear, b)
-	              : op->code == OP_expert_linear ? OPERAND(expert_linear, b)
-	                                             : SIZE_MAX;
+	size_t bias = bias_of(op);
 	int64_t begin, end;
 	if (shard_contracted(s->plan, r->f, op, 0, rank, &begin, &end) >= 0 && begin == end)
 		return IR_NO_VALUE;
@@ -183,15 +209,28 @@ static struct ir_value emit_contraction(struct rebuild *r, const struct ir_op *o
 	return irb_op1(r->b, op->code, in, op->n_operands, op->attrs);
 }
 
+/* The term of operand i on one rank; no value: the rank has none. */
+static struct ir_value term_of(const struct sharder *s, const struct ir_op *op, size_t i, int64_t rank)
+{
+	return s->parts[op->operands[i].id * (size_t)s->ranks + (size_t)rank];
+}
+
 /* The result of an op that is linear in the terms of one rank; no value: the rank has none. */
 static struct ir_value emit_partial(struct rebuild *r, const struct ir_op *op, int64_t rank)
 {
 	const struct sharder *s = r->rewrite->user;
+	if (op->code == OP_add || op->code == OP_sub) { /* a sum of two terms, each of which may be missing */
+		struct ir_value a = term_of(s, op, 0, rank), b = term_of(s, op, 1, rank);
+		if (b.id == 0)
+			return a;
+		if (a.id == 0)
+			return op->code == OP_add ? b : irb_scale_by(r->b, b, -1.0);
+	}
 	for (size_t i = 0; i < op->n_operands; i++) {
 		uint32_t id = op->operands[i].id;
 		if (!s->partial[id] || s->reduced[id])
 			continue;
-		r->map[id] = s->parts[id * (size_t)s->ranks + (size_t)rank];
+		r->map[id] = term_of(s, op, i, rank);
 		if (r->map[id].id == 0)
 			return IR_NO_VALUE;
 	}
@@ -202,7 +241,7 @@ static struct ir_value emit_partial(struct rebuild *r, const struct ir_op *op, i
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct sharder *s = r->rewrite->user;
-	size_t n = 0;
+	size_t n = (size_t)s->ranks;
 	struct ir_value *terms = &s->parts[op->results[0].id * (size_t)s->ranks];
 	for (int64_t rank = 0; rank < s->ranks; rank++)
 		terms[rank] = shard_is_contraction(s->plan, op) ? emit_contraction(r, op, rank)
@@ -211,15 +250,12 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 		rebuild_set(r, op->results[0], terms[0]);
 		return;
 	}
-	struct ir_value *sum = ARENA_ARRAY(r->p->arena, struct ir_value, (size_t)s->ranks);
-	for (int64_t rank = 0; sum != NULL && rank < s->ranks; rank++)
-		if (terms[rank].id != 0)
-			sum[n++] = terms[rank];
 	for (size_t step = 1; step < n; step *= 2)
 		for (size_t i = 0; i + step < n; i += 2 * step)
-			sum[i] = irb_add(r->b, sum[i], sum[i + step], NULL);
-	if (n > 0)
-		rebuild_set(r, op->results[0], sum[0]);
+			if (terms[i + step].id != 0)
+				terms[i] = terms[i].id != 0 ? irb_add(r->b, terms[i], terms[i + step], NULL)
+				                            : terms[i + step];
+	rebuild_set(r, op->results[0], terms[0]);
 	pass_count(r->p, "sums", 1);
 }
 
@@ -282,6 +318,273 @@ static void emit_fused(struct rebuild *r, const struct ir_op *op)
 	rebuild_set(r, op->results[0], irb_op1(r->b, OP_linear, in, TFMC_COUNT(in), linear->attrs));
 }
 
+/* ---- the module of every rank ---- */
+
+struct writer {
+	struct sharder s;
+	struct pass_context *p;
+	struct ir_module *out;
+	int64_t tag;      /* of the next exchange of the function */
+	int columns_axis; /* of the weight that DIVIDE_COLUMNS divides */
+};
+
+/* Which elements of a weight a rank has. */
+enum division {
+	DIVIDE_CLASSES, /* those of the classes that its axes are in */
+	DIVIDE_FIRST,   /* all of them on rank 0 and zeros on the others, for a bias that is added once */
+	DIVIDE_COLUMNS /* equal parts of the columns of a matrix, or of its bias, whose results are gathered */
+};
+
+#define COLUMNS_UNIT 16 /* a packed panel */
+
+/* The part of axis i of a weight. */
+static struct shard_part part_of_axis(const struct writer *w, const struct ir_weight *old, int i,
+                                      enum division division, int64_t rank)
+{
+	struct shard_part p = {0};
+	int64_t n = 0, ranks = w->s.ranks;
+	if (division == DIVIDE_CLASSES)
+		return shard_weight(w->s.plan, old, i, rank);
+	if (division == DIVIDE_FIRST || i != w->columns_axis || !ir_dim_is_const(old->type->dims[i], &n))
+		return p;
+	p.local = ((n + ranks - 1) / ranks + COLUMNS_UNIT - 1) / COLUMNS_UNIT * COLUMNS_UNIT;
+	p.begin = rank * p.local < n ? rank * p.local : n;
+	p.end = p.begin + p.local < n ? p.begin + p.local : n;
+	return p;
+}
+
+/* The part of a weight expression that one rank has, padded with zeros; NULL without memory. */
+static const struct ir_wexpr *part_of_weight(const struct writer *w, const struct ir_weight *old,
+                                             enum division division, int64_t rank)
+{
+	struct arena *a = &w->out->arena;
+	const struct ir_wexpr *e = old->init;
+	for (int i = 0; e != NULL && i < old->type->rank; i++) {
+		const struct shard_part p = part_of_axis(w, old, i, division, rank);
+		int64_t dims[IR_RANK_MAX];
+		if (p.local == 0)
+			continue;
+		memcpy(dims, e->dims, sizeof(dims));
+		dims[i] = p.local - (p.end - p.begin);
+		const struct ir_wexpr *pieces[] = {p.end > p.begin ? wexpr_slice(a, i, p.begin, p.end, e)
+		                                                   : NULL,
+		                                   wexpr_full(a, 0, e->rank, dims)};
+		e = p.end == p.begin ? pieces[1] : dims[i] > 0 ? wexpr_concat(a, i, 2, pieces) : pieces[0];
+	}
+	return e;
+}
+
+/* The weight with the parts of all ranks; NULL: it is the same on all of them. */
+static const struct ir_weight *weight_of_ranks(struct writer *w, const struct ir_weight *old,
+                                               enum division division)
+{
+	static const char *const suffixes[] = {
+	        [DIVIDE_CLASSES] = "", [DIVIDE_FIRST] = ".first", [DIVIDE_COLUMNS] = ".columns"};
+	const struct ir_wexpr **parts = ARENA_ARRAY(w->p->arena, const struct ir_wexpr *, w->s.ranks);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	struct ir_weight new = *old;
+	bool is_cut = division == DIVIDE_FIRST;
+	for (int i = 0; i < old->type->rank; i++) {
+		const struct shard_part p = part_of_axis(w, old, i, division, 0);
+		dims[i] = p.local > 0 ? ir_dim_const(w->out->dims, p.local)
+		                      : ir_import_dim(w->out, old->type->dims[i]);
+		is_cut = is_cut || p.local > 0;
+	}
+	if (!is_cut || parts == NULL)
+		return NULL;
+	for (int64_t rank = 0; rank < w->s.ranks; rank++)
+		parts[rank] = division == DIVIDE_FIRST && rank > 0
+		                      ? wexpr_full(&w->out->arena, 0, old->init->rank, old->init->dims)
+		                      : part_of_weight(w, old, division, rank);
+	new.name = arena_printf(w->p->arena, "%s%s", old->name, suffixes[division]);
+	new.type = ir_type_tensor(w->out->types, old->type->dtype, old->type->rank, dims);
+	new.init = wexpr_ranks(&w->out->arena, (size_t)w->s.ranks, parts);
+	if (new.type == NULL || new.init == NULL)
+		return NULL;
+	new.format = wexpr_fits_format(new.init, old->format) ? old->format : FORMAT_PLAIN;
+	return ir_add_weight(w->out, &new);
+}
+
+/* A reference to the parts of a weight; no value: it is the same on all ranks. */
+static struct ir_value reference_of_ranks(struct ir_copy *c, const struct ir_op *op, enum division division)
+{
+	struct ir_value index[IR_RANK_MAX];
+	const struct ir_weight *w =
+	        weight_of_ranks(c->user, ((const struct attrs_weight *)op->attrs)->weight, division);
+	ir_copy_values(c, op->operands, op->n_operands, index);
+	return w != NULL ? irb_weight_ref(c->b, w, index, op->n_operands) : IR_NO_VALUE;
+}
+
+/* The dims of the result on a rank, for attributes; n 0: no axis is cut. */
+static struct ir_dim_list dims_on_rank(const struct writer *w, const struct ir_func *f,
+                                       const struct ir_op *op)
+{
+	const struct ir_type *t = ir_type_of(f, op->results[0]);
+	struct ir_dim_list list = {ARENA_ARRAY(w->p->arena, const struct ir_dim *, IR_RANK_MAX), 0};
+	bool is_cut = false;
+	for (int i = 0; list.items != NULL && i < t->rank; i++) {
+		int64_t local = shard_value(w->s.plan, f, op->results[0], i, 0).local;
+		is_cut = is_cut || local > 0;
+		list.items[list.n++] =
+		        local > 0 ? ir_dim_const(w->out->dims, local) : ir_import_dim(w->out, t->dims[i]);
+	}
+	return is_cut ? list : (struct ir_dim_list){0};
+}
+
+/* Builds an op whose attributes hold sizes of its result. False: its result is whole, or it has no such attributes. */
+static bool resize_op(struct ir_copy *c, const struct ir_op *op)
+{
+	union {
+		struct attrs_reshape reshape;
+		struct attrs_broadcast broadcast;
+		struct attrs_full full;
+		struct attrs_iota iota;
+		struct attrs_dim_value dim_value;
+	} a;
+	struct ir_value x;
+	if (op->code != OP_reshape && op->code != OP_broadcast && op->code != OP_full &&
+	    op->code != OP_iota && op->code != OP_dim_value)
+		return false;
+	const struct ir_dim_list dims = dims_on_rank(c->user, c->from, op);
+	if (dims.n == 0)
+		return false;
+	if (op->code == OP_reshape) {
+		a.reshape = (struct attrs_reshape){.dims = dims};
+	} else if (op->code == OP_broadcast) {
+		a.broadcast = (struct attrs_broadcast){.dims = dims};
+	} else if (op->code == OP_full) {
+		a.full = *(const struct attrs_full *)op->attrs;
+		a.full.dims = dims;
+	} else if (op->code == OP_iota) {
+		a.iota = *(const struct attrs_iota *)op->attrs;
+		a.iota.dims = dims;
+	} else {
+		const struct ir_dim *dim = ((const struct attrs_dim_value *)op->attrs)->dim;
+		a.dim_value =
+		        (struct attrs_dim_value){.dim = ir_import_dim(irb_module(c->b), dim), .dims = dims};
+	}
+	ir_copy_values(c, op->operands, op->n_operands, &x);
+	ir_copy_set(c, op->results[0], irb_op1(c->b, op->code, &x, op->n_operands, &a));
+	return true;
+}
+
+/* The term of a contraction on this rank. */
+static struct ir_value term_on_rank(struct ir_copy *c, const struct ir_op *op)
+{
+	struct ir_value in[IR_AXES_OPERANDS_MAX];
+	ir_copy_values(c, op->operands, op->n_operands, in);
+	size_t bias = bias_of(op);
+	if (bias != SIZE_MAX && in[bias].id != 0)
+		in[bias] = reference_of_ranks(c, ir_def_as(c->from, op->operands[bias], OP_weight),
+		                              DIVIDE_FIRST);
+	return irb_op1(c->b, op->code, in, op->n_operands, op->attrs);
+}
+
+/*
+ * Whether the columns of a linear that all ranks would compute as a whole are divided: the head, and matrices whose rows
+ * cannot be cut. It pays from some elements of the matrix on; ranks that wait for each other cost more than small ones.
+ */
+static bool gathers_columns(const struct writer *w, const struct ir_func *f, const struct ir_op *op)
+{
+	const struct ir_weight *m = op->code == OP_linear ? ir_weight_of(f, op->operands[OPERAND(linear, w)])
+	                                                  : NULL,
+	                       *b = m != NULL ? ir_weight_of(f, op->operands[OPERAND(linear, b)]) : NULL;
+	const struct ir_type *y = ir_type_of(f, op->results[0]);
+	int64_t n, k;
+	if (m == NULL || m->init == NULL || m->encoding != ENC_ROW || y->dtype != DT_F32 ||
+	    (op->operands[OPERAND(linear, b)].id != 0 && (b == NULL || b->init == NULL)) ||
+	    shard_value(w->s.plan, f, op->results[0], y->rank - 1, 0).local > 0 ||
+	    !ir_dim_is_const(m->type->dims[m->type->rank - 2], &n) ||
+	    !ir_dim_is_const(m->type->dims[m->type->rank - 1], &k))
+		return false;
+	return n >= w->s.ranks * COLUMNS_UNIT && n * k >= w->p->step->settings[GATHER];
+}
+
+/* The result of a linear whose columns are divided: each rank computes its own, then all are gathered. */
+static void gather_columns(struct ir_copy *c, const struct ir_op *op)
+{
+	struct writer *w = c->user;
+	struct ir_value in[OPERAND(linear, b) + 1];
+	int64_t n = 0;
+	ir_copy_values(c, op->operands, op->n_operands, in);
+	for (size_t i = OPERAND(linear, w); i <= OPERAND(linear, b); i++) {
+		const struct ir_op *def = ir_def_as(c->from, op->operands[i], OP_weight);
+		if (def == NULL)
+			continue;
+		const struct ir_type *t = ((const struct attrs_weight *)def->attrs)->weight->type;
+		w->columns_axis = t->rank - (i == OPERAND(linear, w) ? 2 : 1);
+		in[i] = reference_of_ranks(c, def, DIVIDE_COLUMNS);
+	}
+	const struct attrs_all_gather a = {.ranks = w->s.ranks, .tag = w->tag++};
+	struct ir_value y = irb_op1(c->b, OP_linear, in, op->n_operands, op->attrs);
+	y = irb_all_gather(c->b, y, &a);
+	const struct ir_type *t = ir_type_of(c->from, op->results[0]);
+	(void)ir_dim_is_const(t->dims[t->rank - 1], &n);
+	if (n % (w->s.ranks * COLUMNS_UNIT) != 0) /* the last columns are padding */
+		y = irb_slice_of(c->b, y, t->rank - 1, ir_dim_const(w->out->dims, 0),
+		                 ir_dim_const(w->out->dims, n));
+	ir_copy_set(c, op->results[0], y);
+	pass_count(w->p, "gathers", 1);
+}
+
+static bool copy_on_rank(struct ir_copy *c, const struct ir_op *op)
+{
+	struct writer *w = c->user;
+	if (op->code == OP_weight) {
+		struct ir_value v = reference_of_ranks(c, op, DIVIDE_CLASSES);
+		if (v.id != 0)
+			ir_copy_set(c, op->results[0], v);
+		return v.id != 0;
+	}
+	if (op->n_results == 1 && !w->s.partial[op->results[0].id] && gathers_columns(w, c->from, op)) {
+		gather_columns(c, op);
+		return true;
+	}
+	if (op->n_results != 1 || !w->s.partial[op->results[0].id])
+		return resize_op(c, op);
+	if (shard_is_contraction(w->s.plan, op))
+		ir_copy_set(c, op->results[0], term_on_rank(c, op));
+	else
+		irb_clone(c->b, c->from, op, c->map);
+	if (w->s.reduced[op->results[0].id]) {
+		const struct attrs_all_reduce a = {.ranks = w->s.ranks, .tag = w->tag++};
+		ir_copy_set(c, op->results[0], irb_all_reduce(c->b, c->map[op->results[0].id], &a));
+		pass_count(w->p, "sums", 1);
+	}
+	return true;
+}
+
+/* Writes the module that every rank runs: the axes that are cut have the size of the fullest rank. */
+static enum tfmc_status write_ranks(struct pass_context *p, const struct ir_module *in, struct ir_module *out,
+                                    struct sharder s)
+{
+	struct writer w = {.s = s, .p = p, .out = out};
+	for (size_t i = 0; i < in->states.n; i++) {
+		const struct ir_state_decl *d = in->states.items[i];
+		const struct ir_dim *dims[IR_RANK_MAX];
+		for (int k = 0; k < d->type->rank; k++) {
+			int64_t local = shard_state(s.plan, d, k).local;
+			dims[k] = local > 0 ? ir_dim_const(out->dims, local)
+			                    : ir_import_dim(out, d->type->dims[k]);
+		}
+		const struct ir_type *t = ir_type_tensor(out->types, d->type->dtype, d->type->rank, dims);
+		if (t == NULL || !ir_set_state_type(out, d->name, t))
+			return TFMC_NO_MEMORY;
+	}
+	for (size_t i = 0; i < in->funcs.n; i++) {
+		const struct ir_func *f = in->funcs.items[i];
+		struct ir_copy c = {irb_begin(out, p->cx, f->name, f->loc), f,
+		                    ARENA_ARRAY(p->arena, struct ir_value, f->n_values), copy_on_rank, &w};
+		w.tag = 0;
+		if (c.b == NULL || !enter_function(p->arena, &w.s, f) || arena_failed(p->arena))
+			return TFMC_NO_MEMORY;
+		irb_clone_params(c.b, f, c.map);
+		ir_copy_region(&c, f->body);
+		TFMC_TRY(ir_copy_finish(&c, NULL));
+	}
+	return TFMC_OK;
+}
+
 enum tfmc_status pass_shard(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct sharder s = {.ranks = p->step->settings[RANKS]};
@@ -292,7 +595,8 @@ enum tfmc_status pass_shard(struct pass_context *p, const struct ir_module *in, 
 	enum tfmc_status st = apart != NULL ? rebuild_module(p, in, apart, &fused, NULL) : TFMC_NO_MEMORY;
 	s.plan = st == TFMC_OK ? shard_plan(p, apart, s.ranks) : NULL;
 	if (s.plan != NULL)
-		st = rebuild_module(p, apart, out, &terms, NULL);
+		st = p->step->settings[REFERENCE] != 0 ? rebuild_module(p, apart, out, &terms, NULL)
+		                                       : write_ranks(p, apart, out, s);
 	else if (st == TFMC_OK)
 		st = TFMC_NO_MEMORY;
 	ir_module_destroy(apart);

@@ -16,9 +16,18 @@ struct shard_plan;
 const struct shard_plan *shard_plan(struct pass_context *p, const struct ir_module *m, int64_t ranks);
 /* Whether op contracts an axis that is cut: the ranks have terms of its result. */
 bool shard_is_contraction(const struct shard_plan *s, const struct ir_op *op);
-/* The axis of an operand of such an op that is contracted, with the elements [*begin, *end) of `rank`; -1: none. Other
- * axes of the operand may be cut, too. */
+/* The axis of an operand of such an op that is contracted, with the elements [*begin, *end) of `rank`; -1: none. */
 int shard_contracted(const struct shard_plan *s, const struct ir_func *f, const struct ir_op *op,
                      size_t operand, int64_t rank, int64_t *begin, int64_t *end);
+
+/* The elements [begin, end) of an axis on one rank, padded with zeros to `local`; local 0: the axis is whole. */
+struct shard_part {
+	int64_t begin, end, local;
+};
+struct shard_part shard_value(const struct shard_plan *s, const struct ir_func *f, struct ir_value v,
+                              int axis, int64_t rank);
+struct shard_part shard_weight(const struct shard_plan *s, const struct ir_weight *w, int axis, int64_t rank);
+/* `local` alone is used: states of all ranks have one shape. */
+struct shard_part shard_state(const struct shard_plan *s, const struct ir_state_decl *d, int axis);
 
 #endif

@@ -14,13 +14,22 @@
 typedef uint32_t axis_id;
 #define NO_AXIS UINT32_MAX
 
+#define PANEL 16 /* columns of a packed panel */
+
 struct axis_class {
 	axis_id parent; /* union-find; the fields below are those of the root */
 	int64_t atoms;  /* greatest common divisor of the sizes; 0: the axis has no constant size */
 	const struct ir_op *whole; /* an op that needs the axis as a whole; NULL: none */
 	bool is_whole;             /* needed as a whole, by an op or by the interface of a function */
 	int n_contractions;
-	int64_t unit; /* atoms are cut at multiples of this */
+	int64_t unit; /* atoms are cut at multiples of this; 0: of 1 */
+	/*
+	 * With fewer key heads than ranks: their number, 0 otherwise. Ranks are divided among the key heads; those of one
+	 * key head each have it whole (is_key), and a part of the query heads that read it.
+	 */
+	int64_t key_heads;
+	bool is_key;
+	bool is_fragile; /* zeros in place of missing elements would become infinite or NaN */
 };
 
 /* Boundaries along an axis fall on multiples of `multiple` elements (blocks of a quantized format). */
@@ -30,8 +39,16 @@ struct boundary {
 };
 
 struct contraction {
+	const struct ir_func *f;
 	const struct ir_op *op;
 	axis_id axis;
+	int64_t size;
+};
+
+/* The heads of an attention with fewer key heads than ranks; key NO_AXIS: one key head. */
+struct head_link {
+	axis_id query, key;
+	int64_t key_heads;
 };
 
 struct shard_plan {
@@ -49,6 +66,10 @@ struct shard_plan {
 		struct contraction *items;
 		size_t n, cap;
 	} contractions;
+	struct {
+		struct head_link *items;
+		size_t n, cap;
+	} links;
 	struct strmap weights, states; /* name -> index + 1 */
 };
 
@@ -114,6 +135,7 @@ static void join(struct shard_plan *s, axis_id a, axis_id b)
 	x->whole = x->whole != NULL ? x->whole : y->whole;
 	x->is_whole = x->is_whole || y->is_whole;
 	x->n_contractions += y->n_contractions;
+	x->is_fragile = x->is_fragile || y->is_fragile;
 }
 
 static void need_whole(struct shard_plan *s, axis_id a, const struct ir_op *op)
@@ -149,20 +171,34 @@ static void add_boundary(struct shard_plan *s, axis_id a, const struct ir_dim *s
 
 /* ---- ops ---- */
 
+/* Whether the bias of op, if it has one, is a weight with a value: one rank has it and the others zeros. */
+static bool adds_bias_once(const struct ir_func *f, const struct ir_op *op)
+{
+	size_t at = op->code == OP_linear          ? OPERAND(linear, b)
+	            : op->code == OP_expert_linear ? OPERAND(expert_linear, b)
+	                                           : op->n_operands;
+	if (at >= op->n_operands || op->operands[at].id == 0)
+		return true;
+	const struct ir_weight *b = ir_weight_of(f, op->operands[at]);
+	return b != NULL && b->init != NULL;
+}
+
 /* A contracted axis: of a linear or matmul it may be cut, then the ranks have terms of the sum. */
 static void contract(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op, int name,
-                     axis_id a)
+                     axis_id a, const struct ir_dim *size)
 {
 	bool sums = name == 'K' - 'A' &&
 	            (op->code == OP_linear || op->code == OP_expert_linear || op->code == OP_matmul);
 	if (a == NO_AXIS)
 		return;
-	if (!sums) {
+	if (!sums || !adds_bias_once(f, op)) {
 		need_whole(s, a, op);
 		return;
 	}
 	s->axes[root_of(s, a)].n_contractions++;
-	ARENA_ADD(s->arena, &s->contractions, (struct contraction){op, a});
+	int64_t n = 1;
+	(void)ir_dim_is_const(size, &n);
+	ARENA_ADD(s->arena, &s->contractions, (struct contraction){f, op, a, n});
 	const struct ir_weight *w = ir_weight_of(f, op->operands[1]);
 	if (w == NULL || !ir_format_is_quantized(w->format))
 		return;
@@ -172,10 +208,18 @@ static void contract(struct shard_plan *s, const struct ir_func *f, const struct
 	const struct ir_wexpr *cut = block > 0 && w->init != NULL && block <= w->init->dims[last]
 	                                     ? wexpr_slice(s->arena, last, 0, block, w->init)
 	                                     : NULL;
-	if (cut != NULL && wexpr_fits_format(cut, w->format))
+	/* A scale of the whole row, permuted columns, or a last block that zeros cannot fill up to the fullest rank. */
+	if (cut != NULL && wexpr_fits_format(cut, w->format) && w->init->dims[last] % block == 0)
 		add_boundary(s, a, w->type->dims[last], block);
 	else
-		need_whole(s, a, op); /* the scale is that of the whole row, or its columns are permuted */
+		need_whole(s, a, op);
+}
+
+/* Whether zeros among the operands can give results that are not finite. */
+static bool is_fragile(enum ir_opcode code)
+{
+	return code == OP_log || code == OP_rsqrt || code == OP_div || code == OP_pow || code == OP_mod ||
+	       code == OP_floor_div || code == OP_log_softmax;
 }
 
 /* Joins the axes of equal names; axes that marks or a missing name declare as needed are whole. */
@@ -185,6 +229,7 @@ static void visit_named_axes(struct shard_plan *s, const struct ir_func *f, cons
 	struct ir_axes a;
 	size_t misfit;
 	axis_id first[IR_AXIS_NAMES];
+	const struct ir_dim *size[IR_AXIS_NAMES] = {NULL};
 	bool in_result[IR_AXIS_NAMES] = {false};
 	struct ir_value y = op->results[0];
 	memset(first, 0xff, sizeof(first)); /* NO_AXIS */
@@ -209,34 +254,45 @@ static void visit_named_axes(struct shard_plan *s, const struct ir_func *f, cons
 			if (name == IR_AXIS_NEW)
 				need_whole(s, at, op);
 			else if (first[name] == NO_AXIS)
-				first[name] = at;
+				first[name] = at, size[name] = types[i]->dims[k];
 			else
 				join(s, first[name], at);
 		}
 	}
-	int64_t block =
-	        op->code == OP_quantize_rows ? ((const struct attrs_quantize_rows *)op->attrs)->block : 0;
+	const struct attrs_quantize_rows *rounded = op->code == OP_quantize_rows ? op->attrs : NULL;
+	int64_t block = rounded != NULL ? rounded->block : 0;
+	bool one_by_one = rounded != NULL && rounded->to == ROUND_bf16; /* no element depends on another */
 	for (int axis = 0; axis < ir_axes_rank(&a, &a.out); axis++) {
 		int name = ir_axis_name(&a, &a.out, axis);
 		char mark = ir_axis_mark(&a, &a.out, axis);
 		axis_id at = axis_of_value(s, f, y, axis);
 		bool heads = op->code == OP_attention && axis == 1; /* a head reads its key head only */
-		if (mark == '!' && block > 0)
+		if (mark == '!' && block > 0 && !one_by_one)
 			add_boundary(s, at, ir_type_of(f, y)->dims[axis], block);
-		if (name == IR_AXIS_NEW || mark == '@' || (mark == '!' && !heads && block == 0))
+		if (name == IR_AXIS_NEW || mark == '@' ||
+		    (mark == '!' && !heads && block == 0 && !one_by_one))
 			need_whole(s, at, op);
 		if (name == IR_AXIS_NEW)
 			continue;
 		in_result[name] = true;
 		join(s, first[name], at);
+		if (at != NO_AXIS)
+			s->axes[root_of(s, at)].is_fragile |= is_fragile(op->code);
 	}
 	if (op->code == OP_attention) {
-		join(s, axis_of_value(s, f, op->operands[0], 1), axis_of_value(s, f, op->operands[1], 1));
+		axis_id query = axis_of_value(s, f, op->operands[0], 1),
+		        key = axis_of_value(s, f, op->operands[1], 1);
+		int64_t key_heads = 1;
+		(void)ir_dim_is_const(types[1]->dims[1], &key_heads);
+		if (key_heads >= s->ranks)
+			join(s, query, key);
+		else if (query != NO_AXIS)
+			ARENA_ADD(s->arena, &s->links, (struct head_link){query, key, key_heads});
 		in_result['K' - 'A'] = true;
 	}
 	for (int name = 0; name < IR_AXIS_NAMES; name++)
 		if (!in_result[name])
-			contract(s, f, op, name, first[name]);
+			contract(s, f, op, name, first[name], size[name]);
 }
 
 /*
@@ -321,6 +377,8 @@ static void visit_op(struct shard_plan *s, const struct ir_func *f, const struct
 	switch (op->code) {
 	case OP_weight: {
 		const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
+		if (w->init == NULL || w->encoding != ENC_ROW)
+			need_whole_value(s, f, op->results[0], op);
 		for (int i = 0; i < ir_type_of(f, op->results[0])->rank; i++)
 			join(s, axis_of_value(s, f, op->results[0], i),
 			     axis_of_weight(s, w, i + (int)op->n_operands));
@@ -411,14 +469,123 @@ static void set_units(struct shard_plan *s)
 	}
 }
 
-/* Cuts elementwise axes at packed panels of 16 columns, if every rank can have one. */
+/* Query heads with fewer key heads than ranks. */
+static void set_key_heads(struct shard_plan *s)
+{
+	for (size_t i = 0; i < s->links.n; i++) {
+		const struct head_link *l = &s->links.items[i];
+		struct axis_class *q = &s->axes[root_of(s, l->query)];
+		q->is_whole = q->is_whole || (q->key_heads > 0 && q->key_heads != l->key_heads) ||
+		              q->atoms % l->key_heads != 0 || q->atoms / l->key_heads % unit_of(q) != 0;
+		q->key_heads = l->key_heads;
+		if (l->key == NO_AXIS)
+			continue;
+		struct axis_class *k = &s->axes[root_of(s, l->key)];
+		k->is_key = true;
+		k->key_heads = l->key_heads;
+		k->is_whole = k->is_whole || k == q || k->n_contractions > 0 || k->atoms != l->key_heads ||
+		              unit_of(k) > 1;
+	}
+}
+
+/*
+ * Cuts query heads and their key heads, or neither: a rank reads key heads by their position among those that it has.
+ */
+static void link_heads(struct shard_plan *s)
+{
+	bool changed = true;
+	while (changed) {
+		changed = false;
+		for (size_t i = 0; i < s->links.n; i++) {
+			const struct head_link *l = &s->links.items[i];
+			struct axis_class *q = &s->axes[root_of(s, l->query)],
+			                  *k = l->key != NO_AXIS ? &s->axes[root_of(s, l->key)] : q;
+			bool whole = q->is_whole || k->is_whole || q->n_contractions == 0 ||
+			             q->atoms <= unit_of(q);
+			changed = changed || q->is_whole != whole || k->is_whole != whole;
+			q->is_whole = k->is_whole = whole;
+		}
+	}
+}
+
+/* The class of the axis if it is cut, else NULL. */
+static const struct axis_class *cut_class(const struct shard_plan *s, axis_id a)
+{
+	const struct axis_class *c = a != NO_AXIS ? &s->axes[root_of(s, a)] : NULL;
+	bool cut = c != NULL && !c->is_whole && (c->n_contractions > 0 || c->is_key) && s->ranks > 1;
+	return cut && c->atoms > unit_of(c) ? c : NULL;
+}
+
+/* Part i of n when `units` are divided: [*from, *to). */
+static void divide(int64_t units, int64_t n, int64_t i, int64_t *from, int64_t *to)
+{
+	int64_t each = units / n, more = units % n;
+	*from = i * each + (i < more ? i : more);
+	*to = *from + each + (i < more);
+}
+
+/* Elements of an axis of the class with `size` elements that a rank has; returns those of the fullest rank. */
+static int64_t part_of(const struct shard_plan *s, const struct axis_class *c, int64_t size, int64_t rank,
+                       int64_t *begin, int64_t *end)
+{
+	int64_t unit = unit_of(c), atom = size / c->atoms, groups = c->key_heads > 0 ? c->key_heads : 1;
+	int64_t units =
+	        ((c->is_key ? 1 : c->atoms / groups) + unit - 1) / unit; /* of the ranks of a key head */
+	int64_t group = 0, first = 0, last = 0, from = 0, to = units;
+	for (; group < groups; group++) {
+		divide(s->ranks, groups, group, &first, &last);
+		if (rank < last)
+			break;
+	}
+	if (!c->is_key)
+		divide(units, last - first, rank - first, &from, &to);
+	from = group * units * unit + from * unit;
+	to = group * units * unit + to * unit;
+	*begin = (from < c->atoms ? from : c->atoms) * atom;
+	*end = (to < c->atoms ? to : c->atoms) * atom;
+	int64_t fewest = s->ranks / groups; /* ranks of a key head */
+	return c->is_key ? atom : (units + fewest - 1) / fewest * unit * atom;
+}
+
+/*
+ * Cuts contracted axes at packed panels, if every rank can have one and the fullest rank computes no more panels: four
+ * heads of 12 features, which fill three panels, are no unit where a rank would have 8 heads in place of 5.
+ */
 static void prefer_panels(struct shard_plan *s)
 {
 	for (size_t i = 0; i < s->contractions.n; i++) {
+		const struct contraction *contraction = &s->contractions.items[i];
+		struct axis_class *c = &s->axes[root_of(s, contraction->axis)];
+		int64_t begin, end, before = c->unit, size = contraction->size;
+		int64_t atoms = PANEL / gcd_i64(PANEL, size / c->atoms);
+		int64_t groups = c->key_heads > 0 ? c->key_heads : 1;
+		int64_t unaligned = part_of(s, c, size, 0, &begin, &end);
+		c->unit = unit_of(c) / gcd_i64(unit_of(c), atoms) * atoms;
+		if (c->atoms / c->unit < s->ranks || c->atoms / groups % c->unit != 0 ||
+		    part_of(s, c, size, 0, &begin, &end) > (unaligned + PANEL - 1) / PANEL * PANEL)
+			c->unit = before;
+	}
+}
+
+/* Results of a contraction that is cut are sums of whole rows: their axes are not cut as well. */
+static void exclude_results(struct shard_plan *s)
+{
+	for (size_t i = 0; i < s->contractions.n; i++) {
+		const struct contraction *c = &s->contractions.items[i];
+		if (cut_class(s, c->axis) != NULL)
+			need_whole_value(s, c->f, c->op->results[0], c->op);
+	}
+}
+
+/* Classes that would need padding which some op does not map to finite values are not cut. */
+static void exclude_fragile(struct shard_plan *s)
+{
+	for (size_t i = 0; i < s->contractions.n; i++) {
 		struct axis_class *c = &s->axes[root_of(s, s->contractions.items[i].axis)];
-		int64_t unit = unit_of(c);
-		if (c->atoms / 16 >= s->ranks)
-			c->unit = unit / gcd_i64(unit, 16) * 16;
+		for (int64_t rank = 0; c->is_fragile && rank < s->ranks; rank++) {
+			int64_t begin, end, most = part_of(s, c, c->atoms, rank, &begin, &end);
+			c->is_whole = c->is_whole || end - begin < most;
+		}
 	}
 }
 
@@ -442,7 +609,12 @@ const struct shard_plan *shard_plan(struct pass_context *p, const struct ir_modu
 	if (arena_failed(p->arena))
 		return NULL;
 	set_units(s);
+	set_key_heads(s);
 	prefer_panels(s);
+	exclude_fragile(s);
+	link_heads(s);
+	exclude_results(s);
+	link_heads(s);
 	for (size_t i = 0; i < s->contractions.n; i++) {
 		const struct contraction *c = &s->contractions.items[i];
 		const struct axis_class *class = &s->axes[root_of(s, c->axis)];
@@ -453,15 +625,6 @@ const struct shard_plan *shard_plan(struct pass_context *p, const struct ir_modu
 	return s;
 }
 
-/* The class of the axis if it is cut, else NULL. */
-static const struct axis_class *cut_class(const struct shard_plan *s, axis_id a)
-{
-	const struct axis_class *c = a != NO_AXIS ? &s->axes[root_of(s, a)] : NULL;
-	bool cut = c != NULL && !c->is_whole && c->n_contractions > 0 && s->ranks > 1;
-	return cut && c->atoms > (unit_of(c)) ? c : NULL;
-}
-
-/* The contraction of an axis that is cut; NULL: op has none. */
 static const struct contraction *contraction_of(const struct shard_plan *s, const struct ir_op *op)
 {
 	for (size_t i = 0; i < s->contractions.n; i++)
@@ -479,23 +642,46 @@ bool shard_is_contraction(const struct shard_plan *s, const struct ir_op *op)
 int shard_contracted(const struct shard_plan *s, const struct ir_func *f, const struct ir_op *op,
                      size_t operand, int64_t rank, int64_t *begin, int64_t *end)
 {
-	const struct contraction *contraction = contraction_of(s, op);
+	const struct contraction *c = contraction_of(s, op);
 	struct ir_value v = op->operands[operand];
-	const struct ir_type *t = contraction != NULL && v.id != 0 ? ir_type_of(f, v) : NULL;
-	for (int i = 0; t != NULL && t->kind == IR_TENSOR && i < t->rank; i++) {
+	const struct ir_type *t = v.id != 0 ? ir_type_of(f, v) : NULL;
+	for (int i = 0; c != NULL && t != NULL && t->kind == IR_TENSOR && i < t->rank; i++) {
 		axis_id a = axis_of_value(s, f, v, i);
 		int64_t size;
-		if (a == NO_AXIS || root_of(s, a) != root_of(s, contraction->axis) ||
+		if (a == NO_AXIS || root_of(s, a) != root_of(s, c->axis) ||
 		    !ir_dim_is_const(t->dims[i], &size))
 			continue;
-		const struct axis_class *c = cut_class(s, a);
-		int64_t unit = unit_of(c), units = (c->atoms + unit - 1) / unit;
-		int64_t each = units / s->ranks, more = units % s->ranks;
-		int64_t from = (rank * each + (rank < more ? rank : more)) * unit;
-		int64_t to = from + (each + (rank < more)) * unit;
-		*begin = (from < c->atoms ? from : c->atoms) * (size / c->atoms);
-		*end = (to < c->atoms ? to : c->atoms) * (size / c->atoms);
+		(void)part_of(s, cut_class(s, a), size, rank, begin, end);
 		return i;
 	}
 	return -1;
+}
+
+/* The part of axis `a` with `size` elements. */
+static struct shard_part part_of_axis(const struct shard_plan *s, axis_id a, const struct ir_dim *size,
+                                      int64_t rank)
+{
+	const struct axis_class *c = cut_class(s, a);
+	struct shard_part p = {0};
+	int64_t n;
+	if (c == NULL || !ir_dim_is_const(size, &n))
+		return p;
+	p.local = part_of(s, c, n, rank, &p.begin, &p.end);
+	return p;
+}
+
+struct shard_part shard_value(const struct shard_plan *s, const struct ir_func *f, struct ir_value v,
+                              int axis, int64_t rank)
+{
+	return part_of_axis(s, axis_of_value(s, f, v, axis), ir_type_of(f, v)->dims[axis], rank);
+}
+
+struct shard_part shard_weight(const struct shard_plan *s, const struct ir_weight *w, int axis, int64_t rank)
+{
+	return part_of_axis(s, axis_of_weight(s, w, axis), w->type->dims[axis], rank);
+}
+
+struct shard_part shard_state(const struct shard_plan *s, const struct ir_state_decl *d, int axis)
+{
+	return part_of_axis(s, axis_of_state(s, d, axis), d->type->dims[axis], 0);
 }

@@ -119,6 +119,8 @@ int fusion_kernel_kind(const struct ir_func *f, const struct ir_op *op)
 		return GROUP_linear;
 	if (op->code == OP_attention)
 		return GROUP_attention;
+	if (ir_op_has(op->code, TRAIT_EXCHANGE))
+		return GROUP_exchange;
 	if (ir_op_has(op->code, TRAIT_ROWWISE) && fusion_is_f32(f, op->operands[0]))
 		return GROUP_rowwise;
 	return GROUP_loops;
@@ -243,7 +245,7 @@ static void form_root_clusters(struct fuser *s)
 			fuse_norm_prologue(s, cluster);
 		if (kind == GROUP_linear && s->max_ops > 1 && fuse_column_ranges(s, cluster))
 			continue;
-		if (kind != GROUP_attention)
+		if (kind != GROUP_attention && kind != GROUP_exchange)
 			fuse_epilogue(s, cluster);
 	}
 }
@@ -278,7 +280,7 @@ static bool may_evaluate_in_place(const struct fuser *s, const struct ir_op *rea
 	const struct cluster *c = fusion_cluster_of(s->g, reader);
 	enum member_role role = s->g->role_of[index_of(s, reader)];
 
-	if (c->kind == GROUP_attention || role == MEMBER_POST)
+	if (c->kind == GROUP_attention || c->kind == GROUP_exchange || role == MEMBER_POST)
 		return false;
 	if (c->kind == GROUP_linear)
 		return role == MEMBER_PRE && may_move_into_linear(s, reader, i, op);
@@ -410,7 +412,7 @@ static void fuse_views(struct fuser *s)
 {
 	for (size_t i = 0; i < s->g->clusters.n && s->max_ops > 1; i++) {
 		int kind = s->g->clusters.items[i].kind;
-		if (s->g->clusters.items[i].n_outputs > 0)
+		if (s->g->clusters.items[i].n_outputs > 0 || kind == GROUP_exchange)
 			continue;
 		if (kind == GROUP_attention || kind == GROUP_loops)
 			fuse_stored_views(s, i);

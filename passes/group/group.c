@@ -576,7 +576,8 @@ enum tfmc_status pass_group(struct pass_context *p, const struct ir_module *in, 
 	static const char *const kinds[] = {[GROUP_loops] = "loops",
 	                                    [GROUP_rowwise] = "rowwise",
 	                                    [GROUP_linear] = "linear",
-	                                    [GROUP_attention] = "attention"};
+	                                    [GROUP_attention] = "attention",
+	                                    [GROUP_exchange] = "exchange"};
 	struct grouper g = {.p = p, .in = in, .out = out};
 
 	out->stage = STAGE_GROUPS;

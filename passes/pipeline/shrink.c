@@ -207,7 +207,7 @@ static bool shrink_weights(struct shapes *s, struct arena *arena, struct weight_
 	for (size_t i = 0; i < s->m->weights.n; i++)
 		if (!make_weight(&k, i))
 			return false;
-	*source = (struct weight_source){read_tensor, k.store};
+	*source = (struct weight_source){.read = read_tensor, .user = k.store};
 	return !arena_failed(arena);
 }
 
