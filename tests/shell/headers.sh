@@ -13,7 +13,7 @@ for h in $(find ir frontend passes backends runtime -name '*.h' | sort); do
 		{ echo "$h does not compile alone" >&2; failed=1; }
 done
 if command -v c++ >/dev/null; then
-	for h in runtime/abi.h runtime/tfmc_rt.h runtime/opencl/tfmc_cl.h; do
+	for h in runtime/abi.h runtime/tfmc_rt.h runtime/opencl/tfmc_cl.h runtime/mpi/tfmc_mpi.h; do
 		printf '#include "%s"\n' "$h" | c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -I. -x c++ -fsyntax-only - ||
 			{ echo "$h does not compile as C++" >&2; failed=1; }
 	done

@@ -12,7 +12,7 @@ trap 'rm -rf "$tmp"' EXIT
 cmake --install "$TFMC_BUILD" --prefix "$tmp/first" >"$tmp/log"
 mv "$tmp/first" "$tmp/moved here"
 prefix="$tmp/moved here"
-for file in bin/tfmc include/tfmc/tfmc_rt.h include/tfmc/abi.h include/tfmc/tfmc_tokenizer.h include/tfmc/tfmc_cl.h share/doc/tfmc/LICENSE \
+for file in bin/tfmc include/tfmc/tfmc_rt.h include/tfmc/abi.h include/tfmc/tfmc_tokenizer.h include/tfmc/tfmc_cl.h include/tfmc/tfmc_mpi.h share/doc/tfmc/LICENSE \
 	share/man/man1/tfmc.1 share/bash-completion/completions/tfmc share/zsh/site-functions/_tfmc share/fish/vendor_completions.d/tfmc.fish; do
 	[ -f "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done

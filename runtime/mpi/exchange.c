@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parts of both transports: comparison of calls, the failure of a rank, waits, and the sum. The order of additions is a
+ * binary tree over the ranks, whatever the transport, so that results have the same bits.
+ */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "runtime/mpi/internal.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define POLLS   64    /* polls, each with a pause instruction, per reading of the clock */
+#define SPIN_NS 50000 /* from then on the waiter calls sched_yield between polls */
+#define VECTOR  16    /* floats; a loop of constant length becomes vector code at -O2 */
+#define AHEAD   256   /* floats to prefetch: lines that another core wrote come one by one else */
+#define BLOCK   512   /* floats of a partial sum: all levels of the tree stay in L1 */
+
+/* ---- failure ---- */
+
+void fault_set(struct fault *fault, int64_t rank, const char *format, ...)
+{
+	va_list list;
+	va_start(list, format);
+	pthread_mutex_lock(&fault->mutex);
+	if (!fault_is_set(fault)) {
+		vsnprintf(fault->text, sizeof(fault->text), format, list);
+		fault->rank = rank;
+	}
+	atomic_store_explicit(&fault->is_set, 1, memory_order_release);
+	pthread_mutex_unlock(&fault->mutex);
+	va_end(list);
+}
+
+void fault_report(struct fault *fault, int64_t by, int64_t rank)
+{
+	fault_set(fault, rank == fault->self ? by : rank,
+	          "rank %" PRId64 " reports a failure of rank %" PRId64, by, rank);
+}
+
+void fault_set_late(struct fault *fault, int64_t rank, int64_t waited_ns)
+{
+	fault_set(fault, rank, "rank %" PRId64 " has not come for %" PRId64 " ms", rank, waited_ns / 1000000);
+}
+
+/* text [size]: the call as words of a message. */
+static void describe(const struct call *call, char *text, size_t size)
+{
+	if (call->kind == CALL_SUM || call->kind == CALL_GATHER)
+		snprintf(text, size, "exchange %" PRIu64 " of %" PRIu64 " elements", call->tag, call->count);
+	else
+		snprintf(text, size,
+		         call->kind == CALL_BROADCAST ? "a broadcast of %" PRIu64 " bytes" : "its end",
+		         call->count);
+}
+
+bool same_call(struct fault *fault, const struct call *mine, int64_t other, const struct call *theirs)
+{
+	char here[80], there[80];
+	if (!memcmp(mine, theirs, sizeof(*mine)))
+		return true;
+	describe(mine, here, sizeof(here));
+	describe(theirs, there, sizeof(there));
+	if (theirs->kind == CALL_FAILED)
+		fault_report(fault, other, (int64_t)theirs->tag);
+	else
+		fault_set(fault, other, "rank %" PRId64 " has come to %s, this rank to %s", other, there,
+		          here);
+	return false;
+}
+
+/* ---- waits ---- */
+
+static void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t wait_poll(struct wait *wait)
+{
+	if (wait->spins && wait->waited < SPIN_NS && ++wait->polls % POLLS) {
+		cpu_pause();
+		return wait->waited;
+	}
+	int64_t now = now_ns();
+	if (!wait->began)
+		wait->began = now;
+	wait->waited = now - wait->began;
+	if (!wait->spins || wait->waited >= SPIN_NS)
+		sched_yield();
+	return wait->waited;
+}
+
+bool have_processors(int64_t threads, int64_t workers)
+{
+	cpu_set_t allowed;
+	return threads <= sysconf(_SC_NPROCESSORS_ONLN) &&
+	       (sched_getaffinity(0, sizeof(allowed), &allowed) || workers <= CPU_COUNT(&allowed));
+}
+
+/* ---- sums ---- */
+
+struct share share_of(uint64_t size, int64_t i, int64_t n)
+{
+	const uint64_t line = 16;
+	uint64_t begin = size * (uint64_t)i / (uint64_t)n / line * line;
+	uint64_t end = i + 1 == n ? size : size * (uint64_t)(i + 1) / (uint64_t)n / line * line;
+	return (struct share){begin, end - begin};
+}
+
+/* out may be a or b. */
+static void add(const float *a, const float *b, float *out, uint64_t count)
+{
+	uint64_t i = 0;
+	for (; i + VECTOR <= count; i += VECTOR) {
+		float sum[VECTOR];
+		__builtin_prefetch(a + i + AHEAD);
+		__builtin_prefetch(b + i + AHEAD);
+		for (int j = 0; j < VECTOR; j++)
+			sum[j] = a[i + (uint64_t)j] + b[i + (uint64_t)j];
+		memcpy(out + i, sum, sizeof(sum));
+	}
+	for (; i < count; i++)
+		out[i] = a[i] + b[i];
+}
+
+/* add_tree of at most BLOCK elements. The left subtree has the largest power of two of the ranks. */
+static void add_block(const float *terms, size_t stride, int64_t n, float *out, uint64_t count)
+{
+	float sum[BLOCK];
+	const float *left = terms, *right;
+	int64_t half = 1;
+	while (2 * half < n)
+		half *= 2;
+	right = terms + (size_t)half * stride;
+	if (half > 1) {
+		add_block(left, stride, half, out, count);
+		left = out;
+	}
+	if (n - half > 1) {
+		add_block(right, stride, n - half, sum, count);
+		right = sum;
+	}
+	add(left, right, out, count);
+}
+
+void add_tree(const float *terms, size_t stride, int64_t n, float *out, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i += BLOCK)
+		add_block(terms + i, stride, n, out + i, count - i < BLOCK ? count - i : BLOCK);
+}
+
+/* out [rows][n][width]: elements of a share may begin and end inside rows. */
+static void gather_rows(const struct call *call, const float *terms, size_t stride, int64_t n, uint64_t at,
+                        struct share share, float *out)
+{
+	for (uint64_t size, i = 0; i < share.count; i += size) {
+		uint64_t first = share.begin + i, row = (at + first) / call->width,
+		         column = (at + first) % call->width, left = share.count - i;
+		size = left < call->width - column ? left : call->width - column;
+		for (int64_t r = 0; r < n; r++)
+			memcpy(out + (row * (uint64_t)n + (uint64_t)r) * call->width + column,
+			       terms + (size_t)r * stride + first, size * sizeof(*out));
+	}
+}
+
+void combine(const struct call *call, const float *terms, size_t stride, int64_t n, uint64_t at,
+             struct share share, float *out)
+{
+	if (call->kind == CALL_GATHER)
+		gather_rows(call, terms, stride, n, at, share, out);
+	else
+		add_tree(terms + share.begin, stride, n, out + at + share.begin, share.count);
+}

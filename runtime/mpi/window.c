@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shared memory of the ranks of one host. An exchange goes by chunks; the chunks of all calls are numbered
+ * (epochs). Each worker copies its share of a chunk to the stage of its rank; the last worker of the rank
+ * publishes the epoch; when all ranks have, each worker adds its share of all stages. A stage has two buffers,
+ * for even and odd epochs: a rank that publishes an epoch has read the one before, so one phase is enough.
+ *
+ * The memory is an anonymous file (memfd) of rank 0, opened through /proc: the system frees it when the last
+ * process ends. Processes are observed by their pidfds, so that the end of a rank is noticed while others wait.
+ */
+#define _GNU_SOURCE /* memfd_create */
+#include "runtime/mpi/internal.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE         128      /* bytes: a pair of cache lines (adjacent-line prefetch) */
+#define PAGE         4096     /* bytes */
+#define STAGE_FLOATS 65536    /* 256 KiB */
+#define SLEEP_MAX_NS 32000000 /* bounds how late a dead rank is noticed */
+
+/* The memory of one rank. */
+struct lane {
+	_Alignas(LINE) struct call calls[2];     /* of an even and an odd epoch; written before staged */
+	_Atomic uint32_t staged;                 /* last epoch that the rank published; a futex */
+	_Atomic uint32_t asleep;                 /* waiters in the futex */
+	_Atomic uint32_t failed;                 /* 1 + the rank whose failure this one observed; 0: none */
+	_Alignas(LINE) _Atomic uint32_t arrived; /* workers of this rank whose share of the epoch is staged */
+	uint64_t nonce;                          /* of rank 0 */
+	_Alignas(PAGE) float stage[2][STAGE_FLOATS];
+};
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "processes share atomics of 32 bits");
+
+struct window {
+	struct lane *lanes; /* [n] */
+	int64_t rank, n, limit_ns;
+	bool spins;
+	struct fault *fault;
+	int pidfds[]; /* [n] of the other ranks */
+};
+
+/* ---- opening ---- */
+
+struct window_address window_create(int64_t rank, int64_t n)
+{
+	const off_t at = offsetof(struct lane, nonce);
+	struct window_address address = {.pid = getpid(), .fd = -1};
+	int fd = rank == 0 ? memfd_create("tfmc-ranks", MFD_CLOEXEC) : -1;
+	if (fd >= 0 && getrandom(&address.nonce, sizeof(address.nonce), 0) == sizeof(address.nonce) &&
+	    !ftruncate(fd, (off_t)sizeof(struct lane) * n) &&
+	    pwrite(fd, &address.nonce, sizeof(address.nonce), at) == sizeof(address.nonce))
+		address.fd = fd;
+	else if (fd >= 0)
+		close(fd);
+	return address;
+}
+
+/* Maps the memory of rank 0. A process of another namespace may have its number: the nonce shows that. */
+static bool map_lanes(struct window *w, const struct window_address *first)
+{
+	char path[64];
+	off_t bytes = (off_t)sizeof(struct lane) * w->n;
+	snprintf(path, sizeof(path), "/proc/%" PRId64 "/fd/%" PRId64, first->pid, first->fd);
+	int fd = first->fd < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	void *lanes = MAP_FAILED;
+	if (lseek(fd, 0, SEEK_END) == bytes)
+		lanes = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (lanes == MAP_FAILED)
+		return false;
+	w->lanes = lanes;
+	return w->lanes[0].nonce == first->nonce;
+}
+
+struct window *window_open(const struct window_address *addresses, int64_t rank, int64_t n, int64_t limit_ns,
+                           bool spins, struct fault *fault)
+{
+	struct window *w = calloc(1, sizeof(*w) + (size_t)n * sizeof(w->pidfds[0]));
+	if (!w)
+		return NULL;
+	*w = (struct window){.rank = rank, .n = n, .limit_ns = limit_ns, .spins = spins, .fault = fault};
+	memset(w->pidfds, -1, (size_t)n * sizeof(w->pidfds[0]));
+	bool ok = map_lanes(w, &addresses[0]);
+	for (int64_t i = 0; ok && i < n; i++)
+		if (i != rank)
+			ok = (w->pidfds[i] = (int)syscall(SYS_pidfd_open, addresses[i].pid, 0)) >= 0;
+	if (ok) { /* the first writer decides on which memory node a page is */
+		memset(w->lanes[rank].stage, 0, sizeof(w->lanes->stage));
+		return w;
+	}
+	window_close(w);
+	return NULL;
+}
+
+void window_close(struct window *w)
+{
+	if (!w)
+		return;
+	for (int64_t i = 0; i < w->n; i++)
+		if (w->pidfds[i] >= 0)
+			close(w->pidfds[i]);
+	if (w->lanes)
+		munmap(w->lanes, sizeof(struct lane) * (size_t)w->n);
+	free(w);
+}
+
+/* ---- waits ---- */
+
+static bool has_staged(struct lane *lane, uint32_t epoch)
+{
+	return (int32_t)(atomic_load(&lane->staged) - epoch) >= 0;
+}
+
+/* staged and asleep are sequentially consistent: the publisher reads asleep, or the sleeper the new epoch. */
+static void publish(struct lane *lane, uint32_t epoch, const struct call *call)
+{
+	atomic_store(&lane->arrived, 0);
+	lane->calls[epoch & 1] = *call;
+	atomic_store(&lane->staged, epoch);
+	if (atomic_load(&lane->asleep))
+		syscall(SYS_futex, &lane->staged, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Sleeps until the lane publishes, at most as long as it has waited. */
+static void sleep_on(struct lane *lane, uint32_t epoch, int64_t waited)
+{
+	struct timespec most = {.tv_nsec = waited < SLEEP_MAX_NS ? waited : SLEEP_MAX_NS};
+	atomic_fetch_add(&lane->asleep, 1);
+	uint32_t staged = atomic_load(&lane->staged);
+	if ((int32_t)(staged - epoch) < 0)
+		syscall(SYS_futex, &lane->staged, FUTEX_WAIT, staged, &most, NULL, 0);
+	atomic_fetch_sub(&lane->asleep, 1);
+}
+
+/* Publishes the failure that this rank observed. */
+static bool publish_failure(struct window *w)
+{
+	atomic_store(&w->lanes[w->rank].failed, (uint32_t)w->fault->rank + 1);
+	return false;
+}
+
+/* false: a rank has failed, or has ended before it published the epoch. */
+static bool all_alive(struct window *w, uint32_t epoch, const struct call *call)
+{
+	for (int64_t i = 0; i < w->n && !fault_is_set(w->fault); i++) {
+		struct lane *lane = &w->lanes[i];
+		struct pollfd process = {.fd = w->pidfds[i], .events = POLLIN};
+		uint32_t failed = atomic_load(&lane->failed);
+		if (i == w->rank)
+			continue;
+		if (failed &&
+		    (!has_staged(lane, epoch) || same_call(w->fault, call, i, &lane->calls[epoch & 1])))
+			fault_report(w->fault, i, failed - 1);
+		else if (poll(&process, 1, 0) > 0 && !has_staged(lane, epoch))
+			fault_set(w->fault, i, "rank %" PRId64 " is gone: its process has ended", i);
+	}
+	return !fault_is_set(w->fault) || publish_failure(w);
+}
+
+static bool await_lane(struct window *w, int64_t r, uint32_t epoch, const struct call *call, int64_t limit_ns)
+{
+	struct wait wait = {.spins = w->spins};
+	while (!has_staged(&w->lanes[r], epoch)) {
+		int64_t waited = wait_poll(&wait);
+		if (waited < SLEEP_AFTER_NS)
+			continue;
+		sleep_on(&w->lanes[r], epoch, waited);
+		if (!has_staged(&w->lanes[r], epoch) && !all_alive(w, epoch, call))
+			return false;
+		if (waited > limit_ns) {
+			fault_set_late(w->fault, r, waited);
+			return publish_failure(w);
+		}
+	}
+	return true;
+}
+
+/* ---- calls ---- */
+
+/*
+ * By each worker when its share of the epoch is staged; true: the stages of all ranks are complete.
+ * first_limit_ns: for rank 0, which is awaited first.
+ */
+static bool exchange(struct window *w, uint32_t epoch, const struct call *call, int64_t workers,
+                     int64_t first_limit_ns)
+{
+	struct lane *mine = &w->lanes[w->rank];
+	if (atomic_fetch_add(&mine->arrived, 1) + 1 == (uint32_t)workers)
+		publish(mine, epoch, call);
+	for (int64_t r = 0; r < w->n; r++) {
+		if (!await_lane(w, r, epoch, call, r == 0 ? first_limit_ns : w->limit_ns))
+			return false;
+		if (!same_call(w->fault, call, r, &w->lanes[r].calls[epoch & 1]))
+			return publish_failure(w);
+	}
+	return true;
+}
+
+/* Number of the last chunk of the calls so far: none completes before each worker has read it. */
+static uint32_t last_epoch(struct window *w)
+{
+	return atomic_load(&w->lanes[w->rank].staged);
+}
+
+void window_exchange(struct window *w, const float *x, float *out, const struct call *call, int64_t worker,
+                     int64_t workers)
+{
+	const size_t stride = sizeof(struct lane) / sizeof(*x);
+	uint32_t epoch = last_epoch(w);
+	uint64_t at = 0;
+	do {
+		uint64_t size = call->count - at < STAGE_FLOATS ? call->count - at : STAGE_FLOATS;
+		struct share share = share_of(size, worker, workers);
+		epoch++;
+		if (share.count > 0)
+			memcpy(w->lanes[w->rank].stage[epoch & 1] + share.begin, x + at + share.begin,
+			       share.count * sizeof(*x));
+		if (!exchange(w, epoch, call, workers, w->limit_ns))
+			return;
+		combine(call, w->lanes[0].stage[epoch & 1], stride, w->n, at, share, out);
+		at += size;
+	} while (at < call->count);
+}
+
+void window_broadcast(struct window *w, void *data, const struct call *call)
+{
+	const uint64_t most = sizeof(w->lanes->stage[0]);
+	uint32_t epoch = last_epoch(w);
+	uint64_t at = 0;
+	do {
+		uint64_t bytes = call->count - at < most ? call->count - at : most;
+		float *stage = w->lanes[0].stage[++epoch & 1];
+		if (w->rank == 0 && bytes > 0)
+			memcpy(stage, (const char *)data + at, bytes);
+		if (!exchange(w, epoch, call, 1, w->rank > 0 && at == 0 ? NO_LIMIT : w->limit_ns))
+			return;
+		if (w->rank > 0 && bytes > 0)
+			memcpy((char *)data + at, stage, bytes);
+		at += bytes;
+	} while (at < call->count);
+}
