@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE /* siginfo_t */
 #include "frontend/driver/compile/compile.h"
+#include "frontend/driver/compile/job.h"
 #include "frontend/driver/commands/prompts.h"
 #include "frontend/syntax/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
@@ -179,6 +180,28 @@ static enum exit_code check_rounding_options(struct driver *d)
 	                          did_you_mean_or_known(&d->arena, o->quantize, words, n));
 }
 
+/* --shards with what divides no model. */
+static enum exit_code check_ranks(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	const char *other = o->device ? "--device" : o->probe.n > 0 ? "--probe" : NULL;
+	int64_t n = option_int(o->shards, 1);
+	if (o->rank && n == 1)
+		return driver_usage_error(d, "--rank requires --shards=N, 2 or more");
+	if (o->one_rank && n == 1)
+		return driver_usage_error(d, "--one-rank requires --shards=N, 2 or more");
+	if (o->groups && n > 1 && !o->one_rank)
+		return driver_usage_error(d, "--groups with --shards requires --one-rank");
+	if (o->rank && option_int(o->rank, 0) >= n)
+		return driver_usage_error(d, "--rank=%lld: ranks are 0 to %lld",
+		                          (long long)option_int(o->rank, 0), (long long)n - 1);
+	if (n > IR_RANKS_MAX)
+		return driver_usage_error(d, "--shards=%lld: at most %d ranks", (long long)n, IR_RANKS_MAX);
+	if (n > 1 && other)
+		return driver_usage_error(d, "--shards is not possible with %s", other);
+	return EXIT_OK;
+}
+
 static enum exit_code check_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -194,7 +217,8 @@ static enum exit_code check_options(struct driver *d)
 		                          o->name);
 	init_progress(d);
 	d->limits = limits_of(o);
-	return check_rounding_options(d);
+	enum exit_code code = check_ranks(d);
+	return code == EXIT_OK ? check_rounding_options(d) : code;
 }
 
 static bool use_color(const struct driver_options *o)
@@ -259,6 +283,10 @@ static enum exit_code run_command(struct driver *d)
 		return driver_usage_error(d, "no file is given");
 	memory_stage("reading options", NULL);
 	enum tfmc_status st = driver_read_rules(d);
+	if (st == TFMC_OK)
+		st = driver_join_job(d);
+	if (st == TFMC_OK && d->job && job_ranks(d->job)->rank > 0)
+		return driver_follow_job(d);
 	if (st == TFMC_OK)
 		st = driver_read_prompt_option(d);
 	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);
@@ -340,6 +368,7 @@ int main(int argc, char **argv)
 		code = driver_usage_error(&d, "%s", error.data);
 	}
 	code = finish_command(&d, code);
+	driver_leave_job(&d, code != EXIT_OK);
 	buf_destroy(&error);
 
 	diag_destroy(&d.diag);

@@ -631,5 +631,5 @@ static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const c
 
 struct weight_source weight_files_source(struct weight_files *wf)
 {
-	return (struct weight_source){read_tensor, wf};
+	return (struct weight_source){.read = read_tensor, .user = wf};
 }

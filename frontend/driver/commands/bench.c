@@ -11,7 +11,10 @@
  * no group needs). The object passes each group to parallel_for as a task; the address of the task's function
  * identifies the group. The context is opened for at least two workers, since a single one never calls parallel_for;
  * tasks are told the real number. On a device the times are those that OpenCL profiling reports for the kernels. Two
- * kernels may compute one group, and one kernel several groups, which are then reported under the first.
+ * kernels may compute one group, and one kernel several groups, which are then reported under the first. Of several
+ * ranks the groups of one alone are timed.
+ *
+ * --shards: the time of exchanges with other ranks is that of rank 0, waiting for the others included.
  */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 
@@ -19,6 +22,7 @@
 #include <string.h>
 
 #include "frontend/driver/commands/tensors.h"
+#include "frontend/driver/compile/ranks.h"
 #include "ir/core/case.h"
 #include "ir/core/cost.h"
 #include "ir/support/memory.h"
@@ -60,6 +64,7 @@ struct parallel_task {
 struct bench_groups {
 	struct tfmc_model model;
 	struct tfmc_device device;
+	struct tfmc_ranks alone; /* of an object for several ranks */
 	void *context, *state, *arena;
 	struct tfmc_pool *pool;     /* NULL: one worker */
 	struct worker_time *stamps; /* [threads] */
@@ -209,6 +214,8 @@ static int bench_groups_open(const struct tfmc_model *model, const int64_t *dims
 	int64_t number = o->variant ? tfmc_variant_find(model->record, o->variant) : -1;
 	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
 	tfmc_system_features(model->record, c.system);
+	if (tfmc_mirror_ranks_init(&g->alone, model->record->ranks) == TFMC_RT_OK && g->alone.n > 1)
+		c.ranks = &g->alone;
 	if (o->device) {
 		g->device = *o->device;
 		g->device.launched = add_kernel_time;
@@ -472,6 +479,7 @@ struct bench {
 	int64_t dims[RECORD_DIMS];
 	uint64_t random; /* state of SplitMix64 */
 	double seconds[MAX_CALLS];
+	double exchanges[MAX_CALLS]; /* seconds of a call that are exchanges with other ranks */
 	size_t n_calls;
 	int64_t threads;
 };
@@ -579,6 +587,15 @@ static bool trim_to_past(struct bench *b, const struct call *main)
 	return back;
 }
 
+/* Until the other ranks have had the message of a trim, which a generation does not have between its steps. */
+static void wait_for_ranks(const struct bench *b)
+{
+	const struct tfmc_link link = driver_link(b->d);
+	double until = driver_clock(NULL) + 1e-9 * tfmc_link_broadcast_ns(&link, driver_ranks(b->d), 0);
+	while (driver_clock(NULL) < until)
+		continue;
+}
+
 static enum tfmc_status time_calls(struct bench *b, const struct call *main, const struct call *encode,
                                    const struct call *prompt)
 {
@@ -586,15 +603,17 @@ static enum tfmc_status time_calls(struct bench *b, const struct call *main, con
 	for (size_t i = 0; i < MAX_CALLS + WARM_UP && (b->n_calls < MIN_CALLS || total < SECONDS); i++) {
 		if (i == 0 || !trim_to_past(b, main))
 			TFMC_TRY(prepare_state(b, main, encode, prompt));
+		wait_for_ranks(b);
 		if (b->groups)
 			bench_groups_begin(b->groups);
-		double start = driver_clock(NULL);
+		double start = driver_clock(NULL), before = b->compiled->exchanges.seconds;
 		TFMC_TRY(run_call(b, main));
 		double seconds = driver_clock(NULL) - start;
 		if (b->groups)
 			bench_groups_end(b->groups);
 		if (i < WARM_UP)
 			continue;
+		b->exchanges[b->n_calls] = b->compiled->exchanges.seconds - before;
 		b->seconds[b->n_calls++] = seconds;
 		total += seconds;
 	}
@@ -660,6 +679,7 @@ static enum tfmc_status measure(struct bench *b, const char *entry)
 
 struct figures {
 	double min, median, flops, weights; /* seconds of a call; FLOP of dot products; bytes */
+	double exchanges;                   /* median seconds of a call */
 	double ideal;                       /* seconds of the dot products at their peaks */
 	struct backend_peak peak;
 	int64_t threads;
@@ -701,6 +721,9 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 	else
 		buf_printf(out, ", %lld threads, %zu calls\n", (long long)f->threads, b->n_calls);
 	buf_printf(out, "min       %12.6f ms\nmedian    %12.6f ms\n", f->min * 1e3, f->median * 1e3);
+	if (f->exchanges > 0)
+		buf_printf(out, "exchanges %12.6f ms, %.1f %% of the median\n", f->exchanges * 1e3,
+		           100 * f->exchanges / f->median);
 	bool reading = weights_fraction(f) > flops_fraction(f);
 	print_rate(out, "products", f->flops / f->min, "GFLOP/s", flops_fraction(f), !reading);
 	print_rate(out, "weights", f->weights / f->min, "GB/s", weights_fraction(f), reading);
@@ -721,6 +744,8 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	}
 	buf_printf(out, "}, \"threads\": %lld, \"calls\": %zu, \"min_ms\": %.6f, \"median_ms\": %.6f",
 	           (long long)f->threads, b->n_calls, f->min * 1e3, f->median * 1e3);
+	if (f->exchanges > 0)
+		buf_printf(out, ", \"exchanges_ms\": %.6f", f->exchanges * 1e3);
 	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"weight_bytes\": %.0f, \"weights_gbs\": %.3f",
 	           f->flops, f->flops / f->min * 1e-9, f->weights, f->weights / f->min * 1e-9);
 	buf_printf(out, ", \"peak_gflops\": %.3f, \"peak_gbs\": %.3f",
@@ -734,7 +759,7 @@ static enum tfmc_status measure_peak(struct bench *b, const struct compiled *c, 
                                      const double flops[MAC_ALL], struct figures *f)
 {
 	struct tfmc_pool *pool = NULL;
-	const struct tfmc_mapping *weights = &c->weights.map;
+	const struct tfmc_mapping *weights = &c->weights->map;
 	if (b->threads > 1 && tfmc_pool_create(b->threads, &pool) != TFMC_RT_OK)
 		return TFMC_NO_MEMORY;
 	struct backend_peak_options o = {.target = target,
@@ -779,6 +804,8 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 			        ir_op_flops_at(b->planned, func, func->body->ops[i], kind, values, past);
 	TFMC_TRY(measure_peak(b, c, target, flops, &f));
 	number_sort_f64(b->seconds, b->n_calls);
+	number_sort_f64(b->exchanges, b->n_calls);
+	f.exchanges = b->exchanges[b->n_calls / 2];
 	f.min = b->seconds[0];
 	f.median = b->seconds[b->n_calls / 2];
 	if (b->d->options.json)
@@ -808,7 +835,7 @@ static enum tfmc_status open_session_or_groups(struct bench *b, const char *entr
 	}
 	struct tfmc_device device = driver_device(b->d, c);
 	struct bench_groups_options o = {
-	        .variant = c->forced, .threads = b->threads, .weights = &c->weights.map};
+	        .variant = c->forced, .threads = b->threads, .weights = &c->weights->map};
 	if (target->arch == ARCH_OPENCL)
 		o.device = &device;
 	return check_status(b, entry, bench_groups_open(&c->model, b->dims, &o, &b->groups));
@@ -843,6 +870,16 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	return st;
 }
 
+/* An MPI job has its own link, and all its ranks. */
+static enum exit_code check_job(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	if (d->job && (o->one_rank || o->latency || o->link_rate || o->groups))
+		return driver_usage_error(
+		        d, "--one-rank, --groups, --latency and --link-rate are not for an MPI job");
+	return EXIT_OK;
+}
+
 enum exit_code command_bench(struct driver *d)
 {
 	struct loaded l;
@@ -851,6 +888,9 @@ enum exit_code command_bench(struct driver *d)
 	if (!b)
 		return EXIT_ENVIRONMENT;
 	b->d = d;
+	enum exit_code job = check_job(d);
+	if (job != EXIT_OK)
+		return job;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = driver_compile_jit(d, &l, (struct entry_names){0}, &c);

@@ -158,6 +158,8 @@ static enum tfmc_status inspect_object(struct driver *d, struct report *out, con
 	report_text(out, "target", "%s", record_text(a, r, r->target));
 	report_number(out, "interface_version", r->abi_version);
 	report_text(out, "structure", "%016llx", (unsigned long long)r->structure_hash);
+	if (r->ranks > 1)
+		report_number(out, "ranks", (uint64_t)r->ranks);
 	report_row(out, "weights");
 	report_text(out, "type", "%016llx", (unsigned long long)r->weights_hash);
 	report_number(out, "bytes", r->weights_bytes);
@@ -484,6 +486,8 @@ static enum tfmc_status inspect_weights(struct report *out, const struct file_ma
 	report_text(out, "kind", "tfmc weights");
 	report_text(out, "structure", "%016llx", (unsigned long long)h.structure_hash);
 	report_text(out, "weights", "%016llx", (unsigned long long)h.weights_hash);
+	if (h.ranks > 1)
+		report_text(out, "rank", "%lld of %lld", (long long)h.rank, (long long)h.ranks);
 	report_number(out, "bytes", h.bytes);
 	return TFMC_OK;
 }

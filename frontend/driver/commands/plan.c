@@ -3,7 +3,7 @@
  * tfmc plan: memory and work of a model without generating code. Sizes are those of the object's layout; formulas
  * hold for all dims, values for the largest dims or those of --dim.
  */
-#include "frontend/driver/compile/compile.h"
+#include "frontend/driver/compile/ranks.h"
 
 #include <string.h>
 
@@ -16,6 +16,7 @@ struct plan {
 	struct driver *d;
 	const struct loaded *loaded;
 	const struct ir_module *in, *planned;
+	const struct ir_module *whole; /* with --shards: planned for one process; else NULL */
 	struct pass_report *report;
 	const struct target *target;
 	struct backend_sizes sizes;
@@ -206,6 +207,68 @@ static void print_flops_before_passes(struct plan *p, const struct ir_func *plan
 	buf_printf(&p->d->out, ", the passes left %.1f %%", before > 0 ? 100 * after / before : 0.0);
 }
 
+/* Messages of one call: their number, elements of a rank, and seconds. */
+struct exchanges {
+	struct plan *p;
+	struct tfmc_link link;
+	int64_t n_sums, n_gathers;
+	const struct ir_dim *count;
+	double seconds;
+};
+
+static void add_exchange(void *user, const struct ir_exchange *x)
+{
+	struct exchanges *e = user;
+	struct ir_dims *dims = e->p->planned->dims;
+	int64_t n = driver_ranks(e->p->d);
+	double count, ns;
+	(void)evaluate(e->p, x->count, &count);
+	if (x->code == OP_all_gather) {
+		e->n_gathers += x->times;
+		ns = tfmc_link_gather_ns(&e->link, n, (uint64_t)count);
+	} else {
+		e->n_sums += x->times;
+		ns = tfmc_link_sum_ns(&e->link, n, (uint64_t)count);
+	}
+	e->count = ir_dim_add(dims, e->count, ir_dim_mul(dims, x->count, ir_dim_const(dims, x->times)));
+	e->seconds += (double)x->times * 1e-9 * ns;
+}
+
+/* The exchanges of a call, and the message by which rank 0 makes it; the inputs in it are taken to be small. */
+static struct exchanges count_exchanges(struct plan *p, const struct ir_func *f)
+{
+	struct exchanges e = {.p = p, .link = driver_link(p->d), .count = ir_dim_const(p->planned->dims, 0)};
+	ir_visit_exchanges(p->planned, f, add_exchange, &e);
+	e.seconds += 1e-9 * tfmc_link_broadcast_ns(&e.link, driver_ranks(p->d), 0);
+	return e;
+}
+
+/* Messages of a rank, and whether they take longer than the weights that it need not read. */
+static void print_exchanges(struct plan *p, const struct ir_func *planned)
+{
+	struct buf *out = &p->d->out;
+	const struct exchanges x = count_exchanges(p, planned);
+	const struct ir_func *whole = p->whole ? ir_find_func(p->whole, planned->name) : NULL;
+	struct ir_dims *dims = p->planned->dims;
+	double memory = option_real(p->d->options.memory_rate, 20) * 1e9;
+	if (x.n_sums + x.n_gathers == 0)
+		return;
+	buf_printf(out, "  exchanges  %lld sums, %lld gathers of a call, ", (long long)x.n_sums,
+	           (long long)x.n_gathers);
+	print_formula(p, ir_dim_mul(dims, x.count, ir_dim_const(dims, (int64_t)sizeof(float))), print_bytes);
+	buf_printf(out, " of a rank; %.4g ms with the call from rank 0\n", x.seconds * 1e3);
+	if (!whole)
+		return;
+	double part = ir_func_weight_bytes(planned, p->dims), one = ir_func_weight_bytes(whole, p->dims);
+	double saved = (one - part) / memory;
+	buf_printf(out, "  weights    a call of a rank reads ");
+	print_bytes(out, part);
+	buf_str(out, " of ");
+	print_bytes(out, one);
+	buf_printf(out, ", which saves %.3g ms: %s\n", saved > 0 ? saved * 1e3 : 0,
+	           saved > x.seconds ? "ranks pay" : "ranks do not pay where memory bounds the call");
+}
+
 static void print_function(struct plan *p, const struct backend_function_sizes *s)
 {
 	struct buf *out = &p->d->out;
@@ -216,6 +279,7 @@ static void print_function(struct plan *p, const struct backend_function_sizes *
 	buf_str(out, "\n  weights    ");
 	print_bytes(out, (double)s->weights);
 	buf_str(out, " are read\n");
+	print_exchanges(p, s->func);
 	const struct plan_func *plan = NULL;
 	for (size_t i = p->report->plans.n; i-- > 0;)
 		if (!strcmp(p->report->plans.items[i].name, s->func->name))
@@ -227,6 +291,9 @@ static void print_all(struct plan *p)
 {
 	struct buf *out = &p->d->out;
 	buf_printf(out, "%s for %s, pipeline %s\n", p->planned->name, p->target->name, driver_pipeline(p->d));
+	if (driver_ranks(p->d) > 1)
+		buf_printf(out, "ranks        %lld; all sizes are those of one rank\n",
+		           (long long)driver_ranks(p->d));
 	buf_printf(out, "weights      %llu bytes, packed (", (unsigned long long)p->sizes.weights);
 	print_bytes(out, (double)p->sizes.weights);
 	buf_str(out, ")\n");
@@ -266,25 +333,48 @@ static enum tfmc_status write_svg(struct plan *p)
 	return st;
 }
 
-static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
+static enum tfmc_status print_planned(struct plan *p)
 {
 	struct driver *d = p->d;
-	struct ir_module *planned = NULL;
+	TFMC_TRY(driver_check_planned(d, p->planned));
+	TFMC_TRY(choose_plan_dims(p));
+	TFMC_TRY(backend_measure(&d->diag, p->planned, p->target, &d->arena, &p->sizes));
+	print_all(p);
+	TFMC_TRY(driver_print_formats(d, p->loaded, false, &d->out));
+	return d->options.svg ? write_svg(p) : TFMC_OK;
+}
+
+/* The plan without --shards, for comparison; *out NULL: there is one process. */
+static enum tfmc_status plan_whole(struct plan *p, struct ir_module **out)
+{
+	const int64_t *shards = p->d->options.shards;
+	struct pass_report report;
+	*out = NULL;
+	if (driver_ranks(p->d) == 1)
+		return TFMC_OK;
+	pass_report_init(&report);
+	p->d->options.shards = NULL;
+	enum tfmc_status st =
+	        driver_run_pipeline(p->d, p->in, driver_pipeline(p->d), p->target, out, &report);
+	p->d->options.shards = shards;
+	pass_report_destroy(&report);
+	return st;
+}
+
+static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
+{
+	struct ir_module *planned = NULL, *whole = NULL;
 	p->in = in;
-	TFMC_TRY(driver_run_pipeline(d, in, driver_pipeline(d), p->target, &planned, p->report));
+	enum tfmc_status st =
+	        driver_run_pipeline(p->d, in, driver_pipeline(p->d), p->target, &planned, p->report);
 	p->planned = planned;
-	enum tfmc_status st = driver_check_planned(d, planned);
 	if (st == TFMC_OK)
-		st = choose_plan_dims(p);
+		st = plan_whole(p, &whole);
+	p->whole = whole;
 	if (st == TFMC_OK)
-		st = backend_measure(&d->diag, planned, p->target, &d->arena, &p->sizes);
-	if (st == TFMC_OK) {
-		print_all(p);
-		st = driver_print_formats(d, p->loaded, false, &d->out);
-	}
-	if (st == TFMC_OK && d->options.svg)
-		st = write_svg(p);
+		st = print_planned(p);
 	ir_module_destroy(planned);
+	ir_module_destroy(whole);
 	return st;
 }
 

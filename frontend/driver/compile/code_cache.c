@@ -70,6 +70,23 @@ static bool hash_module(struct blake2b *b, const struct ir_module *m)
 	return ok;
 }
 
+bool code_cache_program_hash(struct driver *d, const struct variant_set *set, uint64_t *out)
+{
+	struct cache_key key;
+	struct blake2b b;
+	bool ok = true;
+	blake2b_begin(&b);
+	cache_hash_build(&b);
+	blake2b_i64(&b, d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2);
+	for (size_t i = 0; i < set->n; i++) {
+		blake2b_string(&b, set->items[i].target->name);
+		ok = hash_module(&b, set->items[i].planned) && ok;
+	}
+	blake2b_end(&b, key.bytes);
+	memcpy(out, key.bytes, sizeof(*out));
+	return ok;
+}
+
 /* Sets d->cache.files to a hash of every file that was read, in order: the list tells which files the tensors
  * "file":"tensor" of the module are in. Directories count by their files. */
 static bool hash_files(struct driver *d)
@@ -193,7 +210,8 @@ static const char *weights_name(struct arena *a, const struct weights_id *id)
  * or other bytes. */
 static bool map_weights(struct driver *d, const struct weights_id *id, struct tfmc_mapping *out)
 {
-	struct tfmc_record expected = {.structure_hash = id->structure, .weights_bytes = id->bytes};
+	struct tfmc_record expected = {
+	        .structure_hash = id->structure, .weights_bytes = id->bytes, .ranks = 1};
 	if (id->bytes == 0)
 		return true;
 	const char *name = weights_name(&d->arena, id), *path = cache_path(&d->cache, &d->arena, name);
@@ -257,7 +275,7 @@ bool code_cache_load(struct driver *d, const char *name, struct compiled *out)
 		return false;
 	code->len -= sizeof(id);
 	memcpy(&id, code->data + code->len, sizeof(id));
-	if (map_weights(d, &id, &out->weights.map))
+	if (map_weights(d, &id, &out->weights->map))
 		return true;
 	buf_clear(code);
 	return false;
@@ -307,7 +325,7 @@ bool code_cache_store(struct driver *d, const char *name, struct compiled *c)
 	const struct tfmc_record *r = c->model.record;
 	struct weights_id id = {d->cache.files, r->structure_hash, r->weights_hash, r->weights_bytes};
 	struct buf code;
-	if (!inputs_are_unchanged(d) || !store_weights(d, &id, &c->weights))
+	if (!inputs_are_unchanged(d) || !store_weights(d, &id, c->weights))
 		return false;
 	(void)store_weights_reference(d, packed_name(d, c->variants.items[0].planned), &id);
 	buf_init(&code);

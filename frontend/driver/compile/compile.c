@@ -113,7 +113,7 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 		return TFMC_NO_MEMORY;
 	w->dir = d->options.weights_dir ? d->options.weights_dir : file_dir(&d->arena, path);
 	w->files = out->files;
-	out->weights = (struct weight_source){read_tir_weight, w};
+	out->weights = (struct weight_source){.read = read_tir_weight, .user = w};
 	const char *last = NULL;
 	for (size_t i = 0; i < out->module->weights.n; i++)
 		if (out->module->weights.items[i]->init)
@@ -436,11 +436,20 @@ const struct target *driver_best_target(struct driver *d, const char *mcpu)
 	return driver_find_variants(d, &set) == TFMC_OK ? set.items[set.n - 1].target : NULL;
 }
 
-const char *driver_pipeline(const struct driver *d)
+int64_t driver_ranks(const struct driver *d)
 {
-	if (d->options.passes)
-		return d->options.passes;
-	return d->options.opt0 ? "O0" : d->options.opt1 ? "O1" : "O2";
+	return option_int(d->options.shards, 1);
+}
+
+const char *driver_pipeline(struct driver *d)
+{
+	const char *name = d->options.passes ? d->options.passes
+	                   : d->options.opt0 ? "O0"
+	                   : d->options.opt1 ? "O1"
+	                                     : "O2";
+	return driver_ranks(d) > 1 && pipeline_named(name)
+	               ? pipeline_of_ranks(&d->arena, name, driver_ranks(d))
+	               : name;
 }
 
 /* ---- facts ---- */

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE /* _SC_PHYS_PAGES, sched_getaffinity */
 
 #include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/job.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -146,12 +147,14 @@ enum tfmc_status driver_runtime_error(struct driver *d, struct loc loc, enum dia
 	struct buf text;
 	BUF_FROM_ARGS(&text, fmt);
 	bool is_system = status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ||
-	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE;
+	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE || status == TFMC_RT_E_RANK;
 	if (is_system)
 		diag_environment_error(&d->diag, loc, status == TFMC_RT_E_MEMORY ? DIAG_MEMORY : DIAG_TARGET,
 		                       "%s", text.data);
 	else
 		diag_error(&d->diag, loc, code, "%s", text.data);
+	if (status == TFMC_RT_E_RANK && *job_error(d->job))
+		diag_note(&d->diag, LOC_NONE, "%s", job_error(d->job));
 	buf_destroy(&text);
 	return is_system ? TFMC_IO : TFMC_INVALID;
 }

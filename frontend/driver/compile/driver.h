@@ -54,6 +54,7 @@ struct driver {
 	                                            the model has none, or one token for each character */
 	struct tfmc_tokenizer
 	        *target_tokenizer; /* of generated text: the same, or that of the target language */
+	struct job *job;           /* the MPI job that this process is a rank of (job.h); NULL: none */
 	bool is_reporting;         /* inside the diagnostic sink: an error there must not be reported by it */
 	bool out_failed;           /* writing stdout failed, which is reported once */
 	bool is_unrounded; /* load weights as stored, with f32 caches: ignore `quantize`, `dtype` and their options */

@@ -12,6 +12,8 @@
 #define _GNU_SOURCE /* memfd_create */
 
 #include "frontend/driver/compile/code_cache.h"
+#include "frontend/driver/compile/job.h"
+#include "frontend/driver/compile/ranks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -241,10 +243,17 @@ static enum tfmc_status plan(struct driver *d, const struct code_request *q, str
 
 static enum tfmc_status compile_and_pack(struct driver *d, const struct code_request *q, struct compiled *out)
 {
-	struct backend_sink sink = {packed_write, &out->weights};
-	struct cached_weights before;
+	int64_t ranks = driver_ranks(d);
+	struct backend_sink *sinks = ARENA_ARRAY(&d->arena, struct backend_sink, (size_t)ranks);
+	struct cached_weights before = {0};
 	struct backend_options o = {
-	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = &sink};
+	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = sinks};
+	int64_t own = d->job ? job_ranks(d->job)->rank : 0; /* of a job each process packs its own */
+	for (int64_t i = 0; sinks && i < ranks; i++)
+		if (i == own || !(d->job || d->options.one_rank))
+			sinks[i] = (struct backend_sink){packed_write, &out->weights[i]};
+	if (!sinks)
+		return TFMC_NO_MEMORY;
 	o.opt_level = q->opt_level;
 	o.progress = &d->progress;
 	o.weights_limit = d->limits.weights;
@@ -252,17 +261,24 @@ static enum tfmc_status compile_and_pack(struct driver *d, const struct code_req
 	o.entries = q->entries.items;
 	o.n_entries = q->entries.n;
 	TFMC_TRY(plan(d, q, out));
-	code_cache_find_packed(d, out->variants.items[0].planned, &before);
+	if (ranks == 1)
+		code_cache_find_packed(d, out->variants.items[0].planned, &before);
+	else if (!code_cache_program_hash(d, &out->variants, &o.program_hash))
+		return TFMC_NO_MEMORY;
 	o.packed = before.map.base ? &before.packed : NULL;
 	o.packed_stays = true;
 	enum tfmc_status st = driver_generate_code(d, &out->variants, q->loaded, &o, &out->object);
 	driver_end_stage(d, "code generation");
 	if (st == TFMC_OK && out->object.packed_taken) {
-		out->weights.map = before.map;
+		out->weights->map = before.map;
 		return TFMC_OK;
 	}
 	tfmc_weights_unmap(&before.map);
-	return st == TFMC_OK ? packed_map(&out->weights) : st;
+	for (int64_t i = 0; i < ranks && st == TFMC_OK; i++) {
+		st = packed_map(&out->weights[i]);
+		out->weights[i].map.rank = i;
+	}
+	return st;
 }
 
 static enum tfmc_status link_object(struct driver *d, const char *name, struct compiled *out)
@@ -292,7 +308,7 @@ static enum tfmc_status compile_or_load(struct driver *d, const struct code_requ
 {
 	size_t warnings_before = d->diag.n_warnings;
 	TFMC_TRY(code_cache_open(d));
-	const char *name = code_cache_name(d, q), *verb = NULL;
+	const char *name = driver_ranks(d) == 1 ? code_cache_name(d, q) : NULL, *verb = NULL;
 	if (name && code_cache_load(d, name, out))
 		verb = "come from";
 	driver_end_stage(d, "cache");
@@ -324,14 +340,23 @@ enum tfmc_status driver_compile_jit(struct driver *d, struct loaded *l, struct e
 	if (d->options.opt0 || !strcmp(q.pipeline, "O0"))
 		q.opt_level = 0;
 	backend_output_init(&out->object);
-	out->weights = (struct packed){.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
-	out->weights.read = driver_weight_files(l);
+	out->weights = ARENA_ARRAY(&d->arena, struct packed, (size_t)driver_ranks(d));
+	out->n_weights = out->weights ? driver_ranks(d) : 0;
+	for (int64_t i = 0; i < out->n_weights; i++)
+		out->weights[i] = (struct packed){.cx = &d->diag,
+		                                  .cache = &d->cache,
+		                                  .read = driver_weight_files(l),
+		                                  .file.fd = -1,
+		                                  .arena = &d->arena};
+	if (!out->weights)
+		return TFMC_NO_MEMORY;
 	TFMC_TRY(choose_device_target(d));
 	TFMC_TRY(driver_find_variants(d, &out->variants));
 	if (!find_runnable_variant(d, &out->variants))
 		return TFMC_IO;
 	if (l->model)
 		TFMC_TRY(driver_collect_facts(d, l->model, &facts));
+	TFMC_TRY(job_send_compile(d, entries));
 	return compile_or_load(d, &q, out);
 }
 
@@ -351,14 +376,23 @@ enum tfmc_status driver_for_each_variant(struct driver *d, struct compiled *c, v
 	return TFMC_OK;
 }
 
+void compiled_close_session(struct compiled *c)
+{
+	tfmc_session_close(c->session); /* ends the sessions that follow it */
+	rank_threads_end(c->ranks);
+	c->session = NULL;
+	c->ranks = NULL;
+}
+
 void compiled_destroy(struct compiled *c)
 {
-	tfmc_session_close(c->session);
+	compiled_close_session(c);
 	backend_jit_destroy(c->jit);
 	if (c->variants.n > 0) {
 		backend_output_destroy(&c->object);
-		packed_close(&c->weights);
 	}
+	for (int64_t i = 0; i < c->n_weights; i++)
+		packed_close(&c->weights[i]);
 	variant_set_destroy(&c->variants);
 	*c = (struct compiled){0};
 }
@@ -489,8 +523,8 @@ int64_t driver_session_workers(const struct driver *d)
 	        COMMAND_GENERATE | COMMAND_SCORE | COMMAND_QUALITY | COMMAND_CALIBRATE | COMMAND_ATTEND;
 	if (d->options.threads || !(d->options.command & texts) || d->options.device)
 		return option_int(d->options.threads, 1);
-	int64_t n = limits_processors();
-	return n < WORKERS_MAX ? n : WORKERS_MAX;
+	int64_t n = limits_processors() / driver_ranks(d);
+	return n < 1 ? 1 : n < WORKERS_MAX ? n : WORKERS_MAX;
 }
 
 int64_t driver_pack_workers(const struct driver *d)
@@ -510,8 +544,46 @@ int64_t driver_decode_workers(struct driver *d, const struct tfmc_record *r)
 
 /* ---- opening ---- */
 
+/* The table of this process in *out: of a job, of threads that follow it, of one rank alone; NULL: one process. */
+static int begin_ranks(const struct driver *d, struct compiled *c, const struct tfmc_session_options *o,
+                       const struct tfmc_ranks **out)
+{
+	const struct driver_options *options = &d->options;
+	const struct tfmc_link link = driver_link(d),
+	                       *given = options->latency || options->link_rate ? &link : NULL;
+	int status = TFMC_RT_OK;
+	*out = NULL;
+	if (d->job) {
+		*out = job_ranks(d->job);
+		return job_send_open(d->job, o, c->model.record->n_dims);
+	}
+	if (c->model.record->ranks <= 1)
+		return TFMC_RT_OK;
+	status = options->one_rank ? rank_threads_begin_alone(&c->model, given, &c->ranks)
+	                           : rank_threads_begin(&c->model, o, c->weights, given, &c->ranks);
+	if (status == TFMC_RT_OK)
+		*out = rank_threads_leader(c->ranks);
+	return status;
+}
+
+/* Opens c->session in place of an earlier one, and with several ranks those that follow it. */
+static int open_ranks(const struct driver *d, struct compiled *c, struct tfmc_session_options o)
+{
+	const struct tfmc_ranks *ranks;
+	compiled_close_session(c);
+	int status = begin_ranks(d, c, &o, &ranks);
+	if (status != TFMC_RT_OK)
+		return status;
+	if (ranks) {
+		timed_ranks_init(&c->exchanges, ranks);
+		o.ranks = &c->exchanges.ranks;
+	}
+	return tfmc_session_open(&c->model, &o, &c->session);
+}
+
 static enum tfmc_status open_session(struct driver *d, struct compiled *c, const struct session_request *w)
 {
+	char why[256];
 	struct tfmc_session_options o = {.struct_size = sizeof(o),
 	                                 .batch = w->batch,
 	                                 .workers = driver_session_workers(d),
@@ -519,7 +591,9 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 	                                 .all_workers = c->all_workers,
 	                                 .variant = c->forced,
 	                                 .dims_max = w->dims,
-	                                 .weights = &c->weights.map};
+	                                 .weights = &c->weights->map,
+	                                 .message = why,
+	                                 .message_bytes = sizeof(why)};
 	struct tfmc_device device = driver_device(d, c);
 	if (d->options.device)
 		o.device = &device;
@@ -531,20 +605,20 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 				break;
 	TFMC_TRY(fit_to_memory(d, c, w, &o, &o.context));
 	d->session_tokens = o.context;
-	tfmc_session_close(c->session);
-	c->session = NULL;
-	int status = tfmc_session_open(&c->model, &o, &c->session);
-	if (status == TFMC_RT_E_THREAD && !d->options.threads) { /* all processors is only the default */
+	int status = open_ranks(d, c, o);
+	if (status == TFMC_RT_E_THREAD && !d->options.threads &&
+	    !d->job) { /* all processors is only the default */
 		o.workers = 1;
-		status = tfmc_session_open(&c->model, &o, &c->session);
+		status = open_ranks(d, c, o);
 	}
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	if (status == TFMC_RT_E_DEVICE)
 		return driver_device_error(d, *c->device_message ? c->device_message
 		                                                 : tfmc_rt_status_text(status));
-	enum tfmc_status st = driver_runtime_error(d, LOC_NONE, DIAG_INPUT, status,
-	                                           "cannot open a session: %s", tfmc_rt_status_text(status));
+	enum tfmc_status st =
+	        driver_runtime_error(d, LOC_NONE, DIAG_INPUT, status, "cannot open a session: %s",
+	                             *why ? why : tfmc_rt_status_text(status));
 	if (status == TFMC_RT_E_MEMORY)
 		diag_note(
 		        &d->diag, LOC_NONE,

@@ -36,6 +36,13 @@ struct entry_names {
 	size_t n;
 };
 
+/* Exchanges of a session with other ranks, timed (ranks.h). */
+struct timed_ranks {
+	struct tfmc_ranks ranks;
+	const struct tfmc_ranks *base;
+	double seconds; /* since the session was opened */
+};
+
 struct compiled {
 	bool all_workers; /* set by the caller: small calls take all workers, too */
 	struct variant_set variants;
@@ -43,10 +50,13 @@ struct compiled {
 	const struct ir_module *planned;
 	const char *forced; /* variant of the next session; NULL: init chooses */
 	struct backend_output object;
-	struct packed weights;
+	struct packed *weights; /* [n_weights], one for each rank, of the arena */
+	int64_t n_weights;
 	struct backend_jit *jit;
 	struct tfmc_model model;
 	struct tfmc_session *session; /* the last one that was opened; NULL: none */
+	struct rank_threads *ranks;   /* the ranks that follow it (ranks.h); NULL: one process */
+	struct timed_ranks exchanges; /* with several ranks: of the session */
 	char device_message[512];     /* of --device: the reason of its last failed call */
 };
 /* Compiles for the targets and the pipeline of the options, or loads from the cache. The caller calls
@@ -55,6 +65,8 @@ TFMC_MUST_USE enum tfmc_status driver_compile_jit(struct driver *d, struct loade
                                                   struct entry_names entries, struct compiled *out);
 /* Closes the session, too. */
 void compiled_destroy(struct compiled *c);
+/* Closes the session and ends the threads of its ranks. */
+void compiled_close_session(struct compiled *c);
 /* Calls each() for every variant that runs on this machine, which sessions of *c then use; once without --variants. */
 typedef enum tfmc_status variant_fn(void *user, struct compiled *c, const struct target *target);
 TFMC_MUST_USE enum tfmc_status driver_for_each_variant(struct driver *d, struct compiled *c, variant_fn *each,

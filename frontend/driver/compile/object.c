@@ -103,10 +103,18 @@ struct emit_request {
 	struct driver *d;
 	struct loaded *l;
 	bool requested[N_EMIT];
-	const char *files[N_EMIT]; /* FILE of --emit=KIND=FILE; NULL: not given */
-	const char *stem;          /* output path without its extension */
-	struct output_file *weights, *object;
+	const char *files[N_EMIT];      /* FILE of --emit=KIND=FILE; NULL: not given */
+	const char *stem;               /* output path without its extension */
+	struct weights_output *weights; /* [ranks] */
+	struct output_file *object;
 	struct buf tir;
+};
+
+/* The weights file of one rank, opened with its first bytes. */
+struct weights_output {
+	struct emit_request *e;
+	int64_t rank;
+	struct output_file *file;
 };
 
 /* One KIND[=FILE] of --emit, n bytes. */
@@ -189,17 +197,40 @@ static enum tfmc_status write_kind(struct emit_request *e, enum emit_kind kind, 
 	return driver_write_output(e->d, output_path(e, kind), text);
 }
 
-/* A sink; opens the weights file with the first bytes. */
+/* STEM.weights, of several ranks STEM.RANK.weights; --weights-out names the file, of several ranks without the rank. */
+static const char *weights_path(const struct emit_request *e, int64_t rank)
+{
+	struct arena *a = &e->d->arena;
+	const char *path = e->d->options.weights_out;
+	if (driver_ranks(e->d) == 1)
+		return path ? path : arena_printf(a, "%s.weights", e->stem);
+	return arena_printf(a, "%s.%lld.weights", path ? strip_extension(a, path) : e->stem, (long long)rank);
+}
+
+/* A sink. */
 static bool write_weights(void *user, uint64_t offset, const void *bytes, size_t n)
 {
-	struct emit_request *e = user;
-	if (!e->weights) {
-		const char *path = e->d->options.weights_out;
-		if (!path)
-			path = arena_printf(&e->d->arena, "%s.weights", e->stem);
-		e->weights = outputs_add(&e->d->outputs, path, e->d->options.input);
+	struct weights_output *w = user;
+	struct driver *d = w->e->d;
+	if (!w->file)
+		w->file = outputs_add(&d->outputs, weights_path(w->e, w->rank), d->options.input);
+	return w->file && output_write_at(w->file, offset, bytes, n);
+}
+
+/* Sinks of the weights of all ranks, or of --rank alone; NULL without memory. */
+static const struct backend_sink *weights_sinks(struct emit_request *e)
+{
+	int64_t n = driver_ranks(e->d), one = option_int(e->d->options.rank, -1);
+	struct backend_sink *sinks = ARENA_ARRAY(&e->d->arena, struct backend_sink, (size_t)n);
+	e->weights = ARENA_ARRAY(&e->d->arena, struct weights_output, (size_t)n);
+	if (!sinks || !e->weights)
+		return NULL;
+	for (int64_t i = 0; i < n; i++) {
+		e->weights[i] = (struct weights_output){.e = e, .rank = i};
+		if (one < 0 || i == one)
+			sinks[i] = (struct backend_sink){write_weights, &e->weights[i]};
 	}
-	return e->weights && output_write_at(e->weights, offset, bytes, n);
+	return sinks;
 }
 
 static bool write_object(void *user, uint64_t offset, const void *bytes, size_t n)
@@ -248,7 +279,7 @@ static enum tfmc_status generate_with_cache(struct emit_request *e, const struct
 	struct cached_weights before = {0};
 	struct packed copy = {.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
 	struct backend_sink to_cache = {packed_write_copy, &copy};
-	if (o.weights_sink) {
+	if (o.weights_sink && driver_ranks(d) == 1) {
 		TFMC_TRY(code_cache_open(d));
 		code_cache_find_quantized(d, set->items[0].planned, &before);
 	}
@@ -271,7 +302,7 @@ static enum tfmc_status emit_object(struct emit_request *e, const struct variant
 {
 	struct driver *d = e->d;
 	struct backend_facts facts = {.pad = -1};
-	struct backend_sink sink = {write_weights, e}, object_sink = {write_object, e};
+	struct backend_sink object_sink = {write_object, e};
 	struct option_list entries = {0};
 	driver_split_list(d, d->options.entries, &entries);
 	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
@@ -285,7 +316,13 @@ static enum tfmc_status emit_object(struct emit_request *e, const struct variant
 	o.code_limit = d->limits.code;
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
 	o.object_sink = e->requested[EMIT_OBJ] ? &object_sink : NULL;
-	o.weights_sink = e->requested[EMIT_OBJ] || e->requested[EMIT_C] ? &sink : NULL;
+	if (e->requested[EMIT_OBJ] || e->requested[EMIT_C]) {
+		o.weights_sink = weights_sinks(e);
+		if (!o.weights_sink)
+			return TFMC_NO_MEMORY;
+	}
+	if (driver_ranks(d) > 1 && !code_cache_program_hash(d, set, &o.program_hash))
+		return TFMC_NO_MEMORY;
 	o.weights = placement_of(d->options.weights);
 	if (o.object_sink && !strcmp(output_path(e, EMIT_OBJ), "-")) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "an object is not written to stdout");
@@ -392,8 +429,10 @@ static enum tfmc_status commit_and_report(struct emit_request *e)
 		number_print_bytes(size, f->bytes);
 		buf_printf(&line, "%s%s (%s)", line.len ? ", " : "wrote ", f->path, size);
 	}
-	if (line.len && e->weights)
-		buf_printf(&line, "; programs read %s when they run", e->weights->path);
+	if (line.len && e->weights && e->weights[0].file && driver_ranks(d) == 1)
+		buf_printf(&line, "; programs read %s when they run", e->weights[0].file->path);
+	else if (line.len && driver_ranks(d) > 1)
+		buf_str(&line, "; each rank reads its own weights when it runs");
 	enum tfmc_status st = outputs_commit(&d->outputs);
 	if (st == TFMC_OK && line.len && !d->options.quiet && !diagnostics_is_data(&d->diagnostics))
 		buf_printf(&d->log, "%s\n", line.data);

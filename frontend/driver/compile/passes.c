@@ -223,8 +223,25 @@ enum tfmc_status driver_run_pipeline(struct driver *d, const struct ir_module *i
 	return run_checked(d, &p, &options, in, out, report);
 }
 
+static bool has_exchange(const struct ir_module *m)
+{
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
+			if (ir_op_has(it.op->code, TRAIT_EXCHANGE))
+				return true;
+	return false;
+}
+
 enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m)
 {
+	if (driver_ranks(d) > 1 && !has_exchange(m)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
+		           "--shards=%lld: no matrix of the model can be divided among the ranks",
+		           (long long)driver_ranks(d));
+		diag_note(&d->diag, LOC_NONE, "--remarks gives the reason for each matrix");
+		return TFMC_INVALID;
+	}
 	if (m->stage == STAGE_PLAN)
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_PIPELINE,
