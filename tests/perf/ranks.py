@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+Ranks of a model: measured, and predicted for links and numbers of ranks that this machine does not have.
+
+    ranks.py predict [d4 ..]      a step and a prompt of 1 and 2 ranks over stated links: predicted beside measured
+    ranks.py shapes [8B 70B]      a step and a prompt of Llama's shapes on 1 .. 512 ranks, predicted
+    ranks.py beside [d3 d4]       two ranks beside two workers of one process, in turns
+
+A prediction is the time of one rank alone (tfmc bench --one-rank) plus that of its messages (tfmc plan). BUILD_DIR is
+the build (default build), OUT the scratch folder; --formats, --rounds, --threads narrow or repeat a measurement.
+"""
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/perf/compare"))
+import language  # noqa: E402
+import rows  # noqa: E402
+import seeded  # noqa: E402
+
+BUILD = os.path.join(ROOT, os.environ.get("BUILD_DIR", "build"))
+OUT = os.environ.get("OUT", os.path.join(BUILD, "perf"))
+TFMC = os.path.join(BUILD, "frontend/driver/tfmc")
+PROMPT, LONG_PROMPT, PAST = 128, 512, 64  # tokens; the long one is of shapes
+LINKS = ((1, 10), (5, 12.5), (50, 1.25), (200, 1.25))  # microseconds, GB/s
+STATED = ((50, 1.25), (5, 12.5), (1, 10))
+STREAMED = 400e6  # bytes of weights that a rank reads at least, or they would be in its caches
+
+LLAMA = {
+    "8B": rows.Model("llama8b", "llama", 32, 4096, 32, 8, 14336, 128256, "silu", 1e-5, ctx=1024),
+    "70B": rows.Model("llama70b", "llama", 80, 8192, 64, 8, 28672, 128256, "silu", 1e-5, ctx=1024),
+}
+
+
+class Refused(Exception):
+    """tfmc does not divide the model among this number of ranks."""
+
+
+def tfmc(arguments, launcher=(), env=None):
+    """What the command prints."""
+    command = [*launcher, TFMC, *arguments, "--progress=never"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
+    if done.returncode:
+        raise Refused(" ".join(command) + "\n" + done.stderr[-600:])
+    return done.stdout
+
+
+def bench(model, options, launcher=()):
+    """The report of tfmc bench."""
+    return json.loads(tfmc(["bench", model, "--json", "--no-cache", *options], launcher).splitlines()[-1])
+
+
+def entry_options(entry, prompt=PROMPT):
+    """Of a step behind PAST tokens, or a prompt."""
+    return ["--entry=step", f"--past={PAST}"] if entry == "step" else ["--entry=prefill", f"--dim=S={prompt}"]
+
+
+def link_options(link):
+    """Of bench and plan."""
+    return [f"--latency={link[0]}", f"--link-rate={link[1]}"]
+
+
+def message_ms(model, ranks, entry, link, prompt=PROMPT):
+    """What messages of one call take by the plan of the model."""
+    if ranks == 1:
+        return 0.0
+    dims = ["--dim=B=1"] + ([f"--dim=S={prompt}"] if entry == "prefill" else [])
+    text = tfmc(["plan", model, f"--shards={ranks}", *dims, *link_options(link)])
+    name = r"^decode\.step\b" if entry == "step" else r"^decode\b(?!\.)"
+    part = re.split(name, text, maxsplit=1, flags=re.M)[1]
+    return float(re.search(r"exchanges .*; ([0-9.e+-]+) ms", part).group(1))
+
+
+def decoder(name, precision):
+    """The model file of d3, d4, .. with seeded weights."""
+    m = rows.MODELS[name]
+    seeded.write_safetensors(m, os.path.join(OUT, m.name + ".safetensors"))
+    path = os.path.join(OUT, f"ranks_{name}_{precision}.yaml")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(language.causal(m, f"ranks_{name}", PROMPT) + rows.PRECISIONS[precision].section)
+    return path
+
+
+def predict(c):
+    """Predicted and measured, of each link."""
+    print("| model | entry | ranks | link | one rank alone ms | messages ms | predicted ms | measured min, median ms | differs |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name in c.models or ["d4"]:
+        for precision in c.formats:
+            model = decoder(name, precision)
+            for entry in ("step", "prefill"):
+                for ranks in (1, 2):
+                    predict_links(c, f"{name} {precision}", model, entry, ranks)
+
+
+def predict_links(c, title, model, entry, ranks):
+    """Rounds in turns, the least of each."""
+    options = [*entry_options(entry), "--threads=1"] + ([f"--shards={ranks}"] if ranks > 1 else [])
+    alone, measured = [], {link: [] for link in (LINKS if ranks > 1 else LINKS[:1])}
+    for _ in range(c.rounds):
+        alone.append(bench(model, options + (["--one-rank"] if ranks > 1 else []))["min_ms"])
+        for link, times in measured.items():
+            r = bench(model, options + (link_options(link) if ranks > 1 else []))
+            times.append((r["min_ms"], r["median_ms"]))
+    for link, times in measured.items():
+        messages = message_ms(model, ranks, entry, link)
+        ms, (least, median) = min(alone) + messages, map(min, zip(*times))
+        where = f"{link[0]} us {link[1]} GB/s" if ranks > 1 else ""
+        print(f"| {title} | {entry} | {ranks} | {where} | {min(alone):.3f} | {messages:.3f} | {ms:.3f} "
+              f"| {least:.3f}, {median:.3f} | {100 * (ms / least - 1):+.1f} % |", flush=True)
+
+
+def write_sparse(path, tensors):
+    """A safetensors file of zeros that takes no disk."""
+    header, offset = {}, 0
+    for name, shape in tensors:
+        count = 1
+        for size in shape:
+            count *= size
+        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [offset, offset + 2 * count]}
+        offset += 2 * count
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + offset)
+
+
+def layers_model(m, layers, vocab, precision):
+    """A decoder of a Llama's layers, all of them the stored layer 0."""
+    shape = rows.Model(m.name, m.kind, layers, m.hidden, m.heads, m.kv_heads, m.ff, vocab, m.act, m.eps, ctx=m.ctx)
+    one = rows.Model(m.name, m.kind, 1, m.hidden, m.heads, m.kv_heads, m.ff, vocab, m.act, m.eps, ctx=m.ctx)
+    name = f"{m.name}_{layers}_{vocab}_{precision}"
+    write_sparse(os.path.join(OUT, name + ".safetensors"), seeded.tensors(one))
+    text = language.causal(shape, m.name, LONG_PROMPT).replace(f"{m.name}.safetensors", f"{name}.safetensors")
+    alike = "layer{i:" + ",".join(f"{i}=0" for i in range(layers)) + "}"
+    places = ["attn.norm.weight", "attn.attention.{r}.weight", "mlp.norm.weight", "mlp.ffn.{r}.weight"]
+    maps = {f"layers.{{i}}.{p}": f"{alike}.{p}".replace("layer{", "layers.{") for p in places}
+    maps.update({f"{p}.weight": f"{p}.weight" for p in ("word", "final", "head")})
+    text = text.replace("  map: identity\n", "  map:\n" + "".join(f'    "{a}": "{b}"\n' for a, b in maps.items()))
+    return write_model(name, text + rows.PRECISIONS[precision].section)
+
+
+def head_model(m, precision):
+    """Hidden states to logits."""
+    name = f"{m.name}_head_{precision}"
+    write_sparse(os.path.join(OUT, name + ".safetensors"), [("head.weight", (m.vocab, m.hidden))])
+    return write_model(name, f"""tfmc: 1
+name: {m.name}_head
+dims: {{B: 1, S: 1}}
+inputs:
+  h: {{shape: [B, S, {m.hidden}], dtype: f32}}
+model:
+  - linear: {{id: head, out: {m.vocab}, bias: false}}
+outputs: {{logits: x}}
+weights:
+  files: [{name}.safetensors]
+  map: identity
+""" + rows.PRECISIONS[precision].section)
+
+
+def write_model(name, text):
+    """Its path."""
+    path = os.path.join(OUT, name + ".yaml")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
+
+
+def least(c, model, options):
+    """Milliseconds of the rounds."""
+    return min(bench(model, options)["min_ms"] for _ in range(c.rounds))
+
+
+def shapes(c):
+    """A table for each shape, format and entry: one rank alone, and calls over the stated links."""
+    links = " | ".join(f"{us} us {rate} GB/s" for us, rate in STATED)
+    for name in c.models or ["8B", "70B"]:
+        m = LLAMA[name]
+        for precision in c.formats:
+            whole, head = layers_model(m, m.layers, m.vocab, precision), head_model(m, precision)
+            for entry in c.entries:
+                what = "step" if entry == "step" else f"prompt of {LONG_PROMPT}"
+                print(f"\nLlama {name}, {precision}, {what}, {c.threads} workers a rank\n")
+                print(f"| ranks | layers ms | head ms | {links} |\n|---|---|---|" + "---|" * len(STATED), flush=True)
+                for ranks in c.ranks:
+                    shape_row(c, m, precision, entry, ranks, (whole, head))
+
+
+def shape_row(c, m, precision, entry, ranks, models):
+    """Layers that fill the caches, times their number, and the head, which has one row."""
+    whole, head = models
+    one = rows.layer_weights(m) * rows.PRECISIONS[precision].bytes / ranks
+    layers = min(m.layers, int(STREAMED / one) + 1)
+    options = [f"--threads={c.threads}"] + ([f"--shards={ranks}", "--one-rank"] if ranks > 1 else [])
+    try:
+        some = layers_model(m, layers, 256, precision)
+        body = m.layers / layers * least(c, some, [*options, *entry_options(entry, LONG_PROMPT)])
+        last = least(c, head, options)
+        messages = [message_ms(whole, ranks, entry, link, LONG_PROMPT) for link in STATED]
+    except Refused as e:
+        print(f"| {ranks} | {str(e).splitlines()[-1]} |", flush=True)
+        return
+    cells = " | ".join(f"{body + last + ms:.2f} ({ms:.2f})" for ms in messages)
+    print(f"| {ranks} | {body:.2f} | {last:.3f} | {cells} |", flush=True)
+
+
+def beside(c):
+    """Two workers of one process, two ranks as threads, two processes of an MPI job, in turns."""
+    print("load", os.getloadavg())
+    mpirun = ["mpirun.openmpi", "-n", "2", "--bind-to", "core", "--allow-run-as-root"]
+    kinds = {"two workers": (["--threads=2"], ()), "two threads as ranks": (["--shards=2", "--threads=1"], ()),
+             "two processes": (["--threads=1"], mpirun)}
+    print("| model | entry | | min ms | median ms | beside two workers: min, median | exchanges |\n|---|---|---|---|---|---|---|")
+    for name in c.models or ["d4", "d3"]:
+        for precision in c.formats:
+            model = decoder(name, precision)
+            for entry in ("step", "prefill"):
+                times = {k: [] for k in kinds}
+                for _ in range(c.rounds):
+                    for kind, (options, launcher) in kinds.items():
+                        times[kind].append(bench(model, [*entry_options(entry), *options], launcher))
+                print_beside(f"{name} {precision}", entry, times)
+    print("load", os.getloadavg())
+
+
+def print_beside(title, entry, times):
+    """Lines of a table."""
+    base = None
+    for kind, reports in times.items():
+        low, middle = min(r["min_ms"] for r in reports), statistics.median(r["median_ms"] for r in reports)
+        base = base or (low, middle)
+        share = min(r.get("exchanges_ms", 0) / r["median_ms"] for r in reports)
+        print(f"| {title} | {entry} | {kind} | {low:.3f} | {middle:.3f} | {base[0] / low:.2f}x, {base[1] / middle:.2f}x "
+              f"| {100 * share:.1f} % |", flush=True)
+
+
+def main():
+    """The command line."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("what", choices=("predict", "shapes", "beside"))
+    p.add_argument("models", nargs="*")
+    p.add_argument("--formats", default="bf16,q4", type=lambda s: s.split(","))
+    p.add_argument("--rounds", default=2, type=int)
+    p.add_argument("--threads", default=2, type=int, help="workers of a rank of shapes")
+    p.add_argument("--entries", default="step,prefill", type=lambda s: s.split(","))
+    p.add_argument("--ranks", default=[2**i for i in range(10)], type=lambda s: [int(n) for n in s.split(",")])
+    c = p.parse_args()
+    os.makedirs(OUT, exist_ok=True)
+    {"predict": predict, "shapes": shapes, "beside": beside}[c.what](c)
+
+
+main()
