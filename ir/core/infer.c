@@ -422,16 +422,25 @@ static bool infer_topk(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank + 1, dims);
 }
 
+static bool infer_ranks(const struct infer *c, int64_t ranks)
+{
+	return (ranks >= 2 && ranks <= IR_RANKS_MAX) ||
+	       infer_fail(c, DIAG_SHAPE, "ranks is 2 to %d", IR_RANKS_MAX);
+}
+
+static bool infer_all_reduce(const struct infer *c)
+{
+	return infer_ranks(c, ((const struct attrs_all_reduce *)c->attrs)->ranks) && infer_by_axes(c);
+}
+
 /* x [..,K] -> [.., ranks K]. */
 static bool infer_all_gather(const struct infer *c)
 {
 	const struct ir_type *x = c->in[0];
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int64_t ranks = ((const struct attrs_all_gather *)c->attrs)->ranks;
-	if (!infer_rank_min(c, 0, 1))
+	if (!infer_rank_min(c, 0, 1) || !infer_ranks(c, ranks))
 		return false;
-	if (ranks < 1 || ranks > IR_RANKS_MAX)
-		return infer_fail(c, DIAG_SHAPE, "ranks is 1 to %d", IR_RANKS_MAX);
 	for (int i = 0; i < x->rank; i++)
 		dims[i] = x->dims[i];
 	dims[x->rank - 1] = ir_dim_mul(c->m->dims, x->dims[x->rank - 1], ir_dim_const(c->m->dims, ranks));
@@ -828,6 +837,7 @@ static infer_fn *const rules[IR_N_OPS] = {
         [OP_block_argmax] = infer_block_argmax,
         [OP_block_log_softmax] = infer_block_log_softmax,
         [OP_topk] = infer_topk,
+        [OP_all_reduce] = infer_all_reduce,
         [OP_all_gather] = infer_all_gather,
         [OP_last_index] = infer_last_index,
         [OP_reshape] = infer_reshape,

@@ -15,7 +15,8 @@
  * Example    %h = relu (linear %x, @up)   %y = linear %h, @down
  *        ->  %y = add (linear %h[0:F/2], @down[:, 0:F/2]), (linear %h[F/2:F], @down[:, F/2:F])
  * Skips      with a remark: axes that an op needs as a whole (norms, softmax, outputs of the model), quantized rows that
- *            have one scale or end within a block. Without: axes whose zeros an op does not keep finite (log, div).
+ *            have one scale or end within a block; axes with parts of different sizes where an op does not keep zeros
+ *            finite (log, div), or where both factors of a product are values, whose filling need not be zero.
  * Benefit    none by itself: the object has the bits of the model on `ranks` ranks, the reference of every transport.
  */
 #include "passes/graph/shard.h"
@@ -493,11 +494,13 @@ static bool gathers_columns(const struct writer *w, const struct ir_func *f, con
 	int64_t n, k;
 	if (m == NULL || m->init == NULL || m->encoding != ENC_ROW || y->dtype != DT_F32 ||
 	    (op->operands[OPERAND(linear, b)].id != 0 && (b == NULL || b->init == NULL)) ||
-	    shard_value(w->s.plan, f, op->results[0], y->rank - 1, 0).local > 0 ||
 	    !ir_dim_is_const(m->type->dims[m->type->rank - 2], &n) ||
 	    !ir_dim_is_const(m->type->dims[m->type->rank - 1], &k))
 		return false;
-	return n >= w->s.ranks * COLUMNS_UNIT && n * k >= w->p->step->settings[GATHER];
+	for (int i = 0; i < y->rank; i++) /* ranks with rows of their own have nothing to gather */
+		if (shard_value(w->s.plan, f, op->results[0], i, 0).local > 0)
+			return false;
+	return w->s.ranks > 1 && n >= w->s.ranks * COLUMNS_UNIT && n * k >= w->p->step->settings[GATHER];
 }
 
 /* The result of a linear whose columns are divided: each rank computes its own, then all are gathered. */
@@ -585,13 +588,27 @@ static enum tfmc_status write_ranks(struct pass_context *p, const struct ir_modu
 	return TFMC_OK;
 }
 
+static bool is_divided(const struct ir_module *m)
+{
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
+			if (ir_op_has(it.op->code, TRAIT_EXCHANGE))
+				return true;
+	return false;
+}
+
 enum tfmc_status pass_shard(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct sharder s = {.ranks = p->step->settings[RANKS]};
-	struct ir_module *apart = ir_module_create_like(in);
 	const struct rewrite fused = {.match = match_fused, .emit = emit_fused};
 	const struct rewrite terms = {.match = match, .emit = emit, .user = &s};
 	size_t errors = p->cx->n_errors;
+	if (is_divided(in)) {
+		diag_error(p->cx, LOC_NONE, DIAG_PIPELINE, "the module is divided among ranks already");
+		return TFMC_INVALID;
+	}
+	struct ir_module *apart = ir_module_create_like(in);
 	enum tfmc_status st = apart != NULL ? rebuild_module(p, in, apart, &fused, NULL) : TFMC_NO_MEMORY;
 	s.plan = st == TFMC_OK ? shard_plan(p, apart, s.ranks) : NULL;
 	if (s.plan != NULL)

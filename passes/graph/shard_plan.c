@@ -4,6 +4,7 @@
  * relates element by element and blocks those that it needs as a whole; contractions are noted. The count of atoms of a
  * class is the greatest common divisor of its sizes, so an axis of H heads and one of H x E features are cut alike.
  */
+#include <float.h>
 #include <string.h>
 
 #include "ir/core/axes.h"
@@ -29,7 +30,8 @@ struct axis_class {
 	 */
 	int64_t key_heads;
 	bool is_key;
-	bool is_fragile; /* zeros in place of missing elements would become infinite or NaN */
+	const struct ir_op
+	        *fragile; /* an op whose result is wrong where zeros fill the axis up; NULL: none */
 };
 
 /* Boundaries along an axis fall on multiples of `multiple` elements (blocks of a quantized format). */
@@ -135,7 +137,7 @@ static void join(struct shard_plan *s, axis_id a, axis_id b)
 	x->whole = x->whole != NULL ? x->whole : y->whole;
 	x->is_whole = x->is_whole || y->is_whole;
 	x->n_contractions += y->n_contractions;
-	x->is_fragile = x->is_fragile || y->is_fragile;
+	x->fragile = x->fragile != NULL ? x->fragile : y->fragile;
 }
 
 static void need_whole(struct shard_plan *s, axis_id a, const struct ir_op *op)
@@ -145,6 +147,13 @@ static void need_whole(struct shard_plan *s, axis_id a, const struct ir_op *op)
 	struct axis_class *c = &s->axes[root_of(s, a)];
 	c->whole = c->whole != NULL ? c->whole : op;
 	c->is_whole = true;
+}
+
+/* Zeros that fill the axis up would change results of op. */
+static void need_even(struct shard_plan *s, axis_id a, const struct ir_op *op)
+{
+	if (a != NO_AXIS)
+		s->axes[root_of(s, a)].fragile = op;
 }
 
 static void need_whole_value(struct shard_plan *s, const struct ir_func *f, struct ir_value v,
@@ -200,6 +209,9 @@ static void contract(struct shard_plan *s, const struct ir_func *f, const struct
 	(void)ir_dim_is_const(size, &n);
 	ARENA_ADD(s->arena, &s->contractions, (struct contraction){f, op, a, n});
 	const struct ir_weight *w = ir_weight_of(f, op->operands[1]);
+	if (w ==
+	    NULL) /* zeros of a weight stay zeros; what fills up a value need not be zero, sigmoid(0) is not */
+		need_even(s, a, op);
 	if (w == NULL || !ir_format_is_quantized(w->format))
 		return;
 	const struct ir_format_desc *d = ir_format(w->format);
@@ -216,10 +228,14 @@ static void contract(struct shard_plan *s, const struct ir_func *f, const struct
 }
 
 /* Whether zeros among the operands can give results that are not finite. */
-static bool is_fragile(enum ir_opcode code)
+static bool is_fragile(const struct ir_op *op)
 {
-	return code == OP_log || code == OP_rsqrt || code == OP_div || code == OP_pow || code == OP_mod ||
-	       code == OP_floor_div || code == OP_log_softmax;
+	if (op->code == OP_rms_norm)
+		return ((const struct attrs_rms_norm *)op->attrs)->eps < FLT_MIN;
+	if (op->code == OP_layer_norm)
+		return ((const struct attrs_layer_norm *)op->attrs)->eps < FLT_MIN;
+	return op->code == OP_log || op->code == OP_rsqrt || op->code == OP_div || op->code == OP_pow ||
+	       op->code == OP_mod || op->code == OP_floor_div || op->code == OP_log_softmax;
 }
 
 /* Joins the axes of equal names; axes that marks or a missing name declare as needed are whole. */
@@ -276,8 +292,8 @@ static void visit_named_axes(struct shard_plan *s, const struct ir_func *f, cons
 			continue;
 		in_result[name] = true;
 		join(s, first[name], at);
-		if (at != NO_AXIS)
-			s->axes[root_of(s, at)].is_fragile |= is_fragile(op->code);
+		if (is_fragile(op))
+			need_even(s, at, op);
 	}
 	if (op->code == OP_attention) {
 		axis_id query = axis_of_value(s, f, op->operands[0], 1),
@@ -577,12 +593,12 @@ static void exclude_results(struct shard_plan *s)
 	}
 }
 
-/* Classes that would need padding which some op does not map to finite values are not cut. */
+/* Classes that would be filled up, where an op does not bear the zeros, are not cut. */
 static void exclude_fragile(struct shard_plan *s)
 {
 	for (size_t i = 0; i < s->contractions.n; i++) {
 		struct axis_class *c = &s->axes[root_of(s, s->contractions.items[i].axis)];
-		for (int64_t rank = 0; c->is_fragile && rank < s->ranks; rank++) {
+		for (int64_t rank = 0; c->fragile != NULL && rank < s->ranks; rank++) {
 			int64_t begin, end, most = part_of(s, c, c->atoms, rank, &begin, &end);
 			c->is_whole = c->is_whole || end - begin < most;
 		}
@@ -621,6 +637,11 @@ const struct shard_plan *shard_plan(struct pass_context *p, const struct ir_modu
 		if (class->is_whole && class->whole != NULL)
 			pass_missed(p, c->op->loc, "not divided among ranks: %s needs the whole axis",
 			            ir_op_desc(class->whole->code)->name);
+		else if (class->is_whole && class->fragile != NULL)
+			pass_missed(p, c->op->loc,
+			            "not divided among ranks: the parts are not equal, and %s does not bear "
+			            "zeros",
+			            ir_op_desc(class->fragile->code)->name);
 	}
 	return s;
 }

@@ -223,25 +223,43 @@ enum tfmc_status driver_run_pipeline(struct driver *d, const struct ir_module *i
 	return run_checked(d, &p, &options, in, out, report);
 }
 
-static bool has_exchange(const struct ir_module *m)
+/* Ranks of the exchanges; 1: there are none, 0: they are not of equal numbers of ranks. */
+static int64_t ranks_of_exchanges(const struct ir_module *m)
 {
+	int64_t ranks = 1;
 	for (size_t i = 0; i < m->funcs.n; i++)
 		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
-		     ir_iter_next(&it))
-			if (ir_op_has(it.op->code, TRAIT_EXCHANGE))
-				return true;
-	return false;
+		     ir_iter_next(&it)) {
+			if (!ir_op_has(it.op->code, TRAIT_EXCHANGE))
+				continue;
+			int64_t n = ((const struct attrs_all_reduce *)it.op->attrs)->ranks;
+			if (ranks != 1 && n != ranks)
+				return 0;
+			ranks = n;
+		}
+	return ranks;
+}
+
+/* Whether the exchanges of the module are of the ranks of --shards. */
+static enum tfmc_status check_exchanges(struct driver *d, const struct ir_module *m)
+{
+	long long ranks = ranks_of_exchanges(m), given = driver_ranks(d);
+	if (ranks == given)
+		return TFMC_OK;
+	if (ranks != 1) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "the module has exchanges of other ranks than the %lld of --shards", given);
+		return TFMC_INVALID;
+	}
+	diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
+	           "--shards=%lld: no matrix of the model can be divided among the ranks", given);
+	diag_note(&d->diag, LOC_NONE, "--remarks gives the reason for each matrix");
+	return TFMC_INVALID;
 }
 
 enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m)
 {
-	if (driver_ranks(d) > 1 && !has_exchange(m)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
-		           "--shards=%lld: no matrix of the model can be divided among the ranks",
-		           (long long)driver_ranks(d));
-		diag_note(&d->diag, LOC_NONE, "--remarks gives the reason for each matrix");
-		return TFMC_INVALID;
-	}
+	TFMC_TRY(check_exchanges(d, m));
 	if (m->stage == STAGE_PLAN)
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_PIPELINE,
