@@ -12,13 +12,14 @@
 #include "ir/support/number.h"
 #include "ir/text/text.h"
 
-#define FORMAT_VERSION 2 /* of cached files; increment when their content changes */
+#define FORMAT_VERSION 3 /* of cached files; increment when their content changes */
 
 /* Identifies the packed weights that code runs with. */
 struct weights_id {
 	struct cache_key
 	        files; /* content of the source files: 64-bit hashes of packed weights alone could be forged */
 	uint64_t structure, weights, bytes;
+	int64_t rank; /* whose weights they are */
 };
 
 /* ---- names ---- */
@@ -70,20 +71,21 @@ static bool hash_module(struct blake2b *b, const struct ir_module *m)
 	return ok;
 }
 
-bool code_cache_program_hash(struct driver *d, const struct variant_set *set, uint64_t *out)
+bool code_cache_program_hash(const struct variant_set *set, struct backend_options *o)
 {
 	struct cache_key key;
 	struct blake2b b;
 	bool ok = true;
 	blake2b_begin(&b);
 	cache_hash_build(&b);
-	blake2b_i64(&b, d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2);
+	blake2b_i64(&b, o->opt_level);
+	hash_strings(&b, o->entries, o->n_entries);
 	for (size_t i = 0; i < set->n; i++) {
 		blake2b_string(&b, set->items[i].target->name);
 		ok = hash_module(&b, set->items[i].planned) && ok;
 	}
 	blake2b_end(&b, key.bytes);
-	memcpy(out, key.bytes, sizeof(*out));
+	memcpy(&o->program_hash, key.bytes, sizeof(o->program_hash));
 	return ok;
 }
 
@@ -151,6 +153,8 @@ const char *code_cache_name(struct driver *d, const struct code_request *q)
 	blake2b_item(&b, d->rules_text, d->rules_len);
 	hash_strings(&b, q->entries.items, q->entries.n);
 	hash_facts(&b, q->facts);
+	blake2b_i64(&b, driver_packed_ranks(d).first);
+	blake2b_i64(&b, driver_packed_ranks(d).n);
 	if (!hash_module(&b, q->loaded->module) || !hash_files(d))
 		return NULL;
 	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
@@ -211,7 +215,7 @@ static const char *weights_name(struct arena *a, const struct weights_id *id)
 static bool map_weights(struct driver *d, const struct weights_id *id, struct tfmc_mapping *out)
 {
 	struct tfmc_record expected = {
-	        .structure_hash = id->structure, .weights_bytes = id->bytes, .ranks = 1};
+	        .structure_hash = id->structure, .weights_bytes = id->bytes, .ranks = driver_ranks(d)};
 	if (id->bytes == 0)
 		return true;
 	const char *name = weights_name(&d->arena, id), *path = cache_path(&d->cache, &d->arena, name);
@@ -222,7 +226,7 @@ static bool map_weights(struct driver *d, const struct weights_id *id, struct tf
 		return false;
 	struct tfmc_weights_header header;
 	memcpy(&header, out->base, sizeof(header));
-	if (header.weights_hash != id->weights) {
+	if (header.weights_hash != id->weights || header.rank != id->rank) {
 		tfmc_weights_unmap(out);
 		return false;
 	}
@@ -267,15 +271,28 @@ void code_cache_find_quantized(struct driver *d, const struct ir_module *planned
 		code_cache_find_packed(d, planned, out);
 }
 
+/* Maps the weights of the ranks of this process, all or none. */
+static bool map_ranks(struct driver *d, const struct weights_id *ids, struct compiled *out)
+{
+	const struct rank_range ranks = driver_packed_ranks(d);
+	int64_t n = 0;
+	while (n < ranks.n && map_weights(d, &ids[n], &out->weights[ranks.first + n].map))
+		n++;
+	for (int64_t i = 0; n < ranks.n && i < n; i++)
+		tfmc_weights_unmap(&out->weights[ranks.first + i].map);
+	return n == ranks.n;
+}
+
 bool code_cache_load(struct driver *d, const char *name, struct compiled *out)
 {
-	struct weights_id id;
+	size_t bytes = (size_t)driver_packed_ranks(d).n * sizeof(struct weights_id);
+	struct weights_id *ids = arena_alloc(&d->arena, bytes);
 	struct buf *code = &out->object.object;
-	if (!cache_read(&d->cache, name, code) || code->len <= sizeof(id))
+	if (!ids || !cache_read(&d->cache, name, code) || code->len <= bytes)
 		return false;
-	code->len -= sizeof(id);
-	memcpy(&id, code->data + code->len, sizeof(id));
-	if (map_weights(d, &id, &out->weights->map))
+	code->len -= bytes;
+	memcpy(ids, code->data + code->len, bytes);
+	if (map_ranks(d, ids, out))
 		return true;
 	buf_clear(code);
 	return false;
@@ -315,23 +332,35 @@ bool code_cache_store_packed(struct driver *d, const char *name, struct packed *
 	struct tfmc_weights_header h;
 	if (weights->file.fd < 0 || pread(weights->file.fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
 		return false;
-	struct weights_id id = {d->cache.files, h.structure_hash, h.weights_hash, h.bytes};
+	struct weights_id id = {d->cache.files, h.structure_hash, h.weights_hash, h.bytes, h.rank};
 	return inputs_are_unchanged(d) && store_weights(d, &id, weights) &&
 	       store_weights_reference(d, name, &id);
 }
 
-bool code_cache_store(struct driver *d, const char *name, struct compiled *c)
+static struct weights_id id_of_rank(const struct driver *d, const struct compiled *c, int64_t rank)
 {
 	const struct tfmc_record *r = c->model.record;
-	struct weights_id id = {d->cache.files, r->structure_hash, r->weights_hash, r->weights_bytes};
+	struct tfmc_weights_header h = {0};
+	if (c->weights[rank].map.base)
+		memcpy(&h, c->weights[rank].map.base, sizeof(h));
+	return (struct weights_id){d->cache.files, r->structure_hash, h.weights_hash, r->weights_bytes, rank};
+}
+
+bool code_cache_store(struct driver *d, const char *name, struct compiled *c)
+{
+	const struct rank_range ranks = driver_packed_ranks(d);
 	struct buf code;
-	if (!inputs_are_unchanged(d) || !store_weights(d, &id, c->weights))
-		return false;
-	(void)store_weights_reference(d, packed_name(d, c->variants.items[0].planned), &id);
+	bool ok = inputs_are_unchanged(d);
 	buf_init(&code);
 	buf_append(&code, &c->object.object);
-	buf_bytes(&code, &id, sizeof(id));
-	bool ok = !buf_failed(&code) && cache_write(&d->cache, name, code.data, code.len);
+	for (int64_t i = ranks.first; ok && i < ranks.first + ranks.n; i++) {
+		const struct weights_id id = id_of_rank(d, c, i);
+		ok = store_weights(d, &id, &c->weights[i]);
+		if (ok && driver_ranks(d) == 1)
+			(void)store_weights_reference(d, packed_name(d, c->variants.items[0].planned), &id);
+		buf_bytes(&code, &id, sizeof(id));
+	}
+	ok = ok && !buf_failed(&code) && cache_write(&d->cache, name, code.data, code.len);
 	buf_destroy(&code);
 	return ok;
 }

@@ -20,8 +20,9 @@ struct code_request {
 
 /* Opens d->cache unless an option forbids it. TFMC_INVALID when the size limit is not a number. */
 TFMC_MUST_USE enum tfmc_status code_cache_open(struct driver *d);
-/* Hash of what the code of the planned variants computes and of the compiler. False without memory. */
-bool code_cache_program_hash(struct driver *d, const struct variant_set *set, uint64_t *out);
+/* Sets o->program_hash to a hash of what the code of the planned variants computes and of the compiler. False without
+ * memory. */
+bool code_cache_program_hash(const struct variant_set *set, struct backend_options *o);
 /* The name of the code's file, in the arena; NULL: it is not cached. */
 const char *code_cache_name(struct driver *d, const struct code_request *q);
 /* Packed weights found in the cache. */

@@ -241,6 +241,13 @@ static enum tfmc_status plan(struct driver *d, const struct code_request *q, str
 	return driver_check_planned(d, out->planned);
 }
 
+struct rank_range driver_packed_ranks(const struct driver *d)
+{
+	if (d->job)
+		return (struct rank_range){job_ranks(d->job)->rank, 1};
+	return (struct rank_range){0, d->options.one_rank ? 1 : driver_ranks(d)};
+}
+
 static enum tfmc_status compile_and_pack(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	int64_t ranks = driver_ranks(d);
@@ -248,10 +255,9 @@ static enum tfmc_status compile_and_pack(struct driver *d, const struct code_req
 	struct cached_weights before = {0};
 	struct backend_options o = {
 	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = sinks};
-	int64_t own = d->job ? job_ranks(d->job)->rank : 0; /* of a job each process packs its own */
-	for (int64_t i = 0; sinks && i < ranks; i++)
-		if (i == own || !(d->job || d->options.one_rank))
-			sinks[i] = (struct backend_sink){packed_write, &out->weights[i]};
+	const struct rank_range packed = driver_packed_ranks(d);
+	for (int64_t i = packed.first; sinks && i < packed.first + packed.n; i++)
+		sinks[i] = (struct backend_sink){packed_write, &out->weights[i]};
 	if (!sinks)
 		return TFMC_NO_MEMORY;
 	o.opt_level = q->opt_level;
@@ -263,7 +269,7 @@ static enum tfmc_status compile_and_pack(struct driver *d, const struct code_req
 	TFMC_TRY(plan(d, q, out));
 	if (ranks == 1)
 		code_cache_find_packed(d, out->variants.items[0].planned, &before);
-	else if (!code_cache_program_hash(d, &out->variants, &o.program_hash))
+	else if (!code_cache_program_hash(&out->variants, &o))
 		return TFMC_NO_MEMORY;
 	o.packed = before.map.base ? &before.packed : NULL;
 	o.packed_stays = true;
@@ -308,7 +314,7 @@ static enum tfmc_status compile_or_load(struct driver *d, const struct code_requ
 {
 	size_t warnings_before = d->diag.n_warnings;
 	TFMC_TRY(code_cache_open(d));
-	const char *name = driver_ranks(d) == 1 ? code_cache_name(d, q) : NULL, *verb = NULL;
+	const char *name = code_cache_name(d, q), *verb = NULL;
 	if (name && code_cache_load(d, name, out))
 		verb = "come from";
 	driver_end_stage(d, "cache");
@@ -337,7 +343,7 @@ enum tfmc_status driver_compile_jit(struct driver *d, struct loaded *l, struct e
 {
 	struct backend_facts facts = {.pad = -1};
 	struct code_request q = {l, &out->variants, entries, driver_pipeline(d), &facts, 2};
-	if (d->options.opt0 || !strcmp(q.pipeline, "O0"))
+	if (d->options.opt0 || (d->options.passes && !strcmp(d->options.passes, "O0")))
 		q.opt_level = 0;
 	backend_output_init(&out->object);
 	out->weights = ARENA_ARRAY(&d->arena, struct packed, (size_t)driver_ranks(d));

@@ -29,6 +29,12 @@ bool packed_write_copy(void *packed, uint64_t offset, const void *bytes, size_t 
 bool packed_commit(struct packed *p, const char *name);
 void packed_close(struct packed *p);
 
+/* Ranks [first, first + n) whose weights this process packs: of a job its own. */
+struct rank_range {
+	int64_t first, n;
+};
+struct rank_range driver_packed_ranks(const struct driver *d);
+
 /* ---- the model ---- */
 /* Entries to compile; none: all. */
 struct entry_names {

@@ -321,7 +321,7 @@ static enum tfmc_status emit_object(struct emit_request *e, const struct variant
 		if (!o.weights_sink)
 			return TFMC_NO_MEMORY;
 	}
-	if (driver_ranks(d) > 1 && !code_cache_program_hash(d, set, &o.program_hash))
+	if (driver_ranks(d) > 1 && !code_cache_program_hash(set, &o))
 		return TFMC_NO_MEMORY;
 	o.weights = placement_of(d->options.weights);
 	if (o.object_sink && !strcmp(output_path(e, EMIT_OBJ), "-")) {

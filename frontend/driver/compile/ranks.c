@@ -41,6 +41,7 @@ void rank_threads_end(struct rank_threads *g)
 {
 	if (!g)
 		return;
+	tfmc_local_ranks_fail(g->ranks); /* ends those that wait for a rank 0 which could not open */
 	for (int64_t i = 1; i <= g->n_started; i++)
 		pthread_join(g->members[i].thread, NULL);
 	tfmc_local_ranks_destroy(g->ranks);
