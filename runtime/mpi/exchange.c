@@ -115,11 +115,14 @@ bool have_processors(int64_t threads, int64_t workers)
 
 /* ---- sums ---- */
 
+/* Whole lines but for the last one; no share has more than the lines of all, divided and rounded up. */
 struct share share_of(uint64_t size, int64_t i, int64_t n)
 {
-	const uint64_t line = 16;
-	uint64_t begin = size * (uint64_t)i / (uint64_t)n / line * line;
-	uint64_t end = i + 1 == n ? size : size * (uint64_t)(i + 1) / (uint64_t)n / line * line;
+	const uint64_t line = 16, lines = (size + line - 1) / line;
+	uint64_t begin = lines * (uint64_t)i / (uint64_t)n * line;
+	uint64_t end = lines * (uint64_t)(i + 1) / (uint64_t)n * line;
+	begin = begin < size ? begin : size;
+	end = end < size ? end : size;
 	return (struct share){begin, end - begin};
 }
 

@@ -32,7 +32,9 @@
 #define LIMIT_MS    1000       /* where a rank is alive and does not come */
 #define LATEST_NS   5000000000 /* no failure comes later, nor by the default limit of 30 s */
 
-static const uint64_t counts[] = {0, 1, 15, 16, 17, 4096, 70000, MAX_COUNT};
+/* Those before the longest one fill slots of 2, 3 and 4 ranks but for some elements. */
+static const uint64_t counts[] = {0,     1,           15,          16,          17,       4096,
+                                  70000, 131072 - 31, 196608 - 31, 262144 - 31, MAX_COUNT};
 static const uint64_t sizes[] = {0, 1, 24, 262144, 262145, 1000003};
 #define N_OF(a) (sizeof(a) / sizeof((a)[0]))
 
