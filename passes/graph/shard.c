@@ -71,6 +71,12 @@ static bool keeps_partial(const struct sharder *s, const struct ir_op *op)
 	return at != SIZE_MAX;
 }
 
+/* Terms are added before a view, which exchanges nothing: ranks exchange values that are one array. */
+static bool is_reduced_view(const struct sharder *s, const struct ir_op *op)
+{
+	return ir_op_has(op->code, TRAIT_VIEW) && s->reduced[op->results[0].id];
+}
+
 /*
  * Finds the values that stay partial. A term is added where it is defined unless every reader keeps it partial, so no
  * value is exchanged twice; readers that lose one operand lose the others, until nothing changes.
@@ -86,8 +92,8 @@ static void find_partials(struct sharder *s)
 		changed = false;
 		for (struct ir_iter it = ir_iter_begin(s->f->body); it.op != NULL; ir_iter_next(&it)) {
 			const struct ir_op *op = it.op;
-			bool keeps =
-			        op->n_results == 1 && s->partial[op->results[0].id] && keeps_partial(s, op);
+			bool keeps = op->n_results == 1 && s->partial[op->results[0].id] &&
+			             keeps_partial(s, op) && !is_reduced_view(s, op);
 			if (op->n_results == 1 && s->partial[op->results[0].id] && !keeps &&
 			    !shard_is_contraction(s->plan, op)) {
 				s->partial[op->results[0].id] = false;
