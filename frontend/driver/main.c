@@ -180,16 +180,53 @@ static enum exit_code check_rounding_options(struct driver *d)
 	                          did_you_mean_or_known(&d->arena, o->quantize, words, n));
 }
 
-/* --shards with what divides no model. */
+/* The first option that is for one process; NULL: none is given. */
+static const char *option_of_one_process(const struct driver_options *o)
+{
+	return o->device                       ? "--device"
+	       : o->probe.n > 0                ? "--probe"
+	       : o->backend == RUN_INTERPRETED ? "--backend=interp"
+	       : o->after_each                 ? "--after-each"
+	       : o->bisect                     ? "--bisect"
+	       : o->poison                     ? "--poison"
+	                                       : NULL;
+}
+
+/* The first option that says something about ranks; NULL: none is given. */
+static const char *option_of_ranks(const struct driver_options *o)
+{
+	return o->rank          ? "--rank"
+	       : o->one_rank    ? "--one-rank"
+	       : o->latency     ? "--latency"
+	       : o->link_rate   ? "--link-rate"
+	       : o->memory_rate ? "--memory-rate"
+	                        : NULL;
+}
+
+#define LATENCY_MAX   1e6  /* microseconds */
+#define LINK_RATE_MIN 1e-6 /* gigabytes a second */
+#define LINK_RATE_MAX 1e6
+
+static enum exit_code check_link(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	double rate = option_real(o->link_rate, 1);
+	if (option_real(o->latency, 0) > LATENCY_MAX)
+		return driver_usage_error(d, "--latency: at most %g microseconds", LATENCY_MAX);
+	if (rate < LINK_RATE_MIN || rate > LINK_RATE_MAX)
+		return driver_usage_error(d, "--link-rate: %g to %g gigabytes a second", LINK_RATE_MIN,
+		                          LINK_RATE_MAX);
+	return EXIT_OK;
+}
+
+/* Options about ranks without ranks, and those that are for one process with them. */
 static enum exit_code check_ranks(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	const char *other = o->device ? "--device" : o->probe.n > 0 ? "--probe" : NULL;
+	const char *one = option_of_one_process(o), *ranks = option_of_ranks(o);
 	int64_t n = option_int(o->shards, 1);
-	if (o->rank && n == 1)
-		return driver_usage_error(d, "--rank requires --shards=N, 2 or more");
-	if (o->one_rank && n == 1)
-		return driver_usage_error(d, "--one-rank requires --shards=N, 2 or more");
+	if (ranks && n == 1 && !d->job)
+		return driver_usage_error(d, "%s requires --shards=N, 2 or more", ranks);
 	if (o->groups && n > 1 && !o->one_rank)
 		return driver_usage_error(d, "--groups with --shards requires --one-rank");
 	if (o->rank && option_int(o->rank, 0) >= n)
@@ -197,9 +234,9 @@ static enum exit_code check_ranks(struct driver *d)
 		                          (long long)option_int(o->rank, 0), (long long)n - 1);
 	if (n > IR_RANKS_MAX)
 		return driver_usage_error(d, "--shards=%lld: at most %d ranks", (long long)n, IR_RANKS_MAX);
-	if (n > 1 && other)
-		return driver_usage_error(d, "--shards is not possible with %s", other);
-	return EXIT_OK;
+	if (n > 1 && one)
+		return driver_usage_error(d, "%s is for one process, not for --shards or an MPI job", one);
+	return check_link(d);
 }
 
 static enum exit_code check_options(struct driver *d)
@@ -285,6 +322,10 @@ static enum exit_code run_command(struct driver *d)
 	enum tfmc_status st = driver_read_rules(d);
 	if (st == TFMC_OK)
 		st = driver_join_job(d);
+	if (st == TFMC_OK && d->job)
+		code = check_ranks(d);
+	if (code != EXIT_OK)
+		return code;
 	if (st == TFMC_OK && d->job && job_ranks(d->job)->rank > 0)
 		return driver_follow_job(d);
 	if (st == TFMC_OK)

@@ -589,7 +589,7 @@ static int open_ranks(const struct driver *d, struct compiled *c, struct tfmc_se
 
 static enum tfmc_status open_session(struct driver *d, struct compiled *c, const struct session_request *w)
 {
-	char why[256];
+	char why[256] = "";
 	struct tfmc_session_options o = {.struct_size = sizeof(o),
 	                                 .batch = w->batch,
 	                                 .workers = driver_session_workers(d),
