@@ -529,7 +529,7 @@ int64_t driver_session_workers(const struct driver *d)
 	        COMMAND_GENERATE | COMMAND_SCORE | COMMAND_QUALITY | COMMAND_CALIBRATE | COMMAND_ATTEND;
 	if (d->options.threads || !(d->options.command & texts) || d->options.device)
 		return option_int(d->options.threads, 1);
-	int64_t n = limits_processors() / driver_ranks(d);
+	int64_t n = limits_processors() / (d->job ? job_ranks_on_host(d->job) : driver_ranks(d));
 	return n < 1 ? 1 : n < WORKERS_MAX ? n : WORKERS_MAX;
 }
 

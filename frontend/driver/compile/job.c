@@ -18,6 +18,8 @@
 #define ENTRIES_MAX 4096 /* bytes of the names of entries, comma-separated */
 #define VARIANT_MAX 64
 #define DIMS_MAX    16 /* of a record, as sessions take them */
+/* One rank may take minutes longer than another to compile and pack; ranks that end are noticed at once. */
+#define LIMIT_MS 600000
 
 enum job_act_kind { JOB_COMPILE, JOB_OPEN, JOB_END };
 
@@ -42,20 +44,33 @@ struct job {
 
 /* ---- joining ---- */
 
-/* Whether MPI has started this process as one of several, and the library for that MPI. */
-static const char *find_library_name(void)
+/* Variables that launchers set for their processes: the number of all, and of those on this host. */
+static const struct launcher {
+	const char *size, *local_size, *library;
+} launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "libtfmcmpi-openmpi.so"},
+                 {"PMI_SIZE", "MPI_LOCALNRANKS", "libtfmcmpi-mpich.so"}};
+
+static bool read_count(const char *variable, int64_t *out)
 {
-	static const struct {
-		const char *variable, *library;
-	} launchers[] = {{"OMPI_COMM_WORLD_SIZE", "libtfmcmpi-openmpi.so"},
-	                 {"PMI_SIZE", "libtfmcmpi-mpich.so"}};
-	for (size_t i = 0; i < TFMC_COUNT(launchers); i++) {
-		const char *text = getenv(launchers[i].variable);
-		int64_t n;
-		if (text && number_parse_i64(text, strlen(text), &n) && n > 1)
-			return launchers[i].library;
-	}
+	const char *text = getenv(variable);
+	return text && number_parse_i64(text, strlen(text), out);
+}
+
+/* The launcher that has started this process as one of several; NULL: none. */
+static const struct launcher *find_launcher(void)
+{
+	int64_t n;
+	for (size_t i = 0; i < TFMC_COUNT(launchers); i++)
+		if (read_count(launchers[i].size, &n) && n > 1)
+			return &launchers[i];
 	return NULL;
+}
+
+int64_t job_ranks_on_host(const struct job *job)
+{
+	const struct launcher *l = find_launcher();
+	int64_t n;
+	return l && read_count(l->local_size, &n) && n >= 1 && n < job->ranks->n ? n : job->ranks->n;
 }
 
 /* From TFMC_MPI, else where the loader finds it, else beside tfmc: installed (../lib), or in the build folder. */
@@ -99,19 +114,21 @@ enum tfmc_status driver_join_job(struct driver *d)
 {
 	const unsigned commands =
 	        COMMAND_RUN | COMMAND_GENERATE | COMMAND_SCORE | COMMAND_VERIFY | COMMAND_BENCH;
-	const char *name = d->options.command & commands ? find_library_name() : NULL;
-	if (!name)
+	const struct launcher *launcher = d->options.command & commands ? find_launcher() : NULL;
+	if (!launcher)
 		return TFMC_OK;
 	struct job *j = ARENA_NEW(&d->arena, struct job);
 	int64_t *n = ARENA_NEW(&d->arena, int64_t);
 	if (!j || !n)
 		return TFMC_NO_MEMORY;
-	j->library = load_library(&d->arena, name);
+	j->library = load_library(&d->arena, launcher->library);
 	if (!j->library || !find_functions(j)) {
-		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot load %s: %s", name, dlerror());
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot load %s: %s", launcher->library,
+		                       dlerror());
 		return TFMC_IO;
 	}
-	struct tfmc_mpi_options o = {.struct_size = sizeof(o), .workers = option_int(d->options.threads, 1)};
+	struct tfmc_mpi_options o = {
+	        .struct_size = sizeof(o), .limit_ms = LIMIT_MS, .workers = option_int(d->options.threads, 1)};
 	int status = j->open(&o, &j->mpi);
 	if (status != TFMC_MPI_OK) {
 		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot open MPI: status %d", status);

@@ -21,6 +21,8 @@ TFMC_MUST_USE enum tfmc_status driver_join_job(struct driver *d);
 void driver_leave_job(struct driver *d, bool failed);
 /* The table of this process; NULL: no job. */
 const struct tfmc_ranks *job_ranks(const struct job *job);
+/* Ranks of the job on this host, which share its processors. */
+int64_t job_ranks_on_host(const struct job *job);
 /* The reason of the last failure of another rank; "": none. */
 const char *job_error(const struct job *job);
 
