@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every family on several ranks: ranks.py [NAME..], with TFMC in the environment.
+"""Every family, example and shared model on several ranks: ranks.py [FAMILY..], with TFMC and TFMC_SOURCE in the environment.
 
 A model compiled with --shards=N, whose ranks run as threads, gives the bits of the one object that computes the parts of
-all ranks and adds them in the same order (pass shard, reference=1), and passes the checks of the family. Families that
-cannot be divided are refused by name. The short run takes some families with N = 3; the long run all, with 2, 3 and 4.
+all ranks and adds them in the same order (pass shard, reference=1), and passes the checks of the family. Models that
+cannot be divided are refused by name. The short run takes the examples and some families with N = 3; the long run all
+families and the shared models, too, with 2, 3 and 4.
 """
 import os
 import re
@@ -17,6 +18,7 @@ import seeded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ALL = bool(os.environ.get("TFMC_ALL"))
+COUNTS = (2, 3, 4) if ALL else (3,)
 SHORT = ["llama3", "falcon_new", "gpt_bigcode", "mixtral", "gemma3", "phi3", "flan_t5", "mbart"]
 PIPELINE = ("canonicalize,fuse-softmax,fuse-attention,merge-heads,shard{{ranks={0} {1}}},demand-rows,merge-linear,"
             "encode,block-logits,specialize,group,select,plan-memory")
@@ -28,38 +30,65 @@ def call(*args):
     return subprocess.run([os.environ["TFMC"], *args], capture_output=True, text=True, errors="replace", timeout=600)
 
 
-def prefixes(name):
-    """Cases of the checks that entry `run` computes: the names before the dot."""
-    with open(os.path.join(HERE, name, "checks.yaml"), encoding="utf-8") as f:
+def prefixes(path):
+    """Cases of the checks in a file that entry `run` computes: the names before the dot."""
+    with open(path, encoding="utf-8") as f:
         text = f.read()
     found = []
     for line in text.splitlines():
-        if "cases:" in line and "call: generate" not in line:
+        if "cases:" in line and "call:" not in line:
             found += re.findall(r"[\w.]+", line.split("cases:")[-1].split("]")[0])
     return list(dict.fromkeys(found))
 
 
-def compare(folder, name, n):
-    """Whether N ranks give the bits of one object; None: the family is refused by name."""
-    equal = 0
-    for prefix in prefixes(name):
-        outputs = []
-        # gather=1: all matrices that cannot be cut have their columns divided.
-        for how in (["--passes=" + PIPELINE.format(n, "reference=1")],
-                    ["--passes=" + PIPELINE.format(n, "reference=0 gather=1"), f"--shards={n}"]):
-            out = os.path.join(folder, f"out{len(outputs)}.safetensors")
-            made = call("run", os.path.join(folder, "model.yaml"), "--inputs", os.path.join(folder, "cases.safetensors"), "--prefix",
-                        prefix + ".", "--outputs", out, *COMMON, *how)
+def same(what, n, *args):
+    """Whether N ranks give the bits of one object, in a file of outputs or as text; None: the model is refused by name."""
+    outputs = []
+    # gather=1: all matrices that cannot be cut have their columns divided.
+    for how in (["--passes=" + PIPELINE.format(n, "reference=1")],
+                ["--passes=" + PIPELINE.format(n, "reference=0 gather=1"), f"--shards={n}"]):
+        with tempfile.NamedTemporaryFile(suffix=".safetensors") as out:
+            to_file = ["--outputs", out.name] if args[0] == "run" else []
+            made = call(*args, *to_file, *COMMON, *how)
             if made.returncode == 1 and "can be divided among the ranks" in made.stderr:
                 return None
             if made.returncode != 0:
-                sys.exit(f"{name}, {prefix}, {' '.join(how)}: {made.stdout}{made.stderr}")
-            with open(out, "rb") as f:
-                outputs.append(f.read())
-        if outputs[0] != outputs[1]:
-            sys.exit(f"{name}, {prefix}: {n} ranks do not give the bits of one object")
-        equal += 1
-    return equal
+                sys.exit(f"{what}, {' '.join(how)}: {made.stdout}{made.stderr}")
+            with open(out.name, "rb") as f:
+                outputs.append(f.read() if to_file else made.stdout)
+    if outputs[0] != outputs[1]:
+        sys.exit(f"{what}: {n} ranks do not give the bits of one object")
+    return True
+
+
+def compare(model, checks, n):
+    """The number of cases with equal bits; None: the model is refused by name."""
+    cases = os.path.join(os.path.dirname(model), "cases.safetensors")
+    equal = [same(f"{model}, {prefix}", n, "run", model, "--inputs", cases, "--prefix", prefix + ".") for prefix in prefixes(checks)]
+    return None if None in equal else len(equal)
+
+
+def count(counts, name, n, equal):
+    if equal is None:
+        counts["refused"].append(f"{name}/{n}")
+    else:
+        counts["equal"] += equal
+
+
+def test_models(counts):
+    """Models with checks of their own, and what is generated from some: whole texts depend on every bit."""
+    examples = os.path.join(os.environ["TFMC_SOURCE"], "examples")
+    roots = [examples] + ([os.path.join(os.environ["TFMC_SHARED"], "models")] if ALL and os.environ.get("TFMC_SHARED") else [])
+    folders = [at for root in roots for at, _, names in sorted(os.walk(root)) if {"model.yaml", "cases.safetensors"} <= set(names)]
+    texts = [("dates/model.yaml", "3/3/21", "--beam=3"), ("hub/tales", "Once there was"), ("hub/tales", "Once", "--dtype=cache=int8", "--quantize=q4"),
+             ("names/model.yaml", "Ma", "--temperature=0.8", "--samples=3")]
+    for n in COUNTS:
+        for folder in folders:
+            model = os.path.join(folder, "model.yaml")
+            count(counts, os.path.basename(folder), n, compare(model, model, n))
+        for model, prompt, *options in texts:
+            path = os.path.join(examples, model)
+            count(counts, model, n, same(f"{path}, generate {options}", n, "generate", path, "--prompt", prompt, "--max-tokens=32", *options))
 
 
 def test(name, counts):
@@ -75,12 +104,9 @@ def test(name, counts):
             shutil.copy(head, model)
         elif call("import", folder, "-o", model).returncode != 0:
             sys.exit(f"{name}: import")
-        for n in (2, 3, 4) if ALL else (3,):
-            equal = compare(folder, name, n)
-            if equal is None:
-                counts["refused"].append(f"{name}/{n}")
-            else:
-                counts["equal"] += equal
+        for n in COUNTS:
+            equal = compare(model, os.path.join(HERE, name, "checks.yaml"), n)
+            count(counts, name, n, equal)
         with open(os.path.join(HERE, name, "checks.yaml"), encoding="utf-8") as f, open(model, "a", encoding="utf-8") as out:
             out.write(f.read())
         if equal is not None:
@@ -96,6 +122,8 @@ def main():
     counts = {"equal": 0, "refused": []}
     for name in names:
         test(name, counts)
+    if len(sys.argv) == 1:
+        test_models(counts)
     print(f"{counts['equal']} cases with equal bits; refused by name: {' '.join(counts['refused']) or 'none'}")
     if counts["equal"] == 0:
         sys.exit("nothing was compared")
