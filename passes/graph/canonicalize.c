@@ -245,7 +245,7 @@ static const struct ir_weight *transposed_weight(struct rebuild *r, const struct
 		diag_warning(r->p->cx, w->loc.at, DIAG_UNSUPPORTED,
 		             "the weight '%s' of %s becomes f32: it is multiplied from the other side",
 		             w->name, ir_format(w->format)->name);
-	return t.type != NULL && t.init != NULL ? add_weight_renamed(r, &t) : NULL;
+	return t.type != NULL && t.init != NULL ? add_weight_renamed(r->p->arena, r->in, r->out, &t) : NULL;
 }
 
 static void transpose_weight_emit(struct rebuild *r, const struct ir_op *op)

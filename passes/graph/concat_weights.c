@@ -116,15 +116,16 @@ static const char *concat_name(struct rebuild *r, const struct linear_list *s, s
 	return join_names(r, s, operand);
 }
 
-const struct ir_weight *add_weight_renamed(struct rebuild *r, struct ir_weight *w)
+const struct ir_weight *add_weight_renamed(struct arena *a, const struct ir_module *in, struct ir_module *out,
+                                           struct ir_weight *w)
 {
 	const char *name = w->name;
 	for (int i = 2; i < 1000; i++) {
-		const struct ir_weight *clash = ir_find_weight(r->in, w->name);
-		const struct ir_weight *added = clash == NULL ? ir_add_weight(r->out, w) : NULL;
+		const struct ir_weight *clash = ir_find_weight(in, w->name);
+		const struct ir_weight *added = clash == NULL ? ir_add_weight(out, w) : NULL;
 		if (added != NULL)
 			return added;
-		w->name = arena_printf(r->p->arena, "%s.%d", name, i);
+		w->name = arena_printf(a, "%s.%d", name, i);
 	}
 	return NULL;
 }
@@ -154,7 +155,7 @@ static const struct ir_weight *concat_weights(struct rebuild *r, const struct li
 	                      .format = wexpr_fits_format(init, model->format) ? model->format : FORMAT_PLAIN,
 	                      .init = init,
 	                      .loc = model->loc};
-	return add_weight_renamed(r, &w);
+	return add_weight_renamed(r->p->arena, r->in, r->out, &w);
 }
 
 struct ir_value concat_weight_ref(struct rebuild *r, const struct linear_list *s, size_t operand, int axis)

@@ -27,7 +27,9 @@ bool can_concat_weights(const struct ir_func *f, const struct ir_op *a, const st
  * IR_NO_VALUE: no linear has the operand, or an error.
  */
 struct ir_value concat_weight_ref(struct rebuild *r, const struct linear_list *s, size_t operand, int axis);
-/* Adds w to r->out; if another weight has its name, as NAME.2, NAME.3 ..  NULL: memory ran out. */
-const struct ir_weight *add_weight_renamed(struct rebuild *r, struct ir_weight *w);
+/* Adds w to `out`, which is made from `in`; if another weight of one of them has its name, as NAME.2, NAME.3 ..  NULL:
+ * memory ran out. */
+const struct ir_weight *add_weight_renamed(struct arena *a, const struct ir_module *in, struct ir_module *out,
+                                           struct ir_weight *w);
 
 #endif

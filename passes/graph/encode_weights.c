@@ -122,7 +122,7 @@ static const struct ir_weight *add_packed(struct rebuild *r, const struct ir_wei
 	if (!strmap_has(&e->row_uses, w->name))
 		return ir_add_weight(r->out, &copy);
 	copy.name = arena_printf(r->p->arena, "%s.panel16", w->name);
-	return add_weight_renamed(r, &copy);
+	return add_weight_renamed(r->p->arena, r->in, r->out, &copy);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)

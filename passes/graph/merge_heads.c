@@ -127,8 +127,9 @@ static void emit_weight(struct rebuild *r, const struct ir_op *op, int axis, int
 	one.name = arena_printf(r->p->arena, "%s.%lld", w->name, (long long)n);
 	one.type = ir_type_tensor(r->out->types, w->type->dtype, rank, dims);
 	one.init = wexpr_index(&r->out->arena, axis, n, w->init);
-	const struct ir_weight *added =
-	        one.type != NULL && one.init != NULL ? add_weight_renamed(r, &one) : NULL;
+	const struct ir_weight *added = one.type != NULL && one.init != NULL
+	                                        ? add_weight_renamed(r->p->arena, r->in, r->out, &one)
+	                                        : NULL;
 	if (added != NULL)
 		r->map[op->results[0].id] = irb_weight_ref(r->b, added, index, n_index);
 }

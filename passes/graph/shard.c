@@ -168,7 +168,7 @@ static struct ir_value cut_weight(struct rebuild *r, const struct ir_op *op, int
 	if (part.type == NULL || part.init == NULL)
 		return IR_NO_VALUE;
 	part.format = wexpr_fits_format(part.init, w->format) ? w->format : FORMAT_PLAIN;
-	const struct ir_weight *added = add_weight_renamed(r, &part);
+	const struct ir_weight *added = add_weight_renamed(r->p->arena, r->in, r->out, &part);
 	return added != NULL ? irb_weight_ref(r->b, added, index, op->n_operands) : IR_NO_VALUE;
 }
 
@@ -330,6 +330,7 @@ static void emit_fused(struct rebuild *r, const struct ir_op *op)
 struct writer {
 	struct sharder s;
 	struct pass_context *p;
+	const struct ir_module *in;
 	struct ir_module *out;
 	int64_t tag;      /* of the next exchange of the function */
 	int columns_axis; /* of the weight that DIVIDE_COLUMNS divides */
@@ -409,7 +410,8 @@ static const struct ir_weight *weight_of_ranks(struct writer *w, const struct ir
 	if (new.type == NULL || new.init == NULL)
 		return NULL;
 	new.format = wexpr_fits_format(new.init, old->format) ? old->format : FORMAT_PLAIN;
-	return ir_add_weight(w->out, &new);
+	return division == DIVIDE_CLASSES ? ir_add_weight(w->out, &new)
+	                                  : add_weight_renamed(w->p->arena, w->in, w->out, &new);
 }
 
 /* A reference to the parts of a weight; no value: it is the same on all ranks. */
@@ -567,7 +569,7 @@ static bool copy_on_rank(struct ir_copy *c, const struct ir_op *op)
 static enum tfmc_status write_ranks(struct pass_context *p, const struct ir_module *in, struct ir_module *out,
                                     struct sharder s)
 {
-	struct writer w = {.s = s, .p = p, .out = out};
+	struct writer w = {.s = s, .p = p, .in = in, .out = out};
 	for (size_t i = 0; i < in->states.n; i++) {
 		const struct ir_state_decl *d = in->states.items[i];
 		const struct ir_dim *dims[IR_RANK_MAX];
