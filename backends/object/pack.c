@@ -22,6 +22,7 @@
 #define BLOCK       65536 /* elements of a unit, but at least one panel */
 #define COLUMNS_MAX (1 << 22)
 #define COPY_BYTES  (1u << 20) /* bytes per write of already packed weights */
+#define SAMPLES     32         /* elements of each rank's part that the hash of a set has */
 /* Rows per unit of formats with one scale per row: the scale search processes FIXED_LANES rows at once.
  * Rows longer than SCALED_COLUMNS are packed by panels. */
 #define SCALED_ROWS    FIXED_LANES
@@ -530,6 +531,28 @@ static bool depends_on_rank(const struct ir_wexpr *e)
 	return depends;
 }
 
+/*
+ * Adds some elements of every rank's part of the divided weights to p->shared, whichever rank is packed: parts of two
+ * checkpoints, of which one may be fine-tuned from the other, are not one set.
+ */
+static enum tfmc_status hash_parts(struct packer *p)
+{
+	const struct object *o = p->object;
+	for (size_t i = 0; i < o->weights.n; i++) {
+		const struct ir_wexpr *e = o->weights.items[i].weight->init;
+		const int64_t count = e != NULL && depends_on_rank(e) ? wexpr_count(e) : 0;
+		const int64_t n = count < SAMPLES ? count : SAMPLES;
+		for (int64_t k = 0; k < n * o->ranks; k++) {
+			struct weight_source source = p->source ? *p->source : (struct weight_source){0};
+			double value;
+			source.rank = k % o->ranks;
+			TFMC_TRY(wexpr_eval(o->cx, e, &source, k / o->ranks * (count / n), 1, &value));
+			p->shared = hash_bytes64(p->shared, &value, sizeof(value));
+		}
+	}
+	return TFMC_OK;
+}
+
 /* Writes a packed unit when its turn comes, under the lock. */
 static enum tfmc_status write_unit(struct worker *k, const struct unit *u, enum tfmc_status st,
                                    const void *packed, int64_t bytes)
@@ -634,6 +657,8 @@ enum tfmc_status pack_weights(struct object *o, const struct weight_source *sour
 	memory_stage("packing weights", NULL);
 	tfmc_weights_hash_begin(&p.hash);
 	p.status = check_weights(&p);
+	if (p.status == TFMC_OK)
+		p.status = hash_parts(&p);
 	if (options->parallel_for)
 		options->parallel_for(options->parallel_user, options->workers, pack_worker, &p);
 	else
