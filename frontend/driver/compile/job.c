@@ -44,11 +44,15 @@ struct job {
 
 /* ---- joining ---- */
 
-/* Variables that launchers set for their processes: the number of all, and of those on this host. */
+/* Variables that launchers set for their processes: the number of all, and of those on this host. srun --mpi=pmix sets
+ * only the rank of the process. */
 static const struct launcher {
-	const char *size, *local_size, *library;
-} launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "libtfmcmpi-openmpi.so"},
-                 {"PMI_SIZE", "MPI_LOCALNRANKS", "libtfmcmpi-mpich.so"}};
+	const char *size, *local_size;
+	int64_t above; /* *size of a process of a job is larger */
+	const char *library;
+} launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", 1, "libtfmcmpi-openmpi.so"},
+                 {"PMI_SIZE", "MPI_LOCALNRANKS", 1, "libtfmcmpi-mpich.so"},
+                 {"PMIX_RANK", "", -1, "libtfmcmpi-openmpi.so"}};
 
 static bool read_count(const char *variable, int64_t *out)
 {
@@ -56,12 +60,12 @@ static bool read_count(const char *variable, int64_t *out)
 	return text && number_parse_i64(text, strlen(text), out);
 }
 
-/* The launcher that has started this process as one of several; NULL: none. */
+/* The launcher that may have started this process as one of several; NULL: none. */
 static const struct launcher *find_launcher(void)
 {
 	int64_t n;
 	for (size_t i = 0; i < TFMC_COUNT(launchers); i++)
-		if (read_count(launchers[i].size, &n) && n > 1)
+		if (read_count(launchers[i].size, &n) && n > launchers[i].above)
 			return &launchers[i];
 	return NULL;
 }
@@ -135,8 +139,12 @@ enum tfmc_status driver_join_job(struct driver *d)
 		return TFMC_IO;
 	}
 	j->ranks = j->table(j->mpi);
-	d->job = j;
 	*n = j->ranks->n;
+	if (*n == 1) {
+		j->close(j->mpi);
+		return TFMC_OK;
+	}
+	d->job = j;
 	if (d->options.shards && *d->options.shards != *n) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--shards=%lld in a job of %lld ranks",
 		           (long long)*d->options.shards, (long long)*n);
