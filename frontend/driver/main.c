@@ -409,7 +409,7 @@ int main(int argc, char **argv)
 		code = driver_usage_error(&d, "%s", error.data);
 	}
 	code = finish_command(&d, code);
-	driver_leave_job(&d, code != EXIT_OK);
+	driver_leave_job(&d, code);
 	buf_destroy(&error);
 
 	diag_destroy(&d.diag);

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +20,9 @@
 #define VARIANT_MAX 64
 #define DIMS_MAX    16 /* of a record, as sessions take them */
 /* One rank may take minutes longer than another to compile and pack; ranks that end are noticed at once. */
-#define LIMIT_MS 600000
+#define LIMIT_MS     600000
+#define INIT_SECONDS 30
+#define END_SECONDS  5 /* when all is written */
 
 enum job_act_kind { JOB_COMPILE, JOB_OPEN, JOB_END };
 
@@ -43,6 +46,33 @@ struct job {
 };
 
 /* ---- joining ---- */
+
+static void end_with_error(int number)
+{
+	static const char text[] = "error: MPI does not start: a rank is gone, or has not come for 30 s\n";
+	(void)number;
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(EXIT_ENVIRONMENT);
+}
+
+static volatile sig_atomic_t code_at_end; /* for the signal handler */
+
+static void end_quietly(int number)
+{
+	(void)number;
+	_exit((int)code_at_end);
+}
+
+/*
+ * Bounds MPI_Init and MPI_Finalize. They never return where the launcher spares the other ranks of one that was killed,
+ * nor may MPI_Finalize of MPICH before 4.2 over TCP (a process inside its barrier makes no progress for the others).
+ */
+static void limit_mpi(unsigned seconds, void (*end)(int number))
+{
+	const struct sigaction act = {.sa_handler = end};
+	sigaction(SIGALRM, &act, NULL);
+	alarm(seconds);
+}
 
 /* Variables that launchers set for their processes: the number of all, and of those on this host. srun --mpi=pmix sets
  * only the rank of the process. */
@@ -133,7 +163,9 @@ enum tfmc_status driver_join_job(struct driver *d)
 	}
 	struct tfmc_mpi_options o = {
 	        .struct_size = sizeof(o), .limit_ms = LIMIT_MS, .workers = option_int(d->options.threads, 1)};
+	limit_mpi(INIT_SECONDS, end_with_error);
 	int status = j->open(&o, &j->mpi);
+	limit_mpi(0, SIG_DFL);
 	if (status != TFMC_MPI_OK) {
 		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot open MPI: status %d", status);
 		return TFMC_IO;
@@ -171,15 +203,18 @@ static int send_act(const struct job *j, struct job_act *act)
 	return j->ranks->broadcast(j->ranks->user, act, sizeof(*act)) == 0 ? TFMC_RT_OK : TFMC_RT_E_RANK;
 }
 
-void driver_leave_job(struct driver *d, bool failed)
+void driver_leave_job(struct driver *d, enum exit_code code)
 {
 	struct job_act act = {.kind = JOB_END};
 	if (!d->job)
 		return;
 	if (d->job->ranks->rank == 0)
 		(void)send_act(d->job, &act);
-	if (d->job->ranks->rank == 0 || !failed)
+	code_at_end = (sig_atomic_t)code;
+	limit_mpi(END_SECONDS, end_quietly);
+	if (d->job->ranks->rank == 0 || code == EXIT_OK)
 		d->job->close(d->job->mpi);
+	limit_mpi(0, SIG_DFL);
 	d->job = NULL;
 }
 
@@ -280,7 +315,7 @@ enum exit_code driver_follow_job(struct driver *d)
 	enum tfmc_status st = driver_load(d, &l);
 	while (st == TFMC_OK && act.kind != JOB_END) {
 		if (j->ranks->broadcast(j->ranks->user, &act, sizeof(act)) != 0)
-			break; /* rank 0 says why */
+			break;
 		if (act.kind == JOB_COMPILE)
 			st = compile_again(d, &l, &act, &c);
 		else if (act.kind == JOB_OPEN &&
@@ -289,5 +324,10 @@ enum exit_code driver_follow_job(struct driver *d)
 	}
 	compiled_destroy(&c);
 	loaded_destroy(&l);
+	if (st == TFMC_OK && j->ranks->rank == 1 &&
+	    *job_error(j)) { /* rank 0, which would say it, may be gone */
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_TARGET, "%s", job_error(j));
+		st = TFMC_IO;
+	}
 	return exit_code_of(st);
 }

@@ -17,8 +17,8 @@ struct job;
  */
 TFMC_MUST_USE enum tfmc_status driver_join_job(struct driver *d);
 /* Ends the job: rank 0 ends its followers. A follower that has failed leaves by ending its process, which the others
- * see. */
-void driver_leave_job(struct driver *d, bool failed);
+ * see. The process ends with `code` where MPI does not return; all outputs must be written. */
+void driver_leave_job(struct driver *d, enum exit_code code);
 /* The table of this process; NULL: no job. */
 const struct tfmc_ranks *job_ranks(const struct job *job);
 /* Ranks of the job on this host, which share its processors. */
