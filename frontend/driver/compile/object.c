@@ -416,8 +416,17 @@ static const char *depfile_path(const struct emit_request *e)
 	return arena_printf(a, "%s.d", stem);
 }
 
+/* Whether the file has the weights of a rank other than 0. */
+static bool is_of_later_rank(const struct emit_request *e, const struct output_file *f)
+{
+	bool is = false;
+	for (int64_t i = 1; e->weights && i < driver_ranks(e->d) && !is; i++)
+		is = e->weights[i].file == f;
+	return is;
+}
+
 /* Commits all outputs and reports them in one line, the object first: "wrote model.o (1.2 MB), model.h (9.0
- * kB)". */
+ * kB)". The weights of several ranks, which have one size, are reported with those of rank 0, unless --rank is given. */
 static enum tfmc_status commit_and_report(struct emit_request *e)
 {
 	struct driver *d = e->d;
@@ -426,8 +435,13 @@ static enum tfmc_status commit_and_report(struct emit_request *e)
 	buf_init(&line);
 	for (size_t i = d->outputs.n; i-- > 0;) {
 		struct output_file *f = d->outputs.items[i];
+		if (is_of_later_rank(e, f) && e->weights[0].file)
+			continue;
 		number_print_bytes(size, f->bytes);
-		buf_printf(&line, "%s%s (%s)", line.len ? ", " : "wrote ", f->path, size);
+		buf_printf(&line, "%s%s", line.len ? ", " : "wrote ", f->path);
+		if (e->weights && e->weights[0].file == f && driver_ranks(d) > 1)
+			buf_printf(&line, " to %s", e->weights[driver_ranks(d) - 1].file->path);
+		buf_printf(&line, " (%s)", size);
 	}
 	if (line.len && e->weights && e->weights[0].file && driver_ranks(d) == 1)
 		buf_printf(&line, "; programs read %s when they run", e->weights[0].file->path);
