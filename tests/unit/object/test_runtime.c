@@ -334,6 +334,19 @@ START_TEST(weights_are_checked)
 	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_OK);
 	ck_assert_int_eq(m.rank, 1);
 	tfmc_weights_unmap(&m);
+	const int64_t no_rank[] = {-1, INT64_MIN, 2, INT64_MAX}, others[] = {0, 1, -1, INT64_MIN, INT64_MAX};
+	for (size_t i = 0; i < sizeof(no_rank) / sizeof(no_rank[0]); i++) {
+		h.rank = no_rank[i];
+		write_weights(&h, "b", 1);
+		ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_RANKS);
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		h.rank = 0;
+		h.ranks = others[i];
+		write_weights(&h, "b", 1);
+		ck_assert_int_eq(tfmc_weights_map(weights_path, &record, 0, &m), TFMC_RT_E_RANKS);
+		ck_assert_ptr_null(m.base);
+	}
 	h.rank = 0;
 	h.ranks = record.ranks = 1;
 	write_weights(&h, "aa", 2); /* longer than the header says */
