@@ -3,7 +3,7 @@
 #
 # libtfmcmpi as MPI jobs of 1 to 4 ranks (tests/mpi/ranks_check.c), with each MPI of this machine: bits of sums and
 # broadcasts; a rank that hangs, ends, is killed, or makes another call. Nothing of a killed job is left in /dev/shm.
-# A model on two ranks: the program of examples/ranks, and the command.
+# A model on two ranks: the program of examples/ranks, what it refuses, and the command, which is killed at some moments.
 set -euo pipefail
 . "$TFMC_SOURCE/tests/support/effort.sh"
 kills=2
@@ -33,23 +33,52 @@ tales=$TFMC_SOURCE/examples/hub/tales
 words=(generate "$tales" --prompt "Once there was" --max-tokens=40 --threads=1 "${quick[@]}" --progress=never)
 "$TFMC" "$tales" --name=model --shards=2 -q "${quick[@]}" -o model.o
 "$TFMC" "${words[@]}" >expected
-# tell: the program of examples/ranks, and the command itself, tell the tale of one process; three ranks refuse an object
-# for two, and weights of another build; nothing hangs.
+# Neither the command nor an object links MPI.
+if { ldd "$TFMC"; nm -D "$TFMC"; nm model.o; } | grep -iE 'libmpi|(^|[^a-z_])p?mpi_'; then echo "MPI is linked" >&2; exit 1; fi
+# Of the same weights, with another epsilon.
+mkdir eps epsilon
+cp "$tales"/* epsilon
+sed -i 's/1e-05/2e-05/' epsilon/config.json
+"$TFMC" epsilon --name=model --shards=2 -q "${quick[@]}" -o eps/model.o
+
+# build OBJECT PROGRAM: the program of examples/ranks.
+build() {
+	mpicc.$mpi -std=c17 -Wall -Wextra -Werror -I. -I"$TFMC_SOURCE"/runtime{,/mpi,/tokenizer} "$TFMC_SOURCE/examples/ranks/main.c" "$1" \
+		"$TFMC_BUILD"/runtime/{mpi/libtfmcmpi-$mpi,libtfmcrt,tokenizer/libtfmctok}.a -lpthread -lm ${TFMC_LINK_FLAGS:-} -o "$2"
+}
+# refused TEXT -n RANKS PROGRAM...: the job ends, and a rank says why it has no session.
+refused() {
+	local text=$1 found=0
+	shift
+	timeout 120 "${run[@]}" "$@" >log 2>&1 || found=$?
+	[ $found -ne 124 ] && grep -q "ranks: session: $text" log || fail "$mpi: no word of '$text' ($found)"
+}
+# tell: the program of examples/ranks, and the command itself, tell the tale of one process.
 tell() {
-	local found=0
-	mpicc.$mpi -std=c17 -Wall -Wextra -Werror -I. -I"$TFMC_SOURCE"/runtime{,/mpi,/tokenizer} "$TFMC_SOURCE/examples/ranks/main.c" model.o \
-		"$TFMC_BUILD"/runtime/{mpi/libtfmcmpi-$mpi,libtfmcrt,tokenizer/libtfmctok}.a -lpthread -lm ${TFMC_LINK_FLAGS:-} -o tell.$mpi
+	build model.o ./tell.$mpi
 	timeout 120 "${run[@]}" -n 2 ./tell.$mpi "Once there was" >log 2>&1 || fail "$mpi: the example ends with $?"
 	grep -qxFf expected log || fail "$mpi: the example tells something else"
 	for n in 2 3; do
 		timeout 120 "${run[@]}" -n $n "$TFMC" "${words[@]}" >log 2>&1 || fail "$mpi: $n commands end with $?"
 		grep -qxFf expected log || fail "$mpi: $n commands tell something else"
 	done
-	timeout 120 "${run[@]}" -n 3 ./tell.$mpi "Once there was" >log 2>&1 || found=$?
-	[ $found -ne 124 ] && grep -q 'ranks: session: ' log || fail "$mpi: three ranks run an object for two ($found)"
-	mv model.1.weights kept && cp model.0.weights model.1.weights
-	timeout 120 "${run[@]}" -n 2 ./tell.$mpi "Once there was" >log 2>&1 || found=$?
-	[ $found -ne 124 ] && grep -q 'ranks: session: rank 1' log || fail "$mpi: rank 1 takes the weights of rank 0 ($found)"
+}
+# refuse: other numbers of ranks, other code, weights of another rank, a part of them, others, none; nothing hangs.
+refuse() {
+	local program=(-n 2 ./tell.$mpi Once)
+	build eps/model.o ./eps.$mpi
+	refused 'the object is for 2 ranks, and there are 3' -n 3 ./tell.$mpi Once
+	refused 'rank 1 differs from rank 0 in the code of the object' -n 1 ./tell.$mpi Once : -n 1 ./eps.$mpi Once
+	mv model.1.weights kept
+	cp model.0.weights model.1.weights
+	refused 'rank 1: the weights are not in this object' "${program[@]}"
+	head -c 100000 kept >model.1.weights
+	refused 'rank 1: the file cannot be read' "${program[@]}"
+	cp kept model.1.weights
+	printf 12345678 | dd of=model.1.weights bs=8 seek=2 conv=notrunc status=none # the hash of the structure
+	refused 'rank 1: the weights are not in this object' "${program[@]}"
+	rm model.1.weights
+	refused 'rank 1: the weights are not in this object' "${program[@]}"
 	mv kept model.1.weights
 }
 
@@ -57,7 +86,8 @@ shared_memory() { ls -A /dev/shm | grep -E 'tfmc|vader|mpich' || true; }
 before=$(shared_memory)
 done=0
 for mpi in openmpi mpich; do
-	command -v mpicc.$mpi mpirun.$mpi >/dev/null || { echo "SKIPPED: $mpi is absent" >&2; continue; }
+	command -v mpicc.$mpi mpirun.$mpi >/dev/null && [ -e "$TFMC_BUILD/runtime/mpi/libtfmcmpi-$mpi.a" ] ||
+		{ echo "SKIPPED: $mpi is absent" >&2; continue; }
 	done=1
 	flags=(-std=c17 -O1 -g -Wall -Wextra -Werror -I"$TFMC_SOURCE" "$TFMC_SOURCE/tests/mpi/ranks_check.c")
 	mpicc.$mpi "${flags[@]}" "$TFMC_SOURCE"/runtime/mpi/*.c -lpthread ${TFMC_LINK_FLAGS:-} -o check.$mpi
@@ -69,6 +99,7 @@ for mpi in openmpi mpich; do
 	mpich) run=(mpirun.mpich -disable-auto-cleanup) ;;
 	esac
 	tell
+	refuse
 	program=./linked.$mpi
 	check 2 01 window results
 	program=./check.$mpi
@@ -89,4 +120,6 @@ for mpi in openmpi mpich; do
 	done
 done
 [ $done = 1 ] || { echo "SKIPPED: neither Open MPI nor MPICH"; exit 77; }
+# Jobs of the command that are killed at other moments, in MPI_Init, too.
+bash "$TFMC_SOURCE/tests/mpi/kills.sh" "$((2 * kills))" 1 openmpi mpich
 [ "$(shared_memory)" = "$before" ] || fail "left in /dev/shm: $(shared_memory)"
