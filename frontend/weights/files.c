@@ -12,6 +12,7 @@
 #include "frontend/weights/gguf.h"
 #include "frontend/weights/npy.h"
 #include "frontend/weights/safetensors.h"
+#include "frontend/weights/zip.h"
 #include "ir/support/glob.h"
 #include "ir/support/strmap.h"
 
@@ -226,7 +227,7 @@ static const struct format {
 	bool (*is)(const unsigned char *bytes, size_t len);
 	stored_reader *read;
 } formats[] = {{"npy array", npy_has_magic, npy_read},
-               {"npz archive", npz_has_magic, npz_read},
+               {"npz archive", zip_has_magic, npz_read},
                {"GGUF", gguf_has_magic, read_gguf},
                {"safetensors", safetensors_is, safetensors_read}};
 

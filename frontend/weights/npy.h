@@ -12,12 +12,10 @@
 #include "ir/support/compiler.h"
 #include "ir/support/diag.h"
 
-#define NPY_HEADER_MAX  65536 /* bytes */
-#define NPZ_ENTRIES_MAX 65535
+#define NPY_HEADER_MAX 65536 /* bytes */
 
-/* True: the bytes begin with the magic of the format. */
+/* True: the bytes begin as an array does; of an archive zip_has_magic says it. */
 bool npy_has_magic(const unsigned char *bytes, size_t len);
-bool npz_has_magic(const unsigned char *bytes, size_t len);
 
 /* Tensor name: of an .npy file the file name without directory and extension, in an .npz file the entry
  * without extension. */
