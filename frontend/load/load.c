@@ -30,8 +30,8 @@ static const struct kind {
         {"\0{\"", 7, 3, "a file of weights (safetensors)", ADVICE_DIRECTORY},
         {"\0{}", 7, 3, "a file of weights (safetensors)", ADVICE_DIRECTORY},
         {"\x93NUMPY", 0, 6, "an array of NumPy", ADVICE_DIRECTORY},
-        {"PK\3\4", 0, 4, "a zip archive, as .npz and the files of torch.save are", ADVICE_CONVERT},
-        {"\x80\2", 0, 2, "a pickle of Python", ADVICE_CONVERT},
+        {"PK\3\4", 0, 4, "a zip archive, as .npz and the files of torch.save are", ADVICE_DIRECTORY},
+        {"\x80\2", 0, 2, "a pickle of Python", ADVICE_DIRECTORY},
         {"\x89HDF", 0, 4, "a file of HDF5", ADVICE_CONVERT},
 };
 
@@ -56,7 +56,7 @@ static void advise(struct arena *a, struct diag_context *cx, const char *path, e
 		return;
 	case ADVICE_CONVERT:
 		diag_note(cx, LOC_NONE,
-		          "a model is a model file (.yaml), a folder with config.json and safetensors, or a "
+		          "a model is a model file (.yaml), a folder with config.json and weights, or a "
 		          "GGUF file; transformers writes such a folder with save_pretrained");
 		return;
 	}

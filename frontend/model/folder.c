@@ -454,6 +454,10 @@ static bool read_dense(struct sentence *s, const char *directory)
 	s->bias = true;
 	s->act = "tanh";
 	s->weights = file_join(s->f->arena, directory, "model.safetensors");
+	const char *torch = file_join(s->f->arena, directory, "pytorch_model.bin");
+	if (!directory_has_file(s->f->arena, s->dir, s->weights) &&
+	    directory_has_file(s->f->arena, s->dir, torch))
+		s->weights = torch;
 	for (size_t i = 0; ok && i < config->n; i++)
 		ok = read_dense_key(s, file, config->keys[i], &config->items[i]);
 	return ok && (s->width > 0 || reject(s, file, "a projection without 'out_features'"));
@@ -617,7 +621,12 @@ static const char *list_files_with_suffix(struct arena *a, struct diag_context *
 	return list;
 }
 
-/* Unsupported weight files, with advice on conversion. */
+#define OTHER_TORCH_NAME "a file by another name than pytorch_model.bin"
+#define TORCH_ADVICE                                                                             \
+	"if torch.save wrote it, a model file reads it: {tfmc: 1, name: NAME, hf: config.json, " \
+	"weights: {files: [FILE]}}"
+
+/* Weight files that are not used, with advice. */
 static const struct substitute {
 	const char *name; /* file name, or a suffix that begins with a dot */
 	const char *what, *advice;
@@ -625,14 +634,6 @@ static const struct substitute {
         {"adapter_config.json", "an adapter (LoRA) for another model",
          "peft merges it into that model: AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload()"
          ".save_pretrained(OTHER); OTHER is a model"},
-        {".bin", "weights as pickles of PyTorch",
-         "transformers writes safetensors: AutoModel.from_pretrained(FOLDER).save_pretrained(OTHER), with "
-         "the class "
-         "that 'architectures' of config.json names in place of AutoModel"},
-        {".pt", "weights as pickles of PyTorch",
-         "safetensors.torch.save_file(torch.load(FILE), 'model.safetensors') converts them"},
-        {".pth", "weights as pickles of PyTorch",
-         "safetensors.torch.save_file(torch.load(FILE), 'model.safetensors') converts them"},
         {".gguf", "GGUF files", "a GGUF file is a model of its own: give its name in place of the folder's"},
         {".onnx", "a model as a graph of ONNX", ONNX_ADVICE},
         {".h5", "weights of TensorFlow",
@@ -641,6 +642,9 @@ static const struct substitute {
         {".msgpack", "weights of Flax",
          "transformers of version 4 reads them: from_pretrained(FOLDER, "
          "from_flax=True).save_pretrained(OTHER)"},
+        {".bin", OTHER_TORCH_NAME, TORCH_ADVICE},
+        {".pt", OTHER_TORCH_NAME, TORCH_ADVICE},
+        {".pth", OTHER_TORCH_NAME, TORCH_ADVICE},
 };
 
 /* First file name with a suffix, in alphabetical order; NULL: none, or after a diagnostic. */
@@ -688,7 +692,8 @@ const char *hub_dir_model(struct parsed_files *f, const char *path, const char *
 {
 	struct arena *a = f->arena;
 	struct diag_context *cx = f->cx;
-	static const char *const whole_names[] = {"model.safetensors.index.json", "model.safetensors"};
+	static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"},
+	                         *const torch_names[] = {"pytorch_model.bin.index.json", "pytorch_model.bin"};
 	const char *files = NULL;
 	size_t errors = cx->n_errors;
 	*st = TFMC_IO;
@@ -697,17 +702,20 @@ const char *hub_dir_model(struct parsed_files *f, const char *path, const char *
 			return NULL;
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a folder without config.json", path);
 		diag_note(cx, LOC_NONE,
-		          "a model folder has config.json and safetensors; a model file (.yaml) is given by "
-		          "its name");
+		          "a model folder has config.json and weights (safetensors or pytorch_model.bin); a "
+		          "model file (.yaml) is given by its name");
 		return NULL;
 	}
-	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole_names); i++)
-		files = directory_has_file(a, path, whole_names[i]) ? hub_dir_scalar(a, at, whole_names[i])
-		                                                    : NULL;
+	for (size_t i = 0; files == NULL && i < TFMC_COUNT(names); i++)
+		files = directory_has_file(a, path, names[i]) ? hub_dir_scalar(a, at, names[i]) : NULL;
 	if (files == NULL && !directory_has_file(a, path, "adapter_config.json"))
 		files = list_files_with_suffix(a, cx, path, at, ".safetensors");
+	for (size_t i = 0; files == NULL && cx->n_errors == errors && i < TFMC_COUNT(torch_names); i++)
+		files = directory_has_file(a, path, torch_names[i]) ? hub_dir_scalar(a, at, torch_names[i])
+		                                                    : NULL;
 	if (files == NULL && cx->n_errors == errors && !report_substitute(a, cx, path))
-		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with .safetensors",
+		diag_error(cx, LOC_NONE, DIAG_FILE,
+		           "'%s' has no weights: no file ends with .safetensors, none is pytorch_model.bin",
 		           path);
 	if (files == NULL)
 		return NULL;

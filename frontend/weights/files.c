@@ -12,6 +12,7 @@
 #include "frontend/weights/gguf.h"
 #include "frontend/weights/npy.h"
 #include "frontend/weights/safetensors.h"
+#include "frontend/weights/torch.h"
 #include "frontend/weights/zip.h"
 #include "ir/support/glob.h"
 #include "ir/support/strmap.h"
@@ -227,6 +228,7 @@ static const struct format {
 	bool (*is)(const unsigned char *bytes, size_t len);
 	stored_reader *read;
 } formats[] = {{"npy array", npy_has_magic, npy_read},
+               {"PyTorch file", torch_has_magic, torch_read}, /* before npz: an archive, too */
                {"npz archive", zip_has_magic, npz_read},
                {"GGUF", gguf_has_magic, read_gguf},
                {"safetensors", safetensors_is, safetensors_read}};
@@ -361,7 +363,7 @@ static bool is_known_format(const struct file_map *map, const char *name)
 /* Reports an unsupported format, by the extension if it is known. */
 static enum tfmc_status reject_format(struct weight_files *wf, const char *name, struct loc loc)
 {
-	static const char *const others[] = {".bin", ".pt", ".pth", ".h5", ".onnx", ".pb", ".tflite"};
+	static const char *const others[] = {".h5", ".onnx", ".pb", ".tflite"};
 	for (size_t i = 0; i < TFMC_COUNT(others); i++) {
 		if (!file_ends_with(name, others[i]))
 			continue;
@@ -372,7 +374,7 @@ static enum tfmc_status reject_format(struct weight_files *wf, const char *name,
 	}
 	diag_error(wf->cx, loc, DIAG_FILE,
 	           "'%.200s' is of no known format; weight files are safetensors, an index of shards, GGUF, "
-	           "npy or npz",
+	           "npy, npz, or of torch.save",
 	           name);
 	return TFMC_INVALID;
 }

@@ -158,6 +158,9 @@ def other_files(header, data):
     yield "npz_damaged.npz", "a damaged compressed array", "compressed data are damaged.*E406", archive(b"tok.npy", array, 8)
     yield "npz_method.npz", "an array compressed by bzip2", "another method.*E406", archive(b"tok.npy", array, 12)
     yield "npz_torch.npz", "an archive of something else", "data.pkl.*E406", archive(b"data.pkl", array, 0)
+    yield ("torch_global.pt", "a pickle that calls a function of another module", "at byte 40.*os.system.*E409",
+           archive(b"m/data.pkl", b"cos\nsystem\nX\2\0\0\0id\x85R.", 0))
+    yield "torch_old.pt", "a file of an old torch.save that is cut off", "E406", bytes.fromhex("80028a0a6cfc9c46f9206aa850192e80024d")
     yield "npz_truncated.npz", "an archive without its end", "E406", archive(b"tok.npy", array, 0)[:-30]
 
 

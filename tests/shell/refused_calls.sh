@@ -46,7 +46,7 @@ mkdir odd pickles bare
 cp "$TFMC_SOURCE"/examples/hub/tales/* odd
 mv odd/model.safetensors odd/other.safetensors
 cp odd/config.json pickles
-echo >pickles/pytorch_model.bin
+echo >pickles/model.bin
 echo >bare/model.onnx
 for folder in odd pickles bare; do
 	n=$(refuse REFUSE_COUNT=1 "$TFMC" inspect $folder 2>&1 | sed -n 's/^calls of readdir: //p' || true)

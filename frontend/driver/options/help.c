@@ -83,8 +83,7 @@ bool options_help(struct buf *out, const char *name, struct buf *error)
 	for (size_t i = 0; i < command_rows_n; i++)
 		print_row(out, command_rows[i].name, command_rows[i].line, 14);
 	buf_str(out, "\nCompiling a model: tfmc MODEL -o model.o\n");
-	buf_wrap(out,
-	         "MODEL is a model file (.yaml), a hub folder (config.json and safetensors) or a GGUF file.",
+	buf_wrap(out, "MODEL is a model file (.yaml), a hub folder (config.json and weights) or a GGUF file.",
 	         0, 0, HELP_COLUMNS);
 	buf_str(out, "Options of a command: tfmc help COMMAND\n");
 	buf_str(out,

@@ -254,7 +254,7 @@ def folders(tmp):
     for name in os.listdir(folder):
         if name != "config.json":
             os.remove(os.path.join(folder, name))
-    for name, part in (("pytorch_model.bin", "pickles of PyTorch"), ("model.onnx", "a graph of ONNX"), ("x.gguf", "GGUF files"), ("adapter_config.json", "an adapter (LoRA)")):
+    for name, part in (("model.bin", "by another name than pytorch_model.bin"), ("model.onnx", "a graph of ONNX"), ("x.gguf", "GGUF files"), ("adapter_config.json", "an adapter (LoRA)")):
         open(os.path.join(folder, name), "w", encoding="utf-8").close()
         result = call("inspect", folder)
         os.remove(os.path.join(folder, name))

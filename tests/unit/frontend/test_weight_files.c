@@ -85,7 +85,8 @@ static const char *const bad_names[][2] = {
         {"/a.safetensors", "cannot read '/a.safetensors': there is no such file"},
         {"''", "is empty"},
         {"none.safetensors", "there is no such file"},
-        {"a.bin", "not supported: weight files of format '.bin'"},
+        {"a.bin", "'a.bin' is of no known format"},
+        {"a.h5", "not supported: weight files of format '.h5'"},
         {"a.txt", "of no known format"},
         {"a.gguf", "'a.gguf': at byte"},
         {"a.npz", "no end record"},
@@ -97,6 +98,7 @@ START_TEST(names_of_files)
 {
 	WRITE("a.safetensors", "x.w");
 	reading_write(&r, "a.bin", "anything at all", 15);
+	reading_write(&r, "a.h5", "anything at all", 15);
 	reading_write(&r, "a.txt", "anything at all", 15);
 	reading_write(&r, "a.gguf", "GGUF", 4);
 	reading_write(&r, "a.npz", "PK\3\4", 4);
