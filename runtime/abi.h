@@ -77,25 +77,37 @@ struct tfmc_device {
 
 /*
  * One of several processes (ranks) that run an object compiled with --shards, each with its own weights (tensor
- * parallelism). Rank 0 leads: its application calls the object, the others repeat its calls. All functions return at
- * once after a failure, which is for good: status says so.
+ * parallelism, pipeline). Rank 0 leads: its application calls the object, the others repeat its calls. All functions
+ * return at once after a failure, which is for good: status says so.
+ *
+ * Exchanges are among the `group` ranks r with equal r / group, a stage of a pipeline; group is n, or one other divisor of
+ * it, the same in all calls. Stage 1 is the first one, stage 0 the last one, with the logits, for the leader.
  */
 struct tfmc_ranks {
 	uint64_t struct_size; /* sizeof(struct tfmc_ranks) */
 	void *user;
 	int64_t rank, n; /* this one, and their number */
 	/*
-	 * out [count] = the sum of x [count] of all ranks, added in f32 as a tree of neighbours: ((0 + 1) + (2 + 3)) + ..
-	 * Called by each of `workers` workers of the rank, which may divide the elements, with x complete; the number of
-	 * workers may differ between ranks, the order of calls may not. x may be written after the return; out is
-	 * complete when all workers have returned. x and out do not overlap. tag: number of the exchange in its
-	 * function, equal on all ranks.
+	 * out [count] = the sum of x [count] of the ranks of the group, added in f32 as a tree of neighbours:
+	 * ((0 + 1) + (2 + 3)) + .. Called by each of `workers` workers of the rank, which may divide the elements, with x
+	 * complete; the number of workers may differ between ranks, the order of calls may not. x may be written after
+	 * the return; out is complete when all workers have returned. x and out do not overlap. tag: number of the
+	 * exchange in its function, equal on all ranks.
 	 */
-	void (*sum)(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
-	            int64_t workers);
-	/* out [rows][n][width] = x [rows][width] of all ranks in their order; all else as of sum. width > 0 */
-	void (*gather)(void *user, const float *x, float *out, uint64_t rows, uint64_t width, uint64_t tag,
-	               int64_t worker, int64_t workers);
+	void (*sum)(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+	            int64_t worker, int64_t workers);
+	/* out [rows][group][width] = x [rows][width] of the ranks in their order; all else as of sum. width > 0 */
+	void (*gather)(void *user, const float *x, float *out, uint64_t rows, uint64_t width, int64_t group,
+	               uint64_t tag, int64_t worker, int64_t workers);
+	/*
+	 * Two stages or more, each message as of sum: out [count] = x [count]. send: x goes to rank + group, modulo n, unless
+	 * this is the last stage. receive: out is what rank - group sends, unless this is the first stage. Messages of a rank
+	 * are received in the order in which it sends them, with equal counts; a sender waits for the receiver or not.
+	 */
+	void (*send)(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+	             int64_t worker, int64_t workers);
+	void (*receive)(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+	                int64_t worker, int64_t workers);
 	/* 0, or nonzero for good: another rank failed or is gone. By one worker, at the end of a call. */
 	int32_t (*status)(void *user);
 	/* data [bytes] of rank 0 to all, between calls, by one thread; followers wait without a limit. As status. */

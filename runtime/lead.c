@@ -35,7 +35,8 @@ static int check_table(const struct tfmc_ranks *ranks)
 {
 	if (ranks->struct_size != sizeof(*ranks))
 		return TFMC_RT_E_ABI;
-	if (!ranks->sum || !ranks->gather || !ranks->status || !ranks->broadcast)
+	if (!ranks->sum || !ranks->gather || !ranks->send || !ranks->receive || !ranks->status ||
+	    !ranks->broadcast)
 		return TFMC_RT_E_NULL;
 	return ranks->n < 1 || ranks->n > RANKS_MAX || ranks->rank < 0 || ranks->rank >= ranks->n
 	               ? TFMC_RT_E_RANKS
@@ -63,7 +64,7 @@ static int gather_words(const struct tfmc_ranks *ranks, const uint64_t *words, s
 		        (float)(difference >> (i % DIGITS * DIGIT_BITS) & UINT16_MAX);
 	}
 	if (!failed)
-		ranks->sum(ranks->user, x, sum, count, 0, 0, 1);
+		ranks->sum(ranks->user, x, sum, count, ranks->n, 0, 0, 1);
 	failed = failed || ranks->status(ranks->user);
 	for (size_t i = n; i < n * (size_t)ranks->n; i++)
 		all[i] = all[i % n];

@@ -7,6 +7,8 @@
  * wait that reading x of other ranks directly would need before x may be written again; and after a failure no
  * thread reads memory of a rank that has returned. Two staging buffers alternate: a rank that has
  * arrived at an exchange has read those of the exchange before the last one, so one wait orders reads and writes.
+ * Exchanges of a stage and those of all ranks are counted apart, with buffers of their own. A message between stages is
+ * copied to the mailbox of its receiver, which has two buffers, too.
  */
 #include "tfmc_rt.h"
 
@@ -103,10 +105,26 @@ static void gather_range(struct terms t, struct range range, uint64_t at, uint64
 /* ---- ranks as threads ---- */
 
 /* Must be equal on all ranks. */
-enum exchange_kind { EXCHANGE_SUM, EXCHANGE_GATHER, EXCHANGE_BROADCAST };
+enum exchange_kind { EXCHANGE_SUM, EXCHANGE_GATHER, EXCHANGE_BROADCAST, EXCHANGE_MESSAGE };
 struct exchange {
 	enum exchange_kind kind;
 	uint64_t tag, size; /* elements or bytes */
+};
+
+/* Bit of counts that threads wait for. The count below it wraps around, and is compared for equality only. */
+#define FAILED 0x80000000u
+
+/* Where ranks wait for each other. */
+struct meeting {
+	_Alignas(CACHE_LINE)
+	        atomic_uint completed; /* number of exchanges that are complete; with FAILED: for good */
+	_Alignas(CACHE_LINE) atomic_uint n_arrived; /* ranks at the current exchange */
+};
+
+/* Messages to a rank, in pieces: those written and those read; with FAILED as above. */
+struct mailbox {
+	_Alignas(CACHE_LINE) atomic_uint written, read;
+	struct exchange messages[2]; /* that an even and an odd piece are of */
 };
 
 struct local_rank {
@@ -115,19 +133,19 @@ struct local_rank {
 	struct tfmc_ranks table;
 	struct tfmc_local_ranks *group;
 	int64_t index;
+	struct meeting stage; /* of the ranks of a stage, of which this is the first */
+	struct mailbox mailbox;
 };
 
-/* Bit of `completed`. The count below it wraps around, and is compared for equality only. */
-#define FAILED 0x80000000u
+/* Pairs of staging buffers of a rank. */
+enum buffers { BUFFERS_ALL, BUFFERS_STAGE, BUFFERS_MAILBOX, N_BUFFERS };
 
 struct tfmc_local_ranks {
 	int64_t n;
-	float *stages; /* [n][2][STAGE_FLOATS] */
+	float *stages; /* [n][N_BUFFERS][2][STAGE_FLOATS] */
 	struct memory_block memory;
-	_Alignas(CACHE_LINE)
-	        atomic_uint completed; /* number of exchanges that are complete; with FAILED: for good */
-	_Alignas(CACHE_LINE) atomic_uint n_arrived; /* ranks at the current exchange */
-	atomic_uint n_asleep;                       /* changed under the mutex */
+	struct meeting all;
+	_Alignas(CACHE_LINE) atomic_uint n_asleep; /* changed under the mutex */
 	pthread_mutex_t mutex;
 	pthread_cond_t wake;
 	struct local_rank ranks[];
@@ -143,8 +161,8 @@ static bool is_last(atomic_uint *n_arrived, unsigned all)
 }
 
 /*
- * Wakes sleepers without a lost wake-up. `completed` and `n_asleep` are sequentially consistent: either this thread
- * reads the sleeper, or the sleeper reads the new value of `completed` before it blocks.
+ * Wakes sleepers without a lost wake-up. The counts and `n_asleep` are sequentially consistent: either this thread
+ * reads the sleeper, or the sleeper reads the new count before it blocks.
  */
 static void wake_all(struct tfmc_local_ranks *g)
 {
@@ -155,80 +173,108 @@ static void wake_all(struct tfmc_local_ranks *g)
 	pthread_mutex_unlock(&g->mutex);
 }
 
-/* Waits until exchange number `count` is complete. False: the group has failed. */
-static bool wait_for(struct tfmc_local_ranks *g, unsigned count)
+/* Waits while `count` has this value. False: the group has failed. */
+static bool wait_while(struct tfmc_local_ranks *g, atomic_uint *count, unsigned value)
 {
-	if (!spin_while(&g->completed, count, SPIN_NS)) {
+	if (!spin_while(count, value, SPIN_NS)) {
 		pthread_mutex_lock(&g->mutex);
 		atomic_fetch_add_explicit(&g->n_asleep, 1, memory_order_seq_cst);
-		while (atomic_load_explicit(&g->completed, memory_order_seq_cst) == count)
+		while (atomic_load_explicit(count, memory_order_seq_cst) == value)
 			pthread_cond_wait(&g->wake, &g->mutex);
 		atomic_fetch_sub_explicit(&g->n_asleep, 1, memory_order_relaxed);
 		pthread_mutex_unlock(&g->mutex);
 	}
-	return !(atomic_load_explicit(&g->completed, memory_order_acquire) & FAILED);
+	return !(atomic_load_explicit(count, memory_order_acquire) & FAILED);
 }
 
-/* All ranks have arrived: exchange number `count` is complete, unless the ranks mean different ones. */
-static void complete(struct tfmc_local_ranks *g, unsigned count)
+/* Counts on from `value`, unless FAILED was set meanwhile, which stays. */
+static void count_on(struct tfmc_local_ranks *g, atomic_uint *count, unsigned value)
 {
-	const struct exchange *first = &g->ranks[0].exchange;
-	unsigned next = (count + 1) & ~FAILED;
-	for (int64_t i = 1; i < g->n; i++) {
-		const struct exchange *e = &g->ranks[i].exchange;
-		if (e->kind != first->kind || e->tag != first->tag || e->size != first->size) {
-			tfmc_local_ranks_fail(g);
-			return;
-		}
-	}
-	/* Fails where FAILED was set meanwhile, which stays. */
-	if (atomic_compare_exchange_strong_explicit(&g->completed, &count, next, memory_order_seq_cst,
-	                                            memory_order_relaxed))
+	if (atomic_compare_exchange_strong_explicit(count, &value, (value + 1) & ~FAILED,
+	                                            memory_order_seq_cst, memory_order_relaxed))
 		wake_all(g);
 }
 
+static unsigned count_of(atomic_uint *count)
+{
+	return atomic_load_explicit(count, memory_order_acquire);
+}
+
+static bool same_exchange(const struct exchange *a, const struct exchange *b)
+{
+	return a->kind == b->kind && a->tag == b->tag && a->size == b->size;
+}
+
+/* The ranks [first, first + n) that exchange values, and where they meet. */
+struct party {
+	struct meeting *meeting;
+	enum buffers buffers;
+	int64_t first, n;
+};
+
+static struct party party_of(struct local_rank *r, int64_t n)
+{
+	struct tfmc_local_ranks *g = r->group;
+	int64_t first = r->index - r->index % n;
+	if (n == g->n)
+		return (struct party){&g->all, BUFFERS_ALL, 0, n};
+	return (struct party){&g->ranks[first].stage, BUFFERS_STAGE, first, n};
+}
+
+/* All ranks have arrived: exchange number `count` is complete, unless the ranks mean different ones. */
+static void complete(struct tfmc_local_ranks *g, const struct party *p, unsigned count)
+{
+	for (int64_t i = 1; i < p->n; i++)
+		if (!same_exchange(&g->ranks[p->first].exchange, &g->ranks[p->first + i].exchange)) {
+			tfmc_local_ranks_fail(g);
+			return;
+		}
+	count_on(g, &p->meeting->completed, count);
+}
+
 /* A worker arrives at exchange number `count`, its staged values written, and waits for all workers of all ranks. */
-static bool arrive_and_wait(struct local_rank *r, struct exchange e, unsigned count, int64_t workers)
+static bool arrive_and_wait(struct local_rank *r, const struct party *p, struct exchange e, unsigned count,
+                            int64_t workers)
 {
 	struct tfmc_local_ranks *g = r->group;
 	if (is_last(&r->n_arrived, (unsigned)workers)) {
 		r->exchange = e;
-		if (is_last(&g->n_arrived, (unsigned)g->n))
-			complete(g, count);
+		if (is_last(&p->meeting->n_arrived, (unsigned)p->n))
+			complete(g, p, count);
 	}
-	return wait_for(g, count);
+	return wait_while(g, &p->meeting->completed, count);
 }
 
-/* Number of the exchange that a worker of any rank begins: it cannot be complete without this worker. */
-static unsigned current(struct tfmc_local_ranks *g)
-{
-	return atomic_load_explicit(&g->completed, memory_order_acquire);
-}
+#define RANK_FLOATS ((uint64_t)N_BUFFERS * 2 * STAGE_FLOATS)
 
 /* Staging memory of a rank in an exchange. */
-static float *stage_of(struct tfmc_local_ranks *g, int64_t rank, unsigned count)
+static float *stage_of(struct tfmc_local_ranks *g, int64_t rank, enum buffers buffers, unsigned count)
 {
-	return g->stages + (2 * (uint64_t)rank + (count & 1)) * STAGE_FLOATS;
+	return g->stages + (uint64_t)rank * RANK_FLOATS +
+	       (2 * (uint64_t)buffers + (count & 1)) * STAGE_FLOATS;
 }
 
-/* Stages x and waits for all ranks, piece by piece; width: of the rows of x [count] that are gathered, 0: a sum. */
+/*
+ * Stages x and waits for all ranks, piece by piece; width: of the rows of x [count] that are gathered, 0: a sum. The
+ * number of the exchange that a worker begins cannot be complete without this worker.
+ */
 static void exchange(struct local_rank *r, const float *x, float *out, uint64_t count, uint64_t width,
-                     struct exchange e, int64_t worker, int64_t workers)
+                     const struct party *p, struct exchange e, int64_t worker, int64_t workers)
 {
 	struct tfmc_local_ranks *g = r->group;
 	uint64_t at = 0, n;
 	do {
-		unsigned number = current(g);
+		unsigned number = count_of(&p->meeting->completed);
 		if (number & FAILED)
 			return;
 		n = count - at < STAGE_FLOATS ? count - at : STAGE_FLOATS;
 		struct range range = range_of(n, worker, workers);
 		if (range.from < range.to)
-			memcpy(stage_of(g, r->index, number) + range.from, x + at + range.from,
+			memcpy(stage_of(g, r->index, p->buffers, number) + range.from, x + at + range.from,
 			       (range.to - range.from) * sizeof(float));
-		if (!arrive_and_wait(r, e, number, workers))
+		if (!arrive_and_wait(r, p, e, number, workers))
 			return;
-		const struct terms terms = {stage_of(g, 0, number), 2 * STAGE_FLOATS, g->n};
+		const struct terms terms = {stage_of(g, p->first, p->buffers, number), RANK_FLOATS, p->n};
 		if (range.from < range.to && width > 0)
 			gather_range(terms, range, at, width, out);
 		else if (range.from < range.to)
@@ -237,42 +283,115 @@ static void exchange(struct local_rank *r, const float *x, float *out, uint64_t 
 	} while (at < count);
 }
 
-static void local_sum(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
-                      int64_t workers)
+static void local_sum(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                      int64_t worker, int64_t workers)
 {
-	exchange(user, x, out, count, 0, (struct exchange){EXCHANGE_SUM, tag, count}, worker, workers);
+	const struct party p = party_of(user, group);
+	const struct exchange e = {EXCHANGE_SUM, tag, count};
+	exchange(user, x, out, count, 0, &p, e, worker, workers);
 }
 
-static void local_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, uint64_t tag,
-                         int64_t worker, int64_t workers)
+static void local_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, int64_t group,
+                         uint64_t tag, int64_t worker, int64_t workers)
 {
+	const struct party p = party_of(user, group);
 	const struct exchange e = {EXCHANGE_GATHER, tag, rows * width};
-	exchange(user, x, out, rows * width, width, e, worker, workers);
+	exchange(user, x, out, rows * width, width, &p, e, worker, workers);
+}
+
+/* Piece by piece; the sender is at most two pieces ahead. */
+static void write_message(struct tfmc_local_ranks *g, int64_t to, const float *x, uint64_t count)
+{
+	struct mailbox *box = &g->ranks[to].mailbox;
+	uint64_t at = 0, n;
+	do {
+		unsigned number = count_of(&box->written);
+		if ((number & FAILED) || !wait_while(g, &box->read, (number - 2) & ~FAILED))
+			return;
+		n = count - at < STAGE_FLOATS ? count - at : STAGE_FLOATS;
+		if (n > 0)
+			memcpy(stage_of(g, to, BUFFERS_MAILBOX, number), x + at, n * sizeof(float));
+		box->messages[number & 1] = (struct exchange){EXCHANGE_MESSAGE, 0, count};
+		count_on(g, &box->written, number);
+		at += n;
+	} while (at < count);
+}
+
+static void read_message(struct tfmc_local_ranks *g, int64_t to, float *out, uint64_t count)
+{
+	struct mailbox *box = &g->ranks[to].mailbox;
+	const struct exchange e = {EXCHANGE_MESSAGE, 0, count};
+	uint64_t at = 0, n;
+	do {
+		unsigned number = count_of(&box->read);
+		if ((number & FAILED) || !wait_while(g, &box->written, number))
+			return;
+		if (!same_exchange(&e, &box->messages[number & 1])) {
+			tfmc_local_ranks_fail(g);
+			return;
+		}
+		n = count - at < STAGE_FLOATS ? count - at : STAGE_FLOATS;
+		if (n > 0)
+			memcpy(out + at, stage_of(g, to, BUFFERS_MAILBOX, number), n * sizeof(float));
+		count_on(g, &box->read, number);
+		at += n;
+	} while (at < count);
+}
+
+/* Worker 0 alone: the others wait in the barrier of the object behind an exchange. */
+static void local_send(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                       int64_t worker, int64_t workers)
+{
+	const struct local_rank *r = user;
+	struct tfmc_local_ranks *g = r->group;
+	(void)tag;
+	(void)workers;
+	if (worker > 0)
+		return;
+	if (r->index >= group)
+		write_message(g, (r->index + group) % g->n, x, count);
+	if (count > 0)
+		memcpy(out, x, count * sizeof(float));
+}
+
+static void local_receive(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                          int64_t worker, int64_t workers)
+{
+	const struct local_rank *r = user;
+	(void)tag;
+	(void)workers;
+	if (worker > 0)
+		return;
+	if (r->index / group != 1)
+		read_message(r->group, r->index, out, count);
+	else if (count > 0)
+		memcpy(out, x, count * sizeof(float));
 }
 
 static int32_t local_status(void *user)
 {
 	const struct local_rank *r = user;
-	return current(r->group) & FAILED ? TFMC_RT_E_RANK : TFMC_RT_OK;
+	return count_of(&r->group->all.completed) & FAILED ? TFMC_RT_E_RANK : TFMC_RT_OK;
 }
 
 static int32_t local_broadcast(void *user, void *data, uint64_t bytes)
 {
 	struct local_rank *r = user;
 	struct tfmc_local_ranks *g = r->group;
+	const struct party p = party_of(r, g->n);
 	const struct exchange e = {EXCHANGE_BROADCAST, 0, bytes};
 	uint64_t at = 0, n;
 	do {
-		unsigned number = current(g);
+		unsigned number = count_of(&g->all.completed);
 		if (number & FAILED)
 			return TFMC_RT_E_RANK;
 		n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
 		if (n > 0 && r->index == 0)
-			memcpy(stage_of(g, 0, number), (const char *)data + at, n);
-		if (!arrive_and_wait(r, e, number, 1))
+			memcpy(stage_of(g, 0, BUFFERS_ALL, number), (const char *)data + at, n);
+		if (!arrive_and_wait(r, &p, e, number, 1))
 			return TFMC_RT_E_RANK;
 		if (n > 0 && r->index != 0)
-			memcpy((char *)data + at, stage_of(g, 0, number), n);
+			memcpy((char *)data + at, stage_of(g, 0, BUFFERS_ALL, number), n);
 		at += n;
 	} while (at < bytes);
 	return TFMC_RT_OK;
@@ -287,7 +406,8 @@ int tfmc_local_ranks_create(int64_t n, struct tfmc_local_ranks **out)
 	if (n < 1 || n > TFMC_LOCAL_RANKS_MAX)
 		return TFMC_RT_E_RANKS;
 	uint64_t head = sizeof(struct tfmc_local_ranks) + (uint64_t)n * sizeof(struct local_rank);
-	TRY(memory_block_alloc(&memory, head + (uint64_t)n * 2 * STAGE_BYTES, MEMORY_SMALL_PAGES));
+	TRY(memory_block_alloc(&memory, head + (uint64_t)n * RANK_FLOATS * sizeof(float),
+	                       MEMORY_SMALL_PAGES));
 	struct tfmc_local_ranks *g = memory.data;
 	g->n = n;
 	g->stages = (float *)(void *)((char *)memory.data + head);
@@ -304,6 +424,8 @@ int tfmc_local_ranks_create(int64_t n, struct tfmc_local_ranks **out)
 		                               .n = n,
 		                               .sum = local_sum,
 		                               .gather = local_gather,
+		                               .send = local_send,
+		                               .receive = local_receive,
 		                               .status = local_status,
 		                               .broadcast = local_broadcast};
 	}
@@ -320,7 +442,14 @@ void tfmc_local_ranks_fail(struct tfmc_local_ranks *ranks)
 {
 	if (!ranks)
 		return;
-	atomic_fetch_or_explicit(&ranks->completed, FAILED, memory_order_seq_cst);
+	/* status reads the first one */
+	atomic_fetch_or_explicit(&ranks->all.completed, FAILED, memory_order_seq_cst);
+	for (int64_t i = 0; i < ranks->n; i++) {
+		struct local_rank *r = &ranks->ranks[i];
+		atomic_fetch_or_explicit(&r->stage.completed, FAILED, memory_order_seq_cst);
+		atomic_fetch_or_explicit(&r->mailbox.written, FAILED, memory_order_seq_cst);
+		atomic_fetch_or_explicit(&r->mailbox.read, FAILED, memory_order_seq_cst);
+	}
 	wake_all(ranks);
 }
 
@@ -340,19 +469,19 @@ void tfmc_local_ranks_destroy(struct tfmc_local_ranks *ranks)
  * The tree of n equal terms x: its lowest half is a power of two times x, which is exact, plus the tree of the others.
  * So the work is about that of one rank of many in a sum of shares, not that of adding all terms. x may be out.
  */
-static void mirror_sum(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
-                       int64_t workers)
+static void mirror_sum(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                       int64_t worker, int64_t workers)
 {
-	const struct tfmc_ranks *ranks = user;
 	const struct range range = range_of(count, worker, workers);
+	(void)user;
 	(void)tag;
 	for (uint64_t n, at = range.from; at < range.to; at += n) {
 		float sum[BLOCK_FLOATS];
-		int64_t bit = ranks->n & -ranks->n;
+		int64_t bit = group & -group;
 		n = range.to - at < BLOCK_FLOATS ? range.to - at : BLOCK_FLOATS;
 		for (uint64_t i = 0; i < n; i++)
 			sum[i] = x[at + i] * (float)bit;
-		for (int64_t remaining = ranks->n - bit; remaining > 0; remaining -= bit) {
+		for (int64_t remaining = group - bit; remaining > 0; remaining -= bit) {
 			bit = remaining & -remaining;
 			for (uint64_t i = 0; i < n; i++)
 				sum[i] = x[at + i] * (float)bit + sum[i];
@@ -361,12 +490,24 @@ static void mirror_sum(void *user, const float *x, float *out, uint64_t count, u
 	}
 }
 
-static void mirror_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, uint64_t tag,
-                          int64_t worker, int64_t workers)
+/* Messages come from stages that have the same values. */
+static void mirror_message(void *user, const float *x, float *out, uint64_t count, int64_t group,
+                           uint64_t tag, int64_t worker, int64_t workers)
 {
-	const struct tfmc_ranks *ranks = user;
+	(void)user;
+	(void)group;
 	(void)tag;
-	gather_range((struct terms){x, 0, ranks->n}, range_of(rows * width, worker, workers), 0, width, out);
+	(void)workers;
+	if (worker == 0 && count > 0)
+		memcpy(out, x, count * sizeof(float));
+}
+
+static void mirror_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width,
+                          int64_t group, uint64_t tag, int64_t worker, int64_t workers)
+{
+	(void)user;
+	(void)tag;
+	gather_range((struct terms){x, 0, group}, range_of(rows * width, worker, workers), 0, width, out);
 }
 
 static int32_t mirror_status(void *user)
@@ -394,6 +535,8 @@ int tfmc_mirror_ranks_init(struct tfmc_ranks *out, int64_t n)
 	                           .n = n,
 	                           .sum = mirror_sum,
 	                           .gather = mirror_gather,
+	                           .send = mirror_message,
+	                           .receive = mirror_message,
 	                           .status = mirror_status,
 	                           .broadcast = mirror_broadcast};
 	return TFMC_RT_OK;
@@ -423,6 +566,11 @@ double tfmc_link_gather_ns(const struct tfmc_link *link, int64_t n, uint64_t cou
 	return link && n > 1 ? link_ns(link, 1, (double)count * sizeof(float) * ((double)n - 1)) : 0;
 }
 
+double tfmc_link_message_ns(const struct tfmc_link *link, uint64_t count)
+{
+	return link ? link_ns(link, 1, (double)count * sizeof(float)) : 0;
+}
+
 /* In each phase every rank that has the bytes sends them on. */
 double tfmc_link_broadcast_ns(const struct tfmc_link *link, int64_t n, uint64_t bytes)
 {
@@ -440,22 +588,39 @@ static void delay(double ns)
 
 /* Worker 0 waits for all: out counts as complete when all workers have returned, which the barrier of the object
  * behind an exchange makes sure. */
-static void delayed_sum(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
-                        int64_t workers)
+static void delayed_sum(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                        int64_t worker, int64_t workers)
 {
 	const struct tfmc_delayed_ranks *d = user;
-	d->base->sum(d->base->user, x, out, count, tag, worker, workers);
+	d->base->sum(d->base->user, x, out, count, group, tag, worker, workers);
 	if (worker == 0)
-		delay(tfmc_link_sum_ns(&d->link, d->base->n, count));
+		delay(tfmc_link_sum_ns(&d->link, group, count));
 }
 
 static void delayed_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width,
-                           uint64_t tag, int64_t worker, int64_t workers)
+                           int64_t group, uint64_t tag, int64_t worker, int64_t workers)
 {
 	const struct tfmc_delayed_ranks *d = user;
-	d->base->gather(d->base->user, x, out, rows, width, tag, worker, workers);
+	d->base->gather(d->base->user, x, out, rows, width, group, tag, worker, workers);
 	if (worker == 0)
-		delay(tfmc_link_gather_ns(&d->link, d->base->n, rows * width));
+		delay(tfmc_link_gather_ns(&d->link, group, rows * width));
+}
+
+/* The receiver waits for the link; the sender goes on. */
+static void delayed_send(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                         int64_t worker, int64_t workers)
+{
+	const struct tfmc_delayed_ranks *d = user;
+	d->base->send(d->base->user, x, out, count, group, tag, worker, workers);
+}
+
+static void delayed_receive(void *user, const float *x, float *out, uint64_t count, int64_t group,
+                            uint64_t tag, int64_t worker, int64_t workers)
+{
+	const struct tfmc_delayed_ranks *d = user;
+	d->base->receive(d->base->user, x, out, count, group, tag, worker, workers);
+	if (worker == 0 && d->base->rank / group != 1)
+		delay(tfmc_link_message_ns(&d->link, count));
 }
 
 static int32_t delayed_status(void *user)
@@ -477,7 +642,8 @@ static int32_t delayed_broadcast(void *user, void *data, uint64_t bytes)
 int tfmc_delayed_ranks_init(struct tfmc_delayed_ranks *out, const struct tfmc_ranks *base,
                             const struct tfmc_link *link)
 {
-	if (!out || !base || !link || !base->sum || !base->gather || !base->status || !base->broadcast)
+	if (!out || !base || !link || !base->sum || !base->gather || !base->send || !base->receive ||
+	    !base->status || !base->broadcast)
 		return TFMC_RT_E_NULL;
 	if (link->latency_ns < 0 || (double)link->latency_ns > NS_PER_SECOND || link->bytes_per_second == 0)
 		return TFMC_RT_E_DIM;
@@ -485,6 +651,8 @@ int tfmc_delayed_ranks_init(struct tfmc_delayed_ranks *out, const struct tfmc_ra
 	out->ranks.user = out;
 	out->ranks.sum = delayed_sum;
 	out->ranks.gather = delayed_gather;
+	out->ranks.send = delayed_send;
+	out->ranks.receive = delayed_receive;
 	out->ranks.status = delayed_status;
 	out->ranks.broadcast = delayed_broadcast;
 	return TFMC_RT_OK;

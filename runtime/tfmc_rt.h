@@ -117,7 +117,7 @@ void tfmc_pool_parallel_for(void *pool, int64_t n, tfmc_task_fn *fn, void *arg);
 #define TFMC_LOCAL_RANKS_MAX 1024
 struct tfmc_local_ranks;
 /*
- * A group of n ranks inside this process, each called by threads of its own. Waiting threads poll for
+ * A group of n ranks inside this process, in stages or not, each called by threads of its own. Waiting threads poll for
  * TFMC_POOL_SPIN_US, yielding the processor, then block. Exchanges whose tag or count differs between ranks, and a sum
  * on one rank that meets a broadcast on another, fail. TFMC_RT_E_RANKS: n is not 1 .. TFMC_LOCAL_RANKS_MAX.
  */
@@ -150,6 +150,8 @@ struct tfmc_link {
 double tfmc_link_sum_ns(const struct tfmc_link *link, int64_t n, uint64_t count);
 /* Of gathering `count` floats of each of n ranks, in one phase. */
 double tfmc_link_gather_ns(const struct tfmc_link *link, int64_t n, uint64_t count);
+/* Of a message of `count` floats from one stage to the next. */
+double tfmc_link_message_ns(const struct tfmc_link *link, uint64_t count);
 /* Of a message from rank 0 to all others, as a binomial tree: the call of a session is one. */
 double tfmc_link_broadcast_ns(const struct tfmc_link *link, int64_t n, uint64_t bytes);
 /* Ranks whose exchanges take the time of a link in addition to that of `base`. */

@@ -279,8 +279,19 @@ static struct kb_val load_ranks_field(const struct kernel_job *job, int64_t offs
 	return kb_load(job->k, KB_PTR_T, kb_ptr_add(job->k, job->ranks, zero, offset), zero, 0, 0);
 }
 
+/* Byte offset of the function of the table that an exchange calls. */
+static int64_t function_of(enum ir_opcode code)
+{
+	switch (code) {
+	case OP_all_gather: return offsetof(struct tfmc_ranks, gather);
+	case OP_send: return offsetof(struct tfmc_ranks, send);
+	case OP_receive: return offsetof(struct tfmc_ranks, receive);
+	default: return offsetof(struct tfmc_ranks, sum);
+	}
+}
+
 /*
- * Sum or concatenation over all ranks: a call of the table that the application gave (struct tfmc_ranks), by every
+ * An exchange with other ranks: a call of the table that the application gave (struct tfmc_ranks), by every
  * worker, which computes its share of the elements.
  */
 static enum tfmc_status emit_exchange(const struct kernel_job *job, const struct ir_op *root)
@@ -302,21 +313,20 @@ static enum tfmc_status emit_exchange(const struct kernel_job *job, const struct
 		return TFMC_INVALID;
 	}
 	bool gathers = root->code == OP_all_gather;
+	const struct attrs_all_reduce *a = root->attrs; /* those of all exchanges begin alike */
 	struct kb_val user = load_ranks_field(job, offsetof(struct tfmc_ranks, user)),
-	              fn = load_ranks_field(job, gathers ? offsetof(struct tfmc_ranks, gather)
-	                                                 : offsetof(struct tfmc_ranks, sum));
-	int64_t number = gathers ? ((const struct attrs_all_gather *)root->attrs)->tag
-	                         : ((const struct attrs_all_reduce *)root->attrs)->tag;
+	              fn = load_ranks_field(job, function_of(root->code)), group = kb_index(k, a->ranks);
 	const struct ir_type *in = ir_type_of(job->func, root->operands[0]);
 	const struct ir_dim *count = gathers ? ir_type_count_range(job->module->dims, in, 0, in->rank - 1)
 	                                     : ir_type_count(job->module->dims, t);
-	struct kb_val n = job->bind->dim(job->bind->user, k, count).v, tag = kb_index(k, number);
+	struct kb_val n = job->bind->dim(job->bind->user, k, count).v, tag = kb_index(k, a->tag);
 	if (gathers) {
 		struct kb_val width = job->bind->dim(job->bind->user, k, in->dims[in->rank - 1]).v;
-		struct kb_val args[] = {user, x.ptr, y.ptr, n, width, tag, job->worker, job->n_workers};
+		struct kb_val args[] = {user, x.ptr,       y.ptr,         n, width, group,
+		                        tag,  job->worker, job->n_workers};
 		(void)kb_call_ptr(k, fn, KB_VOID, args, TFMC_COUNT(args));
 	} else {
-		struct kb_val args[] = {user, x.ptr, y.ptr, n, tag, job->worker, job->n_workers};
+		struct kb_val args[] = {user, x.ptr, y.ptr, n, group, tag, job->worker, job->n_workers};
 		(void)kb_call_ptr(k, fn, KB_VOID, args, TFMC_COUNT(args));
 	}
 	return TFMC_OK;

@@ -33,15 +33,20 @@ bool object_has_device(const struct object *o)
 	return false;
 }
 
-/* Ranks of the first exchange; 1 if there is none. */
+/* Processes that run the module, as its exchanges say: those of a stage, times the stages. */
 static int64_t ranks_of(const struct ir_module *m)
 {
+	int64_t ranks = 1;
 	for (size_t i = 0; i < m->funcs.n; i++)
 		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
-		     ir_iter_next(&it))
+		     ir_iter_next(&it)) {
+			const struct attrs_send *a = it.op->attrs;
+			if (it.op->code == OP_send || it.op->code == OP_receive)
+				return a->ranks * a->stages;
 			if (ir_op_has(it.op->code, TRAIT_EXCHANGE))
-				return ((const struct attrs_all_reduce *)it.op->attrs)->ranks;
-	return 1;
+				ranks = a->ranks;
+		}
+	return ranks;
 }
 
 void object_init(struct object *o, struct diag_context *cx, struct arena *arena,

@@ -37,7 +37,7 @@ double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values);
 
 /* Exchanges of one op with other ranks. */
 struct ir_exchange {
-	enum ir_opcode code;        /* OP_all_reduce, OP_all_gather */
+	enum ir_opcode code;        /* OP_all_reduce, OP_all_gather, OP_send, OP_receive */
 	const struct ir_dim *count; /* elements that a rank gives to one exchange */
 	int64_t times;              /* exchanges in one call of the function */
 };

@@ -447,6 +447,17 @@ static bool infer_all_gather(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, dims);
 }
 
+/* x of the same type. */
+static bool infer_stage(const struct infer *c)
+{
+	const struct ir_type *x = c->in[0];
+	const struct attrs_send *a = c->attrs; /* those of receive are the same */
+	if (a->ranks < 1 || a->stages < 2 || a->ranks > IR_RANKS_MAX / a->stages)
+		return infer_fail(c, DIAG_SHAPE, "2 stages or more, with at most %d ranks in all",
+		                  IR_RANKS_MAX);
+	return infer_result(c, x->dtype, x->rank, x->dims);
+}
+
 static bool infer_last_index(const struct infer *c)
 {
 	const struct attrs_last_index *a = c->attrs;
@@ -839,6 +850,8 @@ static infer_fn *const rules[IR_N_OPS] = {
         [OP_topk] = infer_topk,
         [OP_all_reduce] = infer_all_reduce,
         [OP_all_gather] = infer_all_gather,
+        [OP_send] = infer_stage,
+        [OP_receive] = infer_stage,
         [OP_last_index] = infer_last_index,
         [OP_reshape] = infer_reshape,
         [OP_transpose] = infer_transpose,

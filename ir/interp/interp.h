@@ -55,13 +55,17 @@ struct interp_state; /* contents of all states of a module, for `batch` sequence
 struct interp_state *interp_state_create(struct arena *arena, const struct ir_module *m, int64_t batch);
 
 /*
- * One of several interpreters that run the same function on parts of its weights (weights->rank). exchange: returns x of
- * all ranks, [n] arrays of `count` elements, valid until the next call; NULL after a failure of another rank. Calls of
- * one function come in the same order on all ranks.
+ * One of several interpreters that run the same function on parts of its weights (weights->rank). Calls of one function
+ * come in the same order on all ranks; all return NULL or false after a failure of another rank.
  */
 struct interp_ranks {
 	int64_t n;
-	const double *const *(*exchange)(void *user, int64_t rank, const double *x, int64_t count);
+	/* x of the ranks [first, first + n), of which this is one: [n] arrays of `count` elements, valid until the next call. */
+	const double *const *(*exchange)(void *user, int64_t rank, int64_t first, int64_t n, const double *x,
+	                                 int64_t count);
+	/* Between stages; what is received is valid until the next call. */
+	bool (*send)(void *user, int64_t rank, int64_t to, const double *x, int64_t count);
+	const double *(*receive)(void *user, int64_t rank, int64_t from, int64_t count);
 	void *user;
 };
 

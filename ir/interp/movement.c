@@ -28,11 +28,12 @@ static enum tfmc_status exchange(struct interp *in, const struct ir_op *op, cons
 {
 	const struct interp_ranks *ranks = in->args->ranks;
 	int64_t rank = in->args->weights != NULL ? in->args->weights->rank : 0;
-	if (n < 1 || n > IR_RANKS_MAX || (ranks != NULL && ranks->n != n))
+	if (n < 1 || n > IR_RANKS_MAX || (ranks != NULL && ranks->n % n != 0))
 		return interp_error(in, op, "%" PRId64 " ranks exchange values of %" PRId64,
 		                    ranks != NULL ? ranks->n : 1, n);
-	const double *const *all =
-	        ranks != NULL ? ranks->exchange(ranks->user, rank, x->data, interp_size(x)) : NULL;
+	const double *const *all = ranks != NULL ? ranks->exchange(ranks->user, rank, rank - rank % n, n,
+	                                                           x->data, interp_size(x))
+	                                         : NULL;
 	if (ranks != NULL && all == NULL)
 		return interp_error(in, op, "another rank failed");
 	for (int64_t i = 0; i < n; i++)
@@ -60,6 +61,32 @@ INTERP_EVAL(all_gather)
 		for (int64_t i = 0; i < n; i++)
 			memcpy(&out->data[(row * n + i) * width], &terms[i][row * width],
 			       (size_t)width * sizeof(double));
+	return TFMC_OK;
+}
+
+INTERP_EVAL(send)
+{
+	const struct interp_ranks *ranks = in->args->ranks;
+	int64_t n = ((const struct attrs_send *)op->attrs)->ranks, count = interp_size(out);
+	int64_t rank = in->args->weights != NULL ? in->args->weights->rank : 0;
+	if (ranks != NULL && rank >= n &&
+	    !ranks->send(ranks->user, rank, (rank + n) % ranks->n, x[0]->data, count))
+		return interp_error(in, op, "another rank failed");
+	memcpy(out->data, x[0]->data, (size_t)count * sizeof(double));
+	return TFMC_OK;
+}
+
+INTERP_EVAL(receive)
+{
+	const struct interp_ranks *ranks = in->args->ranks;
+	int64_t n = ((const struct attrs_receive *)op->attrs)->ranks, count = interp_size(out);
+	int64_t rank = in->args->weights != NULL ? in->args->weights->rank : 0;
+	const double *from = x[0]->data;
+	if (ranks != NULL && rank / n != 1)
+		from = ranks->receive(ranks->user, rank, (rank - n + ranks->n) % ranks->n, count);
+	if (from == NULL)
+		return interp_error(in, op, "another rank failed");
+	memcpy(out->data, from, (size_t)count * sizeof(double));
 	return TFMC_OK;
 }
 

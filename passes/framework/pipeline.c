@@ -92,14 +92,19 @@ const char *pipeline_named(const char *name)
 	return strcmp(name, "O2") == 0 ? O2 : NULL;
 }
 
-const char *pipeline_of_ranks(struct arena *a, const char *name, int64_t ranks)
+const char *pipeline_of_ranks(struct arena *a, const char *name, int64_t ranks, int64_t stages)
 {
 	const char *before = WHOLE_HEADS, *after = AFTER_HEADS;
 	if (strcmp(name, "O0") == 0)
 		after = O0;
 	else if (strcmp(name, "O1") == 0)
 		after = O1_AFTER_FUSION;
-	return arena_printf(a, "%sshard{ranks=%lld reference=0},%s", before, (long long)ranks, after);
+	if (ranks > 1)
+		before = arena_printf(a, "%sshard{ranks=%lld reference=0},", before, (long long)ranks);
+	if (stages > 1)
+		before = arena_printf(a, "%sstages{ranks=%lld stages=%lld},", before, (long long)ranks,
+		                      (long long)stages);
+	return arena_printf(a, "%s%s", before, after);
 }
 
 /* ---- reading ---- */

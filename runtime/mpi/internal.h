@@ -16,12 +16,14 @@
 #define SLEEP_AFTER_NS 1000000 /* waits sleep between polls from then on */
 
 /* ---- calls ---- */
-enum call_kind { CALL_SUM, CALL_GATHER, CALL_BROADCAST, CALL_CLOSE, CALL_FAILED };
+enum call_kind { CALL_SUM, CALL_GATHER, CALL_MESSAGE, CALL_BROADCAST, CALL_CLOSE, CALL_FAILED };
 
-/* A call, equal on all ranks. tag: number of the exchange; of CALL_FAILED the rank that failed. */
+/* A call, equal on all ranks that take part. tag: number of the exchange, 0 of messages; of CALL_FAILED the rank that
+ * failed. */
 struct call {
 	uint64_t kind, tag, count; /* count: elements of x, bytes of a broadcast */
 	uint64_t width;            /* of the rows of x that are gathered */
+	int64_t group; /* ranks of a stage, which take part in sums and gathers; all else: of all ranks */
 };
 
 /* ---- failure ---- */
@@ -103,6 +105,9 @@ struct window *window_open(const struct window_address *addresses, int64_t rank,
 void window_exchange(struct window *w, const float *x, float *out, const struct call *call, int64_t worker,
                      int64_t workers);
 void window_broadcast(struct window *w, void *data, const struct call *call);
+/* Of a CALL_MESSAGE, by one worker: x [call->count] to rank `to`, out from rank `from`. */
+void window_send(struct window *w, int64_t to, const float *x, const struct call *call);
+void window_receive(struct window *w, int64_t from, float *out, const struct call *call);
 void window_close(struct window *w); /* NULL is allowed */
 
 #endif

@@ -125,19 +125,19 @@ static bool complete(struct tfmc_mpi *m, const struct call *call, int64_t limit_
 /* Sends the sum of this rank's panel of `size` elements to the others, and receives theirs. */
 static bool gather_panels(struct tfmc_mpi *m, const struct call *call, float *out, uint64_t size)
 {
-	int64_t n = m->ranks.n, rank = m->ranks.rank;
-	struct share own = share_of(size, rank, n);
+	int64_t n = call->group, rank = m->ranks.rank, first = rank - rank % n;
+	struct share own = share_of(size, rank - first, n);
 	m->out[rank].call = *call;
 	memcpy(m->out[rank].data, out + own.begin, own.count * sizeof(*out));
-	for (int64_t r = 0; r < n; r++)
+	for (int64_t r = first; r < first + n; r++)
 		if (r != rank) {
 			receive(m, r);
 			send(m, r, &m->out[rank], own.count * sizeof(*out));
 		}
 	if (!complete(m, call, m->limit_ns))
 		return false;
-	for (int64_t r = 0; r < n; r++) {
-		struct share panel = share_of(size, r, n);
+	for (int64_t r = first; r < first + n; r++) {
+		struct share panel = share_of(size, r - first, n);
 		if (r != rank)
 			memcpy(out + panel.begin, m->in[r].data, panel.count * sizeof(*out));
 	}
@@ -151,10 +151,10 @@ static bool gather_panels(struct tfmc_mpi *m, const struct call *call, float *ou
 static bool exchange_chunk(struct tfmc_mpi *m, const struct call *call, const float *x, float *out,
                            uint64_t at, uint64_t size, bool whole)
 {
-	int64_t n = m->ranks.n, rank = m->ranks.rank, panels = whole ? 1 : n;
-	struct share own = share_of(size, whole ? 0 : rank, panels);
-	for (int64_t r = 0; r < n; r++) {
-		struct share panel = share_of(size, whole ? 0 : r, panels);
+	int64_t n = call->group, rank = m->ranks.rank, first = rank - rank % n, panels = whole ? 1 : n;
+	struct share own = share_of(size, whole ? 0 : rank - first, panels);
+	for (int64_t r = first; r < first + n; r++) {
+		struct share panel = share_of(size, whole ? 0 : r - first, panels);
 		struct slot *slot = r == rank ? &m->in[r] : &m->out[r];
 		slot->call = *call;
 		if (panel.count > 0)
@@ -168,22 +168,45 @@ static bool exchange_chunk(struct tfmc_mpi *m, const struct call *call, const fl
 		return false;
 	const size_t stride = sizeof(struct slot) / sizeof(*x);
 	if (whole) {
-		combine(call, m->in[0].data, stride, n, at, own, out);
+		combine(call, m->in[first].data, stride, n, at, own, out);
 		return true;
 	}
-	add_tree(m->in[0].data, stride, n, out + at + own.begin, own.count);
+	add_tree(m->in[first].data, stride, n, out + at + own.begin, own.count);
 	return gather_panels(m, call, out + at, size);
 }
 
 static void exchange_by_messages(struct tfmc_mpi *m, const float *x, float *out, const struct call *call)
 {
-	uint64_t n = (uint64_t)m->ranks.n, at = 0, size;
+	uint64_t n = (uint64_t)call->group, at = 0, size;
 	const bool whole = call->kind == CALL_GATHER || n == 2 || call->count <= WHOLE_FLOATS / n;
 	const uint64_t most = whole ? SLOT_FLOATS : SLOT_FLOATS * n;
 	do {
 		size = call->count - at < most ? call->count - at : most;
 		if (!exchange_chunk(m, call, x, out, at, size, whole))
 			return;
+		at += size;
+	} while (at < call->count);
+}
+
+/* x to rank `to`, or out from rank `from`; -1: not. A receiver waits for the work of the stages before it. */
+static void pass_by_messages(struct tfmc_mpi *m, int64_t to, int64_t from, const float *x, float *out,
+                             const struct call *call)
+{
+	const int64_t limit_ns = m->limit_ns * (m->ranks.n / call->group);
+	uint64_t at = 0, size;
+	do {
+		size = call->count - at < SLOT_FLOATS ? call->count - at : SLOT_FLOATS;
+		if (to >= 0) {
+			m->out[to].call = *call;
+			if (size > 0)
+				memcpy(m->out[to].data, x + at, size * sizeof(*x));
+			send(m, to, &m->out[to], size * sizeof(*x));
+		} else
+			receive(m, from);
+		if (!complete(m, call, limit_ns))
+			return;
+		if (from >= 0 && size > 0)
+			memcpy(out + at, m->in[from].data, size * sizeof(*out));
 		at += size;
 	} while (at < call->count);
 }
@@ -217,26 +240,66 @@ static void exchange(struct tfmc_mpi *m, const float *x, float *out, const struc
 {
 	if (fault_is_set(&m->fault))
 		return;
-	if (m->window)
+	if (call->group > 1 && m->window)
 		window_exchange(m->window, x, out, call, worker, workers);
-	else if (worker == 0 && m->ranks.n > 1)
+	else if (call->group > 1 && worker == 0)
 		exchange_by_messages(m, x, out, call);
 	else if (worker == 0 && call->count > 0)
 		memcpy(out, x, call->count * sizeof(*x));
 }
 
-static void sum(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
-                int64_t workers)
+static void sum(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                int64_t worker, int64_t workers)
 {
-	const struct call call = {.kind = CALL_SUM, .tag = tag, .count = count};
+	const struct call call = {.kind = CALL_SUM, .tag = tag, .count = count, .group = group};
 	exchange(user, x, out, &call, worker, workers);
 }
 
-static void gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, uint64_t tag,
-                   int64_t worker, int64_t workers)
+static void gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, int64_t group,
+                   uint64_t tag, int64_t worker, int64_t workers)
 {
-	const struct call call = {.kind = CALL_GATHER, .tag = tag, .count = rows * width, .width = width};
+	const struct call call = {
+	        .kind = CALL_GATHER, .tag = tag, .count = rows * width, .width = width, .group = group};
 	exchange(user, x, out, &call, worker, workers);
+}
+
+/* The last stage, that of rank 0, sends nothing. */
+static void send_stage(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                       int64_t worker, int64_t workers)
+{
+	struct tfmc_mpi *m = user;
+	const struct call call = {.kind = CALL_MESSAGE, .count = count, .group = group};
+	const int64_t to = (m->ranks.rank + group) % m->ranks.n;
+	(void)tag;
+	(void)workers;
+	if (worker > 0 || fault_is_set(&m->fault))
+		return;
+	if (m->ranks.rank >= group && m->window)
+		window_send(m->window, to, x, &call);
+	else if (m->ranks.rank >= group)
+		pass_by_messages(m, to, -1, x, NULL, &call);
+	if (count > 0)
+		memcpy(out, x, count * sizeof(*x));
+}
+
+/* The first stage, behind that of rank 0, receives nothing. */
+static void receive_stage(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                          int64_t worker, int64_t workers)
+{
+	struct tfmc_mpi *m = user;
+	const struct call call = {.kind = CALL_MESSAGE, .count = count, .group = group};
+	const int64_t from = (m->ranks.rank - group + m->ranks.n) % m->ranks.n;
+	(void)tag;
+	(void)workers;
+	if (worker > 0 || fault_is_set(&m->fault))
+		return;
+	if (m->ranks.rank / group == 1) {
+		if (count > 0)
+			memcpy(out, x, count * sizeof(*x));
+	} else if (m->window)
+		window_receive(m->window, from, out, &call);
+	else
+		pass_by_messages(m, -1, from, NULL, out, &call);
 }
 
 static int32_t status(void *user)
@@ -248,7 +311,7 @@ static int32_t status(void *user)
 static int32_t broadcast(void *user, void *data, uint64_t bytes)
 {
 	struct tfmc_mpi *m = user;
-	const struct call call = {.kind = CALL_BROADCAST, .count = bytes};
+	const struct call call = {.kind = CALL_BROADCAST, .count = bytes, .group = m->ranks.n};
 	if (m->window && !fault_is_set(&m->fault))
 		window_broadcast(m->window, data, &call);
 	else if (m->ranks.n > 1 && !fault_is_set(&m->fault))
@@ -275,7 +338,8 @@ static int init(struct tfmc_mpi *m, int64_t workers)
 	if (MPI_Comm_dup(MPI_COMM_WORLD, &m->comm) || MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN) ||
 	    MPI_Comm_rank(m->comm, &rank) || MPI_Comm_size(m->comm, &n))
 		return TFMC_MPI_E_MPI;
-	m->ranks = (struct tfmc_ranks){sizeof(m->ranks), m, rank, n, sum, gather, status, broadcast};
+	m->ranks = (struct tfmc_ranks){sizeof(m->ranks), m,          rank,          n,      sum,
+	                               gather,           send_stage, receive_stage, status, broadcast};
 	m->fault.self = rank;
 	return TFMC_MPI_OK;
 }
@@ -389,9 +453,9 @@ const char *tfmc_mpi_error(const struct tfmc_mpi *mpi)
 /* After a failure MPI may still read and write the slots of pending messages: they are not freed. */
 void tfmc_mpi_close(struct tfmc_mpi *mpi)
 {
-	const struct call call = {.kind = CALL_CLOSE};
 	if (!mpi)
 		return;
+	const struct call call = {.kind = CALL_CLOSE, .group = mpi->ranks.n};
 	exchange(mpi, NULL, NULL, &call, 0, 1);
 	window_close(mpi->window);
 	mpi->window = NULL;

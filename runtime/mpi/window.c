@@ -3,7 +3,8 @@
  * Shared memory of the ranks of one host. An exchange goes by chunks; the chunks of all calls are numbered
  * (epochs). Each worker copies its share of a chunk to the stage of its rank; the last worker of the rank
  * publishes the epoch; when all ranks have, each worker adds its share of all stages. A stage has two buffers,
- * for even and odd epochs: a rank that publishes an epoch has read the one before, so one phase is enough.
+ * for even and odd epochs: a rank that publishes an epoch has read the one before, so one phase is enough. Exchanges of
+ * a stage, those of all ranks, and messages between stages have stages and epochs of their own (channels).
  *
  * The memory is an anonymous file (memfd) of rank 0, opened through /proc: the system frees it when the last
  * process ends. Processes are observed by their pidfds, so that the end of a rank is noticed while others wait.
@@ -29,15 +30,30 @@
 #define STAGE_FLOATS 65536    /* 256 KiB */
 #define SLEEP_MAX_NS 32000000 /* bounds how late a dead rank is noticed */
 
-/* The memory of one rank. */
-struct lane {
+/* CHANNEL_READ has the epochs of received messages, and no stage. */
+enum channel_kind {
+	CHANNEL_ALL,
+	CHANNEL_STAGE,
+	CHANNEL_MESSAGE,
+	N_STAGES,
+	CHANNEL_READ = N_STAGES,
+	N_CHANNELS
+};
+
+/* Epochs of one kind that a rank has published. */
+struct channel {
 	_Alignas(LINE) struct call calls[2];     /* of an even and an odd epoch; written before staged */
 	_Atomic uint32_t staged;                 /* last epoch that the rank published; a futex */
 	_Atomic uint32_t asleep;                 /* waiters in the futex */
-	_Atomic uint32_t failed;                 /* 1 + the rank whose failure this one observed; 0: none */
 	_Alignas(LINE) _Atomic uint32_t arrived; /* workers of this rank whose share of the epoch is staged */
-	uint64_t nonce;                          /* of rank 0 */
-	_Alignas(PAGE) float stage[2][STAGE_FLOATS];
+};
+
+/* The memory of one rank. */
+struct lane {
+	struct channel channels[N_CHANNELS];
+	_Alignas(LINE) _Atomic uint32_t failed; /* 1 + the rank whose failure this one observed; 0: none */
+	uint64_t nonce;                         /* of rank 0 */
+	_Alignas(PAGE) float stage[N_STAGES][2][STAGE_FLOATS];
 };
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "processes share atomics of 32 bits");
 
@@ -118,30 +134,30 @@ void window_close(struct window *w)
 
 /* ---- waits ---- */
 
-static bool has_staged(struct lane *lane, uint32_t epoch)
+static bool has_staged(struct channel *channel, uint32_t epoch)
 {
-	return (int32_t)(atomic_load(&lane->staged) - epoch) >= 0;
+	return (int32_t)(atomic_load(&channel->staged) - epoch) >= 0;
 }
 
 /* staged and asleep are sequentially consistent: the publisher reads asleep, or the sleeper the new epoch. */
-static void publish(struct lane *lane, uint32_t epoch, const struct call *call)
+static void publish(struct channel *channel, uint32_t epoch, const struct call *call)
 {
-	atomic_store(&lane->arrived, 0);
-	lane->calls[epoch & 1] = *call;
-	atomic_store(&lane->staged, epoch);
-	if (atomic_load(&lane->asleep))
-		syscall(SYS_futex, &lane->staged, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	atomic_store(&channel->arrived, 0);
+	channel->calls[epoch & 1] = *call;
+	atomic_store(&channel->staged, epoch);
+	if (atomic_load(&channel->asleep))
+		syscall(SYS_futex, &channel->staged, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Sleeps until the lane publishes, at most as long as it has waited. */
-static void sleep_on(struct lane *lane, uint32_t epoch, int64_t waited)
+/* Sleeps until the channel is published, at most as long as it has waited. */
+static void sleep_on(struct channel *channel, uint32_t epoch, int64_t waited)
 {
 	struct timespec most = {.tv_nsec = waited < SLEEP_MAX_NS ? waited : SLEEP_MAX_NS};
-	atomic_fetch_add(&lane->asleep, 1);
-	uint32_t staged = atomic_load(&lane->staged);
+	atomic_fetch_add(&channel->asleep, 1);
+	uint32_t staged = atomic_load(&channel->staged);
 	if ((int32_t)(staged - epoch) < 0)
-		syscall(SYS_futex, &lane->staged, FUTEX_WAIT, staged, &most, NULL, 0);
-	atomic_fetch_sub(&lane->asleep, 1);
+		syscall(SYS_futex, &channel->staged, FUTEX_WAIT, staged, &most, NULL, 0);
+	atomic_fetch_sub(&channel->asleep, 1);
 }
 
 /* Publishes the failure that this rank observed. */
@@ -151,33 +167,47 @@ static bool publish_failure(struct window *w)
 	return false;
 }
 
-/* false: a rank has failed, or has ended before it published the epoch. */
-static bool all_alive(struct window *w, uint32_t epoch, const struct call *call)
+/* The ranks [first, first + n) that are awaited in an epoch of a channel. */
+struct party {
+	enum channel_kind kind;
+	int64_t first, n;
+	uint32_t epoch;
+};
+
+static bool is_awaited(const struct party *p, int64_t rank)
+{
+	return rank >= p->first && rank < p->first + p->n;
+}
+
+/* false: a rank has failed, or has ended before it published an epoch that this one awaits. */
+static bool all_alive(struct window *w, const struct party *p, const struct call *call)
 {
 	for (int64_t i = 0; i < w->n && !fault_is_set(w->fault); i++) {
-		struct lane *lane = &w->lanes[i];
+		struct channel *channel = &w->lanes[i].channels[p->kind];
 		struct pollfd process = {.fd = w->pidfds[i], .events = POLLIN};
-		uint32_t failed = atomic_load(&lane->failed);
+		uint32_t failed = atomic_load(&w->lanes[i].failed);
 		if (i == w->rank)
 			continue;
-		if (failed &&
-		    (!has_staged(lane, epoch) || same_call(w->fault, call, i, &lane->calls[epoch & 1])))
+		bool staged = is_awaited(p, i) && has_staged(channel, p->epoch);
+		if (failed && (!staged || same_call(w->fault, call, i, &channel->calls[p->epoch & 1])))
 			fault_report(w->fault, i, failed - 1);
-		else if (poll(&process, 1, 0) > 0 && !has_staged(lane, epoch))
+		else if (poll(&process, 1, 0) > 0 && !staged)
 			fault_set(w->fault, i, "rank %" PRId64 " is gone: its process has ended", i);
 	}
 	return !fault_is_set(w->fault) || publish_failure(w);
 }
 
-static bool await_lane(struct window *w, int64_t r, uint32_t epoch, const struct call *call, int64_t limit_ns)
+static bool await_lane(struct window *w, int64_t r, const struct party *p, const struct call *call,
+                       int64_t limit_ns)
 {
 	struct wait wait = {.spins = w->spins};
-	while (!has_staged(&w->lanes[r], epoch)) {
+	struct channel *channel = &w->lanes[r].channels[p->kind];
+	while (!has_staged(channel, p->epoch)) {
 		int64_t waited = wait_poll(&wait);
 		if (waited < SLEEP_AFTER_NS)
 			continue;
-		sleep_on(&w->lanes[r], epoch, waited);
-		if (!has_staged(&w->lanes[r], epoch) && !all_alive(w, epoch, call))
+		sleep_on(channel, p->epoch, waited);
+		if (!has_staged(channel, p->epoch) && !all_alive(w, p, call))
 			return false;
 		if (waited > limit_ns) {
 			fault_set_late(w->fault, r, waited);
@@ -189,65 +219,118 @@ static bool await_lane(struct window *w, int64_t r, uint32_t epoch, const struct
 
 /* ---- calls ---- */
 
+/* The ranks of a call, at the last epoch so far: none completes before each worker has read it. */
+static struct party party_of(struct window *w, const struct call *call)
+{
+	struct party p = {.kind = call->group == w->n ? CHANNEL_ALL : CHANNEL_STAGE,
+	                  .first = w->rank - w->rank % call->group,
+	                  .n = call->group};
+	p.epoch = atomic_load(&w->lanes[w->rank].channels[p.kind].staged);
+	return p;
+}
+
 /*
  * By each worker when its share of the epoch is staged; true: the stages of all ranks are complete.
  * first_limit_ns: for rank 0, which is awaited first.
  */
-static bool exchange(struct window *w, uint32_t epoch, const struct call *call, int64_t workers,
+static bool exchange(struct window *w, const struct party *p, const struct call *call, int64_t workers,
                      int64_t first_limit_ns)
 {
-	struct lane *mine = &w->lanes[w->rank];
+	struct channel *mine = &w->lanes[w->rank].channels[p->kind];
 	if (atomic_fetch_add(&mine->arrived, 1) + 1 == (uint32_t)workers)
-		publish(mine, epoch, call);
-	for (int64_t r = 0; r < w->n; r++) {
-		if (!await_lane(w, r, epoch, call, r == 0 ? first_limit_ns : w->limit_ns))
+		publish(mine, p->epoch, call);
+	for (int64_t r = p->first; r < p->first + p->n; r++) {
+		if (!await_lane(w, r, p, call, r == 0 ? first_limit_ns : w->limit_ns))
 			return false;
-		if (!same_call(w->fault, call, r, &w->lanes[r].calls[epoch & 1]))
+		if (!same_call(w->fault, call, r, &w->lanes[r].channels[p->kind].calls[p->epoch & 1]))
 			return publish_failure(w);
 	}
 	return true;
-}
-
-/* Number of the last chunk of the calls so far: none completes before each worker has read it. */
-static uint32_t last_epoch(struct window *w)
-{
-	return atomic_load(&w->lanes[w->rank].staged);
 }
 
 void window_exchange(struct window *w, const float *x, float *out, const struct call *call, int64_t worker,
                      int64_t workers)
 {
 	const size_t stride = sizeof(struct lane) / sizeof(*x);
-	uint32_t epoch = last_epoch(w);
+	struct party p = party_of(w, call);
 	uint64_t at = 0;
 	do {
 		uint64_t size = call->count - at < STAGE_FLOATS ? call->count - at : STAGE_FLOATS;
 		struct share share = share_of(size, worker, workers);
-		epoch++;
+		p.epoch++;
 		if (share.count > 0)
-			memcpy(w->lanes[w->rank].stage[epoch & 1] + share.begin, x + at + share.begin,
-			       share.count * sizeof(*x));
-		if (!exchange(w, epoch, call, workers, w->limit_ns))
+			memcpy(w->lanes[w->rank].stage[p.kind][p.epoch & 1] + share.begin,
+			       x + at + share.begin, share.count * sizeof(*x));
+		if (!exchange(w, &p, call, workers, w->limit_ns))
 			return;
-		combine(call, w->lanes[0].stage[epoch & 1], stride, w->n, at, share, out);
+		combine(call, w->lanes[p.first].stage[p.kind][p.epoch & 1], stride, p.n, at, share, out);
 		at += size;
 	} while (at < call->count);
 }
 
 void window_broadcast(struct window *w, void *data, const struct call *call)
 {
-	const uint64_t most = sizeof(w->lanes->stage[0]);
-	uint32_t epoch = last_epoch(w);
+	const uint64_t most = sizeof(w->lanes->stage[0][0]);
+	struct party p = party_of(w, call);
 	uint64_t at = 0;
 	do {
 		uint64_t bytes = call->count - at < most ? call->count - at : most;
-		float *stage = w->lanes[0].stage[++epoch & 1];
+		float *stage = w->lanes[0].stage[CHANNEL_ALL][++p.epoch & 1];
 		if (w->rank == 0 && bytes > 0)
 			memcpy(stage, (const char *)data + at, bytes);
-		if (!exchange(w, epoch, call, 1, w->rank > 0 && at == 0 ? NO_LIMIT : w->limit_ns))
+		if (!exchange(w, &p, call, 1, w->rank > 0 && at == 0 ? NO_LIMIT : w->limit_ns))
 			return;
 		if (w->rank > 0 && bytes > 0)
 			memcpy((char *)data + at, stage, bytes);
 		at += bytes;
+	} while (at < call->count);
+}
+
+/* ---- messages ---- */
+
+/* A stage waits for the work of the others. */
+static int64_t message_limit(const struct window *w, const struct call *call)
+{
+	return w->limit_ns * (w->n / call->group);
+}
+
+/* At most two chunks ahead of the receiver. */
+void window_send(struct window *w, int64_t to, const float *x, const struct call *call)
+{
+	struct channel *mine = &w->lanes[w->rank].channels[CHANNEL_MESSAGE];
+	uint32_t epoch = atomic_load(&mine->staged);
+	uint64_t at = 0;
+	do {
+		uint64_t size = call->count - at < STAGE_FLOATS ? call->count - at : STAGE_FLOATS;
+		const struct party p = {CHANNEL_READ, to, 1, ++epoch - 2};
+		if (!await_lane(w, to, &p, call, message_limit(w, call)))
+			return;
+		if (size > 0)
+			memcpy(w->lanes[w->rank].stage[CHANNEL_MESSAGE][epoch & 1], x + at,
+			       size * sizeof(*x));
+		publish(mine, epoch, call);
+		at += size;
+	} while (at < call->count);
+}
+
+void window_receive(struct window *w, int64_t from, float *out, const struct call *call)
+{
+	struct channel *mine = &w->lanes[w->rank].channels[CHANNEL_READ];
+	struct lane *lane = &w->lanes[from];
+	uint32_t epoch = atomic_load(&mine->staged);
+	uint64_t at = 0;
+	do {
+		uint64_t size = call->count - at < STAGE_FLOATS ? call->count - at : STAGE_FLOATS;
+		const struct party p = {CHANNEL_MESSAGE, from, 1, ++epoch};
+		if (!await_lane(w, from, &p, call, message_limit(w, call)))
+			return;
+		if (!same_call(w->fault, call, from, &lane->channels[CHANNEL_MESSAGE].calls[epoch & 1])) {
+			publish_failure(w);
+			return;
+		}
+		if (size > 0)
+			memcpy(out + at, lane->stage[CHANNEL_MESSAGE][epoch & 1], size * sizeof(*out));
+		publish(mine, epoch, call);
+		at += size;
 	} while (at < call->count);
 }

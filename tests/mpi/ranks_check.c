@@ -85,7 +85,7 @@ static float expected(int64_t n, uint64_t tag, uint64_t i)
 
 struct team {
 	const struct tfmc_ranks *ranks;
-	int64_t workers;
+	int64_t workers, group; /* group: ranks of a stage, for messages */
 	float *x, *out;
 	pthread_barrier_t barrier;
 };
@@ -103,7 +103,7 @@ static void check_sum(struct team *t, uint64_t count, uint64_t tag, int64_t work
 	if (worker == 0)
 		t->out[count] = 77;
 	pthread_barrier_wait(&t->barrier);
-	ranks->sum(ranks->user, t->x, t->out, count, tag, worker, t->workers);
+	ranks->sum(ranks->user, t->x, t->out, count, ranks->n, tag, worker, t->workers);
 	pthread_barrier_wait(&t->barrier);
 	for (uint64_t i = 0; worker == 0 && i < count; i++) {
 		float want = expected(ranks->n, tag, i);
@@ -133,7 +133,7 @@ static void check_gather(struct team *t, uint64_t count, uint64_t tag, int64_t w
 	if (worker == 0)
 		t->out[n * count] = 77;
 	pthread_barrier_wait(&t->barrier);
-	ranks->gather(ranks->user, t->x, t->out, count / width, width, tag, worker, t->workers);
+	ranks->gather(ranks->user, t->x, t->out, count / width, width, ranks->n, tag, worker, t->workers);
 	pthread_barrier_wait(&t->barrier);
 	for (uint64_t i = 0; worker == 0 && i < n * count; i++) {
 		uint64_t row = i / (n * width), rank = i / width % n, column = i % width;
@@ -143,6 +143,51 @@ static void check_gather(struct team *t, uint64_t count, uint64_t tag, int64_t w
 		     n * count);
 	}
 	must(t->out[n * count] == 77, "the gather writes behind its end");
+}
+
+/*
+ * Stages of `group` ranks: the first one gives a term, which all others pass on as it is; in between each adds the terms
+ * of its stage. A stage may run ahead of those behind it, so that calls meet messages that came early.
+ */
+static void check_stages(struct team *t, uint64_t count, uint64_t tag, int64_t worker)
+{
+	const struct tfmc_ranks *r = t->ranks;
+	const int64_t group = t->group;
+	for (uint64_t i = 0; worker == 0 && i < count; i++)
+		t->x[i] = r->rank / group == 1 ? term(r->rank % group, tag, i) : 77;
+	pthread_barrier_wait(&t->barrier);
+	r->receive(r->user, t->x, t->out, count, group, 3 * tag, worker, t->workers);
+	pthread_barrier_wait(&t->barrier);
+	for (uint64_t i = 0; worker == 0 && i < count; i++) {
+		t->x[i] = term(r->rank % group, tag, i);
+		must(!memcmp(&t->x[i], &t->out[i], sizeof(float)), "rank %" PRId64 ": element %" PRIu64,
+		     r->rank, i);
+	}
+	pthread_barrier_wait(&t->barrier);
+	r->sum(r->user, t->x, t->out, count, group, 3 * tag + 1, worker, t->workers);
+	pthread_barrier_wait(&t->barrier);
+	for (uint64_t i = 0; worker == 0 && i < count; i++) {
+		float want = expected(group, tag, i);
+		must(!memcmp(&want, &t->out[i], sizeof(want)), "rank %" PRId64 ": the sum of a stage",
+		     r->rank);
+	}
+	pthread_barrier_wait(&t->barrier);
+	r->send(r->user, t->x, t->out, count, group, 3 * tag + 2, worker, t->workers);
+	pthread_barrier_wait(&t->barrier);
+	must(worker > 0 || !memcmp(t->out, t->x, count * sizeof(float)), "send changes its values");
+}
+
+static void *all_stages(void *arg)
+{
+	struct member *m = arg;
+	const struct tfmc_ranks *r = m->team->ranks;
+	for (uint64_t i = 0; i < N_OF(counts) + ROUNDS; i++) {
+		uint64_t act = i;
+		if (m->worker == 0 && i % 3 == 0)
+			must(!r->broadcast(r->user, &act, sizeof(act)) && act == i, "an act is lost");
+		check_stages(m->team, i < N_OF(counts) ? counts[i] : 64 + i % 50, i, m->worker);
+	}
+	return NULL;
 }
 
 static void *all_sums(void *arg)
@@ -159,10 +204,11 @@ static void *all_sums(void *arg)
 	return NULL;
 }
 
-/* The number of workers differs between ranks. */
-static void check_sums(const struct tfmc_ranks *ranks, int64_t more)
+/* Runs `body` as all workers, whose number differs between ranks. */
+static void run_workers(const struct tfmc_ranks *ranks, int64_t more, int64_t group, void *(*body)(void *))
 {
-	struct team team = {.ranks = ranks, .workers = 1 + (ranks->rank + more) % MAX_WORKERS};
+	struct team team = {
+	        .ranks = ranks, .workers = 1 + (ranks->rank + more) % MAX_WORKERS, .group = group};
 	struct member members[MAX_WORKERS];
 	pthread_t threads[MAX_WORKERS];
 	team.x = calloc(MAX_COUNT + 1, sizeof(float));
@@ -172,8 +218,8 @@ static void check_sums(const struct tfmc_ranks *ranks, int64_t more)
 	for (int64_t i = 0; i < team.workers; i++)
 		members[i] = (struct member){.team = &team, .worker = i};
 	for (int64_t i = 1; i < team.workers; i++)
-		must(!pthread_create(&threads[i], NULL, all_sums, &members[i]), "no thread");
-	all_sums(&members[0]);
+		must(!pthread_create(&threads[i], NULL, body, &members[i]), "no thread");
+	body(&members[0]);
 	for (int64_t i = 1; i < team.workers; i++)
 		pthread_join(threads[i], NULL);
 	must(ranks->status(ranks->user) == 0, "a failure without cause");
@@ -212,7 +258,7 @@ static void check_order_shows(void)
 static void add_once(const struct tfmc_ranks *ranks, uint64_t count, uint64_t tag)
 {
 	static float x[8192], out[8192];
-	ranks->sum(ranks->user, x, out, count, tag, 0, 1);
+	ranks->sum(ranks->user, x, out, count, ranks->n, tag, 0, 1);
 }
 
 /* After a failure everything returns at once, and the text names the rank `failed`; -1: any. */
@@ -271,7 +317,7 @@ static void *add_always(void *arg)
 	static float x[8192], out[8192];
 	struct adder *a = arg;
 	while (a->ranks->status(a->ranks->user) == 0)
-		a->ranks->sum(a->ranks->user, x, out, a->count, 1, a->worker, 2);
+		a->ranks->sum(a->ranks->user, x, out, a->count, a->ranks->n, 1, a->worker, 2);
 	return NULL;
 }
 
@@ -353,8 +399,10 @@ int main(int argc, char **argv)
 	if (results) {
 		check_order_shows();
 		for (int64_t more = 0; more < MAX_WORKERS; more++) {
-			check_sums(ranks, more);
+			run_workers(ranks, more, ranks->n, all_sums);
 			check_broadcasts(ranks);
+			if (ranks->n > 1) /* two stages, or three of one rank; the same in all calls */
+				run_workers(ranks, more, ranks->n % 2 ? 1 : ranks->n / 2, all_stages);
 		}
 		must(!*tfmc_mpi_error(mpi), "%s", tfmc_mpi_error(mpi));
 		tfmc_mpi_close(mpi);

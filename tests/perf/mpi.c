@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 			for (uint64_t k = 0; k < count; k++) /* the vector was just computed */
 				x[k] = (float)k + (float)i;
 			double start = now_us();
-			ranks->sum(ranks->user, x, out, count, count, 0, 1);
+			ranks->sum(ranks->user, x, out, count, ranks->n, count, 0, 1);
 			if (i >= 0)
 				us[i] = now_us() - start;
 		}

@@ -49,7 +49,8 @@ static void *run_rank(void *arg)
 		for (int i = 0; i < N_SIZES; i++)
 			for (int e = 0; e < WARM + MEASURED; e++) {
 				double start = now();
-				r->sum(r->user, x[r->rank], sums[r->rank], sizes[i] / sizeof(float), 0, 0, 1);
+				r->sum(r->user, x[r->rank], sums[r->rank], sizes[i] / sizeof(float), r->n, 0,
+				       0, 1);
 				if (r->rank == 0 && e >= WARM)
 					us[i][k * MEASURED + e - WARM] = now() - start;
 			}

@@ -273,6 +273,25 @@ void interp_check_all_gather(void)
 	              TENSOR(F32, (2, 6), 1, 2, 3, 1, 2, 3, 4, 5, INF, 4, 5, INF));
 }
 
+/* Without other ranks the stage before and the one behind have the values of this one. */
+void interp_check_send(void)
+{
+	const struct attrs_send two = {.ranks = 3, .tag = 7, .stages = 2}, one = {.ranks = 3, .stages = 1};
+	op_case_check(OP_send, &two, INS(TENSOR(F32, (2, 2), 1, -2, 0, INF)),
+	              TENSOR(F32, (2, 2), 1, -2, 0, INF));
+	struct op_case c;
+	op_case_begin(&c);
+	ck_assert_int_eq(op_case_try(&c, OP_send, &one, INS(TENSOR(F32, (1), 1))), TFMC_INVALID);
+	op_case_end(&c);
+}
+
+void interp_check_receive(void)
+{
+	const struct attrs_receive two = {.ranks = 1, .stages = 2};
+	op_case_check(OP_receive, &two, INS(TENSOR(F32, (2, 2), 1, -2, 0, INF)),
+	              TENSOR(F32, (2, 2), 1, -2, 0, INF));
+}
+
 /* Without other ranks every term is that of this one. */
 void interp_check_all_reduce(void)
 {

@@ -67,7 +67,9 @@ static const char elementwise[] =
              "  %35 = all_reduce %34 {ranks=3} : f32[S,4]\n"
              "  %all = all_gather %34 {ranks=3} : f32[S,12]\n"
              "  %36 = all_reduce %35 {ranks=3 tag=1} : f32[S,4]\n"
-             "  %half = cast %36 {dtype=f16} : f16[S,4]\n"
+             "  %37 = receive %36 {ranks=2 tag=2 stages=3} : f32[S,4]\n"
+             "  %38 = send %37 {tag=3} : f32[S,4]\n"
+             "  %half = cast %38 {dtype=f16} : f16[S,4]\n"
              "  return %34, %half\n"
              "}\n";
 

@@ -224,7 +224,7 @@ static int32_t noted_call(void *context, uint64_t entry, const uint64_t *args, i
 	if (++j->calls == j->fails_at)
 		tfmc_local_ranks_fail(j->group);
 	if (c->ranks)
-		c->ranks->sum(c->ranks->user, part, sum, (uint64_t)(b * V), 7, 0, 1);
+		c->ranks->sum(c->ranks->user, part, sum, (uint64_t)(b * V), c->ranks->n, 7, 0, 1);
 	if (c->ranks && c->ranks->status(c->ranks->user)) {
 		memcpy(c->state->past, past, sizeof(past));
 		return TFMC_RT_E_RANK;

@@ -123,14 +123,15 @@ static void *work(void *arg)
 			fill(s->x, count, k, s->ranks->rank);
 		pthread_barrier_wait(&s->barrier);
 		if (w->worker < workers)
-			s->ranks->sum(s->ranks->user, s->x, s->out, count, k, w->worker, workers);
+			s->ranks->sum(s->ranks->user, s->x, s->out, count, s->ranks->n, k, w->worker,
+			              workers);
 		pthread_barrier_wait(&s->barrier);
 		if (w->worker == 0)
 			check_sum(s, count, k);
 		pthread_barrier_wait(&s->barrier);
 		if (w->worker < workers)
 			s->ranks->gather(s->ranks->user, s->x, s->out, count / width_of(count + !count),
-			                 width_of(count + !count), k, w->worker, workers);
+			                 width_of(count + !count), s->ranks->n, k, w->worker, workers);
 		pthread_barrier_wait(&s->barrier);
 		if (w->worker == 0)
 			check_gather(s, count, k);
@@ -197,7 +198,7 @@ static void *overwrite(void *arg)
 	for (uint64_t k = 0; k < s->exchanges; k++) {
 		for (int64_t i = 0; i < LINE; i++)
 			s->x[i] = (float)(k + (uint64_t)s->ranks->rank);
-		s->ranks->sum(s->ranks->user, s->x, s->out, LINE, 0, 0, 1);
+		s->ranks->sum(s->ranks->user, s->x, s->out, LINE, s->ranks->n, 0, 0, 1);
 		for (int64_t i = 0; i < LINE; i++)
 			s->n_wrong += s->out[i] != (float)(2 * k + 1);
 	}
@@ -210,6 +211,104 @@ START_TEST(exchanges_follow_each_other)
 	sides[1].workers = 1;
 	run_threads(sides, 2, overwrite);
 	ck_assert_uint_eq(sides[0].n_wrong + sides[1].n_wrong, 0);
+	tfmc_local_ranks_destroy(group);
+}
+END_TEST
+
+/* ---- stages ---- */
+
+static int64_t stage_ranks; /* of a stage */
+
+/* Values that the first stage of rank `rank` gives to exchange k, and each stage adds 1 to: small numbers, which are exact. */
+static float first_value(int64_t rank, uint64_t k, uint64_t i)
+{
+	return (float)((i * 7 + k * 3 + (uint64_t)(rank % stage_ranks) * 5) % 1000);
+}
+
+/* All that a stage does in a call, as worker w: receive, a sum and a gather of the stage, send. */
+static void run_stage(struct side *s, uint64_t k, int64_t w, int64_t workers)
+{
+	const struct tfmc_ranks *r = s->ranks;
+	const int64_t group = stage_ranks, stages = r->n / group;
+	const float place = (float)((r->rank / group + stages - 1) % stages);
+	uint64_t count = counts[k % N_COUNTS];
+	for (uint64_t i = 0; w == 0 && i < count; i++)
+		s->x[i] = place == 0 ? first_value(r->rank, k, i) : -1;
+	pthread_barrier_wait(&s->barrier);
+	r->receive(r->user, s->x, s->out, count, group, 4 * k, w, workers);
+	pthread_barrier_wait(&s->barrier);
+	for (uint64_t i = 0; w == 0 && i < count; i++) {
+		s->n_wrong += s->out[i] != first_value(r->rank, k, i) + place;
+		s->x[i] = s->out[i] + 1;
+	}
+	pthread_barrier_wait(&s->barrier);
+	r->sum(r->user, s->x, s->out, count, group, 4 * k + 1, w, workers);
+	pthread_barrier_wait(&s->barrier);
+	for (uint64_t i = 0; w == 0 && i < count; i++) {
+		float sum = 0;
+		for (int64_t m = 0; m < group; m++)
+			sum += first_value(m, k, i) + place + 1;
+		s->n_wrong += s->out[i] != sum;
+	}
+	pthread_barrier_wait(&s->barrier);
+	r->gather(r->user, s->x, s->out, 1, count + !count, group, 4 * k + 2, w, workers);
+	pthread_barrier_wait(&s->barrier);
+	for (uint64_t i = 0; w == 0 && i < count * (uint64_t)group; i++)
+		s->n_wrong += s->out[i] != first_value((int64_t)(i / count), k, i % count) + place + 1;
+	pthread_barrier_wait(&s->barrier);
+	r->send(r->user, s->x, s->out, count, group, 4 * k + 3, w, workers);
+	pthread_barrier_wait(&s->barrier);
+	for (uint64_t i = 0; w == 0 && i < count; i++)
+		s->n_wrong += s->out[i] != s->x[i];
+}
+
+/* Two calls of the stages, then the next act. */
+static void *pass_on(void *arg)
+{
+	const struct worker *w = arg;
+	struct side *s = w->side;
+	for (uint64_t k = 0; k < s->exchanges; k++) {
+		uint64_t act = s->ranks->rank == 0 ? k : 0;
+		if (w->worker == 0 && k % 2 == 0)
+			s->n_wrong += s->ranks->broadcast(s->ranks->user, &act, sizeof(act)) || act != k;
+		run_stage(s, k, w->worker, s->workers);
+	}
+	return NULL;
+}
+
+START_TEST(stages_pass_values_on)
+{
+	static const int64_t shapes[][2] = {{2, 1}, {3, 1}, {4, 2}, {6, 3}};
+	int64_t n = shapes[_i][0];
+	stage_ranks = shapes[_i][1];
+	struct tfmc_local_ranks *group = open_group(n, _i, N_COUNTS + 2);
+	run_threads(sides, n, pass_on);
+	for (int64_t r = 0; r < n; r++) {
+		ck_assert_int_eq(sides[r].ranks->status(sides[r].ranks->user), 0);
+		ck_assert_uint_eq(sides[r].n_wrong, 0);
+	}
+	tfmc_local_ranks_destroy(group);
+}
+END_TEST
+
+/* The first stage sends another number of values than the last one receives. */
+static void *pass_other(void *arg)
+{
+	const struct worker *w = arg;
+	struct side *s = w->side;
+	const struct tfmc_ranks *r = s->ranks;
+	if (r->rank == 1)
+		r->send(r->user, s->x, s->out, 100, 1, 0, w->worker, s->workers);
+	else
+		r->receive(r->user, s->x, s->out, 101, 1, 0, w->worker, s->workers);
+	return NULL;
+}
+
+START_TEST(messages_of_other_sizes_fail)
+{
+	struct tfmc_local_ranks *group = open_group(2, 0, 0);
+	run_threads(sides, 2, pass_other);
+	ck_assert_int_eq(sides[0].ranks->status(sides[0].ranks->user), TFMC_RT_E_RANK);
 	tfmc_local_ranks_destroy(group);
 }
 END_TEST
@@ -227,16 +326,17 @@ static void *differ(void *arg)
 	void *user = s->ranks->user;
 	int64_t other = s->ranks->rank == s->ranks->n - 1;
 	switch (difference) {
-	case SAME_TAG: s->ranks->sum(user, s->x, s->out, 100, 7, w->worker, s->workers); break;
+	case SAME_TAG: s->ranks->sum(user, s->x, s->out, 100, s->ranks->n, 7, w->worker, s->workers); break;
 	case OTHER_TAG:
-		s->ranks->sum(user, s->x, s->out, 100, 7 + (uint64_t)other, w->worker, s->workers);
+		s->ranks->sum(user, s->x, s->out, 100, s->ranks->n, 7 + (uint64_t)other, w->worker,
+		              s->workers);
 		break;
 	case OTHER_COUNT:
-		s->ranks->sum(user, s->x, s->out, other ? CAP : 100, 7, w->worker, s->workers);
+		s->ranks->sum(user, s->x, s->out, other ? CAP : 100, s->ranks->n, 7, w->worker, s->workers);
 		break;
 	case OTHER_CALL:
 		if (!other)
-			s->ranks->sum(user, s->x, s->out, 100, 0, w->worker, s->workers);
+			s->ranks->sum(user, s->x, s->out, 100, s->ranks->n, 0, w->worker, s->workers);
 		else if (w->worker == 0)
 			s->n_wrong += s->ranks->broadcast(user, s->x, 100) == 0;
 		break;
@@ -272,8 +372,8 @@ START_TEST(what_differs_fails)
 }
 END_TEST
 
-/* Exchanges until one fails; rank 0 may stay away. */
-static atomic_int stays_away;
+/* Exchanges, or messages between stages of one rank, until one fails; rank 0 may stay away. */
+static atomic_int stays_away, by_messages;
 
 static void *go_on(void *arg)
 {
@@ -281,8 +381,12 @@ static void *go_on(void *arg)
 	struct side *s = w->side;
 	if (s->ranks->rank == 0 && atomic_load(&stays_away))
 		return NULL;
+	while (!s->ranks->status(s->ranks->user) && atomic_load(&by_messages)) {
+		s->ranks->receive(s->ranks->user, s->x, s->out, 100, 1, 0, w->worker, s->workers);
+		s->ranks->send(s->ranks->user, s->x, s->out, 100, 1, 1, w->worker, s->workers);
+	}
 	while (!s->ranks->status(s->ranks->user))
-		s->ranks->sum(s->ranks->user, s->x, s->out, 100, 0, w->worker, s->workers);
+		s->ranks->sum(s->ranks->user, s->x, s->out, 100, s->ranks->n, 0, w->worker, s->workers);
 	return NULL;
 }
 
@@ -306,7 +410,8 @@ START_TEST(a_failure_ends_all_waits)
 	for (int k = 0; k < 20; k++) {
 		struct failure f = {open_group(4, _i, 0), rng_below(&rng, 3000)};
 		pthread_t thread;
-		atomic_store(&stays_away, _i);
+		atomic_store(&stays_away, _i % 2);
+		atomic_store(&by_messages, _i >= 2);
 		ck_assert(!pthread_create(&thread, NULL, fail_later, &f));
 		run_threads(sides, 4, go_on);
 		pthread_join(thread, NULL);
@@ -365,7 +470,7 @@ START_TEST(a_mirror_adds_equal_terms)
 	for (int64_t workers = 1; workers <= WORKERS; workers++) {
 		memset(s->out, 0, sizeof(s->out));
 		for (int64_t i = 0; i < workers; i++)
-			ranks.sum(ranks.user, s->x, s->out, CAP - 1, 0, i, workers);
+			ranks.sum(ranks.user, s->x, s->out, CAP - 1, n, 0, i, workers);
 		for (int64_t i = 0; i < CAP - 1; i++) {
 			float terms[RANKS];
 			for (int64_t r = 0; r < n; r++)
@@ -404,8 +509,8 @@ START_TEST(a_delay_is_that_of_the_link)
 	ck_assert_int_eq(d.ranks.n, 4);
 	s->x[0] = 3;
 	int64_t start = now_ns();
-	d.ranks.sum(d.ranks.user, s->x, s->out, 4100, 0, 0, 2);
-	d.ranks.sum(d.ranks.user, s->x, s->out, 4100, 0, 1, 2);
+	d.ranks.sum(d.ranks.user, s->x, s->out, 4100, 4, 0, 0, 2);
+	d.ranks.sum(d.ranks.user, s->x, s->out, 4100, 4, 0, 1, 2);
 	ck_assert_int_ge(now_ns() - start, 2024600);
 	ck_assert(s->out[0] == 12);
 	ck_assert_int_eq(d.ranks.broadcast(d.ranks.user, s->x, 4), 0);
@@ -434,8 +539,10 @@ Suite *suite_ranks(void)
 	tcase_add_loop_test(exchanges, sums_are_the_tree, 0, N_SIZES);
 	tcase_add_test(exchanges, exchanges_follow_each_other);
 	tcase_add_test(exchanges, a_broadcast_reaches_all);
+	tcase_add_loop_test(exchanges, stages_pass_values_on, 0, 4);
+	tcase_add_test(failures, messages_of_other_sizes_fail);
 	tcase_add_loop_test(failures, what_differs_fails, 0, N_DIFFERENCES);
-	tcase_add_loop_test(failures, a_failure_ends_all_waits, 0, 2);
+	tcase_add_loop_test(failures, a_failure_ends_all_waits, 0, 4);
 	tcase_add_loop_test(alone, a_mirror_adds_equal_terms, 0, N_SIZES);
 	tcase_add_test(alone, a_delay_is_that_of_the_link);
 	return s;
