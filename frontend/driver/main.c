@@ -8,6 +8,7 @@
 #include "frontend/driver/compile/job.h"
 #include "frontend/driver/commands/prompts.h"
 #include "frontend/syntax/expr.h"
+#include "ir/support/number.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #include <errno.h>
@@ -219,12 +220,38 @@ static enum exit_code check_link(struct driver *d)
 	return EXIT_OK;
 }
 
+/* N or NxP. */
+static bool parse_shards(struct driver *d, const char *text)
+{
+	const char *x = strchr(text, 'x');
+	size_t n = x ? (size_t)(x - text) : strlen(text);
+	return number_parse_i64(text, n, &d->ranks) && d->ranks >= 1 &&
+	       (!x || (number_parse_i64(x + 1, strlen(x + 1), &d->stages) && d->stages >= 1));
+}
+
+/* Sets the ranks of --shards; those of an MPI job without it are set when that is joined. */
+static enum exit_code read_shards(struct driver *d)
+{
+	const char *text = d->options.shards;
+	if (d->job)
+		return EXIT_OK;
+	d->ranks = d->stages = 1;
+	if (text && !parse_shards(d, text))
+		return driver_usage_error(d, "--shards is N or NxP, numbers from 1, not %s", text);
+	if (d->ranks > IR_RANKS_MAX / d->stages)
+		return driver_usage_error(d, "--shards=%s: at most %d ranks", text, IR_RANKS_MAX);
+	return EXIT_OK;
+}
+
 /* Options about ranks without ranks, and those that are for one process with them. */
 static enum exit_code check_ranks(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	const char *one = option_of_one_process(o), *ranks = option_of_ranks(o);
-	int64_t n = option_int(o->shards, 1);
+	enum exit_code code = read_shards(d);
+	if (code != EXIT_OK)
+		return code;
+	int64_t n = driver_ranks(d);
 	if (ranks && n == 1 && !d->job)
 		return driver_usage_error(d, "%s requires --shards=N, 2 or more", ranks);
 	if (o->groups && n > 1 && !o->one_rank)
@@ -232,8 +259,6 @@ static enum exit_code check_ranks(struct driver *d)
 	if (o->rank && option_int(o->rank, 0) >= n)
 		return driver_usage_error(d, "--rank=%lld: ranks are 0 to %lld",
 		                          (long long)option_int(o->rank, 0), (long long)n - 1);
-	if (n > IR_RANKS_MAX)
-		return driver_usage_error(d, "--shards=%lld: at most %d ranks", (long long)n, IR_RANKS_MAX);
 	if (n > 1 && one)
 		return driver_usage_error(d, "%s is for one process, not for --shards or an MPI job", one);
 	return check_link(d);

@@ -62,6 +62,10 @@ tell() {
 		timeout 120 "${run[@]}" -n $n "$TFMC" "${words[@]}" >log 2>&1 || fail "$mpi: $n commands end with $?"
 		grep -qxFf expected log || fail "$mpi: $n commands tell something else"
 	done
+	for shards in 1x2 1x3 2x2; do
+		timeout 120 "${run[@]}" -n $((${shards/x/*})) "$TFMC" "${words[@]}" --shards=$shards >log 2>&1 || fail "$mpi: --shards=$shards ends with $?"
+		grep -qxFf expected log || fail "$mpi: --shards=$shards tells something else"
+	done
 }
 # refuse: other numbers of ranks, other code, weights of another rank, a part of them, others, none; nothing hangs.
 refuse() {

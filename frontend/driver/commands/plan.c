@@ -211,7 +211,7 @@ static void print_flops_before_passes(struct plan *p, const struct ir_func *plan
 struct exchanges {
 	struct plan *p;
 	struct tfmc_link link;
-	int64_t n_sums, n_gathers;
+	int64_t n_sums, n_gathers, n_messages;
 	const struct ir_dim *count;
 	double seconds;
 };
@@ -220,15 +220,20 @@ static void add_exchange(void *user, const struct ir_exchange *x)
 {
 	struct exchanges *e = user;
 	struct ir_dims *dims = e->p->planned->dims;
-	int64_t n = driver_ranks(e->p->d);
+	const struct driver *d = e->p->d;
 	double count, ns;
 	(void)evaluate(e->p, x->count, &count);
+	if (x->code == OP_receive) /* counted where it is sent */
+		return;
 	if (x->code == OP_all_gather) {
 		e->n_gathers += x->times;
-		ns = tfmc_link_gather_ns(&e->link, n, (uint64_t)count);
+		ns = tfmc_link_gather_ns(&e->link, d->ranks, (uint64_t)count);
+	} else if (x->code == OP_send) { /* from stage to stage, one after the other */
+		e->n_messages += x->times;
+		ns = (double)(d->stages - 1) * tfmc_link_message_ns(&e->link, (uint64_t)count);
 	} else {
 		e->n_sums += x->times;
-		ns = tfmc_link_sum_ns(&e->link, n, (uint64_t)count);
+		ns = tfmc_link_sum_ns(&e->link, d->ranks, (uint64_t)count);
 	}
 	e->count = ir_dim_add(dims, e->count, ir_dim_mul(dims, x->count, ir_dim_const(dims, x->times)));
 	e->seconds += (double)x->times * 1e-9 * ns;
@@ -243,6 +248,17 @@ static struct exchanges count_exchanges(struct plan *p, const struct ir_func *f)
 	return e;
 }
 
+/* Bytes of weights that a call reads one after the other: those of a rank, and the layers of the stages before it. */
+static double weights_in_turn(const struct plan *p, const struct ir_func *planned)
+{
+	double bytes = ir_func_weight_bytes(planned, p->dims);
+	for (size_t i = 0; i < planned->body->n_ops; i++)
+		if (planned->body->ops[i]->code == OP_repeat)
+			bytes += (double)(p->d->stages - 1) *
+			         ir_op_weight_bytes(planned, planned->body->ops[i], p->dims);
+	return bytes;
+}
+
 /* Messages of a rank, and whether they take longer than the weights that it need not read. */
 static void print_exchanges(struct plan *p, const struct ir_func *planned)
 {
@@ -251,16 +267,19 @@ static void print_exchanges(struct plan *p, const struct ir_func *planned)
 	const struct ir_func *whole = p->whole ? ir_find_func(p->whole, planned->name) : NULL;
 	struct ir_dims *dims = p->planned->dims;
 	double memory = option_real(p->d->options.memory_rate, 20) * 1e9;
-	if (x.n_sums + x.n_gathers == 0)
+	if (x.n_sums + x.n_gathers + x.n_messages == 0)
 		return;
-	buf_printf(out, "  exchanges  %lld sums, %lld gathers of a call, ", (long long)x.n_sums,
-	           (long long)x.n_gathers);
+	buf_printf(out, "  exchanges  %lld sums, %lld gathers", (long long)x.n_sums, (long long)x.n_gathers);
+	if (x.n_messages > 0)
+		buf_printf(out, ", %lld message%s to the next stage", (long long)x.n_messages,
+		           x.n_messages > 1 ? "s" : "");
+	buf_str(out, " of a call, ");
 	print_formula(p, ir_dim_mul(dims, x.count, ir_dim_const(dims, (int64_t)sizeof(float))), print_bytes);
 	buf_printf(out, " of a rank; %.4g ms with the call from rank 0\n", x.seconds * 1e3);
 	if (!whole)
 		return;
 	double part = ir_func_weight_bytes(planned, p->dims), one = ir_func_weight_bytes(whole, p->dims);
-	double saved = (one - part) / memory;
+	double saved = (one - weights_in_turn(p, planned)) / memory;
 	buf_printf(out, "  weights    a call of a rank reads ");
 	print_bytes(out, part);
 	buf_str(out, " of ");
@@ -292,8 +311,11 @@ static void print_all(struct plan *p)
 	struct buf *out = &p->d->out;
 	buf_printf(out, "%s for %s, pipeline %s\n", p->planned->name, p->target->name, driver_pipeline(p->d));
 	if (driver_ranks(p->d) > 1)
-		buf_printf(out, "ranks        %lld; all sizes are those of one rank\n",
-		           (long long)driver_ranks(p->d));
+		buf_printf(out, "ranks        %lld", (long long)driver_ranks(p->d));
+	if (p->d->stages > 1)
+		buf_printf(out, " in %lld stages", (long long)p->d->stages);
+	if (driver_ranks(p->d) > 1)
+		buf_str(out, "; all sizes are those of one rank\n");
 	buf_printf(out, "weights      %llu bytes, packed (", (unsigned long long)p->sizes.weights);
 	print_bytes(out, (double)p->sizes.weights);
 	buf_str(out, ")\n");
@@ -347,16 +369,17 @@ static enum tfmc_status print_planned(struct plan *p)
 /* The plan without --shards, for comparison; *out NULL: there is one process. */
 static enum tfmc_status plan_whole(struct plan *p, struct ir_module **out)
 {
-	const int64_t *shards = p->d->options.shards;
+	const int64_t ranks = p->d->ranks, stages = p->d->stages;
 	struct pass_report report;
 	*out = NULL;
 	if (driver_ranks(p->d) == 1)
 		return TFMC_OK;
 	pass_report_init(&report);
-	p->d->options.shards = NULL;
+	p->d->ranks = p->d->stages = 1;
 	enum tfmc_status st =
 	        driver_run_pipeline(p->d, p->in, driver_pipeline(p->d), p->target, out, &report);
-	p->d->options.shards = shards;
+	p->d->ranks = ranks;
+	p->d->stages = stages;
 	pass_report_destroy(&report);
 	return st;
 }

@@ -438,7 +438,7 @@ const struct target *driver_best_target(struct driver *d, const char *mcpu)
 
 int64_t driver_ranks(const struct driver *d)
 {
-	return option_int(d->options.shards, 1);
+	return d->ranks * d->stages;
 }
 
 const char *driver_pipeline(struct driver *d)
@@ -448,7 +448,7 @@ const char *driver_pipeline(struct driver *d)
 	                   : d->options.opt1 ? "O1"
 	                                     : "O2";
 	return driver_ranks(d) > 1 && pipeline_named(name)
-	               ? pipeline_of_ranks(&d->arena, name, driver_ranks(d))
+	               ? pipeline_of_ranks(&d->arena, name, d->ranks, d->stages)
 	               : name;
 }
 

@@ -100,9 +100,9 @@ void driver_remark_variants(struct driver *d, const struct variant_set *set, con
 /* Sets the dims that --dim names in values[number of dims]; others stay as they are. */
 TFMC_MUST_USE enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims *dims,
                                                         int64_t *values);
-/* The pipeline of --passes, or the name of that of -O; with --shards a named one has pass shard. */
+/* The pipeline of --passes, or the name of that of -O; with --shards a named one has passes shard and stages. */
 const char *driver_pipeline(struct driver *d);
-/* Ranks of --shards; 1: one process. */
+/* Ranks of --shards, of all stages; 1: one process. */
 int64_t driver_ranks(const struct driver *d);
 /* The options of a pipeline run, with the sinks for prints, dumps and reproducers. */
 struct pass_options driver_pass_options(struct driver *d, const struct target *target);

@@ -41,6 +41,7 @@ struct driver {
 	struct diag_context diag;       /* its sink writes to `diagnostics`, then to stderr */
 	struct diagnostics diagnostics; /* messages in the format of --diagnostics */
 	struct limits limits;
+	int64_t ranks, stages; /* of --shards: processes of a pipeline stage, stages; 1 and 1: one process */
 	struct progress progress;           /* long-running stages report here .. */
 	struct progress_view progress_view; /* .. and this draws the bar or the lines */
 	struct outputs outputs;

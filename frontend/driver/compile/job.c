@@ -152,8 +152,7 @@ enum tfmc_status driver_join_job(struct driver *d)
 	if (!launcher)
 		return TFMC_OK;
 	struct job *j = ARENA_NEW(&d->arena, struct job);
-	int64_t *n = ARENA_NEW(&d->arena, int64_t);
-	if (!j || !n)
+	if (!j)
 		return TFMC_NO_MEMORY;
 	j->library = load_library(&d->arena, launcher->library);
 	if (!j->library || !find_functions(j)) {
@@ -171,18 +170,18 @@ enum tfmc_status driver_join_job(struct driver *d)
 		return TFMC_IO;
 	}
 	j->ranks = j->table(j->mpi);
-	*n = j->ranks->n;
-	if (*n == 1) {
+	if (j->ranks->n == 1) {
 		j->close(j->mpi);
 		return TFMC_OK;
 	}
 	d->job = j;
-	if (d->options.shards && *d->options.shards != *n) {
-		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--shards=%lld in a job of %lld ranks",
-		           (long long)*d->options.shards, (long long)*n);
+	if (d->options.shards && driver_ranks(d) != j->ranks->n) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--shards=%s in a job of %lld ranks",
+		           d->options.shards, (long long)j->ranks->n);
 		return TFMC_INVALID;
 	}
-	d->options.shards = n;
+	if (!d->options.shards)
+		d->ranks = j->ranks->n;
 	return TFMC_OK;
 }
 

@@ -223,36 +223,46 @@ enum tfmc_status driver_run_pipeline(struct driver *d, const struct ir_module *i
 	return run_checked(d, &p, &options, in, out, report);
 }
 
-/* Ranks of the exchanges; 1: there are none, 0: they are not of equal numbers of ranks. */
-static int64_t ranks_of_exchanges(const struct ir_module *m)
+/* Ranks of a stage and stages that exchange values; 1: there are none, 0: not of equal numbers. */
+struct exchanging {
+	long long ranks, stages;
+};
+
+static long long same_or_none(long long before, int64_t now)
 {
-	int64_t ranks = 1;
+	return before == 1 || before == now ? now : 0;
+}
+
+static struct exchanging count_exchanging(const struct ir_module *m)
+{
+	struct exchanging n = {1, 1};
 	for (size_t i = 0; i < m->funcs.n; i++)
 		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
 		     ir_iter_next(&it)) {
-			if (!ir_op_has(it.op->code, TRAIT_EXCHANGE))
-				continue;
-			int64_t n = ((const struct attrs_all_reduce *)it.op->attrs)->ranks;
-			if (ranks != 1 && n != ranks)
-				return 0;
-			ranks = n;
+			const struct attrs_send *a = it.op->attrs;
+			if (it.op->code == OP_send || it.op->code == OP_receive)
+				n.stages = same_or_none(n.stages, a->stages);
+			else if (ir_op_has(it.op->code, TRAIT_EXCHANGE))
+				n.ranks = same_or_none(n.ranks, a->ranks);
 		}
-	return ranks;
+	return n;
 }
 
-/* Whether the exchanges of the module are of the ranks of --shards. */
+/* Whether the exchanges of the module are of the ranks and stages of --shards. */
 static enum tfmc_status check_exchanges(struct driver *d, const struct ir_module *m)
 {
-	long long ranks = ranks_of_exchanges(m), given = driver_ranks(d);
-	if (ranks == given)
+	const struct exchanging n = count_exchanging(m);
+	if (n.ranks == d->ranks && n.stages == d->stages)
 		return TFMC_OK;
-	if (ranks != 1) {
+	if (n.ranks != 1 || n.stages != d->stages) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-		           "the module has exchanges of other ranks than the %lld of --shards", given);
+		           "the module has exchanges of other ranks than the %lld of --shards",
+		           (long long)driver_ranks(d));
 		return TFMC_INVALID;
 	}
 	diag_error(&d->diag, LOC_NONE, DIAG_UNSUPPORTED,
-	           "--shards=%lld: no matrix of the model can be divided among the ranks", given);
+	           "--shards=%lld: no matrix of the model can be divided among the ranks",
+	           (long long)d->ranks);
 	diag_note(&d->diag, LOC_NONE, "--remarks gives the reason for each matrix");
 	return TFMC_INVALID;
 }

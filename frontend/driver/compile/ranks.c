@@ -118,22 +118,42 @@ struct tfmc_link driver_link(const struct driver *d)
 	        .bytes_per_second = (uint64_t)(option_real(d->options.link_rate, DEFAULT_LINK_RATE) * 1e9)};
 }
 
-static void timed_sum(void *user, const float *x, float *out, uint64_t count, uint64_t tag, int64_t worker,
-                      int64_t workers)
+static void timed_sum(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                      int64_t worker, int64_t workers)
 {
 	struct timed_ranks *t = user;
 	double start = driver_clock(NULL);
-	t->base->sum(t->base->user, x, out, count, tag, worker, workers);
+	t->base->sum(t->base->user, x, out, count, group, tag, worker, workers);
 	if (worker == 0)
 		t->seconds += driver_clock(NULL) - start;
 }
 
-static void timed_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, uint64_t tag,
-                         int64_t worker, int64_t workers)
+static void timed_send(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                       int64_t worker, int64_t workers)
 {
 	struct timed_ranks *t = user;
 	double start = driver_clock(NULL);
-	t->base->gather(t->base->user, x, out, rows, width, tag, worker, workers);
+	t->base->send(t->base->user, x, out, count, group, tag, worker, workers);
+	if (worker == 0)
+		t->seconds += driver_clock(NULL) - start;
+}
+
+static void timed_receive(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                          int64_t worker, int64_t workers)
+{
+	struct timed_ranks *t = user;
+	double start = driver_clock(NULL);
+	t->base->receive(t->base->user, x, out, count, group, tag, worker, workers);
+	if (worker == 0)
+		t->seconds += driver_clock(NULL) - start;
+}
+
+static void timed_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, int64_t group,
+                         uint64_t tag, int64_t worker, int64_t workers)
+{
+	struct timed_ranks *t = user;
+	double start = driver_clock(NULL);
+	t->base->gather(t->base->user, x, out, rows, width, group, tag, worker, workers);
 	if (worker == 0)
 		t->seconds += driver_clock(NULL) - start;
 }
@@ -156,6 +176,8 @@ void timed_ranks_init(struct timed_ranks *out, const struct tfmc_ranks *base)
 	out->ranks.user = out;
 	out->ranks.sum = timed_sum;
 	out->ranks.gather = timed_gather;
+	out->ranks.send = timed_send;
+	out->ranks.receive = timed_receive;
 	out->ranks.status = timed_status;
 	out->ranks.broadcast = timed_broadcast;
 }

@@ -3,9 +3,10 @@
 """Every family, example and shared model on several ranks: ranks.py [FAMILY..], with TFMC and TFMC_SOURCE in the environment.
 
 A model compiled with --shards=N, whose ranks run as threads, gives the bits of the one object that computes the parts of
-all ranks and adds them in the same order (pass shard, reference=1), and passes the checks of the family. Models that
-cannot be divided are refused by name. The short run takes the examples and some families with N = 3; the long run all
-families and the shared models, too, with 2, 3 and 4.
+all ranks and adds them in the same order (pass shard, reference=1), and passes the checks of the family. With
+--shards=NxP, P stages of a pipeline, it has the bits of N ranks, or of one process (N = 1). Models that cannot be divided
+are refused by name. The short run takes the examples and some families with 3 and 1x2; the long run all families and the
+shared models, too, with 2, 3, 4, 1x2, 1x3 and 2x2.
 """
 import os
 import re
@@ -18,10 +19,19 @@ import seeded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ALL = bool(os.environ.get("TFMC_ALL"))
-COUNTS = (2, 3, 4) if ALL else (3,)
+COUNTS = ((2, 1), (3, 1), (4, 1), (1, 2), (1, 3), (2, 2)) if ALL else ((3, 1), (1, 2))
 SHORT = ["llama3", "falcon_new", "gpt_bigcode", "mixtral", "gemma3", "phi3", "flan_t5", "mbart"]
-PIPELINE = ("canonicalize,fuse-softmax,fuse-attention,merge-heads,shard{{ranks={0} {1}}},demand-rows,merge-linear,"
-            "encode,block-logits,specialize,group,select,plan-memory")
+FIRST = "canonicalize,fuse-softmax,fuse-attention,merge-heads,"
+LAST = "demand-rows,merge-linear,encode,block-logits,specialize,group,select,plan-memory"
+REFUSED = ("can be divided among the ranks", "cannot be divided among")
+
+
+def pipeline(n, stages, setting):
+    """The passes of O2 for n ranks a stage."""
+    shard = f"shard{{ranks={n} {setting}}}," if n > 1 else ""
+    return FIRST + shard + (f"stages{{ranks={n} stages={stages}}}," if stages > 1 else "") + LAST
+
+
 # The machine code is made without optimization, in a third of the time.
 COMMON = ["--no-cache", "--progress=never", "-mcpu=native", "-O0"]
 
@@ -41,23 +51,24 @@ def prefixes(path):
     return list(dict.fromkeys(found))
 
 
-def same(what, n, *args):
-    """Whether N ranks give the bits of one object, in a file of outputs or as text; None: the model is refused by name."""
+def same(what, shape, *args):
+    """Whether N x P ranks give the bits of one object, in a file of outputs or as text; None: the model is refused by name."""
     outputs = []
+    n, stages = shape
     # gather=1: all matrices that cannot be cut have their columns divided.
-    for how in (["--passes=" + PIPELINE.format(n, "reference=1")],
-                ["--passes=" + PIPELINE.format(n, "reference=0 gather=1"), f"--shards={n}"]):
+    for how in (["--passes=" + pipeline(n, 1, "reference=1")],
+                ["--passes=" + pipeline(n, stages, "reference=0 gather=1"), f"--shards={n}x{stages}"]):
         with tempfile.NamedTemporaryFile(suffix=".safetensors") as out:
             to_file = ["--outputs", out.name] if args[0] == "run" else []
             made = call(*args, *to_file, *COMMON, *how)
-            if made.returncode == 1 and "can be divided among the ranks" in made.stderr:
+            if made.returncode == 1 and any(text in made.stderr for text in REFUSED):
                 return None
             if made.returncode != 0:
                 sys.exit(f"{what}, {' '.join(how)}: {made.stdout}{made.stderr}")
             with open(out.name, "rb") as f:
                 outputs.append(f.read() if to_file else made.stdout)
     if outputs[0] != outputs[1]:
-        sys.exit(f"{what}: {n} ranks do not give the bits of one object")
+        sys.exit(f"{what}: {n}x{stages} ranks do not give the bits of one object")
     return True
 
 
@@ -70,7 +81,7 @@ def compare(model, checks, n):
 
 def count(counts, name, n, equal):
     if equal is None:
-        counts["refused"].append(f"{name}/{n}")
+        counts["refused"].append(f"{name}/{n[0]}x{n[1]}")
     else:
         counts["equal"] += equal
 
@@ -109,10 +120,10 @@ def test(name, counts):
             count(counts, name, n, equal)
         with open(os.path.join(HERE, name, "checks.yaml"), encoding="utf-8") as f, open(model, "a", encoding="utf-8") as out:
             out.write(f.read())
-        if equal is not None:
-            verified = call("verify", model, "--shards=2", "--passes=O2", "--checks-only", *COMMON)
-            if verified.returncode != 0 and "can be divided among" not in verified.stderr:
-                sys.exit(f"{name}: verify --shards=2: {verified.stdout}{verified.stderr}")
+        for shards in ("2", "1x2"):
+            verified = call("verify", model, f"--shards={shards}", "--passes=O2", "--checks-only", *COMMON)
+            if verified.returncode != 0 and not any(text in verified.stderr for text in REFUSED):
+                sys.exit(f"{name}: verify --shards={shards}: {verified.stdout}{verified.stderr}")
 
 
 def main():
