@@ -692,8 +692,8 @@ const char *hub_dir_model(struct parsed_files *f, const char *path, const char *
 {
 	struct arena *a = f->arena;
 	struct diag_context *cx = f->cx;
-	static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"},
-	                         *const torch_names[] = {"pytorch_model.bin.index.json", "pytorch_model.bin"};
+	static const char *const names[] = {"model.safetensors.index.json", "model.safetensors",
+	                                    "pytorch_model.bin", "pytorch_model.bin.index.json"};
 	const char *files = NULL;
 	size_t errors = cx->n_errors;
 	*st = TFMC_IO;
@@ -710,9 +710,6 @@ const char *hub_dir_model(struct parsed_files *f, const char *path, const char *
 		files = directory_has_file(a, path, names[i]) ? hub_dir_scalar(a, at, names[i]) : NULL;
 	if (files == NULL && !directory_has_file(a, path, "adapter_config.json"))
 		files = list_files_with_suffix(a, cx, path, at, ".safetensors");
-	for (size_t i = 0; files == NULL && cx->n_errors == errors && i < TFMC_COUNT(torch_names); i++)
-		files = directory_has_file(a, path, torch_names[i]) ? hub_dir_scalar(a, at, torch_names[i])
-		                                                    : NULL;
 	if (files == NULL && cx->n_errors == errors && !report_substitute(a, cx, path))
 		diag_error(cx, LOC_NONE, DIAG_FILE,
 		           "'%s' has no weights: no file ends with .safetensors, none is pytorch_model.bin",

@@ -9,7 +9,7 @@
 
 #include "ir/support/utf8.h"
 
-#define PUSHES_MAX ((size_t)1 << 23) /* 40 for a tensor: 200000 tensors of a file */
+#define PUSHES_MAX ((size_t)1 << 23) /* 40 for a tensor: 200000 tensors */
 #define TEXT_MAX   65536             /* bytes of a string */
 #define GLOBAL_MAX 256               /* bytes of a module or name */
 #define TO_MARK    (-1)
@@ -52,7 +52,7 @@ static bool push_again(struct pickle *p, struct pickle_value *v)
 		           PUSHES_MAX);
 		return false;
 	}
-	return ARENA_ADDED(p->arena, &p->stack, v);
+	return ARENA_ADDED(p->arena, &p->stack, v) && !arena_failed(p->arena);
 }
 
 static bool push(struct pickle *p, struct pickle_value v)

@@ -13,7 +13,9 @@
 #include "ir/support/checked.h"
 #include "ir/support/strmap.h"
 
-#define KEYS_SHOWN 5
+#define KEYS_SHOWN  5
+#define KEY_MAX     64                /* bytes of the key of a storage, which torch.save numbers */
+#define TENSORS_MAX ((size_t)1 << 20) /* in a file */
 
 /* Element types: dtype, class of storages (NULL: storages are untyped), bytes of an element. */
 static const struct type {
@@ -178,8 +180,15 @@ static bool find_global(const char *module, const char *name, struct pickle_valu
 	                 {"torch._utils", "_rebuild_parameter_with_state", rebuild_parameter},
 	                 {"torch", "Size", skip},
 	                 {"torch", "device", skip},
+	                 {"torch.serialization", "_get_layout", skip},
+	                 {"collections", "Counter", skip},
+	                 {"_codecs", "encode", skip}, /* bytes, in protocol 2 */
 	                 {"__builtin__", "set", skip},
-	                 {"builtins", "set", skip}};
+	                 {"builtins", "set", skip},
+	                 {"__builtin__", "bytearray", skip},
+	                 {"builtins", "bytearray", skip},
+	                 {"__builtin__", "complex", skip},
+	                 {"builtins", "complex", skip}};
 	*out = (struct pickle_value){.kind = PICKLE_FUNCTION};
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
 		out->call = functions[i].call;
@@ -206,7 +215,8 @@ static bool find_storage(struct pickle *p, const struct pickle_value *id, struct
 	bool ok = (id->n == 5 || (id->n == 6 && id->items[5]->kind == PICKLE_OTHER)) &&
 	          id->items[0]->kind == PICKLE_STRING && strcmp(id->items[0]->text, "storage") == 0 &&
 	          id->items[1]->kind == PICKLE_TYPE && id->items[2]->kind == PICKLE_STRING &&
-	          id->items[4]->kind == PICKLE_INT && id->items[4]->i >= 0;
+	          strlen(id->items[2]->text) <= KEY_MAX && id->items[4]->kind == PICKLE_INT &&
+	          id->items[4]->i >= 0;
 	if (!ok)
 		return pickle_error(p, "a persistent id is not that of a storage with type, key and size");
 	struct storage is = {.key = id->items[2]->text, .type = id->items[1]->object, .n = id->items[4]->i};
@@ -317,21 +327,21 @@ static int compare_begin(const void *a, const void *b)
 
 /* ---- the dict ---- */
 
-/* The value of a dict under a key; NULL: none. */
+/* The value of a dict under a key, the last one as in Python; NULL: none. */
 static const struct pickle_value *find_key(const struct pickle_value *dict, const char *key)
 {
-	for (size_t i = 0; dict->kind == PICKLE_DICT && i < dict->n; i += 2)
-		if (dict->items[i]->kind == PICKLE_STRING && strcmp(dict->items[i]->text, key) == 0)
-			return dict->items[i + 1];
+	for (size_t i = dict->kind == PICKLE_DICT ? dict->n : 0; i > 0; i -= 2)
+		if (dict->items[i - 2]->kind == PICKLE_STRING && strcmp(dict->items[i - 2]->text, key) == 0)
+			return dict->items[i - 1];
 	return NULL;
 }
 
-static bool has_tensors(const struct pickle_value *v)
+static size_t count_tensors(const struct pickle_value *v)
 {
+	size_t n = 0;
 	for (size_t i = 1; v->kind == PICKLE_DICT && i < v->n; i += 2)
-		if (v->items[i]->kind == PICKLE_TENSOR)
-			return true;
-	return false;
+		n += v->items[i]->kind == PICKLE_TENSOR;
+	return n;
 }
 
 /* Reports a file without tensors, with its first keys. */
@@ -357,7 +367,7 @@ static const struct pickle_value *find_tensors(const struct reader *r, const str
 	const char *key = NULL;
 	for (size_t k = 0; k < TFMC_COUNT(wrappers); k++) {
 		const struct pickle_value *v = find_key(root, wrappers[k]);
-		if (v == NULL || v == found || !has_tensors(v))
+		if (v == NULL || v == found || count_tensors(v) == 0)
 			continue;
 		if (found != NULL) {
 			weight_file_error(r->s,
@@ -368,7 +378,7 @@ static const struct pickle_value *find_tensors(const struct reader *r, const str
 		found = v;
 		key = wrappers[k];
 	}
-	if (found != NULL || has_tensors(root))
+	if (found != NULL || count_tensors(root) > 0)
 		return found != NULL ? found : root;
 	report_no_tensors(r, root);
 	return NULL;
@@ -377,10 +387,15 @@ static const struct pickle_value *find_tensors(const struct reader *r, const str
 /* Makes the tensors of a dict, in data order. */
 static bool make_tensors(struct reader *r, const struct pickle_value *dict, struct stored_tensors *out)
 {
-	struct item *items = ARENA_ARRAY(&r->arena, struct item, dict->n / 2);
-	struct stored_tensor *tensors = ARENA_ARRAY(r->s->arena, struct stored_tensor, dict->n / 2);
+	size_t most = count_tensors(dict), n = 0;
+	if (most > TENSORS_MAX) {
+		diag_error(r->s->cx, r->s->loc, DIAG_LIMIT, "'%s': it has %zu tensors, at most %zu are read",
+		           r->s->name, most, TENSORS_MAX);
+		return false;
+	}
+	struct item *items = ARENA_ARRAY(&r->arena, struct item, most);
+	struct stored_tensor *tensors = ARENA_ARRAY(r->s->arena, struct stored_tensor, most);
 	struct strmap names;
-	size_t n = 0;
 	strmap_init(&names, &r->arena);
 	if (items == NULL || tensors == NULL)
 		return false;

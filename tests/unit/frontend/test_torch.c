@@ -343,6 +343,8 @@ static const struct lie {
         {BYTES("}q\0X\1\0\0\0ah\0sX\1\0\0\0bNsK\1Ns."), "its keys: 'a', 'b' [E406]"},
         {BYTES("]."), "its keys: none [E406]"},
         {BYTES("N."), "its keys: none [E406]"},
+        {BYTES("ccollections\nCounter\n)R."), "its keys: none [E406]"},
+        {BYTES("c_codecs\nencode\nX\1\0\0\0aX\6\0\0\0latin1\x86R."), "its keys: none [E406]"},
 };
 
 START_TEST(pickles_that_lie)
@@ -406,6 +408,8 @@ static const struct wrong_view {
 	size_t len;
 	const char *says;
 } wrong_views[] = {
+        {"FloatStorage", "00000000000000000000000000000000000000000000000000000000000000000", 6, 0, MATRIX,
+         "a persistent id is not that of a storage"},
         {"FloatStorage", "0", 6, 1, MATRIX, "tensor 'w': it reaches beyond its storage of 24 bytes"},
         {"FloatStorage", "0", 6, 0, BYTES("K\2K\3\x86K\4K\1\x86"), "it reaches beyond its storage"},
         {"FloatStorage", "0", 6, 7, SCALAR, "it reaches beyond its storage"},
