@@ -119,7 +119,8 @@ struct tfmc_local_ranks;
 /*
  * A group of n ranks inside this process, in stages or not, each called by threads of its own. Waiting threads poll for
  * TFMC_POOL_SPIN_US, yielding the processor, then block. Exchanges whose tag or count differs between ranks, and a sum
- * on one rank that meets a broadcast on another, fail. TFMC_RT_E_RANKS: n is not 1 .. TFMC_LOCAL_RANKS_MAX.
+ * on one rank that meets a broadcast on another, fail; the sums of a stage and messages meet their like alone.
+ * TFMC_RT_E_RANKS: n is not 1 .. TFMC_LOCAL_RANKS_MAX.
  */
 int tfmc_local_ranks_create(int64_t n, struct tfmc_local_ranks **out);
 /* The table of a rank, valid until the group is destroyed; NULL: no such rank. */

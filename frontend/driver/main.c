@@ -254,6 +254,8 @@ static enum exit_code check_ranks(struct driver *d)
 	int64_t n = driver_ranks(d);
 	if (ranks && n == 1 && !d->job)
 		return driver_usage_error(d, "%s requires --shards=N, 2 or more", ranks);
+	if (o->one_rank && d->stages > 1)
+		return driver_usage_error(d, "--one-rank is for one stage, not for --shards=%s", o->shards);
 	if (o->groups && n > 1 && !o->one_rank)
 		return driver_usage_error(d, "--groups with --shards requires --one-rank");
 	if (o->rank && option_int(o->rank, 0) >= n)

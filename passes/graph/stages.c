@@ -194,6 +194,8 @@ static enum tfmc_status check_repeat(const struct stager *s, const struct ir_fun
 		if (it.op->code == OP_weight && is_of_layers(s, f, it.op) &&
 		    (a->weight->init == NULL || a->weight->encoding != ENC_ROW))
 			return reject(s, it.op, "a weight has no values, or is packed");
+		if (it.op->code != OP_weight && first_index(it.op) != SIZE_MAX && !is_of_layers(s, f, it.op))
+			return reject(s, it.op, "its layers share a state");
 	}
 	if (((const struct attrs_repeat *)op->attrs)->count != s->n_layers)
 		return reject(s, op, "repeats of different length use the same layers");
@@ -203,6 +205,11 @@ static enum tfmc_status check_repeat(const struct stager *s, const struct ir_fun
 		return reject(s, op, "its layers pass on values that are not f32");
 	if (!index_selects(s, f, op))
 		return reject(s, op, "the number of a layer is used for more than its weights and states");
+	/* Nothing would send such a value, since nothing needs it, though the next stage receives it. */
+	const uint32_t *uses = ir_count_uses(s->p->arena, f);
+	for (size_t i = 0; uses != NULL && i < op->n_results; i++)
+		if (ir_type_of(f, op->results[i])->kind == IR_TENSOR && uses[op->results[i].id] == 0)
+			return reject(s, op, "a value that its layers pass on is not read behind them");
 	*has_sent = carries;
 	return TFMC_OK;
 }
@@ -248,6 +255,23 @@ static enum tfmc_status check_function(const struct stager *s, const struct ir_f
 			TFMC_TRY(check_state(s, f, it.op, has_sent ? AFTER : BEFORE, sides));
 		}
 	}
+	return TFMC_OK;
+}
+
+/* Exchanges in front of this pass are those of shard, among the ranks of a stage. */
+static enum tfmc_status check_exchanges(const struct stager *s)
+{
+	for (size_t i = 0; i < s->in->funcs.n; i++)
+		for (struct ir_iter it = ir_iter_begin(s->in->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it)) {
+			const struct attrs_all_reduce *a = it.op->attrs;
+			if (!ir_op_has(it.op->code, TRAIT_EXCHANGE) ||
+			    (a->ranks == s->ranks && it.op->code != OP_send && it.op->code != OP_receive))
+				continue;
+			diag_error(s->p->cx, it.op->loc.at, DIAG_PIPELINE,
+			           "the module is divided among other ranks, or among stages, already");
+			return TFMC_INVALID;
+		}
 	return TFMC_OK;
 }
 
@@ -461,6 +485,7 @@ enum tfmc_status pass_stages(struct pass_context *p, const struct ir_module *in,
 	                   .ranks = p->step->settings[RANKS],
 	                   .stages = p->step->settings[STAGES]};
 	strmap_init(&s.names, p->arena);
+	TFMC_TRY(check_exchanges(&s));
 	TFMC_TRY(find_layers(&s));
 	TFMC_TRY(check(&s));
 	TFMC_TRY(set_states(&s));

@@ -192,7 +192,9 @@ static void exchange_by_messages(struct tfmc_mpi *m, const float *x, float *out,
 static void pass_by_messages(struct tfmc_mpi *m, int64_t to, int64_t from, const float *x, float *out,
                              const struct call *call)
 {
-	const int64_t limit_ns = m->limit_ns * (m->ranks.n / call->group);
+	const int64_t stages = m->ranks.n / call->group;
+	const int64_t before = (m->ranks.rank / call->group + stages - 1) % stages;
+	const int64_t limit_ns = m->limit_ns * (from >= 0 ? before : stages);
 	uint64_t at = 0, size;
 	do {
 		size = call->count - at < SLOT_FLOATS ? call->count - at : SLOT_FLOATS;

@@ -189,7 +189,8 @@ static bool all_alive(struct window *w, const struct party *p, const struct call
 		if (i == w->rank)
 			continue;
 		bool staged = is_awaited(p, i) && has_staged(channel, p->epoch);
-		if (failed && (!staged || same_call(w->fault, call, i, &channel->calls[p->epoch & 1])))
+		if (failed && (!staged || p->kind == CHANNEL_READ ||
+		               same_call(w->fault, call, i, &channel->calls[p->epoch & 1])))
 			fault_report(w->fault, i, failed - 1);
 		else if (poll(&process, 1, 0) > 0 && !staged)
 			fault_set(w->fault, i, "rank %" PRId64 " is gone: its process has ended", i);
@@ -288,10 +289,14 @@ void window_broadcast(struct window *w, void *data, const struct call *call)
 
 /* ---- messages ---- */
 
-/* A stage waits for the work of the others. */
-static int64_t message_limit(const struct window *w, const struct call *call)
+/*
+ * A receiver waits for the work of the stages before it. All stages begin to wait at once, so that the limit of the one
+ * behind a rank that hangs is over first.
+ */
+static int64_t receive_limit(const struct window *w, const struct call *call)
 {
-	return w->limit_ns * (w->n / call->group);
+	const int64_t stages = w->n / call->group;
+	return w->limit_ns * ((w->rank / call->group + stages - 1) % stages);
 }
 
 /* At most two chunks ahead of the receiver. */
@@ -303,7 +308,7 @@ void window_send(struct window *w, int64_t to, const float *x, const struct call
 	do {
 		uint64_t size = call->count - at < STAGE_FLOATS ? call->count - at : STAGE_FLOATS;
 		const struct party p = {CHANNEL_READ, to, 1, ++epoch - 2};
-		if (!await_lane(w, to, &p, call, message_limit(w, call)))
+		if (!await_lane(w, to, &p, call, w->limit_ns * (w->n / call->group)))
 			return;
 		if (size > 0)
 			memcpy(w->lanes[w->rank].stage[CHANNEL_MESSAGE][epoch & 1], x + at,
@@ -322,7 +327,7 @@ void window_receive(struct window *w, int64_t from, float *out, const struct cal
 	do {
 		uint64_t size = call->count - at < STAGE_FLOATS ? call->count - at : STAGE_FLOATS;
 		const struct party p = {CHANNEL_MESSAGE, from, 1, ++epoch};
-		if (!await_lane(w, from, &p, call, message_limit(w, call)))
+		if (!await_lane(w, from, &p, call, receive_limit(w, call)))
 			return;
 		if (!same_call(w->fault, call, from, &lane->channels[CHANNEL_MESSAGE].calls[epoch & 1])) {
 			publish_failure(w);

@@ -15,7 +15,7 @@ shift $(($# < 2 ? $# : 2))
 [ $# -gt 0 ] || set -- openmpi recovery mpich
 tfmc=${TFMC:-$source/build/frontend/driver/tfmc}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0
-limit=120000 # ms: a wait is at most 30 s, and the machine may be busy
+limit=120000 # ms: a wait is at most 60 s, and the machine may be busy
 ranks=3
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -213,6 +213,7 @@ struct exchanges {
 	struct tfmc_link link;
 	int64_t n_sums, n_gathers, n_messages;
 	const struct ir_dim *count;
+	bool is_in_turn; /* between a receive and a send: of layers, which the stages run one after the other */
 	double seconds;
 };
 
@@ -223,6 +224,8 @@ static void add_exchange(void *user, const struct ir_exchange *x)
 	const struct driver *d = e->p->d;
 	double count, ns;
 	(void)evaluate(e->p, x->count, &count);
+	if (x->code == OP_receive || x->code == OP_send)
+		e->is_in_turn = x->code == OP_receive;
 	if (x->code == OP_receive) /* counted where it is sent */
 		return;
 	if (x->code == OP_all_gather) {
@@ -236,7 +239,7 @@ static void add_exchange(void *user, const struct ir_exchange *x)
 		ns = tfmc_link_sum_ns(&e->link, d->ranks, (uint64_t)count);
 	}
 	e->count = ir_dim_add(dims, e->count, ir_dim_mul(dims, x->count, ir_dim_const(dims, x->times)));
-	e->seconds += (double)x->times * 1e-9 * ns;
+	e->seconds += (double)x->times * 1e-9 * ns * (double)(e->is_in_turn ? d->stages : 1);
 }
 
 /* The exchanges of a call, and the message by which rank 0 makes it; the inputs in it are taken to be small. */
@@ -248,14 +251,25 @@ static struct exchanges count_exchanges(struct plan *p, const struct ir_func *f)
 	return e;
 }
 
+static bool contains(const struct ir_op *op, enum ir_opcode code)
+{
+	bool found = op->code == code;
+	for (size_t i = 0; op->code == OP_group && i < op->region->n_ops; i++)
+		found = found || op->region->ops[i]->code == code;
+	return found;
+}
+
 /* Bytes of weights that a call reads one after the other: those of a rank, and the layers of the stages before it. */
 static double weights_in_turn(const struct plan *p, const struct ir_func *planned)
 {
 	double bytes = ir_func_weight_bytes(planned, p->dims);
-	for (size_t i = 0; i < planned->body->n_ops; i++)
-		if (planned->body->ops[i]->code == OP_repeat)
-			bytes += (double)(p->d->stages - 1) *
-			         ir_op_weight_bytes(planned, planned->body->ops[i], p->dims);
+	bool is_in_turn = false;
+	for (size_t i = 0; i < planned->body->n_ops; i++) {
+		const struct ir_op *op = planned->body->ops[i];
+		if (op->code == OP_repeat && is_in_turn)
+			bytes += (double)(p->d->stages - 1) * ir_op_weight_bytes(planned, op, p->dims);
+		is_in_turn = contains(op, OP_receive) || (is_in_turn && !contains(op, OP_send));
+	}
 	return bytes;
 }
 

@@ -21,8 +21,8 @@
 #define DIMS_MAX    16 /* of a record, as sessions take them */
 /* One rank may take minutes longer than another to compile and pack; ranks that end are noticed at once. */
 #define LIMIT_MS     600000
-#define INIT_SECONDS 30
-#define END_SECONDS  5 /* when all is written */
+#define INIT_SECONDS 60
+#define END_SECONDS  15 /* when all is written */
 
 enum job_act_kind { JOB_COMPILE, JOB_OPEN, JOB_END };
 
@@ -49,7 +49,7 @@ struct job {
 
 static void end_with_error(int number)
 {
-	static const char text[] = "error: MPI does not start: a rank is gone, or has not come for 30 s\n";
+	static const char text[] = "error: MPI does not start: a rank is gone, or has not come for 60 s\n";
 	(void)number;
 	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
 	_exit(EXIT_ENVIRONMENT);
@@ -70,6 +70,7 @@ static void end_quietly(int number)
 static void limit_mpi(unsigned seconds, void (*end)(int number))
 {
 	const struct sigaction act = {.sa_handler = end};
+	alarm(0);
 	sigaction(SIGALRM, &act, NULL);
 	alarm(seconds);
 }
