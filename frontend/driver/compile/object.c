@@ -439,8 +439,9 @@ static enum tfmc_status commit_and_report(struct emit_request *e)
 			continue;
 		number_print_bytes(size, f->bytes);
 		buf_printf(&line, "%s%s", line.len ? ", " : "wrote ", f->path);
-		if (e->weights && e->weights[0].file == f && driver_ranks(d) > 1)
-			buf_printf(&line, " to %s", e->weights[driver_ranks(d) - 1].file->path);
+		const struct output_file *last = e->weights ? e->weights[driver_ranks(d) - 1].file : NULL;
+		if (last && last != f && e->weights[0].file == f) /* not with --rank=0 */
+			buf_printf(&line, " to %s", last->path);
 		buf_printf(&line, " (%s)", size);
 	}
 	if (line.len && e->weights && e->weights[0].file && driver_ranks(d) == 1)
