@@ -63,7 +63,7 @@ struct interp_ranks {
 	/* x of the ranks [first, first + n), of which this is one: [n] arrays of `count` elements, valid until the next call. */
 	const double *const *(*exchange)(void *user, int64_t rank, int64_t first, int64_t n, const double *x,
 	                                 int64_t count);
-	/* Between stages; what is received is valid until the next call. */
+	/* Between stages; receive returns [count], valid until the next call. */
 	bool (*send)(void *user, int64_t rank, int64_t to, const double *x, int64_t count);
 	const double *(*receive)(void *user, int64_t rank, int64_t from, int64_t count);
 	void *user;

@@ -118,34 +118,38 @@ struct tfmc_link driver_link(const struct driver *d)
 	        .bytes_per_second = (uint64_t)(option_real(d->options.link_rate, DEFAULT_LINK_RATE) * 1e9)};
 }
 
+/* sum, send or receive of a table. */
+typedef void exchange_fn(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
+                         int64_t worker, int64_t workers);
+
+static void run_timed(struct timed_ranks *t, exchange_fn *run, const float *x, float *out, uint64_t count,
+                      int64_t group, uint64_t tag, int64_t worker, int64_t workers)
+{
+	double start = driver_clock(NULL);
+	run(t->base->user, x, out, count, group, tag, worker, workers);
+	if (worker == 0)
+		t->seconds += driver_clock(NULL) - start;
+}
+
 static void timed_sum(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                       int64_t worker, int64_t workers)
 {
 	struct timed_ranks *t = user;
-	double start = driver_clock(NULL);
-	t->base->sum(t->base->user, x, out, count, group, tag, worker, workers);
-	if (worker == 0)
-		t->seconds += driver_clock(NULL) - start;
+	run_timed(t, t->base->sum, x, out, count, group, tag, worker, workers);
 }
 
 static void timed_send(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                        int64_t worker, int64_t workers)
 {
 	struct timed_ranks *t = user;
-	double start = driver_clock(NULL);
-	t->base->send(t->base->user, x, out, count, group, tag, worker, workers);
-	if (worker == 0)
-		t->seconds += driver_clock(NULL) - start;
+	run_timed(t, t->base->send, x, out, count, group, tag, worker, workers);
 }
 
 static void timed_receive(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                           int64_t worker, int64_t workers)
 {
 	struct timed_ranks *t = user;
-	double start = driver_clock(NULL);
-	t->base->receive(t->base->user, x, out, count, group, tag, worker, workers);
-	if (worker == 0)
-		t->seconds += driver_clock(NULL) - start;
+	run_timed(t, t->base->receive, x, out, count, group, tag, worker, workers);
 }
 
 static void timed_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, int64_t group,

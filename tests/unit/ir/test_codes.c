@@ -124,15 +124,15 @@ START_TEST(moves_rows)
 	for (size_t i = 0; i < TFMC_COUNT(all); i++) {
 		const struct ir_wexpr *e = all[i];
 		int64_t n = wexpr_count(e), rows = n / 96;
-		struct weight_quants codes;
+		struct weight_quants quants;
 		ck_assert(wexpr_fits_format(e, f) && wexpr_format(e) == f);
-		ck_assert(weight_quants_alloc(&codes, f, 96, rows));
-		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.quants = codes}),
+		ck_assert(weight_quants_alloc(&quants, f, 96, rows));
+		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.quants = quants}),
 		                 TFMC_OK);
 		double *decoded = arena_alloc(&arena, (size_t)n * sizeof(*decoded));
-		weight_dequantize(&codes, rows, decoded);
+		weight_dequantize(&quants, rows, decoded);
 		ck_assert_mem_eq(decoded, values(e), (size_t)n * sizeof(*decoded));
-		weight_quants_free(&codes);
+		weight_quants_free(&quants);
 	}
 	const struct ir_wexpr *none[] = {wexpr_transpose(&arena, q), wexpr_slice(&arena, 1, 1, 33, q),
 	                                 wexpr_reshape(&arena, 2, (int64_t[]){12, 48}, q),
@@ -158,19 +158,19 @@ START_TEST(joins_blocks)
 	for (size_t i = 0; i < TFMC_COUNT(joined); i++) {
 		const struct ir_wexpr *e = joined[i];
 		int64_t n = wexpr_count(e);
-		struct weight_quants codes;
+		struct weight_quants quants;
 		ck_assert_int_eq(wexpr_fits_format(e, f), d->block > 0);
 		if (d->block == 0)
 			continue;
-		ck_assert(weight_quants_alloc(&codes, f, e->dims[1], ROWS));
-		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.quants = codes}),
+		ck_assert(weight_quants_alloc(&quants, f, e->dims[1], ROWS));
+		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.quants = quants}),
 		                 TFMC_OK);
 		double *decoded = arena_alloc(&arena, (size_t)n * sizeof(*decoded));
-		weight_dequantize(&codes, ROWS, decoded);
+		weight_dequantize(&quants, ROWS, decoded);
 		const double *expected = values(e);
 		for (int64_t k = 0; k < n; k++)
 			ck_assert_double_eq(decoded[k], expected[k]);
-		weight_quants_free(&codes);
+		weight_quants_free(&quants);
 	}
 	ck_assert(!wexpr_fits_format(wexpr_concat(&arena, 1, 2, (const struct ir_wexpr *[]){few, q}), f));
 }

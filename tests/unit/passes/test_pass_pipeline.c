@@ -60,7 +60,7 @@ START_TEST(test_named_are_canonical)
 }
 END_TEST
 
-/* The order of passes.def is that of the default pipeline, which has every pass but those of ranks: they are asked for. */
+/* The order of passes.def is that of the default pipeline, which has every pass but those of ranks. */
 START_TEST(test_default_has_all)
 {
 	struct fixture t;
