@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* String map: open addressing over an array in order of insertion; growing leaves the old arrays in the arena.
- * FNV-1a. And suggestions for misspelt names. */
+ * FNV-1a with a seed of the process. And suggestions for misspelt names. */
 #include "ir/support/strmap.h"
 #include "ir/support/buf.h"
 #include "ir/support/checked.h"
 
 #include <ctype.h>
 #include <string.h>
-
-uint32_t hash_bytes32(const void *p, size_t n)
-{
-	const unsigned char *s = p;
-	uint32_t h = 2166136261u;
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ s[i]) * 16777619u;
-	return h;
-}
 
 uint64_t hash_bytes64(uint64_t seed, const void *p, size_t n)
 {
@@ -24,6 +15,16 @@ uint64_t hash_bytes64(uint64_t seed, const void *p, size_t n)
 	for (size_t i = 0; i < n; i++)
 		h = (h ^ s[i]) * UINT64_C(1099511628211);
 	return h;
+}
+
+/*
+ * The address of the arena, which differs from process to process, is the seed: names of a file that were chosen to
+ * collide would make insertion quadratic.
+ */
+static uint32_t hash_key(const struct strmap *m, const char *s, size_t n)
+{
+	uint64_t h = hash_bytes64(HASH64_SEED ^ (uintptr_t)m->arena, s, n);
+	return (uint32_t)(h ^ (h >> 32));
 }
 
 void strmap_init(struct strmap *m, struct arena *arena)
@@ -90,20 +91,20 @@ static struct strmap_entry *insert(struct strmap *m, const char *s, size_t n, ui
 void *strmap_get(const struct strmap *m, const char *key)
 {
 	size_t n = strlen(key);
-	const struct strmap_entry *e = find_entry(m, key, n, hash_bytes32(key, n));
+	const struct strmap_entry *e = find_entry(m, key, n, hash_key(m, key, n));
 	return e == NULL ? NULL : e->value;
 }
 
 bool strmap_has(const struct strmap *m, const char *key)
 {
 	size_t n = strlen(key);
-	return find_entry(m, key, n, hash_bytes32(key, n)) != NULL;
+	return find_entry(m, key, n, hash_key(m, key, n)) != NULL;
 }
 
 bool strmap_set(struct strmap *m, const char *key, void *value)
 {
 	size_t n = strlen(key);
-	uint32_t hash = hash_bytes32(key, n);
+	uint32_t hash = hash_key(m, key, n);
 	struct strmap_entry *e = find_entry(m, key, n, hash);
 	if (e == NULL)
 		e = insert(m, key, n, hash);
@@ -115,7 +116,7 @@ bool strmap_set(struct strmap *m, const char *key, void *value)
 
 const char *strmap_intern(struct strmap *m, const char *s, size_t n)
 {
-	uint32_t hash = hash_bytes32(s, n);
+	uint32_t hash = hash_key(m, s, n);
 	struct strmap_entry *e = find_entry(m, s, n, hash);
 	if (e == NULL)
 		e = insert(m, s, n, hash);

@@ -44,8 +44,7 @@ bool list_word_next(struct word *w);
 /* The first n characters of `text` are a word of the list. */
 bool list_has_word(const char *list, const char *text, size_t n);
 
-/* FNV-1a, 32 and 64 bit. */
-uint32_t hash_bytes32(const void *p, size_t n);
+/* FNV-1a, 64 bit. */
 uint64_t hash_bytes64(uint64_t seed, const void *p, size_t n);
 #define HASH64_SEED 0xcbf29ce484222325u
 
