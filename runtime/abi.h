@@ -37,7 +37,8 @@
 	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")                               \
 	X(E_OVERWRITTEN, 17, "a ring of the state has overwritten tokens that the sequence would need")      \
 	X(E_NO_WEIGHTS, 18,                                                                                  \
-	  "the weights are not in this object: give it the file NAME.weights that was written beside it")    \
+	  "the weights are not in this object: give it the file NAME.weights beside it, of a rank "          \
+	  "NAME.RANK.weights")                                                                               \
 	X(E_DEVICE, 19, "there is no such OpenCL device, or it failed")                                      \
 	X(E_RANKS, 20, "the object is one of several ranks, and config.ranks is for another number of them") \
 	X(E_RANK, 21, "another rank failed or is gone")
