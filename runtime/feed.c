@@ -6,6 +6,7 @@
  */
 #include "runtime/feed.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,19 +122,13 @@ static int bind_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint6
 	return axis == 0 ? (int)TFMC_RT_E_BEAM : axis_error(f, t, axis, value, size, size);
 }
 
-/* Arguments of one call. */
-struct entry_call {
-	int64_t entry;
-	struct tfmc_buffer inputs[MODEL_TENSORS_MAX], outputs[MODEL_TENSORS_MAX];
-};
-
 /* Prepares a call with ids [batch, n] as the named input: binds dims, passes lengths and call_end where
  * the entry has them. */
-static int prepare_call(struct feeder *f, struct entry_call *c, const char *entry_name, int64_t tensor_name,
+static int prepare_call(struct feeder *f, struct session_call *c, const char *entry_name, int64_t tensor_name,
                         const int32_t *ids, uint64_t n)
 {
 	const struct tfmc_record *r = f->record;
-	*c = (struct entry_call){.entry = tfmc_entry_find(r, entry_name)};
+	*c = (struct session_call){.entry = tfmc_entry_find(r, entry_name)};
 	if (c->entry < 0 || !tensor_name)
 		return TFMC_RT_E_GENERATE;
 	if (session_consume_cancel(f->session))
@@ -153,11 +148,12 @@ static int prepare_call(struct feeder *f, struct entry_call *c, const char *entr
 	int64_t end = r->long_from > 0 ? find_tensor(r, c->entry, "call_end", 0) : -1;
 	if (f->call_end > 0 && f->batch == 1 && end >= 0 && end < MODEL_TENSORS_MAX)
 		c->inputs[end] = (struct tfmc_buffer){&f->call_end, 1};
+	memcpy(c->dims, f->dims, sizeof(c->dims));
 	return TFMC_RT_OK;
 }
 
 /* Names the missing input in the message of the session. Returns E_PROMPT; E_NULL: none is missing. */
-static int missing_input_error(struct feeder *f, const struct entry_call *c)
+static int missing_input_error(struct feeder *f, const struct session_call *c)
 {
 	for (uint64_t i = 0; i < MODEL_TENSORS_MAX; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
@@ -170,19 +166,8 @@ static int missing_input_error(struct feeder *f, const struct entry_call *c)
 	return TFMC_RT_E_NULL;
 }
 
-/* Calls the entry. The object reports no more than E_NULL and E_TOKEN. E_NULL becomes E_PROMPT with a message that names
- * the missing input, or stays if none is missing; E_TOKEN becomes E_PROMPT, whose message the caller adds
- * (report_wrong_id), since it has the ids. */
-static int execute_call(struct feeder *f, const struct entry_call *c)
-{
-	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
-	if (status == TFMC_RT_E_NULL)
-		return missing_input_error(f, c);
-	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
-}
-
 /* Sets the message of the session: the first id of the call outside of the vocabulary. */
-static void report_wrong_id(struct feeder *f, const struct entry_call *c)
+static void report_wrong_id(struct feeder *f, const struct session_call *c)
 {
 	for (uint64_t i = 0; i < MODEL_TENSORS_MAX; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
@@ -193,29 +178,46 @@ static void report_wrong_id(struct feeder *f, const struct entry_call *c)
 	}
 }
 
-/* Calls an entry with ids [batch, n] as the named input. needs_logits: writes f->logits if the entry has
- * logits. */
-static int call_with_ids(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids,
-                         uint64_t n, int needs_logits)
+/* Does a run of one entry. The object reports no more than E_NULL and E_TOKEN: E_NULL becomes E_PROMPT with a message that
+ * names the missing input, or stays if none is missing; E_TOKEN becomes E_PROMPT with one that names the id. */
+static int execute_run(struct feeder *f, const struct session_call *calls, uint64_t n)
 {
-	struct entry_call c;
+	int status = session_run(f->session, calls, n);
+	if (status == TFMC_RT_E_NULL)
+		return missing_input_error(f, calls);
+	if (status != TFMC_RT_E_TOKEN)
+		return status;
+	for (uint64_t i = 0; i < n; i++)
+		report_wrong_id(f, &calls[i]);
+	return TFMC_RT_E_PROMPT;
+}
+
+/* Prepares a call with ids [batch, n] as the named input. needs_logits: it writes f->logits if the entry has logits. */
+static int prepare_ids(struct feeder *f, struct session_call *c, const char *entry_name, int64_t tensor_name,
+                       const int32_t *ids, uint64_t n, int needs_logits)
+{
 	const struct tfmc_record *r = f->record;
-	TRY(prepare_call(f, &c, entry_name, tensor_name, ids, n));
-	int64_t output = find_tensor(r, c.entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
+	TRY(prepare_call(f, c, entry_name, tensor_name, ids, n));
+	int64_t output = find_tensor(r, c->entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
 	if (output >= MODEL_TENSORS_MAX)
 		return TFMC_RT_E_GENERATE;
 	if (output >= 0 && needs_logits)
-		c.outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
-	int status = execute_call(f, &c);
-	if (status == TFMC_RT_E_PROMPT)
-		report_wrong_id(f, &c);
-	return status;
+		c->outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
+	return TFMC_RT_OK;
+}
+
+static int call_with_ids(struct feeder *f, const char *entry_name, int64_t tensor_name, const int32_t *ids,
+                         uint64_t n)
+{
+	struct session_call c;
+	TRY(prepare_ids(f, &c, entry_name, tensor_name, ids, n, 1));
+	return execute_run(f, &c, 1);
 }
 
 /* Calls `encode` with the features of tfmc_session_set_source. */
 static int encode_features(struct feeder *f, const struct session_source *s)
 {
-	struct entry_call c = {.entry = tfmc_entry_find(f->record, "encode")};
+	struct session_call c = {.entry = tfmc_entry_find(f->record, "encode")};
 	if (c.entry < 0 || !f->record->source_name)
 		return TFMC_RT_E_GENERATE;
 	if (session_consume_cancel(f->session))
@@ -233,7 +235,8 @@ static int encode_features(struct feeder *f, const struct session_source *s)
 	for (uint64_t i = 0; i < s->rank; i++)
 		TRY(bind_axis(f, t, i, s->sizes[i]));
 	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)s->data, s->n};
-	return execute_call(f, &c);
+	memcpy(c.dims, f->dims, sizeof(c.dims));
+	return execute_run(f, &c, 1);
 }
 
 int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n)
@@ -243,7 +246,7 @@ int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n)
 		return encode_features(f, source);
 	if (!n)
 		return session_prompt_error(f->session, "the source is empty");
-	return ids ? call_with_ids(f, "encode", f->record->source_name, ids, n, 1) : (int)TFMC_RT_E_NULL;
+	return ids ? call_with_ids(f, "encode", f->record->source_name, ids, n) : (int)TFMC_RT_E_NULL;
 }
 
 /* The token input of an entry, or NULL. */
@@ -275,6 +278,30 @@ int feeder_check_ids(const struct feeder *f, const char *entry, const int32_t *i
 	return t ? feed_check_ids(f->session, input_label(f->record, t), ids, n, t->below) : (int)TFMC_RT_OK;
 }
 
+/* Ids of a run whose calls have up to `rows` each. */
+static uint64_t run_ids(const struct feeder *f, uint64_t rows)
+{
+	uint64_t calls = session_run_calls(f->session);
+	return rows <= UINT64_MAX / calls ? rows * calls : UINT64_MAX;
+}
+
+/* Prefills n ids in one run of calls with up to `rows` ids each. */
+static int prefill_run(struct feeder *f, const int32_t *ids, uint64_t n, uint64_t rows, bool needs_logits)
+{
+	uint64_t n_calls = (n - 1) / rows + 1;
+	struct session_call *calls = calloc((size_t)n_calls, sizeof(*calls));
+	int status = calls ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
+	for (uint64_t i = 0; status == TFMC_RT_OK && i < n_calls; i++) {
+		uint64_t at = i * rows, count = n - at < rows ? n - at : rows;
+		status = prepare_ids(f, &calls[i], "prefill", f->record->tokens_name, ids + at, count,
+		                     needs_logits && i + 1 == n_calls);
+	}
+	if (status == TFMC_RT_OK)
+		status = execute_run(f, calls, n_calls);
+	free(calls);
+	return status;
+}
+
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 {
 	uint64_t rows = f->batch == 1 ? max_prefill_tokens(f) : n, capacity = session_context(f->session);
@@ -299,10 +326,10 @@ int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 	if (n > rows && !call_end)
 		f->call_end = (int32_t)(session_first_length(f->session) + (int64_t)n);
 	int status = TFMC_RT_OK;
+	const uint64_t most = run_ids(f, rows);
 	for (uint64_t at = 0, count; status == TFMC_RT_OK && at < n; at += count) {
-		count = n - at < rows ? n - at : rows;
-		status =
-		        call_with_ids(f, "prefill", f->record->tokens_name, ids + at, count, at + count == n);
+		count = n - at < most ? n - at : most;
+		status = prefill_run(f, ids + at, count, rows, at + count == n);
 	}
 	f->call_end = call_end;
 	return status;
@@ -315,7 +342,7 @@ int feeder_must_reread(const struct feeder *f, int64_t sequence)
 
 int feeder_step(struct feeder *f, const int32_t *ids)
 {
-	return call_with_ids(f, "step", f->record->tokens_name, ids, 1, 1);
+	return call_with_ids(f, "step", f->record->tokens_name, ids, 1);
 }
 
 int feeder_has_lengths(const struct feeder *f)
@@ -324,17 +351,37 @@ int feeder_has_lengths(const struct feeder *f)
 	return t && t->lengths >= 0 && t->lengths < MODEL_TENSORS_MAX;
 }
 
-int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p)
+static int prepare_score(struct feeder *f, struct session_call *c, const int32_t *ids, const int32_t *targets,
+                         uint64_t n, float *log_p)
 {
-	struct entry_call c;
-	TRY(prepare_call(f, &c, "score", f->record->tokens_name, ids, n));
-	int64_t input = find_tensor(f->record, c.entry, "targets", 0);
-	int64_t output = find_tensor(f->record, c.entry, "log_p", 1);
+	TRY(prepare_call(f, c, "score", f->record->tokens_name, ids, n));
+	int64_t input = find_tensor(f->record, c->entry, "targets", 0);
+	int64_t output = find_tensor(f->record, c->entry, "log_p", 1);
 	if (input < 0 || input >= MODEL_TENSORS_MAX || output < 0 || output >= MODEL_TENSORS_MAX)
 		return TFMC_RT_E_GENERATE;
-	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)targets, (uint64_t)f->batch * n};
-	c.outputs[output] = (struct tfmc_buffer){log_p, (uint64_t)f->batch * n};
-	return execute_call(f, &c);
+	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)targets, (uint64_t)f->batch * n};
+	c->outputs[output] = (struct tfmc_buffer){log_p, (uint64_t)f->batch * n};
+	return TFMC_RT_OK;
+}
+
+int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p)
+{
+	uint64_t rows = f->score_rows, n_calls = n > 0 ? (n - 1) / rows + 1 : 1;
+	struct session_call *calls = calloc((size_t)n_calls, sizeof(*calls));
+	int status = calls ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
+	for (uint64_t i = 0; status == TFMC_RT_OK && i < n_calls; i++) {
+		uint64_t at = i * rows, count = n - at < rows ? n - at : rows;
+		status = prepare_score(f, &calls[i], ids + at, targets + at, count, log_p + at);
+	}
+	if (status == TFMC_RT_OK)
+		status = execute_run(f, calls, n_calls);
+	free(calls);
+	return status;
+}
+
+uint64_t feeder_score_ids(const struct feeder *f)
+{
+	return run_ids(f, f->score_rows);
 }
 
 /* ---- opening ---- */

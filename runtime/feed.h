@@ -14,6 +14,20 @@
 #define MODEL_TENSORS_MAX 128 /* inputs and outputs of an entry */
 #define MODEL_WORKERS_MAX 4096
 
+/* Arguments of a call of an entry. */
+struct session_call {
+	int64_t entry;
+	int64_t dims[MODEL_DIMS_MAX]; /* of the record; those that the entry does not use are ignored */
+	struct tfmc_buffer inputs[MODEL_TENSORS_MAX], outputs[MODEL_TENSORS_MAX];
+};
+/*
+ * Calls entries one after another, as tfmc_session_call, until one fails. Other ranks get all `n` calls before the first
+ * one begins, so that stages of a pipeline work at different calls at the same time.
+ */
+int session_run(struct tfmc_session *session, const struct session_call *calls, uint64_t n);
+/* Calls that one run of the session should have at most: 1 in one process. A run is not cancelled in the middle. */
+uint64_t session_run_calls(const struct tfmc_session *session);
+
 /* Calls of a generating session: the arguments that stay from call to call, and the logits. */
 struct feeder {
 	struct tfmc_session *session;
@@ -37,7 +51,7 @@ int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch);
 void feeder_close(struct feeder *f);
 /* encode: ids [batch, n] of the source, ignored where the session has one (tfmc_session_set_source).
  * prefill, step: the tokens that follow, ids [batch, n] and [batch]. A single sequence is prefilled in as
- * many calls as its tokens need (chunked prefill); when a later call fails, the earlier tokens stay. */
+ * many calls as its tokens need (chunked prefill), in runs; when a later call fails, the earlier tokens stay. */
 int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_step(struct feeder *f, const int32_t *ids);
@@ -49,9 +63,11 @@ int feeder_must_reread(const struct feeder *f, int64_t sequence);
 int feeder_check_ids(const struct feeder *f, const char *entry, const int32_t *ids, uint64_t n);
 /* True: entry `step` takes lengths, so that rows of length 0 are left unchanged. */
 int feeder_has_lengths(const struct feeder *f);
-/* Calls `score` with ids [batch, n], n <= score_rows. log_p [batch, n]: log-probability of targets [batch,
- * n], each as the successor of its id. */
+/* Calls `score` with ids [batch, n]: n <= score_rows, or batch 1 and n <= feeder_score_ids, in one run. log_p [batch, n]:
+ * log-probability of targets [batch, n], each as the successor of its id. */
 int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p);
+/* Ids of one sequence that a run of `score` should have at most. */
+uint64_t feeder_score_ids(const struct feeder *f);
 
 /* The arguments of tfmc_session_set_source; data NULL: not set. */
 struct session_source {

@@ -15,7 +15,7 @@
 #define PAYLOAD_ALIGN 64 /* of each input: as the caller of an object may align its own */
 #define PAYLOAD_MAX   ((uint64_t)1 << 36)
 #define RANKS_MAX     65536
-#define LEAD_VERSION  1 /* counts changes of acts, payloads and facts */
+#define LEAD_VERSION  2 /* counts changes of acts, payloads and facts */
 
 /* ---- all ranks to all ---- */
 
@@ -245,12 +245,17 @@ static int broadcast(const struct lead *l, void *data, uint64_t bytes)
 	return l->ranks->broadcast(l->ranks->user, data, bytes) ? TFMC_RT_E_RANK : TFMC_RT_OK;
 }
 
+static uint64_t align(uint64_t at)
+{
+	return (at + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN;
+}
+
 /* Makes room for a payload of `bytes`; the contents are lost. */
 static int reserve_payload(struct lead *l, uint64_t bytes)
 {
 	if (bytes <= l->capacity)
 		return TFMC_RT_OK;
-	uint64_t capacity = (bytes + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN;
+	uint64_t capacity = align(bytes);
 	void *payload = aligned_alloc(PAYLOAD_ALIGN, (size_t)capacity);
 	if (!payload)
 		return TFMC_RT_E_MEMORY;
@@ -293,46 +298,46 @@ int lead_receive(struct lead *l, struct act *act)
 
 /* ---- calls ---- */
 
-/* At the beginning of the payload of a call; the present inputs follow, each at a multiple of PAYLOAD_ALIGN. */
+/* At the beginning of a call; its present inputs follow, all at multiples of PAYLOAD_ALIGN. */
 struct call_head {
+	int64_t entry;
 	int64_t dims[MODEL_DIMS_MAX];          /* of the record; 0: the entry does not use it */
 	uint8_t is_present[MODEL_TENSORS_MAX]; /* 0: the input takes its default */
 };
 
-/* Elements of the inputs of a call and their byte offsets in its payload. */
+/* Elements of the inputs of a call and their byte offsets from its beginning. */
 struct call_layout {
 	uint64_t counts[MODEL_TENSORS_MAX], offsets[MODEL_TENSORS_MAX];
-	uint64_t bytes; /* of the payload */
+	uint64_t bytes; /* of the call */
 };
 
 /* False: they do not fit into a payload. */
-static bool layout_inputs(const struct tfmc_record *r, int64_t entry, const struct call_head *head,
-                          struct call_layout *out)
+static bool layout_inputs(const struct tfmc_record *r, const struct call_head *head, struct call_layout *out)
 {
 	*out = (struct call_layout){.bytes = sizeof(*head)};
-	for (uint64_t i = 0; i < tfmc_entry_at(r, entry)->n_inputs; i++) {
-		const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, i);
+	for (uint64_t i = 0; i < tfmc_entry_at(r, head->entry)->n_inputs; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(r, head->entry, i);
 		int64_t count = tfmc_tensor_count(r, t, head->dims);
 		if (!head->is_present[i])
 			continue;
 		if (count < 0 || (uint64_t)count > PAYLOAD_MAX)
 			return false;
 		out->counts[i] = (uint64_t)count;
-		out->offsets[i] = (out->bytes + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN;
+		out->offsets[i] = align(out->bytes);
 		out->bytes = out->offsets[i] + (uint64_t)count * tfmc_dtype_bytes(t->dtype);
 	}
 	return out->bytes <= PAYLOAD_MAX;
 }
 
 /* The dims that the entry uses, within their bounds. */
-static int read_dims(const struct tfmc_record *r, int64_t entry, const int64_t *dims, struct call_head *head)
+static int read_dims(const struct tfmc_record *r, const struct session_call *c, struct call_head *head)
 {
-	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, c->entry);
 	const uint64_t *numbers = (const void *)((const char *)r + e->dims);
-	*head = (struct call_head){0};
+	*head = (struct call_head){.entry = c->entry};
 	for (uint64_t i = 0; i < e->n_dims; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, numbers[i]);
-		int64_t value = dims[numbers[i]];
+		int64_t value = c->dims[numbers[i]];
 		if (value < dim->lo || value > dim->hi)
 			return TFMC_RT_E_DIM;
 		head->dims[numbers[i]] = value;
@@ -350,53 +355,77 @@ static int check_buffer(const struct tfmc_record *r, const struct tfmc_record_te
 	return b->data && b->count < (uint64_t)count ? TFMC_RT_E_SIZE : TFMC_RT_OK;
 }
 
-int lead_send_call(struct lead *l, const struct tfmc_record *r, int64_t entry, const int64_t *dims,
-                   const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+/* Checks the arguments of a call, and lays them out. */
+static int describe_call(const struct tfmc_record *r, const struct session_call *c, struct call_head *head,
+                         struct call_layout *layout)
 {
-	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, c->entry);
+	TRY(read_dims(r, c, head));
+	for (uint64_t i = 0; i < e->n_inputs; i++)
+		TRY(check_buffer(r, tfmc_entry_input(r, c->entry, i), head->dims, &c->inputs[i]));
+	for (uint64_t i = 0; i < e->n_outputs; i++)
+		TRY(check_buffer(r, tfmc_entry_output(r, c->entry, i), head->dims, &c->outputs[i]));
+	for (uint64_t i = 0; i < e->n_inputs; i++)
+		head->is_present[i] = c->inputs[i].data != NULL;
+	return layout_inputs(r, head, layout) ? TFMC_RT_OK : TFMC_RT_E_SIZE;
+}
+
+/* Appends a call to a payload that ends at `at`; NULL: only finds where it would end. */
+static int append_call(const struct tfmc_record *r, const struct session_call *c, char *payload, uint64_t *at)
+{
 	struct call_head head;
 	struct call_layout layout;
+	TRY(describe_call(r, c, &head, &layout));
+	const uint64_t begin = align(*at);
+	*at = begin + layout.bytes;
+	if (!payload)
+		return *at <= PAYLOAD_MAX ? TFMC_RT_OK : TFMC_RT_E_SIZE;
+	memcpy(payload + begin, &head, sizeof(head));
+	for (uint64_t i = 0; i < tfmc_entry_at(r, c->entry)->n_inputs; i++)
+		if (layout.counts[i])
+			memcpy(payload + begin + layout.offsets[i], c->inputs[i].data,
+			       (size_t)(layout.counts[i] *
+			                tfmc_dtype_bytes(tfmc_entry_input(r, c->entry, i)->dtype)));
+	return TFMC_RT_OK;
+}
+
+int lead_send_calls(struct lead *l, const struct tfmc_record *r, const struct session_call *calls, uint64_t n)
+{
+	uint64_t bytes = 0, at = 0;
 	if (!l->ranks)
 		return TFMC_RT_OK;
 	if (l->ranks->rank != 0)
 		return TFMC_RT_E_RANKS;
-	TRY(read_dims(r, entry, dims, &head));
-	for (uint64_t i = 0; i < e->n_inputs; i++)
-		TRY(check_buffer(r, tfmc_entry_input(r, entry, i), head.dims, &inputs[i]));
-	for (uint64_t i = 0; i < e->n_outputs; i++)
-		TRY(check_buffer(r, tfmc_entry_output(r, entry, i), head.dims, &outputs[i]));
-	for (uint64_t i = 0; i < e->n_inputs; i++)
-		head.is_present[i] = inputs[i].data != NULL;
-	if (!layout_inputs(r, entry, &head, &layout))
-		return TFMC_RT_E_SIZE;
-	TRY(reserve_payload(l, layout.bytes));
-	char *payload = l->payload;
-	memset(payload, 0, (size_t)layout.bytes);
-	memcpy(payload, &head, sizeof(head));
-	for (uint64_t i = 0; i < e->n_inputs; i++)
-		if (layout.counts[i])
-			memcpy(payload + layout.offsets[i], inputs[i].data,
-			       (size_t)(layout.counts[i] *
-			                tfmc_dtype_bytes(tfmc_entry_input(r, entry, i)->dtype)));
-	return lead_send(l, &(struct act){.kind = ACT_CALL, .a = entry, .bytes = layout.bytes}, payload);
+	for (uint64_t i = 0; i < n; i++)
+		TRY(append_call(r, &calls[i], NULL, &bytes));
+	TRY(reserve_payload(l, bytes));
+	memset(l->payload, 0, (size_t)bytes);
+	for (uint64_t i = 0; i < n; i++)
+		TRY(append_call(r, &calls[i], l->payload, &at));
+	return lead_send(l, &(struct act){.kind = ACT_CALLS, .a = (int64_t)n, .bytes = bytes}, l->payload);
 }
 
-int lead_read_call(const struct lead *l, const struct tfmc_record *r, const struct act *act, int64_t *dims,
-                   struct tfmc_buffer *inputs)
+int lead_read_call(const struct lead *l, const struct tfmc_record *r, const struct act *act, int64_t i,
+                   uint64_t *at, struct session_call *out)
 {
-	const struct tfmc_record_entry *e = tfmc_entry_at(r, act->a);
 	struct call_head head;
 	struct call_layout layout;
+	const uint64_t begin = align(*at);
+	if (begin + sizeof(head) > act->bytes)
+		return TFMC_RT_E_RANK;
+	char *call = (char *)l->payload + begin;
+	memcpy(&head, call, sizeof(head));
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, head.entry);
 	if (!e || e->n_dims > MODEL_DIMS_MAX || e->n_inputs + e->n_outputs > MODEL_TENSORS_MAX ||
-	    act->bytes < sizeof(head))
+	    !layout_inputs(r, &head, &layout))
 		return TFMC_RT_E_RANK;
-	memcpy(&head, l->payload, sizeof(head));
-	if (!layout_inputs(r, act->a, &head, &layout) || layout.bytes != act->bytes)
+	*at = begin + layout.bytes;
+	if (i + 1 < act->a ? *at > act->bytes : *at != act->bytes)
 		return TFMC_RT_E_RANK;
-	memcpy(dims, head.dims, sizeof(head.dims));
-	for (uint64_t i = 0; i < e->n_inputs; i++)
-		inputs[i] = head.is_present[i] ? (struct tfmc_buffer){(char *)l->payload + layout.offsets[i],
-		                                                      layout.counts[i]}
-		                               : (struct tfmc_buffer){0};
+	*out = (struct session_call){.entry = head.entry};
+	memcpy(out->dims, head.dims, sizeof(head.dims));
+	for (uint64_t k = 0; k < e->n_inputs; k++)
+		if (head.is_present[k])
+			out->inputs[k] = (struct tfmc_buffer){call + layout.offsets[k], layout.counts[k]};
 	return TFMC_RT_OK;
 }

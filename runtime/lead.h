@@ -10,7 +10,8 @@
 #include "runtime/feed.h"
 
 enum act_kind {
-	ACT_CALL,    /* a: entry. Payload: struct call_head, then the inputs */
+	ACT_CALLS,   /* a: number of calls, of which none follows one that fails. Payload: of each call
+			struct call_head, then the inputs */
 	ACT_RESET,   /* of all sequences */
 	ACT_TRIM,    /* a: sequence, b: length */
 	ACT_FORK,    /* a: from, b: to */
@@ -63,17 +64,20 @@ int lead_collect(const struct tfmc_session_options *o, const struct lead_opened 
  * TFMC_RT_E_RANK: another rank failed or is gone. */
 int lead_send(struct lead *l, const struct act *act, const void *payload);
 /*
- * Broadcasts a call with its inputs. Checks before that dims and buffers pass in the object, which no follower could know
- * of the outputs of the leader: TFMC_RT_E_DIM, TFMC_RT_E_SIZE. Others as lead_send.
+ * Broadcasts n calls with their inputs. Checks before that dims and buffers pass in the object, which no follower could
+ * know of the outputs of the leader: TFMC_RT_E_DIM, TFMC_RT_E_SIZE, and nothing is sent. Others as lead_send.
  */
-int lead_send_call(struct lead *l, const struct tfmc_record *r, int64_t entry, const int64_t *dims,
-                   const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);
+int lead_send_calls(struct lead *l, const struct tfmc_record *r, const struct session_call *calls,
+                    uint64_t n);
 /* Waits for the next act; its payload is l->payload until the next one. TFMC_RT_E_RANK: the leader failed or is gone,
  * or sent something else than an act; TFMC_RT_E_MEMORY. */
 int lead_receive(struct lead *l, struct act *act);
-/* Arguments of a received call: dims [MODEL_DIMS_MAX], inputs [MODEL_TENSORS_MAX], which point into l->payload.
- * TFMC_RT_E_RANK: they are not those of an entry of the record. */
-int lead_read_call(const struct lead *l, const struct tfmc_record *r, const struct act *act, int64_t *dims,
-                   struct tfmc_buffer *inputs);
+/*
+ * Arguments of call i of the received ones, without outputs; inputs point into l->payload. *at: where the call begins in
+ * the payload, then where it ends; 0 for the first one. TFMC_RT_E_RANK: they are not those of an entry of the record, or
+ * the payload does not end with the last call.
+ */
+int lead_read_call(const struct lead *l, const struct tfmc_record *r, const struct act *act, int64_t i,
+                   uint64_t *at, struct session_call *out);
 
 #endif

@@ -34,10 +34,11 @@ static int score_by_steps(struct feeder *f, const int32_t *ids, uint64_t n, doub
 static int score_by_rows(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {
 	uint64_t end = n_before + n - 1; /* the last id is not fed */
-	float *out = malloc((size_t)f->score_rows * sizeof(*out));
+	const uint64_t most = feeder_score_ids(f) < end ? feeder_score_ids(f) : end;
+	float *out = malloc((size_t)most * sizeof(*out));
 	int status = out ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 	for (uint64_t at = 0, rows; status == TFMC_RT_OK && at < end; at += rows) {
-		rows = end - at < f->score_rows ? end - at : f->score_rows;
+		rows = end - at < most ? end - at : most;
 		status = feeder_score(f, all + at, all + at + 1, rows, out);
 		for (uint64_t i = 0; status == TFMC_RT_OK && i < rows; i++) {
 			if (!(out[i] <= FLT_MAX)) /* -infinity is probability 0 */

@@ -20,6 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Calls of a run: long enough that filling and draining a pipeline of a few stages costs little, and bounded since it
+ * cannot be cancelled. */
+#define RUN_CALLS 16
+
 /* ---- processor features ---- */
 
 /*
@@ -483,7 +487,7 @@ static int select_sequences(struct tfmc_session *s, int64_t first, int64_t sourc
 	return TFMC_RT_OK;
 }
 
-/* Does an act on this rank. A call has buffers of the rank: call_with_buffers does it. */
+/* Does an act on this rank. Calls have buffers of the rank: call_with_buffers does them. */
 static int do_act(struct tfmc_session *s, const struct act *act, const void *payload)
 {
 	switch ((enum act_kind)act->kind) {
@@ -492,7 +496,7 @@ static int do_act(struct tfmc_session *s, const struct act *act, const void *pay
 	case ACT_FORK: return s->model.fork(s->context, act->a, act->b);
 	case ACT_SELECT: return select_sequences(s, act->a, act->b);
 	case ACT_REORDER: return s->model.reorder(s->context, payload, act->a);
-	case ACT_CALL:
+	case ACT_CALLS:
 	case ACT_CLOSE: break;
 	}
 	return TFMC_RT_OK;
@@ -709,21 +713,33 @@ static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims
 }
 
 /* Calls an entry on this rank. */
-static int call_with_buffers(struct tfmc_session *s, int64_t entry, const int64_t *dims,
-                             const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
+static int call_with_buffers(struct tfmc_session *s, const struct session_call *c)
 {
 	const struct tfmc_record *r = s->model.record;
-	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, c->entry);
 	const uint64_t *dim_indices = (const void *)((const char *)r + e->dims);
 	uint64_t args[MODEL_DIMS_MAX + 2 * MODEL_TENSORS_MAX], n = 0;
 	for (uint64_t i = 0; i < e->n_dims; i++)
-		args[n++] = (uint64_t)dims[dim_indices[i]];
+		args[n++] = (uint64_t)c->dims[dim_indices[i]];
 	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
-		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
+		const struct tfmc_buffer *b = i < e->n_inputs ? &c->inputs[i] : &c->outputs[i - e->n_inputs];
 		args[n++] = (uint64_t)(uintptr_t)b->data;
 		args[n++] = b->count;
 	}
-	return call_entry(s, entry, dims, args);
+	return call_entry(s, c->entry, c->dims, args);
+}
+
+int session_run(struct tfmc_session *session, const struct session_call *calls, uint64_t n)
+{
+	TRY(lead_send_calls(&session->lead, session->model.record, calls, n));
+	for (uint64_t i = 0; i < n; i++)
+		TRY(call_with_buffers(session, &calls[i]));
+	return TFMC_RT_OK;
+}
+
+uint64_t session_run_calls(const struct tfmc_session *session)
+{
+	return session->lead.ranks ? RUN_CALLS : 1;
 }
 
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
@@ -739,21 +755,30 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 		return TFMC_RT_E_NULL;
 	if (e->n_dims > MODEL_DIMS_MAX || e->n_inputs + e->n_outputs > MODEL_TENSORS_MAX)
 		return TFMC_RT_E_RECORD;
-	TRY(lead_send_call(&session->lead, r, entry, dims, inputs, outputs));
-	return call_with_buffers(session, entry, dims, inputs, outputs);
+	struct session_call c = {.entry = entry};
+	const uint64_t *used = (const void *)((const char *)r + e->dims);
+	for (uint64_t i = 0; i < e->n_dims; i++)
+		c.dims[used[i]] = dims[used[i]];
+	for (uint64_t i = 0; i < e->n_inputs; i++)
+		c.inputs[i] = inputs[i];
+	for (uint64_t i = 0; i < e->n_outputs; i++)
+		c.outputs[i] = outputs[i];
+	return session_run(session, &c, 1);
 }
 
 /* ---- followers ---- */
 
-/* The call of an act, without outputs: only rank 0 needs the logits. Its status is the same on all ranks, of which
- * rank 0 returns it to the caller, who may go on, or the next act fails. */
-static int follow_call(struct tfmc_session *s, const struct act *act)
+/* The calls of an act, without outputs: only rank 0 needs the logits. The status of a call is the same on all ranks, of
+ * which rank 0 returns it to the caller, who may go on, or the next act fails. */
+static int follow_calls(struct tfmc_session *s, const struct act *act)
 {
-	static const struct tfmc_buffer unwanted[MODEL_TENSORS_MAX];
-	struct tfmc_buffer inputs[MODEL_TENSORS_MAX];
-	int64_t dims[MODEL_DIMS_MAX];
-	TRY(lead_read_call(&s->lead, s->model.record, act, dims, inputs));
-	(void)call_with_buffers(s, act->a, dims, inputs, unwanted);
+	struct session_call call;
+	uint64_t at = 0;
+	int status = TFMC_RT_OK;
+	for (int64_t i = 0; status == TFMC_RT_OK && i < act->a; i++) {
+		TRY(lead_read_call(&s->lead, s->model.record, act, i, &at, &call));
+		status = call_with_buffers(s, &call);
+	}
 	return TFMC_RT_OK;
 }
 
@@ -766,8 +791,8 @@ int tfmc_session_follow(struct tfmc_session *session)
 		return TFMC_RT_E_RANKS;
 	while (act.kind != ACT_CLOSE) {
 		TRY(lead_receive(&session->lead, &act));
-		if (act.kind == ACT_CALL)
-			TRY(follow_call(session, &act));
+		if (act.kind == ACT_CALLS)
+			TRY(follow_calls(session, &act));
 		else
 			(void)do_act(session, &act, session->lead.payload); /* as that of a call */
 	}

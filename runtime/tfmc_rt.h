@@ -291,8 +291,11 @@ int tfmc_session_reset(struct tfmc_session *session);
  * variant that one of them runs, so that they round alike.
  *
  * Once a rank fails or is gone, every call that reaches the model is TFMC_RT_E_RANK. tfmc_session_cancel takes effect
- * between calls of the model, as in one process: all ranks complete a call that has begun. Saving and restoring
- * sequences is TFMC_RT_E_RANKS.
+ * between calls of the model, as in one process, but calls of one prompt or scored text are sent 16 at a time: all ranks
+ * complete those that have begun. Saving and restoring sequences is TFMC_RT_E_RANKS.
+ *
+ * Stages of a pipeline work at different calls of a prompt at the same time: call_tokens should be a small part of it,
+ * with enough tokens that arithmetic and not memory bounds a call (128).
  */
 
 /*

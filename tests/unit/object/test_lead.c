@@ -2,14 +2,18 @@
 /*
  * Leader and followers: a model written here that notes what it is called with, on ranks that are threads. All ranks note
  * the same, which is what one process notes; an open with different options, weights or objects, a failure in the
- * middle and acts that no leader sends end with the documented status on all ranks. One object with an exchange.
+ * middle and acts that no leader sends end with the documented status on all ranks. Stages work at different calls of a
+ * prompt at the same time. One object with an exchange.
  */
 #include <check.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/backend.h"
@@ -21,11 +25,12 @@ Suite *suite_lead(void);
 
 enum {
 	N_RANKS = 3,
-	V = 11,       /* vocabulary */
-	MAX_B = 3,    /* sequences */
-	MAX_S = 80,   /* tokens of a call: more than one broadcast has */
-	CHUNK = 4,    /* of a prompt */
-	CAPACITY = 12 /* tokens of a sequence */
+	V = 11,        /* vocabulary */
+	MAX_B = 3,     /* sequences */
+	MAX_S = 80,    /* tokens of a call: more than one broadcast has */
+	CHUNK = 4,     /* of a prompt */
+	CAPACITY = 12, /* tokens of a sequence */
+	LONG = 40      /* the same, where a test says so */
 };
 
 /* ---- a model that notes its calls ---- */
@@ -37,6 +42,11 @@ struct journal {
 	struct tfmc_local_ranks *group;
 	int fails_at; /* number of the call in which the rank gives up; 0: none */
 	int calls, outputs;
+	int32_t capacity;
+	bool is_stage;                  /* each rank is a stage of a pipeline */
+	void (*first_call)(void *user); /* before the first call ends; NULL: nothing */
+	void *user;
+	atomic_int begun; /* calls */
 	size_t n;
 	char text[8192]; /* a line for each function that was called */
 };
@@ -55,7 +65,7 @@ static void note(struct journal *j, const char *fmt, ...)
 
 struct noted_state {
 	int32_t past[16];
-	int32_t tokens[MAX_B][CAPACITY];
+	int32_t tokens[MAX_B][LONG];
 };
 
 struct noted_context {
@@ -183,7 +193,7 @@ static int32_t append(struct noted_context *c, int64_t b, int64_t s, const int32
                       const int32_t *lengths)
 {
 	for (int64_t i = 0; i < b; i++)
-		if (c->state->past[c->first + i] + (lengths ? lengths[i] : s) > CAPACITY)
+		if (c->state->past[c->first + i] + (lengths ? lengths[i] : s) > c->journal->capacity)
 			return TFMC_RT_E_FULL;
 	for (int64_t i = 0; i < b; i++)
 		for (int64_t k = 0; k < (lengths ? lengths[i] : s); k++) {
@@ -191,6 +201,21 @@ static int32_t append(struct noted_context *c, int64_t b, int64_t s, const int32
 			c->state->tokens[sequence][c->state->past[sequence]++] = tokens[i * s + k];
 		}
 	return TFMC_RT_OK;
+}
+
+/* sum [count] of the shares of all ranks: exact, in whatever order. */
+static void add_shares(const struct noted_context *c, const float *part, float *sum, uint64_t count)
+{
+	const struct tfmc_ranks *r = c->ranks;
+	float before[MAX_B * V] = {0}, through[MAX_B * V];
+	if (!c->journal->is_stage) {
+		r->sum(r->user, part, sum, count, r->n, 7, 0, 1);
+		return;
+	}
+	r->receive(r->user, before, through, count, 1, 0, 0, 1);
+	for (uint64_t i = 0; i < count; i++)
+		through[i] += part[i];
+	r->send(r->user, through, sum, count, 1, 1, 0, 1);
 }
 
 static int32_t noted_call(void *context, uint64_t entry, const uint64_t *args, int64_t worker)
@@ -212,6 +237,7 @@ static int32_t noted_call(void *context, uint64_t entry, const uint64_t *args, i
 		note(j, " of %d", lengths[i]);
 	note(j, "\n");
 	j->outputs += out != NULL;
+	atomic_fetch_add(&j->begun, 1);
 	for (int64_t i = 0; i < b * s; i++)
 		if (tokens[i] < 0 || tokens[i] >= V)
 			return TFMC_RT_E_TOKEN;
@@ -224,7 +250,9 @@ static int32_t noted_call(void *context, uint64_t entry, const uint64_t *args, i
 	if (++j->calls == j->fails_at)
 		tfmc_local_ranks_fail(j->group);
 	if (c->ranks)
-		c->ranks->sum(c->ranks->user, part, sum, (uint64_t)(b * V), c->ranks->n, 7, 0, 1);
+		add_shares(c, part, sum, (uint64_t)(b * V));
+	if (j->calls == 1 && j->first_call)
+		j->first_call(j->user);
 	if (c->ranks && c->ranks->status(c->ranks->user)) {
 		memcpy(c->state->past, past, sizeof(past));
 		return TFMC_RT_E_RANK;
@@ -372,6 +400,7 @@ static void prepare(struct group *g, int64_t n)
 		make_record(&r->record, n);
 		r->journal.variant = 1;
 		r->journal.group = g->ranks;
+		r->journal.capacity = CAPACITY;
 		r->weights = (struct tfmc_mapping){.data = &r->journal, .bytes = 1, .rank = i};
 		r->options =
 		        (struct tfmc_session_options){.struct_size = sizeof(r->options),
@@ -621,6 +650,115 @@ START_TEST(cancels_between_calls)
 }
 END_TEST
 
+/* ---- runs of calls ---- */
+
+/* Each rank is a stage, and sequences have room for `capacity` tokens by the record. */
+static void make_stages(struct group *g, int64_t capacity)
+{
+	for (int64_t i = 0; i < g->n; i++) {
+		struct rank *r = &g->rank[i];
+		r->journal.is_stage = true;
+		r->journal.capacity = (int32_t)capacity;
+		r->record.record.context_limit = (uint64_t)capacity;
+		r->record.record.max_len = capacity;
+	}
+}
+
+/* Status of a prompt of n ids; its logits. */
+static int join(struct tfmc_session *s, uint64_t n, float logits[V])
+{
+	int32_t prompt[LONG];
+	struct tfmc_slots *slots;
+	int64_t slot;
+	for (int i = 0; i < LONG; i++)
+		prompt[i] = (i * i + 3) % (V - 1);
+	ck_assert_int_eq(tfmc_slots_open(s, &slots), TFMC_RT_OK);
+	int status = tfmc_slots_join(slots, prompt, n, NULL, 0, &slot);
+	if (status == TFMC_RT_OK)
+		memcpy(logits, tfmc_slots_logits(slots, slot), V * sizeof(*logits));
+	tfmc_slots_close(slots);
+	return status;
+}
+
+/* Returns when each stage in front of the last one has begun as many calls more as it is stages in front; a stage that
+ * waits for the last one never does. */
+static void wait_for_stages(void *user)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	struct group *g = user;
+	for (int64_t r = 1; r < g->n; r++)
+		while (atomic_load(&g->rank[r].journal.begun) < 1 + g->n - r)
+			nanosleep(&pause, NULL); /* prepare has set an alarm */
+}
+
+/* The last stage does not end the first call of a prompt before those in front of it have begun the next ones. */
+START_TEST(stages_overlap)
+{
+	float want[V], have[V];
+	prepare(&one, 1);
+	ck_assert_int_eq(join(start(&one), CAPACITY, want), TFMC_RT_OK);
+	finish(&one);
+	for (int64_t n = 2; n <= N_RANKS; n++) {
+		prepare(&many, n);
+		make_stages(&many, CAPACITY);
+		many.rank[0].journal.first_call = wait_for_stages;
+		many.rank[0].journal.user = &many;
+		ck_assert_int_eq(join(start(&many), CAPACITY, have), TFMC_RT_OK);
+		finish(&many);
+		check_followers(&many);
+		ck_assert_str_eq(many.rank[0].journal.text, one.rank[0].journal.text);
+		ck_assert_mem_eq(have, want, sizeof(want));
+	}
+}
+END_TEST
+
+static void cancel_session(void *user)
+{
+	const struct rank *r = user;
+	tfmc_session_cancel(r->session);
+}
+
+/* Calls of prompts are sent in runs of 16: the run that has begun is completed. */
+START_TEST(cancels_between_runs)
+{
+	float logits[V];
+	for (int64_t n = 1; n <= N_RANKS; n++) {
+		prepare(&many, n);
+		make_stages(&many, LONG);
+		for (int64_t i = 0; i < n; i++)
+			many.rank[i].options.call_tokens = 1;
+		many.rank[0].journal.first_call = cancel_session;
+		many.rank[0].journal.user = &many.rank[0];
+		struct tfmc_session *s = start(&many);
+		ck_assert_int_eq(join(s, LONG, logits), TFMC_RT_E_CANCELLED);
+		ck_assert_int_eq(many.rank[0].journal.calls, n > 1 ? 16 : 1);
+		ck_assert_int_eq(join(s, LONG, logits), TFMC_RT_OK);
+		ck_assert_int_eq(many.rank[0].journal.calls, n > 1 ? 16 + LONG : 1 + LONG);
+		finish(&many);
+		check_followers(&many);
+	}
+}
+END_TEST
+
+/* A call that all ranks refuse is the last one of its run on all of them. */
+START_TEST(a_run_ends_with_a_refused_call)
+{
+	float logits[V];
+	for (int64_t n = 2; n <= N_RANKS; n++) {
+		prepare(&many, n);
+		make_stages(&many, CAPACITY);
+		for (int64_t i = 0; i < n; i++)
+			many.rank[i].journal.capacity = CHUNK + 1;
+		struct tfmc_session *s = start(&many);
+		ck_assert_int_eq(join(s, CAPACITY, logits), TFMC_RT_E_FULL);
+		ck_assert_int_eq(atomic_load(&many.rank[0].journal.begun), 2);
+		ck_assert_int_eq(join(s, CHUNK, logits), TFMC_RT_OK);
+		finish(&many);
+		check_followers(&many);
+	}
+}
+END_TEST
+
 /* ---- ranks that differ ---- */
 
 /* Opens N_RANKS ranks that all fail alike; the message contains `text`. */
@@ -759,30 +897,42 @@ END_TEST
 
 /* ---- failures ---- */
 
-/* Whichever rank gives up in whichever call: the generation ends on all of them, and so do later calls. */
-START_TEST(a_failure_ends_all)
+/* A prompt of n ids on ranks of which one gives up: the generation ends on all of them, and so do later calls. */
+static void check_failure(uint64_t n_prompt, bool are_stages, int64_t fails, int at)
 {
-	static const int32_t prompt[] = {4, 8, 1};
+	static const int32_t prompt[CAPACITY] = {4, 8, 1};
 	const struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1};
 	int32_t out[CAPACITY];
 	uint64_t n;
+	prepare(&many, N_RANKS);
+	if (are_stages)
+		make_stages(&many, CAPACITY);
+	many.rank[fails].journal.fails_at = at;
+	struct tfmc_session *s = start(&many);
+	ck_assert_int_eq(tfmc_generate(s, &o, prompt, n_prompt, NULL, 0, out, CAPACITY, &n), TFMC_RT_E_RANK);
+	ck_assert_uint_lt(n, (uint64_t)at + 1);
+	ck_assert_int_eq(call(s, 1, 1, prompt, NULL, NULL), TFMC_RT_E_RANK);
+	ck_assert_int_eq(tfmc_session_reset(s), TFMC_RT_E_RANK);
+	ck_assert_int_eq(tfmc_session_trim(s, 0, 0), TFMC_RT_E_RANK);
+	finish(&many);
+	for (int i = 1; i < N_RANKS; i++)
+		ck_assert_int_eq(many.rank[i].followed, TFMC_RT_E_RANK);
+}
+
+/* Whichever rank gives up in whichever call, of a run, too. */
+START_TEST(a_failure_ends_all)
+{
 	for (int64_t fails = 0; fails < N_RANKS; fails++)
 		for (int at = 1; at < 4; at++) {
-			prepare(&many, N_RANKS);
-			many.rank[fails].journal.fails_at = at;
-			struct tfmc_session *s = start(&many);
-			ck_assert_int_eq(tfmc_generate(s, &o, prompt, 3, NULL, 0, out, CAPACITY, &n),
-			                 TFMC_RT_E_RANK);
-			ck_assert_uint_lt(n, (uint64_t)at + 1);
-			ck_assert_int_eq(call(s, 1, 1, prompt, NULL, NULL), TFMC_RT_E_RANK);
-			ck_assert_int_eq(tfmc_session_reset(s), TFMC_RT_E_RANK);
-			ck_assert_int_eq(tfmc_session_trim(s, 0, 0), TFMC_RT_E_RANK);
-			finish(&many);
-			for (int i = 1; i < N_RANKS; i++)
-				ck_assert_int_eq(many.rank[i].followed, TFMC_RT_E_RANK);
+			check_failure(CHUNK - 1, false, fails, at);
+			check_failure(CHUNK - 1, true, fails, at);
+			check_failure(2 * CHUNK + 1, true, fails, at);
 		}
 }
 END_TEST
+
+/* Bytes from a call to the next one, and to its tokens. */
+enum { CALL_TOKENS = 320, CALL_STRIDE = 384 };
 
 /* Broadcasts that no leader sends: the act with its payload, then the payload. */
 struct script {
@@ -799,28 +949,34 @@ static int32_t read_script(void *user, void *data, uint64_t bytes)
 	return 0;
 }
 
-/* Statuses of reading an act and of reading it as a call. */
-static int read_act(struct act act, int32_t first, struct noted_record *r)
+/* Reads an act of calls, all of which are the same; their entry and first id. */
+static int read_act(struct act act, int64_t entry, int32_t first, struct noted_record *r)
 {
 	static struct script s;
 	const struct tfmc_ranks table = {
 	        .struct_size = sizeof(table), .user = &s, .rank = 1, .n = 2, .broadcast = read_script};
 	struct lead l = {.ranks = &table};
-	struct tfmc_buffer inputs[MODEL_TENSORS_MAX];
-	int64_t dims[MODEL_DIMS_MAX];
+	struct session_call c;
+	uint64_t at = 0;
 	s = (struct script){.act = act};
-	memcpy(s.payload, (const int64_t[]){2, 3}, 2 * sizeof(int64_t)); /* B, S */
-	s.payload[MODEL_DIMS_MAX * sizeof(int64_t)] = 1;                 /* tokens, no lengths */
-	memcpy(s.payload + 256, &first, sizeof(first));
+	for (int i = 0; i < 2; i++) {
+		unsigned char *payload = s.payload + i * CALL_STRIDE;
+		memcpy(payload, (const int64_t[]){entry, 2, 3}, 3 * sizeof(int64_t)); /* B, S */
+		payload[(1 + MODEL_DIMS_MAX) * sizeof(int64_t)] = 1;                  /* tokens, no lengths */
+		memcpy(payload + CALL_TOKENS, &first, sizeof(first));
+	}
 	int status = lead_receive(&l, &act);
-	if (status == TFMC_RT_OK && act.kind == ACT_CALL)
-		status = lead_read_call(&l, &r->record, &act, dims, inputs);
-	if (status == TFMC_RT_OK && act.kind == ACT_CALL) {
-		ck_assert_int_eq(dims[1], 3);
-		ck_assert_uint_eq(inputs[0].count, 6);
-		ck_assert_uint_eq((uintptr_t)inputs[0].data % 64, 0);
-		ck_assert_int_eq(*(const int32_t *)inputs[0].data, first);
-		ck_assert_ptr_null(inputs[1].data);
+	for (int64_t i = 0; status == TFMC_RT_OK && act.kind == ACT_CALLS && i < act.a; i++) {
+		status = lead_read_call(&l, &r->record, &act, i, &at, &c);
+		if (status != TFMC_RT_OK)
+			break;
+		ck_assert_int_eq(c.entry, entry);
+		ck_assert_int_eq(c.dims[1], 3);
+		ck_assert_uint_eq(c.inputs[0].count, 6);
+		ck_assert_uint_eq((uintptr_t)c.inputs[0].data % 64, 0);
+		ck_assert_int_eq(*(const int32_t *)c.inputs[0].data, first);
+		ck_assert_ptr_null(c.inputs[1].data);
+		ck_assert_ptr_null(c.outputs[0].data);
 	}
 	lead_close(&l);
 	return status;
@@ -828,22 +984,26 @@ static int read_act(struct act act, int32_t first, struct noted_record *r)
 
 START_TEST(acts_are_checked)
 {
-	const uint64_t bytes = 256 + 6 * sizeof(int32_t);
+	const uint64_t bytes = CALL_TOKENS + 6 * sizeof(int32_t), two = CALL_STRIDE + bytes;
 	static struct noted_record r;
 	make_record(&r, 2);
-	ck_assert_int_eq(read_act((struct act){ACT_CALL, 1, 0, bytes}, 9, &r), TFMC_RT_OK);
-	ck_assert_int_eq(read_act((struct act){ACT_CALL, 1, 0, bytes - 1}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_CALL, 1, 0, bytes + 64}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_CALL, 1, 0, 8}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_CALL, 2, 0, bytes}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_CALL, -1, 0, bytes}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_CLOSE + 1, 0, 0, 0}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){-1, 0, 0, 0}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_REORDER, 2, 0, 16}, 9, &r), TFMC_RT_OK);
-	ck_assert_int_eq(read_act((struct act){ACT_REORDER, 3, 0, 16}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_REORDER, INT64_MAX, 0, 16}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_RESET, 0, 0, UINT64_MAX - 3}, 9, &r), TFMC_RT_E_RANK);
-	ck_assert_int_eq(read_act((struct act){ACT_RESET, 0, 0, UINT64_MAX / 4}, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 1, 0, bytes}, 1, 9, &r), TFMC_RT_OK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 1, 0, bytes - 1}, 1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 1, 0, bytes + 64}, 1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 1, 0, 8}, 1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 1, 0, bytes}, 2, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 1, 0, bytes}, -1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 2, 0, two}, 0, 9, &r), TFMC_RT_OK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 2, 0, two - 1}, 0, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 1, 0, two}, 0, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CALLS, 3, 0, two}, 0, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_CLOSE + 1, 0, 0, 0}, 1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){-1, 0, 0, 0}, 1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_REORDER, 2, 0, 16}, 1, 9, &r), TFMC_RT_OK);
+	ck_assert_int_eq(read_act((struct act){ACT_REORDER, 3, 0, 16}, 1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_REORDER, INT64_MAX, 0, 16}, 1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_RESET, 0, 0, UINT64_MAX - 3}, 1, 9, &r), TFMC_RT_E_RANK);
+	ck_assert_int_eq(read_act((struct act){ACT_RESET, 0, 0, UINT64_MAX / 4}, 1, 9, &r), TFMC_RT_E_RANK);
 }
 END_TEST
 
@@ -958,6 +1118,9 @@ Suite *suite_lead(void)
 	tcase_add_test(tc, what_ranks_refuse);
 	tcase_add_test(tc, generation_is_that_of_one_process);
 	tcase_add_test(tc, cancels_between_calls);
+	tcase_add_test(tc, stages_overlap);
+	tcase_add_test(tc, cancels_between_runs);
+	tcase_add_test(tc, a_run_ends_with_a_refused_call);
 	tcase_add_test(tc, differences_are_named);
 	tcase_add_test(tc, failures_are_named);
 	tcase_add_test(tc, all_take_the_lowest_variant);
