@@ -108,7 +108,7 @@ static void gather_range(struct terms t, struct range range, uint64_t at, uint64
 enum exchange_kind { EXCHANGE_SUM, EXCHANGE_GATHER, EXCHANGE_BROADCAST, EXCHANGE_MESSAGE };
 struct exchange {
 	enum exchange_kind kind;
-	uint64_t tag, size; /* elements or bytes */
+	uint64_t tag, size; /* tag: of a message the broadcasts before it; size: elements or bytes */
 };
 
 /* Bit of counts that threads wait for. The count below it wraps around, and is compared for equality only. */
@@ -135,6 +135,7 @@ struct local_rank {
 	int64_t index;
 	struct meeting stage; /* of the ranks of a stage, of which this is the first */
 	struct mailbox mailbox;
+	uint64_t n_broadcasts; /* that this rank has taken part in */
 };
 
 /* Pairs of staging buffers of a rank. */
@@ -300,9 +301,10 @@ static void local_gather(void *user, const float *x, float *out, uint64_t rows, 
 }
 
 /* Piece by piece; the sender is at most two pieces ahead. */
-static void write_message(struct tfmc_local_ranks *g, int64_t to, const float *x, uint64_t count)
+static void write_message(struct tfmc_local_ranks *g, int64_t to, const float *x, struct exchange e)
 {
 	struct mailbox *box = &g->ranks[to].mailbox;
+	const uint64_t count = e.size;
 	uint64_t at = 0, n;
 	do {
 		unsigned number = count_of(&box->written);
@@ -311,16 +313,16 @@ static void write_message(struct tfmc_local_ranks *g, int64_t to, const float *x
 		n = count - at < STAGE_FLOATS ? count - at : STAGE_FLOATS;
 		if (n > 0)
 			memcpy(stage_of(g, to, BUFFERS_MAILBOX, number), x + at, n * sizeof(float));
-		box->messages[number & 1] = (struct exchange){EXCHANGE_MESSAGE, 0, count};
+		box->messages[number & 1] = e;
 		count_on(g, &box->written, number);
 		at += n;
 	} while (at < count);
 }
 
-static void read_message(struct tfmc_local_ranks *g, int64_t to, float *out, uint64_t count)
+static void read_message(struct tfmc_local_ranks *g, int64_t to, float *out, struct exchange e)
 {
 	struct mailbox *box = &g->ranks[to].mailbox;
-	const struct exchange e = {EXCHANGE_MESSAGE, 0, count};
+	const uint64_t count = e.size;
 	uint64_t at = 0, n;
 	do {
 		unsigned number = count_of(&box->read);
@@ -349,7 +351,8 @@ static void local_send(void *user, const float *x, float *out, uint64_t count, i
 	if (worker > 0)
 		return;
 	if (r->index >= group)
-		write_message(g, (r->index + group) % g->n, x, count);
+		write_message(g, (r->index + group) % g->n, x,
+		              (struct exchange){EXCHANGE_MESSAGE, r->n_broadcasts, count});
 	if (count > 0)
 		memcpy(out, x, count * sizeof(float));
 }
@@ -363,7 +366,8 @@ static void local_receive(void *user, const float *x, float *out, uint64_t count
 	if (worker > 0)
 		return;
 	if (r->index / group != 1)
-		read_message(r->group, r->index, out, count);
+		read_message(r->group, r->index, out,
+		             (struct exchange){EXCHANGE_MESSAGE, r->n_broadcasts, count});
 	else if (count > 0)
 		memcpy(out, x, count * sizeof(float));
 }
@@ -381,6 +385,7 @@ static int32_t local_broadcast(void *user, void *data, uint64_t bytes)
 	const struct party p = party_of(r, g->n);
 	const struct exchange e = {EXCHANGE_BROADCAST, 0, bytes};
 	uint64_t at = 0, n;
+	r->n_broadcasts++;
 	do {
 		unsigned number = count_of(&g->all.completed);
 		if (number & FAILED)

@@ -53,7 +53,8 @@ static void describe(const struct call *call, char *text, size_t size)
 	if (call->kind == CALL_SUM || call->kind == CALL_GATHER)
 		snprintf(text, size, "exchange %" PRIu64 " of %" PRIu64 " elements", call->tag, call->count);
 	else if (call->kind == CALL_MESSAGE)
-		snprintf(text, size, "a message of %" PRIu64 " elements", call->count);
+		snprintf(text, size, "a message of %" PRIu64 " elements after broadcast %" PRIu64,
+		         call->count, call->tag);
 	else
 		snprintf(text, size,
 		         call->kind == CALL_BROADCAST ? "a broadcast of %" PRIu64 " bytes" : "its end",

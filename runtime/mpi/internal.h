@@ -18,8 +18,8 @@
 /* ---- calls ---- */
 enum call_kind { CALL_SUM, CALL_GATHER, CALL_MESSAGE, CALL_BROADCAST, CALL_CLOSE, CALL_FAILED };
 
-/* A call, equal on all ranks that take part. tag: number of the exchange, 0 of messages; of CALL_FAILED the rank that
- * failed. */
+/* A call, equal on all ranks that take part. tag: number of the exchange; of CALL_MESSAGE that of the broadcasts before
+ * it; of CALL_FAILED the rank that failed. */
 struct call {
 	uint64_t kind, tag, count; /* count: elements of x, bytes of a broadcast */
 	uint64_t width;            /* of the rows of x that are gathered */

@@ -36,6 +36,7 @@ struct tfmc_mpi {
 	struct fault fault;
 	int64_t limit_ns;
 	bool initialised, spins;
+	uint64_t n_broadcasts; /* that this rank has taken part in */
 	MPI_Comm comm;
 	struct window *window; /* NULL: by messages */
 	struct slot *in, *out; /* [n] from and to each rank; in[rank] is this rank's own term */
@@ -270,7 +271,8 @@ static void send_stage(void *user, const float *x, float *out, uint64_t count, i
                        int64_t worker, int64_t workers)
 {
 	struct tfmc_mpi *m = user;
-	const struct call call = {.kind = CALL_MESSAGE, .count = count, .group = group};
+	const struct call call = {
+	        .kind = CALL_MESSAGE, .tag = m->n_broadcasts, .count = count, .group = group};
 	const int64_t to = (m->ranks.rank + group) % m->ranks.n;
 	(void)tag;
 	(void)workers;
@@ -289,7 +291,8 @@ static void receive_stage(void *user, const float *x, float *out, uint64_t count
                           int64_t worker, int64_t workers)
 {
 	struct tfmc_mpi *m = user;
-	const struct call call = {.kind = CALL_MESSAGE, .count = count, .group = group};
+	const struct call call = {
+	        .kind = CALL_MESSAGE, .tag = m->n_broadcasts, .count = count, .group = group};
 	const int64_t from = (m->ranks.rank - group + m->ranks.n) % m->ranks.n;
 	(void)tag;
 	(void)workers;
@@ -314,6 +317,7 @@ static int32_t broadcast(void *user, void *data, uint64_t bytes)
 {
 	struct tfmc_mpi *m = user;
 	const struct call call = {.kind = CALL_BROADCAST, .count = bytes, .group = m->ranks.n};
+	m->n_broadcasts++;
 	if (m->window && !fault_is_set(&m->fault))
 		window_broadcast(m->window, data, &call);
 	else if (m->ranks.n > 1 && !fault_is_set(&m->fault))

@@ -4,6 +4,7 @@
  *
  *	ranks_check DIRECTORY TRANSPORT results
  *	ranks_check DIRECTORY TRANSPORT tag|count|kind|close|silent     the last rank does something else
+ *	ranks_check DIRECTORY TRANSPORT left                            the last stage leaves a call
  *	ranks_check DIRECTORY TRANSPORT exit|kill|idle SEED             a rank ends at a random moment; idle: rank 0
  *
  * TRANSPORT: window, messages. A rank that has found what it should writes the file DIRECTORY/RANK: after a failure of
@@ -305,6 +306,25 @@ static void check_other_call(struct tfmc_mpi *mpi, const char *what)
 		check_failed(mpi, other ? 0 : ranks->n - 1, start);
 }
 
+/* Each rank is a stage. In the call after the one that it leaves rank 0 meets a message of the latter. */
+static void check_left_call(struct tfmc_mpi *mpi)
+{
+	static float x[4096], out[4096];
+	const struct tfmc_ranks *r = tfmc_mpi_ranks(mpi);
+	int64_t start = now_ns(), last = r->n - 1;
+	for (int64_t act = 0, sent; !r->status(r->user); act++) {
+		sent = act;
+		if (r->broadcast(r->user, &sent, sizeof(sent)) || (r->rank == 0 && act == 0))
+			continue;
+		r->receive(r->user, x, out, 4096, 1, 0, 0, 1);
+		r->send(r->user, x, out, 4096, 1, 1, 0, 1);
+		must(act < 2, "a call is left, and nobody notices");
+	}
+	check_failed(mpi, r->rank == last ? 0 : last, start);
+	must(r->rank > 0 || strstr(tfmc_mpi_error(mpi), "after broadcast 1, this rank to a message"), "%s",
+	     tfmc_mpi_error(mpi));
+}
+
 struct adder {
 	const struct tfmc_ranks *ranks;
 	uint64_t count;
@@ -408,6 +428,8 @@ int main(int argc, char **argv)
 		tfmc_mpi_close(mpi);
 	} else if (argc > 4)
 		check_end(mpi, what, (unsigned)strtoul(argv[4], NULL, 10), messages);
+	else if (!strcmp(what, "left"))
+		check_left_call(mpi);
 	else
 		check_other_call(mpi, what);
 	FILE *f = fopen(path, "w");

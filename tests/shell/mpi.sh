@@ -110,7 +110,7 @@ for mpi in openmpi mpich; do
 	for ranks in 1 2 3 4; do check $ranks "$(all_but $ranks none)" window results; done
 	for ranks in 2 3 4; do check $ranks "$(all_but $ranks none)" messages results; done
 	for transport in window messages; do
-		for what in tag count kind close silent; do check 3 012 $transport $what; done
+		for what in tag count kind close silent left; do check 3 012 $transport $what; done
 	done
 	for ((seed = 0; seed < kills; seed++)); do
 		ranks=$((2 + seed % 3))

@@ -291,24 +291,31 @@ START_TEST(stages_pass_values_on)
 }
 END_TEST
 
-/* The first stage sends another number of values than the last one receives. */
+static bool leaves_a_call; /* the last stage */
+
+/* The first stage sends another number of values than the last one receives, or those of a call that this one leaves. */
 static void *pass_other(void *arg)
 {
 	const struct worker *w = arg;
 	struct side *s = w->side;
 	const struct tfmc_ranks *r = s->ranks;
+	uint64_t act = 0;
 	if (r->rank == 1)
 		r->send(r->user, s->x, s->out, 100, 1, 0, w->worker, s->workers);
-	else
-		r->receive(r->user, s->x, s->out, 101, 1, 0, w->worker, s->workers);
+	if (leaves_a_call && w->worker == 0)
+		s->n_wrong += r->broadcast(r->user, &act, sizeof(act)) != 0;
+	if (r->rank == 0)
+		r->receive(r->user, s->x, s->out, leaves_a_call ? 100 : 101, 1, 0, w->worker, s->workers);
 	return NULL;
 }
 
-START_TEST(messages_of_other_sizes_fail)
+START_TEST(messages_of_other_calls_fail)
 {
+	leaves_a_call = _i;
 	struct tfmc_local_ranks *group = open_group(2, 0, 0);
 	run_threads(sides, 2, pass_other);
 	ck_assert_int_eq(sides[0].ranks->status(sides[0].ranks->user), TFMC_RT_E_RANK);
+	ck_assert_uint_eq(sides[0].n_wrong, 0);
 	tfmc_local_ranks_destroy(group);
 }
 END_TEST
@@ -540,7 +547,7 @@ Suite *suite_ranks(void)
 	tcase_add_test(exchanges, exchanges_follow_each_other);
 	tcase_add_test(exchanges, a_broadcast_reaches_all);
 	tcase_add_loop_test(exchanges, stages_pass_values_on, 0, 4);
-	tcase_add_test(failures, messages_of_other_sizes_fail);
+	tcase_add_loop_test(failures, messages_of_other_calls_fail, 0, 2);
 	tcase_add_loop_test(failures, what_differs_fails, 0, N_DIFFERENCES);
 	tcase_add_loop_test(failures, a_failure_ends_all_waits, 0, 4);
 	tcase_add_loop_test(alone, a_mirror_adds_equal_terms, 0, N_SIZES);
