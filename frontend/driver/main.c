@@ -261,6 +261,10 @@ static enum exit_code check_ranks(struct driver *d)
 	if (o->rank && option_int(o->rank, 0) >= n)
 		return driver_usage_error(d, "--rank=%lld: ranks are 0 to %lld",
 		                          (long long)option_int(o->rank, 0), (long long)n - 1);
+	if (d->job &&
+	    (o->one_rank || o->latency || o->link_rate || o->groups)) /* it has its own link, and all ranks */
+		return driver_usage_error(
+		        d, "--one-rank, --groups, --latency and --link-rate are not for an MPI job");
 	if (n > 1 && one)
 		return driver_usage_error(d, "%s is for one process, not for --shards or an MPI job", one);
 	return check_link(d);

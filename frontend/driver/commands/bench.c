@@ -870,16 +870,6 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	return st;
 }
 
-/* An MPI job has its own link, and all its ranks. */
-static enum exit_code check_job(struct driver *d)
-{
-	const struct driver_options *o = &d->options;
-	if (d->job && (o->one_rank || o->latency || o->link_rate || o->groups))
-		return driver_usage_error(
-		        d, "--one-rank, --groups, --latency and --link-rate are not for an MPI job");
-	return EXIT_OK;
-}
-
 enum exit_code command_bench(struct driver *d)
 {
 	struct loaded l;
@@ -888,9 +878,6 @@ enum exit_code command_bench(struct driver *d)
 	if (!b)
 		return EXIT_ENVIRONMENT;
 	b->d = d;
-	enum exit_code job = check_job(d);
-	if (job != EXIT_OK)
-		return job;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = driver_compile_jit(d, &l, (struct entry_names){0}, &c);

@@ -407,8 +407,10 @@ void compiled_destroy(struct compiled *c)
 
 /* Longer prompts are read in several prefill calls, which changes no bit of the result. */
 #define CALL_TOKENS 4096
-#define PAGE        4096
-#define WORKERS_MAX 4096 /* that an object accepts */
+/* Of a pipeline, whose stages work at different calls: few, though enough that arithmetic bounds a call. */
+#define STAGE_CALL_TOKENS 128
+#define PAGE              4096
+#define WORKERS_MAX       4096 /* that an object accepts */
 
 /* A session to be opened. */
 struct session_request {
@@ -606,7 +608,8 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 	/* Tokens of a prefill call whose arena takes at most a quarter of the limit: where attention scores are
 	 * materialized, a token takes memory in proportion to the context. */
 	if (w->chunked_prefill)
-		for (o.call_tokens = CALL_TOKENS; o.call_tokens > 1; o.call_tokens /= 2)
+		for (o.call_tokens = d->stages > 1 ? STAGE_CALL_TOKENS : CALL_TOKENS; o.call_tokens > 1;
+		     o.call_tokens /= 2)
 			if (tfmc_session_arena_bytes(&c->model, &o) <= d->limits.memory / 4)
 				break;
 	TFMC_TRY(fit_to_memory(d, c, w, &o, &o.context));
