@@ -262,17 +262,6 @@ static bool emit_linear(struct kernel *g, enum generator generator)
 	return false;
 }
 
-/* The elements of v are one row-major array: a result with reshapes of it, rows without padding. */
-static bool is_one_array(const struct ir_func *f, struct ir_value v)
-{
-	const struct ir_op *def = ir_def(f, v);
-	while (def != NULL && def->code == OP_reshape) {
-		v = def->operands[0];
-		def = ir_def(f, v);
-	}
-	return (def == NULL || !ir_op_has(def->code, TRAIT_VIEW)) && ir_row_pad(f, v) == 0;
-}
-
 static struct kb_val load_ranks_field(const struct kernel_job *job, int64_t offset)
 {
 	struct kb_val zero = kb_index(job->k, 0);
@@ -306,7 +295,7 @@ static enum tfmc_status emit_exchange(const struct kernel_job *job, const struct
 	}
 	if (t->dtype != DT_F32 || !job->bind->tensor(job->bind->user, k, root->operands[0], &x) ||
 	    !job->bind->tensor(job->bind->user, k, job->group->results[0], &y) ||
-	    !is_one_array(job->func, root->operands[0]) ||
+	    !ir_is_one_array(job->func, root->operands[0]) ||
 	    ((const struct attrs_group *)job->group->attrs)->pad != 0) {
 		diag_error(job->cx, job->group->loc.at, DIAG_UNSUPPORTED,
 		           "not supported yet: ranks that add values which are not f32 in row-major order");

@@ -306,3 +306,13 @@ bool ir_view_splits_heads(const struct ir_type *from, const struct ir_type *to, 
 			return true;
 	return false;
 }
+
+bool ir_is_one_array(const struct ir_func *f, struct ir_value v)
+{
+	const struct ir_op *def = ir_def(f, v);
+	while (def != NULL && def->code == OP_reshape) {
+		v = def->operands[0];
+		def = ir_def(f, v);
+	}
+	return (def == NULL || !ir_op_has(def->code, TRAIT_VIEW)) && ir_row_pad(f, v) == 0;
+}

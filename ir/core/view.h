@@ -35,6 +35,8 @@ struct ir_view {
 struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v);
 /* Padding elements after each row of v; 0 unless v is the result of a group with `pad`. */
 int64_t ir_row_pad(const struct ir_func *f, struct ir_value v);
+/* The elements of v are one row-major array: a value that is no view, with reshapes of it, rows without padding. */
+bool ir_is_one_array(const struct ir_func *f, struct ir_value v);
 /* Bytes of v stored row-major, with the padding of its rows. */
 const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_func *f, struct ir_value v);
 /*

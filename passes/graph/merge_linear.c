@@ -14,10 +14,10 @@
  * Skips      a weight with other readers (it would be stored twice); other results that are read by an elementwise
  *            op, which is the epilogue of its own linear, or by an exchange, which takes one array; pairs whose width
  *            is not a multiple of the panel.
- * Benefit    without it, f32 and one thread, a call takes up to 1.035 on Sapphire Rapids and 0.964 to 1.016 on Zen 5
- *            (tests/perf/passes.md), so at most 3.5 % and within noise where a step decodes (0.965 to 1.009). Not
- *            measured: decoding with two threads, and reduced precision (tests/perf/passes.sh --without merge-linear
- *            --threads 2 --precision int8 D2 D4 D5).
+ * Benefit    without it a call takes, f32 and one thread, up to 1.035 on Sapphire Rapids and 0.964 to 1.016 on Zen 5;
+ *            decoding with two threads (Sapphire Rapids, D2, D4, D5): f32 0.996 to 1.025, bf16 1.012 to 1.044, int8
+ *            0.975 to 1.043, q4 0.973 to 1.004. The highest are those of D5, whose calls of 10 us have the barriers of
+ *            fewer kernels to win; the others are within noise (tests/perf/passes.md).
  */
 #include <string.h>
 

@@ -108,38 +108,6 @@ static size_t list_results(const struct cluster *c, struct ir_value *out)
 	return n;
 }
 
-/* Emits the members of a cluster as one group, and maps its results. */
-static void emit_cluster(struct grouper *g, const struct cluster *c)
-{
-	const struct fusion_plan *plan = &g->plan;
-	size_t number = plan->cluster_of[fusion_op_index(plan, c->root)];
-	struct attrs_group attrs = {.kind = c->kind};
-	struct ir_value leaving[2 * RANGES_MAX], yields[2 * RANGES_MAX], results[2 * RANGES_MAX];
-	size_t n = list_results(c, leaving);
-	int64_t position = 0;
-
-	if (c->n_outputs > 0)
-		emit_operands(g, number);
-
-	irb_set_loc(g->b, c->root->loc);
-	irb_group_begin(g->b);
-	g->n_groups++;
-	for (size_t i = plan->first_member[number - 1]; i < plan->n_ops; i = plan->next_member[i]) {
-		position = clone_member(g, plan->ops[i], position);
-		if (plan->ops[i] == c->root)
-			attrs.root = position;
-		position++;
-	}
-	for (size_t i = 0; i < n; i++)
-		yields[i] = g->map[leaving[i].id];
-	irb_set_loc(g->b, c->root->loc);
-	irb_group_end(g->b, &attrs, yields, n, results);
-	for (size_t i = 0; i < n; i++) {
-		g->map[leaving[i].id] = results[i];
-		irb_name(g->b, results[i], ir_value_info(g->f, leaving[i])->name);
-	}
-}
-
 /* Emits one op as a group of kind loops; its operands have been emitted. */
 static void emit_alone(struct grouper *g, const struct ir_op *op)
 {
@@ -170,6 +138,50 @@ static struct ir_value emit_copy(struct grouper *g, struct ir_value v, struct ir
 	struct ir_value copy = irb_reshape_to(g->b, v, t->rank, t->dims);
 	irb_group_end(g->b, &attrs, &copy, 1, &result);
 	return result;
+}
+
+/*
+ * Emits the members of a cluster as one group, and maps its results. The values that an exchange sends are copied
+ * where they are a part of an array, since the table of an application takes whole arrays.
+ */
+static void emit_cluster(struct grouper *g, const struct cluster *c)
+{
+	const struct fusion_plan *plan = &g->plan;
+	size_t number = plan->cluster_of[fusion_op_index(plan, c->root)];
+	struct attrs_group attrs = {.kind = c->kind};
+	struct ir_value leaving[2 * RANGES_MAX], yields[2 * RANGES_MAX], results[2 * RANGES_MAX];
+	size_t n = list_results(c, leaving);
+	int64_t position = 0;
+	struct ir_value *sent = c->kind == GROUP_exchange ? &g->map[c->root->operands[0].id] : NULL,
+	                whole = {0};
+
+	if (c->n_outputs > 0)
+		emit_operands(g, number);
+	if (sent != NULL) {
+		whole = *sent;
+		if (!ir_is_one_array(irb_func(g->b), whole))
+			*sent = emit_copy(g, whole, c->root->loc);
+	}
+
+	irb_set_loc(g->b, c->root->loc);
+	irb_group_begin(g->b);
+	g->n_groups++;
+	for (size_t i = plan->first_member[number - 1]; i < plan->n_ops; i = plan->next_member[i]) {
+		position = clone_member(g, plan->ops[i], position);
+		if (plan->ops[i] == c->root)
+			attrs.root = position;
+		position++;
+	}
+	for (size_t i = 0; i < n; i++)
+		yields[i] = g->map[leaving[i].id];
+	irb_set_loc(g->b, c->root->loc);
+	irb_group_end(g->b, &attrs, yields, n, results);
+	for (size_t i = 0; i < n; i++) {
+		g->map[leaving[i].id] = results[i];
+		irb_name(g->b, results[i], ir_value_info(g->f, leaving[i])->name);
+	}
+	if (sent != NULL)
+		*sent = whole;
 }
 
 /* ---- copies for carries and results ---- */

@@ -3,15 +3,19 @@
 """
 Ranks of a model: measured, and predicted for links and numbers of ranks that this machine does not have.
 
-    ranks.py predict [d4 ..]      a step and a prompt of 1 and 2 ranks over stated links: predicted beside measured
+    ranks.py predict [d4 ..]      a step and a prompt over stated links: predicted beside ranks that wait for the links
     ranks.py shapes [8B 70B]      a step and a prompt of Llama's shapes on 1 .. 512 ranks, predicted
     ranks.py beside [d3 d4]       two ranks beside two workers of one process, in turns
     ranks.py prompts [d4]         a prompt of several calls on two stages over stated links, beside one process
 
-A prediction is the time of one rank alone (tfmc bench --one-rank) plus that of its messages (tfmc plan). BUILD_DIR is
-the build (default build), OUT the scratch folder; --formats, --rounds, --threads narrow or repeat a measurement.
+A prediction is the time of one rank that takes the values of all others to be its own and waits for the link where it
+has a message (tfmc bench --one-rank --latency --link-rate): a core that waited 100 us finds its caches cold and computes
+at half the speed, so the time of the messages (tfmc plan) cannot be added to that of a rank that never waits. predict
+runs as many such ranks at once as the model has, since ranks of one machine share its memory and clock. BUILD_DIR is the
+build (default build), OUT the scratch folder; --formats, --rounds, --threads narrow or repeat a measurement.
 """
 import argparse
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -60,6 +64,17 @@ def bench(model, options, launcher=()):
     return json.loads(tfmc(["bench", model, "--json", "--no-cache", *options], launcher).splitlines()[-1])
 
 
+def bench_at_once(model, options, copies):
+    """
+    The report of the slowest of processes that run at once, each on a processor of its own where there are enough. Each
+    packs its weights into memory of its own: those of a mapped file would be in the last cache for all of them.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    with concurrent.futures.ThreadPoolExecutor(copies) as pool:
+        reports = pool.map(lambda i: bench(model, options, ("taskset", "-c", str(cpus[i % len(cpus)]))), range(copies))
+    return max(reports, key=lambda r: r["median_ms"])
+
+
 def entry_options(entry, prompt=PROMPT):
     """Of a step behind PAST tokens, or a prompt."""
     return ["--entry=step", f"--past={PAST}"] if entry == "step" else ["--entry=prefill", f"--dim=S={prompt}"]
@@ -94,31 +109,30 @@ def decoder(name, precision, prompt=PROMPT):
 
 def predict(c):
     """Predicted and measured, of each link."""
-    print("| model | entry | ranks | link | one rank alone ms | messages ms | predicted ms | measured min, median ms | differs |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| model | entry | ranks | link | messages ms | predicted min, median ms | measured min, median ms | differs |")
+    print("|---|---|---|---|---|---|---|---|")
     for name in c.models or ["d4"]:
         for precision in c.formats:
             model = decoder(name, precision)
-            for entry in ("step", "prefill"):
-                for ranks in (1, 2):
-                    predict_links(c, f"{name} {precision}", model, entry, ranks)
+            for entry in c.entries:
+                for ranks in c.ranks or (2, 4):
+                    for link in LINKS:
+                        predict_row(c, (f"{name} {precision}", model, entry), ranks, link)
 
 
-def predict_links(c, title, model, entry, ranks):
+def predict_row(c, case, ranks, link):
     """Rounds in turns, the least of each."""
-    options = [*entry_options(entry), "--threads=1"] + ([f"--shards={ranks}"] if ranks > 1 else [])
-    alone, measured = [], {link: [] for link in (LINKS if ranks > 1 else LINKS[:1])}
+    title, model, entry = case
+    options = [*entry_options(entry), "--threads=1", f"--shards={ranks}", *link_options(link)]
+    reports = {"predicted": [], "measured": []}
     for _ in range(c.rounds):
-        alone.append(bench(model, options + (["--one-rank"] if ranks > 1 else []))["min_ms"])
-        for link, times in measured.items():
-            r = bench(model, options + (link_options(link) if ranks > 1 else []))
-            times.append((r["min_ms"], r["median_ms"]))
-    for link, times in measured.items():
-        messages = message_ms(model, ranks, entry, link)
-        ms, (least, median) = min(alone) + messages, map(min, zip(*times))
-        where = f"{link[0]} us {link[1]} GB/s" if ranks > 1 else ""
-        print(f"| {title} | {entry} | {ranks} | {where} | {min(alone):.3f} | {messages:.3f} | {ms:.3f} "
-              f"| {least:.3f}, {median:.3f} | {100 * (ms / least - 1):+.1f} % |", flush=True)
+        reports["predicted"].append(bench_at_once(model, [*options, "--one-rank"], ranks))
+        reports["measured"].append(bench(model, options))
+    (p_min, p_median), (m_min, m_median) = (
+        (min(r["min_ms"] for r in rs), min(r["median_ms"] for r in rs)) for rs in reports.values())
+    print(f"| {title} | {entry} | {ranks} | {link[0]} us {link[1]} GB/s | {message_ms(model, ranks, entry, link):.3f} "
+          f"| {p_min:.3f}, {p_median:.3f} | {m_min:.3f}, {m_median:.3f} "
+          f"| {100 * (p_min / m_min - 1):+.1f}, {100 * (p_median / m_median - 1):+.1f} % |", flush=True)
 
 
 def write_sparse(path, tensors):
@@ -184,7 +198,7 @@ def least(c, model, options):
 
 
 def shapes(c):
-    """A table for each shape, format and entry: one rank alone, and calls over the stated links."""
+    """A table for each shape, format and entry: ms of a call over the stated links (of which messages)."""
     links = " | ".join(f"{us} us {rate} GB/s" for us, rate in STATED)
     for name in c.models or ["8B", "70B"]:
         m = LLAMA[name]
@@ -193,27 +207,27 @@ def shapes(c):
             for entry in c.entries:
                 what = "step" if entry == "step" else f"prompt of {LONG_PROMPT}"
                 print(f"\nLlama {name}, {precision}, {what}, {c.threads} workers a rank\n")
-                print(f"| ranks | layers ms | head ms | {links} |\n|---|---|---|" + "---|" * len(STATED), flush=True)
-                for ranks in c.ranks:
+                print(f"| ranks | {links} |\n|---|" + "---|" * len(STATED), flush=True)
+                for ranks in c.ranks or [2**i for i in range(10)]:
                     shape_row(c, m, precision, entry, ranks, (whole, head))
 
 
 def shape_row(c, m, precision, entry, ranks, models):
-    """Layers that fill the caches, times their number, and the head, which has one row."""
+    """Layers that fill the caches, times their number, and the head, which has one row; each over the link."""
     whole, head = models
     one = rows.layer_weights(m) * rows.PRECISIONS[precision].bytes / ranks
     layers = min(m.layers, int(STREAMED / one) + 1)
     options = [f"--threads={c.threads}"] + ([f"--shards={ranks}", "--one-rank"] if ranks > 1 else [])
+    cells = []
     try:
         some = layers_model(m, layers, 256, precision)
-        body = m.layers / layers * least(c, some, [*options, *entry_options(entry, LONG_PROMPT)])
-        last = least(c, head, options)
-        messages = [message_ms(whole, ranks, entry, link, LONG_PROMPT) for link in STATED]
+        for link in STATED if ranks > 1 else STATED[:1]:
+            over = [*options, *(link_options(link) if ranks > 1 else [])]
+            body = m.layers / layers * least(c, some, [*over, *entry_options(entry, LONG_PROMPT)])
+            cells.append(f"{body + least(c, head, over):.2f} ({message_ms(whole, ranks, entry, link, LONG_PROMPT):.2f})")
     except Refused as e:
-        print(f"| {ranks} | {str(e).splitlines()[-1]} |", flush=True)
-        return
-    cells = " | ".join(f"{body + last + ms:.2f} ({ms:.2f})" for ms in messages)
-    print(f"| {ranks} | {body:.2f} | {last:.3f} | {cells} |", flush=True)
+        cells = [str(e).splitlines()[-1]]
+    print(f"| {ranks} | {' | '.join(cells)} |", flush=True)
 
 
 def beside(c):
@@ -283,7 +297,7 @@ def main():
     p.add_argument("--rounds", default=2, type=int)
     p.add_argument("--threads", default=2, type=int, help="workers of a rank of shapes")
     p.add_argument("--entries", default="step,prefill", type=lambda s: s.split(","))
-    p.add_argument("--ranks", default=[2**i for i in range(10)], type=lambda s: [int(n) for n in s.split(",")])
+    p.add_argument("--ranks", type=lambda s: [int(n) for n in s.split(",")])
     c = p.parse_args()
     os.makedirs(OUT, exist_ok=True)
     {"predict": predict, "shapes": shapes, "beside": beside, "prompts": prompts}[c.what](c)

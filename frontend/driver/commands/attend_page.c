@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The page of tfmc attend: attend.html (embedded, embed.cmake) with the model's name, the data as JSON, and the
- * scripts in place of its marks. Tokens are untrusted: inside JSON strings, every character that could end the script
- * or the markup is escaped.
+ * scripts in place of its marks.
  */
 #include <math.h>
 #include <string.h>
 
 #include "frontend/driver/commands/attend.h"
+#include "frontend/driver/commands/page.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 /* embed.cmake: the files, zero-terminated. */
@@ -20,23 +20,6 @@ extern const unsigned char attend_html[], attend_state_js[], attend_plot_js[];
 static const char *const stack_names[] = {"encoder", "decoder", "cross", "attention"};
 
 /* ---- JSON ---- */
-
-/* Also escapes < > & and ', which could end a string, the script or the markup. */
-static void json_string(struct buf *out, const char *text)
-{
-	struct buf plain;
-	buf_init(&plain);
-	buf_json(&plain, text);
-	for (const char *s = plain.data; *s;) {
-		size_t n = strcspn(s, "<>&'");
-		buf_bytes(out, s, n);
-		s += n;
-		if (*s)
-			buf_printf(out, "\\u%04x", (unsigned)*s++);
-	}
-	out->failed = out->failed || buf_failed(&plain);
-	buf_destroy(&plain);
-}
 
 static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -96,14 +79,14 @@ static void print_label(struct buf *out, const struct tfmc_tokenizer *t, int32_t
 	tfmc_token_stream_begin(&stream, t, TFMC_DETOKENIZE_KEEP | TFMC_DETOKENIZE_AFTER, put_label, &text);
 	(void)tfmc_token_stream_add(&stream, id); /* an id that has no text has an empty label */
 	(void)tfmc_token_stream_end(&stream);
-	json_string(out, text.data);
+	page_json_string(out, text.data);
 	buf_destroy(&text);
 }
 
 static void print_sequence(struct buf *out, const struct attend_sequence *s, const struct tfmc_tokenizer *t)
 {
 	buf_str(out, "{\"name\":");
-	json_string(out, s->name);
+	page_json_string(out, s->name);
 	buf_str(out, ",\"ids\":[");
 	for (size_t i = 0; i < s->ids.n; i++)
 		buf_printf(out, "%s%d", i ? "," : "", s->ids.items[i]);
@@ -111,7 +94,7 @@ static void print_sequence(struct buf *out, const struct attend_sequence *s, con
 	for (size_t i = 0; i < s->ids.n && s->vocab->n; i++) {
 		size_t id = (size_t)s->ids.items[i];
 		buf_str(out, i ? "," : "");
-		json_string(out, id < s->vocab->n ? s->vocab->tokens[id] : "");
+		page_json_string(out, id < s->vocab->n ? s->vocab->tokens[id] : "");
 	}
 	for (size_t i = 0; i < s->ids.n && t; i++) {
 		buf_str(out, i ? "," : "");
@@ -123,7 +106,7 @@ static void print_sequence(struct buf *out, const struct attend_sequence *s, con
 static void print_map(struct buf *out, const struct attend *a, const struct attend_map *m)
 {
 	buf_str(out, "{\"path\":");
-	json_string(out, m->path);
+	page_json_string(out, m->path);
 	buf_printf(out, ",\"stack\":\"%s\",\"queries\":%d,\"keys\":%d", stack_names[m->stack], m->queries,
 	           m->keys);
 	buf_printf(out, ",\"heads\":%lld,\"rows\":%lld,\"columns\":%lld,\"numbers\":[", (long long)m->heads,
@@ -138,9 +121,9 @@ static void print_map(struct buf *out, const struct attend *a, const struct atte
 static void print_data(struct buf *out, const struct attend *a)
 {
 	buf_str(out, "{\"model\":");
-	json_string(out, frontend_name(a->l->model));
+	page_json_string(out, frontend_name(a->l->model));
 	buf_str(out, ",\"left_out\":");
-	json_string(out, a->left_out ? a->left_out : "");
+	page_json_string(out, a->left_out ? a->left_out : "");
 	buf_printf(out, ",\"scale\":%d,\n\"sequences\":[", SCALE);
 	for (size_t i = 0; i < a->n_sequences; i++) {
 		buf_str(out, i ? ",\n" : "\n");
@@ -157,37 +140,20 @@ static void print_data(struct buf *out, const struct attend *a)
 
 /* ---- the page ---- */
 
-/* Appends the replacement of the mark at the start of the text. Returns its length, 0: not a mark. */
-static size_t print_mark(struct buf *out, const struct attend *a, const char *text)
-{
-	static const char *const marks[] = {"@NAME@", "@DATA@", "@SCRIPT@"};
-	size_t i = 0;
-	while (i < TFMC_COUNT(marks) && strncmp(text, marks[i], strlen(marks[i])))
-		i++;
-	if (i == TFMC_COUNT(marks))
-		return 0;
-	if (i == 0)
-		buf_str(out, frontend_name(a->l->model)); /* letters, digits, underscores */
-	if (i == 1)
-		print_data(out, a);
-	if (i == 2) {
-		buf_str(out, (const char *)attend_state_js);
-		buf_str(out, (const char *)attend_plot_js);
-	}
-	return strlen(marks[i]);
-}
-
 enum tfmc_status attend_page(const struct attend *a, struct buf *out)
 {
-	const char *text = (const char *)attend_html;
-	while (*text) {
-		size_t n = strcspn(text, "@");
-		buf_bytes(out, text, n);
-		text += n;
-		n = print_mark(out, a, text);
-		if (!n && *text)
-			buf_char(out, *text);
-		text += n ? n : *text != 0;
-	}
-	return buf_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
+	struct buf data, script;
+	buf_init(&data);
+	buf_init(&script);
+	print_data(&data, a);
+	buf_printf(&script, "%s%s", (const char *)attend_state_js, (const char *)attend_plot_js);
+	const struct page_mark marks[] = {
+	        {"@NAME@", frontend_name(a->l->model)}, /* letters, digits, underscores */
+	        {"@DATA@", data.data},
+	        {"@SCRIPT@", script.data}};
+	page_fill(out, (const char *)attend_html, marks, TFMC_COUNT(marks));
+	bool failed = buf_failed(&data) || buf_failed(&script) || buf_failed(out);
+	buf_destroy(&data);
+	buf_destroy(&script);
+	return failed ? TFMC_NO_MEMORY : TFMC_OK;
 }

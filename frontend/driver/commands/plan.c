@@ -3,6 +3,7 @@
  * tfmc plan: memory and work of a model without generating code. Sizes are those of the object's layout; formulas
  * hold for all dims, values for the largest dims or those of --dim.
  */
+#include "frontend/driver/commands/page.h"
 #include "frontend/driver/compile/ranks.h"
 
 #include <string.h>
@@ -24,28 +25,6 @@ struct plan {
 };
 
 /* ---- numbers ---- */
-
-static void print_bytes(struct buf *out, double bytes)
-{
-	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-	size_t unit = 0;
-	while (bytes >= 1024 && unit + 1 < TFMC_COUNT(units)) {
-		bytes /= 1024;
-		unit++;
-	}
-	buf_printf(out, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-}
-
-static void print_flops(struct buf *out, double flops)
-{
-	static const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
-	size_t unit = 0;
-	while (flops >= 1000 && unit + 1 < TFMC_COUNT(units)) {
-		flops /= 1000;
-		unit++;
-	}
-	buf_printf(out, unit ? "%.1f %s" : "%.0f %s", flops, units[unit]);
-}
 
 /* The value at the chosen dims. False: it overflows; *out is 0. */
 static bool evaluate(const struct plan *p, const struct ir_dim *d, double *out)

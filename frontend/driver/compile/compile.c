@@ -130,7 +130,8 @@ static struct frontend_options driver_frontend_options(const struct driver *d)
 	                                 .ignored = o->ignore_key.items,
 	                                 .n_ignored = o->ignore_key.n,
 	                                 .allow_unused = o->allow_unused,
-	                                 .shapes = o->command == COMMAND_INSPECT,
+	                                 .shapes =
+	                                         o->command == COMMAND_INSPECT || o->command == COMMAND_GRAPH,
 	                                 .name = o->name,
 	                                 .context = option_int(o->context, 0),
 	                                 .unrounded = d->is_unrounded,

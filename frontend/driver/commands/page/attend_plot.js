@@ -473,7 +473,7 @@ $("stretch").addEventListener("click", toggleStretch);
 state.panels.forEach(buildPanel);
 readAddress();
 render();
-darkQuery.addEventListener("change", () => { pickerStack = null; render(); });
+buildThemes(() => { pickerStack = null; render(); });
 addEventListener("resize", () => panelsShown().forEach((p) => {
 	p.built = null;
 	updatePanel(p);

@@ -2,19 +2,8 @@
 //
 // The page of `tfmc attend`, part one: the data, colors, the view state (stored in the URL fragment), the tool bar and the picker of
 // layers and heads. attend_plot.js follows it in the same script.
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const stackTitles = {encoder: "Encoder", decoder: "Decoder", cross: "Cross-attention", attention: "Attention"};
-const $ = (id) => document.getElementById(id);
-
-function make(tag, attributes, text) {
-	const e = document.createElement(tag);
-	for (const [name, value] of Object.entries(attributes || {}))
-		e.setAttribute(name, value);
-	if (text !== undefined)
-		e.textContent = text;
-	return e;
-}
 
 /* ---- data ---- */
 
@@ -74,14 +63,13 @@ const mapsOf = (stack) => data.maps.filter((m) => m.stack === stack);
 
 /* ---- colors ---- */
 
-const darkQuery = matchMedia("(prefers-color-scheme: dark)");
 const ramps = {
 	light: [[255, 255, 255], [96, 158, 220], [10, 42, 104]],
 	dark: [[23, 27, 34], [42, 104, 178], [252, 228, 140]],
 };
 
 function rampColor(w) {
-	const stops = darkQuery.matches ? ramps.dark : ramps.light;
+	const stops = isDark() ? ramps.dark : ramps.light;
 	const x = Math.min(Math.max(w, 0), 1) * 2, i = x < 1 ? 0 : 1, f = x - i;
 	return stops[i].map((v, k) => Math.round(v + (stops[i + 1][k] - v) * f));
 }
@@ -90,7 +78,7 @@ const css = (rgb, alpha) => alpha === undefined ? `rgb(${rgb.join(",")})` : `rgb
 
 /* A color for each head, distinct from its neighbors'. */
 function headColor(h, n) {
-	const hue = (210 + h * (n <= 6 ? 360 / n : 137.5)) % 360, light = darkQuery.matches ? .68 : .38, a = .72 * Math.min(light, 1 - light);
+	const hue = (210 + h * (n <= 6 ? 360 / n : 137.5)) % 360, light = isDark() ? .68 : .38, a = .72 * Math.min(light, 1 - light);
 	return [0, 8, 4].map((k) => {
 		const x = (k + hue / 30) % 12;
 		return Math.round(255 * (light - a * Math.max(-1, Math.min(x - 3, 9 - x, 1))));
@@ -154,19 +142,6 @@ function select(p, map, heads) {
 }
 
 /* ---- the bar and the picker ---- */
-
-function buildChoices(box, names, titles, chosen, choose) {
-	box.replaceChildren(...names.map((name) => {
-		const b = make("button", {"aria-pressed": String(name === chosen), "data-name": name}, titles[name]);
-		b.addEventListener("click", () => choose(name));
-		return b;
-	}));
-}
-
-function markPressed(box, chosen) {
-	for (const b of box.children)
-		b.setAttribute("aria-pressed", String(b.dataset.name === chosen));
-}
 
 function chooseStack(stack) {
 	const p = state.panels[state.active];
