@@ -325,5 +325,5 @@ for page in dates hostile; do
 		--virtual-time-budget=5000 --dump-dom "file://$tmp/pressed.html" 2>/dev/null >"$tmp/dom"
 	sed -n '/<pre>/,$p' "$tmp/dom"
 	grep -q '^errors 0<' "$tmp/dom"
-	grep -q 'v matrix Encoder, layer 1 self, head 1' "$tmp/dom"
+	grep -q 'v matrix Encoder, layer 1 self-attention, head 1' "$tmp/dom"
 done

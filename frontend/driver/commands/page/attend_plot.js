@@ -112,9 +112,12 @@ function sizeCanvas(canvas, width, height) {
 /* Characters of a token that are shown: both columns and the least width between them fit into the panel. */
 const tokenCharacters = (p) => Math.max(4, Math.min(16, Math.floor((p.plot.clientWidth - 72 - 32) / 2 / 9)));
 
+/* Rows of tokens, or cells, fill the height of the window up to a size that is comfortable to read. */
+const ABOVE = 360; /* pixels of what is above and below a plot */
+const fillHeight = (n, least, most) => Math.round(Math.max(least, Math.min(most, (innerHeight - ABOVE) / n)));
 const rowHeight = (map) => {
 	const n = Math.max(map.rows, map.columns);
-	return n <= 40 ? 23 : n <= 100 ? 18 : 14;
+	return fillHeight(n, n <= 40 ? 23 : n <= 100 ? 18 : 14, 52);
 };
 
 function buildLines(p) {
@@ -204,7 +207,7 @@ function measureMatrix(p) {
 		labels.k.push(shorten(labelOf(map.keys, j), 12));
 	const wide = (list) => Math.max(...list.map((s) => Array.from(s).length));
 	const available = Math.max(200, p.plot.clientWidth - 2);
-	let cell = 26, font, left, top, upright;
+	let cell = fillHeight(map.rows, 26, 56), font, left, top, upright;
 	for (; cell > 4; cell--) {
 		font = Math.max(8, Math.min(14, cell * .72));
 		left = wide(labels.q) * font * .64 + 12;

@@ -183,7 +183,7 @@ function buildPicker(stack) {
 		const row = make("tr");
 		row.append(make("th", {scope: "row", title: map.path}, shorten(nameOf(map), 24)));
 		for (let h = 0; h < map.heads; h++) {
-			const cell = make("td", {"data-head": map.numbers[h]}), name = map.path + ", head " + map.numbers[h];
+			const cell = make("td", {"data-head": map.numbers[h]}), name = nameOf(map) + ", head " + map.numbers[h];
 			const b = make("button", {"aria-label": name, title: name});
 			const canvas = make("canvas", {width: size, height: size, "aria-hidden": "true"});
 			drawThumb(canvas, map, h);
@@ -209,11 +209,15 @@ function commonPrefix(texts) {
 	return texts[0].lastIndexOf(".", n - 1) + 1;
 }
 
-/* What distinguishes a map from the others of its stack: "layer 1 self" for encoder.layers.1.self. */
+/* Components of a path as words: "layer 1" for layers.1, "self-attention" for self. */
+const words = {self: "self-attention", cross: "cross-attention", layers: "", blocks: ""};
+
+/* The words that distinguish a map from the others of its stack: "layer 1 self-attention" for encoder.layers.1.self. */
 function nameOf(map) {
 	const paths = mapsOf(map.stack).map((m) => m.path);
 	const parts = map.path.slice(paths.length > 1 ? commonPrefix(paths) : 0).split(".");
-	return (/^\d+$/.test(parts[0]) ? "layer " : "") + parts.join(" ");
+	const said = parts.map((part) => /^\d+$/.test(part) ? "layer " + part : words[part] ?? part.replaceAll("_", " "));
+	return said.filter(Boolean).join(" ");
 }
 
 function pickHead(map, h, adds) {
