@@ -168,6 +168,11 @@ static double element_bytes(const struct ir_weight *w)
 	return (double)ir_format_row_bytes(stored, k) / (double)k;
 }
 
+double ir_weight_bytes(const struct ir_weight *w)
+{
+	return elements(w->type, 0, NULL) * element_bytes(w);
+}
+
 /* Bytes of weight v that op reads; 0 if v is no weight. */
 static double operand_bytes(const struct ir_func *f, const struct ir_op *op, struct ir_value v,
                             const int64_t *values)

@@ -33,6 +33,8 @@ double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const 
  * repetitions. Of tables and experts that are selected by ids: one row or expert for each id, at most all of them.
  */
 double ir_op_weight_bytes(const struct ir_func *f, const struct ir_op *op, const int64_t *values);
+/* Bytes of a weight in its storage format without padding. */
+double ir_weight_bytes(const struct ir_weight *w);
 double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values);
 
 /* Exchanges of one op with other ranks. */

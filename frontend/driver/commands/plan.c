@@ -4,6 +4,7 @@
  * hold for all dims, values for the largest dims or those of --dim.
  */
 #include "frontend/driver/commands/page.h"
+#include "frontend/driver/commands/plan_page.h"
 #include "frontend/driver/compile/ranks.h"
 
 #include <string.h>
@@ -330,21 +331,36 @@ static void print_all(struct plan *p)
 		print_function(p, &p->sizes.functions[i]);
 }
 
-static enum tfmc_status write_svg(struct plan *p)
+/* "dates for x86-64-v3 at B=8, S=48" */
+static void print_caption(struct buf *out, const struct plan *p)
+{
+	const struct ir_dims *dims = p->planned->dims;
+	buf_printf(out, "%s for %s", p->planned->name, p->target->name);
+	for (size_t i = 0; i < ir_dims_count(dims); i++)
+		buf_printf(out, "%s%s=%lld", i > 0 ? ", " : " at ", ir_dims_sym(dims, i)->name,
+		           (long long)p->dims[i]);
+}
+
+static enum tfmc_status write_pictures(struct plan *p)
 {
 	struct buf text, caption;
-	const struct ir_dims *dims = p->planned->dims;
+	enum tfmc_status st = TFMC_OK;
 	buf_init(&text);
 	buf_init(&caption);
-	buf_printf(&caption, "%s for %s", p->planned->name, p->target->name);
-	for (size_t i = 0; i < ir_dims_count(dims); i++)
-		buf_printf(&caption, "%s%s=%lld", i > 0 ? ", " : " at ", ir_dims_sym(dims, i)->name,
-		           (long long)p->dims[i]);
-	plan_print_svg(&text, caption.data, p->report->plans.items, p->report->plans.n, p->dims);
-	text.failed = text.failed || buf_failed(&caption);
-	buf_destroy(&caption);
-	enum tfmc_status st = driver_write_output(p->d, p->d->options.svg, &text);
+	print_caption(&caption, p);
+	if (p->d->options.svg) {
+		plan_print_svg(&text, caption.data, p->report->plans.items, p->report->plans.n, p->dims);
+		text.failed = text.failed || buf_failed(&caption);
+		st = driver_write_output(p->d, p->d->options.svg, &text);
+	}
+	buf_clear(&text);
+	if (st == TFMC_OK && p->d->options.html) {
+		st = plan_page(&p->d->arena, &p->d->diag, p->planned, p->report, p->dims, caption.data,
+		               &text);
+		st = st == TFMC_OK ? driver_write_output(p->d, p->d->options.html, &text) : st;
+	}
 	buf_destroy(&text);
+	buf_destroy(&caption);
 	return st;
 }
 
@@ -356,7 +372,7 @@ static enum tfmc_status print_planned(struct plan *p)
 	TFMC_TRY(backend_measure(&d->diag, p->planned, p->target, &d->arena, &p->sizes));
 	print_all(p);
 	TFMC_TRY(driver_print_formats(d, p->loaded, false, &d->out));
-	return d->options.svg ? write_svg(p) : TFMC_OK;
+	return write_pictures(p);
 }
 
 /* The plan without --shards, for comparison; *out NULL: there is one process. */
