@@ -318,7 +318,7 @@ static void check_left_call(struct tfmc_mpi *mpi)
 			continue;
 		r->receive(r->user, x, out, 4096, 1, 0, 0, 1);
 		r->send(r->user, x, out, 4096, 1, 1, 0, 1);
-		must(act < 2, "a call is left, and nobody notices");
+		must(act < 2, "a left call has no consequence");
 	}
 	check_failed(mpi, r->rank == last ? 0 : last, start);
 	must(r->rank > 0 || strstr(tfmc_mpi_error(mpi), "after broadcast 1, this rank to a message"), "%s",

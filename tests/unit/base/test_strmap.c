@@ -49,7 +49,7 @@ START_TEST(interning)
 }
 END_TEST
 
-/* Names that collide in one map are spread in another one: nobody can choose them beforehand. */
+/* Names that collide in one map are spread in another one: no caller can choose them beforehand. */
 START_TEST(seeds)
 {
 	struct arena a[2];
