@@ -742,18 +742,18 @@ static void emit_values(const struct attention *a, const struct attention_block 
 
 /* ---- tiles ---- */
 
-/* Heights (mr) of register tiles above the lowest, decreasing, that the rows of a task can fill; returns
+/* Lists mr of register tiles above the least, decreasing, that the rows of a task can fill; returns
  * their number. OpenCL, which compiles at program start, has one. */
-static int find_mr_list(const struct attention *a, int mr_choices[2])
+static int find_mr_list(const struct attention *a, int choices[2])
 {
 	int n = 0, few = attention_small_mr(a);
 	int64_t most;
 	if (!kb_const_index(a->k, a->heads.rows, &most))
 		most = INT64_MAX;
 	if (most > (a->amx ? attention_min_mr(a) : 2 * few) && a->mr > 1)
-		mr_choices[n++] = a->mr;
+		choices[n++] = a->mr;
 	if (!a->amx && few > 1 && most > 1 && (n == 0 || a->job->target->arch != ARCH_OPENCL))
-		mr_choices[n++] = few;
+		choices[n++] = few;
 	return n;
 }
 
@@ -763,13 +763,13 @@ typedef void tile_fn(const struct attention *a, const struct attention_block *b,
 
 /* Emits the phase for each mr, behind comparisons with mr of the tile. */
 static void emit_by_mr(const struct attention *a, const struct attention_block *b,
-                       const struct attention_tile *t, struct kb_val mr_choice, tile_fn *phase)
+                       const struct attention_tile *t, struct kb_val mr, tile_fn *phase)
 {
 	struct kb *k = a->k;
-	int mr_choices[2], n = find_mr_list(a, mr_choices);
+	int choices[2], n = find_mr_list(a, choices);
 	for (int i = 0; i < n; i++) {
-		kb_if(k, kb_cmp(k, KB_EQ, mr_choice, kb_index(k, mr_choices[i])));
-		phase(a, b, t, mr_choices[i]);
+		kb_if(k, kb_cmp(k, KB_EQ, mr, kb_index(k, choices[i])));
+		phase(a, b, t, choices[i]);
 		kb_else(k);
 	}
 	phase(a, b, t, attention_min_mr(a));
@@ -777,20 +777,19 @@ static void emit_by_mr(const struct attention *a, const struct attention_block *
 		kb_end_if(k);
 }
 
-/* Height of the next tile if `left` rows are left: full tiles, then low ones, then the lowest. */
+/* mr of the next tile if `left` rows are left: full tiles, then low ones, then the lowest. */
 static struct kb_val choose_mr(const struct attention *a, struct kb_val left)
 {
 	struct kb *k = a->k;
-	int mr_choices[2], n = find_mr_list(a, mr_choices);
-	struct kb_val low = kb_index(k, attention_min_mr(a)),
-	              mr_choice = n ? kb_index(k, mr_choices[0]) : low;
+	int choices[2], n = find_mr_list(a, choices);
+	struct kb_val low = kb_index(k, attention_min_mr(a)), mr = n ? kb_index(k, choices[0]) : low;
 	if (n == 2) {
-		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * mr_choices[1]));
-		mr_choice = kb_select(k, is_few, kb_index(k, mr_choices[1]), mr_choice);
+		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * choices[1]));
+		mr = kb_select(k, is_few, kb_index(k, choices[1]), mr);
 	}
 	/* where the lowest is one row, EQ saves a register */
 	struct kb_val is_low = kb_cmp(k, a->amx ? KB_LE : KB_EQ, left, low);
-	return n ? kb_select(k, is_low, low, mr_choice) : low;
+	return n ? kb_select(k, is_low, low, mr) : low;
 }
 
 /* bool: each row's visible keys end (and with a window begin) inside the block, one key after those of the
@@ -812,13 +811,13 @@ static struct kb_val find_even_rows(const struct attention *a, const struct atte
 	return kb_bin(k, KB_AND, is_even, edges_are_disjoint);
 }
 
-/* Rows from `row` on: as many as the height and the task have. */
+/* Rows from `row` on: as many as mr and the task have. */
 static struct attention_tile find_tile(const struct attention *a, const struct attention_block *b,
-                                       struct kb_val row, struct kb_val mr_choice)
+                                       struct kb_val row, struct kb_val mr)
 {
 	struct kb *k = a->k;
 	struct attention_tile t = {.row = row};
-	t.rows = kb_min(k, mr_choice, kb_sub(k, b->task->n, row));
+	t.rows = kb_min(k, mr, kb_sub(k, b->task->n, row));
 	struct kb_val last_row = kb_add_const(k, kb_add(k, row, t.rows), -1);
 	t.low = attention_row_first(a, b, row);
 	t.last = attention_row_end(a, b, last_row);
@@ -840,13 +839,13 @@ void attention_block(const struct attention *a, const struct attention_block *b)
 	kb_forever(k);
 	struct kb_val row = kb_get(k, next);
 	kb_break_if(k, kb_cmp(k, KB_GE, row, b->task->n));
-	struct kb_val mr_choice = choose_mr(a, kb_sub(k, b->task->n, row));
-	const struct attention_tile t = find_tile(a, b, row, mr_choice);
+	struct kb_val mr = choose_mr(a, kb_sub(k, b->task->n, row));
+	const struct attention_tile t = find_tile(a, b, row, mr);
 	kb_if(k, kb_cmp(k, KB_GT, t.last, t.low));
-	emit_by_mr(a, b, &t, mr_choice, emit_scores);
+	emit_by_mr(a, b, &t, mr, emit_scores);
 	attention_softmax(a, b, &t);
-	emit_by_mr(a, b, &t, mr_choice, emit_values);
+	emit_by_mr(a, b, &t, mr, emit_values);
 	kb_end_if(k);
-	kb_set(k, next, kb_add(k, row, mr_choice));
+	kb_set(k, next, kb_add(k, row, mr));
 	kb_end_forever(k);
 }

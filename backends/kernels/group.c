@@ -120,9 +120,9 @@ static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, co
                                                    enum kernel_rows kind)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
-	int64_t mr_choice = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
+	int64_t tile_rows = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
 	const struct ir_dim *few = div_up(m, columns, PANEL_COLUMNS),
-	                    *many = ir_dim_mul(m->dims, div_up(m, rows, mr_choice),
+	                    *many = ir_dim_mul(m->dims, div_up(m, rows, tile_rows),
 	                                       div_up(m, columns, GPU_COLUMNS));
 	switch (kind) {
 	case KERNEL_FEW_ROWS: return few;

@@ -120,7 +120,7 @@ static struct matmul_c_buffer choose_c_buffer(const struct linear *l, bool needs
 	return c_buf;
 }
 
-/* ---- heights of register tiles ---- */
+/* ---- mr of register tiles ---- */
 
 #define MR_CHOICES_MAX (MATMUL_ROWS_MAX + 1)
 /* mr of remainders that no half tile covers. */
@@ -145,7 +145,7 @@ static int half_tile_mr(const struct linear *l)
 	return l->mr >= 6 && l->mr % 2 == 0 ? (l->mr / 2 + 1) / 2 * 2 : 0;
 }
 
-/* True for the heights of remainders that are emitted. */
+/* True for each mr of a remainder that is emitted. */
 static bool is_low_mr(const struct linear *l, int64_t rows)
 {
 	for (size_t i = 0; i < TFMC_COUNT(low_mr); i++)
@@ -163,14 +163,14 @@ static bool is_middle_mr(const struct linear *l, int64_t rows)
 	       (rows % 2 == 0 || rows == min_rows + 1);
 }
 
-/* True for heights that only calls of more than mr rows use (smaller calls use half tiles, too). */
+/* True for each mr that only calls of more than l->mr rows use (smaller calls use half tiles, too). */
 static bool needs_many_rows(const struct linear *l, int rows)
 {
 	return is_middle_mr(l, rows) && !is_low_mr(l, rows) && rows != half_tile_mr(l);
 }
 
-/* Heights of the register tiles that this group can need, decreasing; returns their number. */
-static int find_mr_choices(const struct linear *l, int *mr_choice)
+/* Lists mr of the register tiles that this group can need, decreasing; returns their number. */
+static int find_tile_rowss(const struct linear *l, int *mr)
 {
 	bool is_one = l->rows_lo == l->rows_hi && l->rows_hi <= l->mr && !l->norm.after;
 	int64_t left = l->rows_hi;
@@ -178,7 +178,7 @@ static int find_mr_choices(const struct linear *l, int *mr_choice)
 	for (int rows = l->mr; rows > 0; rows--) {
 		if (rows > left || (rows != l->mr && !is_middle_mr(l, rows) && !is_low_mr(l, rows)))
 			continue;
-		mr_choice[n++] = rows;
+		mr[n++] = rows;
 		left = is_one ? left % rows : left;
 	}
 	return n;
@@ -197,7 +197,7 @@ static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, s
 	struct kb_val odd = kb_max(k, kb_min(k, others, kb_add_const(k, min_rows, 1)), min_rows);
 	struct kb_val even = kb_min(k, others, mr);
 	struct kb_val many = kb_select(k, is_odd, odd, even);
-	/* Calls of at most mr rows loop over single panels, for which middle heights are not emitted. */
+	/* Calls of at most mr rows loop over single panels, for which no middle mr is emitted. */
 	struct kb_val few = kb_min(k, left, min_rows);
 	few = kb_select(k, kb_cmp(k, KB_LE, rows, mr), few, left);
 	few = kb_select(k, kb_cmp(k, KB_EQ, left, mr), mr, few);
@@ -270,7 +270,7 @@ void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, st
 	kb_end_loop(k);
 }
 
-/* Row tile: all register tiles of the height of *t in the N block. */
+/* Row tile: all register tiles of t->rows rows in the N block. */
 static void emit_row_tile(const struct linear *l, const struct matmul_block *s,
                           const struct matmul_tile *of_rows)
 {
@@ -308,7 +308,7 @@ void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, str
 static void emit_row_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val first)
 {
 	struct kb *k = l->k;
-	int mr_choice[MR_CHOICES_MAX], n = find_mr_choices(l, mr_choice);
+	int mr[MR_CHOICES_MAX], n = find_tile_rowss(l, mr);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
 	struct matmul_tile t = {
@@ -319,7 +319,7 @@ static void emit_row_tiles(const struct linear *l, const struct matmul_block *s,
 	t.c_row = l->c_buf.kc ? kb_sub(k, t.row, s->row) : kb_index(k, 0);
 	kb_break_if(k, kb_cmp(k, KB_GE, t.row, s->row_end));
 	struct kb_val most = next_mr_bound(l, s->rows, kb_sub(k, s->row_end, t.row));
-	matmul_emit_by_mr(l, s, t, mr_choice, n, most, emit_row_tile);
+	matmul_emit_by_mr(l, s, t, mr, n, most, emit_row_tile);
 	if (l->c_buf.at.id && !l->c_buf.kc)
 		matmul_epilogue(l, s, t.row, kb_get(k, done));
 	matmul_prefetch_next_row_tile(l, &t.prefetch);
@@ -333,8 +333,8 @@ static struct kb_val emit_amx_row_tiles(const struct linear *l, struct matmul_bl
 {
 	struct kb *k = l->k;
 	struct matmul_tile t = {.rows = KB_TILE_ROWS, .panels = 1, .c_row = kb_index(k, 0)};
-	struct kb_val mr_choice = kb_index(k, KB_TILE_ROWS), rows = kb_sub(k, s.row_end, s.row),
-	              full = kb_mul(k, kb_bin(k, KB_DIV, rows, mr_choice), mr_choice);
+	struct kb_val tile_rows = kb_index(k, KB_TILE_ROWS), rows = kb_sub(k, s.row_end, s.row),
+	              full = kb_mul(k, kb_bin(k, KB_DIV, rows, tile_rows), tile_rows);
 	struct kb_var first = kb_var(k, "first", KB_INDEX_T, s.row);
 	kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
 	matmul_repack_block(l, &s);
@@ -344,7 +344,7 @@ static struct kb_val emit_amx_row_tiles(const struct linear *l, struct matmul_bl
 	t.row = kb_loop(k, "row", s.row, kb_get(k, first), KB_TILE_ROWS, KB_NONEMPTY);
 	emit_row_tile(l, &s, &t);
 	if (l->c_buf.at.id)
-		matmul_epilogue(l, &s, t.row, mr_choice);
+		matmul_epilogue(l, &s, t.row, tile_rows);
 	matmul_prefetch_next_row_tile(l, &t.prefetch);
 	kb_end_loop(k);
 	kb_end_if(k);
@@ -427,11 +427,11 @@ static struct kb_val emit_div_up(struct kb *k, struct kb_val a, struct kb_val b)
 static int64_t rows_of_m_block(const struct linear *l)
 {
 	int64_t depth = l->c_buf.kc ? l->c_buf.kc : l->depth > 0 ? l->depth : 1;
-	int64_t mr_choice = matmul_max_mr(l), rows = target_gemm_mc(l->job->target, depth);
+	int64_t mr = matmul_max_mr(l), rows = target_gemm_mc(l->job->target, depth);
 	rows = l->amx.config.id ? l->c_buf.rows : l->repack.acc.id ? l->norm.x_rows : rows;
 	rows = l->c_buf.kc && rows > l->c_buf.rows ? l->c_buf.rows : rows;
 	rows = matmul_has_x_buffer(l) && rows > l->norm.x_rows ? l->norm.x_rows : rows;
-	int64_t full = rows > mr_choice ? rows / mr_choice * mr_choice : l->mr;
+	int64_t full = rows > mr ? rows / mr * mr : l->mr;
 	return full < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : full;
 }
 
@@ -494,10 +494,10 @@ static struct kb_val min_m_blocks(const struct linear *l)
 static struct kb_val round_to_amx_tiles(const struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	struct kb_val mr_choice = kb_index(k, KB_TILE_ROWS), most = kb_index(k, rows_of_m_block(l));
+	struct kb_val tile_rows = kb_index(k, KB_TILE_ROWS), most = kb_index(k, rows_of_m_block(l));
 	if (!l->amx.config.id && !l->repack.acc.id)
 		return rows;
-	return kb_min(k, kb_mul(k, emit_div_up(k, rows, mr_choice), mr_choice), most);
+	return kb_min(k, kb_mul(k, emit_div_up(k, rows, tile_rows), tile_rows), most);
 }
 
 /* Division of M and N. At most mr rows: by single panels (except in small code). More: by full tiles, and M

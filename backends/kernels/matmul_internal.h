@@ -162,7 +162,7 @@ bool matmul_bind(struct linear *l, struct kernel *g);
 bool matmul_prefers_small_code(const struct linear *l);
 /* Panel where the last tile of `panels` full panels of the block ends. */
 struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels);
-/* Emits the tile once for each of n decreasing heights: if (rows >= mr[0]) ..; else if (rows >= mr[1]) ..; the last one
+/* Emits the tile once for each of n decreasing mr: if (rows >= mr[0]) ..; else if (rows >= mr[1]) ..; the last one
  * always fits. */
 void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
                        const int *mr, int n, struct kb_val rows, matmul_tile_emitter *emit);
@@ -193,9 +193,8 @@ static inline int matmul_acc_registers(const struct linear *l)
 }
 
 /* ---- prefetch (matmul_microkernel.c) ---- */
-/* Prefetch state for `rows` rows in register tiles of `height` rows and `panels` panels. */
-struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr_choice,
-                                             int panels);
+/* Prefetch state for `rows` rows in register tiles of `mr` rows and `panels` panels. */
+struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr, int panels);
 /* Counts a row tile: the next one prefetches the next share. */
 void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_prefetch *a);
 /* Emits the prefetch of K element k = at. */
@@ -281,7 +280,7 @@ static inline bool matmul_block_uses_amx(const struct linear *l, const struct ma
 {
 	return s->is_repacked && l->repack.acc.id;
 }
-/* Rows of the highest register tile. */
+/* Rows of the largest register tile. */
 static inline int matmul_max_mr(const struct linear *l)
 {
 	return matmul_uses_amx_per_block(l) && l->mr < KB_TILE_ROWS ? KB_TILE_ROWS : l->mr;

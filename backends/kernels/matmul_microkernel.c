@@ -18,15 +18,14 @@
  * model. Prefetches never fault and change no result.
  */
 
-struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr_choice,
-                                             int panels)
+struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr, int panels)
 {
 	struct kb *k = l->k;
 	struct matmul_prefetch a = {.row_tile = {0}};
 	/* OpenCL has no prefetch that all devices implement; a dequantized B buffer is in the cache anyway. */
 	if (l->rows_hi <= l->mr || l->b_buf.at.id || l->job->target->arch == ARCH_OPENCL)
 		return a;
-	struct kb_val tiles = kb_div_const(k, kb_add_const(k, rows, mr_choice - 1), mr_choice);
+	struct kb_val tiles = kb_div_const(k, kb_add_const(k, rows, mr - 1), mr);
 	int64_t step = matmul_bytes_per_k(l);
 	struct kb_val bytes = kb_add_const(k, tiles, panels * step - 1);
 	a.stride = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
@@ -72,7 +71,7 @@ static struct kb_val base_k_block(const struct linear *l, const struct matmul_bl
 }
 
 /* Base address for the tile whose weights begin at w; none: the tile does not prefetch. Only tiles that the shares
- * count prefetch: at least half the main height, and its full width. */
+ * count prefetch: at least half the main mr, and its full width. */
 static struct kb_val matmul_prefetch_base(const struct linear *l, const struct matmul_block *s,
                                           const struct matmul_tile *t, struct kb_val w)
 {

@@ -111,7 +111,7 @@ static int gemv_panels(const struct linear *l)
 
 /*
  * Passes over the rows of a tile of panels: one if the rows fit into a register tile, else n = ceil(rows / mr) of about
- * equal height. n is known at run time only; microkernels are emitted for all heights from mr_max down to mr_min that
+ * equal mr. n is known at run time only; microkernels are emitted for every mr from mr_max down to mr_min that
  * any number of rows can need. Together the passes prefetch the next panels once: a pass its share of them.
  */
 struct passes {
@@ -173,14 +173,14 @@ static struct passes plan_passes(const struct linear *l)
 	return p;
 }
 
-/* The tile by a microkernel of `height` rows, for each mr of the pass. */
+/* The tile by a microkernel of `rows` rows, for each mr of the pass. */
 static void emit_by_rows(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
-                         struct kb_val mr_choice, const struct passes *p)
+                         struct kb_val rows, const struct passes *p)
 {
 	int mr[MATMUL_ROWS_MAX], n = 0;
-	for (int rows = p->mr_max; n == 0 || rows >= p->mr_min; rows--)
-		mr[n++] = rows;
-	matmul_emit_by_mr(l, s, t, mr, n, mr_choice, matmul_microkernel);
+	for (int i = p->mr_max; n == 0 || i >= p->mr_min; i--)
+		mr[n++] = i;
+	matmul_emit_by_mr(l, s, t, mr, n, rows, matmul_microkernel);
 }
 
 /* Address of the tile's first panel. */
@@ -204,8 +204,8 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 	struct kb_val left = kb_sub(k, p->n, pass);
 	t.row = t.c_row = kb_get(k, row);
 	struct kb_val others = kb_add_const(k, left, -1);
-	struct kb_val mr_choice = kb_add(k, kb_sub(k, l->rows, t.row), others);
-	mr_choice = kb_bin(k, KB_DIV, mr_choice, left);
+	struct kb_val rows = kb_add(k, kb_sub(k, l->rows, t.row), others);
+	rows = kb_bin(k, KB_DIV, rows, left);
 	struct kb_val distance = kb_index(k, t.panels * l->panel.bytes);
 	distance = kb_add(k, distance, kb_mul(k, pass, p->share));
 	if (t.panels == 1 || !fit_l2_share(l, t.panels, L2_SHARE_NEXT))
@@ -214,8 +214,8 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 	t.prefetch.base = kb_ptr_add(k, next, distance, 0);
 	t.prefetch.stride = p->stride;
 	t.prefetch.panels = t.panels;
-	emit_by_rows(l, s, t, mr_choice, p);
-	kb_set(k, row, kb_add(k, t.row, mr_choice));
+	emit_by_rows(l, s, t, rows, p);
+	kb_set(k, row, kb_add(k, t.row, rows));
 	kb_end_loop(k);
 }
 
