@@ -41,6 +41,12 @@ typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module
 #define PASS(id, name, from, to, summary) pass_run pass_##id;
 #include "passes/framework/passes.def"
 
+/* Indices of struct pipeline_step.settings. */
+enum {
+#define SETTING(id, index, name, def, lo, hi) SETTING_##id##_##name = index,
+#include "passes/framework/passes.def"
+};
+
 /* Whether the list contains the word. */
 bool name_list_has(const struct name_list *w, const char *word);
 /* Adds n to the counter `name` of the running pass (--stats). */

@@ -40,7 +40,7 @@ enum {
 };
 
 static const struct pass_setting settings[N_PASSES][PASS_SETTINGS_MAX + 1] = {
-#define SETTING(id, index, name, def, lo, hi) [PASS_##id][index] = {name, def, lo, hi},
+#define SETTING(id, index, name, def, lo, hi) [PASS_##id][index] = {#name, def, lo, hi},
 #include "passes/framework/passes.def"
 };
 

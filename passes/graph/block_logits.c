@@ -39,8 +39,8 @@ static bool is_logits(const struct rebuild *r, struct ir_value x)
 	const struct ir_type *t = ir_type_of(r->f, x);
 	int64_t columns;
 	if (t->dtype != DT_F32 || t->rank < 1 || t->rank >= IR_RANK_MAX ||
-	    !ir_dim_is_const(t->dims[t->rank - 1], &columns) || columns < r->p->step->settings[0] ||
-	    columns > 1 << 24)
+	    !ir_dim_is_const(t->dims[t->rank - 1], &columns) ||
+	    columns < r->p->step->settings[SETTING_block_logits_columns] || columns > 1 << 24)
 		return false;
 	for (size_t i = 0; i < CHAIN_MAX && rebuild_has_one_use(r, x); i++) {
 		const struct ir_op *op = ir_def(r->f, x);

@@ -309,7 +309,9 @@ static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_se
                                     const struct ir_module *in, struct ir_module *out)
 {
 	struct canonicalizer c = {
-	        .rules = {.set = set, .fuel = p->step->settings[0], .nonempty = p->step->settings[1] != 0}};
+	        .rules = {.set = set,
+	                  .fuel = p->step->settings[SETTING_canonicalize_fuel],
+	                  .nonempty = p->step->settings[SETTING_canonicalize_nonempty] != 0}};
 	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &c, .is_numbered = true};
 	struct ir_module *last = NULL;
 	int64_t changes = 1;

@@ -240,7 +240,8 @@ static struct demand_plan *plan_for(struct demand_plan *plan, bool *active, cons
 static bool match_repeat(struct rebuild *r, const struct ir_op *op)
 {
 	struct peeler *s = r->rewrite->user;
-	const struct demand_plan *plan = plan_for(&s->plan, &s->active, r, r->p->step->settings[0] != 0);
+	const struct demand_plan *plan =
+	        plan_for(&s->plan, &s->active, r, r->p->step->settings[SETTING_demand_rows_peel] != 0);
 	if (plan == NULL || op->code != OP_repeat || !plan->peel[op->results[0].id])
 		return false;
 	r->number = pass_consume_fuel(r->p);

@@ -26,8 +26,6 @@
 #include "ir/core/axes.h"
 #include "passes/graph/concat_weights.h"
 
-enum { RANKS, REFERENCE, GATHER }; /* settings */
-
 struct sharder {
 	const struct shard_plan *plan;
 	int64_t ranks;
@@ -508,7 +506,8 @@ static bool gathers_columns(const struct writer *w, const struct ir_func *f, con
 	for (int i = 0; i < y->rank; i++) /* ranks with rows of their own have nothing to gather */
 		if (shard_value(w->s.plan, f, op->results[0], i, 0).local > 0)
 			return false;
-	return w->s.ranks > 1 && n >= w->s.ranks * COLUMNS_UNIT && n * k >= w->p->step->settings[GATHER];
+	return w->s.ranks > 1 && n >= w->s.ranks * COLUMNS_UNIT &&
+	       n * k >= w->p->step->settings[SETTING_shard_gather];
 }
 
 /* The result of a linear whose columns are divided: each rank computes its own, then all are gathered. */
@@ -608,7 +607,7 @@ static bool is_divided(const struct ir_module *m)
 
 enum tfmc_status pass_shard(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
-	struct sharder s = {.ranks = p->step->settings[RANKS]};
+	struct sharder s = {.ranks = p->step->settings[SETTING_shard_ranks]};
 	const struct rewrite fused = {.match = match_fused, .emit = emit_fused};
 	const struct rewrite terms = {.match = match, .emit = emit, .user = &s};
 	size_t errors = p->cx->n_errors;
@@ -620,8 +619,9 @@ enum tfmc_status pass_shard(struct pass_context *p, const struct ir_module *in, 
 	enum tfmc_status st = apart != NULL ? rebuild_module(p, in, apart, &fused, NULL) : TFMC_NO_MEMORY;
 	s.plan = st == TFMC_OK ? shard_plan(p, apart, s.ranks) : NULL;
 	if (s.plan != NULL)
-		st = p->step->settings[REFERENCE] != 0 ? rebuild_module(p, apart, out, &terms, NULL)
-		                                       : write_ranks(p, apart, out, s);
+		st = p->step->settings[SETTING_shard_reference] != 0
+		             ? rebuild_module(p, apart, out, &terms, NULL)
+		             : write_ranks(p, apart, out, s);
 	else if (st == TFMC_OK)
 		st = TFMC_NO_MEMORY;
 	ir_module_destroy(apart);

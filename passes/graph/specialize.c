@@ -21,9 +21,6 @@
 
 #define CONDITIONS_MAX 2
 
-/* Indices of the settings in passes.def. */
-enum { STEP, BUCKETS };
-
 /* ---- simplification ---- */
 
 /* The transpose keeps the order of all axes whose size is not 1. */
@@ -159,7 +156,7 @@ static bool splits_calls(const struct specializer *s, const struct ir_dim *count
 static int step_symbol(struct specializer *s)
 {
 	int sym = ir_func_token_dim(s->f);
-	if (s->p->step->settings[STEP] == 0)
+	if (s->p->step->settings[SETTING_specialize_step] == 0)
 		return -1;
 	if (sym < 0) {
 		pass_missed(s->p, s->f->loc, "not specialized: @%s appends no rows whose number is a dim",
@@ -178,7 +175,7 @@ static int step_symbol(struct specializer *s)
 static enum tfmc_status add_cases(struct specializer *s)
 {
 	struct ir_dims *dims = s->in->dims;
-	int64_t limit = s->p->step->settings[BUCKETS];
+	int64_t limit = s->p->step->settings[SETTING_specialize_buckets];
 	const struct ir_dim *count = limit > 0 ? token_count(s) : NULL;
 	int sym = step_symbol(s);
 	struct ir_condition c[CONDITIONS_MAX] = {{.relation = IR_EQUAL, .value = 1}, {0}};

@@ -23,8 +23,6 @@
 #include "passes/framework/pass_impl.h"
 #include "passes/graph/concat_weights.h"
 
-enum { RANKS, STAGES }; /* settings */
-
 struct stager {
 	struct pass_context *p;
 	const struct ir_module *in;
@@ -482,8 +480,8 @@ enum tfmc_status pass_stages(struct pass_context *p, const struct ir_module *in,
 	struct stager s = {.p = p,
 	                   .in = in,
 	                   .out = out,
-	                   .ranks = p->step->settings[RANKS],
-	                   .stages = p->step->settings[STAGES]};
+	                   .ranks = p->step->settings[SETTING_stages_ranks],
+	                   .stages = p->step->settings[SETTING_stages_stages]};
 	strmap_init(&s.names, p->arena);
 	TFMC_TRY(check_exchanges(&s));
 	TFMC_TRY(find_layers(&s));

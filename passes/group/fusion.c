@@ -494,11 +494,15 @@ static void link_members(struct fuser *s)
 	}
 }
 
-bool form_clusters(struct pass_context *p, const struct ir_module *m, const struct ir_func *f, size_t max_ops,
+bool form_clusters(struct pass_context *p, const struct ir_module *m, const struct ir_func *f,
                    struct fusion_plan *out)
 {
-	struct fuser s = {
-	        .p = p, .m = m, .f = f, .g = out, .max_ops = max_ops, .norms = p->step->settings[1] != 0};
+	struct fuser s = {.p = p,
+	                  .m = m,
+	                  .f = f,
+	                  .g = out,
+	                  .max_ops = (size_t)p->step->settings[SETTING_group_max_ops],
+	                  .norms = p->step->settings[SETTING_group_norms] != 0};
 
 	*out = (struct fusion_plan){0};
 	out->uses = ir_count_uses(p->arena, f);

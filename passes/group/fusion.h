@@ -44,8 +44,8 @@ struct fusion_plan {
 	uint32_t *uses;       /* [n_values] */
 };
 
-/* Forms the clusters of f, of at most max_ops ops each. Returns false when memory ran out. */
-bool form_clusters(struct pass_context *p, const struct ir_module *m, const struct ir_func *f, size_t max_ops,
+/* Forms the clusters of f, by the settings of the pass. Returns false when memory ran out. */
+bool form_clusters(struct pass_context *p, const struct ir_module *m, const struct ir_func *f,
                    struct fusion_plan *out);
 
 /* Index in plan->ops of an op with results. */
@@ -78,8 +78,8 @@ struct fuser {
 	const struct ir_func *f;
 	struct fusion_plan *g;
 	struct user_list *users; /* [n_values] readers of each value, one entry for each operand */
-	size_t max_ops;
-	bool norms; /* setting: norms may be fused into linears */
+	size_t max_ops;          /* setting: ops of a cluster */
+	bool norms;              /* setting: norms may be fused into linears */
 	bool failed;
 };
 

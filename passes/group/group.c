@@ -535,8 +535,7 @@ static enum tfmc_status group_func(struct grouper *g)
 	g->inside = ARENA_ARRAY(g->p->arena, struct ir_value, f->n_values);
 	g->stamp = ARENA_ARRAY(g->p->arena, size_t, f->n_values);
 	g->b = irb_begin(g->out, g->p->cx, f->name, f->loc);
-	if (g->b == NULL || arena_failed(g->p->arena) ||
-	    !form_clusters(g->p, g->in, f, (size_t)g->p->step->settings[0], &g->plan))
+	if (g->b == NULL || arena_failed(g->p->arena) || !form_clusters(g->p, g->in, f, &g->plan))
 		return TFMC_NO_MEMORY;
 	irb_set_literal(g->b, true);
 	irb_clone_params(g->b, f, g->map);

@@ -290,7 +290,8 @@ static bool select_attention(const struct rebuild *r, const struct ir_op *root, 
 	if (w.k > SCRATCH_MAX || w.n > SCRATCH_MAX)
 		return false;
 	target_attention_blocks(t, w.k, w.n, &a->br, &a->bc);
-	a->bc = r->p->step->settings[0] > 0 ? panel_round_up(r->p->step->settings[0]) : a->bc;
+	int64_t bc = r->p->step->settings[SETTING_select_bc];
+	a->bc = bc > 0 ? panel_round_up(bc) : a->bc;
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
 	a->bc = keys > 0 && keys < a->bc ? panel_round_up(keys) : a->bc;
 	a->split = select_split(r, root, rows, a->br, a->bc);

@@ -261,7 +261,7 @@ static enum tfmc_status plan_buffers(struct pass_context *p, const struct ir_mod
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(check_carries_and_results(&s));
 	TFMC_TRY(check_input_and_output_sizes(&s));
-	TFMC_TRY(plan_classes(p, m, f, p->step->settings[0] != 0, &classes));
+	TFMC_TRY(plan_classes(p, m, f, p->step->settings[SETTING_plan_memory_in_place] != 0, &classes));
 	out->plan->n_times = classes.life.n_times;
 	return add_buffers(&s);
 }
