@@ -454,19 +454,9 @@ static void add_op(struct fuser *s, const struct ir_op *op)
 		ARENA_ADD(s->p->arena, &s->users[op->operands[i].id], op);
 	if (op->region != NULL || op->n_results == 0)
 		return;
-	struct {
-		const struct ir_op **items;
-		size_t n, cap;
-	} list = {s->g->ops, s->g->n_ops, s->g->cap_ops};
-	const struct ir_op **slot = ARENA_PUSH(s->p->arena, &list);
-	if (slot == NULL)
-		return;
-	*slot = op;
-	s->g->ops = list.items;
-	s->g->n_ops = list.n;
-	s->g->cap_ops = list.cap;
+	s->g->ops[s->g->n_ops++] = op;
 	for (size_t i = 0; i < op->n_results; i++)
-		s->g->index_of[op->results[i].id] = list.n;
+		s->g->index_of[op->results[i].id] = s->g->n_ops;
 }
 
 /* A linear that rounds rows inside its kernel reads the operand of that op. */
@@ -506,6 +496,7 @@ bool form_clusters(struct pass_context *p, const struct ir_module *m, const stru
 
 	*out = (struct fusion_plan){0};
 	out->uses = ir_count_uses(p->arena, f);
+	out->ops = ARENA_ARRAY(p->arena, const struct ir_op *, f->n_values); /* each defines a value */
 	out->index_of = ARENA_ARRAY(p->arena, size_t, f->n_values);
 	s.users = ARENA_ARRAY(p->arena, struct user_list, f->n_values);
 	if (arena_failed(p->arena))

@@ -30,7 +30,7 @@ struct cluster {
 
 struct fusion_plan {
 	const struct ir_op **ops; /* all ops with results and without regions, in program order */
-	size_t n_ops, cap_ops;
+	size_t n_ops;
 	size_t *index_of;          /* [n_values] index of the defining op + 1 */
 	size_t *cluster_of;        /* [n_ops] cluster + 1; 0: in none */
 	enum member_role *role_of; /* [n_ops] */

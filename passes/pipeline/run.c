@@ -137,23 +137,27 @@ static double read_clock(const struct manager *g)
 	return g->options->sink.clock != NULL ? g->options->sink.clock(g->options->sink.user) : 0;
 }
 
+static struct pass_context pass_context_of(const struct manager *g, const struct pipeline_step *step,
+                                           struct arena *arena)
+{
+	int fuel = pass_setting_find(step->pass, "fuel");
+	return (struct pass_context){.cx = g->cx,
+	                             .arena = arena,
+	                             .options = g->options,
+	                             .report = g->report,
+	                             .step = step,
+	                             .fuel = fuel >= 0 ? step->settings[fuel] : INT64_MAX};
+}
+
 /* Runs one pass into the empty module `out` and verifies it. A result that does not verify is TFMC_INTERNAL. */
 static enum tfmc_status run_pass(struct manager *g, const struct pipeline_step *step,
                                  const struct ir_module *in, struct ir_module *out)
 {
 	struct arena arena;
-	int fuel = pass_setting_find(step->pass, "fuel");
-	struct pass_context p = {.cx = g->cx,
-	                         .arena = &arena,
-	                         .options = g->options,
-	                         .report = g->report,
-	                         .step = step,
-	                         .fuel = INT64_MAX};
+	struct pass_context p = pass_context_of(g, step, &arena);
 	double begin = read_clock(g);
 
 	memory_stage("running the pass", step->pass->name);
-	if (fuel >= 0)
-		p.fuel = step->settings[fuel];
 	if (in->stage != step->pass->from)
 		return pass_internal_error(&p, (struct ir_loc){0},
 		                           "the module is not at the stage that this pass reads");
@@ -224,12 +228,7 @@ static enum tfmc_status copy_module(struct manager *g, const struct ir_module *i
 {
 	struct arena arena;
 	const struct pipeline_step step = {.pass = pass_at(0)};
-	struct pass_context p = {.cx = g->cx,
-	                         .arena = &arena,
-	                         .options = g->options,
-	                         .report = g->report,
-	                         .step = &step,
-	                         .fuel = INT64_MAX};
+	struct pass_context p = pass_context_of(g, &step, &arena);
 
 	*out = ir_module_create_like(in);
 	if (*out == NULL)

@@ -268,10 +268,6 @@ static enum tfmc_status plan_buffers(struct pass_context *p, const struct ir_mod
 
 /* ---- the pass ---- */
 
-struct planner {
-	struct function_plan *functions; /* [number of functions] */
-};
-
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code != OP_group)
@@ -280,46 +276,46 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
+/* The plan of the function that is rebuilt. */
 static const struct function_plan *plan_of(struct rebuild *r)
 {
-	const struct planner *g = r->rewrite->user;
+	const struct function_plan *plans = r->rewrite->user;
 	for (size_t i = 0; i < r->in->funcs.n; i++)
 		if (r->in->funcs.items[i] == r->f)
-			return &g->functions[i];
+			return &plans[i];
 	return NULL;
 }
 
-static const struct ir_dim *offset_of(struct ir_module *m, const struct function_plan *live,
-                                      struct ir_value v)
+static const struct ir_dim *offset_of(struct ir_module *m, const struct function_plan *f, struct ir_value v)
 {
-	size_t at = live->buffer_of[v.id];
+	size_t at = f->buffer_of[v.id];
 	if (at == 0)
 		return ir_dim_const(m->dims, -1);
-	return ir_import_dim(m, live->plan->buffers[at - 1].at);
+	return ir_import_dim(m, f->plan->buffers[at - 1].at);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
-	const struct function_plan *live = plan_of(r);
+	const struct function_plan *f = plan_of(r);
 	struct attrs_group a = *(const struct attrs_group *)op->attrs;
 	a.at.items = ARENA_ARRAY(r->p->arena, const struct ir_dim *, op->n_results + 1);
 	a.at.n = op->n_results;
-	if (a.at.items == NULL || live == NULL)
+	if (a.at.items == NULL || f == NULL)
 		return;
 	for (size_t i = 0; i < op->n_results; i++)
-		a.at.items[i] = offset_of(r->out, live, op->results[i]);
+		a.at.items[i] = offset_of(r->out, f, op->results[i]);
 	rebuild_group(r, op, &a);
 }
 
 static enum tfmc_status plan_function(struct pass_context *p, const struct ir_module *m,
-                                      const struct ir_func *f, struct function_plan *live)
+                                      const struct ir_func *f, struct function_plan *out)
 {
-	live->plan = ARENA_NEW(&p->report->arena, struct plan_func);
-	if (live->plan == NULL)
+	out->plan = ARENA_NEW(&p->report->arena, struct plan_func);
+	if (out->plan == NULL)
 		return TFMC_NO_MEMORY;
-	live->plan->name = arena_strdup(&p->report->arena, f->name);
-	TFMC_TRY(plan_buffers(p, m, f, live));
-	return plan_pack(p->arena, m->dims, live->plan) ? TFMC_OK : TFMC_NO_MEMORY;
+	out->plan->name = arena_strdup(&p->report->arena, f->name);
+	TFMC_TRY(plan_buffers(p, m, f, out));
+	return plan_pack(p->arena, m->dims, out->plan) ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
 /* Copies the plan into the report, with dims of the result module, which outlives the pass. */
@@ -340,18 +336,18 @@ static void add_report(struct pass_context *p, struct ir_module *out, const stru
 
 enum tfmc_status pass_plan_memory(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
-	struct planner g = {.functions = ARENA_ARRAY(p->arena, struct function_plan, in->funcs.n + 1)};
-	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &g};
+	struct function_plan *plans = ARENA_ARRAY(p->arena, struct function_plan, in->funcs.n + 1);
+	const struct rewrite rewrite = {.match = match, .emit = emit, .user = plans};
 
-	if (g.functions == NULL)
+	if (plans == NULL)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < in->funcs.n; i++)
-		TFMC_TRY(plan_function(p, in, in->funcs.items[i], &g.functions[i]));
+		TFMC_TRY(plan_function(p, in, in->funcs.items[i], &plans[i]));
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	p->report->plans.n = 0;
 	for (size_t i = 0; i < out->funcs.n; i++) {
-		out->funcs.items[i]->arena = ir_import_dim(out, g.functions[i].plan->arena);
-		add_report(p, out, g.functions[i].plan);
+		out->funcs.items[i]->arena = ir_import_dim(out, plans[i].plan->arena);
+		add_report(p, out, plans[i].plan);
 	}
 	if (ir_dims_failed(out->dims)) {
 		diag_error(p->cx, LOC_NONE, DIAG_LIMIT, "the arena is larger than 64 bits can address");
