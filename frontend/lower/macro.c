@@ -436,7 +436,7 @@ static bool run_lengths(struct macro *t, const struct yaml_node *node)
 	       push_assignment(b, (struct ir_loc){t->st->loc, t->st->path}, name, i.tree);
 }
 
-/* Lowers the bound of the ids of an input, which entry functions check. */
+/* Ids of the input `of` are less than `below`: entry functions check the least of these bounds. */
 static bool run_below(struct macro *t, const struct yaml_node *node)
 {
 	struct partial of, by;

@@ -9,6 +9,7 @@
 #include "frontend/syntax/signature.h"
 #include "frontend/lower/lower.h"
 #include "frontend/lower/macro.h"
+#include "ir/support/strmap.h"
 
 struct partial known_value(struct value v)
 {
@@ -356,7 +357,6 @@ static const struct {
 #define FORM(name, doc, args)       {NULL, form_##name},
 #define QUERY_FORM(name, doc, args) {NULL, form_##name},
 #include "frontend/syntax/calls.def"
-#include "ir/support/strmap.h"
 };
 
 static bool evaluate_query(struct macro *t, const struct expr *e, const struct signature *s, size_t row,
@@ -394,13 +394,8 @@ static enum function_found call_query(struct macro *t, const struct expr *e, str
 
 /* ---- names ---- */
 
-/* Names of the model are visible to definitions of the model only; a body of the prelude sees its bindings. */
-static struct expr_env macro_env(const struct macro *t)
-{
-	return step_env(t->st->b, true);
-}
-
-/* The binding of a name; in definitions of the model also values, indices, params and dims of the caller. */
+/* The binding of a name; in definitions of the model also values, indices, params and dims of the caller. A body of the
+ * prelude sees its bindings only: another name becomes the name of a graph value. */
 static bool eval_name(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct expander *b = t->st->b;
@@ -414,7 +409,7 @@ static bool eval_name(struct macro *t, const struct expr *e, struct partial *out
 		out->of = &t->before;
 	if (t->def == NULL || out->of != NULL)
 		return true;
-	struct expr_env env = macro_env(t);
+	struct expr_env env = step_env(t->st->b, true);
 	struct value v;
 	const struct step_value *of = strmap_get(&b->values, e->text);
 	if (of != NULL) {
@@ -516,7 +511,7 @@ static bool fold_constants(struct macro *t, const struct expr *e, const struct p
                            struct partial *out)
 {
 	struct expander *b = t->st->b;
-	struct expr_env env = macro_env(t);
+	struct expr_env env = step_env(t->st->b, true);
 	struct expr at = *e;
 	struct value *values = ARENA_ARRAY(b->arena, struct value, e->n_args + 1);
 	if (values == NULL)
