@@ -606,14 +606,13 @@ static const char *first_iteration_path(struct lowering *lw, const char *pattern
 }
 
 /* Why the weight is not stored in the format that `quantize` names, or not quantized although others are;
- * decided by the rule of its first parameter. NULL: nothing to explain. */
+ * decided by the rule of its first parameter. reason: dequantized_reason. NULL: nothing to explain. */
 static const char *unquantized_reason(struct lowering *lw, const struct weight_request *need,
-                                      const struct ir_wexpr *e, enum ir_format format,
+                                      const char *reason, enum ir_format format,
                                       const struct lower_loop *const *loops, size_t n)
 {
 	struct model_quantize *q = &lw->m->quantize;
 	struct arena *a = &lw->m->arena;
-	const char *reason = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
 	bool is_reported = q->n > 0 || reason != NULL || (lw->m->weights.repeats_split && need->rank > 1);
 	if (!is_reported || (q->n == 0 && format != FORMAT_PLAIN))
 		return NULL;
@@ -677,9 +676,7 @@ bool lower_weight(struct lowering *lw, const struct weight_request *need, struct
 		pattern = replace_placeholder(lw->arena, arena_printf(lw->arena, "%s", pattern), "*",
 		                              need->subset_name != NULL ? need->subset_name : "all");
 	const char *name = stacked_name(lw, pattern, loops, &n, false);
-	if (name == NULL)
-		return false;
-	if (!rows_exist(lw, need))
+	if (name == NULL || !rows_exist(lw, need))
 		return false;
 	const struct ir_wexpr *e = stack_iterations(lw, need, need->pattern, loops, n, 0);
 	if (e != NULL && need->plus_one)
@@ -714,7 +711,8 @@ bool lower_weight(struct lowering *lw, const struct weight_request *need, struct
 		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s'%s%s becomes f32: %s",
 		             w->name, source != FORMAT_PLAIN ? " of " : "",
 		             source != FORMAT_PLAIN ? ir_format(source)->name : "", reason);
-	const char *why = lw->mode != LOWER_INFER ? unquantized_reason(lw, need, e, format, loops, n) : NULL;
+	const char *why =
+	        lw->mode != LOWER_INFER ? unquantized_reason(lw, need, reason, format, loops, n) : NULL;
 	if (why != NULL && !strmap_has(&lw->m->weights.unquantized, w->name))
 		strmap_set(&lw->m->weights.unquantized, w->name, (void *)(uintptr_t)why);
 	lower_index_operands(loops, n, index);
