@@ -27,8 +27,7 @@ const struct lowered *lower_find(const struct lowering *lw, const char *name)
 static bool bind_target(struct lowering *lw, const struct expr_target *t, struct lowered *v)
 {
 	bool input = model_find_input(&lw->m->inputs, t->name) >= 0 && lower_find(lw, t->name) != NULL;
-	if (input || ir_dim_sym(lw->m->scope.dims, t->name) != NULL ||
-	    strmap_has(&lw->m->scope.params, t->name))
+	if (input || model_is_param_or_dim(&lw->m->scope, t->name))
 		return lower_fail(lw, t->loc, DIAG_NAME_CLASH,
 		                  "'%s' is an input, dim or param and cannot be assigned", t->name);
 	if (v->kind == LOWERED_SCALAR && v->s.kind == VALUE_STRING)

@@ -48,8 +48,7 @@ static bool push_name(const struct step *st, const char *target, const char *nam
 	return push_value(st, target, name_tree(st->b, name, st->loc));
 }
 
-/* Appends x = `from`, if given, and sets the type of x. */
-static bool start_from_input(struct step *st)
+bool start_from_input(struct step *st)
 {
 	bool ok = step_arg(st, "from") == NULL || push_value(st, "x", value_ref(st->b, &st->in, st->loc));
 	set_x(st->b, &st->in);

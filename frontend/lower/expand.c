@@ -34,14 +34,25 @@ const char *path_join(struct expander *b, const char *prefix, const char *id)
 	return arena_printf(b->arena, "%s.%s", prefix, id);
 }
 
+/* The enclosing repeat with an index of this name; NULL: none. */
+static const struct step_scope *find_loop(const struct expander *b, const char *name)
+{
+	const struct step_scope *s = b->scope;
+	while (s != NULL && (s->def != NULL || strcmp(s->loop, name) != 0))
+		s = s->outer;
+	return s;
+}
+
+bool is_loop_index(const struct expander *b, const char *name)
+{
+	return find_loop(b, name) != NULL;
+}
+
 static const char *loop_index(void *user, const char *name)
 {
 	const struct expander *b = user;
-	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
-		if (s->def == NULL && strcmp(s->loop, name) == 0)
-			return arena_printf(b->arena, "%lld", (long long)s->value.i);
-	}
-	return NULL;
+	const struct step_scope *s = find_loop(b, name);
+	return s != NULL ? arena_printf(b->arena, "%lld", (long long)s->value.i) : NULL;
 }
 
 const char *fill_loop_indices(struct expander *b, const char *pattern)
@@ -62,15 +73,6 @@ void set_x(struct expander *b, const struct step_value *v)
 }
 
 /* ---- temporaries ---- */
-
-bool is_loop_index(const struct expander *b, const char *name)
-{
-	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
-		if (s->def == NULL && strcmp(s->loop, name) == 0)
-			return true;
-	}
-	return false;
-}
 
 static bool name_is_used(struct expander *b, const char *name)
 {

@@ -28,6 +28,11 @@ const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d)
 	                         : ir_dim_substitute(lw->module->dims, imported, lw->bound_sym, lw->bound);
 }
 
+const struct ir_dim *lower_batch_dim(struct lowering *lw)
+{
+	return lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0]);
+}
+
 const char *type_to_string(struct lowering *lw, struct ir_value v)
 {
 	return ir_type_to_string(lw->arena, lw->module->dims, irb_type(lw->b, v));

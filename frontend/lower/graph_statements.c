@@ -170,13 +170,12 @@ static bool inline_calls(struct expander *b, const struct expr *e, const struct 
 /* True for literals and expressions of literals, parameters and dims. */
 static bool is_scalar(const struct expander *b, const struct expr *e)
 {
-	const char *what = e->kind == EX_NAME ? strmap_get(&b->m->scope.names, e->text) : NULL;
 	switch (e->kind) {
 	case EX_INT:
 	case EX_FLOAT:
 	case EX_BOOL:
 	case EX_DIM: return true;
-	case EX_NAME: return what != NULL && (strcmp(what, "a param") == 0 || strcmp(what, "a dim") == 0);
+	case EX_NAME: return model_is_param_or_dim(&b->m->scope, e->text);
 	case EX_CALL:
 		if (!expr_is_function(e->text) || e->n_keywords > 0)
 			return false;
@@ -613,8 +612,7 @@ bool step_graph(struct step *st)
 	size_t temps = 0;
 	if (!yaml_expect(b->cx, list, YAML_SEQUENCE, "graph"))
 		return false;
-	bool ok = step_arg(st, "from") == NULL || push_value(st, "x", value_ref(b, &st->in, st->loc));
-	set_x(b, &st->in);
+	bool ok = start_from_input(st);
 	strmap_init(&locals, b->arena);
 	b->locals = &locals;
 	const char *prefix = b->prefix;

@@ -80,7 +80,7 @@ static int *index_parameters(struct lowering *lw, const struct entry_function *e
 
 static const struct ir_type *batch_type(struct lowering *lw)
 {
-	const struct ir_dim *dims[] = {lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0])};
+	const struct ir_dim *dims[] = {lower_batch_dim(lw)};
 	return ir_type_tensor(lw->module->types, DT_I32, 1, dims);
 }
 

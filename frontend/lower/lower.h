@@ -117,6 +117,8 @@ const struct lowered *lower_find(const struct lowering *lw, const char *name);
 /* expr.c */
 /* Imports a dim of the model into the module. */
 const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d);
+/* The batch dim of the tokens of a generating model, in the module. */
+const struct ir_dim *lower_batch_dim(struct lowering *lw);
 bool lower_expr(struct lowering *lw, const struct expr *e, struct lowered *out);
 bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);

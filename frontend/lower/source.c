@@ -96,27 +96,20 @@ bool lower_is_source(const struct lowering *lw, const struct ir_dim *d)
 
 /* ---- sizes ---- */
 
-static const struct ir_dim *batch_of(struct lowering *lw)
-{
-	return lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0]);
-}
-
 static struct ir_value full_i32_per_sequence(struct lowering *lw, double v)
 {
-	const struct ir_dim *dims[] = {batch_of(lw)};
+	const struct ir_dim *dims[] = {lower_batch_dim(lw)};
 	return irb_full_of(lw->b, v, DT_I32, 1, dims);
 }
-
-static struct ir_value per_sequence_size(struct lowering *lw, const struct ir_dim *d);
 
 /* Evaluates one factor of a dim for each sequence; symbols of the source are read from their states. */
 static struct ir_value per_sequence_atom(struct lowering *lw, const struct ir_dim_atom *a)
 {
-	const struct ir_dim *dims[] = {batch_of(lw)};
+	const struct ir_dim *dims[] = {lower_batch_dim(lw)};
 	if (a->sym < 0) {
-		struct ir_value x = per_sequence_size(lw, a->of);
+		struct ir_value x = lower_source_size(lw, a->of);
 		if (a->by == 0)
-			return irb_max(lw->b, x, per_sequence_size(lw, a->other), NULL);
+			return irb_max(lw->b, x, lower_source_size(lw, a->other), NULL);
 		return irb_floor_div(lw->b, x, full_i32_per_sequence(lw, (double)a->by), NULL);
 	}
 	for (size_t i = 0; i < lw->source.n; i++) {
@@ -131,7 +124,7 @@ static struct ir_value per_sequence_atom(struct lowering *lw, const struct ir_di
 }
 
 /* i32 [B]: evaluates the dim for each sequence with IR ops on the stored sizes. */
-static struct ir_value per_sequence_size(struct lowering *lw, const struct ir_dim *d)
+struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d)
 {
 	struct ir_value sum = IR_NO_VALUE;
 	for (size_t i = 0; i < d->n_terms; i++) {
@@ -143,15 +136,10 @@ static struct ir_value per_sequence_size(struct lowering *lw, const struct ir_di
 	return sum.id == 0 ? full_i32_per_sequence(lw, 0) : sum;
 }
 
-struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d)
-{
-	return per_sequence_size(lw, d);
-}
-
 /* The axis that enumerates sequences: B, or B * rows of each; -1: none. */
 static int batch_axis(struct lowering *lw, const struct ir_type *t, const struct ir_dim **rows)
 {
-	const struct ir_dim *batch = batch_of(lw);
+	const struct ir_dim *batch = lower_batch_dim(lw);
 	*rows = ir_dim_const(lw->module->dims, 1);
 	for (int i = 0; i < t->rank; i++) {
 		if (t->dims[i] == batch)
@@ -171,10 +159,10 @@ bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struc
 		                  "not supported yet: a size of the source in decode with %s, "
 		                  "which has no axis of sequences",
 		                  ir_type_to_string(lw->arena, lw->module->dims, t));
-	const struct ir_dim *two[] = {batch_of(lw), rows}, *column[] = {two[0], one};
+	const struct ir_dim *two[] = {lower_batch_dim(lw), rows}, *column[] = {two[0], one};
 	for (int i = 0; i < t->rank; i++)
 		dims[i] = i == axis ? t->dims[i] : one;
-	struct ir_value n = irb_reshape_to(lw->b, per_sequence_size(lw, d), 2, column);
+	struct ir_value n = irb_reshape_to(lw->b, lower_source_size(lw, d), 2, column);
 	n = irb_reshape_to(lw->b, irb_broadcast_to(lw->b, n, 2, two), t->rank, dims);
 	*out = irb_broadcast_to(lw->b, n, t->rank, t->dims);
 	return !irb_failed(lw->b);
@@ -218,7 +206,7 @@ bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, e
 	const struct ir_type *t = irb_type(b, *x);
 	const struct ir_dim *rows, *d = t->dims[axis];
 	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(lw->module->dims, 1);
-	if (fill == FILL_NONE && ir_dim_divide(lw->module->dims, d, batch_of(lw)) == NULL)
+	if (fill == FILL_NONE && ir_dim_divide(lw->module->dims, d, lower_batch_dim(lw)) == NULL)
 		return true;
 	int sequences = batch_axis(lw, t, &rows);
 	if (fill == FILL_UNSUPPORTED || sequences < 0 || sequences == axis)
@@ -256,7 +244,7 @@ static bool preserves_source_end(struct lowering *lw, const struct ir_type *t,
                                  const struct ir_dim *const *dims, int axis)
 {
 	struct ir_dims *table = lw->module->dims;
-	const struct ir_dim *start = elements_before_axis(lw, dims, axis), *batch = batch_of(lw);
+	const struct ir_dim *start = elements_before_axis(lw, dims, axis), *batch = lower_batch_dim(lw);
 	for (int i = 0; i < t->rank; i++) {
 		const struct ir_dim *first = elements_before_axis(lw, t->dims, i),
 		                    *quotient = ir_dim_divide(table, start, first);
@@ -295,7 +283,7 @@ bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, stru
 		if (t == NULL)
 			return false;
 		*t = (struct state_type){.name = lw.source.items[i].state, .dtype = DT_I32, .rank = 1};
-		t->dims[0] = batch_of(&lw);
+		t->dims[0] = lower_batch_dim(&lw);
 		t->loc = (struct ir_loc){m->generate.loc, NULL};
 	}
 	return true;
@@ -303,7 +291,7 @@ bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, stru
 
 bool lower_write_sizes(struct lowering *lw)
 {
-	const struct ir_dim *dims[] = {batch_of(lw)};
+	const struct ir_dim *dims[] = {lower_batch_dim(lw)};
 	for (size_t i = 0; i < lw->source.n; i++) {
 		if ((lw->types->sizes >> i & 1) == 0)
 			continue;

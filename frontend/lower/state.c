@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * States: KV caches of sdpa and values that encode of a seq2seq model stores for decode. Since states are
- * parameters of the functions that use them, their types must be known first: LOWER_RUN records them. Also the bound on tokens of one call: the model's, less for score and for ring caches, which need room
- * for the window besides the new tokens; it is a dim of its own in that function.
+ * States: KV caches of sdpa, and values that encode of a seq2seq model stores for decode. States are parameters of the
+ * functions that use them, so their types must be known first: LOWER_RUN records them. Also the bound on tokens of one
+ * call, a dim of its own in score and with ring caches, which have rows for the window besides those of the new tokens.
  */
 #include <string.h>
 
@@ -141,7 +141,7 @@ static bool plan_state_layout(struct lowering *lw, int rank, const struct ir_dim
                               struct state_layout *out)
 {
 	struct ir_dims *table = lw->module->dims;
-	const struct ir_dim *batch = lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0]);
+	const struct ir_dim *batch = lower_batch_dim(lw);
 	*out = (struct state_layout){.axis = rank - 1, .rank = rank};
 	while (out->axis >= 0 && dims[out->axis] != batch)
 		out->axis--;

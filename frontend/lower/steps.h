@@ -165,6 +165,8 @@ bool step_arg_value(struct step *st, const char *key, struct value *out);
 
 /* ---- compound.c ---- */
 
+/* Appends x = `from`, if given, and gives x the type and properties of the step's input. */
+bool start_from_input(struct step *st);
 /* Expands the body of a definition of the model, whose arguments have been checked. */
 bool use_definition(struct step *st, const struct definition *d);
 /* Checks the arguments of a use against the signature. */
@@ -178,7 +180,7 @@ bool expand_graph_model(struct frontend_model *m);
 bool expand_graph_statement(struct expander *b, const struct yaml_node *node);
 /* The scalar bound to an argument of the function being inlined, or NULL. */
 const struct value *inlined_argument_value(const struct expander *b, const char *name);
-/* The same; sets the type of x. */
+/* Infers the types of the values that the statements assign, and sets that of x. False after a report. */
 bool infer_x_type(struct expander *b, const struct graph_body *body);
 /* True if the statements read a saved value that depends on the tokens. */
 bool reads_growing_value(struct expander *b, const struct graph_body *body);

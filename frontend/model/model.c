@@ -62,6 +62,11 @@ struct expr_env model_env(struct model_scope *s, bool dims)
 	return (struct expr_env){s->arena, s->cx, dims ? s->dims : NULL, lookup_dim_or_param, model_names, s};
 }
 
+bool model_is_param_or_dim(const struct model_scope *s, const char *name)
+{
+	return strmap_has(&s->params, name) || ir_dims_find(s->dims, name) >= 0;
+}
+
 int model_find_input(const struct model_inputs *in, const char *name)
 {
 	for (size_t i = 0; i < in->n; i++) {
@@ -267,10 +272,9 @@ static bool add_arg(struct model_scope *s, struct definition *d, const char *nam
 		           name);
 		return false;
 	}
-	const char *old = strmap_get(&s->names, name);
-	if (old != NULL && (strcmp(old, "a param") == 0 || strcmp(old, "a dim") == 0)) {
+	if (model_is_param_or_dim(s, name)) {
 		diag_error(s->cx, loc, DIAG_NAME_CLASH, "argument '%s' of '%s' has the name of %s", name,
-		           d->name, old);
+		           d->name, strmap_has(&s->params, name) ? "a param" : "a dim");
 		return false;
 	}
 	d->args[d->n_args++] = (struct argument){name, ARGUMENT_VALUE, def};

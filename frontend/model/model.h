@@ -171,6 +171,8 @@ struct frontend_model {
 bool model_declare(struct model_scope *s, const char *name, const char *what, struct loc loc);
 /* Environment of expressions: params and, with `dims`, dims. */
 struct expr_env model_env(struct model_scope *s, bool dims);
+/* True for a param or a dim, whose values are known when the model is compiled or called. */
+bool model_is_param_or_dim(const struct model_scope *s, const char *name);
 /* Names of params and dims, for suggestions. */
 const char *const *model_names(void *scope, size_t *n);
 const struct yaml_node *model_section(const struct frontend_model *m, const char *key);
