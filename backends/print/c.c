@@ -48,23 +48,6 @@ static enum c_element c_element_of(enum kb_scalar s, int lanes)
 	return C_I32;
 }
 
-static int c_bits(enum c_element e)
-{
-	return elements[e].bits;
-}
-
-/* "f32" */
-static const char *c_element_name(enum c_element e)
-{
-	return elements[e].name;
-}
-
-/* "float" */
-static const char *c_element_scalar(enum c_element e)
-{
-	return elements[e].scalar;
-}
-
 static bool c_is_float(enum c_element e)
 {
 	return e == C_F32 || e == C_F64;
@@ -140,7 +123,7 @@ static const char *c_need_splat(struct print *p, enum c_element e, int lanes)
 /* The prefix for an access of known alignment; *out: bytes of alignment of its memory type. */
 static const char *alignment_prefix(enum c_element e, int lanes, int align, int *out)
 {
-	int element = c_bits(e) / 8;
+	int element = elements[e].bits / 8;
 	if (align < element) {
 		*out = 1;
 		return "bytes_";
@@ -156,9 +139,9 @@ static const char *memory_type(struct print *p, enum c_element e, int lanes, con
 	const char *name = arena_printf(p->arena, "%s%s_m", prefix, c_suffix(p, e, lanes));
 	if (e == C_BOOL || !print_once(p, name))
 		return name;
-	buf_printf(&p->types, "typedef %s %s __attribute__((", c_element_scalar(e), name);
+	buf_printf(&p->types, "typedef %s %s __attribute__((", elements[e].scalar, name);
 	if (lanes > 1)
-		buf_printf(&p->types, "vector_size(%d), ", c_bits(e) / 8 * lanes);
+		buf_printf(&p->types, "vector_size(%d), ", elements[e].bits / 8 * lanes);
 	buf_printf(&p->types, "aligned(%d), may_alias));\n", align);
 	return name;
 }
@@ -386,7 +369,7 @@ static enum print_prec c_lane_ids(struct print *p, const struct kb_inst *i, stru
 static const char *need_select(struct print *p, enum c_element e, int lanes)
 {
 	struct print_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};
-	return print_helper(p, c_bits(e) == 32 ? "select of 32 bits" : "select", &h);
+	return print_helper(p, elements[e].bits == 32 ? "select of 32 bits" : "select", &h);
 }
 
 /* Requests the helper of min or max: a op b ? a : b. */
@@ -396,9 +379,9 @@ static const char *need_min_max(struct print *p, enum kb_bin op, enum c_element 
 	const char *select = lanes > 1 ? need_select(p, e, lanes) : "";
 	struct print_helper h = {name, e, lanes, {kb_bin_sign(op), select}};
 	return print_helper(p,
-	                    lanes == 1        ? "min or max, scalar"
-	                    : c_bits(e) == 32 ? "min or max of 32 bits"
-	                                      : "min or max",
+	                    lanes == 1               ? "min or max, scalar"
+	                    : elements[e].bits == 32 ? "min or max of 32 bits"
+	                                             : "min or max",
 	                    &h);
 }
 
@@ -408,7 +391,7 @@ static const char *need_min_max(struct print *p, enum kb_bin op, enum c_element 
 static bool unsigned_operand(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	const struct print_value *v = print_arg_value(p, i, k);
-	bool wide = c_bits(c_element_of(i->type.scalar, 1)) == 64;
+	bool wide = elements[c_element_of(i->type.scalar, 1)].bits == 64;
 	int64_t c;
 	if (v->inner)
 		buf_printf(out, "(%s)", v->inner);
@@ -443,13 +426,13 @@ static enum print_prec wrapping(struct print *p, const struct kb_inst *i, struct
 	else
 		done = unsigned_operand(p, i, 0, &a);
 	if (is_shift)
-		shift_count(p, i, c_bits(e), &b);
+		shift_count(p, i, elements[e].bits, &b);
 	else
 		done |= unsigned_operand(p, i, 1, &b);
 	if (!done)
-		buf_printf(&both, "(%s)", c_element_scalar(c_unsigned(e)));
+		buf_printf(&both, "(%s)", elements[c_unsigned(e)].scalar);
 	buf_printf(&both, "%s %s %s", a.data, kb_bin_sign(i->bin), b.data);
-	enum print_prec precedence = print_converted(p, i, c_element_scalar(e), both.data,
+	enum print_prec precedence = print_converted(p, i, elements[e].scalar, both.data,
 	                                             is_shift ? PRINT_LOWEST : PRINT_ADDITIVE, out);
 	out->failed |= a.failed || b.failed || both.failed;
 	buf_destroy(&a);
@@ -461,8 +444,8 @@ static enum print_prec wrapping(struct print *p, const struct kb_inst *i, struct
 static enum print_prec arithmetic_shift(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, 1);
-	buf_printf(out, "(%s)%s >> ", c_element_scalar(e), print_arg(p, i, 0));
-	shift_count(p, i, c_bits(e), out);
+	buf_printf(out, "(%s)%s >> ", elements[e].scalar, print_arg(p, i, 0));
+	shift_count(p, i, elements[e].bits, out);
 	return PRINT_LOWEST;
 }
 
@@ -475,7 +458,7 @@ static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out
 	const char *u = c_type(p, is_signed ? c_signed(e) : c_unsigned(e), i->type.lanes);
 	if (is_shift)
 		buf_printf(out, "(%s)((%s)%s %s ((%s)%s & %d))", type, u, print_arg(p, i, 0), op, u,
-		           print_arg(p, i, 1), c_bits(e) - 1);
+		           print_arg(p, i, 1), elements[e].bits - 1);
 	else
 		buf_printf(out, "(%s)((%s)%s %s (%s)%s)", type, u, print_arg(p, i, 0), op, u,
 		           print_arg(p, i, 1));
@@ -493,9 +476,9 @@ static enum print_prec plain(struct print *p, const struct kb_inst *i, const cha
 static const char *narrow_cast(struct print *p, struct kb_type t)
 {
 	enum c_element e = c_element_of(t.scalar, t.lanes);
-	if (t.lanes > 1 || e == C_BOOL || c_bits(e) >= 32)
+	if (t.lanes > 1 || e == C_BOOL || elements[e].bits >= 32)
 		return "";
-	return arena_printf(p->arena, "(%s)", c_element_scalar(e));
+	return arena_printf(p->arena, "(%s)", elements[e].scalar);
 }
 
 /* Arithmetic on scalar integers below 32 bits, as uint32_t: no sum or product of two overflows it. */
@@ -504,10 +487,10 @@ static enum print_prec narrow_bin(struct print *p, const struct kb_inst *i, stru
 	enum c_element e = c_element_of(i->type.scalar, 1);
 	bool is_shift = i->bin == KB_SHL || i->bin == KB_SHR || i->bin == KB_SAR;
 	enum c_element as = i->bin == KB_SHR ? c_unsigned(e) : i->bin == KB_SAR ? c_signed(e) : C_U32;
-	buf_printf(out, "(%s)((%s)%s %s ", c_element_scalar(e), c_element_scalar(as), print_arg(p, i, 0),
+	buf_printf(out, "(%s)((%s)%s %s ", elements[e].scalar, elements[as].scalar, print_arg(p, i, 0),
 	           kb_bin_sign(i->bin));
 	if (is_shift)
-		shift_count(p, i, c_bits(e), out);
+		shift_count(p, i, elements[e].bits, out);
 	else
 		buf_printf(out, "(uint32_t)%s", print_arg(p, i, 1));
 	buf_char(out, ')');
@@ -561,7 +544,7 @@ static const char *need_rounding(struct print *p, const struct print_helper *h, 
 static const char *need_sqrt(struct print *p, const struct print_helper *h)
 {
 	bool single = h->element == C_F32;
-	const char *one = arena_printf(p->arena, "sqrt_%s", c_element_name(h->element));
+	const char *one = arena_printf(p->arena, "sqrt_%s", elements[h->element].name);
 	struct print_helper of_one = {
 	        one, h->element, 1, {single ? "s" : "d", c_type(p, h->element, single ? 4 : 2)}};
 	(void)print_helper(p, "sqrt, scalar", &of_one);
@@ -587,7 +570,7 @@ static enum print_prec negated(struct print *p, const struct kb_inst *i, enum c_
 	const char *unsigned_type = c_type(p, c_unsigned(e), i->type.lanes);
 	const char *inner = arena_printf(p->arena, "0 - (%s)%s", unsigned_type, print_arg(p, i, 0));
 	if (i->type.lanes == 1)
-		return print_converted(p, i, c_element_scalar(e), inner, PRINT_ADDITIVE, out);
+		return print_converted(p, i, elements[e].scalar, inner, PRINT_ADDITIVE, out);
 	buf_printf(out, "(%s)(%s)", c_type(p, e, i->type.lanes), inner);
 	return PRINT_PRIMARY;
 }
@@ -624,7 +607,7 @@ static enum print_prec c_cmp(struct print *p, const struct kb_inst *i, struct bu
 	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = kb_cmp_sign(i->cmp);
 	if (from.lanes == 1)
 		return plain(p, i, sign, out);
-	if (c_bits(c_element_of(from.scalar, from.lanes)) == 32)
+	if (elements[c_element_of(from.scalar, from.lanes)].bits == 32)
 		buf_printf(out, "(%s)(%s %s %s)", c_type(p, C_I32, from.lanes), a, sign, b);
 	else
 		buf_printf(out, "__builtin_convertvector(%s %s %s, %s)", a, sign, b,
@@ -679,7 +662,7 @@ static struct limits limits_of(enum c_element e, bool is_f64)
 static const char *need_saturating(struct print *p, enum c_element from, enum c_element to, int lanes)
 {
 	struct limits l = limits_of(to, from == C_F64);
-	const char *name = arena_printf(p->arena, "%s_to_%s", c_element_name(from), c_suffix(p, to, lanes));
+	const char *name = arena_printf(p->arena, "%s_to_%s", elements[from].name, c_suffix(p, to, lanes));
 	const char *f = from == C_F32 ? "f" : "";
 	bool is_one = lanes == 1;
 	struct print_helper h = {
@@ -869,11 +852,11 @@ static const char *placeholder(struct print *p, const struct print_helper *h, ch
 {
 	switch (letter) {
 	case 'V': return c_type(p, (enum c_element)h->element, h->lanes);
-	case 'S': return c_element_scalar((enum c_element)h->element);
+	case 'S': return elements[h->element].scalar;
 	case 'I': return c_type(p, c_signed((enum c_element)h->element), h->lanes);
 	case 'U': return c_type(p, c_unsigned((enum c_element)h->element), h->lanes);
 	case 'M': return c_type(p, C_I32, h->lanes);
-	case 'B': return arena_printf(p->arena, "%d", c_bits((enum c_element)h->element) / 8);
+	case 'B': return arena_printf(p->arena, "%d", elements[h->element].bits / 8);
 	case 'L': return arena_printf(p->arena, "%d", h->lanes);
 	default: return (enum c_element)h->element == C_F32 ? "f" : "";
 	}
@@ -902,7 +885,7 @@ static void type(struct print *p, struct kb_type t, struct space_pointer pointer
 
 static void result_type(enum kb_scalar s, struct buf *out)
 {
-	buf_str(out, s == KB_VOID ? "void " : c_element_scalar(c_element_of(s, 1)));
+	buf_str(out, s == KB_VOID ? "void " : elements[c_element_of(s, 1)].scalar);
 	if (s != KB_VOID && s != KB_PTR)
 		buf_char(out, ' ');
 }
@@ -990,9 +973,9 @@ static enum print_prec c_string(struct print *p, const struct kb_inst *i, struct
 
 static void array(struct print *p, const struct kb_inst *i, const char *name)
 {
-	int bytes = c_bits(c_element_of(i->element, 1)) / 8;
+	int bytes = elements[c_element_of(i->element, 1)].bits / 8;
 	print_line(p, "char %s[%lld * %d] __attribute__((aligned(%d))); /* %s [%lld] */", name,
-	           (long long)i->imm, bytes, i->align, c_element_name(c_element_of(i->element, 1)),
+	           (long long)i->imm, bytes, i->align, elements[c_element_of(i->element, 1)].name,
 	           (long long)i->imm);
 }
 
