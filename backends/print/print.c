@@ -157,7 +157,7 @@ static void print_open(struct print *p)
 	open_block(p, p->depth + 1);
 }
 
-/* Open and close a block; the identifiers of a closed block may be used again. */
+/* Closes the block: its identifiers may be used again. */
 static void print_close(struct print *p)
 {
 	bool *is_open = p->blocks[p->depth--];
@@ -243,6 +243,14 @@ static void print_name_value(struct print *p, uint32_t id, const char *name)
 	        .text = name, .bare = name, .is_name = true, .uses = v->uses, .definition = v->definition};
 }
 
+/* The type of a declaration, and a blank before the name except after a `*`. */
+static void type_before_name(struct print *p, struct kb_type t, struct space_pointer to, struct buf *out)
+{
+	p->dialect->type(p, t, to, out);
+	if (out->len && out->data[out->len - 1] != '*')
+		buf_char(out, ' ');
+}
+
 /* Prints `const type name = bare;` and uses the name for the value from now on. */
 static void print_assign_name(struct print *p, uint32_t id, const char *bare)
 {
@@ -252,11 +260,9 @@ static void print_assign_name(struct print *p, uint32_t id, const char *bare)
 	struct buf line;
 	buf_init(&line);
 	buf_str(&line, "const ");
-	if (p->f->types[id].scalar == KB_PTR)
+	if (t.scalar == KB_PTR)
 		buf_clear(&line); /* the const of a pointer type qualifies its target */
-	p->dialect->type(p, p->f->types[id], print_value_space(p, id), &line);
-	if (line.len && line.data[line.len - 1] != '*')
-		buf_char(&line, ' ');
+	type_before_name(p, t, print_value_space(p, id), &line);
 	buf_printf(&line, "%s = %s;", name, bare);
 	print_line(p, "%s", line.data);
 	p->body.failed |= line.failed;
@@ -485,7 +491,19 @@ enum print_prec print_unsupported(struct print *p, const struct kb_inst *i, stru
 	return PRINT_PRIMARY;
 }
 
-/* Comment delimiters inside the comment get a space, so that they do not end it. */
+/* A comment on one line. Comment delimiters inside it get a space, so that they do not end it. */
+static void comment(const char *text, struct buf *out)
+{
+	buf_str(out, "/* ");
+	for (const char *s = text; *s; s++) {
+		bool is_delimiter = (s[0] == '*' && s[1] == '/') || (s[0] == '/' && s[1] == '*');
+		buf_char(out, *s == '\n' || *s == '\r' ? ' ' : *s);
+		if (is_delimiter)
+			buf_char(out, ' ');
+	}
+	buf_str(out, " */\n");
+}
+
 static void print_comment(struct print *p, const struct kb_inst *i)
 {
 	if (p->dialect->source_loc && i->flags & KB_SOURCE_LOC) {
@@ -493,14 +511,7 @@ static void print_comment(struct print *p, const struct kb_inst *i)
 		return;
 	}
 	buf_fill(&p->body, '\t', (size_t)p->depth);
-	buf_str(&p->body, "/* ");
-	for (const char *s = i->name; *s; s++) {
-		bool breaks = (s[0] == '*' && s[1] == '/') || (s[0] == '/' && s[1] == '*');
-		buf_char(&p->body, *s == '\n' || *s == '\r' ? ' ' : *s);
-		if (breaks)
-			buf_char(&p->body, ' ');
-	}
-	buf_str(&p->body, " */\n");
+	comment(i->name, &p->body);
 }
 
 /* ---- blocks ---- */
@@ -519,8 +530,8 @@ static void print_loop(struct print *p, const struct kb_inst *i)
 	p->depth--; /* where the head stands */
 	buf_init(&head);
 	buf_str(&head, "for (");
-	p->dialect->type(p, i->type, (struct space_pointer){SPACE_NONE, false}, &head);
-	buf_printf(&head, " %s = %s; %s < %s; ", name, print_bare_arg(p, i, 0), name, print_arg(p, i, 1));
+	type_before_name(p, i->type, (struct space_pointer){SPACE_NONE, false}, &head);
+	buf_printf(&head, "%s = %s; %s < %s; ", name, print_bare_arg(p, i, 0), name, print_arg(p, i, 1));
 	if (i->imm == 1)
 		buf_printf(&head, "%s++) {", name);
 	else
@@ -633,12 +644,10 @@ static void print_var(struct print *p, const struct kb_inst *i)
 	print_consume(p, i);
 	v->name = print_local_name(p, i->name ? i->name : "x");
 	buf_init(&line);
-	p->dialect->type(p, i->type,
+	type_before_name(p, i->type,
 	                 p->spaces.funcs ? p->spaces.funcs[p->f_number].vars[i->result]
 	                                 : (struct space_pointer){SPACE_NONE, true},
 	                 &line);
-	if (line.len && line.data[line.len - 1] != '*')
-		buf_char(&line, ' ');
 	buf_printf(&line, "%s = ", v->name);
 	if (i->n_args)
 		buf_str(&line, print_bare_arg(p, i, 0));
@@ -743,10 +752,8 @@ void print_params(struct print *p, const char *first, const char *next, struct b
 	for (; n < p->f->n_insts && p->f->insts[n].op == KBO_PARAM; n++) {
 		const struct kb_inst *i = &p->f->insts[n];
 		buf_str(out, n ? next : first);
-		p->dialect->type(p, i->type, print_value_space(p, i->result), out);
-		if (i->type.scalar != KB_PTR)
-			buf_char(out, ' ');
-		else if (i->flags & KB_NOALIAS)
+		type_before_name(p, i->type, print_value_space(p, i->result), out);
+		if (i->type.scalar == KB_PTR && i->flags & KB_NOALIAS)
 			buf_str(out, "restrict ");
 		buf_str(out, print_value_name(p, i->result));
 	}
@@ -818,19 +825,6 @@ static void print_func(struct print *p, size_t number, struct buf *declarations)
 
 /* ---- the file ---- */
 
-static void title(const struct print *p, struct buf *out)
-{
-	if (!p->options->title)
-		return;
-	buf_str(out, "/* ");
-	for (const char *s = p->options->title; *s; s++) {
-		buf_char(out, *s);
-		if (s[0] == '*' && s[1] == '/')
-			buf_char(out, ' ');
-	}
-	buf_str(out, " */\n");
-}
-
 static void print_data(struct print *p, struct buf *out)
 {
 	for (size_t i = 0; i < kb_data_count(p->m); i++) {
@@ -863,7 +857,8 @@ static enum tfmc_status print_file(struct print *p, struct buf *out)
 		print_func(p, i, &declarations);
 	if (!p->failed) {
 		p->dialect->prelude(p, &prelude);
-		title(p, out);
+		if (p->options->title)
+			comment(p->options->title, out);
 		buf_append(out, &prelude);
 		append_part(out, &p->types);
 		append_part(out, &p->helpers);
