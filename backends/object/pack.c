@@ -91,18 +91,18 @@ static bool buffer_reserve(struct scratch_buffer *r, int64_t bytes)
  * branches, so the loop is vectorized. */
 static int64_t find_non_finite(enum ir_dtype t, const void *elements, int64_t n)
 {
-	const uint32_t *n_u32 = elements;
+	const uint32_t *u32 = elements;
 	const uint16_t *u16 = elements;
 	const uint32_t most = t == DT_F32 ? 0x7f800000u : t == DT_BF16 ? 0x7f80u : 0x7c00u;
 	for (int64_t i = 0; i < n; i += 256) {
 		int64_t end = n - i < 256 ? n : i + 256;
 		unsigned any = 0;
 		for (int64_t k = i; t == DT_F32 && k < end; k++)
-			any |= (n_u32[k] & most) == most;
+			any |= (u32[k] & most) == most;
 		for (int64_t k = i; t != DT_F32 && k < end; k++)
 			any |= (u16[k] & most) == most;
 		for (int64_t k = i; any && k < end; k++)
-			if (((t == DT_F32 ? n_u32[k] : u16[k]) & most) == most)
+			if (((t == DT_F32 ? u32[k] : u16[k]) & most) == most)
 				return k;
 	}
 	return -1;

@@ -17,7 +17,6 @@
 
 #include <string.h>
 
-#define PANEL         PANEL_COLUMNS
 #define PRODUCERS_MAX 64
 
 bool object_is_device(const struct object *o)
@@ -208,7 +207,7 @@ int64_t layout_state_count(const struct ir_state_decl *d, int from)
 	for (int i = from; i < t->rank; i++) {
 		bool in_panels = d->encoding == ENC_PANEL16 && i == t->rank - 2;
 		if (!ir_dim_is_const(t->dims[i], &dims[i]) ||
-		    (in_panels && !checked_round_up_i64(dims[i], PANEL, &dims[i])))
+		    (in_panels && !checked_round_up_i64(dims[i], PANEL_COLUMNS, &dims[i])))
 			return -1;
 	}
 	return checked_product_i64(dims + from, (size_t)(t->rank - from), &count) ? count : -1;

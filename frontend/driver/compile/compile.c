@@ -146,8 +146,6 @@ const char *driver_rounding_option(const struct driver *d)
 	return o->quantize ? "quantize" : o->profile ? "profile" : o->dtype ? "dtype" : NULL;
 }
 
-static enum tfmc_status load_input(struct driver *d, struct loaded *out);
-
 /* The entry `score` is built only on request: it computes all rows of logits. */
 static bool needs_score(struct driver *d)
 {
@@ -299,17 +297,6 @@ static void note_options_in_set(struct driver *d)
 	}
 }
 
-enum tfmc_status driver_load(struct driver *d, struct loaded *out)
-{
-	enum tfmc_status st = load_input(d, out);
-	if (st != TFMC_OK)
-		note_options_in_set(d);
-	if (st == TFMC_OK && d->options.remarks)
-		remark_formats(d, out);
-	report_read_files(d);
-	return st;
-}
-
 enum tfmc_status driver_read_model(struct driver *d, struct frontend_model **out)
 {
 	struct frontend_options o = driver_frontend_options(d);
@@ -340,6 +327,17 @@ static enum tfmc_status load_input(struct driver *d, struct loaded *out)
 	register_read_files(d, out->model);
 	driver_end_stage(d, "frontend");
 	return TFMC_OK;
+}
+
+enum tfmc_status driver_load(struct driver *d, struct loaded *out)
+{
+	enum tfmc_status st = load_input(d, out);
+	if (st != TFMC_OK)
+		note_options_in_set(d);
+	if (st == TFMC_OK && d->options.remarks)
+		remark_formats(d, out);
+	report_read_files(d);
+	return st;
 }
 
 void loaded_destroy(struct loaded *l)

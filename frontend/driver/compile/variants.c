@@ -273,14 +273,14 @@ static const struct target *next_wider(const struct target *t)
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object)
 {
 	const struct target *t = set->items[0].target, *best = t;
-	const char *find_cpu_variants = target_level_name(t);
+	const char *levels = target_level_name(t);
 	uint64_t more = 0, code;
 	if (!d->options.remarks || set->n > 1 || !next_wider(t))
 		return;
 	code = backend_code_bytes(object->data, object->len,
 	                          arena_printf(&d->arena, "%s.", set->items[0].planned->name));
 	for (const struct target *u; (u = next_wider(best)) != NULL; best = u) {
-		find_cpu_variants = arena_printf(&d->arena, "%s,%s", find_cpu_variants, target_level_name(u));
+		levels = arena_printf(&d->arena, "%s,%s", levels, target_level_name(u));
 		more += code;
 	}
 	const struct diag_remark about = {
@@ -288,7 +288,7 @@ void driver_remark_variants(struct driver *d, const struct variant_set *set, con
 	        .text = arena_printf(
 	                &d->arena,
 	                "%s has %d times the lanes of %s; --variants=%s would add about %llu KB of code",
-	                best->name, best->lanes / t->lanes, t->name, find_cpu_variants,
+	                best->name, best->lanes / t->lanes, t->name, levels,
 	                (unsigned long long)((more + 1023) / 1024)),
 	        .is_missed = true};
 	diag_remark_about(&d->diag, LOC_NONE, &about);
