@@ -353,14 +353,13 @@ static enum exit_code run_command(struct driver *d)
 	enum tfmc_status st = driver_read_rules(d);
 	if (st == TFMC_OK)
 		st = driver_join_job(d);
-	if (st == TFMC_OK && d->job)
-		code = check_ranks(d);
-	if (code != EXIT_OK)
+	if (st != TFMC_OK)
+		return exit_code_of(st);
+	if (d->job && (code = check_ranks(d)) != EXIT_OK) /* again: joining has set the number of ranks */
 		return code;
-	if (st == TFMC_OK && d->job && job_ranks(d->job)->rank > 0)
+	if (d->job && job_ranks(d->job)->rank > 0)
 		return driver_follow_job(d);
-	if (st == TFMC_OK)
-		st = driver_read_prompt_option(d);
+	st = driver_read_prompt_option(d);
 	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);
 }
 

@@ -278,11 +278,11 @@ static void record_lazily_read_files(struct frontend_model *m)
 static enum tfmc_status read_document(struct frontend_model *m)
 {
 	bool directory = path_is_directory(m->doc.path);
-	if (!directory && !is_gguf_file(m->cx, m->doc.path) &&
-	    !file_kind_may_be_model(&m->arena, m->cx, m->doc.path))
-		return TFMC_INVALID;
 	if (!directory && !is_gguf_file(m->cx, m->doc.path))
-		return yaml_read(&m->arena, m->cx, m->doc.path, m->doc.path, LOC_NONE, &m->doc.written);
+		return file_kind_may_be_model(&m->arena, m->cx, m->doc.path)
+		               ? yaml_read(&m->arena, m->cx, m->doc.path, m->doc.path, LOC_NONE,
+		                           &m->doc.written)
+		               : TFMC_INVALID;
 	enum tfmc_status st = TFMC_INVALID;
 	const char *text = generated_yaml(m, directory, "", &st);
 	if (directory) {

@@ -207,8 +207,8 @@ static const char *weights_path(const struct emit_request *e, int64_t rank)
 	return arena_printf(a, "%s.%lld.weights", path ? strip_extension(a, path) : e->stem, (long long)rank);
 }
 
-/* A sink. */
-static bool write_weights(void *user, uint64_t offset, const void *bytes, size_t n)
+/* backend_sink.write_at of the weights of one rank, whose file is opened with its first bytes. */
+static bool sink_weights(void *user, uint64_t offset, const void *bytes, size_t n)
 {
 	struct weights_output *w = user;
 	struct driver *d = w->e->d;
@@ -228,12 +228,13 @@ static const struct backend_sink *weights_sinks(struct emit_request *e)
 	for (int64_t i = 0; i < n; i++) {
 		e->weights[i] = (struct weights_output){.e = e, .rank = i};
 		if (one < 0 || i == one)
-			sinks[i] = (struct backend_sink){write_weights, &e->weights[i]};
+			sinks[i] = (struct backend_sink){sink_weights, &e->weights[i]};
 	}
 	return sinks;
 }
 
-static bool write_object(void *user, uint64_t offset, const void *bytes, size_t n)
+/* backend_sink.write_at of the object. */
+static bool sink_object(void *user, uint64_t offset, const void *bytes, size_t n)
 {
 	struct emit_request *e = user;
 	if (!e->object)
@@ -297,12 +298,12 @@ static enum tfmc_status generate_with_cache(struct emit_request *e, const struct
 	return st;
 }
 
-static enum tfmc_status emit_object(struct emit_request *e, const struct variant_set *set,
-                                    struct backend_output *object)
+static enum tfmc_status emit_code(struct emit_request *e, const struct variant_set *set,
+                                  struct backend_output *object)
 {
 	struct driver *d = e->d;
 	struct backend_facts facts = {.pad = -1};
-	struct backend_sink object_sink = {write_object, e};
+	struct backend_sink object_sink = {sink_object, e};
 	struct option_list entries = {0};
 	driver_split_list(d, d->options.entries, &entries);
 	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
@@ -472,7 +473,7 @@ static enum tfmc_status emit_all(struct emit_request *e)
 	if (st == TFMC_OK && (needs_object(e) || e->requested[EMIT_OPENCL]))
 		st = driver_check_planned(d, planned);
 	if (st == TFMC_OK && needs_object(e))
-		st = emit_object(e, &set, &object);
+		st = emit_code(e, &set, &object);
 	if (st == TFMC_OK)
 		st = emit_opencl(e, planned, set.items[0].target);
 	if (st == TFMC_OK && d->options.dependencies)
