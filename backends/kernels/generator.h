@@ -30,12 +30,12 @@ int64_t kernel_loops_block(const struct target *t);
 bool kernel_linear(struct kernel *g);
 /* kernel_linear for expert_linear (mixture of experts): the rows of each expert are gathered. */
 bool kernel_expert_linear(struct kernel *g);
-/* kernel_linear by work-groups of GPU_ITEMS work-items, which compute a tile together. */
-bool kernel_linear_shared(struct kernel *g);
+/* kernel_linear by work-groups: GPU_ITEMS work-items compute a tile together (gpu_gemm.c). */
+bool kernel_workgroup_linear(struct kernel *g);
 #define GPU_ITEMS   64
 #define GPU_COLUMNS 64 /* columns of a tile for many rows; for few rows a tile is one panel of 16 */
 /* Rows of a tile for at most `rows` rows: 8, 16, 32 or 64. */
-int64_t kernel_linear_shared_rows(int64_t rows);
+int64_t kernel_workgroup_linear_rows(int64_t rows);
 
 /* A loop along the last axis: full vectors, then scalar remainder. `body` is emitted for both. */
 struct row_loop {

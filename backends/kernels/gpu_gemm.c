@@ -658,7 +658,7 @@ static void gpu_skinny_reduce(struct wg_matmul *g)
 
 /* ---- tiles and N blocks ---- */
 
-int64_t kernel_linear_shared_rows(int64_t rows)
+int64_t kernel_workgroup_linear_rows(int64_t rows)
 {
 	int64_t n = SIDE;
 	while (n < SIDE * MR_MAX && n < rows)
@@ -839,7 +839,7 @@ static int find_tile_shapes(const struct linear *l, struct wg_matmul g[2])
 	if (may_be_few)
 		g[n++] = new_tile_shape(l, l->rows_hi < FEW_ROWS ? l->rows_hi : FEW_ROWS);
 	if (!may_be_few || (l->rows_hi > KERNEL_FEW_ROWS_MAX && rows != KERNEL_FEW_ROWS))
-		g[n++] = new_tile_shape(l, kernel_linear_shared_rows(l->rows_hi));
+		g[n++] = new_tile_shape(l, kernel_workgroup_linear_rows(l->rows_hi));
 	return n;
 }
 
@@ -862,7 +862,7 @@ static void emit_shape(struct wg_matmul *g, struct kb_val tile, struct kb_val me
 	emit_tiles(g);
 }
 
-bool kernel_linear_shared(struct kernel *kernel)
+bool kernel_workgroup_linear(struct kernel *kernel)
 {
 	struct linear l;
 	struct wg_matmul g[2];

@@ -120,7 +120,7 @@ static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, co
                                                    enum kernel_rows kind)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
-	int64_t tile_rows = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
+	int64_t tile_rows = kernel_workgroup_linear_rows(ir_dim_hi(m->dims, rows));
 	const struct ir_dim *few = div_up(m, columns, PANEL_COLUMNS),
 	                    *many = ir_dim_mul(m->dims, div_up(m, rows, tile_rows),
 	                                       div_up(m, columns, GPU_COLUMNS));
@@ -252,7 +252,7 @@ static bool emit_linear(struct kernel *g, enum generator generator)
 {
 	switch (generator) {
 	case GENERATOR_LINEAR: return kernel_linear(g);
-	case GENERATOR_WORKGROUP_LINEAR: return kernel_linear_shared(g);
+	case GENERATOR_WORKGROUP_LINEAR: return kernel_workgroup_linear(g);
 	case GENERATOR_EXPERTS: return kernel_expert_linear(g);
 	case GENERATOR_ATTENTION:
 	case GENERATOR_ROWWISE:

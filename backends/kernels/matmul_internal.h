@@ -199,10 +199,10 @@ struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_v
 void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_prefetch *a);
 /* Emits the prefetch of K element k = at. */
 void matmul_prefetch_k(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at);
-/* Those of K elements [at, at + n), into L2. */
+/* Emits the prefetches of K elements [at, at + n), into L2. */
 void matmul_prefetch_k_range(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
                              int64_t n);
-/* That of a k-row of quants, which has K element `at` and is word `word` of the super-block at `super_block`. */
+/* Emits the prefetch of a k-row of quants: K element `at`, word `word` of the super-block at `super_block`. */
 void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
                           struct kb_val super_block, struct kb_val word);
 

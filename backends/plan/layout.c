@@ -6,7 +6,7 @@
  * The variants of an object share weights, state, arena and interface. Their modules come from one module
  * after `encode`, so their layouts should agree; an object is rejected where they do not.
  *
- * And of the memory of calls: storage of every value, argument slots, the arena.
+ * Also the layout of the memory of a call: storage of every value, argument slots, the arena.
  */
 #include "backends/kernels/group.h"
 #include "backends/plan/object.h"
