@@ -643,7 +643,7 @@ static bool is_float(enum ir_dtype t)
 	return ir_dtype_class(t) == DTCLASS_FLOAT && t != DT_F64;
 }
 
-/* The same, for elements of 16 or 32 bits of float; rejects others. Only keys may be packed. */
+/* Binds the storage of an operand of 16 or 32-bit floats; rejects other types. Only keys may be packed. */
 static enum tfmc_status float_operand(struct attention *a, struct ir_value v, struct kb_tensor *out)
 {
 	TFMC_TRY(operand(a, v, out));

@@ -265,7 +265,7 @@ static void update_max(const struct attention *a, const struct score_row *r, str
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
 
-/* The same for a partly visible vector: masked scores become -inf. */
+/* update_max for a partly visible vector: masked scores become -inf. */
 static void update_max_masked(const struct attention *a, const struct score_row *r, struct kb_val j,
                               struct kb_var max)
 {

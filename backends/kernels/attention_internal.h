@@ -221,7 +221,7 @@ struct kb_val attention_is_split(const struct attention *a);
 void attention_combine(const struct attention *a);
 
 /* ---- tasks (attention.c) ---- */
-/* Visible keys of sequence b; number of KV blocks that rows of a head of it read, that of all heads. */
+/* Visible keys of sequence b; number of KV blocks that rows of one of its heads read; number that all heads read. */
 struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b);
 struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l);
 struct kb_val attention_all_blocks(const struct attention *a);

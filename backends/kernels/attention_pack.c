@@ -2,7 +2,8 @@
 /*
  * Packs operands for the register tiles: queries row by row, keys as panels of 16 columns (k-row e of a panel
  * is element e of its keys), values row by row. Keys and values are packed once for all rows of a task; keys
- * that no row sees are never read. And the products of rows and panels that are packed for matrix tiles (AMX).
+ * that no row sees are never read. Also the products of rows and panels that are
+ * packed for matrix tiles (AMX).
  */
 #include "backends/kernels/attention_internal.h"
 

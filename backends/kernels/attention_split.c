@@ -96,7 +96,7 @@ struct attention_partial attention_slot(const struct attention *a, struct kb_val
 
 /* ---- the combine step ---- */
 
-/* A row: its output so far, that of a block, and their rescaling factors. */
+/* A row: its output so far, the output of a block, and the factors that rescale the two. */
 struct combine {
 	struct kb *k;
 	struct kb_val acc, block, old_factor, new_factor;

@@ -26,7 +26,7 @@
 /* Of a tile at least: for fewer rows, interleaving the weights costs more than MMLA gains. */
 #define MMLA_ROWS_MIN 4
 #define ACC_FEW       16 /* with more accumulators, one k-row has enough independent work to hide latency */
-/* The same for i16 operands: in longer iterations LLVM hoists loads of words and spills them. */
+/* ACC_FEW for i16 operands: in longer iterations LLVM hoists loads of words and spills them. */
 #define ACC_FEW_I16 4
 
 static struct kb_type word_vector(const struct matmul_lowp_tile *c)
@@ -251,7 +251,7 @@ static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int k_row
 	}
 }
 
-/* The same with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each. */
+/* add_k_row with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each. */
 static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
 {
 	const struct reg_tile *p = c->p;

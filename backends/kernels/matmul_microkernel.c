@@ -306,20 +306,20 @@ static void emit_k_pair(const struct linear *l, const struct microkernel *a, str
 	broadcast_x(l, a, at, i, x[0]);
 	broadcast_x(l, a, at, i + 1, x[1]);
 	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val pair_registers = panel_load_pairs(&a->r, a->r.at, offset, n);
+		struct kb_val pairs = panel_load_pairs(&a->r, a->r.at, offset, n);
 		for (int odd = 0; odd < 2; odd++)
-			reg_tile_mac_vector(&a->p, n, x[odd], panel_bf16_half(l->k, pair_registers, odd));
+			reg_tile_mac_vector(&a->p, n, x[odd], panel_bf16_half(l->k, pairs, odd));
 	}
 }
 
-/* The same by lanes of vectors of x. */
+/* Multiplies a pair of K elements by lanes of vectors of x. */
 static void add_pair_by_lane(const struct linear *l, const struct microkernel *a, struct kb_val offset,
                              const struct kb_val *x, int i)
 {
 	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val pair_registers = panel_load_pairs(&a->r, a->r.at, offset, n);
+		struct kb_val pairs = panel_load_pairs(&a->r, a->r.at, offset, n);
 		for (int odd = 0; odd < 2; odd++)
-			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_bf16_half(l->k, pair_registers, odd));
+			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_bf16_half(l->k, pairs, odd));
 	}
 }
 

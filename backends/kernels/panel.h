@@ -50,7 +50,7 @@ struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, 
 /* Quants: columns [column, column + lanes) of K element i of the panel at `at`, dequantized to f32. */
 struct kb_val panel_dequantize(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                                struct kb_val i, int lanes);
-/* The same for elements i .. i + n - 1, n <= 4; i is a multiple of 4 if n > 1. */
+/* panel_dequantize of elements i .. i + n - 1, n <= 4, to out[n]; i is a multiple of 4 if n > 1. */
 void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                         struct kb_val i, int n, int lanes, struct kb_val *out);
 

@@ -242,7 +242,7 @@ static void transpose_32(uint32_t *to, const char *from, int64_t n, int64_t n_u3
 	}
 }
 
-/* The same for 16-bit elements. */
+/* Transposes n rows of 16-bit elements into a panel, as transpose_32. */
 static void transpose_16(uint16_t *to, const char *from, int64_t n, int64_t columns)
 {
 	for (int64_t k0 = 0; k0 < columns; k0 += PANEL) {

@@ -101,8 +101,8 @@ struct lowering {
 		size_t n;
 	} source;
 	struct ir_value past; /* LOWER_DECODE */
-	struct ir_value
-	        call_end; /* LOWER_DECODE with generate.long_from > 0: i32 [B], length of each sequence after the whole prompt */
+	/* LOWER_DECODE with generate.long_from > 0: i32 [B], length of each sequence after the whole prompt. */
+	struct ir_value call_end;
 	const struct ir_dim *grows; /* LOWER_DECODE: dim of axis 1 of the tokens of a call; else NULL */
 	const struct ir_dim
 	        *bound; /* replaces the symbol bound_sym in this function (lower_bind_rows); NULL: none */
@@ -211,8 +211,9 @@ struct weight_request {
 	int64_t experts; /* > 0: the pattern contains LOWER_EXPERT, and the matrices of all experts are stacked */
 	const bool *subset;      /* [experts]: stack only these; NULL: all */
 	const char *subset_name; /* replaces the expert index in the weight's name; NULL: "all" */
-	struct ir_value *
-	        column_order; /* NULL: columns must be in logical order. Else set to i32 [K], the logical column of each stored one, if they are stored in another order (GPTQ act-order); left unchanged otherwise */
+	/* NULL: columns must be in logical order. Else set to i32 [K], the logical column of each stored one, if they are
+	 * stored in another order (GPTQ act-order); left unchanged otherwise. */
+	struct ir_value *column_order;
 };
 #define LOWER_EXPERT "{*}" /* stands for the index of an expert */
 bool lower_weight(struct lowering *lw, const struct weight_request *need, struct ir_value *out);

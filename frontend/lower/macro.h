@@ -75,7 +75,7 @@ const struct partial *find_binding(const struct macro *t, const char *name);
 bool partial_eval(struct macro *t, const struct expr *e, struct partial *out);
 /* Parses and evaluates a scalar of a body. */
 bool partial_eval_node(struct macro *t, const struct yaml_node *node, struct partial *out);
-/* The same for a bool that must be known. */
+/* Evaluates a scalar of a body that must be a known bool; false after a report. */
 bool partial_eval_bool(struct macro *t, const struct yaml_node *node, bool *out);
 /* The expression to write into a statement: a literal, a word, or the residual tree. */
 const struct expr *partial_tree(struct macro *t, const struct partial *i, struct loc loc);

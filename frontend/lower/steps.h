@@ -158,7 +158,7 @@ bool path_of_node(const struct step *st, const struct yaml_node *node, const cha
 struct expr_env step_env(struct expander *b, bool dims);
 /* The value that a node names; false after a report. */
 bool find_named_value(struct expander *b, const struct yaml_node *name, struct step_value *out);
-/* The same without reports, for arguments that need not be names. */
+/* find_named_value without reports, for arguments that need not be names; false: no value is called so. */
 bool try_find_value(struct expander *b, const struct yaml_node *name, struct step_value *out);
 /* The value of an int, float or bool argument or its default, by its row in schema.def (macro.c). */
 bool step_arg_value(struct step *st, const char *key, struct value *out);

@@ -476,7 +476,8 @@ static const char *dequantized_reason(const struct lowering *lw, const struct ir
 
 /* ---- names ---- */
 
-/* Replaces the index of a loop in a path: with label by the range of its iterations ("0_3"), else it is removed with its dot. */
+/* Replaces the index of a loop in a path: with label by the range of its iterations ("0_3"), else by nothing, its dot
+ * included. */
 static const char *replace_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
 {
 	if (!label) {

@@ -70,8 +70,8 @@ TFMC_MUST_USE enum tfmc_status pipeline_parse(struct arena *a, struct diag_conte
 void pipeline_print(struct buf *out, const struct pipeline *p);
 /* The passes that O0, O1 or O2 stands for, or NULL. */
 const char *pipeline_named(const char *name);
-/* The same with the passes that divide a module among `stages` of `ranks` processes each (shard, stages); in `a`, NULL
- * without memory. */
+/* pipeline_named with the passes that divide a module among `stages` of `ranks` processes each (shard, stages); in `a`,
+ * NULL without memory. */
 const char *pipeline_of_ranks(struct arena *a, const char *name, int64_t ranks, int64_t stages);
 
 /* ---- report ---- */

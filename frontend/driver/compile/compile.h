@@ -59,7 +59,7 @@ TFMC_MUST_USE enum tfmc_status driver_print_formats(struct driver *d, const stru
 /* ---- targets and variants ---- */
 /* The target of --target and a processor (NULL: not given). NULL after a diagnostic. */
 const struct target *driver_find_target(struct driver *d, const char *mcpu);
-/* The same; with --variants the most demanding of them. */
+/* The most demanding of --variants; without them driver_find_target. NULL after a diagnostic. */
 const struct target *driver_best_target(struct driver *d, const char *mcpu);
 /* Reports, at loc, the name of a target that tfmc no longer has, and what to use. False: name is none, or NULL. */
 bool driver_reports_removed_target(struct driver *d, struct loc loc, const char *name);
@@ -100,7 +100,8 @@ void driver_remark_variants(struct driver *d, const struct variant_set *set, con
 /* Sets the dims that --dim names in values[number of dims]; others stay as they are. */
 TFMC_MUST_USE enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims *dims,
                                                         int64_t *values);
-/* The pipeline of --passes, or the name of that of -O; with --shards a named one has passes shard and stages. */
+/* The pipeline of --passes, or the name of the one of -O; with --shards a named pipeline gets the passes shard and
+ * stages. */
 const char *driver_pipeline(struct driver *d);
 /* Ranks of --shards, of all stages; 1: one process. */
 int64_t driver_ranks(const struct driver *d);
@@ -110,7 +111,7 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 TFMC_MUST_USE enum tfmc_status driver_run_passes(struct driver *d, const struct ir_module *in,
                                                  const char *pipeline, const struct target *target,
                                                  struct ir_module **out);
-/* The same into a report of the caller; prints nothing. */
+/* Runs a pipeline into a report of the caller, without printing. */
 TFMC_MUST_USE enum tfmc_status driver_run_pipeline(struct driver *d, const struct ir_module *in,
                                                    const char *pipeline, const struct target *target,
                                                    struct ir_module **out, struct pass_report *report);

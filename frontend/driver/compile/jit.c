@@ -444,7 +444,7 @@ static uint64_t touched_state_bytes(const struct tfmc_record_state *s, int64_t t
 	return matrices * (s->grows && touched < all ? touched : all);
 }
 
-/* The same for all states and sequences; saturates at UINT64_MAX. */
+/* Bytes of all states for `batch` sequences of `tokens` tokens; saturates at UINT64_MAX. */
 static uint64_t session_state_bytes(const struct tfmc_record *r, int64_t batch, int64_t tokens)
 {
 	const struct tfmc_record_state *states = (const void *)((const char *)r + r->states);

@@ -93,7 +93,7 @@ TFMC_MUST_USE enum tfmc_status driver_device_peak(struct driver *d, uint64_t byt
  * batch, causal models read long prompts in several calls of bounded arena.
  */
 TFMC_MUST_USE enum tfmc_status driver_open_session(struct driver *d, struct compiled *c, int64_t batch);
-/* The same for calls of up to dims[number of dims], which are clamped to their bounds; NULL: the bounds. */
+/* driver_open_session for calls of up to dims[number of dims], which are clamped to their bounds; NULL: the bounds. */
 TFMC_MUST_USE enum tfmc_status driver_open_session_for(struct driver *d, struct compiled *c, int64_t *dims);
 /* driver_compile_jit and driver_open_session. */
 TFMC_MUST_USE enum tfmc_status driver_compile_and_open(struct driver *d, struct loaded *l,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pass pipelines of the commands: prints, dumps, reproducers, statistics and times go where the options say. And tfmc
- * opt, which runs a pipeline on IR text.
+ * Pass pipelines of the commands: prints, dumps, reproducers, statistics and times go where the options say. Also
+ * tfmc opt, which runs a pipeline on IR text.
  */
 #include "frontend/driver/compile/jit.h"
 
