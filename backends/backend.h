@@ -82,6 +82,7 @@ struct backend_options {
 	 * addition to BACKEND_WEIGHTS_FACTOR times the bytes of the source tensors. code_limit: an estimate of machine code. */
 	uint64_t weights_limit, code_limit;
 	bool no_object; /* only the text forms in `c` and `kernels`, and the header */
+	bool debug;     /* debug information in the object, llvm and assembly (DWARF) */
 	int opt_level;  /* of LLVM's code generation: 0 none (a third of the time), 1 and 2 full */
 	const struct progress
 	        *progress; /* notified while weights are packed and code is generated; NULL: none */

@@ -32,6 +32,7 @@ struct kb {
 		enum kb_opcode *items; /* stack of open scopes: LOOP, FOREVER, IF, ELSE */
 		size_t n, cap;
 	} open;
+	uint32_t loc;              /* of the next instructions */
 	size_t reused, reused_end; /* kb_reuse_shared: SHARED among these instructions are free again */
 	bool ended;
 };
@@ -53,6 +54,11 @@ struct kb_module {
 		struct kb_data_item *items;
 		size_t n, cap;
 	} data;
+	bool keeps_locs;
+	struct {
+		struct kb_loc *items; /* by number - 1 */
+		size_t n, cap;
+	} locs;
 	size_t n_insts; /* of all finished functions */
 };
 

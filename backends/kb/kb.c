@@ -127,6 +127,7 @@ struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *ar
 		copy[i] = args[i];
 	inst.args = copy;
 	inst.n_args = n;
+	inst.loc = k->loc;
 	if (has_result)
 		inst.result = new_value(k, inst.type);
 	if (!ARENA_ADDED(a, &k->insts, inst))
@@ -208,14 +209,55 @@ void kb_comment(struct kb *k, const char *fmt, ...)
 	kb_emit(k, inst, NULL, 0, false);
 }
 
-void kb_source_loc(struct kb *k, const char *fmt, ...)
+void kb_source_loc(struct kb *k, const struct kb_loc *p)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	struct kb_inst inst = {
-	        .op = KBO_COMMENT, .flags = KB_SOURCE_LOC, .name = arena_vprintf(k->module->arena, fmt, ap)};
-	va_end(ap);
+	struct kb_inst inst = {.op = KBO_COMMENT,
+	                       .flags = KB_SOURCE_LOC,
+	                       .name = arena_printf(k->module->arena, "%s:%u:%u%s%s", p->file, p->line,
+	                                            p->col, *p->path ? " " : "", p->path)};
 	kb_emit(k, inst, NULL, 0, false);
+}
+
+/* ---- locations ---- */
+
+void kb_module_keep_locs(struct kb_module *m)
+{
+	m->keeps_locs = true;
+}
+
+size_t kb_loc_count(const struct kb_module *m)
+{
+	return m->locs.n;
+}
+
+const struct kb_loc *kb_loc_at(const struct kb_module *m, size_t number)
+{
+	return &m->locs.items[number - 1];
+}
+
+static bool same_loc(const struct kb_loc *a, const struct kb_loc *b)
+{
+	return a->line == b->line && a->col == b->col && !strcmp(a->file, b->file) &&
+	       !strcmp(a->path, b->path);
+}
+
+uint32_t kb_set_loc(struct kb *k, const struct kb_loc *p)
+{
+	struct kb_module *m = k->module;
+	uint32_t before = k->loc;
+	size_t i = 0;
+	if (!m->keeps_locs || !p->file)
+		return before;
+	while (i < m->locs.n && !same_loc(&m->locs.items[i], p))
+		i++;
+	if (i < m->locs.n || ARENA_ADDED(m->arena, &m->locs, *p))
+		k->loc = (uint32_t)(i + 1);
+	return before;
+}
+
+void kb_reset_loc(struct kb *k, uint32_t number)
+{
+	k->loc = number;
 }
 
 void kb_return(struct kb *k, struct kb_val v)

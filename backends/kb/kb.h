@@ -106,6 +106,11 @@ bool kb_module_failed(const struct kb_module *m);
 /* KB_KERNEL: launched over work-groups; returns nothing and is never called. */
 enum kb_linkage { KB_INTERNAL, KB_EXPORTED, KB_KERNEL };
 enum kb_comment_flags { KB_SOURCE_LOC = 1 };
+/* Where code comes from: a line of the model and the layer path of its step, "" without one. file NULL: unknown. */
+struct kb_loc {
+	const char *file, *path;
+	uint32_t line, col;
+};
 enum kb_call_flags { KB_EXTERNAL = 1 };
 enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
 
@@ -118,7 +123,14 @@ struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsi
 void kb_assume_multiple(struct kb *k, struct kb_val param, int align);
 void kb_comment(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
 /* A comment that gives the source location of the following code in the model: FILE:LINE:COL and perhaps a path. */
-void kb_source_loc(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
+void kb_source_loc(struct kb *k, const struct kb_loc *p);
+/* From now on instructions of the module record their locations (debug information); functions from different ones
+ * differ for kb_dedup_last. */
+void kb_module_keep_locs(struct kb_module *m);
+/* The location of the instructions from now on (file NULL: as before); its strings stay the caller's. Returns the
+ * number of the one before, for kb_reset_loc. Without kb_module_keep_locs both do nothing. */
+uint32_t kb_set_loc(struct kb *k, const struct kb_loc *p);
+void kb_reset_loc(struct kb *k, uint32_t number);
 void kb_return(struct kb *k, struct kb_val v); /* v: none for KB_VOID; may be inside kb_if */
 void kb_end(struct kb *k);
 /* Dead code elimination in a finished function: removes unused values and parameters, and variables that are never

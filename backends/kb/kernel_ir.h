@@ -38,9 +38,10 @@ struct kb_inst {
 		} cpuid;
 		int detail; /* any of the above, for comparisons */
 	};
-	int align;   /* bytes: of an access, an array; PARAM: kb_assume_multiple, or 0 */
-	int64_t imm; /* integer constant, displacement, loop step, array count, variable id of GET and SET */
-	double fimm; /* float constant */
+	uint32_t loc; /* number for kb_loc_at, 0: none */
+	int align;    /* bytes: of an access, an array; PARAM: kb_assume_multiple, or 0 */
+	int64_t imm;  /* integer constant, displacement, loop step, array count, variable id of GET and SET */
+	double fimm;  /* float constant */
 	const char *name; /* symbol, callee, string, comment; name of a parameter, loop, variable or array */
 	const int *lanes; /* SHUFFLE: [type.lanes] */
 };
@@ -72,6 +73,9 @@ size_t kb_func_count(const struct kb_module *m);
 const struct kb_func *kb_func_at(const struct kb_module *m, size_t i);
 size_t kb_data_count(const struct kb_module *m);
 const struct kb_data_item *kb_data_at(const struct kb_module *m, size_t i);
+/* Places of instructions, numbered from 1 on; 0 without kb_module_keep_locs. */
+size_t kb_loc_count(const struct kb_module *m);
+const struct kb_loc *kb_loc_at(const struct kb_module *m, size_t number);
 /* True if the instruction must not be removed when its value is unused. VAR and SET return false: they are needed
  * only if the variable is read. */
 bool kb_has_side_effect(enum kb_opcode op);

@@ -452,6 +452,7 @@ const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, 
 		}
 		for (size_t a = 0; a < i->n_args && a < TFMC_COUNT(args); a++)
 			args[a].id = now[i->args[a].id];
+		k.loc = i->loc;
 		now[i->result] = expand(&k, i, args, has).id;
 	}
 	k.func->insts = k.insts.items;

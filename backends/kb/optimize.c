@@ -223,7 +223,7 @@ static bool same_imm(const struct pairing *p, const struct kb_inst *x, const str
 static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct kb_inst *y)
 {
 	if (x->op != y->op || !kb_same_type(x->type, y->type) || x->n_args != y->n_args ||
-	    x->detail != y->detail || x->align != y->align ||
+	    x->detail != y->detail || x->align != y->align || x->loc != y->loc ||
 	    memcmp(&x->fimm, &y->fimm, sizeof(x->fimm)) != 0 || (x->result == 0) != (y->result == 0) ||
 	    !same_imm(p, x, y))
 		return false;

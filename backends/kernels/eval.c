@@ -502,20 +502,29 @@ static struct kb_val constant_value(struct eval *e, const struct ir_op *op, cons
 	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
 }
 
-/* The value of v, which is not in memory, from the operands of its op; a value without an op is the index of a
- * repeat. */
+/* The result of an op, which is not in memory, from its operands. */
+static struct kb_val op_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	if (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value)
+		return constant_value(e, op, p);
+	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
+		return eval_elementwise(e, op, p);
+	if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE))
+		return eval_movement(e, op, p);
+	return eval_by_loops(e, op, p);
+}
+
+/* The value of v, which is not in memory, at the location of its op; a value without an op is the index of a repeat. */
 static struct kb_val computed_value(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
 	const struct kernel_binding *b = e->job->bind;
 	const struct ir_op *op = ir_def(e->job->func, v);
-	if (op && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value))
-		return constant_value(e, op, p);
-	if (op && ir_op_has(op->code, TRAIT_ELEMENTWISE))
-		return eval_elementwise(e, op, p);
-	if (op && (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE)))
-		return eval_movement(e, op, p);
-	if (op)
-		return eval_by_loops(e, op, p);
+	if (op) {
+		uint32_t before = kernel_set_loc(e->k, e->job->cx, op->loc);
+		struct kb_val result = op_value(e, op, p);
+		kb_reset_loc(e->k, before);
+		return result;
+	}
 	struct kb_val index = b->index(b->user, e->k, v);
 	if (!index.id)
 		return eval_internal(e, NULL, "a value has no memory");

@@ -321,6 +321,20 @@ static enum tfmc_status emit_exchange(const struct kernel_job *job, const struct
 	return TFMC_OK;
 }
 
+struct kb_loc kernel_loc(const struct diag_context *cx, struct ir_loc loc)
+{
+	return (struct kb_loc){.file = loc.at.source ? diag_source_name(cx, loc.at.source) : NULL,
+	                       .path = loc.path ? loc.path : "",
+	                       .line = loc.at.line,
+	                       .col = loc.at.col};
+}
+
+uint32_t kernel_set_loc(struct kb *k, const struct diag_context *cx, struct ir_loc loc)
+{
+	struct kb_loc at = kernel_loc(cx, loc);
+	return kb_set_loc(k, &at);
+}
+
 enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 {
 	struct eval e;

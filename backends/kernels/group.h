@@ -51,6 +51,11 @@ struct kernel_binding {
 	void *user;
 };
 
+/* The location of code that comes from loc; file NULL: loc has none. */
+struct kb_loc kernel_loc(const struct diag_context *cx, struct ir_loc loc);
+/* kb_set_loc for the location of loc. */
+uint32_t kernel_set_loc(struct kb *k, const struct diag_context *cx, struct ir_loc loc);
+
 /* Specialization of a kernel by the rows of a call: see kernel_few_rows. */
 enum { KERNEL_FEW_ROWS_MAX = 8 };
 enum kernel_rows { KERNEL_ANY_ROWS, KERNEL_FEW_ROWS /* at most KERNEL_FEW_ROWS_MAX */, KERNEL_MANY_ROWS };

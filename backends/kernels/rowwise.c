@@ -510,7 +510,9 @@ static void emit_open_row(struct rowwise *r)
 			rowwise_zero_tail(r, rowwise_width(r));
 		rowwise_loop(r, kb_index(r->k, 0), rowwise_width(r), &w);
 	}
+	uint32_t before = kernel_set_loc(k, r->job->cx, r->root->loc); /* of a norm in another group */
 	emit_root(r);
+	kb_reset_loc(k, before);
 }
 
 /* Row number `at` of all leading axes. */

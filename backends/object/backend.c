@@ -173,6 +173,8 @@ static enum tfmc_status emit_object(struct object *o)
 	struct kb_module *m = kb_module_create(o->arena, &first);
 	if (!m)
 		return TFMC_NO_MEMORY;
+	if (object_has_locs(o))
+		kb_module_keep_locs(m);
 	for (size_t i = 0; i < o->n_all; i++) {
 		struct kb_caps caps = kb_caps_of(o->all[i].driver);
 		kb_module_set_variant(m, (int)i, &caps);

@@ -704,6 +704,7 @@ static void emit_body(struct llvm_func *r)
 	const struct kb_func *f = r->ir;
 	for (size_t i = 0; i < f->n_insts; i++) {
 		const struct kb_inst *inst = &f->insts[i];
+		llvm_debug_loc(r, inst->loc);
 		LLVMValueRef v = ops[inst->op](r, inst);
 		if (inst->result && inst->op != KBO_VAR)
 			r->values[inst->result] = v;
@@ -738,6 +739,7 @@ static void emit_function(struct llvm_module *m, const struct kb_func *f)
 	LLVMPositionBuilderAtEnd(r.entry, entry);
 	LLVMPositionBuilderBefore(r.entry, LLVMBuildBr(r.entry, start));
 	LLVMPositionBuilderAtEnd(r.builder, start);
+	llvm_debug_function(&r);
 	emit_body(&r);
 	LLVMDisposeBuilder(r.builder);
 	LLVMDisposeBuilder(r.entry);
@@ -749,8 +751,10 @@ bool llvm_emit_module(struct llvm_module *m)
 		define_data(m, kb_data_at(m->kernels, i));
 	for (size_t i = 0; i < kb_func_count(m->kernels); i++)
 		declare(m, kb_func_at(m->kernels, i));
+	llvm_debug_begin(m);
 	for (size_t i = 0; i < kb_func_count(m->kernels) && !m->error; i++)
 		emit_function(m, kb_func_at(m->kernels, i));
+	llvm_debug_end(m);
 	if (arena_failed(m->arena))
 		llvm_emit_fail(m, "no memory");
 	return m->error == NULL;

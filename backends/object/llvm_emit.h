@@ -15,8 +15,9 @@ struct llvm_module {
 	const struct llvm_options *options;
 	LLVMContextRef context;
 	LLVMModuleRef module;
-	struct arena *arena; /* freed after the emission */
-	const char *error;   /* the first error, NULL: none */
+	struct arena *arena;      /* freed after the emission */
+	struct llvm_debug *debug; /* NULL: no debug information */
+	const char *error;        /* the first error, NULL: none */
 };
 
 /* An open LOOP, FOREVER or IF. */
@@ -39,6 +40,8 @@ struct llvm_func {
 	unsigned n_params;         /* emitted so far */
 	struct llvm_scope *scopes; /* [n_scopes] */
 	size_t n_scopes;
+	LLVMMetadataRef scope;   /* the function in the debug information; NULL: it has none */
+	uint32_t first_loc, loc; /* numbers for kb_loc_at: of the function, of the next instruction */
 };
 
 LLVMTypeRef llvm_type(const struct llvm_module *m, struct kb_type t);
@@ -66,6 +69,14 @@ void llvm_emit_fail(struct llvm_module *m, const char *what);
 typedef LLVMValueRef llvm_emit_op(struct llvm_func *r, const struct kb_inst *i);
 #define KB_OP(op, name, effect) llvm_emit_op llvm_emit_##name;
 #include "backends/kb/kb_ops.def"
+
+/* Debug information of the module: begun before the functions if instructions have locations, and ended after them. */
+void llvm_debug_begin(struct llvm_module *m);
+void llvm_debug_end(struct llvm_module *m);
+/* Describes the function if its instructions have locations; at the start of its code. */
+void llvm_debug_function(struct llvm_func *r);
+/* Sets the location of the next instructions. */
+void llvm_debug_loc(struct llvm_func *r, uint32_t number);
 
 /* Fills the LLVM module: data, declarations, bodies. False after an error. */
 bool llvm_emit_module(struct llvm_module *m);

@@ -201,12 +201,9 @@ struct emit emit_for_group(const struct object *o, const struct function *f, con
 
 void emit_group_comment(struct emit *e)
 {
-	const struct object *o = e->object;
-	struct ir_loc loc = e->group->loc;
-	const char *path = loc.path ? loc.path : "";
-	if (loc.at.source)
-		kb_source_loc(e->k, "%s:%u:%u%s%s", diag_source_name(o->cx, loc.at.source), loc.at.line,
-		              loc.at.col, *path ? " " : "", path);
+	struct kb_loc at = kernel_loc(e->object->cx, e->group->loc);
+	if (at.file)
+		kb_source_loc(e->k, &at);
 	else
-		kb_comment(e->k, "%s", path);
+		kb_comment(e->k, "%s", at.path);
 }

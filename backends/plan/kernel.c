@@ -392,6 +392,7 @@ static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 		kb_reuse_shared(k);
 	if (i > 0)
 		emit_group_comment(&r->e);
+	(void)kernel_set_loc(k, o->cx, r->e.group->loc);
 	if (object_is_device(o))
 		slot = set_worker(r, i);
 	r->job.scratch = scratch > 0 ? r->e.pointers[r->e.areas.n - 1] : kb_null(k);
@@ -490,7 +491,9 @@ static void set_launch_size(const struct kernel_emission *r)
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k)
 {
 	const struct attrs_group *a = k->groups[0]->attrs;
-	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number,
+	const char *path = k->groups[0]->loc.path;
+	const char *step = object_has_locs(o) && path && *path ? arena_printf(o->arena, ".%s", path) : "";
+	return arena_printf(o->arena, "%s.%zu%s.%s%s", f->symbol, k->number, step,
 	                    ir_keyword(KEYWORDS_GROUP, a->kind), k->is_combine ? ".join" : "");
 }
 

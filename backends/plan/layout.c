@@ -24,6 +24,11 @@ bool object_is_device(const struct object *o)
 	return o->target && o->target->arch == ARCH_OPENCL;
 }
 
+bool object_has_locs(const struct object *o)
+{
+	return o->options && o->options->debug && !o->emits_c && !object_is_device(o);
+}
+
 bool object_has_device(const struct object *o)
 {
 	for (size_t i = 0; i < o->n_all; i++)

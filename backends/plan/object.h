@@ -200,6 +200,8 @@ struct object {
 /* Whether the kernels of this variant run on an OpenCL device; object_has_device: those of any variant. */
 bool object_is_device(const struct object *o);
 bool object_has_device(const struct object *o);
+/* Whether kernels record the locations that they come from, and have the paths of their steps in their names. */
+bool object_has_locs(const struct object *o);
 /* Initializes an object with a single variant; target NULL: for the layout of weights alone. The driver of an OpenCL
  * object is the baseline of the host's arch, so that every host of that arch executes it. */
 void object_init(struct object *o, struct diag_context *cx, struct arena *arena,

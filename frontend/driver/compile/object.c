@@ -316,6 +316,7 @@ static enum tfmc_status emit_code(struct emit_request *e, const struct variant_s
 	o.weights_limit = d->limits.weights;
 	o.code_limit = d->limits.code;
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
+	o.debug = d->options.debug;
 	o.object_sink = e->requested[EMIT_OBJ] ? &object_sink : NULL;
 	if (e->requested[EMIT_OBJ] || e->requested[EMIT_C]) {
 		o.weights_sink = weights_sinks(e);
@@ -537,6 +538,8 @@ enum exit_code command_compile(struct driver *d)
 		return driver_usage_error(d, "compiling requires -o FILE.o");
 	if (d->options.dependencies_out && !d->options.dependencies)
 		return driver_usage_error(d, "-MF FILE requires -MD");
+	if (d->options.debug && !e.requested[EMIT_OBJ] && !e.requested[EMIT_LLVM] && !e.requested[EMIT_ASM])
+		return driver_usage_error(d, "-g is of objects (and --emit=llvm, asm)");
 	choose_target(&e);
 	e.stem = output_stem(d);
 	buf_init(&e.tir);

@@ -265,7 +265,7 @@ END_TEST
 
 static void text_body(struct kb *k, struct kb_val in, struct kb_val out)
 {
-	kb_source_loc(k, "model.yaml:12:3 encoder.up");
+	kb_source_loc(k, &(struct kb_loc){"model.yaml", "encoder.up", 12, 3});
 	struct kb_val a = load(k, in, 4, 0);
 	kb_store(k, kb_fma(k, a, a, kb_splat(k, kb_f32(k, 0.1f), 4)), out, zero(k), 0, 4);
 }
