@@ -93,6 +93,10 @@ enum exit_code command_explain(struct driver *d)
 		explain_list(&d->arena, &d->out);
 		return EXIT_OK;
 	}
+	if (!strcmp(code, "tir")) {
+		explain_tir(&d->out);
+		return EXIT_OK;
+	}
 	if (!explain_find(&d->arena, code, &e, &nearest))
 		return driver_usage_error(d, "no diagnostic has the code %s%s%s%s; `tfmc explain` lists them",
 		                          code, nearest ? "; did you mean " : "", nearest ? nearest : "",

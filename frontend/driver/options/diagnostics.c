@@ -314,7 +314,7 @@ void diagnostics_finish(struct diagnostics *s, int exit_code, const char *versio
 
 #define HEADING "\n## E"
 
-extern const unsigned char diagnostics_md[];
+extern const unsigned char diagnostics_md[], text_md[];
 
 /* The text before the first `stop`, or all of it. */
 static const char *copy_until(struct arena *a, const char *from, const char *stop)
@@ -390,4 +390,9 @@ void explain_list(struct arena *a, struct buf *out)
 		at = read_section(a, at, &e);
 		buf_printf(out, "%s  %s\n", e.code, e.title);
 	}
+}
+
+void explain_tir(struct buf *out)
+{
+	print_lines(out, (const char *)text_md);
 }

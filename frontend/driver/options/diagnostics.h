@@ -55,6 +55,8 @@ bool explain_find(struct arena *a, const char *code, struct explanation *out, co
 void explain_print(struct buf *out, const struct explanation *e);
 /* Appends how to read the examples, and every code with its title. */
 void explain_list(struct arena *a, struct buf *out);
+/* Prints the text form of the IR (ir/text.md). */
+void explain_tir(struct buf *out);
 
 /* Appends the path as a quoted URI: file:// before absolute paths, percent-encoded but for letters, digits and
  * -._~/. */
