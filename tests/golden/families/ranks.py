@@ -33,7 +33,7 @@ def pipeline(n, stages, setting):
 
 
 # The machine code is made without optimization, in a third of the time.
-COMMON = ["--no-cache", "--progress=never", "-mcpu=native", "-O0"]
+COMMON = ["--progress=never", "-mcpu=native", "-O0"]
 
 
 def call(*args):
