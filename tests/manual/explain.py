@@ -24,7 +24,8 @@ import tempfile
 from manual import WIDEST, broken_links
 
 SOURCE = pathlib.Path(os.environ["TFMC_SOURCE"])
-COMPILE = "tfmc model.yaml -o model.o"
+# The machine code of the short run is made without optimization, in a third of the time.
+COMPILE = "tfmc model.yaml -o model.o" + ("" if os.environ.get("TFMC_ALL") else " -O0 --passes=O2")
 WITHOUT_EXAMPLE = {"E900"}  # a mistake of tfmc
 SECTION = re.compile(r"^## (E\d+): ([^\n]+)\n(.*?)(?=^## |\Z)", re.S | re.M)
 EXAMPLE = re.compile(r"(?:^- \w+: `.*`\n)+", re.M)

@@ -4,6 +4,7 @@
 # Objects for aarch64, made on any machine: the dates program, with a cross compiler and under an emulator,
 # says what `tfmc generate` says here; the results have the same bits for every number of workers.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do
 	if ! command -v "$tool" >/dev/null; then
 		echo "SKIPPED: $tool is absent (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)"
@@ -21,11 +22,11 @@ cp "$tmp/dates.o" "$tmp/first.o"
 cmp "$tmp/first.o" "$tmp/dates.o"
 bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/dates.o" dates
 
-build() { # SOURCE PROGRAM
-	# shellcheck disable=SC2086
-	aarch64-linux-gnu-gcc -std=c17 -O2 -ffp-contract=off $warnings -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" \
-		-I"$tmp" -static -pthread "$1" "$tmp/dates.o" "$TFMC_SOURCE"/runtime/*.c -o "$2"
-}
+# shellcheck disable=SC2086
+cross() { aarch64-linux-gnu-gcc -std=c17 -O2 -ffp-contract=off $warnings -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp" "$@"; }
+mkdir "$tmp/runtime"
+(cd "$tmp/runtime" && cross -c "$TFMC_SOURCE"/runtime/*.c)
+build() { cross -static -pthread "$1" "$tmp/dates.o" "$tmp"/runtime/*.o -o "$2"; } # SOURCE PROGRAM
 build "$TFMC_SOURCE/examples/dates/main.c" "$tmp/dates"
 
 cat >"$tmp/samples" <<'TEXT'
@@ -44,7 +45,7 @@ the 11th of November, 1918
 June 1st, 2010
 30.11.1963
 TEXT
-"$TFMC" generate "$model" --prompt-file "$tmp/samples" >"$tmp/here"
+"$TFMC" generate "${quick[@]}" "$model" --prompt-file "$tmp/samples" >"$tmp/here"
 qemu-aarch64-static "$tmp/dates" <"$tmp/samples" >"$tmp/printed"
 sed 's/.* -> //' "$tmp/printed" >"$tmp/there"
 diff "$tmp/here" "$tmp/there"
@@ -99,7 +100,7 @@ cmp "$tmp/bits.1" "$tmp/bits.2"
 [ "$(sort -u "$tmp/bits.1" | wc -l)" -gt 3000 ] # they are numbers, not one value
 
 # Levels: the words of the system decide, in the object and in tfmc itself; the same bits where only f32 is computed.
-"$TFMC" "$model" --target=aarch64-linux-gnu --variants=aarch64,armv8.2-dotprod,armv8.6 -o "$tmp/dates.o"
+"$TFMC" "$model" --target=aarch64-linux-gnu "${quick[@]}" --variants=aarch64,armv8.2-dotprod,armv8.6 -o "$tmp/dates.o"
 build "$tmp/bits.c" "$tmp/levels"
 cat >"$tmp/native.c" <<'C'
 #include <stdio.h>

@@ -39,7 +39,7 @@ for model in torch_sinks torch_decoder torch_rotary torch_seq2seq; do
 		[ $type != bf16 ] && levels="--mcpu=x86-64-v2 --mcpu=native -O0" || levels="--mcpu=x86-64-v3"
 		for level in $levels; do
 			options=()
-			[[ $level != *-v? ]] || options=("${quick[@]}")
+			[ "$level" = -O0 ] || options=("${quick[@]}")
 			"$TFMC" verify "$file" $level "${options[@]}" >"$tmp/log" || { cat "$tmp/log"; fail "$model $type $level"; }
 			steps=$(grep 'prefill and step' "$tmp/log")
 			[ $level = -O0 ] || [ "$(grep -c ' 0  *[0-9.e-]*  ok$' <<<"$steps")" = "$(wc -l <<<"$steps")" ] ||
@@ -50,7 +50,7 @@ done
 
 # Every value inside, fused or not: the weights of attention beside scales too.
 for barrier in '' --probe-barrier; do
-	"$TFMC" verify "$tmp/torch_rotary.int8/model.yaml" --mcpu=x86-64-v3 --probe='*' $barrier >"$tmp/log" || { cat "$tmp/log"; fail "probes"; }
+	"$TFMC" verify "$tmp/torch_rotary.int8/model.yaml" --mcpu=x86-64-v3 "${quick[@]}" --probe='*' $barrier >"$tmp/log" || { cat "$tmp/log"; fail "probes"; }
 	[ "$(grep -c 'attention.weights, against interpreter .* ok$' "$tmp/log")" -ge 3 ] || { cat "$tmp/log"; fail "no weights"; }
 done
 
@@ -62,7 +62,7 @@ for type in f32 f16 bf16 int8; do
 	sed "s/^checks:/dtype: {cache: $type}\n&/" "$dates/model.yaml" >"$tmp/dates.yaml"
 	for options in "--beam=1 --threads=1" "--beam=1 --threads=3" "--beam=3"; do
 		# shellcheck disable=SC2086
-		"$TFMC" generate "$tmp/dates.yaml" --prompt-file "$tmp/dates.txt" $options >>"$tmp/dates.$type"
+		"$TFMC" generate "$tmp/dates.yaml" --prompt-file "$tmp/dates.txt" "${quick[@]}" $options >>"$tmp/dates.$type"
 	done
 	cmp "$tmp/dates.f32" "$tmp/dates.$type" || { cat "$tmp/dates.$type" >&2; fail "dates, $type"; }
 done
@@ -206,7 +206,7 @@ PY
 for row in "f16 0" "bf16 0" "int8 1"; do
 	read -r type most <<<"$row"
 	sed "s/^checks:/dtype: {cache: $type}\n&/" "$aren/model.yaml" >"$tmp/aren/$type.yaml"
-	"$TFMC" generate "$tmp/aren/$type.yaml" --prompt-file "$tmp/words" --beam=1 >"$tmp/now.words"
+	"$TFMC" generate "$tmp/aren/$type.yaml" --prompt-file "$tmp/words" "${quick[@]}" --beam=1 >"$tmp/now.words"
 	[ "$(wc -l <"$tmp/now.words")" -eq 31 ] || fail "aren $type: not 31 words"
 	other=$(paste -d' ' "$tmp/want.words" "$tmp/now.words" | awk '$1 != $2' | wc -l)
 	[ "$other" -le "$most" ] || fail "aren $type: $other words are others"
@@ -224,14 +224,14 @@ run_ids() { # MODEL IDS OUT
 		head = json.dumps(head).encode()
 		open(sys.argv[2], "wb").write(struct.pack("<Q", len(head)) + head + data)
 	PY
-	"$TFMC" run "$1" --inputs "$tmp/in.safetensors" --outputs "$3"
+	"$TFMC" run "$1" "${quick[@]}" --inputs "$tmp/in.safetensors" --outputs "$3"
 }
 cp -rL "$stories" "$tmp/stories"
 # Allowed difference: f32 values on both sides of a rounding border of the reduced type.
 for row in "f16 70" "bf16 20" "int8 20"; do
 	read -r type most <<<"$row"
 	{ echo "dtype: {cache: $type}"; grep -v '^dtype:' "$stories/model.yaml"; } >"$tmp/stories/$type.yaml"
-	new=$("$TFMC" generate "$tmp/stories/$type.yaml" --prompt "Once upon a time" --max-tokens 200 --ignore-stop --print-tokens)
+	new=$("$TFMC" generate "$tmp/stories/$type.yaml" "${quick[@]}" --prompt "Once upon a time" --max-tokens 200 --ignore-stop --print-tokens)
 	ids="1 403 407 261 378 ${new//,/ }"
 	run_ids "$tmp/stories/$type.yaml" "$ids" "$tmp/narrow.safetensors"
 	run_ids "$tmp/stories/model.yaml" "$ids" "$tmp/wide.safetensors"

@@ -4,6 +4,7 @@
 # tfmc calibrate: the profile is what Python computes from the values of `tfmc run --probe`, of texts and their parts, and of
 # pairs; the same bytes for any number of workers. Experts have a row each, of models whose layers are of several kinds, too.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
@@ -55,24 +56,24 @@ for i in 0 1 2; do
 	paths+=" layers.$i.self.attention.qkv.weight=layers.$i.self.norm layers.$i.self.attention.o.weight=layers.$i.self.attention.context"
 	paths+=" layers.$i.ff.ffn.up.weight=layers.$i.ff.norm layers.$i.ff.ffn.down.weight=layers.$i.ff.ffn.gelu"
 done
-"$TFMC" calibrate "$examples/names/model.yaml" --prompt-file "$tmp/words" -o "$tmp/names"
+"$TFMC" calibrate "${quick[@]}" "$examples/names/model.yaml" --prompt-file "$tmp/words" -o "$tmp/names"
 python3 "$tmp/check.py" "$tmp/names" "$examples/names/model.yaml" "$paths" \
 	"ids=1,$(ids maren)" "ids=1,$(ids marenshikurothurgarnrhu)" "ids=1,$(ids kisomar)"
 for threads in 2 3; do
-	"$TFMC" calibrate "$examples/names/model.yaml" --prompt-file "$tmp/words" --threads $threads -o "$tmp/other"
+	"$TFMC" calibrate "${quick[@]}" "$examples/names/model.yaml" --prompt-file "$tmp/words" --threads $threads -o "$tmp/other"
 	cmp "$tmp/names" "$tmp/other"
 done
 # The numbers are those of the model unrounded.
 cp -r "$examples/names" "$tmp/copy"
 sed -i 's/^weights:/dtype: {weights: bf16}\n&/' "$tmp/copy/model.yaml"
-"$TFMC" calibrate "$tmp/copy/model.yaml" --prompt-file "$tmp/words" -o "$tmp/other"
+"$TFMC" calibrate "${quick[@]}" "$tmp/copy/model.yaml" --prompt-file "$tmp/words" -o "$tmp/other"
 cmp "$tmp/names" "$tmp/other"
 
 # Pairs of ids: the encoder reads the source, cross-attention what the encoder made of it.
 printf '3,4,5,6\t3,1,3,2\n7,8\t5,4\n' >"$tmp/pairs"
 paths="encoder.layers.0.ff.ffn.down.weight=encoder.layers.0.ff.ffn.relu decoder.layers.1.ff.ffn.down.weight=decoder.layers.1.ff.ffn.relu"
 paths+=" decoder.head.weight=decoder.layers.1.norm3 decoder.layers.1.cross.attention.k.weight=encoder.layers.1.norm2"
-"$TFMC" calibrate "$examples/dates/model.yaml" --tokens-file "$tmp/pairs" -o "$tmp/dates"
+"$TFMC" calibrate "${quick[@]}" "$examples/dates/model.yaml" --tokens-file "$tmp/pairs" -o "$tmp/dates"
 python3 "$tmp/check.py" "$tmp/dates" "$examples/dates/model.yaml" "$paths" "src=3,4,5,6 tgt=1,3,1,3" "src=7,8 tgt=1,5"
 
 # Families with experts, layers of several kinds, parameters that layers share, and encoders that do not generate: the names
@@ -82,7 +83,7 @@ family() {
 	cp -r "$folder" "$tmp/$1"
 	PYTHONPATH=$TFMC_SOURCE/tests/golden/families python3 -c "import seeded, sys
 seeded.write('$1', seeded.read_list(sys.argv[1]), sys.argv[2])" "$folder/tensors.txt" "$tmp/$1/model.safetensors"
-	"$TFMC" calibrate "$tmp/$1" --tokens 3,4,5,6,7,8,9 -o "$tmp/$1.profile"
+	"$TFMC" calibrate "${quick[@]}" "$tmp/$1" --tokens 3,4,5,6,7,8,9 -o "$tmp/$1.profile"
 	"$TFMC" inspect "$tmp/$1.profile" >"$tmp/tensors"
 	for name in "${@:2}"; do
 		grep -qF "  $name.inputs: F32[2," "$tmp/tensors" || { cat "$tmp/tensors"; echo "$1: no $name"; exit 1; }
@@ -108,12 +109,12 @@ by_inputs "$names" "$tmp/names" tokens 'layers.{i}.self.attention.qkv' 'layers.{
 by_inputs "$tmp/qwen2_moe" "$tmp/qwen2_moe.profile" 'layers.1.mlp.moe.experts.{i}.down' layers.1.mlp.moe.shared.down
 by_inputs "$tmp/phi3" "$tmp/phi3.profile" 'layers.{i}.self.attention.qkv'
 by_inputs "$tmp/albert" "$tmp/albert.profile" 'groups.{i}.layers.mlp.ffn.down'
-score() { "$TFMC" score "$names" --tokens 3,4,5,6,7,8 --quantize=q4 "$@"; }
+score() { "$TFMC" score "${quick[@]}" "$names" --tokens 3,4,5,6,7,8 --quantize=q4 "$@"; }
 score >"$tmp/plain"
 score --profile="$tmp/names" >"$tmp/first"
 if cmp -s "$tmp/plain" "$tmp/first"; then echo "a profile changes nothing"; exit 1; fi
 cp "$tmp/names" "$tmp/keep"
-"$TFMC" calibrate "$names" --tokens 9,10,11,12,13 -o "$tmp/names"
+"$TFMC" calibrate "${quick[@]}" "$names" --tokens 9,10,11,12,13 -o "$tmp/names"
 score --profile="$tmp/names" >"$tmp/second"
 if cmp -s "$tmp/first" "$tmp/second"; then echo "another profile changes nothing"; exit 1; fi
 score --profile="$tmp/names" --no-cache | cmp - "$tmp/second"
@@ -122,10 +123,10 @@ score --profile="$tmp/names" | cmp - "$tmp/first"
 # The file names it from where it lies, and IR text from its own folder.
 cp "$tmp/names" "$tmp/copy/by_profile"
 sed 's/^weights:/quantize: {profile: by_profile, "*position*": keep, "*": q4}\n&/' "$names" >"$tmp/copy/model.yaml"
-"$TFMC" score "$tmp/copy/model.yaml" --tokens 3,4,5,6,7,8 | cmp - "$tmp/first"
+"$TFMC" score "${quick[@]}" "$tmp/copy/model.yaml" --tokens 3,4,5,6,7,8 | cmp - "$tmp/first"
 "$TFMC" "$tmp/copy/model.yaml" --emit=tir="$tmp/copy/m.tir" --passes=
-"$TFMC" "$tmp/copy/m.tir" -o "$tmp/m.o" --weights=file
-"$TFMC" "$tmp/copy/model.yaml" -o "$tmp/n.o" --weights=file
+"$TFMC" "${quick[@]}" "$tmp/copy/m.tir" -o "$tmp/m.o" --weights=file
+"$TFMC" "${quick[@]}" "$tmp/copy/model.yaml" -o "$tmp/n.o" --weights=file
 tail -c +4097 "$tmp/m.weights" | cmp - <(tail -c +4097 "$tmp/n.weights")
 
 # wrong CODE TEXT PROFILE: with that profile names is refused, or warned of
@@ -175,7 +176,7 @@ code=0
 # refused CODE TEXT OPTIONS..
 refused() {
 	local code=0
-	"$TFMC" calibrate "${@:3}" >"$tmp/out" 2>"$tmp/err" || code=$?
+	"$TFMC" calibrate "${quick[@]}" "${@:3}" >"$tmp/out" 2>"$tmp/err" || code=$?
 	[ "$code" -eq "$1" ] && grep -q -- "$2" "$tmp/err" || { cat "$tmp/err"; echo "not $1, '$2': ${*:3}"; exit 1; }
 }
 : >"$tmp/empty"

@@ -5,6 +5,7 @@
 # have exactly the elements that CTranslate2 reads, q times 1 / scale in f32, and stay codes in the object. With weights of
 # a trained model the texts are those that were computed from its numbers elsewhere.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 support=$TFMC_SOURCE/tests/support models=$TFMC_SHARED/models/aren-transliteration
@@ -49,7 +50,7 @@ model rows "weights: keep" w "${embed[@]}"
 model rows_plain "weights: f32" w "${embed[@]}"
 model columns "compute: f32" w "${linear[@]}"
 for name in rows rows_plain columns; do
-	"$TFMC" run "$tmp/$name.yaml" --inputs "$tmp/${name%_*}.in" --outputs "$tmp/$name.out" -mcpu=native
+	"$TFMC" run "${quick[@]}" "$tmp/$name.yaml" --inputs "$tmp/${name%_*}.in" --outputs "$tmp/$name.out" -mcpu=native
 	python3 -B - "$support" "$tmp/$name.out" "$tmp/${name%_*}.want" <<'P'
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -83,7 +84,7 @@ cases = [c for c in json.load(open(sys.argv[1]))['cases'] if 'int8_greedy' in c]
 for name, key in (('words', 'word'), ('want', 'int8_greedy')):
     open(sys.argv[2] + '/' + name, 'w').writelines(c[key] + '\n' for c in cases)" "$models/cases.json" "$tmp"
 for name in int8 compute; do
-	"$TFMC" generate "$tmp/$name.yaml" --prompt-file "$tmp/words" --beam=1 >"$tmp/got"
+	"$TFMC" generate "${quick[@]}" "$tmp/$name.yaml" --prompt-file "$tmp/words" --beam=1 >"$tmp/got"
 	diff "$tmp/want" "$tmp/got" || say "$name: other texts"
 done
 bytes_of() { "$TFMC" "$tmp/$1.yaml" -o "$tmp/$1.o" 2>/dev/null; "$TFMC" inspect "$tmp/$1.o" | sed -n 's/^weights: .* bytes \([0-9]*\).*/\1/p'; }

@@ -22,8 +22,8 @@ least=x86-64-v2
 "$TFMC" "$model" -mcpu=$least --emit=c="$tmp/least.c"
 "$TFMC" "$model" --emit=c="$tmp/plain.c",header="$tmp/plain.h"
 cmp "$tmp/plain.c" "$tmp/least.c"
-"$TFMC" "$model" -mcpu=native --emit=c="$tmp/native.c",obj="$tmp/native.o"
-"$TFMC" "$model" --emit=c="$tmp/both.c",obj="$tmp/both.o"
+"$TFMC" "$model" -mcpu=native "${quick[@]}" --emit=c="$tmp/native.c",obj="$tmp/native.o"
+"$TFMC" "$model" "${quick[@]}" --emit=c="$tmp/both.c",obj="$tmp/both.o"
 cmp "$tmp/native.c" "$tmp/both.c"
 # C has no matrix tiles: alone it is for the level below, beside code with tiles it is refused.
 rounded=("$model" --target=x86_64-linux-gnu --quantize=q8_row)
@@ -35,7 +35,7 @@ code=0
 [ $code = 1 ] && [ ! -e "$tmp/no.c" ] && [ ! -e "$tmp/no.o" ]
 grep -q "matrix tiles in C: choose a level without them, such as -mcpu=x86-64-v4-bf16 \[E700\]" "$tmp/refused"
 for date in "${dates[@]}"; do
-	"$TFMC" generate "$model" --prompt "$date"
+	"$TFMC" generate "$model" "${quick[@]}" --prompt "$date"
 done >"$tmp/expected"
 cat "$tmp/expected"
 
@@ -78,7 +78,7 @@ fi
 if grep -q avx2 /proc/cpuinfo && command -v gcc >/dev/null; then
 	"$TFMC" "$model" -mcpu=x86-64-v3 --emit=c="$tmp/dates.c"
 	check gcc "$optimize" -march=x86-64-v3
-	check gcc -O1 -Wno-psabi
+	check gcc "$optimize" -Wno-psabi
 fi
 
 # Weights in a file: small text, and no C file is written next to the model, or C for OpenCL.

@@ -4,13 +4,14 @@
 # A small model as a hub folder and as GGUF files gives the same logits: with a head of its own and a tied one, with
 # factors of frequencies as a tensor, in parts, in half precision. What cannot be read is refused by name.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 support=$TFMC_SOURCE/tests/support
 say() { echo "$1" >&2; exit 1; }
 
 run() { # MODEL INPUTS OUTPUTS [ENTRY OPTIONS..]
-	"$TFMC" run "$1" --inputs "$2" --outputs "$3" -mcpu=native
+	"$TFMC" run "${quick[@]}" "$1" --inputs "$2" --outputs "$3" -mcpu=native
 }
 
 # compare NAME TYPE TOLERANCE "OPTIONS OF to_gguf.py" [KEY=JSON ..]
@@ -50,11 +51,11 @@ cmp "$tmp/named.safetensors" "$tmp/none.safetensors"
 
 # The description, and what a build system must know.
 "$TFMC" import "$tmp/half.gguf" | diff - <(printf "tfmc: 1\nname: half\nhf: 'half.gguf'\nweights: {files: ['half.gguf']}\n")
-"$TFMC" "$tmp/half.gguf" -o "$tmp/half.o" -MD
+"$TFMC" "${quick[@]}" "$tmp/half.gguf" -o "$tmp/half.o" -MD
 grep -c "half.gguf" "$tmp/half.d" >/dev/null
 for name in null "it's"; do # names that YAML reads as something else
 	cp "$tmp/half.gguf" "$tmp/$name.gguf"
-	"$TFMC" "$tmp/$name.gguf" -o "$tmp/named.o" >/dev/null
+	"$TFMC" "${quick[@]}" "$tmp/$name.gguf" -o "$tmp/named.o" >/dev/null
 done
 
 # A tokenizer in the metadata is the model's.
@@ -65,10 +66,10 @@ python3 "$support/to_gguf.py" "$tmp/llama" "$tmp/letters.gguf" --letters
 
 # An architecture that no preset knows, a key that may change the computation.
 sed 's/llama/lamma/g' "$tmp/half.gguf" >"$tmp/other.gguf"
-"$TFMC" "$tmp/other.gguf" -o "$tmp/other.o" 2>"$tmp/err" && say "an unknown architecture is taken"
+"$TFMC" "${quick[@]}" "$tmp/other.gguf" -o "$tmp/other.o" 2>"$tmp/err" && say "an unknown architecture is taken"
 grep -c "not supported yet: .*lamma" "$tmp/err" >/dev/null || { cat "$tmp/err" >&2; exit 1; }
 sed 's/rope.freq_base/rope.freq_bass/' "$tmp/half.gguf" >"$tmp/key.gguf"
-"$TFMC" "$tmp/key.gguf" -o "$tmp/key.o" 2>"$tmp/err" && say "an unknown key is taken"
+"$TFMC" "${quick[@]}" "$tmp/key.gguf" -o "$tmp/key.o" 2>"$tmp/err" && say "an unknown key is taken"
 grep -c "'rope.freq_bass' .* may change the computation" "$tmp/err" >/dev/null || { cat "$tmp/err" >&2; exit 1; }
 [ ! -e "$tmp/other.o" ] && [ ! -e "$tmp/key.o" ]
 

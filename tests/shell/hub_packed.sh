@@ -4,6 +4,7 @@
 # Hub folders whose matrices are packed into 4 or 8 bits (GPTQ, AWQ, compressed-tensors, MXFP4) are the same models as folders
 # with the numbers that they stand for; parts that do not fit together, and methods that are not read, are refused.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 support=$TFMC_SOURCE/tests/support
@@ -12,7 +13,7 @@ say() { echo "$1" >&2; exit 1; }
 python3 "$support/make_llama.py" "$tmp/llama" llama hidden_size=64 intermediate_size=128 num_attention_heads=4 num_key_value_heads=2 head_dim=16 num_hidden_layers=1
 python3 "$support/make_llama.py" "$tmp/oss" gpt_oss hidden_size=64 intermediate_size=96 num_attention_heads=4 num_key_value_heads=2 head_dim=16 num_hidden_layers=1 num_local_experts=4 num_experts_per_tok=2 'rope_scaling={"rope_type":"yarn","factor":4.0,"truncate":false}'
 run() { # FOLDER
-	"$TFMC" run "$1" --inputs "$tmp/llama/inputs.safetensors" --outputs "$1/out.safetensors" -mcpu=native --dtype=compute=f32
+	"$TFMC" run "${quick[@]}" "$1" --inputs "$tmp/llama/inputs.safetensors" --outputs "$1/out.safetensors" -mcpu=native --dtype=compute=f32
 }
 same() { # NAME KIND OPTION..: 4 bits add what a block multiplies and what it adds one by one
 	local at=$tmp/$1

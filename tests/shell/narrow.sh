@@ -24,7 +24,7 @@ for kind in BF16 F16; do
 	for form in keep wide; do
 		"$TFMC" "$at/$form.yaml" -o "$at/$form.o" --weights=file --variants="${levels// /,}" "${quick[@]}"
 		for variant in $levels; do
-			"$TFMC" run "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" --threads=$threads \
+			"$TFMC" run "${quick[@]}" "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" --threads=$threads \
 				--outputs "$at/$form.$variant.safetensors" -mcpu=x86-64-$variant
 		done
 		threads=1
@@ -35,7 +35,7 @@ for kind in BF16 F16; do
 	done
 	narrow=$(stat -c %s "$at/keep.weights") wide=$(stat -c %s "$at/wide.weights")
 	[ $((narrow * 100)) -lt $((wide * 62)) ] || say "$kind: $narrow bytes of weights, $wide as f32"
-	"$TFMC" verify "$at/keep.yaml" >"$at/verify" || { cat "$at/verify" >&2; exit 1; }
+	"$TFMC" verify "${quick[@]}" "$at/keep.yaml" >"$at/verify" || { cat "$at/verify" >&2; exit 1; }
 	echo "$kind: $narrow bytes of weights, $wide as f32"
 done
 
@@ -43,9 +43,9 @@ done
 { cat "$tmp/f32/keep.yaml"; echo "dtype: {compute: bf16}"; } >"$tmp/f32/bf16.yaml"
 "$TFMC" "$tmp/f32/bf16.yaml" -o "$tmp/f32/bf16.o" --name=m --weights=file "${quick[@]}"
 [ "$(stat -c %s "$tmp/f32/bf16.weights")" = "$(stat -c %s "$tmp/BF16/keep.weights")" ] || say "compute: bf16: bytes of weights"
-"$TFMC" verify "$tmp/f32/bf16.yaml" >"$tmp/verify" || { cat "$tmp/verify" >&2; exit 1; }
+"$TFMC" verify "${quick[@]}" "$tmp/f32/bf16.yaml" >"$tmp/verify" || { cat "$tmp/verify" >&2; exit 1; }
 for threads in 1 3; do
-	"$TFMC" run "$tmp/f32/bf16.yaml" --inputs "$tmp/f32/inputs.safetensors" --threads=$threads --outputs "$tmp/bf16.$threads"
+	"$TFMC" run "${quick[@]}" "$tmp/f32/bf16.yaml" --inputs "$tmp/f32/inputs.safetensors" --threads=$threads --outputs "$tmp/bf16.$threads"
 done
 cmp "$tmp/bf16.1" "$tmp/bf16.3" || say "compute: bf16: other bits with more threads"
 ! cmp -s "$tmp/bf16.1" "$tmp/BF16/wide.${levels##* }.safetensors" || say "compute: bf16 changes nothing"
@@ -63,7 +63,7 @@ rounds() {
 	for form in round keep; do
 		if [ $form = keep ]; then cp "$at/$1" "$at/model.safetensors"; else cp "$at/$3" "$at/model.safetensors"; fi
 		"$TFMC" "$at/$form.yaml" -o "$at/$form.o" --name=m --weights=file -mcpu=x86-64-v3 "${quick[@]}"
-		"$TFMC" run "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" --backend interp \
+		"$TFMC" run "${quick[@]}" "$at/$form.yaml" --inputs "$tmp/f32/inputs.safetensors" --backend interp \
 			--outputs "$at/$form.safetensors"
 	done
 	for file in o weights safetensors; do

@@ -5,6 +5,7 @@
 # agree with the interpreter. The table of passed and not applicable ones is tests/onnx/table.txt; it changes by
 # `onnx.sh --write` only.
 set -uo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 cases=$TFMC_SHARED/models/onnx-ops
 table=$TFMC_SOURCE/tests/onnx/table.txt
 [ -d "$cases" ] || { echo "SKIPPED: $cases is absent"; exit 77; }
@@ -15,11 +16,11 @@ python3 "$TFMC_SOURCE/tests/onnx/cases.py" "$cases" "$tmp" >"$tmp/list" || exit 
 run_case() { # NAME: its models, through the object and the interpreter
 	local folder=$tmp/$1
 	if [ -f "$folder/model.yaml" ]; then
-		"$TFMC" verify "$folder/model.yaml" -mcpu=native
+		"$TFMC" verify "${quick[@]}" "$folder/model.yaml" -mcpu=native
 		return
 	fi
-	"$TFMC" verify "$folder/model.tir" -mcpu=native &&
-		"$TFMC" run "$folder/model.tir" --inputs "$folder/inputs.safetensors" --outputs "$folder/out.safetensors" &&
+	"$TFMC" verify "${quick[@]}" "$folder/model.tir" -mcpu=native &&
+		"$TFMC" run "${quick[@]}" "$folder/model.tir" --inputs "$folder/inputs.safetensors" --outputs "$folder/out.safetensors" &&
 		python3 "$TFMC_SOURCE/tests/onnx/cases.py" compare "$folder/out.safetensors" "$folder/cases.safetensors"
 }
 

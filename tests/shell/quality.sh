@@ -21,8 +21,8 @@ agree() {
 	shift 2
 	while [ "$1" != -- ]; do options+=("$1"); shift; done
 	shift
-	"$TFMC" quality "$model" --reference-model "$other" "${options[@]}" --json >"$tmp/report"
-	"$TFMC" quality "$model" --reference-model "$other" "${options[@]}" --json --threads 3 | cmp - "$tmp/report"
+	"$TFMC" quality "$model" --reference-model "$other" "${quick[@]}" "${options[@]}" --json >"$tmp/report"
+	"$TFMC" quality "$model" --reference-model "$other" "${quick[@]}" "${options[@]}" --json --threads 3 | cmp - "$tmp/report"
 	python3 "$TFMC_SOURCE/tests/support/distances.py" "$model" "$other" "$tmp/report" "$@"
 }
 
@@ -44,15 +44,15 @@ sed '/^  start: 1$/d' "$names/model.yaml" >"$names/alone.yaml"
 agree "$names/far_alone.yaml" "$names/alone.yaml" --prompt-file "$tmp/words" -- \
 	"ids=$maren,2" 1 "ids=$(ids ${long:0:25})" 1 "ids=$(ids ${long:25}),2" 1
 # By default the other one is the same model with its numbers unrounded; a file of ids has no stop id behind them.
-"$TFMC" quality "$names/bf16.yaml" --prompt-file "$tmp/words" --json >"$tmp/own"
-"$TFMC" quality "$names/bf16.yaml" --prompt-file "$tmp/words" --json --reference-model "$names/model.yaml" | cmp - "$tmp/own"
+"$TFMC" quality "$names/bf16.yaml" "${quick[@]}" --prompt-file "$tmp/words" --json >"$tmp/own"
+"$TFMC" quality "$names/bf16.yaml" "${quick[@]}" --prompt-file "$tmp/words" --json --reference-model "$names/model.yaml" | cmp - "$tmp/own"
 printf '%s\n%s\n' "$maren" "$end" >"$tmp/ids"
 agree "$names/far.yaml" "$names/model.yaml" --tokens-file "$tmp/ids" -- "ids=1,$maren" 1 "ids=1,$end" 1
 # Of more texts than there are sequences each counts, wherever it stands.
 for i in $(seq 21); do printf '%s\n' $long | cut -c-$i; done >"$tmp/many"
-"$TFMC" quality "$names/far.yaml" --prompt-file "$tmp/many" --reference-model "$names/model.yaml" --json >"$tmp/one"
+"$TFMC" quality "$names/far.yaml" "${quick[@]}" --prompt-file "$tmp/many" --reference-model "$names/model.yaml" --json >"$tmp/one"
 tac "$tmp/many" >"$tmp/other"
-"$TFMC" quality "$names/far.yaml" --prompt-file "$tmp/other" --reference-model "$names/model.yaml" --json >"$tmp/two"
+"$TFMC" quality "$names/far.yaml" "${quick[@]}" --prompt-file "$tmp/other" --reference-model "$names/model.yaml" --json >"$tmp/two"
 python3 - "$tmp/one" "$tmp/two" <<'P'
 import json, sys
 a, b = (json.load(open(f)) for f in sys.argv[1:])
@@ -60,7 +60,7 @@ assert a["positions"] == b["positions"] == sum(range(2, 23)) and a["kl_999"] == 
 assert all(abs(a[k] - b[k]) <= 1e-12 * abs(a[k]) for k in a), (a, b)
 P
 # The same model twice is no distance at all.
-"$TFMC" quality "$names/model.yaml" --prompt-file "$tmp/words" | tee "$tmp/out"
+"$TFMC" quality "$names/model.yaml" "${quick[@]}" --prompt-file "$tmp/words" | tee "$tmp/out"
 grep -q '^KL divergence   mean 0, 99.9 % 0 nats$' "$tmp/out" && grep -q '^same top token  100.0000 %$' "$tmp/out"
 
 # Pairs: the target is predicted, given its source.
@@ -74,7 +74,7 @@ agree "$dates/bf16.yaml" "$dates/model.yaml" --tokens-file "$tmp/pairs" -- \
 # refused CODE TEXT OPTIONS..
 refused() {
 	local code=0
-	"$TFMC" "${command:-quality}" "${@:3}" >"$tmp/out" 2>"$tmp/err" || code=$?
+	"$TFMC" "${command:-quality}" "${@:3}" "${quick[@]}" >"$tmp/out" 2>"$tmp/err" || code=$?
 	[ "$code" -eq "$1" ] && grep -q -- "$2" "$tmp/err" || { cat "$tmp/err"; echo "not $1, '$2': ${*:3}"; exit 1; }
 }
 : >"$tmp/empty"
@@ -131,9 +131,9 @@ python3 "$puzzles/ggml.py" --check || peer=no
 # gain FOLDER FILE CALIBRATION MOST: 4 bits with a profile cost at most so much of what they cost without
 gain() {
 	local model=$1/model.yaml
-	"$TFMC" calibrate "$model" --prompt-file "$3" -o "$tmp/profile"
-	"$TFMC" quality "$model" --prompt-file "$2" --quantize=q4 --json >"$tmp/without.json"
-	"$TFMC" quality "$model" --prompt-file "$2" --quantize=q4 --profile="$tmp/profile" --json >"$tmp/with.json"
+	"$TFMC" calibrate "$model" "${quick[@]}" --prompt-file "$3" -o "$tmp/profile"
+	"$TFMC" quality "$model" "${quick[@]}" --prompt-file "$2" --quantize=q4 --json >"$tmp/without.json"
+	"$TFMC" quality "$model" "${quick[@]}" --prompt-file "$2" --quantize=q4 --profile="$tmp/profile" --json >"$tmp/with.json"
 	python3 - "$tmp/without.json" "$tmp/with.json" "$4" <<'P'
 import json, sys
 without, known = (json.load(open(f))["kl_mean"] for f in sys.argv[1:3])
@@ -171,7 +171,7 @@ python3 "$examples/names/data.py" --seed 5 --count 200 | awk '{ print $1 }' >"$t
 gain "$examples/names" "$tmp/names.txt" "$tmp/other_names.txt" 0.92
 [ -d "$models" ] || { echo "SKIPPED in part: $models is absent"; exit 0; }
 # Figures of the model itself, and words with the letters that it writes for them.
-"$TFMC" generate "$models/stories260k/model.yaml" --prompt "Once upon a time" --temperature 1 --samples 8 --max-tokens 200 \
+"$TFMC" generate "$models/stories260k/model.yaml" "${quick[@]}" --prompt "Once upon a time" --temperature 1 --samples 8 --max-tokens 200 \
 	--print-tokens | sed 's/.*\t//; s/ /,/g' >"$tmp/stories.ids"
 python3 -c "import json, sys
 for c in json.load(open(sys.argv[1]))['cases']:

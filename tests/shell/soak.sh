@@ -5,6 +5,7 @@
 # order (tests/soak/soak.c). The runtime library is compiled with TFMC_LINK_FLAGS, so that in a build with
 # sanitizers, or with TFMC_LINK_FLAGS=-fsanitize=address,undefined, all of it is checked.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 seconds=${1:-6} seed=${2:-1} workers=${3:-1}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -20,7 +21,7 @@ add() { # FOLDER [TYPE]: also with that type of keys and values
 	sed -i 's/^dims: {B: 1\.\.[0-9]*/dims: {B: 1..64/' "$tmp/model/model.yaml"
 	grep -q '^dims: {B: 1\.\.64' "$tmp/model/model.yaml"
 	name=$(sed -n 's/^name: //p' "$tmp/model/model.yaml")
-	"$TFMC" "$tmp/model/model.yaml" -o "$tmp/$name.o"
+	"$TFMC" "${quick[@]}" "$tmp/model/model.yaml" -o "$tmp/$name.o"
 	rm -rf "$tmp/model"
 	echo "#include \"$name.h\"" >>"$tmp/includes"
 	echo "	{\"$name\", ${name}_model}," >>"$tmp/rows"

@@ -4,6 +4,7 @@
 # Tokenizers of whole models: text into generate and score, ids of known texts with the vocabularies of GPT-2 and
 # BERT in GGUF files, a tokenizer that an object carries, files of a hub folder.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 stories=$TFMC_SHARED/models/stories260k pairs=$TFMC_SHARED/data/tokenizers
 [ -d "$stories" ] && [ -d "$pairs" ] || { echo "SKIPPED: the shared models are absent"; exit 77; }
 tmp=$(mktemp -d)
@@ -11,15 +12,15 @@ trap 'rm -rf "$tmp"' EXIT
 same() { [ "$1" = "$2" ] || { printf 'wanted: %s\ngot:    %s\n' "$2" "$1"; exit 1; }; }
 
 # Text in, text out; ids give the same text.
-text=$("$TFMC" generate "$stories/model.yaml" --prompt "" --max-tokens 24)
+text=$("$TFMC" generate "${quick[@]}" "$stories/model.yaml" --prompt "" --max-tokens 24)
 same "${text:0:39}" "Once upon a time, there was a little gi"
 ids=$("$TFMC" tokenize "$stories/model.yaml" --prompt "Once upon a time")
 same "$ids" "403 407 261 378"
-same "$("$TFMC" generate "$stories/model.yaml" --prompt "Once upon a time" --max-tokens 20)" \
-	"$("$TFMC" generate "$stories/model.yaml" --tokens "1 $ids" --max-tokens 20)"
+same "$("$TFMC" generate "${quick[@]}" "$stories/model.yaml" --prompt "Once upon a time" --max-tokens 20)" \
+	"$("$TFMC" generate "${quick[@]}" "$stories/model.yaml" --tokens "1 $ids" --max-tokens 20)"
 same "$("$TFMC" tokenize "$stories/model.yaml" --tokens "$ids")" "Once upon a time"
-same "$("$TFMC" generate "$stories/model.yaml" --prompt "Once upon" --max-tokens 40 --stop ", there")" " a time"
-"$TFMC" score "$stories/model.yaml" --prompt "Once upon a time" | grep -c '^407	" upon"	-' >/dev/null
+same "$("$TFMC" generate "${quick[@]}" "$stories/model.yaml" --prompt "Once upon" --max-tokens 40 --stop ", there")" " a time"
+"$TFMC" score "${quick[@]}" "$stories/model.yaml" --prompt "Once upon a time" | grep -c '^407	" upon"	-' >/dev/null
 
 # Known texts of others, with the vocabularies in GGUF files.
 sed '/^tokenizer:/d' "$stories/model.yaml" >"$tmp/model.yaml"
@@ -42,7 +43,7 @@ END
 done
 
 # An object carries its tokenizer; its file is the same.
-"$TFMC" "$stories/model.yaml" -o "$tmp/stories.o"
+"$TFMC" "${quick[@]}" "$stories/model.yaml" -o "$tmp/stories.o"
 "$TFMC" tokenize "$stories/model.yaml" -o "$tmp/stories.tok"
 cat >"$tmp/main.c" <<'END'
 #include <stdio.h>
@@ -106,13 +107,13 @@ for command in "tokenize $tmp/hub --prompt x" "generate $tmp/hub --prompt x" "sc
 	same "$code" 1
 	grep -c "error: .*$odd" "$tmp/err" >/dev/null
 done
-"$TFMC" "$tmp/hub" -o "$tmp/odd.o" 2>"$tmp/err"
+"$TFMC" "${quick[@]}" "$tmp/hub" -o "$tmp/odd.o" 2>"$tmp/err"
 grep -c "warning: .*$odd; without its tokenizer the model takes ids alone" "$tmp/err" >/dev/null
-same "$("$TFMC" generate "$tmp/hub" --tokens 1,2,3 --max-tokens 4 2>/dev/null)" "$("$TFMC" generate "$tmp/hub" --tokens 1,2,3 --max-tokens 4 --print-tokens)"
+same "$("$TFMC" generate "${quick[@]}" "$tmp/hub" --tokens 1,2,3 --max-tokens 4 2>/dev/null)" "$("$TFMC" generate "${quick[@]}" "$tmp/hub" --tokens 1,2,3 --max-tokens 4 --print-tokens)"
 # A model file that asks for the tokenizer gets it or an error.
 "$TFMC" import "$tmp/hub" | sed 's/, optional: true//' >"$tmp/hub/model.yaml"
 code=0
-"$TFMC" "$tmp/hub/model.yaml" -o "$tmp/never.o" 2>"$tmp/err" || code=$?
+"$TFMC" "${quick[@]}" "$tmp/hub/model.yaml" -o "$tmp/never.o" 2>"$tmp/err" || code=$?
 same "$code" 1
 grep -c "error: .*$odd" "$tmp/err" >/dev/null
 [ ! -e "$tmp/never.o" ]
@@ -121,7 +122,7 @@ grep -c "error: .*$odd" "$tmp/err" >/dev/null
 cp -rL "$TFMC_SHARED/models/bert-tiny" "$tmp/encoder"
 chmod -R u+w "$tmp/encoder"
 cp "$TFMC_SOURCE/tests/golden/tokenizers/bert.json" "$tmp/encoder/tokenizer.json"
-"$TFMC" "$tmp/encoder" -o "$tmp/encoder.o"
+"$TFMC" "${quick[@]}" "$tmp/encoder" -o "$tmp/encoder.o"
 LC_ALL=C grep -c TFMCTOK1 "$tmp/encoder.o" >/dev/null
 
 # Text in a page about attention; each label is the text of its token.
@@ -147,10 +148,10 @@ source=$("$TFMC" tokenize "$tmp/opus" --prompt "nobody reads")
 target=$("$TFMC" tokenize "$tmp/opus" --target-text "nobody reads")
 [ "${source##* }" = 0 ] # </s>
 same "${source% 0}" "$target" # without most pieces
-ids=$("$TFMC" generate "$tmp/opus" --prompt "nobody reads" --max-tokens 6 --print-tokens)
-same "$ids" "$("$TFMC" generate "$tmp/opus" --tokens "$source" --max-tokens 6 --print-tokens)"
-[ -n "$("$TFMC" generate "$tmp/opus" --prompt "nobody reads" --max-tokens 6)" ]
-"$TFMC" "$tmp/opus" -o "$tmp/opus.o"
+ids=$("$TFMC" generate "${quick[@]}" "$tmp/opus" --prompt "nobody reads" --max-tokens 6 --print-tokens)
+same "$ids" "$("$TFMC" generate "${quick[@]}" "$tmp/opus" --tokens "$source" --max-tokens 6 --print-tokens)"
+[ -n "$("$TFMC" generate "${quick[@]}" "$tmp/opus" --prompt "nobody reads" --max-tokens 6)" ]
+"$TFMC" "${quick[@]}" "$tmp/opus" -o "$tmp/opus.o"
 same "$(LC_ALL=C grep -ao TFMCTOK1 "$tmp/opus.o" | wc -l)" 2
 
 # The program of the library's README is one.
@@ -175,4 +176,4 @@ END
 # shellcheck disable=SC2086
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$TFMC_SOURCE/runtime/tokenizer" -I"$tmp" "$tmp/readme_main.c" "$tmp/stories.o" \
 	"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/tokenizer/libtfmctok.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/readme"
-same "$("$tmp/readme")" "$("$TFMC" generate "$stories/model.yaml" --tokens "403 407" --max-tokens 256)"
+same "$("$tmp/readme")" "$("$TFMC" generate "${quick[@]}" "$stories/model.yaml" --tokens "403 407" --max-tokens 256)"

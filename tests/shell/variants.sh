@@ -5,12 +5,13 @@
 # from another, the same weights as for one processor, and a program that runs each of them by name with the same
 # text as the object for that processor alone.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$TFMC_SOURCE"
 model="examples/dates/model.yaml --dtype=compute=bf16" # the last variant has tiles, and needs permission
 levels='v2 v3 v4 v4-bf16 v4-amx'
-"$TFMC" $model -o "$tmp/all.o" --header="$tmp/dates.h" --variants="${levels// /,}"
+"$TFMC" $model "${quick[@]}" -o "$tmp/all.o" --header="$tmp/dates.h" --variants="${levels// /,}"
 bash tests/object_audit.sh "$tmp/all.o" dates
 
 # Calls inside of a variant stay there; the interface alone goes to all of them, directly.
@@ -31,7 +32,7 @@ awk '/^[0-9a-f]+ <.*>:$/ { from = $2 }
 # One copy of the weights, the one that every single object has.
 weights() { "$TFMC" inspect "$1" | grep -E '^(structure|weights): '; }
 for level in $levels; do
-	"$TFMC" $model -o "$tmp/$level.o" --header="$tmp/$level.h" -mcpu=x86-64-$level
+	"$TFMC" $model "${quick[@]}" -o "$tmp/$level.o" --header="$tmp/$level.h" -mcpu=x86-64-$level
 	[ "$(weights "$tmp/all.o")" = "$(weights "$tmp/$level.o")" ] || { echo "$level has other weights" >&2; exit 1; }
 done
 

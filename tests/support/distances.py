@@ -15,12 +15,15 @@ import tempfile
 
 import near
 
+# As `quick` of tests/support/effort.sh.
+QUICK = [] if os.environ.get("TFMC_ALL") else ["-O0", "--passes=O2"]
+
 
 def logits(model, inputs):
     """Rows of logits, of the output of that name."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "out")
-        subprocess.run([os.environ["TFMC"], "run", model, *(w for i in inputs for w in ("--input", i)), "--outputs", path],
+        subprocess.run([os.environ["TFMC"], "run", model, *QUICK, *(w for i in inputs for w in ("--input", i)), "--outputs", path],
                        check=True)
         (_, rows, vocab), values = near.read(path)["logits"]
     return [values[i * vocab:(i + 1) * vocab] for i in range(rows)]

@@ -26,6 +26,8 @@ STORED = os.path.join(HERE, "generation.json")
 FAMILIES = ["llama3", "gpt_neox", "mbart", "blenderbot", "m2m_100", "flan_t5"]
 BY_HAND = ["phi3_long", "whisper"]
 TFMC = os.environ.get("TFMC") or "tfmc"
+# The machine code of the short run is made without optimization, in a third of the time.
+QUICK = [] if os.environ.get("TFMC_ALL") else ["-O0", "--passes=O2"]
 
 
 def make_folder(family, case, folder):
@@ -48,7 +50,7 @@ def make_folder(family, case, folder):
 
 
 def run_tfmc(case, folder):
-    args = [TFMC, "generate", folder, "--print-tokens"] + case["options"]
+    args = [TFMC, "generate", folder, "--print-tokens"] + QUICK + case["options"]
     if "features" in case:  # of speech, drawn from this seed
         path = os.path.join(folder, "features.input")
         seeded.write(case["features"], [("input_features", [1, 8, 40], 0.0, 1.5)], path)
