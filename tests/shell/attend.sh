@@ -274,7 +274,7 @@ for (const view of ["lines", "matrix"]) {
 	listeners.keydown({key: "v", preventDefault() {}});
 }
 JS
-	for page in dates hostile; do node "$tmp/page.js" "$tmp/$page.html"; done
+	for page in ${TFMC_ALL:+dates} hostile; do node "$tmp/page.js" "$tmp/$page.html"; done # every path of dates is drawn: 20 s
 fi
 
 # In a browser.

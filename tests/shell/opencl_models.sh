@@ -35,7 +35,10 @@ if [ -n "${TFMC_ALL:-}" ]; then
 fi
 export POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable
 for model in "$golden"/*/model.yaml; do
-	check "$model"
+	case ${TFMC_ALL:-}$model in
+	/*/torch_nested/* | /*/torch_front/* | /*/torch_blocks/* | /*/torch_graph/*) ;; # other words for ops that the others have
+	*) check "$model" ;;
+	esac
 done
 # Keys and values as integers with scales; codes of a codebook, looked up in vectors of all lengths.
 cp "$golden"/torch_rotary/*.safetensors "$tmp"

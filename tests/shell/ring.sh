@@ -5,7 +5,8 @@
 # lengths; what is done to their sequences gives the same bytes (tests/soak/ring.c). FAMILY: on an OpenCL device.
 set -euo pipefail
 . "$TFMC_SOURCE/tests/support/effort.sh"
-seed=${1:-1}
+seed=${1:-1} turns=100
+[ -z "${TFMC_ALL:-}" ] || turns=400
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
@@ -41,7 +42,7 @@ run() { # the models that were compiled
 	"$CC" -std=c17 -O1 -g -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp" \
 		"$TFMC_SOURCE/tests/soak/ring.c" "$TFMC_SOURCE"/runtime/*.c "$tmp"/*.o \
 		"$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl ${TFMC_LINK_FLAGS:-} -o "$tmp/ring"
-	"$tmp/ring" "$seed"
+	"$tmp/ring" "$seed" $turns
 	rm -rf "$tmp"/*
 	rows=
 }

@@ -5,7 +5,7 @@
  * trim, fork, reorder and saving, logits are the same bytes, and trim is refused
  * exactly where a ring has lost what would be read.
  *
- *	ring [SEED]
+ *	ring [SEED [TURNS]]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "tfmc_rt.h"
 #include "models.h" /* made by ring.sh: ring_models[] */
 
-enum { ROWS = 3, MAX_VOCAB = 512, MAX_CALL = 64, TURNS = 400, MAX_STATES = 16, SAVED = 1 << 20 };
+enum { ROWS = 3, MAX_VOCAB = 512, MAX_CALL = 64, MAX_STATES = 16, SAVED = 1 << 20 };
 
 struct pair {
 	uint64_t random;
@@ -231,10 +231,10 @@ static void empty_all(struct pair *p)
 	memset(p->written, 0, sizeof(p->written));
 }
 
-static void run_round(struct pair *p, int saves)
+static void run_round(struct pair *p, int turns, int saves)
 {
 	empty_all(p);
-	for (int turn = 0; turn < TURNS; turn++) {
+	for (int turn = 0; turn < turns; turn++) {
 		uint64_t what = draw(p, 16);
 		if (what < 10)
 			grow(p);
@@ -253,7 +253,7 @@ static void run_round(struct pair *p, int saves)
 }
 
 static void run_pair(const struct ring_model *ring, const struct ring_model *other, uint64_t seed,
-                     int64_t workers)
+                     int64_t workers, int turns)
 {
 	struct pair p = {.random = seed, .name = ring->name};
 	p.full = open_session(&p, &ring_models[0], 1);
@@ -267,8 +267,8 @@ static void run_pair(const struct ring_model *ring, const struct ring_model *oth
 		fail(&p, "a state with rings is as large as without", TFMC_RT_OK);
 	if (p.room != (int64_t)tfmc_session_record(p.full)->context_limit || p.vocab > MAX_VOCAB)
 		fail(&p, "the models differ", TFMC_RT_OK);
-	run_round(&p, 0);
-	run_round(&p, 1);
+	run_round(&p, turns, 0);
+	run_round(&p, turns, 1);
 	printf("%s, %lld workers: %llu calls, %llu trims (%llu refused), %llu copies, %llu saves\n", p.name,
 	       (long long)workers, (unsigned long long)p.calls, (unsigned long long)p.trims,
 	       (unsigned long long)p.refused, (unsigned long long)p.copies, (unsigned long long)p.saves);
@@ -280,8 +280,10 @@ static void run_pair(const struct ring_model *ring, const struct ring_model *oth
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, n = N_MODELS - 1;
+	int turns = argc > 2 ? atoi(argv[2]) : 400;
 	for (uint64_t i = 0; i < n; i++)
 		for (int64_t workers = 1; workers <= 3; workers += 2)
-			run_pair(&ring_models[1 + i], &ring_models[1 + (i + 1) % n], seed + i, workers);
+			run_pair(&ring_models[1 + i], &ring_models[1 + (i + 1) % n], seed + i, workers,
+			         turns);
 	return 0;
 }

@@ -7,7 +7,7 @@ Writes the folder as the hub would have it (config.json, model.safetensors from 
  2. every key of config.json that is not known to be harmless changes what is compiled (not only params, which nothing need read),
     or its new value is refused at a place;
  3. an unknown key is rejected by name.
-The long run verifies the model on an OpenCL device as well, by work-groups.
+The short run tries the keys of every other family. The long run verifies the model on an OpenCL device as well, by work-groups.
 """
 import copy
 import json
@@ -223,6 +223,8 @@ def main():
             config = json.load(f)
         if os.path.exists(os.path.join(folder, "modules.json")):
             check_modules(folder)
+        if QUICK and sum(name.encode()) % 2:
+            return
         print("keys:", ", ".join(f"{n} {what}" for what, n in check_keys(folder, name, config).items()))
 
 

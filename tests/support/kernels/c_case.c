@@ -4,6 +4,7 @@
  * c_case.h. A compiler that is not installed is left out; one must be there.
  */
 #define _XOPEN_SOURCE 700 /* mkdtemp, P_tmpdir */
+#include "tests/support/effort.h"
 #include "tests/support/kernels/c_case.h"
 
 #include <check.h>
@@ -118,8 +119,8 @@ static bool check_build(const struct suite_of_cases *s, const struct build *b)
 	if (!t || !target_runs_on_host(t) || !has_compiler(b->compiler))
 		return false;
 	(void)snprintf(command, sizeof(command),
-	               "%s %s -O2 -Wall -Wextra -Werror -Wno-psabi -shared -fPIC -nostdlib -o %s %s",
-	               b->compiler, b->flags, s->library, s->source);
+	               "%s %s -O%d -Wall -Wextra -Werror -Wno-psabi -shared -fPIC -nostdlib -o %s %s",
+	               b->compiler, b->flags, effort_is_all() ? 2 : 1, s->library, s->source);
 	ck_assert_msg(system(command) == 0, "%s\n%s", command, s->text.data); /* NOLINT */
 	void *library = dlopen(s->library, RTLD_NOW | RTLD_LOCAL);
 	ck_assert_msg(library != NULL, "%s", dlerror());

@@ -451,12 +451,12 @@ Suite *suite_kernel_attention(void)
 	TCase *t = tcase_create("kernel_attention");
 	int n_targets = (int)TFMC_COUNT(targets), n_configs = (int)TFMC_COUNT(configs);
 	tcase_set_timeout(t, 120);
-	effort_add_loop(t, equals_the_interpreter, n_configs * n_targets, 3);
-	effort_add_loop(t, stays_inside_its_memory, n_configs * n_targets, 3);
-	effort_add_loop(t, chunks_have_the_same_bits, 11 * n_targets, 3);
+	effort_add_loop(t, equals_the_interpreter, n_configs * n_targets, 4);
+	effort_add_loop(t, stays_inside_its_memory, n_configs * n_targets, 4);
+	effort_add_loop(t, chunks_have_the_same_bits, 11 * n_targets, 4);
 	effort_add_loop(t, divided_blocks_have_the_same_bits, 22, 3);
 	tcase_add_loop_test(t, workers_have_the_same_bits, 0, 6 * n_targets);
-	effort_add_loop(t, divided_heads_have_the_same_bits, 11 * n_targets, 3);
+	effort_add_loop(t, divided_heads_have_the_same_bits, 11 * n_targets, 4);
 	tcase_add_loop_test(t, extreme_scales, 0, n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, panels_have_the_same_bits, 0, n_targets);

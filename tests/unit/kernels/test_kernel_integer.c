@@ -485,7 +485,7 @@ Suite *suite_kernel_integer(void)
 	TCase *t = tcase_create("kernel_integer");
 	int n = (int)TFMC_COUNT(targets);
 	tcase_set_timeout(t, 120);
-	effort_add_loop(t, test_formats, n * (int)TFMC_COUNT(formats), 2);
+	effort_add_loop(t, test_formats, n * (int)TFMC_COUNT(formats), 3);
 	tcase_add_loop_test(t, test_depths, 0, 4);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
