@@ -47,9 +47,12 @@ const char *column_kind_name(enum column_kind kind)
 	return "";
 }
 
-/* Number NUMBER of the op of rank RANK, "ROW_NUMBER" in the module, has the turn RANK + NUMBER: the numbers
- * of one op go through the columns, and ops that are next to each other begin with different ones. */
-static size_t turn_of(const struct ir_module *m, const struct ir_func *f)
+/* The function "ROW_NUMBER" is number NUMBER of the op of rank RANK. */
+struct turn {
+	size_t rank, number;
+};
+
+static struct turn turn_of(const struct ir_module *m, const struct ir_func *f)
 {
 	size_t rank = 0;
 	for (size_t i = 0; m->funcs.items[i] != f; i++) {
@@ -57,22 +60,30 @@ static size_t turn_of(const struct ir_module *m, const struct ir_func *f)
 		size_t row = (size_t)(strrchr(name, '_') - name) + 1;
 		rank += strncmp(name, next, row) != 0;
 	}
-	return rank + (size_t)strtoul(strrchr(f->name, '_') + 1, NULL, 10);
+	return (struct turn){rank, strtoul(strrchr(f->name, '_') + 1, NULL, 10)};
 }
 
-static bool is_turn(const struct column *column, size_t turn)
+/* The numbers of an op go through the columns of a kind, and ops that are next to each other begin with different ones. The
+ * compiler of a device is slow: it has number 1, which every op has, and some of every fourth. */
+static bool is_turn(const struct column *column, struct turn t)
 {
-	size_t n = 0, rank = 0;
-	for (size_t i = 0; i < TFMC_COUNT(columns); i++) {
-		rank += columns[i].kind == column->kind && &columns[i] < column;
-		n += columns[i].kind == column->kind;
+	size_t place = 0;
+	for (const struct column *c = columns; c < column; c++)
+		place += c->kind == column->kind;
+	if (getenv("TFMC_ALL"))
+		return true;
+	switch (column->kind) {
+	case COLUMN_OBJECT: return (t.rank + t.number) % 4 == place;
+	case COLUMN_C: return (t.rank + t.number) % 2 == place;
+	case COLUMN_OPENCL: return t.number == 1 || (t.number % 4 == 1 && t.rank % 2 == 0);
 	}
-	return getenv("TFMC_ALL") || turn % n == rank;
+	return false;
 }
 
 bool column_has(const struct column *column, const struct batch *b)
 {
-	return (column->kind == COLUMN_OBJECT || b->few) && (!b->model || is_turn(column, b->turn));
+	return (column->kind == COLUMN_OBJECT || b->few) &&
+	       (!b->model || column->kind == COLUMN_OPENCL || is_turn(column, (struct turn){0, b->turn}));
 }
 
 bool column_takes(const struct column *column, const struct batch *b, const struct ir_func *f)

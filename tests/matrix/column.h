@@ -24,7 +24,7 @@ void column_job_end(struct column_job *j);
 /* Does the column compile something of this batch? */
 bool column_has(const struct column *column, const struct batch *b);
 /* This function? With TFMC_ALL all that the column has; without, functions and models take turns: each goes
- * to one column of each kind. */
+ * to one column of objects, one of C, and some to OpenCL. */
 bool column_takes(const struct column *column, const struct batch *b, const struct ir_func *f);
 /* The planned module, or NULL after a diagnostic. */
 struct ir_module *column_plan(struct diag_context *cx, const struct ir_module *graph, const char *pipeline,

@@ -4,6 +4,7 @@
  * list of models that the runner links.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/matrix/column.h"
@@ -15,7 +16,7 @@ static bool compile(struct column_job *j, const struct ir_module *planned, bool 
 {
 	bool needs_object = j->out && !is_text;
 	const struct backend_options options = {.weights = BACKEND_WEIGHTS_EMBED,
-	                                        .opt_level = 1,
+	                                        .opt_level = getenv("TFMC_ALL") ? 1 : 0,
 	                                        .no_object = !needs_object,
 	                                        .needs_c = !needs_object};
 	struct backend_output out;

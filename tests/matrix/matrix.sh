@@ -12,7 +12,8 @@ source=${TFMC_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 build=${TFMC_BUILD:-$source/build}
 cc=${CC:-gcc}
 [ -n "${TFMC_BUILD:-}" ] || export TFMC_ALL=1
-optimize=-O${TFMC_ALL:+2} # of the compilers of C; -O is -O1
+optimize=-O0 # of the compilers of C
+[ -z "${TFMC_ALL:-}" ] || optimize=-O2
 dir=$build/matrix${TFMC_ALL:+-all}
 tool=$build/tests/matrix/tfmc_matrix
 export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$build/pocl-cache}
@@ -118,7 +119,7 @@ while read -r name target kind; do
 	[ $# -gt 0 ] && [[ $wanted != *" $name "* ]] && continue
 	run_column "$name" "$target" "$kind" &
 	[ "$(jobs -rp | wc -l)" -ge 2 ] && wait -n
-done < <("$tool" columns)
+done < <("$tool" columns | sort -s -k3,3r) # OpenCL, which takes longest, first
 wait
 "$tool" table "$source" "$dir" linear >"$dir/spoiled.txt"
 if [ $? -ne 4 ]; then
