@@ -343,6 +343,95 @@ static enum tfmc_status report_sizes(struct driver *d, struct report *out, const
 	return st;
 }
 
+/* ---- settings of generation ---- */
+
+/* A field that is there only when it changes something. */
+static void report_real(struct report *out, const char *key, double value, double neutral)
+{
+	if (value != 0 && value != neutral)
+		report_text(out, key, "%.17g", value);
+}
+
+static void report_count(struct report *out, const char *key, int64_t n)
+{
+	if (n > 0)
+		report_number(out, key, (uint64_t)n);
+}
+
+static void write_ids(struct buf *out, const struct frontend_ids *ids)
+{
+	for (size_t i = 0; i < ids->n; i++)
+		buf_printf(out, "%s%lld", i ? "," : "", (long long)ids->items[i]);
+}
+
+/* Sequences of ids as "1,2;3"; with_bias: as "0.5:1,2;-1:3". */
+static void report_sequences(struct report *out, const char *key, const struct frontend_sequences *s,
+                             bool with_bias)
+{
+	struct buf text = {0};
+	for (size_t i = 0; i < s->n; i++) {
+		buf_str(&text, i ? ";" : "");
+		if (with_bias)
+			buf_printf(&text, "%.17g:", s->items[i].by);
+		write_ids(&text, &s->items[i].ids);
+	}
+	if (s->n && !buf_failed(&text))
+		report_text(out, key, "%.*s", (int)text.len, text.data);
+	buf_destroy(&text);
+}
+
+static void report_search(struct report *out, const struct frontend_search *s)
+{
+	static const char *const early[] = {[EARLY_NONE] = "true",
+	                                    [EARLY_TRUE] = "true",
+	                                    [EARLY_FALSE] = "false",
+	                                    [EARLY_NEVER] = "never"};
+	if (!s->given)
+		return;
+	report_number(out, "beam", (uint64_t)s->beam);
+	report_text(out, "length_penalty", "%.17g", s->length_penalty);
+	report_flag(out, "gnmt", s->penalty == PENALTY_GNMT);
+	report_text(out, "early_stopping", "%s", early[s->early_stopping]);
+}
+
+static void report_sample(struct report *out, const struct frontend_sample *s)
+{
+	if (!s->given)
+		return;
+	report_text(out, "temperature", "%.17g", s->temperature);
+	report_text(out, "top_p", "%.17g", s->top_p);
+	report_text(out, "min_p", "%.17g", s->min_p);
+	report_number(out, "top_k", (uint64_t)s->top_k);
+	report_number(out, "seed", (uint64_t)s->seed);
+}
+
+/* Settings of the section `generate` that no object holds, for callers that follow them (runtime/python). */
+static void report_settings(struct report *out, const struct frontend_generate *g)
+{
+	report_open(out, "generation");
+	report_count(out, "max_tokens", g->max_new);
+	report_count(out, "max_total", g->max_total);
+	report_count(out, "min_tokens", g->min_new);
+	report_count(out, "min_total", g->min_total);
+	report_real(out, "repetition_penalty", g->repetition_penalty, 1);
+	report_real(out, "source_repetition_penalty", g->source_repetition_penalty, 1);
+	report_count(out, "no_repeat_ngram", g->no_repeat_ngram);
+	report_count(out, "source_no_repeat_ngram", g->source_no_repeat_ngram);
+	report_count(out, "decay_after", g->decay.after);
+	report_real(out, "decay", g->decay.factor, 0);
+	report_flag(out, "renormalize", g->renormalize);
+	report_count(out, "counted", g->forced);
+	const struct frontend_sequence last = {.ids = g->forced_last};
+	report_sequences(out, "forced_last", &(struct frontend_sequences){&last, last.ids.n > 0}, false);
+	report_sequences(out, "banned", &g->banned, false);
+	report_sequences(out, "bias", &g->bias, true);
+	report_sample(out, &g->sample);
+	report_search(out, &g->search);
+	if (g->unsupported)
+		report_text(out, "unsupported", "%s", g->unsupported);
+	report_close(out);
+}
+
 static void report_generation(struct report *out, const struct frontend_model *m)
 {
 	const struct frontend_generate *g = frontend_generate(m);
@@ -351,6 +440,8 @@ static void report_generation(struct report *out, const struct frontend_model *m
 		report_text(out, "generates",
 		            g->kind == GENERATE_SEQ2SEQ ? "from a source" : "after a prompt");
 		report_number(out, "tokens_max", (uint64_t)g->max_len);
+		if (out->is_json)
+			report_settings(out, g);
 	}
 	report_text(out, "tokenizer",
 	            !t->given                    ? "none"
