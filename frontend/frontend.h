@@ -23,6 +23,8 @@ struct frontend_options {
 	size_t n_sets;
 	const char *const *ignored; /* globs of configuration keys to treat as absent, from --ignore-key */
 	size_t n_ignored;
+	const char *const *dims; /* "NAME=LEAST..MOST": bounds of sizes of an ONNX model, from --dim */
+	size_t n_dims;
 	bool allow_unused; /* unused tensors are warnings instead of errors */
 	bool shapes;       /* if a weight file is missing, open none: parameters have shapes without data */
 	bool score;        /* with generate: also lower the function score */
@@ -55,7 +57,7 @@ void frontend_destroy(struct frontend_model *m); /* closes weight files; m may b
  */
 TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out);
 
-/* The YAML text generated for a hub directory or a GGUF file. `at`: path of that directory as seen from the
+/* The YAML text generated for a hub directory, a GGUF or an ONNX file. `at`: path of that directory as seen from the
  * text ("": the same directory). NULL when the model was loaded from a model file. */
 const char *frontend_hub_yaml(struct frontend_model *m, const char *at);
 

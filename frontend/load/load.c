@@ -10,6 +10,7 @@
 #include "frontend/model/folder.h"
 #include "frontend/model/model.h"
 #include "frontend/model/schema.h"
+#include "frontend/onnx/onnx.h"
 #include "frontend/syntax/files.h"
 #include "ir/support/memory.h"
 
@@ -99,11 +100,6 @@ static bool file_kind_may_be_model(struct arena *a, struct diag_context *cx, con
 	if (file_ends_with(path, ".gguf") && n > 0) {
 		diag_error(cx, LOC_NONE, DIAG_FILE,
 		           "'%s' is not a GGUF file: its first four bytes are not 'GGUF'", path);
-		return false;
-	}
-	if (file_ends_with(path, ".onnx")) {
-		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a graph of ONNX, not a model of tfmc", path);
-		diag_note(cx, LOC_NONE, ONNX_ADVICE);
 		return false;
 	}
 	if (is_other_json(path)) {
@@ -211,14 +207,27 @@ static struct frontend_model *create_model(struct diag_context *cx, const char *
 	return m;
 }
 
-/* YAML text generated for a hub directory or a GGUF file; NULL for other files, or after a diagnostic. */
-static const char *generated_yaml(struct frontend_model *m, bool is_directory, const char *at,
+/* Kinds of paths that are not model files, for which a model file is generated. */
+enum generated { GENERATED_NONE, GENERATED_DIRECTORY, GENERATED_GGUF, GENERATED_ONNX };
+
+static enum generated generated_kind(struct frontend_model *m)
+{
+	return path_is_directory(m->doc.path)     ? GENERATED_DIRECTORY
+	       : is_gguf_file(m->cx, m->doc.path) ? GENERATED_GGUF
+	       : onnx_is_file(m->cx, m->doc.path) ? GENERATED_ONNX
+	                                          : GENERATED_NONE;
+}
+
+/* YAML text generated for a path of this kind; NULL for model files, or after a diagnostic. */
+static const char *generated_yaml(struct frontend_model *m, enum generated kind, const char *at,
                                   enum tfmc_status *st)
 {
 	const char *text = NULL, *keys = NULL;
-	if (is_directory)
+	if (kind == GENERATED_ONNX)
+		return onnx_model_text(&m->arena, m->cx, m->doc.path, at, &m->options, st);
+	if (kind == GENERATED_DIRECTORY)
 		text = hub_dir_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
-	else if (is_gguf_file(m->cx, m->doc.path))
+	else if (kind == GENERATED_GGUF)
 		text = gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at);
 	for (size_t i = 0; text != NULL && i < m->options.n_ignored; i++)
 		keys = arena_printf(&m->arena, "%s%s%s", keys == NULL ? "" : keys, keys == NULL ? "" : ", ",
@@ -274,18 +283,20 @@ static void record_lazily_read_files(struct frontend_model *m)
 	}
 }
 
-/* Reads the model file, or the text generated for a hub directory or GGUF file. */
+/* Reads the model file, or the text generated for another path. */
 static enum tfmc_status read_document(struct frontend_model *m)
 {
-	bool directory = path_is_directory(m->doc.path);
-	if (!directory && !is_gguf_file(m->cx, m->doc.path))
+	static const char *const names[] = {
+	        [GENERATED_DIRECTORY] = "folder", [GENERATED_GGUF] = "GGUF", [GENERATED_ONNX] = "ONNX"};
+	enum generated kind = generated_kind(m);
+	if (kind == GENERATED_NONE)
 		return file_kind_may_be_model(&m->arena, m->cx, m->doc.path)
 		               ? yaml_read(&m->arena, m->cx, m->doc.path, m->doc.path, LOC_NONE,
 		                           &m->doc.written)
 		               : TFMC_INVALID;
 	enum tfmc_status st = TFMC_INVALID;
-	const char *text = generated_yaml(m, directory, "", &st);
-	if (directory) {
+	const char *text = generated_yaml(m, kind, "", &st);
+	if (kind == GENERATED_DIRECTORY) {
 		m->doc.dir = m->doc.path;
 		/* Files that the generated text depends on but does not name. */
 		static const char *const files[] = {"modules.json", "generation_config.json"};
@@ -295,9 +306,8 @@ static enum tfmc_status read_document(struct frontend_model *m)
 	}
 	if (text == NULL)
 		return st;
-	return yaml_parse(&m->arena, m->cx,
-	                  arena_printf(&m->arena, directory ? "%s (folder)" : "%s (GGUF)", m->doc.path), text,
-	                  strlen(text), false, &m->doc.written);
+	return yaml_parse(&m->arena, m->cx, arena_printf(&m->arena, "%s (%s)", m->doc.path, names[kind]),
+	                  text, strlen(text), false, &m->doc.written);
 }
 
 void frontend_destroy(struct frontend_model *m)
@@ -344,7 +354,7 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 const char *frontend_hub_yaml(struct frontend_model *m, const char *at)
 {
 	enum tfmc_status st;
-	return generated_yaml(m, path_is_directory(m->doc.path), at, &st);
+	return generated_yaml(m, generated_kind(m), at, &st);
 }
 
 const char *frontend_name(const struct frontend_model *m)

@@ -635,7 +635,8 @@ static const struct substitute {
          "peft merges it into that model: AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload()"
          ".save_pretrained(OTHER); OTHER is a model"},
         {".gguf", "GGUF files", "a GGUF file is a model of its own: give its name in place of the folder's"},
-        {".onnx", "a model as a graph of ONNX", ONNX_ADVICE},
+        {".onnx", "a model as a graph of ONNX",
+         "an ONNX file is a model of its own: give its name in place of the folder's"},
         {".h5", "weights of TensorFlow",
          "transformers of version 4 reads them: from_pretrained(FOLDER, "
          "from_tf=True).save_pretrained(OTHER)"},

@@ -37,12 +37,6 @@ bool hub_dir_token_of(struct parsed_files *f, const char *dir, const char *key, 
 /* Id of a string in the tokenizer files, -1: none; false after a diagnostic. */
 bool hub_dir_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id);
 
-/* Advice for ONNX models. */
-#define ONNX_ADVICE                                                                                 \
-	"tfmc reads no ONNX: a folder of the same model in the form of transformers (config.json, " \
-	"safetensors) is "                                                                          \
-	"read; else write the model as a model file and its initializers with safetensors.numpy.save_file"
-
 /* True: a GGUF file, by its magic. */
 bool is_gguf_file(struct diag_context *cx, const char *path);
 /* Number of parts of a split file by its name (NAME-00001-of-0000N.gguf), 1 for other names; name of part

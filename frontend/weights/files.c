@@ -11,6 +11,7 @@
 #include "frontend/syntax/json.h"
 #include "frontend/weights/gguf.h"
 #include "frontend/weights/npy.h"
+#include "frontend/weights/onnx.h"
 #include "frontend/weights/safetensors.h"
 #include "frontend/weights/torch.h"
 #include "frontend/weights/zip.h"
@@ -231,7 +232,10 @@ static const struct format {
                {"PyTorch file", torch_has_magic, torch_read}, /* before npz: an archive, too */
                {"npz archive", zip_has_magic, npz_read},
                {"GGUF", gguf_has_magic, read_gguf},
-               {"safetensors", safetensors_is, safetensors_read}};
+               {"safetensors", safetensors_is, safetensors_read},
+               {"ONNX", onnx_has_magic, onnx_read}};
+
+static const struct format *const onnx_format = &formats[TFMC_COUNT(formats) - 1];
 
 static const struct format *detect_format(const unsigned char *bytes, size_t len)
 {
@@ -253,6 +257,42 @@ enum tfmc_status weight_file_read(const struct stored_source *s, struct stored_t
 	return f != NULL ? f->read(s, out) : safetensors_read(s, out);
 }
 
+/* Maps an external file of an ONNX model, once. NULL after a diagnostic. */
+static const struct file_map *map_external(struct weight_files *wf, const char *dir, const char *location,
+                                           struct loc loc)
+{
+	const char *path = file_path_inside(wf->arena, wf->cx, dir, location, loc);
+	for (size_t i = 0; path != NULL && i < wf->files.n; i++)
+		if (strcmp(wf->files.items[i].path, path) == 0)
+			return &wf->files.items[i].map;
+	if (path != NULL && wf->files.n >= INDEX_FILES_MAX) {
+		diag_error(wf->cx, loc, DIAG_LIMIT, "more than %d files", INDEX_FILES_MAX);
+		return NULL;
+	}
+	const struct mapped_file *file = path != NULL ? map_file(wf, path, loc) : NULL;
+	return file != NULL ? &file->map : NULL;
+}
+
+/* Adds the tensors of an ONNX model; data in other files are opened inside its directory. */
+static enum tfmc_status add_onnx(struct weight_files *wf, const struct mapped_file *file, const char *name,
+                                 struct loc loc)
+{
+	const struct stored_source src = {wf->arena, wf->cx, name, loc, file->map.data, file->map.len, false};
+	const char *file_name = arena_strdup(wf->arena, name), *dir = file_dir(wf->arena, file->path);
+	struct onnx_model m;
+	TFMC_TRY(onnx_read_model(&src, &m));
+	for (size_t i = 0; i < m.tensors.n; i++) {
+		struct onnx_tensor *t = m.tensors.items[i];
+		const struct file_map *data =
+		        t->location != NULL ? map_external(wf, dir, t->location, loc) : NULL;
+		if ((t->location != NULL &&
+		     (data == NULL || !onnx_set_external(&src, t, data->data, data->len))) ||
+		    !add_tensor(wf, &t->stored, file_name, loc))
+			return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
+	}
+	return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
 /* Reads a mapped file and adds its tensors. */
 static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_file *file, const char *name,
                                  struct loc loc)
@@ -261,6 +301,8 @@ static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_fi
 	const char *file_name = arena_strdup(wf->arena, name);
 	const struct stored_source src = {wf->arena, wf->cx, name, loc, file->map.data, file->map.len, false};
 	bool ok = true;
+	if (detect_format(file->map.data, file->map.len) == onnx_format)
+		return add_onnx(wf, file, name, loc);
 	if (file->parsed != NULL)
 		st = file->parsed->gguf.tensors;
 	else
@@ -363,7 +405,7 @@ static bool is_known_format(const struct file_map *map, const char *name)
 /* Reports an unsupported format, by the extension if it is known. */
 static enum tfmc_status reject_format(struct weight_files *wf, const char *name, struct loc loc)
 {
-	static const char *const others[] = {".h5", ".onnx", ".pb", ".tflite"};
+	static const char *const others[] = {".h5", ".pb", ".tflite"};
 	for (size_t i = 0; i < TFMC_COUNT(others); i++) {
 		if (!file_ends_with(name, others[i]))
 			continue;
@@ -374,7 +416,7 @@ static enum tfmc_status reject_format(struct weight_files *wf, const char *name,
 	}
 	diag_error(wf->cx, loc, DIAG_FILE,
 	           "'%.200s' is of no known format; weight files are safetensors, an index of shards, GGUF, "
-	           "npy, npz, or of torch.save",
+	           "npy, npz, ONNX, or of torch.save",
 	           name);
 	return TFMC_INVALID;
 }

@@ -2,7 +2,7 @@
 /*
  * The weight files of a model (also the files of `checks`): opened inside the directory of the file that
  * names them, mapped read-only, validated, and indexed by tensor name. Formats, detected by content:
- * safetensors, an index of shards, GGUF, npy, npz, files of torch.save.
+ * safetensors, an index of shards, GGUF, npy, npz, ONNX, files of torch.save.
  *
  * INVARIANT: names are unique over all files, before and after stripping. Tensor data may be unaligned: read
  * it through memcpy; it is valid until weight_files_destroy.

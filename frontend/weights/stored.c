@@ -68,6 +68,16 @@ double f64_from_bits(uint64_t bits)
 	return d;
 }
 
+double stored_element(const struct stored_tensor *t, size_t i)
+{
+	double v;
+	if (t->read != NULL)
+		t->read(t->data, (int64_t)i, 1, &v);
+	else
+		weight_read_elements(t->dtype, t->data, (int64_t)i, 1, &v);
+	return v;
+}
+
 /*
  * 8-bit float: sign, exponent with this bias, `fraction` bits, with subnormals. The caller handles NaN and
  * infinity.

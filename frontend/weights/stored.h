@@ -85,6 +85,9 @@ weight_elements stored_read_f8_e4m3, stored_read_f8_e5m2, stored_read_f8_e4m3fnu
 weight_elements stored_read_be_i16, stored_read_be_u16, stored_read_be_i32, stored_read_be_u32,
         stored_read_be_i64, stored_read_be_u64, stored_read_be_f16, stored_read_be_f32, stored_read_be_f64;
 
+/* Element i of a readable tensor that is no quants; i64 beyond 2^53 is rounded. */
+double stored_element(const struct stored_tensor *t, size_t i);
+
 /* Value of IEEE bit patterns: f32 in the lower 32 bits, f64. */
 double f32_from_bits(uint64_t bits);
 double f64_from_bits(uint64_t bits);

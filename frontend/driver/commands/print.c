@@ -73,7 +73,7 @@ enum exit_code command_import(struct driver *d)
 	buf_init(&text);
 	if (made == NULL) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-		           "import requires a folder with config.json or a GGUF file, '%s' is neither",
+		           "import requires a folder with config.json, a GGUF or an ONNX file, '%s' is none",
 		           d->options.input);
 		st = TFMC_INVALID;
 	} else {

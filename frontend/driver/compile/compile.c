@@ -129,6 +129,8 @@ static struct frontend_options driver_frontend_options(const struct driver *d)
 	                                 .n_sets = o->set.n,
 	                                 .ignored = o->ignore_key.items,
 	                                 .n_ignored = o->ignore_key.n,
+	                                 .dims = o->dim.items,
+	                                 .n_dims = o->dim.n,
 	                                 .allow_unused = o->allow_unused,
 	                                 .shapes =
 	                                         o->command == COMMAND_INSPECT || o->command == COMMAND_GRAPH,

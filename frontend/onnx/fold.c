@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Constant folding: nodes whose operands are known at import, above all the shape arithmetic of exporters (Shape,
+ * Gather, Concat, Reshape). Ints are dims, so that sizes that vary are folded, too; an operation whose result is no dim
+ * (a comparison that no bound decides) stays a node.
+ */
+#include "frontend/onnx/import.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FOLDED_MAX 4096 /* elements of a folded value */
+
+static bool is_float(const struct element *e)
+{
+	return e->dim == NULL;
+}
+
+static bool element_int(const struct element *e, int64_t *out)
+{
+	return e->dim != NULL && ir_dim_is_const(e->dim, out);
+}
+
+static struct element int_element(struct importer *im, int64_t v)
+{
+	return (struct element){ir_dim_const(im->dims, v), 0};
+}
+
+const struct element *elements_of_dims(struct importer *im, const struct ir_dim *const *dims, size_t n)
+{
+	struct element *out = ARENA_ARRAY(im->a, struct element, n + 1);
+	for (size_t i = 0; out != NULL && i < n; i++)
+		out[i].dim = dims[i];
+	return out;
+}
+
+/* ---- arithmetic ---- */
+
+enum fold_op { ADD, SUB, MUL, DIV, MOD, MIN, MAX, POW, EQ, LT, GT, LE, GE, AND, OR };
+
+static bool fold_floats(enum fold_op op, double a, double b, double *out)
+{
+	switch (op) {
+	case ADD: *out = a + b; return true;
+	case SUB: *out = a - b; return true;
+	case MUL: *out = a * b; return true;
+	case DIV: *out = a / b; return true;
+	case MIN: *out = fmin(a, b); return true;
+	case MAX: *out = fmax(a, b); return true;
+	case POW: *out = pow(a, b); return true;
+	case MOD:
+	case EQ:
+	case LT:
+	case GT:
+	case LE:
+	case GE:
+	case AND:
+	case OR: break;
+	}
+	return false;
+}
+
+/* a / b and a % b toward zero, of constants, or of a dim that is not negative by a constant. */
+static const struct ir_dim *fold_quotient(struct importer *im, enum fold_op op, const struct ir_dim *a,
+                                          const struct ir_dim *b)
+{
+	int64_t x, y;
+	const struct ir_dim *q = ir_dim_equals(b, 0) ? NULL : ir_dim_divide(im->dims, a, b);
+	if (!ir_dim_is_const(b, &y) || y <= 0)
+		return op == DIV ? q : NULL;
+	if (ir_dim_is_const(a, &x))
+		return ir_dim_const(im->dims, op == DIV ? x / y : x % y);
+	if (ir_dim_lo(im->dims, a) < 0)
+		return op == DIV ? q : NULL;
+	q = ir_dim_floordiv(im->dims, a, y);
+	return op == DIV ? q : ir_dim_sub(im->dims, a, ir_dim_mul(im->dims, q, b));
+}
+
+/* 1, 0, or -1: no bound decides. */
+static int fold_compare(struct importer *im, enum fold_op op, const struct ir_dim *a, const struct ir_dim *b)
+{
+	bool le = ir_dim_le(im->dims, a, b), ge = ir_dim_le(im->dims, b, a);
+	const struct ir_dim *one = ir_dim_const(im->dims, 1);
+	bool lt = ir_dim_le(im->dims, ir_dim_add(im->dims, a, one), b),
+	     gt = ir_dim_le(im->dims, ir_dim_add(im->dims, b, one), a);
+	switch (op) {
+	case EQ: return a == b ? 1 : lt || gt ? 0 : -1;
+	case LT: return lt ? 1 : ge ? 0 : -1;
+	case GT: return gt ? 1 : le ? 0 : -1;
+	case LE: return le ? 1 : gt ? 0 : -1;
+	case GE: return ge ? 1 : lt ? 0 : -1;
+	case ADD:
+	case SUB:
+	case MUL:
+	case DIV:
+	case MOD:
+	case MIN:
+	case MAX:
+	case POW:
+	case AND:
+	case OR: break;
+	}
+	return -1;
+}
+
+/* NULL: not a dim. */
+static const struct ir_dim *fold_dims(struct importer *im, enum fold_op op, const struct ir_dim *a,
+                                      const struct ir_dim *b)
+{
+	struct ir_dims *t = im->dims;
+	int64_t x, y;
+	switch (op) {
+	case ADD: return ir_dim_add(t, a, b);
+	case SUB: return ir_dim_sub(t, a, b);
+	case MUL: return ir_dim_mul(t, a, b);
+	case DIV:
+	case MOD: return fold_quotient(im, op, a, b);
+	case MAX: return ir_dim_max(t, a, b);
+	case MIN: return ir_dim_sub(t, ir_dim_add(t, a, b), ir_dim_max(t, a, b));
+	case AND:
+	case OR:
+		if (!ir_dim_is_const(a, &x) || !ir_dim_is_const(b, &y))
+			return NULL;
+		return ir_dim_const(t, op == AND ? x && y : x || y);
+	case EQ:
+	case LT:
+	case GT:
+	case LE:
+	case GE: {
+		int holds = fold_compare(im, op, a, b);
+		return holds < 0 ? NULL : ir_dim_const(t, holds);
+	}
+	case POW: break;
+	}
+	return NULL;
+}
+
+static bool fold_pair(struct importer *im, enum fold_op op, const struct element *a, const struct element *b,
+                      struct element *out)
+{
+	if (is_float(a) != is_float(b))
+		return false;
+	if (is_float(a)) {
+		*out = (struct element){NULL, 0};
+		return fold_floats(op, a->f, b->f, &out->f);
+	}
+	*out = (struct element){fold_dims(im, op, a->dim, b->dim), 0};
+	return out->dim != NULL && !ir_dims_failed(im->dims);
+}
+
+/* The operand whose shape the result has: both are of one count, or one has one element. NULL: others. */
+static const struct operand *wider(const struct operand *a, const struct operand *b)
+{
+	if (a->n == b->n)
+		return a->rank >= b->rank ? a : b;
+	return b->n == 1 && b->rank <= a->rank ? a : a->n == 1 && a->rank <= b->rank ? b : NULL;
+}
+
+static const struct element *at(const struct operand *v, size_t i)
+{
+	return &v->known[v->n == 1 ? 0 : i];
+}
+
+static bool fold_binary(struct importer *im, enum fold_op op)
+{
+	const struct operand *a = operand_at(im, 0), *b = operand_at(im, 1);
+	const struct operand *shape = a != NULL && b != NULL && im->node->inputs.n == 2 ? wider(a, b) : NULL;
+	struct element *out = shape == NULL ? NULL : ARENA_ARRAY(im->a, struct element, shape->n + 1);
+	if (out == NULL)
+		return false;
+	for (size_t i = 0; i < shape->n; i++)
+		if (!fold_pair(im, op, at(a, i), at(b, i), &out[i]))
+			return false;
+	enum ir_dtype dtype = op >= EQ ? DT_BOOL : a->dtype;
+	return import_known(im, 0, dtype, shape->rank, shape->dims, out, shape->n);
+}
+
+/* ---- unary operators ---- */
+
+static bool fold_unary(struct importer *im, double (*f)(double))
+{
+	const struct operand *a = operand_at(im, 0);
+	struct element *out = ARENA_ARRAY(im->a, struct element, a->n + 1);
+	for (size_t i = 0; out != NULL && i < a->n; i++) {
+		if (!is_float(&a->known[i]))
+			return false;
+		out[i].f = f(a->known[i].f);
+	}
+	return out != NULL && import_known(im, 0, a->dtype, a->rank, a->dims, out, a->n);
+}
+
+static double reciprocal(double x)
+{
+	return 1 / x;
+}
+
+static bool fold_negative(struct importer *im)
+{
+	const struct operand *a = operand_at(im, 0);
+	struct element *out = ARENA_ARRAY(im->a, struct element, a->n + 1);
+	const struct ir_dim *zero = ir_dim_const(im->dims, 0);
+	for (size_t i = 0; out != NULL && i < a->n; i++)
+		out[i] = is_float(&a->known[i])
+		                 ? (struct element){NULL, -a->known[i].f}
+		                 : (struct element){ir_dim_sub(im->dims, zero, a->known[i].dim), 0};
+	return out != NULL && import_known(im, 0, a->dtype, a->rank, a->dims, out, a->n);
+}
+
+static bool fold_not(struct importer *im)
+{
+	const struct operand *a = operand_at(im, 0);
+	struct element *out = ARENA_ARRAY(im->a, struct element, a->n + 1);
+	int64_t v;
+	for (size_t i = 0; out != NULL && i < a->n; i++) {
+		if (!element_int(&a->known[i], &v))
+			return false;
+		out[i] = int_element(im, !v);
+	}
+	return out != NULL && import_known(im, 0, DT_BOOL, a->rank, a->dims, out, a->n);
+}
+
+/* Cast between ints and floats; the type of a float is f32. */
+static bool fold_cast(struct importer *im)
+{
+	static const enum ir_dtype types[] = {
+	        [2] = DT_U8, [3] = DT_I8, [5] = DT_I16, [6] = DT_I32, [7] = DT_I64, [9] = DT_BOOL};
+	const struct operand *a = operand_at(im, 0);
+	int64_t to = attribute_int(im, "to", 0), v;
+	bool to_float = to == 1 || to == 10 || to == 11 || to == 16;
+	bool to_int = to == 6 || to == 7 || to == 9;
+	struct element *out = ARENA_ARRAY(im->a, struct element, a->n + 1);
+	for (size_t i = 0; out != NULL && i < a->n; i++) {
+		const struct element *e = &a->known[i];
+		if ((!to_float && !to_int) || (to_float && !is_float(e) && !element_int(e, &v)) ||
+		    (to_int && is_float(e) && !(fabs(e->f) < 0x1p31)))
+			return false;
+		if (to_float)
+			out[i].f = is_float(e) ? e->f : (double)v;
+		else if (is_float(e))
+			out[i] = int_element(im, to == 9 ? e->f != 0 : (int64_t)e->f);
+		else if (to == 9 && (!element_int(e, &v)))
+			return false;
+		else
+			out[i] = to == 9 ? int_element(im, v != 0) : *e;
+	}
+	return out != NULL && import_known(im, 0, to_float ? DT_F32 : types[to], a->rank, a->dims, out, a->n);
+}
+
+/* ---- shapes ---- */
+
+/* Shape and Size, of any operand. */
+static bool fold_shape(struct importer *im)
+{
+	const struct operand *v = operand_needed(im, 0);
+	int64_t start = attribute_int(im, "start", 0), end = attribute_int(im, "end", v->rank);
+	start += start < 0 ? v->rank : 0;
+	end += end < 0 ? v->rank : 0;
+	start = start < 0 ? 0 : start > v->rank ? v->rank : start;
+	end = end > v->rank ? v->rank : end < start ? start : end;
+	const struct ir_dim *n = ir_dim_const(im->dims, end - start);
+	return import_known(im, 0, DT_I64, 1, &n,
+	                    elements_of_dims(im, v->dims + start, (size_t)(end - start)),
+	                    (size_t)(end - start));
+}
+
+static bool fold_size(struct importer *im)
+{
+	const struct operand *v = operand_needed(im, 0);
+	const struct ir_dim *n = ir_dim_const(im->dims, 1);
+	for (int i = 0; i < v->rank; i++)
+		n = ir_dim_mul(im->dims, n, v->dims[i]);
+	return import_known(im, 0, DT_I64, 0, NULL, elements_of_dims(im, &n, 1), 1);
+}
+
+/* A node Constant without a tensor: value_int, value_ints, value_float, value_floats. */
+static bool fold_constant(struct importer *im)
+{
+	const struct onnx_attribute *a = im->node->attributes.n > 0 ? &im->node->attributes.items[0] : NULL;
+	if (a != NULL && a->kind == ONNX_TENSOR)
+		return true; /* bound as a tensor of the file */
+	size_t n = a == NULL                ? 0
+	           : a->kind == ONNX_INTS   ? a->ints.n
+	           : a->kind == ONNX_FLOATS ? a->floats.n
+	                                    : 1;
+	struct element *out = ARENA_ARRAY(im->a, struct element, n + 1);
+	bool is_int = a != NULL && (a->kind == ONNX_INT || a->kind == ONNX_INTS);
+	if (out == NULL || a == NULL || (!is_int && a->kind != ONNX_FLOAT && a->kind != ONNX_FLOATS))
+		return import_refuse(im, "not supported: a constant of this kind");
+	for (size_t i = 0; i < n; i++)
+		out[i] = is_int ? int_element(im, a->kind == ONNX_INT ? a->i : a->ints.items[i])
+		                : (struct element){NULL, a->kind == ONNX_FLOAT ? a->f : a->floats.items[i]};
+	const struct ir_dim *size = ir_dim_const(im->dims, (int64_t)n);
+	bool is_list = a->kind == ONNX_INTS || a->kind == ONNX_FLOATS;
+	return import_known(im, 0, is_int ? DT_I64 : DT_F32, is_list, &size, out, n);
+}
+
+static bool fold_range(struct importer *im)
+{
+	int64_t start, limit, delta;
+	if (!operand_int(operand_at(im, 0), 0, &start) || !operand_int(operand_at(im, 1), 0, &limit) ||
+	    !operand_int(operand_at(im, 2), 0, &delta) || delta == 0 || start > INT32_MAX ||
+	    start < INT32_MIN || limit > INT32_MAX || limit < INT32_MIN || delta > INT32_MAX ||
+	    delta < INT32_MIN)
+		return false;
+	int64_t n = delta > 0 ? (limit - start + delta - 1) / delta : (start - limit - delta - 1) / -delta;
+	n = n < 0 ? 0 : n;
+	struct element *out = n <= FOLDED_MAX ? ARENA_ARRAY(im->a, struct element, n + 1) : NULL;
+	for (int64_t i = 0; out != NULL && i < n; i++)
+		out[i] = int_element(im, start + i * delta);
+	const struct ir_dim *size = ir_dim_const(im->dims, n);
+	return out != NULL && import_known(im, 0, operand_at(im, 0)->dtype, 1, &size, out, (size_t)n);
+}
+
+/* The same elements in another shape: only ones are added or removed, or the shape is a list. */
+static bool fold_reshape(struct importer *im)
+{
+	const struct operand *v = operand_at(im, 0);
+	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(im->dims, 1);
+	const int64_t *list;
+	size_t n = 0, rank = 0;
+	if (strcmp(im->node->op, "Reshape") == 0 || strcmp(im->node->op, "Flatten") == 0) {
+		bool is_list = strcmp(im->node->op, "Reshape") == 0 && list_ints(im, "shape", 1, &list, &n) &&
+		               n <= 1;
+		if (!is_list || (n == 1 && list[0] != -1 && list[0] != (int64_t)v->n))
+			return false;
+		dims[0] = ir_dim_const(im->dims, (int64_t)v->n);
+		return import_known(im, 0, v->dtype, (int)n, dims, v->known, v->n);
+	}
+	if (v->rank > 1)
+		return false;
+	bool removes = strcmp(im->node->op, "Squeeze") == 0;
+	(void)list_ints(im, "axes", 1, &list, &n);
+	if (removes && v->n == 1)
+		return import_known(im, 0, v->dtype, 0, NULL, v->known, 1);
+	if (removes || (size_t)v->rank + n > 1)
+		return false;
+	for (rank = 0; rank < n; rank++)
+		dims[rank] = one;
+	return import_known(im, 0, v->dtype, (int)rank, dims, v->known, v->n);
+}
+
+static bool fold_concat(struct importer *im)
+{
+	size_t n = 0, to = 0;
+	for (size_t i = 0; i < im->node->inputs.n; i++) {
+		const struct operand *v = operand_at(im, i);
+		if (v->rank != 1 || v->n > FOLDED_MAX || n > FOLDED_MAX)
+			return false;
+		n += v->n;
+	}
+	struct element *out = ARENA_ARRAY(im->a, struct element, n + 1);
+	for (size_t i = 0; out != NULL && i < im->node->inputs.n; i++)
+		for (size_t k = 0; k < operand_at(im, i)->n; k++)
+			out[to++] = operand_at(im, i)->known[k];
+	const struct ir_dim *size = ir_dim_const(im->dims, (int64_t)n);
+	return out != NULL && import_known(im, 0, operand_at(im, 0)->dtype, 1, &size, out, n);
+}
+
+static bool fold_gather(struct importer *im)
+{
+	const struct operand *v = operand_at(im, 0), *ids = operand_at(im, 1);
+	struct element *out =
+	        v->rank != 1 || ids->n > FOLDED_MAX ? NULL : ARENA_ARRAY(im->a, struct element, ids->n + 1);
+	for (size_t i = 0; out != NULL && i < ids->n; i++) {
+		int64_t id;
+		if (!element_int(&ids->known[i], &id))
+			return false;
+		id += id < 0 ? (int64_t)v->n : 0;
+		if (id < 0 || id >= (int64_t)v->n)
+			return import_refuse(im, "Gather of element %lld of %zu", (long long)id, v->n);
+		out[i] = v->known[id];
+	}
+	return out != NULL && import_known(im, 0, v->dtype, ids->rank, ids->dims, out, ids->n);
+}
+
+/* A slice of a list, with a positive or negative step. */
+static bool fold_slice(struct importer *im)
+{
+	const struct operand *v = operand_at(im, 0);
+	const int64_t *begin, *end, *step;
+	size_t n, n_steps = 0;
+	if (v->rank != 1 || v->n > FOLDED_MAX || !list_ints(im, "starts", 1, &begin, &n) || n != 1 ||
+	    !list_ints(im, "ends", 2, &end, &n) || n != 1)
+		return false;
+	int64_t size = (int64_t)v->n,
+	        by = list_ints(im, "steps", 4, &step, &n_steps) && n_steps == 1 ? step[0] : 1;
+	int64_t from = begin[0] < 0 ? begin[0] + size : begin[0], to = end[0] < 0 ? end[0] + size : end[0];
+	struct element *out = ARENA_ARRAY(im->a, struct element, size + 1);
+	if (out == NULL || by == 0 || by > size + 1 || by < -size - 1)
+		return false;
+	from = by > 0 ? (from < 0 ? 0 : from) : from >= size ? size - 1 : from;
+	to = by > 0 ? (to > size ? size : to) : to < -1 ? -1 : to;
+	if (by < 0 && end[0] < -size)
+		to = -1;
+	n = 0;
+	for (int64_t i = from; by > 0 ? i < to : i > to && i >= 0; i += by)
+		out[n++] = v->known[i];
+	const struct ir_dim *count = ir_dim_const(im->dims, (int64_t)n);
+	return import_known(im, 0, v->dtype, 1, &count, out, n);
+}
+
+static bool fold_where(struct importer *im)
+{
+	const struct operand *c = operand_at(im, 0), *a = operand_at(im, 1), *b = operand_at(im, 2);
+	const struct operand *shape = wider(a, b);
+	shape = shape != NULL ? wider(shape, c) : NULL;
+	struct element *out = shape == NULL ? NULL : ARENA_ARRAY(im->a, struct element, shape->n + 1);
+	int64_t holds;
+	for (size_t i = 0; out != NULL && i < shape->n; i++) {
+		if (!element_int(at(c, i), &holds))
+			return false;
+		out[i] = *at(holds ? a : b, i);
+	}
+	return out != NULL && import_known(im, 0, a->dtype, shape->rank, shape->dims, out, shape->n);
+}
+
+/* ReduceProd, ReduceSum, ReduceMax, ReduceMin of a list. */
+static bool fold_reduce(struct importer *im, enum fold_op op)
+{
+	const struct operand *v = operand_at(im, 0);
+	struct element all;
+	const struct ir_dim *one = ir_dim_const(im->dims, 1);
+	if (v->rank != 1 || v->n == 0)
+		return false;
+	all = v->known[0];
+	for (size_t i = 1; i < v->n; i++) {
+		struct element next;
+		if (!fold_pair(im, op, &all, &v->known[i], &next))
+			return false;
+		all = next;
+	}
+	struct element *out = ARENA_NEW(im->a, struct element);
+	if (out != NULL)
+		*out = all;
+	return import_known(im, 0, v->dtype, attribute_int(im, "keepdims", 1) != 0, &one, out, 1);
+}
+
+static bool fold_constant_of_shape(struct importer *im)
+{
+	const int64_t *dims;
+	size_t rank;
+	const struct onnx_attribute *a = attribute_of(im, "value");
+	const struct operand *shape = operand_at(im, 0);
+	for (size_t i = 0; i < shape->n; i++)
+		if (!element_int(&shape->known[i], &(int64_t){0}))
+			return false;
+	if (!list_ints(im, "input", 0, &dims, &rank) || rank > 1 ||
+	    (rank == 1 && (dims[0] < 0 || dims[0] > FOLDED_MAX)))
+		return false;
+	const struct stored_tensor *t = a != NULL && a->tensor != NULL ? &a->tensor->stored : NULL;
+	if (t != NULL && (!t->readable || t->data == NULL || t->bytes == 0))
+		return false;
+	bool floats = t == NULL || ir_dtype_class(t->dtype) == DTCLASS_FLOAT;
+	double v = t != NULL ? stored_element(t, 0) : 0;
+	size_t n = rank == 1 ? (size_t)dims[0] : 1;
+	struct element *out = ARENA_ARRAY(im->a, struct element, n + 1);
+	for (size_t i = 0; out != NULL && i < n; i++)
+		out[i] = floats ? (struct element){NULL, v} : int_element(im, (int64_t)v);
+	const struct ir_dim *size = ir_dim_const(im->dims, (int64_t)n);
+	return out != NULL && import_known(im, 0, floats ? DT_F32 : t->dtype, (int)rank, &size, out, n);
+}
+
+/* ---- the node ---- */
+
+static const struct folder {
+	const char *op;
+	bool (*plain)(struct importer *im);
+	bool (*binary)(struct importer *im, enum fold_op op);
+	enum fold_op with;
+	double (*unary)(double);
+} folders[] = {
+        {"Add", NULL, fold_binary, ADD, NULL},
+        {"Sub", NULL, fold_binary, SUB, NULL},
+        {"Mul", NULL, fold_binary, MUL, NULL},
+        {"Div", NULL, fold_binary, DIV, NULL},
+        {"Mod", NULL, fold_binary, MOD, NULL},
+        {"Min", NULL, fold_binary, MIN, NULL},
+        {"Max", NULL, fold_binary, MAX, NULL},
+        {"Pow", NULL, fold_binary, POW, NULL},
+        {"Equal", NULL, fold_binary, EQ, NULL},
+        {"Less", NULL, fold_binary, LT, NULL},
+        {"Greater", NULL, fold_binary, GT, NULL},
+        {"LessOrEqual", NULL, fold_binary, LE, NULL},
+        {"GreaterOrEqual", NULL, fold_binary, GE, NULL},
+        {"And", NULL, fold_binary, AND, NULL},
+        {"Or", NULL, fold_binary, OR, NULL},
+        {"ReduceProd", NULL, fold_reduce, MUL, NULL},
+        {"ReduceSum", NULL, fold_reduce, ADD, NULL},
+        {"ReduceMax", NULL, fold_reduce, MAX, NULL},
+        {"ReduceMin", NULL, fold_reduce, MIN, NULL},
+        {"Sqrt", NULL, NULL, ADD, sqrt},
+        {"Floor", NULL, NULL, ADD, floor},
+        {"Ceil", NULL, NULL, ADD, ceil},
+        {"Exp", NULL, NULL, ADD, exp},
+        {"Log", NULL, NULL, ADD, log},
+        {"Reciprocal", NULL, NULL, ADD, reciprocal},
+        {"Neg", fold_negative, NULL, ADD, NULL},
+        {"Not", fold_not, NULL, ADD, NULL},
+        {"Cast", fold_cast, NULL, ADD, NULL},
+        {"Range", fold_range, NULL, ADD, NULL},
+        {"Reshape", fold_reshape, NULL, ADD, NULL},
+        {"Squeeze", fold_reshape, NULL, ADD, NULL},
+        {"Unsqueeze", fold_reshape, NULL, ADD, NULL},
+        {"Concat", fold_concat, NULL, ADD, NULL},
+        {"Gather", fold_gather, NULL, ADD, NULL},
+        {"Slice", fold_slice, NULL, ADD, NULL},
+        {"Where", fold_where, NULL, ADD, NULL},
+        {"ConstantOfShape", fold_constant_of_shape, NULL, ADD, NULL},
+};
+
+/* All operands are known, and those are there that every node of the operator has. */
+static bool has_known_operands(struct importer *im)
+{
+	const char *op = im->node->op;
+	size_t needed = strcmp(op, "Range") == 0 || strcmp(op, "Where") == 0 || strcmp(op, "Slice") == 0 ? 3
+	                : strcmp(op, "Gather") == 0                                                      ? 2
+	                : strcmp(op, "Concat") == 0 ? im->node->inputs.n
+	                                            : 1;
+	for (size_t i = 0; i < im->node->inputs.n; i++) {
+		const struct operand *v = operand_at(im, i);
+		if (v == NULL ? i < needed : v->known == NULL)
+			return false;
+	}
+	return im->node->inputs.n >= needed && im->node->inputs.n > 0;
+}
+
+bool import_fold(struct importer *im)
+{
+	const char *op = im->node->op;
+	if (strcmp(op, "Shape") == 0)
+		return fold_shape(im) || im->failed;
+	if (strcmp(op, "Size") == 0)
+		return fold_size(im) || im->failed;
+	if (strcmp(op, "Constant") == 0)
+		return fold_constant(im) || im->failed;
+	for (size_t i = 0; i < TFMC_COUNT(folders); i++) {
+		const struct folder *f = &folders[i];
+		if (strcmp(f->op, op) != 0)
+			continue;
+		if (!has_known_operands(im))
+			return false;
+		bool folded = f->plain != NULL    ? f->plain(im)
+		              : f->binary != NULL ? f->binary(im, f->with)
+		                                  : fold_unary(im, f->unary);
+		return folded || im->failed;
+	}
+	return false;
+}

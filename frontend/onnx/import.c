@@ -1,0 +1,732 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The model file of an ONNX graph: sizes become dims, nodes statements, initializers entries of the weight map. Names
+ * are those of the file, with _ in place of characters that names of the language do not have; comments say in which
+ * block of the exporter (the directory of a node's name) the statements after them are.
+ */
+#include "frontend/onnx/import.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "frontend/model/folder.h"
+#include "frontend/onnx/onnx.h"
+#include "frontend/syntax/files.h"
+#include "ir/support/memory.h"
+#include "ir/support/utf8.h"
+
+#define NAME_ROOM 8 /* for what makes a name unique */
+
+/* ---- names ---- */
+
+/* The name with _ for other characters, its end where it is long. */
+static const char *language_name(struct arena *a, const char *text)
+{
+	static const char output[] = "_output_0";
+	size_t n = strlen(text), end = strlen(output);
+	struct buf out;
+	buf_init(&out);
+	if (n > end && strcmp(text + n - end, output) == 0)
+		n -= end;
+	for (size_t i = 0; i < n; i++) {
+		bool is_word = isalnum((unsigned char)text[i]) || text[i] == '_';
+		if (out.len > 0 || (is_word && text[i] != '_'))
+			buf_char(&out, is_word ? text[i] : '_');
+	}
+	const char *name =
+	        out.data + (out.len > EXPR_NAME_MAX - NAME_ROOM ? out.len - (EXPR_NAME_MAX - NAME_ROOM) : 0);
+	name += strspn(name, "_");
+	name = arena_printf(a, "%s%s", isalpha((unsigned char)name[0]) ? "" : "v", name);
+	buf_destroy(&out);
+	return name;
+}
+
+const char *import_name(struct importer *im, const char *text)
+{
+	static const char reserved[] = "x and or not true false null none return";
+	const char *stem = language_name(im->a, text), *name = stem;
+	if (list_has_word(reserved, stem, strlen(stem)))
+		name = stem = import_text(im, "%s_in", stem);
+	for (int i = 2; strmap_has(&im->names, name); i++)
+		name = import_text(im, "%s_%d", stem, i);
+	strmap_set(&im->names, name, im);
+	return name;
+}
+
+const char *import_text(struct importer *im, const char *fmt, ...)
+{
+	const char *text;
+	ARENA_FROM_ARGS(text, im->a, fmt);
+	return text;
+}
+
+bool import_refuse(struct importer *im, const char *fmt, ...)
+{
+	const char *text;
+	ARENA_FROM_ARGS(text, im->a, fmt);
+	if (!im->failed && im->node != NULL)
+		diag_error(im->cx, im->loc, DIAG_ONNX, "%s (node %u, '%.200s')", text, im->loc.line,
+		           im->node->name);
+	else if (!im->failed)
+		diag_error(im->cx, im->loc, DIAG_ONNX, "%s", text);
+	im->failed = true;
+	return false;
+}
+
+/* ---- statements ---- */
+
+/* A comment where the statements of another block of the exporter begin. */
+static void write_scope(struct importer *im)
+{
+	const char *slash = strrchr(im->node != NULL ? im->node->name : "", '/');
+	const char *scope =
+	        slash == NULL ? "" : arena_strndup(im->a, im->node->name, (size_t)(slash - im->node->name));
+	if (strcmp(scope, im->scope) == 0)
+		return;
+	im->scope = scope;
+	if (scope[0] == '\0')
+		return;
+	buf_str(&im->graph, "  # ");
+	for (const char *p = scope; *p != '\0'; p++)
+		buf_char(&im->graph, isprint((unsigned char)*p) ? *p : '_');
+	buf_char(&im->graph, '\n');
+}
+
+/* Appends `targets = value` and lowers it. */
+static bool append_statement(struct importer *im, const char *targets, const char *value)
+{
+	const char *text = import_text(im, "%s = %s", targets, value);
+	struct graph_body body = {NULL, 0, 0};
+	if (im->failed)
+		return false;
+	if (strlen(text) > EXPR_TEXT_MAX)
+		return import_refuse(im, "%s: its statement has more than %d characters", im->node->op,
+		                     EXPR_TEXT_MAX);
+	const struct expr_statement *st =
+	        expr_parse_statement(im->a, im->cx, (struct expr_source){text, strlen(text), im->loc, false});
+	im->failed = st == NULL || !graph_push_statement(im->a, &body, (struct ir_loc){im->loc, NULL}, st) ||
+	             !lower_body(im->lw, &body, false) || irb_failed(im->lw->b);
+	if (im->failed && im->node != NULL)
+		diag_note(im->cx, LOC_NONE, "as `%.300s`, for the node '%.200s' (%s)", text, im->node->name,
+		          im->node->op);
+	write_scope(im);
+	buf_printf(&im->graph, "  - %s\n", text);
+	return !im->failed;
+}
+
+bool import_statements(struct importer *im, const char *const *stems, size_t n, const char *value,
+                       const char **names)
+{
+	const char *targets = "";
+	for (size_t i = 0; i < n; i++) {
+		names[i] = import_name(im, stems[i]);
+		targets = import_text(im, "%s%s%s", targets, i > 0 ? ", " : "", names[i]);
+	}
+	return append_statement(im, targets, value);
+}
+
+const char *import_statement(struct importer *im, const char *stem, const char *value)
+{
+	const char *name;
+	return import_statements(im, &stem, 1, value, &name) ? name : "";
+}
+
+const struct ir_type *import_type(struct importer *im, const char *name)
+{
+	const struct lowered *v = im->failed ? NULL : lower_find(im->lw, name);
+	const struct ir_type *t = v != NULL && v->kind == LOWERED_TENSOR ? irb_type(im->lw->b, v->v) : NULL;
+	if (t == NULL && !im->failed)
+		import_refuse(im, "'%s' is no tensor", name);
+	return t;
+}
+
+/* ---- values ---- */
+
+static bool bind_value(struct importer *im, const char *name, struct operand *v)
+{
+	if (v == NULL || im->failed)
+		return false;
+	if (strmap_has(&im->values, name))
+		return import_refuse(im, "'%.200s' has two values", name);
+	return strmap_set(&im->values, name, v);
+}
+
+/* A value of statements as an operand; NULL after a failure. */
+static struct operand *operand_of(struct importer *im, const char *name)
+{
+	const struct ir_type *t = import_type(im, name);
+	struct operand *v = t == NULL ? NULL : ARENA_NEW(im->a, struct operand);
+	if (v == NULL)
+		return NULL;
+	*v = (struct operand){.name = name, .dtype = t->dtype, .rank = t->rank};
+	for (int i = 0; i < t->rank; i++)
+		v->dims[i] = t->dims[i];
+	return v;
+}
+
+bool import_value(struct importer *im, size_t i, const char *name)
+{
+	return import_alias(im, i, operand_of(im, name));
+}
+
+bool import_output(struct importer *im, size_t i, const char *value)
+{
+	if (i >= im->node->outputs.n || im->node->outputs.items[i][0] == '\0')
+		return !im->failed;
+	return import_value(im, i, import_statement(im, im->node->outputs.items[i], value));
+}
+
+bool import_alias(struct importer *im, size_t i, struct operand *v)
+{
+	if (i >= im->node->outputs.n || im->node->outputs.items[i][0] == '\0')
+		return !im->failed;
+	return bind_value(im, im->node->outputs.items[i], v);
+}
+
+bool import_known(struct importer *im, size_t i, enum ir_dtype dtype, int rank,
+                  const struct ir_dim *const *dims, const struct element *known, size_t n)
+{
+	struct operand *v = ARENA_NEW(im->a, struct operand);
+	if (v == NULL || known == NULL)
+		return false;
+	*v = (struct operand){.known = known, .n = n, .dtype = dtype, .rank = rank};
+	for (int k = 0; k < rank; k++)
+		v->dims[k] = dims[k];
+	return import_alias(im, i, v);
+}
+
+static size_t count_uses(const struct importer *im, const char *name)
+{
+	return (size_t)(uintptr_t)strmap_get(&im->uses, name);
+}
+
+bool import_is_read(const struct importer *im, size_t i)
+{
+	return i < im->node->outputs.n && count_uses(im, im->node->outputs.items[i]) > 0;
+}
+
+const struct onnx_node *import_only_reader(const struct importer *im, const char *name)
+{
+	return count_uses(im, name) == 1 ? strmap_get(&im->readers, name) : NULL;
+}
+
+bool import_fused(struct importer *im, const struct onnx_node *node, const char *value)
+{
+	const char *name = node->outputs.items[0];
+	strmap_set(&im->fused, name, im);
+	return bind_value(im, name, operand_of(im, import_statement(im, name, value)));
+}
+
+static void add_use(struct importer *im, const char *name)
+{
+	strmap_set(&im->uses, name, (void *)(uintptr_t)(count_uses(im, name) + 1));
+}
+
+static void collect_uses(struct importer *im)
+{
+	for (size_t i = 0; i < im->onnx->nodes.n; i++)
+		for (size_t k = 0; k < im->onnx->nodes.items[i].inputs.n; k++) {
+			add_use(im, im->onnx->nodes.items[i].inputs.items[k]);
+			strmap_set(&im->readers, im->onnx->nodes.items[i].inputs.items[k],
+			           &im->onnx->nodes.items[i]);
+		}
+	for (size_t i = 0; i < im->onnx->outputs.n; i++)
+		add_use(im, im->onnx->outputs.items[i].name);
+}
+
+/* ---- dims ---- */
+
+/* A size of --dim, as the dim of the model; strmap value of its name. */
+struct size_bound {
+	const struct ir_dim *dim;
+	bool used;
+};
+
+/* Reads NAME=LO..HI, NAME=N or NAME=EXPRESSION of other dims. */
+static bool read_bound(struct importer *im, struct strmap *bounds, const char *text)
+{
+	const char *eq = strchr(text, '=');
+	uint32_t source = diag_add_source(im->cx, "--dim", text, strlen(text));
+	struct loc loc = {source, 1, 1, 0};
+	struct expr_env env = model_env(&im->m->scope, true);
+	struct size_bound *b = ARENA_NEW(im->a, struct size_bound);
+	const struct expr *lo, *hi;
+	struct value v, top;
+	int64_t least, most;
+	if (eq == NULL || eq == text || b == NULL) {
+		diag_error(im->cx, loc, DIAG_OPTION,
+		           "--dim is NAME=LEAST..MOST, NAME=SIZE or NAME=OTHER, found '%s'", text);
+		return false;
+	}
+	const char *name = language_name(im->a, arena_strndup(im->a, text, (size_t)(eq - text)));
+	const struct expr_source src = {eq + 1, strlen(eq + 1), loc, false};
+	if (!expr_parse_range(im->a, im->cx, src, &lo, &hi) || !expr_eval(&env, lo, &v))
+		return false;
+	strmap_set(bounds, name, b);
+	if (hi == NULL)
+		return expr_require_dim(&env, loc, "--dim", &v, &b->dim);
+	if (!expr_eval(&env, hi, &top) || !expr_require_int(&env, loc, "--dim", &v, &least) ||
+	    !expr_require_int(&env, loc, "--dim", &top, &most))
+		return false;
+	if (least < 1 || !ir_dims_declare(im->m->scope.dims, name, least, most)) {
+		diag_error(im->cx, loc, DIAG_DIM_BOUND,
+		           "'%s' cannot be %lld..%lld: bounds are at least 1 and in order", name,
+		           (long long)least, (long long)most);
+		return false;
+	}
+	strmap_set(&im->names, name, im);
+	b->dim = ir_dim_sym(im->m->scope.dims, name);
+	return true;
+}
+
+/* A symbol that is an expression of known dims, as "past + seq"; NULL: it is not. */
+static const struct ir_dim *size_expression(struct importer *im, const char *symbol)
+{
+	struct diag_context quiet;
+	struct expr_env env = model_env(&im->m->scope, true);
+	struct value v;
+	const struct ir_dim *d = NULL;
+	diag_init(&quiet, NULL, NULL);
+	env.cx = &quiet;
+	const struct expr *e = expr_parse(
+	        im->a, &quiet, (struct expr_source){symbol, strlen(symbol), LOC_NONE, false}, EXPR_PLAIN);
+	if (e == NULL || !expr_eval(&env, e, &v) || !expr_require_dim(&env, LOC_NONE, "", &v, &d))
+		d = NULL;
+	diag_destroy(&quiet);
+	return d;
+}
+
+/* The dim of an axis of an input; NULL after a diagnostic. */
+static const struct ir_dim *input_size(struct importer *im, struct strmap *bounds, const struct onnx_value *v,
+                                       int axis)
+{
+	const struct onnx_size *s = &v->sizes[axis];
+	if (s->value > 0)
+		return ir_dim_const(im->m->scope.dims, s->value);
+	const char *name =
+	        language_name(im->a, s->symbol != NULL ? s->symbol : import_text(im, "%s_%d", v->name, axis));
+	struct size_bound *b = strmap_get(bounds, name);
+	const struct ir_dim *d = b != NULL           ? b->dim
+	                         : s->symbol != NULL ? size_expression(im, s->symbol)
+	                                             : NULL;
+	if (b != NULL)
+		b->used = true;
+	if (d != NULL)
+		return d;
+	diag_error(im->cx, im->loc, DIAG_DIM_BOUND,
+	           "the size '%s' (axis %d of the input '%.200s') has no bounds", name, axis, v->name);
+	diag_note(im->cx, LOC_NONE, "--dim=%s=1..512 says them, --dim=%s=16 one size", name, name);
+	return NULL;
+}
+
+/* ---- inputs ---- */
+
+/* The element type of an input or output; false: tensors of the type are not supported. */
+static bool input_type(int64_t type, enum ir_dtype *out)
+{
+	static const struct {
+		int64_t type;
+		enum ir_dtype dtype;
+	} types[] = {{1, DT_F32}, {2, DT_U8},   {3, DT_I8},   {5, DT_I16},  {6, DT_I32},
+	             {7, DT_I64}, {9, DT_BOOL}, {10, DT_F16}, {16, DT_BF16}};
+	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
+		*out = types[i].dtype;
+		if (types[i].type == type)
+			return true;
+	}
+	return false;
+}
+
+/* The least number of rows of the tables that the ids of an input look up, if that is all they do; else 0. */
+static int64_t ids_below(const struct importer *im, const char *name)
+{
+	int64_t below = 0;
+	size_t found = 0;
+	for (size_t i = 0; i < im->onnx->nodes.n; i++) {
+		const struct onnx_node *node = &im->onnx->nodes.items[i];
+		const struct onnx_tensor *table =
+		        node->inputs.n == 2 ? strmap_get(&im->tensors, node->inputs.items[0]) : NULL;
+		const struct onnx_attribute *axis = onnx_attribute(node, "axis");
+		int64_t rows;
+		if (strcmp(node->op, "Gather") != 0 || table == NULL || table->stored.rank == 0 ||
+		    (axis != NULL && axis->i != 0) || strcmp(node->inputs.items[1], name) != 0)
+			continue;
+		rows = table->stored.dims[0];
+		below = below == 0 || rows < below ? rows : below;
+		found++;
+	}
+	return found > 0 ? below : 0;
+}
+
+/* Adds an input of the graph to the model; its type and dims are those of the file. */
+static bool add_input(struct importer *im, struct strmap *bounds, const struct onnx_value *v)
+{
+	struct frontend_input *in = ARENA_PUSH(im->a, &im->m->inputs);
+	if (in == NULL)
+		return false;
+	*in = (struct frontend_input){.name = import_name(im, v->name),
+	                              .loc = im->loc,
+	                              .rank = v->rank,
+	                              .lengths_at = -1,
+	                              .measures = -1};
+	if (!v->has_shape || !input_type(v->type, &in->dtype))
+		return import_refuse(im, "not supported: the input '%.200s', %s%s", v->name,
+		                     v->type == 0 ? "no tensor" : onnx_type_name(v->type),
+		                     v->has_shape ? "" : " without a rank");
+	bool ok = true;
+	for (int i = 0; i < v->rank; i++)
+		ok = (in->dims[i] = input_size(im, bounds, v, i)) != NULL && ok;
+	if (in->dtype == DT_I64 || in->dtype == DT_I32)
+		in->below = ids_below(im, v->name);
+	if (in->below > 0)
+		in->dtype = DT_I32;
+	im->failed = im->failed || !ok;
+	return ok;
+}
+
+/* Sizes and inputs. Initializers of old files are inputs, too. */
+static bool add_inputs(struct importer *im, const struct frontend_options *options)
+{
+	struct strmap bounds;
+	bool ok = true;
+	strmap_init(&bounds, im->a);
+	for (size_t i = 0; ok && i < options->n_dims; i++)
+		ok = read_bound(im, &bounds, options->dims[i]);
+	for (size_t i = 0; ok && i < im->onnx->inputs.n; i++)
+		if (!strmap_has(&im->tensors, im->onnx->inputs.items[i].name))
+			add_input(im, &bounds, &im->onnx->inputs.items[i]);
+	for (size_t i = 0; ok && !im->failed && i < bounds.n; i++) {
+		const struct size_bound *b = bounds.items[i].value;
+		if (b->used)
+			continue;
+		diag_error(im->cx, LOC_NONE, DIAG_OPTION, "--dim=%s: no size of an input is called so",
+		           bounds.items[i].key);
+		ok = false;
+	}
+	im->failed = im->failed || !ok;
+	return !im->failed;
+}
+
+/* Inputs as values; floats of 16 bits are f32 from here on. Ids that are checked are i32 in the model, and i64, where
+ * others than tables read them. */
+static bool bind_inputs(struct importer *im)
+{
+	size_t at = 0;
+	for (size_t i = 0; i < im->onnx->inputs.n && !im->failed; i++) {
+		const struct onnx_value *given = &im->onnx->inputs.items[i];
+		if (strmap_has(&im->tensors, given->name))
+			continue;
+		const struct frontend_input *in = &im->m->inputs.items[at++];
+		bool is_short = in->dtype == DT_F16 || in->dtype == DT_BF16;
+		const char *cast = is_short ? import_text(im, "cast(%s, f32)", in->name) : NULL;
+		struct operand *v =
+		        operand_of(im, cast != NULL ? import_statement(im, in->name, cast) : in->name);
+		if (v != NULL && in->below > 0) {
+			v->ids = in;
+			v->name = given->type == ONNX_INT64 ? NULL : v->name;
+			v->dtype = given->type == ONNX_INT64 ? DT_I64 : v->dtype;
+		}
+		bind_value(im, given->name, v);
+	}
+	return !im->failed;
+}
+
+/* ---- tensors of the file ---- */
+
+#define KNOWN_INTS_MAX   4096
+#define KNOWN_FLOATS_MAX 64
+
+/* Elements of small tensors, for folding; NULL: too many, or not readable. */
+static const struct element *read_elements(struct importer *im, const struct stored_tensor *t, size_t n)
+{
+	bool is_float = ir_dtype_class(t->dtype) == DTCLASS_FLOAT;
+	struct element *out = n <= (is_float ? KNOWN_FLOATS_MAX : KNOWN_INTS_MAX)
+	                              ? ARENA_ARRAY(im->a, struct element, n + 1)
+	                              : NULL;
+	for (size_t i = 0; out != NULL && i < n; i++) {
+		if (is_float)
+			out[i].f = stored_element(t, i);
+		else if (t->dtype == DT_I64)
+			out[i].dim = ir_dim_const(
+			        im->dims,
+			        (int64_t)read_little_endian((const unsigned char *)t->data + 8 * i, 8));
+		else
+			out[i].dim = ir_dim_const(im->dims, (int64_t)stored_element(t, i));
+	}
+	return out;
+}
+
+static bool bind_tensors(struct importer *im)
+{
+	for (size_t i = 0; i < im->onnx->tensors.n && !im->failed; i++) {
+		struct onnx_tensor *stored = im->onnx->tensors.items[i];
+		const struct stored_tensor *t = weight_files_find(im->files, stored->stored.name);
+		struct operand *v = ARENA_NEW(im->a, struct operand);
+		if (v == NULL || t == NULL)
+			return false;
+		stored->stored = *t; /* with its data, where those are in another file */
+		*v = (struct operand){.stored = stored, .dtype = t->dtype, .rank = t->rank, .n = 1};
+		for (int k = 0; k < t->rank; k++) {
+			v->dims[k] = ir_dim_const(im->dims, t->dims[k]);
+			v->n *= (size_t)t->dims[k]; /* cannot overflow: the reader has checked the product */
+		}
+		if (t->readable && t->data != NULL)
+			v->known = read_elements(im, t, v->n);
+		if (ir_dtype_class(t->dtype) == DTCLASS_FLOAT)
+			v->dtype = DT_F32;
+		bind_value(im, t->name, v);
+	}
+	return !im->failed;
+}
+
+/* ---- nodes ---- */
+
+struct operator
+{
+	const char *op, *text; /* text: of a TEMPLATE */
+	import_operator *import;
+};
+
+static const struct operator operators[] = {
+#define TEMPLATE(op, text)     {#op, text, NULL},
+#define OPERATOR(op, function) {#op, NULL, import_##function},
+#include "frontend/onnx/ops.def"
+};
+
+static bool import_node(struct importer *im)
+{
+	const struct onnx_node *node = im->node;
+	bool is_standard = node->domain[0] == '\0' || strcmp(node->domain, "ai.onnx") == 0;
+	if (node->outputs.n == 0)
+		return import_refuse(im, "%s without an output", node->op);
+	if (strmap_has(&im->fused, node->outputs.items[0]))
+		return true;
+	for (size_t i = 0; i < node->inputs.n; i++)
+		if (node->inputs.items[i][0] != '\0' && !strmap_has(&im->values, node->inputs.items[i]))
+			return import_refuse(im, "no value is called '%.200s'", node->inputs.items[i]);
+	if (is_standard && import_fold(im))
+		return !im->failed;
+	for (size_t i = 0; is_standard && i < TFMC_COUNT(operators); i++)
+		if (strcmp(operators[i].op, node->op) == 0)
+			return operators[i].text != NULL ? import_template(im, operators[i].text)
+			                                 : operators[i].import(im);
+	return import_refuse(im, "not supported: the operator '%.80s%s%.80s'", node->domain,
+	                     is_standard ? "" : ".", node->op);
+}
+
+static bool import_nodes(struct importer *im)
+{
+	uint32_t source = im->loc.source;
+	if (im->onnx->has_sparse)
+		return import_refuse(im, "not supported: sparse initializers");
+	for (size_t i = 0; i < im->onnx->nodes.n && !im->failed; i++) {
+		im->node = &im->onnx->nodes.items[i];
+		im->loc = (struct loc){source, (uint32_t)i + 1, 1, 0};
+		if (!import_node(im) || arena_failed(im->a))
+			im->failed = true;
+	}
+	im->node = NULL;
+	im->loc = (struct loc){source, 0, 0, 0};
+	return !im->failed;
+}
+
+/* ---- the model file ---- */
+
+/* The value of an output, in the type of the file. */
+static const char *output_value(struct importer *im, const struct onnx_value *o)
+{
+	struct operand *v = strmap_get(&im->values, o->name);
+	enum ir_dtype dtype;
+	if (v == NULL) {
+		import_refuse(im, "no value is called '%.200s', an output", o->name);
+		return "";
+	}
+	const char *name = operand_tensor(im, v);
+	if (!input_type(o->type, &dtype) || dtype == v->dtype)
+		return name;
+	return import_statement(im, o->name, import_text(im, "cast(%s, %s)", name, ir_dtype_name(dtype)));
+}
+
+static void write_outputs(struct importer *im, struct buf *out)
+{
+	struct strmap taken;
+	strmap_init(&taken, im->a);
+	buf_str(out, "outputs:\n");
+	for (size_t i = 0; i < im->onnx->outputs.n; i++) {
+		const char *stem = language_name(im->a, im->onnx->outputs.items[i].name), *name = stem;
+		for (int k = 2; strmap_has(&taken, name); k++)
+			name = import_text(im, "%s_%d", stem, k);
+		strmap_set(&taken, name, im);
+		buf_printf(out, "  %s: %s\n", name, output_value(im, &im->onnx->outputs.items[i]));
+	}
+}
+
+static void write_inputs(struct importer *im, struct buf *out)
+{
+	const struct ir_dims *dims = im->m->scope.dims;
+	if (ir_dims_count(dims) > 0)
+		buf_str(out, "dims:\n");
+	for (size_t i = 0; i < ir_dims_count(dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
+		buf_printf(out, "  %s: %lld..%lld\n", s->name, (long long)s->lo, (long long)s->hi);
+	}
+	buf_str(out, im->m->inputs.n > 0 ? "inputs:\n" : "inputs: {}\n");
+	for (size_t i = 0; i < im->m->inputs.n; i++) {
+		const struct frontend_input *in = &im->m->inputs.items[i];
+		buf_printf(out, "  %s: {shape: [", in->name);
+		for (int k = 0; k < in->rank; k++)
+			buf_printf(out, "%s%s", k > 0 ? ", " : "",
+			           ir_dim_to_string(im->a, dims, in->dims[k], false));
+		buf_printf(out, "], dtype: %s", ir_dtype_name(in->dtype));
+		if (in->below > 0)
+			buf_printf(out, ", below: %lld", (long long)in->below);
+		buf_str(out, "}\n");
+	}
+}
+
+/* The files, the map, and the tensors that shape arithmetic or literals have used up. */
+static void write_weights(struct importer *im, struct buf *out)
+{
+	const char *separator = "";
+	if (im->used.n == 0)
+		return;
+	buf_printf(out, "weights:\n  files: [%s]\n", yaml_quote(im->a, im->file));
+	if (im->map.len > 0)
+		buf_printf(out, "  map:\n%s", im->map.data);
+	buf_str(out, "  ignore: [");
+	for (size_t i = 0; i < im->onnx->tensors.n; i++) {
+		const char *name = im->onnx->tensors.items[i]->stored.name;
+		struct buf pattern;
+		if (strmap_has(&im->used, name))
+			continue;
+		buf_init(&pattern);
+		for (const char *p = name; *p != '\0'; p++)
+			buf_char(&pattern, strchr("*?{},[]\\", *p) != NULL ? '?' : *p);
+		buf_printf(out, "%s%s", separator, yaml_quote(im->a, pattern.data));
+		buf_destroy(&pattern);
+		separator = ",\n    ";
+	}
+	buf_str(out, "]\n");
+}
+
+/* Reads the whole graph; the text in `a`, NULL after a diagnostic. */
+static const char *import_graph(struct importer *im, struct arena *a, const char *name,
+                                const struct frontend_options *options)
+{
+	struct buf head, outputs;
+	const char *text = NULL;
+	collect_uses(im);
+	for (size_t i = 0; i < im->onnx->tensors.n; i++)
+		strmap_set(&im->tensors, im->onnx->tensors.items[i]->stored.name, im->onnx->tensors.items[i]);
+	if (!add_inputs(im, options) || (im->lw = lower_begin_inference(im->m)) == NULL)
+		return NULL;
+	im->dims = im->lw->module->dims;
+	buf_init(&head);
+	buf_init(&outputs);
+	if (bind_tensors(im) && bind_inputs(im) && import_nodes(im)) {
+		write_outputs(im, &outputs);
+		buf_printf(&head, "tfmc: 1\nname: %s\n", name);
+		write_inputs(im, &head);
+		buf_printf(&head, "graph:\n%s", im->graph.data);
+		buf_append(&head, &outputs);
+		write_weights(im, &head);
+		text = im->failed || buf_failed(&head) ? NULL : arena_strdup(a, head.data);
+	}
+	buf_destroy(&head);
+	buf_destroy(&outputs);
+	return text;
+}
+
+/* A model that has dims and inputs alone, for the inference of types. */
+static struct frontend_model *create_scratch(struct diag_context *cx)
+{
+	struct frontend_model *m = memory_zeroed(1, sizeof(*m));
+	if (m == NULL)
+		return NULL;
+	arena_init(&m->arena);
+	m->cx = cx;
+	m->name = "onnx";
+	m->tokens = -1;
+	m->dtypes.keeps_weights = true;
+	m->scope = (struct model_scope){.arena = &m->arena, .cx = cx, .dims = ir_dims_create(&m->arena)};
+	strmap_init(&m->scope.params, &m->arena);
+	strmap_init(&m->scope.names, &m->arena);
+	strmap_init(&m->weights.resolved, &m->arena);
+	strmap_init(&m->weights.unquantized, &m->arena);
+	return m;
+}
+
+/* The name of the model: --name, or that of the file. */
+static const char *model_name_of(struct arena *a, const char *base, const struct frontend_options *options)
+{
+	size_t n = strlen(base), end = strlen(".onnx");
+	if (options->name != NULL)
+		return options->name;
+	return language_name(a,
+	                     arena_strndup(a, base, n > end && file_ends_with(base, ".onnx") ? n - end : n));
+}
+
+static const char *import_file(struct importer *im, struct arena *a, const char *path, const char *at,
+                               const struct frontend_options *options, const struct file_map *map,
+                               enum tfmc_status *st)
+{
+	const struct stored_source src = {im->a, im->cx, path, LOC_NONE, map->data, map->len, false};
+	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
+	struct onnx_model onnx;
+	*st = onnx_read_model(&src, &onnx);
+	im->files = *st == TFMC_OK ? weight_files_create(im->a, im->cx, NULL) : NULL;
+	if (im->files == NULL)
+		return NULL;
+	*st = weight_files_open(im->files, NULL, path, LOC_NONE);
+	if (*st != TFMC_OK) {
+		weight_files_destroy(im->files);
+		return NULL;
+	}
+	im->onnx = &onnx;
+	im->file = file_join(im->a, at, base);
+	const char *text = import_graph(im, a, model_name_of(im->a, base, options), options);
+	lower_end_inference(im->lw);
+	weight_files_destroy(im->files);
+	*st = text != NULL ? TFMC_OK : arena_failed(im->a) && !im->failed ? TFMC_NO_MEMORY : TFMC_INVALID;
+	return text;
+}
+
+bool onnx_is_file(struct diag_context *cx, const char *path)
+{
+	char head[3];
+	size_t n = file_head(cx, path, head, sizeof(head));
+	return n > 0 && (file_ends_with(path, ".onnx") || onnx_has_magic((const unsigned char *)head, n));
+}
+
+const char *onnx_model_text(struct arena *a, struct diag_context *cx, const char *path, const char *at,
+                            const struct frontend_options *options, enum tfmc_status *st)
+{
+	struct file_map map;
+	struct importer im = {.cx = cx, .m = create_scratch(cx), .scope = ""};
+	const char *text = NULL;
+	*st = TFMC_NO_MEMORY;
+	if (im.m == NULL)
+		return NULL;
+	im.a = &im.m->arena;
+	im.loc.source = diag_add_source(cx, path, NULL, 0);
+	strmap_init(&im.values, im.a);
+	strmap_init(&im.names, im.a);
+	strmap_init(&im.tensors, im.a);
+	strmap_init(&im.paths, im.a);
+	strmap_init(&im.used, im.a);
+	strmap_init(&im.uses, im.a);
+	strmap_init(&im.readers, im.a);
+	strmap_init(&im.fused, im.a);
+	buf_init(&im.graph);
+	buf_init(&im.map);
+	*st = file_map_open(cx, path, LOC_NONE, &map);
+	if (*st == TFMC_OK) {
+		text = import_file(&im, a, path, at, options, &map, st);
+		file_map_close(&map);
+	}
+	buf_destroy(&im.graph);
+	buf_destroy(&im.map);
+	arena_destroy(im.a);
+	memory_free(im.m);
+	return text;
+}

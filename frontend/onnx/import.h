@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to frontend/onnx. Nodes are read in their order; each becomes statements, which are lowered at once, so that
+ * the lowering infers the types of their values. Values of shape arithmetic are known at import: ints are dims.
+ *
+ *   import.c     the model file: dims, inputs, statements, outputs, weights
+ *   operand.c    operands of a node: attributes, literals, constants and parameters as values of statements
+ *   fold.c       nodes whose operands are known
+ *   shapes.c     operators that move elements
+ *   layers.c     products, convolutions, norms, pools, attention
+ *   ops.def      the operators
+ *
+ * Errors are sticky: after a diagnostic `failed` is set, texts are "" and every function returns false.
+ */
+#ifndef TFMC_FRONTEND_ONNX_IMPORT_H
+#define TFMC_FRONTEND_ONNX_IMPORT_H
+
+#include "frontend/lower/lower.h"
+#include "frontend/weights/onnx.h"
+
+/* An element that is known at import: an int (bools are 0 and 1), or a float. */
+struct element {
+	const struct ir_dim *dim; /* NULL: a float */
+	double f;
+};
+
+/* The value of a name of the graph. Floats of 16 and 64 bits are f32 in statements. */
+struct operand {
+	const char *name; /* in statements; NULL: not there yet */
+	const struct frontend_input
+	        *ids; /* an input i32 with `below`, which is i64 in the file; NULL: it is none */
+	const struct onnx_tensor *stored; /* NULL: no constant of the file */
+	const struct element *known;      /* [n]; NULL: not known */
+	size_t n;
+	enum ir_dtype dtype;
+	int rank;
+	const struct ir_dim *dims[IR_RANK_MAX]; /* in the table of the lowering's module */
+};
+
+struct importer {
+	struct arena *a;
+	struct diag_context *cx;
+	struct frontend_model *m; /* dims and inputs alone */
+	struct lowering *lw;
+	struct ir_dims *dims; /* of lw->module */
+	const struct onnx_model *onnx;
+	struct weight_files *files; /* the file again, and those of its external data */
+	const char *file;           /* as written under weights.files */
+	const struct onnx_node *node;
+	struct loc loc;        /* of the node: its number is the line */
+	struct strmap values;  /* name of the file -> struct operand * */
+	struct strmap tensors; /* name of the file -> struct onnx_tensor * */
+	struct strmap names;   /* names of the model file in use */
+	struct strmap paths;   /* paths of parameters -> sources, as text */
+	struct strmap used;    /* tensors that parameters read */
+	struct strmap uses;    /* name of the file -> number of its uses, as pointer */
+	struct strmap readers; /* name of the file -> a node that reads it */
+	struct strmap fused;   /* outputs of nodes that are a part of others */
+	struct buf graph, map;
+	const char *scope; /* of the last comment in the graph */
+	bool failed;
+};
+
+/* ---- import.c ---- */
+
+/* Reports at the node; returns false. */
+bool import_refuse(struct importer *im, const char *fmt, ...) TFMC_PRINTF(2, 3);
+const char *import_text(struct importer *im, const char *fmt, ...) TFMC_PRINTF(2, 3);
+/* Appends the statement NAME = value with an unused name that begins with `stem`; gives the name, "" on failure. */
+const char *import_statement(struct importer *im, const char *stem, const char *value);
+/* The same for results of a call with several; names[n]. */
+bool import_statements(struct importer *im, const char *const *stems, size_t n, const char *value,
+                       const char **names);
+/* Output i of the node is the value of a statement. */
+bool import_output(struct importer *im, size_t i, const char *value);
+/* Output i of the node is a value that a statement has made. */
+bool import_value(struct importer *im, size_t i, const char *name);
+/* Output i of the node is an operand. */
+bool import_alias(struct importer *im, size_t i, struct operand *v);
+/* Output i of the node is known: elements in the arena. */
+bool import_known(struct importer *im, size_t i, enum ir_dtype dtype, int rank,
+                  const struct ir_dim *const *dims, const struct element *known, size_t n);
+/* The only node that reads a value of the file; NULL: none, several, or an output reads it. */
+const struct onnx_node *import_only_reader(const struct importer *im, const char *name);
+/* The value of a statement is that of `node`, a later one, which needs no statement of its own. */
+bool import_fused(struct importer *im, const struct onnx_node *node, const char *value);
+/* True: another node, or the caller, reads output i. */
+bool import_is_read(const struct importer *im, size_t i);
+/* The type of a value of statements. */
+const struct ir_type *import_type(struct importer *im, const char *name);
+/* A name of the language for a name of the file; unique. */
+const char *import_name(struct importer *im, const char *name);
+
+/* A statement by the text of a TEMPLATE. */
+bool import_template(struct importer *im, const char *text);
+
+/* ---- operand.c ---- */
+
+/* Operand i of the node; NULL: absent. */
+struct operand *operand_at(struct importer *im, size_t i);
+/* An operand of the node that must be there; never NULL (an empty one after a diagnostic). */
+struct operand *operand_needed(struct importer *im, size_t i);
+/* The name of an operand in statements; constants become statements first. */
+const char *operand_tensor(struct importer *im, struct operand *v);
+/* The same of operand i. */
+const char *tensor_at(struct importer *im, size_t i);
+/* A literal for a known element: "2", "0.5", "S + 1", "(-1)". */
+const char *element_text(struct importer *im, const struct element *e);
+const char *float_text(struct importer *im, double f);
+/* "[B, S, 8]" */
+const char *dims_text(struct importer *im, int rank, const struct ir_dim *const *dims);
+const char *ints_text(struct importer *im, const int64_t *items, size_t n);
+/* A stored float tensor that can be a parameter. */
+bool operand_is_parameter(const struct operand *v);
+/* The constant size of an axis, refused when it varies. */
+int64_t operand_size(struct importer *im, const struct operand *v, int axis);
+bool operand_int(const struct operand *v, size_t i, int64_t *out); /* a known constant int */
+/*
+ * The path of a layer with the parameters weight and bias (NULL: none), quoted: made from their names and that of the
+ * node. Each gets an entry of the map that says where it is; `steps` follow in the entry of the weight.
+ */
+const char *import_layer(struct importer *im, struct operand *weight, const char *steps,
+                         struct operand *bias);
+
+/* Attributes of the node. */
+int64_t attribute_int(const struct importer *im, const char *name, int64_t def);
+double attribute_float(const struct importer *im, const char *name, double def);
+const char *attribute_text(const struct importer *im, const char *name, const char *def);
+const struct onnx_attribute *attribute_of(const struct importer *im, const char *name);
+/* A list that is an attribute of old operators and operand i of new ones (SIZE_MAX: an attribute alone). False: absent,
+ * or refused, which sets `failed`. */
+bool list_dims(struct importer *im, const char *name, size_t i, const struct ir_dim *const **out, size_t *n);
+bool list_ints(struct importer *im, const char *name, size_t i, const int64_t **out, size_t *n);
+/* An axis in [0, rank); refused otherwise. */
+int axis_of(struct importer *im, int64_t axis, int rank);
+
+/* ---- fold.c ---- */
+
+/* True: the node was folded, or failed. */
+bool import_fold(struct importer *im);
+const struct element *elements_of_dims(struct importer *im, const struct ir_dim *const *dims, size_t n);
+
+/* ---- shapes.c, layers.c: operators ---- */
+
+typedef bool import_operator(struct importer *im);
+#define TEMPLATE(op, text)
+#define OPERATOR(op, function) import_operator import_##function;
+#include "frontend/onnx/ops.def"
+/* Operators whose parameters are written out as statements of others (layers.c). */
+const char *import_padded(struct importer *im, const char *x, int first_axis, const int64_t *pads,
+                          size_t n_axes, const char *value);
+
+#endif

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators with parameters, and their relatives: products of matrices, convolutions, pools, norms. */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+static const char *dim_text(struct importer *im, const struct ir_dim *d)
+{
+	return ir_dim_to_string(im->a, im->dims, d, false);
+}
+
+/* A stored vector of n floats: a bias or a scale. */
+static bool is_vector(const struct operand *v, int64_t n)
+{
+	return v != NULL && v->stored != NULL && v->stored->stored.readable && v->dtype == DT_F32 &&
+	       v->rank == 1 && ir_dim_equals(v->dims[0], n);
+}
+
+static bool is_matrix(const struct operand *v)
+{
+	return operand_is_parameter(v) && v->rank == 2;
+}
+
+/* ---- products ---- */
+
+/* The vector that the only reader of the node's output adds, which that node becomes a part of; NULL: none. */
+static struct operand *fused_bias(struct importer *im, int64_t width)
+{
+	const char *product = im->node->outputs.items[0];
+	const struct onnx_node *add = import_only_reader(im, product);
+	if (add == NULL || strcmp(add->op, "Add") != 0 || add->domain[0] != '\0' || add->inputs.n != 2 ||
+	    add->outputs.n != 1)
+		return NULL;
+	struct operand *bias =
+	        strmap_get(&im->values, add->inputs.items[strcmp(add->inputs.items[0], product) == 0]);
+	return is_vector(bias, width) ? bias : NULL;
+}
+
+/* linear(x, ..): the weight is [K, N], or [N, K] if it is stored transposed. */
+static bool output_linear(struct importer *im, const char *x, struct operand *w, bool is_transposed,
+                          struct operand *bias)
+{
+	const struct ir_dim *out = w->dims[is_transposed ? 0 : 1];
+	int64_t width = operand_size(im, w, is_transposed ? 0 : 1);
+	struct operand *added = bias == NULL ? fused_bias(im, width) : NULL;
+	const char *path =
+	        import_layer(im, w, is_transposed ? "" : "transpose: true", bias != NULL ? bias : added);
+	const char *text = import_text(im, "linear(%s, %s, out=%s%s)", x, path, dim_text(im, out),
+	                               bias == NULL && added == NULL ? ", bias=false" : "");
+	return added != NULL ? import_fused(im, import_only_reader(im, im->node->outputs.items[0]), text)
+	                     : import_output(im, 0, text);
+}
+
+/* Vectors become matrices with one row or column. */
+bool import_matmul(struct importer *im)
+{
+	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1);
+	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(im->dims, 1);
+	int rank = 0, left = a->rank, right = b->rank;
+	if (im->failed || left < 1 || right < 1)
+		return import_refuse(im, "MatMul of %d and %d axes", left, right);
+	if (is_matrix(b) && left > 1)
+		return output_linear(im, operand_tensor(im, a), b, false, NULL);
+	const char *x = operand_tensor(im, a), *y = operand_tensor(im, b);
+	if (left > 1 && right > 1)
+		return import_output(im, 0, import_text(im, "matmul(%s, %s)", x, y));
+	if (left == 1)
+		x = import_text(im, "reshape(%s, %s)", x,
+		                dims_text(im, 2, (const struct ir_dim *[]){one, a->dims[0]}));
+	if (right == 1)
+		y = import_text(im, "reshape(%s, %s)", y,
+		                dims_text(im, 2, (const struct ir_dim *[]){b->dims[0], one}));
+	for (int i = 0; i < left - 1; i++)
+		dims[rank++] = a->dims[i];
+	for (int i = 0; left == 1 && i < right - 2; i++)
+		dims[rank++] = b->dims[i];
+	if (right > 1)
+		dims[rank++] = b->dims[right - 1];
+	return import_output(im, 0,
+	                     import_text(im, "reshape(matmul(%s, %s), %s)", x, y, dims_text(im, rank, dims)));
+}
+
+bool import_gemm(struct importer *im)
+{
+	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1), *c = operand_at(im, 2);
+	bool ta = attribute_int(im, "transA", 0) != 0, tb = attribute_int(im, "transB", 0) != 0;
+	double alpha = attribute_float(im, "alpha", 1), beta = attribute_float(im, "beta", 1);
+	if (im->failed || a->rank != 2 || b->rank != 2)
+		return import_refuse(im, "Gemm of %d and %d axes", a->rank, b->rank);
+	int64_t width = operand_size(im, b, tb ? 0 : 1);
+	bool is_plain = !ta && alpha == 1 && (c == NULL || (beta == 1 && is_vector(c, width)));
+	if (is_matrix(b) && is_plain)
+		return output_linear(im, operand_tensor(im, a), b, tb, c);
+	const char *x =
+	        import_text(im, "matmul(%s, %s, transpose_a=%s, transpose_b=%s)", operand_tensor(im, a),
+	                    operand_tensor(im, b), ta ? "true" : "false", tb ? "true" : "false");
+	x = alpha == 1 ? x : import_text(im, "%s * %s", x, float_text(im, alpha));
+	if (c != NULL)
+		x = import_text(
+		        im, "%s + %s", x,
+		        beta == 1 ? operand_tensor(im, c)
+		                  : import_text(im, "%s * %s", operand_tensor(im, c), float_text(im, beta)));
+	return import_output(im, 0, x);
+}
+
+/* Without `->` the labels that occur once are those of the result, in their order. */
+bool import_einsum(struct importer *im)
+{
+	const char *text = attribute_text(im, "equation", "");
+	char spec[2 * 128] = "";
+	size_t n = 0;
+	for (const char *p = text; *p != '\0' && n < sizeof(spec) / 2; p++)
+		if (*p != ' ')
+			spec[n++] = *p;
+	if (im->node->inputs.n > 2 || n >= sizeof(spec) / 2 || strpbrk(spec, ".\"'\\{}") != NULL)
+		return import_refuse(im, "not supported: Einsum of more than two tensors, or with '...'");
+	if (strstr(spec, "->") == NULL) {
+		size_t end = n;
+		spec[n++] = '-';
+		spec[n++] = '>';
+		for (char c = 'A'; c <= 'z'; c++) {
+			const char *at = memchr(spec, c, end);
+			if (at != NULL && memchr(at + 1, c, (size_t)(spec + end - at - 1)) == NULL)
+				spec[n++] = c;
+		}
+	}
+	const char *second = im->node->inputs.n == 2 ? import_text(im, ", %s", tensor_at(im, 1)) : "";
+	return import_output(im, 0, import_text(im, "einsum(\"%s\", %s%s)", spec, tensor_at(im, 0), second));
+}
+
+/* ---- windows ---- */
+
+#define WINDOW_AXES_MAX 3
+
+/* Kernel, strides, dilations and borders of the axes from 2 on. */
+struct window {
+	size_t n;
+	int64_t kernel[WINDOW_AXES_MAX], stride[WINDOW_AXES_MAX], dilation[WINDOW_AXES_MAX];
+	int64_t pads[2 * WINDOW_AXES_MAX]; /* before, then after */
+	int64_t extra[WINDOW_AXES_MAX];    /* ceil_mode: what is there behind the border */
+};
+
+/* An attribute with a number for each axis. */
+static bool read_axes(struct importer *im, const char *name, size_t n, int64_t def, int64_t *out)
+{
+	const int64_t *list;
+	size_t given = 0;
+	bool has = list_ints(im, name, SIZE_MAX, &list, &given);
+	if (has && given != n)
+		return import_refuse(im, "%s of %s has %zu numbers", name, im->node->op, given);
+	for (size_t i = 0; i < n; i++) {
+		out[i] = has ? list[i] : def;
+		if (out[i] < 0 || out[i] > INT32_MAX)
+			return import_refuse(im, "%s of %s is %lld", name, im->node->op, (long long)out[i]);
+	}
+	return true;
+}
+
+/* SAME: as many windows as elements over the stride. */
+static void pad_same(struct importer *im, const struct operand *v, struct window *w, bool lower)
+{
+	for (size_t i = 0; i < w->n && !im->failed; i++) {
+		int64_t size = operand_size(im, v, (int)i + 2),
+		        reach = (w->kernel[i] - 1) * w->dilation[i] + 1;
+		int64_t all = ((size + w->stride[i] - 1) / w->stride[i] - 1) * w->stride[i] + reach - size;
+		all = all > 0 ? all : 0;
+		w->pads[i] = lower ? all - all / 2 : all / 2;
+		w->pads[w->n + i] = all - w->pads[i];
+	}
+}
+
+static bool read_window(struct importer *im, const struct operand *v, const int64_t *kernel, struct window *w)
+{
+	const char *automatic = attribute_text(im, "auto_pad", "NOTSET");
+	w->n = v->rank > 2 ? (size_t)v->rank - 2 : 0;
+	if (w->n < 1 || w->n > WINDOW_AXES_MAX)
+		return import_refuse(im, "not supported: %s of %d axes", im->node->op, v->rank);
+	for (size_t i = 0; i < w->n && kernel != NULL; i++)
+		w->kernel[i] = kernel[i];
+	if ((kernel == NULL && !read_axes(im, "kernel_shape", w->n, 0, w->kernel)) ||
+	    !read_axes(im, "strides", w->n, 1, w->stride) ||
+	    !read_axes(im, "dilations", w->n, 1, w->dilation) || !read_axes(im, "pads", 2 * w->n, 0, w->pads))
+		return false;
+	for (size_t i = 0; i < w->n; i++)
+		if (w->kernel[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1)
+			return import_refuse(im, "%s: kernel, strides and dilations are at least 1",
+			                     im->node->op);
+	if (strncmp(automatic, "SAME", 4) == 0)
+		pad_same(im, v, w, strcmp(automatic, "SAME_LOWER") == 0);
+	return !im->failed;
+}
+
+bool import_conv(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0), *weight = operand_needed(im, 1), *bias = operand_at(im, 2);
+	struct window w = {0};
+	int64_t kernel[WINDOW_AXES_MAX], symmetric[WINDOW_AXES_MAX] = {0};
+	if (!operand_is_parameter(weight) || weight->rank != v->rank || v->rank > 4)
+		return import_refuse(
+		        im, "not supported: a convolution of %d axes, or whose weight is no initializer",
+		        v->rank);
+	for (int i = 2; i < v->rank; i++)
+		kernel[i - 2] = operand_size(im, weight, i);
+	int64_t out = operand_size(im, weight, 0);
+	if (!read_window(im, v, kernel, &w))
+		return false;
+	if (bias != NULL && !is_vector(bias, out))
+		return import_refuse(im, "not supported: a convolution whose bias is no initializer");
+	const char *x = operand_tensor(im, v), *path = import_layer(im, weight, "", bias);
+	bool is_symmetric = memcmp(w.pads, w.pads + w.n, w.n * sizeof(*w.pads)) == 0;
+	if (is_symmetric)
+		memcpy(symmetric, w.pads, w.n * sizeof(*w.pads));
+	else
+		x = import_padded(im, x, 2, w.pads, w.n, "0.0");
+	x = w.n == 1 ? import_text(im, "transpose(%s, [0, 2, 1])", x) : x;
+	x = import_text(im,
+	                "conv%zud(%s, %s, out=%lld, kernel=%s, stride=%s, padding=%s, dilation=%s, "
+	                "groups=%lld, bias=%s)",
+	                w.n, x, path, (long long)out, ints_text(im, w.kernel, w.n),
+	                ints_text(im, w.stride, w.n), ints_text(im, symmetric, w.n),
+	                ints_text(im, w.dilation, w.n), (long long)attribute_int(im, "group", 1),
+	                bias != NULL ? "true" : "false");
+	return import_output(im, 0, w.n == 1 ? import_text(im, "transpose(%s, [0, 2, 1])", x) : x);
+}
+
+/* ceil_mode: the last window may begin within the input and end behind its border. */
+static void add_last_window(struct importer *im, const struct operand *v, struct window *w)
+{
+	for (size_t i = 0; i < w->n && !im->failed; i++) {
+		int64_t size = operand_size(im, v, (int)i + 2),
+		        padded = size + w->pads[i] + w->pads[w->n + i];
+		int64_t count = (padded - w->kernel[i] + w->stride[i] - 1) / w->stride[i] + 1;
+		if ((count - 1) * w->stride[i] >= size + w->pads[i])
+			count--;
+		int64_t more = (count - 1) * w->stride[i] + w->kernel[i] - padded;
+		w->extra[i] = more > 0 ? more : 0;
+	}
+}
+
+/* The number of elements that each window of an axis counts, in the shape of the result: sums of windows of ones. */
+static const char *counts_text(struct importer *im, const struct operand *v, const struct window *w, size_t i,
+                               const char *border)
+{
+	const char *ones = import_text(im, "broadcast(const(1.0), [%s])", dim_text(im, v->dims[i + 2]));
+	const int64_t pads[] = {w->pads[i], w->pads[w->n + i]}, extra[] = {0, w->extra[i]};
+	ones = import_padded(im, import_padded(im, ones, 0, pads, 1, border), 0, extra, 1, "0.0");
+	const char *counts =
+	        import_statement(im, "counts",
+	                         import_text(im, "sum(frame(%s, size=%lld, hop=%lld, axis=0), axis=1)", ones,
+	                                     (long long)w->kernel[i], (long long)w->stride[i]));
+	const struct ir_type *t = import_type(im, counts);
+	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(im->dims, 1);
+	for (int k = 0; k < v->rank; k++)
+		dims[k] = t != NULL && k == (int)i + 2 ? t->dims[0] : one;
+	return import_text(im, "reshape(%s, %s)", counts, dims_text(im, v->rank, dims));
+}
+
+/* Windows of one axis after another: maxima and sums of both are the same. */
+bool import_pool(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0);
+	struct window w = {0};
+	bool is_max = strcmp(im->node->op, "MaxPool") == 0,
+	     all = attribute_int(im, "count_include_pad", 0) != 0;
+	if (im->failed || !read_window(im, v, NULL, &w))
+		return false;
+	if (attribute_int(im, "ceil_mode", 0) != 0)
+		add_last_window(im, v, &w);
+	const char *x = operand_tensor(im, v), *lowest = "-3.4028234663852886e+38";
+	for (size_t i = 0; i < w.n && !im->failed; i++) {
+		const int64_t pads[] = {w.pads[i], w.pads[w.n + i] + w.extra[i]};
+		if (w.dilation[i] != 1 || (is_max && import_is_read(im, 1)))
+			return import_refuse(im, "not supported: %s with dilations, or places of the maxima",
+			                     im->node->op);
+		bool counts = pads[0] + pads[1] > 0;
+		x = import_padded(im, x, (int)i + 2, pads, 1, is_max ? lowest : "0.0");
+		x = import_text(im, "%s(frame(%s, size=%lld, hop=%lld, axis=%zu), axis=%zu)",
+		                is_max   ? "max"
+		                : counts ? "sum"
+		                         : "mean",
+		                x, (long long)w.kernel[i], (long long)w.stride[i], i + 2, i + 3);
+		if (!is_max && counts)
+			x = import_text(im, "%s / %s", x, counts_text(im, v, &w, i, all ? "1.0" : "0.0"));
+	}
+	return import_output(im, 0, x);
+}
+
+bool import_global_pool(struct importer *im)
+{
+	const struct operand *v = operand_needed(im, 0);
+	int64_t axes[IR_RANK_MAX];
+	for (int i = 2; i < v->rank; i++)
+		axes[i - 2] = i;
+	if (v->rank < 3)
+		return import_refuse(im, "%s of %d axes", im->node->op, v->rank);
+	const char *name = strcmp(im->node->op, "GlobalMaxPool") == 0 ? "max" : "mean";
+	return import_output(im, 0,
+	                     import_text(im, "%s(%s, axis=%s, keep=true)", name, tensor_at(im, 0),
+	                                 ints_text(im, axes, (size_t)v->rank - 2)));
+}
+
+/* ---- norms ---- */
+
+/* A vector along axis 1 of a tensor of `rank` axes. */
+static const char *channels_text(struct importer *im, const char *x, const struct ir_dim *n, int rank)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 1; i < rank; i++)
+		dims[i - 1] = i == 1 ? n : ir_dim_const(im->dims, 1);
+	return import_text(im, "reshape(%s, %s)", x, dims_text(im, rank - 1, dims));
+}
+
+bool import_batch_norm(struct importer *im)
+{
+	const struct operand *v = operand_needed(im, 0);
+	if (v->rank < 2 || attribute_int(im, "training_mode", 0) != 0 || im->node->outputs.n > 1)
+		return import_refuse(im, "not supported: BatchNormalization in training");
+	const char *eps = float_text(im, attribute_float(im, "epsilon", 1e-5));
+	const char *scale = import_statement(
+	        im, "scale", import_text(im, "%s / sqrt(%s + %s)", tensor_at(im, 1), tensor_at(im, 4), eps));
+	const char *shift = import_statement(
+	        im, "shift", import_text(im, "%s - %s * %s", tensor_at(im, 2), tensor_at(im, 3), scale));
+	return import_output(im, 0,
+	                     import_text(im, "%s * %s + %s", tensor_at(im, 0),
+	                                 channels_text(im, scale, v->dims[1], v->rank),
+	                                 channels_text(im, shift, v->dims[1], v->rank)));
+}
+
+/* InstanceNormalization: each channel is a group. */
+bool import_group_norm(struct importer *im)
+{
+	const struct operand *v = operand_needed(im, 0), *scale = operand_needed(im, 1);
+	struct ir_dims *t = im->dims;
+	if (im->failed || v->rank < 3)
+		return import_refuse(im, "%s of %d axes", im->node->op, v->rank);
+	int64_t channels = operand_size(im, v, 1), groups = attribute_int(im, "num_groups", channels);
+	if (groups < 1 || channels % groups != 0 || scale->rank != 1)
+		return import_refuse(im, "%s of %lld channels in %lld groups", im->node->op,
+		                     (long long)channels, (long long)groups);
+	const struct ir_dim *each = ir_dim_const(t, channels / groups),
+	                    *rows[] = {v->dims[0], ir_dim_const(t, groups), each};
+	for (int i = 2; i < v->rank; i++)
+		rows[2] = ir_dim_mul(t, rows[2], v->dims[i]);
+	const char *eps = float_text(im, attribute_float(im, "epsilon", 1e-5));
+	const char *x = import_statement(
+	        im, "rows", import_text(im, "reshape(%s, %s)", tensor_at(im, 0), dims_text(im, 3, rows)));
+	x = import_statement(im, "rows", import_text(im, "%s - mean(%s, axis=-1, keep=true)", x, x));
+	x = import_text(im, "%s * rsqrt(mean(%s * %s, axis=-1, keep=true) + %s)", x, x, x, eps);
+	bool by_group = ir_dim_equals(scale->dims[0], groups) && groups != channels;
+	const struct ir_dim *n = by_group ? rows[1] : v->dims[1];
+	int rank = by_group ? 3 : v->rank;
+	const char *back = dims_text(im, v->rank, v->dims);
+	x = by_group ? x : import_text(im, "reshape(%s, %s)", x, back);
+	x = import_text(im, "%s * %s + %s", x, channels_text(im, tensor_at(im, 1), n, rank),
+	                channels_text(im, tensor_at(im, 2), n, rank));
+	return import_output(im, 0, by_group ? import_text(im, "reshape(%s, %s)", x, back) : x);
+}
+
+/* The results Mean and InvStdDev of LayerNormalization. */
+static bool output_moments(struct importer *im, int axis, const char *eps)
+{
+	const struct operand *v = operand_needed(im, 0);
+	int64_t axes[IR_RANK_MAX];
+	if (!import_is_read(im, 1) && !import_is_read(im, 2))
+		return true;
+	for (int i = axis; i < v->rank; i++)
+		axes[i - axis] = i;
+	const char *along = ints_text(im, axes, (size_t)(v->rank - axis)), *x = tensor_at(im, 0);
+	const char *mean =
+	        import_statement(im, "mean", import_text(im, "mean(%s, axis=%s, keep=true)", x, along));
+	return import_output(im, 1, import_text(im, "identity(%s)", mean)) &&
+	       import_output(im, 2,
+	                     import_text(im, "rsqrt(mean((%s - %s) * (%s - %s), axis=%s, keep=true) + %s)", x,
+	                                 mean, x, mean, along, eps));
+}
+
+/* LayerNormalization and RMSNormalization along the axes from `axis` on. */
+bool import_layer_norm(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0), *scale = operand_needed(im, 1), *bias = operand_at(im, 2);
+	bool is_rms = strcmp(im->node->op, "RMSNormalization") == 0;
+	const char *name = is_rms ? "rms_norm" : "layer_norm",
+	           *eps = float_text(im, attribute_float(im, "epsilon", 1e-5));
+	const char *x = operand_tensor(im, v);
+	int axis = axis_of(im, attribute_int(im, "axis", -1), v->rank);
+	if (im->failed || v->rank == 0)
+		return import_refuse(im, "%s of a number", im->node->op);
+	int64_t width;
+	bool is_last = axis == v->rank - 1 && ir_dim_is_const(v->dims[axis], &width);
+	if (is_last && is_vector(scale, width) && (bias == NULL || is_vector(bias, width))) {
+		const char *path = import_layer(im, scale, "", bias),
+		           *more = is_rms || bias != NULL ? "" : ", bias=false";
+		return import_output(im, 0,
+		                     import_text(im, "%s(%s, %s, eps=%s%s)", name, x, path, eps, more)) &&
+		       output_moments(im, axis, eps);
+	}
+	const struct ir_dim *flat[IR_RANK_MAX];
+	for (int i = 0; i < axis; i++)
+		flat[i] = v->dims[i];
+	flat[axis] = ir_dim_const(im->dims, 1);
+	for (int i = axis; i < v->rank; i++)
+		flat[axis] = ir_dim_mul(im->dims, flat[axis], v->dims[i]);
+	x = import_text(im, "reshape(%s(reshape(%s, %s), none, eps=%s), %s) * %s", name, x,
+	                dims_text(im, axis + 1, flat), eps, dims_text(im, v->rank, v->dims),
+	                operand_tensor(im, scale));
+	if (bias != NULL)
+		x = import_text(im, "%s + %s", x, operand_tensor(im, bias));
+	return import_output(im, 0, x) && output_moments(im, axis, eps);
+}
+
+bool import_lp_norm(struct importer *im)
+{
+	const struct operand *v = operand_needed(im, 0);
+	int axis = axis_of(im, attribute_int(im, "axis", -1), v->rank);
+	const char *x = tensor_at(im, 0);
+	if (attribute_int(im, "p", 2) == 1)
+		return import_output(im, 0,
+		                     import_text(im, "%s / sum(abs(%s), axis=%d, keep=true)", x, x, axis));
+	return import_output(im, 0,
+	                     import_text(im, "%s / sqrt(sum(%s * %s, axis=%d, keep=true))", x, x, x, axis));
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Small models of transformers with seeded weights, exported by PyTorch, through tfmc as they are, against ONNX Runtime:
+`exports.py TFMC [NAME..]`. Prints a line for each model; exit 1 where an output differs by more than 1e-5 + 1e-5 of its
+largest element, 77 without the packages."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+warnings.filterwarnings("ignore")
+try:
+    import numpy
+    import onnxruntime
+    import torch
+    import transformers as tf
+    from safetensors.numpy import load_file, save_file
+except ImportError as e:
+    print(f"SKIPPED: {e}")
+    sys.exit(77)
+
+SMALL = {"vocab_size": 101, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+         "max_position_embeddings": 64, "attn_implementation": "eager"}
+PICTURE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32,
+           "patch_size": 8, "attn_implementation": "eager"}
+T5 = {"vocab_size": 101, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+
+
+def text(m, ids, mask):
+    return m(input_ids=ids, attention_mask=mask)[0]
+
+
+def with_types(m, ids, mask, types):
+    return m(input_ids=ids, attention_mask=mask, token_type_ids=types)[0]
+
+
+def causal(m, ids, mask):
+    return m(input_ids=ids, attention_mask=mask, use_cache=False).logits
+
+
+def picture(m, pixels):
+    return m(pixel_values=pixels)[0]
+
+
+def decoder(m, ids, states):
+    return m(input_ids=ids, encoder_hidden_states=states, use_cache=False)[0]
+
+
+MODELS = {
+    "bert": (lambda: tf.BertModel(tf.BertConfig(**SMALL)), with_types, ["input_ids", "attention_mask", "token_type_ids"]),
+    "bert_sdpa": (lambda: tf.BertModel(tf.BertConfig(**{**SMALL, "attn_implementation": "sdpa"})), with_types,
+                  ["input_ids", "attention_mask", "token_type_ids"]),
+    "roberta": (lambda: tf.RobertaModel(tf.RobertaConfig(**SMALL)), text, ["input_ids", "attention_mask"]),
+    "distilbert": (lambda: tf.DistilBertModel(tf.DistilBertConfig(vocab_size=101, dim=32, n_layers=2, n_heads=4, hidden_dim=64,
+                                                                  max_position_embeddings=64)), text,
+                   ["input_ids", "attention_mask"]),
+    "gpt2": (lambda: tf.GPT2LMHeadModel(tf.GPT2Config(vocab_size=101, n_embd=32, n_layer=2, n_head=4, n_positions=64,
+                                                      attn_implementation="eager")), causal, ["input_ids", "attention_mask"]),
+    "llama": (lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**SMALL, num_key_value_heads=2)), causal,
+              ["input_ids", "attention_mask"]),
+    "t5_encoder": (lambda: tf.T5EncoderModel(tf.T5Config(**T5)), text, ["input_ids", "attention_mask"]),
+    "t5_decoder": (lambda: tf.T5Model(tf.T5Config(**T5)).decoder, decoder, ["input_ids", "states"]),
+    "vit": (lambda: tf.ViTModel(tf.ViTConfig(**PICTURE), add_pooling_layer=False), picture, ["pixel_values"]),
+    "dinov2": (lambda: tf.Dinov2Model(tf.Dinov2Config(**PICTURE)), picture, ["pixel_values"]),
+    "whisper_encoder": (lambda: tf.WhisperModel(tf.WhisperConfig(
+        vocab_size=101, num_mel_bins=8, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=20, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, attn_implementation="eager")).encoder,
+        lambda m, features: m(input_features=features)[0], ["input_features"]),
+    "mobilevit": (lambda: tf.MobileViTModel(tf.MobileViTConfig(
+        image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 24, 32], num_attention_heads=4,
+        expand_ratio=2.0), expand_output=False), picture, ["pixel_values"]),
+}
+
+
+def example(name, kind, rng):
+    if name in ("input_ids", "token_type_ids"):
+        return rng.integers(*((0, 2) if name == "token_type_ids" else (3, 100)), (2, 9)).astype(numpy.int64)
+    if name == "attention_mask":
+        mask = numpy.ones((2, 9), numpy.int64)
+        mask[1, 6:] = 0
+        return mask
+    shape = {"pixel_values": (2, 3, 64, 64) if kind == "mobilevit" else (2, 3, 32, 32), "states": (2, 9, 32),
+             "input_features": (2, 8, 40)}[name]
+    return rng.standard_normal(shape).astype(numpy.float32)
+
+
+class Wrapped(torch.nn.Module):
+    def __init__(self, model, call):
+        super().__init__()
+        self.m, self.call = model, call
+
+    def forward(self, *args):
+        return self.call(self.m, *args)
+
+
+def check(tfmc, name, folder):
+    make, call, inputs = MODELS[name]
+    torch.manual_seed(0)
+    model = Wrapped(make().eval(), call)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.02)  # biases are not zero
+    feed = {i: example(i, name, numpy.random.default_rng(1)) for i in inputs}
+    path = os.path.join(folder, name + ".onnx")
+    dims = {i: {0: "batch", 1: "seq"} if v.ndim < 4 and i != "input_features" else {0: "batch"} for i, v in feed.items()}
+    torch.onnx.export(model, tuple(torch.from_numpy(v) for v in feed.values()), path, dynamo=False, input_names=inputs,
+                      output_names=["y"], dynamic_axes=dims, opset_version=17)
+    want = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+    bounds = ["--dim=batch=1..4"] + (["--dim=seq=1..64"] if any(1 in d for d in dims.values()) else [])
+    yaml = path[:-5] + ".yaml"
+    made = subprocess.run([tfmc, "import", path, "-o", yaml, *bounds], capture_output=True, text=True)
+    if made.returncode:
+        return made.stderr
+    written = open(yaml).read()
+    ids = {i for i in inputs if re.search(rf"^  {i}: .*dtype: i32", written, re.M)}
+    save_file({i: v.astype(numpy.int32) if i in ids else v for i, v in feed.items()}, f"{folder}/in.safetensors")
+    ran = subprocess.run([tfmc, "run", yaml, "--no-cache", "--inputs", f"{folder}/in.safetensors", "--outputs",
+                          f"{folder}/out.safetensors"], capture_output=True, text=True)
+    if ran.returncode:
+        return ran.stderr
+    got = load_file(f"{folder}/out.safetensors")["y"]
+    error, largest = float(numpy.abs(got - want).max()), float(numpy.abs(want).max())
+    print(f"{name}: largest error {error:.2g} of {largest:.3g}, {written.count(chr(10) + '  - ')} statements", flush=True)
+    return None if got.shape == want.shape and error <= 1e-5 + 1e-5 * largest else "differs"
+
+
+def main():
+    tfmc, failed = sys.argv[1], 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in sys.argv[2:] or MODELS:
+            reason = check(tfmc, name, folder)
+            if reason:
+                failed += 1
+                print(f"FAILED {name}: {reason}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
