@@ -85,6 +85,16 @@ bool import_identity(struct importer *im)
 	return import_alias(im, 0, operand_needed(im, 0));
 }
 
+/* The operand training_mode is absent or false. */
+bool import_dropout(struct importer *im)
+{
+	const struct operand *training = operand_at(im, 2);
+	int64_t on = 0;
+	if ((training != NULL && (!operand_int(training, 0, &on) || on != 0)) || import_is_read(im, 1))
+		return import_refuse(im, "not supported: Dropout in training, or its mask");
+	return import_identity(im);
+}
+
 bool import_cast(struct importer *im)
 {
 	static const struct {

@@ -404,7 +404,8 @@ static bool add_inputs(struct importer *im, const struct frontend_options *optio
 		ok = false;
 	}
 	im->failed = im->failed || !ok;
-	return !im->failed;
+	return !im->failed &&
+	       (im->m->inputs.n > 0 || import_refuse(im, "not supported: a graph without inputs"));
 }
 
 /* Inputs as values; floats of 16 bits are f32 from here on. Ids that are checked are i32 in the model, and i64, where
@@ -627,7 +628,7 @@ static const char *import_graph(struct importer *im, struct arena *a, const char
 		write_outputs(im, &outputs);
 		buf_printf(&head, "tfmc: 1\nname: %s\n", name);
 		write_inputs(im, &head);
-		buf_printf(&head, "graph:\n%s", im->graph.data);
+		buf_printf(&head, "graph:%s\n%s", im->graph.len > 0 ? "" : " []", im->graph.data);
 		buf_append(&head, &outputs);
 		write_weights(im, &head);
 		text = im->failed || buf_failed(&head) ? NULL : arena_strdup(a, head.data);
