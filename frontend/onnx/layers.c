@@ -91,9 +91,9 @@ bool import_gemm(struct importer *im)
 	bool is_plain = !ta && alpha == 1 && (c == NULL || (beta == 1 && is_vector(c, width)));
 	if (is_matrix(b) && is_plain)
 		return output_linear(im, operand_tensor(im, a), b, tb, c);
-	const char *x =
-	        import_text(im, "matmul(%s, %s, transpose_a=%s, transpose_b=%s)", operand_tensor(im, a),
-	                    operand_tensor(im, b), ta ? "true" : "false", tb ? "true" : "false");
+	const char *left = operand_tensor(im, a), *right = operand_tensor(im, b);
+	const char *x = import_text(im, "matmul(%s, %s, transpose_a=%s, transpose_b=%s)", left, right,
+	                            ta ? "true" : "false", tb ? "true" : "false");
 	x = alpha == 1 ? x : import_text(im, "%s * %s", x, float_text(im, alpha));
 	if (c != NULL)
 		x = import_text(
@@ -316,10 +316,11 @@ bool import_batch_norm(struct importer *im)
 	if (v->rank < 2 || attribute_int(im, "training_mode", 0) != 0 || im->node->outputs.n > 1)
 		return import_refuse(im, "not supported: BatchNormalization in training");
 	const char *eps = float_text(im, attribute_float(im, "epsilon", 1e-5));
-	const char *scale = import_statement(
-	        im, "scale", import_text(im, "%s / sqrt(%s + %s)", tensor_at(im, 1), tensor_at(im, 4), eps));
-	const char *shift = import_statement(
-	        im, "shift", import_text(im, "%s - %s * %s", tensor_at(im, 2), tensor_at(im, 3), scale));
+	const char *gamma = tensor_at(im, 1), *beta = tensor_at(im, 2), *mean = tensor_at(im, 3),
+	           *variance = tensor_at(im, 4);
+	const char *scale =
+	        import_statement(im, "scale", import_text(im, "%s / sqrt(%s + %s)", gamma, variance, eps));
+	const char *shift = import_statement(im, "shift", import_text(im, "%s - %s * %s", beta, mean, scale));
 	return import_output(im, 0,
 	                     import_text(im, "%s * %s + %s", tensor_at(im, 0),
 	                                 channels_text(im, scale, v->dims[1], v->rank),
@@ -351,8 +352,9 @@ bool import_group_norm(struct importer *im)
 	int rank = by_group ? 3 : v->rank;
 	const char *back = dims_text(im, v->rank, v->dims);
 	x = by_group ? x : import_text(im, "reshape(%s, %s)", x, back);
-	x = import_text(im, "%s * %s + %s", x, channels_text(im, tensor_at(im, 1), n, rank),
-	                channels_text(im, tensor_at(im, 2), n, rank));
+	const char *gamma = tensor_at(im, 1), *beta = tensor_at(im, 2);
+	x = import_text(im, "%s * %s + %s", x, channels_text(im, gamma, n, rank),
+	                channels_text(im, beta, n, rank));
 	return import_output(im, 0, by_group ? import_text(im, "reshape(%s, %s)", x, back) : x);
 }
 

@@ -77,7 +77,7 @@ class Worker:
     """A call of the runtime in a thread of its own, so that the calling thread can be interrupted. A cancelled session
     is not used again: the cancellation may have come too late for this call, and would end the next one."""
 
-    def __init__(self, session: Session, call: Callable[[], int], done: Callable[[int], None] | None = None):
+    def __init__(self, session: Session, call: Callable[[], Any], done: Callable[[int], None] | None = None):
         self.session, self.is_cancelled, self._status = session, False, 0
         self._call, self._done = call, done
         # An event and not Thread.join: until Python 3.13 a join that is interrupted takes the thread for ended.

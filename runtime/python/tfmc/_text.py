@@ -12,7 +12,7 @@ from ._library import Error, check, ffi, lib
 TOKEN_BYTES = 1024  # text of one token for stop strings, which do not look beyond
 
 
-def sized(call: Callable[[Any, int, Any], int], type_: str, what: str) -> Any:
+def sized(call: Callable[[Any, int, Any], Any], type_: str, what: str) -> Any:
     """The array of type_ that call(out, cap, n) writes, which is asked for its size first."""
     n = ffi.new("uint64_t *")
     status = call(ffi.NULL, 0, n)
