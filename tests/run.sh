@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds tfmc and runs the tests, at most 12 minutes on two cores; `--all` runs everything, at most 40 (tests/README.md
+# Builds tfmc and runs the tests, about 20 minutes on two cores; `--all` runs everything, about 50 (tests/README.md
 # says what the short run leaves out). Other arguments go to ctest (`bash tests/run.sh -R text/`); the slowest are listed.
 # BUILD_DIR names the build directory (default build); TFMC_WERROR=ON makes warnings errors (.ci/run does).
 set -euo pipefail
