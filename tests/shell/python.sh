@@ -34,6 +34,11 @@ if ! "$tmp/empty/bin/pip" install -q "$TFMC_SOURCE/runtime/python" >pip.log 2>&1
 	echo "SKIPPED: the wheel (pip reaches no packages)"
 	exit 0
 fi
-! ldd "$("$tmp"/empty/bin/python -c 'import tfmc._command as c; print(c.command())')" | grep -i llvm
+command=$("$tmp/empty/bin/pip" show -f tfmc | awk '$1 == "Location:" { at = $2 } $1 == "tfmc/tfmc" { print at "/" $1 }')
+[ -x "$command" ]
+if ldd "$command" | grep -i llvm; then
+	echo "the command of the wheel needs LLVM's library"
+	exit 1
+fi
 env -i PATH="$tmp/empty/bin" HOME="$tmp" TFMC_SOURCE="$TFMC_SOURCE" "$tmp/empty/bin/python" "$TFMC_SOURCE/examples/notebook.py" >notebook
 grep -q '2021-03-03' notebook
