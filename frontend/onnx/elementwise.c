@@ -34,8 +34,13 @@ static const char *reduction_text(struct importer *im)
 	const int64_t *axes;
 	size_t n;
 	int64_t all[IR_RANK_MAX], keep = attribute_int(im, "keepdims", 1);
+	bool reduces_none = attribute_int(im, "noop_with_empty_axes", 0) != 0;
+	if (v->dtype == DT_BOOL) {
+		import_refuse(im, "not supported: %s of bool", im->node->op);
+		return NULL;
+	}
 	if (!list_ints(im, "axes", 1, &axes, &n) || n == 0) {
-		if (im->failed || v->rank == 0 || attribute_int(im, "noop_with_empty_axes", 0) != 0)
+		if (im->failed || v->rank == 0 || reduces_none)
 			return NULL;
 		for (int i = 0; i < v->rank; i++)
 			all[i] = i;
@@ -90,6 +95,8 @@ bool import_dropout(struct importer *im)
 {
 	const struct operand *training = operand_at(im, 2);
 	int64_t on = 0;
+	(void)attribute_of(im, "ratio"); /* of training alone, as the seed */
+	(void)attribute_of(im, "seed");
 	if ((training != NULL && (!operand_int(training, 0, &on) || on != 0)) || import_is_read(im, 1))
 		return import_refuse(im, "not supported: Dropout in training, or its mask");
 	return import_identity(im);
@@ -300,6 +307,7 @@ bool import_topk(struct importer *im)
 	const struct operand *v = operand_needed(im, 0), *count = operand_at(im, 1);
 	int64_t k = attribute_int(im, "k", 0), perm[IR_RANK_MAX];
 	int axis = axis_of(im, attribute_int(im, "axis", -1), v->rank), last = v->rank - 1;
+	(void)attribute_of(im, "sorted"); /* results are in order in any case */
 	bool smallest = attribute_int(im, "largest", 1) == 0;
 	const char *x = tensor_at(im, 0), *names[2];
 	if (count != NULL && !operand_int(count, 0, &k))

@@ -275,7 +275,8 @@ static bool fold_size(struct importer *im)
 /* A node Constant without a tensor: value_int, value_ints, value_float, value_floats. */
 static bool fold_constant(struct importer *im)
 {
-	const struct onnx_attribute *a = im->node->attributes.n > 0 ? &im->node->attributes.items[0] : NULL;
+	const struct onnx_attribute *a =
+	        im->node->attributes.n > 0 ? attribute_of(im, im->node->attributes.items[0].name) : NULL;
 	if (a != NULL && a->kind == ONNX_TENSOR)
 		return true; /* bound as a tensor of the file */
 	size_t n = a == NULL                ? 0

@@ -494,6 +494,16 @@ static const struct operator operators[] = {
 #include "frontend/onnx/ops.def"
 };
 
+/* An attribute that an operator does not ask for may change its result: a later opset may have added it. */
+static bool check_attributes(struct importer *im)
+{
+	for (size_t i = 0; i < im->node->attributes.n; i++)
+		if (!im->node->attributes.items[i].is_read)
+			return import_refuse(im, "not supported: the attribute '%.80s' of %s",
+			                     im->node->attributes.items[i].name, im->node->op);
+	return true;
+}
+
 static bool import_node(struct importer *im)
 {
 	const struct onnx_node *node = im->node;
@@ -505,12 +515,18 @@ static bool import_node(struct importer *im)
 	for (size_t i = 0; i < node->inputs.n; i++)
 		if (node->inputs.items[i][0] != '\0' && !strmap_has(&im->values, node->inputs.items[i]))
 			return import_refuse(im, "no value is called '%.200s'", node->inputs.items[i]);
-	if (is_standard && import_fold(im))
-		return !im->failed;
+	if (is_standard && import_fold(im)) {
+		/* A folded value has one axis at most, so a folder need not ask which one is meant. */
+		static const char *const plain[] = {"axis", "axes", "keepdims", "allowzero", "saturate"};
+		for (size_t i = 0; i < TFMC_COUNT(plain); i++)
+			(void)attribute_of(im, plain[i]);
+		return !im->failed && check_attributes(im);
+	}
 	for (size_t i = 0; is_standard && i < TFMC_COUNT(operators); i++)
 		if (strcmp(operators[i].op, node->op) == 0)
-			return operators[i].text != NULL ? import_template(im, operators[i].text)
-			                                 : operators[i].import(im);
+			return (operators[i].text != NULL ? import_template(im, operators[i].text)
+			                                  : operators[i].import(im)) &&
+			       check_attributes(im);
 	return import_refuse(im, "not supported: the operator '%.80s%s%.80s'", node->domain,
 	                     is_standard ? "" : ".", node->op);
 }

@@ -177,6 +177,7 @@ static bool read_window(struct importer *im, const struct operand *v, const int6
 		return import_refuse(im, "not supported: %s of %d axes", im->node->op, v->rank);
 	for (size_t i = 0; i < w->n && kernel != NULL; i++)
 		w->kernel[i] = kernel[i];
+	(void)attribute_of(im, "kernel_shape"); /* of a convolution it repeats the sizes of the weight */
 	if ((kernel == NULL && !read_axes(im, "kernel_shape", w->n, 0, w->kernel)) ||
 	    !read_axes(im, "strides", w->n, 1, w->stride) ||
 	    !read_axes(im, "dilations", w->n, 1, w->dilation) || !read_axes(im, "pads", 2 * w->n, 0, w->pads))
@@ -264,6 +265,8 @@ bool import_pool(struct importer *im)
 	     all = attribute_int(im, "count_include_pad", 0) != 0;
 	if (im->failed || !read_window(im, v, NULL, &w))
 		return false;
+	if (v->dtype != DT_F32)
+		return import_refuse(im, "not supported: %s of %s", im->node->op, ir_dtype_name(v->dtype));
 	if (attribute_int(im, "ceil_mode", 0) != 0)
 		add_last_window(im, v, &w);
 	const char *x = operand_tensor(im, v), *lowest = "-3.4028234663852886e+38";
@@ -414,10 +417,10 @@ bool import_lp_norm(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
 	int axis = axis_of(im, attribute_int(im, "axis", -1), v->rank);
+	bool sums = attribute_int(im, "p", 2) == 1;
 	const char *x = tensor_at(im, 0);
-	if (attribute_int(im, "p", 2) == 1)
-		return import_output(im, 0,
-		                     import_text(im, "%s / sum(abs(%s), axis=%d, keep=true)", x, x, axis));
-	return import_output(im, 0,
-	                     import_text(im, "%s / sqrt(sum(%s * %s, axis=%d, keep=true))", x, x, x, axis));
+	const char *norm = sums ? import_text(im, "sum(abs(%s), axis=%d, keep=true)", x, axis)
+	                        : import_text(im, "sqrt(sum(%s * %s, axis=%d, keep=true))", x, x, axis);
+	/* Zeros stay zeros: the least normal number keeps them from 0 / 0. */
+	return import_output(im, 0, import_text(im, "%s / maximum(%s, 1.1754943508222875e-38)", x, norm));
 }

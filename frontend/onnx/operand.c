@@ -20,7 +20,10 @@
 
 const struct onnx_attribute *attribute_of(const struct importer *im, const char *name)
 {
-	return onnx_attribute(im->node, name);
+	const struct onnx_attribute *a = onnx_attribute(im->node, name);
+	if (a != NULL)
+		((struct onnx_attribute *)(uintptr_t)a)->is_read = true;
+	return a;
 }
 
 int64_t attribute_int(const struct importer *im, const char *name, int64_t def)

@@ -147,7 +147,7 @@ bool import_split(struct importer *im)
 	int axis = axis_of(im, attribute_int(im, "axis", 0), v->rank);
 	const struct ir_dim *const *sizes;
 	size_t n = im->node->outputs.n, given;
-	if (im->failed || n > IR_RANK_MAX * 64)
+	if (attribute_int(im, "num_outputs", (int64_t)n) != (int64_t)n || im->failed || n > IR_RANK_MAX * 64)
 		return import_refuse(im, "Split into %zu parts", n);
 	bool listed = list_dims(im, "split", 1, &sizes, &given);
 	const struct ir_dim **parts = ARENA_ARRAY(im->a, const struct ir_dim *, n + 1);
@@ -539,10 +539,11 @@ bool import_space_to_depth(struct importer *im)
 	int64_t size = attribute_int(im, "blocksize", 0);
 	if (v->rank != 4 || size < 1 || size > INT16_MAX)
 		return import_refuse(im, "SpaceToDepth of %d axes by %lld", v->rank, (long long)size);
+	bool crd = strcmp(attribute_text(im, "mode", "DCR"), "CRD") == 0;
 	struct ir_dims *t = im->dims;
 	const struct ir_dim *s = ir_dim_const(t, size), *h = ir_dim_floordiv(t, v->dims[2], size),
 	                    *w = ir_dim_floordiv(t, v->dims[3], size);
 	const struct ir_dim *dims[] = {v->dims[0], ir_dim_mul(t, v->dims[1], ir_dim_mul(t, s, s)), h, w};
 	const struct ir_dim *split[] = {v->dims[0], v->dims[1], h, s, w, s};
-	return output_blocks(im, split, "[0, 3, 5, 1, 2, 4]", dims);
+	return output_blocks(im, split, crd ? "[0, 1, 3, 5, 2, 4]" : "[0, 3, 5, 1, 2, 4]", dims);
 }

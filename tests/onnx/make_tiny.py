@@ -3,7 +3,8 @@
 """Writes a small ONNX model as exporters write them: `make_tiny.py FILE [--external] [--op=OPERATOR]`.
 
 A layer of an encoder: a linear layer, GELU by Erf, a residual sum and LayerNormalization; its result is reshaped to
-heads by shape arithmetic. --external: matrices are in FILE.data. --op: the name of the last operator."""
+heads by shape arithmetic. --external: matrices are in FILE.data. --op: the name of the last
+operator, which gets an attribute `extra`."""
 import os
 import random
 import struct
@@ -70,7 +71,7 @@ def main():
         node("LayerNormalization", ["s", "layer.norm.weight", "layer.norm.bias"], "n", "/layer/norm/LayerNormalization",
              axis=-1, epsilon=1e-5),
         node("Reshape", ["n", "heads"], "h", "/split/Reshape"),
-        node(last, ["h"], "y", f"/split/{last}"),
+        node(last, ["h"], "y", f"/split/{last}", **({} if last == "Transpose" else {"extra": 1})),
     ]
     shape = [
         node("Shape", ["x"], "shape", "/Shape"),

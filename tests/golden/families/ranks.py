@@ -46,7 +46,7 @@ def prefixes(path):
         text = f.read()
     found = []
     for line in text.splitlines():
-        if "cases:" in line and "call: generate" not in line:
+        if "cases:" in line and not re.search("call: (generate|encode)", line):
             found += re.findall(r"[\w.]+", line.split("cases:")[-1].split("]")[0])
     return list(dict.fromkeys(found))
 
