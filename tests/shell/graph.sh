@@ -206,23 +206,8 @@ else
 fi
 
 # In a browser.
-browser=
-for name in chromium chromium-browser google-chrome; do
-	[ -n "$browser" ] || ! "$name" --version >"$tmp/out" 2>&1 || browser=$name
-done
-if [ -z "$browser" ]; then
-	echo "SKIPPED, the browser part alone: no chromium was found" >&2
-	exit 0
-fi
-cat >"$tmp/press.py" <<'PY'
-import sys
-text = open(sys.argv[1], encoding="utf-8").read()
-text = text.replace("<head>", """<head><script>
-const wrong = [], say = console.error;
-console.error = (...a) => { wrong.push(a.join(" ")); say(...a); };
-addEventListener("error", (e) => wrong.push(e.message));
-addEventListener("securitypolicyviolation", (e) => wrong.push(e.violatedDirective));
-</script>""", 1)
+. "$TFMC_SOURCE/tests/support/browser.sh"
+cat >>"$tmp/press.py" <<'PY'
 text = text.replace("</body>", """<script>{
 const seen = ["ready after " + Math.round(performance.now()) + " ms"];
 const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
