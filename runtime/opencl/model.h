@@ -38,6 +38,16 @@ int32_t tfmc_cl_model_permute(struct tfmc_cl_model *model, const int64_t *from, 
 int32_t tfmc_cl_model_fetch(struct tfmc_cl_model *model, int64_t at, void *to, int64_t bytes);
 int32_t tfmc_cl_model_store(struct tfmc_cl_model *model, int64_t at, const void *from, int64_t bytes);
 
+/* Those functions, which objects with code for devices call: a loader of objects needs their addresses. */
+#define TFMC_CL_MODEL_FUNCTIONS(X) \
+	X(tfmc_cl_model_open)      \
+	X(tfmc_cl_model_close)     \
+	X(tfmc_cl_model_call)      \
+	X(tfmc_cl_model_copy)      \
+	X(tfmc_cl_model_permute)   \
+	X(tfmc_cl_model_fetch)     \
+	X(tfmc_cl_model_store)
+
 #ifdef __cplusplus
 }
 #endif

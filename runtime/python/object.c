@@ -54,15 +54,11 @@ struct elf {
 static const struct {
 	const char *name;
 	uintptr_t address;
-} imports[] = {{"memcpy", (uintptr_t)memcpy},
-               {"memset", (uintptr_t)memset},
-               {"tfmc_cl_model_open", (uintptr_t)tfmc_cl_model_open},
-               {"tfmc_cl_model_close", (uintptr_t)tfmc_cl_model_close},
-               {"tfmc_cl_model_call", (uintptr_t)tfmc_cl_model_call},
-               {"tfmc_cl_model_copy", (uintptr_t)tfmc_cl_model_copy},
-               {"tfmc_cl_model_permute", (uintptr_t)tfmc_cl_model_permute},
-               {"tfmc_cl_model_fetch", (uintptr_t)tfmc_cl_model_fetch},
-               {"tfmc_cl_model_store", (uintptr_t)tfmc_cl_model_store}};
+} imports[] = {
+#define X(function) {#function, (uintptr_t)function},
+        X(memcpy) X(memset) TFMC_CL_MODEL_FUNCTIONS(X)
+#undef X
+};
 #define N_IMPORTS (sizeof(imports) / sizeof(*imports))
 
 /* ---- the file ---- */

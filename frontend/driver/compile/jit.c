@@ -290,13 +290,10 @@ static enum tfmc_status compile_and_pack(struct driver *d, const struct code_req
 static enum tfmc_status link_object(struct driver *d, const char *name, struct compiled *out)
 {
 	static const struct backend_function functions[] = {
-	        {"tfmc_cl_model_open", (uintptr_t)tfmc_cl_model_open},
-	        {"tfmc_cl_model_close", (uintptr_t)tfmc_cl_model_close},
-	        {"tfmc_cl_model_call", (uintptr_t)tfmc_cl_model_call},
-	        {"tfmc_cl_model_copy", (uintptr_t)tfmc_cl_model_copy},
-	        {"tfmc_cl_model_permute", (uintptr_t)tfmc_cl_model_permute},
-	        {"tfmc_cl_model_fetch", (uintptr_t)tfmc_cl_model_fetch},
-	        {"tfmc_cl_model_store", (uintptr_t)tfmc_cl_model_store}};
+#define X(function) {#function, (uintptr_t)function},
+	        TFMC_CL_MODEL_FUNCTIONS(X)
+#undef X
+	};
 	TFMC_TRY(
 	        backend_jit_link(&d->diag, &out->object.object, functions, TFMC_COUNT(functions), &out->jit));
 	if (backend_jit_model(out->jit, name, &out->model))
