@@ -296,7 +296,7 @@ bool import_cumsum(struct importer *im)
 	bool backward = attribute_int(im, "reverse", 0) != 0;
 	sum = import_text(im, "cumsum(%s, axis=%d)", backward ? reversed(im, x, v, at) : x, at);
 	if (backward)
-		sum = reversed(im, import_statement(im, "sums", sum), v, at);
+		sum = reversed(im, import_statement(im, "sum", sum), v, at);
 	return import_output(
 	        im, 0, attribute_int(im, "exclusive", 0) != 0 ? import_text(im, "%s - %s", sum, x) : sum);
 }

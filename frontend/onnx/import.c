@@ -494,7 +494,7 @@ static const struct operator operators[] = {
 #include "frontend/onnx/ops.def"
 };
 
-/* An attribute that an operator does not ask for may change its result: a later opset may have added it. */
+/* An attribute that the import of an operator does not read may change the result: a later opset may have added it. */
 static bool check_attributes(struct importer *im)
 {
 	for (size_t i = 0; i < im->node->attributes.n; i++)

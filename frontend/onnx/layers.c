@@ -238,7 +238,7 @@ static void add_last_window(struct importer *im, const struct operand *v, struct
 	}
 }
 
-/* The number of elements that each window of an axis counts, in the shape of the result: sums of windows of ones. */
+/* The number of elements that each window of an axis counts, in the shape of the result: a window of ones, added. */
 static const char *counts_text(struct importer *im, const struct operand *v, const struct window *w, size_t i,
                                const char *border)
 {
@@ -256,7 +256,7 @@ static const char *counts_text(struct importer *im, const struct operand *v, con
 	return import_text(im, "reshape(%s, %s)", counts, dims_text(im, v->rank, dims));
 }
 
-/* Windows of one axis after another: maxima and sums of both are the same. */
+/* Windows of one axis after another: the maximum or sum of both is the same. */
 bool import_pool(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
@@ -417,10 +417,10 @@ bool import_lp_norm(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
 	int axis = axis_of(im, attribute_int(im, "axis", -1), v->rank);
-	bool sums = attribute_int(im, "p", 2) == 1;
+	bool is_l1 = attribute_int(im, "p", 2) == 1;
 	const char *x = tensor_at(im, 0);
-	const char *norm = sums ? import_text(im, "sum(abs(%s), axis=%d, keep=true)", x, axis)
-	                        : import_text(im, "sqrt(sum(%s * %s, axis=%d, keep=true))", x, x, axis);
+	const char *norm = is_l1 ? import_text(im, "sum(abs(%s), axis=%d, keep=true)", x, axis)
+	                         : import_text(im, "sqrt(sum(%s * %s, axis=%d, keep=true))", x, x, axis);
 	/* Zeros stay zeros: the least normal number keeps them from 0 / 0. */
 	return import_output(im, 0, import_text(im, "%s / maximum(%s, 1.1754943508222875e-38)", x, norm));
 }

@@ -52,7 +52,7 @@ struct onnx_attribute {
 		size_t n, cap;
 	} floats;
 	size_t n_strings;
-	bool is_read; /* the import has asked for it */
+	bool is_read; /* by the import */
 };
 
 struct onnx_names {
