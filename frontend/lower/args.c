@@ -23,6 +23,8 @@ struct scope_lookup {
 
 static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out);
 
+/* Environment that looks names up from `scope` outward; the plain environment of the model without memory.
+ * Suggestions for misspelt names are left out: the caller adds them. */
 static struct expr_env scope_env(struct expander *b, const struct step_scope *scope, bool dims)
 {
 	struct expr_env env = model_env(&b->m->scope, dims);

@@ -83,6 +83,7 @@ static bool live_after(const struct lowering *lw, const char *name)
 {
 	for (const struct lower_frame *f = lw->frame; f != NULL; f = f->outer) {
 		enum graph_use use = graph_first_use(f->body, f->at + 1, name);
+		/* the next iteration reads from the start of the body */
 		if (use == GRAPH_UNUSED && f->loop)
 			use = graph_first_use(f->body, 0, name) == GRAPH_READ ? GRAPH_READ : GRAPH_UNUSED;
 		if (use != GRAPH_UNUSED)
@@ -95,8 +96,8 @@ static bool live_after(const struct lowering *lw, const char *name)
 	return false;
 }
 
-/* Finds the loop-carried values of a repeat: names the body reads before it writes them or that are live after
- * it, and its states. */
+/* Finds the loop-carried values of a repeat: names the body reads before it writes them or that are live after it,
+ * and its states. Run and type inference have no states. False after a report, or without memory. */
 static bool find_carries(struct lowering *lw, const struct graph_node *node, struct carries *c)
 {
 	c->targets = graph_targets(lw->arena, &node->body, &c->n_targets);
@@ -196,6 +197,7 @@ static bool lower_repeat(struct lowering *lw, const struct graph_node *node)
 	if (!ok)
 		return false;
 	irb_repeat_end(lw->b, yields, total, args);
+	/* names of the body are unbound after it, unless they are carried */
 	for (size_t i = 0; i < c.n_targets; i++)
 		strmap_set(&lw->vars, c.targets[i], NULL);
 	bind_carries(lw, &c, args);

@@ -90,6 +90,7 @@ bool call_tensor(const struct call *c, const char *name, struct ir_value *out)
 	return lower_fail(c->lw, e->loc, DIAG_VALUE_TYPE, "'%s' of %s wants a tensor", name, c->e->text);
 }
 
+/* Lowers an argument that must not be a tensor; *given: it is present or has a default. False after a report. */
 static bool scalar_arg(const struct call *c, const char *name, unsigned types, struct lowered *v, bool *given)
 {
 	const struct expr *e = typed_arg(c, name, types);
@@ -201,6 +202,7 @@ bool call_return(const struct call *c, struct lowered *out, struct ir_value v)
 	return !irb_failed(c->lw->b);
 }
 
+/* True if the dim d contains the symbol sym, also inside of a quotient or maximum. */
 static bool dim_depends_on(const struct ir_dim *d, const struct ir_dim *sym)
 {
 	if (d == sym)
@@ -223,6 +225,7 @@ bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enu
 	const struct ir_dim *grows = c->lw->grows;
 	if (grows == NULL || t == NULL || axis >= t->rank)
 		return true;
+	/* a constant number of tokens does not tell which axes have them */
 	if (ir_dim_is_const(grows, NULL) || !dim_depends_on(t->dims[axis], grows))
 		return !lower_is_source(c->lw, t->dims[axis]) || lower_fill_source(c, x, axis, fill);
 	return lower_fail(

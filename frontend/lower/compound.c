@@ -30,6 +30,7 @@ static bool expand_steps_under(struct step *st, const struct yaml_node *steps)
 	return ok;
 }
 
+/* The expression l op r; l itself without memory. */
 static const struct expr *binary_tree(struct expander *b, enum expr_op op, const struct expr *l,
                                       const struct expr *r)
 {
@@ -98,6 +99,7 @@ static bool expand_branches(struct step *st, const struct yaml_node *list)
 	return ok;
 }
 
+/* x = in + scale * body(in), or with branches in + scale * their sum. */
 bool step_residual(struct step *st)
 {
 	struct expander *b = st->b;
@@ -112,6 +114,7 @@ bool step_residual(struct step *st)
 	ok = ok && (body == NULL || expand_steps_under(st, body)) &&
 	     (list == NULL || expand_branches(st, list)) && add_residual(st, &base, r);
 	temp_pop(b, 1);
+	/* the sum has the rows of the input, also if the body does not report lengths */
 	if (b->x.lengths == NULL)
 		b->x.lengths = base.lengths;
 	return ok;
@@ -141,6 +144,7 @@ static bool expand_iteration(struct step *st, const struct iterations *r, int64_
 	bool paths_claimed = b->paths_claimed;
 	b->scope = &scope;
 	b->out = &r->items[k].body;
+	/* all iterations have the paths of the first */
 	b->paths_claimed = paths_claimed || (r->share && k > 0);
 	b->prefix = r->share ? st->path : arena_printf(b->arena, "%s.{%s}", st->path, r->as);
 	bool ok = expand_body(b, step_arg(st, "body"));
@@ -265,6 +269,7 @@ bool check_use(struct step *st, const struct definition *d)
 	return given != NULL && values != NULL && signature_match(&use, &signature, given, n, values);
 }
 
+/* The definition that a step `use` names; NULL after a report. */
 static const struct definition *find_used_definition(struct step *st, const struct yaml_node *name)
 {
 	struct expander *b = st->b;
@@ -301,7 +306,7 @@ bool use_definition(struct step *st, const struct definition *d)
 	}
 	struct use_chain link = {b->chain, d->name, st->loc};
 	struct step_scope scope = {.outer = b->scope, .def = d, .args = st->args};
-	if (!d->statements && !start_from_input(st))
+	if (!d->statements && !start_from_input(st)) /* statements read their input by the name `in` */
 		return false;
 	b->has_x = true;
 	b->chain = &link;
@@ -316,6 +321,8 @@ bool use_definition(struct step *st, const struct definition *d)
 
 /* ---- save, x ---- */
 
+/* Names the input of the step. Inside a repeat the name must contain every index, so that no iteration overwrites
+ * a value. */
 bool step_save(struct step *st)
 {
 	struct expander *b = st->b;
@@ -344,6 +351,7 @@ bool step_save(struct step *st)
 	return strmap_set(&b->values, name, v);
 }
 
+/* Makes a named value the current one. */
 bool step_x(struct step *st)
 {
 	struct step_value v;

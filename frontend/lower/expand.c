@@ -140,6 +140,8 @@ static void check_word(struct expander *b, const struct schema_key *key, const s
 		(void)expr_read_word(&env, node, key->name, words, n, &word);
 }
 
+/* Evaluates an argument as its row in schema.def demands, for its reports alone. Types that refer to values are
+ * not checked. */
 static void check_argument(struct expander *b, const struct schema_key *key, const struct yaml_node *node)
 {
 	struct expr_env env = step_env(b, false);
@@ -197,8 +199,8 @@ static void check_step(struct step *st)
 	check_bodies(st);
 }
 
-/* Checks the steps from index `from` on and those in their bodies, so that mistakes of a file are reported in
- * one run. */
+/* Checks the steps from index `from` on and those in their bodies, so that mistakes of a file are reported in one
+ * run. Not in a graph (locals), whose entries are statements. */
 static void steps_check_remaining(struct expander *b, const struct yaml_node *steps, size_t from)
 {
 	for (size_t i = from;
@@ -228,6 +230,7 @@ static const struct {
         {"use", step_use},           {"graph", step_graph},
 };
 
+/* Runs the handler of the kind, else expands its definition in the model, else its body in the prelude. */
 static bool run_step_kind(struct step *st)
 {
 	const struct yaml_node *body = yaml_find(st->b->prelude, st->kind->kind);
@@ -249,9 +252,8 @@ static void report_unknown_step(struct expander *b, const struct yaml_node *key)
 	yaml_unknown_key(b->cx, key, kinds, n, "a list of steps");
 }
 
-/*
- * The schema row of a kind. For a definition of the model, *def is set and a row is made. NULL: unknown kind.
- */
+/* The schema row of a kind. For a definition of the model that is not a function, *def is set and a row is made.
+ * NULL: unknown kind. */
 static const struct schema_step *find_step_kind(struct expander *b, const char *name,
                                                 const struct definition **def)
 {
@@ -338,7 +340,7 @@ static bool set_path(struct step *st)
 		st->path = path_join(b, b->prefix, id->text);
 	}
 	bool plain = strcmp(st->kind->kind, "use") == 0 && id == NULL;
-	if (plain)
+	if (plain) /* adds no component to the path */
 		st->path = b->prefix;
 	st->params = st->path;
 	bool shares = strcmp(st->kind->kind, "repeat") != 0; /* in repeat, `share` is a bool */
@@ -403,7 +405,7 @@ bool read_step(struct expander *b, const struct yaml_node *node, struct step *st
 	st->args = merge_args(b, st->kind, node->kind == YAML_MAPPING ? node : &nothing, value);
 	if (st->args == NULL)
 		return false;
-	if (st->args->loc.line == 0)
+	if (st->args->loc.line == 0) /* no argument is written: errors point at the kind */
 		((struct yaml_node *)(uintptr_t)st->args)->loc = st->loc;
 	if (st->def != NULL)
 		return check_use(st, st->def);
@@ -489,7 +491,7 @@ static bool expand_stack(struct expander *b, const struct yaml_pair *pair)
 	struct step_value len = {.lengths = NULL};
 	if (lengths != NULL && !yaml_is(lengths, "none") && !find_named_value(b, lengths, &len))
 		return false;
-	if (lengths != NULL) {
+	if (lengths != NULL) { /* `none`: NULL */
 		v.lengths = len.name;
 		v.cut = len.name;
 	}
@@ -540,7 +542,7 @@ static bool expand_output(struct expander *b, struct model_output *o)
 	}
 	const char *name = name_is_used(b, o->name) ? temp_push(b, arena_printf(b->arena, "%s_out", o->name))
 	                                            : temp_push(b, o->name);
-	v.cut = v.lengths;
+	v.cut = v.lengths; /* rows past the length are 0 */
 	o->value = name;
 	o->lengths = v.lengths;
 	return push_assignment(b, (struct ir_loc){o->loc, NULL}, name, value_ref(b, &v, o->loc));
@@ -571,6 +573,8 @@ static bool check_defaults(struct expander *b)
 	return ok;
 }
 
+/* Expands the section `model`: a list of steps, or a mapping of stacks. The stacks after a wrong one are still
+ * checked. False after a report. */
 static bool expand_model(struct expander *b, const struct yaml_node *model)
 {
 	if (model->kind == YAML_SEQUENCE)

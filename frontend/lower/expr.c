@@ -102,6 +102,7 @@ bool lower_dtype_holds(enum ir_dtype t, double v)
 	return true;
 }
 
+/* The value of a number or bool; false after a report for other kinds. */
 static bool scalar_as_double(struct lowering *lw, struct loc at, const struct value *s, double *out)
 {
 	if (s->kind == VALUE_INT)
@@ -136,7 +137,7 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 		return true;
 	if (t == NULL)
 		return false;
-	if (v->kind == LOWERED_SCALAR && v->s.kind == VALUE_DIM) {
+	if (v->kind == LOWERED_SCALAR && v->s.kind == VALUE_DIM) { /* its value is known at run time */
 		const struct ir_dim *size = lower_dim(lw, v->s.dim);
 		struct ir_value n;
 		if (!lower_is_source(lw, size))
@@ -164,6 +165,7 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 
 /* ---- scalars ---- */
 
+/* True if e can be evaluated now: it reads no bound name and calls scalar functions only. */
 static bool is_scalar_expr(const struct lowering *lw, const struct expr *e)
 {
 	if (e->kind == EX_NAME && lower_find(lw, e->text) != NULL)
@@ -177,6 +179,7 @@ static bool is_scalar_expr(const struct lowering *lw, const struct expr *e)
 	return true;
 }
 
+/* Evaluates e at compile time; a name that is neither param nor dim becomes a string. False after a report. */
 static bool eval_scalar(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
 	*out = (struct lowered){.kind = LOWERED_SCALAR};
@@ -278,7 +281,7 @@ static bool try_scale(struct lowering *lw, const struct expr *e, const struct lo
 	    (s->s.kind != VALUE_INT && s->s.kind != VALUE_FLOAT))
 		return false;
 	f = s->s.kind == VALUE_INT ? (double)s->s.i : s->s.f;
-	if (over && f == 0.0)
+	if (over && f == 0.0) /* 1 / f would be infinite: the op div */
 		return false;
 	*out = lowered_tensor(irb_scale_by(lw->b, t->v, over ? 1.0 / f : f));
 	return true;

@@ -49,6 +49,8 @@ static bool eval_scoped_name(struct expander *b, const char *name, bool loops, s
 	return false;
 }
 
+/* The expression for a name in a statement: that of a local name or argument, a value of the model, the value of
+ * an index, else the name itself. `%` marks the result of an inlined call, which is final. */
 static const struct expr *substitute_name(struct expander *b, const struct expr *e)
 {
 	const struct expr *local = strmap_get(b->locals, e->text);
@@ -96,6 +98,7 @@ static const char *substitute_placeholder(void *user, const char *name)
 	return value_in_string(b, &v);
 }
 
+/* Substitutes names and the placeholders of strings (expr_map); NULL: its children are mapped. */
 static const struct expr *substitute_node(void *user, const struct expr *e)
 {
 	struct expander *b = user;
@@ -401,6 +404,7 @@ static bool check_body_names(struct expander *b, const struct expr *e)
 	return true;
 }
 
+/* Counts a statement of a function toward MODEL_STEPS_MAX, and checks the names it reads. False after a report. */
 static bool check_body_statement(struct expander *b, const struct expr_statement *st)
 {
 	if (++b->n_steps > MODEL_STEPS_MAX) {
@@ -603,6 +607,7 @@ bool reads_growing_value(struct expander *b, const struct graph_body *body)
 	return false;
 }
 
+/* The step `graph`: gives the local names unused graph names, expands the statements into a body, and appends it. */
 bool step_graph(struct step *st)
 {
 	struct expander *b = st->b;

@@ -20,6 +20,7 @@ struct entry_function {
 	struct loc loc;
 };
 
+/* Initializes *lw and begins the function in the module; false after a report, or without memory. */
 static bool begin_function(struct lowering *lw, struct frontend_model *m, struct ir_module *module,
                            const struct entry_function *e, struct state_types *types)
 {
@@ -45,6 +46,8 @@ static bool is_entry_parameter(const struct frontend_model *m, const struct entr
 	return tokens ? e->tokens : e->others;
 }
 
+/* Adds an input of the model as a parameter, and binds its name. index[i]: number of the parameter of input i, -1:
+ * none. */
 static bool add_input(struct lowering *lw, const struct frontend_input *in, const int *index)
 {
 	struct frontend_model *m = lw->m;
@@ -100,7 +103,7 @@ static bool add_state(struct lowering *lw, const char *name)
 		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "the state '%s' cannot be declared", name);
 	const char *last = strrchr(name, '.');
 	struct ir_param p = {.name = last == NULL ? name : last + 1, .loc = t->loc, .lengths = -1};
-	if (lower_find(lw, p.name) != NULL || lw->states.n > 1)
+	if (lower_find(lw, p.name) != NULL || lw->states.n > 1) /* parameter names are unique */
 		p.name = arena_printf(lw->arena, "state%zu", lw->states.n);
 	*s = (struct lower_state){name, decl, irb_param(lw->b, &p, ir_type_state(lw->module->types, decl))};
 	return !irb_failed(lw->b);
@@ -150,13 +153,14 @@ static bool add_parameters(struct lowering *lw, const struct entry_function *e)
 	if (e->mode == LOWER_DECODE && lw->m->generate.long_from > 0 && !add_call_end(lw))
 		return false;
 	if (e->mode != LOWER_DECODE && e->mode != LOWER_ENCODE)
-		return true;
+		return true; /* no states */
 	if (!lower_body_states(lw, &e->body, &names))
 		return false;
 	for (size_t i = 0; i < names.n; i++) {
 		if (!add_state(lw, names.items[i]))
 			return false;
 	}
+	/* states for the sizes of the source that decode reads */
 	for (size_t i = 0; i < lw->source.n; i++) {
 		if ((lw->types->sizes >> i & 1) != 0 && !add_state(lw, lw->source.items[i].state))
 			return false;
@@ -175,8 +179,8 @@ static struct ir_value new_tokens(struct lowering *lw)
 	return irb_dim_value_of(lw->b, lw->grows, 1, batch_type(lw)->dims);
 }
 
-/* Binds `name` to its last real row of each sequence. Lowering takes rows here alone: canonicalize moves select_rows
- * toward the inputs. */
+/* Binds the logits `name` [B, S, vocab] to their last real row of each sequence [B, vocab]. Only here:
+ * canonicalize moves select_rows toward the inputs, so the other rows are not computed. False after a report. */
 static bool select_last_row(struct lowering *lw, const char *name)
 {
 	const struct lowered *x = lower_find(lw, name);
@@ -195,6 +199,7 @@ static bool check_ids(struct lowering *lw, const char *key, const struct fronten
 	const struct yaml_node *node = yaml_find(model_section(lw->m, "generate"), key);
 	for (size_t i = 0; node != NULL && i < ids->n; i++) {
 		struct yaml_list list = yaml_as_list(lw->arena, node);
+		/* of the id, if written one by one */
 		struct loc at = list.n == ids->n ? list.items[i]->loc : node->loc;
 		if (ids->items[i] >= below) {
 			diag_error(lw->cx, at, DIAG_GENERATE,
@@ -268,7 +273,7 @@ static bool finish_function(struct lowering *lw, const struct entry_function *e)
 	}
 	if (e->mode == LOWER_DECODE)
 		values[n] = irb_add(lw->b, lw->past, new_tokens(lw), NULL);
-	if (e->mode == LOWER_ENCODE)
+	if (e->mode == LOWER_ENCODE) /* no token has been read yet */
 		values[n] = irb_full_of(lw->b, 0.0, DT_I32, 1, batch_type(lw)->dims);
 	if (e->mode == LOWER_DECODE || e->mode == LOWER_ENCODE)
 		results[n++] = (struct ir_result){.role = ROLE_PAST, .lengths = -1};
@@ -279,6 +284,8 @@ static bool finish_function(struct lowering *lw, const struct entry_function *e)
 	return irb_finish(lw->b, values, results, n, NULL) == TFMC_OK;
 }
 
+/* Builds one function: parameters, body, and in place of the logits their last row (decode) or scores of targets
+ * (score). False after a report, or without memory. */
 static bool build_function(struct frontend_model *m, struct ir_module *module, const struct entry_function *e,
                            struct state_types *types)
 {
@@ -295,6 +302,8 @@ static bool build_function(struct frontend_model *m, struct ir_module *module, c
 
 /* ---- modules ---- */
 
+/* A module that declares the dims of the model, with the same symbols, and those of the source; NULL without
+ * memory. */
 static struct ir_module *create_module(struct frontend_model *m)
 {
 	struct ir_module *module = ir_module_create(m->name);
@@ -308,8 +317,8 @@ static struct ir_module *create_module(struct frontend_model *m)
 	return NULL;
 }
 
-/* Lets an entry return the outputs i with chosen[i] (NULL: all); its body are the statements of `body` that these and
- * the calls of `effect` (NULL: none) need. */
+/* Sets outputs and body of an entry: it returns the outputs i with chosen[i] (NULL: all), and has the statements
+ * of `body` on which they, and the calls of `effect` (NULL: none), depend. False without memory. */
 static bool set_entry_body(struct frontend_model *m, struct entry_function *e, const bool *chosen,
                            const struct graph_body *body, const char *effect)
 {
@@ -336,6 +345,7 @@ static bool build_decode(struct frontend_model *m, struct ir_module *module, con
 	struct entry_function e = {.name = "decode",
 	                           .mode = LOWER_DECODE,
 	                           .tokens = true,
+	                           /* else encode reads them */
 	                           .others = m->generate.kind == GENERATE_CAUSAL,
 	                           .loc = m->generate.loc};
 	bool *is_logits = ARENA_ARRAY(&m->arena, bool, m->outputs.n);
@@ -390,7 +400,7 @@ static void check_cache_dtype_used(const struct frontend_model *m, const struct 
 		             "dtype: cache has no effect: the model has no KV cache");
 }
 
-/* Builds all functions of the module. */
+/* Builds all functions of the module; run first, which records the types of the states of the others. */
 static bool build_functions(struct frontend_model *m, struct ir_module *module)
 {
 	struct entry_function run = {.name = "run", .mode = LOWER_RUN, .tokens = true, .others = true};
@@ -456,7 +466,7 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 
 struct lowering *lower_begin_inference(struct frontend_model *m)
 {
-	static const char *const x[] = {"x"};
+	static const char *const x[] = {"x"}; /* stays live: the next step reads it */
 	const struct entry_function e = {.name = "infer",
 	                                 .mode = LOWER_INFER,
 	                                 .values = x,

@@ -110,8 +110,12 @@ struct lowering {
 };
 
 /* body.c */
+/* Lowers the statements and repeats of a body in order; loop: it is the body of a repeat. False after a report, or
+ * without memory. */
 bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop);
+/* Binds a name to a copy of *v, in place of a former binding. */
 void lower_bind(struct lowering *lw, const char *name, const struct lowered *v);
+/* The binding of a name; NULL: unbound. */
 const struct lowered *lower_find(const struct lowering *lw, const char *name);
 
 /* expr.c */
@@ -119,12 +123,16 @@ const struct lowered *lower_find(const struct lowering *lw, const char *name);
 const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d);
 /* The batch dim of the tokens of a generating model, in the module. */
 const struct ir_dim *lower_batch_dim(struct lowering *lw);
+/* Lowers an expression: a bound name to its binding, an expression without tensors to a scalar, else to ops. False
+ * after a report. */
 bool lower_expr(struct lowering *lw, const struct expr *e, struct lowered *out);
+/* Reports an error at `at`, or at the current statement if `at` has no line, with the path of the step. Returns
+ * false. */
 bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
 const char *type_to_string(struct lowering *lw, struct ir_value v);
 struct lowered lowered_tensor(struct ir_value v);
-/* Broadcasts *a and *b to a common shape, aligning trailing axes as NumPy does. */
+/* Broadcasts *a and *b to a common shape, aligning trailing axes as NumPy does. False after a report. */
 bool lower_broadcast_pair(struct lowering *lw, struct loc at, struct ir_value *a, struct ir_value *b);
 /*
  * Replaces a scalar by a constant tensor (splat) of the dtype and shape of `like`; a tensor is left unchanged.
@@ -150,6 +158,7 @@ bool call_match(struct lowering *lw, const struct expr *e, const struct signatur
 const struct expr *call_written(const struct expr *e, const char *name);
 /* An argument or its default; NULL if it is absent and has no default value. */
 const struct expr *call_arg(const struct call *c, const char *name);
+/* Lowers an argument that must be a tensor; false after a report, or if it is absent. */
 bool call_tensor(const struct call *c, const char *name, struct ir_value *out);
 /* Typed access to arguments. An absent argument without a default value leaves *out unchanged; false after a
  * report. */
@@ -157,9 +166,11 @@ bool call_int(const struct call *c, const char *name, int64_t *out);
 bool call_float(const struct call *c, const char *name, double *out);
 bool call_bool(const struct call *c, const char *name, bool *out);
 bool call_word(const struct call *c, const char *name, const char **out); /* a word or a string */
+/* A shape: one size or a list of them, none negative, as dims of the module; room for IR_RANK_MAX. */
 bool call_dims(const struct call *c, const char *name, int *rank, const struct ir_dim **dims);
 bool call_axis(const struct call *c, const char *name, int rank,
                int64_t *axis); /* in [0, rank): negative axes count from the end */
+/* Lowers the call of an operator; false after a report. */
 bool lower_call(struct lowering *lw, const struct expr *e, struct lowered *out);
 /* The type of a value, NULL when the builder has failed. */
 const struct ir_type *call_type(const struct call *c, struct ir_value v);
@@ -281,6 +292,7 @@ bool profile_finish(struct frontend_model *m);
 bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice);
 /* The recorded type of a state; NULL: none. */
 const struct state_type *lower_find_state_type(const struct lowering *lw, const char *name);
+/* The state of the current function with this name; NULL after the report of an internal error. */
 struct lower_state *lower_find_state(struct lowering *lw, const char *name);
 /* State names of a cache: keys, values; with int8 also their scales. */
 #define LOWER_CACHE_PARTS 4
@@ -307,6 +319,9 @@ int64_t cache_rows(int64_t len, int64_t max_len);
 bool lower_bind_rows(struct lowering *lw, bool scores);
 
 /* frontend/lower/lower_score.c: the parts of the function score that decode does not have. */
+/* Adds the parameter `targets`, i32 [B, rows]: ids, checked against the vocabulary size of decode's logits (decode
+ * has been built). lengths: number of the parameter with the real rows of each sequence, -1: none. False after a
+ * report. */
 bool score_add_targets(struct lowering *lw, int lengths);
 /* Binds `name` to the log-probabilities of the targets, f32 [B, rows], in place of the logits. */
 bool score_finish(struct lowering *lw, const char *name);
@@ -319,6 +334,7 @@ enum dim_owner { DIM_FREE, DIM_OF_SOURCE, DIM_OF_TOKENS, DIM_OF_BOTH };
 enum dim_owner lower_dim_owner(const struct frontend_model *m, int sym);
 /* Declares separate symbols for dims that the source shares with the tokens. */
 bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, struct arena *a);
+/* Lists the dims of the source in lw->source; false without memory. */
 bool lower_list_source_dims(struct lowering *lw);
 /* Imports a dim of a source value with the symbols of decode. */
 const struct ir_dim *lower_source_dim(struct lowering *lw, const struct ir_dim *d);

@@ -55,7 +55,8 @@ static double alibi_slope(int64_t n, int64_t heads, double max)
 	return pow(2.0, -max * (double)(2 * (n - p) + 1) / (double)(2 * p));
 }
 
-/* The slopes as a constant f32 [H]: -m_n scale. */
+/* The slopes -m_n scale as a constant f32 [H], named by its parameters. max: exponent of the smallest slope, 8 in
+ * the paper. */
 static bool alibi_slopes(const struct score_bias *s, double max, double scale, struct ir_value *out)
 {
 	struct arena *a = &s->c->lw->m->arena;
@@ -74,7 +75,7 @@ static bool alibi_slopes(const struct score_bias *s, double max, double scale, s
 	return lower_const_table(s->c->lw, name, wexpr_stack(a, (size_t)s->heads, parts), out);
 }
 
-/* Adds ALiBi: -m_n |i - j|. */
+/* Adds -m_n |i - j|; nothing if the argument alibi is 0, its default. */
 static bool add_alibi(const struct score_bias *s, struct ir_value *sum)
 {
 	double max = 0.0, scale = 0.0;
@@ -106,7 +107,8 @@ struct bucketing {
 	bool bidirectional; /* bidirectional: keys after the query have half of the buckets */
 };
 
-/* Bucket of the distance r = key - query: exact for small distances, logarithmic up to reach. */
+/* Bucket of the distance r = key - query: exact for small distances, logarithmic up to reach. In one direction,
+ * keys after the query share the bucket of distance 0. */
 static int64_t bucket_of_distance(const struct bucketing *k, int64_t r)
 {
 	int64_t n = k->bidirectional ? k->n / 2 : k->n, offset = k->bidirectional && r > 0 ? n : 0;
@@ -136,6 +138,8 @@ static const struct ir_wexpr *expand_buckets(const struct score_bias *s, const s
 	return parts == NULL ? NULL : wexpr_concat(a, 0, n, parts);
 }
 
+/* Reads and checks the arguments of relative positions: half of the buckets of a direction are exact distances, so
+ * there are 2 at least, and max_distance exceeds these. False after a report. */
 static bool read_buckets(const struct score_bias *s, struct bucketing *k)
 {
 	const struct call *c = s->c;
@@ -159,7 +163,8 @@ static const struct ir_wexpr *bucket_table_by_distance(void *user, const struct 
 	return expand_buckets(context[0], context[1], table);
 }
 
-/* Adds relative position biases: a gather from the expanded table at the distances. */
+/* Adds relative position biases: a gather from the expanded table at the distances, which it clamps to the table.
+ * Nothing if rel_bias is none. */
 static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 {
 	static const int64_t heads_first[] = {0, 3, 1, 2};

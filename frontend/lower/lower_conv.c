@@ -5,6 +5,8 @@
  * transposition.
  *
  *   y[.., l, o] = b[o] + sum over c, k of W[o, c, k] x[.., l stride + k dilation - padding, c], zero outside
+ *
+ * Functions return false after a report; call_mixes_axis rejects axes of tokens or of an encoder input in decode.
  */
 
 #include "frontend/lower/lower.h"
@@ -61,6 +63,7 @@ static bool read_pair(const struct conv *v, const char *name, int64_t lo, int64_
 	return true;
 }
 
+/* Reads and checks the arguments; a convolution of one axis gets a second one with a kernel of size 1. */
 static bool read_arguments(struct conv *v)
 {
 	struct conv_axis *a = v->axis;
@@ -98,8 +101,8 @@ static bool set_output_size(struct conv *v, struct conv_axis *a, const struct ir
 
 /* ---- the GEMM ---- */
 
-/* Multiplies x by the weight of a group as a matrix [out, channels * taps]. turn: taps outermost, to match
- * gather_taps; else the stored order, to match lower_patches. */
+/* Multiplies x by the weight of a group as a matrix [out, channels * taps], and adds the bias. taps_outermost: the
+ * order of gather_taps; else the stored order, that of lower_patches. */
 static bool conv_linear(const struct conv *v, struct ir_value x, int64_t group, bool taps_outermost,
                         struct ir_value *y)
 {
@@ -281,6 +284,7 @@ static bool lower_patches(const struct conv *v, struct ir_value x, struct ir_val
 
 /* ---- operators ---- */
 
+/* Checks the type of x and the groups; sets the number of channels and the sizes of the result. */
 static bool check_input(struct conv *v, const struct ir_type *type, int channel_axis)
 {
 	int64_t row;

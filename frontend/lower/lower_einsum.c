@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * einsum of one or two tensors: repeated labels become diagonals, labels that occur in one operand only are
- * summed there, the rest is one batched matmul over [shared.., rows.., columns..].
+ * summed there, the remaining ones are one batched matmul over [shared.., rows.., columns..]. call_mixes_axis declares
+ * each axis along which positions influence each other (lower.h).
  */
 #include <string.h>
 
@@ -47,6 +48,7 @@ static bool read_labels(const struct einsum *s, const char **at, struct term *t)
 	return true;
 }
 
+/* Parses s->spec, as "ab,bc->ac", into s->in, s->n and s->out. False after a report. */
 static bool read_spec(struct einsum *s)
 {
 	const char *at = s->spec;
@@ -110,6 +112,7 @@ static int axis_of(const struct term *t, char label)
 	return p == NULL ? -1 : (int)(p - t->labels);
 }
 
+/* Size of the axis with this label; NULL: no operand has it. */
 static const struct ir_dim *label_size(const struct einsum *s, char label)
 {
 	for (int i = 0; i < s->n; i++) {
@@ -120,6 +123,8 @@ static const struct ir_dim *label_size(const struct einsum *s, char label)
 	return NULL;
 }
 
+/* Lowers the operands, extracts their diagonals, and checks that axes with one label have one size. False after a
+ * report. */
 static bool read_tensors(struct einsum *s)
 {
 	static const char *const names[] = {"a", "b"};
@@ -175,6 +180,8 @@ static bool cast_to_f32_for_two_sums(struct einsum *s)
 	return true;
 }
 
+/* Sums an operand along the axes whose labels are neither in the result nor in the other operand. False after a
+ * report. */
 static bool sum_unshared_labels(struct einsum *s, int which)
 {
 	struct term *t = &s->in[which], remaining = {.rank = 0};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data movement (reshape, transpose, slice, gather, windows, ..) and matmul.
+ * Data movement (reshape, transpose, slice, gather, windows, ..) and matmul. call_mixes_axis declares each axis
+ * along which positions influence each other: in decode an error for the axis of new tokens; on an axis of the
+ * encoder input, padding past the end gets a neutral element, or the operator is not supported (FILL_UNSUPPORTED).
  */
 
 #include "frontend/lower/lower.h"
@@ -39,6 +41,7 @@ bool lower_transpose(const struct call *c, struct lowered *out)
 	return call_return(c, out, irb_transpose_by(c->lw->b, x, rank, perm));
 }
 
+/* concat(xs, axis); false after a report. */
 bool lower_concat(const struct call *c, struct lowered *out)
 {
 	const struct expr *list = call_arg(c, "xs");
@@ -68,6 +71,7 @@ bool lower_concat(const struct call *c, struct lowered *out)
 	return call_return(c, out, v);
 }
 
+/* split(x, axis, sizes): a tuple of slices, whose sizes must add up to the axis. */
 bool lower_split(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -129,6 +133,7 @@ static struct ir_value strided_axis(struct lowering *lw, struct ir_value x, int 
 	return lower_gather_axis(lw, x, axis, at);
 }
 
+/* slice(x, axis, begin, end, step): elements begin, begin + step, .. before end. */
 bool lower_slice(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -188,6 +193,8 @@ struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, 
 	return lower_gather_axis(lw, x, axis, at);
 }
 
+/* frame(x, size, hop, axis): windows [.., (n - size) // hop + 1, size, ..] of an axis of n elements; every window
+ * is full. */
 bool lower_frame(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -212,6 +219,7 @@ bool lower_frame(const struct call *c, struct lowered *out)
 	return call_return(c, out, lower_windows(c->lw, x, (int)axis, &w));
 }
 
+/* pad(x, axis, before, after, value). In decode nothing can follow the padding of an encoder input. */
 bool lower_pad(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -228,6 +236,7 @@ bool lower_pad(const struct call *c, struct lowered *out)
 	return call_return(c, out, irb_pad(c->lw->b, x, &at));
 }
 
+/* gather(x, ids, axis): elements of an axis at i32 ids; the axes of ids replace it. */
 bool lower_gather(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, ids;
@@ -242,7 +251,7 @@ bool lower_gather(const struct call *c, struct lowered *out)
 	return !irb_failed(c->lw->b) && call_return(c, out, lower_axes_from_front(c->lw, x, n, (int)axis));
 }
 
-/* Broadcasts the batch axes of two matrices. */
+/* Broadcasts the batch axes of two matrices [.., rows, columns]. False after a report. */
 static bool broadcast_leading_axes(const struct call *c, struct ir_value *a, struct ir_value *b)
 {
 	const struct ir_type *ta = call_type(c, *a), *tb = call_type(c, *b);

@@ -227,6 +227,7 @@ bool lower_expert_linear(const struct call *c, struct lowered *out)
 	return apply_activation(c, &y) && call_return(c, out, y);
 }
 
+/* Rows of path.weight [vocab, dim] at the ids: a table that `quantize` may name. */
 bool lower_embed(const struct call *c, struct lowered *out)
 {
 	struct ir_value ids, w;
@@ -239,6 +240,8 @@ bool lower_embed(const struct call *c, struct lowered *out)
 	return call_return(c, out, irb_gather(c->lw->b, w, ids, NULL));
 }
 
+/* layer_norm or rms_norm of the last axis; with path none it has neither weight nor bias. plus_one concerns the
+ * weight alone. */
 bool lower_norm(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, w = IR_NO_VALUE, b = IR_NO_VALUE;
@@ -305,7 +308,7 @@ bool lower_positions(const struct call *c, struct lowered *out)
 		return false;
 	if (!counts)
 		p = irb_iota(lw->b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 1});
-	if (t->dims[1] == lw->grows) {
+	if (t->dims[1] == lw->grows) { /* tokens of decode follow those of earlier calls */
 		const struct ir_dim *column[] = {t->dims[0], ir_dim_const(lw->module->dims, 1)};
 		struct ir_value past = irb_reshape_to(lw->b, lw->past, 2, column);
 		p = irb_add(lw->b, p, irb_broadcast_to(lw->b, past, 2, dims), NULL);
@@ -329,7 +332,7 @@ bool lower_select_rows(const struct call *c, struct lowered *out)
 	       call_return(c, out, irb_select_rows(c->lw->b, x, at, NULL));
 }
 
-/* `expect(x, f32[B, n, d])` */
+/* expect(x, f32[B, n, d]): x; an error if it has another type. */
 bool lower_expect(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;

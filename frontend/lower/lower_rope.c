@@ -92,6 +92,7 @@ static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_
 	       read_factors(&s, "short", &r->short_factors, &r->n_short);
 }
 
+/* Reads and checks theta, dim, scaling and layout for heads of `width` features. False after a report. */
 static bool read_rope(const struct call *c, int64_t width, struct rope_params *r, struct ir_value *lengths,
                       int *layout)
 {
@@ -197,7 +198,8 @@ static const struct ir_wexpr *angle_rows(const struct call *c, const struct rope
 }
 
 /* The table: positions [0, rows) with the frequencies of the scaling; preceded, for longrope, by positions [0,
- * short_rows) with the short factors. */
+ * short_rows) with the short factors. Its name has a hash of the frequencies unless they are the usual ones. False
+ * after a report. */
 static bool make_table(const struct call *c, const struct rope_params *r, int64_t short_rows, int64_t rows,
                        struct ir_value *out)
 {
@@ -325,6 +327,7 @@ bool lower_rope(const struct call *c, struct lowered *out)
 	if (!read_rope(c, width, &r, &lengths, &layout) || !normalize_shapes(c, &x, &pos) ||
 	    !table_rows(c, pos, &rows))
 		return false;
+	/* no sequence exceeds the original length */
 	if (r.short_factors != NULL && r.original >= (double)rows)
 		r.factors = r.short_factors;
 	else if (r.short_factors != NULL)

@@ -17,7 +17,6 @@ static bool check_name_is_free(struct lowering *lw, const char *name)
 	                  "an input is called '%s', a name reserved by the entry score", name);
 }
 
-/* Adds the parameter targets: ids, checked against the vocabulary size of decode's logits. */
 bool score_add_targets(struct lowering *lw, int lengths)
 {
 	const struct ir_func *decode = ir_find_func(lw->module, "decode");
@@ -37,7 +36,8 @@ bool score_add_targets(struct lowering *lw, int lengths)
 	return !irb_failed(lw->b);
 }
 
-/* Gathers one element of each row with select_rows, whose sequences are here the rows of all sequences. */
+/* x [B, S, V] at the ids [B, S] gives [B, S]. select_rows picks one row of each sequence; here the B S rows stand
+ * for the sequences, and the V logits of each for the rows. */
 static struct ir_value gather_target(struct lowering *lw, struct ir_value x, struct ir_value at)
 {
 	const struct ir_type *t = irb_type(lw->b, x);
@@ -56,7 +56,7 @@ bool score_finish(struct lowering *lw, const char *name)
 		return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "logits must have the shape [B, S, vocab]");
 	irb_set_loc(lw->b, (struct ir_loc){lw->m->generate.loc, NULL});
 	struct ir_value log_p = gather_target(lw, irb_log_softmax(lw->b, x->v, NULL), targets->v);
-	if (tokens->lengths_at >= 0) {
+	if (tokens->lengths_at >= 0) { /* padding scores 0 */
 		const char *lengths = lw->m->inputs.items[tokens->lengths_at].name;
 		log_p = irb_mask_rows(lw->b, log_p, lower_find(lw, lengths)->v, NULL);
 	}

@@ -70,6 +70,7 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 	s->scale = 1.0 / sqrt((double)(e > 0 ? e : 1));
 	if (!lower_is_none(call_arg(c, "lengths")) && !call_tensor(c, "lengths", &s->len))
 		return false;
+	/* keys past the end of the source are padding */
 	if (lower_is_source(lw, k->dims[2]) && !lengths_are_checked(c, call_arg(c, "lengths"))) {
 		struct ir_value end = lower_source_size(lw, k->dims[2]);
 		s->len = s->len.id == 0 ? end : irb_min(lw->b, s->len, end, NULL);
@@ -107,7 +108,8 @@ static bool cache_is_per_iteration(const struct call *c, const struct sdpa *s)
 	return true;
 }
 
-/* LOWER_RUN: records the types of the states of a cache. */
+/* LOWER_RUN: records the types of the states of a cache. The tokens of one call must not overwrite keys in the
+ * window of the first of them, which bounds their number in a ring (call_rows). */
 static bool record_cache(const struct call *c, const struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
@@ -293,6 +295,7 @@ bool lower_quantize_kv(const struct call *c, struct lowered *out)
 	return !irb_failed(lw->b);
 }
 
+/* dequantize_kv(x, scale): x of quantize_kv as f32. */
 bool lower_dequantize_kv(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, scale = IR_NO_VALUE;

@@ -2,6 +2,7 @@
 /*
  * Operators that select or count along an axis: cumsum, topk, scatter. The IR ops work on rows of the last
  * axis; scatter is a gather: for each row of the result the op last_index finds the last id that names it.
+ * call_mixes_axis declares the axis along which positions influence each other (lower.h).
  */
 
 #include "frontend/lower/lower.h"
@@ -27,6 +28,7 @@ static bool check_numbers(const struct call *c, struct ir_value x)
 	return true;
 }
 
+/* cumsum(x, axis): inclusive prefix sums. Padding at the end needs no fill, since only sums past the end read it. */
 bool lower_cumsum(const struct call *c, struct lowered *out)
 {
 	struct ir_builder *b = c->lw->b;
@@ -50,7 +52,7 @@ static enum ir_dtype topk_compute_type(enum ir_dtype t)
 	return ir_dtype_class(t) == DTCLASS_FLOAT ? DT_F32 : DT_I32;
 }
 
-/* Row `which` of the axis before the last, cast to dtype: 0 values, 1 indices. */
+/* Row `which` (0: values, 1: indices) of the result [.., 2, k] of the op topk, as [.., k] of another type. */
 static struct ir_value topk_part(const struct call *c, struct ir_value pairs, int64_t which,
                                  enum ir_dtype dtype)
 {
@@ -69,6 +71,8 @@ static struct ir_value topk_part(const struct call *c, struct ir_value pairs, in
 	return irb_failed(b) ? pairs : lower_cast_to(c->lw, pairs, dtype);
 }
 
+/* Checks x and k, which is at most the smallest size of a dynamic axis; padding of *x becomes the lowest value.
+ * False after a report. */
 static bool check_topk(const struct call *c, struct ir_value *x, int64_t k)
 {
 	struct lowering *lw = c->lw;
@@ -83,6 +87,7 @@ static bool check_topk(const struct call *c, struct ir_value *x, int64_t k)
 	return check_numbers(c, *x) && call_mixes_axis(c, x, t->rank - 1, FILL_LOWEST);
 }
 
+/* topk(x, k): a tuple of the k largest elements of the last axis and their i32 indices. */
 bool lower_topk(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
@@ -151,6 +156,8 @@ static bool read_scatter(struct scatter *s)
 	return !irb_failed(b);
 }
 
+/* scatter(x, ids, y, axis): x with row ids[i] replaced by y[i]. `writer` is, for each row of x, the last i whose
+ * id names it, or -1: the row of x stays. */
 bool lower_scatter(const struct call *c, struct lowered *out)
 {
 	struct scatter s = {.c = c};

@@ -18,6 +18,7 @@ static struct ir_value position_indices(const struct lowering *lw, const struct 
 {
 	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);
 	const struct ir_dim *const *t = scores->dims;
+	/* queries are the new tokens of decode: they follow `past` of their sequence */
 	bool grows = t[2] == lw->grows;
 	const struct ir_dim *all[] = {grows ? t[0] : one, one, t[2], t[3]};
 	struct ir_value at = irb_iota(lw->b, &(struct attrs_iota){.dims = {all, 4}, .axis = axis});
@@ -83,7 +84,8 @@ static void record_prefix(struct lowering *lw, int64_t n)
 		g->prefix = n > g->prefix ? n : g->prefix;
 }
 
-/* Reads the prefix length, i32 [B or 1, 1, 1, 1]; no value: no prefix. */
+/* Reads the prefix length, i32 [B or 1, 1, 1, 1]; no value: no prefix. Records its largest length, since a session
+ * has to read a prefix in one call. False after a report. */
 static bool read_prefix(const struct call *c, struct ir_value scores, struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
@@ -114,7 +116,7 @@ static bool read_prefix(const struct call *c, struct ir_value scores, struct ir_
 	return !irb_failed(lw->b);
 }
 
-/* visible = j <= i or j < prefix */
+/* *out: bool [B or 1, 1, S, T], true where key j is visible to query i: j <= i or j < prefix. */
 static bool prefix_or_causal(const struct call *c, struct ir_value scores, struct ir_value prefix,
                              struct ir_value *out)
 {

@@ -27,6 +27,7 @@ struct arg_reader {
 	const char *name;             /* name of the binding */
 };
 
+/* Reads an int. The words of its row are the least value, which makes 2^31 the upper bound; empty: any int. */
 static bool read_int_arg(const struct arg_reader *r, struct partial *out)
 {
 	struct expr_env env = step_env(r->t->st->b, false);
@@ -41,6 +42,7 @@ static bool read_int_arg(const struct arg_reader *r, struct partial *out)
 	                  (long long)min);
 }
 
+/* Reads one of the words of the row; an alias of an activation becomes its canonical name. */
 static bool read_word_arg(const struct arg_reader *r, struct partial *out)
 {
 	struct expr_env env = step_env(r->t->st->b, false);
@@ -53,6 +55,7 @@ static bool read_word_arg(const struct arg_reader *r, struct partial *out)
 	return true;
 }
 
+/* Reads the name of a value; `none` leaves *out absent. */
 static bool read_value_arg(const struct arg_reader *r, struct partial *out)
 {
 	struct step_value *v = ARENA_NEW(r->t->st->b->arena, struct step_value);
@@ -102,7 +105,8 @@ static bool read_list_arg(const struct arg_reader *r, struct partial *out)
 static bool bind_arguments(struct macro *t, const char *where, const struct yaml_node *given,
                            const char *prefix);
 
-/* Binds the argument to true and each key of the mapping, read by the rows of its place, as ARGUMENT_KEY. */
+/* Binds the argument to true, and each key of the mapping, read by the rows of schema.def for this mapping, as
+ * ARGUMENT_KEY. */
 static bool bind_mapping_arg(const struct arg_reader *r, struct partial *out)
 {
 	struct expander *b = r->t->st->b;
@@ -143,7 +147,7 @@ static bool read_any_arg(const struct arg_reader *r, struct partial *out)
 		return read_list_arg(r, out);
 	if (r->node->kind == YAML_MAPPING)
 		return bind_mapping_arg(r, out);
-	defaults.node = &empty;
+	defaults.node = &empty; /* a bool in place of a mapping: its keys have their defaults */
 	if (!expr_read_bool(&env, r->node, r->key->name, &condition) || !bind_mapping_arg(&defaults, out))
 		return false;
 	*out = known_value(value_bool(condition));
@@ -159,6 +163,7 @@ static bool read_path_arg(const struct arg_reader *r, struct partial *out)
 	return true;
 }
 
+/* Reads an argument as the type of its row in schema.def demands. False after a report. */
 static bool read_argument(const struct arg_reader *r, struct partial *out)
 {
 	struct expr_env env = step_env(r->t->st->b, false);
@@ -190,7 +195,7 @@ static bool read_argument(const struct arg_reader *r, struct partial *out)
 	return false;
 }
 
-/* The default of the row as a YAML node, or NULL. */
+/* The default of the row as a YAML node; NULL: none, or the argument is required ("!"). */
 static const struct yaml_node *default_node(struct macro *t, const struct schema_key *key)
 {
 	struct yaml_node *def = ARENA_NEW(t->st->b->arena, struct yaml_node);
@@ -201,6 +206,8 @@ static const struct yaml_node *default_node(struct macro *t, const struct schema
 	return def;
 }
 
+/* Binds the arguments that schema.def lists for `where`, each as PREFIX + its key; one without value or default is
+ * absent (VALUE_NONE). False after a report. */
 static bool bind_arguments(struct macro *t, const char *where, const struct yaml_node *given,
                            const char *prefix)
 {
@@ -233,6 +240,8 @@ bool step_arg_value(struct step *st, const char *key, struct value *out)
 
 /* ---- definitions of the model ---- */
 
+/* Binds an argument of a definition of the model: to the value of the model that it names, else to its scalar.
+ * False after a report. */
 static bool bind_definition_argument(struct macro *t, const struct argument *a)
 {
 	struct expander *b = t->st->b;
@@ -290,6 +299,8 @@ static bool record_type(struct macro *t, const char *name, const struct partial 
 	return bind_name(t, name, &item);
 }
 
+/* Parses a statement. Those of the prelude are cached by their text; those of a model each have a location of
+ * their own. */
 static const struct expr_statement *parse_cached_statement(struct macro *t, const struct yaml_node *node)
 {
 	struct expander *b = t->st->b;
@@ -342,6 +353,7 @@ static bool run_statement(struct macro *t, const struct yaml_node *node)
 
 /* ---- entries ---- */
 
+/* The code that the key `code` of an entry names; DIAG_VALUE_TYPE without one. */
 static enum diag_code diag_code_named(const struct yaml_node *name)
 {
 	static const struct {
@@ -358,6 +370,7 @@ static enum diag_code diag_code_named(const struct yaml_node *name)
 	return DIAG_VALUE_TYPE;
 }
 
+/* {require: E, else: TEXT, code: C, at: KEY}: false after the report of TEXT if E is false. */
 static bool run_require(struct macro *t, const struct yaml_node *node)
 {
 	const struct yaml_node *at = yaml_find(node, "at"), *text = yaml_find(node, "else");
@@ -371,6 +384,7 @@ static bool run_require(struct macro *t, const struct yaml_node *node)
 	                  macro_message(t, message));
 }
 
+/* {let: {name: E, ..}}: binds names in the current scope. */
 static bool run_let(struct macro *t, const struct yaml_node *map)
 {
 	if (!yaml_expect(t->st->b->cx, map, YAML_MAPPING, "let"))
@@ -415,10 +429,11 @@ static bool run_do(struct macro *t, const struct yaml_node *node)
 	}
 	ok = ok && run_entries(&sub, body);
 	sub.names = t->names;
-	*t = sub;
+	*t = sub; /* lengths, mixes and temporaries of the inner body are those of the step */
 	return ok;
 }
 
+/* {lengths: E}: sets the real lengths of the result. */
 static bool run_lengths(struct macro *t, const struct yaml_node *node)
 {
 	struct expander *b = t->st->b;
@@ -446,7 +461,7 @@ static bool run_below(struct macro *t, const struct yaml_node *node)
 	    !partial_eval_node(t, yaml_find(node, "below"), &by))
 		return false;
 	if (of.of == NULL || of.of->input == 0 || by.v.kind != VALUE_INT)
-		return true;
+		return true; /* ids that the model computes are not checked */
 	struct frontend_input *in = &t->st->b->m->inputs.items[of.of->input - 1];
 	in->below = in->below == 0 || in->below > by.v.i ? by.v.i : in->below;
 	return true;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constants, elementwise operators and reductions of the graph level.
+ * Constants, elementwise operators and reductions of the graph level. A lowering reads its arguments with call_*,
+ * which report mistakes, and returns false after a report. call_mixes_axis declares each axis whose positions
+ * influence each other: in decode an error for the axis of new tokens; on an axis of the encoder input, padding
+ * gets a neutral element.
  */
 #include <math.h>
 #include <string.h>
@@ -33,6 +36,7 @@ static bool lower_const_list(const struct call *c, const struct expr *e, struct 
 	       call_return(c, out, table);
 }
 
+/* const(v): an f32 scalar for a number, an f32 vector for a list. */
 bool lower_const(const struct call *c, struct lowered *out)
 {
 	double v = 0.0;
@@ -42,6 +46,7 @@ bool lower_const(const struct call *c, struct lowered *out)
 	return call_float(c, "value", &v) && call_return(c, out, irb_full_of(c->lw->b, v, DT_F32, 0, NULL));
 }
 
+/* iota(n, start): i32 of shape n with start, start + 1, .. along axis 0. */
 bool lower_iota(const struct call *c, struct lowered *out)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -66,6 +71,8 @@ static bool read_sinusoid_words(const struct call *c, const char **layout, const
 	return true;
 }
 
+/* sinusoid(len, dim, ..): a constant table [len, dim] of sinusoidal positions. Its name has all arguments, so that
+ * equal calls share one weight. */
 bool lower_sinusoid(const struct call *c, struct lowered *out)
 {
 	int64_t len = 0, dim = 0, start = 0;
@@ -85,13 +92,14 @@ bool lower_sinusoid(const struct call *c, struct lowered *out)
 		                  (long long)dim);
 	const char *name = arena_printf(lw->arena, "sinusoid.%s.%s.%lldx%lld.from%lld", layout, spacing,
 	                                (long long)len, (long long)dim, (long long)start);
-	if (base != 10000.0)
+	if (base != 10000.0) /* the default base is not part of the name */
 		name = arena_printf(lw->arena, "%s.base%016llx", name,
 		                    (unsigned long long)hash_bytes64(HASH64_SEED, &base, sizeof(base)));
 	struct ir_value v;
 	return lower_const_table(lw, name, e, &v) && call_return(c, out, v);
 }
 
+/* param(path, shape): a parameter of the weight files. */
 bool lower_param(const struct call *c, struct lowered *out)
 {
 	struct weight_request need = {.pattern = NULL};
@@ -125,6 +133,7 @@ bool lower_unary(const struct call *c, struct lowered *out)
 	       call_return(c, out, irb_op1(c->lw->b, code, &x, 1, NULL));
 }
 
+/* cap tanh(x / cap); x itself if cap is 0. */
 bool lower_softcap(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -170,6 +179,7 @@ bool lower_pair(const struct call *c, struct lowered *out)
 	return binary_op(c, "a", "b", code, out);
 }
 
+/* clip(x, min, max): x = max(x, min), then x = min(x, max); one of the limits may be absent. */
 bool lower_clip(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, limit;
@@ -194,6 +204,7 @@ bool lower_clip(const struct call *c, struct lowered *out)
 	return call_return(c, out, x);
 }
 
+/* x where it is positive, else slope x, as a select: the IR has no such op. */
 bool lower_leaky_relu(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -235,6 +246,7 @@ bool lower_where(const struct call *c, struct lowered *out)
 	struct ir_value cond, a, b;
 	if (!call_tensor(c, "c", &cond) || !two_operands(c, "a", "b", &a, &b))
 		return false;
+	/* each pair broadcasts two of three operands; after the fourth all have one shape */
 	if (!lower_broadcast_pair(c->lw, c->e->loc, &cond, &a) ||
 	    !lower_broadcast_pair(c->lw, c->e->loc, &cond, &b) ||
 	    !lower_broadcast_pair(c->lw, c->e->loc, &a, &b) ||
@@ -257,7 +269,8 @@ bool lower_cast(const struct call *c, struct lowered *out)
 
 /* ---- reductions ---- */
 
-/* Reads `axis`, an int or a list, sorted; elements of x past the end of a source become neutral. */
+/* Reads `axis`, an int or a list of ints of which negative ones count from the end, into axes[*n] in ascending
+ * order, and declares each to call_mixes_axis. False after a report. */
 static bool read_axes(const struct call *c, struct ir_value *x, enum call_fill fill, int64_t *axes, size_t *n)
 {
 	const struct expr *e = call_arg(c, "axis");
@@ -314,6 +327,7 @@ static bool mean_over_real_length(const struct call *c, struct ir_value x, const
 	return call_return(c, out, irb_div(lw->b, x, n, NULL));
 }
 
+/* sum, mean, max or min along axes; `fill` is the element that does not change the result. */
 bool lower_reduce(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -338,8 +352,8 @@ bool lower_reduce(const struct call *c, struct lowered *out)
 	                                            : irb_reduce_min(c->lw->b, x, &min));
 }
 
-/* Distinguishes elementwise max(a, b) from the reduction max(x, axis): the second argument is a tensor or a
- * float, or the first is a number. An int or a list of ints is an axis. */
+/* Distinguishes elementwise max(a, b) from the reduction max(x, axis): the second argument is a tensor or a float,
+ * or the first is a number. An int or a list of ints is an axis. False after a report. */
 static bool is_elementwise_extreme(const struct call *c, bool *is_elementwise)
 {
 	struct lowered v;
@@ -376,6 +390,7 @@ bool lower_argmax(const struct call *c, struct lowered *out)
 	return call_return(c, out, irb_argmax(c->lw->b, x, &(struct attrs_argmax){.axis = axis}));
 }
 
+/* softmax or log_softmax along an axis. The IR ops work on the last axis: another one is swapped with it and back. */
 bool lower_softmax(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;

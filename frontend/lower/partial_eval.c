@@ -2,7 +2,8 @@
 /*
  * Partial evaluation of expressions in macro bodies: names are replaced by their bindings, subexpressions with
  * known operands are computed, the rest becomes a residual expression of the graph level. The query functions
- * answer questions about types, dims and the step at compile time.
+ * answer questions about types, dims and the step at compile time: fn_NAME and form_NAME are the rows NAME of
+ * syntax/calls.def.
  */
 #include <string.h>
 
@@ -127,6 +128,7 @@ static bool fn_shape(const struct query_call *u)
 	return query_return(u, (struct value){.kind = VALUE_LIST, .n = (size_t)v->rank, .items = items});
 }
 
+/* lengths(x): the name of its real lengths; null: none. */
 static bool fn_lengths(const struct query_call *u)
 {
 	struct expander *b = u->t->st->b;
@@ -156,6 +158,8 @@ static bool fn_below(const struct query_call *u)
 	return v != NULL && (n == 0 ? query_return_null(u) : query_return(u, value_int(n)));
 }
 
+/* positions_end(x): one past the largest position along axis 1, max_len if x depends on the tokens of a generating
+ * model; null: x has no axis 1. */
 static bool fn_positions_end(const struct query_call *u)
 {
 	const struct frontend_model *m = u->t->st->b->m;
@@ -178,6 +182,7 @@ static bool fn_is_int(const struct query_call *u)
 	return query_return(u, value_bool(u->args[0].known && u->args[0].v.kind == VALUE_INT));
 }
 
+/* product(list): the product of ints and dims; null if another element is in the list. */
 static bool fn_product(const struct query_call *u)
 {
 	struct ir_dims *dims = u->t->st->b->m->scope.dims;
@@ -207,6 +212,7 @@ static bool fn_without(const struct query_call *u)
 	return items != NULL && query_return(u, out);
 }
 
+/* repeated(value, n): a shape, so n is at most IR_RANK_MAX. */
 static bool fn_repeated(const struct query_call *u)
 {
 	int64_t n = query_int_arg(u, 1);
@@ -220,6 +226,7 @@ static bool fn_repeated(const struct query_call *u)
 	       query_return(u, (struct value){.kind = VALUE_LIST, .n = (size_t)n, .items = items});
 }
 
+/* is_permutation(list): true if it has each of 0 .. n - 1 once. */
 static bool fn_is_permutation(const struct query_call *u)
 {
 	const struct value *v = &u->args[0].v;
@@ -299,6 +306,7 @@ static bool fn_cache_refusal(const struct query_call *u)
 
 /* ---- forms: functions that do not evaluate all arguments ---- */
 
+/* if(condition, a, b): evaluates the selected one only; the condition must be known. */
 static bool form_if(struct macro *t, const struct expr *const *args, struct partial *out)
 {
 	struct partial c;
@@ -359,6 +367,7 @@ static const struct {
 #include "frontend/syntax/calls.def"
 };
 
+/* Matches the arguments of a query to its signature and runs its row of `functions`. False after a report. */
 static bool evaluate_query(struct macro *t, const struct expr *e, const struct signature *s, size_t row,
                            struct partial *out)
 {
@@ -461,6 +470,7 @@ const char *macro_message(struct macro *t, const char *text)
 
 /* ---- operations ---- */
 
+/* Evaluates the operands of e; *known: all are known. False after a report. */
 static bool eval_args(struct macro *t, const struct expr *e, struct partial *args, bool *known)
 {
 	*known = true;
@@ -547,6 +557,7 @@ static bool compares_by_identity(const struct partial *args)
 	return false;
 }
 
+/* Equality of values; dims are interned, so the same pointer. */
 static bool values_identical(const struct value *a, const struct value *b)
 {
 	bool same = a->kind == b->kind && a->n == b->n;
@@ -603,6 +614,7 @@ static bool eval_list(struct macro *t, const struct expr *e, struct partial *out
 	return true;
 }
 
+/* list[i]; null outside of the list. */
 static bool eval_index(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct partial args[2];
@@ -632,7 +644,7 @@ static bool eval_call(struct macro *t, const struct expr *e, struct partial *out
 	if (known && e->n_args > 0 && e->n_keywords == 0 && expr_is_function(e->text))
 		return fold_constants(t, e, args, out);
 	if (callee != NULL && callee->known && callee->v.kind == VALUE_STRING)
-		named.text = callee->v.s;
+		named.text = callee->v.s; /* an argument names the operator, as an activation does */
 	return residual_call(t, &named, args, out);
 }
 

@@ -83,7 +83,7 @@ bool profile_find(struct frontend_model *m, const struct parameter_request *want
 	if (m->quantize.profile == NULL)
 		return true;
 	m->weights.profile.n_quantized++;
-	if (t == NULL || is_all_zero(t)) {
+	if (t == NULL || is_all_zero(t)) { /* all zero: no calibration input reached the matrix */
 		m->weights.profile.n_unknown += !is_table;
 		m->weights.profile.example = is_table ? m->weights.profile.example : want->path;
 		return true;

@@ -16,6 +16,7 @@ static bool is_positive(double v)
 	return v > 0 && isfinite(v);
 }
 
+/* NULL if there is one positive factor for each pair, else an error message. */
 static const char *check_factors(struct arena *a, const double *factors, size_t n, int64_t pairs)
 {
 	if ((int64_t)n != pairs)
@@ -26,6 +27,7 @@ static const char *check_factors(struct arena *a, const double *factors, size_t 
 	return NULL;
 }
 
+/* NULL if the two lists of factors are valid, else an error message. */
 static const char *check_longrope(struct arena *a, const struct rope_params *r)
 {
 	const char *wrong = check_factors(a, r->factors, r->n_factors, r->dim / 2);
@@ -36,6 +38,8 @@ static const char *check_longrope(struct arena *a, const struct rope_params *r)
 	return r->short_factors == NULL ? NULL : check_factors(a, r->short_factors, r->n_short, r->dim / 2);
 }
 
+/* NULL if the scaling is valid, else an error message. Sets attention_factor, if it is 0, to the default of the
+ * scaling. */
 static const char *check_scaling(struct arena *a, struct rope_params *r)
 {
 	double attention = r->scaling == ROPE_YARN ? 0.1 * log(r->factor) + 1 : 1;
@@ -78,14 +82,15 @@ static double llama3_frequency(const struct rope_params *r, double frequency)
 	return (1 - t) * frequency / r->factor + t * frequency;
 }
 
-/*
- * Index of the pair that rotates `turns` times over the original length (YaRN, Peng et al. 2023, section 3.2).
- */
+/* Index, with a fraction, of the pair that rotates this number of times over the original length (YaRN, Peng et
+ * al. 2023, section 3.2). */
 static double pair_with_rotations(const struct rope_params *r, double rotations)
 {
 	return (double)r->dim * log(r->original / (2 * PI * rotations)) / (2 * log(r->theta));
 }
 
+/* YaRN (Peng et al. 2023): pairs above beta_fast rotations keep their frequency, below beta_slow it is divided by
+ * factor, between them both are mixed by a linear ramp over the pair index. */
 static double yarn_frequency(const struct rope_params *r, int64_t pair, double frequency)
 {
 	double fast = pair_with_rotations(r, r->beta_fast), slow = pair_with_rotations(r, r->beta_slow);
@@ -93,7 +98,7 @@ static double yarn_frequency(const struct rope_params *r, int64_t pair, double f
 	double hi = fmin(r->truncate ? ceil(slow) : slow, (double)r->dim - 1);
 	double span =
 	        hi == lo
-	                ? 0.001
+	                ? 0.001 /* no division by zero */
 	                : hi - lo; /* may be negative if both limits are on one side: then no pair or every pair is on the ramp */
 	double ramp = fmin(fmax(((double)pair - lo) / span, 0), 1);
 	return frequency / r->factor * ramp + frequency * (1 - ramp);

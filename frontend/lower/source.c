@@ -102,7 +102,8 @@ static struct ir_value full_i32_per_sequence(struct lowering *lw, double v)
 	return irb_full_of(lw->b, v, DT_I32, 1, dims);
 }
 
-/* Evaluates one factor of a dim for each sequence; symbols of the source are read from their states. */
+/* Evaluates one factor of a dim for each sequence, i32 [B]; symbols of the source are read from their states. A
+ * size that has no state yet is 0: decode is lowered again (sizes_missed). */
 static struct ir_value per_sequence_atom(struct lowering *lw, const struct ir_dim_atom *a)
 {
 	const struct ir_dim *dims[] = {lower_batch_dim(lw)};
@@ -207,6 +208,7 @@ bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, e
 	const struct ir_dim *rows, *d = t->dims[axis];
 	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(lw->module->dims, 1);
 	if (fill == FILL_NONE && ir_dim_divide(lw->module->dims, d, lower_batch_dim(lw)) == NULL)
+		/* the padding is at the end of the axis, which does not contain several sequences */
 		return true;
 	int sequences = batch_axis(lw, t, &rows);
 	if (fill == FILL_UNSUPPORTED || sequences < 0 || sequences == axis)

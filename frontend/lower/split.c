@@ -66,6 +66,7 @@ static enum level level_of_name(const struct split *s, const char *name)
 	return n == NULL ? LEVEL_CONST : n->level;
 }
 
+/* The highest level of the names in e. */
 static enum level level_of(const struct split *s, const struct expr *e)
 {
 	enum level l = e->kind == EX_NAME ? level_of_name(s, e->text) : LEVEL_CONST;
@@ -76,6 +77,7 @@ static enum level level_of(const struct split *s, const struct expr *e)
 	return l;
 }
 
+/* The highest level of the values of a statement. */
 static enum level statement_level(const struct split *s, const struct expr_statement *st)
 {
 	enum level l = LEVEL_CONST;
@@ -154,6 +156,8 @@ static const char *drop_index_names(struct split *s, const char *pattern)
 	return copy;
 }
 
+/* An unused name for the state of a value: below the path of the statement that reads it, if that is in the loop
+ * that defines it; else with an index for each loop of its scope. */
 static const char *state_name(struct split *s, const struct split_scope *scope, const struct graph_node *node,
                               const char *name)
 {
@@ -245,6 +249,7 @@ static const struct expr *map_keys_and_values(struct rewriting *r, const struct 
 	return arena_failed(r->s->arena) ? e : copy;
 }
 
+/* A copy of the statement with fn applied to its values (expr_map); the statement itself without memory. */
 static const struct expr_statement *rewrite_statement(struct split *s, const struct graph_node *node,
                                                       const struct expr_statement *st, expr_map_fn *fn)
 {
@@ -282,6 +287,7 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 		return defining_scope(s, e->text);
 	if (e->kind == EX_NAME && strmap_has(&s->names, e->text))
 		return s->scope; /* a constant may change from iteration to iteration */
+	/* a path */
 	for (found = s->scope; e->kind == EX_STRING && found->loop != NULL; found = found->outer) {
 		if (strstr(e->text, arena_printf(s->arena, "{%s}", found->loop->as)) != NULL)
 			return found;
@@ -421,6 +427,7 @@ static void push_loop(struct split *s, struct graph_body *out, const struct grap
 	copy->body = *body;
 }
 
+/* Distributes the nodes of a body to run and decode of the current scope; a loop is split into one loop for each. */
 static void split_body(struct split *s, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {

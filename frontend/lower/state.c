@@ -60,6 +60,7 @@ const char *lower_cache_state(struct lowering *lw, const char *cache, size_t par
 
 /* ---- which states a body uses ---- */
 
+/* Adds the stacked name of a state to *out, unless *out has it. False after a report, or without memory. */
 static bool add_state_name(struct lowering *lw, struct names_list *out, const char *pattern)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -176,6 +177,7 @@ static bool record_state_of(const struct call *c, const char *name, const struct
 	return lower_record_state(lw, name, &slice);
 }
 
+/* state_put(name, x): in encode a write to the state; in run only the type of the state is recorded. No result. */
 bool lower_state_put(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
@@ -227,6 +229,7 @@ static bool restore_value_layout(struct lowering *lw, const char *name, struct i
 	return !irb_failed(lw->b);
 }
 
+/* state_get(name): the value that encode stored. */
 bool lower_state_get(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
@@ -303,6 +306,8 @@ static int single_symbol(const struct ir_dim *d)
 	return is_symbol ? d->terms[0].atoms[0]->sym : -1;
 }
 
+/* Declares a dim called `name`, at most max, that replaces the number of tokens d in this function (lower_dim).
+ * False if d is not one symbol, or at least max. */
 static bool bind_row_dim(struct lowering *lw, const struct ir_dim *d, const char *name, int64_t max)
 {
 	struct ir_dims *dims = lw->module->dims;
@@ -324,6 +329,7 @@ bool lower_bind_rows(struct lowering *lw, bool scores)
 	const struct ir_dim *d = ir_import_dim(lw->module, lw->m->inputs.items[lw->m->tokens].dims[1]);
 	int64_t rings = min_ring_call_rows(lw->types),
 	        max = scores && rings > SCORE_ROWS ? SCORE_ROWS : rings;
+	/* score needs no bound on a constant number of rows */
 	bool is_needed = max == rings || single_symbol(d) >= 0;
 	if (ir_dim_hi(lw->module->dims, d) <= max || !is_needed ||
 	    bind_row_dim(lw, d, scores ? "rows" : "part", max))

@@ -45,6 +45,7 @@ static bool weights_exist(struct frontend_model *m, const struct yaml_node *sect
 
 /* ---- ties ---- */
 
+/* Records every linear(.., tie=PATH) in e in the weight map. */
 static void record_ties_of_expr(struct frontend_model *m, const struct expr *e)
 {
 	for (size_t i = 0; i < expr_n_children(e); i++)
@@ -57,7 +58,8 @@ static void record_ties_of_expr(struct frontend_model *m, const struct expr *e)
 		               arena_printf(&m->arena, "%s.weight", tie->text));
 }
 
-/* Records the ties of a graph in the weight map: a table is read before the head that may be stored in its place. */
+/* Records the ties of a graph in the weight map, before the first lookup: files may store only the head of two
+ * tied parameters, and the table is looked up first. */
 static void record_ties(struct frontend_model *m, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {
@@ -78,7 +80,7 @@ enum tfmc_status weights_open(struct frontend_model *m)
 	if (m->weights.files == NULL)
 		return TFMC_NO_MEMORY;
 	m->weights.shapes_only = m->options.shapes && !weights_exist(m, section);
-	if (m->weights.shapes_only) {
+	if (m->weights.shapes_only) { /* parameters are zeros: an empty map serves */
 		m->weights.map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
 		return m->weights.map == NULL ? TFMC_NO_MEMORY : TFMC_OK;
 	}
@@ -134,7 +136,7 @@ static const struct ir_wexpr *apply_conversions(struct lowering *lw, const struc
                                                 const struct ir_wexpr *e)
 {
 	struct frontend_model *m = lw->m;
-	if (e == NULL || want->rank < 2)
+	if (e == NULL || want->rank < 2) /* vectors are neither quantized nor rounded */
 		return e;
 	const struct quantize_rule *rule =
 	        need->is_quantizable ? model_quantize_rule(&m->quantize, want->path) : NULL;
@@ -172,7 +174,7 @@ static const struct ir_wexpr *resolve_parameter(struct lowering *lw, const struc
 {
 	struct frontend_model *m = lw->m;
 	struct resolved_weight *r = strmap_get(&m->weights.resolved, path);
-	if (lw->mode == LOWER_INFER)
+	if (lw->mode == LOWER_INFER) /* only its type counts */
 		return wexpr_full(lw->arena, 0.0, need->rank, need->dims);
 	if (r != NULL)
 		return check_same_shape(lw, r, need, path) ? r->e : NULL;
@@ -229,7 +231,7 @@ static const struct ir_wexpr *apply_form(struct arena *a, const struct weight_re
 	return e;
 }
 
-/* Selects rows of the parameter, or of each of its groups. */
+/* Selects rows of the parameter, or of each of its groups: reshapes it to [groups, rows of a group, ..] meanwhile. */
 static const struct ir_wexpr *select_rows(struct arena *a, const struct weight_request *need,
                                           const struct ir_wexpr *e)
 {
@@ -261,7 +263,8 @@ static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct
                                                const char *path, const struct lower_loop *const *loops,
                                                size_t n, size_t level);
 
-/* Stacks the matrices of the requested experts; `path` still has LOWER_EXPERT. */
+/* Stacks the matrices of the requested experts; `path` still has LOWER_EXPERT. NULL after a report; the other
+ * experts are resolved anyway, so that all mistakes are reported in one run. */
 static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct weight_request *need,
                                             const char *path)
 {
@@ -279,7 +282,8 @@ static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct we
 	return ok ? wexpr_stack(a, n, parts) : NULL;
 }
 
-/* Stacks the iterations of the loops from `level` on; indices of outer loops are filled into `path`. */
+/* Stacks the iterations of the loops from `level` on; indices of outer loops are filled into `path`. NULL after a
+ * report, as in stack_experts. */
 static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct weight_request *need,
                                                const char *path, const struct lower_loop *const *loops,
                                                size_t n, size_t level)
@@ -371,6 +375,7 @@ static bool split_at_format_changes(struct lowering *lw, const struct weight_req
 	size_t inner = need->experts > 0 ? (size_t)e->dims[n] : 1, parts = inner;
 	for (size_t l = 0; l < n; l++)
 		parts *= (size_t)loops[l]->node->count;
+	/* [counts of the loops.., experts] */
 	unsigned char *forms = ARENA_ARRAY(lw->arena, unsigned char, parts);
 	if (forms == NULL)
 		return false;
@@ -381,7 +386,7 @@ static bool split_at_format_changes(struct lowering *lw, const struct weight_req
 		for (size_t i = 1; i * inner < parts; i++) {
 			const unsigned char *form = forms + i * inner;
 			if (i % count == 0 || memcmp(form, form - inner, inner) == 0)
-				continue;
+				continue; /* first iteration of the loop, or the form of the one before */
 			if (points->before == NULL)
 				points->before = ARENA_ARRAY(&lw->m->arena, bool, count);
 			if (points->before == NULL)
@@ -534,6 +539,8 @@ bool lower_is_untied(struct lowering *lw, const char *path, const char *tie)
 	                         arena_printf(a, "%s.weight", tie));
 }
 
+/* Adds a weight with the value e, stored row by row in `format`; NULL if the name is that of a different weight,
+ * or without memory. */
 static const struct ir_weight *add_weight(struct lowering *lw, const char *name, const struct ir_wexpr *e,
                                           enum ir_format format)
 {
@@ -564,7 +571,7 @@ void lower_index_operands(const struct lower_loop *const *loops, size_t n, struc
 		out[i] = loops[i]->index;
 }
 
-/* Checks first, rows and groups of a request against the shape of the parameter. */
+/* Checks first, rows and groups of a request against the shape of the parameter. False after a report. */
 static bool rows_exist(struct lowering *lw, const struct weight_request *need)
 {
 	int64_t groups = group_count(need);
