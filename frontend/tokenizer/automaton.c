@@ -192,6 +192,7 @@ static void compile_alternation(struct compiler *c, const struct pattern *n)
 		c->program.items[ends.items[i]].a = (uint32_t)c->program.n;
 }
 
+/* Appends the program of a node; the first reason that it is not possible is in c->why. */
 static void compile_node(struct compiler *c, const struct pattern *n)
 {
 	struct instruction p = {.opcode = n->kind == PATTERN_SET ? OP_CHAR : OP_LOOKAHEAD,
@@ -317,7 +318,7 @@ static bool epsilon_closure(struct compiler *c, uint32_t instruction, uint32_t c
 	while (depth) {
 		uint32_t at = c->stack[--depth];
 		const struct instruction *p = &c->program.items[at];
-		if (c->seen[at] == c->generation)
+		if (c->seen[at] == c->generation) /* a preferred path has reached it */
 			continue;
 		c->seen[at] = c->generation;
 		c->work++;
@@ -353,7 +354,7 @@ static bool add_transition(struct compiler *c, uint32_t state, uint32_t class)
 	uint32_t to = c->n_list ? intern_state(c, c->list, c->n_list) : TFMC_TOK_A_DEAD;
 	if (!ARENA_ADDED(c->arena, &c->next, (uint16_t)(to | (matches ? TFMC_TOK_A_MATCH : 0u))))
 		return reject(c, "no memory");
-	if (matches && state == 0)
+	if (matches && state == 0) /* no character has been read */
 		return reject(c, "it may match nothing");
 	if (c->work > WORK_MAX)
 		return reject(c, "its automaton is too large");

@@ -65,6 +65,7 @@ const struct tokenizer_class *tokenizer_class_find(const char *name)
 {
 	static const char fast[] = "Fast";
 	size_t n = strlen(name), end = sizeof(fast) - 1;
+	/* XTokenizerFast differs from XTokenizer in speed alone */
 	if (n > end && strcmp(name + n - end, fast) == 0)
 		n -= end;
 	for (size_t i = 0; i < TFMC_COUNT(classes); i++)
@@ -113,7 +114,8 @@ struct template_names {
 	size_t n;
 };
 
-/* Adds the id of a name in the template; text NULL: omitted. False after a diagnostic. */
+/* Adds the id of a name if the template has the name; text NULL: the template is written without it. needed: the
+ * token must be in the vocabulary. False after a diagnostic. */
 static bool add_name(struct template_names *a, const char *name, const char *text, bool needed)
 {
 	if (strstr(a->single, name) == NULL)
@@ -141,6 +143,8 @@ static bool add_whisper_names(struct template_names *a)
 	       (c->timestamps == 1 || add_name(a, "timestamps", "<|notimestamps|>", true));
 }
 
+/* Sets the template of this kind with the ids of the configuration. Absent bos and eos of FLAGS leave their items
+ * out; other kinds need all their tokens. False after a diagnostic. */
 static bool set_template(struct tokenizer_reader *r, enum tokenizer_template kind)
 {
 	const struct tokenizer_config *c = r->config;
@@ -167,8 +171,8 @@ static bool set_template(struct tokenizer_reader *r, enum tokenizer_template kin
 	return true;
 }
 
-/* Without a template, tokenizer.json means that bos and eos are not added; the template of the class
- * applies to others. */
+/* Without a template, tokenizer.json means that bos and eos are not added, so the flags of the class apply to
+ * vocabulary lists alone; a template of cls and sep needs both in the vocabulary. */
 bool tokenizer_class_set_template(struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
@@ -183,6 +187,8 @@ bool tokenizer_class_set_template(struct tokenizer_reader *r)
 	return set_template(r, c->class->template_kind);
 }
 
+/* Classes with languages, Whisper's tasks, or cls and sep build their template from the configuration, whatever
+ * the file has. */
 bool tokenizer_class_override_template(struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
@@ -233,6 +239,7 @@ bool tokenizer_class_set_special_ids(struct tokenizer_reader *r)
 
 /* ---- vocabulary lists ---- */
 
+/* Writes the members of the class as a tokenizer.json without a vocabulary, and reads that with the lists. */
 enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s, const struct tokenizer_lists *lists,
                                       struct tokenizer_packed *out)
 {

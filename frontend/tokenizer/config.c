@@ -118,6 +118,7 @@ static bool read_special(struct reader *r, const char *key, const struct json_no
 	return true;
 }
 
+/* Reads a list of special tokens, or an object of them by name; absent or null: none. False after a diagnostic. */
 static bool read_special_list(struct reader *r, const char *key, const struct json_node *list)
 {
 	const char *text;
@@ -169,7 +170,8 @@ static bool read_added_decoder(struct reader *r, const struct json_node *map)
 	return true;
 }
 
-/* Reads added_tokens.json: {"<pad>": 32000, ..} */
+/* Reads added_tokens.json: {"<pad>": 32000, ..}. A token that special_tokens_map.json has described keeps its
+ * flags. */
 static bool read_added_tokens(struct reader *r, const struct json_node *map)
 {
 	for (size_t i = 0; i < map->n; i++) {
@@ -235,6 +237,7 @@ static bool reject_unsupported(const struct reader *r, const struct json_node *r
 	       tokenizer_reject_file(&r->source, TOKENIZER_UNSUPPORTED, key, "%s", value) == TFMC_OK;
 }
 
+/* Reads the members that change ids; false after a diagnostic. */
 static bool read_members(struct reader *r, const struct json_node *root)
 {
 	struct tokenizer_config *c = r->c;
@@ -266,7 +269,7 @@ static const struct json_node *open_file(struct reader *r, const struct tokenize
 	                                                                                         : NULL;
 }
 
-/* Adds the special tokens of the class that the files do not define. */
+/* Finds the class and adds its special tokens that the files do not define. False without memory. */
 static bool apply_class(struct reader *r)
 {
 	struct tokenizer_config *c = r->c;
@@ -294,7 +297,8 @@ static bool apply_class(struct reader *r)
 	return true;
 }
 
-/* Reads all files in their order of precedence. */
+/* Reads the files in their order of precedence: added_tokens_decoder in the first one replaces the others. False
+ * after a diagnostic, or without memory. */
 static bool read_files(struct reader *r, const struct tokenizer_config_files *files)
 {
 	const struct json_node *root = open_file(r, &files->config);

@@ -45,6 +45,7 @@ static const struct gguf_value *find_key(const struct reader *r, const char *key
 	return gguf_find(r->g, arena_printf(r->s->arena, PREFIX "%s", key));
 }
 
+/* The string of a key, `absent` without the key; another type sets r->failed. */
 static struct tokenizer_string read_string(struct reader *r, const char *key, const char *absent)
 {
 	const struct gguf_value *v = find_key(r, key);
@@ -55,6 +56,7 @@ static struct tokenizer_string read_string(struct reader *r, const char *key, co
 	return (struct tokenizer_string){v->text, v->len};
 }
 
+/* The id of a key; NONE: no key, or -1, which writers use for none. A wrong one sets r->failed. */
 static uint32_t read_id(struct reader *r, const char *key)
 {
 	const struct gguf_value *v = find_key(r, key);
@@ -75,7 +77,7 @@ static int read_flag(struct reader *r, const char *key)
 	return v == NULL ? -1 : v->i != 0;
 }
 
-/* A list of strings or of numbers, or NULL. n 0: of any length. */
+/* A list of strings or of numbers; NULL: no key, or after a diagnostic. n 0: of any length. */
 static const struct gguf_value *read_list(struct reader *r, const char *key, bool strings, size_t n)
 {
 	const struct gguf_value *v = find_key(r, key);
@@ -236,7 +238,7 @@ static const struct splitter splitters[] = {
 #include "frontend/tokenizer/gguf_splitters.def"
 };
 
-/* Adds the merges of BPE. */
+/* Appends the merges of the file; each must have its three pieces in the vocabulary. */
 static enum tfmc_status add_merges(struct reader *r)
 {
 	struct tokenizer_desc *d = r->d;
@@ -257,6 +259,7 @@ static enum tfmc_status add_merges(struct reader *r)
 	return TFMC_OK;
 }
 
+/* Appends a split for each regular expression. They are compiled into the program, so false means no memory. */
 static bool add_patterns(const struct reader *r, const char *const *list, size_t n, uint32_t flags)
 {
 	const char *why;
@@ -269,7 +272,7 @@ static bool add_patterns(const struct reader *r, const char *const *list, size_t
 	return true;
 }
 
-/* Adds the operations of a pre-tokenizer. */
+/* Appends the operations of a pre-tokenizer; false: no memory. */
 static bool add_splits(const struct reader *r, const struct splitter *p)
 {
 	size_t n = 0;
@@ -353,7 +356,7 @@ static enum tfmc_status from_wordpiece(struct reader *r, struct tokenizer_packed
 	return r->failed ? TFMC_INVALID : tokenizer_from_words(r->s, pieces, d->n_tokens, &bert, out);
 }
 
-/* A normalizer key that is not supported for this model, NULL: none. A false one changes nothing. */
+/* The first key of a normalizer that is not supported for this model; NULL: none. A false one changes nothing. */
 static const char *unread_normalizer(const struct reader *r)
 {
 	static const char space[] = PREFIX "normalizer.";

@@ -99,12 +99,13 @@ bool tokenizer_is_type(const struct json_node *n, const char *type)
 	       strcmp(type_member->text, type) == 0;
 }
 
+/* Reads each component of the list `key`; false after a diagnostic. */
 static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n, const char *path,
                           const char *key, tokenizer_read_fn *each)
 {
 	const struct json_node *list = json_find(n, key);
 	size_t depth = 0;
-	for (const char *c = path; *c; c++)
+	for (const char *c = path; *c; c++) /* each enclosing list has added an index to the path */
 		depth += *c == '[';
 	if (list == NULL || list->kind != JSON_NODE_ARRAY || depth >= NEST_MAX)
 		return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_member_path(r, path, key), "no list");
@@ -157,7 +158,8 @@ bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vo
 	return true;
 }
 
-/* Reads [["piece", score], ..]; the id is the index. */
+/* Reads [["piece", score], ..]; the id is the index. As in SentencePiece, an unknown character costs 10 more than
+ * the worst piece. */
 static bool read_scored(struct tokenizer_reader *r, const struct json_node *vocab)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -257,6 +259,7 @@ static const char *unknown_of(struct tokenizer_reader *r, const struct json_node
 	                        : tokenizer_string_member(r, n, "model", "unk_token", NULL);
 }
 
+/* Sets the id of the unknown token; a name that the vocabulary lacks means none. False after a diagnostic. */
 static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 {
 	const char *text = unknown_of(r, n);
@@ -268,6 +271,7 @@ static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 	return true;
 }
 
+/* Reads a BPE model: settings, vocabulary, merges. False after a diagnostic, as are the next two. */
 static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -297,6 +301,7 @@ static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
 	return true;
 }
 
+/* Reads a Unigram model: scored pieces, unknown id, byte fallback. False after a diagnostic. */
 static bool read_unigram(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -314,6 +319,7 @@ static bool read_unigram(struct tokenizer_reader *r, const struct json_node *n)
 	return !r->failed;
 }
 
+/* Reads a WordPiece model, which must have an unknown token: words without a segmentation become it. */
 static bool read_wordpiece(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -374,7 +380,7 @@ static bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_n
 
 /* ---- added tokens ---- */
 
-/* Grows the token array to `want` ids. */
+/* Grows the token array to n_ids ids; false: no memory. */
 static bool grow_tokens(struct tokenizer_reader *r, size_t n_ids)
 {
 	if (n_ids <= r->desc->n_tokens)
@@ -419,6 +425,7 @@ static void set_added_token(struct tokenizer_reader *r, const struct tokenizer_a
 	           (a->flags & TFMC_TOK_A_SPECIAL ? TFMC_TOK_F_SPECIAL : 0u);
 }
 
+/* Reads an item of added_tokens; its id is within the token array. */
 static void add_token(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	struct tokenizer_added *a = &r->desc->added[r->desc->n_added++];
@@ -434,6 +441,7 @@ static void add_token(struct tokenizer_reader *r, const struct json_node *n, con
 		set_added_token(r, a);
 }
 
+/* The added token with this string; NULL: none. */
 static struct tokenizer_added *find_added(const struct tokenizer_desc *d, const char *text)
 {
 	for (size_t i = 0; i < d->n_added; i++) {
@@ -455,8 +463,8 @@ uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text)
 	return TFMC_TOK_NONE;
 }
 
-/* Adds a token of the configuration files: it names a token of the vocabulary, replaces an added one, or
- * gets a new id. */
+/* Adds a token of the configuration files: it names a token of the vocabulary, replaces an added one, or gets a
+ * new id. False after a diagnostic. */
 static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *t,
                       const struct tokenizer_index *pieces)
 {
@@ -465,7 +473,7 @@ static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *
 	if (a == NULL) {
 		uint32_t known = tokenizer_index_find(pieces, t->text, strlen(t->text));
 		int64_t id = known != TFMC_TOK_NONE ? (int64_t)known : t->id;
-		if (id < 0 && t->is_implied)
+		if (id < 0 && t->is_implied) /* by the class: not of this vocabulary */
 			return true;
 		id = id < 0 ? (int64_t)d->n_tokens : id;
 		if (id >= TFMC_TOK_TOKENS_MAX)
@@ -553,6 +561,7 @@ static bool add_special_items(struct tokenizer_reader *r, const struct json_node
 	return true;
 }
 
+/* Reads the template for one text or for a pair; false after a diagnostic. */
 static bool read_items(struct tokenizer_reader *r, const struct json_node *root, const char *key,
                        const char *path)
 {
@@ -604,6 +613,7 @@ static bool read_cls_sep(struct tokenizer_reader *r, const struct json_node *n, 
 	return !r->failed;
 }
 
+/* Reads the post_processor as templates. */
 static bool tokenizer_read_template(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	static const struct tokenizer_component parts[] = {
@@ -625,6 +635,7 @@ static bool read_wordpiece_decoder(struct tokenizer_reader *r, const struct json
 	return true;
 }
 
+/* Metaspace: marks become spaces; the one that encoding prepends is removed. */
 static bool read_metaspace_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const char *scheme = tokenizer_string_member(
@@ -636,6 +647,7 @@ static bool read_metaspace_decoder(struct tokenizer_reader *r, const struct json
 	return true;
 }
 
+/* Replace: another string for the mark becomes a space. */
 static bool read_replace_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const char *text = tokenizer_string_member(r, json_find(n, "pattern"), path, "String", NULL);
@@ -647,6 +659,7 @@ static bool read_replace_decoder(struct tokenizer_reader *r, const struct json_n
 	return true;
 }
 
+/* Strip: removes one space at the beginning, or nothing. */
 static bool read_strip_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	if (strcmp(tokenizer_string_member(r, n, path, "content", " "), " ") != 0 ||
@@ -666,6 +679,7 @@ static bool read_suffix_decoder(struct tokenizer_reader *r, const struct json_no
 	return true;
 }
 
+/* Reads the decoder as flags of the description. */
 static bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	static const struct tokenizer_component parts[] = {
@@ -715,7 +729,8 @@ static bool read_roles(struct tokenizer_reader *r, const struct json_node *root)
 	return !r->failed;
 }
 
-/* Reads the template: of the file, or of the class. */
+/* Reads the template: of the file, or of the class if the file has none or the class overrides it. False after a
+ * diagnostic. */
 static bool read_template_of_file_or_class(struct tokenizer_reader *r, const struct json_node *root)
 {
 	const struct json_node *n = json_find(root, "post_processor");
@@ -733,7 +748,8 @@ static bool read_template_of_file_or_class(struct tokenizer_reader *r, const str
 	return has_template ? tokenizer_class_override_template(r) : tokenizer_class_set_template(r);
 }
 
-/* Reads the members in the order of their dependencies. */
+/* Reads the members in the order of their dependencies: splitter and decoder decide what the pieces of the model
+ * mean, and added tokens and templates need its ids. */
 static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
 {
 	return tokenizer_read_normalizer(r, json_find(root, "normalizer"), "normalizer") &&
@@ -764,7 +780,8 @@ static enum tfmc_status normalize_one(struct tokenizer_reader *r, const struct t
 	return TFMC_OK;
 }
 
-/* Normalizes added tokens by the library, which opens the tokenizer without them. */
+/* Normalizes the added tokens that are matched in normalized text, by the library, which opens the tokenizer
+ * without them. */
 static enum tfmc_status normalize_added(struct tokenizer_reader *r)
 {
 	struct tokenizer_desc *d = r->desc, plain = *d;

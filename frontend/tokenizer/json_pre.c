@@ -34,6 +34,7 @@ static bool add_splitter(struct tokenizer_reader *r, const char *path, enum tfmc
 
 /* ---- base64 ---- */
 
+/* Value of a digit of base64; -1: none. */
 static int base64_digit(char c)
 {
 	if (c >= 'A' && c <= 'Z')
@@ -108,6 +109,7 @@ static bool replace_regex(struct tokenizer_reader *r, const char *path, const ch
 	return add_normalizer(r, path, TFMC_TOK_REPLACE_PATTERN, 0, automaton, to);
 }
 
+/* Replace: a string or a regular expression by `content`. */
 static bool read_replace(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const struct json_node *pattern = json_find(n, "pattern");
@@ -124,6 +126,7 @@ static bool read_replace(struct tokenizer_reader *r, const struct json_node *n, 
 	                      tokenizer_string(content));
 }
 
+/* Precompiled: SentencePiece's map of characters in base64. */
 static bool read_charsmap(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const char *text = tokenizer_string_member(r, n, path, "precompiled_charsmap", NULL);
@@ -135,6 +138,7 @@ static bool read_charsmap(struct tokenizer_reader *r, const struct json_node *n,
 	return !r->failed && add_normalizer(r, path, TFMC_TOK_CHARS, 0, no_string, no_string);
 }
 
+/* BertNormalizer, as one operation for each of its flags. */
 static bool read_bert(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const struct tokenizer_config *c = r->config;
@@ -170,6 +174,7 @@ static bool is_disabled_by_class(const struct tokenizer_reader *r, enum tfmc_tok
 	return (kind == TFMC_TOK_LOWER && c->lowercase == 0) || (accents && c->keep_accents == 1);
 }
 
+/* Components without members are mapped by a table, the others have a reader. */
 bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	static const struct {
@@ -207,6 +212,7 @@ static const struct {
 
 /* ---- splitters ---- */
 
+/* Reads `behavior` and `invert` of a split into the flags of its operation; false after a diagnostic. */
 static bool read_behavior(struct tokenizer_reader *r, const struct json_node *n, const char *path,
                           const char *fallback, uint32_t *out)
 {
@@ -238,6 +244,7 @@ static bool split_regex(struct tokenizer_reader *r, const char *path, const char
 	return add_splitter(r, path, TFMC_TOK_MATCH_PATTERN, behavior, automaton);
 }
 
+/* ByteLevel: an optional space before the text, GPT-2's regular expression, and then letters of bytes. */
 static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	int prefix = tokenizer_class_byte_prefix(r);
@@ -251,6 +258,7 @@ static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *
 	return true;
 }
 
+/* Split by a string or a regular expression. */
 static bool read_split(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const struct json_node *pattern = json_find(n, "pattern");

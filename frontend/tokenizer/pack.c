@@ -140,6 +140,7 @@ struct ranges {
 	size_t n, cap;
 };
 
+/* Order of keys by bytes, then length, then value, so that the first of equal keys has the least value. */
 static int compare_keys(const void *pa, const void *pb)
 {
 	const struct tokenizer_key *a = pa, *b = pb;
@@ -225,10 +226,12 @@ static size_t find_base(struct tokenizer_trie *t, const unsigned *codes, size_t 
 	/* The front slots have been tried most often: drop them, which bounds all searches. */
 	for (unsigned i = 0; tries == BASE_TRIES_MAX && i < NODES_GIVEN_UP; i++)
 		allocate_node(t, t->next[0]);
+	/* the slots after the last node are free */
 	return t->n > codes[0] ? t->n - codes[0] : 1;
 }
 
-/* Places the children of a node and queues them. */
+/* Allocates the children of a node, one for each code that follows its prefix, and queues those with further
+ * children. The end of a key (code 0) has its value as base. False: no memory, or too many nodes. */
 static bool place_children(struct tokenizer_trie *t, const struct tokenizer_key *keys, const struct range *r,
                            struct ranges *queue)
 {
@@ -312,6 +315,7 @@ static void write_string(struct packer *p, struct tokenizer_string text, uint32_
 	buf_bytes(&p->texts, text.text, text.n);
 }
 
+/* Writes the pieces with their offsets, the flags, and for Unigram the scores. */
 static void write_tokens(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
@@ -354,6 +358,7 @@ static enum tfmc_status write_trie(struct packer *p, enum tfmc_tok_section_kind 
 	return TFMC_OK;
 }
 
+/* Writes the trie from the strings that the model matches to their ids. */
 static enum tfmc_status write_piece_trie(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
@@ -425,6 +430,7 @@ static enum tfmc_status write_pairs(struct packer *p)
 	return TFMC_OK;
 }
 
+/* Writes operations; their strings go to TEXTS. */
 static void write_ops(struct packer *p, enum tfmc_tok_section_kind kind, const struct tokenizer_ops *ops)
 {
 	begin_section(p, kind);
@@ -439,6 +445,7 @@ static void write_ops(struct packer *p, enum tfmc_tok_section_kind kind, const s
 	end_section(p, kind);
 }
 
+/* Writes byte tokens, operations, template and character map; then TEXTS, to which all of these append. */
 static void write_remaining_sections(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
@@ -472,6 +479,7 @@ static bool is_id_or_none(const struct tokenizer_desc *d, uint32_t id)
 	return id == TFMC_TOK_NONE || id < d->n_tokens;
 }
 
+/* True if every id of the description is that of a token, or NONE where this is allowed. */
 static bool are_ids_in_range(const struct tokenizer_desc *d)
 {
 	bool ok = is_id_or_none(d, d->unknown) && is_id_or_none(d, d->bos) && is_id_or_none(d, d->eos) &&
@@ -526,7 +534,7 @@ static enum tfmc_status check_desc(const struct tokenizer_source *s, const struc
 
 /* ---- packing ---- */
 
-/* True: words may be cut at marks, since no piece has a mark after something else. */
+/* True: words may be cut at marks before merging, since no piece has a mark after something else. */
 static bool may_cut_at_mark(const struct tokenizer_desc *d)
 {
 	bool ok = d->mark.n > 0 && d->model == TFMC_TOK_BPE && !(d->flags & TFMC_TOK_H_BYTE_LEVEL);

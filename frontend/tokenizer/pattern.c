@@ -50,7 +50,7 @@ static void pattern_set_normalize(struct pattern_set *s)
 	s->n = n;
 }
 
-/* For normalized sets; false: no memory. */
+/* Replaces a normalized set by its complement; false: no memory. */
 static bool pattern_set_complement(struct arena *a, struct pattern_set *s)
 {
 	struct pattern_set out = {0};
@@ -66,7 +66,7 @@ static bool pattern_set_complement(struct arena *a, struct pattern_set *s)
 	return true;
 }
 
-/* For normalized sets; false: no memory. */
+/* Replaces s by its intersection with another set, both normalized; false: no memory. */
 static bool pattern_set_intersect(struct arena *a, struct pattern_set *s, const struct pattern_set *other)
 {
 	struct pattern_set out = {0};
@@ -94,7 +94,7 @@ bool pattern_set_has(const struct pattern_set *s, uint32_t cp)
 		else
 			high = mid;
 	}
-	return low < s->n && s->items[low].from <= cp;
+	return low < s->n && s->items[low].from <= cp; /* low: the first range that ends at cp or after */
 }
 
 /* Adds both cases of ASCII letters, and what folds to them; false: other characters would have to fold. */
@@ -285,6 +285,7 @@ static bool read_char(struct parser *p, uint32_t *cp)
 
 /* ---- escapes ---- */
 
+/* Reads min to max hexadecimal digits; false, and a reason, if there are fewer or the value is no character. */
 static bool read_hex(struct parser *p, unsigned min, unsigned max, uint32_t *cp)
 {
 	unsigned n = 0;
@@ -322,7 +323,8 @@ static bool read_property(struct parser *p, bool negative, struct pattern_set *s
 	       pattern_set_union(p->arena, set, &local);
 }
 
-/* Parses after a backslash. *is_set: characters were added to the set; else *cp is the character. */
+/* Parses the escape after a backslash. *is_set: characters were added to the set; else *cp is the character.
+ * False, and a reason, for escapes that are not supported. */
 static bool read_escape(struct parser *p, struct pattern_set *set, bool *is_set, uint32_t *cp)
 {
 	static const char names[] = "ntrfvae", values[] = "\n\t\r\f\v\a\x1b";
@@ -438,6 +440,7 @@ static bool read_set(struct parser *p, struct pattern_set *out)
 
 static struct pattern *parse_alternation(struct parser *p);
 
+/* A lookahead at one character of the set; NULL: no memory. */
 static struct pattern *lookahead_node(struct parser *p, struct pattern_set set, bool negative)
 {
 	struct pattern *n = new_node(p, PATTERN_LOOKAHEAD);
@@ -493,6 +496,7 @@ static struct pattern *parse_group(struct parser *p)
 	return n;
 }
 
+/* Parses a set in brackets, a dot, an escape or a character. */
 static struct pattern *parse_char(struct parser *p)
 {
 	struct pattern *n = new_node(p, PATTERN_SET);
@@ -517,6 +521,7 @@ static struct pattern *parse_char(struct parser *p)
 
 /* ---- quantities ---- */
 
+/* Reads digits; false: there are none. Counts above the limit are rejected. */
 static bool read_count(struct parser *p, uint32_t *out)
 {
 	const char *from = p->at;
@@ -553,7 +558,8 @@ static bool read_quantifier(struct parser *p, struct quantifier *q)
 	return match(p, "*") || match(p, "+") || match(p, "?") || read_braces(p, q);
 }
 
-/* Parses a group, an anchor or a character. */
+/* Parses a group, an anchor or a character. \z and $ are lookaheads that no character (other than a newline)
+ * follows. */
 static struct pattern *parse_atom(struct parser *p)
 {
 	struct pattern_set set = {0};
@@ -609,6 +615,7 @@ static struct pattern *parse_repetition(struct parser *p)
 	return p->why == NULL ? n : NULL;
 }
 
+/* Parses repetitions up to | or a closing parenthesis. */
 static struct pattern *parse_concat(struct parser *p)
 {
 	struct pattern *all = new_node(p, PATTERN_CONCAT), **last = all != NULL ? &all->child : NULL;
@@ -621,6 +628,7 @@ static struct pattern *parse_concat(struct parser *p)
 	return all;
 }
 
+/* Parses alternatives up to a closing parenthesis or the end. */
 static struct pattern *parse_alternation(struct parser *p)
 {
 	struct pattern *all = new_node(p, PATTERN_ALTERNATION), **last = all != NULL ? &all->child : NULL;

@@ -207,13 +207,13 @@ static enum tfmc_status sort_scores(const struct tokenizer_source *s, const stru
 	return TFMC_OK;
 }
 
-/* Adds all splits of a piece into two pieces as merges. */
+/* Adds all splits of a piece into two pieces, between characters, as merges. False: no memory. */
 static bool add_splits(const struct tokenizer_source *s, const struct tokenizer_index *x, uint32_t id,
                        uint32_t rank, struct merges *out)
 {
 	struct tokenizer_string p = x->desc->tokens[id].piece;
 	for (size_t at = 1; at < p.n; at++) {
-		if (((unsigned char)p.text[at] & 0xc0) == 0x80)
+		if (((unsigned char)p.text[at] & 0xc0) == 0x80) /* inside of a character */
 			continue;
 		uint32_t left = tokenizer_index_find(x, p.text, at);
 		uint32_t right =

@@ -18,6 +18,7 @@ struct lines {
 	size_t number;
 };
 
+/* Reads the next line without its end; false: at the end of the text. */
 static bool next_line(struct lines *l, struct tokenizer_string *line)
 {
 	if (l->at == l->end)
@@ -37,6 +38,7 @@ static size_t count_lines(const char *text, size_t len)
 	return l.number;
 }
 
+/* A description with n_tokens empty tokens; NULL: no memory. */
 static struct tokenizer_desc *new_desc(const struct tokenizer_source *s, size_t n_tokens)
 {
 	struct tokenizer_desc *d = ARENA_NEW(s->arena, struct tokenizer_desc);
@@ -75,7 +77,7 @@ static bool class_reads(const struct tokenizer_source *s, enum tokenizer_files f
 	                             "the class '%s' without a tokenizer.json", c->class_name) == TFMC_OK;
 }
 
-/* JSON list of the lines "left right"; `i` of an item is its line number. */
+/* JSON list of the lines "left right", without the version line #.. at the top; `i` of an item is its line number. */
 static const struct json_node *read_merge_lines(const struct tokenizer_source *s, const char *text,
                                                 size_t len)
 {
@@ -254,6 +256,7 @@ static int hex_digit(char c)
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* Decodes hexadecimal digits; false: another character, an odd number, or no memory. */
 static bool read_hex(struct arena *a, const char *text, size_t n, struct tokenizer_string *out)
 {
 	char *bytes = arena_alloc(a, n / 2 + 1);

@@ -119,6 +119,7 @@ struct field {
 	struct reader bytes;
 };
 
+/* A varint of at most 64 bits; sets r->failed if it is cut off or longer. */
 static uint64_t read_varint(struct reader *r)
 {
 	uint64_t v = 0;
@@ -134,6 +135,7 @@ static uint64_t read_varint(struct reader *r)
 	return 0;
 }
 
+/* n bytes, little-endian; sets r->failed at the end. */
 static uint64_t read_fixed(struct reader *r, unsigned n)
 {
 	uint64_t v = 0;
@@ -236,6 +238,8 @@ static bool read_normalizer(struct model *m, struct reader spec)
 	return !spec.failed;
 }
 
+/* Reads a ModelProto: counts the pieces, then reads pieces, TrainerSpec and NormalizerSpec. False: malformed, or
+ * after a diagnostic. */
 static bool read_model(struct model *m, struct reader all)
 {
 	struct reader count = all;
@@ -318,6 +322,7 @@ static bool renumber_pieces(const struct tokenizer_source *s, struct tokenizer_d
 	return true;
 }
 
+/* Makes token `id` a special token with this text, matched in the raw text. */
 static void add_special_token(struct tokenizer_desc *d, uint32_t id, struct tokenizer_string text,
                               bool lstrip)
 {
