@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources of the weight map: read from YAML, where integers are expressions over the parameters of the model
- * that are evaluated once, and built into a weight expression for each parameter. The constructors of
- * ir/weights/weight.h check shapes; here their failures become messages for users.
+ * Sources of the weight map: read from YAML, where integers are expressions over the parameters of the model that
+ * are evaluated once, and built into a weight expression for each parameter. The constructors of
+ * ir/weights/weight.h check shapes; here their failures become messages for users. read_KEY reads the value of a
+ * key, false after a diagnostic; apply_KEY applies it to the expression x, NULL after a diagnostic. `steps` and
+ * `origins` list them.
  */
 #include "frontend/weights/entry.h"
 
@@ -25,6 +27,7 @@ static bool report(const struct weight_entry_reader *r, struct loc loc, const ch
 	return false;
 }
 
+/* Parses a tensor name with captures, and adds it to the templates of the entry. NULL after a diagnostic. */
 static const struct weight_template *read_name(struct weight_entry_reader *r, const struct yaml_node *node,
                                                const char *what)
 {
@@ -39,6 +42,7 @@ static const struct weight_template *read_name(struct weight_entry_reader *r, co
 
 /* ---- integers in mappings ---- */
 
+/* Reads a mapping that has exactly these members, all of them integers except those without `out`. */
 static bool read_ints(const struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
                       const struct weight_int *members, size_t n)
 {
@@ -76,6 +80,7 @@ static bool read_optional(struct weight_entry_reader *r, const struct yaml_node 
 
 /* ---- origins: from, any, concat, stack ---- */
 
+/* Reads a list of sources, not empty. */
 static bool read_list(struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
                       struct weight_entry *e)
 {
@@ -160,7 +165,7 @@ static const struct ir_wexpr *apply_any(struct weight_build *b, const struct wei
 bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e)
 {
 	bool ok = true;
-	if (e->op->apply == apply_any)
+	if (e->op->apply == apply_any) /* one suffices */
 		return first_existing(b, e) != NULL;
 	for (size_t i = 0; ok && i < e->n_of; i++)
 		ok = weight_entry_exists(b, e->of[i]);
@@ -322,6 +327,7 @@ static bool axis_fits(const struct ir_wexpr *x, int64_t axis)
 
 /* ---- index, slice, split ---- */
 
+/* {axis, at}: `at` is an integer, or a template with a capture, which apply_index fills. */
 static bool read_index(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	const struct yaml_node *at = yaml_find(node, "at");
@@ -365,6 +371,7 @@ static const struct ir_wexpr *apply_slice(struct weight_build *b, const struct w
 	return y != NULL ? y : report_misfit(b, e, x);
 }
 
+/* {axis, part, of}: kept as begin and end. */
 static bool read_split(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	const struct weight_int members[] = {{"axis", &e->axis}, {"part", &e->begin}, {"of", &e->end}};
@@ -489,6 +496,7 @@ static bool read_factor(struct weight_entry_reader *r, const struct yaml_node *n
 	return e->name != NULL;
 }
 
+/* mul, div: by a stored tensor. */
 static const struct ir_wexpr *apply_factor(struct weight_build *b, const struct weight_entry *e,
                                            const struct ir_wexpr *x)
 {

@@ -169,6 +169,8 @@ enum tfmc_status weight_files_check(const struct weight_files *wf)
 
 /* ---- opening ---- */
 
+/* Adds a tensor to the table under its stored name; false after a diagnostic: another file has the name. Without
+ * memory true, since the arena has failed. */
 static bool add_tensor(struct weight_files *wf, struct stored_tensor *t, const char *file, struct loc loc)
 {
 	const struct stored_tensor *before = strmap_get(&wf->by_stored, t->name);
@@ -402,7 +404,7 @@ static bool is_known_format(const struct file_map *map, const char *name)
 	       detect_format(map->data, map->len) != NULL;
 }
 
-/* Reports an unsupported format, by the extension if it is known. */
+/* Reports an unsupported format, by the extension if it is known. Returns TFMC_INVALID. */
 static enum tfmc_status reject_format(struct weight_files *wf, const char *name, struct loc loc)
 {
 	static const char *const others[] = {".h5", ".pb", ".tflite"};
@@ -592,7 +594,7 @@ size_t weight_name_similarity(const char *a, const char *b)
 	return head + tail;
 }
 
-/* Inserts into the best few, best first; earlier names win ties. */
+/* Inserts a name into the best few, best first, unless all are better; earlier names win ties. */
 static void insert_best(const char *best[NEAREST_MAX], size_t scores[NEAREST_MAX], const char *name,
                         size_t score)
 {
@@ -625,7 +627,7 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	const char *const *names = weight_files_names(wf, &n);
 	const char *typo = n > TYPO_NAMES_MAX ? NULL : nearest_name(name, names, n);
 	struct buf out;
-	if (typo != NULL)
+	if (typo != NULL) /* after names that differ in a prefix or suffix */
 		insert_best(best, scores, typo, SIZE_MAX - 1);
 	for (size_t i = 0; i < n; i++) {
 		size_t score = weight_name_similarity(name, names[i]);
@@ -661,6 +663,7 @@ const struct stored_tensor *weight_files_stored(const struct weight_files *wf, c
 	return t == NULL || strcmp(t->file, file) != 0 ? NULL : t;
 }
 
+/* weight_source.read: data of a tensor of the opened files. */
 static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const char *file, const char *tensor,
                                     struct weight_bytes *out)
 {

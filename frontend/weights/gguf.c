@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GGUF: magic, version, counts, metadata, tensor infos, padding, data. A cursor reads the bytes with bounds
- * checks and reports the first error with its byte offset.
+ * checks and reports the first error with its byte offset; its readers return false after that report.
  *
  * Quantization blocks are dequantized after the layouts of ggml (ggml-common.h, ggml-quants.c). Each unpack_NAME
  * decodes one stored block: quants, a scale (and an offset) for each block of the format, and for
@@ -135,6 +135,7 @@ static void unpack_Q4_K(const unsigned char *p, const struct weight_quants *to)
 		unpack_nibbles(p + 16 + 32 * i, 32, to->quants + 64 * i);
 }
 
+/* f16 scale and offset, 12 bytes of 6-bit scales, bit 4 of 256 quants (bit i / 32 of byte i % 32), their nibbles. */
 static void unpack_Q5_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p + 16, *low = p + 48;
@@ -154,6 +155,7 @@ static int two_bit_value(const unsigned char *p, int i)
 	return p[i % 32] >> (2 * (i / 32)) & 3;
 }
 
+/* Nibbles of 256 quants, their upper 2 bits, 16 scales i8, f16 scale; 32 is the zero point. */
 static void unpack_Q6_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p + 128, *scales = p + 192;
@@ -167,6 +169,8 @@ static void unpack_Q6_K(const unsigned char *p, const struct weight_quants *to)
 		        (int8_t)((to->quants[i] | two_bit_value(high + i / 128 * 32, i % 128) << 4) - 32);
 }
 
+/* Bit 2 of 256 quants (bit i / 32 of byte i % 32), their lower 2 bits, 16 scales of 6 bits (nibbles, then upper 2
+ * bits), f16 scale. Zero points are 4 and, of the scales, 32. */
 static void unpack_Q3_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p, *low = p + 32, *scales = p + 96;
@@ -181,6 +185,7 @@ static void unpack_Q3_K(const unsigned char *p, const struct weight_quants *to)
 	}
 }
 
+/* 16 scales and offsets of 4 bits each in a byte, 256 quants of 2 bits, f16 scale and offset. */
 static void unpack_Q2_K(const unsigned char *p, const struct weight_quants *to)
 {
 	to->super_scales[0] = read_f16_scale(p + 80);
@@ -193,6 +198,8 @@ static void unpack_Q2_K(const unsigned char *p, const struct weight_quants *to)
 		to->quants[i] = (int8_t)two_bit_value(p + 16 + i / 128 * 32, i % 128);
 }
 
+/* f16 scale, upper 2 bits of 8 scales, their nibbles, 256 indices of the codebook; the zero point of the scales is
+ * 32. */
 static void unpack_IQ4_XS(const unsigned char *p, const struct weight_quants *to)
 {
 	int high = p[2] | p[3] << 8;
@@ -350,6 +357,7 @@ static bool read_u64(struct cursor *c, uint64_t *out)
 	return true;
 }
 
+/* Reads a length and that number of bytes; *text points into the file. */
 static bool read_string(struct cursor *c, const char **text, size_t *len)
 {
 	uint64_t n;
@@ -379,6 +387,7 @@ static const char *read_name(struct cursor *c, size_t limit, const char *what)
 	return NULL;
 }
 
+/* Reads the type of a value, which must be a known one. */
 static bool read_value_type(struct cursor *c, enum gguf_type *out)
 {
 	uint32_t type;
@@ -427,7 +436,7 @@ static bool read_array(struct cursor *c, struct gguf_value *out)
 	size_t each = value_types[element].bytes;
 	if (element == GGUF_ARRAY)
 		return weight_file_error_at(c->s, c->at, "not supported: an array of arrays");
-	if (n > (c->len - c->at) / (each == 0 ? 8 : each))
+	if (n > (c->len - c->at) / (each == 0 ? 8 : each)) /* a string has 8 bytes at least */
 		return weight_file_error_at(c->s, c->at,
 		                            "an array of %llu elements does not fit into the file",
 		                            (unsigned long long)n);
@@ -605,7 +614,7 @@ static bool read_tensor_info(struct cursor *c, struct stored_tensor *t, uint64_t
 	if (t->rank >= 2) {
 		t->format = type->format;
 		t->read_quants = type->read_quants;
-	} else if (t->read != NULL) {
+	} else if (t->read != NULL) { /* elements of a quantized vector are read as f64 */
 		t->dtype = DT_F64;
 	}
 	return compute_size(c, type, t);
@@ -675,6 +684,7 @@ bool gguf_has_magic(const unsigned char *bytes, size_t len)
 	return len >= 4 && memcmp(bytes, "GGUF", 4) == 0;
 }
 
+/* Reads the version, which must be 2 or 3. */
 static bool read_version(struct cursor *c, uint32_t *out)
 {
 	c->at = 4;
@@ -683,7 +693,7 @@ static bool read_version(struct cursor *c, uint32_t *out)
 	if (*out == 2 || *out == 3)
 		return true;
 	c->at = 4;
-	if ((*out & 0xffff) == 0)
+	if ((*out & 0xffff) == 0) /* its bytes are in the other order */
 		return weight_file_error_at(c->s, c->at, "not supported yet: a big-endian GGUF file");
 	return weight_file_error_at(c->s, c->at, "not supported: version %u of GGUF (2 and 3 are)", *out);
 }

@@ -258,6 +258,7 @@ static void report_unmapped(const struct weight_fault_context *x, struct weight_
 	for (struct weight_fault *f = first; f < faults->items + faults->n; f++) {
 		if (f->is_reported || f->kind != FAULT_UNMAPPED)
 			continue;
+		/* one of the common causes */
 		bool joins =
 		        is_most || f == first || is_same_loc(f->request.loc, first->request.loc) ||
 		        (prefix != NULL && weight_files_find(x->files, arena_printf(x->arena, "%s%s", prefix,
@@ -476,6 +477,8 @@ static bool add_pattern(struct weight_map *m, const struct yaml_pair *pair, bool
 	return strmap_set(&m->by_text, pair->key->text, p);
 }
 
+/* Adds all entries of a mapping; those written in `main_source` must match a parameter. All are read, so that
+ * every mistake is reported. */
 static enum tfmc_status add_patterns(struct weight_map *m, const struct yaml_node *map, uint32_t main_source)
 {
 	bool ok = true;
@@ -590,6 +593,7 @@ static bool find_axes(const struct parameter_request *request, const struct ir_w
 	return x->rank == request->rank;
 }
 
+/* True: the expression and the parameter have the same number of elements. */
 static bool has_same_count(const struct parameter_request *request, const struct ir_wexpr *x)
 {
 	int64_t n = wexpr_count(x);
@@ -712,7 +716,7 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parame
 	const char *other = exists ? NULL : strmap_get(&m->ties, request->path);
 	if (arena_failed(m->arena))
 		return NULL;
-	if (other != NULL && has_stored_entry(m, other)) {
+	if (other != NULL && has_stored_entry(m, other)) { /* only the tied one is stored */
 		struct parameter_request of_other = *request;
 		of_other.path = other;
 		return weight_map_find(m, &of_other);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * .npy: magic, version, header length, header, data. The header is a Python literal with three keys; a strict
- * parser accepts exactly that and no other Python.
+ * parser accepts exactly that and no other Python; its functions return false after a diagnostic.
  *
  * .npz: a zip archive of .npy files. Compressed entries (numpy.savez_compressed) are inflated into memory.
  */
@@ -68,6 +68,7 @@ static void skip_spaces(struct header_parser *h)
 		h->p++;
 }
 
+/* Skips spaces and consumes `text` if it is next; false, without a diagnostic: it is not. */
 static bool match_token(struct header_parser *h, const char *text)
 {
 	size_t n = strlen(text);
@@ -93,6 +94,7 @@ static const char *read_quoted(struct header_parser *h)
 	return arena_strndup(h->src->arena, begin, (size_t)(h->p++ - begin));
 }
 
+/* The value of 'descr': one of the supported types. */
 static bool read_descr(struct header_parser *h)
 {
 	const char *descr = read_quoted(h);
@@ -110,6 +112,7 @@ static bool read_descr(struct header_parser *h)
 	                            "not supported: the type '%.40s' of its elements", descr);
 }
 
+/* An integer of the shape. */
 static bool read_dim(struct header_parser *h)
 {
 	int64_t n = 0;
@@ -128,7 +131,7 @@ static bool read_dim(struct header_parser *h)
 	return true;
 }
 
-/* (), (3,), (3, 4) */
+/* The value of 'shape', a tuple: (), (3,), (3, 4). */
 static bool read_shape(struct header_parser *h)
 {
 	h->has_shape = true;
@@ -146,6 +149,7 @@ static bool read_shape(struct header_parser *h)
 	return true;
 }
 
+/* One of the three keys, each once, with its value. */
 static bool read_key(struct header_parser *h)
 {
 	const char *key = read_quoted(h);
@@ -168,6 +172,7 @@ static bool read_key(struct header_parser *h)
 	                            "the key '%.40s' of its header is unknown or there twice", key);
 }
 
+/* The whole header: a dict with the three keys, spaces and a newline after it. */
 static bool read_literal(struct header_parser *h)
 {
 	if (!match_token(h, "{"))
@@ -246,7 +251,7 @@ static bool npy_parse_header(const struct stored_source *src, const unsigned cha
 	t->readable = true;
 	t->dtype = h.type->dtype;
 	t->read = h.type->read;
-	t->reversed = t->reversed && t->rank > 1;
+	t->reversed = t->reversed && t->rank > 1; /* vectors have one order */
 	t->bytes = (size_t)size;
 	*data = end;
 	return true;
@@ -288,7 +293,7 @@ enum tfmc_status npy_read(const struct stored_source *s, struct stored_tensors *
 
 #define INFLATED_MAX (UINT64_C(4) << 30) /* of an archive: inflated entries are in memory */
 
-/* Checks that an entry is a supported array. */
+/* Checks that an entry is a .npy array with a supported method. */
 static bool check_entry(const struct zip *z, const struct zip_entry *e)
 {
 	size_t n = strlen(e->name);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ONNX: the messages of onnx.proto, field by field. A message is a range of the file; every length is compared with the
- * range it is in. Nesting is that of the schema (at most nine messages), so nothing recurses.
+ * ONNX: the messages of onnx.proto, field by field. A message is a range of the file; every length is compared with
+ * the range it is in. Nesting is that of the schema (at most nine messages), so nothing recurses. Each read_MESSAGE
+ * reads a message of onnx.proto by the numbers of its fields; false after a diagnostic, or without memory.
  */
 #include "frontend/weights/onnx.h"
 
@@ -30,6 +31,7 @@ struct field {
 
 #define VARINT_BYTES_MAX 10
 
+/* Reads a varint of at most 10 bytes and advances r; false: it is cut off or longer. */
 static bool read_varint(struct range *r, uint64_t *out)
 {
 	uint64_t v = 0;
@@ -91,7 +93,7 @@ static bool count_item(struct onnx_model *m)
 	return false;
 }
 
-/* A name or another text; NULL after a diagnostic. */
+/* A name or another text; NULL after a diagnostic: not UTF-8, too long, or with a zero byte. */
 static const char *read_text(struct onnx_model *m, const struct field *f)
 {
 	size_t n = f->wire == WIRE_BYTES ? (size_t)(f->bytes.end - f->bytes.at) : 0;
@@ -178,7 +180,7 @@ const char *onnx_type_name(int64_t type)
 	return t != NULL ? t->name : "?";
 }
 
-/* TensorProto.dims, packed or not. */
+/* Appends a size to the shape of a tensor. */
 static bool add_dim(const struct onnx_model *m, struct stored_tensor *t, uint64_t size)
 {
 	if (t->rank == IR_RANK_MAX)
@@ -189,6 +191,7 @@ static bool add_dim(const struct onnx_model *m, struct stored_tensor *t, uint64_
 	return true;
 }
 
+/* TensorProto.dims: one size, or a packed list of them. */
 static bool read_dims(const struct onnx_model *m, const struct field *f, struct stored_tensor *t)
 {
 	struct range r = f->bytes;
@@ -566,7 +569,7 @@ static bool read_graph(struct onnx_model *m, const struct field *message)
 	return ok;
 }
 
-/* OperatorSetIdProto. */
+/* OperatorSetIdProto: the version of the domain ai.onnx, which may be written as "". */
 static bool read_opset(struct onnx_model *m, const struct field *message)
 {
 	const char *domain = "";

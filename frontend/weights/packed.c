@@ -4,8 +4,9 @@
  * exact in f32, so quants with f32 offsets lose nothing; with an f32 scale the offset is the product rounded
  * once.
  *
- * Packed matrices (weights.packed): combines X.qweight, X.qzeros, X.scales into one tensor X.weight [N, K],
- * for GPTQ, AWQ, compressed-tensors, CTranslate2 and MXFP4 files. The parts count as ignored.
+ * Packed matrices (weights.packed): combines X.qweight, X.qzeros, X.scales into one tensor X.weight [N, K], for
+ * GPTQ, AWQ, compressed-tensors, CTranslate2 and MXFP4 files. The parts count as ignored. The function of a format
+ * combines the parts of the matrix X; false after a diagnostic, or without memory.
  */
 #include "frontend/weights/packed.h"
 
@@ -126,7 +127,8 @@ static bool blocks_divide_groups(const struct packed_matrix *m, const struct ir_
 	return m->group >= m->k || (d->block != 0 && m->group % d->block == 0);
 }
 
-/* Of the formats that represent quants and scales exactly, the one with the smallest rows. */
+/* Of the formats that represent quants and scales exactly, the one with the smallest rows; FORMAT_PLAIN: none. A
+ * format without offsets needs the middle as the zero point of every group. */
 enum ir_format packed_format(const struct packed_matrix *m)
 {
 	enum ir_format best = FORMAT_PLAIN;
@@ -566,8 +568,8 @@ static bool ctranslate2(struct packing *p, const char *x)
 	return set_row_scales(p, s, &m) && make_packed(p, q, &m);
 }
 
-/* gpt-oss: X_blocks u8 [E, N, K / 32, 16], the first of two values in the low bits, and X_scales u8 [E, N,
- * K / 32]. */
+/* gpt-oss: X_blocks u8 [E, N, K / 32, 16], the first of two values in the low bits, and X_scales u8 [E, N, K /
+ * 32]. The E matrices are read as one of E N rows. */
 static bool mxfp4(struct packing *p, const char *x)
 {
 	const struct stored_tensor *q = required_part(p, x, "_blocks", 4, "U8");

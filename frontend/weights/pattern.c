@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parsing, matching and filling of names with captures, as the weight map has them: a key is a pattern, which is
- * matched with the path of a parameter; the tensor names of its value are templates, which are filled from the captures.
- * Matching backtracks over the lengths of captures, and fails after MATCH_BUDGET calls; in the usual case, one capture in
- * each dotted part, matching never backtracks.
+ * matched with the path of a parameter; the tensor names of its value are templates, which are filled from the
+ * captures. Matching backtracks over the lengths of captures, and fails after MATCH_BUDGET calls; in the usual
+ * case, one capture in each dotted part, matching never backtracks.
  */
 #include "frontend/weights/pattern.h"
 
@@ -159,6 +159,7 @@ static const struct weight_capture *find_capture(const struct weight_captures *c
 	return NULL;
 }
 
+/* The choice of a piece for the captured string; NULL: none. */
 static const struct weight_choice *find_choice(const struct weight_piece *piece,
                                                const struct weight_capture *c)
 {

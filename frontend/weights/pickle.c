@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pickles: a stack machine. An operation has an operand of fixed width, takes values from the stack (a fixed number, or
- * those above the last mark), and pushes a value. The memo names values by number.
+ * Pickles: a stack machine. An operation has an operand of fixed width, takes values from the stack (a fixed
+ * number, or those above the last mark), and pushes a value. The memo names values by number. The function of an
+ * operation runs it; false after a diagnostic, or without memory.
  */
 #include "frontend/weights/pickle.h"
 
@@ -43,7 +44,8 @@ static bool refuse(const struct pickle *p, const char *what)
 
 /* ---- the stack ---- */
 
-/* Pushes a value that is there already. */
+/* Pushes a value that is there already. The number of pushes is limited, and with it the memory of hostile
+ * pickles. */
 static bool push_again(struct pickle *p, struct pickle_value *v)
 {
 	if (p->pushes++ >= PUSHES_MAX) {
@@ -64,7 +66,8 @@ static bool push(struct pickle *p, struct pickle_value v)
 	return push_again(p, stored);
 }
 
-/* Pops the values that an operation takes, [*n], and their mark; valid until the next push. NULL after a diagnostic. */
+/* Pops the values that an operation takes, [*n], and their mark; valid until the next push. NULL after a
+ * diagnostic. */
 static struct pickle_value **take(struct pickle *p, const struct operation *op, size_t *n)
 {
 	size_t at = p->stack.n, count = 0;
@@ -136,7 +139,7 @@ static bool push_long(struct pickle *p, const struct operation *op)
 	return push(p, v);
 }
 
-/* n bytes or characters. */
+/* A string of n bytes; bytes, and strings that are not UTF-8 or too long, are values that are not needed. */
 static bool push_text(struct pickle *p, const struct operation *op)
 {
 	const char *text = (const char *)p->s->bytes + p->at;
@@ -152,6 +155,7 @@ static bool push_text(struct pickle *p, const struct operation *op)
 	return push(p, v);
 }
 
+/* Makes a tuple of the values it takes. */
 static bool push_tuple(struct pickle *p, const struct operation *op)
 {
 	struct pickle_value v = {.kind = PICKLE_TUPLE};
@@ -166,7 +170,7 @@ static bool push_tuple(struct pickle *p, const struct operation *op)
 	return push(p, v);
 }
 
-/* Stores into the list, dict or set below. */
+/* Stores into the list, dict or set below; contents of a set are not needed. */
 static bool store(struct pickle *p, const struct operation *op)
 {
 	size_t n = 0;
@@ -237,6 +241,7 @@ static bool push_global(struct pickle *p, const struct operation *op)
 	return name != NULL && push_named(p, module, name);
 }
 
+/* The global whose module and name are on the stack. */
 static bool push_stack_global(struct pickle *p, const struct operation *op)
 {
 	size_t n;
@@ -248,6 +253,7 @@ static bool push_stack_global(struct pickle *p, const struct operation *op)
 	return push_named(p, names[0]->text, names[1]->text);
 }
 
+/* Calls a function of the reader with a tuple of arguments: nothing else can be called. */
 static bool reduce(struct pickle *p, const struct operation *op)
 {
 	size_t n;
@@ -271,6 +277,7 @@ static bool build(struct pickle *p, const struct operation *op)
 	       pickle_error(p, "%s gives attributes to another kind of value than a dict", op->name);
 }
 
+/* Replaces a persistent id, a tuple, by the object that the reader finds for it. */
 static bool persist(struct pickle *p, const struct operation *op)
 {
 	size_t n;

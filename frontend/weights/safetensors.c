@@ -2,7 +2,7 @@
 /*
  * safetensors: u64 header length, JSON header, data. Every length is compared with the file before it is
  * used, and the tensors must cover the data section without holes or overlaps (a hole could hide other
- * content).
+ * content). Readers return false after a diagnostic.
  */
 #include "frontend/weights/safetensors.h"
 
@@ -91,6 +91,7 @@ static bool read_type(const struct reader *r, const struct json_node *json, stru
 	return true;
 }
 
+/* Reads shape: at most IR_RANK_MAX sizes. */
 static bool read_shape(const struct reader *r, const struct json_node *json, struct stored_tensor *t)
 {
 	const struct json_node *shape = json_find(json, "shape");
@@ -109,6 +110,7 @@ static bool read_shape(const struct reader *r, const struct json_node *json, str
 	return true;
 }
 
+/* Reads data_offsets, [begin, end) within the data section. */
 static bool read_offsets(const struct reader *r, const struct json_node *json, struct entry *e)
 {
 	const struct json_node *offsets = json_find(json, "data_offsets");
@@ -177,6 +179,7 @@ static bool check_metadata(const struct reader *r, const struct json_node *json)
 	return ok || weight_file_error(r->s, "'__metadata__' must map strings to strings");
 }
 
+/* Order by data offset; the index makes it the same everywhere (qsort is not stable). */
 static int compare_begin(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
@@ -273,7 +276,7 @@ enum tfmc_status safetensors_read(const struct stored_source *s, struct stored_t
 
 /* ---- writer ---- */
 
-/* Appends one header entry; *at advances by the tensor's bytes. */
+/* Appends one header entry; *at advances by the tensor's bytes. False: they differ from shape x dtype. */
 static bool write_entry(struct buf *out, const struct stored_tensor *t, size_t *at)
 {
 	int64_t bytes;

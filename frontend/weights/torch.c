@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files of torch.save: the pickle builds views of storages; then each storage is located in the file, and each named
- * view becomes a tensor.
+ * view becomes a tensor. Functions return false or NULL after a diagnostic, or without memory.
  */
 #include "frontend/weights/torch.h"
 
@@ -81,7 +81,7 @@ struct item {
 
 /* ---- globals of the pickle ---- */
 
-/* Reads `n` non-negative integers. */
+/* Reads `n` non-negative integers; false, without a diagnostic, for another value. */
 static bool read_sizes(const struct pickle_value *v, int64_t *out, size_t n)
 {
 	bool ok = v->kind == PICKLE_TUPLE && v->n == n;
@@ -168,6 +168,7 @@ static bool skip(struct pickle *p, const struct pickle_value *args, struct pickl
 	return true;
 }
 
+/* The function or element type that a global of the pickle names; false: another global, which is refused. */
 static bool find_global(const char *module, const char *name, struct pickle_value *out)
 {
 	static const struct {
@@ -260,6 +261,7 @@ static bool check_view(const struct reader *r, const struct view *v, const char 
 	                            (long long)v->storage->bytes);
 }
 
+/* True: the elements of the view are stored in the order of their indices. Strides of axes of size 1 do not count. */
 static bool is_contiguous(const struct view *v)
 {
 	int64_t stride = 1;
@@ -294,6 +296,7 @@ static bool copy_view(struct reader *r, const struct view *v, struct stored_tens
 	return to != NULL || r->s->headers_only;
 }
 
+/* Makes the tensor of a named view: in place if it is contiguous, else a copy. */
 static bool make_tensor(struct reader *r, const struct view *v, const char *name, struct item *item)
 {
 	struct stored_tensor *t = &item->t;
@@ -473,6 +476,7 @@ static bool locate_entries(struct reader *r, const struct zip *z, const char *di
 	return true;
 }
 
+/* The saved value of an archive DIRECTORY/data.pkl, with its storages located. */
 static const struct pickle_value *read_archive(struct reader *r, struct pickle *p)
 {
 	struct zip z;
@@ -527,6 +531,7 @@ static bool locate_in_order(struct reader *r, const struct pickle_value *keys, s
 	return at == s->len || weight_file_error_at(s, at, "bytes from here on belong to no storage");
 }
 
+/* The saved value of an old file, with its storages located. */
 static const struct pickle_value *read_old(struct reader *r, struct pickle *p)
 {
 	const struct pickle_value *protocol, *system, *root, *keys;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Zip archives, read through the central directory, with which each local header must agree. Supports zip64, which
- * numpy and PyTorch write for large arrays. Deflate by zlib.
+ * numpy and PyTorch write for large arrays. Deflate by zlib. Readers return false after a diagnostic.
  */
 #include "frontend/weights/zip.h"
 
@@ -237,6 +237,7 @@ bool zip_check_method(const struct zip *z, const struct zip_entry *e)
 		        z->s, "entry", e->name,
 		        "not supported: it is compressed by another method than deflate, which "
 		        "numpy.savez_compressed uses");
+	/* a size that deflate cannot reach would allocate memory that the file does not justify */
 	if (e->method == ZIP_STORED ? e->packed != e->size : e->size / RATIO_MAX > e->packed)
 		return weight_file_error_in(z->s, "entry", e->name,
 		                            "it cannot have the size that the directory names");
