@@ -52,7 +52,8 @@ int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list)
 
 /* ---- axes that follow from attributes ---- */
 
-/* Names the axes of the first operand A, B, ..; all operands and the result have these axes. */
+/* Names the axes of the first operand A, B, ..; all operands and the result start with these names, which the
+ * caller changes where the op does. */
 static void name_all(const struct ir_type *const *operands, size_t n, struct ir_axes *out)
 {
 	*out = (struct ir_axes){.n_in = n, .wildcard = {-1, -1}};
@@ -69,6 +70,8 @@ static void transpose_axes(const struct ir_int_list *perm, struct ir_axes *out)
 		out->out.name[i] = out->in[0].name[perm->items[i]];
 }
 
+/* Axes of the result of a reduction: those not reduced keep their names; with `keep` a reduced one stays as a
+ * new axis of size 1. */
 static void reduce_axes(const struct ir_int_list *axes, bool keep, struct ir_axes *out)
 {
 	size_t next = 0;
@@ -81,7 +84,8 @@ static void reduce_axes(const struct ir_int_list *axes, bool keep, struct ir_axe
 	}
 }
 
-/* Axes are aligned at the last one; repeated axes get names that no operand has. */
+/* Axes of the result of a broadcast, aligned at the last one; added and repeated axes get names that no operand
+ * has. */
 static void broadcast_axes(const struct ir_type *x, const struct ir_dim_list *to, struct ir_axes *out)
 {
 	int missing = (int)to->n - x->rank;

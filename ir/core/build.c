@@ -140,6 +140,7 @@ static struct ir_value fold_mask_rows(const struct fold *f)
 
 /* ---- movement ---- */
 
+/* Reshape to the same shape is x; a reshape of a reshape is one reshape. */
 static struct ir_value fold_reshape(const struct fold *f)
 {
 	struct ir_value same = fold_same_type(f);
@@ -151,6 +152,7 @@ static struct ir_value fold_reshape(const struct fold *f)
 	return fold_constant_view(f);
 }
 
+/* The identity is x; two transposes are one with the composed permutation. */
 static struct ir_value fold_transpose(const struct fold *f)
 {
 	const struct attrs_transpose *a = f->attrs;
@@ -169,6 +171,7 @@ static struct ir_value fold_transpose(const struct fold *f)
 	return irb_transpose_by(f->b, inner->operands[0], (int)a->perm.n, perm);
 }
 
+/* Broadcast to the same shape is x; a broadcast of a broadcast is one broadcast. */
 static struct ir_value fold_broadcast(const struct fold *f)
 {
 	struct ir_value same = fold_same_type(f);
@@ -180,6 +183,7 @@ static struct ir_value fold_broadcast(const struct fold *f)
 	return fold_constant_view(f);
 }
 
+/* The slice of all of an axis is x; two slices of one axis are one whose begins are added. */
 static struct ir_value fold_slice(const struct fold *f)
 {
 	const struct attrs_slice *a = f->attrs;
@@ -322,7 +326,7 @@ static struct ir_op *build_append(struct ir_builder *b, enum ir_opcode code, con
 	return op;
 }
 
-/* Gives op results of the types. */
+/* Creates the results of op, values of these types. False after failure. */
 static bool build_results(struct ir_builder *b, struct ir_op *op, const struct ir_type *const *types,
                           size_t n)
 {
@@ -415,7 +419,7 @@ static struct ir_param *push_param(struct ir_builder *b)
 	return p;
 }
 
-/* Adds v to the arguments of the body. */
+/* Adds v to the arguments of the body, which are the parameters. False without memory. */
 static bool push_argument(struct ir_builder *b, struct ir_value v)
 {
 	struct ir_region *r = b->f->body;
@@ -466,7 +470,8 @@ const struct ir_type *irb_type(const struct ir_builder *b, struct ir_value v)
 
 /* ---- ops ---- */
 
-/* Common subexpression elimination: an equal op of this or an enclosing region, which dominates, or NULL. */
+/* Common subexpression elimination: an equal op of this or an enclosing region, which dominates the new one;
+ * NULL if there is none. */
 static struct ir_op *find_equal_op(const struct ir_builder *b, uint64_t hash, const struct op_key *key)
 {
 	for (const struct build_scope *s = b->scope; s != NULL; s = s->parent) {
@@ -491,6 +496,8 @@ static size_t fill_slots(enum ir_opcode code, const struct ir_value *given, size
 	return n;
 }
 
+/* types[i]: type of operand i, NULL if it is absent (id 0). False after a report of too many operands or of an
+ * id of another function. */
 static bool operand_types(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
                           size_t n, const struct ir_type **types)
 {
@@ -581,8 +588,8 @@ struct ir_value irb_op1(struct ir_builder *b, enum ir_opcode code, const struct 
 
 /* ---- ends of regions ---- */
 
-/* Ends the innermost region with the terminator `end`; returns its owner (the terminator for a function), NULL after
- * failure. */
+/* Ends the innermost region with the terminator `end` and appends its owner to the enclosing region. Returns the
+ * owner (the terminator for a function), NULL after failure. */
 static struct ir_op *build_close(struct ir_builder *b, enum ir_opcode end, const struct ir_value *values,
                                  size_t n)
 {
@@ -609,7 +616,7 @@ static struct ir_op *build_close(struct ir_builder *b, enum ir_opcode end, const
 	return s->owner;
 }
 
-/* Reports ids that are not values of this function. */
+/* Reports ids that are not values of this function; false after a report. `what`: the op, for the message. */
 static bool check_values(struct ir_builder *b, const char *what, const struct ir_value *values, size_t n)
 {
 	if (n > BUILD_LIST_MAX) {
@@ -747,6 +754,7 @@ void irb_group_end(struct ir_builder *b, const struct attrs_group *attrs, const 
 
 /* ---- end of the function ---- */
 
+/* Stores names and properties of the n results in the function. False without memory. */
 static bool copy_results(struct ir_builder *b, const struct ir_result *results, size_t n)
 {
 	if (n == 0)

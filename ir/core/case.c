@@ -37,6 +37,7 @@ bool ir_type_has_symbol(const struct ir_type *t, int sym)
 	return false;
 }
 
+/* The symbol occurs in a dim among the attributes of op. */
 static bool attrs_have(const struct ir_op *op, int sym)
 {
 	bool found = false;
@@ -152,7 +153,8 @@ int64_t ir_func_dim_hi(const struct ir_module *m, const struct ir_func *f, const
 	return hi;
 }
 
-/* The symbol T of the first parameter i32[B,T], if the function has a past; else -1. */
+/* The symbol T of the first parameter i32[B,T], if a parameter has the role past; else -1. Scanned from the last
+ * to the first, so that the first one stays. */
 static int token_dim_of_params(const struct ir_func *f)
 {
 	bool counts = false;

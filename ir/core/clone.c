@@ -19,6 +19,8 @@ static const struct ir_type *import_type(struct ir_builder *b, const struct ir_t
 	return t != NULL && b->bound != NULL ? ir_case_bind_type(b->m, b->bound, t) : t;
 }
 
+/* The weight of the new function's module that is equal to w, added if it is absent. NULL after a report:
+ * another weight has its name. */
 static const struct ir_weight *import_weight(struct ir_builder *b, const struct ir_weight *w)
 {
 	if (w == NULL || ir_find_weight(b->m, w->name) == w)
@@ -29,6 +31,8 @@ static const struct ir_weight *import_weight(struct ir_builder *b, const struct 
 	return r;
 }
 
+/* Replaces the dims of a list by those of the new function's module, as import_dim does. False without memory or
+ * for a dim that cannot be imported. */
 static bool import_dims(struct ir_builder *b, struct ir_dim_list *list)
 {
 	const struct ir_dim **items =
@@ -128,6 +132,8 @@ void ir_copy_group(struct ir_copy *c, const struct ir_op *op, const struct attrs
 	record_all(c, op->results, results, op->n_results);
 }
 
+/* Copies op with its region; the hook applies in the region of a repeat, not in a group, whose root is known by
+ * its position. */
 static void copy_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct ir_value operands[BUILD_LIST_MAX], results[2];

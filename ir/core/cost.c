@@ -22,6 +22,7 @@ static const struct ir_dim *contraction_flops(const struct ir_module *m, const s
 	return ir_dim_mul(dims, ir_dim_const(dims, 2), ir_dim_mul(dims, count, terms));
 }
 
+/* 2 B H S T (E + Ev): every query with every key and value, masked or not. */
 static const struct ir_dim *attention_flops(const struct ir_module *m, const struct ir_func *f,
                                             const struct ir_op *op)
 {
@@ -43,7 +44,8 @@ static const struct ir_dim *region_flops(const struct ir_module *m, const struct
 	return sum;
 }
 
-/* A linear after quantize_rows multiplies quantized operands; other ops read the rounded values as f32. */
+/* The type of the multiply-accumulates of op, MAC_F32 for ops without. A linear after quantize_rows multiplies
+ * quantized operands; other ops read the rounded values as f32. */
 static enum ir_mac_type mac_type_of(const struct ir_func *f, const struct ir_op *op)
 {
 	if (op->code == OP_attention && ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16)
@@ -83,7 +85,7 @@ const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_fu
 	return region_flops(m, f, f->body, kind);
 }
 
-/* times: executions of the region. */
+/* Calls each() for the exchanges of a region; `times`: executions of the region. */
 static void visit_exchanges(const struct ir_module *m, const struct ir_func *f, const struct ir_region *r,
                             int64_t times, ir_exchange_fn *each, void *user)
 {
@@ -156,7 +158,8 @@ static double elements(const struct ir_type *t, int first, const int64_t *values
 	return n;
 }
 
-/* Stored bytes of an element with its share of the scales. */
+/* Stored bytes of an element of a weight, for a quantized format with its share of the scales: hence not an
+ * integer. */
 static double element_bytes(const struct ir_weight *w)
 {
 	enum ir_format stored = ir_weight_stored_format(w);
@@ -173,7 +176,8 @@ double ir_weight_bytes(const struct ir_weight *w)
 	return elements(w->type, 0, NULL) * element_bytes(w);
 }
 
-/* Bytes of weight v that op reads; 0 if v is no weight. */
+/* Bytes of weight v that one execution of op reads; 0 if v is no weight. Ops that select rows by ids read a row
+ * for each id, at most the whole weight. */
 static double operand_bytes(const struct ir_func *f, const struct ir_op *op, struct ir_value v,
                             const int64_t *values)
 {

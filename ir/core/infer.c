@@ -195,6 +195,7 @@ static bool infer_by_axes(const struct infer *c)
 
 /* ---- constants ---- */
 
+/* n indices, scalars, select along the first n axes of the weight; the result has the other axes. */
 static bool infer_weight(const struct infer *c)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)c->attrs)->weight;
@@ -336,6 +337,7 @@ static bool infer_reduce(const struct infer *c)
 	return infer_result(c, x->dtype, rank, dims);
 }
 
+/* Removes the axis (-1: the last one); indices are i32. */
 static bool infer_argmax(const struct infer *c)
 {
 	const struct attrs_argmax *a = c->attrs;
@@ -387,6 +389,7 @@ static bool infer_block_argmax(const struct infer *c)
 	return infer_blocks(c, ((const struct attrs_block_argmax *)c->attrs)->width, 2);
 }
 
+/* x [..,V], at [..]: one column of each row; the result as infer_blocks with 3 values. */
 static bool infer_block_log_softmax(const struct infer *c)
 {
 	int rank = c->in[0]->rank - 1;
@@ -433,7 +436,7 @@ static bool infer_all_reduce(const struct infer *c)
 	return infer_ranks(c, ((const struct attrs_all_reduce *)c->attrs)->ranks) && infer_by_axes(c);
 }
 
-/* x [..,K] -> [.., ranks K]. */
+/* x [..,K] -> [.., ranks K]: the columns of all ranks, in their order. */
 static bool infer_all_gather(const struct infer *c)
 {
 	const struct ir_type *x = c->in[0];
@@ -447,7 +450,7 @@ static bool infer_all_gather(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, dims);
 }
 
-/* x of the same type. */
+/* send and receive: the result has the type of x. Processes are stages x ranks. */
 static bool infer_stage(const struct infer *c)
 {
 	const struct ir_type *x = c->in[0];
@@ -458,6 +461,7 @@ static bool infer_stage(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, x->dims);
 }
 
+/* ids [M] -> i32[size]. Positions and size must fit into i32. */
 static bool infer_last_index(const struct infer *c)
 {
 	const struct attrs_last_index *a = c->attrs;
@@ -472,6 +476,7 @@ static bool infer_last_index(const struct infer *c)
 
 /* ---- movement ---- */
 
+/* The result has the shape of the attribute, which must have provably as many elements as x. */
 static bool infer_reshape(const struct infer *c)
 {
 	const struct attrs_reshape *a = c->attrs;
@@ -485,6 +490,7 @@ static bool infer_reshape(const struct infer *c)
 	                  type_string(c, c->out[0]), dim_string(c, from), dim_string(c, to));
 }
 
+/* Axis i of the result is axis perm[i] of x; perm must be a permutation. */
 static bool infer_transpose(const struct infer *c)
 {
 	const struct attrs_transpose *a = c->attrs;
@@ -505,6 +511,7 @@ static bool infer_transpose(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, dims);
 }
 
+/* Axes are aligned at the last one; each axis of x has the size of the result's or 1. */
 static bool infer_broadcast(const struct infer *c)
 {
 	const struct attrs_broadcast *a = c->attrs;
@@ -519,6 +526,7 @@ static bool infer_broadcast(const struct infer *c)
 	                          type_string(c, to));
 }
 
+/* Adds before + after elements to one axis. */
 static bool infer_pad(const struct infer *c)
 {
 	const struct attrs_pad *a = c->attrs;
@@ -536,6 +544,7 @@ static bool infer_pad(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, dims);
 }
 
+/* Elements [begin, begin + size) of one axis, provably inside of it for all values of the symbols. */
 static bool infer_slice(const struct infer *c)
 {
 	const struct attrs_slice *a = c->attrs;
@@ -556,6 +565,7 @@ static bool infer_slice(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, dims);
 }
 
+/* The sizes along the axis are added; the other axes and the element types must be equal. */
 static bool infer_concat(const struct infer *c)
 {
 	const struct attrs_concat *a = c->attrs;
@@ -579,6 +589,7 @@ static bool infer_concat(const struct infer *c)
 
 /* ---- contractions and RoPE ---- */
 
+/* By named axes; there must be at least one expert, since every row of x selects one. */
 static bool infer_expert_linear(const struct infer *c)
 {
 	const struct ir_type *w = c->in[OPERAND(expert_linear, w)];
@@ -590,6 +601,8 @@ static bool infer_expert_linear(const struct infer *c)
 	return true;
 }
 
+/* x [..,E], table [rows, R] with constant sizes: R <= E features are rotated, in pairs, so R is even. The table
+ * may be f32 for x of another type. */
 static bool infer_rope(const struct infer *c)
 {
 	enum { X = OPERAND(rope, x), TABLE = OPERAND(rope, table) };
@@ -621,7 +634,8 @@ static bool check_heads(const struct infer *c)
 	return infer_mismatch(c, DIAG_SHAPE, 0, 1, "the heads of q are not a multiple of those of k");
 }
 
-/* Keys or values (operand i) have the type of q; with q f32 also f16, bf16, or i8 with f32 scales. */
+/* The element type of keys or values (operand i) is that of q; if q is f32, also f16, bf16, or i8 with f32
+ * scales (operand `scale`). */
 static bool check_kv_dtype(const struct infer *c, size_t i, size_t scale)
 {
 	enum ir_dtype q = c->in[0]->dtype, t = c->in[i]->dtype;
@@ -633,6 +647,7 @@ static bool check_kv_dtype(const struct infer *c, size_t i, size_t scale)
 	       infer_mismatch(c, DIAG_SHAPE, i, scale, "there is one scale for each position and head");
 }
 
+/* By named axes; then types of keys and values, head counts, and the sinks, which have the type of q. */
 static bool infer_attention(const struct infer *c)
 {
 	enum { SINKS = OPERAND(attention, sinks), K_SCALE = OPERAND(attention, k_scale) };
@@ -694,7 +709,8 @@ static bool check_ring(const struct infer *c, const struct attrs_state_append *a
 	return true;
 }
 
-/* The slice of a ring buffer has `rows` logical rows, as many as are ever appended. */
+/* The type of the slice that the op returns: a ring buffer has `rows` logical rows, as many as are ever
+ * appended. */
 static const struct ir_type *ring_slice(const struct infer *c, const struct attrs_state_append *a,
                                         const struct ir_type *slice)
 {
@@ -707,7 +723,7 @@ static const struct ir_type *ring_slice(const struct infer *c, const struct attr
 	return ir_type_tensor(c->m->types, slice->dtype, slice->rank, dims);
 }
 
-/* state [B,at..,K,T,E], x [B,K,S,E], past [B] */
+/* state [B,at..,K,T,E], x [B,K,S,E], past [B], indices at -> the slice [B,K,T,E] and the new state. */
 static bool infer_state_append(const struct infer *c)
 {
 	const struct ir_type *x = c->in[1], *slice = state_slice(c, 3);
@@ -726,6 +742,8 @@ static bool infer_state_append(const struct infer *c)
 	return true;
 }
 
+/* state [B,at..,rest], x, indices at -> the new state. x may be smaller than the slice: it fills its first
+ * elements on each axis. */
 static bool infer_state_write(const struct infer *c)
 {
 	const struct ir_type *x = c->in[1], *slice = state_slice(c, 2);
@@ -757,6 +775,7 @@ static bool infer_region(const struct infer *c)
 
 /* ---- operand classes ---- */
 
+/* A type belongs to an operand class of ops.def. */
 static bool class_fits(const struct ir_type *t, enum ir_operand_class class)
 {
 	bool tensor = t->kind == IR_TENSOR;
@@ -786,6 +805,7 @@ static const char *class_string(enum ir_operand_class class)
 	return "";
 }
 
+/* Operand i is present, unless it is optional, and of the class of d; false after a report. */
 static bool operand_fits(const struct infer *c, const struct ir_operand_desc *d, size_t i)
 {
 	const struct ir_type *t = i < c->n_in ? c->in[i] : NULL;
@@ -798,6 +818,7 @@ static bool operand_fits(const struct infer *c, const struct ir_operand_desc *d,
 	                  class_string(d->class));
 }
 
+/* The number of operands and the class of each are those of the row in ops.def; false after a report. */
 static bool operands_fit(const struct infer *c)
 {
 	const struct ir_operand_desc *d = c->desc->operands;

@@ -39,6 +39,8 @@ static bool is_tensor(const struct liveness *s, struct ir_value v)
 
 /* ---- numbering ---- */
 
+/* First traversal: numbers the groups of r and of the repeats inside, and records the span of r and which region
+ * defines each value. */
 static void number_region(struct liveness *s, const struct ir_region *r)
 {
 	struct span *span = ARENA_PUSH(s->arena, &s->spans);
@@ -82,6 +84,8 @@ static void unite(struct ir_lifetimes *l, struct ir_value a, struct ir_value b)
 	l->carry[find_carry(l, a.id)] = find_carry(l, b.id);
 }
 
+/* The values of a carry of a repeat (init, argument, yield, result) share memory: unites them, as bases of
+ * views. */
 static void unite_carries(struct liveness *s, const struct ir_op *op)
 {
 	if (op->code != OP_repeat)
@@ -122,6 +126,7 @@ static void add_use(struct liveness *s, struct ir_value v, size_t t)
 	extend(s, v, first, last);
 }
 
+/* Group number s->time: its results are defined, and the operands of its ops used, at that time. */
 static void visit_group(struct liveness *s, const struct ir_op *op)
 {
 	size_t t = s->time++;
@@ -135,7 +140,8 @@ static void visit_group(struct liveness *s, const struct ir_op *op)
 
 static void visit_region(struct liveness *s, const struct ir_region *r);
 
-/* A repeat whose body has no groups only passes its carries on. */
+/* Ranges of inits, arguments, yields and results of a repeat, then of its body. A repeat whose body has no
+ * groups takes no time: its carries pass through it. */
 static void visit_repeat(struct liveness *s, const struct ir_op *op)
 {
 	size_t body = s->spans.n, outer = s->here;
@@ -163,6 +169,7 @@ static void visit_repeat(struct liveness *s, const struct ir_op *op)
 	s->here = outer;
 }
 
+/* Second traversal: extends live ranges by all uses in r. Regions get the numbers of number_region again. */
 static void visit_region(struct liveness *s, const struct ir_region *r)
 {
 	size_t outer = s->here;

@@ -116,6 +116,7 @@ static const double *copy_frequencies(struct ir_module *m, const struct ir_wexpr
 	return r;
 }
 
+/* A deep copy of a weight expression in the arena of m; NULL without memory or for NULL. */
 static const struct ir_wexpr *copy_wexpr(struct ir_module *m, const struct ir_wexpr *e)
 {
 	struct ir_wexpr *r = ARENA_NEW(&m->arena, struct ir_wexpr);
@@ -215,6 +216,7 @@ bool ir_set_state_encoding(struct ir_module *m, const char *name, enum ir_encodi
 
 /* ---- dims and types of another module ---- */
 
+/* The atom of another dim table, rebuilt in t, where symbols have the same indices; NULL if t lacks the symbol. */
 static const struct ir_dim *import_atom(struct ir_dims *t, const struct ir_dim_atom *a)
 {
 	if (a->other != NULL)

@@ -153,6 +153,7 @@ void *ir_default_attrs(struct arena *a, enum ir_opcode code)
 	return attrs;
 }
 
+/* Copies a list of n elements of `size` bytes; *out is NULL for n = 0. False without memory. */
 static bool copy_list(struct arena *a, const void *from, size_t n, size_t size, void **out)
 {
 	*out = NULL;
@@ -194,6 +195,8 @@ static bool lists_equal(const void *a, size_t n_a, const void *b, size_t n_b, si
 	return n_a == n_b && (n_a == 0 || memcmp(a, b, n_a * size) == 0);
 }
 
+/* Two attributes described by d are equal: floats bit by bit, dims and weights by pointer, since they are unique
+ * in a module. */
 static bool attr_equal(const struct ir_attr_desc *d, const void *a, const void *b)
 {
 	switch (d->kind) {
@@ -224,6 +227,8 @@ static bool attrs_equal(enum ir_opcode code, const void *a, const void *b)
 	return true;
 }
 
+/* Continues hash h with an attribute, by serial numbers and names in place of addresses, which differ from run
+ * to run. */
 static uint64_t attr_hash(uint64_t h, const struct ir_attr_desc *d, const void *a)
 {
 	switch (d->kind) {

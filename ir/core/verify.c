@@ -23,6 +23,7 @@ struct verifier {
 };
 
 static void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
+/* Reports an error in v->f (in the module if NULL) and counts it. */
 static void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)
 {
 	const char *text;
@@ -89,6 +90,7 @@ static void check_not_bound(struct verifier *v, size_t n)
 	}
 }
 
+/* Condition n of the case is over dims of the base, binds a symbol if it is an equation, and can hold. */
 static void check_condition(struct verifier *v, const struct ir_func *base, size_t n)
 {
 	const struct ir_condition *x = &v->f->when->conditions[n];
@@ -126,6 +128,7 @@ static bool same_type(struct verifier *v, struct ir_value mine, const struct ir_
 	return ir_type_of(v->f, mine) == ir_case_bind_type(v->m, v->f->when, ir_type_of(base, theirs));
 }
 
+/* The parameters of the case are those of its base, with bound symbols replaced. */
 static void check_params(struct verifier *v, const struct ir_func *base)
 {
 	const struct ir_func *f = v->f;
@@ -146,6 +149,8 @@ static void check_params(struct verifier *v, const struct ir_func *base)
 	}
 }
 
+/* The results of the case are those of its base, with bound symbols replaced. A base that is itself wrong is
+ * reported as such. */
 static void check_results(struct verifier *v, const struct ir_func *base)
 {
 	const struct ir_func *f = v->f;
@@ -262,6 +267,8 @@ static void record_offset(struct plan_verifier *p, const struct ir_op *group, si
 	*slot = at;
 }
 
+/* Adds value v to the slots to be compared; not values outside of the arena, views, which are in their base's
+ * bytes, and values that are never alive. */
 static void add_slot(struct plan_verifier *p, uint32_t v)
 {
 	struct ir_value value = {v};
@@ -289,8 +296,8 @@ static bool ends_before(const struct plan_verifier *p, const struct slot *a, con
 	return ir_dim_le(dims, a->end, at) || ir_dim_le(dims, a->line_end, at);
 }
 
-/* NULL if b may overwrite a in place: the group that defines b is the last user of a, at the same offset, and its
- * kernel allows it. Else the reason. */
+/* NULL if b may overwrite a in place: the group that defines b is the last user of a, at the same offset, and
+ * its kernel allows it. Else the reason. */
 static const char *inplace_refusal(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
 {
 	size_t t = p->life.first[b->value.id];
@@ -410,6 +417,8 @@ static bool is_constant(const struct ir_type *t)
 	return true;
 }
 
+/* The type is a tensor with constant dims, fits encoding and format, and has the shape of the weight's
+ * expression. */
 static void verify_weight(struct verifier *v, const struct ir_weight *w)
 {
 	if (w->type == NULL || w->type->kind != IR_TENSOR || !is_constant(w->type)) {
@@ -446,6 +455,7 @@ static void verify_weight(struct verifier *v, const struct ir_weight *w)
 	buf_destroy(&text);
 }
 
+/* Axis 0 of a state is the batch, a symbol; packed panels need matrices of a type that kernels read from panels. */
 static void verify_state(struct verifier *v, const struct ir_state_decl *s)
 {
 	if (s->type == NULL || s->type->kind != IR_TENSOR || s->type->rank < 1 ||
@@ -457,6 +467,7 @@ static void verify_state(struct verifier *v, const struct ir_state_decl *s)
 		            s->name, type_string(v, s->type));
 }
 
+/* Names of weights, states and functions are unique; weights and states are valid. */
 static void verify_declarations(struct verifier *v)
 {
 	struct strmap weights, states, funcs;
@@ -506,6 +517,8 @@ static bool default_fits(const struct ir_param *p, const struct ir_type *t)
 	return false;
 }
 
+/* The properties of a parameter suit its type: past lengths are i32[B], only i32 has bounds, a default is of its
+ * class. */
 static void verify_param(struct verifier *v, const struct ir_param *p)
 {
 	const struct ir_type *t = ir_type_of(v->f, p->value);
@@ -521,6 +534,7 @@ static void verify_param(struct verifier *v, const struct ir_param *p)
 		            type_string(v, t));
 }
 
+/* Names and states are unique; states come after all other parameters, which generated functions rely on. */
 static void verify_params(struct verifier *v)
 {
 	const struct ir_func *f = v->f;
@@ -542,6 +556,7 @@ static void verify_params(struct verifier *v)
 	}
 }
 
+/* Parameters and results with unique names and valid properties; results as many as are returned. */
 static void verify_signature(struct verifier *v)
 {
 	const struct ir_func *f = v->f;
@@ -590,6 +605,7 @@ static bool is_offset(const struct ir_dims *dims, const struct ir_dim *d)
 	return ir_dim_lo(dims, d) >= 0;
 }
 
+/* In stage plan a group has one arena offset for each result, else none. */
 static void verify_offsets(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
 {
 	if (v->m->stage != STAGE_PLAN) {
@@ -642,6 +658,7 @@ static void verify_roots(struct verifier *v, const struct ir_op *group, const st
 			            ir_op_desc(r->ops[i]->code)->name);
 }
 
+/* The root is an op of the group, no op has a region, offsets and padding are valid, and contractions are roots. */
 static void verify_group(struct verifier *v, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
@@ -688,6 +705,7 @@ static void verify_stage(struct verifier *v, const struct ir_op *op)
 
 /* ---- operands ---- */
 
+/* Operand i of op may have id 0: it is optional. */
 static bool may_be_absent(const struct ir_op *op, size_t i)
 {
 	const struct ir_operand_desc *d = ir_op_desc(op->code)->operands;
@@ -708,6 +726,8 @@ static bool state_may_cross(const struct ir_region *from, const struct ir_region
 	return to == from;
 }
 
+/* Operand i is a value that is visible here, unless it is absent. False if it is not, since types cannot be
+ * checked then. */
 static bool verify_operand(struct verifier *v, const struct ir_region *r, const struct ir_op *op, size_t i)
 {
 	struct ir_value x = op->operands[i];
@@ -769,6 +789,7 @@ static void verify_plain(struct verifier *v, const struct ir_op *op)
 		expect_type(v, op, "result", i, ir_type_of(v->f, op->results[i]), got[i]);
 }
 
+/* Inits, arguments after the index, yields and results of a repeat are equal in number and types. */
 static void verify_repeat(struct verifier *v, const struct ir_op *op, const struct ir_op *yield)
 {
 	const struct ir_region *r = op->region;
@@ -788,6 +809,7 @@ static void verify_repeat(struct verifier *v, const struct ir_op *op, const stru
 	}
 }
 
+/* A group has no operands and arguments: its ops use outer values. Its results have the types of the yields. */
 static void verify_group_types(struct verifier *v, const struct ir_op *op, const struct ir_op *yield)
 {
 	if (op->region->n_args != 0 || op->n_operands != 0 || op->n_results != yield->n_operands) {
@@ -860,6 +882,7 @@ static bool verify_op(struct verifier *v, const struct ir_region *r, const struc
 	return true;
 }
 
+/* A region ends in return (function) or yield, and has no other terminator; false after a report. */
 static bool check_terminator(struct verifier *v, const struct ir_region *r, struct ir_loc loc)
 {
 	enum ir_opcode end = r->owner == NULL ? OP_return : OP_yield;
@@ -871,6 +894,8 @@ static bool check_terminator(struct verifier *v, const struct ir_region *r, stru
 	return ok;
 }
 
+/* Checks ops in order, with the values defined so far visible, and hides the region's values after it. False if
+ * the enclosing op cannot be checked. */
 static bool verify_region(struct verifier *v, const struct ir_region *r, struct ir_loc loc, bool in_group)
 {
 	if (!check_terminator(v, r, loc))
@@ -885,6 +910,7 @@ static bool verify_region(struct verifier *v, const struct ir_region *r, struct 
 	return ok;
 }
 
+/* Checks the structure first; signature, case and plan rely on it and are checked only after it. */
 static void verify_func(struct verifier *v)
 {
 	const struct ir_func *f = v->f;

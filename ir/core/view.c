@@ -90,6 +90,7 @@ static void row_major_view(const struct ir_module *m, const struct ir_func *f, s
 	}
 }
 
+/* Axis i of the transposed view is axis perm[i] of the old one; inverse: the opposite. */
 static void apply_transpose(struct ir_view *v, const struct ir_int_list *perm, bool inverse)
 {
 	struct ir_view old = *v;
@@ -102,6 +103,7 @@ static void apply_transpose(struct ir_view *v, const struct ir_int_list *perm, b
 	}
 }
 
+/* Added axes (aligned at the last one) and repeated ones get stride 0. */
 static void apply_broadcast(const struct ir_module *m, struct ir_view *v, const struct ir_type *type)
 {
 	struct ir_view old = *v;
@@ -118,6 +120,8 @@ static void apply_broadcast(const struct ir_module *m, struct ir_view *v, const 
 	}
 }
 
+/* Adds `begin` strides to the offset. In the batch axis of a state they are counted in state_offset: each
+ * sequence has its state elsewhere. */
 static void apply_slice(const struct ir_module *m, struct ir_view *v, const struct attrs_slice *a)
 {
 	int axis = (int)a->axis;
@@ -190,6 +194,8 @@ static bool has_zero(const struct ir_type *type)
 	return false;
 }
 
+/* Strides for the shape of `type`, group by group from the last axis; false if they do not exist. A tensor
+ * without elements has any. */
 static bool apply_reshape(const struct ir_module *m, struct ir_view *v, const struct ir_type *type)
 {
 	struct ir_view old = *v;
@@ -212,6 +218,7 @@ static bool apply_reshape(const struct ir_module *m, struct ir_view *v, const st
 	return true;
 }
 
+/* Transforms *v by one view op; false if the result has no strides. */
 static bool apply_view(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
                        struct ir_view *v)
 {

@@ -77,6 +77,7 @@ INTERP_EVAL(softmax)
 	return TFMC_OK;
 }
 
+/* x - max - log(sum of exp(x - max)): the maximum is subtracted first, so that exp does not overflow. */
 INTERP_EVAL(log_softmax)
 {
 	int64_t n = row_length(out), total = interp_size(out);
@@ -111,6 +112,7 @@ INTERP_EVAL(mask)
 	return TFMC_OK;
 }
 
+/* x [..,S,T]: softmax of softcap(scale x) over the visible keys. */
 INTERP_EVAL(masked_softmax)
 {
 	const struct attrs_masked_softmax *a = op->attrs;
@@ -164,7 +166,8 @@ INTERP_EVAL(quantize_rows)
 	return TFMC_OK;
 }
 
-/* x [B, .., S, E], table [P, D], at [B, S] */
+/* x [B, .., S, E], table [P, D] of cosines and sines, at [B, S]: rotates pairs of the first D features by the
+ * angles of the position, which is clamped to the table; the other features are copied. */
 INTERP_EVAL(rope)
 {
 	bool halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
@@ -186,6 +189,7 @@ INTERP_EVAL(rope)
 	return TFMC_OK;
 }
 
+/* Each row: (x - mean) / sqrt(variance + eps), times the weight, plus the bias, both [K] and optional. */
 INTERP_EVAL(layer_norm)
 {
 	const struct attrs_layer_norm *a = op->attrs;
@@ -204,6 +208,7 @@ INTERP_EVAL(layer_norm)
 	return TFMC_OK;
 }
 
+/* Each row: x / sqrt(mean of x^2 + eps), times the optional weight [K]. */
 INTERP_EVAL(rms_norm)
 {
 	const struct attrs_rms_norm *a = op->attrs;
@@ -327,6 +332,7 @@ static struct matrix matrix_of(const double *data, const struct interp_tensor *t
 	return transposed ? (struct matrix){data, 1, width} : (struct matrix){data, width, 1};
 }
 
+/* a [..,M,K], b [..,K,N] (each transposed if its flag is set): out [..,M,N], matrix by matrix. */
 INTERP_EVAL(matmul)
 {
 	const struct attrs_matmul *at = op->attrs;
@@ -429,6 +435,7 @@ static void attention_row(const struct attention *a, int64_t b, int64_t h, int64
 	interp_softmax_row(p, a->keys, a->sinks ? &a->sinks->data[h] : NULL);
 }
 
+/* out [B,H,S,V]: for every query the sum of values weighted by its probabilities, which stay in a->p. */
 static void attend(const struct attention *a, struct interp_tensor *out)
 {
 	for (int64_t row = 0; row < out->dims[0] * a->heads * a->queries; row++) {
@@ -465,6 +472,8 @@ static enum tfmc_status alloc_probabilities(struct interp *in, const struct ir_o
 	return a->p ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
+/* Passes probabilities, values and results of this op to the callback of the run, with the indices of the
+ * enclosing repeats. */
 static void call_trace(const struct interp *in, const struct ir_op *op, const struct attention *a,
                        const struct interp_tensor *out)
 {
@@ -510,6 +519,7 @@ static enum tfmc_status eval_attention(struct interp *in, const struct ir_op *op
 	return TFMC_OK;
 }
 
+/* Dequantizes keys and values where they have scales, then attends. */
 INTERP_EVAL(attention)
 {
 	const struct interp_tensor *k_scale = x[OPERAND(attention, k_scale)],

@@ -99,6 +99,7 @@ static double cast(const struct interp_tensor *x, int64_t i, enum ir_dtype to)
 	return ir_dtype_class(to) == DTCLASS_INT ? trunc(x->data[i]) : x->data[i];
 }
 
+/* From int to int modulo 2^width, exactly; all other casts through double. */
 INTERP_EVAL(cast)
 {
 	for (int64_t i = 0; i < interp_size(out); i++)
@@ -169,6 +170,7 @@ static uint64_t int_remainder(int64_t x, int64_t y)
 	return (uint64_t)(r != 0 && (r < 0) != (y < 0) ? r + y : r);
 }
 
+/* x^n modulo 2^64 by repeated squaring. */
 static uint64_t int_power(int64_t x, int64_t n)
 {
 	uint64_t base = (uint64_t)x, r = 1;
@@ -316,6 +318,7 @@ static void fold_int(const struct reduction *f, int64_t v, struct interp_tensor 
 	interp_set_int(out, at, interp_wrap(out->dtype, (uint64_t)r));
 }
 
+/* Folds all elements of x into out, from the identity of f; ints exactly, modulo their width. */
 static void reduce(const struct interp_tensor *x, const struct ir_int_list *axes, const struct reduction *f,
                    struct interp_tensor *out)
 {
@@ -345,6 +348,7 @@ INTERP_EVAL(reduce_sum)
 	return TFMC_OK;
 }
 
+/* The sum over the axes divided by the number of elements that it adds. */
 INTERP_EVAL(reduce_mean)
 {
 	const struct ir_int_list *axes = &((const struct attrs_reduce_mean *)op->attrs)->axes;
@@ -414,6 +418,7 @@ static int64_t block_end(const struct blocks *s, int64_t block)
 	return end < s->columns ? end : s->columns;
 }
 
+/* Maximum and its column for each block; ties to the lowest column, NaN only if all are. */
 INTERP_EVAL(block_argmax)
 {
 	const struct blocks s = blocks_of(x[0], ((const struct attrs_block_argmax *)op->attrs)->width);
@@ -444,6 +449,7 @@ static void score_block(const double *x, int64_t n, int64_t at, double out[3])
 	out[2] = at < 0 || at >= n ? -HUGE_VAL : sum == 0 ? 0 : x[at] - shift;
 }
 
+/* x [rows, V], at [rows]: score_block for each block, at as a column of all of V. */
 INTERP_EVAL(block_log_softmax)
 {
 	const struct blocks s = blocks_of(x[0], ((const struct attrs_block_log_softmax *)op->attrs)->width);
@@ -499,7 +505,7 @@ static int compare_descending(const void *first, const void *second)
 	return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* x [rows, n] -> [rows, 2, k] */
+/* x [rows, n] -> [rows, 2, k]: the k largest values in descending order, and their indices. */
 INTERP_EVAL(topk)
 {
 	int64_t k = ((const struct attrs_topk *)op->attrs)->k, n = x[0]->dims[x[0]->rank - 1];
@@ -521,6 +527,7 @@ INTERP_EVAL(topk)
 	return TFMC_OK;
 }
 
+/* ids [M] -> [size]: the largest i with ids[i] = row, -1 where there is none. */
 INTERP_EVAL(last_index)
 {
 	int64_t size = interp_size(out);

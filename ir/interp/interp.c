@@ -179,6 +179,7 @@ static enum tfmc_status too_large(struct interp *in, const struct ir_op *op, con
 	return TFMC_INVALID;
 }
 
+/* Frees the tensor of v, if it has one, and no longer counts it. */
 static void interp_slot_free(struct interp *in, struct ir_value v)
 {
 	struct interp_slot *s = &in->slots[v.id];
@@ -214,6 +215,7 @@ static enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *
 	return TFMC_OK;
 }
 
+/* Sets v to a copy of `from`, which must have as many elements as the type of v; nothing to copy for a state. */
 static enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, struct ir_value v,
                                          const struct interp_tensor *from)
 {
@@ -299,6 +301,7 @@ static enum tfmc_status interp_memory_begin(struct interp *in)
 	return TFMC_OK;
 }
 
+/* Frees the arena of a planned run, also one that was only partly allocated. */
 static void interp_memory_end(struct interp *in)
 {
 	if (in->memory == NULL)
@@ -446,6 +449,7 @@ static void record_use(struct interp *in, const struct frame *frame, const struc
 	in->slots[v.id].last_use = op;
 }
 
+/* Sets last_use of all values used in r and its nested regions; ops are visited in order, so the last one stays. */
 static void record_uses(struct interp *in, const struct frame *outer, const struct ir_region *r)
 {
 	struct frame frame = {outer, r};
@@ -481,6 +485,8 @@ struct call {
 	const struct interp_tensor **traced;
 };
 
+/* Rounds results to their types; in a wide run floats stay f64. The loop for f32 is separate because it is the
+ * usual one. */
 static void round_results(struct interp *in, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_results; i++) {
@@ -495,6 +501,7 @@ static void round_results(struct interp *in, const struct ir_op *op)
 	}
 }
 
+/* Looks operands up, allocates results, calls the handler, rounds and traces. */
 static enum tfmc_status call_handler(struct interp *in, const struct ir_op *op, struct call *c)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -513,6 +520,7 @@ static enum tfmc_status call_handler(struct interp *in, const struct ir_op *op, 
 	return TFMC_OK;
 }
 
+/* One op; then frees operands that it used last, and results that are never used. */
 static enum tfmc_status execute(struct interp *in, const struct ir_op *op)
 {
 	struct call c = {
@@ -565,7 +573,8 @@ static enum tfmc_status copy_yields(struct interp *in, const struct ir_op *op)
 	return TFMC_OK;
 }
 
-/* Between iterations the carries are in the results of the repeat. */
+/* Copies the carries to the arguments, executes the body and copies the yields back, `count` times. Between
+ * iterations the carries are in the results of the repeat. */
 INTERP_EVAL(repeat)
 {
 	const struct attrs_repeat *a = op->attrs;
@@ -593,6 +602,7 @@ INTERP_EVAL(repeat)
 	return TFMC_OK;
 }
 
+/* Executes the body; in a planned run reads values from the arena before, and stores the results to it after. */
 INTERP_EVAL(group)
 {
 	if (in->memory != NULL)
@@ -618,6 +628,7 @@ INTERP_EVAL(return )
 
 /* ---- a run ---- */
 
+/* The dims of the call are within their bounds. */
 static enum tfmc_status check_dims(struct interp *in)
 {
 	for (size_t i = 0; i < ir_dims_count(in->m->dims); i++) {
@@ -649,6 +660,7 @@ static enum tfmc_status check_values(struct interp *in, const struct ir_param *p
 	return TFMC_OK;
 }
 
+/* The given input has element type and shape of the parameter; else reports the first difference. */
 static enum tfmc_status check_shape(struct interp *in, const struct ir_param *p,
                                     const struct interp_tensor *have, const struct interp_tensor *want)
 {
@@ -706,6 +718,7 @@ static enum tfmc_status set_inputs(struct interp *in)
 	return TFMC_OK;
 }
 
+/* Copies the returned values to args->outputs; states are not among them. */
 static enum tfmc_status copy_outputs(struct interp *in)
 {
 	const struct ir_region *body = in->f->body;
@@ -722,6 +735,7 @@ static enum tfmc_status copy_outputs(struct interp *in)
 	return TFMC_OK;
 }
 
+/* The whole run, in the order of a compiled function: dims and inputs are checked before anything is computed. */
 static enum tfmc_status execute_func(struct interp *in)
 {
 	TFMC_TRY(check_dims(in));

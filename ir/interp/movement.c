@@ -41,6 +41,7 @@ static enum tfmc_status exchange(struct interp *in, const struct ir_op *op, cons
 	return TFMC_OK;
 }
 
+/* The sum of x over all ranks, added as a tree in a fixed order, so that every rank has the same bits. */
 INTERP_EVAL(all_reduce)
 {
 	int64_t n = ((const struct attrs_all_reduce *)op->attrs)->ranks, count = interp_size(out);
@@ -51,6 +52,7 @@ INTERP_EVAL(all_reduce)
 	return TFMC_OK;
 }
 
+/* x [rows, width] of n ranks -> [rows, n width]. */
 INTERP_EVAL(all_gather)
 {
 	int64_t n = ((const struct attrs_all_gather *)op->attrs)->ranks, width = x[0]->dims[x[0]->rank - 1];
@@ -64,6 +66,7 @@ INTERP_EVAL(all_gather)
 	return TFMC_OK;
 }
 
+/* Sends x to the same rank of the next stage; the last stage, whose ranks come first, does not. The result is x. */
 INTERP_EVAL(send)
 {
 	const struct interp_ranks *ranks = in->args->ranks;
@@ -76,6 +79,8 @@ INTERP_EVAL(send)
 	return TFMC_OK;
 }
 
+/* x on the first stage, whose ranks are n .. 2n - 1 (and without other ranks); elsewhere the values sent by the
+ * stage before. */
 INTERP_EVAL(receive)
 {
 	const struct interp_ranks *ranks = in->args->ranks;
@@ -92,6 +97,7 @@ INTERP_EVAL(receive)
 
 /* ---- constants ---- */
 
+/* The slice of the weight at the indices, evaluated now: no weight is kept between uses. */
 INTERP_EVAL(weight)
 {
 	const struct attrs_weight *a = op->attrs;
@@ -119,6 +125,7 @@ INTERP_EVAL(full)
 	return TFMC_OK;
 }
 
+/* start + index along the axis. */
 INTERP_EVAL(iota)
 {
 	const struct attrs_iota *a = op->attrs;
@@ -150,6 +157,7 @@ INTERP_EVAL(reshape)
 	return TFMC_OK;
 }
 
+/* Axis k of the result is axis perm[k] of x. */
 INTERP_EVAL(transpose)
 {
 	const struct ir_int_list *perm = &((const struct attrs_transpose *)op->attrs)->perm;
@@ -163,6 +171,7 @@ INTERP_EVAL(transpose)
 	return TFMC_OK;
 }
 
+/* Axes are aligned at the last one; axes of size 1 are repeated. */
 INTERP_EVAL(broadcast)
 {
 	int64_t to[IR_RANK_MAX], from[IR_RANK_MAX] = {0};
@@ -180,6 +189,7 @@ INTERP_EVAL(broadcast)
 	return TFMC_OK;
 }
 
+/* Elements [begin, begin + size) of one axis; begin is a dim, so it is checked in every run. */
 INTERP_EVAL(slice)
 {
 	const struct attrs_slice *a = op->attrs;
@@ -207,6 +217,7 @@ static void copy_block(const struct interp_tensor *x, int axis, int64_t begin, s
 	}
 }
 
+/* Operands one after the other along the axis. */
 INTERP_EVAL(concat)
 {
 	int axis = interp_axis(out, ((const struct attrs_concat *)op->attrs)->axis);
@@ -309,6 +320,8 @@ struct slice {
 	int64_t dims[IR_RANK_MAX];
 };
 
+/* The slice of a state at the n_at indices `at`, for the first `batch` sequences. Reports indices and batches
+ * that the state does not have. */
 static enum tfmc_status find_slice(struct interp *in, const struct ir_op *op,
                                    const struct interp_tensor *const *at, size_t n_at, int64_t batch,
                                    struct slice *out)
@@ -396,6 +409,7 @@ INTERP_EVAL(state_append)
 	return TFMC_OK;
 }
 
+/* Writes x [B, ..] to the first elements of each axis of the slice. */
 INTERP_EVAL(state_write)
 {
 	struct slice s;

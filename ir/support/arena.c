@@ -66,7 +66,8 @@ static void *fail(struct arena *a, size_t n)
 	return memset(a->head->scratch, 0, SCRATCH_BYTES);
 }
 
-/* Block sizes double up to BLOCK_BYTES_MAX; a larger request gets a block of its size. */
+/* Adds a block with space for n bytes; false without memory. Block sizes double up to BLOCK_BYTES_MAX; a larger
+ * request gets a block of its size. */
 static bool add_block(struct arena *a, size_t n)
 {
 	size_t size = a->block_bytes < BLOCK_BYTES_MIN ? BLOCK_BYTES_MIN : a->block_bytes;

@@ -30,6 +30,7 @@ static inline uint64_t rotate_right(uint64_t x, int n)
 	return x >> n | x << (64 - n);
 }
 
+/* The function G of RFC 7693, 3.1: mixes u64 x and y of the message into four of the 16 working variables. */
 static inline void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint64_t y)
 {
 	v[a] += v[b] + x;
@@ -42,6 +43,8 @@ static inline void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint
 	v[b] = rotate_right(v[b] ^ v[c], 63);
 }
 
+/* The function F of RFC 7693, 3.2: updates the state with one block, which b->bytes counts already. is_last: the
+ * finalization flag inverts v[14]. */
 static void compress(struct blake2b *b, const unsigned char *block, int is_last)
 {
 	uint64_t m[16], v[16];
@@ -182,6 +185,7 @@ TFMC_MULTIVERSION void blake2b_chunks(const void *bytes, size_t n,
 {
 	lanes h[8], m[16];
 	for (int i = 0; i < 8; i++)
+		/* parameter block: no key, fanout and depth 1 */
 		h[i] = (lanes){0} + (i == 0 ? start[0] ^ 0x01010000u ^ BLAKE2B_BYTES : start[i]);
 	for (size_t at = 0; at < n; at += BLAKE2B_BLOCK) {
 		for (size_t l = 0; l < BLAKE2B_LANES; l++) {

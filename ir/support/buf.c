@@ -38,7 +38,7 @@ bool buf_failed(const struct buf *b)
 	return b->failed;
 }
 
-/* Grows the capacity for n more bytes and the terminator. */
+/* Grows the capacity for n more bytes and the terminator. False without memory; then the buffer has failed. */
 static bool reserve(struct buf *b, size_t n)
 {
 	size_t need, cap = b->cap == 0 ? 64 : b->cap;

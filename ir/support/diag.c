@@ -61,6 +61,7 @@ static bool is_repeated(struct diag_context *cx, const struct diag *d)
 {
 	const uint32_t at[] = {(uint32_t)d->code, d->loc.source, d->loc.line, d->loc.col};
 	uint64_t hash = hash_bytes64(HASH64_SEED, at, sizeof(at));
+	/* 0 is an empty slot of cx->reported */
 	hash = hash_bytes64(hash, d->message, strlen(d->message)) | 1;
 	size_t i = 0;
 	while (i < DIAG_REPORTED_MAX && cx->reported[i] != 0 && cx->reported[i] != hash)
@@ -242,6 +243,8 @@ struct underline {
 	unsigned caret, caret_end;
 };
 
+/* Converts the code points of `loc` to cells of the line. A column after the end of the line puts the caret
+ * there; the underline has at least one cell. */
 static struct underline find_underline(const char *line, size_t len, struct loc loc)
 {
 	struct underline l = {0, 0};
@@ -285,6 +288,7 @@ static void put_window(struct buf *out, const char *line, size_t len, unsigned f
 	buf_destroy(&piece);
 }
 
+/* Appends the source line and below it `^~~~` under `loc`. A long line is clipped so that the caret is visible. */
 static void put_source(struct buf *out, const char *line, size_t len, struct loc loc, const struct style *st)
 {
 	struct underline l = find_underline(line, len, loc);

@@ -36,11 +36,13 @@ struct box {
 	ptrdiff_t a0, a1, b0, b1;
 };
 
+/* Splits t at newlines into hashed lines, none marked as changed. False without memory. */
 static bool split_lines(struct arena *arena, const struct diff_text *t, struct lines *out)
 {
 	size_t n = 0, at = 0;
 	for (size_t i = 0; i < t->len; i++)
 		n += t->text[i] == '\n' || i + 1 == t->len;
+	/* one more than needed: the arena returns NULL for 0 elements */
 	*out = (struct lines){.items = ARENA_ARRAY(arena, struct line, n + 1),
 	                      .changed = ARENA_ARRAY(arena, bool, n + 1)};
 	if (arena_failed(arena))
@@ -132,7 +134,9 @@ static void find_middle(struct differ *d, const struct box *x, ptrdiff_t *ai, pt
 	}
 }
 
-/* Recursive; each level halves the number of differences, so the depth is logarithmic. */
+/* Marks the lines of the box that are not on the shortest edit path: skips equal lines at both ends, then splits
+ * at the middle of the path. Each level halves the number of differences, so the depth of the recursion is
+ * logarithmic. */
 static void compare(struct differ *d, struct box x)
 {
 	while (x.a0 < x.a1 && x.b0 < x.b1 && equal_lines(d, x.a0, x.b0)) {
@@ -222,9 +226,12 @@ static void put_section(struct buf *out, const struct lines *l, size_t at)
 	}
 }
 
+/* Appends the header `@@ -from,count +from,count @@ section` and the lines of a hunk, in a run of changes the
+ * removed ones first. */
 static void put_hunk(struct buf *out, const struct differ *d, const struct hunk *h)
 {
 	size_t i = h->a0, k = h->b0, n = h->a1 - h->a0, m = h->b1 - h->b0;
+	/* lines count from 1; an empty range is named by the line before it */
 	buf_printf(out, "@@ -%zu,%zu +%zu,%zu @@", n > 0 ? i + 1 : i, n, m > 0 ? k + 1 : k, m);
 	put_section(out, &d->a, h->a0);
 	buf_char(out, '\n');

@@ -9,6 +9,8 @@
 
 #define BUDGET 4096 /* alternatives that are tried */
 
+/* Matches all of the text against a pattern without braces. `star` is the last star, `from` the text after what
+ * it matches so far. */
 static bool match_stars(const char *glob, const char *text)
 {
 	const char *star = NULL, *from = NULL;
@@ -29,7 +31,8 @@ static bool match_stars(const char *glob, const char *text)
 	return glob[strspn(glob, "*")] == '\0';
 }
 
-/* Replaces the first braces by each alternative. */
+/* Matches with the first braces replaced by each alternative in turn. False, too, when the budget is used up or
+ * the expanded pattern is too long. */
 static bool match_braces(const char *glob, const char *text, unsigned *budget)
 {
 	const char *open = strchr(glob, '{');

@@ -68,6 +68,8 @@ static bool is_reserved(const void *p)
 	return at >= begin && at < begin + sizeof(reserve);
 }
 
+/* Allocates n bytes of the reserve, which is never freed, for the thread that runs the handler. NULL when it is
+ * used up. */
 static void *from_reserve(size_t n)
 {
 	const size_t align = _Alignof(max_align_t);

@@ -95,6 +95,8 @@ static size_t copy(char *out, const char *s)
 	return n;
 }
 
+/* Writes v as `inf`, `nan`, `0.0` or the shortest decimal; single: that round-trips as f32, else as f64. Returns
+ * the length. */
 static size_t print(char *out, double v, bool single)
 {
 	struct decimal d;
@@ -166,6 +168,8 @@ static bool scan_exponent(struct scan *sc, const char *s, size_t n)
 	return i == n;
 }
 
+/* The value of the scanned digits, rounded once, by strtod. A digit 1 in place of dropped digits keeps a value
+ * just above a tie from being rounded as the tie. */
 static double scan_value(struct scan *sc)
 {
 	int64_t e = sc->exponent;
@@ -183,7 +187,7 @@ static double scan_value(struct scan *sc)
 	return strtod(sc->text, NULL);
 }
 
-/* digits [. digits] [e digits], unsigned. */
+/* Parses all of s as digits [. digits] [e digits], unsigned. False if it is malformed. */
 static bool parse_decimal(const char *s, size_t n, double *out)
 {
 	struct scan sc;
@@ -224,6 +228,7 @@ bool number_parse_f64(const char *s, size_t n, double *out)
 	return true;
 }
 
+/* The value of a hexadecimal digit; 99, which no base has, for other characters. */
 static int digit_value(char c)
 {
 	if (is_digit(c))

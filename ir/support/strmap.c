@@ -32,6 +32,7 @@ void strmap_init(struct strmap *m, struct arena *arena)
 	*m = (struct strmap){.arena = arena};
 }
 
+/* The entry with the key s[0, n) and that hash; NULL if it is absent. */
 static struct strmap_entry *find_entry(const struct strmap *m, const char *s, size_t n, uint32_t hash)
 {
 	if (m->n_slots == 0)
@@ -72,6 +73,7 @@ static bool grow(struct strmap *m)
 	return true;
 }
 
+/* Adds an entry for a key that is absent, with a NULL value. NULL without memory. */
 static struct strmap_entry *insert(struct strmap *m, const char *s, size_t n, uint32_t hash)
 {
 	if (!grow(m))
@@ -169,7 +171,8 @@ static bool has_same_beginning(const char *a, const char *b)
 	return a0 == b0 || (a[0] != '\0' && b[0] != '\0' && a[0] == b[1] && a[1] == b[0]);
 }
 
-/* Names that differ in their digits are different things (int5, int8), not a typing mistake. */
+/* True if both names have the same digits in the same order. Names that differ in their digits are different
+ * things (int5, int8), not a typing mistake. */
 static bool same_digits(const char *a, const char *b)
 {
 	for (;; a++, b++) {

@@ -40,6 +40,7 @@ struct range {
 	uint32_t lo, hi;
 };
 
+/* True if a range [lo, hi] of r[n] contains cp. */
 static bool in_ranges(const struct range *r, size_t n, uint32_t cp)
 {
 	for (size_t i = 0; i < n; i++) {

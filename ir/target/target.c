@@ -72,7 +72,7 @@ static uint64_t system_here(void *user, int word)
 	return getauxval(word == 0 ? AT_HWCAP : AT_HWCAP2);
 }
 
-const struct target_machine *target_host_machine(void)
+static const struct target_machine *target_host_machine(void)
 {
 	static const struct target_machine here = {.arch = ARCH_AARCH64, .system = system_here};
 	return &here;
@@ -80,7 +80,7 @@ const struct target_machine *target_host_machine(void)
 
 #else
 
-const struct target_machine *target_host_machine(void)
+static const struct target_machine *target_host_machine(void)
 {
 	return NULL;
 }
@@ -164,6 +164,7 @@ struct target_requirements target_requirements(const struct target *t)
 	return n;
 }
 
+/* The machine has the arch, the cpuid bits and the registers that the system must enable (XCR0, HWCAP) for t. */
 static bool target_runs(const struct target *t, const struct target_machine *m)
 {
 	const struct target_requirements n = target_requirements(t);
@@ -310,6 +311,7 @@ static bool is_native(const char *name)
 	return !name || !strcmp(name, "native");
 }
 
+/* The row of triples.def with that name; false if there is none. */
 static bool find_triple(const char *name, struct triple *out)
 {
 	for (size_t i = 0; i < TFMC_COUNT(triples); i++)

@@ -34,6 +34,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
+/* Skips blanks, newlines and comments, which begin with `;` and end with their line; counts lines. */
 static void skip_blanks(struct lexer *lx)
 {
 	while (lx->pos < lx->len) {
@@ -158,6 +159,8 @@ static void skip_name(struct lexer *lx)
 		lx->pos++;
 }
 
+/* A name after its sigil (% @ # $), which the text of the token omits. Names of values and symbols may be
+ * quoted, those of values may be a number. */
 static struct tok lex_sigil(struct lexer *lx, enum tok_kind kind)
 {
 	size_t start = lx->pos++;
@@ -180,6 +183,8 @@ static void skip_digits(struct lexer *lx)
 		lx->pos++;
 }
 
+/* An unsigned number: decimal with optional fraction and exponent, or 0x hexadecimal. A point without a digit
+ * after it is not part of it, so `0..12` is a range. */
 static struct tok lex_number(struct lexer *lx)
 {
 	size_t start = lx->pos;
@@ -204,6 +209,7 @@ static struct tok lex_number(struct lexer *lx)
 	return token(lx, TOK_NUMBER, start, 0);
 }
 
+/* One character or one of the two-character tokens -> // .. <=, which have numbers from PUNCT_ARROW on. */
 static struct tok lex_punct(struct lexer *lx)
 {
 	size_t start = lx->pos;

@@ -45,6 +45,7 @@ struct lexer {
 
 void lex_init(struct lexer *lx, struct diag_context *cx, struct arena *arena, uint32_t source,
               const char *text, size_t len);
+/* Consumes blanks, comments and a token. TOK_END at the end and after an error. */
 struct tok lex_next(struct lexer *lx);
 /* The next character after blanks and comments, without consuming it; 0 at the end. */
 char lex_peek(const struct lexer *lx);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bodies: one op per line, with results, op, operands, attributes, types and location. The op table drives everything
- * but repeat and group:
+ * Parser of bodies: one op per line, with results, op, operands, attributes, types and location. The op table drives
+ * everything but repeat and group. Each parse_* consumes what it is named after; false after a diagnostic.
  *
  *   %y, %c1 = repeat %l = 0 to 6 carry (%x = %x0, %c = %c0) { ... yield %x2, %c2 } : types loc(...)
  *   %q = group linear {mr=14} { pre .. root .. post .. yield %q } at [0] : types loc(...)
@@ -12,16 +12,9 @@
 
 /* ---- parts of a line ---- */
 
-/*
- * Parts of a line: dims, types, encodings, locations and attribute lists.
- *
- *   dim    = ['-'] term (('+' | '-') term)*
- *   term   = factor ('*' factor | '//' integer)*
- *   factor = integer | symbol | '(' dim ')' | 'max' '(' dim ',' dim ')'
- */
-
 /* ---- dims ---- */
 
+/* A declared dim symbol. */
 static bool parse_symbol(struct parser *p, const struct ir_dim **out)
 {
 	struct tok t = p->tok;
@@ -47,6 +40,7 @@ static bool parse_max(struct parser *p, const struct ir_dim **out)
 	return true;
 }
 
+/* factor = integer | symbol | '(' dim ')' | 'max' '(' dim ',' dim ')' */
 static bool parse_factor(struct parser *p, const struct ir_dim **out)
 {
 	int64_t v;
@@ -65,6 +59,7 @@ static bool parse_factor(struct parser *p, const struct ir_dim **out)
 	return true;
 }
 
+/* term = factor ('*' factor | '//' integer)*, from left to right: 2*S//4 is (2*S)//4. */
 static bool parse_term(struct parser *p, const struct ir_dim **out)
 {
 	if (!parse_factor(p, out))
@@ -90,6 +85,7 @@ static bool parse_term(struct parser *p, const struct ir_dim **out)
 	}
 }
 
+/* dim = ['-'] term (('+' | '-') term)* */
 static bool parse_sum(struct parser *p, const struct ir_dim **out)
 {
 	struct ir_dims *t = p->m->dims;
@@ -140,6 +136,7 @@ static bool parse_dims(struct parser *p, struct ir_dim_list *out)
 	return parse_expect(p, ']');
 }
 
+/* `[1,2]` */
 static bool parse_ints(struct parser *p, struct ir_int_list *out)
 {
 	struct {
@@ -196,6 +193,7 @@ bool parse_dtype(struct parser *p, enum ir_dtype *out)
 	return ok;
 }
 
+/* `@name` of a declared state, after the word `state`. */
 static bool parse_state_type(struct parser *p, const struct ir_type **out)
 {
 	struct tok t;
@@ -258,6 +256,7 @@ bool parse_encoding(struct parser *p, enum ir_encoding *out)
 
 /* ---- locations ---- */
 
+/* `:line:column` of a file. It is registered as a source without text if it is not one yet. */
 static bool parse_source_position(struct parser *p, const char *file, struct ir_loc *out)
 {
 	int64_t line, col;
@@ -312,6 +311,7 @@ bool parse_ir_keyword(struct parser *p, enum ir_keyword_list list, const char *e
 	return parse_one_of(p, expected, what, names, (size_t)n, out);
 }
 
+/* `=value` of an attribute into the field at `at`, whose C type is that of d->kind; a flag has no value. */
 static bool parse_attr_value(struct parser *p, const struct ir_attr_desc *d, void *at)
 {
 	if (d->kind == ATTR_FLAG) {
@@ -334,6 +334,7 @@ static bool parse_attr_value(struct parser *p, const struct ir_attr_desc *d, voi
 	return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "%s is not written as an attribute", d->name);
 }
 
+/* The attribute has no default, so the text must have it. */
 static bool is_required(const struct ir_attr_desc *d)
 {
 	switch (d->kind) {
@@ -419,6 +420,7 @@ static bool find_value(struct parser *p, const struct tok *t, struct ir_value *o
 	return id != 0 || parse_unknown(p, t, "value", p->defined.items, p->defined.n);
 }
 
+/* The declared weight that the token names; NULL after a diagnostic. */
 static const struct ir_weight *find_weight(struct parser *p, const struct tok *t)
 {
 	const struct ir_weight *w = ir_find_weight(p->m, t->text);
@@ -504,6 +506,7 @@ static bool parse_operand_name(struct parser *p, const struct ir_op_desc *op, st
 	return parse_expect(p, '=');
 }
 
+/* `%x, @w, name=%y`: operands up to the first token that begins none; there may be none. */
 static bool parse_operands(struct parser *p, const struct ir_op_desc *op, struct parse_values *list)
 {
 	if (!at_operand(p))
@@ -558,6 +561,8 @@ static bool parse_result_types(struct parser *p, const struct ir_value *results,
 	return true;
 }
 
+/* The line of an op without a region, after its name: `%x, %y {attributes} : types loc(...)`. The builder infers
+ * the types of the results, which must be the written ones; then their names are defined. */
 static bool parse_plain(struct parser *p, enum ir_opcode code, const struct parse_names *results,
                         struct ir_loc loc)
 {
@@ -637,6 +642,7 @@ static bool parse_range(struct parser *p, struct tok *index, int64_t *count)
 	return parse_expect_word(p, "to") && parse_int(p, count);
 }
 
+/* `{ ... yield ... }`: names of the index and the carries are visible in the body only. */
 static bool parse_repeat_body(struct parser *p, const struct tok *index, const struct parse_names *carries,
                               const struct ir_value *args, struct parse_values *yields)
 {
@@ -719,6 +725,7 @@ static bool parse_group(struct parser *p, const struct parse_names *results, str
 
 /* ---- lines ---- */
 
+/* `%y, %c1 =` before an op; nothing for an op without results. */
 static bool parse_results(struct parser *p, struct parse_names *out)
 {
 	if (p->tok.kind != TOK_VALUE)
@@ -755,6 +762,8 @@ bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out)
 	return parse_unknown(p, t, "op", names, TFMC_COUNT(names));
 }
 
+/* One op with its results, attributes, region and location; build_report_at makes errors of the builder point to
+ * it. */
 static bool parse_line(struct parser *p)
 {
 	struct parse_names results = {0};

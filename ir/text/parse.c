@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parser of the text form: declarations of a module, weight expressions, functions, the entry ir_parse (op.c has
- * the bodies). Text may be hostile: depth, counts and sizes are limited, and the first error ends the parse.
+ * the bodies). Text may be hostile: depth, counts and sizes are limited, and the first error ends the parse. Each
+ * parse_* consumes what it is named after; false after a diagnostic.
  */
 #include "ir/core/case.h"
 #include "ir/support/number.h"
@@ -67,6 +68,7 @@ static bool parse_tensor(struct wx *x, struct ir_wexpr *e)
 	return parse_shape(p, &e->rank, e->dims);
 }
 
+/* `[1.0,0.1]`: one frequency for each pair of columns, so the table has twice as many columns. */
 static bool parse_frequencies(struct parser *p, struct ir_wexpr *e)
 {
 	struct {
@@ -131,6 +133,7 @@ static bool parse_counted(struct wx *x, struct wexpr_list *list)
 	return true;
 }
 
+/* Arguments of a weight expression separated by commas; of a stack also `i in 0..12, E`. */
 static bool parse_args(struct wx *x, enum ir_wexpr_kind kind, struct wexpr_list *list)
 {
 	if (kind == WX_STACK && parse_at_word(x->p, "i"))
@@ -144,6 +147,7 @@ static bool parse_args(struct wx *x, enum ir_wexpr_kind kind, struct wexpr_list 
 
 /* ---- fields ---- */
 
+/* The number of an axis, 0..IR_RANK_MAX - 1; wexpr_make checks it against the rank of the argument. */
 static bool parse_axis(struct parser *p, int *axis)
 {
 	int64_t v;
@@ -205,6 +209,8 @@ static bool parse_field(struct wx *x, char field, struct ir_wexpr *e, struct wex
 	return false;
 }
 
+/* The fields of an expression in parentheses, after its keyword and in the order of kinds.def; `tensor` has a
+ * form of its own. */
 static bool parse_fields(struct wx *x, struct ir_wexpr *e)
 {
 	const char *fields = wexpr_fields(e->kind);
@@ -221,6 +227,8 @@ static bool parse_fields(struct wx *x, struct ir_wexpr *e)
 	return parse_expect(x->p, ')');
 }
 
+/* A weight expression: keyword and fields. wexpr_make checks shapes; the number of expressions and their depth
+ * are limited. */
 static bool parse_expression(struct wx *x, const struct ir_wexpr **out)
 {
 	static const char *const words[] = {
@@ -300,6 +308,8 @@ static bool parse_role(struct parser *p, enum ir_param_role *out)
 	return parse_one_of(p, "a role", "role", words, TFMC_COUNT(words), &i);
 }
 
+/* `name=value` in the braces of a parameter. `lengths` may name a later parameter, so it is looked up when all
+ * are parsed. */
 static bool parse_property(struct parser *p, struct parsed_param *out)
 {
 	static const char *const words[] = {"role", "below", "lengths", "default", "fill", "max"};
@@ -327,6 +337,7 @@ static bool parse_property(struct parser *p, struct parsed_param *out)
 	return parse_unknown(p, &t, "property", words, TFMC_COUNT(words));
 }
 
+/* `%x: i32[B,S] {below=51 lengths=%n}` */
 static bool parse_param(struct parser *p, struct parsed_param *out)
 {
 	out->param.lengths = -1;
@@ -343,6 +354,7 @@ static bool parse_param(struct parser *p, struct parsed_param *out)
 	return true;
 }
 
+/* `(%x: type, %n: type)` */
 static bool parse_params(struct parser *p, struct signature *s)
 {
 	if (!parse_expect(p, '('))
@@ -359,6 +371,7 @@ static bool parse_params(struct parser *p, struct signature *s)
 	return true;
 }
 
+/* Index of the parameter that the token names; false after a diagnostic. */
 static bool find_param(struct parser *p, const struct signature *s, const struct tok *name, int *out)
 {
 	const char **names = ARENA_ARRAY(&p->arena, const char *, s->params.n + 1);
@@ -376,6 +389,7 @@ static bool find_param(struct parser *p, const struct signature *s, const struct
 
 /* ---- results ---- */
 
+/* `role=past` or `lengths=%n` in the braces of a result; parameters are known by now. */
 static bool parse_result_property(struct parser *p, const struct signature *s, struct parsed_result *out)
 {
 	static const char *const words[] = {"role", "lengths"};
@@ -390,6 +404,7 @@ static bool parse_result_property(struct parser *p, const struct signature *s, s
 	return parse_unknown(p, &t, "property", words, TFMC_COUNT(words));
 }
 
+/* `y: f32[B,S,8] {lengths=%n}`, the name with its colon optional. */
 static bool parse_result(struct parser *p, const struct signature *s, struct parsed_result *out)
 {
 	out->result.lengths = -1;
@@ -411,6 +426,7 @@ static bool parse_result(struct parser *p, const struct signature *s, struct par
 	return true;
 }
 
+/* `-> (y: type, type)` */
 static bool parse_results(struct parser *p, struct signature *s)
 {
 	if (!parse_expect(p, PUNCT_ARROW) || !parse_expect(p, '('))
@@ -428,6 +444,7 @@ static bool parse_results(struct parser *p, struct signature *s)
 
 /* ---- cases: `case of @base when S = 1, B*S <= 14` ---- */
 
+/* `dim = 1` or `dim <= 14` */
 static bool parse_condition(struct parser *p, struct ir_condition *out)
 {
 	if (!parse_dim(p, &out->dim))
@@ -440,6 +457,7 @@ static bool parse_condition(struct parser *p, struct ir_condition *out)
 	return parse_int(p, &out->value);
 }
 
+/* `case of @base when S = 1, B*S <= 14`; out->of stays NULL if it is absent. */
 static bool parse_case(struct parser *p, struct ir_case *out)
 {
 	struct {
@@ -466,6 +484,7 @@ static bool parse_case(struct parser *p, struct ir_case *out)
 
 /* ---- functions ---- */
 
+/* The function without its body: `@f(..) -> (..) case .. arena=.. loc(..)`, case, arena and loc optional. */
 static bool parse_signature(struct parser *p, struct signature *s)
 {
 	s->loc.at = p->tok.loc;
@@ -483,6 +502,7 @@ static bool parse_signature(struct parser *p, struct signature *s)
 	return parse_loc(p, &s->loc);
 }
 
+/* Adds the parameters to the builder. A name that is a number is not stored: the printer numbers values again. */
 static bool define_params(struct parser *p, const struct signature *s)
 {
 	for (size_t i = 0; i < s->params.n; i++) {
@@ -515,6 +535,7 @@ static bool check_return(struct parser *p, const struct signature *s, const stru
 	return true;
 }
 
+/* Checks the returned values and ends the function. False after a diagnostic. */
 static bool finish_func(struct parser *p, const struct signature *s, const struct parse_values *ends)
 {
 	struct ir_result *results = ARENA_ARRAY(&p->arena, struct ir_result, s->results.n + 1);
@@ -687,6 +708,7 @@ void parse_leave(struct parser *p)
 
 /* ---- declarations ---- */
 
+/* `S in [1,512]`, after the word `dim`. A name has no point, which names of values contain. */
 static bool parse_dim_decl(struct parser *p)
 {
 	struct tok name;
@@ -713,6 +735,7 @@ static bool parse_as_format(struct parser *p, enum ir_format *out)
 	return !parse_accept_word(p, "as") || parse_format(p, out);
 }
 
+/* `@w : f32[2,3] #panel16 as q8 = expression loc(..)`, after the word `weight`; all after the type is optional. */
 static bool parse_weight_decl(struct parser *p)
 {
 	struct ir_weight w = {.loc = {.at = p->tok.loc}};
@@ -733,6 +756,7 @@ static bool parse_weight_decl(struct parser *p)
 	return ir_add_weight(p->m, &w) != NULL || parse_fail(p, name.loc, DIAG_INTERNAL, "out of memory");
 }
 
+/* `@kv : f32[B,T,8] #row loc(..)`, after the word `state`. */
 static bool parse_state_decl(struct parser *p)
 {
 	struct ir_loc loc = {.at = p->tok.loc};
@@ -756,6 +780,7 @@ static bool parse_state_decl(struct parser *p)
 	       parse_fail(p, name.loc, DIAG_INTERNAL, "out of memory");
 }
 
+/* A dim, weight, state or function. */
 static bool parse_declaration(struct parser *p)
 {
 	static const char *const words[] = {"dim", "weight", "state", "func"};
@@ -773,6 +798,7 @@ static bool parse_declaration(struct parser *p)
 	return parse_unknown(p, &t, "declaration", words, TFMC_COUNT(words));
 }
 
+/* `stage=graph`, if present; else *out is unchanged. */
 static bool parse_stage(struct parser *p, enum ir_stage *out)
 {
 	static const char *const words[] = {"graph", "groups", "plan"};
@@ -804,6 +830,7 @@ static bool parse_header(struct parser *p)
 
 /* ---- the text ---- */
 
+/* The text is UTF-8; else reports the line of the first invalid byte. Messages and names quote the text. */
 static bool check_text(struct diag_context *cx, uint32_t source, const char *text, size_t len)
 {
 	size_t bad = utf8_check(text, len);
@@ -816,6 +843,8 @@ static bool check_text(struct diag_context *cx, uint32_t source, const char *tex
 	return false;
 }
 
+/* Parses all declarations. *out: the module, NULL unless TFMC_OK. Failed allocations are sticky and checked here
+ * once; they are not errors of the text. */
 static enum tfmc_status parse_text(struct parser *p, struct ir_module **out)
 {
 	parse_next(p);

@@ -41,6 +41,7 @@ struct parse_names {
 	size_t n, cap;
 };
 
+/* Reports an error unless one was reported, by the lexer or here: the first ends the parse. Returns false. */
 bool parse_fail(struct parser *p, struct loc at, enum diag_code code, const char *fmt, ...) TFMC_PRINTF(4, 5);
 /* Reports `unknown <what> 'name'` with the nearest candidate. */
 bool parse_unknown(struct parser *p, const struct tok *t, const char *what, const char *const *candidates,

@@ -74,6 +74,8 @@ static void name_value(struct naming *n, struct ir_value v)
 		n->p->names[v.id] = unique_name(n, hint);
 }
 
+/* Names the arguments of a region and the results of its ops, in the order of the text. Weight references have
+ * no name. */
 static void name_region(struct naming *n, const struct ir_region *r)
 {
 	for (size_t i = 0; i < r->n_args; i++)
@@ -89,6 +91,7 @@ static void name_region(struct naming *n, const struct ir_region *r)
 	}
 }
 
+/* Initializes p and names all values of f; printing needs no further state. arena_destroy(&p->arena) ends it. */
 static void printer_begin(struct printer *p, struct buf *out, const struct diag_context *cx,
                           const struct ir_module *m, const struct ir_func *f, bool is_plain)
 {
@@ -125,6 +128,8 @@ static void print_weight_ref(const struct printer *p, const struct ir_op *op)
 		buf_printf(p->out, " #%s", ir_encoding_name(w->encoding));
 }
 
+/* Prints an operand: %name, a weight reference in place, or %"?" for an invalid id, since invalid functions are
+ * printed, too. */
 static void print_value(const struct printer *p, struct ir_value v)
 {
 	if (v.id == 0 || v.id >= p->f->n_values)
@@ -166,6 +171,7 @@ static void print_loc(struct buf *out, const struct diag_context *cx, const stru
 
 /* ---- attributes ---- */
 
+/* The attribute at `a` has its default, so it is left out. Floats are compared bit by bit: -0.0 is not 0.0. */
 static bool is_default(const struct ir_attr_desc *d, const void *a)
 {
 	switch (d->kind) {
@@ -200,6 +206,7 @@ static void print_ints(const struct printer *p, const struct ir_int_list *list)
 	buf_char(p->out, ']');
 }
 
+/* `name=value`; the name alone for a flag that is set. */
 static void print_attr(const struct printer *p, const struct ir_attr_desc *d, const void *a)
 {
 	buf_str(p->out, d->name);
@@ -225,6 +232,7 @@ static bool is_printed_elsewhere(const struct ir_op *op, const char *name)
 	       (strcmp(name, "kind") == 0 || strcmp(name, "root") == 0 || strcmp(name, "at") == 0);
 }
 
+/* ` {name=value ...}`; nothing if all attributes have their defaults. */
 static void print_attrs(const struct printer *p, const struct ir_op *op)
 {
 	bool any = false;
@@ -264,6 +272,7 @@ static void print_operands(const struct printer *p, const struct ir_op *op)
 	}
 }
 
+/* ` %l = 0 to 6 carry (%x = %x0)` */
 static void print_repeat_head(const struct printer *p, const struct ir_op *op)
 {
 	const struct attrs_repeat *a = op->attrs;
@@ -280,6 +289,7 @@ static void print_repeat_head(const struct printer *p, const struct ir_op *op)
 	buf_char(p->out, ')');
 }
 
+/* ` { ... }` with the ops of the region indented by two; after that of a group its offsets, ` at [0]`. */
 static void print_body(const struct printer *p, const struct ir_op *op, int indent)
 {
 	buf_str(p->out, " {\n");
@@ -354,6 +364,7 @@ static const char *stage_suffix(enum ir_stage stage)
 	return "";
 }
 
+/* `weight @w : f32[2,3] #panel16 as q8 = expression loc(..)`, what is default left out. */
 static void print_weight(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
                          const struct ir_weight *w)
 {
@@ -373,6 +384,7 @@ static void print_weight(struct buf *out, const struct diag_context *cx, const s
 	buf_char(out, '\n');
 }
 
+/* The line of the module and the declarations of dims, weights and states. */
 static void print_header(struct buf *out, const struct diag_context *cx, const struct ir_module *m)
 {
 	buf_str(out, "module ");
@@ -425,6 +437,7 @@ static void print_role(const struct printer *p, enum ir_param_role role, bool *a
 	}
 }
 
+/* `%x: i32[B,S] {below=51 lengths=%n}`; print_role and the others write the brace before the first property. */
 static void print_param(const struct printer *p, const struct ir_param *param)
 {
 	bool any = false;
@@ -455,7 +468,7 @@ static void print_param(const struct printer *p, const struct ir_param *param)
 	buf_str(p->out, any ? "}" : "");
 }
 
-/* ir_print_name does not quote s. */
+/* True if the text form can have s as a name without quotes: ir_print_name does not quote it. */
 static bool is_unquoted(const char *s)
 {
 	struct buf text;
@@ -466,6 +479,7 @@ static bool is_unquoted(const char *s)
 	return plain;
 }
 
+/* `y: f32[B,S,8] {lengths=%n}` of result i, whose type is that of the operand of `return`. */
 static void print_result(const struct printer *p, size_t i)
 {
 	const struct ir_result *r = &p->f->results[i];
@@ -484,6 +498,7 @@ static void print_result(const struct printer *p, size_t i)
 	buf_str(p->out, any ? "}" : "");
 }
 
+/* `func @f(..) -> (..) case .. arena=.. loc(..)` */
 static void print_signature(const struct printer *p)
 {
 	const struct ir_func *f = p->f;
@@ -511,6 +526,8 @@ static void print_signature(const struct printer *p)
 	print_loc(p->out, p->cx, p->m, f->loc);
 }
 
+/* Prints a function; is_plain: values get numbers and not names. Without memory for names the output is marked
+ * as failed. */
 static void print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
                        const struct ir_func *f, bool is_plain)
 {
@@ -621,6 +638,7 @@ static void print_cell(struct buf *out, const char *s)
 	}
 }
 
+/* Names of the traits of the set (enum ir_traits); `names` is in the order of the bits. */
 static void print_traits(struct buf *out, unsigned set)
 {
 	static const char *const names[] = {"pure",     "view",     "elementwise", "rowwise",

@@ -102,6 +102,8 @@ bool ir_dims_failed(const struct ir_dims *t)
 static int dim_compare_monomials(const struct ir_dim_atom *const *a, size_t n_a,
                                  const struct ir_dim_atom *const *b, size_t n_b);
 
+/* Canonical order of polynomials, negative: a before b. Terms are compared in pairs, first their monomials, then
+ * their coefficients; of two that agree so far the one with fewer terms is first. */
 static int dim_compare(const struct ir_dim *a, const struct ir_dim *b)
 {
 	if (a == b)
@@ -176,6 +178,7 @@ static const struct ir_dim_atom *intern_atom(struct ir_dims *t, const struct ir_
 	return intern_add(&t->atoms, hash, a) ? &a->pub : NULL;
 }
 
+/* Hashes coefficients and the serial numbers of atoms, not their addresses, which differ from run to run. */
 static uint64_t poly_hash(const struct dim_poly *p)
 {
 	uint64_t h = HASH64_SEED;
@@ -191,6 +194,8 @@ static uint64_t poly_hash(const struct dim_poly *p)
 	return h;
 }
 
+/* intern_equal of dims: `item` is a struct ir_dim, `key` a struct dim_poly. Atoms are interned, so their
+ * pointers are compared. */
 static bool dim_is_poly(const void *item, const void *key)
 {
 	const struct ir_dim *d = item;
@@ -209,6 +214,7 @@ static bool dim_is_poly(const void *item, const void *key)
 	return true;
 }
 
+/* Copies the terms of p into to[p->n], their atoms into the arena. False without memory. */
 static bool copy_terms(struct arena *arena, struct ir_dim_term *to, const struct dim_poly *p)
 {
 	for (size_t i = 0; i < p->n; i++) {
@@ -487,6 +493,7 @@ const struct ir_dim *ir_dim_divide(struct ir_dims *t, const struct ir_dim *a, co
 	return dims_intern(t, &quotient);
 }
 
+/* Atom `a` after the substitution. Floors and maxima are built again, since with new operands they may simplify. */
 static const struct ir_dim *substitute_in_atom(struct ir_dims *t, const struct ir_dim_atom *a, int sym,
                                                const struct ir_dim *with)
 {
@@ -556,6 +563,8 @@ static int64_t saturating_add(int64_t a, int64_t b)
 	return a < 0 ? INT64_MIN : INT64_MAX;
 }
 
+/* All products of a value of a and one of b: the extremes are among the products of the ends, as either may be
+ * negative. */
 static struct interval interval_mul(struct interval a, struct interval b)
 {
 	int64_t p[4] = {saturating_mul(a.lo, b.lo), saturating_mul(a.lo, b.hi), saturating_mul(a.hi, b.lo),
@@ -575,6 +584,7 @@ static int64_t saturating_floor_div(int64_t a, int64_t by)
 
 static struct interval dim_interval(const struct ir_dims *t, const struct ir_dim *d);
 
+/* Bounds of an atom: those declared for a symbol; floor and max are monotonic, so they map bounds to bounds. */
 static struct interval atom_interval(const struct ir_dims *t, const struct ir_dim_atom *a)
 {
 	if (a->sym >= 0)
@@ -773,6 +783,7 @@ bool ir_dim_le(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b
 
 /* ---- values ---- */
 
+/* The value of an atom where symbol i is values[i]. False on overflow. */
 static bool atom_eval(const struct ir_dim_atom *a, const int64_t *values, int64_t *out)
 {
 	if (a->sym >= 0) {
@@ -792,6 +803,7 @@ static bool atom_eval(const struct ir_dim_atom *a, const int64_t *values, int64_
 	return true;
 }
 
+/* The value of coefficient times atoms where symbol i is values[i]. False on overflow. */
 static bool term_eval(const struct ir_dim_term *x, const int64_t *values, int64_t *out)
 {
 	int64_t product = x->coeff;

@@ -74,6 +74,7 @@ int64_t ir_format_row_bytes(enum ir_format f, int64_t k)
 	if (d->bits == 0)
 		return k * ir_dtype_bytes(d->dtype);
 	return k / 8 * d->bits + ceil_div(k % 8 * d->bits, 8) +
+	       /* in super-blocks a block's scale is one byte */
 	       levels * (ir_format_blocks(f, k) * (d->super > 1 ? 1 : scale) +
 	                 ir_format_super_blocks(f, k) * scale);
 }

@@ -75,6 +75,7 @@ struct ir_types *ir_types_create(struct arena *arena, struct ir_dims *dims)
 	return t;
 }
 
+/* intern_equal of types: dims and states are interned or unique, so their pointers are compared. */
 static bool type_equal(const void *item, const void *key)
 {
 	const struct ir_type *a = item, *b = key;
@@ -95,6 +96,7 @@ static uint64_t type_hash(const struct ir_type *key)
 	return h; /* all state types have one hash: there are few */
 }
 
+/* The type of the module equal to `key`, created if it is new; NULL without memory. */
 static const struct ir_type *intern_type(struct ir_types *t, const struct ir_type *key)
 {
 	uint64_t hash = type_hash(key);

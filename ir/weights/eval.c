@@ -133,6 +133,8 @@ static void read_elements(const struct ir_wexpr *e, const struct weight_bytes *b
 		weight_read_elements(e->stored, b->data, begin, n, out);
 }
 
+/* Elements of a stored tensor: quants as they are; copied if the type is that of the destination, else converted
+ * through f64. */
 static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     struct wexpr_out out)
 {
@@ -386,6 +388,7 @@ static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 	return head + (at < half ? 2 * at : 2 * (at - half) + 1);
 }
 
+/* Rows of the argument in the order of the other RoPE layout. */
 static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                   struct wexpr_out out)
 {
@@ -551,6 +554,7 @@ static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, do
 	return TFMC_INVALID;
 }
 
+/* The argument rounded to 16 bits; reports a finite value that becomes infinite. */
 static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    double *out)
 {
@@ -746,6 +750,8 @@ static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
+/* Dispatches on the kind: nodes that move elements pass the destination on, the others compute in f64
+ * (compute_to). */
 static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                  struct wexpr_out out)
 {

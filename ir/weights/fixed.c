@@ -245,6 +245,8 @@ INLINE void add_weighted(bool has_book, const struct fixed_format *f, const stru
 	}
 }
 
+/* Adds to *out the sums of the current part for candidate `fit`; four instances, so that the inner loops have no
+ * branches. */
 TFMC_MULTIVERSION static void add_part(const struct fixed_format *f, const struct fixed_blocks *b,
                                        const struct fixed_fit *fit, struct fixed_sums *out)
 {
@@ -465,6 +467,8 @@ static void try_fits(const struct weight_quantizer *z, struct fixed_blocks *b, s
 		fixed_solve(b, &s->sums[i], true, &s->fits[i], s->gain[i]);
 }
 
+/* Fits all pairs of shift and sign at the first reach, then the best ones at other reaches; s->best: the best of
+ * all. */
 TFMC_MULTIVERSION static void try_starts(const struct weight_quantizer *z, struct fixed_blocks *b,
                                          struct search *s)
 {

@@ -246,7 +246,8 @@ static void quantize_scales(enum ir_dtype type, float *v, int64_t n, float *of)
 	}
 }
 
-/* Rounds the scales and offsets of a row to their stored type. */
+/* Rounds the scales and offsets of a row to their stored type; with super-blocks to int8 times a factor for each
+ * super-block. */
 static void round_scales(const struct weight_quants *row, const struct ir_format_desc *d)
 {
 	int64_t blocks = ir_format_blocks(row->format, row->k);

@@ -43,6 +43,7 @@ static uint64_t shift_nearest(uint64_t v, int shift)
 	return down + (remainder > half || (remainder == half && (down & 1)));
 }
 
+/* v in the bits of format f, rounded once to nearest even; overflow is infinity, NaN stays NaN. */
 static uint16_t to_small(struct small_float f, double v)
 {
 	uint64_t u = bits_of(v);

@@ -27,6 +27,7 @@ const char *wexpr_fields(enum ir_wexpr_kind kind)
 	return kinds[kind].fields;
 }
 
+/* The rank and dims are valid, and the bytes of the tensor fit into int64 for any element type. */
 static bool shape_fits(int rank, const int64_t *dims)
 {
 	if (rank < 0 || rank > IR_RANK_MAX)
@@ -464,7 +465,8 @@ const struct ir_wexpr *wexpr_without_columns(struct arena *a, const struct ir_we
 	return args ? wexpr_make(a, &copy) : NULL;
 }
 
-/* The node cuts or joins rows of a quantized format at the ends of blocks and super-blocks. */
+/* The node cuts or concatenates rows of a quantized format, only at the ends of blocks and super-blocks; so no
+ * block changes. */
 static bool moves_blocks(const struct ir_wexpr *e, enum ir_format format)
 {
 	const struct ir_format_desc *f = ir_format(format);
@@ -591,8 +593,8 @@ static bool has_number(const char *first, const struct counter *p, int64_t numbe
 	       !strcmp(name + p->begin + n, first + p->end);
 }
 
-/* Leaves of elements 0, 1 and k of a stack: true if they are the same tensor, or their names count from *start (-1:
- * not known yet). */
+/* Leaves of elements 0, 1 and k of a stack: true if they are the same tensor, or their names count from *start
+ * (-1: not known yet), which is one number for all leaves of the stack. */
 static bool leaves_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, const struct ir_wexpr *ek,
                          int64_t k, int64_t *start)
 {
@@ -608,6 +610,8 @@ static bool leaves_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, c
 	       has_number(e0->tensor, &p, p.start + k, ek->tensor);
 }
 
+/* Nodes that correspond in elements 0, 1 and k of a stack are equal, and the names of their leaves count
+ * (leaves_count). */
 static bool elements_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, const struct ir_wexpr *ek,
                            int64_t k, int64_t *start)
 {
@@ -663,6 +667,7 @@ static void print_tensor(struct buf *out, const struct ir_wexpr *e, const struct
 	print_dims(out, e);
 }
 
+/* `frequencies=[1.0, 0.1]`: one for each pair of columns. */
 static void print_frequencies(struct buf *out, const struct ir_wexpr *e)
 {
 	buf_str(out, "frequencies=[");

@@ -74,25 +74,38 @@ const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const cha
 const struct ir_wexpr *wexpr_tensor_quants(struct arena *a, const char *file, const char *tensor,
                                            enum ir_format format, int rank, const int64_t *dims);
 const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const int64_t *dims);
+/* Position encodings [rows, dim] for positions start .. start + rows; dim is even (t2t: at least 4), base > 0. */
 const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim,
                                       enum ir_sinusoid_layout layout, enum ir_sinusoid_spacing spacing,
                                       int64_t start, double base);
+/* Cosines and sines [rows, 2 n] of position times frequency[n], times `scale`. */
 const struct ir_wexpr *wexpr_rotary(struct arena *a, int64_t rows, double scale, const double *frequencies,
                                     size_t n);
+/* The n arguments of one shape along a new axis 0. */
 const struct ir_wexpr *wexpr_stack(struct arena *a, size_t n, const struct ir_wexpr *const *args);
+/* The argument of the rank (process) that evaluates; all have one shape. */
 const struct ir_wexpr *wexpr_ranks(struct arena *a, size_t n, const struct ir_wexpr *const *args);
+/* The arguments one after the other along an existing axis. */
 const struct ir_wexpr *wexpr_concat(struct arena *a, int axis, size_t n, const struct ir_wexpr *const *args);
+/* Element `at` of an axis, which is removed. */
 const struct ir_wexpr *wexpr_index(struct arena *a, int axis, int64_t at, const struct ir_wexpr *e);
+/* Elements [begin, end) of an axis. */
 const struct ir_wexpr *wexpr_slice(struct arena *a, int axis, int64_t begin, int64_t end,
                                    const struct ir_wexpr *e);
+/* Exchanges the last two axes; a tensor with fewer axes stays as it is. */
 const struct ir_wexpr *wexpr_transpose(struct arena *a, const struct ir_wexpr *e);
 const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *dims,
                                      const struct ir_wexpr *e);
+/* Permutes the rows of each head between the two layouts of RoPE: WX_ROPE_H2I, WX_ROPE_I2H. Heads have an even
+ * number of rows. */
 const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int64_t heads,
                                   const struct ir_wexpr *e);
+/* x times or by y (WX_MUL, WX_DIV). The axes of y are the first axes of x, and each element of y applies to the
+ * axes of x after them. */
 const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *x,
                                     const struct ir_wexpr *y);
 const struct ir_wexpr *wexpr_offset(struct arena *a, double value, const struct ir_wexpr *e);
+/* Each index of an axis `times` times in a row. */
 const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, const struct ir_wexpr *e);
 /* e rounded to bf16 or f16. The node is pushed below nodes that only move elements, so that those work on 2 bytes; e
  * itself if its values are of the type already. */
