@@ -38,6 +38,8 @@ bool rebuild_has_one_use(const struct rebuild *r, struct ir_value v)
 
 /* ---- backward ---- */
 
+/* op must be visited: it has effects, or a result is needed. Without a rewrite the module is copied, so every op
+ * is. */
 static bool is_needed(const struct rebuild *r, const struct ir_op *op)
 {
 	if (r->rewrite == NULL || ir_op_has(op->code, TRAIT_TERMINATOR) ||
@@ -91,6 +93,8 @@ void rebuild_need_region(struct rebuild *r, const struct ir_region *region, size
 
 /* ---- forward ---- */
 
+/* Hook of ir_copy_region: drops an op that is not needed, emits the replacement of a matched one; false: op is
+ * cloned. */
 static bool copy_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct rebuild *r = c->user;

@@ -72,6 +72,7 @@ void plan_print_map(struct buf *out, const struct plan_func *p)
 
 /* ---- report ---- */
 
+/* Size, lower bound, gap and map of the arena of one function. */
 static void print_plan(struct buf *out, const struct plan_func *p)
 {
 	buf_printf(out, "arena of %s: ", p->name);

@@ -119,6 +119,8 @@ static struct ir_value build_mask(struct row_taker *t, struct ir_value v, struct
 	return irb_reshape_to(b, x, rank, dims);
 }
 
+/* Ends the recursion of push_take: selects rows of v itself, or in the backward walk marks v and the row numbers
+ * as needed. */
 static struct ir_value take_here(struct row_taker *t, struct ir_value v)
 {
 	if (t->building)
@@ -162,6 +164,7 @@ static struct ir_value push_take(struct row_taker *t, struct ir_value v, int dep
 	return new_value;
 }
 
+/* select_rows can move over at least one op, or reads a value that is equal in all rows. */
 static bool select_rows_match(struct rebuild *r, const struct ir_op *op)
 {
 	struct row_taker t = {.r = r, .take = op};
@@ -248,6 +251,7 @@ static const struct ir_weight *transposed_weight(struct rebuild *r, const struct
 	return t.type != NULL && t.init != NULL ? add_weight_renamed(r->p->arena, r->in, r->out, &t) : NULL;
 }
 
+/* Replaces the transpose by a reference to the transposed weight, at the indices of the reference that it read. */
 static void transpose_weight_emit(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *def = ir_def_as(r->f, op->operands[0], OP_weight);
@@ -288,6 +292,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
+/* Emits what match() has found by op->code: a transposed weight or a moved select_rows. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct canonicalizer *c = r->rewrite->user;

@@ -38,6 +38,7 @@ static bool reshape_rule(const struct demand_plan *plan, const struct ir_op *op,
 	return false;
 }
 
+/* demand_rule without its check of the operands: axes[i] is the row axis of operand i. False if op mixes rows. */
 static bool axis_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
 {
 	if (op->code == OP_reshape)
@@ -74,6 +75,7 @@ static struct demand *demand_of(const struct demand_plan *plan, struct ir_value 
 
 /* ---- row selections ---- */
 
+/* op reads one row of each sequence of a value that has several (or an unknown number). */
 static bool selects_row(const struct ir_func *f, const struct ir_op *op)
 {
 	if (op->code == OP_select_rows)
@@ -354,6 +356,8 @@ static void leave_with_siblings(struct siblings *s, const struct ir_op *op)
 	s->changed = true;
 }
 
+/* Clears the result of the last iteration of find_for_key but the linears that stay complete, which only grow in
+ * number. */
 static void reset_demand(struct demand_plan *plan)
 {
 	for (size_t i = 0; i < plan->f->n_values; i++) {

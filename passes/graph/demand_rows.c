@@ -358,6 +358,8 @@ static void emit_reduced(struct rebuild *r, const struct ir_op *op)
 	rebuild_set(r, op->results[0], irb_reshape_to(r->b, row, type->rank, dims));
 }
 
+/* Two traversals, each with an analysis of its own: the first peels repeats, the second reduces ops of the
+ * function body, to which the peeled iteration then belongs. */
 enum tfmc_status pass_demand_rows(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct peeler peeler = {.active = false};

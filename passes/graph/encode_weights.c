@@ -74,6 +74,7 @@ static void encode_states(struct pass_context *p, const struct ir_module *in, st
 	}
 }
 
+/* Adds the weights that op reads to the sets of e. A gather reads rows of either layout, so it is in neither. */
 static void note_weight_readers(const struct ir_func *f, const struct ir_op *op, struct encoder *e)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -113,6 +114,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
+/* Adds the packed weight to r->out: w with another encoding, or if ops read w as rows, a second weight
+ * NAME.panel16. NULL: another weight has its name, or no memory. */
 static const struct ir_weight *add_packed(struct rebuild *r, const struct ir_weight *w)
 {
 	const struct encoder *e = r->rewrite->user;
@@ -125,6 +128,7 @@ static const struct ir_weight *add_packed(struct rebuild *r, const struct ir_wei
 	return add_weight_renamed(r->p->arena, r->in, r->out, &copy);
 }
 
+/* Rebuilds op with a reference to the packed weight, at the same indices. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	size_t at_weight;

@@ -191,6 +191,8 @@ static struct ir_value find_stored(const struct rebuild *r, struct ir_value v, s
 	return cast->operands[0];
 }
 
+/* Sets k_stored, v_stored and their scales. Not behind a transpose, which the stored form would need too; scaled
+ * i8 is not rounded to bf16 by the attention op, so the pattern that rounds it keeps its ops. */
 static void find_stored_operands(const struct rebuild *r, struct attention_match *m)
 {
 	if (!m->k_transposed)
@@ -309,6 +311,8 @@ static struct ir_value first_present(struct ir_value a, struct ir_value b, struc
 	return a.id != 0 ? a : b.id != 0 ? b : c;
 }
 
+/* Matches the second matmul of the pattern; marks as needed what the attention op reads, and reports patterns
+ * that cannot be fused. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct attention_match m;
@@ -363,6 +367,7 @@ static struct ir_value build_operand(struct rebuild *r, struct ir_value v, struc
 	return heads.id != 0 ? drop_group_axis(r, heads) : to_rank_4(r, v, transposed);
 }
 
+/* Builds the attention from the same match, which the forward walk finds again. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct attention_match m;
@@ -385,6 +390,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	pass_remark(r->p, m.softmax->loc, "fused attention");
 }
 
+/* Fuses; an error of kind DIAG_FUSION if --require-fusion=attention finds none in the model or one that is not
+ * fused. */
 enum tfmc_status pass_fuse_attention(struct pass_context *p, const struct ir_module *in,
                                      struct ir_module *out)
 {

@@ -11,6 +11,8 @@
  */
 #include "passes/graph/scores.h"
 
+/* A softmax with at least one op to fold. s.blocked without such an op: one was found that cannot be folded,
+ * which is reported. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct scores s;
@@ -33,6 +35,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
+/* Builds the masked_softmax from the same scores, which the forward walk finds again. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct scores s;

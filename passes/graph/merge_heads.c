@@ -227,6 +227,8 @@ static bool same_attention(const struct rebuild *r, const struct ir_op *a, const
 	       ir_same_value(a->operands[PAST], b->operands[PAST]);
 }
 
+/* Adds an attention, with its output linear in a sum (else NULL), to the heads. False: it is NULL, differs from
+ * the first head, or there are too many. */
 static bool add_head(const struct rebuild *r, struct heads *h, const struct ir_op *attention,
                      const struct ir_op *out)
 {
@@ -238,6 +240,7 @@ static bool add_head(const struct rebuild *r, struct heads *h, const struct ir_o
 	return true;
 }
 
+/* All operands of a concat along the last axis are heads. */
 static bool find_concat(const struct rebuild *r, const struct ir_op *op, struct heads *h)
 {
 	if (((const struct attrs_concat *)op->attrs)->axis != ir_type_of(r->f, op->results[0])->rank - 1)
@@ -320,6 +323,8 @@ static bool find_operand_linears(const struct rebuild *r, const struct heads *h,
 	return true;
 }
 
+/* Marks what operand i of the merged attention reads: the input and weight indices of its linears if they merge,
+ * else the operands of all heads. */
 static void need_operand(struct rebuild *r, const struct heads *h, size_t i)
 {
 	const struct ir_op *linears[HEADS_MAX];
@@ -332,6 +337,7 @@ static void need_operand(struct rebuild *r, const struct heads *h, size_t i)
 		rebuild_need(r, h->attention[k]->operands[i]);
 }
 
+/* Matches the concat or the outermost sum of at least two heads; marks what the merged attention reads. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct heads *h = r->rewrite->user;
@@ -402,6 +408,8 @@ static struct ir_value build_sum(struct rebuild *r, const struct heads *h, struc
 	return y;
 }
 
+/* Builds one attention of all heads, then their concatenation or its output linear with the other terms of the
+ * sum. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct heads *h = r->rewrite->user;

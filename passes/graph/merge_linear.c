@@ -226,6 +226,7 @@ static void count_weight_uses(struct pass_context *p, const struct ir_func *f, s
 	}
 }
 
+/* Counts the members of a set as uses of their weights in sets, and notes weights of sets that differ. */
 static void count_set_uses(struct merge_set *s, struct strmap *uses)
 {
 	if (s->is_rejected)
@@ -329,6 +330,7 @@ static const struct merge_set *set_of(const struct rebuild *r, const struct ir_o
 	return op->code == OP_linear ? find_set(g->sets, r->f, op, index) : NULL;
 }
 
+/* Matches a linear of a set; marks its input and the indices of its weight, which the merged linear reads. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	size_t index;
@@ -380,6 +382,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 		                         ir_dim_const(dims, columns_of(r->f, op))));
 }
 
+/* Sets are chosen for the whole module before the traversal, since functions share weights; each set is one
+ * application of fuel. */
 enum tfmc_status pass_merge_linear(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct merge_sets *sets = collect_sets(p, in);

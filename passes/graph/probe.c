@@ -28,6 +28,7 @@ struct probe_inserter {
 	size_t n_results;
 };
 
+/* A pattern matches the name. All matching patterns are marked, so that all_matched() reports the others. */
 static bool is_wanted(struct probe_inserter *p, const char *name)
 {
 	bool found = false;
@@ -40,6 +41,7 @@ static bool is_wanted(struct probe_inserter *p, const char *name)
 	return found;
 }
 
+/* A result of f, or of a site that is wanted already, has that name. */
 static bool has_result(const struct ir_func *f, const struct probe_sites *sites, const char *name)
 {
 	for (size_t i = 0; i < f->n_results; i++)

@@ -122,6 +122,7 @@ static void find_sites(struct columns *c, const struct ir_region *r, size_t dept
 
 /* ---- list of weights ---- */
 
+/* Adds `weight` with rows [first, first + rows) of the result of site s. Sets c->too_many without space. */
 static void add_column(struct columns *c, const char *weight, const struct probe_site *s, int64_t first,
                        int64_t rows)
 {

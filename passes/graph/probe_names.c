@@ -147,6 +147,8 @@ struct name_lister {
 
 /* ---- sites ---- */
 
+/* The result of op can be probed: one float tensor that the op computes, no constant; a view only if it has a
+ * name. */
 static bool has_value(const struct ir_func *f, const struct ir_op *op)
 {
 	if (op->n_results != 1 || op->region || ir_op_has(op->code, TRAIT_CONST) ||

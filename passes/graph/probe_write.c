@@ -27,6 +27,7 @@ struct probe_writer {
 
 /* ---- recomputation ---- */
 
+/* Marks operands of op that an add reads, and those that are yielded or returned. */
 static void note_readers(struct probe_writer *w, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -325,6 +326,7 @@ static void write_repeat(struct ir_copy *c, const struct ir_op *op)
 		inside[i]->value = args[n + i];
 }
 
+/* The column sums of the input of a linear or expert_linear. */
 static struct ir_value columns_of(struct probe_writer *w, const struct ir_op *op)
 {
 	struct ir_value x = w->map[op->operands[0].id];

@@ -80,6 +80,7 @@ static struct ir_value build_operand(const struct rule_side *s, const struct rul
 
 /* ---- attributes ---- */
 
+/* Stores v as the C type of an attribute that is one number. */
 static void set_number(const struct ir_attr_desc *d, void *at, double v)
 {
 	switch (d->kind) {
@@ -154,6 +155,8 @@ static bool set_from_type(const struct rule_side *s, const struct rule_op *op, c
 	return true;
 }
 
+/* Sets attribute i of an op that is built; rank: of its first operand. False: it needs a variable or dim that is
+ * unbound. */
 static bool set_attr(const struct rule_side *s, const struct rule_op *op, int i, void *attrs, int rank)
 {
 	const struct ir_attr_desc *d = &ir_op_desc(op->code)->attrs[i];
@@ -268,6 +271,7 @@ bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *o
 	return false;
 }
 
+/* Counts and reports one application of a rule, by its name. */
 static void count_hit(struct rewriter *w, struct rebuild *r, const struct rule_match *m, struct ir_loc loc)
 {
 	const char *name = arena_printf(&r->p->report->arena, "rule %s", m->rule->name);

@@ -38,6 +38,7 @@ size_t rule_call_names(const char *const **names)
 	return TFMC_COUNT(call_names);
 }
 
+/* Function number `function` of call_names; neg and not are functions, too. */
 static double call(int function, double x)
 {
 	switch (function) {
@@ -93,6 +94,7 @@ bool rule_number_fits(double pattern, double value)
 	return exact ? pattern == value : near(pattern, value);
 }
 
+/* A predicate is true; false also if it reads an unbound variable or a dim that is not constant. */
 static bool holds(const struct rule_pred *p, const struct rule_match *m)
 {
 	double a = 0, b = 0;

@@ -63,6 +63,8 @@ static bool match_type(struct rule_match *m, const struct rule_type *p, const st
 
 /* ---- attributes ---- */
 
+/* The attribute at `at` as a number, as expressions see it: flags 0 or 1, keywords and element types their
+ * position; 0 for lists and dims. */
 static double number_at(const struct ir_attr_desc *d, const void *at)
 {
 	switch (d->kind) {
@@ -138,6 +140,7 @@ static bool match_attr(struct matcher *t, const struct rule_attr *p, const struc
 	return false;
 }
 
+/* Matches all attributes of an op, also those that the rule does not write. */
 static bool match_attrs(struct matcher *t, const struct rule_op *p, const struct ir_op *op)
 {
 	const struct ir_op_desc *desc = ir_op_desc(op->code);
@@ -252,7 +255,8 @@ static bool try_op(struct matcher *t, const struct rule_op *p, const struct ir_o
 	return match_op(t, p, op, true) && match_pairs(t, at);
 }
 
-/* Matches the pairs from `at` on. The recursion depth is at most the number of ops of the rule. */
+/* Matches the pairs from `at` on. The recursion depth is at most the number of ops of the rule. A pattern
+ * operand that is bound already compares: the same name is the same value. */
 static bool match_pairs(struct matcher *t, int at)
 {
 	for (; at < t->n; at++) {

@@ -104,6 +104,7 @@ static const struct rule_expr *new_expr(struct rule_reader *r, struct rule_expr 
 	return copy;
 }
 
+/* `(x)` after the name of a function, token t. */
 static bool read_call(struct rule_reader *r, const struct tok *t, const struct rule_expr **out)
 {
 	const struct rule_expr *x;
@@ -116,6 +117,7 @@ static bool read_call(struct rule_reader *r, const struct tok *t, const struct r
 	return *out != NULL;
 }
 
+/* A variable `$x`, a dim, a number, or a call. Variables and dims must be bound. */
 static bool read_leaf(struct rule_reader *r, const struct rule_expr **out)
 {
 	struct tok t = r->p.tok;
@@ -163,6 +165,7 @@ static bool read_factor(struct rule_reader *r, const struct rule_expr **out)
 	return ok && *out != NULL;
 }
 
+/* factor ('*' factor)* */
 static bool read_product(struct rule_reader *r, const struct rule_expr **out)
 {
 	const struct rule_expr *right;
@@ -176,6 +179,7 @@ static bool read_product(struct rule_reader *r, const struct rule_expr **out)
 	return *out != NULL;
 }
 
+/* product (('+' | '-') product)* */
 static bool read_expr(struct rule_reader *r, const struct rule_expr **out)
 {
 	const struct rule_expr *right;
@@ -193,6 +197,7 @@ static bool read_expr(struct rule_reader *r, const struct rule_expr **out)
 
 /* ---- types ---- */
 
+/* `any`, `number`, `float`, `int`, `bool` or an element type. */
 static bool read_elem(struct rule_reader *r, struct rule_type *out)
 {
 	static const struct {
@@ -218,6 +223,7 @@ static bool read_elem(struct rule_reader *r, struct rule_type *out)
 	       parse_unknown(&r->p, &t, "element type", names, TFMC_COUNT(elems));
 }
 
+/* A size or the name of a dim; the match side creates dims. */
 static bool read_axis(struct rule_reader *r, struct rule_type *type)
 {
 	struct tok t = r->p.tok;
@@ -233,6 +239,7 @@ static bool read_axis(struct rule_reader *r, struct rule_type *type)
 	return axis->dim >= 0;
 }
 
+/* `float[..,K]`: `..` stands for any number of leading axes. */
 static bool read_type(struct rule_reader *r, const struct rule_type **out)
 {
 	struct rule_type *type = ARENA_NEW(r->arena, struct rule_type);
@@ -304,6 +311,7 @@ static int add_value(struct rule_reader *r, const char *name, struct loc at)
 
 /* ---- operands ---- */
 
+/* `%x`: the match side adds a value that is new, the other side may only use values. */
 static bool read_value_operand(struct rule_reader *r, struct rule_operand *out)
 {
 	struct tok t = r->p.tok;
@@ -317,6 +325,7 @@ static bool read_value_operand(struct rule_reader *r, struct rule_operand *out)
 	return out->index >= 0;
 }
 
+/* `(op ..)`: an op without a name, whose result is the operand. */
 static bool read_nested_operand(struct rule_reader *r, struct rule_operand *out)
 {
 	struct loc at = r->p.tok.loc;
@@ -330,6 +339,7 @@ static bool read_nested_operand(struct rule_reader *r, struct rule_operand *out)
 	return ok;
 }
 
+/* `%x`, a nested op in parentheses, `$v` (a constant of any value), or a number (a constant of that value). */
 static bool read_operand(struct rule_reader *r, struct rule_operand *out)
 {
 	struct tok t = r->p.tok;
@@ -372,6 +382,7 @@ static bool at_operand(const struct rule_reader *r)
 	       (t->kind == TOK_WORD && lex_peek(&r->p.lex) == '=');
 }
 
+/* Operands up to the first token that begins none; `name=` may skip optional ones. */
 static bool read_operands(struct rule_reader *r, const struct ir_op_desc *desc, struct rule_op *op)
 {
 	if (!at_operand(r))
@@ -406,6 +417,7 @@ static bool check_operands(struct rule_reader *r, const struct ir_op_desc *desc,
 
 /* ---- attributes ---- */
 
+/* Makes *out the constant expression `number`. */
 static bool read_number(struct rule_reader *r, double number, struct rule_attr *out)
 {
 	struct rule_expr *e = ARENA_NEW(r->arena, struct rule_expr);
@@ -423,6 +435,7 @@ static bool read_word_attr(struct rule_reader *r, enum ir_keyword_list list, str
 	return parse_ir_keyword(&r->p, list, "a word", "word", &i) && read_number(r, i, out);
 }
 
+/* `[0,1]`, `last` or `swap`. */
 static bool read_ints_attr(struct rule_reader *r, struct rule_attr *out)
 {
 	static const char *const words[] = {"last", "swap"};
@@ -594,6 +607,7 @@ static bool read_line(struct rule_reader *r)
 
 /* ---- head ---- */
 
+/* The exactness of a rule; of approximate rules with the tolerance. */
 static bool read_class(struct rule_reader *r)
 {
 	static const enum rule_class all[] = {RULE_BITS, RULE_ROUND, RULE_REASSOCIATE, RULE_APPROXIMATE};
@@ -608,6 +622,7 @@ static bool read_class(struct rule_reader *r)
 	return all[i] != RULE_APPROXIMATE || parse_float(&r->p, &r->rule->tolerance);
 }
 
+/* `except nan, inf, empty`, if present: inputs for which the rule need not hold. */
 static bool read_exceptions(struct rule_reader *r)
 {
 	static const char *const words[] = {"nan", "inf", "empty"};
@@ -722,6 +737,7 @@ static bool check_rule(struct rule_reader *r)
 	       check_used(r, rule->into, rule->n_into);
 }
 
+/* `{ lines }` of match, or of into. */
 static bool read_lines(struct rule_reader *r, bool into)
 {
 	r->in_into = into;
@@ -734,6 +750,7 @@ static bool read_lines(struct rule_reader *r, bool into)
 	return true;
 }
 
+/* `match { .. }`; the last op is the root and needs a name, which `into` defines. */
 static bool read_match(struct rule_reader *r)
 {
 	struct rule *rule = r->rule;
@@ -747,6 +764,7 @@ static bool read_match(struct rule_reader *r)
 	       parse_fail(&r->p, at, DIAG_TIR_SYNTAX, "the last op of match needs a name");
 }
 
+/* `where { predicates }`, if present. */
 static bool read_where(struct rule_reader *r)
 {
 	if (!parse_accept_word(&r->p, "where"))

@@ -34,6 +34,7 @@ enum tfmc_status rule_set_read_builtin(struct rule_set *s, struct diag_context *
 	return TFMC_OK;
 }
 
+/* Reports a name of --disable-rule that no rule has. */
 static enum tfmc_status unknown_rule(const struct rule_set *s, struct diag_context *cx, const char *name)
 {
 	struct arena scratch;

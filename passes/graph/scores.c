@@ -43,6 +43,7 @@ static double peel_scales(struct score_peeler *p)
 	return f;
 }
 
+/* Peels a mask; its positions and lengths become those of the scores. */
 static void peel_mask(struct score_peeler *p)
 {
 	const struct ir_op *op = single_use_def(p, OP_mask);
@@ -66,7 +67,8 @@ static void peel_softcap(struct score_peeler *p)
 	advance(p, op);
 }
 
-/* Only if no factor was peeled before: scale (x + bias) is not scale x + bias. */
+/* Peels an added bias, the operand that is not a matmul. Only if no factor was peeled before: scale (x + bias)
+ * is not scale x + bias. */
 static void peel_bias(struct score_peeler *p)
 {
 	const struct ir_op *op = single_use_def(p, OP_add);

@@ -129,6 +129,8 @@ static struct ir_value source_of(const struct ir_func *f, const struct ir_op *op
 	return rounded != NULL ? rounded->operands[0] : op->operands[i];
 }
 
+/* Matches ops whose result is partial; marks what the terms of all ranks read: a weight that is cut only by its
+ * indices, as it becomes other weights. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct sharder *s = r->rewrite->user;
@@ -243,6 +245,8 @@ static struct ir_value emit_partial(struct rebuild *r, const struct ir_op *op, i
 	return r->map[op->results[0].id];
 }
 
+/* Builds the terms of all ranks, and their sum where the value is reduced: a tree in the order that all_reduce
+ * adds in. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct sharder *s = r->rewrite->user;
@@ -290,6 +294,7 @@ static const struct ir_op *fused_linear(const struct rebuild *r, const struct ir
 	return n == r->uses[op->operands[0].id] && wexpr_fits_format(w->init, w->format) ? linear : NULL;
 }
 
+/* Matches a slice of a fused linear; marks the input and the indices of weight and bias. */
 static bool match_fused(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *linear = fused_linear(r, op);
@@ -304,6 +309,7 @@ static bool match_fused(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
+/* Builds the linear of the rows of the weight that the slice reads, with the rows of the bias. */
 static void emit_fused(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *linear = fused_linear(r, op);
@@ -537,6 +543,8 @@ static void gather_columns(struct ir_copy *c, const struct ir_op *op)
 	pass_count(w->p, "gathers", 1);
 }
 
+/* Hook of ir_copy_region: builds what one rank computes in place of op, and all_reduce where a partial result is
+ * added up; false: op is cloned. */
 static bool copy_on_rank(struct ir_copy *c, const struct ir_op *op)
 {
 	struct writer *w = c->user;
@@ -595,6 +603,7 @@ static enum tfmc_status write_ranks(struct pass_context *p, const struct ir_modu
 	return TFMC_OK;
 }
 
+/* An op exchanges values between ranks. */
 static bool is_divided(const struct ir_module *m)
 {
 	for (size_t i = 0; i < m->funcs.n; i++)
@@ -605,6 +614,7 @@ static bool is_divided(const struct ir_module *m)
 	return false;
 }
 
+/* Separates fused linears, plans, then writes the reference or the module of a rank. */
 enum tfmc_status pass_shard(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct sharder s = {.ranks = p->step->settings[SETTING_shard_ranks]};

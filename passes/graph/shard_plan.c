@@ -124,7 +124,8 @@ static axis_id axis_of_state(const struct shard_plan *s, const struct ir_state_d
 	return sized(d->type, axis, s->first_state + (axis_id)(i - 1) * IR_RANK_MAX + (axis_id)axis);
 }
 
-/* The two axes are cut at the same fractions of their sizes. */
+/* The two axes are cut at the same fractions of their sizes: they become one class, with the constraints of
+ * both. */
 static void join(struct shard_plan *s, axis_id a, axis_id b)
 {
 	if (a == NO_AXIS || b == NO_AXIS)
@@ -378,6 +379,7 @@ static void visit_state_slice(struct shard_plan *s, const struct ir_func *f, con
 	}
 }
 
+/* A carry has one division: its initial value, argument, yielded value and result. */
 static void visit_repeat(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
@@ -388,6 +390,8 @@ static void visit_repeat(struct shard_plan *s, const struct ir_func *f, const st
 	}
 }
 
+/* Joins and blocks axes by the code of op; ops without a case by their named axes. Returned values are whole,
+ * since each rank returns them. */
 static void visit_op(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op)
 {
 	switch (op->code) {
@@ -439,6 +443,8 @@ static void init_axes(struct shard_plan *s, const struct ir_type *t, axis_id at)
 			s->axes[at + (axis_id)i].atoms = 0;
 }
 
+/* Numbers the axes of all weights, states and values, each a class of its own. False without memory, or with too
+ * many. */
 static bool init_plan(struct shard_plan *s)
 {
 	const struct ir_module *m = s->m;
@@ -485,7 +491,8 @@ static void set_units(struct shard_plan *s)
 	}
 }
 
-/* Query heads with fewer key heads than ranks. */
+/* Classes of query heads with fewer key heads than ranks: they can be divided only if each key head has equally
+ * many whole units of query heads, and only if all attentions agree. */
 static void set_key_heads(struct shard_plan *s)
 {
 	for (size_t i = 0; i < s->links.n; i++) {

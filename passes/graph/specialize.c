@@ -72,6 +72,7 @@ static int64_t constant_of(const struct ir_op *op)
 	return v;
 }
 
+/* Replaces op by a reshape of its operand, or by a constant. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_type *t = ir_type_of(r->f, op->results[0]);
@@ -236,6 +237,7 @@ static enum tfmc_status simplify(struct specializer *s, struct ir_module *out)
 	return status;
 }
 
+/* For OpenCL an unchanged copy: programs are launched function by function. */
 enum tfmc_status pass_specialize(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct specializer s = {.p = p, .in = in};

@@ -91,6 +91,7 @@ static double layer_elements(const struct stager *s, const struct ir_func *f, co
 	return sum;
 }
 
+/* The repeat selects some of the weights or states of the layers by its index. */
 static bool is_layers(const struct stager *s, const struct ir_func *f, const struct ir_op *repeat)
 {
 	if (repeat->code != OP_repeat)
@@ -103,6 +104,7 @@ static bool is_layers(const struct stager *s, const struct ir_func *f, const str
 	return false;
 }
 
+/* Adds what the index of the repeat selects from to the names of the layers. */
 static void add_names(struct stager *s, const struct ir_func *f, const struct ir_op *repeat)
 {
 	for (struct ir_iter it = ir_iter_begin(repeat->region); it.op != NULL; ir_iter_next(&it)) {
@@ -170,6 +172,7 @@ static bool index_selects(const struct stager *s, const struct ir_func *f, const
 	return true;
 }
 
+/* The repeat carries tensors besides states; *dtype: DT_F32, or the type of one that has another. */
 static bool carries_tensor(const struct ir_func *f, const struct ir_op *repeat, enum ir_dtype *dtype)
 {
 	bool carries = false;
@@ -182,6 +185,8 @@ static bool carries_tensor(const struct ir_func *f, const struct ir_op *repeat, 
 	return carries;
 }
 
+/* Rejects a repeat of layers that cannot be divided, with the reason. *has_sent: a repeat of this function
+ * carries tensors through the stages; there may be one. */
 static enum tfmc_status check_repeat(const struct stager *s, const struct ir_func *f, const struct ir_op *op,
                                      bool *has_sent)
 {
@@ -238,6 +243,7 @@ static enum tfmc_status check_state(const struct stager *s, const struct ir_func
 	return TFMC_OK;
 }
 
+/* Rejects uses of the layers outside of their repeat, and states used on both sides of it. */
 static enum tfmc_status check_function(const struct stager *s, const struct ir_func *f, struct strmap *sides)
 {
 	bool has_sent = false;
@@ -273,6 +279,7 @@ static enum tfmc_status check_exchanges(const struct stager *s)
 	return TFMC_OK;
 }
 
+/* All conditions on the module, before anything is written. */
 static enum tfmc_status check(const struct stager *s)
 {
 	struct strmap sides;
@@ -395,6 +402,7 @@ static bool is_tensor(const struct ir_copy *c, struct ir_value v)
 	return ir_type_of(c->from, v)->kind == IR_TENSOR;
 }
 
+/* Copies the repeat with the layers of one stage: receives the carried tensors before it, and sends its results. */
 static void copy_layers(struct ir_copy *c, const struct ir_op *op)
 {
 	struct stager *s = c->user;
@@ -427,6 +435,8 @@ static void copy_layers(struct ir_copy *c, const struct ir_op *op)
 	pass_count(s->p, "divided", 1);
 }
 
+/* Hook of ir_copy_region: layers become those of one stage, weights of ranks those of all processes; false: op
+ * is cloned. */
 static bool copy_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct stager *s = c->user;
@@ -475,6 +485,7 @@ static int64_t next_tag(const struct ir_func *f)
 	return next;
 }
 
+/* Checks, then copies all functions; each process has the layers of its stage. */
 enum tfmc_status pass_stages(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct stager s = {.p = p,

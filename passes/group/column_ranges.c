@@ -41,6 +41,7 @@ struct column_ranges {
 
 /* ---- members ---- */
 
+/* op is a member of the group under construction. */
 static bool is_member(const struct column_ranges *p, const struct ir_op *op)
 {
 	for (size_t i = 0; i < p->n_members; i++)
@@ -49,6 +50,7 @@ static bool is_member(const struct column_ranges *p, const struct ir_op *op)
 	return false;
 }
 
+/* Adds op to the members. False: there are too many; views cost nothing and do not count for max_ops. */
 static bool add_member(struct column_ranges *p, const struct ir_op *op)
 {
 	bool is_view = ir_op_has(op->code, TRAIT_VIEW);
@@ -234,6 +236,8 @@ static bool extend_norm(struct column_ranges *p, struct column_range *x, const s
 	return true;
 }
 
+/* Extends the range by RoPE: table and positions are available at the root, or are index arithmetic that moves
+ * into the group. */
 static bool extend_rope(struct column_ranges *p, struct column_range *x, const struct ir_op *op)
 {
 	if (op->code != OP_rope || p->without_rope || !x->has_heads || !fusion_is_unassigned(p->s, op) ||
@@ -385,6 +389,7 @@ static bool extend_all(struct fuser *s, const struct ir_op *root, bool without_r
 	return true;
 }
 
+/* Insertion sort of the ranges by their first column. */
 static void sort_by_column(struct column_ranges *p)
 {
 	for (size_t i = 1; i < p->n; i++)

@@ -145,6 +145,7 @@ void fusion_assign(struct fuser *s, const struct ir_op *op, size_t cluster, enum
 	s->g->clusters.items[cluster].n_ops++;
 }
 
+/* Begins a cluster with op as its root; returns its index. Without memory s->failed, and 0. */
 static size_t begin_cluster(struct fuser *s, const struct ir_op *op)
 {
 	struct cluster *c = ARENA_PUSH(s->p->arena, &s->g->clusters);
@@ -408,6 +409,7 @@ static void fuse_trailing_reshapes(struct fuser *s, size_t cluster)
 	c->last = chain[n - 1];
 }
 
+/* Phase 3, for clusters with one result. Only the kernels of attention and loops can store through strides. */
 static void fuse_views(struct fuser *s)
 {
 	for (size_t i = 0; i < s->g->clusters.n && s->max_ops > 1; i++) {
@@ -434,6 +436,7 @@ static bool reads_memory(const struct fuser *s, const struct ir_op *reader, stru
 	return false;
 }
 
+/* Marks the constants that a reader needs in memory; all others are evaluated where they are read. */
 static void find_constants_in_memory(struct fuser *s)
 {
 	for (size_t i = 0; i < s->g->n_ops; i++) {

@@ -330,6 +330,7 @@ static bool yielded_once(const struct ir_op *yield, struct ir_value v)
 	return n == 1;
 }
 
+/* v is a carry argument of the body of the repeat. */
 static bool is_carry(const struct ir_op *op, struct ir_value v)
 {
 	for (size_t i = 1; i < op->region->n_args; i++)
@@ -338,6 +339,7 @@ static bool is_carry(const struct ir_op *op, struct ir_value v)
 	return false;
 }
 
+/* Yielded value i needs no copy: it can be written into the buffer of its carry, or is there already. */
 static bool direct_yield(struct grouper *g, const struct ir_op *op, size_t i)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
@@ -481,6 +483,7 @@ static void hoist_invariants(struct grouper *g, const struct ir_region *r)
 	}
 }
 
+/* Emits the repeat after its loop-invariant groups, with copies where a carry could not have one buffer. */
 static void emit_repeat(struct grouper *g, struct ir_copy *c, const struct ir_op *op)
 {
 	struct ir_value values[BUILD_LIST_MAX], args[BUILD_LIST_MAX + 1];
@@ -582,6 +585,7 @@ static enum tfmc_status check_op_counts(struct pass_context *p, const struct ir_
 	return TFMC_OK;
 }
 
+/* Groups all functions and checks that nothing is computed twice. */
 enum tfmc_status pass_group(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	static const char *const kinds[] = {[GROUP_loops] = "loops",

@@ -29,6 +29,7 @@ struct selector {
 
 /* ---- rows that conflict in the cache ---- */
 
+/* reads[v.id]: number of linears of f that read v as their input x. NULL without memory. */
 static uint32_t *count_linear_reads(struct arena *a, const struct ir_func *f)
 {
 	uint32_t *reads = ARENA_ARRAY(a, uint32_t, f->n_values);
@@ -82,6 +83,7 @@ struct problem {
 	int64_t k, n, rows;
 };
 
+/* Sizes of a linear or attention at the largest dims. */
 static struct problem problem_of(const struct rebuild *r, const struct ir_op *root)
 {
 	struct ir_dims *dims = r->in->dims;
@@ -309,6 +311,7 @@ static bool select_rowwise(const struct rebuild *r, const struct ir_op *root, st
 	return checked_mul_i64(row, 4, &a->scratch);
 }
 
+/* Sets the sizes for the kind of the group; an error if its scratch does not fit. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct attrs_group a = *(const struct attrs_group *)op->attrs;
@@ -331,6 +334,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	rebuild_group(r, op, &a);
 }
 
+/* Sets the attributes of all groups; without a target there are no sizes to select. */
 enum tfmc_status pass_select(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct selector s = {.f = NULL};

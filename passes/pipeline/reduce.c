@@ -52,6 +52,8 @@ static void need_inlined(struct rebuild *r, const struct ir_op *op)
 			rebuild_need(r, op->operands[i]);
 }
 
+/* Matches the op that is edited, and marks what remains needed; of an op that becomes ones or an input nothing
+ * is. */
 static bool match_target(struct rebuild *r, const struct ir_op *op)
 {
 	const struct editor *e = r->rewrite->user;
@@ -95,6 +97,7 @@ static void emit_ones(struct rebuild *r, const struct ir_op *op)
 	}
 }
 
+/* Emits what takes the place of the edited op. REDUCE_INPUT: nothing, its results are parameters already. */
 static void emit_target(struct rebuild *r, const struct ir_op *op)
 {
 	struct editor *e = r->rewrite->user;
@@ -226,6 +229,7 @@ static struct ir_module *begin_module(const struct ir_module *in, const struct r
 	return NULL;
 }
 
+/* A parameter of f is the state. */
 static bool has_state(const struct ir_func *f, const struct ir_state_decl *s)
 {
 	for (size_t i = 0; i < f->n_params; i++) {

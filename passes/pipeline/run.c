@@ -137,6 +137,7 @@ static double read_clock(const struct manager *g)
 	return g->options->sink.clock != NULL ? g->options->sink.clock(g->options->sink.user) : 0;
 }
 
+/* The context of one step; fuel is unlimited for a pass without that setting. */
 static struct pass_context pass_context_of(const struct manager *g, const struct pipeline_step *step,
                                            struct arena *arena)
 {
@@ -178,6 +179,8 @@ static enum tfmc_status run_pass(struct manager *g, const struct pipeline_step *
 	return st;
 }
 
+/* Reports that the pass reads another stage than that of m. Returns TFMC_INVALID, since the user wrote the
+ * pipeline. */
 static enum tfmc_status report_wrong_stage(struct manager *g, const struct pass_desc *pass,
                                            const struct ir_module *m)
 {

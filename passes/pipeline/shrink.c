@@ -38,6 +38,7 @@ struct maker {
 	enum role *roles; /* [weights] */
 };
 
+/* weight_source.read of the shrunk module: a tensor by its name. */
 static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const char *file, const char *tensor,
                                     struct weight_bytes *out)
 {
@@ -54,6 +55,7 @@ static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const c
 
 /* ---- roles ---- */
 
+/* The role of a weight that is operand `operand` of op. */
 static enum role role_at(const struct ir_op *op, size_t operand)
 {
 	if (ir_is_norm(op->code))
@@ -65,6 +67,7 @@ static enum role role_at(const struct ir_op *op, size_t operand)
 	return ROLE_OTHER;
 }
 
+/* Gives the weights that op reads their roles; of several uses the one that is last in enum role counts. */
 static void note_role(struct maker *k, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -77,6 +80,8 @@ static void note_role(struct maker *k, const struct ir_op *op)
 
 /* ---- values ---- */
 
+/* A random value for a weight of this role; row: its elements in a row, so that products keep the variance of
+ * their input. */
 static double draw_value(struct random *r, enum role role, int64_t row)
 {
 	double v = random_normal(r);
@@ -242,6 +247,7 @@ static struct ir_dim_list result_dims(struct copier *c, const struct ir_op *op)
 	return list;
 }
 
+/* Attributes of a slice in the new sizes: the pieces of its cut, or the same bounds. */
 static struct attrs_slice slice_attrs(struct copier *c, const struct ir_op *op)
 {
 	struct attrs_slice a = *(const struct attrs_slice *)op->attrs;
@@ -253,6 +259,7 @@ static struct attrs_slice slice_attrs(struct copier *c, const struct ir_op *op)
 	return a;
 }
 
+/* Attributes of a pad in the new sizes: the pieces of its cut before and after the operand. */
 static struct attrs_pad pad_attrs(struct copier *c, const struct ir_op *op)
 {
 	struct attrs_pad a = *(const struct attrs_pad *)op->attrs;
@@ -310,6 +317,7 @@ static bool build_sized(struct copier *c, const struct ir_op *op)
 	return true;
 }
 
+/* Hook of ir_copy_region: copies op in the new sizes. */
 static bool copy_op(struct ir_copy *copy, const struct ir_op *op)
 {
 	struct copier *c = copy->user;
@@ -324,6 +332,7 @@ static bool copy_op(struct ir_copy *copy, const struct ir_op *op)
 
 /* ---- functions ---- */
 
+/* Adds the parameters in their new types; a bound of ids that became smaller is the new one. */
 static void copy_params(struct copier *c)
 {
 	const struct ir_func *f = c->copy.from;
@@ -339,6 +348,7 @@ static void copy_params(struct copier *c)
 	}
 }
 
+/* Copies function number `at`. False: an op does not fit in the new sizes, or no memory. */
 static bool copy_func(struct copier *c, size_t at)
 {
 	const struct ir_func *f = c->shapes.m->funcs.items[at];
@@ -356,6 +366,7 @@ static bool copy_func(struct copier *c, size_t at)
 
 /* ---- modules ---- */
 
+/* Declares the dims of m in out, with upper bounds of at most BOUND_MAX. False: not possible. */
 static bool declare_dims(const struct ir_module *m, struct ir_module *out)
 {
 	out->tir_source = m->tir_source;
@@ -368,6 +379,7 @@ static bool declare_dims(const struct ir_module *m, struct ir_module *out)
 	return true;
 }
 
+/* Declares the states in their new types. */
 static bool add_states(struct copier *c)
 {
 	const struct ir_module *m = c->shapes.m;

@@ -166,6 +166,7 @@ static void tie_index(struct shapes *s, struct ir_value index, size_var axis)
 	size_merge(&s->sizes, axis, s->counts[s->func][index.id]);
 }
 
+/* Operand i of op is an index of a weight or state, so it only selects. */
 static bool is_index_operand(const struct ir_op *op, size_t i)
 {
 	size_t first = op->code == OP_weight         ? OPERAND(weight, index)
@@ -241,6 +242,8 @@ static void require_at_least(struct shapes *s, size_var v, const struct ir_dim *
 	info->least = hi > info->least ? hi : info->least;
 }
 
+/* A slice is a cut of its axis; where a bound is symbolic the axis keeps its size, or is at least as large as
+ * the slice can end. */
 static void visit_slice(struct shapes *s, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;
@@ -359,6 +362,7 @@ static struct axes *axes_of_state(const struct shapes *s, const struct ir_state_
 	return NULL;
 }
 
+/* The axes of a weight after its indices are those of the reference. */
 static void visit_weight(struct shapes *s, const struct ir_op *op)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
@@ -447,6 +451,7 @@ static void visit_write(struct shapes *s, const struct ir_op *op)
 
 /* ---- repeat ---- */
 
+/* The count of a repeat is a size; the axes of a carry are the same everywhere. */
 static void visit_repeat(struct shapes *s, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;

@@ -93,6 +93,7 @@ struct side {
 	size_var last;
 };
 
+/* The left or right side of a constraint as far as it is assigned; a product saturates at INT64_MAX. */
 static struct side side_of(struct sizes *s, const struct size_constraint *c, bool left)
 {
 	struct side side = {c->relation == SIZE_PRODUCT ? 1 : 0, 0, 0};
@@ -244,6 +245,7 @@ static bool search(struct sizes *s, uint32_t component, size_var *trail, size_t 
 
 /* ---- components ---- */
 
+/* Labels all variables of a constraint with the smallest of their labels; *changed: one was another. */
 static void merge_components(struct sizes *s, const struct size_constraint *c, bool *changed)
 {
 	uint32_t least = UINT32_MAX;
@@ -288,6 +290,7 @@ static bool is_constrained(struct sizes *s, uint32_t component)
 	return false;
 }
 
+/* Assigns the first allowed candidate. */
 static void assign_unconstrained(struct sizes *s, size_var v)
 {
 	int64_t values[CANDIDATES_MAX];

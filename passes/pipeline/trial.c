@@ -92,6 +92,7 @@ bool trial_is_positive(const struct ir_func *f, struct ir_value v)
 	return false;
 }
 
+/* ir_op_visitor: *user, a bool, becomes true if op rounds to 16 or 8 bits. */
 static void note_lowp(void *user, const struct ir_op *op)
 {
 	bool *found = user;
@@ -124,6 +125,8 @@ static double count_value(struct random *r, int64_t i, int64_t most, bool is_ful
 	return i == 1 ? 0 : (double)random_below(r, most + 1);
 }
 
+/* Draws the elements of an input within its bounds: ids, lengths, floats (positive where an op requires it), or
+ * small integers. False: its bound overflows. */
 static bool fill_input(struct random *r, const struct ir_func *f, const struct ir_param *p,
                        const int64_t *dims, bool is_full, struct interp_tensor *t)
 {
@@ -175,6 +178,7 @@ static struct trial_call *add_call(struct trial *t, const struct ir_func *f, boo
 	return c;
 }
 
+/* Adds CALLS calls of a function without state, in several sizes; one omits inputs with defaults. */
 static bool add_calls(struct trial *t, const struct ir_module *m, const struct ir_func *f)
 {
 	for (int i = 0; i < CALLS; i++) {
@@ -288,6 +292,7 @@ static enum tfmc_status collect_inputs(struct execution *x, const struct ir_func
 	return TFMC_OK;
 }
 
+/* Adds a copy of a result to the outputs. False without memory. */
 static bool store_output(struct execution *x, const char *name, size_t call, const struct interp_tensor *from)
 {
 	struct trial_output *o = ARENA_PUSH(x->arena, x->out);

@@ -126,6 +126,8 @@ static bool is_changed(const struct trace *before, const struct traced *v, doubl
 	return known;
 }
 
+/* *out: the first value of `after` that is_changed; unchanged if there is none. Strings are copied, since the
+ * traces end before they are read. */
 static void find_first_changed(const struct trace *before, const struct trace *after, double bound,
                                struct arena *arena, struct changed *out)
 {
@@ -184,6 +186,7 @@ static enum tfmc_status stage_execute(const struct validation *s, struct stage *
 	return trial_execute(s->t, s->cx, g->m, &mode, &g->arena, &g->f64);
 }
 
+/* sink.applied: records the number of the last application, and the one that is wanted. */
 static void note_application(void *user, const char *pass, int64_t number, const char *what,
                              struct ir_loc loc)
 {

@@ -294,6 +294,7 @@ static const struct ir_dim *offset_of(struct ir_module *m, const struct function
 	return ir_import_dim(m, f->plan->buffers[at - 1].at);
 }
 
+/* Sets the offset of each result of the group: that of its buffer, or -1. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	const struct function_plan *f = plan_of(r);
@@ -307,6 +308,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	rebuild_group(r, op, &a);
 }
 
+/* Computes buffers and offsets of one function; the plan is in the arena of the report, which prints it. */
 static enum tfmc_status plan_function(struct pass_context *p, const struct ir_module *m,
                                       const struct ir_func *f, struct function_plan *out)
 {
@@ -334,6 +336,7 @@ static void add_report(struct pass_context *p, struct ir_module *out, const stru
 		copy->buffers[i].at = ir_import_dim(out, copy->buffers[i].at);
 }
 
+/* Plans all functions first, then writes the offsets into the groups. */
 enum tfmc_status pass_plan_memory(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct function_plan *plans = ARENA_ARRAY(p->arena, struct function_plan, in->funcs.n + 1);

@@ -109,6 +109,7 @@ static size_t label_of(const char **name, double width)
 	return (size_t)(end - *name);
 }
 
+/* `1.5 KiB at 0 B, groups 3 to 7` */
 static void put_extent(struct picture *p, const struct plan_buffer *b)
 {
 	put_size(p->out, bytes_of(p, b));
@@ -179,6 +180,7 @@ static void put_bytes_label(struct picture *p, double bytes)
 	buf_destroy(&text);
 }
 
+/* The title of a plot: name, peak, lower bound and counts. */
 static void put_title(struct picture *p)
 {
 	struct buf text;
