@@ -43,6 +43,7 @@ static void print_access(struct buf *out, const struct kb_inst *inst)
 	           inst->align);
 }
 
+/* The value of a constant; floats as the shortest text that reads back as the same bits. */
 static void print_const(struct buf *out, const struct kb_inst *inst)
 {
 	if (inst->op == KBO_CONST_INT)
@@ -68,7 +69,7 @@ static void print_loop(struct buf *out, const struct kb_inst *inst)
 	           inst->flags & KB_NONEMPTY ? " nonempty" : "");
 }
 
-/* `%7 = name type` of an instruction that print_structure does not print. */
+/* `%7 = name type` of an instruction that print_structure does not print; operators have their own names. */
 static void print_result_and_name(struct buf *out, const struct kb_inst *inst)
 {
 	if (inst->result)
@@ -181,6 +182,8 @@ static bool print_structure(struct buf *out, const struct kb_inst *inst)
 	}
 }
 
+/* The line of the function up to its `{`: linkage, name, parameters (the first instructions), result,
+ * work-items. */
 static void print_head(struct buf *out, const struct kb_func *f)
 {
 	static const char *const linkage[] = {
@@ -199,6 +202,7 @@ static void print_head(struct buf *out, const struct kb_func *f)
 	buf_str(out, "{\n");
 }
 
+/* One instruction on a line, indented by the loops and conditionals around it. */
 static void print_func(struct buf *out, const struct kb_func *f)
 {
 	size_t depth = 1;

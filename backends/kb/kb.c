@@ -469,6 +469,7 @@ static void require_array(struct kb *k, enum kb_scalar type, int64_t count)
 	           "size or element type of an array");
 }
 
+/* An array on the stack or in shared memory (op): its address, aligned to cache lines for vectors. */
 static struct kb_val emit_array(struct kb *k, enum kb_opcode op, const char *name, enum kb_scalar type,
                                 int64_t count)
 {
@@ -744,6 +745,8 @@ void kb_prefetch_l2(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, 
 
 /* ---- arithmetic ---- */
 
+/* x op y of two constant indices. False where that would trap, overflow or be negative division, and for bit
+ * operations. */
 static bool fold_consts(enum kb_bin op, int64_t x, int64_t y, int64_t *out)
 {
 	switch (op) {
@@ -824,6 +827,7 @@ struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_v
 	return kb_emit(k, inst, args, 3, true);
 }
 
+/* acc + dot(a, b); acc is f32 for dots of bf16, else i32, and a and b are i32 lanes of packed elements. */
 static struct kb_val emit_dot(struct kb *k, enum kb_dot dot, struct kb_val acc, struct kb_val a,
                               struct kb_val b)
 {

@@ -109,6 +109,7 @@ const uint8_t *kb_alignments(const struct kb_func *f, struct arena *arena);
 int kb_access_align(const uint8_t *alignments, const struct kb_inst *i);
 /* Bytes of an element in memory; 0 for types that cannot be stored (VOID, BOOL). */
 int kb_scalar_bytes(enum kb_scalar s);
+/* f16, bf16, f32 or f64. */
 bool kb_is_float(enum kb_scalar s);
 
 #endif

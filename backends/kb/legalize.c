@@ -86,6 +86,8 @@ static struct kb_val denormal_to_f16(struct kb *k, struct kb_val magnitude)
 	return bin_const(k, KB_SUB, kb_bitcast(k, sum, KB_I32), 0x3f000000);
 }
 
+/* Rounds to nearest even: magnitudes from 2^16 on become infinity, NaN a quiet one, magnitudes below 2^-14
+ * denormal. The sign is added at the end. */
 static struct kb_val f32_to_f16(struct kb *k, struct kb_val v)
 {
 	struct kb_val bits = kb_bitcast(k, v, KB_I32);
@@ -375,7 +377,8 @@ static bool has_conversion(enum kb_scalar from, enum kb_scalar to, bool has_f16)
 	return !(is_half(from) || is_half(to)) || (has_f16 && native);
 }
 
-/* Instructions on fewer than 4 lanes are expanded: every vector instruction concerned has 4 lanes or more. */
+/* The target has the instruction. On fewer than 4 lanes it is expanded, since every vector instruction concerned
+ * has 4 lanes or more. */
 static bool is_legal(const struct kb_func *f, const struct kb_inst *i, const struct kb_caps *has)
 {
 	switch (i->op) {

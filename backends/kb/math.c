@@ -231,6 +231,8 @@ struct mantissa_exponent {
 	struct kb_val m, e; /* e as a float */
 };
 
+/* m and e of a normal x > 0 by subtracting the bits of sqrt 1/2: the exponent field then rounds down to e, and m
+ * is near 1, where the polynomial of the logarithm is accurate. */
 static struct mantissa_exponent split_float(struct kb *k, struct kb_val x)
 {
 	struct kb_val bits = kb_bitcast(k, x, KB_I32);

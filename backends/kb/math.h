@@ -21,11 +21,13 @@
 /* c in the lanes of x. */
 struct kb_val math_const(struct kb *k, struct kb_val x, float c);
 
-struct kb_val math_exp(struct kb *k, struct kb_val x);
 /* For x <= 0 (softmax): results below 2^-126 are subnormal or 0; -inf gives 0, NaN gives NaN. */
 struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x);
 /* 2^x for x <= 0, as math_exp_nonpositive. */
 struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x);
+
+/* The functions of these names, for all x unless a domain is given; NaN gives NaN. Errors: see above. */
+struct kb_val math_exp(struct kb *k, struct kb_val x);
 struct kb_val math_log(struct kb *k, struct kb_val x);
 struct kb_val math_sin(struct kb *k, struct kb_val x); /* |x| < 2^15 */
 struct kb_val math_cos(struct kb *k, struct kb_val x); /* |x| < 2^15 */

@@ -96,6 +96,7 @@ static void lower_to(struct alignments *a, uint8_t *align, int to)
 	a->changed = true;
 }
 
+/* Lowers what instruction i defines: its result, or the variable that it sets. */
 static void visit(struct alignments *a, const struct kb_inst *i, const struct kb_inst *const *definitions)
 {
 	if (i->op == KBO_VAR && i->n_args > 0 && i->args[0].id)
@@ -220,6 +221,8 @@ static bool same_imm(const struct pairing *p, const struct kb_inst *x, const str
 	return x->imm == y->imm;
 }
 
+/* x and y are equal for the correspondence so far, which their results extend. Locations count only if they are
+ * kept. */
 static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct kb_inst *y)
 {
 	if (x->op != y->op || !kb_same_type(x->type, y->type) || x->n_args != y->n_args ||
@@ -249,6 +252,7 @@ static size_t skip_comments(const struct kb_func *f, size_t i)
 	return i;
 }
 
+/* The bodies are equal, comments aside. */
 static bool same_insts(struct pairing *p)
 {
 	size_t i = skip_comments(p->a, 0), j = skip_comments(p->b, 0);

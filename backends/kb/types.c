@@ -152,6 +152,7 @@ const char *kb_cmp_sign(enum kb_cmp op)
 	return cmps[op].sign;
 }
 
+/* The set of operand types contains s. */
 static bool accepts(enum kb_operands operands, enum kb_scalar s)
 {
 	bool is_float = s == KB_F32 || s == KB_F64;

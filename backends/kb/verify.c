@@ -45,6 +45,7 @@ static void enter_scope(struct verifier *v)
 	v->scopes[v->n_scopes++] = (struct scope){v->n_values, v->n_vars};
 }
 
+/* Makes the result of inst visible until its scope ends. */
 static void define(struct verifier *v, size_t at, const struct kb_inst *inst)
 {
 	bool is_var = inst->op == KBO_VAR;
@@ -87,6 +88,7 @@ static void check_call(struct verifier *v, size_t at, const struct kb_inst *inst
 		fail(v, at, "the arguments do not match the parameters");
 }
 
+/* Operands and variables are defined before, in an enclosing scope. */
 static void check_uses(struct verifier *v, size_t at, const struct kb_inst *inst)
 {
 	for (size_t i = 0; i < inst->n_args; i++) {
@@ -100,6 +102,7 @@ static void check_uses(struct verifier *v, size_t at, const struct kb_inst *inst
 		fail(v, at, "a variable is not visible here");
 }
 
+/* Checks one instruction. Scopes change between its uses and its definition: a loop index belongs to the loop. */
 static void check_inst(struct verifier *v, size_t at, const struct kb_inst *inst)
 {
 	bool ends = inst->op == KBO_END_LOOP || inst->op == KBO_END_FOREVER || inst->op == KBO_END_IF ||
@@ -139,6 +142,7 @@ static void check_kernel(struct verifier *v)
 		fail(v, f->n_insts, "more shared memory than a work-group of the target has");
 }
 
+/* Checks one function; the first violation is reported. */
 static enum tfmc_status verify_func(const struct kb_module *m, const struct kb_func *f,
                                     struct diag_context *cx)
 {

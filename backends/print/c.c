@@ -5,6 +5,10 @@
  * signed arithmetic is done in unsigned types, so that it wraps. Types of values: bool, fixed-width integers, float,
  * double, char *; f16 and bf16 as their bits (uint16_t); vectors f32x16 etc.; vectors of bools i32xN with lanes 0 or
  * -1. Helpers are called OPERATION_TYPE and printed on their first request.
+ *
+ * The functions c_OPERATION are the rows of `ops`: they print the expression of an instruction to `out` and return its
+ * precedence, by which the expression that uses it decides about parentheses. need_HELPER requests a helper and
+ * returns its name.
  */
 #include "backends/print/print.h"
 #include "ir/support/number.h"
@@ -27,6 +31,8 @@ static const struct {
                 [C_F32] = {"f32", "float", 32},   [C_F64] = {"f64", "double", 64},
                 [C_PTR] = {"ptr", "char *", 64},  [C_BOOL] = {"bool", "bool", 8}};
 
+/* The element in which values of a scalar type are held: f16 and bf16 as their bits, lanes of bools as i32
+ * masks. */
 static enum c_element c_element_of(enum kb_scalar s, int lanes)
 {
 	switch (s) {
@@ -211,6 +217,7 @@ static enum print_prec c_load(struct print *p, const struct kb_inst *i, struct b
 	return end_access(i, out);
 }
 
+/* splat_f32x8(load_f32(p, i)) */
 static enum print_prec c_load_splat(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_inst one = *i;
@@ -244,6 +251,7 @@ static enum print_prec c_ptr_opaque(struct print *p, const struct kb_inst *i, st
 	return print_forwarded_arg(p, i, 0, out);
 }
 
+/* p + (i + 3), without the terms that are 0. */
 static enum print_prec c_ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int64_t c = 0;
@@ -292,6 +300,7 @@ static enum print_prec c_pause(struct print *p, const struct kb_inst *i, struct 
 
 /* ---- constants ---- */
 
+/* An integer literal. C has no literal of the least int, which would be the negation of one that does not fit. */
 static enum print_prec int_text(enum kb_scalar s, int64_t v, struct buf *out)
 {
 	bool wide = v > INT32_MAX || v < -(int64_t)INT32_MAX;
@@ -309,6 +318,7 @@ static enum print_prec int_text(enum kb_scalar s, int64_t v, struct buf *out)
 	return s != KB_BOOL && v < 0 ? PRINT_ADDITIVE : PRINT_PRIMARY;
 }
 
+/* The shortest literal that reads back as the same bits; NaN and infinity by builtins. */
 static enum print_prec float_text(enum kb_scalar s, double v, struct buf *out)
 {
 	char text[NUMBER_TEXT_MAX];
@@ -350,6 +360,7 @@ static enum print_prec c_null(struct print *p, const struct kb_inst *i, struct b
 	return PRINT_PRIMARY;
 }
 
+/* {0, 1, ..} */
 static enum print_prec c_lane_ids(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	if (i->type.lanes == 1) {
@@ -449,6 +460,8 @@ static enum print_prec arithmetic_shift(struct print *p, const struct kb_inst *i
 	return PRINT_LOWEST;
 }
 
+/* Integer arithmetic of vectors, converted to the unsigned type (signed for SAR, DIV and REM) and back; shift
+ * counts are masked. */
 static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
@@ -497,6 +510,8 @@ static enum print_prec narrow_bin(struct print *p, const struct kb_inst *i, stru
 	return PRINT_PRIMARY;
 }
 
+/* MIN and MAX by helpers, bools by logical operators, floats and bit operations plainly, integers so that they
+ * wrap. */
 static enum print_prec c_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
@@ -528,6 +543,7 @@ static enum print_prec c_bin(struct print *p, const struct kb_inst *i, struct bu
 
 /* ---- one operand ---- */
 
+/* The helper of floor (up: ceil) without a library: values from 2^23 (f64: 2^52) on are integers already. */
 static const char *need_rounding(struct print *p, const struct print_helper *h, bool up)
 {
 	bool single = h->element == C_F32;
@@ -541,6 +557,7 @@ static const char *need_rounding(struct print *p, const struct print_helper *h, 
 	return print_helper(p, h->lanes == 1 ? "floor or ceil, scalar" : "floor or ceil", &all);
 }
 
+/* The helper of sqrt, of vectors lane by lane; s or d is the suffix of the SSE instruction. */
 static const char *need_sqrt(struct print *p, const struct print_helper *h)
 {
 	bool single = h->element == C_F32;
@@ -561,6 +578,7 @@ static const char *need_abs(struct print *p, const struct print_helper *h)
 	return print_helper(p, h->lanes == 1 ? "abs of a float" : "abs of floats", &all);
 }
 
+/* -x of a float; 0 - x in the unsigned type of an integer, so that the least one wraps. */
 static enum print_prec negated(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
 {
 	if (c_is_float(e)) {
@@ -601,6 +619,7 @@ static enum print_prec c_un(struct print *p, const struct kb_inst *i, struct buf
 
 /* ---- comparisons, dot products, fma ---- */
 
+/* A bool of scalars, a mask of i32 lanes of vectors; comparisons of 32-bit lanes give that mask already. */
 static enum print_prec c_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0);
@@ -659,6 +678,7 @@ static struct limits limits_of(enum c_element e, bool is_f64)
 	}
 }
 
+/* The helper that converts floats to integers: truncates, saturates, NaN gives 0. */
 static const char *need_saturating(struct print *p, enum c_element from, enum c_element to, int lanes)
 {
 	struct limits l = limits_of(to, from == C_F64);
@@ -685,6 +705,7 @@ static enum print_prec cast(const char *type, int lanes, const char *text, struc
 	return lanes > 1 ? PRINT_PRIMARY : PRINT_ADDITIVE;
 }
 
+/* Converts by a cast, floats to integers by a helper that saturates; true of a mask is -1 and becomes 1. */
 static enum print_prec c_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0), to = i->type;
@@ -706,6 +727,7 @@ static enum print_prec c_cvt(struct print *p, const struct kb_inst *i, struct bu
 	return PRINT_PRIMARY;
 }
 
+/* A cast between integers or between vectors, which keeps the bits; else a helper with memcpy. */
 static enum print_prec c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int before = print_arg_type(p, i, 0).lanes, lanes = i->type.lanes;
@@ -735,6 +757,7 @@ static enum print_prec c_splat(struct print *p, const struct kb_inst *i, struct 
 	return PRINT_PRIMARY;
 }
 
+/* ?: of scalars, a helper with bit masks for vectors, since gcc has no ?: of vectors in C. */
 static enum print_prec c_select(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
@@ -775,6 +798,7 @@ static enum print_prec shuffle_scalars(struct print *p, const struct kb_inst *i,
 	return PRINT_PRIMARY;
 }
 
+/* __builtin_shufflevector; with one lane on a side an element or a literal. */
 static enum print_prec c_shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int from = print_arg_type(p, i, 0).lanes;
@@ -821,6 +845,7 @@ static const char *combine(struct print *p, enum kb_bin op, enum c_element e, in
 	return arena_printf(p->arena, "(%s)((%s)a + (%s)b)", c_type(p, e, n), unsigned_type, unsigned_type);
 }
 
+/* The helper that combines the two halves of a vector and calls the helper of the half, down to one lane. */
 static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e, int lanes)
 {
 	int n = lanes / 2;
@@ -848,6 +873,8 @@ static enum print_prec c_reduce(struct print *p, const struct kb_inst *i, struct
 
 extern const unsigned char c_prelude[]; /* prelude.c.in */
 
+/* The text of $LETTER in a block of prelude.c.in: types of the helper's element and lanes, sizes, the suffix of
+ * literals. */
 static const char *placeholder(struct print *p, const struct print_helper *h, char letter)
 {
 	switch (letter) {
@@ -867,6 +894,7 @@ static void prelude(struct print *p, struct buf *out)
 	print_block(p, "begin", &(struct print_helper){.name = ""}, out);
 }
 
+/* The feature that the function needs and C lacks, for the message; NULL: none. */
 static const char *missing_feature(const struct print *p, const struct kb_func *f)
 {
 	if (f->linkage == KB_KERNEL)
@@ -909,6 +937,8 @@ static uint64_t u64_at(const struct kb_data_item *d, size_t at)
 	return word;
 }
 
+/* Read-only data as an array of u64 in hexadecimal: shorter than bytes, and compilers parse it faster.
+ * Little-endian. */
 static void data(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out)
 {
 	size_t n_words = d->n / 8 + (d->n % 8 != 0);
@@ -934,6 +964,7 @@ static void data(struct print *p, const struct kb_data_item *d, const char *name
 
 /* ---- values ---- */
 
+/* ((int32_t (*)(char *, int64_t))(uintptr_t)f)(a, b) */
 static enum print_prec c_call_ptr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_str(out, "((");

@@ -5,6 +5,10 @@
  * directive, so that compiler messages name the step of the model and the line in its kernel. Types of values: f16 and
  * bf16 as their bits (ushort), bool as int 0 or 1, vectors of bools as intN with lanes 0 or -1, pointers as uchar * in
  * their address space. An expression uses each operand once.
+ *
+ * The functions opencl_OPERATION are the rows of `ops`: they print the expression of an instruction to `out` and return
+ * its precedence, by which the expression that uses it decides about parentheses. need_HELPER requests a helper and
+ * returns its name.
  */
 #include "backends/print/print.h"
 #include "ir/support/compiler.h"
@@ -170,6 +174,7 @@ static void load_elements(struct print *p, const struct kb_inst *i, struct buf *
 	buf_char(out, ')');
 }
 
+/* An element, a packed vector, or for masked and broadcast loads the elements; indices are converted from long. */
 static enum print_prec opencl_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool narrow = is_narrowed(p, i->type.scalar), is_full = i->op == KBO_LOAD;
@@ -187,6 +192,7 @@ static enum print_prec opencl_load(struct print *p, const struct kb_inst *i, str
 	return narrow || i->type.lanes == 1 || is_full ? PRINT_PRIMARY : PRINT_ADDITIVE;
 }
 
+/* An element or a packed vector; indices are converted to long. */
 static enum print_prec opencl_store(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
@@ -216,6 +222,7 @@ static const char *named_value(struct print *p, const struct kb_inst *i)
 	return name;
 }
 
+/* One statement for each lane that is stored; prints them itself, so `out` stays empty. */
 static enum print_prec opencl_store_part(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *value = named_value(p, i);
@@ -331,6 +338,7 @@ static const char *need_min_max(struct print *p, enum kb_bin op, int lanes)
 	                   (struct print_helper){NULL, KB_F32, lanes, {kb_bin_sign(op)}});
 }
 
+/* MIN and MAX by helpers (floats) or built-in functions, others plainly or in the unsigned type. */
 static enum print_prec opencl_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool picks = i->bin == KB_MIN || i->bin == KB_MAX;
@@ -341,6 +349,7 @@ static enum print_prec opencl_bin(struct print *p, const struct kb_inst *i, stru
 	return needs_unsigned(i->bin, i->type.scalar) ? wrapping_bin(p, i, out) : plain_bin(p, i, out);
 }
 
+/* Logical of a scalar bool, else bitwise. */
 static enum print_prec print_not(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type t = i->type;
@@ -352,6 +361,7 @@ static enum print_prec print_not(struct print *p, const struct kb_inst *i, struc
 	return PRINT_ADDITIVE;
 }
 
+/* Negation of integers in the unsigned type, so that the least one wraps; others by built-in functions. */
 static enum print_prec opencl_un(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool is_float = i->type.scalar == KB_F32;
@@ -410,6 +420,7 @@ static enum print_prec opencl_dot(struct print *p, const struct kb_inst *i, stru
 	return print_call_text(p, i, 0, opencl_need(p, block, kb_dot_name(i->dot), h), out);
 }
 
+/* An int of scalars, a mask of int lanes of vectors. */
 static enum print_prec opencl_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type t = print_arg_type(p, i, 0);
@@ -425,6 +436,8 @@ static enum print_prec opencl_cmp(struct print *p, const struct kb_inst *i, stru
 
 /* ---- constants ---- */
 
+/* An integer literal. There is no literal of the least int, which would be the negation of one that does not
+ * fit. */
 static enum print_prec opencl_const_int(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int64_t v = i->imm;
@@ -503,6 +516,7 @@ static void print_number(struct print *p, const struct kb_inst *i, struct buf *o
 		buf_str(out, print_bare_arg(p, i, 0));
 }
 
+/* The helper between f16 bits and f32. is_to: from bits to f32. */
 static const char *need_f16(struct print *p, bool is_to, int lanes)
 {
 	struct print_helper h = {NULL, KB_F32, lanes, {opencl_type(p, is_to ? KB_F16 : KB_F32, lanes)}};
@@ -513,6 +527,7 @@ static const char *need_f16(struct print *p, bool is_to, int lanes)
 	return print_helper(p, "f16 to bits", &h);
 }
 
+/* The helper that converts f32 to integers: truncates, saturates, NaN gives 0. */
 static const char *need_int(struct print *p, enum kb_scalar to, int lanes)
 {
 	const char *mask = to == KB_U8 ? "char" : opencl_scalar(p, to);
@@ -523,6 +538,7 @@ static const char *need_int(struct print *p, enum kb_scalar to, int lanes)
 	return opencl_need(p, lanes == 1 ? "float to integer, scalar" : "float to integer", "trunc", h);
 }
 
+/* By a helper for f16 and from floats, else convert_TYPE; nothing where both types are the same in OpenCL C. */
 static enum print_prec opencl_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_scalar from = print_arg_type(p, i, 0).scalar, to = i->type.scalar;
@@ -564,6 +580,7 @@ static void vector_begin(struct print *p, const struct kb_inst *i, struct buf *o
 	buf_printf(out, "(%s)(", opencl_type(p, i->type.scalar, i->type.lanes));
 }
 
+/* (int4)(0, 1, 2, 3) */
 static enum print_prec opencl_lane_ids(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	if (i->type.lanes == 1) {
@@ -586,6 +603,7 @@ static enum print_prec opencl_splat(struct print *p, const struct kb_inst *i, st
 	return PRINT_ADDITIVE;
 }
 
+/* ?: of scalars; select() of vectors, whose condition must be as wide as the lanes. */
 static enum print_prec opencl_select(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *c = print_arg(p, i, 0), *a = print_arg(p, i, 1), *b = print_arg(p, i, 2);
@@ -642,6 +660,7 @@ static const char *need_shuffle(struct print *p, const struct kb_inst *i, int fr
 	                    &(struct print_helper){name, i->type.scalar, i->type.lanes, {params, lanes}});
 }
 
+/* A swizzle of one vector (v.s1032), else a helper. */
 static enum print_prec opencl_shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int from = print_arg_type(p, i, 0).lanes, n = i->type.lanes;
@@ -677,6 +696,7 @@ static const char *combine(struct print *p, enum kb_bin op, enum kb_scalar s, in
 	return arena_printf(p->arena, lanes == 1 ? "x %s y ? x : y" : "select(y, x, x %s y)", sign);
 }
 
+/* The helper that combines the two halves of a vector and calls the helper of the half, down to one lane. */
 static const char *need_reduce(struct print *p, enum kb_bin op, enum kb_scalar s, int lanes)
 {
 	int half = lanes / 2;
@@ -719,7 +739,7 @@ static void prelude(struct print *p, struct buf *out)
 	print_block(p, "begin", &h, out);
 }
 
-/* Pointers: "__global const uchar *". */
+/* The type of a value: of pointers with address space and const, "__global const uchar *". */
 static void print_type(struct print *p, struct kb_type t, struct space_pointer to, struct buf *out)
 {
 	if (t.scalar != KB_PTR) {
@@ -733,6 +753,8 @@ static void print_type(struct print *p, struct kb_type t, struct space_pointer t
 	buf_str(out, "uchar *");
 }
 
+/* The head of a function: a kernel states the size of its work-groups, so that compilers can allocate registers
+ * for it. */
 static void print_head(struct print *p, const struct kb_func *f, bool is_used, struct buf *out)
 {
 	if (f->linkage == KB_KERNEL)
@@ -754,6 +776,7 @@ static const char *missing_type(struct kb_type t)
 	return t.lanes > OPENCL_LANES_MAX ? "vectors of more than 16 lanes in OpenCL C" : NULL;
 }
 
+/* The feature that the function needs and OpenCL C lacks, for the message; NULL: none. */
 static const char *missing_feature(const struct print *p, const struct kb_func *f)
 {
 	const char *why = f->linkage == KB_EXPORTED ? "exported functions in OpenCL C" : NULL;
@@ -823,6 +846,7 @@ static void array_text(struct print *p, const struct kb_inst *i, const char *nam
 	           space_qualifier(i->op == KBO_SHARED ? SPACE_LOCAL : SPACE_PRIVATE), name);
 }
 
+/* Read-only data as an array of bytes in constant memory. */
 static void print_data(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out)
 {
 	const unsigned char *bytes = d->bytes;
@@ -959,6 +983,7 @@ static bool is_type(const char *name)
 	return false;
 }
 
+/* A name that a helper may have: a prefix of ours and a type. */
 static bool is_helper(const char *name)
 {
 	static const char *const prefixes[] = {

@@ -76,6 +76,7 @@ static const char *print_file_name(struct print *p, const char *name)
 	return text;
 }
 
+/* Gives a function or data of the module its identifier: its own name if it is exported, else a free one. */
 static void add_global(struct print *p, const char *name, bool is_exported)
 {
 	if (strmap_has(&p->globals, name))
@@ -126,6 +127,7 @@ static void open_block(struct print *p, int depth)
 	p->depth = depth;
 }
 
+/* Prepares the identifiers of the function p->f. False without memory. */
 static bool print_locals_begin(struct print *p)
 {
 	strmap_init(&p->locals, p->arena);
@@ -216,6 +218,7 @@ static void print_count_uses(struct print *p)
 
 /* ---- pending values ---- */
 
+/* The value is no longer pending: its text is used, or it has a name. */
 static void remove_pending(struct print *p, uint32_t id)
 {
 	size_t n = 0;
@@ -278,6 +281,8 @@ static bool reads_var(const struct print_value *v, uint32_t var)
 	return false;
 }
 
+/* Assigns pending values to names, in order of definition: all, those that read memory, or those that read a
+ * variable. */
 static void print_flush(struct print *p, enum print_flush which, uint32_t var)
 {
 	size_t n = 0, count = p->n_pending;
@@ -338,6 +343,8 @@ static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
 	return product && (v->user == KBO_BIN || v->user == KBO_UN || v->user == KBO_FMA);
 }
 
+/* Sets the texts of v: `bare` for places that take any expression, `text` with parentheses where it is not
+ * primary. */
 static void expression(struct print *p, const struct kb_inst *i, struct print_value *v)
 {
 	if (i->op == KBO_GET) {
@@ -504,6 +511,7 @@ static void comment(const char *text, struct buf *out)
 	buf_str(out, " */\n");
 }
 
+/* A comment of the generator, or by the dialect the location in the model. */
 static void print_comment(struct print *p, const struct kb_inst *i)
 {
 	if (p->dialect->source_loc && i->flags & KB_SOURCE_LOC) {
@@ -516,6 +524,7 @@ static void print_comment(struct print *p, const struct kb_inst *i)
 
 /* ---- blocks ---- */
 
+/* The head of a for loop. Its name belongs to the block inside, so it is taken after the block is opened. */
 static void print_loop(struct print *p, const struct kb_inst *i)
 {
 	struct buf head;
@@ -635,6 +644,7 @@ static void print_zero(struct print *p, struct kb_type type, struct buf *line)
 	}
 }
 
+/* Declares a variable that is read; without an initial value as 0, since C forbids reading it otherwise. */
 static void print_var(struct print *p, const struct kb_inst *i)
 {
 	struct print_var *v = &p->vars[i->result];
@@ -667,6 +677,7 @@ static void print_set(struct print *p, const struct kb_inst *i)
 	print_line(p, "%s = %s;", p->vars[i->imm].name, print_bare_arg(p, i, 0));
 }
 
+/* Declares an array; its value is the text of its address. */
 static void print_array(struct print *p, const struct kb_inst *i)
 {
 	const char *name;
@@ -694,6 +705,7 @@ static void print_param(struct print *p, const struct kb_inst *i)
 #define print_local       print_array
 #define print_shared      print_array
 
+/* Prints an instruction by the function of its opcode. */
 static void print_control(struct print *p, const struct kb_inst *i)
 {
 	static void (*const print[])(struct print *, const struct kb_inst *) = {
@@ -715,6 +727,7 @@ bool print_once(struct print *p, const char *name)
 
 /* ---- functions ---- */
 
+/* A function of the module calls it or takes its address; else it is marked unused. */
 static bool is_used(const struct print *p, const char *name)
 {
 	for (size_t i = 0; i < kb_func_count(p->m); i++) {
@@ -729,6 +742,7 @@ static bool is_used(const struct print *p, const char *name)
 	return false;
 }
 
+/* Legalizes function `number` for the dialect and prepares its tables and parameter names. False without memory. */
 static bool begin_function(struct print *p, size_t number)
 {
 	const struct kb_func *f = kb_legalize(kb_func_at(p->m, number), p->arena, &p->dialect->has);
@@ -781,6 +795,7 @@ static size_t print_head(struct print *p, struct buf *declarations)
 	return at;
 }
 
+/* Prints the instructions from `at` on. Unused parameters are cast to void, since compilers warn about them. */
 static void print_body(struct print *p, size_t at)
 {
 	const struct kb_func *f = p->f;
@@ -825,6 +840,7 @@ static void print_func(struct print *p, size_t number, struct buf *declarations)
 
 /* ---- the file ---- */
 
+/* All data of the module and of the options. */
 static void print_data(struct print *p, struct buf *out)
 {
 	for (size_t i = 0; i < kb_data_count(p->m); i++) {
@@ -846,6 +862,7 @@ static void append_part(struct buf *out, const struct buf *text)
 	buf_append(out, text);
 }
 
+/* Prints the functions first, then puts the parts of the file together in the order that C requires. */
 static enum tfmc_status print_file(struct print *p, struct buf *out)
 {
 	struct buf declarations, prelude;

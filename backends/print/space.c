@@ -64,6 +64,7 @@ static void set_space(struct infer *s, uint32_t n, enum space space)
 		p->space = space;
 }
 
+/* Merges two classes; an error if they have different spaces. */
 static void unite(struct infer *s, uint32_t a, uint32_t b)
 {
 	uint32_t x = root(s, a), y = root(s, b);
@@ -138,6 +139,7 @@ static void visit_copy(struct infer *s, const struct kb_inst *i, uint32_t to)
 			unite(s, to, value_node(s, i->args[a].id));
 }
 
+/* Unites the pointers that an instruction relates, and sets the space of those that it defines. */
 static void visit(struct infer *s, const struct kb_inst *i)
 {
 	switch (i->op) {
@@ -183,6 +185,7 @@ static void visit(struct infer *s, const struct kb_inst *i)
 
 /* ---- the module ---- */
 
+/* Numbers the nodes of all functions, each a class of its own. False without memory. */
 static bool begin(struct infer *s, struct arena *arena)
 {
 	size_t n = 0, n_funcs = kb_func_count(s->m);
@@ -199,6 +202,7 @@ static bool begin(struct infer *s, struct arena *arena)
 	return s->nodes != NULL;
 }
 
+/* Writes the classes of the function's values and variables to *out. False without memory. */
 static bool collect(struct infer *s, struct arena *arena, struct space_func *out)
 {
 	struct space_pointer *values = ARENA_ARRAY(arena, struct space_pointer, s->f->n_values + 1);
