@@ -7,6 +7,8 @@
  *   operand.c    operands of a node: attributes, literals, constants and parameters as values of statements
  *   fold.c       nodes whose operands are known
  *   shapes.c     operators that move elements
+ *   gathers.c    gathers and scatters
+ *   resize.c     interpolation
  *   layers.c     products, convolutions, norms, pools, attention
  *   ops.def      the operators
  *
@@ -107,6 +109,7 @@ const char *tensor_at(struct importer *im, size_t i);
 /* A literal for a known element: "2", "0.5", "S + 1", "(-1)". */
 const char *element_text(struct importer *im, const struct element *e);
 const char *float_text(struct importer *im, double f);
+const char *dim_text(struct importer *im, const struct ir_dim *d);
 /* "[B, S, 8]" */
 const char *dims_text(struct importer *im, int rank, const struct ir_dim *const *dims);
 const char *ints_text(struct importer *im, const int64_t *items, size_t n);
@@ -140,13 +143,13 @@ int axis_of(struct importer *im, int64_t axis, int rank);
 bool import_fold(struct importer *im);
 const struct element *elements_of_dims(struct importer *im, const struct ir_dim *const *dims, size_t n);
 
-/* ---- shapes.c, layers.c: operators ---- */
+/* ---- operators ---- */
 
 typedef bool import_operator(struct importer *im);
 #define TEMPLATE(op, text)
 #define OPERATOR(op, function) import_operator import_##function;
 #include "frontend/onnx/ops.def"
-/* Operators whose parameters are written out as statements of others (layers.c). */
+/* A constant border of the axes from `first_axis` on: pads[2 n_axes] before, then after. */
 const char *import_padded(struct importer *im, const char *x, int first_axis, const int64_t *pads,
                           size_t n_axes, const char *value);
 

@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static const char *dim_text(struct importer *im, const struct ir_dim *d)
-{
-	return ir_dim_to_string(im->a, im->dims, d, false);
-}
-
 /* A stored vector of n floats: a bias or a scale. */
 static bool is_vector(const struct operand *v, int64_t n)
 {

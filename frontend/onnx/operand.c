@@ -159,6 +159,11 @@ const char *element_text(struct importer *im, const struct element *e)
 	return strpbrk(text, " -*/") != NULL ? import_text(im, "(%s)", text) : text;
 }
 
+const char *dim_text(struct importer *im, const struct ir_dim *d)
+{
+	return ir_dim_to_string(im->a, im->dims, d, false);
+}
+
 const char *dims_text(struct importer *im, int rank, const struct ir_dim *const *dims)
 {
 	const char *text = "[";

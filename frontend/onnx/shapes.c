@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static const char *dim_text(struct importer *im, const struct ir_dim *d)
-{
-	return ir_dim_to_string(im->a, im->dims, d, false);
-}
-
 static const struct ir_dim *product_of(struct importer *im, const struct ir_dim *const *dims, int from,
                                        int to)
 {
@@ -248,68 +243,6 @@ bool import_slice(struct importer *im)
 		changed = true;
 	}
 	return changed ? import_output(im, 0, x) : import_alias(im, 0, v);
-}
-
-/* ---- gathers ---- */
-
-/* i32 ids of an axis as text; negative ones count from the end. */
-static const char *ids_text(struct importer *im, struct operand *ids, const struct ir_dim *rows)
-{
-	bool known = ids->known != NULL, is_negative = false;
-	int64_t n_rows;
-	if (ids->ids != NULL && ir_dim_is_const(rows, &n_rows) && ids->ids->below <= n_rows)
-		return ids->ids->name; /* checked at every call */
-	for (size_t i = 0; known && i < ids->n; i++) {
-		int64_t id;
-		known = operand_int(ids, i, &id);
-		is_negative = is_negative || id < 0;
-	}
-	const char *x = operand_tensor(im, ids);
-	const char *short_ids = ids->dtype == DT_I32 ? x : import_text(im, "cast(%s, i32)", x);
-	if (known && !is_negative)
-		return short_ids;
-	const char *n = dim_text(im, rows);
-	return import_text(im, "where(%s < 0, %s + (%s), %s)", x, short_ids, n, short_ids);
-}
-
-/* One element of an axis, which goes away. */
-static bool gather_one(struct importer *im, const struct operand *v, int axis, int64_t id)
-{
-	const struct ir_dim *dims[IR_RANK_MAX], *at = ir_dim_const(im->dims, id),
-	                                        *one = ir_dim_const(im->dims, 1);
-	int rank = 0;
-	if (id < 0)
-		at = ir_dim_add(im->dims, at, v->dims[axis]);
-	if (ir_dim_lo(im->dims, at) < 0 || !ir_dim_le(im->dims, ir_dim_add(im->dims, at, one), v->dims[axis]))
-		return import_refuse(im, "Gather of element %lld of %s", (long long)id,
-		                     dim_text(im, v->dims[axis]));
-	for (int i = 0; i < v->rank; i++)
-		if (i != axis)
-			dims[rank++] = v->dims[i];
-	return import_output(im, 0,
-	                     import_text(im, "reshape(slice(%s, axis=%d, begin=%s, end=%s), %s)",
-	                                 tensor_at(im, 0), axis, dim_text(im, at),
-	                                 dim_text(im, ir_dim_add(im->dims, at, one)),
-	                                 dims_text(im, rank, dims)));
-}
-
-bool import_gather(struct importer *im)
-{
-	struct operand *v = operand_needed(im, 0), *ids = operand_needed(im, 1);
-	int axis = axis_of(im, attribute_int(im, "axis", 0), v->rank);
-	int64_t id;
-	if (im->failed)
-		return false;
-	if (ids->rank == 0 && operand_int(ids, 0, &id))
-		return gather_one(im, v, axis, id);
-	const char *at = ids_text(im, ids, v->dims[axis]);
-	if (operand_is_parameter(v) && v->rank == 2 && axis == 0)
-		return import_output(im, 0,
-		                     import_text(im, "embed(%s, %s, vocab=%s, dim=%s)", at,
-		                                 import_layer(im, v, "", NULL), dim_text(im, v->dims[0]),
-		                                 dim_text(im, v->dims[1])));
-	return import_output(im, 0,
-	                     import_text(im, "gather(%s, %s, axis=%d)", operand_tensor(im, v), at, axis));
 }
 
 /* ---- sizes ---- */

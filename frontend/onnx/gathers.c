@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gathers and scatters. The language has those of one axis; where the ids name single elements, or several axes, the
+ * tensor is one of fewer axes, and the ids are places in it.
+ */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+/* Ids of an axis of n: negative ones count from the end; i32. */
+static const char *ids_from_end(struct importer *im, const char *x, enum ir_dtype dtype,
+                                const struct ir_dim *n)
+{
+	const char *size = dim_text(im, n), *id = dtype == DT_I32 ? x : import_text(im, "cast(%s, i32)", x);
+	return import_text(im, "where(%s < 0, %s + (%s), %s)", x, id, size, id);
+}
+
+/* i32 ids of an axis as text; negative ones count from the end. */
+static const char *ids_text(struct importer *im, struct operand *ids, const struct ir_dim *rows)
+{
+	bool known = ids->known != NULL, is_negative = false;
+	int64_t n_rows;
+	if (ids->ids != NULL && ir_dim_is_const(rows, &n_rows) && ids->ids->below <= n_rows)
+		return ids->ids->name; /* checked at every call */
+	for (size_t i = 0; known && i < ids->n; i++) {
+		int64_t id;
+		known = operand_int(ids, i, &id);
+		is_negative = is_negative || id < 0;
+	}
+	const char *x = operand_tensor(im, ids);
+	if (!known || is_negative)
+		return ids_from_end(im, x, ids->dtype, rows);
+	return ids->dtype == DT_I32 ? x : import_text(im, "cast(%s, i32)", x);
+}
+
+/* ---- an axis ---- */
+
+/* One element of an axis, which goes away. */
+static bool gather_one(struct importer *im, const struct operand *v, int axis, int64_t id)
+{
+	const struct ir_dim *dims[IR_RANK_MAX], *at = ir_dim_const(im->dims, id),
+	                                        *one = ir_dim_const(im->dims, 1);
+	int rank = 0;
+	if (id < 0)
+		at = ir_dim_add(im->dims, at, v->dims[axis]);
+	if (ir_dim_lo(im->dims, at) < 0 || !ir_dim_le(im->dims, ir_dim_add(im->dims, at, one), v->dims[axis]))
+		return import_refuse(im, "Gather of element %lld of %s", (long long)id,
+		                     dim_text(im, v->dims[axis]));
+	for (int i = 0; i < v->rank; i++)
+		if (i != axis)
+			dims[rank++] = v->dims[i];
+	return import_output(im, 0,
+	                     import_text(im, "reshape(slice(%s, axis=%d, begin=%s, end=%s), %s)",
+	                                 tensor_at(im, 0), axis, dim_text(im, at),
+	                                 dim_text(im, ir_dim_add(im->dims, at, one)),
+	                                 dims_text(im, rank, dims)));
+}
+
+bool import_gather(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0), *ids = operand_needed(im, 1);
+	int axis = axis_of(im, attribute_int(im, "axis", 0), v->rank);
+	int64_t id;
+	if (im->failed)
+		return false;
+	if (ids->rank == 0 && operand_int(ids, 0, &id))
+		return gather_one(im, v, axis, id);
+	const char *at = ids_text(im, ids, v->dims[axis]);
+	if (operand_is_parameter(v) && v->rank == 2 && axis == 0)
+		return import_output(im, 0,
+		                     import_text(im, "embed(%s, %s, vocab=%s, dim=%s)", at,
+		                                 import_layer(im, v, "", NULL), dim_text(im, v->dims[0]),
+		                                 dim_text(im, v->dims[1])));
+	return import_output(im, 0,
+	                     import_text(im, "gather(%s, %s, axis=%d)", operand_tensor(im, v), at, axis));
+}
+
+/* ---- ids of elements ---- */
+
+/* The product of the sizes of axes [from, to); refused where an i32 cannot count them. */
+static const struct ir_dim *count_of(struct importer *im, const struct operand *v, int from, int to)
+{
+	const struct ir_dim *n = ir_dim_const(im->dims, 1);
+	for (int i = from; i < to; i++)
+		n = ir_dim_mul(im->dims, n, v->dims[i]);
+	if (ir_dim_hi(im->dims, n) > INT32_MAX)
+		import_refuse(im, "not supported: %s of %s elements", im->node->op, dim_text(im, n));
+	return n;
+}
+
+/* `x * stride`, added to a sum ("": none yet). */
+static const char *add_term(struct importer *im, const char *sum, const char *x, const struct ir_dim *stride)
+{
+	const char *term =
+	        ir_dim_equals(stride, 1) ? x : import_text(im, "(%s) * (%s)", x, dim_text(im, stride));
+	return sum[0] == '\0' ? term : import_text(im, "%s + %s", sum, term);
+}
+
+/* 0, 1, .. along one of `rank` axes, the others 1. */
+static const char *places_text(struct importer *im, const struct ir_dim *n, int axis, int rank)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < rank; i++)
+		dims[i] = i == axis ? n : ir_dim_const(im->dims, 1);
+	const char *all = import_text(im, "iota([%s])", dim_text(im, n));
+	return rank == 1 ? all : import_text(im, "reshape(%s, %s)", all, dims_text(im, rank, dims));
+}
+
+/* The place of each element of operand 1, ids of `axis` of v, among all elements of v. */
+static const char *element_places(struct importer *im, const struct operand *v, int axis)
+{
+	struct operand *ids = operand_needed(im, 1);
+	const char *sum = "";
+	if (ids->rank != v->rank || v->rank == 0) {
+		import_refuse(im, "%s of %d axes at ids of %d", im->node->op, v->rank, ids->rank);
+		return "";
+	}
+	for (int i = 0; i < v->rank && !im->failed; i++) {
+		const char *at =
+		        i == axis ? ids_text(im, ids, v->dims[i]) : places_text(im, ids->dims[i], i, v->rank);
+		sum = add_term(im, sum, at, count_of(im, v, i + 1, v->rank));
+	}
+	return import_statement(im, "places", sum);
+}
+
+/* The tensor with all axes from the first to `to` as one. */
+static const char *flat_text(struct importer *im, struct operand *v, int to)
+{
+	const struct ir_dim *dims[IR_RANK_MAX] = {count_of(im, v, 0, to)};
+	for (int i = to; i < v->rank; i++)
+		dims[1 + i - to] = v->dims[i];
+	const char *x = operand_tensor(im, v);
+	return to == 1 ? x : import_text(im, "reshape(%s, %s)", x, dims_text(im, 1 + v->rank - to, dims));
+}
+
+bool import_gather_elements(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0);
+	int axis = axis_of(im, attribute_int(im, "axis", 0), v->rank);
+	const char *places = element_places(im, v, axis);
+	if (im->failed)
+		return false;
+	return import_output(im, 0,
+	                     import_text(im, "gather(%s, %s, axis=0)", flat_text(im, v, v->rank), places));
+}
+
+/* The last of equal ids counts. */
+static bool is_plain_scatter(struct importer *im)
+{
+	const char *reduction = attribute_text(im, "reduction", "none");
+	return strcmp(reduction, "none") == 0 ||
+	       import_refuse(im, "not supported: %s with the reduction '%.20s'", im->node->op, reduction);
+}
+
+bool import_scatter_elements(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0);
+	int axis = axis_of(im, attribute_int(im, "axis", 0), v->rank);
+	if (im->failed || !is_plain_scatter(im))
+		return false;
+	const char *places = element_places(im, v, axis), *y = tensor_at(im, 2);
+	if (im->failed)
+		return false;
+	return import_output(im, 0,
+	                     import_text(im, "reshape(scatter(%s, %s, %s), %s)", flat_text(im, v, v->rank),
+	                                 places, y, dims_text(im, v->rank, v->dims)));
+}
+
+/* ---- ids of several axes ---- */
+
+/*
+ * The places of the rows that operand 1, [.., k], names in v: of axes batch .. batch + k - 1, where the axes before
+ * are common. *n: batch + k.
+ */
+static const char *row_places(struct importer *im, const struct operand *v, int64_t batch, int *n)
+{
+	struct operand *ids = operand_needed(im, 1);
+	const char *sum = "", *x = operand_tensor(im, ids);
+	int rank = ids->rank - 1;
+	int64_t k = rank < 0 ? 0 : operand_size(im, ids, rank);
+	if (k < 1 || batch < 0 || batch > rank || k > v->rank - batch || im->failed) {
+		import_refuse(im, "%s: ids of %lld axes of %d", im->node->op, (long long)k, v->rank);
+		return "";
+	}
+	*n = (int)(batch + k);
+	for (int i = 0; i < *n; i++) {
+		const char *at;
+		if (i < batch)
+			at = places_text(im, v->dims[i], i, rank);
+		else
+			at = ids_from_end(im,
+			                  import_statement(im, "ids",
+			                                   import_text(im,
+			                                               "reshape(slice(%s, axis=-1, begin=%d, "
+			                                               "end=%d), %s)",
+			                                               x, i - (int)batch, i - (int)batch + 1,
+			                                               dims_text(im, rank, ids->dims))),
+			                  ids->dtype, v->dims[i]);
+		sum = add_term(im, sum, at, count_of(im, v, i + 1, *n));
+	}
+	return import_statement(im, "places", sum);
+}
+
+bool import_gather_nd(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0);
+	int n = 0;
+	const char *places = row_places(im, v, attribute_int(im, "batch_dims", 0), &n);
+	if (im->failed)
+		return false;
+	return import_output(im, 0, import_text(im, "gather(%s, %s, axis=0)", flat_text(im, v, n), places));
+}
+
+bool import_scatter_nd(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0);
+	int n = 0;
+	if (!is_plain_scatter(im))
+		return false;
+	const char *places = row_places(im, v, 0, &n), *y = tensor_at(im, 2);
+	if (im->failed)
+		return false;
+	return import_output(im, 0,
+	                     import_text(im, "reshape(scatter(%s, %s, %s), %s)", flat_text(im, v, n), places,
+	                                 y, dims_text(im, v->rank, v->dims)));
+}
