@@ -28,6 +28,7 @@ static void write_stderr(void *user, const char *text, size_t n)
 	fwrite(text, 1, n, stderr);
 }
 
+/* Shows progress on stderr in the form of --progress; never with JSON or SARIF diagnostics, which own stderr. */
 static void init_progress(struct driver *d)
 {
 	struct progress_view *v = &d->progress_view;
@@ -107,6 +108,7 @@ static bool parse_maps_line(const char *line, uintptr_t at, char path[PATH_MAX])
 	return true;
 }
 
+/* Finds the path of the file that is mapped at an address. False: none is, or /proc cannot be read. */
 static bool find_mapped_file(uintptr_t at, char path[PATH_MAX])
 {
 	char line[PATH_MAX + 256];
@@ -165,6 +167,8 @@ static const char *option_printing_to_stderr(const struct driver_options *o)
 	                             : NULL;
 }
 
+/* Usage errors of the options that change element types (--quantize, --profile, --dtype): given for IR text,
+ * or a format that does not exist. */
 static enum exit_code check_rounding_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -208,6 +212,7 @@ static const char *option_of_ranks(const struct driver_options *o)
 #define LINK_RATE_MIN 1e-6 /* gigabytes a second */
 #define LINK_RATE_MAX 1e6
 
+/* The bounds of --latency and --link-rate, which describe the simulated link between ranks. */
 static enum exit_code check_link(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -229,7 +234,8 @@ static bool parse_shards(struct driver *d, const char *text)
 	       (!x || (number_parse_i64(x + 1, strlen(x + 1), &d->stages) && d->stages >= 1));
 }
 
-/* Sets the ranks of --shards; those of an MPI job without it are set when that is joined. */
+/* Sets d->ranks and d->stages from --shards. A process in an MPI job has them from driver_join_job(), which
+ * runs between the two calls of check_ranks(). */
 static enum exit_code read_shards(struct driver *d)
 {
 	const char *text = d->options.shards;
@@ -270,6 +276,8 @@ static enum exit_code check_ranks(struct driver *d)
 	return check_link(d);
 }
 
+/* Rejects options that exclude each other, and sets what depends on options alone: format of messages,
+ * progress, limits, ranks. */
 static enum exit_code check_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -289,6 +297,7 @@ static enum exit_code check_options(struct driver *d)
 	return code == EXIT_OK ? check_rounding_options(d) : code;
 }
 
+/* --color; by default only on a terminal, and not if NO_COLOR is set (no-color.org) or TERM is dumb. */
 static bool use_color(const struct driver_options *o)
 {
 	if (o->color != WHEN_AUTO)
@@ -329,6 +338,8 @@ enum exit_code command_help(struct driver *d)
 	return print_help(d, d->options.input);
 }
 
+/* Checks the options, then runs the command, or prints version or help. A rank of an MPI job other than 0
+ * serves rank 0 instead. */
 static enum exit_code run_command(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -363,13 +374,13 @@ static enum exit_code run_command(struct driver *d)
 	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);
 }
 
-/* Every failure has a diagnostic, also one that a stage forgot to report. */
+/* Every failure has a diagnostic: one that a stage forgot to report gets it here. */
 static void ensure_reason(struct driver *d, enum exit_code code)
 {
 	if (d->diag.n_errors)
 		return;
 	if (code == EXIT_ENVIRONMENT)
-		memory_failed(0);
+		memory_failed(0); /* reports and ends the process: stages leave refused memory to it */
 	else if (code == EXIT_INPUT || code == EXIT_INTERNAL)
 		diag_error(&d->diag, LOC_NONE, DIAG_INTERNAL, "the reason for exit code %d was not reported",
 		           (int)code);
@@ -380,18 +391,21 @@ static void note_suppressed_errors(struct diag_context *cx)
 {
 	size_t told = cx->n_errors - cx->n_repeated;
 	size_t hidden = cx->max_errors && told > cx->max_errors ? told - cx->max_errors : 0;
-	cx->drop_notes = false;
+	cx->drop_notes = false; /* of the last error, which was beyond the limit */
 	if (hidden)
 		diag_note(cx, LOC_NONE, "%zu further error%s not shown", hidden,
 		          hidden == 1 ? " is" : "s are");
 }
 
+/* Ends the command: final messages, then all outputs appear, or none. Returns the exit code of the process. */
 static enum exit_code finish_command(struct driver *d, enum exit_code code)
 {
 	ensure_reason(d, code);
+	/* the stages in between may have turned it into TFMC_INVALID */
 	if (code == EXIT_INPUT && d->diag.n_environment)
 		code = EXIT_ENVIRONMENT;
 	note_suppressed_errors(&d->diag);
+	/* a failed verification has outputs, too */
 	if ((code == EXIT_OK || code == EXIT_VERIFY) && outputs_commit(&d->outputs) != TFMC_OK)
 		code = EXIT_ENVIRONMENT;
 	outputs_discard(&d->outputs);

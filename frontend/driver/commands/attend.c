@@ -22,12 +22,13 @@
 #include "ir/support/utf8.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
-#define PAGE_WEIGHTS_MAX (INT64_C(16) << 20)
+#define PAGE_WEIGHTS_MAX (INT64_C(16) << 20) /* probabilities on a page, 2 bytes each */
 
 /* ---- options ---- */
 
 #define BIT(stack) (1u << (stack))
 
+/* The stacks that a word of --attentions selects, as bits 1 << enum attend_stack; 0: no such word. */
 static unsigned parse_stack(const char *word, size_t n)
 {
 	static const struct {
@@ -45,6 +46,7 @@ static unsigned parse_stack(const char *word, size_t n)
 	return 0;
 }
 
+/* Parses a comma-separated list of these words and adds their bits to *out. False: not such a list. */
 static bool parse_stacks(const char *text, unsigned *out)
 {
 	for (;;) {
@@ -63,7 +65,7 @@ static int compare_ints(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* A list of ids, sorted, without repetitions. False: it is not one. */
+/* Parses a list of ids, then sorts it and removes repetitions. False: not such a list, or empty. */
 static bool parse_numbers(struct driver *d, const char *text, const int32_t **out, size_t *n_out)
 {
 	int32_t *items;
@@ -79,7 +81,8 @@ static bool parse_numbers(struct driver *d, const char *text, const int32_t **ou
 	return true;
 }
 
-/* EXIT_USAGE after a message. */
+/* Parses --attentions, --layers and --heads; *out stays zero (everything) for those not given. EXIT_USAGE
+ * after a message. */
 static enum exit_code attend_parse_selection(struct driver *d, struct attend_selection *out)
 {
 	const struct driver_options *o = &d->options;
@@ -114,6 +117,7 @@ static int64_t layer_index(const char *path)
 	return -1;
 }
 
+/* Whether --layers and --attentions select a map. An option that is not given selects all. */
 static bool is_selected(const struct attend_selection *c, const struct attend_map *m)
 {
 	int64_t layer = c->n_layers ? layer_index(m->path) : 0;
@@ -134,7 +138,8 @@ static int64_t count_heads(const struct attend_selection *c, int64_t all)
 
 /* ---- the limit of a page ---- */
 
-/* As many heads of each attention as fit; cross-attention first, then decoder and encoder. */
+/* Cuts the heads of each attention to as many as still fit on the page; cross-attention first, then decoder
+ * and encoder. */
 static void limit_heads_to_page(struct attend *a)
 {
 	static const enum attend_stack order[] = {ATTEND_CROSS, ATTEND_DECODER, ATTEND_ENCODER, ATTEND_OTHER};
@@ -151,6 +156,8 @@ static void limit_heads_to_page(struct attend *a)
 		}
 }
 
+/* Cuts the selected heads until a page holds their probabilities, and warns about those left out (also
+ * a->left_out, for the page). TFMC_INVALID after a diagnostic: not even one head fits. */
 static enum tfmc_status limit_to_page(struct attend *a)
 {
 	double total = 0; /* f64: sizes come from the command line, so their product may exceed 64 bits */
@@ -240,7 +247,8 @@ static bool is_used_path(const struct attend *a, const char *path)
 	return false;
 }
 
-/* A second attention of the same step gets a number. */
+/* The path that names a map: the step's path, without the component .attention of a step without an id, and
+ * with a number for a further attention of the same step. */
 static const char *unique_path(struct attend *a, const char *name)
 {
 	struct arena *arena = &a->d->arena;
@@ -269,8 +277,11 @@ static int find_sequence_of_size(const struct maps_run *r, const struct ir_dim *
 	return -1;
 }
 
-/* Returns the stack of an attention: cross-attention if queries and keys are of different sequences, otherwise that of
- * their sequence. -1 is the source of a seq2seq model if no sequence is (images); otherwise it gives ATTEND_OTHER. */
+/*
+ * Returns the stack of an attention: cross-attention if queries and keys are of different sequences, otherwise that
+ * of their sequence. -1, rows that are not tokens, means the source (images) in a seq2seq model that has no source
+ * of tokens; in every other model the result is ATTEND_OTHER.
+ */
 static enum attend_stack classify_map(const struct attend *a, const struct attend_map *m)
 {
 	const struct frontend_generate *g = frontend_generate(a->l->model);
@@ -287,8 +298,8 @@ static enum attend_stack classify_map(const struct attend *a, const struct atten
 	return is_decoder ? ATTEND_DECODER : ATTEND_ENCODER;
 }
 
-/* Adds the map of an attention: the sequences of its queries and keys, and its sizes in this call. TFMC_INVALID,
- * without a diagnostic: a size overflows. */
+/* Adds the map of an attention: the sequences of its queries and keys, and its sizes in this call.
+ * TFMC_INVALID after a diagnostic: a size overflows. */
 static enum tfmc_status add_map(struct maps_run *r, const char *name, const struct ir_op *op)
 {
 	struct attend *a = r->a;
@@ -329,7 +340,8 @@ static enum tfmc_status choose_maps(struct maps_run *r, struct probe_request *q)
 	return attend_select(r->a, selected);
 }
 
-/* p [1, H, S, T]; moves the selected heads to the front. */
+/* Reads the probabilities p [1, H, S, T] that the run returned into their map; moves the selected heads to
+ * the front, since all H were computed. */
 static enum tfmc_status read_map(struct maps_run *r, const struct named_tensor *p)
 {
 	struct attend_map *m = &r->a->maps.items[p->probe - r->probed.probes.items];
@@ -387,7 +399,8 @@ static enum tfmc_status attend_check_length(const struct attend *a, const struct
 	return TFMC_INVALID;
 }
 
-/* Sets the dim when it is alone on the axis. */
+/* Sets r->dims of the symbol that is this axis; an axis that is a constant or an expression of symbols sets
+ * none. */
 static void bind_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size)
 {
 	struct ir_dims *table = r->a->l->module->dims;
@@ -424,7 +437,8 @@ static bool bind_given_dims(struct maps_run *r, const struct ir_param *p, const 
 	return true;
 }
 
-/* Dims of the call: one sequence, with as many rows as tokens. */
+/* Sets the dims of the call: those of the inputs that are given, one sequence with as many positions as
+ * tokens, and the lower bounds of all others. False after a diagnostic. */
 static bool choose_dims(struct maps_run *r)
 {
 	struct ir_dims *table = r->a->l->module->dims;
@@ -447,7 +461,8 @@ static bool choose_dims(struct maps_run *r)
 	return true;
 }
 
-/* The object would reject ids beyond the vocabulary without telling which. */
+/* False after a diagnostic: an id is outside of the vocabulary. The object would reject it, too, but without
+ * its value and position. */
 static bool check_ids(const struct maps_run *r, const struct ir_param *p, const struct attend_sequence *s)
 {
 	for (size_t i = 0; s && p->below > 0 && i < s->ids.n; i++) {
@@ -461,8 +476,8 @@ static bool check_ids(const struct maps_run *r, const struct ir_param *p, const 
 	return true;
 }
 
-/* Tokens, a tensor of --inputs, or the default. Optional inputs (lengths) are left out: the object computes
- * them. */
+/* Adds the tensor of one parameter of `run`: tokens, a tensor of --inputs, or the default of the model file
+ * (a value or a dim). Optional inputs (lengths) are left out: the object computes them. */
 static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, struct named_tensors *inputs)
 {
 	const struct attend_sequence *s = find_sequence(r->a, p->name);
@@ -501,6 +516,8 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 	return TFMC_OK;
 }
 
+/* Calls `run` on the sequences and the tensors of --inputs, and reads the probabilities that it returns into
+ * the maps. */
 static enum tfmc_status call_model(struct maps_run *r, struct compiled *c)
 {
 	struct driver *d = r->a->d;
@@ -566,7 +583,7 @@ static int64_t find_token(const struct frontend_vocab *v, const char *text, size
 	return v->unknown;
 }
 
-/* One token for each code point (tokenizer of kind chars). */
+/* Appends the id of each code point: the model's tokenizer is of kind chars. TFMC_INVALID after a diagnostic. */
 static enum tfmc_status append_characters(struct driver *d, struct attend_sequence *s, const char *text)
 {
 	size_t len = strlen(text), bad = utf8_check(text, len);
@@ -605,7 +622,8 @@ static enum tfmc_status append_tokens(struct attend *a, struct attend_sequence *
 	return prompt_append_ids(a->d, ids, n, &s->ids);
 }
 
-/* Ids as they are, or a text, after the model's start ids when it is generated text (`appended`). */
+/* Appends ids as they are, or the tokens of a text after the model's start ids if the sequence is generated
+ * text (`appended`). Neither: the start ids alone, which generation continues. */
 static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *s, const char *text,
                                       const char *ids, bool appended)
 {
@@ -619,7 +637,7 @@ static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *
 	                         : append_characters(a->d, s, text);
 }
 
-/* The target as an i32[1, S] tensor of --inputs. */
+/* Reads the target from the tensor i32[1, S] of --inputs that has the name of the decoder's input. */
 static enum tfmc_status append_given_target(struct attend *a, struct attend_sequence *s)
 {
 	struct named_tensor *v = tensors_find(&a->given, s->input);
@@ -633,6 +651,8 @@ static enum tfmc_status append_given_target(struct attend *a, struct attend_sequ
 	return TFMC_OK;
 }
 
+/* Reads the sequences of the call from the options: the source, unless --inputs gives it as features, and for
+ * a seq2seq model the target. TFMC_INVALID after a diagnostic. */
 static enum tfmc_status read_sequences(struct attend *a)
 {
 	const struct driver_options *o = &a->d->options;
@@ -684,7 +704,8 @@ static bool is_stop(const struct frontend_generate *g, int32_t id)
 	return false;
 }
 
-/* Appends greedily generated tokens, without a stop id. */
+/* Appends greedily generated tokens to the last sequence: at most `steps` (0: as the model says), without the
+ * stop id, and within the length that the model reads. */
 static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s, int64_t steps)
 {
 	const struct frontend_generate *g = frontend_generate(a->l->model);
@@ -783,7 +804,7 @@ static enum tfmc_status write_array(struct attend *a, const struct attend_map *m
 	return st;
 }
 
-/* *made: the directory of --npy was created. */
+/* Writes the page and the arrays, and commits them. *made: the directory of --npy was created here. */
 static enum tfmc_status write_files(struct attend *a, bool *made)
 {
 	const struct driver_options *o = &a->d->options;
@@ -852,7 +873,7 @@ enum exit_code command_attend(struct driver *d)
 		st = read_sequences(&a);
 	if (st == TFMC_OK)
 		st = generate_tokens(&a, option_int(d->options.max_tokens, 0));
-	for (size_t i = 0; st == TFMC_OK && i < a.n_sequences; i++)
+	for (size_t i = 0; st == TFMC_OK && i < a.n_sequences; i++) /* again, with generated tokens */
 		st = attend_check_length(&a, &a.sequences[i]);
 	if (st == TFMC_OK)
 		st = attend_run(&a);

@@ -30,6 +30,7 @@ struct base64 {
 	int n;
 };
 
+/* Writes the collected bytes as four digits; missing bytes become '=' (RFC 4648). */
 static void base64_flush(struct base64 *b)
 {
 	if (!b->n)
@@ -48,7 +49,8 @@ static void base64_byte(struct base64 *b, unsigned byte)
 		base64_flush(b);
 }
 
-/* u16, little-endian, in base64. */
+/* Prints the probabilities of a map as a JSON string: u16 multiples of 1 / SCALE, little-endian, in base64, which
+ * is shorter than decimal numbers. */
 static void print_weights(struct buf *out, const struct attend_map *m)
 {
 	struct base64 b = {.out = out};
@@ -71,6 +73,8 @@ static int put_label(void *user, const char *text, uint64_t bytes)
 	return 0;
 }
 
+/* Prints the text of one token as a JSON string, as it is inside a text: special tokens and the leading blank
+ * are kept. */
 static void print_label(struct buf *out, const struct tfmc_tokenizer *t, int32_t id)
 {
 	struct tfmc_token_stream stream;
@@ -83,6 +87,8 @@ static void print_label(struct buf *out, const struct tfmc_tokenizer *t, int32_t
 	buf_destroy(&text);
 }
 
+/* Prints the ids of a sequence and the label of each: from the model's vocabulary or its tokenizer (at most
+ * one exists); without either "tokens" is empty. */
 static void print_sequence(struct buf *out, const struct attend_sequence *s, const struct tfmc_tokenizer *t)
 {
 	buf_str(out, "{\"name\":");
@@ -103,6 +109,7 @@ static void print_sequence(struct buf *out, const struct attend_sequence *s, con
 	buf_str(out, "]}");
 }
 
+/* Prints one attention: its sizes, the model's numbers of the heads that are shown, and the probabilities. */
 static void print_map(struct buf *out, const struct attend *a, const struct attend_map *m)
 {
 	buf_str(out, "{\"path\":");

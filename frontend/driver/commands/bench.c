@@ -142,6 +142,8 @@ static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
 		add_time(t, s);
 }
 
+/* The device's report of one finished kernel (tfmc_device.launched). A device counts as one worker, so all
+ * three times are equal. */
 static void add_kernel_time(void *user, uint64_t kernel, uint64_t group, uint64_t nanoseconds)
 {
 	double seconds = (double)nanoseconds * 1e-9;
@@ -152,7 +154,8 @@ static void add_kernel_time(void *user, uint64_t kernel, uint64_t group, uint64_
 	add_time(t, (struct group_time){seconds, seconds, seconds});
 }
 
-/* Zeroed, aligned to 64 bytes; NULL for 0 bytes. */
+/* Allocates zeroed memory, aligned to 64 bytes as objects require. 0 bytes: *out stays NULL. A status of
+ * tfmc_rt.h. */
 static int alloc_aligned(uint64_t bytes, void **out)
 {
 	if (!bytes)
@@ -165,6 +168,8 @@ static int alloc_aligned(uint64_t bytes, void **out)
 	return TFMC_RT_OK;
 }
 
+/* Allocates context, arena and state for calls of up to `dims`, and describes arena and state in *c. A status
+ * of tfmc_rt.h; the caller frees them also after a failure. */
 static int alloc_memory(struct bench_groups *g, const int64_t *dims, struct tfmc_config *c)
 {
 	const struct tfmc_record *r = g->model.record;
@@ -239,6 +244,8 @@ static int bench_groups_open(const struct tfmc_model *model, const int64_t *dims
 	return status;
 }
 
+/* Calls an entry of the object itself, without a session: packs dims, and address and element count of each
+ * buffer, as the object expects them. A status of tfmc_rt.h. */
 static int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_t *dims,
                              const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
@@ -315,6 +322,8 @@ static double fraction_of(double rate, double peak)
 	return peak > 0 ? rate / peak : 0;
 }
 
+/* The numbers of a row: time, share of all groups, executions, and one rate, of weights read or of dot
+ * products, whichever is nearer to its peak. */
 static void print_figures(const struct table *t, const struct timed_group *g, struct work a)
 {
 	double seconds = g->least.seconds, threads = (double)t->g->threads;
@@ -334,7 +343,8 @@ static void print_figures(const struct table *t, const struct timed_group *g, st
 		buf_printf(t->out, "%24s", "");
 }
 
-/* Time that several workers lose: to uneven shares, and to barriers. */
+/* Prints the time that several workers lose to uneven shares and to barriers: the sum of the slowest worker of each
+ * group, and the mean of all workers. */
 static void print_imbalance(const struct table *t)
 {
 	double busy = 0, longest = 0, threads = (double)t->g->threads;
@@ -360,7 +370,7 @@ static void print_name(const struct table *t, struct buf *out, const struct ir_o
 		buf_printf(out, " %lldx%lld", (long long)a->br, (long long)a->bc);
 }
 
-/* op NULL: unknown. */
+/* A row of the table, or an object of the JSON list. op NULL: the group could not be found in the IR. */
 static void print_row(struct table *t, const struct timed_group *g, const struct ir_op *op, struct work a)
 {
 	struct buf name;
@@ -397,6 +407,8 @@ static void print_pending(struct table *t)
 	}
 }
 
+/* ir_visit_ops callback, in order of groups. A group with a timed kernel becomes the pending row; one without
+ * was computed by the kernel of the pending row, which gets its work, too. */
 static void print_group(void *user, const struct ir_op *op)
 {
 	struct table *t = user;
@@ -448,6 +460,8 @@ static void bench_groups_print(const struct bench_groups *g, struct buf *out, co
 	if (!is_json)
 		buf_printf(out, "%11s %7s %6s%s %16s %8s  %s\n", "time", "of all", "times",
 		           g->threads > 1 ? "       busy" : "", "rate", "of peak", "group");
+	/* A CPU's groups are numbered by their first runs, which is the IR's order only if every group of
+	 * `func` ran. */
 	bool is_known = func && (g->device.launched || known == g->n);
 	if (is_known)
 		ir_visit_ops(func->body, print_group, &t);
@@ -505,6 +519,7 @@ static void fill_random(struct bench *b, const struct tfmc_record_tensor *t, voi
 	}
 }
 
+/* Allocates the zeroed buffer of a tensor at b->dims. False: no memory, or a size overflows. */
 static bool alloc_buffer(struct bench *b, const struct tfmc_record_tensor *t, struct tfmc_buffer *out)
 {
 	int64_t n = tfmc_tensor_count(b->record, t, b->dims);
@@ -542,6 +557,7 @@ static enum tfmc_status prepare_call(struct bench *b, const char *name, struct c
 	return TFMC_OK;
 }
 
+/* Reports a failed call, with the device's own reason if it has one. TFMC_OK for TFMC_RT_OK. */
 static enum tfmc_status check_status(struct bench *b, const char *entry, int status)
 {
 	if (status == TFMC_RT_OK)
@@ -587,7 +603,8 @@ static bool trim_to_past(struct bench *b, const struct call *main)
 	return back;
 }
 
-/* Until the other ranks have had the message of a trim, which a generation does not have between its steps. */
+/* Waits until the other ranks have received the message of a trim, so that the timed call does not include
+ * its latency: a generation has no trims between steps. */
 static void wait_for_ranks(const struct bench *b)
 {
 	const struct tfmc_link link = driver_link(b->d);
@@ -596,6 +613,8 @@ static void wait_for_ranks(const struct bench *b)
 		continue;
 }
 
+/* Times calls of `main` into b->seconds: after WARM_UP calls at least MIN_CALLS, then until they took
+ * SECONDS, at most MAX_CALLS. The state is prepared before each, unless a trim restores it. */
 static enum tfmc_status time_calls(struct bench *b, const struct call *main, const struct call *encode,
                                    const struct call *prompt)
 {
@@ -657,6 +676,8 @@ static enum tfmc_status prepare_prompt(struct bench *b, struct call *c)
 	return st;
 }
 
+/* Prepares and times the calls of an entry, with those it depends on: encode of a seq2seq model, and the
+ * prompt before a decode step. */
 static enum tfmc_status measure(struct bench *b, const char *entry)
 {
 	struct call *calls = ARENA_ARRAY(&b->d->arena, struct call, 3);
@@ -697,6 +718,8 @@ static double weights_fraction(const struct figures *f)
 	return f->peak.bytes > 0 ? f->weights / f->min / f->peak.bytes : 0;
 }
 
+/* Prints a rate (per second, as 1e9 of `unit`). part: its fraction of the measured peak, 0: unknown. bound:
+ * it limits the call. */
 static void print_rate(struct buf *out, const char *what, double rate, const char *unit, double part,
                        bool bound)
 {
@@ -729,6 +752,7 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 	print_rate(out, "weights", f->weights / f->min, "GB/s", weights_fraction(f), reading);
 }
 
+/* Leaves the object open: report() adds the groups and closes it. */
 static void print_json(struct bench *b, const char *entry, const struct figures *f)
 {
 	struct buf *out = &b->d->out;
@@ -754,7 +778,8 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	           weights_fraction(f) > flops_fraction(f) ? "weights" : "products");
 }
 
-/* With as many workers as the calls, reading the model's weights: as many bytes as a call reads. */
+/* Sets f->peak, measured with as many workers as the calls, reading as many bytes of the model's weights as a
+ * call reads; then f->flops, and f->ideal from the peak of each type of multiply-adds (flops, of a call). */
 static enum tfmc_status measure_peak(struct bench *b, const struct compiled *c, const struct target *target,
                                      const double flops[MAC_ALL], struct figures *f)
 {
@@ -783,6 +808,7 @@ static enum tfmc_status measure_peak(struct bench *b, const struct compiled *c, 
 	return st;
 }
 
+/* Prints the times of an entry beside its work, which follows from the IR, and the measured peak. */
 static enum tfmc_status report(struct bench *b, const char *entry, const struct compiled *c,
                                const struct target *target)
 {
@@ -825,6 +851,7 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	return TFMC_OK;
 }
 
+/* Opens a session for the upper bounds of the dims, or with --groups a context of bench for b->dims. */
 static enum tfmc_status open_session_or_groups(struct bench *b, const char *entry, struct compiled *c,
                                                const struct target *target)
 {
@@ -841,6 +868,7 @@ static enum tfmc_status open_session_or_groups(struct bench *b, const char *entr
 	return check_status(b, entry, bench_groups_open(&c->model, b->dims, &o, &b->groups));
 }
 
+/* variant_fn: benches the entry of --entry on one variant. */
 static enum tfmc_status bench_model(void *user, struct compiled *c, const struct target *target)
 {
 	struct bench *b = user;

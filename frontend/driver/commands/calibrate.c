@@ -136,6 +136,8 @@ static const struct frontend_input *find_input(const struct frontend_model *m, c
 	return NULL;
 }
 
+/* Finds the inputs for tokens and for the source. TFMC_INVALID after a diagnostic: one that is read as ids is
+ * not [B, S]. */
 static enum tfmc_status find_inputs(struct calibration *c)
 {
 	const struct frontend_model *m = c->loaded.model;
@@ -196,6 +198,7 @@ static enum tfmc_status add_feature_row(struct calibration *c, struct named_tens
 	return TFMC_OK;
 }
 
+/* Adds the encoder input of a text: a row of features, or ids. A decoder has none. */
 static enum tfmc_status add_source(struct calibration *c, const struct text *text, struct named_tensors *in)
 {
 	if (text->row >= 0)
@@ -208,6 +211,8 @@ static enum tfmc_status add_source(struct calibration *c, const struct text *tex
 
 /* ---- calls ---- */
 
+/* Calls the model on the start ids and n ids of a text, and adds the column sums that it returns to the
+ * profile. */
 static enum tfmc_status run_chunk(struct calibration *c, const struct text *text, const int32_t *ids,
                                   size_t n)
 {
@@ -222,12 +227,14 @@ static enum tfmc_status run_chunk(struct calibration *c, const struct text *text
 	return TFMC_OK;
 }
 
+/* text_fn: feeds the ids of a text, but the last, in chunks that fit a call (the head of this file tells
+ * which). */
 static enum tfmc_status run_text(void *user, const struct text *text)
 {
 	struct calibration *c = user;
 	size_t n = text->ids.n - (c->texts.kind != GENERATE_NONE && text->ids.n > 0), at = 0;
 	size_t max_chunk = (size_t)c->longest > c->start.n ? (size_t)c->longest - c->start.n : 1;
-	if (c->texts.kind == GENERATE_SEQ2SEQ)
+	if (c->texts.kind == GENERATE_SEQ2SEQ) /* a source belongs to its whole target */
 		max_chunk = n;
 	if (n + c->start.n == 0)
 		return TFMC_OK;
@@ -239,7 +246,7 @@ static enum tfmc_status run_text(void *user, const struct text *text)
 	return TFMC_OK;
 }
 
-/* Opens a session with memory for the longest calls. */
+/* Opens a session with memory for the longest calls; the inputs serve for their shapes only. */
 static enum tfmc_status open_longest_session(struct calibration *c)
 {
 	const struct ids none = {0};

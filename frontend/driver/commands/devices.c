@@ -43,7 +43,8 @@ static void report_device(struct report *r, const struct tfmc_cl_device *d, bool
 	report_flag(r, "best", is_best);
 }
 
-/* why: the reason when there is no device; NULL: unknown. */
+/* Lists the devices, and why drivers or devices were left out. why: the reason when there is no device; NULL:
+ * unknown. */
 static void print_devices(struct driver *d, const struct tfmc_cl *cl, const char *why)
 {
 	struct report r;
@@ -60,7 +61,7 @@ static void print_devices(struct driver *d, const struct tfmc_cl *cl, const char
 	bool is_none = tfmc_cl_count(cl) == 0;
 	if (is_none)
 		report_text(&r, "none", "%s", why ? why : "no driver has a device");
-	for (size_t i = is_none; tfmc_cl_fault(cl, i); i++)
+	for (size_t i = is_none; /* fault 0 is `why` already */ tfmc_cl_fault(cl, i); i++)
 		report_text(&r, arena_printf(&d->arena, "left out %zu", i), "%s", tfmc_cl_fault(cl, i));
 	report_end(&r);
 }

@@ -35,7 +35,6 @@
 #define WORK_MAX       INT64_C(10000000000) /* multiply-adds of the interpreter for an entry: some seconds */
 #define WEIGHT_WORK    4.0                  /* cost of reading a weight element, in multiply-adds */
 
-/* "1.5e-3 at [0,4,17], 0.25 instead of 0.2485": the element with the largest difference. */
 const char *tensor_difference(struct driver *d, const struct named_tensor *got,
                               const struct named_tensor *expected)
 {
@@ -90,6 +89,8 @@ struct interpreter {
 	int64_t batch;                /* sequences of the state */
 };
 
+/* Sets up the second interpreter: without float rounding if the module rounds to less than f32, otherwise
+ * with f32 accumulators (the bounds in the head of this file). */
 static void interpreter_init(struct interpreter *x, const struct caller *interp)
 {
 	*x = (struct interpreter){
@@ -98,7 +99,8 @@ static void interpreter_init(struct interpreter *x, const struct caller *interp)
 	x->other.single = !x->is_lowp;
 }
 
-/* The bound of output i. `other` receives the second interpreter's outputs when they are needed. */
+/* Sets *bound for the relative L2 error of output i. The second interpreter runs on the first output that
+ * needs it; `other` keeps its outputs for the following ones. */
 static enum tfmc_status error_bound(struct interpreter *x, const char *entry, struct named_tensors *in,
                                     const struct named_tensors *got, const struct named_tensors *expected,
                                     struct named_tensors *other, size_t i, double *bound)
@@ -124,6 +126,8 @@ struct input_set {
 	int64_t dims[MAX_DIMS];
 };
 
+/* Sets the dims of a seeded input: small sizes, in the first input 1 each, clamped to the bounds of the dims. The
+ * first dim of the record is the batch. */
 static void choose_set_dims(const struct tfmc_record *r, struct input_set *input_set)
 {
 	static const int64_t sizes[N_INPUT_SETS][3] = {{1, 1, 1}, {2, 5, 4}, {3, 8, 7}, {1, 7, 3}};
@@ -185,11 +189,12 @@ static struct sample choose_sample(const struct interpreter *x, const char *cons
 		s.chosen[order[i]] = fits;
 		used += fits ? work[order[i]] : 0;
 	}
-	if (used == 0)
+	if (used == 0) /* verify compares at least one */
 		s.chosen[least] = true;
 	return s;
 }
 
+/* Prints which seeded inputs were compared, unless all were. */
 static void report_sample(struct driver *d, const char *entry, const struct sample *s)
 {
 	struct buf list;
@@ -206,7 +211,7 @@ static void report_sample(struct driver *d, const char *entry, const struct samp
 	buf_destroy(&list);
 }
 
-/* States for as many sequences as the largest input set has. */
+/* Creates the interpreters' states for as many sequences as the largest input set has. */
 static void create_states(struct interpreter *x)
 {
 	const struct ir_module *m = x->rounded.module;
@@ -226,7 +231,8 @@ static void create_states(struct interpreter *x)
 
 #define INT_VALUES 9 /* exclusive bound of integers without a bound of their own */
 
-/* values: [v->count] */
+/* Fills an input: normal floats, and ints below their bound (the record's, or p->max at these dims for
+ * lengths; p NULL: none). values: room for v->count. */
 static void fill_random(struct input_set *input_set, const struct tfmc_record_tensor *t,
                         const struct ir_param *p, struct named_tensor *v, double *values)
 {
@@ -286,6 +292,7 @@ struct probe_errors {
 	size_t n, cap;
 };
 
+/* Records the error of a probed value if its ratio to the bound is the largest so far. False: no memory. */
 static bool record_probe_error(struct driver *d, struct probe_errors *errors, const struct named_tensor *got,
                                const struct named_tensor *expected, double bound, int input_set)
 {
@@ -299,7 +306,7 @@ static bool record_probe_error(struct driver *d, struct probe_errors *errors, co
 	if (e->probe && error * e->bound <= e->error * bound)
 		return true;
 	*e = (struct probe_error){got->probe, error, bound, input_set, ""};
-	if (!(error <= bound))
+	if (!(error <= bound)) /* also for NaN */
 		e->description = tensor_difference(d, got, expected);
 	return true;
 }
@@ -336,6 +343,8 @@ static const char *describe_not_finite(struct driver *d, const struct named_tens
 	return NULL;
 }
 
+/* Compares an entry of the object with the interpreter on one seeded input: outputs get a line of the report,
+ * probed values go to `errors`. */
 static enum tfmc_status compare_input_set(struct driver *d, struct caller *object, struct interpreter *interp,
                                           const char *entry, struct input_set *input_set,
                                           struct probe_errors *errors, bool *failed)
@@ -368,6 +377,7 @@ static enum tfmc_status compare_input_set(struct driver *d, struct caller *objec
 	return TFMC_OK;
 }
 
+/* Compares an entry on all chosen seeded inputs, then reports its probed values. */
 static enum tfmc_status compare_input_sets(struct driver *d, struct caller *object,
                                            struct interpreter *interp, const char *entry, bool *failed)
 {
@@ -469,6 +479,8 @@ static void set_full_lengths(struct named_tensors *in, const struct ir_func *f, 
 	}
 }
 
+/* Feeds the tokens of `run` again, the first half (and at least a prefix that attends to itself) by prefill,
+ * the others one by one, and compares the logits after each call: x->worst. */
 static enum tfmc_status run_incremental(struct incremental *x)
 {
 	struct named_tensors encoded = {0}, source = {0};
@@ -489,7 +501,8 @@ static enum tfmc_status run_incremental(struct incremental *x)
 	return TFMC_OK;
 }
 
-/* The bound for the logits of run. */
+/* Sets the bound for the logits of run; it needs the interpreter only where values are rounded to less than
+ * f32. */
 static enum tfmc_status incremental_bound(struct interpreter *interp, const char *logits,
                                           struct named_tensors *in, const struct named_tensors *got,
                                           double *out)
@@ -505,6 +518,8 @@ static enum tfmc_status incremental_bound(struct interpreter *interp, const char
 	return TFMC_OK;
 }
 
+/* Compares prefill and step with `run` on the same tokens, on each seeded input but the first, which has one
+ * token only. */
 static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, struct caller *object,
                                             struct interpreter *interp, bool *failed)
 {
@@ -567,6 +582,9 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 }
 
 /* ---- the planned module in its arena ---- */
+
+/* Compares the planned module, which computes in the bytes of its memory plan, with the plain one. The report
+ * has one line, of the output nearest to its bound or farthest beyond it. */
 static enum tfmc_status compare_in_arena(struct driver *d, struct caller *planned, struct interpreter *plain,
                                          const char *entry, struct input_set *input_set, bool *failed)
 {

@@ -140,6 +140,7 @@ static void warn_context(struct generator *g, uint64_t n_prompt)
 	             (long long)first);
 }
 
+/* on_token of tfmc_generate: prints an id. Nonzero ends the generation. */
 static int print_id(void *user, int32_t id)
 {
 	struct generator *g = user;
@@ -148,7 +149,8 @@ static int print_id(void *user, int32_t id)
 	return flush_unless_interrupted(g);
 }
 
-/* --json: the result is printed when it is complete. */
+/* on_token of tfmc_generate with --json, whose result is printed when it is complete: notes the time of the token.
+ * Nonzero ends the generation. */
 static int note_token(void *user, int32_t id)
 {
 	struct generator *g = user;
@@ -158,6 +160,7 @@ static int note_token(void *user, int32_t id)
 	return interrupted;
 }
 
+/* Prints a piece of complete UTF-8 text, of a token stream or of tfmc_generate. */
 static int print_text(void *user, const char *text, uint64_t bytes)
 {
 	struct generator *g = user;
@@ -167,6 +170,8 @@ static int print_text(void *user, const char *text, uint64_t bytes)
 	return flush_unless_interrupted(g);
 }
 
+/* on_token of tfmc_generate: print_text gets the token's text when its characters are complete. Nonzero ends the
+ * generation. */
 static int stream_text(void *user, int32_t id)
 {
 	struct generator *g = user;
@@ -249,7 +254,7 @@ static void print_json(struct generator *g, const struct result *r, const char *
 	buf_str(out, r->is_timed && r->n ? "]}\n" : "}\n");
 }
 
-/* A finished sequence as a line. */
+/* Prints a finished sequence as a line: an object of --json; or a score, if there is one, and text or ids. */
 static enum tfmc_status print_result(struct generator *g, const struct result *r)
 {
 	struct buf *out = &g->d->out;
@@ -270,6 +275,7 @@ static enum tfmc_status print_result(struct generator *g, const struct result *r
 
 /* ---- one prompt ---- */
 
+/* The options of the runtime library for this request; the caller sets the callbacks. */
 static struct tfmc_generate_options generate_options(struct generator *g)
 {
 	return (struct tfmc_generate_options){.struct_size = sizeof(struct tfmc_generate_options),
@@ -294,7 +300,7 @@ static enum tfmc_finish hypothesis_finish(const struct generator *g, const struc
 	return stops ? TFMC_FINISH_STOP : h->n < g->cap ? TFMC_FINISH_TEXT : TFMC_FINISH_LENGTH;
 }
 
-/* Prints the n_best hypotheses. */
+/* Searches and prints the best hypothesis, or the n_best with their scores. */
 static enum tfmc_status beam_search(struct generator *g, const struct ids *prompt)
 {
 	struct arena *a = &g->d->arena;
@@ -396,6 +402,7 @@ static enum tfmc_status generate_batch(struct generator *g)
 	return driver_flush_out(g->d) ? TFMC_OK : TFMC_IO;
 }
 
+/* Generates for one prompt and prints tokens as they come; a beam search and samples print complete sequences. */
 static enum tfmc_status generate_alone(struct generator *g, const struct ids *prompt)
 {
 	if (g->request.beam.beam > 1)
@@ -445,7 +452,8 @@ static enum tfmc_status generate_alone(struct generator *g, const struct ids *pr
 	return prompt_check_status(g->d, g->session, "generate", status);
 }
 
-/* A tokenizer with a template adds the start tokens itself; otherwise those of the model come first. */
+/* Appends the ids of a text prompt. A tokenizer that adds start tokens itself gets no start ids of the model before
+ * them. */
 static enum tfmc_status encode_text_prompt(struct generator *g, const char *text, struct ids *prompt)
 {
 	const struct tfmc_record *r = g->record;
@@ -458,6 +466,8 @@ static enum tfmc_status encode_text_prompt(struct generator *g, const char *text
 	return TFMC_OK;
 }
 
+/* Appends the ids of a list. The new text continues a prompt that has ids other than special tokens, so it keeps a
+ * leading blank. */
 static enum tfmc_status parse_id_prompt(struct generator *g, const char *text, struct ids *prompt)
 {
 	TFMC_TRY(prompt_append_list(g->d, "generate", text, prompt));
@@ -467,7 +477,8 @@ static enum tfmc_status parse_id_prompt(struct generator *g, const char *text, s
 	return TFMC_OK;
 }
 
-/* The prompt of the command (number 0) or of a line of a file (from 1). */
+/* prompt_line_fn: generates for the prompt of the options (number 0) or a line of a file (from 1); with batches
+ * only queues it, and runs the batch when the queue is full. */
 static enum tfmc_status generate_prompt(void *user, const char *text, size_t number)
 {
 	struct generator *g = user;
@@ -489,6 +500,7 @@ static enum tfmc_status generate_prompt(void *user, const char *text, size_t num
 
 /* ---- feature sources ---- */
 
+/* Generates for each row of a feature tensor; speech models get their decoder prefix. */
 static enum tfmc_status generate_sources(struct generator *g, const struct frontend_generate *model)
 {
 	const struct named_tensor *rows;
@@ -507,8 +519,8 @@ static enum tfmc_status generate_sources(struct generator *g, const struct front
 
 /* ---- the command ---- */
 
-/* Greedy, sampling or beam search: --beam, else the model's beam unless a sampling option is given.
- * TFMC_INVALID after a diagnostic when options contradict. */
+/* Sets the strategy of *w: greedy, sampling or beam search: --beam, else the model's beam unless a sampling option
+ * is given. TFMC_INVALID after a diagnostic when options contradict, or the model does not generate. */
 static enum tfmc_status choose_strategy(struct driver *d, const struct frontend_model *m, struct request *w)
 {
 	const struct frontend_generate *g = frontend_generate(m);
@@ -568,6 +580,8 @@ static enum tfmc_status choose_strategy(struct driver *d, const struct frontend_
 	return TFMC_OK;
 }
 
+/* Sets up buffers and constraints, then generates for every prompt of the options: a single one, the lines of a
+ * file, or the rows of --inputs. */
 static enum tfmc_status generate_all(struct generator *g, const struct frontend_generate *model)
 {
 	const struct driver_options *o = &g->d->options;
@@ -603,7 +617,8 @@ static enum tfmc_status generate_all(struct generator *g, const struct frontend_
 	return generate_prompt(g, o->tokens ? o->tokens : o->prompt ? o->prompt : "", 0);
 }
 
-/* batch: the most sequences that the model computes at once. */
+/* TFMC_INVALID after a diagnostic: hypotheses are sequences of a batch, and the model computes at most `batch` at
+ * once. */
 static enum tfmc_status check_beam(struct driver *d, int64_t batch, int64_t beam)
 {
 	int64_t most = batch < TFMC_BEAM_MAX ? batch : TFMC_BEAM_MAX;
@@ -621,6 +636,7 @@ static enum tfmc_status check_beam(struct driver *d, int64_t batch, int64_t beam
 	return TFMC_INVALID;
 }
 
+/* Compiles the model, opens a session with as many sequences as the strategy uses, and generates. */
 static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const struct request *w)
 {
 	struct compiled c = {0};

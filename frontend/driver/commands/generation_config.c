@@ -8,7 +8,7 @@
 
 #include "frontend/driver/commands/prompts.h"
 
-/* The ids that a model writes: the last axis of its logits; 0: unknown. */
+/* Returns how many ids the model can produce, from the last axis of its logits; 0: unknown. */
 static int64_t count_output_ids(struct driver *d, const struct tfmc_record *r)
 {
 	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1),
@@ -25,7 +25,8 @@ static int64_t count_output_ids(struct driver *d, const struct tfmc_record *r)
 	return 0;
 }
 
-/* Of the option --NAME. text NULL: it is not given. */
+/* Reads the list of ids of the option --NAME; text NULL: not given, *out stays. False after a diagnostic: not a
+ * list, or an id that the model cannot produce. */
 static bool read_id_option(struct driver *d, const struct tfmc_record *r, const char *name, const char *text,
                            struct tfmc_ids *out)
 {
@@ -47,7 +48,8 @@ static bool read_id_option(struct driver *d, const struct tfmc_record *r, const 
 	return true;
 }
 
-/* text NULL: the option is not given. */
+/* Encodes the text of an option as generated text is, by the target's tokenizer; text NULL: not given, *out stays.
+ * False after a diagnostic. */
 static bool read_text_option(struct driver *d, const struct tfmc_record *r, const char *text,
                              struct tfmc_ids *out)
 {
@@ -87,6 +89,7 @@ static bool add_banned(struct driver *d, const struct frontend_generate *g, cons
 	return true;
 }
 
+/* Adds the biases of token sequences that the model specifies; no option changes them. False: no memory. */
 static bool add_biases(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
 {
 	struct tfmc_bias *biases = ARENA_ARRAY(&d->arena, struct tfmc_bias, g->bias.n + 1);
@@ -109,6 +112,7 @@ bool generation_constraints(struct driver *d, const struct frontend_generate *g,
 	out->no_repeat_ngram = option_int(o->no_repeat_ngram, g->no_repeat_ngram);
 	out->source_no_repeat_ngram = g->source_no_repeat_ngram;
 	out->min_new_tokens = option_int(o->min_tokens, g->min_new);
+	/* Bounds of the whole text are the model's; an option counts new tokens and replaces them. */
 	out->min_tokens = o->min_tokens ? 0 : g->min_total;
 	out->max_tokens = o->max_tokens ? 0 : g->max_total;
 	out->forced_last = copy_model_ids(d, &g->forced_last);

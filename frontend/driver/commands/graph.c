@@ -36,6 +36,7 @@ struct views {
 	} list;
 };
 
+/* Makes a graph of each function of a module, with costs at the largest dims or those of --dim. */
 static enum tfmc_status add_module(struct views *v, const struct ir_module *m, enum stage stage)
 {
 	struct arena *a = &v->d->arena;
@@ -68,6 +69,7 @@ static void print_dims(struct buf *out, const struct graph *g)
 
 /* ---- data ---- */
 
+/* Whether a box of any graph was made from a line of this source. */
 static bool is_used(const struct views *v, uint32_t source)
 {
 	for (size_t i = 0; i < v->list.n; i++)
@@ -94,6 +96,7 @@ static void print_sources(struct buf *out, const struct views *v)
 	}
 }
 
+/* Prints all graphs as one JSON object, the data of the page's script. Costs of all are at the same dims. */
 static void print_data(struct buf *out, const struct views *v)
 {
 	struct buf dims;
@@ -121,6 +124,7 @@ static void print_data(struct buf *out, const struct views *v)
 
 /* ---- page and picture ---- */
 
+/* Prints the page. Pictures contain closed boxes too, hidden, since the script only moves what is drawn. */
 static void print_page(struct buf *out, const struct views *v)
 {
 	struct buf data, pictures, name;
@@ -156,7 +160,7 @@ static void print_svg(struct buf *out, const struct views *v)
 	buf_init(&pictures);
 	for (size_t i = 0; i < v->list.n; i++) {
 		struct view *view = &v->list.items[i];
-		if (i > 0 && view->stage == view[-1].stage)
+		if (i > 0 && view->stage == view[-1].stage) /* another function */
 			continue;
 		graph_place(&view->graph, true);
 		buf_printf(&pictures, "<text class=\"caption\" x=\"%.1f\" y=\"%.1f\">", x,
@@ -189,6 +193,7 @@ static bool ends_in(const char *path, const char *end)
 	return n >= k && !strcmp(path + n - k, end);
 }
 
+/* Writes to -o (or stdout) what its ending selects: .svg a picture, .json the data, anything else the page. */
 static enum tfmc_status write_views(struct views *v)
 {
 	const char *path = v->d->options.output ? v->d->options.output : "-";
@@ -205,6 +210,7 @@ static enum tfmc_status write_views(struct views *v)
 	return st;
 }
 
+/* Runs the pipeline and writes the module before and after it. */
 static enum tfmc_status draw_module(struct views *v, const struct ir_module *in, const struct target *target)
 {
 	struct pass_report report;

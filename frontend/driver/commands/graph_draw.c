@@ -23,6 +23,7 @@ struct picture {
 	bool closed; /* draw what closed boxes contain */
 };
 
+/* Draws a line of text, escaped; nothing for an empty one. */
 static void put_text(struct picture *p, const char *class, double x, double y, const char *text)
 {
 	if (!*text)
@@ -43,7 +44,8 @@ struct curve {
 	size_t n;
 };
 
-/* Segments alternate: a curve to the next row, a line through it. */
+/* graph_point_fn: continues a path. Points alternate: a curve to the next row, a line through it. Remembers where
+ * the label is. */
 static void put_point(void *user, double x, double y)
 {
 	struct curve *c = user;
@@ -64,7 +66,8 @@ static void put_point(void *user, double x, double y)
 	c->n++;
 }
 
-/* Lines are drawn before labels, so that no line crosses a label. */
+/* Draws the edges of an open box with the type of their first value as label. Lines are drawn before labels, so
+ * that no line crosses a label. */
 static void put_edges_of(struct picture *p, const struct graph_node *box)
 {
 	struct buf labels;
@@ -92,7 +95,7 @@ static void put_edges_of(struct picture *p, const struct graph_node *box)
 
 /* ---- boxes ---- */
 
-/* The class of a box of an op or a kernel by what most of its time goes to. */
+/* The class of a box of an op or a kernel by what most of its time goes to, which colors it; "": none. */
 static const char *work_of(const struct graph_node *n)
 {
 	const struct ir_op *op =
@@ -104,6 +107,7 @@ static const char *work_of(const struct graph_node *n)
 	return ir_op_has(op->code, TRAIT_CONTRACT) ? " contraction" : ir_is_norm(op->code) ? " norm" : "";
 }
 
+/* Draws a box, and in it its edges and children if it is open (with p->closed always: hidden by the style). */
 static void put_box(struct picture *p, const struct graph_node *n)
 {
 	double radius = n->kind == GRAPH_INPUT || n->kind == GRAPH_OUTPUT ? n->h / 2 : RADIUS;
@@ -150,6 +154,7 @@ void graph_draw(struct buf *out, const struct graph *g, const char *prefix, bool
 
 /* ---- data ---- */
 
+/* Appends a pair [label, text] to a JSON array that begins with '['. */
 static void put_fact(struct buf *out, const char *label, const char *text)
 {
 	buf_str(out, out->data[out->len - 1] == '[' ? "[" : ",[");
@@ -159,6 +164,7 @@ static void put_fact(struct buf *out, const char *label, const char *text)
 	buf_char(out, ']');
 }
 
+/* Appends a fact of a number as `print` formats it; 0 is left out. */
 static void put_number(struct buf *out, const char *label, double value, void (*print)(struct buf *, double))
 {
 	struct buf text;
@@ -183,6 +189,7 @@ static void put_results(struct buf *out, const struct graph *g, const struct ir_
 	}
 }
 
+/* Appends name, type and format of each weight that an op reads. */
 static void put_weights(struct buf *out, const struct graph *g, const struct ir_op *op)
 {
 	struct buf text;
@@ -200,6 +207,7 @@ static void put_weights(struct buf *out, const struct graph *g, const struct ir_
 	}
 }
 
+/* Appends the kind of a kernel, and the tile sizes of GEMM (rows x columns x K) or attention (rows x keys). */
 static void put_kernel(struct buf *out, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
@@ -215,7 +223,7 @@ static void put_kernel(struct buf *out, const struct ir_op *op)
 	buf_destroy(&text);
 }
 
-/* Label and text of what the page says of a box, in order. */
+/* Appends the pairs that the page shows for a selected box, in order. */
 static void put_facts(struct buf *out, const struct graph *g, const struct graph_node *n)
 {
 	buf_char(out, '[');
@@ -253,7 +261,7 @@ static void put_rows(struct buf *out, const struct graph_rows *r)
 	}
 }
 
-/* [from, to, first bend, bends] */
+/* Edges of a box as [id from, id to, first bend, number of bends]. */
 static void put_edges(struct buf *out, const struct graph_node *box)
 {
 	for (size_t i = 0; i < box->edges.n; i++) {
@@ -263,6 +271,7 @@ static void put_edges(struct buf *out, const struct graph_node *box)
 	}
 }
 
+/* Appends the object of a box, with those of its children: the fields that page/graph.js reads. */
 static void put_data(struct buf *out, const struct graph *g, const struct graph_node *n)
 {
 	buf_printf(out, "{\"id\":%zu,\"kind\":\"%s\",\"depth\":%zu,\"name\":", n->id, kinds[n->kind],

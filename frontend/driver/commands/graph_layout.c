@@ -31,8 +31,11 @@ static bool is_source(const struct graph_node *n)
 	return n->n_in == 0 && n->kind != GRAPH_PORT_IN;
 }
 
-/* Edges are in order of the boxes they go to, which are in order of execution, so one pass finds the longest paths.
- * Inputs and constants move down, to the row above the first box that reads them. Returns the number of rows. */
+/*
+ * Sets the row of each child by the longest path to it. Edges are in order of the boxes they go to, which are in
+ * order of execution, so one pass suffices. Inputs and constants move down, to the row above the first box that
+ * reads them. Returns the number of rows.
+ */
 static size_t set_rows(struct graph_node *box)
 {
 	size_t last = 0;
@@ -58,7 +61,8 @@ static size_t set_rows(struct graph_node *box)
 	return last + 1;
 }
 
-/* Numbers the bends of edges. Returns how many. */
+/* Gives each edge that passes rows a bend in every row; those longer than SPAN_MAX get none and are one curve.
+ * Returns the number of bends. */
 static size_t set_bends(struct graph_node *box)
 {
 	size_t n = 0;
@@ -74,6 +78,7 @@ static size_t set_bends(struct graph_node *box)
 	return n;
 }
 
+/* Makes the cells of the children, and after them those of the bends: cell_of() finds a bend by its number. */
 static void add_cells(struct graph_node *box)
 {
 	struct graph_rows *r = &box->rows;
@@ -104,6 +109,8 @@ static void sum_counts(size_t *first, size_t n)
 		first[i + 1] += first[i];
 }
 
+/* Makes the links between neighboring rows, sorted by the upper row: the first pass counts them, the second stores
+ * them. An edge without bends that passes rows has none. filled: [rows], zeroed. */
 static void add_links(struct graph_node *box, size_t *filled)
 {
 	struct graph_rows *r = &box->rows;
@@ -124,6 +131,7 @@ static void add_links(struct graph_node *box, size_t *filled)
 	}
 }
 
+/* Sorts the cells by row (a counting sort) in their first order, which the sweeps improve. filled: [rows], zeroed. */
 static void order_cells(struct graph_rows *r, size_t *filled)
 {
 	for (size_t c = 0; c < r->n_cells; c++)
@@ -138,6 +146,7 @@ static void order_cells(struct graph_rows *r, size_t *filled)
 
 /* ---- sweeps ---- */
 
+/* By the mean of the neighbors; equal ones keep their order, so that qsort is stable. */
 static int compare_cells(const void *a, const void *b)
 {
 	const struct graph_cell *x = *(struct graph_cell *const *)a, *y = *(struct graph_cell *const *)b;
@@ -146,8 +155,10 @@ static int compare_cells(const void *a, const void *b)
 	return (x->at > y->at) - (x->at < y->at);
 }
 
+/* Places the cells of a row by their `want`. */
 typedef void settle_fn(struct graph_rows *r, size_t row);
 
+/* settle_fn: orders a row by barycenters; x is the rank, counted from the middle. */
 static void sort_row(struct graph_rows *r, size_t row)
 {
 	struct graph_cell **cells = r->order + r->first_cell[row];
@@ -169,7 +180,8 @@ static double distance(const struct graph_cell *left, const struct graph_cell *r
 	return half_width(left) + GAP_X + half_width(right);
 }
 
-/* Nearest to where the cells of a row want to be: the mean of packing from the left and from the right. */
+/* settle_fn: places cells, in their order, as near as possible to the means of their neighbors without overlap: the
+ * mean of packing from the left and from the right. */
 static void place_row(struct graph_rows *r, size_t row)
 {
 	struct graph_cell **cells = r->order + r->first_cell[row];
@@ -186,7 +198,8 @@ static void place_row(struct graph_rows *r, size_t row)
 		cells[i]->x = (cells[i]->x + cells[i]->want) / 2;
 }
 
-/* Sets `want` from the row above (down) or below, and settles the row. */
+/* Sets `want` of the cells of a row to the mean x of their neighbors in the row above (down) or below; without
+ * neighbors to its own x. Then settles the row. */
 static void settle_row(struct graph_rows *r, size_t row, bool down, settle_fn *settle)
 {
 	for (size_t c = r->first_cell[row]; c < r->first_cell[row + 1]; c++) {
@@ -206,6 +219,7 @@ static void settle_row(struct graph_rows *r, size_t row, bool down, settle_fn *s
 	settle(r, row);
 }
 
+/* One sweep of the layout: rows from the top by those above, then back from the bottom by those below. */
 static void sweep(struct graph_rows *r, settle_fn *settle)
 {
 	for (size_t row = 1; row < r->n; row++)
@@ -216,6 +230,7 @@ static void sweep(struct graph_rows *r, settle_fn *settle)
 
 /* ---- boxes ---- */
 
+/* False: no memory. */
 static bool allocate_rows(struct arena *a, struct graph_node *box, size_t n_bends)
 {
 	struct graph_rows *r = &box->rows;
@@ -230,6 +245,7 @@ static bool allocate_rows(struct arena *a, struct graph_node *box, size_t n_bend
 	return r->cells && r->order && r->links && r->first_cell && r->first_link && r->top && r->height;
 }
 
+/* Assigns rows, bends and order to the children of a box, after those of the boxes in it. */
 static enum tfmc_status arrange(struct arena *a, struct graph_node *box)
 {
 	struct graph_rows *r = &box->rows;
@@ -261,6 +277,7 @@ static double larger(double a, double b)
 	return a > b ? a : b;
 }
 
+/* Sets the size of a box that is closed: its lines of text. Widths of characters are estimates. */
 static void set_closed_size(struct graph_node *n)
 {
 	bool is_port = n->kind >= GRAPH_PORT_IN;
@@ -270,7 +287,7 @@ static void set_closed_size(struct graph_node *n)
 	n->height = is_port ? LINE : LINE * (1.0 + (*n->text != 0) + (*n->figures != 0)) + 13;
 }
 
-/* Inputs and ports are as wide as what their edges bear, so that this does not overlap. */
+/* Makes inputs and ports as wide as the labels of their edges, which would overlap otherwise. */
 static void fit_labels(const struct graph_node *box)
 {
 	for (size_t i = 0; i < box->edges.n; i++) {
@@ -289,7 +306,7 @@ enum tfmc_status graph_arrange(struct graph *g)
 	return arrange(g->arena, g->root);
 }
 
-/* Boxes around layers begin open. */
+/* Whether a box contains the layers of a model: such boxes begin open. */
 static bool has_repeat(const struct graph_node *n)
 {
 	for (size_t i = 0; i < n->children.n; i++)
@@ -298,6 +315,8 @@ static bool has_repeat(const struct graph_node *n)
 	return false;
 }
 
+/* Sets the size of a box and, if it is open, the positions of its children, sized first: x by two sweeps, y by
+ * rows. page/graph.js computes the same. */
 static void place(struct graph_node *n, bool opens_layers)
 {
 	struct graph_rows *r = &n->rows;

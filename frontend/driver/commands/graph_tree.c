@@ -22,6 +22,7 @@ struct tree {
 	        *node_of; /* [n_values]: the box that computes a value, or around its argument; NULL: none */
 };
 
+/* Adds a box to the graph and to `parent` (NULL: the root). NULL: no memory. */
 static struct graph_node *add_node(struct graph *g, struct graph_node *parent, enum graph_kind kind,
                                    const char *name)
 {
@@ -40,6 +41,7 @@ static struct graph_node *add_node(struct graph *g, struct graph_node *parent, e
 
 /* ---- costs ---- */
 
+/* The bytes of a value at g->dims; 0 for a state and where the size overflows. */
 static double tensor_bytes(const struct graph *g, uint32_t value)
 {
 	const struct ir_type *t = g->func->values[value].type;
@@ -56,8 +58,8 @@ static bool is_inside(const struct ir_region *r, const struct ir_region *outer)
 	return r != NULL;
 }
 
-/* Bytes of the tensors that an op reads from outside of a group (NULL: it is in none) and that are not marked in `seen`;
- * marks them, or removes their marks. */
+/* Returns the bytes of tensors that an op reads from outside of a group (NULL: it is in none) and that are not
+ * marked in `seen`, and marks them; with mark false only removes the marks. */
 static double bytes_read(const struct graph *g, const struct ir_op *op, const struct ir_region *group,
                          bool *seen, bool mark)
 {
@@ -73,7 +75,8 @@ static double bytes_read(const struct graph *g, const struct ir_op *op, const st
 	return sum;
 }
 
-/* A value that ops of one group read twice counts once. */
+/* Returns the bytes that an op or the ops of its region read from outside. A value that several of them read counts
+ * once. seen: all false, before and after. */
 static double all_bytes_read(const struct graph *g, const struct ir_op *op, bool *seen)
 {
 	double sum = bytes_read(g, op, NULL, seen, true);
@@ -85,6 +88,8 @@ static double all_bytes_read(const struct graph *g, const struct ir_op *op, bool
 	return sum;
 }
 
+/* The cost of one execution of an op; that of a group is of all its ops. Views cost nothing: they compute and move
+ * nothing. */
 static struct graph_cost op_cost(const struct graph *g, const struct ir_op *op, bool *seen)
 {
 	int64_t flops;
@@ -100,6 +105,7 @@ static struct graph_cost op_cost(const struct graph *g, const struct ir_op *op, 
 	return c;
 }
 
+/* Sets the cost of steps and repeats to the sum of their children, times the layers of a repeat. */
 static void sum_costs(struct graph_node *n)
 {
 	if (n->kind != GRAPH_STEP && n->kind != GRAPH_REPEAT)
@@ -118,6 +124,7 @@ static void sum_costs(struct graph_node *n)
 	                              sum.written * times};
 }
 
+/* The line of costs in a box: "1.2 GFLOP · weights 3.0 MiB", for kernels with bytes read and written. */
 static const char *figures_text(struct graph *g, const struct graph_node *n)
 {
 	struct buf text;
@@ -141,8 +148,8 @@ static const char *figures_text(struct graph *g, const struct graph_node *n)
 
 /* ---- names ---- */
 
-/* The name of the op's weight in its step, with a point before it: ".q_k_v" of layers.self.attention.q_k_v.weight; ""
- * where there is none. */
+/* The name of the op's weight in its step, after a blank: " q_k_v" of layers.self.attention.q_k_v.weight; "" where
+ * there is none. */
 static const char *weight_role(struct graph *g, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -196,8 +203,8 @@ static struct graph_node *last_child(const struct graph_node *n)
 	return n->children.n ? n->children.items[n->children.n - 1] : NULL;
 }
 
-/* The box of a step with this path in `box`, that of the op before if its path begins alike. keep: components at the
- * end that are no boxes. */
+/* Returns the box for an op with this path in `box`, making boxes of its components; the last box is used again if
+ * the path begins alike. keep: components at the end that are no boxes. NULL: no memory. */
 static struct graph_node *open_steps(struct graph *g, struct graph_node *box, const char *path, size_t keep)
 {
 	size_t left = *path != 0;
@@ -209,7 +216,7 @@ static struct graph_node *open_steps(struct graph *g, struct graph_node *box, co
 		if (!last || last->kind != GRAPH_STEP || strncmp(last->name, path, n) || last->name[n])
 			last = add_node(g, box, GRAPH_STEP, arena_strndup(g->arena, path, n));
 		box = last;
-		left = path[n] ? left - 1 : keep;
+		left = path[n] ? left - 1 : keep; /* at DEPTH_MAX n is the whole remaining path */
 		path += n + (path[n] == '.');
 	}
 	return box;
@@ -218,6 +225,8 @@ static struct graph_node *open_steps(struct graph *g, struct graph_node *box, co
 static enum tfmc_status add_region(struct tree *t, struct graph_node *box, const struct ir_region *r,
                                    bool *seen);
 
+/* Adds the box of an op in the boxes of its step, and those of the ops in its region. Values of node_of: results,
+ * and the arguments of a repeat. */
 static enum tfmc_status add_op(struct tree *t, struct graph_node *box, const struct ir_op *op, bool *seen)
 {
 	struct graph *g = t->g;
@@ -249,6 +258,7 @@ static enum tfmc_status add_op(struct tree *t, struct graph_node *box, const str
 	return op->region ? add_region(t, n, op->region, seen) : TFMC_OK;
 }
 
+/* Adds the ops of a region in order. Weights and terminators are no boxes. */
 static enum tfmc_status add_region(struct tree *t, struct graph_node *box, const struct ir_region *r,
                                    bool *seen)
 {
@@ -258,7 +268,8 @@ static enum tfmc_status add_region(struct tree *t, struct graph_node *box, const
 	return TFMC_OK;
 }
 
-/* Replaces steps with one child by it, and gives every step the place of its first child. */
+/* Replaces steps with one child by that child, with both names, and gives every step the location of its first
+ * child. */
 static void merge_single(struct graph *g, struct graph_node *n)
 {
 	for (size_t i = 0; i < n->children.n; i++) {
@@ -281,6 +292,7 @@ static void merge_single(struct graph *g, struct graph_node *n)
 	}
 }
 
+/* Sets the depths again, after boxes were merged. */
 static void set_depths(struct graph_node *n)
 {
 	for (size_t i = 0; i < n->children.n; i++) {
@@ -312,6 +324,8 @@ static const char *value_name(const struct graph *g, uint32_t value)
 	return name ? name : "";
 }
 
+/* Returns the port of a box for a value, made if there is none; beyond PORTS_MAX the last one is shared. Ports are
+ * the last children. NULL: no memory. */
 static struct graph_node *find_port(struct graph *g, struct graph_node *box, enum graph_kind kind,
                                     uint32_t value)
 {
@@ -333,6 +347,8 @@ static struct graph_node *find_port(struct graph *g, struct graph_node *box, enu
 	return p;
 }
 
+/* Adds an edge in a box, or counts the value in the edge that both boxes have. from or to NULL, as after a failed
+ * allocation: false. */
 static bool add_edge(struct graph *g, struct graph_node *box, struct graph_node *from, struct graph_node *to,
                      uint32_t value)
 {
@@ -355,8 +371,8 @@ static bool add_edge(struct graph *g, struct graph_node *box, struct graph_node 
 	return ARENA_ADDED(g->arena, &box->edges, (struct graph_edge){from, to, type, value, 1, 0, 0});
 }
 
-/* The edges of a value from the box that computes it, or contains it as an argument, to the box that reads it, or
- * yields it. */
+/* Adds the edges of a value from the box that computes it, or contains it as an argument, to the box that reads it,
+ * or yields it: in each box on the way up to their common box and down again. TFMC_NO_MEMORY if an edge failed. */
 static enum tfmc_status connect(struct graph *g, struct graph_node *from, struct graph_node *to,
                                 uint32_t value)
 {
@@ -382,6 +398,7 @@ static enum tfmc_status connect(struct graph *g, struct graph_node *from, struct
 	return done ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
+/* Connects box n with the boxes of the values that the op reads; weights and states have no edges. */
 static enum tfmc_status connect_operands(struct tree *t, struct graph_node *n, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -393,6 +410,8 @@ static enum tfmc_status connect_operands(struct tree *t, struct graph_node *n, c
 	return TFMC_OK;
 }
 
+/* Connects an op's operands, then its children, then what its region yields, so that edges are in order of
+ * execution. */
 static enum tfmc_status connect_all(struct tree *t, struct graph_node *n)
 {
 	size_t n_children = n->children.n; /* without ports, which are added behind them */
@@ -407,6 +426,7 @@ static enum tfmc_status connect_all(struct tree *t, struct graph_node *n)
 
 /* ---- functions ---- */
 
+/* Adds a box for each tensor parameter; states are not shown. */
 static enum tfmc_status add_inputs(struct tree *t)
 {
 	const struct ir_func *f = t->g->func;

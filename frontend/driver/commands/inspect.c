@@ -26,6 +26,8 @@
 #define REPORT_BYTES_MAX (4 << 20)
 #define TYPE_BYTES_MAX   1024
 
+/* Finds the record at any multiple of 8 bytes, its alignment; NULL: none that fits the file. Its fields are not
+ * checked. */
 static const struct tfmc_record *find_record(const unsigned char *bytes, size_t n)
 {
 	for (size_t i = 0; i + sizeof(struct tfmc_record) <= n; i += 8) {
@@ -44,14 +46,15 @@ static const void *record_array(const struct tfmc_record *r, uint64_t at, uint64
 	return fits ? (const char *)r + at : NULL;
 }
 
-/* A damaged record's string may lack its terminator. */
+/* Copies a string of the record, at most 256 bytes: in a damaged record it may lack its terminator. */
 static const char *record_text(struct arena *a, const struct tfmc_record *r, uint64_t at)
 {
 	uint64_t n = at < r->bytes ? r->bytes - at : 0;
 	return arena_printf(a, "%.*s", n < 256 ? (int)n : 256, n ? (const char *)r + at : "");
 }
 
-/* A polynomial in the dims: "2*B+1". */
+/* Prints the size of an axis, a polynomial in the dims: "2*B+1". The record stores the number of terms, then for
+ * each its scale, number of factors and their dims, 8 bytes each. */
 static void print_size(struct buf *out, struct arena *a, const struct tfmc_record *r, uint64_t at)
 {
 	const struct tfmc_record_dim *dims = record_array(r, r->dims, r->n_dims, sizeof(*dims));
@@ -76,6 +79,7 @@ static void print_size(struct buf *out, struct arena *a, const struct tfmc_recor
 	}
 }
 
+/* Reports n tensors of the record, at an offset, under `key`. */
 static void report_record_tensors(struct report *out, struct arena *a, const struct tfmc_record *r,
                                   const char *key, uint64_t at, uint64_t n)
 {
@@ -125,6 +129,7 @@ static void report_dims(struct report *out, struct arena *a, const struct tfmc_r
 	report_close(out);
 }
 
+/* Reports the bytes of code of each variant, which their symbols tell, and of the interface that they share. */
 static void report_code(struct report *out, struct driver *d, const struct file_map *map,
                         const struct tfmc_record *r)
 {
@@ -144,6 +149,7 @@ static void report_code(struct report *out, struct driver *d, const struct file_
 	report_close(out);
 }
 
+/* Reports the record of an object: names, entries, and the sizes of memory that a caller provides. */
 static enum tfmc_status inspect_object(struct driver *d, struct report *out, const struct file_map *map)
 {
 	const struct tfmc_record *r = find_record(map->data, map->len);
@@ -186,6 +192,7 @@ static void report_type(struct report *out, const struct ir_dims *dims, const st
 	buf_destroy(&text);
 }
 
+/* Reports the tensors that a caller of the function passes and receives; states and past lengths are internal. */
 static void report_interface(struct report *out, const struct ir_module *m, const struct ir_func *f)
 {
 	report_open(out, "inputs");
@@ -220,7 +227,8 @@ static bool is_stored(const struct ir_wexpr *e)
 	return e && e->kind == WX_TENSOR;
 }
 
-/* False: the weight does not come from a file. */
+/* Counts the elements of a weight. False: it does not come from a file, or has a size that is not constant or
+ * overflows. */
 static bool count_elements(const struct ir_weight *w, int64_t *elements)
 {
 	*elements = 1;
@@ -232,7 +240,7 @@ static bool count_elements(const struct ir_weight *w, int64_t *elements)
 	return is_stored(w->init);
 }
 
-/* Bytes of n elements in the weight's format. */
+/* Bytes of n elements in the weight's format, whose blocks divide its rows; 0: unknown. */
 static uint64_t parameter_bytes(const struct ir_weight *w, int64_t n)
 {
 	int64_t k = 0;
@@ -270,7 +278,8 @@ static void report_parameters(struct report *out, const struct loaded *l)
 	report_number(out, "parameter_bytes", bytes);
 }
 
-/* Names and shapes of a model without weight files. False: it has weights. */
+/* Reports names and shapes of the parameters of a model without weight files, for those who write them. False: it
+ * has weights. */
 static bool report_shapes(struct driver *d, struct report *out, const struct frontend_model *m)
 {
 	int rank;
@@ -291,6 +300,7 @@ static bool report_shapes(struct driver *d, struct report *out, const struct fro
 	return true;
 }
 
+/* Plans a module for the target of the options, and measures the layout of its object, without code. */
 static enum tfmc_status measure_sizes(struct driver *d, const struct ir_module *in,
                                       struct ir_module **planned, struct backend_sizes *sizes)
 {
@@ -304,6 +314,7 @@ static enum tfmc_status measure_sizes(struct driver *d, const struct ir_module *
 	return st == TFMC_OK ? backend_measure(&d->diag, *planned, target, &d->arena, sizes) : st;
 }
 
+/* Reports a number of bytes at the largest dims; nothing where it overflows. */
 static void report_arena(struct driver *d, struct report *out, const struct ir_module *m,
                          const struct ir_dim *bytes)
 {
@@ -315,7 +326,7 @@ static void report_arena(struct driver *d, struct report *out, const struct ir_m
 		report_number(out, "arena_bytes", (uint64_t)v);
 }
 
-/* Entries by their function. Cases for special sizes are internal to the compiler, so not listed. */
+/* Reports the sizes of each entry, those of its function. Cases for special sizes are internal, so not listed. */
 static enum tfmc_status report_sizes(struct driver *d, struct report *out, const struct ir_module *in)
 {
 	static const char *const entries[] = {"run", "encode", "prefill", "step"};
@@ -345,13 +356,14 @@ static enum tfmc_status report_sizes(struct driver *d, struct report *out, const
 
 /* ---- settings of generation ---- */
 
-/* A field that is there only when it changes something. */
+/* Reports a setting only if it changes something: 0 and `neutral` do not. */
 static void report_real(struct report *out, const char *key, double value, double neutral)
 {
 	if (value != 0 && value != neutral)
 		report_text(out, key, "%.17g", value);
 }
 
+/* Reports a setting only if it is given. */
 static void report_count(struct report *out, const char *key, int64_t n)
 {
 	if (n > 0)
@@ -432,6 +444,7 @@ static void report_settings(struct report *out, const struct frontend_generate *
 	report_close(out);
 }
 
+/* Reports whether the model generates, and its tokenizer. Settings are for programs, so in JSON only. */
 static void report_generation(struct report *out, const struct frontend_model *m)
 {
 	const struct frontend_generate *g = frontend_generate(m);
@@ -449,6 +462,7 @@ static void report_generation(struct report *out, const struct frontend_model *m
 	                                         : "yes");
 }
 
+/* Reports a loaded model: dims, interface, parameters, generation, and the sizes of its object. */
 static enum tfmc_status report_model(struct driver *d, struct report *out, const struct loaded *l)
 {
 	const struct ir_dims *dims = l->module->dims;
@@ -488,6 +502,7 @@ static enum tfmc_status inspect_model(struct driver *d, struct report *out)
 
 /* ---- files ---- */
 
+/* Reports the tensors that a file of weights stores, in its order. */
 static void report_tensors(struct report *out, const struct stored_tensors *s)
 {
 	uint64_t elements = 0, bytes = 0;
@@ -520,6 +535,7 @@ static void report_tensors(struct report *out, const struct stored_tensors *s)
 
 #define SHOWN 200 /* bytes of a string, at most */
 
+/* Reports an entry of GGUF metadata; of strings the beginning, of arrays length and type. */
 static void report_value(struct report *out, const char *key, const struct gguf_value *v)
 {
 	char number[NUMBER_TEXT_MAX];
@@ -546,8 +562,8 @@ static void report_value(struct report *out, const char *key, const struct gguf_
 	}
 }
 
-/* The content of the file, then the model. A file that is not a complete model is described before that is
- * reported. */
+/* Reports the content of the file, then the model, which may fail: a file that is not a complete model is described
+ * first. */
 static enum tfmc_status inspect_gguf(struct driver *d, struct report *out, const struct file_map *map)
 {
 	struct gguf g;
@@ -583,6 +599,7 @@ static enum tfmc_status inspect_weights(struct report *out, const struct file_ma
 	return TFMC_OK;
 }
 
+/* Reports the first of the packed tokenizers in a file; a second one is the target's. */
 static enum tfmc_status inspect_tokenizer(struct driver *d, struct report *out, const struct file_map *map)
 {
 	static const char *const models[] = {[TFMC_TOK_BPE] = "bpe",
@@ -606,9 +623,10 @@ static enum tfmc_status inspect_tokenizer(struct driver *d, struct report *out, 
 	return TFMC_OK;
 }
 
-/* Kinds by their first bytes. Everything else is read as a model, whose errors tell what it is not. */
 enum kind { KIND_MODEL, KIND_OBJECT, KIND_GGUF, KIND_WEIGHTS, KIND_TOKENIZER, KIND_TENSORS };
 
+/* Returns the kind by the file's first bytes, safetensors by its name. Everything else is read as a model, whose
+ * errors tell what it is not. */
 static enum kind detect_kind(struct diag_context *cx, const char *path)
 {
 	static const struct {
@@ -628,6 +646,7 @@ static enum kind detect_kind(struct diag_context *cx, const char *path)
 	return tensors || file_ends_with(path, ".safetensors") ? KIND_TENSORS : KIND_MODEL;
 }
 
+/* Reports a file of weights by its headers; no values are read. */
 static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, const struct file_map *map)
 {
 	const char *format = weight_file_format(map->data, map->len);
@@ -640,6 +659,7 @@ static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, co
 	return TFMC_OK;
 }
 
+/* Reports a mapped file. TFMC_INVALID after a diagnostic also when it is shorter than its header. */
 static enum tfmc_status inspect_file(struct driver *d, struct report *out, enum kind kind,
                                      const struct file_map *map)
 {
@@ -660,6 +680,7 @@ static enum tfmc_status inspect_file(struct driver *d, struct report *out, enum 
 
 /* ---- probed values ---- */
 
+/* Prints name, type and line of a value that can be probed. */
 static void print_probe(struct driver *d, const struct ir_module *m, const struct ir_func *f,
                         const struct probe_site *site, const char *name)
 {
@@ -679,7 +700,8 @@ static void print_probe(struct driver *d, const struct ir_module *m, const struc
 	buf_char(&d->out, '\n');
 }
 
-/* matched[patterns]: set for those that a name matches. */
+/* Prints the probe names of a function that match an option --probe, and sets matched[i] for each option i that
+ * matches a name. Nothing for a function that the model does not have. */
 static enum tfmc_status print_names(struct driver *d, const struct ir_module *m, const char *function,
                                     bool *matched)
 {
@@ -746,6 +768,7 @@ enum exit_code command_inspect(struct driver *d)
 		file_map_close(&map);
 	}
 	report_end(&report);
+	/* not half an object; inspect_gguf's is complete */
 	if (st != TFMC_OK && d->options.json && kind != KIND_GGUF)
 		buf_clear(&d->out);
 	return exit_code_of(st);

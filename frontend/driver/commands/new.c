@@ -37,8 +37,8 @@ static const struct parameter {
           {"mlp.ffn.down.weight", WIDTH, INNER},
 };
 
-/* Uniform in +-sqrt(3 / K), variance 1 / K, so that dot products have the variance of their inputs; norms are
- * ones. */
+/* Makes a weight of random values, uniform in +-sqrt(3 / K): variance 1 / K, so that dot products have the variance
+ * of their inputs; norms are ones. random: state of the generator. False: no memory. */
 static bool make_parameter(struct arena *a, const struct parameter *p, const char *name, uint64_t *random,
                            struct stored_tensor *out)
 {
@@ -58,6 +58,7 @@ static bool make_parameter(struct arena *a, const struct parameter *p, const cha
 	return data && name;
 }
 
+/* Appends the weights as a safetensors file. The seed is fixed, so every new model has the same. */
 static bool print_weights(struct arena *a, struct buf *out)
 {
 	struct stored_tensor items[TFMC_COUNT(ends) + LAYERS * TFMC_COUNT(layer)];
@@ -84,6 +85,8 @@ static enum tfmc_status write_file(struct driver *d, const char *directory, cons
 	return st;
 }
 
+/* Writes the files of the project and commits them: templates with the name in place of their marks, the schema for
+ * editors, the vocabulary of characters, and the weights. */
 static enum tfmc_status write_files(struct driver *d, const char *directory, const char *name,
                                     struct buf *text)
 {

@@ -50,6 +50,7 @@ void page_text(struct buf *out, const char *text, size_t n)
 	}
 }
 
+/* Returns the mark that the text begins with; NULL: none. */
 static const struct page_mark *find_mark(const char *text, const struct page_mark *marks, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -88,6 +89,7 @@ void page_svg_style(struct buf *out, const char *style)
 	           (const char *)light_css, style, (const char *)dark_css);
 }
 
+/* Prints a value in the largest of n units, each `factor` times the one before, in which it is at least 1. */
 static void print_scaled(struct buf *out, double value, double factor, const char *const *units, size_t n)
 {
 	size_t unit = 0;

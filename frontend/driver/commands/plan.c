@@ -49,6 +49,7 @@ static void print_formula(struct plan *p, const struct ir_dim *d, void (*unit)(s
 	unit(&p->d->out, v);
 }
 
+/* Sets p->dims to the largest values, or those of --dim. */
 static enum tfmc_status choose_plan_dims(struct plan *p)
 {
 	size_t n = ir_dims_count(p->planned->dims);
@@ -69,7 +70,8 @@ static double buffer_bytes(const struct plan *p, const struct plan_func *f, cons
 	return unit * (double)b->size;
 }
 
-/* The largest buffer smaller than `last` (NULL: all); of equal sizes the next in order. */
+/* Returns the largest buffer after `last` (NULL: of all) in the order of descending bytes, then of the list; NULL:
+ * none is left. */
 static const struct plan_buffer *next_largest(const struct plan *p, const struct plan_func *f,
                                               const struct plan_buffer *last)
 {
@@ -84,6 +86,7 @@ static const struct plan_buffer *next_largest(const struct plan *p, const struct
 	return best;
 }
 
+/* Prints the largest buffers of a function with their lifetimes. */
 static void print_largest(struct plan *p, const struct plan_func *f)
 {
 	struct buf *out = &p->d->out;
@@ -101,6 +104,8 @@ static void print_largest(struct plan *p, const struct plan_func *f)
 	}
 }
 
+/* Prints the bytes of a function's arena and how near they are to the lower bound of any plan. f NULL: it has no
+ * plan. */
 static void print_arena(struct plan *p, const struct backend_function_sizes *s, const struct plan_func *f)
 {
 	struct buf *out = &p->d->out;
@@ -129,6 +134,7 @@ static void print_arena(struct plan *p, const struct backend_function_sizes *s, 
 	print_largest(p, f);
 }
 
+/* Whether the polynomial contains the symbol. */
 static bool has_symbol(const struct ir_dim *d, int sym)
 {
 	for (size_t t = 0; t < d->n_terms; t++)
@@ -138,7 +144,7 @@ static bool has_symbol(const struct ir_dim *d, int sym)
 	return false;
 }
 
-/* Whether a tensor of the caller has the dim. */
+/* Whether a tensor of the caller has the dim; others do not concern the function. */
 static bool has_input_dim(const struct ir_func *f, int sym)
 {
 	for (size_t i = 0; i < f->n_params; i++) {
@@ -150,6 +156,7 @@ static bool has_input_dim(const struct ir_func *f, int sym)
 	return false;
 }
 
+/* Prints the name of a function, its entries, the case it is for, and the dims that its inputs have. */
 static void print_head(struct plan *p, const struct ir_func *f)
 {
 	struct buf *out = &p->d->out;
@@ -172,7 +179,7 @@ static void print_head(struct plan *p, const struct ir_func *f)
 	buf_char(out, '\n');
 }
 
-/* FLOP of the module before any pass, where passes removed some. */
+/* Prints the FLOP of the module before any pass, if passes removed some. */
 static void print_flops_before_passes(struct plan *p, const struct ir_func *planned)
 {
 	const struct ir_func *f = ir_find_func(p->in, planned->name);
@@ -197,6 +204,11 @@ struct exchanges {
 	double seconds;
 };
 
+/*
+ * ir_exchange_fn: adds the number, elements and time of one exchange (or of all of a repeat). Layers are split
+ * among the stages, which compute one after the other: what is between a receive and a send takes its time once for
+ * each stage.
+ */
 static void add_exchange(void *user, const struct ir_exchange *x)
 {
 	struct exchanges *e = user;
@@ -222,7 +234,8 @@ static void add_exchange(void *user, const struct ir_exchange *x)
 	e->seconds += (double)x->times * 1e-9 * ns * (double)(e->is_in_turn ? d->stages : 1);
 }
 
-/* The exchanges of a call, and the message by which rank 0 makes it; the inputs in it are taken to be small. */
+/* Counts the exchanges of a call, and the message by which rank 0 starts it; the inputs in that are taken to be
+ * small. */
 static struct exchanges count_exchanges(struct plan *p, const struct ir_func *f)
 {
 	struct exchanges e = {.p = p, .link = driver_link(p->d), .count = ir_dim_const(p->planned->dims, 0)};
@@ -231,6 +244,7 @@ static struct exchanges count_exchanges(struct plan *p, const struct ir_func *f)
 	return e;
 }
 
+/* Whether an op is of this kind, or a group has one. */
 static bool contains(const struct ir_op *op, enum ir_opcode code)
 {
 	bool found = op->code == code;
@@ -253,7 +267,7 @@ static double weights_in_turn(const struct plan *p, const struct ir_func *planne
 	return bytes;
 }
 
-/* Messages of a rank, and whether they take longer than the weights that it need not read. */
+/* Prints the messages of a rank, and whether they take longer than reading the weights that other ranks have. */
 static void print_exchanges(struct plan *p, const struct ir_func *planned)
 {
 	struct buf *out = &p->d->out;
@@ -282,6 +296,7 @@ static void print_exchanges(struct plan *p, const struct ir_func *planned)
 	           saved > x.seconds ? "ranks pay" : "ranks do not pay where memory bounds the call");
 }
 
+/* Prints the section of a function: work, weights, exchanges, arena. */
 static void print_function(struct plan *p, const struct backend_function_sizes *s)
 {
 	struct buf *out = &p->d->out;
@@ -300,6 +315,7 @@ static void print_function(struct plan *p, const struct backend_function_sizes *
 	print_arena(p, s, plan);
 }
 
+/* Prints the report: sizes of the whole model, then of each function. */
 static void print_all(struct plan *p)
 {
 	struct buf *out = &p->d->out;
@@ -341,6 +357,7 @@ static void print_caption(struct buf *out, const struct plan *p)
 		           (long long)p->dims[i]);
 }
 
+/* Writes the plan as the picture of --svg and the page of --html. */
 static enum tfmc_status write_pictures(struct plan *p)
 {
 	struct buf text, caption;
@@ -375,7 +392,7 @@ static enum tfmc_status print_planned(struct plan *p)
 	return write_pictures(p);
 }
 
-/* The plan without --shards, for comparison; *out NULL: there is one process. */
+/* Plans the module for one process, which print_exchanges() compares with; *out NULL: it is planned for one. */
 static enum tfmc_status plan_whole(struct plan *p, struct ir_module **out)
 {
 	const int64_t ranks = p->d->ranks, stages = p->d->stages;
@@ -393,6 +410,7 @@ static enum tfmc_status plan_whole(struct plan *p, struct ir_module **out)
 	return st;
 }
 
+/* Plans a module and prints the plan. */
 static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 {
 	struct ir_module *planned = NULL, *whole = NULL;

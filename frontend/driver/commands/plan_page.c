@@ -30,6 +30,7 @@ static int64_t layers_around(const struct ir_func *f, const struct ir_op *group)
 	return n;
 }
 
+/* Prints the groups of a function in order of execution; their indices are the times of its buffers. */
 static void print_groups(struct buf *out, const struct diag_context *cx, const struct ir_func *f,
                          const struct ir_lifetimes *life)
 {
@@ -47,6 +48,7 @@ static void print_groups(struct buf *out, const struct diag_context *cx, const s
 	}
 }
 
+/* Prints the buffers of a plan. Offsets and sizes are polynomials in the dims, printed at `dims`. */
 static void print_buffers(struct buf *out, const struct plan_func *plan, const int64_t *dims)
 {
 	for (size_t i = 0; i < plan->n_buffers; i++) {

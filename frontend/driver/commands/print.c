@@ -11,6 +11,8 @@
 #include "frontend/syntax/files.h"
 #include "ir/text/text.h"
 
+/* Returns the absolute path without symbolic links, in the arena; dir "" is the current directory. NULL: it does
+ * not exist. */
 static const char *real_directory(struct driver *d, const char *dir)
 {
 	char *real = realpath(dir[0] == '\0' ? "." : dir, NULL);
@@ -30,6 +32,7 @@ static const char *relative_to_output(struct driver *d, const char *dir)
 	           *from = real_directory(d, file_dir(&d->arena, d->options.output));
 	if (!to || !from)
 		return ""; /* writing the output fails, too */
+	/* The number of bytes of both paths that are equal components. */
 	size_t same = 0;
 	for (size_t i = 0; i == 0 || to[i - 1] == from[i - 1]; i++) {
 		bool ends = (to[i] == '/' || to[i] == '\0') && (from[i] == '/' || from[i] == '\0');

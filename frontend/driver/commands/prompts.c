@@ -15,6 +15,7 @@
 
 /* ---- the tokenizer ---- */
 
+/* Reports a status of libtfmctok. TFMC_OK for TFMC_TOKENIZER_OK. */
 static enum tfmc_status check_tokenizer_status(struct driver *d, int status)
 {
 	if (status == TFMC_TOKENIZER_OK)
@@ -30,6 +31,7 @@ enum tfmc_status driver_open_tokenizer(struct driver *d, struct frontend_model *
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, needed, &t));
 	driver_end_stage(d, "tokenizer");
+	/* Not supported, and not needed. */
 	if (t->packed.data == NULL)
 		return TFMC_OK;
 	TFMC_TRY(check_tokenizer_status(d,
@@ -77,7 +79,7 @@ const char *driver_token_text(void *user, int32_t id, uint64_t *bytes)
 
 /* ---- ids ---- */
 
-#define PROMPT_FILE_LIMIT ((size_t)64 << 20)
+#define PROMPT_FILE_LIMIT ((size_t)64 << 20) /* bytes */
 
 bool parse_id_list(struct driver *d, const char *text, int32_t **items, size_t *n)
 {
@@ -90,6 +92,7 @@ bool parse_id_list(struct driver *d, const char *text, int32_t **items, size_t *
 			if (!number_parse_i64(s, length, &id) || id < 0 || id > INT32_MAX || !slot)
 				return false;
 			*slot = (int32_t)id;
+			/* Commas separate ids, so none may be missing; blanks may repeat. */
 		} else if (*s == ',' && (s == text || s[-1] == ',')) {
 			return false;
 		}
@@ -110,6 +113,7 @@ enum tfmc_status prompt_check_status(struct driver *d, const struct tfmc_session
 		return TFMC_OK;
 	enum tfmc_status st = driver_runtime_error(d, LOC_NONE, DIAG_INPUT, status, "%s: %s", command,
 	                                           tfmc_session_status_text(session, status));
+	/* The prompt may be too long only because --limit-memory shortens the context. */
 	if (status == TFMC_RT_E_PROMPT || status == TFMC_RT_E_FULL)
 		driver_note_context_limit(d);
 	return st;
@@ -228,6 +232,7 @@ enum tfmc_status prompt_read_features(struct driver *d, const struct frontend_in
 			             file.items[i].name);
 	*out = t;
 	const struct named_tensor *lengths = in->lengths ? tensors_find(&file, in->lengths) : NULL;
+	/* Rows are set one by one, all as long as the tensor: lengths in the file may only repeat that. */
 	bool is_full = !lengths || (lengths->dtype == DT_I32 && t->rank > 1);
 	for (int64_t i = 0; lengths && is_full && i < lengths->count; i++)
 		is_full = ((const int32_t *)lengths->data)[i] == t->dims[1];
@@ -286,6 +291,8 @@ enum tfmc_status prompt_for_each_line(struct driver *d, const char *path, prompt
 	return TFMC_OK;
 }
 
+/* Reads stdin to its end as the prompt, without its last newline. TFMC_INVALID after a diagnostic: too long, or a
+ * zero byte. */
 static enum tfmc_status read_prompt_from_stdin(struct driver *d, const char **out)
 {
 	struct buf text;
@@ -359,7 +366,8 @@ static int pick_language(void *user, float *logits, int64_t vocab, const int32_t
 	return 1;
 }
 
-/* One decode step after the start token, as in Whisper. */
+/* Sets *id to the language token that a decode step after the start token finds likeliest, as in Whisper. The step
+ * ends with pick_language(), so the generation itself has no result. */
 static enum tfmc_status detect_language(struct driver *d, struct tfmc_session *session,
                                         const struct frontend_speech *s, int64_t *id)
 {
@@ -449,7 +457,8 @@ enum tfmc_status texts_open(struct texts *t, const struct loaded *l)
 	return TFMC_INVALID;
 }
 
-/* The next row of the features is the source of the next target; *row -1: the model reads ids. */
+/* Returns in *row the features that are the source of the next target, in order; -1: the model reads ids.
+ * TFMC_INVALID after a diagnostic: there are none left. */
 static enum tfmc_status next_row(struct texts *t, int64_t *row)
 {
 	*row = t->rows ? t->n_rows++ : -1;
@@ -498,7 +507,7 @@ enum tfmc_status texts_check_count(const struct texts *t, int64_t n)
 	return TFMC_INVALID;
 }
 
-/* "source TAB target", or a target alone. */
+/* Parses a line of a file: "source TAB target", or a target alone if the model has no source of ids. */
 static enum tfmc_status parse_line(struct text_reader *r, const char *line)
 {
 	struct texts *t = r->texts;

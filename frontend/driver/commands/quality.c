@@ -42,8 +42,8 @@ struct distance_list {
 	size_t n, cap;
 };
 
-/* log of the sum of e^logit, and argmax (of equal logits the lowest id). False: NaN, +infinity, or all
- * -infinity. */
+/* Computes log of the sum of e^logit, relative to the largest one so that nothing overflows, and argmax (of equal
+ * logits the lowest id). False: NaN, +infinity, or all -infinity. */
 static bool log_sum_exp(const float *logits, int64_t vocab, double *log_sum, int64_t *top)
 {
 	double sum = 0;
@@ -139,7 +139,7 @@ static enum tfmc_status check_status(struct quality *q, struct evaluated_model *
 	return prompt_check_status(q->d, s->compiled.session, "quality", status);
 }
 
-/* Compares both distributions before the next id of a chunk. */
+/* Adds the distance between both distributions at the next id of a chunk, and advances to the following one. */
 static enum tfmc_status compare_logits(struct quality *q, struct chunk *p)
 {
 	const float *given = tfmc_slots_logits(q->reference.slots, p->slots[1]);
@@ -201,7 +201,8 @@ static enum tfmc_status finish_chunks(struct quality *q)
 
 /* ---- texts ---- */
 
-/* Begins a sequence with the ids `before`. */
+/* Begins a sequence with the ids `before` in a slot of the model's session. A row of features becomes the source of
+ * the session, which the slot copies when it joins. */
 static enum tfmc_status join_slot(struct quality *q, struct evaluated_model *s, const struct text *text,
                                   const struct ids *before, int64_t *slot)
 {
@@ -213,6 +214,7 @@ static enum tfmc_status join_slot(struct quality *q, struct evaluated_model *s, 
 	                                    text->source.n, slot));
 }
 
+/* Whether no further sequence fits: both models hold the same chunks. */
 static bool is_batch_full(const struct quality *q)
 {
 	int64_t model_batch = tfmc_session_batch(q->model.compiled.session);
@@ -221,6 +223,7 @@ static bool is_batch_full(const struct quality *q)
 	       q->n_chunks == BATCH_MAX;
 }
 
+/* Begins a sequence for n ids of a text in both models. If no slot is free, finishes those begun before. */
 static enum tfmc_status begin_chunk(struct quality *q, const struct text *text, const struct ids *before,
                                     const int32_t *ids, size_t n)
 {
@@ -234,6 +237,7 @@ static enum tfmc_status begin_chunk(struct quality *q, const struct text *text, 
 	return TFMC_OK;
 }
 
+/* False after a diagnostic: an id has no logit. */
 static bool check_vocabulary(struct quality *q, const struct ids *ids)
 {
 	for (size_t i = 0; i < ids->n; i++)
@@ -247,6 +251,7 @@ static bool check_vocabulary(struct quality *q, const struct ids *ids)
 	return true;
 }
 
+/* text_fn: cuts a text into chunks that both models can hold, and begins each. */
 static enum tfmc_status add_text(void *user, const struct text *text)
 {
 	struct quality *q = user;
@@ -294,6 +299,7 @@ static void print_text(struct quality *q, const struct report *r)
 	buf_printf(out, "perplexity      %.6g, of the other %.6g\n", r->perplexity, r->other_perplexity);
 }
 
+/* A field of the JSON object; JSON has no infinity, which becomes null. */
 static void print_number(struct buf *out, const char *name, double v)
 {
 	buf_printf(out, ",\"%s\":", name);
@@ -334,6 +340,7 @@ static enum tfmc_status open_model(struct quality *q, struct evaluated_model *s)
 	return TFMC_OK;
 }
 
+/* TFMC_INVALID after a diagnostic: only models that predict the same tokens from the same input can be compared. */
 static enum tfmc_status check_same_kind(struct quality *q, const struct texts *reference)
 {
 	if (reference->kind == q->texts.kind && reference->reads_source == q->texts.reads_source)
@@ -345,8 +352,8 @@ static enum tfmc_status check_same_kind(struct quality *q, const struct texts *r
 	return TFMC_INVALID;
 }
 
-/* --set, --dtype, --quantize and --profile are for the evaluated model; only --set also holds for the reference
- * when that is the same model. */
+/* Loads and opens the reference with changed options, which it restores: --set, --dtype, --quantize and --profile
+ * are for the evaluated model, and only --set holds for the reference, too, if that is the same model. */
 static enum tfmc_status open_reference_model(struct quality *q)
 {
 	struct driver *d = q->d;

@@ -62,7 +62,8 @@ static bool candidate_error(const struct test *t, const char *why)
 	return false;
 }
 
-/* Does not touch an existing file that is not a candidate. */
+/* Opens and locks the candidate file. An existing file is not touched unless it is a candidate, by its first line
+ * (or empty). False after a diagnostic. */
 static bool open_candidate(struct test *t)
 {
 	char text[sizeof(mark)] = "";
@@ -83,6 +84,7 @@ static bool open_candidate(struct test *t)
 	return is_new || is_left || candidate_error(t, "it exists, and is not a candidate of tfmc reduce");
 }
 
+/* Replaces the content of the candidate; its name and lock stay. False after a diagnostic. */
 static bool write_candidate(const struct test *t, const struct buf *text)
 {
 	bool ok = !buf_failed(text) && !ftruncate(t->fd, 0) && file_write_at(t->fd, text->data, text->len, 0);
@@ -127,6 +129,7 @@ static enum tfmc_status check_full_text(struct test *t, const struct ir_module *
 	return TFMC_INVALID;
 }
 
+/* Checks that the command fails on the given text, reduces it, and writes the smallest that still fails to -o. */
 static enum tfmc_status reduce(struct driver *d, const struct loaded *l, struct test *t)
 {
 	struct reduce_report report;

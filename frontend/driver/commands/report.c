@@ -41,7 +41,7 @@ void report_end(struct report *r)
 	buf_str(r->out, r->is_json ? "\n}\n" : "");
 }
 
-/* A line of its own, or the next field of a row. */
+/* Begins a field: on a line of its own, or as the next one of a row. */
 static void begin_field(struct report *r)
 {
 	if (r->in_row && !r->is_json) {
@@ -53,6 +53,7 @@ static void begin_field(struct report *r)
 	r->has_fields = true;
 }
 
+/* Begins an object. end: what follows its key in text. */
 static void open_object(struct report *r, const char *key, const char *end)
 {
 	begin_field(r);
@@ -85,6 +86,7 @@ void report_close(struct report *r)
 	r->has_fields = true;
 }
 
+/* Begins a field with its key. In text a row omits the key "type": a type explains itself. */
 static void begin_value(struct report *r, const char *key)
 {
 	bool in_line = r->in_row && !r->is_json;

@@ -65,7 +65,7 @@ static bool is_representable(enum ir_dtype t, double v)
 	return v >= lo && v <= hi && (double)(int64_t)v == v;
 }
 
-/* Parses "1,2;3,4"; *rows counts the rows. False after a diagnostic. */
+/* Parses "1,2;3,4" into values of type t; *rows counts the rows. False after a diagnostic. */
 static bool read_numbers(struct driver *d, const char *name, enum ir_dtype t, const char *text,
                          struct numbers *out, int64_t *rows)
 {
@@ -90,7 +90,8 @@ static bool read_numbers(struct driver *d, const char *name, enum ir_dtype t, co
 	return true;
 }
 
-/* Sizes of all axes, from the number of values and rows; false when they do not fit. */
+/* Sets the sizes of all axes from the number of values and rows, as parse_input() describes. False: they do not
+ * fill the axes of fixed size. */
 static bool infer_shape(const struct ir_type *t, int64_t values, int64_t rows, int64_t *dims)
 {
 	int first = -1, last = -1;
@@ -123,6 +124,7 @@ static const struct ir_param *find_input(const struct ir_func *f, const char *na
 	return NULL;
 }
 
+/* Reports an input that the function does not have, with the nearest name. Returns TFMC_INVALID. */
 static enum tfmc_status report_unknown_input(struct driver *d, const struct ir_func *f, const char *name)
 {
 	const char *names[64];
@@ -185,6 +187,7 @@ static enum tfmc_status parse_input(struct driver *d, const struct ir_func *f, c
 
 /* ---- printing ---- */
 
+/* Prints a float so that it parses back to the same bits, an int exactly. */
 static void print_value(struct buf *out, const struct interp_tensor *t, int64_t i)
 {
 	switch (ir_dtype_class(t->dtype)) {
@@ -213,6 +216,7 @@ static void print_row_index(struct buf *out, const struct named_tensor *t, int64
 	}
 }
 
+/* Prints name, type and values, a line for each row; of large tensors only the beginning. */
 static void print_tensor(struct buf *out, const struct named_tensor *t, const struct interp_tensor *value)
 {
 	int64_t row = t->rank ? t->dims[t->rank - 1] : 1, rows = row ? t->count / row : 0;
@@ -236,7 +240,7 @@ static void print_tensor(struct buf *out, const struct named_tensor *t, const st
 		           (long long)(rows - ROWS));
 }
 
-/* Appends name, type and values, a line for each row; only the beginning of large tensors. */
+/* Appends all tensors in the text form of print_tensor(). */
 static enum tfmc_status print_tensors(struct driver *d, const struct named_tensors *t, struct buf *out)
 {
 	for (size_t i = 0; i < t->n; i++) {
@@ -269,7 +273,7 @@ static bool all_equal(const struct named_tensor *t, double value)
 	return true;
 }
 
-/* 0, 1, .. in each row. */
+/* Whether each row is 0, 1, .. */
 static bool are_positions(const struct named_tensor *t)
 {
 	int64_t n = t->rank > 0 ? t->dims[t->rank - 1] : 0;
@@ -291,8 +295,8 @@ static int64_t row_length(const struct named_tensor *mask, int64_t row)
 	return n;
 }
 
-/* Turns the mask of the input `ids_name` into the lengths that belong to it, or checks given ones. False after
- * a diagnostic. */
+/* Turns the mask of the input `ids_name`, which is tensor `number` of *in, into the lengths of its rows, or checks
+ * that given ones agree. A mask of ones changes nothing. False after a diagnostic, or without memory. */
 static bool mask_to_lengths(struct driver *d, const struct ir_func *f, struct named_tensors *in,
                             size_t number, const char *ids_name)
 {
@@ -368,7 +372,8 @@ static void warn_not_finite_outputs(struct driver *d, const struct named_tensors
 	}
 }
 
-/* Inputs of --input take precedence over those of --inputs with the same name. */
+/* Reads the inputs of the options. Those of --input come first in the list, so they take precedence over those of
+ * --inputs with the same name. */
 static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, const char *entry,
                                     struct named_tensors *in)
 {
@@ -381,6 +386,7 @@ static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, co
 	return f ? map_library_inputs(d, f, in) : TFMC_OK;
 }
 
+/* Calls the entry on the given inputs, compiled or in the interpreter, and writes or prints the outputs. */
 static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct compiled *c)
 {
 	const char *entry = d->options.entry ? d->options.entry : "run";
@@ -398,7 +404,7 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	if (is_interp)
 		caller.state = interp_state_create(&d->arena, l->module, 64);
 	else if (l->probes.n)
-		TFMC_TRY(caller_open_session(d, c, entry, &in));
+		TFMC_TRY(caller_open_session(d, c, entry, &in)); /* memory of probed values: for these shapes */
 	else
 		TFMC_TRY(driver_open_session(d, c, 0));
 	caller.session = c->session;

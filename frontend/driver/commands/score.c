@@ -22,6 +22,7 @@ struct scoring {
 	struct total total;
 };
 
+/* Prints a line: id, text if a tokenizer or the model's vocabulary has it, and log p. */
 static void print_token(struct scoring *s, int32_t id, double log_p)
 {
 	char text[64];
@@ -37,6 +38,7 @@ static void print_token(struct scoring *s, int32_t id, double log_p)
 	buf_printf(&s->d->out, "\t%.6f\n", log_p);
 }
 
+/* Prints the sum of log p, the number of predicted tokens, and the perplexity e^(-mean log p); without a newline. */
 static void print_total(struct driver *d, const struct total *t)
 {
 	double mean = t->n ? t->log_p / (double)t->n : 0;
@@ -44,6 +46,7 @@ static void print_total(struct driver *d, const struct total *t)
 	           exp(-mean));
 }
 
+/* text_fn: scores a text and prints its tokens, or of a file one line. */
 static enum tfmc_status score_text(void *user, const struct text *text)
 {
 	struct scoring *s = user;
@@ -56,6 +59,7 @@ static enum tfmc_status score_text(void *user, const struct text *text)
 		TFMC_TRY(prompt_set_source_row(s->d, s->session, "score", s->texts.rows, text->row));
 	int status = tfmc_score(s->session, text->source.items, text->source.n, ids->items, ids->n, log_p);
 	TFMC_TRY(prompt_check_status(s->d, s->session, "score", status));
+	/* Without start ids nothing precedes the first id, which is then read and not predicted. */
 	struct total text_total = {0, (int64_t)ids->n - (r->n_start == 0 && ids->n > 0)};
 	for (size_t i = 0; i < ids->n; i++) {
 		text_total.log_p += log_p[i];
@@ -71,6 +75,7 @@ static enum tfmc_status score_text(void *user, const struct text *text)
 	return driver_flush_out(s->d) ? TFMC_OK : TFMC_IO;
 }
 
+/* Scores every text of the options; of a file also prints the total. */
 static enum tfmc_status score_all(struct scoring *s)
 {
 	const struct driver_options *o = &s->d->options;

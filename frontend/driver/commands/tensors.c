@@ -95,6 +95,7 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 	size_t skip = prefix ? strlen(prefix) : 0;
 	for (size_t i = 0; st == TFMC_OK && i < file.n; i++) {
 		const struct stored_tensor *s = &file.items[i];
+		/* Other tensors of the file may have types that no model has. */
 		if (!s->readable || (prefix && strncmp(s->name, prefix, skip)))
 			continue;
 		if (s->read || s->reversed) {
@@ -144,7 +145,8 @@ struct shape_dims {
 	bool known[16];
 };
 
-/* Binds the dim when the size of the axis is a single symbol. */
+/* Binds the dim of an axis whose size is a single symbol: in the record 1 term of scale 1 with 1 factor, the dim
+ * w[3]. The first axis counts; check_input() compares the others. */
 static void bind_symbol(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
                         int64_t size, struct shape_dims *dims)
 {
@@ -155,7 +157,8 @@ static void bind_symbol(const struct tfmc_record *r, const struct tfmc_record_te
 	dims->known[w[3]] = true;
 }
 
-/* Finds a dim of an axis whose size is an expression (S - 1), by trying values in ascending order. */
+/* Finds a dim that no axis has alone, from an axis whose size is an expression (S - 1): tries values in ascending
+ * order, so the smallest one that fits. Only one unknown dim is varied at a time. */
 static void solve_size(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
                        int64_t size, struct shape_dims *dims)
 {
@@ -174,7 +177,7 @@ static void solve_size(const struct tfmc_record *r, const struct tfmc_record_ten
 typedef void axis_fn(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
                      int64_t size, struct shape_dims *dims);
 
-/* Calls visit() for each axis of the given inputs. */
+/* Calls visit() for each axis of the inputs that are given and have the rank of the record. */
 static void for_each_input_axis(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
                                 axis_fn *visit, struct shape_dims *dims)
 {
@@ -187,7 +190,8 @@ static void for_each_input_axis(const struct tfmc_record *r, int64_t entry, cons
 	}
 }
 
-/* First the axes with a single symbol, then the others; a dim of no axis keeps its lower bound. */
+/* Sets all dims from the shapes of the inputs: first the axes with a single symbol, then the others; a dim of no
+ * axis keeps its lower bound. */
 static void solve_dims(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
                        struct shape_dims *dims)
 {
@@ -228,6 +232,8 @@ static bool check_input(struct caller *c, const struct tfmc_record_tensor *t, co
 	return false;
 }
 
+/* Fills the buffers of an entry from the tensors of the same names; optional inputs that are not given stay without
+ * data. False after a diagnostic. */
 static bool bind_inputs(struct caller *c, int64_t entry, struct named_tensors *in, const int64_t *dims,
                         struct tfmc_buffer *buffers)
 {
@@ -251,6 +257,7 @@ static bool bind_inputs(struct caller *c, int64_t entry, struct named_tensors *i
 	return true;
 }
 
+/* Appends zeroed tensors for the outputs of an entry, and their buffers. False: no memory. */
 static bool alloc_outputs(struct caller *c, int64_t entry, const int64_t *dims, struct tfmc_buffer *buffers,
                           struct named_tensors *out)
 {
@@ -291,6 +298,8 @@ static bool interp_input(struct caller *c, const struct ir_func *f, const struct
 	return true;
 }
 
+/* Calls the function of an entry in the interpreter. The record lists only tensors of the caller; parameters and
+ * results that are states or lengths of the past have no buffer. */
 static enum tfmc_status interp_call(struct caller *c, const char *entry, const int64_t *dims,
                                     const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
@@ -343,6 +352,7 @@ static const char *describe_dim_out_of_bounds(struct caller *c, int64_t entry, c
 	return "";
 }
 
+/* Calls an entry through the session, and reports its status with the dim that is out of bounds. */
 static enum tfmc_status session_call(struct caller *c, int64_t entry, const char *name, const int64_t *dims,
                                      const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {

@@ -5,6 +5,7 @@
 #include "frontend/driver/commands/prompts.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
+/* Prints the ids of a text on a line. */
 static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which, const char *text)
 {
 	int32_t *ids;
@@ -23,6 +24,7 @@ static enum tfmc_status print_prompt_line(void *user, const char *line, size_t n
 	return driver_flush_out(d) ? TFMC_OK : TFMC_IO;
 }
 
+/* Prints the text of a list of ids, special tokens included. */
 static enum tfmc_status print_text(struct driver *d, const char *list)
 {
 	struct ids ids = {0};
@@ -34,6 +36,8 @@ static enum tfmc_status print_text(struct driver *d, const char *list)
 	return TFMC_OK;
 }
 
+/* Does what the options select: writes the packed tokenizer to -o, or prints ids or text. TFMC_INVALID after a
+ * diagnostic: the model has no tokenizer that is packed. */
 static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 {
 	const struct driver_options *o = &d->options;

@@ -25,6 +25,7 @@
 
 /* ---- the passes, and a reduced model ---- */
 
+/* Prints a line for one function after one pass, with the interpreter's error without rounding. */
 static void print_validation(void *user, const struct validate_line *l)
 {
 	struct driver *d = user;
@@ -34,13 +35,14 @@ static void print_validation(void *user, const struct validate_line *l)
 	(void)driver_flush_out(d);
 }
 
-/* " in encoder.layers.self", or nothing. */
+/* ", in encoder.layers.self": the step of a location; "": it has none. */
 static const char *describe_path(struct driver *d, struct ir_loc loc)
 {
 	return loc.path && loc.path[0] ? arena_printf(&d->arena, ", in %s", loc.path) : "";
 }
 
-/* The first pass that fails or changes results, its application, and the first value that changes. */
+/* Reports the first pass that fails or changes results, its application, and the first value that changes.
+ * `bisect:` is for programs: the pass with the fuel that stops at this application. */
 static void report_culprit(struct driver *d, const struct validate_culprit *c)
 {
 	const char *func = c->func ? c->func : "the module";
@@ -64,6 +66,8 @@ static void report_culprit(struct driver *d, const struct validate_culprit *c)
 	buf_char(&d->out, '\n');
 }
 
+/* Validates the pipeline of the options on a module: after each pass, or by bisection. *failed is set when a pass
+ * changes results. */
 static enum tfmc_status validate_module(struct driver *d, const struct ir_module *m,
                                         const struct weight_source *weights, bool *failed)
 {
@@ -157,7 +161,7 @@ static bool is_output(const struct ir_func *f, const char *name)
 	return false;
 }
 
-/* Converts to the type of the model: frameworks store ids as i64. */
+/* Adds an input in the type of the model: frameworks store ids as i64. */
 static enum tfmc_status convert_input(struct reference_run *r, const struct ir_param *p,
                                       const struct named_tensor *t)
 {
@@ -180,7 +184,8 @@ static bool is_probe_name(const struct probe_names *names, const char *name)
 	return false;
 }
 
-/* Sorts the tensors into inputs, values to probe, outputs, and unknown names (a warning). */
+/* Sorts the tensors of the file into inputs, values to probe, outputs, and unknown names (a warning). TFMC_INVALID
+ * after a diagnostic: none can be compared. */
 static enum tfmc_status classify_tensors(struct reference_run *r)
 {
 	struct probe_sites sites = {0};
@@ -216,7 +221,8 @@ static enum tfmc_status classify_tensors(struct reference_run *r)
 
 /* ---- padding ---- */
 
-/* The lengths of rows along a dim: of an input that has it as axis 1; NULL: none. */
+/* Returns the lengths of the rows along a dim, which belong to an input that has it as axis 1; NULL: all rows are
+ * full. */
 static const struct named_tensor *dim_lengths(const struct reference_run *r, const struct ir_dim *dim)
 {
 	for (size_t i = 0; i < r->f->n_params; i++) {
@@ -266,6 +272,8 @@ static bool same_shape(const struct named_tensor *a, const struct named_tensor *
 
 /* ---- comparison ---- */
 
+/* Compares a result with the tensor of the file that has its name, if there is one, within the bound for the file's
+ * type; the first that differs is an error. */
 static void compare_value(struct reference_run *r, struct named_tensor *got)
 {
 	const struct named_tensor *expected = tensors_find(&r->file, got->name);
@@ -289,6 +297,7 @@ static void compare_value(struct reference_run *r, struct named_tensor *got)
 	           fits ? tensor_difference(r->d, got, expected) : "it has another shape");
 }
 
+/* Compiles `run` and calls it on the inputs of the file: r->out. */
 static enum tfmc_status run_object(struct reference_run *r)
 {
 	static const char *const entries[] = {"run"};
@@ -400,6 +409,7 @@ static int64_t result_index(const struct check_run *r, const struct named_tensor
 	return (b * got->dims[1] + at) * inner + i % inner;
 }
 
+/* Whether the expected tensor has the shape of the result; a check with `rows` expects these rows of axis 1 alone. */
 static bool shapes_match(const struct check_run *r, const struct named_tensor *expected,
                          const struct named_tensor *got)
 {
@@ -414,6 +424,8 @@ static bool shapes_match(const struct check_run *r, const struct named_tensor *e
 	return ok;
 }
 
+/* Compares an output with its expected values by atol + rtol * |expected|, and records the largest ratio of error
+ * to bound. Rows of padding do not count. */
 static void compare_tensors(struct check_run *r, const struct named_tensor *expected,
                             const struct named_tensor *got, const struct named_tensor *lengths)
 {
@@ -454,6 +466,8 @@ static const struct named_tensor *output_lengths(const struct check_run *r, int6
 	return NULL;
 }
 
+/* Collects the inputs of an entry that the check gives. TFMC_INVALID after a diagnostic: one without a default is
+ * missing. */
 static enum tfmc_status gather_inputs(struct check_run *r, int64_t entry, struct named_tensors *in)
 {
 	const struct tfmc_record *rec = r->caller->record;
@@ -471,6 +485,7 @@ static enum tfmc_status gather_inputs(struct check_run *r, int64_t entry, struct
 	return TFMC_OK;
 }
 
+/* Compares the outputs that the check expects. TFMC_INVALID after a diagnostic: it expects none that exists. */
 static enum tfmc_status compare_outputs(struct check_run *r, int64_t entry, const struct named_tensors *in,
                                         const struct named_tensors *out)
 {
@@ -540,7 +555,8 @@ static const char *format_tokens(struct check_run *r, const int32_t *ids, uint64
 	return text;
 }
 
-/* skip: tokens at the start of `expected` that were the prompt (0 for new_tokens). */
+/* Compares generated ids. skip: ids at the start of `expected` that were given (0 for new_tokens). A difference
+ * counts as an error of 1 with bound 0. */
 static void compare_ids(struct check_run *r, const struct named_tensor *expected, const int32_t *got,
                         uint64_t n, uint64_t skip)
 {
@@ -565,7 +581,8 @@ struct id_list {
 	uint64_t n;
 };
 
-/* in: prompt and target. result->n: capacity, then the number of generated ids. */
+/* Generates by the model's beam search, or greedily if it has none or the check says so. in: prompt and target.
+ * result->n: capacity, then the number of generated ids. A status of tfmc_rt.h. */
 static int generate_for_check(struct check_run *r, const struct tfmc_generate_options *o,
                               const struct id_list in[2], struct id_list *result)
 {
@@ -659,6 +676,8 @@ static enum tfmc_status check_generate(struct check_run *r)
 }
 
 /* ---- all checks ---- */
+
+/* Runs one check of the model file and prints its line; *failed is set when it does not hold. */
 static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, struct caller *caller,
                                   const struct frontend_check *check, bool *failed)
 {
@@ -713,6 +732,7 @@ struct verification {
 	bool failed;
 };
 
+/* variant_fn: all comparisons of one variant. */
 static enum tfmc_status verify_variant(void *user, struct compiled *c, const struct target *target)
 {
 	struct verification *v = user;
