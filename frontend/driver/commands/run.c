@@ -403,8 +403,8 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	}
 	if (is_interp)
 		caller.state = interp_state_create(&d->arena, l->module, 64);
-	else if (l->probes.n)
-		TFMC_TRY(caller_open_session(d, c, entry, &in)); /* memory of probed values: for these shapes */
+	else if (l->probes.n) /* probed values take memory: as much as these shapes need */
+		TFMC_TRY(caller_open_session(d, c, entry, &in));
 	else
 		TFMC_TRY(driver_open_session(d, c, 0));
 	caller.session = c->session;

@@ -46,12 +46,14 @@ static const char *const kinds[] = {[CACHE_CODE] = "code-",
 
 /* ---- names ---- */
 
+/* Whether a string begins with as many hex digits as a hash has. */
 static bool is_hex(const char *s)
 {
 	return strspn(s, "0123456789abcdef") >= HEX;
 }
 
-/* By the full name: `new-features.md` is not a file of the cache. */
+/* Classifies a name in the directory (cl_lru_trim removes complete and temporary ones). The full name counts:
+ * `new-features.md` is not a file of the cache. */
 static enum cl_lru_kind classify_name(const char *name)
 {
 	if (is_hex(name) && !strncmp(name + HEX, BINARY, strlen(BINARY))) {
@@ -71,6 +73,7 @@ static enum cl_lru_kind classify_name(const char *name)
 	return CL_LRU_FOREIGN;
 }
 
+/* prefix and the hash as hex digits, in the arena. */
 static const char *hex_name(struct arena *a, const char *prefix, const unsigned char bytes[BLAKE2B_BYTES])
 {
 	static const char digits[] = "0123456789abcdef";
@@ -121,6 +124,8 @@ static int open_regular(int dir, const char *name)
 	return fd;
 }
 
+/* Whether the directory has the tag file with exactly this text: that of another program marks a directory of its
+ * own. */
 static bool has_tag(int dir)
 {
 	char text[sizeof(tag)];
@@ -190,17 +195,19 @@ static const char *check_directory(struct cache *c)
 		return "others may write there";
 	if (faccessat(c->fd, ".", R_OK | W_OK | X_OK, 0))
 		return strerror(errno);
+	/* The last has_tag: another process wrote it meanwhile, so that write_tag failed. */
 	if (has_tag(c->fd) || (may_tag(c) && write_tag(c->fd)) || has_tag(c->fd))
 		return NULL;
 	return "files are there, and no " TAG " that says they are tfmc's";
 }
 
+/* Opens the directory of the cache. NULL: c->dir and c->fd are set; else the reason why it is not used. */
 static const char *open_directory(struct cache *c, char *path)
 {
 	struct stat st;
 	if (!make_path(path) || lstat(path, &st))
 		return strerror(errno);
-	if (S_ISLNK(st.st_mode))
+	if (S_ISLNK(st.st_mode)) /* it may lead to files of anybody */
 		return "it is a symbolic link";
 	c->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (c->fd < 0)
@@ -312,6 +319,7 @@ static void hash_entry(const char *name, const void *bytes, size_t n, unsigned c
 	blake2b_end(&b, out);
 }
 
+/* Appends a file of less than ENTRY_MAX bytes. False: it is absent, larger, or cannot be read. */
 static bool read_file(const struct cache *c, const char *name, struct buf *out)
 {
 	char block[65536];
@@ -367,7 +375,8 @@ bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 
 /* ---- content of files ---- */
 
-/* Device numbers, and data that is not on the disk yet, are valid until the machine restarts. */
+/* Adds the id of the running boot: device numbers, and data that is not on the disk yet, are valid until the
+ * machine restarts. */
 static void hash_boot_id(struct blake2b *b)
 {
 	char text[64] = "";
@@ -378,7 +387,8 @@ static void hash_boot_id(struct blake2b *b)
 	blake2b_item(b, text, n > 0 ? (size_t)n : 0);
 }
 
-/* The name under which facts about a file are cached. with_changes: includes the change time (ctime). */
+/* The name under which facts about a file's content are cached; it changes with whatever tells that the content may
+ * have changed. with_changes: includes the change time (ctime), which a writer cannot set back. */
 static const char *seen_name(struct arena *a, const struct stat *st, bool with_changes)
 {
 	struct cache_key key;
@@ -417,6 +427,7 @@ struct hash_tree {
 	_Atomic bool has_failed;
 };
 
+/* Hashes group number `group` of the file into t->hashes; bytes: room for it. False: it cannot be read. */
 static bool hash_one_group(struct hash_tree *t, uint64_t group, unsigned char *bytes)
 {
 	unsigned char chunks[BLAKE2B_LANES][BLAKE2B_BYTES];
@@ -430,6 +441,7 @@ static bool hash_one_group(struct hash_tree *t, uint64_t group, unsigned char *b
 	return true;
 }
 
+/* tfmc_task_fn: hashes every n_workers-th group. A failure of one worker ends all. */
 static void hash_groups(void *user, int64_t worker, int64_t n_workers)
 {
 	struct hash_tree *t = user;
@@ -444,6 +456,7 @@ static void hash_groups(void *user, int64_t worker, int64_t n_workers)
 	memory_free(bytes);
 }
 
+/* Adds the bytes after the last full group. False: they cannot be read. */
 static bool hash_tail(struct blake2b *b, int fd, uint64_t at, uint64_t size)
 {
 	unsigned char block[65536];
@@ -457,6 +470,7 @@ static bool hash_tail(struct blake2b *b, int fd, uint64_t at, uint64_t size)
 	return true;
 }
 
+/* Computes the tree hash of a file of `size` bytes. False: it cannot be read to that size, or no memory. */
 static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache_key *out)
 {
 	const uint64_t groups = size / GROUP;
@@ -467,7 +481,7 @@ static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache
 	if (t.hashes == NULL)
 		return false;
 	if (groups > 1 && c->workers > 1)
-		(void)tfmc_pool_create_spinning(c->workers, 0, &pool);
+		(void)tfmc_pool_create_spinning(c->workers, 0, &pool); /* 0: it reads, so workers sleep */
 	tfmc_pool_run(pool, hash_groups, &t);
 	tfmc_pool_destroy(pool);
 	blake2b_begin(&b);
@@ -479,6 +493,7 @@ static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache
 	return ok;
 }
 
+/* Reads a hash that was cached under `name`. False: there is none. */
 static bool read_seen(struct cache *c, const char *name, struct cache_key *out)
 {
 	struct buf text;
@@ -502,6 +517,8 @@ bool cache_is_unchanged(const struct cache *c, const char *path)
 	return !stat(path, &st) && is_before(&st.st_ctim, &c->start);
 }
 
+/* Computes the key of an open file, or reads that of a large one from the cache. False: not a regular file, or
+ * changed since cache_begin, so that it may have had other content when it was read. */
 static bool hash_content(struct cache *c, int fd, struct cache_key *out)
 {
 	struct stat st;
@@ -580,7 +597,8 @@ static bool hash_build_id(struct blake2b *b, const char *p, size_t n)
 	return found;
 }
 
-/* A callback of dl_iterate_phdr. Without a build id the file's identity counts (device, inode, size, times). */
+/* Callback of dl_iterate_phdr: adds the build id of the program or of one library; without one the identity of its
+ * file (device, inode, size, times). */
 static int hash_program(struct dl_phdr_info *info, size_t size, void *user)
 {
 	struct blake2b *b = user;

@@ -38,6 +38,7 @@ static void hash_ids(struct blake2b *b, const struct backend_ids *ids)
 		blake2b_i64(b, ids->items[i]);
 }
 
+/* Adds every fact of the object's record: they are in the code. */
 static void hash_facts(struct blake2b *b, const struct backend_facts *f)
 {
 	blake2b_i64(b, f->generate_kind);
@@ -59,7 +60,7 @@ static void hash_facts(struct blake2b *b, const struct backend_facts *f)
 	blake2b_item(b, f->tokenizer, f->tokenizer_bytes);
 }
 
-/* Without source locations: the path that the command was given does not matter. */
+/* Adds the IR without source locations: the path that the command was given does not matter. False: no memory. */
 static bool hash_module(struct blake2b *b, const struct ir_module *m)
 {
 	struct buf text;
@@ -153,7 +154,7 @@ const char *code_cache_name(struct driver *d, const struct code_request *q)
 	blake2b_item(&b, d->rules_text, d->rules_len);
 	hash_strings(&b, q->entries.items, q->entries.n);
 	hash_facts(&b, q->facts);
-	blake2b_i64(&b, driver_packed_ranks(d).first);
+	blake2b_i64(&b, driver_packed_ranks(d).first); /* the entry lists the weights of these ranks */
 	blake2b_i64(&b, driver_packed_ranks(d).n);
 	if (!hash_module(&b, q->loaded->module) || !hash_files(d))
 		return NULL;
@@ -162,7 +163,7 @@ const char *code_cache_name(struct driver *d, const struct code_request *q)
 	return cache_entry_name(&d->arena, CACHE_CODE, &key);
 }
 
-/* The text of the weight expression contains shapes and source tensors. */
+/* Adds layout and source of a packed weight: the text of its expression contains shapes and source tensors. */
 static void hash_weight(struct blake2b *b, const struct ir_weight *w)
 {
 	struct buf text;
@@ -184,6 +185,7 @@ static void hash_weight(struct blake2b *b, const struct ir_weight *w)
 	buf_destroy(&text);
 }
 
+/* The name of the entry that refers to the packed weights of a planned module, in the arena. */
 static const char *packed_name(struct driver *d, const struct ir_module *planned)
 {
 	struct cache_key key;
@@ -200,6 +202,7 @@ static const char *packed_name(struct driver *d, const struct ir_module *planned
 
 /* ---- load and store ---- */
 
+/* The name of a file of packed weights, in the arena. */
 static const char *weights_name(struct arena *a, const struct weights_id *id)
 {
 	struct cache_key key;
@@ -253,6 +256,7 @@ void code_cache_find_packed(struct driver *d, const struct ir_module *planned, s
 	buf_destroy(&text);
 }
 
+/* Whether the expression quantizes: those weights take long to pack. */
 static bool has_quantize(const struct ir_wexpr *e)
 {
 	bool found = e->kind == WX_QUANTIZE;
@@ -271,7 +275,7 @@ void code_cache_find_quantized(struct driver *d, const struct ir_module *planned
 		code_cache_find_packed(d, planned, out);
 }
 
-/* Maps the weights of the ranks of this process, all or none. */
+/* Maps the weights of the ranks of this process: all, or after a miss none. */
 static bool map_ranks(struct driver *d, const struct weights_id *ids, struct compiled *out)
 {
 	const struct rank_range ranks = driver_packed_ranks(d);
@@ -290,7 +294,7 @@ bool code_cache_load(struct driver *d, const char *name, struct compiled *out)
 	struct buf *code = &out->object.object;
 	if (!ids || !cache_read(&d->cache, name, code) || code->len <= bytes)
 		return false;
-	code->len -= bytes;
+	code->len -= bytes; /* the ids follow the object */
 	memcpy(ids, code->data + code->len, bytes);
 	if (map_ranks(d, ids, out))
 		return true;
@@ -307,7 +311,8 @@ static bool inputs_are_unchanged(const struct driver *d)
 	return true;
 }
 
-/* Another command may have stored them already. */
+/* Gives the written weights their name in the cache. True also when they are there already, from this or another
+ * command. */
 static bool store_weights(struct driver *d, const struct weights_id *id, struct packed *weights)
 {
 	const char *name = weights_name(&d->arena, id);
@@ -337,6 +342,7 @@ bool code_cache_store_packed(struct driver *d, const char *name, struct packed *
 	       store_weights_reference(d, name, &id);
 }
 
+/* Identifies the weights of a rank of a loaded model. Zero bytes: it has none. */
 static struct weights_id id_of_rank(const struct driver *d, const struct compiled *c, int64_t rank)
 {
 	const struct tfmc_record *r = c->model.record;

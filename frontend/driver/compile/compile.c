@@ -28,6 +28,7 @@ struct tir_weights {
 	const char *dir;
 };
 
+/* weight_source.read of IR text: finds a tensor, opening its file on first use. TFMC_INVALID after a diagnostic. */
 static enum tfmc_status read_tir_weight(void *user, struct diag_context *cx, const char *file,
                                         const char *tensor, struct weight_bytes *out)
 {
@@ -66,6 +67,7 @@ static void register_read_files(struct driver *d, const struct frontend_model *m
 		outputs_add_input(&d->outputs, paths[i]);
 }
 
+/* Whether a name may be in a header; NULL is. False after a diagnostic. */
 static bool check_name(struct driver *d, struct loc loc, const char *name)
 {
 	if (name == NULL || expr_is_name(name))
@@ -74,13 +76,16 @@ static bool check_name(struct driver *d, struct loc loc, const char *name)
 	return false;
 }
 
-/* The names that a header declares must be C identifiers; those of IR text may be any string. */
+/*
+ * False after a diagnostic: names that a header declares must be C identifiers; those of IR text may be any string.
+ */
 static bool check_names(struct driver *d, const struct ir_module *m)
 {
 	bool ok = check_name(d, LOC_NONE, m->name);
 	for (size_t i = 0; i < m->funcs.n; i++) {
 		const struct ir_func *f = m->funcs.items[i];
-		ok = check_name(d, f->loc.at, f->when != NULL ? NULL : f->name) && ok;
+		ok = check_name(d, f->loc.at, f->when != NULL ? NULL : f->name) &&
+		     ok; /* cases are internal */
 		for (size_t k = 0; k < f->n_params; k++)
 			ok = check_name(d, f->params[k].loc.at, f->params[k].name) && ok;
 		for (size_t k = 0; k < f->n_results; k++)
@@ -89,6 +94,7 @@ static bool check_names(struct driver *d, const struct ir_module *m)
 	return ok;
 }
 
+/* Reads IR text, its weight files, which are opened on first use, and checks its names where a header is made. */
 static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 {
 	const char *path = d->options.input, *text;
@@ -148,7 +154,8 @@ const char *driver_rounding_option(const struct driver *d)
 	return o->quantize ? "quantize" : o->profile ? "profile" : o->dtype ? "dtype" : NULL;
 }
 
-/* The entry `score` is built only on request: it computes all rows of logits. */
+/* Whether a command or option requests the entry `score`. It is built only then, since it computes all rows of
+ * logits. */
 static bool needs_score(struct driver *d)
 {
 	struct option_list entries = {0};
@@ -183,7 +190,7 @@ static const char *why_unquantized(const struct loaded *l, const struct ir_weigh
 	return l->model ? frontend_unquantized_reason(l->model, w->name) : NULL;
 }
 
-/* Bytes of a weight in format f; FORMAT_PLAIN counts as f32. */
+/* Bytes of a weight in format f; FORMAT_PLAIN counts as f32, for comparison. */
 static double format_bytes(const struct ir_weight *w, enum ir_format f)
 {
 	const struct ir_wexpr *e = w->init;
@@ -191,12 +198,14 @@ static double format_bytes(const struct ir_weight *w, enum ir_format f)
 	return f == FORMAT_PLAIN ? 4.0 * (double)n : (double)(n / (k ? k : 1) * ir_format_row_bytes(f, k));
 }
 
-/* sqrt(sum of squared errors / sum of squares). */
+/* sqrt(sum of squared errors / sum of squares); 0 for weights that are all zero. */
 static double relative_rms(double error, double of)
 {
 	return of > 0 ? sqrt(error / of) : 0;
 }
 
+/* Prints the line of a weight. with_errors: quantizes it to measure the error of its elements and, with a profile,
+ * of its products. */
 static enum tfmc_status print_format(struct driver *d, const struct loaded *l, const struct ir_weight *w,
                                      bool with_errors, struct buf *out)
 {
@@ -213,7 +222,7 @@ static enum tfmc_status print_format(struct driver *d, const struct loaded *l, c
 	return TFMC_OK;
 }
 
-/* Some weights are bf16 or f16, and others have another format: then bf16 and f16 are listed, too. */
+/* Whether formats of weights differ, bf16 or f16 among them: only then these are listed, too. */
 static bool has_mixed_float_formats(const struct loaded *l)
 {
 	const struct ir_module *m = l->module;
@@ -231,6 +240,7 @@ static bool has_mixed_float_formats(const struct loaded *l)
 	return floats && differ;
 }
 
+/* Whether the tables list the format of a weight. differ: has_mixed_float_formats(). */
 static bool is_listed_format(const struct ir_weight *w, bool differ)
 {
 	return ir_format_is_quantized(w->format) || (differ && w->format != FORMAT_PLAIN);
@@ -266,6 +276,7 @@ enum tfmc_status driver_print_formats(struct driver *d, const struct loaded *l, 
 	return TFMC_OK;
 }
 
+/* --remarks: a remark for each weight that the tables list, at the step of the model that it belongs to. */
 static void remark_formats(struct driver *d, const struct loaded *l)
 {
 	bool differ = has_mixed_float_formats(l);
@@ -286,7 +297,7 @@ static void remark_formats(struct driver *d, const struct loaded *l)
 	}
 }
 
-/* --set of a name that is an option: a hint at the option. */
+/* After a failure: for --set of a name that is an option, a hint at the option. */
 static void note_options_in_set(struct driver *d)
 {
 	for (size_t i = 0; i < d->options.set.n; i++) {
@@ -308,6 +319,7 @@ enum tfmc_status driver_read_model(struct driver *d, struct frontend_model **out
 	return TFMC_OK;
 }
 
+/* driver_load() without its reports: IR text or a model, lowered and verified. */
 static enum tfmc_status load_input(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
@@ -375,7 +387,7 @@ enum tfmc_status driver_insert_probes(struct driver *d, struct loaded *l, const 
 }
 
 /* ---- target, pipeline ---- */
-/* known: "a, b, c". ": did you mean X?" when one is similar, else the list. */
+/* ": did you mean X?" when a word of the list `known` ("a, b, c") is similar to the name, else the list. */
 static const char *suggest_or_list(struct driver *d, const char *name, const char *known)
 {
 	struct option_list words = {0};
@@ -393,6 +405,7 @@ bool driver_reports_removed_target(struct driver *d, struct loc loc, const char 
 	return hint != NULL;
 }
 
+/* Reports why target_choose() found no target. triple, mcpu: as given, or NULL. */
 static void report_unknown_target(struct driver *d, enum target_choice choice, const char *triple,
                                   const char *mcpu)
 {

@@ -85,7 +85,7 @@ bool driver_flush_out(struct driver *d)
 	if (buf_failed(&d->out))
 		errno = ENOMEM;
 	else if (fwrite(d->out.data, 1, d->out.len, stdout) == d->out.len && !fflush(stdout))
-		errno = 0;
+		errno = 0; /* else it has the reason */
 	d->out_failed = errno != 0;
 	if (d->out_failed)
 		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout: %s",
@@ -98,6 +98,7 @@ bool driver_write_file(struct driver *d, const char *path, const struct buf *tex
 {
 	struct outputs o;
 	outputs_init(&o, &d->arena, &d->diag);
+	/* A list of its own commits at once, but may not be a file that the command read or wrote. */
 	o.inputs = d->outputs.inputs;
 	o.written = d->outputs.written;
 	struct output_file *f = outputs_add(&o, path, d->options.input);
@@ -146,6 +147,7 @@ enum tfmc_status driver_runtime_error(struct driver *d, struct loc loc, enum dia
 {
 	struct buf text;
 	BUF_FROM_ARGS(&text, fmt);
+	/* Not the input's fault: exit code 3. */
 	bool is_system = status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ||
 	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE || status == TFMC_RT_E_RANK;
 	if (is_system)

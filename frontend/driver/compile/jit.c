@@ -31,7 +31,8 @@
 
 #define RELEASE_INTERVAL (64u << 20) /* bytes written between two releases of source pages */
 
-/* Otherwise the pages of the source would stay resident in addition to the packed copy. */
+/* Counts written bytes, and releases the mapped pages of the source at intervals: otherwise they would stay
+ * resident in addition to the packed copy. */
 static void release_source_pages(struct packed *p, size_t n)
 {
 	p->since += n;
@@ -42,12 +43,14 @@ static void release_source_pages(struct packed *p, size_t n)
 		weight_files_release_pages(p->read);
 }
 
+/* A file in memory (memfd) in place of one in the cache; fd -1: it cannot be made. */
 static struct cache_file create_memory_file(void)
 {
 	return (struct cache_file){.fd = memfd_create("tfmc-weights", MFD_CLOEXEC)};
 }
 
-/* The cache failed to write (full disk, for example): copies its content and goes on in memory. */
+/* After a failed write to the cache (full disk, for example): copies what was written to memory, where packing goes
+ * on. False: memory fails, too. */
 static bool move_to_memory(struct packed *p)
 {
 	struct cache_file to = create_memory_file();
@@ -62,7 +65,8 @@ static bool move_to_memory(struct packed *p)
 	return to.fd >= 0 && n == 0;
 }
 
-/* A struct backend_sink. cx, cache, read and arena are set, file.fd is -1. False after a diagnostic. */
+/* The backend_sink of weights in this process: opens the file with its first bytes, in the cache or else in memory.
+ * *packed has cx, cache, read and arena, and fd -1. False after a diagnostic. */
 static bool packed_write(void *packed, uint64_t offset, const void *bytes, size_t n)
 {
 	struct packed *p = packed;
@@ -143,7 +147,8 @@ static enum tfmc_status driver_device_error(struct driver *d, const char *why)
 	return TFMC_IO;
 }
 
-/* The caller closes *cl, also on failure. */
+/* Opens OpenCL and finds the device of --device. TFMC_IO after a diagnostic. The caller closes *cl, also on
+ * failure. */
 static enum tfmc_status find_device(struct driver *d, struct tfmc_cl **cl, size_t *number)
 {
 	struct tfmc_cl_error error;
@@ -153,7 +158,8 @@ static enum tfmc_status find_device(struct driver *d, struct tfmc_cl **cl, size_
 	return status == TFMC_CL_OK ? TFMC_OK : driver_device_error(d, error.text);
 }
 
-/* Checks --device; without --target the target becomes OpenCL. */
+/* Checks --device, so that a missing device is reported before compiling; without --target the target becomes
+ * OpenCL. */
 static enum tfmc_status choose_device_target(struct driver *d)
 {
 	const char *text = d->options.device;
@@ -169,6 +175,7 @@ static enum tfmc_status choose_device_target(struct driver *d)
 	}
 	enum tfmc_status st = find_device(d, &cl, &number);
 	if (st == TFMC_OK)
+		/* Other memory than the processor's is not given page by page. */
 		d->state_at_once = tfmc_cl_device(cl, number)->type != TFMC_CL_CPU;
 	if (st == TFMC_OK && !d->options.target)
 		d->options.target = DEVICE_WORD;
@@ -209,6 +216,7 @@ const char *driver_opencl_library(void)
 	return given && *given ? given : NULL;
 }
 
+/* Whether this process can run code for the target: OpenCL on the device that --device names. */
 static bool runs_here(const struct driver *d, const struct target *t)
 {
 	return t->arch == ARCH_OPENCL ? d->options.device != NULL : target_runs_on_host(t);
@@ -234,6 +242,7 @@ static const struct backend_variant *find_runnable_variant(struct driver *d, con
 	return NULL;
 }
 
+/* Plans all variants; out->planned is that of the variant that runs. */
 static enum tfmc_status plan(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	TFMC_TRY(driver_plan_variants(d, q->loaded->module, q->pipeline, &out->variants));
@@ -248,6 +257,8 @@ struct rank_range driver_packed_ranks(const struct driver *d)
 	return (struct rank_range){0, d->options.one_rank ? 1 : driver_ranks(d)};
 }
 
+/* Compiles the model, packing the weights of this process's ranks, or uses packed weights of the cache (of one
+ * rank; those of several belong to their program). */
 static enum tfmc_status compile_and_pack(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	int64_t ranks = driver_ranks(d);
@@ -287,6 +298,7 @@ static enum tfmc_status compile_and_pack(struct driver *d, const struct code_req
 	return st;
 }
 
+/* Links the object into this process. Kernels for OpenCL call libtfmccl, whose functions are in tfmc. */
 static enum tfmc_status link_object(struct driver *d, const char *name, struct compiled *out)
 {
 	static const struct backend_function functions[] = {
@@ -426,7 +438,8 @@ static int64_t batch_dim(const struct tfmc_record *r)
 
 /* ---- memory ---- */
 
-/* Bytes of the pages that `tokens` tokens of a sequence touch in one state, a row of matrices [rows, columns]. */
+/* Bytes of the pages that `tokens` tokens of a sequence touch in one state, a row of matrices [rows, columns] with
+ * a row for each token; states that do not grow with tokens count in full. */
 static uint64_t touched_state_bytes(const struct tfmc_record_state *s, int64_t tokens)
 {
 	uint64_t matrices = 1, rows = 1, columns = 1, bytes = tfmc_dtype_bytes(s->dtype);
@@ -473,6 +486,7 @@ int64_t driver_batch_max(const struct tfmc_record *r)
 	return at < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)at)->hi;
 }
 
+/* Sequences of the state of a session: the request's, its dims', or the bound. */
 static int64_t count_sequences(const struct tfmc_record *r, const struct session_request *w)
 {
 	int64_t at = batch_dim(r), bound = driver_batch_max(r);
@@ -480,8 +494,8 @@ static int64_t count_sequences(const struct tfmc_record *r, const struct session
 	return w->batch && w->batch < used ? w->batch : used;
 }
 
-/* Chooses the context within --limit-memory; *tokens 0: that of the model. TFMC_INVALID when not even w->tokens
- * fit. */
+/* Sets *tokens to the context that --limit-memory allows; 0: that of the model. TFMC_INVALID after a diagnostic
+ * when not even w->tokens fit. A device whose state takes memory at once must hold the full context. */
 static enum tfmc_status fit_to_memory(struct driver *d, const struct compiled *c,
                                       const struct session_request *w, const struct tfmc_session_options *o,
                                       int64_t *tokens)
@@ -521,7 +535,8 @@ void driver_note_context_limit(struct driver *d)
 
 /* ---- workers ---- */
 
-/* Commands that generate or evaluate text take all processors; those that measure or compare take one. */
+/* Commands that generate or evaluate text take all processors; those that measure or compare take one, so that
+ * figures compare. */
 int64_t driver_session_workers(const struct driver *d)
 {
 	const unsigned texts =
@@ -549,7 +564,8 @@ int64_t driver_decode_workers(struct driver *d, const struct tfmc_record *r)
 
 /* ---- opening ---- */
 
-/* The table of this process in *out: of a job, of threads that follow it, of one rank alone; NULL: one process. */
+/* Starts or notifies the other ranks, and sets *out to the table of this process: of a job, of threads that follow
+ * it, of one rank alone; NULL: one process. A status of tfmc_rt.h. */
 static int begin_ranks(const struct driver *d, struct compiled *c, const struct tfmc_session_options *o,
                        const struct tfmc_ranks **out)
 {
@@ -586,6 +602,8 @@ static int open_ranks(const struct driver *d, struct compiled *c, struct tfmc_se
 	return tfmc_session_open(&c->model, &o, &c->session);
 }
 
+/* Opens the requested session, with a call length and a context that fit into memory. TFMC_INVALID or TFMC_IO after
+ * a diagnostic. */
 static enum tfmc_status open_session(struct driver *d, struct compiled *c, const struct session_request *w)
 {
 	char why[256] = "";

@@ -47,6 +47,7 @@ struct job {
 
 /* ---- joining ---- */
 
+/* Handler of SIGALRM: MPI_Init did not return in time. */
 static void end_with_error(int number)
 {
 	static const char text[] = "error: MPI does not start: a rank is gone, or has not come for 60 s\n";
@@ -57,6 +58,7 @@ static void end_with_error(int number)
 
 static volatile sig_atomic_t code_at_end; /* for the signal handler */
 
+/* Handler of SIGALRM after everything was written: MPI_Finalize did not return, which changes no result. */
 static void end_quietly(int number)
 {
 	(void)number;
@@ -64,8 +66,9 @@ static void end_quietly(int number)
 }
 
 /*
- * Bounds MPI_Init and MPI_Finalize. They never return where the launcher spares the other ranks of one that was killed,
- * nor may MPI_Finalize of MPICH before 4.2 over TCP (a process inside its barrier makes no progress for the others).
+ * Sets a timer for MPI_Init or MPI_Finalize; 0 seconds removes it. They never return where the launcher spares the
+ * other ranks of one that was killed, nor may MPI_Finalize of MPICH before 4.2 over TCP (a process inside its
+ * barrier makes no progress for the others).
  */
 static void limit_mpi(unsigned seconds, void (*end)(int number))
 {
@@ -108,7 +111,8 @@ int64_t job_ranks_on_host(const struct job *job)
 	return l && read_count(l->local_size, &n) && n >= 1 && n < job->ranks->n ? n : job->ranks->n;
 }
 
-/* From TFMC_MPI, else where the loader finds it, else beside tfmc: installed (../lib), or in the build folder. */
+/* Loads the library of an MPI: from TFMC_MPI, else where the loader finds it, else relative to the program:
+ * installed (../lib), or in the build folder. NULL: dlerror() has the reason. */
 static void *load_library(struct arena *a, const char *name)
 {
 	static const char *const directories[] = {"", "../lib", "../../runtime/mpi"};
@@ -127,6 +131,7 @@ static void *load_library(struct arena *a, const char *name)
 	return found;
 }
 
+/* Finds the functions of libtfmcmpi. False: one is missing. */
 static bool find_functions(struct job *j)
 {
 	const struct {
@@ -212,6 +217,7 @@ void driver_leave_job(struct driver *d, enum exit_code code)
 		(void)send_act(d->job, &act);
 	code_at_end = (sig_atomic_t)code;
 	limit_mpi(END_SECONDS, end_quietly);
+	/* Without MPI_Finalize the others notice the end of a follower that failed. */
 	if (d->job->ranks->rank == 0 || code == EXIT_OK)
 		d->job->close(d->job->mpi);
 	limit_mpi(0, SIG_DFL);
@@ -268,7 +274,8 @@ int job_send_open(const struct job *job, const struct tfmc_session_options *o, u
 
 /* ---- the other ranks ---- */
 
-/* Opens a session as rank 0 does, and follows it. */
+/* Opens the session that rank 0 has opened, with the weights of this rank, and serves its calls until it closes. A
+ * status of tfmc_rt.h. */
 static int follow_session(const struct job *j, const struct compiled *c, const struct job_act *act)
 {
 	int64_t dims[DIMS_MAX];
@@ -294,7 +301,8 @@ static int follow_session(const struct job *j, const struct compiled *c, const s
 	return status;
 }
 
-/* Compiles as rank 0 does; an earlier program goes. */
+/* Compiles the entries that rank 0 compiles; an earlier program goes. The act came from another process, so its
+ * text is ended here. */
 static enum tfmc_status compile_again(struct driver *d, struct loaded *l, struct job_act *act,
                                       struct compiled *c)
 {

@@ -16,7 +16,8 @@
 
 /* ---- the dependency file ---- */
 
-/* make unescapes backslashes only before a character that needs one: those are doubled. */
+/* Prints a name as make reads it. make unescapes backslashes only before a character that needs one: those are
+ * doubled. */
 static void print_escaped_name(struct buf *out, const char *name)
 {
 	size_t slashes = 0;
@@ -31,7 +32,7 @@ static void print_escaped_name(struct buf *out, const char *name)
 	buf_fill(out, '\\', slashes); /* a blank or a colon follows */
 }
 
-/* A newline ends a rule, and make has no escape for it. */
+/* False after a diagnostic: a newline ends a rule, and make has no escape for it. */
 static bool check_newline(struct driver *d, const char *name)
 {
 	if (!strpbrk(name, "\n\r"))
@@ -40,7 +41,7 @@ static bool check_newline(struct driver *d, const char *name)
 	return false;
 }
 
-/* A warning only: Ninja takes such names literally. */
+/* Warns about characters that have a meaning for make; Ninja takes such names literally. False with -Werror. */
 static bool check_pattern(struct driver *d, const char *name)
 {
 	if (!strpbrk(name, "%="))
@@ -50,6 +51,7 @@ static bool check_pattern(struct driver *d, const char *name)
 	return !d->diag.warnings_are_errors;
 }
 
+/* Prints the rule: all outputs so far depend on all inputs. False after a diagnostic. */
 static bool print_rule(struct driver *d, struct buf *out)
 {
 	const struct outputs *o = &d->outputs;
@@ -117,7 +119,7 @@ struct weights_output {
 	struct output_file *file;
 };
 
-/* One KIND[=FILE] of --emit, n bytes. */
+/* Parses one KIND[=FILE] of --emit, n bytes. False: there is no such kind. */
 static bool parse_emit_kind(struct emit_request *e, const char *text, size_t n)
 {
 	size_t name = strcspn(text, "=");
@@ -132,6 +134,7 @@ static bool parse_emit_kind(struct emit_request *e, const char *text, size_t n)
 	return false;
 }
 
+/* Parses all of --emit; by default object and header. False after a usage message. */
 static bool parse_emit(struct emit_request *e)
 {
 	const struct option_list *list = &e->d->options.emit;
@@ -152,6 +155,7 @@ static bool parse_emit(struct emit_request *e)
 	return true;
 }
 
+/* The path without the ending of its last component, in the arena. */
 static const char *strip_extension(struct arena *a, const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -170,8 +174,8 @@ static const char *output_stem(struct driver *d)
 	return strip_extension(&d->arena, path);
 }
 
-/* --header or the FILE of --emit; -o for the object or the only kind; stdout for the only kind without -o; else
- * beside the object. */
+/* The path of an output, the first that applies: --header or the FILE of --emit; -o for the object, or for the only
+ * kind; stdout for an only kind that is text; else the object's path with another ending. */
 static const char *output_path(const struct emit_request *e, enum emit_kind kind)
 {
 	const struct driver_options *o = &e->d->options;
@@ -190,6 +194,7 @@ static const char *output_path(const struct emit_request *e, enum emit_kind kind
 	return arena_printf(&e->d->arena, "%s%s", e->stem, emit_endings[kind]);
 }
 
+/* Writes a text output if it was requested. */
 static enum tfmc_status write_kind(struct emit_request *e, enum emit_kind kind, const struct buf *text)
 {
 	if (!e->requested[kind])
@@ -252,6 +257,7 @@ static enum backend_weights placement_of(enum weights_placement_word placement)
 	return BACKEND_WEIGHTS_AUTO;
 }
 
+/* --stats and --remarks: bytes of code of each variant, and what more variants would add. */
 static void report_code_size(struct emit_request *e, const struct variant_set *set, const struct buf *object)
 {
 	const char *targets[BACKEND_VARIANTS_MAX];
@@ -272,7 +278,8 @@ static void report_code_size(struct emit_request *e, const struct variant_set *s
 		driver_remark_variants(e->d, set, object);
 }
 
-/* Takes quantized weights from the cache, or stores a copy there while they are packed. */
+/* driver_generate_code() that takes quantized weights from the cache, or stores a copy there while they are packed.
+ * Packing those takes long; packing with warnings is repeated, so that they are, too. */
 static enum tfmc_status generate_with_cache(struct emit_request *e, const struct variant_set *set,
                                             struct backend_options o, struct backend_output *object)
 {
@@ -298,6 +305,8 @@ static enum tfmc_status generate_with_cache(struct emit_request *e, const struct
 	return st;
 }
 
+/* Generates the object and the texts made with it, and writes those requested. The object gets its name last, after
+ * all that belongs to it. */
 static enum tfmc_status emit_code(struct emit_request *e, const struct variant_set *set,
                                   struct backend_output *object)
 {
@@ -344,13 +353,15 @@ static enum tfmc_status emit_code(struct emit_request *e, const struct variant_s
 	return TFMC_OK;
 }
 
+/* Whether an output requires code generation. C and header come from it, too. */
 static bool needs_object(const struct emit_request *e)
 {
 	return e->requested[EMIT_LLVM] || e->requested[EMIT_ASM] || e->requested[EMIT_OBJ] ||
 	       e->requested[EMIT_HEADER] || e->requested[EMIT_C];
 }
 
-/* Rejects outputs that the targets do not have. Several variants: objects only. */
+/* TFMC_INVALID after a diagnostic: several variants are of objects only, and OpenCL C alone requires a target of
+ * OpenCL. */
 static enum tfmc_status check_target_kinds(struct emit_request *e, const struct variant_set *set)
 {
 	struct diag_context *cx = &e->d->diag;
@@ -384,7 +395,7 @@ static enum tfmc_status plan_for_opencl(struct emit_request *e, const struct tar
 	return driver_check_planned(d, *out);
 }
 
-/* OpenCL kernels of the module that is planned; of a processor's it is planned again. */
+/* Writes the OpenCL kernels if requested; a module that was planned for a processor is planned again for OpenCL. */
 static enum tfmc_status emit_opencl(struct emit_request *e, const struct ir_module *planned,
                                     const struct target *target)
 {
@@ -457,6 +468,7 @@ static enum tfmc_status commit_and_report(struct emit_request *e)
 	return st;
 }
 
+/* Plans the module and makes all requested outputs, which appear together at the end. */
 static enum tfmc_status emit_all(struct emit_request *e)
 {
 	struct driver *d = e->d;
@@ -487,6 +499,7 @@ static enum tfmc_status emit_all(struct emit_request *e)
 	return st;
 }
 
+/* Whether kind is requested, and of others at most `also` and tir. */
 static bool emits_only(const struct emit_request *e, enum emit_kind kind, enum emit_kind also)
 {
 	bool only = e->requested[kind];
@@ -496,9 +509,9 @@ static bool emits_only(const struct emit_request *e, enum emit_kind kind, enum e
 }
 
 /*
- * Defaults of --target and -mcpu that depend on the outputs. OpenCL source alone: opencl. C alone: the least level of
- * the architecture, whose vectors a C compiler has without -march (splitting wider ones takes it ten times as long and
- * gives slower code), and no matrix tiles.
+ * Sets defaults of --target and -mcpu that depend on the outputs. OpenCL source alone: opencl. C alone: the least
+ * level of the architecture, whose vectors a C compiler has without -march (splitting wider ones takes it ten times
+ * as long and gives slower code), and no matrix tiles.
  */
 static void choose_target(struct emit_request *e)
 {

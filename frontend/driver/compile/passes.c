@@ -27,7 +27,7 @@ static const char *list_dims(struct driver *d, const struct ir_dims *dims)
 	return list;
 }
 
-/* One NAME=VALUE. */
+/* Sets values[index of NAME] for one NAME=VALUE of --dim. TFMC_INVALID after a diagnostic. */
 static enum tfmc_status set_dim(struct driver *d, const struct ir_dims *dims, const char *text,
                                 int64_t *values)
 {
@@ -70,6 +70,7 @@ static struct name_list split_word_lists(struct driver *d, const struct option_l
 	return (struct name_list){words.items, words.n};
 }
 
+/* pass_sink.print: prints go to stderr. */
 static void print_ir_to_log(void *user, const char *title, const struct buf *text)
 {
 	struct driver *d = user;
@@ -78,6 +79,9 @@ static void print_ir_to_log(void *user, const char *title, const struct buf *tex
 	driver_flush_log(d);
 }
 
+/*
+ * pass_sink.dump: writes a file of --dump-dir. After a failure d->texts_failed is set, and nothing more is written.
+ */
 static void write_dump(void *user, const char *file_name, const struct buf *text)
 {
 	struct driver *d = user;
@@ -93,12 +97,15 @@ static void write_dump(void *user, const char *file_name, const struct buf *text
 	d->texts_failed = !ok;
 }
 
+/* The reproducer's path without --reproducer: in --dump-dir, or here. */
 static const char *reproducer_path(struct driver *d)
 {
 	const char *dir = d->options.dump_dir ? d->options.dump_dir : ".";
 	return arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
 }
 
+/* pass_sink.reproducer: writes it to --reproducer, where a failure fails the command; or after an internal error,
+ * where it is only a help. */
 static void write_reproducer(void *user, const struct buf *text)
 {
 	struct driver *d = user;
@@ -228,11 +235,13 @@ struct exchanging {
 	long long ranks, stages;
 };
 
+/* Combines the number that one exchange is for with that of earlier ones; 1: there were none. */
 static long long same_or_none(long long before, int64_t now)
 {
 	return before == 1 || before == now ? now : 0;
 }
 
+/* Finds for how many ranks and stages the exchanges of a module are. */
 static struct exchanging count_exchanging(const struct ir_module *m)
 {
 	struct exchanging n = {1, 1};
@@ -248,7 +257,7 @@ static struct exchanging count_exchanging(const struct ir_module *m)
 	return n;
 }
 
-/* Whether the exchanges of the module are of the ranks and stages of --shards. */
+/* TFMC_INVALID after a diagnostic: the exchanges of the module are not for the ranks and stages of --shards. */
 static enum tfmc_status check_exchanges(struct driver *d, const struct ir_module *m)
 {
 	const struct exchanging n = count_exchanging(m);
@@ -316,7 +325,7 @@ enum exit_code command_passes(struct driver *d)
 
 /* ---- tfmc opt ---- */
 
-/* Without passes the output is the module as read: parsing and printing change nothing. */
+/* Writes a module as IR text to -o. Parsing and printing change nothing, so without passes it is the input. */
 static enum tfmc_status write_ir(struct driver *d, const struct ir_module *m)
 {
 	struct buf text;
@@ -327,7 +336,7 @@ static enum tfmc_status write_ir(struct driver *d, const struct ir_module *m)
 	return st;
 }
 
-/* A reproducer's head gives the pipeline and options that the command line does not. */
+/* Takes pipeline and options from the head of a reproducer where the command line gives none. */
 static enum tfmc_status apply_reproducer_head(struct driver *d, const struct loaded *l)
 {
 	struct driver_options *o = &d->options;

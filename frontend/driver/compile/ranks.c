@@ -26,6 +26,7 @@ struct rank_threads {
 	struct member *members; /* [ranks] */
 };
 
+/* The thread of a rank: opens its session and serves rank 0 until that closes. A failure wakes all ranks. */
 static void *run_follower(void *arg)
 {
 	struct member *f = arg;
@@ -49,6 +50,7 @@ void rank_threads_end(struct rank_threads *g)
 	memory_free(g);
 }
 
+/* Allocates the group. Refused memory ends the command (ir/support/memory.h). */
 static struct rank_threads *begin(const struct tfmc_model *model, int64_t n_members)
 {
 	struct rank_threads *g = memory_zeroed(1, sizeof(*g));
@@ -57,12 +59,14 @@ static struct rank_threads *begin(const struct tfmc_model *model, int64_t n_memb
 	return g;
 }
 
+/* Sets the table that a rank's session uses: `base`, delayed by the link if there is one. */
 static int set_table(struct member *m, const struct tfmc_ranks *base, const struct tfmc_link *link)
 {
 	m->options.ranks = link ? &m->delayed.ranks : base;
 	return link ? tfmc_delayed_ranks_init(&m->delayed, base, link) : (int)TFMC_RT_OK;
 }
 
+/* Starts the thread of a rank. TFMC_RT_E_THREAD: all ranks are woken. */
 static int start_follower(struct member *f)
 {
 	f->options.message = NULL; /* rank 0 names the rank that fails */
@@ -122,6 +126,7 @@ struct tfmc_link driver_link(const struct driver *d)
 typedef void exchange_fn(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                          int64_t worker, int64_t workers);
 
+/* Runs an exchange. Only worker 0 adds its time: the others run at the same time. */
 static void run_timed(struct timed_ranks *t, exchange_fn *run, const float *x, float *out, uint64_t count,
                       int64_t group, uint64_t tag, int64_t worker, int64_t workers)
 {
@@ -152,6 +157,7 @@ static void timed_receive(void *user, const float *x, float *out, uint64_t count
 	run_timed(t, t->base->receive, x, out, count, group, tag, worker, workers);
 }
 
+/* Like run_timed(), for the other arguments of gather. */
 static void timed_gather(void *user, const float *x, float *out, uint64_t rows, uint64_t width, int64_t group,
                          uint64_t tag, int64_t worker, int64_t workers)
 {

@@ -21,6 +21,7 @@ static const struct target *find_level(enum target_arch arch, const char *name)
 	return NULL;
 }
 
+/* "v2, v3, v4": all levels of an architecture, for messages. */
 static const char *list_levels(struct driver *d, enum target_arch arch)
 {
 	const char *known = "";
@@ -31,7 +32,7 @@ static const char *list_levels(struct driver *d, enum target_arch arch)
 	return known;
 }
 
-/* Rejects options that need a single target. */
+/* TFMC_INVALID after a diagnostic: an option needs a single target, or kernels for devices have no levels. */
 static enum tfmc_status check_variant_options(struct driver *d, const struct target *t)
 {
 	const struct driver_options *o = &d->options;
@@ -50,7 +51,8 @@ static enum tfmc_status check_variant_options(struct driver *d, const struct tar
 	return TFMC_INVALID;
 }
 
-/* Keeps the order of the target table: from the least to the most demanding. */
+/* Inserts a target in the order of the target table, from the least to the most demanding of one architecture.
+ * TFMC_INVALID after a diagnostic: it is given twice. */
 static enum tfmc_status insert_variant(struct driver *d, struct variant_set *set, const struct target *t)
 {
 	size_t at = set->n;
@@ -87,6 +89,7 @@ static enum tfmc_status add_opencl(struct driver *d, struct variant_set *set)
 	return TFMC_OK;
 }
 
+/* Sets *out to the processor's variants: the levels of --variants, or the one target of the options. */
 static enum tfmc_status find_cpu_variants(struct driver *d, struct variant_set *out)
 {
 	struct option_list names = {0};
@@ -108,7 +111,7 @@ static enum tfmc_status find_cpu_variants(struct driver *d, struct variant_set *
 			           list_levels(d, base->arch));
 			return TFMC_INVALID;
 		}
-		if (out->n == BACKEND_VARIANTS_MAX)
+		if (out->n == BACKEND_VARIANTS_MAX) /* no architecture has more levels */
 			break;
 		TFMC_TRY(insert_variant(d, out, t));
 	}
@@ -127,7 +130,7 @@ enum tfmc_status driver_find_variants(struct driver *d, struct variant_set *out)
 
 /* ---- the section `target` of a model file ---- */
 
-/* Objects may have variants; IR, C and reproducers are for one target. */
+/* Whether the outputs of a command may have variants: objects may; IR, C and reproducers are for one target. */
 static bool takes_variants(const struct driver_options *o)
 {
 	const unsigned with = COMMAND_COMPILE | COMMAND_RUN | COMMAND_GENERATE | COMMAND_SCORE |
@@ -135,6 +138,7 @@ static bool takes_variants(const struct driver_options *o)
 	return (with & (unsigned)o->command) != 0 && o->emit.n == 0 && !o->stop_after && !o->reproducer;
 }
 
+/* Checks the variants of the model's section `target` and, for commands that have some, sets --variants. */
 static enum tfmc_status apply_model_variants(struct driver *d, const struct frontend_target *t)
 {
 	const char *list = "";
@@ -183,7 +187,8 @@ enum tfmc_status driver_apply_model_target(struct driver *d, const struct fronte
 
 /* ---- passes ---- */
 
-/* The passes up to `encode`, or before `group` in a pipeline without it. */
+/* The number of passes that all variants share: those up to `encode`, which fixes the layout of weights, or those
+ * before `group` in a pipeline without it: groups depend on the target. */
 static size_t count_shared_steps(const struct pipeline *p)
 {
 	size_t n = p->n;
@@ -196,6 +201,8 @@ static size_t count_shared_steps(const struct pipeline *p)
 	return n;
 }
 
+/* Runs the first `shared` passes once, then the remaining ones for each variant. Checks of --require-fusion were
+ * made in the shared ones. */
 static enum tfmc_status plan_each_variant(struct driver *d, const struct pipeline *p, struct variant_set *set,
                                           const struct ir_module *in, size_t shared)
 {

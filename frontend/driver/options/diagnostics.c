@@ -26,6 +26,8 @@ bool diagnostics_is_data(const struct diagnostics *s)
 }
 
 /* ---- text of JSON ---- */
+
+/* Whether a byte stays as it is in a URI (RFC 3986, unreserved), or separates directories. */
 static bool is_unreserved(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -45,7 +47,7 @@ void diagnostics_json_uri(struct buf *out, const char *path)
 }
 
 /* ---- text and short ---- */
-/* "location: severity: message", without notes. */
+/* Appends "location: severity: message": the first line of the text form; notes are left out. */
 static void add_short(const struct diag_context *cx, const struct diag *m, struct buf *log)
 {
 	struct buf line;
@@ -70,6 +72,7 @@ static const char *severity_name(enum diag_severity severity)
 	return "";
 }
 
+/* Appends a number, or null where it is unknown: every object has all fields. */
 static void json_number(struct buf *out, const char *key, uint32_t value, bool is_known)
 {
 	if (is_known)
@@ -129,6 +132,9 @@ static void json_begin(struct buf *out, const struct diag_context *cx, const str
 }
 
 /* ---- sarif ---- */
+
+/* The index of a code in the rules of the SARIF document, added when it is new; 0 without memory, which
+ * diagnostics_restart() handles. */
 static size_t rule_index(struct diagnostics *s, int code)
 {
 	for (size_t i = 0; i < s->rules.n; i++)
@@ -169,6 +175,7 @@ static void sarif_location(struct buf *out, const struct diag_context *cx, struc
 	buf_str(out, loc.line ? "}}" : "}");
 }
 
+/* Remarks are no problems, so they have level none. */
 static const char *sarif_level(enum diag_severity severity)
 {
 	switch (severity) {
@@ -180,6 +187,7 @@ static const char *sarif_level(enum diag_severity severity)
 	return "";
 }
 
+/* Begins a result, up to its list of related locations: the notes that follow. */
 static void sarif_begin(struct diagnostics *s, const struct diag_context *cx, const struct diag *m)
 {
 	struct buf *out = &s->open;
@@ -208,6 +216,7 @@ static void sarif_note(struct buf *out, const struct diag_context *cx, const str
 	buf_char(out, '}');
 }
 
+/* Appends a rule: a code with title and meaning of its explanation. */
 static void sarif_rule(struct arena *a, struct buf *out, int code)
 {
 	struct explanation e = {0};
@@ -224,6 +233,7 @@ static void sarif_rule(struct arena *a, struct buf *out, int code)
 	buf_char(out, '}');
 }
 
+/* Appends the document around the results: rules, which are known only at the end, come before them. */
 static void sarif_document(struct diagnostics *s, int exit_code, const char *version, struct buf *log)
 {
 	buf_str(log, "{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\","
@@ -243,6 +253,8 @@ static void sarif_document(struct diagnostics *s, int exit_code, const char *ver
 }
 
 /* ---- the sink ---- */
+
+/* Ends the open diagnostic. A JSON object is complete then and goes to the log; SARIF results wait for the end. */
 static void close_notes(struct diagnostics *s, struct buf *log)
 {
 	if (!s->is_open)
@@ -257,6 +269,8 @@ static void close_notes(struct diagnostics *s, struct buf *log)
 	buf_clear(&s->open);
 }
 
+/* Adds a diagnostic to the JSON or SARIF output; a note goes into the array of the open one. A note without one is
+ * a diagnostic of its own. */
 static void add_data(struct diagnostics *s, const struct diag_context *cx, const struct diag *m,
                      struct buf *log)
 {
@@ -323,7 +337,8 @@ static const char *copy_until(struct arena *a, const char *from, const char *sto
 	return arena_strndup(a, from, end != NULL ? (size_t)(end - from) : strlen(from));
 }
 
-/* Reads the section whose heading is at `at`. Returns the next heading, or NULL. */
+/* Reads the section whose heading is at `at`; diagnostics.md is embedded and has the form of struct explanation.
+ * Returns the next heading, or NULL. */
 static const char *read_section(struct arena *a, const char *at, struct explanation *e)
 {
 	const char *code = strchr(at, 'E'), *title = strchr(code, ' ') + 1, *text = strchr(title, '\n') + 1;
@@ -357,7 +372,7 @@ bool explain_find(struct arena *a, const char *code, struct explanation *out, co
 	return false;
 }
 
-/* Replaces code fences by empty lines. */
+/* Prints Markdown for a terminal: code fences become empty lines, of which none follow each other. */
 static void print_lines(struct buf *out, const char *text)
 {
 	bool was_empty = true;

@@ -14,7 +14,8 @@
 #define HELP_EXIT_CODES \
 	"0 ok, 1 input rejected, 2 usage, 3 environment, 4 verification failed, 70 internal error"
 
-/* Two columns. A name that does not fit into the first is followed by a line break. */
+/* Prints a row of two columns, the second from `column` on, wrapped. A name that does not fit into the first is
+ * followed by a line break. */
 static void print_row(struct buf *out, const char *name, const char *text, size_t column)
 {
 	size_t n = strlen(name);
@@ -53,6 +54,7 @@ static void print_options(struct buf *out, unsigned command, bool common)
 	buf_destroy(&name);
 }
 
+/* Prints the help of one command. */
 static void print_command(struct buf *out, const struct command_row *c)
 {
 	buf_printf(out, "tfmc %s\n\n", c->synopsis);
@@ -95,6 +97,7 @@ bool options_help(struct buf *out, const char *name, struct buf *error)
 /* How a shell completes the value of an option. */
 enum value_kind { VALUE_NONE, VALUE_ANY, VALUE_FILE, VALUE_DIRECTORY, VALUE_WORDS };
 
+/* Returns what the value of an option is; the table has it as the placeholder of the help. */
 static enum value_kind value_kind(const struct option_row *o)
 {
 	if (o->kind == KIND_FLAG)
@@ -126,6 +129,7 @@ static void print_commands_of(struct buf *out, const struct option_row *o)
 
 /* ---- Markdown ---- */
 
+/* Prints all options as a list; characters that are Markdown are escaped. */
 static void print_markdown_options(struct buf *out)
 {
 	struct buf item;
@@ -207,6 +211,7 @@ static void print_roff(struct buf *out, const char *text)
 	buf_char(out, '\n');
 }
 
+/* Prints all options as tagged paragraphs. */
 static void print_roff_options(struct buf *out)
 {
 	struct buf text;
@@ -290,6 +295,8 @@ static void bash_values(struct buf *out, enum value_kind kind, const char *actio
 	buf_printf(out, "-) %s; return ;;\n", action);
 }
 
+/* Prints a function that completes the value of the option before the word, else options of the command, else
+ * files. bash splits words at =, so a word = is skipped. */
 static void print_bash(struct buf *out)
 {
 	buf_str(out, "# Completion of tfmc for bash.\n_tfmc()\n{\n"
@@ -331,6 +338,8 @@ static void print_bash(struct buf *out)
 	             "complete -o filenames -F _tfmc tfmc\n");
 }
 
+/* Prints an argument of _arguments for one name of an option: *, if it may be repeated, name, help in brackets,
+ * kind of the value. */
 static void zsh_option(struct buf *out, const struct option_row *o, const char *name)
 {
 	enum value_kind kind = value_kind(o);
@@ -356,6 +365,7 @@ static void zsh_option(struct buf *out, const struct option_row *o, const char *
 	buf_char(out, '\'');
 }
 
+/* Prints a function that calls _arguments with the options of the command. */
 static void print_zsh(struct buf *out)
 {
 	buf_str(out, "#compdef tfmc\n# Completion of tfmc for zsh.\n_tfmc_commands()\n{\n\tlocal -a "
@@ -388,6 +398,7 @@ static void print_zsh(struct buf *out)
 	buf_str(out, "esac\n");
 }
 
+/* Prints a text as a word of fish in single quotes. */
 static void fish_text(struct buf *out, const char *text)
 {
 	buf_char(out, '\'');
@@ -395,12 +406,14 @@ static void fish_text(struct buf *out, const char *text)
 	buf_char(out, '\'');
 }
 
+/* Prints a name as an argument of complete: -s for one letter, -o for a long name with one dash, else -l. */
 static void fish_name(struct buf *out, const char *name)
 {
 	bool is_old = strlen(name) > 1 && !strcmp(option_dashes(name), "-");
 	buf_printf(out, " -%s %s", strlen(name) == 1 ? "s" : is_old ? "o" : "l", name);
 }
 
+/* Prints a call of `complete` for each command and each option. */
 static void print_fish(struct buf *out)
 {
 	buf_str(out, "# Completion of tfmc for fish.\nfunction __tfmc_compiles\n\tnot "

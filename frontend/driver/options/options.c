@@ -72,6 +72,7 @@ struct parser {
 	size_t next_arg;         /* of the next argument */
 };
 
+/* Appends the error message. Always false. */
 static bool fail(struct parser *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
 static bool fail(struct parser *p, const char *fmt, ...)
@@ -114,6 +115,7 @@ static bool split_words(struct parser *p, const char *text)
 	return ok;
 }
 
+/* Appends the words of the response file @path. False with a message. */
 static bool read_response(struct parser *p, const char *path)
 {
 	FILE *f = fopen(path, "rb");
@@ -149,7 +151,7 @@ const char *option_second_name(const char *name)
 	return NULL;
 }
 
-/* By name, alias or former name; NULL: none. */
+/* Finds an option by name, alias or former name; NULL: none. */
 static const struct option_row *find_option(const char *name)
 {
 	const struct alias *same = find_alias(ALIAS_SAME, name);
@@ -196,8 +198,8 @@ void options_print_commands(struct buf *out, unsigned commands)
 	}
 }
 
-/* Suggests the option that another tool calls so, else the nearest name, among the options of this command: one
- * of another command would be rejected next. */
+/* Reports an unknown option, with the option that another tool calls so, else the nearest name, among those of this
+ * command: one of another command would be rejected next. Always false. */
 static bool suggest_option(struct parser *p, const char *arg, const char *name)
 {
 	const char *names[TFMC_COUNT(option_rows)];
@@ -219,7 +221,8 @@ static bool suggest_option(struct parser *p, const char *arg, const char *name)
 	return fail(p, "unknown option %s", arg);
 }
 
-/* what: "command", or "command or file" where the word could be either. NULL with a message in `error`. */
+/* Finds a command by name. what: "command", or "command or file" where the word could be either. NULL with a
+ * message in `error`, which suggests the command that other tools call so, or the nearest name. */
 static const struct command_row *find_command(const char *name, const char *what, struct buf *error)
 {
 	const char *names[TFMC_COUNT(command_rows)];
@@ -251,7 +254,8 @@ union number {
 	double real;
 };
 
-/* Numbers are allocated in the arena, so that a NULL field means: not given. */
+/* Parses a number and stores its address in the field of the option, which stays NULL if the option is not given.
+ * False with a message: not in the range of its kind. */
 static bool store_number(struct parser *p, const struct option_row *row, const char *text)
 {
 	union number *v = ARENA_NEW(p->arena, union number);
@@ -280,7 +284,7 @@ static bool store_number(struct parser *p, const struct option_row *row, const c
 	return ok || fail(p, "%s%s is %s, not %s", option_dashes(row->name), row->name, what, text);
 }
 
-/* The index of text among words separated by |. */
+/* Sets *out to the index of text among words separated by |. False: it is none of them, and *out their number. */
 static bool find_word(const char *words, const char *text, unsigned *out)
 {
 	size_t length = strlen(text), n;
@@ -292,7 +296,8 @@ static bool find_word(const char *words, const char *text, unsigned *out)
 	return false;
 }
 
-/* Every enum NAME_word counts from 0 in the order of its words, so the index is the value. */
+/* Stores the word of an option of kind WORD. Every enum NAME_word counts from 0 in the order of its words, so the
+ * index is the value. False with a message. */
 static bool store_word(struct parser *p, const struct option_row *row, const char *text)
 {
 	if (find_word(row->value, text, (unsigned *)((char *)p->out + row->offset)))
@@ -307,6 +312,7 @@ static bool store_word(struct parser *p, const struct option_row *row, const cha
 	return fail(p, ", not %s", text);
 }
 
+/* Stores the value of an option in its field; value NULL for a flag. False with a message. */
 static bool store(struct parser *p, const struct option_row *row, const char *value)
 {
 	void *field = (char *)p->out + row->offset;
@@ -330,7 +336,7 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	return false;
 }
 
-/* -oFILE: the option of one letter that the value is attached to; NULL: arg is not such an option. */
+/* Returns the option of one letter that a value is attached to, as in -oFILE; NULL: arg is not such an option. */
 static const struct option_row *find_attached(const char *arg)
 {
 	const char letter[2] = {arg[1], 0};
@@ -338,6 +344,7 @@ static const struct option_row *find_attached(const char *arg)
 	return row && row->kind != KIND_FLAG ? row : NULL;
 }
 
+/* Parses one option, with the next word as its value if it needs one and has none after =. False with a message. */
 static bool parse_option(struct parser *p, const char *arg)
 {
 	const char *name = arg + (arg[1] == '-' ? 2 : 1), *value = strchr(name, '=');
@@ -373,7 +380,8 @@ static bool is_command(const char *name)
 	return false;
 }
 
-/* The first word is a command, or a file to compile. A word that is neither was meant as a command. */
+/* Reads the command: the first word, or if that is a file or an option, compile. A word that is neither was meant
+ * as a command. False with a message. */
 static bool parse_command(struct parser *p)
 {
 	const char *word = p->args.n ? p->args.items[0] : "-";
@@ -387,6 +395,7 @@ static bool parse_command(struct parser *p)
 	return true;
 }
 
+/* Sets the file of the command; there is one at most. False with a message. */
 static bool parse_positional(struct parser *p, const char *arg)
 {
 	if (is_command(arg) && !p->out->command_named && access(arg, F_OK))

@@ -26,6 +26,7 @@ static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 /* A global list, for the signal handler. Changed only while signals are blocked. */
 static struct output_file *volatile named_files;
 
+/* Blocks the signals that remove named files, as long as the list changes. *before: the mask to be restored. */
 static void block_signals(sigset_t *before)
 {
 	sigset_t set;
@@ -60,7 +61,7 @@ static void ignore_signal(int number)
 	(void)number;
 }
 
-/* Signals that the parent process ignores stay ignored. */
+/* Signals that the parent process ignores stay ignored, as with nohup. */
 void outputs_handle_signals(void)
 {
 	struct sigaction end = {.sa_handler = handle_fatal_signal,
@@ -96,6 +97,7 @@ void outputs_add_input(struct outputs *o, const char *path)
 	strmap_set(&o->known, kept, o);
 }
 
+/* Whether a path is one of the input files, by device and inode; `input` may be NULL. */
 static bool is_input(const struct outputs *o, const char *path, const char *input)
 {
 	bool found = same_file(path, input);
@@ -151,7 +153,7 @@ static void report_write_error(struct output_file *f)
 	diag_environment_error(f->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", f->path, strerror(errno));
 }
 
-/* Removes temporary files of the path that are not locked: their processes were killed. */
+/* Removes temporary files of a path that are not locked: the processes that wrote them were killed. */
 static void remove_abandoned(struct arena *a, const char *path)
 {
 	const char *name = temporary_name(a, path, 0) + directory_length(path);
@@ -173,7 +175,7 @@ static void remove_abandoned(struct arena *a, const char *path)
 	closedir(directory);
 }
 
-/* -1: not supported here. */
+/* Opens an unnamed file in the path's directory; -1: not supported here, or not writable. */
 static int open_unnamed_file(struct arena *a, const char *path)
 {
 	if (access("/proc/self/fd", X_OK))
@@ -184,7 +186,8 @@ static int open_unnamed_file(struct arena *a, const char *path)
 	return fd;
 }
 
-/* -1 with errno. EEXIST: between open and flock another process took the file for abandoned and removed it. */
+/* Creates a file and locks it. -1 with errno; EEXIST also when, between open and flock, another process took the
+ * file for abandoned and removed it. */
 static int open_locked(const char *name)
 {
 	struct stat st;
@@ -199,6 +202,7 @@ static int open_locked(const char *name)
 	return -1;
 }
 
+/* Opens a temporary file with the first free name and registers it for removal. -1 with errno, and no name. */
 static int open_named_file(struct arena *a, struct output_file *f)
 {
 	int fd = -1;
@@ -259,6 +263,7 @@ bool outputs_make_directory(struct output_file *f, const char *path)
 
 /* ---- one file ---- */
 
+/* Opens the stream of an output, unnamed where possible. False after a diagnostic. */
 static bool open_file(struct arena *a, struct output_file *f)
 {
 	remove_abandoned(a, f->target);
@@ -288,6 +293,7 @@ static bool is_same_name(struct arena *a, const char *x, const char *y)
 	       same_file(directory_of(a, x), directory_of(a, y));
 }
 
+/* Whether a path is an output already, of this list or one that was committed before. */
 static bool is_output(const struct outputs *o, const char *path)
 {
 	bool found = false;
@@ -377,7 +383,7 @@ void outputs_move_last(struct outputs *o, struct output_file *f)
 		o->items[n] = f;
 }
 
-/* Flushes to the disk, so that delayed write errors are found before any rename. */
+/* Flushes a file to the disk, so that delayed write errors are found before any rename. False after a diagnostic. */
 static bool sync_file(struct output_file *f)
 {
 	if (!f->failed && (fflush(f->stream) || fsync(fileno(f->stream))))
@@ -385,7 +391,8 @@ static bool sync_file(struct output_file *f)
 	return !f->failed;
 }
 
-/* Gives an unnamed file a temporary name. */
+/* Gives an unnamed file a temporary name: it can be linked, but only a named file can replace another by rename.
+ * False after a diagnostic. */
 static bool name_temporary(struct arena *a, struct output_file *f)
 {
 	char from[64];
@@ -415,7 +422,7 @@ static void link_old(struct arena *a, struct output_file *f)
 	f->was_there = f->old || !access(f->target, F_OK);
 }
 
-/* By rename: a link cannot replace an existing file. */
+/* Gives a file its name, replacing an existing one. False after a diagnostic. */
 static bool rename_into_place(struct output_file *f)
 {
 	if (rename(f->temporary, f->target)) {
@@ -426,6 +433,7 @@ static bool rename_into_place(struct output_file *f)
 	return true;
 }
 
+/* Puts the file of before back, or removes the new one where there was none; otherwise notes that it is lost. */
 static void undo_rename(struct output_file *f)
 {
 	bool done = f->old ? !rename(f->old, f->target) : !f->was_there && !unlink(f->target);

@@ -59,6 +59,7 @@ static void print_amounts(struct buf *out, const struct progress_view *v, const 
 		buf_printf(out, ", %.0f s", seconds);
 }
 
+/* Prints the whole bar in place of the last one, or a line. */
 static void print_progress(struct buf *out, const struct progress_view *v, const struct progress_state *s,
                            double seconds)
 {
@@ -99,6 +100,7 @@ void progress_show(void *user, const struct progress_state *s)
 		v->stage = s->name;
 		v->begin = v->shown = now;
 		v->first = s->done;
+		/* The first bar is due after WAIT, the first line after LINES. */
 		v->shown += v->form == PROGRESS_BAR ? WAIT - EACH : 0;
 	}
 	if (s->total > 0 && s->done >= s->total) {
