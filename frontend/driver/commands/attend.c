@@ -792,6 +792,7 @@ static void print_npy(struct buf *out, const float *data, size_t rank, const int
 	buf_destroy(&header);
 }
 
+/* Writes the probabilities of a map to DIR/PATH.npy, [heads, rows, columns]. */
 static enum tfmc_status write_array(struct attend *a, const struct attend_map *m)
 {
 	const char *path = arena_printf(&a->d->arena, "%s/%s.npy", a->d->options.npy, m->path);

@@ -264,7 +264,7 @@ static int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_
 	return g->model.call(g->context, (uint64_t)entry, args, -1);
 }
 
-/* Between begin and end the groups of one call are timed. Of each group the call with the least time is kept. */
+/* Begins the timing of one call, whose groups are timed up to bench_groups_end(). */
 static void bench_groups_begin(struct bench_groups *g)
 {
 	g->timing = true;
@@ -274,6 +274,7 @@ static void bench_groups_begin(struct bench_groups *g)
 	}
 }
 
+/* Ends the timing of a call. Of each group the call with its least time is kept: longer ones were disturbed. */
 static void bench_groups_end(struct bench_groups *g)
 {
 	g->timing = false;

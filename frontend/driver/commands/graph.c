@@ -187,21 +187,15 @@ static void print_svg(struct buf *out, const struct views *v)
 	buf_destroy(&pictures);
 }
 
-static bool ends_in(const char *path, const char *end)
-{
-	size_t n = strlen(path), k = strlen(end);
-	return n >= k && !strcmp(path + n - k, end);
-}
-
 /* Writes to -o (or stdout) what its ending selects: .svg a picture, .json the data, anything else the page. */
 static enum tfmc_status write_views(struct views *v)
 {
 	const char *path = v->d->options.output ? v->d->options.output : "-";
 	struct buf out;
 	buf_init(&out);
-	if (ends_in(path, ".svg"))
+	if (file_ends_with(path, ".svg"))
 		print_svg(&out, v);
-	else if (ends_in(path, ".json"))
+	else if (file_ends_with(path, ".json"))
 		print_data(&out, v);
 	else
 		print_page(&out, v);

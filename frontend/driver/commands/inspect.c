@@ -392,6 +392,8 @@ static void report_sequences(struct report *out, const char *key, const struct f
 	buf_destroy(&text);
 }
 
+/* Reports the settings of the beam search, by their names in transformers; early stopping as tfmc generate applies
+ * it. */
 static void report_search(struct report *out, const struct frontend_search *s)
 {
 	static const char *const early[] = {[EARLY_NONE] = "true",
@@ -586,6 +588,7 @@ static enum tfmc_status inspect_gguf(struct driver *d, struct report *out, const
 	return TFMC_OK;
 }
 
+/* Reports the header of a weights file; its hash ties it to an object. */
 static enum tfmc_status inspect_weights(struct report *out, const struct file_map *map)
 {
 	struct tfmc_weights_header h;

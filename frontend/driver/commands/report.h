@@ -23,9 +23,11 @@ struct report {
 void report_begin(struct report *r, struct buf *out, bool is_json);
 /* Closes open objects, too. */
 void report_end(struct report *r);
+/* Begins an object or a row, which report_close() ends; in a row there is no other object. */
 void report_open(struct report *r, const char *key);
 void report_row(struct report *r, const char *key);
 void report_close(struct report *r);
+/* Adds a field to the innermost object. In a row the key "type" is not shown as text. */
 void report_text(struct report *r, const char *key, const char *fmt, ...) TFMC_PRINTF(3, 4);
 void report_number(struct report *r, const char *key, uint64_t n);
 /* A field that is present only when it is true. */

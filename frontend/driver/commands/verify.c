@@ -508,6 +508,7 @@ static enum tfmc_status compare_outputs(struct check_run *r, int64_t entry, cons
 	return TFMC_INVALID;
 }
 
+/* Runs a check that calls an entry on tensors. TFMC_INVALID after a diagnostic: the check does not fit the model. */
 static enum tfmc_status check_entry(struct check_run *r)
 {
 	struct named_tensors in = {0}, out = {0};
@@ -628,6 +629,8 @@ static enum tfmc_status set_feature_source(struct check_run *r, struct named_ten
 	                            r->check->name, tfmc_session_status_text(r->caller->session, status));
 }
 
+/* Runs a check of generated ids: `new_tokens` without, or `tokens` with those given. The ids are generated up to
+ * the expected number, or `steps`; then they must be equal. */
 static enum tfmc_status check_generate(struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
@@ -746,6 +749,7 @@ static enum tfmc_status verify_variant(void *user, struct compiled *c, const str
 	return d->options.poison ? verify_poison(d, v->l, c, &v->failed) : TFMC_OK;
 }
 
+/* Compares all variants that this machine runs, with values of --probe as further results. */
 static enum tfmc_status verify_model(struct verification *v)
 {
 	static const char *probed[] = {"run", "encode"};

@@ -26,9 +26,11 @@ int64_t job_ranks_on_host(const struct job *job);
 /* The reason of the last failure of another rank; "": none. */
 const char *job_error(const struct job *job);
 
-/* ---- rank 0: the followers do the same. No job: nothing ---- */
+/* ---- rank 0 (without a job these do nothing) ---- */
+/* The followers compile these entries, too. TFMC_IO after a diagnostic: a rank is gone; TFMC_NO_MEMORY: too many
+ * names. */
 TFMC_MUST_USE enum tfmc_status job_send_compile(struct driver *d, struct entry_names entries);
-/* The followers open a session with these options, dims_max [n_dims] and follow it. */
+/* The followers open a session with these options and dims_max [n_dims], and follow it. A status of tfmc_rt.h. */
 int job_send_open(const struct job *job, const struct tfmc_session_options *o, uint64_t n_dims);
 
 /* ---- the other ranks ---- */

@@ -7,9 +7,9 @@
 
 struct rank_threads;
 /*
- * Starts a thread for each rank but 0 of an object for several, with the weights parts[rank].map; they wait for the
- * session of rank 0, which the caller opens with .ranks = rank_threads_leader(*out). link: what exchanges take in
- * addition; NULL: nothing. Also after a failure the caller ends *out, after closing that session.
+ * Starts a thread for each rank but 0 of an object for several ranks, with the weights parts[rank].map; they wait
+ * for the session of rank 0, which the caller opens with .ranks = rank_threads_leader(*out). link: what exchanges
+ * take in addition; NULL: nothing. Also after a failure the caller ends *out, after closing that session.
  */
 int rank_threads_begin(const struct tfmc_model *model, const struct tfmc_session_options *options,
                        const struct packed *parts, const struct tfmc_link *link, struct rank_threads **out);
