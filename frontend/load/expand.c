@@ -11,6 +11,7 @@
 #include "frontend/model/model.h"
 #include "frontend/syntax/yaml_edit.h"
 
+/* Whether a plain scalar would read back as another node: characters that YAML reserves, or an empty string. */
 static bool needs_quotes(const struct yaml_node *node)
 {
 	const char *t = node->text;
@@ -20,6 +21,7 @@ static bool needs_quotes(const struct yaml_node *node)
 	       t[node->len - 1] == ':' || strchr("?-: ", t[0]) != NULL;
 }
 
+/* Prints a scalar in single quotes, which have no escapes; in double quotes if it has control characters. */
 static void print_quoted(struct buf *out, const struct yaml_node *node)
 {
 	bool controls = false;
@@ -38,6 +40,7 @@ static void print_quoted(struct buf *out, const struct yaml_node *node)
 	buf_char(out, '\'');
 }
 
+/* Prints a scalar that reads back as the same node. A negative number begins with '-', but needs no quotes. */
 static void print_scalar(struct buf *out, const struct yaml_node *node)
 {
 	bool negative = node->text[0] == '-' && node->len > 1 && node->text[1] >= '0' && node->text[1] <= '9';
@@ -74,6 +77,7 @@ static void print_flow(struct buf *out, const struct yaml_node *node)
 
 static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent);
 
+/* Whether a node in flow style fits a line after its key. */
 static bool fits_flow_line(const struct yaml_node *node, unsigned indent)
 {
 	struct buf text;
@@ -97,6 +101,7 @@ static void print_value(struct buf *out, const struct yaml_node *node, unsigned 
 	print_tree(out, node, indent);
 }
 
+/* Prints the pairs of a mapping, one on a line. first_in_line: the first follows the dash of a list. */
 static void print_pairs(struct buf *out, const struct yaml_node *map, unsigned indent, bool first_in_line)
 {
 	for (size_t i = 0; i < map->n; i++) {
@@ -108,6 +113,7 @@ static void print_pairs(struct buf *out, const struct yaml_node *map, unsigned i
 	}
 }
 
+/* Prints a mapping or a sequence in block style. */
 static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent)
 {
 	if (node->kind == YAML_MAPPING) {
@@ -141,6 +147,7 @@ static void print_params(struct buf *out, const struct frontend_model *m)
 	}
 }
 
+/* Prints an input with all of its keys that are given. */
 static void print_input(struct buf *out, const struct frontend_model *m, const struct frontend_input *in)
 {
 	buf_printf(out, "  %s: {shape: [", in->name);

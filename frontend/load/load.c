@@ -38,7 +38,7 @@ static const struct kind {
 
 #define HEAD_BYTES 16
 
-/* Notes what to give instead. */
+/* Notes what to give instead of a file that is no model: its directory, if that is one. */
 static void advise(struct arena *a, struct diag_context *cx, const char *path, enum advice advice)
 {
 	const char *dir = file_dir(a, path);
@@ -63,7 +63,8 @@ static void advise(struct arena *a, struct diag_context *cx, const char *path, e
 	}
 }
 
-/* True: JSON without the key `tfmc`. A model may be written in JSON, since JSON is YAML. */
+/* Whether the file is JSON without the key `tfmc`, such as config.json. A model may be written in JSON, since JSON
+ * is YAML. */
 static bool is_other_json(const char *path)
 {
 	struct arena local_arena;
@@ -117,7 +118,8 @@ struct model_header {
 	const char *name;
 };
 
-/* `tfmc: 1`, `name`, and which top-level keys go together. */
+/* Reads `tfmc: 1` and `name`, and checks which top-level keys a model needs and which exclude each other. False
+ * after a diagnostic. */
 static bool read_header(struct frontend_model *m)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(model_header, tfmc),
@@ -154,8 +156,8 @@ static bool read_header(struct frontend_model *m)
 	return ok && (model == NULL) != (graph == NULL);
 }
 
-/* Reads the sections in the order of their dependencies and expands the steps; continues after errors that do
- * not affect later sections. */
+/* Reads the sections in the order of their dependencies and expands the steps; continues after errors that do not
+ * affect later sections, so that one run reports them all. False after a diagnostic. */
 static bool read_sections(struct frontend_model *m)
 {
 	const struct yaml_node *root = m->doc.root, *params = yaml_find(root, "params");
@@ -180,6 +182,7 @@ static bool read_sections(struct frontend_model *m)
 	return steps_expand(m) && ok;
 }
 
+/* Allocates a model for the document at `path`; nothing is read yet. NULL: no memory. */
 static struct frontend_model *create_model(struct diag_context *cx, const char *path,
                                            const struct frontend_options *options)
 {
@@ -210,6 +213,7 @@ static struct frontend_model *create_model(struct diag_context *cx, const char *
 /* Kinds of paths that are not model files, for which a model file is generated. */
 enum generated { GENERATED_NONE, GENERATED_DIRECTORY, GENERATED_GGUF, GENERATED_ONNX };
 
+/* The kind of the model's path, by its first bytes if it is a file. */
 static enum generated generated_kind(struct frontend_model *m)
 {
 	return path_is_directory(m->doc.path)     ? GENERATED_DIRECTORY
@@ -218,7 +222,8 @@ static enum generated generated_kind(struct frontend_model *m)
 	                                          : GENERATED_NONE;
 }
 
-/* YAML text generated for a path of this kind; NULL for model files, or after a diagnostic. */
+/* Returns the YAML text generated for a path of this kind, with the keys of --ignore-key; NULL for model files, or
+ * after a diagnostic. */
 static const char *generated_yaml(struct frontend_model *m, enum generated kind, const char *at,
                                   enum tfmc_status *st)
 {
@@ -235,7 +240,7 @@ static const char *generated_yaml(struct frontend_model *m, enum generated kind,
 	return keys == NULL ? text : arena_printf(&m->arena, "%shub: {ignore: {mine: [%s]}}\n", text, keys);
 }
 
-/* Records the shards of an index file. Errors in it are ignored here; they are reported when weights are
+/* Records the shards that an index file lists. Errors in it are ignored here; they are reported when weights are
  * opened. */
 static void record_shards(struct frontend_model *m, const char *path)
 {
@@ -259,6 +264,7 @@ static void record_shards(struct frontend_model *m, const char *path)
 	diag_destroy(&quiet);
 }
 
+/* Records a file of `weights.files`, and those it lists. */
 static void record_weight_file(struct frontend_model *m, const struct yaml_node *file)
 {
 	if (file->kind != YAML_SCALAR)
@@ -335,6 +341,8 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 		st = TFMC_INVALID;
 	if (st == TFMC_OK && !read_sections(m)) {
 		st = TFMC_INVALID;
+		/* The error may be in a value that was read from config.json, which has no location in the model
+		 * file. */
 		if (m->doc.hub_path != NULL && cx->n_errors != errors)
 			diag_note(cx, LOC_NONE, "parameters of the preset come from '%s'", m->doc.hub_path);
 	}

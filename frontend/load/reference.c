@@ -17,6 +17,7 @@
 #define WIDEST     130 /* maximum columns of a line */
 #define SHORT_ITEM 88  /* items up to this length share a line */
 
+/* Prints the title line of a list, `name` in code quotes; name "": the title alone. */
 static void print_list_title(struct buf *out, const char *title, const char *name)
 {
 	const char *tick = name[0] == '\0' ? "" : "`";
@@ -39,6 +40,7 @@ struct items {
 	bool may_grow;
 };
 
+/* Prints the pending items. */
 static void items_end(struct items *l)
 {
 	if (l->text.len > 0)
@@ -47,6 +49,7 @@ static void items_end(struct items *l)
 	buf_init(&l->text);
 }
 
+/* Adds an item: short ones that follow each other share a line. */
 static void items_add(struct items *l, const struct buf *text)
 {
 	bool is_short = text->len <= l->pack;
@@ -58,6 +61,7 @@ static void items_add(struct items *l, const struct buf *text)
 
 /* ---- keys ---- */
 
+/* Whether the words of a key are the activations, which the reference lists once, of their own. */
 static bool is_activation(const struct schema_key *k)
 {
 	return strncmp(k->words, "identity ", 9) == 0;
@@ -84,6 +88,7 @@ static void print_type(struct buf *out, const struct schema_key *k)
 		buf_printf(out, ", at most %s", words + n + 1);
 }
 
+/* Prints a key: name, type, default and what it is for. */
 static void print_key(struct buf *out, const struct schema_key *k)
 {
 	buf_printf(out, "`%s` (", k->name);
@@ -95,7 +100,8 @@ static void print_key(struct buf *out, const struct schema_key *k)
 	buf_printf(out, "): %s%s", k->doc, k->now ? "" : "; not supported yet");
 }
 
-/* The place that describes the keys of this key's value and nothing else; or NULL. */
+/* Returns the place with the keys of this key's value, if only this key leads there: its list is nested below the
+ * key. NULL: none. */
 static const char *inner_place(const struct schema_key *k)
 {
 	const char *place = k->type == KEY_MAP && k->words[0] != '\0' ? k->words : k->name;
@@ -104,6 +110,7 @@ static const char *inner_place(const struct schema_key *k)
 	                                                                                         : NULL;
 }
 
+/* Whether the keys of a place are printed below a key. */
 static bool is_inner_place(const char *where)
 {
 	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
@@ -132,7 +139,7 @@ static void print_keys(struct buf *out, size_t indent, const char *where)
 	items_end(&l);
 }
 
-/* A weight and the bias that follows it are one item. */
+/* Prints the parameters of a step; a weight and the bias that follows it are one item. */
 static void print_params(struct buf *out, const char *kind)
 {
 	const struct schema_param *p = schema_next_param(kind, NULL);
@@ -155,7 +162,7 @@ static void print_params(struct buf *out, const char *kind)
 	}
 }
 
-/* The only key of a step whose value may be written directly; else NULL. */
+/* Returns the only key of a step whose value may be written directly (`linear: 8`); NULL: the step has others. */
 static const struct schema_key *only_key(const char *where)
 {
 	const struct schema_step *s = schema_find_step(where);
@@ -164,6 +171,7 @@ static const struct schema_key *only_key(const char *where)
 	return only ? k : NULL;
 }
 
+/* Prints all kinds of steps in one list. */
 static void print_steps(struct buf *out, const char *const *kinds, size_t n)
 {
 	print_list_title(out, "The steps", "");
@@ -186,6 +194,7 @@ static void print_steps(struct buf *out, const char *const *kinds, size_t n)
 
 /* ---- calls ---- */
 
+/* Prints the rows of calls.def of these classes. */
 static void print_signatures(struct buf *out, const char *title, unsigned classes)
 {
 	struct items l = {.out = out, .pack = SHORT_ITEM};
@@ -204,6 +213,7 @@ static void print_signatures(struct buf *out, const char *title, unsigned classe
 	items_end(&l);
 }
 
+/* Prints two items: the names of activations that are operators, and other names for them. */
 static void print_activations(struct buf *out, struct arena *a)
 {
 	size_t n;
@@ -226,6 +236,7 @@ static void print_activations(struct buf *out, struct arena *a)
 	buf_destroy(&aliases);
 }
 
+/* Prints the keys that make weights of stored tensors. */
 static void print_sources(struct buf *out)
 {
 	struct items l = {.out = out, .pack = SHORT_ITEM};
@@ -286,6 +297,7 @@ void frontend_reference(struct buf *out)
 	const char *const *kinds = schema_step_kinds(&a, &n);
 	print_steps(out, kinds, n);
 	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
+		/* Once for each place that has no list elsewhere: nested, or in the list of steps. */
 		bool is_first = schema_next_key(k->where, NULL) == k;
 		if (!is_first || only_key(k->where) != NULL || is_inner_place(k->where))
 			continue;
