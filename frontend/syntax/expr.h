@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expressions of the model language: lexer and parser (lex.c, parse.c), evaluator (eval.c, func.c), and typed
- * reading of YAML scalars (read.c). Graph statements use the same tree with calls, keyword arguments and lists.
+ * Expressions of the model language: lexer and parser (expr_lex.c, expr_parse.c), evaluator (expr_eval.c,
+ * func.c), and typed reading of YAML scalars (expr_read.c). Graph statements use the same tree with calls, keyword
+ * arguments and lists.
  *
  * Every function that returns false has reported a located diagnostic. Trees and values live in the given
  * arena.

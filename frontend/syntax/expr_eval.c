@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Evaluator of expressions: names, indices, operators. Ints are 64-bit and
- * never wrap, `/` on ints is exact or an error, floats never become NaN or
- * infinite by arithmetic. Functions are in func.c.
+ * Evaluator of expressions: names, indices, operators. Ints are 64-bit and never wrap, `/` on ints is exact or an
+ * error, floats never become NaN or infinite by arithmetic. Functions are in func.c. A function that returns false
+ * has reported an error at the expression e.
  */
 #include <math.h>
 #include <string.h>
@@ -27,6 +27,7 @@ static bool report_operand_type(const struct expr_env *env, const struct expr *e
 	return false;
 }
 
+/* b NULL: e is unary. */
 static bool report_overflow(const struct expr_env *env, const struct expr *e, const struct value *a,
                             const struct value *b)
 {
@@ -61,6 +62,7 @@ static void put_operand(struct buf *out, const struct expr *e, const struct valu
 	value_print(out, NULL, v);
 }
 
+/* Reports both operands by name, since the values come from params elsewhere. */
 static bool report_not_divisible(const struct expr_env *env, const struct expr *e, const struct value *a,
                                  const struct value *b)
 {
@@ -79,11 +81,13 @@ static bool report_not_divisible(const struct expr_env *env, const struct expr *
 
 /* ---- ints ---- */
 
+/* Rounds down; C rounds to zero. Not for b = 0 or a quotient that overflows. */
 static int64_t floor_div(int64_t a, int64_t b)
 {
 	return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+/* Exponentiation by squaring; exponent >= 0. False: overflow. */
 static bool int_power(int64_t base, int64_t exponent, int64_t *out)
 {
 	int64_t r = 1;
@@ -98,7 +102,7 @@ static bool int_power(int64_t base, int64_t exponent, int64_t *out)
 	return true;
 }
 
-/* INT64_MIN / -1 is the only quotient that overflows. */
+/* `/`, `//` and `%` of ints. INT64_MIN / -1 is the only quotient that overflows; % rounds as // does. */
 static bool int_divide(const struct expr_env *env, const struct expr *e, const struct value *a,
                        const struct value *b, int64_t *out)
 {
@@ -116,6 +120,7 @@ static bool int_divide(const struct expr_env *env, const struct expr *e, const s
 	return true;
 }
 
+/* Applies an arithmetic operator to two ints; `**` with an exponent >= 0. */
 static bool int_arithmetic(const struct expr_env *env, const struct expr *e, const struct value *a,
                            const struct value *b, struct value *out)
 {
@@ -165,6 +170,7 @@ static double float_mod(double a, double b)
 	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+/* Applies an arithmetic operator to two floats; a result that is NaN or infinite is an error. */
 static bool float_arithmetic(const struct expr_env *env, const struct expr *e, double a, double b,
                              struct value *out)
 {
@@ -183,6 +189,7 @@ static bool float_arithmetic(const struct expr_env *env, const struct expr *e, d
 	else if (e->op == EXPR_MOD)
 		r = float_mod(a, b);
 	else if (e->op == EXPR_FLOORDIV)
+		/* An exact quotient, which floor(a / b) may miss by rounding. */
 		r = nearbyint((a - float_mod(a, b)) / b);
 	else
 		r = pow(a, b);
@@ -191,6 +198,8 @@ static bool float_arithmetic(const struct expr_env *env, const struct expr *e, d
 
 /* ---- dims ---- */
 
+/* Returns a new dim. was_failed: ir_dims_failed() before; an overflow of another expression is not reported here
+ * again. */
 static bool dim_result(const struct expr_env *env, const struct expr *e, const struct ir_dim *d,
                        bool was_failed, struct value *out)
 {
@@ -207,6 +216,8 @@ static const struct ir_dim *as_dim(const struct expr_env *env, const struct valu
 	return v->kind == VALUE_DIM ? v->dim : ir_dim_const(env->dims, v->i);
 }
 
+/* Applies an operator of which an operand is a dim, a polynomial in the symbols: only those with a polynomial
+ * result. */
 static bool dim_arithmetic(const struct expr_env *env, const struct expr *e, const struct value *a,
                            const struct value *b, struct value *out)
 {
@@ -234,6 +245,8 @@ static bool is_number(const struct value *v)
 	return v->kind == VALUE_INT || v->kind == VALUE_FLOAT;
 }
 
+/* Chooses the arithmetic by the types of the operands: dims before floats before ints. An int to a negative power
+ * is a float. */
 static bool eval_arithmetic(const struct expr_env *env, const struct expr *e, const struct value *a,
                             const struct value *b, struct value *out)
 {
@@ -249,6 +262,7 @@ static bool eval_arithmetic(const struct expr_env *env, const struct expr *e, co
 	return float_arithmetic(env, e, number_as_double(a), number_as_double(b), out);
 }
 
+/* -1, 0 or 1. Two ints are compared exactly, which f64 would not beyond 2^53. */
 static int compare_numbers(const struct value *a, const struct value *b)
 {
 	if (a->kind == VALUE_INT && b->kind == VALUE_INT)
@@ -257,6 +271,7 @@ static int compare_numbers(const struct value *a, const struct value *b)
 	return (x > y) - (x < y);
 }
 
+/* Compares numbers, or by == and != two strings or two bools. */
 static bool eval_comparison(const struct expr_env *env, const struct expr *e, const struct value *a,
                             const struct value *b, struct value *out)
 {
@@ -281,6 +296,7 @@ static bool eval_comparison(const struct expr_env *env, const struct expr *e, co
 	return true;
 }
 
+/* Negates an int, a float or a dim. */
 static bool eval_negation(const struct expr_env *env, const struct expr *e, const struct value *v,
                           struct value *out)
 {
@@ -358,6 +374,7 @@ static const char *yaml_literal_advice(const char *name)
 	return NULL;
 }
 
+/* Reports a name that is not known here; a word of other YAML readers with the literal to write. */
 static bool report_unknown_name(const struct expr_env *env, const struct expr *e)
 {
 	const char *advice = yaml_literal_advice(e->text);
@@ -373,6 +390,7 @@ static bool report_unknown_name(const struct expr_env *env, const struct expr *e
 	return false;
 }
 
+/* Reads a name. A dim is an error where the value must be known at compile time (env->dims NULL). */
 static bool eval_name(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	switch (env->lookup(env->user, e->text, e->loc, out)) {
@@ -387,6 +405,7 @@ static bool eval_name(const struct expr_env *env, const struct expr *e, struct v
 	return false;
 }
 
+/* Reads an element of a list; there are no negative indices. */
 static bool eval_index(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	struct value list, at;

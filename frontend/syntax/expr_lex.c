@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lexer of expressions. Every number has one syntactic form; forms of other languages (010, 1_000, 12:30, .5,
- * 1.) are rejected with a message that shows the correct one.
+ * 1.) are rejected with a message that shows the correct one. Positions `from` and `to` are byte offsets in the
+ * source; a token of kind TOK_ERROR has been reported.
  */
 #include "frontend/syntax/lex.h"
 
@@ -65,6 +66,7 @@ static char peek(const struct lexer *lx, size_t at)
 	return at < lx->src.len ? lx->src.text[at] : '\0';
 }
 
+/* Makes the token of bytes [from, to) and goes on after it. */
 static struct token make_token(struct lexer *lx, enum token_kind kind, size_t from, size_t to)
 {
 	struct token t = {.kind = kind, .offset = from, .len = to - from};
@@ -87,6 +89,7 @@ static size_t skip_word(const struct lexer *lx, size_t at)
 	return at;
 }
 
+/* Reports bytes [from, to), with advice how to write the number. */
 static struct token bad_number(struct lexer *lx, size_t from, size_t to, const char *advice)
 {
 	struct token t = make_token(lx, TOK_ERROR, from, to);
@@ -119,6 +122,7 @@ static struct token report_letters_after_number(struct lexer *lx, size_t from, s
 	                  "numbers are written like 12, 0x1f, 0.5 or 1e-5; a product needs '*'");
 }
 
+/* Reads 0x and hex digits, at most 64 bits. */
 static struct token hexadecimal(struct lexer *lx, size_t from)
 {
 	size_t to = skip_word(lx, from);
@@ -148,6 +152,7 @@ static struct token hexadecimal(struct lexer *lx, size_t from)
 	return t;
 }
 
+/* Reads decimal digits [from, to), at most 64 bits. The sign is an operator, so -2^63 is left to the parser. */
 static struct token lex_integer(struct lexer *lx, size_t from, size_t to)
 {
 	const char *text = lx->src.text + from;
@@ -155,6 +160,7 @@ static struct token lex_integer(struct lexer *lx, size_t from, size_t to)
 	uint64_t v = 0;
 	if (text[0] == '0' && to - from > 1)
 		return bad_number(lx, from, to, "write it without the leading zero");
+	/* 12:30 is a number in YAML 1.1 (base 60). */
 	if (peek(lx, to) == ':' && is_digit(peek(lx, to + 1))) {
 		size_t end = to;
 		while (is_digit(peek(lx, end)) || peek(lx, end) == ':')
@@ -177,6 +183,7 @@ static struct token lex_integer(struct lexer *lx, size_t from, size_t to)
 	return t;
 }
 
+/* Reads bytes [from, to) as a float; the caller has checked its form, but for a leading zero. */
 static struct token lex_decimal(struct lexer *lx, size_t from, size_t to)
 {
 	struct token t = make_token(lx, TOK_FLOAT, from, to);
@@ -204,6 +211,7 @@ static size_t skip_exponent(const struct lexer *lx, size_t at)
 	return is_digit(peek(lx, p)) ? skip_digits(lx, p) : at;
 }
 
+/* Reads a number; letters directly after it are an error. `1..4` is a range, so two points end a number. */
 static struct token lex_number(struct lexer *lx, size_t from)
 {
 	if (peek(lx, from) == '0' && (peek(lx, from + 1) == 'x' || peek(lx, from + 1) == 'X'))
@@ -244,6 +252,7 @@ static struct token lex_point(struct lexer *lx, size_t from)
 	                  "the only literal that begins with a point is .inf");
 }
 
+/* Reads a string in single or double quotes; there are no escapes. */
 static struct token lex_string(struct lexer *lx, size_t from)
 {
 	char quote = lx->src.text[from];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Recursive-descent parser of expressions and graph statements, one precedence level per call, one token of
- * lookahead. Nesting is counted, so hostile text cannot exhaust the C stack. The first error ends the
- * expression.
+ * lookahead. Nesting is counted, so hostile text cannot exhaust the C stack. The first error is reported and sets
+ * p->failed, which ends the expression: functions return NULL or false from then on.
  */
 #include <string.h>
 
@@ -37,6 +37,7 @@ static struct loc token_loc(const struct parser *p)
 	return expr_lex_loc(&p->lx.src, p->tok.offset, p->tok.len == 0 ? 1 : p->tok.len);
 }
 
+/* Reports the lookahead as a syntax error, unless one was reported before. Always NULL. */
 static const struct expr *report_expected(struct parser *p, const char *expected)
 {
 	if (!p->failed)
@@ -56,6 +57,7 @@ static bool at_word(const struct parser *p, const char *text)
 	return p->tok.kind == TOK_NAME && strcmp(p->tok.text, text) == 0;
 }
 
+/* Consumes the token if it is this operator or bracket. */
 static bool accept(struct parser *p, const char *text)
 {
 	if (!at_punct(p, text))
@@ -64,6 +66,7 @@ static bool accept(struct parser *p, const char *text)
 	return true;
 }
 
+/* Consumes the token, which must be this one; `expected` names it in the message. */
 static bool expect(struct parser *p, const char *text, const char *expected)
 {
 	if (accept(p, text))
@@ -74,6 +77,7 @@ static bool expect(struct parser *p, const char *text, const char *expected)
 
 /* ---- nodes ---- */
 
+/* NULL, and p->failed: no memory. */
 static struct expr *new_expr(struct parser *p, enum expr_kind kind, struct loc loc)
 {
 	struct expr *e = ARENA_NEW(p->lx.arena, struct expr);
@@ -96,6 +100,7 @@ struct keywords {
 	size_t n, cap;
 };
 
+/* Appends an argument; e NULL: it failed to parse. */
 static void push_arg(struct parser *p, struct args *list, const struct expr *e)
 {
 	const struct expr **slot = ARENA_PUSH(p->lx.arena, list);
@@ -105,6 +110,7 @@ static void push_arg(struct parser *p, struct args *list, const struct expr *e)
 		*slot = e;
 }
 
+/* Makes a node with arguments. NULL after an error, also one of an argument. */
 static const struct expr *make_operation(struct parser *p, enum expr_kind kind, enum expr_op op,
                                          struct loc loc, struct args args)
 {
@@ -133,6 +139,7 @@ static const struct expr *make_binary(struct parser *p, enum expr_op op, struct 
 	return make_operation(p, EX_BINARY, op, loc, args);
 }
 
+/* Counts one more level; leave_nesting() follows unless it fails. False: EXPR_DEPTH_MAX levels, reported once. */
 static bool enter_nesting(struct parser *p)
 {
 	if (++p->depth <= EXPR_DEPTH_MAX)
@@ -151,6 +158,7 @@ static void leave_nesting(struct parser *p)
 
 /* ---- primary expressions ---- */
 
+/* Parses an int literal; it has no sign, so it ends at 2^63 - 1. */
 static const struct expr *parse_int(struct parser *p)
 {
 	struct expr *e = new_expr(p, EX_INT, token_loc(p));
@@ -175,6 +183,7 @@ static const struct expr *parse_float(struct parser *p)
 	return e;
 }
 
+/* Parses a string. Double quotes are for graph statements only: in YAML they belong to the scalar. */
 static const struct expr *parse_string(struct parser *p)
 {
 	if (p->tok.kind == TOK_STRING && p->mode == EXPR_PLAIN)
@@ -218,7 +227,8 @@ static bool parse_keyword(struct parser *p, struct keywords *list)
 	return true;
 }
 
-/* Parses arguments up to and including the closing bracket. */
+/* Parses arguments up to and including the closing bracket, named ones after all others. keywords NULL: none are
+ * allowed. */
 static void parse_args(struct parser *p, const char *close, struct args *args, struct keywords *keywords)
 {
 	if (accept(p, close))
@@ -238,6 +248,7 @@ static void parse_args(struct parser *p, const char *close, struct args *args, s
 	}
 }
 
+/* Parses the arguments of a call, from its '('. Plain expressions know only functions of calls.def. */
 static const struct expr *parse_call(struct parser *p, const struct token *name, struct loc loc)
 {
 	struct args args = {NULL, 0, 0};
@@ -261,6 +272,7 @@ static const struct expr *parse_call(struct parser *p, const struct token *name,
 	return e;
 }
 
+/* Parses a name, a call, or a word that is a value: true, false, null. */
 static const struct expr *parse_name(struct parser *p)
 {
 	struct token name = p->tok;
@@ -285,6 +297,7 @@ static const struct expr *parse_name(struct parser *p)
 	return e;
 }
 
+/* Parses a list, which only graph statements have; in YAML lists are sequences. */
 static const struct expr *parse_list(struct parser *p)
 {
 	struct args args = {NULL, 0, 0};
@@ -296,6 +309,7 @@ static const struct expr *parse_list(struct parser *p)
 	return make_operation(p, EX_LIST, EXPR_OR, loc, args);
 }
 
+/* Parses ( E ) and marks E, so that printing keeps the parentheses. */
 static const struct expr *parse_parentheses(struct parser *p)
 {
 	advance(p);
@@ -306,6 +320,7 @@ static const struct expr *parse_parentheses(struct parser *p)
 	return e;
 }
 
+/* Parses an operand without operators and indices. */
 static const struct expr *parse_primary(struct parser *p)
 {
 	switch (p->tok.kind) {
@@ -328,6 +343,7 @@ static const struct expr *parse_primary(struct parser *p)
 	return NULL;
 }
 
+/* Parses an operand and the indices after it; a plain expression has one index each. */
 static const struct expr *parse_postfix(struct parser *p)
 {
 	const struct expr *e = parse_primary(p);
@@ -372,6 +388,7 @@ static const struct expr *parse_int64_min(struct parser *p, struct loc loc)
 	if (p->tok.kind != TOK_INT || p->tok.magnitude != (uint64_t)INT64_MAX + 1)
 		return NULL;
 	advance(p);
+	/* -X ** 2 is -(X ** 2), so this X is no literal with a sign. */
 	if (p->failed || at_punct(p, "**") || at_punct(p, "[")) {
 		*p = before;
 		return NULL;
@@ -382,6 +399,7 @@ static const struct expr *parse_int64_min(struct parser *p, struct loc loc)
 	return e;
 }
 
+/* Parses a sign and its operand; ** binds stronger. */
 static const struct expr *parse_unary(struct parser *p)
 {
 	struct loc loc = token_loc(p);
@@ -420,6 +438,7 @@ static const struct operator_row operators[] = {
         {"%", LEVEL_PRODUCT, EXPR_MOD},
 };
 
+/* The operator that the lookahead is on this level; NULL: none. */
 static const struct operator_row *operator_at(const struct parser *p, unsigned level)
 {
 	if (p->tok.kind != TOK_PUNCT && p->tok.kind != TOK_NAME)
@@ -431,6 +450,7 @@ static const struct operator_row *operator_at(const struct parser *p, unsigned l
 	return NULL;
 }
 
+/* `not` binds weaker than comparisons. */
 static const struct expr *parse_not(struct parser *p)
 {
 	struct loc loc = token_loc(p);
@@ -482,6 +502,7 @@ static const struct expr *parse_expr(struct parser *p)
 
 /* ---- entry points ---- */
 
+/* Initializes the parser and reads the first token. False after a diagnostic: too long, or no token. */
 static bool start_parser(struct parser *p, struct arena *a, struct diag_context *cx, struct expr_source src)
 {
 	p->lx = (struct lexer){a, cx, src, 0};
@@ -494,6 +515,7 @@ static bool start_parser(struct parser *p, struct arena *a, struct diag_context 
 	return !p->failed;
 }
 
+/* Whether the whole text was parsed without an error. expected: what could follow, for the message. */
 static bool finish_parser(struct parser *p, const char *expected)
 {
 	if (!p->failed && p->tok.kind != TOK_END)
@@ -524,6 +546,7 @@ bool expr_parse_range(struct arena *a, struct diag_context *cx, struct expr_sour
 	return finish_parser(&p, "'..', an operator or the end");
 }
 
+/* Parses `return E, E`. */
 static void parse_return(struct parser *p, struct expr_statement *st)
 {
 	struct args values = {NULL, 0, 0};
@@ -536,6 +559,7 @@ static void parse_return(struct parser *p, struct expr_statement *st)
 	st->n_values = values.n;
 }
 
+/* Parses `a, b = E`. */
 static void parse_assignment(struct parser *p, struct expr_statement *st)
 {
 	struct {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads YAML scalars with a required type: the schema defines the type, the text is an expression. An int is
- * accepted where a float is required; there are no other conversions.
+ * accepted where a float is required; there are no other conversions. A function that returns false has reported an
+ * error; `what` names the value in it.
  */
 #include <string.h>
 
@@ -11,6 +12,7 @@
 /* Text with one of these characters is an expression, not a misspelled word. */
 #define EXPRESSION_MARKS "([' "
 
+/* Reports a value of another type, with the conversion to write if there is one. Always false. */
 static bool report_type(const struct expr_env *env, struct loc loc, const char *what, const char *expected,
                         const struct value *v)
 {
@@ -61,6 +63,7 @@ bool expr_require_dim(const struct expr_env *env, struct loc loc, const char *wh
 	return true;
 }
 
+/* Parses and evaluates a scalar as an expression, quoted or not. */
 static bool read_expression(const struct expr_env *env, const struct yaml_node *node, const char *what,
                             struct value *out)
 {
@@ -95,6 +98,7 @@ bool expr_read_dim(const struct expr_env *env, const struct yaml_node *node, con
 	return read_expression(env, node, what, &v) && expr_require_dim(env, node->loc, what, &v, out);
 }
 
+/* Sets *out to the index of text in words. False: it is none of them. */
 static bool find_keyword(const char *text, const char *const *words, size_t n, size_t *out)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -144,6 +148,7 @@ bool expr_read_word(const struct expr_env *env, const struct yaml_node *node, co
 	return find_keyword(v.s, words, n, out) || report_unknown_word(env, node->loc, what, v.s, words, n);
 }
 
+/* A quoted scalar is a string, a plain one an expression. */
 static bool read_scalar(const struct expr_env *env, const struct yaml_node *node, const char *what,
                         struct value *out)
 {

@@ -13,6 +13,7 @@ bool expr_is_name(const char *s)
 	if (n == 0 || n > EXPR_NAME_MAX || (s[0] >= '0' && s[0] <= '9'))
 		return false;
 	for (size_t i = 0; i < n; i++) {
+		/* ASCII only: names become C identifiers. */
 		bool letter = (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') || s[i] == '_';
 		if (!letter && !(s[i] >= '0' && s[i] <= '9'))
 			return false;
@@ -98,6 +99,7 @@ bool value_equal(const struct value *a, const struct value *b)
 	switch (a->kind) {
 	case VALUE_NONE: return true;
 	case VALUE_INT: return a->i == b->i;
+	/* By bits, so that values that print alike are equal: NaN equals itself, 0 and -0 differ. */
 	case VALUE_FLOAT: return memcmp(&a->f, &b->f, sizeof(a->f)) == 0;
 	case VALUE_BOOL: return a->b == b->b;
 	case VALUE_STRING: return strcmp(a->s, b->s) == 0;

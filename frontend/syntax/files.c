@@ -39,9 +39,8 @@ const char *file_join(struct arena *a, const char *dir, const char *name)
 	return arena_printf(a, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
 }
 
-/*
- * Returns NULL if name is a relative path without '.', '..' and empty components, else what is wrong with it.
- */
+/* Returns why a name may leave the directory (or names nothing in it); NULL: it is a relative path without '.',
+ * '..' and empty components. Symbolic links inside are followed. */
 static const char *path_fault(const char *name)
 {
 	if (name[0] == '\0')
@@ -80,6 +79,7 @@ const char *file_path_any(struct arena *a, struct diag_context *cx, const char *
 	return NULL;
 }
 
+/* Messages of common errors do not depend on the C library. */
 static const char *errno_message(int e)
 {
 	switch (e) {
@@ -97,6 +97,7 @@ static const char *errno_message(int e)
 	}
 }
 
+/* Always TFMC_IO. */
 static enum tfmc_status report_io_error(struct diag_context *cx, struct loc loc, const char *path,
                                         const char *why)
 {
@@ -156,7 +157,7 @@ bool file_write_at(int fd, const void *bytes, size_t n, uint64_t at)
 	return true;
 }
 
-/* Errors caused by the path itself; the later open of the file reports them. */
+/* Whether an error is caused by the path itself: the later open of the file reports those. */
 static bool is_path_error(int error)
 {
 	return error == ENOENT || error == ENOTDIR || error == EACCES || error == ELOOP || error == ENXIO ||

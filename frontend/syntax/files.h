@@ -63,6 +63,7 @@ struct file_map {
 	uint64_t device, inode;
 	struct timespec changed;
 };
+/* Maps a whole file read-only. TFMC_IO after a diagnostic at loc; *out is then an empty file. */
 TFMC_MUST_USE enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
                                              struct file_map *out);
 void file_map_close(struct file_map *m);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of plain expressions: the FUNCTION rows of calls.def. The evaluator handles `if`, which evaluates
- * one branch only.
+ * Functions of plain expressions: the FUNCTION rows of calls.def, each with a function call_NAME of the table
+ * below. The evaluator handles `if`, which evaluates one branch only. A function that returns false has reported an
+ * error at the call.
  */
 #include "frontend/syntax/func.h"
 
@@ -111,6 +112,7 @@ static bool call_contains(const struct call *c)
 	return true;
 }
 
+/* Returns a float without fraction as an int. */
 static bool return_int(const struct call *c, double r)
 {
 	/* 2^63 is exact in double, INT64_MAX is not. */
@@ -127,7 +129,7 @@ static bool call_floor(const struct call *c)
 {
 	if (!require_number(c, &c->args[0]))
 		return false;
-	*c->out = c->args[0];
+	*c->out = c->args[0]; /* an int stays as it is */
 	return c->args[0].kind == VALUE_INT || return_int(c, floor(c->args[0].f));
 }
 

@@ -114,6 +114,7 @@ static bool same_string(const char *a, const char *b)
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
+/* Structural equality of two trees; locations and parentheses do not count. */
 static bool expr_equal(const struct expr *a, const struct expr *b)
 {
 	if (a->kind != b->kind || a->n_args != b->n_args || a->n_keywords != b->n_keywords ||
@@ -135,6 +136,7 @@ static bool expr_equal(const struct expr *a, const struct expr *b)
 	return true;
 }
 
+/* Whether two statements have the same targets and equal values. */
 static bool statement_equal(const struct expr_statement *a, const struct expr_statement *b)
 {
 	if (a->n_targets != b->n_targets || a->n_values != b->n_values)
@@ -150,6 +152,7 @@ static bool statement_equal(const struct expr_statement *a, const struct expr_st
 	return true;
 }
 
+/* Whether two nodes are equal, repeats with their bodies. */
 static bool node_equal(const struct graph_node *a, const struct graph_node *b)
 {
 	if (a->kind != b->kind)
@@ -211,6 +214,7 @@ struct substitution {
 	const char *name, *with;
 };
 
+/* expr_map_fn: replaces the placeholder in a string; NULL: not a string, the children follow. */
 static const struct expr *substitute_string(void *user, const struct expr *e)
 {
 	const struct substitution *f = user;
@@ -225,6 +229,7 @@ static const struct expr *substitute_string(void *user, const struct expr *e)
 	return copy;
 }
 
+/* A copy with the placeholder replaced; subtrees without it are shared. NULL: no memory. */
 static const struct expr_statement *substitute_statement(struct substitution *f,
                                                          const struct expr_statement *st)
 {
@@ -239,6 +244,7 @@ static const struct expr_statement *substitute_statement(struct substitution *f,
 	return copy;
 }
 
+/* Appends a copy with the placeholder replaced in strings and the path. False: no memory. */
 static bool substitute_node(struct substitution *f, const struct graph_node *node, struct graph_body *out)
 {
 	struct ir_loc loc = {node->loc.at, replace_placeholder(f->arena, node->loc.path, f->name, f->with)};
@@ -285,6 +291,7 @@ bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int
 	return true;
 }
 
+/* Appends a repeat, or its pieces, after splitting those in its body. False: no memory. */
 static bool split_repeat(struct arena *a, const struct graph_node *node, struct graph_body *out)
 {
 	struct graph_node inner_split = *node;

@@ -63,6 +63,7 @@ static void names_add(struct arena *a, struct names *s, const char *name)
 	ARENA_ADD(a, s, name);
 }
 
+/* Removes a name; the last one takes its position, since the order of a set does not matter. */
 static void names_drop(struct names *s, const char *name)
 {
 	for (size_t i = 0; i < s->n; i++) {
@@ -81,6 +82,7 @@ static struct names names_copy(struct arena *a, const struct names *s)
 	return c;
 }
 
+/* Adds the names that the body assigns, in order. */
 static void collect_targets(struct arena *a, const struct graph_body *body, struct names *out)
 {
 	for (size_t i = 0; i < body->n; i++) {
@@ -109,6 +111,7 @@ struct prune {
 	const char *effect;
 };
 
+/* Adds the names that an expression reads. */
 static void add_reads(struct arena *a, const struct expr *e, struct names *live)
 {
 	if (e->kind == EX_NAME)
@@ -117,6 +120,7 @@ static void add_reads(struct arena *a, const struct expr *e, struct names *live)
 		add_reads(a, expr_child(e, i), live);
 }
 
+/* Whether a statement has an effect, or assigns a live name. */
 static bool statement_needed(const struct prune *p, const struct expr_statement *st, const struct names *live)
 {
 	for (size_t i = 0; i < st->n_targets; i++) {
@@ -153,13 +157,14 @@ static struct graph_node *prune_repeat(const struct prune *p, const struct graph
 		return NULL;
 	*copy = *node;
 	copy->body = inner;
-	for (size_t i = 0; i < live->n;
-	     i++) /* a value read after the repeat may also be the one from before it */
+	/* A name read after the repeat is live before it, too: the body may not assign it, or not in each iteration. */
+	for (size_t i = 0; i < live->n; i++)
 		names_add(p->arena, &before, live->items[i]);
 	*live = before;
 	return copy;
 }
 
+/* Keeps a statement that is needed; NULL: it is not. *live: in live names after it, out live names before it. */
 static struct graph_node *prune_statement(const struct prune *p, struct graph_node *node, struct names *live)
 {
 	if (!statement_needed(p, node->st, live))
@@ -171,6 +176,7 @@ static struct graph_node *prune_statement(const struct prune *p, struct graph_no
 	return node;
 }
 
+/* Prunes a body from its end to its start. *live: in live names after it, out live names before it. */
 static struct graph_body prune_body(const struct prune *p, const struct graph_body *body, struct names *live)
 {
 	struct graph_body out = {ARENA_ARRAY(p->arena, struct graph_node *, body->n), 0, body->n};

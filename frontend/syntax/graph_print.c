@@ -14,6 +14,7 @@ static void print_list(struct buf *out, const struct ir_dims *dims, const struct
 	}
 }
 
+/* Prints a call: positional arguments, then named ones. */
 static void print_call(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
 	buf_printf(out, "%s(", e->text);
@@ -40,6 +41,7 @@ static int precedence(const struct expr *e)
 	return e->kind == EX_UNARY || e->kind == EX_BINARY ? of[e->op] : 8;
 }
 
+/* Prints an operand, in parentheses if it binds weaker than min_level and has none of its own. */
 static void print_operand(struct buf *out, const struct ir_dims *dims, const struct expr *e, int min_level)
 {
 	bool opens = !e->parenthesized && precedence(e) < min_level;
@@ -48,6 +50,8 @@ static void print_operand(struct buf *out, const struct ir_dims *dims, const str
 	buf_str(out, opens ? ")" : "");
 }
 
+/* Prints an operator with its operands. The operand on the side where the operator does not associate must bind
+ * stronger: the right one, of ** the left one. */
 static void print_operation(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
 	const char *op = expr_op_name(e->op);
@@ -62,6 +66,7 @@ static void print_operation(struct buf *out, const struct ir_dims *dims, const s
 	print_operand(out, dims, e->args[1], e->op == EXPR_POW ? level - 1 : level + 1);
 }
 
+/* Prints an expression without its outer parentheses. */
 static void print_unparenthesized(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
 	switch (e->kind) {
@@ -98,6 +103,7 @@ void expr_print(struct buf *out, const struct ir_dims *dims, const struct expr *
 		buf_char(out, ')');
 }
 
+/* Prints an assignment; bodies contain no return. */
 static void print_statement(struct buf *out, const struct ir_dims *dims, const struct expr_statement *st)
 {
 	for (size_t i = 0; i < st->n_targets; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * JSON with jansson, whose tree is copied into arena nodes. jansson itself rejects duplicate keys, invalid
- * UTF-8, zero characters, trailing text and integers beyond int64; depth is limited while copying.
+ * UTF-8, zero characters, trailing text and integers beyond int64; depth is limited while copying. A copy function
+ * that returns false has reported the depth, or memory ran out.
  */
 #include "frontend/syntax/json.h"
 
@@ -55,6 +56,7 @@ static bool copy_object(const struct copier *c, const json_t *from, unsigned dep
 	return true;
 }
 
+/* Copies a value of jansson; the tree itself is freed. depth: arrays and objects around it. */
 static bool copy_node(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to)
 {
 	if (depth >= JSON_DEPTH_MAX && (json_is_array(from) || json_is_object(from))) {
@@ -158,6 +160,7 @@ static void skip_space(struct json_scan *s)
 		s->p++;
 }
 
+/* Skips a string from its opening quote; an escaped quote does not end it. */
 static void skip_string(struct json_scan *s)
 {
 	for (s->p++; s->p < s->end && *s->p != '"'; s->p++)
@@ -165,6 +168,7 @@ static void skip_string(struct json_scan *s)
 	s->p++;
 }
 
+/* Skips a value, up to the comma or bracket after it. */
 static void skip_value(struct json_scan *s)
 {
 	int depth = 0;

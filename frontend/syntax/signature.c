@@ -125,6 +125,7 @@ static bool report_bad_use(const struct signature_use *use, const struct signatu
 	return false;
 }
 
+/* "; did you mean NAME?" of a similar argument of the signature, or "". */
 static const char *suggest_argument(const struct signature_use *use, const struct signature *s,
                                     const char *name)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Edited copies of YAML trees: mappings with changed, added and removed keys, and deep merge. */
 #include "frontend/syntax/yaml_edit.h"
 
 #include <string.h>

@@ -8,6 +8,7 @@
 
 #include "frontend/syntax/yaml_tree.h"
 
+/* A scalar whose text has no position in the source; text is not copied. */
 struct yaml_node *yaml_scalar(struct arena *a, struct loc loc, const char *text, bool quoted);
 /* An empty mapping with location loc and capacity for n pairs. */
 struct yaml_node *yaml_new_map(struct arena *a, struct loc loc, size_t n);

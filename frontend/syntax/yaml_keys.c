@@ -86,6 +86,7 @@ static bool is_one_of(const char *text, const char *const *words, size_t n)
 void yaml_unknown_key(struct diag_context *cx, const struct yaml_node *key, const char *const *allowed,
                       size_t n, const char *what)
 {
+	/* Rejected, since a model with them computes something else when it is trained. */
 	if (is_one_of(key->text, training_keys, TFMC_COUNT(training_keys))) {
 		diag_error(cx, key->loc, DIAG_INFERENCE_ONLY,
 		           "'%s' matters only for training; tfmc compiles for inference only, remove it",

@@ -47,6 +47,7 @@ struct reader {
 	bool done, fatal, failed; /* failed: an error was reported; fatal: and reading stops */
 };
 
+/* Moves the cursor to a code point; lines end at LF only, as editors count them. */
 static void advance(const struct reader *r, struct cursor *c, size_t index)
 {
 	while (c->index < index && c->byte < r->len) {
@@ -87,12 +88,14 @@ static struct loc loc_of_byte(const struct reader *r, size_t byte)
 
 /* ---- the text as a whole ---- */
 
+/* The characters that YAML 1.2 allows (c-printable), without DEL and the C1 controls but NEL. */
 static bool is_yaml_char(uint32_t cp)
 {
 	return cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp <= 0x7E) || cp == 0x85 ||
 	       (cp >= 0xA0 && cp != 0xFFFE && cp != 0xFFFF);
 }
 
+/* False after a diagnostic at the first byte that is not UTF-8, or character that YAML does not allow. */
 static bool check_encoding(struct reader *r)
 {
 	for (size_t at = 0; at < r->len;) {
@@ -117,6 +120,7 @@ static bool check_encoding(struct reader *r)
 
 /* ---- nodes ---- */
 
+/* Makes a node at an event and moves r->at there. NULL, and r->fatal: too many nodes, or no memory. */
 static struct yaml_node *new_node(struct reader *r, enum yaml_kind kind, const yaml_mark_t *start)
 {
 	advance(r, &r->at, start->index);
@@ -164,6 +168,7 @@ static bool is_null_text(const char *s)
 	return s[0] == '\0' || strcmp(s, "~") == 0 || strcmp(s, "null") == 0;
 }
 
+/* Makes the node of a scalar event. NULL, and r->fatal: too long, or no memory. */
 static struct yaml_node *new_scalar(struct reader *r, const yaml_event_t *ev)
 {
 	struct yaml_node *node = new_node(r, YAML_SCALAR, &ev->start_mark);
@@ -196,6 +201,7 @@ static struct yaml_node *new_scalar(struct reader *r, const yaml_event_t *ev)
 
 /* ---- adding nodes to their parents ---- */
 
+/* The earlier key of a mapping with this text; NULL: none. */
 static const struct yaml_node *find_key(const struct frame *f, const char *text)
 {
 	if (f->seen.arena != NULL)
@@ -207,6 +213,7 @@ static const struct yaml_node *find_key(const struct frame *f, const char *text)
 	return NULL;
 }
 
+/* Adds a key to those seen; the ninth one creates the hash table. */
 static void index_key(struct reader *r, struct frame *f, const struct yaml_node *key)
 {
 	if (f->seen.arena == NULL && f->n == LINEAR_KEYS) {
@@ -246,6 +253,7 @@ static void begin_pair(struct reader *r, struct frame *f, const struct yaml_node
 	r->failed = true;
 }
 
+/* Appends the pair of the pending key and a value. */
 static void finish_pair(struct reader *r, struct frame *f, const struct yaml_node *value)
 {
 	index_key(r, f, f->key);
@@ -260,6 +268,8 @@ static void finish_pair(struct reader *r, struct frame *f, const struct yaml_nod
 	f->key = NULL;
 }
 
+/* Adds a node to the open collection: as an item, as a key, or as the value of the last key; without one it is the
+ * root. node NULL: it failed, and reading stops. */
 static void add_to_parent(struct reader *r, struct yaml_node *node)
 {
 	if (node == NULL)
@@ -285,6 +295,7 @@ static void add_to_parent(struct reader *r, struct yaml_node *node)
 	}
 }
 
+/* Adds a sequence or mapping, whose items follow, and opens it. */
 static void open_collection(struct reader *r, enum yaml_kind kind, const yaml_event_t *ev)
 {
 	struct yaml_node *node = new_node(r, kind, &ev->start_mark);
@@ -301,6 +312,7 @@ static void open_collection(struct reader *r, enum yaml_kind kind, const yaml_ev
 
 /* ---- events ---- */
 
+/* Reports anchor and tag of a node, which is read without them. */
 static void reject_anchor_and_tag(struct reader *r, const yaml_event_t *ev, const yaml_char_t *anchor,
                                   const yaml_char_t *tag)
 {
@@ -335,6 +347,7 @@ static void reject_alias(struct reader *r, const yaml_event_t *ev)
 	add_to_parent(r, node);
 }
 
+/* Checks the start of a document: there is one, and its directives change nothing. */
 static void start_document(struct reader *r, const yaml_event_t *ev)
 {
 	const yaml_version_directive_t *version = ev->data.document_start.version_directive;
@@ -437,6 +450,7 @@ static void report_problem(struct reader *r)
 		diag_note(r->cx, loc_of_index(r, p->context_mark.index), "%s", friendly_message(p->context));
 }
 
+/* Parses the text, event by event, up to its end or a fatal error. */
 static void read_events(struct reader *r)
 {
 	if (!yaml_parser_initialize(&r->parser)) {
@@ -461,6 +475,7 @@ static void read_events(struct reader *r)
 	yaml_parser_delete(&r->parser);
 }
 
+/* Checks that the document is a mapping; with any_root it may be anything, and an empty one is null. */
 static void check_root(struct reader *r, bool any_root)
 {
 	struct loc file = {r->source, 0, 0, 0};
@@ -479,7 +494,8 @@ static void check_root(struct reader *r, bool any_root)
 	}
 }
 
-/* Reports texts that are too large or UTF-16, before they are copied as a diagnostic source. */
+/* True after a diagnostic: a text that is too large or UTF-16. It is not copied as a diagnostic source, so its
+ * location is the file alone. */
 static bool reject_source(struct diag_context *cx, const char *name, const char *text, size_t len)
 {
 	bool utf16 = len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0);
