@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Section `checks`: calls and expected results. Files are opened when a check runs.
+ * Section `checks`: calls and expected results, read into frontend_check. Files are opened when a check runs. A
+ * function that returns false has reported an error.
  */
 #include <string.h>
 
@@ -23,7 +24,8 @@ struct value_list {
 	size_t n, cap;
 };
 
-/* Sets the shape of a nested list from its first elements; *count: number of values. */
+/* Sets the shape of a nested list from the first element of each level; *count: number of values.
+ * read_nested_values() checks the other elements. */
 static bool infer_nested_shape(struct frontend_model *m, const struct yaml_node *node,
                                struct frontend_tensor *t, size_t *count)
 {
@@ -40,6 +42,8 @@ static bool infer_nested_shape(struct frontend_model *m, const struct yaml_node 
 	return true;
 }
 
+/* Reads the elements of a nested list at axis `depth`, row-major; all lists of an axis have the length that t->dims
+ * says. */
 static bool read_nested_values(struct value_list *out, const struct yaml_node *node,
                                const struct frontend_tensor *t, int depth)
 {
@@ -78,6 +82,7 @@ static bool read_tensor(struct frontend_model *m, const struct yaml_pair *pair, 
 
 /* ---- with, expect ---- */
 
+/* Reads `steps`, the number of tokens to generate, into the check. */
 static bool read_steps(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
 	struct expr_env env = model_env(&m->scope, false);
@@ -90,6 +95,8 @@ static bool read_steps(struct frontend_model *m, const struct yaml_node *node, s
 	return false;
 }
 
+/* Reads `with` or `expect`: tensors written as lists, the file with further ones, and tolerances, which belong to
+ * the check. A key `steps` is the tensor of that name if an input is called so. */
 static bool read_check_tensors(struct frontend_model *m, const struct yaml_node *node,
                                struct frontend_check *c, struct frontend_tensors *out)
 {
@@ -129,6 +136,8 @@ static bool read_check_tensors(struct frontend_model *m, const struct yaml_node 
 
 /* ---- one entry ---- */
 
+/* Checks that the model has the entry `call`. The name of an output stands for a call of `run` of which this output
+ * alone is compared. */
 static bool find_call(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
 	static const char *const causal[] = {"run", "prefill", "step", "generate"};
@@ -150,6 +159,7 @@ static bool find_call(struct frontend_model *m, const struct yaml_node *node, st
 	return false;
 }
 
+/* Reads the names that tensors have in the file of the check. */
 static bool read_rename(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
 	if (node == NULL)
@@ -201,6 +211,7 @@ static bool read_cases(struct frontend_model *m, const struct yaml_node *node,
 	return true;
 }
 
+/* Reads one check; without a name it is called by its number, from 1. */
 static bool read_check(struct frontend_model *m, const struct yaml_node *node, size_t number)
 {
 	static const struct schema_member members[] = {

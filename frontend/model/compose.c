@@ -2,7 +2,7 @@
 /*
  * Composition of a model document: bases outermost first, imports of `include`, then the preset as the base
  * of all, with its parameters overridden by a hub configuration. The built-in presets are the files of
- * ../presets, embedded at build time.
+ * ../presets, embedded at build time. A function of trees that returns NULL has reported an error, or memory ran out.
  */
 #include "frontend/model/compose.h"
 
@@ -47,6 +47,7 @@ static const struct {
 #include "frontend/model/presets.def"
 };
 
+/* Whether a preset is a decoder, whose head may be replaced (presets.def). */
 static bool is_decoder(const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(decoders); i++) {
@@ -56,6 +57,7 @@ static bool is_decoder(const char *name)
 	return false;
 }
 
+/* Whether the text ends with one of the words of `ends`. */
 static bool ends_with_one(const char *text, const char *ends)
 {
 	struct word w = {ends, 0};
@@ -115,7 +117,8 @@ const char *preset_of_architecture(struct arena *a, const char *type, const char
 	return NULL;
 }
 
-/* Supported architectures of a type, for messages. */
+/* Returns the supported architectures of a type, for messages: of decoders patterns, of others those that
+ * presets.def lists as TYPE:ARCHITECTURE. */
 static const char *preset_architectures(struct arena *a, const char *type)
 {
 	const char *base = preset_of_type(type), *before = arena_printf(a, "%s:", type), *list = "";
@@ -234,7 +237,8 @@ static const struct yaml_node *merge(struct model_document *d, const struct yaml
 
 /* ---- include ---- */
 
-/* Merges a mapping of an included file with one of this file; a duplicate name is an error. */
+/* Merges a mapping of an included file (`from`) into one of this file (`to`, NULL: none); a name that both have is
+ * an error, since an include does not override. */
 static const struct yaml_node *merge_imported(struct model_document *d, const struct yaml_node *from,
                                               const struct yaml_node *to, const char *what)
 {
@@ -260,7 +264,8 @@ static const struct yaml_node *merge_imported(struct model_document *d, const st
 static const struct yaml_node *import_files(struct model_document *d, const struct yaml_node *root,
                                             const char *dir, const struct compose_chain *chain);
 
-/* Imports `define` and weights.map of an included file; other sections are rejected. */
+/* Imports `define` and weights.map of an included file, and of the files that it includes; other sections are
+ * rejected. */
 static const struct yaml_node *import_file(struct model_document *d, const struct yaml_node *root,
                                            const char *dir, const struct yaml_node *name,
                                            const struct compose_chain *chain)
@@ -315,6 +320,7 @@ static const struct yaml_node *import_files(struct model_document *d, const stru
 
 /* ---- file names of documents in other directories ---- */
 
+/* A copy of a file name with `dir` in front; other nodes stay as they are. */
 static const struct yaml_node *rebase_name(struct arena *a, const struct yaml_node *node, const char *dir)
 {
 	if (node == NULL || node->kind != YAML_SCALAR || node->null)
@@ -329,6 +335,7 @@ static const struct yaml_node *rebase_name(struct arena *a, const struct yaml_no
 	return copy;
 }
 
+/* rebase_name() of a scalar or of each item of a list. */
 static const struct yaml_node *rebase_names(struct arena *a, const struct yaml_node *node, const char *dir)
 {
 	if (node == NULL || node->kind != YAML_SEQUENCE)
@@ -343,7 +350,7 @@ static const struct yaml_node *rebase_names(struct arena *a, const struct yaml_n
 	return copy;
 }
 
-/* Rebases the file names under some keys of a mapping. */
+/* Rebases the file names that are values of some keys of a mapping; absent keys are skipped. */
 static const struct yaml_node *rebase_keys(struct arena *a, const struct yaml_node *map,
                                            const char *const *keys, size_t n, const char *dir)
 {
@@ -355,6 +362,7 @@ static const struct yaml_node *rebase_keys(struct arena *a, const struct yaml_no
 	return map;
 }
 
+/* Rebases the file names of one check, in all of its forms. */
 static const struct yaml_node *rebase_check(struct arena *a, const struct yaml_node *check, const char *dir)
 {
 	static const char *const file[] = {"file"}, *const parts[] = {"with", "expect"};
@@ -401,7 +409,8 @@ const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_
 
 /* ---- base ---- */
 
-/* Merges a document over its base, recursively. */
+/* Merges a document over its base, which may have a base. dir: that of the document, relative to the model; file
+ * names of a base become relative to it. */
 static const struct yaml_node *add_base(struct model_document *d, const struct yaml_node *root,
                                         const char *dir, const struct compose_chain *chain)
 {
@@ -477,7 +486,8 @@ static const struct yaml_node *replace_head(struct model_document *d, const stru
 	return decoder == NULL ? NULL : merge(d, decoder, yaml_without(d->arena, top, "head"));
 }
 
-/* Reads a preset merged with its parents; the table `hub` is part of it. */
+/* Reads a preset merged with its parents; the table `hub` is part of it. A name such as llama_classes is made of
+ * two presets: the decoder and the head. depth: presets that led here. */
 static const struct yaml_node *read_preset(struct model_document *d, const struct yaml_node *name, int depth)
 {
 	const struct yaml_node *root;
@@ -509,8 +519,8 @@ static const struct yaml_node *read_preset(struct model_document *d, const struc
 	return parent == NULL ? NULL : merge(d, parent, yaml_without(d->arena, root, "preset"));
 }
 
-/* The preset: named by the document, or by type and architecture of the configuration; NULL after a
- * diagnostic. */
+/* Returns the name of the preset as a scalar: that which the document names, else by type and architecture of the
+ * configuration; NULL after a diagnostic. */
 static const struct yaml_node *choose_preset(struct model_document *d, const struct yaml_node *name,
                                              const struct hub_config *config, const struct yaml_node *hf)
 {

@@ -55,13 +55,15 @@ static struct component last_component(const char *path, size_t end)
 	return (struct component){from, end};
 }
 
+/* Whether a component of the path begins with the text. */
 static bool component_begins_with(const char *path, struct component p, const char *text)
 {
 	size_t n = strlen(text);
 	return p.end - p.from >= n && memcmp(path + p.from, text, n) == 0;
 }
 
-/* Component that names the model: the last one; in a hub cache, models--OWNER--NAME/snapshots/HASH, NAME. */
+/* Returns the component that names the model: the last one; in a hub cache, models--OWNER--NAME/snapshots/HASH,
+ * NAME, since the hash says nothing. */
 static struct component naming_component(const char *path)
 {
 	struct component last = last_component(path, strlen(path)),
@@ -76,7 +78,8 @@ static struct component naming_component(const char *path)
 	return from < cached.end ? (struct component){from, cached.end} : last;
 }
 
-/* Model name for a path: letters, digits and underscores, at most EXPR_NAME_MAX. */
+/* Returns a model name for a path: letters, digits and underscores, at most EXPR_NAME_MAX; it is the prefix of C
+ * symbols, so it does not begin with a digit. NULL: no memory. */
 static const char *model_name(struct arena *a, const char *path)
 {
 	struct component p = naming_component(path);
@@ -101,12 +104,12 @@ static int compare_strings(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Whether single quotes of YAML cannot hold the character. */
 static bool is_control(char c)
 {
 	return (unsigned char)c < 0x20 || c == 0x7f;
 }
 
-/* Single quotes, doubled inside; double quotes with escapes if there are control characters. */
 const char *yaml_quote(struct arena *a, const char *text)
 {
 	struct buf out;
@@ -129,7 +132,7 @@ const char *yaml_quote(struct arena *a, const char *text)
 	return word;
 }
 
-/* Value of `name`; the string null must be quoted. */
+/* Returns a name as a YAML value; null must be quoted to be a string. */
 static const char *quote_if_null(struct arena *a, const char *name)
 {
 	return strcasecmp(name, "null") == 0 ? yaml_quote(a, name) : name;
@@ -205,6 +208,7 @@ static const char *hub_dir_tokenizer(struct arena *a, const char *dir, const cha
 	const char *more = "", *text = "";
 	if (tokenizer_files == NULL)
 		return "";
+	/* read_marian() in tokenizer.c reads no configuration files. */
 	bool marian = strcmp(tokenizer_files->kind, "marian") == 0;
 	for (size_t i = 0; !marian && i < TFMC_COUNT(optional_files); i++)
 		if (directory_has_file(a, dir, optional_files[i][1]))
@@ -251,7 +255,7 @@ static int64_t id_of(const struct json_node *v)
 	return v != NULL && v->kind == JSON_NODE_INT && v->i >= 0 && v->i <= INT32_MAX ? v->i : -1;
 }
 
-/* Id of a string in added_tokens_decoder, {"2": {"content": "</s>"}}; -1: none. */
+/* Returns the id of a string in added_tokens_decoder, {"2": {"content": "</s>"}}; -1: none. The key is the id. */
 static int64_t id_in_decoder(const struct json_node *map, const char *text)
 {
 	for (size_t i = 0; map != NULL && map->kind == JSON_NODE_OBJECT && i < map->n; i++) {
@@ -288,6 +292,7 @@ static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
 
 bool hub_dir_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id)
 {
+	/* The first file that has the string counts. */
 	const struct json_node *config = optional_json(f, dir, "tokenizer_config.json");
 	*id = config != NULL ? id_in_decoder(json_find(config, "added_tokens_decoder"), text) : -1;
 	if (config == NULL || *id >= 0)
@@ -335,6 +340,7 @@ struct sentence {
 	int64_t max_tokens; /* maximum tokens of the embedder; 0: those of the model */
 };
 
+/* Reports what a file of the embedder contains and tfmc does not support. Always false. */
 static bool reject(struct sentence *s, const char *file, const char *what)
 {
 	diag_error(s->f->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: %s in '%s'", what,
@@ -342,6 +348,7 @@ static bool reject(struct sentence *s, const char *file, const char *what)
 	return false;
 }
 
+/* Reads a JSON file of the embedder's directory; NULL after a diagnostic. */
 static const struct json_node *read_json_file(struct sentence *s, const char *name)
 {
 	const char *path = file_path_inside(s->f->arena, s->f->cx, s->dir, name, LOC_NONE);
@@ -362,6 +369,7 @@ static const char *pooling_kind(const char *mode)
 	return NULL;
 }
 
+/* Sets the pooling from a mode of the configuration. False after a diagnostic: unknown, or a second one. */
 static bool read_mode(struct sentence *s, const char *file, const char *mode)
 {
 	const char *kind = pooling_kind(mode);
@@ -419,6 +427,7 @@ static const char *act_name(const char *path)
 	return NULL;
 }
 
+/* Reads one key of the configuration of a projection. False after a diagnostic: it may change the computation. */
 static bool read_dense_key(struct sentence *s, const char *file, const char *key, const struct json_node *v)
 {
 	if (strcmp(key, "in_features") == 0)
@@ -451,6 +460,7 @@ static bool read_dense(struct sentence *s, const char *directory)
 		return reject(s, "modules.json", "the folder of a projection by that name");
 	const struct json_node *config = read_json_file(s, file);
 	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
+	/* The defaults of sentence-transformers. */
 	s->bias = true;
 	s->act = "tanh";
 	s->weights = file_join(s->f->arena, directory, "model.safetensors");
@@ -463,7 +473,8 @@ static bool read_dense(struct sentence *s, const char *directory)
 	return ok && (s->width > 0 || reject(s, file, "a projection without 'out_features'"));
 }
 
-/* Reads an entry of modules.json; `type` is a class name, of which the last component counts. */
+/* Reads entry `at` of modules.json; `type` is a class name, of which the last component counts. Transformer,
+ * pooling, projection and normalization follow in this order. */
 static bool read_module(struct sentence *s, size_t at, const struct json_node *module)
 {
 	const struct json_node *type = json_find(module, "type"), *path = json_find(module, "path");
@@ -577,6 +588,7 @@ static const char *hub_dir_sentence(struct parsed_files *f, const char *dir, con
 
 /* ---- hub directories ---- */
 
+/* Reports that a directory cannot be read; error: an errno. */
 static void report_unreadable(struct diag_context *cx, const char *dir, int error)
 {
 	diag_environment_error(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(error));
@@ -591,7 +603,8 @@ static const struct dirent *next_entry(DIR *d, int *error)
 	return e;
 }
 
-/* List of all files with a suffix, sorted by name; NULL: none, or after a diagnostic. */
+/* Returns the names of all files with a suffix as a YAML list without brackets, sorted by name; NULL: none, or
+ * after a diagnostic. `at`: path of the directory as seen from the model file. */
 static const char *list_files_with_suffix(struct arena *a, struct diag_context *cx, const char *dir,
                                           const char *at, const char *ending)
 {
@@ -648,7 +661,8 @@ static const struct substitute {
         {".pth", OTHER_TORCH_NAME, TORCH_ADVICE},
 };
 
-/* First file name with a suffix, in alphabetical order; NULL: none, or after a diagnostic. */
+/* Returns the first file name with a suffix, in alphabetical order; NULL: none, or after a diagnostic, or the
+ * directory cannot be opened, which its first reader reports. */
 static const char *first_file_with_suffix(struct arena *a, struct diag_context *cx, const char *dir,
                                           const char *ending)
 {
@@ -744,7 +758,7 @@ bool is_gguf_file(struct diag_context *cx, const char *path)
 
 static const char part_suffix[] = "-#####-of-#####.gguf";
 
-/* Parses NAME-00002-of-00003.gguf; false for other names. */
+/* Parses NAME-00002-of-00003.gguf: part 2 of 3. False for other names, and for numbers out of range. */
 static bool parse_part_name(const char *path, int *component, int *parts)
 {
 	size_t n = strlen(path), len = sizeof(part_suffix) - 1;

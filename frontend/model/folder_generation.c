@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation settings of hub folders: maps generation_config.json to the section `generate`, so that generated text equals
- * that of `model.generate()` in transformers. generation_config.json replaces the generation keys of config.json; without
- * that file the keys of config.json are used as stored, without class defaults. Sampling is the caller's choice and is only
- * repeated in a comment.
+ * Generation settings of hub folders: maps generation_config.json to the section `generate`, so that generated text
+ * equals that of `model.generate()` in transformers ("the library" below). generation_config.json replaces the
+ * generation keys of config.json; without that file the keys of config.json are used as stored, without class
+ * defaults. Sampling is the caller's choice and is only repeated in a comment.
  */
 #include <string.h>
 
@@ -25,6 +25,7 @@ struct generation {
 	struct buf *keys; /* output: "stop: [1, 2], pad: 0" */
 };
 
+/* Reports a value of the file that is used. Always false. */
 static bool reject(const struct generation *g, const char *key, const char *what)
 {
 	diag_error(g->f->cx, LOC_NONE, DIAG_FILE, "'%s' in '%s' %s", key, g->name, what);
@@ -61,6 +62,7 @@ static void begin_key(struct buf *out, const char *key)
 	buf_printf(out, "%s%s: ", out->len != 0 ? ", " : "", key);
 }
 
+/* Appends an int or a float as YAML. */
 static void write_number(struct buf *out, const struct json_node *v)
 {
 	if (v->kind == JSON_NODE_REAL)
@@ -69,6 +71,7 @@ static void write_number(struct buf *out, const struct json_node *v)
 		buf_printf(out, "%lld", (long long)v->i);
 }
 
+/* Appends an id to an open list, after a comma if it is not the first one. */
 static void write_id(struct buf *out, int64_t id)
 {
 	buf_printf(out, "%s%lld", out->data[out->len - 1] == '[' ? "" : ", ", (long long)id);
@@ -76,10 +79,8 @@ static void write_id(struct buf *out, int64_t id)
 
 /* ---- ids ---- */
 
-/*
- * Appends the ids of a key, an id or a list, to an open list. Unless `all`, ids that no token has (negative,
- * or from vocab_size on) are dropped, since the library never generates them.
- */
+/* Appends the ids of a key, an id or a list, to an open list. Unless `all`, ids that no token has (negative, or
+ * from vocab_size on) are dropped, since the library never generates them. False after a diagnostic. */
 static bool write_ids(struct generation *g, const char *key, const struct json_node *ids, bool all)
 {
 	const struct json_node *vocab = find(g->config, "vocab_size");
@@ -95,7 +96,8 @@ static bool write_ids(struct generation *g, const char *key, const struct json_n
 	return true;
 }
 
-/* Maps a key with ids to a list of the section. */
+/* Maps a key with ids to the list `name` of the section; nothing if the file does not have the key. All map_
+ * functions return false after a diagnostic. */
 static bool map_ids(struct generation *g, const char *key, const char *name)
 {
 	const struct json_node *ids = find(g->root, key);
@@ -119,6 +121,7 @@ static bool map_id_list(struct generation *g, const char *key, const char *name)
 	return map_ids(g, key, name);
 }
 
+/* Maps the padding id; -1 means that there is none. */
 static bool map_pad(struct generation *g)
 {
 	const struct json_node *pad = find(g->root, "pad_token_id");
@@ -133,6 +136,7 @@ static bool map_pad(struct generation *g)
 	return true;
 }
 
+/* Whether a value is a list of ids with at least one. */
 static bool are_ids(const struct json_node *list)
 {
 	bool ok = list->kind == JSON_NODE_ARRAY && list->n > 0;
@@ -153,7 +157,7 @@ static bool is_stop(const struct generation *g, int64_t id)
 	return false;
 }
 
-/* [id, ..] */
+/* Appends [id, ..] to an open list of lists. */
 static void write_list(struct buf *out, const struct json_node *ids)
 {
 	buf_str(out, out->data[out->len - 1] == '[' ? "[" : ", [");
@@ -223,6 +227,7 @@ static const char *architecture(const struct generation *g)
 	return first != NULL && first->kind == JSON_NODE_STRING ? first->text : "";
 }
 
+/* Whether the architecture ends with one of n suffixes. */
 static bool has_architecture_suffix(const struct generation *g, const char *const *endings, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -231,7 +236,8 @@ static bool has_architecture_suffix(const struct generation *g, const char *cons
 	return false;
 }
 
-/* Id of the target language, -1: tokenizer_config.json has none; false after a diagnostic. */
+/* Sets *id to the token of the target language, which translation models generate first; -1: tokenizer_config.json
+ * has none. False after a diagnostic. */
 static bool find_language(const struct generation *g, int64_t *id)
 {
 	const char *text;
@@ -252,7 +258,7 @@ static bool write_string(struct buf *out, const char *text)
 	return true;
 }
 
-/* Maps an object of names and ids. */
+/* Maps an object of names and ids to the mapping `name`. */
 static bool map_names(struct generation *g, struct buf *out, const char *key, const char *name)
 {
 	const struct json_node *map = find(g->root, key);
@@ -272,6 +278,7 @@ static bool map_names(struct generation *g, struct buf *out, const char *key, co
 	return true;
 }
 
+/* Maps a key with a name to the key of the same name. */
 static bool map_keyword(struct generation *g, struct buf *out, const char *key)
 {
 	const struct json_node *v = find(g->root, key);
@@ -313,6 +320,7 @@ static bool map_forced_ids(struct generation *g, struct buf *out)
 	return true;
 }
 
+/* Maps a key with a count, 0 to 2^31 - 1. */
 static bool map_count(struct generation *g, struct buf *out, const char *key, const char *name)
 {
 	const struct json_node *v = find(g->root, key);
@@ -323,6 +331,7 @@ static bool map_count(struct generation *g, struct buf *out, const char *key, co
 	return is_id(v) || reject(g, key, "is not a count");
 }
 
+/* Writes `NAME: true` if the key has this value; the other one is the default. */
 static bool map_switch(struct generation *g, struct buf *out, const char *key, const char *name, bool value)
 {
 	const struct json_node *v = find(g->root, key);
@@ -389,7 +398,8 @@ static bool map_start(struct generation *g, bool *is_forced)
 	return true;
 }
 
-/* Stop ids. If neither configuration has any, a causal model stops at the tokenizer's end-of-text token. */
+/* Maps the stop ids. If neither configuration has any, a causal model stops at the tokenizer's end-of-text token.
+ * An empty list overrides the preset's. */
 static bool map_stop(struct generation *g, bool is_causal)
 {
 	const char *text = NULL;
@@ -435,7 +445,8 @@ static bool is_replaced(const struct generation *g, const char *key)
 	       (strcmp(key, "min_length") == 0 && find(g->root, "min_new_tokens") != NULL);
 }
 
-/* Maps the numeric keys that differ from their neutral value. */
+/* Maps the numeric keys that differ from their neutral value. is_forced: `start` contains the first generated token
+ * of the library, so counts of new tokens are one less. */
 static bool map_numbers(struct generation *g, bool is_forced)
 {
 	for (size_t i = 0; i < TFMC_COUNT(numeric_keys); i++) {
@@ -474,7 +485,7 @@ static bool map_decay(struct generation *g, bool is_forced)
 	return true;
 }
 
-/* Maps beam search: num_beams, length_penalty, early_stopping. */
+/* Maps beam search: num_beams, length_penalty, early_stopping. Nothing for the defaults of greedy search. */
 static bool map_search(struct generation *g)
 {
 	const struct json_node *beams = find(g->root, "num_beams"),
@@ -517,7 +528,8 @@ static const struct {
         {"stop_strings", 0},   {"diversity_penalty", 0},
 };
 
-/* Writes the first unsupported key; generation then fails with its name. */
+/* Writes the first unsupported key that is not neutral; generation then fails with its name, while other uses of
+ * the model work. */
 static void report_unsupported(struct generation *g)
 {
 	for (size_t i = 0; i < TFMC_COUNT(unsupported); i++) {
@@ -551,6 +563,7 @@ static const char *sampling_comment(const struct generation *g)
 	return comment;
 }
 
+/* Maps all keys. A decoder starts with bos_token_id before a prompt, an encoder-decoder with its start ids. */
 static bool map_all(struct generation *g, bool is_causal)
 {
 	bool is_forced = false;

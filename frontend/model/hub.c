@@ -56,8 +56,9 @@ struct hub_config {
 
 /* ---- GGUF metadata as a tree ---- */
 
-#define HUB_LIST_MAX 4096
+#define HUB_LIST_MAX 4096 /* elements; longer lists are vocabularies, which no preset reads */
 
+/* A metadata value that is not an array, as a JSON node. */
 static struct json_node json_scalar(struct model_document *d, const struct gguf_value *v)
 {
 	if (gguf_is_integer_type(v->type))
@@ -72,11 +73,14 @@ static struct json_node json_scalar(struct model_document *d, const struct gguf_
 	return (struct json_node){.kind = JSON_NODE_NULL};
 }
 
+/* Whether two scalars that are not strings are equal. */
 static bool same_number(const struct json_node *a, const struct json_node *b)
 {
 	return a->kind == b->kind && a->kind != JSON_NODE_STRING && a->i == b->i && a->f == b->f;
 }
 
+/* A metadata value as a JSON node, with lists as hub_gguf_tree() describes them: a list of equal numbers is one
+ * value of all layers. */
 static struct json_node json_from_gguf(struct model_document *d, const struct gguf_value *v)
 {
 	struct gguf_value element;
@@ -133,7 +137,7 @@ static bool add_stop(struct model_document *d, struct stops *s, int64_t id)
 	       ARENA_ADDED(d->arena, s, (struct json_node){.kind = JSON_NODE_INT, .i = id});
 }
 
-/* Id of the first token with each string of the table, -1: none. */
+/* Sets ids[N_ENDS] to the first token with each string of the table; -1: none. One pass over the vocabulary. */
 static void find_ends(const struct gguf *g, int64_t *ids)
 {
 	const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
@@ -151,6 +155,7 @@ static void find_ends(const struct gguf *g, int64_t *ids)
 	}
 }
 
+/* Adds an id, or all ids of a list; NULL and other values add nothing. False: no memory. */
 static bool add_stops(struct model_document *d, struct stops *s, const struct json_node *v)
 {
 	bool ok = true;
@@ -252,7 +257,7 @@ static const struct json_node *hub_gguf_tree(struct model_document *d, const str
 	return root;
 }
 
-/* The values of a stored tensor as a list; NULL: not readable, or more than HUB_LIST_MAX. */
+/* Returns the elements of a stored tensor as a list; NULL: not readable, more than HUB_LIST_MAX, or no memory. */
 static const struct json_node *hub_gguf_values(struct model_document *d, const struct stored_tensor *t)
 {
 	double values[HUB_LIST_MAX];
@@ -297,6 +302,7 @@ struct hub {
 	struct strmap first_values; /* param -> value of the first key for it, as a string */
 };
 
+/* Reads config.json. False after a diagnostic. */
 static bool read_json(struct model_document *d, const char *path, struct hub_config *c)
 {
 	const struct parsed_file *file;
@@ -315,7 +321,8 @@ static bool read_json(struct model_document *d, const char *path, struct hub_con
 	return true;
 }
 
-/* Appends the tensors of another part of a split file. */
+/* Appends the tensors of another part of a split file, since the table asks which are stored. False after a
+ * diagnostic. */
 static bool append_part(struct model_document *d, const char *path, const struct hub_config *c,
                         struct gguf *g)
 {
@@ -332,6 +339,7 @@ static bool append_part(struct model_document *d, const char *path, const struct
 	return true;
 }
 
+/* Reads the metadata of a GGUF file, and the tensors of all parts of a split file. False after a diagnostic. */
 static bool read_gguf(struct model_document *d, const char *path, struct hub_config *c)
 {
 	const struct parsed_file *file;
@@ -398,7 +406,7 @@ const char *hub_architecture(const struct hub_config *c)
 
 /* ---- values ---- */
 
-/* A JSON value as a string. */
+/* A JSON value as a string, as YAML and messages show it. */
 static const char *scalar_string(struct hub *h, const struct json_node *v)
 {
 	struct buf t;
@@ -417,6 +425,7 @@ static const char *scalar_string(struct hub *h, const struct json_node *v)
 	return text;
 }
 
+/* A JSON value as a YAML node; loc: that of its key. NULL: no memory. */
 static const struct yaml_node *yaml_from_json(struct hub *h, const struct json_node *v, struct loc loc)
 {
 	if (v->kind != JSON_NODE_ARRAY)
@@ -458,7 +467,7 @@ static bool is_listed(const struct yaml_node *lists, const char *key)
 	return false;
 }
 
-/* Checks that the strings in `v` are all in `words`. */
+/* False after a diagnostic: a string in `v`, or in its lists, is none of `words`. */
 static bool check_words(struct hub *h, const char *key, const struct yaml_node *words,
                         const struct json_node *v)
 {
@@ -488,7 +497,7 @@ static bool is_ignored(const struct hub *h, const char *key)
 	return is_listed(h->ignore, key) || (inner != NULL && is_listed(h->ignore, inner));
 }
 
-/* Sets a param to a JSON value. */
+/* Sets a param to a JSON value. False: no memory, or the table names no param. */
 static bool set_param(struct hub *h, const struct yaml_node *param, const struct json_node *v)
 {
 	const struct yaml_node *value = yaml_from_json(h, v, h->here);
@@ -498,7 +507,7 @@ static bool set_param(struct hub *h, const struct yaml_node *param, const struct
 	return h->params != NULL;
 }
 
-/* True: the default is a number, so numbers are expected. */
+/* Whether a param is a number by its default, so that its values must be numbers. */
 static bool is_number(const struct yaml_node *def)
 {
 	char *end;
@@ -508,7 +517,7 @@ static bool is_number(const struct yaml_node *def)
 	return *end == '\0' && strchr("0123456789-.", def->text[0]) != NULL;
 }
 
-/* True: equal strings, or equal numbers (1, 1.0). */
+/* Whether two strings are equal, or equal numbers (1, 1.0). */
 static bool same_value(const char *a, const char *b)
 {
 	char *end_a, *end_b;
@@ -545,7 +554,8 @@ static bool set_param_from_key(struct hub *h, const struct yaml_node *param, con
 	return false;
 }
 
-/* Expands [[names, n], ...]: each group n times. `list` NULL: counts only. SIZE_MAX: malformed. */
+/* Expands [[names, n], ...] into list[]: each group n times. `list` NULL: only counts. SIZE_MAX: malformed, or more
+ * than RUNS_MAX. */
 static size_t expand_runs(const struct json_node *v, struct json_node *list)
 {
 	size_t n = 0;
@@ -564,6 +574,7 @@ static size_t expand_runs(const struct json_node *v, struct json_node *list)
 	return v->kind == JSON_NODE_ARRAY ? n : SIZE_MAX;
 }
 
+/* Sets a param from a key of `runs`. False after a diagnostic. */
 static bool set_param_from_runs(struct hub *h, const struct yaml_node *param, const char *key,
                                 const struct json_node *v)
 {
@@ -661,7 +672,7 @@ static const struct stored_tensor *find_tensor(const struct gguf *g, const char 
 	return NULL;
 }
 
-/* The integer in the place of the star of the pattern, or -1. */
+/* Returns the integer that stands for the star of the pattern in a name; -1: the name does not match. */
 static int64_t index_at_star(const char *pattern, const char *star, const char *name)
 {
 	size_t before = (size_t)(star - pattern), after = strlen(star + 1), n = strlen(name);
@@ -677,6 +688,7 @@ static int64_t index_at_star(const char *pattern, const char *star, const char *
 	return index;
 }
 
+/* Sets a param to the list of integers that stand for the star in names of stored tensors, such as layers. */
 static bool set_param_from_indices(struct hub *h, const struct yaml_node *param, const char *pattern,
                                    const char *star)
 {
@@ -875,6 +887,7 @@ static const struct rule {
         {"compressed-tensors", "config_groups.*.input_activations.observer_kwargs.**", NULL},
 };
 
+/* A value as messages and the rules write it. */
 static const char *setting_string(struct arena *a, const struct json_node *v)
 {
 	switch (v->kind) {
@@ -898,7 +911,8 @@ static const struct rule *find_rule(const char *method, const char *key)
 	return NULL;
 }
 
-/* Checks all keys of an object; path: prefix of its keys. */
+/* False after a diagnostic: a key of the object, or of those in it, or its value, is in no rule of the method.
+ * path: prefix of the keys. */
 static bool check_keys(struct model_document *d, const struct hub_config *c, const char *method,
                        const char *path, const struct json_node *object)
 {

@@ -26,6 +26,7 @@ static const struct {
         {"residual", "branches", "steps"}, {"graph", "statements", "step"},
 };
 
+/* The schema definition of the values of a mapping, or elements of a list, in `members`; NULL: it is not there. */
 static const char *element_definition(const struct schema_key *k)
 {
 	for (size_t i = 0; i < TFMC_COUNT(members); i++) {
@@ -44,6 +45,7 @@ static const char *place_of_mapping(const struct schema_key *k)
 	return may && schema_next_key(place, NULL) != NULL ? place : NULL;
 }
 
+/* The words of a list, separated by blanks, as a JSON array. */
 static json_t *word_array(const char *list)
 {
 	json_t *array = json_array();
@@ -53,17 +55,20 @@ static json_t *word_array(const char *list)
 	return array;
 }
 
+/* {"type": [..]} for types separated by blanks. */
 static json_t *type_schema(const char *types)
 {
 	return json_pack("{s:o}", "type", word_array(types));
 }
 
+/* A reference to a definition of this schema; prefix: of its name. */
 static json_t *ref_schema(const char *prefix, const char *definition)
 {
 	json_t *text = json_sprintf("#/definitions/%s%s", prefix, definition);
 	return json_pack("{s:o}", "$ref", text);
 }
 
+/* Sets a member and returns the schema, so that calls nest. Takes over the reference to value. */
 static json_t *set_member(json_t *schema, const char *key, json_t *value)
 {
 	json_object_set_new(schema, key, value);
@@ -72,6 +77,7 @@ static json_t *set_member(json_t *schema, const char *key, json_t *value)
 
 /* ---- keys ---- */
 
+/* The schema of a key that may have several kinds of values. */
 static json_t *any_schema(const struct schema_key *k)
 {
 	const char *each = element_definition(k);
@@ -86,6 +92,7 @@ static json_t *any_schema(const struct schema_key *k)
 	return set_member(type_schema("array string number boolean null"), "items", ref_schema("", "value"));
 }
 
+/* One of the words; or any string, since an expression may compute it. */
 static json_t *word_schema(const struct schema_key *k)
 {
 	json_t *other = type_schema("string null");
@@ -94,6 +101,7 @@ static json_t *word_schema(const struct schema_key *k)
 	               : json_pack("{s:[{s:o}, o]}", "anyOf", "enum", word_array(k->words), other);
 }
 
+/* The schema of a key's value by the type of its row. */
 static json_t *value_schema(const struct schema_key *k)
 {
 	const char *each = element_definition(k);
@@ -122,9 +130,11 @@ static json_t *value_schema(const struct schema_key *k)
 	return NULL;
 }
 
+/* Adds the keys of a place to the properties of a schema. */
 static void add_keys(json_t *properties, const char *where)
 {
 	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
+		/* NULL: not JSON, so a string. */
 		json_t *def = json_loads(k->def, JSON_DECODE_ANY, NULL);
 		json_t *s = set_member(value_schema(k), "description",
 		                       json_sprintf("%s%s", k->now ? "" : "(not supported yet) ", k->doc));
@@ -139,6 +149,7 @@ static void add_keys(json_t *properties, const char *where)
 	}
 }
 
+/* The schema of a mapping with the keys of a place; types: it may also be something else. */
 static json_t *place_schema(const char *where, const char *types)
 {
 	json_t *properties = json_object();
@@ -193,6 +204,7 @@ static json_t *builtin_step_schema(const json_t *kinds)
 	                 map);
 }
 
+/* A source of the weight map: a name, a mapping of steps, or a list. */
 static json_t *weight_source_schema(void)
 {
 	json_t *properties = json_object(), *many = json_pack("{s:o}", "items", ref_schema("", "source"));
@@ -207,6 +219,7 @@ static json_t *weight_source_schema(void)
 
 /* ---- the document ---- */
 
+/* The definitions that references name: places, steps, and kinds of values. */
 static json_t *definitions(const json_t *kinds)
 {
 	json_t *d = json_object(), *kind;

@@ -5,7 +5,7 @@
  *
  * Params are overridden by `set` and --set and evaluated on demand, so that derived ones follow overrides; `require`
  * checks conditions on them. A definition has a signature such as `gau(x, eps=1e-5)` and is a list of steps, a macro of
- * statements or a function; bodies are read where they are used.
+ * statements or a function; bodies are read where they are used. A function that returns false has reported an error.
  */
 #include "frontend/model/model.h"
 
@@ -35,6 +35,7 @@ const struct yaml_node *model_section(const struct frontend_model *m, const char
 	return yaml_find(m->doc.root, key);
 }
 
+/* The lookup of model_env(). Dims come first; the namespace is one, so no param has the name of a dim. */
 static enum expr_lookup lookup_dim_or_param(void *user, const char *name, struct loc loc, struct value *out)
 {
 	struct model_scope *s = user;
@@ -106,6 +107,7 @@ const struct definition *model_find_definition(const struct definitions *d, cons
 
 /* ---- params ---- */
 
+/* Declares a param; it is evaluated when it is first used. NULL after a diagnostic. */
 static struct model_param *add_param(struct model_scope *s, const struct yaml_pair *pair)
 {
 	if (s->params.n >= MODEL_PARAMS_MAX) {
@@ -124,6 +126,7 @@ static struct model_param *add_param(struct model_scope *s, const struct yaml_pa
 	return p;
 }
 
+/* Replaces the value of an existing param. */
 static bool override_param(struct model_scope *s, const char *name, struct loc loc,
                            const struct yaml_node *value)
 {
@@ -140,6 +143,7 @@ static bool override_param(struct model_scope *s, const char *name, struct loc l
 	return true;
 }
 
+/* Applies the section `set`. */
 static bool apply_set(struct model_scope *s, const struct yaml_node *set)
 {
 	bool ok = true;
@@ -179,6 +183,7 @@ enum expr_lookup model_lookup_param(struct model_scope *s, const char *name, str
 	struct model_param *p = strmap_get(&s->params, name);
 	if (p == NULL)
 		return EXPR_ABSENT;
+	/* Evaluation of p has led here again. */
 	if (p->state == PARAM_BUSY) {
 		diag_error(s->cx, loc, DIAG_CYCLE, "param '%s' depends on itself", name);
 		return EXPR_FAILED;
@@ -205,6 +210,7 @@ static void print_param_values(struct model_scope *s, const struct expr *e, stru
 		print_param_values(s, e->args[i], out);
 }
 
+/* Checks a condition of `require`; the message has the values of its params. */
 static bool check_condition(struct model_scope *s, const struct yaml_node *node)
 {
 	struct expr_env env = model_env(s, false);
@@ -264,6 +270,7 @@ int definition_argument(const struct definition *d, const char *name)
 	return signature_find(&s, name);
 }
 
+/* Adds an argument of a definition; def NULL: it is required. */
 static bool add_arg(struct model_scope *s, struct definition *d, const char *name, struct loc loc,
                     const struct expr *def)
 {
@@ -281,6 +288,7 @@ static bool add_arg(struct model_scope *s, struct definition *d, const char *nam
 	return true;
 }
 
+/* Reads the key of a definition, NAME or NAME(a, b=1), into d, and declares its name. */
 static bool read_signature(struct model_scope *s, struct definition *d, const struct yaml_node *key)
 {
 	const struct expr *e = expr_parse(s->arena, s->cx, expr_source_of(key), EXPR_GRAPH);
@@ -309,6 +317,7 @@ static bool read_signature(struct model_scope *s, struct definition *d, const st
 	return model_declare(s, d->name, "definition", key->loc);
 }
 
+/* Whether the body of a definition ends with `return`. */
 static bool is_function(const struct yaml_node *body)
 {
 	const struct yaml_node *last = body->n > 0 ? body->items[body->n - 1] : NULL;
@@ -360,6 +369,7 @@ bool model_read_definitions(struct model_scope *s, const struct yaml_node *defin
 
 /* ---- dims ---- */
 
+/* Reads the bounds of a dim, `E..E`, or one value for both. */
 static bool read_range(struct model_scope *s, const struct yaml_node *node, const char *name, int64_t *lo,
                        int64_t *hi)
 {
@@ -384,6 +394,7 @@ struct bounds {
 	int64_t min, max;
 };
 
+/* Reads one entry of `dims` and declares it. */
 static bool read_dim(struct model_scope *s, const struct yaml_pair *pair)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(bounds, min),
@@ -434,6 +445,7 @@ bool model_read_dims(struct model_scope *s, const struct yaml_node *dims)
 
 /* ---- inputs ---- */
 
+/* Appends an axis to the shape of an input. */
 static bool set_shape_dim(struct model_scope *s, struct frontend_input *in, const struct ir_dim *d,
                           struct loc loc)
 {
@@ -450,6 +462,7 @@ static bool set_shape_dim(struct model_scope *s, struct frontend_input *in, cons
 	return true;
 }
 
+/* Reads the key `shape` of an input. */
 static bool read_shape(struct model_scope *s, struct frontend_input *in, const struct yaml_node *node)
 {
 	struct expr_env env = model_env(s, true);
@@ -463,7 +476,7 @@ static bool read_shape(struct model_scope *s, struct frontend_input *in, const s
 	return true;
 }
 
-/* `f32[B, n, 3]`. */
+/* Reads an input written as a type: `f32[B, n, 3]`. */
 static bool read_short_input(struct model_scope *s, struct frontend_input *in, const struct yaml_node *node)
 {
 	struct expr_env env = model_env(s, true);
@@ -487,7 +500,7 @@ static bool read_short_input(struct model_scope *s, struct frontend_input *in, c
 	return true;
 }
 
-/* false, true, 0, 1 */
+/* Reads the default of a bool input: false, true, 0 or 1. */
 static bool bool_default(const struct expr_env *env, struct frontend_input *in, struct loc loc,
                          const struct value *v)
 {
@@ -504,6 +517,7 @@ static bool bool_default(const struct expr_env *env, struct frontend_input *in, 
 	return false;
 }
 
+/* Sets the default of a float input; infinities are allowed, for masks. */
 static bool float_default(struct model_scope *s, struct frontend_input *in, struct loc loc, double f)
 {
 	double largest = in->dtype == DT_F16 ? 65504.0
@@ -567,11 +581,13 @@ struct input_words {
 	const char *lengths;
 };
 
+/* Reads an input written as a mapping. */
 static bool read_long_input(struct model_scope *s, struct frontend_input *in, const struct yaml_node *node)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(input_words, dtype),
 	                                               SCHEMA_MEMBER(input_words, below),
 	                                               SCHEMA_MEMBER(input_words, lengths)};
+	/* [0]: the key is absent; the words from 1 on, in the order of schema.def. */
 	static const enum ir_dtype types[] = {DT_F32, DT_F32, DT_F16, DT_BF16, DT_I8,
 	                                      DT_U8,  DT_I16, DT_I32, DT_I64,  DT_BOOL};
 	struct expr_env env = model_env(s, false);
@@ -584,6 +600,7 @@ static bool read_long_input(struct model_scope *s, struct frontend_input *in, co
 	return read_shape(s, in, yaml_find(node, "shape")) && read_default(s, in, yaml_find(node, "default"));
 }
 
+/* Reads one entry of `inputs` and declares its name. */
 static bool read_input(struct model_scope *s, const struct yaml_pair *pair, struct model_inputs *out)
 {
 	struct frontend_input *in = ARENA_PUSH(s->arena, out);
@@ -629,6 +646,7 @@ static bool link_lengths(struct model_scope *s, const struct yaml_node *node, st
 	return true;
 }
 
+/* Checks that a section is a mapping with 1 to MODEL_VALUES_MAX entries. */
 static bool check_entry_count(struct model_scope *s, const struct yaml_node *map, const char *what)
 {
 	if (!yaml_expect(s->cx, map, YAML_MAPPING, what))

@@ -186,19 +186,25 @@ void model_unknown_input(struct model_scope *s, const struct model_inputs *in, s
 /* Reads the sections params, set and require, and applies `--set`. */
 bool model_read_params(struct model_scope *s, const struct yaml_node *root,
                        const struct frontend_options *options);
+/* The value of a param, evaluated on first use, at which a cycle is reported at loc. */
 enum expr_lookup model_lookup_param(struct model_scope *s, const char *name, struct loc loc,
                                     struct value *out);
 
+/* Reads the section of that name: declares its names and, of dims, their bounds. NULL: the model has no such section,
+ * which is an error for inputs and outputs. */
 bool model_read_dims(struct model_scope *s, const struct yaml_node *dims);
 bool model_read_inputs(struct model_scope *s, const struct yaml_node *inputs, struct model_inputs *out);
 bool model_read_outputs(struct model_scope *s, const struct yaml_node *outputs, struct model_outputs *out);
 
 /* Index of the argument, or -1. */
 int definition_argument(const struct definition *d, const char *name);
+/* The signature for matching arguments; it refers to d. */
 struct signature definition_signature(const struct definition *d);
+/* Reads the section `define`; bodies are read where they are used. NULL: the model has none. */
 bool model_read_definitions(struct model_scope *s, const struct yaml_node *define, struct definitions *out);
 
 /* ---- sections.c ---- */
+/* Reads the section `generate` into m->generate, and finds the input that grows by generated tokens. */
 bool model_read_generate(struct frontend_model *m);
 /* Applies options.context to the bounds of sequence dims and to max_len. */
 bool model_limit_context(struct frontend_model *m);
@@ -211,6 +217,7 @@ const struct quantize_rule *model_quantize_rule(struct model_quantize *q, const 
 bool model_quantize_finish(struct frontend_model *m);
 
 /* ---- checks.c ---- */
+/* Reads the section `checks` into m->checks; the model is not called. */
 bool model_read_checks(struct frontend_model *m);
 void model_close_checks(struct frontend_model *m); /* closes the files opened by checks */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tables of schema.def, the check of mappings against them, and reading of a mapping into members of a struct, each
- * by its row. Tables are short and searched linearly.
+ * by its row. Tables are short and searched linearly. A function that returns false has reported an error.
  */
 #include "frontend/model/schema.h"
 
@@ -76,6 +76,7 @@ const char *const *schema_step_kinds(struct arena *a, size_t *n)
 	return list;
 }
 
+/* The names of all keys of a place, and of `also` (NULL: none), for suggestions. */
 static const char *const *key_names(struct arena *a, const char *where, const char *also, size_t *n)
 {
 	const char **list = ARENA_ARRAY(a, const char *, TFMC_COUNT(keys));
@@ -88,6 +89,8 @@ static const char *const *key_names(struct arena *a, const char *where, const ch
 	return list;
 }
 
+/* Checks a key that the place has: supported, and with a value. An unsupported bool may be false, since that is the
+ * default. */
 static bool check_key_value(struct arena *a, struct diag_context *cx, const struct yaml_pair *pair,
                             const struct schema_key *key, const char *what)
 {
@@ -190,7 +193,7 @@ struct member_reader {
 	const struct yaml_node *node;
 };
 
-/* Checks a number against "[>]MIN [MAX]" of its row; ints have 32 bits without MAX. */
+/* Checks a number against "[>]MIN [MAX]" of its row, > for an open bound; ints have 32 bits without MAX. */
 static bool check_range(const struct member_reader *r, const struct value *v)
 {
 	const char *words = r->key->words;
@@ -214,6 +217,7 @@ static bool check_range(const struct member_reader *r, const struct value *v)
 	return false;
 }
 
+/* Reads an int into *i, or if that is NULL a float into *f, and checks its range. */
 static bool read_number(const struct member_reader *r, int64_t *i, double *f)
 {
 	struct value v;
@@ -224,6 +228,7 @@ static bool read_number(const struct member_reader *r, int64_t *i, double *f)
 	return ok && check_range(r, &v);
 }
 
+/* Reads a word into an enum member: 0 stands for an absent key, so words count from 1. */
 static bool read_word(const struct member_reader *r, int *out)
 {
 	size_t n, word;
@@ -234,6 +239,7 @@ static bool read_word(const struct member_reader *r, int *out)
 	return true;
 }
 
+/* Reads a scalar as text, without evaluating it. */
 static bool read_text(const struct member_reader *r, const char **out)
 {
 	*out = r->node->text;
@@ -270,6 +276,8 @@ static bool read_ids(const struct member_reader *r, struct frontend_ids *out)
 	return true;
 }
 
+/* Reads a key's value into a member of the type that struct schema_member describes; values that have none stay
+ * nodes, which the caller reads. */
 static bool read_member(const struct member_reader *r, void *out)
 {
 	switch (r->key->type) {

@@ -4,7 +4,7 @@
  *
  * generate.speech is for speech models (Whisper): the decoder prompt for language, task and timestamps, in the order of
  * transformers. quantize is one format for everything that is usually quantized, or a mapping from path patterns to
- * formats; it applies to matrices of linears and tables of embed.
+ * formats; it applies to matrices of linears and tables of embed. A function that returns false has reported an error.
  */
 #include "frontend/model/model.h"
 
@@ -17,6 +17,7 @@
 
 /* ---- generate.speech ---- */
 
+/* Checks that a number is a token id; `what` names its key. */
 static bool check_id(const struct expr_env *env, const struct yaml_node *node, const char *what, int64_t id)
 {
 	bool ok = id >= 0 && id <= INT32_MAX;
@@ -25,7 +26,7 @@ static bool check_id(const struct expr_env *env, const struct yaml_node *node, c
 	return ok;
 }
 
-/* {name: id, ..} */
+/* Reads a mapping {name: id, ..}; map NULL: none. */
 static bool read_names(const struct expr_env *env, const struct yaml_node *map, const char *what,
                        struct frontend_names *out)
 {
@@ -70,6 +71,8 @@ static bool read_forced(const struct expr_env *env, const struct yaml_node *list
 	return ids != NULL;
 }
 
+/* Reads generate.speech, and replaces the start ids by the default decoder prompt, up to a language that must be
+ * detected when the source is known. */
 static bool model_read_speech(const struct expr_env *env, const struct yaml_node *node,
                               struct frontend_generate *g)
 {
@@ -111,6 +114,7 @@ static const struct {
 #include "frontend/model/languages.def"
 };
 
+/* The id of a name; NULL: it is not in the list. */
 static const int64_t *find_name(const struct frontend_names *names, const char *name)
 {
 	for (size_t i = 0; i < names->n; i++)
@@ -119,9 +123,8 @@ static const int64_t *find_name(const struct frontend_names *names, const char *
 	return NULL;
 }
 
-/*
- * Finds the id of a language given as token (<|fr|>), code (fr) or name (French); NULL: unknown to the model.
- */
+/* Finds the id of a language given as token (<|fr|>), code (fr) or name (French), in any case; NULL: unknown to the
+ * model. */
 static const int64_t *find_language(struct arena *a, const struct frontend_speech *s, const char *text)
 {
 	size_t bytes = strlen(text);
@@ -136,6 +139,7 @@ static const int64_t *find_language(struct arena *a, const struct frontend_speec
 	return NULL;
 }
 
+/* Whether one of n ids is that of a task. */
 static bool has_task(const struct frontend_speech *s, const int64_t *ids, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -193,6 +197,7 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
  * large compared to the bytes saved. */
 static const char *const left_out[] = {"*position*", "*.router.*"};
 
+/* Parses a format of weights as options write it. */
 static bool read_format(struct frontend_model *m, const char *word, struct loc loc, enum ir_format *out)
 {
 	size_t n;
@@ -210,7 +215,8 @@ static bool add_rule(struct frontend_model *m, const char *pattern, struct loc l
 	return ARENA_ADDED(&m->arena, &m->quantize, (struct quantize_rule){pattern, loc, format, used});
 }
 
-/* Adds the rules for a single format. */
+/* Adds the rules for a single format: some paths are left out, all others get it. They count as used, since the
+ * user named no pattern. */
 static bool add_default_rules(struct frontend_model *m, const char *word, struct loc loc)
 {
 	enum ir_format format;
@@ -220,6 +226,7 @@ static bool add_default_rules(struct frontend_model *m, const char *word, struct
 	return ok && add_rule(m, "*", loc, format, true);
 }
 
+/* Adds the rule of one entry {pattern: format}. */
 static bool add_pattern_rule(struct frontend_model *m, const struct yaml_pair *pair)
 {
 	enum ir_format format;
@@ -234,6 +241,7 @@ static bool add_pattern_rule(struct frontend_model *m, const struct yaml_pair *p
 	       add_rule(m, pair->key->text, pair->key->loc, format, false);
 }
 
+/* Reads the section: a format, or a mapping of patterns and the key `profile`. */
 static bool read_quantize_section(struct frontend_model *m, const struct yaml_node *node)
 {
 	bool ok = true;
@@ -354,6 +362,7 @@ static bool read_decay(const struct expr_env *env, const struct yaml_node *node,
 	return node == NULL || schema_read(env, node, "decay", "decay", members, TFMC_COUNT(members), out);
 }
 
+/* Reads a list of one or more ids. */
 static bool read_sequence(const struct expr_env *env, const struct yaml_node *node, const char *what,
                           struct frontend_ids *out)
 {
@@ -361,13 +370,9 @@ static bool read_sequence(const struct expr_env *env, const struct yaml_node *no
 	if (items == NULL || !yaml_expect(env->cx, node, YAML_SEQUENCE, what))
 		return false;
 	for (size_t i = 0; i < node->n; i++) {
-		if (!expr_read_int(env, node->items[i], what, &items[i]))
+		if (!expr_read_int(env, node->items[i], what, &items[i]) ||
+		    !check_id(env, node->items[i], what, items[i]))
 			return false;
-		if (items[i] < 0 || items[i] > INT32_MAX) {
-			diag_error(env->cx, node->items[i]->loc, DIAG_VALUE_TYPE, "%s has the id %lld", what,
-			           (long long)items[i]);
-			return false;
-		}
 	}
 	*out = (struct frontend_ids){items, node->n};
 	if (node->n == 0)
@@ -446,6 +451,7 @@ static bool find_tokens(struct frontend_model *m, const struct yaml_node *node)
 	return true;
 }
 
+/* Checks what the schema cannot: keys of `generate` against each other and against the outputs. */
 static bool check_generate(struct frontend_model *m, const struct yaml_node *node)
 {
 	const struct frontend_generate *g = &m->generate;
@@ -516,7 +522,7 @@ bool model_read_generate(struct frontend_model *m)
 
 /* ---- --context ---- */
 
-/* Index of the symbol that the dim is; -1: it is constant or a formula. */
+/* Returns the index of the symbol that the dim is; -1: it is constant or a formula. */
 static int symbol_of(struct ir_dims *dims, const struct ir_dim *d)
 {
 	for (size_t i = 0; i < ir_dims_count(dims); i++)
@@ -525,13 +531,13 @@ static int symbol_of(struct ir_dims *dims, const struct ir_dim *d)
 	return -1;
 }
 
-/* True for token ids i32 [B, S] and inputs with lengths. */
+/* Whether axis 1 of an input is the sequence: token ids i32 [B, S], and inputs with lengths. */
 static bool is_sequence(const struct frontend_input *in)
 {
 	return in->rank >= 2 && (in->lengths != NULL || (in->dtype == DT_I32 && in->rank == 2));
 }
 
-/* Only bounds change, not params: tables of learned positions and rotary scalings stay as in the file. */
+/* Only bounds of dims change, not params: tables of learned positions and rotary scalings stay as in the file. */
 bool model_limit_context(struct frontend_model *m)
 {
 	struct ir_dims *dims = m->scope.dims;
@@ -579,7 +585,7 @@ struct dtype_words {
 	int weights, compute, cache;
 };
 
-/* Parses --dtype as a mapping; *out is NULL without it. */
+/* Parses --dtype=KEY=VALUE,.. as a mapping, as if it were written in YAML; *out is NULL without it. */
 static bool dtype_option(struct frontend_model *m, const struct yaml_node **out)
 {
 	struct buf text;
@@ -623,6 +629,7 @@ static bool read_dtypes(struct frontend_model *m, const struct expr_env *env, st
 	return true;
 }
 
+/* Reads the head of the section `tokenizer`; its files are read on first use. */
 static bool read_tokenizer(const struct expr_env *env, const struct yaml_node *node,
                            struct frontend_tokenizer *out)
 {
@@ -636,6 +643,7 @@ static bool read_tokenizer(const struct expr_env *env, const struct yaml_node *n
 	return schema_read(env, node, "tokenizer", "tokenizer", members, TFMC_COUNT(members), out);
 }
 
+/* Reads the list `variants`. */
 static bool read_variants(const struct expr_env *env, const struct yaml_node *list, struct frontend_target *t)
 {
 	const char **names = ARENA_ARRAY(env->arena, const char *, list->n + 1);
@@ -652,6 +660,7 @@ static bool read_variants(const struct expr_env *env, const struct yaml_node *li
 	return true;
 }
 
+/* Reads the section `target`; node NULL: there is none. */
 static bool read_target(const struct expr_env *env, const struct yaml_node *node, struct frontend_target *t)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(frontend_target, triple),

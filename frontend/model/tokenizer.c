@@ -39,6 +39,7 @@ static const char *tokenizer_file_path(struct model_document *d, const struct ya
 	return path;
 }
 
+/* Reads the file that a key names; *name is its path, for messages. */
 static enum tfmc_status read_key_file(struct model_document *d, const struct yaml_node *node, const char *key,
                                       struct file_bytes *out, const char **name)
 {
@@ -49,6 +50,7 @@ static enum tfmc_status read_key_file(struct model_document *d, const struct yam
 	               : TFMC_INVALID;
 }
 
+/* Packs the tokenizer in the metadata of a GGUF file. */
 static enum tfmc_status read_gguf(struct model_document *d, const struct yaml_node *node,
                                   struct tokenizer_source *s, struct tokenizer_packed *out)
 {
@@ -61,7 +63,7 @@ static enum tfmc_status read_gguf(struct model_document *d, const struct yaml_no
 	return gguf_tokenizer(s, &file->gguf, out);
 }
 
-/* tokenizer.json */
+/* Packs a tokenizer.json. */
 static enum tfmc_status read_json(struct model_document *d, const struct yaml_node *node,
                                   struct tokenizer_source *s, struct tokenizer_packed *out)
 {
@@ -99,6 +101,7 @@ static enum tfmc_status read_marian(struct model_document *d, const struct yaml_
 	return TFMC_OK;
 }
 
+/* Reads the JSON file that a key names; *out stays empty without the key. */
 static enum tfmc_status read_optional_json(struct model_document *d, const struct yaml_node *node,
                                            const char *key, struct tokenizer_config_file *out)
 {
@@ -114,8 +117,8 @@ static enum tfmc_status read_optional_json(struct model_document *d, const struc
 	return TFMC_OK;
 }
 
-/* Reads the configuration files that a hub directory has in addition to the vocabulary; s->config stays NULL
- * without them. */
+/* Reads the configuration files that a hub directory has in addition to the vocabulary, for the given class of
+ * transformers or the default one; s->config stays NULL without them. */
 static enum tfmc_status read_config(struct model_document *d, const struct yaml_node *node,
                                     const char *default_class, struct tokenizer_source *s)
 {
@@ -137,7 +140,7 @@ static enum tfmc_status read_config(struct model_document *d, const struct yaml_
 	return TFMC_OK;
 }
 
-/* Reads and packs the files of a tokenizer of any kind except chars. */
+/* Reads and packs the files of a tokenizer of any kind except chars. is_optional: an unsupported one is no error. */
 static enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
                                              enum frontend_tokenizer_kind kind, bool is_optional,
                                              struct tokenizer_packed *out)
@@ -178,6 +181,7 @@ static enum tfmc_status model_read_tokenizer(struct model_document *d, const str
 
 /* ---- vocabularies of characters ---- */
 
+/* Reads a vocabulary of one token on each line. */
 static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_node *name,
                                    struct frontend_vocab *v)
 {
@@ -207,6 +211,8 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 	return TFMC_OK;
 }
 
+/* Sets the token for characters that the vocabulary does not have. False after a diagnostic: there is no such
+ * token. */
 static bool find_unknown(struct frontend_model *m, const struct yaml_node *unknown, struct frontend_vocab *v)
 {
 	if (unknown == NULL || v->n == 0)
@@ -222,6 +228,7 @@ static bool find_unknown(struct frontend_model *m, const struct yaml_node *unkno
 	return false;
 }
 
+/* Reads the vocabularies of a tokenizer of kind chars; one file serves source and target. */
 static enum tfmc_status read_chars(struct frontend_model *m, const struct yaml_node *node)
 {
 	struct frontend_tokenizer *t = &m->tokenizer;
