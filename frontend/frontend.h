@@ -23,7 +23,8 @@ struct frontend_options {
 	size_t n_sets;
 	const char *const *ignored; /* globs of configuration keys to treat as absent, from --ignore-key */
 	size_t n_ignored;
-	const char *const *dims; /* "NAME=LEAST..MOST": bounds of sizes of an ONNX model, from --dim */
+	const char *const *
+	        dims; /* "NAME=LEAST..MOST": bounds of sizes of an ONNX model, from --dim; unused for others */
 	size_t n_dims;
 	bool allow_unused; /* unused tensors are warnings instead of errors */
 	bool shapes;       /* if a weight file is missing, open none: parameters have shapes without data */
@@ -44,6 +45,8 @@ struct frontend_options {
 TFMC_MUST_USE enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
                                              const struct frontend_options *options,
                                              struct frontend_model **out);
+/* True if `path` is an ONNX file, whose sizes options->dims has. */
+bool frontend_is_onnx(struct diag_context *cx, const char *path);
 void frontend_destroy(struct frontend_model *m); /* closes weight files; m may be NULL */
 
 /*

@@ -365,6 +365,11 @@ const char *frontend_hub_yaml(struct frontend_model *m, const char *at)
 	return generated_yaml(m, generated_kind(m), at, &st);
 }
 
+bool frontend_is_onnx(struct diag_context *cx, const char *path)
+{
+	return !path_is_directory(path) && onnx_is_file(cx, path);
+}
+
 const char *frontend_name(const struct frontend_model *m)
 {
 	return m->name;

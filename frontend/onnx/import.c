@@ -260,6 +260,10 @@ static bool read_bound(struct importer *im, struct strmap *bounds, const char *t
 	}
 	const char *name = language_name(im->a, arena_strndup(im->a, text, (size_t)(eq - text)));
 	const struct expr_source src = {eq + 1, strlen(eq + 1), loc, false};
+	if (strmap_has(bounds, name)) {
+		diag_error(im->cx, loc, DIAG_OPTION, "--dim: '%s' has bounds already", name);
+		return false;
+	}
 	if (!expr_parse_range(im->a, im->cx, src, &lo, &hi) || !expr_eval(&env, lo, &v))
 		return false;
 	strmap_set(bounds, name, b);

@@ -128,15 +128,17 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 }
 
 /* The options of the command line that the front end reads: --set, --context, --quantize, .. */
-static struct frontend_options driver_frontend_options(const struct driver *d)
+static struct frontend_options driver_frontend_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
+	struct option_list bounds = {0}, values = {0};
+	driver_split_dims(d, &bounds, &values);
 	return (struct frontend_options){.sets = o->set.items,
 	                                 .n_sets = o->set.n,
 	                                 .ignored = o->ignore_key.items,
 	                                 .n_ignored = o->ignore_key.n,
-	                                 .dims = o->dim.items,
-	                                 .n_dims = o->dim.n,
+	                                 .dims = bounds.items,
+	                                 .n_dims = bounds.n,
 	                                 .allow_unused = o->allow_unused,
 	                                 .shapes =
 	                                         o->command == COMMAND_INSPECT || o->command == COMMAND_GRAPH,

@@ -97,7 +97,12 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object);
 
 /* ---- passes ---- */
-/* Sets the dims that --dim names in values[number of dims]; others stay as they are. */
+/*
+ * The elements of --dim that are bounds of sizes of an ONNX model, and those that are values of dims: of an ONNX model a
+ * number for a size that has bounds already, where the command computes numbers; of others all.
+ */
+void driver_split_dims(struct driver *d, struct option_list *bounds, struct option_list *values);
+/* Sets the dims that --dim gives values to in values[number of dims]; others stay as they are. */
 TFMC_MUST_USE enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims *dims,
                                                         int64_t *values);
 /* The pipeline of --passes, or the name of the one of -O; with --shards a named pipeline gets the passes shard and

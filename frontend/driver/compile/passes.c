@@ -51,11 +51,33 @@ static enum tfmc_status set_dim(struct driver *d, const struct ir_dims *dims, co
 	return TFMC_INVALID;
 }
 
-enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims *dims, int64_t *values)
+/* Whether the list has an element of the same name. */
+static bool has_bounds(const struct option_list *bounds, const char *word)
 {
+	size_t n = strcspn(word, "=") + 1;
+	for (size_t i = 0; i < bounds->n; i++)
+		if (strncmp(bounds->items[i], word, n) == 0)
+			return true;
+	return false;
+}
+
+void driver_split_dims(struct driver *d, struct option_list *bounds, struct option_list *values)
+{
+	bool computes = (d->options.command & (COMMAND_PLAN | COMMAND_GRAPH | COMMAND_BENCH)) != 0;
+	bool is_onnx = d->options.dim.n > 0 && frontend_is_onnx(&d->diag, d->options.input);
 	struct option_list words = {0};
 	for (size_t i = 0; i < d->options.dim.n; i++)
 		driver_split_list(d, d->options.dim.items[i], &words);
+	for (size_t i = 0; i < words.n; i++) {
+		bool is_value = !is_onnx || (computes && has_bounds(bounds, words.items[i]));
+		(void)ARENA_ADDED(&d->arena, is_value ? values : bounds, words.items[i]);
+	}
+}
+
+enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims *dims, int64_t *values)
+{
+	struct option_list bounds = {0}, words = {0};
+	driver_split_dims(d, &bounds, &words);
 	for (size_t i = 0; i < words.n; i++)
 		TFMC_TRY(set_dim(d, dims, words.items[i], values));
 	return TFMC_OK;
