@@ -105,25 +105,6 @@ static struct kb_val key_row(const struct attention *a, const struct key_group *
 	return attention_load(k, &a->key, g->base, index, disp, g->lanes, n);
 }
 
-/* In-register transpose of lanes x lanes: log2(lanes) rounds exchange halves of ever larger squares. */
-static void transpose_square(struct kb *k, struct kb_val *rows, int lanes)
-{
-	for (int d = 1; d < lanes; d *= 2) {
-		int low[ATTENTION_LANES_MAX], high[ATTENTION_LANES_MAX];
-		for (int l = 0; l < lanes; l++) {
-			low[l] = l & d ? lanes + l - d : l;
-			high[l] = l & d ? lanes + l : l + d;
-		}
-		for (int i = 0; i < lanes; i++) {
-			if (i & d)
-				continue;
-			struct kb_val x = rows[i], y = rows[i + d];
-			rows[i] = kb_shuffle(k, x, y, low, lanes);
-			rows[i + d] = kb_shuffle(k, x, y, high, lanes);
-		}
-	}
-}
-
 /* Interleaves two vectors as bf16 pairs, `low` in the low halves of words. */
 static struct kb_val interleave_bf16(struct kb *k, struct kb_val low, struct kb_val high)
 {
@@ -144,7 +125,7 @@ static void transpose_keys(const struct attention *a, const struct key_group *g,
 	struct kb_val rows[ATTENTION_LANES_MAX];
 	for (int i = 0; i < g->lanes; i++)
 		rows[i] = key_row(a, g, i, e0, n);
-	transpose_square(k, rows, g->lanes);
+	reg_tile_transpose(k, rows, g->lanes);
 	struct kb_val at = kb_mul_const(k, e0, PANEL_COLUMNS);
 	for (int e = 0; !a->bf16_dot && e < n; e++)
 		kb_store(k, attention_round_factor(a, rows[e]), g->to, at, e * PANEL_COLUMNS, g->lanes * 4);

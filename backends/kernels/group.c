@@ -71,6 +71,8 @@ static struct choice choose_generator(const struct ir_module *m, const struct ir
 		bool by_group = has_groups && suits_workgroups(f, group, root);
 		c.generator = by_group ? GENERATOR_WORKGROUP_LINEAR : GENERATOR_LINEAR;
 		c.items = by_group ? GPU_ITEMS : 1;
+	} else if (attrs->kind == GROUP_linear && root->code == OP_matmul && !has_groups) {
+		c.generator = GENERATOR_LINEAR;
 	} else if (attrs->kind == GROUP_linear && root->code == OP_expert_linear) {
 		c.generator = GENERATOR_EXPERTS;
 	}

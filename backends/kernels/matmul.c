@@ -82,6 +82,71 @@ static bool matmul_needs_c_buffer(const struct kernel *g)
 	return n > SHORT_OPS_MAX || kernel_has_functions(g);
 }
 
+/* True if rows of t can be multiplied where they are. */
+static bool is_plain_f32(const struct eval_tensor *t)
+{
+	return t && t->t.dtype == DT_F32 && t->t.format == FORMAT_PLAIN && t->t.encoding == ENC_ROW &&
+	       t->t.ring == 0;
+}
+
+/* True if all indices of the leading axes show the same matrix. */
+static bool is_repeated(const struct kb_tensor *t)
+{
+	for (int i = 0; i < t->rank - 2; i++) {
+		bool is_one = t->size[i].is_const && t->size[i].c == 1;
+		if (!is_one && !(t->stride[i].is_const && t->stride[i].c == 0))
+			return false;
+	}
+	return true;
+}
+
+/* Binds op matmul, y = a b. a is x, by rows; b is packed when it is multiplied. False: an operand is not plain f32. */
+static bool bind_values(struct linear *l, struct kernel *g)
+{
+	const struct ir_op *root = g->root;
+	const struct attrs_matmul *at = root->attrs;
+	const struct ir_type *y = ir_type_of(g->job->func, eval_result(root)),
+	                     *a = ir_type_of(g->job->func, root->operands[0]);
+	struct ir_dims *dims = g->job->module->dims;
+	int r = y->rank;
+	const struct ir_dim *depth = a->dims[r - (at->ta ? 2 : 1)], *n = y->dims[r - 1];
+	struct eval_tensor *x = ARENA_NEW(g->job->arena, struct eval_tensor);
+	l->value.t = eval_tensor(l->eval, root->operands[1]);
+	if (!x || !is_plain_f32(eval_tensor(l->eval, root->operands[0])) || !is_plain_f32(l->value.t) ||
+	    ir_dim_hi(dims, depth) > INT32_MAX || ir_dim_hi(dims, n) > INT32_MAX)
+		return false;
+	*x = *eval_tensor(l->eval, root->operands[0]);
+	l->k_stride = x->t.stride[r - (at->ta ? 2 : 1)];
+	if (at->ta) {
+		x->t.stride[r - 2] = x->t.stride[r - 1];
+		x->is_flat = r == 2;
+	}
+	l->x = x;
+	l->w = l->value.t;
+	l->value.k_stride = l->w->t.stride[r - (at->tb ? 1 : 2)];
+	l->value.n_stride = l->w->t.stride[r - (at->tb ? 2 : 1)];
+	l->rank = r;
+	eval_sizes(l->eval, eval_result(root), l->size);
+	bool is_one = is_repeated(&l->w->t) && x->is_flat;
+	const struct ir_dim *rows = is_one ? ir_type_count_range(dims, y, 0, r - 1) : y->dims[r - 2];
+	l->rows = eval_dim(l->eval, rows);
+	l->rows_lo = ir_dim_lo(dims, rows);
+	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
+	if (!is_one)
+		l->value.batches = eval_dim(l->eval, ir_type_count_range(dims, y, 0, r - 2));
+	if (!ir_dim_is_const(depth, &l->depth)) {
+		l->depth = ir_dim_hi(dims, depth);
+		l->value.depth = eval_dim(l->eval, depth);
+	}
+	if (!ir_dim_is_const(n, &l->columns.n)) { /* the last panel is complete, and its end is not stored */
+		l->columns.n = panel_round_up(ir_dim_hi(dims, n));
+		l->value.n = eval_dim(l->eval, n);
+	}
+	l->columns.panels = (l->columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	l->panel = panel_of(FORMAT_PLAIN, l->depth);
+	return true;
+}
+
 /* mr, nr and lanes: the group's attributes, else the target's model. False: they exceed the limits. */
 static bool matmul_choose_tile(struct linear *l)
 {
@@ -109,7 +174,7 @@ static struct matmul_c_buffer choose_c_buffer(const struct linear *l, bool needs
 	int64_t bytes = c_buf.width * 4, before = matmul_x_buffer_bytes(l);
 	int64_t rows = (s->scratch - before) / bytes;
 	int64_t kc = s->kc / l->panel.k_per_line * l->panel.k_per_line;
-	bool divide = l->panel.kind != PANEL_QUANTS && !is_skinny && kc > 0 && kc < l->depth &&
+	bool divide = l->panel.kind != PANEL_QUANTS && !l->value.t && !is_skinny && kc > 0 && kc < l->depth &&
 	              l->rows_hi > l->mr && rows >= l->mr;
 	c_buf.kc = divide ? kc : 0;
 	c_buf.rows = divide ? rows : is_skinny ? l->rows_hi : matmul_max_mr(l);
@@ -237,6 +302,8 @@ static int64_t panels_per_task(const struct linear *l)
 /* True if panels can be left that fill no tile of t->panels. Tasks of many rows have full tiles only. */
 static bool leaves_single_panels(const struct linear *l, const struct matmul_tile *t)
 {
+	if (l->value.n.id)
+		return true;
 	if (!needs_many_rows(l, t->rows) &&
 	    !(matmul_prefers_small_code(l) && panels_per_task(l) % t->panels == 0))
 		return true;
@@ -369,7 +436,8 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 {
 	struct kb *k = l->k;
 	struct matmul_block sub = *s;
-	struct kb_val rows = kb_sub(k, s->row_end, s->row), depth = kb_index(k, l->depth);
+	struct kb_val rows = kb_sub(k, s->row_end, s->row);
+	struct kb_val depth = l->value.depth.id ? l->value.depth : kb_index(k, l->depth);
 	if (l->amx.config.id) {
 		matmul_amx_block(l, s);
 		return;
@@ -389,21 +457,20 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 		return;
 	}
 	if (!l->c_buf.kc) {
-		sub = matmul_dequantize_block(l, &sub);
+		sub = matmul_fill_b_buffer(l, &sub);
 		emit_row_tiles(l, &sub, s->row);
 		return;
 	}
-	/* A single row tile reads B once: blocking K gains nothing. The dequantized B buffer, however, holds
-	 * only kc. */
+	/* A single row tile reads B once: blocking K gains nothing. The B buffer, however, holds only kc. */
 	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->b_buf.at.id ? 0 : l->mr));
 	struct kb_val n = kb_mul_const(k, rows, l->c_buf.width); /* clears the C buffer */
 	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
 	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->c_buf.at, at, 0, 0);
 	kb_end_loop(k);
 	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
-	sub.k_lo = kb_loop(k, "block", sub.k_lo, end, l->c_buf.kc, KB_NONEMPTY);
+	sub.k_lo = kb_loop(k, "block", sub.k_lo, end, l->c_buf.kc, l->value.depth.id ? 0 : KB_NONEMPTY);
 	sub.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, sub.k_lo, l->c_buf.kc), depth));
-	sub = matmul_dequantize_block(l, &sub);
+	sub = matmul_fill_b_buffer(l, &sub);
 	emit_row_tiles(l, &sub, s->row);
 	kb_end_loop(k);
 	matmul_epilogue(l, s, s->row, rows);
@@ -412,6 +479,7 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 /* ---- the division of work ---- */
 
 struct division {
+	struct kb_val panels; /* of N */
 	struct kb_val unit;   /* panels of a column group */
 	struct kb_val groups; /* column groups: N is split into them */
 	struct kb_val block;  /* rows of an M block */
@@ -441,7 +509,8 @@ static struct division divide_rows(const struct linear *l)
 {
 	struct kb *k = l->k;
 	struct kb_val block = emit_div_up(k, l->rows, l->job->n_workers);
-	struct division d = {.unit = kb_index(k, l->columns.panels)};
+	struct division d = {.unit = kb_index(k, l->columns.panels),
+	                     .panels = kb_index(k, l->columns.panels)};
 	d.groups = kb_index(k, 1);
 	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, rows_of_m_block(l)));
 	d.blocks = emit_div_up(k, l->rows, d.block);
@@ -509,19 +578,43 @@ static struct division divide(const struct linear *l)
 		return divide_rows(l);
 	struct kb_val many = kb_index(k, panels_per_task(l)), mr = kb_index(k, l->mr);
 	struct kb_val one = matmul_prefers_small_code(l) ? many : kb_index(k, l->columns.unit);
-	struct kb_val panels = kb_index(k, l->columns.panels);
-	struct division d = {.unit = one, .blocks = kb_index(k, 1), .block = mr};
+	struct kb_val panels = l->value.n.id ? emit_div_up(k, l->value.n, kb_index(k, MATMUL_PANEL))
+	                                     : kb_index(k, l->columns.panels);
+	struct division d = {.panels = panels, .unit = one, .blocks = kb_index(k, 1), .block = mr};
 	if (l->rows_lo <= 0)
 		d.blocks = kb_min(k, l->rows, d.blocks);
 	if (l->rows_hi > l->mr) {
 		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
 		struct kb_val min_blocks = min_m_blocks(l);
-		d.blocks = balanced_m_blocks(l, emit_div_up(k, panels, d.unit), min_blocks);
+		struct kb_val groups = emit_div_up(k, panels, d.unit);
+		if (l->value.batches.id)
+			groups = kb_mul(k, groups, l->value.batches);
+		d.blocks = balanced_m_blocks(l, groups, min_blocks);
 		d.block = kb_max(k, round_to_amx_tiles(l, emit_div_up(k, l->rows, d.blocks)), mr);
 		d.blocks = emit_div_up(k, l->rows, d.block);
 	}
 	d.groups = emit_div_up(k, panels, d.unit);
+	if (l->value.n.id)
+		d.groups = kb_max(k, d.groups, kb_index(k, 1)); /* N = 0 is divided, too */
 	return d;
+}
+
+/* Rows and right operand of M block `block`, counted over all products of op matmul. */
+static void enter_batch(const struct linear *l, const struct division *d, struct kb_val block,
+                        struct matmul_block *s)
+{
+	struct kb *k = l->k;
+	const struct kb_tensor *b = &l->w->t;
+	struct kb_val batch = kb_bin(k, KB_DIV, block, d->blocks), index[IR_RANK_MAX];
+	struct kb_val first = kb_mul(k, batch, l->rows), at = kb_index(k, 0);
+	struct kb_val of_batch = kb_sub(k, block, kb_mul(k, batch, d->blocks));
+	s->row = kb_add(k, first, kb_mul(k, of_batch, d->block));
+	struct kb_val end = kb_add(k, first, l->rows);
+	s->row_end = kb_min(k, kb_add(k, s->row, d->block), end);
+	eval_unravel(l->eval, batch, l->size, l->rank - 2, index);
+	for (int i = 0; i < l->rank - 2; i++)
+		at = kb_add(k, at, kb_mul(k, index[i], b->stride[i].v));
+	s->weights = kb_ptr_add(k, b->ptr, kb_mul_const(k, at, 4), 0);
 }
 
 /* Emits this worker's tasks [lo, hi) of blocks x groups: in each M block a run of column groups. */
@@ -530,16 +623,21 @@ static void emit_blocks(const struct linear *l)
 	struct kb *k = l->k;
 	struct division d = divide(l);
 	struct kb_val hi, zero = kb_index(k, 0);
-	struct kb_val lo = eval_worker_range(l->eval, kb_mul(k, d.blocks, d.groups), &hi);
+	struct kb_val tasks = kb_mul(k, d.blocks, d.groups);
+	if (l->value.batches.id)
+		tasks = kb_mul(k, tasks, l->value.batches);
+	struct kb_val lo = eval_worker_range(l->eval, tasks, &hi);
 	struct kb_val first_block = kb_bin(k, KB_DIV, lo, d.groups);
 	struct kb_val block = kb_loop(k, "block", first_block, emit_div_up(k, hi, d.groups), 1, 0);
 	struct kb_val before = kb_mul(k, block, d.groups), row = kb_mul(k, block, d.block);
 	struct kb_val first = kb_max(k, kb_sub(k, lo, before), zero);
 	struct kb_val end = kb_min(k, kb_sub(k, hi, before), d.groups);
-	struct kb_val panel_end = kb_min(k, kb_mul(k, end, d.unit), kb_index(k, l->columns.panels));
+	struct kb_val panel_end = kb_min(k, kb_mul(k, end, d.unit), d.panels);
 	struct kb_val panel = kb_mul(k, first, d.unit);
 	struct matmul_block s = {.rows = l->rows, .row = row, .weights = l->w->t.ptr};
 	s.row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
+	if (l->value.batches.id)
+		enter_batch(l, &d, block, &s);
 	matmul_fill_x_buffer(l, row, s.row_end, panel, panel_end);
 	s.begin = kb_loop(k, "n_block", panel, panel_end, l->columns.nc, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.nc), panel_end);
@@ -565,6 +663,8 @@ static bool bind_group(struct linear *l, struct kernel *g)
 {
 	*l = matmul_new(g);
 	const struct ir_op *root = l->g->root;
+	if (root->code == OP_matmul)
+		return bind_values(l, g);
 	l->bias = root->n_operands > BIAS ? root->operands[BIAS] : IR_NO_VALUE;
 	l->w = eval_tensor(l->eval, root->operands[W]);
 	return l->w && l->w->t.encoding == ENC_PANEL16 && matmul_bind_x(l) && find_sizes(l);
@@ -607,8 +707,11 @@ bool kernel_linear(struct kernel *g)
 	matmul_amx_begin(&l);
 	bool is_skinny = matmul_is_skinny(&l);
 	if (!l.amx.config.id)
-		l.c_buf = choose_c_buffer(&l, l.ranges || l.block_op || matmul_needs_c_buffer(g), is_skinny);
+		l.c_buf = choose_c_buffer(
+		        &l, l.ranges || l.block_op || l.value.n.id || matmul_needs_c_buffer(g), is_skinny);
 	matmul_choose_b_buffer(&l, is_skinny, matmul_x_buffer_bytes(&l));
+	if (l.value.t && !l.b_buf.at.id)
+		return false;
 	if (!is_skinny)
 		matmul_choose_repack(&l, matmul_x_buffer_bytes(&l));
 	if (l.columns.panels > 0 && l.rows_hi > 0 && is_skinny)

@@ -695,14 +695,17 @@ void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struc
 	}
 	struct kb_val width = kb_index(k, MATMUL_PANEL);
 	struct matmul_range r = {.lo = kb_mul(k, s->begin, width)};
-	r.hi = kb_min(k, kb_mul(k, s->end, width), kb_index(k, l->columns.n));
+	r.hi = kb_min(k, kb_mul(k, s->end, width), l->value.n.id ? l->value.n : kb_index(k, l->columns.n));
 	struct kb_val piece_id, row = matmul_loop_rows(l, rows, &piece_id);
 	size_t mark = eval_mark(l->eval);
 	r = matmul_clip_to_piece(l, s, r, 0, piece_id);
 	bind_c_row(l, s, row);
-	const struct eval_point at = matmul_point(l, kb_add(k, first, row), r.lo);
+	struct eval_point at = matmul_point(l, kb_add(k, first, row), r.lo);
+	struct eval_output out = l->out;
 	if (l->block_op)
 		store_block(l, r, &at);
+	else if (l->value.n.id)
+		kernel_output_row(l->g, &out, &at, r.lo, r.hi);
 	else
 		matmul_store_row(l, &l->out, l->columns.n, r, &at);
 	eval_release(l->eval, mark);

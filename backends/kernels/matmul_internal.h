@@ -10,7 +10,7 @@
  *   matmul_amx.c          int8 and bf16 by matrix tiles (AMX)
  *   matmul_skinny.c       GEMV and skinny GEMM: few rows, bound by the bandwidth of the weights
  *   matmul_prologue.c     made in scratch: rows of x (fused norm, dynamic quantization); B dequantized
- *                         to f32, or repacked for integer multiplies
+ *                         to f32, packed from a value (op matmul), or repacked for integer multiplies
  *   matmul_epilogue.c     ops after the product, from the C buffer; of fused projections (q k v; gate and
  *                         up) by ranges of columns
  *
@@ -71,10 +71,20 @@ struct matmul_c_buffer {
 	int64_t kc; /* K block: partial sums are stored in the buffer between two of them; 0: K is not blocked */
 };
 
-/* Quantized weights of an N block, dequantized to f32 once for many rows. */
+/* Quantized weights of an N block, dequantized to f32 once for many rows; or columns of a value, packed. */
 struct matmul_b_buffer {
 	struct kb_val at;   /* scratch [panels][K or kc][16]; none: microkernels dequantize in registers */
 	struct panel panel; /* layout of a dequantized panel */
+};
+
+/* Op matmul: B is a value [.., K, N], or [.., N, K], whose panels each worker packs into the B buffer. */
+struct matmul_value {
+	const struct eval_tensor *t;       /* NULL: B is a packed weight */
+	struct kb_size k_stride, n_stride; /* elements between neighbours along K, along N */
+	/* Products, one for each index of the leading axes; none: one. The rows of x are those of all of them. */
+	struct kb_val batches;
+	struct kb_val n,
+	        depth; /* N and K where the call has them, which columns.n and depth bound; else none */
 };
 
 /* Operands of integer multiplies, repacked in scratch for many rows (tile_unpacked_bytes): i16 for pmaddwd,
@@ -99,9 +109,9 @@ struct linear {
 	struct eval_output out; /* the group's result, or the operand of norm.after, on the root's axes */
 	int rank;               /* of the result */
 	struct kb_val size[IR_RANK_MAX]; /* of its axes */
-	struct kb_val rows;              /* M: product of the leading axes */
+	struct kb_val rows;              /* M: product of the leading axes (of values without batches) */
 	int64_t rows_lo, rows_hi;        /* bounds of M known when compiling */
-	int64_t depth;                   /* K */
+	int64_t depth;                   /* K, or its bound (value.depth) */
 	struct panel panel;              /* layout of B */
 	struct kb_size k_stride;         /* elements between neighbours along K in a row of x */
 	int lanes;                       /* of an accumulator; divides 16 */
@@ -112,6 +122,7 @@ struct linear {
 	struct matmul_amx amx;
 	struct matmul_c_buffer c_buf;
 	struct matmul_b_buffer b_buf;
+	struct matmul_value value;
 	struct matmul_repacked repack;
 	struct matmul_ranges *ranges; /* outputs by ranges of columns; NULL: one output */
 	const struct ir_op *block_op; /* block_argmax or block_log_softmax ends the group; NULL: neither */
@@ -169,6 +180,11 @@ void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, str
 /* Loop over tiles of t->panels panels; has_single: then over the panels left, one by one. */
 void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
                         bool has_single);
+/* True if a register tile multiplies all of K, a constant. */
+static inline bool matmul_has_constant_k(const struct linear *l)
+{
+	return !l->c_buf.kc && !l->value.depth.id;
+}
 /* Bytes of a panel for one K element. */
 static inline int64_t matmul_bytes_per_k(const struct linear *l)
 {
@@ -304,8 +320,8 @@ bool matmul_dequantizes_inline(const struct linear *l);
 /* Panels of a tile of `rows` rows whose microkernel dequantizes in registers: as many as registers hold; of one row
  * as many as hide the latency of FMAs, since x86 takes spilled scales from memory. */
 int matmul_inline_panels(const struct linear *l, int rows);
-/* Dequantizes the block's K range into the B buffer; returns the block that reads it. */
-struct matmul_block matmul_dequantize_block(const struct linear *l, const struct matmul_block *s);
+/* Dequantizes, or packs, the block's K range into the B buffer; returns the block that reads it. */
+struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct matmul_block *s);
 /* Chooses repacking if it pays and there is scratch. */
 void matmul_choose_repack(struct linear *l, int64_t scratch_begin);
 /* Repacks a quantized row of x as row `row` of the buffer; the panels of a block. */

@@ -201,8 +201,9 @@ static void find_x_rows(const struct linear *l, struct microkernel *a)
 	}
 	const struct kb_tensor *x = &l->x->t;
 	const struct kb_size *emit_k = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
-	bool even = l->x->is_flat && !l->row_list.id && emit_k->is_const && emit_k->c >= 0 &&
-	            emit_k->c <= INT32_MAX;
+	bool in_batch = l->x->is_flat || l->value.batches.id; /* a tile has rows of one product only */
+	bool even =
+	        in_batch && !l->row_list.id && emit_k->is_const && emit_k->c >= 0 && emit_k->c <= INT32_MAX;
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->p.x_disp[m] = even ? m * emit_k->c : 0;
 		a->p.x[m] = a->p.x[0];
@@ -341,11 +342,11 @@ static void emit_k_lanes(const struct linear *l, const struct microkernel *a, st
 	}
 }
 
-/* Last multiple of `lanes` in the K block; constant unless K is blocked. */
+/* Last multiple of `lanes` in the K block; constant if K is. */
 static struct kb_val last_multiple(const struct linear *l, const struct matmul_block *s, int lanes)
 {
 	struct kb *k = l->k;
-	if (!l->c_buf.kc)
+	if (matmul_has_constant_k(l))
 		return kb_index(k, l->depth / lanes * lanes);
 	struct kb_val n = kb_div_const(k, kb_sub(k, s->k_hi, s->k_lo), lanes);
 	return kb_add(k, s->k_lo, kb_mul_const(k, n, lanes));
@@ -357,7 +358,7 @@ static void emit_unrolled(const struct linear *l, struct microkernel *a, struct 
 	struct kb *k = l->k;
 	struct kb_val first = *from;
 	*from = last_multiple(l, a->block, n);
-	struct kb_val at = kb_loop(k, "k", first, *from, n, l->c_buf.kc ? 0 : KB_NONEMPTY);
+	struct kb_val at = kb_loop(k, "k", first, *from, n, matmul_has_constant_k(l) ? KB_NONEMPTY : 0);
 	bool pairs = takes_pairs(l, a);
 	for (int i = 0; i < n; i += 1 + pairs) {
 		if (pairs)
@@ -414,14 +415,14 @@ static void emit_k_loop(const struct linear *l, struct microkernel *a)
 		return;
 	}
 	int lanes = l->k_stride.is_const && l->k_stride.c == 1 ? l->job->target->k_lanes : 1;
-	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
+	unsigned flags = l->depth > 0 && !l->value.depth.id ? KB_NONEMPTY : 0;
 	struct kb_val from = a->block->k_lo;
 	int unroll = 1;
 	if (lanes > 1 && l->depth >= lanes) {
 		unroll = lanes;
 		from = last_multiple(l, a->block, lanes);
-		struct kb_val at =
-		        kb_loop(k, "k", a->block->k_lo, from, lanes, l->c_buf.kc ? 0 : KB_NONEMPTY);
+		struct kb_val at = kb_loop(k, "k", a->block->k_lo, from, lanes,
+		                           matmul_has_constant_k(l) ? KB_NONEMPTY : 0);
 		emit_k_lanes(l, a, at, lanes);
 		kb_end_loop(k);
 	} else if (lanes == 1 && a->tile->rows == 1 && !l->c_buf.kc && l->depth >= UNROLLED &&
@@ -434,10 +435,10 @@ static void emit_k_loop(const struct linear *l, struct microkernel *a)
 		emit_unrolled(l, a, &from, a->r.panel->k_per_line);
 		unroll = a->r.panel->k_per_line;
 	}
-	if (unroll > 1 && l->depth % unroll == 0 && l->c_buf.kc % unroll == 0)
+	if (unroll > 1 && l->depth % unroll == 0 && l->c_buf.kc % unroll == 0 && !l->value.depth.id)
 		return; /* no K block has a remainder */
 	if (unroll > 1)
-		flags = l->c_buf.kc ? 0 : KB_NONEMPTY;
+		flags = matmul_has_constant_k(l) ? KB_NONEMPTY : 0;
 	struct kb_val at = kb_loop(k, "k", from, a->block->k_hi, 1, flags);
 	emit_k(l, a, at, 0);
 	kb_end_loop(k);

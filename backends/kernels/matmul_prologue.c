@@ -87,11 +87,14 @@ void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t begin)
 	/* k-rows of f32 that scratch holds; without room for all of K they are divided between kc and the C
 	 * buffer */
 	int64_t k_rows = (s->scratch - begin) / width, align = l->panel.k_align;
-	if (l->panel.kind != PANEL_QUANTS || l->lowp.op)
+	if ((l->panel.kind != PANEL_QUANTS && !l->value.t) || l->lowp.op)
 		return;
 	int64_t kc = s->kc < k_rows / 2 ? s->kc / align * align : k_rows / 2 / align * align;
 	bool holds_all_k = k_rows >= l->depth;
-	if (is_skinny || l->rows_hi <= l->mr || (!holds_all_k && (kc < 1 || k_rows - kc < l->mr))) {
+	bool fits = holds_all_k || (kc >= 1 && k_rows - kc >= l->mr);
+	if (l->value.t && !fits)
+		return;
+	if (!l->value.t && (is_skinny || l->rows_hi <= l->mr || !fits)) {
 		lower_mr(l);
 		return;
 	}
@@ -154,7 +157,120 @@ static void dequantize_panel(const struct linear *l, const struct matmul_block *
 	panel_loop(&w);
 }
 
-struct matmul_block matmul_dequantize_block(const struct linear *l, const struct matmul_block *s)
+/* ---- B packed from a value ---- */
+
+/* A panel of op matmul: where its columns are, and where its k-rows go (address as if K began at 0). */
+struct panel_packer {
+	const struct linear *l;
+	const struct matmul_block *block;
+	struct kb_val first; /* column */
+	struct kb_val to;
+	bool is_partial; /* columns beyond N are copies of the last one: nothing of them is stored in the result */
+};
+
+/* Address of K element 0 of column `i` of the panel. */
+static struct kb_val packed_column(const struct panel_packer *p, int i)
+{
+	struct kb *k = p->l->k;
+	const struct matmul_value *b = &p->l->value;
+	struct kb_val n = b->n.id ? b->n : kb_index(k, p->l->columns.n),
+	              column = kb_add_const(k, p->first, i);
+	if (p->is_partial)
+		column = kb_min(k, column, kb_add_const(k, n, -1));
+	struct kb_val offset = kb_mul(k, column, b->n_stride.v);
+	return kb_ptr_add(k, p->block->weights, kb_mul_const(k, offset, 4), 0);
+}
+
+/* Any strides: element by element, K elements [lo, hi) of columns [from, to). */
+static void pack_elements(const struct panel_packer *p, struct kb_val lo, struct kb_val hi, int from, int to)
+{
+	struct kb *k = p->l->k;
+	struct kb_val column[MATMUL_PANEL];
+	for (int i = from; i < to; i++)
+		column[i] = packed_column(p, i);
+	struct kb_val at = kb_loop(k, "k", lo, hi, 1, 0);
+	struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL), offset = kb_mul(k, at, p->l->value.k_stride.v);
+	for (int i = from; i < to; i++) {
+		struct kb_val x = kb_load(k, KB_TYPE(KB_F32, 1), column[i], offset, 0, 0);
+		kb_store(k, x, p->to, row, i, 0);
+	}
+	kb_end_loop(k);
+}
+
+/* Neighbours along N: k-rows are copied. */
+static void pack_rows(const struct panel_packer *p)
+{
+	const struct linear *l = p->l;
+	struct kb *k = l->k;
+	struct kb_val from = packed_column(p, 0);
+	struct kb_val at = kb_loop(k, "k", p->block->k_lo, p->block->k_hi, 1, 0);
+	struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL), offset = kb_mul(k, at, l->value.k_stride.v);
+	for (int i = 0; i < MATMUL_PANEL; i += l->lanes) {
+		struct kb_val x = kb_load(k, KB_TYPE(KB_F32, l->lanes), from, offset, i, 0);
+		kb_store(k, x, p->to, row, i, 0);
+	}
+	kb_end_loop(k);
+}
+
+/* Neighbours along K: squares of `lanes` columns are transposed in registers. */
+static void pack_columns(const struct panel_packer *p)
+{
+	const struct linear *l = p->l;
+	struct kb *k = l->k;
+	const struct kb_size *step = &l->value.n_stride;
+	struct kb_val n = kb_div_const(k, kb_sub(k, p->block->k_hi, p->block->k_lo), l->lanes);
+	struct kb_val full = kb_add(k, p->block->k_lo, kb_mul_const(k, n, l->lanes)), x[KB_LANES_MAX];
+	bool is_even = !p->is_partial && step->is_const && step->c <= INT32_MAX;
+	for (int from = 0; from < MATMUL_PANEL; from += l->lanes) {
+		struct kb_val column[MATMUL_PANEL];
+		for (int i = 0; i < l->lanes; i++)
+			column[i] = is_even && i > 0 ? column[0] : packed_column(p, from + i);
+		struct kb_val at = kb_loop(k, "k", p->block->k_lo, full, l->lanes, 0);
+		for (int i = 0; i < l->lanes; i++)
+			x[i] = kb_load(k, KB_TYPE(KB_F32, l->lanes), column[i], at, is_even ? i * step->c : 0,
+			               0);
+		reg_tile_transpose(k, x, l->lanes);
+		struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL);
+		for (int i = 0; i < l->lanes; i++)
+			kb_store(k, x[i], p->to, row, i * MATMUL_PANEL + from, 0);
+		kb_end_loop(k);
+	}
+	pack_elements(p, full, p->block->k_hi, 0, MATMUL_PANEL);
+}
+
+static void pack_columns_of_panel(const struct panel_packer *p)
+{
+	const struct matmul_value *b = &p->l->value;
+	if (b->k_stride.is_const && b->k_stride.c == 1 && p->l->lanes > 1)
+		pack_columns(p);
+	else if (b->n_stride.is_const && b->n_stride.c == 1 && !p->is_partial)
+		pack_rows(p);
+	else
+		pack_elements(p, p->block->k_lo, p->block->k_hi, 0, MATMUL_PANEL);
+}
+
+/* Packs the K block of a panel of op matmul. */
+static void pack_panel(const struct linear *l, const struct matmul_block *s, struct kb_val panel)
+{
+	struct kb *k = l->k;
+	struct panel_packer p = {.l = l, .block = s, .first = kb_mul_const(k, panel, MATMUL_PANEL)};
+	struct kb_val to = kb_mul_const(k, kb_sub(k, panel, s->begin), l->b_buf.panel.bytes);
+	p.to = kb_ptr_add(k, l->b_buf.at, kb_add(k, to, k_bias(l, s)), 0);
+	bool may_be_partial = l->value.n.id || l->columns.n % MATMUL_PANEL != 0;
+	if (may_be_partial) {
+		struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->columns.n);
+		kb_if(k, kb_cmp(k, KB_GT, kb_add_const(k, p.first, MATMUL_PANEL), n));
+		p.is_partial = true;
+		pack_columns_of_panel(&p);
+		p.is_partial = false;
+		kb_else(k);
+	}
+	pack_columns_of_panel(&p);
+	if (may_be_partial)
+		kb_end_if(k);
+}
+
+struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
 	struct matmul_block block = *s;
@@ -164,7 +280,10 @@ struct matmul_block matmul_dequantize_block(const struct linear *l, const struct
 	if (l->columns.mats > 1)
 		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
 	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
-	dequantize_panel(l, s, panel, mat);
+	if (l->value.t)
+		pack_panel(l, s, panel);
+	else
+		dequantize_panel(l, s, panel, mat);
 	kb_end_loop(k);
 	if (l->columns.mats > 1)
 		kb_end_loop(k);

@@ -80,9 +80,9 @@ static bool prefers_m_blocks(const struct linear *l)
 bool matmul_is_skinny(const struct linear *l)
 {
 	int64_t width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL;
-	return !matmul_prefers_small_code(l) && !l->amx.config.id && !prefers_m_blocks(l) && !l->norm.after &&
-	       (!matmul_has_x_buffer(l) || l->rows_hi <= l->norm.x_rows) && l->job->items <= 1 &&
-	       l->rows_hi <= ROWS_MAX && l->rows_hi * width * 4 <= C_BUFFER_MAX &&
+	return !matmul_prefers_small_code(l) && !l->value.t && !l->amx.config.id && !prefers_m_blocks(l) &&
+	       !l->norm.after && (!matmul_has_x_buffer(l) || l->rows_hi <= l->norm.x_rows) &&
+	       l->job->items <= 1 && l->rows_hi <= ROWS_MAX && l->rows_hi * width * 4 <= C_BUFFER_MAX &&
 	       l->lanes <= kb_caps(l->k)->lanes &&
 	       model_weight_bytes(l) / L2_MULTIPLE > l->job->target->l2_bytes;
 }

@@ -54,6 +54,24 @@ void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struc
 		reg_tile_mac_lane(p, v, x, i, p->weights(p->user, k_row, i, v));
 }
 
+void reg_tile_transpose(struct kb *k, struct kb_val *rows, int lanes)
+{
+	for (int d = 1; d < lanes; d *= 2) {
+		int low[KB_LANES_MAX], high[KB_LANES_MAX];
+		for (int l = 0; l < lanes; l++) {
+			low[l] = l & d ? lanes + l - d : l;
+			high[l] = l & d ? lanes + l : l + d;
+		}
+		for (int i = 0; i < lanes; i++) {
+			if (i & d)
+				continue;
+			struct kb_val x = rows[i], y = rows[i + d];
+			rows[i] = kb_shuffle(k, x, y, low, lanes);
+			rows[i + d] = kb_shuffle(k, x, y, high, lanes);
+		}
+	}
+}
+
 void matrix_tiles_zero(const struct matrix_tiles *t)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)

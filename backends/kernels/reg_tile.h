@@ -43,6 +43,9 @@ void reg_tile_load_x(const struct reg_tile *p, struct kb_val element, int lanes,
  * other. */
 void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struct kb_val k_row, int i);
 
+/* In-register transpose of lanes x lanes: log2(lanes) rounds exchange halves of ever larger squares. */
+void reg_tile_transpose(struct kb *k, struct kb_val *rows, int lanes);
+
 /*
  * The microkernel on AMX tiles (kb.h): a block of up to four accumulator tiles of 16 rows of x times 16 columns, at
  * most two tiles high. Used between kb_tile_config_gemm and kb_tile_release.

@@ -84,7 +84,7 @@ bool rounds_inside_linear(const struct pass_context *p, const struct ir_func *f,
 	const struct target *t = p->options->target;
 	int64_t depth;
 	if (op == NULL || op->code != OP_quantize_rows ||
-	    !ir_same_value(linear->operands[0], op->results[0]) ||
+	    !ir_same_value(linear->operands[0], op->results[0]) || linear->code == OP_matmul ||
 	    fusion_kernel_kind(f, linear) != GROUP_linear || (t != NULL && t->group_size > 1))
 		return false;
 	const struct ir_type *w = ir_type_of(f, linear->operands[1]);
@@ -113,8 +113,19 @@ static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
 	       fusion_is_f32(f, op->operands[1]) && fusion_is_f32(f, bias);
 }
 
+/* A product of two f32 values in memory: the kernel of a linear packs the right one when it runs. */
+static bool is_product_of_values(const struct ir_func *f, const struct ir_op *op)
+{
+	const struct ir_weight *w = op->code == OP_matmul ? ir_weight_of(f, op->operands[1]) : NULL;
+	return op->code == OP_matmul && fusion_is_f32(f, op->operands[0]) &&
+	       fusion_is_f32(f, op->operands[1]) &&
+	       (w == NULL || (w->format == FORMAT_PLAIN && w->encoding == ENC_ROW));
+}
+
 int fusion_kernel_kind(const struct ir_func *f, const struct ir_op *op)
 {
+	if (is_product_of_values(f, op))
+		return GROUP_linear;
 	if ((op->code == OP_linear || op->code == OP_expert_linear) && packed_linear(f, op))
 		return GROUP_linear;
 	if (op->code == OP_attention)

@@ -78,7 +78,7 @@ static int64_t select_mr(struct rebuild *r, const struct ir_op *root, int64_t de
 
 /* ---- sizes ---- */
 
-/* K, N and M of a linear; features of queries, of values, and queries of an attention. Maxima over the dims. */
+/* K, N and M of a linear or matmul; features of queries, of values, and queries of an attention. Maxima over the dims. */
 struct problem {
 	int64_t k, n, rows;
 };
@@ -91,7 +91,8 @@ static struct problem problem_of(const struct rebuild *r, const struct ir_op *ro
 	                     *y = ir_type_of(r->f, root->results[0]);
 	const struct ir_dim *rows =
 	        root->code == OP_attention ? x->dims[2] : ir_type_count_range(dims, x, 0, x->rank - 1);
-	return (struct problem){.k = ir_dim_hi(dims, x->dims[x->rank - 1]),
+	bool is_transposed = root->code == OP_matmul && ((const struct attrs_matmul *)root->attrs)->ta;
+	return (struct problem){.k = ir_dim_hi(dims, x->dims[x->rank - (is_transposed ? 2 : 1)]),
 	                        .n = ir_dim_hi(dims, y->dims[y->rank - 1]),
 	                        .rows = ir_dim_hi(dims, rows)};
 }
@@ -176,7 +177,7 @@ static bool select_row_block(const struct rebuild *r, const struct ir_op *root, 
 }
 
 /*
- * Scratch for the dequantized f32 panels of one N block: all of K if that takes at most half of L2, else a K
+ * Scratch for the dequantized, or packed, f32 panels of one N block: all of K if that takes at most half of L2, else a K
  * block.
  */
 static void select_dequantized_panels(const struct target *t, int64_t depth, struct attrs_group *a)
@@ -211,6 +212,8 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	const struct target *t = r->p->options->target;
 	const struct register_tile tile = target_register_tile(t);
 	const struct ir_op *before = prologue_of(r, group, root->operands[0]);
+	if (root->code == OP_matmul && t->group_size > 1)
+		return true; /* work-groups pack no values */
 	bool is_matrix = uses_matrix_unit(r, root, before, w.k);
 	int64_t mr = select_mr(r, root, w.k, before != NULL);
 	a->nr = w.n < 2 * PANEL_COLUMNS ? PANEL_COLUMNS : tile.nr;
@@ -225,7 +228,7 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	bool divides = root->code == OP_linear && !rounds; /* expert kernels do not block K */
 	if (divides && target_blocks_k(t, w.k))
 		a->scratch = C_BUFFER_BYTES;
-	if (!rounds && ir_format_is_quantized(format))
+	if (!rounds && (ir_format_is_quantized(format) || root->code == OP_matmul))
 		select_dequantized_panels(t, w.k, a);
 	return before == NULL || select_row_block(r, root, before, w.k, a);
 }

@@ -3,8 +3,9 @@
 #
 # Sweep of the kernels with products on one core: microseconds, GFLOP/s and part of the multiply-add peak, GB/s of what
 # must be read; warm, and cold as in a model whose layers do not stay in the caches. rowwise.sh has the other kernels.
-#   bash tests/perf/kernels.sh [linear|attention|MxNxK|H/KVxSxTxE[xcausal|xnone[xWINDOW]] ...]     default: linear attention
-# linear is every size of SIZES (NxK) with every M of ROWS_M. ROUNDS (default 5), TFMC_CPU (-mcpu, default x86-64-v4
+#   bash tests/perf/kernels.sh [linear|attention|matmul|MxNxK|H/KVxSxTxE[xcausal|xnone[xWINDOW]]|BxMxNxK[xta|xtb] ...]
+# default: linear attention. matmul is products of two values, each beside the linear of its size; linear is every size
+# of SIZES (NxK) with every M of ROWS_M. ROUNDS (default 5), TFMC_CPU (-mcpu, default x86-64-v4
 # where it runs, else x86-64-v3), BUILD_DIR (default build), OUT: scratch folder (default BUILD_DIR/perf/kernels).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -26,6 +27,9 @@ attentions="12/12x32x32x32 12/12x64x64x64 12/12x128x128x64 3/3x197x197x64 12/12x
 	12/12x128x128x64xcausal 12/12x512x512x64xcausal 32/4x128x128x64xcausal
 	12/12x512x512x64xnonex65 12/12x2048x2048x64xcausalx128
 	12/12x1x64x64 12/12x1x512x64 12/12x1x2048x64 32/4x1x512x64 32/4x1x2048x64"
+# B products of M x K by K x N, stored [B,N,K] with tb and [B,K,M] with ta
+matmuls="8x512x512x64xtb 8x512x512x64 1x512x768x768xtb 1x512x768x768 1x512x768x768xta 12x128x128x64xtb 96x16x16x32xtb
+	8x1x512x64xtb"
 mkdir -p "$out"
 rows=()
 
@@ -75,6 +79,21 @@ attention() { # H/KV S T E [MASK [WINDOW]]
 	rows+=("attention $1 x $s x $t x $e ${5:-} ${6:-},$out/$name.so,$name,-,$((4 * h * pairs * e)),$((8 * kv * t * e)),$peak")
 }
 
+matmul() { # B M N K [ta|tb]
+	local name=mv_$1x$2x$3x$4${5:-} a="$2,$4" b="$4,$3"
+	if [ "${5:-}" = ta ]; then a="$4,$2"; fi
+	if [ "${5:-}" = tb ]; then b="$3,$4"; fi
+	cat >"$out/$name.tir" <<-TIR
+		module "$name"
+		func @run(%a: f32[$1,$a], %b: f32[$1,$b]) -> (y: f32[$1,$2,$3]) {
+		  %y = matmul %a, %b {${5:-}} : f32[$1,$2,$3]
+		  return %y
+		}
+	TIR
+	compile "$name" embed
+	rows+=("matmul $1 x $2 x $3 x $4 ${5:-},$out/$name.so,$name,-,$((2 * $1 * $2 * $3 * $4)),$((4 * $1 * $3 * $4)),$peak")
+}
+
 [ $# -gt 0 ] || set -- linear attention
 for wanted in "$@"; do
 	case $wanted in
@@ -84,7 +103,14 @@ for wanted in "$@"; do
 		done ;;
 	attention)
 		for a in $attentions; do IFS=x read -ra words <<<"$a" && attention "${words[@]}"; done ;;
+	matmul)
+		for p in $matmuls; do
+			IFS=x read -ra words <<<"$p"
+			matmul "${words[@]}"
+			linear $((words[0] * words[1])) "${words[2]}" "${words[3]}"
+		done ;;
 	*/*) IFS=x read -ra words <<<"$wanted" && attention "${words[@]}" ;;
+	*x*x*x*) IFS=x read -ra words <<<"$wanted" && matmul "${words[@]}" ;;
 	*) IFS=x read -r m n k <<<"$wanted" && linear "$m" "$n" "$k" ;;
 	esac
 done
