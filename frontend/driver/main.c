@@ -92,8 +92,8 @@ static struct {
 
 static _Thread_local const char this_thread; /* its address identifies the thread */
 
-/* A line of /proc/self/maps, "7f0000000000-7f0000200000 r--p 00000000 fe:01 1234 /path", that covers the
- * address. False: it does not, or it is anonymous memory. */
+/* Reads the path of a line of /proc/self/maps, "7f0000000000-7f0000200000 r--p 00000000 fe:01 1234 /path", if it
+ * covers the address. False: it does not, or it is anonymous memory. */
 static bool parse_maps_line(const char *line, uintptr_t at, char path[PATH_MAX])
 {
 	unsigned long long begin, end;
@@ -249,7 +249,7 @@ static enum exit_code read_shards(struct driver *d)
 	return EXIT_OK;
 }
 
-/* Options about ranks without ranks, and those that are for one process with them. */
+/* Reads --shards, and rejects options about ranks without ranks, and those that are for one process with them. */
 static enum exit_code check_ranks(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -316,7 +316,7 @@ static enum exit_code dispatch(struct driver *d)
 	return functions[options_command(d->options.command) - command_rows](d);
 }
 
-/* command NULL: the list of commands. */
+/* Prints the help of a command; NULL: the list of commands. EXIT_USAGE: there is no such command. */
 static enum exit_code print_help(struct driver *d, const char *command)
 {
 	struct buf error;
@@ -386,7 +386,7 @@ static void ensure_reason(struct driver *d, enum exit_code code)
 		           (int)code);
 }
 
-/* Counts the errors beyond the limit on printed ones. */
+/* Notes how many errors were not printed because of the limit on printed ones. */
 static void note_suppressed_errors(struct diag_context *cx)
 {
 	size_t told = cx->n_errors - cx->n_repeated;

@@ -134,7 +134,7 @@ static void print_tree(struct buf *out, const struct yaml_node *node, unsigned i
 	}
 }
 
-/* Prints params; value_print quotes strings. */
+/* Prints params with their final values, which value_print() quotes if they are strings. */
 static void print_params(struct buf *out, const struct frontend_model *m)
 {
 	if (m->scope.params.n > 0)

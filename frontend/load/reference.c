@@ -67,7 +67,8 @@ static bool is_activation(const struct schema_key *k)
 	return strncmp(k->words, "identity ", 9) == 0;
 }
 
-/* "int, at least 1"; "float, above 0, at most 1"; "`mlp` `gated`" */
+/* Prints the type of a key with its range or words: "int, at least 1"; "float, above 0, at most 1"; "`mlp`
+ * `gated`". */
 static void print_type(struct buf *out, const struct schema_key *k)
 {
 	const char *type = schema_type_name(k->type), *words = k->words;
@@ -100,8 +101,8 @@ static void print_key(struct buf *out, const struct schema_key *k)
 	buf_printf(out, "): %s%s", k->doc, k->now ? "" : "; not supported yet");
 }
 
-/* Returns the place with the keys of this key's value, if only this key leads there: its list is nested below the
- * key. NULL: none. */
+/* Returns the place with the keys of this key's value, which are printed below the key; NULL: there are none, or
+ * they have a list of their own (keys of steps, and of sections at the top). */
 static const char *inner_place(const struct schema_key *k)
 {
 	const char *place = k->type == KEY_MAP && k->words[0] != '\0' ? k->words : k->name;

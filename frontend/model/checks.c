@@ -68,6 +68,7 @@ static bool read_nested_values(struct value_list *out, const struct yaml_node *n
 	return true;
 }
 
+/* Reads one tensor that is written as nested lists, or as a single value. */
 static bool read_tensor(struct frontend_model *m, const struct yaml_pair *pair, struct frontend_tensor *t)
 {
 	size_t count;

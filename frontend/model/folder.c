@@ -44,7 +44,7 @@ struct component {
 	size_t from, end;
 };
 
-/* Last component before `end`; empty if there is none. */
+/* Returns the last component of path[0, end), without slashes; empty if there is none. */
 static struct component last_component(const char *path, size_t end)
 {
 	while (end > 1 && path[end - 1] == '/')
@@ -197,7 +197,7 @@ static const char *tokenizer_class(const struct json_node *config, bool has_json
 	return named;
 }
 
-/* The section `tokenizer` for the files of the folder, "": none. */
+/* Returns the section `tokenizer` for the files of the directory; "": it has none that is known. */
 static const char *hub_dir_tokenizer(struct arena *a, const char *dir, const char *at,
                                      const struct json_node *config)
 {
@@ -270,8 +270,8 @@ static int64_t id_in_decoder(const struct json_node *map, const char *text)
 	return -1;
 }
 
-/* Id of a string in tokenizer.json: added_tokens, or the vocabulary, an object or a list of pairs; -1:
- * none. */
+/* Returns the id of a string in tokenizer.json: in added_tokens, or the vocabulary, an object or a list of pairs;
+ * -1: none. */
 static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
 {
 	const struct json_node *added = json_find(root, "added_tokens");
@@ -531,7 +531,8 @@ static bool read_prompt(struct sentence *s)
 	       reject(s, file, "'default_prompt_name': write the prompt into the text");
 }
 
-/* Model file text for the modules. `set` rejects params that the preset lacks. */
+/* Returns the model file text for the modules. They are written as `set`, which rejects params that the preset
+ * lacks. */
 static const char *sentence_text(struct sentence *s, const char *preset)
 {
 	const char *dense = "", *dims = "";
@@ -794,7 +795,7 @@ const char *gguf_part_name(struct arena *a, const char *path, int i)
 	return arena_printf(a, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i, parts);
 }
 
-/* Integer metadata key ARCHITECTURE.key, -1: not this architecture, or no such key. */
+/* Returns the integer metadata key ARCHITECTURE.key; -1: not this architecture, or no such key. */
 static int64_t architecture_key(struct arena *a, const struct gguf *g, const char *architecture,
                                 const char *key)
 {
@@ -806,7 +807,8 @@ static int64_t architecture_key(struct arena *a, const struct gguf *g, const cha
 	return v != NULL && gguf_is_integer_type(v->type) ? v->i : -1;
 }
 
-/* Text for bert.pooling_type: pooling and its output; "": none. */
+/* Returns the text for bert.pooling_type: pooling and its output; "": none. A warning for a type that is not
+ * supported. */
 static const char *pooling_text(struct arena *a, struct diag_context *cx, const char *path,
                                 const struct gguf *g)
 {
@@ -822,7 +824,9 @@ static const char *pooling_text(struct arena *a, struct diag_context *cx, const 
 	                              kinds[type]);
 }
 
-/* Text for metadata: pooling, and the section `tokenizer` if the file has one; NULL after a diagnostic. */
+/*
+ * Returns the text for metadata: pooling, and the section `tokenizer` if the file has one; NULL after a diagnostic.
+ */
 static const char *gguf_sections(struct parsed_files *f, const char *path, const char *base)
 {
 	const struct parsed_file *file;

@@ -166,7 +166,7 @@ static void write_list(struct buf *out, const struct json_node *ids)
 	buf_char(out, ']');
 }
 
-/* bad_words_ids, [[id, ..], ..]; like the library, drops those that are a single stop id. */
+/* Maps bad_words_ids, [[id, ..], ..]; like the library, drops those that are a single stop id. */
 static bool map_banned(struct generation *g)
 {
 	const struct json_node *words = find(g->root, "bad_words_ids");
@@ -187,7 +187,7 @@ static bool map_banned(struct generation *g)
 	return true;
 }
 
-/* sequence_bias, [[[id, ..], number], ..] */
+/* Maps sequence_bias, [[[id, ..], number], ..]. */
 static bool map_bias(struct generation *g)
 {
 	const struct json_node *list = find(g->root, "sequence_bias");
@@ -288,7 +288,7 @@ static bool map_keyword(struct generation *g, struct buf *out, const char *key)
 	return (v->kind == JSON_NODE_STRING && write_string(out, v->text)) || reject(g, key, "is not a name");
 }
 
-/* forced_decoder_ids of either file: [[1, id or null], [2, id], ..], the ids after the first one. */
+/* Maps forced_decoder_ids of either file, [[1, id or null], [2, id], ..]: the ids after the first one. */
 static bool map_forced_ids(struct generation *g, struct buf *out)
 {
 	const struct json_node *list = find(g->root, "forced_decoder_ids");
@@ -367,9 +367,9 @@ static bool map_speech(struct generation *g)
 }
 
 /*
- * Start ids of an encoder-decoder: decoder_start_token_id, else bos_token_id, then forced_bos_token_id or the
- * target language. Without generation_config.json the preset's start stays if config.json has neither, as in
- * folders that were never used for generation.
+ * Maps the start ids of an encoder-decoder: decoder_start_token_id, else bos_token_id, then forced_bos_token_id or
+ * the target language (*is_forced). Without generation_config.json the preset's start stays if config.json has
+ * neither, as in directories that were never used for generation.
  */
 static bool map_start(struct generation *g, bool *is_forced)
 {
@@ -468,7 +468,7 @@ static bool map_numbers(struct generation *g, bool is_forced)
 	return true;
 }
 
-/* exponential_decay_length_penalty: [new tokens, factor] */
+/* Maps exponential_decay_length_penalty, [new tokens, factor]. is_forced: as in map_numbers(). */
 static bool map_decay(struct generation *g, bool is_forced)
 {
 	const struct json_node *pair = find(g->root, "exponential_decay_length_penalty");
@@ -543,7 +543,7 @@ static void report_unsupported(struct generation *g)
 	}
 }
 
-/* Comment with the sampling options of the file, "": none. */
+/* Returns a comment with the sampling options of the file; "": none. */
 static const char *sampling_comment(const struct generation *g)
 {
 	static const char *const keys[] = {"do_sample", "temperature", "top_k", "top_p", "min_p"};

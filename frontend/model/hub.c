@@ -742,7 +742,7 @@ static bool set_params_from_tensors(struct hub *h, const struct yaml_node *table
 
 /* ---- ignored keys ---- */
 
-/* Notes how unknown keys can be ignored. */
+/* Notes how unknown keys can be ignored: as options, and in a model file. */
 static void note_unknown(const struct hub *h)
 {
 	struct buf options, list;

@@ -160,7 +160,8 @@ static json_t *place_schema(const char *where, const char *types)
 
 /* ---- steps ---- */
 
-/* Arguments of a step: a mapping, or its main argument alone. `use` also accepts those of the definition. */
+/* Returns the schema of a step's arguments: a mapping, or its main argument alone. `use` also accepts those of the
+ * definition. */
 static json_t *step_arguments(const struct schema_step *row)
 {
 	const struct schema_key *main = schema_find_key(row->kind, row->main);
@@ -175,7 +176,8 @@ static json_t *step_arguments(const struct schema_step *row)
 	return set_member(s, "description", json_string(row->doc));
 }
 
-/* A step: a built-in kind with its arguments, or a definition of the model with its arguments. */
+/* Returns the schema of a step: a built-in kind with its arguments, or a definition of the model with any
+ * arguments. */
 static json_t *step_schema(const json_t *kinds)
 {
 	json_t *properties = json_object(), *kind;
@@ -187,7 +189,7 @@ static json_t *step_schema(const json_t *kinds)
 	return set_member(type_schema("object string"), "properties", properties);
 }
 
-/* A step in a file without definitions: its kind is built in. */
+/* Returns the schema of a step in a file without definitions: its kind is built in. */
 static json_t *builtin_step_schema(const json_t *kinds)
 {
 	json_t *names = json_deep_copy(kinds), *inner = json_object();
@@ -257,7 +259,7 @@ static json_t *definitions(const json_t *kinds)
 	return d;
 }
 
-/* Required keys of a file without base or preset, and of the mappings inside it. */
+/* Returns the schema of required keys of a file without base or preset, and of the mappings inside it. */
 static json_t *required_of(const char *where)
 {
 	static const char *const named[] = {"dim", "input", "stack"};
@@ -287,8 +289,8 @@ static json_t *has_none_of(const char *keys)
 	return json_pack("{s:{s:o}}", "not", "anyOf", array);
 }
 
-/* Conditions: a file without base or preset has the required keys; one without definitions has only built-in
- * kinds. A file of definitions, for `include`, has no inputs. */
+/* Returns the conditions: a file without base or preset has the required keys; one without definitions has only
+ * built-in kinds. A file of definitions, for `include`, has no inputs. */
 static json_t *conditions(void)
 {
 	json_t *fragment =

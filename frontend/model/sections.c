@@ -168,6 +168,7 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
 		return arena_printf(a, "'%s' is not a task of the model", task);
 	out[(*n)++] = s->start;
 	for (size_t i = 0; language == NULL && task == NULL && i < s->forced.n; i++)
+		/* The ids of the file are for its own language and task. */
 		out[(*n)++] = s->forced.items[i];
 	bool is_open = *n == 1 || out[1] == SPEECH_DETECTED;
 	if (language_id != NULL || (is_open && s->languages.n > 0)) {
@@ -178,7 +179,7 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
 		out[(*n)++] = *task_id;
 	else if (language != NULL && !has_task(s, out, *n) && find_name(&s->tasks, "transcribe") != NULL)
 		out[(*n)++] = *find_name(&s->tasks, "transcribe");
-	bool ends = s->no_timestamps >= 0 && out[*n - 1] == s->no_timestamps;
+	bool ends = s->no_timestamps >= 0 && out[*n - 1] == s->no_timestamps; /* `forced` may contain it */
 	if (!with_timestamps && s->no_timestamps >= 0 && !ends)
 		out[(*n)++] = s->no_timestamps;
 	else if (with_timestamps && ends)

@@ -50,7 +50,7 @@ static bool report_zero_division(const struct expr_env *env, const struct expr *
 	return false;
 }
 
-/* "heads (10)" for a name, "10" for other expressions. */
+/* Prints an operand for a message: "heads (10)" for a name, "10" for other expressions. */
 static void put_operand(struct buf *out, const struct expr *e, const struct value *v)
 {
 	if (e->kind == EX_NAME) {
@@ -458,8 +458,8 @@ static bool eval_operation(const struct expr_env *env, const struct expr *e, str
 	return expr_apply(env, e, args, e->n_args, out);
 }
 
-/* A call. `if` evaluates its condition and then only the branch that is chosen; functions have all arguments
- * evaluated. */
+/* Evaluates a call. `if` evaluates its condition and then only the branch that is chosen; functions have all
+ * arguments evaluated. */
 static bool eval_call(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	struct value condition;

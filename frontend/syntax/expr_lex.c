@@ -200,7 +200,7 @@ static struct token lex_decimal(struct lexer *lx, size_t from, size_t to)
 	return t;
 }
 
-/* [eE][+-]digits at `at`; returns the end, or `at` when there is none. */
+/* Skips [eE][+-]digits at `at`; returns the end, or `at` when there is none. */
 static size_t skip_exponent(const struct lexer *lx, size_t at)
 {
 	size_t p = at + 1;
@@ -271,7 +271,7 @@ static struct token lex_string(struct lexer *lx, size_t from)
 	return t;
 }
 
-/* Advice for operators of other languages, or "". */
+/* Returns advice for operators of other languages, or "". */
 static const char *advice_for_char(char c)
 {
 	static const char *const advice[][2] = {

@@ -366,7 +366,7 @@ static const struct expr *parse_postfix(struct parser *p)
 
 static const struct expr *parse_unary(struct parser *p);
 
-/* x ** y: right associative; the exponent may have a sign: 2 ** -1. */
+/* Parses x ** y: right associative; the exponent may have a sign: 2 ** -1. */
 static const struct expr *parse_power(struct parser *p)
 {
 	const struct expr *base = parse_postfix(p);

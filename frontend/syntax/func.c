@@ -37,7 +37,7 @@ static double as_double(const struct value *v)
 	return v->kind == VALUE_INT ? (double)v->i : v->f;
 }
 
-/* min (sign 1) or max (sign -1) of the arguments; a float if any argument is one. */
+/* Computes min (sign 1) or max (sign -1) of the arguments; a float if any argument is one. */
 static bool min_or_max(const struct call *c, int sign)
 {
 	const struct value *best = &c->args[0];

@@ -15,7 +15,7 @@ static bool expr_contains(const struct expr *e, enum expr_kind kind, const char 
 	return found;
 }
 
-/* Reads come before writes: a statement evaluates its expressions first. */
+/* Returns how a statement uses a name. Reads come before writes: it evaluates its expressions first. */
 static enum graph_use statement_use(const struct expr_statement *st, const char *name)
 {
 	for (size_t i = 0; i < st->n_values; i++) {

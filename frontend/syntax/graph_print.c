@@ -26,7 +26,7 @@ static void print_call(struct buf *out, const struct ir_dims *dims, const struct
 	buf_char(out, ')');
 }
 
-/* Binding strength of the outermost operation; larger than that of any operation if there is none. */
+/* Returns the binding strength of the outermost operation; larger than that of any operation if there is none. */
 static int precedence(const struct expr *e)
 {
 	static const int of[] = {

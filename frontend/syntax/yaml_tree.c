@@ -225,7 +225,7 @@ static void index_key(struct reader *r, struct frame *f, const struct yaml_node 
 		strmap_set(&f->seen, key->text, (void *)key);
 }
 
-/* Checks a mapping key: scalar, unique, not a merge key; its value follows. */
+/* Begins a pair after checking its key: scalar, unique, not a merge key; its value follows. */
 static void begin_pair(struct reader *r, struct frame *f, const struct yaml_node *key)
 {
 	f->key = key;

@@ -409,7 +409,8 @@ static void bind_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size
 			r->dims[k] = size;
 }
 
-/* Takes dims from a tensor of --inputs. False after a diagnostic: wrong rank or size, or several sequences. */
+/* Sets the dims of the call from a tensor of --inputs. False after a diagnostic: wrong rank or size, or several
+ * sequences. */
 static bool bind_given_dims(struct maps_run *r, const struct ir_param *p, const struct named_tensor *v)
 {
 	const struct ir_type *t = ir_type_of(ir_find_func(r->a->l->module, "run"), p->value);
@@ -824,7 +825,7 @@ static enum tfmc_status write_files(struct attend *a, bool *made)
 	return outputs_commit(&a->d->outputs);
 }
 
-/* On failure a directory that was created is removed. */
+/* Writes all outputs. On failure a directory that was created is removed. */
 static enum tfmc_status write_outputs(struct attend *a)
 {
 	bool made = false;
@@ -845,6 +846,7 @@ static enum exit_code check_attend_options(struct driver *d)
 	size_t n;
 	if (!o->html && !o->npy)
 		return driver_usage_error(d, "attend requires --html=FILE or --npy=DIR");
+	/* With --inputs they are optional: the source may be features. */
 	if (o->inputs ? o->tokens && o->prompt : !o->tokens == !o->prompt)
 		return driver_usage_error(d, "one of --prompt, --tokens is required, or --inputs");
 	if (o->target_text && o->target_tokens)

@@ -186,7 +186,7 @@ static int alloc_memory(struct bench_groups *g, const int64_t *dims, struct tfmc
 	return status;
 }
 
-/* NULL is allowed */
+/* Frees everything; g NULL is allowed. */
 static void bench_groups_close(struct bench_groups *g)
 {
 	if (!g)
@@ -359,7 +359,8 @@ static void print_imbalance(const struct table *t)
 	           longest * 1e3, busy / threads * 1e3, (long long)rounds);
 }
 
-/* `layers.mlp.ffn.up linear (model.yaml:22), kernel linear 14x32x384` */
+/* Prints where a group comes from, and its tile sizes: `layers.mlp.ffn.up linear (model.yaml:22), kernel linear
+ * 14x32x384`. */
 static void print_name(const struct table *t, struct buf *out, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
@@ -397,7 +398,8 @@ static void print_row(struct table *t, const struct timed_group *g, const struct
 	buf_destroy(&name);
 }
 
-/* Rows of all kernels of the pending group. The first gets the work: a second one merges partial results. */
+/* Prints the rows of all kernels of the pending group. The first gets the work: a second one merges partial
+ * results. */
 static void print_pending(struct table *t)
 {
 	for (size_t i = 0; t->op && i < t->g->n; i++) {
@@ -508,7 +510,7 @@ struct call {
 
 /* ---- inputs ---- */
 
-/* Floats uniform in [-1, 1), ids below their bound, other integers 0. */
+/* Fills a tensor of n elements: floats uniform in [-1, 1), ids below their bound, other integers 0. */
 static void fill_random(struct bench *b, const struct tfmc_record_tensor *t, void *data, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
@@ -532,7 +534,8 @@ static bool alloc_buffer(struct bench *b, const struct tfmc_record_tensor *t, st
 	return out->data;
 }
 
-/* Buffers for a call of an entry. Optional inputs are left out: no position is padding. */
+/* Prepares a call of an entry with random inputs and zeroed outputs. Optional inputs are left out: no position is
+ * padding. */
 static enum tfmc_status prepare_call(struct bench *b, const char *name, struct call *c)
 {
 	memset(c, 0, sizeof(*c));
@@ -592,8 +595,8 @@ static enum tfmc_status prepare_state(struct bench *b, const struct call *main, 
 	return prompt->name ? run_call(b, prompt) : TFMC_OK;
 }
 
-/* After a decode step: removes its token from the caches. False: the caller prepares the state again (a ring
- * buffer that has lost tokens, another entry). */
+/* Removes the token of a decode step from the caches. False: the caller must prepare the state again (a ring buffer
+ * that has lost tokens, another entry). */
 static bool trim_to_past(struct bench *b, const struct call *main)
 {
 	int64_t past = option_int(b->d->options.past, 1), n = b->record->n_dims ? main->dims[0] : 1;
@@ -651,8 +654,8 @@ static bool entry_has_dim(const struct bench *b, const char *entry, uint64_t i)
 	return false;
 }
 
-/* The call before a decode step: one token by `step`, or --past tokens by `prefill`, whose token dim `step`
- * does not have. */
+/* Prepares the call before a decode step: one token by `step`, or --past tokens by `prefill`, whose token dim
+ * `step` does not have. */
 static enum tfmc_status prepare_prompt(struct bench *b, struct call *c)
 {
 	const char *name = "prefill";

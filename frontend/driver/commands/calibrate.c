@@ -86,7 +86,8 @@ static enum tfmc_status profile_add(struct driver *d, const struct probe_columns
 	return TFMC_OK;
 }
 
-/* Writes the means, in the order in which the model uses the parameters. */
+/* Writes the means of all sums, in the order in which the model uses the parameters. A parameter without rows gets
+ * zeros. */
 static enum tfmc_status profile_write(struct driver *d, const struct profile *p, const char *path)
 {
 	struct named_tensors out = {0};
@@ -152,7 +153,7 @@ static enum tfmc_status find_inputs(struct calibration *c)
 	return TFMC_INVALID;
 }
 
-/* The upper bound of an axis of an input of run, at most LONGEST. */
+/* Returns the upper bound of an axis of an input of run, at most LONGEST. */
 static int64_t max_axis_size(struct calibration *c, const char *name, uint64_t axis)
 {
 	const struct tfmc_record *r = c->compiled.model.record;
@@ -183,7 +184,7 @@ static enum tfmc_status add_ids(struct calibration *c, struct named_tensors *in,
 	return TFMC_OK;
 }
 
-/* One row of the features, as a batch of one. */
+/* Adds one row of the features as a batch of one. */
 static enum tfmc_status add_feature_row(struct calibration *c, struct named_tensors *in, int64_t row)
 {
 	const struct named_tensor *all = c->texts.rows;

@@ -165,8 +165,8 @@ static double interpreter_work(const struct ir_module *m, const char *entry, con
 	return (double)flops / 2 + WEIGHT_WORK * elements;
 }
 
-/* All input sets, or as many as fit into --limit-work: first those with several sequences of different lengths; the
- * cheapest when none fits. */
+/* Chooses all input sets, or as many as fit into --limit-work: first those with several sequences of different
+ * lengths; the cheapest when none fits. */
 static struct sample choose_sample(const struct interpreter *x, const char *const *entries, size_t n)
 {
 	const struct driver_options *o = &x->rounded.d->options;
@@ -257,7 +257,7 @@ const struct ir_param *verify_find_param(const struct ir_func *f, const char *na
 	return NULL;
 }
 
-/* All inputs of an entry, random, in the dims of the set. */
+/* Makes all inputs of an entry, random, in the dims of the set. */
 static enum tfmc_status make_inputs(const struct interpreter *x, const char *entry,
                                     struct input_set *input_set, struct named_tensors *in)
 {
@@ -311,8 +311,8 @@ static bool record_probe_error(struct driver *d, struct probe_errors *errors, co
 	return true;
 }
 
-/* A line for each probed value, in the order of computation. The first beyond its bound is an error at its
- * step. */
+/* Prints a line for each probed value, in the order of computation. The first beyond its bound is an error at its
+ * step: later ones follow from it. */
 static void report_probes(struct driver *d, const char *entry, const struct probe_errors *errors,
                           bool *failed)
 {
@@ -397,7 +397,7 @@ static enum tfmc_status compare_input_sets(struct driver *d, struct caller *obje
 }
 
 /* ---- prefill and step against run ---- */
-/* The logits of `run` at one position of sequence b. */
+/* Returns the logits of `run` at one position of sequence b, as a tensor [V] that shares the data. */
 static struct named_tensor logits_row(const struct named_tensor *all, int64_t b, int64_t row)
 {
 	struct named_tensor t = *all;
@@ -418,7 +418,7 @@ struct incremental {
 	double worst;
 };
 
-/* Other inputs as given to run, but for lengths. */
+/* Adds the other inputs as given to run, but no lengths: all sequences are full. */
 static enum tfmc_status add_other_inputs(const struct incremental *x, struct named_tensors *in)
 {
 	for (size_t i = 0; i < x->in->n; i++) {
@@ -430,7 +430,7 @@ static enum tfmc_status add_other_inputs(const struct incremental *x, struct nam
 	return TFMC_OK;
 }
 
-/* Feeds tokens [from, to) of every sequence and compares the last logits. */
+/* Feeds tokens [from, to) of every sequence and compares the logits of the last one with those of run. */
 static enum tfmc_status feed_tokens(struct incremental *x, const char *entry, int64_t from, int64_t to)
 {
 	struct named_tensors in = {0}, out = {0};
@@ -465,7 +465,7 @@ static enum tfmc_status feed_tokens(struct incremental *x, const char *entry, in
 	return TFMC_OK;
 }
 
-/* Full sequences only: compare_input_sets covers ragged ones. */
+/* Makes all sequences full: compare_input_sets() covers ragged ones. */
 static void set_full_lengths(struct named_tensors *in, const struct ir_func *f, const int64_t *dims)
 {
 	for (size_t i = 0; i < in->n; i++) {

@@ -74,7 +74,7 @@ static int flush_unless_interrupted(struct generator *g)
 	return driver_flush_out(g->d) && !interrupted ? 0 : 1;
 }
 
-/* -v, or on a terminal: tokens per second of prefill and decoding. */
+/* Prints tokens per second of prefill and decoding: with -v, or on a terminal. */
 static void report_speed(struct generator *g, uint64_t n_prompt, uint64_t n)
 {
 	struct driver *d = g->d;
@@ -114,7 +114,7 @@ static void note_rope_border(struct generator *g, uint64_t n_prompt, uint64_t n)
 	                    : "keys that were cached before keep the rotation by the short factors");
 }
 
-/* --limit-memory allows a shorter context than the model's, and the text reached it. */
+/* Warns if the text reached a context that --limit-memory made shorter than the model's. */
 static void warn_out_of_memory(struct generator *g, uint64_t n_tokens)
 {
 	if (!g->d->session_tokens || n_tokens < (uint64_t)g->d->session_tokens)
@@ -129,7 +129,8 @@ static void warn_out_of_memory(struct generator *g, uint64_t n_tokens)
 static void warn_context(struct generator *g, uint64_t n_prompt)
 {
 	const struct tfmc_record *r = g->record;
-	int64_t first = r->generate_kind == 1 ? (int64_t)n_prompt : r->n_start, room = r->max_len - first;
+	int64_t first = r->generate_kind == GENERATE_CAUSAL ? (int64_t)n_prompt : r->n_start,
+	        room = r->max_len - first;
 	if (g->context_warned || !g->d->options.max_tokens || room < 0 || g->request.max_tokens <= room)
 		return;
 	g->context_warned = true;
@@ -458,9 +459,9 @@ static enum tfmc_status encode_text_prompt(struct generator *g, const char *text
 {
 	const struct tfmc_record *r = g->record;
 	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
-	if (r->generate_kind == 1 && starts)
+	if (r->generate_kind == GENERATE_CAUSAL && starts)
 		TFMC_TRY(prompt_append_record_ids(g->d, r, r->start, r->n_start, prompt));
-	g->continues_prompt = r->generate_kind == 1 && *text;
+	g->continues_prompt = r->generate_kind == GENERATE_CAUSAL && *text;
 	if (*text) /* an empty prompt needs no vocabulary */
 		TFMC_TRY(prompt_append_text(g->d, r, "generate", PROMPT_SOURCE, text, prompt));
 	return TFMC_OK;
@@ -472,7 +473,8 @@ static enum tfmc_status parse_id_prompt(struct generator *g, const char *text, s
 {
 	TFMC_TRY(prompt_append_list(g->d, "generate", text, prompt));
 	g->continues_prompt = false;
-	for (size_t i = 0; g->d->tokenizer && g->record->generate_kind == 1 && i < prompt->n; i++)
+	for (size_t i = 0; g->d->tokenizer && g->record->generate_kind == GENERATE_CAUSAL && i < prompt->n;
+	     i++)
 		g->continues_prompt |= !tfmc_tokenizer_is_special(g->d->tokenizer, prompt->items[i]);
 	return TFMC_OK;
 }
@@ -668,7 +670,7 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	return st;
 }
 
-/* An error text for the first option that is not a list of ids; NULL: all are. */
+/* Returns an error text for the first option that is not a list of ids; NULL: all are. */
 static const char *find_bad_id_list(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -687,7 +689,8 @@ static const char *find_bad_id_list(struct driver *d)
 	return NULL;
 }
 
-/* An error text for the first option that the runtime would reject, without its name; NULL: none. */
+/* Returns an error text that names the first option with a value that the runtime would reject: its own message
+ * names none. NULL: all are in range. */
 static const char *find_out_of_range(struct driver *d)
 {
 	const struct driver_options *o = &d->options;

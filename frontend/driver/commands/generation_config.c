@@ -71,7 +71,7 @@ static struct tfmc_ids copy_model_ids(struct driver *d, const struct frontend_id
 	return (struct tfmc_ids){ids, ids ? from->n : 0};
 }
 
-/* Banned sequences of the model and of --bad-words-ids. */
+/* Adds the banned sequences of the model and of --bad-words-ids. False: no memory, or after a diagnostic. */
 static bool add_banned(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
                        struct tfmc_constraints *out)
 {

@@ -79,7 +79,7 @@ static bool is_used(const struct views *v, uint32_t source)
 	return false;
 }
 
-/* The sources that boxes come from: number, name and text. */
+/* Prints the sources that boxes come from: number, name and text. */
 static void print_sources(struct buf *out, const struct views *v)
 {
 	const struct diag_context *cx = &v->d->diag;
@@ -152,7 +152,7 @@ static void print_page(struct buf *out, const struct views *v)
 	buf_destroy(&name);
 }
 
-/* The first function, before and after the passes, side by side. */
+/* Prints the first function as a picture, before and after the passes, side by side. */
 static void print_svg(struct buf *out, const struct views *v)
 {
 	struct buf pictures;

@@ -66,8 +66,8 @@ static void put_point(void *user, double x, double y)
 	c->n++;
 }
 
-/* Draws the edges of an open box with the type of their first value as label. Lines are drawn before labels, so
- * that no line crosses a label. */
+/* Draws the edges in a box with the type of their first value as label. Lines are drawn before labels, so that no
+ * line crosses a label. */
 static void put_edges_of(struct picture *p, const struct graph_node *box)
 {
 	struct buf labels;
@@ -175,7 +175,7 @@ static void put_number(struct buf *out, const char *label, double value, void (*
 	buf_destroy(&text);
 }
 
-/* "k: f32[B,4,S,24]" of the results of an op. */
+/* Appends name and type of each result of an op: "k: f32[B,4,S,24]". */
 static void put_results(struct buf *out, const struct graph *g, const struct ir_op *op)
 {
 	struct buf text;
@@ -247,7 +247,7 @@ static void put_facts(struct buf *out, const struct graph *g, const struct graph
 	buf_char(out, ']');
 }
 
-/* Rows: ids of boxes from the left to the right, bends as their negative number. */
+/* Appends the rows of a box: ids of boxes from the left to the right, bends as their negative number. */
 static void put_rows(struct buf *out, const struct graph_rows *r)
 {
 	for (size_t row = 0; row < r->n; row++) {

@@ -199,7 +199,7 @@ static void place_row(struct graph_rows *r, size_t row)
 }
 
 /* Sets `want` of the cells of a row to the mean x of their neighbors in the row above (down) or below; without
- * neighbors to its own x. Then settles the row. */
+ * neighbors to its own x. Then calls settle(), which orders or places the row. */
 static void settle_row(struct graph_rows *r, size_t row, bool down, settle_fn *settle)
 {
 	for (size_t c = r->first_cell[row]; c < r->first_cell[row + 1]; c++) {
@@ -230,7 +230,7 @@ static void sweep(struct graph_rows *r, settle_fn *settle)
 
 /* ---- boxes ---- */
 
-/* False: no memory. */
+/* Allocates the arrays of a box's layout, at most as many links as edges and bends. False: no memory. */
 static bool allocate_rows(struct arena *a, struct graph_node *box, size_t n_bends)
 {
 	struct graph_rows *r = &box->rows;

@@ -169,7 +169,8 @@ static const char *op_title(struct graph *g, const struct ir_op *op)
 	return arena_printf(g->arena, "%s%s", ir_op_desc(op->code)->name, weight_role(g, op));
 }
 
-/* "linear + add + layer_norm": the ops of a group that compute, views and constants left out. */
+/* Returns the names of the ops of a group that compute, "linear + add + layer_norm"; views and constants are left
+ * out. */
 static const char *group_text(struct graph *g, const struct ir_op *group)
 {
 	struct buf text;
@@ -443,7 +444,7 @@ static enum tfmc_status add_inputs(struct tree *t)
 	return TFMC_OK;
 }
 
-/* The operands of return that are tensors, one output for each operand. */
+/* Adds an output box for each operand of return that is a tensor, and its edges. */
 static enum tfmc_status add_outputs(struct tree *t)
 {
 	const struct ir_func *f = t->g->func;

@@ -251,7 +251,8 @@ static uint64_t parameter_bytes(const struct ir_weight *w, int64_t n)
 	return (uint64_t)(n / k) * (uint64_t)ir_format_row_bytes(w->format, k);
 }
 
-/* Parameters from files, with their bytes in memory. The layers of a loop are stacked into one. */
+/* Reports the parameters that come from files, with their bytes in memory. The layers of a loop are stacked into
+ * one. */
 static void report_parameters(struct report *out, const struct loaded *l)
 {
 	const struct ir_module *m = l->module;
@@ -376,7 +377,7 @@ static void write_ids(struct buf *out, const struct frontend_ids *ids)
 		buf_printf(out, "%s%lld", i ? "," : "", (long long)ids->items[i]);
 }
 
-/* Sequences of ids as "1,2;3"; with_bias: as "0.5:1,2;-1:3". */
+/* Reports sequences of ids as "1,2;3"; with_bias: as "0.5:1,2;-1:3". Nothing for none. */
 static void report_sequences(struct report *out, const char *key, const struct frontend_sequences *s,
                              bool with_bias)
 {
@@ -419,7 +420,8 @@ static void report_sample(struct report *out, const struct frontend_sample *s)
 	report_number(out, "seed", (uint64_t)s->seed);
 }
 
-/* Settings of the section `generate` that no object holds, for callers that follow them (runtime/python). */
+/* Reports settings of the section `generate` that no object contains, for callers that follow them
+ * (runtime/python). */
 static void report_settings(struct report *out, const struct frontend_generate *g)
 {
 	report_open(out, "generation");
@@ -491,7 +493,8 @@ static enum tfmc_status report_model(struct driver *d, struct report *out, const
 	return report_sizes(d, out, l->module);
 }
 
-/* A model file, a hub directory, a GGUF file, or IR text. Sizes are those of `tfmc plan` at the largest dims. */
+/* Reports a model file, a hub directory, a GGUF file, or IR text. Sizes are those of `tfmc plan` at the largest
+ * dims. */
 static enum tfmc_status inspect_model(struct driver *d, struct report *out)
 {
 	struct loaded l;
@@ -729,7 +732,7 @@ static enum tfmc_status print_names(struct driver *d, const struct ir_module *m,
 	return TFMC_OK;
 }
 
-/* --probe: names, types and locations of the values of run and encode that match. */
+/* Prints names, types and locations of the values of run and encode that match --probe. */
 static enum exit_code inspect_probes(struct driver *d)
 {
 	struct loaded l;

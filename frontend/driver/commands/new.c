@@ -116,7 +116,7 @@ static enum tfmc_status write_files(struct driver *d, const char *directory, con
 	return outputs_commit(&d->outputs);
 }
 
-/* Why a project of this name would not build; NULL: it would. */
+/* Returns why a project of this name would not build; NULL: it would. */
 static const char *reserved_meaning(const char *name)
 {
 #define HEADER  "a header of the system or of tfmc (NAME.h), which the model's own would hide"

@@ -36,7 +36,7 @@ static bool evaluate(const struct plan *p, const struct ir_dim *d, double *out)
 	return ok;
 }
 
-/* "formula = value", only the value of a constant. */
+/* Prints "formula = value" of a size; of a constant only the value, where it overflows only the formula. */
 static void print_formula(struct plan *p, const struct ir_dim *d, void (*unit)(struct buf *, double))
 {
 	double v;
@@ -253,7 +253,8 @@ static bool contains(const struct ir_op *op, enum ir_opcode code)
 	return found;
 }
 
-/* Bytes of weights that a call reads one after the other: those of a rank, and the layers of the stages before it. */
+/* Returns the bytes of weights that a call reads one after the other: those of a rank, and the layers of the stages
+ * before it. */
 static double weights_in_turn(const struct plan *p, const struct ir_func *planned)
 {
 	double bytes = ir_func_weight_bytes(planned, p->dims);

@@ -21,7 +21,7 @@ static const char *real_directory(struct driver *d, const char *dir)
 	return copy;
 }
 
-/* The directory as a path relative to that of -o, which the written model file contains: "../" for each
+/* Returns the directory as a path relative to that of -o, which the written model file contains: "../" for each
  * differing component; "" when they are the same, for stdout, and when one of them does not exist. */
 static const char *relative_to_output(struct driver *d, const char *dir)
 {

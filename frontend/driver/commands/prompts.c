@@ -474,7 +474,8 @@ struct given_text {
 	const char *text, *list;
 };
 
-/* Encodes both and calls each(). A target given as text ends with a stop id, as generated text does. */
+/* Encodes a source and a target, and calls r->each(). A target given as text ends with a stop id, as generated text
+ * does. line NULL: they come from options. */
 static enum tfmc_status read_pair(struct text_reader *r, const char *line, struct given_text source,
                                   struct given_text target)
 {

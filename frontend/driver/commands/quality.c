@@ -202,7 +202,7 @@ static enum tfmc_status finish_chunks(struct quality *q)
 /* ---- texts ---- */
 
 /* Begins a sequence with the ids `before` in a slot of the model's session. A row of features becomes the source of
- * the session, which the slot copies when it joins. */
+ * the session before: joining a slot encodes it. */
 static enum tfmc_status join_slot(struct quality *q, struct evaluated_model *s, const struct text *text,
                                   const struct ids *before, int64_t *slot)
 {
@@ -410,6 +410,7 @@ static void close_model(struct evaluated_model *s)
 	loaded_destroy(&s->loaded);
 }
 
+/* Computes the means, as the head of this file defines them, and prints them. */
 static enum tfmc_status print_report(struct quality *q)
 {
 	const struct distance_sums *s = &q->sums;

@@ -35,7 +35,7 @@ struct test {
 	enum tfmc_status status; /* of writing candidates and running the command */
 };
 
-/* The exit status of `command FILE`, 128 + n for signal n. False: there is no shell. */
+/* Runs `command FILE`; *status is its exit status, 128 + n for signal n. False: there is no shell. */
 static bool run_command(const struct test *t, int *status)
 {
 	const char *script = arena_printf(&t->d->arena, "%s \"$0\"", t->command);
@@ -109,7 +109,7 @@ static bool is_failing(void *user, const struct ir_module *m)
 	return t->status == TFMC_OK && status == t->expected_status;
 }
 
-/* The command must fail on the full text, otherwise there is nothing to reduce. */
+/* TFMC_INVALID after a diagnostic: the command does not fail on the full text, so there is nothing to reduce. */
 static enum tfmc_status check_full_text(struct test *t, const struct ir_module *m)
 {
 	int status = 0;

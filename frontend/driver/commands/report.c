@@ -8,7 +8,8 @@
 
 #include "ir/support/utf8.h"
 
-/* In text, control characters and invalid UTF-8 are replaced by dots. */
+/* Prints a key or a value. In text, control characters and invalid UTF-8 are replaced by dots: they come from
+ * files. */
 static void print_string(struct report *r, const char *text)
 {
 	if (r->is_json) {

@@ -202,7 +202,7 @@ static void print_value(struct buf *out, const struct interp_tensor *t, int64_t 
 	}
 }
 
-/* "[0,3] ": the index of a row along all axes but the last. */
+/* Prints the index of a row along all axes but the last: "[0,3] ". */
 static void print_row_index(struct buf *out, const struct named_tensor *t, int64_t row)
 {
 	int64_t below = 1, at = row;
@@ -283,7 +283,7 @@ static bool are_positions(const struct named_tensor *t)
 	return true;
 }
 
-/* The number of leading ones in a row; -1: a one follows a zero. */
+/* Returns the number of leading ones in a row of a mask; -1: a one follows a zero. */
 static int64_t row_length(const struct named_tensor *mask, int64_t row)
 {
 	int64_t n = 0, columns = mask->dims[1];

@@ -283,7 +283,8 @@ const char *entry_function(const char *entry)
 }
 
 /* ---- through the interpreter ---- */
-/* The argument for a parameter. Without data the interpreter computes the default; states are empty. */
+/* Makes the argument for a parameter. Without data the interpreter computes the default; states are empty. False:
+ * no memory. */
 static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
                          const int64_t *dims, const struct tfmc_buffer *given, struct interp_tensor *out)
 {
@@ -336,7 +337,7 @@ static enum tfmc_status interp_call(struct caller *c, const char *entry, const i
 	return TFMC_OK;
 }
 
-/* "; S is 12, 1..8 is possible" for the first dim out of bounds, or "". */
+/* Returns "; S is 12, 1..8 is possible" for the first dim out of bounds, or "". */
 static const char *describe_dim_out_of_bounds(struct caller *c, int64_t entry, const int64_t *dims)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(c->record, entry);
@@ -402,7 +403,7 @@ static bool add_probed_value(struct driver *d, const struct probe_value *v, cons
 	return true;
 }
 
-/* True if a result of the function contains probed values. */
+/* Whether a result of the function contains probed values. */
 static bool is_probe_result(const struct probe_values *values, const char *function, const char *name)
 {
 	for (size_t i = 0; i < values->n; i++)

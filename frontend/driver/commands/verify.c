@@ -96,10 +96,8 @@ static enum tfmc_status validate_module(struct driver *d, const struct ir_module
 	return TFMC_OK;
 }
 
-/*
- * --after-each, --bisect: the interpreter before and after each pass (passes/pipeline), a line for each. Reports the
- * first pass that changes results, and its rule or application. Compiles nothing.
- */
+/* Runs --after-each or --bisect: the interpreter before and after each pass (passes/pipeline), a line for each, on
+ * a reduced model if it can be reduced and --exhaustive is not given. Compiles nothing. */
 static enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
 {
 	struct shrunk small;
@@ -119,7 +117,7 @@ static enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *
 	return st;
 }
 
-/* --reduced-model: compiled code of a reduced copy (passes/pipeline) against the interpreter. */
+/* Runs --reduced-model: compiled code of a reduced copy (passes/pipeline) against the interpreter. */
 static enum tfmc_status verify_reduced_model(struct driver *d, struct loaded *l, bool *failed)
 {
 	struct shrunk small;
@@ -234,7 +232,7 @@ static const struct named_tensor *dim_lengths(const struct reference_run *r, con
 	return NULL;
 }
 
-/* The type of a value in the model; NULL: not a value of it. */
+/* Returns the type of a value in the model; NULL: not a value of it. */
 static const struct ir_type *value_type(const struct reference_run *r, const struct named_tensor *got)
 {
 	if (got->probe)
@@ -315,10 +313,8 @@ static enum tfmc_status run_object(struct reference_run *r)
 	return st;
 }
 
-/*
- * --reference: values of another framework in a file of tensors named by layer path, against those of the compiled
- * code, in the order of computation. The file also has the inputs of `run`.
- */
+/* Runs --reference: values of another framework in a file of tensors named by layer path, against those of the
+ * compiled code, in the order of computation. The file also has the inputs of `run`. */
 static enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *failed)
 {
 	static const char *function[] = {"run"};
@@ -392,8 +388,8 @@ static enum tfmc_status add_given(struct check_run *r, const struct frontend_ten
 }
 
 /* ---- comparison ---- */
-/* The index in the result of element i of the expected tensor, whose rows are those of `rows`; -1: padding, not
- * compared. */
+/* Returns the index in the result of element i of the expected tensor, whose rows are those of the check's `rows`;
+ * -1: padding, not compared. */
 static int64_t result_index(const struct check_run *r, const struct named_tensor *expected,
                             const struct named_tensor *got, const struct named_tensor *lengths, int64_t i)
 {
@@ -450,7 +446,7 @@ static void compare_tensors(struct check_run *r, const struct named_tensor *expe
 	}
 }
 
-/* The lengths of an output of an entry: those of the input it follows; NULL: none. */
+/* Returns the lengths of an output of an entry: those of the input it follows; NULL: none. */
 static const struct named_tensor *output_lengths(const struct check_run *r, int64_t entry, const char *output,
                                                  const struct named_tensors *in)
 {
@@ -535,7 +531,7 @@ static int32_t *tensor_to_ids(struct driver *d, const struct named_tensors *t)
 
 #define TOKENS_LISTED 32
 
-/* "7 12 3: 'text'": ids, and their text where the model has a vocabulary. */
+/* Returns ids, and their text where the model has a vocabulary: "7 12 3: 'text'". */
 static const char *format_tokens(struct check_run *r, const int32_t *ids, uint64_t n)
 {
 	struct buf out;
@@ -602,7 +598,7 @@ static int generate_for_check(struct check_run *r, const struct tfmc_generate_op
 	return status;
 }
 
-/* The type of the encoder input, i32 for causal models. */
+/* Returns the type of the encoder input, i32 for causal models. */
 static enum ir_dtype source_type(const struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
@@ -707,7 +703,8 @@ static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, st
 	return TFMC_OK;
 }
 
-/* Options that change numerics (--quantize, ..) skip the checks unless --checks-only asks for them. */
+/* Runs the checks of the model file. With options that change numerics (--quantize, ..) they are skipped unless
+ * --checks-only requests them. */
 static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
 {
 	size_t n;

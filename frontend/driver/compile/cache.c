@@ -481,7 +481,7 @@ static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache
 	if (t.hashes == NULL)
 		return false;
 	if (groups > 1 && c->workers > 1)
-		(void)tfmc_pool_create_spinning(c->workers, 0, &pool); /* 0: it reads, so workers sleep */
+		(void)tfmc_pool_create_spinning(c->workers, 0, &pool); /* 0: waiting workers block at once */
 	tfmc_pool_run(pool, hash_groups, &t);
 	tfmc_pool_destroy(pool);
 	blake2b_begin(&b);

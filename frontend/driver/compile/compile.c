@@ -169,7 +169,7 @@ static bool needs_score(struct driver *d)
 	return is_named || d->options.command == COMMAND_SCORE;
 }
 
-/* -v: the opened files with their sizes. */
+/* With -v prints the opened files with their sizes. */
 static void report_read_files(struct driver *d)
 {
 	char bytes[NUMBER_TEXT_MAX];

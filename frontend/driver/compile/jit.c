@@ -224,7 +224,7 @@ static bool runs_here(const struct driver *d, const struct target *t)
 
 /* ---- code ---- */
 
-/* The most demanding variant that this machine runs; NULL after a diagnostic. */
+/* Returns the most demanding variant that this machine runs; NULL after a diagnostic. */
 static const struct backend_variant *find_runnable_variant(struct driver *d, const struct variant_set *set)
 {
 	for (size_t i = set->n; i-- > 0;)
@@ -465,7 +465,7 @@ static uint64_t session_state_bytes(const struct tfmc_record *r, int64_t batch, 
 	return is_far ? UINT64_MAX : sum * (uint64_t)batch + r->state_fixed_bytes;
 }
 
-/* The longest context, up to the model's, whose state fits into `bytes`, by binary search; 0: none. */
+/* Returns the longest context, up to the model's, whose state fits into `bytes`, by binary search; 0: none. */
 static int64_t max_tokens_within(const struct tfmc_record *r, int64_t batch, uint64_t bytes)
 {
 	int64_t fits = 0, most = r->context_limit && r->context_limit < INT32_MAX ? (int64_t)r->context_limit
@@ -535,8 +535,7 @@ void driver_note_context_limit(struct driver *d)
 
 /* ---- workers ---- */
 
-/* Commands that generate or evaluate text take all processors; those that measure or compare take one, so that
- * figures compare. */
+/* Commands that generate or evaluate text take all processors; those that measure or compare take one. */
 int64_t driver_session_workers(const struct driver *d)
 {
 	const unsigned texts =
@@ -678,7 +677,7 @@ enum tfmc_status driver_open_session(struct driver *d, struct compiled *c, int64
 		dims[at] = batch;
 	w.dims = dims;
 	w.batch = at >= 0 ? dims[at] : batch;
-	w.chunked_prefill = r->generate_kind == 1;
+	w.chunked_prefill = r->generate_kind == GENERATE_CAUSAL;
 	return open_session(d, c, &w);
 }
 

@@ -163,7 +163,8 @@ static const char *strip_extension(struct arena *a, const char *path)
 	return dot ? arena_strndup(a, path, (size_t)(dot - path)) : path;
 }
 
-/* The path of -o, or the input's name, without extension. */
+/* Returns the path of -o, or the input's name, without extension: outputs without a name of their own are called
+ * after it. */
 static const char *output_stem(struct driver *d)
 {
 	const char *path = d->options.output;
@@ -418,7 +419,7 @@ static enum tfmc_status emit_opencl(struct emit_request *e, const struct ir_modu
 	return st;
 }
 
-/* -MF, else the object's name or the stem with .d. */
+/* Returns the path of the dependency file: -MF, else the object's name or the stem with .d. */
 static const char *depfile_path(const struct emit_request *e)
 {
 	struct arena *a = &e->d->arena;

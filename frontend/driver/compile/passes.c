@@ -126,7 +126,7 @@ static const char *reproducer_path(struct driver *d)
 	return arena_printf(&d->arena, "%s/%s", dir, REPRODUCER);
 }
 
-/* pass_sink.reproducer: writes it to --reproducer, where a failure fails the command; or after an internal error,
+/* pass_sink.reproducer: writes it to --reproducer, where a failure fails the command; or after a pass that failed,
  * where it is only a help. */
 static void write_reproducer(void *user, const struct buf *text)
 {
@@ -230,7 +230,7 @@ static enum tfmc_status run_checked(struct driver *d, const struct pipeline *p,
 	return TFMC_IO;
 }
 
-/* Output of --time-passes and --stats. */
+/* Prints what --time-passes and --stats request. After a failure there are no statistics. */
 static void print_report(struct driver *d, enum tfmc_status st, const struct pass_report *report)
 {
 	for (size_t i = 0; d->options.time_passes && i < report->times.n; i++)

@@ -69,7 +69,8 @@ static enum tfmc_status insert_variant(struct driver *d, struct variant_set *set
 	return TFMC_OK;
 }
 
-/* The elements of --target after the first one: kernels for OpenCL devices, in addition to the processor's. */
+/* Adds the elements of --target after the first one: kernels for OpenCL devices, in addition to the processor's.
+ * TFMC_INVALID after a diagnostic: another target. */
 static enum tfmc_status add_opencl(struct driver *d, struct variant_set *set)
 {
 	struct option_list names = {0};

@@ -204,7 +204,7 @@ static void sarif_begin(struct diagnostics *s, const struct diag_context *cx, co
 	buf_str(out, "],\"relatedLocations\":[");
 }
 
-/* relatedLocations is a set: the id makes two notes of the same text distinct. */
+/* Appends a note to the related locations. They are a set: the id makes two notes of the same text distinct. */
 static void sarif_note(struct buf *out, const struct diag_context *cx, const struct diag *m, size_t id)
 {
 	buf_printf(out, "{\"id\":%zu,", id);

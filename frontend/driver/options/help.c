@@ -26,7 +26,7 @@ static void print_row(struct buf *out, const char *name, const char *text, size_
 	buf_wrap(out, text, column, column, HELP_COLUMNS);
 }
 
-/* "-o, --output=FILE", the one-letter name first. */
+/* Prints the names of an option and its value, "-o, --output=FILE", the one-letter name first. */
 static void print_option(struct buf *out, const struct option_row *o)
 {
 	const char *second = option_second_name(o->name);
@@ -39,7 +39,7 @@ static void print_option(struct buf *out, const struct option_row *o)
 		buf_printf(out, "%s%s", b || strlen(a) > 2 ? "=" : " ", o->value);
 }
 
-/* The options of one command: those of every command (is_common), or its own. */
+/* Prints the options of one command: those of every command (`common`), or its own. */
 static void print_options(struct buf *out, unsigned command, bool common)
 {
 	struct buf name;
@@ -160,7 +160,8 @@ static void print_markdown_commands(struct buf *out)
 	buf_destroy(&item);
 }
 
-/* The examples are one script: later ones read files that earlier ones wrote. */
+/* Prints the page of all commands and options. The examples are one script: later ones read files that earlier ones
+ * wrote. */
 static void print_markdown(struct buf *out)
 {
 	buf_str(out, "# Commands and options\n\n");
@@ -230,6 +231,7 @@ static void print_roff_options(struct buf *out)
 	buf_destroy(&text);
 }
 
+/* Prints the manual page of section 1, in the macros of man(7). */
 static void print_man(struct buf *out, const char *version)
 {
 	buf_printf(out, ".TH TFMC 1 \"\" \"tfmc %s\" \"User Commands\"\n.SH NAME\ntfmc \\- " HELP_TITLE "\n",

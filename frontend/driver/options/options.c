@@ -398,6 +398,7 @@ static bool parse_command(struct parser *p)
 /* Sets the file of the command; there is one at most. False with a message. */
 static bool parse_positional(struct parser *p, const char *arg)
 {
+	/* unless there is a file called so */
 	if (is_command(arg) && !p->out->command_named && access(arg, F_OK))
 		return fail(p, "the command comes first: tfmc %s ...", arg);
 	if (p->out->input)

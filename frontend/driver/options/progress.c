@@ -24,7 +24,7 @@ enum progress_form progress_form_of(enum when_word when, bool is_terminal)
 	return PROGRESS_NEVER;
 }
 
-/* A count, or without unit a number of bytes. */
+/* Prints a count, or without unit a number of bytes. */
 static void print_amount(struct buf *out, uint64_t n, const char *unit)
 {
 	char text[NUMBER_TEXT_MAX];
@@ -35,7 +35,7 @@ static void print_amount(struct buf *out, uint64_t n, const char *unit)
 		buf_str(out, text);
 }
 
-/* "1.2 GB of 4.0 GB, 350 MB/s, 8 s left" */
+/* Prints amount, rate and remaining time: "1.2 GB of 4.0 GB, 350 MB/s, 8 s left". */
 static void print_amounts(struct buf *out, const struct progress_view *v, const struct progress_state *s,
                           double seconds)
 {
