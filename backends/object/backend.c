@@ -36,6 +36,7 @@ void backend_output_destroy(struct backend_output *out)
 
 /* ---- layout and weights ---- */
 
+/* Places the weights, then state, functions and entries of each variant, then what the variants share of them. */
 static enum tfmc_status layout_all(struct object *o)
 {
 	TFMC_TRY(layout_weights(o));
@@ -167,6 +168,8 @@ static enum tfmc_status emit_interface(struct object *o)
 	return status;
 }
 
+/* Emits all variants into one module of kernels, then the interface that chooses among them as code for the
+ * baseline processor, since it runs before the choice. */
 static enum tfmc_status emit_object(struct object *o)
 {
 	struct kb_caps first = kb_caps_of(o->driver);
@@ -187,6 +190,8 @@ static enum tfmc_status emit_object(struct object *o)
 
 /* ---- code generation ---- */
 
+/* Rejects with a diagnostic what cannot be printed as C: several variants, device programs, embedded weights too
+ * large for a C compiler. */
 static enum tfmc_status check_c(const struct object *o)
 {
 	if (o->n_all > 1) {
@@ -232,6 +237,7 @@ static enum tfmc_status compile_c(struct object *o, const struct buf *blob, stru
 	return cfamily_print(o->cx, o->kb, &options, &out->c);
 }
 
+/* Verifies the emitted module and compiles it, with the texts that the options ask for, into `out`. */
 static enum tfmc_status compile_object(struct object *o, struct backend_output *out)
 {
 	struct llvm_options options = {
@@ -307,11 +313,14 @@ static enum tfmc_status write_output(const struct object *o, struct buf *blob, s
 	return status;
 }
 
+/* The time of the caller's clock, for the duration of packing; 0 without a clock. */
 static double seconds(const struct object *o)
 {
 	return o->options->clock ? o->options->clock(o->options->clock_user) : 0;
 }
 
+/* Makes all outputs. o is the first variant, which has what all share. Weights are packed before emission,
+ * because the record contains their hash. */
 static enum tfmc_status compile_variants(struct object *o, const struct weight_source *source,
                                          struct backend_output *out)
 {
@@ -344,6 +353,7 @@ static enum tfmc_status compile_variants(struct object *o, const struct weight_s
 	return status;
 }
 
+/* Whether the passes that plan memory have run; false after a diagnostic, which only a mistake of tfmc causes. */
 static bool is_planned(struct diag_context *cx, const struct ir_module *m)
 {
 	if (m->stage == STAGE_PLAN)

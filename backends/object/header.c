@@ -20,6 +20,7 @@ struct header_writer {
 	bool is_unprefixed; /* names are used without the model's prefix: must not be keywords or macros */
 };
 
+/* A copy in capitals, with - and . as _; "" without memory (the arena remembers the failure). */
 static const char *to_macro_case(const struct object *o, const char *s)
 {
 	char *copy = ARENA_ARRAY(o->arena, char, strlen(s) + 1);
@@ -30,6 +31,7 @@ static const char *to_macro_case(const struct object *o, const char *s)
 	return copy ? copy : "";
 }
 
+/* The C type of an element; f16 and bf16, which C lacks, as the integers of their bits. */
 static const char *c_type(enum ir_dtype t)
 {
 	switch (t) {
@@ -95,6 +97,8 @@ static bool is_all_capitals(const char *s)
 	return *s == 0;
 }
 
+/* Whether the name belongs to a family of macros of standard headers: prefix and capitals, such as SIG_DFL,
+ * E2BIG. */
 static bool has_macro_prefix(const char *s)
 {
 	size_t n;
@@ -153,6 +157,7 @@ static void print_dim(struct header_writer *w, const struct entry *e, const stru
 	ir_dim_print(w->out, w->object->module->dims, entry_dim(w->object, e, d), true);
 }
 
+/* Prints a tensor's type for a comment, such as "f32 [B,S,512]". */
 static void print_shape(struct header_writer *w, const struct entry *e, const struct ir_type *t)
 {
 	buf_printf(w->out, "%s [", ir_dtype_name(t->dtype));
@@ -178,6 +183,7 @@ static void print_abi_parts(struct header_writer *w)
 	}
 }
 
+/* Prints the comment of the file, the include guard and the opening of extern "C"; header_build closes both. */
 static void print_preamble(struct header_writer *w)
 {
 	const struct object *o = w->object;
@@ -195,6 +201,7 @@ static void print_preamble(struct header_writer *w)
 	           o->name, object_target_names(o, ", "), w->upper, w->upper);
 }
 
+/* Prints macros for the bounds of dims and the bytes that a program reserves. */
 static void print_macros(struct header_writer *w)
 {
 	const struct object *o = w->object;
@@ -241,6 +248,7 @@ static void print_variants(struct header_writer *w)
 	buf_str(w->out, "\n");
 }
 
+/* Prints the token ids as an initializer of an array, with a macro for their number; nothing if there are none. */
 static void print_ids(struct header_writer *w, const char *what, const struct backend_ids *ids)
 {
 	if (ids->n == 0)
@@ -251,6 +259,7 @@ static void print_ids(struct header_writer *w, const char *what, const struct ba
 	buf_printf(w->out, "}\n#define %s_N_%s %zu\n", w->upper, what, ids->n);
 }
 
+/* Prints macros for programs that generate text themselves; nothing for models that do not generate. */
 static void print_generation(struct header_writer *w)
 {
 	const struct backend_facts *f = w->object->options->facts;
@@ -276,6 +285,7 @@ static void print_status(struct header_writer *w)
 
 /* ---- entries ---- */
 
+/* Prints a pointer member and begins its comment with the shape; the caller ends the comment. */
 static void print_tensor(struct header_writer *w, const struct entry *e, const struct ir_type *t,
                          const char *field, const char *qualifier)
 {
@@ -283,6 +293,7 @@ static void print_tensor(struct header_writer *w, const struct entry *e, const s
 	print_shape(w, e, t);
 }
 
+/* Prints the members of a parameter, pointer and count of elements, with its limits and default as comment. */
 static void print_input(struct header_writer *w, const struct entry *e, size_t i)
 {
 	const struct function *f = &w->object->functions.items[e->function];
@@ -308,6 +319,7 @@ static void print_input(struct header_writer *w, const struct entry *e, size_t i
 	buf_printf(w->out, " */\n\tuint64_t %s_count;\n", field);
 }
 
+/* Prints the members of a result, pointer and count of elements. */
 static void print_output(struct header_writer *w, const struct entry *e, size_t i)
 {
 	const struct function *f = &w->object->functions.items[e->function];
@@ -316,6 +328,7 @@ static void print_output(struct header_writer *w, const struct entry *e, size_t 
 	buf_printf(w->out, "; NULL: not wanted */\n\tuint64_t %s_count;\n", field);
 }
 
+/* The comment over an entry's argument struct. */
 static const char *entry_description(enum tfmc_entry_kind kind)
 {
 	switch (kind) {
@@ -330,6 +343,7 @@ static const char *entry_description(enum tfmc_entry_kind kind)
 	return "";
 }
 
+/* Prints the argument struct of an entry, in the order of the slots: dims, inputs, outputs; and its function. */
 static void print_entry(struct header_writer *w, const struct entry *e)
 {
 	const struct object *o = w->object;
@@ -360,6 +374,7 @@ static void print_entry(struct header_writer *w, const struct entry *e)
 
 /* ---- functions ---- */
 
+/* Prints a declaration, NAME_name, without a space between a pointer's * and the name. */
 static void print_function(struct header_writer *w, const char *result, const char *name,
                            const char *parameters, const char *comment)
 {
@@ -381,6 +396,8 @@ static void print_functions(struct header_writer *w)
 	buf_char(w->out, '\n');
 }
 
+/* Prints inline functions that give the bytes to reserve. Parameters are dims with _ appended, as a dim's own
+ * name may be a macro or keyword. */
 static void print_arena_size(struct header_writer *w)
 {
 	const struct object *o = w->object;
@@ -400,6 +417,7 @@ static void print_arena_size(struct header_writer *w)
 	           o->name, w->upper, o->name, o->name);
 }
 
+/* Prints NAME_model(), which collects the record and the functions for programs that link a runtime. */
 static void print_model(struct header_writer *w)
 {
 	const char *n = w->object->name;

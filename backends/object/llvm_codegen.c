@@ -134,6 +134,7 @@ static void set_memory_handlers(void)
 	is_installed = true;
 }
 
+/* The status for the outcome, with a diagnostic; cx NULL: without. */
 static enum tfmc_status report(struct diag_context *cx, enum outcome how)
 {
 	if (!cx && (how == OUTCOME_FATAL || how == OUTCOME_CRASH))
@@ -254,6 +255,7 @@ static const char *triple_of(enum target_arch arch)
 	return "";
 }
 
+/* Registers the LLVM back end of the architecture. OpenCL has none: its kernels are printed. */
 static void initialise(enum target_arch arch)
 {
 	switch (arch) {
@@ -275,6 +277,7 @@ static void initialise(enum target_arch arch)
 	}
 }
 
+/* Creates g->machine from the target and the level of optimization; fails if LLVM rejects them. */
 static void create_machine(struct codegen *g)
 {
 	static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelDefault,
@@ -301,6 +304,7 @@ static void create_machine(struct codegen *g)
 		fail(g, "LLVM", "no target machine");
 }
 
+/* Adds a flag of 32 bits, which linking with other modules would override. */
 static void add_module_flag(struct codegen *g, const char *name, uint64_t value)
 {
 	LLVMTypeRef i32 = LLVMInt32TypeInContext(g->llvm.context);
@@ -329,6 +333,7 @@ static void create_module(struct codegen *g)
 	}
 }
 
+/* Verifies before the passes, which may crash on invalid IR. */
 static void verify_and_optimize(struct codegen *g)
 {
 	char *error = NULL;
@@ -363,6 +368,7 @@ static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType ki
 	LLVMDisposeMemoryBuffer(bytes);
 }
 
+/* Emits what was asked for; the object last, as its emission modifies the module. */
 static void emit_outputs(struct codegen *g)
 {
 	const struct llvm_output *out = g->out;
@@ -477,6 +483,7 @@ static void on_session_error(void *user, LLVMErrorRef error)
 	LLVMDisposeErrorMessage(text);
 }
 
+/* Lets loaded code call functions of this process, such as memcpy. Returns the error, NULL: none. */
 static LLVMErrorRef add_process_symbols(LLVMOrcLLJITRef jit)
 {
 	LLVMOrcDefinitionGeneratorRef generator = NULL;
@@ -487,6 +494,7 @@ static LLVMErrorRef add_process_symbols(LLVMOrcLLJITRef jit)
 	return error;
 }
 
+/* Defines the caller's functions by address, so that loaded code may call them. Returns the error, NULL: none. */
 static LLVMErrorRef add_functions(LLVMOrcLLJITRef jit, const struct backend_function *functions, size_t n)
 {
 	LLVMOrcCSymbolMapPair pairs[FUNCTIONS_MAX];
@@ -498,6 +506,8 @@ static LLVMErrorRef add_functions(LLVMOrcLLJITRef jit, const struct backend_func
 	return LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit), LLVMOrcAbsoluteSymbols(pairs, n));
 }
 
+/* Creates the loader with the symbols that the object needs and adds the object. *jit is set even after an
+ * error, if the loader itself was created, and is destroyed by the caller. */
 static LLVMErrorRef open(LLVMOrcLLJITRef *jit, const struct call *c)
 {
 	LLVMInitializeNativeTarget();

@@ -2,6 +2,7 @@
 /*
  * Emits a module of kernel IR as an LLVM module: data, functions with their attributes, instructions, control flow.
  * All functions are declared before the first body, so that calls may go to later ones.
+ * llvm_emit_OPERATION, the rows of `ops`, append the LLVM instructions of one kernel instruction and return its value.
  *
  * Loops are emitted in rotated form (test at the end), with a guard only if they may be empty, since no pass rotates
  * them later. Code after a return goes to a block without predecessors.
@@ -26,6 +27,7 @@ static LLVMValueRef gep(struct llvm_func *r, LLVMTypeRef element, LLVMValueRef p
 	return LLVMBuildGEP2(r->builder, element, ptr, &index, 1, "");
 }
 
+/* LLVM's integers have no sign, so I8 and U8 share a type: the operations tell them apart. */
 static LLVMTypeRef llvm_scalar_type(const struct llvm_module *m, enum kb_scalar s)
 {
 	switch (s) {
@@ -104,6 +106,7 @@ static LLVMValueRef first_lanes(struct llvm_func *r, int n, int lanes)
 	return LLVMConstVector(bits, (unsigned)lanes);
 }
 
+/* Loads the first n_lanes lanes; the others are 0 and their memory is not touched. */
 LLVMValueRef llvm_emit_load_part(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef type = llvm_type(r->module, i->type);
@@ -117,6 +120,7 @@ LLVMValueRef llvm_emit_load_part(struct llvm_func *r, const struct kb_inst *i)
 	return llvm_intrinsic(r, "llvm.masked.load", types, 2, args, 4);
 }
 
+/* Stores the first n_lanes lanes; memory of the others is not touched. */
 LLVMValueRef llvm_emit_store_part(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef types[] = {llvm_type(r->module, i->type), llvm_scalar_type(r->module, KB_PTR)};
@@ -143,6 +147,7 @@ LLVMValueRef llvm_emit_prefetch(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- variables ---- */
 
+/* Variables are allocas in the entry block, which mem2reg turns into values. */
 LLVMValueRef llvm_emit_var(struct llvm_func *r, const struct kb_inst *i)
 {
 	r->vars[i->result] = LLVMBuildAlloca(r->entry, llvm_type(r->module, i->type), i->name);
@@ -161,6 +166,7 @@ LLVMValueRef llvm_emit_set(struct llvm_func *r, const struct kb_inst *i)
 	return LLVMBuildStore(r->builder, llvm_operand(r, i, 0), r->vars[i->imm]);
 }
 
+/* An array on the stack, allocated in the entry block so that a loop does not allocate it again. */
 LLVMValueRef llvm_emit_local(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef element = llvm_scalar_type(r->module, i->element);
@@ -254,6 +260,7 @@ LLVMValueRef llvm_emit_ptr_opaque(struct llvm_func *r, const struct kb_inst *i)
  * that the machine lacks have been legalized; LLVM would call its runtime library for them.
  */
 
+/* The constant in all lanes. */
 static LLVMValueRef const_splat(LLVMValueRef scalar, int lanes)
 {
 	LLVMValueRef all[KB_LANES_MAX];
@@ -294,6 +301,7 @@ LLVMValueRef llvm_emit_null(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- two operands ---- */
 
+/* A comparison with NaN is false, except NE: ordered predicates but for NE. */
 static LLVMRealPredicate float_predicate(enum kb_cmp op)
 {
 	switch (op) {
@@ -320,6 +328,7 @@ static LLVMIntPredicate int_predicate(enum kb_cmp op, bool is_unsigned)
 	return LLVMIntEQ;
 }
 
+/* Compares lane by lane; the result is i1 lanes. Pointers compare as unsigned integers. */
 static LLVMValueRef compare(struct llvm_func *r, enum kb_scalar s, enum kb_cmp op, LLVMValueRef a,
                             LLVMValueRef b)
 {
@@ -336,6 +345,7 @@ static LLVMValueRef pick(struct llvm_func *r, enum kb_scalar s, enum kb_cmp op, 
 	return LLVMBuildSelect(r->builder, compare(r, s, op, a, b), a, b, "");
 }
 
+/* a op b, lane by lane. Integers divide, compare and shift right as signed numbers, but KB_SHR shifts zeros in. */
 static LLVMValueRef emit_bin(struct llvm_func *r, enum kb_scalar s, enum kb_bin op, LLVMValueRef a,
                              LLVMValueRef b)
 {
@@ -382,6 +392,7 @@ static LLVMValueRef un_intrinsic(struct llvm_func *r, const char *name, LLVMValu
 	return llvm_intrinsic(r, name, &type, 1, &a, 1);
 }
 
+/* Math functions go to intrinsics that are single instructions; an integer's absolute value is max(a, -a). */
 LLVMValueRef llvm_emit_un(struct llvm_func *r, const struct kb_inst *i)
 {
 	enum kb_scalar s = i->type.scalar;
@@ -412,6 +423,7 @@ LLVMValueRef llvm_emit_fma(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- vectors ---- */
 
+/* Lanes chosen from the one or two operands, counted through both; a result with fewer or more lanes is allowed. */
 LLVMValueRef llvm_emit_shuffle(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef mask[KB_LANES_MAX];
@@ -468,6 +480,7 @@ LLVMValueRef llvm_emit_bitcast(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- the machine ---- */
 
+/* Tells the processor that this thread spins: x86 pause, aarch64 yield. */
 LLVMValueRef llvm_emit_pause(struct llvm_func *r, const struct kb_inst *i)
 {
 	(void)i;
@@ -480,6 +493,8 @@ LLVMValueRef llvm_emit_pause(struct llvm_func *r, const struct kb_inst *i)
 	return NULL;
 }
 
+/* Calls inline assembly of AT&T syntax with n <= 4 arguments; it counts as having side effects, so LLVM keeps
+ * it. */
 static LLVMValueRef assembly(struct llvm_func *r, const char *text, const char *constraints,
                              LLVMTypeRef result, LLVMValueRef *args, unsigned n)
 {
@@ -492,6 +507,7 @@ static LLVMValueRef assembly(struct llvm_func *r, const char *text, const char *
 	return LLVMBuildCall2(r->builder, type, code, args, n, "");
 }
 
+/* One of the four registers that cpuid returns for leaf imm. */
 LLVMValueRef llvm_emit_cpuid(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef i32 = llvm_scalar_type(r->module, KB_I32);
@@ -519,6 +535,7 @@ LLVMValueRef llvm_emit_xgetbv(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- conversions ---- */
 
+/* Bits of a lane as LLVM counts them: a bool is i1. */
 static int width(enum kb_scalar s)
 {
 	return s == KB_BOOL ? 1 : 8 * kb_scalar_bytes(s);
@@ -536,6 +553,8 @@ static LLVMValueRef float_to_int(struct llvm_func *r, LLVMValueRef v, enum kb_sc
 	return llvm_intrinsic(r, is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat", types, 2, &v, 1);
 }
 
+/* Converts lane by lane: float to integer saturates, wider integers extend by the sign of the source type. Types
+ * of equal width differ only in sign, which LLVM's values lack. */
 LLVMValueRef llvm_emit_cvt(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef v = llvm_operand(r, i, 0);
@@ -598,6 +617,7 @@ static void string_attribute(const struct llvm_module *m, LLVMValueRef fn, const
 	LLVMAddAttributeAtIndex(fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
 }
 
+/* The oldest processor of the architecture: code that chooses a variant must run on every one. */
 static const char *baseline_cpu(enum target_arch arch)
 {
 	switch (arch) {
@@ -608,6 +628,7 @@ static const char *baseline_cpu(enum target_arch arch)
 	return "";
 }
 
+/* The target of the function's variant; the module's own for code of the baseline and without variants. */
 static const struct target *target_of(const struct llvm_module *m, const struct kb_func *f)
 {
 	bool is_one = m->options->variants && f->variant != KB_BASELINE;
@@ -641,6 +662,8 @@ static void function_attributes(const struct llvm_module *m, LLVMValueRef fn, co
 
 /* ---- module level ---- */
 
+/* Adds the function with its type, linkage and attributes, without a body. Parameters are its first
+ * instructions. */
 static void declare(struct llvm_module *m, const struct kb_func *f)
 {
 	LLVMTypeRef *types = ARENA_ARRAY(m->arena, LLVMTypeRef, f->n_insts + 1);
@@ -668,6 +691,7 @@ static void declare(struct llvm_module *m, const struct kb_func *f)
 	}
 }
 
+/* Adds constant bytes as a global variable. */
 static void define_data(struct llvm_module *m, const struct kb_data_item *d)
 {
 	LLVMValueRef bytes = LLVMConstStringInContext2(m->context, d->bytes, d->n, 1);
@@ -681,6 +705,7 @@ static void define_data(struct llvm_module *m, const struct kb_data_item *d)
 
 /* ---- functions ---- */
 
+/* The row of `ops` for operations of OpenCL kernels, which are printed as text and never compiled by LLVM. */
 static LLVMValueRef fail_work_group(struct llvm_func *r, const struct kb_inst *i)
 {
 	(void)i;
@@ -699,6 +724,8 @@ static llvm_emit_op *const ops[] = {
 #include "backends/kb/kb_ops.def"
 };
 
+/* Emits the instructions in order. The last block, if still open, returns from a function without result; in
+ * others it follows a return and cannot be reached. */
 static void emit_body(struct llvm_func *r)
 {
 	const struct kb_func *f = r->ir;
@@ -776,6 +803,7 @@ static LLVMValueRef continue_in(struct llvm_func *r, LLVMBasicBlockRef block)
 	return NULL;
 }
 
+/* A new innermost scope: loop or condition, until its end operation pops it. */
 static struct llvm_scope *push_scope(struct llvm_func *r)
 {
 	struct llvm_scope *s = &r->scopes[r->n_scopes++];
@@ -785,6 +813,8 @@ static struct llvm_scope *push_scope(struct llvm_func *r)
 
 /* ---- loops ---- */
 
+/* Opens the body: branches into it, with a test for an empty range before unless the loop is marked nonempty.
+ * The phi's second value is added by end_loop. Returns the index. */
 LLVMValueRef llvm_emit_loop(struct llvm_func *r, const struct kb_inst *i)
 {
 	struct llvm_scope *s = push_scope(r);
@@ -806,6 +836,8 @@ LLVMValueRef llvm_emit_loop(struct llvm_func *r, const struct kb_inst *i)
 	return s->index;
 }
 
+/* Steps the index, tests at the end of the body and closes the loop. NSW: no range comes near the limit of an
+ * index. */
 LLVMValueRef llvm_emit_end_loop(struct llvm_func *r, const struct kb_inst *i)
 {
 	struct llvm_scope *s = &r->scopes[--r->n_scopes];
@@ -829,6 +861,7 @@ LLVMValueRef llvm_emit_forever(struct llvm_func *r, const struct kb_inst *i)
 	return continue_in(r, s->body);
 }
 
+/* Leaves the innermost forever; the code after continues in a new block. */
 LLVMValueRef llvm_emit_break_if(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMBasicBlockRef on = new_block(r, "on");
@@ -846,6 +879,7 @@ LLVMValueRef llvm_emit_end_forever(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- conditions ---- */
 
+/* The scope's exit is the block for a false condition until `else` changes it to the block after both. */
 LLVMValueRef llvm_emit_if(struct llvm_func *r, const struct kb_inst *i)
 {
 	struct llvm_scope *s = push_scope(r);
@@ -855,6 +889,7 @@ LLVMValueRef llvm_emit_if(struct llvm_func *r, const struct kb_inst *i)
 	return continue_in(r, then);
 }
 
+/* Ends the first branch and continues in the second. */
 LLVMValueRef llvm_emit_else(struct llvm_func *r, const struct kb_inst *i)
 {
 	struct llvm_scope *s = &r->scopes[r->n_scopes - 1];
@@ -875,6 +910,7 @@ LLVMValueRef llvm_emit_end_if(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- calls ---- */
 
+/* Returns; code that follows goes to a block without predecessors, because a block ends at its return. */
 LLVMValueRef llvm_emit_return(struct llvm_func *r, const struct kb_inst *i)
 {
 	if (i->n_args)

@@ -28,9 +28,10 @@ static const struct intrinsic_form *find_form(const struct llvm_func *r, const s
 	return NULL;
 }
 
-/* Emits a form for operands of its width. */
+/* Emits a form for operands of its width; apply_X below do so for the tables of the operation X. */
 typedef LLVMValueRef apply_form(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args);
 
+/* The lanes of a, then those of b, which has as many. */
 static LLVMValueRef concat(struct llvm_func *r, LLVMValueRef a, LLVMValueRef b)
 {
 	LLVMValueRef ids[KB_LANES_MAX];
@@ -69,6 +70,7 @@ static LLVMValueRef emit_split(struct llvm_func *r, const struct kb_inst *i,
 
 /* ---- to the nearest integer ---- */
 
+/* f32 to i32, nearest even. Only the form of 512 bits takes a mask (all ones) and a rounding mode. */
 static LLVMValueRef apply_nearest(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	LLVMTypeRef types[] = {llvm_type(r->module, KB_TYPE(KB_I32, f->lanes)), LLVMTypeOf(args[0])};
@@ -146,6 +148,9 @@ static const struct intrinsic_form *s16_form(int lanes)
 	return f;
 }
 
+/* args: sums, a, b. x86's forms for U7S8 and S16S16 only add pairs of products: the sums are added here, as i32
+ * (for U7S8 after a product with ones, which adds pairs of i16) or as i16. Other forms add to the sums
+ * themselves, and want the operands in their own types. */
 static LLVMValueRef apply_dot(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	if (f->detail == KB_DOT_S16S16)
@@ -207,6 +212,8 @@ static LLVMValueRef apply_permute(struct llvm_func *r, const struct intrinsic_fo
 	return llvm_intrinsic(r, f->name, NULL, 0, args, 2);
 }
 
+/* A table of 16 bytes, looked up by index. vpermb needs no mask of the indices and is preferred where there is
+ * one. */
 LLVMValueRef llvm_emit_lookup16(struct llvm_func *r, const struct kb_inst *i)
 {
 	static const struct intrinsic_form permutes[] = {

@@ -75,6 +75,7 @@ struct worker {
 	int64_t not_finite; /* first non-finite element of the unit, counted in the weight; -1: none */
 };
 
+/* Makes the buffer hold that many bytes; the old contents are lost. False: no memory. */
 static bool buffer_reserve(struct scratch_buffer *r, int64_t bytes)
 {
 	if ((size_t)bytes <= r->bytes)
@@ -150,6 +151,7 @@ static bool print_non_finite_source(struct packer *p, const struct ir_wexpr *e, 
 	return false;
 }
 
+/* Warns that element `at` of a weight is infinite or NaN, with the tensor element that it comes from. */
 static void warn_non_finite(struct packer *p, const struct ir_weight *w, int64_t at)
 {
 	int64_t dims[IR_RANK_MAX];
@@ -310,6 +312,8 @@ struct quant_encoding {
 	uint8_t none; /* padding at the end of a row */
 };
 
+/* The encoding of the format's quants. With a codebook, its codes in ascending order, each with the difference
+ * of its index to that of the code before: store_quants sums the differences up to a code, without a search. */
 static struct quant_encoding quant_encoding_of(const struct ir_format_desc *d)
 {
 	struct quant_encoding s = {.has_codebook = d->codebook, .zero = (uint8_t)d->zero};
@@ -624,6 +628,7 @@ static enum tfmc_status resolve_tensors(struct packer *p, const struct ir_wexpr 
 	return p->source->read(p->source->user, p->object->cx, e->file, e->tensor, &bytes);
 }
 
+/* Rejects rows that are too long for a worker's buffers and resolves all tensors (resolve_tensors). */
 static enum tfmc_status check_weights(struct packer *p)
 {
 	const struct weight_list *all = &p->object->weights;

@@ -30,6 +30,7 @@ static bool has_tiles(const struct target *t, enum ir_mac_type kind)
 	return kind != MAC_F32 && target_has(t, FEATURE_AMX_TILE);
 }
 
+/* One operation of that kind, whose result the next one of the chain waits for. */
 static struct kb_val accumulate(struct kb *k, enum ir_mac_type kind, struct kb_val sum, struct kb_val x)
 {
 	switch (kind) {
@@ -162,6 +163,8 @@ static double rate(double amount, double seconds)
 	return seconds > 0 ? amount / seconds : 0;
 }
 
+/* Runs the loops that were built: multiplication on one worker, times the number of workers in flops; reading on
+ * all workers, each its own part of the data in pieces, as memory is shared. */
 static void measure(const struct backend_peak_options *o, struct backend_jit *jit, struct backend_peak *out)
 {
 	struct work w = {.data = o->data};

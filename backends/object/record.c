@@ -37,7 +37,7 @@ static uint64_t put_string(struct record_writer *w, const char *s)
 	return at;
 }
 
-/* offset 0: there is none */
+/* The string's offset; 0: there is none. */
 static int64_t put_optional_string(struct record_writer *w, const char *s)
 {
 	return s ? (int64_t)put_string(w, s) : 0;
@@ -77,6 +77,7 @@ static uint64_t put_dim(struct record_writer *w, const struct entry *e, const st
 	return at;
 }
 
+/* Appends the dim symbols, names and bounds. Returns their offset, as the other put_X do. */
 static uint64_t put_dims(struct record_writer *w)
 {
 	const struct ir_dims *t = w->object->module->dims;
@@ -145,6 +146,7 @@ static void put_cost(struct record_writer *w, const struct entry *e, struct tfmc
 
 /* ---- tensors and entries ---- */
 
+/* The description of an input or output of the entry. `lengths`, -1 here, is the caller's. */
 static struct tfmc_record_tensor make_tensor(struct record_writer *w, const struct entry *e, const char *name,
                                              const struct ir_type *t)
 {
@@ -169,6 +171,7 @@ static int64_t input_number(const struct ir_func *f, int param)
 	return n;
 }
 
+/* Appends descriptions of the inputs, which are the parameters but for states and past lengths. */
 static uint64_t put_inputs(struct record_writer *w, const struct entry *e)
 {
 	const struct function *f = &w->object->functions.items[e->function];
@@ -187,6 +190,7 @@ static uint64_t put_inputs(struct record_writer *w, const struct entry *e)
 	return put_bytes(w, all, n * sizeof(*all));
 }
 
+/* Appends descriptions of the outputs, which are the results but for states and new lengths. */
 static uint64_t put_outputs(struct record_writer *w, const struct entry *e)
 {
 	const struct function *f = &w->object->functions.items[e->function];
@@ -203,6 +207,7 @@ static uint64_t put_outputs(struct record_writer *w, const struct entry *e)
 	return put_bytes(w, all, n * sizeof(*all));
 }
 
+/* Appends the entries, each after the tensors that it points to. */
 static uint64_t put_entries(struct record_writer *w)
 {
 	struct object *o = w->object;
@@ -227,6 +232,7 @@ static uint64_t put_entries(struct record_writer *w)
 
 /* ---- the record ---- */
 
+/* Sets what generation and tokenizers need to know; without facts, the values that mean "none". */
 static void put_facts(struct record_writer *w, struct tfmc_record *r)
 {
 	static const struct backend_facts none = {.pad = -1};
@@ -284,6 +290,7 @@ static void collect_system_needs(const struct object *o, uint64_t system[TARGET_
 	}
 }
 
+/* Appends the states. Dim 0 is the batch; the sizes of the others are constant. */
 static uint64_t put_states(struct record_writer *w)
 {
 	struct object *o = w->object;
