@@ -243,6 +243,7 @@ static void add_operand_areas(const struct emit *e, const struct ir_op *op, stru
 	}
 }
 
+/* Adds the memory that the ops of e->group access, then its results. */
 static void add_group_areas(const struct emit *e, struct area_list *l)
 {
 	const struct ir_func *f = e->function->func;
@@ -391,6 +392,7 @@ static int row_axes(const struct pair *p, const struct ir_op *group)
 	                                                                                      : 0;
 }
 
+/* Workers own full rows in both groups, and number equal rows alike. */
 static bool same_row_split(const struct pair *p)
 {
 	const struct object *o = p->object;
@@ -664,6 +666,7 @@ static enum tfmc_status add_repeat(struct plan_builder *b, const struct ir_op *o
 	return TFMC_OK;
 }
 
+/* Adds the groups and repeats of a region in order; its other ops (weights, views, constants) need no kernel. */
 static enum tfmc_status add_region(struct plan_builder *b, const struct ir_region *r)
 {
 	const struct function *f = b->function;
@@ -687,7 +690,7 @@ enum tfmc_status plan_make(struct object *o, struct function *f)
 	p->arena_bytes = f->arena;
 	f->plan = p;
 	TFMC_TRY(add_region(&b, f->func->body));
-	if (f->past_result >= 0) {
+	if (f->past_result >= 0) { /* new sequence lengths: stored at the end of the call */
 		struct area *lengths = ARENA_NEW(o->arena, struct area);
 		if (!lengths)
 			return TFMC_NO_MEMORY;
@@ -740,6 +743,7 @@ static void print_area(struct buf *out, const struct ir_module *m, const struct 
 	buf_str(out, p->memory == AREA_SCRATCH ? " for each worker]" : "]");
 }
 
+/* Prints a launch: name, arguments and, for OpenCL, the number of work-groups and the row counts it is for. */
 static void print_kernel(struct buf *out, const struct ir_module *m, const struct plan_kernel *k)
 {
 	const char *separator = "";

@@ -178,7 +178,7 @@ const char *emit_short_name(struct arena *a, const char *path)
 	char *out = ARENA_ARRAY(a, char, n - from + 2);
 	if (!out)
 		return "x";
-	if (is_digit)
+	if (is_digit) /* no identifier begins with one */
 		out[0] = 'x';
 	for (size_t i = from; i < n; i++)
 		out[i - from + is_digit] = is_identifier_char(path[i]) ? path[i] : '_';

@@ -21,6 +21,7 @@ enum task_slot { TASK_CONTEXT, TASK_ARGS, TASK_INDEX, TASK_SLOTS = TASK_INDEX + 
 /* Sets the context fields that depend on the number of workers and clears the barriers. */
 void emit_set_workers(struct emit *e, struct kb_val n);
 void emit_entries(struct object *o); /* NAME_call, NAME_ENTRY, NAME_ENTRY_spmd */
+/* The interface but for calls: NAME_init, NAME_close, sizes, functions on the state, status texts. */
 void emit_api(struct object *o);
 /* if (!ok) return status; */
 void emit_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
@@ -28,11 +29,17 @@ void emit_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
 void emit_check_magic(struct emit *e);
 void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* bytes: a multiple of 8 */
 /* ---- interface functions on the state (host_state.c); args: after the context; e->state is loaded ---- */
+/* (): empties all sequences and selects the first ones with their own sources. */
 void emit_reset(struct emit *e, const struct kb_val *args);
+/* (sequence, length): forgets the tokens from `length` on. */
 void emit_trim(struct emit *e, const struct kb_val *args);
+/* (from, to): copies a sequence. */
 void emit_fork(struct emit *e, const struct kb_val *args);
+/* (first, source): later calls are for the sequences from `first` on; source >= 0: all read that one's encoder output. */
 void emit_select(struct emit *e, const struct kb_val *args);
+/* (from, n): each sequence b < n becomes what from[b] was before. */
 void emit_reorder(struct emit *e, const struct kb_val *args);
+/* (sequence): copies a block from the device to the state in memory, or back; does nothing without a device. */
 void emit_fetch(struct emit *e, const struct kb_val *args);
 void emit_store_state(struct emit *e, const struct kb_val *args);
 /* Selects the sequences of later calls: sets the context fields that depend on the first row's sequence and
@@ -56,7 +63,8 @@ struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct k
 /* Emits the kernels in a kernel module of their own; the OpenCL C source and the plan become data of the
  * object. */
 TFMC_MUST_USE enum tfmc_status emit_device_program(struct object *o);
-/* Body of NAME.cpu for a device variant: opens the device. */
+/* NAME.func.body of a device variant: fills omitted inputs, builds a struct tfmc_cl_call on the stack and passes it to
+ * libtfmccl. */
 void emit_device_body(struct object *o, const struct function *f);
 /* Whether the chosen variant runs on a device. */
 struct kb_val emit_is_device(struct emit *e);

@@ -41,6 +41,7 @@ enum tfmc_status emit_device_program(struct object *o)
 	return status;
 }
 
+/* Body of NAME.cpu for a device variant: opens the device, whose handle libtfmccl writes to slot INIT_DEVICE. */
 static void emit_device_open(struct emit *e, struct kb_val config, struct kb_val slots)
 {
 	struct kb *k = e->k;
@@ -75,8 +76,6 @@ static void store_tensor(struct emit *e, struct kb_val buffers, size_t i, struct
 	emit_store(k, kb_mul_const(k, n, ir_dtype_bytes(t->dtype)), buffers, at + AT(tfmc_buffer, count));
 }
 
-/* NAME.func.body: fills omitted inputs, builds a struct tfmc_cl_call on the stack and passes it to
- * libtfmccl. */
 void emit_device_body(struct object *o, const struct function *f)
 {
 	struct emit e = emit_begin(o, f, emit_function_symbol(o, f, "body"), KB_INTERNAL);
@@ -326,6 +325,7 @@ static void emit_arena_bytes(struct object *o)
 	kb_end(k);
 }
 
+/* NAME_state_bytes: the fixed part and a block for each sequence; 0 if the batch is out of bounds. */
 static void emit_state_bytes(struct object *o)
 {
 	struct emit e = begin_api(o, "state_bytes", KB_INDEX);
@@ -355,6 +355,8 @@ static struct kb_val config_field(struct init *n, enum kb_scalar type, int64_t o
 	return emit_load(n->e.k, type, n->config, offset);
 }
 
+/* Loads weights and arena from the config and checks their sizes and alignment. Weights that are absent are
+ * those in the object, if it contains them; the arena holds at least the scratch of all workers. */
 static void check_memory(struct init *n)
 {
 	struct emit *e = &n->e;
@@ -420,6 +422,7 @@ static void check_ranks(struct init *n)
 	emit_require(e, kb_cmp(e->k, KB_EQ, count, kb_index(e->k, e->object->ranks)), TFMC_RT_E_RANKS);
 }
 
+/* Fills the context from the config. The magic number comes last: it marks a complete context. */
 static void write_context(struct init *n)
 {
 	struct emit *e = &n->e;
@@ -454,6 +457,7 @@ static void set_workers(struct emit *e, const struct kb_val *args)
 	emit_set_workers(e, args[0]);
 }
 
+/* NAME_init: checks the config, chooses the variant, fills the context and resets the state, unless it is zero. */
 static void emit_init(struct object *o)
 {
 	struct init n = {.e = begin_api(o, "init", KB_I32)};
@@ -483,6 +487,7 @@ static void emit_init(struct object *o)
 	emit_end(e, TFMC_RT_OK);
 }
 
+/* NAME_close: without its magic number the context counts as uninitialized. */
 static void close_context(struct emit *e, const struct kb_val *args)
 {
 	(void)args;
@@ -516,6 +521,7 @@ static const struct context_function {
         {"workers", {{"workers", KB_INDEX}}, false, set_workers},
 };
 
+/* Emits NAME_suffix: the checks of context and state that all of them begin with, then the body. */
 static void emit_context_function(struct object *o, const struct context_function *f)
 {
 	struct emit e = begin_api(o, f->suffix, KB_I32);
@@ -534,6 +540,7 @@ static void emit_context_function(struct object *o, const struct context_functio
 
 /* ---- status and variant ---- */
 
+/* NAME_status_text: compares with each status, since a table of addresses would need load-time relocations. */
 static void emit_status_text(struct object *o)
 {
 	static const struct {

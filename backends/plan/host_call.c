@@ -289,6 +289,8 @@ static struct kb_val cluster_ptr(struct emit *e, const struct barrier *m, struct
 	return kb_ptr_add(e->k, e->context, far, m->clusters);
 }
 
+/* The worker's view of the barrier. Clusters are runs of CLUSTER_SIZE workers, the last one may be smaller. The
+ * epoch is read before the arrival, after which the last worker may change it. */
 static struct barrier_member barrier_enter(struct emit *e, const struct barrier *m, struct kb_val worker,
                                            struct kb_val n)
 {
@@ -386,6 +388,7 @@ static void spin_wait(struct emit *e, const struct barrier_member *p, struct kb_
 	kb_end_forever(k);
 }
 
+/* NAME.barrier: the last worker to arrive releases the others. */
 static void emit_barrier(struct object *o)
 {
 	struct emit e = {.object = o};
@@ -404,6 +407,7 @@ static void emit_barrier(struct object *o)
 	kb_end(k);
 }
 
+/* NAME.leave: the last worker to arrive runs finish and passes its status to the others in the context. */
 static void emit_leave(struct object *o)
 {
 	struct emit e = emit_begin(o, NULL, emit_variant_symbol(o, "leave"), KB_INTERNAL);
@@ -497,7 +501,7 @@ static struct kb_val kernel_argument(struct emit *e, const struct plan_kernel *k
 		/* The scratch of all workers is at the beginning of the arena. */
 		struct kb_val arena = emit_load_context(e, KB_PTR, CONTEXT_ARENA);
 		return kb_ptr_add(e->k, arena, kb_mul_const(e->k, worker, e->object->scratch), 0);
-	case PLAN_OFFSET: break;
+	case PLAN_OFFSET: break; /* only kernels of devices have it */
 	case PLAN_DIM: return e->dims[arg->number];
 	case PLAN_INDEX: return e->index[arg->number];
 	case PLAN_WORKER: return worker;
@@ -895,6 +899,7 @@ static void emit_call_by_number(struct object *o)
 	emit_end(&e, TFMC_RT_E_ENTRY);
 }
 
+/* NAME_ENTRY, or NAME_ENTRY_spmd with the caller's worker number: NAME_call of the entry's number. */
 static void emit_exported_entry(struct object *o, size_t number, bool spmd)
 {
 	const char *name = o->entries.items[number].name;

@@ -98,7 +98,7 @@ void emit_select(struct emit *e, const struct kb_val *args)
 		require_in_batch(e, source);
 		require_encoded(e, source);
 	} else {
-		kb_return(k, kb_i32(k, TFMC_RT_E_STATE));
+		kb_return(k, kb_i32(k, TFMC_RT_E_STATE)); /* no encoder, no source */
 	}
 	kb_end_if(k);
 	emit_set_rows(e, first, source);
@@ -267,6 +267,7 @@ struct transfer {
 	struct kb_val sequence;
 };
 
+/* Passes the matrix to libtfmccl: its offset in the state, its address in this process, its bytes. */
 static void transfer_matrix(struct emit *e, void *user, struct kb_val offset, struct kb_val n_i32, int lanes)
 {
 	struct kb *k = e->k;
@@ -337,6 +338,7 @@ static void reorder_matrix(struct emit *e, void *user, struct kb_val offset, str
 	end_if_device(e);
 }
 
+/* reorder_matrix for an array of one i32 per sequence. */
 static void reorder_fixed(struct emit *e, void *user, int64_t offset)
 {
 	struct kb *k = e->k;

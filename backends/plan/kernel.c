@@ -66,6 +66,7 @@ static void slice_strides(struct emit *e, const struct state_layout *p, size_t n
 		out->stride[0] = row_stride(e, p, out->stride[0]);
 }
 
+/* kernel_binding.state: the slice that a state op accesses. False: op has none, or the kernel cannot address it. */
 static bool bind_state(void *user, struct kb *k, const struct ir_op *op, struct kb_tensor *out)
 {
 	struct emit *e = user;
@@ -313,6 +314,8 @@ static void declare_params(struct kernel_emission *r, struct kb_val *offsets, st
 		r->job.ranks = declare_param(r, "ranks", PLAN_RANKS, 0);
 }
 
+/* Begins the kernel's function and declares its parameters. A device gets the start of a buffer and a byte
+ * offset for each area: their sum is the pointer that generators use. */
 static enum tfmc_status begin_kernel(struct kernel_emission *r)
 {
 	struct object *o = r->object;
@@ -379,6 +382,7 @@ static enum kernel_rows group_rows(const struct kernel_emission *r, const struct
 	return k->is_skinny ? KERNEL_FEW_ROWS : KERNEL_MANY_ROWS;
 }
 
+/* Emits group i of the launch into the kernel, with the worker numbers and the scratch that it uses. */
 static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 {
 	const struct object *o = r->object;
@@ -389,7 +393,7 @@ static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 	r->job.items = group_items(r, r->e.group);
 	r->job.rows = group_rows(r, r->e.group);
 	if (i > 0 && object_is_device(o))
-		kb_reuse_shared(k);
+		kb_reuse_shared(k); /* groups run one after the other */
 	if (i > 0)
 		emit_group_comment(&r->e);
 	(void)kernel_set_loc(k, o->cx, r->e.group->loc);
@@ -403,6 +407,7 @@ static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 
 /* ---- arguments and launch size ---- */
 
+/* Whether an op of the group reads or computes f64. */
 static bool has_f64(const struct ir_func *f, const struct ir_op *group)
 {
 	bool any = false;

@@ -149,6 +149,8 @@ static bool weight_sizes(struct weight_layout *p)
 	       checked_mul_i64(p->matrix_bytes, p->matrices, &p->bytes);
 }
 
+/* Appends a weight, unless another function or variant has it already. Its bytes are stored once, so all must
+ * agree on the packed layout. */
 static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 {
 	struct weight_layout p = {.weight = w, .offset = o->weights.bytes};
@@ -167,6 +169,7 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 	return TFMC_OK;
 }
 
+/* structure_hash: of the names, types and places of all weights, in order. */
 static uint64_t hash_layout(const struct object *o)
 {
 	uint64_t h = hash_string(hash_i64(HASH64_SEED, TFMC_ABI_VERSION), o->name);
@@ -218,6 +221,7 @@ int64_t layout_state_count(const struct ir_state_decl *d, int from)
 	return checked_product_i64(dims + from, (size_t)(t->rank - from), &count) ? count : -1;
 }
 
+/* Appends a state to the block of a sequence. All begin with one batch dim, that of the blocks. */
 static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *d)
 {
 	struct state_layout p = {.decl = d, .offset = o->states.batch_bytes};
@@ -349,6 +353,7 @@ enum tfmc_status layout_state(struct object *o)
  * uses dims by number. */
 enum { HASH_DIMS, HASH_STATE, HASH_ENTRIES, HASHES };
 
+/* Fills h with a hash for each part, so that an error can name the part that differs. */
 static void hash_interface(const struct object *o, uint64_t h[HASHES])
 {
 	const struct state_list *l = &o->states;
@@ -457,6 +462,8 @@ static bool is_tensor(const struct assigner *w, struct ir_value v)
 	return ir_type_of(w->f->func, v)->kind == IR_TENSOR;
 }
 
+/* A repeat's carries keep one buffer over all iterations, so the initial and the yielded values fill it
+ * entirely. */
 static void check_carries(struct assigner *w, const struct ir_op *op)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
@@ -496,8 +503,8 @@ static void assign_group_results(struct assigner *w, const struct ir_op *op)
 	}
 }
 
-/* Returned buffers without a planned offset are the caller's output buffers. New sequence lengths are not
- * passed by the caller: they get a spare buffer. */
+/* Returned buffers without a planned offset are the caller's output buffers. The caller passes none for new
+ * sequence lengths: they get a spare buffer. */
 static void assign_outputs(struct assigner *w)
 {
 	const struct ir_func *f = w->f->func;
@@ -594,6 +601,7 @@ static const struct ir_dim *round_up(const struct object *o, const struct ir_dim
 
 /* ---- argument slots ---- */
 
+/* Numbers the argument slots: one for each dim, then two (pointer, elements) for each input and each output. */
 static void assign_slots(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
@@ -711,6 +719,7 @@ static void append_spare_buffers(struct object *o, struct function *f)
 	f->arena = round_up(o, ir_dim_add(t, f->arena, partials));
 }
 
+/* Appends a function with its slots, the storage of its values and its arena. */
 static enum tfmc_status add_function(struct object *o, const struct ir_func *func)
 {
 	size_t n_dims = ir_dims_count(o->module->dims);
@@ -783,6 +792,7 @@ size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out)
 	return n;
 }
 
+/* Appends an entry, unless the options request only others. */
 static enum tfmc_status add_entry(struct object *o, const char *name, enum tfmc_entry_kind kind,
                                   size_t function, int fixed_dim)
 {

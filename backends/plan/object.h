@@ -218,16 +218,21 @@ TFMC_MUST_USE enum tfmc_status check_code_limit(const struct object *o, const st
 /* Checks that the layouts of all variants agree (TFMC_INTERNAL otherwise) and gives each the largest
  * scratch. */
 TFMC_MUST_USE enum tfmc_status layout_variants(struct object *o);
+/* Lays out the state: the fixed part, and the block of a sequence with all states. */
 TFMC_MUST_USE enum tfmc_status layout_state(struct object *o);
+/* Lays out all functions: argument slots, storage of values, arena and scratch. */
 TFMC_MUST_USE enum tfmc_status layout_functions(struct object *o);
+/* Whether the function, or the one that it is a case of, fills the source of a sequence. */
 bool function_is_encode(const struct function *f);
 /* Whether the function reads encoder output from the state. */
 bool function_has_source(const struct object *o, const struct function *f);
 /* Argument slots of a call: the dims, then pointer and element count of each tensor. */
 size_t function_arg_slots(const struct function *f);
-/* Whether calls of the entry are served by a case of its function. */
+/* Whether calls of the entry are served by f, a case of its function (CASE_NEVER: f is none). */
 enum case_use { CASE_NEVER, CASE_SOMETIMES, CASE_ALWAYS };
 enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f);
+/* Lists the entries that the options request, and marks the functions that they reach. TFMC_INVALID after a diagnostic:
+ * the model has none of them. */
 TFMC_MUST_USE enum tfmc_status layout_entries(struct object *o);
 /* Scratch bytes of the group that needs most, rounded up to OBJECT_ALIGN. */
 int64_t groups_scratch(const struct ir_op *const *groups, size_t n);

@@ -99,6 +99,7 @@ static int64_t add_formula(struct plan_writer *w, const struct ir_dim *d)
 
 /* ---- kernels ---- */
 
+/* Appends an area; returns its row. A formula that may be absent is stored as 1 + its row, 0: none. */
 static int64_t add_area(struct plan_writer *w, const struct area *a)
 {
 	int64_t cells[AREA_C_COLUMNS] = {[AREA_C_NAME] = add_name(w, a->name),
@@ -115,6 +116,7 @@ static int64_t add_area(struct plan_writer *w, const struct area *a)
 	return add_row(w, PLAN_AREAS, cells);
 }
 
+/* Appends a kernel with its areas and arguments; returns its row. */
 static int64_t add_kernel(struct plan_writer *w, const struct plan_kernel *k)
 {
 	const int64_t cells[KERNEL_COLUMNS] = {
@@ -143,6 +145,7 @@ static int64_t add_kernel(struct plan_writer *w, const struct plan_kernel *k)
 
 /* ---- commands ---- */
 
+/* Appends a command, after the kernel or outputs that it names. */
 static void add_command(struct plan_writer *w, const struct plan *p, const struct plan_command *c)
 {
 	int64_t cells[COMMAND_COLUMNS] = {[COMMAND_KIND] = c->kind};
@@ -163,6 +166,7 @@ static void add_command(struct plan_writer *w, const struct plan *p, const struc
 	(void)add_row(w, PLAN_COMMANDS, cells);
 }
 
+/* Appends a function and its commands. */
 static void add_function(struct plan_writer *w, const struct plan *p)
 {
 	const int64_t cells[FUNCTION_COLUMNS] = {
@@ -180,6 +184,8 @@ static void add_function(struct plan_writer *w, const struct plan *p)
 
 /* ---- the file ---- */
 
+/* Appends the header (magic, version, bytes, hash of the body) and the body: sizes, rows of each section,
+ * sections, names. */
 static void concatenate_sections(struct plan_writer *w, struct buf *out)
 {
 	const struct object *o = w->program->object;
@@ -231,6 +237,7 @@ enum tfmc_status opencl_write_plan(const struct opencl_program *p, struct buf *o
 	arena_destroy(&w.arena);
 	if (failed)
 		return TFMC_NO_MEMORY;
+	/* the checks of the reader, here where they give a diagnostic */
 	const char *wrong = tfmc_plan_open(out->data + from, out->len - from, &read);
 	if (!wrong)
 		return TFMC_OK;
@@ -281,6 +288,7 @@ static double upper_bound(const struct object *o, const struct ir_dim *d)
 	return (double)ir_dim_hi(o->module->dims, d);
 }
 
+/* A bound of the intermediate values of a kernel's indices: task times worker, and the ends of its areas. */
 static double largest_index(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
 {
 	struct ir_dims *dims = o->module->dims;
@@ -306,6 +314,7 @@ static double largest_index(const struct object *o, const struct ir_func *f, con
 	return number;
 }
 
+/* 32, or 64 if a value may not fit; kernels of a program share the width. */
 static int choose_index_bits(const struct object *o, const struct opencl_program *p)
 {
 	double state = (double)o->states.batch_bytes * (double)o->states.batch_max;
