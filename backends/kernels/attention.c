@@ -667,6 +667,7 @@ static enum tfmc_status scaled_operand(struct attention *a, struct ir_value v, s
 	return scales->ring == out->ring ? TFMC_OK : internal(a, "scales are in another ring buffer");
 }
 
+/* Binds the operands of the root; the tensors of absent ones keep no pointer. */
 static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *root)
 {
 	struct ir_value x[V_SCALE + 1] = {{0}};
@@ -832,6 +833,7 @@ static struct kb_val queries_of_head(const struct attention *a)
 	return kb_bin(a->k, KB_DIV, attention_dim(a->k, q), heads);
 }
 
+/* Sizes of the call: a key head has a row for each token and query head of its group. */
 static struct attention_heads find_heads(const struct attention *a)
 {
 	struct kb *k = a->k;

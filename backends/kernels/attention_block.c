@@ -147,6 +147,7 @@ struct score_row {
 	struct kb_val first, full; /* chunks that are fully visible; none if first >= full */
 };
 
+/* The first key of the block that a row of the task sees; it sees keys up to attention_row_end. */
 static struct kb_val attention_row_first(const struct attention *a, const struct attention_block *b,
                                          struct kb_val row)
 {
@@ -158,7 +159,7 @@ static struct kb_val attention_row_first(const struct attention *a, const struct
 	return kb_max(k, kb_min(k, kb_sub(k, begin, b->first), b->n), zero);
 }
 
-/* A row of the task sees keys [first, end) of the block. */
+/* One past the last key of the block that a row of the task sees; at most the first one: it sees none. */
 static struct kb_val attention_row_end(const struct attention *a, const struct attention_block *b,
                                        struct kb_val row)
 {

@@ -213,7 +213,7 @@ void attention_workgroup(const struct attention *a);
 /* ---- attention_split.c ---- */
 /* Slot `index` of those at `slots`. */
 struct attention_partial attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
-/* Slots of work-groups, in job->sums: `split` of each head, for one token. */
+/* Slots of work-groups, in job->partials: `split` of each head, for one token. */
 struct attention_slots attention_group_slots(int64_t queries, int64_t value_size);
 /* bool: the call has one new token, so that work-groups divide KV blocks. */
 struct kb_val attention_is_split(const struct attention *a);
@@ -221,10 +221,12 @@ struct kb_val attention_is_split(const struct attention *a);
 void attention_combine(const struct attention *a);
 
 /* ---- tasks (attention.c) ---- */
-/* Visible keys of sequence b; number of KV blocks that rows of one of its heads read; number that all heads read. */
+/* Visible keys of sequence b. */
 struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b);
+/* Number of KV blocks that the rows of one head of that sequence read; number that all heads of the call read. */
 struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l);
 struct kb_val attention_all_blocks(const struct attention *a);
+/* Addresses of key head `key_head` of sequence b, and of its first query head. */
 struct attention_head attention_find_head(const struct attention *a, struct kb_val b, struct kb_val key_head);
 /* Beginning of worker w's share of `length` units; shares differ by at most one. */
 struct kb_val attention_share_begin(const struct attention *a, struct kb_val length, struct kb_val w);

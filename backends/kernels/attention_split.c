@@ -31,7 +31,8 @@ static const struct ir_type *operand_type(const struct ir_func *f, const struct 
 	return ir_type_of(f, ir_group_root(group)->operands[i]);
 }
 
-/* False: the number of heads is not constant, or items do not share them. */
+/* The slots of an attention by work-groups. False: its number of heads is not constant, or items do not share
+ * them. */
 static bool find_group_slots(const struct ir_func *f, const struct ir_op *group, const struct target *t,
                              struct attention_slots *out)
 {

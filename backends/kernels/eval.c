@@ -23,6 +23,7 @@ enum tfmc_status eval_status(const struct eval *e)
 	return e->unsupported ? TFMC_INVALID : TFMC_INTERNAL;
 }
 
+/* Reports an error at op (NULL: the group), unless the group has one already. Returns none. */
 static struct kb_val report(struct eval *e, const struct ir_op *op, enum diag_code code, const char *prefix,
                             const char *what)
 {
@@ -210,6 +211,8 @@ static bool same_point(const struct eval *e, const struct eval_point *a, const s
 	return true;
 }
 
+/* The value of `value` at p in the current width, or with is_offset its row offset, which has none; NULL: not
+ * cached. */
 static const struct eval_entry *find_cached(const struct eval *e, uint32_t value, const struct eval_point *p,
                                             bool is_offset)
 {
@@ -630,6 +633,7 @@ struct kb_val eval_worker_range(struct eval *e, struct kb_val total, struct kb_v
 	return lo;
 }
 
+/* The constant v of a type that values are computed in, or an index. */
 static struct kb_val scalar_const(struct eval *e, enum kb_scalar s, double v)
 {
 	switch (s) {
@@ -696,6 +700,8 @@ struct analysis {
 
 #define NO_AXIS (-2) /* lanes would not be neighbours */
 
+/* True if lanes along the axis are neighbours in memory, or one element (axis -1, stride 0). Panels:
+ * neighbouring columns are; elements along K are loaded one by one. */
 static bool tensor_vectorizes(const struct analysis *q, const struct eval_tensor *t, int axis)
 {
 	if (axis < 0)
@@ -707,6 +713,7 @@ static bool tensor_vectorizes(const struct analysis *q, const struct eval_tensor
 	return t->t.stride[axis].is_const && (t->t.stride[axis].c == 0 || t->t.stride[axis].c == 1);
 }
 
+/* True if op, a reduction or argmax of an operand of that rank, reduces the axis. */
 static bool is_reduced(const struct ir_op *op, int rank, int axis)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
@@ -782,6 +789,7 @@ static bool is_computed_from_operands(enum ir_opcode code)
 	       code == OP_matmul || code == OP_linear || code == OP_expert_linear || code == OP_rope;
 }
 
+/* eval_vectorizes of v; axis -1: all lanes read one element. */
 static bool value_vectorizes(struct analysis *q, struct ir_value v, int axis)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);
@@ -811,6 +819,8 @@ bool eval_vectorizes(struct eval *e, struct ir_value v, int axis)
 
 static void hoist(struct analysis *q, struct ir_value v, const struct eval_point *p);
 
+/* Hoists the offsets of the operands that op reads along its own row. Not through reshapes, which may have no
+ * single row in their operand. */
 static void hoist_op(struct analysis *q, const struct ir_op *op, const struct eval_point *p)
 {
 	if (op->code == OP_mask_rows || op->code == OP_rope) {
@@ -819,14 +829,13 @@ static void hoist_op(struct analysis *q, const struct ir_op *op, const struct ev
 		for (size_t i = 0; i < op->n_operands; i++)
 			hoist(q, op->operands[i], p);
 	} else if (op->code == OP_transpose || op->code == OP_broadcast || op->code == OP_slice) {
-		/* A reshape that changes the axis of lanes has no single row in its operand. */
 		struct eval_point at;
-		bool changes_lanes = op->code == OP_reshape && eval_view_axis(q->e, op, p->vec) < 0;
-		if (!changes_lanes && eval_view_point(q->e, op, p, &at))
+		if (eval_view_point(q->e, op, p, &at))
 			hoist(q, op->operands[0], &at);
 	}
 }
 
+/* Emits the row offset of v at p if it is in memory, else those of its operands. */
 static void hoist(struct analysis *q, struct ir_value v, const struct eval_point *p)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);

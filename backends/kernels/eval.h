@@ -87,10 +87,10 @@ enum tfmc_status eval_status(const struct eval *e);
 struct kb_val eval_internal(struct eval *e, const struct ir_op *op, const char *what);
 struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const char *what);
 
-/* Sets the vector width. Returns the previous one. */
 struct eval_width {
 	int lanes, valid;
 };
+/* Sets the vector width. Returns the previous one. */
 struct eval_width eval_width(struct eval *e, int lanes, int valid);
 
 /* The value of v at p: e->lanes lanes, or a scalar if p.vec is -1. After a failure: a valid value of the right
@@ -116,6 +116,7 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
  * elements 2 (i / 2) and 2 (i / 2) + 1 of the first column. */
 struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,
                                   int lanes);
+/* Stores value, a scalar or a vector like that of eval_value, as element p of t, in the type of t. */
 void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_point *p, struct kb_val value);
 /* Evaluates and stores an output at p. */
 void eval_store_output(struct eval *e, const struct eval_output *o, const struct eval_point *p);
@@ -130,6 +131,7 @@ static inline const struct ir_type *eval_type(const struct eval *e, struct ir_va
 }
 /* True if the group computes v. */
 bool eval_is_in_group(const struct eval *e, struct ir_value v);
+/* The value of a dim expression. */
 struct kb_val eval_dim(struct eval *e, const struct ir_dim *d);
 /* Sizes of the axes of v. */
 void eval_sizes(struct eval *e, struct ir_value v, struct kb_val size[IR_RANK_MAX]);
@@ -178,8 +180,8 @@ struct eval_columns {
 	int lanes;        /* vector width along the last axis; 1: scalar */
 	int64_t unrolled; /* > 0: number of columns, a multiple of lanes: the loop is unrolled fully */
 };
-/* The values of a block op for these columns of its operand. Returns how many, at most EVAL_BLOCK_VALUES. */
 #define EVAL_BLOCK_VALUES 3
+/* The values of a block op for these columns of its operand. Returns how many, at most EVAL_BLOCK_VALUES. */
 int eval_block_values(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
                       struct kb_val number[EVAL_BLOCK_VALUES]);
 /* Columns of a block. */

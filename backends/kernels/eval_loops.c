@@ -32,6 +32,7 @@ struct accumulators {
 /* Reduces x, which begins at `column`, into accumulator `slot`; x is a scalar for slot 0, otherwise a vector. */
 typedef void column_fn(struct eval *e, struct kb_val column, struct kb_val x, int slot, void *user);
 
+/* x at a column, or at `lanes` columns from there on. */
 static struct kb_val x_at(struct eval *e, const struct eval_columns *c, struct kb_val column, int lanes)
 {
 	struct eval_point p = c->row;
@@ -119,6 +120,7 @@ struct argmax {
 	struct accumulators best, where;
 };
 
+/* A column_fn: keeps the larger element and its column; of equal elements the first. */
 static void update_argmax(struct eval *e, struct kb_val column, struct kb_val x, int slot, void *user)
 {
 	struct argmax *t = user;
@@ -192,6 +194,7 @@ static void update_max(struct eval *e, struct kb_val column, struct kb_val x, in
 	kb_set(e->k, most, kb_max(e->k, x, kb_get(e->k, most)));
 }
 
+/* A column_fn: adds exp(x - shift). */
 static void add_exp(struct eval *e, struct kb_val column, struct kb_val x, int slot, void *user)
 {
 	const struct exp_sum *p = user;
@@ -495,6 +498,7 @@ static struct kb_val combine_accumulators(struct reduction *r)
 	return sum;
 }
 
+/* The mean: the sum divided by the number of elements of the reduced axes. */
 static struct kb_val divide_by_count(struct reduction *r, struct kb_val sum)
 {
 	struct kb *k = r->e->k;
@@ -619,6 +623,7 @@ struct dot {
 	int axis_a, axis_b;
 };
 
+/* Emits the inner product for the lanes of p: one chain of multiply-adds in increasing i. */
 static struct kb_val dot(struct eval *e, struct dot *d, struct kb_val size, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -642,6 +647,7 @@ static bool has_lanes_across_rows(struct eval *e, const struct eval_point *p)
 	return p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1;
 }
 
+/* matmul: a [.., M, K], with ta [.., K, M]; b [.., K, N], with tb [.., N, K]. */
 static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_matmul *at = op->attrs;

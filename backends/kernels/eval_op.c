@@ -62,6 +62,7 @@ struct float_bits {
 
 #define SHIFT_MAX 38 /* largest shift of a mantissa that fits i64 */
 
+/* The mantissa and exponent of |v|. A denormal has no implicit bit, and the exponent of the least normal number. */
 static struct float_bits decompose(struct kb *k, struct kb_val v)
 {
 	struct kb_val bits = kb_bitcast(k, kb_un(k, KB_ABS, v), KB_I32), one = constant(k, bits, 1);
@@ -460,6 +461,7 @@ int eval_view_axis(struct eval *e, const struct ir_op *op, int axis)
 
 /* ---- points ---- */
 
+/* Axes before the common tail go through the row-major position in them, which both shapes share. */
 static void reshape_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                           struct eval_point *out)
 {
@@ -478,6 +480,7 @@ static void reshape_point(struct eval *e, const struct ir_op *op, const struct e
 		out->flat = p->flat;
 }
 
+/* Leaves out the axes that a broadcast adds; on those that it repeats the index is 0. */
 static void broadcast_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                             struct eval_point *out)
 {
@@ -598,6 +601,7 @@ static struct kb_var result_var(struct eval *e, const struct ir_op *op, const st
 	return kb_var(e->k, ir_op_desc(op->code)->name, t, eval_const(e, p, s, init));
 }
 
+/* x at the index less `before`, where x has one; else the value of the padding. */
 static struct kb_val pad(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_pad *a = op->attrs;
@@ -608,6 +612,8 @@ static struct kb_val pad(struct eval *e, const struct ir_op *op, const struct ev
 	return kb_get(e->k, to);
 }
 
+/* Each operand is evaluated only where the index falls into its range, which begins at the end of the one
+ * before. */
 static struct kb_val concat(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	int axis = (int)((const struct attrs_concat *)op->attrs)->axis;
@@ -684,6 +690,7 @@ static struct kb_val require_f32(struct eval *e, const struct ir_op *op, struct 
 	return x;
 }
 
+/* The emitter of an elementary function; NULL: the op is none. */
 static unary_fn *math_function(enum ir_opcode code)
 {
 	static unary_fn *const table[IR_N_OPS] = {

@@ -59,7 +59,7 @@ struct kernel_write {
 	int shifted;       /* axis of `to` whose indices begin at past[b]; -1: none */
 	struct kb_val row; /* index on that axis of the row being written */
 };
-/* False after a diagnostic. */
+/* Binds the state that op writes. False after a diagnostic. */
 bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w);
 /* Writes elements [lo, hi) of one row of x; rows beyond the end of the state are dropped. */
 void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,

@@ -19,7 +19,7 @@
 /* Words of a quantized block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding. */
 #define X_WORDS 12
 
-/* Few rows: see the super-block of that name. */
+/* Few rows: items divide K (see "few rows" below). */
 #define FEW_ROWS      4 /* of a tile */
 #define PANEL_VECTORS (MATMUL_PANEL / LANES)
 #define K_ITEMS       (GPU_ITEMS / PANEL_VECTORS) /* items along K */
@@ -139,6 +139,8 @@ static void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_v
 		kb_end_if(k);
 }
 
+/* Calls `emit` for all of K: in a loop for full steps, with vectors of x if they are contiguous, then for the
+ * remainder. */
 static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
 {
 	struct kb *k = g->l.k;
@@ -247,7 +249,7 @@ static void multiply_f32(struct wg_matmul *g, struct kb_val at, int n)
 	}
 }
 
-/* n <= STEP K elements. */
+/* Multiplies n <= STEP K elements, which are in local memory. */
 static void multiply_step(struct wg_matmul *g, int64_t n)
 {
 	struct kb *k = g->l.k;
@@ -279,8 +281,8 @@ static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct k
  * matmul_lowp.c.
  */
 
-/* True if x and weights are quantized so that int8 gives the bits of the reference. True if a kernel before
- * quantized x by blocks of 32, and no block of weights is shorter. */
+/* True if int8 gives the bits of the reference: a kernel before quantized x by blocks of 32, and no block of the
+ * quantized weights is shorter. */
 static bool gpu_has_int8(const struct linear *l)
 {
 	const struct ir_format_desc *d = ir_format(l->panel.format);
@@ -426,7 +428,7 @@ static void scale_block(const struct wg_matmul *g, bool has_offset)
 	}
 }
 
-/* Adds the product of the open tile to g->acc: in f32, in int8. */
+/* Adds the product of the open tile to g->acc, quant block by quant block. */
 static void gpu_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -547,7 +549,7 @@ static void multiply_tail(struct wg_matmul *g, struct kb_val from, struct kb_val
 	}
 }
 
-/* n <= FEW_STEP K elements. */
+/* A gpu_step_fn for few rows: n <= FEW_STEP K elements. */
 static void emit_few_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
 {
 	struct kb *k = g->l.k;
@@ -629,8 +631,8 @@ static void gpu_skinny_int8(struct wg_matmul *g)
 
 /* ---- reduction over items ---- */
 
-/* Few rows: this item's partial sums; then their sum over the items that split K, to the C buffer. Reduces
- * [K_ITEMS][n_acc][16] partial sums to the C buffer [rows, width]; an item sums one vector. */
+/* Sums what the items that split K have: each stores its sums in local memory, [K_ITEMS][n_acc][16]; then an
+ * item adds up one vector and stores it in the C buffer [rows, width]. */
 static void gpu_skinny_reduce(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -676,6 +678,7 @@ static int64_t local_elements(const struct wg_matmul *g)
 
 /* ---- a tile ---- */
 
+/* Adds the product of the open tile to g->acc; by_quants: of integers. */
 static void multiply_tile(struct wg_matmul *g, bool by_quants)
 {
 	if (g->is_few && by_quants)

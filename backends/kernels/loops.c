@@ -78,6 +78,7 @@ static struct kb_val x_at(struct row_scan *w, struct kb_val i)
 
 /* ---- cumsum ---- */
 
+/* Stores all sums of the row; the running sum itself is not rounded to the dtype. */
 static void scan_cumsum(struct row_scan *w)
 {
 	struct kb *k = w->k;
@@ -485,6 +486,7 @@ void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_poin
 	eval_release(e, mark);
 }
 
+/* A result of rank 0: the first worker stores it. */
 static void emit_scalar(struct kernel *g, const struct eval_output *o)
 {
 	struct eval_point at = {.vec = -1};
@@ -541,6 +543,7 @@ bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_w
 	return true;
 }
 
+/* The body of a row_loop: stores x in the state, with the row of the state in place of that of x. */
 static void store_state_element(void *user, struct eval *e, const struct eval_point *at)
 {
 	struct kernel_write *w = user;

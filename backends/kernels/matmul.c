@@ -71,8 +71,8 @@ static bool find_sizes(struct linear *l)
 
 #define SHORT_OPS_MAX 6
 
-/* True if the epilogue is long: it is then emitted once, behind the C buffer, not for each accumulator. A long
- * epilogue would be emitted for each accumulator of each register tile. */
+/* True if the epilogue is long: from the C buffer it is emitted once, else for each accumulator of each register
+ * tile. */
 static bool matmul_needs_c_buffer(const struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;
@@ -235,7 +235,7 @@ static bool needs_many_rows(const struct linear *l, int rows)
 }
 
 /* Lists mr of the register tiles that this group can need, decreasing; returns their number. */
-static int find_tile_rowss(const struct linear *l, int *mr)
+static int list_tile_mr(const struct linear *l, int *mr)
 {
 	bool is_one = l->rows_lo == l->rows_hi && l->rows_hi <= l->mr && !l->norm.after;
 	int64_t left = l->rows_hi;
@@ -375,7 +375,7 @@ void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, str
 static void emit_row_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val first)
 {
 	struct kb *k = l->k;
-	int mr[MR_CHOICES_MAX], n = find_tile_rowss(l, mr);
+	int mr[MR_CHOICES_MAX], n = list_tile_mr(l, mr);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
 	struct matmul_tile t = {
@@ -749,6 +749,7 @@ struct experts {
 	int64_t block_rows;   /* of an M block, at most */
 };
 
+/* Binds w, ids, bias and x. False: the layout of w or x does not fit. */
 static bool bind_expert_operands(struct experts *x)
 {
 	struct linear *l = &x->l;

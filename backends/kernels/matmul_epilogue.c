@@ -553,6 +553,8 @@ static void norm_heads_of_row(const struct linear *l, const struct matmul_block 
 	kb_end_loop(k);
 }
 
+/* The piece of a row of `width` columns that work-item `piece_id` has: full vectors, so there may be fewer
+ * pieces than items; piece_id none: the row. */
 static struct matmul_piece matmul_piece(const struct linear *l, struct kb_val piece_id, int64_t width)
 {
 	struct kb *k = l->k;

@@ -225,6 +225,7 @@ void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *
 /* ---- matmul_skinny.c ---- */
 /* True if there are few rows and the weights come from memory. */
 bool matmul_is_skinny(const struct linear *l);
+/* Emits the product for that case: each worker reads a run of panels once. */
 void matmul_skinny(const struct linear *l);
 
 /* ---- matmul_prologue.c ---- */
@@ -235,7 +236,7 @@ static inline bool matmul_has_x_buffer(const struct linear *l)
 }
 /* Finds x and the ops that make it. False: these weights need another x. */
 bool matmul_bind_x(struct linear *l);
-/* False: not enough scratch. */
+/* Places x_buf and f32_row in scratch, if rows of x are made. False: there is not enough. */
 bool matmul_alloc_x_buffer(struct linear *l);
 /* Bytes of scratch of x_buf and f32_row. */
 int64_t matmul_x_buffer_bytes(const struct linear *l);
@@ -324,7 +325,7 @@ int matmul_inline_panels(const struct linear *l, int rows);
 struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct matmul_block *s);
 /* Chooses repacking if it pays and there is scratch. */
 void matmul_choose_repack(struct linear *l, int64_t scratch_begin);
-/* Repacks a quantized row of x as row `row` of the buffer; the panels of a block. */
+/* Repacks the panels of a block, of all projections, into the buffer of repack.group panels. */
 void matmul_repack_block(const struct linear *l, const struct matmul_block *s);
 
 /* ---- matmul_epilogue.c ---- */

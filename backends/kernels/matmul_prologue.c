@@ -606,6 +606,7 @@ static void quantize_row(struct span *s)
 
 /* ---- rows ---- */
 
+/* Emits the norm of rows [first, end), as f32 rows at `to`. */
 static void emit_norm_rows(const struct linear *l, struct kb_val first, struct kb_val end, struct kb_val to)
 {
 	struct rowwise_rows rows = {.norm = l->norm.before,

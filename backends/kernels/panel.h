@@ -28,6 +28,7 @@ struct panel {
 	int k_align;        /* a K block begins at multiples of it */
 	int live_registers; /* quants: scale and minimum registers of a vector of columns, live along K */
 };
+/* The layout of panels of the format with depth (K) elements in a column. */
 struct panel panel_of(enum ir_format f, int64_t depth);
 
 /* Floats: panels side by side. */
@@ -111,6 +112,7 @@ struct panel_loop {
 	int nibble;             /* 4 bits: 0 low, 1 high */
 	struct kb_val scale[TILE_ACC_MAX], offset[TILE_ACC_MAX], looked_up[TILE_ACC_MAX];
 };
+/* Emits the loop, block by block of quants, whose scales are loaded once; then what is left of K. */
 void panel_loop(struct panel_loop *w);
 /* Vector v of neighbour i, f32. */
 struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Multiply-accumulate on a register tile and on AMX tiles, for GEMM and attention: the functions of reg_tile.h. */
 #include "backends/kernels/reg_tile.h"
 
 void reg_tile_zero(struct reg_tile *p, const char *name)

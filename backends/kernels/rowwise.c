@@ -449,6 +449,7 @@ static bool fits_registers(const struct rowwise *r)
 	       r->out_lanes == r->lanes;
 }
 
+/* Chooses the lanes, and where elements wait between passes: in registers, in memory as x, or in a buffer. */
 static void choose_schedule(struct rowwise *r)
 {
 	int last = r->rank - 1;
@@ -477,6 +478,7 @@ static void copy_element(struct rowwise *r, const struct rowwise_chunk *c, void 
 	rowwise_write_buffer(r, c, eval_value(&r->e, r->root->operands[0], &p));
 }
 
+/* Emits the passes of the root's op. */
 static void emit_root(struct rowwise *r)
 {
 	switch ((int)r->root->code) {

@@ -21,7 +21,7 @@ struct rowwise_rows {
 	struct kb_val to;         /* f32 [end - first][step] */
 	int64_t step;             /* elements between rows, at least their length */
 };
-/* Emits them, with the bits of the norm as a group of its own. Failures are recorded in `e`. */
+/* Emits the norm of the rows, with the bits of the norm as a group of its own. Failures are recorded in `e`. */
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);
 
 /* Emits the norm of the row of point `row`, to f32 [length] at `to`, which may be where x is. */

@@ -97,16 +97,20 @@ struct rowwise_acc {
 	struct kb_var slot[ROWWISE_UNROLL];
 	struct kb_var tail;
 };
+/* Creates the accumulators, with the neutral element of op. */
 void rowwise_acc_begin(struct rowwise *r, struct rowwise_acc *a, enum kb_bin op);
+/* Adds x (combines it by op) in the lanes that exist. */
 void rowwise_acc_add(struct rowwise *r, struct rowwise_acc *a, const struct rowwise_chunk *c,
                      struct kb_val x);
 /* Adds x^2. */
 void rowwise_acc_square(struct rowwise *r, struct rowwise_acc *a, const struct rowwise_chunk *c,
                         struct kb_val x);
+/* The sum or maximum over the row, of all lanes and items; all items must call it. */
 struct kb_val rowwise_acc_reduce(struct rowwise *r, const struct rowwise_acc *a);
 
 /* Visible elements of the open row: [*first, result); *first is none without a window. */
 struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, struct kb_val *first);
+/* Elements of a row. */
 struct kb_val rowwise_width(const struct rowwise *r);
 static inline struct ir_value rowwise_operand(const struct rowwise *r, size_t i)
 {

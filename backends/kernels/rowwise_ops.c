@@ -92,6 +92,7 @@ static struct kb_val normalize(struct kb *k, struct kb_val x, const struct norm_
 	return s->beta.id ? kb_add(k, x, s->beta) : x;
 }
 
+/* The last pass of a norm: stores (x - mean) inverse gamma + beta. */
 static void scale_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct norm *n = user;
@@ -429,6 +430,7 @@ static void softmax_prefix(struct rowwise *r, struct kb_val to, struct softmax *
 	loop_visible(r, to, r->out_lanes, store_quotient, s);
 }
 
+/* Only visible elements are read; the others get 0. */
 static void masked_softmax(struct rowwise *r)
 {
 	const struct attrs_masked_softmax *a = r->root->attrs;
@@ -491,6 +493,7 @@ static void update_abs_max(struct rowwise *r, const struct rowwise_chunk *c, voi
 	rowwise_acc_add(r, &n->most, c, rowwise_abs_or_inf(r->k, x));
 }
 
+/* Stores the dequantized value: x inverse, rounded to an integer, times step. */
 static void quantize_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct quantization *n = user;
