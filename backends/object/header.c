@@ -97,8 +97,7 @@ static bool is_all_capitals(const char *s)
 	return *s == 0;
 }
 
-/* Whether the name belongs to a family of macros of standard headers: prefix and capitals, such as SIG_DFL,
- * E2BIG. */
+/* Whether the name belongs to a family of macros of standard headers: a word, _, capitals, such as INT32_MAX. */
 static bool has_macro_prefix(const char *s)
 {
 	size_t n;
