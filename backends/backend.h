@@ -108,6 +108,7 @@ struct backend_output {
 	bool embedded;       /* the weights are in the object, weights_sink was not used */
 };
 
+/* Makes all outputs empty; frees them. */
 void backend_output_init(struct backend_output *out);
 void backend_output_destroy(struct backend_output *out);
 

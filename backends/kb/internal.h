@@ -72,6 +72,7 @@ bool kb_is_int(enum kb_scalar s); /* I8 .. I64, INDEX */
 /* Whether the operator accepts operands of the type. */
 bool kb_bin_fits(enum kb_bin op, enum kb_scalar s);
 bool kb_un_fits(enum kb_un op, enum kb_scalar s);
+/* Names in dumps and messages, such as "i32", "lt". */
 const char *kb_scalar_name(enum kb_scalar s);
 const char *kb_cmp_name(enum kb_cmp op);
 static inline bool kb_same_type(struct kb_type a, struct kb_type b)

@@ -84,6 +84,7 @@ struct kb_caps {
 };
 
 struct target;
+/* The capabilities of a target. */
 struct kb_caps kb_caps_of(const struct target *t);
 
 struct kb_module; /* all functions and constant data of an object, in order of definition */
@@ -132,6 +133,7 @@ void kb_module_keep_locs(struct kb_module *m);
 uint32_t kb_set_loc(struct kb *k, const struct kb_loc *p);
 void kb_reset_loc(struct kb *k, uint32_t number);
 void kb_return(struct kb *k, struct kb_val v); /* v: none for KB_VOID; may be inside kb_if */
+/* Finishes the function, whose loops and conditions must be closed. */
 void kb_end(struct kb *k);
 /* Dead code elimination in a finished function: removes unused values and parameters, and variables that are never
  * read. */
@@ -203,6 +205,7 @@ struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_v
                            int64_t disp);
 void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, struct kb_val index,
                    int64_t disp);
+/* ptr + bytes + disp_bytes. */
 struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, int64_t disp_bytes);
 /* An opaque copy of the address (LLVM: empty inline assembly). The compiler cannot tell that both are equal, so a
  * load through the copy is emitted again instead of keeping the earlier value in a register (less register
@@ -229,6 +232,7 @@ enum kb_cmp {
 #define KB_CMP(op, name, sign) KB_##op,
 #include "backends/kb/kb_ops.def"
 };
+/* a op b, op a: lane by lane, with the arithmetic of kb_ops.def; operands have one type, which is that of the result. */
 struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b);
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a);
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c); /* a * b + c */
@@ -243,6 +247,7 @@ struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_v
 struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b); /* bool, same lanes */
 /* cond ? a : b, lane by lane; a scalar cond is broadcast. */
 struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struct kb_val b);
+/* The scalar in all lanes (a vector of `lanes` lanes stays as it is); lane `lane` of a vector. */
 struct kb_val kb_splat(struct kb *k, struct kb_val scalar, int lanes);
 struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane);
 /* Converts values. Float to integer truncates, saturates, NaN gives 0; a wider integer sign-extends (from U8 and U16

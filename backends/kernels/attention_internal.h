@@ -286,7 +286,7 @@ struct kb_val attention_combine_max(const struct attention *a, struct kb_val bef
 /* Configures and releases matrix tiles, around all tasks of a function; nothing if !a->amx. */
 void attention_amx_begin(struct attention *a);
 void attention_amx_end(const struct attention *a);
-/* Scores of a tile; its output acc = acc old_factor + (probabilities v) new_factor. */
+/* By AMX, for `rows` rows (16 or 32): scores of a tile; acc = acc old_factor + (probabilities v) new_factor. */
 void attention_amx_scores(const struct attention *a, const struct attention_block *b,
                           const struct attention_tile *t, int rows);
 void attention_amx_values(const struct attention *a, const struct attention_block *b,

@@ -151,10 +151,13 @@ struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axi
 /* A vector from scalars, one for each valid lane. */
 struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane);
 
-/* Parts of eval_value by kind of op: each returns the value of op's result at p. */
+/* Parts of eval_value by kind of op: each returns the value of op's result at p, or none after a diagnostic. */
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* Views, gather, select_rows, pad, concat: the operand at the point that p shows, or lane by lane. */
 struct kb_val eval_movement(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* Ops that read more than one element of an operand: masks, reductions, contractions, ops along rows. */
 struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+/* rope, lane by lane unless a vector keeps pairs together (eval_rope_vectorizes). */
 struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* Rounds v to a dtype that is narrower than the type it is computed in; integers wrap. */
 struct kb_val eval_round_to_dtype(struct eval *e, enum ir_dtype t, struct kb_val v);

@@ -117,13 +117,13 @@ static inline struct ir_value rowwise_operand(const struct rowwise *r, size_t i)
 	return i < r->root->n_operands ? r->root->operands[i] : IR_NO_VALUE;
 }
 
-/* Emit the open row, by root. */
+/* Emit all passes over the open row, for the root of that name; rowwise_softmax also for masked_softmax. */
 void rowwise_softmax(struct rowwise *r);
 void rowwise_log_softmax(struct rowwise *r);
-void rowwise_mask(struct rowwise *r);
+void rowwise_mask(struct rowwise *r); /* elements outside the mask become -inf */
 void rowwise_layer_norm(struct rowwise *r);
 void rowwise_rms_norm(struct rowwise *r);
-void rowwise_quantize_rows(struct rowwise *r);
+void rowwise_quantize_rows(struct rowwise *r); /* the results are dequantized */
 /* True if quantize_rows quantizes a row in several blocks. */
 bool rowwise_has_quant_blocks(const struct rowwise *r);
 

@@ -11,9 +11,9 @@
  * weights_hash. */
 TFMC_MUST_USE enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
                                             const struct backend_sink *sink, uint64_t base);
-/* Whether options.packed holds weights packed for this layout. pack_copy writes those to `sink` (NULL:
- * nowhere) and sets weights_hash. */
+/* Whether options.packed holds weights packed for this layout. */
 bool pack_is_done(const struct object *o);
+/* Writes those of options.packed to `sink` (NULL: nowhere) and sets weights_hash. */
 TFMC_MUST_USE enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, uint64_t base);
 /* The header of a weights file, after the weights are packed. */
 TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink, int64_t rank);
@@ -28,6 +28,7 @@ void header_build(const struct object *o, struct buf *out);
  * object[EMBED_AT, len). */
 #define EMBED_AT 64
 uint64_t embed_bytes(uint64_t size);
+/* Adds the section and the symbol to `object`. TFMC_INTERNAL after a diagnostic: it is not an object as LLVM writes. */
 TFMC_MUST_USE enum tfmc_status embed_section(struct diag_context *cx, struct buf *object, const char *symbol,
                                              uint64_t size);
 

@@ -124,6 +124,7 @@ struct cfamily_dialect_table {
 	bool (*is_reserved)(const char *name);
 };
 
+/* The tables of the dialects: C99, OpenCL C 1.2. */
 const struct cfamily_dialect_table *cfamily_c(void);
 const struct cfamily_dialect_table *cfamily_opencl(void);
 
@@ -159,6 +160,7 @@ const char *print_global(struct print *p, const char *name);
 /* Instantiates a block of the prelude on the first request of h->name; helpers that it calls must be requested
  * before. Returns h->name. */
 const char *print_helper(struct print *p, const char *block, const struct print_helper *h);
+/* Prints a block of the prelude to `out`, with the name, arguments and types of h for its $ letters. */
 void print_block(struct print *p, const char *block, const struct print_helper *h, struct buf *out);
 /* A string literal. */
 void print_string(const char *text, struct buf *out);

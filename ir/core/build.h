@@ -57,6 +57,7 @@ void irb_repeat_end(struct ir_builder *b, const struct ir_value *yields, size_t 
 /* Ops built between the two calls are the body of a group; they may use any outer value. attrs->root: position of the
  * root op in the body. */
 void irb_group_begin(struct ir_builder *b);
+/* Ends the body with a yield; results receives the n results of the group. */
 void irb_group_end(struct ir_builder *b, const struct attrs_group *attrs, const struct ir_value *yields,
                    size_t n, struct ir_value *results);
 

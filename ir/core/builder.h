@@ -48,6 +48,7 @@ struct op_key {
 	size_t n_operands;
 	const void *attrs;
 };
+/* The hash of a key; whether an op has the key. */
 uint64_t op_key_hash(const struct op_key *key);
 bool op_key_equal(const void *op, const void *key);
 

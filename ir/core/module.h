@@ -196,6 +196,7 @@ const struct ir_func *ir_find_func(const struct ir_module *m, const char *name);
 /* Adds a copy of w to m. If m has a weight of that name, returns it if equal in type, encoding, format and init, else
  * NULL. */
 const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weight *w);
+/* Adds a state. If m has one of that name, returns it if it has that type, else NULL. */
 const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
                                          struct ir_loc loc);
 /* Sets the type of a state that no function uses yet. False if m has no state of that name. */
@@ -266,6 +267,7 @@ struct ir_iter {
 	} stack[IR_DEPTH_MAX + 1]; /* the outermost region first */
 	int depth;
 };
+/* An iterator at the first op of r; its op is NULL if r has none. Then the next op. */
 struct ir_iter ir_iter_begin(const struct ir_region *r);
 void ir_iter_next(struct ir_iter *it);
 /* The same as callbacks. */

@@ -80,6 +80,7 @@ struct target_requirements {
 	uint32_t xcr0;
 	uint64_t system[TARGET_SYSTEM_WORDS];
 };
+/* The requirements of all features of the target. */
 struct target_requirements target_requirements(const struct target *t);
 
 /* A machine, as functions, so that tests can simulate one. cpuid and xcr0 are NULL if the arch has none. system is

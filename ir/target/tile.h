@@ -70,6 +70,7 @@ struct quant_panel_layout {
 	int64_t super_block_bytes;           /* of a full super-block */
 	int64_t bytes;                       /* of the panel */
 };
+/* The layout of a panel of `depth` K elements in a quantized format. */
 struct quant_panel_layout quant_panel_layout(enum ir_format f, int64_t depth);
 /* Bytes of a packed panel of any format. False if too many for int64. */
 bool panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes);
@@ -95,6 +96,7 @@ struct activation_row_layout {
 	int64_t corrections, scales, offset_sums;
 	int64_t bytes;
 };
+/* The layout of a row of `depth` elements quantized as r says, for weights of format f. */
 struct activation_row_layout activation_row_layout(enum ir_format f, struct activation_quant r,
                                                    int64_t depth);
 

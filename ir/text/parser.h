@@ -69,17 +69,20 @@ void parse_leave(struct parser *p);
 
 /* ---- parts of a line (op.c) ---- */
 
+/* A dim expression, such as `2*S + 1`; the name of a dtype. */
 bool parse_dim(struct parser *p, const struct ir_dim **out);
 bool parse_dtype(struct parser *p, enum ir_dtype *out);
 /* The name of a storage format except `plain`. */
 bool parse_format(struct parser *p, enum ir_format *out);
 /* The current token is the name of a quantized format. */
 bool parse_at_format(const struct parser *p);
+/* A type, such as `f32[B,S,64]`, or of a state. */
 bool parse_type(struct parser *p, const struct ir_type **out);
 /* `[2,3]`: constant dims. */
 bool parse_shape(struct parser *p, int *rank, int64_t dims[IR_RANK_MAX]);
 /* `loc(...)` if present; else *out is unchanged. */
 bool parse_loc(struct parser *p, struct ir_loc *out);
+/* The name of an encoding of packed weights or states. */
 bool parse_encoding(struct parser *p, enum ir_encoding *out);
 /* Index of the attribute of `op` that a token names; -1 after a diagnostic. */
 int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct tok *t);

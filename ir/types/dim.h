@@ -45,6 +45,7 @@ struct ir_dim {
 	uint32_t serial; /* order of creation, for deterministic sorting */
 };
 
+/* A table without symbols; NULL without memory. */
 struct ir_dims *ir_dims_create(struct arena *arena);
 /* Declares a symbol. False if the name exists, or the bounds are not 0 <= lo <= hi < 2^31. */
 bool ir_dims_declare(struct ir_dims *t, const char *name, int64_t lo, int64_t hi);
@@ -58,6 +59,7 @@ bool ir_dims_set_hi(struct ir_dims *t, size_t index, int64_t hi);
 /* True after an overflow (also: too many terms or factors, no memory); the failing calls returned the constant 0. */
 bool ir_dims_failed(const struct ir_dims *t);
 
+/* Expressions in canonical form: equal ones have one address. */
 const struct ir_dim *ir_dim_const(struct ir_dims *t, int64_t v);
 const struct ir_dim *ir_dim_sym(struct ir_dims *t, const char *name); /* NULL when not declared */
 const struct ir_dim *ir_dim_add(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);

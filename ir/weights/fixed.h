@@ -52,6 +52,7 @@ struct fixed_sums {
 	double q[FIXED_LANES], qq[FIXED_LANES], xq[FIXED_LANES];
 };
 
+/* The rounding to the quants of format f. */
 struct fixed_format fixed_format(enum ir_format f);
 /* Fills b, of which the caller has set from, in, column and n. The centre is 0 unless the format has an offset. */
 void fixed_begin(struct fixed_blocks *b, bool has_offset);

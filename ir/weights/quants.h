@@ -47,6 +47,7 @@ struct weight_quantizer {
 	struct fixed_format fixed;
 	int8_t nearest[CODE_PLACES];
 };
+/* The tables of format f. */
 struct weight_quantizer weight_quantizer(enum ir_format f);
 /*
  * Quantizes rows x [rows, k]: fits the scales of all blocks, then rounds to the nearest quants. With `in`, the

@@ -94,6 +94,7 @@ const struct ir_wexpr *wexpr_slice(struct arena *a, int axis, int64_t begin, int
                                    const struct ir_wexpr *e);
 /* Exchanges the last two axes; a tensor with fewer axes stays as it is. */
 const struct ir_wexpr *wexpr_transpose(struct arena *a, const struct ir_wexpr *e);
+/* The elements in row-major order with other dims; their number must agree. */
 const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *dims,
                                      const struct ir_wexpr *e);
 /* Permutes the rows of each head between the two layouts of RoPE: WX_ROPE_H2I, WX_ROPE_I2H. Heads have an even
@@ -122,6 +123,7 @@ const struct ir_wexpr *wexpr_without_columns(struct arena *a, const struct ir_we
 const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e);
 /* Number of elements; cannot overflow, as the constructors checked. */
 int64_t wexpr_count(const struct ir_wexpr *e);
+/* Whether both are one expression: equal kinds, fields and arguments; values are not compared. */
 bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
 /* True if every value is represented exactly by the format: leaves of the format, moved only by elements (plain
  * formats), or by whole rows or blocks of rows (quantized formats). */

@@ -27,6 +27,7 @@ enum rule_class {
 	RULE_REASSOCIATE, /* sums in another order: the bound grows with their length */
 	RULE_APPROXIMATE, /* another function, within a given relative tolerance */
 };
+/* The name in rules files and messages. */
 const char *rule_class_name(enum rule_class c);
 
 /* ---- expressions of attributes ---- */
@@ -232,6 +233,7 @@ int rule_call_find(const char *name);
 size_t rule_call_names(const char *const **names);
 /* Compares exactly if f32 represents the pattern, else to a relative 1e-6. */
 bool rule_number_fits(double pattern, double value);
+/* Whether the type of a rule admits the dtype. */
 bool rule_elem_fits(const struct rule_type *t, enum ir_dtype dtype);
 
 /* ---- rewriting ---- */
