@@ -108,8 +108,9 @@ const char *preset_of_architecture(struct arena *a, const char *type, const char
 	const char *base = preset_of_type(type);
 	if (preset != NULL || base == NULL || !is_decoder(base))
 		return preset;
-	if (ends_with_one(architecture, "ForCausalLM LMHeadModel"))
+	if (ends_with_one(architecture, "ForCausalLM LMHeadModel")) /* the head of the decoder itself */
 		return base;
+	/* DoubleHeadsModel ends with Model, too, but has two heads. */
 	for (size_t i = 0; i < TFMC_COUNT(heads) && !ends_with_one(architecture, "HeadsModel"); i++) {
 		if (ends_with_one(architecture, heads[i].ends))
 			return arena_printf(a, "%s_%s", base, heads[i].name);

@@ -563,7 +563,8 @@ static const char *sampling_comment(const struct generation *g)
 	return comment;
 }
 
-/* Maps all keys. A decoder starts with bos_token_id before a prompt, an encoder-decoder with its start ids. */
+/* Maps all keys. A decoder starts with bos_token_id before a prompt, an encoder-decoder with its start ids. Without
+ * generation_config.json start and padding stay as the preset reads them from config.json. */
 static bool map_all(struct generation *g, bool is_causal)
 {
 	bool is_forced = false;

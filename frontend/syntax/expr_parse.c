@@ -306,7 +306,7 @@ static const struct expr *parse_list(struct parser *p)
 		return report_expected(p, "a value");
 	advance(p);
 	parse_args(p, "]", &args, NULL);
-	return make_operation(p, EX_LIST, EXPR_OR, loc, args);
+	return make_operation(p, EX_LIST, EXPR_OR, loc, args); /* the operator of a list is not read */
 }
 
 /* Parses ( E ) and marks E, so that printing keeps the parentheses. */
@@ -357,7 +357,7 @@ static const struct expr *parse_postfix(struct parser *p)
 			diag_error(p->lx.cx, loc, p->code, "a list is read with one index");
 			p->failed = true;
 		}
-		e = make_operation(p, EX_INDEX, EXPR_OR, loc, args);
+		e = make_operation(p, EX_INDEX, EXPR_OR, loc, args); /* nor is that of an index */
 	}
 	return p->failed ? NULL : e;
 }

@@ -212,7 +212,7 @@ static int bench_groups_open(const struct tfmc_model *model, const int64_t *dims
 	g->model = *model;
 	g->threads = o->threads;
 	struct tfmc_config c = {.struct_size = sizeof(c), .parallel_for = run_group, .user = g};
-	c.workers = o->threads > 1 ? o->threads : 2;
+	c.workers = o->threads > 1 ? o->threads : 2; /* a single one would not call parallel_for */
 	c.batch = model->record->n_dims ? dims[0] : 1;
 	c.weights = o->weights->data;
 	c.weights_bytes = o->weights->bytes;
@@ -261,7 +261,7 @@ static int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_
 		args[n++] = (uint64_t)(uintptr_t)b->data;
 		args[n++] = b->count;
 	}
-	return g->model.call(g->context, (uint64_t)entry, args, -1);
+	return g->model.call(g->context, (uint64_t)entry, args, -1); /* -1: the object calls parallel_for */
 }
 
 /* Begins the timing of one call, whose groups are timed up to bench_groups_end(). */

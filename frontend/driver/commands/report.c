@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reports as text or JSON.
+ * Reports of facts as text or JSON, written as the calls come; struct report knows the innermost object only.
  */
 #include "frontend/driver/commands/report.h"
 

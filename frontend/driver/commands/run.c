@@ -402,7 +402,7 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 		return TFMC_INVALID;
 	}
 	if (is_interp)
-		caller.state = interp_state_create(&d->arena, l->module, 64);
+		caller.state = interp_state_create(&d->arena, l->module, 64); /* sequences */
 	else if (l->probes.n) /* probed values take memory: as much as these shapes need */
 		TFMC_TRY(caller_open_session(d, c, entry, &in));
 	else

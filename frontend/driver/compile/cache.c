@@ -577,7 +577,7 @@ void cache_mark_verified(struct cache *c, const char *name)
 
 /* ---- the program ---- */
 
-/* The GNU build id, a hash of all linked bytes. False: the notes have none. */
+/* Adds the GNU build id, a hash of all linked bytes, from n bytes of notes. False: there is none. */
 static bool hash_build_id(struct blake2b *b, const char *p, size_t n)
 {
 	bool found = false;

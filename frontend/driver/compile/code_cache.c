@@ -362,7 +362,7 @@ bool code_cache_store(struct driver *d, const char *name, struct compiled *c)
 	for (int64_t i = ranks.first; ok && i < ranks.first + ranks.n; i++) {
 		const struct weights_id id = id_of_rank(d, c, i);
 		ok = store_weights(d, &id, &c->weights[i]);
-		if (ok && driver_ranks(d) == 1)
+		if (ok && driver_ranks(d) == 1) /* of several ranks weights belong to their program */
 			(void)store_weights_reference(d, packed_name(d, c->variants.items[0].planned), &id);
 		buf_bytes(&code, &id, sizeof(id));
 	}

@@ -390,7 +390,7 @@ static enum tfmc_status plan_for_opencl(struct emit_request *e, const struct tar
 	struct pass_options options = driver_pass_options(d, opencl);
 	struct pipeline p = {0};
 	options.variant = opencl->name;
-	options.require_fusion = (struct name_list){0};
+	options.require_fusion = (struct name_list){0}; /* the processor's plan was checked */
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d), &p));
 	TFMC_TRY(driver_run_steps(d, &p, &options, e->l->module, out));
 	return driver_check_planned(d, *out);

@@ -51,7 +51,7 @@ static enum tfmc_status set_dim(struct driver *d, const struct ir_dims *dims, co
 	return TFMC_INVALID;
 }
 
-/* Whether the list has an element of the same name. */
+/* Whether the list has an element NAME=.. of the same name as the word. */
 static bool has_bounds(const struct option_list *bounds, const char *word)
 {
 	size_t n = strcspn(word, "=") + 1;
