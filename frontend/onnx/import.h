@@ -9,7 +9,9 @@
  *   shapes.c     operators that move elements
  *   gathers.c    gathers and scatters
  *   resize.c     interpolation
- *   layers.c     products, convolutions, norms, pools, attention
+ *   windows.c    convolutions, pools
+ *   layers.c     products, norms
+ *   attention.c  attention, rotary positions
  *   ops.def      the operators
  *
  * Errors are sticky: after a diagnostic `failed` is set, texts are "" and every function returns false.
@@ -115,6 +117,8 @@ const char *dims_text(struct importer *im, int rank, const struct ir_dim *const 
 const char *ints_text(struct importer *im, const int64_t *items, size_t n);
 /* A stored float tensor that can be a parameter. */
 bool operand_is_parameter(const struct operand *v);
+/* A stored vector of n floats: a bias or a scale. */
+bool operand_is_vector(const struct operand *v, int64_t n);
 /* The constant size of an axis, refused when it varies. */
 int64_t operand_size(struct importer *im, const struct operand *v, int axis);
 bool operand_int(const struct operand *v, size_t i, int64_t *out); /* a known constant int */

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators with parameters, and their relatives: products of matrices, convolutions, pools, norms. */
+/* Operators with parameters, and their relatives: products of matrices, norms. */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
-
-/* A stored vector of n floats: a bias or a scale. */
-static bool is_vector(const struct operand *v, int64_t n)
-{
-	return v != NULL && v->stored != NULL && v->stored->stored.readable && v->dtype == DT_F32 &&
-	       v->rank == 1 && ir_dim_equals(v->dims[0], n);
-}
 
 static bool is_matrix(const struct operand *v)
 {
@@ -28,7 +21,7 @@ static struct operand *fused_bias(struct importer *im, int64_t width)
 		return NULL;
 	struct operand *bias =
 	        strmap_get(&im->values, add->inputs.items[strcmp(add->inputs.items[0], product) == 0]);
-	return is_vector(bias, width) ? bias : NULL;
+	return operand_is_vector(bias, width) ? bias : NULL;
 }
 
 /* linear(x, ..): the weight is [K, N], or [N, K] if it is stored transposed. */
@@ -83,7 +76,7 @@ bool import_gemm(struct importer *im)
 	if (im->failed || a->rank != 2 || b->rank != 2)
 		return import_refuse(im, "Gemm of %d and %d axes", a->rank, b->rank);
 	int64_t width = operand_size(im, b, tb ? 0 : 1);
-	bool is_plain = !ta && alpha == 1 && (c == NULL || (beta == 1 && is_vector(c, width)));
+	bool is_plain = !ta && alpha == 1 && (c == NULL || (beta == 1 && operand_is_vector(c, width)));
 	if (is_matrix(b) && is_plain)
 		return output_linear(im, operand_tensor(im, a), b, tb, c);
 	const char *left = operand_tensor(im, a), *right = operand_tensor(im, b);
@@ -121,180 +114,6 @@ bool import_einsum(struct importer *im)
 	}
 	const char *second = im->node->inputs.n == 2 ? import_text(im, ", %s", tensor_at(im, 1)) : "";
 	return import_output(im, 0, import_text(im, "einsum(\"%s\", %s%s)", spec, tensor_at(im, 0), second));
-}
-
-/* ---- windows ---- */
-
-#define WINDOW_AXES_MAX 3
-
-/* Kernel, strides, dilations and borders of the axes from 2 on. */
-struct window {
-	size_t n;
-	int64_t kernel[WINDOW_AXES_MAX], stride[WINDOW_AXES_MAX], dilation[WINDOW_AXES_MAX];
-	int64_t pads[2 * WINDOW_AXES_MAX]; /* before, then after */
-	int64_t extra[WINDOW_AXES_MAX];    /* ceil_mode: what is there behind the border */
-};
-
-/* An attribute with a number for each axis. */
-static bool read_axes(struct importer *im, const char *name, size_t n, int64_t def, int64_t *out)
-{
-	const int64_t *list;
-	size_t given = 0;
-	bool has = list_ints(im, name, SIZE_MAX, &list, &given);
-	if (has && given != n)
-		return import_refuse(im, "%s of %s has %zu numbers", name, im->node->op, given);
-	for (size_t i = 0; i < n; i++) {
-		out[i] = has ? list[i] : def;
-		if (out[i] < 0 || out[i] > INT32_MAX)
-			return import_refuse(im, "%s of %s is %lld", name, im->node->op, (long long)out[i]);
-	}
-	return true;
-}
-
-/* SAME: as many windows as elements over the stride. */
-static void pad_same(struct importer *im, const struct operand *v, struct window *w, bool lower)
-{
-	for (size_t i = 0; i < w->n && !im->failed; i++) {
-		int64_t size = operand_size(im, v, (int)i + 2),
-		        reach = (w->kernel[i] - 1) * w->dilation[i] + 1;
-		int64_t all = ((size + w->stride[i] - 1) / w->stride[i] - 1) * w->stride[i] + reach - size;
-		all = all > 0 ? all : 0;
-		w->pads[i] = lower ? all - all / 2 : all / 2;
-		w->pads[w->n + i] = all - w->pads[i];
-	}
-}
-
-static bool read_window(struct importer *im, const struct operand *v, const int64_t *kernel, struct window *w)
-{
-	const char *automatic = attribute_text(im, "auto_pad", "NOTSET");
-	w->n = v->rank > 2 ? (size_t)v->rank - 2 : 0;
-	if (w->n < 1 || w->n > WINDOW_AXES_MAX)
-		return import_refuse(im, "not supported: %s of %d axes", im->node->op, v->rank);
-	for (size_t i = 0; i < w->n && kernel != NULL; i++)
-		w->kernel[i] = kernel[i];
-	(void)attribute_of(im, "kernel_shape"); /* of a convolution it repeats the sizes of the weight */
-	if ((kernel == NULL && !read_axes(im, "kernel_shape", w->n, 0, w->kernel)) ||
-	    !read_axes(im, "strides", w->n, 1, w->stride) ||
-	    !read_axes(im, "dilations", w->n, 1, w->dilation) || !read_axes(im, "pads", 2 * w->n, 0, w->pads))
-		return false;
-	for (size_t i = 0; i < w->n; i++)
-		if (w->kernel[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1)
-			return import_refuse(im, "%s: kernel, strides and dilations are at least 1",
-			                     im->node->op);
-	if (strncmp(automatic, "SAME", 4) == 0)
-		pad_same(im, v, w, strcmp(automatic, "SAME_LOWER") == 0);
-	return !im->failed;
-}
-
-bool import_conv(struct importer *im)
-{
-	struct operand *v = operand_needed(im, 0), *weight = operand_needed(im, 1), *bias = operand_at(im, 2);
-	struct window w = {0};
-	int64_t kernel[WINDOW_AXES_MAX], symmetric[WINDOW_AXES_MAX] = {0};
-	if (!operand_is_parameter(weight) || weight->rank != v->rank || v->rank > 4)
-		return import_refuse(
-		        im, "not supported: a convolution of %d axes, or whose weight is no initializer",
-		        v->rank);
-	for (int i = 2; i < v->rank; i++)
-		kernel[i - 2] = operand_size(im, weight, i);
-	int64_t out = operand_size(im, weight, 0);
-	if (!read_window(im, v, kernel, &w))
-		return false;
-	if (bias != NULL && !is_vector(bias, out))
-		return import_refuse(im, "not supported: a convolution whose bias is no initializer");
-	const char *x = operand_tensor(im, v), *path = import_layer(im, weight, "", bias);
-	bool is_symmetric = memcmp(w.pads, w.pads + w.n, w.n * sizeof(*w.pads)) == 0;
-	if (is_symmetric)
-		memcpy(symmetric, w.pads, w.n * sizeof(*w.pads));
-	else
-		x = import_padded(im, x, 2, w.pads, w.n, "0.0");
-	x = w.n == 1 ? import_text(im, "transpose(%s, [0, 2, 1])", x) : x;
-	x = import_text(im,
-	                "conv%zud(%s, %s, out=%lld, kernel=%s, stride=%s, padding=%s, dilation=%s, "
-	                "groups=%lld, bias=%s)",
-	                w.n, x, path, (long long)out, ints_text(im, w.kernel, w.n),
-	                ints_text(im, w.stride, w.n), ints_text(im, symmetric, w.n),
-	                ints_text(im, w.dilation, w.n), (long long)attribute_int(im, "group", 1),
-	                bias != NULL ? "true" : "false");
-	return import_output(im, 0, w.n == 1 ? import_text(im, "transpose(%s, [0, 2, 1])", x) : x);
-}
-
-/* ceil_mode: the last window may begin within the input and end behind its border. */
-static void add_last_window(struct importer *im, const struct operand *v, struct window *w)
-{
-	for (size_t i = 0; i < w->n && !im->failed; i++) {
-		int64_t size = operand_size(im, v, (int)i + 2),
-		        padded = size + w->pads[i] + w->pads[w->n + i];
-		int64_t count = (padded - w->kernel[i] + w->stride[i] - 1) / w->stride[i] + 1;
-		if ((count - 1) * w->stride[i] >= size + w->pads[i])
-			count--;
-		int64_t more = (count - 1) * w->stride[i] + w->kernel[i] - padded;
-		w->extra[i] = more > 0 ? more : 0;
-	}
-}
-
-/* The number of elements that each window of an axis counts, in the shape of the result: a window of ones, added. */
-static const char *counts_text(struct importer *im, const struct operand *v, const struct window *w, size_t i,
-                               const char *border)
-{
-	const char *ones = import_text(im, "broadcast(const(1.0), [%s])", dim_text(im, v->dims[i + 2]));
-	const int64_t pads[] = {w->pads[i], w->pads[w->n + i]}, extra[] = {0, w->extra[i]};
-	ones = import_padded(im, import_padded(im, ones, 0, pads, 1, border), 0, extra, 1, "0.0");
-	const char *counts =
-	        import_statement(im, "counts",
-	                         import_text(im, "sum(frame(%s, size=%lld, hop=%lld, axis=0), axis=1)", ones,
-	                                     (long long)w->kernel[i], (long long)w->stride[i]));
-	const struct ir_type *t = import_type(im, counts);
-	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(im->dims, 1);
-	for (int k = 0; k < v->rank; k++)
-		dims[k] = t != NULL && k == (int)i + 2 ? t->dims[0] : one;
-	return import_text(im, "reshape(%s, %s)", counts, dims_text(im, v->rank, dims));
-}
-
-/* Windows of one axis after another: the maximum or sum of both is the same. */
-bool import_pool(struct importer *im)
-{
-	struct operand *v = operand_needed(im, 0);
-	struct window w = {0};
-	bool is_max = strcmp(im->node->op, "MaxPool") == 0,
-	     all = attribute_int(im, "count_include_pad", 0) != 0;
-	if (im->failed || !read_window(im, v, NULL, &w))
-		return false;
-	if (v->dtype != DT_F32)
-		return import_refuse(im, "not supported: %s of %s", im->node->op, ir_dtype_name(v->dtype));
-	if (attribute_int(im, "ceil_mode", 0) != 0)
-		add_last_window(im, v, &w);
-	const char *x = operand_tensor(im, v), *lowest = "-3.4028234663852886e+38";
-	for (size_t i = 0; i < w.n && !im->failed; i++) {
-		const int64_t pads[] = {w.pads[i], w.pads[w.n + i] + w.extra[i]};
-		if (w.dilation[i] != 1 || (is_max && import_is_read(im, 1)))
-			return import_refuse(im, "not supported: %s with dilations, or places of the maxima",
-			                     im->node->op);
-		bool counts = pads[0] + pads[1] > 0;
-		x = import_padded(im, x, (int)i + 2, pads, 1, is_max ? lowest : "0.0");
-		x = import_text(im, "%s(frame(%s, size=%lld, hop=%lld, axis=%zu), axis=%zu)",
-		                is_max   ? "max"
-		                : counts ? "sum"
-		                         : "mean",
-		                x, (long long)w.kernel[i], (long long)w.stride[i], i + 2, i + 3);
-		if (!is_max && counts)
-			x = import_text(im, "%s / %s", x, counts_text(im, v, &w, i, all ? "1.0" : "0.0"));
-	}
-	return import_output(im, 0, x);
-}
-
-bool import_global_pool(struct importer *im)
-{
-	const struct operand *v = operand_needed(im, 0);
-	int64_t axes[IR_RANK_MAX];
-	for (int i = 2; i < v->rank; i++)
-		axes[i - 2] = i;
-	if (v->rank < 3)
-		return import_refuse(im, "%s of %d axes", im->node->op, v->rank);
-	const char *name = strcmp(im->node->op, "GlobalMaxPool") == 0 ? "max" : "mean";
-	return import_output(im, 0,
-	                     import_text(im, "%s(%s, axis=%s, keep=true)", name, tensor_at(im, 0),
-	                                 ints_text(im, axes, (size_t)v->rank - 2)));
 }
 
 /* ---- norms ---- */
@@ -387,7 +206,7 @@ bool import_layer_norm(struct importer *im)
 		return import_refuse(im, "%s of a number", im->node->op);
 	int64_t width;
 	bool is_last = axis == v->rank - 1 && ir_dim_is_const(v->dims[axis], &width);
-	if (is_last && is_vector(scale, width) && (bias == NULL || is_vector(bias, width))) {
+	if (is_last && operand_is_vector(scale, width) && (bias == NULL || operand_is_vector(bias, width))) {
 		const char *path = import_layer(im, scale, "", bias),
 		           *more = is_rms || bias != NULL ? "" : ", bias=false";
 		return import_output(im, 0,

@@ -133,6 +133,12 @@ bool operand_is_parameter(const struct operand *v)
 	return v->stored != NULL && v->n > 1 && ir_dtype_class(v->dtype) == DTCLASS_FLOAT;
 }
 
+bool operand_is_vector(const struct operand *v, int64_t n)
+{
+	return v != NULL && v->stored != NULL && v->stored->stored.readable && v->dtype == DT_F32 &&
+	       v->rank == 1 && ir_dim_equals(v->dims[0], n);
+}
+
 /* ---- text ---- */
 
 const char *float_text(struct importer *im, double f)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resize and Upsample. Interpolation is separable: each axis becomes a sum over the taps of the kernel, of elements that
- * are gathered at ids of the tap times its weights; both are known at import. Nearest neighbours by a whole factor are
+ * Resize and Upsample. Interpolation is separable: each axis becomes a sum over the taps of the kernel, of elements
+ * gathered at ids of the tap times its weights; both are known at import. Nearest neighbours by a whole factor are
  * repeated elements, of any size.
  *
  * Kernels: the triangle, and the cubic convolution of Keys 1981 (with its a); with antialias both are as much wider as

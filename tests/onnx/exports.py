@@ -64,6 +64,9 @@ MODELS = {
     "t5_decoder": (lambda: tf.T5Model(tf.T5Config(**T5)).decoder, decoder, ["input_ids", "states"]),
     "vit": (lambda: tf.ViTModel(tf.ViTConfig(**PICTURE), add_pooling_layer=False), picture, ["pixel_values"]),
     "dinov2": (lambda: tf.Dinov2Model(tf.Dinov2Config(**PICTURE)), picture, ["pixel_values"]),
+    "dpt": (lambda: tf.DPTForDepthEstimation(tf.DPTConfig(
+        **{**PICTURE, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 8, 8, 8],
+        fusion_hidden_size=8)), picture, ["pixel_values"]),
     "whisper_encoder": (lambda: tf.WhisperModel(tf.WhisperConfig(
         vocab_size=101, num_mel_bins=8, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
         decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=20, pad_token_id=0,

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention and RotaryEmbedding of opset 23 and later. Attention is `sdpa`; scores as a result, and a mask that is
+ * added behind a softcap, are written out step by step.
+ */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+/* Queries, keys or values [B, heads, S, E]. */
+struct heads {
+	const char *x;
+	const struct ir_dim *dims[4];
+};
+
+struct attention {
+	struct heads q, k, v;
+	const struct ir_dim *past; /* keys before those of the node; NULL: none */
+	const char *scale, *cap;   /* cap "": none */
+	const char *lengths;       /* of the keys; "": all are real */
+	const char *bias, *mask;   /* an operand of floats, bools; "": none */
+	bool is_causal;
+};
+
+/* ---- operands ---- */
+
+/* Operand i of three axes [B, S, heads E], or four. */
+static bool read_heads(struct importer *im, size_t i, const char *count, struct heads *out)
+{
+	struct operand *v = operand_needed(im, i);
+	int64_t n = attribute_int(im, count, 0);
+	const char *x = operand_tensor(im, v);
+	if (v->rank == 4) {
+		out->x = x;
+		memcpy(out->dims, v->dims, sizeof(out->dims));
+		return !im->failed;
+	}
+	const struct ir_dim *each = v->rank == 3 && n > 0 && n <= INT32_MAX
+	                                    ? ir_dim_divide(im->dims, v->dims[2], ir_dim_const(im->dims, n))
+	                                    : NULL;
+	if (each == NULL)
+		return import_refuse(im, "%s of %d axes in %lld heads", im->node->op, v->rank, (long long)n);
+	const struct ir_dim *split[] = {v->dims[0], v->dims[1], ir_dim_const(im->dims, n), each};
+	out->x = import_statement(
+	        im, "heads",
+	        import_text(im, "transpose(reshape(%s, %s), [0, 2, 1, 3])", x, dims_text(im, 4, split)));
+	const struct ir_dim *dims[] = {split[0], split[2], split[1], split[3]};
+	memcpy(out->dims, dims, sizeof(dims));
+	return !im->failed;
+}
+
+/* Keys or values after those of operand `past`; all of them are output i, too. */
+static bool join_past(struct importer *im, struct heads *h, size_t past, size_t i)
+{
+	struct operand *before = operand_at(im, past);
+	if (before != NULL && (before->rank != 4 || !ir_dim_equals(before->dims[2], 0))) {
+		const char *old = operand_tensor(im, before);
+		h->x = import_statement(im, "all", import_text(im, "concat([%s, %s], axis=2)", old, h->x));
+		const struct ir_type *t = import_type(im, h->x);
+		if (t == NULL)
+			return false;
+		memcpy(h->dims, t->dims, sizeof(h->dims));
+	}
+	return import_is_read(im, i) ? import_output(im, i, import_text(im, "identity(%s)", h->x))
+	                             : !im->failed;
+}
+
+/* attn_mask, of bools or floats, as long as the keys: those behind its end are not visible. */
+static bool read_mask(struct importer *im, struct attention *a)
+{
+	struct operand *v = operand_at(im, 3);
+	a->bias = a->mask = "";
+	if (v == NULL)
+		return true;
+	const char *x = operand_tensor(im, v);
+	bool is_bool = v->dtype == DT_BOOL;
+	if (v->rank < 2 || v->rank > 4)
+		return import_refuse(im, "Attention: a mask of %d axes", v->rank);
+	const struct ir_dim *given = v->dims[v->rank - 1];
+	if (given != a->k.dims[2]) {
+		const char *left = dim_text(im, ir_dim_sub(im->dims, a->k.dims[2], given));
+		if (!ir_dim_is_const(ir_dim_sub(im->dims, a->k.dims[2], given), NULL))
+			return import_refuse(im, "not supported: Attention of %s keys and a mask of %s",
+			                     dim_text(im, a->k.dims[2]), dim_text(im, given));
+		x = is_bool ? import_text(im,
+		                          "pad(cast(%s, f32), axis=-1, before=0, after=%s, value=0.0) > 0.5",
+		                          x, left)
+		            : import_text(im, "pad(%s, axis=-1, before=0, after=%s, value=-.inf)", x, left);
+		x = import_statement(im, "given", x);
+	}
+	*(is_bool ? &a->mask : &a->bias) = x;
+	return !im->failed;
+}
+
+/* Bools [.., S, T]: key j is at most where query i is, which is behind the past, or at the end of the real keys. */
+static const char *causal_text(struct importer *im, const struct attention *a)
+{
+	const char *s = dim_text(im, a->q.dims[2]), *t = dim_text(im, a->k.dims[2]);
+	const char *queries = import_text(im, "reshape(iota([%s]), [%s, 1])", s, s);
+	if (a->lengths[0] != '\0')
+		queries = import_text(im, "%s + reshape(%s - (%s), [%s, 1, 1, 1])", queries, a->lengths, s,
+		                      dim_text(im, a->q.dims[0]));
+	else if (a->past != NULL)
+		queries = import_text(im, "%s + (%s)", queries, dim_text(im, a->past));
+	return import_statement(im, "seen",
+	                        import_text(im, "reshape(iota([%s]), [1, %s]) <= %s", t, t, queries));
+}
+
+/* ---- step by step ---- */
+
+/* Keys or values of each head of the queries. */
+static const char *for_all_heads(struct importer *im, const struct attention *a, const struct heads *h)
+{
+	int64_t group;
+	const struct ir_dim *n = ir_dim_divide(im->dims, a->q.dims[1], h->dims[1]);
+	if (n == NULL || !ir_dim_is_const(n, &group))
+		import_refuse(im, "Attention of %s heads and %s of keys", dim_text(im, a->q.dims[1]),
+		              dim_text(im, h->dims[1]));
+	else if (group > 1)
+		return import_text(im, "gather(%s, iota([%s]) // %lld, axis=1)", h->x,
+		                   dim_text(im, a->q.dims[1]), (long long)group);
+	return h->x;
+}
+
+/* Output 3 is the scores of this mode. */
+static bool output_scores(struct importer *im, int64_t mode, const char *x)
+{
+	return attribute_int(im, "qk_matmul_output_mode", 0) != mode || !import_is_read(im, 3)
+	               ? !im->failed
+	               : import_output(im, 3, import_text(im, "identity(%s)", x));
+}
+
+static const char *write_scores(struct importer *im, const struct attention *a)
+{
+	const char *k = for_all_heads(im, a, &a->k), *v = for_all_heads(im, a, &a->v), *seen;
+	const char *x = import_statement(
+	        im, "scores", import_text(im, "matmul(%s, %s, transpose_b=true) * %s", a->q.x, k, a->scale));
+	(void)output_scores(im, 0, x);
+	if (a->cap[0] != '\0')
+		x = import_statement(im, "scores", import_text(im, "softcap(%s, %s)", x, a->cap));
+	(void)output_scores(im, 1, x);
+	if (a->bias[0] != '\0')
+		x = import_statement(im, "scores", import_text(im, "%s + %s", x, a->bias));
+	if (a->mask[0] != '\0')
+		x = import_statement(im, "scores", import_text(im, "where(%s, %s, -.inf)", a->mask, x));
+	if (a->is_causal) {
+		seen = causal_text(im, a);
+		x = import_statement(im, "scores", import_text(im, "where(%s, %s, -.inf)", seen, x));
+	}
+	(void)output_scores(im, 2, x);
+	x = import_statement(im, "weights", import_text(im, "softmax(%s)", x));
+	(void)output_scores(im, 3, x);
+	return import_text(im, "matmul(%s, %s)", x, v);
+}
+
+static const char *write_sdpa(struct importer *im, const struct attention *a)
+{
+	const char *more = import_text(im, "scale=%s", a->scale), *mask = a->mask;
+	bool moves = a->past != NULL || a->lengths[0] != '\0';
+	if (a->is_causal && (moves || mask[0] != '\0')) {
+		const char *seen = causal_text(im, a);
+		mask = mask[0] == '\0'
+		               ? seen
+		               : import_statement(im, "seen", import_text(im, "%s and %s", mask, seen));
+	} else if (a->is_causal)
+		more = import_text(im, "%s, causal=true", more);
+	if (mask[0] != '\0')
+		more = import_text(im, "%s, mask=%s", more, mask);
+	if (a->bias[0] != '\0')
+		more = import_text(im, "%s, bias=%s", more, a->bias);
+	if (a->cap[0] != '\0')
+		more = import_text(im, "%s, softcap=%s", more, a->cap);
+	if (a->lengths[0] != '\0')
+		more = import_text(im, "%s, lengths=%s", more, a->lengths);
+	return import_text(im, "sdpa(%s, %s, %s, %s)", a->q.x, a->k.x, a->v.x, more);
+}
+
+/* ---- the nodes ---- */
+
+static bool read_attention(struct importer *im, struct attention *a)
+{
+	const struct operand *past = operand_at(im, 4);
+	double cap = attribute_float(im, "softcap", 0);
+	const struct onnx_attribute *scale = attribute_of(im, "scale");
+	struct operand *lengths = operand_at(im, 6);
+	(void)attribute_of(im, "softmax_precision"); /* f32 in any case */
+	if (!read_heads(im, 0, "q_num_heads", &a->q) || !read_heads(im, 1, "kv_num_heads", &a->k) ||
+	    !read_heads(im, 2, "kv_num_heads", &a->v))
+		return false;
+	a->past = past != NULL && past->rank == 4 && !ir_dim_equals(past->dims[2], 0) ? past->dims[2] : NULL;
+	a->is_causal = attribute_int(im, "is_causal", 0) != 0;
+	a->cap = cap != 0 ? float_text(im, cap) : "";
+	a->scale = scale != NULL && scale->f != 0
+	                   ? float_text(im, scale->f)
+	                   : import_text(im, "(1 / sqrt(%s))", dim_text(im, a->q.dims[3]));
+	a->lengths = "";
+	if (lengths != NULL)
+		a->lengths = import_statement(im, "lengths",
+		                              import_text(im, "cast(%s, i32)", operand_tensor(im, lengths)));
+	return join_past(im, &a->k, 4, 1) && join_past(im, &a->v, 5, 2) && read_mask(im, a);
+}
+
+bool import_attention(struct importer *im)
+{
+	struct attention a = {0};
+	if (!read_attention(im, &a))
+		return false;
+	(void)attribute_of(im, "qk_matmul_output_mode");
+	bool by_steps = (a.cap[0] != '\0' && a.bias[0] != '\0') || import_is_read(im, 3);
+	if (by_steps && a.lengths[0] != '\0')
+		return import_refuse(im, "not supported: Attention with the scores of padded keys");
+	const char *y = by_steps ? write_scores(im, &a) : write_sdpa(im, &a);
+	const struct ir_dim *flat[] = {a.q.dims[0], a.q.dims[2],
+	                               ir_dim_mul(im->dims, a.q.dims[1], a.v.dims[3])};
+	if (operand_needed(im, 0)->rank == 3)
+		y = import_text(im, "reshape(transpose(%s, [0, 2, 1, 3]), %s)",
+		                import_statement(im, "heads", y), dims_text(im, 3, flat));
+	return import_output(im, 0, y);
+}
+
+/* The cosines or sines of operand i, [positions, n] or [B, S, n], next to x. */
+static const char *angles_text(struct importer *im, size_t i, bool heads_first, const struct ir_dim *n)
+{
+	struct operand *at = operand_at(im, 3);
+	const char *table = tensor_at(im, i);
+	if (at != NULL) {
+		const char *ids = operand_tensor(im, at);
+		table = import_statement(im, "angles",
+		                         import_text(im, "gather(%s, cast(%s, i32))", table, ids));
+	}
+	const struct ir_type *t = import_type(im, table);
+	if (t == NULL || t->rank != 3 || t->dims[2] != n) {
+		import_refuse(im, "RotaryEmbedding: tables of another shape");
+		return "";
+	}
+	const struct ir_dim *one = ir_dim_const(im->dims, 1);
+	const struct ir_dim *dims[] = {t->dims[0], heads_first ? one : t->dims[1],
+	                               heads_first ? t->dims[1] : one, n};
+	return import_statement(im, "angles",
+	                        import_text(im, "reshape(%s, %s)", table, dims_text(im, 4, dims)));
+}
+
+/* Part i (0, 1) of the pairs of x: halves of its last axis, or every other element of it. */
+static const char *part_text(struct importer *im, const char *x, int64_t n, int i, bool interleaved)
+{
+	const char *part = interleaved ? import_text(im, "slice(%s, axis=-1, begin=%d, end=%lld, step=2)", x,
+	                                             i, (long long)(2 * n))
+	                               : import_text(im, "slice(%s, axis=-1, begin=%lld, end=%lld)", x,
+	                                             (long long)(i * n), (long long)((i + 1) * n));
+	return import_statement(im, "part", part);
+}
+
+/* (a, b) becomes (a cos - b sin, a sin + b cos) in the first `rotary_embedding_dim` features. */
+bool import_rotary(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0);
+	bool interleaved = attribute_int(im, "interleaved", 0) != 0, is_flat = v->rank == 3;
+	int64_t heads = attribute_int(im, "num_heads", 0), width;
+	const struct ir_dim *dims[4] = {0}, *each = NULL;
+	const char *x = operand_tensor(im, v);
+	if (is_flat && heads > 0 && heads <= INT32_MAX)
+		each = ir_dim_divide(im->dims, v->dims[2], ir_dim_const(im->dims, heads));
+	if (im->failed || (v->rank != 4 && each == NULL))
+		return import_refuse(im, "RotaryEmbedding of %d axes in %lld heads", v->rank,
+		                     (long long)heads);
+	memcpy(dims, v->dims, sizeof(dims));
+	if (is_flat) {
+		dims[2] = ir_dim_const(im->dims, heads);
+		dims[3] = each;
+		x = import_statement(im, "heads",
+		                     import_text(im, "reshape(%s, %s)", x, dims_text(im, 4, dims)));
+	}
+	if (!ir_dim_is_const(dims[3], &width))
+		return import_refuse(im, "not supported: RotaryEmbedding of %s features",
+		                     dim_text(im, dims[3]));
+	int64_t rotated = attribute_int(im, "rotary_embedding_dim", 0);
+	rotated = rotated == 0 ? width : rotated;
+	if (rotated < 2 || rotated > width || rotated % 2 != 0)
+		return import_refuse(im, "RotaryEmbedding of %lld of %lld features", (long long)rotated,
+		                     (long long)width);
+	const struct ir_dim *half = ir_dim_const(im->dims, rotated / 2);
+	const char *cosines = angles_text(im, 1, !is_flat, half), *sines = angles_text(im, 2, !is_flat, half);
+	const char *a = part_text(im, x, rotated / 2, 0, interleaved),
+	           *b = part_text(im, x, rotated / 2, 1, interleaved);
+	const char *first = import_text(im, "%s * %s - %s * %s", a, cosines, b, sines),
+	           *second = import_text(im, "%s * %s + %s * %s", a, sines, b, cosines), *y;
+	if (interleaved) {
+		const struct ir_dim *pair[] = {dims[0], dims[1], dims[2], half, ir_dim_const(im->dims, 1)},
+		                    *flat[] = {dims[0], dims[1], dims[2], ir_dim_const(im->dims, rotated)};
+		const char *column = dims_text(im, 5, pair);
+		y = import_text(im, "reshape(concat([reshape(%s, %s), reshape(%s, %s)], axis=-1), %s)", first,
+		                column, second, column, dims_text(im, 4, flat));
+	} else
+		y = import_text(im, "concat([%s, %s], axis=-1)", first, second);
+	if (rotated < width)
+		y = import_text(im, "concat([%s, slice(%s, axis=-1, begin=%lld, end=%lld)], axis=-1)", y, x,
+		                (long long)rotated, (long long)width);
+	return import_output(im, 0,
+	                     is_flat ? import_text(im, "reshape(%s, %s)", y, dims_text(im, 3, v->dims)) : y);
+}
