@@ -95,7 +95,7 @@ static uint64_t restore_history(struct beam_search *s, int64_t node)
 	return n;
 }
 
-/* Log-sum-exp of the scores of the ids that may follow. */
+/* Log-sum-exp of the scores of the ids that may follow; 0: none may. */
 static double allowed_log_sum_exp(const struct beam_search *s)
 {
 	double max = -INFINITY, sum = 0;
@@ -122,11 +122,12 @@ static int collect_beam_candidates(struct beam_search *s, int64_t beam)
 	constraints_prefer_timestamps(&s->constraints, logits, log_sum);
 	for (int64_t id = 0; id < f->vocab; id++)
 		s->scores[id] = constraints_score(&s->constraints, (int32_t)id, (double)logits[id] - log_sum);
+	/* then the probabilities of the allowed ids alone sum to 1 */
 	bool shares = s->options->bare_scores || s->constraints.given.renormalize;
 	double allowed = shares ? allowed_log_sum_exp(s) : 0;
 	for (int64_t id = 0; id < f->vocab; id++) {
 		double p = l->log_p + (s->scores[id] - allowed);
-		if (p > -1e300 && !s->constraints.excluded[id])
+		if (p > -1e300 && !s->constraints.excluded[id]) /* finite */
 			insert_candidate(s, (struct candidate){p, beam, (int32_t)id});
 	}
 	return TFMC_RT_OK;
@@ -216,7 +217,7 @@ static int advance(struct beam_search *s, int64_t n)
 		const struct candidate *c = &s->candidates[i];
 		bool stops = ends_sequence(s, c), ends = stops || n == s->limit;
 		if (ends ? i >= s->width : s->n_next >= s->width)
-			continue;
+			continue; /* ends count among the first `width` candidates only */
 		int64_t node = add_node(s, c);
 		if (node < 0)
 			return TFMC_RT_E_MEMORY;
@@ -240,6 +241,7 @@ static bool is_search_over(const struct beam_search *s, int64_t n)
 		return true;
 	if (s->n_finished < s->width)
 		return false;
+	/* a positive penalty raises the score of longer sequences: the best is reached at the limit */
 	bool at_limit = o->early_stopping == TFMC_EARLY_NEVER && o->length_penalty > 0;
 	double best = hypothesis_score(s, s->next[0].log_p, at_limit ? s->limit : n);
 	return o->early_stopping == TFMC_EARLY_ALWAYS || best <= s->finished[s->width - 1].score;
@@ -463,7 +465,7 @@ int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_option
 		status = !n_first && !start
 		                 ? TFMC_RT_E_MEMORY
 		                 : beam_search(&s, prompt, n_prompt, first, start ? n_start : n_first);
-		(void)tfmc_session_select(session, 0, -1);
+		(void)tfmc_session_select(session, 0, -1); /* each sequence reads its own source again */
 		free(start);
 	}
 	if (status == TFMC_RT_OK)

@@ -73,6 +73,7 @@ static bool are_nonempty_strings(const char *const *strings, uint64_t n)
 
 #define PENALTY_MAX 1e6 /* bound of penalties */
 
+/* True: penalties, factors and counts are in their ranges; comparisons with NaN are false. */
 static bool are_numbers_in_range(const struct tfmc_constraints *g)
 {
 	const double factors[] = {g->repetition_penalty, g->source_repetition_penalty, g->decay};
@@ -83,7 +84,7 @@ static bool are_numbers_in_range(const struct tfmc_constraints *g)
 	       g->max_tokens >= 0 && g->n_counted >= 0 && g->timestamps >= 0 && g->latest_timestamp >= 0;
 }
 
-/* E_RULES for ids outside of the vocabulary, empty sequences or values out of range; E_TEXT for strings
+/* E_CONSTRAINTS for ids outside of the vocabulary, empty sequences or values out of range; E_TEXT for strings
  * without a vocabulary. */
 static int check_constraints(const struct constraints *c)
 {
@@ -366,14 +367,15 @@ static void exclude_timestamps_by_grammar(struct constraints *c, const int32_t *
 	int64_t stop = c->record->n_stop > 0 ? record_first_id(c->record, c->record->stop) : first;
 	bool last = n >= 1 && ids[n - 1] >= first, before = n < 2 || ids[n - 2] >= first;
 	exclude_range(c, first - 1, first);
-	if (last && before)
+	if (last && before) /* a begin timestamp: text follows */
 		exclude_range(c, first, c->vocab);
-	else if (last)
+	else if (last) /* an end timestamp: no text follows, but the next begin or the stop id */
 		exclude_range(c, 0, stop);
 	for (uint64_t i = 0; i < n; i++)
+		/* the begin after an end may be equal to it, others are larger */
 		min_id = ids[i] >= first ? ids[i] + !(last && !before) : min_id;
 	exclude_range(c, first, min_id);
-	if (n == 0)
+	if (n == 0) /* the first id is a timestamp */
 		exclude_range(c, 0, first);
 	if (n == 0 && c->given.latest_timestamp > 0)
 		exclude_range(c, c->given.latest_timestamp + 1, c->vocab);
@@ -524,6 +526,7 @@ static void emit_prefix(struct stream *s, uint64_t bytes)
 	memmove(s->held, s->held + bytes, (size_t)s->n);
 }
 
+/* Appends text to the withheld bytes of a stream. */
 static int append_held(struct stream *s, const char *text, size_t bytes)
 {
 	if (s->n + bytes > s->cap) {

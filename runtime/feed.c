@@ -109,7 +109,7 @@ static int axis_error(const struct feeder *f, const struct tfmc_record_tensor *t
 static int bind_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis, int64_t value)
 {
 	const uint64_t *w = (const void *)((const char *)f->record + t->sizes[axis]);
-	if (w[0] == 1 && w[1] == 1 && w[2] == 1) {
+	if (w[0] == 1 && w[1] == 1 && w[2] == 1) { /* one term, coefficient 1, one factor: a symbol */
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(f->record, w[3]);
 		if (value < dim->lo || value > dim->hi)
 			return axis == 0 ? (int)TFMC_RT_E_BEAM
@@ -178,8 +178,9 @@ static void report_wrong_id(struct feeder *f, const struct session_call *c)
 	}
 }
 
-/* Does a run of one entry. The object reports no more than E_NULL and E_TOKEN: E_NULL becomes E_PROMPT with a message that
- * names the missing input, or stays if none is missing; E_TOKEN becomes E_PROMPT with one that names the id. */
+/* Does a run of one entry. The object reports no more than E_NULL and E_TOKEN: E_NULL becomes E_PROMPT with a
+ * message that names the missing input, or stays if none is missing; E_TOKEN becomes E_PROMPT with one that names
+ * the id. */
 static int execute_run(struct feeder *f, const struct session_call *calls, uint64_t n)
 {
 	int status = session_run(f->session, calls, n);
@@ -192,7 +193,8 @@ static int execute_run(struct feeder *f, const struct session_call *calls, uint6
 	return TFMC_RT_E_PROMPT;
 }
 
-/* Prepares a call with ids [batch, n] as the named input. needs_logits: it writes f->logits if the entry has logits. */
+/* Prepares a call with ids [batch, n] as the named input. needs_logits: it writes f->logits if the entry has
+ * logits. */
 static int prepare_ids(struct feeder *f, struct session_call *c, const char *entry_name, int64_t tensor_name,
                        const int32_t *ids, uint64_t n, int needs_logits)
 {
@@ -351,6 +353,7 @@ int feeder_has_lengths(const struct feeder *f)
 	return t && t->lengths >= 0 && t->lengths < MODEL_TENSORS_MAX;
 }
 
+/* Prepares a call of `score` with ids and targets [batch, n], which writes log_p [batch, n]. */
 static int prepare_score(struct feeder *f, struct session_call *c, const int32_t *ids, const int32_t *targets,
                          uint64_t n, float *log_p)
 {
@@ -436,7 +439,7 @@ int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
 	session_clear_prompt_error(session);
 	if (!f->record->generate_kind || f->record->n_dims > MODEL_DIMS_MAX)
 		return TFMC_RT_E_GENERATE;
-	for (uint64_t i = 0; i < f->record->n_dims; i++)
+	for (uint64_t i = 0; i < f->record->n_dims; i++) /* until a call binds them */
 		f->dims[i] = tfmc_record_dim_at(f->record, i)->lo;
 	TRY(open_score(f));
 	return open_logits(f);

@@ -26,8 +26,6 @@ struct generator {
 	enum tfmc_finish finish;
 };
 
-/* options may be NULL. Call generator_close also after a failure. */
-
 /* The allowed id with the largest score, or -1 if all are -infinity. */
 static int32_t arg_max(const struct generator *g, const float *scores)
 {
@@ -91,6 +89,7 @@ static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t
 	return cap < INT64_MAX && limit > (int64_t)cap ? (int64_t)cap : limit;
 }
 
+/* options may be NULL. Call generator_close also after a failure. */
 static int generator_open(struct generator *g, struct tfmc_session *session, int64_t vocab,
                           const struct tfmc_generate_options *options)
 {

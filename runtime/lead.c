@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leader and followers of a session on several ranks: agreement of all ranks when it opens, then acts from rank 0 to the
- * others (lead.h).
+ * Leader and followers of a session on several ranks: agreement of all ranks when it opens, then acts from rank 0
+ * to the others (lead.h).
  */
 #include "runtime/lead.h"
 
@@ -19,6 +19,7 @@
 
 /* ---- all ranks to all ---- */
 
+/* Writes a message for the caller of tfmc_session_open, if there is a buffer for it. Returns the status. */
 static int message(const struct tfmc_session_options *o, int status, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 static int message(const struct tfmc_session_options *o, int status, const char *fmt, ...)
@@ -31,6 +32,7 @@ static int message(const struct tfmc_session_options *o, int status, const char 
 	return status;
 }
 
+/* Checks the table of the caller: complete, of this version, with a possible rank. */
 static int check_table(const struct tfmc_ranks *ranks)
 {
 	if (ranks->struct_size != sizeof(*ranks))
@@ -44,9 +46,10 @@ static int check_table(const struct tfmc_ranks *ranks)
 }
 
 /*
- * all [ranks->n, n] = the words [n] of each rank: those of rank 0, then a sum of vectors that hold in the elements of
- * their rank how its words differ from them, and zeros elsewhere. Differences, since a table that stands for other ranks
- * (one rank measured alone) then reports ranks that agree. A word is four elements of 16 bits, which f32 holds exactly.
+ * all [ranks->n, n] = the words [n] of each rank: those of rank 0, then a sum of vectors that hold in the elements
+ * of their rank how its words differ from them, and zeros elsewhere. Differences, since a table that stands for
+ * other ranks (one rank measured alone) then reports ranks that agree. A word is four elements of 16 bits, which
+ * f32 holds exactly.
  */
 static int gather_words(const struct tfmc_ranks *ranks, const uint64_t *words, size_t n, uint64_t *all)
 {
@@ -110,6 +113,7 @@ static const struct fact_text {
         [FACT_CONTEXT] = {"context", true},
 };
 
+/* The facts of this rank; of a record of another layout only the two that say so. */
 static void read_facts(const struct tfmc_session_options *o, const struct tfmc_record *r,
                        uint64_t facts[N_FACTS])
 {
@@ -181,6 +185,7 @@ int lead_compare(const struct tfmc_session_options *o, const struct tfmc_record 
 	return status;
 }
 
+/* Reports a rank that failed to open, or has weights of another rank or set; TFMC_RT_OK: it has not. */
 static int report_opened(const struct tfmc_session_options *o, int64_t rank, const struct lead_opened *its,
                          const struct lead_opened *first)
 {
@@ -228,7 +233,8 @@ int lead_collect(const struct tfmc_session_options *o, const struct lead_opened 
 
 #define SMALL_BYTES 480
 
-/* One broadcast, of an act with a small payload: that of a decode step is. A larger one comes in a second broadcast. */
+/* One broadcast, of an act with a small payload: that of a decode step is. A larger one comes in a second
+ * broadcast. */
 struct packet {
 	struct act act;
 	unsigned char small[SMALL_BYTES];

@@ -5,10 +5,10 @@
  * A local exchange copies x into staging memory of its rank, waits once until all ranks have arrived, and adds the
  * staged values of all ranks: each rank computes the whole sum. Staging costs a copy in cache and saves the second
  * wait that reading x of other ranks directly would need before x may be written again; and after a failure no
- * thread reads memory of a rank that has returned. Two staging buffers alternate: a rank that has
- * arrived at an exchange has read those of the exchange before the last one, so one wait orders reads and writes.
- * Exchanges of a stage and those of all ranks are counted apart, with buffers of their own. A message between stages is
- * copied to the mailbox of its receiver, which has two buffers, too.
+ * thread reads memory of a rank that has returned. Two staging buffers alternate: a rank that has arrived at an
+ * exchange has read those of the exchange before the last one, so one wait orders reads and writes. Exchanges of a
+ * stage and those of all ranks are counted apart, with buffers of their own. A message between stages is copied to
+ * the mailbox of its receiver, which has two buffers, too.
  */
 #include "tfmc_rt.h"
 
@@ -300,7 +300,7 @@ static void local_gather(void *user, const float *x, float *out, uint64_t rows, 
 	exchange(user, x, out, rows * width, width, &p, e, worker, workers);
 }
 
-/* Piece by piece; the sender is at most two pieces ahead. */
+/* Writes a message to the mailbox of rank `to`, piece by piece; the sender is at most two pieces ahead. */
 static void write_message(struct tfmc_local_ranks *g, int64_t to, const float *x, struct exchange e)
 {
 	struct mailbox *box = &g->ranks[to].mailbox;
@@ -308,6 +308,7 @@ static void write_message(struct tfmc_local_ranks *g, int64_t to, const float *x
 	uint64_t at = 0, n;
 	do {
 		unsigned number = count_of(&box->written);
+		/* both buffers are full as long as the piece before the last one has not been read */
 		if ((number & FAILED) || !wait_while(g, &box->read, (number - 2) & ~FAILED))
 			return;
 		n = count - at < STAGE_FLOATS ? count - at : STAGE_FLOATS;
@@ -319,6 +320,8 @@ static void write_message(struct tfmc_local_ranks *g, int64_t to, const float *x
 	} while (at < count);
 }
 
+/* Reads a message from the mailbox of rank `to`, this rank, piece by piece. Fails the group if the sender means
+ * another one. */
 static void read_message(struct tfmc_local_ranks *g, int64_t to, float *out, struct exchange e)
 {
 	struct mailbox *box = &g->ranks[to].mailbox;
@@ -365,7 +368,7 @@ static void local_receive(void *user, const float *x, float *out, uint64_t count
 	(void)workers;
 	if (worker > 0)
 		return;
-	if (r->index / group != 1)
+	if (r->index / group != 1) /* stage 1 is the first one and receives nothing */
 		read_message(r->group, r->index, out,
 		             (struct exchange){EXCHANGE_MESSAGE, r->n_broadcasts, count});
 	else if (count > 0)
@@ -378,6 +381,7 @@ static int32_t local_status(void *user)
 	return count_of(&r->group->all.completed) & FAILED ? TFMC_RT_E_RANK : TFMC_RT_OK;
 }
 
+/* Rank 0 stages its data piece by piece; the others copy each piece when all have arrived. */
 static int32_t local_broadcast(void *user, void *data, uint64_t bytes)
 {
 	struct local_rank *r = user;
@@ -471,8 +475,9 @@ void tfmc_local_ranks_destroy(struct tfmc_local_ranks *ranks)
 /* ---- one rank alone ---- */
 
 /*
- * The tree of n equal terms x: its lowest half is a power of two times x, which is exact, plus the tree of the others.
- * So the work is about that of one rank of many in a sum of shares, not that of adding all terms. x may be out.
+ * The tree of n equal terms x: its lowest half is a power of two times x, which is exact, plus the tree of the
+ * others. So the work is about that of one rank of many in a sum of shares, not that of adding all terms. x may be
+ * out.
  */
 static void mirror_sum(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                        int64_t worker, int64_t workers)

@@ -60,6 +60,7 @@ double real_log(double x)
 	uint64_t bits;
 	memcpy(&bits, &x, sizeof(bits));
 	int64_t n = (int64_t)(bits >> 52 & 0x7ff) - 1023;
+	/* 2^-1023 is not a normal number: two factors */
 	double m = x * power_of_two(n == 1023 ? -1022 : -n);
 	m = n == 1023 ? m * 0.5 : m;
 	if (m > 0x1.6a09e667f3bcdp+0) {

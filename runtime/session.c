@@ -320,8 +320,8 @@ static int open_object(struct tfmc_session *s, const struct tfmc_session_options
 }
 
 /*
- * Opens the object on all ranks or on none. Where their processors run different variants, which may round differently,
- * all take the least demanding of them. The caller closes after a failure.
+ * Opens the object on all ranks or on none. Where their processors run different variants, which may round
+ * differently, all take the least demanding of them. The caller closes after a failure.
  */
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
 {
@@ -646,7 +646,7 @@ int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const v
 	                                tfmc_session_batch(session), sequence, data, n);
 	if (status == TFMC_RT_OK)
 		status = session->model.store(session->context, sequence);
-	if (status == TFMC_RT_E_DEVICE)
+	if (status == TFMC_RT_E_DEVICE) /* the sequence may be half written: empty it */
 		(void)session->model.trim(session->context, sequence, 0);
 	return status;
 }
@@ -757,7 +757,7 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 		return TFMC_RT_E_RECORD;
 	struct session_call c = {.entry = entry};
 	const uint64_t *used = (const void *)((const char *)r + e->dims);
-	for (uint64_t i = 0; i < e->n_dims; i++)
+	for (uint64_t i = 0; i < e->n_dims; i++) /* others may be unset */
 		c.dims[used[i]] = dims[used[i]];
 	for (uint64_t i = 0; i < e->n_inputs; i++)
 		c.inputs[i] = inputs[i];
@@ -768,8 +768,8 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 
 /* ---- followers ---- */
 
-/* The calls of an act, without outputs: only rank 0 needs the logits. The status of a call is the same on all ranks, of
- * which rank 0 returns it to the caller, who may go on, or the next act fails. */
+/* The calls of an act, without outputs: only rank 0 needs the logits. The status of a call is the same on all
+ * ranks, of which rank 0 returns it to the caller, who may go on, or the next act fails. */
 static int follow_calls(struct tfmc_session *s, const struct act *act)
 {
 	struct session_call call;

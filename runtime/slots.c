@@ -31,6 +31,7 @@ struct tfmc_slots {
 	int32_t *lengths;   /* [n]: input of a step, 1 or 0 */
 };
 
+/* Allocates the arrays and resets the session. The caller closes after a failure. */
 static int open_slots(struct tfmc_slots *s)
 {
 	s->n = tfmc_session_batch(s->session);

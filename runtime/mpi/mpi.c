@@ -46,6 +46,7 @@ struct tfmc_mpi {
 
 /* ---- messages ---- */
 
+/* Sets the fault for `rank` unless the code of an MPI function is a success. */
 static void check(struct tfmc_mpi *m, int64_t rank, int code)
 {
 	char text[MPI_MAX_ERROR_STRING] = "";
@@ -145,10 +146,8 @@ static bool gather_panels(struct tfmc_mpi *m, const struct call *call, float *ou
 	return true;
 }
 
-/*
- * Of the chunk of x that begins at element `at`. whole: each rank combines all elements, in one phase; else each adds a
- * panel, which costs fewer bytes.
- */
+/* Exchanges the chunk of `size` elements of x that begins at element `at`; false: a failure. whole: each rank
+ * combines all elements, in one phase; else each adds a panel, which costs fewer bytes. */
 static bool exchange_chunk(struct tfmc_mpi *m, const struct call *call, const float *x, float *out,
                            uint64_t at, uint64_t size, bool whole)
 {
@@ -176,6 +175,7 @@ static bool exchange_chunk(struct tfmc_mpi *m, const struct call *call, const fl
 	return gather_panels(m, call, out + at, size);
 }
 
+/* A sum or gather of the ranks of a stage, chunk by chunk; small ones in one phase. */
 static void exchange_by_messages(struct tfmc_mpi *m, const float *x, float *out, const struct call *call)
 {
 	uint64_t n = (uint64_t)call->group, at = 0, size;
@@ -214,6 +214,8 @@ static void pass_by_messages(struct tfmc_mpi *m, int64_t to, int64_t from, const
 	} while (at < call->count);
 }
 
+/* Data of rank 0 to all, chunk by chunk. Followers wait for the first chunk without a limit: the leader may be
+ * idle. */
 static void broadcast_by_messages(struct tfmc_mpi *m, char *data, const struct call *call)
 {
 	const uint64_t most = sizeof(m->in->data);
@@ -238,6 +240,8 @@ static void broadcast_by_messages(struct tfmc_mpi *m, char *data, const struct c
 
 /* ---- the table ---- */
 
+/* By each worker: a sum or gather through the window, or by worker 0 with messages. A rank alone has its own
+ * values. */
 static void exchange(struct tfmc_mpi *m, const float *x, float *out, const struct call *call, int64_t worker,
                      int64_t workers)
 {
@@ -327,6 +331,8 @@ static int32_t broadcast(void *user, void *data, uint64_t bytes)
 
 /* ---- opening ---- */
 
+/* Initialises MPI unless the application has, and fills the table. Without MPI_THREAD_SERIALIZED only the main
+ * thread may call. */
 static int init(struct tfmc_mpi *m, int64_t workers)
 {
 	int was_initialised, is_finalized, level = MPI_THREAD_SINGLE, is_main = 1, rank, n;
@@ -385,6 +391,7 @@ static void open_window(struct tfmc_mpi *m)
 	free(all);
 }
 
+/* Allocates the slots and requests of messages; true on all ranks or on none. */
 static bool open_slots(struct tfmc_mpi *m)
 {
 	size_t n = (size_t)m->ranks.n;
@@ -398,6 +405,7 @@ static bool open_slots(struct tfmc_mpi *m)
 	return all_agree(m, m->in && m->requests);
 }
 
+/* Opens the transport: shared memory if all ranks are on one host, else messages. */
 static int open_ranks(struct tfmc_mpi *m, int64_t workers, bool messages_only)
 {
 	int code = init(m, workers);
@@ -410,6 +418,7 @@ static int open_ranks(struct tfmc_mpi *m, int64_t workers, bool messages_only)
 	return n == 1 || m->window || open_slots(m) ? TFMC_MPI_OK : TFMC_MPI_E_MEMORY;
 }
 
+/* Frees the slots, the communicator and, if this library has initialised it, MPI. */
 static void free_ranks(struct tfmc_mpi *m)
 {
 	free(m->in);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared memory of the ranks of one host. An exchange goes by chunks; the chunks of all calls are numbered
- * (epochs). Each worker copies its share of a chunk to the stage of its rank; the last worker of the rank
- * publishes the epoch; when all ranks have, each worker adds its share of all stages. A stage has two buffers,
- * for even and odd epochs: a rank that publishes an epoch has read the one before, so one phase is enough. Exchanges of
- * a stage, those of all ranks, and messages between stages have stages and epochs of their own (channels).
+ * (epochs). Each worker copies its share of a chunk to the stage of its rank; the last worker of the rank publishes
+ * the epoch; when all ranks have, each worker adds its share of all stages. A stage has two buffers, for even and
+ * odd epochs: a rank that publishes an epoch has read the one before, so one phase is enough. Exchanges of a stage,
+ * those of all ranks, and messages between stages have stages and epochs of their own (channels).
  *
  * The memory is an anonymous file (memfd) of rank 0, opened through /proc: the system frees it when the last
  * process ends. Processes are observed by their pidfds, so that the end of a rank is noticed while others wait.
@@ -198,6 +198,7 @@ static bool all_alive(struct window *w, const struct party *p, const struct call
 	return !fault_is_set(w->fault) || publish_failure(w);
 }
 
+/* Waits until rank r has published an epoch; false: a rank has failed or ended, or the limit is over. */
 static bool await_lane(struct window *w, int64_t r, const struct party *p, const struct call *call,
                        int64_t limit_ns)
 {
@@ -290,8 +291,8 @@ void window_broadcast(struct window *w, void *data, const struct call *call)
 /* ---- messages ---- */
 
 /*
- * A receiver waits for the work of the stages before it. All stages begin to wait at once, so that the limit of the one
- * behind a rank that hangs is over first.
+ * A receiver waits for the work of the stages before it. All stages begin to wait at once, so that the limit of the
+ * one behind a rank that hangs is over first.
  */
 static int64_t receive_limit(const struct window *w, const struct call *call)
 {

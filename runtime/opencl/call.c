@@ -275,6 +275,7 @@ static int32_t set_area_arg(const struct call_state *r, struct model_launch *l, 
 	return is_offset ? set_value(r, l, index, s.begin, NULL) : set_value(r, l, index, 0, s.memory);
 }
 
+/* Sets the argument `index` of a launch as its row of ARGS says. */
 static int32_t set_arg(const struct call_state *r, struct model_launch *l, uint32_t index)
 {
 	const struct tfmc_cl_model *m = r->model;
@@ -294,6 +295,7 @@ static int32_t set_arg(const struct call_state *r, struct model_launch *l, uint3
 	return call_error(r, l, "an argument that no kernel has");
 }
 
+/* Creates the kernel of a launch when it is first needed, and sets its arguments. */
 static int32_t set_launch_args(const struct call_state *r, struct model_launch *l)
 {
 	struct tfmc_cl_model *m = r->model;
@@ -360,6 +362,7 @@ static int32_t locate_lengths(const struct call_state *r, struct buffer_range *s
 	return has_past ? TFMC_RT_OK : call_error(r, NULL, "the call has no lengths");
 }
 
+/* Checks that the caller's tensors have as many bytes as the launches access. */
 static int32_t check_tensors(const struct call_state *r)
 {
 	const struct model_function *f = r->f;
@@ -374,6 +377,7 @@ static int32_t check_tensors(const struct call_state *r)
 	return TFMC_RT_OK;
 }
 
+/* Enqueues the transfers of lengths and inputs to the device. */
 static int enqueue_uploads(const struct call_state *r)
 {
 	struct tfmc_cl_model *m = r->model;
@@ -387,6 +391,7 @@ static int enqueue_uploads(const struct call_state *r)
 	return TFMC_CL_OK;
 }
 
+/* Enqueues the transfers of requested outputs to the caller, and of the new lengths to m->lengths. */
 static int enqueue_downloads(const struct call_state *r, const struct buffer_range *lengths)
 {
 	struct tfmc_cl_model *m = r->model;
@@ -403,6 +408,7 @@ static int enqueue_downloads(const struct call_state *r, const struct buffer_ran
 
 /* ---- calls ---- */
 
+/* Enqueues a launch that the call needs, with an event if times are measured. */
 static int32_t enqueue_launch(const struct call_state *r, struct model_launch *l)
 {
 	const uint64_t groups[] = {(uint64_t)l->groups, 1};
@@ -448,6 +454,7 @@ static int32_t enqueue_call(const struct call_state *r, const struct buffer_rang
 	return rt_status(r, NULL, enqueue_downloads(r, lengths));
 }
 
+/* Prepares, enqueues and finishes a call. */
 static int32_t execute_call(struct call_state *r)
 {
 	struct buffer_range lengths;

@@ -76,7 +76,8 @@ int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 
 /* ---- buffers ---- */
 
-/* host: memory of the process that contains the buffer; NULL: device memory. access: CL_MEM_READ_ONLY or READ_WRITE. */
+/* host: memory of the process that contains the buffer; NULL: device memory. access: CL_MEM_READ_ONLY or
+ * READ_WRITE. */
 static int create_buffer(struct tfmc_cl_context *c, uint64_t bytes, void *host, cl_ulong access,
                          struct tfmc_cl_buffer **out, struct tfmc_cl_error *error)
 {
@@ -196,6 +197,7 @@ int tfmc_cl_buffer_is_shared(const struct tfmc_cl_buffer *b)
 
 /* ---- copies ---- */
 
+/* TFMC_CL_OK if the bytes are inside of the buffer. */
 static int check_range(const struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes,
                        struct tfmc_cl_error *error)
 {
@@ -324,6 +326,7 @@ static const char *first_error(const char *log)
 	return at ? at : log;
 }
 
+/* Reports a failed clBuildProgram with the log of the compiler, if there is one. Returns the status. */
 static int report_build_failure(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_error *error)
 {
 	static const char call[] = "clBuildProgram";
@@ -347,6 +350,7 @@ static int report_build_failure(struct tfmc_cl_program *p, cl_int code, struct t
 	return TFMC_CL_E_BUILD;
 }
 
+/* Builds the program from source. */
 static int build_source(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
                         struct tfmc_cl_error *error)
 {
@@ -541,6 +545,7 @@ int tfmc_cl_kernel_set_buffer(struct tfmc_cl_kernel *k, uint32_t index, const st
 	return tfmc_cl_kernel_set(k, index, &b->memory, sizeof(b->memory), error);
 }
 
+/* Reports a failed launch with its sizes; code CL_SUCCESS: the sizes are impossible. Returns the status. */
 static int report_launch_failure(const struct tfmc_cl_kernel *k, const uint64_t groups[2],
                                  const uint64_t items[2], cl_int code, struct tfmc_cl_error *error)
 {

@@ -45,6 +45,7 @@ int cl_no_memory(struct tfmc_cl_error *error)
 	return cl_fail(error, TFMC_CL_E_MEMORY, "memory could not be allocated");
 }
 
+/* Name of an error code of OpenCL. */
 static const char *code_name(cl_int code)
 {
 	static const struct {
@@ -96,6 +97,7 @@ static void clean_string(char *text, bool one_line)
 	text[n] = 0;
 }
 
+/* Calls the clGet..Info function of the query; needed: NULL, or receives the size of the value. */
 static cl_int query(const struct cl_query *q, size_t size, void *value, size_t *needed)
 {
 	const struct cl_calls *c = q->calls;
@@ -217,6 +219,7 @@ static const struct property properties[] = {
 	                                  "clGetDeviceInfo(" #what ")"},                 \
 	               value, sizeof(*(value)), error)
 
+/* Queries a property of the device into its field. */
 static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct property *p,
                          struct tfmc_cl_error *error)
 {
@@ -267,6 +270,7 @@ static bool is_slow_dot(struct tfmc_cl *cl, cl_device_id id)
 	       !speed.is_fast_signed;
 }
 
+/* Queries the kinds of the device and of its local memory. */
 static int read_type(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
 	struct tfmc_cl_device *d = &e->device;
@@ -292,6 +296,7 @@ static bool is_new_enough(const char *version)
 	return *p > '1' || (p[1] == '.' && p[2] >= '2' && p[2] <= '9') || (p[1] >= '0' && p[1] <= '9');
 }
 
+/* TFMC_CL_E_DEVICE, with a message, if the device cannot run the kernels. */
 static int check_supported(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_device *d = &e->device;
@@ -310,6 +315,7 @@ static int check_supported(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_c
 	return TFMC_CL_OK;
 }
 
+/* Queries all properties of a device, and checks that it is supported. */
 static int read_device(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
 	if (!e->id)
@@ -353,6 +359,7 @@ static void cl_free_device(struct tfmc_cl_device *d)
 		free((char *)(uintptr_t)strings[i]);
 }
 
+/* Adds the devices of a platform; those that fail become faults. */
 static int add_devices(struct tfmc_cl *cl, size_t platform, const cl_device_id *ids, cl_uint n,
                        struct tfmc_cl_error *error)
 {
@@ -381,6 +388,7 @@ static int add_devices(struct tfmc_cl *cl, size_t platform, const cl_device_id *
 	return result;
 }
 
+/* Lists the devices of a platform. Fails only for lack of memory. */
 static int list_devices(struct tfmc_cl *cl, size_t platform, struct tfmc_cl_error *error)
 {
 	const struct cl_platform *p = &cl->platforms[platform];
@@ -400,6 +408,7 @@ static int list_devices(struct tfmc_cl *cl, size_t platform, struct tfmc_cl_erro
 	                            : add_fault(cl, status, p->name, "", &why, error);
 }
 
+/* Queries name and version of a platform. */
 static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_cl_error *error)
 {
 	struct cl_query name = {&cl->calls, CL_QUERY_PLATFORM, p->id,
@@ -412,6 +421,7 @@ static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_
 	return cl_query_string(&version, STRING_MAX, true, &p->version, error);
 }
 
+/* Lists a platform with its devices; a failure becomes a fault. */
 static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error *error)
 {
 	struct tfmc_cl_error why;
@@ -475,6 +485,7 @@ static void *open_default(struct tfmc_cl_error *error)
 	return dlopen("libOpenCL.so", MODE);
 }
 
+/* Loads the library of this path; NULL, and a message: it cannot be loaded. */
 static void *open_named(const char *path, struct tfmc_cl_error *error)
 {
 	void *found = dlopen(path, MODE);
@@ -492,6 +503,7 @@ static void lookup_symbol(void *library, const char *name, void *to)
 	memcpy(to, &address, sizeof(address));
 }
 
+/* Looks up all functions of calls.def. */
 static int lookup_calls(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 {
 #define CALL(result, name, parameters)                     \

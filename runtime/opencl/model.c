@@ -38,6 +38,7 @@ static int32_t signed_byte(uint32_t vector, int at)
 	return byte < 128 ? byte : byte - 256;
 }
 
+/* True: the dot products of x and y have the values that the host computes. */
 static bool are_correct(const int32_t *dots)
 {
 	for (int i = 0; i < VECTORS; i++) {
@@ -57,6 +58,7 @@ struct dot_test {
 	struct tfmc_cl_buffer *buffer[3]; /* x, y, out */
 };
 
+/* Computes the dot products of x and y on the device. */
 static int run_test(const struct tfmc_cl_model *m, struct dot_test *p, int32_t *dots)
 {
 	static const uint64_t one[2] = {1, 1}, items[2] = {VECTORS, 1};
@@ -74,6 +76,7 @@ static int run_test(const struct tfmc_cl_model *m, struct dot_test *p, int32_t *
 	return tfmc_cl_download(p->buffer[2], 0, dots, sizeof(x), NULL);
 }
 
+/* True: the source has the macro TFMC_DOT, which selects the device's dot products. */
 static bool source_uses_dot(const struct tfmc_cl_code *code)
 {
 	static const char macro[] = "TFMC_DOT";
@@ -212,6 +215,7 @@ static void *allocate(int64_t n, size_t size)
 	return calloc((size_t)n + 1, size);
 }
 
+/* Creates the launches of a function, and allocates what describes its last call. */
 static int32_t unroll_function(struct tfmc_cl_model *m, int64_t row)
 {
 	struct model_function *f = &m->functions[row];
@@ -287,6 +291,7 @@ static int32_t model_status(const struct tfmc_cl_model *m, const struct model_si
 	return status == TFMC_CL_OK ? TFMC_RT_OK : model_fail(m, where, "%s", m->error.text);
 }
 
+/* Adds a buffer with bytes [begin, end) of the weights, shared with the device if possible. */
 static int32_t add_piece(struct tfmc_cl_model *m, int64_t begin, int64_t end)
 {
 	const char *data = m->code.weights;
@@ -394,6 +399,7 @@ static int32_t break_cycle(struct permutation *p, int64_t i)
 	return fill_from(p, i);
 }
 
+/* Fills the blocks that no other one reads, along their chains; the cycles that remain are broken one by one. */
 static int32_t permute(struct permutation *p)
 {
 	int64_t *n_readers = p->model->n_readers;
@@ -455,8 +461,8 @@ int32_t model_grow(struct tfmc_cl_model *m, const struct model_site *where, stru
 	return model_status(m, where, status);
 }
 
-/* The state has its full capacity, since kernels address it by constant strides; on a processor its pages take memory as
- * tokens come. */
+/* The state has its full capacity, since kernels address it by constant strides; on a processor its pages take
+ * memory as tokens come. */
 static int32_t allocate_state(struct tfmc_cl_model *m)
 {
 	int64_t fixed = tfmc_plan_header(&m->plan, PLAN_H_STATE_FIXED), bytes = 0;
@@ -484,6 +490,7 @@ static int32_t allocate_state(struct tfmc_cl_model *m)
 
 /* ---- device and plan ---- */
 
+/* Loads the OpenCL library, chooses a device and opens it. */
 static int32_t open_device(struct tfmc_cl_model *m)
 {
 	size_t number;
@@ -599,6 +606,7 @@ static int32_t build_largest(struct tfmc_cl_model *m)
 
 /* ---- opening ---- */
 
+/* Opens all parts in the order of their dependencies. The caller closes after a failure. */
 static int32_t open_sections(struct tfmc_cl_model *m)
 {
 	TRY(read_plan(m));

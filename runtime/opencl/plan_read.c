@@ -151,6 +151,7 @@ static int64_t claim_rows(struct check *c, enum plan_section s, int64_t first, i
 
 /* ---- formulas ---- */
 
+/* A formula applies operations of the stack machine to constants and existing dims, and leaves one value. */
 static void check_formula(struct check *c, int64_t i)
 {
 	int64_t at = c->next[PLAN_CODE], depth = 0;
@@ -189,6 +190,7 @@ static void check_area(struct check *c, int64_t i)
 		        "an area depends on a repeat that is not open");
 }
 
+/* An argument of a kernel refers to one of its areas, a dim, or the index of an open repeat. */
 static void check_arg(struct check *c, int64_t i, int64_t n_areas)
 {
 	int64_t number = cell(c, PLAN_ARGS, i, ARG_NUMBER), hi = 0;
@@ -203,6 +205,7 @@ static void check_arg(struct check *c, int64_t i, int64_t n_areas)
 	require(c, number >= 0 && number < hi, "an argument is nothing that the kernel may have");
 }
 
+/* A kernel claims the areas and arguments after those of the one before. */
 static void check_kernel(struct check *c, int64_t row)
 {
 	int64_t area = c->next[PLAN_AREAS], arg = c->next[PLAN_ARGS];
@@ -224,6 +227,7 @@ static void check_kernel(struct check *c, int64_t row)
 
 /* ---- commands ---- */
 
+/* Commands are nested properly and refer to existing rows; the innermost open block is c->open[depth - 1]. */
 static void check_command(struct check *c, int64_t i)
 {
 	int64_t kind = cell(c, PLAN_COMMANDS, i, COMMAND_KIND), at;
@@ -260,6 +264,7 @@ static void check_command(struct check *c, int64_t i)
 		c->open[c->depth++] = (int)kind;
 }
 
+/* The commands of a function follow those of the one before, and all its blocks end. */
 static void check_function(struct check *c, int64_t i)
 {
 	int64_t at = c->next[PLAN_COMMANDS];
@@ -271,6 +276,8 @@ static void check_function(struct check *c, int64_t i)
 	require(c, c->depth == 0, "a repeat or condition does not end");
 }
 
+/* Checks the bounds of single cells, the formulas, then the functions, which must claim every row of the other
+ * sections. */
 static void check_sections(struct check *c)
 {
 	static const enum plan_section claimed[] = {PLAN_CODE,    PLAN_AREAS,   PLAN_ARGS,

@@ -40,6 +40,7 @@ int tfmc_cl_launch_timed(struct tfmc_cl_kernel *k, const uint64_t groups[2], con
 	return TFMC_CL_OK;
 }
 
+/* Waits for the event of a launch; *nanoseconds: from its begin to its end on the device. */
 static int read_time(const struct cl_calls *calls, cl_event event, uint64_t *nanoseconds,
                      struct tfmc_cl_error *error)
 {
@@ -165,6 +166,7 @@ static int fastest_rate(const struct peak_setup *r, const struct measurement *l,
 	return TFMC_CL_OK;
 }
 
+/* Creates a kernel of peak_source, sets its arguments and measures its fastest rate. */
 static int measure_kernel(const struct peak_setup *r, const struct measurement *l, double *rate,
                           struct tfmc_cl_error *error)
 {
@@ -182,6 +184,8 @@ static int measure_kernel(const struct peak_setup *r, const struct measurement *
 	return status;
 }
 
+/* Measures reads of the whole buffer, divided among the work-groups. Leaves the rate 0 if the buffer is too small
+ * for one. */
 static int measure_reads(const struct peak_setup *r, double *rate, struct tfmc_cl_error *error)
 {
 	uint64_t bytes = tfmc_cl_buffer_bytes(r->from);
@@ -195,6 +199,8 @@ static int measure_reads(const struct peak_setup *r, double *rate, struct tfmc_c
 	return measure_kernel(r, &l, rate, error);
 }
 
+/* Measures multiply-adds, dot products and reads. A multiply-add is two operations, a dot product of four bytes
+ * eight. */
 static int measure_all(const struct peak_setup *r, struct tfmc_cl_peaks *out, struct tfmc_cl_error *error)
 {
 	double floats = 2.0 * CHAINS * (double)(r->groups * r->items * r->lanes);
@@ -205,6 +211,7 @@ static int measure_all(const struct peak_setup *r, struct tfmc_cl_peaks *out, st
 	return measure_reads(r, &out->bytes, error);
 }
 
+/* Builds the kernels for the device's vectors: F, I, U of its native width, W of 4 lanes at least. */
 static int build_kernels(struct peak_setup *r, struct tfmc_cl_error *error)
 {
 	static const char *const lanes[] = {"", "2", "4", "8", "16"};
@@ -226,6 +233,7 @@ static int build_kernels(struct peak_setup *r, struct tfmc_cl_error *error)
 	return tfmc_cl_program_build(r->context, &source, &r->program, error);
 }
 
+/* Allocates results and the memory that is read, at most BYTES_MAX. */
 static int allocate_buffers(struct peak_setup *r, uint64_t bytes, struct tfmc_cl_error *error)
 {
 	uint64_t largest = r->context->entry->device.largest;

@@ -74,6 +74,7 @@ static const char *symbol_name(const struct elf *e, const Elf64_Sym *s)
 	return s->st_name < e->names_bytes ? e->names + s->st_name : "";
 }
 
+/* Finds the table of symbols and its names, which must end with a zero. False: none, or damaged. */
 static bool find_symbols(struct elf *e)
 {
 	for (uint64_t i = 0; i < e->n_sections; i++) {
@@ -95,6 +96,7 @@ static bool find_symbols(struct elf *e)
 	return false;
 }
 
+/* Checks the header, and that all sections are inside of the file; finds the symbols. */
 static int parse_header(struct elf *e)
 {
 	const Elf64_Ehdr *h = (const void *)e->data;
@@ -141,6 +143,7 @@ static uint64_t lay_out_sections(struct elf *e, bool is_code, uint64_t at)
 	return at;
 }
 
+/* Lays out code, stubs and constants, and copies the sections into a new mapping. */
 static int make_image(struct elf *e)
 {
 	e->offsets = malloc((e->n_sections + 1) * sizeof(*e->offsets));
@@ -264,6 +267,7 @@ static bool relocate_section(struct elf *e, const Elf64_Shdr *table, uint64_t ta
 	return true;
 }
 
+/* Applies all relocations of loaded sections, then makes the code executable and nothing writable. */
 static int relocate_all(struct elf *e)
 {
 	for (uint64_t i = 0; i < e->n_sections; i++) {
@@ -327,6 +331,7 @@ static bool bind_model(const struct elf *e, const char *prefix, size_t n, struct
 	return true;
 }
 
+/* Binds the model of a symbol PREFIX_record for whose prefix all functions exist. */
 static int find_model(const struct elf *e, struct tfmc_model *model)
 {
 	static const char suffix[] = "_record";
@@ -342,6 +347,7 @@ static int find_model(const struct elf *e, struct tfmc_model *model)
 
 /* ---- opening ---- */
 
+/* Loads a mapped file and finds its model; frees the image after a failure. */
 static int load(struct elf *e, struct tfmc_model *model)
 {
 	int status = parse_header(e);
@@ -359,6 +365,7 @@ static int load(struct elf *e, struct tfmc_model *model)
 	return status;
 }
 
+/* Maps a regular file that is not empty. */
 static int map_file(const char *path, struct elf *e)
 {
 	struct stat st;

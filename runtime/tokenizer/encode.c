@@ -305,6 +305,8 @@ static void encode_text(struct tok_run *r, const char *s, size_t n)
 
 /* ---- runs ---- */
 
+/* Prepares the encoding of a text of `bytes` bytes, with a word cache of a size to suit. Ids beyond `cap` are
+ * counted only. */
 static void open_run(struct tok_run *r, const struct tfmc_tokenizer *t, uint64_t bytes, int32_t *ids,
                      uint64_t cap)
 {
@@ -317,6 +319,7 @@ static void open_run(struct tok_run *r, const struct tfmc_tokenizer *t, uint64_t
 	r->cache_mask = entries - 1;
 }
 
+/* Frees the buffers of a run; *n: number of ids. Returns its status. */
 static int close_run(struct tok_run *r, uint64_t *n)
 {
 	*n = r->n;

@@ -133,6 +133,7 @@ static void heap_push(struct tok_run *r, int32_t at)
 	r->heap[i] = e;
 }
 
+/* Pops the merge of the lowest rank, the leftmost one of equal rank. */
 static struct tok_heap_entry heap_pop(struct tok_run *r)
 {
 	struct tok_heap_entry top = r->heap[0], last = r->heap[--r->n_heap];
@@ -306,6 +307,7 @@ void tok_unigram(struct tok_run *r, const char *s, size_t n)
 
 /* ---- WordPiece ---- */
 
+/* Number of characters, counted up to max + 1. */
 static size_t count_chars(const char *s, size_t n, size_t max)
 {
 	size_t count = 0;
@@ -319,7 +321,7 @@ static size_t count_chars(const char *s, size_t n, size_t max)
 void tok_wordpiece(struct tok_run *r, const char *s, size_t n)
 {
 	const struct tfmc_tokenizer *t = r->t;
-	uint32_t inside = 0;
+	uint32_t inside = 0; /* trie node after the prefix of pieces that continue a word */
 	bool continues = t->trie.n != 0;
 	for (uint32_t i = 0; continues && i < t->head->n_prefix; i++)
 		continues = tok_trie_step(&t->trie, &inside, (unsigned char)t->prefix[i]);

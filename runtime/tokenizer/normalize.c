@@ -206,12 +206,14 @@ static enum char_change char_change_of(const struct tfmc_tok_op *op, uint32_t cp
 	return op->kind == TFMC_TOK_NMT ? nmt_change(cp) : bert_clean_change(cp);
 }
 
+/* Copies text with the changes that the operation makes to single characters. */
 static void change_chars(const struct tfmc_tok_op *op, const char *s, size_t n, struct tok_text *out)
 {
 	size_t copied = 0; /* begin of the input not yet copied */
 	for (size_t at = 0; at < n;) {
 		uint32_t cp;
 		size_t len = tok_decode(s + at, n - at, &cp);
+		/* printable ASCII never changes */
 		enum char_change c = cp - 0x20 < 0x5f ? CHANGE_KEEP : char_change_of(op, cp);
 		if (c != CHANGE_KEEP) {
 			tok_append(out, s + copied, at - copied);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opening a packed tokenizer: validates every offset, size and id once, so that encoding only checks the
- * transitions of double arrays.
+ * transitions of double arrays. Functions that open a section return false if it is malformed.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
@@ -93,7 +93,8 @@ static bool open_trie(const struct tfmc_tokenizer *t, enum tfmc_tok_section_kind
 	return true;
 }
 
-/* At least one slot in four must be empty, so that probing terminates soon. */
+/* Opens the hash table of merges: a power of two of slots, of which one in four at least must be empty, so that
+ * probing terminates soon. */
 static bool open_pairs(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes, n, taken = 0;
@@ -156,6 +157,7 @@ static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op
 	       (!is_pattern || tok_automaton_is_valid(t->texts + op->a, op->a, op->n_a));
 }
 
+/* Opens the strings and the operations of normalizers and splitters. */
 static bool open_ops(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes, text_bytes;
@@ -177,6 +179,7 @@ static bool open_ops(struct tfmc_tokenizer *t)
 	       string_fits(t->head->prefix, t->head->n_prefix, text_bytes);
 }
 
+/* Opens the templates for one text and for a pair. */
 static bool open_template(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes;
@@ -191,7 +194,7 @@ static bool open_template(struct tfmc_tokenizer *t)
 	return t->head->n_single <= t->n_items;
 }
 
-/* Double array, then strings of which the last one is terminated. */
+/* Opens the character map of SentencePiece: a double array, then strings of which the last one is terminated. */
 static bool open_chars(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes;

@@ -126,6 +126,7 @@ static bool set_contains(const struct tok_suffix_sets *a, const struct automaton
 	return set_at(a, v, id)[state / 64] >> state % 64 & 1;
 }
 
+/* Allocates the sets of states, of which SET_ALL and SET_EMPTY exist. False: no memory. */
 static bool alloc_sets(struct tok_suffix_sets *a, const struct automaton *v)
 {
 	size_t bytes = (v->states + 63) / 64 * sizeof(*a->sets);
@@ -138,7 +139,8 @@ static bool alloc_sets(struct tok_suffix_sets *a, const struct automaton *v)
 	return true;
 }
 
-/* Index of the candidate set, which is at index n_sets: an equal one, a new one, or EVERY. */
+/* Index of the candidate set, which is at index n_sets: an equal one, a new one, or SET_ALL when there are too
+ * many. */
 static uint16_t intern_set(struct tok_suffix_sets *a, const struct automaton *v)
 {
 	size_t bytes = (v->states + 63) / 64 * sizeof(*a->sets);
@@ -170,7 +172,8 @@ static uint16_t predecessor_set(struct tok_suffix_sets *a, const struct automato
 	return found;
 }
 
-/* Computes the sets for all positions of s[from .. n). */
+/* Computes the sets for all positions of s[from .. n), first the class of each character, then the sets from the
+ * end. False: no memory. */
 static bool analyze_suffixes(struct tok_suffix_sets *a, const struct automaton *v, uint32_t flags,
                              const char *s, size_t n, size_t from)
 {
@@ -282,7 +285,8 @@ static size_t next_char(const struct tfmc_tok_op *op, const char *s, size_t n, u
 	return 1;
 }
 
-/* Match of a run of characters, with the minimum and maximum of its kind. */
+/* End of the piece at s: a match, which is a run of characters with the minimum and maximum of its kind, or the
+ * text before one (*is_match). */
 static size_t next_chars_match(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_match)
 {
 	unsigned min, max;
@@ -311,7 +315,7 @@ static size_t next_chars_match(const struct tfmc_tok_op *op, const char *s, size
 	return n;
 }
 
-/* \w+|[^\w\s]+ ; white space does not match. */
+/* End of the piece at s for the expression \w+|[^\w\s]+, or of the white space before it (*is_match). */
 static size_t next_words_match(const char *s, size_t n, bool *is_match)
 {
 	uint32_t cp;
@@ -329,7 +333,7 @@ static size_t next_words_match(const char *s, size_t n, bool *is_match)
 	return at;
 }
 
-/* The same for splits by matches; *is_match: the piece is a match. */
+/* End of the piece at s: a match, or the text before one (*is_match), for operations without an automaton. */
 static size_t tok_next_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
                              size_t n, bool *is_match)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * UTF-8, lower case, the four normalization forms (UAX 15), grapheme clusters. Normalization: decompose each character
- * by the tables, sort the marks after each starter by combining class, compose. Text that a form cannot change is
- * copied.
+ * UTF-8, lower case, the four normalization forms (UAX 15), grapheme clusters. Normalization: decompose each
+ * character by the tables, sort the marks after each starter by combining class, compose. Text that a form cannot
+ * change is copied.
  */
 #include "runtime/tokenizer/unicode.h"
 
@@ -95,6 +95,7 @@ void tok_append(struct tok_text *t, const char *bytes, size_t n)
 	t->n += n;
 }
 
+/* Appends a character as UTF-8; an invalid byte (TOK_INVALID) as it is. */
 static void tok_put_char(struct tok_text *t, uint32_t cp)
 {
 	char s[4];

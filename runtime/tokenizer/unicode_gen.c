@@ -28,6 +28,7 @@ struct tables {
 	int n_pairs;
 };
 
+/* Number of characters of the full decomposition; 0: the character is its own. */
 static int decompose(int cp, int compat, utf8proc_int32_t *out)
 {
 	int last = 0;
@@ -101,6 +102,7 @@ static int inert_forms(const struct tables *t, int cp, const struct record *r)
 	return c | d << 1 | kc << 2 | kd << 3;
 }
 
+/* Sets the record of a character. Records without sequences and lower case are shared. */
 static void add_code(struct tables *t, int cp)
 {
 	utf8proc_int32_t seq[SEQ_MAX];
@@ -181,6 +183,8 @@ static int compare_pairs(const void *a, const void *b)
 	return x[1] < y[1] ? -1 : x[1] > y[1];
 }
 
+/* Prints the records, the pool of sequences, and the composing pairs. lower < 0: U+0130, whose first character is
+ * i. */
 static void print_records(const struct tables *t)
 {
 	printf("const struct tok_record tok_records[] = {\n");
@@ -208,7 +212,7 @@ static int fill_tables(struct tables *t)
 	if (!t->records || !t->pool || !t->record_of || !t->pairs)
 		return 0;
 	for (int cp = 0; cp < CODES; cp++)
-		if (cp < 0xd800 || cp > 0xdfff)
+		if (cp < 0xd800 || cp > 0xdfff) /* surrogates are no characters */
 			add_pair(t, cp);
 	qsort(t->pairs, (size_t)t->n_pairs, sizeof(*t->pairs), compare_pairs);
 	for (int cp = 0; cp < CODES; cp++)
