@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators on elements, and along axes: templates, and those whose text depends on types and attributes. */
+/*
+ * Operators on elements, and along axes: templates, and those whose text depends on types and attributes. An import_
+ * function makes the outputs of the node values of statements; false: it refused, with a diagnostic.
+ */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
@@ -102,6 +105,7 @@ bool import_dropout(struct importer *im)
 	return import_identity(im);
 }
 
+/* Float types of 16 and 64 bits become f32, as in all statements. CastLike: to the type of operand 1. */
 bool import_cast(struct importer *im)
 {
 	static const struct {
@@ -125,6 +129,7 @@ bool import_cast(struct importer *im)
 	                     import_text(im, "cast(%s, %s)", operand_tensor(im, v), ir_dtype_name(dtype)));
 }
 
+/* Limits are attributes min and max of old files, or operands 1 and 2; absent ones do not limit. */
 bool import_clip(struct importer *im)
 {
 	static const char *const names[] = {"min", "max"};
@@ -193,6 +198,7 @@ bool import_gelu(struct importer *im)
 	return import_output(im, 0, import_text(im, "gelu%s(%s)", tanh ? "_tanh" : "", tensor_at(im, 0)));
 }
 
+/* One of both signs, or both. */
 bool import_is_inf(struct importer *im)
 {
 	bool above = attribute_int(im, "detect_positive", 1) != 0,
@@ -259,6 +265,7 @@ bool import_hardmax(struct importer *im)
 	                    dims_text(im, v->rank, row)));
 }
 
+/* ArgMin is ArgMax of the negated values. */
 bool import_argmax(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -283,6 +290,7 @@ static const char *reversed(struct importer *im, const char *x, const struct ope
 	return import_text(im, "gather(%s, neg(iota([%s])) + (%s - 1), axis=%d)", x, n, n, axis);
 }
 
+/* `reverse` sums from the end: the axis is reversed before and after. `exclusive` sums without the element itself. */
 bool import_cumsum(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -301,6 +309,8 @@ bool import_cumsum(struct importer *im)
 	        im, 0, attribute_int(im, "exclusive", 0) != 0 ? import_text(im, "%s - %s", sum, x) : sum);
 }
 
+/* topk of the language takes the largest elements of the last axis: other axes are swapped with it, and smallest
+ * elements are largest negated ones. */
 bool import_topk(struct importer *im)
 {
 	static const char *const stems[] = {"largest", "places"};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Constant folding: nodes whose operands are known at import, above all the shape arithmetic of exporters (Shape,
- * Gather, Concat, Reshape). Ints are dims, so that sizes that vary are folded, too; an operation whose result is no dim
- * (a comparison that no bound decides) stays a node.
+ * Gather, Concat, Reshape). Ints are dims, so that sizes that vary are folded, too; an operation whose result is no
+ * dim (a comparison that no bound decides) stays a node. A fold_ function makes the output of the node a known
+ * value; false: it did not, and the node is imported as a statement unless im->failed.
  */
 #include "frontend/onnx/import.h"
 
@@ -38,6 +39,7 @@ const struct element *elements_of_dims(struct importer *im, const struct ir_dim 
 
 enum fold_op { ADD, SUB, MUL, DIV, MOD, MIN, MAX, POW, EQ, LT, GT, LE, GE, AND, OR };
 
+/* False: the operation has no result that is a float. */
 static bool fold_floats(enum fold_op op, double a, double b, double *out)
 {
 	switch (op) {
@@ -135,6 +137,7 @@ static const struct ir_dim *fold_dims(struct importer *im, enum fold_op op, cons
 	return NULL;
 }
 
+/* False: one is a float and the other an int, or the result is neither a float nor a dim. */
 static bool fold_pair(struct importer *im, enum fold_op op, const struct element *a, const struct element *b,
                       struct element *out)
 {
@@ -156,11 +159,13 @@ static const struct operand *wider(const struct operand *a, const struct operand
 	return b->n == 1 && b->rank <= a->rank ? a : a->n == 1 && a->rank <= b->rank ? b : NULL;
 }
 
+/* Element i of an operand, of which one element stands for all. */
 static const struct element *at(const struct operand *v, size_t i)
 {
 	return &v->known[v->n == 1 ? 0 : i];
 }
 
+/* out = a OP b, element by element. */
 static bool fold_binary(struct importer *im, enum fold_op op)
 {
 	const struct operand *a = operand_at(im, 0), *b = operand_at(im, 1);
@@ -177,6 +182,7 @@ static bool fold_binary(struct importer *im, enum fold_op op)
 
 /* ---- unary operators ---- */
 
+/* out = f(a) of floats. */
 static bool fold_unary(struct importer *im, double (*f)(double))
 {
 	const struct operand *a = operand_at(im, 0);
@@ -206,6 +212,7 @@ static bool fold_negative(struct importer *im)
 	return out != NULL && import_known(im, 0, a->dtype, a->rank, a->dims, out, a->n);
 }
 
+/* Bools are ints 0 and 1. */
 static bool fold_not(struct importer *im)
 {
 	const struct operand *a = operand_at(im, 0);
@@ -227,12 +234,12 @@ static bool fold_cast(struct importer *im)
 	const struct operand *a = operand_at(im, 0);
 	int64_t to = attribute_int(im, "to", 0), v;
 	bool to_float = to == 1 || to == 10 || to == 11 || to == 16;
-	bool to_int = to == 6 || to == 7 || to == 9;
+	bool to_int = to == 6 || to == 7 || to == 9; /* narrower ones might wrap */
 	struct element *out = ARENA_ARRAY(im->a, struct element, a->n + 1);
 	for (size_t i = 0; out != NULL && i < a->n; i++) {
 		const struct element *e = &a->known[i];
 		if ((!to_float && !to_int) || (to_float && !is_float(e) && !element_int(e, &v)) ||
-		    (to_int && is_float(e) && !(fabs(e->f) < 0x1p31)))
+		    (to_int && is_float(e) && !(fabs(e->f) < 0x1p31))) /* also NaN */
 			return false;
 		if (to_float)
 			out[i].f = is_float(e) ? e->f : (double)v;
@@ -263,6 +270,7 @@ static bool fold_shape(struct importer *im)
 	                    (size_t)(end - start));
 }
 
+/* The number of elements, of any operand. */
 static bool fold_size(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -295,6 +303,7 @@ static bool fold_constant(struct importer *im)
 	return import_known(im, 0, is_int ? DT_I64 : DT_F32, is_list, &size, out, n);
 }
 
+/* start, start + delta, .. before limit, of constant ints. */
 static bool fold_range(struct importer *im)
 {
 	int64_t start, limit, delta;
@@ -340,6 +349,7 @@ static bool fold_reshape(struct importer *im)
 	return import_known(im, 0, v->dtype, (int)rank, dims, v->known, v->n);
 }
 
+/* Lists one after another; the axis of lists is 0. */
 static bool fold_concat(struct importer *im)
 {
 	size_t n = 0, to = 0;
@@ -357,6 +367,7 @@ static bool fold_concat(struct importer *im)
 	return out != NULL && import_known(im, 0, operand_at(im, 0)->dtype, 1, &size, out, n);
 }
 
+/* Elements of a list; the result has the shape of the ids, of which negative ones count from the end. */
 static bool fold_gather(struct importer *im)
 {
 	const struct operand *v = operand_at(im, 0), *ids = operand_at(im, 1);
@@ -391,7 +402,7 @@ static bool fold_slice(struct importer *im)
 		return false;
 	from = by > 0 ? (from < 0 ? 0 : from) : from >= size ? size - 1 : from;
 	to = by > 0 ? (to > size ? size : to) : to < -1 ? -1 : to;
-	if (by < 0 && end[0] < -size)
+	if (by < 0 && end[0] < -size) /* the end is before element 0 */
 		to = -1;
 	n = 0;
 	for (int64_t i = from; by > 0 ? i < to : i > to && i >= 0; i += by)
@@ -400,6 +411,7 @@ static bool fold_slice(struct importer *im)
 	return import_known(im, 0, v->dtype, 1, &count, out, n);
 }
 
+/* c ? a : b, element by element. */
 static bool fold_where(struct importer *im)
 {
 	const struct operand *c = operand_at(im, 0), *a = operand_at(im, 1), *b = operand_at(im, 2);
@@ -436,6 +448,7 @@ static bool fold_reduce(struct importer *im, enum fold_op op)
 	return import_known(im, 0, v->dtype, attribute_int(im, "keepdims", 1) != 0, &one, out, 1);
 }
 
+/* A number or a list of at most FOLDED_MAX equal elements, 0.0 if the node has no value. */
 static bool fold_constant_of_shape(struct importer *im)
 {
 	const int64_t *dims;

@@ -56,6 +56,7 @@ static bool gather_one(struct importer *im, const struct operand *v, int axis, i
 	                                 dims_text(im, rank, dims)));
 }
 
+/* One known element is a slice, and rows of a stored matrix are those of an embedding. */
 bool import_gather(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0), *ids = operand_needed(im, 1);
@@ -133,6 +134,7 @@ static const char *flat_text(struct importer *im, struct operand *v, int to)
 	return to == 1 ? x : import_text(im, "reshape(%s, %s)", x, dims_text(im, 1 + v->rank - to, dims));
 }
 
+/* The result has the shape of the ids, each of which names an element along `axis`. */
 bool import_gather_elements(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
@@ -152,6 +154,7 @@ static bool is_plain_scatter(struct importer *im)
 	       import_refuse(im, "not supported: %s with the reduction '%.20s'", im->node->op, reduction);
 }
 
+/* Operand 0 with the elements of operand 2 at the ids along `axis`. */
 bool import_scatter_elements(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
@@ -201,6 +204,7 @@ static const char *row_places(struct importer *im, const struct operand *v, int6
 	return import_statement(im, "places", sum);
 }
 
+/* Ids [.., k] name rows by their first k axes, or the k after batch_dims. */
 bool import_gather_nd(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
@@ -211,6 +215,7 @@ bool import_gather_nd(struct importer *im)
 	return import_output(im, 0, import_text(im, "gather(%s, %s, axis=0)", flat_text(im, v, n), places));
 }
 
+/* Operand 0 with the rows of operand 2 at the ids [.., k]. */
 bool import_scatter_nd(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);

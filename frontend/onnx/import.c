@@ -19,7 +19,8 @@
 
 /* ---- names ---- */
 
-/* The name with _ for other characters, its end where it is long. */
+/* A name of the language for one of the file: without `_output_0`, which exporters append, with _ for characters
+ * that names do not have, and no more than its end if it is long. */
 static const char *language_name(struct arena *a, const char *text)
 {
 	static const char output[] = "_output_0";
@@ -43,6 +44,7 @@ static const char *language_name(struct arena *a, const char *text)
 
 const char *import_name(struct importer *im, const char *text)
 {
+	/* words of the language, and the current value x */
 	static const char reserved[] = "x and or not true false null none return";
 	const char *stem = language_name(im->a, text), *name = stem;
 	if (list_has_word(reserved, stem, strlen(stem)))
@@ -142,6 +144,7 @@ const struct ir_type *import_type(struct importer *im, const char *name)
 
 /* ---- values ---- */
 
+/* Makes v the value of a name of the file; false: v is NULL, or the name has a value. */
 static bool bind_value(struct importer *im, const char *name, struct operand *v)
 {
 	if (v == NULL || im->failed)
@@ -222,6 +225,7 @@ static void add_use(struct importer *im, const char *name)
 	strmap_set(&im->uses, name, (void *)(uintptr_t)(count_uses(im, name) + 1));
 }
 
+/* Counts the readers of each name, nodes and outputs, and keeps a node that reads it. */
 static void collect_uses(struct importer *im)
 {
 	for (size_t i = 0; i < im->onnx->nodes.n; i++)
@@ -461,6 +465,7 @@ static const struct element *read_elements(struct importer *im, const struct sto
 	return out;
 }
 
+/* Initializers as values. Small ones are known, for shape arithmetic and literals. */
 static bool bind_tensors(struct importer *im)
 {
 	for (size_t i = 0; i < im->onnx->tensors.n && !im->failed; i++) {
@@ -508,6 +513,7 @@ static bool check_attributes(struct importer *im)
 	return true;
 }
 
+/* Folds the node, or makes statements of it; nothing for one that is a part of another (import_fused). */
 static bool import_node(struct importer *im)
 {
 	const struct onnx_node *node = im->node;
@@ -535,6 +541,7 @@ static bool import_node(struct importer *im)
 	                     is_standard ? "" : ".", node->op);
 }
 
+/* All nodes in their order; the number of a node is the line of its diagnostics. */
 static bool import_nodes(struct importer *im)
 {
 	uint32_t source = im->loc.source;
@@ -568,6 +575,7 @@ static const char *output_value(struct importer *im, const struct onnx_value *o)
 	return import_statement(im, o->name, import_text(im, "cast(%s, %s)", name, ir_dtype_name(dtype)));
 }
 
+/* The section `outputs`, with names of the language that differ from each other. */
 static void write_outputs(struct importer *im, struct buf *out)
 {
 	struct strmap taken;
@@ -582,6 +590,7 @@ static void write_outputs(struct importer *im, struct buf *out)
 	}
 }
 
+/* The sections `dims` and `inputs`. */
 static void write_inputs(struct importer *im, struct buf *out)
 {
 	const struct ir_dims *dims = im->m->scope.dims;
@@ -622,7 +631,7 @@ static void write_weights(struct importer *im, struct buf *out)
 			continue;
 		buf_init(&pattern);
 		for (const char *p = name; *p != '\0'; p++)
-			buf_char(&pattern, strchr("*?{},[]\\", *p) != NULL ? '?' : *p);
+			buf_char(&pattern, strchr("*?{},[]\\", *p) != NULL ? '?' : *p); /* ?: any */
 		buf_printf(out, "%s%s", separator, yaml_quote(im->a, pattern.data));
 		buf_destroy(&pattern);
 		separator = ",\n    ";
@@ -687,6 +696,7 @@ static const char *model_name_of(struct arena *a, const char *base, const struct
 	                     arena_strndup(a, base, n > end && file_ends_with(base, ".onnx") ? n - end : n));
 }
 
+/* The text of the mapped file; NULL, with the reason in *st, after a diagnostic. */
 static const char *import_file(struct importer *im, struct arena *a, const char *path, const char *at,
                                const struct frontend_options *options, const struct file_map *map,
                                enum tfmc_status *st)

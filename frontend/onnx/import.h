@@ -69,6 +69,7 @@ struct importer {
 
 /* Reports at the node; returns false. */
 bool import_refuse(struct importer *im, const char *fmt, ...) TFMC_PRINTF(2, 3);
+/* Formatted text, in the arena. */
 const char *import_text(struct importer *im, const char *fmt, ...) TFMC_PRINTF(2, 3);
 /* Appends the statement NAME = value with an unused name that begins with `stem`; gives the name, "" on failure. */
 const char *import_statement(struct importer *im, const char *stem, const char *value);
@@ -129,7 +130,7 @@ bool operand_int(const struct operand *v, size_t i, int64_t *out); /* a known co
 const char *import_layer(struct importer *im, struct operand *weight, const char *steps,
                          struct operand *bias);
 
-/* Attributes of the node. */
+/* Attributes of the node; def, or NULL: absent. An attribute that no one asks for is refused after the import. */
 int64_t attribute_int(const struct importer *im, const char *name, int64_t def);
 double attribute_float(const struct importer *im, const char *name, double def);
 const char *attribute_text(const struct importer *im, const char *name, const char *def);
@@ -145,6 +146,7 @@ int axis_of(struct importer *im, int64_t axis, int rank);
 
 /* True: the node was folded, or failed. */
 bool import_fold(struct importer *im);
+/* Dims as known elements; NULL: no memory. */
 const struct element *elements_of_dims(struct importer *im, const struct ir_dim *const *dims, size_t n);
 
 /* ---- operators ---- */

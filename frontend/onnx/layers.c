@@ -68,6 +68,7 @@ bool import_matmul(struct importer *im)
 	                     import_text(im, "reshape(matmul(%s, %s), %s)", x, y, dims_text(im, rank, dims)));
 }
 
+/* alpha a b + beta c, with a and b transposed or not; a layer if b is stored and the rest is that of a layer. */
 bool import_gemm(struct importer *im)
 {
 	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1), *c = operand_at(im, 2);
@@ -127,6 +128,7 @@ static const char *channels_text(struct importer *im, const char *x, const struc
 	return import_text(im, "reshape(%s, %s)", x, dims_text(im, rank - 1, dims));
 }
 
+/* x * scale + shift for each channel (axis 1), with the stored mean and variance. */
 bool import_batch_norm(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -227,6 +229,7 @@ bool import_layer_norm(struct importer *im)
 	return import_output(im, 0, x) && output_moments(im, axis, eps);
 }
 
+/* x / (its l1 or l2 norm along the axis). */
 bool import_lp_norm(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operands of a node. A constant of the file is a literal where a number may stand next to a tensor, else a statement:
- * floats are parameters; ints and bools, which parameters cannot be, are written as what they are: one value, steps
- * (positions), the rows of a triangle (causal masks), or a list of numbers.
+ * Operands of a node. A constant of the file is a literal where a number may stand next to a tensor, else a
+ * statement: floats are parameters; ints and bools, which parameters cannot be, are written as what they are: one
+ * value, steps (positions), the rows of a triangle (causal masks), or a list of numbers. Texts are those of
+ * expressions, "" after a diagnostic.
  */
 #include "frontend/onnx/import.h"
 
@@ -195,6 +196,7 @@ struct constant {
 	const struct operand *v;
 };
 
+/* Element i of a constant; false: it is a dim that varies. */
 static bool constant_at(const struct constant *c, size_t i, double *out)
 {
 	const struct operand *v = c->v;
@@ -249,6 +251,7 @@ static bool is_triangle(const struct constant *c, bool upper, int64_t *shift)
 	return true;
 }
 
+/* The constant that is_triangle has found. */
 static const char *triangle_text(struct importer *im, const struct operand *v, bool upper, int64_t shift)
 {
 	const char *rows = ir_dim_to_string(im->a, im->dims, v->dims[v->rank - 2], false),
@@ -307,6 +310,7 @@ static const char *dims_value(struct importer *im, const struct operand *v)
 	                   dims_text(im, v->rank, v->dims), ir_dtype_name(v->dtype));
 }
 
+/* A constant that is no parameter as the shortest of its forms. */
 static const char *constant_text(struct importer *im, const struct operand *v)
 {
 	const struct constant c = {im, v};
@@ -418,6 +422,7 @@ const char *import_layer(struct importer *im, struct operand *weight, const char
 	return import_text(im, "\"%s\"", path);
 }
 
+/* A stored tensor as a parameter, whose path is made from the name of the tensor. */
 static const char *parameter_text(struct importer *im, const struct operand *v)
 {
 	const char *source = source_text(im, v, ""), *stem = path_text(im, v->stored->stored.name),

@@ -48,6 +48,7 @@ static double source_of(const struct resize *r, const struct resized_axis *s, in
 	return half;
 }
 
+/* The element that stands for position x; it may be outside of the axis. */
 static int64_t nearest_of(const struct resize *r, double x)
 {
 	double at = strcmp(r->nearest, "floor") == 0               ? floor(x)
@@ -57,6 +58,7 @@ static int64_t nearest_of(const struct resize *r, double x)
 	return (int64_t)at;
 }
 
+/* The weight of an element at the distance x: a triangle, or Keys' cubic polynomials with a. */
 static double kernel_at(const struct resize *r, double x)
 {
 	double a = r->a;
@@ -99,6 +101,7 @@ struct picture {
 	const struct ir_dim *dims[IR_RANK_MAX];
 };
 
+/* A list of n known elements as a tensor of statements. */
 static const char *list_of(struct importer *im, enum ir_dtype dtype, const struct element *known, int64_t n)
 {
 	struct operand *v = ARENA_NEW(im->a, struct operand);
@@ -138,6 +141,7 @@ static bool is_repeated(const struct resize *r, const struct resized_axis *s)
 	return same;
 }
 
+/* The axis by nearest neighbours: each element of the result is one of the input. */
 static void gather_nearest(struct importer *im, const struct resize *r, const struct resized_axis *s,
                            struct picture *p, int axis)
 {
@@ -149,6 +153,7 @@ static void gather_nearest(struct importer *im, const struct resize *r, const st
 		                   axis);
 }
 
+/* The axis as a sum over taps: elements at the ids of a tap times its weights, both of s->out elements. */
 static void add_taps(struct importer *im, const struct resize *r, const struct resized_axis *s,
                      struct picture *p, int axis)
 {
@@ -183,6 +188,8 @@ static void add_taps(struct importer *im, const struct resize *r, const struct r
 	p->x = sum;
 }
 
+/* Resizes one axis; false: refused. Of an axis of a size that varies, elements are repeated: eight of them tell
+ * whether the factor and the coordinates do that. */
 static bool resize_axis(struct importer *im, const struct resize *r, struct picture *p, int axis,
                         const struct ir_dim *out, double scale)
 {
@@ -216,6 +223,7 @@ static bool resize_axis(struct importer *im, const struct resize *r, struct pict
 
 /* ---- the node ---- */
 
+/* Reads the attributes of the node, whose defaults were others before opset 11; false: refused. */
 static bool read_resize(struct importer *im, struct resize *r)
 {
 	static const char coordinates[] =
@@ -283,7 +291,7 @@ static bool read_sizes(struct importer *im, const struct operand *v, const int *
 	return keep_proportions(im, v, axes, n, out, scales);
 }
 
-/* The same by factors, an attribute of old operators. */
+/* The sizes and factors of `axes`, by factors: the attribute a of old operators, or an operand. */
 static bool read_scales(struct importer *im, const struct operand *v, const int *axes, size_t n,
                         const struct operand *factors, const struct onnx_attribute *a,
                         const struct ir_dim **out, double *scales)

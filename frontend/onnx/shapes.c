@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators that move elements, or make tensors of positions: reshape, slice, gather, pad, range, .. */
+/*
+ * Operators that move elements, or make tensors of positions: reshape, slice, gather, pad, range, .. An import_
+ * function makes the outputs of the node values of statements; false: it refused, with a diagnostic.
+ */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
@@ -70,6 +73,7 @@ bool import_reshape(struct importer *im)
 	return rank >= 0 && output_reshaped(im, rank, dims);
 }
 
+/* Two axes: the product of those before `axis`, and that of the others. */
 bool import_flatten(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -102,6 +106,7 @@ bool import_squeeze(struct importer *im)
 	return !im->failed && output_reshaped(im, rank, dims);
 }
 
+/* Without `perm` all axes are reversed. */
 bool import_transpose(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
@@ -118,6 +123,7 @@ bool import_transpose(struct importer *im)
 	                                 ints_text(im, order, (size_t)v->rank)));
 }
 
+/* One tensor that remains is the result. */
 bool import_concat(struct importer *im)
 {
 	const char *list = "";
@@ -136,6 +142,7 @@ bool import_concat(struct importer *im)
 	return import_output(im, 0, import_text(im, "concat([%s], axis=%d)", list, axis));
 }
 
+/* Into the sizes of the operand, or into equal parts, the last of which may be smaller. */
 bool import_split(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -267,6 +274,7 @@ bool import_expand(struct importer *im)
 	        import_text(im, "broadcast(%s, %s)", operand_tensor(im, v), dims_text(im, rank, dims)));
 }
 
+/* Each axis that repeats gets one before it, along which it is broadcast, and which is then merged with it. */
 bool import_tile(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
@@ -285,7 +293,7 @@ bool import_tile(struct importer *im)
 		wide[rank] = first[rank] = v->dims[i];
 		rank++;
 	}
-	if (rank == v->rank)
+	if (rank == v->rank) /* nothing repeats */
 		return import_alias(im, 0, v);
 	if (rank > IR_RANK_MAX)
 		return import_refuse(im, "not supported: Tile of more than %d axes", IR_RANK_MAX);
@@ -307,6 +315,7 @@ const char *import_padded(struct importer *im, const char *x, int first_axis, co
 	return x;
 }
 
+/* Constant padding; sizes below 0 cut off instead. */
 bool import_pad(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0), *fill = operand_at(im, 2);
@@ -361,6 +370,7 @@ bool import_range(struct importer *im)
 	                             : import_text(im, "%s + %s", x, element_text(im, &start->known[0])));
 }
 
+/* Zeros of f32 if the node has no value. */
 bool import_constant_of_shape(struct importer *im)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -386,6 +396,7 @@ static const char *diagonal_text(struct importer *im, const struct operand *v, c
 	                   n, n, compare, (long long)k);
 }
 
+/* The elements on one side of diagonal k; zeros, or false, elsewhere. */
 bool import_trilu(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -399,6 +410,7 @@ bool import_trilu(struct importer *im)
 	return import_output(im, 0, import_text(im, "where(%s, %s, 0)", inside, x));
 }
 
+/* Ones on diagonal k, in the shape of the operand. */
 bool import_eye_like(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -416,6 +428,7 @@ bool import_eye_like(struct importer *im)
 	                                 ir_dtype_name(dtype)));
 }
 
+/* A new axis of `depth` elements: values[1] at the id, values[0] elsewhere. Negative ids count from the end. */
 bool import_one_hot(struct importer *im)
 {
 	struct operand *ids = operand_needed(im, 0);
@@ -442,7 +455,7 @@ bool import_one_hot(struct importer *im)
 
 /* ---- blocks of pictures ---- */
 
-/* reshape, transpose, reshape */
+/* Output 0 is operand 0 [N, C, H, W], split into six axes, in another order, of which four are merged again. */
 static bool output_blocks(struct importer *im, const struct ir_dim *const split[6], const char *order,
                           const struct ir_dim *const dims[4])
 {
@@ -451,6 +464,8 @@ static bool output_blocks(struct importer *im, const struct ir_dim *const split[
 	                                 dims_text(im, 6, split), order, dims_text(im, 4, dims)));
 }
 
+/* Channels become blocks of `blocksize` by `blocksize` elements. They are [block, block, C] (DCR) or [C, block,
+ * block]. */
 bool import_depth_to_space(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -466,6 +481,7 @@ bool import_depth_to_space(struct importer *im)
 	return output_blocks(im, split, crd ? "[0, 1, 4, 2, 5, 3]" : "[0, 3, 4, 1, 5, 2]", dims);
 }
 
+/* The inverse of DepthToSpace. */
 bool import_space_to_depth(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
