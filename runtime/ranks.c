@@ -368,7 +368,7 @@ static void local_receive(void *user, const float *x, float *out, uint64_t count
 	(void)workers;
 	if (worker > 0)
 		return;
-	if (r->index / group != 1) /* stage 1 is the first one and receives nothing */
+	if (r->index / group != 1) /* stages are 1, 2, .., 0: the first one receives nothing */
 		read_message(r->group, r->index, out,
 		             (struct exchange){EXCHANGE_MESSAGE, r->n_broadcasts, count});
 	else if (count > 0)

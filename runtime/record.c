@@ -74,7 +74,7 @@ uint64_t tfmc_dtype_bytes(uint64_t dtype)
 	return dtype < sizeof(bytes) ? bytes[dtype] : 0;
 }
 
-/* One term of a polynomial: coeff * product of dims. Advances *poly past it. 0: overflow. */
+/* One term of a polynomial: coeff * product of dims. Advances *poly past it. 0: overflow, or no dims for a factor. */
 static int eval_poly_term(const uint64_t **poly, const int64_t *dims, int64_t *out)
 {
 	const uint64_t *term = *poly;

@@ -548,8 +548,8 @@ static const struct ir_weight *add_weight(struct lowering *lw, const char *name,
 	for (int i = 0; i < e->rank; i++)
 		dims[i] = ir_dim_const(lw->module->dims, e->dims[i]);
 	const struct ir_type *type = ir_type_tensor(lw->module->types, DT_F32, e->rank, dims);
-	if (lw->mode ==
-	    LOWER_INFER) /* the paths of two steps may differ only in indices that are not known here */
+	/* the paths of two steps may differ only in indices that are not known here */
+	if (lw->mode == LOWER_INFER)
 		name = arena_printf(lw->arena, "%s.%zu", name, lw->module->weights.n);
 	struct ir_weight w = {
 	        .name = name, .type = type, .encoding = ENC_ROW, .format = format, .init = e, .loc = lw->loc};

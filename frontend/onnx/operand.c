@@ -299,7 +299,7 @@ static const char *list_text(struct importer *im, const struct operand *v)
 	               : import_text(im, "cast(reshape(%s, %s), %s)", all, shape, ir_dtype_name(v->dtype));
 }
 
-/* Elements that are dims, one after another. */
+/* Elements that are dims, one after another: iota([1]) * 0 is [0], to which a dim is added. */
 static const char *dims_value(struct importer *im, const struct operand *v)
 {
 	const char *list = "";

@@ -202,6 +202,7 @@ static bool pattern_set_class(struct arena *a, struct pattern_runs *runs, struct
 	                                            {0x24b6, 0x24e9},  {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
 	                                            {0x1f170, 0x1f189}};
 	static const struct pattern_range hex[] = {{'0', '9'}, {'A', 'F'}, {'a', 'f'}};
+	/* characters of the class beside those of its categories */
 	const struct pattern_range *more = name == 's' ? space : name == 'w' ? word : hex;
 	size_t n = name == 's'   ? TFMC_COUNT(space)
 	           : name == 'w' ? TFMC_COUNT(word)

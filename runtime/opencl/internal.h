@@ -124,7 +124,8 @@ struct cl_cache_key {
 	char *bytes; /* the caller frees them */
 	size_t n;
 };
-/* False: no memory, or the source is too long. */
+/* The identity of a binary: the strings of the device, the options and the source. False: no memory, or the source
+ * is too long. */
 bool cl_cache_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *source,
                        struct cl_cache_key *out);
 /* The cached file of the key, which the caller frees; the binary is its bytes [*at, *n). NULL: a miss. */

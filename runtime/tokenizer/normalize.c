@@ -136,7 +136,8 @@ static void append_marked(const char *s, size_t n, const char *mark, size_t n_ma
 	}
 }
 
-/* Operation TFMC_TOK_SENTENCEPIECE: replacements, space removal, word marks and prefix in one pass. */
+/* Operation TFMC_TOK_SENTENCEPIECE: replacements, removal of spaces (flags 1), word marks, and one before the text
+ * (flags 2), in one pass. */
 static void normalize_sentencepiece(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op,
                                     const char *s, size_t n, struct tok_text *out)
 {
@@ -254,7 +255,7 @@ static void replace_string(const char *s, size_t n, const char *from, size_t n_f
 	tok_append(out, s + copied, n - copied);
 }
 
-/* Replaces runs of at least `least` spaces; least 0: of any white space. */
+/* Replaces runs of at least `min` spaces; min 0: of any white space. */
 static void replace_blanks(const char *s, size_t n, uint32_t min, const char *to, size_t n_to,
                            struct tok_text *out)
 {

@@ -178,7 +178,8 @@ size_t tok_find_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *
 /* Runs the splitters from `level` on, then the model. */
 void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n);
 
-/* The models: write the ids of one word to r->word, which is empty before. */
+/* The models: write the ids of one word to r->word, which is empty before. BPE merges pairs of pieces by rank,
+ * Unigram takes the pieces with the largest sum of scores, WordPiece the longest piece at each place. */
 void tok_bpe(struct tok_run *r, const char *s, size_t n);
 void tok_unigram(struct tok_run *r, const char *s, size_t n);
 void tok_wordpiece(struct tok_run *r, const char *s, size_t n);
