@@ -115,8 +115,8 @@ static int generator_begin(struct generator *g, const int32_t *first, uint64_t n
                            struct tfmc_ids source, uint64_t cap)
 {
 	const struct tfmc_generate_options *o = &g->options;
-	bool has_most =
-	        o->constraints && o->constraints->max_tokens > 0; /* then at least one new token must fit */
+	/* then at least one new token must fit */
+	bool has_most = o->constraints && o->constraints->max_tokens > 0;
 	TRY(feed_check_prompt(g->session, n_first,
 	                      max_sequence_length(o->constraints, g->session) - has_most));
 	g->limit = token_limit(g, n_first, cap);

@@ -149,8 +149,8 @@ const struct yaml_node *merge_args(struct expander *b, const struct schema_step 
 {
 	const struct yaml_node *written = merge_written_args(b, kind, step, value);
 	const struct yaml_node *def = yaml_find(model_section(b->m, "defaults"), kind->kind);
-	const struct yaml_pair *idle =
-	        NULL; /* a null without effect is reported later as a key without a value */
+	/* a null without effect is reported later as a key without a value */
+	const struct yaml_pair *idle = NULL;
 	return written == NULL || def == NULL ? written : yaml_merge(b->arena, def, written, &idle);
 }
 

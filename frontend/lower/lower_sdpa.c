@@ -424,9 +424,8 @@ bool lower_sdpa(const struct call *c, struct lowered *out)
 	if (irb_failed(b) || !lower_visibility(c, p, &s.prefix, &visible) ||
 	    (s.prefix && !limit_prefix_keys(c, &s)))
 		return false;
-	bool early =
-	        s.softcap ==
-	        0.0; /* a mask may be added before everything except a softcap, which would make -inf finite */
+	/* a mask may be added before everything except a softcap, which would make -inf finite */
+	bool early = s.softcap == 0.0;
 	if (!lower_score_bias(c, early ? visible : none, &p))
 		return false;
 	if (!early)

@@ -175,8 +175,8 @@ bool lower_scatter(const struct call *c, struct lowered *out)
 	struct ir_value zero = irb_full_of(b, 0.0, DT_I32, 1, t->dims);
 	struct ir_value hit = irb_reshape_to(b, irb_cmp(b, writer, zero, &(struct attrs_cmp){.kind = CMP_ge}),
 	                                     t->rank, column);
-	struct ir_value rows =
-	        irb_gather(b, s.y, writer, NULL); /* -1 is clamped to 0; the where below ignores these rows */
+	/* -1 is clamped to 0; the where below ignores these rows */
+	struct ir_value rows = irb_gather(b, s.y, writer, NULL);
 	rows = irb_where(b, irb_broadcast_to(b, hit, t->rank, t->dims), rows, s.x, NULL);
 	return !irb_failed(b) && call_return(c, out, lower_axes_from_front(c->lw, rows, 1, (int)s.axis));
 }

@@ -96,10 +96,8 @@ static double yarn_frequency(const struct rope_params *r, int64_t pair, double f
 	double fast = pair_with_rotations(r, r->beta_fast), slow = pair_with_rotations(r, r->beta_slow);
 	double lo = fmax(r->truncate ? floor(fast) : fast, 0);
 	double hi = fmin(r->truncate ? ceil(slow) : slow, (double)r->dim - 1);
-	double span =
-	        hi == lo
-	                ? 0.001 /* no division by zero */
-	                : hi - lo; /* may be negative if both limits are on one side: then no pair or every pair is on the ramp */
+	/* negative if both limits are on one side: then no pair or every pair is on the ramp */
+	double span = hi == lo ? 0.001 /* no division by zero */ : hi - lo;
 	double ramp = fmin(fmax(((double)pair - lo) / span, 0), 1);
 	return frequency / r->factor * ramp + frequency * (1 - ramp);
 }
