@@ -77,21 +77,11 @@ bool import_refuse(struct importer *im, const char *fmt, ...)
 
 /* ---- statements ---- */
 
-/* A comment where the statements of another block of the exporter begin. */
-static void write_scope(struct importer *im)
+/* The block of the exporter that the node belongs to: the directory of its name, "" without one. */
+static const char *scope_of(const struct importer *im)
 {
-	const char *slash = strrchr(im->node != NULL ? im->node->name : "", '/');
-	const char *scope =
-	        slash == NULL ? "" : arena_strndup(im->a, im->node->name, (size_t)(slash - im->node->name));
-	if (strcmp(scope, im->scope) == 0)
-		return;
-	im->scope = scope;
-	if (scope[0] == '\0')
-		return;
-	buf_str(&im->graph, "  # ");
-	for (const char *p = scope; *p != '\0'; p++)
-		buf_char(&im->graph, isprint((unsigned char)*p) ? *p : '_');
-	buf_char(&im->graph, '\n');
+	const char *name = im->node != NULL ? im->node->name : "", *slash = strrchr(name, '/');
+	return slash == NULL ? "" : arena_strndup(im->a, name, (size_t)(slash - name));
 }
 
 /* Appends `targets = value` and lowers it. */
@@ -111,9 +101,8 @@ static bool append_statement(struct importer *im, const char *targets, const cha
 	if (im->failed && im->node != NULL)
 		diag_note(im->cx, LOC_NONE, "as `%.300s`, for the node '%.200s' (%s)", text, im->node->name,
 		          im->node->op);
-	write_scope(im);
-	buf_printf(&im->graph, "  - %s\n", text);
-	return !im->failed;
+	return !im->failed &&
+	       ARENA_ADDED(im->a, &im->statements, (struct statement){text, scope_of(im), st, false});
 }
 
 bool import_statements(struct importer *im, const char *const *stems, size_t n, const char *value,
@@ -154,8 +143,7 @@ static bool bind_value(struct importer *im, const char *name, struct operand *v)
 	return strmap_set(&im->values, name, v);
 }
 
-/* A value of statements as an operand; NULL after a failure. */
-static struct operand *operand_of(struct importer *im, const char *name)
+struct operand *import_operand(struct importer *im, const char *name)
 {
 	const struct ir_type *t = import_type(im, name);
 	struct operand *v = t == NULL ? NULL : ARENA_NEW(im->a, struct operand);
@@ -169,7 +157,7 @@ static struct operand *operand_of(struct importer *im, const char *name)
 
 bool import_value(struct importer *im, size_t i, const char *name)
 {
-	return import_alias(im, i, operand_of(im, name));
+	return import_alias(im, i, import_operand(im, name));
 }
 
 bool import_output(struct importer *im, size_t i, const char *value)
@@ -217,7 +205,7 @@ bool import_fused(struct importer *im, const struct onnx_node *node, const char 
 {
 	const char *name = node->outputs.items[0];
 	strmap_set(&im->fused, name, im);
-	return bind_value(im, name, operand_of(im, import_statement(im, name, value)));
+	return bind_value(im, name, import_operand(im, import_statement(im, name, value)));
 }
 
 static void add_use(struct importer *im, const char *name)
@@ -304,6 +292,22 @@ static const struct ir_dim *size_expression(struct importer *im, const char *sym
 	return d;
 }
 
+const char *import_size_name(struct importer *im, const struct onnx_value *v, int axis)
+{
+	const char *symbol = v->sizes[axis].symbol;
+	return language_name(im->a, symbol != NULL ? symbol : import_text(im, "%s_%d", v->name, axis));
+}
+
+/* The past and the tokens of a call, which masks of a decoder have; NULL: they are not known. */
+static const struct ir_dim *past_and_tokens(struct importer *im, const struct onnx_value *v, int axis)
+{
+	struct ir_dims *t = im->m->scope.dims;
+	const struct frontend_input *tokens = im->m->inputs.n > 1 ? &im->m->inputs.items[0] : NULL;
+	if (past_role(im, v) != PAST_MASK || axis != 1 || tokens == NULL || tokens->rank != 2)
+		return NULL;
+	return ir_dim_add(t, ir_dim_sym(t, im->past.size), tokens->dims[1]);
+}
+
 /* The dim of an axis of an input; NULL after a diagnostic. */
 static const struct ir_dim *input_size(struct importer *im, struct strmap *bounds, const struct onnx_value *v,
                                        int axis)
@@ -311,14 +315,16 @@ static const struct ir_dim *input_size(struct importer *im, struct strmap *bound
 	const struct onnx_size *s = &v->sizes[axis];
 	if (s->value > 0)
 		return ir_dim_const(im->m->scope.dims, s->value);
-	const char *name =
-	        language_name(im->a, s->symbol != NULL ? s->symbol : import_text(im, "%s_%d", v->name, axis));
+	const char *name = import_size_name(im, v, axis);
 	struct size_bound *b = strmap_get(bounds, name);
 	const struct ir_dim *d = b != NULL           ? b->dim
 	                         : s->symbol != NULL ? size_expression(im, s->symbol)
 	                                             : NULL;
 	if (b != NULL)
 		b->used = true;
+	if (d == NULL && im->past.is_state)
+		d = strcmp(name, im->past.size) == 0 ? ir_dim_sym(im->m->scope.dims, name)
+		                                     : past_and_tokens(im, v, axis);
 	if (d != NULL)
 		return d;
 	diag_error(im->cx, im->loc, DIAG_DIM_BOUND,
@@ -350,14 +356,21 @@ static int64_t ids_below(const struct importer *im, const char *name)
 {
 	int64_t below = 0;
 	size_t found = 0;
+	struct strmap same; /* the input, and what views make of it */
+	strmap_init(&same, im->a);
+	strmap_set(&same, name, (void *)(uintptr_t)im);
 	for (size_t i = 0; i < im->onnx->nodes.n; i++) {
 		const struct onnx_node *node = &im->onnx->nodes.items[i];
 		const struct onnx_tensor *table =
 		        node->inputs.n == 2 ? strmap_get(&im->tensors, node->inputs.items[0]) : NULL;
 		const struct onnx_attribute *axis = onnx_attribute(node, "axis");
 		int64_t rows;
+		bool is_view = strcmp(node->op, "Reshape") == 0 || strcmp(node->op, "Identity") == 0;
+		if (is_view && node->inputs.n > 0 && node->outputs.n > 0 &&
+		    strmap_has(&same, node->inputs.items[0]))
+			strmap_set(&same, node->outputs.items[0], (void *)(uintptr_t)im);
 		if (strcmp(node->op, "Gather") != 0 || table == NULL || table->stored.rank == 0 ||
-		    (axis != NULL && axis->i != 0) || strcmp(node->inputs.items[1], name) != 0)
+		    (axis != NULL && axis->i != 0) || !strmap_has(&same, node->inputs.items[1]))
 			continue;
 		rows = table->stored.dims[0];
 		below = below == 0 || rows < below ? rows : below;
@@ -400,6 +413,8 @@ static bool add_inputs(struct importer *im, const struct frontend_options *optio
 	strmap_init(&bounds, im->a);
 	for (size_t i = 0; ok && i < options->n_dims; i++)
 		ok = read_bound(im, &bounds, options->dims[i]);
+	if (ok && im->past.size != NULL && !strmap_has(&bounds, im->past.size))
+		ok = past_declare(im);
 	for (size_t i = 0; ok && i < im->onnx->inputs.n; i++)
 		if (!strmap_has(&im->tensors, im->onnx->inputs.items[i].name))
 			add_input(im, &bounds, &im->onnx->inputs.items[i]);
@@ -429,13 +444,17 @@ static bool bind_inputs(struct importer *im)
 		bool is_short = in->dtype == DT_F16 || in->dtype == DT_BF16;
 		const char *cast = is_short ? import_text(im, "cast(%s, f32)", in->name) : NULL;
 		struct operand *v =
-		        operand_of(im, cast != NULL ? import_statement(im, in->name, cast) : in->name);
+		        import_operand(im, cast != NULL ? import_statement(im, in->name, cast) : in->name);
 		if (v != NULL && in->below > 0) {
 			v->ids = in;
 			v->name = given->type == ONNX_INT64 ? NULL : v->name;
 			v->dtype = given->type == ONNX_INT64 ? DT_I64 : v->dtype;
 		}
-		bind_value(im, given->name, v);
+		enum past_role role = past_role(im, given);
+		if (role == PAST_MASK)
+			(void)ARENA_ADDED(im->a, &im->past.masks, in->name);
+		struct operand *positions = role == PAST_POSITIONS ? past_positions(im, v) : NULL;
+		bind_value(im, given->name, positions != NULL ? positions : v);
 	}
 	return !im->failed;
 }
@@ -552,6 +571,8 @@ static bool import_nodes(struct importer *im)
 		im->loc = (struct loc){source, (uint32_t)i + 1, 1, 0};
 		if (!import_node(im) || arena_failed(im->a))
 			im->failed = true;
+		else
+			strmap_set(&im->makers, im->node->outputs.items[0], &im->onnx->nodes.items[i]);
 	}
 	im->node = NULL;
 	im->loc = (struct loc){source, 0, 0, 0};
@@ -575,18 +596,65 @@ static const char *output_value(struct importer *im, const struct onnx_value *o)
 	return import_statement(im, o->name, import_text(im, "cast(%s, %s)", name, ir_dtype_name(dtype)));
 }
 
-/* The section `outputs`, with names of the language that differ from each other. */
-static void write_outputs(struct importer *im, struct buf *out)
+/* The section `outputs`, with names of the language that differ from each other; what the state has is no output.
+ * Gives their number and the name of the last one. */
+static size_t write_outputs(struct importer *im, struct buf *out, const char **last)
 {
 	struct strmap taken;
 	strmap_init(&taken, im->a);
 	buf_str(out, "outputs:\n");
 	for (size_t i = 0; i < im->onnx->outputs.n; i++) {
-		const char *stem = language_name(im->a, im->onnx->outputs.items[i].name), *name = stem;
+		const char *stem = language_name(im->a, im->onnx->outputs.items[i].name), *name = stem,
+		           *past = NULL;
+		(void)import_past(im, im->onnx->outputs.items[i].name, &past);
+		if (past != NULL)
+			continue;
 		for (int k = 2; strmap_has(&taken, name); k++)
 			name = import_text(im, "%s_%d", stem, k);
 		strmap_set(&taken, name, im);
-		buf_printf(out, "  %s: %s\n", name, output_value(im, &im->onnx->outputs.items[i]));
+		const char *value = output_value(im, &im->onnx->outputs.items[i]);
+		strmap_set(&im->live, value, im);
+		buf_printf(out, "  %s: %s\n", name, value);
+		*last = name;
+	}
+	return taken.n;
+}
+
+/* Marks the names and paths of an expression. */
+static void mark_live(struct importer *im, const struct expr *e)
+{
+	if (e->kind == EX_NAME || e->kind == EX_STRING)
+		strmap_set(&im->live, e->text, im);
+	for (size_t i = 0; i < expr_n_children(e); i++)
+		mark_live(im, expr_child(e, i));
+}
+
+/* Statements whose results are read, from the outputs back. Others have become a part of later ones, or were known. */
+static void find_live(struct importer *im)
+{
+	for (size_t i = im->statements.n; i-- > 0;) {
+		struct statement *s = &im->statements.items[i];
+		for (size_t k = 0; k < s->st->n_targets; k++)
+			s->is_live = s->is_live || strmap_has(&im->live, s->st->targets[k].name);
+		for (size_t k = 0; s->is_live && k < s->st->n_values; k++)
+			mark_live(im, s->st->values[k]);
+	}
+}
+
+/* A comment where the statements of another block of the exporter begin. */
+static void write_statements(const struct importer *im, struct buf *out)
+{
+	const char *scope = "";
+	for (size_t i = 0; i < im->statements.n; i++) {
+		const struct statement *s = &im->statements.items[i];
+		if (!s->is_live)
+			continue;
+		buf_str(out, strcmp(s->scope, scope) != 0 && s->scope[0] != '\0' ? "  # " : "");
+		for (const char *p = s->scope; strcmp(s->scope, scope) != 0 && *p != '\0'; p++)
+			buf_printf(out, "%c%s", isprint((unsigned char)*p) ? *p : '_',
+			           p[1] == '\0' ? "\n" : "");
+		scope = s->scope;
+		buf_printf(out, "  - %s\n", s->text);
 	}
 }
 
@@ -598,11 +666,15 @@ static void write_inputs(struct importer *im, struct buf *out)
 		buf_str(out, "dims:\n");
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
+		if (im->past.is_state && strcmp(s->name, im->past.size) == 0)
+			continue;
 		buf_printf(out, "  %s: %lld..%lld\n", s->name, (long long)s->lo, (long long)s->hi);
 	}
 	buf_str(out, im->m->inputs.n > 0 ? "inputs:\n" : "inputs: {}\n");
 	for (size_t i = 0; i < im->m->inputs.n; i++) {
 		const struct frontend_input *in = &im->m->inputs.items[i];
+		if (im->past.is_state && !strmap_has(&im->live, in->name))
+			continue;
 		buf_printf(out, "  %s: {shape: [", in->name);
 		for (int k = 0; k < in->rank; k++)
 			buf_printf(out, "%s%s", k > 0 ? ", " : "",
@@ -614,20 +686,38 @@ static void write_inputs(struct importer *im, struct buf *out)
 	}
 }
 
+/* A statement that is left has the path of the parameter, or of its layer. */
+static bool is_read(const struct importer *im, const struct parameter *p)
+{
+	const char *dot = strrchr(p->path, '.');
+	return strmap_has(&im->live, p->path) ||
+	       (dot != NULL && strmap_has(&im->live, arena_strndup(im->a, p->path, (size_t)(dot - p->path))));
+}
+
 /* The files, the map, and the tensors that shape arithmetic or literals have used up. */
 static void write_weights(struct importer *im, struct buf *out)
 {
-	const char *separator = "";
-	if (im->used.n == 0)
+	const char *separator = "", *head = "  map:\n";
+	struct strmap used;
+	strmap_init(&used, im->a);
+	for (size_t i = 0; i < im->parameters.n; i++)
+		if (is_read(im, &im->parameters.items[i]))
+			strmap_set(&used, im->parameters.items[i].tensor, im);
+	if (used.n == 0)
 		return;
 	buf_printf(out, "weights:\n  files: [%s]\n", yaml_quote(im->a, im->file));
-	if (im->map.len > 0)
-		buf_printf(out, "  map:\n%s", im->map.data);
+	for (size_t i = 0; i < im->parameters.n; i++) {
+		const struct parameter *p = &im->parameters.items[i];
+		if (!is_read(im, p) || (strcmp(p->path, p->tensor) == 0 && p->source[0] != '{'))
+			continue;
+		buf_printf(out, "%s    %s: %s\n", head, yaml_quote(im->a, p->path), p->source);
+		head = "";
+	}
 	buf_str(out, "  ignore: [");
 	for (size_t i = 0; i < im->onnx->tensors.n; i++) {
 		const char *name = im->onnx->tensors.items[i]->stored.name;
 		struct buf pattern;
-		if (strmap_has(&im->used, name))
+		if (strmap_has(&used, name))
 			continue;
 		buf_init(&pattern);
 		for (const char *p = name; *p != '\0'; p++)
@@ -643,26 +733,33 @@ static void write_weights(struct importer *im, struct buf *out)
 static const char *import_graph(struct importer *im, struct arena *a, const char *name,
                                 const struct frontend_options *options)
 {
-	struct buf head, outputs;
-	const char *text = NULL;
+	struct buf head, graph, outputs;
+	const char *text = NULL, *logits = NULL;
 	collect_uses(im);
+	past_find(im);
 	for (size_t i = 0; i < im->onnx->tensors.n; i++)
 		strmap_set(&im->tensors, im->onnx->tensors.items[i]->stored.name, im->onnx->tensors.items[i]);
 	if (!add_inputs(im, options) || (im->lw = lower_begin_inference(im->m)) == NULL)
 		return NULL;
 	im->dims = im->lw->module->dims;
 	buf_init(&head);
+	buf_init(&graph);
 	buf_init(&outputs);
 	if (bind_tensors(im) && bind_inputs(im) && import_nodes(im)) {
-		write_outputs(im, &outputs);
+		size_t n_outputs = write_outputs(im, &outputs, &logits);
+		find_live(im);
+		write_statements(im, &graph);
+		past_write(im, logits, n_outputs, &outputs);
 		buf_printf(&head, "tfmc: 1\nname: %s\n", name);
 		write_inputs(im, &head);
-		buf_printf(&head, "graph:%s\n%s", im->graph.len > 0 ? "" : " []", im->graph.data);
+		buf_printf(&head, "graph:%s\n%s", graph.len > 0 ? "" : " []",
+		           graph.len > 0 ? graph.data : "");
 		buf_append(&head, &outputs);
 		write_weights(im, &head);
 		text = im->failed || buf_failed(&head) ? NULL : arena_strdup(a, head.data);
 	}
 	buf_destroy(&head);
+	buf_destroy(&graph);
 	buf_destroy(&outputs);
 	return text;
 }
@@ -733,7 +830,7 @@ const char *onnx_model_text(struct arena *a, struct diag_context *cx, const char
                             const struct frontend_options *options, enum tfmc_status *st)
 {
 	struct file_map map;
-	struct importer im = {.cx = cx, .m = create_scratch(cx), .scope = ""};
+	struct importer im = {.cx = cx, .m = create_scratch(cx)};
 	const char *text = NULL;
 	*st = TFMC_NO_MEMORY;
 	if (im.m == NULL)
@@ -744,19 +841,17 @@ const char *onnx_model_text(struct arena *a, struct diag_context *cx, const char
 	strmap_init(&im.names, im.a);
 	strmap_init(&im.tensors, im.a);
 	strmap_init(&im.paths, im.a);
-	strmap_init(&im.used, im.a);
+	strmap_init(&im.live, im.a);
+	strmap_init(&im.makers, im.a);
+	strmap_init(&im.past.appends, im.a);
 	strmap_init(&im.uses, im.a);
 	strmap_init(&im.readers, im.a);
 	strmap_init(&im.fused, im.a);
-	buf_init(&im.graph);
-	buf_init(&im.map);
 	*st = file_map_open(cx, path, LOC_NONE, &map);
 	if (*st == TFMC_OK) {
 		text = import_file(&im, a, path, at, options, &map, st);
 		file_map_close(&map);
 	}
-	buf_destroy(&im.graph);
-	buf_destroy(&im.map);
 	arena_destroy(im.a);
 	memory_free(im.m);
 	return text;

@@ -12,6 +12,9 @@
  *   windows.c    convolutions, pools
  *   layers.c     products, norms
  *   attention.c  attention, rotary positions
+ *   sdpa.c       attention that is written out
+ *   visible.c    masks as predicates
+ *   past.c       caches of decoders as state
  *   ops.def      the operators
  *
  * Errors are sticky: after a diagnostic `failed` is set, texts are "" and every function returns false.
@@ -41,6 +44,29 @@ struct operand {
 	const struct ir_dim *dims[IR_RANK_MAX]; /* in the table of the lowering's module */
 };
 
+/* A statement that is written if another one, or an output, reads it. */
+struct statement {
+	const char *text, *scope; /* scope: the directory of the name of its node */
+	const struct expr_statement *st;
+	bool is_live;
+};
+
+struct parameter {
+	const char *path, *source, *tensor; /* source: as in weights.map */
+};
+
+/* A decoder with a cache (past.c). */
+struct past {
+	const char *size; /* the name of the size of the past; NULL: the file has none */
+	bool is_state;
+	size_t n_caches;
+	struct strmap appends; /* input of the file -> the Concat that appends to it */
+	struct {
+		const char **items;
+		size_t n, cap;
+	} masks; /* inputs in statements that are ones */
+};
+
 struct importer {
 	struct arena *a;
 	struct diag_context *cx;
@@ -56,12 +82,20 @@ struct importer {
 	struct strmap tensors; /* name of the file -> struct onnx_tensor * */
 	struct strmap names;   /* names of the model file in use */
 	struct strmap paths;   /* paths of parameters -> sources, as text */
-	struct strmap used;    /* tensors that parameters read */
 	struct strmap uses;    /* name of the file -> number of its uses, as pointer */
 	struct strmap readers; /* name of the file -> a node that reads it */
 	struct strmap fused;   /* outputs of nodes that are a part of others */
-	struct buf graph, map;
-	const char *scope; /* of the last comment in the graph */
+	struct strmap makers;  /* name of the file -> the node whose first output it is */
+	struct strmap live;    /* names and paths that statements, outputs and their statements read */
+	struct {
+		struct statement *items;
+		size_t n, cap;
+	} statements;
+	struct {
+		struct parameter *items;
+		size_t n, cap;
+	} parameters;
+	struct past past;
 	bool failed;
 };
 
@@ -91,6 +125,10 @@ const struct onnx_node *import_only_reader(const struct importer *im, const char
 bool import_fused(struct importer *im, const struct onnx_node *node, const char *value);
 /* True: another node, or the caller, reads output i. */
 bool import_is_read(const struct importer *im, size_t i);
+/* A value of statements as an operand; NULL after a failure. */
+struct operand *import_operand(struct importer *im, const char *name);
+/* The name of a size of an input: its symbol, or made from the input and the axis. */
+const char *import_size_name(struct importer *im, const struct onnx_value *v, int axis);
 /* The type of a value of statements. */
 const struct ir_type *import_type(struct importer *im, const char *name);
 /* A name of the language for a name of the file; unique. */
@@ -141,6 +179,34 @@ bool list_dims(struct importer *im, const char *name, size_t i, const struct ir_
 bool list_ints(struct importer *im, const char *name, size_t i, const int64_t **out, size_t *n);
 /* An axis in [0, rank); refused otherwise. */
 int axis_of(struct importer *im, int64_t axis, int rank);
+
+/* ---- sdpa.c, visible.c, past.c ---- */
+
+/* True: the product of the node is the end of attention, which is one statement now, or a failure. */
+bool import_sdpa(struct importer *im);
+
+enum visibility { VISIBLE_UNKNOWN, VISIBLE_ALL, VISIBLE_CAUSAL };
+
+/* The keys that a mask of scores [B, H, S, T] shows, a bool, or a float that is added. Causal: key j to query i where
+ * j <= i + T - S. */
+enum visibility import_visibility(struct importer *im, const struct operand *mask,
+                                  const struct operand *scores);
+
+/* Finds the past of a decoder: im->past.size. */
+void past_find(struct importer *im);
+/* The past is to become state: declares its size. */
+bool past_declare(struct importer *im);
+
+enum past_role { PAST_NONE, PAST_KEYS, PAST_MASK, PAST_POSITIONS };
+
+/* The role of an input for the state. */
+enum past_role past_role(const struct importer *im, const struct onnx_value *v);
+/* Positions of the tokens, in place of an input; NULL: there are no tokens, or a failure. */
+struct operand *past_positions(struct importer *im, const struct operand *input);
+/* Keys or values of this call where `name` has those of a past before them, which *past becomes; past NULL: `name`. */
+const char *import_past(const struct importer *im, const char *name, const char **past);
+/* Writes the section of a model whose past is state; false: it cannot be. */
+bool past_write(struct importer *im, const char *logits, size_t n_outputs, struct buf *out);
 
 /* ---- fold.c ---- */
 

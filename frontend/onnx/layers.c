@@ -47,6 +47,8 @@ bool import_matmul(struct importer *im)
 	int rank = 0, left = a->rank, right = b->rank;
 	if (im->failed || left < 1 || right < 1)
 		return import_refuse(im, "MatMul of %d and %d axes", left, right);
+	if (left == 4 && right == 4 && import_sdpa(im))
+		return !im->failed;
 	if (is_matrix(b) && left > 1)
 		return output_linear(im, operand_tensor(im, a), b, false, NULL);
 	const char *x = operand_tensor(im, a), *y = operand_tensor(im, b);

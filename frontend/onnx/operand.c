@@ -370,14 +370,12 @@ static const char *source_text(struct importer *im, const struct operand *v, con
 static void add_parameter(struct importer *im, const char *path, const struct operand *v, const char *source)
 {
 	const char *name = v->stored->stored.name;
-	strmap_set(&im->used, name, im);
 	if (strmap_has(&im->paths, path))
 		return;
 	strmap_set(&im->paths, path, (char *)(uintptr_t)source);
+	(void)ARENA_ADDED(im->a, &im->parameters, (struct parameter){path, source, name});
 	if (strpbrk(name, "{}") != NULL)
 		import_refuse(im, "not supported: braces in the name of the tensor '%.200s'", name);
-	if (strcmp(path, name) != 0 || source[0] == '{')
-		buf_printf(&im->map, "    %s: %s\n", yaml_quote(im->a, path), source);
 }
 
 /* The beginning of a name that ends so; NULL: it does not. */

@@ -78,6 +78,9 @@ MODELS = {
 }
 
 
+CACHED = ["gpt2_cached", "llama_cached"]  # with keys and values as inputs and outputs
+
+
 def example(name, kind, rng):
     if name in ("input_ids", "token_type_ids"):
         return rng.integers(*((0, 2) if name == "token_type_ids" else (3, 100)), (2, 9)).astype(numpy.int64)
@@ -88,6 +91,74 @@ def example(name, kind, rng):
     shape = {"pixel_values": (2, 3, 64, 64) if kind == "mobilevit" else (2, 3, 32, 32), "states": (2, 9, 32),
              "input_features": (2, 8, 40)}[name]
     return rng.standard_normal(shape).astype(numpy.float32)
+
+
+class Cached(torch.nn.Module):
+    """A decoder whose keys and values are inputs and outputs, two for each layer."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.m = model
+
+    def forward(self, ids, mask, positions, *past):
+        cache = tf.cache_utils.DynamicCache()
+        for i in range(0, len(past), 2):
+            cache.update(past[i], past[i + 1], i // 2)
+        out = self.m(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True)
+        return (out.logits, *(t for layer in out.past_key_values.layers for t in (layer.keys, layer.values)))
+
+
+def step_in_session(path, prompt, steps, heads):
+    """Logits of a prompt and of greedy steps after it, with the cache of the file."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    past = {i.name: numpy.zeros((1, heads, 0, 8), numpy.float32) for i in session.get_inputs()[3:]}
+    ids, done, rows = prompt, 0, []
+    for _ in range(steps + 1):
+        out = session.run(None, {"input_ids": numpy.array([ids]), "position_ids": numpy.arange(done, done + len(ids))[None],
+                                 "attention_mask": numpy.ones((1, done + len(ids)), numpy.int64), **past})
+        past, done = dict(zip(past, out[1:])), done + len(ids)
+        rows.append(out[0][0, -1])
+        ids = [int(rows[-1].argmax())]
+    return numpy.array(rows)
+
+
+def step_in_object(tfmc, path, prompt, steps, folder):
+    """The same by the entries prefill and step of the object of the file."""
+    made = subprocess.run([tfmc, path, "--dim=batch=1..4,seq=1..64", "--name=m", "-o", f"{folder}/m.o"], capture_output=True,
+                          text=True)
+    if made.returncode:
+        raise RuntimeError(made.stderr)
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "steps.c")
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c17", "-I", folder, program, f"{folder}/m.o", "-lm", "-o",
+                    f"{folder}/steps"], check=True)
+    ran = subprocess.run([f"{folder}/steps", str(steps), *map(str, prompt)], check=True, capture_output=True, text=True)
+    return numpy.array([[float(x) for x in line.split()] for line in ran.stdout.splitlines()])
+
+
+def check_cached(tfmc, name, folder):
+    heads, layers, prompt, steps = {"gpt2": 4, "llama": 2}[name], 2, [5, 9, 77], 16
+    torch.manual_seed(0)
+    model = MODELS[name][0]().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.02)
+    path = os.path.join(folder, name + "_cached.onnx")
+    caches = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
+    inputs = ["input_ids", "attention_mask", "position_ids", *(f"past_key_values.{c}" for c in caches)]
+    axes = {"input_ids": {0: "batch", 1: "seq"}, "attention_mask": {0: "batch", 1: "past + seq"},
+            "position_ids": {0: "batch", 1: "seq"}, **{i: {0: "batch", 2: "past"} for i in inputs[3:]}}
+    example = (torch.randint(3, 100, (2, 3)), torch.ones(2, 8, dtype=torch.int64), torch.arange(5, 8)[None].repeat(2, 1),
+               *(torch.randn(2, heads, 5, 8) for _ in caches))
+    torch.onnx.export(Cached(model), example, path, dynamo=False, input_names=inputs,
+                      output_names=["logits", *(f"present.{c}" for c in caches)], dynamic_axes=axes, opset_version=17)
+    want = step_in_session(path, prompt, steps, heads)
+    try:
+        got = step_in_object(tfmc, path, prompt, steps, folder)
+    except RuntimeError as e:
+        return str(e)
+    error, largest = float(numpy.abs(got - want).max()), float(numpy.abs(want).max())
+    print(f"{name}_cached: largest error {error:.2g} of {largest:.3g}, {steps} steps", flush=True)
+    return None if error <= 1e-5 + 1e-5 * largest else "differs"
 
 
 class Wrapped(torch.nn.Module):
@@ -133,8 +204,8 @@ def check(tfmc, name, folder):
 def main():
     tfmc, failed = sys.argv[1], 0
     with tempfile.TemporaryDirectory() as folder:
-        for name in sys.argv[2:] or MODELS:
-            reason = check(tfmc, name, folder)
+        for name in sys.argv[2:] or [*MODELS, *CACHED]:
+            reason = check_cached(tfmc, name[:-7], folder) if name in CACHED else check(tfmc, name, folder)
             if reason:
                 failed += 1
                 print(f"FAILED {name}: {reason}", flush=True)

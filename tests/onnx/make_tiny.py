@@ -39,6 +39,8 @@ def ints(name, *values):
 def attribute(name, value):
     if isinstance(value, float):
         return field(1, name) + b"\x15" + struct.pack("<f", value) + field(20, 1)
+    if isinstance(value, list):
+        return field(1, name) + b"".join(field(8, v) for v in value) + field(20, 7)
     return field(1, name) + field(3, value) + field(20, 2)
 
 
@@ -96,4 +98,5 @@ def main():
         f.write(field(1, 8) + field(8, field(2, 17)) + field(7, graph))
 
 
-main()
+if __name__ == "__main__":
+    main()

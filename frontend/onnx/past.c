@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cached decoders: inputs with the keys and values of the tokens before (past), to which each layer appends its own,
+ * and outputs with both, become the state of a model that generates. It is whole if
+ *
+ *   - each past is the first operand of one Concat along the sequence,
+ *   - only causal attention reads it (sdpa.c), for every size of the past, which is a dim of its own here,
+ *   - the other inputs are ids, positions, and masks (ones: tokens of a state are all real),
+ *   - one output is left, the logits.
+ *
+ * Whether it is shows when all nodes are read: then nothing that the logits need has the dim of the past, or one of the
+ * inputs that are gone. Who says bounds for the size of the past gets the inputs and outputs of the file.
+ */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+#define PAST_MAX (1 << 20) /* tokens, for the bounds of the dim */
+
+void past_find(struct importer *im)
+{
+	struct strmap inputs;
+	strmap_init(&inputs, im->a);
+	for (size_t i = 0; i < im->onnx->inputs.n; i++)
+		if (im->onnx->inputs.items[i].has_shape && im->onnx->inputs.items[i].rank == 4)
+			strmap_set(&inputs, im->onnx->inputs.items[i].name, &im->onnx->inputs.items[i]);
+	for (size_t i = 0; i < im->onnx->nodes.n; i++) {
+		struct onnx_node *node = &im->onnx->nodes.items[i];
+		const struct onnx_attribute *axis = onnx_attribute(node, "axis");
+		if (node->inputs.n == 1 && node->outputs.n == 1 &&
+		    strmap_has(&inputs, node->inputs.items[0]) &&
+		    (strcmp(node->op, "Concat") == 0 || strcmp(node->op, "Identity") == 0))
+			strmap_set(&inputs, node->outputs.items[0],
+			           strmap_get(&inputs, node->inputs.items[0]));
+		if (strcmp(node->op, "Concat") != 0 || node->inputs.n != 2 || axis == NULL ||
+		    (axis->i != 2 && axis->i != -2))
+			continue;
+		const struct onnx_value *past = strmap_get(&inputs, node->inputs.items[0]);
+		if (past == NULL || past->sizes[2].value > 0)
+			continue;
+		strmap_set(&im->past.appends, past->name, node);
+		strmap_set(&im->past.appends, node->inputs.items[0], node);
+		im->past.size = import_size_name(im, past, 2);
+	}
+}
+
+bool past_declare(struct importer *im)
+{
+	im->past.is_state = true;
+	strmap_set(&im->names, im->past.size, im);
+	return ir_dims_declare(im->m->scope.dims, im->past.size, 0, PAST_MAX) ||
+	       import_refuse(im, "a size is called '%s'", im->past.size);
+}
+
+enum past_role past_role(const struct importer *im, const struct onnx_value *v)
+{
+	bool is_table = im->past.is_state && v->has_shape && v->rank == 2;
+	if (im->past.is_state && strmap_has(&im->past.appends, v->name))
+		return PAST_KEYS;
+	if (is_table && strstr(v->name, "mask") != NULL)
+		return PAST_MASK;
+	return is_table && strstr(v->name, "position") != NULL ? PAST_POSITIONS : PAST_NONE;
+}
+
+const char *import_past(const struct importer *im, const char *name, const char **past)
+{
+	const struct onnx_node *node = strmap_get(&im->makers, name);
+	bool same = node != NULL && strcmp(node->op, "Identity") == 0 && node->inputs.n == 1;
+	node = same ? strmap_get(&im->makers, node->inputs.items[0]) : node;
+	if (!im->past.is_state || past == NULL || node == NULL || node->inputs.n != 2 ||
+	    strmap_get(&im->past.appends, node->inputs.items[0]) != node)
+		return name;
+	*past = node->inputs.items[0];
+	return node->inputs.items[1];
+}
+
+/* The ids: the only input of them. */
+static const struct frontend_input *find_tokens(const struct importer *im)
+{
+	const struct frontend_input *tokens = NULL;
+	for (size_t i = 0; i < im->m->inputs.n; i++) {
+		const struct frontend_input *in = &im->m->inputs.items[i];
+		if (in->below > 0 && in->rank == 2 && strstr(in->name, "position") == NULL && tokens != NULL)
+			return NULL;
+		if (in->below > 0 && in->rank == 2 && strstr(in->name, "position") == NULL)
+			tokens = in;
+	}
+	return tokens;
+}
+
+struct operand *past_positions(struct importer *im, const struct operand *input)
+{
+	const struct frontend_input *tokens = find_tokens(im);
+	struct frontend_input *at = ARENA_NEW(im->a, struct frontend_input);
+	struct operand *v = ARENA_NEW(im->a, struct operand);
+	if (tokens == NULL || at == NULL || v == NULL)
+		return NULL;
+	at->name = import_statement(im, "positions", import_text(im, "positions(%s)", tokens->name));
+	*v = *input;
+	v->name = input->dtype == DT_I32 ? at->name : NULL;
+	v->ids = at;
+	return v;
+}
+
+/* Why the past is no state; NULL: it is one. */
+static const char *find_obstacle(struct importer *im, size_t n_outputs)
+{
+	const struct frontend_input *tokens = find_tokens(im);
+	if (tokens == NULL)
+		return "there is not one input of ids";
+	if (n_outputs != 1)
+		return import_text(im, "beside it there are %zu outputs", n_outputs);
+	if (strmap_has(&im->live, im->past.size))
+		return import_text(im, "a value depends on '%s'", im->past.size);
+	for (size_t i = 0; i < im->m->inputs.n; i++) {
+		const char *name = im->m->inputs.items[i].name;
+		if (&im->m->inputs.items[i] != tokens && strmap_has(&im->live, name))
+			return import_text(im, "a value depends on '%s'", name);
+	}
+	return im->past.n_caches > 0 ? NULL : "no causal attention reads it";
+}
+
+bool past_write(struct importer *im, const char *logits, size_t n_outputs, struct buf *out)
+{
+	const char *why = im->past.is_state && !im->failed ? find_obstacle(im, n_outputs) : NULL;
+	const struct frontend_input *tokens = find_tokens(im);
+	if (why != NULL) {
+		diag_error(im->cx, im->loc, DIAG_DIM_BOUND, "the size '%s' of the past has no bounds",
+		           im->past.size);
+		diag_note(im->cx, LOC_NONE, "--dim=%s=1..512 says them; the past does not become state: %s",
+		          im->past.size, why);
+		im->failed = true;
+	}
+	if (im->past.is_state && !im->failed)
+		buf_printf(out, "generate: {kind: causal, tokens: %s, logits: %s, max_len: %lld}\n",
+		           tokens->name, logits, (long long)ir_dim_hi(im->m->scope.dims, tokens->dims[1]));
+	return !im->failed;
+}
