@@ -469,11 +469,46 @@ static void store_element(void *user, struct eval *e, const struct eval_point *a
 	eval_store_output(e, user, at);
 }
 
+/* The concat of the group that v is, along the last axis; NULL: another value. */
+static const struct ir_op *row_concat(const struct kernel *g, struct ir_value v)
+{
+	const struct ir_op *op = eval_tensor(g->e, v) ? NULL : ir_def(g->job->func, v);
+	bool is_concat = op && op->code == OP_concat && eval_is_in_group(g->e, v);
+	return is_concat && ((const struct attrs_concat *)op->attrs)->axis == eval_type(g->e, v)->rank - 1
+	               ? op
+	               : NULL;
+}
+
+/* Copies the operands of a concat one after the other: no element asks which of them has it. */
+static void output_concat_row(struct kernel *g, const struct ir_op *op, const struct eval_output *o,
+                              const struct eval_point *row, struct kb_val lo, struct kb_val hi)
+{
+	struct kb *k = g->k;
+	int last = row->rank - 1;
+	struct kb_val before = kb_index(k, 0);
+	for (size_t i = 0; i < op->n_operands; i++) {
+		struct eval_point at = *row;
+		struct eval_output part = {op->operands[i], o->to};
+		struct kb_val size = eval_dim(g->e, eval_type(g->e, part.value)->dims[last]);
+		struct kb_val skip = kb_mul(k, before, o->to.t.stride[last].v);
+		part.to.skip = o->to.skip.id ? kb_add(k, o->to.skip, skip) : skip;
+		struct kb_val first = kb_max(k, kb_sub(k, lo, before), kb_index(k, 0));
+		struct kb_val end = kb_min(k, kb_sub(k, hi, before), size);
+		kernel_output_row(g, &part, &at, first, end);
+		before = kb_add(k, before, size);
+	}
+}
+
 void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
                        struct kb_val hi)
 {
 	struct eval *e = g->e;
 	int last = at->rank - 1;
+	const struct ir_op *concat = row_concat(g, o->value);
+	if (concat) {
+		output_concat_row(g, concat, o, at, lo, hi);
+		return;
+	}
 	bool vectors = eval_vectorizes(e, o->value, last) && o->to.t.stride[last].is_const &&
 	               o->to.t.stride[last].c == 1;
 	int lanes = vectors ? kb_caps(g->k)->lanes : 1;

@@ -202,7 +202,8 @@ enum weight_form {
 	WEIGHT_PLAIN,
 	WEIGHT_MATRIX, /* [out, ...] flattened to a matrix [out, product of the others] */
 	WEIGHT_TAPS_FIRST, /* [out, C, taps..] transposed to a matrix [out, taps * C] (im2col order with channels innermost) */
-	WEIGHT_DERIVED, /* result of `make` */
+	WEIGHT_TAPS_OUTERMOST, /* [out, 1, taps..] transposed to [taps, out] (depthwise convolution) */
+	WEIGHT_DERIVED,        /* result of `make` */
 };
 
 struct weight_request {

@@ -2,7 +2,8 @@
 /*
  * Convolutions as linears (im2col): the values under the taps of the kernel are concatenated, channels
  * innermost, and multiplied by one GEMM. If the windows tile the input (patch embedding), im2col is a
- * transposition.
+ * transposition. Groups are the batch of one matmul. A depthwise convolution, whose groups have one channel,
+ * is a sum over its taps of slices times a row of the weight: elementwise ops along the channels.
  *
  *   y[.., l, o] = b[o] + sum over c, k of W[o, c, k] x[.., l stride + k dilation - padding, c], zero outside
  *
@@ -11,6 +12,8 @@
 
 #include "frontend/lower/lower.h"
 #include "ir/support/checked.h"
+
+#include <string.h>
 
 #define TAPS_SLICED_MAX 256 /* up to this number of taps, each is a slice; more are gathered with one op */
 
@@ -101,29 +104,30 @@ static bool set_output_size(struct conv *v, struct conv_axis *a, const struct ir
 
 /* ---- the GEMM ---- */
 
-/* Multiplies x by the weight of a group as a matrix [out, channels * taps], and adds the bias. taps_outermost: the
- * order of gather_taps; else the stored order, that of lower_patches. */
-static bool conv_linear(const struct conv *v, struct ir_value x, int64_t group, bool taps_outermost,
-                        struct ir_value *y)
+/* The weight of the convolution in this form, and its bias [out]; *bias: no value if it has none. */
+static bool conv_weights(const struct conv *v, enum weight_form form, struct ir_value *w,
+                         struct ir_value *bias)
 {
-	int64_t rows = v->out / v->groups;
 	struct weight_request need = {.rank = v->n_axes + 2,
 	                              .dims = {v->out, v->channels / v->groups, v->axis[0].kernel},
-	                              .form = taps_outermost ? WEIGHT_TAPS_FIRST : WEIGHT_MATRIX};
-	struct ir_value w, bias = IR_NO_VALUE;
+	                              .form = form};
+	*bias = IR_NO_VALUE;
 	if (v->n_axes == 2)
 		need.dims[3] = v->axis[1].kernel;
-	if (v->groups > 1) {
-		need.first = group * rows;
-		need.rows = rows;
-	}
 	need.pattern = arena_printf(v->c->lw->arena, "%s.weight", v->path);
-	if (!lower_weight(v->c->lw, &need, &w))
+	if (!lower_weight(v->c->lw, &need, w))
 		return false;
 	need.rank = 1;
 	need.form = WEIGHT_PLAIN;
 	need.pattern = arena_printf(v->c->lw->arena, "%s.bias", v->path);
-	if (v->bias && !lower_weight(v->c->lw, &need, &bias))
+	return !v->bias || lower_weight(v->c->lw, &need, bias);
+}
+
+/* Multiplies x by the weight as a matrix [out, channels * taps], and adds the bias. */
+static bool conv_linear(const struct conv *v, struct ir_value x, enum weight_form form, struct ir_value *y)
+{
+	struct ir_value w, bias;
+	if (!conv_weights(v, form, &w, &bias))
 		return false;
 	*y = irb_linear(v->b, x, w, bias, NULL);
 	return !irb_failed(v->b);
@@ -187,15 +191,20 @@ static struct ir_value strided_slice(const struct conv *v, struct ir_value x, in
 	return irb_reshape_to(v->b, x, n - 1, dims);
 }
 
-/* im2col with one gather for each axis, for any number of taps: [B, result axes.., taps * channels]. */
+/* im2col with one gather for each axis, for any number of taps: result as gather_taps. */
 static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
 {
-	static const int64_t taps_last[] = {0, 1, 3, 2, 4, 5};
-	const struct ir_type *t = irb_type(v->b, x);
-	const struct ir_dim *dims[] = {t->dims[0], v->axis[0].size, NULL, NULL};
-	dims[1 + v->n_axes] = ir_dim_const(dims_of(v), v->taps * v->channels / v->groups);
+	static const int64_t taps_last[] = {0, 1, 3, 2, 4, 5}, groups_first[] = {0, 2, 1, 3};
+	struct ir_dims *table = dims_of(v);
+	const struct ir_dim *dims[] = {irb_type(v->b, x)->dims[0], v->axis[0].size, v->axis[1].size, NULL,
+	                               NULL};
+	const struct ir_dim *rows = ir_dim_mul(table, dims[0], dims[1]),
+	                    *groups = ir_dim_const(table, v->groups),
+	                    *width = ir_dim_const(table, v->channels / v->groups);
+	int n = 1 + v->n_axes;
 	if (v->n_axes == 2)
-		dims[2] = v->axis[1].size;
+		rows = ir_dim_mul(table, rows, dims[2]);
+	const struct ir_dim *by_tap[] = {rows, ir_dim_const(table, v->taps), groups, width};
 	for (int i = v->n_axes - 1; i >= 0 && !irb_failed(v->b); i--) {
 		const struct conv_axis *a = &v->axis[i];
 		const struct lower_windows w = {a->size, a->kernel, a->stride, a->dilation};
@@ -203,50 +212,118 @@ static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
 	}
 	if (v->n_axes == 2 && !irb_failed(v->b))
 		x = irb_transpose_by(v->b, x, 6, taps_last);
-	return irb_failed(v->b) ? x : irb_reshape_to(v->b, x, v->n_axes + 2, dims);
+	if (v->groups > 1 && !irb_failed(v->b)) {
+		x = irb_transpose_by(v->b, irb_reshape_to(v->b, x, 4, by_tap), 4, groups_first);
+		dims[n++] = groups;
+	}
+	dims[n++] = ir_dim_const(table, v->taps * (v->channels / v->groups));
+	return irb_failed(v->b) ? x : irb_reshape_to(v->b, x, n, dims);
 }
 
-/* im2col: [B, result axes.., taps * channels]. */
-static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
+/* The values [B, result axes.., channels] under each tap, at most TAPS_SLICED_MAX, of padded x. */
+static size_t slice_taps(const struct conv *v, struct ir_value x, struct ir_value *part)
 {
-	struct ir_value part[TAPS_SLICED_MAX];
 	size_t n = 0;
-	for (int i = 0; i < v->n_axes; i++)
-		x = pad_axis(v, x, i);
-	if (v->taps > TAPS_SLICED_MAX)
-		return irb_failed(v->b) ? x : gather_windows(v, x);
 	for (int64_t k = 0; k < v->axis[0].kernel && !irb_failed(v->b); k++) {
 		struct ir_value row_taps = strided_slice(v, x, 0, k * v->axis[0].dilation);
-		for (int64_t m = 0; m < v->axis[1].kernel; m++)
+		for (int64_t m = 0; m < v->axis[1].kernel && !irb_failed(v->b); m++)
 			part[n++] = v->n_axes == 1 ? row_taps
 			                           : strided_slice(v, row_taps, 1, m * v->axis[1].dilation);
 	}
-	if (n <= 1 || irb_failed(v->b))
-		return n == 1 ? part[0] : x;
-	return irb_op1(v->b, OP_concat, part, n, &(struct attrs_concat){.axis = v->n_axes + 1});
+	return n;
 }
 
-/* im2col and GEMM for each group of channels; the results are concatenated. */
-static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y)
+/* im2col of padded x: [B, result axes.., taps * channels]; of groups [B, result axes.., groups, ..]. */
+static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
+{
+	struct ir_value part[TAPS_SLICED_MAX];
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank = v->n_axes + 2;
+	if (v->taps > TAPS_SLICED_MAX)
+		return gather_windows(v, x);
+	size_t n = slice_taps(v, x, part);
+	for (size_t i = 0; i < n && v->groups > 1 && !irb_failed(v->b); i++) {
+		memcpy(dims, irb_type(v->b, part[i])->dims, sizeof(*dims) * (size_t)rank);
+		dims[rank - 1] = ir_dim_const(dims_of(v), v->groups);
+		dims[rank] = ir_dim_const(dims_of(v), v->channels / v->groups);
+		part[i] = irb_reshape_to(v->b, part[i], rank + 1, dims);
+	}
+	if (n <= 1 || irb_failed(v->b))
+		return n == 1 ? part[0] : x;
+	return irb_op1(v->b, OP_concat, part, n,
+	               &(struct attrs_concat){.axis = v->n_axes + 1 + (v->groups > 1)});
+}
+
+/* Adds the bias, broadcast to y; no value: y. */
+static struct ir_value add_bias(const struct conv *v, struct ir_value y, struct ir_value bias)
+{
+	if (bias.id == 0 || irb_failed(v->b))
+		return y;
+	const struct ir_type *t = irb_type(v->b, y);
+	return irb_add(v->b, y, irb_broadcast_to(v->b, bias, t->rank, t->dims), NULL);
+}
+
+/* A group for each channel: the sum over the taps of the values under a tap times its weights [out]. */
+static bool convolve_depthwise(const struct conv *v, struct ir_value x, struct ir_value *y)
+{
+	struct ir_value part[TAPS_SLICED_MAX], w, bias;
+	struct ir_dims *t = dims_of(v);
+	const struct ir_dim *one = ir_dim_const(t, 1), *out = ir_dim_const(t, v->out);
+	if (!conv_weights(v, WEIGHT_TAPS_OUTERMOST, &w, &bias))
+		return false;
+	size_t n = slice_taps(v, x, part);
+	for (size_t i = 0; i < n && !irb_failed(v->b); i++) {
+		const struct ir_type *type = irb_type(v->b, part[i]);
+		struct ir_value row = irb_slice_of(v->b, w, 0, ir_dim_const(t, (int64_t)i), one);
+		row = irb_reshape_to(v->b, row, 1, &out);
+		row = irb_broadcast_to(v->b, row, type->rank, type->dims);
+		struct ir_value product = irb_mul(v->b, part[i], row, NULL);
+		*y = i == 0 ? add_bias(v, product, bias) : irb_add(v->b, *y, product, NULL);
+	}
+	return !irb_failed(v->b);
+}
+
+/* Groups of channels: one matmul [groups, rows, taps * channels] by [groups, out, taps * channels]. */
+static bool convolve_groups(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	struct ir_dims *t = dims_of(v);
-	struct ir_value *parts = ARENA_ARRAY(v->c->lw->arena, struct ir_value, v->groups);
-	const struct ir_dim *width = ir_dim_const(t, v->channels / v->groups);
-	int axis = v->n_axes + 1;
-	for (int64_t g = 0; parts != NULL && g < v->groups; g++) {
-		struct ir_value part = x;
-		if (v->groups > 1)
-			part = irb_slice_of(v->b, x, axis, ir_dim_const(t, g * (v->channels / v->groups)),
-			                    width);
-		if (irb_failed(v->b) || !conv_linear(v, gather_taps(v, part), g, true, &parts[g]))
-			return false;
-	}
-	if (parts == NULL)
+	struct ir_value w, bias;
+	const struct ir_dim *groups = ir_dim_const(t, v->groups), *out = ir_dim_const(t, v->out / v->groups),
+	                    *depth = ir_dim_const(t, v->channels / v->groups * v->taps);
+	if (!conv_weights(v, WEIGHT_TAPS_FIRST, &w, &bias))
 		return false;
-	*y = parts[0];
-	if (v->groups > 1)
-		*y = irb_op1(v->b, OP_concat, parts, (size_t)v->groups, &(struct attrs_concat){.axis = axis});
+	x = gather_taps(v, x);
+	if (irb_failed(v->b))
+		return false;
+	const struct ir_type *type = irb_type(v->b, x);
+	const struct ir_dim *rows = ir_type_count_range(t, type, 0, type->rank - 2);
+	const struct ir_dim *by_group[] = {groups, rows, depth}, *of_w[] = {groups, out, depth},
+	                    *of_bias[] = {groups, ir_dim_const(t, 1), out};
+	const struct ir_dim *flat[] = {rows, groups, depth}, *all[IR_RANK_MAX];
+	static const int64_t swap[] = {1, 0, 2};
+	x = irb_transpose_by(v->b, irb_reshape_to(v->b, x, 3, flat), 3, swap);
+	w = irb_reshape_to(v->b, w, 3, of_w);
+	*y = irb_matmul(v->b, irb_reshape_to(v->b, x, 3, by_group), w, &(struct attrs_matmul){.tb = true});
+	if (bias.id != 0)
+		bias = irb_reshape_to(v->b, bias, 3, of_bias);
+	*y = add_bias(v, *y, bias);
+	memcpy(all, type->dims, sizeof(*all) * (size_t)type->rank);
+	all[type->rank - 2] = ir_dim_const(t, v->out);
+	*y = irb_reshape_to(v->b, irb_transpose_by(v->b, *y, 3, swap), type->rank - 1, all);
 	return !irb_failed(v->b);
+}
+
+/* x [B, axes.., channels] to y [B, result axes.., out]. */
+static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y)
+{
+	for (int i = 0; i < v->n_axes && !irb_failed(v->b); i++)
+		x = pad_axis(v, x, i);
+	if (irb_failed(v->b))
+		return false;
+	if (v->groups == 1)
+		return conv_linear(v, gather_taps(v, x), WEIGHT_TAPS_FIRST, y);
+	bool is_depthwise = v->groups == v->channels && v->groups == v->out && v->taps <= TAPS_SLICED_MAX;
+	return is_depthwise ? convolve_depthwise(v, x, y) : convolve_groups(v, x, y);
 }
 
 /* ---- patches: windows that tile the image ---- */
@@ -279,7 +356,7 @@ static bool lower_patches(const struct conv *v, struct ir_value x, struct ir_val
 	x = irb_reshape_to(v->b, x, 6, split);
 	x = irb_transpose_by(v->b, x, 6, perm);
 	x = irb_reshape_to(v->b, x, 4, rows);
-	return !irb_failed(v->b) && conv_linear(v, x, 0, false, y);
+	return !irb_failed(v->b) && conv_linear(v, x, WEIGHT_MATRIX, y);
 }
 
 /* ---- operators ---- */

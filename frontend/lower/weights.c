@@ -226,6 +226,7 @@ static const struct ir_wexpr *apply_form(struct arena *a, const struct weight_re
 		if (n_taps > 1)
 			e = wexpr_transpose(a, wexpr_reshape(a, 3, taps, e));
 		return wexpr_reshape(a, 2, matrix, e);
+	case WEIGHT_TAPS_OUTERMOST: return wexpr_transpose(a, wexpr_reshape(a, 2, matrix, e));
 	case WEIGHT_DERIVED: return need->make(need->user, e);
 	}
 	return e;
@@ -254,6 +255,7 @@ static const char *form_suffix(const struct weight_request *need)
 	case WEIGHT_PLAIN: return "";
 	case WEIGHT_MATRIX: return ".matrix";
 	case WEIGHT_TAPS_FIRST: return ".taps";
+	case WEIGHT_TAPS_OUTERMOST: return ".by_tap";
 	case WEIGHT_DERIVED: return need->derived_suffix;
 	}
 	return "";

@@ -427,7 +427,8 @@ static void fuse_views(struct fuser *s)
 		int kind = s->g->clusters.items[i].kind;
 		if (s->g->clusters.items[i].n_outputs > 0 || kind == GROUP_exchange)
 			continue;
-		if (kind == GROUP_attention || kind == GROUP_loops)
+		bool is_matmul = s->g->clusters.items[i].root->code == OP_matmul;
+		if (kind == GROUP_attention || kind == GROUP_loops || is_matmul)
 			fuse_stored_views(s, i);
 		fuse_trailing_reshapes(s, i);
 	}

@@ -376,6 +376,10 @@ class Front(nn.Module):
         self.patch = nn.Conv2d(3, self.d, (3, 4), stride=(3, 4))
         self.plane = nn.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 3))
         self.marks = nn.Embedding(self.vocab, self.d)
+        self.lanes = nn.Conv2d(3, 3, (3, 2), stride=(2, 1), padding=(1, 0), groups=3)
+        self.pairs = nn.Conv2d(3, 6, 2, groups=3, bias=False)
+        self.each = nn.Conv1d(5, 5, 3, stride=2, padding=2, dilation=2, groups=5, bias=False)
+        self.long = nn.Conv1d(2, 4, 257, padding=130, groups=2)
 
     def forward(self, case, lengths):
         x = zero_padding(case["frames"], lengths).transpose(1, 2)
@@ -388,7 +392,10 @@ class Front(nn.Module):
                               for row, ids, n in zip(self.marks(case["ids"]), case["ids"], lengths)])
         return {"hidden": zero_padding(x, lengths + self.rows), "wave_out": self.wave2(wave).transpose(1, 2),
                 "patches": self.patch(case["image"]).flatten(2).transpose(1, 2),
-                "plane": self.plane(case["image"]), "marked": marked}
+                "plane": self.plane(case["image"]), "marked": marked,
+                "lanes": self.lanes(case["image"]), "pairs": self.pairs(case["image"]),
+                "each": self.each(wave).transpose(1, 2),
+                "long": self.long(case["wave"].transpose(1, 2)).transpose(1, 2)}
 
 
 class Mixture(nn.Module):

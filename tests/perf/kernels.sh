@@ -3,9 +3,10 @@
 #
 # Sweep of the kernels with products on one core: microseconds, GFLOP/s and part of the multiply-add peak, GB/s of what
 # must be read; warm, and cold as in a model whose layers do not stay in the caches. rowwise.sh has the other kernels.
-#   bash tests/perf/kernels.sh [linear|attention|matmul|MxNxK|H/KVxSxTxE[xcausal|xnone[xWINDOW]]|BxMxNxK[xta|xtb] ...]
-# default: linear attention. matmul is products of two values, each beside the linear of its size; linear is every size
-# of SIZES (NxK) with every M of ROWS_M. ROUNDS (default 5), TFMC_CPU (-mcpu, default x86-64-v4
+#   bash tests/perf/kernels.sh [linear|attention|matmul|conv|ROW ...]     default: linear attention
+#   ROW: MxNxK, H/KVxSxTxE[xcausal|xnone[xWINDOW]], BxMxNxK[xta|xtb], or CxOxHxWxTAPSxGROUPS
+# matmul is products of two values, conv convolutions (C channels to O of H x W, TAPS x TAPS), each beside the linear of
+# its size; linear is every size of SIZES (NxK) with every M of ROWS_M. ROUNDS (default 5), TFMC_CPU (-mcpu, default x86-64-v4
 # where it runs, else x86-64-v3), BUILD_DIR (default build), OUT: scratch folder (default BUILD_DIR/perf/kernels).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -30,6 +31,7 @@ attentions="12/12x32x32x32 12/12x64x64x64 12/12x128x128x64 3/3x197x197x64 12/12x
 # B products of M x K by K x N, stored [B,N,K] with tb and [B,K,M] with ta
 matmuls="8x512x512x64xtb 8x512x512x64 1x512x768x768xtb 1x512x768x768 1x512x768x768xta 12x128x128x64xtb 96x16x16x32xtb
 	8x1x512x64xtb"
+convs="64x64x40x40x3x1 384x64x28x28x1x1 256x256x20x20x3x32 480x480x12x80x5x480 64x64x56x56x3x64"
 mkdir -p "$out"
 rows=()
 
@@ -94,6 +96,21 @@ matmul() { # B M N K [ta|tb]
 	rows+=("matmul $1 x $2 x $3 x $4 ${5:-},$out/$name.so,$name,-,$((2 * $1 * $2 * $3 * $4)),$((4 * $1 * $3 * $4)),$peak")
 }
 
+conv() { # C O H W TAPS GROUPS
+	local name=cv_$1x$2x$3x$4x$5x$6 flops=$((2 * $2 * $3 * $4 * $5 * $5 * $1 / $6))
+	cat >"$out/$name.yaml" <<-YAML
+		tfmc: 1
+		name: $name
+		inputs: {image: "f32[1, $1, $3, $4]"}
+		graph: ['y = conv2d(image, "c", out=$2, kernel=$5, padding=$(($5 / 2)), groups=$6, bias=false)']
+		outputs: {y: y}
+		weights: {files: [$PWD/tests/golden/torch_front/model.safetensors], ignore: ["*"], map: {c.weight: {from: absent, optional: ones}}}
+	YAML
+	"$tfmc" "$out/$name.yaml" -o "$out/$name.o" -mcpu="$cpu" --weights=file
+	${CC:-cc} -shared "$out/$name.o" -o "$out/$name.so"
+	rows+=("conv2d $1 x $2 x $3 x $4 x $5 groups $6,$out/$name.so,$name,$out/$name.weights,$flops,$((4 * $1 * $3 * $4)),$peak")
+}
+
 [ $# -gt 0 ] || set -- linear attention
 for wanted in "$@"; do
 	case $wanted in
@@ -109,7 +126,16 @@ for wanted in "$@"; do
 			matmul "${words[@]}"
 			linear $((words[0] * words[1])) "${words[2]}" "${words[3]}"
 		done ;;
+	conv)
+		for c in $convs; do
+			IFS=x read -ra words <<<"$c"
+			conv "${words[@]}"
+			if [ "${words[5]}" = 1 ]; then
+				linear $((words[2] * words[3])) "${words[1]}" $((words[0] * words[4] * words[4]))
+			fi
+		done ;;
 	*/*) IFS=x read -ra words <<<"$wanted" && attention "${words[@]}" ;;
+	*x*x*x*x*x*) IFS=x read -ra words <<<"$wanted" && conv "${words[@]}" ;;
 	*x*x*x*) IFS=x read -ra words <<<"$wanted" && matmul "${words[@]}" ;;
 	*) IFS=x read -r m n k <<<"$wanted" && linear "$m" "$n" "$k" ;;
 	esac
