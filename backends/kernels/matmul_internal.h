@@ -41,7 +41,7 @@ struct matmul_columns {
 
 /* Norms fused with the linear. */
 struct matmul_norms {
-	const struct ir_op *before; /* computes x; NULL: x is in memory */
+	const struct ir_op *before; /* norm or concat that computes x; NULL: x is in memory */
 	struct kb_val x_buf;        /* scratch [x_rows][row]: the rows of x that the prologue made */
 	int64_t x_rows;             /* capacity of x_buf */
 	/* Reads y; needs complete rows, so that workers divide M only; NULL: none. */

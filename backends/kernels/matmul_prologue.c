@@ -373,8 +373,8 @@ void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 /* ---- rows of x ---- */
 
 /*
- * Prologue: rows of x that a linear makes in scratch before it multiplies them, by a fused norm, by dynamic
- * quantization to int8 or bf16 (op quantize_rows), or by both. The f32 source of a quantized row is read where
+ * Prologue: rows of x that a linear makes in scratch before it multiplies them, by a fused norm or a concat (im2col),
+ * by dynamic quantization to int8 or bf16 (op quantize_rows), or by norm and quantization. The f32 source of a quantized row is read where
  * it is stored if its elements are contiguous; else it is copied to scratch first.
  */
 
@@ -421,7 +421,8 @@ bool matmul_bind_x(struct linear *l)
 		l->k_stride = l->x->t.stride[ir_type_of(f, x)->rank - 1];
 		return l->x->t.dtype == DT_F32;
 	}
-	if (op && ir_is_norm(op->code) && ir_type_of(f, x)->dtype == DT_F32)
+	if (op && (ir_is_norm(op->code) || (op->code == OP_concat && !l->lowp.op)) &&
+	    ir_type_of(f, x)->dtype == DT_F32)
 		l->norm.before = op;
 	return l->norm.before != NULL;
 }
@@ -617,6 +618,24 @@ static void emit_norm_rows(const struct linear *l, struct kb_val first, struct k
 	rowwise_norm_rows(l->eval, &rows);
 }
 
+/* Rows [first, end) of the concat: its operands are copied one after the other. */
+static void emit_concat_rows(const struct linear *l, struct kb_val first, struct kb_val end, struct kb_val to)
+{
+	struct kb *k = l->k;
+	int last = l->rank - 1;
+	struct eval_output out = {eval_result(l->norm.before), {.t = {.ptr = to, .rank = l->rank}}};
+	out.to.t.dtype = DT_F32;
+	for (int i = 0; i <= last; i++)
+		out.to.t.stride[i] = (struct kb_size){true, i == last, kb_index(k, i == last)};
+	struct kb_val row = kb_loop(k, "row", first, end, 1, 0);
+	size_t mark = eval_mark(l->eval);
+	struct eval_point at = matmul_point(l, row, kb_index(k, 0));
+	out.to.skip = kb_mul_const(k, kb_sub(k, row, first), tile_row_stride(l->depth));
+	kernel_output_row(l->g, &out, &at, kb_index(k, 0), kb_index(k, l->depth));
+	eval_release(l->eval, mark);
+	kb_end_loop(k);
+}
+
 /* Address of row `row` in f32; emits the norm, or gathers a row that is not contiguous. */
 static struct kb_val f32_row_address(const struct linear *l, struct kb_val row)
 {
@@ -672,6 +691,8 @@ void matmul_fill_x_buffer(const struct linear *l, struct kb_val row, struct kb_v
 	kb_if(l->k, kb_cmp(l->k, KB_LT, panel, panel_end));
 	if (l->lowp.op)
 		emit_quantized_rows(l, row, row_end);
+	else if (l->norm.before->code == OP_concat)
+		emit_concat_rows(l, row, row_end, l->norm.x_buf);
 	else
 		emit_norm_rows(l, row, row_end, l->norm.x_buf);
 	kb_end_if(l->k);

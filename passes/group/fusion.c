@@ -239,6 +239,20 @@ static void fuse_epilogue(struct fuser *s, size_t cluster)
 	}
 }
 
+/* im2col: the kernel of a linear makes the concat along K that nothing else reads in its scratch, by blocks of rows. */
+static void fuse_concat_prologue(struct fuser *s, size_t cluster)
+{
+	const struct ir_op *linear = s->g->clusters.items[cluster].root;
+	const struct ir_op *op = ir_def_as(s->f, linear->operands[0], OP_concat);
+	const struct target *t = s->p->options->target;
+	if (op == NULL || linear->code != OP_linear || s->max_ops < 2 || (t != NULL && t->group_size > 1) ||
+	    !fusion_is_unassigned(s, op) || fusion_single_reader(s, op->results[0]) != linear ||
+	    ((const struct attrs_concat *)op->attrs)->axis != ir_type_of(s->f, op->results[0])->rank - 1)
+		return;
+	fusion_assign(s, op, cluster, MEMBER_PRE);
+	pass_count(s->p, "concat_prologues", 1);
+}
+
 /* Phase 1. A norm that is a prologue of its linear begins no cluster; column ranges exclude another epilogue. */
 static void form_root_clusters(struct fuser *s)
 {
@@ -253,8 +267,10 @@ static void form_root_clusters(struct fuser *s)
 		if (s->failed)
 			return;
 		int kind = s->g->clusters.items[cluster].kind;
-		if (kind == GROUP_linear)
+		if (kind == GROUP_linear) {
 			fuse_norm_prologue(s, cluster);
+			fuse_concat_prologue(s, cluster);
+		}
 		if (kind == GROUP_linear && s->max_ops > 1 && fuse_column_ranges(s, cluster))
 			continue;
 		if (kind != GROUP_attention && kind != GROUP_exchange)

@@ -4,7 +4,7 @@
  *
  * Requires   group, and a target record.
  * Ensures    the attributes of every group describe its kernel: for a linear the mr x nr register tile, the K
- *            block kc, and br rows that a norm or rounding prologue computes at a time; for attention br queries
+ *            block kc, and br rows that a norm, rounding or concat prologue computes at a time; for attention br queries
  *            by bc keys; the vector lanes; scratch bytes for each worker (a multiple of 64); row padding (pad)
  *            against cache-set conflicts where only linears read the result. ir/target/tile.h computes the sizes
  *            from the target record alone. The setting bc replaces the keys of a block of attention (0: computed),
@@ -105,12 +105,12 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* The norm or rounding that computes v inside the group (the prologue of a linear), or NULL. */
+/* The norm, rounding or concat that computes v inside the group (the prologue of a linear), or NULL. */
 static const struct ir_op *prologue_of(const struct rebuild *r, const struct ir_op *group, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(r->f, v);
 	bool inside = op != NULL && ir_value_info(r->f, v)->region == group->region;
-	return inside && ir_op_has(op->code, TRAIT_ROWWISE) ? op : NULL;
+	return inside && (ir_op_has(op->code, TRAIT_ROWWISE) || op->code == OP_concat) ? op : NULL;
 }
 
 /* Storage format of the weight. */

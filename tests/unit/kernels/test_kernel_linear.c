@@ -285,6 +285,19 @@ static const struct form forms[] = {
          "%v = transpose %x {perm=[1,2,0]} : f32[B,S,20] "
          "%y = group linear {br=14 scratch=1120} { pre %n = layer_norm %v : f32[B,S,20] "
          "root %h = linear %n, %w, %b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
+        {"parts beside each other",
+         "func @f(%x: f32[B,S,7], %z: f32[S,B,16], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
+         "%t = transpose %z {perm=[1,0,2]} : f32[B,S,16] %v = slice %t {axis=2 begin=3 size=11} : "
+         "f32[B,S,11] "
+         "%u = slice %x {axis=2 begin=5 size=2} : f32[B,S,2] "
+         "%y = group linear {br=14 scratch=1120} { pre %n = concat %x, %v, %u {axis=2} : f32[B,S,20] "
+         "root %h = linear %n, %w, %b : f32[B,S,37] post %a = gelu %h : f32[B,S,37] yield %a } "
+         ": f32[B,S,37] return %y }"},
+        {"parts beside each other, parts of K",
+         "func @f(%x: f32[B,S,10], %w: f32[37,20], %b: f32[37]) -> (y: f32[B,S,37]) { "
+         "%y = group linear {mr=4 nr=16 kc=6 br=5 scratch=16784} { "
+         "pre %n = concat %x, %x {axis=2} : f32[B,S,20] "
+         "root %h = linear %n, %w, %b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
         {"norm of picked rows",
          "func @f(%x: f32[B,7,20], %w: f32[37,20], %len: i32[B]) -> (y: f32[B,37]) { "
          "%y = group linear {br=14 scratch=1120} { pre %r = select_rows %x, %len : f32[B,20] "
