@@ -26,6 +26,8 @@ struct frontend_options {
 	const char *const *
 	        dims; /* "NAME=LEAST..MOST": bounds of sizes of an ONNX model, from --dim; unused for others */
 	size_t n_dims;
+	const char *const *adapters; /* folders of adapters, from --adapter; after those of the file */
+	size_t n_adapters;
 	bool allow_unused; /* unused tensors are warnings instead of errors */
 	bool shapes;       /* if a weight file is missing, open none: parameters have shapes without data */
 	bool score;        /* with generate: also lower the function score */
@@ -61,8 +63,10 @@ void frontend_destroy(struct frontend_model *m); /* closes weight files; m may b
 TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out);
 
 /* The YAML text generated for a hub directory, a GGUF or an ONNX file. `at`: path of that directory as seen from the
- * text ("": the same directory). NULL when the model was loaded from a model file. */
-const char *frontend_hub_yaml(struct frontend_model *m, const char *at);
+ * text ("": the same directory); adapters: those of a directory, seen from there. NULL when the model was loaded from a
+ * model file. */
+const char *frontend_hub_yaml(struct frontend_model *m, const char *at, const char *const *adapters,
+                              size_t n_adapters);
 
 /*
  * Appends the model as one YAML document of the next lower language level: a preset as its steps, steps as

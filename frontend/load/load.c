@@ -223,15 +223,15 @@ static enum generated generated_kind(struct frontend_model *m)
 }
 
 /* Returns the YAML text generated for a path of this kind, with the keys of --ignore-key; NULL for model files, or
- * after a diagnostic. */
+ * after a diagnostic. adapters: further keys of `weights` of a directory, after a comma, or "". */
 static const char *generated_yaml(struct frontend_model *m, enum generated kind, const char *at,
-                                  enum tfmc_status *st)
+                                  const char *adapters, enum tfmc_status *st)
 {
 	const char *text = NULL, *keys = NULL;
 	if (kind == GENERATED_ONNX)
 		return onnx_model_text(&m->arena, m->cx, m->doc.path, at, &m->options, st);
 	if (kind == GENERATED_DIRECTORY)
-		text = hub_dir_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
+		text = hub_dir_model(&m->doc.parsed, m->doc.path, m->options.name, at, adapters, st);
 	else if (kind == GENERATED_GGUF)
 		text = gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at);
 	for (size_t i = 0; text != NULL && i < m->options.n_ignored; i++)
@@ -301,7 +301,13 @@ static enum tfmc_status read_document(struct frontend_model *m)
 		                           &m->doc.written)
 		               : TFMC_INVALID;
 	enum tfmc_status st = TFMC_INVALID;
-	const char *text = generated_yaml(m, kind, "", &st);
+	if (m->options.n_adapters > 0 && kind != GENERATED_DIRECTORY) {
+		diag_error(m->cx, LOC_NONE, DIAG_OPTION,
+		           "--adapter is for folders of the hub and model files, '%s' is %s file",
+		           m->doc.path, kind == GENERATED_GGUF ? "a GGUF" : "an ONNX");
+		return TFMC_INVALID;
+	}
+	const char *text = generated_yaml(m, kind, "", "", &st);
 	if (kind == GENERATED_DIRECTORY) {
 		m->doc.dir = m->doc.path;
 		/* Files that the generated text depends on but does not name. */
@@ -359,10 +365,16 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 	return TFMC_OK;
 }
 
-const char *frontend_hub_yaml(struct frontend_model *m, const char *at)
+const char *frontend_hub_yaml(struct frontend_model *m, const char *at, const char *const *adapters,
+                              size_t n_adapters)
 {
 	enum tfmc_status st;
-	return generated_yaml(m, generated_kind(m), at, &st);
+	const char *list = "";
+	for (size_t i = 0; i < n_adapters; i++)
+		list = arena_printf(&m->arena, "%s%s%s", list, i == 0 ? ", adapters: [" : ", ",
+		                    yaml_quote(&m->arena, adapters[i]));
+	list = n_adapters > 0 ? arena_printf(&m->arena, "%s]", list) : list;
+	return generated_yaml(m, generated_kind(m), at, list, &st);
 }
 
 bool frontend_is_onnx(struct diag_context *cx, const char *path)

@@ -70,6 +70,27 @@ static void record_ties(struct frontend_model *m, const struct graph_body *body)
 	}
 }
 
+/* Opens the adapters of weights.adapters and of the command line. */
+static enum tfmc_status open_adapters(struct frontend_model *m, const struct yaml_node *section)
+{
+	const struct yaml_node *adapters = section != NULL ? yaml_find(section, "adapters") : NULL;
+	struct yaml_list list = {0};
+	if (adapters != NULL)
+		list = yaml_as_list(&m->arena, adapters);
+	for (size_t i = 0; i < list.n; i++) {
+		if (!yaml_expect(m->cx, list.items[i], YAML_SCALAR, "weights.adapters") ||
+		    file_path_any(&m->arena, m->cx, m->doc.dir, list.items[i]->text, list.items[i]->loc) ==
+		            NULL)
+			return TFMC_INVALID;
+		TFMC_TRY(weight_adapter_open(m->weights.files, &m->arena, m->cx, m->doc.dir,
+		                             list.items[i]->text, list.items[i]->loc));
+	}
+	for (size_t i = 0; i < m->options.n_adapters; i++)
+		TFMC_TRY(weight_adapter_open(m->weights.files, &m->arena, m->cx, NULL, m->options.adapters[i],
+		                             LOC_NONE));
+	return TFMC_OK;
+}
+
 enum tfmc_status weights_open(struct frontend_model *m)
 {
 	const struct yaml_node *section = model_section(m, "weights");
@@ -92,6 +113,7 @@ enum tfmc_status weights_open(struct frontend_model *m)
 	     weight_files_strip(m->weights.files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
 	     weight_files_ignore(m->weights.files, yaml_find(section, "ignore")) != TFMC_OK))
 		return TFMC_INVALID;
+	TFMC_TRY(open_adapters(m, section));
 	TFMC_TRY(profile_open(m));
 	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
 	/* Patterns of presets and bases serve several models and may match nothing; those of the model's own
@@ -425,10 +447,11 @@ static bool all_in_format(const struct ir_wexpr *e, enum ir_format f)
 	return all;
 }
 
-/* True if values are computed (mul, div, offset), so that no stored format holds the result. */
+/* True if values are computed (mul, div, offset, lowrank), so that no stored format holds the result. */
 static bool is_computed(const struct ir_wexpr *e)
 {
-	bool computed = e->kind == WX_MUL || e->kind == WX_DIV || e->kind == WX_OFFSET;
+	bool computed =
+	        e->kind == WX_MUL || e->kind == WX_DIV || e->kind == WX_OFFSET || e->kind == WX_LOWRANK;
 	for (size_t i = 0; !computed && i < e->n_args; i++)
 		computed = is_computed(e->args[i]);
 	return computed;

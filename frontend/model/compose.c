@@ -378,8 +378,8 @@ static const struct yaml_node *rebase_check(struct arena *a, const struct yaml_n
 
 const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_node *root, const char *dir)
 {
-	static const char *const top[] = {"hf"}, *const files[] = {"files"}, *const map[] = {"map"},
-	                         *const profile[] = {"profile"};
+	static const char *const top[] = {"hf"}, *const files[] = {"files", "adapters"},
+	                         *const map[] = {"map"}, *const profile[] = {"profile"};
 	static const char *const tokenizer[] = {"file",  "vocab",  "merges", "config",      "special",
 	                                        "added", "source", "target", "target_vocab"};
 	const struct yaml_node *weights = yaml_find(root, "weights"), *tok = yaml_find(root, "tokenizer");
@@ -388,7 +388,7 @@ const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_
 	root = rebase_keys(a, root, top, 1, dir);
 	if (quantize != NULL)
 		root = yaml_with(a, root, "quantize", rebase_keys(a, quantize, profile, 1, dir));
-	weights = rebase_keys(a, weights, files, 1, dir);
+	weights = rebase_keys(a, weights, files, 2, dir);
 	if (rows != NULL && rows->kind == YAML_SCALAR && !yaml_is(rows, "identity"))
 		weights = rebase_keys(a, weights, map, 1, dir);
 	if (weights != NULL)

@@ -646,8 +646,7 @@ static const struct substitute {
 	const char *what, *advice;
 } substitutes[] = {
         {"adapter_config.json", "an adapter (LoRA) for another model",
-         "peft merges it into that model: AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload()"
-         ".save_pretrained(OTHER); OTHER is a model"},
+         "give that model, and this folder as its adapter: tfmc MODEL --adapter=FOLDER"},
         {".gguf", "GGUF files", "a GGUF file is a model of its own: give its name in place of the folder's"},
         {".onnx", "a model as a graph of ONNX",
          "an ONNX file is a model of its own: give its name in place of the folder's"},
@@ -695,8 +694,7 @@ static bool report_substitute(struct arena *a, struct diag_context *cx, const ch
 			return true;
 		if (found == NULL)
 			continue;
-		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' holds %s ('%s'), which tfmc does not read", dir,
-		           s->what, found);
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' holds %s ('%s') and no model", dir, s->what, found);
 		diag_note(cx, LOC_NONE, "%s", s->advice);
 		return true;
 	}
@@ -704,7 +702,7 @@ static bool report_substitute(struct arena *a, struct diag_context *cx, const ch
 }
 
 const char *hub_dir_model(struct parsed_files *f, const char *path, const char *name, const char *at,
-                          enum tfmc_status *st)
+                          const char *adapters, enum tfmc_status *st)
 {
 	struct arena *a = f->arena;
 	struct diag_context *cx = f->cx;
@@ -742,9 +740,9 @@ const char *hub_dir_model(struct parsed_files *f, const char *path, const char *
 		files = arena_printf(a, "%s, %s", files, yaml_quote(a, file_join(a, at, projection)));
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
 	return more == NULL ? NULL
-	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]}\n%s",
+	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]%s}\n%s",
 	                                   quote_if_null(a, name != NULL ? name : model_name(a, path)),
-	                                   hub_dir_scalar(a, at, "config.json"), more, files,
+	                                   hub_dir_scalar(a, at, "config.json"), more, files, adapters,
 	                                   hub_dir_tokenizer(a, path, at, config));
 }
 

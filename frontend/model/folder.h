@@ -15,10 +15,10 @@ bool directory_has_file(struct arena *a, const char *dir, const char *name);
 /*
  * Writes the text of a model file for a hub folder; NULL after a diagnostic, with *st TFMC_IO or
  * TFMC_INVALID. `name` NULL: that of the directory, in a hub cache of the repository. `at`: path of the
- * folder relative to the model file, "": the same directory.
+ * folder relative to the model file, "": the same directory; adapters: further keys of `weights`, after a comma, or "".
  */
 const char *hub_dir_model(struct parsed_files *f, const char *path, const char *name, const char *at,
-                          enum tfmc_status *st);
+                          const char *adapters, enum tfmc_status *st);
 /* Quotes a string as a YAML scalar. */
 const char *yaml_quote(struct arena *a, const char *text);
 

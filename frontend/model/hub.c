@@ -360,16 +360,7 @@ static bool read_gguf(struct model_document *d, const char *path, struct hub_con
 
 struct loc hub_key_loc(const struct hub_config *c, const char *key)
 {
-	size_t at, n;
-	if (c->source == 0 || !json_key_offset(c->text, c->len, key, &at, &n))
-		return c->loc;
-	struct loc loc = {.source = c->source, .line = 1, .col = 1, .len = (uint32_t)n};
-	for (size_t i = 0; i < at; i++) {
-		bool begins = ((unsigned char)c->text[i] & 0xc0) != 0x80; /* first byte of a character */
-		loc.col = c->text[i] == '\n' ? 1 : loc.col + begins;
-		loc.line += c->text[i] == '\n';
-	}
-	return loc;
+	return json_key_loc(c->text, c->len, c->source, key, c->loc);
 }
 
 const struct hub_config *hub_read(struct model_document *d, const struct yaml_node *file)

@@ -13,6 +13,7 @@
 #include "frontend/frontend.h"
 #include "frontend/syntax/graph.h"
 #include "frontend/model/compose.h"
+#include "frontend/weights/adapter.h"
 #include "frontend/weights/files.h"
 #include "frontend/weights/map.h"
 #include "frontend/syntax/yaml_tree.h"

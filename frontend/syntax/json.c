@@ -222,3 +222,17 @@ bool json_key_offset(const char *text, size_t len, const char *path, size_t *at,
 	*at = key == NULL ? 0 : (size_t)(key - text);
 	return key != NULL;
 }
+
+struct loc json_key_loc(const char *text, size_t len, uint32_t source, const char *path, struct loc otherwise)
+{
+	size_t at, n;
+	if (source == 0 || !json_key_offset(text, len, path, &at, &n))
+		return otherwise;
+	struct loc loc = {.source = source, .line = 1, .col = 1, .len = (uint32_t)n};
+	for (size_t i = 0; i < at; i++) {
+		bool begins = ((unsigned char)text[i] & 0xc0) != 0x80; /* first byte of a character */
+		loc.col = text[i] == '\n' ? 1 : loc.col + begins;
+		loc.line += text[i] == '\n';
+	}
+	return loc;
+}

@@ -58,5 +58,8 @@ const struct json_node *json_find(const struct json_node *object, const char *ke
 /* Finds the byte range [*at, *at + *n) of a key, with its quotes, in a text that json_parse accepted. `path`:
  * keys of nested objects joined by dots. False if it does not exist or is written with escapes. */
 bool json_key_offset(const char *text, size_t len, const char *path, size_t *at, size_t *n);
+/* Its location in a source with this text; `otherwise` if source is 0 or json_key_offset finds none. */
+struct loc json_key_loc(const char *text, size_t len, uint32_t source, const char *path,
+                        struct loc otherwise);
 
 #endif

@@ -228,6 +228,36 @@ static const struct ir_wexpr *reverse_axes(struct arena *a, const struct ir_wexp
 	return permute_axes(a, x, from);
 }
 
+static const struct ir_wexpr *leaf(struct weight_build *b, const struct stored_tensor *t)
+{
+	return wexpr_tensor(b->arena, t->file, t->name, t->dtype, t->rank, t->dims);
+}
+
+/*
+ * A tensor of floats with what adapters make of it, rounded once to its type. A table or a replaced tensor has one reader:
+ * PEFT gives the updated copy to one module and leaves others that share it, such as a tied head, with the stored one.
+ */
+static const struct ir_wexpr *adapt_tensor(struct weight_build *b, struct stored_tensor *w, struct loc loc)
+{
+	const struct stored_tensor *values = w->replaced_by != NULL ? w->replaced_by : w;
+	const struct ir_wexpr *x = leaf(b, values);
+	const char *reader = b->request != NULL ? b->request->path : "";
+	if ((w->is_table || w->replaced_by != NULL) && w->reader != NULL && strcmp(w->reader, reader) != 0) {
+		diag_error(b->cx, loc, DIAG_UNSUPPORTED,
+		           "not supported yet: an adapter changes '%.200s', which is read as '%.200s' and as "
+		           "'%.200s'",
+		           w->key, w->reader, reader);
+		return NULL;
+	}
+	w->reader = reader;
+	for (const struct weight_update *u = w->updates; u != NULL; u = u->next) {
+		x = u->transposed ? wexpr_transpose(b->arena, x) : x;
+		x = wexpr_lowrank(b->arena, u->scale, x, leaf(b, u->b), leaf(b, u->a));
+		x = u->transposed ? wexpr_transpose(b->arena, x) : x;
+	}
+	return w->dtype == DT_BF16 || w->dtype == DT_F16 ? wexpr_round(b->arena, w->dtype, x) : x;
+}
+
 const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, struct loc loc)
 {
 	struct stored_tensor *w = weight_files_find(b->files, name);
@@ -235,6 +265,8 @@ const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, s
 	if (w == NULL)
 		return NULL;
 	w->used = true;
+	if (w->updates != NULL || w->replaced_by != NULL)
+		return adapt_tensor(b, w, loc);
 	if (!w->readable) {
 		diag_error(b->cx, loc, DIAG_STORED_TYPE,
 		           "the tensor '%.200s' of '%s' is stored as %s, which is not supported yet", w->key,

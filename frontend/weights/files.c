@@ -121,9 +121,10 @@ struct weight_files {
 		size_t n, cap;
 	} paths; /* of all opened files, including indices */
 	struct tensor_list tensors;
-	struct strmap by_stored; /* stored name -> tensor */
-	struct strmap by_name;   /* stripped name -> tensor */
-	const char **names;      /* names of all tensors, built on demand */
+	struct strmap by_stored;               /* stored name -> tensor */
+	struct strmap by_name;                 /* stripped name -> tensor */
+	struct weight_files *attached, *owner; /* the list of attached files; whom they are attached to */
+	const char **names;                    /* names of all tensors, built on demand */
 	size_t n_names;
 };
 
@@ -143,15 +144,34 @@ struct weight_files *weight_files_create(struct arena *a, struct diag_context *c
 
 void weight_files_destroy(struct weight_files *wf)
 {
-	for (size_t i = 0; wf != NULL && i < wf->files.n; i++)
-		if (wf->files.items[i].parsed == NULL)
-			file_map_close(&wf->files.items[i].map);
+	for (; wf != NULL; wf = wf->attached)
+		for (size_t i = 0; i < wf->files.n; i++)
+			if (wf->files.items[i].parsed == NULL)
+				file_map_close(&wf->files.items[i].map);
+}
+
+struct weight_files *weight_files_attach(struct weight_files *wf)
+{
+	struct weight_files *more = weight_files_create(wf->arena, wf->cx, NULL), **end = &wf->attached;
+	while (*end != NULL)
+		end = &(*end)->attached;
+	if (more != NULL) {
+		more->owner = wf;
+		*end = more;
+	}
+	return more;
+}
+
+void weight_files_record(struct weight_files *wf, const char *path)
+{
+	ARENA_ADD(wf->arena, &wf->paths, arena_strdup(wf->arena, path));
 }
 
 void weight_files_release_pages(const struct weight_files *wf)
 {
-	for (size_t i = 0; i < wf->files.n; i++)
-		file_map_release_pages(&wf->files.items[i].map);
+	for (; wf != NULL; wf = wf->attached)
+		for (size_t i = 0; i < wf->files.n; i++)
+			file_map_release_pages(&wf->files.items[i].map);
 }
 
 enum tfmc_status weight_files_check(const struct weight_files *wf)
@@ -164,7 +184,7 @@ enum tfmc_status weight_files_check(const struct weight_files *wf)
 		                       file->path);
 		return TFMC_IO;
 	}
-	return TFMC_OK;
+	return wf->attached != NULL ? weight_files_check(wf->attached) : TFMC_OK;
 }
 
 /* ---- opening ---- */
@@ -189,6 +209,14 @@ static bool add_tensor(struct weight_files *wf, struct stored_tensor *t, const c
 	return true;
 }
 
+bool weight_files_add_as(struct weight_files *wf, struct stored_tensor *t, const char *key)
+{
+	t->key = key;
+	t->replaced_by = t;
+	wf->names = NULL;
+	return ARENA_ADDED(wf->arena, &wf->tensors, t) && strmap_set(&wf->by_name, key, t);
+}
+
 bool weight_files_add(struct weight_files *wf, struct stored_tensor *t)
 {
 	return add_tensor(wf, t, t->file, t->loc);
@@ -198,7 +226,7 @@ bool weight_files_add(struct weight_files *wf, struct stored_tensor *t)
 static struct mapped_file *map_file(struct weight_files *wf, const char *path, struct loc loc)
 {
 	struct mapped_file *file = ARENA_PUSH(wf->arena, &wf->files);
-	ARENA_ADD(wf->arena, &wf->paths, arena_strdup(wf->arena, path));
+	weight_files_record(wf->owner != NULL ? wf->owner : wf, path);
 	if (file == NULL)
 		return NULL;
 	const struct parsed_file *parsed = wf->parsed != NULL ? parsed_find(wf->parsed, path) : NULL;
@@ -571,6 +599,11 @@ struct stored_tensor *weight_files_find(const struct weight_files *wf, const cha
 	return strmap_get(&wf->by_name, name);
 }
 
+struct stored_tensor *weight_files_find_stored(const struct weight_files *wf, const char *name)
+{
+	return strmap_get(&wf->by_stored, name);
+}
+
 /* Names of all tensors in the order of weight_files_at, for nearest_name. */
 static const char *const *weight_files_names(struct weight_files *wf, size_t *n)
 {
@@ -660,7 +693,9 @@ const struct stored_tensor *weight_files_stored(const struct weight_files *wf, c
                                                 const char *tensor)
 {
 	const struct stored_tensor *t = strmap_get(&wf->by_stored, tensor);
-	return t == NULL || strcmp(t->file, file) != 0 ? NULL : t;
+	if (t != NULL && strcmp(t->file, file) == 0)
+		return t;
+	return wf->attached != NULL ? weight_files_stored(wf->attached, file, tensor) : NULL;
 }
 
 /* weight_source.read: data of a tensor of the opened files. */

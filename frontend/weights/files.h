@@ -83,6 +83,13 @@ TFMC_MUST_USE enum tfmc_status weight_files_unpack(struct weight_files *wf, stru
                                                    struct diag_context *cx, const struct yaml_node *packing);
 /* Adds a tensor with its name, file and loc; false after a diagnostic: the name exists. */
 TFMC_MUST_USE bool weight_files_add(struct weight_files *wf, struct stored_tensor *t);
+/* Adds a tensor of attached files under the name of a tensor of the model that wf has not. */
+TFMC_MUST_USE bool weight_files_add_as(struct weight_files *wf, struct stored_tensor *t, const char *key);
+/* Further files, whose tensors are no parameters of the model: names need to be unique among them only. Expressions
+ * over their tensors are read through wf, which owns them. NULL: no memory. */
+struct weight_files *weight_files_attach(struct weight_files *wf);
+/* Adds the path of another file that was read to those of weight_files_paths. */
+void weight_files_record(struct weight_files *wf, const char *path);
 /* weights.unwrap, weights.strip_prefix and weights.ignore (NULL: absent), in this order after all files
  * are open. unwrap removes each prefix from the names that begin with it; strip_prefix removes the first
  * prefix that some name has. */
@@ -98,6 +105,8 @@ size_t weight_files_count(const struct weight_files *wf);
 struct stored_tensor *weight_files_at(const struct weight_files *wf, size_t index);
 /* Tensor by its stripped name, or NULL. */
 struct stored_tensor *weight_files_find(const struct weight_files *wf, const char *name);
+/* Tensor by its name in the file, or NULL. */
+struct stored_tensor *weight_files_find_stored(const struct weight_files *wf, const char *name);
 /* Tensor that a WX_TENSOR leaf names, or NULL. */
 const struct stored_tensor *weight_files_stored(const struct weight_files *wf, const char *file,
                                                 const char *tensor);

@@ -663,7 +663,7 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct par
 static const struct ir_wexpr *find_plain_ints(const struct ir_wexpr *e)
 {
 	const struct ir_wexpr *found = NULL;
-	bool moves = e->kind != WX_MUL && e->kind != WX_DIV && e->kind != WX_OFFSET;
+	bool moves = e->kind != WX_MUL && e->kind != WX_DIV && e->kind != WX_OFFSET && e->kind != WX_LOWRANK;
 	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args; /* the column order is integers */
 	if (e->kind == WX_TENSOR)
 		return e->format == FORMAT_PLAIN && ir_dtype_class(e->stored) != DTCLASS_FLOAT ? e : NULL;
@@ -744,13 +744,18 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parame
 	                                          .source = describe_source(m, ints)});
 }
 
+static bool is_adapted(const struct stored_tensor *t)
+{
+	return t->updates != NULL || t->replaced_by != NULL;
+}
+
 /* True: same type, shape and bytes. */
 static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b)
 {
-	return a == b ||
-	       (a->bytes == b->bytes && a->rank == b->rank && strcmp(a->type_name, b->type_name) == 0 &&
-	        memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(*a->dims)) == 0 &&
-	        (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0));
+	return a == b || (!is_adapted(a) && !is_adapted(b) && a->bytes == b->bytes && a->rank == b->rank &&
+	                  strcmp(a->type_name, b->type_name) == 0 &&
+	                  memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(*a->dims)) == 0 &&
+	                  (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0));
 }
 
 bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
@@ -759,11 +764,19 @@ bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
 	struct weight_build b;
 	struct stored_tensor *tensor, *tied_tensor;
 	const struct weight_entry *e = find_entry(m, path, &b, &captures, &tensor);
-	if (e == NULL || !weight_entry_exists(&b, e))
-		return false;
+	bool is_stored = e != NULL && weight_entry_exists(&b, e);
 	const struct weight_entry *of_tied = find_entry(m, tied, &b, &captures, &tied_tensor);
-	if (tied_tensor == NULL && (of_tied == NULL || !weight_entry_exists(&b, of_tied)))
-		return false; /* only this one is stored, and both read it */
+	if (!is_stored || (tied_tensor == NULL && (of_tied == NULL || !weight_entry_exists(&b, of_tied)))) {
+		/* only one is stored, and both read it */
+		const struct stored_tensor *shared = is_stored ? tensor : tied_tensor;
+		if (shared != NULL && is_adapted(shared))
+			diag_error(m->cx, shared->loc, DIAG_UNSUPPORTED,
+			           "not supported yet: an adapter changes '%.200s', which is read as "
+			           "'%.200s' and, tied, as "
+			           "'%.200s'",
+			           shared->key, tied, path);
+		return false;
+	}
 	if (tensor == NULL || tied_tensor == NULL || !is_copy(tensor, tied_tensor))
 		return true;
 	tensor->used = true;
@@ -964,6 +977,21 @@ static bool check_ignored(const struct weight_map *m, const struct pattern *p)
 	return false;
 }
 
+/* Reports tensors that an adapter changes and no parameter reads: a part of it would be without effect. */
+static bool check_adapted(const struct weight_map *m)
+{
+	bool ok = true;
+	for (size_t i = 0; i < weight_files_count(m->files); i++) {
+		const struct stored_tensor *t = weight_files_at(m->files, i);
+		if (!is_adapted(t) || t->used)
+			continue;
+		diag_error(m->cx, t->loc, DIAG_UNUSED_TENSOR,
+		           "an adapter changes '%.200s', which no parameter of the model reads", t->key);
+		ok = false;
+	}
+	return ok;
+}
+
 bool weight_map_report(struct weight_map *m)
 {
 	const struct weight_fault_context x = fault_context(m);
@@ -979,6 +1007,6 @@ bool weight_map_finish(struct weight_map *m, bool allow_unused)
 	for (size_t i = 0; i < m->all.n && !m->missing; i++)
 		matched = check_ignored(m, m->all.items[i]) && matched;
 	/* Unused tensors may be consequences of a missing one: not reported then. */
-	bool used = m->missing || check_unused(m, allow_unused);
+	bool used = m->missing || (check_adapted(m) && check_unused(m, allow_unused));
 	return matched && used;
 }

@@ -14,6 +14,14 @@
 #include "ir/support/compiler.h"
 #include "ir/weights/weight.h"
 
+/* An update of a matrix W by an adapter: W + scale * b a; `transposed`: of W^T. */
+struct weight_update {
+	const struct stored_tensor *a, *b; /* floats [r, in], [out, r] */
+	double scale;
+	bool transposed; /* W is [in, out] */
+	struct weight_update *next;
+};
+
 /* A stored tensor: type, shape, data, and how its elements are read. */
 struct stored_tensor {
 	const char *name;      /* in the file */
@@ -40,6 +48,12 @@ struct stored_tensor {
 	const char *file; /* file name as written in the model (of an index: the shard) */
 	struct loc loc;   /* the entry of weights.files */
 	bool used, ignored;
+	/* Set by frontend/weights/adapter.h, for tensors of floats. */
+	struct weight_update *updates; /* NULL: none */
+	struct stored_tensor
+	        *replaced_by; /* the tensor that holds its values, maybe itself; NULL: not replaced */
+	bool is_table;        /* updated as the table of an embedding */
+	const char *reader;   /* if it is a table or replaced: path of the parameter that reads it */
 };
 
 struct stored_tensors {

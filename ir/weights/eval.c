@@ -538,6 +538,30 @@ static enum tfmc_status eval_offset(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
+/* Adds rank after rank: a row of the right factor, times one element of the left one. */
+static enum tfmc_status eval_lowrank(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                     double *out)
+{
+	const struct ir_wexpr *left = e->args[1], *right = e->args[2];
+	double scratch[WEVAL_CHUNK], factor;
+	int64_t k = e->dims[1], r = left->dims[1];
+	TFMC_TRY(weval(ev, e->args[0], begin, n, out));
+	while (n > 0) {
+		int64_t row = begin / k, at = begin % k, run = weval_min(weval_min(n, k - at), WEVAL_CHUNK);
+		for (int64_t i = 0; i < r; i++) {
+			TFMC_TRY(weval(ev, left, row * r + i, 1, &factor));
+			TFMC_TRY(weval(ev, right, i * k + at, run, scratch));
+			factor *= e->value;
+			for (int64_t j = 0; j < run; j++)
+				out[j] += factor * scratch[j];
+		}
+		begin += run;
+		out += run;
+		n -= run;
+	}
+	return TFMC_OK;
+}
+
 /* Reports that v is NaN or too large for `type`, naming the first tensor below e. */
 static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v, const char *type)
 {
@@ -691,6 +715,7 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	case WX_MUL:
 	case WX_DIV: return eval_binary(ev, e, begin, n, out);
 	case WX_OFFSET: return eval_offset(ev, e, begin, n, out);
+	case WX_LOWRANK: return eval_lowrank(ev, e, begin, n, out);
 	case WX_REPEAT: return eval_repeat_elements(ev, e, begin, n, out);
 	case WX_COLUMNS: return eval_columns(ev, e, begin, n, out);
 	case WX_ROUND: return eval_round(ev, e, begin, n, out);
@@ -777,6 +802,7 @@ static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int
 	case WX_MUL:
 	case WX_DIV:
 	case WX_OFFSET:
+	case WX_LOWRANK:
 	case WX_QUANTIZE:
 	case WX_COLUMNS:
 	case WX_ROUND: return compute_to(ev, e, begin, n, out);

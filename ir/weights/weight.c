@@ -248,6 +248,8 @@ const struct ir_wexpr *wexpr_transpose(struct arena *a, const struct ir_wexpr *a
 {
 	if (!arg)
 		return NULL;
+	if (arg->kind == WX_TRANSPOSE)
+		return arg->args[0];
 	int64_t dims[IR_RANK_MAX] = {0};
 	memcpy(dims, arg->dims, sizeof(dims));
 	if (arg->rank >= 2) {
@@ -323,6 +325,19 @@ const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, co
 	return e;
 }
 
+const struct ir_wexpr *wexpr_lowrank(struct arena *a, double scale, const struct ir_wexpr *w,
+                                     const struct ir_wexpr *left, const struct ir_wexpr *right)
+{
+	if (!w || !left || !right || w->rank != 2 || left->rank != 2 || right->rank != 2 ||
+	    left->dims[0] != w->dims[0] || right->dims[1] != w->dims[1] || left->dims[1] != right->dims[0])
+		return NULL;
+	struct ir_wexpr *e = make(a, WX_LOWRANK, 2, w->dims);
+	if (!e || !set_args(a, e, 3, (const struct ir_wexpr *const[]){w, left, right}))
+		return NULL;
+	e->value = scale;
+	return e;
+}
+
 const struct ir_wexpr *wexpr_columns(struct arena *a, const struct ir_wexpr *e, const struct ir_wexpr *order)
 {
 	if (!e || !order || e->rank < 1 || order->rank != 1 || order->dims[0] != e->dims[e->rank - 1])
@@ -356,6 +371,7 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 	case WX_DIV: return wexpr_binary(a, e->kind, x, e->n_args > 1 ? e->args[1] : NULL);
 	case WX_OFFSET: return wexpr_offset(a, e->value, x);
 	case WX_REPEAT: return wexpr_repeat(a, e->axis, e->begin, x);
+	case WX_LOWRANK: return e->n_args != 3 ? NULL : wexpr_lowrank(a, e->value, x, e->args[1], e->args[2]);
 	case WX_COLUMNS: return wexpr_columns(a, x, e->n_args > 1 ? e->args[1] : NULL);
 	case WX_ROUND: return wexpr_round(a, e->stored, x);
 	case WX_QUANTIZE:
@@ -437,6 +453,7 @@ static bool moves_rows(const struct ir_wexpr *e)
 	case WX_MUL:
 	case WX_DIV:
 	case WX_OFFSET:
+	case WX_LOWRANK:
 	case WX_COLUMNS:
 	case WX_ROUND:
 	case WX_QUANTIZE: break;

@@ -12,14 +12,15 @@
  *        mul(E, E)  div(E, E)  offset(1.0, E)  full(0.0, [32])  repeat(1, 4, E)  round(bf16, E)
  *        quantize(q4, E)  or quantize(q4, E, STATS): STATS [2, K] are mean squares and means of the activations that the
  *        matrix multiplies; all zeros mean unknown
- *        columns(E, E)  ranks(E, E, ..)
+ *        columns(E, E)  ranks(E, E, ..)  lowrank(2.0, E, E, E)
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
  * mul and div broadcast the second operand from axis 0: a row scale [N] or [N, 1] fits [N, K]. repeat(axis, n, E)
  * repeats each element of an axis n times. round converts to bf16 or f16, nearest even; overflow to infinity is an
  * error. quantize yields the values of a quantized format, row by row (quants.h); a stored quantized tensor has the
  * name of its format in place of f32. columns(E, P) permutes the last axis: column i of E becomes column P[i]; P [K]
- * must be a permutation of 0 .. K - 1. ranks: the part of one of n processes, all of one shape.
+ * must be a permutation of 0 .. K - 1. lowrank(s, W, B, A) is W + s B A for W [N, K], B [N, r], A [r, K]: a matrix with the
+ * update of an adapter (Hu et al. 2021). ranks: the part of one of n processes, all of one shape.
  */
 #ifndef TFMC_IR_WEIGHTS_WEIGHT_H
 #define TFMC_IR_WEIGHTS_WEIGHT_H
@@ -58,7 +59,7 @@ struct ir_wexpr {
 	int axis;
 	int64_t begin,
 	        end;  /* WX_SINUSOID: begin = start; WX_ROPE_*: begin = heads; WX_REPEAT: begin = times */
-	double value; /* WX_FULL, WX_OFFSET, WX_ROTARY; WX_SINUSOID: base */
+	double value; /* WX_FULL, WX_OFFSET, WX_ROTARY, WX_LOWRANK; WX_SINUSOID: base */
 	const double *frequencies; /* WX_ROTARY: [dims[1] / 2] */
 	enum ir_sinusoid_layout layout;
 	enum ir_sinusoid_spacing spacing;
@@ -106,6 +107,9 @@ const struct ir_wexpr *wexpr_rope(struct arena *a, enum ir_wexpr_kind kind, int6
 const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, const struct ir_wexpr *x,
                                     const struct ir_wexpr *y);
 const struct ir_wexpr *wexpr_offset(struct arena *a, double value, const struct ir_wexpr *e);
+/* w + scale * left right, of matrices [N, K], [N, r] and [r, K]. */
+const struct ir_wexpr *wexpr_lowrank(struct arena *a, double scale, const struct ir_wexpr *w,
+                                     const struct ir_wexpr *left, const struct ir_wexpr *right);
 /* Each index of an axis `times` times in a row. */
 const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, const struct ir_wexpr *e);
 /* e rounded to bf16 or f16. The node is pushed below nodes that only move elements, so that those work on 2 bytes; e

@@ -71,7 +71,11 @@ enum exit_code command_import(struct driver *d)
 	enum tfmc_status st = driver_read_model(d, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
-	const char *made = frontend_hub_yaml(m, relative_to_output(d, frontend_dir(m)));
+	struct option_list adapters = {0};
+	for (size_t i = 0; i < d->options.adapter.n; i++)
+		ARENA_ADD(&d->arena, &adapters, relative_to_output(d, d->options.adapter.items[i]));
+	const char *made =
+	        frontend_hub_yaml(m, relative_to_output(d, frontend_dir(m)), adapters.items, adapters.n);
 	struct buf text;
 	buf_init(&text);
 	if (made == NULL) {

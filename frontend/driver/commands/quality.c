@@ -352,8 +352,9 @@ static enum tfmc_status check_same_kind(struct quality *q, const struct texts *r
 	return TFMC_INVALID;
 }
 
-/* Loads and opens the reference with changed options, which it restores: --set, --dtype, --quantize and --profile
- * are for the evaluated model, and only --set holds for the reference, too, if that is the same model. */
+/* Loads and opens the reference with changed options, which it restores: --set, --adapter, --dtype, --quantize and
+ * --profile are for the evaluated model, and only --set and --adapter hold for the reference, too, if that is the same
+ * model. */
 static enum tfmc_status open_reference_model(struct quality *q)
 {
 	struct driver *d = q->d;
@@ -361,7 +362,7 @@ static enum tfmc_status open_reference_model(struct quality *q)
 	struct texts texts = q->texts;
 	if (saved_options.reference_model) {
 		d->options.input = saved_options.reference_model;
-		d->options.set = (struct option_list){0};
+		d->options.set = d->options.adapter = (struct option_list){0};
 		d->options.dtype = d->options.quantize = d->options.profile = NULL;
 	}
 	d->is_unrounded = !saved_options.reference_model;

@@ -99,9 +99,11 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 {
 	const char *path = d->options.input, *text;
 	size_t len;
-	if (d->options.context) {
-		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-		           "--context is for model files; IR text has its bounds in `dim`");
+	if (d->options.context || d->options.adapter.n > 0) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s",
+		           d->options.context
+		                   ? "--context is for model files; IR text has its bounds in `dim`"
+		                   : "--adapter is for models; IR text names every tensor");
 		return TFMC_INVALID;
 	}
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, TIR_LIMIT, LOC_NONE, &text, &len));
@@ -139,6 +141,8 @@ static struct frontend_options driver_frontend_options(struct driver *d)
 	                                 .n_ignored = o->ignore_key.n,
 	                                 .dims = bounds.items,
 	                                 .n_dims = bounds.n,
+	                                 .adapters = o->adapter.items,
+	                                 .n_adapters = o->adapter.n,
 	                                 .allow_unused = o->allow_unused,
 	                                 .shapes =
 	                                         o->command == COMMAND_INSPECT || o->command == COMMAND_GRAPH,

@@ -176,7 +176,11 @@ static void print_markdown(struct buf *out)
 	        "\nExamples of commands and options, in a folder with the source of tfmc in `tfmc`:\n```sh\n"
 	        "ln -s tfmc/examples .; export PATH=~/opt/tfmc/bin:$PATH\n"
 	        "tfmc examples/embed/model.yaml --emit=tir=embed.tir --stop-after=encode\n"
-	        "echo 1,2,3 >ids.txt; echo 3/3/21 >dates.txt\n");
+	        "echo 1,2,3 >ids.txt; echo 3/3/21 >dates.txt; mkdir a\n"
+	        "echo '{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4}' >a/adapter_config.json\n"
+	        "q=base_model.model.model.layers.0.self_attn.q_proj\n"
+	        "python3 examples/manual/draw.py a/adapter_model.safetensors $q.lora_A.weight:2x96 "
+	        "$q.lora_B.weight:96x2\n");
 	size_t line = out->len;
 	for (size_t i = 0; i < command_rows_n; i++) {
 		bool fits = i > 0 && out->len - line + strlen(command_rows[i].example) < 100;

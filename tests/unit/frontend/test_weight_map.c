@@ -316,8 +316,8 @@ static const char *const wrong_shapes[][2] = {
         {"{from: q, slice: {axis: 5, begin: 0, end: 1}}", "'slice' does not fit"},
         {"{from: q, split: {axis: 0, part: 0, of: 3}}", "'split' does not fit"},
         {"{from: q, transpose: [2, 0, 1]}", "'transpose' does not fit the shape [4, 3]"},
-        {"[q, transpose: true, transpose: true]",
-         "wants [3, 4], its source in weights.map is [4, 3]; it would fit without 'transpose' [E401]"},
+        {"[q, transpose: true, transpose: true]", "wants [3, 4], the tensor 'q' of 'w.safetensors' is [4, "
+                                                  "3]; it would fit without 'transpose' [E401]"},
         {"[q, add: 1]", "; transposed? 'transpose: true' as the last step would fit [E401]"},
         {"{from: q, mul: v}", "'mul' by a tensor of shape [2, 3] does not fit [4, 3]"},
         {"{from: q, permute: rope_halves_to_interleaved(3)}", "'permute' does not fit"},

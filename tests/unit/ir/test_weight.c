@@ -171,6 +171,7 @@ START_TEST(moves_elements)
 	EXPECT(wexpr_slice(a, 1, 1, 3, m), 1, 2, 5, 6, 9, 10);
 	EXPECT(wexpr_transpose(a, m), 0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11);
 	EXPECT(wexpr_transpose(a, row), 0, 1, 2);
+	ck_assert_ptr_eq(wexpr_transpose(a, wexpr_transpose(a, m)), m);
 	EXPECT(wexpr_transpose(a, wexpr_slice(a, 1, 0, 2, leaf("cube"))), 0, 4, 1, 5, 2, 6, 3, 7, 12, 16, 13,
 	       17, 14, 18, 15, 19);
 	EXPECT(wexpr_reshape(a, 2, (int64_t[]){6, 2}, m), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);
@@ -254,6 +255,16 @@ START_TEST(computes)
 	EXPECT(wexpr_binary(a, WX_DIV, row, wexpr_full(a, 4, 1, (int64_t[]){1})), 0, 0.25, 0.5);
 	EXPECT(wexpr_binary(a, WX_MUL, m, m), 0, 1, 4, 9, 16, 25, 36, 49, 64, 81, 100, 121);
 	EXPECT(wexpr_offset(a, 1, row), 1, 2, 3);
+	const struct ir_wexpr *left = wexpr_reshape(a, 2, (int64_t[]){3, 2},
+	                                            wexpr_slice(a, 0, 0, 6, leaf("v"))),
+	                      *right = wexpr_slice(a, 0, 0, 2, m), *e = wexpr_lowrank(a, 0.5, m, left, right);
+	EXPECT(e, 2, 3.5, 5, 6.5, 10, 13.5, 17, 20.5, 18, 23.5, 29, 34.5);
+	EXPECT(wexpr_transpose(a, e), 2, 10, 18, 3.5, 13.5, 23.5, 5, 17, 29, 6.5, 20.5, 34.5);
+	ck_assert(wexpr_equal(e, wexpr_lowrank(a, 0.5, m, left, right)));
+	ck_assert(!wexpr_equal(e, wexpr_lowrank(a, 0.25, m, left, right)));
+	ck_assert_ptr_null(wexpr_lowrank(a, 1, m, right, left));
+	ck_assert_ptr_null(wexpr_lowrank(a, 1, m, left, wexpr_slice(a, 0, 0, 1, m)));
+	ck_assert_ptr_null(wexpr_lowrank(a, 1, leaf("v"), left, right));
 }
 END_TEST
 
