@@ -31,7 +31,8 @@ void irb_set_literal(struct ir_builder *b, bool literal);
  * constants. Once, before the parameters.
  */
 void irb_case(struct ir_builder *b, const struct ir_case *c);
-/* The same replacement of dims, without making the function a case: its symbols have these values in all calls. */
+/* Replaces the symbols that c binds in dims, like irb_case, without making the function a case: its symbols have these
+ * values in all calls. */
 void irb_bind_dims(struct ir_builder *b, const struct ir_case *c);
 /* Adds a parameter; before any op. All fields of p but value are copied; p->name also names the value. */
 struct ir_value irb_param(struct ir_builder *b, const struct ir_param *p, const struct ir_type *type);

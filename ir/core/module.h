@@ -216,7 +216,7 @@ struct ir_loc ir_import_loc(struct ir_module *m, struct ir_loc loc);
 void ir_print_name(struct buf *out, char sigil, const char *name);
 /* Appends `f32[B,S]` or `state @name`. */
 void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type);
-/* The same as a string in `a`. */
+/* The text of ir_type_print as a string in `a`; "" without memory. */
 const char *ir_type_to_string(struct arena *a, const struct ir_dims *dims, const struct ir_type *type);
 
 static inline const struct ir_value_info *ir_value_info(const struct ir_func *f, struct ir_value v)
@@ -270,8 +270,8 @@ struct ir_iter {
 /* An iterator at the first op of r; its op is NULL if r has none. Then the next op. */
 struct ir_iter ir_iter_begin(const struct ir_region *r);
 void ir_iter_next(struct ir_iter *it);
-/* The same as callbacks. */
 typedef void ir_op_visitor(void *user, const struct ir_op *op);
+/* Calls visit for all ops of a region and its nested regions, in pre-order. */
 void ir_visit_ops(const struct ir_region *r, ir_op_visitor *visit, void *user);
 /* uses[v.id]: number of operands in all regions that are v. Array of f->n_values in `a`; NULL without memory. */
 uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f);

@@ -150,7 +150,8 @@ static void quantize_block(const double *x, double *out, int64_t n)
 	}
 }
 
-/* Not rounded in a run with args->wide. */
+/* x rounded to bf16, or quantized to int8 by blocks of a row and dequantized; unchanged in a run with
+ * args->wide, which computes without rounding. */
 INTERP_EVAL(quantize_rows)
 {
 	const struct attrs_quantize_rows *a = op->attrs;

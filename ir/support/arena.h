@@ -71,7 +71,7 @@ void *arena_list_push(struct arena *a, void **items, size_t *n, size_t *cap, siz
 			(list)->items[(list)->n - 1] = (__VA_ARGS__); \
 	} while (0)
 
-/* The same as an expression; false on failure. */
+/* Appends a value, as an expression; false on failure. */
 #define ARENA_ADDED(a, list, ...) \
 	(ARENA_PUSH((a), (list)) != NULL && ((list)->items[(list)->n - 1] = (__VA_ARGS__), true))
 

@@ -111,7 +111,7 @@ void diag_remark_about(struct diag_context *cx, struct loc loc, const struct dia
  *         |          ^~
  */
 diag_sink diag_render_text;
-/* Appends the text of one diagnostic, as above; color: with escape sequences of a terminal. */
+/* Appends the text of one diagnostic, like diag_render_text; color: with escape sequences of a terminal. */
 void diag_render(struct buf *out, const struct diag_context *cx, const struct diag *d, bool color);
 
 #endif

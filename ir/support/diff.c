@@ -88,7 +88,7 @@ static ptrdiff_t step_down(const struct differ *d, const struct box *x, ptrdiff_
 	return i;
 }
 
-/* The same from the end, backward. */
+/* The furthest line of the first text that is reached backward on diagonal k with `depth` changes from the end. */
 static ptrdiff_t step_up(const struct differ *d, const struct box *x, ptrdiff_t k, ptrdiff_t depth)
 {
 	const ptrdiff_t *v = d->up + d->zero;

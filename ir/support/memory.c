@@ -113,6 +113,7 @@ void *memory_resize(void *p, size_t old, size_t n)
 			memory_failed(n);
 		return grown;
 	}
+	/* the handler runs in this thread: the reserve only grows, so the block is copied */
 	void *copy = from_reserve(n);
 	if (copy != NULL && p != NULL)
 		memcpy(copy, p, old < n ? old : n);

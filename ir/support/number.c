@@ -132,7 +132,8 @@ struct scan {
 	bool sticky;      /* a dropped digit is not zero */
 };
 
-/* Consumes digits; those of a fraction lower the exponent. Returns their number. */
+/* Consumes digits into sc->text, the first DIGITS_MAX of them; those of a fraction lower the exponent. Of
+ * further ones only their number counts, and whether one is not 0 (sticky). Returns the number of digits. */
 static size_t scan_digits(struct scan *sc, const char *s, size_t n, bool fraction)
 {
 	size_t i = 0;

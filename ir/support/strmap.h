@@ -57,7 +57,7 @@ uint64_t hash_bytes64(uint64_t seed, const void *p, size_t n);
 const char *nearest_name(const char *name, const char *const *candidates, size_t n);
 /* "; did you mean 'NAME'?" with the nearest name, or "". */
 const char *did_you_mean(struct arena *a, const char *name, const char *const *candidates, size_t n);
-/* The same; if no name is near, "; known: A, B, C". */
+/* "; did you mean 'NAME'?" with the nearest name, or "; known: A, B, C" if none is near. */
 const char *did_you_mean_or_known(struct arena *a, const char *name, const char *const *candidates, size_t n);
 
 #endif

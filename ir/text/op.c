@@ -402,6 +402,7 @@ bool parse_define(struct parser *p, const struct tok *name, struct ir_value v)
 	if (slot == NULL || !strmap_set(&p->names, name->text, (void *)(uintptr_t)v.id))
 		return false;
 	*slot = name->text;
+	/* a number is no name: the printer numbers values anew */
 	if (strspn(name->text, "0123456789") != strlen(name->text))
 		irb_name(p->b, v, name->text);
 	return true;

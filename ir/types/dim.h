@@ -89,7 +89,7 @@ bool ir_dim_eval(const struct ir_dim *d, const int64_t *values, int64_t *out);
 
 /* Canonical text: `B*S`, `2*S + 3`, `S*S - 1`, `(S + 3)//4`, `max(S, T)`; `tight`: without blanks, as in shapes. */
 void ir_dim_print(struct buf *out, const struct ir_dims *t, const struct ir_dim *d, bool tight);
-/* The same as a string in `a`. */
+/* The text of ir_dim_print as a string in `a`; "" without memory. */
 const char *ir_dim_to_string(struct arena *a, const struct ir_dims *t, const struct ir_dim *d, bool tight);
 
 #endif

@@ -33,7 +33,7 @@ struct weval {
 static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                  struct wexpr_out out);
 
-/* The same in f64. */
+/* Writes elements [begin, begin + n) of e to out in f64. */
 static enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                               double *out)
 {
@@ -335,7 +335,8 @@ static void interleave_columns(char *to, int64_t pitch, const char *from, int64_
 	}
 }
 
-/* TILE_COLUMNS columns at a time, so that the elements written to a row are in one cache line. */
+/* Elements of a tile of the transposed matrix, TILE_COLUMNS columns at a time, so that those written to a row
+ * are in one cache line. */
 static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *e, struct tile t,
                                        struct wexpr_out out)
 {
@@ -472,7 +473,7 @@ static void table_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, dou
 
 /* ---- arithmetic ---- */
 
-/* out[i] op= y */
+/* out[i] *= y for WX_MUL, else out[i] /= y. */
 static void combine_scalar(enum ir_wexpr_kind kind, double *out, int64_t n, double y)
 {
 	if (kind == WX_MUL)
@@ -494,7 +495,8 @@ static void combine_vector(enum ir_wexpr_kind kind, double *restrict out, int64_
 			out[i] /= y[i];
 }
 
-/* Elements [begin, begin + n), where `below` neighbours share one y; y[0] belongs to the first element. */
+/* Combines elements [begin, begin + n) with y, of which `below` neighbours share one; y[0] belongs to the first
+ * element. */
 static void combine_broadcast(enum ir_wexpr_kind kind, double *out, int64_t begin, int64_t n, int64_t below,
                               const double *y)
 {

@@ -144,7 +144,8 @@ struct reciprocal {
 	int16_t factor[LANES], zero[LANES];
 };
 
-/* Factors use 15 bits and a sign, quotients 14 bits: the headroom is for candidates that clip elements. */
+/* The factor 1 / scale and the constant that is added, in fixed point, of each lane. Factors use 15 bits and a
+ * sign, quotients 14 bits: the headroom is for candidates that clip elements. */
 INLINE void make_reciprocal(const struct fixed_format *f, const struct fixed_fit *fit, struct reciprocal *t)
 {
 	const double one = 1 << f->bits;
@@ -182,7 +183,8 @@ INLINE void round_to_integers(const struct fixed_format *f, const struct recipro
 	}
 }
 
-/* The same by counting the thresholds below the quotient. */
+/* out[l]: the codebook's value nearest to x[l], 0 after the end of the block; counts the thresholds below the
+ * quotient. */
 INLINE void round_to_codebook(const struct fixed_format *f, const struct reciprocal *t,
                               const int16_t *restrict x, const int16_t *restrict is_element,
                               int16_t *restrict out)
@@ -226,7 +228,7 @@ INLINE void add_unweighted(bool has_book, const struct fixed_format *f, const st
 	}
 }
 
-/* The same with the weights of the elements, in f64. */
+/* Adds the sums of the current part, with the weights of the elements, in f64. */
 INLINE void add_weighted(bool has_book, const struct fixed_format *f, const struct reciprocal *t,
                          const struct fixed_blocks *b, struct fixed_sums *out)
 {
@@ -338,8 +340,8 @@ static double scale_with_shift(const struct ir_format_desc *d, double scale, int
 	return f16_to_f64((uint16_t)bits) / FORMAT_SHIFT_SCALE;
 }
 
-/* The same by f32 bit operations, if the stored scale is a normal f16 (f32 with 13 fewer mantissa bits); else 0. low:
- * the biased shift. */
+/* scale_with_shift by f32 bit operations, if the stored scale is a normal f16 (f32 with 13 fewer mantissa bits);
+ * else 0. low: the biased shift. */
 static inline double normal_scale_with_shift(int bits, int low, double scale)
 {
 	const uint32_t step = UINT32_C(1) << (13 + bits), floor = (uint32_t)low << 13;
@@ -400,7 +402,8 @@ TFMC_MULTIVERSION static void round_normal(const struct ir_format_desc *d,
 		round_lane(&format, true, b, s, l, fit, gain);
 }
 
-/* Rounds the fits of all lanes to representable scales and shifts. */
+/* Rounds the fits of all lanes to representable scales and shifts: all as if they were normal, then those that
+ * are not one by one. */
 static void round_fits(const struct ir_format_desc *d, const struct fixed_blocks *b,
                        const struct fixed_sums *s, struct fixed_fit *fit, double *gain)
 {

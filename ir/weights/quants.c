@@ -405,7 +405,8 @@ TFMC_MULTIVERSION static void round_integers(const double *restrict x, int64_t n
 	}
 }
 
-/* The same for a codebook, with the table nearest[CODE_PLACES] over quotients in steps of 1/4. */
+/* out[i]: of the codebook's values plus `shift`, the one nearest to (x[i] - offset) * inverse; by the table
+ * nearest[CODE_PLACES] over quotients in steps of 1/4. */
 TFMC_MULTIVERSION static void round_to_book(const int8_t *restrict nearest, const double *restrict x,
                                             int64_t n, double offset, double inverse, int shift,
                                             int8_t *restrict out)

@@ -28,7 +28,7 @@ struct weight_quants {
  * weight_quants_free is then allowed. */
 bool weight_quants_alloc(struct weight_quants *c, enum ir_format format, int64_t k, int64_t rows);
 void weight_quants_free(struct weight_quants *c);
-/* The same arrays, from row `row` on. */
+/* The rows of c from `row` on, in the arrays of c. */
 struct weight_quants weight_quants_from_row(const struct weight_quants *c, int64_t row);
 /* The shift of block b of a row, decoded from its scale; 0 in formats without shifts. */
 int weight_block_shift(const struct weight_quants *row, int64_t b);
