@@ -164,7 +164,8 @@ static void add_pair(struct collector *c, const struct ir_op *op)
 	s->items[1] = b;
 }
 
-/* Collects the pairs and sets of a function. */
+/* Collects what is merged in a function: pairs (gate and up), and sets of linears of one input. c->apart: values
+ * that an elementwise op or exchange reads, whose linears stay apart. */
 static void collect_func(struct collector *c, const struct ir_func *f)
 {
 	c->f = f;

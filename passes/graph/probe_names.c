@@ -192,7 +192,7 @@ static void add_site(struct name_lister *l, struct strmap *counts, struct probe_
 	*first = *first ? *first : l->sites->n;
 }
 
-/* Lists the sites of a region and of the repeats in it. */
+/* Lists the sites of a region and of the repeats in it; an attention has two, its weights and its result. */
 static void find_sites(struct name_lister *l, const struct ir_region *r, size_t depth)
 {
 	struct strmap counts;

@@ -172,7 +172,8 @@ static int step_symbol(struct specializer *s)
 	return -1;
 }
 
-/* The most specific case first: a call is served by the first whose conditions hold. */
+/* Adds cases of the open function: for the decode step with few sequences, for the step, and for few tokens. The
+ * most specific is first, since a call is served by the first whose conditions hold. */
 static enum tfmc_status add_cases(struct specializer *s)
 {
 	struct ir_dims *dims = s->in->dims;

@@ -65,7 +65,7 @@ static const char *name_of(const struct stager *s, const struct ir_func *f, cons
 	               : arena_printf(s->p->arena, " %s", ir_type_of(f, op->operands[0])->state->name);
 }
 
-/* The same if op selects from it by `index` first, else NULL. */
+/* name_of op if op selects a matrix or state by `index` first; else NULL. */
 static const char *selected(const struct stager *s, const struct ir_func *f, const struct ir_op *op,
                             struct ir_value index)
 {

@@ -218,7 +218,7 @@ static bool extend_view(struct column_ranges *p, struct column_range *x, const s
 	return true;
 }
 
-/* A norm of each head: a head lies within one block of columns. */
+/* Extends the range by a norm of each head; all of a head is in one block of columns. */
 static bool extend_norm(struct column_ranges *p, struct column_range *x, const struct ir_op *op)
 {
 	if (!ir_is_norm(op->code) || !p->s->norms || !x->has_heads || !fusion_is_unassigned(p->s, op) ||

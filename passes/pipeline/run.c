@@ -226,7 +226,7 @@ static enum tfmc_status run_step(struct manager *g, size_t i, const struct ir_mo
 	return accepted ? TFMC_OK : TFMC_INVALID;
 }
 
-/* Result of an empty pipeline. */
+/* The result of an empty pipeline: a copy, which the caller destroys like any other result. */
 static enum tfmc_status copy_module(struct manager *g, const struct ir_module *in, struct ir_module **out)
 {
 	struct arena arena;

@@ -389,7 +389,7 @@ static enum tfmc_status bisect_fuel(const struct validation *s, const struct sta
 	return TFMC_OK;
 }
 
-/* Without diagnostics, which were emitted before. */
+/* Finds the application of the culprit by bisection. Diagnostics are muted: they were emitted before. */
 static enum tfmc_status find_application(const struct validation *s, const struct stage *before,
                                          const struct pipeline_step *step, struct validate_culprit *c)
 {

@@ -93,7 +93,7 @@ static enum tfmc_status find_extent(struct buffer_builder *s, struct ir_value v,
 	return TFMC_OK;
 }
 
-/* Index of the lane with this unit; adds it. */
+/* Index of the lane with this unit, which it adds if there is none; 0 without memory, which the arena remembers. */
 static size_t lane_of(struct buffer_builder *s, const struct ir_dim *unit)
 {
 	struct plan_func *plan = s->out->plan;
