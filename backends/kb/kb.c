@@ -1036,7 +1036,7 @@ void kb_tile_shape(uint8_t config[KB_TILE_CONFIG], int tile, int rows, int bytes
 	config[48 + tile] = (uint8_t)rows;
 }
 
-/* ptr none: the instruction accesses no memory. */
+/* Emits an instruction on tile `number`; ptr none: it accesses no memory. */
 static void emit_tile(struct kb *k, struct kb_inst inst, int number, struct kb_val ptr, struct kb_val stride)
 {
 	struct kb_val args[] = {ptr, stride};

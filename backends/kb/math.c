@@ -70,8 +70,8 @@ static struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, in
 	return sum;
 }
 
-/* The same polynomial by even and odd coefficients in x^2 (as Estrin's scheme): half the dependency chain for one
- * more multiplication. n >= 4. */
+/* c[0] + x c[1] + .. + x^(n-1) c[n-1] by even and odd coefficients in x^2 (as Estrin's scheme): half the
+ * dependency chain of Horner's rule for one more multiplication. n >= 4. */
 static struct kb_val split_poly(struct kb *k, struct kb_val x, const float *c, int n)
 {
 	struct kb_val square = kb_mul(k, x, x), sum[2];

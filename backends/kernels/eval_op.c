@@ -160,7 +160,7 @@ static struct kb_val floor_div_f32_in_ints(struct kb *k, struct kb_val a, struct
 	return kb_select(k, kb_cmp(k, KB_GT, shift, most), rounded, q);
 }
 
-/* Where a / b is not a finite quotient: the f32 division, or NaN for mod. */
+/* floor(a / b), with is_mod a mod b. Where a / b is not a finite quotient: the f32 division, or NaN for mod. */
 static struct kb_val divide_f32(struct kb *k, bool is_mod, struct kb_val a, struct kb_val b)
 {
 	struct kb_val rounded = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b)), ok = is_divisible(k, a, b);

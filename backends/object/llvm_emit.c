@@ -412,7 +412,8 @@ LLVMValueRef llvm_emit_un(struct llvm_func *r, const struct kb_inst *i)
 	return NULL;
 }
 
-/* Without the instruction llvm.fma would become a library call, llvm.fmuladd a multiplication and an addition. */
+/* a * b + c, rounded once where the processor has the instruction. Where it lacks it, llvm.fma would become a
+ * library call; llvm.fmuladd becomes a multiplication and an addition. */
 LLVMValueRef llvm_emit_fma(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef type = llvm_type(r->module, i->type);

@@ -120,7 +120,7 @@ static const struct ir_dim *group_flops(const struct object *o, const struct ir_
 	return ir_dim_mul(dims, sum, ir_dim_const(dims, group_repetitions(f, group)));
 }
 
-/* Without floor divisions and maximums. */
+/* Whether d has neither floor divisions nor maximums, which the record format lacks. */
 static bool is_polynomial(const struct ir_dim *d)
 {
 	for (size_t t = 0; t < d->n_terms; t++)

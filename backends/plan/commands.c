@@ -150,7 +150,8 @@ static bool ends_before(struct ir_dims *t, const struct area *a, const struct ar
 	return ir_dim_le(t, ir_dim_add(t, a->offset, a->bytes), b->offset);
 }
 
-/* Only arena, state and outputs are written during a call. Slices of one state are taken as overlapping. */
+/* Whether the areas overlap and one of them is written. Only arena, state and outputs are written during a call;
+ * slices of one state are taken as overlapping. */
 static bool area_conflicts(struct ir_dims *t, const struct area *a, const struct area *b)
 {
 	if ((!a->is_written && !b->is_written) || a->memory != b->memory)

@@ -99,7 +99,7 @@ static bool bind_base(struct emit *e, struct ir_value base, struct kb_val *ptr, 
 	return area_of_value(e, base, &a) && area_pointer(e, &a, ptr);
 }
 
-/* Only these kernel generators compute position % capacity. */
+/* Whether the group's kernel generator computes position % capacity; only these do. */
 static bool supports_rings(const struct emit *e)
 {
 	const struct attrs_group *a = e->group ? e->group->attrs : NULL;

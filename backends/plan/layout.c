@@ -331,12 +331,14 @@ enum tfmc_status layout_state(struct object *o)
 	o->states.batch_max = ir_dims_sym(o->module->dims, (size_t)o->states.batch_dim)->hi;
 	int64_t bytes = STATE_PAST + 4 * o->states.batch_max, all;
 	if (ir_find_func(o->module, "encode")) {
+		/* a mark for each sequence: its source is encoded */
 		o->states.encoded_at = bytes;
 		bytes += 4 * o->states.batch_max;
 	}
 	for (size_t i = 0; i < o->states.n && !o->states.floor_at; i++) {
 		if (o->states.items[i].window == 0)
 			continue;
+		/* rings: the least length of each sequence that trim may restore */
 		o->states.floor_at = bytes;
 		bytes += 4 * o->states.batch_max;
 	}

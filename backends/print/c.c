@@ -269,7 +269,8 @@ static enum print_prec c_ptr_add(struct print *p, const struct kb_inst *i, struc
 
 /* ---- atomics ---- */
 
-/* atomic_add_i32(p, displacement, x); the prelude block has the name of the operation. */
+/* All atomic operations: a helper such as atomic_add_i32(p, displacement, x), whose prelude block has the name
+ * of the operation. A load has no x. */
 static enum print_prec c_atomic_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool is_load = i->op == KBO_ATOMIC_LOAD;

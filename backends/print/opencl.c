@@ -998,7 +998,9 @@ static bool is_helper(const char *name)
 	return false;
 }
 
-/* print_local_name appends digits until an identifier is free, so it must not end in a longer reserved one. */
+/* Whether the identifier is taken: a type, a helper, or a built-in function of a prefix with a type or a number
+ * of lanes, such as convert_float4 and vload16. With more than two digits it is free, so that print_local_name,
+ * which appends digits, finds one. */
 static bool is_reserved(const char *name)
 {
 	static const char *const prefixes[] = {"as_",    "convert_",   "vload",

@@ -87,7 +87,8 @@ static void add_global(struct print *p, const char *name, bool is_exported)
 	(void)strmap_set(&p->globals, name, (void *)(uintptr_t)text);
 }
 
-/* Exported names are added first, so that no internal one is given the same identifier. */
+/* Gives every function and data item its identifier. Exported names come first, so that no internal one is given
+ * the identifier of one. False without memory. */
 static bool print_names_begin(struct print *p)
 {
 	strmap_init(&p->globals, p->arena);
