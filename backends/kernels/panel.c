@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packed weights as f32.
+ * Packed weights as f32 in kernels: loads from panels of floats, and dequantization of panels of quants.
  *
  * Quants are dequantized without int-to-float conversion. Formats without minimum whose scales are f16: a
  * b-bit quant q with zero point z, shifted to the highest bits of the mantissa of 1.0, is t = 1 + (q + z) /

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls: check the arguments, run the body, commit. The lengths in the state change in `finish` only, when
- * nothing can fail any more.
+ * Calls of an object's functions: check the arguments, run the kernels (the body), commit. The lengths in the state
+ * change in `finish` only, when nothing can fail any more.
  *
  *   NAME.func.body(context, args, worker, n) -> status   runs the kernels of the plan: "the body" below
  *   NAME.func.finish(context, args, status) -> status   commits a call whose body returned status

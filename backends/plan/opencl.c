@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds the program: plans with their kernels, the width of index arguments, the OpenCL C source; and prints
+ * Builds the OpenCL program of a module: launch plans with their kernels, the width of index arguments, the OpenCL C source; and prints
  * source and plans as one file (--emit=opencl).
  */
 #include "backends/plan/opencl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See inplace.h. Element i of the result is at position i of a row-major buffer, so an operand may be overwritten
+ * Whether a group may write its result over an operand (inplace.h). Element i of the result is at position i of a row-major buffer, so an operand may be overwritten
  * only if it is all of `base` in the same order.
  */
 #include "ir/core/inplace.h"

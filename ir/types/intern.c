@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open addressing with linear probing, at most half full. Growing leaves the old slots in the arena. */
+/*
+ * The set for hash-consing (intern.h): open addressing with linear probing, at most half full. Growing leaves the old
+ * slots in the arena.
+ */
 #include "ir/types/intern.h"
 
 void intern_init(struct intern *t, struct arena *arena)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The traversal of rebuild.h. Invariant of the backward walk: when an op is visited, all readers of its results
+ * Rebuilds a function op by op (rebuild.h): a backward walk matches, a forward one emits. Invariant of the backward walk: when an op is visited, all readers of its results
  * have been visited.
  */
 #include "passes/framework/rebuild.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The analysis of shard.h: union-find over all axes of all values, weights and states. An op joins the axes that it
+ * The plan of shard (shard.h), which axes are divided among ranks: union-find over all axes of all values, weights and
+ * states. An op joins the axes that it
  * relates element by element and blocks those that it needs as a whole; contractions are noted. The count of atoms of a
  * class is the greatest common divisor of its sizes, so an axis of H heads and one of H x E features are cut alike.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Comparison after each pass, and bisection (validate.h). A stage is a module and the results of the trial on it;
+ * Validation of a pipeline (validate.h): compares the results of a trial after each pass, and finds the first wrong
+ * application by bisection. A stage is a module and the results of the trial on it;
  * at most three exist at a time.
  */
 #include "passes/pipeline/run.h"
