@@ -82,11 +82,10 @@ static bool matmul_needs_c_buffer(const struct kernel *g)
 	return n > SHORT_OPS_MAX || kernel_has_functions(g);
 }
 
-/* True if rows of t can be multiplied where they are. */
-static bool is_plain_f32(const struct eval_tensor *t)
+/* True if elements of t are at constant strides. */
+static bool is_strided(const struct eval_tensor *t)
 {
-	return t && t->t.dtype == DT_F32 && t->t.format == FORMAT_PLAIN && t->t.encoding == ENC_ROW &&
-	       t->t.ring == 0;
+	return t && !ir_format_is_quantized(t->t.format) && t->t.encoding == ENC_ROW && t->t.ring == 0;
 }
 
 /* True if all indices of the leading axes show the same matrix. */
@@ -100,7 +99,8 @@ static bool is_repeated(const struct kb_tensor *t)
 	return true;
 }
 
-/* Binds op matmul, y = a b. a is x, by rows; b is packed when it is multiplied. False: an operand is not plain f32. */
+/* Binds op matmul, y = a b. a is x, f32 by rows; b is packed when it is multiplied. False: a is not f32, or an operand is
+ * packed or a ring. */
 static bool bind_values(struct linear *l, struct kernel *g)
 {
 	const struct ir_op *root = g->root;
@@ -112,10 +112,12 @@ static bool bind_values(struct linear *l, struct kernel *g)
 	const struct ir_dim *depth = a->dims[r - (at->ta ? 2 : 1)], *n = y->dims[r - 1];
 	struct eval_tensor *x = ARENA_NEW(g->job->arena, struct eval_tensor);
 	l->value.t = eval_tensor(l->eval, root->operands[1]);
-	if (!x || !is_plain_f32(eval_tensor(l->eval, root->operands[0])) || !is_plain_f32(l->value.t) ||
+	if (!x || !is_strided(eval_tensor(l->eval, root->operands[0])) || !is_strided(l->value.t) ||
 	    ir_dim_hi(dims, depth) > INT32_MAX || ir_dim_hi(dims, n) > INT32_MAX)
 		return false;
 	*x = *eval_tensor(l->eval, root->operands[0]);
+	if (x->t.dtype != DT_F32)
+		return false;
 	l->k_stride = x->t.stride[r - (at->ta ? 2 : 1)];
 	if (at->ta) {
 		x->t.stride[r - 2] = x->t.stride[r - 1];
@@ -614,7 +616,7 @@ static void enter_batch(const struct linear *l, const struct division *d, struct
 	eval_unravel(l->eval, batch, l->size, l->rank - 2, index);
 	for (int i = 0; i < l->rank - 2; i++)
 		at = kb_add(k, at, kb_mul(k, index[i], b->stride[i].v));
-	s->weights = kb_ptr_add(k, b->ptr, kb_mul_const(k, at, 4), 0);
+	s->weights = kb_ptr_add(k, b->ptr, kb_mul_const(k, at, ir_dtype_bytes(b->dtype)), 0);
 }
 
 /* Emits this worker's tasks [lo, hi) of blocks x groups: in each M block a run of column groups. */

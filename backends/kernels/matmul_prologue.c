@@ -178,7 +178,16 @@ static struct kb_val packed_column(const struct panel_packer *p, int i)
 	if (p->is_partial)
 		column = kb_min(k, column, kb_add_const(k, n, -1));
 	struct kb_val offset = kb_mul(k, column, b->n_stride.v);
-	return kb_ptr_add(k, p->block->weights, kb_mul_const(k, offset, 4), 0);
+	return kb_ptr_add(k, p->block->weights, kb_mul_const(k, offset, ir_dtype_bytes(b->t->t.dtype)), 0);
+}
+
+/* Elements of the value as f32. */
+static struct kb_val load_value(const struct linear *l, int lanes, struct kb_val from, struct kb_val at,
+                                int64_t disp)
+{
+	enum kb_scalar stored = eval_stored_scalar(l->value.t->t.dtype);
+	struct kb_val x = kb_load(l->k, KB_TYPE(stored, lanes), from, at, disp, 0);
+	return kb_cvt(l->k, x, KB_F32);
 }
 
 /* Any strides: element by element, K elements [lo, hi) of columns [from, to). */
@@ -191,7 +200,7 @@ static void pack_elements(const struct panel_packer *p, struct kb_val lo, struct
 	struct kb_val at = kb_loop(k, "k", lo, hi, 1, 0);
 	struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL), offset = kb_mul(k, at, p->l->value.k_stride.v);
 	for (int i = from; i < to; i++) {
-		struct kb_val x = kb_load(k, KB_TYPE(KB_F32, 1), column[i], offset, 0, 0);
+		struct kb_val x = load_value(p->l, 1, column[i], offset, 0);
 		kb_store(k, x, p->to, row, i, 0);
 	}
 	kb_end_loop(k);
@@ -206,7 +215,7 @@ static void pack_rows(const struct panel_packer *p)
 	struct kb_val at = kb_loop(k, "k", p->block->k_lo, p->block->k_hi, 1, 0);
 	struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL), offset = kb_mul(k, at, l->value.k_stride.v);
 	for (int i = 0; i < MATMUL_PANEL; i += l->lanes) {
-		struct kb_val x = kb_load(k, KB_TYPE(KB_F32, l->lanes), from, offset, i, 0);
+		struct kb_val x = load_value(l, l->lanes, from, offset, i);
 		kb_store(k, x, p->to, row, i, 0);
 	}
 	kb_end_loop(k);
@@ -227,8 +236,7 @@ static void pack_columns(const struct panel_packer *p)
 			column[i] = is_even && i > 0 ? column[0] : packed_column(p, from + i);
 		struct kb_val at = kb_loop(k, "k", p->block->k_lo, full, l->lanes, 0);
 		for (int i = 0; i < l->lanes; i++)
-			x[i] = kb_load(k, KB_TYPE(KB_F32, l->lanes), column[i], at, is_even ? i * step->c : 0,
-			               0);
+			x[i] = load_value(l, l->lanes, column[i], at, is_even ? i * step->c : 0);
 		reg_tile_transpose(k, x, l->lanes);
 		struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL);
 		for (int i = 0; i < l->lanes; i++)

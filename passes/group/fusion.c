@@ -119,7 +119,7 @@ static bool is_product_of_values(const struct ir_func *f, const struct ir_op *op
 	const struct ir_weight *w = op->code == OP_matmul ? ir_weight_of(f, op->operands[1]) : NULL;
 	return op->code == OP_matmul && fusion_is_f32(f, op->operands[0]) &&
 	       fusion_is_f32(f, op->operands[1]) &&
-	       (w == NULL || (w->format == FORMAT_PLAIN && w->encoding == ENC_ROW));
+	       (w == NULL || (!ir_format_is_quantized(w->format) && w->encoding == ENC_ROW));
 }
 
 int fusion_kernel_kind(const struct ir_func *f, const struct ir_op *op)
