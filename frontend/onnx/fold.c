@@ -22,6 +22,12 @@ static bool element_int(const struct element *e, int64_t *out)
 	return e->dim != NULL && ir_dim_is_const(e->dim, out);
 }
 
+/* The only axis of a list. */
+static bool is_first_axis(int64_t axis)
+{
+	return axis == 0 || axis == -1;
+}
+
 static struct element int_element(struct importer *im, int64_t v)
 {
 	return (struct element){ir_dim_const(im->dims, v), 0};
@@ -233,6 +239,7 @@ static bool fold_cast(struct importer *im)
 	        [2] = DT_U8, [3] = DT_I8, [5] = DT_I16, [6] = DT_I32, [7] = DT_I64, [9] = DT_BOOL};
 	const struct operand *a = operand_at(im, 0);
 	int64_t to = attribute_int(im, "to", 0), v;
+	(void)attribute_of(im, "saturate"); /* of casts to 8-bit floats, which are not folded */
 	bool to_float = to == 1 || to == 10 || to == 11 || to == 16;
 	bool to_int = to == 6 || to == 7 || to == 9; /* narrower ones might wrap */
 	struct element *out = ARENA_ARRAY(im->a, struct element, a->n + 1);
@@ -328,9 +335,9 @@ static bool fold_reshape(struct importer *im)
 	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(im->dims, 1);
 	const int64_t *list;
 	size_t n = 0, rank = 0;
-	if (strcmp(im->node->op, "Reshape") == 0 || strcmp(im->node->op, "Flatten") == 0) {
-		bool is_list = strcmp(im->node->op, "Reshape") == 0 && list_ints(im, "shape", 1, &list, &n) &&
-		               n <= 1;
+	if (strcmp(im->node->op, "Reshape") == 0) {
+		(void)attribute_of(im, "allowzero"); /* a folded value has elements */
+		bool is_list = list_ints(im, "shape", 1, &list, &n) && n <= 1;
 		if (!is_list || (n == 1 && list[0] != -1 && list[0] != (int64_t)v->n))
 			return false;
 		dims[0] = ir_dim_const(im->dims, (int64_t)v->n);
@@ -353,6 +360,8 @@ static bool fold_reshape(struct importer *im)
 static bool fold_concat(struct importer *im)
 {
 	size_t n = 0, to = 0;
+	if (!is_first_axis(attribute_int(im, "axis", 0)))
+		return false;
 	for (size_t i = 0; i < im->node->inputs.n; i++) {
 		const struct operand *v = operand_at(im, i);
 		if (v->rank != 1 || v->n > FOLDED_MAX || n > FOLDED_MAX)
@@ -372,7 +381,9 @@ static bool fold_gather(struct importer *im)
 {
 	const struct operand *v = operand_at(im, 0), *ids = operand_at(im, 1);
 	struct element *out =
-	        v->rank != 1 || ids->n > FOLDED_MAX ? NULL : ARENA_ARRAY(im->a, struct element, ids->n + 1);
+	        v->rank != 1 || !is_first_axis(attribute_int(im, "axis", 0)) || ids->n > FOLDED_MAX
+	                ? NULL
+	                : ARENA_ARRAY(im->a, struct element, ids->n + 1);
 	for (size_t i = 0; out != NULL && i < ids->n; i++) {
 		int64_t id;
 		if (!element_int(&ids->known[i], &id))
@@ -389,8 +400,10 @@ static bool fold_gather(struct importer *im)
 static bool fold_slice(struct importer *im)
 {
 	const struct operand *v = operand_at(im, 0);
-	const int64_t *begin, *end, *step;
+	const int64_t *begin, *end, *step, *axes;
 	size_t n, n_steps = 0;
+	if (list_ints(im, "axes", 3, &axes, &n) && (n != 1 || !is_first_axis(axes[0])))
+		return false;
 	if (v->rank != 1 || v->n > FOLDED_MAX || !list_ints(im, "starts", 1, &begin, &n) || n != 1 ||
 	    !list_ints(im, "ends", 2, &end, &n) || n != 1)
 		return false;
@@ -432,8 +445,12 @@ static bool fold_reduce(struct importer *im, enum fold_op op)
 {
 	const struct operand *v = operand_at(im, 0);
 	struct element all;
+	const int64_t *axes;
+	size_t n;
 	const struct ir_dim *one = ir_dim_const(im->dims, 1);
-	if (v->rank != 1 || v->n == 0)
+	bool has_axes = list_ints(im, "axes", 1, &axes, &n) && n > 0,
+	     keeps_all = attribute_int(im, "noop_with_empty_axes", 0) != 0;
+	if (v->rank != 1 || v->n == 0 || (has_axes ? n != 1 || !is_first_axis(axes[0]) : keeps_all))
 		return false;
 	all = v->known[0];
 	for (size_t i = 1; i < v->n; i++) {

@@ -512,13 +512,14 @@ static bool bind_tensors(struct importer *im)
 
 struct operator
 {
-	const char *op, *text; /* text: of a TEMPLATE */
+	const char *domain, *op, *text; /* text: of a TEMPLATE */
 	import_operator *import;
 };
 
 static const struct operator operators[] = {
-#define TEMPLATE(op, text)     {#op, text, NULL},
-#define OPERATOR(op, function) {#op, NULL, import_##function},
+#define TEMPLATE(op, text)      {"", #op, text, NULL},
+#define OPERATOR(op, function)  {"", #op, NULL, import_##function},
+#define MICROSOFT(op, function) {"com.microsoft", #op, NULL, import_##function},
 #include "frontend/onnx/ops.def"
 };
 
@@ -537,6 +538,7 @@ static bool import_node(struct importer *im)
 {
 	const struct onnx_node *node = im->node;
 	bool is_standard = node->domain[0] == '\0' || strcmp(node->domain, "ai.onnx") == 0;
+	const char *domain = is_standard ? "" : node->domain;
 	if (node->outputs.n == 0)
 		return import_refuse(im, "%s without an output", node->op);
 	if (strmap_has(&im->fused, node->outputs.items[0]))
@@ -544,15 +546,10 @@ static bool import_node(struct importer *im)
 	for (size_t i = 0; i < node->inputs.n; i++)
 		if (node->inputs.items[i][0] != '\0' && !strmap_has(&im->values, node->inputs.items[i]))
 			return import_refuse(im, "no value is called '%.200s'", node->inputs.items[i]);
-	if (is_standard && import_fold(im)) {
-		/* A folded value has one axis at most, so a folder need not ask which one is meant. */
-		static const char *const plain[] = {"axis", "axes", "keepdims", "allowzero", "saturate"};
-		for (size_t i = 0; i < TFMC_COUNT(plain); i++)
-			(void)attribute_of(im, plain[i]);
+	if (is_standard && import_fold(im))
 		return !im->failed && check_attributes(im);
-	}
-	for (size_t i = 0; is_standard && i < TFMC_COUNT(operators); i++)
-		if (strcmp(operators[i].op, node->op) == 0)
+	for (size_t i = 0; i < TFMC_COUNT(operators); i++)
+		if (strcmp(operators[i].op, node->op) == 0 && strcmp(operators[i].domain, domain) == 0)
 			return (operators[i].text != NULL ? import_template(im, operators[i].text)
 			                                  : operators[i].import(im)) &&
 			       check_attributes(im);
@@ -752,6 +749,8 @@ static const char *import_graph(struct importer *im, struct arena *a, const char
 		past_write(im, logits, n_outputs, &outputs);
 		buf_printf(&head, "tfmc: 1\nname: %s\n", name);
 		write_inputs(im, &head);
+		if (im->keeps_codes)
+			buf_str(&head, "dtype: {compute: f32}\n");
 		buf_printf(&head, "graph:%s\n%s", graph.len > 0 ? "" : " []",
 		           graph.len > 0 ? graph.data : "");
 		buf_append(&head, &outputs);

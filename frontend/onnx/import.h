@@ -12,6 +12,7 @@
  *   windows.c    convolutions, pools
  *   layers.c     products, norms
  *   attention.c  attention, rotary positions
+ *   quantized.c  quantized elements and matrices
  *   sdpa.c       attention that is written out
  *   visible.c    masks as predicates
  *   past.c       caches of decoders as state
@@ -96,6 +97,7 @@ struct importer {
 		size_t n, cap;
 	} parameters;
 	struct past past;
+	bool keeps_codes; /* a parameter is a quantized matrix of the file */
 	bool failed;
 };
 
@@ -219,8 +221,12 @@ const struct element *elements_of_dims(struct importer *im, const struct ir_dim 
 
 typedef bool import_operator(struct importer *im);
 #define TEMPLATE(op, text)
-#define OPERATOR(op, function) import_operator import_##function;
+#define OPERATOR(op, function)  import_operator import_##function;
+#define MICROSOFT(op, function) OPERATOR(op, function)
 #include "frontend/onnx/ops.def"
+/* A Gather of codes whose only reader makes floats of them, at i32 ids as text, is a lookup of floats. False: it is not
+ * so, or failed. */
+bool import_lookup_of_codes(struct importer *im, const char *ids);
 /* A constant border of the axes from `first_axis` on: pads[2 n_axes] before, then after. */
 const char *import_padded(struct importer *im, const char *x, int first_axis, const int64_t *pads,
                           size_t n_axes, const char *value);

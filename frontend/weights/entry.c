@@ -469,6 +469,9 @@ static const struct ir_wexpr *apply_transpose(struct weight_build *b, const stru
 {
 	if (e->rank < 0)
 		return x;
+	const struct stored_tensor *t = x->kind == WX_TENSOR ? weight_files_find(b->files, x->tensor) : NULL;
+	if (e->rank == 0 && t != NULL && t->transposed != NULL)
+		return weight_tensor(b, t->transposed, e->loc);
 	if (e->rank == 0)
 		return wexpr_transpose(b->arena, x);
 	return e->rank == x->rank ? permute_axes(b->arena, x, e->dims) : report_misfit(b, e, x);

@@ -12,6 +12,7 @@
 #include "frontend/weights/gguf.h"
 #include "frontend/weights/npy.h"
 #include "frontend/weights/onnx.h"
+#include "frontend/weights/onnx_quantized.h"
 #include "frontend/weights/safetensors.h"
 #include "frontend/weights/torch.h"
 #include "frontend/weights/zip.h"
@@ -320,7 +321,7 @@ static enum tfmc_status add_onnx(struct weight_files *wf, const struct mapped_fi
 		    !add_tensor(wf, &t->stored, file_name, loc))
 			return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	}
-	return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+	return onnx_add_quantized(wf, wf->arena, &m, file_name, loc) ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
 /* Reads a mapped file and adds its tensors. */

@@ -199,6 +199,28 @@ void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_q
 	}
 }
 
+bool packed_describe(struct arena *a, struct stored_tensor *t, const struct packed_matrix *m)
+{
+	struct packed_matrix *copy = ARENA_NEW(a, struct packed_matrix);
+	if (copy == NULL)
+		return false;
+	*copy = *m;
+	copy->format = packed_format(m);
+	t->packed_as = arena_printf(a, "%d bits, %s", m->q.bits,
+	                            m->group_of != NULL
+	                                    ? "groups of columns that differ in size"
+	                                    : arena_printf(a, "groups of %lld columns", (long long)m->group));
+	t->read = packed_elements;
+	t->format = copy->format;
+	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
+	t->read_quants = t->format == FORMAT_PLAIN ? NULL : packed_rows;
+	if (t->rank == 2) /* the leading axes of experts are unchanged */
+		t->dims[0] = m->n;
+	t->dims[t->rank - 1] = m->k;
+	t->data = copy;
+	return true;
+}
+
 /* ---- parts of packed matrices ---- */
 
 /* Context of combining packed matrices. */
@@ -293,29 +315,6 @@ static bool set_groups(struct packing *p, struct packed_matrix *m, const struct 
 	return true;
 }
 
-/* Makes the tensor read the matrix. */
-static bool make_packed(struct packing *p, struct stored_tensor *t, const struct packed_matrix *m)
-{
-	struct packed_matrix *copy = ARENA_NEW(p->arena, struct packed_matrix);
-	if (copy == NULL)
-		return false;
-	*copy = *m;
-	copy->format = packed_format(m);
-	t->packed_as = arena_printf(
-	        p->arena, "%d bits, %s", m->q.bits,
-	        m->group_of != NULL ? "groups of columns that differ in size"
-	                            : arena_printf(p->arena, "groups of %lld columns", (long long)m->group));
-	t->read = packed_elements;
-	t->format = copy->format;
-	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
-	t->read_quants = t->format == FORMAT_PLAIN ? NULL : packed_rows;
-	if (t->rank == 2) /* the leading axes of experts are unchanged */
-		t->dims[0] = m->n;
-	t->dims[t->rank - 1] = m->k;
-	t->data = copy;
-	return true;
-}
-
 /* Sorts the columns by group and adds a tensor X.weight.order. Equal orders share one tensor, so that
  * their inputs are gathered once. */
 static bool sort_columns(struct packing *p, const char *x, const struct stored_tensor *groups,
@@ -354,7 +353,7 @@ static bool add_matrix(struct packing *p, const char *x, const struct stored_ten
 	t->name = arena_printf(p->arena, "%s.weight", x);
 	t->order = order;
 	t->ignored = false;
-	return make_packed(p, t, m) && weight_files_add(p->files, t);
+	return packed_describe(p->arena, t, m) && weight_files_add(p->files, t);
 }
 
 /* Reads X.END [K], i32: the group of each column. Absent, or all -1 where may_be_unset
@@ -549,7 +548,7 @@ static bool compressed(struct packing *p, const char *x)
 	struct packed_matrix m = i8_matrix(q);
 	const struct stored_tensor *s = find_scales(p, x, ".weight_scale", &m);
 	return s != NULL && set_row_scales(p, s, &m) &&
-	       set_order(p, x, ".weight_g_idx", &m, true, &q->order) && make_packed(p, q, &m);
+	       set_order(p, x, ".weight_g_idx", &m, true, &q->order) && packed_describe(p->arena, q, &m);
 }
 
 /* CTranslate2: X i8 [N, K] and X_scale f32 [N], the inverse scales. */
@@ -565,7 +564,7 @@ static bool ctranslate2(struct packing *p, const char *x)
 	m.scales = s->data;
 	m.scale_dtype = DT_F32;
 	m.inverse_scales = true;
-	return set_row_scales(p, s, &m) && make_packed(p, q, &m);
+	return set_row_scales(p, s, &m) && packed_describe(p->arena, q, &m);
 }
 
 /* gpt-oss: X_blocks u8 [E, N, K / 32, 16], the first of two values in the low bits, and X_scales u8 [E, N, K /

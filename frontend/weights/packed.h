@@ -15,6 +15,7 @@
 #ifndef TFMC_FRONTEND_QUANTIZED_PACKED_H
 #define TFMC_FRONTEND_QUANTIZED_PACKED_H
 
+#include "frontend/weights/stored.h"
 #include "ir/weights/weight.h"
 
 /* Little-endian words of `bytes` bytes (1 or 4). The q at (r, c) is in word (r >> down) * row_words + (c
@@ -55,6 +56,9 @@ bool packed_groups_exist(const struct packed_matrix *m, bool *in_order);
 /* Sorts the columns by group, stable, and clears group_of. False, and nothing has changed: groups differ
  * in size, or no memory. */
 bool packed_sort_columns(struct arena *a, struct packed_matrix *m);
+
+/* Makes the tensor, of at least two axes, read the matrix, of which it gets a copy in `a`; false: no memory. */
+bool packed_describe(struct arena *a, struct stored_tensor *t, const struct packed_matrix *m);
 
 /* Readers whose data is a struct packed_matrix. */
 weight_elements packed_elements;

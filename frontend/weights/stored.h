@@ -40,9 +40,10 @@ struct stored_tensor {
 	const void *data; /* points into the file or the arena; may be unaligned; NULL when bytes = 0 */
 	size_t bytes;
 	const struct stored_tensor
-	        *order;        /* i32 [K]: original column of each stored column of a matrix (act-order);
+	        *order;         /* i32 [K]: original column of each stored column of a matrix (act-order);
 			          NULL: identity */
-	const char *packed_as; /* description of a packed matrix: bits and group size; else NULL */
+	const char *packed_as;  /* description of a packed matrix: bits and group size; else NULL */
+	const char *transposed; /* name of the transpose of a matrix, whose rows are codes; NULL: none */
 	/* Set by frontend/weights/files.h for the tensors of a model. */
 	const char *key;  /* name for the map and `ignore`: the name after strip_prefix */
 	const char *file; /* file name as written in the model (of an index: the shard) */

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Quantized operators. Numbers are what the file says: an element becomes round(x / scale) + zero in the type of its zero
+ * point, and (q - zero) scale again. Constant matrices are tensors of the weight file (frontend/weights/onnx_quantized.h),
+ * which keep their codes where a format has them; products are then of floats, whose sums of integers are exact up to
+ * 2^24.
+ */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+#include "frontend/weights/onnx_quantized.h"
+
+/* Added to x and taken away again: the nearest integer, ties to even, where |x| < 2^22; larger ones exceed all types. */
+#define ROUNDED "(%s + 12582912.0) - 12582912.0"
+
+#define EXACT_MAX 16777216 /* integers that f32 has without gaps */
+
+/* ---- scales and zero points ---- */
+
+/* Operand i, a scale or zero point of x, as floats that stand next to it: one, one along `axis`, or one for each
+ * `block` of it. */
+static const char *factor_text(struct importer *im, size_t i, const struct operand *x, int axis,
+                               int64_t block)
+{
+	struct operand *v = operand_needed(im, i);
+	const struct ir_dim *dims[IR_RANK_MAX + 1], *wide[IR_RANK_MAX + 1], *whole[IR_RANK_MAX];
+	int64_t number;
+	if (v->n == 1 && v->known != NULL && v->known[0].dim == NULL)
+		return float_text(im, v->known[0].f);
+	if (v->n == 1 && operand_int(v, 0, &number))
+		return float_text(im, (double)number);
+	const char *text = operand_tensor(im, v);
+	text = v->dtype == DT_F32 ? text : import_text(im, "cast(%s, f32)", text);
+	if (v->rank == 0 || im->failed)
+		return text;
+	if (v->rank == 1 && ir_dim_equals(v->dims[0], 1))
+		return import_text(im, "reshape(%s, [])", text);
+	if (v->rank == 1 && block == 0) {
+		for (int k = 0; k < x->rank; k++)
+			dims[k] = k == axis ? v->dims[0] : ir_dim_const(im->dims, 1);
+		return import_text(im, "reshape(%s, %s)", text, dims_text(im, x->rank, dims));
+	}
+	if (v->rank != x->rank || block < 1 || block > INT32_MAX || x->rank >= IR_RANK_MAX) {
+		import_refuse(im, "%s of %d axes by a scale of %d", im->node->op, x->rank, v->rank);
+		return "";
+	}
+	for (int k = 0, to = 0; k < x->rank; k++) {
+		dims[to] = wide[to] = whole[k] = v->dims[k];
+		to++;
+		if (k != axis)
+			continue;
+		dims[to] = ir_dim_const(im->dims, 1);
+		wide[to++] = ir_dim_const(im->dims, block);
+		whole[k] = ir_dim_mul(im->dims, v->dims[k], ir_dim_const(im->dims, block));
+	}
+	return import_text(im, "slice(reshape(broadcast(reshape(%s, %s), %s), %s), axis=%d, begin=0, end=%s)",
+	                   text, dims_text(im, x->rank + 1, dims), dims_text(im, x->rank + 1, wide),
+	                   dims_text(im, x->rank, whole), axis, dim_text(im, x->dims[axis]));
+}
+
+/* The axis of scales, and the size of their blocks; 0: none. */
+static bool read_blocks(struct importer *im, const struct operand *x, int *axis, int64_t *block)
+{
+	const struct operand *scale = operand_needed(im, 1);
+	int64_t at = attribute_int(im, "axis", 1);
+	*block = attribute_int(im, "block_size", 0);
+	bool is_shared = scale->rank == 0 || (scale->rank == 1 && ir_dim_equals(scale->dims[0], 1));
+	*axis = is_shared ? 0 : axis_of(im, at, x->rank);
+	return !im->failed;
+}
+
+/* Operand i minus the zero point of operand z, as floats. */
+static const char *centered_text(struct importer *im, size_t i, size_t z, int axis, int64_t block)
+{
+	struct operand *x = operand_needed(im, i);
+	const char *text = import_text(im, "cast(%s, f32)", operand_tensor(im, x));
+	const char *zero = operand_at(im, z) != NULL ? factor_text(im, z, x, axis, block) : "0.0";
+	return strcmp(zero, "0.0") == 0 ? text : import_text(im, "%s - %s", text, zero);
+}
+
+/* ---- elements ---- */
+
+/* The type of quantized elements: that of the zero point, or an attribute. */
+static bool read_quantized_type(struct importer *im, const struct operand *zero, enum ir_dtype *out)
+{
+	int64_t type = attribute_int(im, "output_dtype", 0);
+	*out = zero != NULL ? zero->dtype : type == 3 ? DT_I8 : type == 5 ? DT_I16 : DT_U8;
+	if ((type != 0 && type != 2 && type != 3 && type != 5 && zero == NULL) ||
+	    (*out != DT_U8 && *out != DT_I8 && *out != DT_I16))
+		return import_refuse(im, "not supported: %s to %s", im->node->op,
+		                     zero != NULL ? ir_dtype_name(zero->dtype) : onnx_type_name(type));
+	return true;
+}
+
+/* Output i is round(x) + zero, saturated. */
+static bool output_quantized(struct importer *im, size_t i, const char *x, const char *zero,
+                             enum ir_dtype type)
+{
+	const char *at = import_statement(im, "scaled", x), *q = import_text(im, ROUNDED, at);
+	if (strcmp(zero, "0.0") != 0)
+		q = import_text(im, "%s + %s", q, zero);
+	return import_output(im, i, import_text(im, "cast(%s, %s)", q, ir_dtype_name(type)));
+}
+
+bool import_quantize(struct importer *im)
+{
+	struct operand *x = operand_needed(im, 0), *zero = operand_at(im, 2);
+	enum ir_dtype type;
+	int64_t block;
+	int axis;
+	(void)attribute_of(im, "saturate"); /* of 8-bit floats alone */
+	(void)attribute_of(im, "precision");
+	if (!read_blocks(im, x, &axis, &block) || !read_quantized_type(im, zero, &type))
+		return false;
+	const char *text = operand_tensor(im, x);
+	text = x->dtype == DT_F32 ? text : import_text(im, "cast(%s, f32)", text);
+	const char *scale = factor_text(im, 1, x, axis, block),
+	           *at = zero != NULL ? factor_text(im, 2, x, axis, block) : "0.0";
+	return output_quantized(im, 0, import_text(im, "%s / %s", text, scale), at, type);
+}
+
+/* The tensor of the weight file that a node makes of constants; NULL: none, or an initializer has the name. */
+static struct operand *stored_product(struct importer *im, const char *name)
+{
+	const struct stored_tensor *t =
+	        strmap_has(&im->tensors, name) ? NULL : weight_files_find(im->files, name);
+	struct operand *v = t != NULL ? ARENA_NEW(im->a, struct operand) : NULL;
+	struct onnx_tensor *stored = v != NULL ? ARENA_NEW(im->a, struct onnx_tensor) : NULL;
+	if (stored == NULL)
+		return NULL;
+	*stored = (struct onnx_tensor){.stored = *t, .type = 1};
+	*v = (struct operand){.stored = stored, .dtype = DT_F32, .rank = t->rank, .n = 1};
+	for (int i = 0; i < t->rank; i++) {
+		v->dims[i] = ir_dim_const(im->dims, t->dims[i]);
+		v->n *= (size_t)t->dims[i];
+	}
+	im->keeps_codes = im->keeps_codes || t->packed_as != NULL || t->transposed != NULL;
+	return v;
+}
+
+bool import_dequantize(struct importer *im)
+{
+	struct operand *x = operand_needed(im, 0), *made;
+	int64_t block;
+	int axis;
+	(void)attribute_of(im, "output_dtype"); /* floats are f32 */
+	if (!read_blocks(im, x, &axis, &block))
+		return false;
+	if (x->stored != NULL && x->n > 1 && (made = stored_product(im, im->node->outputs.items[0])) != NULL)
+		return import_alias(im, 0, made);
+	const char *q = centered_text(im, 0, 2, axis, block), *scale = factor_text(im, 1, x, axis, block);
+	return import_output(im, 0, import_text(im, "(%s) * %s", q, scale));
+}
+
+/* One scale for all, from the least and the largest element, 0 among them; u8. */
+bool import_dynamic_quantize(struct importer *im)
+{
+	struct operand *x = operand_needed(im, 0);
+	int64_t axes[IR_RANK_MAX];
+	for (int i = 0; i < x->rank; i++)
+		axes[i] = i;
+	const char *text = operand_tensor(im, x), *all = ints_text(im, axes, (size_t)x->rank);
+	const char *least =
+	        import_statement(im, "least", import_text(im, "minimum(min(%s, axis=%s), 0.0)", text, all));
+	const char *range = import_statement(
+	        im, "range",
+	        import_text(im, "(maximum(max(%s, axis=%s), 0.0) - %s) / 255.0", text, all, least));
+	const char *scale = import_statement(
+	        im, im->node->outputs.n > 1 ? im->node->outputs.items[1] : "scale",
+	        import_text(im, "where(%s > 0.0, %s, 1.0)", range, range)); /* zeros alone: any scale */
+	const char *start = import_statement(im, "start", import_text(im, "0.0 - %s / %s", least, scale));
+	const char *zero = import_statement(im, "zero", import_text(im, ROUNDED, start));
+	return output_quantized(im, 0, import_text(im, "%s / %s", text, scale), zero, DT_U8) &&
+	       import_value(im, 1, scale) && import_output(im, 2, import_text(im, "cast(%s, u8)", zero));
+}
+
+/* ---- products ---- */
+
+/*
+ * The product of operand `left` and the one after its scale or zero point, `right`, both less their zero points, as
+ * floats: a constant matrix keeps its codes.
+ */
+static const char *product_text(struct importer *im, size_t left, size_t left_zero, size_t right,
+                                size_t right_zero)
+{
+	const struct operand *a = operand_needed(im, left), *b = operand_needed(im, right);
+	struct operand *made = NULL;
+	if (im->failed || a->rank < 2 || b->rank < 2) {
+		import_refuse(im, "not supported: %s of %d and %d axes", im->node->op, a->rank, b->rank);
+		return "";
+	}
+	const char *x = import_statement(im, "integers", centered_text(im, left, left_zero, a->rank - 2, 0));
+	if (b->stored != NULL && b->rank == 2)
+		made = stored_product(im, onnx_weight_name(im->a, im->node));
+	if (made != NULL) {
+		const char *path = import_layer(im, made, "transpose: true", NULL);
+		return import_text(im, "linear(%s, %s, out=%s, bias=false)", x, path,
+		                   dim_text(im, made->dims[1]));
+	}
+	const char *y =
+	        import_statement(im, "integers", centered_text(im, right, right_zero, b->rank - 1, 0));
+	return import_text(im, "matmul(%s, %s)", x, y);
+}
+
+/* The result is i32. Exporters make floats of it at once; other sums have to be exact. */
+bool import_matmul_integer(struct importer *im)
+{
+	const struct onnx_node *cast = import_only_reader(im, im->node->outputs.items[0]);
+	const struct onnx_attribute *to = cast != NULL ? onnx_attribute(cast, "to") : NULL;
+	const struct operand *a = operand_needed(im, 0);
+	const char *x = product_text(im, 0, 2, 1, 3);
+	if (im->failed)
+		return false;
+	if (to != NULL && strcmp(cast->op, "Cast") == 0 && cast->outputs.n == 1 &&
+	    (to->i == 1 || to->i == 10 || to->i == 16))
+		return import_fused(im, cast, x);
+	if (operand_size(im, a, a->rank - 1) > EXACT_MAX / (255 * 255))
+		return import_refuse(
+		        im, "not supported: MatMulInteger of %lld columns, unless it is cast to floats",
+		        (long long)operand_size(im, a, a->rank - 1));
+	return import_output(im, 0, import_text(im, "cast(%s, i32)", x));
+}
+
+/* Operands: a, scale, zero, b, scale, zero, scale and zero of the result. */
+bool import_qlinear_matmul(struct importer *im)
+{
+	struct operand *zero = operand_needed(im, 7), *a = operand_needed(im, 0), *b = operand_needed(im, 3);
+	enum ir_dtype type;
+	if (!read_quantized_type(im, zero, &type))
+		return false;
+	const char *x = import_statement(im, "product", product_text(im, 0, 2, 3, 5));
+	const char *left = factor_text(im, 1, a, a->rank - 2, 0),
+	           *right = factor_text(im, 4, b, b->rank - 1, 0),
+	           *scale = factor_text(im, 6, a, a->rank - 2, 0),
+	           *at = factor_text(im, 7, a, a->rank - 2, 0);
+	return output_quantized(im, 0, import_text(im, "%s * (%s * %s / %s)", x, left, right, scale), at,
+	                        type);
+}
+
+/* com.microsoft: x [.., K] times the transpose of a matrix [N, K] of 4 or 8 bits. */
+bool import_matmul_nbits(struct importer *im)
+{
+	struct operand *made = stored_product(im, onnx_weight_name(im->a, im->node)),
+	               *bias = operand_at(im, 5);
+	static const char *const read[] = {"K", "N", "bits", "block_size", "accuracy_level"};
+	for (size_t i = 0; i < TFMC_COUNT(read); i++)
+		(void)attribute_of(im, read[i]);
+	if (made == NULL || operand_at(im, 4) != NULL)
+		return import_refuse(im, "not supported: MatMulNBits of these constants");
+	const char *x = tensor_at(im, 0), *path = import_layer(im, made, "", NULL);
+	x = import_text(im, "linear(%s, %s, out=%s, bias=false)", x, path, dim_text(im, made->dims[0]));
+	return import_output(im, 0,
+	                     bias != NULL ? import_text(im, "%s + %s", x, operand_tensor(im, bias)) : x);
+}
+
+/* A Gather of codes that a later node makes floats of is a lookup of floats. False: it is not so. */
+bool import_lookup_of_codes(struct importer *im, const char *ids)
+{
+	const struct onnx_node *later = import_only_reader(im, im->node->outputs.items[0]);
+	struct operand *made =
+	        later != NULL && strcmp(later->op, "DequantizeLinear") == 0 && later->outputs.n == 1
+	                ? stored_product(im, onnx_weight_name(im->a, later))
+	                : NULL;
+	if (made == NULL || made->rank != 2)
+		return false;
+	const char *path = import_layer(im, made, "", NULL);
+	return import_fused(im, later,
+	                    import_text(im, "embed(%s, %s, vocab=%s, dim=%s)", ids, path,
+	                                dim_text(im, made->dims[0]), dim_text(im, made->dims[1])));
+}
