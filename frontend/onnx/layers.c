@@ -71,6 +71,27 @@ bool import_matmul(struct importer *im)
 }
 
 /* alpha a b + beta c, with a and b transposed or not; a layer if b is stored and the rest is that of a layer. */
+/* The operand [.., K] that a Reshape has made the matrix [M, K] of: the product may be taken of it; NULL: none. */
+static struct operand *before_merged_rows(struct importer *im, const struct operand *matrix)
+{
+	const struct onnx_node *node = strmap_get(&im->makers, im->node->inputs.items[0]);
+	bool is_reshape = node != NULL && strcmp(node->op, "Reshape") == 0 && node->domain[0] == '\0';
+	struct operand *x = is_reshape ? strmap_get(&im->values, node->inputs.items[0]) : NULL;
+	return x != NULL && x->rank > 2 && x->dims[x->rank - 1] == matrix->dims[1] ? x : NULL;
+}
+
+/* The product of rows that are merged: linear of the rows as they were, so that passes see them, merged behind it. */
+static bool output_merged_rows(struct importer *im, const char *x, struct operand *w, bool is_transposed,
+                               struct operand *bias, const struct ir_dim *rows)
+{
+	const struct ir_dim *out = w->dims[is_transposed ? 0 : 1], *dims[] = {rows, out};
+	const char *path = import_layer(im, w, is_transposed ? "" : "transpose: true", bias);
+	const char *y =
+	        import_statement(im, import_text(im, "%s_rows", im->node->outputs.items[0]),
+	                         import_text(im, "linear(%s, %s, out=%s)", x, path, dim_text(im, out)));
+	return import_output(im, 0, import_text(im, "reshape(%s, %s)", y, dims_text(im, 2, dims)));
+}
+
 bool import_gemm(struct importer *im)
 {
 	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1), *c = operand_at(im, 2);
@@ -80,6 +101,9 @@ bool import_gemm(struct importer *im)
 		return import_refuse(im, "Gemm of %d and %d axes", a->rank, b->rank);
 	int64_t width = operand_size(im, b, tb ? 0 : 1);
 	bool is_plain = !ta && alpha == 1 && (c == NULL || (beta == 1 && operand_is_vector(c, width)));
+	struct operand *merged = is_matrix(b) && is_plain && c != NULL ? before_merged_rows(im, a) : NULL;
+	if (merged != NULL)
+		return output_merged_rows(im, operand_tensor(im, merged), b, tb, c, a->dims[0]);
 	if (is_matrix(b) && is_plain)
 		return output_linear(im, operand_tensor(im, a), b, tb, c);
 	const char *left = operand_tensor(im, a), *right = operand_tensor(im, b);

@@ -56,6 +56,36 @@ static struct ir_value fold_constant_view(const struct fold *f)
 	return irb_dim_value_of(f->b, a->dim, f->result->rank, f->result->dims);
 }
 
+/* The iota that v is, seen through views and casts of ints; NULL: none. */
+static const struct ir_op *index_root(const struct fold *f, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(f->b->f, v);
+	while (op != NULL && (ir_op_has(op->code, TRAIT_VIEW) || op->code == OP_cast) &&
+	       ir_dtype_class(irb_type(f->b, op->results[0])->dtype) == DTCLASS_INT)
+		op = ir_def(f->b->f, op->operands[0]);
+	return op != NULL && op->code == OP_iota ? op : NULL;
+}
+
+/* The i32 that operand i is an i64 of, if it is an index; else no value. */
+static struct ir_value short_index(const struct fold *f, size_t i)
+{
+	const struct ir_op *cast = defined_by(f, i, OP_cast);
+	bool is_longer = cast != NULL && irb_type(f->b, f->operands[i])->dtype == DT_I64 &&
+	                 irb_type(f->b, cast->operands[0])->dtype == DT_I32 &&
+	                 index_root(f, cast->operands[0]) != NULL;
+	return is_longer ? cast->operands[0] : IR_NO_VALUE;
+}
+
+/* Views of indices are taken of the i32, so that masks of i64 have the form of others. */
+static struct ir_value fold_index_view(const struct fold *f, enum ir_opcode code)
+{
+	struct ir_value x = short_index(f, 0);
+	if (x.id == 0)
+		return fold_constant_view(f);
+	x = irb_op1(f->b, code, &x, 1, f->attrs);
+	return irb_cast(f->b, x, &(struct attrs_cast){.dtype = DT_I64});
+}
+
 /* The operand itself if the op does not change its type. */
 static struct ir_value fold_same_type(const struct fold *f)
 {
@@ -127,8 +157,51 @@ static struct ir_value fold_not(const struct fold *f)
 	return fold_involution(f, OP_not);
 }
 
+/* The least value of an index is known. */
+static struct ir_value fold_cmp(const struct fold *f)
+{
+	struct ir_value a = short_index(f, 0), b = short_index(f, 1);
+	int kind = ((const struct attrs_cmp *)f->attrs)->kind;
+	bool is_second = defined_by(f, 0, OP_full) != NULL;
+	const struct ir_op *full = defined_by(f, is_second ? 0 : 1, OP_full),
+	                   *root = full != NULL ? index_root(f, f->operands[is_second ? 1 : 0]) : NULL;
+	bool is_least = root != NULL && ((const struct attrs_full *)full->attrs)->value <=
+	                                        (double)((const struct attrs_iota *)root->attrs)->start;
+	if (is_least && kind == (is_second ? CMP_le : CMP_ge))
+		return irb_full_of(f->b, 1.0, DT_BOOL, f->result->rank, f->result->dims);
+	if (is_least && kind == (is_second ? CMP_gt : CMP_lt))
+		return irb_full_of(f->b, 0.0, DT_BOOL, f->result->rank, f->result->dims);
+	return a.id != 0 && b.id != 0 ? irb_cmp(f->b, a, b, f->attrs) : IR_NO_VALUE;
+}
+
+static struct ir_value fold_and(const struct fold *f)
+{
+	if (is_full(f, 1, 1.0))
+		return f->operands[0];
+	return is_full(f, 0, 1.0) ? f->operands[1] : IR_NO_VALUE;
+}
+
+/* To the same type; a small constant, which every type has; an index as i64 and back. */
+static struct ir_value fold_cast(const struct fold *f)
+{
+	struct ir_value same = fold_same_type(f), index = short_index(f, 0);
+	const struct ir_op *full = defined_by(f, 0, OP_full);
+	double v = full != NULL ? ((const struct attrs_full *)full->attrs)->value : -1;
+	if (same.id != 0)
+		return same;
+	if (index.id != 0 && f->result->dtype == DT_I32)
+		return index;
+	if ((v == 0 && !signbit(v)) || v == 1)
+		return irb_full_of(f->b, v, f->result->dtype, f->result->rank, f->result->dims);
+	return IR_NO_VALUE;
+}
+
 static struct ir_value fold_where(const struct fold *f)
 {
+	if (is_full(f, 0, 1.0))
+		return f->operands[1];
+	if (is_full(f, 0, 0.0))
+		return f->operands[2];
 	return ir_same_value(f->operands[1], f->operands[2]) ? f->operands[1] : IR_NO_VALUE;
 }
 
@@ -149,7 +222,7 @@ static struct ir_value fold_reshape(const struct fold *f)
 	const struct ir_op *inner = defined_by(f, 0, OP_reshape);
 	if (inner != NULL)
 		return irb_reshape_to(f->b, inner->operands[0], f->result->rank, f->result->dims);
-	return fold_constant_view(f);
+	return fold_index_view(f, OP_reshape);
 }
 
 /* The identity is x; two transposes are one with the composed permutation. */
@@ -164,7 +237,7 @@ static struct ir_value fold_transpose(const struct fold *f)
 		return f->operands[0];
 	const struct ir_op *inner = defined_by(f, 0, OP_transpose);
 	if (inner == NULL)
-		return fold_constant_view(f);
+		return fold_index_view(f, OP_transpose);
 	const struct attrs_transpose *first = inner->attrs;
 	for (size_t i = 0; i < a->perm.n; i++)
 		perm[i] = first->perm.items[a->perm.items[i]];
@@ -180,7 +253,7 @@ static struct ir_value fold_broadcast(const struct fold *f)
 	const struct ir_op *inner = defined_by(f, 0, OP_broadcast);
 	if (inner != NULL)
 		return irb_broadcast_to(f->b, inner->operands[0], f->result->rank, f->result->dims);
-	return fold_constant_view(f);
+	return fold_index_view(f, OP_broadcast);
 }
 
 /* The slice of all of an axis is x; two slices of one axis are one whose begins are added. */
@@ -192,7 +265,7 @@ static struct ir_value fold_slice(const struct fold *f)
 		return same;
 	const struct ir_op *inner = defined_by(f, 0, OP_slice);
 	if (inner == NULL)
-		return fold_constant_view(f);
+		return fold_index_view(f, OP_slice);
 	const struct attrs_slice *first = inner->attrs;
 	if (first->axis != a->axis)
 		return IR_NO_VALUE;
@@ -212,13 +285,15 @@ static struct ir_value build_fold(struct ir_builder *b, enum ir_opcode code, con
 	        [OP_sub] = fold_sub,
 	        [OP_neg] = fold_neg,
 	        [OP_not] = fold_not,
+	        [OP_cmp] = fold_cmp,
+	        [OP_and] = fold_and,
 	        [OP_where] = fold_where,
 	        [OP_mask_rows] = fold_mask_rows,
 	        [OP_reshape] = fold_reshape,
 	        [OP_transpose] = fold_transpose,
 	        [OP_broadcast] = fold_broadcast,
 	        [OP_slice] = fold_slice,
-	        [OP_cast] = fold_same_type,
+	        [OP_cast] = fold_cast,
 	        [OP_pad] = fold_same_type,
 	};
 	if (folds[code] == NULL)

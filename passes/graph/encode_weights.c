@@ -6,12 +6,14 @@
  * Ensures    every f32 weight that is operand w of a linear or expert_linear is packed (#panel16), also in gathers
  *            of its rows (a tied embedding is one weight). If another op reads it as rows, it keeps its row-major
  *            entry and a second weight NAME.panel16 is added. A state of f32, f16 or bf16 whose slices are keys of
- *            attention and nothing else, in all functions, is #panel16: its columns are positions.
+ *            attention and nothing else, in all functions, is #panel16: its columns are positions. A view of iota is
+ *            an iota of its shape, which its readers compute where they need it.
  * Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
  * Skips      other element types, and weights and slices behind a view: those linears become plain loops, those
  *            keys are transposed by the kernel.
  */
+#include "ir/core/view.h"
 #include "passes/graph/concat_weights.h"
 
 /* Sets of weight names: read packed by linears; read as rows by another op. The values are non-NULL. */
@@ -99,10 +101,49 @@ static const struct ir_weight *packed_operand(const struct encoder *e, const str
 	return in_panels && w->encoding == ENC_ROW ? w : NULL;
 }
 
+/* The elements of op are iota along one axis, from a constant on: *out, without dims. */
+static bool find_index(struct rebuild *r, const struct ir_op *op, struct attrs_iota *out)
+{
+	struct ir_view view;
+	int64_t offset;
+	if (!ir_op_has(op->code, TRAIT_VIEW) || !ir_view_resolve(r->in, r->f, op->results[0], &view))
+		return false;
+	const struct ir_op *base = ir_def_as(r->f, view.base, OP_iota);
+	const struct attrs_iota *iota = base != NULL ? base->attrs : NULL;
+	if (iota == NULL || iota->dims.n != 1 || !ir_dim_is_const(view.offset, &offset))
+		return false;
+	int n_axes = 0;
+	*out = (struct attrs_iota){.start = iota->start + offset};
+	for (int i = 0; i < view.rank; i++) {
+		if (ir_dim_equals(view.size[i], 1) || ir_dim_equals(view.stride[i], 0))
+			continue;
+		if (!ir_dim_equals(view.stride[i], 1))
+			return false;
+		out->axis = i;
+		n_axes++;
+	}
+	return n_axes == 1;
+}
+
+static void emit_index(struct rebuild *r, const struct ir_op *op, const struct attrs_iota *index)
+{
+	const struct ir_type *t = ir_type_of(r->f, op->results[0]);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = ir_import_dim(r->out, t->dims[i]);
+	const struct attrs_iota iota = {
+	        .dims = {dims, (size_t)t->rank}, .axis = index->axis, .start = index->start};
+	rebuild_set(r, op->results[0], irb_iota(r->b, &iota));
+	pass_count(r->p, "indices", 1);
+}
+
 /* Matches ops with an operand that is read packed; needs the other operands and the indices of the weight. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
+	struct attrs_iota index;
 	size_t w;
+	if (find_index(r, op, &index))
+		return true;
 	if (packed_operand(r->rewrite->user, r->f, op, &w) == NULL)
 		return false;
 	const struct ir_op *ref = ir_def(r->f, op->operands[w]);
@@ -131,7 +172,12 @@ static const struct ir_weight *add_packed(struct rebuild *r, const struct ir_wei
 /* Rebuilds op with a reference to the packed weight, at the same indices. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
+	struct attrs_iota index;
 	size_t at_weight;
+	if (find_index(r, op, &index)) {
+		emit_index(r, op, &index);
+		return;
+	}
 	const struct ir_weight *w = add_packed(r, packed_operand(r->rewrite->user, r->f, op, &at_weight));
 	const struct ir_op *ref = ir_def(r->f, op->operands[at_weight]);
 	struct ir_value at[IR_RANK_MAX];
