@@ -439,6 +439,8 @@ const char *operand_tensor(struct importer *im, struct operand *v)
 	if (t != NULL && (!t->readable || v->n == 0))
 		import_refuse(im, "not supported: the tensor '%.200s', %s of %zu elements", t->name,
 		              onnx_type_name(v->stored->type), v->n);
+	if (t == NULL && v->known != NULL && v->n == 0)
+		import_refuse(im, "not supported: a tensor without elements");
 	const char *stem = v->ids != NULL                    ? v->ids->name
 	                   : t != NULL && t->name[0] != '\0' ? t->name
 	                                                     : "constant";

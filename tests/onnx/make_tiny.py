@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a small ONNX model as exporters write them: `make_tiny.py FILE [--external] [--op=OPERATOR]`.
+"""Writes a small ONNX model as exporters write them: `make_tiny.py FILE [--external] [--op=OPERATOR] [--empty]`.
 
 A layer of an encoder: a linear layer, GELU by Erf, a residual sum and LayerNormalization; its result is reshaped to
 heads by shape arithmetic. --external: matrices are in FILE.data. --op: the name of the last
-operator, which gets an attribute `extra`."""
+operator, which gets an attribute `extra`. --empty: it gives the sizes behind the last axis, a list of none."""
 import os
 import random
 import struct
@@ -75,6 +75,8 @@ def main():
         node("Reshape", ["n", "heads"], "h", "/split/Reshape"),
         node(last, ["h"], "y", f"/split/{last}", **({} if last == "Transpose" else {"extra": 1})),
     ]
+    if "--empty" in sys.argv:
+        nodes[-1] = node("Shape", ["h"], "y", "/split/Shape", start=4)
     shape = [
         node("Shape", ["x"], "shape", "/Shape"),
         node("Gather", ["shape", "zero"], "b", "/Gather", axis=0),
