@@ -469,33 +469,65 @@ static void store_element(void *user, struct eval *e, const struct eval_point *a
 	eval_store_output(e, user, at);
 }
 
-/* The concat of the group that v is, along the last axis; NULL: another value. */
-static const struct ir_op *row_concat(const struct kernel *g, struct ir_value v)
+/* The concat or pad of the group that v is, along the last axis; NULL: another value. */
+static const struct ir_op *row_of_parts(const struct kernel *g, struct ir_value v)
 {
 	const struct ir_op *op = eval_tensor(g->e, v) ? NULL : ir_def(g->job->func, v);
-	bool is_concat = op && op->code == OP_concat && eval_is_in_group(g->e, v);
-	return is_concat && ((const struct attrs_concat *)op->attrs)->axis == eval_type(g->e, v)->rank - 1
-	               ? op
-	               : NULL;
+	int64_t last = eval_type(g->e, v)->rank - 1;
+	if (!op || !eval_is_in_group(g->e, v))
+		return NULL;
+	if (op->code == OP_pad)
+		return ((const struct attrs_pad *)op->attrs)->axis == last ? op : NULL;
+	return op->code == OP_concat && ((const struct attrs_concat *)op->attrs)->axis == last ? op : NULL;
+}
+
+/* Copies elements [lo, hi) of the row of a result that are in operand i of op, whose first one is element `first`. */
+static void output_operand_row(struct kernel *g, const struct ir_op *op, size_t i,
+                               const struct eval_output *o, const struct eval_point *row, struct kb_val first,
+                               struct kb_val lo, struct kb_val hi)
+{
+	struct kb *k = g->k;
+	int last = row->rank - 1;
+	struct eval_point at = *row;
+	struct eval_output part = {op->operands[i], o->to};
+	struct kb_val size = eval_dim(g->e, eval_type(g->e, part.value)->dims[last]);
+	struct kb_val skip = kb_mul(k, first, o->to.t.stride[last].v);
+	part.to.skip = o->to.skip.id ? kb_add(k, o->to.skip, skip) : skip;
+	struct kb_val begin = kb_max(k, kb_sub(k, lo, first), kb_index(k, 0));
+	kernel_output_row(g, &part, &at, begin, kb_min(k, kb_sub(k, hi, first), size));
+}
+
+/* Copies the operand of a pad, and fills elements [lo, hi) of the row before and after it. */
+static void output_pad_row(struct kernel *g, const struct ir_op *op, const struct eval_output *o,
+                           const struct eval_point *row, struct kb_val lo, struct kb_val hi)
+{
+	struct kb *k = g->k;
+	const struct attrs_pad *a = op->attrs;
+	int last = row->rank - 1;
+	struct eval_point at = *row;
+	struct kb_val before = kb_index(k, a->before);
+	struct kb_val after = kb_add(k, before, eval_dim(g->e, eval_type(g->e, op->operands[0])->dims[last]));
+	at.vec = -1;
+	for (int side = 0; side < 2; side++) {
+		struct kb_val begin = side ? kb_max(k, lo, after) : lo,
+		              end = side ? hi : kb_min(k, hi, before);
+		at.index[last] = kb_loop(k, "i", begin, end, 1, 0);
+		enum kb_scalar s = eval_scalar(eval_type(g->e, o->value)->dtype);
+		eval_store(g->e, &o->to, &at, eval_const(g->e, &at, s, a->value));
+		kb_end_loop(k);
+	}
+	output_operand_row(g, op, 0, o, row, before, lo, hi);
 }
 
 /* Copies the operands of a concat one after the other: no element asks which of them has it. */
 static void output_concat_row(struct kernel *g, const struct ir_op *op, const struct eval_output *o,
                               const struct eval_point *row, struct kb_val lo, struct kb_val hi)
 {
-	struct kb *k = g->k;
-	int last = row->rank - 1;
-	struct kb_val before = kb_index(k, 0);
+	struct kb_val first = kb_index(g->k, 0);
 	for (size_t i = 0; i < op->n_operands; i++) {
-		struct eval_point at = *row;
-		struct eval_output part = {op->operands[i], o->to};
-		struct kb_val size = eval_dim(g->e, eval_type(g->e, part.value)->dims[last]);
-		struct kb_val skip = kb_mul(k, before, o->to.t.stride[last].v);
-		part.to.skip = o->to.skip.id ? kb_add(k, o->to.skip, skip) : skip;
-		struct kb_val first = kb_max(k, kb_sub(k, lo, before), kb_index(k, 0));
-		struct kb_val end = kb_min(k, kb_sub(k, hi, before), size);
-		kernel_output_row(g, &part, &at, first, end);
-		before = kb_add(k, before, size);
+		output_operand_row(g, op, i, o, row, first, lo, hi);
+		const struct ir_type *type = eval_type(g->e, op->operands[i]);
+		first = kb_add(g->k, first, eval_dim(g->e, type->dims[type->rank - 1]));
 	}
 }
 
@@ -504,9 +536,13 @@ void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_poin
 {
 	struct eval *e = g->e;
 	int last = at->rank - 1;
-	const struct ir_op *concat = row_concat(g, o->value);
-	if (concat) {
-		output_concat_row(g, concat, o, at, lo, hi);
+	const struct ir_op *parts = row_of_parts(g, o->value);
+	if (parts && parts->code == OP_pad) {
+		output_pad_row(g, parts, o, at, lo, hi);
+		return;
+	}
+	if (parts) {
+		output_concat_row(g, parts, o, at, lo, hi);
 		return;
 	}
 	bool vectors = eval_vectorizes(e, o->value, last) && o->to.t.stride[last].is_const &&

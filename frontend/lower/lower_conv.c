@@ -3,7 +3,8 @@
  * Convolutions as linears (im2col): the values under the taps of the kernel are concatenated, channels
  * innermost, and multiplied by one GEMM. If the windows tile the input (patch embedding), im2col is a
  * transposition. Groups are the batch of one matmul. A depthwise convolution, whose groups have one channel,
- * is a sum over its taps of slices times a row of the weight: elementwise ops along the channels.
+ * is a sum over its taps of slices times a weight of each channel: elementwise ops along the channels, or along the
+ * rows of planes.
  *
  *   y[.., l, o] = b[o] + sum over c, k of W[o, c, k] x[.., l stride + k dilation - padding, c], zero outside
  *
@@ -27,7 +28,8 @@ struct conv_axis {
 struct conv {
 	const struct call *c;
 	struct ir_builder *b;
-	int n_axes; /* 1 or 2 */
+	int n_axes;     /* 1 or 2 */
+	int first_axis; /* the first spatial axis of what is convolved: 1 where channels are last, 2 of planes */
 	struct conv_axis axis[2];
 	int64_t channels, out, groups, taps;
 	const char *path;
@@ -133,7 +135,7 @@ static bool conv_linear(const struct conv *v, struct ir_value x, enum weight_for
 	return !irb_failed(v->b);
 }
 
-/* ---- im2col; x [B, axes.., channels] ---- */
+/* ---- im2col; x [B, axes.., channels], or planes [B, channels, axes..] ---- */
 
 /* Pads an axis with zeros up to what the windows reach, and to a multiple of the stride, so that strided_slice
  * can reshape. */
@@ -143,11 +145,12 @@ static struct ir_value pad_axis(const struct conv *v, struct ir_value x, int i)
 	struct ir_dims *t = dims_of(v);
 	const struct ir_dim *end = ir_dim_const(t, a->dilation * (a->kernel - 1));
 	end = ir_dim_add(t, end, ir_dim_mul(t, a->size, ir_dim_const(t, a->stride)));
-	end = ir_dim_sub(t, end, irb_type(v->b, x)->dims[i + 1]);
+	end = ir_dim_sub(t, end, irb_type(v->b, x)->dims[i + v->first_axis]);
 	int64_t after = ir_dim_hi(t, end) - a->padding;
 	if (a->needs_gather)
 		after = a->padding;
-	struct attrs_pad at = {.axis = i + 1, .before = a->padding, .after = after > 0 ? after : 0};
+	struct attrs_pad at = {
+	        .axis = i + v->first_axis, .before = a->padding, .after = after > 0 ? after : 0};
 	return at.before == 0 && at.after == 0 ? x : irb_pad(v->b, x, &at);
 }
 
@@ -161,8 +164,9 @@ static struct ir_value strided_gather(const struct conv *v, struct ir_value x, i
 	at = irb_add(v->b, at, irb_full_of(v->b, (double)offset, DT_I32, 1, &a->size), NULL);
 	if (irb_failed(v->b))
 		return x;
-	x = irb_gather(v->b, lower_axis_to_front(v->c->lw, x, i + 1), at, NULL);
-	return irb_failed(v->b) ? x : lower_axes_from_front(v->c->lw, x, 1, i + 1);
+	int axis = i + v->first_axis;
+	x = irb_gather(v->b, lower_axis_to_front(v->c->lw, x, axis), at, NULL);
+	return irb_failed(v->b) ? x : lower_axes_from_front(v->c->lw, x, 1, axis);
 }
 
 /* Elements offset, offset + stride, ..: slices, then reshapes [size * stride] to [size, stride] and takes
@@ -172,7 +176,7 @@ static struct ir_value strided_slice(const struct conv *v, struct ir_value x, in
 	const struct conv_axis *a = &v->axis[i];
 	struct ir_dims *t = dims_of(v);
 	const struct ir_dim *dims[IR_RANK_MAX], *stride = ir_dim_const(t, a->stride);
-	int n = 0, axis = i + 1;
+	int n = 0, axis = i + v->first_axis;
 	if (a->needs_gather)
 		return strided_gather(v, x, i, offset);
 	x = irb_slice_of(v->b, x, axis, ir_dim_const(t, offset), ir_dim_mul(t, a->size, stride));
@@ -263,21 +267,30 @@ static struct ir_value add_bias(const struct conv *v, struct ir_value y, struct 
 	return irb_add(v->b, y, irb_broadcast_to(v->b, bias, t->rank, t->dims), NULL);
 }
 
-/* A group for each channel: the sum over the taps of the values under a tap times its weights [out]. */
+static bool is_depthwise(const struct conv *v)
+{
+	return v->groups == v->channels && v->groups == v->out && v->taps <= TAPS_SLICED_MAX;
+}
+
+/* A group for each channel: the sum over the taps of the values under a tap times its weights, one a channel. */
 static bool convolve_depthwise(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	struct ir_value part[TAPS_SLICED_MAX], w, bias;
 	struct ir_dims *t = dims_of(v);
-	const struct ir_dim *one = ir_dim_const(t, 1), *out = ir_dim_const(t, v->out);
-	if (!conv_weights(v, WEIGHT_TAPS_OUTERMOST, &w, &bias))
+	bool in_planes = v->first_axis == 2;
+	const struct ir_dim *one = ir_dim_const(t, 1), *of_channel[] = {ir_dim_const(t, v->out), one, one};
+	int rank = in_planes ? 1 + v->n_axes : 1;
+	if (!conv_weights(v, in_planes ? WEIGHT_MATRIX : WEIGHT_TAPS_OUTERMOST, &w, &bias))
 		return false;
+	if (bias.id != 0)
+		bias = irb_reshape_to(v->b, bias, rank, of_channel);
 	size_t n = slice_taps(v, x, part);
 	for (size_t i = 0; i < n && !irb_failed(v->b); i++) {
 		const struct ir_type *type = irb_type(v->b, part[i]);
-		struct ir_value row = irb_slice_of(v->b, w, 0, ir_dim_const(t, (int64_t)i), one);
-		row = irb_reshape_to(v->b, row, 1, &out);
-		row = irb_broadcast_to(v->b, row, type->rank, type->dims);
-		struct ir_value product = irb_mul(v->b, part[i], row, NULL);
+		struct ir_value tap = irb_slice_of(v->b, w, in_planes, ir_dim_const(t, (int64_t)i), one);
+		tap = irb_reshape_to(v->b, tap, rank, of_channel);
+		tap = irb_broadcast_to(v->b, tap, type->rank, type->dims);
+		struct ir_value product = irb_mul(v->b, part[i], tap, NULL);
 		*y = i == 0 ? add_bias(v, product, bias) : irb_add(v->b, *y, product, NULL);
 	}
 	return !irb_failed(v->b);
@@ -313,7 +326,7 @@ static bool convolve_groups(const struct conv *v, struct ir_value x, struct ir_v
 	return !irb_failed(v->b);
 }
 
-/* x [B, axes.., channels] to y [B, result axes.., out]. */
+/* x [B, axes.., channels] to y [B, result axes.., out]; a depthwise one also planes to planes. */
 static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	for (int i = 0; i < v->n_axes && !irb_failed(v->b); i++)
@@ -322,8 +335,7 @@ static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y
 		return false;
 	if (v->groups == 1)
 		return conv_linear(v, gather_taps(v, x), WEIGHT_TAPS_FIRST, y);
-	bool is_depthwise = v->groups == v->channels && v->groups == v->out && v->taps <= TAPS_SLICED_MAX;
-	return is_depthwise ? convolve_depthwise(v, x, y) : convolve_groups(v, x, y);
+	return is_depthwise(v) ? convolve_depthwise(v, x, y) : convolve_groups(v, x, y);
 }
 
 /* ---- patches: windows that tile the image ---- */
@@ -382,7 +394,7 @@ static bool check_input(struct conv *v, const struct ir_type *type, int channel_
 
 bool lower_conv1d(const struct call *c, struct lowered *out)
 {
-	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 1};
+	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 1, .first_axis = 1};
 	struct ir_value x, y;
 	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_mixes_axis(c, &x, 1, FILL_UNSUPPORTED) ||
 	    !check_input(&v, irb_type(v.b, x), 2))
@@ -393,14 +405,31 @@ bool lower_conv1d(const struct call *c, struct lowered *out)
 	return true;
 }
 
+#define PLANE_WIDTH_MIN 16 /* columns from which vectors along a row of a plane are mostly full */
+
+/* A depthwise convolution of planes whose rows fill vectors, and that are not channels last in memory already. */
+static bool stays_in_planes(const struct conv *v, struct ir_value x)
+{
+	return is_depthwise(v) && v->axis[1].stride == 1 &&
+	       ir_dim_hi(dims_of(v), v->axis[1].size) >= PLANE_WIDTH_MIN &&
+	       ir_def_as(irb_func(v->b), x, OP_transpose) == NULL;
+}
+
 bool lower_conv2d(const struct call *c, struct lowered *out)
 {
 	static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
-	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 2};
+	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 2, .first_axis = 1};
 	struct ir_value x, y;
 	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_mixes_axis(c, &x, 2, FILL_UNSUPPORTED) ||
 	    !call_mixes_axis(c, &x, 3, FILL_UNSUPPORTED) || !check_input(&v, irb_type(v.b, x), 1))
 		return false;
+	if (stays_in_planes(&v, x)) {
+		v.first_axis = 2;
+		if (!convolve(&v, x, &y))
+			return false;
+		*out = lowered_tensor(y);
+		return true;
+	}
 	bool tiled = windows_tile_input(&v, irb_type(v.b, x));
 	if (tiled ? !lower_patches(&v, x, &y) : !convolve(&v, irb_transpose_by(v.b, x, 4, last), &y))
 		return false;

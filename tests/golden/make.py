@@ -380,6 +380,7 @@ class Front(nn.Module):
         self.pairs = nn.Conv2d(3, 6, 2, groups=3, bias=False)
         self.each = nn.Conv1d(5, 5, 3, stride=2, padding=2, dilation=2, groups=5, bias=False)
         self.long = nn.Conv1d(2, 4, 257, padding=130, groups=2)
+        self.wide = nn.Conv2d(3, 3, 2, stride=(2, 1), padding=(1, 5), dilation=(2, 1), groups=3)
 
     def forward(self, case, lengths):
         x = zero_padding(case["frames"], lengths).transpose(1, 2)
@@ -393,7 +394,7 @@ class Front(nn.Module):
         return {"hidden": zero_padding(x, lengths + self.rows), "wave_out": self.wave2(wave).transpose(1, 2),
                 "patches": self.patch(case["image"]).flatten(2).transpose(1, 2),
                 "plane": self.plane(case["image"]), "marked": marked,
-                "lanes": self.lanes(case["image"]), "pairs": self.pairs(case["image"]),
+                "lanes": self.lanes(case["image"]), "wide": self.wide(case["image"]), "pairs": self.pairs(case["image"]),
                 "each": self.each(wave).transpose(1, 2),
                 "long": self.long(case["wave"].transpose(1, 2)).transpose(1, 2)}
 
