@@ -83,6 +83,20 @@ cmake -G "$generator" -S "$tmp/tiny" -B "$tmp/tiny/build" -DCMAKE_PREFIX_PATH="$
 	-DCMAKE_EXE_LINKER_FLAGS="${TFMC_LINK_FLAGS:-}" >"$tmp/log"
 cmake --build "$tmp/tiny/build" >"$tmp/log"
 [ "$("$tmp/tiny/build/tiny_app" hello)" = "$want" ]
+# The same with the build folder in place of a prefix, where nothing is installed; a change of a header is seen.
+"$TFMC" new "$tmp/small" -q
+cmake -G "$generator" -S "$tmp/small" -B "$tmp/small/build" -DCMAKE_PREFIX_PATH="$TFMC_BUILD" -DCMAKE_C_COMPILER="$CC" \
+	-DCMAKE_EXE_LINKER_FLAGS="${TFMC_LINK_FLAGS:-}" >"$tmp/log"
+cmake --build "$tmp/small/build" >"$tmp/log"
+[ "$("$tmp/small/build/small_app" hello)" = "$want" ]
+(
+	cd "$tmp/small"
+	ln -s "$TFMC_BUILD" "$tmp/built"
+	export PATH="$(dirname "$TFMC"):$PATH" PKG_CONFIG_PATH=$tmp/built/lib/pkgconfig
+	cc() { "$CC" "$@" ${TFMC_LINK_FLAGS:-}; }
+	eval "$(sed -n 's/^#   //p' CMakeLists.txt)"
+	[ "$(./small_app hello)" = "$want" ]
+)
 ln -s "$prefix" "$tmp/plain" # flags of pkg-config name the folder, a blank in it would end a word
 (
 	cd "$tmp/tiny"
