@@ -83,6 +83,7 @@ struct backend_options {
 	uint64_t weights_limit, code_limit;
 	bool no_object; /* only the text forms in `c` and `kernels`, and the header */
 	bool debug;     /* debug information in the object, llvm and assembly (DWARF) */
+	bool labels;    /* NAME_label, which names groups for timelines (tfmc_rt.h) */
 	int opt_level;  /* of LLVM's code generation: 0 none (a third of the time), 1 and 2 full */
 	const struct progress
 	        *progress; /* notified while weights are packed and code is generated; NULL: none */

@@ -156,6 +156,23 @@ struct tfmc_buffer {
 	uint64_t count; /* number of elements */
 };
 
+/* An execution of a group (ops that one kernel computes), to be shown: struct tfmc_timeline_options of tfmc_rt.h. */
+struct tfmc_group_query {
+	tfmc_task_fn *group;
+	int64_t entry;       /* -1: unknown */
+	const int64_t *dims; /* all of the record, 0 where the entry has none of it; NULL: unknown */
+	int64_t iteration;   /* executions of the group in its call before: the number of the layer */
+};
+/* Strings in UTF-8, valid until the next question. */
+struct tfmc_group_label {
+	/* Of the step: decoder.layers.#12#.attention, where the last #N# stands for iteration mod N, the one before it for
+	 * (iteration / N) mod its own number, and so on. */
+	const char *path;
+	const char *line;    /* of the model file: model.yaml:25; NULL: unknown */
+	const char *kernel;  /* kind and block sizes; NULL: unknown */
+	double bytes, flops; /* of weights; operations of matrix products */
+};
+
 /*
  * The record of an object: this struct, then entries, dims and tensors at byte offsets from its beginning;
  * strings are zero-terminated.

@@ -10,6 +10,7 @@
 
 #include "runtime/lead.h"
 #include "runtime/memory.h"
+#include "runtime/spin.h"
 #include "tfmc_rt.h"
 
 #include <sched.h>
@@ -126,7 +127,9 @@ struct tfmc_session {
 	int64_t call_tokens;             /* tokens of one call; 0: no bound */
 	int all_workers;
 	struct lead lead;
-	bool is_open; /* tfmc_session_open has succeeded: followers wait for acts */
+	const struct tfmc_trace *trace; /* NULL: none */
+	struct tfmc_span *shares;       /* [most workers] of the group that runs; with a trace */
+	bool is_open;                   /* tfmc_session_open has succeeded: followers wait for acts */
 	struct tfmc_device device;
 	char device_error[512]; /* receives the device's message unless the caller gave a buffer */
 	struct session_source source;
@@ -254,12 +257,20 @@ static int read_limits(struct tfmc_session *s, const struct tfmc_session_options
 	s->workers = o->workers ? o->workers : 1;
 	s->decode_workers = o->decode_workers ? o->decode_workers : s->workers;
 	s->all_workers = o->all_workers;
+	s->trace = o->trace;
 	return TFMC_RT_OK;
 }
 
 static int64_t max_workers(const struct tfmc_session *s)
 {
 	return s->workers > s->decode_workers ? s->workers : s->decode_workers;
+}
+
+/* Workers that the context is set to for calls by n. With a trace at least two: the object calls no parallel_for for a
+ * single one. */
+static int64_t context_workers(const struct tfmc_session *s, int64_t n)
+{
+	return s->trace && n < 2 ? 2 : n;
 }
 
 /* Allocates context, arena and state by the options. */
@@ -271,7 +282,7 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	TRY(read_limits(s, o));
 	TRY(read_bounds(s, o, bounds));
 	config->batch = s->batch;
-	config->workers = max_workers(s);
+	config->workers = context_workers(s, max_workers(s));
 	config->arena_bytes = arena_bytes(s, bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
@@ -283,6 +294,47 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	config->state = s->state.data;
 	config->state_is_zero = 1;
 	return TFMC_RT_OK;
+}
+
+/* ---- traces ---- */
+
+/* The argument of run_share. */
+struct traced_task {
+	tfmc_task_fn *fn;
+	void *arg;
+	struct tfmc_span *shares;
+};
+
+static void run_share(void *arg, int64_t worker, int64_t n_workers)
+{
+	const struct traced_task *t = arg;
+	int64_t begin = spin_clock();
+	t->fn(t->arg, worker, n_workers);
+	t->shares[worker] = (struct tfmc_span){begin, spin_clock()};
+}
+
+/* The parallel_for of a session with a trace: tasks get the number of workers of the call in place of n. */
+static void run_traced_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
+{
+	struct tfmc_session *s = user;
+	struct traced_task task = {fn, arg, s->shares};
+	struct tfmc_group_run r = {.group = fn, .workers = s->shares, .n_workers = s->current_workers};
+	(void)n;
+	r.span.begin = spin_clock();
+	tfmc_pool_run_some(s->pool, s->current_workers, run_share, &task);
+	r.span.end = spin_clock();
+	s->trace->group(s->trace->user, &r);
+}
+
+/* Calls an entry by one thread, which gives each group to run_traced_group. */
+static int call_traced(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *args)
+{
+	struct tfmc_call_run r = {.entry = entry, .dims = dims, .span.begin = spin_clock()};
+	r.status = s->model.call(s->context, (uint64_t)entry, args, -1);
+	r.span.end = spin_clock();
+	if (s->trace->call)
+		s->trace->call(s->trace->user, &r);
+	return r.status;
 }
 
 /* Opens weights, memory and pool, then calls init of the object. */
@@ -300,12 +352,13 @@ static int open_object(struct tfmc_session *s, const struct tfmc_session_options
 	config->variants = o->variant ? (uint64_t)1 << variant : 0;
 	TRY(open_weights(s, o, config));
 	TRY(open_memory(s, o, config));
-	if (config->workers > 1 && o->spin_us == 0)
-		TRY(tfmc_pool_create(config->workers, &s->pool));
-	else if (config->workers > 1)
-		TRY(tfmc_pool_create_spinning(config->workers, o->spin_us < 0 ? 0 : o->spin_us, &s->pool));
+	int64_t workers = max_workers(s);
+	if (workers > 1 && o->spin_us == 0)
+		TRY(tfmc_pool_create(workers, &s->pool));
+	else if (workers > 1)
+		TRY(tfmc_pool_create_spinning(workers, o->spin_us < 0 ? 0 : o->spin_us, &s->pool));
 	s->driver = o->driver;
-	s->current_workers = config->workers;
+	s->current_workers = workers;
 	config->user = s->pool;
 	if (o->device)
 		s->device = *o->device;
@@ -316,6 +369,13 @@ static int open_object(struct tfmc_session *s, const struct tfmc_session_options
 	config->device = &s->device;
 	tfmc_system_features(r, config->system);
 	config->parallel_for = s->pool ? tfmc_pool_parallel_for : NULL;
+	if (s->trace) {
+		s->shares = calloc((size_t)workers, sizeof(*s->shares));
+		if (!s->shares)
+			return TFMC_RT_E_MEMORY;
+		config->parallel_for = run_traced_group;
+		config->user = s;
+	}
 	return s->model.init(s->context, config);
 }
 
@@ -376,7 +436,7 @@ uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct t
 	struct tfmc_session s = {.model = *model};
 	if (read_limits(&s, &o) != TFMC_RT_OK || read_bounds(&s, &o, bounds) != TFMC_RT_OK)
 		return 0;
-	return arena_bytes(&s, bounds, max_workers(&s));
+	return arena_bytes(&s, bounds, context_workers(&s, max_workers(&s)));
 }
 
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
@@ -389,6 +449,8 @@ int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_
 	if (!model || !has_functions(model))
 		return TFMC_RT_E_NULL;
 	TRY(copy_options(options, &given));
+	if (given.trace && !given.trace->group)
+		return TFMC_RT_E_NULL;
 	if (given.message && given.message_bytes)
 		*given.message = 0;
 	struct tfmc_session *s = calloc(1, sizeof(*s));
@@ -422,6 +484,7 @@ void tfmc_session_close(struct tfmc_session *session)
 	memory_block_free(&session->context_block);
 	memory_block_free(&session->state);
 	memory_block_free(&session->arena);
+	free(session->shares);
 	free(session);
 }
 
@@ -695,7 +758,7 @@ static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *
 		n = tfmc_entry_workers(s->model.record, entry, dims, n);
 	if (n == s->current_workers)
 		return TFMC_RT_OK;
-	TRY(s->model.set_workers(s->context, n));
+	TRY(s->model.set_workers(s->context, context_workers(s, n)));
 	s->current_workers = n;
 	return TFMC_RT_OK;
 }
@@ -705,6 +768,8 @@ static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims
 {
 	if (s->pool)
 		TRY(choose_workers(s, entry, dims));
+	if (s->trace)
+		return call_traced(s, entry, dims, args);
 	if (!s->pool || s->current_workers == 1 || s->driver == TFMC_DRIVER_PARALLEL_FOR)
 		return s->model.call(s->context, (uint64_t)entry, args, -1);
 	struct spmd_call call = {.session = s, .entry = (uint64_t)entry, .args = args};

@@ -165,6 +165,73 @@ struct tfmc_delayed_ranks {
 int tfmc_delayed_ranks_init(struct tfmc_delayed_ranks *out, const struct tfmc_ranks *base,
                             const struct tfmc_link *link);
 
+/* ---- traces: which worker computes what, and when ---- */
+/*
+ * A session with a trace runs the groups of a call (ops that one kernel computes, in the order of `tfmc bench --groups`)
+ * one after another, each by all workers of the call, with a barrier after it, and reads the clock around each share.
+ * The object is the one of every other session, and results have the same bits; barriers that a call omits otherwise
+ * are part of the times. Without a trace a call costs one test more, a group none. Kernels of OpenCL devices are not
+ * traced (tfmc_device.launched has their times).
+ */
+struct tfmc_span {
+	int64_t begin, end; /* nanoseconds of the monotonic clock */
+};
+struct tfmc_group_run {
+	tfmc_task_fn *group;             /* which one */
+	struct tfmc_span span;           /* until the last worker has ended */
+	const struct tfmc_span *workers; /* [n_workers]: their shares, until the return */
+	int64_t n_workers;
+};
+struct tfmc_call_run {
+	int64_t entry;
+	const int64_t *dims; /* those of the entry, at their numbers in the record; until the return */
+	struct tfmc_span span;
+	int status;
+};
+/* Both are called by the thread that calls the session: after each group, and after its call. */
+struct tfmc_trace {
+	void *user;
+	void (*group)(void *user, const struct tfmc_group_run *run);
+	void (*call)(void *user, const struct tfmc_call_run *run); /* may be NULL */
+};
+
+/*
+ * A recorder of traces, written as Chrome's trace events (JSON), which https://ui.perfetto.dev shows: a lane for each
+ * worker; calls, groups and waits (for TFMC_TIMELINE_WAIT_NS or more) as complete events.
+ *
+ * 	tfmc_timeline_create(model.record, 0, &timeline);
+ * 	options.trace = tfmc_timeline_trace(timeline);
+ * 	.. open a session with the options, call it, close it ..
+ * 	tfmc_timeline_save(timeline, "trace.json", NULL);
+ */
+#define TFMC_TIMELINE_RUNS    262144
+#define TFMC_TIMELINE_WAIT_NS 100
+struct tfmc_timeline;
+/*
+ * cap: shares of workers, and calls, that it has memory for; 0: TFMC_TIMELINE_RUNS. Memory is taken as they come, about
+ * 100 bytes each; further ones are counted and dropped. The record is copied. TFMC_RT_E_SIZE: cap is above 2^24.
+ */
+int tfmc_timeline_create(const struct tfmc_record *record, uint64_t cap, struct tfmc_timeline **out);
+void tfmc_timeline_destroy(struct tfmc_timeline *timeline); /* NULL is allowed */
+/* For the options of one session, which the timeline must outlive; NULL: timeline is NULL. */
+const struct tfmc_trace *tfmc_timeline_trace(struct tfmc_timeline *timeline);
+struct tfmc_timeline_options {
+	uint64_t struct_size; /* sizeof(struct tfmc_timeline_options), else TFMC_RT_E_ABI */
+	/*
+	 * Nonzero: *out is the label. Else, and where label is NULL, groups are "group N" in the order of their first
+	 * execution. Objects compiled with --labels have such a function, NAME_label.
+	 */
+	int (*label)(void *user, const struct tfmc_group_query *group, struct tfmc_group_label *out);
+	void *label_user;
+	int (*write)(void *user, const char *text, uint64_t bytes); /* nonzero: TFMC_RT_E_FILE */
+	void *write_user;
+};
+/* Writes what was recorded so far, while no traced session is in a call. */
+int tfmc_timeline_write(const struct tfmc_timeline *timeline, const struct tfmc_timeline_options *options);
+/* The same to a file, in place of options->write; options may be NULL. TFMC_RT_E_FILE: it cannot be written. */
+int tfmc_timeline_save(const struct tfmc_timeline *timeline, const char *path,
+                       const struct tfmc_timeline_options *options);
+
 /* ---- sessions: memory and calls by name ---- */
 struct tfmc_session;
 enum tfmc_driver { TFMC_DRIVER_SPMD, TFMC_DRIVER_PARALLEL_FOR };
@@ -212,6 +279,8 @@ struct tfmc_session_options {
 	/* [message_bytes]: why tfmc_session_open failed, a text; "": it did not. NULL: not wanted. */
 	char *message;
 	uint64_t message_bytes;
+	/* Told of each group and call; must outlive the session. NULL: no trace. */
+	const struct tfmc_trace *trace;
 };
 /* Opens a session. The model struct is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,

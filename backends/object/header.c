@@ -392,6 +392,14 @@ static void print_functions(struct header_writer *w)
 #define MODEL(field, name, result, parameters, comment) print_function(w, result, #name, parameters, comment);
 #define OTHER(name, result, parameters, comment)        print_function(w, result, #name, parameters, comment);
 #include "backends/interface.def"
+	if (w->object->options->labels)
+		buf_printf(w->out,
+		           "/* Names groups of kernels: struct tfmc_timeline_options of tfmc_rt.h. */\n"
+		           "struct tfmc_group_query;\nstruct tfmc_group_label;\n"
+		           "int %s_label(void *user, const struct tfmc_group_query *group, struct "
+		           "tfmc_group_label "
+		           "*out);\n",
+		           w->object->name);
 	buf_char(w->out, '\n');
 }
 

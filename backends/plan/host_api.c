@@ -575,6 +575,81 @@ static void emit_variant_number(struct object *o)
 	kb_end(k);
 }
 
+/* ---- labels of groups ---- */
+
+/* Stores the label of a kernel, whose function is `e->function`. Bytes are those of the largest dims. */
+static void store_label(struct emit *e, const struct plan_kernel *kernel, struct kb_val out)
+{
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	const struct ir_func *f = e->function->func;
+	const struct ir_op *group = kernel->groups[0];
+	size_t n = ir_dims_count(o->module->dims);
+	int64_t *largest = ARENA_ARRAY(o->arena, int64_t, n + 1);
+	struct buf path, line, name;
+	for (size_t i = 0; largest && i < n; i++)
+		largest[i] = ir_dims_sym(o->module->dims, i)->hi;
+	buf_init(&path);
+	buf_init(&line);
+	buf_init(&name);
+	ir_op_title(&path, f, group);
+	ir_op_line(&line, o->cx, group);
+	ir_group_kernel(&name, group);
+	if (kernel->is_combine)
+		buf_str(&name, ", join");
+	struct kb_val flops = kb_f64(k, 0);
+	for (enum ir_mac_type kind = 0; kind < MAC_ALL && !kernel->is_combine; kind++)
+		flops = kb_add(k, flops,
+		               kb_cvt(k, emit_dim(e, ir_op_flops(o->module, f, group, kind)), KB_F64));
+	double bytes = largest && !kernel->is_combine ? ir_op_weight_bytes(f, group, largest) : 0;
+	emit_store(k, kb_string(k, arena_strdup(o->arena, path.data)), out, AT(tfmc_group_label, path));
+	emit_store(k, line.len ? kb_string(k, arena_strdup(o->arena, line.data)) : kb_null(k), out,
+	           AT(tfmc_group_label, line));
+	emit_store(k, kb_string(k, arena_strdup(o->arena, name.data)), out, AT(tfmc_group_label, kernel));
+	emit_store(k, kb_f64(k, bytes), out, AT(tfmc_group_label, bytes));
+	emit_store(k, flops, out, AT(tfmc_group_label, flops));
+	buf_destroy(&path);
+	buf_destroy(&line);
+	buf_destroy(&name);
+}
+
+/* NAME_label: compares the group with each kernel's caller. Dims that the entry does not have are 1. */
+static void emit_label(struct object *o)
+{
+	struct emit e = begin_api(o, "label", KB_I32);
+	struct kb *k = e.k;
+	size_t n = ir_dims_count(o->module->dims);
+	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n + 1);
+	(void)kb_param(k, "user", KB_PTR_T, 0);
+	struct kb_val query = kb_param(k, "group", KB_PTR_T, KB_READONLY),
+	              out = kb_param(k, "out", KB_PTR_T, 0);
+	struct kb_val group = emit_load(k, KB_PTR, query, AT(tfmc_group_query, group));
+	struct kb_val given = emit_load(k, KB_PTR, query, AT(tfmc_group_query, dims));
+	emit_return_if(&e, kb_cmp(k, KB_EQ, given, kb_null(k)), TFMC_RT_OK); /* 0: no label */
+	struct kb_val one = kb_index(k, 1);
+	for (size_t i = 0; dims && i < n; i++)
+		dims[i] = kb_max(k, emit_load(k, KB_INDEX, given, 8 * (int64_t)i), one);
+	e.dims = dims;
+	for (size_t v = 0; dims && v < o->n_all; v++) {
+		e.object = &o->all[v];
+		for (size_t i = 0; i < e.object->functions.n && !object_is_device(e.object); i++) {
+			const struct function *f = e.function = &e.object->functions.items[i];
+			for (size_t at = 0; f->plan && at < f->plan->n; at++) {
+				if (f->plan->items[at].kind != PLAN_DISPATCH)
+					continue;
+				const struct plan_kernel *kernel = f->plan->items[at].kernel;
+				const char *caller = kernel_symbol(e.object, f, kernel);
+				kb_if(k, kb_cmp(k, KB_EQ, group, kb_func_addr(k, caller)));
+				store_label(&e, kernel, out);
+				kb_return(k, kb_i32(k, 1));
+				kb_end_if(k);
+			}
+		}
+	}
+	kb_return(k, kb_i32(k, 0));
+	kb_end(k);
+}
+
 void emit_api(struct object *o)
 {
 	emit_arena_bytes(o);
@@ -584,4 +659,6 @@ void emit_api(struct object *o)
 		emit_context_function(o, &functions[i]);
 	emit_variant_number(o);
 	emit_status_text(o);
+	if (o->options->labels)
+		emit_label(o);
 }

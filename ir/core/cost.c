@@ -237,11 +237,14 @@ static const char *weight_path(const struct ir_func *f, const struct ir_op *op, 
 	return NULL;
 }
 
-void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct ir_func *f,
-                    const struct ir_op *op)
+static const struct ir_op *described_op(const struct ir_op *op)
 {
-	if (op->code == OP_group)
-		op = op->region->ops[((const struct attrs_group *)op->attrs)->root];
+	return op->code == OP_group ? op->region->ops[((const struct attrs_group *)op->attrs)->root] : op;
+}
+
+/* Path and name of an op that is no group. */
+static void print_title(struct buf *out, const struct ir_func *f, const struct ir_op *op)
+{
 	size_t len = 0;
 	const char *path = weight_path(f, op, &len);
 	if (path != NULL)
@@ -249,7 +252,63 @@ void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct
 	else if (op->loc.path != NULL)
 		buf_str(out, op->loc.path);
 	buf_printf(out, "%s%s", path != NULL || op->loc.path != NULL ? " " : "", ir_op_desc(op->code)->name);
-	const char *file = diag_source_name(cx, op->loc.at.source), *slash = strrchr(file, '/');
-	if (op->loc.at.line != 0)
-		buf_printf(out, " (%s:%u)", slash != NULL ? slash + 1 : file, (unsigned)op->loc.at.line);
+}
+
+/* Inserts the marks of a region's repeats, outermost first, into the title; done: bytes of it that were printed. */
+static size_t print_marks(struct buf *out, const struct ir_region *r, const struct buf *title)
+{
+	if (r == NULL || r->owner == NULL)
+		return 0;
+	size_t done = print_marks(out, r->parent, title);
+	const char *path = r->owner->code == OP_repeat ? r->owner->loc.path : NULL;
+	size_t k = path != NULL ? strlen(path) : 0;
+	if (k == 0 || k < done || k >= title->len || title->data[k] != '.' ||
+	    strncmp(title->data, path, k) != 0)
+		return done;
+	buf_bytes(out, title->data + done, k - done);
+	buf_printf(out, ".#%lld#", (long long)((const struct attrs_repeat *)r->owner->attrs)->count);
+	return k;
+}
+
+void ir_op_title(struct buf *out, const struct ir_func *f, const struct ir_op *op)
+{
+	struct buf title;
+	buf_init(&title);
+	print_title(&title, f, described_op(op));
+	const struct ir_region *region = op->n_results > 0 ? ir_value_info(f, op->results[0])->region : NULL;
+	size_t done = print_marks(out, region, &title);
+	buf_bytes(out, title.data + done, title.len - done);
+	out->failed = out->failed || buf_failed(&title);
+	buf_destroy(&title);
+}
+
+void ir_op_line(struct buf *out, const struct diag_context *cx, const struct ir_op *op)
+{
+	struct loc at = described_op(op)->loc.at;
+	const char *file = diag_source_name(cx, at.source), *slash = strrchr(file, '/');
+	if (at.line != 0)
+		buf_printf(out, "%s:%u", slash != NULL ? slash + 1 : file, (unsigned)at.line);
+}
+
+void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct ir_func *f,
+                    const struct ir_op *op)
+{
+	struct buf line;
+	buf_init(&line);
+	print_title(out, f, described_op(op));
+	ir_op_line(&line, cx, op);
+	if (line.len > 0)
+		buf_printf(out, " (%s)", line.data);
+	out->failed = out->failed || buf_failed(&line);
+	buf_destroy(&line);
+}
+
+void ir_group_kernel(struct buf *out, const struct ir_op *group)
+{
+	const struct attrs_group *a = group->attrs;
+	buf_str(out, ir_keyword(KEYWORDS_GROUP, a->kind));
+	if (a->mr > 0)
+		buf_printf(out, " %lldx%lldx%lld", (long long)a->mr, (long long)a->nr, (long long)a->kc);
+	if (a->br > 0)
+		buf_printf(out, " %lldx%lld", (long long)a->br, (long long)a->bc);
 }

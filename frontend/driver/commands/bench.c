@@ -5,19 +5,16 @@
  * are prepared untimed. Decode steps follow each other as in a generation, each trimmed back to the same context: a
  * prompt between them would change what the caches hold.
  *
- * --groups: the time of each fused group of an entry. A context of its own has a parallel_for that runs one group after
- * another, by the calling thread or by a thread pool, and reads the clock around it. Cache misses that neighboring
- * groups cause are included, and with several workers the barrier after each group (an entry itself omits barriers that
- * no group needs). The object passes each group to parallel_for as a task; the address of the task's function
- * identifies the group. The context is opened for at least two workers, since a single one never calls parallel_for;
- * tasks are told the real number. On a device the times are those that OpenCL profiling reports for the kernels. Two
- * kernels may compute one group, and one kernel several groups, which are then reported under the first. Of several
- * ranks the groups of one alone are timed.
+ * --groups: the time of each fused group of an entry, by a session with a trace (tfmc_rt.h), which runs one group after
+ * another. Cache misses that neighboring groups cause are included, and with several workers the barrier after each group
+ * (an entry itself omits barriers that no group needs). The address of a task's function identifies the group. On a device
+ * the times are those that OpenCL profiling reports for the kernels. Two kernels may compute one group, and one kernel
+ * several groups, which are then reported under the first. Of several ranks the groups of one alone are timed.
+ *
+ * --trace: the same session, and a timeline of its first calls after the warm-up.
  *
  * --shards: the time of exchanges with other ranks is that of rank 0, waiting for the others included.
  */
-#define _POSIX_C_SOURCE 200809L /* posix_memalign */
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,13 +22,12 @@
 #include "frontend/driver/compile/ranks.h"
 #include "ir/core/case.h"
 #include "ir/core/cost.h"
-#include "ir/support/memory.h"
 #include "ir/support/number.h"
 
 /* ---- times of groups ---- */
 
 #define MAX_GROUPS 1024
-#define MAX_ARGS   (16 + 4 * 64)
+#define TRACED     16 /* calls of --trace: some hundred groups each */
 
 /* Sums over the executions of a group in one call. */
 struct group_time {
@@ -48,65 +44,15 @@ struct timed_group {
 	struct group_time least; /* the call with the least seconds; 0: none yet */
 };
 
-/* Padded to 128 bytes: workers write to different cache lines (no false sharing). */
-struct worker_time {
-	double seconds;
-	char pad[128 - sizeof(double)];
-};
-
-/* The argument of run_worker. */
-struct parallel_task {
-	tfmc_task_fn *fn;
-	void *arg;
-	struct worker_time *stamps; /* [workers] */
-};
-
 struct bench_groups {
-	struct tfmc_model model;
-	struct tfmc_device device;
-	struct tfmc_ranks alone; /* of an object for several ranks */
-	void *context, *state, *arena;
-	struct tfmc_pool *pool;     /* NULL: one worker */
-	struct worker_time *stamps; /* [threads] */
-	int64_t threads;
+	struct tfmc_trace trace;        /* of the session */
+	struct tfmc_timeline *timeline; /* NULL: no --trace */
+	int64_t threads, n_traced;      /* calls in the timeline */
 	struct timed_group groups[MAX_GROUPS];
 	size_t n;
-	bool timing;
+	bool timing, is_traced;
+	bool is_device; /* kernels say which group they compute */
 };
-
-struct bench_groups_options {
-	const char *variant; /* NULL: the best that runs */
-	int64_t threads;     /* >= 1 */
-	const struct tfmc_mapping *weights;
-	const struct tfmc_device *device; /* NULL: the CPU. Used until bench_groups_close */
-};
-
-/* The share of one worker, with the clock around it. */
-static void run_worker(void *user, int64_t worker, int64_t n)
-{
-	const struct parallel_task *r = user;
-	double start = driver_clock(NULL);
-	r->fn(r->arg, worker, n);
-	r->stamps[worker].seconds = driver_clock(NULL) - start;
-}
-
-/* Runs a task by all workers and returns its times. */
-static struct group_time run_timed(struct bench_groups *g, tfmc_task_fn *fn, void *arg)
-{
-	struct parallel_task r = {fn, arg, g->stamps};
-	struct group_time s = {0};
-	double start = driver_clock(NULL);
-	if (g->pool)
-		tfmc_pool_run(g->pool, run_worker, &r);
-	else
-		run_worker(&r, 0, 1);
-	s.seconds = driver_clock(NULL) - start;
-	for (int64_t i = 0; i < g->threads; i++) {
-		s.busy += g->stamps[i].seconds;
-		s.longest = g->stamps[i].seconds > s.longest ? g->stamps[i].seconds : s.longest;
-	}
-	return s;
-}
 
 /* Returns the times of a task's function or a device's kernel, added when it is new. On a CPU the groups first run in
  * order, so the index is the group; a device reports the group. NULL: the call is not between bench_groups_begin and
@@ -131,15 +77,32 @@ static void add_time(struct timed_group *t, struct group_time s)
 	t->times++;
 }
 
-/* The parallel_for of the context; tasks get the real number of workers in place of n. */
-static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
+/* The hooks of the session's trace. */
+static void add_group_run(void *user, const struct tfmc_group_run *r)
 {
 	struct bench_groups *g = user;
-	(void)n;
-	struct group_time s = run_timed(g, fn, arg);
-	struct timed_group *t = find_timed_group(g, (uint64_t)(uintptr_t)fn);
+	struct group_time s = {.seconds = (double)(r->span.end - r->span.begin) * 1e-9};
+	for (int64_t i = 0; i < r->n_workers; i++) {
+		double share = (double)(r->workers[i].end - r->workers[i].begin) * 1e-9;
+		s.busy += share;
+		s.longest = share > s.longest ? share : s.longest;
+	}
+	struct timed_group *t = find_timed_group(g, (uint64_t)(uintptr_t)r->group);
 	if (t)
 		add_time(t, s);
+	const struct tfmc_trace *to = tfmc_timeline_trace(g->timeline);
+	if (to && g->is_traced)
+		to->group(to->user, r);
+}
+
+static void add_call_run(void *user, const struct tfmc_call_run *r)
+{
+	struct bench_groups *g = user;
+	const struct tfmc_trace *to = tfmc_timeline_trace(g->timeline);
+	if (!to || !g->is_traced)
+		return;
+	to->call(to->user, r);
+	g->n_traced++;
 }
 
 /* The device's report of one finished kernel (tfmc_device.launched). A device counts as one worker, so all
@@ -154,120 +117,27 @@ static void add_kernel_time(void *user, uint64_t kernel, uint64_t group, uint64_
 	add_time(t, (struct group_time){seconds, seconds, seconds});
 }
 
-/* Allocates zeroed memory, aligned to 64 bytes as objects require. 0 bytes: *out stays NULL. A status of
- * tfmc_rt.h. */
-static int alloc_aligned(uint64_t bytes, void **out)
+/* Sessions that are opened later are timed. */
+static struct bench_groups *bench_groups_create(struct driver *d, struct compiled *c, int64_t threads)
 {
-	if (!bytes)
-		return TFMC_RT_OK;
-	if (bytes > SIZE_MAX - 64 || posix_memalign(out, 64, (size_t)bytes)) {
-		memory_failed((size_t)bytes);
-		return TFMC_RT_E_MEMORY;
-	}
-	memset(*out, 0, (size_t)bytes);
-	return TFMC_RT_OK;
-}
-
-/* Allocates context, arena and state for calls of up to `dims`, and describes arena and state in *c. A status
- * of tfmc_rt.h; the caller frees them also after a failure. */
-static int alloc_memory(struct bench_groups *g, const int64_t *dims, struct tfmc_config *c)
-{
-	const struct tfmc_record *r = g->model.record;
-	bool has_state = r->state_batch_bytes || r->state_fixed_bytes;
-	c->arena_bytes = g->model.arena_size(dims, c->workers);
-	c->state_bytes = has_state ? g->model.state_size(c->batch) : 0;
-	int status = alloc_aligned(r->context_bytes, &g->context);
-	if (status == TFMC_RT_OK)
-		status = alloc_aligned(c->arena_bytes, &g->arena);
-	if (status == TFMC_RT_OK)
-		status = alloc_aligned(c->state_bytes, &g->state);
-	c->arena = g->arena;
-	c->state = g->state;
-	return status;
-}
-
-/* Frees everything; g NULL is allowed. */
-static void bench_groups_close(struct bench_groups *g)
-{
+	struct bench_groups *g = ARENA_NEW(&d->arena, struct bench_groups);
 	if (!g)
-		return;
-	tfmc_pool_destroy(g->pool);
-	if (g->context)
-		(void)g->model.close(g->context);
-	memory_free(g->stamps);
-	free(g->context);
-	free(g->state);
-	free(g->arena);
-	memory_free(g);
+		return NULL;
+	g->trace = (struct tfmc_trace){g, add_group_run, add_call_run};
+	g->threads = threads;
+	g->is_device = d->options.device != NULL;
+	c->trace = &g->trace;
+	c->launched = add_kernel_time;
+	c->launched_user = g;
+	c->all_workers = d->options.groups;
+	return g;
 }
 
-/* Allocates memory for calls of up to dims[dims of the record]. Returns a status of tfmc_rt.h. */
-static int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
-                             const struct bench_groups_options *o, struct bench_groups **out)
-{
-	struct bench_groups *g = memory_zeroed(1, sizeof(*g));
-	*out = NULL;
-	if (!g)
-		return TFMC_RT_E_MEMORY;
-	g->model = *model;
-	g->threads = o->threads;
-	struct tfmc_config c = {.struct_size = sizeof(c), .parallel_for = run_group, .user = g};
-	c.workers = o->threads > 1 ? o->threads : 2; /* a single one would not call parallel_for */
-	c.batch = model->record->n_dims ? dims[0] : 1;
-	c.weights = o->weights->data;
-	c.weights_bytes = o->weights->bytes;
-	int64_t number = o->variant ? tfmc_variant_find(model->record, o->variant) : -1;
-	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
-	tfmc_system_features(model->record, c.system);
-	if (tfmc_mirror_ranks_init(&g->alone, model->record->ranks) == TFMC_RT_OK && g->alone.n > 1)
-		c.ranks = &g->alone;
-	if (o->device) {
-		g->device = *o->device;
-		g->device.launched = add_kernel_time;
-		g->device.user = g;
-		c.device = &g->device;
-	}
-	int status = TFMC_RT_OK;
-	g->stamps = memory_zeroed((size_t)g->threads, sizeof(*g->stamps));
-	if (!g->stamps)
-		status = TFMC_RT_E_MEMORY;
-	else if (g->threads > 1)
-		status = tfmc_pool_create(g->threads, &g->pool);
-	if (status == TFMC_RT_OK)
-		status = alloc_memory(g, dims, &c);
-	if (status == TFMC_RT_OK)
-		status = model->init(g->context, &c);
-	if (status == TFMC_RT_OK)
-		*out = g;
-	else
-		bench_groups_close(g);
-	return status;
-}
-
-/* Calls an entry of the object itself, without a session: packs dims, and address and element count of each
- * buffer, as the object expects them. A status of tfmc_rt.h. */
-static int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_t *dims,
-                             const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
-{
-	const struct tfmc_record_entry *e = tfmc_entry_at(g->model.record, entry);
-	uint64_t args[MAX_ARGS], n = 0;
-	if (!e || e->n_dims + 2 * (e->n_inputs + e->n_outputs) > MAX_ARGS)
-		return TFMC_RT_E_RECORD;
-	const uint64_t *numbers = (const void *)((const char *)g->model.record + e->dims);
-	for (uint64_t i = 0; i < e->n_dims; i++)
-		args[n++] = (uint64_t)dims[numbers[i]];
-	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
-		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
-		args[n++] = (uint64_t)(uintptr_t)b->data;
-		args[n++] = b->count;
-	}
-	return g->model.call(g->context, (uint64_t)entry, args, -1); /* -1: the object calls parallel_for */
-}
-
-/* Begins the timing of one call, whose groups are timed up to bench_groups_end(). */
-static void bench_groups_begin(struct bench_groups *g)
+/* Between begin and end the groups of one call are timed. Of each group the call with the least time is kept. */
+static void bench_groups_begin(struct bench_groups *g, bool is_traced)
 {
 	g->timing = true;
+	g->is_traced = is_traced && g->n_traced < TRACED;
 	for (size_t i = 0; i < g->n; i++) {
 		g->groups[i].now = (struct group_time){0};
 		g->groups[i].times = 0;
@@ -277,7 +147,7 @@ static void bench_groups_begin(struct bench_groups *g)
 /* Ends the timing of a call. Of each group the call with its least time is kept: longer ones were disturbed. */
 static void bench_groups_end(struct bench_groups *g)
 {
-	g->timing = false;
+	g->timing = g->is_traced = false;
 	for (size_t i = 0; i < g->n; i++) {
 		struct timed_group *t = &g->groups[i];
 		if (t->least.seconds <= 0 || t->now.seconds < t->least.seconds)
@@ -363,13 +233,9 @@ static void print_imbalance(const struct table *t)
  * 14x32x384`. */
 static void print_name(const struct table *t, struct buf *out, const struct ir_op *op)
 {
-	const struct attrs_group *a = op->attrs;
 	ir_op_describe(out, t->cx, t->func, op);
-	buf_printf(out, ", kernel %s", ir_keyword(KEYWORDS_GROUP, a->kind));
-	if (a->mr > 0)
-		buf_printf(out, " %lldx%lldx%lld", (long long)a->mr, (long long)a->nr, (long long)a->kc);
-	if (a->br > 0)
-		buf_printf(out, " %lldx%lld", (long long)a->br, (long long)a->bc);
+	buf_str(out, ", kernel ");
+	ir_group_kernel(out, op);
 }
 
 /* A row of the table, or an object of the JSON list. op NULL: the group could not be found in the IR. */
@@ -465,7 +331,7 @@ static void bench_groups_print(const struct bench_groups *g, struct buf *out, co
 		           g->threads > 1 ? "       busy" : "", "rate", "of peak", "group");
 	/* A CPU's groups are numbered by their first runs, which is the IR's order only if every group of
 	 * `func` ran. */
-	bool is_known = func && (g->device.launched || known == g->n);
+	bool is_known = func && (g->is_device || known == g->n);
 	if (is_known)
 		ir_visit_ops(func->body, print_group, &t);
 	print_pending(&t);
@@ -492,7 +358,7 @@ struct bench {
 	const struct ir_module *planned;
 	const struct tfmc_record *record;
 	struct tfmc_session *session;
-	struct bench_groups *groups; /* --groups: calls go here, not to the session */
+	struct bench_groups *groups; /* --groups, --trace; NULL: neither */
 	int64_t dims[RECORD_DIMS];
 	uint64_t random; /* state of SplitMix64 */
 	double seconds[MAX_CALLS];
@@ -573,10 +439,8 @@ static enum tfmc_status check_status(struct bench *b, const char *entry, int sta
 
 static enum tfmc_status run_call(struct bench *b, const struct call *c)
 {
-	return check_status(
-	        b, c->name,
-	        b->groups ? bench_groups_call(b->groups, c->entry, c->dims, c->inputs, c->outputs)
-	                  : tfmc_session_call(b->session, c->entry, c->dims, c->inputs, c->outputs));
+	return check_status(b, c->name,
+	                    tfmc_session_call(b->session, c->entry, c->dims, c->inputs, c->outputs));
 }
 
 /* ---- timing ---- */
@@ -587,9 +451,7 @@ static enum tfmc_status prepare_state(struct bench *b, const struct call *main, 
 {
 	bool decodes =
 	        !strcmp(main->name, "prefill") || !strcmp(main->name, "step") || !strcmp(main->name, "score");
-	TFMC_TRY(check_status(b, main->name,
-	                      b->groups ? b->groups->model.reset(b->groups->context)
-	                                : tfmc_session_reset(b->session)));
+	TFMC_TRY(check_status(b, main->name, tfmc_session_reset(b->session)));
 	if (decodes && encode->name)
 		TFMC_TRY(run_call(b, encode));
 	return prompt->name ? run_call(b, prompt) : TFMC_OK;
@@ -602,8 +464,7 @@ static bool trim_to_past(struct bench *b, const struct call *main)
 	int64_t past = option_int(b->d->options.past, 1), n = b->record->n_dims ? main->dims[0] : 1;
 	bool back = !strcmp(main->name, "step");
 	for (int64_t i = 0; back && i < n; i++)
-		back = (b->groups ? b->groups->model.trim(b->groups->context, i, past)
-		                  : tfmc_session_trim(b->session, i, past)) == TFMC_RT_OK;
+		back = tfmc_session_trim(b->session, i, past) == TFMC_RT_OK;
 	return back;
 }
 
@@ -628,7 +489,7 @@ static enum tfmc_status time_calls(struct bench *b, const struct call *main, con
 			TFMC_TRY(prepare_state(b, main, encode, prompt));
 		wait_for_ranks(b);
 		if (b->groups)
-			bench_groups_begin(b->groups);
+			bench_groups_begin(b->groups, i >= WARM_UP);
 		double start = driver_clock(NULL), before = b->compiled->exchanges.seconds;
 		TFMC_TRY(run_call(b, main));
 		double seconds = driver_clock(NULL) - start;
@@ -812,6 +673,89 @@ static enum tfmc_status measure_peak(struct bench *b, const struct compiled *c, 
 	return st;
 }
 
+/* ---- the timeline ---- */
+
+/* The groups of a function, in the order of their numbers, and the last label. */
+struct labels {
+	const struct bench *b;
+	const struct ir_func *func;
+	const int64_t *values; /* of the module's dims */
+	int64_t past;
+	const struct ir_op *groups[MAX_GROUPS];
+	size_t n;
+	struct buf path, line, kernel;
+};
+
+static void add_label_group(void *user, const struct ir_op *op)
+{
+	struct labels *l = user;
+	if (op->code == OP_group && l->n++ < MAX_GROUPS)
+		l->groups[l->n - 1] = op;
+}
+
+/* A label of struct tfmc_timeline_options; the groups have first run in their order. */
+static int label_group(void *user, const struct tfmc_group_query *q, struct tfmc_group_label *out)
+{
+	struct labels *l = user;
+	const struct bench_groups *g = l->b->groups;
+	size_t i = 0;
+	while (i < g->n && g->groups[i].function != (uint64_t)(uintptr_t)q->group)
+		i++;
+	if (i == g->n || l->n != g->n)
+		return 0;
+	const struct ir_op *op = l->groups[g->groups[i].group];
+	buf_clear(&l->path);
+	buf_clear(&l->line);
+	buf_clear(&l->kernel);
+	ir_op_title(&l->path, l->func, op);
+	ir_op_line(&l->line, &l->b->d->diag, op);
+	ir_group_kernel(&l->kernel, op);
+	*out = (struct tfmc_group_label){.path = l->path.data,
+	                                 .line = l->line.len ? l->line.data : NULL,
+	                                 .kernel = l->kernel.data,
+	                                 .bytes = ir_op_weight_bytes(l->func, op, l->values)};
+	for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++)
+		out->flops += ir_op_flops_at(l->b->planned, l->func, op, kind, l->values, l->past);
+	return 1;
+}
+
+static int write_text(void *user, const char *text, uint64_t bytes)
+{
+	buf_bytes(user, text, (size_t)bytes);
+	return buf_failed(user);
+}
+
+/* func NULL: groups have no names. */
+static enum tfmc_status write_trace(struct bench *b, const struct ir_func *func, const int64_t *values,
+                                    int64_t past)
+{
+	struct labels *l = ARENA_NEW(&b->d->arena, struct labels);
+	struct buf text;
+	if (!l)
+		return TFMC_NO_MEMORY;
+	*l = (struct labels){.b = b, .func = func, .values = values, .past = past};
+	struct tfmc_timeline_options o = {.struct_size = sizeof(o),
+	                                  .label = label_group,
+	                                  .label_user = l,
+	                                  .write = write_text,
+	                                  .write_user = &text};
+	buf_init(&l->path);
+	buf_init(&l->line);
+	buf_init(&l->kernel);
+	buf_init(&text);
+	if (func)
+		ir_visit_ops(func->body, add_label_group, l);
+	int status = tfmc_timeline_write(b->groups->timeline, &o);
+	bool failed = status != TFMC_RT_OK || buf_failed(&l->path) || buf_failed(&l->line) ||
+	              buf_failed(&l->kernel);
+	enum tfmc_status st = failed ? TFMC_NO_MEMORY : driver_write_output(b->d, b->d->options.trace, &text);
+	buf_destroy(&l->path);
+	buf_destroy(&l->line);
+	buf_destroy(&l->kernel);
+	buf_destroy(&text);
+	return st;
+}
+
 /* Prints the times of an entry beside its work, which follows from the IR, and the measured peak. */
 static enum tfmc_status report(struct bench *b, const char *entry, const struct compiled *c,
                                const struct target *target)
@@ -842,34 +786,34 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 		print_json(b, entry, &f);
 	else
 		print_text(b, entry, &f);
-	if (b->groups && b->d->options.json)
+	if (func)
+		func = ir_select_case(b->planned, func, values);
+	if (b->d->options.groups && b->d->options.json)
 		buf_str(&b->d->out, ", \"groups\": [");
-	if (b->groups) {
-		if (func)
-			func = ir_select_case(b->planned, func, values);
+	if (b->d->options.groups)
 		bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, func, values, past, f.peak,
 		                   b->d->options.json);
-	}
 	if (b->d->options.json)
-		buf_str(&b->d->out, b->groups ? "]}\n" : "}\n");
-	return TFMC_OK;
+		buf_str(&b->d->out, b->d->options.groups ? "]}\n" : "}\n");
+	return b->d->options.trace ? write_trace(b, func, values, past) : TFMC_OK;
 }
 
-/* Opens a session for the upper bounds of the dims, or with --groups a context of bench for b->dims. */
-static enum tfmc_status open_session_or_groups(struct bench *b, const char *entry, struct compiled *c,
-                                               const struct target *target)
+/* Opens a session for the upper bounds of the dims, with a trace for --groups and --trace. */
+static enum tfmc_status open_session(struct bench *b, struct compiled *c)
 {
-	if (!b->d->options.groups) {
-		TFMC_TRY(driver_open_session(b->d, c, 0));
-		b->session = c->session;
-		return TFMC_OK;
+	const struct driver_options *o = &b->d->options;
+	c->trace = NULL;
+	b->groups = NULL;
+	if (o->groups || o->trace) {
+		b->groups = bench_groups_create(b->d, c, b->threads);
+		if (!b->groups)
+			return TFMC_NO_MEMORY;
 	}
-	struct tfmc_device device = driver_device(b->d, c);
-	struct bench_groups_options o = {
-	        .variant = c->forced, .threads = b->threads, .weights = &c->weights->map};
-	if (target->arch == ARCH_OPENCL)
-		o.device = &device;
-	return check_status(b, entry, bench_groups_open(&c->model, b->dims, &o, &b->groups));
+	if (o->trace)
+		TFMC_TRY(check_status(b, "trace", tfmc_timeline_create(b->record, 0, &b->groups->timeline)));
+	TFMC_TRY(driver_open_session(b->d, c, 0));
+	b->session = c->session;
+	return TFMC_OK;
 }
 
 /* variant_fn: benches the entry of --entry on one variant. */
@@ -880,7 +824,6 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	b->compiled = c;
 	b->planned = c->planned;
 	b->n_calls = 0;
-	b->groups = NULL;
 	b->session = NULL;
 	if (b->d->options.variants && !b->d->options.json)
 		buf_printf(&b->d->out, "variant %s\n", target->name);
@@ -894,11 +837,12 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 		b->dims[i] = i == 0 ? dim->lo : dim->hi;
 	}
 	TFMC_TRY(driver_apply_dim_options(b->d, b->planned->dims, b->dims));
-	TFMC_TRY(open_session_or_groups(b, entry, c, target));
-	enum tfmc_status st = measure(b, entry);
+	enum tfmc_status st = open_session(b, c);
+	if (st == TFMC_OK)
+		st = measure(b, entry);
 	if (st == TFMC_OK)
 		st = report(b, entry, c, target);
-	bench_groups_close(b->groups);
+	tfmc_timeline_destroy(b->groups ? b->groups->timeline : NULL);
 	return st;
 }
 
@@ -910,6 +854,9 @@ enum exit_code command_bench(struct driver *d)
 	if (!b)
 		return EXIT_ENVIRONMENT;
 	b->d = d;
+	if (d->options.trace && (d->options.device || d->options.variants))
+		return driver_usage_error(d, "--trace goes with one variant on the processor, not with %s",
+		                          d->options.device ? "--device" : "--variants");
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = driver_compile_jit(d, &l, (struct entry_names){0}, &c);

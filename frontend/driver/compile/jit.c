@@ -207,7 +207,9 @@ struct tfmc_device driver_device(const struct driver *d, struct compiled *c)
 	                            .library = driver_opencl_library(),
 	                            .cache = d->cache.dir,
 	                            .message = c->device_message,
-	                            .message_bytes = sizeof(c->device_message)};
+	                            .message_bytes = sizeof(c->device_message),
+	                            .launched = c->launched,
+	                            .user = c->launched_user};
 }
 
 const char *driver_opencl_library(void)
@@ -579,8 +581,9 @@ static int begin_ranks(const struct driver *d, struct compiled *c, const struct 
 	}
 	if (c->model.record->ranks <= 1)
 		return TFMC_RT_OK;
-	status = options->one_rank ? rank_threads_begin_alone(&c->model, given, &c->ranks)
-	                           : rank_threads_begin(&c->model, o, c->weights, given, &c->ranks);
+	status = options->one_rank || c->trace
+	                 ? rank_threads_begin_alone(&c->model, given, &c->ranks)
+	                 : rank_threads_begin(&c->model, o, c->weights, given, &c->ranks);
 	if (status == TFMC_RT_OK)
 		*out = rank_threads_leader(c->ranks);
 	return status;
@@ -615,7 +618,8 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 	                                 .dims_max = w->dims,
 	                                 .weights = &c->weights->map,
 	                                 .message = why,
-	                                 .message_bytes = sizeof(why)};
+	                                 .message_bytes = sizeof(why),
+	                                 .trace = c->trace};
 	struct tfmc_device device = driver_device(d, c);
 	if (d->options.device)
 		o.device = &device;

@@ -50,7 +50,11 @@ struct timed_ranks {
 };
 
 struct compiled {
-	bool all_workers; /* set by the caller: small calls take all workers, too */
+	/* Set by the caller, for sessions that are opened later. */
+	bool all_workers;               /* small calls take all workers, too */
+	const struct tfmc_trace *trace; /* NULL: none. Of several ranks one alone runs */
+	tfmc_launched_fn *launched;     /* of --device; NULL: not wanted */
+	void *launched_user;
 	struct variant_set variants;
 	/* Of the variant that runs; NULL where the code came from the cache and no command reads the plan. */
 	const struct ir_module *planned;

@@ -327,6 +327,7 @@ static enum tfmc_status emit_code(struct emit_request *e, const struct variant_s
 	o.code_limit = d->limits.code;
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
 	o.debug = d->options.debug;
+	o.labels = d->options.labels;
 	o.object_sink = e->requested[EMIT_OBJ] ? &object_sink : NULL;
 	if (e->requested[EMIT_OBJ] || e->requested[EMIT_C]) {
 		o.weights_sink = weights_sinks(e);

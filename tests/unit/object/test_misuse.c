@@ -129,6 +129,47 @@ START_TEST(pools)
 }
 END_TEST
 
+static int refuse_text(void *user, const char *text, uint64_t bytes)
+{
+	(void)text;
+	*(uint64_t *)user += bytes;
+	return 1;
+}
+
+START_TEST(timelines)
+{
+	struct tfmc_timeline *t = NULL;
+	struct tfmc_record wrong = {0};
+	uint64_t bytes = 0;
+	const struct tfmc_record *r = tfmc_session_record(m.session);
+	const struct tfmc_timeline_options none = {.struct_size = sizeof(none)},
+	                                   old = {.struct_size = 8, .write = refuse_text},
+	                                   refused = {.struct_size = sizeof(refused),
+	                                              .write = refuse_text,
+	                                              .write_user = &bytes};
+	IS(TFMC_RT_E_NULL, tfmc_timeline_create(r, 0, NULL));
+	IS(TFMC_RT_E_NULL, tfmc_timeline_create(NULL, 0, &t));
+	IS(TFMC_RT_E_RECORD, tfmc_timeline_create(&wrong, 0, &t));
+	for (size_t i = 1; i < N_COUNTS; i++)
+		IS(TFMC_RT_E_SIZE, tfmc_timeline_create(r, counts[i], &t));
+	NONE(t);
+	tfmc_timeline_destroy(NULL);
+	NONE(tfmc_timeline_trace(NULL));
+	IS(TFMC_RT_E_NULL, tfmc_timeline_save(NULL, "x", NULL));
+	IS(TFMC_RT_OK, tfmc_timeline_create(r, 1, &t));
+	IS(TFMC_RT_E_NULL, tfmc_timeline_write(NULL, &refused));
+	IS(TFMC_RT_E_NULL, tfmc_timeline_write(t, NULL));
+	IS(TFMC_RT_E_NULL, tfmc_timeline_write(t, &none));
+	IS(TFMC_RT_E_ABI, tfmc_timeline_write(t, &old));
+	IS(TFMC_RT_E_NULL, tfmc_timeline_save(t, NULL, NULL));
+	IS(TFMC_RT_E_ABI, tfmc_timeline_save(t, "x", &old));
+	IS(TFMC_RT_E_FILE, tfmc_timeline_save(t, "/no/such/directory/x", NULL));
+	IS(TFMC_RT_E_FILE, tfmc_timeline_write(t, &refused));
+	ck_assert_uint_gt(bytes, 0);
+	tfmc_timeline_destroy(t);
+}
+END_TEST
+
 START_TEST(ranks)
 {
 	static const int64_t invalid[] = {0, -1, INT64_MIN, LARGE, TFMC_LOCAL_RANKS_MAX + 1};
@@ -181,6 +222,10 @@ START_TEST(sessions)
 	IS(TFMC_RT_E_NULL, tfmc_session_open(NULL, NULL, &s));
 	IS(TFMC_RT_E_NULL, tfmc_session_open(&none, NULL, &s));
 	IS(TFMC_RT_E_NULL, tfmc_session_open(&model, NULL, NULL));
+	IS(TFMC_RT_E_NULL, tfmc_session_open(&model,
+	                                     &(struct tfmc_session_options){.struct_size = sizeof(o),
+	                                                                    .trace = &(struct tfmc_trace){0}},
+	                                     &s));
 	for (o.struct_size = 0; o.struct_size < 1000; o.struct_size++)
 		if (o.struct_size != offsetof(struct tfmc_session_options, weights) &&
 		    o.struct_size != offsetof(struct tfmc_session_options, verify_weights) &&
@@ -627,6 +672,7 @@ Suite *suite_misuse(void)
 	tcase_add_unchecked_fixture(c, open_mini, close_mini);
 	tcase_add_test(c, records_and_files);
 	tcase_add_test(c, pools);
+	tcase_add_test(c, timelines);
 	tcase_add_test(c, ranks);
 	tcase_add_test(c, sessions);
 	tcase_add_test(c, sequences);
