@@ -592,7 +592,7 @@ static void store_label(struct emit *e, const struct plan_kernel *kernel, struct
 	buf_init(&path);
 	buf_init(&line);
 	buf_init(&name);
-	ir_op_title(&path, f, group);
+	ir_op_title(&path, f, group, true);
 	ir_op_line(&line, o->cx, group);
 	ir_group_kernel(&name, group);
 	if (kernel->is_combine)

@@ -270,13 +270,13 @@ static size_t print_marks(struct buf *out, const struct ir_region *r, const stru
 	return k;
 }
 
-void ir_op_title(struct buf *out, const struct ir_func *f, const struct ir_op *op)
+void ir_op_title(struct buf *out, const struct ir_func *f, const struct ir_op *op, bool marked)
 {
 	struct buf title;
 	buf_init(&title);
 	print_title(&title, f, described_op(op));
 	const struct ir_region *region = op->n_results > 0 ? ir_value_info(f, op->results[0])->region : NULL;
-	size_t done = print_marks(out, region, &title);
+	size_t done = marked ? print_marks(out, region, &title) : 0;
 	buf_bytes(out, title.data + done, title.len - done);
 	out->failed = out->failed || buf_failed(&title);
 	buf_destroy(&title);

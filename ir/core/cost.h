@@ -53,9 +53,9 @@ void ir_visit_exchanges(const struct ir_module *m, const struct ir_func *f, ir_e
  */
 void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct ir_func *f,
                     const struct ir_op *op);
-/* The first part of the description, with .#N# after the path of each repeat of N iterations around the op:
- * `layers.#6#.self.attention.q linear`. */
-void ir_op_title(struct buf *out, const struct ir_func *f, const struct ir_op *op);
+/* The first part of the description, `layers.self.attention.q linear`; marked: with .#N# after the path of each repeat
+ * of N iterations around the op, `layers.#6#.self.attention.q linear`. */
+void ir_op_title(struct buf *out, const struct ir_func *f, const struct ir_op *op, bool marked);
 /* The last part, `model.yaml:14`; nothing where it is unknown. */
 void ir_op_line(struct buf *out, const struct diag_context *cx, const struct ir_op *op);
 /* Kind and block sizes of a group: `linear 14x32x384`. */

@@ -29,12 +29,14 @@ flops = sum(e["args"]["flops"] for e in events if e["cat"] == "group") / calls
 runs = sum(e["cat"] == "group" for e in events) / calls
 assert abs(flops - table["flops"]) < 1 and runs == sum(g["times"] for g in table["groups"]), (flops, table["flops"], runs)
 PY
-for wrong in --device=opencl --variants=v2,v3; do
-	code=0
-	"$TFMC" bench "$tales" --trace="$tmp/none.json" $wrong >"$tmp/out" 2>&1 || code=$?
-	[ $code -eq 2 ] && grep -q -- "--trace goes with one variant on the processor, not with ${wrong%%=*}" "$tmp/out"
-	[ ! -e "$tmp/none.json" ]
-done
+refuse() { # MESSAGE ARGUMENT..
+	local code=0
+	"$TFMC" bench "$tales" "${@:2}" >"$tmp/out" 2>&1 || code=$?
+	[ $code -eq 2 ] && grep -q -- "$1" "$tmp/out" && [ ! -e "$tmp/none" ]
+}
+refuse '--trace goes with the processor, not with --device' --trace="$tmp/none" --device=opencl
+refuse '--trace goes with one variant, not with --variants' --trace="$tmp/none" --variants=v2,v3
+refuse '--html goes with one variant, not with --variants' --html="$tmp/none" --variants=v2,v3
 
 # Linked: with names, without, and too many events for the memory.
 cat >"$tmp/traced.c" <<'C'

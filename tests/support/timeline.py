@@ -61,7 +61,7 @@ def main():
     assert max(worst) <= 1.0001 and 1 - max(worst) < TOLERANCE, ("lanes do not add up to a call", worst)
     groups = [e for e in complete if e["cat"] == "group"]
     names = [e["name"] for e in groups]
-    assert eval(sys.argv[3], {"groups": groups, "calls": calls, "names": names}), (sys.argv[3], sorted(set(names)))
+    assert eval("(" + sys.argv[3] + ")", {"groups": groups, "calls": calls, "names": names}), (sys.argv[3], sorted(set(names)))
     print(len(calls), "calls,", len(groups), "groups, of a call", round(100 * max(worst), 1), "%")
 
 

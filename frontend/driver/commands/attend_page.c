@@ -154,11 +154,11 @@ enum tfmc_status attend_page(const struct attend *a, struct buf *out)
 	buf_init(&script);
 	print_data(&data, a);
 	buf_printf(&script, "%s%s", (const char *)attend_state_js, (const char *)attend_plot_js);
-	const struct page_mark marks[] = {
-	        {"@NAME@", frontend_name(a->l->model)}, /* letters, digits, underscores */
-	        {"@DATA@", data.data},
-	        {"@SCRIPT@", script.data}};
-	page_fill(out, (const char *)attend_html, marks, TFMC_COUNT(marks));
+	page_write(out, &(struct page){.name = frontend_name(a->l->model),
+	                               .title = "which token attends to which",
+	                               .parts = (const char *)attend_html,
+	                               .data = data.data,
+	                               .script = script.data});
 	bool failed = buf_failed(&data) || buf_failed(&script) || buf_failed(out);
 	buf_destroy(&data);
 	buf_destroy(&script);

@@ -11,13 +11,15 @@
  * the times are those that OpenCL profiling reports for the kernels. Two kernels may compute one group, and one kernel
  * several groups, which are then reported under the first. Of several ranks the groups of one alone are timed.
  *
- * --trace: the same session, and a timeline of its first calls after the warm-up.
+ * --trace: the same session, and a timeline of its first calls after the warm-up. --html: the table of --groups as a
+ * page with the roofline.
  *
  * --shards: the time of exchanges with other ranks is that of rank 0, waiting for the others included.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/driver/commands/page.h"
 #include "frontend/driver/commands/tensors.h"
 #include "frontend/driver/compile/ranks.h"
 #include "ir/core/case.h"
@@ -25,6 +27,9 @@
 #include "ir/support/number.h"
 
 /* ---- times of groups ---- */
+
+/* embed.cmake: the files, zero-terminated. */
+extern const unsigned char bench_html[], bench_js[];
 
 #define MAX_GROUPS 1024
 #define TRACED     16 /* calls of --trace: some hundred groups each */
@@ -117,7 +122,7 @@ static void add_kernel_time(void *user, uint64_t kernel, uint64_t group, uint64_
 	add_time(t, (struct group_time){seconds, seconds, seconds});
 }
 
-/* Sessions that are opened later are timed. */
+/* Makes later sessions of *c timed ones. Of the arena; NULL: no memory. */
 static struct bench_groups *bench_groups_create(struct driver *d, struct compiled *c, int64_t threads)
 {
 	struct bench_groups *g = ARENA_NEW(&d->arena, struct bench_groups);
@@ -129,7 +134,7 @@ static struct bench_groups *bench_groups_create(struct driver *d, struct compile
 	c->trace = &g->trace;
 	c->launched = add_kernel_time;
 	c->launched_user = g;
-	c->all_workers = d->options.groups;
+	c->all_workers = d->options.groups || d->options.html;
 	return g;
 }
 
@@ -238,6 +243,29 @@ static void print_name(const struct table *t, struct buf *out, const struct ir_o
 	ir_group_kernel(out, op);
 }
 
+/* Appends a field of JSON whose value is the text, which is cleared. */
+static void print_part(struct buf *out, const char *name, struct buf *text)
+{
+	buf_printf(out, ", \"%s\": ", name);
+	page_json_string(out, text->data);
+	out->failed = out->failed || buf_failed(text);
+	buf_clear(text);
+}
+
+/* The parts of the name, as fields of JSON. */
+static void print_parts(const struct table *t, const struct ir_op *op)
+{
+	struct buf text;
+	buf_init(&text);
+	ir_op_title(&text, t->func, op, false);
+	print_part(t->out, "title", &text);
+	ir_group_kernel(&text, op);
+	print_part(t->out, "kernel", &text);
+	ir_op_line(&text, t->cx, op);
+	print_part(t->out, "line", &text);
+	buf_destroy(&text);
+}
+
 /* A row of the table, or an object of the JSON list. op NULL: the group could not be found in the IR. */
 static void print_row(struct table *t, const struct timed_group *g, const struct ir_op *op, struct work a)
 {
@@ -248,10 +276,13 @@ static void print_row(struct table *t, const struct timed_group *g, const struct
 	if (t->is_json) {
 		buf_printf(t->out,
 		           "%s{\"ms\": %.6f, \"times\": %lld, \"busy_ms\": %.6f, \"flops\": %.0f, "
-		           "\"weight_bytes\": %.0f, \"group\": ",
+		           "\"weight_bytes\": %.0f, \"peak_gflops\": %.3f, \"group\": ",
 		           t->n_printed ? ", " : "", g->least.seconds * 1e3, (long long)g->times,
-		           g->least.busy * 1e3, a.flops * (double)g->times, a.bytes * (double)g->times);
-		buf_json(t->out, name.data);
+		           g->least.busy * 1e3, a.flops * (double)g->times, a.bytes * (double)g->times,
+		           a.ideal > 0 ? a.flops / a.ideal * 1e-9 : 0);
+		page_json_string(t->out, name.data);
+		if (op)
+			print_parts(t, op);
 		buf_str(t->out, "}");
 	} else {
 		print_figures(t, g, a);
@@ -358,7 +389,7 @@ struct bench {
 	const struct ir_module *planned;
 	const struct tfmc_record *record;
 	struct tfmc_session *session;
-	struct bench_groups *groups; /* --groups, --trace; NULL: neither */
+	struct bench_groups *groups; /* --groups, --trace, --html; NULL: none */
 	int64_t dims[RECORD_DIMS];
 	uint64_t random; /* state of SplitMix64 */
 	double seconds[MAX_CALLS];
@@ -617,10 +648,11 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 	print_rate(out, "weights", f->weights / f->min, "GB/s", weights_fraction(f), reading);
 }
 
-/* Leaves the object open: report() adds the groups and closes it. */
-static void print_json(struct bench *b, const char *entry, const struct figures *f)
+/* Leaves the object open: print_report() adds the groups and closes it. */
+static void print_json(struct bench *b, struct buf *out, const char *entry, const struct figures *f)
 {
-	struct buf *out = &b->d->out;
+	static const char *const types[MAC_ALL] = {
+	        [MAC_F32] = "f32", [MAC_INT8] = "int8", [MAC_BF16] = "bf16"};
 	buf_printf(out, "{\"entry\": \"%s\", \"target\": \"%s\", \"dims\": {", entry, f->target);
 	const char *separator = "";
 	for (uint64_t i = 0; i < b->record->n_dims; i++) {
@@ -639,8 +671,16 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	           f->flops, f->flops / f->min * 1e-9, f->weights, f->weights / f->min * 1e-9);
 	buf_printf(out, ", \"peak_gflops\": %.3f, \"peak_gbs\": %.3f",
 	           f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0, f->peak.bytes * 1e-9);
-	buf_printf(out, ", \"bound\": \"%s\"",
+	buf_printf(out, ", \"bound\": \"%s\", \"peaks\": {",
 	           weights_fraction(f) > flops_fraction(f) ? "weights" : "products");
+	separator = "";
+	for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
+		if (!(f->peak.flops[kind] > 0))
+			continue;
+		buf_printf(out, "%s\"%s\": %.3f", separator, types[kind], f->peak.flops[kind] * 1e-9);
+		separator = ", ";
+	}
+	buf_char(out, '}');
 }
 
 /* Sets f->peak, measured with as many workers as the calls, reading as many bytes of the model's weights as a
@@ -686,6 +726,7 @@ struct labels {
 	struct buf path, line, kernel;
 };
 
+/* Appends a group; those beyond MAX_GROUPS are only counted. */
 static void add_label_group(void *user, const struct ir_op *op)
 {
 	struct labels *l = user;
@@ -707,7 +748,7 @@ static int label_group(void *user, const struct tfmc_group_query *q, struct tfmc
 	buf_clear(&l->path);
 	buf_clear(&l->line);
 	buf_clear(&l->kernel);
-	ir_op_title(&l->path, l->func, op);
+	ir_op_title(&l->path, l->func, op, true);
 	ir_op_line(&l->line, &l->b->d->diag, op);
 	ir_group_kernel(&l->kernel, op);
 	*out = (struct tfmc_group_label){.path = l->path.data,
@@ -719,13 +760,14 @@ static int label_group(void *user, const struct tfmc_group_query *q, struct tfmc
 	return 1;
 }
 
+/* Appends to the buffer; 1: no memory. */
 static int write_text(void *user, const char *text, uint64_t bytes)
 {
 	buf_bytes(user, text, (size_t)bytes);
 	return buf_failed(user);
 }
 
-/* func NULL: groups have no names. */
+/* Writes the timeline to the file of --trace. func: the function or case that ran; NULL: groups have no names. */
 static enum tfmc_status write_trace(struct bench *b, const struct ir_func *func, const int64_t *values,
                                     int64_t past)
 {
@@ -756,6 +798,43 @@ static enum tfmc_status write_trace(struct bench *b, const struct ir_func *func,
 	return st;
 }
 
+/* Writes the report to stdout, and the page of --html, whose data is the object of --json. */
+static enum tfmc_status print_report(struct bench *b, const char *entry, const struct figures *f,
+                                     const struct ir_func *func, const int64_t *values, int64_t past)
+{
+	const struct driver_options *o = &b->d->options;
+	struct buf data, page;
+	buf_init(&data);
+	buf_init(&page);
+	if (!o->json)
+		print_text(b, entry, f);
+	if (!o->json && o->groups)
+		bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, func, values, past,
+		                   f->peak, false);
+	print_json(b, &data, entry, f);
+	if (o->groups || o->html) {
+		buf_str(&data, ", \"groups\": [");
+		bench_groups_print(b->groups, &data, &b->d->diag, b->planned, func, values, past, f->peak,
+		                   true);
+		buf_char(&data, ']');
+	}
+	buf_str(&data, "}\n");
+	if (o->json)
+		buf_append(&b->d->out, &data);
+	if (o->html)
+		page_write(&page, &(struct page){.name = b->planned->name,
+		                                 .title = "roofline",
+		                                 .parts = (const char *)bench_html,
+		                                 .data = data.data,
+		                                 .script = (const char *)bench_js});
+	enum tfmc_status st = buf_failed(&data) || buf_failed(&page) ? TFMC_NO_MEMORY : TFMC_OK;
+	if (st == TFMC_OK && o->html)
+		st = driver_write_output(b->d, o->html, &page);
+	buf_destroy(&data);
+	buf_destroy(&page);
+	return st;
+}
+
 /* Prints the times of an entry beside its work, which follows from the IR, and the measured peak. */
 static enum tfmc_status report(struct bench *b, const char *entry, const struct compiled *c,
                                const struct target *target)
@@ -782,19 +861,9 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	f.exchanges = b->exchanges[b->n_calls / 2];
 	f.min = b->seconds[0];
 	f.median = b->seconds[b->n_calls / 2];
-	if (b->d->options.json)
-		print_json(b, entry, &f);
-	else
-		print_text(b, entry, &f);
 	if (func)
 		func = ir_select_case(b->planned, func, values);
-	if (b->d->options.groups && b->d->options.json)
-		buf_str(&b->d->out, ", \"groups\": [");
-	if (b->d->options.groups)
-		bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, func, values, past, f.peak,
-		                   b->d->options.json);
-	if (b->d->options.json)
-		buf_str(&b->d->out, b->d->options.groups ? "]}\n" : "}\n");
+	TFMC_TRY(print_report(b, entry, &f, func, values, past));
 	return b->d->options.trace ? write_trace(b, func, values, past) : TFMC_OK;
 }
 
@@ -804,7 +873,7 @@ static enum tfmc_status open_session(struct bench *b, struct compiled *c)
 	const struct driver_options *o = &b->d->options;
 	c->trace = NULL;
 	b->groups = NULL;
-	if (o->groups || o->trace) {
+	if (o->groups || o->trace || o->html) {
 		b->groups = bench_groups_create(b->d, c, b->threads);
 		if (!b->groups)
 			return TFMC_NO_MEMORY;
@@ -854,9 +923,11 @@ enum exit_code command_bench(struct driver *d)
 	if (!b)
 		return EXIT_ENVIRONMENT;
 	b->d = d;
-	if (d->options.trace && (d->options.device || d->options.variants))
-		return driver_usage_error(d, "--trace goes with one variant on the processor, not with %s",
-		                          d->options.device ? "--device" : "--variants");
+	if (d->options.trace && d->options.device)
+		return driver_usage_error(d, "--trace goes with the processor, not with --device");
+	if (d->options.variants && (d->options.trace || d->options.html))
+		return driver_usage_error(d, "--%s goes with one variant, not with --variants",
+		                          d->options.trace ? "trace" : "html");
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = driver_compile_jit(d, &l, (struct entry_names){0}, &c);

@@ -127,11 +127,10 @@ static void print_data(struct buf *out, const struct views *v)
 /* Prints the page. Pictures contain closed boxes too, hidden, since the script only moves what is drawn. */
 static void print_page(struct buf *out, const struct views *v)
 {
-	struct buf data, pictures, name;
+	struct buf data, pictures;
 	char id[24];
 	buf_init(&data);
 	buf_init(&pictures);
-	buf_init(&name);
 	print_data(&data, v);
 	for (size_t i = 0; i < v->list.n; i++) {
 		struct graph g = v->list.items[i].graph;
@@ -139,17 +138,16 @@ static void print_page(struct buf *out, const struct views *v)
 		graph_place(&g, false);
 		graph_draw(&pictures, &g, id, true);
 	}
-	page_text(&name, v->name, strlen(v->name));
-	const struct page_mark marks[] = {{"@NAME@", name.data},
-	                                  {"@GRAPHSTYLE@", (const char *)graph_css},
-	                                  {"@PICTURES@", pictures.data},
-	                                  {"@DATA@", data.data},
-	                                  {"@SCRIPT@", (const char *)graph_js}};
-	page_fill(out, (const char *)graph_html, marks, TFMC_COUNT(marks));
-	out->failed = out->failed || buf_failed(&data) || buf_failed(&pictures) || buf_failed(&name);
+	page_write(out, &(struct page){.name = v->name,
+	                               .title = "graph",
+	                               .parts = (const char *)graph_html,
+	                               .marks = {{"@GRAPHSTYLE@", (const char *)graph_css},
+	                                         {"@PICTURES@", pictures.data}},
+	                               .data = data.data,
+	                               .script = (const char *)graph_js});
+	out->failed = out->failed || buf_failed(&data) || buf_failed(&pictures);
 	buf_destroy(&data);
 	buf_destroy(&pictures);
-	buf_destroy(&name);
 }
 
 /* Prints the first function as a picture, before and after the passes, side by side. */

@@ -10,7 +10,7 @@
 #include "ir/support/utf8.h"
 
 /* embed.cmake: the files of page/, zero-terminated. */
-extern const unsigned char light_css[], dark_css[], page_css[], page_js[];
+extern const unsigned char light_css[], dark_css[], page_css[], page_js[], page_html[];
 
 #define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
 
@@ -50,37 +50,80 @@ void page_text(struct buf *out, const char *text, size_t n)
 	}
 }
 
+/* ---- templates ---- */
+
 /* Returns the mark that the text begins with; NULL: none. */
 static const struct page_mark *find_mark(const char *text, const struct page_mark *marks, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (!strncmp(text, marks[i].mark, strlen(marks[i].mark)))
+		if (marks[i].mark && !strncmp(text, marks[i].mark, strlen(marks[i].mark)))
 			return &marks[i];
 	return NULL;
 }
 
-void page_fill(struct buf *out, const char *template, const struct page_mark *marks, size_t n)
+/* Appends n_text bytes of a template, with marks[n] replaced. */
+static void fill(struct buf *out, const char *text, size_t n_text, const struct page_mark *marks, size_t n)
 {
-	struct buf style;
-	buf_init(&style);
-	buf_printf(&style, "%s%s", (const char *)light_css, (const char *)page_css);
-	const struct page_mark common[] = {{"@STYLE@", style.data},
-	                                   {"@THEME@", (const char *)dark_css},
-	                                   {"@COMMON@", (const char *)page_js}};
-	for (const char *text = template; *text;) {
-		size_t plain = strcspn(text, "@");
-		buf_bytes(out, text, plain);
-		text += plain;
-		const struct page_mark *m = find_mark(text, marks, n);
-		m = m ? m : find_mark(text, common, TFMC_COUNT(common));
+	for (const char *end = text + n_text; text < end;) {
+		const char *at = memchr(text, '@', (size_t)(end - text));
+		at = at ? at : end;
+		buf_bytes(out, text, (size_t)(at - text));
+		const struct page_mark *m = at < end ? find_mark(at, marks, n) : NULL;
 		if (m)
 			buf_str(out, m->text);
-		else if (*text)
-			buf_char(out, *text);
-		text += m ? strlen(m->mark) : *text != 0;
+		else if (at < end)
+			buf_char(out, '@');
+		text = at + (m ? strlen(m->mark) : at < end);
 	}
-	out->failed = out->failed || buf_failed(&style);
+}
+
+/* The part of that name, with the page's marks replaced; empty where the template has none. */
+static void fill_part(struct buf *out, const struct page *p, const char *name)
+{
+	static const char begin[] = "<!-- part ";
+	for (const char *at = strstr(p->parts, begin); at; at = strstr(at, begin)) {
+		at += strlen(begin);
+		bool is_it = !strncmp(at, name, strlen(name)) && at[strlen(name)] == ' ';
+		at = strchr(at, '\n') + 1;
+		const char *next = strstr(at, begin);
+		if (is_it)
+			fill(out, at, next ? (size_t)(next - at) : strlen(at), p->marks,
+			     TFMC_COUNT(p->marks));
+	}
+}
+
+void page_write(struct buf *out, const struct page *p)
+{
+	static const char *const parts[][2] = {{"@PARTSTYLE@", "style"},
+	                                       {"@NOTES@", "notes"},
+	                                       {"@BAR@", "bar"},
+	                                       {"@BODY@", "body"},
+	                                       {"@HELP@", "help"}};
+	struct buf texts[TFMC_COUNT(parts)], style, name;
+	buf_init(&style);
+	buf_init(&name);
+	buf_printf(&style, "%s%s", (const char *)light_css, (const char *)page_css);
+	page_text(&name, p->name, strlen(p->name));
+	struct page_mark marks[TFMC_COUNT(parts) + 7] = {{"@NAME@", name.data},
+	                                                 {"@TITLE@", p->title},
+	                                                 {"@STYLE@", style.data},
+	                                                 {"@THEME@", (const char *)dark_css},
+	                                                 {"@COMMON@", (const char *)page_js},
+	                                                 {"@DATA@", p->data},
+	                                                 {"@SCRIPT@", p->script}};
+	for (size_t i = 0; i < TFMC_COUNT(parts); i++) {
+		buf_init(&texts[i]);
+		fill_part(&texts[i], p, parts[i][1]);
+		marks[7 + i] = (struct page_mark){parts[i][0], texts[i].data};
+	}
+	fill(out, (const char *)page_html, strlen((const char *)page_html), marks, TFMC_COUNT(marks));
+	out->failed = out->failed || buf_failed(&style) || buf_failed(&name);
+	for (size_t i = 0; i < TFMC_COUNT(parts); i++) {
+		out->failed = out->failed || buf_failed(&texts[i]);
+		buf_destroy(&texts[i]);
+	}
 	buf_destroy(&style);
+	buf_destroy(&name);
 }
 
 void page_svg_style(struct buf *out, const char *style)

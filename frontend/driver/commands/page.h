@@ -17,9 +17,17 @@ struct page_mark {
 void page_json_string(struct buf *out, const char *text);
 /* n bytes as text of XML or HTML: markup is escaped; invalid UTF-8 and control characters become U+FFFD. */
 void page_text(struct buf *out, const char *text, size_t n);
-/* Appends the template with its marks replaced: those of every page (@STYLE@, @THEME@, @COMMON@, from page/) and
- * marks[n]. */
-void page_fill(struct buf *out, const char *template, const struct page_mark *marks, size_t n);
+/* A page: its parts of the frame that all share (page/page.html). */
+struct page {
+	const char *name;  /* of the model; any bytes */
+	const char *title; /* what the page shows */
+	/* Its template: each part (style, notes, bar, body, help) begins after a line <!-- part NAME --> and ends before the
+	 * next one. */
+	const char *parts;
+	struct page_mark marks[2]; /* of the parts style and body; mark NULL: none */
+	const char *data, *script; /* JSON without < > & and '; JavaScript */
+};
+void page_write(struct buf *out, const struct page *p);
 /* Appends the style of a picture outside of a page: colors, light and dark. */
 void page_svg_style(struct buf *out, const char *style);
 

@@ -78,11 +78,9 @@ enum tfmc_status plan_page(struct arena *a, const struct diag_context *cx, const
                            const struct pass_report *report, const int64_t *dims, const char *caption,
                            struct buf *out)
 {
-	struct buf data, name;
+	struct buf data;
 	bool done = true;
 	buf_init(&data);
-	buf_init(&name);
-	page_text(&name, planned->name, strlen(planned->name));
 	buf_str(&data, "{\"caption\":");
 	page_json_string(&data, caption);
 	buf_str(&data, ",\"functions\":[");
@@ -103,11 +101,12 @@ enum tfmc_status plan_page(struct arena *a, const struct diag_context *cx, const
 	buf_str(&data, "],\"weights\":[");
 	print_weights(&data, a, planned);
 	buf_str(&data, "]}\n");
-	const struct page_mark marks[] = {
-	        {"@NAME@", name.data}, {"@DATA@", data.data}, {"@SCRIPT@", (const char *)plan_js}};
-	page_fill(out, (const char *)plan_html, marks, TFMC_COUNT(marks));
-	done = done && !buf_failed(&data) && !buf_failed(&name) && !buf_failed(out);
+	page_write(out, &(struct page){.name = planned->name,
+	                               .title = "memory",
+	                               .parts = (const char *)plan_html,
+	                               .data = data.data,
+	                               .script = (const char *)plan_js});
+	done = done && !buf_failed(&data) && !buf_failed(out);
 	buf_destroy(&data);
-	buf_destroy(&name);
 	return done ? TFMC_OK : TFMC_NO_MEMORY;
 }

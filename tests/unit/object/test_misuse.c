@@ -234,6 +234,7 @@ START_TEST(sessions)
 		    o.struct_size != offsetof(struct tfmc_session_options, ranks) &&
 		    o.struct_size != offsetof(struct tfmc_session_options, message) &&
 		    o.struct_size != offsetof(struct tfmc_session_options, message_bytes) &&
+		    o.struct_size != offsetof(struct tfmc_session_options, trace) &&
 		    o.struct_size != sizeof(o))
 			IS(TFMC_RT_E_ABI, tfmc_session_open(&model, &o, &s));
 	o.struct_size = HUGE_N;

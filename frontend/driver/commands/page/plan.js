@@ -3,24 +3,7 @@
 // The page of `tfmc plan --html`: buffers of a function as rectangles over time and bytes; weights as a squarified
 // treemap (Bruls, Huizing, van Wijk 2000) of the components of their names.
 const data = JSON.parse($("data").textContent);
-const LEFT = 70, TOP = 14, STRIP = 18, CHARACTER = 6.3, COLORS = 8, PAD = 3, HEAD = 16, LEAST = 4;
-
-function sizeText(bytes) {
-	let unit = 0;
-	for (; bytes >= 1024 && unit < 4; unit++)
-		bytes /= 1024;
-	return (unit ? bytes.toFixed(1) : bytes) + " " + ["bytes", "KiB", "MiB", "GiB", "TiB"][unit];
-}
-
-function draw(parent, tag, attributes, text) {
-	const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
-	for (const [name, value] of Object.entries(attributes))
-		e.setAttribute(name, typeof value === "number" ? value.toFixed(1) : value);
-	if (text !== undefined)
-		e.textContent = text;
-	parent.append(e);
-	return e;
-}
+const LEFT = 70, TOP = 14, STRIP = 18, CHARACTER = 6.3, PAD = 3, HEAD = 16, LEAST = 4;
 
 /* The longest end of a name, from a point on, that fits; "" where none does. */
 function fitted(name, width) {
@@ -29,52 +12,6 @@ function fitted(name, width) {
 		if (text.length * CHARACTER <= width)
 			return text;
 	return "";
-}
-
-/* A color for each key, in order of appearance. */
-function colorer() {
-	const seen = new Map();
-	return (key) => {
-		if (!seen.has(key))
-			seen.set(key, seen.size % COLORS);
-		return "var(--c" + seen.get(key) + ")";
-	};
-}
-
-/* Makes rectangles one stop of Tab, chosen by pointer and arrows; lines() is what the readout says of one. */
-function choosable(readout, marks) {
-	let at = -1;
-	const choose = (i, focuses) => {
-		if (at >= 0) {
-			marks[at].element.classList.remove("chosen");
-			marks[at].element.setAttribute("tabindex", "-1");
-		}
-		at = i;
-		marks[at].element.classList.add("chosen");
-		marks[at].element.setAttribute("tabindex", "0");
-		readout.replaceChildren(...marks[at].lines().map((text, k) => make(k ? "p" : "strong", {}, text)));
-		if (focuses)
-			marks[at].element.focus();
-	};
-	const largest = () => marks.reduce((best, m, i) => m.bytes > marks[best].bytes ? i : best, 0);
-	const keys = {ArrowRight: () => (at + 1) % marks.length, ArrowLeft: () => (at + marks.length - 1) % marks.length, Home: largest};
-	marks.forEach((m, i) => {
-		m.element.setAttribute("tabindex", "-1");
-		m.element.setAttribute("role", "button");
-		m.element.setAttribute("aria-label", m.lines().join(", "));
-		m.element.addEventListener("pointerenter", () => choose(i, false));
-		m.element.addEventListener("click", () => choose(i, true));
-		m.element.addEventListener("keydown", (e) => {
-			if (!keys[e.key] || e.ctrlKey || e.altKey || e.metaKey)
-				return;
-			e.preventDefault();
-			choose(keys[e.key](), true);
-		});
-	});
-	if (marks.length)
-		choose(largest(), false);
-	else
-		readout.replaceChildren(make("p", {class: "faint"}, "There is none."));
 }
 
 /* ---- memory over time ---- */
@@ -97,8 +34,8 @@ function strip(svg, f, y, xOf, keyOf, textOf) {
 		const x = xOf(begin), width = xOf(end) - x, text = textOf(key), shown = text && fitted(text, width - 6);
 		if (!text)
 			continue;
-		draw(draw(svg, "rect", {class: "segment", x, y, width, height: STRIP - 2}), "title", {}, text);
-		draw(svg, "text", {x: x + width / 2, y: y + 12, "text-anchor": "middle", class: "faint"}, shown);
+		addShape(addShape(svg, "rect", {class: "segment", x, y, width, height: STRIP - 2}), "title", {}, text);
+		addShape(svg, "text", {x: x + width / 2, y: y + 12, "text-anchor": "middle", class: "faint"}, shown);
 	}
 }
 
@@ -107,20 +44,20 @@ function drawMemory(f) {
 	const n = Math.max(1, f.groups.length), peak = Math.max(1, ...f.buffers.map((b) => b[3] + b[4]));
 	const xOf = (t) => LEFT + (width - LEFT - 8) * t / n, yOf = (bytes) => TOP + height * (1 - bytes / peak);
 	const total = TOP + height + 2 * STRIP + 8, colorOf = colorer(), marks = [];
-	const svg = draw({append() {}}, "svg", {width, height: total, viewBox: "0 0 " + width + " " + total, role: "group", "aria-label": "arena over time"});
-	draw(svg, "rect", {class: "frame", x: LEFT, y: TOP, width: width - LEFT - 8, height});
+	const svg = addShape({append() {}}, "svg", {width, height: total, viewBox: "0 0 " + width + " " + total, role: "group", "aria-label": "arena over time"});
+	addShape(svg, "rect", {class: "frame", x: LEFT, y: TOP, width: width - LEFT - 8, height});
 	for (let i = 0; i <= 4; i++)
-		draw(svg, "text", {x: LEFT - 6, y: yOf(peak * i / 4) + 4, "text-anchor": "end", class: "faint"}, sizeText(Math.round(peak * i / 4)));
+		addShape(svg, "text", {x: LEFT - 6, y: yOf(peak * i / 4) + 4, "text-anchor": "end", class: "faint"}, sizeText(Math.round(peak * i / 4)));
 	for (const [name, first, last, at, bytes] of f.buffers) {
 		const x = xOf(first), y = yOf(at + bytes), w = xOf(last + 1) - x, h = yOf(at) - y;
-		const element = draw(svg, "rect", {x, y, width: w, height: h, style: "fill: " + colorOf(f.groups[first] ? f.groups[first][2] : name)});
+		const element = addShape(svg, "rect", {x, y, width: w, height: h, style: "fill: " + colorOf(f.groups[first] ? f.groups[first][2] : name)});
 		if (h >= 13)
-			draw(svg, "text", {x: x + w / 2, y: y + h / 2 + 4, "text-anchor": "middle"}, fitted(name, w - 6));
+			addShape(svg, "text", {x: x + w / 2, y: y + h / 2 + 4, "text-anchor": "middle"}, fitted(name, w - 6));
 		const groupText = (t) => t + (f.groups[t] ? ", " + f.groups[t][0] : "");
-		marks.push({element, bytes, lines: () => [name, sizeText(bytes) + " at " + sizeText(at),
+		marks.push({element, size: bytes, lines: () => [name, sizeText(bytes) + " at " + sizeText(at),
 			"written by group " + groupText(first), last > first ? "read until group " + groupText(last) : "not read by a later group"]});
 	}
-	draw(svg, "line", {class: "bound", x1: LEFT, x2: width - 8, y1: yOf(f.bound), y2: yOf(f.bound)});
+	addShape(svg, "line", {class: "bound", x1: LEFT, x2: width - 8, y1: yOf(f.bound), y2: yOf(f.bound)});
 	strip(svg, f, TOP + height + 4, xOf, (g) => g[2], (key) => key);
 	strip(svg, f, TOP + height + 4 + STRIP, xOf, (g) => g[1], (key) => key > 1 ? "×" + key + " layers" : "");
 	box.replaceChildren(svg);
@@ -186,21 +123,21 @@ function squarify(nodes, x, y, w, h, put) {
 
 function drawWeights(root) {
 	const box = $("weights"), width = Math.max(280, box.clientWidth), height = Math.max(260, Math.min(640, width * .5)), marks = [], colorOf = colorer();
-	const svg = draw({append() {}}, "svg", {width, height, viewBox: "0 0 " + width + " " + height, role: "group", "aria-label": "weights by size"});
+	const svg = addShape({append() {}}, "svg", {width, height, viewBox: "0 0 " + width + " " + height, role: "group", "aria-label": "weights by size"});
 	const put = (node, x, y, w, h) => {
 		const label = w > 24 && h > HEAD ? fitted(node.name, w - 8) : "";
 		const head = label ? HEAD : PAD, isLeaf = !node.children.length;
 		/* Where its children have no space, a box stands for all of them. */
 		if (isLeaf || Math.min(w - 2 * PAD, h - head - PAD) < LEAST) {
-			const element = draw(svg, "rect", {x, y, width: w, height: h, style: "fill: " + colorOf(node.path.split(".").slice(-2).join("."))});
-			draw(svg, "text", {x: x + 4, y: y + 13}, label);
+			const element = addShape(svg, "rect", {x, y, width: w, height: h, style: "fill: " + colorOf(node.path.split(".").slice(-2).join("."))});
+			addShape(svg, "text", {x: x + 4, y: y + 13}, label);
 			const about = isLeaf ? node.weight[1] + (node.weight[2] ? " as " + node.weight[2] : "") : "several weights";
-			marks.push({element, bytes: node.bytes, lines: () => [node.path, about,
+			marks.push({element, size: node.bytes, lines: () => [node.path, about,
 				sizeText(node.bytes) + ", " + (100 * node.bytes / root.bytes).toFixed(1) + " % of all"]});
 			return;
 		}
-		draw(svg, "rect", {class: "area", x, y, width: w, height: h});
-		draw(svg, "text", {x: x + 5, y: y + 12, class: "faint"}, label);
+		addShape(svg, "rect", {class: "area", x, y, width: w, height: h});
+		addShape(svg, "text", {x: x + 5, y: y + 12, class: "faint"}, label);
 		squarify(node.children, x + PAD, y + head, w - 2 * PAD, h - head - PAD, put);
 	};
 	squarify(root.children, 0, 0, width, height, put);
