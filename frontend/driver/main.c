@@ -208,6 +208,15 @@ static const char *option_of_ranks(const struct driver_options *o)
 	                        : NULL;
 }
 
+/* The first option that asks for times of groups, which one rank alone has; NULL: none is given. */
+static const char *option_of_groups(const struct driver_options *o)
+{
+	return o->groups                               ? "--groups"
+	       : o->trace                              ? "--trace"
+	       : o->html && o->command & COMMAND_BENCH ? "--html"
+	                                               : NULL;
+}
+
 #define LATENCY_MAX   1e6  /* microseconds */
 #define LINK_RATE_MIN 1e-6 /* gigabytes a second */
 #define LINK_RATE_MAX 1e6
@@ -253,7 +262,8 @@ static enum exit_code read_shards(struct driver *d)
 static enum exit_code check_ranks(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	const char *one = option_of_one_process(o), *ranks = option_of_ranks(o);
+	const char *one = option_of_one_process(o), *ranks = option_of_ranks(o),
+	           *groups = option_of_groups(o);
 	enum exit_code code = read_shards(d);
 	if (code != EXIT_OK)
 		return code;
@@ -262,15 +272,16 @@ static enum exit_code check_ranks(struct driver *d)
 		return driver_usage_error(d, "%s requires --shards=N, 2 or more", ranks);
 	if (o->one_rank && d->stages > 1)
 		return driver_usage_error(d, "--one-rank is for one stage, not for --shards=%s", o->shards);
-	if (o->groups && n > 1 && !o->one_rank)
-		return driver_usage_error(d, "--groups with --shards requires --one-rank");
+	if (groups && n > 1 && !o->one_rank)
+		return driver_usage_error(d, "%s with --shards requires --one-rank", groups);
 	if (o->rank && option_int(o->rank, 0) >= n)
 		return driver_usage_error(d, "--rank=%lld: ranks are 0 to %lld",
 		                          (long long)option_int(o->rank, 0), (long long)n - 1);
 	if (d->job &&
-	    (o->one_rank || o->latency || o->link_rate || o->groups)) /* it has its own link, and all ranks */
-		return driver_usage_error(
-		        d, "--one-rank, --groups, --latency and --link-rate are not for an MPI job");
+	    (o->one_rank || o->latency || o->link_rate || groups)) /* it has its own link, and all ranks */
+		return driver_usage_error(d,
+		                          "%s, --one-rank, --latency and --link-rate are not for an MPI job",
+		                          groups ? groups : "--groups");
 	if (n > 1 && one)
 		return driver_usage_error(d, "%s is for one process, not for --shards or an MPI job", one);
 	return check_link(d);

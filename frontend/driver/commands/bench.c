@@ -130,7 +130,6 @@ static struct bench_groups *bench_groups_create(struct driver *d, struct compile
 		return NULL;
 	g->trace = (struct tfmc_trace){g, add_group_run, add_call_run};
 	g->threads = threads;
-	g->is_device = d->options.device != NULL;
 	c->trace = &g->trace;
 	c->launched = add_kernel_time;
 	c->launched_user = g;
@@ -868,7 +867,7 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 }
 
 /* Opens a session for the upper bounds of the dims, with a trace for --groups and --trace. */
-static enum tfmc_status open_session(struct bench *b, struct compiled *c)
+static enum tfmc_status open_session(struct bench *b, struct compiled *c, const struct target *target)
 {
 	const struct driver_options *o = &b->d->options;
 	c->trace = NULL;
@@ -877,6 +876,7 @@ static enum tfmc_status open_session(struct bench *b, struct compiled *c)
 		b->groups = bench_groups_create(b->d, c, b->threads);
 		if (!b->groups)
 			return TFMC_NO_MEMORY;
+		b->groups->is_device = target->arch == ARCH_OPENCL;
 	}
 	if (o->trace)
 		TFMC_TRY(check_status(b, "trace", tfmc_timeline_create(b->record, 0, &b->groups->timeline)));
@@ -906,7 +906,7 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 		b->dims[i] = i == 0 ? dim->lo : dim->hi;
 	}
 	TFMC_TRY(driver_apply_dim_options(b->d, b->planned->dims, b->dims));
-	enum tfmc_status st = open_session(b, c);
+	enum tfmc_status st = open_session(b, c, target);
 	if (st == TFMC_OK)
 		st = measure(b, entry);
 	if (st == TFMC_OK)

@@ -581,9 +581,8 @@ static int begin_ranks(const struct driver *d, struct compiled *c, const struct 
 	}
 	if (c->model.record->ranks <= 1)
 		return TFMC_RT_OK;
-	status = options->one_rank || c->trace
-	                 ? rank_threads_begin_alone(&c->model, given, &c->ranks)
-	                 : rank_threads_begin(&c->model, o, c->weights, given, &c->ranks);
+	status = options->one_rank ? rank_threads_begin_alone(&c->model, given, &c->ranks)
+	                           : rank_threads_begin(&c->model, o, c->weights, given, &c->ranks);
 	if (status == TFMC_RT_OK)
 		*out = rank_threads_leader(c->ranks);
 	return status;

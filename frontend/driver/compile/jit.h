@@ -52,7 +52,7 @@ struct timed_ranks {
 struct compiled {
 	/* Set by the caller, for sessions that are opened later. */
 	bool all_workers;               /* small calls take all workers, too */
-	const struct tfmc_trace *trace; /* NULL: none. Of several ranks one alone runs */
+	const struct tfmc_trace *trace; /* NULL: none */
 	tfmc_launched_fn *launched;     /* of --device; NULL: not wanted */
 	void *launched_user;
 	struct variant_set variants;
