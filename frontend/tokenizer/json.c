@@ -3,8 +3,8 @@
  * tokenizer.json: typed members, the order of its parts; the model, added tokens, templates and decoders. Truncation and
  * padding are not read: they are left to the caller.
  *
- * Added tokens are overridden by those of the configuration files; a token without an id gets that of its piece, or the
- * next one. Combinations of decoders are mapped to the flags that have the same effect.
+ * Added tokens are overridden by those of the configuration files, of which one without an id gets that of its piece, or
+ * the next one. Combinations of decoders are mapped to the flags that have the same effect.
  */
 #include "frontend/tokenizer/json.h"
 
@@ -395,7 +395,8 @@ static bool grow_tokens(struct tokenizer_reader *r, size_t n_ids)
 	return true;
 }
 
-/* Grows the token array for the ids of the list. */
+/* Grows the token array for the ids of added_tokens, all of which have one: they may be in any order, and add_token()
+ * rejects an id outside of the array. */
 static bool reserve_ids(struct tokenizer_reader *r, const struct json_node *list)
 {
 	size_t n_ids = r->desc->n_tokens;
@@ -818,8 +819,12 @@ enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const str
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	if (d->flags & (TFMC_TOK_H_BYTE_LEVEL | TFMC_TOK_H_FALLBACK))
 		tokenizer_find_byte_tokens(d);
-	if (d->model == TFMC_TOK_WORDLEVEL && !r.has_decoder)
-		d->flags |= TFMC_TOK_H_DECODE_WORDS; /* words separated by spaces */
+	/* Without a decoder the library joins tokens by spaces. Bytes, marks and affixes are not left in the text, as it
+	 * would: they become the characters and spaces that they stand for. */
+	bool has_spaces = d->mark.n > 0 || d->prefix.n > 0 || d->flags & TFMC_TOK_H_BYTE_LEVEL;
+	if (!r.has_decoder &&
+	    (!has_spaces || d->model == TFMC_TOK_WORDLEVEL || d->model == TFMC_TOK_WORDPIECE))
+		d->flags |= TFMC_TOK_H_DECODE_WORDS;
 	TFMC_TRY(normalize_added(&r));
 	return tokenizer_pack(s, d, out);
 }

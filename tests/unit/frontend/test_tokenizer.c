@@ -485,6 +485,35 @@ START_TEST(refusals)
 }
 END_TEST
 
+/* As the tokenizers library: without a decoder tokens are joined by spaces, with one that only fuses by nothing. */
+START_TEST(no_decoder)
+{
+	static const char *const models[] = {
+	        "\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]",
+	        "\"type\":\"Unigram\",\"vocab\":[[\"a\",0.0],[\"b\",-1.0]]",
+	        "\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"b\":1}"};
+	static const char *const decoders[] = {"null", "{\"type\":\"Fuse\"}"}, *const texts[] = {"a b", "ab"};
+	const int32_t ids[] = {0, 1};
+	for (size_t i = 0; i < TFMC_COUNT(decoders); i++) {
+		struct reading r;
+		struct tokenizer_packed p;
+		struct tfmc_tokenizer *t;
+		char text[8] = {0};
+		uint64_t n;
+		reading_init(&r);
+		struct tokenizer_source s = {&r.arena, &r.cx, "t.json", LOC_NONE, false, NULL};
+		const char *json =
+		        arena_printf(&r.arena, "{\"model\":{%s},\"decoder\":%s}", models[_i], decoders[i]);
+		ck_assert_int_eq(tokenizer_from_json(&s, json, strlen(json), &p), TFMC_OK);
+		ck_assert_int_eq(tfmc_tokenizer_open(p.data, p.bytes, &t), TFMC_TOKENIZER_OK);
+		ck_assert_int_eq(tfmc_tokenizer_decode(t, ids, 2, 0, text, sizeof(text) - 1, &n), 0);
+		ck_assert_str_eq(text, texts[i]);
+		tfmc_tokenizer_close(t);
+		reading_destroy(&r);
+	}
+}
+END_TEST
+
 START_TEST(lines_of_merges)
 {
 	static const char vocab[] = "{\"a\": 0, \"b\": 1, \"ab\": 2}";
@@ -581,6 +610,7 @@ Suite *suite_tokenizer(void)
 	TCase *t = tcase_create("tokenizer");
 	const int n = (int)TFMC_COUNT(names);
 	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, no_decoder, 0, 3);
 	tcase_add_loop_test(t, lines_of_merges, 0, 2);
 	tcase_add_loop_test(t, expected_ids, 0, n);
 	tcase_add_loop_test(t, marian, 0, 2);
