@@ -763,7 +763,8 @@ static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *
 	return TFMC_RT_OK;
 }
 
-/* Calls an entry with its argument slots: on one worker, with parallel_for, or in SPMD form. */
+/* Calls an entry with its argument slots: on one worker, with parallel_for, or in SPMD form. dims, by the record's index,
+ * choose the number of workers. */
 static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *args)
 {
 	if (s->pool)
@@ -777,7 +778,7 @@ static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims
 	return call.status;
 }
 
-/* Calls an entry on this rank. */
+/* Calls an entry on this rank; whoever made the call has checked its numbers of dims and tensors. */
 static int call_with_buffers(struct tfmc_session *s, const struct session_call *c)
 {
 	const struct tfmc_record *r = s->model.record;

@@ -359,13 +359,14 @@ static int64_t lcm(int64_t a, int64_t b)
 	return a / x * b;
 }
 
-/* Detects gate and up: one output of two ranges that halve the columns; any other output must have a single
- * range. */
+/* Detects gate and up: the only output, not split into heads, is of two ranges that halve the columns. True, too, if
+ * every output has a single range; false: the epilogue cannot compute the outputs. */
 static bool find_gate_up(struct linear *l, const struct matmul_ranges *p)
 {
 	bool any = false;
 	for (int i = 0; i < p->n_outputs; i++)
-		any = any || (p->outputs[i].trace->mask & (p->outputs[i].trace->mask - 1)) != 0;
+		any = any ||
+		      (p->outputs[i].trace->mask & (p->outputs[i].trace->mask - 1)) != 0; /* two bits */
 	if (!any)
 		return true;
 	const struct column_range *a = &p->items[0], *b = &p->items[1];

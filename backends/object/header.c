@@ -382,6 +382,8 @@ static void print_function(struct header_writer *w, const char *result, const ch
 	           parameters);
 }
 
+/* Prints the context, the record, and the functions that are not entries: those of struct tfmc_model (MODEL) and the
+ * others are declared alike. */
 static void print_functions(struct header_writer *w)
 {
 	buf_printf(w->out,

@@ -542,7 +542,7 @@ static bool expand_output(struct expander *b, struct model_output *o)
 	}
 	const char *name = name_is_used(b, o->name) ? temp_push(b, arena_printf(b->arena, "%s_out", o->name))
 	                                            : temp_push(b, o->name);
-	v.cut = v.lengths; /* rows past the length are 0 */
+	v.cut = v.lengths; /* steps leave anything in rows past the length; an output has 0 there */
 	o->value = name;
 	o->lengths = v.lengths;
 	return push_assignment(b, (struct ir_loc){o->loc, NULL}, name, value_ref(b, &v, o->loc));

@@ -307,7 +307,7 @@ static int single_symbol(const struct ir_dim *d)
 }
 
 /* Declares a dim called `name`, at most max, that replaces the number of tokens d in this function (lower_dim).
- * False if d is not one symbol, or at least max. */
+ * False if d is not one symbol, or is always more than max. */
 static bool bind_row_dim(struct lowering *lw, const struct ir_dim *d, const char *name, int64_t max)
 {
 	struct ir_dims *dims = lw->module->dims;
@@ -329,7 +329,7 @@ bool lower_bind_rows(struct lowering *lw, bool scores)
 	const struct ir_dim *d = ir_import_dim(lw->module, lw->m->inputs.items[lw->m->tokens].dims[1]);
 	int64_t rings = min_ring_call_rows(lw->types),
 	        max = scores && rings > SCORE_ROWS ? SCORE_ROWS : rings;
-	/* score needs no bound on a constant number of rows */
+	/* the bound of score only saves memory: a number of rows that is no symbol stays as it is */
 	bool is_needed = max == rings || single_symbol(d) >= 0;
 	if (ir_dim_hi(lw->module->dims, d) <= max || !is_needed ||
 	    bind_row_dim(lw, d, scores ? "rows" : "part", max))

@@ -517,6 +517,7 @@ bool model_read_generate(struct frontend_model *m)
 	ok = read_decay(&env, yaml_find(node, "decay"), &g->decay) && ok;
 	ok = read_sequences(&env, yaml_find(node, "banned"), "banned", false, &g->banned) && ok;
 	ok = read_sequences(&env, yaml_find(node, "bias"), "bias", true, &g->bias) && ok;
+	/* it replaces g->start, which has to be read */
 	ok = ok && model_read_speech(&env, yaml_find(node, "speech"), g);
 	return ok && find_tokens(m, node) && check_generate(m, node);
 }

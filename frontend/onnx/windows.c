@@ -12,7 +12,8 @@ struct window {
 	size_t n;
 	int64_t kernel[WINDOW_AXES_MAX], stride[WINDOW_AXES_MAX], dilation[WINDOW_AXES_MAX];
 	int64_t pads[2 * WINDOW_AXES_MAX]; /* before, then after */
-	int64_t extra[WINDOW_AXES_MAX];    /* ceil_mode: what is there behind the border */
+	int64_t extra
+	        [WINDOW_AXES_MAX]; /* ceil_mode: read behind the border; count_include_pad does not count it */
 };
 
 /* An attribute with a number for each axis. */
@@ -281,7 +282,8 @@ bool import_conv_transpose(struct importer *im)
 
 /* ---- pools ---- */
 
-/* ceil_mode: the last window may begin within the input and end behind its border. */
+/* ceil_mode: the last window may begin in the input or the border before it, and end behind the border after it.
+ * import_pool() refuses dilations. */
 static void add_last_window(struct importer *im, const struct operand *v, struct window *w)
 {
 	for (size_t i = 0; i < w->n && !im->failed; i++) {

@@ -109,13 +109,13 @@ static const char *const templates[][2] = {
 /* Names of a template and their ids, ended by an entry of zeros. */
 struct template_names {
 	struct tokenizer_reader *r;
-	const char *single;
+	const char *single; /* the template of one text; that of a pair has the same names */
 	struct tokenizer_named_id names[12];
 	size_t n;
 };
 
-/* Adds the id of a name if the template has the name; text NULL: the template is written without it. needed: the
- * token must be in the vocabulary. False after a diagnostic. */
+/* Adds a name of the template and the id of its text; NONE (text NULL, or not in the vocabulary) leaves the item out of
+ * the template, and is refused if needed. False after a diagnostic. */
 static bool add_name(struct template_names *a, const char *name, const char *text, bool needed)
 {
 	if (strstr(a->single, name) == NULL)

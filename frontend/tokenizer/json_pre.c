@@ -90,7 +90,8 @@ static bool read_strip(struct tokenizer_reader *r, const struct json_node *n, co
 	return add_normalizer(r, path, TFMC_TOK_STRIP, flags, no_string, no_string);
 }
 
-/* Common expressions have an operation of their own; others are compiled. */
+/* Common expressions have an operation of their own, with the least number of spaces (0: of any white space); others
+ * are compiled. */
 static bool replace_regex(struct tokenizer_reader *r, const char *path, const char *regex,
                           const char *content)
 {

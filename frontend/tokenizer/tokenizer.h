@@ -41,7 +41,8 @@ struct tokenizer_packed {
 };
 
 struct tokenizer_lists; /* frontend/tokenizer/json.h */
-/* The tree of Hugging Face's tokenizer.json; lists replace the vocabulary members (NULL: none). */
+/* The tree of Hugging Face's tokenizer.json; lists: the vocabulary as a tokenizer class reads it from its own files,
+ * instead of the members of the model (NULL: none). */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s,
                                                    const struct json_node *root,
                                                    const struct tokenizer_lists *lists,

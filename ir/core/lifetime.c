@@ -202,7 +202,7 @@ bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes 
 	number_region(&s, f->body);
 	if (arena_failed(a))
 		return false;
-	s.here = s.spans.n = 0;
+	s.here = s.spans.n = 0; /* the spans are kept: n numbers the regions again */
 	visit_region(&s, f->body);
 	/* returned values are live to the end */
 	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];

@@ -333,7 +333,8 @@ static void check_disjoint(struct plan_verifier *p, const struct slot *a, const 
 
 /* ---- all pairs ---- */
 
-/* Counting sort by the beginning of the live range, so that equal times stay in order of definition. */
+/* Counting sort by the beginning of the live range, the order that check_all() needs. Equal times stay in order of
+ * definition, so that the message is at the later one. add_slot() has left out values that are never alive. */
 static bool sort_slots(struct plan_verifier *p)
 {
 	size_t n = p->life.n_times + 2, *start = ARENA_ARRAY(&p->v->arena, size_t, n + 1);

@@ -315,7 +315,8 @@ static void visit_topk(struct shapes *s, const struct ir_op *op)
 
 /* ---- tables ---- */
 
-/* The parameter that v is computed from by masks and views; NULL: v is computed otherwise. */
+/* The parameter whose elements the ids v of a gather are, so that its bound is theirs: views keep them, a mask adds 0,
+ * always an id. NULL: v is computed otherwise. */
 static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v)
 {
 	const struct ir_op *op;

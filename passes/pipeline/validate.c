@@ -361,7 +361,7 @@ static enum tfmc_status try_fuel(const struct validation *s, const struct stage 
 	return st;
 }
 
-/* Bisection over the fuel of a pass that is wrong with unlimited fuel. */
+/* Bisection over the fuel of a step that is wrong with its own (usually unlimited). */
 static enum tfmc_status bisect_fuel(const struct validation *s, const struct stage *before,
                                     const struct pipeline_step *step, struct validate_culprit *c)
 {

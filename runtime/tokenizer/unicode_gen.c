@@ -24,7 +24,7 @@ struct tables {
 	int n_records;
 	int *pool, n_pool;
 	unsigned short *record_of; /* [CODES] */
-	int (*pairs)[3];
+	int (*pairs)[3];           /* first, second, composed; sorted, for the library's binary search */
 	int n_pairs;
 };
 
@@ -206,7 +206,7 @@ static void print_records(const struct tables *t)
 static int fill_tables(struct tables *t)
 {
 	t->records = calloc(CODES, sizeof(*t->records));
-	t->pool = calloc((size_t)4 * CODES, sizeof(*t->pool));
+	t->pool = calloc((size_t)4 * CODES, sizeof(*t->pool)); /* ample: few characters decompose */
 	t->record_of = calloc(CODES, sizeof(*t->record_of));
 	t->pairs = calloc(CODES, sizeof(*t->pairs));
 	if (!t->records || !t->pool || !t->record_of || !t->pairs)
@@ -215,6 +215,7 @@ static int fill_tables(struct tables *t)
 		if (cp < 0xd800 || cp > 0xdfff) /* surrogates are no characters */
 			add_pair(t, cp);
 	qsort(t->pairs, (size_t)t->n_pairs, sizeof(*t->pairs), compare_pairs);
+	/* after all pairs: a record tells whether its character is the second of any */
 	for (int cp = 0; cp < CODES; cp++)
 		if (cp < 0xd800 || cp > 0xdfff)
 			add_code(t, cp);

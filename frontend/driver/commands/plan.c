@@ -310,7 +310,7 @@ static void print_function(struct plan *p, const struct backend_function_sizes *
 	buf_str(out, " are read\n");
 	print_exchanges(p, s->func);
 	const struct plan_func *plan = NULL;
-	for (size_t i = p->report->plans.n; i-- > 0;)
+	for (size_t i = 0; plan == NULL && i < p->report->plans.n; i++)
 		if (!strcmp(p->report->plans.items[i].name, s->func->name))
 			plan = &p->report->plans.items[i];
 	print_arena(p, s, plan);

@@ -200,7 +200,7 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	p.print_before = split_word_lists(d, &o->print_ir_before);
 	p.print_after = split_word_lists(d, &o->print_ir_after);
 	p.diff = split_word_lists(d, &o->diff);
-	p.reproduce = o->reproducer != NULL;
+	p.reproduce = o->reproducer != NULL; /* else only of a pass that fails */
 	p.require_fusion = split_word_lists(d, &o->require_fusion);
 	p.disable_rules = split_word_lists(d, &o->disable_rule);
 	p.rules_name = o->rules;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Diagnostics as text, JSON Lines and SARIF, and the explanations of codes. JSON and SARIF are streamed in the order
+ * Diagnostics as text, its first lines (short), JSON Lines and SARIF, and the explanations of codes. JSON and SARIF are streamed in the order
  * of the diagnostics: an object stays open at its array of notes until the next diagnostic, or the end, closes it.
  */
 #include "frontend/driver/options/diagnostics.h"
@@ -47,7 +47,7 @@ void diagnostics_json_uri(struct buf *out, const char *path)
 }
 
 /* ---- text and short ---- */
-/* Appends "location: severity: message": the first line of the text form; notes are left out. */
+/* --diagnostics=short: appends "location: severity: message", the first line of the text form; notes are left out. */
 static void add_short(const struct diag_context *cx, const struct diag *m, struct buf *log)
 {
 	struct buf line;
