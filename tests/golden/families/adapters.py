@@ -305,9 +305,9 @@ def check_mutations(command, broken, seed, count):
     for i in range(count):
         name = sorted(files)[i % 2]
         # headers are where the structure is
-        data, end = bytearray(files[name]), min(len(files[name]), 2500)
+        data = bytearray(files[name])
         for _ in range(draw.randint(1, 3)):
-            at = draw.randrange(end)
+            at = draw.randrange(min(len(data), 2500))
             kind = draw.randrange(3)
             if kind == 0:
                 data[at] = draw.randrange(256)
