@@ -46,27 +46,8 @@ bench hostile 'any("</script><script>" in t for t in titles)' "$tmp/hostile.tir"
 
 if node --version >"$tmp/out" 2>&1; then
 	cat >"$tmp/page.js" <<'JS'
-const fs = require("fs"), vm = require("vm");
-const scripts = [...fs.readFileSync(process.argv[2], "utf8").matchAll(/<script([^>]*)>([^]*?)<\/script>/g)].map((s) => s[2]);
-const elements = {}, made = [], listeners = {};
-function element(tag) {
-	const e = {
-		tag, attributes: {}, own: {}, children: [], dataset: {}, clientWidth: 900, textContent: "", classes: new Set(),
-		classList: {toggle(name, on) { e.classes[on ? "add" : "delete"](name); }},
-		setAttribute(name, value) { e.attributes[name] = value; if (name.startsWith("data-")) e.dataset[name.slice(5)] = value; },
-		removeAttribute(name) { delete e.attributes[name]; },
-		append(...items) { e.children.push(...items); }, replaceChildren(...items) { e.children = items; },
-		addEventListener(type, f) { e.own[type] = f; }, focus() { page.focused = e; },
-	};
-	made.push(e);
-	return e;
-}
-const page = {
-	document: {getElementById: (id) => elements[id] = elements[id] || (id === "data" ? {textContent: scripts[0]} : element(id)),
-		createElement: element, createElementNS: (_, tag) => element(tag)},
-	matchMedia: () => ({matches: false, addEventListener() {}}), addEventListener: (type, f) => { listeners[type] = f; },
-};
-vm.runInNewContext(scripts[1] + "\nthis.groups = groups; this.state = state; this.points = () => points; this.rows = () => rows;", page);
+const {page, elements, made, listeners} = require(process.env.TFMC_SOURCE + "/tests/support/dom.js")(process.argv[2],
+	"this.groups = groups; this.state = state; this.points = () => points; this.rows = () => rows;");
 const fail = (why) => { throw new Error(why); };
 const press = (e, key) => e.own.keydown({key, preventDefault() {}});
 const worked = page.groups.filter((g) => g.flops > 0 && g.ms > 0);

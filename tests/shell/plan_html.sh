@@ -54,25 +54,8 @@ plan hostile 'names == ["</script><script>alert(1)</script>.a"] and data["weight
 
 if node --version >"$tmp/out" 2>&1; then
 	cat >"$tmp/page.js" <<'JS'
-const fs = require("fs"), vm = require("vm");
-const scripts = [...fs.readFileSync(process.argv[2], "utf8").matchAll(/<script([^>]*)>([^]*?)<\/script>/g)].map((s) => s[2]);
-const elements = {}, made = [], listeners = {};
-function element(tag) {
-	const e = {
-		tag, attributes: {}, own: {}, children: [], dataset: {}, clientWidth: 900, textContent: "",
-		classList: {add() {}, remove() {}}, setAttribute(name, value) { e.attributes[name] = value; },
-		append(...items) { e.children.push(...items); }, replaceChildren(...items) { e.children = items; },
-		addEventListener(type, f) { e.own[type] = f; }, focus() {},
-	};
-	made.push(e);
-	return e;
-}
-const page = {
-	document: {getElementById: (id) => elements[id] = elements[id] || (id === "data" ? {textContent: scripts[0]} : element(id)),
-		createElement: element, createElementNS: (_, tag) => element(tag)},
-	matchMedia: () => ({matches: false, addEventListener() {}}), addEventListener: (type, f) => { listeners[type] = f; },
-};
-vm.runInNewContext(scripts[1] + "\nthis.data = data; this.show = show;", page);
+const {page, elements, made, listeners} = require(process.env.TFMC_SOURCE + "/tests/support/dom.js")(process.argv[2],
+	"this.data = data; this.show = show;");
 const rects = (box, all = []) => { box.children.forEach((e) => { if (e.attributes.role === "button") all.push(e); rects(e, all); }); return all; };
 const area = (e) => e.attributes.width * e.attributes.height;
 for (const f of page.data.functions) {

@@ -13,10 +13,10 @@ import re
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 
 import seeded
+from run import call, fail
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 QUICK = [] if os.environ.get("TFMC_ALL") else ["-O0", "--passes=O2"]
@@ -98,17 +98,6 @@ class Adapter:
             json.dump(self.config, f, indent=1)
         write(os.path.join(folder, "adapter_model.safetensors"), self.tensors)
         return folder
-
-
-def call(*args):
-    return subprocess.run([os.environ["TFMC"], *args], capture_output=True, text=True, errors="replace")
-
-
-def fail(message, result=None):
-    print(message)
-    if result is not None:
-        print(result.stdout + result.stderr)
-    sys.exit(1)
 
 
 def packed(out, *args):
