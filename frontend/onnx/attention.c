@@ -24,6 +24,14 @@ struct attention {
 
 /* ---- operands ---- */
 
+/* E of v [B, S, heads E]; NULL: it has other axes, or no whole heads. */
+static const struct ir_dim *head_size(struct importer *im, const struct operand *v, int64_t heads)
+{
+	return v->rank == 3 && heads > 0 && heads <= INT32_MAX
+	               ? ir_dim_divide(im->dims, v->dims[2], ir_dim_const(im->dims, heads))
+	               : NULL;
+}
+
 /* Operand i of three axes [B, S, heads E], or four. */
 static bool read_heads(struct importer *im, size_t i, const char *count, struct heads *out)
 {
@@ -35,9 +43,7 @@ static bool read_heads(struct importer *im, size_t i, const char *count, struct 
 		memcpy(out->dims, v->dims, sizeof(out->dims));
 		return !im->failed;
 	}
-	const struct ir_dim *each = v->rank == 3 && n > 0 && n <= INT32_MAX
-	                                    ? ir_dim_divide(im->dims, v->dims[2], ir_dim_const(im->dims, n))
-	                                    : NULL;
+	const struct ir_dim *each = head_size(im, v, n);
 	if (each == NULL)
 		return import_refuse(im, "%s of %d axes in %lld heads", im->node->op, v->rank, (long long)n);
 	const struct ir_dim *split[] = {v->dims[0], v->dims[1], ir_dim_const(im->dims, n), each};
@@ -78,8 +84,9 @@ static bool read_mask(struct importer *im, struct attention *a)
 		return import_refuse(im, "Attention: a mask of %d axes", v->rank);
 	const struct ir_dim *given = v->dims[v->rank - 1];
 	if (given != a->k.dims[2]) {
-		const char *left = dim_text(im, ir_dim_sub(im->dims, a->k.dims[2], given));
-		if (!ir_dim_is_const(ir_dim_sub(im->dims, a->k.dims[2], given), NULL))
+		const struct ir_dim *missing = ir_dim_sub(im->dims, a->k.dims[2], given);
+		const char *left = dim_text(im, missing);
+		if (!ir_dim_is_const(missing, NULL))
 			return import_refuse(im, "not supported: Attention of %s keys and a mask of %s",
 			                     dim_text(im, a->k.dims[2]), dim_text(im, given));
 		x = is_bool ? import_text(im,
@@ -256,10 +263,8 @@ bool import_rotary(struct importer *im)
 	struct operand *v = operand_needed(im, 0);
 	bool interleaved = attribute_int(im, "interleaved", 0) != 0, is_flat = v->rank == 3;
 	int64_t heads = attribute_int(im, "num_heads", 0), width;
-	const struct ir_dim *dims[4] = {0}, *each = NULL;
+	const struct ir_dim *dims[4] = {0}, *each = head_size(im, v, heads);
 	const char *x = operand_tensor(im, v);
-	if (is_flat && heads > 0 && heads <= INT32_MAX)
-		each = ir_dim_divide(im->dims, v->dims[2], ir_dim_const(im->dims, heads));
 	if (im->failed || (v->rank != 4 && each == NULL))
 		return import_refuse(im, "RotaryEmbedding of %d axes in %lld heads", v->rank,
 		                     (long long)heads);

@@ -68,7 +68,7 @@ bool import_gather(struct importer *im)
 		return gather_one(im, v, axis, id);
 	const char *at = ids_text(im, ids, v->dims[axis]);
 	if (v->stored != NULL && v->dtype != DT_F32 && v->rank == 2 && axis == 0 &&
-	    import_lookup_of_codes(im, at))
+	    import_lookup_of_quants(im, at))
 		return true;
 	if (operand_is_parameter(v) && v->rank == 2 && axis == 0)
 		return import_output(im, 0,

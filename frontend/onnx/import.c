@@ -749,7 +749,7 @@ static const char *import_graph(struct importer *im, struct arena *a, const char
 		past_write(im, logits, n_outputs, &outputs);
 		buf_printf(&head, "tfmc: 1\nname: %s\n", name);
 		write_inputs(im, &head);
-		if (im->keeps_codes)
+		if (im->keeps_quants)
 			buf_str(&head, "dtype: {compute: f32}\n");
 		buf_printf(&head, "graph:%s\n%s", graph.len > 0 ? "" : " []",
 		           graph.len > 0 ? graph.data : "");

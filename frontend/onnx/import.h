@@ -97,7 +97,7 @@ struct importer {
 		size_t n, cap;
 	} parameters;
 	struct past past;
-	bool keeps_codes; /* a parameter is a quantized matrix of the file */
+	bool keeps_quants; /* a parameter is a quantized matrix of the file */
 	bool failed;
 };
 
@@ -224,9 +224,9 @@ typedef bool import_operator(struct importer *im);
 #define OPERATOR(op, function)  import_operator import_##function;
 #define MICROSOFT(op, function) OPERATOR(op, function)
 #include "frontend/onnx/ops.def"
-/* A Gather of codes whose only reader makes floats of them, at i32 ids as text, is a lookup of floats. False: it is not
+/* A Gather of quants whose only reader makes floats of them, at i32 ids as text, is a lookup of floats. False: it is not
  * so, or failed. */
-bool import_lookup_of_codes(struct importer *im, const char *ids);
+bool import_lookup_of_quants(struct importer *im, const char *ids);
 /* A constant border of the axes from `first_axis` on: pads[2 n_axes] before, then after. */
 const char *import_padded(struct importer *im, const char *x, int first_axis, const int64_t *pads,
                           size_t n_axes, const char *value);

@@ -2,7 +2,7 @@
 /*
  * Quantized operators. Numbers are what the file says: an element becomes round(x / scale) + zero in the type of its zero
  * point, and (q - zero) scale again. Constant matrices are tensors of the weight file (frontend/weights/onnx_quantized.h),
- * which keep their codes where a format has them; products are then of floats, whose sums of integers are exact up to
+ * which keep their quants where a format has them; products are then of floats, whose sums of integers are exact up to
  * 2^24.
  */
 #include "frontend/onnx/import.h"
@@ -18,6 +18,13 @@
 
 /* ---- scales and zero points ---- */
 
+/* The operand as f32. */
+static const char *floats_text(struct importer *im, struct operand *v)
+{
+	const char *text = operand_tensor(im, v);
+	return v->dtype == DT_F32 ? text : import_text(im, "cast(%s, f32)", text);
+}
+
 /* Operand i, a scale or zero point of x, as floats that stand next to it: one, one along `axis`, or one for each
  * `block` of it. */
 static const char *factor_text(struct importer *im, size_t i, const struct operand *x, int axis,
@@ -30,8 +37,7 @@ static const char *factor_text(struct importer *im, size_t i, const struct opera
 		return float_text(im, v->known[0].f);
 	if (v->n == 1 && operand_int(v, 0, &number))
 		return float_text(im, (double)number);
-	const char *text = operand_tensor(im, v);
-	text = v->dtype == DT_F32 ? text : import_text(im, "cast(%s, f32)", text);
+	const char *text = floats_text(im, v);
 	if (v->rank == 0 || im->failed)
 		return text;
 	if (v->rank == 1 && ir_dim_equals(v->dims[0], 1))
@@ -74,7 +80,7 @@ static bool read_blocks(struct importer *im, const struct operand *x, int *axis,
 static const char *centered_text(struct importer *im, size_t i, size_t z, int axis, int64_t block)
 {
 	struct operand *x = operand_needed(im, i);
-	const char *text = import_text(im, "cast(%s, f32)", operand_tensor(im, x));
+	const char *text = floats_text(im, x);
 	const char *zero = operand_at(im, z) != NULL ? factor_text(im, z, x, axis, block) : "0.0";
 	return strcmp(zero, "0.0") == 0 ? text : import_text(im, "%s - %s", text, zero);
 }
@@ -113,9 +119,7 @@ bool import_quantize(struct importer *im)
 	(void)attribute_of(im, "precision");
 	if (!read_blocks(im, x, &axis, &block) || !read_quantized_type(im, zero, &type))
 		return false;
-	const char *text = operand_tensor(im, x);
-	text = x->dtype == DT_F32 ? text : import_text(im, "cast(%s, f32)", text);
-	const char *scale = factor_text(im, 1, x, axis, block),
+	const char *text = floats_text(im, x), *scale = factor_text(im, 1, x, axis, block),
 	           *at = zero != NULL ? factor_text(im, 2, x, axis, block) : "0.0";
 	return output_quantized(im, 0, import_text(im, "%s / %s", text, scale), at, type);
 }
@@ -135,7 +139,7 @@ static struct operand *stored_product(struct importer *im, const char *name)
 		v->dims[i] = ir_dim_const(im->dims, t->dims[i]);
 		v->n *= (size_t)t->dims[i];
 	}
-	im->keeps_codes = im->keeps_codes || t->packed_as != NULL || t->transposed != NULL;
+	im->keeps_quants = im->keeps_quants || t->packed_as != NULL || t->transposed != NULL;
 	return v;
 }
 
@@ -179,7 +183,7 @@ bool import_dynamic_quantize(struct importer *im)
 
 /*
  * The product of operand `left` and the one after its scale or zero point, `right`, both less their zero points, as
- * floats: a constant matrix keeps its codes.
+ * floats: a constant matrix keeps its quants.
  */
 static const char *product_text(struct importer *im, size_t left, size_t left_zero, size_t right,
                                 size_t right_zero)
@@ -254,8 +258,8 @@ bool import_matmul_nbits(struct importer *im)
 	                     bias != NULL ? import_text(im, "%s + %s", x, operand_tensor(im, bias)) : x);
 }
 
-/* A Gather of codes that a later node makes floats of is a lookup of floats. False: it is not so. */
-bool import_lookup_of_codes(struct importer *im, const char *ids)
+/* A Gather of quants that a later node makes floats of is a lookup of floats. False: it is not so. */
+bool import_lookup_of_quants(struct importer *im, const char *ids)
 {
 	const struct onnx_node *later = import_only_reader(im, im->node->outputs.items[0]);
 	struct operand *made =

@@ -108,7 +108,7 @@ static bool place_scales(struct dequantized *d, int64_t axis)
 	return fits && d->n_blocks == d->size / d->block + (d->size % d->block != 0);
 }
 
-/* ---- codes ---- */
+/* ---- quants ---- */
 
 /* Zero points as bytes [groups, N], of scales that are `row` and `group` apart. */
 static const unsigned char *zero_bytes(struct arena *a, const struct stored_tensor *zero, int64_t n,
@@ -123,7 +123,7 @@ static const unsigned char *zero_bytes(struct arena *a, const struct stored_tens
 	return out;
 }
 
-/* The matrix, or its transpose (by_column), as rows of codes; false: its rows have no scales. */
+/* The matrix, or its transpose (by_column), as rows of quants; false: its rows have no scales. */
 static bool pack_rows(struct adding *p, const struct dequantized *d, bool by_column, struct packed_matrix *m)
 {
 	const struct stored_tensor *q = d->q;
@@ -176,7 +176,7 @@ static struct stored_tensor *new_tensor(struct adding *p, const char *name, cons
 	return t;
 }
 
-/* Adds the matrix as rows of codes. */
+/* Adds the matrix as rows of quants. */
 static bool add_packed(struct adding *p, const char *name, const struct stored_tensor *q,
                        const struct packed_matrix *m)
 {
@@ -187,7 +187,7 @@ static bool add_packed(struct adding *p, const char *name, const struct stored_t
 	return packed_describe(p->a, t, m) && weight_files_add(p->files, t);
 }
 
-/* Adds the tensor, and its transpose where that has rows of codes. */
+/* Adds the tensor, and its transpose where that has rows of quants. */
 static bool add_dequantized(struct adding *p, const char *name, const struct dequantized *d)
 {
 	struct stored_tensor *t = new_tensor(p, name, d->q);
