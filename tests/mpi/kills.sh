@@ -15,6 +15,7 @@ shift $(($# < 2 ? $# : 2))
 [ $# -gt 0 ] || set -- openmpi recovery mpich
 tfmc=${TFMC:-$source/build/frontend/driver/tfmc}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0
+export UCX_LOG_FILE=stderr # UCX, the transport of MPICH, logs a rank killed in MPI_Init to standard output otherwise
 limit=120000 # ms: a wait is at most 60 s, and the machine may be busy
 ranks=3
 tmp=$(mktemp -d)
@@ -78,7 +79,8 @@ check_outputs() {
 	[ ! -e outputs ] || cmp -s outputs whole.outputs || fail "$what: a part of the outputs"
 	[ -z "$(find . -maxdepth 1 -name 'outputs?*')" ] || left=$((left + 1))
 	rm -f outputs?*
-	[[ $(cat whole.text) = "$(sed '/^==*$/,$d; /^Abort(/,$d' text)"* ]] || fail "$what: other text" # Hydra or MPICH may have the last word
+	# Hydra or MPICH may have the last word.
+	[[ $(cat whole.text) = "$(sed '/^==*$/,$d; /^Abort(/,$d' text)"* ]] || { cat text >&2; fail "$what: other text"; }
 }
 
 # measure: the duration of a job, of which a moment is a part. The machine may be slower or faster than before.
