@@ -360,7 +360,7 @@ def test_threads():
     for t in threads:
         t.join()
     assert not wrong
-    # The lock is free during a call: another thread counts meanwhile.
+    # The lock is free during a call: another thread counts meanwhile. With the lock held it would count once at most.
     model = tfmc.compile(llama(FOLDER + "/locked"), options=QUICK, threads=1)
     ids, counted, stop = np.ones((1, 2048), np.int32), [0], threading.Event()
 
@@ -379,7 +379,7 @@ def test_threads():
     during = counted[0] - before
     stop.set()
     thread.join()
-    assert during > 100, during
+    assert during > 10, during
 
 
 def interrupted(model, use):
