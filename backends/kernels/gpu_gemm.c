@@ -359,7 +359,8 @@ static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 		struct kb_val at =
 		        kb_mul_const(k, kb_select(k, is_first, first_panel, second_panel), l->panel.bytes);
 		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
-		kb_store(k, panel_load_i8(k, &l->panel, at, in_panel, i, 0, LANES), g->tile, to, begin, 0);
+		kb_store(k, panel_load_i8(k, &l->panel, at, in_panel, i, ANY_WORD, LANES), g->tile, to, begin,
+		         0);
 		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
 		const struct panel_block b = panel_load_block(k, &l->panel, at, in_panel, from, LANES);
 		kb_store(k, b.scale, g->tile, to, begin + (int64_t)WORDS * GPU_COLUMNS, 0);
@@ -596,8 +597,7 @@ static void multiply_few_int8(struct wg_matmul *g, struct kb_val i)
 		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
 		const struct panel_block b = panel_load_block(k, &g->l.panel, at, column, i, LANES);
 		for (int word = 0; word < WORDS; word++)
-			w[word] = panel_load_i8(k, &g->l.panel, at, column, kb_add_const(k, i, 4L * word), 0,
-			                        LANES);
+			w[word] = panel_load_i8(k, &g->l.panel, at, column, i, word, LANES);
 		multiply_words(g, p, w, &b, 0, 1);
 		if (g->rows == 1)
 			continue;

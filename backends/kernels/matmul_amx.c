@@ -250,32 +250,6 @@ void matmul_amx_per_block_begin(struct linear *l)
 	kb_tile_config_gemm(k, config, k_of_tile(l));
 }
 
-/* n k-rows from K element i on. */
-static void repack_k_rows(const struct linear *l, struct kb_val from, struct kb_val to, struct kb_val i,
-                          int n)
-{
-	struct kb *k = l->k;
-	struct kb_val at = kb_mul_const(k, i, MATMUL_PANEL / 4);
-	for (int k_row = 0; k_row < n; k_row++)
-		for (int column = 0; column < MATMUL_PANEL; column += l->lanes) {
-			struct kb_val first = kb_index(k, column),
-			              words = panel_load_i8(k, &l->panel, from, first, i, k_row, l->lanes);
-			kb_store(k, words, to, at, k_row * MATMUL_PANEL + column, 0);
-		}
-}
-
-#define K_ROWS_UNROLLED 4
-
-void matmul_amx_repack_panel(const struct linear *l, struct kb_val from, struct kb_val to)
-{
-	struct kb *k = l->k;
-	int64_t unrolled = 4 * K_ROWS_UNROLLED, full = l->depth / unrolled * unrolled;
-	struct kb_val i = kb_loop(k, "unpack", kb_index(k, 0), kb_index(k, full), unrolled, 0);
-	repack_k_rows(l, from, to, i, K_ROWS_UNROLLED);
-	kb_end_loop(k);
-	repack_k_rows(l, from, to, kb_index(k, full), (int)(l->depth - full + 3) / 4);
-}
-
 struct block_loop {
 	const struct matmul_lowp_tile *c;
 	struct matrix_tiles tiles;

@@ -15,7 +15,7 @@
  *                         up) by ranges of columns
  *
  * B is stored in panels of NR = 16 columns (ir/target/tile.h). A k-row of a panel is 64 bytes: its 16 columns
- * at one K element, or at as many as fit (2 of 16 bits, 4 of 8, 8 of 4).
+ * at one K element, or at as many as fit (2 of 16 bits, 4 of 8, 8 of 4; other quants: quant_group in tile.h).
  */
 #ifndef TFMC_BACKENDS_KERNELS_MATMUL_INTERNAL_H
 #define TFMC_BACKENDS_KERNELS_MATMUL_INTERNAL_H
@@ -88,9 +88,10 @@ struct matmul_value {
 };
 
 /* Operands of integer multiplies, repacked in scratch for many rows (tile_unpacked_bytes): i16 for pmaddwd,
- * where each word of four bytes becomes the pairs (0, 2) and (1, 3); i8 with signs for AMX. */
+ * where each word of four bytes becomes the pairs (0, 2) and (1, 3); i8 with signs for AMX; or bytes as panels of 8 bits
+ * have them. */
 struct matmul_repacked {
-	struct kb_val x;      /* [rows][2][bytes of a row], or none: x is read as it is */
+	struct kb_val x;      /* i16: [rows][2][bytes of a row]; none: x is read as it is */
 	struct kb_val panels; /* [panels][bytes]; none: nothing is repacked */
 	int group;            /* panels that are repacked at once */
 	int64_t bytes;        /* of a repacked panel */
@@ -188,7 +189,7 @@ static inline bool matmul_has_constant_k(const struct linear *l)
 /* Bytes of a panel for one K element. */
 static inline int64_t matmul_bytes_per_k(const struct linear *l)
 {
-	return PANEL_ROW_BYTES / l->panel.k_per_line;
+	return l->panel.bytes_per_k;
 }
 
 /* ---- matmul_microkernel.c ---- */
@@ -254,16 +255,17 @@ struct matmul_lowp_tile {
 	const struct linear *l;
 	const struct reg_tile *p;
 	struct kb_val w; /* first panel */
+	struct panel b;  /* layout of the k-rows that are read: of the panels, or repacked */
 	/* Address of each panel, and an opaque copy of it: what is loaded again through the copy LLVM cannot
 	 * keep in a register, which the table of a codebook or the words of x need. */
 	struct kb_val panel[MATMUL_NC], reload[MATMUL_NC];
 	struct quant_panel_layout layout; /* of super-blocks */
-	/* The open dot block: address of its super-block, its first word in a row of x, word of its first k-row
-	 * in a panel. */
+	/* The open dot block: address of its super-block, its first word in a row of x, 4-byte word of its first group of
+	 * quants in a panel; half of that group it begins with: 0, or 1 where a group is two dot blocks. */
 	struct kb_val super_block, x_word, b_word;
-	struct kb_val b_row; /* loop index over k-rows where they are not unrolled; else none */
+	int half;
 	const struct matmul_prefetch *prefetch;
-	struct kb_val repacked_x, repacked_w; /* rows of x and first panel, repacked; or none */
+	struct kb_val repacked_x, repacked_w; /* rows of x (i16) and first panel, repacked; or none */
 	struct kb_var acc[MATMUL_ACC_MAX];    /* i32 sums of the dot block */
 	struct kb_var acc16[MATMUL_ACC_MAX]; /* i16 sums of a chunk of 32 elements, where they fit; or none */
 	struct kb_val x_words[MATMUL_X_VECTORS]
@@ -307,9 +309,8 @@ void matmul_amx_begin(struct linear *l);
 void matmul_amx_end(const struct linear *l);
 /* Emits a macro block by AMX. */
 void matmul_amx_block(const struct linear *l, const struct matmul_block *s);
-/* By dot blocks: configures the tiles; dequantizes a panel to signed bytes; the K loop of 16 rows x 1 panel. */
+/* By dot blocks: configures the tiles; the K loop of 16 rows x 1 panel. */
 void matmul_amx_per_block_begin(struct linear *l);
-void matmul_amx_repack_panel(const struct linear *l, struct kb_val from, struct kb_val to);
 void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
 
 /* ---- copies for many rows (matmul_prologue.c) ---- */

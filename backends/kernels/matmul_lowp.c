@@ -92,7 +92,7 @@ bool matmul_has_dot(const struct linear *l)
 /* True if a dot product of bytes takes several instructions (pmaddubsw, pmaddwd, paddd). */
 static bool is_dot_emulated(const struct matmul_lowp_tile *c)
 {
-	return !c->repacked_w.id && !matmul_has_dot(c->l);
+	return !c->repacked_x.id && !matmul_has_dot(c->l);
 }
 
 /* ---- i32 accumulators ---- */
@@ -116,35 +116,10 @@ static struct kb_val dot_quants(const struct matmul_lowp_tile *c, struct kb_val 
 	                                                  : kb_dot_u7s8(k, sum, w, x);
 }
 
-/*
- * Unpacks the nibbles at bit `shift` of each byte, or looks them up. aarch64 shifts bytes (one instruction,
- * no mask). The table lookup ignores high bits, so a mask is not needed; yet with several rows, where
- * registers are scarce, it is kept: without it the load is folded into the lookup right before its use, and
- * its latency shows.
- */
-static struct kb_val unpack_nibbles(const struct matmul_lowp_tile *c, struct kb_val words, int shift)
+/* Word, in a panel, of the group of quants that belongs to word `first` of x in the dot block. */
+static struct kb_val group_word(const struct matmul_lowp_tile *c, struct kb_val first)
 {
-	struct kb *k = c->l->k;
-	int lanes = c->l->lanes;
-	struct panel_unpacking u = {.zero = matmul_zero_point(c->l)};
-	if (shift > 0 && multiplies_by_element(c)) {
-		struct kb_val by = kb_splat(k, kb_cvt(k, kb_i32(k, shift), KB_U8), 4 * lanes);
-		words = kb_bitcast(k, kb_bin(k, KB_SHR, kb_bitcast(k, words, KB_U8), by), KB_I32);
-	} else {
-		if (shift > 0)
-			u.shift = kb_i32(k, shift);
-		if (!ir_format(c->l->panel.format)->codebook || c->p->rows > 1)
-			u.mask = 0x0f0f0f0f;
-	}
-	return panel_unpack(k, &c->l->panel, words, u, lanes);
-}
-
-/* Word, in a panel, of the k-row that belongs to word `first` of x in the dot block. */
-static struct kb_val k_row_word(const struct matmul_lowp_tile *c, struct kb_val first)
-{
-	struct kb *k = c->l->k;
-	int64_t words = MATMUL_PANEL / (ir_format(c->l->panel.format)->bits == 4 ? 2 : 1);
-	return kb_add(k, c->b_word, kb_mul_const(k, first, words));
+	return kb_add(c->l->k, c->b_word, kb_mul_const(c->l->k, first, c->b.bytes_per_k));
 }
 
 /* True if a dot block prefetches once: its share is under one cache line, and f32 and i32 accumulators
@@ -154,48 +129,52 @@ static bool prefetches_once(const struct matmul_lowp_tile *c)
 	return c->prefetch->row_tile.id && matmul_acc_registers(c->l) > 1;
 }
 
-/* Prefetches for k-row `k_row` of the chunk at word `first`. */
-static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
+/* Prefetches for k-row `k_row` of those from word `first` of the dot block on. */
+static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first, struct kb_val k_row)
 {
 	struct kb *k = c->l->k;
-	int64_t per_k_row = c->l->panel.k_per_line;
-	if (!c->prefetch->base.id || (prefetches_once(c) && (k_row > 0 || c->b_row.id)))
+	int64_t n;
+	if (!c->prefetch->base.id || c->repacked_w.id ||
+	    (prefetches_once(c) && (!kb_const_index(k, k_row, &n) || n > 0)))
 		return;
-	struct kb_val i = kb_mul_const(k, kb_add(k, c->x_word, first), 4), at = k_row_word(c, first);
-	if (c->b_row.id) {
-		i = kb_add(k, i, kb_mul_const(k, c->b_row, per_k_row));
-		at = kb_add(k, at, kb_mul_const(k, c->b_row, MATMUL_PANEL));
-	}
-	i = kb_add_const(k, i, k_row * per_k_row);
-	matmul_prefetch_line(c->l, c->prefetch, i, c->w, kb_add_const(k, at, (int64_t)k_row * MATMUL_PANEL));
+	struct kb_val i = kb_mul_const(k, kb_add(k, c->x_word, first), 4), at = group_word(c, first);
+	i = kb_add(k, i, kb_mul_const(k, k_row, c->b.k_per_line));
+	at = kb_add(k, at, kb_mul_const(k, k_row, MATMUL_PANEL));
+	matmul_prefetch_line(c->l, c->prefetch, i, c->w, at);
 }
 
-/* Quants of a k-row: its bytes; of 4 bits, its low or high nibbles. */
-enum quant_part { BYTES, LOW, HIGH };
+/* Dot blocks of a group of quants: 2 if a scale belongs to half of one. */
+static int dot_blocks_of_group(const struct matmul_lowp_tile *c)
+{
+	const struct activation_row_layout *row = &c->l->lowp.layout;
+	return row->blocks > 1 && row->block < c->b.group.elements ? (int)(c->b.group.elements / row->block)
+	                                                           : 1;
+}
 
-/* True if registers cannot hold all words of x of a chunk: all low nibbles are multiplied first, then all
- * high ones, and k-rows are loaded twice. */
-static bool is_nibble_major(const struct matmul_lowp_tile *c)
+/* True if registers cannot hold all words of x of a group: they are multiplied in order, and k-rows are loaded for each
+ * of them. */
+static bool is_in_x_order(const struct matmul_lowp_tile *c)
 {
 	const struct reg_tile *p = c->p;
 	int acc_at = matmul_acc_registers(c->l) * p->rows * p->vectors,
-	    others = 3; /* a k-row, its nibbles, a mask */
-	return multiplies_by_element(c) && acc_at + 2 * p->rows + others > kb_caps(p->k)->registers;
+	    others = 3; /* a k-row, its quants, a mask */
+	return multiplies_by_element(c) && c->b.group.words / dot_blocks_of_group(c) > MATMUL_X_WORDS &&
+	       acc_at + 2 * p->rows + others > kb_caps(p->k)->registers;
 }
 
 /*
  * Addresses of the panels: opaque ones where loads (NEON) have no room for the displacement of a panel;
  * another opaque copy where the table of a codebook or the words of x need the register of a k-row that would
- * be kept for its high nibbles.
+ * be kept for further words.
  */
 static void find_panel_addresses(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
 	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
 	bool is_codebook = !c->l->lowp.to.bf16 && ir_format(c->l->panel.format)->codebook;
-	bool needs_reload = is_nibble_major(c) || (is_codebook && c->p->rows > panels);
+	bool needs_reload = is_in_x_order(c) || (is_codebook && c->p->rows > panels);
 	struct kb_val w = c->repacked_w.id ? c->repacked_w : c->w;
-	int64_t bytes = c->l->panel.bytes * (c->repacked_w.id ? 2 : 1);
+	int64_t bytes = c->repacked_w.id ? c->l->repack.bytes : c->l->panel.bytes;
 	for (int i = 0; i < panels; i++) {
 		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * bytes);
 		c->panel[i] = multiplies_by_element(c) && i > 0 ? kb_ptr_opaque(k, at) : at;
@@ -212,36 +191,55 @@ static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, const st
 	return kb_load(c->l->k, word_vector(c), panel[v / per_panel], at, disp, 0);
 }
 
-/* Loads the quants of vector v of a k-row as bytes that can be multiplied. */
-static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val at, int k_row,
-                                 enum quant_part part, int v)
+/* Vector v of word i of the group at 4-byte word `group` + disp, as bytes that can be multiplied. With several rows,
+ * where registers are scarce, codebook indices are masked although the lookup ignores high bits: without a mask the load
+ * is folded into the lookup right before its use, and its latency shows. */
+static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val group, int64_t disp, int i,
+                                 int v)
 {
 	struct kb *k = c->l->k;
-	struct kb_val w = load_panel_words(c, part == HIGH ? c->reload : c->panel, at, k_row, v);
-	if (part != BYTES)
-		return unpack_nibbles(c, w, part == HIGH ? 4 : 0);
-	if (!flips_sign(c->l))
-		return w;
-	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
+	int lanes = c->l->lanes, per_panel = MATMUL_PANEL / lanes;
+	bool is_codebook = ir_format(c->l->panel.format)->codebook;
+	const struct panel_word w = {.from = c->panel[v / per_panel],
+	                             .again = c->reload[v / per_panel],
+	                             .group = group,
+	                             .disp = disp + (int64_t)(v % per_panel) * lanes,
+	                             .i = i,
+	                             .zero = matmul_zero_point(c->l),
+	                             .shifts_bytes = multiplies_by_element(c),
+	                             .is_unmasked = is_codebook && c->p->rows == 1};
+	struct kb_val words = panel_load_word(k, &c->b, &w, lanes);
+	if (!flips_sign(c->l) || is_codebook)
+		return words;
+	return kb_bin(k, KB_XOR, words, kb_splat(k, kb_i32(k, -0x7f7f7f80), lanes)); /* 0x80808080 */
 }
 
-/* Adds the k-row `k_row` of a chunk (word `first` of the dot block) times the same word of all rows. Quants
- * of all vectors are live at once, or, where words of x fill the registers, of one vector after the other. */
-static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int k_row, enum quant_part part)
+/* A group of quants: its first word in the dot block, `from` words after word `first`; row: the k-row that has word 0 where
+ * k-rows are not unrolled, or none. */
+struct group_at {
+	struct kb_val first, row;
+	int from;
+};
+
+/* Adds word i of the group times the same word of all rows of x. Quants of all vectors are live at once, or, where words
+ * of x fill the registers, of one vector after the other. */
+static void add_word(struct matmul_lowp_tile *c, const struct group_at *g, int i)
 {
 	const struct reg_tile *p = c->p;
-	struct kb_val at = k_row_word(c, first), x = kb_add(p->k, c->x_word, first);
-	if (c->b_row.id) {
-		at = kb_add(p->k, at, kb_mul_const(p->k, c->b_row, MATMUL_PANEL));
-		x = kb_add(p->k, x, c->b_row);
+	const struct quant_group *q = &c->b.group;
+	struct kb_val x = kb_add(p->k, c->x_word, g->first), group = group_word(c, g->first),
+	              w[MATMUL_ACC_MAX];
+	int64_t disp = (int64_t)g->from / q->words * q->k_rows * MATMUL_PANEL;
+	if (g->row.id) {
+		x = kb_add(p->k, x, g->row);
+		group = kb_add(p->k, group, kb_mul_const(p->k, g->row, MATMUL_PANEL));
 	}
-	struct kb_val w[MATMUL_ACC_MAX];
-	int i = k_row + (part == HIGH ? CHUNK / 8 : 0), n = multiplies_by_element(c) ? 1 : p->vectors;
+	int in_x = g->from + i - c->half * q->words / 2, n = multiplies_by_element(c) ? 1 : p->vectors;
 	for (int first_vector = 0; first_vector < p->vectors; first_vector += n) {
 		for (int v = 0; v < n; v++)
-			w[v] = load_quants(c, at, k_row, part, first_vector + v);
+			w[v] = load_quants(c, group, disp, i, first_vector + v);
 		for (int m = 0; m < p->rows; m++) {
-			struct kb_val word = x_word_of(c, m, x, i);
+			struct kb_val word = x_word_of(c, m, x, in_x);
 			for (int v = 0; v < n; v++) {
 				int i_acc = m * p->vectors + first_vector + v;
 				struct kb_var sum = uses_acc16(c) ? c->acc16[i_acc] : c->acc[i_acc];
@@ -251,12 +249,12 @@ static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int k_row
 	}
 }
 
-/* add_k_row with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each. */
+/* A word with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each. */
 static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
 {
 	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
-	struct kb_val w[MATMUL_ACC_MAX], at = k_row_word(c, first), x = kb_add(k, c->x_word, first);
+	struct kb_val w[MATMUL_ACC_MAX], at = group_word(c, first), x = kb_add(k, c->x_word, first);
 	int64_t words = c->l->lowp.layout.corrections / 4;
 	for (int odd = 0; odd < 2; odd++) {
 		struct kb_val first_vector = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
@@ -274,57 +272,66 @@ static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first,
 }
 
 /* One k-row per iteration: unrolled, LLVM would hoist loads of the others and spill. */
-static void add_nibble_chunk_looped(struct matmul_lowp_tile *c, struct kb_val first)
+static void add_group_looped(struct matmul_lowp_tile *c, struct kb_val first)
 {
 	struct kb *k = c->l->k;
+	const struct quant_group *q = &c->b.group;
 	if (prefetches_once(c))
-		prefetch_k_row(c, first, 0);
-	c->b_row = kb_loop(k, "line", kb_index(k, 0), kb_index(k, CHUNK / 8), 1, KB_NONEMPTY);
-	prefetch_k_row(c, first, 0);
-	add_k_row(c, first, 0, LOW);
-	add_k_row(c, first, 0, HIGH);
+		prefetch_k_row(c, first, kb_index(k, 0));
+	const struct group_at g = {
+	        .first = first,
+	        .row = kb_loop(k, "line", kb_index(k, 0), kb_index(k, q->k_rows), 1, KB_NONEMPTY)};
+	prefetch_k_row(c, first, g.row);
+	for (int i = 0; i < q->words; i += q->k_rows)
+		add_word(c, &g, i);
 	kb_end_loop(k);
-	c->b_row = (struct kb_val){0};
 }
 
-/* A chunk of 4-bit quants, unrolled. */
-static void add_nibble_chunk(struct matmul_lowp_tile *c, struct kb_val first)
+/* Loads words [from, from + n) of the chunk, where they begin a vector. */
+static void load_x_range(struct matmul_lowp_tile *c, struct kb_val first, int from, int n)
 {
-	bool nibble_major = is_nibble_major(c);
-	for (int high = 0; high < 2; high++) {
-		load_x_words(c, kb_add(c->l->k, c->x_word, first), high);
-		for (int k_row = 0; nibble_major && k_row < CHUNK / 8; k_row++) {
-			if (!high)
-				prefetch_k_row(c, first, k_row);
-			add_k_row(c, first, k_row, high ? HIGH : LOW);
+	for (int word = from; word < from + n; word++)
+		if (word % MATMUL_X_WORDS == 0)
+			load_x_words(c, kb_add(c->l->k, c->x_word, first), word / MATMUL_X_WORDS);
+}
+
+/* n words of a group (from its half on), unrolled: words as soon as their last k-row is loaded, or in order. */
+static void add_group(struct matmul_lowp_tile *c, const struct group_at *g, int n)
+{
+	const struct quant_group *q = &c->b.group;
+	bool in_order = is_in_x_order(c);
+	int begin = c->half * q->words / 2, before = g->from / q->words * q->k_rows;
+	if (!in_order)
+		load_x_range(c, g->first, g->from, n);
+	for (int i = 0; i < q->k_rows; i++) {
+		if (c->half == 0)
+			prefetch_k_row(c, g->first, kb_index(c->l->k, before + i));
+		for (int word = begin; word < begin + n; word++) {
+			if (in_order ? word - begin < i || (word - begin > i && i < q->k_rows - 1)
+			             : q->word[word].last_k_row != i)
+				continue;
+			if (in_order)
+				load_x_range(c, g->first, g->from + word - begin, 1);
+			add_word(c, g, word);
 		}
-	}
-	for (int k_row = 0; !nibble_major && k_row < CHUNK / 8; k_row++) {
-		prefetch_k_row(c, first, k_row);
-		add_k_row(c, first, k_row, LOW);
-		add_k_row(c, first, k_row, HIGH);
 	}
 }
 
 /* n K elements, at most a chunk. */
 static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
 {
-	if (ir_format(c->l->panel.format)->bits == 4) {
-		if (uses_acc16(c))
-			add_nibble_chunk_looped(c, first);
-		else
-			add_nibble_chunk(c, first);
+	const struct quant_group *q = &c->b.group;
+	int words = (int)(n + 3) / 4;
+	if (uses_acc16(c) && q->k_rows > 1 && q->n_unsplit == words && q->words == words) {
+		add_group_looped(c, first);
 		return;
 	}
-	for (int k_row = 0; k_row < (int)(n + 3) / 4; k_row++) {
-		if (c->repacked_w.id) {
-			add_k_row_i16(c, first, k_row);
-			continue;
-		}
-		if (k_row % MATMUL_X_WORDS == 0)
-			load_x_words(c, kb_add(c->l->k, c->x_word, first), k_row / MATMUL_X_WORDS);
-		prefetch_k_row(c, first, k_row);
-		add_k_row(c, first, k_row, BYTES);
+	for (int from = 0; from < words; from += c->repacked_x.id ? 1 : q->words) {
+		const struct group_at g = {.first = first, .from = from};
+		if (c->repacked_x.id)
+			add_k_row_i16(c, first, from);
+		else
+			add_group(c, &g, words - from < q->words ? words - from : q->words);
 	}
 }
 
@@ -571,22 +578,28 @@ static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val do
 		struct kb_val bytes = kb_mul_const(k, super_block, c->layout.super_block_bytes);
 		c->super_block = kb_ptr_add(k, c->w, bytes, 0);
 	}
-	int64_t per_element = PANEL_COLUMNS / c->l->panel.k_per_line;
 	c->x_word = kb_mul_const(k, dot_block, dot_block_k / 4);
-	c->b_word = kb_add(k, k_row, kb_mul_const(k, in_super_block, dot_block_k * per_element));
+	int64_t words = dot_block_k * c->b.bytes_per_k / 4; /* of a dot block */
+	if (c->repacked_w.id && !c->repacked_x.id) {
+		c->b_word = kb_mul_const(k, dot_block, words);
+	} else {
+		struct kb_val group = kb_add_const(k, in_super_block, -c->half);
+		c->b_word = kb_add(k, k_row, kb_mul_const(k, group, words));
+	}
 	prefetch_header(c, in_super_block);
 	return scale_block_of(c->l, in_super_block);
 }
 
 /* K elements of an iteration. An emulated dot product has common subexpressions that would exceed the
- * registers over a chunk: one k-row. */
+ * registers over a chunk: one group. */
 static int k_unroll(const struct matmul_lowp_tile *c)
 {
 	bool many_acc =
-	        is_dot_emulated(c) || c->p->rows * c->p->vectors > (c->repacked_w.id ? ACC_FEW_I16 : ACC_FEW);
-	if (ir_format(c->l->panel.format)->bits == 4 || !many_acc)
+	        is_dot_emulated(c) || c->p->rows * c->p->vectors > (c->repacked_x.id ? ACC_FEW_I16 : ACC_FEW);
+	if (uses_acc16(c) || !many_acc)
 		return CHUNK;
-	return multiplies_by_element(c) ? 4 * MATMUL_X_WORDS : 4;
+	int least = multiplies_by_element(c) ? 4 * MATMUL_X_WORDS : 4, group = c->b.group.elements;
+	return group > least ? group : least;
 }
 
 /* A chunk, with i16 sums flushed to i32. */
@@ -609,7 +622,7 @@ static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, i
 	struct kb *k = c->l->k;
 	struct kb_val block = open_dot_block(c, dot_block), zero = kb_index(k, 0);
 	int64_t done = 0, unroll = k_unroll(c),
-	        loop_min = is_dot_emulated(c) || c->repacked_w.id ? CHUNK : 4 * CHUNK;
+	        loop_min = is_dot_emulated(c) || c->repacked_x.id ? CHUNK : 4 * CHUNK;
 	if (uses_mmla(c)) {
 		done = add_mmla_k_rows(c, n);
 	} else if (uses_acc16(c) && n <= CHUNK) { /* the i32 accumulators are live after the chunk only */
@@ -640,22 +653,30 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 	int64_t full = c->l->depth / row->block, tail = c->l->depth % row->block;
 	if (c->repacked_w.id) /* the k-rows read are repacked ones: the next quants are prefetched at once */
 		matmul_prefetch_k_range(c->l, c->prefetch, kb_index(k, 0), c->l->depth);
+	c->b = c->l->panel;
+	if (c->repacked_w.id && !c->repacked_x.id) { /* bytes */
+		c->b.group = quant_group(8);
+		c->b.k_per_line = c->b.group.elements;
+		c->b.bytes_per_k = PANEL_COLUMNS;
+	}
 	find_panel_addresses(c);
 	c->layout = quant_panel_layout(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->acc[i] = kb_var(k, "dot", word_vector(c), (struct kb_val){0});
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
 		c->acc16[i] = kb_var(k, "acc16", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
-	if (full == 1) {
-		add_dot_block(c, kb_index(k, 0), row->block);
-	} else if (full > 1) {
+	int64_t per = dot_blocks_of_group(c), looped = full / per * per;
+	if (looped > per) {
 		struct kb_val dot_block =
-		        kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
-		add_dot_block(c, dot_block, row->block);
+		        kb_loop(k, "step", kb_index(k, 0), kb_index(k, looped), per, KB_NONEMPTY);
+		for (c->half = 0; c->half < per; c->half++)
+			add_dot_block(c, kb_add_const(k, dot_block, c->half), row->block);
 		kb_end_loop(k);
 	}
-	if (tail > 0)
-		add_dot_block(c, kb_index(k, full), tail);
+	for (int64_t i = looped > per ? looped : 0; i * row->block < c->l->depth; i++) {
+		c->half = (int)(i % per);
+		add_dot_block(c, kb_index(k, i), i < full ? row->block : tail);
+	}
 }
 
 /* ---- the bf16 loop ---- */
@@ -701,6 +722,7 @@ void matmul_bf16_loop(struct matmul_lowp_tile *c)
 	             : multiplies_by_element(c)            ? MATMUL_X_WORDS
 	                                                   : 1;
 	int64_t full = k_rows / unroll * unroll;
+	c->b = c->l->panel;
 	find_panel_addresses(c);
 	if (uses_mmla(c)) {
 		full = k_rows / 2 * 2;

@@ -359,6 +359,34 @@ static void matmul_repack_row(const struct linear *l, struct kb_val quants, stru
 	unpack_i16(&w);
 }
 
+/* Unpacks words [0, n) from K element i on, a multiple of the group, to bytes. */
+static void unpack_words(const struct linear *l, struct kb_val from, struct kb_val to, struct kb_val i, int n)
+{
+	struct kb *k = l->k;
+	struct kb_val at = kb_mul_const(k, i, MATMUL_PANEL / 4);
+	for (int word = 0; word < n; word++)
+		for (int column = 0; column < MATMUL_PANEL; column += l->lanes) {
+			struct kb_val first = kb_index(k, column);
+			struct kb_val bytes =
+			        l->repack.acc.id
+			                ? panel_load_i8(k, &l->panel, from, first, i, word, l->lanes)
+			                : panel_load_u8(k, &l->panel, from, first, i, word, l->lanes);
+			kb_store(k, bytes, to, at, word * MATMUL_PANEL + column, 0);
+		}
+}
+
+/* A panel as bytes: signed ones for AMX, else with zero points. */
+static void unpack_bytes(const struct linear *l, struct kb_val from, struct kb_val to)
+{
+	struct kb *k = l->k;
+	int64_t group = l->panel.group.elements, unrolled = group > 16 ? group : 16,
+	        full = l->depth / unrolled * unrolled;
+	struct kb_val i = kb_loop(k, "unpack", kb_index(k, 0), kb_index(k, full), unrolled, 0);
+	unpack_words(l, from, to, i, (int)unrolled / 4);
+	kb_end_loop(k);
+	unpack_words(l, from, to, kb_index(k, full), (int)(l->depth - full + 3) / 4);
+}
+
 void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
@@ -370,10 +398,10 @@ void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 	to = kb_add(k, to, kb_mul_const(k, mat, l->repack.group));
 	w.from = kb_ptr_add(k, s->weights, kb_mul_const(k, from, l->panel.bytes), 0);
 	w.to = kb_ptr_add(k, l->repack.panels, kb_mul_const(k, to, l->repack.bytes), 0);
-	if (l->repack.acc.id)
-		matmul_amx_repack_panel(l, w.from, w.to);
-	else
+	if (l->repack.x.id)
 		unpack_i16(&w);
+	else
+		unpack_bytes(l, w.from, w.to);
 	kb_end_loop(k);
 	kb_end_loop(k);
 }

@@ -6,7 +6,8 @@
  * b-bit quant q with zero point z, shifted to the highest bits of the mantissa of 1.0, is t = 1 + (q + z) /
  * 2^b, and scale q = (2^b scale) t - (2^b + z) scale. Both factors and the product are exact, so one FMA
  * dequantizes an element. Other formats OR the quant into 2^23 and subtract 2^23 + z. Codebook indices are
- * looked up a k-row at a time, as unsigned bytes, and then treated as quants of 8 bits.
+ * looked up a word at a time, to unsigned bytes, and then treated as quants of 8 bits; quants in pieces are combined a word
+ * at a time.
  */
 #include "backends/kernels/panel.h"
 
@@ -22,14 +23,16 @@ struct panel panel_of(enum ir_format f, int64_t depth)
 	const struct ir_format_desc *d = ir_format(f);
 	struct panel p = {.format = f, .kind = kind_of(d), .depth = depth};
 	(void)panel_bytes(f, depth, &p.bytes);
-	p.k_per_line = d->bits ? 32 / d->bits : panel_row_k(d->dtype);
+	p.k_per_line = d->bits ? (32 + d->bits - 1) / d->bits : panel_row_k(d->dtype);
 	p.k_align = p.k_per_line;
+	p.bytes_per_k = PANEL_ROW_BYTES / p.k_per_line;
 	if (d->bits) {
 		bool has_sum = d->has_offset || d->shift > 0 ||
 		               (d->scale == DT_F16 && d->super == 1 && !d->codebook);
 		const struct quant_panel_layout t = quant_panel_layout(f, depth);
-		int group = d->bits == 8 ? 4 : 32;
-		p.k_align = d->block > group ? d->block : group;
+		p.group = quant_group(d->bits);
+		p.bytes_per_k = PANEL_ROW_BYTES * p.group.k_rows / p.group.elements;
+		p.k_align = d->block > p.group.elements ? d->block : p.group.elements;
 		p.header = t.quants;
 		p.live_registers = 1 + has_sum;
 	}
@@ -79,10 +82,9 @@ struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, 
 	return (struct kb_val){0};
 }
 
-#define NIBBLE_GROUP 32 /* K elements of 4 bits that share 4 k-rows: 16 in low nibbles, 16 in high ones */
-#define ONE_BITS     0x3f800000
-#define SIGN_BITS    (-0x7f7f7f80) /* 0x80808080: the top bits of four bytes */
-#define BIG_BITS     0x4b000000    /* 2^23 */
+#define ONE_BITS  0x3f800000
+#define SIGN_BITS (-0x7f7f7f80) /* 0x80808080: the top bits of four bytes */
+#define BIG_BITS  0x4b000000    /* 2^23 */
 
 /* ---- constants ---- */
 
@@ -220,30 +222,86 @@ static struct kb_val codebook_lookup(struct kb *k, const struct panel *p, struct
 	return lanes == 1 ? kb_lane(k, words, 0) : words;
 }
 
-struct kb_val panel_unpack(struct kb *k, const struct panel *p, struct kb_val words, struct panel_unpacking u,
-                           int lanes)
+/* The bits of a piece in the words of its k-row, where they belong in bytes. */
+static struct kb_val piece_bits(struct kb *k, const struct quant_piece *q, const struct panel_word *w,
+                                struct kb_val words, int lanes)
 {
-	if (u.shift.id)
-		words = kb_bin(k, KB_SHR, words, splat_lanes(k, u.shift, lanes));
-	if (u.mask)
-		words = kb_bin(k, KB_AND, words, splat_i32(k, u.mask, lanes));
-	return codebook_lookup(k, p, words, u.zero, lanes);
+	int by = q->bit - q->low_bit;
+	bool is_clean = q->bits == 8;
+	if (by > 0 && w->shifts_bytes) {
+		struct kb_val bytes = kb_splat(k, kb_cvt(k, kb_i32(k, by), KB_U8), 4 * lanes);
+		bytes = kb_bin(k, KB_SHR, kb_bitcast(k, words, KB_U8), bytes);
+		words = kb_bitcast(k, bytes, KB_I32);
+		is_clean = q->bit + q->bits == 8 && q->low_bit == 0;
+	} else if (by > 0) {
+		words = kb_bin(k, KB_SHR, words, splat_i32(k, by, lanes));
+	}
+	if (is_clean || w->is_unmasked)
+		return words;
+	uint32_t mask = ((1u << q->bits) - 1) * 0x01010101u << q->low_bit;
+	return kb_bin(k, KB_AND, words, splat_i32(k, (int32_t)mask, lanes));
 }
 
-/* Word of column 0 that contains element i of a super-block, counted from the first k-row; *bit: lowest bit
- * of the quant. */
-static struct kb_val quant_position(struct kb *k, const struct panel *p, struct kb_val i, struct kb_val *bit)
+struct kb_val panel_load_word(struct kb *k, const struct panel *p, const struct panel_word *w, int lanes)
 {
-	struct kb_val four = kb_index(k, 4), width = kb_index(k, PANEL_COLUMNS),
-	              byte = kb_bin(k, KB_REM, i, four);
-	*bit = kb_mul_const(k, byte, 8);
-	if (ir_format(p->format)->bits == 8)
-		return kb_mul(k, kb_bin(k, KB_DIV, i, four), width);
-	struct kb_val in = kb_rem_const(k, i, NIBBLE_GROUP), nibble = kb_bin(k, KB_DIV, in, width);
-	struct kb_val k_row = kb_bin(k, KB_DIV, kb_bin(k, KB_REM, i, width), four);
-	*bit = kb_add(k, *bit, kb_mul(k, nibble, four));
-	struct kb_val first = kb_mul(k, kb_div_const(k, i, NIBBLE_GROUP), four);
-	return kb_mul(k, kb_add(k, first, k_row), width);
+	const struct quant_word *q = &p->group.word[w->i];
+	struct kb_val quants = {0};
+	for (int i = 0; i < q->n; i++) {
+		struct kb_val from = q->piece[i].bit > 0 && w->again.id ? w->again : w->from;
+		struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), from, w->group,
+		                              w->disp + (int64_t)q->piece[i].k_row * PANEL_COLUMNS, 0);
+		words = piece_bits(k, &q->piece[i], w, words, lanes);
+		quants = i > 0 ? kb_bin(k, KB_OR, quants, words) : words;
+	}
+	return codebook_lookup(k, p, quants, w->zero, lanes);
+}
+
+/* panel_load_word of word x, which need not be constant. Words in one piece are addressed by x; those in several pieces are
+ * all loaded, and x selects. */
+static struct kb_val load_word_at(struct kb *k, const struct panel *p, struct panel_word w, struct kb_val x,
+                                  int lanes)
+{
+	const struct quant_group *g = &p->group;
+	int bits = ir_format(p->format)->bits;
+	struct kb_val unsplit = kb_min(k, x, kb_index(k, g->n_unsplit - 1));
+	struct kb_val at = kb_mul_const(k, kb_rem_const(k, unsplit, g->k_rows), PANEL_COLUMNS);
+	struct kb_val quants = kb_load(k, KB_TYPE(KB_I32, lanes), w.from, kb_add(k, w.group, at), w.disp, 0);
+	if (bits < 8) {
+		struct kb_val bit = kb_mul_const(k, kb_div_const(k, unsplit, g->k_rows), bits);
+		quants = kb_bin(k, KB_SHR, quants, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
+		quants = kb_bin(k, KB_AND, quants, splat_i32(k, ((1 << bits) - 1) * 0x01010101, lanes));
+	}
+	quants = codebook_lookup(k, p, quants, w.zero, lanes);
+	for (w.i = g->n_unsplit; w.i < g->words; w.i++) {
+		struct kb_val is = kb_cmp(k, KB_EQ, x, kb_index(k, w.i));
+		quants = kb_select(k, is, panel_load_word(k, p, &w, lanes), quants);
+	}
+	return quants;
+}
+
+/* 4-byte words of k-rows before element i of a super-block, a multiple of the group. */
+static struct kb_val words_before(struct kb *k, const struct quant_group *g, struct kb_val i)
+{
+	int words = g->k_rows * PANEL_COLUMNS; /* of a group */
+	return words % g->elements == 0 ? kb_mul_const(k, i, words / g->elements)
+	                                : kb_mul_const(k, kb_div_const(k, i, g->elements), words);
+}
+
+/* Bytes of K elements i + 4 word .. of the super-block at `at`, as panel_load_u8 specifies it; zero: of a codebook. */
+static struct kb_val load_bytes(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                                struct kb_val i, int word, int zero, int lanes)
+{
+	const struct quant_group *g = &p->group;
+	struct panel_word w = {.from = at, .disp = p->header / 4, .zero = zero};
+	if (word >= 0) {
+		w.group = kb_add(k, words_before(k, g, i), column);
+		w.disp += (int64_t)word / g->words * g->k_rows * PANEL_COLUMNS;
+		w.i = word % g->words;
+		return panel_load_word(k, p, &w, lanes);
+	}
+	w.group = kb_mul_const(k, kb_div_const(k, i, g->elements), (int64_t)g->k_rows * PANEL_COLUMNS);
+	w.group = kb_add(k, w.group, column);
+	return load_word_at(k, p, w, kb_div_const(k, kb_rem_const(k, i, g->elements), 4), lanes);
 }
 
 /* scale * quant (+ minimum) */
@@ -278,23 +336,19 @@ static struct panel_block load_block(struct kb *k, const struct panel *p, struct
 void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                         struct kb_val i, int n, int lanes, struct kb_val *out)
 {
-	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	int zero = ir_format_u8_zero_point(p->format);
 	at = super_block_at(k, &t, at, &i, p->depth);
-	struct kb_val bit, word = quant_position(k, p, i, &bit);
-	struct kb_val words =
-	        kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), p->header / 4, 0);
-	words = kb_bin(k, KB_SHR, words, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
+	struct kb_val words = load_bytes(k, p, at, column, i, ANY_WORD, zero, lanes);
+	if (n == 1) {
+		struct kb_val bit = kb_cvt(k, kb_mul_const(k, kb_rem_const(k, i, 4), 8), KB_I32);
+		words = kb_bin(k, KB_SHR, words, splat_lanes(k, bit, lanes));
+	}
 	const struct panel_block b = load_block(k, p, at, column, i, lanes);
 	for (int u = 0; u < n; u++) {
-		const struct panel_unpacking of_byte = {.shift =
-		                                                u > 0 ? kb_i32(k, 8 * u) : (struct kb_val){0},
-		                                        .mask = d->bits == 8 ? 255 : 15,
-		                                        .zero = ir_format_u8_zero_point(p->format)};
-		struct kb_val quant = panel_unpack(k, p, words, of_byte, lanes);
-		if (d->codebook)
-			quant = kb_bin(k, KB_AND, quant, splat_i32(k, 255, lanes));
-		quant = kb_sub(k, quant, splat_i32(k, ir_format_u8_zero_point(p->format), lanes));
+		struct kb_val quant = u > 0 ? kb_bin(k, KB_SHR, words, splat_i32(k, 8 * u, lanes)) : words;
+		quant = kb_bin(k, KB_AND, quant, splat_i32(k, 255, lanes));
+		quant = kb_sub(k, quant, splat_i32(k, zero, lanes));
 		out[u] = scale_quant(k, kb_cvt(k, quant, KB_F32), b.scale, b.offset);
 	}
 }
@@ -335,25 +389,29 @@ struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct 
 	return b;
 }
 
+struct kb_val panel_load_u8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                            struct kb_val i, int word, int lanes)
+{
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	at = super_block_at(k, &t, at, &i, p->depth);
+	return load_bytes(k, p, at, column, i, word, 0, lanes);
+}
+
 struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                            struct kb_val i, int k_row, int lanes)
+                            struct kb_val i, int word, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
-	int zero = ir_format_u8_zero_point(p->format);
+	struct kb_val signs = splat_i32(k, SIGN_BITS, lanes);
 	at = super_block_at(k, &t, at, &i, p->depth);
-	struct kb_val bit, word = quant_position(k, p, i, &bit), signs = splat_i32(k, SIGN_BITS, lanes);
-	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column),
-	                              p->header / 4 + (int64_t)k_row * PANEL_COLUMNS, 0);
+	struct kb_val words = load_bytes(k, p, at, column, i, word, 0, lanes);
 	if (d->bits == 8) /* less 128, the zero point */
 		return kb_bin(k, KB_XOR, words, signs);
-	const struct panel_unpacking nibbles = {.shift = kb_cvt(k, bit, KB_I32), .mask = 0x0f0f0f0f};
-	words = panel_unpack(k, p, words, nibbles, lanes);
 	if (d->codebook)
 		return d->shift > 0 ? add_shift(k, p, at, column, i, words, lanes) : words;
 	/* subtracts the zero point from each byte: with the top bits set no borrow leaves a byte */
 	words = kb_bin(k, KB_OR, words, signs);
-	words = kb_sub(k, words, splat_i32(k, 0x01010101 * zero, lanes));
+	words = kb_sub(k, words, splat_i32(k, 0x01010101 * d->zero, lanes));
 	return kb_bin(k, KB_XOR, words, signs);
 }
 
@@ -414,11 +472,22 @@ static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 	}
 }
 
-/* Vector v of the words of the open k-row. */
-static struct kb_val load_words(const struct panel_loop *w, int v)
+/* The open word in vector v of the panels. */
+static struct panel_word word_in_vector(const struct panel_loop *w, int v)
 {
 	int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
-	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->super_block, w->row_word, panel / 4 + column, 0);
+	struct panel_word word = w->word;
+	word.disp += panel / 4 + column;
+	return word;
+}
+
+/* Vector v of the k-row that has the open word. */
+static struct kb_val load_k_row(const struct panel_loop *w, int v)
+{
+	const struct panel_word word = word_in_vector(w, v);
+	int64_t k_row = w->panel->group.word[word.i].piece[0].k_row;
+	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), word.from, word.group,
+	               word.disp + k_row * PANEL_COLUMNS, 0);
 }
 
 /* f32 with bits [bit, bit + bits) of the words at mantissa bits `to` .., on top of `base`. */
@@ -442,9 +511,9 @@ struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v)
 		struct kb_val at = kb_ptr_add(k, w->at, kb_index(k, 0), panel);
 		return panel_dequantize(k, w->panel, at, kb_index(k, column), w->tail_k, w->lanes);
 	}
-	struct kb_val words = d->codebook ? w->looked_up[v] : load_words(w, v);
+	struct kb_val words = w->is_unpacked ? w->unpacked[v] : load_k_row(w, v);
 	int bits = d->codebook ? 8 : d->bits, zero = ir_format_u8_zero_point(w->panel->format);
-	int bit = 8 * i + (d->codebook ? 0 : 4 * w->nibble);
+	int bit = 8 * i + (w->is_unpacked ? 0 : w->panel->group.word[w->word.i].piece[0].bit);
 	if (is_one_fma(d))
 		return kb_fma(k, in_mantissa(k, words, bit, bits, 23 - bits, ONE_BITS), w->scale[v],
 		              w->offset[v]);
@@ -453,51 +522,53 @@ struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v)
 	return scale_quant(k, quant, w->scale[v], w->offset[v]);
 }
 
-/* Calls the body for a k-row; looks up codebook indices first. */
-static void emit_k_row(struct panel_loop *w, struct kb_val from)
+/* Calls the body for word i of the group, whose K elements begin at `from`. */
+static void emit_word(struct panel_loop *w, int i, struct kb_val from)
 {
-	struct kb *k = w->k;
-	const struct ir_format_desc *d = ir_format(w->panel->format);
-	for (int v = 0; d->codebook && v < w->vectors; v++) {
-		struct kb_val words = load_words(w, v);
-		/* no mask: the lookup ignores high bits */
-		const struct panel_unpacking nibbles = {.shift =
-		                                                w->nibble ? kb_i32(k, 4) : (struct kb_val){0},
-		                                        .zero = ir_format_u8_zero_point(w->panel->format)};
-		w->looked_up[v] = panel_unpack(k, w->panel, words, nibbles, w->lanes);
+	w->word.i = i;
+	w->is_unpacked = w->panel->group.word[i].n > 1 || ir_format(w->panel->format)->codebook;
+	for (int v = 0; w->is_unpacked && v < w->vectors; v++) {
+		const struct panel_word word = word_in_vector(w, v);
+		w->unpacked[v] = panel_load_word(w->k, w->panel, &word, w->lanes);
 	}
 	w->body(w->user, w, from, 4);
 }
 
-/* Emits the elements that share k-rows, from element g of the super-block (`from` of K) on: of 8 bits one
- * k-row; of 4 bits four k-rows, first low nibbles, then high ones. */
-static void emit_group(struct panel_loop *w, struct kb_val g, struct kb_val from)
+/* Words in one piece, k_rows of them from word `first` on, one k-row per iteration. */
+static void loop_k_rows(struct panel_loop *w, int first, struct kb_val group, struct kb_val from)
 {
 	struct kb *k = w->k;
-	int64_t words = w->panel->header / 4;
-	if (ir_format(w->panel->format)->bits == 8) {
-		w->is_first_use = true;
-		w->k_before = from;
-		w->row_word = kb_add_const(k, kb_mul_const(k, g, PANEL_COLUMNS / 4), words);
-		emit_k_row(w, from);
-		return;
-	}
-	for (w->nibble = 0; w->nibble < 2; w->nibble++) {
-		struct kb_val i =
-		        kb_loop(k, "i", kb_index(k, 0), kb_index(k, NIBBLE_GROUP / 2), 4, KB_NONEMPTY);
-		struct kb_val k_row = kb_mul_const(k, i, 2);
-		w->is_first_use = w->nibble == 0;
-		w->k_before = kb_add(k, from, k_row);
-		w->row_word = kb_add_const(k, kb_mul_const(k, kb_add(k, g, k_row), 2), words);
-		emit_k_row(w, kb_add_const(k, kb_add(k, from, i), (int64_t)w->nibble * (NIBBLE_GROUP / 2)));
-		kb_end_loop(k);
-	}
+	struct kb_val row =
+	        kb_loop(k, "row", kb_index(k, 0), kb_index(k, w->panel->group.k_rows), 1, KB_NONEMPTY);
+	w->word.group = kb_add(k, group, kb_mul_const(k, row, PANEL_COLUMNS));
+	w->is_first_use = first == 0;
+	w->k_before = kb_add(k, from, kb_mul_const(k, row, w->panel->k_per_line));
+	w->row_word = kb_add_const(k, w->word.group, w->word.disp);
+	struct kb_val at = kb_add_const(k, from, 4 * (int64_t)first);
+	emit_word(w, first, kb_add(k, at, kb_mul_const(k, row, 4)));
+	kb_end_loop(k);
 }
 
-/* K elements that share k-rows. */
-static int64_t group_size(const struct panel_loop *w)
+/* Emits words [first, end) of the group at element g of the super-block (`from` of K). */
+static void emit_words(struct panel_loop *w, struct kb_val g, struct kb_val from, int first, int end)
 {
-	return ir_format(w->panel->format)->bits == 8 ? 4 : NIBBLE_GROUP;
+	struct kb *k = w->k;
+	const struct quant_group *q = &w->panel->group;
+	struct kb_val group = words_before(k, q, g);
+	w->word = (struct panel_word){.from = w->super_block,
+	                              .disp = w->panel->header / 4,
+	                              .group = group,
+	                              .is_unmasked = ir_format(w->panel->format)->codebook,
+	                              .zero = ir_format_u8_zero_point(w->panel->format)};
+	bool is_looped = q->k_rows > 1 && q->n_unsplit == q->words;
+	for (int i = first; is_looped && i < end; i += q->k_rows)
+		loop_k_rows(w, i, group, from);
+	for (int i = first; !is_looped && i < end; i++) {
+		w->is_first_use = i < q->k_rows;
+		w->k_before = kb_add_const(k, from, (int64_t)i * w->panel->k_per_line);
+		w->row_word = kb_add_const(k, group, w->word.disp + (int64_t)i * PANEL_COLUMNS);
+		emit_word(w, i, kb_add_const(k, from, 4 * (int64_t)i));
+	}
 }
 
 /* n K elements from `first` on, full groups; `at`: the element of the super-block. */
@@ -505,9 +576,9 @@ static void emit_groups(struct panel_loop *w, struct kb_val at, struct kb_val fi
                         unsigned flags)
 {
 	struct kb *k = w->k;
-	struct kb_val g = kb_loop(k, "k", kb_index(k, 0), n, group_size(w), flags);
+	struct kb_val g = kb_loop(k, "k", kb_index(k, 0), n, w->panel->group.elements, flags);
 	struct kb_val from = kb_add(k, first, g);
-	emit_group(w, kb_add(k, at, g), from);
+	emit_words(w, kb_add(k, at, g), from, 0, w->panel->group.words);
 	kb_end_loop(k);
 }
 
@@ -518,17 +589,31 @@ static void enter_super_block(struct panel_loop *w, struct kb_val *i)
 	w->super_block = super_block_at(w->k, &t, w->at, i, w->panel->depth);
 }
 
-/* The remainder after full blocks, [from, w->hi): full groups, then one element at a time. */
+/* Blocks of a group: 2 if a scale belongs to half of one. */
+static int blocks_of_group(const struct panel *p)
+{
+	int block = ir_format(p->format)->block;
+	return block > 0 && block < p->group.elements ? p->group.elements / block : 1;
+}
+
+/* The remainder after full blocks and groups, [from, w->hi): full groups, or the first half of one; then one element at a
+ * time. */
 static void emit_tail(struct panel_loop *w, struct kb_val from)
 {
 	struct kb *k = w->k;
-	struct kb_val size = kb_index(k, group_size(w)), at = from;
+	int64_t block = ir_format(w->panel->format)->block, elements = w->panel->group.elements;
+	int blocks = blocks_of_group(w->panel), unit = (int)elements / blocks;
+	struct kb_val size = kb_index(k, elements), at = from;
 	struct kb_val end = kb_mul(k, kb_bin(k, KB_DIV, w->hi, size), size);
-	int64_t block = ir_format(w->panel->format)->block;
 	enter_super_block(w, &at);
 	load_scales_of_block(w, block ? kb_div_const(k, at, block) : kb_index(k, 0));
-	emit_groups(w, at, from, kb_sub(k, end, from), 0);
-	if (w->panel->depth % group_size(w) == 0)
+	if (blocks == 1) {
+		emit_groups(w, at, from, kb_sub(k, end, from), 0);
+	} else if (w->panel->depth % elements >= unit) {
+		emit_words(w, at, from, 0, w->panel->group.words / blocks);
+		end = kb_add_const(k, from, unit);
+	}
+	if (w->panel->depth % unit == 0)
 		return;
 	w->is_first_use = false;
 	w->tail_k = kb_loop(k, "k", end, w->hi, 1, 0);
@@ -541,8 +626,9 @@ void panel_loop(struct panel_loop *w)
 {
 	struct kb *k = w->k;
 	const struct panel *p = w->panel;
-	int64_t size = ir_format(p->format)->block;
-	if (size == 0) {
+	int blocks = blocks_of_group(p), words = p->group.words / blocks;
+	int64_t block = ir_format(p->format)->block, size = block * blocks;
+	if (block == 0) {
 		emit_tail(w, w->lo);
 		return;
 	}
@@ -551,11 +637,13 @@ void panel_loop(struct panel_loop *w)
 	                                  : kb_index(k, p->depth / size * size);
 	struct kb_val from = kb_loop(k, "block", w->lo, end, size, 0), at = from;
 	enter_super_block(w, &at);
-	load_scales_of_block(w, kb_bin(k, KB_DIV, at, of));
-	if (size == group_size(w))
-		emit_group(w, at, from);
-	else
-		emit_groups(w, at, from, of, KB_NONEMPTY);
+	for (int i = 0; i < blocks; i++) {
+		load_scales_of_block(w, kb_add_const(k, kb_div_const(k, at, block), i));
+		if (size == p->group.elements)
+			emit_words(w, at, from, i * words, (i + 1) * words);
+		else
+			emit_groups(w, at, from, of, KB_NONEMPTY);
+	}
 	kb_end_loop(k);
 	if (p->depth % size == 0)
 		return;

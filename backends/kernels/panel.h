@@ -21,12 +21,14 @@ enum panel_kind { PANEL_F32, PANEL_BF16_PAIRS, PANEL_F16, PANEL_QUANTS };
 struct panel {
 	enum ir_format format;
 	enum panel_kind kind;
-	int64_t depth;      /* K */
-	int64_t bytes;      /* of a panel */
-	int64_t header;     /* quants: bytes of scales and minima at the beginning of a super-block */
-	int k_per_line;     /* K elements of a k-row */
-	int k_align;        /* a K block begins at multiples of it */
-	int live_registers; /* quants: scale and minimum registers of a vector of columns, live along K */
+	int64_t depth;       /* K */
+	int64_t bytes;       /* of a panel */
+	int64_t header;      /* quants: bytes of scales and minima at the beginning of a super-block */
+	int k_per_line;      /* K elements of a k-row; of quants rounded up */
+	int64_t bytes_per_k; /* of k-rows, for a K element */
+	int k_align;         /* a K block begins at multiples of it */
+	int live_registers;  /* quants: scale and minimum registers of a vector of columns, live along K */
+	struct quant_group group; /* quants */
 };
 /* The layout of panels of the format with depth (K) elements in a column. */
 struct panel panel_of(enum ir_format f, int64_t depth);
@@ -56,12 +58,16 @@ void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, s
                         struct kb_val i, int n, int lanes, struct kb_val *out);
 
 /*
- * Quants of K elements i + 4 k_row .. i + 4 k_row + 3 as signed bytes, four in each i32 lane, zero points
- * subtracted and shifts added; i is a multiple of 4, and of 16 if k_row > 0. Formats of 8 bits must have zero
- * point 128; formats with shifts must have a codebook.
+ * Quants of K elements i + 4 word .. i + 4 word + 3 as bytes, four in each i32 lane. word >= 0: i is a multiple of the
+ * group; ANY_WORD: of 4, and the elements are i .. i + 3. u8: as stored, with zero points (formats without codebook). i8:
+ * zero points subtracted and shifts added; formats of 8 bits must have zero point 128; formats with shifts must have a
+ * codebook.
  */
+#define ANY_WORD (-1)
+struct kb_val panel_load_u8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                            struct kb_val i, int word, int lanes);
 struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                            struct kb_val i, int k_row, int lanes);
+                            struct kb_val i, int word, int lanes);
 /* A weight is scale * quant + offset; offset none: 0. */
 struct panel_block {
 	struct kb_val scale, offset;
@@ -70,15 +76,20 @@ struct panel_block {
 struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
                                     struct kb_val column, struct kb_val i, int lanes);
 
-/* The decoder of packed quants, of every kernel: shifts words right, masks them, and looks up codebook indices, the low
- * four bits of each byte. Returns bytes quant or (codebook entry + zero), in the bits of the mask. */
-struct panel_unpacking {
-	struct kb_val shift; /* bits, i32; none: 0 */
-	int32_t mask;        /* 0: bits beyond the quants stay */
-	int zero;            /* zero point of looked up bytes */
+/*
+ * The decoder of packed quants, of every kernel: loads word i of a group in each lane, combines the pieces of its quants,
+ * and looks up codebook indices. Returns bytes quant + zero point, or codebook entry + zero.
+ */
+struct panel_word {
+	struct kb_val from, again; /* address; an opaque copy for pieces above bit 0, or none */
+	struct kb_val group;       /* 4-byte word of the group's first k-row, in the first column */
+	int64_t disp;              /* 4-byte words in addition */
+	int i;
+	int zero;          /* zero point of looked up bytes */
+	bool shifts_bytes; /* the target shifts bytes (NEON) */
+	bool is_unmasked;  /* bits above indices stay: the lookup ignores them */
 };
-struct kb_val panel_unpack(struct kb *k, const struct panel *p, struct kb_val words, struct panel_unpacking u,
-                           int lanes);
+struct kb_val panel_load_word(struct kb *k, const struct panel *p, const struct panel_word *w, int lanes);
 
 /*
  * Of block b of the super-block at `at`, for vector v of the panels side by side: scales; i16 shifts, which are
@@ -105,12 +116,15 @@ struct panel_loop {
 	void *user;
 	/* State while body runs. */
 	struct kb_val super_block; /* address of the super-block */
-	bool is_first_use;      /* this k-row is read for the first time (of 4 bits: for its low nibbles) */
-	struct kb_val k_before; /* K elements in the k-rows before it */
-	struct kb_val row_word; /* word of the k-row in the super-block */
-	struct kb_val tail_k;   /* K element outside full k-rows, dequantized alone; or none */
-	int nibble;             /* 4 bits: 0 low, 1 high */
-	struct kb_val scale[TILE_ACC_MAX], offset[TILE_ACC_MAX], looked_up[TILE_ACC_MAX];
+	bool is_first_use;         /* k-row row_word is read for the first time */
+	struct kb_val k_before;    /* K elements in the k-rows before it */
+	struct kb_val row_word;    /* word of the k-row in the super-block */
+	struct kb_val tail_k;      /* K element outside full groups, dequantized alone; or none */
+	struct panel_word word;    /* that is open */
+	struct kb_val scale[TILE_ACC_MAX], offset[TILE_ACC_MAX];
+	/* Bytes, where the open word has several pieces or codebook indices. */
+	struct kb_val unpacked[TILE_ACC_MAX];
+	bool is_unpacked;
 };
 /* Emits the loop, block by block of quants, whose scales are loaded once; then what is left of K. */
 void panel_loop(struct panel_loop *w);

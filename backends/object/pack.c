@@ -299,7 +299,8 @@ static enum tfmc_status pack_panels(struct worker *k, const struct unit *u, int6
 
 /* ---- quantized panels ---- */
 
-#define GROUP 32 /* elements whose 4-bit quants are interleaved; block size of formats with shifts */
+#define GROUP 32 /* elements encoded at once, full groups of quants; block size of formats with shifts */
+#define WORDS (GROUP / 4) /* words of four quants; k-rows, too: at most 8 bits */
 
 /* Encoding of quants: quant + zero point, or its index in the codebook. The index is computed as the sum of
  * the increments of all codebook values <= quant, in u8 that wraps: values are sorted, but their indices
@@ -310,13 +311,15 @@ struct quant_encoding {
 	uint8_t increments[16];
 	uint8_t zero;
 	uint8_t none; /* padding at the end of a row */
+	struct quant_group group;
 };
 
 /* The encoding of the format's quants. With a codebook, its codes in ascending order, each with the difference
  * of its index to that of the code before: store_quants sums the differences up to a code, without a search. */
 static struct quant_encoding quant_encoding_of(const struct ir_format_desc *d)
 {
-	struct quant_encoding s = {.has_codebook = d->codebook, .zero = (uint8_t)d->zero};
+	struct quant_encoding s = {
+	        .has_codebook = d->codebook, .zero = (uint8_t)d->zero, .group = quant_group(d->bits)};
 	int n = 0;
 	uint8_t before = 0;
 	s.none = d->codebook ? 0 : s.zero;
@@ -334,15 +337,16 @@ static struct quant_encoding quant_encoding_of(const struct ir_format_desc *d)
 }
 
 /*
- * Stores n <= GROUP quants of column c of a panel at `to`, four to a u32 of a k-row, as their encoding (above) says;
- * shift: of the block, added to the codebook. Elements from n on become `none`. 4 bits: elements i and i + 16 share a
- * byte. All loops have constant bounds, without branches, so that compilers vectorize them.
+ * Stores n <= GROUP quants of column c of a panel in k-rows [0, k_rows) at `to`, four to a u32 of each plane, as their
+ * encoding (above) says; shift: of the block, added to the codebook. Elements from n on become `none`. All loops over
+ * elements have constant bounds, without branches, so that compilers vectorize them.
  */
-TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, int bits, const int8_t *quants,
-                                           int64_t n, int shift, int64_t c, uint8_t *to)
+TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, const int8_t *quants, int64_t n,
+                                           int shift, int64_t c, int k_rows, uint8_t *to)
 {
 	int8_t code[GROUP] = {0};
 	uint8_t out[GROUP] = {0};
+	uint32_t word[WORDS], k_row[WORDS] = {0};
 	memcpy(code, quants, n < GROUP ? (size_t)n : GROUP);
 	for (int b = 0; s->has_codebook && b < 16; b++) {
 		const int8_t from = (int8_t)(s->quants[b] + shift);
@@ -354,10 +358,18 @@ TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, int b
 		out[i] = (uint8_t)(code[i] + s->zero);
 	for (int64_t i = n; i < GROUP; i++)
 		out[i] = s->none;
-	for (int i = 0; bits == 4 && i < GROUP / 2; i++)
-		out[i] = (uint8_t)(out[i] | out[i + GROUP / 2] << 4);
-	for (int64_t i = 0; i < (bits == 4 ? 4 : (n + 3) / 4); i++)
-		memcpy(to + i * PANEL_ROW_BYTES + 4 * c, out + 4 * i, 4);
+	memcpy(word, out, sizeof(word));
+	for (int i = 0; i < WORDS; i++) {
+		const struct quant_word *w = &s->group.word[i % s->group.words];
+		uint32_t *row = k_row + i / s->group.words * s->group.k_rows;
+		for (int p = 0; p < w->n; p++) {
+			const struct quant_piece *q = &w->piece[p];
+			uint32_t mask = ((1u << q->bits) - 1) * 0x01010101u;
+			row[q->k_row] |= (word[i] >> q->low_bit & mask) << q->bit;
+		}
+	}
+	for (int i = 0; i < k_rows; i++)
+		memcpy(to + i * PANEL_ROW_BYTES + 4 * c, &k_row[i], 4);
 }
 
 /* Stores values [from, from + n) of column c, times `unit`, as type t; a panel interleaves 16 columns. */
@@ -374,20 +386,25 @@ static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *v
 	}
 }
 
-/* Stores elements [from, from + n) of a row as column c of the super-block at `to`. */
+/* Stores elements [from, from + n) of a row as column c of the super-block at `to`; column c has a row, or none. */
 static void store_super_block(const struct quant_panel_layout *at, const struct quant_encoding *encoding,
-                              const struct weight_quants *row, int64_t from, int64_t n, int64_t c,
-                              uint8_t *to)
+                              const struct weight_quants *row, bool has_row, int64_t from, int64_t n,
+                              int64_t c, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t block = d->block > 0 ? from / d->block : 0, blocks = ir_format_blocks(row->format, n);
 	int64_t super = block / d->super, supers = ir_format_super_blocks(row->format, n);
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
+	const struct quant_group *g = &encoding->group;
 	for (int64_t k = 0; k < n; k += GROUP) {
-		int shift = d->shift > 0 ? weight_block_shift(row, (from + k) / d->block) : 0;
-		store_quants(encoding, d->bits, row->quants + from + k, n - k < GROUP ? n - k : GROUP, shift,
-		             c, to + at->quants + k / GROUP * d->bits * PANEL_ROW_BYTES);
+		int shift = has_row && d->shift > 0 ? weight_block_shift(row, (from + k) / d->block) : 0;
+		int elements = n - k < GROUP ? (int)(n - k) : GROUP,
+		    k_rows = (elements + g->elements - 1) / g->elements * g->k_rows;
+		store_quants(encoding, row->quants + from + k, has_row ? elements : 0, shift, c, k_rows,
+		             to + at->quants + k / GROUP * d->bits * PANEL_ROW_BYTES);
 	}
+	if (!has_row)
+		return;
 	store_column(t, to + at->scales, c, row->scales, block, blocks,
 	             d->shift > 0 ? FORMAT_SHIFT_SCALE : 1);
 	store_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);
@@ -401,14 +418,13 @@ static void pack_quant_panel(const struct weight_quants *rows, int64_t n, uint8_
 	const struct ir_format_desc *d = ir_format(rows->format);
 	const struct quant_panel_layout at = quant_panel_layout(rows->format, rows->k);
 	const struct quant_encoding encoding = quant_encoding_of(d);
-	uint8_t *end = to + at.bytes, zero = (uint8_t)(d->bits == 8 ? d->zero : d->zero * 17);
-	memset(to, d->codebook ? 0 : zero, (size_t)at.bytes);
+	uint8_t *end = to + at.bytes;
 	for (int64_t from = 0; to < end; to += at.super_block_bytes, from += at.super_block) {
 		int64_t left = rows->k - from, length = left < at.super_block ? left : at.super_block;
 		memset(to, 0, (size_t)at.quants);
-		for (int64_t c = 0; c < n; c++) {
-			const struct weight_quants row = weight_quants_from_row(rows, c);
-			store_super_block(&at, &encoding, &row, from, length, c, to);
+		for (int64_t c = 0; c < PANEL; c++) {
+			const struct weight_quants row = weight_quants_from_row(rows, c < n ? c : 0);
+			store_super_block(&at, &encoding, &row, c < n, from, length, c, to);
 		}
 	}
 }

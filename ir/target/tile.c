@@ -27,10 +27,42 @@ static int64_t round_up(int64_t n, int64_t multiple)
 
 /* ---- packed panels and quantized activations ---- */
 
+struct quant_group quant_group(int bits)
+{
+	struct quant_group g = {.k_rows = bits};
+	int used[8], fresh = 0, per_byte = 8 / bits;
+	while (g.k_rows % 2 == 0)
+		g.k_rows /= 2;
+	if (bits == 4)
+		g.k_rows = 4; /* a nibble of them is a vector of 16 bytes of x */
+	g.words = 8 * g.k_rows / bits;
+	g.elements = 4 * g.words;
+	g.n_unsplit = per_byte * g.k_rows;
+	for (int i = 0; i < g.k_rows; i++)
+		used[i] = per_byte * bits;
+	for (int i = 0; i < g.words; i++) {
+		struct quant_word *w = &g.word[i];
+		for (int low_bit = 0; low_bit < bits; w->n++) {
+			int k_row = i < g.n_unsplit ? i % g.k_rows : fresh < g.k_rows ? fresh++ : 0;
+			while (i >= g.n_unsplit && used[k_row] == 8)
+				k_row++;
+			int bit = i < g.n_unsplit ? i / g.k_rows * bits : used[k_row],
+			    left = i < g.n_unsplit ? bits : 8 - bit,
+			    n = bits - low_bit < left ? bits - low_bit : left;
+			w->piece[w->n] = (struct quant_piece){k_row, bit, low_bit, n};
+			w->last_k_row = k_row > w->last_k_row ? k_row : w->last_k_row;
+			used[k_row] += i < g.n_unsplit ? 0 : n;
+			low_bit += n;
+		}
+	}
+	return g;
+}
+
 /* Bytes of the k-rows that hold n K elements. */
 static int64_t quant_bytes(const struct ir_format_desc *d, int64_t n)
 {
-	return PANEL_ROW_BYTES * (d->bits == 8 ? (n + 3) / 4 : (n + 31) / 32 * 4);
+	const struct quant_group g = quant_group(d->bits);
+	return PANEL_ROW_BYTES * ((n + g.elements - 1) / g.elements * g.k_rows);
 }
 
 /* The shortest super-block whose scales fill multiples of 64 bytes (all sizes are powers of two); all of K if rows have
@@ -79,16 +111,20 @@ int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t dep
 	const struct ir_format_desc *d = ir_format(f);
 	if (r.bf16)
 		return f == FORMAT_BF16 && depth >= 1 ? 0 : -1;
-	/* blocks of activations and of weights; the smaller must divide the larger, and be full k-rows */
+	/* blocks of activations and of weights; the smaller must divide the larger, and be full groups of quants or
+	 * the half of one */
+	if (d->bits == 0 || r.block < 0 || depth < 1)
+		return -1;
 	int64_t x = r.block > 0 ? r.block : depth, w = d->block > 0 ? d->block : depth,
-	        row_k = d->bits == 8 ? 4 : 32;
+	        group = quant_group(d->bits).elements;
 	int64_t block = min_i64(x, w);
-	if (d->bits == 0 || r.block < 0 || depth < 1 || block > INTEGER_DEPTH_MAX)
+	if (block > INTEGER_DEPTH_MAX)
 		return -1;
 	if (block >= depth)
 		return 0;
 	bool divides = (x >= depth || x % block == 0) && (w >= depth || w % block == 0);
-	return divides && block % row_k == 0 ? block : -1;
+	bool is_half = block % 16 == 0 && 2 * block == group;
+	return divides && (block % group == 0 || is_half) ? block : -1;
 }
 
 struct activation_row_layout activation_row_layout(enum ir_format f, struct activation_quant r, int64_t depth)
@@ -125,6 +161,13 @@ static bool tile_unpacks_to_i16(const struct target *t, enum ir_format f)
 	return is_x86_without_vnni(t) && ir_format(f)->bits == 8;
 }
 
+/* Quants of 2, 3, 5 and 6 bits are unpacked to bytes. OpenCL's work-groups unpack them into local memory. */
+static bool unpacks_to_bytes(const struct target *t, enum ir_format f, struct activation_quant r)
+{
+	int bits = ir_format(f)->bits;
+	return !r.bf16 && t->arch != ARCH_OPENCL && bits > 0 && bits != 4 && bits != 8;
+}
+
 bool tile_accumulates_i16(const struct target *t, enum ir_format f)
 {
 	return is_x86_without_vnni(t) && ir_format_u8_max(f) < 16;
@@ -149,8 +192,8 @@ bool tile_unpacked_bytes(const struct target *t, enum ir_format f, struct activa
 	struct activation_row_layout row = activation_row_layout(f, r, depth);
 	if (!r.bf16 && tile_unpacks_to_i16(t, f))
 		*out = (struct tile_unpacked_bytes){2 * row.corrections, 2 * panel};
-	else if (tile_blocks_use_amx(t, f, r, depth))
-		*out = (struct tile_unpacked_bytes){0, row.blocks * row.block * PANEL_COLUMNS};
+	else if (tile_blocks_use_amx(t, f, r, depth) || unpacks_to_bytes(t, f, r))
+		*out = (struct tile_unpacked_bytes){0, round_up(row.blocks * row.block, 4) * PANEL_COLUMNS};
 	return true;
 }
 

@@ -55,11 +55,9 @@ static inline int64_t panel_row_count(enum ir_dtype t, int64_t depth)
  *
  *   scales   [blocks][16], then offsets [blocks][16], of the format's scale type; with super-blocks int8, followed by
  *            super-block scales [supers][16] and offsets [supers][16]
- *   8 bits   k-row l: byte 4 c + j is the quant of column c and K element 4 l + j of the super-block
- *   4 bits   4 k-rows for the 32 K elements from 32 b on; byte 4 c + j of row v: low nibble element 32 b + 4 v + j, high
- *            nibble element 32 b + 16 + 4 v + j
+ *   quants   groups of K elements, each some k-rows (quant_group)
  *
- * The last super-block has only the k-rows it needs; quants after K are 0.
+ * The last super-block has only the groups it needs; quants after K are 0.
  */
 struct quant_panel_layout {
 	int64_t super_block; /* K elements of a super-block */
@@ -70,6 +68,26 @@ struct quant_panel_layout {
 	int64_t super_block_bytes;           /* of a full super-block */
 	int64_t bytes;                       /* of the panel */
 };
+/*
+ * Quants of b bits in k-rows. A word is four K neighbours of a column; byte j of a quant's word c is byte 4 c + j of a k-row.
+ * A group is the least number of words that fills n k-rows (4 bits: 8 words, 4 k-rows). Word i of it is in k-row i % n,
+ * from bit b (i / n) of each byte on, while b bits are left. What is left of the bytes (2 bits of 6, 3 of 5, 2 of 3) has the
+ * last words, in pieces: all that is left of one k-row after the other, then of those that were not needed completely.
+ */
+struct quant_piece {
+	int k_row, bit;    /* where the piece is: bits [bit, bit + bits) of bytes */
+	int low_bit, bits; /* bits [low_bit, low_bit + bits) of the quant */
+};
+struct quant_word {
+	int n, last_k_row; /* pieces; the last k-row that has one */
+	struct quant_piece piece[3];
+};
+struct quant_group {
+	int elements, words, k_rows;
+	int n_unsplit; /* words 0 .. n_unsplit - 1 have one piece */
+	struct quant_word word[8];
+};
+struct quant_group quant_group(int bits);
 /* The layout of a panel of `depth` K elements in a quantized format. */
 struct quant_panel_layout quant_panel_layout(enum ir_format f, int64_t depth);
 /* Bytes of a packed panel of any format. False if too many for int64. */
@@ -113,8 +131,8 @@ bool tile_uses_amx(const struct target *t, enum ir_format f, struct activation_q
 
 /*
  * Operands that are converted once in scratch before an integer GEMM of at least UNPACK_MIN_ROWS rows. x86 without
- * VNNI: quants are converted to int16 for vpmaddwd, twice the bytes. AMX with a scale for each dot block: panels are
- * unpacked to int8.
+ * VNNI: quants of 8 bits are converted to int16 for vpmaddwd, twice the bytes. AMX with a scale for each dot block:
+ * panels are unpacked to int8. Quants of 2, 3, 5 and 6 bits, elsewhere: they are unpacked to bytes.
  */
 #define UNPACK_MIN_ROWS 16
 /* Products of 32 4-bit quants are accumulated in int16 (vpmaddubsw): x86 without VNNI. */

@@ -29,7 +29,7 @@ enum {
 struct ir_format_desc {
 	const char *name;
 	enum ir_dtype dtype; /* of plain floats; f32 for quantized formats */
-	int bits;            /* stored bits of a quant, 4 or 8; 0: plain floats */
+	int bits;            /* stored bits of a quant, 2 to 6 or 8; 0: plain floats */
 	int block;           /* elements of a block; 0: the whole row */
 	int super;           /* blocks of a super-block; 1: no super-blocks */
 	enum ir_dtype scale; /* type of scales and offsets, or of the super-block factors */
@@ -44,6 +44,15 @@ struct ir_format_desc {
 static inline int ir_format_shift_bias(const struct ir_format_desc *d)
 {
 	return d->shift > 0 ? 1 << (d->shift - 1) : 0;
+}
+/* The least and the largest integer quant that quantization uses: all that are stored, but symmetric in 8 bits. */
+static inline int ir_format_quant_min(const struct ir_format_desc *d)
+{
+	return d->bits == 8 ? -127 : -d->zero;
+}
+static inline int ir_format_quant_max(const struct ir_format_desc *d)
+{
+	return d->bits == 8 ? 127 : (1 << d->bits) - 1 - d->zero;
 }
 /* Zero point that makes all quants unsigned bytes (the lowest value of a codebook becomes 0), and the largest such
  * byte. */

@@ -28,8 +28,8 @@ struct fixed_format fixed_format(enum ir_format format)
 {
 	const struct ir_format_desc *d = ir_format(format);
 	struct fixed_format f = {.bits = FRACTION, .has_book = d->codebook != NULL};
-	f.least = (int16_t)(d->bits == 8 ? -127 : -d->zero);
-	f.most = (int16_t)(d->bits == 8 ? 127 : 15 - d->zero);
+	f.least = (int16_t)ir_format_quant_min(d);
+	f.most = (int16_t)ir_format_quant_max(d);
 	f.nearest = 1 << (FRACTION - 1);
 	if (!f.has_book)
 		return f;

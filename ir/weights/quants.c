@@ -112,7 +112,7 @@ void weight_dequantize(const struct weight_quants *c, int64_t rows, double *out)
 /* The quant nearest to v; ties to even, of a codebook to the first. NaN: any. */
 static int8_t nearest_quant(const struct ir_format_desc *d, double v)
 {
-	int least = d->bits == 8 ? -127 : -d->zero, most = d->bits == 8 ? 127 : 15 - d->zero;
+	int least = ir_format_quant_min(d), most = ir_format_quant_max(d);
 	if (!d->codebook) /* adding 1.5 * 2^52 rounds to an integer: doubles of that size have no fraction bits */
 		return (int8_t)((v > least ? v < most ? v : most : least) + 0x1.8p52 - 0x1.8p52);
 	int best = 0;
@@ -159,17 +159,18 @@ static struct fit fit_range(const struct ir_format_desc *d, double least, double
 {
 	if (d->bits == 8)
 		return (struct fit){(most - least) / 254, (most + least) / 2};
-	return (struct fit){(most - least) / 15, least};
+	return (struct fit){(most - least) / ((1 << d->bits) - 1), least};
 }
 
 /* Scale without offset that maps the element `far`, the one of largest magnitude, to the quant of largest magnitude
  * plus `more` quant steps. */
 static struct fit fit_magnitude(const struct ir_format_desc *d, double far, double more)
 {
-	int first = d->codebook ? d->codebook[0] : -8, last = first != 0 ? first : d->codebook[7];
+	int half = 1 << (d->bits - 1), first = d->codebook ? d->codebook[0] : -half,
+	    last = first != 0 ? first : d->codebook[7];
 	if (d->bits == 8)
 		return (struct fit){fabs(far) / (127 + more), 0};
-	return (struct fit){far / (last * (1 + more / 8)), 0};
+	return (struct fit){far / (last * (1 + more / half)), 0};
 }
 
 /*
@@ -190,9 +191,9 @@ static void make_candidate(const struct ir_format_desc *d, const struct fixed_bl
 	if (d->has_offset)
 		f = fit_range(d, cuts[number / CUTS] * step - end, end - cuts[number % CUTS] * step);
 	for (int l = 0; l < FIXED_LANES; l++) {
-		/* 4-bit quants reach further on the negative side: a negative scale if the largest element is
-		 * negative */
-		bool is_negative = !d->has_offset && d->bits == 4 && -b->least[l] > b->most[l];
+		/* Quants of fewer than 8 bits reach further on the negative side: a negative scale if the
+		 * largest element is negative. */
+		bool is_negative = !d->has_offset && d->bits < 8 && -b->least[l] > b->most[l];
 		out->scale[l] = is_negative ? -f.scale : f.scale;
 		out->offset[l] = f.offset;
 	}
@@ -291,7 +292,7 @@ struct change {
 /* The next quant above (up) or below; false if `quant` is the last one. */
 static bool neighbour_quant(const struct ir_format_desc *d, int8_t quant, bool up, int8_t *out)
 {
-	int least = d->bits == 8 ? -127 : -d->zero, most = d->bits == 8 ? 127 : 15 - d->zero;
+	int least = ir_format_quant_min(d), most = ir_format_quant_max(d);
 	bool found = false;
 	if (!d->codebook) {
 		*out = (int8_t)(up ? quant + 1 : quant - 1);

@@ -20,6 +20,10 @@ cases='row q8_row 37 94 {block=0}
 row_odd q8_row 21 98 {block=0}
 q8 q8 37 94
 q6 q6_k 20 70
+q5 q5 37 94
+q5a q5a 21 70
+q3 q3_k 33 70
+q2 q2_k 37 70
 q4 q4 53 94
 q4_k q4_k 33 134
 nl iq4_nl 37 70

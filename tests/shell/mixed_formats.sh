@@ -41,7 +41,7 @@ import quantized
 ids = [random.Random(1).randrange(64) for _ in range(10)]
 quantized.write_safetensors(sys.argv[2] + "/ids.safetensors", {"input_ids": ("I32", [2, 5], struct.pack("<10i", *ids))})
 P
-for model in Q4_K_M.gguf gpt2_Q4_K_M.gguf qwen3moe_Q4_K_M.gguf floats.gguf experts; do
+for model in Q4_K_M.gguf Q3_K_M.gguf Q2_K.gguf Q5.gguf gpt2_Q4_K_M.gguf qwen3moe_Q4_K_M.gguf floats.gguf experts; do
 	for weights in keep f32; do
 		"$TFMC" run "$tmp/$model" --inputs "$tmp/ids.safetensors" --outputs "$tmp/$weights.out" -mcpu=native "${quick[@]}" \
 			--dtype="weights=$weights,compute=f32"

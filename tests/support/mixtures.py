@@ -19,9 +19,9 @@ import to_gguf
 
 LAYERS, D, FF, HEADS, KV, HEAD, VOCAB, EXPERTS = 8, 512, 512, 8, 1, 64, 64, 3
 FLOATS = {"F32": (0, 4), "F16": (1, 2), "BF16": (30, 2)}
-# Bytes of 256 elements in memory: 2, 3, 5 and 6 bits lie in 8, scales of 4 and 6 bits, too.
+# Bytes of 256 elements in memory: those of the file, but scales and minima of 4 and 6 bits are stored with 8.
 KEPT = {"F32": 1024, "F16": 512, "BF16": 512, "Q4_0": 144, "Q4_1": 160, "Q4_K": 148, "IQ4_NL": 144, "IQ4_XS": 138, "MXFP4": 144,
-        "Q8_0": 272, "Q6_K": 274, "Q5_K": 276, "Q3_K": 274}
+        "Q8_0": 272, "Q6_K": 210, "Q5_K": 180, "Q5_0": 176, "Q5_1": 192, "Q3_K": 114, "Q2_K": 100}
 
 
 def more(i):
@@ -38,6 +38,8 @@ RECIPES = {
     "Q5_K_M": lambda role, i: "Q6_K" if role == "output" or role in ("v", "qkv", "down") and more(i) else "Q5_K",
     "Q3_K_M": lambda role, i: "Q6_K" if role == "output" else "Q5_K" if role == "v" and i < 2 or role == "down" and first(i)
     else "Q4_K" if role in ("v", "o", "down") else "Q3_K",
+    "Q2_K": lambda role, i: "Q6_K" if role == "output" else "Q3_K" if role in ("v", "o", "down") else "Q2_K",
+    "Q5": lambda role, i: "Q8_0" if role == "output" else "Q5_1" if role in ("v", "down") else "Q5_0",
     "IQ4_XS": lambda role, i: "Q6_K" if role == "output" else "Q5_K" if role == "down" and first(i) else "IQ4_XS",
     "IQ4_NL": lambda role, i: "Q6_K" if role == "output" else "Q5_K" if role == "down" and first(i) else "IQ4_NL",
     "UD": lambda role, i: "Q6_K" if i < 3 else "Q4_K",

@@ -302,16 +302,61 @@ static void put_number(char *to, enum ir_dtype t, int64_t i, float v)
 	       (size_t)ir_dtype_bytes(t));
 }
 
+/* Words of four elements of a group, and its lines; where the bits of a word are, lowest first: {line, bit of its bytes,
+ * bits}, ends with 0 bits. */
+struct place_of_bits {
+	int line, bit, bits;
+};
+static const struct {
+	int words, lines;
+	struct place_of_bits at[8][3];
+} groups_of_bits[] = {
+        [2] = {4, 1, {{{0, 0, 2}}, {{0, 2, 2}}, {{0, 4, 2}}, {{0, 6, 2}}}},
+        [3] = {8,
+               3,
+               {{{0, 0, 3}},
+                {{1, 0, 3}},
+                {{2, 0, 3}},
+                {{0, 3, 3}},
+                {{1, 3, 3}},
+                {{2, 3, 3}},
+                {{0, 6, 2}, {1, 6, 1}},
+                {{2, 6, 2}, {1, 7, 1}}}},
+        [4] = {8,
+               4,
+               {{{0, 0, 4}},
+                {{1, 0, 4}},
+                {{2, 0, 4}},
+                {{3, 0, 4}},
+                {{0, 4, 4}},
+                {{1, 4, 4}},
+                {{2, 4, 4}},
+                {{3, 4, 4}}}},
+        [5] = {8,
+               5,
+               {{{0, 0, 5}},
+                {{1, 0, 5}},
+                {{2, 0, 5}},
+                {{3, 0, 5}},
+                {{4, 0, 5}},
+                {{0, 5, 3}, {1, 5, 2}},
+                {{2, 5, 3}, {3, 5, 2}},
+                {{4, 5, 3}, {1, 7, 1}, {3, 7, 1}}}},
+        [6] = {4, 3, {{{0, 0, 6}}, {{1, 0, 6}}, {{2, 0, 6}}, {{0, 6, 2}, {1, 6, 2}, {2, 6, 2}}}},
+        [8] = {1, 1, {{{0, 0, 8}}}}};
+
 static void put_code(unsigned char *to, const struct ir_format_desc *d, int64_t k, int64_t column, int code)
 {
-	int bits = code + d->zero, v = (int)(k % 32);
+	int bits = code + d->zero, elements = 4 * groups_of_bits[d->bits].words;
 	for (int i = 0; d->codebook && i < 16; i++)
 		bits = d->codebook[i] == code ? i : bits;
-	if (d->bits == 8)
-		to[k / 4 * 64 + 4 * column + k % 4] = (unsigned char)bits;
-	else
-		to[(k / 32 * 4 + v % 16 / 4) * 64 + 4 * column + v % 4] |=
-		        (unsigned char)(v < 16 ? bits : bits * 16);
+	unsigned char *group = to + k / elements * groups_of_bits[d->bits].lines * 64;
+	const struct place_of_bits *at = groups_of_bits[d->bits].at[k % elements / 4];
+	for (int i = 0; i < 3; i++) {
+		group[at[i].line * 64 + 4 * column + k % 4] |=
+		        (unsigned char)((bits & ((1 << at[i].bits) - 1)) << at[i].bit);
+		bits >>= at[i].bits;
+	}
 }
 
 /* n numbers of a row, of `each` elements (0: all), byte `at` of a super-block on. */

@@ -91,6 +91,37 @@ START_TEST(stays_in_bounds)
 }
 END_TEST
 
+/* Every bit of a quant is in one place, and every bit of a k-row belongs to one quant: panels have the bits of their
+ * quants, no more. */
+START_TEST(fills_k_rows)
+{
+	static const int widths[] = {2, 3, 4, 5, 6, 8};
+	int bits = widths[_i], taken[8] = {0};
+	const struct quant_group g = quant_group(bits);
+	ck_assert_int_eq(g.elements, 4 * g.words);
+	ck_assert_int_eq(g.words * bits, 8 * g.k_rows);
+	for (int i = 0; i < g.words; i++) {
+		const struct quant_word *w = &g.word[i];
+		int last = 0, low_bit = 0;
+		for (int p = 0; p < w->n; p++) {
+			const struct quant_piece *q = &w->piece[p];
+			int mask = ((1 << q->bits) - 1) << q->bit;
+			ck_assert_int_lt(mask, 256);
+			ck_assert_int_eq(taken[q->k_row] & mask, 0);
+			ck_assert_int_eq(q->low_bit, low_bit);
+			taken[q->k_row] |= mask;
+			low_bit += q->bits;
+			last = q->k_row > last ? q->k_row : last;
+		}
+		ck_assert_int_eq(low_bit, bits);
+		ck_assert_int_eq(w->last_k_row, last);
+		ck_assert_int_eq(w->n > 1, i >= g.n_unsplit);
+	}
+	for (int i = 0; i < g.k_rows; i++)
+		ck_assert_int_eq(taken[i], 255);
+}
+END_TEST
+
 Suite *suite_tile(void)
 {
 	Suite *s = suite_create("tile");
@@ -98,6 +129,7 @@ Suite *suite_tile(void)
 	tcase_add_loop_test(c, follows_the_record, 0, (int)(sizeof(wants) / sizeof(wants[0])));
 	tcase_add_loop_test(c, divides_deep_products, 0, 4);
 	tcase_add_test(c, stays_in_bounds);
+	tcase_add_loop_test(c, fills_k_rows, 0, 6);
 	suite_add_tcase(s, c);
 	return s;
 }

@@ -74,7 +74,7 @@ static double step_of(const struct ir_format_desc *d, const float *x, int64_t n)
 		least = fmin(least, (double)x[i]);
 		most = fmax(most, (double)x[i]);
 	}
-	double far = fmax(-least, most), half = d->codebook ? 0.17 : d->bits == 4 ? 0.5 / 7 : 0.5 / 127;
+	double far = fmax(-least, most), half = d->codebook ? 0.17 : 0.5 / ((1 << (d->bits - 1)) - 1);
 	double range = d->has_offset ? 2 * far : far;
 	return range * half * (d->super > 1 ? 1.2 : 1.02) + (d->super > 1 ? 0.3 : 1e-3 * far);
 }
@@ -90,7 +90,7 @@ START_TEST(is_near)
 	for (size_t w = 0; w < TFMC_COUNT(widths); w++) {
 		int64_t k = widths[w], block = d->block ? d->block : k;
 		const double *got = values(wexpr_quantize(&arena, f, matrix(k), NULL));
-		double most = d->bits == 4 && !d->codebook && !d->has_offset ? 2 : 1, sum = 0;
+		double most = d->bits < 8 && !d->codebook && !d->has_offset ? 2 : 1, sum = 0;
 		for (int64_t i = 0; i < ROWS * k; i++) {
 			int64_t begin = i - i % k % block, end = i - i % k + k;
 			int64_t n = end - begin < block ? end - begin : block;
@@ -257,7 +257,7 @@ START_TEST(searches)
 }
 END_TEST
 
-/* Blocks that have every code of 4 bits, or the ends of 8 bits, are found again, with every shift. */
+/* Blocks that have every code of 4 bits, or the ends of more, are found again, with every shift. */
 START_TEST(finds_what_it_holds)
 {
 	enum ir_format f = (enum ir_format)_i;
@@ -271,7 +271,8 @@ START_TEST(finds_what_it_holds)
 		double scale =
 		        d->shift > 0 ? f16_to_f64((uint16_t)(0x4400 + turn)) / FORMAT_SHIFT_SCALE : 0.25;
 		for (int i = 0; i < ROWS * 32; i++) {
-			int n = (i * 7 + i / 32) % 16, code = d->bits == 8 ? n * 254 / 15 - 127 : n - d->zero;
+			int n = (i * 7 + i / 32) % 16, least = ir_format_quant_min(d),
+			    code = least + n * (ir_format_quant_max(d) - least) / 15;
 			stored[i] = (float)(scale * ((d->codebook ? d->codebook[n] : code) + shift));
 		}
 		const double *got = values(wexpr_quantize(&arena, f, m, NULL));
@@ -357,16 +358,17 @@ START_TEST(is_the_same_everywhere)
 	static const uint32_t known[IR_N_FORMATS][2] = {
 	        [FORMAT_Q8_ROW] = {2705694099u, 705392727u},   [FORMAT_Q8] = {3894360805u, 1302806181u},
 	        [FORMAT_Q8_128] = {1742302245u, 467486245u},   [FORMAT_Q8A] = {833541029u, 3582045301u},
-	        [FORMAT_Q6_K] = {885087132u, 2258731329u},     [FORMAT_Q2_K] = {1771202127u, 624750353u},
-	        [FORMAT_Q5_K] = {3955054406u, 1266670536u},    [FORMAT_Q4] = {4214095205u, 3033501029u},
-	        [FORMAT_Q4_128] = {2017892709u, 3180313957u},  [FORMAT_Q4A] = {1282345189u, 4180879781u},
-	        [FORMAT_Q4_K] = {3277701937u, 1491591993u},    [FORMAT_Q4G_32] = {661557947u, 2336992901u},
-	        [FORMAT_Q4G_64] = {1426103663u, 4174096046u},  [FORMAT_Q4G_128] = {3233556630u, 1638524900u},
-	        [FORMAT_IQ4_NL] = {329456741u, 1585023141u},   [FORMAT_IQ4_XS] = {44802459u, 381719729u},
-	        [FORMAT_MXFP4] = {638704997u, 1266867557u},    [FORMAT_Q4S] = {2164717605u, 1574691557u},
-	        [FORMAT_Q8F_32] = {587019998u, 1657399527u},   [FORMAT_Q8F_128] = {1283050020u, 3272474056u},
-	        [FORMAT_Q8G_32] = {1788248652u, 3881514044u},  [FORMAT_Q8G_64] = {685485753u, 1004884558u},
-	        [FORMAT_Q8G_128] = {1413632465u, 2849850833u},
+	        [FORMAT_Q6_K] = {3630757803u, 2820726845u},    [FORMAT_Q2_K] = {70896925u, 4174460805u},
+	        [FORMAT_Q5] = {2072343397u, 3912637797u},      [FORMAT_Q5A] = {3464757605u, 1313198949u},
+	        [FORMAT_Q3_K] = {620437765u, 3615216581u},     [FORMAT_Q5_K] = {947931465u, 3123520801u},
+	        [FORMAT_Q4] = {4214095205u, 3033501029u},      [FORMAT_Q4_128] = {2017892709u, 3180313957u},
+	        [FORMAT_Q4A] = {1282345189u, 4180879781u},     [FORMAT_Q4_K] = {3277701937u, 1491591993u},
+	        [FORMAT_Q4G_32] = {661557947u, 2336992901u},   [FORMAT_Q4G_64] = {1426103663u, 4174096046u},
+	        [FORMAT_Q4G_128] = {3233556630u, 1638524900u}, [FORMAT_IQ4_NL] = {329456741u, 1585023141u},
+	        [FORMAT_IQ4_XS] = {44802459u, 381719729u},     [FORMAT_MXFP4] = {638704997u, 1266867557u},
+	        [FORMAT_Q4S] = {2164717605u, 1574691557u},     [FORMAT_Q8F_32] = {587019998u, 1657399527u},
+	        [FORMAT_Q8F_128] = {1283050020u, 3272474056u}, [FORMAT_Q8G_32] = {1788248652u, 3881514044u},
+	        [FORMAT_Q8G_64] = {685485753u, 1004884558u},   [FORMAT_Q8G_128] = {1413632465u, 2849850833u},
 	};
 	enum ir_format f = (enum ir_format)_i;
 	if (!ir_format_is_quantized(f))

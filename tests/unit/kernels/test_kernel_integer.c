@@ -19,9 +19,10 @@
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-amx",
                                       "armv8.2-dotprod"};
 static const enum ir_format formats[] = {
-        FORMAT_Q8_ROW, FORMAT_Q8,    FORMAT_Q8_128, FORMAT_Q8A,    FORMAT_Q6_K,   FORMAT_Q5_K, FORMAT_Q4,
-        FORMAT_Q4_128, FORMAT_Q4A,   FORMAT_Q4_K,   FORMAT_Q4G_32, FORMAT_Q4G_64, FORMAT_Q2_K, FORMAT_IQ4_NL,
-        FORMAT_IQ4_XS, FORMAT_MXFP4, FORMAT_Q4S,    FORMAT_Q8F_32, FORMAT_Q8G_64};
+        FORMAT_Q8_ROW, FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,   FORMAT_Q6_K,   FORMAT_Q5_K,
+        FORMAT_Q4,     FORMAT_Q4_128, FORMAT_Q4A,    FORMAT_Q4_K,  FORMAT_Q4G_32, FORMAT_Q4G_64,
+        FORMAT_Q2_K,   FORMAT_IQ4_NL, FORMAT_Q5,     FORMAT_Q5A,   FORMAT_Q3_K,   FORMAT_IQ4_XS,
+        FORMAT_MXFP4,  FORMAT_Q4S,    FORMAT_Q8F_32, FORMAT_Q8G_64};
 static const int64_t depths[] = {1, 31, 33, 95, 257, 320};
 static const int64_t widths[] = {5, 16, 33, 80, 101};
 static const int64_t shapes[][2] = {{1, 1}, {1, 2}, {3, 1},  {1, 5}, {1, 13},

@@ -209,7 +209,8 @@ START_TEST(test_copies)
 	                                    "{mr=4 nr=32 kc=128 scratch=36864}", "{br=64 scratch=131072}",
 	                                    "{mr=4 nr=16 kc=32 br=33 scratch=65536}"};
 	static const enum ir_format formats[] = {FORMAT_Q4,   FORMAT_Q8_ROW, FORMAT_Q6_K,
-	                                         FORMAT_Q4_K, FORMAT_IQ4_NL, FORMAT_Q4S};
+	                                         FORMAT_Q4_K, FORMAT_IQ4_NL, FORMAT_Q4S,
+	                                         FORMAT_Q5,   FORMAT_Q3_K,   FORMAT_Q2_K};
 	struct buf text;
 	const char *target = targets[_i % N_TARGETS];
 	size_t n = (size_t)(_i / N_TARGETS);

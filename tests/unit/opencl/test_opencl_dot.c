@@ -118,9 +118,9 @@ static void check_rows(const struct buf *dots, int64_t rows, bool is_compared)
 	ck_assert_msg(differs, "the other products were not used");
 }
 
-static const char *const formats[] = {"q8",     "q8_row", "q8_128", "q8a",    "q5_k",   "q4",
-                                      "q4_128", "q4a",    "q4_k",   "q4g_32", "q4g_64", "iq4_nl",
-                                      "iq4_xs", "mxfp4",  "q4s",    "q8f_32", "q8g_64"};
+static const char *const formats[] = {"q8",  "q8_row", "q8_128", "q8a",    "q5_k",   "q4",     "q4_128",
+                                      "q4a", "q4_k",   "q4g_32", "q4g_64", "iq4_nl", "iq4_xs", "mxfp4",
+                                      "q4s", "q8f_32", "q8g_64", "q5",     "q5a"};
 
 START_TEST(with_dots)
 {
@@ -140,7 +140,7 @@ END_TEST
 /* Codes that are not multiplied as such. */
 START_TEST(others)
 {
-	static const char *const without[] = {"q6_k", "q2_k"};
+	static const char *const without[] = {"q6_k", "q3_k", "q2_k"};
 	begin(without[_i], 3);
 	ck_assert_ptr_null(strstr(code.device.code.source, "TFMC_DOT"));
 	model_code_destroy(&code);
@@ -240,7 +240,7 @@ Suite *suite_opencl_dot(void)
 	TCase *t = tcase_create("dot products of a device");
 	tcase_set_timeout(t, 120);
 	effort_add_loop(t, with_dots, (int)TFMC_COUNT(formats), 2);
-	tcase_add_loop_test(t, others, 0, 2);
+	tcase_add_loop_test(t, others, 0, 3);
 	tcase_add_test(t, probes);
 	tcase_add_test(t, probe_fails);
 	tcase_add_test(t, floats);
