@@ -37,6 +37,11 @@ struct frontend_options {
 	const char *profile;  /* path that overrides quantize.profile; NULL: the file's */
 	int64_t context;      /* upper bound for tokens of a sequence; 0: the bound of the file */
 	const char *name;     /* overrides `name`, must satisfy expr_is_name; NULL: the file's */
+	/* Called with the path, as opened, of each file that is read, or will be: weight files, the weight map,
+	 * vocabularies, documents that others include; also of models that are rejected. The model file itself and the
+	 * files of checks are not included. May be NULL. */
+	void (*file_read)(void *user, const char *path);
+	void *file_user;
 };
 
 /*
@@ -99,9 +104,6 @@ const char *frontend_name(const struct frontend_model *m); /* `name`: prefix of 
 const char *
 frontend_preset(const struct frontend_model *m);          /* name of the preset it is based on; NULL: none */
 const char *frontend_dir(const struct frontend_model *m); /* directory of the file, "" for the current one */
-/* Paths, as opened, of the files read so far: weight files, the weight map, vocabularies. The model file itself
- * and the files of checks are not included. */
-const char *const *frontend_files(const struct frontend_model *m, size_t *n);
 
 /* ---- inputs, in the order of the file ---- */
 

@@ -199,7 +199,9 @@ static struct frontend_model *create_model(struct diag_context *cx, const char *
 	                                 .path = arena_strdup(a, path),
 	                                 .dir = file_dir(a, path),
 	                                 .ignored = m->options.ignored,
-	                                 .n_ignored = m->options.n_ignored};
+	                                 .n_ignored = m->options.n_ignored,
+	                                 .file_read = m->options.file_read,
+	                                 .file_user = m->options.file_user};
 	parsed_files_init(&m->doc.parsed, a, cx);
 	m->scope = (struct model_scope){.arena = a, .cx = cx, .dims = ir_dims_create(a)};
 	strmap_init(&m->scope.params, a);
@@ -385,12 +387,6 @@ bool frontend_is_onnx(struct diag_context *cx, const char *path)
 const char *frontend_name(const struct frontend_model *m)
 {
 	return m->name;
-}
-
-const char *const *frontend_files(const struct frontend_model *m, size_t *n)
-{
-	*n = m->doc.read.n;
-	return m->doc.read.items;
 }
 
 const char *frontend_preset(const struct frontend_model *m)

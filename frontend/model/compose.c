@@ -176,7 +176,8 @@ static const char *preset_types(struct arena *a, const char *prefix)
 
 void document_record_file(struct model_document *d, const char *path)
 {
-	ARENA_ADD(d->arena, &d->read, arena_strdup(d->arena, path));
+	if (d->file_read != NULL)
+		d->file_read(d->file_user, path);
 }
 
 /* Chain of documents that led here, innermost first. */
@@ -211,12 +212,12 @@ static const struct yaml_node *read_document(struct model_document *d, const cha
 		           COMPOSE_DEPTH_MAX);
 		return NULL;
 	}
+	document_record_file(d, link->path);
 	if (yaml_read(d->arena, d->cx, link->path, link->path, name->loc, &root) != TFMC_OK) {
 		for (const struct compose_chain *c = link; c != NULL && c->key != NULL; c = c->outer)
 			diag_note(d->cx, c->loc, "in the %s named here", c->key);
 		return NULL;
 	}
-	document_record_file(d, link->path);
 	return root;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model file as a document: its YAML tree, merged with `base`, `include`, a preset and the parameter values of a hub
- * configuration, and the list of files read. The rest of the frontend reads the merged tree; every node keeps the
+ * configuration. The rest of the frontend reads the merged tree; every node keeps the
  * location in the file it came from.
  */
 #ifndef TFMC_FRONTEND_MODEL_COMPOSE_H
@@ -20,14 +20,12 @@ struct model_document {
 	const char *hub_path; /* config.json or GGUF file that sets the parameters of the preset, or NULL */
 	const char *const *ignored; /* --ignore-key: globs of configuration keys */
 	size_t n_ignored;
-	struct parsed_files parsed; /* JSON and GGUF files, each parsed once */
-	struct {
-		const char **items;
-		size_t n, cap;
-	} read; /* paths of the files that were read */
+	struct parsed_files parsed;                      /* JSON and GGUF files, each parsed once */
+	void (*file_read)(void *user, const char *path); /* of frontend_options */
+	void *file_user;
 };
 
-/* Remembers that the file was read (frontend_files). */
+/* Tells frontend_options.file_read that the file is read. */
 void document_record_file(struct model_document *d, const char *path);
 
 #define COMPOSE_DEPTH_MAX 8

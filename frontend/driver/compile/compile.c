@@ -58,13 +58,10 @@ static void register_weight_files(struct driver *d, const char *dir, const struc
 	outputs_add_input(&d->outputs, file_join(&d->arena, dir, e->file));
 }
 
-/* Registers the files of a model as inputs. */
-static void register_read_files(struct driver *d, const struct frontend_model *m)
+/* frontend_options.file_read: registers a file of a model as an input. */
+static void register_read_file(void *outputs, const char *path)
 {
-	size_t n;
-	const char *const *paths = frontend_files(m, &n);
-	for (size_t i = 0; i < n; i++)
-		outputs_add_input(&d->outputs, paths[i]);
+	outputs_add_input(outputs, path);
 }
 
 /* Whether a name may be in a header; NULL is. False after a diagnostic. */
@@ -147,6 +144,8 @@ static struct frontend_options driver_frontend_options(struct driver *d)
 	                                 .shapes =
 	                                         o->command == COMMAND_INSPECT || o->command == COMMAND_GRAPH,
 	                                 .name = o->name,
+	                                 .file_read = register_read_file,
+	                                 .file_user = &d->outputs,
 	                                 .context = option_int(o->context, 0),
 	                                 .unrounded = d->is_unrounded,
 	                                 .quantize = d->is_unrounded ? NULL : o->quantize,
@@ -320,9 +319,7 @@ enum tfmc_status driver_read_model(struct driver *d, struct frontend_model **out
 {
 	struct frontend_options o = driver_frontend_options(d);
 	outputs_add_input(&d->outputs, d->options.input);
-	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, out));
-	register_read_files(d, *out);
-	return TFMC_OK;
+	return frontend_load(&d->diag, d->options.input, &o, out);
 }
 
 /* driver_load() without its reports: IR text or a model, lowered and verified. */
@@ -344,7 +341,6 @@ static enum tfmc_status load_input(struct driver *d, struct loaded *out)
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	out->weights = frontend_weights(out->model);
-	register_read_files(d, out->model);
 	driver_end_stage(d, "frontend");
 	return TFMC_OK;
 }
