@@ -8,6 +8,7 @@
 #include "ir/core/case.h"
 #include "ir/core/inplace.h"
 #include "ir/core/lifetime.h"
+#include "ir/core/names.h"
 #include "ir/core/view.h"
 
 #include <string.h>
@@ -312,7 +313,7 @@ static const char *inplace_refusal(const struct plan_verifier *p, const struct s
 /* `%name`, not made unique; in the verifier's arena. */
 static const char *verify_value_string(struct verifier *v, struct ir_value value)
 {
-	const char *name = value.id < v->f->n_values ? ir_value_info(v->f, value)->name : NULL;
+	const char *name = value.id < v->f->n_values ? ir_value_name(&v->arena, v->f, value) : NULL;
 	return name != NULL ? arena_printf(&v->arena, "%%%s", name)
 	                    : arena_printf(&v->arena, "value %u", value.id);
 }

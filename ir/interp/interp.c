@@ -7,6 +7,7 @@
  */
 #include "ir/interp/interp.h"
 #include "ir/core/inplace.h"
+#include "ir/core/names.h"
 #include "ir/core/view.h"
 #include "ir/interp/interp_internal.h"
 #include "ir/support/checked.h"
@@ -322,7 +323,7 @@ static void interp_memory_carry(struct interp *in, struct ir_value to, struct ir
 
 static const char *name_of(const struct interp *in, struct ir_value v)
 {
-	const char *name = v.id != 0 ? ir_value_info(in->f, v)->name : NULL;
+	const char *name = v.id != 0 ? ir_value_name(in->args->arena, in->f, v) : NULL;
 	return name != NULL ? name : "(unnamed)";
 }
 

@@ -55,6 +55,14 @@ static void skip_blanks(struct lexer *lx)
 	}
 }
 
+void lex_skip(struct lexer *lx, size_t pos)
+{
+	for (size_t i = lx->pos; i < pos; i++)
+		lx->line += lx->text[i] == '\n';
+	lx->pos = lx->col_pos = pos;
+	lx->col = 1;
+}
+
 char lex_peek(const struct lexer *lx)
 {
 	struct lexer ahead = *lx;

@@ -13,7 +13,7 @@ enum tok_kind {
 	TOK_WORD,     /* letters, digits, `_`, `.`; begins with a letter or `_` */
 	TOK_VALUE,    /* %name, %"name", %12 */
 	TOK_SYMBOL,   /* @name, @"name" */
-	TOK_ENCODING, /* #name */
+	TOK_ENCODING, /* #name, of an encoding or of a location */
 	TOK_VARIABLE, /* $name, only if lexer.variables (rewrite rules) */
 	TOK_STRING,
 	TOK_NUMBER, /* without sign */
@@ -45,6 +45,8 @@ struct lexer {
 
 void lex_init(struct lexer *lx, struct diag_context *cx, struct arena *arena, uint32_t source,
               const char *text, size_t len);
+/* Goes on at the begin of a line, `pos` bytes from that of the text, after the current position. */
+void lex_skip(struct lexer *lx, size_t pos);
 /* Consumes blanks, comments and a token. TOK_END at the end and after an error. */
 struct tok lex_next(struct lexer *lx);
 /* The next character after blanks and comments, without consuming it; 0 at the end. */

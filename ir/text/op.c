@@ -272,13 +272,29 @@ static bool parse_source_position(struct parser *p, const char *file, struct ir_
 	return true;
 }
 
-/* loc("file":line:column "path"), loc("file":line:column), loc("path") */
+/* `#loc24`, defined at the end of the text. */
+static bool parse_alias(struct parser *p, struct ir_loc *out)
+{
+	const struct ir_loc *loc = strmap_get(&p->locs, p->tok.text);
+	if (loc == NULL)
+		return parse_unknown(p, &p->tok, "location", NULL, 0);
+	*out = *loc;
+	parse_next(p);
+	return true;
+}
+
+/* loc(#loc24); or, as texts of earlier releases have it, and definitions: loc("file":line:column "path"),
+ * loc("file":line:column), loc("path") */
 bool parse_loc(struct parser *p, struct ir_loc *out)
 {
 	struct tok t;
 	if (!parse_accept_word(p, "loc"))
 		return true;
-	if (!parse_expect(p, '(') || !parse_token(p, TOK_STRING, "a quoted text", &t))
+	if (!parse_expect(p, '('))
+		return false;
+	if (p->tok.kind == TOK_ENCODING)
+		return parse_alias(p, out) && parse_expect(p, ')');
+	if (!parse_token(p, TOK_STRING, "a quoted text", &t))
 		return false;
 	*out = (struct ir_loc){.at = LOC_NONE};
 	if (!parse_at(p, ':')) {

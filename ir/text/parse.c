@@ -5,6 +5,7 @@
  * parse_* consumes what it is named after; false after a diagnostic.
  */
 #include "ir/core/case.h"
+#include "ir/core/names.h"
 #include "ir/support/number.h"
 #include "ir/support/strmap.h"
 #include "ir/support/utf8.h"
@@ -535,6 +536,20 @@ static bool check_return(struct parser *p, const struct signature *s, const stru
 	return true;
 }
 
+/* Replaces names that the printer made of paths by the own names of the values, so that a pass that moves a value to
+ * another step gives it the name it has there (ir_value_name). The paths of enclosing repeats follow their bodies in the
+ * text, hence at the end of the function. */
+static void restore_own_names(struct parser *p, struct ir_func *f)
+{
+	for (uint32_t id = 1; id < f->n_values; id++) {
+		const char *name = f->values[id].name;
+		const char *own =
+		        name != NULL ? ir_own_name(&p->arena, f, (struct ir_value){id}, name) : NULL;
+		if (own != NULL && own != name)
+			f->values[id].name = strmap_intern(&p->m->strings, own, strlen(own));
+	}
+}
+
 /* Checks the returned values and ends the function. False after a diagnostic. */
 static bool finish_func(struct parser *p, const struct signature *s, const struct parse_values *ends)
 {
@@ -543,6 +558,7 @@ static bool finish_func(struct parser *p, const struct signature *s, const struc
 		return false;
 	for (size_t i = 0; i < s->results.n; i++)
 		results[i] = s->results.items[i].result;
+	restore_own_names(p, p->b->f);
 	return irb_finish(p->b, ends->items, results, ends->n, s->arena) == TFMC_OK;
 }
 
@@ -843,12 +859,60 @@ static bool check_text(struct diag_context *cx, uint32_t source, const char *tex
 	return false;
 }
 
+/* `#loc24 = loc("model.yaml":24:7 "encoder.layers")` */
+static bool parse_alias_definition(struct parser *p)
+{
+	struct tok name;
+	struct ir_loc *loc = ARENA_NEW(&p->arena, struct ir_loc);
+	if (!parse_token(p, TOK_ENCODING, "#name of a location", &name) || !parse_expect(p, '='))
+		return false;
+	if (strmap_has(&p->locs, name.text))
+		return parse_fail(p, name.loc, DIAG_NAME_CLASH, "#%s is defined twice", name.text);
+	if (!parse_at_word(p, "loc"))
+		return parse_expect_word(p, "loc");
+	return loc != NULL && parse_loc(p, loc) && strmap_set(&p->locs, name.text, loc);
+}
+
+/* The offset of the definitions of locations, which end the text: of the first line that begins with `#loc`; len: there are
+ * none. */
+static size_t find_aliases(const char *text, size_t len)
+{
+	static const char begin[] = "#loc";
+	const char *at = text, *end = text + len;
+	while (at != NULL && (size_t)(end - at) >= sizeof(begin) - 1) {
+		if (memcmp(at, begin, sizeof(begin) - 1) == 0)
+			return (size_t)(at - text);
+		at = memchr(at, '\n', (size_t)(end - at));
+		at = at != NULL ? at + 1 : NULL;
+	}
+	return len;
+}
+
+/* Parses the definitions of locations, before the ops that use them, and ends the text of the lexer where they begin. */
+static bool parse_aliases(struct parser *p)
+{
+	const struct lexer module = p->lex;
+	size_t begin = find_aliases(module.text, module.len);
+	bool ok = true;
+	lex_skip(&p->lex, begin);
+	parse_next(p);
+	while (ok && p->tok.kind != TOK_END)
+		ok = parse_alias_definition(p);
+	if (!ok || p->lex.failed)
+		return false;
+	p->lex = module;
+	p->lex.len = begin;
+	return true;
+}
+
 /* Parses all declarations. *out: the module, NULL unless TFMC_OK. Failed allocations are sticky and checked here
  * once; they are not errors of the text. */
 static enum tfmc_status parse_text(struct parser *p, struct ir_module **out)
 {
-	parse_next(p);
-	bool ok = parse_header(p);
+	bool ok = parse_aliases(p);
+	if (ok)
+		parse_next(p);
+	ok = ok && parse_header(p);
 	while (ok && p->tok.kind != TOK_END)
 		ok = parse_declaration(p);
 	bool memory = !arena_failed(&p->arena) && (p->m == NULL || !arena_failed(&p->m->arena));
@@ -877,6 +941,7 @@ enum tfmc_status ir_parse(struct diag_context *cx, const char *file_name, const 
 		return TFMC_INVALID;
 	arena_init(&p.arena);
 	strmap_init(&p.names, &p.arena);
+	strmap_init(&p.locs, &p.arena);
 	lex_init(&p.lex, cx, &p.arena, source, text, len);
 	enum tfmc_status status = parse_text(&p, out);
 	arena_destroy(&p.arena);

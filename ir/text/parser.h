@@ -23,6 +23,7 @@ struct parser {
 	struct ir_module *m;
 	struct ir_builder *b; /* the current function */
 	struct strmap names;  /* visible values: name -> id */
+	struct strmap locs;   /* name -> const struct ir_loc *, as `loc24` of `#loc24 = loc(..)` */
 	struct {
 		const char **items;
 		size_t n, cap;
@@ -80,7 +81,7 @@ bool parse_at_format(const struct parser *p);
 bool parse_type(struct parser *p, const struct ir_type **out);
 /* `[2,3]`: constant dims. */
 bool parse_shape(struct parser *p, int *rank, int64_t dims[IR_RANK_MAX]);
-/* `loc(...)` if present; else *out is unchanged. */
+/* `loc(#loc24)` or `loc("model.yaml":24:7 "encoder.layers")` if present; else *out is unchanged. */
 bool parse_loc(struct parser *p, struct ir_loc *out);
 /* The name of an encoding of packed weights or states. */
 bool parse_encoding(struct parser *p, enum ir_encoding *out);

@@ -5,6 +5,7 @@
  * of declaration, without addresses.
  */
 #include "ir/core/case.h"
+#include "ir/core/names.h"
 #include "ir/support/strmap.h"
 #include "ir/text/text.h"
 
@@ -12,10 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The locations of a text, which follow its functions. Each is called after its line in the model, so that a pass that
+ * removes ops does not change the names of the others. */
+struct aliases {
+	struct buf *out;
+	const struct diag_context *cx; /* NULL: the text has no locations */
+	const struct ir_module *m;
+	struct arena arena;
+	struct strmap names; /* "model.yaml":24:7 "encoder.layers" -> loc24 */
+	struct strmap used;  /* the names, see unique_name */
+	struct {
+		const char **items; /* the keys of `names`, in the order of first use */
+		size_t n, cap;
+	} order;
+};
+
 /* The function being printed. */
 struct printer {
 	struct buf *out;
-	const struct diag_context *cx; /* NULL: no locations */
+	struct aliases *locs;
 	const struct ir_module *m;
 	const struct ir_func *f;
 	struct arena arena; /* of the names */
@@ -25,53 +41,48 @@ struct printer {
 
 static void print_region(const struct printer *p, const struct ir_region *r, int indent);
 
+/* Returns the name, or if it is used, the name with the first free suffix `.1`, `.2`. `used` stores the next suffix of
+ * each name, so that n values with one name do not each search from .1 again. */
+static const char *unique_name(struct arena *a, struct strmap *used, const char *name)
+{
+	uintptr_t suffix = (uintptr_t)strmap_get(used, name);
+	const char *unique = name;
+	if (suffix != 0) {
+		do
+			unique = arena_printf(a, "%s.%zu", name, (size_t)suffix++);
+		while (strmap_has(used, unique) && !arena_failed(a));
+	}
+	/* a counter, not an address: strmap holds pointers; from 1, since 0 is absence */
+	strmap_set(used, name, (void *)(suffix == 0 ? 1 : suffix));
+	if (unique != name)
+		strmap_set(used, unique, (void *)(uintptr_t)1);
+	return unique;
+}
+
 /* ---- names of values ---- */
 
 /*
- * A value is printed with its name hint, made unique by `.1`, `.2`, or with a number. Names are assigned in the order
- * in which the text defines the values, so parsing the text assigns the same ones. Weight references have no name,
+ * A value is printed with its name (ir_value_name), made unique by `.1`, `.2`, or with a number. Names are assigned in the
+ * order in which the text defines the values, so parsing the text assigns the same ones. Weight references have no name,
  * they are printed where they are used.
  */
 struct naming {
 	struct printer *p;
-	struct strmap used; /* name -> next suffix, as a pointer; from 1, since 0 is absence */
+	struct strmap used; /* see unique_name */
 	unsigned next;      /* next number */
 };
 
-static bool is_number(const char *name)
-{
-	return name[0] == '\0' || strspn(name, "0123456789") == strlen(name);
-}
-
-/* Returns the hint, or if another value has it, the hint with the first free suffix. `used` stores the next suffix of
- * each name, so that n values with one hint do not each search from .1 again. */
-static const char *unique_name(struct naming *n, const char *hint)
-{
-	struct arena *a = &n->p->arena;
-	uintptr_t suffix = (uintptr_t)strmap_get(&n->used, hint);
-	const char *name = hint;
-	if (suffix != 0) {
-		do
-			name = arena_printf(a, "%s.%zu", hint, (size_t)suffix++);
-		while (strmap_has(&n->used, name) && !arena_failed(a));
-	}
-	/* a counter, not an address: strmap holds pointers */
-	strmap_set(&n->used, hint, (void *)(suffix == 0 ? 1 : suffix));
-	if (name != hint)
-		strmap_set(&n->used, name, (void *)(uintptr_t)1);
-	return name;
-}
-
-/* Names a value; without a hint, with one that reads as a number, or with is_plain, by the next number. */
+/* Names a value; without a name, with one that reads as a number, or with is_plain, by the next number. */
 static void name_value(struct naming *n, struct ir_value v)
 {
-	const char *hint = ir_value_info(n->p->f, v)->name;
-	if (v.id == 0 || v.id >= n->p->f->n_values || n->p->names == NULL)
+	struct printer *p = n->p;
+	if (v.id == 0 || v.id >= p->f->n_values || p->names == NULL)
 		return;
-	if (hint == NULL || n->p->is_plain || is_number(hint))
-		n->p->names[v.id] = arena_printf(&n->p->arena, "%u", n->next++);
+	const char *name = p->is_plain ? NULL : ir_value_name(&p->arena, p->f, v);
+	if (name == NULL || ir_name_is_number(name))
+		p->names[v.id] = arena_printf(&p->arena, "%u", n->next++);
 	else
-		n->p->names[v.id] = unique_name(n, hint);
+		p->names[v.id] = unique_name(&p->arena, &n->used, name);
 }
 
 /* Names the arguments of a region and the results of its ops, in the order of the text. Weight references have
@@ -92,10 +103,9 @@ static void name_region(struct naming *n, const struct ir_region *r)
 }
 
 /* Initializes p and names all values of f; printing needs no further state. arena_destroy(&p->arena) ends it. */
-static void printer_begin(struct printer *p, struct buf *out, const struct diag_context *cx,
-                          const struct ir_module *m, const struct ir_func *f, bool is_plain)
+static void printer_begin(struct printer *p, struct aliases *locs, const struct ir_func *f, bool is_plain)
 {
-	*p = (struct printer){.out = out, .cx = cx, .m = m, .f = f, .is_plain = is_plain};
+	*p = (struct printer){.out = locs->out, .locs = locs, .m = locs->m, .f = f, .is_plain = is_plain};
 	arena_init(&p->arena);
 	p->names = ARENA_ARRAY(&p->arena, const char *, f->n_values);
 	struct naming n = {.p = p};
@@ -107,7 +117,7 @@ static void printer_begin(struct printer *p, struct buf *out, const struct diag_
 static void print_value_name(const struct printer *p, struct ir_value v)
 {
 	const char *name = p->names != NULL ? p->names[v.id] : NULL;
-	if (name != NULL && is_number(name))
+	if (name != NULL && ir_name_is_number(name))
 		buf_printf(p->out, "%%%s", name);
 	else
 		ir_print_name(p->out, '%', name != NULL ? name : "?");
@@ -150,23 +160,61 @@ static void print_values(const struct printer *p, const struct ir_value *v, size
 
 /* ---- locations ---- */
 
-/* ` loc(...)`; nothing for locations in the module's own .tir, or without cx. */
-static void print_loc(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
-                      struct ir_loc loc)
+static void aliases_begin(struct aliases *l, struct buf *out, const struct diag_context *cx,
+                          const struct ir_module *m)
+{
+	*l = (struct aliases){.out = out, .cx = cx, .m = m};
+	arena_init(&l->arena);
+	strmap_init(&l->names, &l->arena);
+	strmap_init(&l->used, &l->arena);
+}
+
+/* Prints the definitions, `#loc24 = loc("model.yaml":24:7 "encoder.layers")`. Without memory for names the output is
+ * marked as failed. */
+static void aliases_end(struct aliases *l)
+{
+	buf_str(l->out, l->order.n > 0 ? "\n" : "");
+	for (size_t i = 0; i < l->order.n; i++)
+		buf_printf(l->out, "#%s = loc(%s)\n", (const char *)strmap_get(&l->names, l->order.items[i]),
+		           l->order.items[i]);
+	if (arena_failed(&l->arena))
+		l->out->failed = true;
+	arena_destroy(&l->arena);
+}
+
+/* The alias of a location with the text `key`. */
+static const char *alias_of(struct aliases *l, const char *key, struct ir_loc loc)
+{
+	const char *name = strmap_get(&l->names, key);
+	if (name != NULL)
+		return name;
+	name = loc.at.source != 0 ? arena_printf(&l->arena, "loc%" PRIu32, loc.at.line) : "loc";
+	name = unique_name(&l->arena, &l->used, name);
+	key = arena_strdup(&l->arena, key);
+	strmap_set(&l->names, key, (void *)(uintptr_t)name);
+	ARENA_ADD(&l->arena, &l->order, key);
+	return name;
+}
+
+/* ` loc(#loc24)`; nothing for locations in the module's own .tir, or without cx. */
+static void print_loc(struct aliases *l, struct ir_loc loc)
 {
 	bool place = loc.at.source != 0;
-	if (cx == NULL || (place && loc.at.source == m->tir_source) || (!place && loc.path == NULL))
+	struct buf key;
+	if (l->cx == NULL || (place && loc.at.source == l->m->tir_source) || (!place && loc.path == NULL))
 		return;
-	buf_str(out, " loc(");
+	buf_init(&key);
 	if (place) {
-		buf_quoted(out, diag_source_name(cx, loc.at.source));
-		buf_printf(out, ":%" PRIu32 ":%" PRIu32, loc.at.line, loc.at.col);
+		buf_quoted(&key, diag_source_name(l->cx, loc.at.source));
+		buf_printf(&key, ":%" PRIu32 ":%" PRIu32, loc.at.line, loc.at.col);
 	}
 	if (loc.path != NULL) {
-		buf_str(out, place ? " " : "");
-		buf_quoted(out, loc.path);
+		buf_str(&key, place ? " " : "");
+		buf_quoted(&key, loc.path);
 	}
-	buf_char(out, ')');
+	l->out->failed = l->out->failed || buf_failed(&key);
+	buf_printf(l->out, " loc(#%s)", alias_of(l, key.data, loc));
+	buf_destroy(&key);
 }
 
 /* ---- attributes ---- */
@@ -330,7 +378,7 @@ static void print_op(const struct printer *p, const struct ir_op *op, int indent
 		ir_type_print(p->out, p->m->dims, ir_type_of(p->f, op->results[i]));
 	}
 	if (!ir_op_has(op->code, TRAIT_TERMINATOR))
-		print_loc(p->out, p->cx, p->m, op->loc);
+		print_loc(p->locs, op->loc);
 	buf_char(p->out, '\n');
 }
 
@@ -364,14 +412,14 @@ static const char *stage_suffix(enum ir_stage stage)
 	return "";
 }
 
-/* `weight @w : f32[2,3] #panel16 as q8 = expression loc(..)`, what is default left out. */
-static void print_weight(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
-                         const struct ir_weight *w)
+/* `weight @w : f32[2,3] #panel16 as q8 = expression loc(#loc24)`, what is default left out. */
+static void print_weight(struct aliases *l, const struct ir_weight *w)
 {
+	struct buf *out = l->out;
 	buf_str(out, "weight ");
 	ir_print_name(out, '@', w->name);
 	buf_str(out, " : ");
-	ir_type_print(out, m->dims, w->type);
+	ir_type_print(out, l->m->dims, w->type);
 	if (w->encoding != ENC_ROW)
 		buf_printf(out, " #%s", ir_encoding_name(w->encoding));
 	if (w->format != FORMAT_PLAIN)
@@ -380,13 +428,15 @@ static void print_weight(struct buf *out, const struct diag_context *cx, const s
 		buf_str(out, " = ");
 		wexpr_print(out, w->init);
 	}
-	print_loc(out, cx, m, w->loc);
+	print_loc(l, w->loc);
 	buf_char(out, '\n');
 }
 
 /* The line of the module and the declarations of dims, weights and states. */
-static void print_header(struct buf *out, const struct diag_context *cx, const struct ir_module *m)
+static void print_header(struct aliases *l)
 {
+	const struct ir_module *m = l->m;
+	struct buf *out = l->out;
 	buf_str(out, "module ");
 	buf_quoted(out, m->name);
 	buf_printf(out, "%s\n", stage_suffix(m->stage));
@@ -395,7 +445,7 @@ static void print_header(struct buf *out, const struct diag_context *cx, const s
 		buf_printf(out, "dim %s in [%" PRId64 ",%" PRId64 "]\n", s->name, s->lo, s->hi);
 	}
 	for (size_t i = 0; i < m->weights.n; i++)
-		print_weight(out, cx, m, m->weights.items[i]);
+		print_weight(l, m->weights.items[i]);
 	for (size_t i = 0; i < m->states.n; i++) {
 		const struct ir_state_decl *s = m->states.items[i];
 		buf_str(out, "state ");
@@ -403,7 +453,7 @@ static void print_header(struct buf *out, const struct diag_context *cx, const s
 		buf_str(out, " : ");
 		ir_type_print(out, m->dims, s->type);
 		buf_printf(out, " #%s", ir_encoding_name(s->encoding));
-		print_loc(out, cx, m, s->loc);
+		print_loc(l, s->loc);
 		buf_char(out, '\n');
 	}
 }
@@ -498,7 +548,7 @@ static void print_result(const struct printer *p, size_t i)
 	buf_str(p->out, any ? "}" : "");
 }
 
-/* `func @f(..) -> (..) case .. arena=.. loc(..)` */
+/* `func @f(..) -> (..) case .. arena=.. loc(#loc1)` */
 static void print_signature(const struct printer *p)
 {
 	const struct ir_func *f = p->f;
@@ -523,20 +573,19 @@ static void print_signature(const struct printer *p)
 		buf_str(p->out, " arena=");
 		ir_dim_print(p->out, p->m->dims, f->arena, true);
 	}
-	print_loc(p->out, p->cx, p->m, f->loc);
+	print_loc(p->locs, f->loc);
 }
 
 /* Prints a function; is_plain: values get numbers and not names. Without memory for names the output is marked
  * as failed. */
-static void print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
-                       const struct ir_func *f, bool is_plain)
+static void print_func(struct aliases *l, const struct ir_func *f, bool is_plain)
 {
 	struct printer p;
-	printer_begin(&p, out, cx, m, f, is_plain);
+	printer_begin(&p, l, f, is_plain);
 	print_signature(&p);
-	buf_str(out, " {\n");
+	buf_str(p.out, " {\n");
 	print_region(&p, f->body, 2);
-	buf_str(out, "}\n");
+	buf_str(p.out, "}\n");
 	if (arena_failed(&p.arena))
 		p.out->failed = true;
 	arena_destroy(&p.arena);
@@ -545,17 +594,23 @@ static void print_func(struct buf *out, const struct diag_context *cx, const str
 void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
                    const struct ir_func *f)
 {
-	print_func(out, cx, m, f, false);
+	struct aliases l;
+	aliases_begin(&l, out, cx, m);
+	print_func(&l, f, false);
+	aliases_end(&l);
 }
 
 static void print_module(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
                          bool is_plain)
 {
-	print_header(out, cx, m);
+	struct aliases l;
+	aliases_begin(&l, out, cx, m);
+	print_header(&l);
 	for (size_t i = 0; i < m->funcs.n; i++) {
 		buf_char(out, '\n');
-		print_func(out, cx, m, m->funcs.items[i], is_plain);
+		print_func(&l, m->funcs.items[i], is_plain);
 	}
+	aliases_end(&l);
 }
 
 void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m)

@@ -5,7 +5,9 @@
  * every version of the tool.
  *
  * The grammar is in ir/text.md. One op per line:
- *   %y = linear %x, @ffn.up.weight[%l], @ffn.up.bias[%l] : f32[B,S,128] loc("model.yaml":24:13 "encoder.layers.mlp")
+ *   %encoder.mlp = linear %r, @ffn.up.weight[%l], @ffn.up.bias[%l] : f32[B,S,128] loc(#loc24)
+ *   #loc24 = loc("model.yaml":24:13 "encoder.layers.mlp")
+ * Values are called after the steps of the model (ir/core/names.h), locations defined at the end of the text.
  */
 #ifndef TFMC_IR_TEXT_TEXT_H
 #define TFMC_IR_TEXT_TEXT_H
@@ -21,7 +23,7 @@ TFMC_MUST_USE enum tfmc_status ir_parse(struct diag_context *cx, const char *fil
 void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m);
 /* Hash of the text with numbers for value names and without locations: different hashes mean different structure. */
 uint64_t ir_structure_hash(const struct ir_module *m);
-/* Appends the text of one function. */
+/* Appends the text of one function, and the locations that it uses. */
 void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
                    const struct ir_func *f);
 

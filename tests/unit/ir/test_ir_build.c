@@ -208,14 +208,14 @@ static const char cloned[] =
         "\n"
         "func @f(%x: f32[B,S,8], %past: i32[B] {role=past max=16}, %kv: state @kv) -> (y: f32[B,S,8], state "
         "@kv)"
-        " arena=256*B*S loc(\"model.yaml\":3:1) {\n"
+        " arena=256*B*S loc(#loc3) {\n"
         "  %y, %k = repeat %l = 0 to 2 carry (%h = %x, %c = %kv) {\n"
         "    %t = group linear {mr=14 nr=32} {\n"
         "      pre  %n = layer_norm %h, @g[%l] {eps=0.001} : f32[B,S,8]\n"
         "      root %p = linear %n, @w[%l] #panel16 : f32[B,S,8]\n"
         "      post %1 = relu %p : f32[B,S,8]\n"
         "      yield %1\n"
-        "    } at [-1] : f32[B,S,8] loc(\"model.yaml\":7:3 \"layers.ffn\")\n"
+        "    } at [-1] : f32[B,S,8] loc(#loc7)\n"
         "    %r = reshape %t {dims=[B,S,2,4]} : f32[B,S,2,4]\n"
         "    %q = transpose %r {perm=[0,2,1,3]} : f32[B,2,S,4]\n"
         "    %s, %c1 = group loops {\n"
@@ -223,9 +223,13 @@ static const char cloned[] =
         "      yield %s.1, %c2\n"
         "    } at [-1, 64*B] : f32[B,2,16,4], state @kv\n"
         "    yield %t, %c1\n"
-        "  } : f32[B,S,8], state @kv loc(\"layers\")\n"
+        "  } : f32[B,S,8], state @kv loc(#loc)\n"
         "  return %y, %k\n"
-        "}\n";
+        "}\n"
+        "\n"
+        "#loc3 = loc(\"model.yaml\":3:1)\n"
+        "#loc7 = loc(\"model.yaml\":7:3 \"layers.ffn\")\n"
+        "#loc = loc(\"layers\")\n";
 
 START_TEST(copies_are_equal)
 {

@@ -139,50 +139,57 @@ static const char contractions[] = HEAD
 static const char states[] =
         HEAD "state @kv : f32[B,3,2,16,8] #row\n"
              "state @keys : f32[B,3,2,16,8] #panel16\n"
-             "state @memory : f32[B,16,8] #row loc(\"model.yaml\":4:1)\n"
+             "state @memory : f32[B,16,8] #row loc(#loc4)\n"
              "\n"
              "func @f(%x: f32[B,2,S,8], %past: i32[B], %kv: state @kv, %mem: state @memory)"
-             " -> (f32[B,2,16,8], state @kv, state @memory) loc(\"model.yaml\":1:1 \"decode\") {\n"
-             "  %y, %kv.1 = repeat %l = 0 to 3 carry (%h = %x, %c = %kv) {\n"
+             " -> (f32[B,2,16,8], state @kv, state @memory) loc(#loc1) {\n"
+             "  %decoder.y, %decoder.kv = repeat %l = 0 to 3 carry (%h = %x, %c = %kv) {\n"
              "    %slice, %c.1 = state_append %c, %h, %past, %l : f32[B,2,16,8], state @kv\n"
              "    %c.2 = state_write %c.1, %h, %l : state @kv\n"
              "    %part = slice %slice {axis=2 begin=0 size=S} : f32[B,2,S,8]\n"
              "    yield %part, %c.2\n"
-             "  } : f32[B,2,S,8], state @kv loc(\"model.yaml\":9:3 \"decoder\")\n"
+             "  } : f32[B,2,S,8], state @kv loc(#loc9)\n"
              "  %zero = full {dtype=i32} : i32[]\n"
-             "  %all, %kv.2 = state_read %kv.1, %zero : f32[B,2,16,8], state @kv\n"
+             "  %all, %kv.1 = state_read %decoder.kv, %zero : f32[B,2,16,8], state @kv\n"
              "  repeat %l.1 = 0 to 2 carry () {\n"
              "    yield\n"
              "  }\n"
-             "  return %all, %kv.2, %mem\n"
+             "  return %all, %kv.1, %mem\n"
              "}\n"
              "\n"
              "func @g() -> () {\n"
              "  return\n"
-             "}\n";
+             "}\n"
+             "\n"
+             "#loc4 = loc(\"model.yaml\":4:1)\n"
+             "#loc1 = loc(\"model.yaml\":1:1 \"decode\")\n"
+             "#loc9 = loc(\"model.yaml\":9:3 \"decoder\")\n";
 
 static const char groups[] = GROUPS
         "weight @w : f32[2,24,8] #panel16 = stack(i in 0..2, transpose(tensor \"m\":\"l.{i}.w\" f32[8,24]))\n"
-        "weight @b : f32[2,24] loc(\"w\")\n"
+        "weight @b : f32[2,24] loc(#loc)\n"
         "\n"
         "func @f(%x: f32[B,S,8]) -> (f32[B,S,8]) {\n"
-        "  %y = repeat %l = 0 to 2 carry (%c = %x) {\n"
+        "  %layers.y = repeat %l = 0 to 2 carry (%c = %x) {\n"
         "    %q, %k = group linear {mr=14 nr=32 scratch=4096} {\n"
         "      pre  %h = layer_norm %c {eps=1e-06} : f32[B,S,8]\n"
-        "      root %t = linear %h, @w[%l] #panel16, @b[%l] : f32[B,S,24] loc(\"model.yaml\":24:13 "
-        "\"layers.self\")\n"
-        "      post %u = slice %t {axis=2 begin=0 size=8} : f32[B,S,8]\n"
-        "      post %w = slice %t {axis=2 begin=8 size=8} : f32[B,S,8]\n"
+        "      root %self.t = linear %h, @w[%l] #panel16, @b[%l] : f32[B,S,24] loc(#loc24)\n"
+        "      post %u = slice %self.t {axis=2 begin=0 size=8} : f32[B,S,8]\n"
+        "      post %w = slice %self.t {axis=2 begin=8 size=8} : f32[B,S,8]\n"
         "      yield %u, %w\n"
-        "    } : f32[B,S,8], f32[B,S,8] loc(\"model.yaml\":24:13 \"layers.self\")\n"
+        "    } : f32[B,S,8], f32[B,S,8] loc(#loc24)\n"
         "    %r = group loops {\n"
         "      root %0 = mul %q, %k : f32[B,S,8]\n"
         "      yield %0\n"
         "    } : f32[B,S,8]\n"
         "    yield %r\n"
-        "  } : f32[B,S,8]\n"
-        "  return %y\n"
-        "}\n";
+        "  } : f32[B,S,8] loc(#loc23)\n"
+        "  return %layers.y\n"
+        "}\n"
+        "\n"
+        "#loc = loc(\"w\")\n"
+        "#loc24 = loc(\"model.yaml\":24:13 \"layers.self\")\n"
+        "#loc23 = loc(\"model.yaml\":23:7 \"layers\")\n";
 
 static const char plan[] =
         PLAN "\n"
@@ -368,6 +375,77 @@ START_TEST(locations)
 }
 END_TEST
 
+/* Locations at their ops, as texts of earlier releases have them, and names that do not begin with the step. */
+START_TEST(names_and_aliases_of_steps)
+{
+	struct tir t;
+	tir_init(&t);
+	tir_load(&t, HEAD
+	         "func @f(%x: f32[S], %q: f32[S]) -> (f32[S]) {\n"
+	         "  %x.1 = relu %x : f32[S] loc(\"model.yaml\":24:7 \"encoder.norm\")\n"
+	         "  %x.2 = repeat %i = 0 to 2 carry (%r = %x.1) {\n"
+	         "    %q.1 = relu %r : f32[S] loc(\"model.yaml\":26:3 \"encoder.layers.self.attention\")\n"
+	         "    %s = repeat %j = 0 to 2 carry (%t = %q.1) {\n"
+	         "      %3 = neg %t : f32[S] loc(\"model.yaml\":26:3 \"encoder.layers.inner.ff\")\n"
+	         "      %x.3 = exp %3 : f32[S] loc(\"model.yaml\":26:3 \"encoder.layers.inner.ff\")\n"
+	         "      yield %x.3\n"
+	         "    } : f32[S] loc(\"model.yaml\":27:3 \"encoder.layers.inner\")\n"
+	         "    yield %s\n"
+	         "  } : f32[S] loc(\"model.yaml\":25:3 \"encoder.layers\")\n"
+	         "  %x.4 = add %x.2, %q : f32[S] loc(\"end\")\n"
+	         "  %x.5 = exp %x.4 : f32[S] loc(\"preset llama\":24:9 \"end\")\n"
+	         "  return %x.5\n"
+	         "}\n");
+	tir_expect(&t, HEAD
+	           "\n"
+	           "func @f(%x: f32[S], %q: f32[S]) -> (f32[S]) {\n"
+	           "  %encoder.norm.1 = relu %x : f32[S] loc(#loc24)\n"
+	           "  %encoder.layers.2 = repeat %i = 0 to 2 carry (%r = %encoder.norm.1) {\n"
+	           "    %encoder.self.attention.q.1 = relu %r : f32[S] loc(#loc26)\n"
+	           "    %encoder.inner.s = repeat %j = 0 to 2 carry (%t = %encoder.self.attention.q.1) {\n"
+	           "      %0 = neg %t : f32[S] loc(#loc26.1)\n"
+	           "      %encoder.ff.3 = exp %0 : f32[S] loc(#loc26.1)\n"
+	           "      yield %encoder.ff.3\n"
+	           "    } : f32[S] loc(#loc27)\n"
+	           "    yield %encoder.inner.s\n"
+	           "  } : f32[S] loc(#loc25)\n"
+	           "  %end.4 = add %encoder.layers.2, %q : f32[S] loc(#loc)\n"
+	           "  %end.5 = exp %end.4 : f32[S] loc(#loc24.1)\n"
+	           "  return %end.5\n"
+	           "}\n"
+	           "\n"
+	           "#loc24 = loc(\"model.yaml\":24:7 \"encoder.norm\")\n"
+	           "#loc26 = loc(\"model.yaml\":26:3 \"encoder.layers.self.attention\")\n"
+	           "#loc26.1 = loc(\"model.yaml\":26:3 \"encoder.layers.inner.ff\")\n"
+	           "#loc27 = loc(\"model.yaml\":27:3 \"encoder.layers.inner\")\n"
+	           "#loc25 = loc(\"model.yaml\":25:3 \"encoder.layers\")\n"
+	           "#loc = loc(\"end\")\n"
+	           "#loc24.1 = loc(\"preset llama\":24:9 \"end\")\n");
+	tir_destroy(&t);
+}
+END_TEST
+
+/* The name of a value in its step is not that of the text: passes give it the step that it moves to. */
+START_TEST(own_names_of_values)
+{
+	struct tir t;
+	tir_init(&t);
+	tir_load(&t, HEAD "func @f(%x: f32[S]) -> (f32[S]) {\n"
+	                  "  %a.b.q = relu %x : f32[S] loc(#loc1)\n"
+	                  "  %a.b = exp %a.b.q : f32[S] loc(#loc1)\n"
+	                  "  %a.b.1 = exp %a.b : f32[S] loc(#loc1)\n"
+	                  "  %a.bc = exp %a.b.1 : f32[S] loc(#loc1)\n"
+	                  "  return %a.bc\n"
+	                  "}\n"
+	                  "#loc1 = loc(\"a.b\")\n");
+	static const char *const own[] = {"q", "x", "x.1", "a.bc"};
+	const struct ir_func *f = ir_find_func(t.m, "f");
+	for (size_t i = 0; i < TFMC_COUNT(own); i++)
+		ck_assert_str_eq(ir_value_info(f, f->body->ops[i]->results[0])->name, own[i]);
+	tir_destroy(&t);
+}
+END_TEST
+
 /* ---- errors ---- */
 
 struct refusal {
@@ -505,6 +583,12 @@ static const struct refusal lines[] = {
          "expected 'pre', 'root', 'post' or 'yield'"},
         {"  %y = group loops {\n    post %z = relu %x : f32[B,S,8]\n", "'post' before the root"},
         {"  %y = relu %x : f32[B,S,8] loc(\"a\":x:1)\n", "expected an integer, found 'x'"},
+        {"  %y = relu %x : f32[B,S,8] loc(#loc1)\n", "test.tir:6:33: error: unknown location 'loc1'"},
+        {"  return %x\n}\n#loc1 = loc(\"a\")\n#loc2 = loc(#loc1)\n#loc1 = loc(\"b\")\n",
+         "test.tir:10:1: error: #loc1 is defined twice"},
+        {"  return %x\n}\n#loc1 = \"a\":1:1\n", "test.tir:8:9: error: expected 'loc', found 'a'"},
+        {"  return %x\n}\n#loc1 = loc(\"a\")\n",
+         "test.tir:9:3: error: expected #name of a location, found 'return'"},
         {"  %y = relu %\"\" : f32[B,S,8]\n", "unknown value ''"},
         {"  %y = relu % x : f32[B,S,8]\n", "test.tir:6:13: error: a name is missing here"},
         {"}\n", "the body does not end in 'return'"},
@@ -598,6 +682,8 @@ Suite *suite_ir_text(void)
 	tcase_add_test(c, every_op_is_covered);
 	tcase_add_test(c, other_spellings);
 	tcase_add_test(c, locations);
+	tcase_add_test(c, names_and_aliases_of_steps);
+	tcase_add_test(c, own_names_of_values);
 	tcase_add_test(c, refused_counted_stack);
 	tcase_add_loop_test(c, refused_declarations, 0, (int)TFMC_COUNT(declarations));
 	tcase_add_loop_test(c, refused_lines, 0, (int)TFMC_COUNT(lines));
