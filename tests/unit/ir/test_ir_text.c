@@ -369,7 +369,7 @@ START_TEST(locations)
 	struct buf out;
 	buf_init(&out);
 	ir_print_func(&out, NULL, t.m, ir_find_func(t.m, "f"));
-	ck_assert_ptr_nonnull(strstr(out.data, "%z = relu %y : f32[S]\n"));
+	ck_assert_ptr_nonnull(strstr(out.data, "%z = relu %encoder.layers.y : f32[S]\n"));
 	buf_destroy(&out);
 	tir_destroy(&t);
 }
