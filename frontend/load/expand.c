@@ -21,31 +21,12 @@ static bool needs_quotes(const struct yaml_node *node)
 	       t[node->len - 1] == ':' || strchr("?-: ", t[0]) != NULL;
 }
 
-/* Prints a scalar in single quotes, which have no escapes; in double quotes if it has control characters. */
-static void print_quoted(struct buf *out, const struct yaml_node *node)
-{
-	bool controls = false;
-	for (size_t i = 0; i < node->len; i++)
-		controls = controls || (unsigned char)node->text[i] < 0x20;
-	if (controls) {
-		buf_quoted(out, node->text);
-		return;
-	}
-	buf_char(out, '\'');
-	for (const char *p = node->text; *p != '\0'; p++) {
-		buf_char(out, *p);
-		if (*p == '\'')
-			buf_char(out, '\'');
-	}
-	buf_char(out, '\'');
-}
-
 /* Prints a scalar that reads back as the same node. A negative number begins with '-', but needs no quotes. */
 static void print_scalar(struct buf *out, const struct yaml_node *node)
 {
 	bool negative = node->text[0] == '-' && node->len > 1 && node->text[1] >= '0' && node->text[1] <= '9';
 	if (needs_quotes(node) && !negative)
-		print_quoted(out, node);
+		yaml_print_quoted(out, node->text);
 	else
 		buf_str(out, node->null ? "null" : node->text);
 }

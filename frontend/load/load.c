@@ -12,6 +12,7 @@
 #include "frontend/model/schema.h"
 #include "frontend/onnx/onnx.h"
 #include "frontend/syntax/files.h"
+#include "frontend/syntax/yaml_edit.h"
 #include "ir/support/memory.h"
 
 /* ---- files that are no models ---- */

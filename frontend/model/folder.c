@@ -22,6 +22,7 @@
 #include "frontend/syntax/expr.h"
 #include "frontend/syntax/files.h"
 #include "frontend/syntax/json.h"
+#include "frontend/syntax/yaml_edit.h"
 #include "frontend/tokenizer/config.h"
 #include "frontend/tokenizer/tokenizer.h"
 #include "frontend/weights/gguf.h"
@@ -102,34 +103,6 @@ static const char *model_name(struct arena *a, const char *path)
 static int compare_strings(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Whether single quotes of YAML cannot hold the character. */
-static bool is_control(char c)
-{
-	return (unsigned char)c < 0x20 || c == 0x7f;
-}
-
-const char *yaml_quote(struct arena *a, const char *text)
-{
-	struct buf out;
-	bool escapes = false;
-	for (const char *p = text; *p != '\0'; p++)
-		escapes = escapes || is_control(*p);
-	buf_init(&out);
-	buf_char(&out, escapes ? '"' : '\'');
-	for (; *text != '\0'; text++) {
-		if (is_control(*text))
-			buf_printf(&out, "\\x%02x", (unsigned)(unsigned char)*text);
-		else if (escapes && (*text == '"' || *text == '\\'))
-			buf_printf(&out, "\\%c", *text);
-		else
-			buf_str(&out, !escapes && *text == '\'' ? "''" : (const char[]){*text, '\0'});
-	}
-	buf_char(&out, escapes ? '"' : '\'');
-	const char *word = arena_strdup(a, out.data);
-	buf_destroy(&out);
-	return word;
 }
 
 /* Returns a name as a YAML value; null must be quoted to be a string. */
@@ -617,15 +590,22 @@ static const char *list_files_with_suffix(struct arena *a, struct diag_context *
 		report_unreadable(cx, dir, errno);
 		return NULL;
 	}
-	for (const struct dirent *e; n < FILES_MAX && (e = next_entry(d, &error)) != NULL;) {
+	for (const struct dirent *e; n <= FILES_MAX && (e = next_entry(d, &error)) != NULL;) {
 		size_t len = strlen(e->d_name), end = strlen(ending);
-		if (len > end && strcmp(e->d_name + len - end, ending) == 0 &&
-		    directory_has_file(a, dir, e->d_name))
-			names[n++] = arena_strdup(a, e->d_name);
+		bool is_listed = len > end && strcmp(e->d_name + len - end, ending) == 0 &&
+		                 directory_has_file(a, dir, e->d_name);
+		if (is_listed && n < FILES_MAX)
+			names[n] = arena_strdup(a, e->d_name);
+		n += is_listed;
 	}
 	closedir(d);
 	if (error != 0) {
 		report_unreadable(cx, dir, error);
+		return NULL;
+	}
+	if (n > FILES_MAX) {
+		diag_error(cx, LOC_NONE, DIAG_LIMIT, "'%s' has more than %d files whose names end with %s",
+		           dir, FILES_MAX, ending);
 		return NULL;
 	}
 	qsort(names, n, sizeof(names[0]), compare_strings);
@@ -724,6 +704,9 @@ const char *hub_dir_model(struct parsed_files *f, const char *path, const char *
 		files = directory_has_file(a, path, names[i]) ? hub_dir_scalar(a, at, names[i]) : NULL;
 	if (files == NULL && !directory_has_file(a, path, "adapter_config.json"))
 		files = list_files_with_suffix(a, cx, path, at, ".safetensors");
+	if (files == NULL &&
+	    cx->n_errors != errors) /* too many; that the folder cannot be read is an environment error */
+		*st = TFMC_INVALID;
 	if (files == NULL && cx->n_errors == errors && !report_substitute(a, cx, path))
 		diag_error(cx, LOC_NONE, DIAG_FILE,
 		           "'%s' has no weights: no file ends with .safetensors, none is pytorch_model.bin",

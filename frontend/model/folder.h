@@ -19,8 +19,6 @@ bool directory_has_file(struct arena *a, const char *dir, const char *name);
  */
 const char *hub_dir_model(struct parsed_files *f, const char *path, const char *name, const char *at,
                           const char *adapters, enum tfmc_status *st);
-/* Quotes a string as a YAML scalar. */
-const char *yaml_quote(struct arena *a, const char *text);
 
 /*
  * Text for generation_config.json: the section `generate`, and a comment on sampling; NULL after a

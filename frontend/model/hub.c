@@ -936,7 +936,7 @@ const char *hub_weight_packing(struct model_document *d, const struct hub_config
 	const struct json_node *q = json_find(c->root, "quantization_config");
 	const struct json_node *named = json_find(q, "quant_method"),
 	                       *form = json_find(q, "checkpoint_format");
-	if (q == NULL || q->kind != JSON_NODE_OBJECT || q->n == 0 || strcmp(q->keys[0], "none") == 0)
+	if (q == NULL || q->kind != JSON_NODE_OBJECT || q->n == 0)
 		return "none";
 	const char *method = named != NULL && named->kind == JSON_NODE_STRING ? named->text : NULL;
 	bool known = method != NULL && find_rule(method, "quant_method") != NULL;

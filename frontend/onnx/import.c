@@ -9,9 +9,9 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "frontend/model/folder.h"
 #include "frontend/onnx/onnx.h"
 #include "frontend/syntax/files.h"
+#include "frontend/syntax/yaml_edit.h"
 #include "ir/support/memory.h"
 #include "ir/support/utf8.h"
 

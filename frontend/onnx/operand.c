@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/model/folder.h"
+#include "frontend/syntax/yaml_edit.h"
 #include "ir/support/number.h"
 
 #define LIST_MAX  128 /* numbers of one const */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "frontend/syntax/graph.h"
+#include "frontend/syntax/yaml_edit.h"
 
 static void print_list(struct buf *out, const struct ir_dims *dims, const struct expr *const *items, size_t n)
 {
@@ -112,23 +113,6 @@ static void print_statement(struct buf *out, const struct ir_dims *dims, const s
 	print_list(out, dims, st->values, st->n_values);
 }
 
-/* Prints a YAML scalar, in single quotes if a plain one would not read back. */
-static void print_scalar(struct buf *out, const char *text)
-{
-	bool plain = strstr(text, ": ") == NULL && strstr(text, " #") == NULL;
-	if (plain) {
-		buf_str(out, text);
-		return;
-	}
-	buf_char(out, '\'');
-	for (; *text != '\0'; text++) {
-		buf_char(out, *text);
-		if (*text == '\'')
-			buf_char(out, '\'');
-	}
-	buf_char(out, '\'');
-}
-
 void graph_print(struct buf *out, const struct ir_dims *dims, const struct graph_body *body, unsigned indent)
 {
 	for (size_t i = 0; i < body->n; i++) {
@@ -139,7 +123,9 @@ void graph_print(struct buf *out, const struct ir_dims *dims, const struct graph
 			struct buf text;
 			buf_init(&text);
 			print_statement(&text, dims, node->st);
-			print_scalar(out, text.data);
+			/* a plain scalar would not read back */
+			bool quotes = strstr(text.data, ": ") != NULL || strstr(text.data, " #") != NULL;
+			(quotes ? yaml_print_quoted : buf_str)(out, text.data);
 			buf_destroy(&text);
 			buf_char(out, '\n');
 			continue;

@@ -93,3 +93,38 @@ const struct yaml_node *yaml_merge(struct arena *a, const struct yaml_node *base
 	}
 	return map;
 }
+
+/* ---- strings ---- */
+
+/* Whether single quotes cannot hold the character: they have no escapes. */
+static bool is_control(char c)
+{
+	return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
+void yaml_print_quoted(struct buf *out, const char *text)
+{
+	bool escapes = false;
+	for (const char *p = text; *p != '\0'; p++)
+		escapes = escapes || is_control(*p);
+	buf_char(out, escapes ? '"' : '\'');
+	for (; *text != '\0'; text++) {
+		if (is_control(*text))
+			buf_printf(out, "\\x%02x", (unsigned)(unsigned char)*text);
+		else if (escapes ? *text == '"' || *text == '\\' : *text == '\'')
+			buf_printf(out, "%c%c", escapes ? '\\' : '\'', *text);
+		else
+			buf_char(out, *text);
+	}
+	buf_char(out, escapes ? '"' : '\'');
+}
+
+const char *yaml_quote(struct arena *a, const char *text)
+{
+	struct buf out;
+	buf_init(&out);
+	yaml_print_quoted(&out, text);
+	const char *quoted = arena_strdup(a, out.data);
+	buf_destroy(&out);
+	return quoted;
+}

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Edited copies of YAML trees. Trees are immutable: these functions copy the nodes that differ and share the
- * others. Every node keeps its source location. NULL: no memory.
+ * others. Every node keeps its source location. NULL: no memory. Strings as YAML scalars.
  */
 #ifndef TFMC_FRONTEND_TEXT_YAML_EDIT_H
 #define TFMC_FRONTEND_TEXT_YAML_EDIT_H
 
 #include "frontend/syntax/yaml_tree.h"
+#include "ir/support/buf.h"
 
 /* A scalar whose text has no position in the source; text is not copied. */
 struct yaml_node *yaml_scalar(struct arena *a, struct loc loc, const char *text, bool quoted);
@@ -26,5 +27,10 @@ const struct yaml_node *yaml_with(struct arena *a, const struct yaml_node *map, 
  */
 const struct yaml_node *yaml_merge(struct arena *a, const struct yaml_node *base, const struct yaml_node *top,
                                    const struct yaml_pair **idle);
+
+/* Appends a string as a YAML scalar in single quotes, or in double quotes if it has control characters. */
+void yaml_print_quoted(struct buf *out, const char *text);
+/* The same, in `a`. */
+const char *yaml_quote(struct arena *a, const char *text);
 
 #endif
