@@ -110,6 +110,7 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	if (d->options.name)
 		out->module->name = d->options.name;
 	TFMC_TRY(ir_verify(out->module, &d->diag));
+	TFMC_TRY(driver_check_dim_options(d));
 	if (d->options.command == COMMAND_COMPILE && !check_names(d, out->module))
 		return TFMC_INVALID;
 	struct tir_weights *w = ARENA_NEW(&d->arena, struct tir_weights);
@@ -319,7 +320,8 @@ enum tfmc_status driver_read_model(struct driver *d, struct frontend_model **out
 {
 	struct frontend_options o = driver_frontend_options(d);
 	outputs_add_input(&d->outputs, d->options.input);
-	return frontend_load(&d->diag, d->options.input, &o, out);
+	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, out));
+	return driver_check_dim_options(d);
 }
 
 /* driver_load() without its reports: IR text or a model, lowered and verified. */
@@ -337,6 +339,7 @@ static enum tfmc_status load_input(struct driver *d, struct loaded *out)
 	struct frontend_options o = driver_frontend_options(d);
 	o.score = needs_score(d);
 	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &out->model));
+	TFMC_TRY(driver_check_dim_options(d));
 	TFMC_TRY(driver_apply_model_target(d, frontend_target(out->model)));
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));

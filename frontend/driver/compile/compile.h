@@ -102,6 +102,8 @@ void driver_remark_variants(struct driver *d, const struct variant_set *set, con
  * number for a size that has bounds already, where the command computes numbers; of others all.
  */
 void driver_split_dims(struct driver *d, struct option_list *bounds, struct option_list *values);
+/* TFMC_INVALID after a diagnostic: --dim has no meaning for the command and its model, which could be read. */
+TFMC_MUST_USE enum tfmc_status driver_check_dim_options(struct driver *d);
 /* Sets the dims that --dim gives values to in values[number of dims]; others stay as they are. */
 TFMC_MUST_USE enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims *dims,
                                                         int64_t *values);

@@ -61,9 +61,28 @@ static bool has_bounds(const struct option_list *bounds, const char *word)
 	return false;
 }
 
+/* Whether the command computes numbers, at the values of dims. */
+static bool takes_values(const struct driver *d)
+{
+	return (d->options.command & (COMMAND_PLAN | COMMAND_GRAPH | COMMAND_BENCH)) != 0;
+}
+
+enum tfmc_status driver_check_dim_options(struct driver *d)
+{
+	const struct option_list *given = &d->options.dim;
+	if (given->n == 0 || takes_values(d) || frontend_is_onnx(&d->diag, d->options.input))
+		return TFMC_OK;
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+	           "--dim=%s: only the sizes of ONNX files have their bounds there; '%s' has its own",
+	           given->items[0], d->options.input);
+	diag_note(&d->diag, LOC_NONE,
+	          "model files have `dims`, IR text `dim`; --context bounds the tokens of a sequence");
+	return TFMC_INVALID;
+}
+
 void driver_split_dims(struct driver *d, struct option_list *bounds, struct option_list *values)
 {
-	bool computes = (d->options.command & (COMMAND_PLAN | COMMAND_GRAPH | COMMAND_BENCH)) != 0;
+	bool computes = takes_values(d);
 	bool is_onnx = d->options.dim.n > 0 && frontend_is_onnx(&d->diag, d->options.input);
 	struct option_list words = {0};
 	for (size_t i = 0; i < d->options.dim.n; i++)
