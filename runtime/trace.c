@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,10 +114,11 @@ const struct tfmc_trace *tfmc_timeline_trace(struct tfmc_timeline *timeline)
 
 /* ---- writing ---- */
 
-/* A group that has run, and how often in the present call. */
+/* A group that has run: its number, in the order of first runs, and how often it has run in a call, the last it was in. */
 struct seen {
-	tfmc_task_fn *group;
-	int64_t times;
+	tfmc_task_fn *group; /* NULL: an empty slot */
+	int64_t number, times;
+	uint64_t call;
 };
 
 struct writer {
@@ -124,8 +126,10 @@ struct writer {
 	const struct tfmc_timeline_options *o;
 	int status;
 	int64_t start; /* nanoseconds that are 0 in the file */
+	/* Open addressing, at most half full; n_slots: 0 or a power of two. */
 	struct seen *seen;
-	size_t n_seen, cap_seen;
+	size_t n_seen, n_slots;
+	uint64_t call; /* number of the present one */
 };
 
 static void put_bytes(struct writer *w, const char *text, uint64_t bytes)
@@ -182,25 +186,45 @@ static void put_wait(struct writer *w, int64_t begin, int64_t end, int64_t worke
 	put(w, "}}");
 }
 
-/* The number of the group, in order of their first runs; -1: no memory. */
-static int64_t find_seen(struct writer *w, tfmc_task_fn *group)
+/* The slot of a group, or the empty one where it belongs. */
+static struct seen *find_slot(struct seen *slots, size_t n_slots, tfmc_task_fn *group)
 {
-	size_t i = 0;
-	while (i < w->n_seen && w->seen[i].group != group)
+	size_t i = (size_t)(((uint64_t)(uintptr_t)group * 0x9e3779b97f4a7c15u) >> 32);
+	while (slots[i & (n_slots - 1)].group && slots[i & (n_slots - 1)].group != group)
 		i++;
-	if (i == w->cap_seen) {
-		size_t cap = 2 * w->cap_seen + 64;
-		struct seen *more = realloc(w->seen, cap * sizeof(*more));
-		if (!more) {
-			w->status = TFMC_RT_E_MEMORY;
-			return -1;
-		}
-		w->seen = more;
-		w->cap_seen = cap;
+	return &slots[i & (n_slots - 1)];
+}
+
+/* Doubles the slots. False: no memory. */
+static bool add_slots(struct writer *w)
+{
+	size_t n = w->n_slots ? 2 * w->n_slots : 64;
+	struct seen *more = calloc(n, sizeof(*more));
+	for (size_t i = 0; more && i < w->n_slots; i++)
+		if (w->seen[i].group)
+			*find_slot(more, n, w->seen[i].group) = w->seen[i];
+	if (!more) {
+		w->status = TFMC_RT_E_MEMORY;
+		return false;
 	}
-	if (i == w->n_seen)
-		w->seen[w->n_seen++] = (struct seen){group, 0};
-	return (int64_t)i;
+	free(w->seen);
+	w->seen = more;
+	w->n_slots = n;
+	return true;
+}
+
+/* The group, whose runs are counted from the begin of the present call; NULL: no memory. */
+static struct seen *find_seen(struct writer *w, tfmc_task_fn *group)
+{
+	if (2 * w->n_seen >= w->n_slots && !add_slots(w))
+		return NULL;
+	struct seen *s = find_slot(w->seen, w->n_slots, group);
+	if (!s->group)
+		*s = (struct seen){.group = group, .number = (int64_t)w->n_seen++};
+	if (s->call != w->call)
+		s->times = 0;
+	s->call = w->call;
+	return s;
 }
 
 /* N of a mark #N# at the beginning of a text, with its end; 0: there is none. */
@@ -247,17 +271,17 @@ static void put_group(struct writer *w, const struct run *r, const struct call *
 {
 	struct tfmc_group_label l = {0};
 	char name[512];
-	int64_t i = find_seen(w, r->group);
-	if (i < 0)
+	struct seen *seen = find_seen(w, r->group);
+	if (!seen)
 		return;
 	const struct tfmc_group_query q = {r->group, call ? call->entry : -1, call ? call->dims : NULL,
-	                                   w->seen[i].times++};
+	                                   seen->times++};
 	if (!w->o->label || !w->o->label(w->o->label_user, &q, &l))
 		l = (struct tfmc_group_label){0};
 	if (l.path)
 		fill_marks(name, sizeof(name), l.path, q.iteration);
 	else
-		(void)snprintf(name, sizeof(name), "group %" PRId64, i);
+		(void)snprintf(name, sizeof(name), "group %" PRId64, seen->number);
 	for (int64_t k = 0; k < r->n_workers; k++) {
 		const struct tfmc_span *s = &w->t->workers[r->first + (uint64_t)k];
 		put_wait(w, r->span.begin, s->begin, k);
@@ -294,8 +318,7 @@ static void put_call(struct writer *w, const struct run *r)
 		put(w, ":%" PRId64, numbers[i] < MODEL_DIMS_MAX ? c->dims[numbers[i]] : 0);
 	}
 	put(w, "}}");
-	for (size_t i = 0; i < w->n_seen; i++)
-		w->seen[i].times = 0;
+	w->call++;
 }
 
 int tfmc_timeline_write(const struct tfmc_timeline *timeline, const struct tfmc_timeline_options *options)
