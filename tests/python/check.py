@@ -137,6 +137,30 @@ def test_generate_as_the_command():
     assert str(dates.generate("3/3/21")) == "2021-03-03"
 
 
+def adapter(name, layer):
+    """A LoRA adapter of random numbers for the queries of one layer of tales."""
+    folder = os.path.join(FOLDER, name)
+    os.makedirs(folder)
+    with open(os.path.join(folder, "adapter_config.json"), "w") as f:
+        f.write('{"peft_type": "LORA", "r": 2, "lora_alpha": 32}')
+    q = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+    subprocess.run([sys.executable, os.path.join(EXAMPLES, "manual/draw.py"), os.path.join(folder, "adapter_model.safetensors"),
+                    f"{q}.lora_A.weight:2x96", f"{q}.lora_B.weight:96x2"], check=True)
+    return folder
+
+
+def test_adapters():
+    path, folders, ids = path_of("tales"), [adapter("first", 0), adapter("second", 1)], {"input_ids": [[5, 6, 7, 8]]}
+    logits = [compiled("tales").run(**ids)["logits"]]
+    for given in folders[:1], folders:
+        model = tfmc.compile(path, adapters=given, options=QUICK)
+        words = [f"--adapter={folder}" for folder in given]
+        generated(model, path, "Zoë was a frog", ["--max-tokens=8", *words], max_tokens=8)
+        logits.append(model.run(**ids)["logits"])
+        assert all(np.abs(logits[-1] - before).max() > 1e-3 for before in logits[:-1])
+    raises(tfmc.Error, "adapter_config.json", tfmc.compile, path, adapters=[FOLDER])
+
+
 def test_settings_of_the_file():
     """Those of generation_config.json hold, and arguments go before them."""
     folder = llama(FOLDER + "/settings", repetition_penalty=1.7, no_repeat_ngram_size=2, max_new_tokens=12, min_new_tokens=3,

@@ -42,3 +42,5 @@ if ldd "$command" | grep -i llvm; then
 fi
 env -i PATH="$tmp/empty/bin" HOME="$tmp" TFMC_SOURCE="$TFMC_SOURCE" "$tmp/empty/bin/python" "$TFMC_SOURCE/examples/notebook.py" >notebook
 grep -q '2021-03-03' notebook
+env -i PATH="$tmp/empty/bin" HOME="$tmp" TFMC_SOURCE="$TFMC_SOURCE" TFMC="$command" "$tmp/empty/bin/python" "$TFMC_SOURCE/tests/python/check.py" \
+	test_adapters
