@@ -8,6 +8,7 @@ set -euo pipefail
 
 build=(gcc libc6-dev make cmake pkg-config llvm-19-dev libyaml-dev libjansson-dev libutf8proc-dev zlib1g-dev)
 test=(check llvm-19-tools clang-19 binutils python3 clang-format-14)
+test+=(cmark-gfm) # the manual as HTML
 test+=(gdb) # lines of the model in a debugger
 test+=(python3-numpy python3-cffi mypy) # the Python package
 test+=(pocl-opencl-icd ocl-icd-libopencl1 oclgrind) # kernels on an OpenCL device

@@ -54,6 +54,10 @@ done
 deb=$(echo "$tmp"/debs/0.1.0/libtfmc-dev_*.deb)
 field Depends | grep -q '^tfmc (= 0.1.0)$' || fail "libtfmc-dev depends on: $(field Depends)"
 gzip -t "$tmp/x/tfmc/usr/share/man/man1/tfmc.1.gz"
+manual=$tmp/x/tfmc-doc/usr/share/doc/tfmc/manual
+if command -v cmark-gfm >/dev/null; then
+	python3 -B "$TFMC_SOURCE/tests/support/html_manual.py" "$manual" "$manual/html"
+fi
 
 cat >"$tmp/inside" <<'EOF'
 set -euo pipefail
