@@ -53,6 +53,7 @@ static enum tfmc_status add_module(struct views *v, const struct ir_module *m, e
 		        .graph = {.arena = a, .module = m, .func = m->funcs.items[i], .dims = dims}};
 		TFMC_TRY(graph_build(&view.graph));
 		TFMC_TRY(graph_arrange(&view.graph));
+		graph_place(&view.graph, false);
 		if (!ARENA_ADDED(a, &v->list, view))
 			return TFMC_NO_MEMORY;
 	}
@@ -124,7 +125,8 @@ static void print_data(struct buf *out, const struct views *v)
 
 /* ---- page and picture ---- */
 
-/* Prints the page. Pictures contain closed boxes too, hidden, since the script only moves what is drawn. */
+/* Prints the page. Pictures contain closed boxes too, hidden, since the script only moves what is drawn. They are in
+ * templates, so that the browser reads the page without laying them out. */
 static void print_page(struct buf *out, const struct views *v)
 {
 	struct buf data, pictures;
@@ -133,10 +135,10 @@ static void print_page(struct buf *out, const struct views *v)
 	buf_init(&pictures);
 	print_data(&data, v);
 	for (size_t i = 0; i < v->list.n; i++) {
-		struct graph g = v->list.items[i].graph;
 		(void)snprintf(id, sizeof(id), "g%zu", i);
-		graph_place(&g, false);
-		graph_draw(&pictures, &g, id, true);
+		buf_printf(&pictures, "<template id=\"%st\">", id);
+		graph_draw(&pictures, &v->list.items[i].graph, id, true);
+		buf_str(&pictures, "</template>\n");
 	}
 	page_write(out, &(struct page){.name = v->name,
 	                               .title = "graph",

@@ -281,7 +281,7 @@ static void put_data(struct buf *out, const struct graph *g, const struct graph_
 	           (unsigned)n->loc.at.source, (unsigned)n->loc.at.line);
 	put_facts(out, g, n);
 	if (graph_has_inside(n)) {
-		buf_str(out, ",\"rows\":[");
+		buf_printf(out, ",\"open\":%s,\"rows\":[", n->is_open ? "true" : "false");
 		put_rows(out, &n->rows);
 		buf_str(out, "],\"edges\":[");
 		put_edges(out, n);

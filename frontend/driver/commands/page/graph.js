@@ -123,8 +123,24 @@ function drawEdge(graph, node, i) {
 	label.setAttribute("y", round(points[k - 1][1] + share * (points[k][1] - points[k - 1][1]) + 4));
 }
 
+/* Boxes get what keys, screen readers and pointers need when they are drawn first: most boxes are in closed ones. */
+function makeButton(node, e) {
+	node.isButton = true;
+	e.setAttribute("tabindex", "-1");
+	e.setAttribute("role", "button");
+	e.setAttribute("aria-label", [node.name, node.kind, ...node.facts.map((f) => f.join(" "))].join(", "));
+	if (!node.children)
+		return;
+	node.fold = document.createElementNS("http://www.w3.org/2000/svg", "text");
+	node.fold.setAttribute("class", "fold");
+	node.fold.setAttribute("y", "17");
+	e.append(node.fold);
+}
+
 function draw(graph, node) {
 	const e = elementOf(graph, node);
+	if (!node.isButton && isBox(node))
+		makeButton(node, e);
 	e.setAttribute("transform", "translate(" + round(node.x) + "," + round(node.y) + ")");
 	for (const rect of e.querySelectorAll(":scope > rect")) {
 		rect.setAttribute("width", round(node.width));
@@ -149,8 +165,13 @@ function update() {
 	const graph = state.graph, root = graph.root;
 	layout(root);
 	root.x = root.y = 0;
+	state.zoom = state.zoom || Math.max(.6, Math.min(1, (state.paneWidth - 24) / (root.width + 2)));
 	draw(graph, root);
-	const svg = $(graph.id), w = root.width + 2, h = root.height + 2;
+	resize();
+}
+
+function resize() {
+	const graph = state.graph, root = graph.root, svg = $(graph.id), w = root.width + 2, h = root.height + 2;
 	svg.setAttribute("viewBox", "0 0 " + round(w) + " " + round(h));
 	svg.setAttribute("width", round(w * state.zoom));
 	svg.setAttribute("height", round(h * state.zoom));
@@ -158,7 +179,7 @@ function update() {
 
 /* ---- state ---- */
 
-const state = {graph: null, zoom: 1};
+const state = {graph: null, zoom: 0, paneWidth: $("pane").clientWidth}; // read before pictures are there: it needs their layout
 const stages = [...new Set(data.graphs.map((g) => g.stage))];
 const stageTitles = {before: "As written", after: "After the passes"};
 
@@ -166,24 +187,14 @@ const isShown = (node) => !node.parent || (node.parent.open && isShown(node.pare
 const isBox = (node) => node.kind !== "port" && node.parent;
 const shownBoxes = () => state.graph.nodes.filter((n) => n && isBox(n) && isShown(n));
 
+/* Pictures are in templates, which the browser reads without styles and layout. */
 function start(graph) {
+	const template = $(graph.id + "t");
+	if (template && template.content)
+		$("pane").append(template.content);
 	graph.nodes = [];
 	prepare(graph, graph.root, null);
-	for (const node of graph.nodes.filter((n) => n && isBox(n))) {
-		const e = elementOf(graph, node);
-		node.open = e.classList.contains("open");
-		e.setAttribute("tabindex", "-1");
-		e.setAttribute("role", "button");
-		e.setAttribute("aria-label", [node.name, node.kind, ...node.facts.map((f) => f.join(" "))].join(", "));
-		if (!node.children)
-			continue;
-		node.fold = document.createElementNS("http://www.w3.org/2000/svg", "text");
-		node.fold.setAttribute("class", "fold");
-		node.fold.setAttribute("y", "17");
-		e.append(node.fold);
-	}
 	elementOf(graph, graph.root).classList.add("root");
-	graph.root.open = true;
 	graph.chosen = graph.nodes.find((n) => n && isBox(n));
 }
 
@@ -191,7 +202,7 @@ function show(graph) {
 	if (!graph.nodes)
 		start(graph);
 	state.graph = graph;
-	for (const g of data.graphs)
+	for (const g of data.graphs.filter((g) => g.nodes))
 		$(g.id).style.display = g === graph ? "block" : "none";
 	const same = data.graphs.filter((g) => g.stage === graph.stage);
 	buildChoices($("functions"), same.map((g) => g.id), Object.fromEntries(same.map((g) => [g.id, g.title])), graph.id,
@@ -228,7 +239,7 @@ function foldLevel(opens) {
 
 function zoom(to) {
 	state.zoom = Math.min(4, Math.max(.1, to));
-	update();
+	resize();
 }
 
 function fit() {
@@ -382,4 +393,3 @@ $("smaller").addEventListener("click", () => zoom(state.zoom / 1.2));
 $("larger").addEventListener("click", () => zoom(state.zoom * 1.2));
 $("fit").addEventListener("click", fit);
 show(data.graphs[0]);
-zoom(Math.max(.6, Math.min(1, ($("pane").clientWidth - 24) / (state.graph.root.width + 2))));
