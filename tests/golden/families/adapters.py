@@ -16,7 +16,8 @@ import subprocess
 import tempfile
 
 import seeded
-from run import call, fail
+from command import call
+from run import fail
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 QUICK = [] if os.environ.get("TFMC_ALL") else ["-O0", "--passes=O2"]

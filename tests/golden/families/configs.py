@@ -22,7 +22,6 @@ import math
 import os
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -36,6 +35,7 @@ import transformers as hf
 from safetensors.numpy import load_file, save_file
 from transformers.core_model_loading import revert_weight_conversion
 
+from command import call
 from families import FAMILIES, IDS, LOGITS, HIDDEN, V, bert_like, causal, ends_with_pad, llama_like, rope, seq2seq
 from make import how
 
@@ -267,11 +267,6 @@ def library_results(family, model, inputs):
     if not all(numpy.isfinite(v).all() for v in results.values()):
         raise Refused("results that are not finite")
     return results
-
-
-def call(*args):
-    """Within the scratch folder, where a failing pass leaves its reproducer."""
-    return subprocess.run([os.path.abspath(os.environ["TFMC"]), *args], capture_output=True, text=True, errors="replace", cwd=tempfile.gettempdir())
 
 
 def write_holes(folder, shapes):

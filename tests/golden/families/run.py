@@ -14,11 +14,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
 import seeded
+from command import call
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Keys that change nothing: what training, saving, tokenizers and callers read, and lengths the language bounds otherwise.
@@ -35,10 +35,6 @@ for families in json.load(open(os.path.join(HERE, "second.json"), encoding="utf-
 
 # The machine code of the short run is made without optimization, in a third of the time.
 QUICK = [] if os.environ.get("TFMC_ALL") else ["-O0", "--passes=O2"]
-
-
-def call(*args):
-    return subprocess.run([os.environ["TFMC"], *args], capture_output=True, text=True, errors="replace")
 
 
 def fail(message, result=None):

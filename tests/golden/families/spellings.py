@@ -13,11 +13,11 @@ import json
 import os
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 
 import seeded
+from command import call
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOLS = {"unsloth_fixed": True, "unsloth_version": "1.2", "model_max_length": 99, "_model_name_or_path": "x", "eos_token_ids": [1, 2], "unk_token_id": 3, "xla_device": None,
@@ -136,10 +136,6 @@ NAMES = [
     ("t5_encoder", [(r"^shared\.weight", "encoder.embed_tokens.weight")], []),
     ("m2m_100", [], [(r"model\.shared\.weight", "lm_head.weight", [193, 84]), (r"model\.shared\.weight", "final_logits_bias", [1, 193])]),
 ]
-
-
-def call(*args):
-    return subprocess.run([os.environ["TFMC"], *args], capture_output=True, text=True, errors="replace")
 
 
 def fail(*message):
