@@ -166,7 +166,7 @@ struct tfmc_group_query {
 /* Strings in UTF-8, valid until the next question. */
 struct tfmc_group_label {
 	/* Of the step: decoder.layers.#12#.attention, where the last #N# stands for iteration mod N, the one before it for
-	 * (iteration / N) mod its own number, and so on. */
+	 * (iteration / N) mod its own number, and so on; #N*STEP+FIRST# for that times STEP plus FIRST. */
 	const char *path;
 	const char *line;    /* of the model file: model.yaml:25; NULL: unknown */
 	const char *kernel;  /* kind and block sizes; NULL: unknown */

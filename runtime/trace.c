@@ -227,26 +227,40 @@ static struct seen *find_seen(struct writer *w, tfmc_task_fn *group)
 	return s;
 }
 
-/* N of a mark #N# at the beginning of a text, with its end; 0: there is none. */
-static int64_t read_mark(const char *text, const char **end)
+/* #N#, or #N*STEP+FIRST# */
+struct mark {
+	int64_t n, step, first;
+};
+
+/* Reads a mark at the beginning of a text, with its end; false: there is none. */
+static bool read_mark(const char *text, struct mark *out, const char **end)
 {
 	char *after;
-	int64_t n = *text == '#' ? strtoll(text + 1, &after, 10) : 0;
-	if (n < 1 || *after != '#')
-		return 0;
+	*out = (struct mark){0};
+	out->n = *text == '#' ? strtoll(text + 1, &after, 10) : 0;
+	if (out->n < 1)
+		return false;
+	out->step = *after == '*' ? strtoll(after + 1, &after, 10) : 1;
+	out->first = *after == '+' ? strtoll(after + 1, &after, 10) : 0;
+	if (*after != '#')
+		return false;
 	*end = after + 1;
-	return n;
+	return true;
 }
 
 /* The product of N of the marks in a text, 0 beyond 2^32. */
 static int64_t multiply_marks(const char *text)
 {
-	int64_t product = 1, n;
-	for (const char *end = NULL; *text; text = n ? end : text + 1) {
-		n = read_mark(text, &end);
-		product *= n ? n : 1;
-		if (n > UINT32_MAX || product > UINT32_MAX)
+	int64_t product = 1;
+	struct mark mark;
+	for (const char *end = NULL; *text; text = end) {
+		if (!read_mark(text, &mark, &end)) {
+			end = text + 1;
+			continue;
+		}
+		if (mark.n > UINT32_MAX || product * mark.n > UINT32_MAX)
 			return 0;
+		product *= mark.n;
 	}
 	return product;
 }
@@ -255,10 +269,12 @@ static int64_t multiply_marks(const char *text)
 static void fill_marks(char *out, size_t cap, const char *path, int64_t iteration)
 {
 	size_t n = 0;
+	struct mark mark;
 	for (const char *end = NULL; *path && n + 24 < cap;) {
-		int64_t count = read_mark(path, &end), inner = count ? multiply_marks(end) : 0;
+		int64_t inner = read_mark(path, &mark, &end) ? multiply_marks(end) : 0;
 		if (inner) {
-			n += (size_t)snprintf(out + n, cap - n, "%" PRId64, iteration / inner % count);
+			n += (size_t)snprintf(out + n, cap - n, "%" PRId64,
+			                      mark.first + mark.step * (iteration / inner % mark.n));
 			path = end;
 		} else {
 			out[n++] = *path++;

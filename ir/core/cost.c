@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ir/support/number.h"
+
 static const struct ir_dim *axis_from_end(const struct ir_func *f, struct ir_value v, int back)
 {
 	const struct ir_type *t = ir_type_of(f, v);
@@ -237,6 +239,24 @@ static const char *weight_path(const struct ir_func *f, const struct ir_op *op, 
 	return NULL;
 }
 
+#define RANGE_DIGITS 9 /* of a number in a range */
+
+size_t ir_path_range(const char *path, int64_t *first, int64_t *step)
+{
+	int64_t at[3] = {0, 0, 0};
+	size_t n = 0, len = 0;
+	for (; n < 3 && path[len] == (n == 0 ? '.' : '_'); n++) {
+		size_t digits = strspn(path + len + 1, "0123456789");
+		if (digits > RANGE_DIGITS || !number_parse_i64(path + len + 1, digits, &at[n]))
+			break;
+		len += 1 + digits;
+	}
+	bool is_range = n >= 2 && strchr(". ", path[len]) != NULL; /* or the end */
+	*first = is_range ? at[0] : 0;
+	*step = is_range && n == 3 ? at[1] - at[0] : 1;
+	return is_range ? len : 0;
+}
+
 static const struct ir_op *described_op(const struct ir_op *op)
 {
 	return op->code == OP_group ? op->region->ops[((const struct attrs_group *)op->attrs)->root] : op;
@@ -254,7 +274,8 @@ static void print_title(struct buf *out, const struct ir_func *f, const struct i
 	buf_printf(out, "%s%s", path != NULL || op->loc.path != NULL ? " " : "", ir_op_desc(op->code)->name);
 }
 
-/* Inserts the marks of a region's repeats, outermost first, into the title; done: bytes of it that were printed. */
+/* Inserts the marks of a region's repeats, outermost first, into the title, in place of ranges; the result: bytes of it
+ * that were printed. */
 static size_t print_marks(struct buf *out, const struct ir_region *r, const struct buf *title)
 {
 	if (r == NULL || r->owner == NULL)
@@ -265,9 +286,14 @@ static size_t print_marks(struct buf *out, const struct ir_region *r, const stru
 	if (k == 0 || k < done || k >= title->len || title->data[k] != '.' ||
 	    strncmp(title->data, path, k) != 0)
 		return done;
+	int64_t first, step;
+	size_t range = ir_path_range(title->data + k, &first, &step);
 	buf_bytes(out, title->data + done, k - done);
-	buf_printf(out, ".#%lld#", (long long)((const struct attrs_repeat *)r->owner->attrs)->count);
-	return k;
+	buf_printf(out, ".#%lld", (long long)((const struct attrs_repeat *)r->owner->attrs)->count);
+	if (range > 0)
+		buf_printf(out, "*%lld+%lld", (long long)step, (long long)first);
+	buf_char(out, '#');
+	return k + range;
 }
 
 void ir_op_title(struct buf *out, const struct ir_func *f, const struct ir_op *op, bool marked)

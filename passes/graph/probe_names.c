@@ -2,14 +2,14 @@
 /*
  * Names of the values of a function. The ops are traversed in order of execution, iteration by iteration, so names
  * come in that order. The last value below a path has the name of the step with this path. A repeat that was split
- * into several loops has their iterations in its path ("layers.0_3"), which names do not contain.
+ * into several loops has their iterations in its path (ir_path_range), which names do not contain.
  */
 #include "passes/graph/probe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/support/number.h"
+#include "ir/core/cost.h"
 
 #define MAX_REPEATS 32 /* regions are at most 16 deep */
 
@@ -28,38 +28,20 @@ static size_t repeat_paths(const struct ir_region *r, const char *paths[MAX_REPE
 	return n;
 }
 
-/*
- * Length of ".3_5" at the beginning of a path: the iterations of a loop that was split off a repeat; *first: 3.
- * 0: none.
- */
-static size_t split_label_length(const char *path, int64_t *first)
-{
-	size_t low = path[0] == '.' ? strspn(path + 1, "0123456789") : 0;
-	size_t high = low && path[1 + low] == '_' ? strspn(path + 2 + low, "0123456789") : 0;
-	char end = high ? path[2 + low + high] : 'x';
-	*first = 0;
-	if ((end != '.' && end) || !number_parse_i64(path + 1, low, first))
-		return 0;
-	return 2 + low + high;
-}
-
-/*
- * Inserts `.iteration` after the path of each repeat that is a prefix of `path`, replacing the label of a split
- * loop.
- */
+/* Inserts `.iteration` after the path of each repeat that is a prefix of `path`, in place of the range of its loop. */
 static const char *insert_iterations(struct arena *arena, const char *path, const char *const *paths,
                                      const int64_t *at, size_t n)
 {
 	const char *text = "";
 	size_t total = strlen(path), done = 0;
 	for (size_t i = 0; i < n; i++) {
-		int64_t first;
+		int64_t first, step;
 		size_t k = paths[i] ? strlen(paths[i]) : 0;
 		bool inside = k && k >= done && k < total && path[k] == '.' && !strncmp(path, paths[i], k);
-		size_t to = inside ? k : total, label = split_label_length(path + to, &first);
+		size_t to = inside ? k : total, range = ir_path_range(path + to, &first, &step);
 		text = arena_printf(arena, "%s%.*s.%lld", text, (int)(to - done), path + done,
-		                    (long long)(at[i] + (label ? first : 0)));
-		done = to + label;
+		                    (long long)(first + step * at[i]));
+		done = to + range;
 	}
 	return arena_printf(arena, "%s%.*s", text, done < total ? (int)(total - done) : 0, path + done);
 }

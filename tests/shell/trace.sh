@@ -18,6 +18,23 @@ for threads in 1 2; do
 		and any(".0." in n and n.endswith(" linear") for n in names) and any(".1." in n for n in names)
 		and {g["args"]["bytes"] > 0 for g in groups if g["args"]["kernel"].startswith("linear")} == {True}'
 done
+# Loops over some layers, and over periods of layers that alternate, name the layer.
+cat >"$tmp/period.yaml" <<'YAML'
+tfmc: 1
+name: period
+dims: {B: 1..4}
+inputs: {v: "f32[B, 4]"}
+model:
+  - repeat: {id: layers, count: 10, start: 2}
+    body: [linear: {out: 4, bias: i < 4, act: "if(i % 2 == 1, 'gelu', 'relu')", when: i < 8}, linear: {out: 4, when: i >= 8}]
+outputs: {y: x}
+weights:
+  files: []
+  map: {"layers.{i}.linear.{w}": {from: "none.{i}.{w}", optional: ones}}
+YAML
+"$TFMC" bench "$tmp/period.yaml" --trace="$tmp/period.json" >"$tmp/out"
+python3 -c 'import json, sys; names = {e["name"] for e in json.load(open(sys.argv[1]))["traceEvents"]}
+assert {n for n in names if n.endswith(" linear")} == {f"layers.{i}.linear linear" for i in range(2, 12)}, names' "$tmp/period.json"
 # Figures are those of --groups, and the time of a step is there, too.
 "$TFMC" bench "$tales" --entry=step --past=40 --groups --json --trace="$tmp/step.json" >"$tmp/groups.json"
 python3 - "$tmp/step.json" "$tmp/groups.json" <<'PY'
