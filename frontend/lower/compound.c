@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Steps with bodies of steps (residual, repeat, use) and steps that name values (save, x). A repeat expands its
- * body for every index, since `when` and expressions may depend on it, and rolls consecutive equal iterations
- * into one loop of the graph level.
+ * body for every index, since `when` and expressions may depend on it, and rolls consecutive iterations that are
+ * equal, or equal to those a period before, into one loop of the graph level.
  */
 #include <string.h>
 
@@ -168,24 +168,63 @@ static bool push_iterations(struct step *st, const struct iterations *r, int64_t
 		return false;
 	bool is_whole = to - from == r->count && !(b->locals != NULL && r->start > 0);
 	if (is_whole && r->count > 1) /* the loop covers all iterations: weight names have no index range */
-		b->out->items[b->out->n - 1]->label = NULL;
+		b->out->items[b->out->n - 1]->is_part = false;
 	return true;
 }
 
-/* Rolls maximal runs of equal iterations whose input and output types agree into loops. */
-static bool roll_equal_iterations(struct step *st, const struct iterations *r,
-                                  const struct step_value *before)
+/* Appends [from, to), whole periods, as a loop over periods: in its body the index of iteration from + k is
+ * period * i + start + from + k. */
+static bool push_periods(struct step *st, const struct iterations *r, int64_t from, int64_t to,
+                         int64_t period)
 {
-	int64_t from = 0;
-	for (int64_t k = 1; k <= r->count; k++) {
-		const struct step_value *in = from == 0 ? before : &r->items[from - 1].out;
-		bool equal = k < r->count && graph_equal(&r->items[from].body, &r->items[k].body) &&
-		             same_type(in, &r->items[from].out);
-		if (equal)
-			continue;
-		if (!push_iterations(st, r, from, k))
+	struct expander *b = st->b;
+	struct graph_node *node =
+	        graph_push(b->arena, b->out, GRAPH_REPEAT, (struct ir_loc){st->loc, st->path});
+	if (node == NULL)
+		return false;
+	node->count = (to - from) / period;
+	node->as = r->as;
+	for (int64_t k = from; k < from + period; k++)
+		if (!graph_substitute(b->arena, &r->items[k].body, r->as,
+		                      (struct index_map){period, r->start + k}, &node->body))
 			return false;
-		from = k;
+	return true;
+}
+
+/*
+ * Length of the longest run from iteration `from` in which each iteration equals the one a period before, in whole
+ * periods, of which there are two or more; the type of x at its end is that at its beginning. 0: there is no such run.
+ */
+static int64_t periodic_run(const struct iterations *r, const struct step_value *before, int64_t from,
+                            int64_t period)
+{
+	const struct step_value *in = from == 0 ? before : &r->items[from - 1].out;
+	int64_t to = from + period;
+	if (to >= r->count || !same_type(in, &r->items[to - 1].out))
+		return 0;
+	while (to < r->count && graph_equal(&r->items[to - period].body, &r->items[to].body))
+		to++;
+	int64_t n = (to - from) / period;
+	return n > 1 ? n * period : 0;
+}
+
+#define PERIOD_MAX 16 /* layers whose kinds alternate have periods up to 8 */
+
+/* Rolls runs of equal iterations, and runs that are periodic, into loops: the longest run first found from the first
+ * iteration on, with the smallest period. */
+static bool roll_iterations(struct step *st, const struct iterations *r, const struct step_value *before)
+{
+	for (int64_t from = 0, n; from < r->count; from += n) {
+		int64_t period = 1;
+		n = 1;
+		for (int64_t p = 1; p <= PERIOD_MAX && from + n < r->count; p++) {
+			int64_t run = periodic_run(r, before, from, p);
+			period = run > n ? p : period;
+			n = run > n ? run : n;
+		}
+		if (!(period == 1 ? push_iterations(st, r, from, from + n)
+		                  : push_periods(st, r, from, from + n, period)))
+			return false;
 	}
 	return true;
 }
@@ -240,7 +279,7 @@ bool step_repeat(struct step *st)
 		if (!expand_iteration(st, &r, k))
 			return false;
 	}
-	return roll_equal_iterations(st, &r, &before);
+	return roll_iterations(st, &r, &before);
 }
 
 /* ---- use ---- */
@@ -331,7 +370,7 @@ bool step_save(struct step *st)
 		return false;
 	const char *name = fill_loop_indices(b, node->text);
 	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
-		if (s->def == NULL && strstr(node->text, arena_printf(b->arena, "{%s}", s->loop)) == NULL)
+		if (s->def == NULL && !has_index(b->arena, node->text, s->loop))
 			return step_error(st, "name", DIAG_NAME,
 			                  "a value saved inside a repeat needs '{%s}' in its name", s->loop);
 	}

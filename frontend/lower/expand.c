@@ -34,30 +34,21 @@ const char *path_join(struct expander *b, const char *prefix, const char *id)
 	return arena_printf(b->arena, "%s.%s", prefix, id);
 }
 
-/* The enclosing repeat with an index of this name; NULL: none. */
-static const struct step_scope *find_loop(const struct expander *b, const char *name)
+bool is_loop_index(const struct expander *b, const char *name)
 {
 	const struct step_scope *s = b->scope;
 	while (s != NULL && (s->def != NULL || strcmp(s->loop, name) != 0))
 		s = s->outer;
-	return s;
-}
-
-bool is_loop_index(const struct expander *b, const char *name)
-{
-	return find_loop(b, name) != NULL;
-}
-
-static const char *loop_index(void *user, const char *name)
-{
-	const struct expander *b = user;
-	const struct step_scope *s = find_loop(b, name);
-	return s != NULL ? arena_printf(b->arena, "%lld", (long long)s->value.i) : NULL;
+	return s != NULL;
 }
 
 const char *fill_loop_indices(struct expander *b, const char *pattern)
 {
-	return fill_placeholders(b->arena, pattern, loop_index, b);
+	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer)
+		if (s->def == NULL)
+			pattern = substitute_index(b->arena, pattern, s->loop,
+			                           (struct index_map){0, s->value.i});
+	return pattern;
 }
 
 bool push_value(const struct step *st, const char *target, const struct expr *value)

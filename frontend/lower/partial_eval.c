@@ -249,9 +249,8 @@ static const char *append_loop_indices(const struct step *st, const struct step_
 	if (s == NULL)
 		return name;
 	name = append_loop_indices(st, s->outer, name);
-	const char *index = s->def != NULL || name == NULL ? NULL : arena_printf(a, "{%s}", s->loop);
-	bool is_known = index == NULL || strstr(name, index) != NULL;
-	return is_known ? name : arena_printf(a, "%s.%s", name, index);
+	bool is_known = s->def != NULL || name == NULL || has_index(a, name, s->loop);
+	return is_known ? name : arena_printf(a, "%s.{%s}", name, s->loop);
 }
 
 /* Name of the cache of a step: its path, and the indices of shared repeats, whose iterations have the same

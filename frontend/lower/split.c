@@ -289,7 +289,7 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 		return s->scope; /* a constant may change from iteration to iteration */
 	/* a path */
 	for (found = s->scope; e->kind == EX_STRING && found->loop != NULL; found = found->outer) {
-		if (strstr(e->text, arena_printf(s->arena, "{%s}", found->loop->as)) != NULL)
+		if (has_index(s->arena, e->text, found->loop->as))
 			return found;
 	}
 	for (size_t i = 0; i < expr_n_children(e); i++) {

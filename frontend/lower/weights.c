@@ -325,9 +325,8 @@ static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, node->count);
 	bool ok = parts != NULL;
 	for (int64_t k = 0; parts != NULL && k < node->count; k++) {
-		const char *index = arena_printf(a, "%lld", (long long)(node->start + k));
-		parts[k] = stack_iterations(lw, need, replace_placeholder(a, path, node->as, index), loops, n,
-		                            level + 1);
+		const char *one = substitute_index(a, path, node->as, (struct index_map){0, node->start + k});
+		parts[k] = stack_iterations(lw, need, one, loops, n, level + 1);
 		ok = parts[k] != NULL && ok;
 	}
 	return ok ? wexpr_stack(a, (size_t)node->count, parts) : NULL;
@@ -506,20 +505,37 @@ static const char *dequantized_reason(const struct lowering *lw, const struct ir
 
 /* ---- names ---- */
 
-/* Replaces the index of a loop in a path: with label by the range of its iterations ("0_3"), else by nothing, its dot
- * included. */
+struct range_writer {
+	struct arena *arena;
+	const struct graph_node *node;
+};
+
+/* placeholder_fn: "0_3", the first and the last value of the index, or with another step than 1 "0_2_6", the first two
+ * and the last. */
+static const char *range_of_index(void *user, const char *text)
+{
+	const struct range_writer *w = user;
+	int64_t first = w->node->start, last = first + w->node->count - 1;
+	struct index_map map;
+	if (!index_map_read(text, w->node->as, &map))
+		return NULL;
+	const char *second =
+	        map.factor == 1 ? ""
+	                        : arena_printf(w->arena, "_%lld", (long long)index_map_at(map, first + 1));
+	return arena_printf(w->arena, "%lld%s_%lld", (long long)index_map_at(map, first), second,
+	                    (long long)index_map_at(map, last));
+}
+
+/* Replaces the index of a loop in a path: with label, and functions of it, by the range of its iterations, else by
+ * nothing, its dot included. */
 static const char *replace_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
 {
-	if (!label) {
-		const char *index = arena_printf(a, ".{%s}", node->as);
-		for (const char *at; (at = strstr(text, index)) != NULL;)
-			text = arena_printf(a, "%.*s%s", (int)(at - text), text, at + strlen(index));
-		return replace_placeholder(a, text, node->as, "");
-	}
-	const char *range = node->label != NULL ? node->label
-	                                        : arena_printf(a, "%lld_%lld", (long long)node->start,
-	                                                       (long long)(node->start + node->count - 1));
-	return replace_placeholder(a, text, node->as, range);
+	const char *index = arena_printf(a, ".{%s}", node->as);
+	for (const char *at; !label && (at = strstr(text, index)) != NULL;)
+		text = arena_printf(a, "%.*s%s", (int)(at - text), text, at + strlen(index));
+	if (!label)
+		text = replace_placeholder(a, text, node->as, "");
+	return fill_placeholders(a, text, range_of_index, &(struct range_writer){a, node});
 }
 
 /* Implements lower_stacked_name; with label, indices are replaced by the range of the loop instead of removed
@@ -531,7 +547,7 @@ static const char *stacked_name(struct lowering *lw, const char *pattern, const 
 	size_t count = 0;
 	const char *name = pattern;
 	for (const struct lower_loop *l = lw->loop; l != NULL; l = l->outer) {
-		if (strstr(pattern, arena_printf(lw->arena, "{%s}", l->node->as)) == NULL)
+		if (!has_index(lw->arena, pattern, l->node->as))
 			continue;
 		if (count + 1 >= IR_RANK_MAX) {
 			lower_fail(lw, LOC_NONE, DIAG_LIMIT, "more than %d indices in '%s'", IR_RANK_MAX - 1,
@@ -539,7 +555,7 @@ static const char *stacked_name(struct lowering *lw, const char *pattern, const 
 			return NULL;
 		}
 		found[count++] = l;
-		name = replace_index(lw->arena, name, l->node, label || l->node->label != NULL);
+		name = replace_index(lw->arena, name, l->node, label || l->node->is_part);
 	}
 	for (size_t i = 0; i < count; i++)
 		loops[i] = found[count - 1 - i];
@@ -632,9 +648,8 @@ static const char *first_iteration_path(struct lowering *lw, const char *pattern
                                         const struct lower_loop *const *loops, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		pattern = replace_placeholder(
-		        lw->arena, pattern, loops[i]->node->as,
-		        arena_printf(lw->arena, "%lld", (long long)loops[i]->node->start));
+		pattern = substitute_index(lw->arena, pattern, loops[i]->node->as,
+		                           (struct index_map){0, loops[i]->node->start});
 	return pattern;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frontend/syntax/graph.h"
+#include "ir/support/number.h"
 
 struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum graph_kind kind,
                               struct ir_loc loc)
@@ -209,10 +210,62 @@ const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr
 
 /* ---- substitution of an index ---- */
 
+#define MAP_DIGITS 9 /* of factor and offset */
+
+bool index_map_read(const char *text, const char *name, struct index_map *out)
+{
+	static const char digits[] = "0123456789";
+	size_t n = strspn(text, digits), len = strlen(name);
+	*out = (struct index_map){1, 0};
+	if (n > 0) {
+		if (n > MAP_DIGITS || text[n] != '*' || !number_parse_i64(text, n, &out->factor) ||
+		    out->factor == 0)
+			return false;
+		text += n + 1;
+	}
+	if (strncmp(text, name, len) != 0)
+		return false;
+	text += len;
+	n = text[0] == '+' ? strspn(text + 1, digits) : 0;
+	return text[0] == '\0' || (n > 0 && n <= MAP_DIGITS && text[1 + n] == '\0' &&
+	                           number_parse_i64(text + 1, n, &out->offset));
+}
+
+int64_t index_map_at(struct index_map map, int64_t value)
+{
+	return (int64_t)((uint64_t)map.factor * (uint64_t)value + (uint64_t)map.offset);
+}
+
 struct substitution {
 	struct arena *arena;
-	const char *name, *with;
+	const char *name;
+	struct index_map by;
 };
+
+/* placeholder_fn: composes the map of a placeholder with `by`. */
+static const char *compose_maps(void *user, const char *text)
+{
+	const struct substitution *f = user;
+	struct index_map map;
+	if (!index_map_read(text, f->name, &map))
+		return NULL;
+	int64_t factor = map.factor * f->by.factor, offset = index_map_at(map, f->by.offset);
+	if (factor == 0)
+		return arena_printf(f->arena, "%lld", (long long)offset);
+	const char *times = factor == 1 ? "" : arena_printf(f->arena, "%lld*", (long long)factor);
+	const char *plus = offset == 0 ? "" : arena_printf(f->arena, "+%lld", (long long)offset);
+	return arena_printf(f->arena, "{%s%s%s}", times, f->name, plus);
+}
+
+const char *substitute_index(struct arena *a, const char *pattern, const char *name, struct index_map by)
+{
+	return fill_placeholders(a, pattern, compose_maps, &(struct substitution){a, name, by});
+}
+
+bool has_index(struct arena *a, const char *pattern, const char *name)
+{
+	return substitute_index(a, pattern, name, (struct index_map){0, 0}) != pattern;
+}
 
 /* expr_map_fn: replaces the placeholder in a string; NULL: not a string, the children follow. */
 static const struct expr *substitute_string(void *user, const struct expr *e)
@@ -220,7 +273,7 @@ static const struct expr *substitute_string(void *user, const struct expr *e)
 	const struct substitution *f = user;
 	if (e->kind != EX_STRING)
 		return NULL;
-	const char *text = replace_placeholder(f->arena, e->text, f->name, f->with);
+	const char *text = substitute_index(f->arena, e->text, f->name, f->by);
 	struct expr *copy = text == e->text ? NULL : ARENA_NEW(f->arena, struct expr);
 	if (copy == NULL)
 		return e;
@@ -247,7 +300,7 @@ static const struct expr_statement *substitute_statement(struct substitution *f,
 /* Appends a copy with the placeholder replaced in strings and the path. False: no memory. */
 static bool substitute_node(struct substitution *f, const struct graph_node *node, struct graph_body *out)
 {
-	struct ir_loc loc = {node->loc.at, replace_placeholder(f->arena, node->loc.path, f->name, f->with)};
+	struct ir_loc loc = {node->loc.at, substitute_index(f->arena, node->loc.path, f->name, f->by)};
 	if (node->kind == GRAPH_STATEMENT)
 		return graph_push_statement(f->arena, out, loc, substitute_statement(f, node->st));
 	struct graph_node *copy = graph_push(f->arena, out, node->kind, loc);
@@ -258,13 +311,13 @@ static bool substitute_node(struct substitution *f, const struct graph_node *nod
 	copy->loc = loc;
 	copy->split_points = split_points;
 	copy->body = (struct graph_body){NULL, 0, 0};
-	return graph_substitute(f->arena, &node->body, f->name, f->with, &copy->body);
+	return graph_substitute(f->arena, &node->body, f->name, f->by, &copy->body);
 }
 
-bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, const char *with,
+bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, struct index_map by,
                       struct graph_body *out)
 {
-	struct substitution f = {a, name, with};
+	struct substitution f = {a, name, by};
 	for (size_t i = 0; i < body->n; i++) {
 		if (!substitute_node(&f, body->items[i], out))
 			return false;
@@ -277,17 +330,17 @@ bool graph_substitute(struct arena *a, const struct graph_body *body, const char
 bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
                            struct graph_body *out)
 {
-	const char *first = arena_printf(a, "%lld", (long long)(repeat->start + from));
+	int64_t first = repeat->start + from;
 	if (to - from == 1)
-		return graph_substitute(a, &repeat->body, repeat->as, first, out);
+		return graph_substitute(a, &repeat->body, repeat->as, (struct index_map){0, first}, out);
 	struct graph_node *node = graph_push(a, out, GRAPH_REPEAT, repeat->loc);
 	if (node == NULL)
 		return false;
 	node->count = to - from;
-	node->start = repeat->start + from;
+	node->start = first;
 	node->as = repeat->as;
 	node->body = repeat->body;
-	node->label = arena_printf(a, "%s_%lld", first, (long long)(repeat->start + to - 1));
+	node->is_part = true;
 	return true;
 }
 

@@ -4,7 +4,8 @@
  * `graph:` is written in it, `tfmc expand` prints it, lowering reads it.
  *
  * INVARIANT: statements are trees; graph_print is the only printer, and its text parses back to equal trees. In
- * the body of a repeat, strings and paths contain `{i}` for its index; nothing else refers to the index.
+ * the body of a repeat, strings and paths contain `{i}` for its index, or `{2*i+1}` for a linear function of it; nothing
+ * else refers to the index.
  */
 #ifndef TFMC_FRONTEND_GRAPH_GRAPH_H
 #define TFMC_FRONTEND_GRAPH_GRAPH_H
@@ -35,8 +36,7 @@ struct graph_node {
 	/* GRAPH_REPEAT */
 	int64_t count, start;
 	const char *as;
-	const char *
-	        label; /* replaces the index in weight names of a split loop: "0_3"; NULL: names have no index */
+	bool is_part; /* of the iterations of a repeat: weight names have their range ("0_3") in place of the index */
 	struct graph_body body;
 	struct graph_split_points *split_points; /* never NULL */
 };
@@ -66,10 +66,22 @@ typedef const struct expr *expr_map_fn(void *user, const struct expr *e);
 const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user);
 /* The same for the children of e only. */
 const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user);
-/* Appends to out a copy of body with `{name}` in strings and paths replaced by `with`; false: no memory. */
-bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, const char *with,
+/* factor * i + offset for the index i of a repeat. */
+struct index_map {
+	int64_t factor, offset;
+};
+/* Reads the text of a placeholder: NAME, 2*NAME, NAME+1 or 2*NAME+1; false: it has another form or name. */
+bool index_map_read(const char *text, const char *name, struct index_map *out);
+/* The map at i = value. Wraps: paths of hostile text name no weight. */
+int64_t index_map_at(struct index_map map, int64_t value);
+/* `pattern` with the index `name` replaced by the map of it: a number if the factor is 0. */
+const char *substitute_index(struct arena *a, const char *pattern, const char *name, struct index_map by);
+/* Whether a placeholder of the pattern reads the index. */
+bool has_index(struct arena *a, const char *pattern, const char *name);
+/* Appends to out a copy of body with the index replaced in strings and paths (substitute_index); false: no memory. */
+bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, struct index_map by,
                       struct graph_body *out);
-/* Appends iterations [from, to) of a repeat as a repeat with a label; a single iteration is unrolled. */
+/* Appends iterations [from, to) of a repeat as a repeat that is part of it; a single iteration is unrolled. */
 bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
                            struct graph_body *out);
 /* Appends body with every repeat split at its split points; false: no memory. */

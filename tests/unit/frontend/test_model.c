@@ -243,9 +243,35 @@ START_TEST(indices_are_filled_in)
 	ck_assert_str_eq(replace_placeholder(&cx.arena, "a.{i}.b.{ii}.{i}", "i", "7"), "a.7.b.{ii}.7");
 	struct graph_body body = {NULL, 0, 0}, out = {NULL, 0, 0};
 	push(&body, "x = linear(x, \"l.{i}\", out=3)");
-	ck_assert(graph_substitute(&cx.arena, &body, "i", "2", &out));
+	ck_assert(graph_substitute(&cx.arena, &body, "i", (struct index_map){0, 2}, &out));
 	ck_assert_str_eq(out.items[0]->st->values[0]->args[1]->text, "l.2");
 	ck_assert(!graph_equal(&body, &out));
+}
+END_TEST
+
+START_TEST(maps_of_indices_compose)
+{
+	static const struct {
+		const char *text, *with; /* for 3 * i + 4 */
+		const char *at;          /* for 7 */
+	} cases[] = {
+	        {"{i}", "{3*i+4}", "7"},
+	        {"{2*i}.{i+1}", "{6*i+8}.{3*i+5}", "14.8"},
+	        {"{2*i+1}", "{6*i+9}", "15"},
+	        {"{999999999*i+999999999}", "{2999999997*i+4999999995}", "7999999992"},
+	        {"{0*i}{1000000000*i}{i+1000000000}{i+}{i-1}{*i}{i*2}{j}{2*ii}{i", NULL, NULL},
+	};
+	for (size_t k = 0; k < TFMC_COUNT(cases); k++) {
+		const char *text = cases[k].text;
+		bool has = cases[k].with != NULL;
+		ck_assert_int_eq(has_index(&cx.arena, text, "i"), has);
+		ck_assert_str_eq(substitute_index(&cx.arena, text, "i", (struct index_map){3, 4}),
+		                 has ? cases[k].with : text);
+		ck_assert_str_eq(substitute_index(&cx.arena, text, "i", (struct index_map){0, 7}),
+		                 has ? cases[k].at : text);
+	}
+	ck_assert_str_eq(substitute_index(&cx.arena, "{2*i+1}", "i", (struct index_map){1, 0}), "{2*i+1}");
+	ck_assert_str_eq(substitute_index(&cx.arena, "{i}", "i", (struct index_map){1, 0}), "{i}");
 }
 END_TEST
 
@@ -280,6 +306,7 @@ Suite *suite_model(void)
 	tcase_add_test(t, names_of_statements);
 	tcase_add_test(t, pruning_keeps_what_a_loop_carries);
 	tcase_add_test(t, indices_are_filled_in);
+	tcase_add_test(t, maps_of_indices_compose);
 	tcase_add_test(t, expressions_print_as_written);
 	suite_add_tcase(s, t);
 	return s;
