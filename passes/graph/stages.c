@@ -4,7 +4,8 @@
  * processes. All of them run one module.
  *
  * Requires   layers that are one repeat; shard, if a stage has several ranks.
- * Ensures    the repeat runs ceil(L / stages) layers; its weights and states have as many, those of the stage. `receive`
+ * Ensures    the repeat of L layers, or L periods of layers that alternate (frontend/lower/compound.c), runs
+ *            ceil(L / stages) of them; its weights and states have as many, those of the stage. `receive`
  *            in front of it gives what the stage before has computed, `send` behind it passes the result on. Ranks are
  *            rotated: 0 .. ranks - 1 are the last stage, so that rank 0, which leads, has the logits. Where L is no
  *            multiple, the last stages have a layer less: its weights are zeros, and `where` drops its result, which is
@@ -12,7 +13,8 @@
  * Example    %y = repeat %i = 0 to 4 carry (%c = %x) { .. @w[%i] .. }
  *        ->  %r = receive %x  %z = repeat %i = 0 to 2 carry (%c = %r) { .. }  %y = send %z
  * Skips      all but the repeat whose weights are largest, with repeats of the same weights or states: what is in front
- *            of and behind them runs on every stage, and behind them only the values of the last stage are used. Errors:
+ *            of and behind them runs on every stage, and behind them only the values of the last stage are used. Layers
+ *            that share their weights are divided where there are no others: each stage has the weights. Errors:
  *            no such repeat, fewer layers than stages, an index that is a number, layers that follow themselves.
  * Benefit    a rank has the weights and states of its layers only.
  */
@@ -29,6 +31,7 @@ struct stager {
 	struct ir_module *out;
 	int64_t ranks, stages, n_layers, local; /* local: layers of the fullest stage */
 	struct strmap names;      /* of weights and, after a blank, of states that the layers select from */
+	struct strmap shared;     /* of the weights of layers that select none */
 	bool grows;               /* a name was added */
 	const struct ir_op *main; /* the repeat with the largest weights */
 	int64_t tag;              /* of the next exchange of the function */
@@ -73,14 +76,15 @@ static const char *selected(const struct stager *s, const struct ir_func *f, con
 	return at < op->n_operands && ir_same_value(op->operands[at], index) ? name_of(s, f, op) : NULL;
 }
 
-/* Elements of the weights that the index of a repeat selects from. */
-static double layer_elements(const struct stager *s, const struct ir_func *f, const struct ir_op *repeat)
+/* Elements of the weights that the index of a repeat selects from; shared: of all weights of its layers. */
+static double layer_elements(const struct stager *s, const struct ir_func *f, const struct ir_op *repeat,
+                             bool shared)
 {
 	double sum = 0;
 	for (struct ir_iter it = ir_iter_begin(repeat->region); it.op != NULL; ir_iter_next(&it)) {
-		const char *name = selected(s, f, it.op, repeat->region->args[0]);
 		const struct attrs_weight *a = it.op->attrs;
-		double n = name != NULL && it.op->code == OP_weight;
+		double n = it.op->code == OP_weight &&
+		           (shared || selected(s, f, it.op, repeat->region->args[0]) != NULL);
 		for (int i = 0; n > 0 && i < a->weight->type->rank; i++) {
 			int64_t size = 1;
 			(void)ir_dim_is_const(a->weight->type->dims[i], &size);
@@ -91,7 +95,7 @@ static double layer_elements(const struct stager *s, const struct ir_func *f, co
 	return sum;
 }
 
-/* The repeat selects some of the weights or states of the layers by its index. */
+/* The repeat selects some of the weights or states of the layers by its index, or reads those that they share. */
 static bool is_layers(const struct stager *s, const struct ir_func *f, const struct ir_op *repeat)
 {
 	if (repeat->code != OP_repeat)
@@ -99,6 +103,8 @@ static bool is_layers(const struct stager *s, const struct ir_func *f, const str
 	for (struct ir_iter it = ir_iter_begin(repeat->region); it.op != NULL; ir_iter_next(&it)) {
 		const char *name = selected(s, f, it.op, repeat->region->args[0]);
 		if (name != NULL && strmap_get(&s->names, name) != NULL)
+			return true;
+		if (it.op->code == OP_weight && strmap_get(&s->shared, name_of(s, f, it.op)) != NULL)
 			return true;
 	}
 	return false;
@@ -116,25 +122,44 @@ static void add_names(struct stager *s, const struct ir_func *f, const struct ir
 	}
 }
 
-/* Finds the repeat with the largest weights, and all weights and states of the repeats that share some with it. */
-static enum tfmc_status find_layers(struct stager *s)
+/* Adds the weights of the repeat to those that its layers share. */
+static void add_shared(struct stager *s, const struct ir_func *f, const struct ir_op *repeat)
+{
+	for (struct ir_iter it = ir_iter_begin(repeat->region); it.op != NULL; ir_iter_next(&it))
+		if (it.op->code == OP_weight)
+			strmap_set(&s->shared, name_of(s, f, it.op), s);
+}
+
+/* Finds the repeat with the largest weights, of those that its index selects or of those that its layers share. */
+static void find_main(struct stager *s, bool shared)
 {
 	double largest = 0;
 	for (size_t i = 0; i < s->in->funcs.n; i++) {
 		const struct ir_func *f = s->in->funcs.items[i];
 		for (size_t k = 0; k < f->body->n_ops; k++) {
 			const struct ir_op *op = f->body->ops[k];
-			double n = op->code == OP_repeat ? layer_elements(s, f, op) : 0;
+			double n = op->code == OP_repeat ? layer_elements(s, f, op, shared) : 0;
 			if (n <= largest)
 				continue;
 			largest = n;
 			s->main = op;
 			strmap_init(&s->names, s->p->arena);
+			strmap_init(&s->shared, s->p->arena);
 			add_names(s, f, op);
+			if (shared)
+				add_shared(s, f, op);
 		}
 	}
+}
+
+/* Finds the repeat of the layers, and all weights and states of the repeats that have some in common with it. */
+static enum tfmc_status find_layers(struct stager *s)
+{
+	find_main(s, false);
 	if (s->main == NULL)
-		return reject(s, NULL, "its layers are not one repeat, since they differ from each other");
+		find_main(s, true);
+	if (s->main == NULL)
+		return reject(s, NULL, "its layers are not one repeat, since they differ without a period");
 	s->n_layers = ((const struct attrs_repeat *)s->main->attrs)->count;
 	s->local = (s->n_layers + s->stages - 1) / s->stages;
 	do {
@@ -285,7 +310,8 @@ static enum tfmc_status check(const struct stager *s)
 	struct strmap sides;
 	strmap_init(&sides, s->p->arena);
 	if (s->n_layers < s->stages)
-		return reject(s, s->main, "it has fewer layers");
+		return reject(s, s->main,
+		              arena_printf(s->p->arena, "its layers repeat %" PRId64 " times", s->n_layers));
 	for (size_t i = 0; i < s->in->funcs.n; i++)
 		TFMC_TRY(check_function(s, s->in->funcs.items[i], &sides));
 	return arena_failed(s->p->arena) ? TFMC_NO_MEMORY : TFMC_OK;
@@ -494,6 +520,7 @@ enum tfmc_status pass_stages(struct pass_context *p, const struct ir_module *in,
 	                   .ranks = p->step->settings[SETTING_stages_ranks],
 	                   .stages = p->step->settings[SETTING_stages_stages]};
 	strmap_init(&s.names, p->arena);
+	strmap_init(&s.shared, p->arena);
 	TFMC_TRY(check_exchanges(&s));
 	TFMC_TRY(find_layers(&s));
 	TFMC_TRY(check(&s));
