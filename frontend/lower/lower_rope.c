@@ -92,19 +92,23 @@ static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_
 	       read_factors(&s, "short", &r->short_factors, &r->n_short);
 }
 
-/* Reads and checks theta, dim, scaling and layout for heads of `width` features. False after a report. */
-static bool read_rope(const struct call *c, int64_t width, struct rope_params *r, struct ir_value *lengths,
-                      int *layout)
+static bool read_layout(const struct call *c, int *layout)
 {
 	const char *word = NULL;
-	*r = (struct rope_params){.dim = width};
-	if (!call_float(c, "theta", &r->theta) || !call_int(c, "dim", &r->dim) ||
-	    !read_scaling(c, r, lengths) || !call_word(c, "layout", &word))
+	if (!call_word(c, "layout", &word))
 		return false;
 	*layout = strcmp(word, "halves") == 0 ? ROPE_halves : ROPE_interleaved;
-	if (*layout != ROPE_halves && strcmp(word, "interleaved") != 0)
-		return lower_fail(c->lw, c->e->loc, DIAG_WORD, "layout is halves or interleaved, found '%s'",
-		                  word);
+	return *layout == ROPE_halves || strcmp(word, "interleaved") == 0 ||
+	       lower_fail(c->lw, c->e->loc, DIAG_WORD, "layout is halves or interleaved, found '%s'", word);
+}
+
+/* Reads and checks theta, dim, scaling for heads of `width` features. False after a report. */
+static bool read_rope(const struct call *c, int64_t width, struct rope_params *r, struct ir_value *lengths)
+{
+	*r = (struct rope_params){.dim = width};
+	if (!call_float(c, "theta", &r->theta) || !call_int(c, "dim", &r->dim) ||
+	    !read_scaling(c, r, lengths))
+		return false;
 	const char *wrong = rope_check(c->lw->arena, r, width);
 	return wrong == NULL || lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "rope: %s", wrong);
 }
@@ -154,6 +158,10 @@ static bool position_bound(const struct lowering *lw, struct ir_value v, int64_t
 		*out = (int64_t)((const struct attrs_full *)op->attrs)->value + 1;
 		return ((const struct attrs_full *)op->attrs)->value < (double)ROWS_MAX;
 	}
+	if (op != NULL && op->code == OP_dim_value)
+		return checked_add_i64(
+		        ir_dim_hi(lw->module->dims, ((const struct attrs_dim_value *)op->attrs)->dim), 1,
+		        out);
 	if (op == NULL)
 		return input_bound(lw, v, out);
 	if (op->code != OP_add || !position_bound(lw, op->operands[0], &a) ||
@@ -174,7 +182,7 @@ static bool table_rows(const struct call *c, struct ir_value pos, int64_t *out)
 		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED,
 		                  "not supported yet: rope at positions without a bound that is known here "
 		                  "(positions(x), "
-		                  "iota, inputs with 'below', sums of them and constants)");
+		                  "iota, sizes, inputs with 'below', sums of them and constants)");
 	if (lw->m->tokens >= 0 && lw->m->generate.max_len > *out)
 		*out = lw->m->generate.max_len;
 	if (*out > ROWS_MAX)
@@ -309,6 +317,16 @@ static bool normalize_shapes(const struct call *c, struct ir_value *x, struct ir
 	return !irb_failed(lw->b);
 }
 
+/* The result, of the type t that x had. */
+static bool rotate(const struct call *c, const struct ir_type *t, struct ir_value x, struct ir_value table,
+                   struct ir_value pos, int layout, struct lowered *out)
+{
+	struct ir_builder *b = c->lw->b;
+	x = irb_rope(b, x, table, pos, &(struct attrs_rope){.layout = layout});
+	*out = lowered_tensor(t->rank == 2 ? irb_reshape_to(b, x, 2, t->dims) : x);
+	return !irb_failed(b);
+}
+
 bool lower_rope(const struct call *c, struct lowered *out)
 {
 	struct ir_builder *b = c->lw->b;
@@ -324,8 +342,11 @@ bool lower_rope(const struct call *c, struct lowered *out)
 		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
 		                  "rope wants floats [..., n, e] with e constant, found %s",
 		                  type_to_string(c->lw, x));
-	if (!read_rope(c, width, &r, &lengths, &layout) || !normalize_shapes(c, &x, &pos) ||
-	    !table_rows(c, pos, &rows))
+	if (!read_layout(c, &layout) || !normalize_shapes(c, &x, &pos))
+		return false;
+	if (!lower_is_none(call_arg(c, "table")))
+		return call_tensor(c, "table", &table) && rotate(c, t, x, table, pos, layout, out);
+	if (!read_rope(c, width, &r, &lengths) || !table_rows(c, pos, &rows))
 		return false;
 	/* no sequence exceeds the original length */
 	if (r.short_factors != NULL && r.original >= (double)rows)
@@ -337,7 +358,5 @@ bool lower_rope(const struct call *c, struct lowered *out)
 	if (!make_table(c, &r, short_rows, rows, &table) ||
 	    (short_rows > 0 && !select_table_part(c, short_rows, lengths, &pos)))
 		return false;
-	x = irb_rope(b, x, table, pos, &(struct attrs_rope){.layout = layout});
-	*out = lowered_tensor(t->rank == 2 ? irb_reshape_to(b, x, 2, t->dims) : x);
-	return !irb_failed(b);
+	return rotate(c, t, x, table, pos, layout, out);
 }

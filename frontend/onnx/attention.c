@@ -7,12 +7,6 @@
 
 #include <string.h>
 
-/* Queries, keys or values [B, heads, S, E]. */
-struct heads {
-	const char *x;
-	const struct ir_dim *dims[4];
-};
-
 struct attention {
 	struct heads q, k, v;
 	const struct ir_dim *past; /* keys before those of the node; NULL: none */
@@ -32,27 +26,31 @@ static const struct ir_dim *head_size(struct importer *im, const struct operand 
 	               : NULL;
 }
 
-/* Operand i of three axes [B, S, heads E], or four. */
-static bool read_heads(struct importer *im, size_t i, const char *count, struct heads *out)
+bool import_heads(struct importer *im, struct operand *v, int64_t heads, struct heads *out)
 {
-	struct operand *v = operand_needed(im, i);
-	int64_t n = attribute_int(im, count, 0);
 	const char *x = operand_tensor(im, v);
 	if (v->rank == 4) {
 		out->x = x;
 		memcpy(out->dims, v->dims, sizeof(out->dims));
 		return !im->failed;
 	}
-	const struct ir_dim *each = head_size(im, v, n);
+	const struct ir_dim *each = head_size(im, v, heads);
 	if (each == NULL)
-		return import_refuse(im, "%s of %d axes in %lld heads", im->node->op, v->rank, (long long)n);
-	const struct ir_dim *split[] = {v->dims[0], v->dims[1], ir_dim_const(im->dims, n), each};
+		return import_refuse(im, "%s of %d axes in %lld heads", im->node->op, v->rank,
+		                     (long long)heads);
+	const struct ir_dim *split[] = {v->dims[0], v->dims[1], ir_dim_const(im->dims, heads), each};
 	out->x = import_statement(
 	        im, "heads",
 	        import_text(im, "transpose(reshape(%s, %s), [0, 2, 1, 3])", x, dims_text(im, 4, split)));
 	const struct ir_dim *dims[] = {split[0], split[2], split[1], split[3]};
 	memcpy(out->dims, dims, sizeof(dims));
 	return !im->failed;
+}
+
+/* Operand i of three axes [B, S, heads E], or four. */
+static bool read_heads(struct importer *im, size_t i, const char *count, struct heads *out)
+{
+	return import_heads(im, operand_needed(im, i), attribute_int(im, count, 0), out);
 }
 
 /* Keys or values after those of operand `past`; all of them are output i, too. */
@@ -257,12 +255,64 @@ static const char *part_text(struct importer *im, const char *x, int64_t n, int 
 	return import_statement(im, "part", part);
 }
 
+const char *import_rotary_table(struct importer *im, size_t cosines, size_t sines)
+{
+	const struct operand *c = operand_at(im, cosines), *s = operand_at(im, sines);
+	bool fits = c != NULL && s != NULL && operand_is_parameter(c) && operand_is_parameter(s) &&
+	            c->rank == 2 && s->rank == 2 && c->dims[0] == s->dims[0] && c->dims[1] == s->dims[1];
+	return fits ? import_beside(im, c, s) : NULL;
+}
+
+/* Heads [B, H, S, E] rotated by stored tables at positions, i32 [S] or [B, S] as text. */
+static const char *rope_text(struct importer *im, const char *x, const char *at, const char *table,
+                             bool interleaved)
+{
+	return import_text(im, "rope(%s, %s, layout=%s, table=%s)", x, at,
+	                   interleaved ? "interleaved" : "halves", table);
+}
+
+/*
+ * RotaryEmbedding of ONNX Runtime has the positions before the tables: [B, S], or the first one. True: this node is one, as a
+ * statement or a failure.
+ */
+static bool rotary_by_table(struct importer *im, struct operand *v, const struct ir_dim *const dims[4],
+                            bool interleaved)
+{
+	bool is_standard = im->node->domain[0] == '\0' || strcmp(im->node->domain, "ai.onnx") == 0,
+	     is_flat = v->rank == 3;
+	struct operand *at = operand_at(im, is_standard ? 3 : 1);
+	const char *table =
+	        at != NULL ? import_rotary_table(im, is_standard ? 1 : 2, is_standard ? 2 : 3) : NULL;
+	const struct ir_dim *n = is_flat ? dims[1] : dims[2];
+	if (table == NULL || (at->rank == 2 && (at->dims[0] != dims[0] || at->dims[1] != n)))
+		return !is_standard && !import_refuse(im, "not supported: RotaryEmbedding with these tables");
+	const char *ids =
+	        at->ids != NULL ? at->ids->name : import_text(im, "cast(%s, i32)", operand_tensor(im, at));
+	if (at->rank == 1)
+		ids = import_text(im, "iota([%s]) + %s", dim_text(im, n), ids);
+	const char *x = operand_tensor(im, v), *flat = dims_text(im, 3, v->dims);
+	if (!is_flat)
+		return import_output(im, 0, rope_text(im, x, ids, table, interleaved)) || im->failed;
+	x = import_text(im, "transpose(reshape(%s, %s), [0, 2, 1, 3])", x, dims_text(im, 4, dims));
+	x = import_statement(im, "heads", x);
+	x = import_statement(im, "rotated", rope_text(im, x, ids, table, interleaved));
+	return import_output(im, 0, import_text(im, "reshape(transpose(%s, [0, 2, 1, 3]), %s)", x, flat)) ||
+	       im->failed;
+}
+
 /* (a, b) becomes (a cos - b sin, a sin + b cos) in the first `rotary_embedding_dim` features. */
 bool import_rotary(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
 	bool interleaved = attribute_int(im, "interleaved", 0) != 0, is_flat = v->rank == 3;
 	int64_t heads = attribute_int(im, "num_heads", 0), width;
+	const struct operand *stored = operand_at(im, 2);
+	if (heads == 0 && im->node->domain[0] != '\0' && is_flat && stored != NULL && stored->rank == 2)
+		heads = operand_size(im, v, 2) /
+		        (2 * operand_size(im, stored, 1)); /* whole heads are rotated */
+	if (attribute_float(im, "scale", 1) != 1 || attribute_int(im, "is_packed_batching", 0) != 0)
+		return import_refuse(im,
+		                     "not supported: RotaryEmbedding that scales, or of packed sequences");
 	const struct ir_dim *dims[4] = {0}, *each = head_size(im, v, heads);
 	const char *x = operand_tensor(im, v);
 	if (im->failed || (v->rank != 4 && each == NULL))
@@ -272,6 +322,11 @@ bool import_rotary(struct importer *im)
 	if (is_flat) {
 		dims[2] = ir_dim_const(im->dims, heads);
 		dims[3] = each;
+	}
+	(void)attribute_of(im, "rotary_embedding_dim");
+	if (rotary_by_table(im, v, dims, interleaved))
+		return !im->failed;
+	if (is_flat) {
 		x = import_statement(im, "heads",
 		                     import_text(im, "reshape(%s, %s)", x, dims_text(im, 4, dims)));
 	}

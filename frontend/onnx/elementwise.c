@@ -125,6 +125,13 @@ bool import_cast(struct importer *im)
 		return import_refuse(im, "not supported: Cast to %s", onnx_type_name(to));
 	if (v->dtype == dtype)
 		return import_alias(im, 0, v);
+	if (v->ids != NULL && (dtype == DT_I32 || dtype == DT_I64)) { /* checked ids stay those */
+		struct operand *ids = ARENA_NEW(im->a, struct operand);
+		*ids = *v;
+		ids->dtype = dtype;
+		ids->name = dtype == DT_I32 ? v->ids->name : NULL;
+		return import_alias(im, 0, ids);
+	}
 	return import_output(im, 0,
 	                     import_text(im, "cast(%s, %s)", operand_tensor(im, v), ir_dtype_name(dtype)));
 }
@@ -196,6 +203,26 @@ bool import_gelu(struct importer *im)
 {
 	bool tanh = strcmp(attribute_text(im, "approximate", "none"), "tanh") == 0;
 	return import_output(im, 0, import_text(im, "gelu%s(%s)", tanh ? "_tanh" : "", tensor_at(im, 0)));
+}
+
+/* Gelu, BiasGelu and FastGelu of ONNX Runtime: operand 1 is added first; FastGelu is that by tanh. */
+bool import_biased_gelu(struct importer *im)
+{
+	const char *x = tensor_at(im, 0), *bias = operand_at(im, 1) != NULL ? tensor_at(im, 1) : NULL;
+	x = bias != NULL ? import_text(im, "%s + %s", x, bias) : x;
+	return import_output(
+	        im, 0,
+	        import_text(im, "gelu%s(%s)", strcmp(im->node->op, "FastGelu") == 0 ? "_tanh" : "", x));
+}
+
+bool import_quick_gelu(struct importer *im)
+{
+	const char *x = tensor_at(im, 0);
+	double alpha = attribute_float(im, "alpha", 1.702);
+	return import_output(im, 0,
+	                     (float)alpha == 1.702F
+	                             ? import_text(im, "gelu_quick(%s)", x)
+	                             : import_text(im, "%s * sigmoid(%s * %s)", x, x, float_text(im, alpha)));
 }
 
 /* One of both signs, or both. */

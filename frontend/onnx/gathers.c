@@ -15,8 +15,7 @@ static const char *ids_from_end(struct importer *im, const char *x, enum ir_dtyp
 	return import_text(im, "where(%s < 0, %s + (%s), %s)", x, id, size, id);
 }
 
-/* i32 ids of an axis as text; negative ones count from the end. */
-static const char *ids_text(struct importer *im, struct operand *ids, const struct ir_dim *rows)
+const char *import_ids(struct importer *im, struct operand *ids, const struct ir_dim *rows)
 {
 	bool known = ids->known != NULL, is_negative = false;
 	int64_t n_rows;
@@ -66,7 +65,7 @@ bool import_gather(struct importer *im)
 		return false;
 	if (ids->rank == 0 && operand_int(ids, 0, &id))
 		return gather_one(im, v, axis, id);
-	const char *at = ids_text(im, ids, v->dims[axis]);
+	const char *at = import_ids(im, ids, v->dims[axis]);
 	if (v->stored != NULL && v->dtype != DT_F32 && v->rank == 2 && axis == 0 &&
 	    import_lookup_of_quants(im, at))
 		return true;
@@ -120,8 +119,8 @@ static const char *element_places(struct importer *im, const struct operand *v, 
 		return "";
 	}
 	for (int i = 0; i < v->rank && !im->failed; i++) {
-		const char *at =
-		        i == axis ? ids_text(im, ids, v->dims[i]) : places_text(im, ids->dims[i], i, v->rank);
+		const char *at = i == axis ? import_ids(im, ids, v->dims[i])
+		                           : places_text(im, ids->dims[i], i, v->rank);
 		sum = add_term(im, sum, at, count_of(im, v, i + 1, v->rank));
 	}
 	return import_statement(im, "places", sum);
@@ -149,12 +148,55 @@ bool import_gather_elements(struct importer *im)
 	                     import_text(im, "gather(%s, %s, axis=0)", flat_text(im, v, v->rank), places));
 }
 
-/* The last of equal ids counts. */
-static bool is_plain_scatter(struct importer *im)
+#define PAIRS_MAX (1 << 30) /* of a row and an id, times the elements of a row */
+
+/* x [R, rest] with the rows of y [M, rest] that equal ids name, of which all count: each row compares itself with all ids. */
+static bool output_reduced(struct importer *im, const char *op, struct operand *v, int n, const char *places)
 {
-	const char *reduction = attribute_text(im, "reduction", "none");
-	return strcmp(reduction, "none") == 0 ||
-	       import_refuse(im, "not supported: %s with the reduction '%.20s'", im->node->op, reduction);
+	struct ir_dims *t = im->dims;
+	const struct operand *ids = import_operand(im, places);
+	const struct ir_dim *one = ir_dim_const(t, 1), *rows = count_of(im, v, 0, n),
+	                    *width = count_of(im, v, n, v->rank);
+	bool is_sum = strcmp(op, "add") == 0, is_max = strcmp(op, "max") == 0;
+	if (!is_sum && !is_max && strcmp(op, "min") != 0)
+		return import_refuse(im, "not supported: %s with the reduction '%.20s'", im->node->op, op);
+	if (ids == NULL || im->failed)
+		return false;
+	const struct ir_dim *m = count_of(im, ids, 0, ids->rank),
+	                    *pairs = ir_dim_mul(t, ir_dim_mul(t, rows, m), width);
+	if (im->failed || ir_dim_hi(t, pairs) > PAIRS_MAX)
+		return import_refuse(im,
+		                     "not supported: %s with the reduction '%.20s' of %s elements at %s ids",
+		                     im->node->op, op, dim_text(im, rows), dim_text(im, m));
+	const struct ir_dim *row[] = {rows, one, width}, *column[] = {rows, one, one}, *at[] = {one, m, one},
+	                    *added[] = {one, m, width}, *flat[] = {rows, width};
+	const char *x = import_text(im, "reshape(%s, %s)", operand_tensor(im, v), dims_text(im, 3, row));
+	const char *hit = import_text(im, "reshape(iota([%s]), %s) == reshape(%s, %s)", dim_text(im, rows),
+	                              dims_text(im, 3, column), places, dims_text(im, 3, at));
+	const char *all = import_text(im, "where(%s, reshape(%s, %s), %s)", hit, tensor_at(im, 2),
+	                              dims_text(im, 3, added), is_sum ? "0" : x);
+	const char *best = import_text(im, "%s(%s, axis=1)", is_sum ? "sum" : op, all);
+	const char *old = import_text(im, "reshape(%s, %s)", operand_tensor(im, v), dims_text(im, 2, flat));
+	const char *whole = is_sum ? import_text(im, "%s + %s", old, best)
+	                           : import_text(im, "%simum(%s, %s)", op, old, best);
+	return import_output(im, 0,
+	                     import_text(im, "reshape(%s, %s)", whole, dims_text(im, v->rank, v->dims)));
+}
+
+/*
+ * Operand 0, whose first n axes are those that places count, with operand 2 at them: the last of equal places counts, or all in a
+ * reduction.
+ */
+static bool output_scattered(struct importer *im, struct operand *v, int n, const char *places)
+{
+	const char *op = attribute_text(im, "reduction", "none"), *y = tensor_at(im, 2);
+	if (im->failed)
+		return false;
+	if (strcmp(op, "none") != 0)
+		return output_reduced(im, op, v, n, places);
+	return import_output(im, 0,
+	                     import_text(im, "reshape(scatter(%s, %s, %s), %s)", flat_text(im, v, n), places,
+	                                 y, dims_text(im, v->rank, v->dims)));
 }
 
 /* Operand 0 with the elements of operand 2 at the ids along `axis`. */
@@ -162,14 +204,7 @@ bool import_scatter_elements(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
 	int axis = axis_of(im, attribute_int(im, "axis", 0), v->rank);
-	if (im->failed || !is_plain_scatter(im))
-		return false;
-	const char *places = element_places(im, v, axis), *y = tensor_at(im, 2);
-	if (im->failed)
-		return false;
-	return import_output(im, 0,
-	                     import_text(im, "reshape(scatter(%s, %s, %s), %s)", flat_text(im, v, v->rank),
-	                                 places, y, dims_text(im, v->rank, v->dims)));
+	return !im->failed && output_scattered(im, v, v->rank, element_places(im, v, axis));
 }
 
 /* ---- ids of several axes ---- */
@@ -223,12 +258,6 @@ bool import_scatter_nd(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
 	int n = 0;
-	if (!is_plain_scatter(im))
-		return false;
-	const char *places = row_places(im, v, 0, &n), *y = tensor_at(im, 2);
-	if (im->failed)
-		return false;
-	return import_output(im, 0,
-	                     import_text(im, "reshape(scatter(%s, %s, %s), %s)", flat_text(im, v, n), places,
-	                                 y, dims_text(im, v->rank, v->dims)));
+	const char *places = row_places(im, v, 0, &n);
+	return !im->failed && output_scattered(im, v, n, places);
 }

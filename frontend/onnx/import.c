@@ -351,32 +351,46 @@ static bool input_type(int64_t type, enum ir_dtype *out)
 	return false;
 }
 
+/* The table that a node looks up ids of operand i in; NULL: it does not. */
+static const char *table_of(const struct onnx_node *node, size_t i)
+{
+	const struct onnx_attribute *axis = onnx_attribute(node, "axis");
+	if (strcmp(node->op, "Gather") == 0 && node->inputs.n == 2 && i == 1 &&
+	    (axis == NULL || axis->i == 0))
+		return node->inputs.items[0];
+	if (strcmp(node->op, "EmbedLayerNormalization") == 0 && node->inputs.n > 4 && i < 2)
+		return node->inputs.items[i == 0 ? 2 : 4];
+	return NULL;
+}
+
 /* The least number of rows of the tables that the ids of an input look up, if that is all they do; else 0. */
 static int64_t ids_below(const struct importer *im, const char *name)
 {
 	int64_t below = 0;
-	size_t found = 0;
 	struct strmap same; /* the input, and what views make of it */
 	strmap_init(&same, im->a);
 	strmap_set(&same, name, (void *)(uintptr_t)im);
 	for (size_t i = 0; i < im->onnx->nodes.n; i++) {
 		const struct onnx_node *node = &im->onnx->nodes.items[i];
-		const struct onnx_tensor *table =
-		        node->inputs.n == 2 ? strmap_get(&im->tensors, node->inputs.items[0]) : NULL;
-		const struct onnx_attribute *axis = onnx_attribute(node, "axis");
-		int64_t rows;
-		bool is_view = strcmp(node->op, "Reshape") == 0 || strcmp(node->op, "Identity") == 0;
+		const struct onnx_attribute *to = onnx_attribute(node, "to");
+		bool is_view =
+		        strcmp(node->op, "Reshape") == 0 || strcmp(node->op, "Identity") == 0 ||
+		        (strcmp(node->op, "Cast") == 0 && to != NULL && (to->i == 6 || to->i == ONNX_INT64));
 		if (is_view && node->inputs.n > 0 && node->outputs.n > 0 &&
 		    strmap_has(&same, node->inputs.items[0]))
 			strmap_set(&same, node->outputs.items[0], (void *)(uintptr_t)im);
-		if (strcmp(node->op, "Gather") != 0 || table == NULL || table->stored.rank == 0 ||
-		    (axis != NULL && axis->i != 0) || !strmap_has(&same, node->inputs.items[1]))
-			continue;
-		rows = table->stored.dims[0];
-		below = below == 0 || rows < below ? rows : below;
-		found++;
+		for (size_t k = 0; k < 2 && k < node->inputs.n; k++) {
+			const char *table_name = table_of(node, k);
+			const struct onnx_tensor *table =
+			        table_name != NULL && strmap_has(&same, node->inputs.items[k])
+			                ? strmap_get(&im->tensors, table_name)
+			                : NULL;
+			if (table != NULL && table->stored.rank > 0 &&
+			    (below == 0 || table->stored.dims[0] < below))
+				below = table->stored.dims[0];
+		}
 	}
-	return found > 0 ? below : 0;
+	return below;
 }
 
 /* Adds an input of the graph to the model; its type and dims are those of the file. */
@@ -557,6 +571,16 @@ static bool import_node(struct importer *im)
 	                     is_standard ? "" : ".", node->op);
 }
 
+/* Looks for rotary positions that end in the node. */
+static void find_rotation(struct importer *im)
+{
+	static const char *const ops[] = {"Add", "Concat", "Reshape"};
+	struct operand *v = strmap_get(&im->values, im->node->outputs.items[0]);
+	for (size_t i = 0; v != NULL && i < TFMC_COUNT(ops); i++)
+		if (strcmp(im->node->op, ops[i]) == 0 && im->node->domain[0] == '\0')
+			import_rotation(im, v);
+}
+
 /* All nodes in their order; the number of a node is the line of its diagnostics. */
 static bool import_nodes(struct importer *im)
 {
@@ -568,8 +592,10 @@ static bool import_nodes(struct importer *im)
 		im->loc = (struct loc){source, (uint32_t)i + 1, 1, 0};
 		if (!import_node(im) || arena_failed(im->a))
 			im->failed = true;
-		else
+		else {
 			strmap_set(&im->makers, im->node->outputs.items[0], &im->onnx->nodes.items[i]);
+			find_rotation(im);
+		}
 	}
 	im->node = NULL;
 	im->loc = (struct loc){source, 0, 0, 0};
@@ -698,8 +724,11 @@ static void write_weights(struct importer *im, struct buf *out)
 	struct strmap used;
 	strmap_init(&used, im->a);
 	for (size_t i = 0; i < im->parameters.n; i++)
-		if (is_read(im, &im->parameters.items[i]))
+		if (is_read(im, &im->parameters.items[i])) {
 			strmap_set(&used, im->parameters.items[i].tensor, im);
+			if (im->parameters.items[i].also != NULL)
+				strmap_set(&used, im->parameters.items[i].also, im);
+		}
 	if (used.n == 0)
 		return;
 	buf_printf(out, "weights:\n  files: [%s]\n", yaml_quote(im->a, im->file));
@@ -843,6 +872,7 @@ const char *onnx_model_text(struct arena *a, struct diag_context *cx, const char
 	strmap_init(&im.live, im.a);
 	strmap_init(&im.makers, im.a);
 	strmap_init(&im.past.appends, im.a);
+	strmap_init(&im.past.presents, im.a);
 	strmap_init(&im.uses, im.a);
 	strmap_init(&im.readers, im.a);
 	strmap_init(&im.fused, im.a);

@@ -12,8 +12,10 @@
  *   windows.c    convolutions, pools
  *   layers.c     products, norms
  *   attention.c  attention, rotary positions
+ *   fused_attention.c  those of ONNX Runtime
  *   quantized.c  quantized elements and matrices
  *   sdpa.c       attention that is written out
+ *   rotary.c     rotary positions that are written out
  *   visible.c    masks as predicates
  *   past.c       caches of decoders as state
  *   ops.def      the operators
@@ -53,7 +55,14 @@ struct statement {
 };
 
 struct parameter {
-	const char *path, *source, *tensor; /* source: as in weights.map */
+	const char *path, *source; /* source: as in weights.map */
+	const char *tensor, *also; /* that it is made of; also NULL: none */
+};
+
+/* Queries, keys or values [B, heads, S, E]. */
+struct heads {
+	const char *x;
+	const struct ir_dim *dims[4];
 };
 
 /* A decoder with a cache (past.c). */
@@ -61,11 +70,30 @@ struct past {
 	const char *size; /* the name of the size of the past; NULL: the file has none */
 	bool is_state;
 	size_t n_caches;
-	struct strmap appends; /* input of the file -> the Concat that appends to it */
+	const char *positions;  /* those of the tokens, in statements; NULL: no one has asked for them */
+	struct strmap appends;  /* input of the file -> the node that appends to it */
+	struct strmap presents; /* output of such a node of ONNX Runtime -> the node */
 	struct {
 		const char **items;
 		size_t n, cap;
 	} masks; /* inputs in statements that are ones */
+};
+
+/* Rotary positions that are written out, and the statement `rope` in their place (rotary.c). */
+struct rotated {
+	struct ir_value rope, written;
+};
+struct rotations {
+	struct {
+		struct rotated *items;
+		size_t n, cap;
+	} found;
+	struct {
+		uint32_t *items;
+		size_t n, cap;
+	} readers;      /* for each value of the inference: ops that read it */
+	size_t counted; /* values whose op is counted there */
+	int64_t steps;  /* of all searches */
 };
 
 struct importer {
@@ -97,6 +125,7 @@ struct importer {
 		size_t n, cap;
 	} parameters;
 	struct past past;
+	struct rotations rotations;
 	bool keeps_quants; /* a parameter is a quantized matrix of the file */
 	bool failed;
 };
@@ -170,6 +199,9 @@ bool operand_int(const struct operand *v, size_t i, int64_t *out); /* a known co
 const char *import_layer(struct importer *im, struct operand *weight, const char *steps,
                          struct operand *bias);
 
+/* The parameter of two stored matrices side by side. */
+const char *import_beside(struct importer *im, const struct operand *left, const struct operand *right);
+
 /* Attributes of the node; def, or NULL: absent. An attribute that no one asks for is refused after the import. */
 int64_t attribute_int(const struct importer *im, const char *name, int64_t def);
 double attribute_float(const struct importer *im, const char *name, double def);
@@ -182,10 +214,13 @@ bool list_ints(struct importer *im, const char *name, size_t i, const int64_t **
 /* An axis in [0, rank); refused otherwise. */
 int axis_of(struct importer *im, int64_t axis, int rank);
 
-/* ---- sdpa.c, visible.c, past.c ---- */
+/* ---- sdpa.c, rotary.c, visible.c, past.c ---- */
 
 /* True: the product of the node is the end of attention, which is one statement now, or a failure. */
 bool import_sdpa(struct importer *im);
+
+/* Gives the value of a node another statement where it is that of rotated features. */
+void import_rotation(struct importer *im, struct operand *v);
 
 enum visibility { VISIBLE_UNKNOWN, VISIBLE_ALL, VISIBLE_CAUSAL };
 
@@ -193,6 +228,13 @@ enum visibility { VISIBLE_UNKNOWN, VISIBLE_ALL, VISIBLE_CAUSAL };
  * j <= i + T - S. */
 enum visibility import_visibility(struct importer *im, const struct operand *mask,
                                   const struct operand *scores);
+
+/*
+ * True: element i along an axis is *first + i, an int. axes: for each axis of v the axis of a result whose index it has,
+ * of which `axis` is the one that is counted, or -1: always 0.
+ */
+bool import_counts(struct importer *im, struct ir_value v, const int *axes, int axis,
+                   const struct ir_dim **first);
 
 /* Finds the past of a decoder: im->past.size. */
 void past_find(struct importer *im);
@@ -205,6 +247,9 @@ enum past_role { PAST_NONE, PAST_KEYS, PAST_MASK, PAST_POSITIONS };
 enum past_role past_role(const struct importer *im, const struct onnx_value *v);
 /* Positions of the tokens, in place of an input; NULL: there are no tokens, or a failure. */
 struct operand *past_positions(struct importer *im, const struct operand *input);
+/* Positions i32 [batch, tokens] of the tokens of a state as a name, if `first` is the position of the first one; else NULL. */
+const char *past_positions_name(struct importer *im, const struct ir_dim *first, const struct ir_dim *batch,
+                                const struct ir_dim *tokens);
 /* Keys or values of this call where `name` has those of a past before them, which *past becomes; past NULL: `name`. */
 const char *import_past(const struct importer *im, const char *name, const char **past);
 /* Writes the section of a model whose past is state; false: it cannot be. */
@@ -219,6 +264,12 @@ const struct element *elements_of_dims(struct importer *im, const struct ir_dim 
 
 /* ---- operators ---- */
 
+/* A value [B, S, heads E], or [B, heads, S, E], as heads. */
+bool import_heads(struct importer *im, struct operand *v, int64_t heads, struct heads *out);
+/* The table of `rope` that stored cosines and sines, operands of the node, make; NULL: they are no matrices of one shape. */
+const char *import_rotary_table(struct importer *im, size_t cosines, size_t sines);
+/* i32 ids of an axis of `rows` elements as text; negative ones count from the end. */
+const char *import_ids(struct importer *im, struct operand *ids, const struct ir_dim *rows);
 typedef bool import_operator(struct importer *im);
 #define TEMPLATE(op, text)
 #define OPERATOR(op, function)  import_operator import_##function;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators with parameters, and their relatives: products of matrices, norms. */
+/* Operators with parameters, and their relatives: products of matrices, norms, tables. */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
@@ -70,7 +70,23 @@ bool import_matmul(struct importer *im)
 	                     import_text(im, "reshape(matmul(%s, %s), %s)", x, y, dims_text(im, rank, dims)));
 }
 
-/* alpha a b + beta c, with a and b transposed or not; a layer if b is stored and the rest is that of a layer. */
+/* alpha a b, with the last two axes of a and b transposed or not. */
+bool import_fused_matmul(struct importer *im)
+{
+	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1);
+	bool ta = attribute_int(im, "transA", 0) != 0, tb = attribute_int(im, "transB", 0) != 0;
+	double alpha = attribute_float(im, "alpha", 1);
+	if (attribute_int(im, "transBatchA", 0) != 0 || attribute_int(im, "transBatchB", 0) != 0 ||
+	    a->rank < 2 || b->rank < 2)
+		return import_refuse(im, "not supported: FusedMatMul of vectors, or with transposed batches");
+	if (is_matrix(b) && !ta && alpha == 1)
+		return output_linear(im, operand_tensor(im, a), b, tb, NULL);
+	const char *left = operand_tensor(im, a), *right = operand_tensor(im, b);
+	const char *x = import_text(im, "matmul(%s, %s, transpose_a=%s, transpose_b=%s)", left, right,
+	                            ta ? "true" : "false", tb ? "true" : "false");
+	return import_output(im, 0, alpha == 1 ? x : import_text(im, "%s * %s", x, float_text(im, alpha)));
+}
+
 /* The operand [.., K] that a Reshape has made the matrix [M, K] of: the product may be taken of it; NULL: none. */
 static struct operand *before_merged_rows(struct importer *im, const struct operand *matrix)
 {
@@ -92,6 +108,7 @@ static bool output_merged_rows(struct importer *im, const char *x, struct operan
 	return import_output(im, 0, import_text(im, "reshape(%s, %s)", y, dims_text(im, 2, dims)));
 }
 
+/* alpha a b + beta c, with a and b transposed or not; a layer if b is stored and the rest is that of a layer. */
 bool import_gemm(struct importer *im)
 {
 	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1), *c = operand_at(im, 2);
@@ -203,16 +220,21 @@ bool import_group_norm(struct importer *im)
 	return import_output(im, 0, by_group ? import_text(im, "reshape(%s, %s)", x, back) : x);
 }
 
-/* The results Mean and InvStdDev of LayerNormalization. */
-static bool output_moments(struct importer *im, int axis, const char *eps)
+/* The results of a norm of v beside its rows: Mean and InvStdDev of LayerNormalization, InvStdDev of the others. */
+static bool output_moments(struct importer *im, const struct operand *v, int axis, double epsilon,
+                           bool is_rms)
 {
-	const struct operand *v = operand_needed(im, 0);
+	const char *eps = float_text(im, epsilon);
 	int64_t axes[IR_RANK_MAX];
 	if (!import_is_read(im, 1) && !import_is_read(im, 2))
-		return true;
+		return !im->failed;
 	for (int i = axis; i < v->rank; i++)
 		axes[i - axis] = i;
-	const char *along = ints_text(im, axes, (size_t)(v->rank - axis)), *x = tensor_at(im, 0);
+	const char *along = ints_text(im, axes, (size_t)(v->rank - axis)), *x = v->name;
+	if (is_rms)
+		return import_output(
+		        im, 1,
+		        import_text(im, "rsqrt(mean(%s * %s, axis=%s, keep=true) + %s)", x, x, along, eps));
 	const char *mean =
 	        import_statement(im, "mean", import_text(im, "mean(%s, axis=%s, keep=true)", x, along));
 	return import_output(im, 1, import_text(im, "identity(%s)", mean)) &&
@@ -221,25 +243,18 @@ static bool output_moments(struct importer *im, int axis, const char *eps)
 	                                 mean, x, mean, along, eps));
 }
 
-/* LayerNormalization and RMSNormalization along the axes from `axis` on. */
-bool import_layer_norm(struct importer *im)
+/* Output 0 is the norm of v, a value of statements, along the axes from `axis` on. bias NULL: none. */
+static bool output_norm(struct importer *im, const struct operand *v, struct operand *scale,
+                        struct operand *bias, int axis, double epsilon, bool is_rms)
 {
-	struct operand *v = operand_needed(im, 0), *scale = operand_needed(im, 1), *bias = operand_at(im, 2);
-	bool is_rms = strcmp(im->node->op, "RMSNormalization") == 0;
-	const char *name = is_rms ? "rms_norm" : "layer_norm",
-	           *eps = float_text(im, attribute_float(im, "epsilon", 1e-5));
-	const char *x = operand_tensor(im, v);
-	int axis = axis_of(im, attribute_int(im, "axis", -1), v->rank);
-	if (im->failed || v->rank == 0)
-		return import_refuse(im, "%s of a number", im->node->op);
+	const char *name = is_rms ? "rms_norm" : "layer_norm", *eps = float_text(im, epsilon), *x = v->name;
 	int64_t width;
 	bool is_last = axis == v->rank - 1 && ir_dim_is_const(v->dims[axis], &width);
 	if (is_last && operand_is_vector(scale, width) && (bias == NULL || operand_is_vector(bias, width))) {
 		const char *path = import_layer(im, scale, "", bias),
 		           *more = is_rms || bias != NULL ? "" : ", bias=false";
 		return import_output(im, 0,
-		                     import_text(im, "%s(%s, %s, eps=%s%s)", name, x, path, eps, more)) &&
-		       output_moments(im, axis, eps);
+		                     import_text(im, "%s(%s, %s, eps=%s%s)", name, x, path, eps, more));
 	}
 	const struct ir_dim *flat[IR_RANK_MAX];
 	for (int i = 0; i < axis; i++)
@@ -252,7 +267,91 @@ bool import_layer_norm(struct importer *im)
 	                operand_tensor(im, scale));
 	if (bias != NULL)
 		x = import_text(im, "%s + %s", x, operand_tensor(im, bias));
-	return import_output(im, 0, x) && output_moments(im, axis, eps);
+	return import_output(im, 0, x);
+}
+
+/* LayerNormalization and RMSNormalization, which ONNX Runtime calls SimplifiedLayerNormalization, along the axes from
+ * `axis` on. */
+bool import_layer_norm(struct importer *im)
+{
+	struct operand *v = operand_needed(im, 0), *scale = operand_needed(im, 1), *bias = operand_at(im, 2);
+	bool is_rms = strcmp(im->node->op, "LayerNormalization") != 0;
+	(void)attribute_of(im, "stash_type"); /* sums are f32 in any case */
+	int axis = axis_of(im, attribute_int(im, "axis", -1), v->rank);
+	if (im->failed || v->rank == 0)
+		return import_refuse(im, "%s of a number", im->node->op);
+	(void)operand_tensor(im, v);
+	double epsilon = attribute_float(im, "epsilon", 1e-5);
+	return output_norm(im, v, scale, is_rms ? NULL : bias, axis, epsilon, is_rms) &&
+	       output_moments(im, v, axis, epsilon, is_rms);
+}
+
+/* The norm of a sum, which is output 3: operands x, what is added, scale, shift (LayerNormalization alone), bias. */
+bool import_skip_norm(struct importer *im)
+{
+	bool is_rms = strcmp(im->node->op, "SkipLayerNormalization") != 0;
+	if (import_is_read(im, 1) || import_is_read(im, 2))
+		return import_refuse(im, "not supported: %s with its moments, which are for training",
+		                     im->node->op);
+	struct operand *scale = operand_needed(im, 2), *shift = is_rms ? NULL : operand_at(im, 3),
+	               *bias = operand_at(im, is_rms ? 3 : 4);
+	const char *x = tensor_at(im, 0), *added = tensor_at(im, 1);
+	x = import_text(im, "%s + %s", x, added);
+	if (bias != NULL)
+		x = import_text(im, "%s + %s", x, operand_tensor(im, bias));
+	const char *sum = import_statement(im,
+	                                   im->node->outputs.n > 3 && im->node->outputs.items[3][0] != '\0'
+	                                           ? im->node->outputs.items[3]
+	                                           : "sum",
+	                                   x);
+	struct operand *v = import_operand(im, sum);
+	return v != NULL && v->rank > 0 && import_alias(im, 3, v) &&
+	       output_norm(im, v, scale, shift, v->rank - 1, attribute_float(im, "epsilon", 1e-12), is_rms);
+}
+
+/* ---- tables ---- */
+
+/* Rows of the table, operand i, at operand `ids`, or, without it, at the positions of the operand 0; "": there is no table. */
+static const char *rows_text(struct importer *im, size_t i, size_t ids, bool by_position)
+{
+	struct operand *table = operand_at(im, i), *at = operand_at(im, ids);
+	if (table == NULL || (at == NULL && !by_position))
+		return "";
+	if (!operand_is_parameter(table) || table->rank != 2) {
+		import_refuse(im, "not supported: %s with tables that are no constants", im->node->op);
+		return "";
+	}
+	const struct operand *first = operand_needed(im, 0);
+	const char *text =
+	        at != NULL ? import_ids(im, at, table->dims[0])
+	                   : import_text(im, "iota([%s])", dim_text(im, first->dims[first->rank - 1]));
+	return import_text(im, "embed(%s, %s, vocab=%s, dim=%s)", text, import_layer(im, table, "", NULL),
+	                   dim_text(im, table->dims[0]), dim_text(im, table->dims[1]));
+}
+
+/* Operands: ids, segments, their tables (words, positions, segments), scale, shift, mask, positions. Output 1 is the number of
+ * real tokens, output 2 the sum. */
+bool import_embed_norm(struct importer *im)
+{
+	const struct operand *ids = operand_needed(im, 0);
+	if (im->failed || ids->rank != 2)
+		return import_refuse(im, "%s of ids of %d axes", im->node->op, ids->rank);
+	(void)attribute_of(im, "mask_index_type");
+	const char *words = rows_text(im, 2, 0, false), *places = rows_text(im, 3, 8, true),
+	           *segments = rows_text(im, 4, 1, false);
+	const char *x =
+	        import_text(im, segments[0] != '\0' ? "%s + %s + %s" : "%s + %s", words, places, segments);
+	struct operand *v = import_operand(im, import_statement(im, "sum", x)), *mask = operand_at(im, 7);
+	if (v == NULL || !import_alias(im, 2, v) ||
+	    !output_norm(im, v, operand_needed(im, 5), operand_needed(im, 6), v->rank - 1,
+	                 attribute_float(im, "epsilon", 1e-12), false))
+		return false;
+	if (!import_is_read(im, 1))
+		return true;
+	return import_output(
+	        im, 1,
+	        mask == NULL ? import_text(im, "iota([%s]) * 0", dim_text(im, ids->dims[0]))
+	                     : import_text(im, "sum(cast(%s == 1, i32), axis=1)", operand_tensor(im, mask)));
 }
 
 /* x / (its l1 or l2 norm along the axis). */

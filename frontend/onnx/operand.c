@@ -367,15 +367,18 @@ static const char *source_text(struct importer *im, const struct operand *v, con
 }
 
 /* Declares that the parameter is made of the source. */
-static void add_parameter(struct importer *im, const char *path, const struct operand *v, const char *source)
+static void add_parameter(struct importer *im, const char *path, const struct operand *v,
+                          const struct operand *also, const char *source)
 {
-	const char *name = v->stored->stored.name;
+	const char *const names[] = {v->stored->stored.name, also != NULL ? also->stored->stored.name : NULL};
 	if (strmap_has(&im->paths, path))
 		return;
 	strmap_set(&im->paths, path, (char *)(uintptr_t)source);
-	(void)ARENA_ADDED(im->a, &im->parameters, (struct parameter){path, source, name});
-	if (strpbrk(name, "{}") != NULL)
-		import_refuse(im, "not supported: braces in the name of the tensor '%.200s'", name);
+	(void)ARENA_ADDED(im->a, &im->parameters, (struct parameter){path, source, names[0], names[1]});
+	for (size_t i = 0; i < 2; i++)
+		if (names[i] != NULL && strpbrk(names[i], "{}") != NULL)
+			import_refuse(im, "not supported: braces in the name of the tensor '%.200s'",
+			              names[i]);
 }
 
 /* The beginning of a name that ends so; NULL: it does not. */
@@ -414,21 +417,34 @@ const char *import_layer(struct importer *im, struct operand *weight, const char
 		const char *next = import_text(im, "%s_%d", stems[TFMC_COUNT(stems) - 1], i);
 		path = layer_is_free(im, next, source, bias_source) ? next : NULL;
 	}
-	add_parameter(im, import_text(im, "%s.weight", path), weight, source);
+	add_parameter(im, import_text(im, "%s.weight", path), weight, NULL, source);
 	if (bias != NULL)
-		add_parameter(im, import_text(im, "%s.bias", path), bias, bias_source);
+		add_parameter(im, import_text(im, "%s.bias", path), bias, NULL, bias_source);
 	return import_text(im, "\"%s\"", path);
 }
 
-/* A stored tensor as a parameter, whose path is made from the name of the tensor. */
-static const char *parameter_text(struct importer *im, const struct operand *v)
+/* A parameter of a source whose first tensor is v, from which its path is made. */
+static const char *parameter_of(struct importer *im, const struct operand *v, const struct operand *also,
+                                const char *source, const char *shape)
 {
-	const char *source = source_text(im, v, ""), *stem = path_text(im, v->stored->stored.name),
-	           *path = stem;
+	const char *stem = path_text(im, v->stored->stored.name), *path = stem;
 	for (int i = 2; !path_is_free(im, path, source); i++)
 		path = import_text(im, "%s_%d", stem, i);
-	add_parameter(im, path, v, source);
-	return import_text(im, "param(\"%s\", %s)", path, dims_text(im, v->rank, v->dims));
+	add_parameter(im, path, v, also, source);
+	return import_text(im, "param(\"%s\", %s)", path, shape);
+}
+
+static const char *parameter_text(struct importer *im, const struct operand *v)
+{
+	return parameter_of(im, v, NULL, source_text(im, v, ""), dims_text(im, v->rank, v->dims));
+}
+
+const char *import_beside(struct importer *im, const struct operand *left, const struct operand *right)
+{
+	const struct ir_dim *dims[] = {left->dims[0], ir_dim_add(im->dims, left->dims[1], right->dims[1])};
+	const char *source = import_text(im, "{concat: {axis: 1, of: [%s, %s]}}", source_text(im, left, ""),
+	                                 source_text(im, right, ""));
+	return import_statement(im, "table", parameter_of(im, left, right, source, dims_text(im, 2, dims)));
 }
 
 const char *operand_tensor(struct importer *im, struct operand *v)

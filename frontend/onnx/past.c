@@ -3,7 +3,7 @@
  * Cached decoders: inputs with the keys and values of the tokens before (past), to which each layer appends its own,
  * and outputs with both, become the state of a model that generates. It is whole if
  *
- *   - each past is the first operand of one Concat along the sequence,
+ *   - each past is the first operand of one Concat along the sequence, or an operand of attention of ONNX Runtime,
  *   - only causal attention reads it (sdpa.c), for every size of the past, which is a dim of its own here,
  *   - the other inputs are ids, positions, and masks (ones: tokens of a state are all real),
  *   - one output is left, the logits.
@@ -17,6 +17,26 @@
 
 #define PAST_MAX (1 << 20) /* tokens, for the bounds of the dim */
 
+/* The node appends to `name`, its own name for the input `past`. */
+static void add_past(struct importer *im, const struct onnx_value *past, const char *name,
+                     struct onnx_node *node)
+{
+	if (past == NULL || past->sizes[2].value > 0)
+		return;
+	strmap_set(&im->past.appends, past->name, node);
+	strmap_set(&im->past.appends, name, node);
+	im->past.size = import_size_name(im, past, 2);
+}
+
+/* The operand with the keys of the past, which the values follow, of attention of ONNX Runtime; 0: the node is none. */
+static size_t fused_past(const struct onnx_node *node)
+{
+	size_t i = strcmp(node->op, "MultiHeadAttention") == 0    ? 6
+	           : strcmp(node->op, "GroupQueryAttention") == 0 ? 3
+	                                                          : 0;
+	return node->inputs.n > i + 1 && strcmp(node->domain, "com.microsoft") == 0 ? i : 0;
+}
+
 void past_find(struct importer *im)
 {
 	struct strmap inputs;
@@ -27,20 +47,18 @@ void past_find(struct importer *im)
 	for (size_t i = 0; i < im->onnx->nodes.n; i++) {
 		struct onnx_node *node = &im->onnx->nodes.items[i];
 		const struct onnx_attribute *axis = onnx_attribute(node, "axis");
-		if (node->inputs.n == 1 && node->outputs.n == 1 &&
-		    strmap_has(&inputs, node->inputs.items[0]) &&
+		const char *const *in = node->inputs.items;
+		if (node->inputs.n == 1 && node->outputs.n == 1 && strmap_has(&inputs, in[0]) &&
 		    (strcmp(node->op, "Concat") == 0 || strcmp(node->op, "Identity") == 0))
-			strmap_set(&inputs, node->outputs.items[0],
-			           strmap_get(&inputs, node->inputs.items[0]));
-		if (strcmp(node->op, "Concat") != 0 || node->inputs.n != 2 || axis == NULL ||
-		    (axis->i != 2 && axis->i != -2))
-			continue;
-		const struct onnx_value *past = strmap_get(&inputs, node->inputs.items[0]);
-		if (past == NULL || past->sizes[2].value > 0)
-			continue;
-		strmap_set(&im->past.appends, past->name, node);
-		strmap_set(&im->past.appends, node->inputs.items[0], node);
-		im->past.size = import_size_name(im, past, 2);
+			strmap_set(&inputs, node->outputs.items[0], strmap_get(&inputs, in[0]));
+		if (strcmp(node->op, "Concat") == 0 && node->inputs.n == 2 && axis != NULL &&
+		    (axis->i == 2 || axis->i == -2))
+			add_past(im, strmap_get(&inputs, in[0]), in[0], node);
+		for (size_t k = 0, at = fused_past(node); at > 0 && k < 2; k++) {
+			add_past(im, strmap_get(&inputs, in[at + k]), in[at + k], node);
+			if (node->outputs.n > k + 1)
+				strmap_set(&im->past.presents, node->outputs.items[k + 1], node);
+		}
 	}
 }
 
@@ -65,6 +83,10 @@ enum past_role past_role(const struct importer *im, const struct onnx_value *v)
 const char *import_past(const struct importer *im, const char *name, const char **past)
 {
 	const struct onnx_node *node = strmap_get(&im->makers, name);
+	if (im->past.is_state && past != NULL && strmap_has(&im->past.presents, name)) {
+		*past = name;
+		return name;
+	}
 	bool same = node != NULL && strcmp(node->op, "Identity") == 0 && node->inputs.n == 1;
 	node = same ? strmap_get(&im->makers, node->inputs.items[0]) : node;
 	if (!im->past.is_state || past == NULL || node == NULL || node->inputs.n != 2 ||
@@ -88,14 +110,43 @@ static const struct frontend_input *find_tokens(const struct importer *im)
 	return tokens;
 }
 
-struct operand *past_positions(struct importer *im, const struct operand *input)
+/* Positions of the tokens, which the inference has as what a file computes: behind the past. */
+static const char *positions_name(struct importer *im)
 {
 	const struct frontend_input *tokens = find_tokens(im);
+	if (tokens == NULL || im->past.positions != NULL)
+		return im->past.positions;
+	im->past.positions =
+	        import_statement(im, "positions", import_text(im, "positions(%s)", tokens->name));
+	const struct ir_type *t = import_type(im, im->past.positions);
+	if (t == NULL)
+		return NULL;
+	const char *counted =
+	        import_statement(im, "counted",
+	                         import_text(im, "broadcast(iota([%s]) + %s, %s)", dim_text(im, t->dims[1]),
+	                                     im->past.size, dims_text(im, 2, t->dims)));
+	const struct lowered *v = im->failed ? NULL : lower_find(im->lw, counted);
+	if (v != NULL)
+		lower_bind(im->lw, im->past.positions, v);
+	return im->past.positions;
+}
+
+const char *past_positions_name(struct importer *im, const struct ir_dim *first, const struct ir_dim *batch,
+                                const struct ir_dim *tokens)
+{
+	const char *name = first == ir_dim_sym(im->dims, im->past.size) ? positions_name(im) : NULL;
+	const struct ir_type *t = name != NULL ? import_type(im, name) : NULL;
+	return t != NULL && t->dims[0] == batch && t->dims[1] == tokens ? name : NULL;
+}
+
+struct operand *past_positions(struct importer *im, const struct operand *input)
+{
+	const char *name = positions_name(im);
 	struct frontend_input *at = ARENA_NEW(im->a, struct frontend_input);
 	struct operand *v = ARENA_NEW(im->a, struct operand);
-	if (tokens == NULL || at == NULL || v == NULL)
+	if (name == NULL || at == NULL || v == NULL)
 		return NULL;
-	at->name = import_statement(im, "positions", import_text(im, "positions(%s)", tokens->name));
+	at->name = name;
 	*v = *input;
 	v->name = input->dtype == DT_I32 ? at->name : NULL;
 	v->ids = at;

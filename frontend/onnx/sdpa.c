@@ -16,9 +16,10 @@
 
 /* Names of the file. */
 struct attention {
-	const char *q, *transposed, *v; /* transposed: the keys as [B, H, E, T] */
-	const char *product;            /* q times k */
-	const char *mask;               /* added to the scores; NULL: none */
+	const char *q, *transposed, *v; /* transposed: the keys as [B, H, E, T]; of FusedMatMul as they are */
+	bool is_fused;
+	const char *product; /* q times k */
+	const char *mask;    /* added to the scores; NULL: none */
 	double scale;
 };
 
@@ -89,22 +90,38 @@ static const char *unrepeated(const struct importer *im, const char *name)
 	return same ? one->inputs.items[0] : name;
 }
 
+/* The product of q and k, which ONNX Runtime has with a factor, and keys that are not transposed; NULL: it is none. */
+static const struct onnx_node *find_product(const struct importer *im, const char *name)
+{
+	const struct onnx_node *node = strmap_get(&im->makers, name);
+	bool is_fused = node != NULL && strcmp(node->op, "FusedMatMul") == 0 && node->inputs.n == 2;
+	const struct onnx_attribute *b = is_fused ? onnx_attribute(node, "transB") : NULL,
+	                            *a = is_fused ? onnx_attribute(node, "transA") : NULL;
+	if (is_fused)
+		return b != NULL && b->i == 1 && (a == NULL || a->i == 0) ? node : NULL;
+	node = maker(im, name, "MatMul");
+	return node != NULL && node->inputs.n == 2 ? node : NULL;
+}
+
 /* Follows the scores back to q and k; false: they are no scores of attention. */
 static bool read_scores(const struct importer *im, const char *name, struct attention *at)
 {
 	const struct onnx_node *add = maker(im, name, "Add");
 	for (size_t i = 0; add != NULL && at->mask == NULL && i < 2 && add->inputs.n == 2; i++) {
 		double factor = 1;
-		if (maker(im, unscaled(im, add->inputs.items[i], &factor), "MatMul") == NULL)
+		if (find_product(im, unscaled(im, add->inputs.items[i], &factor)) == NULL)
 			continue;
 		at->mask = add->inputs.items[1 - i];
 		name = add->inputs.items[i];
 	}
 	at->scale = 1;
 	at->product = unscaled(im, name, &at->scale);
-	const struct onnx_node *product = maker(im, at->product, "MatMul");
-	if (product == NULL || product->inputs.n != 2)
+	const struct onnx_node *product = find_product(im, at->product);
+	if (product == NULL)
 		return false;
+	const struct onnx_attribute *alpha = onnx_attribute(product, "alpha");
+	at->is_fused = strcmp(product->op, "FusedMatMul") == 0;
+	at->scale *= at->is_fused && alpha != NULL ? alpha->f : 1;
 	at->q = unscaled(im, product->inputs.items[0], &at->scale);
 	at->transposed = unscaled(im, product->inputs.items[1], &at->scale);
 	return true;
@@ -126,6 +143,9 @@ static const char *read_heads(const struct importer *im, const char *name, const
 /* The keys [B, K, T, E] in statements, and the past that they come after. */
 static const char *keys_text(struct importer *im, struct attention *at, const char **past)
 {
+	if (at->is_fused)
+		return operand_tensor(
+		        im, strmap_get(&im->values, read_heads(im, at->transposed, past, &at->scale)));
 	const struct onnx_node *node = maker(im, at->transposed, "Transpose");
 	const struct onnx_attribute *perm = node != NULL ? onnx_attribute(node, "perm") : NULL;
 	if (perm == NULL || perm->ints.n != 4)

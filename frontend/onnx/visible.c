@@ -336,3 +336,21 @@ enum visibility import_visibility(struct importer *im, const struct operand *mas
 	bool is_hidden = is_bool ? hides == 0 : out.no.c == NULL && out.no.f <= HIDDEN;
 	return is_causal && is_hidden ? VISIBLE_CAUSAL : VISIBLE_UNKNOWN;
 }
+
+bool import_counts(struct importer *im, struct ir_value v, const int *axes, int axis,
+                   const struct ir_dim **first)
+{
+	const struct ir_dim *one = ir_dim_const(im->dims, 1);
+	struct evaluation e = {.im = im, .f = irb_func(im->lw->b), .queries = one, .keys = one};
+	struct number at[IR_RANK_MAX] = {0};
+	const struct ir_type *t = ir_type_of(e.f, v);
+	for (int i = 0; i < t->rank; i++) {
+		if (axes[i] == axis || axes[i] == -1)
+			at[i] = int_number(&e, 0);
+		at[i].i = axes[i] == axis;
+		e.queries = axes[i] == axis ? t->dims[i] : e.queries;
+	}
+	struct outcome out = evaluate(&e, v, at);
+	*first = out.yes.c;
+	return out.kind == ONE && out.yes.c != NULL && out.yes.i == 1 && out.yes.j == 0;
+}

@@ -24,6 +24,8 @@ except ImportError as e:
     print(f"SKIPPED: {e}")
     sys.exit(77)
 
+import steps
+
 SMALL = {"vocab_size": 101, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
          "max_position_embeddings": 64, "attn_implementation": "eager"}
 PICTURE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32,
@@ -63,6 +65,14 @@ MODELS = {
                                                       attn_implementation="eager")), causal, ["input_ids", "attention_mask"]),
     "llama": (lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**SMALL, num_key_value_heads=2)), causal,
               ["input_ids", "attention_mask"]),
+    "qwen3": (lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8)), causal,
+              ["input_ids", "attention_mask"]),
+    "neox": (lambda: tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**SMALL)), causal, ["input_ids", "attention_mask"]),
+    "glm": (lambda: tf.GlmForCausalLM(tf.GlmConfig(**SMALL, num_key_value_heads=2, head_dim=8, pad_token_id=0)), causal,
+            ["input_ids", "attention_mask"]),
+    "yarn": (lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**SMALL, num_key_value_heads=2, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16})), causal,
+             ["input_ids", "attention_mask"]),
     "t5_encoder": (lambda: tf.T5EncoderModel(tf.T5Config(**T5)), text, ["input_ids", "attention_mask"]),
     "t5_decoder": (lambda: tf.T5Model(tf.T5Config(**T5)).decoder, decoder, ["input_ids", "states"]),
     "vit": (lambda: tf.ViTModel(tf.ViTConfig(**PICTURE), add_pooling_layer=False), picture, ["pixel_values"]),
@@ -81,7 +91,11 @@ MODELS = {
 }
 
 
-CACHED = ["gpt2_cached", "llama_cached"]  # with keys and values as inputs and outputs
+# With keys and values as inputs and outputs; _range: without positions as an input, the file counts them.
+CACHED = ["gpt2_cached", "llama_cached", "gpt2_range", "llama_range"]
+
+# Rotary positions are statements `rope`: queries and keys of two layers.
+ROTATES = ["llama", "qwen3", "neox", "glm", "yarn"]
 
 
 def static(path, out, feed):
@@ -180,11 +194,12 @@ def example(name, kind, rng):
 class Cached(torch.nn.Module):
     """A decoder whose keys and values are inputs and outputs, two for each layer."""
 
-    def __init__(self, model):
+    def __init__(self, model, counts):
         super().__init__()
-        self.m = model
+        self.m, self.counts = model, counts
 
-    def forward(self, ids, mask, positions, *past):
+    def forward(self, ids, mask, *past):
+        positions, past = (None, past) if self.counts else (past[0], past[1:])
         cache = tf.cache_utils.DynamicCache()
         for i in range(0, len(past), 2):
             cache.update(past[i], past[i + 1], i // 2)
@@ -192,56 +207,47 @@ class Cached(torch.nn.Module):
         return (out.logits, *(t for layer in out.past_key_values.layers for t in (layer.keys, layer.values)))
 
 
-def step_in_session(path, prompt, steps, heads):
+def step_in_session(path, prompt, count, heads):
     """Logits of a prompt and of greedy steps after it, with the cache of the file."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    past = {i.name: numpy.zeros((1, heads, 0, 8), numpy.float32) for i in session.get_inputs()[3:]}
+    names = [i.name for i in session.get_inputs()]
+    past = {i: numpy.zeros((1, heads, 0, 8), numpy.float32) for i in names if i.startswith("past")}
     ids, done, rows = prompt, 0, []
-    for _ in range(steps + 1):
-        out = session.run(None, {"input_ids": numpy.array([ids]), "position_ids": numpy.arange(done, done + len(ids))[None],
-                                 "attention_mask": numpy.ones((1, done + len(ids)), numpy.int64), **past})
+    for _ in range(count + 1):
+        feed = {"input_ids": numpy.array([ids]), "position_ids": numpy.arange(done, done + len(ids))[None],
+                "attention_mask": numpy.ones((1, done + len(ids)), numpy.int64), **past}
+        out = session.run(None, {i: feed[i] for i in names})
         past, done = dict(zip(past, out[1:])), done + len(ids)
         rows.append(out[0][0, -1])
         ids = [int(rows[-1].argmax())]
     return numpy.array(rows)
 
 
-def step_in_object(tfmc, path, prompt, steps, folder):
-    """The same by the entries prefill and step of the object of the file."""
-    made = subprocess.run([tfmc, path, "--dim=batch=1..4,seq=1..64", "--name=m", "-o", f"{folder}/m.o"], capture_output=True,
-                          text=True)
-    if made.returncode:
-        raise RuntimeError(made.stderr)
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "steps.c")
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c17", "-I", folder, program, f"{folder}/m.o", "-lm", "-o",
-                    f"{folder}/steps"], check=True)
-    ran = subprocess.run([f"{folder}/steps", str(steps), *map(str, prompt)], check=True, capture_output=True, text=True)
-    return numpy.array([[float(x) for x in line.split()] for line in ran.stdout.splitlines()])
-
-
 def check_cached(tfmc, name, folder):
-    heads, layers, prompt, steps = {"gpt2": 4, "llama": 2}[name], 2, [5, 9, 77], 16
+    kind, counts = name.split("_")[0], name.endswith("_range")
+    heads, layers, prompt, count = {"gpt2": 4, "llama": 2}[kind], 2, [5, 9, 77], 16
     torch.manual_seed(0)
-    model = MODELS[name][0]().eval()
+    model = MODELS[kind][0]().eval()
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.02)
-    path = os.path.join(folder, name + "_cached.onnx")
+    path = os.path.join(folder, name + ".onnx")
     caches = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
-    inputs = ["input_ids", "attention_mask", "position_ids", *(f"past_key_values.{c}" for c in caches)]
+    inputs = ["input_ids", "attention_mask", *([] if counts else ["position_ids"]), *(f"past_key_values.{c}" for c in caches)]
     axes = {"input_ids": {0: "batch", 1: "seq"}, "attention_mask": {0: "batch", 1: "past + seq"},
-            "position_ids": {0: "batch", 1: "seq"}, **{i: {0: "batch", 2: "past"} for i in inputs[3:]}}
-    example = (torch.randint(3, 100, (2, 3)), torch.ones(2, 8, dtype=torch.int64), torch.arange(5, 8)[None].repeat(2, 1),
-               *(torch.randn(2, heads, 5, 8) for _ in caches))
-    torch.onnx.export(Cached(model), example, path, dynamo=False, input_names=inputs,
-                      output_names=["logits", *(f"present.{c}" for c in caches)], dynamic_axes=axes, opset_version=17)
-    want = step_in_session(path, prompt, steps, heads)
+            "position_ids": {0: "batch", 1: "seq"}, **{i: {0: "batch", 2: "past"} for i in inputs if i.startswith("past")}}
+    example = (torch.randint(3, 100, (2, 3)), torch.ones(2, 8, dtype=torch.int64),
+               *([] if counts else [torch.arange(5, 8)[None].repeat(2, 1)]), *(torch.randn(2, heads, 5, 8) for _ in caches))
+    torch.onnx.export(Cached(model, counts), example, path, dynamo=False, input_names=inputs,
+                      output_names=["logits", *(f"present.{c}" for c in caches)],
+                      dynamic_axes={i: axes[i] for i in inputs}, opset_version=17)
+    want = step_in_session(path, prompt, count, heads)
     try:
-        got = step_in_object(tfmc, path, prompt, steps, folder)
+        got = steps.in_object(tfmc, path, prompt, count, folder)
     except RuntimeError as e:
         return str(e)
     error, largest = float(numpy.abs(got - want).max()), float(numpy.abs(want).max())
-    print(f"{name}_cached: largest error {error:.2g} of {largest:.3g}, {steps} steps", flush=True)
+    print(f"{name}: largest error {error:.2g} of {largest:.3g}, {count} steps", flush=True)
     return None if error <= 1e-5 + 1e-5 * largest else "differs"
 
 
@@ -289,6 +295,8 @@ def check(tfmc, name, folder):
     print(f"{name}: largest error {error:.2g} of {largest:.3g}, {written.count(chr(10) + '  - ')} statements", flush=True)
     if got.shape != want.shape:
         return "another shape"
+    if name in ROTATES and written.count(" = rope(") != 4:
+        return f"{written.count(' = rope(')} statements rope, not 4"
     if name in ROUNDS:
         floats = onnxruntime.InferenceSession(exported, providers=["CPUExecutionProvider"]).run(None, feed)[0]
         return None if rms(got - want) <= rms(want - floats) / 5 else "differs"
@@ -299,7 +307,7 @@ def main():
     tfmc, failed = sys.argv[1], 0
     with tempfile.TemporaryDirectory() as folder:
         for name in sys.argv[2:] or [*MODELS, *CACHED, *QUANTIZED]:
-            reason = check_cached(tfmc, name[:-7], folder) if name in CACHED else check(tfmc, name, folder)
+            reason = check_cached(tfmc, name, folder) if name in CACHED else check(tfmc, name, folder)
             if reason:
                 failed += 1
                 print(f"FAILED {name}: {reason}", flush=True)
