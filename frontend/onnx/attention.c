@@ -260,7 +260,7 @@ const char *import_rotary_table(struct importer *im, size_t cosines, size_t sine
 	const struct operand *c = operand_at(im, cosines), *s = operand_at(im, sines);
 	bool fits = c != NULL && s != NULL && operand_is_parameter(c) && operand_is_parameter(s) &&
 	            c->rank == 2 && s->rank == 2 && c->dims[0] == s->dims[0] && c->dims[1] == s->dims[1];
-	return fits ? import_beside(im, c, s) : NULL;
+	return fits ? import_joined(im, c, s) : NULL;
 }
 
 /* Heads [B, H, S, E] rotated by stored tables at positions, i32 [S] or [B, S] as text. */
@@ -272,8 +272,8 @@ static const char *rope_text(struct importer *im, const char *x, const char *at,
 }
 
 /*
- * RotaryEmbedding of ONNX Runtime has the positions before the tables: [B, S], or the first one. True: this node is one, as a
- * statement or a failure.
+ * RotaryEmbedding of ONNX Runtime has the positions before the tables: [B, S], or the first one. True: this node
+ * is one, as a statement or a failure.
  */
 static bool rotary_by_table(struct importer *im, struct operand *v, const struct ir_dim *const dims[4],
                             bool interleaved)

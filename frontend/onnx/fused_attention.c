@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of ONNX Runtime's domain com.microsoft: Attention (BERT), MultiHeadAttention, GroupQueryAttention. Their masks
- * add a number to scores of hidden keys, -10000 by default, which is kept: it also decides rows without a visible key.
- * Caches become state, as those of decoders that are written out (past.c).
+ * Attention of ONNX Runtime's domain com.microsoft: Attention (BERT), MultiHeadAttention, GroupQueryAttention.
+ * Their masks add a number to scores of hidden keys, -10000 by default, which is kept: it also decides rows
+ * without a visible key. Caches become state, as those of decoders that are written out (past.c).
  */
 #include "frontend/onnx/import.h"
 
@@ -73,7 +73,8 @@ static void add_scores(struct importer *im, struct fused *a, const char *text)
 }
 
 /*
- * Operand i hides keys: the number of keys of each sequence [B], or 0 for hidden ones, [B, T], [B, S, T] or [B, 1, S, T].
+ * Operand i hides keys: the number of keys of each sequence [B], or 0 for hidden ones, [B, T], [B, S, T] or [B, 1,
+ * S, T].
  */
 static bool read_mask(struct importer *im, struct fused *a, size_t i)
 {
@@ -123,7 +124,8 @@ static bool read_bias(struct importer *im, struct fused *a, size_t i)
 
 /* ---- the past ---- */
 
-/* Operands i and i + 1 are keys and values before those of the node, outputs 1 and 2 have both. In a state the cache does. */
+/* Operands i and i + 1 are keys and values before those of the node, outputs 1 and 2 have both. In a state the
+ * cache does. */
 static bool join_past(struct importer *im, struct fused *a, size_t i)
 {
 	struct heads *const parts[] = {&a->k, &a->v};
@@ -158,7 +160,8 @@ static bool join_past(struct importer *im, struct fused *a, size_t i)
 
 /* ---- the statement ---- */
 
-/* Output 0 [B, S, heads E]: queries see keys up to their own place, at the end of the keys, where attention is causal. */
+/* Output 0 [B, S, heads E]: queries see keys up to their own place, at the end of the keys, where attention is
+ * causal. */
 static bool output_fused(struct importer *im, const struct fused *a)
 {
 	const struct ir_dim *flat[] = {a->q.dims[0], a->q.dims[2],
@@ -197,8 +200,8 @@ static void read_scale(struct importer *im, struct fused *a)
 /* ---- the nodes ---- */
 
 /*
- * Attention: x, matrix [D, 3 E], bias, mask, past, what is added to the scores. The results of the matrix are queries, keys and
- * values.
+ * Attention: x, matrix [D, 3 E], bias, mask, past, what is added to the scores. The results of the matrix are
+ * queries, keys and values.
  */
 bool import_fused_attention(struct importer *im)
 {
@@ -264,8 +267,8 @@ static bool rotate(struct importer *im, struct heads *h, bool interleaved)
 	return !im->failed;
 }
 
-/* GroupQueryAttention: queries, keys, values (or all in one), the past, lengths, tables of cosines and sines. All tokens of a
- * state are real, so that lengths are known. */
+/* GroupQueryAttention: queries, keys, values (or all in one), the past, lengths, tables of cosines and sines. All
+ * tokens of a state are real, so that lengths are known. */
 bool import_grouped_attention(struct importer *im)
 {
 	struct fused a = {.bias = "", .more = "", .is_causal = true};

@@ -150,7 +150,8 @@ bool import_gather_elements(struct importer *im)
 
 #define PAIRS_MAX (1 << 30) /* of a row and an id, times the elements of a row */
 
-/* x [R, rest] with the rows of y [M, rest] that equal ids name, of which all count: each row compares itself with all ids. */
+/* x [R, rest] with the rows of y [M, rest] that equal ids name, of which all count: each row compares itself with
+ * all ids. */
 static bool output_reduced(struct importer *im, const char *op, struct operand *v, int n, const char *places)
 {
 	struct ir_dims *t = im->dims;
@@ -184,8 +185,8 @@ static bool output_reduced(struct importer *im, const char *op, struct operand *
 }
 
 /*
- * Operand 0, whose first n axes are those that places count, with operand 2 at them: the last of equal places counts, or all in a
- * reduction.
+ * Operand 0, whose first n axes are those that places count, with operand 2 at them: the last of equal places
+ * counts, or all in a reduction.
  */
 static bool output_scattered(struct importer *im, struct operand *v, int n, const char *places)
 {

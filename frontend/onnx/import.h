@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to frontend/onnx. Nodes are read in their order; each becomes statements, which are lowered at once, so that
- * the lowering infers the types of their values. Values of shape arithmetic are known at import: ints are dims.
+ * Private to frontend/onnx. Nodes are read in their order; each becomes statements, which are lowered at once, so
+ * that the lowering infers the types of their values. Values of shape arithmetic are known at import: ints are
+ * dims.
  *
  *   import.c     the model file: dims, inputs, statements, outputs, weights
  *   operand.c    operands of a node: attributes, literals, constants and parameters as values of statements
@@ -200,15 +201,15 @@ const char *import_layer(struct importer *im, struct operand *weight, const char
                          struct operand *bias);
 
 /* The parameter of two stored matrices side by side. */
-const char *import_beside(struct importer *im, const struct operand *left, const struct operand *right);
+const char *import_joined(struct importer *im, const struct operand *left, const struct operand *right);
 
 /* Attributes of the node; def, or NULL: absent. An attribute that no one asks for is refused after the import. */
 int64_t attribute_int(const struct importer *im, const char *name, int64_t def);
 double attribute_float(const struct importer *im, const char *name, double def);
 const char *attribute_text(const struct importer *im, const char *name, const char *def);
 const struct onnx_attribute *attribute_of(const struct importer *im, const char *name);
-/* A list that is an attribute of old operators and operand i of new ones (SIZE_MAX: an attribute alone). False: absent,
- * or refused, which sets `failed`. */
+/* A list that is an attribute of old operators and operand i of new ones (SIZE_MAX: an attribute alone). False:
+ * absent, or refused, which sets `failed`. */
 bool list_dims(struct importer *im, const char *name, size_t i, const struct ir_dim *const **out, size_t *n);
 bool list_ints(struct importer *im, const char *name, size_t i, const int64_t **out, size_t *n);
 /* An axis in [0, rank); refused otherwise. */
@@ -230,8 +231,8 @@ enum visibility import_visibility(struct importer *im, const struct operand *mas
                                   const struct operand *scores);
 
 /*
- * True: element i along an axis is *first + i, an int. axes: for each axis of v the axis of a result whose index it has,
- * of which `axis` is the one that is counted, or -1: always 0.
+ * True: element i along an axis is *first + i, an int. axes: for each axis of v the axis of a result whose index
+ * it has, of which `axis` is the one that is counted, or -1: always 0.
  */
 bool import_counts(struct importer *im, struct ir_value v, const int *axes, int axis,
                    const struct ir_dim **first);
@@ -247,10 +248,12 @@ enum past_role { PAST_NONE, PAST_KEYS, PAST_MASK, PAST_POSITIONS };
 enum past_role past_role(const struct importer *im, const struct onnx_value *v);
 /* Positions of the tokens, in place of an input; NULL: there are no tokens, or a failure. */
 struct operand *past_positions(struct importer *im, const struct operand *input);
-/* Positions i32 [batch, tokens] of the tokens of a state as a name, if `first` is the position of the first one; else NULL. */
+/* Positions i32 [batch, tokens] of the tokens of a state as a name, if `first` is the position of the first one;
+ * else NULL. */
 const char *past_positions_name(struct importer *im, const struct ir_dim *first, const struct ir_dim *batch,
                                 const struct ir_dim *tokens);
-/* Keys or values of this call where `name` has those of a past before them, which *past becomes; past NULL: `name`. */
+/* Keys or values of this call where `name` has those of a past before them, which *past becomes; past NULL:
+ * `name`. */
 const char *import_past(const struct importer *im, const char *name, const char **past);
 /* Writes the section of a model whose past is state; false: it cannot be. */
 bool past_write(struct importer *im, const char *logits, size_t n_outputs, struct buf *out);
@@ -266,7 +269,8 @@ const struct element *elements_of_dims(struct importer *im, const struct ir_dim 
 
 /* A value [B, S, heads E], or [B, heads, S, E], as heads. */
 bool import_heads(struct importer *im, struct operand *v, int64_t heads, struct heads *out);
-/* The table of `rope` that stored cosines and sines, operands of the node, make; NULL: they are no matrices of one shape. */
+/* The table of `rope` that stored cosines and sines, operands of the node, make; NULL: they are no matrices of one
+ * shape. */
 const char *import_rotary_table(struct importer *im, size_t cosines, size_t sines);
 /* i32 ids of an axis of `rows` elements as text; negative ones count from the end. */
 const char *import_ids(struct importer *im, struct operand *ids, const struct ir_dim *rows);
@@ -275,8 +279,8 @@ typedef bool import_operator(struct importer *im);
 #define OPERATOR(op, function)  import_operator import_##function;
 #define MICROSOFT(op, function) OPERATOR(op, function)
 #include "frontend/onnx/ops.def"
-/* A Gather of quants whose only reader makes floats of them, at i32 ids as text, is a lookup of floats. False: it is not
- * so, or failed. */
+/* A Gather of quants whose only reader makes floats of them, at i32 ids as text, is a lookup of floats. False: it
+ * is not so, or failed. */
 bool import_lookup_of_quants(struct importer *im, const char *ids);
 /* A constant border of the axes from `first_axis` on: pads[2 n_axes] before, then after. */
 const char *import_padded(struct importer *im, const char *x, int first_axis, const int64_t *pads,

@@ -311,7 +311,8 @@ bool import_skip_norm(struct importer *im)
 
 /* ---- tables ---- */
 
-/* Rows of the table, operand i, at operand `ids`, or, without it, at the positions of the operand 0; "": there is no table. */
+/* Rows of the table, operand i, at operand `ids`, or, without it, at the positions of the operand 0; "": there is
+ * no table. */
 static const char *rows_text(struct importer *im, size_t i, size_t ids, bool by_position)
 {
 	struct operand *table = operand_at(im, i), *at = operand_at(im, ids);
@@ -329,8 +330,8 @@ static const char *rows_text(struct importer *im, size_t i, size_t ids, bool by_
 	                   dim_text(im, table->dims[0]), dim_text(im, table->dims[1]));
 }
 
-/* Operands: ids, segments, their tables (words, positions, segments), scale, shift, mask, positions. Output 1 is the number of
- * real tokens, output 2 the sum. */
+/* Operands: ids, segments, their tables (words, positions, segments), scale, shift, mask, positions. Output 1 is
+ * the number of real tokens, output 2 the sum. */
 bool import_embed_norm(struct importer *im)
 {
 	const struct operand *ids = operand_needed(im, 0);

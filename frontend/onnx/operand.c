@@ -439,7 +439,7 @@ static const char *parameter_text(struct importer *im, const struct operand *v)
 	return parameter_of(im, v, NULL, source_text(im, v, ""), dims_text(im, v->rank, v->dims));
 }
 
-const char *import_beside(struct importer *im, const struct operand *left, const struct operand *right)
+const char *import_joined(struct importer *im, const struct operand *left, const struct operand *right)
 {
 	const struct ir_dim *dims[] = {left->dims[0], ir_dim_add(im->dims, left->dims[1], right->dims[1])};
 	const char *source = import_text(im, "{concat: {axis: 1, of: [%s, %s]}}", source_text(im, left, ""),

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rotary positions that exporters write out: after a node whose result may be rotated features, each element of a row
- * is followed back to what it is made of, a feature x_a times a cosine and a feature x_b times a sine. Since elements
- * are compared, and not nodes, halves, interleaved pairs, and features that are not rotated are all found in this way:
+ * Rotary positions that exporters write out: after a node whose result may be rotated features, each element of a
+ * row is followed back to what it is made of, a feature x_a times a cosine and a feature x_b times a sine. Since
+ * elements are compared, and not nodes, halves, interleaved pairs, and features that are not rotated are all found
+ * in this way:
  *
  *   y_e = x_e cos(p f) - x_b sin(p f),  y_b = x_b cos(p f) + x_e sin(p f)   ->   rope(x, positions, theta, layout)
  *
- * p is a position (visible.c); frequencies f are constants of the file. They are powers of theta where each of them is
- * one within the roundings of an exporter that computes them in f32, else they stand as factors of longrope.
+ * p is a position (visible.c); frequencies f are constants of the file. They are powers of theta where each of
+ * them is one within the roundings of an exporter that computes them in f32, else they stand as factors of
+ * longrope.
  */
 #include "frontend/onnx/import.h"
 
@@ -610,14 +612,14 @@ static const char *rotation_text(struct rotation *r)
 	const char *x = find_source(r), *at = x != NULL ? positions_text(r, &axis) : NULL;
 	if (at == NULL)
 		return "";
-	bool is_turned = axis != r->type->rank - 2; /* [B, S, H, E] */
+	bool is_transposed = axis != r->type->rank - 2; /* [B, S, H, E] */
 	const char *dim = r->rotated < r->width ? import_text(im, ", dim=%lld", (long long)r->rotated) : "";
 	const char *y =
 	        import_text(im,
-	                    is_turned ? "rope(transpose(%s, [0, 2, 1, 3]), %s, %s%s, layout=%s)"
-	                              : "rope(%s, %s, %s%s, layout=%s)",
+	                    is_transposed ? "rope(transpose(%s, [0, 2, 1, 3]), %s, %s%s, layout=%s)"
+	                                  : "rope(%s, %s, %s%s, layout=%s)",
 	                    x, at, frequencies_text(r), dim, r->is_interleaved ? "interleaved" : "halves");
-	y = is_turned ? import_text(im, "transpose(%s, [0, 2, 1, 3])", y) : y;
+	y = is_transposed ? import_text(im, "transpose(%s, [0, 2, 1, 3])", y) : y;
 	return strlen(y) + EXPR_NAME_MAX + 3 > EXPR_TEXT_MAX ? "" : y;
 }
 

@@ -67,12 +67,14 @@ CASES = {
     "fused_matmul_turned": ("FusedMatMul", ["a", "b"], 1, {"transA": 1}),
     "embed_norm": ("EmbedLayerNormalization", ["ids", "types", floats(50, D), floats(64, D), floats(2, D), floats(D), floats(D),
                                                "mask"], 3, {"epsilon": 1e-5, "mask_index_type": 1}),
-    "embed_norm_positions": ("EmbedLayerNormalization", ["ids", None, floats(50, D), floats(64, D), None, floats(D), floats(D), None,
+    "embed_norm_positions": ("EmbedLayerNormalization", ["ids", None, floats(50, D), floats(64, D), None, floats(D), floats(D),
+                                                         None,
                                                          "positions"], 2, {}),
     "attention": ("Attention", ["a", floats(D, 3 * D), floats(3 * D)], 1, {"num_heads": H}),
     "attention_lengths": ("Attention", ["a", floats(D, 3 * D), floats(3 * D), "lengths"], 1, {"num_heads": H}),
     "attention_mask": ("Attention", ["a", floats(D, 3 * D), floats(3 * D), "mask"], 1, {"num_heads": H}),
-    "attention_rows": ("Attention", ["a", floats(D, 3 * D), floats(3 * D), "rows"], 1, {"num_heads": H, "mask_filter_value": -1e4}),
+    "attention_rows": ("Attention", ["a", floats(D, 3 * D), floats(3 * D), "rows"], 1,
+                       {"num_heads": H, "mask_filter_value": -1e4}),
     "attention_causal": ("Attention", ["a", floats(D, 3 * D), floats(3 * D)], 1, {"num_heads": H, "unidirectional": 1}),
     "attention_bias": ("Attention", ["a", floats(D, 3 * D), floats(3 * D), "mask", None, "scores"], 1,
                        {"num_heads": H, "scale": 0.5}),
@@ -82,6 +84,12 @@ CASES = {
     "heads_causal": ("MultiHeadAttention", ["a", "b", "c"], 1, {"num_heads": H, "unidirectional": 1}),
     "heads_cross": ("MultiHeadAttention", ["a", "keys", "values"], 1, {"num_heads": H}),
     "heads_past": ("MultiHeadAttention", ["a", "b", "c", None, None, None, "past_key", "past_value"], 3, {"num_heads": H}),
+    "scatter_add": ("ScatterElements", ["grid", "places", "more"], 1, {"axis": 1, "reduction": "add"}),
+    "scatter_max": ("ScatterElements", ["grid", "places", "more"], 1, {"axis": 0, "reduction": "max"}),
+    "scatter_min": ("ScatterElements", ["grid", "places", "more"], 1, {"axis": 1, "reduction": "min"}),
+    "scatter_rows": ("ScatterND", ["grid", numpy.array([[1], [3], [1]], numpy.int64), floats(3, 5)], 1, {"reduction": "add"}),
+    "scatter_points": ("ScatterND", ["grid", numpy.array([[1, 2], [3, 0], [1, 2]], numpy.int64), floats(3)], 1,
+                       {"reduction": "max"}),
     "rotary": ("RotaryEmbedding", ["heads", "positions64", COS, SIN], 1, {}),
     "rotary_interleaved": ("RotaryEmbedding", ["heads", "positions64", COS, SIN], 1, {"interleaved": 1}),
     "rotary_flat": ("RotaryEmbedding", ["a", "positions64", COS, SIN], 1, {}),
@@ -93,14 +101,16 @@ INPUTS = {
     "keys": floats(B, 5, D), "values": floats(B, 5, D), "past_key": PAST[0], "past_value": PAST[1],
     "ids": RNG.integers(0, 50, (B, S)).astype(numpy.int32), "types": RNG.integers(0, 2, (B, S)).astype(numpy.int32),
     "positions": RNG.integers(0, 60, (B, S)).astype(numpy.int32), "positions64": RNG.integers(0, 60, (B, S)).astype(numpy.int64),
+    "grid": floats(4, 5), "more": floats(4, 3), "places": numpy.array([[0, 1, 0], [2, 2, 2], [3, -1, 0], [1, 3, 3]], numpy.int64),
     "first": numpy.array([7], numpy.int64), "lengths": ints(S, 4), "mask": mask(B, S), "rows": mask(B, S, S),
 }
 # sizes that vary, with their bounds
 SIZES = {"a": {0: "batch", 1: "seq"}, "b": {0: "batch", 1: "seq"}, "c": {0: "batch", 1: "seq"}, "heads": {0: "batch", 2: "seq"},
          "scores": {0: "batch", 2: "seq", 3: "seq"}, "keys": {0: "batch", 1: "count"}, "values": {0: "batch", 1: "count"},
          "past_key": {0: "batch", 2: "past"}, "past_value": {0: "batch", 2: "past"}, "ids": {0: "batch", 1: "seq"},
-         "types": {0: "batch", 1: "seq"}, "positions": {0: "batch", 1: "seq"}, "positions64": {0: "batch", 1: "seq"}, "first": {},
-         "lengths": {0: "batch"}, "mask": {0: "batch", 1: "seq"}, "rows": {0: "batch", 1: "seq", 2: "seq"}}
+         "types": {0: "batch", 1: "seq"}, "positions": {0: "batch", 1: "seq"}, "positions64": {0: "batch", 1: "seq"},
+         "first": {}, "grid": {}, "more": {}, "places": {}, "lengths": {0: "batch"},
+         "mask": {0: "batch", 1: "seq"}, "rows": {0: "batch", 1: "seq", 2: "seq"}}
 BOUNDS = {"batch": "1..4", "seq": "1..16", "count": "1..16", "past": "1..16"}
 
 
@@ -110,7 +120,7 @@ def value(name, array, sizes):
 
 def save(path, nodes, inputs, outputs, constants):
     graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(a, n) for n, a in constants.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)])
     model.ir_version = 8
     onnx.save(model, path)
 
@@ -131,8 +141,9 @@ def check(tfmc, name, folder):
     outputs = [f"y{i}" for i in range(n_outputs)]
     # of norms ONNX Runtime computes outputs 1 and 2 in training alone
     used = [o for i, o in enumerate(outputs) if not (op.startswith("Skip") and i in (1, 2))]
-    domain = "" if op in ("LayerNormalization", "SimplifiedLayerNormalization") else "com.microsoft"
-    node = helper.make_node(op, names, [o if o in used else "" for o in outputs], name="n", domain=domain, **attributes)
+    is_standard = op in ("LayerNormalization", "SimplifiedLayerNormalization") or op.startswith("Scatter")
+    node = helper.make_node(op, names, [o if o in used else "" for o in outputs], name="n",
+                            domain="" if is_standard else "com.microsoft", **attributes)
     path = os.path.join(folder, name + ".onnx")
     integer = "y1" if op == "EmbedLayerNormalization" else ""
     save(path, [node], [value(n, a, SIZES[n]) for n, a in feed.items()],
@@ -157,7 +168,8 @@ def check(tfmc, name, folder):
 # ---- decoders whose past is state ----
 
 def decoder(path, kind):
-    """A table, attention with a cache, and logits. grouped: GroupQueryAttention with rotary positions; heads: MultiHeadAttention."""
+    """A table, attention with a cache, and logits. grouped: GroupQueryAttention with rotary positions; heads:
+    MultiHeadAttention."""
     rng = numpy.random.default_rng(5)
     heads, e = (H, E) if kind == "heads" else (K, 16)  # ONNX Runtime has sizes of heads that are multiples of 16
     wide = (H + 2 * heads) * e
@@ -169,7 +181,8 @@ def decoder(path, kind):
              helper.make_node("Cast", ["attention_mask"], ["real"], to=6),
              helper.make_node("ReduceSum", ["real", "axis"], ["count"], keepdims=0),
              helper.make_node("Cast", ["one"], ["one32"], to=6), helper.make_node("Sub", ["count", "one32"], ["last"]),
-             helper.make_node("Shape", ["attention_mask"], ["shape"]), helper.make_node("Gather", ["shape", "one"], ["total"], axis=0),
+             helper.make_node("Shape", ["attention_mask"], ["shape"]),
+             helper.make_node("Gather", ["shape", "one"], ["total"], axis=0),
              helper.make_node("Cast", ["total"], ["total32"], to=6)]
     past = ["past_key_values.0.key", "past_key_values.0.value"]
     out = ["o", "present.0.key", "present.0.value"]
@@ -180,9 +193,10 @@ def decoder(path, kind):
         packed = kind == "grouped_packed"
         w["cos"], w["sin"] = tables(e // 2)
         more = {"softcap": 20.0} if kind == "grouped_cap" else {"local_window_size": 4} if kind == "grouped_window" else {}
-        nodes.append(helper.make_node("GroupQueryAttention", [*(["all", "", ""] if packed else ["q", "k", "v"]), *past, "last", "total32",
-                                                              "cos", "sin"], out, domain="com.microsoft", num_heads=H, kv_num_heads=K,
-                                      do_rotary=1, rotary_interleaved=int(kind == "grouped_interleaved"), **more))
+        operands = ["all", "", ""] if packed else ["q", "k", "v"]
+        nodes.append(helper.make_node(
+            "GroupQueryAttention", [*operands, *past, "last", "total32", "cos", "sin"], out, domain="com.microsoft", num_heads=H,
+            kv_num_heads=K, do_rotary=1, rotary_interleaved=int(kind == "grouped_interleaved"), **more))
     nodes.append(helper.make_node("MatMul", ["o", "head"], ["logits"]))
     cache = ["batch", heads, "past", e]
     info = helper.make_tensor_value_info

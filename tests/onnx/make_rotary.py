@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes rotary positions as exporters write them out: `make_rotary.py FILE [--kind=KIND]`; `make_rotary.py --numbers` prints an x of
-5 positions, `--compare OUT [--kind=KIND]` compares what was computed of it with plain Python.
+"""Writes rotary positions as exporters write them out: `make_rotary.py FILE [--kind=KIND]`; `make_rotary.py --numbers` prints
+an x of 5 positions, `--compare OUT [--kind=KIND]` compares what was computed of it with plain Python.
 
 KIND: halves; split (halves, two products each); interleaved; part (4 of 8 features); turned (x is [B, S, H, E]); scaled (other
 frequencies, and a factor); wrong (the sine of the first half is added, which is no rotation)."""
@@ -86,10 +86,11 @@ def rotation(kind):
 def write(path, kind):
     graph = b"".join(field(1, n) for n in rotation(kind))
     f = frequencies(kind)
-    for t in (tensor("inv_freq", [len(f)], 1, struct.pack(f"<{len(f)}f", *f)),
-              tensor("factor", [], 1, struct.pack("<f", 1.25 if kind == "scaled" else 1.0)), ints("zero", 0), ints("one", 1), ints("two", 2),
-              *(tensor(f"at{n}", [1], 7, struct.pack("<q", n)) for n in (0, 1, 2, 4, 8)), tensor("last", [1], 7, struct.pack("<q", -1)),
-              tensor("axis4", [1], 7, struct.pack("<q", 4)), ints("in_pairs", 0, 0, 0, E // 2, 2), ints("in_rows", 0, 0, 0, E)):
+    factor = struct.pack("<f", 1.25 if kind == "scaled" else 1.0)
+    for t in (tensor("inv_freq", [len(f)], 1, struct.pack(f"<{len(f)}f", *f)), tensor("factor", [], 1, factor), ints("zero", 0),
+              ints("one", 1), ints("two", 2), *(tensor(f"at{n}", [1], 7, struct.pack("<q", n)) for n in (0, 1, 2, 4, 8)),
+              tensor("last", [1], 7, struct.pack("<q", -1)), tensor("axis4", [1], 7, struct.pack("<q", 4)),
+              ints("in_pairs", 0, 0, 0, E // 2, 2), ints("in_rows", 0, 0, 0, E)):
         graph += field(5, t)
     shape = ["batch", "seq", H, E] if kind == "turned" else ["batch", H, "seq", E]
     graph += field(11, value("x", 1, shape)) + field(12, value("y", 1, shape))
