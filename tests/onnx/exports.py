@@ -68,8 +68,6 @@ MODELS = {
     "qwen3": (lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**SMALL, num_key_value_heads=2, head_dim=8)), causal,
               ["input_ids", "attention_mask"]),
     "neox": (lambda: tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**SMALL)), causal, ["input_ids", "attention_mask"]),
-    "glm": (lambda: tf.GlmForCausalLM(tf.GlmConfig(**SMALL, num_key_value_heads=2, head_dim=8, pad_token_id=0)), causal,
-            ["input_ids", "attention_mask"]),
     "yarn": (lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**SMALL, num_key_value_heads=2, rope_parameters={
         "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16})), causal,
              ["input_ids", "attention_mask"]),
@@ -95,7 +93,7 @@ MODELS = {
 CACHED = ["gpt2_cached", "llama_cached", "gpt2_range", "llama_range"]
 
 # Rotary positions are statements `rope`: queries and keys of two layers.
-ROTATES = ["llama", "qwen3", "neox", "glm", "yarn"]
+ROTATES = ["llama", "qwen3", "neox", "yarn"]
 
 
 def static(path, out, feed):
@@ -223,24 +221,31 @@ def step_in_session(path, prompt, count, heads):
     return numpy.array(rows)
 
 
-def check_cached(tfmc, name, folder):
-    kind, counts = name.split("_")[0], name.endswith("_range")
-    heads, layers, prompt, count = {"gpt2": 4, "llama": 2}[kind], 2, [5, 9, 77], 16
-    torch.manual_seed(0)
-    model = MODELS[kind][0]().eval()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(torch.randn_like(p) * 0.02)
+def export_cached(model, name, folder, layers, heads, size):
+    """The path of a decoder with its cache as inputs and outputs, [batch, heads, past, size], and its inputs."""
+    counts = name.endswith("_range")
     path = os.path.join(folder, name + ".onnx")
     caches = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
     inputs = ["input_ids", "attention_mask", *([] if counts else ["position_ids"]), *(f"past_key_values.{c}" for c in caches)]
     axes = {"input_ids": {0: "batch", 1: "seq"}, "attention_mask": {0: "batch", 1: "past + seq"},
             "position_ids": {0: "batch", 1: "seq"}, **{i: {0: "batch", 2: "past"} for i in inputs if i.startswith("past")}}
     example = (torch.randint(3, 100, (2, 3)), torch.ones(2, 8, dtype=torch.int64),
-               *([] if counts else [torch.arange(5, 8)[None].repeat(2, 1)]), *(torch.randn(2, heads, 5, 8) for _ in caches))
+               *([] if counts else [torch.arange(5, 8)[None].repeat(2, 1)]), *(torch.randn(2, heads, 5, size) for _ in caches))
     torch.onnx.export(Cached(model, counts), example, path, dynamo=False, input_names=inputs,
                       output_names=["logits", *(f"present.{c}" for c in caches)],
                       dynamic_axes={i: axes[i] for i in inputs}, opset_version=17)
+    return path, inputs
+
+
+def check_cached(tfmc, name, folder):
+    kind = name.split("_")[0]
+    heads, prompt, count = {"gpt2": 4, "llama": 2}[kind], [5, 9, 77], 16
+    torch.manual_seed(0)
+    model = MODELS[kind][0]().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.02)
+    path, _ = export_cached(model, name, folder, 2, heads, 8)
     want = step_in_session(path, prompt, count, heads)
     try:
         got = steps.in_object(tfmc, path, prompt, count, folder)
