@@ -55,6 +55,33 @@ static bool gather_one(struct importer *im, const struct operand *v, int axis, i
 	                                 dims_text(im, rank, dims)));
 }
 
+/* The positions of the tokens of a state, in place of ids of `axis` that count them for all sequences at once, if
+ * what is looked up is only added to something of each token; else the ids. */
+static struct operand *tokens_counted(struct importer *im, struct operand *ids)
+{
+	const char *row = im->node->outputs.items[0];
+	const struct onnx_node *add = import_only_reader(im, row);
+	if (add != NULL && strcmp(add->op, "Cast") == 0 && add->outputs.n == 1) { /* between floats */
+		row = add->outputs.items[0];
+		add = import_only_reader(im, row);
+	}
+	const int axes[] = {ids->rank == 1 ? 1 : -1, 1};
+	const struct ir_dim *first;
+	if (!im->past.is_state || ids->rank < 1 || ids->rank > 2 || ids->known != NULL || add == NULL ||
+	    strcmp(add->op, "Add") != 0 || add->inputs.n != 2 ||
+	    (ids->rank == 2 && !ir_dim_equals(ids->dims[0], 1)))
+		return ids;
+	bool is_first = strcmp(add->inputs.items[0], row) == 0;
+	const struct operand *token = strmap_get(&im->values, add->inputs.items[is_first]);
+	const struct lowered *v = lower_find(im->lw, operand_tensor(im, ids));
+	const char *name = token != NULL && token->rank == 3 && v != NULL && v->kind == LOWERED_TENSOR &&
+	                                   import_counts(im, v->v, axes, 1, &first)
+	                           ? past_positions_name(im, first, token->dims[0], token->dims[1])
+	                           : NULL;
+	struct operand *at = name != NULL ? import_operand(im, name) : NULL;
+	return at != NULL ? at : ids;
+}
+
 /* One known element is a slice, and rows of a stored matrix are those of an embedding. */
 bool import_gather(struct importer *im)
 {
@@ -65,7 +92,10 @@ bool import_gather(struct importer *im)
 		return false;
 	if (ids->rank == 0 && operand_int(ids, 0, &id))
 		return gather_one(im, v, axis, id);
-	const char *at = import_ids(im, ids, v->dims[axis]);
+	ids = axis == 0 ? tokens_counted(im, ids) : ids;
+	const char *at = ids->name != NULL && im->past.positions == ids->name
+	                         ? ids->name
+	                         : import_ids(im, ids, v->dims[axis]);
 	if (v->stored != NULL && v->dtype != DT_F32 && v->rank == 2 && axis == 0 &&
 	    import_lookup_of_quants(im, at))
 		return true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Quantized operators. Numbers are what the file says: an element becomes round(x / scale) + zero in the type of its zero
- * point, and (q - zero) scale again. Constant matrices are tensors of the weight file (frontend/weights/onnx_quantized.h),
- * which keep their quants where a format has them; products are then of floats, whose sums of integers are exact up to
- * 2^24.
+ * Quantized operators. Numbers are what the file says, with its roundings: an element becomes round(x / scale) +
+ * zero in the type of its zero point, and (q - zero) scale again. Constant matrices are tensors of the weight file
+ * (frontend/weights/onnx_quantized.h), which keep their quants where a format has them; products are then of
+ * floats, whose sums of integers are exact up to 2^24.
  */
 #include "frontend/onnx/import.h"
 
@@ -11,7 +11,8 @@
 
 #include "frontend/weights/onnx_quantized.h"
 
-/* Added to x and taken away again: the nearest integer, ties to even, where |x| < 2^22; larger ones exceed all types. */
+/* Added to x and taken away again: the nearest integer, ties to even, where |x| < 2^22; larger ones exceed all
+ * types. */
 #define ROUNDED "(%s + 12582912.0) - 12582912.0"
 
 #define EXACT_MAX 16777216 /* integers that f32 has without gaps */
@@ -99,6 +100,14 @@ static bool read_quantized_type(struct importer *im, const struct operand *zero,
 	return true;
 }
 
+/* x / divisor, rounded once: beside a number a pass would multiply by its reciprocal, and what is next to a tie
+ * become another integer. */
+static const char *quotient_text(struct importer *im, const char *x, const char *divisor)
+{
+	bool is_number = strspn(divisor, "(-.0123456789e+)") == strlen(divisor);
+	return import_text(im, is_number ? "%s / reshape(const([%s]), [])" : "%s / %s", x, divisor);
+}
+
 /* Output i is round(x) + zero, saturated. */
 static bool output_quantized(struct importer *im, size_t i, const char *x, const char *zero,
                              enum ir_dtype type)
@@ -121,7 +130,7 @@ bool import_quantize(struct importer *im)
 		return false;
 	const char *text = floats_text(im, x), *scale = factor_text(im, 1, x, axis, block),
 	           *at = zero != NULL ? factor_text(im, 2, x, axis, block) : "0.0";
-	return output_quantized(im, 0, import_text(im, "%s / %s", text, scale), at, type);
+	return output_quantized(im, 0, quotient_text(im, text, scale), at, type);
 }
 
 /* The tensor of the weight file that a node makes of constants; NULL: none, or an initializer has the name. */
@@ -167,9 +176,8 @@ bool import_dynamic_quantize(struct importer *im)
 	const char *text = operand_tensor(im, x), *all = ints_text(im, axes, (size_t)x->rank);
 	const char *least =
 	        import_statement(im, "least", import_text(im, "minimum(min(%s, axis=%s), 0.0)", text, all));
-	const char *range = import_statement(
-	        im, "range",
-	        import_text(im, "(maximum(max(%s, axis=%s), 0.0) - %s) / 255.0", text, all, least));
+	const char *most = import_text(im, "(maximum(max(%s, axis=%s), 0.0) - %s)", text, all, least);
+	const char *range = import_statement(im, "range", quotient_text(im, most, "255.0"));
 	const char *scale = import_statement(
 	        im, im->node->outputs.n > 1 ? im->node->outputs.items[1] : "scale",
 	        import_text(im, "where(%s > 0.0, %s, 1.0)", range, range)); /* zeros alone: any scale */

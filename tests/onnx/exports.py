@@ -168,9 +168,10 @@ def blocks(path, out, feed):
 QUANTIZED = {"bert_columns": columns, "bert_blocks": blocks, "bert_static": static, "bert_dynamic": dynamic}
 
 
-# A number next to a tie becomes another code after the least difference, so that two programs differ by whole steps (ONNX
-# Runtime from itself without optimizations): the rms is less than a fifth of what quantization changes.
-ROUNDS = ["bert_static", "bert_dynamic"]
+# A number next to a tie becomes another code after the least difference, so that two programs differ by whole steps (from the
+# file computed in f64 ONNX Runtime differs by 2.8e-4 here, tfmc by 6e-7): the rms is less than a fifth of what quantization
+# changes.
+ROUNDS = ["bert_dynamic"]
 
 
 def rms(x):
