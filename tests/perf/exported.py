@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exported models by tfmc and by ONNX Runtime, in turns in one run, one thread on one processor: `onnx.py TFMC [NAME..]` prints
+"""Exported models by tfmc and by ONNX Runtime, in turns in one run, one thread on one processor: `exported.py TFMC [NAME..]` prints
 for each model the least and the median time of both and their ratio (above 1: tfmc is faster). Models are those of
 tests/onnx/exports.py with the sizes of MiniLM; --rounds=N (default 5), --cpu=N."""
 import json
