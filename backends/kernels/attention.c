@@ -5,6 +5,7 @@
  */
 #include "backends/kernels/attention.h"
 #include "backends/kernels/attention_internal.h"
+#include "backends/kernels/batch_rows.h"
 #include "backends/kernels/generator.h"
 
 #include <assert.h>
@@ -80,10 +81,21 @@ static struct kb_val attention_dim(struct kb *k, const struct kb_size *s)
 	return s->is_const ? kb_index(k, s->c) : s->v;
 }
 
+/* Rows of a key head of sequence b that are computed. */
+static struct kb_val rows_of_sequence(const struct attention *a, struct kb_val b)
+{
+	struct kb_val positions = attention_dim(a->k, &a->q.size[ATTENTION_ROW]);
+	if (!attention_has(&a->heads.lengths))
+		return a->heads.rows;
+	struct kb_val real = batch_real_positions(a->k, &a->heads.lengths, positions, b);
+	return kb_mul(a->k, real, a->heads.queries);
+}
+
 struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b)
 {
 	struct kb *k = a->k;
-	struct attention_limits l = {.all = attention_dim(k, &a->key.size[ATTENTION_ROW])};
+	struct attention_limits l = {.rows = rows_of_sequence(a, b)};
+	l.all = attention_dim(k, &a->key.size[ATTENTION_ROW]);
 	if (attention_has(&a->len))
 		l.all = kb_min(k, l.all, sequence_value(a, &a->len, b));
 	struct kb_val past = kb_index(k, 0);
@@ -345,7 +357,6 @@ static struct share find_share(const struct attention *a, struct kb_val length, 
  * of all heads, and all rows of each. Both cursors advance head by head; kb_select picks the rows and blocks.
  */
 struct schedule {
-	struct kb_val tiles; /* row tiles of a head */
 	struct share tiles_share;
 	struct kb_val is_split; /* none: never */
 	struct share blocks;
@@ -357,22 +368,28 @@ static struct kb_val tile_cost(const struct attention *a, const struct attention
 	struct kb *k = a->k;
 	struct kb_val first = kb_mul_const(k, i, a->mr);
 	struct kb_val end = kb_add_const(k, first, a->mr);
-	struct kb_val last = kb_add_const(k, kb_min(k, end, a->heads.rows), -1);
+	struct kb_val last = kb_add_const(k, kb_min(k, end, l->rows), -1);
 	struct kb_val begin = attention_row_begin(a, l, first);
 	struct kb_val keys = kb_sub(k, attention_row_limit(a, l, last), begin);
 	keys = kb_max(k, keys, kb_index(k, 0));
 	return kb_add_const(k, kb_div_const(k, keys, PANEL_COLUMNS), 1);
 }
 
-/* Total cost of all heads, of `tiles` tiles each. */
-static struct kb_val total_cost(const struct attention *a, struct kb_val tiles)
+/* Row tiles of a head. */
+static struct kb_val count_tiles(const struct attention *a, const struct attention_limits *l)
+{
+	return kb_div_const(a->k, kb_add_const(a->k, l->rows, a->mr - 1), a->mr);
+}
+
+/* Total cost of all heads. */
+static struct kb_val total_cost(const struct attention *a)
 {
 	struct kb *k = a->k;
 	struct kb_var sum = kb_var(k, "length", KB_INDEX_T, kb_index(k, 0));
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), a->heads.batch, 1, 0);
 	const struct attention_limits limits = attention_find_limits(a, b);
 	struct kb_var head = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), tiles, 1, 0);
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), count_tiles(a, &limits), 1, 0);
 	struct kb_val length = tile_cost(a, &limits, i);
 	kb_set(k, head, kb_add(k, kb_get(k, head), length));
 	kb_end_loop(k);
@@ -405,7 +422,7 @@ static void find_share_rows(const struct attention *a, const struct schedule *l,
 	struct kb *k = a->k;
 	struct kb_var before = kb_var(k, "before", KB_INDEX_T, kb_index(k, 0));
 	struct kb_var end = kb_var(k, "end", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0),
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), count_tiles(a, limits), 1, 0),
 	              at = kb_get(k, l->tiles_share.at);
 	count_if(k, before, kb_cmp(k, KB_LT, at, l->tiles_share.lo));
 	count_if(k, end, kb_cmp(k, KB_LT, at, l->tiles_share.hi));
@@ -413,12 +430,12 @@ static void find_share_rows(const struct attention *a, const struct schedule *l,
 	kb_end_loop(k);
 	struct kb_val mr = kb_index(k, a->mr);
 	*lo = kb_mul(k, kb_get(k, before), mr);
-	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), a->heads.rows);
+	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), limits->rows);
 }
 
 static struct attention_task all_rows_of_head(const struct attention *a, const struct attention_limits *l)
 {
-	return attention_find_task(a, l, kb_index(a->k, 0), a->heads.rows);
+	return attention_find_task(a, l, kb_index(a->k, 0), l->rows);
 }
 
 /* Number of KV blocks that the rows of a task see, from a full block on. */
@@ -497,8 +514,7 @@ static void attention_tasks(const struct attention *a)
 {
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;
-	struct schedule l = {.tiles = kb_div_const(k, kb_add_const(k, all->rows, a->mr - 1), a->mr)};
-	l.tiles_share = find_share(a, total_cost(a, l.tiles), "at");
+	struct schedule l = {.tiles_share = find_share(a, total_cost(a), "at")};
 	if (a->scratch.slots.n > 0) {
 		l.is_split = kernel_is_split(k, kb_mul(k, all->batch, all->heads), a->job->n_workers);
 		l.blocks = find_share(a, attention_all_blocks(a), "block_at");
@@ -860,6 +876,8 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	a.score = choose_factors(root->attrs, attention_has(&a.bias));
 	TFMC_TRY(choose_schedule(&a, schedule));
 	a.heads = find_heads(&a);
+	if (job->lengths.id && job->items <= 1 && schedule->split == 0)
+		TFMC_TRY(operand(&a, job->lengths, &a.heads.lengths));
 	if (job->items > 1 && schedule->split > 0 && kb_const_index(a.k, a.heads.queries, &queries)) {
 		a.split = schedule->split;
 		a.scratch.slots = attention_group_slots(queries, a.value_size);

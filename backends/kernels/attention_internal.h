@@ -77,6 +77,8 @@ struct attention_heads {
 	struct kb_val batch, heads; /* B; key heads K */
 	struct kb_val queries;      /* query heads of a key head */
 	struct kb_val rows;         /* of a key head: S queries */
+	struct kb_tensor
+	        lengths; /* of a padded batch whose real rows alone are computed; ptr none: all are */
 };
 
 /* An attention group: operands, shapes and schedule. Set up once, constant while code is emitted. */
@@ -103,8 +105,9 @@ struct attention {
 	struct attention_heads heads;
 };
 
-/* Visible keys of the rows of a sequence. */
+/* Rows of a sequence, and the keys that they see. */
 struct attention_limits {
+	struct kb_val rows;  /* of a key head, that are computed */
 	struct kb_val all;   /* min(T, len): no row sees keys at or beyond it */
 	struct kb_val first; /* past + reach: end of the keys of token 0 */
 	struct kb_val begin; /* past + 1 - window: their beginning; may be negative */

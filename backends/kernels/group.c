@@ -214,7 +214,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 
 /* ---- emission ---- */
 
-/* A comment in the emitted code: kind, root and types of the group. */
+/* A comment in the emitted code: kind, root and types of the group, and lengths that say which rows it computes. */
 static void comment_types(const struct kernel *g)
 {
 	struct buf text;
@@ -233,6 +233,8 @@ static void comment_types(const struct kernel *g)
 		buf_char(&text, ' ');
 		ir_type_print(&text, g->job->module->dims, ir_type_of(f, g->job->group->results[i]));
 	}
+	if (g->job->lengths.id)
+		buf_str(&text, ", real rows of the batch");
 	kb_comment(g->k, "%s", text.data);
 	buf_destroy(&text);
 }

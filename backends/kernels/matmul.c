@@ -373,6 +373,17 @@ void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, str
 		kb_end_if(k);
 }
 
+/* Rows from `row` on that register tiles can have: to the end of the M block; where a tile reads rows of x at one
+ * stride, to the end of the sequence. */
+static struct kb_val rows_of_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val row)
+{
+	struct kb *k = l->k;
+	struct kb_val left = kb_sub(k, s->row_end, row);
+	if (!l->row_runs.id)
+		return left;
+	return kb_min(k, left, kb_cvt(k, kb_load(k, KB_I32_T, l->row_runs, row, 0, 0), KB_INDEX));
+}
+
 /* Loop over row tiles, from row `first` to the end of the M block, over one K block. */
 static void emit_row_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val first)
 {
@@ -387,7 +398,7 @@ static void emit_row_tiles(const struct linear *l, const struct matmul_block *s,
 	t.row = kb_get(k, row);
 	t.c_row = l->c_buf.kc ? kb_sub(k, t.row, s->row) : kb_index(k, 0);
 	kb_break_if(k, kb_cmp(k, KB_GE, t.row, s->row_end));
-	struct kb_val most = next_mr_bound(l, s->rows, kb_sub(k, s->row_end, t.row));
+	struct kb_val most = next_mr_bound(l, s->rows, rows_of_tiles(l, s, t.row));
 	matmul_emit_by_mr(l, s, t, mr, n, most, emit_row_tile);
 	if (l->c_buf.at.id && !l->c_buf.kc)
 		matmul_epilogue(l, s, t.row, kb_get(k, done));
@@ -493,6 +504,8 @@ static struct kb_val emit_div_up(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, a, b), -1), b);
 }
 
+#define LIST_ROWS_MAX 1024 /* rows of an M block that are listed */
+
 /* Rows of an M block: x stays in L2 together with two N blocks of weights. All rows, or full tiles. */
 static int64_t rows_of_m_block(const struct linear *l)
 {
@@ -501,6 +514,7 @@ static int64_t rows_of_m_block(const struct linear *l)
 	rows = l->amx.config.id ? l->c_buf.rows : l->repack.acc.id ? l->norm.x_rows : rows;
 	rows = l->c_buf.kc && rows > l->c_buf.rows ? l->c_buf.rows : rows;
 	rows = matmul_has_x_buffer(l) && rows > l->norm.x_rows ? l->norm.x_rows : rows;
+	rows = l->real.lengths.ptr.id && rows > LIST_ROWS_MAX ? LIST_ROWS_MAX : rows;
 	int64_t full = rows > mr ? rows / mr * mr : l->mr;
 	return full < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : full;
 }
@@ -619,6 +633,37 @@ static void enter_batch(const struct linear *l, const struct division *d, struct
 	s->weights = kb_ptr_add(k, b->ptr, kb_mul_const(k, at, ir_dtype_bytes(b->dtype)), 0);
 }
 
+/* Computes only the real rows of a padded batch: M blocks are lists of them. */
+static void bind_real_rows(struct linear *l)
+{
+	const struct batch_rows rows = batch_rows_of(l->eval, eval_result(l->g->root), l->size);
+	if (!rows.lengths.ptr.id || l->value.t || l->rows_hi > INT32_MAX)
+		return;
+	l->real = rows;
+	l->rows = rows.n;
+	l->rows_lo = 0;
+	int64_t most = rows_of_m_block(l) > l->mr ? rows_of_m_block(l) : l->mr;
+	l->row_list = kb_local(l->k, "list", KB_I32, most);
+	if (!matmul_has_x_buffer(l))
+		l->row_runs = kb_local(l->k, "runs", KB_I32, most);
+}
+
+/* Lists rows number [s->row, s->row_end) of the real ones, from which on they are the rows of the M block. */
+static void list_rows(const struct linear *l, struct matmul_block *s)
+{
+	struct kb *k = l->k;
+	struct kb_var n = kb_var(k, "listed", KB_INDEX_T, kb_index(k, 0));
+	const struct batch_row at = batch_rows_begin(k, &l->real, s->row, s->row_end);
+	struct kb_val i = kb_get(k, n);
+	kb_store(k, kb_cvt(k, at.row, KB_I32), l->row_list, i, 0, 0);
+	if (l->row_runs.id)
+		kb_store(k, kb_cvt(k, at.run, KB_I32), l->row_runs, i, 0, 0);
+	kb_set(k, n, kb_add_const(k, i, 1));
+	batch_rows_end(k, &l->real);
+	s->row_end = kb_sub(k, s->row_end, s->row);
+	s->row = kb_index(k, 0);
+}
+
 /* Emits this worker's tasks [lo, hi) of blocks x groups: in each M block a run of column groups. */
 static void emit_blocks(const struct linear *l)
 {
@@ -640,12 +685,14 @@ static void emit_blocks(const struct linear *l)
 	s.row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
 	if (l->value.batches.id)
 		enter_batch(l, &d, block, &s);
-	matmul_fill_x_buffer(l, row, s.row_end, panel, panel_end);
+	if (l->real.lengths.ptr.id)
+		list_rows(l, &s);
+	matmul_fill_x_buffer(l, s.row, s.row_end, panel, panel_end);
 	s.begin = kb_loop(k, "n_block", panel, panel_end, l->columns.nc, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.nc), panel_end);
 	matmul_emit_block(l, &s);
 	kb_end_loop(k);
-	const struct rowwise_after after = {l->norm.after, &l->g->out, row, s.row_end};
+	const struct rowwise_after after = {l->norm.after, &l->g->out, s.row, s.row_end, l->row_list};
 	if (after.norm)
 		rowwise_norm_after(l->eval, &after);
 	kb_end_loop(k);
@@ -716,6 +763,8 @@ bool kernel_linear(struct kernel *g)
 		return false;
 	if (!is_skinny)
 		matmul_choose_repack(&l, matmul_x_buffer_bytes(&l));
+	if (!is_skinny && l.columns.panels > 0 && l.rows_hi > 0)
+		bind_real_rows(&l);
 	if (l.columns.panels > 0 && l.rows_hi > 0 && is_skinny)
 		matmul_skinny(&l);
 	else if (l.columns.panels > 0 && l.rows_hi > 0)

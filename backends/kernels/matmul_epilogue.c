@@ -662,7 +662,8 @@ static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_b
 	struct matmul_range in_block[OUTPUTS_MAX];
 	struct kb_val piece_id;
 	size_t mark = eval_mark(l->eval);
-	bind_views(l, s, first);
+	if (!l->row_list.id)
+		bind_views(l, s, first);
 	for (int i = 0; i < p->n_outputs; i++)
 		in_block[i] = clip_to_block(l, s, &p->items[p->outputs[i].trace->range]);
 	if (p->n_norms > 0 && l->job->items > 1) { /* an item reads heads that others normalise */
@@ -672,6 +673,8 @@ static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_b
 		kb_barrier(k);
 	}
 	struct kb_val row = matmul_loop_rows(l, rows, &piece_id);
+	if (l->row_list.id) /* neighbours in the buffer need not be neighbours in the result */
+		bind_views(l, s, kb_sub(k, matmul_listed_row(l, kb_add(k, first, row)), row));
 	if (l->job->items <= 1)
 		apply_norms(l, s, first, row, piece_id);
 	struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));

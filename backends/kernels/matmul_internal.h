@@ -20,6 +20,7 @@
 #ifndef TFMC_BACKENDS_KERNELS_MATMUL_INTERNAL_H
 #define TFMC_BACKENDS_KERNELS_MATMUL_INTERNAL_H
 
+#include "backends/kernels/batch_rows.h"
 #include "backends/kernels/reg_tile.h"
 #include "backends/kernels/generator.h"
 #include "backends/kernels/panel.h"
@@ -127,7 +128,10 @@ struct linear {
 	struct matmul_repacked repack;
 	struct matmul_ranges *ranges; /* outputs by ranges of columns; NULL: one output */
 	const struct ir_op *block_op; /* block_argmax or block_log_softmax ends the group; NULL: neither */
-	struct kb_val row_list;       /* experts: i32 numbers of the rows of the M block; or none */
+	struct batch_rows real; /* of a padded batch, if M counts its real rows; lengths none: all rows */
+	/* i32: rows of the M block, which those of an expert and those of a padded batch are listed for; or none */
+	struct kb_val row_list;
+	struct kb_val row_runs; /* i32: listed rows that follow each other from each one on; or none */
 };
 
 /* A macro block of the loop nest: rows [row, row_end) x panels [begin, end) x K elements [k_lo, k_hi). */
@@ -195,6 +199,8 @@ static inline int64_t matmul_bytes_per_k(const struct linear *l)
 /* ---- matmul_microkernel.c ---- */
 /* Emits a register tile: the K loop, then its epilogue, or stores the sums in the C buffer. */
 void matmul_microkernel(const struct linear *l, const struct matmul_block *s, const struct matmul_tile *t);
+/* Number of row `row` of the M block: that in the row list, if any. */
+struct kb_val matmul_listed_row(const struct linear *l, struct kb_val row);
 /* Evaluator point of row `row` (of the row list, if any) and `column`. */
 struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column);
 /* Vector registers of one k-row of a panel, which are those of its accumulators for one row of x. */

@@ -130,15 +130,35 @@ struct microkernel {
 
 /* ---- points ---- */
 
-struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column)
+struct kb_val matmul_listed_row(const struct linear *l, struct kb_val row)
+{
+	if (!l->row_list.id)
+		return row;
+	return kb_cvt(l->k, kb_load(l->k, KB_I32_T, l->row_list, row, 0, 0), KB_INDEX);
+}
+
+/* Evaluator point of row number `row` of the result. */
+static struct eval_point point_of_row(const struct linear *l, struct kb_val row, struct kb_val column)
 {
 	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1};
-	if (l->row_list.id)
-		row = kb_cvt(l->k, kb_load(l->k, KB_TYPE(KB_I32, 1), l->row_list, row, 0, 0), KB_INDEX);
 	p.flat = row;
 	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
 	p.index[l->rank - 1] = column;
 	return p;
+}
+
+struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column)
+{
+	return point_of_row(l, matmul_listed_row(l, row), column);
+}
+
+/* The same of row m of a tile; where rows are listed in runs, a tile has rows of one. */
+static struct eval_point tile_point(const struct linear *l, const struct matmul_tile *t, int m,
+                                    struct kb_val column)
+{
+	if (!l->row_runs.id)
+		return matmul_point(l, kb_add_const(l->k, t->row, m), column);
+	return point_of_row(l, kb_add_const(l->k, matmul_listed_row(l, t->row), m), column);
 }
 
 /* Stores the result of the group at p: product + bias (of the expert) is the root's value, the epilogue
@@ -202,14 +222,14 @@ static void find_x_rows(const struct linear *l, struct microkernel *a)
 	const struct kb_tensor *x = &l->x->t;
 	const struct kb_size *emit_k = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
 	bool in_batch = l->x->is_flat || l->value.batches.id; /* a tile has rows of one product only */
-	bool even =
-	        in_batch && !l->row_list.id && emit_k->is_const && emit_k->c >= 0 && emit_k->c <= INT32_MAX;
+	bool in_run = !l->row_list.id || l->row_runs.id;
+	bool even = in_batch && in_run && emit_k->is_const && emit_k->c >= 0 && emit_k->c <= INT32_MAX;
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->p.x_disp[m] = even ? m * emit_k->c : 0;
 		a->p.x[m] = a->p.x[0];
 		if (even && m > 0)
 			continue;
-		struct eval_point p = matmul_point(l, kb_add_const(k, a->tile->row, m), kb_index(k, 0));
+		struct eval_point p = tile_point(l, a->tile, m, kb_index(k, 0));
 		p.vec = l->rank - 1;
 		struct kb_val bytes = kb_mul_const(k, eval_offset(l->eval, l->x, &p), 4);
 		a->p.x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
@@ -462,7 +482,7 @@ static void finish_tile(const struct linear *l, struct microkernel *a, int last)
 	struct eval_point p[MATMUL_ROWS_MAX];
 	struct kb_val column = kb_mul_const(k, a->tile->panel, MATMUL_PANEL);
 	for (int m = 0; m < a->tile->rows; m++)
-		p[m] = matmul_point(l, kb_add_const(k, a->tile->row, m), column);
+		p[m] = tile_point(l, a->tile, m, column);
 	for (int n = 0; n < a->p.vectors; n++) {
 		int valid = valid_lanes(l, a, n, last);
 		if (valid == 0)

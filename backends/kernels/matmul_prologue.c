@@ -649,6 +649,7 @@ static void emit_norm_rows(const struct linear *l, struct kb_val first, struct k
 	struct rowwise_rows rows = {.norm = l->norm.before,
 	                            .first = first,
 	                            .end = end,
+	                            .list = l->row_list,
 	                            .to = to,
 	                            .step = tile_row_stride(l->depth)};
 	rowwise_norm_rows(l->eval, &rows);

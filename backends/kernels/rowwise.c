@@ -3,6 +3,7 @@
  * Rowwise generator: binds the group, chooses where rows are kept between passes, and loops over this
  * worker's rows. The number of workers only decides which worker computes a row.
  */
+#include "backends/kernels/batch_rows.h"
 #include "backends/kernels/rowwise.h"
 #include "backends/kernels/rowwise_internal.h"
 
@@ -529,12 +530,12 @@ static void emit_row(struct rowwise *r, struct kb_val at)
 static void emit_rows(struct rowwise *r)
 {
 	struct kb *k = r->k;
-	struct kb_val rows = eval_dim_product(&r->e, r->size, 0, r->rank - 1), hi;
-	struct kb_val lo = eval_worker_range(&r->e, rows, &hi);
+	struct kb_val hi;
+	const struct batch_rows rows = batch_rows_of(&r->e, r->root->results[0], r->size);
+	struct kb_val lo = eval_worker_range(&r->e, rows.n, &hi);
 	size_t mark = eval_mark(&r->e);
-	struct kb_val at = kb_loop(k, "row", lo, hi, 1, 0);
-	emit_row(r, at);
-	kb_end_loop(k);
+	emit_row(r, batch_rows_begin(k, &rows, lo, hi).row);
+	batch_rows_end(k, &rows);
 	eval_release(&r->e, mark);
 }
 
@@ -571,6 +572,8 @@ static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_ro
 		struct kb_val row = kb_sub(k, at, rows->first);
 		r->buffer = kb_ptr_add(k, rows->to, kb_mul_const(k, row, rows->step * 4), 0);
 	}
+	if (rows->list.id)
+		at = kb_cvt(k, kb_load(k, KB_I32_T, rows->list, at, 0, 0), KB_INDEX);
 	emit_row(r, at);
 	kb_end_loop(k);
 	end_norm(r, e);
@@ -610,8 +613,10 @@ void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
 	tensors[after->norm->operands[0].id] = after->out->items[0].to;
 	r.e.tensors = tensors;
 	r.outputs = *after->out;
-	emit_norm(&r, e,
-	          &(struct rowwise_rows){.norm = after->norm, .first = after->first, .end = after->end});
+	emit_norm(
+	        &r, e,
+	        &(struct rowwise_rows){
+	                .norm = after->norm, .first = after->first, .end = after->end, .list = after->list});
 }
 
 /* ---- groups ---- */

@@ -18,6 +18,7 @@ TFMC_MUST_USE enum tfmc_status rowwise_emit(const struct kernel_job *job);
 struct rowwise_rows {
 	const struct ir_op *norm; /* layer_norm or rms_norm of f32, rows of a constant length */
 	struct kb_val first, end; /* all leading axes as one */
+	struct kb_val list;       /* i32: row i is list[i]; or none */
 	struct kb_val to;         /* f32 [end - first][step] */
 	int64_t step;             /* elements between rows, at least their length */
 };
@@ -56,6 +57,7 @@ struct rowwise_after {
 	const struct ir_op *norm;       /* layer_norm or rms_norm of f32 */
 	const struct eval_outputs *out; /* the group's one result, of the norm's shape, in f32 */
 	struct kb_val first, end;       /* rows, all leading axes as one */
+	struct kb_val list;             /* i32: row i is list[i]; or none */
 };
 /* Emits the norm and the ops after it, with the bits of the norm as a group of its own. */
 void rowwise_norm_after(struct eval *e, const struct rowwise_after *after);

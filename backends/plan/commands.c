@@ -249,8 +249,11 @@ static void add_group_areas(const struct emit *e, struct area_list *l)
 {
 	const struct ir_func *f = e->function->func;
 	struct area a;
+	struct ir_value lengths = emit_group_lengths(e);
 	for (size_t i = 0; i < e->group->region->n_ops; i++)
 		add_operand_areas(e, e->group->region->ops[i], l);
+	if (lengths.id && area_of_value(e, lengths, &a))
+		add_area(e, l, &a, false);
 	for (size_t i = 0; i < e->group->n_results; i++) {
 		struct ir_value v = e->group->results[i];
 		bool is_tensor = ir_type_of(f, v)->kind == IR_TENSOR && !ir_is_state_slice(f, v);

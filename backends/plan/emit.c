@@ -199,6 +199,36 @@ struct emit emit_for_group(const struct object *o, const struct function *f, con
 	return e;
 }
 
+/* Rows of the results of the group that are no real ones of these lengths are not read, either: a mask after the root
+ * would have to store zeros there. */
+static bool results_are_real(const struct emit *e, struct ir_value lengths)
+{
+	const struct ir_func *f = e->function->func;
+	for (size_t i = 0; i < e->group->n_results; i++) {
+		struct ir_value v = e->group->results[i];
+		const struct ir_real_rows *rows = &e->function->real_rows[v.id];
+		if (ir_type_of(f, v)->kind == IR_STATE || ir_is_state_slice(f, v))
+			continue; /* the root's rows that are appended are real ones */
+		if (rows->axis == 0 || !ir_same_value(rows->lengths, lengths))
+			return false;
+	}
+	return true;
+}
+
+struct ir_value emit_group_lengths(const struct emit *e)
+{
+	const struct attrs_group *a = e->group->attrs;
+	const struct ir_op *root = ir_group_root(e->group);
+	if (object_is_device(e->object) || root == NULL || root->n_results != 1 ||
+	    (a->kind != GROUP_linear && a->kind != GROUP_rowwise && a->kind != GROUP_attention))
+		return IR_NO_VALUE;
+	const struct ir_type *y = ir_type_of(e->function->func, root->results[0]);
+	int axis = a->kind == GROUP_attention ? 2 : 1; /* [B, H, S, E], else [B, S, ..] */
+	const struct ir_real_rows rows = e->function->real_rows[root->results[0].id];
+	bool has_padding = rows.axis == axis && ir_dim_hi(e->object->module->dims, y->dims[axis]) > 1;
+	return has_padding && results_are_real(e, rows.lengths) ? rows.lengths : IR_NO_VALUE;
+}
+
 void emit_group_comment(struct emit *e)
 {
 	struct kb_loc at = kernel_loc(e->object->cx, e->group->loc);

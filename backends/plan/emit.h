@@ -80,6 +80,8 @@ const char *emit_variant_symbol(const struct object *o, const char *name);
 
 /* An emit for the areas of a group and for its kernel, with the enclosing repeats; no function is begun. */
 struct emit emit_for_group(const struct object *o, const struct function *f, const struct ir_op *group);
+/* The lengths of the padded batch whose real rows alone e->group computes; none: it computes all rows. */
+struct ir_value emit_group_lengths(const struct emit *e);
 /* Writes the source location of e->group as a comment. */
 void emit_group_comment(struct emit *e);
 

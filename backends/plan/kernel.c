@@ -203,6 +203,7 @@ static enum tfmc_status emit_group_kernel(struct emit *e, struct kernel_job job)
 	job.module = o->module;
 	job.func = e->function->func;
 	job.group = e->group;
+	job.lengths = emit_group_lengths(e);
 	job.target = o->target;
 	job.bind = &bind;
 	job.cx = o->cx;

@@ -737,8 +737,9 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	f->result_slot = ARENA_ARRAY(o->arena, size_t, func->n_results + 1);
 	f->default_at = ARENA_ARRAY(o->arena, const struct ir_dim *, func->n_params + 1);
 	f->uses = ir_count_uses(o->arena, func);
+	f->real_rows = ir_real_rows(o->arena, o->module, func);
 	struct ir_lifetimes life;
-	if (arena_failed(o->arena) || !ir_lifetimes(o->arena, func, &life))
+	if (arena_failed(o->arena) || !f->real_rows || !ir_lifetimes(o->arena, func, &life))
 		return TFMC_NO_MEMORY;
 	assign_slots(o, f);
 	f->groups = life.groups;

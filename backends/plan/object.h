@@ -9,6 +9,7 @@
 #include "backends/backend.h"
 #include "backends/plan/plan.h"
 #include "ir/core/case.h"
+#include "ir/core/real_rows.h"
 #include "ir/core/view.h"
 
 #define OBJECT_ALIGN 64
@@ -142,10 +143,11 @@ struct function {
 	const struct ir_dim *arena;       /* bytes of planned and spare buffers, without scratch */
 	int64_t scratch;                  /* bytes per worker */
 	size_t n_groups;
-	const struct ir_op **groups; /* in execution order */
-	const struct plan *plan;     /* NULL: not built yet */
-	size_t row;                  /* row of FUNCTIONS in the plan's bytes */
-	uint32_t *uses;              /* [n_values] */
+	const struct ir_op **groups;          /* in execution order */
+	const struct plan *plan;              /* NULL: not built yet */
+	size_t row;                           /* row of FUNCTIONS in the plan's bytes */
+	uint32_t *uses;                       /* [n_values] */
+	const struct ir_real_rows *real_rows; /* [n_values] */
 	bool has_state;
 	bool reached;                /* by an entry */
 	int past_param, past_result; /* -1: none */

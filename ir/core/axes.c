@@ -238,3 +238,13 @@ enum ir_axis_kind ir_axis_dependence(const struct ir_func *f, const struct ir_op
 		return IR_AXIS_POSITION;
 	return a.out.name[entry] == '*' || a.out.name[entry] == '&' ? IR_AXIS_WILDCARD : IR_AXIS_ROWS;
 }
+
+int ir_reshape_axis(struct ir_dims *dims, const struct ir_func *f, const struct ir_op *op, int axis)
+{
+	const struct ir_type *from = ir_type_of(f, op->operands[0]), *to = ir_type_of(f, op->results[0]);
+	const struct ir_dim *before = ir_type_count_range(dims, to, 0, axis);
+	for (int i = 1; i < from->rank; i++)
+		if (from->dims[i] == to->dims[axis] && ir_type_count_range(dims, from, 0, i) == before)
+			return i;
+	return 0;
+}

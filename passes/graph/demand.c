@@ -24,25 +24,13 @@ static const struct ir_type *operand_type(const struct demand_plan *plan, const 
 	return ir_type_of(plan->f, op->operands[i]);
 }
 
-/* The row axis of the operand is the one with the same size and the same number of elements before it. */
-static bool reshape_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
-{
-	struct ir_dims *dims = plan->m->dims;
-	const struct ir_type *from = operand_type(plan, op, 0), *to = ir_type_of(plan->f, op->results[0]);
-	const struct ir_dim *before = ir_type_count_range(dims, to, 0, axis);
-	for (int i = 1; i < from->rank; i++)
-		if (from->dims[i] == to->dims[axis] && ir_type_count_range(dims, from, 0, i) == before) {
-			axes[0] = i;
-			return true;
-		}
-	return false;
-}
-
 /* demand_rule without its check of the operands: axes[i] is the row axis of operand i. False if op mixes rows. */
 static bool axis_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
 {
-	if (op->code == OP_reshape)
-		return reshape_rule(plan, op, axis, axes);
+	if (op->code == OP_reshape) {
+		axes[0] = ir_reshape_axis(plan->m->dims, plan->f, op, axis);
+		return axes[0] > 0;
+	}
 	if (op->code == OP_iota)
 		return ir_type_of(plan->f, op->results[0])->rank == 2 ||
 		       ((const struct attrs_iota *)op->attrs)->axis != axis;

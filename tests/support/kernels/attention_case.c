@@ -302,6 +302,7 @@ static void emit_kernel(struct attention_case *c, const struct target *target, b
 	                         .is_combine = is_combine,
 	                         .partials = word(&b, k, KB_PTR_T, WORD_SUMS),
 	                         .items = c->is_shared ? GPU_ITEMS : 1,
+	                         .lengths = c->config.is_padded ? c->f->params[WORD_LEN].value : IR_NO_VALUE,
 	                         .cx = &c->cx,
 	                         .arena = &c->arena};
 	ck_assert_msg(kernel_attention(&job) == TFMC_OK, "%s", c->log.data);

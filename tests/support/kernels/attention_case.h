@@ -18,6 +18,7 @@ enum attention_bias { BIAS_NONE, BIAS_FULL /* [B,H,S,T] */, BIAS_KEYS /* [B,T] *
 struct attention_config {
 	int64_t heads, key_heads, size, value_size;
 	bool is_causal, has_len, has_past;
+	bool is_padded; /* of the rows, too, only those below len are computed */
 	int64_t window; /* 0: none */
 	int64_t split;  /* blocks of a head that workers may divide, 0: none */
 	enum attention_bias bias;

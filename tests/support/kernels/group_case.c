@@ -15,6 +15,7 @@
 #include "ir/core/view.h"
 #include "tests/support/effort.h"
 #include "tests/support/bounds/bound.h"
+#include "tests/support/kernels/padded.h"
 #include "tests/support/random/rng.h"
 
 enum { WORD_OUT = GROUP_CASE_PARAMS, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + GROUP_CASE_DIMS };
@@ -105,6 +106,7 @@ static void emit_kernel(struct group_case *c, const struct target *target, group
 	                         .target = target,
 	                         .bind = &bind,
 	                         .items = c->items,
+	                         .lengths = padded_lengths(c->f),
 	                         .cx = &c->tir.cx,
 	                         .arena = &c->arena};
 	if (c->items > 1) {

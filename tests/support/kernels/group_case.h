@@ -3,7 +3,8 @@
  * One group of a function `f`, read from text, emitted by a template, and run by
  * the kernel interpreter (every access checked against the tensors) or as machine
  * code; the IR interpreter tells what must come out. The group's first result is
- * what the function returns. Views of parameters may be before the group.
+ * what the function returns. Views of parameters may be before the group. A parameter named lengths, i32[B], says which
+ * rows of a padded batch are real.
  */
 #ifndef TFMC_TESTS_SUPPORT_GROUP_CASE_H
 #define TFMC_TESTS_SUPPORT_GROUP_CASE_H

@@ -17,6 +17,7 @@
 #include "ir/core/view.h"
 #include "tests/support/effort.h"
 #include "tests/support/bounds/bound.h"
+#include "tests/support/kernels/padded.h"
 #include "tests/support/random/rng.h"
 
 enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + 2 };
@@ -147,6 +148,7 @@ static void emit_kernel(struct linear_case *c, const struct target *target)
 	                         .worker = worker,
 	                         .n_workers = n_workers,
 	                         .items = c->is_shared ? GPU_ITEMS : 1,
+	                         .lengths = padded_lengths(c->f),
 	                         .scratch = kb_load(k, KB_PTR_T, b.words, kb_index(k, WORD_SCRATCH), 0, 0),
 	                         .cx = &c->tir.cx,
 	                         .arena = &c->arena};
@@ -570,4 +572,28 @@ const char *linear_complaint(struct linear_case *c, struct linear_call *call, in
 {
 	const char *why = interpret(c, call, n);
 	return why != NULL ? why : difference(c, call);
+}
+
+void linear_expect_padded(struct linear_case *some, struct linear_case *all, int64_t b, int64_t s)
+{
+	struct linear_call got, expected;
+	linear_call_init(some, &got, b, s);
+	linear_call_init(all, &expected, b, s);
+	int32_t *lengths = got.param[some->f->n_params - 1];
+	padded_fill(lengths, b, s);
+	bool is_checked =
+	        s == 16; /* both, since the kernel interpreter rounds a multiply-add once on every target */
+	if (is_checked)
+		linear_run_checked(all, &expected, 1);
+	else
+		linear_run(all, &expected, 1);
+	const struct ir_op *ret = some->f->body->ops[some->f->body->n_ops - 1];
+	const struct ir_type *y = ir_type_of(some->f, ret->operands[0]);
+	for (int64_t workers = 1; workers <= (some->jit && !is_checked ? 5 : 3); workers += 2) {
+		if (is_checked)
+			linear_run_checked(some, &got, workers);
+		else
+			linear_run(some, &got, workers);
+		padded_expect(some->tir.m, y, got.dims, lengths, got.out, expected.out);
+	}
 }

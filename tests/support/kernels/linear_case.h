@@ -2,7 +2,8 @@
 /*
  * A function with one linear group, read from text, emitted once for all B and S
  * and run as machine code or by the kernel interpreter (every access checked).
- * Parameters are the tensors; the one named w is what the kernel reads packed.
+ * Parameters are the tensors; the one named w is what the kernel reads packed. One named lengths, i32[B], says which
+ * rows of a padded batch are real.
  */
 #ifndef TFMC_TESTS_SUPPORT_LINEAR_CASE_H
 #define TFMC_TESTS_SUPPORT_LINEAR_CASE_H
@@ -65,6 +66,9 @@ void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t
 void linear_launch(struct linear_case *c, struct linear_call *call, int64_t groups);
 /* call->out is the IR interpreter's result within the bounds of support/bounds/bound.h. */
 void linear_expect(struct linear_case *c, const struct linear_call *call);
+/* The same call by two cases, of which `some` has lengths: it computes the real rows of a padded batch, with the bits that
+ * they have in `all`, and leaves the others alone (padded.h), whatever the number of workers. */
+void linear_expect_padded(struct linear_case *some, struct linear_case *all, int64_t b, int64_t s);
 /*
  * For kernels that a test made wrong: NULL when the kernel interpreter (n workers, or n work-groups of a
  * shared case) has no complaint and the result is near, else what is wrong.

@@ -11,6 +11,7 @@
 #include "ir/support/compiler.h"
 #include "tests/support/effort.h"
 #include "tests/support/kernels/attention_case.h"
+#include "tests/support/kernels/padded.h"
 #include "tests/unit/kernels/attention_configs.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "opencl-gpu"};
@@ -68,6 +69,60 @@ START_TEST(equals_the_interpreter)
 	if (c.jit)
 		check_shapes(&c, _i);
 	attention_case_destroy(&c);
+}
+END_TEST
+
+/* Rows from the length on are padding: they are left as they were, all bytes 0xff. */
+static void expect_padding(const struct attention_case *c, const struct attention_call *got,
+                           const struct attention_call *all)
+{
+	size_t width = (size_t)(c->config.heads * c->config.value_size), row = 0;
+	float untouched;
+	memset(&untouched, 0xff, sizeof(untouched));
+	for (int64_t b = 0; b < got->b; b++)
+		for (int64_t s = 0; s < got->s; s++, row++) {
+			const float *x = got->out + row * width;
+			if (padded_is_real(got->len, b, s))
+				ck_assert_mem_eq(x, all->out + row * width, width * 4);
+			for (size_t e = 0; !padded_is_real(got->len, b, s) && e < width; e++)
+				ck_assert_mem_eq(x + e, &untouched, 4);
+		}
+}
+
+START_TEST(padding_is_left_alone)
+{
+	static const int64_t shapes[][2] = {{4, 7}, {3, 37}, {1, 5}, {2, 70}, {5, 0}};
+	struct attention_config config = configs[_i / (int)TFMC_COUNT(targets)];
+	config.target = targets[_i % (int)TFMC_COUNT(targets)];
+	if (!config.has_len || config.split > 0 || config.is_bf16 ||
+	    target_find(config.target)->group_size > 1)
+		return;
+	struct attention_case all, some;
+	attention_case_init(&all, &config);
+	config.is_padded = true;
+	attention_case_init(&some, &config);
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		int64_t b = shapes[i][0], s = shapes[i][1];
+		struct attention_call expected, got;
+		attention_call_init(&all, &expected, b, s, s);
+		attention_call_init(&some, &got, b, s, s);
+		padded_fill(expected.len, b, s);
+		padded_fill(got.len, b, s);
+		bool is_checked = s < 10; /* both: the kernel interpreter rounds a multiply-add once */
+		if (is_checked)
+			attention_run_checked(&all, &expected, 1);
+		else
+			attention_run(&all, &expected, 1);
+		for (int64_t workers = 1; workers <= 5; workers += 2) {
+			if (is_checked)
+				attention_run_checked(&some, &got, workers);
+			else
+				attention_run(&some, &got, workers);
+			expect_padding(&some, &got, &expected);
+		}
+	}
+	attention_case_destroy(&some);
+	attention_case_destroy(&all);
 }
 END_TEST
 
@@ -448,7 +503,7 @@ END_TEST
 Suite *suite_kernel_attention(void)
 {
 	Suite *s = suite_create("kernel_attention");
-	TCase *t = tcase_create("kernel_attention");
+	TCase *t = tcase_create("kernel_attention"), *padding = tcase_create("padding");
 	int n_targets = (int)TFMC_COUNT(targets), n_configs = (int)TFMC_COUNT(configs);
 	tcase_set_timeout(t, 120);
 	effort_add_loop(t, equals_the_interpreter, n_configs * n_targets, 4);
@@ -466,6 +521,9 @@ Suite *suite_kernel_attention(void)
 	effort_add_loop(t, pairs, 2 * (n_configs - ROUNDED), 3);
 	tcase_add_loop_test(t, one_key_is_rounded, 0, 4);
 	tcase_add_loop_test(t, queries_and_keys_are_rounded, 0, 2);
+	tcase_set_timeout(padding, 240);
+	effort_add_loop(padding, padding_is_left_alone, n_configs * n_targets, 2);
+	suite_add_tcase(s, padding);
 	suite_add_tcase(s, t);
 	return s;
 }

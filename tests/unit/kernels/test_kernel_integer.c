@@ -15,6 +15,7 @@
 #include "ir/target/tile.h"
 #include "tests/support/effort.h"
 #include "tests/support/kernels/linear_case.h"
+#include "tests/support/kernels/padded.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-amx",
                                       "armv8.2-dotprod"};
@@ -290,6 +291,43 @@ static void check_case(enum ir_format f, int64_t depth, int n, const char *targe
 	buf_destroy(&text);
 }
 
+/* Rows of padding are not computed, whatever rounds and multiplies. */
+static void check_padded(enum ir_format f, int64_t depth, int n, const char *target)
+{
+	static const struct schedule schedules[] = {{2, 16, 1024}, {6, 16, 13}, {32, 32, 64}};
+	struct buf text, with;
+	struct linear_case some, all;
+	struct reference r = {
+	        .c = &all, .depth = depth, .block = n % 3 == 0 ? 0 : 32, .bf16 = f == FORMAT_BF16};
+	struct linear_weights w = {.format = f};
+	if (r.bf16)
+		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16};
+	bool is_matrix = !strcmp(target, "x86-64-v4-amx");
+	buf_init(&text);
+	buf_init(&with);
+	write_text(&text, &r, f, 80, &schedules[is_matrix ? 2 : n % 2], target);
+	padded_text(&with, text.data);
+	linear_case_init_kept(&all, text.data, target, &w);
+	linear_case_init_kept(&some, with.data, target, &w);
+	linear_expect_padded(&some, &all, 3, 16);
+	if (some.jit)
+		linear_expect_padded(&some, &all, 3, 41);
+	linear_expect_padded(&some, &all, 2, 0);
+	linear_case_destroy(&some);
+	linear_case_destroy(&all);
+	buf_destroy(&with);
+	buf_destroy(&text);
+}
+
+static const enum ir_format padded[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4_K, FORMAT_IQ4_NL, FORMAT_BF16};
+
+START_TEST(test_padded)
+{
+	int i = _i / (int)TFMC_COUNT(targets);
+	check_padded(padded[i], i % 2 ? 257 : 70, 2 * i + 1, targets[_i % (int)TFMC_COUNT(targets)]);
+}
+END_TEST
+
 START_TEST(test_formats)
 {
 	const char *target = targets[_i % (int)TFMC_COUNT(targets)];
@@ -483,7 +521,7 @@ Suite *suite_kernel_integer(void);
 Suite *suite_kernel_integer(void)
 {
 	Suite *s = suite_create("kernel_integer");
-	TCase *t = tcase_create("kernel_integer");
+	TCase *t = tcase_create("kernel_integer"), *padding = tcase_create("padding");
 	int n = (int)TFMC_COUNT(targets);
 	tcase_set_timeout(t, 120);
 	effort_add_loop(t, test_formats, n * (int)TFMC_COUNT(formats), 3);
@@ -496,6 +534,9 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_matrices_of_words, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
 	tcase_add_loop_test(t, test_dot_loops, 0, 5);
+	tcase_set_timeout(padding, 240);
+	effort_add_loop(padding, test_padded, n * (int)TFMC_COUNT(padded), 3);
+	suite_add_tcase(s, padding);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -13,6 +13,7 @@
 #include "ir/support/compiler.h"
 #include "tests/support/effort.h"
 #include "tests/support/kernels/linear_case.h"
+#include "tests/support/kernels/padded.h"
 #include "tests/support/random/rng.h"
 #include "tests/kb_interp/live.h"
 
@@ -392,6 +393,38 @@ START_TEST(test_forms)
 }
 END_TEST
 
+/* ---- padded batches ---- */
+
+static void check_padded(const char *text, const char *target)
+{
+	static const int64_t padded[][2] = {{3, 16}, {7, 18}, {1, 29}, {5, 4}, {3, 1}, {4, 77}, {2, 0}};
+	struct linear_case some, all;
+	struct buf head, with;
+	buf_init(&head);
+	buf_init(&with);
+	buf_printf(&head, "%s%s", HEAD, text);
+	padded_text(&with, head.data);
+	linear_case_init(&all, head.data, target);
+	linear_case_init(&some, with.data, target);
+	for (size_t i = 0; i < TFMC_COUNT(padded); i++)
+		if (some.jit || padded[i][1] < 17) /* few rows where they are interpreted */
+			linear_expect_padded(&some, &all, padded[i][0], padded[i][1]);
+	linear_case_destroy(&some);
+	linear_case_destroy(&all);
+	buf_destroy(&with);
+	buf_destroy(&head);
+}
+
+/* All but the forms whose rows have no sequences. */
+START_TEST(test_padded)
+{
+	if (strstr(forms[_i].text, "root %h = linear %n, %w : f32[B,37]") || !strstr(forms[_i].text, "[B,S,"))
+		return;
+	for (size_t t = 0; t < TFMC_COUNT(targets); t++)
+		check_padded(forms[_i].text, targets[t]);
+}
+END_TEST
+
 /* ---- few rows, weights from memory ---- */
 
 #define HEAD_FEW "module \"m\" stage=groups dim B in [0,2] dim S in [0,16] "
@@ -511,7 +544,7 @@ Suite *suite_kernel_linear(void);
 Suite *suite_kernel_linear(void)
 {
 	Suite *s = suite_create("kernel_linear");
-	TCase *t = tcase_create("all");
+	TCase *t = tcase_create("all"), *padding = tcase_create("padding");
 	int n = (int)TFMC_COUNT(targets);
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, test_products, 0, n);
@@ -524,6 +557,9 @@ Suite *suite_kernel_linear(void)
 	tcase_add_loop_test(t, test_streams, 0, n);
 	effort_add_loop(t, test_streamed_forms, (int)TFMC_COUNT(forms), 3);
 	tcase_add_loop_test(t, test_registers, 0, n);
+	tcase_set_timeout(padding, 240);
+	effort_add_loop(padding, test_padded, (int)TFMC_COUNT(forms), 3);
+	suite_add_tcase(s, padding);
 	suite_add_tcase(s, t);
 	return s;
 }

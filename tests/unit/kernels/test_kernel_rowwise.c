@@ -14,6 +14,7 @@
 #include "ir/support/compiler.h"
 #include "tests/support/effort.h"
 #include "tests/support/kernels/group_case.h"
+#include "tests/support/kernels/padded.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
 static const int64_t widths[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 96, 257};
@@ -196,6 +197,70 @@ START_TEST(workers_have_the_same_bits)
 	group_case_run(&c, &three, 3);
 	ck_assert_mem_eq(one.out, three.out, (size_t)one.n_out * 4);
 	group_case_destroy(&c);
+}
+END_TEST
+
+/* ---- padded batches ---- */
+
+/* The recipe over x [B, S, H, 33]: rows of a position are real or padding together. lengths: "", or one more
+ * parameter. */
+static void write_padded(char text[2048], const struct recipe *r, const char *lengths)
+{
+	char pre[128] = "", post[128] = "", root[128] = "";
+	if (r->pre)
+		snprintf(pre, sizeof pre, "    pre %%p = %s : f32[B,S,3,33]\n", r->pre);
+	if (r->post)
+		snprintf(post, sizeof post, "    post %%q = %s : f32[B,S,3,33]\n", r->post);
+	snprintf(root, sizeof root, "%s", r->root);
+	if (!r->pre)
+		memcpy(strstr(root, "%p"), "%x", 2);
+	snprintf(text, 2048,
+	         "module \"m\" stage=groups\n"
+	         "dim B in [0,8]\n"
+	         "dim S in [0,16]\n"
+	         "func @f(%%x: f32[B,S,3,33], %%y: f32[B,S,3,33], %%g: f32[33], %%h: f32[33]%s) -> "
+	         "(f32[B,S,3,33]) {\n"
+	         "  %%o = group rowwise {scratch=1216} {\n"
+	         "%s"
+	         "    root %%n = %s : f32[B,S,3,33]\n"
+	         "%s"
+	         "    yield %%%c\n"
+	         "  } : f32[B,S,3,33]\n"
+	         "  return %%o\n"
+	         "}\n",
+	         lengths, pre, root, post, r->post ? 'q' : 'n');
+}
+
+START_TEST(rows_of_padding_are_left_alone)
+{
+	static const int64_t shapes[][2] = {{5, 7}, {1, 4}, {3, 0}, {8, 16}};
+	char text[2048];
+	struct group_case all, some;
+	write_padded(text, recipe_of(_i), "");
+	group_case_init(&all, text, target_of(_i), rowwise_emit);
+	write_padded(text, recipe_of(_i), ", %lengths: i32[B]");
+	group_case_init(&some, text, target_of(_i), rowwise_emit);
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		struct group_call expected, got;
+		group_call_init(&all, &expected, shapes[i]);
+		group_call_init(&some, &got, shapes[i]);
+		padded_fill(got.in[4], shapes[i][0], shapes[i][1]);
+		bool is_checked = i == 0; /* both: the kernel interpreter rounds a multiply-add once */
+		if (is_checked)
+			group_case_run_checked(&all, &expected, 1);
+		else
+			group_case_run(&all, &expected, 1);
+		for (int64_t workers = 1; workers <= 3; workers++) {
+			if (is_checked)
+				group_case_run_checked(&some, &got, workers);
+			else
+				group_case_run(&some, &got, workers);
+			padded_expect(some.tir.m, ir_type_of(some.f, some.group->results[0]), shapes[i],
+			              got.in[4], got.out, expected.out);
+		}
+	}
+	group_case_destroy(&some);
+	group_case_destroy(&all);
 }
 END_TEST
 
@@ -439,7 +504,7 @@ END_TEST
 Suite *suite_kernel_rowwise(void)
 {
 	Suite *s = suite_create("kernel_rowwise");
-	TCase *t = tcase_create("kernel_rowwise");
+	TCase *t = tcase_create("kernel_rowwise"), *padding = tcase_create("padding");
 	int n_targets = (int)TFMC_COUNT(targets), all = (int)TFMC_COUNT(recipes) * n_targets;
 	tcase_set_timeout(t, 120);
 	effort_add_loop(t, rows_of_constant_length, all, 3);
@@ -455,6 +520,9 @@ Suite *suite_kernel_rowwise(void)
 	effort_add_loop(t, rows_of_16_bits, all, 3);
 	effort_add_loop(t, masked_rows_of_16_bits, (int)TFMC_COUNT(masks) * n_targets, 3);
 	tcase_add_test(t, refuses_f64);
+	tcase_set_timeout(padding, 240);
+	effort_add_loop(padding, rows_of_padding_are_left_alone, all, 3);
+	suite_add_tcase(s, padding);
 	suite_add_tcase(s, t);
 	return s;
 }
