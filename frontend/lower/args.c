@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "frontend/lower/steps.h"
+#include "frontend/lower/macro.h"
 #include "frontend/syntax/yaml_edit.h"
 #include "ir/support/strmap.h"
 
@@ -67,9 +67,9 @@ static enum expr_lookup argument_value(struct scope_lookup *s, const struct step
 static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out)
 {
 	struct scope_lookup *s = user;
-	const struct value *given = inlined_argument_value(s->b, name);
-	if (given != NULL) {
-		*out = *given;
+	const struct partial *given = s->b->graph == NULL ? NULL : find_binding(s->b->graph, name);
+	if (given != NULL && given->known) {
+		*out = given->v;
 		return EXPR_FOUND;
 	}
 	for (const struct step_scope *scope = s->scope; scope != NULL; scope = scope->outer) {

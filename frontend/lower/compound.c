@@ -166,7 +166,7 @@ static bool push_iterations(struct step *st, const struct iterations *r, int64_t
 	        .loc = {st->loc, st->path}, .start = r->start, .as = r->as, .body = r->items[from].body};
 	if (!graph_push_iterations(b->arena, &all, from, to, b->out))
 		return false;
-	bool is_whole = to - from == r->count && !(b->locals != NULL && r->start > 0);
+	bool is_whole = to - from == r->count && !(b->graph != NULL && r->start > 0);
 	if (is_whole && r->count > 1) /* the loop covers all iterations: weight names have no index range */
 		b->out->items[b->out->n - 1]->is_part = false;
 	return true;
@@ -239,7 +239,8 @@ static bool check_repeat(struct step *st, const struct iterations *r)
 	const char *old = strmap_get(&b->m->scope.names, r->as);
 	if (old == NULL && strmap_has(&b->values, r->as))
 		old = "a value";
-	if (old == NULL && b->function != NULL && strmap_has(b->locals, r->as))
+	if (old == NULL && b->graph != NULL && b->graph->results != NULL &&
+	    find_binding(b->graph, r->as) != NULL)
 		old = "an argument or a name of the function";
 	if (old == NULL && is_loop_index(b, r->as))
 		old = "an outer index";

@@ -105,8 +105,11 @@ bool step_error(const struct step *st, const char *key, enum diag_code code, con
 	const struct yaml_node *node = key == NULL ? NULL : step_arg(st, key);
 	const char *text;
 	ARENA_FROM_ARGS(text, st->b->arena, fmt);
-	diag_error(st->b->cx, node != NULL ? node->loc : st->loc, code, "%s (step %s)", text,
-	           fill_loop_indices(st->b, st->path));
+	struct loc loc = node != NULL ? node->loc : st->loc;
+	if (st->path[0] == '\0') /* of a whole graph */
+		diag_error(st->b->cx, loc, code, "%s", text);
+	else
+		diag_error(st->b->cx, loc, code, "%s (step %s)", text, fill_loop_indices(st->b, st->path));
 	return false;
 }
 
@@ -191,11 +194,11 @@ static void check_step(struct step *st)
 }
 
 /* Checks the steps from index `from` on and those in their bodies, so that mistakes of a file are reported in one
- * run. Not in a graph (locals), whose entries are statements. */
+ * run. Not in a graph, whose entries are statements. */
 static void steps_check_remaining(struct expander *b, const struct yaml_node *steps, size_t from)
 {
 	for (size_t i = from;
-	     steps != NULL && steps->kind == YAML_SEQUENCE && b->locals == NULL && i < steps->n; i++) {
+	     steps != NULL && steps->kind == YAML_SEQUENCE && b->graph == NULL && i < steps->n; i++) {
 		struct step st;
 		if (read_step(b, steps->items[i], &st))
 			check_step(&st);
@@ -380,7 +383,7 @@ bool read_step(struct expander *b, const struct yaml_node *node, struct step *st
 		const struct yaml_pair *pair = find_kind_key(b, node);
 		if (pair == NULL)
 			return false;
-		if (b->locals != NULL && strcmp(pair->key->text, "repeat") != 0) {
+		if (b->graph != NULL && strcmp(pair->key->text, "repeat") != 0) {
 			diag_error(b->cx, pair->key->loc, DIAG_STATEMENT,
 			           "a graph has statements and repeats, found '%s'", pair->key->text);
 			return false;
@@ -412,7 +415,7 @@ bool expand_body(struct expander *b, const struct yaml_node *steps)
 	for (size_t i = 0; i < steps->n; i++) {
 		const struct yaml_node *node = steps->items[i];
 		struct step st;
-		bool ok = b->locals != NULL && node->kind == YAML_SCALAR
+		bool ok = b->graph != NULL && node->kind == YAML_SCALAR
 		                  ? expand_graph_statement(b, node)
 		                  : read_step(b, node, &st) && run_step(&st);
 		if (!ok) {

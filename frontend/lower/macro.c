@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Macro expansion of steps with statement bodies: binding of arguments, whose
- * types are those of their rows in schema.def, and the entries of bodies, which
- * macro.h lists.
+ * Macro expansion of steps with statement bodies: binding of arguments, whose types are those of their rows in
+ * schema.def, and the entries of bodies, which macro.h lists. Graphs and functions share its statements.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -272,16 +271,16 @@ static bool run_entries(struct macro *t, const struct yaml_node *list);
 
 /* ---- statements ---- */
 
-/* The graph name that an assignment in the body writes: x itself, the value a name is bound to, else a new
- * temporary, which is bound to the name. */
-static const char *target_name(struct macro *t, const char *name)
+const char *target_name(struct macro *t, const char *name)
 {
 	struct expander *b = t->st->b;
 	const struct partial *i = find_binding(t, name);
-	if (strcmp(name, "x") == 0)
+	if (strcmp(name, "x") == 0 && !t->is_graph)
 		return name;
 	if (i != NULL && !i->known && i->tree->kind == EX_NAME)
 		return i->tree->text;
+	if (t->is_graph)
+		return name;
 	const char *temp = temp_push(b, name);
 	struct partial item = {.tree = name_tree(b, temp, t->st->loc)};
 	t->temps++;
@@ -304,35 +303,36 @@ static bool record_type(struct macro *t, const char *name, const struct partial 
 static const struct expr_statement *parse_cached_statement(struct macro *t, const struct yaml_node *node)
 {
 	struct expander *b = t->st->b;
-	const struct expr_statement *st = t->def != NULL ? NULL : strmap_get(&b->statements, node->text);
+	const struct expr_statement *st = t->is_prelude ? strmap_get(&b->statements, node->text) : NULL;
 	if (st != NULL)
 		return st;
 	st = expr_parse_statement(b->arena, b->cx, expr_source_of(node));
-	if (st != NULL && t->def == NULL)
+	if (st != NULL && t->is_prelude)
 		strmap_set(&b->statements, node->text, (void *)(uintptr_t)st);
 	return st;
 }
 
-/* Path for messages and weights: the path of the step and the components that a nested `do` has added to
- * `path`. */
-static const char *statement_path(struct macro *t)
+/* Place and path of a statement, for messages and weights. In a graph its own; else those of the step, with the
+ * components that a nested `do` has added to `path`. */
+static struct ir_loc statement_loc(struct macro *t, const struct yaml_node *node)
 {
 	const struct step *st = t->st;
+	if (t->is_graph)
+		return (struct ir_loc){node->loc, st->b->prefix};
 	const struct partial *path = find_binding(t, "path");
 	size_t n = strlen(st->params);
 	bool is_below = path->known && path->v.kind == VALUE_STRING && strncmp(path->v.s, st->params, n) == 0;
-	return is_below && path->v.s[n] != '\0' ? arena_printf(st->b->arena, "%s%s", st->path, path->v.s + n)
-	                                        : st->path;
+	return (struct ir_loc){st->loc, is_below && path->v.s[n] != '\0'
+	                                        ? arena_printf(st->b->arena, "%s%s", st->path, path->v.s + n)
+	                                        : st->path};
 }
 
-/* Evaluates a statement partially and appends the residual statement. */
-static bool run_statement(struct macro *t, const struct yaml_node *node)
+bool macro_statement(struct macro *t, const struct yaml_node *node, const struct expr_statement *st)
 {
 	struct expander *b = t->st->b;
-	const struct expr_statement *st = parse_cached_statement(t, node);
 	struct expr_statement *closed = ARENA_NEW(b->arena, struct expr_statement);
 	struct partial value;
-	if (st == NULL || closed == NULL || !partial_eval(t, st->values[0], &value))
+	if (closed == NULL || !partial_eval(t, st->values[0], &value))
 		return false;
 	*closed = *st;
 	closed->loc = macro_loc(t, st->loc);
@@ -346,8 +346,7 @@ static bool run_statement(struct macro *t, const struct yaml_node *node)
 		if (closed->targets[i].name == NULL)
 			return false;
 	}
-	return graph_push_statement(b->arena, b->out, (struct ir_loc){t->st->loc, statement_path(t)},
-	                            closed) &&
+	return graph_push_statement(b->arena, b->out, statement_loc(t, node), closed) &&
 	       (st->n_targets > 1 || record_type(t, st->targets[0].name, &value));
 }
 
@@ -498,8 +497,10 @@ static bool check_entry_form(struct macro *t, const struct yaml_node *node)
 /* Runs one entry of a body: a statement, or a mapping selected by its first key. */
 static bool run_entry(struct macro *t, const struct yaml_node *node)
 {
-	if (node->kind == YAML_SCALAR)
-		return run_statement(t, node);
+	if (node->kind == YAML_SCALAR) {
+		const struct expr_statement *st = parse_cached_statement(t, node);
+		return st != NULL && macro_statement(t, node, st);
+	}
 	if (!yaml_expect(t->st->b->cx, node, YAML_MAPPING, "an entry") || node->n == 0 ||
 	    !check_entry_form(t, node))
 		return false;
@@ -578,7 +579,12 @@ static bool set_result(struct macro *t, size_t from)
 bool macro_expand(struct step *st, const struct definition *def, const struct yaml_node *body)
 {
 	struct bindings names = {0};
-	struct macro t = {.st = st, .names = &names, .def = def, .before = st->b->x, .loc = st->loc};
+	struct macro t = {.st = st,
+	                  .names = &names,
+	                  .def = def,
+	                  .is_prelude = def == NULL,
+	                  .before = st->b->x,
+	                  .loc = st->loc};
 	size_t from = st->b->out->n;
 	strmap_init(&names.map, st->b->arena);
 	t.lengths = st->in.lengths == NULL

@@ -20,6 +20,8 @@
  * Implicit names: `in` is the input of the step, `x` the current value, `start` the input of the stack, `path` the path of
  * the parameters, `kind_name` the kind. The QUERY rows of syntax/calls.def are the functions of bodies. The type of the
  * result is the inferred type of `x` after the statements.
+ *
+ * Graphs and functions (graph_statements.c) are bodies of statements and repeats alone; their names stay as written.
  */
 #ifndef TFMC_FRONTEND_STEPS_MACRO_H
 #define TFMC_FRONTEND_STEPS_MACRO_H
@@ -28,10 +30,11 @@
 
 /* Result of partial evaluation: a known value or a residual expression. */
 struct partial {
-	bool known;                  /* v is valid, else tree */
-	bool word;                   /* v is a word of the language, printed without quotes */
-	struct value v;              /* VALUE_NONE: absent */
-	const struct expr *tree;     /* residual expression of the graph level */
+	bool known;     /* v is valid, else tree */
+	bool word;      /* v is a word of the language, printed without quotes */
+	struct value v; /* VALUE_NONE: absent */
+	const struct expr
+	        *tree; /* residual expression of the graph level; of a known list the list, or NULL */
 	const struct step_value *of; /* the value that tree names, whose type is known, or NULL */
 	size_t size;                 /* nodes of tree, 0 for a name */
 };
@@ -46,21 +49,30 @@ struct bindings {
 	struct strmap map; /* name -> struct partial * */
 };
 
-/* State of one macro expansion. */
+/* State of the expansion of one body of statements. */
 struct macro {
 	struct step *st;
 	struct bindings *names;
-	const struct definition *def; /* definition of the model; NULL: a body of the prelude */
-	struct step_value before;     /* x before the first statement */
-	struct partial lengths;       /* real lengths of the result */
-	bool mixes;                   /* the step mixes positions */
-	struct loc loc;               /* where errors in statements of the prelude are reported */
-	size_t temps;                 /* temporaries to release at the end */
-	size_t each_count;            /* iterations of all `each` so far */
+	const struct definition *def; /* definition of the model, or NULL */
+	bool is_prelude;              /* the body of a built-in kind: sees its own names only */
+	bool is_graph;        /* a graph, or the body of a function: targets keep their names unless bound */
+	const char **results; /* function: temporaries for the returned values */
+	size_t n_results;
+	struct step_value before; /* x before the first statement */
+	struct partial lengths;   /* real lengths of the result */
+	bool mixes;               /* the step mixes positions */
+	struct loc loc;           /* where errors in statements of the prelude are reported */
+	size_t temps;             /* temporaries to release at the end */
+	size_t each_count;        /* iterations of all `each` so far */
 };
 
 /* Expands the body of st. def: the definition it belongs to; NULL: the built-in kind st->kind. False after a report. */
 bool macro_expand(struct step *st, const struct definition *def, const struct yaml_node *body);
+/* Evaluates a statement, written at node, partially and appends the residual statement. False after a report. */
+bool macro_statement(struct macro *t, const struct yaml_node *node, const struct expr_statement *st);
+/* The graph name that an assignment in the body writes: x itself, the value a name is bound to, else in a graph the name,
+ * in other bodies a new temporary, which is bound to it. */
+const char *target_name(struct macro *t, const char *name);
 /* Binds a name in the innermost scope. */
 bool bind_name(struct macro *t, const char *name, const struct partial *item);
 
@@ -83,5 +95,10 @@ const struct expr *partial_tree(struct macro *t, const struct partial *i, struct
 struct loc macro_loc(const struct macro *t, struct loc loc);
 /* A message with every {E} replaced by its value. */
 const char *macro_message(struct macro *t, const char *text);
+
+/* ---- graph_statements.c ---- */
+
+/* Inlines a call of a function of the model; its result must be one value. False after a report. */
+bool inline_function(struct macro *t, const struct expr *call, struct partial *out);
 
 #endif

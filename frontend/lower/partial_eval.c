@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Partial evaluation of expressions in macro bodies: names are replaced by their bindings, subexpressions with
- * known operands are computed, the rest becomes a residual expression of the graph level. The query functions
- * answer questions about types, dims and the step at compile time: fn_NAME and form_NAME are the rows NAME of
+ * Partial evaluation of expressions in bodies of statements: names are replaced by their bindings, subexpressions with
+ * known operands are computed, the rest becomes a residual expression of the graph level. The query functions answer
+ * questions about types, dims and the step at compile time: fn_NAME and form_NAME are the rows NAME of
  * syntax/calls.def.
  */
 #include <string.h>
@@ -32,7 +32,7 @@ const struct partial *find_binding(const struct macro *t, const char *name)
 
 struct loc macro_loc(const struct macro *t, struct loc loc)
 {
-	return t->def == NULL ? t->loc : loc;
+	return t->is_prelude ? t->loc : loc;
 }
 
 /* False after a report if size exceeds PARTIAL_SIZE_MAX. */
@@ -45,7 +45,7 @@ static bool check_partial_size(struct macro *t, size_t size)
 
 const struct expr *partial_tree(struct macro *t, const struct partial *i, struct loc loc)
 {
-	if (!i->known)
+	if (!i->known || i->tree != NULL)
 		return i->tree;
 	if (i->word && i->v.kind == VALUE_STRING)
 		return name_tree(t->st->b, i->v.s, loc);
@@ -390,53 +390,83 @@ static bool evaluate_query(struct macro *t, const struct expr *e, const struct s
 
 enum function_found { FUNCTION_NONE, FUNCTION_DONE, FUNCTION_FAILED };
 
-/* Calls a query function or form; FUNCTION_NONE: e is not one. */
+/* Calls a query function or form; FUNCTION_NONE: e is not one. Graphs have forms only: their values may have no type
+ * yet. */
 static enum function_found call_query(struct macro *t, const struct expr *e, struct partial *out)
 {
-	size_t row;
+	size_t row, form;
 	const struct signature *s = signature_of(CALL_QUERY | CALL_QUERY_FORM | CALL_FORM, e->text, &row);
-	if (s == NULL)
+	if (s == NULL || (t->is_graph && signature_of(CALL_FORM, e->text, &form) == NULL))
 		return FUNCTION_NONE;
 	return evaluate_query(t, e, s, row, out) ? FUNCTION_DONE : FUNCTION_FAILED;
 }
 
 /* ---- names ---- */
 
-/* The binding of a name; in definitions of the model also values, indices, params and dims of the caller. A body of the
- * prelude sees its bindings only: another name becomes the name of a graph value. */
+/* Reports a value of the caller that the body of a function reads (hygiene). */
+static bool report_value_of_caller(const struct macro *t, const struct expr *e)
+{
+	diag_error(t->st->b->cx, e->loc, DIAG_UNKNOWN_VALUE,
+	           "'%s' is neither an argument of the function '%s' nor a local name", e->text,
+	           t->def->name);
+	return false;
+}
+
+/* The binding of a name; in bodies of the model also values, and indices, arguments, params and dims of the caller; in
+ * functions no values. A body of the prelude sees its bindings only. Another name is that of a graph value, or a word. */
 static bool eval_name(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct expander *b = t->st->b;
 	const struct partial *found = find_binding(t, e->text);
+	struct loc loc = macro_loc(t, e->loc);
 	if (found != NULL) {
 		*out = *found;
+		if (!t->is_prelude && !found->known && found->tree->kind == EX_NAME)
+			out->tree = name_tree(b, found->tree->text, loc);
 		return true;
 	}
-	*out = (struct partial){.tree = name_tree(b, e->text, macro_loc(t, e->loc))};
-	if (strcmp(e->text, "x") == 0)
+	*out = (struct partial){.tree = name_tree(b, e->text, loc)};
+	if (strcmp(e->text, "x") == 0 && !t->is_graph)
 		out->of = &t->before;
-	if (t->def == NULL || out->of != NULL)
+	if (t->is_prelude || out->of != NULL)
 		return true;
-	struct expr_env env = step_env(t->st->b, true);
-	struct value v;
 	const struct step_value *of = strmap_get(&b->values, e->text);
+	if (t->results != NULL && (of != NULL || strmap_has(&b->graph_names, e->text) ||
+	                           model_find_input(&b->m->inputs, e->text) >= 0))
+		return report_value_of_caller(t, e);
 	if (of != NULL) {
-		*out = partial_of_value(t, of);
+		*out = (struct partial){.tree = value_ref(b, of, loc), .of = of};
 		return true;
 	}
+	struct expr_env env = step_env(b, true);
+	struct value v;
 	enum expr_lookup how = env.lookup(env.user, e->text, e->loc, &v);
-	if (how == EXPR_FOUND)
+	if (how == EXPR_FOUND) {
 		*out = known_value(v);
+		out->word = v.kind == VALUE_STRING && expr_is_name(v.s);
+	}
 	return how != EXPR_FAILED;
 }
 
 /* ---- strings ---- */
 
-static const char *binding_in_string(void *user, const char *name)
+/* Replacement of {name} in a string: a binding, in bodies of the model also an argument of the caller or a param; NULL:
+ * it stays, as an index does. */
+static const char *name_in_string(void *user, const char *name)
 {
 	struct macro *t = user;
+	struct expander *b = t->st->b;
 	const struct partial *i = find_binding(t, name);
-	return i != NULL && i->known ? value_in_string(t->st->b, &i->v) : NULL;
+	struct value v;
+	if (i != NULL && i->known)
+		return value_in_string(b, &i->v);
+	if (i != NULL) /* a word is an argument of a function as it stands */
+		return t->results != NULL && i->tree->kind == EX_NAME ? i->tree->text : NULL;
+	if (t->is_prelude || is_loop_index(b, name))
+		return NULL;
+	struct expr_env env = step_env(b, false);
+	bool found = env.lookup(env.user, name, LOC_NONE, &v) == EXPR_FOUND && v.kind != VALUE_DIM;
+	return found ? value_in_string(b, &v) : NULL;
 }
 
 /* Parses an expression of a body. Texts of the prelude are cached; those of a model are not, since each has a
@@ -444,11 +474,11 @@ static const char *binding_in_string(void *user, const char *name)
 static const struct expr *parse_cached_expr(struct macro *t, struct expr_source src)
 {
 	struct expander *b = t->st->b;
-	const struct expr *e = t->def != NULL ? NULL : strmap_get(&b->parsed, src.text);
+	const struct expr *e = t->is_prelude ? strmap_get(&b->parsed, src.text) : NULL;
 	if (e != NULL)
 		return e;
 	e = expr_parse(b->arena, b->cx, src, EXPR_GRAPH);
-	if (e != NULL && t->def == NULL)
+	if (e != NULL && t->is_prelude)
 		strmap_set(&b->parsed, src.text, (void *)(uintptr_t)e);
 	return e;
 }
@@ -498,7 +528,7 @@ static bool residual_call(struct macro *t, const struct expr *e, const struct pa
 	if (copy->args == NULL || copy->keywords == NULL)
 		return false;
 	for (size_t i = 0; i < e->n_args; i++) {
-		copy->args[i] = partial_tree(t, &args[i], copy->loc);
+		copy->args[i] = partial_tree(t, &args[i], macro_loc(t, e->args[i]->loc));
 		size += args[i].size;
 	}
 	for (size_t i = 0; i < e->n_keywords; i++) {
@@ -509,7 +539,8 @@ static bool residual_call(struct macro *t, const struct expr *e, const struct pa
 			continue;
 		size += 1 + value.size;
 		copy->keywords[copy->n_keywords++] = (struct expr_keyword){
-		        e->keywords[i].name, copy->loc, partial_tree(t, &value, copy->loc)};
+		        e->keywords[i].name, macro_loc(t, e->keywords[i].loc),
+		        partial_tree(t, &value, macro_loc(t, e->keywords[i].value->loc))};
 	}
 	*out = (struct partial){.tree = copy, .size = size};
 	return !arena_failed(a) && check_partial_size(t, size);
@@ -545,12 +576,13 @@ static bool concat_lists(struct macro *t, const struct value *a, const struct va
 	return true;
 }
 
-/* True if == and != compare identity: one operand is null, a list or a dim. */
-static bool compares_by_identity(const struct partial *args)
+/* True if == and != compare identity: one operand is null or a list, or both are known and one is a dim. A tensor is
+ * compared with the size of a dim when the model runs. */
+static bool compares_by_identity(const struct partial *args, bool known)
 {
 	for (size_t i = 0; i < 2; i++) {
 		enum value_kind k = args[i].v.kind;
-		if (args[i].known && (k == VALUE_NONE || k == VALUE_LIST || k == VALUE_DIM))
+		if (args[i].known && (k == VALUE_NONE || k == VALUE_LIST || (k == VALUE_DIM && known)))
 			return true;
 	}
 	return false;
@@ -582,7 +614,7 @@ static bool eval_operation(struct macro *t, const struct expr *e, struct partial
 	}
 	if (!eval_args(t, e, args, &known))
 		return false;
-	if (e->kind == EX_BINARY && equal && compares_by_identity(args)) {
+	if (e->kind == EX_BINARY && equal && !t->is_graph && compares_by_identity(args, known)) {
 		bool same = known && values_identical(&args[0].v, &args[1].v);
 		*out = known_value(value_bool(same == (e->op == EXPR_EQ)));
 		return true;
@@ -594,7 +626,7 @@ static bool eval_operation(struct macro *t, const struct expr *e, struct partial
 	return fold_constants(t, e, args, out);
 }
 
-/* A known list if all elements are known scalars, else a residual list. */
+/* A known list if all elements are known scalars, else a residual list. The tree keeps the places of the elements. */
 static bool eval_list(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct arena *a = t->st->b->arena;
@@ -607,30 +639,36 @@ static bool eval_list(struct macro *t, const struct expr *e, struct partial *out
 		known = known && args[i].v.kind != VALUE_LIST && args[i].v.kind != VALUE_STRING;
 		values[i] = args[i].v;
 	}
-	if (!known)
-		return residual_call(t, e, args, out);
-	*out = known_value((struct value){.kind = VALUE_LIST, .n = e->n_args, .items = values});
+	if (!residual_call(t, e, args, out))
+		return false;
+	out->known = known;
+	if (known)
+		out->v = (struct value){.kind = VALUE_LIST, .n = e->n_args, .items = values};
 	return true;
 }
 
-/* list[i]; null outside of the list. */
+/* list[i]; null outside of the list, which in a graph is an error. f32[B, n, 3] stays an expression. */
 static bool eval_index(struct macro *t, const struct expr *e, struct partial *out)
 {
-	struct partial args[2];
+	struct partial *args = ARENA_ARRAY(t->st->b->arena, struct partial, e->n_args + 1);
 	bool known;
-	if (e->n_args != 2 || !eval_args(t, e, args, &known))
+	if (args == NULL || !eval_args(t, e, args, &known))
 		return false;
-	if (!known)
+	if (!known || e->n_args != 2)
 		return residual_call(t, e, args, out);
 	int64_t i = args[1].v.kind == VALUE_INT ? args[1].v.i : -1;
 	bool inside = args[0].v.kind == VALUE_LIST && i >= 0 && (uint64_t)i < args[0].v.n;
+	struct expr_env env = step_env(t->st->b, true);
 	*out = known_value(inside ? args[0].v.items[i] : (struct value){.kind = VALUE_NONE});
-	return true;
+	return inside || !t->is_graph || expr_eval(&env, e, &out->v);
 }
 
-/* Query functions, then constant folding of plain functions, else a residual call of an operator. */
+/* Functions of the model, query functions, then constant folding of plain functions, else a residual call of an
+ * operator. */
 static bool eval_call(struct macro *t, const struct expr *e, struct partial *out)
 {
+	if (t->is_graph && model_find_definition(&t->st->b->m->definitions, e->text) != NULL)
+		return inline_function(t, e, out);
 	enum function_found found = call_query(t, e, out);
 	struct partial *args = ARENA_ARRAY(t->st->b->arena, struct partial, e->n_args + 1);
 	const struct partial *callee = find_binding(t, e->text);
@@ -659,7 +697,7 @@ bool partial_eval(struct macro *t, const struct expr *e, struct partial *out)
 	case EX_BOOL:
 	case EX_DIM: return expr_eval(&env, e, &out->v);
 	case EX_STRING:
-		out->v = value_string(fill_placeholders(b->arena, e->text, binding_in_string, t));
+		out->v = value_string(fill_placeholders(b->arena, e->text, name_in_string, t));
 		return out->v.s != NULL && check_partial_size(t, strlen(out->v.s));
 	case EX_NAME: return eval_name(t, e, out);
 	case EX_UNARY:

@@ -51,7 +51,7 @@ struct step_scope {
 	const struct yaml_node *args; /* its arguments, a mapping; evaluated in `outer` */
 };
 
-struct inlined_call;
+struct macro;
 
 struct temp_names {
 	const char **items;
@@ -74,16 +74,15 @@ struct expander {
 	const char *prefix;     /* path pattern of the body, "" at the root */
 	const struct yaml_node *prelude; /* bodies of the built-in kinds */
 	struct strmap parsed,
-	        statements;    /* parsed texts of the prelude -> struct expr *, struct expr_statement * */
-	struct strmap owned;   /* paths of steps that have parameters of their own, indices filled in */
-	struct strmap paths;   /* paths of all steps with parameters, shared ones included */
-	struct strmap ties;    /* tied paths -> struct loc *; checked at the end */
-	struct strmap biased;  /* paths of attention steps with their own table of relative biases */
-	struct strmap *locals; /* not NULL: bodies are graph statements; local name -> struct expr * for it */
-	struct strmap graph_names;           /* names assigned by the statements of a top-level graph */
-	const struct inlined_call *function; /* call being inlined, or NULL (graph_statements.c) */
-	bool paths_claimed;      /* a further iteration of a shared repeat: paths are claimed already */
-	struct temp_names temps; /* live temporaries, a stack */
+	        statements;   /* parsed texts of the prelude -> struct expr *, struct expr_statement * */
+	struct strmap owned;  /* paths of steps that have parameters of their own, indices filled in */
+	struct strmap paths;  /* paths of all steps with parameters, shared ones included */
+	struct strmap ties;   /* tied paths -> struct loc *; checked at the end */
+	struct strmap biased; /* paths of attention steps with their own table of relative biases */
+	struct macro *graph; /* the graph or function whose statements are expanded; NULL: bodies are steps */
+	struct strmap graph_names; /* names assigned by the statements of a top-level graph */
+	bool paths_claimed;        /* a further iteration of a shared repeat: paths are claimed already */
+	struct temp_names temps;   /* live temporaries, a stack */
 	size_t n_steps;
 	bool noted; /* the chain of uses that led to the error has been shown */
 };
@@ -110,13 +109,13 @@ const struct expr *name_tree(struct expander *b, const char *name, struct loc lo
 const struct expr *value_ref(struct expander *b, const struct step_value *v, struct loc loc);
 /* Appends the statement TARGET = value. */
 bool push_assignment(struct expander *b, struct ir_loc loc, const char *target, const struct expr *value);
-/* The same for a statement between steps, whose type is inferred at once (in graph mode with its body). */
+/* The same for a statement between steps, whose type is inferred at once (in a graph with its body). */
 bool push_typed_assignment(struct expander *b, struct ir_loc loc, const char *target,
                            const struct expr *value);
 
 /* ---- expand.c ---- */
 
-/* Expands a list of steps; in graph mode (b->locals) a list of statements. */
+/* Expands a list of steps; in a graph (b->graph) a list of statements. */
 bool expand_body(struct expander *b, const struct yaml_node *steps);
 /* Finds the kind of a step and merges its arguments; checks their keys. */
 bool read_step(struct expander *b, const struct yaml_node *node, struct step *st);
@@ -176,10 +175,8 @@ bool check_use(struct step *st, const struct definition *d);
 
 /* Expands a top-level `graph`. */
 bool expand_graph_model(struct frontend_model *m);
-/* Expands one statement of a body in graph mode (b->locals). */
+/* Expands one statement of a graph or a function (b->graph). */
 bool expand_graph_statement(struct expander *b, const struct yaml_node *node);
-/* The scalar bound to an argument of the function being inlined, or NULL. */
-const struct value *inlined_argument_value(const struct expander *b, const char *name);
 /* Infers the types of the values that the statements assign, and sets that of x. False after a report. */
 bool infer_x_type(struct expander *b, const struct graph_body *body);
 /* True if the statements read a saved value that depends on the tokens. */
