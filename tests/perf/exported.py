@@ -27,6 +27,8 @@ exports.T5.update({"vocab_size": 1000, "d_model": 384, "d_kv": 32, "d_ff": 1536,
 tf = exports.tf
 exports.MODELS["gpt2"] = (lambda: tf.GPT2LMHeadModel(tf.GPT2Config(
     vocab_size=1000, n_embd=384, n_layer=6, n_head=12, n_positions=512, attn_implementation="eager")), *exports.MODELS["gpt2"][1:])
+exports.MODELS["distilbert"] = (lambda: tf.DistilBertModel(tf.DistilBertConfig(
+    vocab_size=1000, dim=384, n_layers=6, n_heads=12, hidden_dim=1536, max_position_embeddings=512)), *exports.MODELS["distilbert"][1:])
 exports.MODELS["whisper_encoder"] = (lambda: tf.WhisperModel(tf.WhisperConfig(
     vocab_size=1000, num_mel_bins=80, d_model=384, encoder_layers=4, decoder_layers=1, encoder_attention_heads=6,
     decoder_attention_heads=6, encoder_ffn_dim=1536, decoder_ffn_dim=1536, max_source_positions=250, pad_token_id=0, bos_token_id=1,
