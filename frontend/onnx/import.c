@@ -587,6 +587,8 @@ static bool import_nodes(struct importer *im)
 	uint32_t source = im->loc.source;
 	if (im->onnx->has_sparse)
 		return import_refuse(im, "not supported: sparse initializers");
+	if (im->onnx->outputs.n == 0)
+		return import_refuse(im, "not supported: a graph without outputs");
 	for (size_t i = 0; i < im->onnx->nodes.n && !im->failed; i++) {
 		im->node = &im->onnx->nodes.items[i];
 		im->loc = (struct loc){source, (uint32_t)i + 1, 1, 0};

@@ -28,8 +28,14 @@ static struct operand *fused_bias(struct importer *im, int64_t width)
 static bool output_linear(struct importer *im, const char *x, struct operand *w, bool is_transposed,
                           struct operand *bias)
 {
-	const struct ir_dim *out = w->dims[is_transposed ? 0 : 1];
+	const struct ir_dim *out = w->dims[is_transposed ? 0 : 1], *in = w->dims[is_transposed ? 1 : 0];
 	int64_t width = operand_size(im, w, is_transposed ? 0 : 1);
+	const struct ir_type *t = import_type(im, x);
+	if (t == NULL || t->rank == 0 || t->dims[t->rank - 1] != in)
+		return t != NULL &&
+		       import_refuse(im, "%s of rows of %s and a matrix of %s rows", im->node->op,
+		                     t->rank > 0 ? dim_text(im, t->dims[t->rank - 1]) : "a number",
+		                     dim_text(im, in));
 	struct operand *added = bias == NULL ? fused_bias(im, width) : NULL;
 	const char *path =
 	        import_layer(im, w, is_transposed ? "" : "transpose: true", bias != NULL ? bias : added);

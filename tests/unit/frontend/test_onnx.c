@@ -372,6 +372,32 @@ START_TEST(import_of_a_graph)
 }
 END_TEST
 
+/* Graphs that mutated files had, whose text did not load. */
+START_TEST(graphs_refused)
+{
+	static const char *const sizes[] = {"batch size", "seq", "4"},
+	                         *const says[] = {"a graph without outputs",
+	                                          "MatMul of rows of 4 and a matrix of 2 rows"};
+	static const float weight[8] = {1};
+	for (size_t i = 0; i < TFMC_COUNT(says); i++) {
+		enum tfmc_status st;
+		begin();
+		put_value(11, "x", 1, sizes, 3);
+		if (i == 1)
+			put_value(12, "y", 1, sizes, 3);
+		put_tensor("w", 1, DIMS(2, 4));
+		put_bytes(&message, 9, weight, sizeof(weight));
+		put_message(&graph, 5, &message);
+		put_node("MatMul", "x w", "y", NULL, 0);
+		put_message(&model, 7, &graph);
+		ck_assert_ptr_null(import_model(&st));
+		ck_assert_msg(reading_says(&r, says[i]), "%s, found %s", says[i], r.log.data);
+		reading_clear(&r);
+		end();
+	}
+}
+END_TEST
+
 /* Damage to the file: any answer but a crash, a hang, or a text after an error. */
 START_TEST(random_damage)
 {
@@ -422,6 +448,7 @@ Suite *suite_onnx(void)
 	tcase_add_test(t, external_data);
 	tcase_add_test(t, refused);
 	tcase_add_test(t, import_of_a_graph);
+	tcase_add_test(t, graphs_refused);
 	tcase_add_loop_test(t, random_damage, 0, 4);
 	suite_add_tcase(s, t);
 	return s;
