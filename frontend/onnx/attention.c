@@ -284,7 +284,9 @@ static bool rotary_by_table(struct importer *im, struct operand *v, const struct
 	const char *table =
 	        at != NULL ? import_rotary_table(im, is_standard ? 1 : 2, is_standard ? 2 : 3) : NULL;
 	const struct ir_dim *n = is_flat ? dims[1] : dims[2];
-	if (table == NULL || (at->rank == 2 && (at->dims[0] != dims[0] || at->dims[1] != n)))
+	if (table == NULL || at->rank < 1 || at->rank > 2 ||
+	    (at->rank == 1 && !ir_dim_equals(at->dims[0], 1)) ||
+	    (at->rank == 2 && (at->dims[0] != dims[0] || at->dims[1] != n)))
 		return !is_standard && !import_refuse(im, "not supported: RotaryEmbedding with these tables");
 	const char *ids =
 	        at->ids != NULL ? at->ids->name : import_text(im, "cast(%s, i32)", operand_tensor(im, at));
@@ -307,7 +309,8 @@ bool import_rotary(struct importer *im)
 	bool interleaved = attribute_int(im, "interleaved", 0) != 0, is_flat = v->rank == 3;
 	int64_t heads = attribute_int(im, "num_heads", 0), width;
 	const struct operand *stored = operand_at(im, 2);
-	if (heads == 0 && im->node->domain[0] != '\0' && is_flat && stored != NULL && stored->rank == 2)
+	if (heads == 0 && im->node->domain[0] != '\0' && is_flat && stored != NULL && stored->rank == 2 &&
+	    !ir_dim_equals(stored->dims[1], 0))
 		heads = operand_size(im, v, 2) /
 		        (2 * operand_size(im, stored, 1)); /* whole heads are rotated */
 	if (attribute_float(im, "scale", 1) != 1 || attribute_int(im, "is_packed_batching", 0) != 0)

@@ -134,8 +134,9 @@ static bool join_past(struct importer *im, struct fused *a, size_t i)
 	              strmap_has(&im->past.appends, im->node->inputs.items[i]);
 	for (size_t k = 0; k < 2; k++) {
 		struct operand *past = operand_at(im, i + k);
-		if (past == NULL && operand_at(im, i) != NULL)
-			return import_refuse(im, "%s with a past of keys alone", im->node->op);
+		if ((past == NULL) != (operand_at(im, i) == NULL) || (past != NULL && past->rank != 4))
+			return import_refuse(im, "%s with a past that is not keys and values of four axes",
+			                     im->node->op);
 		a->past[k] = past != NULL && !ir_dim_equals(past->dims[2], 0) ? past : NULL;
 		if (a->is_state)
 			continue;
@@ -154,7 +155,8 @@ static bool join_past(struct importer *im, struct fused *a, size_t i)
 		    !import_output(im, 1 + k, import_text(im, "identity(%s)", parts[k]->x)))
 			return false;
 	}
-	a->keys = a->is_state ? ir_dim_add(im->dims, a->keys, a->past[0]->dims[2]) : a->k.dims[2];
+	a->keys = a->is_state && a->past[0] != NULL ? ir_dim_add(im->dims, a->keys, a->past[0]->dims[2])
+	                                            : a->k.dims[2];
 	return !im->failed;
 }
 

@@ -311,7 +311,9 @@ bool import_skip_norm(struct importer *im)
 	                                           : "sum",
 	                                   x);
 	struct operand *v = import_operand(im, sum);
-	return v != NULL && v->rank > 0 && import_alias(im, 3, v) &&
+	if (v != NULL && v->rank == 0)
+		return import_refuse(im, "%s of a number", im->node->op);
+	return v != NULL && import_alias(im, 3, v) &&
 	       output_norm(im, v, scale, shift, v->rank - 1, attribute_float(im, "epsilon", 1e-12), is_rms);
 }
 

@@ -372,23 +372,37 @@ START_TEST(import_of_a_graph)
 }
 END_TEST
 
-/* Graphs that mutated files had, whose text did not load. */
+/* Attention of ONNX Runtime with a past of three axes. */
+static void put_flat_past(void)
+{
+	static const char *const operands[] = {"x", "x", "x", "", "", "", "x", "x"};
+	for (size_t i = 0; i < TFMC_COUNT(operands); i++)
+		put_text(&message, 1, operands[i]);
+	put_text(&message, 7, "com.microsoft");
+	put_node("MultiHeadAttention", "", "y", "num_heads", 2);
+}
+
+/* Graphs that mutated files had: two whose text did not load, and a crash. */
 START_TEST(graphs_refused)
 {
 	static const char *const sizes[] = {"batch size", "seq", "4"},
 	                         *const says[] = {"a graph without outputs",
-	                                          "MatMul of rows of 4 and a matrix of 2 rows"};
+	                                          "MatMul of rows of 4 and a matrix of 2 rows",
+	                                          "a past that is not keys and values of four axes"};
 	static const float weight[8] = {1};
 	for (size_t i = 0; i < TFMC_COUNT(says); i++) {
 		enum tfmc_status st;
 		begin();
 		put_value(11, "x", 1, sizes, 3);
-		if (i == 1)
+		if (i > 0)
 			put_value(12, "y", 1, sizes, 3);
 		put_tensor("w", 1, DIMS(2, 4));
 		put_bytes(&message, 9, weight, sizeof(weight));
 		put_message(&graph, 5, &message);
-		put_node("MatMul", "x w", "y", NULL, 0);
+		if (i == 2)
+			put_flat_past();
+		else
+			put_node("MatMul", "x w", "y", NULL, 0);
 		put_message(&model, 7, &graph);
 		ck_assert_ptr_null(import_model(&st));
 		ck_assert_msg(reading_says(&r, says[i]), "%s, found %s", says[i], r.log.data);
