@@ -11,8 +11,10 @@
  *            %i = the index stored for the block that argmax finds in %s[..,0,:]
  *            %y = linear ..  %p = log_softmax %y  %r = select_rows of the rows of %p, one element of each
  *        ->  %s = block_log_softmax %y, %ids
- *            %r = the maximum of log_softmax(%s[..,0,:]) + %s[..,1,:]: log-probability of the block plus that of the
- *            column within it, which is -inf in all blocks but the one that contains the column
+ *            %r = the maximum of log_softmax(m + log(sum)) + d - log(sum) over the blocks, with the three stored
+ *            values: m the largest logit of the block, sum of exp(x - m), d the logit of the id less m. The first
+ *            addend is the log-probability of the block, the others that of the id within it: -inf in all blocks
+ *            but the one that contains the id
  * Skips      logits with other users; fewer columns than the setting; targets whose kernels are work-groups
  *            (target.group_size).
  * Benefit    a sixteenth of the arena of `score` at 50000 ids: 12544 bytes a token for 201024
@@ -33,7 +35,9 @@ static bool is_packed(const struct rebuild *r, const struct ir_op *linear)
 	       ir_type_of(r->f, linear->operands[0])->dtype == DT_F32;
 }
 
-/* x is a linear with packed weights and many columns, perhaps followed by elementwise ops, without other users. */
+/* x is a linear with packed weights and many columns, perhaps followed by elementwise ops. Without other users:
+ * with one, the logits are stored anyway. At most 2^24 columns: block_argmax stores their indices as f32. Below
+ * IR_RANK_MAX: block ops add an axis. */
 static bool is_logits(const struct rebuild *r, struct ir_value x)
 {
 	const struct ir_type *t = ir_type_of(r->f, x);
@@ -53,7 +57,8 @@ static bool is_logits(const struct rebuild *r, struct ir_value x)
 	return false;
 }
 
-/* op = select_rows(reshape(log_softmax(x)), ids): returns the log_softmax; NULL if op is not of this form. */
+/* op = select_rows(reshape(log_softmax(x)), ids) picks one log-probability of each row: returns the
+ * log_softmax; NULL if op is not of this form, its values have other users, or x is not is_logits. */
 static const struct ir_op *find_score(const struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *flat = ir_def_as(r->f, op->operands[0], OP_reshape), *p;
@@ -73,7 +78,8 @@ static bool has_work_groups(const struct rebuild *r)
 	return t != NULL && t->group_size > 1;
 }
 
-/* Matches argmax and scored logits; needs the logits in either case. */
+/* Matches argmax along the last axis and scored logits. Marks the logits, and for a score the ids, as needed:
+ * emit computes all else from these. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *p = op->code == OP_select_rows && !has_work_groups(r) ? find_score(r, op) : NULL;

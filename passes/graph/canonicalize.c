@@ -53,10 +53,10 @@ static bool takes_last_real_row(const struct row_taker *t, const struct ir_op *o
 	       ir_same_value(at->operands[0], op->operands[OPERAND(mask_rows, len)]);
 }
 
-/*
- * select_rows may move over op, which defines v. from[i] > 0: operand i has the rows of the result. quantize_rows may
- * have other users: every linear quantizes its rows itself (pass group), so nothing is computed twice.
- */
+/* select_rows may move over op, which defines v: op works row by row and is valid without the row axis
+ * (WILDCARD). Not into or out of the region of another value, where it might be computed more often. from[i] >
+ * 0: operand i has the rows of the result. quantize_rows may have other users: every linear quantizes its rows
+ * itself (pass group), so nothing is computed twice. */
 static bool can_move(const struct row_taker *t, struct ir_value v, const struct ir_op *op, int *from)
 {
 	const struct rebuild *r = t->r;
@@ -77,7 +77,8 @@ static int dims_without_rows(const struct row_taker *t, struct ir_value v, const
 	return n;
 }
 
-/* op defines a value that is equal in all rows. */
+/* op defines a value that is equal in all rows: a constant, or a broadcast that adds both axis 0 and the row
+ * axis 1. */
 static bool is_uniform(const struct row_taker *t, const struct ir_op *op)
 {
 	if (op == NULL)
@@ -88,7 +89,8 @@ static bool is_uniform(const struct row_taker *t, const struct ir_op *op)
 	       ir_type_of(t->r->f, op->operands[0])->rank + 2 <= ir_type_of(t->r->f, op->results[0])->rank;
 }
 
-/* A value that is equal in all rows, without the row axis. */
+/* A value that is equal in all rows, without the row axis. The backward walk marks the operand and returns no
+ * value. */
 static struct ir_value build_uniform(struct row_taker *t, struct ir_value v, const struct ir_op *op)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -104,7 +106,8 @@ static struct ir_value build_uniform(struct row_taker *t, struct ir_value v, con
 	return IR_NO_VALUE;
 }
 
-/* mask_rows of one row of each sequence, x [B, ..]. */
+/* mask_rows of one row of each sequence, x [B, ..]. The op masks along axis 1, so x gets such an axis of size
+ * 1. */
 static struct ir_value build_mask(struct row_taker *t, struct ir_value v, struct ir_value x,
                                   struct ir_value len)
 {
@@ -131,7 +134,8 @@ static struct ir_value take_here(struct row_taker *t, struct ir_value v)
 	return IR_NO_VALUE;
 }
 
-/* Builds (or marks) the taken rows of v, moving over ops as far as possible. */
+/* Builds the taken rows of v, moving over ops as far as possible. The backward walk marks the values that this
+ * reads and returns no value. */
 static struct ir_value push_take(struct row_taker *t, struct ir_value v, int depth)
 {
 	const struct ir_op *op = ir_def(t->r->f, v);
@@ -216,7 +220,8 @@ static bool has_untransposed_reader(const struct ir_module *m, const struct ir_w
 	return false;
 }
 
-/* Matches a transpose of a weight that no op reads untransposed. */
+/* Matches a transpose of a weight that no op reads untransposed. The weight must have an expression that can
+ * still be wrapped, in row-major order. The new reference has the same indices, which are marked as needed. */
 static bool transpose_weight_match(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *def = ir_def_as(r->f, op->operands[0], OP_weight);
@@ -231,7 +236,8 @@ static bool transpose_weight_match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* Adds the transposed weight to r->out. NULL: memory ran out. */
+/* Adds the transposed weight to r->out. The warning appears once, when the name is new. NULL: memory or names
+ * ran out. */
 static const struct ir_weight *transposed_weight(struct rebuild *r, const struct ir_weight *w)
 {
 	struct ir_weight t = *w;
@@ -275,7 +281,8 @@ struct canonicalizer {
 	bool selects_rows; /* in this iteration: the rules have converged */
 };
 
-/* A rule first; else a transposed weight, or (when the rules have converged) a select_rows that can move. */
+/* A rule first; else a transposed weight, or (when the rules have converged) a select_rows that can move. Each
+ * match consumes a unit of fuel and gets the next number, by which a bisection names it. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct canonicalizer *c = r->rewrite->user;
@@ -322,6 +329,7 @@ static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_se
 	int64_t changes = 1;
 	enum tfmc_status st = TFMC_OK;
 
+	/* Ends after an iteration with select_rows that changes nothing. */
 	for (int iteration = 0;
 	     iteration < ITERATIONS_MAX && (changes > 0 || !c.selects_rows) && st == TFMC_OK; iteration++) {
 		struct ir_module *next = ir_module_create_like(in);

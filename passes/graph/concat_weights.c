@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* Weight ops a and b have the same indices, into stacks of equal height. */
+/* Weight ops a and b have the same indices, into stacks of equal height: one reference at these indices reads
+ * both. */
 static bool same_stack(const struct ir_op *a, const struct ir_op *b)
 {
 	const struct ir_weight *v = ((const struct attrs_weight *)a->attrs)->weight,
@@ -75,7 +76,8 @@ static void common_name_parts(const char *a, const char *b, size_t *head, size_t
 	*tail = end;
 }
 
-/* "a.q.weight", "a.k.weight" -> "a.q_k.weight" */
+/* "a.q.weight", "a.k.weight" -> "a.q_k.weight"; at least one of the linears has the operand. The first loop
+ * finds the head and tail that all names share, the second joins the parts between them. */
 static const char *join_names(struct rebuild *r, const struct linear_list *s, size_t operand)
 {
 	const char *first = NULL;
@@ -137,11 +139,12 @@ const struct ir_weight *add_weight_renamed(struct arena *a, const struct ir_modu
 static const struct ir_weight *concat_weights(struct rebuild *r, const struct linear_list *s, size_t operand,
                                               int axis)
 {
-	const struct ir_weight *model = NULL;
+	const struct ir_weight *model = NULL; /* the first: its dtype, format and location are used */
 	for (size_t i = 0; i < s->n && model == NULL; i++)
 		model = ir_weight_of(r->f, s->items[i]->operands[operand]);
 	if (model == NULL)
 		return NULL;
+	/* In the stored weight the axes of the indices (of layers) come first. */
 	axis += (int)ir_def_as(r->f, s->items[0]->operands[1], OP_weight)->n_operands;
 	const struct ir_wexpr *init = concat_expressions(r, s, operand, axis);
 	const struct ir_dim *dims[IR_RANK_MAX];

@@ -3,6 +3,11 @@
  * Demand analysis: one backward walk over a function for each row selection. A repeat whose result is needed in
  * selected rows only is analyzed as if its last iteration was peeled. Invariant: an op is visited after all
  * readers of its results.
+ *
+ * Row selection: an op that reads one row of each sequence of a value with several (select_rows, slice); its key is
+ * which row of which axes. The demand of a value (struct demand): whether readers need all its rows, or the selected
+ * ones along `axis`. An op is reduced if it is computed for the selected rows alone. It stays complete, though only
+ * selected rows are read, if merge-linear will merge it with a linear of the same input that needs all rows.
  */
 #include "passes/graph/demand.h"
 
@@ -31,6 +36,7 @@ static bool axis_rule(const struct demand_plan *plan, const struct ir_op *op, in
 		axes[0] = ir_reshape_axis(plan->m->dims, plan->f, op, axis);
 		return axes[0] > 0;
 	}
+	/* Along the row axis an iota becomes the row numbers [B,1]: further axes would need a broadcast. */
 	if (op->code == OP_iota)
 		return ir_type_of(plan->f, op->results[0])->rank == 2 ||
 		       ((const struct attrs_iota *)op->attrs)->axis != axis;
@@ -115,10 +121,8 @@ bool demand_is_selection(const struct demand_plan *plan, const struct ir_op *op)
 	return same_key(&key, &plan->key);
 }
 
-/*
- * v depends on parameters alone (through at most *left ops), so the row numbers can be computed before
- * everything else.
- */
+/* v depends on parameters alone (through at most *left ops), so the row numbers can be computed before
+ * everything else. An absent v depends on nothing. */
 static bool depends_on_parameters_only(const struct ir_func *f, struct ir_value v, int *left)
 {
 	const struct ir_op *op = ir_def(f, v);
@@ -140,6 +144,7 @@ static void require_all(struct demand_plan *plan, struct ir_value v)
 	demand_of(plan, v)->all_rows = true;
 }
 
+/* v is needed in the selected rows along `axis`; in all rows if another reader selects along another axis. */
 static void require_rows(struct demand_plan *plan, struct ir_value v, int axis)
 {
 	struct demand *d = demand_of(plan, v);
@@ -224,7 +229,8 @@ static void visit_op(struct demand_plan *plan, const struct ir_op *op)
 
 static void visit_region(struct demand_plan *plan, const struct ir_region *region);
 
-/* Reason why the last iteration of a repeat cannot be peeled, or NULL. */
+/* Reason why the last iteration of a repeat cannot be peeled, or NULL. Some result must be needed in selected
+ * rows only: otherwise nothing of that iteration gets fewer rows. */
 static const char *peel_obstacle(const struct demand_plan *plan, const struct ir_op *op)
 {
 	const struct attrs_repeat *a = op->attrs;
@@ -243,7 +249,8 @@ static bool is_state(const struct ir_func *f, struct ir_value v)
 	return ir_type_of(f, v)->kind == IR_STATE;
 }
 
-/* Analyzes the last iteration as if it was peeled. True if that reduces a contraction. */
+/* Analyzes the last iteration as if it was peeled: what it yields is needed as the results are, states in full.
+ * True if that reduces a contraction; else the caller requires all rows, and the reduced ops are not counted. */
 static bool visit_last_iteration(struct demand_plan *plan, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;
@@ -290,10 +297,8 @@ static void visit_repeat(struct demand_plan *plan, const struct ir_op *op)
 	visit_op(plan, op);
 }
 
-/*
- * Visits the ops of a region from the last to the first; only row selections and repeats in the function body
- * count.
- */
+/* Visits the ops of a region from the last to the first; only row selections and repeats in the function body
+ * count. A yield adds no demand: visit_last_iteration has passed on that of the results. */
 static void visit_region(struct demand_plan *plan, const struct ir_region *region)
 {
 	for (size_t i = region->n_ops; i-- > 0;) {
@@ -381,6 +386,7 @@ static void find_for_key(struct demand_plan *plan)
 		for (struct ir_iter it = ir_iter_begin(plan->f->body); it.op != NULL; ir_iter_next(&it))
 			leave_with_siblings(&s, it.op);
 	}
+	/* Not stable: demand_find then discards the key. */
 	if (s.changed)
 		plan->contractions = 0;
 }

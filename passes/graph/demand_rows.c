@@ -54,7 +54,8 @@ static struct ir_value full_of_dim(struct demand_builder *d, const struct ir_dim
 	return irb_dim_value_of(b, value, 1, &batch);
 }
 
-/* Row number of each sequence, i32[batch], clamped to [0, rows). */
+/* Row number of each sequence, i32[batch], clamped to [0, rows) as select_rows does: the numbers are also added
+ * to positions. */
 static struct ir_value row_numbers(struct demand_builder *d)
 {
 	const struct demand_key *key = &d->plan->key;
@@ -69,7 +70,9 @@ static struct ir_value row_numbers(struct demand_builder *d)
 	return irb_max(b, at, full_of_dim(d, ir_dim_const(dims, 0)), NULL);
 }
 
-/* Selects the rows of a value that is computed for all rows. Result: as v, with size 1 along `axis`. */
+/* Selects the rows of a value that is computed for all rows. Result: as v, with size 1 along `axis`. The op
+ * selects along axis 1, so that axis is moved there, and back afterwards; a constant row is a slice along any
+ * axis. */
 static struct ir_value select_rows(struct demand_builder *d, struct ir_value v, int axis)
 {
 	struct rebuild *r = d->r;
@@ -112,7 +115,7 @@ static int result_dims(struct demand_builder *d, const struct ir_op *op, const s
 	return type->rank;
 }
 
-/* An iota along the row axis becomes the row number. */
+/* An iota along the row axis becomes the row number plus its start; one along another axis has one row. */
 static struct ir_value build_iota(struct demand_builder *d, const struct ir_op *op)
 {
 	struct attrs_iota a = *(const struct attrs_iota *)op->attrs;
@@ -150,7 +153,8 @@ static bool mask_uses_positions(const struct ir_op *op)
 	return op->code == OP_mask && (a->mask == MASK_causal || a->window > 0);
 }
 
-/* Builds an op without size attributes; ops that depend on the position of a row get its number added. */
+/* Builds an op without size attributes; ops that depend on the position of a row get its number added: the row
+ * is now row 0. mask_rows compares s >= len, so its len becomes len - at. */
 static struct ir_value build_generic(struct demand_builder *d, const struct ir_op *op,
                                      struct ir_value *operands)
 {
@@ -167,7 +171,8 @@ static struct ir_value build_generic(struct demand_builder *d, const struct ir_o
 	return irb_op1(d->r->b, op->code, operands, op->n_operands, op->attrs);
 }
 
-/* Builds op with one row: sizes in attributes become 1 along the row axis. */
+/* Builds op with one row: sizes in attributes become 1 along the row axis. A slice is along another axis: one
+ * along the row axis mixes rows and is never reduced. */
 static struct ir_value build_op(struct demand_builder *d, const struct ir_op *op, struct ir_value *operands)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -226,6 +231,7 @@ struct peeler {
 	bool active; /* for the function of the plan */
 };
 
+/* The plan of the function being read, computed at its first op; NULL: no contraction of it gets fewer rows. */
 static struct demand_plan *plan_for(struct demand_plan *plan, bool *active, const struct rebuild *r,
                                     bool peel)
 {
@@ -302,7 +308,8 @@ struct reducer {
 	const struct ir_func *build_of; /* the function that `build` is for */
 };
 
-/* Second traversal: matches the row selections of the key and all reduced ops of the function body. */
+/* Second traversal: matches the row selections of the key and all reduced ops of the function body. All of a
+ * function are one application: it consumes one unit of fuel at the first op. */
 static bool match_reduced(struct rebuild *r, const struct ir_op *op)
 {
 	struct reducer *s = r->rewrite->user;

@@ -35,7 +35,7 @@ static const struct ir_weight *linear_weight(const struct ir_func *f, const stru
 	return f32 && weight->encoding == ENC_ROW ? weight : NULL;
 }
 
-/* The state that v is a slice of, or NULL. */
+/* The state that v is a slice of (the first result of state_append and state_read), or NULL. */
 static const struct ir_state_decl *state_of_slice(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f, v);
@@ -88,7 +88,9 @@ static void note_weight_readers(const struct ir_func *f, const struct ir_op *op,
 	}
 }
 
-/* The weight that op reads packed, or NULL; *at: index of the operand. */
+/* The weight that op reads packed, or NULL; *at: index of the operand. A gather reads the packed one if linears
+ * do and no op needs rows; a quantized weight also without linears, since quantized formats are stored in
+ * panels only. */
 static const struct ir_weight *packed_operand(const struct encoder *e, const struct ir_func *f,
                                               const struct ir_op *op, size_t *at)
 {
@@ -189,7 +191,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	for (size_t i = 0; i < ref->n_operands; i++)
 		at[i] = rebuild_get(r, ref->operands[i]);
 	struct ir_value packed_ref = irb_weight_ref(r->b, w, at, ref->n_operands);
-	struct ir_value in[4] = {IR_NO_VALUE};
+	struct ir_value in[4] = {IR_NO_VALUE}; /* x w b, x w ids b, or table ids */
 	for (size_t i = 0; i < op->n_operands && i < TFMC_COUNT(in); i++)
 		in[i] = i == at_weight ? packed_ref : rebuild_get(r, op->operands[i]);
 	rebuild_set(r, op->results[0], irb_op1(r->b, op->code, in, op->n_operands, op->attrs));
@@ -200,7 +202,7 @@ enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in,
 {
 	struct encoder e;
 	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &e};
-	size_t errors = p->cx->n_errors;
+	size_t errors = p->cx->n_errors; /* emit() reports its error, and cannot return it */
 
 	strmap_init(&e.linears, p->arena);
 	strmap_init(&e.row_uses, p->arena);

@@ -137,7 +137,8 @@ static struct ir_value fold_scales(const struct rebuild *r, struct ir_value v, d
 	return v;
 }
 
-/* Sets m->qk, the matmul that computes the scores. Returns the reason why it cannot be fused, or NULL. */
+/* Sets m->qk, the matmul that computes the scores (m->s.x is the operand of the folded scale, softcap, bias and
+ * mask). Returns the reason why it cannot be fused, or NULL. */
 static const char *check_scores(const struct rebuild *r, struct attention_match *m)
 {
 	if (m->s.blocked != NULL)
@@ -165,10 +166,9 @@ static struct ir_value split_row_scales(const struct rebuild *r, struct ir_value
 	return v;
 }
 
-/*
- * The value that v [B,K,T,E] or [B,K,1,T,E] is converted from: f16, bf16, or i8 with *scales for each position.
- * Returns IR_NO_VALUE if v is not such a conversion.
- */
+/* The value that v [B,K,T,E] or [B,K,1,T,E] is converted from: f16, bf16, or i8 with *scales for each position.
+ * It has 4 axes, which a reshape may have given the axis of size 1. Returns IR_NO_VALUE if v is not such a
+ * conversion. */
 static struct ir_value find_stored(const struct rebuild *r, struct ir_value v, struct ir_value *scales)
 {
 	const struct ir_op *flat = ir_def_as(r->f, v, OP_reshape);
@@ -219,7 +219,7 @@ static void collect_operands(const struct rebuild *r, const struct ir_op *op, st
 		m->q = before_bf16_rounding(r, m->q);
 		m->k = before_bf16_rounding(r, m->k);
 		m->v = before_bf16_rounding(r, m->v);
-	} else {
+	} else { /* a scale before the rounding to bf16 is not a factor on the scores */
 		m->q = fold_scales(r, m->q, &m->s.scale);
 		m->k = fold_scales(r, m->k, &m->s.scale);
 	}
@@ -230,6 +230,7 @@ static void collect_operands(const struct rebuild *r, const struct ir_op *op, st
 		m->k_shared = before_head_broadcast(r, m->k);
 		m->v_shared = before_head_broadcast(r, m->v);
 	}
+	/* The op reads keys and values of the same K heads. */
 	bool both = m->k_shared.id != 0 && m->v_shared.id != 0 &&
 	            ir_type_of(r->f, m->k_shared)->dims[1] == ir_type_of(r->f, m->v_shared)->dims[1];
 	if (!both)
@@ -332,7 +333,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* Builds old as [B,H,S,E], transposing the last two axes if they are stored transposed. */
+/* Builds old as [B,H,S,E], transposing the last two axes if they are stored transposed. [S,E] becomes [1,1,S,E]
+ * and [N,S,E] becomes [N,1,S,E]: one head. An absent value stays absent. */
 static struct ir_value to_rank_4(struct rebuild *r, struct ir_value old, bool transposed)
 {
 	static const int64_t perms[5][4] = {{0}, {0}, {1, 0}, {0, 2, 1}, {0, 1, 3, 2}};

@@ -11,8 +11,8 @@
  */
 #include "passes/graph/scores.h"
 
-/* A softmax with at least one op to fold. s.blocked without such an op: one was found that cannot be folded,
- * which is reported. */
+/* A softmax with at least one op to fold (s.n_peeled of them, see scores.h). s.blocked without such an op: one
+ * was found that cannot be folded, which is reported. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct scores s;

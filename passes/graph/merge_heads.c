@@ -37,7 +37,8 @@ static int index_position(const struct ir_op *weight, struct ir_value index)
 	return -1;
 }
 
-/* The body has only pure ops, and its index only selects weights. *n_attention: number of attentions in it. */
+/* The body has only pure ops, and every use of its index selects a weight, which has an expression with room
+ * for two more levels (index, then concat). *n_attention: number of attentions in it. */
 static bool is_unrollable(const struct rebuild *r, const struct ir_region *body, size_t *n_attention)
 {
 	uint32_t n_weights = 0;
@@ -90,7 +91,7 @@ static bool adds_a_head(const struct rebuild *r, const struct ir_region *body)
 	return ir_same_value(sum->operands[at], carry) && is_head_term(r, body, sum->operands[1 - at]);
 }
 
-/* Matches a repeat over heads. */
+/* Matches a repeat over heads with one carry, the sum. Marks what its body reads from outside. */
 static bool unroll_heads_match(struct rebuild *r, const struct ir_op *op)
 {
 	size_t n_attention;
@@ -208,6 +209,7 @@ static const struct ir_op *find_head(const struct rebuild *r, const struct ir_op
 	if (a == NULL || !rebuild_has_one_use(r, o) || !in_region_of(r, root, o))
 		return NULL;
 	bool one = is_one_head(ir_type_of(r->f, o), ir_type_of(r->f, v));
+	/* Bias, sinks and scales belong to single heads; lengths are compared by same_attention(). */
 	for (size_t i = BIAS; one && i < a->n_operands; i++)
 		one = i == LEN || i == PAST || a->operands[i].id == 0;
 	return one ? a : NULL;
@@ -268,7 +270,8 @@ static bool add_term(const struct rebuild *r, const struct ir_op *root, struct i
 	return add_head(r, h, find_head(r, root, out->operands[0]), out);
 }
 
-/* Flattens a tree of additions with single uses, terms in order. True if at least two terms are heads. */
+/* Flattens a tree of additions with single uses into heads and other terms, both in the order of the text (the
+ * right operand is pushed first). True if at least two terms are heads. */
 static bool find_sum(const struct rebuild *r, const struct ir_op *op, struct heads *h)
 {
 	struct ir_value stack[LEAVES_MAX];
@@ -292,6 +295,7 @@ static bool find_sum(const struct rebuild *r, const struct ir_op *op, struct hea
 	return h->n > 1;
 }
 
+/* Fills h with the heads that op combines, a concat or a sum. False: fewer than two. */
 static bool match_heads(const struct rebuild *r, const struct ir_op *op, struct heads *h)
 {
 	h->n = h->n_other_terms = 0;

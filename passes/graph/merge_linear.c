@@ -68,7 +68,8 @@ static bool fits_set(const struct collector *c, const struct merge_set *s, const
 	       can_concat_weights(c->f, first, op);
 }
 
-/* Adds a linear to the first set it fits, or to a new one. */
+/* Adds a linear to the first set it fits, or to a new one. Only the last COMPARED_SETS_MAX sets of the function
+ * are compared: linears of one input are near each other, and the time stays linear. */
 static void add_candidate(struct collector *c, const struct ir_op *op)
 {
 	struct merge_sets *sets = c->sets;
@@ -133,7 +134,8 @@ static bool may_pair(const struct collector *c, const struct ir_op *a, const str
 	return n % PAIR_COLUMNS == 0;
 }
 
-/* If the elementwise op combines two linears of one input, adds them as a pair. */
+/* If the elementwise op combines two linears of one input, adds them as a pair, in program order: the merged
+ * linear is built at the first. Their results have this reader only, so no other set takes them. */
 static void add_pair(struct collector *c, const struct ir_op *op)
 {
 	if (!ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->n_operands != 2)
@@ -300,7 +302,8 @@ static struct merge_sets *collect_sets(struct pass_context *p, const struct ir_m
 	return arena_failed(p->arena) ? NULL : sets;
 }
 
-/* The set that contains op, and its index; NULL: none, or it was rejected. */
+/* The set that contains op, and its index; NULL: none, or it was rejected. The table of a function is built
+ * when it is first asked for: functions are traversed one after another. */
 static const struct merge_set *find_set(struct merge_sets *s, const struct ir_func *f, const struct ir_op *op,
                                         size_t *index)
 {

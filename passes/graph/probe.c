@@ -77,7 +77,8 @@ static const char *name_result(struct probe_inserter *p, const struct ir_func *f
 	return text;
 }
 
-/* Marks a site as wanted in the iteration of n. */
+/* Marks a site as wanted in the iteration of n, and names its result at the first request. All iterations
+ * between the first and the last requested one are stored. */
 static void request_site(struct probe_inserter *p, const struct ir_func *f, const struct probe_sites *sites,
                          struct probe_site *s, const struct probe_name *n)
 {
@@ -101,10 +102,8 @@ static void drop_unwanted(struct probe_sites *sites)
 	sites->n = n;
 }
 
-/*
- * Marks the requested sites of a function and lists their values; slots are set when the range of iterations is
- * known.
- */
+/* Marks the requested sites of a function and lists their values. A value's slot holds its iteration until the
+ * range of iterations is known, then its position in the range; -1 outside of repeats. */
 static enum tfmc_status select_sites(struct probe_inserter *p, const struct ir_func *f,
                                      struct probe_sites *sites)
 {

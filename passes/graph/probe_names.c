@@ -28,7 +28,9 @@ static size_t repeat_paths(const struct ir_region *r, const char *paths[MAX_REPE
 	return n;
 }
 
-/* Inserts `.iteration` after the path of each repeat that is a prefix of `path`, in place of the range of its loop. */
+/* Inserts `.iteration` after the path of each repeat that is a prefix of `path`, in place of the range of its
+ * loop. done: bytes of `path` that are copied already. A repeat whose path is no prefix appends its iteration
+ * at the end. */
 static const char *insert_iterations(struct arena *arena, const char *path, const char *const *paths,
                                      const int64_t *at, size_t n)
 {
@@ -75,6 +77,8 @@ static size_t parameter_length(const char *name)
 	return rows && strspn(rows + 5, "0123456789") > 0 ? (size_t)(rows - name) : strlen(name);
 }
 
+/* Collects the selecting repeats from the innermost region outward, then reverses them: paths are outermost
+ * first. */
 const char *probe_weight_path(struct arena *arena, const struct ir_func *f, const struct ir_op *weight,
                               const struct ir_region *region, const int64_t *at, size_t n_at)
 {
@@ -259,10 +263,8 @@ static void add_name(struct name_lister *l, const char *name, size_t moment)
 	                              .iteration = l->moments.items[moment].iteration});
 }
 
-/*
- * Adds the name of a moment: PATH.NAME, or NAME alone in text without paths. The last moment of a step is named by
- * the step.
- */
+/* Adds the name of a moment: PATH.NAME, or NAME alone in text without paths. The last moment of a step has the
+ * name of the step, which probe_list adds from l->steps. */
 static void name_moment(struct name_lister *l, size_t moment)
 {
 	const struct moment *m = &l->moments.items[moment];

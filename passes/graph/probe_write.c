@@ -38,7 +38,9 @@ static void note_readers(struct probe_writer *w, const struct ir_op *op)
 	}
 }
 
-/* v is materialized in memory however the function is fused: recomputation starts from it. */
+/* v is materialized in memory however the function is fused, so recomputation starts from it: arguments, values
+ * of other regions, results of repeats and states, and the residual stream (an elementwise op or norm that is
+ * carried, or that an add and another op read). A view is recomputed with its operand. */
 static bool is_boundary(const struct probe_writer *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
@@ -104,7 +106,8 @@ static void clone_op(struct probe_writer *w, const struct ir_op *op, const struc
 			w->clones[op->operands[i].id] = IR_NO_VALUE;
 }
 
-/* Recomputes v by cloning its backward slice within its region, up to materialized values. */
+/* Recomputes v by cloning its backward slice within its region, up to materialized values: marks the slice from
+ * v backward, then clones it in program order. Returns the copy of v itself if it is materialized. */
 static struct ir_value recompute(struct probe_writer *w, struct ir_value v)
 {
 	const struct ir_region *here = ir_value_info(w->f, v)->region;
@@ -269,7 +272,7 @@ static void begin_slots(struct probe_writer *w, struct probe_site *s)
 	s->value = irb_full_of(w->b, 0.0, type->dtype, rank, dims);
 }
 
-/* slots = where(slot index = iteration, v, slots) */
+/* slots = where(slot index = iteration, v, slots): an iteration outside of the requested range equals no index. */
 static void fill_slot(struct probe_writer *w, struct probe_site *s, struct ir_value v)
 {
 	const struct ir_type *t = irb_type(w->b, s->value);
@@ -286,6 +289,7 @@ static void fill_slot(struct probe_writer *w, struct probe_site *s, struct ir_va
 
 /* ---- the function ---- */
 
+/* The site is wanted, and its op is in the body of the repeat, however deep. */
 static bool is_inside(const struct probe_writer *w, const struct probe_site *s, const struct ir_op *repeat)
 {
 	const struct ir_region *r = ir_value_info(w->f, s->op->results[0])->region;

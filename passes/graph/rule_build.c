@@ -49,7 +49,8 @@ static const struct rule_op *reader_of(const struct rule_side *s, int value)
 	return NULL;
 }
 
-/* Type of the result of op: as written, else that of the other operands of its reader, else that of the root. */
+/* Type of the result of op, for attributes that hold sizes: as written, else that of the other operands of its
+ * reader, else that of the root. */
 static const struct ir_type *result_type(const struct rule_side *s, const struct rule_op *op)
 {
 	const struct rule_type *t = s->m->rule->values[op->result].type;
@@ -245,6 +246,8 @@ static void rule_need(struct rebuild *r, const struct rule_match *m)
 
 /* ---- rewriter ---- */
 
+/* The first rule of the op's bucket that matches is stored for rewriter_emit and consumes a unit of fuel; what
+ * its replacement reads is marked as needed. Rules `except empty` are used only with the setting nonempty. */
 bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *op)
 {
 	const struct rule_bucket *bucket = &w->set->by_root[op->code];
@@ -282,6 +285,8 @@ static void count_hit(struct rewriter *w, struct rebuild *r, const struct rule_m
 	            (long long)m->number);
 }
 
+/* Builds the replacement of the match that rewriter_match stored. One of another type is a fault of the rule:
+ * the first is recorded for rewriter_status, and IR_NO_VALUE fails the builder. */
 bool rewriter_emit(struct rewriter *w, struct rebuild *r, const struct ir_op *op)
 {
 	const struct rule_match *m = w->f == r->f ? w->found[op->results[0].id] : NULL;

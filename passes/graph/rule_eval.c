@@ -63,7 +63,8 @@ static bool dim_value(const struct ir_dim *d, double *out)
 	return true;
 }
 
-/* Recursion depth is that of the text, which the parser bounds. */
+/* False: a variable is unbound, or a dim is not constant. Recursion depth is that of the text, which the parser
+ * bounds. */
 bool rule_expr_eval(const struct rule_expr *e, const struct rule_match *m, double *out)
 {
 	double a = 0, b = 0;

@@ -2,7 +2,8 @@
 /*
  * Matches a rule at an op: backtracking over a worklist of pairs (pattern operand, value), starting at the root.
  * For a commutative op both orders of its operands are tried, the written one first, so the result is
- * deterministic. The function is not changed.
+ * deterministic. The function is not changed. A match binds values, variables ($x), dims and the leading axes (`..`)
+ * of the rule to those of the function (struct rule_match).
  */
 #include <string.h>
 
@@ -91,7 +92,7 @@ static bool same_dims(const struct ir_dim_list *a, const struct ir_dim_list *b)
 	return a->n == b->n && (a->n == 0 || memcmp(a->items, b->items, a->n * sizeof(*a->items)) == 0);
 }
 
-/* The first occurrence of a variable binds it, the others compare. */
+/* The first occurrence of a variable binds it, the others compare; numbers by their bits, so that -0 is not 0. */
 static bool bind_attr(struct rule_binding *b, const struct ir_attr_desc *d, const void *at)
 {
 	struct rule_binding bound = {.is_set = true, .number = number_at(d, at)};
@@ -168,7 +169,9 @@ static void push(struct matcher *t, const struct rule_operand *p, struct ir_valu
 	t->worklist[t->n++] = (struct pair){p, v};
 }
 
-/* Matches an op except for its operands, which are pushed; the first two exchanged if `is_swapped`. */
+/* Matches an op except for its operands, which are pushed; the first two exchanged if `is_swapped`. An op that
+ * the replacement computes again (neither free nor shared) must be in the region of the root: in another one it
+ * is executed less often. */
 static bool match_op(struct matcher *t, const struct rule_op *p, const struct ir_op *op, bool is_swapped)
 {
 	if (op == NULL || op->code != p->code || op->n_operands != p->n_operands)

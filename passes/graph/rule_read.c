@@ -449,7 +449,9 @@ static bool read_ints_attr(struct rule_reader *r, struct rule_attr *out)
 	return parse_shape(&r->p, &out->n_ints, out->ints);
 }
 
-/* Parses the value of an attribute according to its kind. */
+/* Parses the value of an attribute according to its kind. A variable alone (with no operator after it) binds
+ * the attribute of any kind; strchr also finds the 0 at the end of the text, which the second condition
+ * handles. */
 static bool read_attr_value(struct rule_reader *r, const struct ir_attr_desc *d, struct rule_attr *out)
 {
 	struct tok t = r->p.tok;
@@ -685,7 +687,9 @@ static bool read_pred(struct rule_reader *r)
 
 /* ---- rules ---- */
 
-/* Checks that every op reads operands of the rule or results above it, and that `into` does not read the root. */
+/* Checks that every op reads operands of the rule or results above it, and that `into` does not read the root.
+ * Within a side a value must be defined by an earlier op (operands of the rule have op -1, and belong to
+ * match). */
 static bool check_order(struct rule_reader *r, const struct rule_op *ops, int n, bool into)
 {
 	const struct rule *rule = r->rule;

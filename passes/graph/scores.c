@@ -111,6 +111,8 @@ void scores_read_from(const struct rebuild *r, struct ir_value x, struct scores 
 	peel_added(&p);
 }
 
+/* A masked_softmax has its scale, softcap and mask in its attributes; the ops before it can only be a bias and
+ * scales. */
 void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias, struct scores *out)
 {
 	struct score_peeler p = {r, out};

@@ -18,6 +18,10 @@
  *            have one scale or end within a block; axes with parts of different sizes where an op does not keep zeros
  *            finite (log, div), or where both factors of a product are values, whose filling need not be zero.
  * Benefit    none by itself: the object has the bits of the model on `ranks` ranks, the reference of every transport.
+ *
+ * A value is partial if every rank has one term of it, and reduced if it is partial and its terms are added where it is
+ * defined. An axis is cut if each rank has some of its elements, else whole; axes that must be cut alike are a class
+ * (shard_plan.c), and a rank's part is the range [begin, end), filled up to `local` elements (0: the axis is whole).
  */
 #include "passes/graph/shard.h"
 
@@ -148,7 +152,9 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* A reference to elements [begin, end) of axis `axis` of the value of a weight op, under the given name. */
+/* A reference to elements [begin, end) of axis `axis` (without the axes of the indices) of the value of a
+ * weight op, as a weight of the given name; plain if blocks of its format do not end there. No value: without
+ * memory. */
 static struct ir_value cut_weight(struct rebuild *r, const struct ir_op *op, int axis, int64_t begin,
                                   int64_t end, const char *name)
 {
@@ -202,7 +208,8 @@ static size_t bias_of(const struct ir_op *op)
 	                                      : SIZE_MAX;
 }
 
-/* The term of a contraction on one rank; no value: its part is empty. */
+/* The term of a contraction on one rank; no value: its part is empty. Rank 0 alone has the bias, which is added
+ * once. */
 static struct ir_value emit_contraction(struct rebuild *r, const struct ir_op *op, int64_t rank)
 {
 	const struct sharder *s = r->rewrite->user;
@@ -222,7 +229,8 @@ static struct ir_value term_of(const struct sharder *s, const struct ir_op *op, 
 	return s->parts[op->operands[i].id * (size_t)s->ranks + (size_t)rank];
 }
 
-/* The result of an op that is linear in the terms of one rank; no value: the rank has none. */
+/* The result of an op that is linear in the terms of one rank: a clone that reads the term in place of the
+ * operand. No value: the rank has none. */
 static struct ir_value emit_partial(struct rebuild *r, const struct ir_op *op, int64_t rank)
 {
 	const struct sharder *s = r->rewrite->user;
@@ -349,7 +357,7 @@ enum division {
 
 #define COLUMNS_UNIT 16 /* a packed panel */
 
-/* The part of axis i of a weight. */
+/* The part of axis i of a weight; local, the same on all ranks, is 0 if the axis is whole. */
 static struct shard_part part_of_axis(const struct writer *w, const struct ir_weight *old, int i,
                                       enum division division, int64_t rank)
 {
@@ -428,7 +436,8 @@ static struct ir_value reference_of_ranks(struct ir_copy *c, const struct ir_op 
 	return w != NULL ? irb_weight_ref(c->b, w, index, op->n_operands) : IR_NO_VALUE;
 }
 
-/* The dims of the result on a rank, for attributes; n 0: no axis is cut. */
+/* The dims of the result on a rank, for attributes; n 0: no axis is cut. All ranks have the same, so those of
+ * rank 0. */
 static struct ir_dim_list dims_on_rank(const struct writer *w, const struct ir_func *f,
                                        const struct ir_op *op)
 {
