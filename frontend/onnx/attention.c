@@ -2,6 +2,8 @@
 /*
  * Attention and RotaryEmbedding of opset 23 and later. Attention is `sdpa`; scores as a result, and a mask that is
  * added behind a softcap, are written out step by step.
+ * Texts are expressions of the model language: import_statement() gives one a name, import_output() makes it an
+ * output of the node.
  */
 #include "frontend/onnx/import.h"
 
@@ -53,7 +55,8 @@ static bool read_heads(struct importer *im, size_t i, const char *count, struct 
 	return import_heads(im, operand_needed(im, i), attribute_int(im, count, 0), out);
 }
 
-/* Keys or values after those of operand `past`; all of them are output i, too. */
+/* Puts the keys or values of operand `past` before those of the node; all of them are output i, too. A past of no
+   positions adds nothing. */
 static bool join_past(struct importer *im, struct heads *h, size_t past, size_t i)
 {
 	struct operand *before = operand_at(im, past);
@@ -69,7 +72,8 @@ static bool join_past(struct importer *im, struct heads *h, size_t past, size_t 
 	                             : !im->failed;
 }
 
-/* attn_mask, of bools or floats, as long as the keys: those behind its end are not visible. */
+/* attn_mask, operand 3: bools say which keys are visible (a->mask), floats are added to the scores (a->bias). One
+   that is shorter than the keys is padded: keys behind its end are not visible. */
 static bool read_mask(struct importer *im, struct attention *a)
 {
 	struct operand *v = operand_at(im, 3);
@@ -97,7 +101,8 @@ static bool read_mask(struct importer *im, struct attention *a)
 	return !im->failed;
 }
 
-/* Bools [.., S, T]: key j is at most where query i is, which is behind the past, or at the end of the real keys. */
+/* Bools [.., S, T]: key j is visible where j is at most the position of query i. Queries come after the past, or,
+   with lengths, are the last S of the real keys. */
 static const char *causal_text(struct importer *im, const struct attention *a)
 {
 	const char *s = dim_text(im, a->q.dims[2]), *t = dim_text(im, a->k.dims[2]);
@@ -113,7 +118,8 @@ static const char *causal_text(struct importer *im, const struct attention *a)
 
 /* ---- step by step ---- */
 
-/* Keys or values of each head of the queries. */
+/* Keys or values repeated for each head of the queries: head h reads head h // group of them, and matmul() has no
+   groups. The heads as they are where both counts are the same, or after a refusal. */
 static const char *for_all_heads(struct importer *im, const struct attention *a, const struct heads *h)
 {
 	int64_t group;
@@ -127,7 +133,7 @@ static const char *for_all_heads(struct importer *im, const struct attention *a,
 	return h->x;
 }
 
-/* Output 3 is the scores of this mode. */
+/* Makes the scores x output 3 if `mode` is the stage that qk_matmul_output_mode asks for, and the output is read. */
 static bool output_scores(struct importer *im, int64_t mode, const char *x)
 {
 	return attribute_int(im, "qk_matmul_output_mode", 0) != mode || !import_is_read(im, 3)
@@ -135,6 +141,8 @@ static bool output_scores(struct importer *im, int64_t mode, const char *x)
 	               : import_output(im, 3, import_text(im, "identity(%s)", x));
 }
 
+/* Attention in separate statements, in the order of the standard, so that the scores of each stage may be an output:
+   product (mode 0), softcap (1), bias and masks (2), softmax (3). Returns the text of the result. */
 static const char *write_scores(struct importer *im, const struct attention *a)
 {
 	const char *k = for_all_heads(im, a, &a->k), *v = for_all_heads(im, a, &a->v), *seen;
@@ -158,6 +166,8 @@ static const char *write_scores(struct importer *im, const struct attention *a)
 	return import_text(im, "matmul(%s, %s)", x, v);
 }
 
+/* Attention as one call of sdpa. `causal=true` sees keys up to the index of the query; where queries come after a
+   past, or at the end of real keys, the causal mask is written out. */
 static const char *write_sdpa(struct importer *im, const struct attention *a)
 {
 	const char *more = import_text(im, "scale=%s", a->scale), *mask = a->mask;
@@ -182,6 +192,8 @@ static const char *write_sdpa(struct importer *im, const struct attention *a)
 
 /* ---- the nodes ---- */
 
+/* Reads operands and attributes: q, k, v, attn_mask, past_key, past_value, nonpad_kv_seqlen. k and v include the past
+   when it returns. */
 static bool read_attention(struct importer *im, struct attention *a)
 {
 	const struct operand *past = operand_at(im, 4);
@@ -205,6 +217,8 @@ static bool read_attention(struct importer *im, struct attention *a)
 	return join_past(im, &a->k, 4, 1) && join_past(im, &a->v, 5, 2) && read_mask(im, a);
 }
 
+/* sdpa adds a bias before its softcap, and has no scores as a result: those two are written step by step. A result of
+   three axes is [B, S, heads E], as the queries. */
 bool import_attention(struct importer *im)
 {
 	struct attention a = {0};
@@ -223,7 +237,8 @@ bool import_attention(struct importer *im)
 	return import_output(im, 0, y);
 }
 
-/* The cosines or sines of operand i, [positions, n] or [B, S, n], next to x. */
+/* The cosines or sines of operand i as [.., n] that broadcasts to x with four axes: tables [positions, n] are looked
+   up at operand 3, without it they are [B, S, n] already. heads_first: x is [B, H, S, E], else [B, S, H, E]. */
 static const char *angles_text(struct importer *im, size_t i, bool heads_first, const struct ir_dim *n)
 {
 	struct operand *at = operand_at(im, 3);
@@ -271,10 +286,9 @@ static const char *rope_text(struct importer *im, const char *x, const char *at,
 	                   interleaved ? "interleaved" : "halves", table);
 }
 
-/*
- * RotaryEmbedding of ONNX Runtime has the positions before the tables: [B, S], or the first one. True: this node
- * is one, as a statement or a failure.
- */
+/* The rotation as one `rope`, by stored tables. RotaryEmbedding of ONNX Runtime has the positions before the tables:
+   [B, S], or the first one. dims: those of x with four axes. True: this node has been imported so, or refused; false:
+   the standard operator without such tables, which is written out. */
 static bool rotary_by_table(struct importer *im, struct operand *v, const struct ir_dim *const dims[4],
                             bool interleaved)
 {
@@ -302,7 +316,8 @@ static bool rotary_by_table(struct importer *im, struct operand *v, const struct
 	       im->failed;
 }
 
-/* (a, b) becomes (a cos - b sin, a sin + b cos) in the first `rotary_embedding_dim` features. */
+/* (a, b) becomes (a cos - b sin, a sin + b cos) in the first `rotary_embedding_dim` features (0: all), by `rope`
+   where tables are stored, else written out. Rows of three axes are split into heads and merged again. */
 bool import_rotary(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);

@@ -2,6 +2,8 @@
 /*
  * Operators on elements, and along axes: templates, and those whose text depends on types and attributes. An import_
  * function makes the outputs of the node values of statements; false: it refused, with a diagnostic.
+ * A literal is the text of a known number in place of a name; an alias is an output that is an operand itself,
+ * without a statement.
  */
 #include "frontend/onnx/import.h"
 
@@ -14,8 +16,8 @@ static bool is_literal(const struct operand *v)
 	return v->name == NULL && v->known != NULL && v->n == 1 && v->dtype != DT_BOOL;
 }
 
-/* Operand i as a literal, if it is one number and stands next to a tensor of its type that has its axes; else its
- * name. */
+/* Operand i as a literal, if it is one number and stands next to a tensor of its type that has its axes: the language
+   types and broadcasts a literal after its neighbour. Else its name. */
 static const char *text_at(struct importer *im, size_t i)
 {
 	struct operand *v = operand_needed(im, i);
@@ -30,7 +32,8 @@ static const char *text_at(struct importer *im, size_t i)
 
 /* ---- templates ---- */
 
-/* `axis=[1], keep=true` of a reduction; NULL: it reduces nothing. */
+/* The arguments `axis=[1], keep=true` of a reduction; without axes it reduces all, or nothing with
+   noop_with_empty_axes. NULL: it reduces nothing, or was refused. */
 static const char *reduction_text(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -53,7 +56,7 @@ static const char *reduction_text(struct importer *im)
 	return import_text(im, "axis=%s, keep=%s", ints_text(im, axes, n), keep != 0 ? "true" : "false");
 }
 
-/* {alpha=0.2}: the attribute, or its default. */
+/* {alpha=0.2} of a template, from `text` to `end`: the attribute of the node, or the default behind `=`. */
 static const char *placeholder_text(struct importer *im, const char *text, const char *end)
 {
 	const char *eq = memchr(text, '=', (size_t)(end - text));
@@ -61,6 +64,8 @@ static const char *placeholder_text(struct importer *im, const char *text, const
 	return a != NULL ? float_text(im, a->f) : arena_strndup(im->a, eq + 1, (size_t)(end - eq - 1));
 }
 
+/* Expands the text of a row of ops.def: $a, $b, .. are operands, $t the type of operand 0, $r the arguments of a
+   reduction, {name=default} a float attribute. A reduction of nothing is its operand. */
 bool import_template(struct importer *im, const char *text)
 {
 	struct buf out;
@@ -93,7 +98,7 @@ bool import_identity(struct importer *im)
 	return import_alias(im, 0, operand_needed(im, 0));
 }
 
-/* The operand training_mode is absent or false. */
+/* Out of training (operand 2 absent or false) Dropout is the identity. */
 bool import_dropout(struct importer *im)
 {
 	const struct operand *training = operand_at(im, 2);
@@ -105,7 +110,8 @@ bool import_dropout(struct importer *im)
 	return import_identity(im);
 }
 
-/* Float types of 16 and 64 bits become f32, as in all statements. CastLike: to the type of operand 1. */
+/* Float types of 16 and 64 bits become f32, as in all statements. CastLike: to the type of operand 1. The numbers are
+   those of TensorProto.DataType. */
 bool import_cast(struct importer *im)
 {
 	static const struct {
@@ -157,7 +163,7 @@ bool import_clip(struct importer *im)
 	return import_output(im, 0, import_text(im, "clip(%s%s)", operand_tensor(im, v), limits));
 }
 
-/* Ints are divided toward zero, the language rounds down. */
+/* Ints are divided toward zero, the language rounds down: for a negative quotient -a // b is negated. */
 bool import_divide(struct importer *im)
 {
 	const char *a = text_at(im, 0), *b = text_at(im, 1);
@@ -170,7 +176,8 @@ bool import_divide(struct importer *im)
 	                              a, b, a, b));
 }
 
-/* fmod: the remainder has the sign of the dividend. */
+/* Without fmod the result has the sign of the divisor, as % of the language; with fmod that of the dividend: the
+   remainder of |a| by |b|, negated for a negative a. */
 bool import_modulo(struct importer *im)
 {
 	const char *a = tensor_at(im, 0), *b = text_at(im, 1);
@@ -181,7 +188,7 @@ bool import_modulo(struct importer *im)
 	        import_text(im, "where(%s < 0, neg(neg(%s) %% abs(%s)), %s %% abs(%s))", a, a, b, a, b));
 }
 
-/* The type is that of the base. */
+/* The type is that of the base. `**` has no ints to a float power: these are computed as f32 and cast back. */
 bool import_power(struct importer *im)
 {
 	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1);
@@ -215,6 +222,7 @@ bool import_biased_gelu(struct importer *im)
 	        import_text(im, "gelu%s(%s)", strcmp(im->node->op, "FastGelu") == 0 ? "_tanh" : "", x));
 }
 
+/* x sigmoid(alpha x); gelu_quick of the language has the alpha 1.702. */
 bool import_quick_gelu(struct importer *im)
 {
 	const char *x = tensor_at(im, 0);
@@ -225,7 +233,7 @@ bool import_quick_gelu(struct importer *im)
 	                             : import_text(im, "%s * sigmoid(%s * %s)", x, x, float_text(im, alpha)));
 }
 
-/* One of both signs, or both. */
+/* True for infinities of one sign (detect_positive, detect_negative), or of both. */
 bool import_is_inf(struct importer *im)
 {
 	bool above = attribute_int(im, "detect_positive", 1) != 0,
@@ -254,7 +262,7 @@ bool import_variadic(struct importer *im)
 
 /* ---- along axes ---- */
 
-/* Before opset 13 the axes from `axis` on are one. */
+/* Before opset 13 the axes from `axis` on are one: the tensor is reshaped to rows of them, and back. */
 bool import_softmax(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -272,7 +280,7 @@ bool import_softmax(struct importer *im)
 	                                 dims_text(im, 2, flat), dims_text(im, v->rank, v->dims)));
 }
 
-/* 1 at the first largest element. */
+/* 1 at the first largest element along the axis, else 0: indices of the axis compared with argmax. */
 bool import_hardmax(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);

@@ -4,6 +4,7 @@
  * Gather, Concat, Reshape). Ints are dims, so that sizes that vary are folded, too; an operation whose result is no
  * dim (a comparison that no bound decides) stays a node. A fold_ function makes the output of the node a known
  * value; false: it did not, and the node is imported as a statement unless im->failed.
+ * A list is an operand of one axis.
  */
 #include "frontend/onnx/import.h"
 
@@ -45,7 +46,7 @@ const struct element *elements_of_dims(struct importer *im, const struct ir_dim 
 
 enum fold_op { ADD, SUB, MUL, DIV, MOD, MIN, MAX, POW, EQ, LT, GT, LE, GE, AND, OR };
 
-/* False: the operation has no result that is a float. */
+/* a OP b of floats; false: comparisons, MOD and logic, which are not folded for floats. */
 static bool fold_floats(enum fold_op op, double a, double b, double *out)
 {
 	switch (op) {
@@ -68,7 +69,8 @@ static bool fold_floats(enum fold_op op, double a, double b, double *out)
 	return false;
 }
 
-/* a / b and a % b toward zero, of constants, or of a dim that is not negative by a constant. */
+/* a / b and a % b toward zero, of constants, or of a dim that is not negative by a constant > 0; an exact quotient of
+   any dims. NULL: no dim has this value. */
 static const struct ir_dim *fold_quotient(struct importer *im, enum fold_op op, const struct ir_dim *a,
                                           const struct ir_dim *b)
 {
@@ -84,7 +86,7 @@ static const struct ir_dim *fold_quotient(struct importer *im, enum fold_op op, 
 	return op == DIV ? q : ir_dim_sub(im->dims, a, ir_dim_mul(im->dims, q, b));
 }
 
-/* 1, 0, or -1: no bound decides. */
+/* A comparison of dims by their bounds: 1 it holds for all values, 0 for none, -1: no bound decides. */
 static int fold_compare(struct importer *im, enum fold_op op, const struct ir_dim *a, const struct ir_dim *b)
 {
 	bool le = ir_dim_le(im->dims, a, b), ge = ir_dim_le(im->dims, b, a);
@@ -111,7 +113,7 @@ static int fold_compare(struct importer *im, enum fold_op op, const struct ir_di
 	return -1;
 }
 
-/* NULL: not a dim. */
+/* a OP b of ints as a dim, bools as 0 and 1; NULL: no dim has this value. min(a, b) is a + b - max(a, b). */
 static const struct ir_dim *fold_dims(struct importer *im, enum fold_op op, const struct ir_dim *a,
                                       const struct ir_dim *b)
 {
@@ -157,7 +159,8 @@ static bool fold_pair(struct importer *im, enum fold_op op, const struct element
 	return out->dim != NULL && !ir_dims_failed(im->dims);
 }
 
-/* The operand whose shape the result has: both are of one count, or one has one element. NULL: others. */
+/* The operand whose shape the result of a broadcast has: both have as many elements, or one has one. NULL: other
+   broadcasts, which stay a node. */
 static const struct operand *wider(const struct operand *a, const struct operand *b)
 {
 	if (a->n == b->n)
@@ -171,7 +174,7 @@ static const struct element *at(const struct operand *v, size_t i)
 	return &v->known[v->n == 1 ? 0 : i];
 }
 
-/* out = a OP b, element by element. */
+/* out = a OP b, element by element. Types are not compared: a checked file has operands of one type. */
 static bool fold_binary(struct importer *im, enum fold_op op)
 {
 	const struct operand *a = operand_at(im, 0), *b = operand_at(im, 1);
@@ -232,7 +235,8 @@ static bool fold_not(struct importer *im)
 	return out != NULL && import_known(im, 0, DT_BOOL, a->rank, a->dims, out, a->n);
 }
 
-/* Cast between ints and floats; the type of a float is f32. */
+/* Cast between ints and floats by the numbers of TensorProto.DataType: 1, 10, 11 and 16 are floats, all f32 here; 6,
+   7 and 9 are i32, i64 and bool. False: other types, or a dim that varies as a float. */
 static bool fold_cast(struct importer *im)
 {
 	static const enum ir_dtype types[] = {
@@ -262,7 +266,7 @@ static bool fold_cast(struct importer *im)
 
 /* ---- shapes ---- */
 
-/* Shape and Size, of any operand. */
+/* Shape: the dims [start, end) of any operand, known or not; both bounds are clamped to the rank. */
 static bool fold_shape(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -277,7 +281,7 @@ static bool fold_shape(struct importer *im)
 	                    (size_t)(end - start));
 }
 
-/* The number of elements, of any operand. */
+/* Size: the number of elements, of any operand, as its shape is always known. */
 static bool fold_size(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -310,7 +314,7 @@ static bool fold_constant(struct importer *im)
 	return import_known(im, 0, is_int ? DT_I64 : DT_F32, is_list, &size, out, n);
 }
 
-/* start, start + delta, .. before limit, of constant ints. */
+/* start, start + delta, .. before limit, of constant ints; bounds of 32 bits keep the count from overflowing. */
 static bool fold_range(struct importer *im)
 {
 	int64_t start, limit, delta;
@@ -328,7 +332,8 @@ static bool fold_range(struct importer *im)
 	return out != NULL && import_known(im, 0, operand_at(im, 0)->dtype, 1, &size, out, (size_t)n);
 }
 
-/* The same elements in another shape: only ones are added or removed, or the shape is a list. */
+/* Reshape, Squeeze, Unsqueeze of a number or a list, where the result is a number or a list with the same
+   elements. */
 static bool fold_reshape(struct importer *im)
 {
 	const struct operand *v = operand_at(im, 0);
@@ -396,7 +401,8 @@ static bool fold_gather(struct importer *im)
 	return out != NULL && import_known(im, 0, v->dtype, ids->rank, ids->dims, out, ids->n);
 }
 
-/* A slice of a list, with a positive or negative step. */
+/* A slice of a list, with a positive or negative step. Bounds are clamped as the standard does: to [0, n], backwards
+   to [-1, n - 1]. */
 static bool fold_slice(struct importer *im)
 {
 	const struct operand *v = operand_at(im, 0);
@@ -440,7 +446,7 @@ static bool fold_where(struct importer *im)
 	return out != NULL && import_known(im, 0, a->dtype, shape->rank, shape->dims, out, shape->n);
 }
 
-/* ReduceProd, ReduceSum, ReduceMax, ReduceMin of a list. */
+/* ReduceProd, ReduceSum, ReduceMax, ReduceMin of a list by the operation of two elements. */
 static bool fold_reduce(struct importer *im, enum fold_op op)
 {
 	const struct operand *v = operand_at(im, 0);
@@ -465,7 +471,8 @@ static bool fold_reduce(struct importer *im, enum fold_op op)
 	return import_known(im, 0, v->dtype, attribute_int(im, "keepdims", 1) != 0, &one, out, 1);
 }
 
-/* A number or a list of at most FOLDED_MAX equal elements, 0.0 if the node has no value. */
+/* A number or a list of at most FOLDED_MAX equal elements, 0.0 if the node has no value. False: more axes or
+   elements, or a size that varies. */
 static bool fold_constant_of_shape(struct importer *im)
 {
 	const int64_t *dims;
@@ -539,7 +546,8 @@ static const struct folder {
         {"ConstantOfShape", fold_constant_of_shape, NULL, ADD, NULL},
 };
 
-/* All operands are known, and those are there that every node of the operator has. */
+/* All operands are known, and as many are there as the operator requires: the fold_ functions read these without
+   asking for NULL. */
 static bool has_known_operands(struct importer *im)
 {
 	const char *op = im->node->op;
@@ -555,6 +563,8 @@ static bool has_known_operands(struct importer *im)
 	return im->node->inputs.n >= needed && im->node->inputs.n > 0;
 }
 
+/* Shape, Size and Constant are folded for any operands; others by the row of `folders`, when all operands are
+   known. */
 bool import_fold(struct importer *im)
 {
 	const char *op = im->node->op;

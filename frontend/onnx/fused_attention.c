@@ -3,6 +3,8 @@
  * Attention of ONNX Runtime's domain com.microsoft: Attention (BERT), MultiHeadAttention, GroupQueryAttention.
  * Their masks add a number to scores of hidden keys, -10000 by default, which is kept: it also decides rows
  * without a visible key. Caches become state, as those of decoders that are written out (past.c).
+ * `bias` operands are vectors added to queries, keys and values, one after another in one vector; fused.bias is what
+ * is added to the scores.
  */
 #include "frontend/onnx/import.h"
 
@@ -19,7 +21,7 @@ struct fused {
 
 /* ---- queries, keys, values ---- */
 
-/* The bias of operand i, of which part `at` is of n features, added to x. */
+/* x plus features [at, at + n) of the bias vector, operand i; x itself if the node has no such operand. */
 static const char *add_bias(struct importer *im, const char *x, size_t i, int64_t at, int64_t n)
 {
 	if (operand_at(im, i) == NULL)
@@ -28,14 +30,14 @@ static const char *add_bias(struct importer *im, const char *x, size_t i, int64_
 	                   (long long)at, (long long)(at + n));
 }
 
-/* Values [B, S, D] as heads; *width: D. */
+/* The expression x of features [B, S, heads E], as heads [B, heads, S, E] under a name. */
 static bool split_heads(struct importer *im, const char *x, int64_t heads, struct heads *out)
 {
 	struct operand *v = import_operand(im, import_statement(im, "features", x));
 	return v != NULL && import_heads(im, v, heads, out);
 }
 
-/* Features begin .. begin + n - 1 of x, with those of the bias, as heads. */
+/* Features begin .. begin + n - 1 of x, plus those of the bias (operand `bias`; SIZE_MAX: none), as heads. */
 static bool read_part(struct importer *im, const char *x, int64_t begin, int64_t n, int64_t heads,
                       size_t bias, struct heads *out)
 {
@@ -44,7 +46,8 @@ static bool read_part(struct importer *im, const char *x, int64_t begin, int64_t
 	return split_heads(im, add_bias(im, x, bias, begin, n), heads, out);
 }
 
-/* Operand i of three axes, with part `at` of the bias, or heads as they are. */
+/* Operand i of three axes, plus the features from `at` on of the bias (operand `bias`; SIZE_MAX: none), as heads; an
+   operand of four axes has heads already, and no bias. */
 static bool read_operand(struct importer *im, size_t i, int64_t heads, size_t bias, int64_t at,
                          struct heads *out)
 {
@@ -56,6 +59,7 @@ static bool read_operand(struct importer *im, size_t i, int64_t heads, size_t bi
 	return !im->failed && split_heads(im, add_bias(im, x, bias, at, width), heads, out);
 }
 
+/* heads times E: the features of each row, and the offset of the next operand's bias. Refused where it varies. */
 static int64_t width_of(struct importer *im, const struct heads *h)
 {
 	int64_t n = 0, e = 0;
@@ -72,10 +76,8 @@ static void add_scores(struct importer *im, struct fused *a, const char *text)
 	a->bias = a->bias[0] == '\0' ? text : import_text(im, "%s + %s", a->bias, text);
 }
 
-/*
- * Operand i hides keys: the number of keys of each sequence [B], or 0 for hidden ones, [B, T], [B, S, T] or [B, 1,
- * S, T].
- */
+/* Operand i hides keys: the number of keys of each sequence [B], or 0 for hidden ones, [B, T], [B, S, T] or [B, 1, S,
+   T]. Adds mask_filter_value to the scores of hidden keys; a mask that hides none (ones of a state) adds nothing. */
 static bool read_mask(struct importer *im, struct fused *a, size_t i)
 {
 	struct operand *v = operand_at(im, i);
@@ -124,8 +126,8 @@ static bool read_bias(struct importer *im, struct fused *a, size_t i)
 
 /* ---- the past ---- */
 
-/* Operands i and i + 1 are keys and values before those of the node, outputs 1 and 2 have both. In a state the
- * cache does. */
+/* Operands i and i + 1 are keys and values before those of the node, outputs 1 and 2 have both. When the past becomes
+   a state (past.c), sdpa's cache joins them, and nothing is written here. Sets a->keys to the number of all keys. */
 static bool join_past(struct importer *im, struct fused *a, size_t i)
 {
 	struct heads *const parts[] = {&a->k, &a->v};
@@ -162,8 +164,8 @@ static bool join_past(struct importer *im, struct fused *a, size_t i)
 
 /* ---- the statement ---- */
 
-/* Output 0 [B, S, heads E]: queries see keys up to their own place, at the end of the keys, where attention is
- * causal. */
+/* Output 0 [B, S, heads E]: queries see keys up to their own position, and are the last of the keys where attention
+   is causal. Attention with a state may have neither bias nor other masks: its cache knows causal attention alone. */
 static bool output_fused(struct importer *im, const struct fused *a)
 {
 	const struct ir_dim *flat[] = {a->q.dims[0], a->q.dims[2],
@@ -192,6 +194,7 @@ static bool output_fused(struct importer *im, const struct fused *a)
 	        import_text(im, "reshape(transpose(%s, [0, 2, 1, 3]), %s)", y, dims_text(im, 3, flat)));
 }
 
+/* The factor of the scores; 0 or absent: 1 / sqrt(E). */
 static void read_scale(struct importer *im, struct fused *a)
 {
 	double scale = attribute_float(im, "scale", 0);
@@ -255,7 +258,7 @@ bool import_heads_attention(struct importer *im)
 	return read_mask(im, &a, 4) && read_bias(im, &a, 5) && output_fused(im, &a);
 }
 
-/* Heads at the positions of the tokens of a state, by the tables of operands 7 and 8. */
+/* Rotates heads at the positions of the tokens of a state, by the tables of operands 7 and 8 (cosines, sines). */
 static bool rotate(struct importer *im, struct heads *h, bool interleaved)
 {
 	const char *at = past_positions_name(im, ir_dim_sym(im->dims, im->past.size), h->dims[0], h->dims[2]);

@@ -2,6 +2,7 @@
 /*
  * Gathers and scatters. The language has those of one axis; where the ids name single elements, or several axes, the
  * tensor is one of fewer axes, and the ids are places in it.
+ * A place is the flat row-major index of an element, or of a row, in that tensor.
  */
 #include "frontend/onnx/import.h"
 
@@ -15,6 +16,8 @@ static const char *ids_from_end(struct importer *im, const char *x, enum ir_dtyp
 	return import_text(im, "where(%s < 0, %s + (%s), %s)", x, id, size, id);
 }
 
+/* Ids of an input with a checked bound, and known ones that are not negative, need no correction; all others have the
+   size added where they are negative, as ONNX counts. */
 const char *import_ids(struct importer *im, struct operand *ids, const struct ir_dim *rows)
 {
 	bool known = ids->known != NULL, is_negative = false;
@@ -34,7 +37,8 @@ const char *import_ids(struct importer *im, struct operand *ids, const struct ir
 
 /* ---- an axis ---- */
 
-/* One element of an axis, which goes away. */
+/* One known element of an axis, as a slice and a reshape: the axis goes away. Refused if it is not within the axis
+   for every size. */
 static bool gather_one(struct importer *im, const struct operand *v, int axis, int64_t id)
 {
 	const struct ir_dim *dims[IR_RANK_MAX], *at = ir_dim_const(im->dims, id),
@@ -55,8 +59,9 @@ static bool gather_one(struct importer *im, const struct operand *v, int axis, i
 	                                 dims_text(im, rank, dims)));
 }
 
-/* The positions of the tokens of a state, in place of ids of `axis` that count them for all sequences at once, if
- * what is looked up is only added to something of each token; else the ids. */
+/* The positions of the tokens of a state, in place of ids of `axis` that count them for all sequences at once, if the
+   looked-up rows are only added to something of each token [B, S, D]: of a state each sequence has its own position.
+   Else the ids. */
 static struct operand *tokens_counted(struct importer *im, struct operand *ids)
 {
 	const char *row = im->node->outputs.items[0];
@@ -82,7 +87,7 @@ static struct operand *tokens_counted(struct importer *im, struct operand *ids)
 	return at != NULL ? at : ids;
 }
 
-/* One known element is a slice, and rows of a stored matrix are those of an embedding. */
+/* A scalar known id is a slice, rows of a stored matrix are an embedding, which keeps the file's type and quants. */
 bool import_gather(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0), *ids = operand_needed(im, 1);
@@ -121,7 +126,7 @@ static const struct ir_dim *count_of(struct importer *im, const struct operand *
 	return n;
 }
 
-/* `x * stride`, added to a sum ("": none yet). */
+/* The expression sum + x * stride; sum "": none yet. */
 static const char *add_term(struct importer *im, const char *sum, const char *x, const struct ir_dim *stride)
 {
 	const char *term =
@@ -139,7 +144,8 @@ static const char *places_text(struct importer *im, const struct ir_dim *n, int 
 	return rank == 1 ? all : import_text(im, "reshape(%s, %s)", all, dims_text(im, rank, dims));
 }
 
-/* The place of each element of operand 1, ids of `axis` of v, among all elements of v. */
+/* The place of each element of operand 1 in v: its own index along all axes but `axis`, and along that the id; sum of
+   index times stride. */
 static const char *element_places(struct importer *im, const struct operand *v, int axis)
 {
 	struct operand *ids = operand_needed(im, 1);
@@ -156,7 +162,7 @@ static const char *element_places(struct importer *im, const struct operand *v, 
 	return import_statement(im, "places", sum);
 }
 
-/* The tensor with all axes from the first to `to` as one. */
+/* The tensor with its first `to` axes merged to one, which places index. */
 static const char *flat_text(struct importer *im, struct operand *v, int to)
 {
 	const struct ir_dim *dims[IR_RANK_MAX] = {count_of(im, v, 0, to)};
@@ -178,10 +184,12 @@ bool import_gather_elements(struct importer *im)
 	                     import_text(im, "gather(%s, %s, axis=0)", flat_text(im, v, v->rank), places));
 }
 
-#define PAIRS_MAX (1 << 30) /* of a row and an id, times the elements of a row */
+/* A bound of the work of a scatter that reduces: rows times ids times elements of a row. */
+#define PAIRS_MAX (1 << 30)
 
-/* x [R, rest] with the rows of y [M, rest] that equal ids name, of which all count: each row compares itself with
- * all ids. */
+/* Scatter that adds, or keeps the maximum or minimum: x [R, rest] with the rows of y [M, rest] at M ids, of which
+   equal ones all count. Each row compares itself with all ids and reduces the hits: scatter of the language keeps the
+   last alone. */
 static bool output_reduced(struct importer *im, const char *op, struct operand *v, int n, const char *places)
 {
 	struct ir_dims *t = im->dims;
@@ -240,10 +248,8 @@ bool import_scatter_elements(struct importer *im)
 
 /* ---- ids of several axes ---- */
 
-/*
- * The places of the rows that operand 1, [.., k], names in v: of axes batch .. batch + k - 1, where the axes before
- * are common. *n: batch + k.
- */
+/* The places of the rows of v that operand 1, [.., k], names: the k ids index axes batch .. batch + k - 1, and axes
+   before these have their own index. *n: batch + k, the axes that places count. */
 static const char *row_places(struct importer *im, const struct operand *v, int64_t batch, int *n)
 {
 	struct operand *ids = operand_needed(im, 1);

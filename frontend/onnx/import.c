@@ -3,6 +3,8 @@
  * The model file of an ONNX graph: sizes become dims, nodes statements, initializers entries of the weight map. Names
  * are those of the file, with _ in place of characters that names of the language do not have; comments say in which
  * block of the exporter (the directory of a node's name) the statements after them are.
+ * The importer knows a value of the file as an operand (import.h), bound under its name; statements are lowered as
+ * soon as they are written, which infers their types and reports what the language refuses.
  */
 #include "frontend/onnx/import.h"
 
@@ -234,7 +236,8 @@ struct size_bound {
 	bool used;
 };
 
-/* Reads NAME=LO..HI, NAME=N or NAME=EXPRESSION of other dims. */
+/* Reads an option --dim: NAME=LO..HI declares a dim, NAME=N and NAME=EXPRESSION of other dims make the name stand for
+   them. */
 static bool read_bound(struct importer *im, struct strmap *bounds, const char *text)
 {
 	const char *eq = strchr(text, '=');
@@ -275,7 +278,8 @@ static bool read_bound(struct importer *im, struct strmap *bounds, const char *t
 	return true;
 }
 
-/* A symbol that is an expression of known dims, as "past + seq"; NULL: it is not. */
+/* A symbol that is an expression of known dims, as "past + seq"; NULL: it is not. Errors of the parser are dropped:
+   most symbols are plain names. */
 static const struct ir_dim *size_expression(struct importer *im, const char *symbol)
 {
 	struct diag_context quiet;
@@ -298,7 +302,8 @@ const char *import_size_name(struct importer *im, const struct onnx_value *v, in
 	return language_name(im->a, symbol != NULL ? symbol : import_text(im, "%s_%d", v->name, axis));
 }
 
-/* The past and the tokens of a call, which masks of a decoder have; NULL: they are not known. */
+/* The size past + tokens of axis 1 of a decoder's mask, for files whose symbol does not say so; NULL: v is no such
+   mask, or the tokens are not known. */
 static const struct ir_dim *past_and_tokens(struct importer *im, const struct onnx_value *v, int axis)
 {
 	struct ir_dims *t = im->m->scope.dims;
@@ -308,7 +313,8 @@ static const struct ir_dim *past_and_tokens(struct importer *im, const struct on
 	return ir_dim_add(t, ir_dim_sym(t, im->past.size), tokens->dims[1]);
 }
 
-/* The dim of an axis of an input; NULL after a diagnostic. */
+/* The dim of an axis of an input: a number of the file, a --dim, an expression of others, or a size that the past
+   defines. NULL after a diagnostic: bounds cannot be guessed. */
 static const struct ir_dim *input_size(struct importer *im, struct strmap *bounds, const struct onnx_value *v,
                                        int axis)
 {
@@ -335,7 +341,8 @@ static const struct ir_dim *input_size(struct importer *im, struct strmap *bound
 
 /* ---- inputs ---- */
 
-/* The element type of an input or output; false: tensors of the type are not supported. */
+/* The element type of an input or output by its number in TensorProto.DataType; false: tensors of the type are not
+   supported. */
 static bool input_type(int64_t type, enum ir_dtype *out)
 {
 	static const struct {
@@ -363,7 +370,8 @@ static const char *table_of(const struct onnx_node *node, size_t i)
 	return NULL;
 }
 
-/* The least number of rows of the tables that the ids of an input look up, if that is all they do; else 0. */
+/* The least number of rows of the tables that the ids of an input look up, following views and casts of it: the bound
+   `below`, which the caller of the model is held to. 0: it looks up none. */
 static int64_t ids_below(const struct importer *im, const char *name)
 {
 	int64_t below = 0;
@@ -393,7 +401,8 @@ static int64_t ids_below(const struct importer *im, const char *name)
 	return below;
 }
 
-/* Adds an input of the graph to the model; its type and dims are those of the file. */
+/* Adds an input of the graph to the model; its type and dims are those of the file, ids of tables are i32 with
+   `below`. */
 static bool add_input(struct importer *im, struct strmap *bounds, const struct onnx_value *v)
 {
 	struct frontend_input *in = ARENA_PUSH(im->a, &im->m->inputs);
@@ -419,7 +428,8 @@ static bool add_input(struct importer *im, struct strmap *bounds, const struct o
 	return ok;
 }
 
-/* Sizes and inputs. Initializers of old files are inputs, too. */
+/* Reads --dim, declares the past unless --dim bounds it, then adds the inputs of the graph. Initializers of old files
+   are listed as inputs, too, and skipped. A --dim that no input uses is an error. */
 static bool add_inputs(struct importer *im, const struct frontend_options *options)
 {
 	struct strmap bounds;
@@ -445,8 +455,8 @@ static bool add_inputs(struct importer *im, const struct frontend_options *optio
 	       (im->m->inputs.n > 0 || import_refuse(im, "not supported: a graph without inputs"));
 }
 
-/* Inputs as values; floats of 16 bits are f32 from here on. Ids that are checked are i32 in the model, and i64, where
- * others than tables read them. */
+/* Inputs as values; floats of 16 bits are f32 from here on. Ids that are checked are i32 in the model; the file reads
+   them as i64, so they have no name until a reader other than a table needs the cast. */
 static bool bind_inputs(struct importer *im)
 {
 	size_t at = 0;
@@ -478,7 +488,8 @@ static bool bind_inputs(struct importer *im)
 #define KNOWN_INTS_MAX   4096
 #define KNOWN_FLOATS_MAX 64
 
-/* Elements of small tensors, for folding; NULL: too many, or not readable. */
+/* Elements of small tensors, for folding and literals; NULL: too many, or not readable. i64 is read exactly, not
+   through a double. */
 static const struct element *read_elements(struct importer *im, const struct stored_tensor *t, size_t n)
 {
 	bool is_float = ir_dtype_class(t->dtype) == DTCLASS_FLOAT;
@@ -498,7 +509,8 @@ static const struct element *read_elements(struct importer *im, const struct sto
 	return out;
 }
 
-/* Initializers as values. Small ones are known, for shape arithmetic and literals. */
+/* Initializers as values. Small ones are known, for shape arithmetic and literals. Floats of any width count as f32:
+   parameters and literals convert. */
 static bool bind_tensors(struct importer *im)
 {
 	for (size_t i = 0; i < im->onnx->tensors.n && !im->failed; i++) {
@@ -547,7 +559,8 @@ static bool check_attributes(struct importer *im)
 	return true;
 }
 
-/* Folds the node, or makes statements of it; nothing for one that is a part of another (import_fused). */
+/* Folds the node, or makes statements of it by its row of ops.def; nothing for one that is a part of another
+   (import_fused). Folding is tried first: what is known needs no statement. */
 static bool import_node(struct importer *im)
 {
 	const struct onnx_node *node = im->node;
@@ -571,7 +584,7 @@ static bool import_node(struct importer *im)
 	                     is_standard ? "" : ".", node->op);
 }
 
-/* Looks for rotary positions that end in the node. */
+/* Looks for rotary positions that end in the node (rotary.c): exporters end them in one of these operators. */
 static void find_rotation(struct importer *im)
 {
 	static const char *const ops[] = {"Add", "Concat", "Reshape"};
@@ -621,8 +634,8 @@ static const char *output_value(struct importer *im, const struct onnx_value *o)
 	return import_statement(im, o->name, import_text(im, "cast(%s, %s)", name, ir_dtype_name(dtype)));
 }
 
-/* The section `outputs`, with names of the language that differ from each other; what the state has is no output.
- * Gives their number and the name of the last one. */
+/* The section `outputs`, with names of the language that differ from each other; keys and values that the state has
+   are no outputs. Returns their number, and the name of the last one in *last. */
 static size_t write_outputs(struct importer *im, struct buf *out, const char **last)
 {
 	struct strmap taken;
@@ -654,7 +667,8 @@ static void mark_live(struct importer *im, const struct expr *e)
 		mark_live(im, expr_child(e, i));
 }
 
-/* Statements whose results are read, from the outputs back. Others have become a part of later ones, or were known. */
+/* Marks statements whose results are read, from the outputs back. Others have become a part of later ones, or were
+   known. One pass backwards suffices: a statement reads earlier ones alone. */
 static void find_live(struct importer *im)
 {
 	for (size_t i = im->statements.n; i-- > 0;) {
@@ -666,7 +680,8 @@ static void find_live(struct importer *im)
 	}
 }
 
-/* A comment where the statements of another block of the exporter begin. */
+/* The section `graph`: live statements, with a comment where those of another block of the exporter begin; characters
+   that do not print are _. */
 static void write_statements(const struct importer *im, struct buf *out)
 {
 	const char *scope = "";
@@ -683,7 +698,8 @@ static void write_statements(const struct importer *im, struct buf *out)
 	}
 }
 
-/* The sections `dims` and `inputs`. */
+/* The sections `dims` and `inputs`. With a state, the dim of the past and inputs that nothing reads (past, mask,
+   positions) are left out. */
 static void write_inputs(struct importer *im, struct buf *out)
 {
 	const struct ir_dims *dims = im->m->scope.dims;
@@ -711,7 +727,7 @@ static void write_inputs(struct importer *im, struct buf *out)
 	}
 }
 
-/* A statement that is left has the path of the parameter, or of its layer. */
+/* A live statement reads the parameter by its path, or its layer by the path without ".weight" or ".bias". */
 static bool is_read(const struct importer *im, const struct parameter *p)
 {
 	const char *dot = strrchr(p->path, '.');
@@ -719,7 +735,9 @@ static bool is_read(const struct importer *im, const struct parameter *p)
 	       (dot != NULL && strmap_has(&im->live, arena_strndup(im->a, p->path, (size_t)(dot - p->path))));
 }
 
-/* The files, the map, and the tensors that shape arithmetic or literals have used up. */
+/* The section `weights`: the file, the map of paths to sources where they differ, and under `ignore` the tensors that
+   shape arithmetic, literals or dead statements leave unread, so that every other one must be used. Without a
+   parameter there is no section. */
 static void write_weights(struct importer *im, struct buf *out)
 {
 	const char *separator = "", *head = "  map:\n";
@@ -757,7 +775,8 @@ static void write_weights(struct importer *im, struct buf *out)
 	buf_str(out, "]\n");
 }
 
-/* Reads the whole graph; the text in `a`, NULL after a diagnostic. */
+/* Reads the whole graph; the model file as text in `a`, NULL after a diagnostic. Outputs are written first: they mark
+   what is live, which decides the other sections. */
 static const char *import_graph(struct importer *im, struct arena *a, const char *name,
                                 const struct frontend_options *options)
 {
@@ -794,7 +813,7 @@ static const char *import_graph(struct importer *im, struct arena *a, const char
 	return text;
 }
 
-/* A model that has dims and inputs alone, for the inference of types. */
+/* A model that has dims and inputs alone: the inference of types lowers statements against it. NULL: no memory. */
 static struct frontend_model *create_scratch(struct diag_context *cx)
 {
 	struct frontend_model *m = memory_zeroed(1, sizeof(*m));
@@ -823,7 +842,8 @@ static const char *model_name_of(struct arena *a, const char *base, const struct
 	                     arena_strndup(a, base, n > end && file_ends_with(base, ".onnx") ? n - end : n));
 }
 
-/* The text of the mapped file; NULL, with the reason in *st, after a diagnostic. */
+/* Reads the graph of the mapped file, and opens it again as a weight file, where the tensors and their external data
+   are. The text; NULL, with the reason in *st, after a diagnostic. */
 static const char *import_file(struct importer *im, struct arena *a, const char *path, const char *at,
                                const struct frontend_options *options, const struct file_map *map,
                                enum tfmc_status *st)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators with parameters, and their relatives: products of matrices, norms, tables. */
+/* Operators with parameters, and their relatives: products of matrices, norms, tables. A constant weight becomes a
+   layer with a path (import_layer), so that it stays a parameter of the weight file that may be packed or
+   quantized; other operands are plain products. */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
@@ -11,7 +13,8 @@ static bool is_matrix(const struct operand *v)
 
 /* ---- products ---- */
 
-/* The vector that the only reader of the node's output adds, which that node becomes a part of; NULL: none. */
+/* The constant vector that the only reader of the node's output adds; the caller makes that Add a part of the layer.
+   NULL: none. */
 static struct operand *fused_bias(struct importer *im, int64_t width)
 {
 	const char *product = im->node->outputs.items[0];
@@ -24,7 +27,8 @@ static struct operand *fused_bias(struct importer *im, int64_t width)
 	return operand_is_vector(bias, width) ? bias : NULL;
 }
 
-/* linear(x, ..): the weight is [K, N], or [N, K] if it is stored transposed. */
+/* Output 0, or that of the Add that fused_bias() finds, is linear(x, ..). w is [K, N], or [N, K] if is_transposed, as
+   the language stores weights: `transpose: true` of the map turns the former. */
 static bool output_linear(struct importer *im, const char *x, struct operand *w, bool is_transposed,
                           struct operand *bias)
 {
@@ -45,7 +49,8 @@ static bool output_linear(struct importer *im, const char *x, struct operand *w,
 	                     : import_output(im, 0, text);
 }
 
-/* Vectors become matrices with one row or column. */
+/* Attention that ends here is tried first, then a layer. matmul() has no vectors: they become matrices with one row
+   or column, whose axis the reshape after it removes. */
 bool import_matmul(struct importer *im)
 {
 	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1);
@@ -76,7 +81,7 @@ bool import_matmul(struct importer *im)
 	                     import_text(im, "reshape(matmul(%s, %s), %s)", x, y, dims_text(im, rank, dims)));
 }
 
-/* alpha a b, with the last two axes of a and b transposed or not. */
+/* FusedMatMul of ONNX Runtime: alpha a b, with the last two axes of a and b transposed or not. */
 bool import_fused_matmul(struct importer *im)
 {
 	struct operand *a = operand_needed(im, 0), *b = operand_needed(im, 1);
@@ -93,7 +98,8 @@ bool import_fused_matmul(struct importer *im)
 	return import_output(im, 0, alpha == 1 ? x : import_text(im, "%s * %s", x, float_text(im, alpha)));
 }
 
-/* The operand [.., K] that a Reshape has made the matrix [M, K] of: the product may be taken of it; NULL: none. */
+/* The operand [.., K] that a Reshape has made the matrix [M, K] of: the product may read it in place of the matrix.
+   NULL: none. */
 static struct operand *before_merged_rows(struct importer *im, const struct operand *matrix)
 {
 	const struct onnx_node *node = strmap_get(&im->makers, im->node->inputs.items[0]);
@@ -102,7 +108,8 @@ static struct operand *before_merged_rows(struct importer *im, const struct oper
 	return x != NULL && x->rank > 2 && x->dims[x->rank - 1] == matrix->dims[1] ? x : NULL;
 }
 
-/* The product of rows that are merged: linear of the rows as they were, so that passes see them, merged behind it. */
+/* Gemm of rows that a Reshape has merged: linear of the operand x before it [.., K], so that passes see batch and
+   sequence, merged to [rows, N] after it. */
 static bool output_merged_rows(struct importer *im, const char *x, struct operand *w, bool is_transposed,
                                struct operand *bias, const struct ir_dim *rows)
 {
@@ -141,7 +148,8 @@ bool import_gemm(struct importer *im)
 	return import_output(im, 0, x);
 }
 
-/* Without `->` the labels that occur once are those of the result, in their order. */
+/* Einsum of one or two tensors. Without `->` the labels that occur once are those of the result, in alphabetic order,
+   which is written for the language. */
 bool import_einsum(struct importer *im)
 {
 	const char *text = attribute_text(im, "equation", "");
@@ -195,7 +203,8 @@ bool import_batch_norm(struct importer *im)
 	                                 channels_text(im, shift, v->dims[1], v->rank)));
 }
 
-/* InstanceNormalization: each channel is a group. */
+/* GroupNormalization and InstanceNormalization, where each channel is a group: rows of a group's elements are
+   normalized, then scaled by channel, or by group in old opsets, where scale has a number for each group. */
 bool import_group_norm(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0), *scale = operand_needed(im, 1);
@@ -226,7 +235,8 @@ bool import_group_norm(struct importer *im)
 	return import_output(im, 0, by_group ? import_text(im, "reshape(%s, %s)", x, back) : x);
 }
 
-/* The results of a norm of v beside its rows: Mean and InvStdDev of LayerNormalization, InvStdDev of the others. */
+/* The results of a norm of v beside its rows, if they are read: Mean and InvStdDev of LayerNormalization, InvStdDev
+   (output 1) of the others. */
 static bool output_moments(struct importer *im, const struct operand *v, int axis, double epsilon,
                            bool is_rms)
 {
@@ -249,7 +259,8 @@ static bool output_moments(struct importer *im, const struct operand *v, int axi
 	                                 mean, x, mean, along, eps));
 }
 
-/* Output 0 is the norm of v, a value of statements, along the axes from `axis` on. bias NULL: none. */
+/* Output 0 is the norm of v, a value of statements, along the axes from `axis` on. bias NULL: none. Constant vectors
+   along the last axis are a layer; else the axes are merged, normalized, and scaled by separate ops. */
 static bool output_norm(struct importer *im, const struct operand *v, struct operand *scale,
                         struct operand *bias, int axis, double epsilon, bool is_rms)
 {
@@ -319,8 +330,8 @@ bool import_skip_norm(struct importer *im)
 
 /* ---- tables ---- */
 
-/* Rows of the table, operand i, at operand `ids`, or, without it, at the positions of the operand 0; "": there is
- * no table. */
+/* embed() of the table, operand i, at the ids of operand `ids`; without these and by_position at 0, 1, .. along the
+   last axis of operand 0. "": the node has no such table, or was refused. */
 static const char *rows_text(struct importer *im, size_t i, size_t ids, bool by_position)
 {
 	struct operand *table = operand_at(im, i), *at = operand_at(im, ids);
@@ -338,8 +349,8 @@ static const char *rows_text(struct importer *im, size_t i, size_t ids, bool by_
 	                   dim_text(im, table->dims[0]), dim_text(im, table->dims[1]));
 }
 
-/* Operands: ids, segments, their tables (words, positions, segments), scale, shift, mask, positions. Output 1 is
- * the number of real tokens, output 2 the sum. */
+/* EmbedLayerNormalization: the norm of a sum of rows of tables. Operands: ids, segments, their tables (words,
+   positions, segments), scale, shift, mask, positions. Output 1 is the number of real tokens, output 2 the sum. */
 bool import_embed_norm(struct importer *im)
 {
 	const struct operand *ids = operand_needed(im, 0);

@@ -4,6 +4,7 @@
  * statement: floats are parameters; ints and bools, which parameters cannot be, are written as what they are: one
  * value, steps (positions), the rows of a triangle (causal masks), or a list of numbers. Texts are those of
  * expressions, "" after a diagnostic.
+ * A known element that is a dim varies with the sizes of a call; all other constants are numbers.
  */
 #include "frontend/onnx/import.h"
 
@@ -19,6 +20,8 @@
 
 /* ---- attributes ---- */
 
+/* The attribute of the node by name, marked as read: check_attributes() (import.c) refuses the node for any other.
+   NULL: absent. */
 const struct onnx_attribute *attribute_of(const struct importer *im, const char *name)
 {
 	const struct onnx_attribute *a = onnx_attribute(im->node, name);
@@ -45,6 +48,7 @@ const char *attribute_text(const struct importer *im, const char *name, const ch
 	return a != NULL ? a->text : def;
 }
 
+/* The list of an attribute wins over the operand. Refused if it is not known at import, or has floats. */
 bool list_dims(struct importer *im, const char *name, size_t i, const struct ir_dim *const **out, size_t *n)
 {
 	const struct onnx_attribute *a = attribute_of(im, name);
@@ -96,6 +100,7 @@ struct operand *operand_at(struct importer *im, size_t i)
 	return name[0] == '\0' ? NULL : strmap_get(&im->values, name);
 }
 
+/* A missing operand is a refusal and an empty operand, so that callers need no check of NULL. */
 struct operand *operand_needed(struct importer *im, size_t i)
 {
 	struct operand *v = operand_at(im, i);
@@ -129,6 +134,7 @@ bool operand_int(const struct operand *v, size_t i, int64_t *out)
 	       ir_dim_is_const(v->known[i].dim, out);
 }
 
+/* A single number is a literal and no parameter. */
 bool operand_is_parameter(const struct operand *v)
 {
 	return v->stored != NULL && v->n > 1 && ir_dtype_class(v->dtype) == DTCLASS_FLOAT;
@@ -142,6 +148,8 @@ bool operand_is_vector(const struct operand *v, int64_t n)
 
 /* ---- text ---- */
 
+/* The shortest decimal that reads back as the same number, of f32 if it is one; a negative one in parentheses, since
+   it may stand behind an operator. NaN has no literal and is refused. */
 const char *float_text(struct importer *im, double f)
 {
 	char text[NUMBER_TEXT_MAX];
@@ -158,6 +166,7 @@ const char *float_text(struct importer *im, double f)
 	return signbit(f) ? import_text(im, "(%s)", text) : arena_strdup(im->a, text);
 }
 
+/* A dim of several terms is in parentheses, since it may stand behind an operator. */
 const char *element_text(struct importer *im, const struct element *e)
 {
 	if (e->dim == NULL)
@@ -212,7 +221,8 @@ static bool constant_at(const struct constant *c, size_t i, double *out)
 	return true;
 }
 
-/* All elements are first + i step within the last axis, the same in all rows; step 0: one value. */
+/* True: all elements are first + i step along the last axis, the same in all rows; step 0: all are one value. Exact
+   in f64. */
 static bool is_steps(const struct constant *c, double *first, double *step)
 {
 	int64_t row = 1;
@@ -229,7 +239,8 @@ static bool is_steps(const struct constant *c, double *first, double *step)
 	return true;
 }
 
-/* Bools that hold where the column is at most the row plus *shift (upper: at least), the same in all matrices. */
+/* True: bools that hold where the column is at most the row plus *shift (upper: at least), the same in all matrices.
+   The first row decides *shift, then all elements are compared. */
 static bool is_triangle(const struct constant *c, bool upper, int64_t *shift)
 {
 	const struct operand *v = c->v;
@@ -251,7 +262,7 @@ static bool is_triangle(const struct constant *c, bool upper, int64_t *shift)
 	return true;
 }
 
-/* The constant that is_triangle has found. */
+/* The constant that is_triangle() has found: columns compared with rows plus the shift. */
 static const char *triangle_text(struct importer *im, const struct operand *v, bool upper, int64_t shift)
 {
 	const char *rows = ir_dim_to_string(im->a, im->dims, v->dims[v->rank - 2], false),
@@ -262,7 +273,7 @@ static const char *triangle_text(struct importer *im, const struct operand *v, b
 	        dims_text(im, v->rank, v->dims));
 }
 
-/* One value in all places. */
+/* One value in all places. const() is f32 alone, so ints are zeros, cast, plus the value, which is then exact. */
 static const char *splat_text(struct importer *im, const struct operand *v, const char *value)
 {
 	const char *shape = dims_text(im, v->rank, v->dims), *type = ir_dtype_name(v->dtype);
@@ -273,7 +284,8 @@ static const char *splat_text(struct importer *im, const struct operand *v, cons
 	return import_text(im, "cast(broadcast(const(0.0), %s), %s) + %s", shape, type, value);
 }
 
-/* A list of numbers, in pieces. */
+/* A list of numbers as const() of at most LIST_MAX each, joined. Ints pass through f32, so those above 2^24 are
+   refused, as are more than LIST_MAX * LISTS_MAX: a model file is no weight file. */
 static const char *list_text(struct importer *im, const struct operand *v)
 {
 	const struct constant c = {im, v};
@@ -310,7 +322,8 @@ static const char *dims_value(struct importer *im, const struct operand *v)
 	                   dims_text(im, v->rank, v->dims), ir_dtype_name(v->dtype));
 }
 
-/* A constant that is no parameter as the shortest of its forms. */
+/* A constant that is no parameter as the shortest of its forms: one value, dims, steps, a triangle, else all numbers.
+   Floats have no steps: their sums would round. */
 static const char *constant_text(struct importer *im, const struct operand *v)
 {
 	const struct constant c = {im, v};
@@ -340,7 +353,7 @@ static const char *constant_text(struct importer *im, const struct operand *v)
 
 /* ---- parameters ---- */
 
-/* A name of a tensor as part of a path: letters, digits, _ and dots. */
+/* A name of a tensor as a path of parameters: `/` becomes a dot, and what is no letter, digit or dot becomes _. */
 static const char *path_text(struct importer *im, const char *name)
 {
 	struct buf out;
@@ -352,21 +365,22 @@ static const char *path_text(struct importer *im, const char *name)
 	return text;
 }
 
-/* True: the parameter `path` is free, or is made of the same source. */
+/* True: no parameter has this path yet, or the one that has it is made of the same source, and is shared. */
 static bool path_is_free(const struct importer *im, const char *path, const char *source)
 {
 	const char *before = strmap_get(&im->paths, path);
 	return before == NULL || strcmp(before, source) == 0;
 }
 
-/* The source of a parameter: the tensor and the steps after it. */
+/* The source of a parameter as in weights.map: the tensor's name, or with `steps` after it (as "transpose: true"). */
 static const char *source_text(struct importer *im, const struct operand *v, const char *steps)
 {
 	const char *name = yaml_quote(im->a, v->stored->stored.name);
 	return steps[0] == '\0' ? name : import_text(im, "{from: %s, %s}", name, steps);
 }
 
-/* Declares that the parameter is made of the source. */
+/* Declares that the parameter `path` is made of the source, whose tensors are v and `also` (NULL: one alone). A path
+   declared before is the same parameter. Braces are patterns in the map, so names that have them are refused. */
 static void add_parameter(struct importer *im, const char *path, const struct operand *v,
                           const struct operand *also, const char *source)
 {
@@ -397,6 +411,8 @@ static bool layer_is_free(struct importer *im, const char *path, const char *wei
 	       (bias == NULL || path_is_free(im, import_text(im, "%s.bias", path), bias));
 }
 
+/* Candidates for the path, the first that is free wins: the weight's name without ".weight", the directory of the
+   node's name, the bias's without ".bias", the weight's whole name, then that with a number. */
 const char *import_layer(struct importer *im, struct operand *weight, const char *steps, struct operand *bias)
 {
 	const char *slash = strrchr(im->node->name, '/');
@@ -447,6 +463,8 @@ const char *import_joined(struct importer *im, const struct operand *left, const
 	return import_statement(im, "table", parameter_of(im, left, right, source, dims_text(im, 2, dims)));
 }
 
+/* Names v on its first use, by a statement that makes it: ids are cast, constants become a parameter or are written
+   out. A computed value has a name already. */
 const char *operand_tensor(struct importer *im, struct operand *v)
 {
 	if (im->failed || v->name != NULL)

@@ -10,6 +10,8 @@
  *
  * Whether it is shows when all nodes are read: then nothing that the logits need has the dim of the past, or one of the
  * inputs that are gone. Who says bounds for the size of the past gets the inputs and outputs of the file.
+ * In im->past, `appends` has the inputs and their nodes, `presents` the outputs of such nodes, `size` the name of the
+ * size of the past.
  */
 #include "frontend/onnx/import.h"
 
@@ -17,7 +19,8 @@
 
 #define PAST_MAX (1 << 20) /* tokens, for the bounds of the dim */
 
-/* The node appends to `name`, its own name for the input `past`. */
+/* Notes that the node appends to the past, an input of the graph (NULL: it is none), which it reads as `name`. A past
+   whose size is a number of the file is no cache that grows. */
 static void add_past(struct importer *im, const struct onnx_value *past, const char *name,
                      struct onnx_node *node)
 {
@@ -28,7 +31,8 @@ static void add_past(struct importer *im, const struct onnx_value *past, const c
 	im->past.size = import_size_name(im, past, 2);
 }
 
-/* The operand with the keys of the past, which the values follow, of attention of ONNX Runtime; 0: the node is none. */
+/* The index of the operand with the keys of the past, which the values follow, of attention of ONNX Runtime; 0: the
+   node is none. */
 static size_t fused_past(const struct onnx_node *node)
 {
 	size_t i = strcmp(node->op, "MultiHeadAttention") == 0    ? 6
@@ -37,6 +41,8 @@ static size_t fused_past(const struct onnx_node *node)
 	return node->inputs.n > i + 1 && strcmp(node->domain, "com.microsoft") == 0 ? i : 0;
 }
 
+/* Finds inputs [B, K, P, E] that a Concat along axis 2, or attention of ONNX Runtime, appends to, also behind an
+   Identity or a Concat of one operand. */
 void past_find(struct importer *im)
 {
 	struct strmap inputs;
@@ -62,6 +68,8 @@ void past_find(struct importer *im)
 	}
 }
 
+/* Declares the size as a dim 0..PAST_MAX of the inference, in which both the past and the tokens vary; the model file
+   does not have it. */
 bool past_declare(struct importer *im)
 {
 	im->past.is_state = true;
@@ -70,6 +78,8 @@ bool past_declare(struct importer *im)
 	       import_refuse(im, "a size is called '%s'", im->past.size);
 }
 
+/* Inputs of two axes are told by their names, as exporters call them: nothing else in a graph says that an input is a
+   mask or has positions. */
 enum past_role past_role(const struct importer *im, const struct onnx_value *v)
 {
 	bool is_table = im->past.is_state && v->has_shape && v->rank == 2;
@@ -80,6 +90,8 @@ enum past_role past_role(const struct importer *im, const struct onnx_value *v)
 	return is_table && strstr(v->name, "position") != NULL ? PAST_POSITIONS : PAST_NONE;
 }
 
+/* With `past` and a value that is an Identity of, or itself, the Concat of a past and new keys (values), the new
+   ones, and the past in *past; an output of attention of ONNX Runtime has both and is its own name. */
 const char *import_past(const struct importer *im, const char *name, const char **past)
 {
 	const struct onnx_node *node = strmap_get(&im->makers, name);
@@ -96,7 +108,7 @@ const char *import_past(const struct importer *im, const char *name, const char 
 	return node->inputs.items[1];
 }
 
-/* The ids: the only input of them. */
+/* The only input [B, S] of checked ids that is not called positions: the tokens. NULL: none or several. */
 static const struct frontend_input *find_tokens(const struct importer *im)
 {
 	const struct frontend_input *tokens = NULL;
@@ -110,7 +122,8 @@ static const struct frontend_input *find_tokens(const struct importer *im)
 	return tokens;
 }
 
-/* Positions of the tokens, which the inference has as what a file computes: behind the past. */
+/* The name of positions(tokens), made once; NULL: there are no tokens. The inference binds the name to iota + past,
+   as the file computes them, so that causal masks and rotary positions of the file compare equal. */
 static const char *positions_name(struct importer *im)
 {
 	const struct frontend_input *tokens = find_tokens(im);
@@ -139,6 +152,7 @@ const char *past_positions_name(struct importer *im, const struct ir_dim *first,
 	return t != NULL && t->dims[0] == batch && t->dims[1] == tokens ? name : NULL;
 }
 
+/* The positions as an operand that import_ids() reads as they are (`ids`), of the type that the file has. */
 struct operand *past_positions(struct importer *im, const struct operand *input)
 {
 	const char *name = positions_name(im);
@@ -153,7 +167,7 @@ struct operand *past_positions(struct importer *im, const struct operand *input)
 	return v;
 }
 
-/* Why the past is no state; NULL: it is one. */
+/* Why the past cannot be a state; NULL: it can. Live names are those that the logits need. */
 static const char *find_obstacle(struct importer *im, size_t n_outputs)
 {
 	const struct frontend_input *tokens = find_tokens(im);
@@ -171,6 +185,8 @@ static const char *find_obstacle(struct importer *im, size_t n_outputs)
 	return im->past.n_caches > 0 ? NULL : "no causal attention reads it";
 }
 
+/* Writes `generate` if the past has become state; with an obstacle, reports that the size of the past has no
+   bounds. */
 bool past_write(struct importer *im, const char *logits, size_t n_outputs, struct buf *out)
 {
 	const char *why = im->past.is_state && !im->failed ? find_obstacle(im, n_outputs) : NULL;

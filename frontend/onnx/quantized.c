@@ -4,6 +4,7 @@
  * zero in the type of its zero point, and (q - zero) scale again. Constant matrices are tensors of the weight file
  * (frontend/weights/onnx_quantized.h), which keep their quants where a format has them; products are then of
  * floats, whose sums of integers are exact up to 2^24.
+ * A block is a run of elements along an axis that share a scale and zero point.
  */
 #include "frontend/onnx/import.h"
 
@@ -26,8 +27,8 @@ static const char *floats_text(struct importer *im, struct operand *v)
 	return v->dtype == DT_F32 ? text : import_text(im, "cast(%s, f32)", text);
 }
 
-/* Operand i, a scale or zero point of x, as floats that stand next to it: one, one along `axis`, or one for each
- * `block` of it. */
+/* Operand i, a scale or zero point of x, as floats that broadcast to it: one number, one for each element along
+   `axis`, or (block > 0) one for each block of the axis, repeated and cut to its size. */
 static const char *factor_text(struct importer *im, size_t i, const struct operand *x, int axis,
                                int64_t block)
 {
@@ -66,7 +67,8 @@ static const char *factor_text(struct importer *im, size_t i, const struct opera
 	                   dims_text(im, x->rank, whole), axis, dim_text(im, x->dims[axis]));
 }
 
-/* The axis of scales, and the size of their blocks; 0: none. */
+/* The axis of the scales, operand 1, and the size of their blocks; *block 0: one scale for each element of the axis,
+   or one for all. False: refused. */
 static bool read_blocks(struct importer *im, const struct operand *x, int *axis, int64_t *block)
 {
 	const struct operand *scale = operand_needed(im, 1);
@@ -77,7 +79,7 @@ static bool read_blocks(struct importer *im, const struct operand *x, int *axis,
 	return !im->failed;
 }
 
-/* Operand i minus the zero point of operand z, as floats. */
+/* Operand i as floats minus the zero point, operand z, if the node has it and it is not 0. */
 static const char *centered_text(struct importer *im, size_t i, size_t z, int axis, int64_t block)
 {
 	struct operand *x = operand_needed(im, i);
@@ -100,15 +102,15 @@ static bool read_quantized_type(struct importer *im, const struct operand *zero,
 	return true;
 }
 
-/* x / divisor, rounded once: beside a number a pass would multiply by its reciprocal, and what is next to a tie
- * become another integer. */
+/* x / divisor, rounded once: a pass would multiply by the reciprocal of a literal, which rounds twice and moves
+   quotients near a tie to another integer; so a literal becomes a tensor. */
 static const char *quotient_text(struct importer *im, const char *x, const char *divisor)
 {
 	bool is_number = strspn(divisor, "(-.0123456789e+)") == strlen(divisor);
 	return import_text(im, is_number ? "%s / reshape(const([%s]), [])" : "%s / %s", x, divisor);
 }
 
-/* Output i is round(x) + zero, saturated. */
+/* Output i is round(x) + zero, cast to the type, which saturates. */
 static bool output_quantized(struct importer *im, size_t i, const char *x, const char *zero,
                              enum ir_dtype type)
 {
@@ -118,6 +120,7 @@ static bool output_quantized(struct importer *im, size_t i, const char *x, const
 	return import_output(im, i, import_text(im, "cast(%s, %s)", q, ir_dtype_name(type)));
 }
 
+/* round(x / scale) + zero in the type of the zero point. False: refused. */
 bool import_quantize(struct importer *im)
 {
 	struct operand *x = operand_needed(im, 0), *zero = operand_at(im, 2);
@@ -133,7 +136,8 @@ bool import_quantize(struct importer *im)
 	return output_quantized(im, 0, quotient_text(im, text, scale), at, type);
 }
 
-/* The tensor of the weight file that a node makes of constants; NULL: none, or an initializer has the name. */
+/* The tensor of the weight file under `name`, which its reader has made of the quantized constants of a node
+   (onnx_quantized.h); NULL: it made none, or an initializer has the name. */
 static struct operand *stored_product(struct importer *im, const char *name)
 {
 	const struct stored_tensor *t =
@@ -152,6 +156,8 @@ static struct operand *stored_product(struct importer *im, const char *name)
 	return v;
 }
 
+/* Constants are the tensor that the weight file has made of them, which keeps its quants; all others are computed: (q
+   - zero) scale. */
 bool import_dequantize(struct importer *im)
 {
 	struct operand *x = operand_needed(im, 0), *made;
@@ -166,7 +172,8 @@ bool import_dequantize(struct importer *im)
 	return import_output(im, 0, import_text(im, "(%s) * %s", q, scale));
 }
 
-/* One scale for all, from the least and the largest element, 0 among them; u8. */
+/* Quantizes to u8 with one scale for all elements, computed from the least and the largest, 0 among them. Outputs:
+   quants, scale, zero point. */
 bool import_dynamic_quantize(struct importer *im)
 {
 	struct operand *x = operand_needed(im, 0);
@@ -189,10 +196,8 @@ bool import_dynamic_quantize(struct importer *im)
 
 /* ---- products ---- */
 
-/*
- * The product of operand `left` and the one after its scale or zero point, `right`, both less their zero points, as
- * floats: a constant matrix keeps its quants.
- */
+/* The product of operands `left` and `right`, both less their zero points (operands left_zero, right_zero), as
+   floats. A constant right matrix is the tensor that the weight file keeps in quants. */
 static const char *product_text(struct importer *im, size_t left, size_t left_zero, size_t right,
                                 size_t right_zero)
 {
@@ -215,7 +220,8 @@ static const char *product_text(struct importer *im, size_t left, size_t left_ze
 	return import_text(im, "matmul(%s, %s)", x, y);
 }
 
-/* The result is i32. Exporters make floats of it at once; other sums have to be exact. */
+/* The result is i32. Exporters make floats of it at once, and then the Cast is a part of the product; other sums have
+   to be exact in f32, so K products of 255 * 255 at most may not exceed 2^24. */
 bool import_matmul_integer(struct importer *im)
 {
 	const struct onnx_node *cast = import_only_reader(im, im->node->outputs.items[0]);
@@ -234,7 +240,8 @@ bool import_matmul_integer(struct importer *im)
 	return import_output(im, 0, import_text(im, "cast(%s, i32)", x));
 }
 
-/* Operands: a, scale, zero, b, scale, zero, scale and zero of the result. */
+/* The product of quants, scaled, and quantized again. Operands: a, scale, zero, b, scale, zero, scale and zero of the
+   result. */
 bool import_qlinear_matmul(struct importer *im)
 {
 	struct operand *zero = operand_needed(im, 7), *a = operand_needed(im, 0), *b = operand_needed(im, 3);

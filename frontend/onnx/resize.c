@@ -6,6 +6,8 @@
  *
  * Kernels: the triangle, and the cubic convolution of Keys 1981 (with its a); with antialias both are as much wider as
  * the axis shrinks, and divided by their sum.
+ * scale is the size of the result over that of the input, as the file gives it, not as rounding makes it. struct
+ * picture is the tensor between axes: its text and dims.
  */
 #include "frontend/onnx/import.h"
 
@@ -32,7 +34,8 @@ struct resized_axis {
 
 /* ---- positions and weights ---- */
 
-/* The position in the input of element i of the result. */
+/* The position in the input, in elements, of element i of the result, by coordinate_transformation_mode; formulas are
+   those of the operator's specification. */
 static double source_of(const struct resize *r, const struct resized_axis *s, int64_t i)
 {
 	double at = (double)i, in = (double)s->in, wide = s->scale * in;
@@ -48,7 +51,7 @@ static double source_of(const struct resize *r, const struct resized_axis *s, in
 	return half;
 }
 
-/* The element that stands for position x; it may be outside of the axis. */
+/* The element that stands for position x, by nearest_mode; it may be outside of the axis. */
 static int64_t nearest_of(const struct resize *r, double x)
 {
 	double at = strcmp(r->nearest, "floor") == 0               ? floor(x)
@@ -70,7 +73,9 @@ static double kernel_at(const struct resize *r, double x)
 	return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/* The weights of the n taps around x, the first of which is the element *first. */
+/* The weights of the n taps around x, the first of which is the element *first, which may be outside. stretch < 1
+   makes the kernel larger (antialias). exclude_outside gives taps outside no weight; then, or with antialias, weights
+   are divided by their sum. */
 static void read_taps(const struct resize *r, const struct resized_axis *s, double x, double stretch, int n,
                       int64_t *first, double *weights)
 {
@@ -101,7 +106,7 @@ struct picture {
 	const struct ir_dim *dims[IR_RANK_MAX];
 };
 
-/* A list of n known elements as a tensor of statements. */
+/* Known elements as a tensor of one axis in statements: makes an operand of them, which operand.c writes out. */
 static const char *list_of(struct importer *im, enum ir_dtype dtype, const struct element *known, int64_t n)
 {
 	struct operand *v = ARENA_NEW(im->a, struct operand);
@@ -110,7 +115,7 @@ static const char *list_of(struct importer *im, enum ir_dtype dtype, const struc
 	return operand_tensor(im, v);
 }
 
-/* Each element of an axis `by` times. */
+/* Each element of an axis `by` times in a row: a new axis of size 1 after it is broadcast, then merged. */
 static void repeat_axis(struct importer *im, struct picture *p, int axis, int64_t by)
 {
 	const struct ir_dim *one[IR_RANK_MAX + 1], *wide[IR_RANK_MAX + 1];
@@ -132,7 +137,7 @@ static void repeat_axis(struct importer *im, struct picture *p, int axis, int64_
 	                   dims_text(im, p->rank, p->dims));
 }
 
-/* True: every element of the result is that of a repetition. */
+/* True: nearest neighbours of the axis are each element out / in times, in order. */
 static bool is_repeated(const struct resize *r, const struct resized_axis *s)
 {
 	bool same = r->mode == NEAREST && s->out % s->in == 0;
@@ -153,7 +158,9 @@ static void gather_nearest(struct importer *im, const struct resize *r, const st
 		                   axis);
 }
 
-/* The axis as a sum over taps: elements at the ids of a tap times its weights, both of s->out elements. */
+/* The axis as a sum over taps: elements at the ids of a tap times its weights, both of s->out elements. Ids outside
+   are clamped: the border's element stands for what is outside. Each sum is a statement, as texts of statements are
+   limited. */
 static void add_taps(struct importer *im, const struct resize *r, const struct resized_axis *s,
                      struct picture *p, int axis)
 {
@@ -188,8 +195,8 @@ static void add_taps(struct importer *im, const struct resize *r, const struct r
 	p->x = sum;
 }
 
-/* Resizes one axis; false: refused. Of an axis of a size that varies, elements are repeated: eight of them tell
- * whether the factor and the coordinates do that. */
+/* Resizes one axis; false: refused. An axis of a size that varies can only repeat its elements: whether the factor
+   and the coordinates do that shows on eight elements as on any number. */
 static bool resize_axis(struct importer *im, const struct resize *r, struct picture *p, int axis,
                         const struct ir_dim *out, double scale)
 {
@@ -249,7 +256,8 @@ static bool read_resize(struct importer *im, struct resize *r)
 	return true;
 }
 
-/* Sizes of a picture that keeps its proportions: all axes by the least, or the largest, of the factors. */
+/* keep_aspect_ratio_policy: all axes by the least (not_larger), or the largest (not_smaller), of the factors; writes
+   the new sizes and factors. "stretch" leaves both. False: refused. */
 static bool keep_proportions(struct importer *im, const struct operand *v, const int *axes, size_t n,
                              const struct ir_dim **out, double *scales)
 {
@@ -269,7 +277,8 @@ static bool keep_proportions(struct importer *im, const struct operand *v, const
 	       import_refuse(im, "not supported: Resize with the policy '%.40s'", policy);
 }
 
-/* The sizes and factors of `axes`, by the operand `sizes`. */
+/* The sizes and factors of `axes`, by the operand `sizes`. A factor is size over old size, or their quotient as dims;
+   0: it varies, which resize_axis() refuses. */
 static bool read_sizes(struct importer *im, const struct operand *v, const int *axes, size_t n,
                        const struct ir_dim **out, double *scales)
 {
@@ -291,7 +300,8 @@ static bool read_sizes(struct importer *im, const struct operand *v, const int *
 	return keep_proportions(im, v, axes, n, out, scales);
 }
 
-/* The sizes and factors of `axes`, by factors: the attribute a of old operators, or an operand. */
+/* The sizes and factors of `axes`, by factors: the attribute a of old operators, or an operand. A size that varies by
+   a fraction stays as it is, which resize_axis() refuses. */
 static bool read_scales(struct importer *im, const struct operand *v, const int *axes, size_t n,
                         const struct operand *factors, const struct onnx_attribute *a,
                         const struct ir_dim **out, double *scales)
@@ -315,7 +325,7 @@ static bool read_scales(struct importer *im, const struct operand *v, const int 
 	return true;
 }
 
-/* Operands: X, roi, scales, sizes; before opset 11 X, scales. */
+/* Resizes axis after axis, those that change. Operands: X, roi, scales, sizes; before opset 11 X, scales. */
 bool import_resize(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0), *factors;

@@ -10,6 +10,9 @@
  * p is a position (visible.c); frequencies f are constants of the file. They are powers of theta where each of
  * them is one within the roundings of an exporter that computes them in f32, else they stand as factors of
  * longrope.
+ * It works on the ops of the inference, which have lowered the statements so far. A place is an index of an element
+ * along one axis: a number, or the index along an axis of the root's type (the value under test), or not known; a
+ * leaf is an element of a value that is not followed further.
  */
 #include "frontend/onnx/import.h"
 
@@ -58,7 +61,8 @@ struct search {
 
 /* ---- readers ---- */
 
-/* Counts the ops that read each value, for ops since the last call. */
+/* Adds the ops since the last call to the count of readers of each value; index 0: an op with several results is
+   counted once. */
 static void count_readers(struct importer *im, const struct ir_func *f)
 {
 	struct rotations *r = &im->rotations;
@@ -76,12 +80,14 @@ static void count_readers(struct importer *im, const struct ir_func *f)
 
 /* ---- elements ---- */
 
+/* The constant size of an axis; -1: it varies. */
 static int64_t size_of(const struct ir_type *t, int axis)
 {
 	int64_t n;
 	return ir_dim_is_const(t->dims[axis], &n) ? n : -1;
 }
 
+/* True: both are the same element of the same value, at places that are known. */
 static bool same_leaf(const struct search *s, const struct leaf *a, const struct leaf *b)
 {
 	bool same = ir_same_value(a->v, b->v);
@@ -166,7 +172,8 @@ static bool is_view(const struct ir_op *op)
 	       op->code == OP_slice;
 }
 
-/* The part of a concat, or the row of a gather, that has the element; false: the index is not known. */
+/* The operand of a concat, or of a gather (its row), that has the element, and the element's place in it; false: the
+   index is not known. Gathers have axis 0 alone here. */
 static bool part_place(struct search *s, const struct ir_op *op, const struct place *at, struct ir_value *v,
                        struct place *in)
 {
@@ -192,7 +199,7 @@ static bool part_place(struct search *s, const struct ir_op *op, const struct pl
 	return false;
 }
 
-/* An int of index arithmetic that is the same in every call. */
+/* The element of index arithmetic as a number that is the same in every call, in *out; false: it is none. */
 static bool int_at(struct search *s, struct ir_value v, const struct place *at, int64_t *out)
 {
 	const struct ir_op *op = ir_def(s->f, v);
@@ -229,7 +236,7 @@ static struct sum leaf_sum(struct ir_value v, const struct place *at)
 	return out;
 }
 
-/* a + f b, or their product; n 0: too many terms or leaves. */
+/* a + f b, or their product; n 0: more than two terms, or more than two leaves in one. */
 static struct sum combined(const struct sum *a, const struct sum *b, bool is_product, double f)
 {
 	struct sum out = *a;
@@ -251,6 +258,8 @@ static struct sum combined(const struct sum *a, const struct sum *b, bool is_pro
 
 static struct sum element(struct search *s, struct ir_value v, const struct place *at);
 
+/* The element of an op that computes: a sum or product of elements of its operands, as terms. A matmul of one column
+   and one row is a product. */
 static struct sum computed(struct search *s, const struct ir_op *op, const struct place *at)
 {
 	struct place left[IR_RANK_MAX], right[IR_RANK_MAX];
@@ -286,7 +295,8 @@ static bool is_computed(const struct search *s, const struct ir_op *op)
 	       op->code == OP_sub;
 }
 
-/* The value that a rotation was found in, for the statement that was written for it. */
+/* For a `rope` that was written in place of a rotation, the value that it replaced: rotations within later values are
+   recognized by elements, which a rope does not have. Other values are themselves. */
 static struct ir_value written_out(const struct search *s, struct ir_value v)
 {
 	const struct rotations *r = &s->im->rotations;
@@ -296,7 +306,9 @@ static struct ir_value written_out(const struct search *s, struct ir_value v)
 	return v;
 }
 
-/* The element of v at these indices as a sum of products; n 0: it is another one. */
+/* The element of v at these places as a sum of products of leaves; n 0: it has too many terms, or takes too many
+   steps. Values that several ops read are leaves (is_base), except views of them: what is shared is a feature, and no
+   part of one rotation. */
 static struct sum element(struct search *s, struct ir_value v, const struct place *at)
 {
 	v = written_out(s, v);
@@ -321,7 +333,7 @@ static struct sum element(struct search *s, struct ir_value v, const struct plac
 	return out;
 }
 
-/* The same, of an op that is itself followed though others read it, too. */
+/* element() of a value whose own op is followed even if other ops read it, too. */
 static struct sum element_of(struct search *s, struct ir_value v, const struct place *at)
 {
 	const struct ir_op *op = ir_def(s->f, v);
@@ -332,7 +344,8 @@ static struct sum element_of(struct search *s, struct ir_value v, const struct p
 
 /* ---- angles ---- */
 
-/* A constant of the file; false: the leaf is none. */
+/* The number of a leaf that is an element of a constant of the file; false: it is none. The inference has zeros for
+   weights, so the parameter's tensor is found by the name. */
 static bool constant_of(const struct search *s, const struct leaf *leaf, double *out)
 {
 	const struct ir_op *op = ir_def(s->f, leaf->v);
@@ -369,6 +382,8 @@ struct wave {
 	struct leaf position; /* an int that is cast to f32 */
 };
 
+/* Reads the leaf as amplitude cos|sin(frequency position), with one position that is cast from an int, and factors
+   that are constants; false: it is none. */
 static bool follow_wave(struct search *s, const struct leaf *leaf, struct wave *out)
 {
 	struct sum y = element_of(s, leaf->v, leaf->at);
@@ -428,7 +443,8 @@ static void places_of(const struct rotation *r, int64_t e, struct place *at)
 		at[i] = i == r->type->rank - 1 ? (struct place){NUMBER, e} : (struct place){i, 0};
 }
 
-/* Reads the term i of feature e, one of a rotation; has: of a cosine, of a sine. */
+/* Reads the term i of feature e as x cos or x sin of an angle that all features share in position and amplitude; has:
+   e has had its cosine, its sine. false: no such term. The sign of a sine says which feature of the pair e is. */
 static bool read_term(struct rotation *r, int64_t e, size_t i, struct term *t, bool has[2])
 {
 	struct feature *to = &r->features[e];
@@ -452,7 +468,8 @@ static bool read_term(struct rotation *r, int64_t e, size_t i, struct term *t, b
 	       w.frequency == to->frequency && w.frequency > 0 && (w.is_sine || amplitude > 0);
 }
 
-/* Reads element e of a row: a feature that is rotated, or, behind all of those, one that is not. */
+/* Reads element e of a row: a feature that is rotated (a cosine and a sine term), or, after all of those, one that is
+   not (one leaf). False: neither, so that the value is no rotation. */
 static bool read_feature(struct rotation *r, int64_t e)
 {
 	struct place at[IR_RANK_MAX];
@@ -470,14 +487,15 @@ static bool read_feature(struct rotation *r, int64_t e)
 	return r->rotated == e + 1;
 }
 
-/* The feature that is rotated together with e. */
+/* The feature that is rotated with e: the neighbour, or that half the features away. */
 static int64_t partner_of(const struct rotation *r, int64_t e)
 {
 	int64_t half = r->rotated / 2;
 	return r->is_interleaved ? e ^ 1 : e < half ? e + half : e - half;
 }
 
-/* Whether pairs are halves, or neighbours. */
+/* Whether pairs are halves, or neighbours: that of the two by which every sine's feature is the partner's cosine
+   feature. False: neither. */
 static bool read_layout(struct rotation *r)
 {
 	for (int interleaved = 0; interleaved < 2; interleaved++) {
@@ -495,7 +513,7 @@ static bool read_layout(struct rotation *r)
 	return false;
 }
 
-/* Whether the value has the features of a row, in their order. */
+/* True: the value has the type of the root and the features of a row in their order: it is what rope() rotates. */
 static bool is_source(struct rotation *r, struct ir_value v)
 {
 	const struct ir_type *t = ir_type_of(r->s.f, v);
@@ -519,7 +537,8 @@ static bool is_named_source(struct rotation *r, const char *name)
 	return v != NULL && v->kind == LOWERED_TENSOR && is_source(r, v->v);
 }
 
-/* The name of a statement, or input, that has the features of a row; NULL: none of the last ones. */
+/* The name of a statement, or input, that has the features of a row; NULL: none of the last NAMED_MAX statements
+   does. */
 static const char *find_source(struct rotation *r)
 {
 	const struct importer *im = r->s.im;
@@ -541,7 +560,8 @@ static double frequency_of(const struct rotation *r, int64_t n)
 	return r->features[r->is_interleaved ? 2 * n : n].frequency;
 }
 
-/* True: the frequencies are theta^(-2n / D) of an int, the roundest one that fits. */
+/* True: the frequencies are theta^(-2n / D) of an int theta, the roundest one that fits: exporters compute in f32, so
+   the last frequency gives theta only nearly. */
 static bool find_theta(const struct rotation *r, double *theta)
 {
 	double width = (double)r->rotated, found;
@@ -561,6 +581,8 @@ static bool find_theta(const struct rotation *r, double *theta)
 	return true;
 }
 
+/* The arguments of rope for the frequencies: theta, or else factors of longrope, by which frequencies of theta 1 (all
+   1) are divided, and the amplitude. */
 static const char *frequencies_text(struct rotation *r)
 {
 	struct importer *im = r->s.im;
@@ -575,7 +597,9 @@ static const char *frequencies_text(struct rotation *r)
 	                   float_text(im, r->amplitude));
 }
 
-/* The positions as text, and their axis of x; NULL: they are none, or have no bound. */
+/* The positions as text, and *axis, along which rows of x count; NULL: they do not count, or have no bound. The axis
+   is that before the features, or of four axes the second, [B, S, H, E]. With a state they must be those of the
+   tokens. */
 static const char *positions_text(struct rotation *r, int *axis)
 {
 	struct importer *im = r->s.im;
@@ -604,7 +628,8 @@ static const char *positions_text(struct rotation *r, int *axis)
 	                  : import_text(im, "%s, start=%lld)", count, (long long)start);
 }
 
-/* The statement of a rotation that has been read; "": it has none. */
+/* The statement of a rotation that has been read; "": it has none: no source or positions, or it is longer than a
+   statement may be. */
 static const char *rotation_text(struct rotation *r)
 {
 	struct importer *im = r->s.im;
@@ -623,6 +648,8 @@ static const char *rotation_text(struct rotation *r)
 	return strlen(y) + EXPR_NAME_MAX + 3 > EXPR_TEXT_MAX ? "" : y;
 }
 
+/* The first feature is read alone before the array of all: most values are no rotations, and stop there. On success v
+   has the name of the new statement; statements of the written one are left out when nothing reads them. */
 void import_rotation(struct importer *im, struct operand *v)
 {
 	const struct lowered *y =

@@ -8,6 +8,7 @@
  *
  * A mask that is a predicate (visible.c) becomes causal=true; keys and values that are repeated for groups of
  * queries are read as they were before; with a past, those of this call are read, and the cache keeps them.
+ * Values are strings here, the names of the file: `makers` finds the node that made one, `values` its operand.
  */
 #include "frontend/onnx/import.h"
 
@@ -46,7 +47,8 @@ static bool is_factor(const struct importer *im, const char *name, double *out)
 	return true;
 }
 
-/* The value before nodes that change nothing and factors, which *scale is multiplied by. */
+/* The value before nodes that change nothing (one operand for input and output) and multiplications by a known
+   factor, which *scale is multiplied by. */
 static const char *unscaled(const struct importer *im, const char *name, double *scale)
 {
 	for (;;) {
@@ -69,7 +71,8 @@ static const char *unscaled(const struct importer *im, const char *name, double 
 	}
 }
 
-/* [B, K, T, E] before Unsqueeze, Expand and Reshape have repeated it for the H / K queries of each head. */
+/* The keys or values [B, K, T, E] that Unsqueeze, Expand and Reshape have repeated to H heads for groups of queries:
+   sdpa reads them unrepeated. `name` itself if they are not. */
 static const char *unrepeated(const struct importer *im, const char *name)
 {
 	const struct onnx_node *flat = maker(im, name, "Reshape"),
@@ -90,7 +93,8 @@ static const char *unrepeated(const struct importer *im, const char *name)
 	return same ? one->inputs.items[0] : name;
 }
 
-/* The product of q and k, which ONNX Runtime has with a factor, and keys that are not transposed; NULL: it is none. */
+/* The node of the product of q and k that makes `name`: MatMul, or FusedMatMul of ONNX Runtime, which has a factor
+   and transposes the keys itself. NULL: it is none. */
 static const struct onnx_node *find_product(const struct importer *im, const char *name)
 {
 	const struct onnx_node *node = strmap_get(&im->makers, name);
@@ -103,7 +107,8 @@ static const struct onnx_node *find_product(const struct importer *im, const cha
 	return node != NULL && node->inputs.n == 2 ? node : NULL;
 }
 
-/* Follows the scores back to q and k; false: they are no scores of attention. */
+/* Follows the scores back to q, k, their scale and the mask that is added; false: they are no scores of attention.
+   The operand of the Add that comes from the product are the scores, the other one is the mask. */
 static bool read_scores(const struct importer *im, const char *name, struct attention *at)
 {
 	const struct onnx_node *add = maker(im, name, "Add");
@@ -127,20 +132,23 @@ static bool read_scores(const struct importer *im, const char *name, struct atte
 	return true;
 }
 
+/* The softmax is along the keys, the last of four axes; before opset 13 the default axis was another. */
 static bool is_last_axis(const struct importer *im, const struct onnx_node *softmax)
 {
 	const struct onnx_attribute *axis = onnx_attribute(softmax, "axis");
 	return axis != NULL ? axis->i == -1 || axis->i == 3 : im->onnx->opset >= 13;
 }
 
-/* Keys or values before they are repeated; with `past` those of this call. */
+/* Keys or values before they are repeated, without factors; with `past` (not NULL) those of this call, and in *past
+   the cache that they are appended to. */
 static const char *read_heads(const struct importer *im, const char *name, const char **past, double *scale)
 {
 	name = unscaled(im, unrepeated(im, unscaled(im, name, scale)), scale);
 	return import_past(im, name, past);
 }
 
-/* The keys [B, K, T, E] in statements, and the past that they come after. */
+/* The keys [B, K, T, E] in statements, and the past that they come after (NULL: none). The file has them transposed,
+   [B, H, E, T]; a Transpose of the last two axes is passed over, any other is undone. */
 static const char *keys_text(struct importer *im, struct attention *at, const char **past)
 {
 	if (at->is_fused)
@@ -169,6 +177,7 @@ static bool fits_scores(const struct operand *mask, const struct operand *scores
 	return fits;
 }
 
+/* [B, H, n, E] of floats with a constant number of heads and size, as sdpa requires. */
 static bool is_heads(const struct operand *v)
 {
 	return v != NULL && v->rank == 4 && v->dtype == DT_F32 && ir_dim_is_const(v->dims[1], NULL) &&
@@ -198,6 +207,8 @@ static struct operand *find_predicate(const struct importer *im, const char *mas
 	return is_predicate ? strmap_get(&im->values, where->inputs.items[0]) : NULL;
 }
 
+/* A bool under a Where of 0 and -inf replaces the mask, and is asked for causality (visible.c). Keys and values are
+   read before their past only in causal attention: only then the cache may keep them. */
 bool import_sdpa(struct importer *im)
 {
 	struct attention at = {0};

@@ -34,7 +34,8 @@ static bool output_reshaped(struct importer *im, int rank, const struct ir_dim *
 	        im, 0, import_text(im, "reshape(%s, %s)", operand_tensor(im, v), dims_text(im, rank, dims)));
 }
 
-/* A list of sizes as dims[IR_RANK_MAX]; the rank, -1 after a refusal. */
+/* The list of sizes that is operand i (or the attribute `shape`), into dims[IR_RANK_MAX]; returns the rank, -1 after
+   a refusal. */
 static int shape_operand(struct importer *im, size_t i, const struct ir_dim **dims)
 {
 	const struct ir_dim *const *list;
@@ -48,7 +49,7 @@ static int shape_operand(struct importer *im, size_t i, const struct ir_dim **di
 	return (int)n;
 }
 
-/* 0 keeps a size, -1 is what is left. */
+/* 0 keeps a size (unless allowzero), -1 is the quotient of all elements by the other sizes. */
 bool import_reshape(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -83,7 +84,8 @@ bool import_flatten(struct importer *im)
 	return !im->failed && output_reshaped(im, 2, dims);
 }
 
-/* Squeeze and Unsqueeze: axes of size 1 go, or come. */
+/* Squeeze and Unsqueeze: axes of size 1 go, or come. `full`: the rank with these axes, in which the list counts.
+   Squeeze without a list removes all axes that are surely 1. */
 bool import_squeeze(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -123,7 +125,7 @@ bool import_transpose(struct importer *im)
 	                                 ints_text(im, order, (size_t)v->rank)));
 }
 
-/* One tensor that remains is the result. */
+/* Operands without elements are left out; one tensor that remains is the result. */
 bool import_concat(struct importer *im)
 {
 	const char *list = "";
@@ -142,7 +144,8 @@ bool import_concat(struct importer *im)
 	return import_output(im, 0, import_text(im, "concat([%s], axis=%d)", list, axis));
 }
 
-/* Into the sizes of the operand, or into equal parts, the last of which may be smaller. */
+/* Into the sizes of the operand, or into equal parts, the last of which may be smaller. One part is the operand
+   itself. */
 bool import_split(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
@@ -176,7 +179,8 @@ bool import_split(struct importer *im)
 
 /* ---- slices ---- */
 
-/* A bound of a slice within [0, size]; negative ones count from the end. */
+/* A bound of a slice, clamped to [0, size]; negative ones count from the end. INT_MAX and beyond mean the end, as
+   exporters write it. Comparisons that bounds of dims do not decide become max and min of dims. */
 static const struct ir_dim *slice_bound(struct importer *im, const struct ir_dim *bound,
                                         const struct ir_dim *size)
 {
@@ -198,7 +202,8 @@ static const struct ir_dim *slice_bound(struct importer *im, const struct ir_dim
 	return ir_dim_lo(im->dims, bound) < 0 ? ir_dim_max(im->dims, bound, zero) : bound;
 }
 
-/* The axis backwards: elements from, from + step, .. after to; both constant. */
+/* A slice with a negative step as a gather: elements from, from + step, .. down to but without `to`; all numbers are
+   constants, and clamped to [-1, size - 1]. */
 static const char *backward_text(struct importer *im, const char *x, const struct operand *v, int axis,
                                  int64_t from, int64_t to, int64_t step)
 {
@@ -212,6 +217,8 @@ static const char *backward_text(struct importer *im, const char *x, const struc
 	                   (long long)(n == 1 ? -1 : step), (long long)from, axis);
 }
 
+/* Axis after axis; one that keeps all elements writes nothing. Slices that may be empty for some size are refused:
+   the language has none. */
 bool import_slice(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
@@ -254,7 +261,7 @@ bool import_slice(struct importer *im)
 
 /* ---- sizes ---- */
 
-/* Broadcasts in both directions. */
+/* Broadcasts in both directions: a size 1 of the list keeps that of the operand. */
 bool import_expand(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
@@ -349,7 +356,7 @@ bool import_pad(struct importer *im)
 
 /* ---- positions ---- */
 
-/* start, start + delta, .. of a length that may be a dim. */
+/* start, start + delta, .. before limit: ceil((limit - start) / delta) elements, which may be a dim. */
 bool import_range(struct importer *im)
 {
 	const struct operand *start = operand_needed(im, 0), *limit = operand_needed(im, 1),
@@ -387,7 +394,8 @@ bool import_constant_of_shape(struct importer *im)
 	                     is_float ? x : import_text(im, "cast(%s, %s)", x, ir_dtype_name(t->dtype)));
 }
 
-/* Column minus row of the last two axes, against k: bool [n, m]. */
+/* Bools [n, m] of the last two axes: column minus row, compared with k. k is clamped, as any larger one is beyond
+   every diagonal. */
 static const char *diagonal_text(struct importer *im, const struct operand *v, const char *compare, int64_t k)
 {
 	const char *n = dim_text(im, v->dims[v->rank - 2]), *m = dim_text(im, v->dims[v->rank - 1]);

@@ -5,6 +5,8 @@
  * t <= 0, of an affine t. Everything else is unknown.
  *
  *   where(iota(T) <= iota(S, start=P) [..], 0, -3.4e38), T = P + S:   j - i - P <= 0 ? 0 : -3.4e38
+ * `at` has the index of each axis as such an affine number (c NULL: not known); an outcome is the value there:
+ * unknown, one number, or two with the condition between them.
  */
 #include "frontend/onnx/import.h"
 
@@ -54,6 +56,7 @@ static bool same_number(const struct number *a, const struct number *b)
 	return a->i == b->i && a->j == b->j && a->c == b->c && a->f == b->f;
 }
 
+/* a + b, or a - b by op; false: one is a float and the other an int, or coefficients overflow. */
 static bool add_numbers(struct evaluation *e, const struct ir_op *op, const struct number *a,
                         const struct number *b, struct number *out)
 {
@@ -70,7 +73,7 @@ static bool add_numbers(struct evaluation *e, const struct ir_op *op, const stru
 	                                            __builtin_add_overflow(a->j, b->j, &out->j)));
 }
 
-/* Of floats, and of bools. */
+/* The product of floats, or of bools (which is `and`); false: of ints, which are not followed. */
 static bool multiply_numbers(struct evaluation *e, const struct ir_op *op, const struct number *a,
                              const struct number *b, struct number *out)
 {
@@ -96,7 +99,8 @@ static bool or_numbers(struct evaluation *e, const struct ir_op *op, const struc
 	return true;
 }
 
-/* The outcome for each side of one condition. Two different conditions are unknown. */
+/* The outcome of f(a, b) for each side of one condition. Two different conditions are unknown: a mask needs one.
+   Equal results of both sides need none. */
 static struct outcome combine(struct evaluation *e, const struct ir_op *op, combine_numbers *f,
                               const struct outcome *a, const struct outcome *b)
 {
@@ -114,7 +118,7 @@ static struct outcome combine(struct evaluation *e, const struct ir_op *op, comb
 	return out;
 }
 
-/* The largest (or least) value of coefficient times an index in [0, size). */
+/* The largest (or least) value of k times an index in [0, size). */
 static const struct ir_dim *reach(struct evaluation *e, int64_t k, const struct ir_dim *size, bool largest)
 {
 	struct ir_dims *t = e->im->dims;
@@ -122,7 +126,7 @@ static const struct ir_dim *reach(struct evaluation *e, int64_t k, const struct 
 	                          : ir_dim_const(t, 0);
 }
 
-/* Whether t <= 0, where bounds of the indices decide it. */
+/* Whether t <= 0: decided where bounds of the indices do it for all of them, else a condition. */
 static struct outcome test_outcome(struct evaluation *e, const struct number *t)
 {
 	struct ir_dims *d = e->im->dims;
@@ -137,7 +141,8 @@ static struct outcome test_outcome(struct evaluation *e, const struct number *t)
 	return (struct outcome){.kind = TWO, .test = *t, .yes = int_number(e, 1), .no = int_number(e, 0)};
 }
 
-/* a <= b as a - b <= 0; others by exchanging, or by one of the difference. */
+/* Comparisons of affine ints as t <= 0: a <= b is a - b <= 0, > and >= exchange the operands, strict ones add 1.
+   Equality is decided for constants alone. */
 static struct outcome compare(struct evaluation *e, const struct ir_op *op, const struct outcome *a,
                               const struct outcome *b)
 {
@@ -159,6 +164,8 @@ static struct outcome compare(struct evaluation *e, const struct ir_op *op, cons
 	return t.c == NULL ? unknown : test_outcome(e, &t);
 }
 
+/* The outcome in another type. Affine ints stay ints; only constants become bools or floats, and floats never
+   ints. */
 static struct outcome cast_outcome(struct evaluation *e, const struct ir_op *op, struct outcome a)
 {
 	enum ir_dtype to = ((const struct attrs_cast *)op->attrs)->dtype;
@@ -216,6 +223,7 @@ static void view_indices(struct evaluation *e, const struct ir_op *op, const str
 	}
 }
 
+/* A known condition chooses; one of indices makes its two sides the outcome. Nested conditions are unknown. */
 static struct outcome evaluate_where(struct evaluation *e, const struct ir_op *op, const struct number *at)
 {
 	struct outcome c = evaluate(e, op->operands[0], at), a = evaluate(e, op->operands[1], at),
@@ -230,6 +238,8 @@ static struct outcome evaluate_where(struct evaluation *e, const struct ir_op *o
 	return c;
 }
 
+/* The outcome of an op by its operands' ones; ops that are not listed are unknown. Sums of floats and ints, and of
+   bools, are affine; a view asks its operand at other indices. */
 static struct outcome evaluate_op(struct evaluation *e, const struct ir_op *op, const struct number *at)
 {
 	struct number in[IR_RANK_MAX] = {0};
@@ -288,7 +298,7 @@ static struct outcome evaluate_op(struct evaluation *e, const struct ir_op *op, 
 	               &a, &b);
 }
 
-/* The element of v at these indices. */
+/* The element of v at these indices. Inputs that are masks of a past are ones (past.c); other inputs are unknown. */
 static struct outcome evaluate(struct evaluation *e, struct ir_value v, const struct number *at)
 {
 	const struct ir_op *op = ir_def(e->f, v);
@@ -307,6 +317,8 @@ static struct outcome evaluate(struct evaluation *e, struct ir_value v, const st
 	return out;
 }
 
+/* Evaluates the mask at query i and key j: always visible, visible where j <= i + T - S and hidden (false, or at most
+   HIDDEN) elsewhere, or unknown. */
 enum visibility import_visibility(struct importer *im, const struct operand *mask,
                                   const struct operand *scores)
 {
@@ -337,6 +349,8 @@ enum visibility import_visibility(struct importer *im, const struct operand *mas
 	return is_causal && is_hidden ? VISIBLE_CAUSAL : VISIBLE_UNKNOWN;
 }
 
+/* The counted axis is the index i of the evaluation, whatever its position; the result counts if it is 1 i + c for
+   all elements. */
 bool import_counts(struct importer *im, struct ir_value v, const int *axes, int axis,
                    const struct ir_dim **first)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators of windows that move along the axes from 2 on: convolutions, transposed ones, pools. */
+/* Operators of windows that move along the axes from 2 on: convolutions, transposed ones, pools. Tensors are [N,
+   C, axes..]; the convolutions of the language are of channels last in one dimension and first in two. A border is
+   the padding before or after an axis. */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
@@ -32,7 +34,8 @@ static bool read_axes(struct importer *im, const char *name, size_t n, int64_t d
 	return true;
 }
 
-/* SAME: as many windows as elements over the stride. */
+/* auto_pad SAME_UPPER or SAME_LOWER: borders by which there are ceil(size / stride) windows; an odd element goes
+   after, or (lower) before. */
 static void pad_same(struct importer *im, const struct operand *v, struct window *w, bool lower)
 {
 	for (size_t i = 0; i < w->n && !im->failed; i++) {
@@ -45,6 +48,7 @@ static void pad_same(struct importer *im, const struct operand *v, struct window
 	}
 }
 
+/* Reads the attributes of a window; kernel: the sizes of the weight, NULL: an attribute has them. False: refused. */
 static bool read_window(struct importer *im, const struct operand *v, const int64_t *kernel, struct window *w)
 {
 	const char *automatic = attribute_text(im, "auto_pad", "NOTSET");
@@ -67,6 +71,8 @@ static bool read_window(struct importer *im, const struct operand *v, const int6
 	return !im->failed;
 }
 
+/* conv1d or conv2d of the language, whose padding is symmetric: other borders are padded first. conv1d has channels
+   last. */
 bool import_conv(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0), *weight = operand_needed(im, 1), *bias = operand_at(im, 2);
@@ -108,7 +114,8 @@ struct spread {
 	int64_t begin[WINDOW_AXES_MAX];
 };
 
-/* Missing borders follow from the size of the result: output_shape, or with SAME the input times the stride. */
+/* Where the result is in the sum of all windows. Missing borders follow from the size of the result: output_shape, or
+   with SAME the input times the stride; SAME_UPPER has the smaller half before. False: refused. */
 static bool read_spread(struct importer *im, const struct operand *v, const struct window *w,
                         struct spread *s)
 {
@@ -282,8 +289,8 @@ bool import_conv_transpose(struct importer *im)
 
 /* ---- pools ---- */
 
-/* ceil_mode: the last window may begin in the input or the border before it, and end behind the border after it.
- * import_pool() refuses dilations. */
+/* ceil_mode: the last window may end after the border, if it begins in the input or the border before it. w->extra:
+   elements that it needs there. import_pool() refuses dilations. */
 static void add_last_window(struct importer *im, const struct operand *v, struct window *w)
 {
 	for (size_t i = 0; i < w->n && !im->failed; i++) {
@@ -297,7 +304,8 @@ static void add_last_window(struct importer *im, const struct operand *v, struct
 	}
 }
 
-/* The number of elements that each window of an axis counts, in the shape of the result: a window of ones, added. */
+/* The number of elements that each window of an axis counts, in the shape of the result: the divisor of an average. A
+   row of ones, with `border` ("1.0" if the border counts) around, summed by windows. */
 static const char *counts_text(struct importer *im, const struct operand *v, const struct window *w, size_t i,
                                const char *border)
 {
@@ -315,7 +323,8 @@ static const char *counts_text(struct importer *im, const struct operand *v, con
 	return import_text(im, "reshape(%s, %s)", counts, dims_text(im, v->rank, dims));
 }
 
-/* Windows of one axis after another: the maximum or sum of both is the same. */
+/* Windows of one axis after another: a maximum, or an average as a sum over counts, of both axes is that of the one,
+   then of the other. */
 bool import_pool(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
