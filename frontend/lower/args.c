@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Arguments of steps: name lookup through the scopes, merging with defaults, values and paths.
+ * A scope is a repeat with its index, or the use of a definition with its arguments; b->scope is the innermost one.
  */
 #include <string.h>
 
@@ -38,8 +39,8 @@ static struct expr_env scope_env(struct expander *b, const struct step_scope *sc
 	return env;
 }
 
-/* Evaluates an argument of a use, or its default, in the scope of the caller. An unknown identifier is a word
- * of the language and becomes a string. */
+/* Evaluates an argument of a use (node; NULL: not written) or its default, in the scope of the caller, which wrote
+   it. An unknown identifier is a word of the language and becomes a string. EXPR_FAILED after a report. */
 static enum expr_lookup argument_value(struct scope_lookup *s, const struct step_scope *scope,
                                        const struct yaml_node *node, const struct expr *def,
                                        struct value *out)
@@ -144,6 +145,7 @@ static const struct yaml_node *merge_written_args(struct expander *b, const stru
 	return out == NULL ? NULL : yaml_with(b->arena, out, kind->main, value);
 }
 
+/* Written arguments win over `defaults` of the kind. */
 const struct yaml_node *merge_args(struct expander *b, const struct schema_step *kind,
                                    const struct yaml_node *step, const struct yaml_node *value)
 {
@@ -175,8 +177,8 @@ const char *activation_name(const char *word)
 	return word;
 }
 
-/* Resolves a value name: an argument of a definition is replaced by the name that the caller wrote, indices are
- * filled in. */
+/* Resolves a value name: an argument of a definition is replaced by the name that the caller wrote, which may be an
+   argument of the caller's own scope in turn; indices are filled in. */
 static const char *resolve_value_name(struct expander *b, const char *name)
 {
 	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Statements and repeats to IR: binding of names, loop-carried values, states threaded through loops.
+ * A target is a name that a statement assigns; a loop-carried value passes from one iteration to the next.
  */
 #include <string.h>
 
@@ -97,7 +98,8 @@ static bool live_after(const struct lowering *lw, const char *name)
 }
 
 /* Finds the loop-carried values of a repeat: names the body reads before it writes them or that are live after it,
- * and its states. Run and type inference have no states. False after a report, or without memory. */
+   and its states. Run and type inference have no states. False after a report, or without memory. lw->loop is that of
+   the repeat meanwhile, as names of states contain its index. */
 static bool find_carries(struct lowering *lw, const struct graph_node *node, struct carries *c)
 {
 	c->targets = graph_targets(lw->arena, &node->body, &c->n_targets);
@@ -168,7 +170,8 @@ static bool collect_yields(struct lowering *lw, const struct carries *c, struct 
 	return true;
 }
 
-/* Lowers a repeat to the IR op repeat with loop-carried values and states. */
+/* Lowers a repeat to the IR op repeat with loop-carried values and states. args: in the body the index, then the
+   carried values and states; after it the results, without an index. */
 static bool lower_repeat(struct lowering *lw, const struct graph_node *node)
 {
 	struct carries c = {.n = 0};

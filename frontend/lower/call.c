@@ -2,6 +2,7 @@
 /*
  * Calls of operators of the graph level: arguments are matched to the signatures of calls.def and read with a
  * type.
+ * signature_of() gives the number of a row of calls.def, which is its place in `lowerings`, too.
  */
 #include <string.h>
 
@@ -219,6 +220,8 @@ static bool dim_depends_on(const struct ir_dim *d, const struct ir_dim *sym)
 	return false;
 }
 
+/* lw->grows is the number of tokens of a call (decode alone): an axis that depends on it lacks the positions of
+   earlier calls, so no operator may mix along it. */
 bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
 {
 	const struct ir_type *t = irb_type(c->lw->b, *x);

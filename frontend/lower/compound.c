@@ -3,6 +3,7 @@
  * Steps with bodies of steps (residual, repeat, use) and steps that name values (save, x). A repeat expands its
  * body for every index, since `when` and expressions may depend on it, and rolls consecutive iterations that are
  * equal, or equal to those a period before, into one loop of the graph level.
+ * b->x is the current value while steps are expanded; names that temp_push() gives are unused names of the graph.
  */
 #include <string.h>
 
@@ -156,9 +157,9 @@ static bool expand_iteration(struct step *st, const struct iterations *r, int64_
 	return ok;
 }
 
-/*
- * Appends iterations [from, to), which are equal and keep the type of x, as one loop; a single one is unrolled.
- */
+/* Appends iterations [from, to), which are equal and keep the type of x, as one loop; a single one is unrolled.
+   is_part, of a loop over some iterations: names of its weights have the range of indices, so that those of other
+   parts differ. */
 static bool push_iterations(struct step *st, const struct iterations *r, int64_t from, int64_t to)
 {
 	struct expander *b = st->b;

@@ -2,6 +2,8 @@
 /*
  * Traversal of stacks and steps: scopes, temporaries, paths, dispatch to the handlers of the kinds, outputs;
  * and the checks that still run after an error.
+ * The path of a step, its ids from the root joined by dots with `{i}` for an index, names its parameters; two steps
+ * may share one by `share` alone. `cut` and `lengths` of a value: steps.h.
  */
 #include <string.h>
 
@@ -246,8 +248,8 @@ static void report_unknown_step(struct expander *b, const struct yaml_node *key)
 	yaml_unknown_key(b->cx, key, kinds, n, "a list of steps");
 }
 
-/* The schema row of a kind. For a definition of the model that is not a function, *def is set and a row is made.
- * NULL: unknown kind. */
+/* The schema row of a kind (`now`: it is implemented). For a definition of the model that is not a function, *def is
+   set and a row is made. NULL: unknown kind. */
 static const struct schema_step *find_step_kind(struct expander *b, const char *name,
                                                 const struct definition **def)
 {
@@ -294,9 +296,9 @@ static const struct yaml_pair *find_kind_key(struct expander *b, const struct ya
 	return found;
 }
 
-/*
- * Enters the path of a step with parameters. Two steps with parameters of their own may not have the same path.
- */
+/* Enters the path of a step with parameters. Two steps with parameters of their own may not have the same path,
+   unless they are iterations of a shared repeat, whose first one has claimed it (paths_claimed). False after a
+   report. */
 static bool claim_path(struct step *st)
 {
 	struct expander *b = st->b;
@@ -513,7 +515,9 @@ static bool expand_step_list(struct expander *b, const struct yaml_node *steps)
 	return false;
 }
 
-/* Appends the value of an output under a free name; checks the logits of a generating model. */
+/* Appends the value of an output under a free name, which is its own or NAME_out where a value has that. Checks that
+   logits of a generating model depend on the tokens, and that no step mixed positions on the way: with a cache each
+   call computes new positions alone. */
 static bool expand_output(struct expander *b, struct model_output *o)
 {
 	struct step_value v;

@@ -268,7 +268,8 @@ static bool lower_arithmetic(struct lowering *lw, const struct expr *e, struct i
 	return !irb_failed(lw->b);
 }
 
-/* Lowers tensor * constant and tensor / constant to the op scale. False: not such an expression. */
+/* Lowers tensor * constant and tensor / constant to the op scale, which needs no constant tensor. False: not such an
+   expression. */
 static bool try_scale(struct lowering *lw, const struct expr *e, const struct lowered *a,
                       const struct lowered *b, struct lowered *out)
 {
@@ -287,6 +288,7 @@ static bool try_scale(struct lowering *lw, const struct expr *e, const struct lo
 	return true;
 }
 
+/* Scalars become constants like the other operand, then both are broadcast to one shape. False after a report. */
 static bool lower_binary(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
 	struct lowered a, b;
@@ -317,7 +319,7 @@ static bool lower_unary_operator(struct lowering *lw, const struct expr *e, stru
 	return !irb_failed(lw->b);
 }
 
-/* a[i]: element i of axis 0. */
+/* a[i]: element i of axis 0, which goes away. The index must be below the least size that the axis may have. */
 static bool lower_index(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
 	struct lowered a, i;

@@ -6,6 +6,8 @@
  *
  * INVARIANT (hygiene of inlining): a function body sees its arguments, its local names, params, dims and indices, nothing
  * else of the caller.
+ * A temporary is an unused name of the graph (temp_push); a binding maps a name of a body to such a name, a value or
+ * an expression.
  */
 #include <string.h>
 
@@ -259,6 +261,7 @@ static bool check_statement(struct macro *t, const struct expr_statement *st)
 	return true;
 }
 
+/* Temporaries of calls that are inlined in the statement are free after it. */
 bool expand_graph_statement(struct expander *b, const struct yaml_node *node)
 {
 	struct macro *t = b->graph;
@@ -377,6 +380,7 @@ bool step_graph(struct step *st)
 	b->graph = &t;
 	const char *prefix = b->prefix;
 	ok = ok && rename_locals(&t, list);
+	/* statements may change rows: real lengths of the result are not known */
 	b->x.lengths = NULL;
 	b->out = &body;
 	b->prefix = st->path;

@@ -2,6 +2,7 @@
 /*
  * Builds the functions of a module: run, and for generating models encode, decode and score; and type inference
  * of statements.
+ * An entry function describes one of them; index[i] is the parameter number of input i of the model in it, -1: none.
  */
 #include "frontend/lower/lower.h"
 
@@ -242,6 +243,8 @@ static bool check_generate_ids(struct lowering *lw, const char *logits)
 
 /* ---- results ---- */
 
+/* Number of the parameter with the real lengths of output o; -1: it has none, or is of decode, which returns one row
+   of each sequence. */
 static int result_lengths(const struct lowering *lw, const struct entry_function *e,
                           const struct model_output *o, const int *index)
 {

@@ -2,6 +2,7 @@
 /*
  * Layers with parameters (linear, expert_linear, embed, norms) and operators that depend on positions or rows
  * of sequences.
+ * A subset of experts are those of one storage format, stacked in one weight; a slot is the index of an expert in it.
  */
 #include <string.h>
 
@@ -66,8 +67,8 @@ static int64_t activation_block(const struct ir_format_desc *f)
 	return f->block == 0 || f->block > ACTIVATION_BLOCK_MIN ? f->block : ACTIVATION_BLOCK_MIN;
 }
 
-/* Quantizes the input of a linear dynamically if its matrix is quantized and dtype.compute is int8 or bf16, or
- * rounds it to bf16 for bf16 matrices with compute bf16; else returns x. */
+/* Quantizes the input of a linear dynamically if its matrix is quantized and dtype.compute is int8 or bf16, or rounds
+   it to bf16 for bf16 matrices with compute bf16; else returns x. f->bits is 0 for formats of floats. */
 static struct ir_value quantize_activations(const struct lowering *lw, struct ir_value x, struct ir_value w)
 {
 	const struct ir_weight *weight = ir_weight_of(irb_func(lw->b), w);

@@ -354,6 +354,7 @@ bool lower_rope(const struct call *c, struct lowered *out)
 	else if (r.short_factors != NULL)
 		short_rows = (int64_t)r.original;
 	if (short_rows > 0)
+		/* longer prompts read in several calls need their whole length at the first (call_end) */
 		c->lw->m->generate.long_from = short_rows;
 	if (!make_table(c, &r, short_rows, rows, &table) ||
 	    (short_rows > 0 && !select_table_part(c, short_rows, lengths, &pos)))

@@ -2,6 +2,7 @@
 /*
  * Macro expansion of steps with statement bodies: binding of arguments, whose types are those of their rows in
  * schema.def, and the entries of bodies, which macro.h lists. Graphs and functions share its statements.
+ * A row (r->key) is the entry of an argument in schema.def: its type, its words, and its default.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -258,6 +259,7 @@ static bool bind_definition_argument(struct macro *t, const struct argument *a)
 	return bind_name(t, a->name, &item);
 }
 
+/* Binds the arguments of the definition of the model in use. False after a report. */
 static bool bind_definition(struct macro *t)
 {
 	for (size_t i = 0; i < t->def->n_args; i++) {
@@ -397,6 +399,7 @@ static bool run_let(struct macro *t, const struct yaml_node *map)
 	return true;
 }
 
+/* {if: E, then: [..], else: [..]}: runs one of the two lists; an absent one is empty. False after a report. */
 static bool run_if(struct macro *t, const struct yaml_node *node)
 {
 	bool condition;
@@ -545,6 +548,7 @@ static bool run_entries(struct macro *t, const struct yaml_node *list)
 
 /* ---- the step ---- */
 
+/* Binds the names that every body has: in, start, path, kind_name. False without memory. */
 static bool bind_implicit_names(struct macro *t)
 {
 	struct expander *b = t->st->b;

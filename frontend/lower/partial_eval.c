@@ -108,6 +108,7 @@ static bool fn_is_float(const struct query_call *u)
 	return v != NULL && query_return(u, value_bool(ir_dtype_class(v->dtype) == DTCLASS_FLOAT));
 }
 
+/* dim(x, i): the size of axis i, which counts from the end if negative; null: x has no such axis. */
 static bool fn_dim(const struct query_call *u)
 {
 	const struct step_value *v = query_value_arg(u, 0);
@@ -117,6 +118,7 @@ static bool fn_dim(const struct query_call *u)
 	return i < 0 || i >= v->rank ? query_return_null(u) : query_return(u, value_dim(v->dims[i]));
 }
 
+/* shape(x): the list of its sizes. */
 static bool fn_shape(const struct query_call *u)
 {
 	const struct step_value *v = query_value_arg(u, 0);
@@ -151,6 +153,7 @@ static bool fn_is_input(const struct query_call *u)
 	return v != NULL && query_return(u, value_bool(v->input > 0));
 }
 
+/* below(x): the bound that ids of the input x are checked against; null: none, or x is no input. */
 static bool fn_below(const struct query_call *u)
 {
 	const struct step_value *v = query_value_arg(u, 0);
@@ -170,6 +173,7 @@ static bool fn_positions_end(const struct query_call *u)
 	return query_return(u, value_int(v->grows && m->generate.max_len > n ? m->generate.max_len : n));
 }
 
+/* lo(n): the least value of a dim; a number is its own. */
 static bool fn_lo(const struct query_call *u)
 {
 	const struct value *v = &u->args[0].v;
@@ -198,6 +202,7 @@ static bool fn_product(const struct query_call *u)
 	return query_return(u, value_dim(n));
 }
 
+/* without(list, i): the list without element i, which counts from the end if negative. */
 static bool fn_without(const struct query_call *u)
 {
 	const struct value *v = &u->args[0].v;
@@ -563,6 +568,7 @@ static bool fold_constants(struct macro *t, const struct expr *e, const struct p
 	return expr_apply(&env, &at, values, e->n_args, &out->v);
 }
 
+/* a + b of known lists; false after a report of too many elements. */
 static bool concat_lists(struct macro *t, const struct value *a, const struct value *b, struct partial *out)
 {
 	if (!check_partial_size(t, a->n + b->n))

@@ -72,6 +72,8 @@ enum tfmc_status profile_open(struct frontend_model *m)
 	return ok ? TFMC_OK : TFMC_INVALID;
 }
 
+/* A matrix that calibration did not reach is quantized without statistics, and counted for the warning at the end; a
+   table is looked up by ids, has no inputs to measure, and is not counted. */
 bool profile_find(struct frontend_model *m, const struct parameter_request *want, bool is_table,
                   const struct ir_wexpr **out)
 {

@@ -102,8 +102,9 @@ static struct ir_value full_i32_per_sequence(struct lowering *lw, double v)
 	return irb_full_of(lw->b, v, DT_I32, 1, dims);
 }
 
-/* Evaluates one factor of a dim for each sequence, i32 [B]; symbols of the source are read from their states. A
- * size that has no state yet is 0: decode is lowered again (sizes_missed). */
+/* Evaluates one factor of a dim for each sequence, i32 [B]: a symbol, a quotient (of / by) or a maximum (by is 0).
+   Symbols of the source are read from their states. A size that has no state yet is 0 for now: decode is lowered
+   again (sizes_missed). */
 static struct ir_value per_sequence_atom(struct lowering *lw, const struct ir_dim_atom *a)
 {
 	const struct ir_dim *dims[] = {lower_batch_dim(lw)};

@@ -199,6 +199,7 @@ static void cross_value(struct split *s, const struct graph_node *node, const ch
 	                      expr_make_call(s->arena, "state_get", at, args, 1));
 }
 
+/* Crosses every source name that the expression reads. */
 static void cross_reads(struct split *s, const struct graph_node *node, const struct expr *e)
 {
 	if (e->kind == EX_NAME && level_of_name(s, e->text) == LEVEL_SOURCE)
@@ -417,6 +418,7 @@ static void split_statement(struct split *s, const struct graph_node *node)
 	}
 }
 
+/* Appends the loop `node` with another body; nothing for an empty one. */
 static void push_loop(struct split *s, struct graph_body *out, const struct graph_node *node,
                       const struct graph_body *body)
 {

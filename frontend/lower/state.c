@@ -290,6 +290,7 @@ const char *cache_len_error(struct arena *a, const struct cache_use *use, int64_
 
 /* ---- rows of a call ---- */
 
+/* The fewest tokens that a ring cache takes in one call; INT64_MAX: no cache is a ring. */
 static int64_t min_ring_call_rows(const struct state_types *types)
 {
 	int64_t least = INT64_MAX;
@@ -322,6 +323,9 @@ static bool bind_row_dim(struct lowering *lw, const struct ir_dim *d, const char
 	return true;
 }
 
+/* Rings bound the tokens of a call of decode and score, SCORE_ROWS those of score. Where the tokens may be more, a
+   dim of its own with the bound replaces their number in this function. It has another name in score, as one module
+   has both. */
 bool lower_bind_rows(struct lowering *lw, bool scores)
 {
 	if (lw->mode != LOWER_DECODE || lw->m->tokens < 0)

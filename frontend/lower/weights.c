@@ -3,6 +3,8 @@
  * Parameters of graph statements. A path pattern with loop indices becomes one stacked weight with an
  * expression for each index, found in the weight map and resolved once per model. Chooses the storage format of
  * each weight, and where repeats must be split because it changes.
+ * The stack of a weight has one level for each loop whose index is in the path, outermost first, then one for
+ * experts.
  */
 #define _POSIX_C_SOURCE 200809L /* access */
 #include <string.h>
@@ -684,6 +686,7 @@ static const char *unquantized_reason(struct lowering *lw, const struct weight_r
 	return rule == NULL ? "no pattern matches it" : arena_printf(a, "'%s' keeps it", rule->pattern);
 }
 
+/* Decided in the first iteration: split_at_format_changes() splits loops whose iterations differ. */
 bool lower_expert_formats(struct lowering *lw, const struct weight_request *need, enum ir_format *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];

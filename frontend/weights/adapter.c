@@ -2,6 +2,8 @@
 /*
  * Adapters: the configuration, then the tensors by module, then each module's update at the tensor that it changes.
  * Nothing is computed here: an update is two stored tensors and a factor, evaluated when weights are packed.
+ * The format is that of PEFT: LoRA, W + s B A with s = alpha / r, and replaced tensors. Functions return false after
+ * a diagnostic, or without memory.
  */
 #include "frontend/weights/adapter.h"
 
@@ -78,6 +80,7 @@ static bool is_positive(const struct json_node *v, double *out)
 	return *out > 0 && isfinite(*out);
 }
 
+/* Reads a bool of the configuration; absent or null: false. */
 static bool read_flag(const struct adapter *ad, const char *key, bool *out)
 {
 	const struct json_node *v = json_find(ad->root, key);
@@ -123,6 +126,8 @@ static bool names_module(const char *name, const char *path)
 #define KEYS_READ \
 	"alpha_pattern fan_in_fan_out init_lora_weights lora_alpha peft_type r rank_pattern use_rslora"
 
+/* Checks that the configuration is LoRA without keys that would change what its tensors mean: a key that is not known
+   must be null, false or empty. */
 static bool check_config(struct adapter *ad)
 {
 	const struct json_node *type = json_find(ad->root, "peft_type"),
@@ -157,6 +162,7 @@ static bool check_config(struct adapter *ad)
 	       check_pattern(ad, "rank_pattern");
 }
 
+/* Reads and checks adapter_config.json. */
 static enum tfmc_status read_config(struct adapter *ad)
 {
 	const struct json_source src = {.name = ad->path, .loc = ad->loc, .code = DIAG_FILE};
@@ -351,6 +357,8 @@ static double scale_of(const struct adapter *ad, const char *path, int64_t rank)
 	return ad->rslora ? alpha / sqrt((double)rank) : alpha / (double)rank;
 }
 
+/* Appends the update of a module to those of its tensor, which are applied in the order of adapters. transposed: W is
+   stored as [in, out]. */
 static bool attach(struct adapter *ad, const char *path, const struct module *m, bool transposed)
 {
 	struct weight_update *u = ARENA_NEW(ad->arena, struct weight_update), **end = &m->target->updates;

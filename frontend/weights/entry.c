@@ -5,6 +5,8 @@
  * ir/weights/weight.h check shapes; here their failures become messages for users. read_KEY reads the value of a
  * key, false after a diagnostic; apply_KEY applies it to the expression x, NULL after a diagnostic. `steps` and
  * `origins` list them.
+ * An origin makes an expression of tensors, and gets no x; a step changes the x of the source before it, its only
+ * e->of. Captures are what the pattern of the entry has matched, and fill the names of tensors.
  */
 #include "frontend/weights/entry.h"
 
@@ -372,6 +374,7 @@ static bool read_index(struct weight_entry_reader *r, const struct yaml_node *no
 	return !filled || e->name != NULL;
 }
 
+/* A capture as the index: an entry for each layer, or expert, reads its element of one stacked tensor. */
 static const struct ir_wexpr *apply_index(struct weight_build *b, const struct weight_entry *e,
                                           const struct ir_wexpr *x)
 {
@@ -464,6 +467,8 @@ static bool read_transpose(struct weight_entry_reader *r, const struct yaml_node
 	return true;
 }
 
+/* rank -1: no change, 0: swaps the last two axes, else the list of axes. A quantized tensor whose transpose is stored
+   as rows of quants is replaced by that (stored_tensor.transposed), which keeps the quants. */
 static const struct ir_wexpr *apply_transpose(struct weight_build *b, const struct weight_entry *e,
                                               const struct ir_wexpr *x)
 {

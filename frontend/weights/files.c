@@ -2,6 +2,8 @@
 /*
  * Weight files: opening by format, one table of all tensors, stripping of prefixes, ignoring by globs, lookup,
  * suggestions. And the cache of parsed files by path; linear search, since a model has few.
+ * The key of a tensor is its name without stripped prefixes, by which the map finds it; its name is that of the file,
+ * by which its data are found. Attached files (of an adapter) have tables of their own.
  */
 #include "frontend/weights/files.h"
 
@@ -324,7 +326,8 @@ static enum tfmc_status add_onnx(struct weight_files *wf, const struct mapped_fi
 	return onnx_add_quantized(wf, wf->arena, &m, file_name, loc) ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
-/* Reads a mapped file and adds its tensors. */
+/* Reads a mapped file and adds its tensors. A GGUF file that was parsed before, for its configuration, is not read
+   again. */
 static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_file *file, const char *name,
                                  struct loc loc)
 {
@@ -618,6 +621,7 @@ static const char *const *weight_files_names(struct weight_files *wf, size_t *n)
 	return wf->names;
 }
 
+/* Bytes of the common beginning and of the common end. */
 size_t weight_name_similarity(const char *a, const char *b)
 {
 	size_t na = strlen(a), nb = strlen(b), n = na < nb ? na : nb, head = 0, tail = 0;

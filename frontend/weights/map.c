@@ -6,6 +6,8 @@
  * Parameters without a fitting tensor, collected while a model is lowered and reported by cause: a wrong
  * number of layers, a wrong map entry or a wrong width is one error, which names the first parameter and
  * counts the others.
+ * A pattern is the key of an entry with captures, a fault a parameter without a fitting tensor. Suggestions compare
+ * names by their common beginning and end (weight_name_similarity).
  */
 #include "frontend/weights/map.h"
 

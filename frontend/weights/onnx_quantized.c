@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors of quantized constants, listed in onnx_quantized.h. Each add_OP adds that of a node; it returns true also
+   where the operands are no such constants, as then nothing is added, and false without memory. by_column: rows of
+   the packed matrix are columns of q, for the transpose. */
 #include "frontend/weights/onnx_quantized.h"
 
 #include <string.h>
@@ -67,6 +70,8 @@ static bool is_plain_float(const struct stored_tensor *t)
 
 /* ---- elements ---- */
 
+/* weight_elements of a struct dequantized: elements [begin, begin + n) as f32. s is the index of an element's scale:
+   one for all, its index along the axis, or that of its block. */
 static void dequantized_elements(const void *data, int64_t begin, int64_t n, double *out)
 {
 	const struct dequantized *d = data;
@@ -83,7 +88,7 @@ static void dequantized_elements(const void *data, int64_t begin, int64_t n, dou
 	}
 }
 
-/* Sets how scales lie on q; false: they do not fit. */
+/* Sets which scale each element of q has; false: the scales do not fit the axis or its blocks. */
 static bool place_scales(struct dequantized *d, int64_t axis)
 {
 	const struct stored_tensor *q = d->q, *s = d->scale;
@@ -110,7 +115,8 @@ static bool place_scales(struct dequantized *d, int64_t axis)
 
 /* ---- quants ---- */
 
-/* Zero points as bytes [groups, N], of scales that are `row` and `group` apart. */
+/* Zero points as bytes [groups, n]; row and group: steps in `zero` from a row, and from a group, to the next. flip:
+   XORed to each, 0x80 makes signed ones unsigned. */
 static const unsigned char *zero_bytes(struct arena *a, const struct stored_tensor *zero, int64_t n,
                                        int64_t groups, int64_t row, int64_t group, int flip)
 {
@@ -123,7 +129,9 @@ static const unsigned char *zero_bytes(struct arena *a, const struct stored_tens
 	return out;
 }
 
-/* The matrix, or its transpose (by_column), as rows of quants; false: its rows have no scales. */
+/* Describes the matrix, or its transpose (by_column), as rows of quants with their scales; false: its rows have no
+   scales of their own, or it is no 8-bit matrix. Signed quants become unsigned by their top bit, with 128 as zero
+   point. */
 static bool pack_rows(struct adding *p, const struct dequantized *d, bool by_column, struct packed_matrix *m)
 {
 	const struct stored_tensor *q = d->q;
@@ -228,6 +236,8 @@ static bool add_inputs(struct adding *p, const struct onnx_node *node, const cha
 	return !place_scales(&d, int_attribute(node, "axis", 1)) || add_dequantized(p, name, &d);
 }
 
+/* DequantizeLinear of a constant; or of rows that a Gather looks up in one, with one scale: then the tensor is the
+   dequantized table. */
 static bool add_dequantize_linear(struct adding *p, const struct onnx_node *node)
 {
 	const struct stored_tensor *q = constant_at(p, node, 0), *scale = constant_at(p, node, 1);

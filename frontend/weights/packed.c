@@ -7,6 +7,9 @@
  * Packed matrices (weights.packed): combines X.qweight, X.qzeros, X.scales into one tensor X.weight [N, K], for
  * GPTQ, AWQ, compressed-tensors, CTranslate2 and MXFP4 files. The parts count as ignored. The function of a format
  * combines the parts of the matrix X; false after a diagnostic, or without memory.
+ * packed_words is a matrix of integers of `bits` bits in words: 2^down rows and 2^across columns of it share a word,
+ * in the slots that `order` lists (NULL: ascending), and `flip` is XORed to each word. by_column: the words have W
+ * transposed, [K, N].
  */
 #include "frontend/weights/packed.h"
 
@@ -127,8 +130,9 @@ static bool blocks_divide_groups(const struct packed_matrix *m, const struct ir_
 	return m->group >= m->k || (d->block != 0 && m->group % d->block == 0);
 }
 
-/* Of the formats that represent quants and scales exactly, the one with the smallest rows; FORMAT_PLAIN: none. A
- * format without offsets needs the middle as the zero point of every group. */
+/* Of the formats that represent quants and scales exactly, the one with the smallest rows; FORMAT_PLAIN: none, or
+   columns are not in the order of groups. A format without offsets needs the middle of the range as the zero point of
+   every group. */
 enum ir_format packed_format(const struct packed_matrix *m)
 {
 	enum ir_format best = FORMAT_PLAIN;
@@ -156,6 +160,8 @@ static float block_offset(const struct packed_matrix *m, double scale, int zero)
 	return (float)(scale * (ir_format(m->format)->zero - zero));
 }
 
+/* weight_elements: the dequantized values of elements [begin, begin + n), rounded as the chosen format would: with
+   offsets, scale (q - zero point of the format) plus the f32 offset, else scale (q - zero point of the group). */
 void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 {
 	const struct packed_matrix *m = data;
@@ -180,6 +186,7 @@ void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 	}
 }
 
+/* weight_rows: quants, scales and offsets of n rows in the chosen format, which has blocks within groups. */
 void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_quants *out)
 {
 	const struct packed_matrix *m = data;
@@ -607,6 +614,7 @@ static const struct {
                 {"ctranslate2", "_scale", ctranslate2},
                 {"mxfp4", "_blocks", mxfp4}};
 
+/* Tensors that unpacking adds lie beyond the count taken before, and are not visited. */
 enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a, struct diag_context *cx,
                                      const struct yaml_node *word)
 {

@@ -171,6 +171,7 @@ static bool read_entry(const struct reader *r, const char *name, const struct js
 	return true;
 }
 
+/* __metadata__ is checked as the format defines it, and not read. */
 static bool check_metadata(const struct reader *r, const struct json_node *json)
 {
 	bool ok = json->kind == JSON_NODE_OBJECT;
@@ -208,7 +209,7 @@ static bool check_tiling(const struct reader *r, const struct entry *e, size_t n
 	                                              r->data_len - at, r->data_at + at);
 }
 
-/* Reads all entries, sorted by offset. */
+/* Reads all entries; tensors are sorted by offset, so that readers go through the file in order. */
 static bool read_entries(const struct reader *r, const struct json_node *root, struct stored_tensors *out)
 {
 	struct entry *entries = ARENA_ARRAY(r->s->arena, struct entry, root->n + 1);
@@ -294,7 +295,8 @@ static bool write_entry(struct buf *out, const struct stored_tensor *t, size_t *
 	return true;
 }
 
-/* Writes the JSON header, padded to 8 bytes. */
+/* Writes the JSON header, padded to 8 bytes. Tensors with larger elements come first, so that all are aligned to
+   their elements. */
 static bool write_header(struct buf *header, const struct stored_tensor *items, size_t n)
 {
 	size_t at = 0;

@@ -320,6 +320,8 @@ static bool make_tensor(struct reader *r, const struct view *v, const char *name
 	return is_contiguous(v) || copy_view(r, v, t);
 }
 
+/* Order by data, so that readers go through the file in order; the index makes it total, as tensors may share data
+   and qsort is not stable. */
 static int compare_begin(const void *a, const void *b)
 {
 	const struct item *x = a, *y = b;

@@ -244,6 +244,8 @@ bool zip_check_method(const struct zip *z, const struct zip_entry *e)
 	return true;
 }
 
+/* Order by data, for the check of overlaps and reading in order; qsort is not stable, so the index decides between
+   entries of no bytes. */
 static int compare_begin(const void *a, const void *b)
 {
 	const struct zip_entry *x = a, *y = b;
