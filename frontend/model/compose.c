@@ -3,6 +3,8 @@
  * Composition of a model document: bases outermost first, imports of `include`, then the preset as the base
  * of all, with its parameters overridden by a hub configuration. The built-in presets are the files of
  * ../presets, embedded at build time. A function of trees that returns NULL has reported an error, or memory ran out.
+ * A preset describes a family by steps, and may name a parent preset; of a decoder's preset (DECODER in presets.def)
+ * the head can be replaced by that of a classifier (HEAD). d->root is the document so far, `top` one whose keys win.
  */
 #include "frontend/model/compose.h"
 
@@ -137,6 +139,8 @@ static const char *preset_architectures(struct arena *a, const char *type)
 	return list;
 }
 
+/* The kind is that of the first preset with `generate.kind`, from the architecture's own up to its parents; decoders
+   with another head generate nothing. */
 bool preset_generate_kind(struct arena *a, struct diag_context *cx, const char *type,
                           const char *architecture, const char **kind)
 {
@@ -364,7 +368,7 @@ static const struct yaml_node *rebase_keys(struct arena *a, const struct yaml_no
 	return map;
 }
 
-/* Rebases the file names of one check, in all of its forms. */
+/* Rebases the file names of one check: `file` of the check, and of its `with` and `expect`. */
 static const struct yaml_node *rebase_check(struct arena *a, const struct yaml_node *check, const char *dir)
 {
 	static const char *const file[] = {"file"}, *const parts[] = {"with", "expect"};
@@ -377,6 +381,7 @@ static const struct yaml_node *rebase_check(struct arena *a, const struct yaml_n
 	return check;
 }
 
+/* Every key of a model file that names a file, or a list of files, is listed here. */
 const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_node *root, const char *dir)
 {
 	static const char *const top[] = {"hf"}, *const files[] = {"files", "adapters"},

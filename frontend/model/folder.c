@@ -6,6 +6,7 @@
  * Directories of sentence embedders (sentence-transformers): modules.json lists the modules after the transformer,
  * which become the params `pooling`, `sentence` (width of a projection, with `sentence_bias` and `sentence_act`) and
  * `normalize` of the preset. Unsupported modules and modes are rejected by name.
+ * `at` is the path of the directory as the model file has it, "" if the file is in it.
  */
 #include "frontend/model/folder.h"
 
@@ -63,8 +64,8 @@ static bool component_begins_with(const char *path, struct component p, const ch
 	return p.end - p.from >= n && memcmp(path + p.from, text, n) == 0;
 }
 
-/* Returns the component that names the model: the last one; in a hub cache, models--OWNER--NAME/snapshots/HASH,
- * NAME, since the hash says nothing. */
+/* Returns the component that names the model: the last one; in a hub cache, models--OWNER--NAME/snapshots/HASH, NAME,
+   since the hash says nothing. The search for "--" ends at that of the prefix "models--". */
 static struct component naming_component(const char *path)
 {
 	struct component last = last_component(path, strlen(path)),

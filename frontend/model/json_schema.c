@@ -3,6 +3,8 @@
  * Prints schema.def as JSON Schema (draft 7, which yaml-language-server supports best), for completion and help
  * in editors. A value of most types may be an expression, which is a string; null deletes a key of a base file.
  * Everything the schema rejects, tfmc rejects; not the reverse.
+ * A place is a mapping of the language (`where` of rows of schema.def) whose keys are fixed. Calls of json_pack take
+ * over references with `o`, and share them with `O`.
  */
 #include <jansson.h>
 #include <string.h>
@@ -305,6 +307,7 @@ static json_t *conditions(void)
 	                 has_none_of("define base preset include"), "then", known, defaults);
 }
 
+/* The place `top` is the document itself; references name `definitions`. */
 void frontend_schema(struct buf *out)
 {
 	struct arena a;

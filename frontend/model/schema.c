@@ -2,6 +2,8 @@
 /*
  * The tables of schema.def, the check of mappings against them, and reading of a mapping into members of a struct, each
  * by its row. Tables are short and searched linearly. A function that returns false has reported an error.
+ * A place is a mapping of the language, `where` of the rows of its keys; words of a row depend on its type: values of
+ * a word, bounds of a number, the place of a mapping.
  */
 #include "frontend/model/schema.h"
 
@@ -124,6 +126,8 @@ static bool is_misspelled(struct arena *a, const struct yaml_node *map, const st
 	return false;
 }
 
+/* A key that neither place has is reported with a suggestion. All keys are checked, so that every mistake is
+   reported. */
 bool schema_check_present(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
                           const char *where, const char *also, const char *what)
 {
@@ -302,6 +306,7 @@ static bool read_member(const struct member_reader *r, void *out)
 	return true;
 }
 
+/* An absent key has the default of its row, read as if it were written; without one the member stays as it is. */
 bool schema_read(const struct expr_env *env, const struct yaml_node *map, const char *where, const char *what,
                  const struct schema_member *members, size_t n, void *out)
 {

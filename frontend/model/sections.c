@@ -5,6 +5,7 @@
  * generate.speech is for speech models (Whisper): the decoder prompt for language, task and timestamps, in the order of
  * transformers. quantize is one format for everything that is usually quantized, or a mapping from path patterns to
  * formats; it applies to matrices of linears and tables of embed. A function that returns false has reported an error.
+ * schema_read() with a node NULL reads the defaults of all keys; `given` of a section is whether the file has it.
  */
 #include "frontend/model/model.h"
 
@@ -149,6 +150,8 @@ static bool has_task(const struct frontend_speech *s, const int64_t *ids, size_t
 	return false;
 }
 
+/* A request's language or task replaces that of the file, and with it the forced ids. The order is that of Whisper:
+   start, language, task, no_timestamps. */
 const char *frontend_speech_start(struct arena *a, const struct frontend_speech *s,
                                   const struct speech_request *w, int64_t out[SPEECH_START_MAX], size_t *n)
 {
@@ -336,6 +339,7 @@ static const struct yaml_node *null_if_greedy(const struct yaml_node *node)
 	return yaml_is(node, "greedy") ? NULL : node;
 }
 
+/* Reads generate.sample, or its defaults for greedy generation (NULL). */
 static bool read_sample(const struct expr_env *env, const struct yaml_node *node, struct frontend_sample *out)
 {
 	static const struct schema_member members[] = {
@@ -346,6 +350,7 @@ static bool read_sample(const struct expr_env *env, const struct yaml_node *node
 	return schema_read(env, node, "sample", "sample", members, TFMC_COUNT(members), out);
 }
 
+/* Reads generate.search, or a beam of 1 for greedy generation (NULL). */
 static bool read_search(const struct expr_env *env, const struct yaml_node *node, struct frontend_search *out)
 {
 	static const struct schema_member members[] = {
@@ -479,6 +484,8 @@ static bool check_generate(struct frontend_model *m, const struct yaml_node *nod
 	return true;
 }
 
+/* Every part is read, also after an error, so that all mistakes are reported; only speech needs the parts before
+   it. */
 bool model_read_generate(struct frontend_model *m)
 {
 	static const struct schema_member members[] = {

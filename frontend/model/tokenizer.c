@@ -76,7 +76,8 @@ static enum tfmc_status read_json(struct model_document *d, const struct yaml_no
 	return tokenizer_from_tree(s, file->root, NULL, out);
 }
 
-/* Packs two tokenizers, of the source and of the target, one after the other. */
+/* Packs two tokenizers, of the source and of the target, one after the other. They share a vocabulary unless the
+   target has one of its own (target_vocab). */
 static enum tfmc_status read_marian(struct model_document *d, const struct yaml_node *node,
                                     struct tokenizer_source *s, struct tokenizer_packed *out)
 {
