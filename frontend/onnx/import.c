@@ -594,6 +594,19 @@ static void find_rotation(struct importer *im)
 			import_rotation(im, v);
 }
 
+/* The node makes its first output. A value that is operand 0 (Identity, Cast between floats) keeps its maker, so that
+ * patterns need not look for such nodes. */
+static void add_maker(struct importer *im)
+{
+	const struct onnx_node *node = im->node;
+	const char *in = node->inputs.n > 0 ? node->inputs.items[0] : "", *out = node->outputs.items[0];
+	bool is_same =
+	        strmap_has(&im->values, in) && strmap_get(&im->values, in) == strmap_get(&im->values, out);
+	strmap_set(&im->makers, out, is_same ? strmap_get(&im->makers, in) : (void *)(uintptr_t)node);
+	if (is_same && strmap_has(&im->past.presents, in))
+		strmap_set(&im->past.presents, out, strmap_get(&im->past.presents, in));
+}
+
 /* All nodes in their order; the number of a node is the line of its diagnostics. */
 static bool import_nodes(struct importer *im)
 {
@@ -608,7 +621,7 @@ static bool import_nodes(struct importer *im)
 		if (!import_node(im) || arena_failed(im->a))
 			im->failed = true;
 		else {
-			strmap_set(&im->makers, im->node->outputs.items[0], &im->onnx->nodes.items[i]);
+			add_maker(im);
 			find_rotation(im);
 		}
 	}

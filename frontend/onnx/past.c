@@ -55,7 +55,8 @@ void past_find(struct importer *im)
 		const struct onnx_attribute *axis = onnx_attribute(node, "axis");
 		const char *const *in = node->inputs.items;
 		if (node->inputs.n == 1 && node->outputs.n == 1 && strmap_has(&inputs, in[0]) &&
-		    (strcmp(node->op, "Concat") == 0 || strcmp(node->op, "Identity") == 0))
+		    (strcmp(node->op, "Concat") == 0 || strcmp(node->op, "Identity") == 0 ||
+		     strcmp(node->op, "Cast") == 0))
 			strmap_set(&inputs, node->outputs.items[0], strmap_get(&inputs, in[0]));
 		if (strcmp(node->op, "Concat") == 0 && node->inputs.n == 2 && axis != NULL &&
 		    (axis->i == 2 || axis->i == -2))
@@ -99,8 +100,6 @@ const char *import_past(const struct importer *im, const char *name, const char 
 		*past = name;
 		return name;
 	}
-	bool same = node != NULL && strcmp(node->op, "Identity") == 0 && node->inputs.n == 1;
-	node = same ? strmap_get(&im->makers, node->inputs.items[0]) : node;
 	if (!im->past.is_state || past == NULL || node == NULL || node->inputs.n != 2 ||
 	    strmap_get(&im->past.appends, node->inputs.items[0]) != node)
 		return name;

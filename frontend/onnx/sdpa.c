@@ -47,8 +47,7 @@ static bool is_factor(const struct importer *im, const char *name, double *out)
 	return true;
 }
 
-/* The value before nodes that change nothing (one operand for input and output) and multiplications by a known
-   factor, which *scale is multiplied by. */
+/* The value before multiplications by a known factor, which *scale is multiplied by. */
 static const char *unscaled(const struct importer *im, const char *name, double *scale)
 {
 	for (;;) {
@@ -57,8 +56,7 @@ static const char *unscaled(const struct importer *im, const char *name, double 
 		double f = 1;
 		if (node == NULL || node->inputs.n == 0)
 			return name;
-		if ((value_of(im, in[0]) != NULL && value_of(im, in[0]) == value_of(im, name)) ||
-		    (maker(im, name, "Mul") && is_factor(im, in[1], &f)))
+		if (maker(im, name, "Mul") && is_factor(im, in[1], &f))
 			name = in[0];
 		else if (maker(im, name, "Mul") && is_factor(im, in[0], &f))
 			name = in[1];
@@ -192,7 +190,7 @@ static const struct onnx_node *find_softmax(const struct importer *im, const cha
 	const struct onnx_node *where = maker(im, p, "Where"),
 	                       *nan = where != NULL ? maker(im, where->inputs.items[0], "IsNaN") : NULL;
 	if (nan != NULL && is_factor(im, where->inputs.items[1], &zero) && zero == 0 &&
-	    strcmp(nan->inputs.items[0], where->inputs.items[2]) == 0)
+	    value_of(im, nan->inputs.items[0]) == value_of(im, where->inputs.items[2]))
 		p = unscaled(im, where->inputs.items[2], &factor);
 	return factor == 1 ? maker(im, p, "Softmax") : NULL;
 }

@@ -372,6 +372,46 @@ START_TEST(import_of_a_graph)
 }
 END_TEST
 
+/* Attention written out, with casts between floats before and behind each node, as mixed precision has them. */
+START_TEST(import_of_attention_with_casts)
+{
+	static const char *const sizes[] = {"batch size", "2", "seq", "4"}, *const keys[] = {"batch size",
+	                                                                                     "2", "4", "seq"};
+	static const float half = 0.5F;
+	enum tfmc_status st;
+	begin();
+	put_value(11, "q", 1, sizes, 4);
+	put_value(11, "k", 1, keys, 4);
+	put_value(11, "v", 1, sizes, 4);
+	put_value(11, "mask", 1, (const char *const[]){"batch size", "1", "seq", "seq"}, 4);
+	put_value(12, "y", 1, sizes, 4);
+	put_tensor("half", 1, NULL, 0);
+	put_bytes(&message, 9, &half, sizeof(half));
+	put_message(&graph, 5, &message);
+	put_node("Cast", "q", "q_half", "to", 10);
+	put_node("Cast", "k", "k_half", "to", 10);
+	put_node("MatMul", "q_half k_half", "product", NULL, 0);
+	put_node("Cast", "product", "product_float", "to", 1);
+	put_node("Mul", "product_float half", "scaled", NULL, 0);
+	put_node("Cast", "scaled", "scaled_half", "to", 10);
+	put_node("Add", "scaled_half mask", "scores", NULL, 0);
+	put_node("Cast", "scores", "scores_float", "to", 1);
+	put_node("Softmax", "scores_float", "p", "axis", -1);
+	put_node("Cast", "p", "p_half", "to", 10);
+	put_node("MatMul", "p_half v", "y_half", NULL, 0);
+	put_node("Cast", "y_half", "y", "to", 1);
+	put_message(&model, 7, &graph);
+	const char *text = import_model(&st);
+	ck_assert_msg(text != NULL, "%s", r.log.data);
+	ck_assert_msg(
+	        strstr(text,
+	               "graph:\n  # /block\n  - y_half = sdpa(q, transpose(k, [0, 1, 3, 2]), v, scale=0.5, "
+	               "bias=mask)\noutputs:\n  y: y_half\n") != NULL,
+	        "%s", text);
+	end();
+}
+END_TEST
+
 /* Attention of ONNX Runtime with a past of three axes. */
 static void put_flat_past(void)
 {
@@ -462,6 +502,7 @@ Suite *suite_onnx(void)
 	tcase_add_test(t, external_data);
 	tcase_add_test(t, refused);
 	tcase_add_test(t, import_of_a_graph);
+	tcase_add_test(t, import_of_attention_with_casts);
 	tcase_add_test(t, graphs_refused);
 	tcase_add_loop_test(t, random_damage, 0, 4);
 	suite_add_tcase(s, t);
