@@ -5,6 +5,9 @@
  * of program positions, the preferred one first. A transition depends on the class of the next character, so
  * one character of lookahead costs nothing. A match cuts off all less preferred positions after it.
  * Characters that no set distinguishes share a class.
+ * Such a class has a mask with the bits of the sets that contain it; the class after the last, number n_classes, is
+ * the end of the text, which is in no set. The sum of all work is limited, as a pattern is part of a file that may be
+ * hostile.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +73,7 @@ static bool reject(struct compiler *c, const char *why)
 
 /* ---- places ---- */
 
-/* Appends an instruction; returns its index. */
+/* Appends an instruction; returns its index, or 0 and a reason in c->why if there are too many. */
 static uint32_t add_instruction(struct compiler *c, struct instruction instruction)
 {
 	struct instruction *p = c->program.n < PROGRAM_MAX ? ARENA_PUSH(c->arena, &c->program) : NULL;
@@ -82,7 +85,7 @@ static uint32_t add_instruction(struct compiler *c, struct instruction instructi
 	return (uint32_t)c->program.n - 1;
 }
 
-/* Index of a character set, shared by equal sets. */
+/* Index of a character set, shared by equal sets, as the bits of a mask are few: 64. */
 static uint32_t set_index(struct compiler *c, const struct pattern_set *s)
 {
 	for (uint32_t i = 0; i < c->n_sets; i++)
@@ -221,7 +224,8 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sorted, distinct boundaries of all sets, and the end of ASCII. */
+/* Characters at which the membership in some set may change, sorted and distinct. 0x80 is one of them since the
+   format has a table of its own for ASCII. False: no memory. */
 static bool find_boundaries(struct compiler *c)
 {
 	size_t n = 2, n_kept = 0;
@@ -249,7 +253,8 @@ static bool find_boundaries(struct compiler *c)
 	return true;
 }
 
-/* Partitions the characters by the sets that contain them. */
+/* Partitions the characters by the sets that contain them: ranges of one mask share a class. False, and a reason, if
+   there are too many classes. */
 static bool find_char_classes(struct compiler *c)
 {
 	if (!find_boundaries(c))
@@ -361,7 +366,8 @@ static bool add_transition(struct compiler *c, uint32_t state, uint32_t class)
 	return c->why == NULL;
 }
 
-/* Subset construction: adds states until all transitions are known. */
+/* Subset construction: adds states until the transitions of all are known; state 0 is the start of the program.
+   False, and a reason, on failure. */
 static bool build_states(struct compiler *c)
 {
 	size_t n = c->program.n;
@@ -381,7 +387,8 @@ static bool build_states(struct compiler *c)
 
 /* ---- bytes ---- */
 
-/* Writes the packed automaton of runtime/tokenizer/format.h. */
+/* Writes the packed automaton of runtime/tokenizer/format.h, in the order of its parts there; text NULL: no
+   memory. */
 static struct tokenizer_string serialize(struct compiler *c)
 {
 	struct buf out;

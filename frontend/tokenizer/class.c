@@ -2,6 +2,7 @@
 /*
  * Behavior of the tokenizer classes of transformers that files do not describe: vocab.json or vocab.txt
  * become members of a tokenizer.json; the template follows from the class and its flags.
+ * The members are JSON text, so that the reader of tokenizer.json serves both.
  */
 #include "frontend/tokenizer/json.h"
 
@@ -114,8 +115,9 @@ struct template_names {
 	size_t n;
 };
 
-/* Adds a name of the template and the id of its text; NONE (text NULL, or not in the vocabulary) leaves the item out of
- * the template, and is refused if needed. False after a diagnostic. */
+/* Adds a name of the template and the id of its text; NONE (text NULL, or not in the vocabulary) leaves the item out
+   of the template, and is refused if needed. False after a diagnostic. A name that is not in the template for one
+   text is skipped, as the one for a pair has the same names. */
 static bool add_name(struct template_names *a, const char *name, const char *text, bool needed)
 {
 	if (strstr(a->single, name) == NULL)

@@ -3,6 +3,7 @@
  * Reader of tokenizer_config.json, special_tokens_map.json and added_tokens.json: typed members, special
  * tokens by name or with an id. As in transformers, a list of added tokens in the first file replaces the
  * other two files.
+ * A role is the use of a special token, such as bos or pad; flags that a file may leave out are -1 then.
  */
 #include "frontend/tokenizer/config.h"
 
@@ -65,6 +66,7 @@ static struct tokenizer_named *push_named(struct reader *r, const char *text)
 	return t;
 }
 
+/* A flag of an object, `absent` if there is none; false after a diagnostic. */
 static bool read_bool_member(const struct reader *r, const struct json_node *o, const char *key, bool absent,
                              bool *out)
 {
@@ -205,6 +207,7 @@ static bool read_tristate(const struct reader *r, const struct json_node *root, 
 	return v->kind == JSON_NODE_BOOL || reject(r, key, "is not true or false");
 }
 
+/* A string of the object; *out stays if it is absent or null. False after a diagnostic. */
 static bool read_string_member(const struct reader *r, const struct json_node *root, const char *key,
                                const char **out)
 {

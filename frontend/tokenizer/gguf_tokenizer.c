@@ -69,6 +69,7 @@ static uint32_t read_id(struct reader *r, const char *key)
 	return (uint32_t)v->i;
 }
 
+/* A flag as 0 or 1; -1: absent, so that the default of the model applies. */
 static int read_flag(struct reader *r, const char *key)
 {
 	const struct gguf_value *v = find_key(r, key);

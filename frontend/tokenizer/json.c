@@ -5,6 +5,8 @@
  *
  * Added tokens are overridden by those of the configuration files, of which one without an id gets that of its piece, or
  * the next one. Combinations of decoders are mapped to the flags that have the same effect.
+ * Instead of the model's members, the vocabulary may come as lists (json.h) in files of their own. A path names the
+ * place of a member in messages.
  */
 #include "frontend/tokenizer/json.h"
 
@@ -248,11 +250,13 @@ static bool read_merges(struct tokenizer_reader *r, const struct json_node *list
 
 /* ---- models ---- */
 
+/* The vocabulary, of the lists if there are some. */
 static const struct json_node *vocab_of(const struct tokenizer_reader *r, const struct json_node *n)
 {
 	return r->lists != NULL ? r->lists->vocab : json_find(n, "vocab");
 }
 
+/* Text of the unknown token, of the lists if there are some; NULL: none. */
 static const char *unknown_of(struct tokenizer_reader *r, const struct json_node *n)
 {
 	return r->lists != NULL ? r->lists->unknown

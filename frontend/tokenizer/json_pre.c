@@ -2,6 +2,7 @@
 /*
  * Normalizers and splitters of tokenizer.json as operations. Unknown components are rejected by type and
  * path. A regular expression of single characters is mapped to their match, any other one compiled to an automaton.
+ * An operation is one step that the runtime does with a text (runtime/tokenizer/format.h says what its flags mean).
  */
 #include <string.h>
 
@@ -75,6 +76,7 @@ static struct tokenizer_string decode_base64(struct tokenizer_reader *r, const c
 
 /* ---- normalizers ---- */
 
+/* Prepend. The class of the configuration may switch off the word mark in front, which then is no operation. */
 static bool read_prepend(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const char *text = tokenizer_string_member(r, n, path, "prepend", "");
@@ -275,7 +277,8 @@ static bool read_split(struct tokenizer_reader *r, const struct json_node *n, co
 	return add_splitter(r, path, TFMC_TOK_MATCH_TEXT, behavior, tokenizer_string(text));
 }
 
-/* Metaspace: spaces become marks, with a mark prepended by the scheme, then a split before each mark. */
+/* Metaspace: spaces become marks, with a mark prepended by the scheme, then a split before each mark. The class of
+   the configuration overrides whether one is prepended. */
 static bool read_metaspace(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	const char *mark = tokenizer_string_member(r, n, path, "replacement", TOKENIZER_MARK);

@@ -158,7 +158,8 @@ static bool is_same_key(const struct tokenizer_key *a, const struct tokenizer_ke
 	return a->text.n == b->text.n && (!a->text.n || !memcmp(a->text.text, b->text.text, a->text.n));
 }
 
-/* Grows to `want` nodes; new ones are appended to the free list. */
+/* Grows to n_nodes nodes; new ones are appended to the free list, whose head is node 0. False: no memory, or the trie
+   is too large. */
 static bool grow_nodes(struct tokenizer_trie *t, size_t n_nodes)
 {
 	size_t old = t->n, cap = t->cap;
@@ -205,6 +206,7 @@ static unsigned code_at(const struct tokenizer_key *k, size_t depth)
 	return depth == k->text.n ? 0 : (unsigned char)k->text.text[depth] + 1u;
 }
 
+/* True: the slots of all children are free with this base; those after the last node are. */
 static bool is_base_free(const struct tokenizer_trie *t, size_t base, const unsigned *codes, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

@@ -3,6 +3,8 @@
  * Parser of regular expressions with the syntax of Oniguruma. Possessive repetition becomes a lookahead at
  * the next character, which is equivalent; lookbehind and longer lookahead are rejected. Character sets are sorted
  * ranges; named sets follow from Unicode properties.
+ * Functions that parse return NULL or false with a reason in p->why, and the first reason is kept. Since reject
+ * returns NULL, `reject(..) != NULL` is a false that records one.
  */
 #include "frontend/tokenizer/pattern.h"
 
@@ -553,6 +555,7 @@ static bool read_braces(struct parser *p, struct quantifier *q)
 	return ok && p->why == NULL;
 }
 
+/* Reads *, +, ? or braces; false: there is none. The initializer already fits the first three. */
 static bool read_quantifier(struct parser *p, struct quantifier *q)
 {
 	*q = (struct quantifier){peek(p, '+'), peek(p, '?') ? 1 : UINT32_MAX, false, true};

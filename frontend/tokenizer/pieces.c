@@ -22,7 +22,8 @@ struct tokenizer_index {
 	size_t mask;
 };
 
-/* Slot of a string in the hash table, or the empty one where it belongs. */
+/* Place of a string in the hash table, or the empty one where it belongs. The table is larger than the number of
+   pieces, so that one is empty. */
 static size_t find_slot(const struct tokenizer_index *x, const char *text, size_t n)
 {
 	uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
@@ -123,6 +124,7 @@ bool tokenizer_set_byte_token(struct arena *a, struct tokenizer_token *t)
 	return true;
 }
 
+/* Goes backwards: of several tokens of one byte the first counts. */
 void tokenizer_find_byte_tokens(struct tokenizer_desc *d)
 {
 	bool byte_level = d->flags & TFMC_TOK_H_BYTE_LEVEL;

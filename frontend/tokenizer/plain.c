@@ -130,13 +130,15 @@ enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char
 
 /* ---- vocab.txt ---- */
 
+/* An item of the template, with its comma; empty if it is not there. */
 static const char *template_token(struct arena *a, char name, bool is_there, int type)
 {
 	return is_there ? arena_printf(a, "{\"SpecialToken\":{\"id\":\"%c\",\"type_id\":%d}},", name, type)
 	                : "";
 }
 
-/* Member post_processor with BERT's template. */
+/* Member post_processor with BERT's template. An optional token ends with its comma, so that the last needs an item
+   after it: the empty {}, which readers skip. */
 static const char *bert_template(struct arena *a, const struct tokenizer_bert *b, uint32_t cls, uint32_t sep)
 {
 	const char *front = template_token(a, 'c', b->add_cls, 0);

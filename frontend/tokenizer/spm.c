@@ -293,12 +293,13 @@ static enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, con
 
 /* ---- a class of a hub directory ---- */
 
-#define N_FRONT     4 /* <s> <pad> </s> <unk> */
-#define N_BEFORE    3 /* <unk> <s> </s>, replaced by them */
+#define N_FRONT  4 /* <s> <pad> </s> <unk> */
+#define N_BEFORE 3 /* <unk> <s> </s>, replaced by them */
+/* the tokens <extra_id_N> of T5 */
 #define N_SENTINELS 100
 
-/* Copies tokens and added tokens with capacity for more; fairseq classes have four tokens in place of the
- * first three. */
+/* Copies tokens and added tokens with capacity for `more`. In fairseq classes <s> <pad> </s> <unk> come in place of
+   <unk> <s> </s>, so that all pieces after them move up by one. */
 static bool renumber_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d, bool fairseq,
                             size_t more)
 {
