@@ -635,14 +635,17 @@ static bool rows_exist(struct lowering *lw, const struct weight_request *need)
 	                  (long long)(need->dims[0] / groups), groups > 1 ? " in each group" : "");
 }
 
-/* Suffix of a weight's name for its rows. */
-static const char *rows_suffix(struct lowering *lw, const struct weight_request *need)
+/* Suffix of a weight's name: its rows, and the form in which they are stored. */
+static const char *name_suffix(struct lowering *lw, const struct weight_request *need)
 {
 	int64_t groups = group_count(need), last = need->first + need->rows / groups - 1;
-	if (need->rows == 0)
-		return "";
-	const char *rows = arena_printf(lw->arena, ".rows%lld_%lld", (long long)need->first, (long long)last);
-	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
+	const char *rows = "", *of_groups = "";
+	if (need->rows != 0)
+		rows = arena_printf(lw->arena, ".rows%lld_%lld", (long long)need->first, (long long)last);
+	if (need->rows != 0 && groups > 1)
+		of_groups = arena_printf(lw->arena, ".of%lld", (long long)groups);
+	return arena_printf(lw->arena, "%s%s%s%s", rows, of_groups, need->plus_one ? ".plus_one" : "",
+	                    form_suffix(need));
 }
 
 /* The path of a pattern in the first iteration of the loops. */
@@ -700,6 +703,23 @@ bool lower_expert_formats(struct lowering *lw, const struct weight_request *need
 	return e != NULL;
 }
 
+/* Warns of a new weight that is stored in a format and becomes f32, and records why a weight is not quantized, for
+ * `tfmc inspect`. */
+static void explain_format(struct lowering *lw, const struct weight_request *need, const struct ir_weight *w,
+                           bool is_new, const struct lower_loop *const *loops, size_t n)
+{
+	const char *reason = w->format == FORMAT_PLAIN ? dequantized_reason(lw, w->init, need->rank) : NULL;
+	enum ir_format source = file_format(w->init);
+	if (reason != NULL && is_new && !lw->m->weights.formats_differ)
+		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s'%s%s becomes f32: %s",
+		             w->name, source != FORMAT_PLAIN ? " of " : "",
+		             source != FORMAT_PLAIN ? ir_format(source)->name : "", reason);
+	const char *why =
+	        lw->mode != LOWER_INFER ? unquantized_reason(lw, need, reason, w->format, loops, n) : NULL;
+	if (why != NULL && !strmap_has(&lw->m->weights.unquantized, w->name))
+		strmap_set(&lw->m->weights.unquantized, w->name, (void *)(uintptr_t)why);
+}
+
 /* The column order of w, i32 [.., K], as a weight. Weights with equal orders share it, so that their input is
  * gathered once. */
 static bool add_column_order(struct lowering *lw, const struct ir_weight *w, const struct ir_wexpr *order,
@@ -743,10 +763,7 @@ bool lower_weight(struct lowering *lw, const struct weight_request *need, struct
 	enum ir_format format = storage_format(lw, rank, e);
 	if (format == FORMAT_PLAIN && !need->plus_one && !split_at_format_changes(lw, need, e, loops, n))
 		return false;
-	const char *suffix = rows_suffix(lw, need);
-	if (need->plus_one)
-		suffix = arena_printf(lw->arena, "%s.plus_one", suffix);
-	suffix = arena_printf(lw->arena, "%s%s", suffix, form_suffix(need));
+	const char *suffix = name_suffix(lw, need);
 	size_t n_before = lw->module->weights.n;
 	const struct ir_weight *w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, suffix), e, format);
 	if (w == NULL) {
@@ -756,16 +773,7 @@ bool lower_weight(struct lowering *lw, const struct weight_request *need, struct
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
 		                  need->pattern);
-	const char *reason = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
-	enum ir_format source = file_format(e);
-	if (reason != NULL && lw->module->weights.n > n_before && !lw->m->weights.formats_differ)
-		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s'%s%s becomes f32: %s",
-		             w->name, source != FORMAT_PLAIN ? " of " : "",
-		             source != FORMAT_PLAIN ? ir_format(source)->name : "", reason);
-	const char *why =
-	        lw->mode != LOWER_INFER ? unquantized_reason(lw, need, reason, format, loops, n) : NULL;
-	if (why != NULL && !strmap_has(&lw->m->weights.unquantized, w->name))
-		strmap_set(&lw->m->weights.unquantized, w->name, (void *)(uintptr_t)why);
+	explain_format(lw, need, w, lw->module->weights.n > n_before, loops, n);
 	lower_index_operands(loops, n, index);
 	*out = irb_weight_ref(lw->b, w, index, n);
 	return !irb_failed(lw->b) &&
