@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "frontend/tokenizer/json.h"
+#include "frontend/weights/protobuf.h"
 #include "ir/support/strmap.h"
 #include "ir/support/utf8.h"
 
@@ -103,76 +104,6 @@ enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct t
 	return spm->is_unigram ? TFMC_OK : tokenizer_merges_by_score(s, d);
 }
 
-/* ---- protobuf ---- */
-
-/* Remaining bytes of a protobuf message. */
-struct reader {
-	const unsigned char *at, *end;
-	bool failed;
-};
-
-/* A protobuf field. */
-struct field {
-	uint64_t number;
-	unsigned wire; /* 0 varint, 1 64 bits, 2 bytes, 5 32 bits */
-	uint64_t value;
-	struct reader bytes;
-};
-
-/* A varint of at most 64 bits; sets r->failed if it is cut off or longer. */
-static uint64_t read_varint(struct reader *r)
-{
-	uint64_t v = 0;
-	for (unsigned shift = 0; shift < 64; shift += 7) {
-		if (r->at == r->end)
-			break;
-		unsigned char c = *r->at++;
-		v |= (uint64_t)(c & 0x7f) << shift;
-		if (!(c & 0x80))
-			return v;
-	}
-	r->failed = true;
-	return 0;
-}
-
-/* n bytes, little-endian; sets r->failed at the end. */
-static uint64_t read_fixed(struct reader *r, unsigned n)
-{
-	uint64_t v = 0;
-	if ((size_t)(r->end - r->at) < n) {
-		r->failed = true;
-		return 0;
-	}
-	for (unsigned i = 0; i < n; i++)
-		v |= (uint64_t)*r->at++ << (8 * i);
-	return v;
-}
-
-/* Reads the next field; false: at the end, or malformed (r->failed). */
-static bool next_field(struct reader *r, struct field *f)
-{
-	if (r->failed || r->at == r->end)
-		return false;
-	uint64_t key = read_varint(r);
-	*f = (struct field){.number = key >> 3, .wire = (unsigned)(key & 7)};
-	if (f->wire == 0) {
-		f->value = read_varint(r);
-	} else if (f->wire == 1 || f->wire == 5) {
-		f->value = read_fixed(r, f->wire == 1 ? 8 : 4);
-	} else if (f->wire == 2) {
-		uint64_t n = read_varint(r);
-		if (r->failed || n > (uint64_t)(r->end - r->at)) {
-			r->failed = true;
-			return false;
-		}
-		f->bytes = (struct reader){r->at, r->at + n, false};
-		r->at += n;
-	} else {
-		r->failed = true;
-	}
-	return !r->failed;
-}
-
 /* ---- tokenizer.model ---- */
 
 /* A tokenizer.model while it is read. */
@@ -186,73 +117,76 @@ struct model {
 };
 
 /* Reads a SentencePiece message: piece, score, type. */
-static bool read_piece(struct model *m, struct reader piece, size_t i)
+static bool read_piece(struct model *m, struct proto_range piece, size_t i)
 {
 	struct tokenizer_token *t = &m->desc->tokens[i];
 	int64_t type = TOKENIZER_PIECE_NORMAL;
-	struct field f;
-	while (next_field(&piece, &f)) {
-		if (f.number == 1 && f.wire == 2)
+	struct proto_field f;
+	bool ok = true;
+	while (proto_next(&piece, &f, &ok)) {
+		if (f.number == 1 && f.wire == WIRE_BYTES)
 			t->piece = (struct tokenizer_string){(const char *)f.bytes.at,
 			                                     (size_t)(f.bytes.end - f.bytes.at)};
-		if (f.number == 2 && f.wire == 5) {
+		if (f.number == 2 && f.wire == WIRE_32) {
 			uint32_t bits = (uint32_t)f.value;
 			float score;
 			memcpy(&score, &bits, sizeof(score));
 			t->score = (double)score;
 		}
-		if (f.number == 3 && f.wire == 0)
+		if (f.number == 3 && f.wire == WIRE_VARINT)
 			type = (int64_t)f.value;
 	}
-	return !piece.failed && tokenizer_set_type(m->source, m->desc, i, type);
+	return ok && tokenizer_set_type(m->source, m->desc, i, type);
 }
 
 /* Reads TrainerSpec: model type and whitespace suffix. */
-static bool read_trainer(struct model *m, struct reader spec)
+static bool read_trainer(struct model *m, struct proto_range spec)
 {
-	struct field f;
-	while (next_field(&spec, &f)) {
-		if (f.number == 3 && f.wire == 0)
+	struct proto_field f;
+	bool ok = true;
+	while (proto_next(&spec, &f, &ok)) {
+		if (f.number == 3 && f.wire == WIRE_VARINT)
 			m->type = f.value;
-		if (f.number == 24 && f.wire == 0)
+		if (f.number == 24 && f.wire == WIRE_VARINT)
 			m->suffix = f.value != 0;
 	}
-	return !spec.failed;
+	return ok;
 }
 
 /* Reads NormalizerSpec: character map and space handling. */
-static bool read_normalizer(struct model *m, struct reader spec)
+static bool read_normalizer(struct model *m, struct proto_range spec)
 {
-	struct field f;
-	while (next_field(&spec, &f)) {
-		if (f.number == 2 && f.wire == 2)
+	struct proto_field f;
+	bool ok = true;
+	while (proto_next(&spec, &f, &ok)) {
+		if (f.number == 2 && f.wire == WIRE_BYTES)
 			m->desc->charsmap = (struct tokenizer_string){(const char *)f.bytes.at,
 			                                              (size_t)(f.bytes.end - f.bytes.at)};
-		if (f.number == 3 && f.wire == 0)
+		if (f.number == 3 && f.wire == WIRE_VARINT)
 			m->spm.prefix = f.value != 0;
-		if (f.number == 4 && f.wire == 0)
+		if (f.number == 4 && f.wire == WIRE_VARINT)
 			m->spm.extra_blanks = f.value == 0;
-		if (f.number == 5 && f.wire == 0)
+		if (f.number == 5 && f.wire == WIRE_VARINT)
 			m->escapes = f.value != 0;
 	}
-	return !spec.failed;
+	return ok;
 }
 
 /* Reads a ModelProto: counts the pieces, then reads pieces, TrainerSpec and NormalizerSpec. False: malformed, or
  * after a diagnostic. */
-static bool read_model(struct model *m, struct reader all)
+static bool read_model(struct model *m, struct proto_range all)
 {
-	struct reader count = all;
-	struct field f;
-	size_t i = 0;
-	while (next_field(&count, &f))
-		m->desc->n_tokens += f.number == 1 && f.wire == 2;
-	m->desc->tokens = ARENA_ARRAY(m->source->arena, struct tokenizer_token, m->desc->n_tokens + 1);
-	if (count.failed || m->desc->tokens == NULL || m->desc->n_tokens > TFMC_TOK_TOKENS_MAX)
-		return false;
+	struct proto_range count = all;
+	struct proto_field f;
 	bool ok = true;
-	while (ok && next_field(&all, &f)) {
-		if (f.wire != 2)
+	size_t i = 0;
+	while (proto_next(&count, &f, &ok))
+		m->desc->n_tokens += f.number == 1 && f.wire == WIRE_BYTES;
+	m->desc->tokens = ARENA_ARRAY(m->source->arena, struct tokenizer_token, m->desc->n_tokens + 1);
+	if (!ok || m->desc->tokens == NULL || m->desc->n_tokens > TFMC_TOK_TOKENS_MAX)
+		return false;
+	while (proto_next(&all, &f, &ok)) {
+		if (f.wire != WIRE_BYTES)
 			continue;
 		if (f.number == 1)
 			ok = read_piece(m, f.bytes, i++);
@@ -261,7 +195,7 @@ static bool read_model(struct model *m, struct reader all)
 		else if (f.number == 3)
 			ok = read_normalizer(m, f.bytes);
 	}
-	return ok && !all.failed;
+	return ok;
 }
 
 /* Parses tokenizer.model: pieces with types, no operations yet. */
@@ -274,7 +208,7 @@ static enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, con
 		return TFMC_NO_MEMORY;
 	tokenizer_desc_init(d);
 	size_t errors = s->cx->n_errors;
-	if (!read_model(&m, (struct reader){data, data + len, false})) {
+	if (!read_model(&m, (struct proto_range){data, data + len})) {
 		if (s->cx->n_errors == errors)
 			(void)tokenizer_reject_file(s, TOKENIZER_WRONG, NULL, "no model of SentencePiece");
 		return TFMC_INVALID;

@@ -8,79 +8,27 @@
 
 #include <string.h>
 
+#include "frontend/weights/protobuf.h"
 #include "ir/support/checked.h"
 #include "ir/support/number.h"
 #include "ir/support/strmap.h"
 #include "ir/support/utf8.h"
 
-/* ---- the wire format ---- */
-
-enum wire { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 5 };
-
-struct range {
-	const unsigned char *at, *end;
-};
-
-/* A field: its number, encoding, and value. */
-struct field {
-	uint64_t number;
-	enum wire wire;
-	uint64_t value;     /* WIRE_VARINT, WIRE_64, WIRE_32 */
-	struct range bytes; /* WIRE_BYTES */
-};
-
-#define VARINT_BYTES_MAX 10
-
-/* Reads a varint of at most 10 bytes and advances r; false: it is cut off or longer. */
-static bool read_varint(struct range *r, uint64_t *out)
-{
-	uint64_t v = 0;
-	for (unsigned i = 0; i < VARINT_BYTES_MAX && r->at < r->end; i++) {
-		unsigned char byte = *r->at++;
-		v |= (uint64_t)(byte & 0x7f) << (7 * i);
-		if ((byte & 0x80) == 0) {
-			*out = v;
-			return true;
-		}
-	}
-	return false;
-}
+/* ---- fields ---- */
 
 static bool damaged(const struct onnx_model *m, const unsigned char *at, const char *text)
 {
 	return weight_file_error_at(m->s, (size_t)(at - m->s->bytes), "%s", text);
 }
 
-/* Reads the next field of a message. False at its end, and after a diagnostic, which sets *ok to false. */
-static bool next_field(const struct onnx_model *m, struct range *r, struct field *f, bool *ok)
+/* proto_next with a diagnostic for damage. */
+static bool next_field(const struct onnx_model *m, struct proto_range *r, struct proto_field *f, bool *ok)
 {
 	const unsigned char *begin = r->at;
-	uint64_t tag, n;
-	if (!*ok || r->at == r->end)
-		return false;
-	*ok = read_varint(r, &tag) && tag >> 3 != 0 && tag >> 3 <= UINT32_MAX;
-	if (*ok) {
-		f->number = tag >> 3;
-		f->wire = (enum wire)(tag & 7);
-		switch (f->wire) {
-		case WIRE_VARINT: *ok = read_varint(r, &f->value); break;
-		case WIRE_64:
-		case WIRE_32:
-			n = f->wire == WIRE_64 ? 8 : 4;
-			*ok = (size_t)(r->end - r->at) >= n;
-			f->value = *ok ? read_little_endian(r->at, n) : 0;
-			r->at += *ok ? n : 0;
-			break;
-		case WIRE_BYTES:
-			*ok = read_varint(r, &n) && n <= (size_t)(r->end - r->at);
-			f->bytes = (struct range){r->at, *ok ? r->at + n : r->at};
-			r->at = f->bytes.end;
-			break;
-		default: *ok = false; break;
-		}
-	}
-	return *ok ||
-	       damaged(m, begin, "no field of a protobuf message is here; not an ONNX file, or cut off");
+	bool was_ok = *ok;
+	return proto_next(r, f, ok) ||
+	       (was_ok && !*ok &&
+	        damaged(m, begin, "no field of a protobuf message is here; not an ONNX file, or cut off"));
 }
 
 /* Counts an item of the graph, so that memory is limited. */
@@ -94,7 +42,7 @@ static bool count_item(struct onnx_model *m)
 }
 
 /* A name or another text; NULL after a diagnostic: not UTF-8, too long, or with a zero byte. */
-static const char *read_text(struct onnx_model *m, const struct field *f)
+static const char *read_text(struct onnx_model *m, const struct proto_field *f)
 {
 	size_t n = f->wire == WIRE_BYTES ? (size_t)(f->bytes.end - f->bytes.at) : 0;
 	const char *text = (const char *)f->bytes.at;
@@ -106,20 +54,20 @@ static const char *read_text(struct onnx_model *m, const struct field *f)
 	return count_item(m) ? arena_strndup(m->s->arena, n > 0 ? text : "", n) : NULL;
 }
 
-static bool read_name(struct onnx_model *m, const struct field *f, const char **out)
+static bool read_name(struct onnx_model *m, const struct proto_field *f, const char **out)
 {
 	const char *text = read_text(m, f);
 	*out = text != NULL ? text : "";
 	return text != NULL;
 }
 
-static bool add_name(struct onnx_model *m, const struct field *f, struct onnx_names *list)
+static bool add_name(struct onnx_model *m, const struct proto_field *f, struct onnx_names *list)
 {
 	const char *text;
 	return read_name(m, f, &text) && ARENA_ADDED(m->s->arena, list, text);
 }
 
-static bool want_bytes(const struct onnx_model *m, const struct field *f, struct range *out)
+static bool want_bytes(const struct onnx_model *m, const struct proto_field *f, struct proto_range *out)
 {
 	*out = f->bytes;
 	return f->wire == WIRE_BYTES ||
@@ -192,15 +140,15 @@ static bool add_dim(const struct onnx_model *m, struct stored_tensor *t, uint64_
 }
 
 /* TensorProto.dims: one size, or a packed list of them. */
-static bool read_dims(const struct onnx_model *m, const struct field *f, struct stored_tensor *t)
+static bool read_dims(const struct onnx_model *m, const struct proto_field *f, struct stored_tensor *t)
 {
-	struct range r = f->bytes;
+	struct proto_range r = f->bytes;
 	uint64_t size;
 	if (f->wire == WIRE_VARINT)
 		return add_dim(m, t, f->value);
 	while (f->wire == WIRE_BYTES && r.at < r.end) {
 		const unsigned char *at = r.at;
-		if (!read_varint(&r, &size))
+		if (!proto_varint(&r, &size))
 			return damaged(m, at, "the shape of a tensor ends in the middle of a number");
 		if (!add_dim(m, t, size))
 			return false;
@@ -210,11 +158,11 @@ static bool read_dims(const struct onnx_model *m, const struct field *f, struct 
 }
 
 /* An entry of external_data: location, offset or length. */
-static bool read_external(struct onnx_model *m, const struct field *f, struct onnx_tensor *t)
+static bool read_external(struct onnx_model *m, const struct proto_field *f, struct onnx_tensor *t)
 {
 	const char *key = "", *value = "";
-	struct range r;
-	struct field inner;
+	struct proto_range r;
+	struct proto_field inner;
 	int64_t number = 0;
 	bool ok = want_bytes(m, f, &r);
 	while (next_field(m, &r, &inner, &ok))
@@ -236,22 +184,22 @@ static bool read_external(struct onnx_model *m, const struct field *f, struct on
 
 /* Fields of a tensor that hold its elements. */
 struct element_source {
-	struct range raw;
+	struct proto_range raw;
 	bool has_raw, is_external;
-	struct range body; /* the whole message; typed elements are read in a second pass */
+	struct proto_range body; /* the whole message; typed elements are read in a second pass */
 };
 
 /* Appends the elements of one field, each stored in the first `bytes` of a number; *at: elements so far, of n. */
-static bool read_typed_field(const struct onnx_model *m, const struct field *f,
+static bool read_typed_field(const struct onnx_model *m, const struct proto_field *f,
                              const struct element_type *type, unsigned char *out, int64_t n, int64_t *at)
 {
-	struct range r = f->bytes;
+	struct proto_range r = f->bytes;
 	size_t fixed = type->field == FLOAT_DATA ? 4 : type->field == DOUBLE_DATA ? 8 : 0;
 	bool is_packed = f->wire == WIRE_BYTES, ok = true;
 	uint64_t v = f->value;
 	while (ok && (!is_packed || r.at < r.end)) {
 		if (is_packed && fixed == 0)
-			ok = read_varint(&r, &v);
+			ok = proto_varint(&r, &v);
 		else if (is_packed) {
 			ok = (size_t)(r.end - r.at) >= fixed;
 			v = ok ? read_little_endian(r.at, fixed) : 0;
@@ -272,8 +220,8 @@ static bool read_typed_field(const struct onnx_model *m, const struct field *f,
 static bool read_typed(const struct onnx_model *m, const struct element_source *e,
                        const struct element_type *type, int64_t n, struct stored_tensor *t)
 {
-	struct range r = e->body;
-	struct field f = {0};
+	struct proto_range r = e->body;
+	struct proto_field f = {0};
 	bool ok = true;
 	int64_t found = 0;
 	/* An element takes at least a byte in the file. */
@@ -324,12 +272,12 @@ static bool locate_elements(const struct onnx_model *m, const struct element_sou
 }
 
 /* TensorProto. NULL after a diagnostic. */
-static struct onnx_tensor *read_tensor(struct onnx_model *m, const struct field *message)
+static struct onnx_tensor *read_tensor(struct onnx_model *m, const struct proto_field *message)
 {
 	struct onnx_tensor *t = ARENA_NEW(m->s->arena, struct onnx_tensor);
 	struct element_source e = {.body = message->bytes};
-	struct range r;
-	struct field f = {0};
+	struct proto_range r;
+	struct proto_field f = {0};
 	if (t == NULL || !count_item(m) || !want_bytes(m, message, &r))
 		return NULL;
 	t->stored.name = "";
@@ -371,9 +319,9 @@ bool onnx_set_external(const struct stored_source *s, struct onnx_tensor *t, con
 /* ---- nodes ---- */
 
 /* Lists of ints and floats, packed or not. */
-static bool add_numbers(struct onnx_model *m, const struct field *f, struct onnx_attribute *a)
+static bool add_numbers(struct onnx_model *m, const struct proto_field *f, struct onnx_attribute *a)
 {
-	struct range r = f->bytes;
+	struct proto_range r = f->bytes;
 	bool is_float = f->number == 7, ok = true;
 	uint64_t v = f->value;
 	while (ok && (f->wire != WIRE_BYTES || r.at < r.end)) {
@@ -382,7 +330,7 @@ static bool add_numbers(struct onnx_model *m, const struct field *f, struct onnx
 			v = ok ? read_little_endian(r.at, 4) : 0;
 			r.at += ok ? 4 : 0;
 		} else if (f->wire == WIRE_BYTES)
-			ok = read_varint(&r, &v);
+			ok = proto_varint(&r, &v);
 		ok = ok || damaged(m, f->bytes.at, "a list of numbers is cut off");
 		ok = ok && count_item(m);
 		if (ok && is_float)
@@ -396,11 +344,11 @@ static bool add_numbers(struct onnx_model *m, const struct field *f, struct onnx
 }
 
 /* AttributeProto. */
-static bool read_attribute(struct onnx_model *m, const struct field *message, struct onnx_node *node)
+static bool read_attribute(struct onnx_model *m, const struct proto_field *message, struct onnx_node *node)
 {
 	struct onnx_attribute *a = ARENA_PUSH(m->s->arena, &node->attributes);
-	struct range r;
-	struct field f = {0};
+	struct proto_range r;
+	struct proto_field f = {0};
 	bool ok = a != NULL && count_item(m) && want_bytes(m, message, &r);
 	uint64_t kind = 0;
 	if (!ok)
@@ -450,11 +398,11 @@ static bool name_constant(struct onnx_model *m, const struct onnx_node *node)
 }
 
 /* NodeProto. */
-static bool read_node(struct onnx_model *m, const struct field *message)
+static bool read_node(struct onnx_model *m, const struct proto_field *message)
 {
 	struct onnx_node *node = ARENA_PUSH(m->s->arena, &m->nodes);
-	struct range r;
-	struct field f = {0};
+	struct proto_range r;
+	struct proto_field f = {0};
 	bool ok = node != NULL && count_item(m) && want_bytes(m, message, &r);
 	if (!ok)
 		return false;
@@ -476,10 +424,10 @@ static bool read_node(struct onnx_model *m, const struct field *message)
 /* ---- inputs and outputs ---- */
 
 /* TensorShapeProto.Dimension. */
-static bool read_size(struct onnx_model *m, const struct field *message, struct onnx_value *v)
+static bool read_size(struct onnx_model *m, const struct proto_field *message, struct onnx_value *v)
 {
-	struct range r;
-	struct field f = {0};
+	struct proto_range r;
+	struct proto_field f = {0};
 	bool ok = want_bytes(m, message, &r);
 	if (ok && v->rank == IR_RANK_MAX)
 		return weight_file_error(m->s, "'%.80s' has more than %d axes", v->name, IR_RANK_MAX);
@@ -497,10 +445,10 @@ static bool read_size(struct onnx_model *m, const struct field *message, struct 
 }
 
 /* TypeProto.Tensor: element type and shape. */
-static bool read_tensor_type(struct onnx_model *m, const struct field *message, struct onnx_value *v)
+static bool read_tensor_type(struct onnx_model *m, const struct proto_field *message, struct onnx_value *v)
 {
-	struct range r, shape;
-	struct field f = {0}, inner = {0};
+	struct proto_range r, shape;
+	struct proto_field f = {0}, inner = {0};
 	bool ok = want_bytes(m, message, &r);
 	while (next_field(m, &r, &f, &ok)) {
 		if (f.number == 1)
@@ -517,11 +465,11 @@ static bool read_tensor_type(struct onnx_model *m, const struct field *message, 
 }
 
 /* ValueInfoProto. */
-static bool read_value(struct onnx_model *m, const struct field *message, struct onnx_values *list)
+static bool read_value(struct onnx_model *m, const struct proto_field *message, struct onnx_values *list)
 {
 	struct onnx_value *v = ARENA_PUSH(m->s->arena, list);
-	struct range r, type;
-	struct field f = {0}, inner = {0};
+	struct proto_range r, type;
+	struct proto_field f = {0}, inner = {0};
 	bool ok = v != NULL && count_item(m) && want_bytes(m, message, &r);
 	if (!ok)
 		return false;
@@ -541,17 +489,17 @@ static bool read_value(struct onnx_model *m, const struct field *message, struct
 
 /* ---- the graph ---- */
 
-static bool read_initializer(struct onnx_model *m, const struct field *f)
+static bool read_initializer(struct onnx_model *m, const struct proto_field *f)
 {
 	struct onnx_tensor *t = read_tensor(m, f);
 	return t != NULL && ARENA_ADDED(m->s->arena, &m->tensors, t);
 }
 
 /* GraphProto. */
-static bool read_graph(struct onnx_model *m, const struct field *message)
+static bool read_graph(struct onnx_model *m, const struct proto_field *message)
 {
-	struct range r;
-	struct field f = {0};
+	struct proto_range r;
+	struct proto_field f = {0};
 	bool ok = want_bytes(m, message, &r);
 	if (m->has_graph)
 		return weight_file_error(m->s, "it has two graphs");
@@ -570,12 +518,12 @@ static bool read_graph(struct onnx_model *m, const struct field *message)
 }
 
 /* OperatorSetIdProto: the version of the domain ai.onnx, which may be written as "". */
-static bool read_opset(struct onnx_model *m, const struct field *message)
+static bool read_opset(struct onnx_model *m, const struct proto_field *message)
 {
 	const char *domain = "";
 	int64_t version = 0;
-	struct range r;
-	struct field f = {0};
+	struct proto_range r;
+	struct proto_field f = {0};
 	bool ok = want_bytes(m, message, &r);
 	while (next_field(m, &r, &f, &ok)) {
 		if (f.number == 1)
@@ -606,8 +554,8 @@ static bool check_names(const struct onnx_model *m)
 
 enum tfmc_status onnx_read_model(const struct stored_source *s, struct onnx_model *out)
 {
-	struct range r = {s->bytes, s->bytes + s->len};
-	struct field f = {0};
+	struct proto_range r = {s->bytes, s->bytes + s->len};
+	struct proto_field f = {0};
 	bool ok = true;
 	*out = (struct onnx_model){.s = s};
 	while (next_field(out, &r, &f, &ok)) {
