@@ -123,6 +123,8 @@ struct frontend_input {
 	int measures;        /* if this input holds lengths: index of the first input they measure; -1 */
 };
 const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n);
+/* The input `name`; NULL: the first required one of type i32. NULL if there is none. */
+const struct frontend_input *frontend_find_input(const struct frontend_model *m, const char *name);
 
 /* ---- generate ---- */
 

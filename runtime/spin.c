@@ -12,15 +12,6 @@
 #define POLLS          64   /* polls, each with a pause instruction, per reading of the clock */
 #define YIELD_AFTER_NS 4000 /* from then on the waiter calls sched_yield between polls */
 
-static void cpu_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("isb" ::: "memory");
-#endif
-}
-
 int64_t spin_clock(void)
 {
 	struct timespec t;
@@ -34,7 +25,7 @@ static bool poll_some(const atomic_uint *word, unsigned value)
 	for (int i = 0; i < POLLS; i++) {
 		if (atomic_load_explicit(word, memory_order_acquire) != value)
 			return true;
-		cpu_pause();
+		spin_pause();
 	}
 	return false;
 }
@@ -57,6 +48,6 @@ void spin_until(int64_t end)
 	for (int64_t left = end - spin_clock(); left > 0; left = end - spin_clock()) {
 		if (left > YIELD_AFTER_NS)
 			sched_yield();
-		cpu_pause();
+		spin_pause();
 	}
 }

@@ -7,6 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Leaves the core to its other hardware thread for a moment. */
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb" ::: "memory");
+#endif
+}
 /* Nanoseconds of the monotonic clock. */
 int64_t spin_clock(void);
 /* Polls while *word is `value`, for about `limit` nanoseconds, and yields the processor from a few microseconds on.

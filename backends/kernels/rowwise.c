@@ -343,16 +343,6 @@ struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, s
 
 /* ---- the group ---- */
 
-static bool same_shape(const struct ir_type *a, const struct ir_type *b)
-{
-	if (a->rank != b->rank)
-		return false;
-	for (int i = 0; i < a->rank; i++)
-		if (a->dims[i] != b->dims[i])
-			return false;
-	return true;
-}
-
 static bool is_masked(const struct rowwise *r)
 {
 	return r->root->code == OP_mask || r->root->code == OP_masked_softmax;
@@ -377,7 +367,7 @@ static enum tfmc_status check_types(struct rowwise *r)
 	if (r->outputs.n == 0)
 		eval_internal(&r->e, r->root, "the group stores nothing");
 	for (size_t i = 0; i < r->outputs.n; i++)
-		if (!same_shape(ir_type_of(f, r->outputs.items[i].value), y))
+		if (!ir_same_dims(ir_type_of(f, r->outputs.items[i].value), y))
 			eval_unsupported(&r->e, r->root, "results with another shape than the rows");
 	return eval_status(&r->e);
 }

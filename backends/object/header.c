@@ -5,6 +5,7 @@
  */
 #include "backends/object/internal.h"
 #include "backends/print/cfamily.h"
+#include "ir/support/chars.h"
 #include "ir/support/strmap.h"
 
 #include <string.h>
@@ -92,7 +93,7 @@ static bool is_capital(char c)
 
 static bool is_all_capitals(const char *s)
 {
-	while (is_capital(*s) || (*s >= '0' && *s <= '9'))
+	while (is_capital(*s) || char_is_digit(*s))
 		s++;
 	return *s == 0;
 }

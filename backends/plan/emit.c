@@ -4,6 +4,7 @@
  * of dim expressions.
  */
 #include "backends/plan/emit.h"
+#include "ir/support/chars.h"
 
 const char *emit_api_symbol(const struct object *o, const char *name)
 {
@@ -162,11 +163,6 @@ struct kb_size emit_size(struct emit *e, const struct ir_dim *d)
 
 /* ---- groups ---- */
 
-static bool is_identifier_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
 const char *emit_short_name(struct arena *a, const char *path)
 {
 	size_t n = path ? strlen(path) : 0, dots = 0, from = n;
@@ -174,14 +170,14 @@ const char *emit_short_name(struct arena *a, const char *path)
 		from--;
 	if (from == n)
 		return "x";
-	bool is_digit = path[from] >= '0' && path[from] <= '9';
+	bool is_digit = char_is_digit(path[from]);
 	char *out = ARENA_ARRAY(a, char, n - from + 2);
 	if (!out)
 		return "x";
 	if (is_digit) /* no identifier begins with one */
 		out[0] = 'x';
 	for (size_t i = from; i < n; i++)
-		out[i - from + is_digit] = is_identifier_char(path[i]) ? path[i] : '_';
+		out[i - from + is_digit] = char_is_letter(path[i]) || char_is_digit(path[i]) ? path[i] : '_';
 	return out;
 }
 

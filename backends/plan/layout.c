@@ -459,18 +459,13 @@ static uint32_t full_view_base(struct assigner *w, struct ir_value v, struct ir_
 	return base.id;
 }
 
-static bool is_tensor(const struct assigner *w, struct ir_value v)
-{
-	return ir_type_of(w->f->func, v)->kind == IR_TENSOR;
-}
-
 /* A repeat's carries keep one buffer over all iterations, so the initial and the yielded values fill it
  * entirely. */
 static void check_carries(struct assigner *w, const struct ir_op *op)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
 	for (size_t i = 0; i < op->n_operands; i++)
-		if (is_tensor(w, op->operands[i])) {
+		if (ir_is_tensor(w->f->func, op->operands[i])) {
 			(void)full_view_base(w, op->operands[i], op->loc);
 			(void)full_view_base(w, yield->operands[i], op->loc);
 		}
@@ -490,7 +485,7 @@ static void assign_group_results(struct assigner *w, const struct ir_op *op)
 	const struct ir_dim_list *at = &((const struct attrs_group *)op->attrs)->at;
 	for (size_t i = 0; i < op->n_results; i++) {
 		struct ir_value v = op->results[i];
-		if (!is_tensor(w, v))
+		if (!ir_is_tensor(w->f->func, v))
 			continue;
 		struct storage *p = storage_of(w, v.id);
 		if (ir_is_state_slice(w->f->func, v)) {
@@ -512,7 +507,7 @@ static void assign_outputs(struct assigner *w)
 	const struct ir_func *f = w->f->func;
 	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
 	for (size_t i = 0; i < f->n_results; i++) {
-		if (!is_tensor(w, ret->operands[i]))
+		if (!ir_is_tensor(w->f->func, ret->operands[i]))
 			continue;
 		struct storage *p = storage_of(w, full_view_base(w, ret->operands[i], ret->loc));
 		bool is_past = f->results[i].role == ROLE_PAST;
@@ -543,7 +538,7 @@ static enum tfmc_status assign_storage(struct object *o, struct function *f, con
 			check_carries(&w, it.op);
 	for (size_t i = 0; i < f->func->n_params; i++) {
 		const struct ir_param *param = &f->func->params[i];
-		if (is_tensor(&w, param->value))
+		if (ir_is_tensor(w.f->func, param->value))
 			*storage_of(&w, param->value.id) = (struct storage){
 			        .kind = param->role == ROLE_PAST ? STORAGE_LENGTHS : STORAGE_INPUT,
 			        .number = i};
@@ -560,7 +555,7 @@ static enum tfmc_status assign_storage(struct object *o, struct function *f, con
 		for (size_t k = 0; k < f->groups[i]->n_results; k++) {
 			struct ir_value v = f->groups[i]->results[k];
 			enum storage_kind kind = storage_of(&w, v.id)->kind;
-			if (is_tensor(&w, v) && kind != STORAGE_ARENA && kind != STORAGE_OUTPUT &&
+			if (ir_is_tensor(w.f->func, v) && kind != STORAGE_ARENA && kind != STORAGE_OUTPUT &&
 			    kind != STORAGE_STATE && w.status == TFMC_OK)
 				w.status = plan_error(&w, f->groups[i]->loc,
 				                      "a group's result is in no memory of this call");

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "ir/support/chars.h"
+
 /* ---- names ---- */
 
 /*
@@ -43,11 +45,6 @@ static bool is_reserved(const struct print *p, const char *name)
 	return cfamily_is_keyword(name) || is_in(p->dialect->reserved, name) || p->dialect->is_reserved(name);
 }
 
-static bool is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
 /* `name` as an identifier. */
 static const char *sanitize(struct print *p, const char *name)
 {
@@ -56,10 +53,10 @@ static const char *sanitize(struct print *p, const char *name)
 	if (!text)
 		return "_";
 	size_t at = 0;
-	if (!is_letter(name[0]))
+	if (!char_is_letter(name[0]))
 		text[at++] = '_';
 	for (size_t i = 0; i < n; i++)
-		text[at++] = is_letter(name[i]) || (name[i] >= '0' && name[i] <= '9') ? name[i] : '_';
+		text[at++] = char_is_letter(name[i]) || char_is_digit(name[i]) ? name[i] : '_';
 	text[at] = '\0';
 	return text;
 }
@@ -149,8 +146,8 @@ const char *print_local_name(struct print *p, const char *name)
 {
 	const char *base = sanitize(p, name), *text = base;
 	for (int i = 1; !is_free(p, text); i++)
-		text = arena_printf(p->arena, "%s%s%d", base, is_letter(base[strlen(base) - 1]) ? "" : "_",
-		                    i);
+		text = arena_printf(p->arena, "%s%s%d", base,
+		                    char_is_letter(base[strlen(base) - 1]) ? "" : "_", i);
 	(void)strmap_set(&p->locals, text, p->blocks[p->depth]);
 	return text;
 }

@@ -406,6 +406,16 @@ const struct frontend_input *frontend_inputs(const struct frontend_model *m, siz
 	return m->inputs.items;
 }
 
+const struct frontend_input *frontend_find_input(const struct frontend_model *m, const char *name)
+{
+	for (size_t i = 0; i < m->inputs.n; i++) {
+		const struct frontend_input *in = &m->inputs.items[i];
+		if (name != NULL ? strcmp(in->name, name) == 0 : in->dtype == DT_I32 && !in->has_default)
+			return in;
+	}
+	return NULL;
+}
+
 const struct frontend_target *frontend_target(const struct frontend_model *m)
 {
 	return &m->target;

@@ -10,6 +10,7 @@
 #include "frontend/syntax/expr.h"
 #include "frontend/syntax/func.h"
 #include "ir/support/checked.h"
+#include "ir/support/number.h"
 #include "ir/support/strmap.h"
 
 /* ---- errors ---- */
@@ -158,16 +159,9 @@ bool expr_finite(const struct expr_env *env, const struct expr *e, double r, str
 	return true;
 }
 
-static double number_as_double(const struct value *v)
+double expr_as_double(const struct value *v)
 {
 	return v->kind == VALUE_INT ? (double)v->i : v->f;
-}
-
-/* `%` has the sign of the divisor, as in Python, and agrees with `//`: a == (a // b) * b + a % b. */
-static double float_mod(double a, double b)
-{
-	double r = fmod(a, b);
-	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
 /* Applies an arithmetic operator to two floats; a result that is NaN or infinite is an error. */
@@ -187,10 +181,10 @@ static bool float_arithmetic(const struct expr_env *env, const struct expr *e, d
 	else if (e->op == EXPR_DIV)
 		r = a / b;
 	else if (e->op == EXPR_MOD)
-		r = float_mod(a, b);
+		r = number_floor_mod(a, b);
 	else if (e->op == EXPR_FLOORDIV)
 		/* An exact quotient, which floor(a / b) may miss by rounding. */
-		r = nearbyint((a - float_mod(a, b)) / b);
+		r = nearbyint((a - number_floor_mod(a, b)) / b);
 	else
 		r = pow(a, b);
 	return expr_finite(env, e, r, out);
@@ -259,7 +253,7 @@ static bool eval_arithmetic(const struct expr_env *env, const struct expr *e, co
 	bool negative_power = e->op == EXPR_POW && b->kind == VALUE_INT && b->i < 0;
 	if (a->kind == VALUE_INT && b->kind == VALUE_INT && !negative_power)
 		return int_arithmetic(env, e, a, b, out);
-	return float_arithmetic(env, e, number_as_double(a), number_as_double(b), out);
+	return float_arithmetic(env, e, expr_as_double(a), expr_as_double(b), out);
 }
 
 /* -1, 0 or 1. Two ints are compared exactly, which f64 would not beyond 2^53. */
@@ -267,7 +261,7 @@ static int compare_numbers(const struct value *a, const struct value *b)
 {
 	if (a->kind == VALUE_INT && b->kind == VALUE_INT)
 		return (a->i > b->i) - (a->i < b->i);
-	double x = number_as_double(a), y = number_as_double(b);
+	double x = expr_as_double(a), y = expr_as_double(b);
 	return (x > y) - (x < y);
 }
 

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/support/chars.h"
 #include "ir/support/number.h"
 #include "ir/support/utf8.h"
 
@@ -40,24 +41,9 @@ const char *expr_lex_describe(struct arena *a, const struct token *t)
 	return arena_printf(a, "'%.40s'", t->text);
 }
 
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static bool is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
 static bool is_word(char c)
 {
-	return is_letter(c) || is_digit(c);
-}
-
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+	return char_is_letter(c) || char_is_digit(c);
 }
 
 /* The character at a byte offset, zero after the end. */
@@ -77,7 +63,7 @@ static struct token make_token(struct lexer *lx, enum token_kind kind, size_t fr
 
 static size_t skip_digits(const struct lexer *lx, size_t at)
 {
-	while (is_digit(peek(lx, at)))
+	while (char_is_digit(peek(lx, at)))
 		at++;
 	return at;
 }
@@ -130,11 +116,7 @@ static struct token hexadecimal(struct lexer *lx, size_t from)
 	struct token t = {.kind = TOK_INT};
 	uint64_t v = 0;
 	for (size_t i = 2; i < to - from; i++) {
-		char c = text[i];
-		int digit = is_digit(c)            ? c - '0'
-		            : c >= 'a' && c <= 'f' ? c - 'a' + 10
-		            : c >= 'A' && c <= 'F' ? c - 'A' + 10
-		                                   : -1;
+		int digit = char_hex_value(text[i]);
 		if (digit < 0)
 			return report_letters_after_number(lx, from, to);
 		if (v >> 60 != 0) {
@@ -161,9 +143,9 @@ static struct token lex_integer(struct lexer *lx, size_t from, size_t to)
 	if (text[0] == '0' && to - from > 1)
 		return bad_number(lx, from, to, "write it without the leading zero");
 	/* 12:30 is a number in YAML 1.1 (base 60). */
-	if (peek(lx, to) == ':' && is_digit(peek(lx, to + 1))) {
+	if (peek(lx, to) == ':' && char_is_digit(peek(lx, to + 1))) {
 		size_t end = to;
-		while (is_digit(peek(lx, end)) || peek(lx, end) == ':')
+		while (char_is_digit(peek(lx, end)) || peek(lx, end) == ':')
 			end++;
 		return bad_number(lx, from, end,
 		                  "write one plain number, or a quoted string where a string is wanted");
@@ -188,7 +170,7 @@ static struct token lex_decimal(struct lexer *lx, size_t from, size_t to)
 {
 	struct token t = make_token(lx, TOK_FLOAT, from, to);
 	const char *text = lx->src.text + from;
-	if (text[0] == '0' && is_digit(text[1]))
+	if (text[0] == '0' && char_is_digit(text[1]))
 		return bad_number(lx, from, to, "write it without the leading zero");
 	if (!number_parse_f64(text, to - from, &t.number))
 		return report_letters_after_number(lx, from, to);
@@ -208,7 +190,7 @@ static size_t skip_exponent(const struct lexer *lx, size_t at)
 		return at;
 	if (peek(lx, p) == '+' || peek(lx, p) == '-')
 		p++;
-	return is_digit(peek(lx, p)) ? skip_digits(lx, p) : at;
+	return char_is_digit(peek(lx, p)) ? skip_digits(lx, p) : at;
 }
 
 /* Reads a number; letters directly after it are an error. `1..4` is a range, so two points end a number. */
@@ -219,7 +201,7 @@ static struct token lex_number(struct lexer *lx, size_t from)
 	size_t to = skip_digits(lx, from);
 	bool is_float = false;
 	if (peek(lx, to) == '.' && peek(lx, to + 1) != '.') {
-		if (!is_digit(peek(lx, to + 1)))
+		if (!char_is_digit(peek(lx, to + 1)))
 			return bad_number(lx, from, to + 1, "write digits on both sides of the point");
 		to = skip_digits(lx, to + 1);
 		is_float = true;
@@ -240,9 +222,9 @@ static struct token lex_point(struct lexer *lx, size_t from)
 		t.number = (double)INFINITY;
 		return t;
 	}
-	if (is_digit(peek(lx, from + 1)))
+	if (char_is_digit(peek(lx, from + 1)))
 		return bad_number(lx, from, to, "write digits on both sides of the point");
-	if (from > 0 && is_letter(peek(lx, from + 1))) {
+	if (from > 0 && char_is_letter(peek(lx, from + 1))) {
 		struct token t = make_token(lx, TOK_ERROR, from, to);
 		diag_error(lx->cx, expr_lex_loc(&lx->src, from, to - from), DIAG_EXPRESSION,
 		           "values have no members; operators are functions, as transpose(x, [1, 0])");
@@ -291,15 +273,15 @@ static const char *advice_for_char(char c)
 
 struct token expr_lex_next(struct lexer *lx)
 {
-	while (is_blank(peek(lx, lx->at)))
+	while (char_is_blank(peek(lx, lx->at)))
 		lx->at++;
 	size_t from = lx->at;
 	char c = peek(lx, from);
 	if (from >= lx->src.len)
 		return make_token(lx, TOK_END, from, from);
-	if (is_digit(c))
+	if (char_is_digit(c))
 		return lex_number(lx, from);
-	if (is_letter(c))
+	if (char_is_letter(c))
 		return make_token(lx, TOK_NAME, from, skip_word(lx, from));
 	if (c == '\'' || c == '"')
 		return lex_string(lx, from);

@@ -6,16 +6,16 @@
 #include <string.h>
 
 #include "frontend/syntax/expr.h"
+#include "ir/support/chars.h"
 
 bool expr_is_name(const char *s)
 {
 	size_t n = strlen(s);
-	if (n == 0 || n > EXPR_NAME_MAX || (s[0] >= '0' && s[0] <= '9'))
+	if (n == 0 || n > EXPR_NAME_MAX || char_is_digit(s[0]))
 		return false;
 	for (size_t i = 0; i < n; i++) {
-		/* ASCII only: names become C identifiers. */
-		bool letter = (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') || s[i] == '_';
-		if (!letter && !(s[i] >= '0' && s[i] <= '9'))
+		if (!char_is_letter(s[i]) &&
+		    !char_is_digit(s[i])) /* ASCII only: names become C identifiers */
 			return false;
 	}
 	return true;

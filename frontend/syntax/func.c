@@ -32,11 +32,6 @@ static bool require_number(const struct call *c, const struct value *v)
 	return false;
 }
 
-static double as_double(const struct value *v)
-{
-	return v->kind == VALUE_INT ? (double)v->i : v->f;
-}
-
 /* Computes min (sign 1) or max (sign -1) of the arguments; a float if any argument is one. */
 static bool min_or_max(const struct call *c, int sign)
 {
@@ -48,12 +43,12 @@ static bool min_or_max(const struct call *c, int sign)
 			return false;
 		any_float = any_float || v->kind == VALUE_FLOAT;
 		bool ints = v->kind == VALUE_INT && best->kind == VALUE_INT;
-		bool less = ints ? v->i < best->i : as_double(v) < as_double(best);
-		bool greater = ints ? v->i > best->i : as_double(v) > as_double(best);
+		bool less = ints ? v->i < best->i : expr_as_double(v) < expr_as_double(best);
+		bool greater = ints ? v->i > best->i : expr_as_double(v) > expr_as_double(best);
 		if (sign > 0 ? less : greater)
 			best = v;
 	}
-	*c->out = any_float ? value_float(as_double(best)) : value_int(best->i);
+	*c->out = any_float ? value_float(expr_as_double(best)) : value_int(best->i);
 	return true;
 }
 
@@ -125,38 +120,44 @@ static bool return_int(const struct call *c, double r)
 	return true;
 }
 
-static bool call_floor(const struct call *c)
-{
-	if (!require_number(c, &c->args[0]))
-		return false;
-	*c->out = c->args[0]; /* an int stays as it is */
-	return c->args[0].kind == VALUE_INT || return_int(c, floor(c->args[0].f));
-}
-
-static bool call_ceil(const struct call *c)
+/* An int stays as it is. */
+static bool round_to_int(const struct call *c, double (*round_float)(double))
 {
 	if (!require_number(c, &c->args[0]))
 		return false;
 	*c->out = c->args[0];
-	return c->args[0].kind == VALUE_INT || return_int(c, ceil(c->args[0].f));
+	return c->args[0].kind == VALUE_INT || return_int(c, round_float(c->args[0].f));
+}
+
+static bool call_floor(const struct call *c)
+{
+	return round_to_int(c, floor);
+}
+
+static bool call_ceil(const struct call *c)
+{
+	return round_to_int(c, ceil);
+}
+
+static bool return_float(const struct call *c, double (*function)(double))
+{
+	return require_number(c, &c->args[0]) &&
+	       expr_finite(c->env, c->e, function(expr_as_double(&c->args[0])), c->out);
 }
 
 static bool call_sqrt(const struct call *c)
 {
-	return require_number(c, &c->args[0]) &&
-	       expr_finite(c->env, c->e, sqrt(as_double(&c->args[0])), c->out);
+	return return_float(c, sqrt);
 }
 
 static bool call_exp(const struct call *c)
 {
-	return require_number(c, &c->args[0]) &&
-	       expr_finite(c->env, c->e, exp(as_double(&c->args[0])), c->out);
+	return return_float(c, exp);
 }
 
 static bool call_log(const struct call *c)
 {
-	return require_number(c, &c->args[0]) &&
-	       expr_finite(c->env, c->e, log(as_double(&c->args[0])), c->out);
+	return return_float(c, log);
 }
 
 #define FUNCTIONS (CALL_FUNCTION | CALL_FORM)

@@ -14,6 +14,8 @@ bool expr_call(const struct expr_env *env, const struct expr *e, const struct va
                struct value *out);
 /* "; did you mean NAME", or "". */
 const char *expr_suggest_function(struct arena *a, const char *name);
+/* The value of an int or a float. */
+double expr_as_double(const struct value *v);
 /* Returns r as a float value; an infinite or NaN result is reported. */
 bool expr_finite(const struct expr_env *env, const struct expr *e, double r, struct value *out);
 

@@ -110,11 +110,6 @@ const char *replace_placeholder(struct arena *a, const char *pattern, const char
 	return fill_placeholders(a, pattern, replace_name, &(struct replacement){name, with});
 }
 
-static bool same_string(const char *a, const char *b)
-{
-	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 /* Structural equality of two trees; locations and parentheses do not count. */
 static bool expr_equal(const struct expr *a, const struct expr *b)
 {

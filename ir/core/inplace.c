@@ -41,11 +41,7 @@ static bool is_inside(const struct inplace *q, struct ir_value v)
 
 static bool same_dims(const struct inplace *q, struct ir_value a, struct ir_value b)
 {
-	const struct ir_type *x = ir_type_of(q->f, a), *y = ir_type_of(q->f, b);
-	bool same = x->rank == y->rank;
-	for (int i = 0; same && i < x->rank; i++)
-		same = x->dims[i] == y->dims[i];
-	return same;
+	return ir_same_dims(ir_type_of(q->f, a), ir_type_of(q->f, b));
 }
 
 /* True if v is all of base in the same order: row-major, without offset. */

@@ -32,11 +32,6 @@ struct liveness {
 	size_t here;     /* the region being traversed */
 };
 
-static bool is_tensor(const struct liveness *s, struct ir_value v)
-{
-	return ir_type_of(s->f, v)->kind == IR_TENSOR;
-}
-
 /* ---- numbering ---- */
 
 /* First traversal: numbers the groups of r and of the repeats inside, and records the span of r and which region
@@ -92,7 +87,7 @@ static void unite_carries(struct liveness *s, const struct ir_op *op)
 		return;
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
 	for (size_t i = 0; i < op->n_operands; i++) {
-		if (!is_tensor(s, op->operands[i]))
+		if (!ir_is_tensor(s->f, op->operands[i]))
 			continue;
 		unite(s->out, ir_view_base(s->f, op->operands[i]), op->results[i]);
 		unite(s->out, op->region->args[i + 1], op->results[i]);
@@ -113,7 +108,7 @@ static void extend(struct liveness *s, struct ir_value v, size_t first, size_t l
 static void add_use(struct liveness *s, struct ir_value v, size_t t)
 {
 	size_t home, first = t, last = t;
-	if (v.id == 0 || !is_tensor(s, v))
+	if (v.id == 0 || !ir_is_tensor(s->f, v))
 		return;
 	v = ir_view_base(s->f, v);
 	home = s->span_of[v.id];
@@ -131,7 +126,7 @@ static void visit_group(struct liveness *s, const struct ir_op *op)
 {
 	size_t t = s->time++;
 	for (size_t i = 0; i < op->n_results; i++)
-		if (is_tensor(s, op->results[i]))
+		if (ir_is_tensor(s->f, op->results[i]))
 			extend(s, op->results[i], t, t);
 	for (size_t k = 0; k < op->region->n_ops; k++)
 		for (size_t i = 0; i < op->region->ops[k]->n_operands; i++)
@@ -152,7 +147,7 @@ static void visit_repeat(struct liveness *s, const struct ir_op *op)
 	/* The init is used before the first group of the body; the result is defined after the last. */
 	for (size_t i = 0; i < op->n_operands; i++) {
 		add_use(s, op->operands[i], before);
-		if (!is_tensor(s, op->operands[i]))
+		if (!ir_is_tensor(s->f, op->operands[i]))
 			continue;
 		if (!span.is_empty && span.first > 0) { /* an empty range, until a use extends it */
 			s->out->first[op->region->args[i + 1].id] = span.first;

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "ir/support/chars.h"
 #include "ir/support/memory.h"
 
 struct ir_module *ir_module_create(const char *name)
@@ -319,8 +320,7 @@ uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
 
 static bool is_name_char(char c, bool first)
 {
-	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-	return letter || (!first && ((c >= '0' && c <= '9') || c == '.'));
+	return char_is_letter(c) || (!first && (char_is_digit(c) || c == '.'));
 }
 
 void ir_print_name(struct buf *out, char sigil, const char *name)

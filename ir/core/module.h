@@ -250,6 +250,10 @@ static inline const struct ir_op *ir_group_root(const struct ir_op *group)
 	const struct attrs_group *a = group->attrs;
 	return a->root >= 0 && (size_t)a->root < group->region->n_ops ? group->region->ops[a->root] : NULL;
 }
+static inline bool ir_is_tensor(const struct ir_func *f, struct ir_value v)
+{
+	return ir_type_of(f, v)->kind == IR_TENSOR;
+}
 static inline bool ir_same_value(struct ir_value a, struct ir_value b)
 {
 	return a.id == b.id;

@@ -5,6 +5,7 @@
  */
 #include "ir/interp/interp_internal.h"
 #include "ir/support/memory.h"
+#include "ir/support/number.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -139,13 +140,7 @@ static double larger(double a, double b)
 COMPARE(compare, double)
 COMPARE(compare_ints, int64_t)
 
-/* Floor division: a == quotient * b + remainder, and the remainder has the sign of b. */
-static double float_remainder(double a, double b)
-{
-	double r = fmod(a, b);
-	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
+/* Floor division; number_floor_mod is its remainder. */
 static double float_quotient(double a, double b)
 {
 	double r = fmod(a, b), q = (a - r) / b;
@@ -211,7 +206,7 @@ BINARY_NUMBER(sub, a - b, (uint64_t)n - (uint64_t)m)
 BINARY_NUMBER(mul, a *b, (uint64_t)n *(uint64_t)m)
 BINARY(div, a / b)
 BINARY_NUMBER(floor_div, float_quotient(a, b), int_quotient(n, m))
-BINARY_NUMBER(mod, float_remainder(a, b), int_remainder(n, m))
+BINARY_NUMBER(mod, number_floor_mod(a, b), int_remainder(n, m))
 BINARY_NUMBER(pow, pow(a, b), int_power(n, m))
 BINARY_NUMBER(min, smaller(a, b), (uint64_t)(n < m ? n : m))
 BINARY_NUMBER(max, larger(a, b), (uint64_t)(n > m ? n : m))

@@ -306,7 +306,7 @@ static void put_source(struct buf *out, const char *line, size_t len, struct loc
 	buf_printf(out, "%s\n", st->off);
 }
 
-static const char *severity_text(enum diag_severity s)
+const char *diag_severity_name(enum diag_severity s)
 {
 	switch (s) {
 	case DIAG_ERROR: return "error";
@@ -341,8 +341,8 @@ void diag_render(struct buf *out, const struct diag_context *cx, const struct di
 			buf_printf(out, ":%u:%u", (unsigned)d->loc.line, (unsigned)d->loc.col);
 		buf_printf(out, ": %s", st->off);
 	}
-	buf_printf(out, "%s%s: %s%s", severity_style(st, d->severity), severity_text(d->severity), st->off,
-	           st->bold);
+	buf_printf(out, "%s%s: %s%s", severity_style(st, d->severity), diag_severity_name(d->severity),
+	           st->off, st->bold);
 	put_safe(out, d->message);
 	buf_str(out, st->off);
 	if (d->code != DIAG_NONE)

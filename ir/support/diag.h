@@ -24,6 +24,8 @@ enum diag_code {
 };
 
 enum diag_severity { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE, DIAG_REMARK };
+/* "error", "warning", "note", "remark". */
+const char *diag_severity_name(enum diag_severity s);
 
 /* A source location. line 0: the whole file; source 0: none. */
 struct loc {

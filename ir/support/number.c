@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/support/chars.h"
 #include "ir/support/checked.h"
 
 /* 767 significant digits can decide the rounding of a double; further ones become one sticky digit. */
@@ -29,7 +30,7 @@ static void split_scientific(const char *s, struct decimal *out)
 	out->n_digits = 0;
 	out->exponent = 0;
 	for (; *s != '\0' && *s != 'e'; s++) {
-		if (*s >= '0' && *s <= '9')
+		if (char_is_digit(*s))
 			out->digits[out->n_digits++] = *s;
 	}
 	if (*s == 'e')
@@ -120,11 +121,6 @@ size_t number_print_f64(char out[NUMBER_TEXT_MAX], double v)
 	return print(out, v, false);
 }
 
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 struct scan {
 	char text[DIGITS_MAX + 32]; /* significant digits */
 	size_t n;
@@ -137,7 +133,7 @@ struct scan {
 static size_t scan_digits(struct scan *sc, const char *s, size_t n, bool fraction)
 {
 	size_t i = 0;
-	for (; i < n && is_digit(s[i]); i++) {
+	for (; i < n && char_is_digit(s[i]); i++) {
 		if (sc->n == 0 && s[i] == '0') {
 			sc->exponent -= fraction;
 		} else if (sc->n < DIGITS_MAX) {
@@ -163,7 +159,7 @@ static bool scan_exponent(struct scan *sc, const char *s, size_t n)
 		negative = s[i++] == '-';
 	if (i == n)
 		return false;
-	for (; i < n && is_digit(s[i]); i++)
+	for (; i < n && char_is_digit(s[i]); i++)
 		e = e > EXPONENT_CLAMP ? e : 10 * e + (s[i] - '0');
 	sc->exponent += negative ? -e : e;
 	return i == n;
@@ -229,18 +225,6 @@ bool number_parse_f64(const char *s, size_t n, double *out)
 	return true;
 }
 
-/* The value of a hexadecimal digit; 99, which no base has, for other characters. */
-static int digit_value(char c)
-{
-	if (is_digit(c))
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return 99;
-}
-
 bool number_parse_i64(const char *s, size_t n, int64_t *out)
 {
 	bool negative = n > 0 && s[0] == '-';
@@ -255,8 +239,9 @@ bool number_parse_i64(const char *s, size_t n, int64_t *out)
 		return false;
 	/* accumulated as a negative number, whose range is larger */
 	for (; at < n; at++) {
-		int digit = digit_value(s[at]);
-		if (digit >= base || !checked_mul_i64(v, base, &v) || !checked_sub_i64(v, digit, &v))
+		int digit = char_hex_value(s[at]);
+		if (digit < 0 || digit >= base || !checked_mul_i64(v, base, &v) ||
+		    !checked_sub_i64(v, digit, &v))
 			return false;
 	}
 	if (!negative && !checked_sub_i64(0, v, &v))
@@ -291,6 +276,12 @@ bool number_parse_bytes(const char *s, size_t n, uint64_t *out)
 		return false;
 	*out = (uint64_t)(value * scale);
 	return true;
+}
+
+double number_floor_mod(double a, double b)
+{
+	double r = fmod(a, b);
+	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
 uint64_t number_random(uint64_t *state)

@@ -26,6 +26,9 @@ TFMC_MUST_USE bool number_parse_bytes(const char *s, size_t n, uint64_t *out);
 /* Parses all of s: decimal or 0x hexadecimal with optional minus. False if out of range. */
 TFMC_MUST_USE bool number_parse_i64(const char *s, size_t n, int64_t *out);
 
+/* The remainder of floor division, which has the sign of b, as in Python: a == floor(a / b) * b + the remainder. */
+double number_floor_mod(double a, double b);
+
 /* Sorts ascending; no NaN. */
 void number_sort_f64(double *items, size_t n);
 

@@ -127,6 +127,11 @@ const char *strmap_intern(struct strmap *m, const char *s, size_t n)
 
 /* ---- words ---- */
 
+bool same_string(const char *a, const char *b)
+{
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
 bool list_word_next(struct word *w)
 {
 	w->text += w->n;

@@ -35,6 +35,9 @@ bool strmap_set(struct strmap *m, const char *key, void *value);
 /* The unique copy of a string: equal strings have equal pointers. "" on failure, never NULL. */
 const char *strmap_intern(struct strmap *m, const char *s, size_t n);
 
+/* True if both are NULL or have equal characters. */
+bool same_string(const char *a, const char *b);
+
 /* Iterates over a blank-separated list: `struct word w = {list, 0}; while (list_word_next(&w))`. */
 struct word {
 	const char *text;

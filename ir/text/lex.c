@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "ir/support/chars.h"
 #include "ir/support/utf8.h"
 
 void lex_init(struct lexer *lx, struct diag_context *cx, struct arena *arena, uint32_t source,
@@ -19,21 +20,6 @@ static char peek_at(const struct lexer *lx, size_t offset)
 	return lx->pos + offset < lx->len ? lx->text[lx->pos + offset] : '\0';
 }
 
-static bool is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 /* Skips blanks, newlines and comments, which begin with `;` and end with their line; counts lines. */
 static void skip_blanks(struct lexer *lx)
 {
@@ -44,7 +30,7 @@ static void skip_blanks(struct lexer *lx)
 			lx->pos = end != NULL ? (size_t)(end - lx->text) : lx->len;
 			continue;
 		}
-		if (!is_blank(c))
+		if (!char_is_blank(c))
 			return;
 		lx->pos++;
 		if (c == '\n') {
@@ -99,15 +85,6 @@ static struct tok token(struct lexer *lx, enum tok_kind kind, size_t start, size
 
 /* ---- strings ---- */
 
-static int hex_digit(char c)
-{
-	if (is_digit(c))
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Consumes an escape after its backslash; the byte it stands for, or -1. */
 static int lex_escape(struct lexer *lx)
 {
@@ -120,8 +97,8 @@ static int lex_escape(struct lexer *lx)
 	case 'n': return '\n';
 	case 't': return '\t';
 	case 'x':
-		high = hex_digit(peek_at(lx, 0));
-		low = high < 0 ? -1 : hex_digit(peek_at(lx, 1));
+		high = char_hex_value(peek_at(lx, 0));
+		low = high < 0 ? -1 : char_hex_value(peek_at(lx, 1));
 		if (low < 0 || high * 16 + low == 0)
 			return -1;
 		lx->pos += 2;
@@ -163,7 +140,7 @@ static struct tok lex_string(struct lexer *lx, enum tok_kind kind, size_t start)
 
 static void skip_name(struct lexer *lx)
 {
-	while (is_letter(peek_at(lx, 0)) || is_digit(peek_at(lx, 0)) || peek_at(lx, 0) == '.')
+	while (char_is_letter(peek_at(lx, 0)) || char_is_digit(peek_at(lx, 0)) || peek_at(lx, 0) == '.')
 		lx->pos++;
 }
 
@@ -174,12 +151,12 @@ static struct tok lex_sigil(struct lexer *lx, enum tok_kind kind)
 	size_t start = lx->pos++;
 	if (peek_at(lx, 0) == '"' && (kind == TOK_VALUE || kind == TOK_SYMBOL))
 		return lex_string(lx, kind, start);
-	if (kind == TOK_VALUE && is_digit(peek_at(lx, 0))) {
-		while (is_digit(peek_at(lx, 0)))
+	if (kind == TOK_VALUE && char_is_digit(peek_at(lx, 0))) {
+		while (char_is_digit(peek_at(lx, 0)))
 			lx->pos++;
 		return token(lx, kind, start, 1);
 	}
-	if (!is_letter(peek_at(lx, 0)))
+	if (!char_is_letter(peek_at(lx, 0)))
 		return fail(lx, start, "a name is missing here");
 	skip_name(lx);
 	return token(lx, kind, start, 1);
@@ -187,7 +164,7 @@ static struct tok lex_sigil(struct lexer *lx, enum tok_kind kind)
 
 static void skip_digits(struct lexer *lx)
 {
-	while (is_digit(peek_at(lx, 0)))
+	while (char_is_digit(peek_at(lx, 0)))
 		lx->pos++;
 }
 
@@ -198,21 +175,21 @@ static struct tok lex_number(struct lexer *lx)
 	size_t start = lx->pos;
 	if (peek_at(lx, 0) == '0' && (peek_at(lx, 1) == 'x' || peek_at(lx, 1) == 'X')) {
 		lx->pos += 2;
-		while (hex_digit(peek_at(lx, 0)) >= 0)
+		while (char_hex_value(peek_at(lx, 0)) >= 0)
 			lx->pos++;
 	} else {
 		skip_digits(lx);
-		if (peek_at(lx, 0) == '.' && is_digit(peek_at(lx, 1))) {
+		if (peek_at(lx, 0) == '.' && char_is_digit(peek_at(lx, 1))) {
 			lx->pos++;
 			skip_digits(lx);
 		}
 		size_t sign = peek_at(lx, 1) == '-' || peek_at(lx, 1) == '+' ? 2 : 1;
-		if ((peek_at(lx, 0) == 'e' || peek_at(lx, 0) == 'E') && is_digit(peek_at(lx, sign))) {
+		if ((peek_at(lx, 0) == 'e' || peek_at(lx, 0) == 'E') && char_is_digit(peek_at(lx, sign))) {
 			lx->pos += sign;
 			skip_digits(lx);
 		}
 	}
-	if (is_letter(peek_at(lx, 0)))
+	if (char_is_letter(peek_at(lx, 0)))
 		return fail(lx, start, "a letter follows the number");
 	return token(lx, TOK_NUMBER, start, 0);
 }
@@ -245,12 +222,12 @@ struct tok lex_next(struct lexer *lx)
 	if (lx->pos >= lx->len)
 		return (struct tok){.kind = TOK_END, .text = "", .loc = loc_from(lx, lx->pos)};
 	char c = peek_at(lx, 0);
-	if (is_letter(c)) {
+	if (char_is_letter(c)) {
 		size_t start = lx->pos;
 		skip_name(lx);
 		return token(lx, TOK_WORD, start, 0);
 	}
-	if (is_digit(c))
+	if (char_is_digit(c))
 		return lex_number(lx);
 	if (c == '%')
 		return lex_sigil(lx, TOK_VALUE);

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "ir/support/chars.h"
+
 /* ---- parts of a line ---- */
 
 /* ---- dims ---- */
@@ -705,8 +707,7 @@ static bool at_attrs(const struct parser *p)
 	if (c == '%' || c == '}')
 		return false;
 	lookahead.cx = NULL; /* reads one word, which cannot fail */
-	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-	if (!letter)
+	if (!char_is_letter(c))
 		return false;
 	lex_next(&lookahead);
 	return lex_peek(&lookahead) == '=';

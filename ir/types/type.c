@@ -131,6 +131,16 @@ const struct ir_type *ir_type_state(struct ir_types *t, const struct ir_state_de
 	return intern_type(t, &key);
 }
 
+bool ir_same_dims(const struct ir_type *a, const struct ir_type *b)
+{
+	if (a->rank != b->rank)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (a->dims[i] != b->dims[i])
+			return false;
+	return true;
+}
+
 const struct ir_dim *ir_type_count(struct ir_dims *t, const struct ir_type *type)
 {
 	return ir_type_count_range(t, type, 0, type->rank);

@@ -56,6 +56,9 @@ const struct ir_type *ir_type_tensor(struct ir_types *t, enum ir_dtype dtype, in
                                      const struct ir_dim *const *dims);
 const struct ir_type *ir_type_state(struct ir_types *t, const struct ir_state_decl *state);
 
+/* True if the ranks and all dims are equal, whatever the element types. */
+bool ir_same_dims(const struct ir_type *a, const struct ir_type *b);
+
 /* Number of elements: the product of all dims, or of dims [from, to). */
 const struct ir_dim *ir_type_count(struct ir_dims *t, const struct ir_type *type);
 const struct ir_dim *ir_type_count_range(struct ir_dims *t, const struct ir_type *type, int from, int to);

@@ -5,6 +5,7 @@
  * checks.
  */
 #include "ir/weights/weight.h"
+#include "ir/support/chars.h"
 #include "ir/support/checked.h"
 #include "ir/support/number.h"
 
@@ -575,21 +576,16 @@ struct counter {
 	int64_t start;
 };
 
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 /* The number of name `a` at its first difference from `b`. False if there is none in canonical form. */
 static bool find_counter(const char *a, const char *b, struct counter *out)
 {
 	size_t at = 0;
 	while (a[at] && a[at] == b[at])
 		at++;
-	while (at > 0 && is_digit(a[at - 1]))
+	while (at > 0 && char_is_digit(a[at - 1]))
 		at--;
 	out->begin = at;
-	while (is_digit(a[at]))
+	while (char_is_digit(a[at]))
 		at++;
 	out->end = at;
 	size_t n = out->end - out->begin;

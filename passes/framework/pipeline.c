@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "ir/support/chars.h"
 #include "ir/support/number.h"
 #include "ir/support/strmap.h"
 
@@ -133,8 +134,7 @@ static const char *read_word(struct reader *r)
 {
 	skip_blanks(r);
 	const char *from = r->at;
-	while ((*r->at >= 'a' && *r->at <= 'z') || (*r->at >= 'A' && *r->at <= 'Z') ||
-	       (*r->at >= '0' && *r->at <= '9') || *r->at == '_' || *r->at == '-')
+	while (char_is_letter(*r->at) || char_is_digit(*r->at) || *r->at == '-')
 		r->at++;
 	const char *word = arena_strndup(r->arena, from, (size_t)(r->at - from));
 	skip_blanks(r);

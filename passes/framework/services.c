@@ -27,11 +27,6 @@ void pass_count(struct pass_context *p, const char *name, int64_t n)
 	ARENA_ADD(&p->report->arena, &p->report->counters, (struct pass_counter){pass, name, n});
 }
 
-static bool same_string(const char *a, const char *b)
-{
-	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 static bool same_remark(const struct recorded_remark *a, const struct recorded_remark *b)
 {
 	return a->at.source == b->at.source && a->at.line == b->at.line && a->at.col == b->at.col &&

@@ -423,11 +423,6 @@ static struct ir_value drop_missing(struct ir_copy *c, struct ir_value index, st
 	return irb_where(c->b, has, new, old, NULL);
 }
 
-static bool is_tensor(const struct ir_copy *c, struct ir_value v)
-{
-	return ir_type_of(c->from, v)->kind == IR_TENSOR;
-}
-
 /* Copies the repeat with the layers of one stage: receives the carried tensors before it, and sends its results. */
 static void copy_layers(struct ir_copy *c, const struct ir_op *op)
 {
@@ -439,7 +434,7 @@ static void copy_layers(struct ir_copy *c, const struct ir_op *op)
 		return;
 	ir_copy_values(c, op->operands, op->n_operands, values);
 	for (size_t i = 0; i < op->n_operands; i++)
-		if (is_tensor(c, op->operands[i]))
+		if (ir_is_tensor(c->from, op->operands[i]))
 			values[i] =
 			        irb_receive(c->b, values[i],
 			                    &(struct attrs_receive){
@@ -448,11 +443,11 @@ static void copy_layers(struct ir_copy *c, const struct ir_op *op)
 	ir_copy_region(c, op->region);
 	ir_copy_values(c, yield->operands, yield->n_operands, values);
 	for (size_t i = 0; i < op->n_operands && s->n_layers % s->stages != 0; i++)
-		if (is_tensor(c, op->operands[i]))
+		if (ir_is_tensor(c->from, op->operands[i]))
 			values[i] = drop_missing(c, args[0], args[1 + i], values[i]);
 	ir_copy_repeat_end(c, op, values, yield->n_operands, args);
 	for (size_t i = 0; i < op->n_results; i++)
-		if (is_tensor(c, op->results[i]))
+		if (ir_is_tensor(c->from, op->results[i]))
 			ir_copy_set(c, op->results[i],
 			            irb_send(c->b, args[i],
 			                     &(struct attrs_send){.ranks = s->ranks,

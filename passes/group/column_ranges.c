@@ -142,7 +142,7 @@ static bool extend_elementwise(struct column_ranges *p, struct column_range *x, 
 	struct column_range *other = NULL;
 	if (!fusion_is_elementwise(op) || !fusion_is_unassigned(p->s, op) ||
 	    !fusion_is_f32(p->s->f, op->results[0]) ||
-	    !fusion_same_dims(ir_type_of(p->s->f, op->results[0]), ir_type_of(p->s->f, x->v)))
+	    !ir_same_dims(ir_type_of(p->s->f, op->results[0]), ir_type_of(p->s->f, x->v)))
 		return false;
 	for (size_t i = 0; i < op->n_operands; i++)
 		if (!may_read(p, x, op, i, &other))

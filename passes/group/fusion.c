@@ -37,16 +37,6 @@ static bool stays_outside(const struct ir_op *op)
 	       ir_op_has(op->code, TRAIT_TERMINATOR);
 }
 
-bool fusion_same_dims(const struct ir_type *a, const struct ir_type *b)
-{
-	if (a->rank != b->rank)
-		return false;
-	for (int i = 0; i < a->rank; i++)
-		if (a->dims[i] != b->dims[i])
-			return false;
-	return true;
-}
-
 bool fusion_is_elementwise(const struct ir_op *op)
 {
 	return ir_op_has(op->code, TRAIT_ELEMENTWISE);
@@ -55,7 +45,7 @@ bool fusion_is_elementwise(const struct ir_op *op)
 bool fusion_reads_same_element(const struct ir_func *f, const struct ir_op *op, size_t i)
 {
 	return fusion_is_elementwise(op) &&
-	       fusion_same_dims(ir_type_of(f, op->operands[i]), ir_type_of(f, op->results[0]));
+	       ir_same_dims(ir_type_of(f, op->operands[i]), ir_type_of(f, op->results[0]));
 }
 
 bool fusion_constant_in_place(const struct ir_func *f, const struct ir_op *op, size_t i)
@@ -193,7 +183,7 @@ static bool can_be_epilogue(const struct fuser *s, const struct ir_op *op, struc
 {
 	if (!fusion_is_elementwise(op) || !fusion_is_unassigned(s, op) ||
 	    !fusion_is_f32(s->f, op->results[0]) ||
-	    !fusion_same_dims(ir_type_of(s->f, op->results[0]), ir_type_of(s->f, v)))
+	    !ir_same_dims(ir_type_of(s->f, op->results[0]), ir_type_of(s->f, v)))
 		return false;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		bool reads_element = fusion_reads_same_element(s->f, op, i);

@@ -83,8 +83,6 @@ struct fuser {
 	bool failed;
 };
 
-/* Equal rank and dims, whatever the element types. */
-bool fusion_same_dims(const struct ir_type *a, const struct ir_type *b);
 bool fusion_is_elementwise(const struct ir_op *op);
 /* op is elementwise and reads operand i at the element that it computes (no broadcast). */
 bool fusion_reads_same_element(const struct ir_func *f, const struct ir_op *op, size_t i);

@@ -191,11 +191,6 @@ static void emit_cluster(struct grouper *g, const struct cluster *c)
  * the backend relies on that and copies nothing. Copies are inserted here where it would not hold.
  */
 
-static bool is_tensor(const struct grouper *g, struct ir_value old)
-{
-	return ir_type_of(g->f, old)->kind == IR_TENSOR;
-}
-
 /* The new value of `old` is the result of a group in a buffer of its own, not in a state. */
 static bool has_own_buffer(const struct grouper *g, struct ir_value old)
 {
@@ -216,7 +211,8 @@ static void build_carry_inits(struct grouper *g, const struct ir_op *op, struct 
 		struct ir_value v = op->operands[i];
 		bool direct = has_own_buffer(g, v) && g->plan.uses[v.id] == 1 &&
 		              ir_value_info(g->f, v)->region == here;
-		out[i] = direct || !is_tensor(g, v) ? g->map[v.id] : emit_copy(g, g->map[v.id], op->loc);
+		out[i] =
+		        direct || !ir_is_tensor(g->f, v) ? g->map[v.id] : emit_copy(g, g->map[v.id], op->loc);
 	}
 }
 
@@ -344,7 +340,7 @@ static bool direct_yield(struct grouper *g, const struct ir_op *op, size_t i)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
 	struct ir_value v = yield->operands[i];
-	if (!is_tensor(g, v) || ir_same_value(v, op->region->args[i + 1]))
+	if (!ir_is_tensor(g->f, v) || ir_same_value(v, op->region->args[i + 1]))
 		return true;
 	return has_own_buffer(g, v) && ir_value_info(g->f, v)->region == op->region &&
 	       yielded_once(yield, v) && !is_carry(op, ir_view_base(g->f, v)) && may_overwrite(g, op, i);
@@ -381,7 +377,8 @@ static void build_results(struct grouper *g, const struct ir_op *ret, struct ir_
 		struct ir_value v = ret->operands[i];
 		bool direct = has_own_buffer(g, v) && g->plan.uses[v.id] == 1 &&
 		              ir_value_info(g->f, v)->region == g->f->body;
-		out[i] = direct || !is_tensor(g, v) ? g->map[v.id] : emit_copy(g, g->map[v.id], ret->loc);
+		out[i] = direct || !ir_is_tensor(g->f, v) ? g->map[v.id]
+		                                          : emit_copy(g, g->map[v.id], ret->loc);
 	}
 }
 

@@ -39,7 +39,7 @@ bool can_fuse_norm_epilogue(const struct fuser *s, const struct cluster *c, cons
 
 	if (w == NULL || !s->norms || !ir_is_norm(op->code) || !fusion_is_unassigned(s, op) ||
 	    !ir_same_value(op->operands[0], v) || c->has_norm_epilogue ||
-	    !fusion_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
+	    !ir_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
 		return false;
 	for (size_t i = 1; i < op->n_operands; i++)
 		if (ir_same_value(op->operands[i], v) || !fusion_is_f32(s->f, op->operands[i]))

@@ -96,11 +96,6 @@ static void record_op(void *user, const struct ir_func *f, const struct ir_op *o
 	}
 }
 
-static bool same_string(const char *a, const char *b)
-{
-	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 /* Named values correspond by name, others by opcode; both by location and shape. */
 static bool corresponds(const struct traced *a, const struct traced *b)
 {

@@ -20,11 +20,6 @@
 
 /* ---- classes ---- */
 
-static bool is_tensor(const struct plan_classes *c, struct ir_value v)
-{
-	return ir_type_of(c->f, v)->kind == IR_TENSOR;
-}
-
 /* Merges the classes of a and b: concatenates their circular lists. */
 static void merge_classes(struct plan_classes *c, uint32_t a, uint32_t b)
 {
@@ -137,7 +132,7 @@ static size_t collect_reads(const struct plan_classes *c, const struct ir_op *gr
 	for (size_t k = 0; k < group->region->n_ops; k++)
 		for (size_t i = 0; i < group->region->ops[k]->n_operands; i++) {
 			struct ir_value v = group->region->ops[k]->operands[i];
-			bool seen = v.id == 0 || !is_tensor(c, v);
+			bool seen = v.id == 0 || !ir_is_tensor(c->f, v);
 			v = seen ? v : ir_view_base(c->f, v);
 			seen = seen || ir_value_info(c->f, v)->region == group->region || !c->in_arena[v.id];
 			for (size_t j = 0; j < n; j++)
@@ -176,7 +171,8 @@ static void find_in_place(struct pass_context *p, struct plan_classes *c, size_t
 {
 	const struct ir_op *group = c->life.groups[t];
 	struct ir_value reads[READS_MAX];
-	if (group->n_results == 0 || !is_tensor(c, group->results[0]) || !c->in_arena[group->results[0].id])
+	if (group->n_results == 0 || !ir_is_tensor(c->f, group->results[0]) ||
+	    !c->in_arena[group->results[0].id])
 		return;
 	size_t n = collect_reads(c, group, reads);
 	for (size_t i = 0; i < n; i++)
@@ -193,7 +189,7 @@ static void mark_arena_values(struct plan_classes *c)
 	for (size_t t = 0; t < c->life.n_times; t++)
 		for (size_t i = 0; i < c->life.groups[t]->n_results; i++) {
 			struct ir_value v = c->life.groups[t]->results[i];
-			c->in_arena[v.id] = is_tensor(c, v) && !ir_is_state_slice(c->f, v);
+			c->in_arena[v.id] = ir_is_tensor(c->f, v) && !ir_is_state_slice(c->f, v);
 		}
 	for (size_t i = 0; i < ret->n_operands; i++)
 		c->in_arena[ret->operands[i].id] = false;

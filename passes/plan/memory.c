@@ -171,11 +171,6 @@ static enum tfmc_status add_buffers(struct buffer_builder *s)
 
 /* ---- preconditions that the pass group ensures ---- */
 
-static bool is_tensor(const struct buffer_builder *s, struct ir_value v)
-{
-	return ir_type_of(s->f, v)->kind == IR_TENSOR;
-}
-
 struct carry_check {
 	const struct buffer_builder *s;
 	uint32_t *uses;
@@ -207,7 +202,7 @@ static void check_carries(struct carry_check *e, const struct ir_op *op)
 	const struct ir_op *yield = body->ops[body->n_ops - 1];
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value init = op->operands[i], next = yield->operands[i];
-		if (!is_tensor(e->s, init))
+		if (!ir_is_tensor(e->s->f, init))
 			continue;
 		if (!is_group_result(e->s, init, ir_value_info(e->s->f, op->results[i])->region) ||
 		    e->uses[init.id] != 1)
@@ -229,7 +224,7 @@ static enum tfmc_status check_carries_and_results(struct buffer_builder *s)
 		check_carries(&e, it.op);
 	for (size_t i = 0; i < ret->n_operands; i++) {
 		struct ir_value v = ret->operands[i];
-		if (is_tensor(s, v) && (!is_group_result(s, v, s->f->body) || e.uses[v.id] != 1))
+		if (ir_is_tensor(s->f, v) && (!is_group_result(s, v, s->f->body) || e.uses[v.id] != 1))
 			report_broken(&e, ret, "a returned value must be a result of a group and read once");
 	}
 	return e.status;
@@ -243,7 +238,7 @@ static enum tfmc_status check_input_and_output_sizes(struct buffer_builder *s)
 	for (size_t i = 0; i < ret->n_operands + s->f->n_params; i++) {
 		struct ir_value v =
 		        i < ret->n_operands ? ret->operands[i] : s->f->body->args[i - ret->n_operands];
-		if (is_tensor(s, v))
+		if (ir_is_tensor(s->f, v))
 			TFMC_TRY(find_extent(s, v, &x));
 	}
 	return TFMC_OK;

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "runtime/mpi/internal.h"
+#include "runtime/spin.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -78,15 +79,6 @@ bool same_call(struct fault *fault, const struct call *mine, int64_t other, cons
 
 /* ---- waits ---- */
 
-static void cpu_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("isb" ::: "memory");
-#endif
-}
-
 static int64_t now_ns(void)
 {
 	struct timespec t;
@@ -97,7 +89,7 @@ static int64_t now_ns(void)
 int64_t wait_poll(struct wait *wait)
 {
 	if (wait->spins && wait->waited < SPIN_NS && ++wait->polls % POLLS) {
-		cpu_pause();
+		spin_pause();
 		return wait->waited;
 	}
 	int64_t now = now_ns();

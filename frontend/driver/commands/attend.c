@@ -365,21 +365,11 @@ static const struct attend_sequence *find_sequence(const struct attend *a, const
 	return NULL;
 }
 
-static const struct frontend_input *find_input(const struct attend *a, const char *name)
-{
-	size_t n;
-	const struct frontend_input *in = frontend_inputs(a->l->model, &n);
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(in[i].name, name))
-			return &in[i];
-	return NULL;
-}
-
 /* Checks type and length of a sequence against its input; diagnostics point at the input. */
 static enum tfmc_status attend_check_length(const struct attend *a, const struct attend_sequence *s)
 {
 	const struct ir_func *f = ir_find_func(a->l->module, "run");
-	const struct frontend_input *in = find_input(a, s->input);
+	const struct frontend_input *in = frontend_find_input(a->l->model, s->input);
 	const struct ir_type *t = NULL;
 	for (size_t i = 0; f && i < f->n_params; i++)
 		if (!strcmp(f->params[i].name, s->input))
@@ -482,7 +472,7 @@ static bool check_ids(const struct maps_run *r, const struct ir_param *p, const 
 static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, struct named_tensors *inputs)
 {
 	const struct attend_sequence *s = find_sequence(r->a, p->name);
-	const struct frontend_input *in = find_input(r->a, p->name);
+	const struct frontend_input *in = frontend_find_input(r->a->l->model, p->name);
 	const struct ir_type *t = ir_type_of(r->f, p->value);
 	int64_t dims[IR_RANK_MAX] = {0}, value = 0;
 	struct named_tensor *given = tensors_find(&r->a->given, p->name);

@@ -126,25 +126,14 @@ struct calibration {
 
 /* ---- inputs ---- */
 
-/* Finds an input by name; name NULL: the first required input of type i32. NULL: there is none. */
-static const struct frontend_input *find_input(const struct frontend_model *m, const char *name)
-{
-	size_t n;
-	const struct frontend_input *in = frontend_inputs(m, &n);
-	for (size_t i = 0; i < n; i++)
-		if (name ? !strcmp(in[i].name, name) : in[i].dtype == DT_I32 && !in[i].has_default)
-			return &in[i];
-	return NULL;
-}
-
 /* Finds the inputs for tokens and for the source. TFMC_INVALID after a diagnostic: one that is read as ids is
  * not [B, S]. */
 static enum tfmc_status find_inputs(struct calibration *c)
 {
 	const struct frontend_model *m = c->loaded.model;
 	const struct frontend_generate *g = frontend_generate(m);
-	c->tokens = find_input(m, g->tokens);
-	c->source = g->source ? find_input(m, g->source) : NULL;
+	c->tokens = frontend_find_input(m, g->tokens);
+	c->source = g->source ? frontend_find_input(m, g->source) : NULL;
 	if (c->tokens && c->tokens->rank == 2 &&
 	    (!c->source || !c->texts.reads_source || c->source->rank == 2))
 		return TFMC_OK;

@@ -192,12 +192,9 @@ enum tfmc_status prompt_find_feature_input(struct driver *d, const struct fronte
                                            const struct frontend_input **out)
 {
 	const struct frontend_generate *gen = frontend_generate(m);
-	size_t n;
-	const struct frontend_input *in = frontend_inputs(m, &n);
-	*out = NULL;
-	for (size_t i = 0; gen->kind == GENERATE_SEQ2SEQ && i < n; i++)
-		if (!strcmp(in[i].name, gen->source) && (in[i].dtype != DT_I32 || in[i].rank != 2))
-			*out = &in[i];
+	const struct frontend_input *in =
+	        gen->kind == GENERATE_SEQ2SEQ ? frontend_find_input(m, gen->source) : NULL;
+	*out = in && (in->dtype != DT_I32 || in->rank != 2) ? in : NULL;
 	if (!*out == !d->options.inputs)
 		return TFMC_OK;
 	if (*out) {

@@ -602,12 +602,9 @@ static int generate_for_check(struct check_run *r, const struct tfmc_generate_op
 static enum ir_dtype source_type(const struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
-	size_t n;
-	const struct frontend_input *in = frontend_inputs(r->m, &n);
-	for (size_t i = 0; g->kind != GENERATE_CAUSAL && i < n; i++)
-		if (!strcmp(in[i].name, g->source))
-			return in[i].dtype;
-	return DT_I32;
+	const struct frontend_input *in =
+	        g->kind == GENERATE_CAUSAL ? NULL : frontend_find_input(r->m, g->source);
+	return in ? in->dtype : DT_I32;
 }
 
 /* If the encoder input is features rather than ids, passes it with tfmc_session_set_source() and clears the

@@ -60,18 +60,6 @@ static void add_short(const struct diag_context *cx, const struct diag *m, struc
 	buf_destroy(&line);
 }
 
-/* ---- json ---- */
-static const char *severity_name(enum diag_severity severity)
-{
-	switch (severity) {
-	case DIAG_ERROR: return "error";
-	case DIAG_WARNING: return "warning";
-	case DIAG_NOTE: return "note";
-	case DIAG_REMARK: return "remark";
-	}
-	return "";
-}
-
 /* Appends a number, or null where it is unknown: every object has all fields. */
 static void json_number(struct buf *out, const char *key, uint32_t value, bool is_known)
 {
@@ -120,7 +108,7 @@ static void json_about(struct buf *out, const struct diag_remark *about)
 
 static void json_begin(struct buf *out, const struct diag_context *cx, const struct diag *m)
 {
-	buf_printf(out, "{\"severity\":\"%s\",\"code\":", severity_name(m->severity));
+	buf_printf(out, "{\"severity\":\"%s\",\"code\":", diag_severity_name(m->severity));
 	if (m->code == DIAG_NONE)
 		buf_str(out, "null,");
 	else
