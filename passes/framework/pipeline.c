@@ -197,7 +197,8 @@ void pass_report_unknown(struct diag_context *cx, const char *what, const char *
 
 static enum tfmc_status read_steps(struct reader *r, bool may_name);
 
-/* Parses one pass with its settings, or (may_name) the name of a pipeline, which is expanded. */
+/* Parses one pass with its settings, or (may_name) the name of a pipeline, which is expanded: a pipeline names
+ * passes only. */
 static enum tfmc_status read_step(struct reader *r, bool may_name)
 {
 	const char *name = read_word(r);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rebuilds a function op by op (rebuild.h): a backward walk matches, a forward one emits. Invariant of the backward walk: when an op is visited, all readers of its results
- * have been visited.
+ * Rebuilds a function op by op (rebuild.h): a backward walk matches, a forward one emits. Invariant of the backward walk:
+ * when an op is visited, all readers of its results have been visited. r->replaced [value id of the first result]: 0: op
+ * is copied; else it is replaced, by the application of this number (fuel), -1: without one.
  */
 #include "passes/framework/rebuild.h"
 
@@ -51,7 +52,8 @@ static bool is_needed(const struct rebuild *r, const struct ir_op *op)
 	return false;
 }
 
-/* Calls match of the pass if there is fuel, and numbers the application. */
+/* Calls match of the pass if there is fuel, and numbers the application. A pass with is_numbered asks for fuel
+ * itself. */
 static bool try_match(struct rebuild *r, const struct ir_op *op)
 {
 	const struct rewrite *rewrite = r->rewrite;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plan of shard (shard.h), which axes are divided among ranks: union-find over all axes of all values, weights and
- * states. An op joins the axes that it
- * relates element by element and blocks those that it needs as a whole; contractions are noted. The count of atoms of a
- * class is the greatest common divisor of its sizes, so an axis of H heads and one of H x E features are cut alike.
+ * states. An op joins the axes that it relates element by element into a class, which is cut as one, and makes those
+ * whole that it needs as a whole; contractions are noted. The count of atoms of a class is the greatest common divisor of
+ * its sizes, so an axis of H heads and one of H x E features are cut alike: an atom is size / atoms elements. Cuts are
+ * at multiples of `unit` atoms. A rank with fewer elements than the fullest is filled up with zeros; a class is fragile if
+ * an op has wrong results from these.
  */
 #include <float.h>
 #include <string.h>
@@ -126,7 +128,7 @@ static axis_id axis_of_state(const struct shard_plan *s, const struct ir_state_d
 }
 
 /* The two axes are cut at the same fractions of their sizes: they become one class, with the constraints of
- * both. */
+ * both. Units and key heads are set after all ops are visited. */
 static void join(struct shard_plan *s, axis_id a, axis_id b)
 {
 	if (a == NO_AXIS || b == NO_AXIS)
@@ -194,7 +196,8 @@ static bool adds_bias_once(const struct ir_func *f, const struct ir_op *op)
 	return b != NULL && b->init != NULL;
 }
 
-/* A contracted axis: of a linear or matmul it may be cut, then the ranks have terms of the sum. */
+/* An axis that op contracts, `name` in its row of ops.def. K of a product may be cut, then the ranks have terms
+ * of the sum; any other must be whole. */
 static void contract(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op, int name,
                      axis_id a, const struct ir_dim *size)
 {
@@ -229,7 +232,8 @@ static void contract(struct shard_plan *s, const struct ir_func *f, const struct
 		need_whole(s, a, op);
 }
 
-/* Whether zeros among the operands can give results that are not finite. */
+/* Whether zeros among the operands can give results that are not finite: 0 / 0, or a norm of zeros, which
+ * divides by sqrt(eps). */
 static bool is_fragile(const struct ir_op *op)
 {
 	if (op->code == OP_rms_norm)
@@ -481,7 +485,8 @@ static bool init_plan(struct shard_plan *s)
 	return !arena_failed(s->arena);
 }
 
-/* Sets the unit of every class: the fewest atoms whose elements are whole blocks along all axes of the class. */
+/* Sets the unit of every class: the fewest atoms whose elements are whole blocks along all axes of the class
+ * (the least common multiple over its boundaries). */
 static void set_units(struct shard_plan *s)
 {
 	for (size_t i = 0; i < s->boundaries.n; i++) {
@@ -512,9 +517,9 @@ static void set_key_heads(struct shard_plan *s)
 	}
 }
 
-/*
- * Cuts query heads and their key heads, or neither: a rank reads key heads by their position among those that it has.
- */
+/* Cuts query heads and their key heads, or neither: a rank reads key heads by their position among those that
+ * it has. Query heads are cut only if a linear contracts them and there are several units. Repeats, since a
+ * class can be in several links. */
 static void link_heads(struct shard_plan *s)
 {
 	bool changed = true;
@@ -548,7 +553,9 @@ static void divide(int64_t units, int64_t n, int64_t i, int64_t *from, int64_t *
 	*to = *from + each + (i < more);
 }
 
-/* Elements of an axis of the class with `size` elements that a rank has; returns those of the fullest rank. */
+/* Elements of an axis of the class with `size` elements that a rank has; returns those of the fullest rank.
+ * Ranks are divided among the key heads (groups; 1 without), units of the query heads among the ranks [first,
+ * last) of theirs. */
 static int64_t part_of(const struct shard_plan *s, const struct axis_class *c, int64_t size, int64_t rank,
                        int64_t *begin, int64_t *end)
 {
@@ -601,7 +608,8 @@ static void exclude_results(struct shard_plan *s)
 	}
 }
 
-/* Classes that would be filled up, where an op does not bear the zeros, are not cut. */
+/* Classes that would be filled up, where an op does not bear the zeros, are not cut. Counted in atoms: a rank
+ * with fewer than the fullest one would be filled up. */
 static void exclude_fragile(struct shard_plan *s)
 {
 	for (size_t i = 0; i < s->contractions.n; i++) {
@@ -632,6 +640,7 @@ const struct shard_plan *shard_plan(struct pass_context *p, const struct ir_modu
 	}
 	if (arena_failed(p->arena))
 		return NULL;
+	/* Units are conditions of the others; heads are linked again, since excluded results may be heads. */
 	set_units(s);
 	set_key_heads(s);
 	prefer_panels(s);

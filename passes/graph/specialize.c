@@ -222,7 +222,8 @@ static enum tfmc_status specialize_functions(struct specializer *s)
 	return TFMC_OK;
 }
 
-/* Simplifies s->specialized into out; a second traversal drops ops that folding left dead. */
+/* Simplifies the ops of cases into out, through a module between: the second traversal drops ops that folding
+ * left dead. */
 static enum tfmc_status simplify(struct specializer *s, struct ir_module *out)
 {
 	const struct rewrite rewrite = {.match = match, .emit = emit}, drop = {0};

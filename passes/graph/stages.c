@@ -76,7 +76,8 @@ static const char *selected(const struct stager *s, const struct ir_func *f, con
 	return at < op->n_operands && ir_same_value(op->operands[at], index) ? name_of(s, f, op) : NULL;
 }
 
-/* Elements of the weights that the index of a repeat selects from; shared: of all weights of its layers. */
+/* Elements of the weights that the index of a repeat selects from; shared: of all weights of its layers. A
+ * double, since it is only compared and cannot overflow. */
 static double layer_elements(const struct stager *s, const struct ir_func *f, const struct ir_op *repeat,
                              bool shared)
 {
@@ -130,7 +131,8 @@ static void add_shared(struct stager *s, const struct ir_func *f, const struct i
 			strmap_set(&s->shared, name_of(s, f, it.op), s);
 }
 
-/* Finds the repeat with the largest weights, of those that its index selects or of those that its layers share. */
+/* Finds the repeat with the largest weights, of those that its index selects or of those that its layers share.
+ * Its names are those of the layers so far; find_layers adds the others. */
 static void find_main(struct stager *s, bool shared)
 {
 	double largest = 0;
