@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named axes, see axes.h. Axis names are numbers: 0 .. 25 letters, then IR_RANK_MAX axes of * and IR_RANK_MAX of &. */
+/*
+ * Named axes, see axes.h, parsed from the axes column of ops.def: "x[*,K] w[N,K] b[N] -> [*,N!]". An entry of a list is a
+ * letter (one axis) or a wildcard * or & (any number of axes); marks of the result: `!` depends on the full axis, `@` on
+ * the position, and `?` in place of a letter is an axis of no operand. A row without an arrow is EACH: all operands have
+ * the same axes. Axis names are numbers: 0 .. 25 letters, then IR_RANK_MAX axes of * and IR_RANK_MAX of &.
+ */
 #include "ir/core/axes.h"
 
 #include <string.h>
@@ -157,6 +162,7 @@ bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const
 	if (code == OP_matmul && ((const struct attrs_matmul *)attrs)->tb)
 		swap_last(&out->in[OPERAND(matmul, b)]);
 	out->n_in = out->n_in < n ? out->n_in : n;
+	/* The first operand with a wildcard determines the number of axes that it stands for. */
 	for (size_t i = 0; i < out->n_in; i++) {
 		const struct ir_axis_list *list = &out->in[i];
 		if (operands[i] == NULL)

@@ -112,7 +112,7 @@ static struct ir_value fold_div(const struct fold *f)
 	return is_full(f, 1, 1.0) ? f->operands[0] : IR_NO_VALUE;
 }
 
-/* dim_value +- full, both i32, is a dim_value if it fits into i32. */
+/* dim_value + sign * full, both i32, is a dim_value if it fits into i32. */
 static struct ir_value fold_dim_sum(const struct fold *f, int sign)
 {
 	struct ir_dims *dims = f->b->m->dims;
@@ -157,7 +157,8 @@ static struct ir_value fold_not(const struct fold *f)
 	return fold_involution(f, OP_not);
 }
 
-/* The least value of an index is known. */
+/* A comparison of an index (an iota, also through views and casts) with a constant that is at most its start is
+ * a constant, since the start is its least value. Two i64 that are i32 indices are compared as these. */
 static struct ir_value fold_cmp(const struct fold *f)
 {
 	struct ir_value a = short_index(f, 0), b = short_index(f, 1);
@@ -480,7 +481,8 @@ struct ir_builder *irb_begin(struct ir_module *m, struct diag_context *cx, const
 	return b;
 }
 
-/* Appends a zeroed parameter to the function; NULL without memory. */
+/* Appends a zeroed parameter to the function; NULL without memory. ARENA_PUSH needs items, n and cap in one
+ * struct. */
 static struct ir_param *push_param(struct ir_builder *b)
 {
 	struct {
@@ -557,7 +559,8 @@ static struct ir_op *find_equal_op(const struct ir_builder *b, uint64_t hash, co
 	return NULL;
 }
 
-/* Appends IR_NO_VALUE for absent optional operands, so that every op has all operand slots. Returns their number. */
+/* Appends IR_NO_VALUE for absent optional operands, so that every op has all operand slots. Returns their
+ * number; operand_types reports one above BUILD_LIST_MAX. */
 static size_t fill_slots(enum ir_opcode code, const struct ir_value *given, size_t n, struct ir_value *slots)
 {
 	const struct ir_operand_desc *d = ir_op_desc(code)->operands;
@@ -592,7 +595,7 @@ static bool operand_types(struct ir_builder *b, enum ir_opcode code, const struc
 	return true;
 }
 
-/* Appends the op with its attributes and results. */
+/* Appends the op with its attributes and results, and a pure one to the table of find_equal_op. */
 static void append_op(struct ir_builder *b, const struct op_key *key, const struct ir_type *const *types,
                       size_t n_results, struct ir_value *results)
 {
@@ -663,8 +666,8 @@ struct ir_value irb_op1(struct ir_builder *b, enum ir_opcode code, const struct 
 
 /* ---- ends of regions ---- */
 
-/* Ends the innermost region with the terminator `end` and appends its owner to the enclosing region. Returns the
- * owner (the terminator for a function), NULL after failure. */
+/* Ends the innermost region with the terminator `end`, which has the location of the owner, and appends the
+ * owner to the enclosing region. Returns the owner (the terminator for a function), NULL after failure. */
 static struct ir_op *build_close(struct ir_builder *b, enum ir_opcode end, const struct ir_value *values,
                                  size_t n)
 {

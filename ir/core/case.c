@@ -176,6 +176,7 @@ int ir_func_token_dim(const struct ir_func *f)
 		const struct ir_type *x = ir_type_of(f, it.op->operands[OPERAND(state_append, x)]);
 		const struct ir_type *state =
 		        ir_type_of(f, it.op->operands[OPERAND(state_append, state)])->state->type;
+		/* S of [B,K,S,E]; the batch is no number of tokens */
 		int rows = ir_dim_as_symbol(x->dims[x->rank - 2]);
 		if (rows >= 0 && rows != ir_dim_as_symbol(state->dims[0]))
 			return rows;

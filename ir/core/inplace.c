@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a group may write its result over an operand (inplace.h). Element i of the result is at position i of a row-major buffer, so an operand may be overwritten
- * only if it is all of `base` in the same order.
+ * Whether a group may write its result over an operand (inplace.h). Element i of the result is at position i of a
+ * row-major buffer, so an operand may be overwritten only if it is all of `base`, the value in the buffer, in the same
+ * order. Every conflict is a reason as a phrase; NULL is none.
  */
 #include "ir/core/inplace.h"
 

@@ -2,7 +2,8 @@
 /*
  * Live ranges, see lifetime.h, in two traversals: the first numbers groups and records the time span of each region,
  * the second extends ranges at every use. Regions are numbered in order of their beginning, the same in both
- * traversals.
+ * traversals. A carry is the init, argument, yield and result of a repeat at one position, which share a buffer: their
+ * values are one set of a union-find, whose representative is carry[v].
  */
 #include "ir/core/lifetime.h"
 
@@ -178,6 +179,8 @@ static void visit_region(struct liveness *s, const struct ir_region *r)
 	s->here = outer;
 }
 
+/* Unites the carries, numbers groups and regions, extends ranges by all uses, and by the return to the last
+ * group. */
 bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes *out)
 {
 	struct liveness s = {.arena = a, .f = f, .out = out};

@@ -38,6 +38,7 @@ static const char *step_name(struct arena *a, const struct ir_func *f, struct ir
 	if (name == NULL)
 		return NULL;
 	memcpy(name, path, end + 1);
+	/* From the innermost repeat outward, so that the components before `end` are still those of path. */
 	for (const struct ir_region *r = ir_value_info(f, v)->region; r != NULL; r = r->parent) {
 		const char *repeat =
 		        r->owner != NULL && r->owner->code == OP_repeat ? r->owner->loc.path : NULL;
@@ -52,6 +53,7 @@ static const char *step_name(struct arena *a, const struct ir_func *f, struct ir
 	return name;
 }
 
+/* The own name x is that of the step; x.2, a second x made unique, is STEP.2. */
 const char *ir_value_name(struct arena *a, const struct ir_func *f, struct ir_value v)
 {
 	const char *own = ir_value_info(f, v)->name;

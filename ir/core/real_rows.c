@@ -43,7 +43,8 @@ static const struct ir_value *yielded(const struct ir_op *op)
 
 /* ---- needs ---- */
 
-/* Joins the need of v with that of one more reader. */
+/* Joins the need of v with that of one more reader: the greater one; all rows if they differ in axis or
+ * lengths. */
 static void need(struct analysis *s, struct ir_value v, struct rows_need more)
 {
 	struct rows_need *old = &s->of[v.id], now = more.need > old->need ? more : *old;
@@ -233,7 +234,8 @@ static bool find_own_need(const struct analysis *s, const struct ir_op *op, size
 	return false;
 }
 
-/* Hands the need of the result to the operands, row by row where the op allows it. */
+/* Hands the need of the result to the operands, row by row where the op allows it. An op with effects (return,
+ * states) reads all rows, but of those that it appends to a state the real ones may be enough. */
 static void visit_op(struct analysis *s, const struct ir_op *op)
 {
 	int from[IR_AXES_OPERANDS_MAX] = {0};

@@ -2,7 +2,8 @@
 /*
  * View chains to strides, see view.h. Each op of the chain transforms a struct ir_view in place. Reshape matches
  * groups of old and new axes with equal products, from the last axis to the first; the old axes of a group must be
- * contiguous.
+ * contiguous. An axis with state_axis is the batch of a state, whose sequences are stored at a distance that is known at
+ * run time only: its stride counts sequences.
  */
 #include "ir/core/view.h"
 
@@ -257,7 +258,7 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 		return false;
 	row_major_view(m, f, v, ir_row_pad(f, v), out);
 	out->is_state = ir_is_state_slice(f, v);
-	if (is_ring)
+	if (is_ring) /* heads are stored at the capacity of the ring, not at its logical rows */
 		out->stride[1] = ir_dim_const(m->dims, capacity * ir_dim_hi(m->dims, out->size[3]));
 	if (out->is_state && out->rank > 0) {
 		out->stride[0] = ir_dim_const(m->dims, 1);
