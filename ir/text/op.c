@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parser of bodies: one op per line, with results, op, operands, attributes, types and location. The op table drives
- * everything but repeat and group. Each parse_* consumes what it is named after; false after a diagnostic.
+ * everything but repeat and group. Each parse_* consumes what it is named after; false after a diagnostic, or without
+ * one if memory ran out (ir_parse sees that in the arenas). p->tok is the next token, p->b builds the function, and
+ * p->names maps the visible %names to its values.
  *
  *   %y, %c1 = repeat %l = 0 to 6 carry (%x = %x0, %c = %c0) { ... yield %x2, %c2 } : types loc(...)
  *   %q = group linear {mr=14} { pre .. root .. post .. yield %q } at [0] : types loc(...)
@@ -173,6 +175,7 @@ bool parse_at_format(const struct parser *p)
 	       ir_format_is_quantized(f);
 }
 
+/* The table begins with `plain`, which is not written. */
 bool parse_format(struct parser *p, enum ir_format *out)
 {
 	int i;
@@ -508,7 +511,7 @@ static bool at_operand(const struct parser *p)
 	       (p->tok.kind == TOK_WORD && lex_peek(&p->lex) == '=');
 }
 
-/* `name=`, before a named operand; skipped operands become absent. */
+/* `name=`, before a named operand; the operands skipped before it become absent (id 0). */
 static bool parse_operand_name(struct parser *p, const struct ir_op_desc *op, struct parse_values *list)
 {
 	struct tok t = p->tok;
@@ -553,7 +556,8 @@ static bool check_type(struct parser *p, struct loc at, const struct ir_type *in
 	                                         ir_type_to_string(&p->arena, p->m->dims, inferred));
 }
 
-/* `: type, type`: n types with their locations. */
+/* `: type, type`: n types with their locations. They are parsed before the op is built, since its location
+ * follows them. */
 static bool parse_type_list(struct parser *p, size_t n, const struct ir_type **types, struct loc *at)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -566,7 +570,7 @@ static bool parse_type_list(struct parser *p, size_t n, const struct ir_type **t
 	return true;
 }
 
-/* `: type, type`, which must be the types of the results. */
+/* `: type, type`, which must be the types of the results of a region op, which is built already. */
 static bool parse_result_types(struct parser *p, const struct ir_value *results, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -697,7 +701,7 @@ static bool parse_repeat(struct parser *p, const struct parse_names *results, st
 	return !irb_failed(p->b) && finish_region_op(p, op, results, values, yields.n, loc);
 }
 
-/* True at `{name=`: attributes and not the body. */
+/* True at `{name=`: attributes and not the body, whose lines begin with `%` or a word without `=`. */
 static bool at_attrs(const struct parser *p)
 {
 	struct lexer lookahead = p->lex;

@@ -2,7 +2,8 @@
 /*
  * The parser of the text form: declarations of a module, weight expressions, functions, the entry ir_parse (op.c has
  * the bodies). Text may be hostile: depth, counts and sizes are limited, and the first error ends the parse. Each
- * parse_* consumes what it is named after; false after a diagnostic.
+ * parse_* consumes what it is named after; false after a diagnostic, or without one if memory ran out (ir_parse sees that
+ * in the arenas). p->tok is the next token, p->m the module, p->b builds the current function.
  */
 #include "ir/core/case.h"
 #include "ir/core/names.h"
@@ -105,7 +106,7 @@ static bool parse_arg(struct wx *x, struct wexpr_list *list)
 	return slot != NULL && parse_expression(x, slot);
 }
 
-/* `i in 0..12, E`: parses E again for each number */
+/* `i in 0..12, E`: parses E again for each number, with the lexer set back to its beginning */
 static bool parse_counted(struct wx *x, struct wexpr_list *list)
 {
 	struct parser *p = x->p;
@@ -210,8 +211,8 @@ static bool parse_field(struct wx *x, char field, struct ir_wexpr *e, struct wex
 	return false;
 }
 
-/* The fields of an expression in parentheses, after its keyword and in the order of kinds.def; `tensor` has a
- * form of its own. */
+/* The fields of an expression in parentheses, after its keyword and in the order of kinds.def, where each is a
+ * letter; `tensor` has a form of its own. */
 static bool parse_fields(struct wx *x, struct ir_wexpr *e)
 {
 	const char *fields = wexpr_fields(e->kind);

@@ -487,7 +487,7 @@ static void print_role(const struct printer *p, enum ir_param_role role, bool *a
 	}
 }
 
-/* `%x: i32[B,S] {below=51 lengths=%n}`; print_role and the others write the brace before the first property. */
+/* `%x: i32[B,S] {below=51 lengths=%n}`; begin_property writes the brace before the first property. */
 static void print_param(const struct printer *p, const struct ir_param *param)
 {
 	bool any = false;

@@ -3,6 +3,11 @@
  * Test-case reduction (reduce.h). An edit is a rewrite of passes/framework/rebuild.h that also changes parameters,
  * results and bounds. The search repeats all edits until one iteration accepts none. Ops are tried from the last to the
  * first, because removing an op makes the ops that only it reads dead.
+ *
+ * Kinds of edits (enum reduce_kind): FUNC, RESULT, PARAM, STATE remove something; COUNT runs a repeat once, OPEN inlines
+ * one that runs once; OPERAND, INPUT, ONES put an operand, a parameter or ones in place of an op; EARLIER returns an
+ * operand of the op of a result; BOUND lowers the upper bound of a dim. An edit that changes nothing (applied stays
+ * false) is not possible.
  */
 #include "passes/pipeline/reduce.h"
 
@@ -70,7 +75,7 @@ static bool match_target(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* Inlines the body of a repeat that runs once. */
+/* Inlines the body of a repeat that runs once. A carry that no needed op reads has no new value. */
 static void emit_inlined(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;
@@ -136,7 +141,8 @@ static void add_inputs(struct rebuild *r)
 	}
 }
 
-/* Copies the parameters, with the edit; new inputs come before the first state. */
+/* Copies the parameters, with the edit; new inputs come before the first state. A parameter that is still read
+ * cannot be removed: the edit is then not applied. */
 static void copy_params(struct rebuild *r)
 {
 	struct editor *e = r->rewrite->user;
@@ -176,7 +182,8 @@ static struct ir_value result_value(const struct rebuild *r, size_t i)
 	return ret->operands[i];
 }
 
-/* Finishes the function with the results that remain. */
+/* Finishes the function with the results that remain, at least one. A result of another type than before has no
+ * lengths. */
 static enum tfmc_status finish(struct rebuild *r)
 {
 	struct editor *e = r->rewrite->user;
@@ -253,7 +260,8 @@ static bool has_earlier(const struct ir_module *in, const struct reduce_edit *e)
 	       ir_type_of(f, def->operands[e->choice])->kind == IR_TENSOR;
 }
 
-/* The edit applies to its target. */
+/* The edit applies to its target. Kinds from COUNT to ONES name an op, which must have results, all of them
+ * tensors unless it is a repeat. */
 static bool is_possible(const struct ir_module *in, const struct reduce_edit *e)
 {
 	if (e->kind == REDUCE_EARLIER)
@@ -358,7 +366,8 @@ static size_t count_ops(const struct ir_func *f)
 	return n;
 }
 
-/* Tries the ways to remove one op until one is accepted. */
+/* Tries the ways to remove one op until one is accepted: first a repeat, then an operand in its place, which
+ * makes most ops dead; ones before an input, which adds a parameter. */
 static bool try_op(struct reducer *r, size_t func, size_t at)
 {
 	if (try_edit(r, (struct reduce_edit){REDUCE_COUNT, func, at, 0}) ||
@@ -390,7 +399,7 @@ static void try_func(struct reducer *r, size_t func)
 			continue;
 	for (size_t at = count_ops(r->current->funcs.items[func]); at-- > 0;) {
 		(void)try_op(r, func, at);
-		size_t n = count_ops(r->current->funcs.items[func]);
+		size_t n = count_ops(r->current->funcs.items[func]); /* fewer if an edit was accepted */
 		at = at < n ? at : n;
 	}
 	for (size_t i = r->current->funcs.items[func]->n_params; i-- > 0;)

@@ -226,7 +226,8 @@ static enum tfmc_status run_step(struct manager *g, size_t i, const struct ir_mo
 	return accepted ? TFMC_OK : TFMC_INVALID;
 }
 
-/* The result of an empty pipeline: a copy, which the caller destroys like any other result. */
+/* The result of an empty pipeline: a copy, which the caller destroys like any other result. No pass runs: pass
+ * 0 only completes the context that rebuild_module needs. */
 static enum tfmc_status copy_module(struct manager *g, const struct ir_module *in, struct ir_module **out)
 {
 	struct arena arena;
@@ -242,7 +243,8 @@ static enum tfmc_status copy_module(struct manager *g, const struct ir_module *i
 	return st;
 }
 
-/* Every word must be the name of a pass, `all` or `more`; else a diagnostic that begins with `what`, and false. */
+/* Every word must be the name of a pass, `all` or `more` (`all` again if there is no third); else a diagnostic
+ * that begins with `what`, and false. */
 static bool check_pass_names(const struct manager *g, const struct name_list *w, const char *more,
                              const char *what)
 {

@@ -27,7 +27,7 @@ struct stored {
 	struct weight_bytes bytes;
 };
 struct store {
-	struct strmap by_name;
+	struct strmap by_name; /* tensor -> struct weight_bytes */
 };
 
 struct maker {
@@ -177,7 +177,8 @@ static const struct ir_wexpr *make_init(struct maker *k, const struct ir_weight 
 	return make_tensor(k, w->name, stored_type(w), role, rank, dims);
 }
 
-/* Adds a weight with its new size and expression. */
+/* Adds a weight with its new size and expression. Values of a quantized format are quantized: it must represent
+ * them. */
 static bool make_weight(struct maker *k, size_t at)
 {
 	struct ir_weight w = *k->s->m->weights.items[at];
@@ -348,7 +349,8 @@ static void copy_params(struct copier *c)
 	}
 }
 
-/* Copies function number `at`. False: an op does not fit in the new sizes, or no memory. */
+/* Copies function number `at`, without folding: the copy has the same ops. False: an op does not fit in the new
+ * sizes, or no memory. */
 static bool copy_func(struct copier *c, size_t at)
 {
 	const struct ir_func *f = c->shapes.m->funcs.items[at];

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constraints between sizes (shrink_shapes.h). They follow the rules of type inference: sizes that those require
- * to be equal are merged. All slices and pads of an axis divide it into pieces whose sizes add up; a slice is a
- * run of pieces, so slices that touch or overlap still do in other sizes.
+ * Constraints between sizes (shrink_shapes.h). A size_var is the variable of a constant size of the model, 0 of a
+ * symbolic one, which keeps its symbol. Constraints: two sizes are merged (tie), one keeps its old value (fix), or
+ * products, sums or an upper bound relate several (size_relate); `want` is a preferred size (prefer_size).
+ *
+ * They follow the rules of type inference: sizes that those require to be equal are merged. All slices and pads of an
+ * axis divide it into pieces whose sizes add up; a slice is a run of pieces, so slices that touch or overlap still do in
+ * other sizes.
  */
 #include "passes/pipeline/shrink_shapes.h"
 
@@ -22,7 +26,8 @@ static void add_cut(struct shapes *s, const struct ir_op *op, size_var whole, si
 	          (struct cut){.op = op, .whole = whole, .part = part, .begin = begin, .end = begin + size});
 }
 
-/* The distinct ends of the axis and of all its slices, ascending, in points[LIST_MAX]. False: there are more. */
+/* The distinct ends of the axis and of all its slices, ascending by insertion, in points[LIST_MAX]. False:
+ * there are more. */
 static bool cut_points(const struct shapes *s, size_var whole, int64_t *points, size_t *n_out)
 {
 	size_t n = 0;
@@ -48,7 +53,7 @@ static bool cut_points(const struct shapes *s, size_var whole, int64_t *points, 
 	return true;
 }
 
-/* The slice has the size of its pieces. */
+/* The slice has the size of its pieces [first, last), which the points at its ends delimit. */
 static void constrain_cut(struct shapes *s, struct cut *c, const int64_t *points, const size_var *pieces,
                           size_t n)
 {
@@ -242,8 +247,8 @@ static void require_at_least(struct shapes *s, size_var v, const struct ir_dim *
 	info->least = hi > info->least ? hi : info->least;
 }
 
-/* A slice is a cut of its axis; where a bound is symbolic the axis keeps its size, or is at least as large as
- * the slice can end. */
+/* A slice with constant bounds is a cut of its axis. If a bound is symbolic, the sizes stay; a slice of
+ * symbolic size only needs an axis that is at least as large as it can end. */
 static void visit_slice(struct shapes *s, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;
@@ -391,7 +396,7 @@ static void visit_rope(struct shapes *s, const struct ir_op *op)
 	size_of(&s->sizes, x->of[last])->even = true;
 }
 
-/* The heads of q are those of k, or a multiple. */
+/* The heads of q are those of k, or a multiple: q heads = k heads x a size of its own. */
 static void visit_attention(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *q = axes_of(s, op->operands[OPERAND(attention, q)]);
@@ -429,7 +434,7 @@ static void visit_append(struct shapes *s, const struct ir_op *op)
 	prefer_size(s, axes_of(s, op->results[0])->of[t], CONTEXT_SIZE);
 }
 
-/* Each axis of x is at most that of the slice. */
+/* Each axis of x is at most that of the slice; equal sizes stay equal. Axis 0, the batch, is symbolic in both. */
 static void visit_write(struct shapes *s, const struct ir_op *op)
 {
 	const size_t at = OPERAND(state_write, at);
@@ -605,6 +610,7 @@ bool shapes_solve(struct shapes *s, const struct ir_module *m, struct ir_module 
 	for (size_t i = 0; i < m->funcs.n; i++)
 		if (!visit_function(s, i))
 			return false;
+	/* Last: all slices of an axis are known, and equal axes are merged. */
 	for (size_t i = 0; i < s->cuts.n; i++)
 		if (s->cuts.items[i].pieces == NULL)
 			divide_axis(s, size_find(&s->sizes, s->cuts.items[i].whole));

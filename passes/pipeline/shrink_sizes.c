@@ -72,6 +72,8 @@ static const size_var *copy_list(struct sizes *s, const size_var *from, size_t n
 	return list;
 }
 
+/* Adds a constraint between the variables of both sides. Without memory there is none, and the arena has
+ * failed. */
 void size_relate(struct sizes *s, enum size_relation r, const size_var *left, size_t n_left,
                  const size_var *right, size_t n_right)
 {
@@ -93,7 +95,8 @@ struct side {
 	size_var last;
 };
 
-/* The left or right side of a constraint as far as it is assigned; a product saturates at INT64_MAX. */
+/* The left or right side of a constraint as far as it is assigned (now != 0, or a size that is 0); a product
+ * saturates at INT64_MAX. */
 static struct side side_of(struct sizes *s, const struct size_constraint *c, bool left)
 {
 	struct side side = {c->relation == SIZE_PRODUCT ? 1 : 0, 0, 0};
@@ -113,6 +116,7 @@ static struct side side_of(struct sizes *s, const struct size_constraint *c, boo
 	return side;
 }
 
+/* Sizes 0 and 1 stay what they are (size_new), and no other becomes one: broadcasts depend on them. */
 static bool is_allowed(const struct size_info *v, int64_t now)
 {
 	return now >= 2 && now <= v->old && now >= v->least && (!v->even || now % 2 == 0);
@@ -129,7 +133,8 @@ static bool assign(struct sizes *s, size_var v, int64_t now, size_var *trail, si
 	return true;
 }
 
-/* Propagates one constraint: assigns its only unassigned variable (*changed). False: it is violated. */
+/* Propagates one constraint: assigns its only unassigned variable (*changed); SIZE_AT_MOST is only checked.
+ * False: it is violated. */
 static bool propagate(struct sizes *s, const struct size_constraint *c, size_var *trail, size_t *n,
                       bool *changed)
 {
@@ -245,7 +250,8 @@ static bool search(struct sizes *s, uint32_t component, size_var *trail, size_t 
 
 /* ---- components ---- */
 
-/* Labels all variables of a constraint with the smallest of their labels; *changed: one was another. */
+/* Labels all variables of a constraint with the smallest of their labels, found in a first pass; *changed: one
+ * was another. */
 static void merge_components(struct sizes *s, const struct size_constraint *c, bool *changed)
 {
 	uint32_t least = UINT32_MAX;

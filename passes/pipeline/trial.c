@@ -190,7 +190,9 @@ static bool add_calls(struct trial *t, const struct ir_module *m, const struct i
 	return true;
 }
 
-/* A session of `batch` sequences: every function that only writes state, then prefill and steps of f. */
+/* A session of `batch` sequences: every function that only writes state, then prefill and steps of f. Each call
+ * has a seed of its own; every second step has full lengths. Cases are not called: calls of their base select
+ * them. */
 static bool add_session(struct trial *t, const struct ir_module *m, const struct ir_func *f, int64_t batch)
 {
 	bool starts = true;
@@ -268,7 +270,8 @@ static const struct trial_input *find_input(const struct trial_call *c, const ch
 	return NULL;
 }
 
-/* Inputs of f in the order of its parameters; past is that of the previous call. */
+/* Inputs of f in the order of its parameters; past is that of the previous call, 0 for sequences that it did
+ * not have. */
 static enum tfmc_status collect_inputs(struct execution *x, const struct ir_func *f,
                                        const struct trial_call *c, struct interp_tensor *in)
 {

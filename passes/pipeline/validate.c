@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Validation of a pipeline (validate.h): compares the results of a trial after each pass, and finds the first wrong
- * application by bisection. A stage is a module and the results of the trial on it;
- * at most three exist at a time.
+ * application by bisection. A stage is a module and the results of the trial on it, `rounded` as the IR defines them and
+ * in f64 without rounding; at most three exist at a time. A class is how far results may change (bits, round, reassociate,
+ * approximate), with its bounds for both. A stage is broken if the pass failed or its module cannot be executed.
  */
 #include "passes/pipeline/run.h"
 #include "passes/pipeline/validate.h"
@@ -196,7 +197,8 @@ static void note_application(void *user, const char *pass, int64_t number, const
 	a->loc = (struct ir_loc){loc.at, loc.path != NULL ? arena_strdup(a->arena, loc.path) : NULL};
 }
 
-/* Runs a pipeline on m and executes the trial on the result. seen (may be NULL): counts applications. */
+/* Runs a pipeline on m and executes the trial on the result. seen (may be NULL): counts applications. A failure
+ * of a pass is a finding, not an error: the stage is broken, and TFMC_OK returned. */
 static enum tfmc_status stage_make(const struct validation *s, const struct pipeline *p,
                                    const struct ir_module *m, struct applications *seen,
                                    struct pass_report *report, struct stage *out)
@@ -271,7 +273,8 @@ static double bound_of_result(const struct class *class, bool uses_lowp, const s
 	return counts ? rounding_error : class->bound;
 }
 
-/* Compares the results of function func (NULL: of all). *worst (may be NULL): index of the worst failing result. */
+/* Compares the results of function func (NULL: of all). *worst (may be NULL): index of the result beyond its
+ * bound whose f64 results differ most: those do not depend on rounding. */
 static void compare(const struct stage *a, const struct stage *b, const struct class *class, const char *func,
                     struct validate_line *line, size_t *worst)
 {
@@ -356,7 +359,8 @@ static enum tfmc_status try_fuel(const struct validation *s, const struct stage 
 	return st;
 }
 
-/* Bisection over the fuel of a step that is wrong with its own (usually unlimited). */
+/* Bisection over the fuel of a step that is wrong with its own (usually unlimited): lo applications are right,
+ * hi wrong. The number stays 0 if the step has no fuel, or is wrong without any application. */
 static enum tfmc_status bisect_fuel(const struct validation *s, const struct stage *before,
                                     const struct pipeline_step *step, struct validate_culprit *c)
 {
