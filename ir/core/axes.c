@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Named axes, see axes.h, parsed from the axes column of ops.def: "x[*,K] w[N,K] b[N] -> [*,N!]". An entry of a list is a
- * letter (one axis) or a wildcard * or & (any number of axes); marks of the result: `!` depends on the full axis, `@` on
- * the position, and `?` in place of a letter is an axis of no operand. A row without an arrow is EACH: all operands have
- * the same axes. Axis names are numbers: 0 .. 25 letters, then IR_RANK_MAX axes of * and IR_RANK_MAX of &.
+ * Named axes, see axes.h, parsed from the axes column of ops.def: "x[*,K] w[N,K] b[N] -> [*,N!]". An entry of a list
+ * is a letter (one axis) or a wildcard * or & (any number of axes); marks of the result: `!` depends on the full
+ * axis, `@` on the position, and `?` in place of a letter is an axis of no operand. A row without an arrow is EACH:
+ * all operands have the same axes. Axis names are numbers: 0 .. 25 letters, then IR_RANK_MAX axes of * and
+ * IR_RANK_MAX of &.
  */
 #include "ir/core/axes.h"
 

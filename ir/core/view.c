@@ -2,8 +2,8 @@
 /*
  * View chains to strides, see view.h. Each op of the chain transforms a struct ir_view in place. Reshape matches
  * groups of old and new axes with equal products, from the last axis to the first; the old axes of a group must be
- * contiguous. An axis with state_axis is the batch of a state, whose sequences are stored at a distance that is known at
- * run time only: its stride counts sequences.
+ * contiguous. An axis with state_axis is the batch of a state, whose sequences are stored at a distance that is known
+ * at run time only: its stride counts sequences.
  */
 #include "ir/core/view.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Interpreter: ops on rows of the last axis (norms, softmax), RoPE, and contractions (matmul, linear, attention).
+ * INTERP_EVAL(op) is the handler of an op: x[i] are its operands (NULL: absent), out its results, allocated and zero;
+ * elements are f64, and only interp.c rounds results to their type.
  */
 #include "ir/interp/interp_internal.h"
 #include "ir/support/checked.h"
@@ -276,7 +278,8 @@ static void dot_tile(pair (*rows)[ROWS / 2], struct matrix b, int64_t n, int64_t
 	memcpy(out, sums, sizeof(sums));
 }
 
-/* Rows [m, m + n_rows) of a b + bias (NULL: none), n_rows <= ROWS: out [n_rows, N]. */
+/* Rows [m, m + n_rows) of a b + bias (NULL: none), n_rows <= ROWS: out [n_rows, N]. Rows of a are interleaved
+ * in `packed`, zeros in place of missing ones; the last columns, fewer than DOTS, are computed one by one. */
 static void dot_rows(pair (*packed)[ROWS / 2], struct matrix a, struct matrix b, int64_t m, int64_t n_rows,
                      int64_t n_size, int64_t k_size, const double *bias, double *out)
 {
@@ -417,7 +420,7 @@ static double dot_bf16(struct matrix q, struct matrix k, int64_t j, int64_t n)
 	return sum;
 }
 
-/* p [T]: attention probabilities of query i, head h, sequence b. */
+/* p [T]: attention probabilities of query i, head h, sequence b. Head h reads key head h / (H / K). */
 static void attention_row(const struct attention *a, int64_t b, int64_t h, int64_t i, double *p)
 {
 	int64_t row = (b * a->heads + h) * a->queries + i;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interpreter: elementwise ops, reductions, scans and selections. Floats in f64; integers modulo 2^64, then wrapped to
- * their width.
+ * Interpreter: elementwise ops, reductions, scans and selections. Floats in f64; integers modulo 2^64, then wrapped
+ * to their width. INTERP_EVAL(op) is the handler of an op: x[i] are its operands (NULL: absent), out its results,
+ * allocated and zero. Elements are doubles; those of i64 also have their exact value (interp_get_int,
+ * interp_set_int).
  */
 #include "ir/interp/interp_internal.h"
 #include "ir/support/memory.h"
@@ -429,8 +431,8 @@ INTERP_EVAL(block_argmax)
 	return TFMC_OK;
 }
 
-/* Partial log-softmax of a block of n columns: maximum m, sum(exp(x - m)), and x[at] - m if it contains column `at`,
- * else -inf. */
+/* Partial log-softmax of a block of n columns: maximum m, sum(exp(x - m)), and x[at] - m if it contains column
+ * `at`, else -inf. A block of -inf only has the sum 1 and no shift, so that combining blocks gives no NaN. */
 static void score_block(const double *x, int64_t n, int64_t at, double out[3])
 {
 	double m = -HUGE_VAL, sum = 0;

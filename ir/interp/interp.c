@@ -4,6 +4,7 @@
  * executes the body and copies the results. For each op operands are looked up, results allocated, the handler
  * called, results rounded and traced, and dead values freed. A value dies after the last op of its own region that
  * uses it, directly or in a nested region. All memory of intermediates is freed on every return, and counted before.
+ * A slot (in->slots[v.id]) has the tensor of value v while it is live; states have a slot without data.
  */
 #include "ir/interp/interp.h"
 #include "ir/core/inplace.h"
@@ -139,6 +140,7 @@ bool interp_tensor_alloc(struct arena *a, struct interp_tensor *t)
 	return t->data && !arena_failed(a);
 }
 
+/* Also the exact integers. */
 bool interp_tensor_copy(struct arena *a, const struct interp_tensor *t, struct interp_tensor *out)
 {
 	struct interp_tensor copy = *t;
@@ -502,7 +504,8 @@ static void round_results(struct interp *in, const struct ir_op *op)
 	}
 }
 
-/* Looks operands up, allocates results, calls the handler, rounds and traces. */
+/* Looks operands up, allocates results, calls the handler, rounds and traces. An absent operand, or a state, is
+ * NULL. */
 static enum tfmc_status call_handler(struct interp *in, const struct ir_op *op, struct call *c)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -562,7 +565,7 @@ static void clear_region(struct interp *in, const struct ir_region *r)
 
 /* ---- ops with regions ---- */
 
-/* Copies the yielded values to the results of op. */
+/* Copies the yielded values to the results of op, which in a planned run are in the same buffers of the arena. */
 static enum tfmc_status copy_yields(struct interp *in, const struct ir_op *op)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];

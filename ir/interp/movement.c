@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Interpreter: ops without arithmetic. Constants; a weight is evaluated at every use, only the slice that its indices
- * select. Movement: most handlers compute for each element of the result where it comes from. State.
+ * select. Movement: most handlers compute for each element of the result where it comes from. State. INTERP_EVAL(op) is
+ * the handler of an op: x[i] are its operands (NULL: absent, or a state), out its results, allocated and zero;
+ * interp_unravel turns a row-major position into an index for each axis, interp_ravel turns it back.
  */
 #include "ir/interp/interp_internal.h"
 
@@ -22,7 +24,8 @@ static double add_tree(enum ir_dtype dtype, bool wide, const double *const *term
 	return wide ? sum : ir_round(dtype, sum);
 }
 
-/* Sets terms[n] to x of all ranks; without other ranks each of them has the x of this one. */
+/* Sets terms[n] to x of all n ranks that exchange, of which this one is one; in a run of one process
+ * (args->ranks NULL) each of them has its x. NULL from the callback: another rank failed. */
 static enum tfmc_status exchange(struct interp *in, const struct ir_op *op, const struct interp_tensor *x,
                                  int64_t n, const double *terms[IR_RANKS_MAX])
 {

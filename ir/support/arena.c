@@ -112,6 +112,7 @@ void *arena_alloc(struct arena *a, size_t n)
 	return memset(p, 0, padded);
 }
 
+/* A product that overflows is a failed allocation. */
 void *arena_calloc(struct arena *a, size_t count, size_t size)
 {
 	size_t n;

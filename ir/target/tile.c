@@ -2,6 +2,10 @@
 /*
  * Tile sizes by enumeration and closed forms, from the target record alone. Results of kernels do not depend on them,
  * with one exception: the order of summation of attention depends on the keys of a block.
+ *
+ * A register tile is mr rows of C by nr columns in vector registers; kc and mc are blocks of K and of rows of A. A
+ * packed panel is 16 columns of weights in k-rows of 64 bytes. A dot block is the K elements that integer products
+ * accumulate before their scales are applied.
  */
 #include "ir/target/tile.h"
 
@@ -27,6 +31,9 @@ static int64_t round_up(int64_t n, int64_t multiple)
 
 /* ---- packed panels and quantized activations ---- */
 
+/* The k-rows of a group: per_byte whole quants fit into a byte, which takes the first n_unsplit words. used[i]:
+ * bits of a byte of k-row i that are taken. Each further word is divided over what is left of the bytes: all of
+ * a fresh k-row first, then of those with bits left. */
 struct quant_group quant_group(int bits)
 {
 	struct quant_group g = {.k_rows = bits};
@@ -182,6 +189,8 @@ bool tile_blocks_use_amx(const struct target *t, enum ir_format f, struct activa
 	return target_has(t, FEATURE_AMX_TILE) && fits;
 }
 
+/* Quants of 8 bits take two bytes after the conversion to int16; unpacked ones a byte each, in groups of 4 K
+ * elements. */
 bool tile_unpacked_bytes(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth,
                          struct tile_unpacked_bytes *out)
 {

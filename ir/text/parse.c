@@ -2,8 +2,8 @@
 /*
  * The parser of the text form: declarations of a module, weight expressions, functions, the entry ir_parse (op.c has
  * the bodies). Text may be hostile: depth, counts and sizes are limited, and the first error ends the parse. Each
- * parse_* consumes what it is named after; false after a diagnostic, or without one if memory ran out (ir_parse sees that
- * in the arenas). p->tok is the next token, p->m the module, p->b builds the current function.
+ * parse_* consumes what it is named after; false after a diagnostic, or without one if memory ran out (ir_parse sees
+ * that in the arenas). p->tok is the next token, p->m the module, p->b builds the current function.
  */
 #include "ir/core/case.h"
 #include "ir/core/names.h"

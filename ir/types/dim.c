@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Symbolic dims as interned polynomials (hash-consing): the table, arithmetic, floor division, substitution, bounds
- * by interval arithmetic, provable order, evaluation and text. Invariant: the terms of a dim are in canonical order
- * without zero coefficients, so that equal polynomials are one object and are compared by pointer.
+ * by interval arithmetic, provable order, evaluation and text. A dim is a sum of terms, a term a coefficient times
+ * atoms (a monomial), an atom a symbol, a floor of a division, or a maximum. Invariant: the terms of a dim are in
+ * canonical order without zero coefficients, so that equal polynomials are one object and are compared by pointer.
  */
 #include "ir/types/dim.h"
 

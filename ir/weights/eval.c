@@ -4,6 +4,10 @@
  * contiguous ranges of its arguments; only transpose and the RoPE permutations have short ranges. Nodes that move
  * elements do so in the type of the destination; nodes that compute use f64 and round once. Each level of the
  * expression needs one scratch buffer of WEVAL_CHUNK doubles.
+ *
+ * A destination (struct wexpr_out) is elements of a float type, or with `at` NULL the quants and scales of whole rows.
+ * [begin, begin + n) are row-major elements of the node e; `run` is a part of them that one range of an argument has.
+ * e->begin is the first element of index and slice, the number of heads of RoPE, how often repeat repeats.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -99,7 +103,7 @@ static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, c
 	return TFMC_INVALID;
 }
 
-/* The stored tensor of leaf e, from the cache or the source. */
+/* The stored tensor of leaf e, from the cache or the source; the oldest entry is replaced. */
 static enum tfmc_status find_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes **out)
 {
 	for (size_t i = 0; i < WEVAL_RECENT; i++) {
@@ -405,7 +409,8 @@ static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, in
 	return TFMC_OK;
 }
 
-/* repeat of the last axis: each element e->begin times. */
+/* repeat of the last axis: each element e->begin times. Elements [first, last] of the argument are evaluated
+ * for `run` elements of the result. */
 static enum tfmc_status eval_repeat_elements(struct weval *ev, const struct ir_wexpr *e, int64_t begin,
                                              int64_t n, double *out)
 {
@@ -663,6 +668,7 @@ static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e
 {
 	const struct weight_quantizer z = weight_quantizer(e->format);
 	int64_t k = out->k, some = rows_per_block(k, n);
+	/* some rows, and behind them the statistics, [2 k] */
 	double *x = memory_alloc((size_t)((some + 2) * k) * sizeof(*x) + 1), worst;
 	struct weight_input_stats in;
 	enum tfmc_status st = x ? eval_input_stats(ev, e, x + some * k, &in) : TFMC_NO_MEMORY;

@@ -2,6 +2,10 @@
 /*
  * Fixed-point search for block scales, see fixed.h. Loops run over lanes (blocks), so that compilers vectorize them;
  * int16 products are the upper 16 bits, as pmulhw computes.
+ *
+ * The elements of a block are centre + unit * x with int16 x. A candidate (struct fixed_fit) is a scale and an offset
+ * in units of x; x is divided by the scale to a quotient in fixed point and rounded to a quant. The sums over these
+ * quants give the least-squares scale and offset for them, and the gain: by how much the squared error is smaller.
  */
 #include "ir/weights/fixed.h"
 #include "ir/support/compiler.h"
@@ -43,6 +47,8 @@ struct fixed_format fixed_format(enum ir_format format)
 	f.nearest = 0;
 	memset(f.below, INT8_MAX, sizeof(f.below));
 	for (int i = 0; i + 1 < n; i++) {
+		/* Twice the middle between two values. A middle of half a unit is rounded up, and a quarter is added to
+		 * all quotients, so that every threshold is off by a quarter at most. */
 		int twice = (values[i] + values[i + 1]) * (1 << (f.bits - FRACTION));
 		memset(f.below[i], (twice + (twice & 1)) / 2 - 1, LANES);
 		f.nearest = twice & 1 ? 1 << (FRACTION - 2) : f.nearest;
@@ -51,7 +57,7 @@ struct fixed_format fixed_format(enum ir_format format)
 	return f;
 }
 
-/* Minimum and maximum of n > 0 elements. */
+/* Minimum and maximum of n > 0 elements, in 8 independent ones, which a compiler can vectorize. */
 TFMC_MULTIVERSION static void find_range(const double *restrict x, int64_t n, double *least, double *most)
 {
 	double low[8], high[8];
@@ -470,8 +476,8 @@ static void try_fits(const struct weight_quantizer *z, struct fixed_blocks *b, s
 		fixed_solve(b, &s->sums[i], true, &s->fits[i], s->gain[i]);
 }
 
-/* Fits all pairs of shift and sign at the first reach, then the best ones at other reaches; s->best: the best of
- * all. */
+/* Fits all pairs of shift (-14, -10 .. 14) and sign at the first reach, then the best ones at other reaches;
+ * s->best: the best of all. */
 TFMC_MULTIVERSION static void try_starts(const struct weight_quantizer *z, struct fixed_blocks *b,
                                          struct search *s)
 {
@@ -511,7 +517,7 @@ TFMC_MULTIVERSION void weight_fit_shifted_scales(const struct weight_quantizer *
 			from[k].offset[l] = s.fits[i].offset[l];
 		}
 	}
-	for (int i = 0; i <= REFINED; i++) {
+	for (int i = 0; i <= REFINED; i++) { /* the first time with the sums of the search */
 		if (i > 0)
 			fixed_sum(&z->fixed, b, BEST, from, sums);
 		for (int k = 0; k < BEST; k++) {

@@ -309,7 +309,9 @@ static bool neighbour_quant(const struct ir_format_desc *d, int8_t quant, bool u
 	return found;
 }
 
-/* Updates *best with the best change in block b; sum: of m(k) e(k) over the row. */
+/* Updates *best with the best change in block b: a quant that moves to the other side of its element, where
+ * that moves the sum of m(k) e(k) over the row toward 0 and lowers the expected squared error of the dot
+ * product. */
 static void find_change(const struct weight_quants *row, const struct sample *s, int64_t b, double sum,
                         struct change *best)
 {
@@ -407,7 +409,8 @@ TFMC_MULTIVERSION static void round_integers(const double *restrict x, int64_t n
 }
 
 /* out[i]: of the codebook's values plus `shift`, the one nearest to (x[i] - offset) * inverse; by the table
- * nearest[CODE_PLACES] over quotients in steps of 1/4. */
+ * nearest[CODE_PLACES] over quotients in steps of 1/4: even places are multiples of 1/2, odd ones all that is
+ * between. */
 TFMC_MULTIVERSION static void round_to_book(const int8_t *restrict nearest, const double *restrict x,
                                             int64_t n, double offset, double inverse, int shift,
                                             int8_t *restrict out)

@@ -292,7 +292,7 @@ const struct ir_wexpr *wexpr_binary(struct arena *a, enum ir_wexpr_kind kind, co
 	assert(kind == WX_MUL || kind == WX_DIV);
 	if (!x || !y || y->rank > x->rank)
 		return NULL;
-	int rank = y->rank;
+	int rank = y->rank; /* without the last axes of size 1: [N, 1] applies to rows of [N, K] */
 	while (rank > 0 && y->dims[rank - 1] == 1)
 		rank--;
 	for (int i = 0; i < rank; i++)
@@ -523,6 +523,7 @@ bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 	return kinds[e->kind].moves ? args_fit_format(e, format) : format == FORMAT_PLAIN;
 }
 
+/* If a quantized format fits all, it is that of the first leaf. */
 enum ir_format wexpr_format(const struct ir_wexpr *e)
 {
 	bool bf16 = wexpr_fits_format(e, FORMAT_BF16), f16 = wexpr_fits_format(e, FORMAT_F16);

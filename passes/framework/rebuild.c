@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rebuilds a function op by op (rebuild.h): a backward walk matches, a forward one emits. Invariant of the backward walk:
- * when an op is visited, all readers of its results have been visited. r->replaced [value id of the first result]: 0: op
- * is copied; else it is replaced, by the application of this number (fuel), -1: without one.
+ * Rebuilds a function op by op (rebuild.h): a backward walk matches, a forward one emits. Invariant of the backward
+ * walk: when an op is visited, all readers of its results have been visited. r->replaced [value id of the first
+ * result]: 0: op is copied; else it is replaced, by the application of this number (fuel), -1: without one.
  */
 #include "passes/framework/rebuild.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pass_report: counters of passes, and memory plans as text for --stats.
+ * pass_report: counters of passes, and memory plans as text for --stats. A buffer of a plan has `size` times the unit
+ * of its lane in bytes, and is alive from group `first` to group `last`; gap[0] is that at the largest dims.
  */
 #include "passes/framework/pass.h"
 

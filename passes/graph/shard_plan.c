@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan of shard (shard.h), which axes are divided among ranks: union-find over all axes of all values, weights and
- * states. An op joins the axes that it relates element by element into a class, which is cut as one, and makes those
- * whole that it needs as a whole; contractions are noted. The count of atoms of a class is the greatest common divisor of
- * its sizes, so an axis of H heads and one of H x E features are cut alike: an atom is size / atoms elements. Cuts are
- * at multiples of `unit` atoms. A rank with fewer elements than the fullest is filled up with zeros; a class is fragile if
- * an op has wrong results from these.
+ * The plan of shard (shard.h), which axes are divided among ranks: union-find over all axes of all values, weights
+ * and states. An op joins the axes that it relates element by element into a class, which is cut as one, and makes
+ * those whole that it needs as a whole; contractions are noted. The count of atoms of a class is the greatest common
+ * divisor of its sizes, so an axis of H heads and one of H x E features are cut alike: an atom is size / atoms
+ * elements. Cuts are at multiples of `unit` atoms. A rank with fewer elements than the fullest is filled up with
+ * zeros; a class is fragile if an op has wrong results from these.
  */
 #include <float.h>
 #include <string.h>

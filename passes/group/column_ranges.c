@@ -5,6 +5,7 @@
  * state; two ranges of equal width may be combined in one elementwise op (gate and up). All ranges are extended
  * along single readers until nothing changes, then the members are committed. The group is emitted where its root
  * is, so every other operand of a member must be available there: it depends on the root only through members.
+ * A range is absorbed when an op combines it with another one (a pair), and complete when it ends in a state.
  */
 #include "passes/group/fusion.h"
 
@@ -117,7 +118,8 @@ static void set_end(struct column_range *x, const struct ir_op *op)
 	x->v = op->results[0];
 }
 
-/* Operand i of op can be read in the epilogue of x. If it is the end of another range, *other is set to that. */
+/* Operand i of op can be read in the epilogue of x: the end of x at the same element, a value computed before
+ * the root, or the end of another range, which *other is set to, if the two may be a pair. */
 static bool may_read(struct column_ranges *p, const struct column_range *x, const struct ir_op *op, size_t i,
                      struct column_range **other)
 {
@@ -185,7 +187,8 @@ static bool is_one_block(const struct column_ranges *p)
 	return t != NULL && t->arch == ARCH_OPENCL && p->columns <= RANGE_BLOCK_MAX;
 }
 
-/* op reshapes [.., n] to [.., H, E] such that each head lies within one block of columns. */
+/* op reshapes [.., n] to [.., H, E] such that each head is within one block of columns: blocks become multiples
+ * of whole heads and panels (p->align). */
 static bool splits_heads(struct column_ranges *p, const struct column_range *x, const struct ir_op *op)
 {
 	const struct ir_type *from = ir_type_of(p->s->f, x->v), *to = ir_type_of(p->s->f, op->results[0]);
@@ -454,6 +457,7 @@ bool fuse_column_ranges(struct fuser *s, size_t cluster)
 	bool without_rope = false, without_pairs = false;
 	if (root->code != OP_linear)
 		return false;
+	/* Rope or pairs that turn out to be impossible at the end are left out of the next try. */
 	for (int tries = 0; tries < 3; tries++) {
 		if (!extend_all(s, root, without_rope, without_pairs, &p)) {
 			if (p.has_slices)

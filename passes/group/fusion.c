@@ -291,7 +291,8 @@ static bool may_move_into_linear(const struct fuser *s, const struct ir_op *read
 	return i == 1 && fusion_is_index_arithmetic(s->f, op);
 }
 
-/* The reader, a member of some cluster, may evaluate op, its operand i, in place. */
+/* The reader, a member of some cluster, may evaluate op, its operand i, in place. Kernels of attention and
+ * exchanges read memory only, and so does an epilogue. */
 static bool may_evaluate_in_place(const struct fuser *s, const struct ir_op *reader, size_t i,
                                   const struct ir_op *op)
 {

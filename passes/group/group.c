@@ -42,7 +42,8 @@ static bool belongs_inside(const struct grouper *g, const struct ir_op *op, size
 	       (fusion_is_constant(def) && fusion_constant_in_place(g->f, op, i));
 }
 
-/* Returns the clone of op inside the open group; clones it at its first use and increments *position. */
+/* Returns the clone of op inside the open group; clones it at its first use there (g->stamp has the number of
+ * the group) and increments *position. Outside of the group the old value stays. */
 static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, int64_t *position)
 {
 	struct ir_value old = op->results[0], outside = g->map[old.id];
@@ -56,7 +57,8 @@ static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, i
 	return g->inside[old.id];
 }
 
-/* Clones a member and the operands that belong inside. Returns its position in the group. */
+/* Clones a member and the operands that belong inside; the map has those for this op only. Returns its position
+ * in the group. */
 static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t position)
 {
 	struct ir_value saved[BUILD_LIST_MAX];
@@ -288,7 +290,8 @@ static void visit_op(struct carry_readers *s, const struct ir_op *op)
 	}
 }
 
-/* Yielded value i may be written over the old carry: all readers of that have been executed before. */
+/* Yielded value i may be written over the old carry: all readers of that have been executed before, in another
+ * group. Positions count from 1, so that 0 is none. */
 static bool may_overwrite(struct grouper *g, const struct ir_op *op, size_t i)
 {
 	const struct ir_region *body = op->region;
@@ -395,6 +398,7 @@ static void emit_with_indices(struct grouper *g, const struct ir_op *op)
 			irb_clone(g->b, g->f, def, g->map);
 	}
 	irb_clone(g->b, g->f, op, g->map);
+	/* backward: an operand that occurs twice was saved last with its clone */
 	for (size_t i = op->n_operands; i-- > 0;)
 		if (fusion_is_constant(ir_def(g->f, op->operands[i])))
 			g->map[op->operands[i].id] = saved[i];

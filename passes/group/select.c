@@ -146,7 +146,9 @@ static bool add_unpacked_scratch(const struct tile_unpacked_bytes *of, struct at
 	       checked_add_i64(a->scratch, panel, &a->scratch);
 }
 
-/* Sets br, the rows of x of a block: full tiles, as many as L2 holds; adds their scratch. False: too large. */
+/* Sets br, the rows of x of a block: full tiles, as many as L2 holds; adds their scratch. `before` is the
+ * prologue that makes the rows, one_row their bytes in scratch; is_matrix: AMX multiplies whole rows, and reads
+ * some after the last. False: too large. */
 static bool select_row_block(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                              int64_t depth, struct attrs_group *a)
 {

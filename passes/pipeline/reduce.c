@@ -4,10 +4,10 @@
  * results and bounds. The search repeats all edits until one iteration accepts none. Ops are tried from the last to the
  * first, because removing an op makes the ops that only it reads dead.
  *
- * Kinds of edits (enum reduce_kind): FUNC, RESULT, PARAM, STATE remove something; COUNT runs a repeat once, OPEN inlines
- * one that runs once; OPERAND, INPUT, ONES put an operand, a parameter or ones in place of an op; EARLIER returns an
- * operand of the op of a result; BOUND lowers the upper bound of a dim. An edit that changes nothing (applied stays
- * false) is not possible.
+ * Kinds of edits (enum reduce_kind): FUNC, RESULT, PARAM, STATE remove something; COUNT runs a repeat once, OPEN
+ * inlines one that runs once; OPERAND, INPUT, ONES put an operand, a parameter or ones in place of an op; EARLIER
+ * returns an operand of the op of a result; BOUND lowers the upper bound of a dim. An edit that changes nothing
+ * (applied stays false) is not possible.
  */
 #include "passes/pipeline/reduce.h"
 

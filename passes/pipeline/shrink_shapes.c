@@ -5,8 +5,8 @@
  * products, sums or an upper bound relate several (size_relate); `want` is a preferred size (prefer_size).
  *
  * They follow the rules of type inference: sizes that those require to be equal are merged. All slices and pads of an
- * axis divide it into pieces whose sizes add up; a slice is a run of pieces, so slices that touch or overlap still do in
- * other sizes.
+ * axis divide it into pieces whose sizes add up; a slice is a run of pieces, so slices that touch or overlap still do
+ * in other sizes.
  */
 #include "passes/pipeline/shrink_shapes.h"
 

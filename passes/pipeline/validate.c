@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Validation of a pipeline (validate.h): compares the results of a trial after each pass, and finds the first wrong
- * application by bisection. A stage is a module and the results of the trial on it, `rounded` as the IR defines them and
- * in f64 without rounding; at most three exist at a time. A class is how far results may change (bits, round, reassociate,
- * approximate), with its bounds for both. A stage is broken if the pass failed or its module cannot be executed.
+ * application by bisection. A stage is a module and the results of the trial on it, `rounded` as the IR defines them
+ * and in f64 without rounding; at most three exist at a time. A class is how far results may change (bits, round,
+ * reassociate, approximate), with its bounds for both. A stage is broken if the pass failed or its module cannot be
+ * executed.
  */
 #include "passes/pipeline/run.h"
 #include "passes/pipeline/validate.h"

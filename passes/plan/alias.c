@@ -4,8 +4,9 @@
  * its result over a value that it reads (in-place operation), if its kernel allows that (ir/core/inplace.h)
  * and nothing reads the value later.
  *
- * Invariant: no two values of a class are live at the same time, except the operand and the result of the group that
- * writes the one over the other.
+ * A class is a set of values that share memory: class_of is its representative, next a circular list of its members.
+ * Times are positions of groups in program order (ir/core/lifetime.h). Invariant: no two values of a class are live at
+ * the same time, except the operand and the result of the group that writes the one over the other.
  *
  * Example    %y = group linear { %l = linear %f, @w  post %y = add %x, %l }  ->  %y is stored at the offset of %x
  * Skips      with a remark for every value of the arena that the group reads: it is read later, it has another

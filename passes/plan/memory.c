@@ -11,7 +11,8 @@
  * Skips      (error) buffers beyond what 64 bits can address.
  *
  * There is one buffer for each class of values that share memory, live from the first to the last group that uses
- * a member.
+ * a member. The bytes of a buffer are an integer size times a symbolic unit, such as B*S; buffers with one unit are a
+ * lane. raw is the size before it was rounded up to cache lines.
  */
 #include "passes/plan/plan.h"
 
@@ -289,7 +290,7 @@ static const struct ir_dim *offset_of(struct ir_module *m, const struct function
 	return ir_import_dim(m, f->plan->buffers[at - 1].at);
 }
 
-/* Sets the offset of each result of the group: that of its buffer, or -1. */
+/* Sets the offset of each result of the group: that of its buffer, or -1 (a result in memory of the caller). */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	const struct function_plan *f = plan_of(r);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory packing: buffers are intervals of time, offsets are polynomials with one coefficient for each lane.
+ * Memory packing: buffers are intervals of time, offsets are polynomials with one coefficient for each lane, a unit of
+ * sizes such as B*S. Sample points are values of the dims, at which sizes are compared as numbers.
  * Greedy placement (as in TFLite's and TVM's memory planners, but symbolic): a buffer is tried at 0, on top of
  * each placed buffer that is alive with it, and on top of all of them (coefficient by coefficient); of the
  * candidates that overlap none of those for any value of the dims, the one with the lowest top at the sample
@@ -192,7 +193,8 @@ static void try_candidate(struct packer *k, const struct plan_buffer *b, size_t 
 	memcpy(k->best, k->candidate, k->n_lanes * sizeof(*k->best));
 }
 
-/* Places buffer number n_placed of the order, given those before it. */
+/* Places buffer number n_placed of the order, given those before it. Its neighbours (k->near) are the placed
+ * buffers that are alive with it. */
 static void place_one(struct packer *k, size_t n_placed)
 {
 	size_t here = k->order[n_placed], n = k->n_lanes;
@@ -300,7 +302,8 @@ static void promote_buffer(struct packer *k, size_t i)
 	k->order[to] = buffer;
 }
 
-/* Tries all orders. best [n_buffers][n_lanes]: offsets of the best; its gaps go into the plan. */
+/* Tries all orders, each by the sizes at the first two sample points. best [n_buffers][n_lanes]: offsets of the
+ * best; its gaps go into the plan. Ends when no gap is left. */
 static void try_orders(struct packer *k, double *key, int64_t *best)
 {
 	size_t n = k->plan->n_buffers, highest = 0;
