@@ -5,6 +5,10 @@
  * W that stop are finished hypotheses, of which the best W are kept; the first W that do not stop go on. Each
  * beam has a sequence of the KV cache: the first child of a beam stays in its sequence, further children are
  * copied into sequences without beam.
+ *
+ * Hypotheses are paths of a tree of nodes, one id each, from the last id up to the prompt (node -1), so that beams
+ * share their common beginning. record->generate_kind 1 is a causal model, which continues the prompt; of the others
+ * (sequence to sequence) the prompt is the source of `encode`, and the target continues.
  */
 #include "runtime/feed.h"
 #include "runtime/real.h"
@@ -86,7 +90,8 @@ static void insert_candidate(struct beam_search *s, struct candidate c)
 	s->n_candidates += s->n_candidates < cap;
 }
 
-/* Writes all ids of a hypothesis to s->history and returns their number, first ones included. */
+/* Writes all ids of a hypothesis to the scratch s->history, where the first ids always stand, and returns their
+ * number, first ones included. */
 static uint64_t restore_history(struct beam_search *s, int64_t node)
 {
 	uint64_t n = s->constraints.n_first + (node < 0 ? 0 : (uint64_t)s->nodes[node].n);
@@ -122,7 +127,7 @@ static int collect_beam_candidates(struct beam_search *s, int64_t beam)
 	constraints_prefer_timestamps(&s->constraints, logits, log_sum);
 	for (int64_t id = 0; id < f->vocab; id++)
 		s->scores[id] = constraints_score(&s->constraints, (int32_t)id, (double)logits[id] - log_sum);
-	/* then the probabilities of the allowed ids alone sum to 1 */
+	/* renormalize: subtracts the log of what the allowed ids have together, so that these sum to 1 */
 	bool shares = s->options->bare_scores || s->constraints.given.renormalize;
 	double allowed = shares ? allowed_log_sum_exp(s) : 0;
 	for (int64_t id = 0; id < f->vocab; id++) {
@@ -180,6 +185,7 @@ static double hypothesis_score(const struct beam_search *s, double log_p, int64_
 	double length = s->options->gnmt ? (5 + count) / 6 : count > 0 ? count : 1;
 	double a = s->options->length_penalty;
 	double log_length = real_log(length) * a; /* logarithm of the divisor */
+	/* real_exp takes no positive argument */
 	double divisor = log_length <= 0 ? real_exp(log_length) : 1 / real_exp(-log_length);
 	return log_p / divisor;
 }
@@ -247,8 +253,9 @@ static bool is_search_over(const struct beam_search *s, int64_t n)
 	return o->early_stopping == TFMC_EARLY_ALWAYS || best <= s->finished[s->width - 1].score;
 }
 
-/* Replaces parent indices by sequences: the first child of a beam keeps its sequence, further children are
- * forked into sequences without children. */
+/* Replaces parent indices by sequences: the first child of a beam keeps its sequence, further children are forked into
+ * sequences without children. used: sequences of beams with children, which are not overwritten. There are enough,
+ * since width children need width sequences. */
 static int assign_sequences(struct beam_search *s)
 {
 	bool taken[TFMC_BEAM_MAX] = {false}, used[TFMC_BEAM_MAX] = {false};
@@ -276,7 +283,9 @@ static int assign_sequences(struct beam_search *s)
 	return TFMC_RT_OK;
 }
 
-/* longrope border: prefills all beams again from their first tokens. */
+/* The next id reaches the longrope border, from which on all keys have other rotary frequencies: each beam is emptied
+ * and prefilled again from its first token, with its own row of the logits; all read the source that prefill_beams
+ * selected. */
 static int reread_beams(struct beam_search *s)
 {
 	struct feeder *f = &s->feeder;
@@ -299,7 +308,8 @@ static int reread_beams(struct beam_search *s)
 	return status == TFMC_RT_OK ? tfmc_session_select(f->session, 0, source) : status;
 }
 
-/* Feeds the last id of every beam; sequences without a beam get the pad id. */
+/* Feeds the last id of every beam in one call of s->width rows. Sequences without a beam get the pad id: their logits
+ * are not read, and assign_sequences overwrites them before they are used. */
 static int decode_step(struct beam_search *s)
 {
 	if (feeder_must_reread(&s->feeder, s->live[0].sequence))
@@ -351,7 +361,8 @@ static int search_loop(struct beam_search *s)
 	return TFMC_RT_OK;
 }
 
-/* Checks options and allocates. The caller closes after a failure. */
+/* Checks options and allocates, except for the history, whose length depends on the prompt. The caller closes after a
+ * failure. E_GENERATE: the entries return no logits. */
 static int open_search(struct beam_search *s, struct tfmc_session *session, const struct tfmc_beam_options *o)
 {
 	*s = (struct beam_search){.options = o};
@@ -376,8 +387,8 @@ static int open_search(struct beam_search *s, struct tfmc_session *session, cons
 		status = constraints_open(&s->constraints, s->feeder.record, o->constraints, s->feeder.vocab);
 	if (status != TFMC_RT_OK)
 		return status;
-	/* Every beam may be followed by each stop id, so width (1 + stops) candidates hold width that do
-	 * not stop. */
+	/* Every beam may be followed by each stop id, so width (1 + stops) candidates contain width that do
+	 * not stop. At least two of each beam: a stop string can end one, too. No more than the vocabulary exist. */
 	int64_t stops = s->feeder.record->n_stop + (int64_t)s->constraints.given.stop.n;
 	s->cap_candidates = s->width * (stops < 1                 ? 2
 	                                : stops < s->feeder.vocab ? 1 + stops
@@ -402,7 +413,8 @@ static void close_search(struct beam_search *s)
 	free(s->ids);
 }
 
-/* Copies the finished hypotheses to the caller, best first; E_LOGITS if there are none. */
+/* Copies the finished hypotheses to the caller, best first, each from its last node up to the prompt; ids beyond the
+ * caller's capacity are dropped, while n is the length in full. E_LOGITS if there are none. */
 static int write_hypotheses(const struct beam_search *s, struct tfmc_hypothesis *out, uint64_t cap,
                             uint64_t *n_out)
 {
@@ -419,7 +431,9 @@ static int write_hypotheses(const struct beam_search *s, struct tfmc_hypothesis 
 	return s->n_finished == 0 ? (int)TFMC_RT_E_LOGITS : (int)TFMC_RT_OK;
 }
 
-/* Prefills the first ids and searches. */
+/* Prefills the first ids and searches. One id less than the bound is allowed for them, so that at least one new id
+ * fits. The source of the penalties of the constraints is the prompt, or nothing where the source is features instead
+ * of ids. */
 static int beam_search(struct beam_search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,
                        uint64_t n_first)
 {

@@ -4,6 +4,9 @@
  * (forced ids, first ids, n-grams, banned sequences and strings, minimum lengths, penalties, biases) is
  * computed again for every row. Scores change in the order of the logits processors of `transformers`:
  * biases, source penalty, repetition penalty, decay.
+ *
+ * `always` marks the ids excluded in every sequence, `excluded` those excluded at the next position. `tail` is the end
+ * of the new text in bytes, to find strings that several tokens make up. A factor of 0 is not set; 1 changes nothing.
  */
 #include "runtime/constraints.h"
 
@@ -157,7 +160,9 @@ static uint64_t longest_string(const char *const *strings, uint64_t n)
 	return longest;
 }
 
-/* Buffer for the longest string and the longest token that overlaps its end. */
+/* Allocates the buffer of the text's end. A string can end anywhere inside the last token, and begins at most
+ * `longest` bytes before that: longest string and longest token together are enough. Without strings there is no
+ * tail. */
 static int alloc_tail(struct constraints *c)
 {
 	uint64_t stop = longest_string(c->given.stop_texts, c->given.n_stop_texts);
@@ -176,7 +181,8 @@ static bool is_factor(double v)
 	return v != 0 && v != 1;
 }
 
-/* Allocates the buffers of the score changes that are in use. */
+/* Allocates only the buffers of score changes in use; NULL turns one off. scores, the changed row, is needed by any of
+ * them, and by forced_last with a choice, since constraints_score then returns 0 for all its ids. */
 static int alloc_score_changes(struct constraints *c)
 {
 	const struct tfmc_constraints *g = &c->given;
@@ -286,11 +292,13 @@ static double int_power(double base, uint64_t exponent)
 	return product;
 }
 
-/* Computes decay, bias and counts for constraints_score. */
+/* Computes decay, bias and counts for constraints_score from ids[0..n). A bias of several ids applies to the last one
+ * where the text ends with those before it. */
 static void update_score_changes(struct constraints *c, const int32_t *ids, uint64_t n)
 {
 	const struct tfmc_constraints *g = &c->given;
 	uint64_t n_new = n - c->n_first, after = (uint64_t)g->decay_after;
+	/* exponential decay of the length, as transformers has it: the stop id's s becomes s + |s| (f^k - 1) */
 	c->decay = is_factor(g->decay) && n_new > after ? int_power(g->decay, n_new - after) - 1 : 0;
 	if (c->bias)
 		memset(c->bias, 0, (size_t)c->vocab * sizeof(*c->bias));
@@ -304,8 +312,8 @@ static void update_score_changes(struct constraints *c, const int32_t *ids, uint
 			c->counts[ids[i]]++;
 }
 
-/* Copies the end of the new text, as far as it fits, to c->tail[*at .. tail_cap). *last: bytes of the last
- * id. False: an id has no string. */
+/* Copies the end of the new text, as far as it fits, to c->tail[*at .. tail_cap), from its end backwards. *last: bytes
+ * of the last id. False: an id has no string, so that no string can be found either. */
 static bool copy_tail(struct constraints *c, const int32_t *ids, uint64_t n, uint64_t *at, uint64_t *last)
 {
 	*at = c->tail_cap;
@@ -369,7 +377,7 @@ static void exclude_timestamps_by_grammar(struct constraints *c, const int32_t *
 	exclude_range(c, first - 1, first);
 	if (last && before) /* a begin timestamp: text follows */
 		exclude_range(c, first, c->vocab);
-	else if (last) /* an end timestamp: no text follows, but the next begin or the stop id */
+	else if (last) /* an end timestamp: no text (ids below the stop id), but a begin or the stop id */
 		exclude_range(c, 0, stop);
 	for (uint64_t i = 0; i < n; i++)
 		/* the begin after an end may be equal to it, others are larger */
@@ -408,6 +416,8 @@ static void exclude_all_but(struct constraints *c, struct tfmc_ids ids)
 		c->excluded[ids.items[i]] = 0;
 }
 
+/* Forced ids come before all other rules: exactly one id is allowed then, whatever it repeats; near the length
+ * bound that is forced_last, which ends the text and so has no effect where stops are ignored. */
 void constraints_mark_excluded(struct constraints *c, const int32_t *ids, uint64_t n)
 {
 	const struct tfmc_constraints *g = &c->given;
@@ -420,7 +430,7 @@ void constraints_mark_excluded(struct constraints *c, const int32_t *ids, uint64
 		return;
 	}
 	memcpy(c->excluded, c->always, (size_t)c->vocab);
-	for (int64_t id = 0; n_new == 0 && id < c->vocab; id++)
+	for (int64_t id = 0; n_new == 0 && id < c->vocab; id++) /* suppressed only as the first new id */
 		c->excluded[id] |= !record_allows_id(c->record, id, 1);
 	if (n_new < (uint64_t)g->min_new_tokens || n < (uint64_t)g->min_tokens) {
 		for (int64_t id = 0; id < c->vocab; id++)
@@ -444,6 +454,8 @@ static double apply_penalty(double score, double penalty)
 	return score < 0 ? score * penalty : score / penalty;
 }
 
+/* Score changes, in the order of the head. With forced_last the score is 0 (log 1): no other id can follow. The source
+ * penalty is inverted as in transformers: above 1 it raises the ids of the source. */
 double constraints_score(const struct constraints *c, int32_t id, double score)
 {
 	const struct tfmc_constraints *g = &c->given;
@@ -542,6 +554,9 @@ static int append_held(struct stream *s, const char *text, size_t bytes)
 	return TFMC_RT_OK;
 }
 
+/* Withholds text that may be the beginning of a stop string until it is decided; what comes before a found one is
+ * emitted, the string and what follows it are dropped. A token without bytes (a start, stop or pad id) changes
+ * nothing. */
 int stream_token(struct stream *s, int32_t id)
 {
 	size_t bytes;

@@ -3,6 +3,11 @@
  * Calls of the entries encode, prefill, step and score with token ids: finds the tensors of `generate` by
  * their names in the record, binds the dims of the call from the shape of the ids, and turns failures into
  * messages about the prompt.
+ *
+ * A prompt is the ids that a causal model (record->generate_kind 1) continues; other models are sequence to sequence,
+ * whose prompt is the source of `encode`, and the target is what they continue. Dims are indexed as in the record,
+ * which stores strings, ids and sizes as byte offsets from its beginning; a size is a polynomial of the dims. Inputs
+ * without a buffer take their default.
  */
 #include "runtime/feed.h"
 
@@ -92,7 +97,8 @@ static const char *input_label(const struct tfmc_record *r, const struct tfmc_re
 	return r->generate_kind == 1 ? "the prompt" : "the target";
 }
 
-/* Message for a size outside of [lo, hi]: a number of ids where the input is ids, else an axis. */
+/* E_PROMPT, with a message about a size outside of [lo, hi]: a number of ids where the input is ids (`below`, the
+ * vocabulary that bounds them, is positive), else an axis. */
 static int axis_error(const struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis,
                       int64_t value, int64_t lo, int64_t hi)
 {
@@ -104,8 +110,9 @@ static int axis_error(const struct feeder *f, const struct tfmc_record_tensor *t
 	                            name, (long long)value, (long long)lo, (long long)hi);
 }
 
-/* Binds the dim of axis `axis` of a tensor to `value` if the size is a single symbol, else checks that the
- * size is equal. */
+/* Binds the dim of axis `axis` of a tensor to `value` if the size is a single symbol, else checks that the size is
+ * equal. Axis 0 is the batch, which the caller has chosen by its number of sequences: E_BEAM, not a message about the
+ * prompt. */
 static int bind_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint64_t axis, int64_t value)
 {
 	const uint64_t *w = (const void *)((const char *)f->record + t->sizes[axis]);
@@ -122,8 +129,9 @@ static int bind_axis(struct feeder *f, const struct tfmc_record_tensor *t, uint6
 	return axis == 0 ? (int)TFMC_RT_E_BEAM : axis_error(f, t, axis, value, size, size);
 }
 
-/* Prepares a call with ids [batch, n] as the named input: binds dims, passes lengths and call_end where
- * the entry has them. */
+/* Prepares a call with ids [batch, n] as the named input: binds dims, passes lengths and call_end where the entry has
+ * them. tensor_name is an offset in the record, 0: the model has no such input. Without call_end, the default, the
+ * length after the call selects the rotary frequencies. */
 static int prepare_call(struct feeder *f, struct session_call *c, const char *entry_name, int64_t tensor_name,
                         const int32_t *ids, uint64_t n)
 {
@@ -152,7 +160,8 @@ static int prepare_call(struct feeder *f, struct session_call *c, const char *en
 	return TFMC_RT_OK;
 }
 
-/* Names the missing input in the message of the session. Returns E_PROMPT; E_NULL: none is missing. */
+/* Names the missing input in the message of the session. Returns E_PROMPT; E_NULL: none is missing, another pointer
+ * was null. Beyond the last input tfmc_entry_input returns NULL. */
 static int missing_input_error(struct feeder *f, const struct session_call *c)
 {
 	for (uint64_t i = 0; i < MODEL_TENSORS_MAX; i++) {
@@ -216,7 +225,8 @@ static int call_with_ids(struct feeder *f, const char *entry_name, int64_t tenso
 	return execute_run(f, &c, 1);
 }
 
-/* Calls `encode` with the features of tfmc_session_set_source. */
+/* Calls `encode` with the features of tfmc_session_set_source, whose sizes bind the dims. They come from the
+ * application: rank and axes are checked here, with a message. */
 static int encode_features(struct feeder *f, const struct session_source *s)
 {
 	struct session_call c = {.entry = tfmc_entry_find(f->record, "encode")};
@@ -262,7 +272,8 @@ static const struct tfmc_record_tensor *tokens_input(const struct feeder *f, con
 	return input < 0 ? NULL : tfmc_entry_input(r, entry, (uint64_t)input);
 }
 
-/* Tokens of each sequence that one call of prefill may have. */
+/* Tokens of each sequence that one call of prefill may have: the bound of the object (the size of the token axis at
+ * the upper bounds of all dims), and call_tokens of the session. */
 static uint64_t max_prefill_tokens(const struct feeder *f)
 {
 	int64_t bounds[MODEL_DIMS_MAX];
@@ -287,7 +298,8 @@ static uint64_t run_ids(const struct feeder *f, uint64_t rows)
 	return rows <= UINT64_MAX / calls ? rows * calls : UINT64_MAX;
 }
 
-/* Prefills n ids in one run of calls with up to `rows` ids each. */
+/* Prefills n ids in one run of calls with up to `rows` ids each. Only the last call can be asked for logits: those
+ * after the last token are the ones that choose. */
 static int prefill_run(struct feeder *f, const int32_t *ids, uint64_t n, uint64_t rows, bool needs_logits)
 {
 	uint64_t n_calls = (n - 1) / rows + 1;
@@ -304,6 +316,8 @@ static int prefill_run(struct feeder *f, const int32_t *ids, uint64_t n, uint64_
 	return status;
 }
 
+/* A batch is read in one call: its rows are padded to one length. With chunks call_end is the length after the last
+ * one, so that all rotate alike (longrope). A prefix of max_len means that an input has its length, which varies. */
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 {
 	uint64_t rows = f->batch == 1 ? max_prefill_tokens(f) : n, capacity = session_context(f->session);
@@ -367,6 +381,7 @@ static int prepare_score(struct feeder *f, struct session_call *c, const int32_t
 	return TFMC_RT_OK;
 }
 
+/* The chunks of one run write consecutive parts of log_p. */
 int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p)
 {
 	uint64_t rows = f->score_rows, n_calls = n > 0 ? (n - 1) / rows + 1 : 1;
@@ -389,7 +404,8 @@ uint64_t feeder_score_ids(const struct feeder *f)
 
 /* ---- opening ---- */
 
-/* Reads score_rows and vocab from the entry `score`, if there is one. */
+/* Reads score_rows and vocab from the entry `score`, if there is one: the token axis of `targets` at the upper bounds
+ * of the dims, at most call_tokens of the session, and the bound of its ids. */
 static int open_score(struct feeder *f)
 {
 	const struct tfmc_record *r = f->record;
@@ -411,7 +427,8 @@ static int open_score(struct feeder *f)
 	return TFMC_RT_OK;
 }
 
-/* Reads vocab from the last axis of prefill's logits and allocates f->logits. */
+/* Reads vocab from the last axis of prefill's logits and allocates f->logits. An object with `score` alone has none:
+ * f->logits stays NULL, and vocab is that of open_score. dtype 0 is f32. */
 static int open_logits(struct feeder *f)
 {
 	const struct tfmc_record *r = f->record;

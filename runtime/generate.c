@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* One growing sequence. */
-struct generator {
+struct generator { /* n_first ids, then new ones: n in all */
 	struct tfmc_session *session;
 	const struct tfmc_record *record;
 	int64_t vocab;
@@ -41,7 +41,8 @@ static int32_t arg_max(const struct generator *g, const float *scores)
 	return best;
 }
 
-/* Chooses the id after g->ids. log_p: NULL, or receives its log-probability. */
+/* Chooses the id after g->ids: on_logits first, since it may change the row; log-probabilities are those of the row
+ * before exclusions and score changes. log_p: NULL, or receives the chosen id's. E_LOGITS: no id is allowed. */
 static int choose_next(struct generator *g, float *logits, int32_t *id, double *log_p)
 {
 	double log_sum = 0;
@@ -60,7 +61,8 @@ static int choose_next(struct generator *g, float *logits, int32_t *id, double *
 	return TFMC_RT_OK;
 }
 
-/* Passes a new id to the callbacks. *ends: it was the last one, for the reason in g->finish. */
+/* Passes a new id, which is in g->ids already, to the callbacks. *ends: it was the last one, for the reason in
+ * g->finish. A forced stop id does not end the sequence. */
 static int report_token(struct generator *g, int32_t id, bool *ends)
 {
 	const struct tfmc_generate_options *o = &g->options;
@@ -79,7 +81,8 @@ static int report_token(struct generator *g, int32_t id, bool *ends)
 	return status;
 }
 
-/* Bound of the number of new tokens after n_first ones. */
+/* Bound of the number of new tokens after n_first ones: length bound of the sequence, max_new_tokens, and the caller's
+ * buffer of cap ids. It is not negative, since generator_begin has checked n_first. */
 static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t cap)
 {
 	int64_t limit = max_sequence_length(g->options.constraints, g->session) - (int64_t)n_first;
@@ -109,13 +112,13 @@ static void generator_close(struct generator *g)
 	g->sampler = NULL;
 }
 
-/* Starts the sequence with the ids before the new ones, of which there are at most cap. The caller owns
- * the source ids. */
+/* Starts the sequence with the ids before the new ones, of which there are at most cap. The caller owns the source
+ * ids, which penalties and n-grams refer to: of a causal model they are the first ids. */
 static int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first,
                            struct tfmc_ids source, uint64_t cap)
 {
 	const struct tfmc_generate_options *o = &g->options;
-	/* then at least one new token must fit */
+	/* with an explicit bound at least one new token must fit */
 	bool has_most = o->constraints && o->constraints->max_tokens > 0;
 	TRY(feed_check_prompt(g->session, n_first,
 	                      max_sequence_length(o->constraints, g->session) - has_most));
@@ -168,7 +171,8 @@ static int decode_step(struct generator *g, struct feeder *f)
 	return status == TFMC_RT_OK ? feeder_prefill(f, g->ids, g->n) : status;
 }
 
-/* Prefill and decode loop of one sequence. */
+/* Prefill and decode loop of one sequence. New ids are copied to `out` before the status is read, so that those before
+ * a failure are the caller's, too. The last id is not fed: nothing would read its logits. */
 static int decode_loop(struct generator *g, struct feeder *f, const int32_t *first, uint64_t n_first,
                        struct tfmc_ids source, int32_t *out, uint64_t cap, uint64_t *n_out)
 {
@@ -189,7 +193,8 @@ static int decode_loop(struct generator *g, struct feeder *f, const int32_t *fir
 	return status;
 }
 
-/* Resets the session, encodes the source and generates from prompt, target or start ids. */
+/* Resets the session, encodes the source and generates from prompt, target or start ids (those of the model, where the
+ * caller has none). Features instead of source ids: the constraints have no source. */
 static int run_generation(struct generator *g, struct feeder *f, const int32_t *prompt, uint64_t n_prompt,
                           const int32_t *target, uint64_t n_target, int32_t *out, uint64_t cap,
                           uint64_t *n_out)
@@ -279,7 +284,8 @@ static void finish_lane(struct many *m, struct lane *r, int status)
 	r->item = NULL;
 }
 
-/* Chooses the next id of a sequence from the logits of its slot. */
+/* Chooses the next id of a sequence from the logits of its slot: a copy, since on_logits may change them. Ends the
+ * sequence after its last id or a failure. */
 static void advance_lane(struct many *m, struct lane *r)
 {
 	struct tfmc_generation *item = r->item;
@@ -297,8 +303,8 @@ static void advance_lane(struct many *m, struct lane *r)
 		finish_lane(m, r, status);
 }
 
-/* Prefills the prompt of an item into a slot. Failures are stored in the item; those that concern the
- * whole session (cancelled, device) are also returned. */
+/* Prefills the prompt of an item into a slot. Failures are stored in the item; those that concern the whole session
+ * (cancelled, device) are also returned. The session keeps one message: that of the first rejected prompt is saved. */
 static int start_lane(struct many *m, struct lane *r, struct tfmc_generation *item)
 {
 	const struct tfmc_record *record = tfmc_session_record(m->session);
@@ -333,7 +339,8 @@ static int start_lane(struct many *m, struct lane *r, struct tfmc_generation *it
 	return joined == TFMC_RT_E_CANCELLED || joined == TFMC_RT_E_DEVICE ? joined : (int)TFMC_RT_OK;
 }
 
-/* Feeds the last id of all running sequences in one call and chooses their next ids. */
+/* Feeds the last id of all running sequences in one call and chooses their next ids. A failure of the call concerns
+ * all. */
 static int step_lanes(struct many *m)
 {
 	const struct tfmc_record *record = tfmc_session_record(m->session);
@@ -359,8 +366,8 @@ static int step_lanes(struct many *m)
 	return status;
 }
 
-/* Fills free lanes with items and decodes until all are done. A status of a shared call ends the running
- * ones. */
+/* Fills free lanes with items and decodes until all are done. A status of a shared call ends the running ones. An item
+ * that ends with its first id (or fails) frees its lane at once: hence the inner loop. */
 static int run_all(struct many *m, struct tfmc_generation *items, uint64_t n)
 {
 	int status = TFMC_RT_OK;

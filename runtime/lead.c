@@ -2,6 +2,9 @@
 /*
  * Leader and followers of a session on several ranks: agreement of all ranks when it opens, then acts from rank 0
  * to the others (lead.h).
+ *
+ * Facts are the words that must be equal on all ranks. The payload of an act is what follows it: of calls their heads
+ * and inputs. Outputs are not sent: followers compute them for the exchanges and drop them.
  */
 #include "runtime/lead.h"
 
@@ -134,7 +137,8 @@ static void read_facts(const struct tfmc_session_options *o, const struct tfmc_r
 		facts[FACT_DIM + i] = (uint64_t)(o->dims_max ? o->dims_max[i] : tfmc_record_dim_at(r, i)->hi);
 }
 
-/* E_RANKS, with a message about a fact in which the rank differs from rank 0; facts [n, N_FACTS]. */
+/* E_RANKS, with a message about a fact in which the rank differs from rank 0; facts [n, N_FACTS]. Hashes have no value
+ * that is of use in a message. */
 static int report_difference(const struct tfmc_session_options *o, const struct tfmc_record *r, size_t fact,
                              int64_t rank, const uint64_t *facts)
 {
@@ -164,6 +168,7 @@ static int compare_facts(const struct tfmc_session_options *o, const struct tfmc
 	return TFMC_RT_OK;
 }
 
+/* The number of ranks of the object is compared with that of the table last: a fact that differs says more. */
 int lead_compare(const struct tfmc_session_options *o, const struct tfmc_record *r)
 {
 	uint64_t facts[N_FACTS];
@@ -297,7 +302,7 @@ int lead_receive(struct lead *l, struct act *act)
 		TRY(broadcast(l, l->payload, act->bytes));
 	else if (act->bytes)
 		memcpy(l->payload, packet.small, (size_t)act->bytes);
-	bool is_whole =
+	bool is_whole = /* the payload has an i64 for each sequence that is reordered */
 	        act->kind != ACT_REORDER || act->a <= 0 || act->bytes / sizeof(int64_t) >= (uint64_t)act->a;
 	return is_whole ? TFMC_RT_OK : TFMC_RT_E_RANK;
 }
@@ -317,7 +322,9 @@ struct call_layout {
 	uint64_t bytes; /* of the call */
 };
 
-/* False: they do not fit into a payload. */
+/* Finds where the present inputs of a call stand after its head. False: they do not fit into a payload, or the dims
+ * have no such sizes. Leader and followers derive the same layout from the record and the dims, so offsets are not
+ * sent. */
 static bool layout_inputs(const struct tfmc_record *r, const struct call_head *head, struct call_layout *out)
 {
 	*out = (struct call_layout){.bytes = sizeof(*head)};
@@ -335,7 +342,8 @@ static bool layout_inputs(const struct tfmc_record *r, const struct call_head *h
 	return out->bytes <= PAYLOAD_MAX;
 }
 
-/* The dims that the entry uses, within their bounds. */
+/* head = the entry and the dims that it uses, within their bounds (else E_DIM); the others are 0, since a caller need
+ * not set them and all ranks must send the same bytes. */
 static int read_dims(const struct tfmc_record *r, const struct session_call *c, struct call_head *head)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, c->entry);
@@ -361,7 +369,8 @@ static int check_buffer(const struct tfmc_record *r, const struct tfmc_record_te
 	return b->data && b->count < (uint64_t)count ? TFMC_RT_E_SIZE : TFMC_RT_OK;
 }
 
-/* Checks the arguments of a call, and lays them out. */
+/* Checks the arguments of a call, and lays them out. Outputs are checked here since followers have none: the call
+ * would fail on the leader alone. */
 static int describe_call(const struct tfmc_record *r, const struct session_call *c, struct call_head *head,
                          struct call_layout *layout)
 {
@@ -411,6 +420,7 @@ int lead_send_calls(struct lead *l, const struct tfmc_record *r, const struct se
 	return lead_send(l, &(struct act){.kind = ACT_CALLS, .a = (int64_t)n, .bytes = bytes}, l->payload);
 }
 
+/* The bytes come from another process: entry, sizes and end are checked before they are used. */
 int lead_read_call(const struct lead *l, const struct tfmc_record *r, const struct act *act, int64_t i,
                    uint64_t *at, struct session_call *out)
 {

@@ -63,6 +63,8 @@ int memory_block_alloc(struct memory_block *block, uint64_t bytes, enum memory_p
 	return TFMC_RT_OK;
 }
 
+/* MADV_DONTNEED on Linux: the next access of a page maps a zero page. Small blocks are left to the caller's memset,
+ * which costs less than their page faults. */
 bool memory_block_zero(struct memory_block *block)
 {
 #ifdef __linux__

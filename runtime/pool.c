@@ -48,7 +48,8 @@ struct tfmc_pool {
 
 /* ---- events ---- */
 
-/* Waits for signal number `count`: polls for spin_ns, then blocks. */
+/* Waits for signal number `count`: polls for spin_ns, then blocks. asleep tells the signaler that it must take the
+ * mutex. */
 static void event_wait(struct event *e, unsigned count, int64_t spin_ns)
 {
 	if (spin_ns > 0 && spin_while(&e->signaled, count - 1, spin_ns))
@@ -116,7 +117,7 @@ static void start_task(struct worker *w, tfmc_task_fn *fn, void *arg, int64_t n)
 	event_signal(&w->start, ++w->started, w->pool->spin_ns);
 }
 
-/* Starts workers 1 .. size - 1. After a failure p->n_threads of them run. */
+/* Starts workers 1 .. size - 1. After a failure p->n_threads of them run, which tfmc_pool_destroy ends. */
 static int start_threads(struct tfmc_pool *p)
 {
 	for (int64_t i = 0; i + 1 < p->size; i++) {
@@ -163,6 +164,7 @@ int tfmc_pool_create_spinning(int64_t n, int64_t microseconds, struct tfmc_pool 
 	return TFMC_RT_OK;
 }
 
+/* Spins only if each worker can have a processor: else a spinning waiter takes the one that another worker needs. */
 int tfmc_pool_create(int64_t n, struct tfmc_pool **out)
 {
 	return tfmc_pool_create_spinning(n, n <= sysconf(_SC_NPROCESSORS_ONLN) ? TFMC_POOL_SPIN_US : 0, out);
@@ -188,6 +190,8 @@ int64_t tfmc_pool_size(const struct tfmc_pool *pool)
 	return pool ? pool->size : 1;
 }
 
+/* n is clamped to [1, size]. The caller is worker 0, so a pool of one, or none, runs fn directly. Returns when all are
+ * done. */
 void tfmc_pool_run_some(struct tfmc_pool *pool, int64_t n, tfmc_task_fn *fn, void *arg)
 {
 	int64_t size = tfmc_pool_size(pool);

@@ -9,6 +9,11 @@
  * exchange has read those of the exchange before the last one, so one wait orders reads and writes. Exchanges of a
  * stage and those of all ranks are counted apart, with buffers of their own. A message between stages is copied to
  * the mailbox of its receiver, which has two buffers, too.
+ *
+ * A party is the ranks of one exchange (all, or those of a stage), and its meeting counts exchanges that are complete.
+ * FAILED in a count is for good: waiters return, and nothing counts on. Workers divide an exchange by ranges of cache
+ * lines. One rank alone (mirror) acts as if the others had its own values: to measure one rank of many. Delayed ranks
+ * add the time of a network link to exchanges of another table: to measure what a slower link costs.
  */
 #include "tfmc_rt.h"
 
@@ -45,7 +50,9 @@ static void add(float *restrict out, const float *restrict a, const float *restr
 		out[i] = a[i] + b[i];
 }
 
-/* Sum of n <= BLOCK_FLOATS elements as a tree of neighbours. Returns its address: `out`, or the term itself. */
+/* Sum of n <= BLOCK_FLOATS elements as a tree over the ranks, its left half the largest power of two: the order that
+ * all transports have, so that results have the same bits. Returns its address: `out`, or the term itself for one
+ * rank. */
 static const float *add_tree(struct terms t, uint64_t n, float *out)
 {
 	float left[BLOCK_FLOATS], right[BLOCK_FLOATS];
@@ -73,7 +80,7 @@ static struct range range_of(uint64_t n, int64_t worker, int64_t workers)
 	return (struct range){from, to < n ? to : n};
 }
 
-/* out[range] = sum of the terms. */
+/* out[range] = sum of the terms, block by block, so that partial sums stay in the L1 cache. */
 static void sum_range(struct terms t, struct range range, float *out)
 {
 	for (uint64_t n, i = range.from; i < range.to; i += n) {
@@ -161,10 +168,8 @@ static bool is_last(atomic_uint *n_arrived, unsigned all)
 	return true;
 }
 
-/*
- * Wakes sleepers without a lost wake-up. The counts and `n_asleep` are sequentially consistent: either this thread
- * reads the sleeper, or the sleeper reads the new count before it blocks.
- */
+/* Wakes sleepers without a lost wake-up. The counts and `n_asleep` are sequentially consistent: either this thread
+ * reads the sleeper, or the sleeper reads the new count before it blocks. Without sleepers it makes no system call. */
 static void wake_all(struct tfmc_local_ranks *g)
 {
 	if (atomic_load_explicit(&g->n_asleep, memory_order_seq_cst) == 0)
@@ -174,7 +179,7 @@ static void wake_all(struct tfmc_local_ranks *g)
 	pthread_mutex_unlock(&g->mutex);
 }
 
-/* Waits while `count` has this value. False: the group has failed. */
+/* Waits while `count` has this value: spins for SPIN_NS, then blocks. False: the group has failed. */
 static bool wait_while(struct tfmc_local_ranks *g, atomic_uint *count, unsigned value)
 {
 	if (!spin_while(count, value, SPIN_NS)) {
@@ -188,7 +193,8 @@ static bool wait_while(struct tfmc_local_ranks *g, atomic_uint *count, unsigned 
 	return !(atomic_load_explicit(count, memory_order_acquire) & FAILED);
 }
 
-/* Counts on from `value`, unless FAILED was set meanwhile, which stays. */
+/* Counts on from `value` (modulo 2^31) and wakes, unless FAILED was set meanwhile, which stays: hence compare and
+ * exchange. */
 static void count_on(struct tfmc_local_ranks *g, atomic_uint *count, unsigned value)
 {
 	if (atomic_compare_exchange_strong_explicit(count, &value, (value + 1) & ~FAILED,
@@ -222,7 +228,8 @@ static struct party party_of(struct local_rank *r, int64_t n)
 	return (struct party){&g->ranks[first].stage, BUFFERS_STAGE, first, n};
 }
 
-/* All ranks have arrived: exchange number `count` is complete, unless the ranks mean different ones. */
+/* All ranks have arrived: exchange number `count` is complete, unless the ranks are at different ones, which fails the
+ * group instead of mixing their values. */
 static void complete(struct tfmc_local_ranks *g, const struct party *p, unsigned count)
 {
 	for (int64_t i = 1; i < p->n; i++)
@@ -233,7 +240,8 @@ static void complete(struct tfmc_local_ranks *g, const struct party *p, unsigned
 	count_on(g, &p->meeting->completed, count);
 }
 
-/* A worker arrives at exchange number `count`, its staged values written, and waits for all workers of all ranks. */
+/* A worker arrives at exchange number `count`, its staged values written, and waits for all workers of all ranks. The
+ * last worker of a rank arrives for the rank, the last rank completes. False: the group has failed. */
 static bool arrive_and_wait(struct local_rank *r, const struct party *p, struct exchange e, unsigned count,
                             int64_t workers)
 {
@@ -381,7 +389,8 @@ static int32_t local_status(void *user)
 	return count_of(&r->group->all.completed) & FAILED ? TFMC_RT_E_RANK : TFMC_RT_OK;
 }
 
-/* Rank 0 stages its data piece by piece; the others copy each piece when all have arrived. */
+/* Rank 0 stages its data piece by piece; the others copy each piece when all have arrived. All of them count
+ * broadcasts: the number is the tag of messages, which belong to the act of the last broadcast. */
 static int32_t local_broadcast(void *user, void *data, uint64_t bytes)
 {
 	struct local_rank *r = user;
@@ -406,6 +415,8 @@ static int32_t local_broadcast(void *user, void *data, uint64_t bytes)
 	return TFMC_RT_OK;
 }
 
+/* One allocation has the group, its ranks and their staging memory, zeroed; small pages, since short exchanges touch
+ * little. */
 int tfmc_local_ranks_create(int64_t n, struct tfmc_local_ranks **out)
 {
 	struct memory_block memory;
@@ -447,6 +458,7 @@ const struct tfmc_ranks *tfmc_local_rank(struct tfmc_local_ranks *ranks, int64_t
 	return ranks && rank >= 0 && rank < ranks->n ? &ranks->ranks[rank].table : NULL;
 }
 
+/* FAILED goes into every count that a thread may wait for. The one of all ranks is first: local_status reads it. */
 void tfmc_local_ranks_fail(struct tfmc_local_ranks *ranks)
 {
 	if (!ranks)
@@ -474,11 +486,9 @@ void tfmc_local_ranks_destroy(struct tfmc_local_ranks *ranks)
 
 /* ---- one rank alone ---- */
 
-/*
- * The tree of n equal terms x: its lowest half is a power of two times x, which is exact, plus the tree of the
- * others. So the work is about that of one rank of many in a sum of shares, not that of adding all terms. x may be
- * out.
- */
+/* The tree of n equal terms x: its left half is the largest power of two below n times x, which is exact, plus the
+ * tree of the others. It is evaluated from the lowest bit of n up. So the work is about that of one rank of many in a
+ * sum of shares, not that of adding all terms. x may be out. */
 static void mirror_sum(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                        int64_t worker, int64_t workers)
 {
@@ -561,6 +571,8 @@ static double link_ns(const struct tfmc_link *link, double phases, double bytes)
 	return phases * (double)link->latency_ns + bytes * NS_PER_SECOND / (double)link->bytes_per_second;
 }
 
+/* Time of a sum over a link: short ones in one phase (each rank sends all to all others), long ones in two
+ * (reduce-scatter, then all-gather), as the MPI transport does. */
 double tfmc_link_sum_ns(const struct tfmc_link *link, int64_t n, uint64_t count)
 {
 	double bytes = (double)count * sizeof(float), others = (double)n - 1;
@@ -639,7 +651,7 @@ static int32_t delayed_status(void *user)
 	return d->base->status(d->base->user);
 }
 
-/* Rank 0 has sent and goes on, the others wait for the message. */
+/* Rank 0 has sent and goes on; the others wait for as long as the message would take. */
 static int32_t delayed_broadcast(void *user, void *data, uint64_t bytes)
 {
 	const struct tfmc_delayed_ranks *d = user;

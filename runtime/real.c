@@ -39,7 +39,8 @@ static const double inverse_factorials[] = {1 / 87178291200.0,
                                             1,
                                             1};
 
-/* x = n ln 2 + r, |r| <= ln 2 / 2; the Taylor series of e^r. */
+/* x = n ln 2 + r, |r| <= ln 2 / 2; the Taylor series of e^r, whose first omitted term (r^15 / 15!) is below 1 ulp.
+ * Below -708 the result would leave the normal numbers: 0, also for NaN. */
 double real_exp(double x)
 {
 	if (!(x > -708))
@@ -61,7 +62,7 @@ double real_log(double x)
 	memcpy(&bits, &x, sizeof(bits));
 	int64_t n = (int64_t)(bits >> 52 & 0x7ff) - 1023;
 	/* 2^-1023 is not a normal number: two factors */
-	double m = x * power_of_two(n == 1023 ? -1022 : -n);
+	double m = x * power_of_two(n == 1023 ? -1022 : -n); /* in [1, 2), then below sqrt 2 */
 	m = n == 1023 ? m * 0.5 : m;
 	if (m > 0x1.6a09e667f3bcdp+0) {
 		m = m * 0.5;

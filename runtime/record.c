@@ -2,6 +2,9 @@
 /*
  * Accessors of the record of an object: names, entries, tensors, and sizes as polynomials of the dims. The
  * record is part of the object; it is trusted once tfmc_session_open has checked magic and version.
+ *
+ * Each member that refers to something is a byte offset from the record's beginning. A polynomial is u64 words: the
+ * number of terms, then of each term the coefficient, the number of factors, and the indices of their dims.
  */
 #include "tfmc_rt.h"
 
@@ -107,6 +110,8 @@ int64_t tfmc_tensor_size(const struct tfmc_record *record, const struct tfmc_rec
 	return record && t && axis < t->rank ? eval_poly(at(record, t->sizes[axis]), dims) : -1;
 }
 
+/* A worker more is used as long as each of n + 1 would still have n times TFMC_STEP_FLOPS of a launch (flops / steps):
+ * a launch ends with a barrier, whose cost grows with the workers. Without flops, or with an overflow, all of them. */
 int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, const int64_t *dims, int64_t max)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(record, entry);
@@ -119,6 +124,7 @@ int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, cons
 	return n;
 }
 
+/* -1: no tensor, or an overflow. */
 int64_t tfmc_tensor_count(const struct tfmc_record *record, const struct tfmc_record_tensor *t,
                           const int64_t *dims)
 {

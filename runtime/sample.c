@@ -59,7 +59,8 @@ static double apply_penalties(const struct tfmc_sampler *s, double logit, int32_
 	return logit - o->presence_penalty - o->frequency_penalty * (double)count;
 }
 
-/* Collects the ids that may be drawn, in ascending order; returns their number. */
+/* Collects the ids that may be drawn, in ascending order, with penalties and temperature applied; returns their
+ * number. NaN and -infinity cannot be drawn. */
 static int64_t collect_candidates(struct tfmc_sampler *s, const float *logits, const unsigned char *excluded)
 {
 	int64_t n = 0;
@@ -108,7 +109,8 @@ static void pop_heap(struct candidate *items, int64_t n)
 	items[n - 1] = first;
 }
 
-/* Moves the last `n_kept` of n items, popped one after the other, to the front in the order of popping. */
+/* Moves the last `n_kept` of n items to the front and reverses them: the heap pops into items from the end down, so
+ * the first popped is last. Returns n_kept. */
 static int64_t move_popped_to_front(struct candidate *items, int64_t n, int64_t n_kept)
 {
 	memmove(items, items + n - n_kept, (size_t)n_kept * sizeof(*items));
@@ -135,10 +137,9 @@ static double softmax_weights(struct candidate *items, int64_t n)
 	return sum;
 }
 
-/*
- * Top-p (nucleus, Holtzman et al. 2020): keeps the smallest set of most likely ids whose probability reaches
- * p, most likely first. sum: of all n weights. Returns the number kept.
- */
+/* Top-p (nucleus, Holtzman et al. 2020): keeps the smallest set of most likely ids whose probability reaches p, most
+ * likely first. sum: of all n weights. Returns the number kept. A heap, since few of n are popped: cheaper than
+ * sorting. */
 static int64_t keep_top_p(struct tfmc_sampler *s, int64_t n, double sum)
 {
 	double reached = 0, target = s->options.top_p * sum;
@@ -161,7 +162,8 @@ static int64_t keep_top_k(struct tfmc_sampler *s, int64_t n, int64_t k)
 	return move_popped_to_front(s->items, n, k);
 }
 
-/* Min-p: keeps ids with at least min_p times the largest weight (which is 1), in order. */
+/* Min-p: keeps ids with at least min_p times the largest weight, which is 1 (softmax_weights), in order. Returns their
+ * number, at least 1. */
 static int64_t keep_min_p(struct tfmc_sampler *s, int64_t n)
 {
 	int64_t n_kept = 0;
@@ -171,7 +173,8 @@ static int64_t keep_min_p(struct tfmc_sampler *s, int64_t n)
 	return n_kept;
 }
 
-/* Draws an id with probability proportional to its weight. */
+/* Draws an id with probability proportional to its weight: the first whose cumulative weight exceeds a uniform number.
+ * The last one where rounding leaves none. */
 static int32_t draw_weighted(struct tfmc_sampler *s, int64_t n)
 {
 	double sum = 0, passed = 0;
@@ -186,7 +189,8 @@ static int32_t draw_weighted(struct tfmc_sampler *s, int64_t n)
 	return s->items[n - 1].id;
 }
 
-/* Applies top-k, top-p and min-p to n candidates and draws one; -1: no candidate. */
+/* Applies top-k, top-p and min-p to n candidates and draws one; -1: no candidate. Weights become probabilities after
+ * top-k, so top-p is a part of what top-k has kept. */
 static int32_t sample_id(struct tfmc_sampler *s, int64_t n)
 {
 	const struct tfmc_sample_options *o = &s->options;
@@ -200,6 +204,7 @@ static int32_t sample_id(struct tfmc_sampler *s, int64_t n)
 	return draw_weighted(s, keep_min_p(s, n));
 }
 
+/* The counts are all 0 between draws. */
 int32_t tfmc_sampler_draw(struct tfmc_sampler *s, const float *logits, const unsigned char *excluded,
                           const int32_t *history, uint64_t n_history)
 {

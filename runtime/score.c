@@ -2,6 +2,9 @@
 /*
  * Log-probabilities of given ids. The entry `score` computes many rows per call; an object without it is fed
  * id by id, and only one row of logits is stored.
+ *
+ * The ids to score follow others (start ids of the model, or the first id): each is scored by the logits after the ids
+ * before it. Only these are fed, so the last id never is. `before` counts them.
  */
 #include "runtime/feed.h"
 #include "runtime/real.h"
@@ -12,7 +15,7 @@
 
 /* ---- by prefill and step ---- */
 
-/* Scores ids after the tokens fed so far; the last id is read but not fed. */
+/* Scores ids after the tokens fed so far, whose logits are in f->logits; the last id is read but not fed. */
 static int score_by_steps(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
 {
 	int status = TFMC_RT_OK;
@@ -30,7 +33,8 @@ static int score_by_steps(struct feeder *f, const int32_t *ids, uint64_t n, doub
 
 /* ---- by the entry score ---- */
 
-/* all[0..n_before + n): the ids before the first scored one, then the scored ones. */
+/* Scores all[n_before .. n_before + n) by calls of `score`, whose targets are the ids one further on. Rows before the
+ * first scored id are computed (their keys are needed) and dropped. NaN or infinity: E_LOGITS. */
 static int score_by_rows(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {
 	uint64_t end = n_before + n - 1; /* the last id is not fed */
@@ -53,7 +57,8 @@ static int score_by_rows(struct feeder *f, const int32_t *all, uint64_t n_before
 
 /* ---- both ---- */
 
-/* Scores n ids after n_before others, by the entry score or by prefill and steps. */
+/* Scores n ids after n_before others, by the entry score or by prefill and steps. call_end: all calls rotate as for
+ * the length of the whole (longrope). */
 static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {
 	f->call_end = (int32_t)(n_before + n - 1);
@@ -80,7 +85,7 @@ static int check_capacity(const struct feeder *f, uint64_t n)
 	        (unsigned long long)n, (unsigned long long)n_before, (unsigned long long)capacity);
 }
 
-/* Checks and scores ids after the start ids. */
+/* Checks and scores ids after the start ids. Without start ids the first id takes their place, with log p 0. */
 static int score_ids(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
 {
 	uint64_t n_before;

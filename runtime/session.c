@@ -2,6 +2,11 @@
 /*
  * A session owns the memory of a context (context, state, arena, mapped weights) and its thread pool, and
  * calls entries with the argument slots of abi.h.
+ *
+ * Dims of a call are bounded by the record and the options: arena and state are allocated once, for the bounds.
+ * call_tokens bounds tokens of a call over all its sequences. Of several ranks (lead.h) rank 0 broadcasts each change
+ * as an act first. With a trace the object runs as one thread that hands each group of kernels to run_traced_group,
+ * which measures the workers.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* syscall */
@@ -144,7 +149,8 @@ static int32_t yield_to_others(void *user)
 	return 0;
 }
 
-/* Sets config->weights from the options: a file, a mapping of the caller, or the weights in the object. */
+/* Sets config->weights from the options: a file, else a mapping of the caller, else the weights in the object.
+ * E_NO_WEIGHTS: the object has none inside. */
 static int open_weights(struct tfmc_session *s, const struct tfmc_session_options *o,
                         struct tfmc_config *config)
 {
@@ -184,8 +190,8 @@ static int64_t max_batch(const struct tfmc_record *r)
 	return dim < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)dim)->hi;
 }
 
-/* Tokens of each of `batch` sequences in one call: an equal share of call_tokens, but at least the
- * bidirectional prefix. */
+/* Tokens of each of `batch` sequences in one call: an equal share of call_tokens, but at least the bidirectional
+ * prefix, which must come in one call, and 1. */
 static int64_t max_call_tokens(const struct tfmc_session *s, int64_t batch)
 {
 	int64_t rows = s->call_tokens / (batch > 0 ? batch : 1), min = s->model.record->prefix;
@@ -193,8 +199,9 @@ static int64_t max_call_tokens(const struct tfmc_session *s, int64_t batch)
 	return rows > min ? rows : min;
 }
 
-/* Arena bytes for all dims at their bounds; with call_tokens the maximum over all batch sizes that share
- * these tokens. */
+/* Arena bytes for all dims at their bounds; with call_tokens the maximum over all batch sizes that share these tokens:
+ * then dims other than the batch are at most a sequence's share (one that counts no tokens gets less than its bound
+ * only if that is larger). */
 static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
 {
 	const struct tfmc_record *r = s->model.record;
@@ -215,7 +222,8 @@ static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds,
 	return max;
 }
 
-/* The context limit of the object, or less if the options say so. */
+/* Sets the bound of a sequence's tokens: the context limit of the object, or less if the options say so. Lengths are
+ * i32. */
 static int set_context_limit(struct tfmc_session *s, int64_t requested)
 {
 	uint64_t limit = s->model.record->context_limit;
@@ -226,7 +234,8 @@ static int set_context_limit(struct tfmc_session *s, int64_t requested)
 	return TFMC_RT_OK;
 }
 
-/* Upper bounds of the dims of calls, from the options. */
+/* bounds = the upper bounds of the dims of calls, from the options or the record. With call_tokens the batch is at
+ * most the session's, since arena_bytes tries each one. */
 static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_options *o,
                        int64_t bounds[MODEL_DIMS_MAX])
 {
@@ -242,7 +251,7 @@ static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_o
 	return TFMC_RT_OK;
 }
 
-/* Batch, workers and token bounds from the options. */
+/* Reads batch, workers and token bounds from the options; 0: the object's bound, or one worker. */
 static int read_limits(struct tfmc_session *s, const struct tfmc_session_options *o)
 {
 	const struct tfmc_record *r = s->model.record;
@@ -273,7 +282,8 @@ static int64_t context_workers(const struct tfmc_session *s, int64_t n)
 	return s->trace && n < 2 ? 2 : n;
 }
 
-/* Allocates context, arena and state by the options. */
+/* Allocates context, arena and state by the options, all zeroed: config->state_is_zero spares the object's reset. The
+ * arena is large pages, as all of it is used; the state fills slowly. */
 static int open_memory(struct tfmc_session *s, const struct tfmc_session_options *o,
                        struct tfmc_config *config)
 {
@@ -313,7 +323,8 @@ static void run_share(void *arg, int64_t worker, int64_t n_workers)
 	t->shares[worker] = (struct tfmc_span){begin, spin_clock()};
 }
 
-/* The parallel_for of a session with a trace: tasks get the number of workers of the call in place of n. */
+/* The parallel_for of a session with a trace: tasks get the number of workers of the call in place of n, since the
+ * context may be set to more (context_workers). Reports the group with the span of each worker. */
 static void run_traced_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
 {
 	struct tfmc_session *s = user;
@@ -337,7 +348,8 @@ static int call_traced(struct tfmc_session *s, int64_t entry, const int64_t *dim
 	return r.status;
 }
 
-/* Opens weights, memory and pool, then calls init of the object. */
+/* Opens weights, memory and pool, then calls init of the object. tfmc_session_close releases what a failure leaves.
+ * The device's message goes to the session unless the caller has a buffer for it. */
 static int open_object(struct tfmc_session *s, const struct tfmc_session_options *o,
                        struct tfmc_config *config)
 {
@@ -379,10 +391,9 @@ static int open_object(struct tfmc_session *s, const struct tfmc_session_options
 	return s->model.init(s->context, config);
 }
 
-/*
- * Opens the object on all ranks or on none. Where their processors run different variants, which may round
- * differently, all take the least demanding of them. The caller closes after a failure.
- */
+/* Opens the object on all ranks or on none. Where their processors run different variants, which may round
+ * differently, all take the least demanding of them: those with another one initialize again, and all compare statuses
+ * a second time. The caller closes after a failure. Weights in the object, or none, are of this rank. */
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
 {
 	struct tfmc_config config;
@@ -412,7 +423,8 @@ static bool has_functions(const struct tfmc_model *m)
 	       m->state_size;
 }
 
-/* Copies options of an older or equal struct_size; missing fields are 0. */
+/* Copies options of an older or equal struct_size, which had fewer fields (the first version ended before `weights`);
+ * missing fields are 0. */
 static int copy_options(const struct tfmc_session_options *options, struct tfmc_session_options *out)
 {
 	*out = (struct tfmc_session_options){0};
@@ -439,6 +451,7 @@ uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct t
 	return arena_bytes(&s, bounds, context_workers(&s, max_workers(&s)));
 }
 
+/* Without a message of the ranks the status's text is the message. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
                       struct tfmc_session **out)
 {
@@ -628,6 +641,7 @@ int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t le
 	return session_trim(session, sequence, length);
 }
 
+/* record->encoded: offset of i32 marks of the sequences in the state, 0: the model has no source. */
 int session_has_source(const struct tfmc_session *session, int64_t sequence)
 {
 	const struct tfmc_record *r = session->model.record;
@@ -699,6 +713,7 @@ int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void
 	                       tfmc_session_batch(session), sequence, out, cap, n_out);
 }
 
+/* Restores into host memory, then stores it to the device, if there is one. */
 int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const void *data, uint64_t n)
 {
 	if (!session)
@@ -749,7 +764,8 @@ static void spmd_worker(void *arg, int64_t worker, int64_t n_workers)
 		c->status = status;
 }
 
-/* Sets the number of workers that suits the size of the call. */
+/* Sets the number of workers that suits the size of the call: more than its work is worth only wait for each other.
+ * Decode steps have a bound of their own. The context is told only when the number changes. */
 static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *dims)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(s->model.record, entry);
@@ -808,6 +824,8 @@ uint64_t session_run_calls(const struct tfmc_session *session)
 	return session->lead.ranks ? RUN_CALLS : 1;
 }
 
+/* The arrays are copied, to have unused dims 0 and the layout of session_run. E_RECORD: more dims or tensors than this
+ * library has room for. */
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {

@@ -6,6 +6,10 @@
  *
  * INVARIANT: slots[].sequence and slot_of are inverse maps on the active sequences; a call that fails leaves
  * lengths, slots and logits unchanged.
+ *
+ * logits of a slot outlive the call that made them, since the feeder's rows (row_logits) are overwritten by the next
+ * call of any slot; has_logits 0: the sequence has changed since. Where `step` has the input lengths, rows of length 0
+ * are skipped.
  */
 #include "runtime/feed.h"
 
@@ -31,7 +35,8 @@ struct tfmc_slots {
 	int32_t *lengths;   /* [n]: input of a step, 1 or 0 */
 };
 
-/* Allocates the arrays and resets the session. The caller closes after a failure. */
+/* Allocates the arrays and resets the session. E_STATE: the session has no state; E_GENERATE: no logits. The caller
+ * closes after a failure. */
 static int open_slots(struct tfmc_slots *s)
 {
 	s->n = tfmc_session_batch(s->session);
@@ -123,8 +128,8 @@ static void store_logits(struct tfmc_slots *s, int64_t slot, const float *row)
 
 /* ---- one sequence ---- */
 
-/* Prefills one sequence in as many calls as needed. After a failure it is trimmed to its former length,
- * unless a sliding-window cache has overwritten older rows. */
+/* Prefills one sequence, which session_select has made row 0, in as many calls as needed. After a failure it is
+ * trimmed to its former length, unless a sliding-window cache has overwritten older rows. */
 static int prefill_sequence(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, uint64_t n)
 {
 	int64_t before = tfmc_session_length(s->session, sequence);
@@ -152,6 +157,8 @@ static int prefill_new(struct tfmc_slots *s, const int32_t *ids, uint64_t n, con
 	return prefill_sequence(s, s->n_active, ids, n);
 }
 
+/* The sequence gets its slot only after everything has worked; before that it is beyond the active ones, which no call
+ * reads. */
 int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, const int32_t *source,
                     uint64_t n_source, int64_t *slot)
 {
@@ -220,6 +227,8 @@ int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy)
 	return TFMC_RT_OK;
 }
 
+/* The last sequence moves to the freed one. select: fork and step work on all sequences again, with their own
+ * sources. */
 int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot)
 {
 	struct tfmc_slots *s = slots;
@@ -254,8 +263,8 @@ int tfmc_slots_trim(struct tfmc_slots *slots, int64_t slot, int64_t length)
 
 /* ---- decode step ---- */
 
-/* Sets ids and lengths of the rows; *end: one past the last row that grows. E_SLOT: inactive or named
- * twice. */
+/* Sets ids and lengths of the rows; *end: one past the last row that grows. E_SLOT: inactive or named twice. E_FULL: a
+ * sequence has as many tokens as the session allows; the object checks its own limit. */
 static int set_step_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, uint64_t n, int64_t *end)
 {
 	memset(s->lengths, 0, (size_t)s->n * sizeof(*s->lengths));
@@ -309,7 +318,7 @@ static int step_runs(struct tfmc_slots *s, int64_t end)
 		int status = step_rows(s, first, next, 1);
 		if (status == TFMC_RT_OK)
 			continue;
-		/* Undoes the step of the rows before `end`. */
+		/* Undoes the steps of the earlier calls: a failed step changes no sequence. */
 		for (int64_t row = 0; row < first; row++)
 			if (s->lengths[row])
 				(void)session_trim(s->session, row, tfmc_session_length(s->session, row) - 1);

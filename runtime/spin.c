@@ -30,6 +30,8 @@ static bool poll_some(const atomic_uint *word, unsigned value)
 	return false;
 }
 
+/* The clock is read once for POLLS polls, since reading it takes longer than a poll. False: the value is the same
+ * after `limit`. */
 bool spin_while(const atomic_uint *word, unsigned value, int64_t limit)
 {
 	if (poll_some(word, value))

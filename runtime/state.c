@@ -6,6 +6,11 @@
  *
  *   struct saved_header, then for each state in the order of the record its elements, row-major: KV caches
  *   [.., tokens, E], of sliding windows the remaining rows, states of `encode` as a whole if it has run
+ *
+ * The state has a block for each sequence, and in each block the states (tensors) of the record, whose leading axes
+ * are matrices [tokens, E]; matrices of reduced-precision caches may be packed in panels of 16 rows. A fixed part has
+ * i32 arrays of all sequences (lengths, marks of `encode`, floors). floor: least length above 0 to which a sliding
+ * window can be trimmed, since older rows are overwritten.
  */
 #include "tfmc_rt.h"
 
@@ -40,7 +45,8 @@ static const struct tfmc_record_state *state_at(const struct tfmc_record *r, uin
 	return (const struct tfmc_record_state *)(const void *)((const char *)r + r->states) + i;
 }
 
-/* Layout of a state: leading axes are matrices, the last two rows and columns. */
+/* Layout of a state in the block of one sequence: axis 0 is the batch, the last two are rows and columns, those
+ * between count matrices. A window is a ring of all its rows. */
 static struct state_layout layout_of(const struct tfmc_record_state *s)
 {
 	struct state_layout m = {
@@ -86,8 +92,9 @@ static uint64_t saved_bytes(const struct tfmc_record *r, const struct saved_head
 	return sum;
 }
 
-/* Least length that trim will allow after a restore: the saved one, raised by windows of this object that
- * are too small for all tokens. */
+/* Least length that trim will allow after a restore: the saved one, raised by windows of this object that are too
+ * small for all tokens: only the last `rows` positions are there, and a window before them would read overwritten
+ * ones. */
 static uint64_t restored_floor(const struct tfmc_record *r, const struct saved_header *h)
 {
 	uint64_t floor = h->floor;
@@ -102,6 +109,7 @@ static uint64_t restored_floor(const struct tfmc_record *r, const struct saved_h
 	return floor;
 }
 
+/* Checksum of the header, with 0 in its own field, and the payload. */
 static uint64_t compute_checksum(const struct saved_header *head, const char *payload)
 {
 	struct saved_header h = *head;
@@ -125,8 +133,8 @@ static void copy_panel_row(const struct state_layout *m, uint64_t row, char *blo
 	}
 }
 
-/* Copies the rows of positions [first, first + n) of one matrix; a restore into a smaller ring skips the oldest
- * ones. */
+/* Copies the rows of positions [first, first + n) of one matrix to `flat` if is_save, else from it; a restore into a
+ * smaller ring skips the oldest ones. */
 static void copy_rows(const struct state_layout *m, uint64_t first, uint64_t n, char *block, char *flat,
                       int is_save)
 {
@@ -187,6 +195,7 @@ static uint64_t weights_hash_in_use(const struct tfmc_record *r, const struct tf
 	return weights && weights->hash ? weights->hash : r->weights_hash;
 }
 
+/* *n_out is the size needed, also when `out` is NULL or too small (E_SIZE). */
 int tfmc_state_save(const struct tfmc_record *record, const struct tfmc_mapping *weights, const void *state,
                     int64_t batch, int64_t sequence, void *out, uint64_t cap, uint64_t *n_out)
 {
@@ -222,7 +231,9 @@ int tfmc_state_save(const struct tfmc_record *record, const struct tfmc_mapping 
 	return TFMC_RT_OK;
 }
 
-/* Checks header, checksum, hashes and sizes of a saved sequence of n bytes. */
+/* Checks header, checksum, hashes and sizes of a saved sequence of n bytes: E_SAVED damaged or another version,
+ * E_MODEL_MISMATCH other states or weights, E_FULL too many tokens for this object. Sizes of states follow from the
+ * header, so their sum must be n. */
 static int check_saved(const struct tfmc_record *r, uint64_t weights_hash, const struct saved_header *h,
                        const char *payload, uint64_t n)
 {

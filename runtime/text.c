@@ -24,7 +24,7 @@ static int32_t find_line_token(const char *vocabulary, const char *token, size_t
 	return -1;
 }
 
-/* Line number id, or NULL. */
+/* Line number id with its length, or NULL: there are fewer. */
 static const char *token_line(const char *vocabulary, int32_t id, size_t *n)
 {
 	const char *line = vocabulary;
@@ -36,8 +36,8 @@ static const char *token_line(const char *vocabulary, int32_t id, size_t *n)
 	return id == 0 && *line ? line : NULL;
 }
 
-/* Encodes text with the vocabulary of the source or of the output; a character without a token gets the id of
- * the unknown token. */
+/* Encodes text with the vocabulary of the source or of the output (one vocabulary may serve both); a character without
+ * a token gets the id of the unknown token, or is E_PROMPT. *n_out counts all ids, also those beyond cap. */
 static int encode_chars(const struct tfmc_record *record, int of_source, const char *text, int32_t *out,
                         uint64_t cap, uint64_t *n_out)
 {
@@ -96,6 +96,7 @@ bool token_is_start_or_stop(const struct tfmc_record *r, int32_t id)
 	return false;
 }
 
+/* Start, stop and pad ids are tokens without text. */
 const char *token_string(const struct tfmc_record *record, int32_t id, size_t *bytes)
 {
 	const char *token =
@@ -131,6 +132,7 @@ int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint6
 	return TFMC_RT_OK;
 }
 
+/* E_SIZE: the text is cut off, with a zero at its end. */
 int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap)
 {
 	const struct tfmc_record *r = tfmc_session_record(session);

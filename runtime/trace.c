@@ -3,6 +3,10 @@
  * Timelines: calls and groups of traced sessions in arrays of a fixed size, written as Chrome's trace events (JSON):
  * complete events ("ph":"X") of microseconds, workers as threads. A recording touches only memory that is there, so
  * that it costs some writes; names are looked up when the timeline is written.
+ *
+ * A run is an execution of a group of kernels, or a call, which is recorded when it ends, after its groups. Paths of
+ * groups in repeats contain marks (#N#: N iterations), which are replaced by the iteration. A group that does not fit
+ * is counted as dropped.
  */
 #include "runtime/feed.h"
 #include "tfmc_rt.h"
@@ -40,6 +44,7 @@ struct tfmc_timeline {
 
 /* ---- recording ---- */
 
+/* Records a run of a group with the spans of its workers; drops it where either array is full. */
 static void add_group(void *user, const struct tfmc_group_run *r)
 {
 	struct tfmc_timeline *t = user;
@@ -53,6 +58,7 @@ static void add_group(void *user, const struct tfmc_group_run *r)
 	t->most_workers = r->n_workers > t->most_workers ? r->n_workers : t->most_workers;
 }
 
+/* Records a call with the dims at its time. */
 static void add_call(void *user, const struct tfmc_call_run *r)
 {
 	struct tfmc_timeline *t = user;
@@ -149,6 +155,7 @@ static void put(struct writer *w, const char *fmt, ...)
 	put_bytes(w, text, n < 0 ? 0 : (size_t)n < sizeof(text) ? (uint64_t)n : sizeof(text) - 1);
 }
 
+/* Writes a JSON string; quotes, backslashes and control characters as \u00XX. */
 static void put_string(struct writer *w, const char *text)
 {
 	put(w, "\"");
@@ -177,7 +184,8 @@ static void put_event(struct writer *w, const char *name, const char *category, 
 	    (double)(s.begin - w->start) * 1e-3, (double)(s.end - s.begin) * 1e-3, worker);
 }
 
-/* Waits are between the begin of a group and that of a worker's share, and between the ends of both. */
+/* Writes the wait of a worker: between the begin of a group and that of the worker's share, or between the ends of
+ * both; shorter ones than TFMC_TIMELINE_WAIT_NS are left out. */
 static void put_wait(struct writer *w, int64_t begin, int64_t end, int64_t worker)
 {
 	if (end - begin < TFMC_TIMELINE_WAIT_NS)
@@ -186,7 +194,7 @@ static void put_wait(struct writer *w, int64_t begin, int64_t end, int64_t worke
 	put(w, "}}");
 }
 
-/* The slot of a group, or the empty one where it belongs. */
+/* The slot of a group, or the empty one where it belongs; at most half of the slots are taken, so the search ends. */
 static struct seen *find_slot(struct seen *slots, size_t n_slots, tfmc_task_fn *group)
 {
 	size_t i = (size_t)(((uint64_t)(uintptr_t)group * 0x9e3779b97f4a7c15u) >> 32);
@@ -213,7 +221,8 @@ static bool add_slots(struct writer *w)
 	return true;
 }
 
-/* The group, whose runs are counted from the begin of the present call; NULL: no memory. */
+/* The group, whose runs are counted from the begin of the present call: the count is the iteration of its repeats;
+ * NULL: no memory. */
 static struct seen *find_seen(struct writer *w, tfmc_task_fn *group)
 {
 	if (2 * w->n_seen >= w->n_slots && !add_slots(w))
@@ -232,7 +241,8 @@ struct mark {
 	int64_t n, step, first;
 };
 
-/* Reads a mark at the beginning of a text, with its end; false: there is none. */
+/* Reads a mark at the beginning of a text, with its end; false: there is none. Its value at iteration i is first +
+ * step i. */
 static bool read_mark(const char *text, struct mark *out, const char **end)
 {
 	char *after;
@@ -248,7 +258,8 @@ static bool read_mark(const char *text, struct mark *out, const char **end)
 	return true;
 }
 
-/* The product of N of the marks in a text, 0 beyond 2^32. */
+/* The product of N of the marks in a text: how many iterations of the inner repeats one of the outer takes. 0 beyond
+ * 2^32. */
 static int64_t multiply_marks(const char *text)
 {
 	int64_t product = 1;
@@ -265,7 +276,8 @@ static int64_t multiply_marks(const char *text)
 	return product;
 }
 
-/* Replaces the marks of a path by the iterations of its repeats, of which the last is the innermost. */
+/* Replaces the marks of a path by the iterations of its repeats, of which the last is the innermost. A path that is
+ * too long is cut off. */
 static void fill_marks(char *out, size_t cap, const char *path, int64_t iteration)
 {
 	size_t n = 0;
@@ -283,6 +295,8 @@ static void fill_marks(char *out, size_t cap, const char *path, int64_t iteratio
 	out[n] = 0;
 }
 
+/* Writes a run of a group: for each worker its share and waits before and after, named by the label that the caller's
+ * callback gives, else by number. */
 static void put_group(struct writer *w, const struct run *r, const struct call *call)
 {
 	struct tfmc_group_label l = {0};
@@ -337,6 +351,7 @@ static void put_call(struct writer *w, const struct run *r)
 	w->call++;
 }
 
+/* Runs up to the next call belong to it; those after the last one have none (a call in progress). */
 int tfmc_timeline_write(const struct tfmc_timeline *timeline, const struct tfmc_timeline_options *options)
 {
 	if (!timeline || !options || !options->write)

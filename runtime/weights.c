@@ -25,7 +25,8 @@ static uint64_t hash_bytes(const void *bytes, uint64_t n)
 	return tfmc_weights_hash_end(&h);
 }
 
-/* Checks the header of a mapped file against the record, with TFMC_MAP_VERIFY the hash of all bytes, too. */
+/* Checks the header of a mapped file against the record, with TFMC_MAP_VERIFY the hash of all bytes, too. E_FILE: no
+ * weights, or cut off; E_WEIGHTS: of another object; E_RANKS: of another number of ranks. */
 static int check_header(struct tfmc_mapping *m, const struct tfmc_record *record, unsigned flags)
 {
 	struct tfmc_weights_header header;
@@ -48,7 +49,8 @@ static int check_header(struct tfmc_mapping *m, const struct tfmc_record *record
 	return TFMC_RT_OK;
 }
 
-/* Replaces the mapping by a copy in huge pages; small files stay mapped. */
+/* Replaces the mapping by a copy in huge pages (fewer TLB misses); small files stay mapped. base_bytes is then that of
+ * the copy, which unmap needs. */
 static int move_to_large_pages(struct tfmc_mapping *m)
 {
 	struct memory_block block;
@@ -118,7 +120,8 @@ static bool is_weights_name(const char *name)
 	return n > suffix && !strcmp(name + n - suffix, ".weights");
 }
 
-/* True: the header says that the file was written with the object, for this rank. */
+/* True: the header says that the file was written with the object, for this rank. set_hash: of the weights of all
+ * ranks. */
 static bool belongs_to(const struct tfmc_record *record, int64_t rank, int directory, const char *name)
 {
 	struct tfmc_weights_header h = {0};
@@ -131,7 +134,7 @@ static bool belongs_to(const struct tfmc_record *record, int64_t rank, int direc
 	       h.ranks == record->ranks && h.rank == rank;
 }
 
-/* Writes the first matching name of the directory to out; "": none. */
+/* Writes the first matching name of the directory, in alphabetical order (readdir has none), to out; "": none. */
 static void find_in_directory(const struct tfmc_record *record, int64_t rank, const char *directory,
                               char out[NAME_MAX + 1])
 {
@@ -162,6 +165,7 @@ int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap
 	return tfmc_weights_find_rank(record, 0, path, cap);
 }
 
+/* Searches the program's directory, then the working directory. */
 int tfmc_weights_find_rank(const struct tfmc_record *record, int64_t rank, char *path, uint64_t cap)
 {
 	char program[PATH_MAX], name[NAME_MAX + 1];

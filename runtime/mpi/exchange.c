@@ -2,6 +2,11 @@
 /*
  * Parts of both transports: comparison of calls, the failure of a rank, waits, and the sum. The order of additions is a
  * binary tree over the ranks, whatever the transport, so that results have the same bits.
+ *
+ * A stage is a group of ranks that share one part of the layers; sums and gathers are among them. A call describes one
+ * exchange (kind, count, tag), and a rank sends its own along, so that ranks that disagree fail instead of mixing
+ * data. A fault is the first failure that a rank knows of. A share is the part of a vector that one worker or rank
+ * combines.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "runtime/mpi/internal.h"
@@ -23,6 +28,8 @@
 
 /* ---- failure ---- */
 
+/* Only the first failure counts: later ones mostly follow from it. is_set is stored after the text, which others read
+ * without the mutex once it is set. */
 void fault_set(struct fault *fault, int64_t rank, const char *format, ...)
 {
 	va_list list;
@@ -37,6 +44,7 @@ void fault_set(struct fault *fault, int64_t rank, const char *format, ...)
 	va_end(list);
 }
 
+/* Another rank reports a failure: where it accuses this rank, which is alive, it is itself the failed one. */
 void fault_report(struct fault *fault, int64_t by, int64_t rank)
 {
 	fault_set(fault, rank == fault->self ? by : rank,
@@ -62,6 +70,7 @@ static void describe(const struct call *call, char *text, size_t size)
 		         call->count);
 }
 
+/* A rank that has failed sends CALL_FAILED with the rank that it blames in `tag`. */
 bool same_call(struct fault *fault, const struct call *mine, int64_t other, const struct call *theirs)
 {
 	char here[80], there[80];
@@ -86,6 +95,8 @@ static int64_t now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Reading the clock costs more than a poll, so it is read once in POLLS while the waiter spins; a waiter that does not
+ * spin (fewer processors than threads) yields each time. Returns the nanoseconds waited, as of the last reading. */
 int64_t wait_poll(struct wait *wait)
 {
 	if (wait->spins && wait->waited < SPIN_NS && ++wait->polls % POLLS) {
@@ -121,7 +132,7 @@ struct share share_of(uint64_t size, int64_t i, int64_t n)
 	return (struct share){begin, end - begin};
 }
 
-/* out may be a or b. */
+/* out = a + b; out may be a or b: each vector is summed before it is written. */
 static void add(const float *a, const float *b, float *out, uint64_t count)
 {
 	uint64_t i = 0;
@@ -137,7 +148,8 @@ static void add(const float *a, const float *b, float *out, uint64_t count)
 		out[i] = a[i] + b[i];
 }
 
-/* add_tree of at most BLOCK elements. The left subtree has the largest power of two of the ranks. */
+/* add_tree of at most BLOCK elements. The left subtree has the largest power of two of the ranks below n. n >= 2: of
+ * one rank there is nothing to add. The left sum goes to out, the right one to the stack. */
 static void add_block(const float *terms, size_t stride, int64_t n, float *out, uint64_t count)
 {
 	float sum[BLOCK];
@@ -163,7 +175,8 @@ void add_tree(const float *terms, size_t stride, int64_t n, float *out, uint64_t
 		add_block(terms + i, stride, n, out + i, count - i < BLOCK ? count - i : BLOCK);
 }
 
-/* out [rows][n][width]: elements of a share may begin and end inside rows. */
+/* out [rows][n][width], the columns of the ranks next to each other, from terms [n][stride] of one chunk, whose first
+ * element is element `at` of the call. Elements of a share may begin and end inside rows. */
 static void gather_rows(const struct call *call, const float *terms, size_t stride, int64_t n, uint64_t at,
                         struct share share, float *out)
 {

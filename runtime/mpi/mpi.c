@@ -3,6 +3,10 @@
  * Ranks over MPI: opening, closing, exchanges by messages. Messages are non-blocking and tested with a limit,
  * since a blocking call never returns when another process is killed. Each begins with the call, which the
  * receiver compares with its own. Worker 0 alone calls MPI (MPI_THREAD_FUNNELED).
+ *
+ * A rank has one slot (a message with its data) from and to each other rank; slot in[rank] is its own term, so that
+ * terms of all ranks of a stage are consecutive for the sum. Longer data go in chunks of a slot. Where all ranks share
+ * a host, the exchanges go through memory instead (window.c).
  */
 #define _POSIX_C_SOURCE 200809L
 #include "runtime/abi.h"
@@ -72,7 +76,9 @@ static void receive(struct tfmc_mpi *m, int64_t from)
 	check(m, from, MPI_Irecv(slot, sizeof(*slot), MPI_BYTE, (int)from, 0, m->comm, &m->requests[from]));
 }
 
-/* Tests request i until it is done or the fault is set. */
+/* Tests request i until it is done or the fault is set. Spins first, then sleeps for a part of the time that it has
+ * waited, so that a long wait costs no processor and a short one little latency. Request i belongs to rank i modulo
+ * n. */
 static void await_request(struct tfmc_mpi *m, int64_t i, struct wait *wait, int64_t limit_ns)
 {
 	int64_t rank = i % m->ranks.n;
@@ -89,8 +95,8 @@ static void await_request(struct tfmc_mpi *m, int64_t i, struct wait *wait, int6
 	}
 }
 
-/* Reports the failure to the others. Messages progress only while MPI is called: those that others still wait
- * for are tested for a while. */
+/* Sends CALL_FAILED to the others, which wait for a message of this rank. Messages progress only while MPI is called:
+ * those that others still wait for are tested for GRACE_NS. */
 static void report_failure(struct tfmc_mpi *m)
 {
 	int64_t n = m->ranks.n;
@@ -106,7 +112,8 @@ static void report_failure(struct tfmc_mpi *m)
 				break;
 }
 
-/* Completes the messages that were started. After a failure they stay pending, and so do their slots. */
+/* Completes the messages that were started, receives first (requests 0 .. n - 1), and compares the call of each
+ * received one with this rank's. After a failure they stay pending, and so do their slots. False: a failure. */
 static bool complete(struct tfmc_mpi *m, const struct call *call, int64_t limit_ns)
 {
 	int64_t n = m->ranks.n;
@@ -124,7 +131,8 @@ static bool complete(struct tfmc_mpi *m, const struct call *call, int64_t limit_
 
 /* ---- calls by messages ---- */
 
-/* Sends the sum of this rank's panel of `size` elements to the others, and receives theirs. */
+/* Second phase: sends the sum of this rank's panel (its share of `size` elements) to the others, and receives
+ * theirs. */
 static bool gather_panels(struct tfmc_mpi *m, const struct call *call, float *out, uint64_t size)
 {
 	int64_t n = call->group, rank = m->ranks.rank, first = rank - rank % n;
@@ -146,8 +154,9 @@ static bool gather_panels(struct tfmc_mpi *m, const struct call *call, float *ou
 	return true;
 }
 
-/* Exchanges the chunk of `size` elements of x that begins at element `at`; false: a failure. whole: each rank
- * combines all elements, in one phase; else each adds a panel, which costs fewer bytes. */
+/* Exchanges the chunk of `size` elements of x that begins at element `at`; false: a failure. whole: each rank receives
+ * and combines all elements, in one phase; else each adds a panel, which costs fewer bytes, and gather_panels
+ * distributes the sums. */
 static bool exchange_chunk(struct tfmc_mpi *m, const struct call *call, const float *x, float *out,
                            uint64_t at, uint64_t size, bool whole)
 {
@@ -175,7 +184,8 @@ static bool exchange_chunk(struct tfmc_mpi *m, const struct call *call, const fl
 	return gather_panels(m, call, out + at, size);
 }
 
-/* A sum or gather of the ranks of a stage, chunk by chunk; small ones in one phase. */
+/* A sum or gather of the ranks of a stage, chunk by chunk; small ones in one phase, and those of two ranks, whose
+ * second phase would send as many bytes. The loop runs once for 0 elements: the ranks still compare their calls. */
 static void exchange_by_messages(struct tfmc_mpi *m, const float *x, float *out, const struct call *call)
 {
 	uint64_t n = (uint64_t)call->group, at = 0, size;
@@ -189,7 +199,9 @@ static void exchange_by_messages(struct tfmc_mpi *m, const float *x, float *out,
 	} while (at < call->count);
 }
 
-/* x to rank `to`, or out from rank `from`; -1: not. A receiver waits for the work of the stages before it. */
+/* Sends x to rank `to`, or receives out from rank `from` (-1: not), in chunks of a slot. A receiver waits for the work
+ * of the stages before it, a sender for the receiver, which may wait for all: their limits are multiples of one
+ * stage's. */
 static void pass_by_messages(struct tfmc_mpi *m, int64_t to, int64_t from, const float *x, float *out,
                              const struct call *call)
 {
@@ -270,7 +282,9 @@ static void gather(void *user, const float *x, float *out, uint64_t rows, uint64
 	exchange(user, x, out, &call, worker, workers);
 }
 
-/* The last stage, that of rank 0, sends nothing. */
+/* Passes this stage's values to the same rank of the next stage, and copies them to out: the op returns its operand.
+ * The last stage, that of rank 0, sends nothing. The tag is the broadcast that began the act, since each stage counts
+ * its own ops. */
 static void send_stage(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                        int64_t worker, int64_t workers)
 {
@@ -290,7 +304,7 @@ static void send_stage(void *user, const float *x, float *out, uint64_t count, i
 		memcpy(out, x, count * sizeof(*x));
 }
 
-/* The first stage, behind that of rank 0, receives nothing. */
+/* Receives the values of the stage before. The first stage, that after rank 0's, receives nothing and returns x. */
 static void receive_stage(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                           int64_t worker, int64_t workers)
 {
@@ -317,6 +331,7 @@ static int32_t status(void *user)
 	return fault_is_set(&m->fault) ? TFMC_RT_E_RANK : TFMC_RT_OK;
 }
 
+/* All ranks count broadcasts: the number identifies the act to which messages between stages belong. */
 static int32_t broadcast(void *user, void *data, uint64_t bytes)
 {
 	struct tfmc_mpi *m = user;
@@ -374,7 +389,8 @@ static bool all_agree(struct tfmc_mpi *m, bool yes)
 	return MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, m->comm) == MPI_SUCCESS && all;
 }
 
-/* All ranks have the window, or none. */
+/* Tries to share memory among all ranks; they agree after each step that can fail, so that all have the window or
+ * none. The descriptor is no longer needed once all have mapped the memory. */
 static void open_window(struct tfmc_mpi *m)
 {
 	int64_t n = m->ranks.n, rank = m->ranks.rank;
@@ -465,7 +481,8 @@ const char *tfmc_mpi_error(const struct tfmc_mpi *mpi)
 	return mpi && fault_is_set(&mpi->fault) ? mpi->fault.text : "";
 }
 
-/* After a failure MPI may still read and write the slots of pending messages: they are not freed. */
+/* Closing is a call of all ranks: one that is still in another call learns that this one ends. After a failure MPI may
+ * still read and write the slots of pending messages: they are not freed. */
 void tfmc_mpi_close(struct tfmc_mpi *mpi)
 {
 	if (!mpi)

@@ -8,6 +8,9 @@
  *
  * The memory is an anonymous file (memfd) of rank 0, opened through /proc: the system frees it when the last
  * process ends. Processes are observed by their pidfds, so that the end of a rank is noticed while others wait.
+ *
+ * A lane is the memory of one rank: its channels and stages, which the others read. A party is the ranks that take part
+ * in one epoch of a channel. `staged` counts up and may wrap around: epochs are compared by their difference.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include "runtime/mpi/internal.h"
@@ -120,6 +123,7 @@ struct window *window_open(const struct window_address *addresses, int64_t rank,
 	return NULL;
 }
 
+/* Also of a window that was opened in part: pidfds that were not opened are negative, lanes NULL. */
 void window_close(struct window *w)
 {
 	if (!w)
@@ -139,7 +143,9 @@ static bool has_staged(struct channel *channel, uint32_t epoch)
 	return (int32_t)(atomic_load(&channel->staged) - epoch) >= 0;
 }
 
-/* staged and asleep are sequentially consistent: the publisher reads asleep, or the sleeper the new epoch. */
+/* Announces an epoch, then wakes sleepers. staged and asleep are sequentially consistent: either the publisher reads
+ * asleep, or the sleeper reads the new epoch and does not sleep. `arrived` is reset before, for the workers of the
+ * next epoch. */
 static void publish(struct channel *channel, uint32_t epoch, const struct call *call)
 {
 	atomic_store(&channel->arrived, 0);
@@ -149,7 +155,8 @@ static void publish(struct channel *channel, uint32_t epoch, const struct call *
 		syscall(SYS_futex, &channel->staged, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Sleeps until the channel is published, at most as long as it has waited. */
+/* Sleeps until the channel is published, at most as long as it has waited so far (a dead rank is noticed in time) and
+ * SLEEP_MAX_NS. */
 static void sleep_on(struct channel *channel, uint32_t epoch, int64_t waited)
 {
 	struct timespec most = {.tv_nsec = waited < SLEEP_MAX_NS ? waited : SLEEP_MAX_NS};
@@ -179,7 +186,8 @@ static bool is_awaited(const struct party *p, int64_t rank)
 	return rank >= p->first && rank < p->first + p->n;
 }
 
-/* false: a rank has failed, or has ended before it published an epoch that this one awaits. */
+/* False: a rank has failed, or has ended before it published an epoch that this one awaits. Where a failed rank has
+ * published the epoch with another call, the difference is reported (same_call): it is the likely reason. */
 static bool all_alive(struct window *w, const struct party *p, const struct call *call)
 {
 	for (int64_t i = 0; i < w->n && !fault_is_set(w->fault); i++) {
@@ -198,7 +206,8 @@ static bool all_alive(struct window *w, const struct party *p, const struct call
 	return !fault_is_set(w->fault) || publish_failure(w);
 }
 
-/* Waits until rank r has published an epoch; false: a rank has failed or ended, or the limit is over. */
+/* Waits until rank r has published an epoch; false: a rank has failed or ended, or the limit is over. Polls first,
+ * then sleeps; whether the others live, which costs system calls, is asked after each sleep only. */
 static bool await_lane(struct window *w, int64_t r, const struct party *p, const struct call *call,
                        int64_t limit_ns)
 {
@@ -250,6 +259,9 @@ static bool exchange(struct window *w, const struct party *p, const struct call 
 	return true;
 }
 
+/* By each worker: copies its share of a chunk to this rank's stage, waits for the other ranks, and combines its share
+ * of all stages into out. Even and odd epochs alternate the buffer. 0 elements still take one epoch: calls are
+ * compared. */
 void window_exchange(struct window *w, const float *x, float *out, const struct call *call, int64_t worker,
                      int64_t workers)
 {
@@ -270,6 +282,8 @@ void window_exchange(struct window *w, const float *x, float *out, const struct 
 	} while (at < call->count);
 }
 
+/* Rank 0 writes the chunk to its stage and publishes; the others publish, too, so that rank 0 knows that the buffer
+ * before was read. They wait for the first chunk without a limit: the leader may be idle. */
 void window_broadcast(struct window *w, void *data, const struct call *call)
 {
 	const uint64_t most = sizeof(w->lanes->stage[0][0]);
@@ -300,7 +314,8 @@ static int64_t receive_limit(const struct window *w, const struct call *call)
 	return w->limit_ns * ((w->rank / call->group + stages - 1) % stages);
 }
 
-/* At most two chunks ahead of the receiver. */
+/* At most two chunks ahead of the receiver: a chunk overwrites the buffer of the epoch two before, so it waits until
+ * the receiver has published (CHANNEL_READ) that it has read that one. */
 void window_send(struct window *w, int64_t to, const float *x, const struct call *call)
 {
 	struct channel *mine = &w->lanes[w->rank].channels[CHANNEL_MESSAGE];
@@ -319,6 +334,7 @@ void window_send(struct window *w, int64_t to, const float *x, const struct call
 	} while (at < call->count);
 }
 
+/* Reads each chunk from the sender's stage, then publishes in CHANNEL_READ that its buffer is free again. */
 void window_receive(struct window *w, int64_t from, float *out, const struct call *call)
 {
 	struct channel *mine = &w->lanes[w->rank].channels[CHANNEL_READ];

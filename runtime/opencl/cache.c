@@ -43,6 +43,7 @@ static void hash_bytes(const void *bytes, size_t n, unsigned char out[BLAKE2B_BY
 	blake2b_end(&b, out);
 }
 
+/* False: no memory, or a source larger than a file may be; then nothing is cached. */
 bool cl_cache_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *source,
                        struct cl_cache_key *out)
 {
@@ -108,7 +109,8 @@ static int open_private_directory(const char *directory)
 	return -1;
 }
 
-/* Opens a regular file of the user, not through a link; else -1. O_NONBLOCK: does not wait at a FIFO. */
+/* Opens a regular file of the user, not through a link; else -1. A file of another user could contain a binary that
+ * the driver would execute. O_NONBLOCK: does not wait at a FIFO. */
 static int open_own_file(int directory, const char *name, struct stat *st)
 {
 	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -122,7 +124,8 @@ static int open_own_file(int directory, const char *name, struct stat *st)
 
 /* ---- reading ---- */
 
-/* Reads a file of plausible size; NULL on failure. *n: bytes read. */
+/* Reads a file of plausible size; NULL on failure. *n: bytes read, fewer where the file shrinks meanwhile; find_binary
+ * compares them with the header. */
 static unsigned char *read_file(int fd, const struct stat *st, size_t *n)
 {
 	bool fits = st->st_size >= (off_t)sizeof(struct header) && (uint64_t)st->st_size <= FILE_MAX;
@@ -156,6 +159,7 @@ static size_t find_binary(unsigned char *bytes, size_t n, const struct cl_cache_
 	return is_right ? sizeof(h) + key->n : 0;
 }
 
+/* Returns the file, whose binary begins at *at; the caller frees. NULL: none, or not of this key. */
 unsigned char *cl_cache_read(const char *directory, const struct cl_cache_key *key, size_t *at, size_t *n)
 {
 	static const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
@@ -224,6 +228,8 @@ void cl_cache_trim(int dir, const char *except, uint64_t limit)
 	cl_lru_trim(dir, except, limit, false, classify);
 }
 
+/* The checksum covers the whole file, with the checksum field zero. All failures are ignored: a cache may be
+ * missing. */
 void cl_cache_write(const char *directory, const struct cl_cache_key *key, const unsigned char *binary,
                     size_t n)
 {

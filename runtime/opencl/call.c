@@ -3,6 +3,12 @@
  * Calls: the memory ranges that each launch accesses, its arguments, and the launches in order. Arguments are
  * computed again only if their inputs (dims, sequences, requested outputs, buffers) changed since the last
  * call, and set only if their values changed.
+ *
+ * The plan (plan_format.h) is a table of rows: kernels, launches, areas (the bytes of a memory that a kernel accesses,
+ * as formulas of the dims), arguments. A worker is a work-group; its tasks are divided among as many as are launched.
+ * An output without a buffer of the caller is not requested: launches that only serve it are left out, and kernels
+ * that also write it write to spare memory. past: i32 lengths of the sequences, which the caller owns and the kernels
+ * read and update.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -57,8 +63,8 @@ static bool scale_to_workers(const struct call_state *r, const struct model_laun
 	       !__builtin_mul_overflow(*bytes, l->groups, bytes);
 }
 
-/* The plan describes the areas of sequence 0: moves one to the call's first sequence, or to the source. A
- * source that all rows share is one block, not one per row. */
+/* The plan describes the areas of sequence 0: moves one to the call's first sequence, or to the source. The lengths
+ * (PLAN_STATE_NONE) have i32 steps. A source that all rows share is one block, not one per row. False: overflow. */
 static bool locate_state(const struct call_state *r, int64_t area, struct buffer_range *s)
 {
 	int64_t step = tfmc_plan_header(&r->model->plan, PLAN_H_STATE_BATCH), by, first = r->call->first;
@@ -73,7 +79,8 @@ static bool locate_state(const struct call_state *r, int64_t area, struct buffer
 	return !__builtin_mul_overflow(first, step, &by) && !__builtin_add_overflow(s->begin, by, &s->begin);
 }
 
-/* Finds the weight buffer that contains the range. False: none does. */
+/* Finds the weight buffer that contains the range: weights are divided among buffers, since a device bounds their
+ * size, and each area is in one. False: none contains it. */
 static bool locate_weights(const struct tfmc_cl_model *m, struct buffer_range *s)
 {
 	for (size_t i = 0; i < m->n_pieces; i++) {
@@ -87,7 +94,8 @@ static bool locate_weights(const struct tfmc_cl_model *m, struct buffer_range *s
 	return false;
 }
 
-/* An output that the caller does not request may use spare memory in the arena. */
+/* An output that the caller does not request uses spare memory in the arena where the plan has some (AREA_C_SPARE: 1 +
+ * its formula; 0: none), else a buffer like a requested one, which is not transferred. False: overflow. */
 static bool locate_output(const struct call_state *r, int64_t area, struct buffer_range *s)
 {
 	int64_t number = area_cell(r, area, AREA_C_NUMBER), spare = area_cell(r, area, AREA_C_SPARE), at;
@@ -97,8 +105,8 @@ static bool locate_output(const struct call_state *r, int64_t area, struct buffe
 	                     !__builtin_add_overflow(s->begin, at, &s->begin));
 }
 
-/* Finds the memory of an area in a launch (l NULL: an area of no kernel). False: it cannot be in its
- * memory. */
+/* Finds the memory of an area in a launch (l NULL: an area of no kernel). False: the plan's formulas overflow, or it
+ * cannot be in its memory. Whether it is inside is checked later, when the buffers have their sizes (is_inside). */
 static bool locate_area(const struct call_state *r, const struct model_launch *l, int64_t area,
                         struct buffer_range *s)
 {
@@ -135,7 +143,8 @@ static void raise_to(int64_t *to, int64_t bytes)
 	*to = bytes > *to ? bytes : *to;
 }
 
-/* Records how many bytes of the caller's tensors, and which lengths, the kernels access. */
+/* Records how many bytes of the caller's tensors, and which lengths, the kernels access: as much is transferred, and
+ * the caller's buffers must have as much. past_begin: all areas of the lengths are one. */
 static int32_t measure_area(const struct call_state *r, const struct model_launch *l, int64_t area)
 {
 	struct model_function *f = r->f;
@@ -154,7 +163,8 @@ static int32_t measure_area(const struct call_state *r, const struct model_launc
 	return TFMC_RT_OK;
 }
 
-/* Sets the number of work-groups, and adds the needs of the launch. */
+/* Sets the number of work-groups (the tasks at these dims, at most some per compute unit, since each loops over its
+ * tasks), and adds the needs of the launch. */
 static int32_t size_launch(struct call_state *r, struct model_launch *l)
 {
 	const struct tfmc_cl_model *m = r->model;
@@ -246,7 +256,8 @@ static int set_memory(const struct call_state *r, struct model_launch *l, uint32
 	               : tfmc_cl_kernel_set(l->handle, index, &nothing, sizeof(nothing), &r->model->error);
 }
 
-/* Sets an argument unless it has the value already: a buffer, or a number if memory is NULL. */
+/* Sets an argument unless it has the value already: a buffer, or a number if memory is NULL. A buffer's value is its
+ * serial number, which changes when it is replaced. Kernels index with 32 bits where the plan says that all fits. */
 static int32_t set_value(const struct call_state *r, struct model_launch *l, uint32_t index, int64_t number,
                          const struct model_memory *memory)
 {
@@ -321,8 +332,9 @@ static bool is_prepared(const struct call_state *r)
 	return same;
 }
 
-/* Builds kernels, allocates memory and sets arguments, unless the last call of the function has left all
- * that this one needs. */
+/* Builds kernels, allocates memory and sets arguments, unless the last call of the function has left all that this one
+ * needs. is_ready stays false after a failure. Sizes come before memory, and memory before arguments, which are
+ * buffers. */
 static int32_t prepare_call(struct call_state *r)
 {
 	struct model_function *f = r->f;
@@ -349,7 +361,8 @@ static int32_t prepare_call(struct call_state *r)
 
 /* ---- the caller's memory ---- */
 
-/* The range of the new lengths; bytes 0: there are none. */
+/* The range of the new lengths; bytes 0: there are none. Both they and the old ones fit the sequences from `first` on,
+ * as many as m->lengths has. */
 static int32_t locate_lengths(const struct call_state *r, struct buffer_range *s)
 {
 	const struct model_function *f = r->f;
@@ -454,7 +467,8 @@ static int32_t enqueue_call(const struct call_state *r, const struct buffer_rang
 	return rt_status(r, NULL, enqueue_downloads(r, lengths));
 }
 
-/* Prepares, enqueues and finishes a call. */
+/* Prepares, enqueues and finishes a call. The caller's memory is checked after prepare_call, which finds how much is
+ * accessed. */
 static int32_t execute_call(struct call_state *r)
 {
 	struct buffer_range lengths;

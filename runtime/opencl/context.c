@@ -2,6 +2,9 @@
 /*
  * A device in use: context, one in-order queue, buffers and transfers; programs (built from source or from a cached
  * binary), kernels and their launches.
+ *
+ * A buffer is device memory, or shares the process's (is_shared: read only; pages: zero pages mapped for it). Messages
+ * say which OpenCL function failed with which code.
  */
 #define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "runtime/opencl/internal.h"
@@ -113,7 +116,8 @@ int tfmc_cl_buffer_create(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc
 	return create_buffer(c, bytes, NULL, CL_MEM_READ_WRITE, out, error);
 }
 
-/* True: *out is in pages that the system maps when they are written. */
+/* True: *out is in pages that the system maps when they are written, so that a large state costs what is used of it.
+ * Only where the device is a CPU, which uses host memory as it is; elsewhere buffers are device memory. */
 static bool create_in_pages(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc_cl_buffer **out)
 {
 	const struct tfmc_cl_device *d = &c->entry->device;
@@ -151,6 +155,8 @@ int tfmc_cl_buffer_zeroed(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc
 	return status;
 }
 
+/* Uses the process's memory in place where the device shares it and the data begin at a page, else copies them. A
+ * driver that does not accept the memory is no failure. */
 int tfmc_cl_buffer_share(struct tfmc_cl_context *c, const void *data, uint64_t bytes,
                          struct tfmc_cl_buffer **out, struct tfmc_cl_error *error)
 {
@@ -219,7 +225,8 @@ static int check_writable(const struct tfmc_cl_buffer *b, uint64_t offset, uint6
 	return check_range(b, offset, bytes, error);
 }
 
-/* Transfers bytes in pieces: from `from` to the buffer, or, if that is NULL, from the buffer to `to`. */
+/* Transfers bytes in pieces of at most c->piece: from `from` to the buffer, or, if that is NULL, from the buffer to
+ * `to`. */
 static int transfer(const struct tfmc_cl_buffer *b, uint64_t offset, const char *from, char *to,
                     uint64_t bytes, cl_uint blocking, struct tfmc_cl_error *error)
 {
@@ -317,7 +324,8 @@ int tfmc_cl_clear(struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes, str
 
 /* ---- building ---- */
 
-/* The log from the line with the first error on, if the log is longer than a message. */
+/* The log from the line with the first error on, if the log is longer than a message: a compiler prints warnings
+ * first. */
 static const char *first_error(const char *log)
 {
 	const char *at = strlen(log) < TFMC_CL_TEXT - 100 ? NULL : strstr(log, "error");
@@ -368,7 +376,8 @@ static int build_source(struct tfmc_cl_program *p, const struct tfmc_cl_source *
 
 /* ---- cached binaries ---- */
 
-/* False: the driver rejects the binary. */
+/* Builds the program from a cached binary. False: the driver rejects it, as after an update of which its version does
+ * not tell; the caller then builds from source. */
 static bool build_binary(struct tfmc_cl_program *p, const unsigned char *binary, size_t n,
                          const char *options)
 {
@@ -545,7 +554,8 @@ int tfmc_cl_kernel_set_buffer(struct tfmc_cl_kernel *k, uint32_t index, const st
 	return tfmc_cl_kernel_set(k, index, &b->memory, sizeof(b->memory), error);
 }
 
-/* Reports a failed launch with its sizes; code CL_SUCCESS: the sizes are impossible. Returns the status. */
+/* Reports a failed launch with its sizes; code CL_SUCCESS: the sizes are impossible (0, or an overflow), and nothing
+ * was called. Returns the status. */
 static int report_launch_failure(const struct tfmc_cl_kernel *k, const uint64_t groups[2],
                                  const uint64_t items[2], cl_int code, struct tfmc_cl_error *error)
 {

@@ -2,6 +2,10 @@
 /*
  * The OpenCL library, loaded when a program runs; its platforms and devices, and the choice of one; errors of its
  * calls as messages.
+ *
+ * A platform or device that fails is left out and becomes a fault, a string with the reason, so that it does not hide
+ * the others. A query is one value that a clGet..Info function returns (object, constant, and its name for messages).
+ * A driver's answers are not trusted: sizes are checked, and strings are cleaned.
  */
 #define _GNU_SOURCE /* RTLD_NODELETE */
 #ifndef _GNU_SOURCE
@@ -97,7 +101,8 @@ static void clean_string(char *text, bool one_line)
 	text[n] = 0;
 }
 
-/* Calls the clGet..Info function of the query; needed: NULL, or receives the size of the value. */
+/* Calls the clGet..Info function of the query; needed: NULL, or receives the size of the value. An object's kind
+ * decides the function; a kernel or build is asked about on a device. */
 static cl_int query(const struct cl_query *q, size_t size, void *value, size_t *needed)
 {
 	const struct cl_calls *c = q->calls;
@@ -163,8 +168,8 @@ int cl_query_value(const struct cl_query *q, void *value, size_t size, struct tf
 
 /* ---- faults ---- */
 
-/* Lack of memory is returned as a failure; any other failure is recorded as a fault of "platform" or
- * "platform, device 2". */
+/* Lack of memory is returned as a failure; any other failure is recorded as a fault of `platform`, or of a device of
+ * it (`which`: ", device 2"). Both "": of OpenCL as a whole. */
 static int add_fault(struct tfmc_cl *cl, int status, const char *platform, const char *which,
                      const struct tfmc_cl_error *why, struct tfmc_cl_error *error)
 {
@@ -219,7 +224,8 @@ static const struct property properties[] = {
 	                                  "clGetDeviceInfo(" #what ")"},                 \
 	               value, sizeof(*(value)), error)
 
-/* Queries a property of the device into its field. */
+/* Queries a property of the device into its field, which has a type of the public header: a size_t becomes u64, a
+ * cl_bool int. */
 static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct property *p,
                          struct tfmc_cl_error *error)
 {
@@ -250,7 +256,7 @@ static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct pr
 	return status;
 }
 
-/* Whether a blank-separated list has the name. */
+/* Whether a blank-separated list has the name as a whole word: cl_khr_fp16 is part of longer names. */
 static bool has_extension(const char *list, const char *name)
 {
 	size_t n = strlen(name);
@@ -262,7 +268,8 @@ static bool has_extension(const char *list, const char *name)
 	return false;
 }
 
-/* Only the second version of the extension reports the speed. */
+/* Whether the device emulates dot products of signed bytes, where plain arithmetic is as fast. Only the second version
+ * of the extension reports the speed: without an answer it counts as fast. */
 static bool is_slow_dot(struct tfmc_cl *cl, cl_device_id id)
 {
 	struct cl_dot_speed speed;
@@ -270,7 +277,8 @@ static bool is_slow_dot(struct tfmc_cl *cl, cl_device_id id)
 	       !speed.is_fast_signed;
 }
 
-/* Queries the kinds of the device and of its local memory. */
+/* Queries the kinds of the device and of its local memory. A device may have several bits of type; has_own_local:
+ * local memory is not emulated in global memory. */
 static int read_type(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
 	struct tfmc_cl_device *d = &e->device;
@@ -296,7 +304,8 @@ static bool is_new_enough(const char *version)
 	return *p > '1' || (p[1] == '.' && p[2] >= '2' && p[2] <= '9') || (p[1] >= '0' && p[1] <= '9');
 }
 
-/* TFMC_CL_E_DEVICE, with a message, if the device cannot run the kernels. */
+/* TFMC_CL_E_DEVICE, with a message, if the device cannot run the kernels: sources are compiled on it, weights and
+ * state are little-endian bytes. */
 static int check_supported(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_device *d = &e->device;
@@ -359,7 +368,8 @@ static void cl_free_device(struct tfmc_cl_device *d)
 		free((char *)(uintptr_t)strings[i]);
 }
 
-/* Adds the devices of a platform; those that fail become faults. */
+/* Adds the devices of a platform; those that fail become faults, and their entry is used again. Fails only for lack of
+ * memory. */
 static int add_devices(struct tfmc_cl *cl, size_t platform, const cl_device_id *ids, cl_uint n,
                        struct tfmc_cl_error *error)
 {
@@ -432,8 +442,8 @@ static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error
 	                            : add_fault(cl, status, "", which, &why, error);
 }
 
-/* Fills platforms, entries and faults of an opened library. Fails only for lack of memory, or if the loader
- * fails. */
+/* Fills platforms, entries and faults of an opened library. No platform is a fault, not a failure: the list is empty.
+ * Fails only for lack of memory, or if the loader fails. */
 static int cl_list_devices(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 {
 	static const struct tfmc_cl_error none = {.text = "no OpenCL driver (ICD) is installed"};
@@ -467,8 +477,9 @@ static int cl_list_devices(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 /* NODELETE: drivers start threads, which crash when their code is unloaded. */
 #define MODE (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
 
-/* A library that the process has already comes first: a tool may interpose one with LD_PRELOAD. The name
- * without version exists only where OpenCL is installed for development. */
+/* The library of the process comes first: a tool may interpose one with LD_PRELOAD. The name without version exists
+ * only where OpenCL is installed for development. The message is about the usual name; it is set even if the second
+ * one is found. */
 static void *open_default(struct tfmc_cl_error *error)
 {
 	void *process = dlopen(NULL, RTLD_NOW);
@@ -503,7 +514,7 @@ static void lookup_symbol(void *library, const char *name, void *to)
 	memcpy(to, &address, sizeof(address));
 }
 
-/* Looks up all functions of calls.def. */
+/* Looks up all functions of calls.def; one that is missing is a failure, so that later calls need no check. */
 static int lookup_calls(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 {
 #define CALL(result, name, parameters)                     \
@@ -621,6 +632,8 @@ static int check_suitable(const struct tfmc_cl *cl, int devices, size_t number, 
 	               devices == TFMC_CL_FOR_GPU ? "GPUs" : "processors with vectors of 16 floats", d->name);
 }
 
+/* A number selects by index, other text by name, vendor or platform, NULL or "" any; of several the best one
+ * (is_better). The chosen one must fit the kernels: an unsuitable one is refused rather than replaced. */
 int tfmc_cl_choose(const struct tfmc_cl *cl, int devices, const char *wanted, size_t *number,
                    struct tfmc_cl_error *error)
 {

@@ -44,7 +44,8 @@ static void remove_abandoned(int dir, const char *name)
 	close(fd);
 }
 
-/* Lists the files of the cache (the caller frees them), and removes abandoned ones. NULL: none, or no memory. */
+/* Lists the files of the cache (the caller frees them), and removes abandoned ones. NULL: none, or no memory; with too
+ * little memory the list is shorter, and less is removed. Sizes are those on disk (blocks of 512 bytes). */
 static struct cached_file *list_files(DIR *d, cl_lru_classify *classify, size_t *n)
 {
 	struct cached_file *files = NULL;
@@ -73,6 +74,9 @@ static struct cached_file *list_files(DIR *d, cl_lru_classify *classify, size_t 
 	return files;
 }
 
+/* Oldest first until the limit is met. Only complete files are removed, never `except`, which was just written;
+ * temporary ones count where count_temporary is set, since they will be complete soon. The directory is opened again:
+ * readdir moves the offset of its descriptor. */
 void cl_lru_trim(int dir, const char *except, uint64_t limit, bool count_temporary, cl_lru_classify *classify)
 {
 	size_t n;

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A model on a device: opening (plan, device, launches, program, weights, state), bytes of the state, closing.
+ *
+ * The plan's commands (dispatch, repeat, condition, end) are unrolled into a list of launches for each function when
+ * the model opens. A piece is a buffer with a part of the weights. Every buffer has a serial number, so that a call
+ * knows whether its arguments are still valid. The integer dot products of the device (cl_khr_integer_dot_product) are
+ * tested before kernels use them: a small kernel must compute the expected values.
  */
 #include "runtime/opencl/model_internal.h"
 
@@ -58,7 +63,8 @@ struct dot_test {
 	struct tfmc_cl_buffer *buffer[3]; /* x, y, out */
 };
 
-/* Computes the dot products of x and y on the device. */
+/* Computes the dot products of x and y on the device, with no messages: after a failure kernels do without. `dots` is
+ * uploaded to the result, too, so that a kernel that does not run leaves zeros. */
 static int run_test(const struct tfmc_cl_model *m, struct dot_test *p, int32_t *dots)
 {
 	static const uint64_t one[2] = {1, 1}, items[2] = {VECTORS, 1};
@@ -132,7 +138,8 @@ static bool is_repeat(const struct unroller *w, int64_t command)
 	return model_cell(w->model, PLAN_COMMANDS, command, COMMAND_KIND) == PLAN_REPEAT;
 }
 
-/* Appends a launch with the open repeats' indices and conditions. False: no memory. */
+/* Appends a launch with the open repeats' indices and, in `wanted`, the open conditions (commands whose outputs must
+ * be requested; -1 ends the list). Conditions depend on the call, so they are not decided here. False: no memory. */
 static bool add_launch(struct unroller *w, int64_t kernel)
 {
 	struct model_function *f = w->f;
@@ -164,7 +171,8 @@ static void open_block(struct unroller *w, int64_t command)
 	w->skipping += is_repeat(w, command) && model_cell(w->model, PLAN_COMMANDS, command, COMMAND_B) == 0;
 }
 
-/* Ends the innermost block, or an iteration of it. Returns the command before the next one to execute. */
+/* Ends the innermost block, or an iteration of it. Returns the command before the next one to execute: the repeat
+ * itself for another iteration, since the caller's loop then goes to the command after it. */
 static int64_t close_block(struct unroller *w, int64_t end)
 {
 	int64_t command = w->open[w->depth - 1],
@@ -184,7 +192,9 @@ static int32_t model_no_memory(const struct tfmc_cl_model *m)
 	return model_fail(m, NULL, "memory could not be allocated");
 }
 
-/* Interprets the commands of a function and collects its launches. */
+/* Interprets the commands of a function and collects its launches. Repeats with count 0 are traversed once without
+ * launches, to find their end. tfmc_plan_open has checked the nesting; the bounds keep a hostile plan from using all
+ * memory. */
 static int32_t unroll_commands(struct unroller *w, int64_t first, int64_t end)
 {
 	const struct model_site where = {w->f->name, NULL};
@@ -215,7 +225,8 @@ static void *allocate(int64_t n, size_t size)
 	return calloc((size_t)n + 1, size);
 }
 
-/* Creates the launches of a function, and allocates what describes its last call. */
+/* Creates the launches of a function, and allocates what describes its last call: arguments, dims, and (in one block
+ * after the dims) the bytes of parameters and results. */
 static int32_t unroll_function(struct tfmc_cl_model *m, int64_t row)
 {
 	struct model_function *f = &m->functions[row];
@@ -272,7 +283,8 @@ static int64_t before_crossing_area(const struct tfmc_cl_model *m, const struct 
 	return at;
 }
 
-/* The largest offset <= end that is inside no weight area of any launch. */
+/* The largest offset <= end that is inside no weight area of any launch, where a piece may end. Moving back to the
+ * begin of an area can land inside another one: repeats until nothing changes. */
 static int64_t find_split(const struct tfmc_cl_model *m, int64_t end)
 {
 	int64_t before = end + 1;
@@ -291,7 +303,8 @@ static int32_t model_status(const struct tfmc_cl_model *m, const struct model_si
 	return status == TFMC_CL_OK ? TFMC_RT_OK : model_fail(m, where, "%s", m->error.text);
 }
 
-/* Adds a buffer with bytes [begin, end) of the weights, shared with the device if possible. */
+/* Adds a buffer with bytes [begin, end) of the weights, shared with the device if possible. The serial number tells
+ * calls that the buffer is new. */
 static int32_t add_piece(struct tfmc_cl_model *m, int64_t begin, int64_t end)
 {
 	const char *data = m->code.weights;
@@ -367,8 +380,8 @@ static uint64_t block_offset(const struct permutation *p, int64_t i)
 	return (uint64_t)(p->begin + i * p->stride);
 }
 
-/* Fills block i if no other block reads it any more, then, along the chain, the block that it read.
- * n_readers[i]: number of blocks that still read block i, -1 when it is filled. */
+/* Fills block i if no other block reads it any more, then, along the chain, the block that it read. n_readers[i]:
+ * number of blocks that still read block i, -1 when it is filled. Blocks from n on are only read. */
 static int32_t fill_from(const struct permutation *p, int64_t i)
 {
 	struct tfmc_cl_model *m = p->model;
@@ -385,8 +398,8 @@ static int32_t fill_from(const struct permutation *p, int64_t i)
 	return TFMC_RT_OK;
 }
 
-/* Only cycles of the permutation remain. Copies block i to the permute_buffer and fills the rest of its
- * cycle; the block whose source is i reads the copy. */
+/* Only cycles of the permutation remain. Copies block i to the permute_buffer, so that none reads block i any more,
+ * and fills the rest of its cycle; the block whose source is i reads the copy. */
 static int32_t break_cycle(struct permutation *p, int64_t i)
 {
 	struct tfmc_cl_model *m = p->model;
@@ -430,6 +443,7 @@ int32_t tfmc_cl_model_permute(struct tfmc_cl_model *m, const int64_t *from, int6
 
 /* ---- errors ---- */
 
+/* Writes "function: kernel NAME: text" to the caller's buffer, if there is one. Returns TFMC_RT_E_DEVICE. */
 int32_t model_fail(const struct tfmc_cl_model *m, const struct model_site *where, const char *fmt, ...)
 {
 	static const struct model_site nowhere;
@@ -450,6 +464,8 @@ int32_t model_fail(const struct tfmc_cl_model *m, const struct model_site *where
 
 /* ---- memory ---- */
 
+/* The old buffer is freed first: both may not fit, and nothing in it is needed (arena, scratch, inputs and results
+ * live for one call). */
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_site *where, struct model_memory *memory,
                    int64_t bytes)
 {
@@ -505,7 +521,8 @@ static int32_t open_device(struct tfmc_cl_model *m)
 	return model_status(m, NULL, status);
 }
 
-/* Checks and opens the plan; its weights must have the size of the code's. */
+/* Checks and opens the plan; its weights must have the size of the code's, since offsets in areas are not checked
+ * against them. */
 static int32_t read_plan(struct tfmc_cl_model *m)
 {
 	const char *wrong = m->code.plan && m->code.source && (m->code.weights || !m->code.weights_bytes)
@@ -527,8 +544,8 @@ static const char *kernel_name(const struct tfmc_cl_model *m, int64_t row)
 	return tfmc_plan_name(&m->plan, model_cell(m, PLAN_KERNELS, row, KERNEL_NAME));
 }
 
-/* Counts the kernels of f that no program has, and sets them in is_unbuilt (may be NULL). Rows of KERNELS
- * with one name are one kernel. */
+/* Counts the dispatches of f whose kernel no program has, and sets the rows of their kernels in is_unbuilt (may be
+ * NULL). Rows of KERNELS with one name are one kernel. */
 static size_t find_unbuilt(const struct tfmc_cl_model *m, const struct model_function *f, bool *is_unbuilt)
 {
 	int64_t row = f - m->functions, first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_FIRST);
@@ -544,8 +561,8 @@ static size_t find_unbuilt(const struct tfmc_cl_model *m, const struct model_fun
 	return n;
 }
 
-/* Build options with a macro WITHOUT_kernel for each kernel to leave out (backends/plan/README.md). NULL:
- * no memory. */
+/* Build options with a macro WITHOUT_kernel for each kernel to leave out, so that one source serves all functions, and
+ * a device compiles only what a call needs (backends/plan/README.md). NULL: no memory. */
 static char *build_options(const struct tfmc_cl_model *m, const bool *is_unbuilt)
 {
 	static const char plain[] = MODEL_LANGUAGE, dots[] = MODEL_LANGUAGE " -DTFMC_DOT=1",

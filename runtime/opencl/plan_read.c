@@ -2,6 +2,11 @@
 /*
  * Reader of serialized plans: access to cells, evaluation of formulas, and the check of a plan, section by
  * section.
+ *
+ * A plan comes from a file, so that nothing in it is trusted: tfmc_plan_open checks all that later reads rely on. A
+ * section is a table of rows of i64 cells. Rows that belong to another row (areas of a kernel, commands of a function)
+ * are consecutive and in order, so that each row is claimed exactly once: that bounds the work and rejects rows that
+ * two things share.
  */
 #include "runtime/opencl/plan_read.h"
 
@@ -42,7 +47,8 @@ const char *tfmc_plan_name(const struct tfmc_plan *p, int64_t name)
 
 /* ---- formulas ---- */
 
-/* Executes one operation; check_formula has checked the depth of the stack. */
+/* Executes one operation of the stack machine; check_formula has checked depth of the stack, dims and divisors. False:
+ * overflow. */
 static bool execute_op(int64_t op, int64_t value, const int64_t *dims, int64_t *stack, int *n)
 {
 	int64_t b = *n > 0 ? stack[*n - 1] : 0;
@@ -60,6 +66,7 @@ static bool execute_op(int64_t op, int64_t value, const int64_t *dims, int64_t *
 	return false;
 }
 
+/* Runs the operations of the formula; false: overflow. */
 bool tfmc_plan_eval(const struct tfmc_plan *p, int64_t formula, const int64_t *dims, int64_t *out)
 {
 	int64_t stack[PLAN_STACK];
@@ -74,6 +81,8 @@ bool tfmc_plan_eval(const struct tfmc_plan *p, int64_t formula, const int64_t *d
 	return true;
 }
 
+/* begin = offset + the strides times the indices of the open repeats. Whether the area is inside its memory is for the
+ * caller. */
 bool tfmc_plan_area(const struct tfmc_plan *p, int64_t area, const int64_t *dims, const int64_t *indices,
                     int64_t *begin, int64_t *bytes)
 {
@@ -151,7 +160,8 @@ static int64_t claim_rows(struct check *c, enum plan_section s, int64_t first, i
 
 /* ---- formulas ---- */
 
-/* A formula applies operations of the stack machine to constants and existing dims, and leaves one value. */
+/* A formula applies operations of the stack machine to constants and existing dims, and leaves one value. Divisors are
+ * constants >= 1 (in the operation's value), so that nothing can divide by 0. */
 static void check_formula(struct check *c, int64_t i)
 {
 	int64_t at = c->next[PLAN_CODE], depth = 0;
@@ -180,7 +190,7 @@ static bool is_tensor(const struct check *c, int64_t memory, int64_t number)
 	return !is_callers || (number >= 0 && number < cell(c, PLAN_FUNCTIONS, c->function, column));
 }
 
-/* The area is valid in this function and depends on open repeats only. */
+/* The area is valid in this function and depends on open repeats only: unrolling has no index for others. */
 static void check_area(struct check *c, int64_t i)
 {
 	require(c, is_tensor(c, cell(c, PLAN_AREAS, i, AREA_C_MEMORY), cell(c, PLAN_AREAS, i, AREA_C_NUMBER)),
@@ -190,7 +200,8 @@ static void check_area(struct check *c, int64_t i)
 		        "an area depends on a repeat that is not open");
 }
 
-/* An argument of a kernel refers to one of its areas, a dim, or the index of an open repeat. */
+/* An argument of a kernel refers to one of its areas, a dim, or the index of an open repeat: hi bounds its number, 0
+ * rejects the kind. PLAN_SOURCE_STEP has no number but 0. */
 static void check_arg(struct check *c, int64_t i, int64_t n_areas)
 {
 	int64_t number = cell(c, PLAN_ARGS, i, ARG_NUMBER), hi = 0;
@@ -205,7 +216,8 @@ static void check_arg(struct check *c, int64_t i, int64_t n_areas)
 	require(c, number >= 0 && number < hi, "an argument is nothing that the kernel may have");
 }
 
-/* A kernel claims the areas and arguments after those of the one before. */
+/* A kernel claims the areas and arguments after those of the one before. Its workers for scratch are either
+ * work-groups (1) or all their work-items. */
 static void check_kernel(struct check *c, int64_t row)
 {
 	int64_t area = c->next[PLAN_AREAS], arg = c->next[PLAN_ARGS];
@@ -264,7 +276,8 @@ static void check_command(struct check *c, int64_t i)
 		c->open[c->depth++] = (int)kind;
 }
 
-/* The commands of a function follow those of the one before, and all its blocks end. */
+/* The commands of a function follow those of the one before, and all its blocks end, so that no state is left for the
+ * next. */
 static void check_function(struct check *c, int64_t i)
 {
 	int64_t at = c->next[PLAN_COMMANDS];
@@ -308,7 +321,8 @@ static void check_sections(struct check *c)
 
 /* ---- the file ---- */
 
-/* Finds the sections; with the names they must fill the file exactly. */
+/* Finds the sections, whose row counts are in the header; with the names (zero-terminated, at the end) they must fill
+ * the file exactly. */
 static bool locate_sections(struct tfmc_plan *p, size_t n)
 {
 	size_t at = 8 * PLAN_HEADER;
@@ -326,6 +340,8 @@ static bool locate_sections(struct tfmc_plan *p, size_t n)
 	       p->names[n - at - 1] == 0;
 }
 
+/* Checks in the order in which each reading relies on the one before. NULL, or what is wrong. The checksum is FNV-1a
+ * of all that follows it; it detects accidents, the other checks hostile files. */
 const char *tfmc_plan_open(const void *bytes, size_t n, struct tfmc_plan *out)
 {
 	uint64_t checksum = 0xcbf29ce484222325u;

@@ -9,7 +9,8 @@
 
 /* ---- events ---- */
 
-/* Profiling is a property of the queue: finishes the old queue and replaces it. */
+/* Profiling is a property of the queue: finishes the old queue and replaces it, once for each context, so that calls
+ * that measure nothing do not pay for it. */
 static int enable_profiling(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 {
 	cl_int code = CL_SUCCESS;
@@ -40,7 +41,8 @@ int tfmc_cl_launch_timed(struct tfmc_cl_kernel *k, const uint64_t groups[2], con
 	return TFMC_CL_OK;
 }
 
-/* Waits for the event of a launch; *nanoseconds: from its begin to its end on the device. */
+/* Waits for the event of a launch; *nanoseconds: from its begin to its end on the device, without the time in the
+ * queue. */
 static int read_time(const struct cl_calls *calls, cl_event event, uint64_t *nanoseconds,
                      struct tfmc_cl_error *error)
 {
@@ -145,8 +147,8 @@ struct measurement {
 	int32_t last;
 };
 
-/* Launches a kernel repeatedly, doubling the repetitions until a run takes LONG_ENOUGH. *rate: amount per
- * second of the fastest run. */
+/* Launches a kernel repeatedly, doubling the repetitions n (argument 0) until a run takes LONG_ENOUGH, of which
+ * LONG_RUNS count. *rate: amount per second of the fastest run, since noise only slows runs down. */
 static int fastest_rate(const struct peak_setup *r, const struct measurement *l, struct tfmc_cl_kernel *k,
                         double *rate, struct tfmc_cl_error *error)
 {
@@ -184,8 +186,8 @@ static int measure_kernel(const struct peak_setup *r, const struct measurement *
 	return status;
 }
 
-/* Measures reads of the whole buffer, divided among the work-groups. Leaves the rate 0 if the buffer is too small
- * for one. */
+/* Measures reads of the whole buffer, divided among the work-groups; fewer of them where it has less than a chunk for
+ * each. Leaves the rate 0 if the buffer is too small for one. */
 static int measure_reads(const struct peak_setup *r, double *rate, struct tfmc_cl_error *error)
 {
 	uint64_t bytes = tfmc_cl_buffer_bytes(r->from);
@@ -199,8 +201,8 @@ static int measure_reads(const struct peak_setup *r, double *rate, struct tfmc_c
 	return measure_kernel(r, &l, rate, error);
 }
 
-/* Measures multiply-adds, dot products and reads. A multiply-add is two operations, a dot product of four bytes
- * eight. */
+/* Measures multiply-adds, dot products and reads. A multiply-add is two operations, a dot product of four bytes eight,
+ * hence four times `floats`. `last` of multiply (x = 1 / 2) keeps values finite. */
 static int measure_all(const struct peak_setup *r, struct tfmc_cl_peaks *out, struct tfmc_cl_error *error)
 {
 	double floats = 2.0 * CHAINS * (double)(r->groups * r->items * r->lanes);
@@ -211,7 +213,8 @@ static int measure_all(const struct peak_setup *r, struct tfmc_cl_peaks *out, st
 	return measure_reads(r, &out->bytes, error);
 }
 
-/* Builds the kernels for the device's vectors: F, I, U of its native width, W of 4 lanes at least. */
+/* Builds the kernels for the device's vectors: F, I, U of its native width, W of 4 lanes (16 bytes) at least. A CPU's
+ * work-group has one item, as in emitted kernels, a GPU's ITEMS. */
 static int build_kernels(struct peak_setup *r, struct tfmc_cl_error *error)
 {
 	static const char *const lanes[] = {"", "2", "4", "8", "16"};

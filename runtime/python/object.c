@@ -2,6 +2,11 @@
 /*
  * Loader of relocatable ELF64 files (System V ABI, its supplements for x86-64 and AArch64). An image has three parts,
  * each with its protection: code, stubs of the functions that the object calls, constants.
+ *
+ * The file is not trusted: every offset, index and size is checked before it is used. Only what tfmc's objects contain
+ * is accepted: sections that are never written, relocations of a few types, and the functions in `imports`. Parts
+ * begin at page boundaries, since protection is by pages; distances between them are fixed, so relocation needs no
+ * table (GOT).
  */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 
@@ -74,7 +79,8 @@ static const char *symbol_name(const struct elf *e, const Elf64_Sym *s)
 	return s->st_name < e->names_bytes ? e->names + s->st_name : "";
 }
 
-/* Finds the table of symbols and its names, which must end with a zero. False: none, or damaged. */
+/* Finds the table of symbols and its names, which must end with a zero. False: none, or damaged. Sections are inside
+ * the file (parse_header); the symbols must be aligned to be read in place. */
 static bool find_symbols(struct elf *e)
 {
 	for (uint64_t i = 0; i < e->n_sections; i++) {
@@ -96,7 +102,8 @@ static bool find_symbols(struct elf *e)
 	return false;
 }
 
-/* Checks the header, and that all sections are inside of the file; finds the symbols. */
+/* Checks the header, and that all sections are inside of the file (NOBITS has no bytes there); finds the symbols.
+ * E_CPU: the object is for another architecture; E_FILE: no object; E_RECORD: a damaged one. */
 static int parse_header(struct elf *e)
 {
 	const Elf64_Ehdr *h = (const void *)e->data;
@@ -127,7 +134,8 @@ static bool is_loaded(const Elf64_Shdr *s, bool is_code)
 	       !(s->sh_flags & SHF_EXECINSTR) == !is_code;
 }
 
-/* Places all sections of a kind behind `at`; the end of the last one. */
+/* Places all sections of a kind (code, or constants) from `at` on; the end of the last one. IMAGE_MAX or more: they do
+ * not fit, or an alignment is not supported. */
 static uint64_t lay_out_sections(struct elf *e, bool is_code, uint64_t at)
 {
 	for (uint64_t i = 0; i < e->n_sections && at < IMAGE_MAX; i++) {
@@ -143,7 +151,8 @@ static uint64_t lay_out_sections(struct elf *e, bool is_code, uint64_t at)
 	return at;
 }
 
-/* Lays out code, stubs and constants, and copies the sections into a new mapping. */
+/* Lays out code, stubs and constants, and copies the sections into a new mapping. The stubs end the executable part,
+ * the constants begin on a new page. */
 static int make_image(struct elf *e)
 {
 	e->offsets = malloc((e->n_sections + 1) * sizeof(*e->offsets));
@@ -166,7 +175,8 @@ static int make_image(struct elf *e)
 	return TFMC_RT_OK;
 }
 
-/* A jump to a function that may be further away than a call reaches. */
+/* A stub jumps to a function of the process, which may be further away than the 32 bits of a call reach; its address
+ * is the stub's second half. */
 static void write_stubs(struct elf *e)
 {
 #if defined(__aarch64__)
@@ -181,7 +191,7 @@ static void write_stubs(struct elf *e)
 	}
 }
 
-/* Offset of a symbol in the image; UINT64_MAX: it is nowhere. */
+/* Offset of a symbol in the image; UINT64_MAX: it is nowhere. An undefined symbol is an import, by name: its stub. */
 static uint64_t symbol_offset(const struct elf *e, const Elf64_Sym *s)
 {
 	if (s->st_shndx != SHN_UNDEF) {
@@ -248,7 +258,8 @@ static bool relocate(uint32_t type, unsigned char *where, uint64_t to)
 
 #endif
 
-/* Applies the relocations of one table to the loaded section `target`. */
+/* Applies the relocations of one table to the loaded section `target`. Each changes 4 bytes, which must be in the
+ * section. False: a damaged table, a symbol that is nowhere, or an unknown type. */
 static bool relocate_section(struct elf *e, const Elf64_Shdr *table, uint64_t target)
 {
 	const Elf64_Shdr *section = &e->sections[target];
@@ -286,7 +297,8 @@ static int relocate_all(struct elf *e)
 
 /* ---- the model ---- */
 
-/* Address of the global symbol PREFIX + suffix; NULL: the object does not define it. */
+/* Address of the global symbol PREFIX + suffix, where n is the length of the prefix; NULL: the object does not define
+ * it, or outside of the image. */
 static void *find(const struct elf *e, const char *prefix, size_t n, const char *suffix)
 {
 	for (uint64_t i = 0; i < e->n_symbols; i++) {
@@ -301,7 +313,9 @@ static void *find(const struct elf *e, const char *prefix, size_t n, const char 
 	return NULL;
 }
 
-/* The model whose symbols begin with a prefix, as NAME_model() of a header makes it. False: a function is missing. */
+/* Fills the model whose symbols begin with a prefix, as NAME_model() of a header makes it. False: a function is
+ * missing, so the prefix is not that of a model. Slots are copied, since ISO C does not convert data pointers to
+ * functions. */
 static bool bind_model(const struct elf *e, const char *prefix, size_t n, struct tfmc_model *model)
 {
 	const struct {
@@ -331,7 +345,8 @@ static bool bind_model(const struct elf *e, const char *prefix, size_t n, struct
 	return true;
 }
 
-/* Binds the model of a symbol PREFIX_record for whose prefix all functions exist. */
+/* Binds the model of a symbol PREFIX_record for whose prefix all functions exist: an object does not tell its model's
+ * name otherwise. */
 static int find_model(const struct elf *e, struct tfmc_model *model)
 {
 	static const char suffix[] = "_record";

@@ -2,6 +2,10 @@
 /*
  * Ids to text: each token is written as a few byte runs, to a buffer or to a stream that emits whole
  * characters.
+ *
+ * A piece is the string of a token; a word mark in it (SentencePiece's U+2581) stands for a space. The head's flags
+ * (TFMC_TOK_H_) say how the decoder of the model works, those of a token (TFMC_TOK_F_) what it is. WordPiece: n_prefix
+ * bytes (`##`) begin pieces that continue a word; with DECODE_SUFFIX the same bytes end pieces that end one.
  */
 #include <string.h>
 
@@ -21,7 +25,8 @@ struct output {
 	uint64_t cap, n;
 };
 
-/* Writes bytes, without the first space where DECODE_STRIP removes it. */
+/* Writes bytes, without the first space of the text where DECODE_STRIP removes it, which the encoder has added. With
+ * DECODE_STRIP_ALL the next token is still the first. */
 static void write_text(struct output *s, const char *bytes, size_t n)
 {
 	uint32_t flags = s->t->head->flags;
@@ -55,7 +60,8 @@ static void write_unmarked(struct output *s, const char *p, size_t n)
 	write_text(s, p + from, n - from);
 }
 
-/* True for punctuation and contractions, which take no space before them. */
+/* True for punctuation and contractions, which take no space before them: `clean_up_tokenization_spaces` of
+ * transformers. */
 static bool takes_no_space(const char *p, size_t n)
 {
 	static const char *const strings[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};
@@ -65,7 +71,8 @@ static bool takes_no_space(const char *p, size_t n)
 	return false;
 }
 
-/* Writes a WordPiece token: after a space unless it continues a word or is punctuation. */
+/* Writes a token of a decoder of words: after a space unless it continues a word or is punctuation. A continuation
+ * that begins the text keeps its prefix. */
 static void write_word(struct output *s, const char *p, size_t n)
 {
 	const struct tfmc_tok_header *h = s->t->head;
@@ -81,7 +88,8 @@ static void write_word(struct output *s, const char *p, size_t n)
 	s->is_begun = true;
 }
 
-/* Writes one token as its flags say. E_ID: no such token. */
+/* Writes one token as its flags say. E_ID: no such token. The space of an end-of-word suffix is written before the
+ * next token, so that none ends the text. Tokens of single bytes are written as they are: their bytes are no marks. */
 static int write_token(struct output *s, int32_t id)
 {
 	const struct tfmc_tokenizer *t = s->t;
@@ -155,7 +163,7 @@ static void append_char(struct tfmc_token_stream *s, const char *bytes, unsigned
 }
 
 /* True: held[0..n), 0 < n < 4, is an incomplete prefix of a valid character: it is one with the lowest or the highest
- * continuation bytes (some first bytes restrict the second). */
+ * continuation bytes (some first bytes restrict the second). More bytes than n must be used, or it is complete. */
 static bool is_incomplete(const char *held, unsigned n)
 {
 	char low[4], high[4];
@@ -167,7 +175,8 @@ static bool is_incomplete(const char *held, unsigned n)
 	return utf8_decode(low, 4, &cp) > n || utf8_decode(high, 4, &cp) > n;
 }
 
-/* Emits the withheld bytes that are decided. */
+/* Emits the withheld bytes that are decided: complete characters, and U+FFFD for bytes that cannot begin one. An
+ * incomplete character at the end waits for the next token. */
 static void emit_decided(struct tfmc_token_stream *s)
 {
 	while (s->n_held && !is_incomplete(s->held, s->n_held)) {
@@ -204,6 +213,7 @@ void tfmc_token_stream_begin(struct tfmc_token_stream *s, const struct tfmc_toke
 	s->is_begun = (flags & TFMC_DETOKENIZE_AFTER) != 0;
 }
 
+/* Text is emitted once for each token, in characters as a whole. The stream keeps what the next token depends on. */
 int tfmc_token_stream_add(struct tfmc_token_stream *s, int32_t id)
 {
 	if (!s || !s->tokenizer)

@@ -2,6 +2,11 @@
 /*
  * Text to ids: added tokens split the text into segments, segments pass normalizers and splitters, words are
  * encoded by a cache or by the model.
+ *
+ * Added tokens are matched by two tries: `raw` in the text as it is, `norm` in normalized text. A word is what the
+ * splitters pass to the model; words that recur take their ids from a cache of one run. is_plain: special tokens in
+ * the text are text. is_start: no token comes before, which decides on prefixes of words. Ids beyond the caller's
+ * capacity are counted only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +15,8 @@
 
 #define CACHE_MAX 8192
 
+/* Returns the grown array, or `old` with r->failed where memory or size_t does not suffice, so that callers check once
+ * at the end. */
 void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t needed, size_t size)
 {
 	if (needed <= *cap)
@@ -33,6 +40,8 @@ void tok_push(struct tok_run *r, uint32_t id)
 		w->items[w->n++] = id;
 }
 
+/* Bytes that the model has no piece for: one token for each byte (byte fallback) if all have one, else the unknown
+ * token, if any. */
 void tok_push_unknown(struct tok_run *r, const char *s, size_t n)
 {
 	const struct tfmc_tokenizer *t = r->t;
@@ -85,7 +94,7 @@ static void emit(struct tok_run *r, uint32_t id)
 
 /* ---- words ---- */
 
-/* Encodes a word by the model and emits its ids. */
+/* Encodes a word by the model and emits its ids. A piece without an id of its own (F_UNKNOWN) is the unknown token. */
 static void encode_word(struct tok_run *r, const char *s, size_t n)
 {
 	r->word.n = 0;
@@ -116,7 +125,8 @@ static uint32_t hash_word(const char *s, size_t n)
 	return (uint32_t)(h >> 32);
 }
 
-/* Encodes a word of at most TOK_CACHE_BYTES through the cache. */
+/* Encodes a word of at most TOK_CACHE_BYTES through the cache, which has one entry for each hash: a collision replaces
+ * it. Words with more than TOK_CACHE_IDS ids are not cached. */
 static void encode_cached(struct tok_run *r, const char *s, size_t n)
 {
 	uint32_t hash = hash_word(s, n);
@@ -146,7 +156,8 @@ static void encode_word_cached(struct tok_run *r, const char *s, size_t n)
 		encode_word(r, s, n);
 }
 
-/* Encodes a text word by word, cut at the word marks: no piece continues across the beginning of a mark. */
+/* Encodes a text word by word, cut before the word marks, so that words can be cached although the text was not split.
+ * No piece continues across such a cut (CUT_AT_MARK is set only then); marks in a row stay together. */
 static void encode_at_marks(struct tok_run *r, const char *s, size_t n)
 {
 	const char *mark = r->t->mark;
@@ -186,7 +197,8 @@ struct added_match {
 	uint32_t id;
 };
 
-/* Checks a match of an added token (single words) and extends it by the white space that it strips. */
+/* Checks a match f of an added token (one that must be a word has no word character on either side) and extends it by
+ * the white space that it strips, on the left not before `from`, where the last match ended. */
 static bool check_added(const struct tfmc_tok_added *a, const char *s, size_t n, size_t from,
                         struct added_match *f)
 {
@@ -214,10 +226,9 @@ static bool check_added(const struct tfmc_tok_added *a, const char *s, size_t n,
 	return true;
 }
 
-/*
- * Finds the next added token of `trie` from *at on; false: none. Matches never overlap, rejected ones
- * included; white space that a token consumes may still begin the next match.
- */
+/* Finds the next added token of `trie` from *at on; false: none. Matches never overlap, rejected ones included; white
+ * space that a token consumes may still begin the next match. HIDDEN ones do not split the text: others look them up
+ * (format.h). */
 static bool next_added_token(const struct tok_run *r, const struct tok_trie *trie, const char *s, size_t n,
                              size_t from, size_t *at, struct added_match *f)
 {
@@ -243,7 +254,7 @@ static bool next_added_token(const struct tok_run *r, const struct tok_trie *tri
 	return false;
 }
 
-/* Normalizes a segment, splits off added tokens of normalized text, and encodes the rest. */
+/* Normalizes a segment, splits off added tokens of normalized text, and encodes what is between them. */
 static void encode_normalized(struct tok_run *r, const char *s, size_t n)
 {
 	size_t from = 0, at = 0;
@@ -261,8 +272,8 @@ static void encode_normalized(struct tok_run *r, const char *s, size_t n)
 	r->is_start = false;
 }
 
-/* Encodes the language code `>>code<<` at the beginning of a Marian segment as one token. Returns its
- * length; 0: none. */
+/* Encodes the language code `>>code<<` at the beginning of a Marian segment as one token, the unknown one if the
+ * vocabulary has no such code. Returns its length; 0: none. */
 static size_t encode_language_code(struct tok_run *r, const char *s, size_t n)
 {
 	uint32_t index;
@@ -305,8 +316,8 @@ static void encode_text(struct tok_run *r, const char *s, size_t n)
 
 /* ---- runs ---- */
 
-/* Prepares the encoding of a text of `bytes` bytes, with a word cache of a size to suit. Ids beyond `cap` are
- * counted only. */
+/* Prepares the encoding of a text of `bytes` bytes, with a word cache of a size to suit (an entry for 8 bytes, a power
+ * of two). Ids beyond `cap` are counted only. */
 static void open_run(struct tok_run *r, const struct tfmc_tokenizer *t, uint64_t bytes, int32_t *ids,
                      uint64_t cap)
 {
@@ -337,6 +348,8 @@ static int close_run(struct tok_run *r, uint64_t *n)
 	return tok_status(r);
 }
 
+/* With SPECIAL the items of the template for one text: tokens and the text; a model without template has the text
+ * alone. */
 int tfmc_tokenizer_encode(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, unsigned flags,
                           int32_t *ids, uint64_t cap, uint64_t *n)
 {
@@ -357,6 +370,8 @@ int tfmc_tokenizer_encode(const struct tfmc_tokenizer *t, const char *text, uint
 	return close_run(&r, n);
 }
 
+/* The template's items after those for one text are for a pair; without them a and b follow each other, with types 0
+ * and 1. */
 int tfmc_tokenizer_encode_pair(const struct tfmc_tokenizer *t, const char *a, uint64_t n_a, const char *b,
                                uint64_t n_b, int32_t *ids, int32_t *types, uint64_t cap, uint64_t *n)
 {

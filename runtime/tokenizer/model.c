@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models: one word to ids. */
+/*
+ * Models: one word to ids, which are pushed to r->word. BPE merges the adjacent pair of the lowest rank until none has
+ * one; Unigram searches for the best segmentation; WordPiece takes the longest piece at each position; WordLevel looks
+ * up words as a whole. Pieces are found in a trie (a double array whose transitions are checked), merges in a hash
+ * table. TFMC_TOK_NONE: no token.
+ */
 #include "runtime/tokenizer/tok.h"
 
 #include <string.h>
@@ -14,7 +19,8 @@
 
 #define SHORT_WORD 32
 
-/* Looks up the merge of two ids; NULL: none. */
+/* Looks up the merge of two ids by open addressing; NULL: none. A quarter of the slots is empty (open.c), so the
+ * search ends. */
 static const struct tfmc_tok_pair *find_pair(const struct tfmc_tokenizer *t, uint32_t left, uint32_t right)
 {
 	if (!t->pair_mask)
@@ -31,7 +37,7 @@ static const struct tfmc_tok_pair *find_pair(const struct tfmc_tokenizer *t, uin
 
 /* ---- initial symbols ---- */
 
-/* Initial symbols of byte-level BPE: one id per byte. */
+/* Initial symbols of byte-level BPE: one id per byte; a byte without a token is the unknown one, or is dropped. */
 static void push_bytes(struct tok_run *r, const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -43,7 +49,8 @@ static void push_bytes(struct tok_run *r, const char *s, size_t n)
 	}
 }
 
-/* Finds the piece of one character, with the end-of-word suffix if it is the last one. */
+/* Finds the piece of one character, with the end-of-word suffix if it is the last one of the word. False: there is
+ * none. */
 static bool find_char_piece(const struct tfmc_tokenizer *t, const char *s, size_t len, bool is_last,
                             uint32_t *id)
 {
@@ -57,7 +64,8 @@ static bool find_char_piece(const struct tfmc_tokenizer *t, const char *s, size_
 	return tok_trie_value(&t->trie, node, id) && *id < t->head->n_tokens;
 }
 
-/* Initial symbols: one piece per character (byte-level with a suffix: per byte); others are unknown. */
+/* Initial symbols: one piece per character (byte-level with a suffix: per byte); others are unknown, with FUSE_UNKNOWN
+ * one unknown token for a run of them. */
 static void push_chars(struct tok_run *r, const char *s, size_t n)
 {
 	size_t unknown = 0; /* bytes before `at` that no piece covers */
@@ -84,7 +92,8 @@ static void push_chars(struct tok_run *r, const char *s, size_t n)
 
 /* ---- short words ---- */
 
-/* Merges in place by rescanning all pairs; returns the number of symbols left. */
+/* Merges in place by rescanning all pairs; returns the number of symbols left. `<` keeps the leftmost of equal ranks.
+ * Only the pairs on both sides of a merge are looked up again. */
 static size_t merge_short(const struct tfmc_tokenizer *t, uint32_t *ids, size_t n)
 {
 	const struct tfmc_tok_pair *pairs[SHORT_WORD]; /* [i]: merge of symbols i and i + 1 */
@@ -112,7 +121,8 @@ static size_t merge_short(const struct tfmc_tokenizer *t, uint32_t *ids, size_t 
 
 /* ---- long words ---- */
 
-/* Pushes the merge of the symbol `at` and its successor, if there is one. */
+/* Pushes the merge of the symbol `at` and its successor, if there is one. The key orders by rank, then by position;
+ * positions are indices of the first symbols, which merges keep in order. */
 static void heap_push(struct tok_run *r, int32_t at)
 {
 	const struct tok_symbol *s = &r->symbols[at];
@@ -150,7 +160,8 @@ static struct tok_heap_entry heap_pop(struct tok_run *r)
 	return top;
 }
 
-/* Applies a merge of the heap to the linked list of symbols and pushes the new neighbor pairs. */
+/* Applies a merge of the heap to the linked list of symbols and pushes the new neighbor pairs. Entries of symbols that
+ * were merged meanwhile stay in the heap and are recognized by their ids. */
 static void merge_at(struct tok_run *r, const struct tok_heap_entry *e)
 {
 	int32_t at = (int32_t)(e->key & 0xffffffffu);
@@ -195,6 +206,7 @@ static void merge_long(struct tok_run *r)
 	r->word.n = n_kept;
 }
 
+/* With WHOLE_WORDS a word that is a piece is its token without merges (ignore_merges). */
 void tok_bpe(struct tok_run *r, const char *s, size_t n)
 {
 	const struct tfmc_tokenizer *t = r->t;
@@ -232,8 +244,9 @@ static void relax(struct tok_best *b, double score, size_t start, uint32_t id)
 		*b = (struct tok_best){score, (uint32_t)start, id};
 }
 
-/* Relaxes the ends of all pieces that begin at `at`; the character alone is offered as unknown if it is no
- * piece. */
+/* Relaxes the ends of all pieces that begin at `at`, whose best score is known since all paths to it come from earlier
+ * positions; the character alone (len bytes) is offered as unknown if it is no piece, so that each position can be
+ * reached. */
 static void relax_pieces(struct tok_run *r, const char *s, size_t n, size_t at, size_t len)
 {
 	const struct tfmc_tokenizer *t = r->t;
@@ -250,12 +263,16 @@ static void relax_pieces(struct tok_run *r, const char *s, size_t n, size_t at, 
 		relax(&r->best[at + len], here + t->head->unknown_score, at, TFMC_TOK_NONE);
 }
 
+/* True: no piece, or a character that the vocabulary has but the model does not know (LONE), which is unknown among
+ * unknown ones. */
 static bool is_unknown(const struct tok_run *r, uint32_t id)
 {
 	return id == TFMC_TOK_NONE || r->t->flags[id] & TFMC_TOK_F_LONE;
 }
 
-/* Reads the best path backwards and pushes its ids; consecutive unknown pieces are encoded as one. */
+/* Reads the best path backwards and pushes its ids; consecutive unknown pieces are encoded as one, a LONE one by
+ * itself keeps its id. The ends of the path are stored in the scores of the array's last entries, from its end, which
+ * the path has already passed: no second array. */
 static void push_best_path(struct tok_run *r, const char *s, size_t n)
 {
 	size_t n_kept = 0;
@@ -284,6 +301,8 @@ static void push_best_path(struct tok_run *r, const char *s, size_t n)
 	}
 }
 
+/* best[i] is the best path to byte i: its score, and begin and id of its last piece. Positions inside of a character
+ * are never reached. */
 void tok_unigram(struct tok_run *r, const char *s, size_t n)
 {
 	if (n >= UINT32_MAX) {
@@ -318,6 +337,7 @@ static size_t count_chars(const char *s, size_t n, size_t max)
 	return count;
 }
 
+/* A word that no pieces cover, or with more than word_max characters, is one unknown token. */
 void tok_wordpiece(struct tok_run *r, const char *s, size_t n)
 {
 	const struct tfmc_tokenizer *t = r->t;

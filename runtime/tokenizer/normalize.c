@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Normalizers, applied one after the other between two buffers. Each is linear in its text.
+ *
+ * A normalizer (tok_op) has a kind, up to two strings a and b in t->texts, and flags. The character map is a double
+ * array (Darts clone: a unit has the label in its low byte, an offset to its children, bit 8 for a value child) and a
+ * pool of replacements.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +13,14 @@
 
 /* ---- precompiled character map of SentencePiece ---- */
 
-/* Offset of the children of a unit (Darts-clone encoding). */
+/* Offset of the children of a unit (Darts-clone encoding): 22 bits, shifted by 8 if bit 9 is set. */
 static uint32_t charsmap_offset(uint32_t replacement)
 {
 	return (replacement >> 10) << ((replacement & 512) >> 6);
 }
 
-/* Longest (or shortest) key that s begins with, and its value; 0: none. */
+/* Length of the longest (or shortest) key that s begins with, and its value, an offset of the replacement; 0: none.
+ * Units come from a file: each index and label is checked. */
 static size_t find_in_charsmap(const struct tfmc_tokenizer *t, const char *s, size_t n, bool shortest,
                                uint32_t *value)
 {
@@ -78,8 +83,8 @@ static void map_each_char(struct charsmap_output *m, size_t at, size_t end)
 	}
 }
 
-/* Hugging Face's way of applying the map: graphemes of less than 6 bytes are looked up as a whole, the
- * characters of others one by one. */
+/* Hugging Face's way of applying the map: graphemes of less than 6 bytes are looked up as a whole (by the shortest
+ * key), the characters of others, or of those that are not in the map, one by one. */
 static void map_graphemes(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out)
 {
 	struct charsmap_output m = {t, s, 0, out};
@@ -103,7 +108,8 @@ struct replacement {
 	const char *text;
 };
 
-/* Next piece at s, n > 0: preserved token, longest key of the map, or characters. */
+/* Next piece at s, n > 0: a preserved (user-defined) token, the longest key of the map, or characters. Without a map
+ * all up to the next space or possible token is one piece: fewer steps. */
 static struct replacement next_replacement(const struct tfmc_tokenizer *t, const char *s, size_t n)
 {
 	uint32_t value = 0, cp;
@@ -136,8 +142,8 @@ static void append_marked(const char *s, size_t n, const char *mark, size_t n_ma
 	}
 }
 
-/* Operation TFMC_TOK_SENTENCEPIECE: replacements, removal of spaces (flags 1), word marks, and one before the text
- * (flags 2), in one pass. */
+/* Operation TFMC_TOK_SENTENCEPIECE: replacements, removal of spaces (flags 1: at both ends, and runs become one), word
+ * marks, and one before the text (flags 2), in one pass. With removal a leading space is not yet the text's begin. */
 static void normalize_sentencepiece(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op,
                                     const char *s, size_t n, struct tok_text *out)
 {
@@ -174,7 +180,8 @@ static bool is_cjk(uint32_t cp)
 /* Change of one character: kept, removed, replaced by a space, surrounded by spaces. */
 enum char_change { CHANGE_KEEP, CHANGE_DROP, CHANGE_SPACE, CHANGE_SURROUND };
 
-/* BERT's cleaning: removes control characters, white space becomes a space. */
+/* BERT's cleaning: removes control characters, white space becomes a space. Tab and line ends are controls by
+ * category, but white space here. */
 static enum char_change bert_clean_change(uint32_t cp)
 {
 	unsigned c = tok_class(cp);
@@ -233,7 +240,7 @@ static void change_chars(const struct tfmc_tok_op *op, const char *s, size_t n, 
 
 /* ---- strings ---- */
 
-/* Replaces every occurrence of a string. */
+/* Replaces every occurrence of a string, which is not empty (open.c). */
 static void replace_string(const char *s, size_t n, const char *from, size_t n_from, const char *to,
                            size_t n_to, struct tok_text *out)
 {
@@ -255,7 +262,7 @@ static void replace_string(const char *s, size_t n, const char *from, size_t n_f
 	tok_append(out, s + copied, n - copied);
 }
 
-/* Replaces runs of at least `min` spaces; min 0: of any white space. */
+/* Replaces runs of at least `min` spaces; min 0: of any white space. Shorter runs, and what is between, are copied. */
 static void replace_blanks(const char *s, size_t n, uint32_t min, const char *to, size_t n_to,
                            struct tok_text *out)
 {
@@ -302,7 +309,7 @@ static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_to
 	tok_suffix_sets_free(&suffixes);
 }
 
-/* Trims white space: sides 1 left, 2 right. */
+/* Copies text without the white space at its ends: sides 1 left, 2 right. */
 static void trim(const char *s, size_t n, uint32_t sides, struct tok_text *out)
 {
 	size_t from = 0;
@@ -357,6 +364,9 @@ static void apply_normalizer(const struct tfmc_tokenizer *t, const struct tfmc_t
 	}
 }
 
+/* Two buffers alternate, as an operation reads what the one before wrote. Only the last one's text counts against the
+ * limit of the run, which all segments share. Returns the text: s itself without normalizers, else a buffer until the
+ * next call. */
 const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *out_n)
 {
 	for (uint32_t i = 0; i < r->t->normalize.n; i++) {

@@ -2,6 +2,9 @@
 /*
  * Opening a packed tokenizer: validates every offset, size and id once, so that encoding only checks the
  * transitions of double arrays. Functions that open a section return false if it is malformed.
+ *
+ * A packed tokenizer is a header and sections (arrays), see format.h. `single` is the token of each byte, `raw` and
+ * `norm` the tries of added tokens. Its fields refer to sections by offset, so nothing is copied.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
@@ -57,7 +60,8 @@ static bool is_id_or_none(const struct tfmc_tokenizer *t, uint32_t id)
 	return id == TFMC_TOK_NONE || id < t->head->n_tokens;
 }
 
-/* Opens pieces, flags and scores: offsets ascend, sizes agree. */
+/* Opens pieces, flags and scores: offsets ascend, sizes agree, so that tfmc_tokenizer_piece needs no check. Only
+ * Unigram has scores. */
 static bool open_tokens(struct tfmc_tokenizer *t)
 {
 	uint64_t n = t->head->n_tokens, bytes, n_pieces;
@@ -115,7 +119,7 @@ static bool open_pairs(struct tfmc_tokenizer *t)
 	return n == 0 || (n >= 4 && taken <= n - n / 4);
 }
 
-/* Opens added tokens and single-byte tokens. */
+/* Opens added tokens and single-byte tokens (256 ids, or none); byte-level models need the latter. */
 static bool open_added(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes;
@@ -141,7 +145,8 @@ static bool string_fits(uint64_t at, uint64_t n, uint64_t bytes)
 	return at <= bytes && n <= bytes - at;
 }
 
-/* Checks kind, operands and flags of an operation; texts: bytes of TEXTS. */
+/* Checks kind, operands and flags of an operation; texts: bytes of TEXTS. Patterns (automata) are checked as a whole,
+ * strings that are searched for are not empty. */
 static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, bool is_split,
                     uint64_t text_bytes)
 {
@@ -179,7 +184,7 @@ static bool open_ops(struct tfmc_tokenizer *t)
 	       string_fits(t->head->prefix, t->head->n_prefix, text_bytes);
 }
 
-/* Opens the templates for one text and for a pair. */
+/* Opens the templates for one text (the first n_single items) and for a pair (the others). */
 static bool open_template(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes;
@@ -194,7 +199,8 @@ static bool open_template(struct tfmc_tokenizer *t)
 	return t->head->n_single <= t->n_items;
 }
 
-/* Opens the character map of SentencePiece: a double array, then strings of which the last one is terminated. */
+/* Opens the character map of SentencePiece: the bytes of a double array (u32), the array, then strings of which the
+ * last one is terminated, so that each offset begins a terminated string. No section: no map. */
 static bool open_chars(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes;
@@ -214,7 +220,7 @@ static bool open_chars(struct tfmc_tokenizer *t)
 	return true;
 }
 
-/* Checks the scalar fields of the header. */
+/* Checks the scalar fields of the header. WordPiece must have an unknown token, since its words may have no pieces. */
 static bool head_fits(const struct tfmc_tokenizer *t)
 {
 	const struct tfmc_tok_header *h = t->head;
@@ -226,7 +232,8 @@ static bool head_fits(const struct tfmc_tokenizer *t)
 	return ok && h->unknown_score == h->unknown_score;
 }
 
-/* Validates sections and ids; returns a status. */
+/* Validates sections and ids; returns a status. The header comes first, then the checksum, before anything is read by
+ * offsets. */
 static int tok_open_sections(struct tfmc_tokenizer *t, uint64_t bytes)
 {
 	const struct tfmc_tok_header *h = t->head;
@@ -266,6 +273,7 @@ int tfmc_tokenizer_open(const void *data, uint64_t bytes, struct tfmc_tokenizer 
 	return status;
 }
 
+/* The target's tokenizer follows the source's in the same bytes; a model with one has it for both. */
 int tfmc_tokenizer_open_target(const void *data, uint64_t bytes, struct tfmc_tokenizer **out)
 {
 	const struct tfmc_tok_header *first = data;
@@ -276,6 +284,7 @@ int tfmc_tokenizer_open_target(const void *data, uint64_t bytes, struct tfmc_tok
 	return tfmc_tokenizer_open((const char *)data + first->bytes, bytes - first->bytes, out);
 }
 
+/* E_FILE: no regular file that can be read. O_NONBLOCK: does not wait at a FIFO. */
 int tfmc_tokenizer_open_file(const char *path, struct tfmc_tokenizer **out)
 {
 	struct stat st;
@@ -332,6 +341,7 @@ int tfmc_tokenizer_is_special(const struct tfmc_tokenizer *t, int32_t id)
 	return t && id >= 0 && (uint32_t)id < t->head->n_tokens && (t->flags[id] & TFMC_TOK_F_SPECIAL) != 0;
 }
 
+/* *value is that of the longest key that s begins with, or unset where 0 is returned. */
 size_t tok_trie_longest(const struct tok_trie *t, const char *s, size_t n, uint32_t *value)
 {
 	uint32_t node = 0;
@@ -369,6 +379,7 @@ int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, u
 	return tok_status(&r);
 }
 
+/* Added tokens come first, as in encoding. */
 int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, uint64_t bytes)
 {
 	uint32_t value;

@@ -2,6 +2,11 @@
 /*
  * Splitters: each passes its parts to the next one, the last one passes words to the model. The split
  * behavior says how matches and the text between them are combined.
+ *
+ * Patterns are deterministic automata (format.h): characters have classes, of which the last one stands for the end of
+ * the text; a step gives the next state, DEAD if no match can follow, and whether a match ends before the character
+ * just read. Suffix sets: for each position the set of states from which a match still follows, as an index of
+ * distinct sets. A level is the index of a splitter.
  */
 #include "runtime/tokenizer/tok.h"
 
@@ -39,7 +44,8 @@ static uint64_t automaton_bytes(uint64_t states, uint64_t classes, uint64_t rang
 	return ((12 + 4 * ranges + 128 + ranges + 3) & ~UINT64_C(3)) + 2 * states * classes;
 }
 
-/* Pointers to the tables of a packed automaton. */
+/* Pointers to the tables of a packed automaton: three u32, the begins of the ranges, classes of ASCII and of the
+ * ranges, steps. */
 static struct automaton automaton_view(const char *a)
 {
 	const uint32_t *head = (const void *)a;
@@ -50,6 +56,7 @@ static struct automaton automaton_view(const char *a)
 	return v;
 }
 
+/* Checks sizes, ascending ranges, classes and next states once, so that matching needs no checks. */
 bool tok_automaton_is_valid(const char *a, uint64_t offset, uint64_t n)
 {
 	uint32_t head[3];
@@ -88,7 +95,8 @@ static uint32_t char_class(const struct automaton *v, uint32_t cp)
 	return v->of[low];
 }
 
-/* The character by which byte-level vocabularies (GPT-2) write a byte. */
+/* The character by which byte-level vocabularies (GPT-2) write a byte: printable Latin-1 is itself, the other 68 bytes
+ * are U+0100 and following, in order. */
 static uint32_t tok_byte_letter(unsigned char b)
 {
 	if ((b >= 33 && b <= 126) || (b >= 161 && b != 173))
@@ -96,7 +104,8 @@ static uint32_t tok_byte_letter(unsigned char b)
 	return 256u + (b <= 32 ? b : b <= 160 ? b - 127u + 33u : 67u);
 }
 
-/* Class of the character at s, of the end of the text for n = 0. Returns its length. */
+/* Class of the character at s, of the end of the text for n = 0. Returns its length. With LETTERS the pattern is for
+ * text in GPT-2 letters, one for each byte. An invalid byte has the class beyond the last character. */
 static size_t next_class(const struct automaton *v, uint32_t flags, const char *s, size_t n, uint32_t *class)
 {
 	uint32_t cp;
@@ -126,7 +135,8 @@ static bool set_contains(const struct tok_suffix_sets *a, const struct automaton
 	return set_at(a, v, id)[state / 64] >> state % 64 & 1;
 }
 
-/* Allocates the sets of states, of which SET_ALL and SET_EMPTY exist. False: no memory. */
+/* Allocates the sets of states, of which SET_ALL and SET_EMPTY exist, and `before`, a cache of predecessor_set (index
+ * + 1; 0: not yet computed). False: no memory. */
 static bool alloc_sets(struct tok_suffix_sets *a, const struct automaton *v)
 {
 	size_t bytes = (v->states + 63) / 64 * sizeof(*a->sets);
@@ -139,8 +149,8 @@ static bool alloc_sets(struct tok_suffix_sets *a, const struct automaton *v)
 	return true;
 }
 
-/* Index of the candidate set, which is at index n_sets: an equal one, a new one, or SET_ALL when there are too
- * many. */
+/* Index of the candidate set, which is at index n_sets: an equal one, a new one, or SET_ALL when there are too many,
+ * which prunes nothing but is never wrong. */
 static uint16_t intern_set(struct tok_suffix_sets *a, const struct automaton *v)
 {
 	size_t bytes = (v->states + 63) / 64 * sizeof(*a->sets);
@@ -172,8 +182,8 @@ static uint16_t predecessor_set(struct tok_suffix_sets *a, const struct automato
 	return found;
 }
 
-/* Computes the sets for all positions of s[from .. n), first the class of each character, then the sets from the
- * end. False: no memory. */
+/* Computes the sets for all positions of s[from .. n), first the class of each character (in the same array), then the
+ * sets from the end. False: no memory. */
 static bool analyze_suffixes(struct tok_suffix_sets *a, const struct automaton *v, uint32_t flags,
                              const char *s, size_t n, size_t from)
 {
@@ -204,7 +214,8 @@ static bool analyze_suffixes(struct tok_suffix_sets *a, const struct automaton *
 
 /* ---- matches ---- */
 
-/* Length of the match that begins at s[at]; 0: none. */
+/* Length of the match that begins at s[at]; 0: none. The longest one counts: the automaton goes on until no match can
+ * follow. Without suffix sets that may be far beyond the match, so they are computed then. */
 static size_t match_length(const struct automaton *v, uint32_t flags, struct tok_suffix_sets *a,
                            const char *s, size_t n, size_t at)
 {
@@ -236,6 +247,7 @@ void tok_suffix_sets_free(struct tok_suffix_sets *a)
 	free(a->before);
 }
 
+/* Positions where the first step is DEAD are passed without a walk. */
 size_t tok_find_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op,
                       struct tok_suffix_sets *suffixes, const char *s, size_t n, size_t at, size_t *len)
 {
@@ -260,6 +272,7 @@ static bool is_punctuation(uint32_t cp, unsigned c)
 	return c & TOK_P || (cp > 32 && cp < 127 && !(c & (TOK_L | TOK_N)));
 }
 
+/* Whether a match of the operation may contain the character. */
 static bool matches_char(const struct tfmc_tok_op *op, uint32_t cp)
 {
 	unsigned c = tok_class(cp);
@@ -285,8 +298,8 @@ static size_t next_char(const struct tfmc_tok_op *op, const char *s, size_t n, u
 	return 1;
 }
 
-/* End of the piece at s: a match, which is a run of characters with the minimum and maximum of its kind, or the
- * text before one (*is_match). */
+/* End of the piece at s: a match, which is a run of characters with the minimum and maximum of its kind, or the text
+ * before one (*is_match). A run that is shorter than the minimum belongs to the text. */
 static size_t next_chars_match(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_match)
 {
 	unsigned min, max;
@@ -376,7 +389,8 @@ static void flush_part(struct part *p)
 	p->from = p->to;
 }
 
-/* Adds the piece [p->to, end), a match or the text between two. */
+/* Adds the piece [p->to, end), a match or the text between two, to the part, or passes the part on first, as the
+ * behavior says (that of Hugging Face's Split). */
 static void add_piece(struct part *p, size_t end, bool is_match, bool was_match, uint32_t behavior)
 {
 	switch ((enum tfmc_tok_behavior)behavior) {
@@ -409,8 +423,8 @@ static void add_piece(struct part *p, size_t end, bool is_match, bool was_match,
 	}
 }
 
-/* End of the match at `at`, or of the text before the next match; *match: length of a match that was found
- * in advance, kept for the next call. */
+/* End of the match at `at`, or of the text before the next match; *match: length of a match that was found in advance,
+ * kept for the next call, which begins there. */
 static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const char *s, size_t n, size_t at,
                          size_t *match, bool *is_match)
 {
@@ -422,7 +436,8 @@ static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const 
 	return *is_match ? at + len : from;
 }
 
-/* Splits by matches with a behavior. */
+/* Splits by matches with a behavior. INVERT: matches are the text, what is between them the delimiters; words are
+ * split so. The suffix sets of this splitter are of the text before. */
 static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t next, const char *s,
                           size_t n)
 {
@@ -449,7 +464,8 @@ static bool begins_with(const char *s, size_t n, const char *with, size_t n_with
 	return n >= n_with && !memcmp(s, with, n_with);
 }
 
-/* Replaces spaces by the mark, which may also be prepended. */
+/* Replaces spaces by the mark, which may also be prepended (flags 2: always, 1: at the start of the text), unless the
+ * part begins with it. */
 static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t level, const char *s,
                       size_t n)
 {

@@ -3,6 +3,10 @@
  * UTF-8, lower case, the four normalization forms (UAX 15), grapheme clusters. Normalization: decompose each
  * character by the tables, sort the marks after each starter by combining class, compose. Text that a form cannot
  * change is copied.
+ *
+ * Tables are generated (unicode_gen.c): a record for each character has its lower case, combining class (ccc, 0: a
+ * starter), decompositions in tok_pool, and `inert`, the forms that never change it. An invalid byte is a character of
+ * its own (TOK_INVALID | byte) and passes through unchanged.
  */
 #include "runtime/tokenizer/unicode.h"
 
@@ -46,6 +50,8 @@ const uint16_t tok_class_masks[31] = {0,
                                       O,
                                       O | TOK_SPACE};
 
+/* True for \w of the regex libraries: letters, marks, decimal and letter numbers, connectors, joiners, and circled
+ * letters (Other_Alphabetic). */
 bool tok_is_word(uint32_t cp)
 {
 	return tok_class(cp) & (TOK_L | TOK_M | TOK_ND | TOK_NL | TOK_PC) || cp == 0x200c || cp == 0x200d ||
@@ -64,6 +70,7 @@ size_t tok_decode_long(const unsigned char *s, size_t n, uint32_t *cp)
 	return 1;
 }
 
+/* Offset of the last character of s[0..n), n > 0: that of a valid character of 2 to 4 bytes, else of the last byte. */
 size_t tok_last_char(const char *s, size_t n)
 {
 	uint32_t cp;
@@ -74,6 +81,7 @@ size_t tok_last_char(const char *s, size_t n)
 	return n - 1;
 }
 
+/* limit 0: none. A text that would be longer fails (is_longer). */
 void tok_append(struct tok_text *t, const char *bytes, size_t n)
 {
 	if (t->limit && n > t->limit - t->n) {
@@ -188,8 +196,8 @@ static void decompose(struct code_points *c, uint32_t cp, bool compat)
 		push_code_point(c, cp);
 }
 
-/* Sorts n marks by combining class, stable: insertion for short runs, counting for long ones. False: no
- * memory. */
+/* Sorts n marks by combining class, stable: insertion for short runs, counting for long ones, so that hostile text
+ * costs no quadratic time. False: no memory. */
 static bool sort_marks(uint32_t *code_points, size_t n)
 {
 	size_t starts[257] = {0};
@@ -230,7 +238,8 @@ static void sort_all_marks(struct code_points *c)
 	}
 }
 
-/* Primary composite of two characters; 0: none. */
+/* Primary composite of two characters; 0: none. Hangul is computed: leading and vowel, then with a trailing consonant
+ * (UAX 15); other pairs by binary search. */
 static uint32_t compose_pair(uint32_t a, uint32_t b)
 {
 	if (a - LEADING < 19 && b - VOWEL < 21)
@@ -250,8 +259,8 @@ static uint32_t compose_pair(uint32_t a, uint32_t b)
 	return low < tok_n_composes && p->first == a && p->second == b ? p->both : 0;
 }
 
-/* Canonical composition: a mark composes with the last starter unless a mark of the same or a higher class
- * is between. */
+/* Canonical composition in place: a mark composes with the last starter unless a mark of the same or a higher class is
+ * between; a starter only if nothing is between. inert & NFC: never the second of a pair. */
 static void compose(struct code_points *c)
 {
 	size_t n = 0, starter = SIZE_MAX;
@@ -354,6 +363,7 @@ static bool joins_hangul(unsigned a, unsigned b)
 	return (a == LVT || a == T) && b == T;
 }
 
+/* Returns the length of the cluster that s begins with, by rules GB3 to GB13. */
 size_t tok_grapheme(const char *s, size_t n)
 {
 	uint32_t cp;

@@ -39,7 +39,7 @@ static int decompose(int cp, int compat, utf8proc_int32_t *out)
 	return n == 1 && out[0] == cp ? 0 : (int)n;
 }
 
-/* Composes a few code points; returns the number of code points of the result. */
+/* Decomposes and composes n code points; returns the number of code points of the result. */
 static int compose(const utf8proc_int32_t *in, int n, int compat, utf8proc_int32_t *out)
 {
 	utf8proc_int32_t all[4 * SEQ_MAX];
@@ -59,7 +59,8 @@ static int is_hangul(int cp)
 	return cp >= 0xac00 && cp < 0xac00 + 11172;
 }
 
-/* Adds the pair that composes to cp, if it is a primary composite. */
+/* Adds the pair (composite of all but the last part, last part) that composes to cp, if it is a primary composite: if
+ * composition gives cp back. Full decompositions may have more than two parts. */
 static void add_pair(struct tables *t, int cp)
 {
 	utf8proc_int32_t one = cp, whole[SEQ_MAX], parts[SEQ_MAX], first[4 * SEQ_MAX];
@@ -73,7 +74,8 @@ static void add_pair(struct tables *t, int cp)
 	t->pairs[t->n_pairs++][2] = cp;
 }
 
-/* True: the character may be the second of a composing pair. */
+/* True: the character may be the second of a composing pair, so that one before it may change it. Hangul is
+ * computed. */
 static int is_second(const struct tables *t, int cp)
 {
 	for (int i = 0; i < t->n_pairs; i++)
@@ -90,8 +92,8 @@ static int put_sequence(struct tables *t, const utf8proc_int32_t *seq, int n)
 	return at;
 }
 
-/* Set of normalization forms (bits of enum tok_form) that never change this character, alone or after
- * others. */
+/* Set of normalization forms (bits of enum tok_form) that never change this character, alone or after others: marks
+ * may move, seconds of pairs may vanish. */
 static int inert_forms(const struct tables *t, int cp, const struct record *r)
 {
 	utf8proc_int32_t one = cp, out[4 * SEQ_MAX];
@@ -102,7 +104,8 @@ static int inert_forms(const struct tables *t, int cp, const struct record *r)
 	return c | d << 1 | kc << 2 | kd << 3;
 }
 
-/* Sets the record of a character. Records without sequences and lower case are shared. */
+/* Sets the record of a character. Records without sequences and lower case are shared: they are most, and a record's
+ * index has 16 bits. */
 static void add_code(struct tables *t, int cp)
 {
 	utf8proc_int32_t seq[SEQ_MAX];
