@@ -2,6 +2,11 @@
 /*
  * backend_compile, from a planned module to an object, a header and C: layout, packed weights, emission
  * through the kernel builder, LLVM, and the final file.
+ *
+ * A struct object is one code variant of the object that is made, compiled for one target; o->all are all of them,
+ * which share weights, layout of the state and interface. A sink is where the caller takes bytes (a file), by
+ * position: embedded weights go to it as they are packed, so that they are never in memory as a whole. `blob` is that
+ * memory where they must be: an object without a sink, and weights that are printed as C.
  */
 #include "backends/object/internal.h"
 #include "backends/plan/host.h"
@@ -48,7 +53,8 @@ static enum tfmc_status layout_all(struct object *o)
 	return layout_variants(o);
 }
 
-/* Sets o->embedded from the options and the size of the weights. */
+/* Sets o->embedded from the options and the size of the weights: with AUTO small ones are embedded. Weights of several
+ * ranks are files. */
 static enum tfmc_status choose_weights_location(struct object *o)
 {
 	uint64_t bytes = (uint64_t)o->weights.bytes;
@@ -72,7 +78,7 @@ static enum tfmc_status choose_weights_location(struct object *o)
 	return TFMC_INVALID;
 }
 
-/* backend_sink that appends to a buffer. */
+/* backend_sink that appends to a buffer: bytes come in order. False: no memory, which drops what follows. */
 static bool write_buf(void *user, uint64_t offset, const void *bytes, size_t n)
 {
 	struct buf *b = user;
@@ -88,7 +94,8 @@ static bool streams_weights(const struct object *o)
 	return o->options->object_sink && !o->options->needs_c && !o->options->no_object;
 }
 
-/* Packs the weights, or copies packed ones of the cache, to position `base` of the sink. */
+/* Packs the weights, or copies packed ones of the cache, to position `base` of the sink. Newly packed ones also go to
+ * packed_sink, the cache's file, whose header is complete when all are written. */
 static enum tfmc_status write_weights(struct object *o, const struct weight_source *source,
                                       const struct backend_sink *sink, uint64_t base)
 {
@@ -99,7 +106,8 @@ static enum tfmc_status write_weights(struct object *o, const struct weight_sour
 	return also && o->weights.bytes > 0 ? pack_header(o, also, 0) : TFMC_OK;
 }
 
-/* Writes a weights file for each rank that has a sink. */
+/* Writes a weights file for each rank that has a sink. Without any sink rank 0 is packed all the same: the record
+ * needs the hashes. */
 static enum tfmc_status pack_ranks(struct object *o, const struct weight_source *source)
 {
 	const struct backend_sink *sinks = o->options->weights_sink;
@@ -116,7 +124,8 @@ static enum tfmc_status pack_ranks(struct object *o, const struct weight_source 
 	return TFMC_OK;
 }
 
-/* Writes the weights to the object's sink, to `blob` (from EMBED_AT), or to weights files. */
+/* Writes the weights to the object's sink, to `blob`, or to weights files. Embedded ones begin at EMBED_AT, after the
+ * ELF header. packed_stays: the cache's file is itself the weights file, nothing is written. */
 static enum tfmc_status pack_to_output(struct object *o, const struct weight_source *source, struct buf *blob)
 {
 	struct backend_sink to_buf = {write_buf, blob};
@@ -151,7 +160,8 @@ static enum tfmc_status emit_variant(struct object *o)
 	return TFMC_OK;
 }
 
-/* Emits the code and data that all variants share. */
+/* Emits the code and data that all variants share: entries, the check that chooses a variant, the exported functions,
+ * the record. */
 static enum tfmc_status emit_interface(struct object *o)
 {
 	struct buf record;
@@ -190,8 +200,8 @@ static enum tfmc_status emit_object(struct object *o)
 
 /* ---- code generation ---- */
 
-/* Rejects with a diagnostic what cannot be printed as C: several variants, device programs, embedded weights too
- * large for a C compiler. */
+/* Rejects with a diagnostic what cannot be printed as C: several variants, device programs, embedded weights too large
+ * for a C compiler (an array of digits). */
 static enum tfmc_status check_c(const struct object *o)
 {
 	if (o->n_all > 1) {
@@ -212,7 +222,8 @@ static enum tfmc_status check_c(const struct object *o)
 	return TFMC_INVALID;
 }
 
-/* Emits the functions a second time, without cpuid checks, and prints them as C. */
+/* Emits the functions a second time, as emits_c leaves out cpuid checks (the C compiler's user chooses the processor),
+ * and prints them as C. */
 static enum tfmc_status compile_c(struct object *o, const struct buf *blob, struct backend_output *out)
 {
 	if (!o->options->needs_c)
@@ -264,8 +275,8 @@ static enum tfmc_status sink_write(const struct backend_sink *sink, uint64_t at,
 	return n == 0 || sink->write_at(sink->user, at, bytes, n) ? TFMC_OK : TFMC_IO;
 }
 
-/* Writes the object to the sink, around the weights. They are in the sink already, or in `blob` if C was
- * wanted. */
+/* Writes the object to the sink, around the weights: ELF header, weights, zeros up to the alignment, the rest of the
+ * object. The weights are in the sink already, or in `blob` if C was wanted. */
 static enum tfmc_status write_object(const struct object *o, const struct buf *image, const struct buf *blob)
 {
 	static const char zeros[OBJECT_ALIGN];
@@ -280,7 +291,8 @@ static enum tfmc_status write_object(const struct object *o, const struct buf *i
 	return sink_write(sink, EMBED_AT + gap, image->data + EMBED_AT, image->len - EMBED_AT);
 }
 
-/* In memory: completes `blob`, which holds the weights, with the rest of the object. */
+/* In memory: completes `blob`, which has room for the ELF header and the weights, with the object's header and its
+ * other bytes. */
 static void append_code(const struct object *o, struct buf *image, struct buf *blob)
 {
 	uint64_t size = (uint64_t)o->weights.bytes;
@@ -290,7 +302,8 @@ static void append_code(const struct object *o, struct buf *image, struct buf *b
 		memcpy(blob->data, image->data, EMBED_AT);
 }
 
-/* Completes out->object, as LLVM wrote it, with embedded weights, or writes it to the sink. */
+/* Completes out->object, as LLVM wrote it, with embedded weights, or writes it to the sink. A copy gets the section of
+ * weights, since the weights' bytes are never in it. */
 static enum tfmc_status write_output(const struct object *o, struct buf *blob, struct backend_output *out)
 {
 	struct buf image;

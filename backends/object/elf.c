@@ -6,6 +6,9 @@
  * an undefined symbol is then defined; everything else moves behind them. So they can be written before the
  * code exists and are copied only once. Fields are accessed by byte offset; reads outside of the object give
  * 0.
+ *
+ * A section or symbol table entry is addressed by its file offset (`head`, `at`). Names are offsets in a section of
+ * strings.
  */
 #include "backends/object/internal.h"
 
@@ -67,7 +70,8 @@ static uint64_t elf_section(const struct elf *e, uint64_t i)
 	return e->sections + i * ELF_SHDR_BYTES;
 }
 
-/* False: not a 64-bit little-endian ELF file, or its section table does not fit into it. */
+/* Reads where sections and their names are. False: not a 64-bit little-endian ELF file, or its section table does not
+ * fit into it. */
 static bool elf_open(struct elf *e, const void *bytes, uint64_t len)
 {
 	static const char magic[] = {0x7f, 'E', 'L', 'F', 2, 1};
@@ -112,8 +116,8 @@ static bool string_is_at(const struct buf *b, uint64_t at, const char *text)
 	return at < b->len && b->len - at >= n && !memcmp(b->data + at, text, n);
 }
 
-/* Defines an undefined symbol as an object at the beginning of section `index`. False: there is no such
- * symbol. */
+/* Defines an undefined symbol (section 0) as a global object at the beginning of section `index`. False: there is no
+ * such symbol. */
 static bool define_symbol(struct elf_editor *e, const char *symbol, uint64_t index, uint64_t size)
 {
 	for (uint64_t s = 0; s < e->elf.n_sections; s++) {
@@ -138,7 +142,8 @@ static bool define_symbol(struct elf_editor *e, const char *symbol, uint64_t ind
 	return false;
 }
 
-/* Appends a copy of the section names with one more; returns its offset in them. */
+/* Appends a copy of the section names with one more, since there is no room behind them where they are; returns its
+ * offset in them. */
 static uint64_t add_section_name(struct elf_editor *e, const char *name)
 {
 	uint64_t head = elf_section(&e->elf, e->elf.names);
@@ -153,8 +158,9 @@ static uint64_t add_section_name(struct elf_editor *e, const char *name)
 	return size;
 }
 
-/* Appends a copy of the section headers with one more, for the weights. All other sections move by `gap`
- * bytes. */
+/* Appends a copy of the section headers with one more, for the weights. All other sections move by `gap` bytes, but
+ * for section 0, which has none. Offsets in the buffer are those without the weights: the header's are larger by
+ * `gap`. */
 static void add_section_header(struct elf_editor *e, uint64_t name, uint64_t size, uint64_t gap)
 {
 	while (e->b->len % 8)
@@ -183,6 +189,7 @@ uint64_t embed_bytes(uint64_t size)
 	return (size + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
 }
 
+/* The buffer is not moved: the caller writes the weights between the ELF header and what follows. */
 enum tfmc_status embed_section(struct diag_context *cx, struct buf *object, const char *symbol, uint64_t size)
 {
 	struct elf_editor e = {.b = object};

@@ -131,8 +131,9 @@ static void begin_scope(struct header_writer *w, bool is_unprefixed)
 	strmap_init(&w->names_used, w->object->arena);
 }
 
-/* The name, with the ending and a number appended if C reserves it or the scope has it already. suffix (or
- * NULL): name + suffix must be free as well (the count of a tensor). */
+/* The name, with the ending and a number appended if C reserves it or the scope has it already. suffix (or NULL): name
+ * + suffix must be free as well (the count of a tensor); both are then taken. A name with a leading underscore gets
+ * the ending in front. */
 static const char *unique_name(struct header_writer *w, const char *name, const char *ending,
                                const char *suffix)
 {
@@ -170,8 +171,8 @@ static void print_shape(struct header_writer *w, const struct entry *e, const st
 
 /* ---- preamble, macros ---- */
 
-/* Copies the parts of runtime/abi.h that generated headers need, under the same guards: either header may
- * be included first. */
+/* Copies the parts of runtime/abi.h that generated headers need, under the same guards: either header may be included
+ * first. A part ends at the first #endif: it contains no other. */
 static void print_abi_parts(struct header_writer *w)
 {
 	static const char *const guards[] = {"#ifndef TFMC_CONFIG_DEFINED", "#ifndef TFMC_MODEL_DEFINED"};
@@ -201,7 +202,8 @@ static void print_preamble(struct header_writer *w)
 	           o->name, object_target_names(o, ", "), w->upper, w->upper);
 }
 
-/* Prints macros for the bounds of dims and the bytes that a program reserves. */
+/* Prints macros for the bounds of dims and the bytes that a program reserves (of the state only if there is one). Dims
+ * whose names differ in case alone get an ending. */
 static void print_macros(struct header_writer *w)
 {
 	const struct object *o = w->object;

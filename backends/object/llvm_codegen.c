@@ -3,6 +3,10 @@
  * Code generation: LLVM module, verifier, passes, machine code, and its loading into this process. The only pass is
  * mem2reg (variables are emitted as allocas): kernel generators already schedule, unroll and vectorize; other pass
  * lists cost compile time and gained nothing.
+ *
+ * LLVM calls back and crashes rather than fails: everything that calls it runs under llvm_guard, which turns crashes,
+ * fatal errors and lack of memory into a status. Code that is run in this process (JIT) is linked from the same object
+ * file.
  */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #define _GNU_SOURCE /* dl_iterate_phdr */
@@ -103,8 +107,9 @@ static void set_new_handler(new_handler handler)
 		set(handler);
 }
 
-/* Outside of the guard, too: LLVM allocates when its objects are destroyed, and an exception would end the process without
- * a message. Where memory_failed returns, the allocation is tried again, without a handler. */
+/* Called when a C++ allocation fails. Outside of the guard, too: LLVM allocates when its objects are destroyed, and an
+ * exception would end the process without a message. Where memory_failed returns, the allocation is tried again,
+ * without a handler. */
 static void on_new(void)
 {
 	if (guard.is_active)
@@ -180,7 +185,8 @@ static enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *u
 
 /* ---- resident pages ---- */
 
-/* Drops the read-only pages of one shared library, if it is LLVM's; they are read from the file again on access. */
+/* Drops the read-only pages of one shared library, if it is LLVM's; they are read from the file again on access.
+ * Returns 0: the iteration over libraries goes on. */
 static int release_module(struct dl_phdr_info *m, size_t size, void *user)
 {
 	const char *base = m->dlpi_name ? strrchr(m->dlpi_name, '/') : NULL;
@@ -277,7 +283,8 @@ static void initialise(enum target_arch arch)
 	}
 }
 
-/* Creates g->machine from the target and the level of optimization; fails if LLVM rejects them. */
+/* Creates g->machine from the target and the level of optimization; fails if LLVM rejects them. Level 1 and 2 are
+ * LLVM's default, which takes little longer than less. */
 static void create_machine(struct codegen *g)
 {
 	static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelDefault,
@@ -368,7 +375,7 @@ static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType ki
 	LLVMDisposeMemoryBuffer(bytes);
 }
 
-/* Emits what was asked for; the object last, as its emission modifies the module. */
+/* Emits what was asked for: IR as text, assembly, the object; the object last, as its emission modifies the module. */
 static void emit_outputs(struct codegen *g)
 {
 	const struct llvm_output *out = g->out;
@@ -387,7 +394,7 @@ static void emit_outputs(struct codegen *g)
 		emit(g, g->llvm.module, LLVMObjectFile, out->object);
 }
 
-/* Runs under llvm_guard. */
+/* Makes all outputs; runs under llvm_guard. After a crash nothing is disposed: LLVM's objects may be inconsistent. */
 static void compile(void *user)
 {
 	struct codegen *g = user;
@@ -409,6 +416,7 @@ static void compile(void *user)
 		LLVMDisposeTargetMachine(g->machine);
 }
 
+/* The buffers keep the first failure; they are looked at once, at the end. */
 enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m, const char *name,
                               const struct llvm_options *options, const struct llvm_output *out)
 {
@@ -584,6 +592,8 @@ void backend_jit_destroy(struct backend_jit *jit)
 	memory_free(jit);
 }
 
+/* NULL if there is no such symbol, which is no error, or after a diagnostic, if the code could not be linked (which
+ * the first look-up does). */
 void *backend_jit_symbol(struct backend_jit *jit, const char *symbol)
 {
 	struct call c = {.jit = jit, .symbol = symbol};
@@ -595,7 +605,8 @@ void *backend_jit_symbol(struct backend_jit *jit, const char *symbol)
 	return (void *)(uintptr_t)c.at;
 }
 
-/* Stores the address of symbol NAME_SUFFIX in the pointer at `out`. False if there is none. */
+/* Stores the address of symbol NAME_SUFFIX in the pointer at `out`, by bytes, since ISO C does not convert data
+ * pointers to functions. False if there is none. */
 static bool find_symbol(struct backend_jit *jit, const char *name, const char *suffix, void *out)
 {
 	struct buf symbol;

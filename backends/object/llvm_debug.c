@@ -36,6 +36,8 @@ static void module_flag(struct llvm_module *m, const char *name, unsigned value)
 	LLVMAddModuleFlag(m->module, LLVMModuleFlagBehaviorWarning, name, strlen(name), v);
 }
 
+/* Sets m->debug if the kernels have locations (compiled with -g); without, or without memory, all functions of this
+ * file do nothing. */
 void llvm_debug_begin(struct llvm_module *m)
 {
 	size_t n = kb_loc_count(m->kernels);
@@ -131,7 +133,8 @@ static uint32_t first_of_path(const struct kb_module *m, uint32_t number)
 	return i;
 }
 
-/* The scope of code at a location: the function, or that of another path, which is inlined. */
+/* The scope of code at a location: the function, or that of another path, which is inlined (*inlined_at: where; NULL:
+ * it is not). Each path has one function, made at its first use. */
 static LLVMMetadataRef scope_of(struct llvm_func *r, uint32_t number, LLVMMetadataRef *inlined_at)
 {
 	struct llvm_module *m = r->module;
@@ -148,6 +151,7 @@ static LLVMMetadataRef scope_of(struct llvm_func *r, uint32_t number, LLVMMetada
 	return d->inlined[path];
 }
 
+/* Makes location `number` that of the instructions that follow. 0: none known, the one before stays. */
 void llvm_debug_loc(struct llvm_func *r, uint32_t number)
 {
 	LLVMMetadataRef scope, inlined_at;

@@ -6,6 +6,10 @@
  *
  * Loops are emitted in rotated form (test at the end), with a guard only if they may be empty, since no pass rotates
  * them later. Code after a return goes to a block without predecessors.
+ *
+ * A kernel instruction (struct kb_inst) has operands by number, a type, and immediates (imm, lanes, n_lanes). r->entry
+ * appends to the entry block, r->builder to the present one. Partial loads and stores (`part`) are of the first n_lanes
+ * lanes, at the end of a row.
  */
 #include "backends/object/llvm_emit.h"
 
@@ -71,7 +75,8 @@ LLVMValueRef llvm_emit_load(struct llvm_func *r, const struct kb_inst *i)
 	return build_load(r, i, i->type);
 }
 
-/* A vector with the scalar in all lanes; the scalar itself for one lane. */
+/* A vector with the scalar in all lanes; the scalar itself for one lane. Insert and shuffle is the form that LLVM
+ * selects as a broadcast. */
 static LLVMValueRef llvm_splat(struct llvm_func *r, LLVMValueRef scalar, int lanes)
 {
 	if (lanes == 1)
@@ -106,7 +111,8 @@ static LLVMValueRef first_lanes(struct llvm_func *r, int n, int lanes)
 	return LLVMConstVector(bits, (unsigned)lanes);
 }
 
-/* Loads the first n_lanes lanes; the others are 0 and their memory is not touched. */
+/* Loads the first n_lanes lanes; the others are 0 and their memory is not touched, so that a row's remainder may end
+ * at the end of memory. */
 LLVMValueRef llvm_emit_load_part(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef type = llvm_type(r->module, i->type);
@@ -133,6 +139,7 @@ LLVMValueRef llvm_emit_store_part(struct llvm_func *r, const struct kb_inst *i)
 	return llvm_intrinsic(r, "llvm.masked.store", types, 2, args, 4);
 }
 
+/* A hint to read; the address may be outside of the tensor. KB_L2 leaves the line out of L1. */
 LLVMValueRef llvm_emit_prefetch(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef ptr = llvm_scalar_type(r->module, KB_PTR);
@@ -241,7 +248,8 @@ LLVMValueRef llvm_emit_ptr_add(struct llvm_func *r, const struct kb_inst *i)
 	return address(r, KB_I8, llvm_operand(r, i, 0), llvm_operand(r, i, 1), i->imm);
 }
 
-/* Empty inline assembly with the pointer as input and output. */
+/* The pointer, of which LLVM can no longer know that it equals its operand: loads through it are not merged with
+ * earlier ones. Empty inline assembly with the pointer as input and output. */
 LLVMValueRef llvm_emit_ptr_opaque(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef ptr = llvm_operand(r, i, 0);
@@ -424,7 +432,8 @@ LLVMValueRef llvm_emit_fma(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- vectors ---- */
 
-/* Lanes chosen from the one or two operands, counted through both; a result with fewer or more lanes is allowed. */
+/* Lanes chosen from the one or two operands, counted through both; a result with fewer or more lanes is allowed. One
+ * lane is a scalar in LLVM, so it is extracted, and a scalar operand is spread. */
 LLVMValueRef llvm_emit_shuffle(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef mask[KB_LANES_MAX];
@@ -443,6 +452,7 @@ LLVMValueRef llvm_emit_shuffle(struct llvm_func *r, const struct kb_inst *i)
 	return LLVMBuildShuffleVector(r->builder, a, b, LLVMConstVector(mask, (unsigned)i->type.lanes), "");
 }
 
+/* Lanes [from, from + n) of v; one lane is a scalar. */
 LLVMValueRef llvm_lanes(struct llvm_func *r, LLVMValueRef v, int from, int n)
 {
 	LLVMValueRef mask[KB_LANES_MAX];
@@ -508,7 +518,7 @@ static LLVMValueRef assembly(struct llvm_func *r, const char *text, const char *
 	return LLVMBuildCall2(r->builder, type, code, args, n, "");
 }
 
-/* One of the four registers that cpuid returns for leaf imm. */
+/* One of the four registers that cpuid returns for leaf imm. Assembly, since LLVM has no intrinsic for it. */
 LLVMValueRef llvm_emit_cpuid(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef i32 = llvm_scalar_type(r->module, KB_I32);
@@ -637,7 +647,7 @@ static const struct target *target_of(const struct llvm_module *m, const struct 
 }
 
 /* All functions of a variant get equal strings: LLVM does not inline across different features and would split
- * vectors. */
+ * vectors. Code of the baseline, which chooses the variant, has only what every processor has. */
 static void function_attributes(const struct llvm_module *m, LLVMValueRef fn, const struct kb_func *f)
 {
 	const struct target *t = target_of(m, f);
@@ -725,8 +735,8 @@ static llvm_emit_op *const ops[] = {
 #include "backends/kb/kb_ops.def"
 };
 
-/* Emits the instructions in order. The last block, if still open, returns from a function without result; in
- * others it follows a return and cannot be reached. */
+/* Emits the instructions in order, by the table of operations, and records their values. The last block, if still
+ * open, returns from a function without result; in others it follows a return and cannot be reached. */
 static void emit_body(struct llvm_func *r)
 {
 	const struct kb_func *f = r->ir;
@@ -746,7 +756,8 @@ static void emit_body(struct llvm_func *r)
 		LLVMBuildUnreachable(r->builder);
 }
 
-/* Two entry blocks: allocas go to `entry`, code begins in `start`. */
+/* Emits a function in operations that its target has (kb_legalize). Two entry blocks: allocas go to `entry`, where
+ * mem2reg looks for them, code begins in `start`. */
 static void emit_function(struct llvm_module *m, const struct kb_func *f)
 {
 	const struct target *target = target_of(m, f);
@@ -814,8 +825,8 @@ static struct llvm_scope *push_scope(struct llvm_func *r)
 
 /* ---- loops ---- */
 
-/* Opens the body: branches into it, with a test for an empty range before unless the loop is marked nonempty.
- * The phi's second value is added by end_loop. Returns the index. */
+/* Opens the body: branches into it, with a test for an empty range before unless the loop is marked nonempty. The
+ * phi's second value is added by end_loop. Returns the index. Rotated: one branch for each iteration. */
 LLVMValueRef llvm_emit_loop(struct llvm_func *r, const struct kb_inst *i)
 {
 	struct llvm_scope *s = push_scope(r);

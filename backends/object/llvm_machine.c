@@ -15,7 +15,8 @@ struct intrinsic_form {
 	bool is_overloaded; /* on the types of the result and of the operands */
 };
 
-/* The widest form that fits the result and the machine's vectors; NULL: none. */
+/* The widest form that fits the result and the machine's vectors (target->lanes f32); NULL: none. Tables are sorted by
+ * width. */
 static const struct intrinsic_form *find_form(const struct llvm_func *r, const struct kb_inst *i,
                                               const struct intrinsic_form *forms, size_t n)
 {
@@ -42,7 +43,7 @@ static LLVMValueRef concat(struct llvm_func *r, LLVMValueRef a, LLVMValueRef b)
 }
 
 /* Splits the operation into forms of the machine's width. Operands with as many lanes as the result are split
- * likewise; others (a look-up table) are passed unchanged to each piece. */
+ * likewise; others (a look-up table) are passed unchanged to each piece. The results are concatenated pairwise. */
 static LLVMValueRef emit_split(struct llvm_func *r, const struct kb_inst *i,
                                const struct intrinsic_form *forms, size_t n_forms, apply_form *apply)
 {

@@ -8,6 +8,12 @@
  *   row      the elements in order
  *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero. bf16: [ceil(N/16)][ceil(K/2)][16][2] (pairs of K
  *            for dot products); f16: [ceil(N/16)][K rounded up to even][16]; quantized: struct quant_panel_layout
+ *
+ * Encodings of quants: a quant (a quantized value) is stored as an offset from the zero point or as an index of a
+ * codebook; a group of GROUP quants is divided into bit planes (k-rows of the panel, struct quant_group), so that a
+ * kernel unpacks it by shifts and masks. A block has a scale and perhaps an offset (minimum), a super-block some
+ * blocks. Elements of a weight come from a wexpr, an expression over tensors of files, so that all stored types go one
+ * way.
  */
 #include "backends/object/internal.h"
 
@@ -123,8 +129,8 @@ static void print_index(struct buf *out, int rank, const int64_t *dims, int64_t 
 	buf_char(out, ']');
 }
 
-/* Prints the first non-finite element of the tensors that e reads. False: all are finite, so the conversion
- * to a smaller type overflowed. */
+/* Prints the first non-finite element of the tensors that e reads. False: all are finite, so the conversion to a
+ * smaller type overflowed, or they cannot be read. x - x is 0 for finite x alone. */
 static bool print_non_finite_source(struct packer *p, const struct ir_wexpr *e, struct buf *out)
 {
 	for (size_t i = 0; i < e->n_args; i++)
@@ -181,8 +187,8 @@ static void find_non_finite_element(struct worker *k, const struct ir_weight *w,
 		k->not_finite = begin + at;
 }
 
-/* Sets k->not_finite from the scales and minimums of n quantized rows, the first of which begins at element
- * `begin`. */
+/* Sets k->not_finite from the scales and minimums of n quantized rows, the first of which begins at element `begin`:
+ * to the first element of the block (or super-block) with the wrong one. */
 static void find_non_finite_scale(struct worker *k, const struct weight_quants *rows, int64_t begin,
                                   int64_t n)
 {
@@ -204,7 +210,8 @@ static void find_non_finite_scale(struct worker *k, const struct weight_quants *
 	}
 }
 
-/* Evaluates the unit's elements, rounded to their type, into k->elements. */
+/* Evaluates the unit's elements, rounded to their type, into k->elements: f32 directly, others through f64, which has
+ * every value of all types; f16 and bf16 by their bits, integers as i32. */
 static enum tfmc_status eval_elements(struct worker *k, const struct unit *u)
 {
 	const struct ir_weight *w = u->layout->weight;
@@ -244,7 +251,7 @@ static void transpose_32(uint32_t *to, const char *from, int64_t n, int64_t n_u3
 	}
 }
 
-/* Transposes n rows of 16-bit elements into a panel, as transpose_32. */
+/* Transposes n rows of 16-bit elements into a panel, in blocks as transpose_32. */
 static void transpose_16(uint16_t *to, const char *from, int64_t n, int64_t columns)
 {
 	for (int64_t k0 = 0; k0 < columns; k0 += PANEL) {
@@ -264,7 +271,8 @@ static void transpose_bf16_pairs(uint32_t *to, const char *from, int64_t n, int6
 		memcpy(&to[columns / 2 * PANEL + r], from + (r * columns + columns - 1) * 2, 2);
 }
 
-/* Packs n <= 16 rows into one panel of n_u32 32-bit elements. */
+/* Packs n <= 16 rows into one panel of n_u32 32-bit elements. Rows and a last odd column that the matrix does not have
+ * are zeros. */
 static void pack_panel(enum ir_dtype t, uint32_t *to, int64_t n_u32, const char *from, int64_t n,
                        int64_t columns)
 {
@@ -278,7 +286,8 @@ static void pack_panel(enum ir_dtype t, uint32_t *to, int64_t n_u32, const char 
 		transpose_32(to, from, n, columns, columns * 4);
 }
 
-/* Packs the unit's rows as panels of floats or integers into k->packed. *bytes: size of the panels. */
+/* Packs the unit's rows as panels of floats or integers into k->packed. *bytes: size of the panels. The last panel may
+ * have fewer rows. */
 static enum tfmc_status pack_panels(struct worker *k, const struct unit *u, int64_t *bytes)
 {
 	const struct ir_weight *w = u->layout->weight;
@@ -372,7 +381,8 @@ TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, const
 		memcpy(to + i * PANEL_ROW_BYTES + 4 * c, &k_row[i], 4);
 }
 
-/* Stores values [from, from + n) of column c, times `unit`, as type t; a panel interleaves 16 columns. */
+/* Stores values [from, from + n) (NULL: the format has none) of column c, times `unit`, as type t; a panel interleaves
+ * 16 columns. unit: the fixed scale of formats whose blocks have shifts. */
 static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *values, int64_t from,
                          int64_t n, int unit)
 {
@@ -386,7 +396,8 @@ static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *v
 	}
 }
 
-/* Stores elements [from, from + n) of a row as column c of the super-block at `to`; column c has a row, or none. */
+/* Stores elements [from, from + n) of a row as column c of the super-block at `to`: quants, then scales and offsets of
+ * blocks and super-block. Column c has a row, or none: then its quants are `none`, its scales stay 0. */
 static void store_super_block(const struct quant_panel_layout *at, const struct quant_encoding *encoding,
                               const struct weight_quants *row, bool has_row, int64_t from, int64_t n,
                               int64_t c, uint8_t *to)
@@ -412,7 +423,8 @@ static void store_super_block(const struct quant_panel_layout *at, const struct 
 	store_column(d->scale, to + at->super_offsets, c, row->super_offsets, super, supers, 1);
 }
 
-/* Packs n <= 16 quantized rows into one panel. */
+/* Packs n <= 16 quantized rows into one panel, super-block by super-block. Columns without a row take only their shape
+ * from row 0. */
 static void pack_quant_panel(const struct weight_quants *rows, int64_t n, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
@@ -466,7 +478,8 @@ static enum tfmc_status pack_quantized(struct worker *k, const struct unit *u, i
 
 /* ---- units ---- */
 
-/* Packs a unit. *out: its bytes, in the worker's memory. */
+/* Packs a unit in its weight's encoding. *out: its bytes, in the worker's memory. TFMC_INVALID: the weight has no
+ * value. */
 static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const void **out, int64_t *bytes)
 {
 	const struct ir_weight *w = u->layout->weight;
@@ -485,7 +498,8 @@ static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const 
 	return TFMC_OK;
 }
 
-/* Rows of a unit of a matrix, a multiple of 16. */
+/* Rows of a unit of a matrix, a multiple of 16: about BLOCK elements, or what the search for one scale per row takes
+ * at once. */
 static int64_t unit_rows(const struct weight_layout *w)
 {
 	const struct ir_format_desc *d = ir_format(w->weight->format);
@@ -494,7 +508,8 @@ static int64_t unit_rows(const struct weight_layout *w)
 	return w->columns > 0 && w->columns * PANEL < BLOCK ? BLOCK / (w->columns * PANEL) * PANEL : PANEL;
 }
 
-/* The next unit of work, under the lock; false: there is none. */
+/* The next unit of work, under the lock; false: there is none. Units of a matrix do not cross its end, as its last
+ * panel is padded. A weight in row order is divided as one row. */
 static bool next_unit(struct packer *p, struct unit *u)
 {
 	const struct weight_list *all = &p->object->weights;
@@ -573,7 +588,8 @@ static enum tfmc_status hash_parts(struct packer *p)
 	return TFMC_OK;
 }
 
-/* Writes a packed unit when its turn comes, under the lock. */
+/* Writes a packed unit when its turn comes, under the lock, after the padding before its weight. What is the same on
+ * all ranks goes into p->shared, the hash by which ranks see that their files belong together. */
 static enum tfmc_status write_unit(struct worker *k, const struct unit *u, enum tfmc_status st,
                                    const void *packed, int64_t bytes)
 {
@@ -601,7 +617,8 @@ static enum tfmc_status write_unit(struct worker *k, const struct unit *u, enum 
 	return write_bytes(p, packed, (size_t)bytes);
 }
 
-/* A parallel_for task: packs units until none is left or one fails. */
+/* A parallel_for task: packs units until none is left or one fails. Units are taken in order and written in order, so
+ * a worker waits only for those before its unit, which others are packing. */
 static void pack_worker(void *user, int64_t number, int64_t n_workers)
 {
 	struct packer *p = user;
@@ -664,6 +681,7 @@ static enum tfmc_status check_weights(struct packer *p)
 	return TFMC_OK;
 }
 
+/* check_weights runs first, by one thread: it opens files and reports errors. */
 enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
                               const struct backend_sink *sink, uint64_t base)
 {

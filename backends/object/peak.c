@@ -42,8 +42,8 @@ static struct kb_val accumulate(struct kb *k, enum ir_mac_type kind, struct kb_v
 	return sum;
 }
 
-/* n iterations of CHAINS accumulators. x is loaded, so the compiler does not know it, and small, so sums
- * stay finite. */
+/* Builds n iterations of CHAINS independent accumulators, so that throughput and not latency is measured. x is loaded,
+ * so the compiler does not know it, and small, so sums stay finite; the sums are stored, so the loop stays. */
 static void build_multiply(struct kb_module *m, int lanes, enum ir_mac_type kind)
 {
 	struct kb_type t = KB_TYPE(kind == MAC_INT8 ? KB_I32 : KB_F32, lanes);
@@ -63,7 +63,7 @@ static void build_multiply(struct kb_module *m, int lanes, enum ir_mac_type kind
 	kb_end(k);
 }
 
-/* 2 x 2 accumulator tiles, full tiles of zeros. */
+/* Builds n iterations of 2 x 2 accumulator tiles, full tiles of zeros: the time of AMX does not depend on values. */
 static void build_tile_dots(struct kb_module *m, enum ir_mac_type kind)
 {
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
@@ -137,8 +137,8 @@ static void read_task(void *arg, int64_t worker, int64_t n_workers)
 		(void)w->read(piece, w->piece_bytes / (4 * STREAMS));
 }
 
-/* Sum over the pieces of the shortest time of any run. Between two runs of a piece all other pieces are
- * read. */
+/* Sum over the pieces of the shortest time of any run: each piece may be disturbed in another run. Between two runs of
+ * a piece all other pieces are read, so that it is not in the cache. */
 static double least_seconds(const struct backend_peak_options *o, int64_t workers, tfmc_task_fn *task,
                             struct work *w, int64_t pieces)
 {

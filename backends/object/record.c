@@ -3,6 +3,9 @@
  * NAME_record, the constant that describes an object (struct tfmc_record): entries, tensors, dims, states,
  * tokens. Everything is addressed by offsets from its beginning, so it needs no relocations and can be read
  * from the file as well as in memory.
+ *
+ * put_X appends X and returns its offset; 0 means none, as the record begins with its own fields. Dims of an entry are
+ * those of its function in the interface's symbols (entry_dim).
  */
 #include "backends/plan/host.h"
 #include "backends/object/internal.h"
@@ -51,7 +54,8 @@ static int64_t put_ids(struct record_writer *w, const struct backend_ids *ids, i
 
 /* ---- dims ---- */
 
-/* A dim expression as a polynomial over dim symbols; the record format has no other terms. */
+/* A dim expression as a polynomial over dim symbols (u64: terms, and of each coefficient, factors, symbols); the
+ * record format has no other terms: a diagnostic and TFMC_INVALID. */
 static uint64_t put_dim(struct record_writer *w, const struct entry *e, const struct ir_dim *dim,
                         struct loc loc)
 {
@@ -92,7 +96,7 @@ static uint64_t put_dims(struct record_writer *w)
 
 /* ---- cost of an entry ---- */
 
-/* How many times the group runs in a call. */
+/* How many times the group runs in a call: the product of the counts of the repeats around it. */
 static int64_t group_repetitions(const struct ir_func *f, const struct ir_op *group)
 {
 	int64_t n = 1;
@@ -130,7 +134,8 @@ static bool is_polynomial(const struct ir_dim *d)
 	return true;
 }
 
-/* Kernels and arithmetic operations per call; flops stay 0 if the formula is no polynomial. */
+/* Kernels and arithmetic operations per call, from which the runtime chooses the number of workers; flops stay 0
+ * (unknown) if the formula is no polynomial. */
 static void put_cost(struct record_writer *w, const struct entry *e, struct tfmc_record_entry *out)
 {
 	const struct object *o = w->object;
@@ -146,7 +151,8 @@ static void put_cost(struct record_writer *w, const struct entry *e, struct tfmc
 
 /* ---- tensors and entries ---- */
 
-/* The description of an input or output of the entry. `lengths`, -1 here, is the caller's. */
+/* The description of an input or output of the entry. `lengths`, the index of the input with the real positions, is
+ * set by the caller (-1: none). */
 static struct tfmc_record_tensor make_tensor(struct record_writer *w, const struct entry *e, const char *name,
                                              const struct ir_type *t)
 {
@@ -311,6 +317,7 @@ static uint64_t put_states(struct record_writer *w)
 	return put_bytes(w, all, all ? o->states.n * sizeof(*all) : 0);
 }
 
+/* Everything else is appended after room for the struct, which is written last, when all offsets are known. */
 enum tfmc_status record_build(struct object *o, struct buf *out)
 {
 	struct record_writer w = {.object = o, .out = out};
