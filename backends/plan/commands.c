@@ -3,6 +3,12 @@
  * Builds the launch plan of a function: its kernels in order, the repeats and conditions around them, and
  * barriers. A barrier goes before a kernel that has a data hazard (read after write, write after read, write
  * after write) with a kernel since the last barrier.
+ *
+ * An area is a byte range of one memory (weights, arena, state, a parameter, a result) with an offset that is a
+ * formula of the dims and a stride for the index of each open repeat. A group is what one kernel computes; `before` is
+ * an earlier group or kernel. A slice of a state is the part that an op accesses at its indices (layer). On devices up
+ * to four consecutive groups share a launch (fused): there is no barrier between work-groups, so a group may read
+ * results of an earlier one only where the same worker wrote them.
  */
 #include "backends/kernels/generator.h"
 #include "backends/kernels/group.h"
@@ -29,8 +35,8 @@ static struct ir_dims *dims_of(const struct emit *e)
 	return e->object->module->dims;
 }
 
-/* Adds v * bytes to the offset of an area; the index of a repeat adds to its stride. False: v is computed, it is no
- * index of a repeat, constant or dim. */
+/* Adds v * bytes to the offset of an area: a constant or dim to the offset, the index of a repeat to its stride.
+ * False: v is computed, so the address is not known to the plan. */
 static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, struct area *a)
 {
 	struct ir_dims *t = dims_of(e);
@@ -95,6 +101,8 @@ static bool area_of_weight(const struct emit *e, const struct ir_op *op, struct 
 	return true;
 }
 
+/* The area of the memory that v is stored in, or of the memory that it is a view of. False: it has none that the plan
+ * can express (a constant, a computed index). */
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 {
 	struct ir_dims *t = dims_of(e);
@@ -151,7 +159,7 @@ static bool ends_before(struct ir_dims *t, const struct area *a, const struct ar
 }
 
 /* Whether the areas overlap and one of them is written. Only arena, state and outputs are written during a call;
- * slices of one state are taken as overlapping. */
+ * slices of one state are taken as overlapping, since their blocks interleave. */
 static bool area_conflicts(struct ir_dims *t, const struct area *a, const struct area *b)
 {
 	if ((!a->is_written && !b->is_written) || a->memory != b->memory)
@@ -167,8 +175,8 @@ static bool area_conflicts(struct ir_dims *t, const struct area *a, const struct
 	return false;
 }
 
-/* Whether the lists have a data hazard: two areas overlap and one of them is written. Both may contain
- * `except` (NULL: none). */
+/* Whether the lists have a data hazard: two areas overlap and one of them is written. Both may contain `except` (NULL:
+ * none), a result that the caller has checked otherwise. */
 static bool areas_conflict(struct ir_dims *t, const struct area_list *a, const struct area_list *b,
                            const struct area *except)
 {
@@ -223,8 +231,8 @@ static void add_area(const struct emit *e, struct area_list *l, const struct are
 	slot->is_written |= is_written;
 }
 
-/* A value that is computed inside the group and yielded has no memory but the group's result, which
- * add_group_areas adds. */
+/* Adds the areas of an op's operands. A value that is computed inside the group and yielded has no memory but the
+ * group's result, which add_group_areas adds. State ops write their slice, but for state_read. */
 static void add_operand_areas(const struct emit *e, const struct ir_op *op, struct area_list *l)
 {
 	const struct ir_func *f = e->function->func;
@@ -244,7 +252,7 @@ static void add_operand_areas(const struct emit *e, const struct ir_op *op, stru
 	}
 }
 
-/* Adds the memory that the ops of e->group access, then its results. */
+/* Adds the memory that the ops of e->group access, the lengths by which its kernel skips padding, then its results. */
 static void add_group_areas(const struct emit *e, struct area_list *l)
 {
 	const struct ir_func *f = e->function->func;
@@ -278,7 +286,8 @@ static struct area_list group_areas(const struct object *o, const struct functio
 
 /* ---- addresses in an object ---- */
 
-/* The caller's buffer in the slot, or the arena at `spare` if that is null (NULL: the slot alone). */
+/* The caller's buffer in the slot, or the arena at `spare` (the default of an input, memory for an unrequested output)
+ * if that is null; spare NULL: the slot alone, as the call was checked or the kernel does not run. */
 static struct kb_val caller_buffer_or(struct emit *e, size_t slot, const struct ir_dim *spare)
 {
 	struct kb_val ptr = emit_load_arg(e, KB_PTR, slot);
@@ -289,6 +298,8 @@ static struct kb_val caller_buffer_or(struct emit *e, size_t slot, const struct 
 	return kb_select(e->k, is_null, instead, ptr);
 }
 
+/* Address of an area in a call: base of its memory + offset + strides times indices. A constant offset is a
+ * displacement, which addressing modes have for free. */
 struct kb_val area_address(struct emit *e, const struct area *a)
 {
 	struct kb *k = e->k;
@@ -361,7 +372,8 @@ static bool is_elementwise(const struct ir_op *group)
 
 /* ---- equal division of the work ---- */
 
-/* Both are linears of the same input with equal tiles, formats and shapes. */
+/* Both are linears of the same input with equal tiles, formats and shapes, so that both kernels give a worker the same
+ * tiles. */
 static bool same_linear_tiling(const struct pair *p)
 {
 	const struct attrs_group *a = p->before->attrs, *b = p->group->attrs;
@@ -379,7 +391,8 @@ static bool same_linear_tiling(const struct pair *p)
 	       type_of(p, p->before->results[0]) == type_of(p, p->group->results[0]);
 }
 
-/* Leading axes of the rows that a worker computes entirely; 0: workers do not own full rows. */
+/* Leading axes of the rows that a worker computes entirely; 0: workers do not own full rows. Elementwise loops own
+ * rows that are not longer than a block, topk rows of its input (results have one axis more). */
 static int row_axes(const struct pair *p, const struct ir_op *group)
 {
 	const struct attrs_group *a = group->attrs;
@@ -396,7 +409,7 @@ static int row_axes(const struct pair *p, const struct ir_op *group)
 	                                                                                      : 0;
 }
 
-/* Workers own full rows in both groups, and number equal rows alike. */
+/* Workers own full rows in both groups, and number equal rows alike: as many rows, and as many work-items on each. */
 static bool same_row_split(const struct pair *p)
 {
 	const struct object *o = p->object;
@@ -427,7 +440,8 @@ static bool view_keeps_rows(const struct pair *p, struct ir_value v)
 	return is_same;
 }
 
-/* All ops that read the earlier result read it at their own element, or row (by_rows). */
+/* All ops of the group that read the earlier result read it at their own element, or, with by_rows, at their row: a
+ * worker reads what it has written itself. A linear's root reads its whole input, so it may not. */
 static bool reads_own_elements(const struct pair *p, bool by_rows)
 {
 	const struct ir_region *r = p->group->region;
@@ -461,9 +475,9 @@ static bool reads_own_range_only(const struct pair *p)
 
 /* ---- sequences of groups ---- */
 
-/* Whether group n can run in the launch of groups [0, n). Sets bit n of *reversed: groups that depend on
- * each other number their workers in the same direction; independent neighbors alternate, so that workers
- * without a task in one group are the first of the next. */
+/* Whether group n can run in the launch of groups [0, n). Sets bit n of *reversed: groups that depend on each other
+ * number their workers in the same direction; independent neighbors alternate, so that workers without a task in one
+ * group are the first of the next. A group that depends on two of different directions cannot. */
 static bool can_fuse(const struct object *o, const struct function *f, const struct ir_op *const *groups,
                      size_t n, unsigned *reversed)
 {
@@ -484,8 +498,8 @@ static bool can_fuse(const struct object *o, const struct function *f, const str
 	return true;
 }
 
-/* The number of groups from `first` on that one device launch computes (1: no fusion). *reversed: bit i is
- * set if group i numbers its workers from the last one down. */
+/* The number of groups from `first` on that one device launch computes (1: no fusion): of one region, always executed,
+ * without a second kernel. *reversed: bit i is set if group i numbers its workers from the last one down. */
 static size_t plan_fused_launch(const struct object *o, const struct function *f, size_t first,
                                 unsigned *reversed)
 {
@@ -607,8 +621,9 @@ static enum tfmc_status add_kernel(struct plan_builder *b, size_t number, bool i
 	return TFMC_OK;
 }
 
-/* The kernel that combines the partial results of a split attention, after the group's kernel; it writes
- * the group's results. In an object it runs only when the number of workers makes the attention split. */
+/* Adds the kernel that combines the partial results of a split attention, after the group's kernel; it writes the
+ * group's results. In an object it runs only when the number of workers makes the attention split; a device always
+ * splits. */
 static enum tfmc_status add_combine_kernel(struct plan_builder *b, size_t number)
 {
 	const struct function *f = b->function;
@@ -623,8 +638,8 @@ static enum tfmc_status add_combine_kernel(struct plan_builder *b, size_t number
 	return TFMC_OK;
 }
 
-/* The kernels of a group, or of a fused launch that begins with it; inside a condition if the group is
- * optional. */
+/* Adds the kernels of a group, or of a fused launch that begins with it; inside a condition if the group is optional:
+ * it computes only outputs, which a caller may not request. */
 static enum tfmc_status add_group(struct plan_builder *b, const struct ir_op *group)
 {
 	size_t number = b->group;
@@ -648,8 +663,8 @@ static enum tfmc_status add_group(struct plan_builder *b, const struct ir_op *gr
 
 static enum tfmc_status add_region(struct plan_builder *b, const struct ir_region *r);
 
-/* Barriers before and after the loop body: the next iteration may start with a hazard to any pending
- * kernel. */
+/* Barriers before and after the loop body: the next iteration may start with a hazard to any pending kernel, which the
+ * plan would have to know for all iterations. */
 static enum tfmc_status add_repeat(struct plan_builder *b, const struct ir_op *op)
 {
 	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
@@ -683,6 +698,8 @@ static enum tfmc_status add_region(struct plan_builder *b, const struct ir_regio
 	return TFMC_OK;
 }
 
+/* Sets f->plan: all commands, with their kernels emitted. New sequence lengths are stored by the last command, when
+ * all kernels are done. */
 enum tfmc_status plan_make(struct object *o, struct function *f)
 {
 	struct plan *p = ARENA_NEW(o->arena, struct plan);

@@ -2,6 +2,9 @@
 /*
  * Code that all emitted functions of an object share: fields of the context, argument slots, and the values
  * of dim expressions.
+ *
+ * struct emit is the function that is being emitted, with what its code has loaded: context, argument slots, dims,
+ * memories, repeat indices.
  */
 #include "backends/plan/emit.h"
 #include "ir/support/chars.h"
@@ -94,6 +97,8 @@ void emit_load_dims(struct emit *e)
 	e->dims = dims;
 }
 
+/* Loads the dims and the base addresses of a call, so that code after it need not know where they are stored. past,
+ * blocks and sources point to row 0 of the call (emit_set_rows). */
 void emit_load_call(struct emit *e)
 {
 	emit_load_dims(e);
@@ -141,6 +146,7 @@ struct kb_val emit_dim(struct emit *e, const struct ir_dim *d)
 	return sum;
 }
 
+/* True if all conditions of a case hold, for the present dims; id 0: a case without conditions. */
 struct kb_val emit_conditions(struct emit *e, const struct ir_case *c)
 {
 	struct kb_val all = {0};
@@ -163,6 +169,7 @@ struct kb_size emit_size(struct emit *e, const struct ir_dim *d)
 
 /* ---- groups ---- */
 
+/* A C identifier of the last two parts of a path (or "x"): enough to recognize a step, short enough for code. */
 const char *emit_short_name(struct arena *a, const char *path)
 {
 	size_t n = path ? strlen(path) : 0, dots = 0, from = n;
@@ -181,6 +188,7 @@ const char *emit_short_name(struct arena *a, const char *path)
 	return out;
 }
 
+/* The struct emit of a group's kernel, with the repeats around it, outermost first. No code is begun. */
 struct emit emit_for_group(const struct object *o, const struct function *f, const struct ir_op *group)
 {
 	struct emit e = {.object = o, .function = f, .group = group};
@@ -211,6 +219,8 @@ static bool results_are_real(const struct emit *e, struct ir_value lengths)
 	return true;
 }
 
+/* The lengths of the sequences by which the group's kernel may skip padding, or none: only where nothing reads what it
+ * would have stored there. Devices compute all rows, and other kinds of kernels do not know rows. */
 struct ir_value emit_group_lengths(const struct emit *e)
 {
 	const struct attrs_group *a = e->group->attrs;

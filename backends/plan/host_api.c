@@ -3,6 +3,10 @@
  * Interface functions that run no model: init, close, sizes, status strings; host_state.c has those of the state.
  * init checks everything before it writes the context. This code runs before a variant is chosen, so it is
  * compiled for the baseline of the architecture.
+ *
+ * A variant is the code for one level of processors, or for OpenCL devices; NAME_init tests them from the most
+ * demanding down. slots is memory of init for what the choice needs (weights, batch) and returns (the device's
+ * handle). Statuses are those of abi.h; magic: the context is complete.
  */
 #include "backends/plan/host.h"
 #include "backends/plan/opencl.h"
@@ -24,6 +28,7 @@
 
 /* ---- the program ---- */
 
+/* Emits plan and source of a device variant as data of the object. */
 enum tfmc_status emit_device_program(struct object *o)
 {
 	struct opencl_program p;
@@ -64,7 +69,8 @@ static void emit_device_open(struct emit *e, struct kb_val config, struct kb_val
 
 /* ---- calls ---- */
 
-/* Fills struct tfmc_buffer i: the address, and the size of tensor v in bytes instead of elements. */
+/* Fills struct tfmc_buffer i: the address, and the size of tensor v in bytes instead of elements, which is what
+ * libtfmccl checks. */
 static void store_tensor(struct emit *e, struct kb_val buffers, size_t i, struct ir_value v,
                          struct kb_val data)
 {
@@ -76,6 +82,8 @@ static void store_tensor(struct emit *e, struct kb_val buffers, size_t i, struct
 	emit_store(k, kb_mul_const(k, n, ir_dtype_bytes(t->dtype)), buffers, at + AT(tfmc_buffer, count));
 }
 
+/* Emits the body of a device variant: fills struct tfmc_cl_call on the stack and calls libtfmccl, which runs the plan.
+ * Dims that the function does not have get their lower bound, so that formulas stay in range. */
 void emit_device_body(struct object *o, const struct function *f)
 {
 	struct emit e = emit_begin(o, f, emit_function_symbol(o, f, "body"), KB_INTERNAL);
@@ -159,6 +167,8 @@ struct target_requirements object_needs(const struct object *o)
 	return target_requirements(&used);
 }
 
+/* Emits NAME.cpu: compares each word of cpuid (and xcr0, and what the operating system grants) with the bits that the
+ * variant's code uses. In C there is no check: the C compiler's user has chosen. */
 void emit_variant_check(struct object *o)
 {
 	struct emit e = {.object = o};
@@ -204,6 +214,8 @@ static struct kb_val has_any(struct kb *k, struct kb_val bits, int64_t mask)
 	return kb_cmp(k, KB_NE, kb_bin(k, KB_AND, bits, kb_index(k, mask)), kb_index(k, 0));
 }
 
+/* Emits the choice: the most demanding variant of those that the config allows whose check succeeds. Without one
+ * E_DEVICE if a device was among them, else E_CPU. */
 struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct kb_val slots)
 {
 	struct kb *k = e->k;
@@ -283,8 +295,8 @@ void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
 
 /* ---- sizes ---- */
 
-/* NAME_arena_bytes: the largest need of all functions of all variants. A case counts whether or not its
- * conditions hold, so that smaller dims never need more. */
+/* NAME_arena_bytes: the largest need of all functions of all variants; 0: a dim is out of bounds. A case (a function
+ * for some dims) counts whether or not its conditions hold, so that smaller dims never need more. */
 static void emit_arena_bytes(struct object *o)
 {
 	struct emit e = begin_api(o, "arena_bytes", KB_INDEX);
@@ -384,7 +396,8 @@ static void check_memory(struct init *n)
 	emit_require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
 }
 
-/* batch 0: as many sequences as fit into state_bytes, at most the bound of the batch dim. */
+/* Checks the state's memory and finds the batch. batch 0: as many sequences as fit into state_bytes, at most the bound
+ * of the batch dim. No state is allowed (functions that use it then fail): the batch is 0. */
 static void check_state(struct init *n)
 {
 	struct emit *e = &n->e;
@@ -577,7 +590,8 @@ static void emit_variant_number(struct object *o)
 
 /* ---- labels of groups ---- */
 
-/* Stores the label of a kernel, whose function is `e->function`. Bytes are those of the largest dims. */
+/* Stores the label of a kernel, whose function is `e->function`: path and line of its step, kernel, and what it costs.
+ * Bytes are those of the largest dims; flops are a formula of the call's. */
 static void store_label(struct emit *e, const struct plan_kernel *kernel, struct kb_val out)
 {
 	struct kb *k = e->k;
@@ -613,7 +627,8 @@ static void store_label(struct emit *e, const struct plan_kernel *kernel, struct
 	buf_destroy(&name);
 }
 
-/* NAME_label: compares the group with each kernel's caller. Dims that the entry does not have are 1. */
+/* NAME_label: compares the group with each kernel's caller, which is what a trace calls a group. Returns 1 with *out
+ * filled, or 0: no label. Dims that the entry does not have are 1. Of device kernels there is no caller. */
 static void emit_label(struct object *o)
 {
 	struct emit e = begin_api(o, "label", KB_I32);

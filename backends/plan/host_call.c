@@ -12,6 +12,11 @@
  * With several variants the functions are NAME.LEVEL.func.., and NAME_call calls those of the variant that
  * init chose, with direct calls selected by its number: a table of addresses would need load-time
  * relocations.
+ *
+ * A worker calls the same function with the same arguments as all others (SPMD), or one thread (-1) does it all,
+ * giving kernels to the caller's parallel_for. Sequences of a call are rows 0 .. B - 1; past[b] is the length of row b
+ * before the call. A slot is an argument of the caller (abi.h), a floor the least length that trim may restore in
+ * rings (sliding windows).
  */
 #include "backends/kernels/eval.h"
 #include "backends/plan/host.h"
@@ -33,7 +38,7 @@ static void check_size(struct emit *e, size_t slot, const struct ir_type *t)
 	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
 }
 
-/* Pointers, dims, buffer sizes and the arena. */
+/* Checks required pointers, dims, buffer sizes and the arena. */
 static void check_memory(struct emit *e)
 {
 	const struct function *f = e->function;
@@ -96,7 +101,7 @@ static struct kb_val load_int(struct emit *e, const struct ir_type *t, struct kb
 	return kb_cvt(e->k, v, KB_INDEX);
 }
 
-/* Element b of a lengths input, or default_length if it is omitted. */
+/* Element b of a lengths input, or default_length if it is omitted, which the caller may do. */
 static struct kb_val load_length(struct emit *e, int param, struct kb_val b, struct kb_val default_length)
 {
 	const struct ir_func *f = e->function->func;
@@ -108,7 +113,8 @@ static struct kb_val load_length(struct emit *e, int param, struct kb_val b, str
 	return kb_get(e->k, n);
 }
 
-/* Elements are in [0, most]; is_ragged: of [B, S, ..] only those at positions below the sequence's length. */
+/* Elements are in [0, most], or the call returns `status`; is_ragged: of [B, S, ..] only those at positions below the
+ * sequence's length, as padding may be anything. An omitted input is not checked: its default is valid. */
 static void check_elements(struct emit *e, size_t param, bool is_ragged, struct kb_val most,
                            enum tfmc_rt_status status)
 {
@@ -190,7 +196,8 @@ static void check_rows(struct emit *e, const struct ir_dim *rows, int64_t capaci
 	kb_end_loop(k);
 }
 
-/* The least capacity of the states that get `rows` new rows. *first: the first of these appends. */
+/* The least capacity of the states that get `rows` new rows. *first: the first of these appends, where the check is
+ * emitted once. */
 static int64_t least_capacity(const struct ir_func *f, const struct ir_dim *rows, const struct ir_op **first)
 {
 	const struct ir_dim *other;
@@ -205,8 +212,8 @@ static int64_t least_capacity(const struct ir_func *f, const struct ir_dim *rows
 	return least;
 }
 
-/* One check for all appends with the same formula of new rows: the smallest state fills first. Runs after check_values,
- * which checked the lengths. */
+/* One check for all appends with the same formula of new rows: the smallest state fills first. Runs after
+ * check_values, which checked the lengths. Without a batch or past lengths nothing grows. */
 static void check_capacity(struct emit *e)
 {
 	const struct ir_func *f = e->function->func;
@@ -318,7 +325,8 @@ static struct kb_val arrive(struct emit *e, struct kb_val counter, struct kb_val
 	return last;
 }
 
-/* Counts the worker's arrival; true for the last of all workers. */
+/* Counts the worker's arrival at its cluster, then the cluster's at the root; true for the last of all workers. One
+ * cluster needs no root. */
 static struct kb_val arrive_all(struct emit *e, const struct barrier_member *p)
 {
 	struct kb *k = e->k;
@@ -448,8 +456,8 @@ void emit_barriers(struct object *o)
 	emit_leave(o);
 }
 
-/* Up to OBJECT_CLUSTERS clusters of at least OBJECT_CLUSTER_MIN workers. All counters and epochs are
- * cleared: epochs of clusters that were unused for a while would differ. */
+/* Up to OBJECT_CLUSTERS clusters of at least OBJECT_CLUSTER_MIN workers, so that few workers share a counter. All
+ * counters and epochs are cleared: epochs of clusters that were unused for a while would differ. */
 void emit_set_workers(struct emit *e, struct kb_val n)
 {
 	struct kb *k = e->k;
@@ -512,7 +520,8 @@ static struct kb_val kernel_argument(struct emit *e, const struct plan_kernel *k
 	return (struct kb_val){0};
 }
 
-/* Emits NAME.func.N.kind. */
+/* Emits NAME.func.N.kind: loads what the kernel takes as arguments from the task and the context. Kernels that are
+ * equal share code; their callers differ. */
 static enum tfmc_status emit_kernel_caller(struct object *o, const struct function *f,
                                            const struct plan_kernel *kernel)
 {
@@ -539,7 +548,8 @@ static enum tfmc_status emit_kernel_caller(struct object *o, const struct functi
 
 /* ---- omitted inputs ---- */
 
-/* If the input is omitted: sets `any`, and the first worker fills its default buffer. */
+/* If the input is omitted: sets `any`, and the first worker fills its default buffer. The others loop zero times: they
+ * wait for the first. */
 static void fill_default(struct emit *e, size_t param, struct kb_val is_first, struct kb_var any)
 {
 	struct kb *k = e->k;
@@ -586,7 +596,8 @@ static void emit_barrier_call(struct body *s)
 	kb_end_if(k);
 }
 
-/* Whether the caller passes a buffer for any of the outputs. */
+/* Whether the caller passes a buffer for any of the outputs; id 0 (a constant false) cannot be: there is at least
+ * one. */
 static struct kb_val is_wanted(struct body *s, const struct plan_command *command)
 {
 	struct kb_val any = {0};
@@ -686,7 +697,7 @@ enum tfmc_status emit_body(struct object *o, struct function *f)
 
 /* ---- calls ---- */
 
-/* Sets the encode marks of the call's sequences. */
+/* Sets the encode marks of the call's sequences: 1: `encode` has filled the source. */
 static void set_encode_marks(struct emit *e, int32_t mark)
 {
 	struct kb *k = e->k;
@@ -768,8 +779,9 @@ static void emit_finish(struct object *o, const struct function *f)
 	emit_end(&e, TFMC_RT_OK);
 }
 
-/* NAME.func.call: run by all workers, or by one thread (worker -1) that may use the caller's parallel_for.
- * Worker 0 alone runs a device call. */
+/* NAME.func.call: run by all workers, or by one thread (worker -1) that may use the caller's parallel_for; without
+ * one, or with one worker set, it is alone. Several workers end the call together (leave). Worker 0 alone runs a
+ * device call. */
 static void emit_call(struct object *o, const struct function *f)
 {
 	struct emit e = emit_begin(o, f, emit_function_symbol(o, f, "call"), KB_INTERNAL);
@@ -822,8 +834,8 @@ static void return_call(struct emit *e, const struct function *f, struct kb_val 
 	kb_return(e->k, kb_call(e->k, emit_function_symbol(e->object, f, "call"), KB_I32, args, 3));
 }
 
-/* Calls the first case whose conditions hold, or else the function itself. e->args: the function's argument
- * slots. */
+/* Calls the first case whose conditions hold, or else the function itself; conditions that hold for all dims of the
+ * entry need no test. e->args: the function's argument slots. */
 static void call_function_or_case(struct emit *e, const struct entry *entry, struct kb_val worker)
 {
 	const struct object *o = e->object;
@@ -871,7 +883,7 @@ static void call_entry(struct emit *e, size_t number, struct kb_val worker, stru
 	e->args = given;
 }
 
-/* NAME_call. */
+/* Emits NAME_call: checks what any call must satisfy, then calls the entry by comparisons of its number. */
 static void emit_call_by_number(struct object *o)
 {
 	struct emit e = {.object = o};

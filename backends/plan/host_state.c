@@ -7,6 +7,9 @@
  *   fixed part   64 bytes, lengths i32 [batch_max], with encode marks i32 [batch_max], with rings the least lengths that
  *                trim may restore i32 [batch_max]; always in memory of the process
  *   blocks       one of state_batch_bytes per sequence with all states; on the device if there is one
+ *
+ * Functions emit code that returns a status when it fails. A sequence's source is its encoder output; rows can share
+ * one (select), and then it is not copied with them.
  */
 #include "backends/plan/host.h"
 
@@ -71,6 +74,9 @@ static void require_unshared_encoded(struct emit *e, struct kb_val sequence)
 
 /* ---- select ---- */
 
+/* Sets the sequences that rows of calls stand for: row b is sequence first + b, and reads source sequence `source`, or
+ * its own (-1). Base addresses and source_step (0: all rows read one block) are stored, so that calls do not compute
+ * them. */
 void emit_set_rows(struct emit *e, struct kb_val first, struct kb_val source)
 {
 	struct kb *k = e->k;
@@ -87,6 +93,7 @@ void emit_set_rows(struct emit *e, struct kb_val first, struct kb_val source)
 	                   CONTEXT_ENCODED);
 }
 
+/* Checks and sets first and source. A source must exist and have been encoded. */
 void emit_select(struct emit *e, const struct kb_val *args)
 {
 	struct kb *k = e->k;
@@ -106,6 +113,8 @@ void emit_select(struct emit *e, const struct kb_val *args)
 
 /* ---- reset, trim ---- */
 
+/* Zeroes the state, but for the blocks of a device, whose memory is not in this process: lengths of 0 are enough
+ * there. */
 void emit_reset(struct emit *e, const struct kb_val *args)
 {
 	struct kb *k = e->k;
@@ -151,9 +160,9 @@ static int64_t const_dim(const struct ir_type *t, int axis)
  * multiple of `lanes`. */
 typedef void matrix_fn(struct emit *e, void *user, struct kb_val offset, struct kb_val n_i32, int lanes);
 
-/* A state consists of consecutive matrices, and a matrix of units that tokens fill: a row, or a panel of 16
- * rows. A state that does not grow, or has rows of odd size, is one unit. lanes: the widest vector that
- * divides a unit. */
+/* Emits fn for the matrices of a state. A state consists of consecutive matrices, and a matrix of units that tokens
+ * fill: a row, or a panel of 16 rows. A state that does not grow, or has rows of odd size, is one unit. lanes: the
+ * widest vector that divides a unit, so that copies have no remainder. */
 static void each_matrix(struct emit *e, const struct state_layout *p, struct kb_val rows, matrix_fn *fn,
                         void *user)
 {
@@ -226,7 +235,7 @@ static void end_if_device(struct emit *e)
 		kb_end_if(e->k);
 }
 
-/* user: kb_val [2], from and to */
+/* Copies the matrix of sequence user[0] to user[1] (kb_val [2]), on the device, or here. */
 static void copy_matrix(struct emit *e, void *user, struct kb_val offset, struct kb_val n_i32, int lanes)
 {
 	struct kb *k = e->k;
@@ -338,7 +347,7 @@ static void reorder_matrix(struct emit *e, void *user, struct kb_val offset, str
 	end_if_device(e);
 }
 
-/* reorder_matrix for an array of one i32 per sequence. */
+/* reorder_matrix for an array of one i32 per sequence, in memory of the process: reads all, then writes. */
 static void reorder_fixed(struct emit *e, void *user, int64_t offset)
 {
 	struct kb *k = e->k;
@@ -351,6 +360,8 @@ static void reorder_fixed(struct emit *e, void *user, int64_t offset)
 	kb_end_loop(k);
 }
 
+/* r.local has one vector of each sequence: lanes are halved until REORDER_LOCAL_BYTES suffice, and more sequences than
+ * i32 fit are rejected. All are copied up to the longest source, since one loop serves all. */
 void emit_reorder(struct emit *e, const struct kb_val *args)
 {
 	struct kb *k = e->k;

@@ -6,6 +6,11 @@
  *
  *   object   area addresses, this worker's scratch, dims, repeat indices, source_step, worker, n_workers
  *   OpenCL   a buffer and a byte offset for each area, scratch of all workers, dims, repeat indices, source_step
+ *
+ * A kernel generator gets tensors by a binding: address, sizes and strides, with views resolved. Scratch is private
+ * memory of a worker, `job` what a generator gets. Rows: how many of M a kernel is for (few: skinny). On devices a
+ * launch has work-groups of target->group_size work-items, which share the tasks of one worker or are workers
+ * themselves.
  */
 #include "backends/kb/kernel_ir.h"
 #include "backends/plan/emit.h"
@@ -25,6 +30,8 @@ static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 	return e->object->states.batch_bytes / ir_dtype_bytes(t);
 }
 
+/* The state that a state op accesses and its indices (the operands after state, value and length); false: another
+ * op. */
 bool find_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
                       struct state_slice_ref *out)
 {
@@ -84,7 +91,8 @@ static bool bind_state(void *user, struct kb *k, const struct ir_op *op, struct 
 
 /* ---- tensors ---- */
 
-/* Type, format and pointer of the memory that a view shows. False: the kernel has no pointer to it. */
+/* Type, format and pointer of the memory that a view shows. False: the kernel has no pointer to it. Weights have the
+ * stored type, which may differ from the value's. */
 static bool bind_base(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
 {
 	const struct ir_func *f = e->function->func;
@@ -113,7 +121,8 @@ static struct kb_size scaled_size(struct emit *e, const struct ir_dim *d, int64_
 	return emit_size(e, ir_dim_mul(t, d, ir_dim_const(t, by)));
 }
 
-/* Strides between the matrices of a packed weight: whole panels. */
+/* Strides between the matrices of a packed weight (experts, layers): whole panels, which the view's strides do not
+ * know. */
 static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tensor *out)
 {
 	const struct storage *p = e->function->storage[base.id];
@@ -128,7 +137,9 @@ static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tenso
 	}
 }
 
-/* kernel_binding.tensor. False: the value is not in memory, or its kernel cannot address it. */
+/* kernel_binding.tensor: resolves the value's view to address, sizes and strides. False: the value is not in memory,
+ * or its kernel cannot address it (a part of panels, a ring). Along the batch axis of a state one step is a sequence's
+ * block. */
 static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
 {
 	struct emit *e = user;
@@ -233,7 +244,7 @@ struct kernel_emission {
 	} args;
 };
 
-/* The areas that no operand shows: partial results of split attention, and scratch. */
+/* Adds the areas that no operand shows: partial results of split attention, and scratch, which is last. */
 static void add_areas(struct kernel_emission *r)
 {
 	const struct object *o = r->object;
@@ -260,8 +271,8 @@ static void add_areas(struct kernel_emission *r)
 
 /* ---- parameters ---- */
 
-/* Alignment in bytes of an area's offset in every launch: the largest power of two that divides
- * DEVICE_ALIGN and all terms. */
+/* Alignment in bytes of an area's offset in every launch: the largest power of two that divides DEVICE_ALIGN and all
+ * terms (the lowest bit that is set in any), for vector loads. */
 static int offset_align(const struct area *area)
 {
 	uint64_t all = DEVICE_ALIGN;
@@ -282,8 +293,8 @@ static struct kb_val declare_param(struct kernel_emission *r, const char *name, 
 	                is_constant ? KB_READONLY : 0);
 }
 
-/* Fills offsets [areas] (devices only) and dims [dims of the module], and sets all other parameters of r->e
- * and r->job. */
+/* Declares all that the groups may need, in the order of the plan; keep_used_args drops the rest. Fills offsets
+ * [areas] (devices only) and dims [dims of the module], and sets all other parameters of r->e and r->job. */
 static void declare_params(struct kernel_emission *r, struct kb_val *offsets, struct kb_val *dims)
 {
 	struct arena *a = r->object->arena;
@@ -339,7 +350,7 @@ static enum tfmc_status begin_kernel(struct kernel_emission *r)
 
 /* ---- groups ---- */
 
-/* Work-items that the group's kernel generator uses as one worker; 0: an object. */
+/* Work-items that the group's kernel generator uses as one worker; 0: an object, which has none. */
 static int64_t group_items(const struct kernel_emission *r, const struct ir_op *group)
 {
 	const struct object *o = r->object;
@@ -384,7 +395,8 @@ static enum kernel_rows group_rows(const struct kernel_emission *r, const struct
 	return k->is_skinny ? KERNEL_FEW_ROWS : KERNEL_MANY_ROWS;
 }
 
-/* Emits group i of the launch into the kernel, with the worker numbers and the scratch that it uses. */
+/* Emits group i of the launch into the kernel, with the worker numbers and the scratch that it uses. Groups of a
+ * launch run one after the other, so they share scratch and local memory. */
 static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 {
 	const struct object *o = r->object;
@@ -441,7 +453,8 @@ static enum tfmc_status reject_f64(const struct kernel_emission *r, const struct
 	return TFMC_OK;
 }
 
-/* Lists the parameters that survived pruning and the areas they use, renumbered. */
+/* Lists the parameters that survived pruning and the areas they use, renumbered: the launch's arguments. Parameter i
+ * has value id i + 1. */
 static enum tfmc_status keep_used_args(struct kernel_emission *r, const struct kb_func *f)
 {
 	struct plan_kernel *out = r->kernel;
@@ -469,7 +482,8 @@ static enum tfmc_status keep_used_args(struct kernel_emission *r, const struct k
 	return arena_failed(a) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
-/* Work-group size and the number of work-groups that get tasks, the sum over all groups. */
+/* Work-group size and the number of work-groups that get tasks, the sum over all groups, as each begins where the last
+ * one's workers end. */
 static void set_launch_size(const struct kernel_emission *r)
 {
 	const struct object *o = r->object;
@@ -495,6 +509,7 @@ static void set_launch_size(const struct kernel_emission *r)
 
 /* ---- kernels ---- */
 
+/* Name of a kernel's caller: function, number, with -g the step's path, kind. */
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k)
 {
 	const struct attrs_group *a = k->groups[0]->attrs;
@@ -515,6 +530,8 @@ static const char *device_kernel_name(const struct object *o, const struct plan_
 	return arena_printf(o->arena, "%s%s%zu", name, k->is_combine ? "join_" : "", kb_func_count(o->kb));
 }
 
+/* Emits the kernel of k: areas, parameters, the code of each group, without what is unused, and shares an equal
+ * earlier one. */
 enum tfmc_status emit_plan_kernel(struct object *o, const struct function *f, struct plan_kernel *k)
 {
 	struct kernel_emission r = {.object = o, .kernel = k, .e = emit_for_group(o, f, k->groups[0])};

@@ -7,6 +7,11 @@
  * after `encode`, so their layouts should agree; an object is rejected where they do not.
  *
  * Also the layout of the memory of a call: storage of every value, argument slots, the arena.
+ *
+ * A case is a second form of a function for some dims (when); a call chooses it. `base` is the function it is a case
+ * of. A carry is a value that a repeat hands to its next iteration; carries with their initial and final values form a
+ * set that has one buffer. Storage says where a value is: arena (planned offset), input or output of the caller,
+ * state, weights. A spare buffer stands in for one that the caller omits.
  */
 #include "backends/kernels/group.h"
 #include "backends/plan/object.h"
@@ -37,7 +42,8 @@ bool object_has_device(const struct object *o)
 	return false;
 }
 
-/* Processes that run the module, as its exchanges say: those of a stage, times the stages. */
+/* Processes that run the module, as its exchanges say: those of a stage, times the stages, which only send and receive
+ * know. 1: no exchange. */
 static int64_t ranks_of(const struct ir_module *m)
 {
 	int64_t ranks = 1;
@@ -120,8 +126,8 @@ int64_t weight_element_bytes(const struct ir_weight *w)
 	return kept != FORMAT_PLAIN ? ir_dtype_bytes(ir_format(kept)->dtype) : 4;
 }
 
-/* Sets rows, columns, matrices and sizes. Panels hold 16 rows each. False: a dim is not constant, or
- * overflow. */
+/* Sets rows, columns, matrices and sizes. Panels hold 16 rows each; a weight in row order is one row. False: a dim is
+ * not constant, or overflow. */
 static bool weight_sizes(struct weight_layout *p)
 {
 	const struct ir_type *t = p->weight->type;
@@ -241,7 +247,8 @@ static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
-/* Marks the state as a KV cache; the smallest constant capacity of all bounds a sequence. */
+/* Marks the state that is appended to as a KV cache (with its window); the smallest constant capacity of all bounds a
+ * sequence. */
 static void limit_context(struct object *o, const struct ir_func *f, const struct ir_op *append)
 {
 	int64_t capacity;
@@ -355,7 +362,8 @@ enum tfmc_status layout_state(struct object *o)
  * uses dims by number. */
 enum { HASH_DIMS, HASH_STATE, HASH_ENTRIES, HASHES };
 
-/* Fills h with a hash for each part, so that an error can name the part that differs. */
+/* Fills h with a hash of each part of the interface, so that an error can name the part in which two variants
+ * differ. */
 static void hash_interface(const struct object *o, uint64_t h[HASHES])
 {
 	const struct state_list *l = &o->states;
@@ -478,7 +486,8 @@ static struct storage *storage_of(struct assigner *w, uint32_t v)
 	return &w->sets[w->carry[v]];
 }
 
-/* Group results: state slices, or planned buffers. A negative offset means an output buffer of the caller. */
+/* Sets the storage of a group's results: state slices, or planned buffers. A negative offset means an output buffer of
+ * the caller, which assign_outputs sets. */
 static void assign_group_results(struct assigner *w, const struct ir_op *op)
 {
 	int64_t c;
@@ -524,7 +533,8 @@ static void assign_outputs(struct assigner *w)
 	}
 }
 
-/* Sets f->storage. carry: representative of each value's carry set, from ir_lifetimes. */
+/* Sets f->storage: parameters first, then weights and groups, then outputs, which take what has no storage yet. carry:
+ * representative of each value's set, from ir_lifetimes. */
 static enum tfmc_status assign_storage(struct object *o, struct function *f, const uint32_t *carry)
 {
 	struct assigner w = {.object = o, .f = f, .carry = carry};
@@ -598,7 +608,8 @@ static const struct ir_dim *round_up(const struct object *o, const struct ir_dim
 
 /* ---- argument slots ---- */
 
-/* Numbers the argument slots: one for each dim, then two (pointer, elements) for each input and each output. */
+/* Numbers the argument slots: one for each dim, then two (pointer, elements) for each input and each output (abi.h).
+ * Finds past lengths. */
 static void assign_slots(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
@@ -651,7 +662,8 @@ static const struct ir_dim *append_buffer(struct object *o, struct function *f, 
 	return at;
 }
 
-/* Only the return op reads output v, directly or through views. */
+/* Only the return op reads output v, directly or through views: without the output it need not be computed. Walks back
+ * from the result. */
 static bool only_returned(const struct function *f, struct ir_value v)
 {
 	struct ir_value r = func_result(f->func, f->storage[v.id]->number);
@@ -664,8 +676,8 @@ static bool only_returned(const struct function *f, struct ir_value v)
 	return false;
 }
 
-/* Ranks need not request the same outputs: an exchange runs on all of them or they wait for each other. The operands
- * of an exchange are not only returned, so they are computed, too. */
+/* Whether the group computes only outputs, so that it can be left out if none is requested. Never an exchange: ranks
+ * need not request the same outputs, and it runs on all of them or they wait for each other. */
 bool group_is_optional(const struct function *f, const struct ir_op *group)
 {
 	if (((const struct attrs_group *)group->attrs)->kind == GROUP_exchange)
@@ -691,7 +703,8 @@ static bool needs_spare_buffer(const struct function *f, uint32_t v)
 	return !(op && op->code == OP_group && op->n_results == 1 && group_is_optional(f, op));
 }
 
-/* Spare buffers after the planned ones. */
+/* Appends buffers after the planned ones: defaults of inputs, outputs that are computed even if they are not
+ * requested, partial results. */
 static void append_spare_buffers(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
@@ -819,6 +832,8 @@ static enum tfmc_status add_decode(struct object *o, size_t function)
 	return add_entry(o, "step", TFMC_ENTRY_STEP, function, tokens);
 }
 
+/* How a case f relates to an entry: CASE_NEVER (another function's, or its conditions fail for all dims of the entry),
+ * CASE_SOMETIMES, CASE_ALWAYS. Bounds of the dims decide. */
 enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f)
 {
 	const struct ir_case *c = f->func->when;
@@ -855,6 +870,8 @@ static enum tfmc_status report_no_entry(const struct object *o)
 	return TFMC_INVALID;
 }
 
+/* Adds an entry for each function (two for decode), and marks the functions and cases that calls can reach: only these
+ * are emitted. */
 enum tfmc_status layout_entries(struct object *o)
 {
 	for (size_t i = 0; i < o->functions.n; i++) {

@@ -57,7 +57,8 @@ static void add_code(struct plan_writer *w, enum plan_op op, int64_t value)
 	(void)add_row(w, PLAN_CODE, cells);
 }
 
-/* Appends stack code (reverse Polish) for a dim: a sum of products. */
+/* Appends stack code (reverse Polish) for a dim: a sum of products of a coefficient and atoms (symbol, maximum of two,
+ * floor division). */
 static void add_dim(struct plan_writer *w, const struct ir_dim *d)
 {
 	if (d->n_terms == 0)
@@ -116,7 +117,8 @@ static int64_t add_area(struct plan_writer *w, const struct area *a)
 	return add_row(w, PLAN_AREAS, cells);
 }
 
-/* Appends a kernel with its areas and arguments; returns its row. */
+/* Appends a kernel with its areas and arguments, whose rows are consecutive; returns its row. KERNEL_ROWS_LO and _HI:
+ * for which row counts. */
 static int64_t add_kernel(struct plan_writer *w, const struct plan_kernel *k)
 {
 	const int64_t cells[KERNEL_COLUMNS] = {
@@ -208,6 +210,8 @@ static void concatenate_sections(struct plan_writer *w, struct buf *out)
 	buf_destroy(&body);
 }
 
+/* Sections are collected separately, since rows of one kind are consecutive but made in turn. The result is checked as
+ * a host would. */
 enum tfmc_status opencl_write_plan(const struct opencl_program *p, struct buf *out)
 {
 	struct plan_writer w = {.program = p};
@@ -288,7 +292,8 @@ static double upper_bound(const struct object *o, const struct ir_dim *d)
 	return (double)ir_dim_hi(o->module->dims, d);
 }
 
-/* A bound of the intermediate values of a kernel's indices: task times worker, and the ends of its areas. */
+/* A bound of the intermediate values of a kernel's indices: task times worker, and the ends of its areas. In double,
+ * so that it cannot overflow. */
 static double largest_index(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
 {
 	struct ir_dims *dims = o->module->dims;
@@ -314,7 +319,7 @@ static double largest_index(const struct object *o, const struct ir_func *f, con
 	return number;
 }
 
-/* 32, or 64 if a value may not fit; kernels of a program share the width. */
+/* 32, or 64 if a value may not fit; kernels of a program share the width. 32-bit arithmetic is cheaper on GPUs. */
 static int choose_index_bits(const struct object *o, const struct opencl_program *p)
 {
 	double state = (double)o->states.batch_bytes * (double)o->states.batch_max;

@@ -26,6 +26,8 @@ static uint64_t stored_bytes(struct arena *a, struct strmap *seen, const struct 
 	return sum + (uint64_t)wexpr_count(e) * (uint64_t)ir_dtype_bytes(e->stored);
 }
 
+/* Rejects weights of which far more would be written than is read (BACKEND_WEIGHTS_FACTOR times and the limit):
+ * computed ones can have any size. Limit 0: none. Tensors that are read several times count once. */
 enum tfmc_status check_weights_limit(struct object *o)
 {
 	const struct weight_layout *largest = NULL;
