@@ -92,6 +92,8 @@ static void print_result_and_name(struct buf *out, const struct kb_inst *inst)
 	}
 }
 
+/* The operands as the text form has them: accesses, constants, immediates and names of each operation; others as
+ * values. */
 static void print_operands(struct buf *out, const struct kb_func *f, const struct kb_inst *inst)
 {
 	switch (inst->op) {

@@ -4,6 +4,10 @@
  * matrix tiles. Operand types are checked when an instruction is appended; the first error is stored in the module and
  * reported by kb_verify. Index arithmetic on constants is folded when it is emitted, so that generators write plain
  * formulas and emitters still see constant displacements and strides.
+ *
+ * A value (kb_val) is the number of the instruction's result, 0: none; after an error or without memory functions
+ * return a value of the right type all the same, so that a generator need not check. `disp` is a constant displacement
+ * in elements.
  */
 #include "backends/kb/internal.h"
 #include "ir/support/checked.h"
@@ -14,6 +18,7 @@
 
 #define GROUP_SIZE_MAX 1024
 
+/* The capabilities of a target, for generators that choose among operations and for legalization. */
 struct kb_caps kb_caps_of(const struct target *t)
 {
 	return (struct kb_caps){
@@ -117,6 +122,7 @@ static uint32_t new_value(struct kb *k, struct kb_type type)
 	return (uint32_t)(k->types.n - 1);
 }
 
+/* Appends an instruction, its operands copied; returns its result, or 0 if it has none or there is no memory. */
 struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *args, size_t n, bool has_result)
 {
 	struct arena *a = k->module->arena;
@@ -149,6 +155,8 @@ static struct kb_val kb_poison(struct kb *k, struct kb_type type)
 
 /* ---- functions ---- */
 
+/* Begins a function. Without memory it goes on in module->lost, so that generators need not check; kb_verify reports
+ * it. */
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result)
 {
 	struct kb *k = ARENA_NEW(m->arena, struct kb), **slot = ARENA_PUSH(m->arena, &m->funcs);
@@ -241,6 +249,8 @@ static bool same_loc(const struct kb_loc *a, const struct kb_loc *b)
 	       !strcmp(a->path, b->path);
 }
 
+/* Makes location p that of the instructions that follow, numbered from 1 and stored once. Returns the number before,
+ * for kb_reset_loc. Without kept locations nothing changes. */
 uint32_t kb_set_loc(struct kb *k, const struct kb_loc *p)
 {
 	struct kb_module *m = k->module;
@@ -272,6 +282,7 @@ void kb_return(struct kb *k, struct kb_val v)
 	kb_emit(k, inst, &v, none ? 0 : 1, false);
 }
 
+/* Ends the function: its lists become those of the finished kb_func. */
 void kb_end(struct kb *k)
 {
 	kb_require(k, k->open.n == 0, "a loop or condition is open at the end of the function");
@@ -488,6 +499,7 @@ struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int6
 	return emit_array(k, KBO_LOCAL, name, type, count);
 }
 
+/* After kb_reuse_shared arrays of the same type are taken again in order, enlarged if needed; else a new one. */
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
 {
 	kb_require(k, k->func->linkage == KB_KERNEL, "an operation of work-groups outside of a kernel");
@@ -623,7 +635,7 @@ static bool is_lane_count(int lanes)
 	return lanes >= 1 && lanes <= KB_LANES_MAX && (lanes & (lanes - 1)) == 0;
 }
 
-/* Moves a constant index into *disp. Returns the remaining index. */
+/* Moves a constant index into *disp, where addressing modes have it for free. Returns the remaining index. */
 static struct kb_val fold_into_disp(struct kb *k, struct kb_val index, int64_t *disp)
 {
 	int64_t c, sum;
@@ -664,7 +676,8 @@ struct kb_val kb_load_splat(struct kb *k, struct kb_type type, struct kb_val ptr
 	return emit_load(k, inst, ptr, index);
 }
 
-/* The access to the first n lanes of a vector: op_part, or op_all if n is all of them. */
+/* The access to the first n lanes of a vector: op_part, or op_all if n is all of them. Elements of a remainder are
+ * aligned as scalars. */
 static struct kb_inst part_access(struct kb *k, enum kb_opcode op_part, enum kb_opcode op_all,
                                   struct kb_type type, int n, int64_t disp)
 {
@@ -707,6 +720,7 @@ void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, 
 	           index);
 }
 
+/* Without anything to add it is the pointer itself. */
 struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, int64_t disp_bytes)
 {
 	struct kb_inst inst = {.op = KBO_PTR_ADD, .type = KB_PTR_T, .imm = disp_bytes};
@@ -745,8 +759,8 @@ void kb_prefetch_l2(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, 
 
 /* ---- arithmetic ---- */
 
-/* x op y of two constant indices. False where that would trap, overflow or be negative division, and for bit
- * operations. */
+/* x op y of two constant indices. False where that would trap, overflow or divide negative numbers, whose rounding
+ * emitters may see differently, and for bit operations, which nothing needs. */
 static bool fold_consts(enum kb_bin op, int64_t x, int64_t y, int64_t *out)
 {
 	switch (op) {
@@ -920,6 +934,7 @@ struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane)
 	return kb_emit(k, inst, &vector, 1, true);
 }
 
+/* Constants are converted here, so that they stay constants. */
 struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to)
 {
 	struct kb_type from = kb_type_of(k, v);
@@ -1055,6 +1070,8 @@ void kb_tile_config(struct kb *k, struct kb_val ptr)
 		k->module->tiled |= UINT64_C(1) << k->module->variant;
 }
 
+/* Emits the shapes of all tiles for a GEMM: accumulators, rows of x, weights (KB_TILE_X, KB_TILE_WEIGHTS are their
+ * first numbers), to memory at ptr, and loads them. bytes: of K in a row. */
 void kb_tile_config_gemm(struct kb *k, struct kb_val ptr, int bytes)
 {
 	uint8_t config[KB_TILE_CONFIG] = {0};

@@ -8,6 +8,9 @@
  * Conversions to f16 and bf16 round once, to nearest even; NaN keeps its sign and becomes quiet. A source wider than
  * f32 first becomes an f32 that is rounded to odd (truncated, with the last bit set if bits were lost), so that the
  * second rounding sees whether the value was a tie.
+ *
+ * Expanding an instruction can append instructions that are not legal themselves: expand_ functions call each other
+ * until all are.
  */
 #include "backends/kb/internal.h"
 
@@ -53,7 +56,8 @@ static struct kb_val half_from_bits(struct kb *k, struct kb_val bits, enum kb_sc
 	return kb_bitcast(k, kb_cvt(k, bits, KB_U16), to);
 }
 
-/* Round to nearest even: adds half a unit of the last kept bit, less one where that bit is even, and truncates. */
+/* Round to nearest even: adds half a unit of the last kept bit, less one where that bit is even, and truncates. NaN is
+ * made quiet, since rounding could make it infinity. */
 static struct kb_val f32_to_bf16(struct kb *k, struct kb_val v)
 {
 	struct kb_val bits = kb_bitcast(k, v, KB_I32);
@@ -78,7 +82,8 @@ static struct kb_val f16_to_f32(struct kb *k, struct kb_val v)
 	return kb_bitcast(k, kb_bin(k, KB_OR, finite, special), KB_F32);
 }
 
-/* f32 magnitudes below 2^-14, denormal as f16: adding 0.5, whose f32 ulp 2^-24 is that of a denormal f16, rounds. */
+/* f32 magnitudes below 2^-14, denormal as f16: adding 0.5, whose f32 ulp 2^-24 is that of a denormal f16, rounds; the
+ * bits above those of 0.5 are the result. */
 static struct kb_val denormal_to_f16(struct kb *k, struct kb_val magnitude)
 {
 	struct kb_val half = kb_splat(k, kb_f32(k, 0.5f), kb_type_of(k, magnitude).lanes);
@@ -151,7 +156,8 @@ static struct kb_val expand_cvt(struct kb *k, struct kb_val v, enum kb_scalar to
 static struct kb_val expand_dot(struct kb *k, enum kb_dot dot, const struct kb_val *args,
                                 const struct kb_caps *has);
 
-/* Element `at` of `bits` bits of each 32-bit lane, extended to i32. */
+/* Element `at` of `bits` bits of each 32-bit lane, extended to i32: shifted to the top, and back with or without
+ * sign. */
 static struct kb_val packed_element(struct kb *k, struct kb_val packed, int at, int bits, bool is_signed)
 {
 	struct kb_val high = bin_const(k, KB_SHL, packed, 32 - bits * (at + 1));
@@ -178,7 +184,8 @@ static struct kb_val bytes_to_i16(struct kb *k, struct kb_val packed, int odd, b
 	return kb_bitcast(k, bin_const(k, right, odd ? both : bin_const(k, KB_SHL, both, 8), 8), KB_I32);
 }
 
-/* Two s16 dot products (vpmaddwd). vpmaddubsw would not do: it saturates sums of two u8 * s8 at 16 bits. */
+/* Two s16 dot products (vpmaddwd), of the even and of the odd bytes. vpmaddubsw would not do: it saturates sums of two
+ * u8 * s8 at 16 bits. */
 static struct kb_val dot_by_s16(struct kb *k, const struct kb_val *args, bool is_signed)
 {
 	struct kb_val sum = args[0];
@@ -238,7 +245,8 @@ static uint32_t possible_bits(const struct kb *k, struct kb_val packed)
 	return UINT32_MAX;
 }
 
-/* DOT_S8S8 (is_signed) or DOT_U8S8. If all bytes of a are known to be below 128, both give the same. */
+/* DOT_S8S8 (is_signed) or DOT_U8S8, by the cheapest dot product that there is. If all bytes of a are known to be below
+ * 128, both give the same. */
 static struct kb_val expand_byte_dot(struct kb *k, const struct kb_val *args, bool is_signed,
                                      const struct kb_caps *has)
 {
@@ -299,7 +307,7 @@ static struct kb_val add_round_to_odd(struct kb *k, struct kb_val a, struct kb_v
 	return flush(k, kb_bitcast(k, kb_bin(k, KB_OR, bits, inexact), KB_F32));
 }
 
-/* DOT_BF16_ODD, as bfdot. */
+/* DOT_BF16_ODD, as bfdot: products and sums rounded to odd, denormals flushed. */
 static struct kb_val dot_bf16_odd(struct kb *k, const struct kb_val *args)
 {
 	struct kb_val product[2];
@@ -416,7 +424,8 @@ static bool reserve_values(struct kb *k, const struct kb_func *f)
 	return true;
 }
 
-/* Appends a legal instruction. now: by value id of f, the id that replaces it. */
+/* Appends a legal instruction with its operands replaced. now: by value id of f, the id that replaces it. Its own id
+ * stays. */
 static void copy_inst(struct kb *k, const struct kb_inst *i, const uint32_t *now)
 {
 	struct kb_inst *to = ARENA_PUSH(k->module->arena, &k->insts);
@@ -431,6 +440,8 @@ static void copy_inst(struct kb *k, const struct kb_inst *i, const uint32_t *now
 		k->defs.items[i->result] = (uint32_t)(k->insts.n - 1);
 }
 
+/* Legal instructions are copied with their ids, so that the other tables of f stay valid; ids of expansions come after
+ * them. */
 const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, const struct kb_caps *has)
 {
 	size_t first = 0;

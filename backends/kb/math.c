@@ -231,8 +231,9 @@ struct mantissa_exponent {
 	struct kb_val m, e; /* e as a float */
 };
 
-/* m and e of a normal x > 0 by subtracting the bits of sqrt 1/2: the exponent field then rounds down to e, and m
- * is near 1, where the polynomial of the logarithm is accurate. */
+/* m and e of a normal x > 0 by subtracting the bits of sqrt 1/2: the exponent field then rounds down to e, and m is
+ * near 1, where the polynomial of the logarithm is accurate. The difference is an integer subtraction of ordered bit
+ * patterns. */
 static struct mantissa_exponent split_float(struct kb *k, struct kb_val x)
 {
 	struct kb_val bits = kb_bitcast(k, x, KB_I32);
@@ -290,7 +291,9 @@ struct kb_val math_log(struct kb *k, struct kb_val x)
 
 /* ---- power ---- */
 
-/* a^b for a > 0: 2^(b e + b log2 m) for a = m 2^e; `error` is the rounding error of b e. */
+/* a^b for a > 0: 2^(b e + b log2 m) for a = m 2^e; `error` is the rounding error of b e, which fma gives exactly. The
+ * integer and the fraction of the exponent are separated twice (r, s), since b log2 m may exceed 1; clamps keep
+ * conversions in range. */
 static struct kb_val pow_positive(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct mantissa_exponent n = normalize(k, a);
@@ -315,7 +318,7 @@ static struct kb_val is_integer(struct kb *k, struct kb_val x)
 	return kb_cmp(k, KB_EQ, kb_un(k, KB_FLOOR, x), x);
 }
 
-/* |a|^b for a = 0 and |a| = infinity: 0 or infinity by the sign of b; otherwise y. */
+/* |a|^b for a = 0 and |a| = infinity, whose logarithm is infinite: 0 or infinity by the sign of b; otherwise y. */
 static struct kb_val pow_extreme(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val y)
 {
 	struct kb_val zero = math_const(k, a, 0.0f), inf = math_const(k, a, HUGE_VALF);
@@ -361,7 +364,8 @@ static struct kb_val trig_reduce(struct kb *k, struct kb_val x, struct rounded *
 	return r;
 }
 
-/* sin(r + quarter pi/2), |r| <= pi/4: sine or cosine polynomial, and sign, by the low two bits of quarter. */
+/* sin(r + quarter pi/2), |r| <= pi/4: sine or cosine polynomial (bit 0 of quarter), and sign (bit 1). Both polynomials
+ * are computed. */
 static struct kb_val sin_quarter(struct kb *k, struct kb_val r, struct kb_val quarter)
 {
 	static const float s[] = {-0x1.555552p-3f, 0x1.110c28p-7f, -0x1.9ac8f8p-13f};

@@ -38,7 +38,8 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
-/* log2 of the alignment of x op y, those of x and y being a and b. by: the instruction that defines y, or NULL. */
+/* log2 of the alignment of x op y, those of x and y being a and b (trailing zero bits add in products, the smaller one
+ * counts in sums; `and` keeps the larger). by: the instruction that defines y, or NULL. */
 static int align_of_bin(enum kb_bin op, int a, int b, const struct kb_inst *by)
 {
 	bool is_const = by != NULL && by->op == KBO_CONST_INT;
@@ -61,7 +62,8 @@ static int align_of_bin(enum kb_bin op, int a, int b, const struct kb_inst *by)
 	return 0;
 }
 
-/* log2 of the alignment of the result of i. definitions: by value id, the instruction that defines it. */
+/* log2 of the alignment of the result of i; 0: nothing known. definitions: by value id, the instruction that defines
+ * it. */
 static int align_of_result(const struct alignments *a, const struct kb_inst *i,
                            const struct kb_inst *const *definitions)
 {
@@ -107,6 +109,8 @@ static void visit(struct alignments *a, const struct kb_inst *i, const struct kb
 		lower_to(a, &a->values[i->result], align_of_result(a, i, definitions));
 }
 
+/* Starts with all maximal and lowers until nothing changes, so that a variable that a loop advances is found, too; it
+ * ends since values only fall. */
 const uint8_t *kb_alignments(const struct kb_func *f, struct arena *arena)
 {
 	struct alignments a = {.f = f};
@@ -130,6 +134,7 @@ const uint8_t *kb_alignments(const struct kb_func *f, struct arena *arena)
 	return a.values;
 }
 
+/* Address = ptr + (index + imm) elements: the least of the three. What the generator states (align) may be more. */
 int kb_access_align(const uint8_t *alignments, const struct kb_inst *i)
 {
 	size_t ptr = i->op == KBO_STORE || i->op == KBO_STORE_PART;
@@ -175,6 +180,7 @@ static void mark_live(struct dce *p)
 	}
 }
 
+/* Marks to a fixed point, then compacts the list in place. Ids stay, so that nothing else changes. */
 void kb_dce(struct kb *k)
 {
 	struct arena a;
@@ -221,8 +227,8 @@ static bool same_imm(const struct pairing *p, const struct kb_inst *x, const str
 	return x->imm == y->imm;
 }
 
-/* x and y are equal for the correspondence so far, which their results extend. Locations count only if they are
- * kept. */
+/* x and y are equal for the correspondence so far, which their results extend: operands by correspondence, all else
+ * alike. Locations count only if they are kept. */
 static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct kb_inst *y)
 {
 	if (x->op != y->op || !kb_same_type(x->type, y->type) || x->n_args != y->n_args ||

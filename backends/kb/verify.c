@@ -102,7 +102,8 @@ static void check_uses(struct verifier *v, size_t at, const struct kb_inst *inst
 		fail(v, at, "a variable is not visible here");
 }
 
-/* Checks one instruction. Scopes change between its uses and its definition: a loop index belongs to the loop. */
+/* Checks one instruction. Scopes change between its uses and its definition: a loop's bounds are outside, its index
+ * belongs to the loop. */
 static void check_inst(struct verifier *v, size_t at, const struct kb_inst *inst)
 {
 	bool ends = inst->op == KBO_END_LOOP || inst->op == KBO_END_FOREVER || inst->op == KBO_END_IF ||
@@ -142,7 +143,7 @@ static void check_kernel(struct verifier *v)
 		fail(v, f->n_insts, "more shared memory than a work-group of the target has");
 }
 
-/* Checks one function; the first violation is reported. */
+/* Checks one function; the first violation is reported as an internal error. */
 static enum tfmc_status verify_func(const struct kb_module *m, const struct kb_func *f,
                                     struct diag_context *cx)
 {

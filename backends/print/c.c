@@ -9,6 +9,11 @@
  * The functions c_OPERATION are the rows of `ops`: they print the expression of an instruction to `out` and return its
  * precedence, by which the expression that uses it decides about parentheses. need_HELPER requests a helper and
  * returns its name.
+ *
+ * A helper is an inline function of the emitted file, made from a block of the prelude whose placeholders are its
+ * element type, lanes and args. A value has the text of its expression; `inner` is the text without the outer
+ * conversion, in the unsigned type, so that sums need not be converted back and forth. Operand k of an instruction is
+ * printed by print_arg (in parentheses where needed) or print_bare_arg.
  */
 #include "backends/print/print.h"
 #include "ir/support/number.h"
@@ -139,7 +144,8 @@ static const char *alignment_prefix(enum c_element e, int lanes, int align, int 
 	return is_aligned ? "aligned_" : "";
 }
 
-/* Requests the may_alias type of an access. Returns its name. */
+/* Requests the may_alias type of an access, the typedef of which states the alignment. Returns its name. A bool has no
+ * vector type. */
 static const char *memory_type(struct print *p, enum c_element e, int lanes, const char *prefix, int align)
 {
 	const char *name = arena_printf(p->arena, "%s%s_m", prefix, c_suffix(p, e, lanes));
@@ -399,7 +405,8 @@ static const char *need_min_max(struct print *p, enum kb_bin op, enum c_element 
 
 /* ---- integers ---- */
 
-/* Prints operand k. Returns true if it has the unsigned type. */
+/* Prints operand k in the unsigned type if that is free: its inner text, or a literal with suffix u. Returns true if
+ * it has the unsigned type; false: it is printed as it is, and the caller converts one of the two. */
 static bool unsigned_operand(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	const struct print_value *v = print_arg_value(p, i, k);
@@ -424,7 +431,8 @@ static void shift_count(const struct print *p, const struct kb_inst *i, int bits
 		buf_printf(out, "(%s & %d)", print_arg(p, i, 1), bits - 1);
 }
 
-/* a + b, a - b, a * b, SHL and SHR of 32 and 64 bits, in the unsigned type. */
+/* a + b, a - b, a * b, SHL and SHR of 32 and 64 bits, in the unsigned type, where overflow is defined. One unsigned
+ * operand is enough. */
 static enum print_prec wrapping(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct buf a, b, both;
@@ -495,7 +503,8 @@ static const char *narrow_cast(struct print *p, struct kb_type t)
 	return arena_printf(p->arena, "(%s)", elements[e].scalar);
 }
 
-/* Arithmetic on scalar integers below 32 bits, as uint32_t: no sum or product of two overflows it. */
+/* Arithmetic on scalar integers below 32 bits, as uint32_t: no sum or product of two overflows it. Shifts right see
+ * the value in its own sign. */
 static enum print_prec narrow_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, 1);
@@ -544,7 +553,8 @@ static enum print_prec c_bin(struct print *p, const struct kb_inst *i, struct bu
 
 /* ---- one operand ---- */
 
-/* The helper of floor (up: ceil) without a library: values from 2^23 (f64: 2^52) on are integers already. */
+/* The helper of floor (up: ceil) without a library: truncates and corrects by 1; values from 2^23 (f64: 2^52) on are
+ * integers already. */
 static const char *need_rounding(struct print *p, const struct print_helper *h, bool up)
 {
 	bool single = h->element == C_F32;
@@ -635,7 +645,8 @@ static enum print_prec c_cmp(struct print *p, const struct kb_inst *i, struct bu
 	return PRINT_PRIMARY;
 }
 
-/* dot_u8s8_i32x16(acc, a, b); other dot products have been legalized. */
+/* dot_u8s8_i32x16(acc, a, b); other dot products have been legalized. Up to 16 lanes gcc and clang may use an
+ * instruction (arg 1). */
 static enum print_prec c_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
@@ -919,6 +930,7 @@ static void result_type(enum kb_scalar s, struct buf *out)
 		buf_char(out, ' ');
 }
 
+/* The head of a function: internal ones are static, and marked if nothing calls them. */
 static void head(struct print *p, const struct kb_func *f, bool is_used, struct buf *out)
 {
 	if (f->linkage == KB_INTERNAL)

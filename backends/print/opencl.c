@@ -9,6 +9,9 @@
  * The functions opencl_OPERATION are the rows of `ops`: they print the expression of an instruction to `out` and return
  * its precedence, by which the expression that uses it decides about parentheses. need_HELPER requests a helper and
  * returns its name.
+ *
+ * A helper is a function of the emitted file, made from a block of the prelude for an element type and a number of
+ * lanes. idx is the type of indices, int or long (index_bits). to: address space of a pointer's target.
  */
 #include "backends/print/print.h"
 #include "ir/support/compiler.h"
@@ -128,7 +131,8 @@ static void element(struct print *p, const struct kb_inst *i, size_t k, int lane
 	buf_char(out, ']');
 }
 
-/* ((__global const struct packed16_float4 *)((__global const float *)p + i))->v; operand k is the pointer */
+/* ((__global const struct packed16_float4 *)((__global const float *)p + i))->v; operand k is the pointer. The
+ * struct's alignment is what is known of the access, at most the vector's size. */
 static void packed_vector(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	const char *type = opencl_lanes(p, opencl_memory_scalar(p, i->type.scalar), i->type.lanes);
@@ -527,7 +531,8 @@ static const char *need_f16(struct print *p, bool is_to, int lanes)
 	return print_helper(p, "f16 to bits", &h);
 }
 
-/* The helper that converts f32 to integers: truncates, saturates, NaN gives 0. */
+/* The helper that converts f32 to integers: truncates, saturates, NaN gives 0 (isnan as a mask as wide as the
+ * result). */
 static const char *need_int(struct print *p, enum kb_scalar to, int lanes)
 {
 	const char *mask = to == KB_U8 ? "char" : opencl_scalar(p, to);
@@ -594,6 +599,7 @@ static enum print_prec opencl_lane_ids(struct print *p, const struct kb_inst *i,
 	return PRINT_ADDITIVE;
 }
 
+/* (float4)(x); true of a bool becomes the mask -1. */
 static enum print_prec opencl_splat(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	if (i->type.lanes == 1)

@@ -3,6 +3,11 @@
  * Emission of a source file. Function bodies are printed first, because they request the types, helpers and
  * declarations that the file needs; then the parts are put in order. Helpers are instantiated from blocks of the
  * dialect's prelude.
+ *
+ * A value has a text (its expression, or a name) with a precedence; it is pending as long as its text has not been
+ * printed. An effect is what must stay in order: stores, calls, sets. A dialect (struct cfamily_dialect_table) has the
+ * functions for what C and OpenCL C print differently. A block is a pair of braces; its identifiers are free again
+ * when it ends.
  */
 #include "backends/print/print.h"
 
@@ -84,8 +89,8 @@ static void add_global(struct print *p, const char *name, bool is_exported)
 	(void)strmap_set(&p->globals, name, (void *)(uintptr_t)text);
 }
 
-/* Gives every function and data item its identifier. Exported names come first, so that no internal one is given
- * the identifier of one. False without memory. */
+/* Gives every function and data item its identifier. Exported names come first, so that no internal one is given the
+ * identifier of one. False without memory. `needed` are helpers and declarations that have been printed. */
 static bool print_names_begin(struct print *p)
 {
 	strmap_init(&p->globals, p->arena);
@@ -279,8 +284,8 @@ static bool reads_var(const struct print_value *v, uint32_t var)
 	return false;
 }
 
-/* Assigns pending values to names, in order of definition: all, those that read memory, or those that read a
- * variable. */
+/* Assigns pending values to names, in order of definition, so that an effect that follows cannot change them: all,
+ * those that read memory, or those that read a variable. */
 static void print_flush(struct print *p, enum print_flush which, uint32_t var)
 {
 	size_t n = 0, count = p->n_pending;
@@ -341,8 +346,8 @@ static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
 	return product && (v->user == KBO_BIN || v->user == KBO_UN || v->user == KBO_FMA);
 }
 
-/* Sets the texts of v: `bare` for places that take any expression, `text` with parentheses where it is not
- * primary. */
+/* Sets the texts of v by the dialect's function for the operation: `bare` for places that take any expression, `text`
+ * with parentheses where it is not primary. */
 static void expression(struct print *p, const struct kb_inst *i, struct print_value *v)
 {
 	if (i->op == KBO_GET) {
@@ -365,7 +370,8 @@ enum print_prec print_converted(struct print *p, const struct kb_inst *i, const 
 	return precedence;
 }
 
-/* Defines a value by its expression: pending if it is used once, otherwise assigned to a name. */
+/* Defines a value by its expression: pending if it is used once and short, so that it becomes a part of its user;
+ * otherwise assigned to a name. Literals are repeated at each use. */
 static void print_define(struct print *p, const struct kb_inst *i)
 {
 	struct print_value *v = &p->values[i->result];
@@ -600,7 +606,8 @@ static void print_return(struct print *p, const struct kb_inst *i)
 	print_line(p, i->n_args ? "return %s;" : "return;", i->n_args ? print_bare_arg(p, i, 0) : "");
 }
 
-/* An instruction with a side effect: pending loads are evaluated before it. */
+/* Prints an instruction with a side effect as a statement; pending loads are evaluated before it, since it may write
+ * what they read. */
 static void print_ordered(struct print *p, const struct kb_inst *i)
 {
 	print_consume(p, i);
@@ -642,7 +649,8 @@ static void print_zero(struct print *p, struct kb_type type, struct buf *line)
 	}
 }
 
-/* Declares a variable that is read; without an initial value as 0, since C forbids reading it otherwise. */
+/* Declares a variable that is read (others are left out); without an initial value as 0, since C forbids reading it
+ * otherwise. */
 static void print_var(struct print *p, const struct kb_inst *i)
 {
 	struct print_var *v = &p->vars[i->result];
@@ -725,7 +733,7 @@ bool print_once(struct print *p, const char *name)
 
 /* ---- functions ---- */
 
-/* A function of the module calls it or takes its address; else it is marked unused. */
+/* A function of the module calls it or takes its address; else it is marked unused, against compilers' warnings. */
 static bool is_used(const struct print *p, const char *name)
 {
 	for (size_t i = 0; i < kb_func_count(p->m); i++) {
@@ -793,7 +801,8 @@ static size_t print_head(struct print *p, struct buf *declarations)
 	return at;
 }
 
-/* Prints the instructions from `at` on. Unused parameters are cast to void, since compilers warn about them. */
+/* Prints the instructions from `at` on. Unused parameters are cast to void, since compilers warn about them; a
+ * function that does not end with a return gets one, which is never reached. */
 static void print_body(struct print *p, size_t at)
 {
 	const struct kb_func *f = p->f;
@@ -860,7 +869,8 @@ static void append_part(struct buf *out, const struct buf *text)
 	buf_append(out, text);
 }
 
-/* Prints the functions first, then puts the parts of the file together in the order that C requires. */
+/* Prints the functions first, as they request types and helpers, then puts the parts of the file together in the order
+ * that C requires. */
 static enum tfmc_status print_file(struct print *p, struct buf *out)
 {
 	struct buf declarations, prelude;
