@@ -3,6 +3,7 @@
  * tfmc expand: prints a model as a YAML document of the next lower language level with params at their final
  * values. A preset becomes its steps; other models become graph statements, with the other sections as written. File
  * names are rewritten for the directory of the document that is printed.
+ * A node in flow style is on one line, {key: value, ..}; in block style it has a line for each item, indented.
  */
 #include <math.h>
 #include <string.h>

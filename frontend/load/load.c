@@ -2,6 +2,8 @@
 /*
  * frontend_load: the stages of loading a model file in order; and accessors of frontend.h. A file of another kind is
  * detected by its magic bytes, so that it is reported before the YAML parser fails on it.
+ * For a folder of a hub, a GGUF or an ONNX file the text of a model file is generated and read as one; doc.written is
+ * the document as read, doc.root the one after its preset and bases were merged in.
  */
 #include <string.h>
 

@@ -3,6 +3,8 @@
  * Prints the lists of the language reference (frontend/manual/reference) from the tables: keys of each place,
  * parameters of each step, operators, functions, weight sources, limits. A list is a title line with a colon
  * and an item for each entry; a test looks for each in the pages.
+ * A place is a mapping of a model file, such as `top` or a kind of step; the schema lists keys by the place that they
+ * are in.
  */
 #include <string.h>
 

@@ -3,6 +3,8 @@
  * Evaluator of expressions: names, indices, operators. Ints are 64-bit and never wrap, `/` on ints is exact or an
  * error, floats never become NaN or infinite by arithmetic. Functions are in func.c. A function that returns false
  * has reported an error at the expression e.
+ * A dim is a size that is known only when the model runs, a polynomial in its symbols; without env->dims there are
+ * none. The location of a report is that of the operator.
  */
 #include <math.h>
 #include <string.h>
@@ -192,8 +194,8 @@ static bool float_arithmetic(const struct expr_env *env, const struct expr *e, d
 
 /* ---- dims ---- */
 
-/* Returns a new dim. was_failed: ir_dims_failed() before; an overflow of another expression is not reported here
- * again. */
+/* Sets *out to a new dim; NULL means no memory or overflow. was_failed: ir_dims_failed() before; an overflow of
+   another expression is not reported here again. */
 static bool dim_result(const struct expr_env *env, const struct expr *e, const struct ir_dim *d,
                        bool was_failed, struct value *out)
 {
@@ -225,6 +227,7 @@ static bool dim_arithmetic(const struct expr_env *env, const struct expr *e, con
 	if (fit && e->op == EXPR_MUL)
 		return dim_result(env, e, ir_dim_mul(env->dims, as_dim(env, a), as_dim(env, b)), failed, out);
 	if (fit && e->op == EXPR_FLOORDIV && b->kind == VALUE_INT && b->i > 0)
+		/* b is the int, so that a is the dim */
 		return dim_result(env, e, ir_dim_floordiv(env->dims, a->dim, b->i), failed, out);
 	diag_error(env->cx, e->loc, DIAG_VALUE_TYPE,
 	           "'%s' cannot be applied to a dim; dims allow + - * and // by a positive constant",

@@ -3,6 +3,7 @@
  * Lexer of expressions. Every number has one syntactic form; forms of other languages (010, 1_000, 12:30, .5,
  * 1.) are rejected with a message that shows the correct one. Positions `from` and `to` are byte offsets in the
  * source; a token of kind TOK_ERROR has been reported.
+ * make_token() sets the position after the token, also of a wrong one.
  */
 #include "frontend/syntax/lex.h"
 

@@ -3,6 +3,8 @@
  * Recursive-descent parser of expressions and graph statements, one precedence level per call, one token of
  * lookahead. Nesting is counted, so hostile text cannot exhaust the C stack. The first error is reported and sets
  * p->failed, which ends the expression: functions return NULL or false from then on.
+ * Plain expressions are values in YAML; graph statements, the other mode, have lists, named arguments and strings in
+ * double quotes, too.
  */
 #include <string.h>
 
@@ -195,8 +197,8 @@ static const struct expr *parse_string(struct parser *p)
 	return e;
 }
 
-/* Parses NAME = VALUE. Returns false and restores the position if no `=` follows the name; true also after an
- * error. */
+/* Parses NAME = VALUE. Returns false and restores the position if no `=` follows the name, since the name then begins
+   an ordinary argument; true also after an error. */
 static bool parse_keyword(struct parser *p, struct keywords *list)
 {
 	struct parser before = *p;

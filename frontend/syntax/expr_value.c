@@ -109,6 +109,7 @@ bool value_equal(const struct value *a, const struct value *b)
 	return false;
 }
 
+/* Prints a float as YAML writes it. Beside zero only an infinity is its own double. */
 void value_print_float(struct buf *out, double f)
 {
 	if (f > 0 && f == f + 1 && f == 2 * f)
@@ -157,6 +158,7 @@ static const char *kind_name(enum value_kind kind)
 	return "";
 }
 
+/* A list is described by its length; a dim has no text without its symbols. */
 const char *value_describe(struct arena *a, const struct ir_dims *dims, const struct value *v)
 {
 	struct buf text;

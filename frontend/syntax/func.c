@@ -3,6 +3,7 @@
  * Functions of plain expressions: the FUNCTION rows of calls.def, each with a function call_NAME of the table
  * below. The evaluator handles `if`, which evaluates one branch only. A function that returns false has reported an
  * error at the call.
+ * The number of a function is its row among these rows, also in the table.
  */
 #include "frontend/syntax/func.h"
 
@@ -62,6 +63,7 @@ static bool call_max(const struct call *c)
 	return min_or_max(c, -1);
 }
 
+/* INT64_MIN has no positive counterpart. */
 static bool call_abs(const struct call *c)
 {
 	int64_t r = c->args[0].i;

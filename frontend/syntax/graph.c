@@ -2,12 +2,17 @@
 /*
  * Bodies of the graph level: construction, comparison, rewriting of expression trees, substitution of indices,
  * splitting of repeats.
+ * A body is a list of nodes, statements and repeats. A repeat has an index `as`, which strings and paths of its body
+ * contain as a placeholder {i} or {2*i+1}; a map is such a form, factor and offset. Before each of its split points a
+ * repeat becomes a new one, as the iterations differ there.
  */
 #include <string.h>
 
 #include "frontend/syntax/graph.h"
 #include "ir/support/number.h"
 
+/* Appends a node, which a repeat gets with split points of its own; without memory the place in the list is given
+   back. */
 struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum graph_kind kind,
                               struct ir_loc loc)
 {
@@ -207,6 +212,7 @@ const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr
 
 #define MAP_DIGITS 9 /* of factor and offset */
 
+/* [FACTOR*]NAME[+OFFSET], which no statement needs larger than nine digits, so that sums do not overflow. */
 bool index_map_read(const char *text, const char *name, struct index_map *out)
 {
 	static const char digits[] = "0123456789";
@@ -322,6 +328,8 @@ bool graph_substitute(struct arena *a, const struct graph_body *body, const char
 
 /* ---- splitting of repeats ---- */
 
+/* The body is shared by the parts, as nothing in it is changed; that of a single iteration has its index written
+   out. */
 bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
                            struct graph_body *out)
 {

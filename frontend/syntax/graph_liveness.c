@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Liveness of names: reads and writes of statements (carries of repeats) and dead code elimination.
+ * A name is live at a place if its value there may still be read. `effect` is the name of the call that is kept
+ * though no live name gets its result.
  */
 #include <string.h>
 

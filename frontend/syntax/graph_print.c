@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Prints expressions and bodies of the graph level; the text parses back to an equal tree.
+ * Parentheses that were written are kept; others are added where the tree needs them.
  */
 #include <string.h>
 

@@ -184,7 +184,9 @@ static void skip_value(struct json_scan *s)
 	}
 }
 
-/* Finds `path` in the object that begins at s.p; recursion is bounded by JSON_DEPTH_MAX. */
+/* Finds the key `path`, names joined by dots, in the object that begins at s.p, and the length of its text with
+   quotes. A name may itself have dots, so that each key is compared as a whole. Recursion is bounded by
+   JSON_DEPTH_MAX. NULL: there is none. */
 static const char *find_key_text(struct json_scan s, const char *path, size_t *n)
 {
 	for (s.p++; s.p < s.end;) {

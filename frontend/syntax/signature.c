@@ -2,6 +2,7 @@
 /*
  * Signatures of operators and functions: the table made from calls.def, printing (for the language reference, and for
  * the note of an error of a call), and matching of given arguments.
+ * A class is a bit, so that one table serves each use of it; a number counts the rows of the wanted classes.
  */
 #include "frontend/syntax/signature.h"
 #include "ir/support/strmap.h"

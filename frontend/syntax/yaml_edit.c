@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edited copies of YAML trees: mappings with changed, added and removed keys, and deep merge. */
+/* Edited copies of YAML trees: mappings with changed, added and removed keys, and deep merge. Keys and values are
+   shared with the original tree; only the list of pairs is new. */
 #include "frontend/syntax/yaml_edit.h"
 
 #include <string.h>

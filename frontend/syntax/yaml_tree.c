@@ -5,6 +5,8 @@
  * computed here from libyaml's character indices, since its own line numbers also count breaks that editors do
  * not show (NEL, LS, PS). Encoding errors and control characters, which libyaml would report without a useful
  * position, are checked first.
+ * A frame of the stack is an open mapping or sequence. Errors that leave the tree usable let reading go on, to report
+ * more than one.
  */
 #include "frontend/syntax/yaml_tree.h"
 
