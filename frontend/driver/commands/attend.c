@@ -7,6 +7,10 @@
  * After the passes that recognize attention, passes/graph adds the probabilities of the selected attentions as results;
  * the module is compiled and runs once. The iterations of a repeat are layers, whose index follows the repeat in the
  * path.
+ * A map is the probabilities of one attention, [heads, rows, columns]: rows are queries, columns keys. A sequence is
+ * the tokens of one input of the model; a stack tells whose tokens attend: the encoder's, the decoder's, or the
+ * decoder's to the encoder's (cross). A probe is a result that is added to a function for a value inside of it
+ * (passes/graph/probe.h).
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -400,7 +404,7 @@ static void bind_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size
 }
 
 /* Sets the dims of the call from a tensor of --inputs. False after a diagnostic: wrong rank or size, or several
- * sequences. */
+   sequences. An axis of constant size has that size only, others any up to their bound. */
 static bool bind_given_dims(struct maps_run *r, const struct ir_param *p, const struct named_tensor *v)
 {
 	const struct ir_type *t = ir_type_of(ir_find_func(r->a->l->module, "run"), p->value);
@@ -720,7 +724,8 @@ static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s
 	return TFMC_OK;
 }
 
-/* Generates the target of a sequence-to-sequence model that was not given, or `steps` tokens after a prompt. */
+/* Generates the target of a sequence-to-sequence model that was not given (not with --inputs), or `steps` tokens
+   after a prompt. Nothing for other models and options. */
 static enum tfmc_status generate_tokens(struct attend *a, int64_t steps)
 {
 	const struct driver_options *o = &a->d->options;
@@ -828,6 +833,7 @@ static enum tfmc_status write_outputs(struct attend *a)
 
 /* ---- the command ---- */
 
+/* EXIT_USAGE after a message: there is no output, not one source, two targets, or a list that is none. */
 static enum exit_code check_attend_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;

@@ -15,6 +15,8 @@
  * page with the roofline.
  *
  * --shards: the time of exchanges with other ranks is that of rank 0, waiting for the others included.
+ * A group is ops of the IR that were fused; an entry is a function of the object that programs call; `past` counts the
+ * tokens that the caches hold before a call.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +84,7 @@ static void add_time(struct timed_group *t, struct group_time s)
 	t->times++;
 }
 
-/* The hooks of the session's trace. */
+/* Hook of the session's trace: adds the times of one execution of a group, and passes it on to the timeline. */
 static void add_group_run(void *user, const struct tfmc_group_run *r)
 {
 	struct bench_groups *g = user;
@@ -100,6 +102,7 @@ static void add_group_run(void *user, const struct tfmc_group_run *r)
 		to->group(to->user, r);
 }
 
+/* Hook of the session's trace: passes a call on to the timeline, and counts it. */
 static void add_call_run(void *user, const struct tfmc_call_run *r)
 {
 	struct bench_groups *g = user;
@@ -186,6 +189,7 @@ struct table {
 	struct work work;
 };
 
+/* ir_visit_ops callback: counts the groups. */
 static void count_group_op(void *user, const struct ir_op *op)
 {
 	size_t *n = user;
@@ -412,6 +416,7 @@ static void fill_random(struct bench *b, const struct tfmc_record_tensor *t, voi
 	for (int64_t i = 0; i < n; i++) {
 		uint64_t r = number_random(&b->random);
 		if (t->dtype == DT_F32)
+			/* 53 random bits times 2^-52 are in [0, 2) */
 			((float *)data)[i] = (float)((double)(r >> 11) * 0x1p-52 - 1);
 		else if (t->dtype == DT_I32 && t->below > 0)
 			((int32_t *)data)[i] = (int32_t)(r % (uint64_t)t->below);
@@ -625,6 +630,7 @@ static void print_rate(struct buf *out, const char *what, double rate, const cha
 	buf_str(out, "\n");
 }
 
+/* Prints the entry with its dims, the times, and both rates, of which the one nearer to its peak bounds the call. */
 static void print_text(struct bench *b, const char *entry, const struct figures *f)
 {
 	struct buf *out = &b->d->out;
@@ -733,7 +739,8 @@ static void add_label_group(void *user, const struct ir_op *op)
 		l->groups[l->n - 1] = op;
 }
 
-/* A label of struct tfmc_timeline_options; the groups have first run in their order. */
+/* Label of struct tfmc_timeline_options: finds a group by its function; the groups have first run in their order. 0:
+   no label, as the function is unknown or other groups ran than the IR has. */
 static int label_group(void *user, const struct tfmc_group_query *q, struct tfmc_group_label *out)
 {
 	struct labels *l = user;
@@ -834,7 +841,8 @@ static enum tfmc_status print_report(struct bench *b, const char *entry, const s
 	return st;
 }
 
-/* Prints the times of an entry beside its work, which follows from the IR, and the measured peak. */
+/* Prints the times of an entry beside its work, which follows from the IR, and the measured peak. The entries prefill
+   and step are both the function decode. */
 static enum tfmc_status report(struct bench *b, const char *entry, const struct compiled *c,
                                const struct target *target)
 {

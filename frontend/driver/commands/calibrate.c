@@ -41,7 +41,8 @@ struct profile {
 	struct strmap numbers; /* name to its number plus 1 */
 };
 
-/* Allocates all parameters of the list, zeroed. False: no memory. */
+/* Allocates all parameters of the list, zeroed. False: no memory. The list has a parameter once for each of its
+   uses. */
 static bool profile_begin(struct driver *d, const struct probe_columns *columns, struct profile *out)
 {
 	*out = (struct profile){0};
@@ -59,8 +60,8 @@ static bool profile_begin(struct driver *d, const struct probe_columns *columns,
 	return true;
 }
 
-/* Adds the results of a call, which have the names of the list. TFMC_INVALID after a diagnostic: a sum is not
- * finite. */
+/* Adds the results of a call, which have the names of the list. TFMC_INVALID after a diagnostic: a sum is not finite.
+   The sums of c->weight are the `rows` rows from c->first on. */
 static enum tfmc_status profile_add(struct driver *d, const struct probe_columns *columns,
                                     const struct named_tensors *results, struct profile *p)
 {

@@ -127,7 +127,7 @@ struct input_set {
 };
 
 /* Sets the dims of a seeded input: small sizes, in the first input 1 each, clamped to the bounds of the dims. The
- * first dim of the record is the batch. */
+   first dim of the record is the batch. Dims after the third get the size of that. */
 static void choose_set_dims(const struct tfmc_record *r, struct input_set *input_set)
 {
 	static const int64_t sizes[N_INPUT_SETS][3] = {{1, 1, 1}, {2, 5, 4}, {3, 8, 7}, {1, 7, 3}};
@@ -180,6 +180,7 @@ static struct sample choose_sample(const struct interpreter *x, const char *cons
 		struct input_set input_set = {.number = i};
 		choose_set_dims(x->rounded.record, &input_set);
 		for (size_t k = 0; k < n; k++)
+			/* with is_lowp the second interpreter always runs, too */
 			work[i] += interpreter_work(m, entries[k], input_set.dims) * (x->is_lowp ? 2 : 1);
 		s.work += work[i];
 		least = work[i] < work[least] ? i : least;
@@ -460,6 +461,7 @@ static enum tfmc_status feed_tokens(struct incremental *x, const char *entry, in
 		struct named_tensor expected = logits_row(x->logits, b, to - 1), row = expected;
 		row.data = (float *)got->data + b * expected.count;
 		double error = tensor_relative_l2(&row, &expected);
+		/* a NaN is the worst from then on */
 		x->worst = error <= x->worst ? x->worst : error;
 	}
 	return TFMC_OK;

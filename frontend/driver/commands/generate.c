@@ -287,7 +287,8 @@ static struct tfmc_generate_options generate_options(struct generator *g)
 	                                      .user = g};
 }
 
-/* Why a hypothesis ended, which the search does not say. */
+/* Why a hypothesis ended, which the search does not say: without a stop id at its end, and shorter than possible, by
+   a stop text. */
 static enum tfmc_finish hypothesis_finish(const struct generator *g, const struct tfmc_hypothesis *h)
 {
 	const struct tfmc_ids *more = &g->request.constraints.stop;

@@ -8,7 +8,8 @@
 
 #include "frontend/driver/commands/prompts.h"
 
-/* Returns how many ids the model can produce, from the last axis of its logits; 0: unknown. */
+/* Returns how many ids the model can produce, from the last axis of its logits; 0: unknown. Lower bounds serve as
+   dims, since that axis has the same size for all. */
 static int64_t count_output_ids(struct driver *d, const struct tfmc_record *r)
 {
 	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1),

@@ -2,6 +2,8 @@
 /*
  * The picture of a graph as SVG, and its data as JSON for the page's script, which opens boxes and moves what is drawn
  * here. Ids of elements: PREFIX, then n and the box's id; in it e and l with the index of an edge: its line and label.
+ * A port is the place where an edge crosses the border of its box; a bend is a point of an edge in a row that it
+ * passes.
  */
 #include "frontend/driver/commands/graph.h"
 

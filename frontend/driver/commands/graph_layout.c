@@ -3,6 +3,8 @@
  * Layered layout (Sugiyama, Tagawa, Toda 1981) of each box: rows by the longest path, bends where an edge passes rows,
  * order in rows by barycenters, places by the mean of neighbors. Rows and order do not depend on which boxes are
  * open; page/graph.js sets the same places, as boxes open and close.
+ * A cell is a place in a row, of a box or of a bend; a link joins cells of neighboring rows; `want` is where its
+ * neighbors would have a cell.
  */
 #include "frontend/driver/commands/graph.h"
 
@@ -277,7 +279,8 @@ static double larger(double a, double b)
 	return a > b ? a : b;
 }
 
-/* Sets the size of a box that is closed: its lines of text. Widths of characters are estimates. */
+/* Sets the size of a box that is closed: its lines of text. Widths of characters are estimates. Beside the lines the
+   height has a margin of 13. */
 static void set_closed_size(struct graph_node *n)
 {
 	bool is_port = n->kind >= GRAPH_PORT_IN;

@@ -5,6 +5,7 @@
  *
  * The record of an object is found by its magic number in the bytes, since the object may be for another machine. The
  * record is untrusted: every offset is checked.
+ * It lists entries, dims and sizes (tfmc_rt.h).
  */
 #include <string.h>
 

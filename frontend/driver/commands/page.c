@@ -2,6 +2,8 @@
 /*
  * Escapes, numbers and templates of pages, see page.h. The style sheet and the script that all pages share are
  * embedded (embed.cmake).
+ * The common template has marks such as @NAME@; the template of a command has parts, each after a line that names it in
+ * a comment of HTML, which replace marks of the common one.
  */
 #include "frontend/driver/commands/page.h"
 

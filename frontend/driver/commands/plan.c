@@ -2,6 +2,8 @@
 /*
  * tfmc plan: memory and work of a model without generating code. Sizes are those of the object's layout; formulas
  * hold for all dims, values for the largest dims or those of --dim.
+ * A buffer has a place in the arena while its groups run; a lane has the buffers whose sizes are multiples of one
+ * unit, such as B*S. Of several ranks, each computes a part of a stage, and stages compute one after the other.
  */
 #include "frontend/driver/commands/page.h"
 #include "frontend/driver/commands/plan_page.h"

@@ -20,6 +20,7 @@
  * Of n positions: the mean of kl; its 99.9 % quantile, the element number ceil(0.999 n) of the sorted list
  * (nearest rank); the share of positions with same_top; the root mean square of q - p; the perplexities
  * e^(-mean of log p) and e^(-mean of log q).
+ * A chunk is a part of a text that is one sequence, with a slot in the session of either model.
  */
 #include <float.h>
 #include <math.h>

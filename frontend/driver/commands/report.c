@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reports of facts as text or JSON, written as the calls come; struct report knows the innermost object only.
+ * In text an object has a line for each field, a row one line for all.
  */
 #include "frontend/driver/commands/report.h"
 

@@ -2,6 +2,7 @@
 /*
  * Named tensors: files, dims from the shapes of inputs, and entries called through a session or the interpreter. Probes
  * (intermediate values as additional results, passes/graph/probe.h) become one tensor for each probed value.
+ * The record of an object lists its entries and their tensors; the size of an axis is a polynomial in the dims.
  */
 #include "frontend/driver/commands/tensors.h"
 

@@ -422,7 +422,7 @@ static bool is_hopeless(int status, bool is_first)
 	       (WEXITSTATUS(status) == EXIT_USAGE || (is_first && WEXITSTATUS(status) == EXIT_ENVIRONMENT));
 }
 
-/* TFMC_IO after a diagnostic. */
+/* EXIT_ENVIRONMENT after a diagnostic with the reason in errno. */
 static enum exit_code report_system_error(struct driver *d, const char *what)
 {
 	diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "%s: %s", what, strerror(errno));

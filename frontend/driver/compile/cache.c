@@ -3,6 +3,7 @@
  * Files of the cache: small ones with a hash, large ones that are mapped, and removal of the least recently used. And
  * the hashes that their names are made of: content of input files, which is cached while they are unchanged, and the
  * identity of the program.
+ * A file of kind CACHE_SEEN notes a fact about another file: the hash of its content, or that it was verified.
  */
 #define _GNU_SOURCE /* O_TMPFILE, dl_iterate_phdr */
 

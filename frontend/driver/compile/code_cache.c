@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of compiled code and packed weights in the cache, and loading and storing them.
+ * Code is stored with the ids of the weights that it runs with; what packed weights are made from names an entry with
+ * their id, so that other code finds them, too.
  */
 #define _POSIX_C_SOURCE 200809L /* pread */
 #include "frontend/driver/compile/code_cache.h"
@@ -327,6 +329,7 @@ static bool store_weights(struct driver *d, const struct weights_id *id, struct 
 	return true;
 }
 
+/* Stores the id of packed weights under the name of what they were made from. */
 static bool store_weights_reference(struct driver *d, const char *name, const struct weights_id *id)
 {
 	return name && cache_write(&d->cache, name, id, sizeof(*id));

@@ -2,6 +2,7 @@
 /*
  * --shards: the ranks of a model as threads of this process. Rank 0 is the session of the command (the leader); every
  * other rank has a thread that opens a session with its own weights and follows the leader until that closes.
+ * A table (struct tfmc_ranks) has the functions by which the session of one rank exchanges values with the others.
  */
 #include "frontend/driver/compile/ranks.h"
 

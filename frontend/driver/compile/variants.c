@@ -256,6 +256,7 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
                            uint64_t *variants)
 {
 	struct arena *a = &d->arena;
+	/* symbols: MODEL_.. of the interface, MODEL... inside, of several variants MODEL.LEVEL... */
 	uint64_t remaining = backend_code_bytes(object, bytes, arena_printf(a, "%s_", names->model)) +
 	                     backend_code_bytes(object, bytes, arena_printf(a, "%s.", names->model));
 	for (size_t i = 0; i < names->n; i++) {
@@ -289,6 +290,7 @@ void driver_remark_variants(struct driver *d, const struct variant_set *set, con
 	                          arena_printf(&d->arena, "%s.", set->items[0].planned->name));
 	for (const struct target *u; (u = next_wider(best)) != NULL; best = u) {
 		levels = arena_printf(&d->arena, "%s,%s", levels, target_level_name(u));
+		/* an estimate: as much code as this one has */
 		more += code;
 	}
 	const struct diag_remark about = {

@@ -15,7 +15,7 @@
 	"0 ok, 1 input rejected, 2 usage, 3 environment, 4 verification failed, 70 internal error"
 
 /* Prints a row of two columns, the second from `column` on, wrapped. A name that does not fit into the first is
- * followed by a line break. */
+   followed by a line break. The first has two blanks on either side. */
 static void print_row(struct buf *out, const char *name, const char *text, size_t column)
 {
 	size_t n = strlen(name);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Command line parser, driven by options.def, commands.def and aliases.def. Nothing is printed here.
+ * An alias is another name of an option or a command: SAME is as good, RENAMED is a former name; OTHER (of an option)
+ * and ACTION (of a command) are names in other tools, which are only suggested; GONE was removed.
  */
 #define _POSIX_C_SOURCE 200809L /* access */
 #include "frontend/driver/options/options.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Output files: unnamed until they are complete, then renamed together.
+ * An unnamed file vanishes with its process; where there are none, a temporary name is registered, which signals and
+ * failures remove.
  */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include "frontend/driver/options/output.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Progress as a bar or as lines.
+ * A stage is known by its name; a bar replaces the one before it on its line.
  */
 #include "frontend/driver/options/progress.h"
 
