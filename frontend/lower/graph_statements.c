@@ -85,8 +85,9 @@ static bool bind_local(struct macro *t, const char *name)
 
 /* ---- inlining of functions ---- */
 
-/* Binds the arguments of a call, evaluated in the body t of the caller, and gives local names of the body f unused graph
- * names. An expression without a name gets a temporary, and so does an argument that the body assigns. */
+/* Binds the arguments of a call, evaluated in the body t of the caller, and gives local names of the body f unused
+   graph names. An expression without a name gets a temporary, since the body may read it more than once, and so does
+   an argument that the body assigns, since the caller's value stays. */
 static bool bind_arguments_and_locals(struct macro *t, const struct expr *call, struct macro *f)
 {
 	struct expander *b = t->st->b;

@@ -206,8 +206,8 @@ static const struct ir_wexpr *angle_rows(const struct call *c, const struct rope
 }
 
 /* The table: positions [0, rows) with the frequencies of the scaling; preceded, for longrope, by positions [0,
- * short_rows) with the short factors. Its name has a hash of the frequencies unless they are the usual ones. False
- * after a report. */
+   short_rows) with the short factors. Its name has a hash of the frequencies unless they are the usual ones, since
+   tables of one name are shared. False after a report. */
 static bool make_table(const struct call *c, const struct rope_params *r, int64_t short_rows, int64_t rows,
                        struct ir_value *out)
 {

@@ -269,8 +269,9 @@ bool lower_cast(const struct call *c, struct lowered *out)
 
 /* ---- reductions ---- */
 
-/* Reads `axis`, an int or a list of ints of which negative ones count from the end, into axes[*n] in ascending
- * order, and declares each to call_mixes_axis. False after a report. */
+/* Reads `axis`, an int or a list of ints of which negative ones count from the end, into axes[*n] in ascending order,
+   as reductions require, and declares each to call_mixes_axis, which may put neutral elements into *x. False after a
+   report. */
 static bool read_axes(const struct call *c, struct ir_value *x, enum call_fill fill, int64_t *axes, size_t *n)
 {
 	const struct expr *e = call_arg(c, "axis");

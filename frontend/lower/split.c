@@ -142,7 +142,8 @@ static struct split_scope *defining_scope(const struct split *s, const char *nam
 	return scope;
 }
 
-/* The pattern with loop indices reduced to "{}": names that differ only in the index variable would collide. */
+/* The pattern with loop indices reduced to "{}", by which names of states are compared: those that differ only in the
+   index variable are the same name in an iteration, and would collide. */
 static const char *drop_index_names(struct split *s, const char *pattern)
 {
 	struct buf text;

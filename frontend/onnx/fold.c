@@ -446,7 +446,8 @@ static bool fold_where(struct importer *im)
 	return out != NULL && import_known(im, 0, a->dtype, shape->rank, shape->dims, out, shape->n);
 }
 
-/* ReduceProd, ReduceSum, ReduceMax, ReduceMin of a list by the operation of two elements. */
+/* ReduceProd, ReduceSum, ReduceMax, ReduceMin of a list by the operation of two elements. With keepdims the result is
+   a list of one, else a scalar. */
 static bool fold_reduce(struct importer *im, enum fold_op op)
 {
 	const struct operand *v = operand_at(im, 0);

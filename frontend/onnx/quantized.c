@@ -273,7 +273,8 @@ bool import_matmul_nbits(struct importer *im)
 	                     bias != NULL ? import_text(im, "%s + %s", x, operand_tensor(im, bias)) : x);
 }
 
-/* A Gather of quants that a later node makes floats of is a lookup of floats. False: it is not so. */
+/* A Gather of quants that a later node makes floats of is a lookup of floats, so that the table keeps its quants.
+   False: it is not so. */
 bool import_lookup_of_quants(struct importer *im, const char *ids)
 {
 	const struct onnx_node *later = import_only_reader(im, im->node->outputs.items[0]);

@@ -98,7 +98,8 @@ static bool same_leaf(const struct search *s, const struct leaf *a, const struct
 }
 
 /* The indices of an operand that has the same elements in another shape: axes are the same, or a product of constant
- * sizes is that of other ones, whose indices are numbers. */
+   sizes is that of other ones, whose indices are numbers. `to` is the shape of the result and `at` the element in it;
+   indices `in` of the operand that do not follow stay as they are, not known. */
 static void reshaped(const struct ir_type *to, const struct ir_type *t, const struct place *at,
                      struct place *in)
 {
@@ -283,7 +284,8 @@ static struct sum computed(struct search *s, const struct ir_op *op, const struc
 	return combined(&a, &b, op->code == OP_mul || op->code == OP_matmul, op->code == OP_sub ? -1 : 1);
 }
 
-/* The op computes a sum or product that is followed. */
+/* The op computes a sum or product that is followed. A matmul over an axis of size 1 is the product of each pair of
+   elements. */
 static bool is_computed(const struct search *s, const struct ir_op *op)
 {
 	const struct ir_type *t = op->n_operands > 0 ? ir_type_of(s->f, op->operands[0]) : NULL;

@@ -242,7 +242,8 @@ static bool add_replacement(struct adapter *ad, struct stored_tensor *t, const c
 	return true;
 }
 
-/* Files a tensor under its module, or as a replacement. */
+/* Files a tensor under its module, as factor A or B, or as a replacement of a whole tensor. Factors of an embedding,
+   a table, have names of their own. */
 static bool add_tensor(struct adapter *ad, struct stored_tensor *t)
 {
 	static const struct {

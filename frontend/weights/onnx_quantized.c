@@ -260,8 +260,9 @@ static bool add_qlinear_matmul(struct adding *p, const struct onnx_node *node)
 	return add_inputs(p, node, onnx_weight_name(p->a, node), constant_at(p, node, 3), SIZE_MAX, 5);
 }
 
-/* q u8 [N, blocks, block bits / 8], the first number of a byte in its low bits; zeros likewise packed, a row from a
- * whole byte on, 2^(bits - 1) where absent. */
+/* MatMulNBits of ONNX Runtime: y = x W^T with W [N, K], whose numbers have a scale for each block of K. q u8 [N,
+   blocks, block bits / 8], the first number of a byte in its low bits; zeros likewise packed, a row from a whole byte
+   on, 2^(bits - 1) where absent. They are unpacked here, as the rows of a packed_matrix have all of one group. */
 static bool add_matmul_nbits(struct adding *p, const struct onnx_node *node)
 {
 	const struct stored_tensor *q = constant_at(p, node, 1), *s = constant_at(p, node, 2),

@@ -214,6 +214,7 @@ static enum tfmc_status plan_each_variant(struct driver *d, const struct pipelin
 	TFMC_TRY(driver_run_steps(d, &head, &options, in, &common));
 	enum tfmc_status st = TFMC_OK;
 	options.require_fusion = (struct name_list){0};
+	/* dumps of passes are numbered through */
 	options.first_number = shared + 1;
 	for (size_t i = 0; i < set->n && st == TFMC_OK; i++) {
 		struct ir_module *planned = NULL;
