@@ -22,7 +22,7 @@ bool ir_func_has_symbol(const struct ir_func *f, int sym);
 
 /* The base of f, or f itself if it is no case; NULL if the module has no function of that name. */
 const struct ir_func *ir_case_base(const struct ir_module *m, const struct ir_func *f);
-/* All conditions hold where symbol i has the value values[i]. */
+/* All conditions hold where symbol i has the value values[i]; none does whose dim overflows. */
 bool ir_case_holds(const struct ir_case *c, const int64_t *values);
 /* The first case of `base` whose conditions hold, else base. */
 const struct ir_func *ir_select_case(const struct ir_module *m, const struct ir_func *base,

@@ -2,7 +2,7 @@
 /*
  * Interpreter: ops on rows of the last axis (norms, softmax), RoPE, and contractions (matmul, linear, attention).
  * INTERP_EVAL(op) is the handler of an op: x[i] are its operands (NULL: absent), out its results, allocated and zero;
- * elements are f64, and only interp.c rounds results to their type.
+ * elements are f64, and only interp.c rounds results to their type. In a run with args->wide floats are never rounded.
  */
 #include "ir/interp/interp_internal.h"
 #include "ir/support/checked.h"

@@ -215,6 +215,7 @@ static bool is_processor(const struct processor *p, const struct target_machine 
 	return !strcmp(vendor, p->vendor) && family == p->family && p->from <= model && model <= p->to;
 }
 
+/* A processor whose features are not all enabled counts as its level. */
 const struct target *target_for_machine(const struct target_machine *m)
 {
 	const struct target *best = target_level_for_machine(m);

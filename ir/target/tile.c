@@ -134,6 +134,8 @@ int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t dep
 	return divides && (block % group == 0 || is_half) ? block : -1;
 }
 
+/* After the quants, for int8, each dot block has an i32 correction for the zero point of the weights, the f32
+ * scale of the activations, and in formats with offsets the product of that scale and the sum of the quants. */
 struct activation_row_layout activation_row_layout(enum ir_format f, struct activation_quant r, int64_t depth)
 {
 	int64_t block = quant_dot_block(f, r, depth);

@@ -456,7 +456,7 @@ static const struct ir_weight *find_weight(struct parser *p, const struct tok *t
 	return NULL;
 }
 
-/* [%l,%e] */
+/* `[%l,%e]`, the indices of a weight; *n is 0 if there are none. */
 static bool parse_indices(struct parser *p, struct ir_value *index, size_t *n)
 {
 	*n = 0;

@@ -269,7 +269,7 @@ static void print_attr(const struct printer *p, const struct ir_attr_desc *d, co
 	case ATTR_INTS: print_ints(p, a); break;
 	case ATTR_DTYPE: buf_str(p->out, ir_dtype_name(*(const enum ir_dtype *)a)); break;
 	case ATTR_KEYWORD: buf_str(p->out, ir_keyword(d->words, *(const int *)a)); break;
-	case ATTR_WEIGHT: break;
+	case ATTR_WEIGHT: break; /* never: is_default */
 	}
 }
 

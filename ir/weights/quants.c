@@ -329,7 +329,7 @@ static void find_change(const struct weight_quants *row, const struct sample *s,
 			continue;
 		quant = (int8_t)(quant + shift);
 		double step = f.scale * (quant - row->quants[at + i]), by = m * step;
-		/* Weight of the squared error of element i. */
+		/* The change of the expected squared error, sum of v(k) e(k)^2 + (sum of m(k) e(k))^2. */
 		double counts =
 		        (s->in.squares ? weight_input_variance(&s->in, i) : 1) * step * (2 * e + step) +
 		        by * (2 * sum + by);

@@ -302,7 +302,8 @@ static bool extend(struct column_ranges *p, struct column_range *x)
 
 /* ---- all ranges ---- */
 
-/* Adds the range of a slice of the root's result. False: it cannot be a range of this linear. */
+/* Adds the range of a slice of the root's result; true also if it has been added before. False: the slice
+ * cannot be a range, so that the linear has none. */
 static bool add_slice(struct column_ranges *p, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;

@@ -229,7 +229,8 @@ static void fuse_epilogue(struct fuser *s, size_t cluster)
 	}
 }
 
-/* im2col: the kernel of a linear makes the concat along K that nothing else reads in its scratch, by blocks of rows. */
+/* im2col: the kernel of a linear makes the concat along K that nothing else reads in its scratch, by blocks of rows.
+ * Not on devices with work-groups. */
 static void fuse_concat_prologue(struct fuser *s, size_t cluster)
 {
 	const struct ir_op *linear = s->g->clusters.items[cluster].root;
@@ -469,7 +470,8 @@ static void find_constants_in_memory(struct fuser *s)
 
 /* ---- functions ---- */
 
-/* Enters op into the lists of readers, and into plan->ops if it has results and no region. */
+/* Enters op into the lists of readers, and into plan->ops if it has results and no region. index_of has the
+ * index + 1, so that 0 is no such op. */
 static void add_op(struct fuser *s, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++)

@@ -14,6 +14,9 @@
  * Skips      fusion that would compute a value twice: an op with readers in two groups ends its own group.
  *            Exceptions are constants, the indices of a gather, quantize_rows before quantized or bf16 weights and,
  *            on devices, norms before linears.
+ *
+ * A cluster (fusion.h) is the set of ops that becomes one group. g->map has the new value of each old one and
+ * IR_NO_VALUE for those whose group is not emitted yet.
  */
 #include "passes/group/fusion.h"
 

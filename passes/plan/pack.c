@@ -90,7 +90,8 @@ static void compare_units(struct packer *k)
 		}
 }
 
-/* Sums the live coefficients for each position, and the lower bound at each sample point. */
+/* Sums the sizes that are alive at each time, with padding and without, and from them the lower bound at each
+ * sample point. */
 static void sum_alive(struct packer *k)
 {
 	const struct plan_func *p = k->plan;
