@@ -33,7 +33,8 @@ static uint32_t cpuid_here(void *user, uint32_t leaf, uint32_t subleaf, uint32_t
 	return __get_cpuid_count(leaf, subleaf, &regs[0], &regs[1], &regs[2], &regs[3]) ? regs[reg] : 0;
 }
 
-/* 0 if the operating system does not enable xgetbv. */
+/* XCR0: the registers that the operating system saves, so that programs may use them. 0 if it does not let xgetbv
+ * read that. */
 static uint32_t xcr0_here(void *user)
 {
 	uint32_t low, high;
@@ -369,6 +370,7 @@ void target_print_triples(struct buf *out)
 		buf_printf(out, ", %s", triples[i].name);
 }
 
+/* `native` where this machine is one of the triple, levels, then processors. */
 void target_print_cpus(struct buf *out, const char *triple)
 {
 	struct triple t = {0};

@@ -343,6 +343,8 @@ static int64_t slot_rows(const struct target *t, int64_t br)
 	return br <= 2 * few ? round_up(br, few) : round_up(br, target_register_tile(t).mr);
 }
 
+/* Vectors of the rows are padded by a vector. Blocks of keys are divided only if there are fewer than 2 heads for each
+ * worker, so it leaves at most 2 * split partial results. */
 void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
                               const struct target_attention_sizes *s, struct target_attention_scratch *out)
 {

@@ -111,7 +111,7 @@ static void read_part(struct fixed_blocks *b, int64_t at)
 	}
 }
 
-/* Adds the weights of the current part to b->w and b->wx. */
+/* Adds the weights of the current part to b->w and b->wx; without statistics each element has 1, from its mask -1. */
 TFMC_MULTIVERSION static void add_weights(struct fixed_blocks *b)
 {
 	for (int64_t i = 0; i < b->count; i++)

@@ -32,7 +32,7 @@ static double f64_of(uint64_t bits)
 	return v;
 }
 
-/* v >> shift, rounded to nearest even. */
+/* v >> shift, rounded to nearest even; shift >= 1. */
 static uint64_t shift_nearest(uint64_t v, int shift)
 {
 	if (shift > 63)

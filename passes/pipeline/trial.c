@@ -149,7 +149,8 @@ static bool fill_input(struct random *r, const struct ir_func *f, const struct i
 	return true;
 }
 
-/* Creates the inputs of a call. is_plain: omits those with a default; is_full: all lengths are full. */
+/* Creates the inputs of a call but past, which follows from the calls before it (collect_inputs). is_plain: those with
+ * a default get no value; is_full: all lengths are full. */
 static bool make_inputs(struct trial *t, const struct ir_func *f, uint64_t seed, bool is_plain, bool is_full,
                         struct trial_call *c)
 {
