@@ -247,7 +247,8 @@ static bool fn_is_permutation(const struct query_call *u)
 	return query_return(u, value_bool(true));
 }
 
-/* Appends ".{i}" for each enclosing loop whose index the name lacks, outermost first. */
+/* Appends ".{i}" for each enclosing loop whose index the name lacks, outermost first. A scope with a definition is no
+   loop. */
 static const char *append_loop_indices(const struct step *st, const struct step_scope *s, const char *name)
 {
 	struct arena *a = st->b->arena;

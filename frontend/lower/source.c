@@ -61,6 +61,7 @@ bool lower_list_source_dims(struct lowering *lw)
 		const struct ir_dim_sym *s = ir_dims_sym(model_dims, i);
 		if (owner != DIM_OF_SOURCE && owner != DIM_OF_BOTH)
 			continue;
+		/* a dim that tokens have, too, is theirs in decode: there that of the source gets another symbol */
 		lw->source.items[lw->source.n++] =
 		        (struct source_dim){.sym = (int)i,
 		                            .in_decode = owner == DIM_OF_BOTH ? next++ : (int)i,

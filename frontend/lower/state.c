@@ -76,7 +76,7 @@ static bool add_state_name(struct lowering *lw, struct names_list *out, const ch
 	return slot != NULL;
 }
 
-/* Adds the states of a cache; scales exist only for int8. */
+/* Adds the states of a cache. Parts without a recorded type do not exist: scales are of int8 alone. */
 static bool add_cache_states(struct lowering *lw, const char *cache, struct names_list *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];

@@ -234,7 +234,8 @@ static int64_t group_count(const struct weight_request *need)
 	return need->groups > 1 ? need->groups : 1;
 }
 
-/* Reshapes the parameter to the requested form. */
+/* Reshapes the parameter to the requested form (enum weight_form): a convolution multiplies rows of C channels for
+   each tap, so that its weight has the channels innermost. */
 static const struct ir_wexpr *apply_form(struct arena *a, const struct weight_request *need,
                                          const struct ir_wexpr *e)
 {

@@ -417,7 +417,8 @@ const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_
 /* ---- base ---- */
 
 /* Merges a document over its base, which may have a base. dir: that of the document, relative to the model; file
- * names of a base become relative to it. */
+   names of a base become relative to it: `inner` is the base's directory as the model sees it, of which the part
+   after dir is prefixed. */
 static const struct yaml_node *add_base(struct model_document *d, const struct yaml_node *root,
                                         const char *dir, const struct compose_chain *chain)
 {

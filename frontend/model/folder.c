@@ -81,7 +81,7 @@ static struct component naming_component(const char *path)
 }
 
 /* Returns a model name for a path: letters, digits and underscores, at most EXPR_NAME_MAX; it is the prefix of C
- * symbols, so it does not begin with a digit. NULL: no memory. */
+   symbols, so it does not begin with a digit. NULL: no memory. A path without them is "model". */
 static const char *model_name(struct arena *a, const char *path)
 {
 	struct component p = naming_component(path);

@@ -171,6 +171,7 @@ bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e)
 		return first_existing(b, e) != NULL;
 	for (size_t i = 0; ok && i < e->n_of; i++)
 		ok = weight_entry_exists(b, e->of[i]);
+	/* the name of an index is a number, of no tensor */
 	return (e->kind == WX_INDEX || name_exists(b, e->name)) && ok;
 }
 
@@ -499,7 +500,8 @@ static const struct ir_wexpr *apply_reshape(struct weight_build *b, const struct
 	return NULL;
 }
 
-/* Reads rope_halves_to_interleaved(heads) or rope_interleaved_to_halves(heads). */
+/* Reads rope_halves_to_interleaved(heads), the kind that the row of `steps` has, or
+   rope_interleaved_to_halves(heads). */
 static bool read_permute(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	struct value heads;
