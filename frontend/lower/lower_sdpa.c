@@ -330,9 +330,8 @@ static bool repeat_heads(const struct call *c, const struct ir_type *q, struct i
 	return !irb_failed(lw->b);
 }
 
-/*
- * With a prefix, which is not causal, keys past those of this call (past + new ones) must be masked by length.
- */
+/* With a prefix, which is not causal, keys past those of this call (past + new ones) must be masked by length: s->len
+   is set to that. Without a cache there are none. */
 static bool limit_prefix_keys(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;

@@ -88,7 +88,8 @@ static enum level statement_level(const struct split *s, const struct expr_state
 	return l;
 }
 
-/* Computes the levels of names after a body. */
+/* Computes the levels of names after a body, whose repeats run once here: propagate_loop_levels() repeats this until
+   the levels that an iteration gives to the next are known. */
 static void propagate_levels(struct split *s, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {

@@ -373,6 +373,7 @@ static bool read_attribute(struct onnx_model *m, const struct proto_field *messa
 		default: break;
 		}
 	}
+	/* 5: a graph */
 	a->kind = kind <= ONNX_STRINGS && kind != 5 ? (enum onnx_attribute_kind)kind : ONNX_OTHER;
 	return ok && (a->kind != ONNX_TENSOR || a->tensor != NULL ||
 	              weight_file_error(m->s, "an attribute '%.80s' has no tensor", a->name));

@@ -4,6 +4,7 @@
  * matched with the path of a parameter; the tensor names of its value are templates, which are filled from the
  * captures. Matching backtracks over the lengths of captures, and fails after MATCH_BUDGET calls; in the usual
  * case, one capture in each dotted part, matching never backtracks.
+ * In a template, {x:a=b,c} lists the choices of a captured string: a is written as b, c as it is.
  */
 #include "frontend/weights/pattern.h"
 
