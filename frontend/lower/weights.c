@@ -31,7 +31,8 @@ static void record_read_files(struct frontend_model *m, const struct yaml_node *
 		document_record_file(&m->doc, file_join(&m->arena, m->doc.dir, map->text));
 }
 
-/* True if the section names files and all of them exist. */
+/* True if the section names files and all of them exist; else commands that need no values see the model with shapes
+   alone. */
 static bool weights_exist(struct frontend_model *m, const struct yaml_node *section)
 {
 	const struct yaml_node *files = section == NULL ? NULL : yaml_find(section, "files");

@@ -398,8 +398,8 @@ static bool map_start(struct generation *g, bool *is_forced)
 	return true;
 }
 
-/* Maps the stop ids. If neither configuration has any, a causal model stops at the tokenizer's end-of-text token.
- * An empty list overrides the preset's. */
+/* Maps the stop ids. If neither configuration has any, a causal model stops at the tokenizer's end-of-text token. An
+   empty list overrides the preset's. Without generation_config.json the preset takes the ids of config.json. */
 static bool map_stop(struct generation *g, bool is_causal)
 {
 	const char *text = NULL;
