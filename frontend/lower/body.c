@@ -44,6 +44,10 @@ static bool bind_target(struct lowering *lw, const struct expr_target *t, struct
 /* Lowers the values of a statement and binds its targets; one call may return a tuple. False after a report. */
 static bool lower_statement(struct lowering *lw, const struct expr_statement *st)
 {
+	const struct expr *first = st->n_values > 0 ? st->values[0] : NULL;
+	bool is_get = first != NULL && first->kind == EX_CALL && strcmp(first->text, "state_get") == 0;
+	if (is_get && lw->mode != LOWER_DECODE) /* the name has the value that was put */
+		return true;
 	struct lowered *v = ARENA_ARRAY(lw->arena, struct lowered, st->n_values + 1);
 	if (v == NULL)
 		return false;

@@ -385,9 +385,9 @@ static bool build_encode_and_decode(struct frontend_model *m, struct ir_module *
 {
 	struct entry_function encode = {
 	        .name = "encode", .mode = LOWER_ENCODE, .others = true, .loc = m->generate.loc};
-	bool ok = set_entry_body(m, &encode, s->of_source, &s->run, "state_put") &&
+	bool ok = set_entry_body(m, &encode, s->of_source, &s->body, "state_put") &&
 	          lower_record_sizes(m, module, types);
-	struct ir_module *decode = ok ? build_with_source(m, &s->decode, types) : NULL;
+	struct ir_module *decode = ok ? build_with_source(m, &s->body, types) : NULL;
 	ok = decode != NULL && build_function(m, module, &encode, types) &&
 	     lower_bind_source(m, decode, module);
 	ir_module_destroy(decode);
@@ -414,7 +414,7 @@ static bool build_functions(struct frontend_model *m, struct ir_module *module)
 	    (is_seq2seq && !split_encode_decode(m, &run.body, &parts)))
 		return false;
 	if (is_seq2seq)
-		run.body = parts.run;
+		run.body = parts.body;
 	if (!build_function(m, module, &run, &types))
 		return false;
 	if (m->generate.kind == GENERATE_CAUSAL && !build_decode(m, module, &m->graph, &types))

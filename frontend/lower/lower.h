@@ -361,10 +361,10 @@ bool lower_bind_source(struct frontend_model *m, struct ir_module *from, struct 
 
 /* split.c: partition of a seq2seq graph into encode and decode */
 struct split_result {
-	struct graph_body run, decode; /* run marks with state_put what encode stores for decode */
-	const bool *of_source;         /* outputs that do not depend on the tokens: encode returns them */
+	struct graph_body body; /* the graph, in which values of the source reach tokens by states */
+	const bool *of_source;  /* outputs that do not depend on the tokens: encode returns them */
 };
-/* Splits the statements of run; encode is their slice. False without memory. */
+/* Cuts the statements of run; encode and decode are slices of them. False without memory. */
 bool split_encode_decode(struct frontend_model *m, const struct graph_body *graph, struct split_result *out);
 
 /* lower.c: type inference of steps. Their statements are lowered one after another by lower_body to a scratch module

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Splits the graph of a seq2seq model into the part that does not depend on the tokens (encode) and the rest
+ * Cuts the graph of a seq2seq model between the part that does not depend on the tokens (encode) and the rest
  * (decode), by forward dependence analysis: every name has a level, constant < source < tokens. A source value
- * read by a statement of level tokens crosses over: state_put marks it in run where it is defined, decode reads
- * its state there. encode is the backward slice of run from the marks (dead code elimination), so run, which has
- * no states, determines their types. A source subexpression inside a tokens statement is hoisted, so that encode
- * computes it once.
+ * read by a statement of level tokens crosses over where it is defined: `state_put("s", x)`, then
+ * `x = state_get("s")`. encode is the backward slice from the puts, decode the one from the logits, which ends at
+ * the gets (graph_prune); run has all statements and no states, and determines their types. A source
+ * subexpression inside a tokens statement is hoisted, so that encode computes it once.
  *
  * With a reduced-precision KV cache, keys and values of cross attention cross in the format of the cache, so
  * that states are small; run rounds them in the same way. The same holds for compute: bf16: values read from a
@@ -26,7 +26,7 @@ struct split_scope {
 	const char *const *targets;    /* names that the loop assigns */
 	size_t n_targets;
 	size_t id; /* from 1 */
-	struct graph_body run, decode;
+	struct graph_body body;
 };
 
 /* A name of the graph, an input, a dim of the tokens, or a name that the split introduces. */
@@ -34,7 +34,7 @@ struct split_name {
 	enum level level;
 	struct split_scope *scope; /* introduced names: the scope that defines it; else NULL */
 	const char *state;         /* introduced names: last component of the name of its state; else NULL */
-	size_t crossed;    /* id of the scope in which decode has read its value from a state; 0: none */
+	size_t crossed;    /* id of the scope in which its value has been read from a state; 0: none */
 	size_t converted;  /* id of the scope in which kv are its value in the cache format; 0: none */
 	const char *kv[2]; /* of int8 quants and scales */
 	size_t n_kv;
@@ -182,8 +182,8 @@ static bool is_call(const struct expr *e, const char *name)
 	return e->kind == EX_CALL && strcmp(e->text, name) == 0;
 }
 
-/* Makes a source value available to decode: encode writes it to a state in the scope that defines it, decode
- * reads it there. Once per scope and definition. */
+/* Makes a source value available to decode, by a state, in the scope that defines it. Once per scope and
+ * definition. */
 static void cross_value(struct split *s, const struct graph_node *node, const char *name)
 {
 	struct split_scope *scope = defining_scope(s, name);
@@ -195,9 +195,9 @@ static void cross_value(struct split *s, const struct graph_node *node, const ch
 	const struct expr *const args[] = {
 	        expr_make_leaf(s->arena, EX_STRING, state_name(s, scope, node, name), at),
 	        expr_make_leaf(s->arena, EX_NAME, name, at)};
-	graph_push_assignment(s->arena, &scope->run, node->loc, NULL, 0,
+	graph_push_assignment(s->arena, &scope->body, node->loc, NULL, 0,
 	                      expr_make_call(s->arena, "state_put", at, args, 2));
-	graph_push_assignment(s->arena, &scope->decode, node->loc, &name, 1,
+	graph_push_assignment(s->arena, &scope->body, node->loc, &name, 1,
 	                      expr_make_call(s->arena, "state_get", at, args, 1));
 }
 
@@ -309,7 +309,7 @@ static const struct expr *hoist_expr(struct rewriting *r, const struct expr *e)
 	struct split *s = r->s;
 	struct split_scope *scope = scope_of(s, e);
 	const char *name = derive_name(s, scope, "source", r->node->st->targets[0].name, NULL);
-	graph_push_assignment(s->arena, &scope->run, r->node->loc, &name, 1, e);
+	graph_push_assignment(s->arena, &scope->body, r->node->loc, &name, 1, e);
 	return expr_make_leaf(s->arena, EX_NAME, name, e->loc);
 }
 
@@ -349,7 +349,7 @@ static const struct split_name *convert_name(struct split *s, const struct graph
 		info->kv[info->n_kv++] =
 		        derive_name(s, scope, "scale", name, arena_printf(s->arena, "%s_scale", state));
 	const struct expr *x = expr_make_leaf(s->arena, EX_NAME, name, node->loc.at);
-	graph_push_assignment(s->arena, &scope->run, node->loc, info->kv, info->n_kv,
+	graph_push_assignment(s->arena, &scope->body, node->loc, info->kv, info->n_kv,
 	                      expr_make_call(s->arena, "quantize_kv", node->loc.at, &x, 1));
 	return info;
 }
@@ -395,24 +395,18 @@ static void split_tokens(struct split *s, const struct graph_node *node)
 	const struct expr_statement *st = rewrite_statement(s, node, node->st, hoist_source_exprs);
 	if (uses_cache_format)
 		st = rewrite_statement(s, node, st, quantize_sdpa_inputs);
-	if (arena_failed(s->arena))
-		return;
-	graph_push_statement(s->arena, &s->scope->run, node->loc, st);
-	for (size_t i = 0; i < st->n_values; i++)
+	for (size_t i = 0; !arena_failed(s->arena) && i < st->n_values; i++)
 		cross_reads(s, node, st->values[i]);
-	graph_push_statement(s->arena, &s->scope->decode, node->loc, st);
+	graph_push_statement(s->arena, &s->scope->body, node->loc, st);
 }
 
-/* Distributes a statement: constants and tokens to decode; run has all. */
 static void split_statement(struct split *s, const struct graph_node *node)
 {
 	enum level level = statement_level(s, node->st);
 	if (level == LEVEL_TOKENS)
 		split_tokens(s, node);
 	else
-		graph_push_statement(s->arena, &s->scope->run, node->loc, node->st);
-	if (level == LEVEL_CONST)
-		graph_push_statement(s->arena, &s->scope->decode, node->loc, node->st);
+		graph_push_statement(s->arena, &s->scope->body, node->loc, node->st);
 	for (size_t i = 0; i < node->st->n_targets; i++) {
 		struct split_name *info = name_info(s, node->st->targets[i].name);
 		info->level = level;
@@ -420,18 +414,7 @@ static void split_statement(struct split *s, const struct graph_node *node)
 	}
 }
 
-/* Appends the loop `node` with another body; nothing for an empty one. */
-static void push_loop(struct split *s, struct graph_body *out, const struct graph_node *node,
-                      const struct graph_body *body)
-{
-	struct graph_node *copy = body->n == 0 ? NULL : graph_push(s->arena, out, GRAPH_REPEAT, node->loc);
-	if (copy == NULL)
-		return;
-	*copy = *node;
-	copy->body = *body;
-}
-
-/* Distributes the nodes of a body to run and decode of the current scope; a loop is split into one loop for each. */
+/* Adds the nodes of a body to the current scope, with what their statements need of the source. */
 static void split_body(struct split *s, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {
@@ -446,8 +429,11 @@ static void split_body(struct split *s, const struct graph_body *body)
 		s->scope = &inner;
 		split_body(s, &node->body);
 		s->scope = inner.outer;
-		push_loop(s, &s->scope->run, node, &inner.run);
-		push_loop(s, &s->scope->decode, node, &inner.decode);
+		struct graph_node *copy = graph_push(s->arena, &s->scope->body, GRAPH_REPEAT, node->loc);
+		if (copy == NULL)
+			return;
+		*copy = *node;
+		copy->body = inner.body;
 	}
 }
 
@@ -480,6 +466,6 @@ bool split_encode_decode(struct frontend_model *m, const struct graph_body *grap
 	split_body(&s, graph);
 	for (size_t i = 0; of_source != NULL && i < m->outputs.n; i++)
 		of_source[i] = level_of_name(&s, m->outputs.items[i].value) != LEVEL_TOKENS;
-	*out = (struct split_result){top.run, top.decode, of_source};
+	*out = (struct split_result){top.body, of_source};
 	return of_source != NULL && !arena_failed(s.arena);
 }

@@ -229,7 +229,7 @@ static bool restore_value_layout(struct lowering *lw, const char *name, struct i
 	return !irb_failed(lw->b);
 }
 
-/* state_get(name): the value that encode stored. */
+/* state_get(name), decode only: the value that encode stored. */
 bool lower_state_get(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
