@@ -79,7 +79,8 @@ struct backend_options {
 	bool needs_llvm, needs_assembly, needs_kernels; /* text forms to produce in addition to the object */
 	bool needs_c;                                   /* the program as portable C */
 	/* Limits in bytes; more is TFMC_INVALID before anything is written; 0: no limit. weights_limit: packed bytes in
-	 * addition to BACKEND_WEIGHTS_FACTOR times the bytes of the source tensors. code_limit: an estimate of machine code. */
+	 * addition to BACKEND_WEIGHTS_FACTOR times the bytes of the source tensors. code_limit: an estimate of machine
+	 * code. */
 	uint64_t weights_limit, code_limit;
 	bool no_object; /* only the text forms in `c` and `kernels`, and the header */
 	bool debug;     /* debug information in the object, llvm and assembly (DWARF) */
@@ -185,8 +186,8 @@ bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_mo
 
 /* Measured peak rates of all workers together (the two bounds of a roofline plot). */
 struct backend_peak {
-	/* Operations per second by ir_mac_type (a multiply-add counts two), with the vectors or AMX tiles of the target:
-	 * the rate of one core times workers. 0 for types not in options.mac_types. */
+	/* Operations per second by ir_mac_type (a multiply-add counts two), with the vectors or AMX tiles of the
+	 * target: the rate of one core times workers. 0 for types not in options.mac_types. */
 	double flops[MAC_ALL];
 	double bytes; /* per second, read from `data` by all workers at once; 0: `data` is shorter than one iteration */
 };

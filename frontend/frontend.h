@@ -184,8 +184,8 @@ struct frontend_speech {
 	int64_t start;                          /* the first id */
 	struct frontend_names languages, tasks; /* <|fr|>, translate */
 	const char *language, *task;            /* NULL: not specified */
-	struct frontend_ids
-	        forced; /* ids after the first one if neither language nor task is specified; SPEECH_DETECTED: the detected language */
+	/* Ids after the first one if neither language nor task is specified; SPEECH_DETECTED: the detected language. */
+	struct frontend_ids forced;
 	int64_t no_timestamps; /* id of <|notimestamps|>; larger ids are timestamps; -1: none */
 	int64_t latest_first;  /* index of the latest timestamp allowed first, -1: any */
 	bool timestamps;       /* timestamps are written by default */

@@ -81,8 +81,8 @@ struct tfmc_device {
  * parallelism, pipeline). Rank 0 leads: its application calls the object, the others repeat its calls. All functions
  * return at once after a failure, which is for good: status says so.
  *
- * Exchanges are among the `group` ranks r with equal r / group, a stage of a pipeline; group is n, or one other divisor of
- * it, the same in all calls. Stage 1 is the first one, stage 0 the last one, with the logits, for the leader.
+ * Exchanges are among the `group` ranks r with equal r / group, a stage of a pipeline; group is n, or one other divisor
+ * of it, the same in all calls. Stage 1 is the first one, stage 0 the last one, with the logits, for the leader.
  */
 struct tfmc_ranks {
 	uint64_t struct_size; /* sizeof(struct tfmc_ranks) */
@@ -90,10 +90,10 @@ struct tfmc_ranks {
 	int64_t rank, n; /* this one, and their number */
 	/*
 	 * out [count] = the sum of x [count] of the ranks of the group, added in f32 as a tree of neighbours:
-	 * ((0 + 1) + (2 + 3)) + .. Called by each of `workers` workers of the rank, which may divide the elements, with x
-	 * complete; the number of workers may differ between ranks, the order of calls may not. x may be written after
-	 * the return; out is complete when all workers have returned. x and out do not overlap. tag: number of the
-	 * exchange in its function, equal on all ranks.
+	 * ((0 + 1) + (2 + 3)) + .. Called by each of `workers` workers of the rank, which may divide the elements, with
+	 * x complete; the number of workers may differ between ranks, the order of calls may not. x may be written
+	 * after the return; out is complete when all workers have returned. x and out do not overlap. tag: number of
+	 * the exchange in its function, equal on all ranks.
 	 */
 	void (*sum)(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
 	            int64_t worker, int64_t workers);
@@ -101,9 +101,10 @@ struct tfmc_ranks {
 	void (*gather)(void *user, const float *x, float *out, uint64_t rows, uint64_t width, int64_t group,
 	               uint64_t tag, int64_t worker, int64_t workers);
 	/*
-	 * Two stages or more, each message as of sum: out [count] = x [count]. send: x goes to rank + group, modulo n, unless
-	 * this is the last stage. receive: out is what rank - group sends, unless this is the first stage. Messages of a rank
-	 * are received in the order in which it sends them, with equal counts; a sender waits for the receiver or not.
+	 * Two stages or more, each message as of sum: out [count] = x [count]. send: x goes to rank + group, modulo n,
+	 * unless this is the last stage. receive: out is what rank - group sends, unless this is the first stage.
+	 * Messages of a rank are received in the order in which it sends them, with equal counts; a sender waits for
+	 * the receiver or not.
 	 */
 	void (*send)(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
 	             int64_t worker, int64_t workers);
@@ -165,8 +166,8 @@ struct tfmc_group_query {
 };
 /* Strings in UTF-8, valid until the next question. */
 struct tfmc_group_label {
-	/* Of the step: decoder.layers.#12#.attention, where the last #N# stands for iteration mod N, the one before it for
-	 * (iteration / N) mod its own number, and so on; #N*STEP+FIRST# for that times STEP plus FIRST. */
+	/* Of the step: decoder.layers.#12#.attention, where the last #N# stands for iteration mod N, the one before it
+	 * for (iteration / N) mod its own number, and so on; #N*STEP+FIRST# for that times STEP plus FIRST. */
 	const char *path;
 	const char *line;    /* of the model file: model.yaml:25; NULL: unknown */
 	const char *kernel;  /* kind and block sizes; NULL: unknown */

@@ -21,8 +21,8 @@ struct session_call {
 	struct tfmc_buffer inputs[MODEL_TENSORS_MAX], outputs[MODEL_TENSORS_MAX];
 };
 /*
- * Calls entries one after another, as tfmc_session_call, until one fails. Other ranks get all `n` calls before the first
- * one begins, so that stages of a pipeline work at different calls at the same time.
+ * Calls entries one after another, as tfmc_session_call, until one fails. Other ranks get all `n` calls before the
+ * first one begins, so that stages of a pipeline work at different calls at the same time.
  */
 int session_run(struct tfmc_session *session, const struct session_call *calls, uint64_t n);
 /* Calls that one run of the session should have at most: 1 in one process. A run is not cancelled in the middle. */
@@ -63,8 +63,8 @@ int feeder_must_reread(const struct feeder *f, int64_t sequence);
 int feeder_check_ids(const struct feeder *f, const char *entry, const int32_t *ids, uint64_t n);
 /* True: entry `step` takes lengths, so that rows of length 0 are left unchanged. */
 int feeder_has_lengths(const struct feeder *f);
-/* Calls `score` with ids [batch, n]: n <= score_rows, or batch 1 and n <= feeder_score_ids, in one run. log_p [batch, n]:
- * log-probability of targets [batch, n], each as the successor of its id. */
+/* Calls `score` with ids [batch, n]: n <= score_rows, or batch 1 and n <= feeder_score_ids, in one run. log_p [batch,
+ * n]: log-probability of targets [batch, n], each as the successor of its id. */
 int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p);
 /* Ids of one sequence that a run of `score` should have at most. */
 uint64_t feeder_score_ids(const struct feeder *f);

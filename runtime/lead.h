@@ -38,9 +38,9 @@ void lead_close(struct lead *l);
 /* ---- opening ---- */
 
 /*
- * Compares object, library and options of all ranks; every rank must call it. TFMC_RT_E_RANKS on all of them: o->message
- * names the first difference and a rank that has it. TFMC_RT_E_ABI, TFMC_RT_E_NULL: o->ranks is incomplete, nothing was
- * sent. TFMC_RT_E_RANK: another rank failed or is gone.
+ * Compares object, library and options of all ranks; every rank must call it. TFMC_RT_E_RANKS on all of them:
+ * o->message names the first difference and a rank that has it. TFMC_RT_E_ABI, TFMC_RT_E_NULL: o->ranks is incomplete,
+ * nothing was sent. TFMC_RT_E_RANK: another rank failed or is gone.
  */
 int lead_compare(const struct tfmc_session_options *o, const struct tfmc_record *r);
 /* How a rank has opened. */
@@ -73,9 +73,9 @@ int lead_send_calls(struct lead *l, const struct tfmc_record *r, const struct se
  * or sent something else than an act; TFMC_RT_E_MEMORY. */
 int lead_receive(struct lead *l, struct act *act);
 /*
- * Arguments of call i of the received ones, without outputs; inputs point into l->payload. *at: where the call begins in
- * the payload, then where it ends; 0 for the first one. TFMC_RT_E_RANK: they are not those of an entry of the record, or
- * the payload does not end with the last call.
+ * Arguments of call i of the received ones, without outputs; inputs point into l->payload. *at: where the call begins
+ * in the payload, then where it ends; 0 for the first one. TFMC_RT_E_RANK: they are not those of an entry of the
+ * record, or the payload does not end with the last call.
  */
 int lead_read_call(const struct lead *l, const struct tfmc_record *r, const struct act *act, int64_t i,
                    uint64_t *at, struct session_call *out);

@@ -779,8 +779,8 @@ static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *
 	return TFMC_RT_OK;
 }
 
-/* Calls an entry with its argument slots: on one worker, with parallel_for, or in SPMD form. dims, by the record's index,
- * choose the number of workers. */
+/* Calls an entry with its argument slots: on one worker, with parallel_for, or in SPMD form. dims, by the record's
+ * index, choose the number of workers. */
 static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *args)
 {
 	if (s->pool)

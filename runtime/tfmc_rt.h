@@ -167,11 +167,11 @@ int tfmc_delayed_ranks_init(struct tfmc_delayed_ranks *out, const struct tfmc_ra
 
 /* ---- traces: which worker computes what, and when ---- */
 /*
- * A session with a trace runs the groups of a call (ops that one kernel computes, in the order of `tfmc bench --groups`)
- * one after another, each by all workers of the call, with a barrier after it, and reads the clock around each share.
- * The object is the one of every other session, and results have the same bits; barriers that a call omits otherwise
- * are part of the times. Without a trace a call costs one test more, a group none. Kernels of OpenCL devices are not
- * traced (tfmc_device.launched has their times).
+ * A session with a trace runs the groups of a call (ops that one kernel computes, in the order of `tfmc bench
+ * --groups`) one after another, each by all workers of the call, with a barrier after it, and reads the clock around
+ * each share. The object is the one of every other session, and results have the same bits; barriers that a call omits
+ * otherwise are part of the times. Without a trace a call costs one test more, a group none. Kernels of OpenCL devices
+ * are not traced (tfmc_device.launched has their times).
  */
 struct tfmc_span {
 	int64_t begin, end; /* nanoseconds of the monotonic clock */
@@ -272,8 +272,8 @@ struct tfmc_session_options {
 	 */
 	int64_t context;
 	/*
-	 * This process as one of several that run an object compiled for as many: see "several ranks" below. Must outlive
-	 * the session. NULL: one process.
+	 * This process as one of several that run an object compiled for as many: see "several ranks" below. Must
+	 * outlive the session. NULL: one process.
 	 */
 	const struct tfmc_ranks *ranks;
 	/* [message_bytes]: why tfmc_session_open failed, a text; "": it did not. NULL: not wanted. */
@@ -360,18 +360,18 @@ int tfmc_session_reset(struct tfmc_session *session);
  * variant that one of them runs, so that they round alike.
  *
  * Once a rank fails or is gone, every call that reaches the model is TFMC_RT_E_RANK. tfmc_session_cancel takes effect
- * between calls of the model, as in one process, but calls of one prompt or scored text are sent 16 at a time: all ranks
- * complete those that have begun. Saving and restoring sequences is TFMC_RT_E_RANKS.
+ * between calls of the model, as in one process, but calls of one prompt or scored text are sent 16 at a time: all
+ * ranks complete those that have begun. Saving and restoring sequences is TFMC_RT_E_RANKS.
  *
  * Stages of a pipeline work at different calls of a prompt at the same time: call_tokens should be a small part of it,
  * with enough tokens that arithmetic and not memory bounds a call (128).
  */
 
 /*
- * On ranks > 0: repeats what rank 0 does with its session, until that is closed: TFMC_RT_OK. Other calls that change the
- * session of a follower are TFMC_RT_E_RANKS, as is this one on rank 0 or in one process. TFMC_RT_E_RANK: another rank
- * failed or is gone. After a failure, also of tfmc_session_open, a rank has to leave the others as its table demands (a
- * process ends, a thread calls tfmc_local_ranks_fail), so that they fail instead of waiting for it.
+ * On ranks > 0: repeats what rank 0 does with its session, until that is closed: TFMC_RT_OK. Other calls that change
+ * the session of a follower are TFMC_RT_E_RANKS, as is this one on rank 0 or in one process. TFMC_RT_E_RANK: another
+ * rank failed or is gone. After a failure, also of tfmc_session_open, a rank has to leave the others as its table
+ * demands (a process ends, a thread calls tfmc_local_ranks_fail), so that they fail instead of waiting for it.
  */
 int tfmc_session_follow(struct tfmc_session *session);
 
@@ -404,8 +404,9 @@ int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to);
  * every state, row-major (format: runtime/README.md). It can be restored by every object with the same states
  * and the same packed weights (those that the session uses): other code variants, batch sizes, worker counts
  * and machines; calls then have the same bits. *n_out: bytes needed, also when cap is smaller
- * (TFMC_RT_E_SIZE, nothing is written). TFMC_RT_E_RANKS: a session on several ranks. Restoring returns TFMC_RT_E_MODEL_MISMATCH: of another model;
- * TFMC_RT_E_SAVED: damaged; TFMC_RT_E_FULL: more tokens than the state holds.
+ * (TFMC_RT_E_SIZE, nothing is written). TFMC_RT_E_RANKS: a session on several ranks. Restoring returns
+ * TFMC_RT_E_MODEL_MISMATCH: of another model; TFMC_RT_E_SAVED: damaged; TFMC_RT_E_FULL: more tokens than the state
+ * holds.
  */
 int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
                       uint64_t *n_out);

@@ -120,7 +120,8 @@ const struct tfmc_trace *tfmc_timeline_trace(struct tfmc_timeline *timeline)
 
 /* ---- writing ---- */
 
-/* A group that has run: its number, in the order of first runs, and how often it has run in a call, the last it was in. */
+/* A group that has run: its number, in the order of first runs, and how often it has run in a call, the last it was
+ * in. */
 struct seen {
 	tfmc_task_fn *group; /* NULL: an empty slot */
 	int64_t number, times;

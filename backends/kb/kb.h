@@ -232,7 +232,8 @@ enum kb_cmp {
 #define KB_CMP(op, name, sign) KB_##op,
 #include "backends/kb/kb_ops.def"
 };
-/* a op b, op a: lane by lane, with the arithmetic of kb_ops.def; operands have one type, which is that of the result. */
+/* a op b, op a: lane by lane, with the arithmetic of kb_ops.def; operands have one type, which is that of the
+ * result. */
 struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b);
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a);
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c); /* a * b + c */

@@ -207,9 +207,9 @@ static void add_exp(struct eval *e, struct kb_val column, struct kb_val x, int s
 }
 
 /*
- * The values of block_log_softmax: [0] the maximum m; [1] sum of exp(x - m); [2] x[id] - m if the id of the row is among
- * the columns, otherwise -infinity. If all columns are -infinity, [1] is 1 and [2] is 0 or -infinity. NaN propagates
- * to [1].
+ * The values of block_log_softmax: [0] the maximum m; [1] sum of exp(x - m); [2] x[id] - m if the id of the row is
+ * among the columns, otherwise -infinity. If all columns are -infinity, [1] is 1 and [2] is 0 or -infinity. NaN
+ * propagates to [1].
  */
 static void score_columns(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
                           struct kb_val number[EVAL_BLOCK_VALUES])

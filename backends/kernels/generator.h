@@ -26,7 +26,8 @@ void kernel_loops(struct kernel *g);
 /* Elements of a row that make one task of kernel_loops: few on GPUs, where thousands of work-items need a task
  * each. */
 int64_t kernel_loops_block(const struct target *t);
-/* GEMM of `linear` with packed weights. False if the layout of an operand does not fit: the caller uses kernel_loops. */
+/* GEMM of `linear` with packed weights. False if the layout of an operand does not fit: the caller uses
+ * kernel_loops. */
 bool kernel_linear(struct kernel *g);
 /* kernel_linear for expert_linear (mixture of experts): the rows of each expert are gathered. */
 bool kernel_expert_linear(struct kernel *g);

@@ -82,8 +82,8 @@ struct kernel_job {
 	/* For work-groups: kernel_combine_bytes of memory for the partial results instead; the second kernel
 	 * always follows. */
 	struct kb_val partials;
-	/* Lengths i32[B] of the sequences of a padded batch, a parameter: the root and all results are read at their real
-	 * rows only (ir/core/real_rows.h), and others need not be computed. None: all rows. */
+	/* Lengths i32[B] of the sequences of a padded batch, a parameter: the root and all results are read at their
+	 * real rows only (ir/core/real_rows.h), and others need not be computed. None: all rows. */
 	struct ir_value lengths;
 	struct kb_val ranks; /* of an exchange: address of struct tfmc_ranks (runtime/abi.h) */
 	bool is_combine;

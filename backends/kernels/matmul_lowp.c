@@ -192,8 +192,8 @@ static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, const st
 }
 
 /* Vector v of word i of the group at 4-byte word `group` + disp, as bytes that can be multiplied. With several rows,
- * where registers are scarce, codebook indices are masked although the lookup ignores high bits: without a mask the load
- * is folded into the lookup right before its use, and its latency shows. */
+ * where registers are scarce, codebook indices are masked although the lookup ignores high bits: without a mask the
+ * load is folded into the lookup right before its use, and its latency shows. */
 static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val group, int64_t disp, int i,
                                  int v)
 {
@@ -214,15 +214,15 @@ static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val
 	return kb_bin(k, KB_XOR, words, kb_splat(k, kb_i32(k, -0x7f7f7f80), lanes)); /* 0x80808080 */
 }
 
-/* A group of quants: its first word in the dot block, `from` words after word `first`; row: the k-row that has word 0 where
- * k-rows are not unrolled, or none. */
+/* A group of quants: its first word in the dot block, `from` words after word `first`; row: the k-row that has word 0
+ * where k-rows are not unrolled, or none. */
 struct group_at {
 	struct kb_val first, row;
 	int from;
 };
 
-/* Adds word i of the group times the same word of all rows of x. Quants of all vectors are live at once, or, where words
- * of x fill the registers, of one vector after the other. */
+/* Adds word i of the group times the same word of all rows of x. Quants of all vectors are live at once, or, where
+ * words of x fill the registers, of one vector after the other. */
 static void add_word(struct matmul_lowp_tile *c, const struct group_at *g, int i)
 {
 	const struct reg_tile *p = c->p;
@@ -611,8 +611,8 @@ static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64
 }
 
 /*
- * Adds dot block `dot_block` of n elements. The i32 accumulators must hold the zero-point correction and the dot products
- * at the end; begin_acc sets the correction, at one of three times:
+ * Adds dot block `dot_block` of n elements. The i32 accumulators must hold the zero-point correction and the dot
+ * products at the end; begin_acc sets the correction, at one of three times:
  *   MMLA     after the products of all row pairs, which have accumulators of their own and are then added
  *   i16      after the only chunk of a short block, so that i16 and i32 accumulators are not live at once
  *   else     first; dot products accumulate on top of it

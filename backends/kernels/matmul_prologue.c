@@ -410,8 +410,8 @@ void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 
 /*
  * Prologue: rows of x that a linear makes in scratch before it multiplies them, by a fused norm or a concat (im2col),
- * by dynamic quantization to int8 or bf16 (op quantize_rows), or by norm and quantization. The f32 source of a quantized row is read where
- * it is stored if its elements are contiguous; else it is copied to scratch first.
+ * by dynamic quantization to int8 or bf16 (op quantize_rows), or by norm and quantization. The f32 source of a
+ * quantized row is read where it is stored if its elements are contiguous; else it is copied to scratch first.
  */
 
 #define CACHE_LINE 64

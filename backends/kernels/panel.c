@@ -6,8 +6,8 @@
  * b-bit quant q with zero point z, shifted to the highest bits of the mantissa of 1.0, is t = 1 + (q + z) /
  * 2^b, and scale q = (2^b scale) t - (2^b + z) scale. Both factors and the product are exact, so one FMA
  * dequantizes an element. Other formats OR the quant into 2^23 and subtract 2^23 + z. Codebook indices are
- * looked up a word at a time, to unsigned bytes, and then treated as quants of 8 bits; quants in pieces are combined a word
- * at a time.
+ * looked up a word at a time, to unsigned bytes, and then treated as quants of 8 bits; quants in pieces are combined a
+ * word at a time.
  */
 #include "backends/kernels/panel.h"
 
@@ -256,8 +256,8 @@ struct kb_val panel_load_word(struct kb *k, const struct panel *p, const struct 
 	return codebook_lookup(k, p, quants, w->zero, lanes);
 }
 
-/* panel_load_word of word x, which need not be constant. Words in one piece are addressed by x; those in several pieces are
- * all loaded, and x selects. */
+/* panel_load_word of word x, which need not be constant. Words in one piece are addressed by x; those in several pieces
+ * are all loaded, and x selects. */
 static struct kb_val load_word_at(struct kb *k, const struct panel *p, struct panel_word w, struct kb_val x,
                                   int lanes)
 {
@@ -596,8 +596,8 @@ static int blocks_of_group(const struct panel *p)
 	return block > 0 && block < p->group.elements ? p->group.elements / block : 1;
 }
 
-/* The remainder after full blocks and groups, [from, w->hi): full groups, or the first half of one; then one element at a
- * time. */
+/* The remainder after full blocks and groups, [from, w->hi): full groups, or the first half of one; then one element at
+ * a time. */
 static void emit_tail(struct panel_loop *w, struct kb_val from)
 {
 	struct kb *k = w->k;

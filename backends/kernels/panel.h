@@ -59,9 +59,9 @@ void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, s
 
 /*
  * Quants of K elements i + 4 word .. i + 4 word + 3 as bytes, four in each i32 lane. word >= 0: i is a multiple of the
- * group; ANY_WORD: of 4, and the elements are i .. i + 3. u8: as stored, with zero points (formats without codebook). i8:
- * zero points subtracted and shifts added; formats of 8 bits must have zero point 128; formats with shifts must have a
- * codebook.
+ * group; ANY_WORD: of 4, and the elements are i .. i + 3. u8: as stored, with zero points (formats without codebook).
+ * i8: zero points subtracted and shifts added; formats of 8 bits must have zero point 128; formats with shifts must
+ * have a codebook.
  */
 #define ANY_WORD (-1)
 struct kb_val panel_load_u8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
@@ -77,8 +77,8 @@ struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct 
                                     struct kb_val column, struct kb_val i, int lanes);
 
 /*
- * The decoder of packed quants, of every kernel: loads word i of a group in each lane, combines the pieces of its quants,
- * and looks up codebook indices. Returns bytes quant + zero point, or codebook entry + zero.
+ * The decoder of packed quants, of every kernel: loads word i of a group in each lane, combines the pieces of its
+ * quants, and looks up codebook indices. Returns bytes quant + zero point, or codebook entry + zero.
  */
 struct panel_word {
 	struct kb_val from, again; /* address; an opaque copy for pieces above bit 0, or none */

@@ -384,10 +384,10 @@ static bool can_reread_x(const struct rowwise *r)
 }
 
 /*
- * Chooses where elements of a row wait between two passes: the first of local memory of the work-group, scratch, and the
- * row of the result (f32, contiguous) that can hold a row. Without any, each pass computes x again, element by element
- * where x is not vectorized, since it cannot be staged. No buffer is needed if elements stay in registers, or if later
- * passes read x from memory again; mask has one pass and stages x only.
+ * Chooses where elements of a row wait between two passes: the first of local memory of the work-group, scratch, and
+ * the row of the result (f32, contiguous) that can hold a row. Without any, each pass computes x again, element by
+ * element where x is not vectorized, since it cannot be staged. No buffer is needed if elements stay in registers, or
+ * if later passes read x from memory again; mask has one pass and stages x only.
  */
 static void choose_buffer(struct rowwise *r)
 {

@@ -35,7 +35,8 @@ void emit_reset(struct emit *e, const struct kb_val *args);
 void emit_trim(struct emit *e, const struct kb_val *args);
 /* (from, to): copies a sequence. */
 void emit_fork(struct emit *e, const struct kb_val *args);
-/* (first, source): later calls are for the sequences from `first` on; source >= 0: all read that one's encoder output. */
+/* (first, source): later calls are for the sequences from `first` on; source >= 0: all read that one's encoder
+ * output. */
 void emit_select(struct emit *e, const struct kb_val *args);
 /* (from, n): each sequence b < n becomes what from[b] was before. */
 void emit_reorder(struct emit *e, const struct kb_val *args);

@@ -476,8 +476,8 @@ void emit_set_workers(struct emit *e, struct kb_val n)
 /*
  * Executes the commands of a plan.
  *
- *   NAME.func.N.kind(task, worker, n)   loads the arguments of kernel N and calls it. `task`: enum task_slot; it has the
- *                 signature of a parallel_for task, so the caller's parallel_for can run it
+ *   NAME.func.N.kind(task, worker, n)   loads the arguments of kernel N and calls it. `task`: enum task_slot; it has
+ *                 the signature of a parallel_for task, so the caller's parallel_for can run it
  *   NAME.func.body(context, args, worker, n) -> i32   run by every worker, with a barrier where the plan has one and
  *                 none at the end; nonzero: cancelled. worker -1: one thread runs it and passes each kernel to the
  *                 caller's parallel_for

@@ -4,8 +4,8 @@
  * store, and select, which chooses the sequences that rows of calls stand for. All checks precede the first
  * write. Copies move the tokens that a sequence has, not its unused capacity.
  *
- *   fixed part   64 bytes, lengths i32 [batch_max], with encode marks i32 [batch_max], with rings the least lengths that
- *                trim may restore i32 [batch_max]; always in memory of the process
+ *   fixed part   64 bytes, lengths i32 [batch_max], with encode marks i32 [batch_max], with rings the least lengths
+ *                that trim may restore i32 [batch_max]; always in memory of the process
  *   blocks       one of state_batch_bytes per sequence with all states; on the device if there is one
  *
  * Functions emit code that returns a status when it fails. A sequence's source is its encoder output; rows can share

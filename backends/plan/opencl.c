@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds the OpenCL program of a module: launch plans with their kernels, the width of index arguments, the OpenCL C source; and prints
- * source and plans as one file (--emit=opencl).
+ * Builds the OpenCL program of a module: launch plans with their kernels, the width of index arguments, the OpenCL C
+ * source; and prints source and plans as one file (--emit=opencl).
  */
 #include "backends/plan/opencl.h"
 #include "backends/kernels/group.h"

@@ -55,7 +55,8 @@ struct state_type {
 	enum ir_dtype dtype;
 	int rank;
 	const struct ir_dim *dims[IR_RANK_MAX];
-	int value_rank; /* of a value that encode stores for decode: its type before it is laid out as a state (state.c) */
+	/* Of a value that encode stores for decode: its type before it is laid out as a state (state.c). */
+	int value_rank;
 	const struct ir_dim *value_dims[IR_RANK_MAX];
 	struct ir_loc loc;
 	int64_t call_rows; /* ring cache: the most tokens that one call may append; else 0 */
@@ -201,7 +202,7 @@ typedef bool op_lowering(const struct call *c, struct lowered *out);
 enum weight_form {
 	WEIGHT_PLAIN,
 	WEIGHT_MATRIX, /* [out, ...] flattened to a matrix [out, product of the others] */
-	WEIGHT_TAPS_FIRST, /* [out, C, taps..] transposed to a matrix [out, taps * C] (im2col order with channels innermost) */
+	WEIGHT_TAPS_FIRST, /* [out, C, taps..] transposed to a matrix [out, taps * C] (im2col, channels innermost) */
 	WEIGHT_TAPS_OUTERMOST, /* [out, 1, taps..] transposed to [taps, out] (depthwise convolution) */
 	WEIGHT_DERIVED,        /* result of `make` */
 };
@@ -223,8 +224,8 @@ struct weight_request {
 	int64_t experts; /* > 0: the pattern contains LOWER_EXPERT, and the matrices of all experts are stacked */
 	const bool *subset;      /* [experts]: stack only these; NULL: all */
 	const char *subset_name; /* replaces the expert index in the weight's name; NULL: "all" */
-	/* NULL: columns must be in logical order. Else set to i32 [K], the logical column of each stored one, if they are
-	 * stored in another order (GPTQ act-order); left unchanged otherwise. */
+	/* NULL: columns must be in logical order. Else set to i32 [K], the logical column of each stored one, if they
+	 * are stored in another order (GPTQ act-order); left unchanged otherwise. */
 	struct ir_value *column_order;
 };
 #define LOWER_EXPERT "{*}" /* stands for the index of an expert */

@@ -141,8 +141,8 @@ static bool expert_slots(const struct call *c, const struct weight_request *need
 	return !irb_failed(lw->b);
 }
 
-/* y for rows whose expert is of this format (its slot is not -1, see expert_slots()), for others `before`: the result of
- * the formats before. */
+/* y for rows whose expert is of this format (its slot is not -1, see expert_slots()), for others `before`: the result
+ * of the formats before. */
 static struct ir_value select_expert_rows(const struct call *c, struct ir_value slots, struct ir_value y,
                                           struct ir_value before)
 {

@@ -7,7 +7,8 @@
  * the graph level.
  *
  *   x = linear(in, "{path}.up", out=2 * dim)      a statement; a keyword argument whose value is null is left out
- *   {require: E, else: TEXT, code: C, at: KEY}    if E is false: an error at the argument KEY (default: the step), {E} in TEXT
+ *   {require: E, else: TEXT, code: C, at: KEY}    if E is false: an error at the argument KEY (default: the step), with
+ *                                                 {E} in TEXT
  *   {let: {name: E, ...}}                         binds names
  *   {if: E, then: [...], else: [...]}             selects a body at compile time
  *   {do: NAME, with: {name: E, ...}}              expands another body of the prelude
@@ -17,9 +18,9 @@
  *   {known_path: E}                               an error unless some step has parameters at this path; null: no check
  *   {at: KEY}                                     errors of the following statements are reported at this argument
  *
- * Implicit names: `in` is the input of the step, `x` the current value, `start` the input of the stack, `path` the path of
- * the parameters, `kind_name` the kind. The QUERY rows of syntax/calls.def are the functions of bodies. The type of the
- * result is the inferred type of `x` after the statements.
+ * Implicit names: `in` is the input of the step, `x` the current value, `start` the input of the stack, `path` the path
+ * of the parameters, `kind_name` the kind. The QUERY rows of syntax/calls.def are the functions of bodies. The type of
+ * the result is the inferred type of `x` after the statements.
  *
  * Graphs and functions (graph_statements.c) are bodies of statements and repeats alone; their names stay as written.
  */
@@ -70,8 +71,8 @@ struct macro {
 bool macro_expand(struct step *st, const struct definition *def, const struct yaml_node *body);
 /* Evaluates a statement, written at node, partially and appends the residual statement. False after a report. */
 bool macro_statement(struct macro *t, const struct yaml_node *node, const struct expr_statement *st);
-/* The graph name that an assignment in the body writes: x itself, the value a name is bound to, else in a graph the name,
- * in other bodies a new temporary, which is bound to it. */
+/* The graph name that an assignment in the body writes: x itself, the value a name is bound to, else in a graph the
+ * name, in other bodies a new temporary, which is bound to it. */
 const char *target_name(struct macro *t, const char *name);
 /* Binds a name in the innermost scope. */
 bool bind_name(struct macro *t, const char *name, const struct partial *item);

@@ -419,7 +419,8 @@ static bool report_value_of_caller(const struct macro *t, const struct expr *e)
 }
 
 /* The binding of a name; in bodies of the model also values, and indices, arguments, params and dims of the caller; in
- * functions no values. A body of the prelude sees its bindings only. Another name is that of a graph value, or a word. */
+ * functions no values. A body of the prelude sees its bindings only. Another name is that of a graph value, or a
+ * word. */
 static bool eval_name(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct expander *b = t->st->b;

@@ -151,7 +151,8 @@ const struct yaml_node *merge_args(struct expander *b, const struct schema_step 
                                    const struct yaml_node *step, const struct yaml_node *value);
 /* The canonical name of an activation: "gelu_new" is "gelu_tanh". */
 const char *activation_name(const char *word);
-/* The path that node names: `/a.b` from the root, `a.b` below the prefix of the body. *out is unchanged without node. */
+/* The path that node names: `/a.b` from the root, `a.b` below the prefix of the body. *out is unchanged without
+ * node. */
 bool path_of_node(const struct step *st, const struct yaml_node *node, const char *key, const char **out);
 /* Environment for scalar expressions in the current scope; with `dims`, dims are allowed. */
 struct expr_env step_env(struct expander *b, bool dims);

@@ -21,8 +21,8 @@
  *     rows: {token_embd.weight: vocab}               GGUF: size of the outermost axis -> param
  *     values: {rope_freqs.weight: factors}           GGUF: the elements as a list -> param
  *
- * `quantization_config` is mapped to a value of `weights.packed` instead: a key in no rule may change the meaning of the
- * weights and is rejected by name.
+ * `quantization_config` is mapped to a value of `weights.packed` instead: a key in no rule may change the meaning of
+ * the weights and is rejected by name.
  *
  * Any other null counts as absent. Any other key is an error: nothing is guessed.
  */
@@ -696,7 +696,8 @@ static bool set_param_from_indices(struct hub *h, const struct yaml_node *param,
 	return set_param(h, param, &list);
 }
 
-/* Sets params from the tensors of a GGUF file that the table names: whether they are stored, their rows, their values. */
+/* Sets params from the tensors of a GGUF file that the table names: whether they are stored, their rows, their
+ * values. */
 static bool set_params_from_tensors(struct hub *h, const struct yaml_node *table)
 {
 	const struct yaml_node *stored = yaml_find(table, "stored"), *rows = yaml_find(table, "rows"),

@@ -316,10 +316,10 @@ static bool eval_negation(const struct expr_env *env, const struct expr *e, cons
 }
 
 /*
- * Applies an operator or a function to the values of its operands. Of and/or only args[0] is read: it must be a bool, and
- * is the result, because the callers do the short-circuit evaluation. eval_logic() passes one operand at a time, the last
- * of which is the result, with out as args; fold_constants() in lower/partial_eval.c comes here with a first operand that
- * is no bool, for the report.
+ * Applies an operator or a function to the values of its operands. Of and/or only args[0] is read: it must be a bool,
+ * and is the result, because the callers do the short-circuit evaluation. eval_logic() passes one operand at a time,
+ * the last of which is the result, with out as args; fold_constants() in lower/partial_eval.c comes here with a first
+ * operand that is no bool, for the report.
  */
 bool expr_apply(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
                 struct value *out)

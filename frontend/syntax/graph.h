@@ -4,8 +4,8 @@
  * `graph:` is written in it, `tfmc expand` prints it, lowering reads it.
  *
  * INVARIANT: statements are trees; graph_print is the only printer, and its text parses back to equal trees. In
- * the body of a repeat, strings and paths contain `{i}` for its index, or `{2*i+1}` for a linear function of it; nothing
- * else refers to the index.
+ * the body of a repeat, strings and paths contain `{i}` for its index, or `{2*i+1}` for a linear function of it;
+ * nothing else refers to the index.
  */
 #ifndef TFMC_FRONTEND_GRAPH_GRAPH_H
 #define TFMC_FRONTEND_GRAPH_GRAPH_H

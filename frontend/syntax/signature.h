@@ -57,8 +57,8 @@ struct signature {
 		}                                                                                 \
 	}
 
-/* Classes of the rows of calls.def. A set of classes is their sum; its rows are numbered in the order of calls.def, so a
- * table made of the rows of the same macros has the same numbers. */
+/* Classes of the rows of calls.def. A set of classes is their sum; its rows are numbered in the order of calls.def, so
+ * a table made of the rows of the same macros has the same numbers. */
 enum call_class {
 	CALL_OPERATOR = 1,
 	CALL_INTERNAL = 2,

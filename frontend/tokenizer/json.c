@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.json: typed members, the order of its parts; the model, added tokens, templates and decoders. Truncation and
- * padding are not read: they are left to the caller.
+ * tokenizer.json: typed members, the order of its parts; the model, added tokens, templates and decoders. Truncation
+ * and padding are not read: they are left to the caller.
  *
- * Added tokens are overridden by those of the configuration files, of which one without an id gets that of its piece, or
- * the next one. Combinations of decoders are mapped to the flags that have the same effect.
+ * Added tokens are overridden by those of the configuration files, of which one without an id gets that of its piece,
+ * or the next one. Combinations of decoders are mapped to the flags that have the same effect.
  * Instead of the model's members, the vocabulary may come as lists (json.h) in files of their own. A path names the
  * place of a member in messages.
  */
@@ -823,8 +823,8 @@ enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const str
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	if (d->flags & (TFMC_TOK_H_BYTE_LEVEL | TFMC_TOK_H_FALLBACK))
 		tokenizer_find_byte_tokens(d);
-	/* Without a decoder the library joins tokens by spaces. Bytes, marks and affixes are not left in the text, as it
-	 * would: they become the characters and spaces that they stand for. */
+	/* Without a decoder the library joins tokens by spaces. Bytes, marks and affixes are not left in the text, as
+	 * it would: they become the characters and spaces that they stand for. */
 	bool has_spaces = d->mark.n > 0 || d->prefix.n > 0 || d->flags & TFMC_TOK_H_BYTE_LEVEL;
 	if (!r.has_decoder &&
 	    (!has_spaces || d->model == TFMC_TOK_WORDLEVEL || d->model == TFMC_TOK_WORDPIECE))

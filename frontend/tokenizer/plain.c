@@ -307,10 +307,10 @@ static uint32_t u32_at(const unsigned char *p)
 }
 
 /*
- * Layout: u32 length of the longest piece, then for each token f32 score, u32 length and bytes. The first loop finds the
- * tokens and checks their lengths. Its invariant is 4 <= at <= len: a token is taken only if its header (8 bytes) and as
- * many bytes as the header says lie within the rest, so no subtraction wraps, and the second loop, which takes as many
- * tokens, reads inside of the file.
+ * Layout: u32 length of the longest piece, then for each token f32 score, u32 length and bytes. The first loop finds
+ * the tokens and checks their lengths. Its invariant is 4 <= at <= len: a token is taken only if its header (8 bytes)
+ * and as many bytes as the header says lie within the rest, so no subtraction wraps, and the second loop, which takes
+ * as many tokens, reads inside of the file.
  */
 enum tfmc_status tokenizer_from_llama2c(const struct tokenizer_source *s, const unsigned char *data,
                                         size_t len, struct tokenizer_packed *out)

@@ -75,8 +75,8 @@ TFMC_MUST_USE enum tfmc_status tokenizer_from_marian(const struct tokenizer_sour
 /* True: the file has a tokenizer. */
 bool gguf_has_tokenizer(const struct gguf *g);
 
-/* Packs the tokenizer; the result does not refer to the bytes of the file. s->name: file name for messages. TFMC_INVALID
- * after a diagnostic: a key has the wrong type, or a list does not have one entry for each token. */
+/* Packs the tokenizer; the result does not refer to the bytes of the file. s->name: file name for messages.
+ * TFMC_INVALID after a diagnostic: a key has the wrong type, or a list does not have one entry for each token. */
 TFMC_MUST_USE enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct gguf *g,
                                               struct tokenizer_packed *out);
 

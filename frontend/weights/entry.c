@@ -237,8 +237,9 @@ static const struct ir_wexpr *leaf(struct weight_build *b, const struct stored_t
 }
 
 /*
- * A tensor of floats with what adapters make of it, rounded once to its type. A table or a replaced tensor has one reader:
- * PEFT gives the updated copy to one module and leaves others that share it, such as a tied head, with the stored one.
+ * A tensor of floats with what adapters make of it, rounded once to its type. A table or a replaced tensor has one
+ * reader: PEFT gives the updated copy to one module and leaves others that share it, such as a tied head, with the
+ * stored one.
  */
 static const struct ir_wexpr *adapt_tensor(struct weight_build *b, struct stored_tensor *w, struct loc loc)
 {

@@ -55,8 +55,8 @@ struct parameter_request {
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parameter_request *request);
 
 /*
- * Ties the parameter `path` to `tied`: where the files store only the entry of `path`, `tied` reads it. transformers ties in
- * both directions (PreTrainedModel.tie_weights). To be called before the first weight_map_find.
+ * Ties the parameter `path` to `tied`: where the files store only the entry of `path`, `tied` reads it. transformers
+ * ties in both directions (PreTrainedModel.tie_weights). To be called before the first weight_map_find.
  */
 void weight_map_tie(struct weight_map *m, const char *path, const char *tied);
 

@@ -7,9 +7,9 @@
  *   MatMulInteger(a, q, .., zero), QLinearMatMul  OUTPUT.weight   q - zero
  *   MatMulNBits(a, q, scales, zeros)              OUTPUT.weight   [N, K]
  *
- * OUTPUT is the name of the node's result. Matrices of 8 bits, and of 4 bits in MatMulNBits, keep their quants where rows
- * have scales of their own, or all have one; where columns have, OUTPUT^T keeps them, which `transpose: true` of the map
- * takes in place of OUTPUT. Nothing of this is an error: what does not fit is not added.
+ * OUTPUT is the name of the node's result. Matrices of 8 bits, and of 4 bits in MatMulNBits, keep their quants where
+ * rows have scales of their own, or all have one; where columns have, OUTPUT^T keeps them, which `transpose: true` of
+ * the map takes in place of OUTPUT. Nothing of this is an error: what does not fit is not added.
  */
 #ifndef TFMC_FRONTEND_FORMATS_ONNX_QUANTIZED_H
 #define TFMC_FRONTEND_FORMATS_ONNX_QUANTIZED_H

@@ -5,8 +5,8 @@
  * into the E2M1 values (OCP Microscaling Formats 1.0):
  *
  *   element = scale (q - zero)          rounded once to f32; a NaN or infinite scale is preserved. If the format has
- *                                       offsets and f32 scales: scale (q - m) + (scale (m - zero) rounded to f32), m: the
- *                                       zero point of the format
+ *                                       offsets and f32 scales: scale (q - m) + (scale (m - zero) rounded to f32), m:
+ *                                       the zero point of the format
  *   element = 2^(e - 127) E2M1[q]       MXFP4; e: the byte of the scale
  *
  * A word contains q of several columns of a row, or of several rows of a column. The file is hostile: sizes

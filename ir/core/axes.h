@@ -57,8 +57,8 @@ enum ir_axis_kind {
  * full.
  */
 enum ir_axis_kind ir_axis_dependence(const struct ir_func *f, const struct ir_op *op, int axis, int *from);
-/* The axis > 0 of the operand of a reshape that is axis `axis` of its result: the same size, and as many elements before
- * it; 0: none. */
+/* The axis > 0 of the operand of a reshape that is axis `axis` of its result: the same size, and as many elements
+ * before it; 0: none. */
 int ir_reshape_axis(struct ir_dims *dims, const struct ir_func *f, const struct ir_op *op, int axis);
 
 #endif

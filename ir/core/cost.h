@@ -54,8 +54,9 @@ void ir_visit_exchanges(const struct ir_module *m, const struct ir_func *f, ir_e
 void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct ir_func *f,
                     const struct ir_op *op);
 /*
- * Length of the range of iterations at the beginning of a path: ".3_5" of a loop over the layers 3 to 5 of layers.3_5.self,
- * ".1_3_7" over 1, 3, 5 and 7; then iteration i is of layer first + i * step. 0: there is none, first and step are 0 and 1.
+ * Length of the range of iterations at the beginning of a path: ".3_5" of a loop over the layers 3 to 5 of
+ * layers.3_5.self, ".1_3_7" over 1, 3, 5 and 7; then iteration i is of layer first + i * step. 0: there is none, first
+ * and step are 0 and 1.
  */
 size_t ir_path_range(const char *path, int64_t *first, int64_t *step);
 /* The first part of the description, `layers.self.attention.q linear`; marked: with .#N# after the path of each repeat

@@ -25,8 +25,8 @@ static const struct ir_op *computing_op(const struct ir_func *f, struct ir_value
 	return op != NULL ? op : info->def;
 }
 
-/* The path of the step that v belongs to, without the last component of the path of each enclosing repeat; NULL: v is an
- * argument, or its op has no path. */
+/* The path of the step that v belongs to, without the last component of the path of each enclosing repeat; NULL: v is
+ * an argument, or its op has no path. */
 static const char *step_name(struct arena *a, const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = computing_op(f, v);

@@ -29,8 +29,8 @@ struct analysis {
 	const struct ir_func *f;
 	struct rows_need *of; /* [f->n_values] */
 	bool changed;
-	/* The parameter with the tokens in the state of each sequence, and that of which it has more after the call: rows
-	 * of states from their sum on belong to no sequence, and no later call reads them. None: not known. */
+	/* The parameter with the tokens in the state of each sequence, and that of which it has more after the call:
+	 * rows of states from their sum on belong to no sequence, and no later call reads them. None: not known. */
 	struct ir_value past, appended;
 };
 
@@ -147,8 +147,8 @@ static void find_past(struct analysis *s)
 		s->appended = parameter_of(s, n);
 }
 
-/* Whether the rows of an attention whose result has that need see no key from past + appended on: real rows by the causal
- * mask, or one row, at a real position, whose number demand-rows has added to past. */
+/* Whether the rows of an attention whose result has that need see no key from past + appended on: real rows by the
+ * causal mask, or one row, at a real position, whose number demand-rows has added to past. */
 static bool sees_the_past(const struct analysis *s, const struct ir_op *op, struct rows_need result)
 {
 	const struct attrs_attention *a = op->attrs;

@@ -4,8 +4,8 @@
  * analysis of uses: mask_rows and the keys and values of an attention read row s of sequence b only where
  * s < lengths[b]; ops that compute each row from the same row of their operands hand that down; a reader of other rows
  * needs all of them. Rows that a call appends to a state are real ones where the lengths are what the call adds to the
- * past of each sequence: later ones belong to no sequence. A kernel whose result is read at real rows only need not compute the others (padding), and leaves
- * them undefined.
+ * past of each sequence: later ones belong to no sequence. A kernel whose result is read at real rows only need not
+ * compute the others (padding), and leaves them undefined.
  */
 #ifndef TFMC_IR_CORE_REAL_ROWS_H
 #define TFMC_IR_CORE_REAL_ROWS_H

@@ -352,8 +352,8 @@ static bool sort_slots(struct plan_verifier *p)
 	return true;
 }
 
-/* Checks every pair of values that are alive at one time, each when the later one begins; so a chain of in-place updates
- * needs no check of its own. */
+/* Checks every pair of values that are alive at one time, each when the later one begins; so a chain of in-place
+ * updates needs no check of its own. */
 static void check_all(struct plan_verifier *p)
 {
 	for (size_t i = 0; i < p->slots.n; i++) {

@@ -60,7 +60,8 @@ struct interp_state *interp_state_create(struct arena *arena, const struct ir_mo
  */
 struct interp_ranks {
 	int64_t n;
-	/* x of the ranks [first, first + n), of which this is one: [n] arrays of `count` elements, valid until the next call. */
+	/* x of the ranks [first, first + n), of which this is one: [n] arrays of `count` elements, valid until the next
+	 * call. */
 	const double *const *(*exchange)(void *user, int64_t rank, int64_t first, int64_t n, const double *x,
 	                                 int64_t count);
 	/* Between stages; receive returns [count], valid until the next call. */

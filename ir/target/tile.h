@@ -5,9 +5,9 @@
  * al. 2016), blocks of attention, and the bytes of packed weights, quantized activations and scratch that planner and
  * kernels agree on. A linear is C [M, N] = A [M, K] W^T; `depth` is K.
  *
- * Half of these functions are called by passes/group, which chooses sizes and reserves scratch, and by backends/kernels,
- * which lays it out; scratch for converted panels follows from the packed layout. Passes may not include back ends, so
- * the contract of both is in a module below both.
+ * Half of these functions are called by passes/group, which chooses sizes and reserves scratch, and by
+ * backends/kernels, which lays it out; scratch for converted panels follows from the packed layout. Passes may not
+ * include back ends, so the contract of both is in a module below both.
  */
 #ifndef TFMC_IR_TARGET_TILE_H
 #define TFMC_IR_TARGET_TILE_H
@@ -69,10 +69,11 @@ struct quant_panel_layout {
 	int64_t bytes;                       /* of the panel */
 };
 /*
- * Quants of b bits in k-rows. A word is four K neighbours of a column; byte j of a quant's word c is byte 4 c + j of a k-row.
- * A group is the least number of words that fills n k-rows (4 bits: 8 words, 4 k-rows). Word i of it is in k-row i % n,
- * from bit b (i / n) of each byte on, while b bits are left. What is left of the bytes (2 bits of 6, 3 of 5, 2 of 3) has the
- * last words, in pieces: all that is left of one k-row after the other, then of those that were not needed completely.
+ * Quants of b bits in k-rows. A word is four K neighbours of a column; byte j of a quant's word c is byte 4 c + j of a
+ * k-row. A group is the least number of words that fills n k-rows (4 bits: 8 words, 4 k-rows). Word i of it is in k-row
+ * i % n, from bit b (i / n) of each byte on, while b bits are left. What is left of the bytes (2 bits of 6, 3 of 5, 2
+ * of 3) has the last words, in pieces: all that is left of one k-row after the other, then of those that were not
+ * needed completely.
  */
 struct quant_piece {
 	int k_row, bit;    /* where the piece is: bits [bit, bit + bits) of bytes */

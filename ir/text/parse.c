@@ -538,8 +538,8 @@ static bool check_return(struct parser *p, const struct signature *s, const stru
 }
 
 /* Replaces names that the printer made of paths by the own names of the values, so that a pass that moves a value to
- * another step gives it the name it has there (ir_value_name). The paths of enclosing repeats follow their bodies in the
- * text, hence at the end of the function. */
+ * another step gives it the name it has there (ir_value_name). The paths of enclosing repeats follow their bodies in
+ * the text, hence at the end of the function. */
 static void restore_own_names(struct parser *p, struct ir_func *f)
 {
 	for (uint32_t id = 1; id < f->n_values; id++) {
@@ -874,8 +874,8 @@ static bool parse_alias_definition(struct parser *p)
 	return loc != NULL && parse_loc(p, loc) && strmap_set(&p->locs, name.text, loc);
 }
 
-/* The offset of the definitions of locations, which end the text: of the first line that begins with `#loc`; len: there are
- * none. */
+/* The offset of the definitions of locations, which end the text: of the first line that begins with `#loc`; len: there
+ * are none. */
 static size_t find_aliases(const char *text, size_t len)
 {
 	static const char begin[] = "#loc";
@@ -889,7 +889,8 @@ static size_t find_aliases(const char *text, size_t len)
 	return len;
 }
 
-/* Parses the definitions of locations, before the ops that use them, and ends the text of the lexer where they begin. */
+/* Parses the definitions of locations, before the ops that use them, and ends the text of the lexer where they
+ * begin. */
 static bool parse_aliases(struct parser *p)
 {
 	const struct lexer module = p->lex;

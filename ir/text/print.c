@@ -62,9 +62,9 @@ static const char *unique_name(struct arena *a, struct strmap *used, const char 
 /* ---- names of values ---- */
 
 /*
- * A value is printed with its name (ir_value_name), made unique by `.1`, `.2`, or with a number. Names are assigned in the
- * order in which the text defines the values, so parsing the text assigns the same ones. Weight references have no name,
- * they are printed where they are used.
+ * A value is printed with its name (ir_value_name), made unique by `.1`, `.2`, or with a number. Names are assigned in
+ * the order in which the text defines the values, so parsing the text assigns the same ones. Weight references have no
+ * name, they are printed where they are used.
  */
 struct naming {
 	struct printer *p;

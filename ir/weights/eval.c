@@ -276,7 +276,8 @@ static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
-/* slice of the last axis, of quants: full rows of the argument are evaluated, and the blocks of the slice are copied. */
+/* slice of the last axis, of quants: full rows of the argument are evaluated, and the blocks of the slice are
+ * copied. */
 static enum tfmc_status eval_slice_blocks(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
                                           const struct weight_quants *out)
 {

@@ -10,8 +10,8 @@
  *        concat(0, E, E)  index(0, 3, E)  slice(0, 0, 32, E)  transpose(E)  reshape([8,4], E)
  *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
  *        mul(E, E)  div(E, E)  offset(1.0, E)  full(0.0, [32])  repeat(1, 4, E)  round(bf16, E)
- *        quantize(q4, E)  or quantize(q4, E, STATS): STATS [2, K] are mean squares and means of the activations that the
- *        matrix multiplies; all zeros mean unknown
+ *        quantize(q4, E)  or quantize(q4, E, STATS): STATS [2, K] are mean squares and means of the activations that
+ *        the matrix multiplies; all zeros mean unknown
  *        columns(E, E)  ranks(E, E, ..)  lowrank(2.0, E, E, E)
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
@@ -19,8 +19,8 @@
  * repeats each element of an axis n times. round converts to bf16 or f16, nearest even; overflow to infinity is an
  * error. quantize yields the values of a quantized format, row by row (quants.h); a stored quantized tensor has the
  * name of its format in place of f32. columns(E, P) permutes the last axis: column i of E becomes column P[i]; P [K]
- * must be a permutation of 0 .. K - 1. lowrank(s, W, B, A) is W + s B A for W [N, K], B [N, r], A [r, K]: a matrix with the
- * update of an adapter (Hu et al. 2021). ranks: the part of one of n processes, all of one shape.
+ * must be a permutation of 0 .. K - 1. lowrank(s, W, B, A) is W + s B A for W [N, K], B [N, r], A [r, K]: a matrix with
+ * the update of an adapter (Hu et al. 2021). ranks: the part of one of n processes, all of one shape.
  */
 #ifndef TFMC_IR_WEIGHTS_WEIGHT_H
 #define TFMC_IR_WEIGHTS_WEIGHT_H

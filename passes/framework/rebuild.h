@@ -38,8 +38,8 @@ struct rebuild {
 	const struct rewrite *rewrite;
 	uint32_t *uses; /* [f->n_values] number of uses in f */
 	bool *needed;   /* [f->n_values] */
-	int64_t *
-	        replaced; /* [f->n_values] by first result: number of the application (-1: no number), 0: op is copied */
+	/* [f->n_values] by first result: number of the application (-1: no number), 0: op is copied */
+	int64_t *replaced;
 	struct ir_value *map; /* [f->n_values] old value -> new value */
 	struct ir_copy copy;  /* of f, by b and map */
 	int64_t number;       /* set by match when rewrite.is_numbered */

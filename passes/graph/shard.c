@@ -7,16 +7,16 @@
  * Ensures    each contraction over an axis that linears compute column by column is a sum of partial results, one for
  *            each rank, added as a tree: ((0 + 1) + (2 + 3)) + ... With reference=0 the weights are those of one rank
  *            (`ranks`), axes that are cut have the size of the fullest rank, and all_reduce adds the terms.
- *            With fewer key heads than ranks, the ranks are divided among the key heads: each has one as a whole, in its
- *            state too, and a part of the query heads that read it. Ranks with fewer elements are filled up with zeros;
- *            a bias of a sum is that of rank 0, zeros on the others. Linears with at least `gather` elements that all
- *            ranks would compute as a whole (the head, rows that cannot be cut) have their columns divided at multiples
- *            of 16, and all_gather joins the results.
+ *            With fewer key heads than ranks, the ranks are divided among the key heads: each has one as a whole, in
+ *            its state too, and a part of the query heads that read it. Ranks with fewer elements are filled up with
+ *            zeros; a bias of a sum is that of rank 0, zeros on the others. Linears with at least `gather` elements
+ *            that all ranks would compute as a whole (the head, rows that cannot be cut) have their columns divided at
+ *            multiples of 16, and all_gather joins the results.
  * Example    %h = relu (linear %x, @up)   %y = linear %h, @down
  *        ->  %y = add (linear %h[0:F/2], @down[:, 0:F/2]), (linear %h[F/2:F], @down[:, F/2:F])
- * Skips      with a remark: axes that an op needs as a whole (norms, softmax, outputs of the model), quantized rows that
- *            have one scale or end within a block; axes with parts of different sizes where an op does not keep zeros
- *            finite (log, div), or where both factors of a product are values, whose filling need not be zero.
+ * Skips      with a remark: axes that an op needs as a whole (norms, softmax, outputs of the model), quantized rows
+ *            that have one scale or end within a block; axes with parts of different sizes where an op does not keep
+ *            zeros finite (log, div), or where both factors of a product are values, whose filling need not be zero.
  * Benefit    none by itself: the object has the bits of the model on `ranks` ranks, the reference of every transport.
  *
  * A value is partial if every rank has one term of it, and reduced if it is partial and its terms are added where it is
@@ -503,8 +503,9 @@ static struct ir_value term_on_rank(struct ir_copy *c, const struct ir_op *op)
 }
 
 /*
- * Whether the columns of a linear that all ranks would compute as a whole are divided: the head, and matrices whose rows
- * cannot be cut. It pays from some elements of the matrix on; ranks that wait for each other cost more than small ones.
+ * Whether the columns of a linear that all ranks would compute as a whole are divided: the head, and matrices whose
+ * rows cannot be cut. It pays from some elements of the matrix on; ranks that wait for each other cost more than small
+ * ones.
  */
 static bool gathers_columns(const struct writer *w, const struct ir_func *f, const struct ir_op *op)
 {

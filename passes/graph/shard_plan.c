@@ -28,8 +28,8 @@ struct axis_class {
 	int n_contractions;
 	int64_t unit; /* atoms are cut at multiples of this; 0: of 1 */
 	/*
-	 * With fewer key heads than ranks: their number, 0 otherwise. Ranks are divided among the key heads; those of one
-	 * key head each have it whole (is_key), and a part of the query heads that read it.
+	 * With fewer key heads than ranks: their number, 0 otherwise. Ranks are divided among the key heads; those of
+	 * one key head each have it whole (is_key), and a part of the query heads that read it.
 	 */
 	int64_t key_heads;
 	bool is_key;

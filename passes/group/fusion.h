@@ -23,7 +23,8 @@ struct cluster {
 	const struct ir_op *emit_at; /* emitted here: at the last member that is not a view, or at the root */
 	size_t n_ops;                /* not counting constants and weight references */
 	bool has_norm_epilogue;      /* the epilogue has a norm of rows, so the kernel computes whole rows */
-	/* Linear with column ranges: the last op of each range, in column order; `last` is unused. Else n_outputs is 0. */
+	/* Linear with column ranges: the last op of each range, in column order; `last` is unused. Else n_outputs is
+	 * 0. */
 	const struct ir_op **outputs;
 	size_t n_outputs;
 };

@@ -4,8 +4,8 @@
  *
  * Requires   group, and a target record.
  * Ensures    the attributes of every group describe its kernel: for a linear the mr x nr register tile, the K
- *            block kc, and br rows that a norm, rounding or concat prologue computes at a time; for attention br queries
- *            by bc keys; the vector lanes; scratch bytes for each worker (a multiple of 64); row padding (pad)
+ *            block kc, and br rows that a norm, rounding or concat prologue computes at a time; for attention br
+ *            queries by bc keys; the vector lanes; scratch bytes for each worker (a multiple of 64); row padding (pad)
  *            against cache-set conflicts where only linears read the result. ir/target/tile.h computes the sizes
  *            from the target record alone. The setting bc replaces the keys of a block of attention (0: computed),
  *            for tests with short sequences.
@@ -78,7 +78,8 @@ static int64_t select_mr(struct rebuild *r, const struct ir_op *root, int64_t de
 
 /* ---- sizes ---- */
 
-/* K, N and M of a linear or matmul; features of queries, of values, and queries of an attention. Maxima over the dims. */
+/* K, N and M of a linear or matmul; features of queries, of values, and queries of an attention. Maxima over the
+ * dims. */
 struct problem {
 	int64_t k, n, rows;
 };
@@ -179,8 +180,8 @@ static bool select_row_block(const struct rebuild *r, const struct ir_op *root, 
 }
 
 /*
- * Scratch for the dequantized, or packed, f32 panels of one N block: all of K if that takes at most half of L2, else a K
- * block.
+ * Scratch for the dequantized, or packed, f32 panels of one N block: all of K if that takes at most half of L2, else a
+ * K block.
  */
 static void select_dequantized_panels(const struct target *t, int64_t depth, struct attrs_group *a)
 {
@@ -226,7 +227,8 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	a->mr = is_matrix ? AMX_TILE_ROWS : mr < mr_max ? mr : mr_max;
 	int64_t kc = target_gemm_kc(t);
 	a->kc = w.k < kc || rounds ? w.k : kc;
-	/* Dividing K pays when the weights of an N block exceed L2: the accumulators [rows, columns] are then in scratch. */
+	/* Dividing K pays when the weights of an N block exceed L2: the accumulators [rows, columns] are then in
+	 * scratch. */
 	bool divides = root->code == OP_linear && !rounds; /* expert kernels do not block K */
 	if (divides && target_blocks_k(t, w.k))
 		a->scratch = C_BUFFER_BYTES;

@@ -72,8 +72,8 @@ static void constrain_cut(struct shapes *s, struct cut *c, const int64_t *points
 		size_relate(&s->sizes, SIZE_SUM, pieces + first, last - first, &c->part, 1);
 }
 
-/* Divides an axis into the pieces between its cuts, and constrains all its cuts. With too many cuts, or without elements
- * (n = 1: a single point), the axis keeps its size. */
+/* Divides an axis into the pieces between its cuts, and constrains all its cuts. With too many cuts, or without
+ * elements (n = 1: a single point), the axis keeps its size. */
 static void divide_axis(struct shapes *s, size_var whole)
 {
 	int64_t points[LIST_MAX];

@@ -78,8 +78,8 @@ struct share {
 struct share share_of(uint64_t size, int64_t i, int64_t n);
 
 /*
- * out [..] = the sum, or the concatenation by rows, of share `share` of a chunk that begins at element `at` of x; term i
- * of the chunk at terms + i * stride.
+ * out [..] = the sum, or the concatenation by rows, of share `share` of a chunk that begins at element `at` of x; term
+ * i of the chunk at terms + i * stride.
  */
 void combine(const struct call *call, const float *terms, size_t stride, int64_t n, uint64_t at,
              struct share share, float *out);

@@ -108,8 +108,8 @@ struct tfmc_cl_buffer;
 /* The contents are uninitialized. TFMC_CL_E_RANGE: larger than the device's limit. 0 bytes are allowed. */
 int tfmc_cl_buffer_create(struct tfmc_cl_context *context, uint64_t bytes, struct tfmc_cl_buffer **out,
                           struct tfmc_cl_error *error);
-/* A buffer of zeros. On a processor it is stored in pages of the process, which take memory when they are first written; other
- * devices, and drivers that decline such pages, have all of its memory at once. */
+/* A buffer of zeros. On a processor it is stored in pages of the process, which take memory when they are first
+ * written; other devices, and drivers that decline such pages, have all of its memory at once. */
 int tfmc_cl_buffer_zeroed(struct tfmc_cl_context *context, uint64_t bytes, struct tfmc_cl_buffer **out,
                           struct tfmc_cl_error *error);
 /* A buffer that kernels only read. If the device shares memory with the process and `data` begins at a page

@@ -13,8 +13,8 @@ struct tfmc_object;
 /*
  * Loads an object that `tfmc -o` wrote for this architecture and fills *model, whose functions stay valid until close.
  * TFMC_RT_E_FILE: not readable, or not a relocatable ELF file; TFMC_RT_E_CPU: of another architecture;
- * TFMC_RT_E_RECORD: damaged, or not an object of tfmc; TFMC_RT_E_MEMORY. The code of the object is trusted, as that of a
- * shared library is.
+ * TFMC_RT_E_RECORD: damaged, or not an object of tfmc; TFMC_RT_E_MEMORY. The code of the object is trusted, as that of
+ * a shared library is.
  */
 int tfmc_object_open(const char *path, struct tfmc_model *model, struct tfmc_object **out);
 void tfmc_object_close(struct tfmc_object *object); /* NULL is allowed; no session may be open */

@@ -63,8 +63,8 @@ static struct turn turn_of(const struct ir_module *m, const struct ir_func *f)
 	return (struct turn){rank, strtoul(strrchr(f->name, '_') + 1, NULL, 10)};
 }
 
-/* The numbers of an op go through the columns of a kind, and ops that are next to each other begin with different ones. The
- * compiler of a device is slow: it has number 1, which every op has, and some of every fourth. */
+/* The numbers of an op go through the columns of a kind, and ops that are next to each other begin with different ones.
+ * The compiler of a device is slow: it has number 1, which every op has, and some of every fourth. */
 static bool is_turn(const struct column *column, struct turn t)
 {
 	size_t place = 0;

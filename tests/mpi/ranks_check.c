@@ -147,8 +147,8 @@ static void check_gather(struct team *t, uint64_t count, uint64_t tag, int64_t w
 }
 
 /*
- * Stages of `group` ranks: the first one gives a term, which all others pass on as it is; in between each adds the terms
- * of its stage. A stage may run ahead of those behind it, so that calls meet messages that came early.
+ * Stages of `group` ranks: the first one gives a term, which all others pass on as it is; in between each adds the
+ * terms of its stage. A stage may run ahead of those behind it, so that calls meet messages that came early.
  */
 static void check_stages(struct team *t, uint64_t count, uint64_t tag, int64_t worker)
 {

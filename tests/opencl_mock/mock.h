@@ -6,8 +6,9 @@
  *	struct mock *mock = dlsym(dlopen(MOCK_OPENCL_PATH, RTLD_NOW), "mock");
  *	*mock = (struct mock){.platforms = 2, .fail_at = 3, .code = CL_OUT_OF_RESOURCES};
  *
- * Programs are not run; `launched` is told what would be. A source with the word WRONG does not compile; a kernel is found when its name is in the source.
- * For a command the script is the environment variable MOCK_OPENCL, "platforms=2,fail_at=3,code=-5,odd=4".
+ * Programs are not run; `launched` is told what would be. A source with the word WRONG does not compile; a kernel is
+ * found when its name is in the source. For a command the script is the environment variable MOCK_OPENCL,
+ * "platforms=2,fail_at=3,code=-5,odd=4".
  */
 #ifndef TFMC_TESTS_OPENCL_MOCK_H
 #define TFMC_TESTS_OPENCL_MOCK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cost of padding: 64 texts of 5 to 128 tokens (2413 in all) through the `run` entry of an encoder, one by one and in
- * batches as long as their longest text. Every round measures each batch size once; the least time is printed.
+ * The cost of padding: 64 texts of 5 to 128 tokens (2413 in all) through the `run` entry of an encoder, one by one and
+ * in batches as long as their longest text. Every round measures each batch size once; the least time is printed.
  *
  *	ragged WORKERS ROUNDS WEIGHTS
  */

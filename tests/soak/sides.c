@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two models, each with a session on the processor and one on an OpenCL device, all open at once: slots are joined, forked,
- * trimmed and left on both; a sequence that one side has saved goes on at the other one.
+ * Two models, each with a session on the processor and one on an OpenCL device, all open at once: slots are joined,
+ * forked, trimmed and left on both; a sequence that one side has saved goes on at the other one.
  *
  *	sides
  */

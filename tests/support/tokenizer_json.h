@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of a tokenizer.json as a packed tokenizer. tfmc parses the file itself, for it knows other files of the folder.
+ * The text of a tokenizer.json as a packed tokenizer. tfmc parses the file itself, for it knows other files of the
+ * folder.
  */
 #ifndef TFMC_TESTS_SUPPORT_TOKENIZER_JSON_H
 #define TFMC_TESTS_SUPPORT_TOKENIZER_JSON_H

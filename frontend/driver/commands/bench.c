@@ -6,10 +6,11 @@
  * prompt between them would change what the caches hold.
  *
  * --groups: the time of each fused group of an entry, by a session with a trace (tfmc_rt.h), which runs one group after
- * another. Cache misses that neighboring groups cause are included, and with several workers the barrier after each group
- * (an entry itself omits barriers that no group needs). The address of a task's function identifies the group. On a device
- * the times are those that OpenCL profiling reports for the kernels. Two kernels may compute one group, and one kernel
- * several groups, which are then reported under the first. Of several ranks the groups of one alone are timed.
+ * another. Cache misses that neighboring groups cause are included, and with several workers the barrier after each
+ * group (an entry itself omits barriers that no group needs). The address of a task's function identifies the group. On
+ * a device the times are those that OpenCL profiling reports for the kernels. Two kernels may compute one group, and
+ * one kernel several groups, which are then reported under the first. Of several ranks the groups of one alone are
+ * timed.
  *
  * --trace: the same session, and a timeline of its first calls after the warm-up. --html: the table of --groups as a
  * page with the roofline.
@@ -849,8 +850,8 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	struct figures f = {.threads = b->threads, .target = target->name};
 	bool decodes = !strcmp(entry, "prefill") || !strcmp(entry, "step");
 	const struct ir_func *func = ir_find_func(b->planned, decodes ? "decode" : entry);
-	int64_t values
-	        [RECORD_DIMS]; /* of the module's dims; those that are not arguments of the entry (tokens of step) are 1 */
+	/* Of the module's dims; those that are not arguments of the entry (tokens of step) are 1. */
+	int64_t values[RECORD_DIMS];
 	int64_t past = strcmp(entry, "step")
 	                       ? 0
 	                       : option_int(b->d->options.past, 1); /* tokens in the KV cache before a call */

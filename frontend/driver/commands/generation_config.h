@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The generation configuration: sampling, beam search and logit constraints of the model's section `generate`, overridden by
- * the options, as options of the runtime library.
+ * The generation configuration: sampling, beam search and logit constraints of the model's section `generate`,
+ * overridden by the options, as options of the runtime library.
  */
 #ifndef TFMC_FRONTEND_DRIVER_RUN_GENERATION_CONFIG_H
 #define TFMC_FRONTEND_DRIVER_RUN_GENERATION_CONFIG_H

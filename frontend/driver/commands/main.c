@@ -125,8 +125,8 @@ static bool find_mapped_file(uintptr_t at, char path[PATH_MAX])
  * SIGBUS: a mapped file was truncated while it was read, so that a page beyond its new end is accessed, in any thread,
  * which therefore holds no lock of the C library; other threads may go on until the process ends. Only the command has
  * a handler; objects and the runtime libraries install none. The first thread reports. Others that read the file wait
- * for the end: with the default action they would end the process before the report. Bus errors outside of mapped files,
- * and in the handler, keep the default action: after a return the read is repeated with it.
+ * for the end: with the default action they would end the process before the report. Bus errors outside of mapped
+ * files, and in the handler, keep the default action: after a return the read is repeated with it.
  */
 static void handle_sigbus(int number, siginfo_t *info, void *context)
 {

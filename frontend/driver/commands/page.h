@@ -21,8 +21,8 @@ void page_text(struct buf *out, const char *text, size_t n);
 struct page {
 	const char *name;  /* of the model; any bytes */
 	const char *title; /* what the page shows */
-	/* Its template: each part (style, notes, bar, body, help) begins after a line <!-- part NAME --> and ends before the
-	 * next one. */
+	/* Its template: each part (style, notes, bar, body, help) begins after a line <!-- part NAME --> and ends
+	 * before the next one. */
 	const char *parts;
 	struct page_mark marks[2]; /* of the parts style and body; mark NULL: none */
 	const char *data, *script; /* JSON without < > & and '; JavaScript */

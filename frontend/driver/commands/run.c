@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc run: an entry on tensors of files and of the command line. --input NAME=VALUES and outputs as text, and inputs by
- * the names of the transformers library.
+ * tfmc run: an entry on tensors of files and of the command line. --input NAME=VALUES and outputs as text, and inputs
+ * by the names of the transformers library.
  */
 #include <string.h>
 

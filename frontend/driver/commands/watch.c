@@ -3,8 +3,8 @@
  * tfmc watch: compiles and verifies a model again whenever it, or a file that was read for it, is saved.
  *
  * Each compilation is a child process, forked before anything is read: memory, limits and crashes are its own, and its
- * messages are those of `tfmc compile` and `tfmc verify`. It reports the files that it read, and sizes, through a pipe. The
- * parent polls the files (stat): a path that an editor renames another file to stays watched, on every file system.
+ * messages are those of `tfmc compile` and `tfmc verify`. It reports the files that it read, and sizes, through a pipe.
+ * The parent polls the files (stat): a path that an editor renames another file to stays watched, on every file system.
  */
 #define _GNU_SOURCE /* pipe2 */
 #include "frontend/driver/compile/compile.h"
@@ -251,8 +251,8 @@ static void wait_poll(void)
 	(void)nanosleep(&interval, NULL);
 }
 
-/* Returns when a file was saved and the saving is over, or after ^C. Between removing the old file and renaming the new one
- * there is no model. */
+/* Returns when a file was saved and the saving is over, or after ^C. Between removing the old file and renaming the new
+ * one there is no model. */
 static void wait_for_save(struct watch *w)
 {
 	while (!interrupted && !update_files(w))
@@ -264,8 +264,8 @@ static void wait_for_save(struct watch *w)
 	}
 }
 
-/* Watches a file. It may have been read when it had changed after `begin`, the start of the compilation: then its state is
- * unknown, and it is compiled again. */
+/* Watches a file. It may have been read when it had changed after `begin`, the start of the compilation: then its state
+ * is unknown, and it is compiled again. */
 static void add_file(struct watch *w, const char *path, const struct timespec *begin)
 {
 	for (size_t i = 0; i < w->files.n; i++)

@@ -98,8 +98,8 @@ void driver_remark_variants(struct driver *d, const struct variant_set *set, con
 
 /* ---- passes ---- */
 /*
- * The elements of --dim that are bounds of sizes of an ONNX model, and those that are values of dims: of an ONNX model a
- * number for a size that has bounds already, where the command computes numbers; of others all.
+ * The elements of --dim that are bounds of sizes of an ONNX model, and those that are values of dims: of an ONNX model
+ * a number for a size that has bounds already, where the command computes numbers; of others all.
  */
 void driver_split_dims(struct driver *d, struct option_list *bounds, struct option_list *values);
 /* TFMC_INVALID after a diagnostic: --dim has no meaning for the command and its model, which could be read. */

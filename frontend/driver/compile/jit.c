@@ -2,8 +2,8 @@
 /*
  * A loaded model becomes functions in this process (run, generate, score, attend, verify, bench), and sessions on it.
  *
- * Packed weights are in mappings of their own, never in the object: they are written, while they are packed, to a file of
- * the cache or to anonymous memory (memfd), and then mapped.
+ * Packed weights are in mappings of their own, never in the object: they are written, while they are packed, to a file
+ * of the cache or to anonymous memory (memfd), and then mapped.
  *
  * A session takes its memory within --limit-memory. The arena is counted in full, the state by the tokens it will hold,
  * since its pages take memory only when a token is written: a session opens with the context of the model, or with as

@@ -441,7 +441,8 @@ static bool is_of_later_rank(const struct emit_request *e, const struct output_f
 }
 
 /* Commits all outputs and reports them in one line, the object first: "wrote model.o (1.2 MB), model.h (9.0
- * kB)". The weights of several ranks, which have one size, are reported with those of rank 0, unless --rank is given. */
+ * kB)". The weights of several ranks, which have one size, are reported with those of rank 0, unless --rank is
+ * given. */
 static enum tfmc_status commit_and_report(struct emit_request *e)
 {
 	struct driver *d = e->d;

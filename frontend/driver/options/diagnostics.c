@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Diagnostics as text, its first lines (short), JSON Lines and SARIF, and the explanations of codes. JSON and SARIF are streamed in the order
- * of the diagnostics: an object stays open at its array of notes until the next diagnostic, or the end, closes it.
+ * Diagnostics as text, its first lines (short), JSON Lines and SARIF, and the explanations of codes. JSON and SARIF are
+ * streamed in the order of the diagnostics: an object stays open at its array of notes until the next diagnostic, or
+ * the end, closes it.
  */
 #include "frontend/driver/options/diagnostics.h"
 

@@ -304,8 +304,8 @@ static void put_number(char *to, enum ir_dtype t, int64_t i, float v)
 	       (size_t)ir_dtype_bytes(t));
 }
 
-/* Words of four elements of a group, and its lines; where the bits of a word are, lowest first: {line, bit of its bytes,
- * bits}, ends with 0 bits. */
+/* Words of four elements of a group, and its lines; where the bits of a word are, lowest first: {line, bit of its
+ * bytes, bits}, ends with 0 bits. */
 struct place_of_bits {
 	int line, bit, bits;
 };

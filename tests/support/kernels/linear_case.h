@@ -66,8 +66,8 @@ void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t
 void linear_launch(struct linear_case *c, struct linear_call *call, int64_t groups);
 /* call->out is the IR interpreter's result within the bounds of support/bounds/bound.h. */
 void linear_expect(struct linear_case *c, const struct linear_call *call);
-/* The same call by two cases, of which `some` has lengths: it computes the real rows of a padded batch, with the bits that
- * they have in `all`, and leaves the others alone (padded.h), whatever the number of workers. */
+/* The same call by two cases, of which `some` has lengths: it computes the real rows of a padded batch, with the bits
+ * that they have in `all`, and leaves the others alone (padded.h), whatever the number of workers. */
 void linear_expect_padded(struct linear_case *some, struct linear_case *all, int64_t b, int64_t s);
 /*
  * For kernels that a test made wrong: NULL when the kernel interpreter (n workers, or n work-groups of a

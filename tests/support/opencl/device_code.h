@@ -17,7 +17,8 @@ struct device_code {
 	struct tfmc_cl_code code;
 };
 
-/* `weights` may be NULL when no weight has a stored tensor. TFMC_INVALID after a diagnostic; it is destroyed in any case. */
+/* `weights` may be NULL when no weight has a stored tensor. TFMC_INVALID after a diagnostic; it is destroyed in any
+ * case. */
 TFMC_MUST_USE enum tfmc_status device_code_make(struct device_code *d, struct diag_context *cx,
                                                 const struct ir_module *planned, const struct target *target,
                                                 const struct weight_source *weights, uint64_t batch);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of ONNX: tensors in every encoding, external data, messages that lie, and damage; and the import of a graph whose
- * shape arithmetic is folded, as it is and damaged.
+ * Files of ONNX: tensors in every encoding, external data, messages that lie, and damage; and the import of a graph
+ * whose shape arithmetic is folded, as it is and damaged.
  */
 #include <check.h>
 #include <stdint.h>

@@ -64,7 +64,8 @@ static struct packed_matrix with_zeros(struct packed_matrix m)
 	return m;
 }
 
-/* Where offsets are rounded: by at most half a unit of the largest product of a scale and a zero point, and of the element. */
+/* Where offsets are rounded: by at most half a unit of the largest product of a scale and a zero point, and of the
+ * element. */
 static void check_offsets(const struct packed_matrix *m, const double *elements)
 {
 	static double exact[ELEMENTS];

@@ -613,8 +613,8 @@ START_TEST(old_files)
 }
 END_TEST
 
-/* Random damage to good files, at single bytes or by operations in other places: any answer but a crash, a read outside of
- * the file, or tensors after an error. */
+/* Random damage to good files, at single bytes or by operations in other places: any answer but a crash, a read outside
+ * of the file, or tensors after an error. */
 START_TEST(random_damage)
 {
 	struct rng rng = rng_seed((uint64_t)_i + 1);

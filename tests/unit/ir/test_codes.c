@@ -283,8 +283,8 @@ START_TEST(finds_what_it_holds)
 }
 END_TEST
 
-/* Zeros, one number beside which all others are nothing, numbers below the normal ones and in every order: what comes is finite,
- * and no worse than zeros. */
+/* Zeros, one number beside which all others are nothing, numbers below the normal ones and in every order: what comes
+ * is finite, and no worse than zeros. */
 START_TEST(bears_odd_rows)
 {
 	static const float odd[][3] = {{0, 0, 0},           {3000, 1e-6f, 0},       {-3000, 1, 1},
@@ -312,7 +312,8 @@ START_TEST(bears_odd_rows)
 }
 END_TEST
 
-/* A row with an element that is no number is refused, and one whose products would be beyond f32 although each element is not. */
+/* A row with an element that is no number is refused, and one whose products would be beyond f32 although each element
+ * is not. */
 START_TEST(refuses_what_it_cannot_hold)
 {
 	enum ir_format f = (enum ir_format)_i;

@@ -116,7 +116,8 @@ START_TEST(test_schedules)
 }
 END_TEST
 
-/* Whatever the height of the main tile, columns of whole tiles are divided among workers panel by panel where rows are few. */
+/* Whatever the height of the main tile, columns of whole tiles are divided among workers panel by panel where rows are
+ * few. */
 START_TEST(test_heights)
 {
 	for (int mr = 5; mr <= 14; mr++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leader and followers: a model written here that notes what it is called with, on ranks that are threads. All ranks note
- * the same, which is what one process notes; an open with different options, weights or objects, a failure in the
+ * Leader and followers: a model written here that notes what it is called with, on ranks that are threads. All ranks
+ * note the same, which is what one process notes; an open with different options, weights or objects, a failure in the
  * middle and acts that no leader sends end with the documented status on all ranks. Stages work at different calls of a
  * prompt at the same time. One object with an exchange.
  */
@@ -1009,7 +1009,8 @@ END_TEST
 
 /* ---- an object ---- */
 
-/* The outputs are exchanges and nothing else, so that a rank that requests none of them must compute them all the same. */
+/* The outputs are exchanges and nothing else, so that a rank that requests none of them must compute them all the
+ * same. */
 static const char exchanges[] = "module \"sums\" stage=plan\n"
                                 "dim B in [1,4]\n"
                                 "func @run(%x: f32[B,8]) -> (y: f32[B,8], z: f32[B,8]) arena=256*B {\n"

@@ -219,7 +219,8 @@ END_TEST
 
 static int64_t stage_ranks; /* of a stage */
 
-/* Values that the first stage of rank `rank` gives to exchange k, and each stage adds 1 to: small numbers, which are exact. */
+/* Values that the first stage of rank `rank` gives to exchange k, and each stage adds 1 to: small numbers, which are
+ * exact. */
 static float first_value(int64_t rank, uint64_t k, uint64_t i)
 {
 	return (float)((i * 7 + k * 3 + (uint64_t)(rank % stage_ranks) * 5) % 1000);
@@ -293,7 +294,8 @@ END_TEST
 
 static bool leaves_a_call; /* the last stage */
 
-/* The first stage sends another number of values than the last one receives, or those of a call that this one leaves. */
+/* The first stage sends another number of values than the last one receives, or those of a call that this one
+ * leaves. */
 static void *pass_other(void *arg)
 {
 	const struct worker *w = arg;

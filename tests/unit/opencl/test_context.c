@@ -142,8 +142,8 @@ START_TEST(works)
 }
 END_TEST
 
-/* On a processor a buffer of zeros lies in pages that nothing has touched; elsewhere it is cleared. Pages that the driver
- * declines are no failure. */
+/* On a processor a buffer of zeros lies in pages that nothing has touched; elsewhere it is cleared. Pages that the
+ * driver declines are no failure. */
 START_TEST(zeros)
 {
 	for (size_t number = 0; number < MOCK_DEVICES; number++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times of kernels and peaks of devices: their figures on the mock library, every call failed with every code, and what a
- * real device says.
+ * Times of kernels and peaks of devices: their figures on the mock library, every call failed with every code, and what
+ * a real device says.
  */
 #include <check.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interpreters of all ranks, as threads, with the parts of the weights that shard and stages give them: the ranks of the
- * last stage have the bits of the module that adds in the same order.
+ * Interpreters of all ranks, as threads, with the parts of the weights that shard and stages give them: the ranks of
+ * the last stage have the bits of the module that adds in the same order.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <check.h>
