@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of targets, which of them a machine executes, and the choice of one from a triple and a processor name. */
+/* The table of targets, levels in order of preference with the best last, which of them a machine executes, and the
+ * choice of one from a triple and a processor name. */
 #define _GNU_SOURCE /* syscall */
 
 #include "ir/target/target.h"

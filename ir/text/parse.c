@@ -496,6 +496,7 @@ static bool parse_signature(struct parser *p, struct signature *s)
 		return false;
 	if (parse_accept_word(p, "arena") && (!parse_expect(p, '=') || !parse_dim(p, &s->arena)))
 		return false;
+	/* only now, as the lengths of a parameter may be a later one */
 	for (size_t i = 0; i < s->params.n; i++) {
 		struct parsed_param *x = &s->params.items[i];
 		if (x->lengths.kind == TOK_VALUE && !find_param(p, s, &x->lengths, &x->param.lengths))

@@ -334,13 +334,13 @@ static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v
 	return NULL;
 }
 
-/* A table has at least as many rows as the bound of the ids that select from it. */
+/* A table has at least as many rows as the bound of the ids that select from it; ids without a bound are positions. */
 static void visit_gather(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *rows = axes_of(s, op->operands[OPERAND(gather, table)]);
 	const struct ir_param *p = ids_from(s, op->operands[OPERAND(gather, ids)]);
 	if (p == NULL || p->below <= 0) {
-		prefer_size(s, rows->of[0], CONTEXT_SIZE); /* positions */
+		prefer_size(s, rows->of[0], CONTEXT_SIZE);
 		return;
 	}
 	size_var *below = &s->below[s->func][p - s->f->params];

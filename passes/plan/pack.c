@@ -377,7 +377,8 @@ static const struct ir_dim *bytes_of(const struct packer *k, const struct ir_dim
 	return ir_dim_mul(k->dims, ir_dim_const(k->dims, quantum), sum);
 }
 
-/* Returns the maximum of the vectors in bytes, as quantum * max(..): the quantum divides all coefficients. */
+/* Returns the maximum of the vectors in bytes, as quantum * max(..). The quantum, at most PLAN_ALIGN, divides all
+ * coefficients; in front of the maximum, which is an atom, it shows that the bytes are a multiple of it. */
 static const struct ir_dim *max_of_tops(const struct packer *k, const struct tops *t)
 {
 	const struct ir_dim *most = ir_dim_const(k->dims, 0);
