@@ -31,6 +31,8 @@ struct kb_tensor {
 	/* Ring buffer (sliding-window KV cache): index t of axis rank - 2 is stored at t mod ring, a multiple of
 	 * 16; 0: no ring. */
 	int64_t ring;
+	/* Of a weight: bytes of the model's weights that are stored after it (after all matrices of a stack). */
+	int64_t bytes_after;
 	int rank;
 	struct kb_size size[IR_RANK_MAX];
 	struct kb_size stride[IR_RANK_MAX]; /* in elements; 0 where broadcast */

@@ -506,8 +506,7 @@ static struct kb_val emit_div_up(struct kb *k, struct kb_val a, struct kb_val b)
 
 #define LIST_ROWS_MAX 1024 /* rows of an M block that are listed */
 
-/* Rows of an M block: x stays in L2 together with two N blocks of weights. All rows, or full tiles. */
-static int64_t rows_of_m_block(const struct linear *l)
+int64_t matmul_m_block_rows(const struct linear *l)
 {
 	int64_t depth = l->c_buf.kc ? l->c_buf.kc : l->depth > 0 ? l->depth : 1;
 	int64_t mr = matmul_max_mr(l), rows = target_gemm_mc(l->job->target, depth);
@@ -528,7 +527,7 @@ static struct division divide_rows(const struct linear *l)
 	struct division d = {.unit = kb_index(k, l->columns.panels),
 	                     .panels = kb_index(k, l->columns.panels)};
 	d.groups = kb_index(k, 1);
-	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, rows_of_m_block(l)));
+	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, matmul_m_block_rows(l)));
 	d.blocks = emit_div_up(k, l->rows, d.block);
 	return d;
 }
@@ -565,7 +564,7 @@ static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val gro
 static struct kb_val min_m_blocks(const struct linear *l)
 {
 	struct kb *k = l->k;
-	struct kb_val most = kb_index(k, rows_of_m_block(l));
+	struct kb_val most = kb_index(k, matmul_m_block_rows(l));
 	struct kb_val min_blocks = emit_div_up(k, kb_max(k, l->rows, kb_index(k, 1)), most);
 	if (!l->amx.config.id)
 		return min_blocks;
@@ -579,7 +578,7 @@ static struct kb_val min_m_blocks(const struct linear *l)
 static struct kb_val round_to_amx_tiles(const struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	struct kb_val tile_rows = kb_index(k, KB_TILE_ROWS), most = kb_index(k, rows_of_m_block(l));
+	struct kb_val tile_rows = kb_index(k, KB_TILE_ROWS), most = kb_index(k, matmul_m_block_rows(l));
 	if (!l->amx.config.id && !l->repack.acc.id)
 		return rows;
 	return kb_min(k, kb_mul(k, emit_div_up(k, rows, tile_rows), tile_rows), most);
@@ -642,7 +641,7 @@ static void bind_real_rows(struct linear *l)
 	l->real = rows;
 	l->rows = rows.n;
 	l->rows_lo = 0;
-	int64_t most = rows_of_m_block(l) > l->mr ? rows_of_m_block(l) : l->mr;
+	int64_t most = matmul_m_block_rows(l) > l->mr ? matmul_m_block_rows(l) : l->mr;
 	l->row_list = kb_local(l->k, "list", KB_I32, most);
 	if (!matmul_has_x_buffer(l))
 		l->row_runs = kb_local(l->k, "runs", KB_I32, most);

@@ -23,7 +23,8 @@
 /* A group of panels that one loop nest multiplies. */
 struct panel_group {
 	int n;
-	struct kb_val w;      /* first panel */
+	struct kb_val first;  /* panel, of all projections */
+	struct kb_val w;      /* its address */
 	struct kb_val next;   /* bytes from there to the group that is multiplied next */
 	struct kb_val acc_at; /* address in the C buffer */
 };
@@ -32,6 +33,8 @@ struct panel_group {
 struct k_block {
 	struct kb_val from, to, next;
 	struct kb_val share; /* k-rows of a panel that each chunk prefetches */
+	struct kb_val
+	        most; /* k-row after `next` from which a share ends with the model's weights; none: it never does */
 };
 
 /* k-rows of a panel. */
@@ -105,7 +108,10 @@ static void prefetch_next(const struct linear *l, const struct panel_group *c, c
 	struct kb *k = l->k;
 	struct kb_val before = kb_mul(k, row_tile, kb_sub(k, k_block->to, k_block->from));
 	before = kb_add(k, before, kb_sub(k, chunk, k_block->from));
-	struct kb_val k_row = kb_mul(k, before, k_block->share), end = kb_add(k, k_row, k_block->share);
+	struct kb_val k_row = kb_mul(k, before, k_block->share);
+	if (k_block->most.id)
+		k_row = kb_min(k, k_row, k_block->most);
+	struct kb_val end = kb_add(k, k_row, k_block->share);
 	k_row = kb_loop(k, "ahead", k_row, end, 1, KB_NONEMPTY);
 	for (int p = 0; p < c->n; p++)
 		kb_prefetch_l2(k, k_block->next, kb_mul_const(k, k_row, PANEL_ROW_BYTES), p * l->panel.bytes);
@@ -166,6 +172,14 @@ static void dequantize_acc(const struct linear *l, const struct panel_group *c, 
 	kb_end_loop(k);
 }
 
+/* Bytes past the matrix that the shares of an M block reach: those of the last panels, a group on. A share is a k-row at
+ * least. */
+static int64_t reach_of_shares(const struct linear *l)
+{
+	int64_t tiles = matmul_m_block_rows(l) / AMX_TILE_ROWS + 1;
+	return (2 * PANELS + tiles / CHUNK_ROWS + 1) * l->panel.bytes;
+}
+
 /* All of K for the rows of the M block times a panel group, K block by K block. */
 static void add_panel_group(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
@@ -181,6 +195,12 @@ static void add_panel_group(const struct linear *l, const struct panel_group *c,
 	struct kb_val next_offset = kb_mul_const(k, k_block.to, CHUNK_BYTES);
 	next_offset = kb_select(k, kb_cmp(k, KB_LT, k_block.to, end), next_offset, c->next);
 	k_block.next = kb_ptr_add(k, c->w, next_offset, l->panel.header);
+	struct kb_val last = matmul_prefetch_end(l, c->first, (struct kb_val){0}, reach_of_shares(l));
+	if (last.id) {
+		last = kb_add_const(k, kb_sub(k, last, next_offset),
+		                    -l->panel.header - (c->n - 1) * l->panel.bytes);
+		k_block.most = kb_sub(k, kb_div_const(k, last, PANEL_ROW_BYTES), k_block.share);
+	}
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, AMX_TILE_ROWS, 0);
 	if (l->rows_hi > KB_TILE_ROWS) {
 		kb_if(k, kb_cmp(k, KB_GT, kb_sub(k, rows, row), kb_index(k, KB_TILE_ROWS)));
@@ -213,6 +233,7 @@ static void emit_panel_group(const struct linear *l, const struct matmul_block *
 		c.next = kb_select(k, kb_cmp(k, KB_EQ, mat, kb_index(k, 0)), kb_index(k, other_mat),
 		                   kb_index(k, n * bytes - other_mat));
 	}
+	c.first = first;
 	c.w = kb_ptr_add(k, s->weights, kb_mul_const(k, first, bytes), 0);
 	c.acc_at = kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, column, 4), 0);
 	add_panel_group(l, &c, kb_sub(k, s->row_end, s->row));
@@ -270,15 +291,14 @@ static void multiply_dot_block(const struct block_loop *s, struct kb_val dot_blo
 	}
 }
 
-/* Adds the scaled sums of dot block `dot_block`, which are in repack.acc, to the f32 accumulators. */
-static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block)
+/* Adds the scaled sums of the n elements of dot block `dot_block`, which are in repack.acc, to the f32 accumulators. */
+static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block, int64_t n)
 {
 	const struct linear *l = s->c->l;
 	const struct reg_tile *p = s->c->p;
 	struct kb *k = l->k;
-	int64_t dot_block_k = l->lowp.layout.block;
-	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, dot_block, dot_block_k);
-	matmul_prefetch_k_range(l, s->c->prefetch, first, dot_block_k);
+	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, dot_block, l->lowp.layout.block);
+	matmul_prefetch_k_range(l, s->c->prefetch, first, n);
 	for (int v = 0; v < p->vectors; v++) {
 		struct kb_val column = kb_index(k, v * l->lanes);
 		struct panel_block scale = panel_load_block(k, &l->panel, s->c->w, column, first, l->lanes);
@@ -310,11 +330,11 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 	struct kb_val dot_block = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
 	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
 	multiply_dot_block(&s, kb_add_const(k, dot_block, 1), dot_block_k);
-	scale_dot_block(&s, dot_block);
+	scale_dot_block(&s, dot_block, dot_block_k);
 	kb_end_loop(k);
 	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
 	multiply_dot_block(&s, kb_index(k, n - 1), tail);
-	scale_dot_block(&s, kb_index(k, n - 2));
+	scale_dot_block(&s, kb_index(k, n - 2), dot_block_k);
 	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
-	scale_dot_block(&s, kb_index(k, n - 1));
+	scale_dot_block(&s, kb_index(k, n - 1), tail);
 }

@@ -154,6 +154,8 @@ struct matmul_prefetch {
 	struct kb_val stride; /* bytes for each K element */
 	int panels;           /* panels in which the address is prefetched; 0: one */
 	int64_t distance;     /* bytes ahead of the k-row that is read; 0: use base and stride */
+	struct kb_val
+	        ahead; /* the distance in tiles whose panels the end of the weights may follow; or none */
 	/* Index of the row tile: each prefetches its share of the next block; none: nothing. */
 	struct kb_var row_tile;
 };
@@ -190,6 +192,8 @@ static inline bool matmul_has_constant_k(const struct linear *l)
 {
 	return !l->c_buf.kc && !l->value.depth.id;
 }
+/* Rows of an M block, at most: x stays in L2 together with two N blocks of weights. All rows, or full tiles. */
+int64_t matmul_m_block_rows(const struct linear *l);
 /* Bytes of a panel for one K element. */
 static inline int64_t matmul_bytes_per_k(const struct linear *l)
 {
@@ -218,6 +222,13 @@ static inline int matmul_acc_registers(const struct linear *l)
 /* ---- prefetch (matmul_microkernel.c) ---- */
 /* Prefetch state for `rows` rows in register tiles of `mr` rows and `panels` panels. */
 struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr, int panels);
+/*
+ * Bytes from panel `panel` (of projection `mat`, or none) to the end of the model's weights, for prefetches that reach
+ * `reach` bytes past the matrix; none: as many bytes of weights are stored there. Past the end no page may be mapped:
+ * no TLB caches that, so each such prefetch costs a page walk.
+ */
+struct kb_val matmul_prefetch_end(const struct linear *l, struct kb_val panel, struct kb_val mat,
+                                  int64_t reach);
 /* Counts a row tile: the next one prefetches the next share. */
 void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_prefetch *a);
 /* Emits the prefetch of K element k = at. */

@@ -15,8 +15,20 @@
  * prefetches some bytes of the weights that are read next: the next K block, or the next N block. Each row
  * tile prefetches an equal share, so that the first one of the next block finds its weights in the cache.
  * After the last N block that is whatever follows the matrix in memory, as a rule the next matrix of the
- * model. Prefetches never fault and change no result.
+ * model; after the last matrix it is that matrix's end. Prefetches never fault and change no result.
  */
+
+struct kb_val matmul_prefetch_end(const struct linear *l, struct kb_val panel, struct kb_val mat,
+                                  int64_t reach)
+{
+	struct kb *k = l->k;
+	int64_t after = l->w->t.bytes_after, all = l->columns.mats * l->columns.panels * l->panel.bytes;
+	if (after >= reach)
+		return (struct kb_val){0};
+	if (l->columns.mats > 1)
+		panel = kb_add(k, panel, kb_mul_const(k, mat, l->columns.panels));
+	return kb_sub(k, kb_index(k, all + after), kb_mul_const(k, panel, l->panel.bytes));
+}
 
 struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr, int panels)
 {
@@ -39,21 +51,47 @@ void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_p
 		kb_set(l->k, a->row_tile, kb_add_const(l->k, kb_get(l->k, a->row_tile), 1));
 }
 
-/* All of K: panels are contiguous, and so are the shares. */
-static struct kb_val base_full_k(const struct linear *l, const struct matmul_block *s,
-                                 const struct matmul_prefetch *a, struct kb_val w)
+/* Bytes past the matrix that the shares of an M block reach: those of its last panels, an N block on. A stride rounds up
+ * to a byte, and a few row tiles are lower than mr: of runs of rows all of them may have one row. */
+static int64_t reach_of_shares(const struct linear *l)
+{
+	int64_t rows = matmul_m_block_rows(l), tiles = (rows < l->rows_hi ? rows : l->rows_hi) / l->mr + 1;
+	int64_t panels = (l->nr + tiles / matmul_bytes_per_k(l)) * (l->row_runs.id ? l->mr : 1);
+	return (l->columns.nc + panels + 3) * l->panel.bytes;
+}
+
+/* at + disp are the bytes from the tile's first panel to its share for n K elements: returns `at`, or less where weights
+ * end before the share does. */
+static struct kb_val stop_at_end(const struct linear *l, const struct matmul_tile *t, struct kb_val at,
+                                 int64_t disp, struct kb_val n)
 {
 	struct kb *k = l->k;
-	struct kb_val share = kb_mul_const(k, a->stride, l->depth);
-	struct kb_val first = kb_mul(k, share, kb_get(k, a->row_tile));
-	return kb_ptr_add(k, w, first, (s->is_repacked ? l->repack.group : l->columns.nc) * l->panel.bytes);
+	struct kb_val end = matmul_prefetch_end(l, t->panel, t->mat, reach_of_shares(l));
+	if (!end.id)
+		return at;
+	struct kb_val share = kb_mul(k, t->prefetch.stride, n);
+	return kb_min(k, at, kb_sub(k, kb_add_const(k, end, -disp), share));
+}
+
+/* All of K: panels are contiguous, and so are the shares. Of quants the last one is of full groups, whatever K is. */
+static struct kb_val base_full_k(const struct linear *l, const struct matmul_block *s,
+                                 const struct matmul_tile *t, struct kb_val w)
+{
+	struct kb *k = l->k;
+	struct kb_val depth = kb_index(k, l->depth), share = kb_mul(k, t->prefetch.stride, depth);
+	struct kb_val first = kb_mul(k, share, kb_get(k, t->prefetch.row_tile));
+	int64_t n_block = (s->is_repacked ? l->repack.group : l->columns.nc) * l->panel.bytes;
+	int64_t group = l->panel.kind == PANEL_QUANTS ? l->panel.group.elements : 1;
+	struct kb_val full = kb_index(k, (l->depth + group - 1) / group * group);
+	return kb_ptr_add(k, w, stop_at_end(l, t, first, n_block, full), n_block);
 }
 
 /* A K block is strided by panels: a share that ends in a panel of the block goes on in the next panel. */
 static struct kb_val base_k_block(const struct linear *l, const struct matmul_block *s,
-                                  const struct matmul_prefetch *a, struct kb_val w)
+                                  const struct matmul_tile *t, struct kb_val w)
 {
 	struct kb *k = l->k;
+	const struct matmul_prefetch *a = &t->prefetch;
 	struct kb_val bytes_per_k = kb_index(k, matmul_bytes_per_k(l)),
 	              panel_bytes = kb_index(k, l->panel.bytes);
 	struct kb_val block_bytes = kb_mul(k, kb_sub(k, s->k_hi, s->k_lo), bytes_per_k),
@@ -66,6 +104,7 @@ static struct kb_val base_k_block(const struct linear *l, const struct matmul_bl
 	                               kb_index(k, l->columns.nc * l->panel.bytes));
 	struct kb_val before = kb_mul(k, panel, panel_bytes);
 	struct kb_val at = kb_add(k, kb_add(k, next, in_panel), before);
+	at = stop_at_end(l, t, at, 0, k_elements);
 	/* matmul_prefetch_k counts k from 0 */
 	return kb_ptr_add(k, w, kb_sub(k, at, kb_mul(k, s->k_lo, a->stride)), 0);
 }
@@ -79,7 +118,7 @@ static struct kb_val matmul_prefetch_base(const struct linear *l, const struct m
 	bool is_main = matmul_block_uses_amx(l, s) || (2 * t->rows >= l->mr && t->panels == l->nr);
 	if (a->base.id || !a->row_tile.id || !is_main)
 		return a->base;
-	return l->c_buf.kc ? base_k_block(l, s, a, w) : base_full_k(l, s, a, w);
+	return l->c_buf.kc ? base_k_block(l, s, t, w) : base_full_k(l, s, t, w);
 }
 
 void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
@@ -90,8 +129,10 @@ void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *
 		return;
 	}
 	struct kb_val bytes = kb_mul_const(l->k, word, 4);
+	if (a->ahead.id)
+		bytes = kb_add(l->k, bytes, a->ahead);
 	for (int i = 0; i < a->panels; i++)
-		kb_prefetch(l->k, super_block, bytes, a->distance + i * l->panel.bytes);
+		kb_prefetch(l->k, super_block, bytes, (a->ahead.id ? 0 : a->distance) + i * l->panel.bytes);
 }
 
 void matmul_prefetch_k_range(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,

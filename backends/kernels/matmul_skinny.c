@@ -193,6 +193,14 @@ static struct kb_val panel_address(const struct linear *l, const struct matmul_t
 	return kb_ptr_add(k, l->w->t.ptr, kb_mul_const(k, panel, l->panel.bytes), 0);
 }
 
+/* The prefetch distance `ahead` of the tile, at most `reach`, or less where weights end before; none: they never do. */
+static struct kb_val stop_at_end(const struct linear *l, const struct matmul_tile *t, struct kb_val ahead,
+                                 int64_t reach)
+{
+	struct kb_val end = matmul_prefetch_end(l, t->panel, t->mat, reach);
+	return end.id ? kb_min(l->k, ahead, kb_add_const(l->k, end, -t->panels * l->panel.bytes)) : end;
+}
+
 /* All rows of the tile's panels, pass by pass. */
 static void emit_passes(const struct linear *l, const struct matmul_block *s, const struct passes *p,
                         struct matmul_tile t)
@@ -211,7 +219,8 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 	if (t.panels == 1 || !fit_l2_share(l, t.panels, L2_SHARE_NEXT))
 		distance = kb_select(k, kb_cmp(k, KB_LE, p->n, kb_index(k, 1)), kb_index(k, PREFETCH_BYTES),
 		                     distance);
-	t.prefetch.base = kb_ptr_add(k, next, distance, 0);
+	struct kb_val ahead = stop_at_end(l, &t, distance, (t.panels + 1) * l->panel.bytes + PREFETCH_BYTES);
+	t.prefetch.base = kb_ptr_add(k, next, ahead.id ? ahead : distance, 0);
 	t.prefetch.stride = p->stride;
 	t.prefetch.panels = t.panels;
 	emit_by_rows(l, s, t, rows, p);
@@ -229,7 +238,9 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	struct kb_val end = t.panels > 1 ? matmul_full_tiles_end(l, s, t.panels) : s->end;
 	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
 	t.prefetch.distance = p->mr_max > 1 || has_dot_blocks(l) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
-	t.prefetch.base = kb_ptr_add(k, panel_address(l, &t), kb_index(k, t.prefetch.distance), 0);
+	struct kb_val first = panel_address(l, &t), distance = kb_index(k, t.prefetch.distance);
+	t.prefetch.ahead = stop_at_end(l, &t, distance, t.prefetch.distance);
+	t.prefetch.base = kb_ptr_add(k, first, t.prefetch.ahead.id ? t.prefetch.ahead : distance, 0);
 	t.prefetch.stride = p->stride;
 	t.prefetch.panels = t.panels;
 	emit_by_rows(l, s, t, l->rows, p);

@@ -99,6 +99,9 @@ static bool bind_base(struct emit *e, struct ir_value base, struct kb_val *ptr, 
 	struct area a;
 	out->dtype = ir_type_of(f, base)->dtype;
 	const struct ir_weight *w = ir_weight_of(f, base);
+	const struct weight_layout *layout = w ? object_weight(e->object, w) : NULL;
+	if (layout)
+		out->bytes_after = e->object->weights.bytes - layout->offset - layout->bytes;
 	if (w) { /* the packed format decides, not the type */
 		out->encoding = w->encoding;
 		out->format = ir_weight_stored_format(w);

@@ -150,6 +150,17 @@ static bool do_load(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	return true;
 }
 
+/* Changes nothing, but beyond mapped memory it costs a page walk. */
+static bool do_prefetch(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)out;
+	char *p = (char *)lanes_of(fr, inst->args[0])->p + lanes_of(fr, inst->args[1])->i + inst->imm;
+	for (size_t i = 0; fr->in->checks_prefetches && i < fr->in->n_ranges; i++)
+		if (inside(&fr->in->ranges[i], p, 1, false))
+			return true;
+	return !fr->in->checks_prefetches || kb_frame_fail(fr, "prefetches outside of its memory");
+}
+
 static bool do_store(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	(void)out;
@@ -477,7 +488,6 @@ static bool do_barrier(struct kb_frame *fr, const struct kb_inst *inst, union kb
 #define do_forever      do_nothing
 #define do_end_if       do_nothing
 #define do_pause        do_nothing
-#define do_prefetch     do_nothing
 
 bool kb_frame_run(struct kb_frame *fr)
 {

@@ -51,6 +51,7 @@ struct kb_interp {
 	const struct kb_interp_cpu *cpu;       /* NULL: cpuid and xgetbv are errors */
 	struct kb_interp_tile tiles[KB_TILES]; /* of the worker: preserved over calls */
 	bool has_dot;                          /* result of kb_device_dot */
+	bool checks_prefetches;                /* prefetches outside of the ranges are errors, too */
 	uint64_t max_steps;                    /* instructions before an endless loop is assumed; 0: 1e10 */
 	/* results */
 	uint64_t steps;

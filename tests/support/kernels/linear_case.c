@@ -65,6 +65,7 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	*out = (struct kb_tensor){.dtype = ir_type_of(b->c->f, v)->dtype, .rank = view.rank};
 	out->encoding = is_w ? ENC_PANEL16 : ENC_ROW;
 	if (is_w) {
+		out->bytes_after = b->c->bytes_after;
 		out->dtype = b->c->kept;
 		out->format = ir_format_is_quantized(b->c->format) && !b->c->is_wide
 		                      ? b->c->format
@@ -177,13 +178,14 @@ static void init(struct linear_case *c, const char *text, const struct target *t
 	                          .rounded = w->rounded,
 	                          .kept = w->kept,
 	                          .format = w->format,
-	                          .is_wide = w->is_wide};
+	                          .is_wide = w->is_wide,
+	                          .bytes_after = w->bytes_after};
 	tir_init(&c->tir);
 	arena_init(&c->arena);
 	tir_load(&c->tir, text);
 	c->f = c->tir.m->funcs.items[0];
 	emit_kernel(c, t);
-	if (target_runs_on_host(t))
+	if (target_runs_on_host(t) && !w->is_interpreted)
 		compile_kernel(c, t);
 }
 
@@ -392,7 +394,7 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 	for (int64_t i = 0; i < n_scales; i++)
 		scales[i] = codes->scales[i] * (float)(d->shift > 0 ? 256 : 1);
 	call->packed_bytes = (size_t)((n + 15) / 16 * at.bytes);
-	char *out = aligned(c, (int64_t)call->packed_bytes / 4);
+	char *out = aligned(c, ((int64_t)call->packed_bytes + c->bytes_after) / 4);
 	memset(out, 0, call->packed_bytes);
 	for (int64_t row = 0; row < n; row++) {
 		char *to = out + row / 16 * at.bytes;
@@ -439,7 +441,7 @@ static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 	}
 	int64_t panels = (n + 15) / 16;
 	call->packed_bytes = (size_t)(panels * panel_row_count(c->kept, depth)) * PANEL_ROW_BYTES;
-	char *out = aligned(c, (int64_t)call->packed_bytes / 4);
+	char *out = aligned(c, ((int64_t)call->packed_bytes + c->bytes_after) / 4);
 	memset(out, 0, call->packed_bytes);
 	for (int64_t at = 0; at < n * depth; at++) {
 		uint16_t bits = c->kept == DT_BF16 ? f64_to_bf16((double)w[at]) : f64_to_f16((double)w[at]);
@@ -507,7 +509,9 @@ static size_t ranges_of(struct linear_case *c, struct linear_call *call, void **
 	ranges[n++] = (struct kb_range){words[WORD_SCRATCH], (size_t)scratch_bytes(c), true};
 	ranges[n++] = (struct kb_range){call->out, (size_t)call->n_out * 4, true};
 	for (size_t i = 0; i < c->f->n_params; i++) {
-		size_t bytes = words[i] == call->packed ? call->packed_bytes : (size_t)call->count[i] * 4;
+		size_t bytes = (size_t)call->count[i] * 4;
+		if (words[i] == call->packed)
+			bytes = call->packed_bytes + (size_t)c->bytes_after;
 		ranges[n++] = (struct kb_range){words[i], bytes, false};
 	}
 	return n;
@@ -518,7 +522,7 @@ static const char *interpret(struct linear_case *c, struct linear_call *call, in
 {
 	void **words = words_of(c, call);
 	struct kb_range ranges[LINEAR_PARAMS_MAX + 3];
-	struct kb_interp in = {.module = c->kernels, .ranges = ranges};
+	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .checks_prefetches = true};
 	bool ok = true;
 	in.n_ranges = ranges_of(c, call, words, ranges);
 	for (int64_t w = 0; !c->is_shared && w < n && ok; w++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A function with one linear group, read from text, emitted once for all B and S
- * and run as machine code or by the kernel interpreter (every access checked).
+ * and run as machine code or by the kernel interpreter (every access and prefetch checked).
  * Parameters are the tensors; the one named w is what the kernel reads packed. One named lengths, i32[B], says which
  * rows of a padded batch are real.
  */
@@ -28,6 +28,7 @@ struct linear_case {
 	enum ir_dtype kept;      /* what they lie in memory as */
 	enum ir_format format;   /* codes instead; else PLAIN */
 	bool is_wide;            /* their numbers as f32 */
+	int64_t bytes_after;     /* of weights after w */
 };
 
 /* Tensors of one call as bytes, filled with seeded numbers (i32: in [0, S]). */
@@ -52,6 +53,8 @@ struct linear_weights {
 	enum ir_format format; /* PLAIN, or a format of codes: w is numbers of it, whatever the others say */
 	bool is_streamed, is_shared; /* as by the other two */
 	bool is_wide;                /* numbers of the format lie in memory as f32 */
+	int64_t bytes_after;         /* of weights after w, a multiple of 64 */
+	bool is_interpreted;         /* no machine code is made */
 };
 void linear_case_init_kept(struct linear_case *c, const char *text, const char *target,
                            const struct linear_weights *w);

@@ -530,6 +530,9 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_experts, 0, n);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
 	tcase_add_loop_test(t, test_no_rows, 0, 2);
+	suite_add_tcase(s, t);
+	t = tcase_create("amx");
+	tcase_set_timeout(t, 120);
 	effort_add_loop(t, test_matrix_steps, 14, 3);
 	tcase_add_loop_test(t, test_matrices_of_words, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);

@@ -522,6 +522,110 @@ START_TEST(test_accesses)
 }
 END_TEST
 
+/* ---- prefetch ---- */
+
+/* A linear that prefetches, and the number of rows that reach farthest. */
+struct ahead {
+	const char *name;
+	long long depth, columns;
+	const char *attrs;
+	int64_t b, s;
+	enum ir_format format;
+	bool is_streamed, is_int8, is_padded;
+};
+
+static const struct ahead ahead[] = {
+        {"one N block", 20, 64, "", 4, 16, .format = FORMAT_PLAIN},
+        {"more row tiles than bytes of a k-row", 5, 150, "{mr=2 nr=16}", 4, 67, .format = FORMAT_PLAIN},
+        {"parts of K", 40, 150, "{kc=16 scratch=16384}", 7, 18, .format = FORMAT_PLAIN},
+        {"a part of K and many row tiles", 40, 33, "{mr=2 nr=16 kc=7 scratch=65536}", 4, 67,
+         .format = FORMAT_PLAIN},
+        {"int8", 64, 80, "{br=128 scratch=65536}", 1, 29, .format = FORMAT_Q8_ROW, .is_int8 = true},
+        {"int8 in blocks", 64, 80, "{br=128 scratch=65536}", 1, 29, .format = FORMAT_Q8, .is_int8 = true},
+        {"4 bits", 64, 80, "{br=128 scratch=65536}", 1, 29, .format = FORMAT_Q4, .is_int8 = true},
+        {"a part of a group of 4 bits", 33, 80, "{br=128 scratch=65536}", 1, 29, .format = FORMAT_Q4,
+         .is_int8 = true},
+        {"rows of their own sequences, then a row tile", 37, 64, "{mr=6 nr=16}", 48, 6, .is_padded = true},
+        {"one row", 300, 96, "", 1, 1, .is_streamed = true},
+        {"few rows", 300, 101, "", 1, 5, .is_streamed = true},
+        {"several passes", 300, 101, "", 2, 16, .is_streamed = true},
+        {"few rows, int8", 256, 80, "{br=32 scratch=32768}", 1, 3, .format = FORMAT_Q8, .is_streamed = true,
+         .is_int8 = true},
+        {"few rows, 4 bits", 256, 80, "", 1, 3, .format = FORMAT_Q4, .is_streamed = true},
+        {"several passes, int8", 256, 80, "{br=32 scratch=32768}", 2, 16, .format = FORMAT_Q8,
+         .is_streamed = true, .is_int8 = true},
+};
+
+#define HEAD_PADDED "module \"m\" stage=groups dim B in [0,48] dim S in [0,6] "
+
+static void format_ahead(struct buf *out, const struct ahead *a)
+{
+	long long k = a->depth, n = a->columns;
+	struct buf plain, *text = a->is_padded ? &plain : out;
+	buf_init(&plain);
+	buf_printf(text,
+	           "%s func @f(%%x: f32[B,S,%lld], %%w: f32[%lld,%lld], %%b: f32[%lld]) -> (y: "
+	           "f32[B,S,%lld]) { ",
+	           a->is_streamed ? HEAD_FEW
+	           : a->is_padded ? HEAD_PADDED
+	                          : HEAD,
+	           k, n, k, n, n);
+	buf_printf(text, "%%y = group linear %s { ", a->attrs);
+	if (a->is_int8)
+		buf_printf(text, "pre %%q = quantize_rows %%x {to=int8 block=32} : f32[B,S,%lld] ", k);
+	buf_printf(text,
+	           "root %%h = linear %s, %%w, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] return %%y }",
+	           a->is_int8 ? "%q" : "%x", n, n);
+	if (a->is_padded)
+		padded_text(out, plain.data);
+	buf_destroy(&plain);
+}
+
+/* Emits it with `after` bytes of weights after w, and runs it: the interpreter checks the addresses. */
+static void check_ahead(const struct ahead *a, const char *text, const char *target, int64_t after,
+                        struct buf *dump)
+{
+	struct linear_case c;
+	struct linear_call call;
+	linear_case_init_kept(&c, text, target,
+	                      &(struct linear_weights){.kept = DT_F32,
+	                                               .format = a->format,
+	                                               .is_streamed = a->is_streamed,
+	                                               .bytes_after = after,
+	                                               .is_interpreted = true});
+	linear_call_init(&c, &call, a->b, a->s);
+	for (int64_t b = 0; a->is_padded && b < a->b; b++)
+		((int32_t *)call.param[c.f->n_params - 1])[b] = (int32_t)(b + 1 < a->b ? 1 : a->s);
+	linear_run_checked(&c, &call, 1);
+	kb_dump(dump, c.kernels, "linear");
+	linear_case_destroy(&c);
+}
+
+/* Prefetches end where the model's weights do, however many bytes of them there are after w; where there are enough, the
+ * kernel is that of any more. */
+START_TEST(test_prefetches)
+{
+	static const int64_t after[] = {0, 5 << 12, 1 << 20, 1 << 21};
+	enum { N = TFMC_COUNT(after) };
+	const struct ahead *a = &ahead[_i];
+	for (size_t t = (size_t)_i % 2; t < TFMC_COUNT(targets); t += 2) {
+		struct buf text, dump[N];
+		buf_init(&text);
+		format_ahead(&text, a);
+		for (size_t i = 0; i < N; i++) {
+			buf_init(&dump[i]);
+			check_ahead(a, text.data, targets[t], after[i], &dump[i]);
+		}
+		ck_assert_msg(strstr(dump[0].data, "prefetch") != NULL, "%s, %s", a->name, targets[t]);
+		ck_assert_msg(strcmp(dump[0].data, dump[N - 1].data) != 0, "%s, %s", a->name, targets[t]);
+		ck_assert_str_eq(dump[N - 2].data, dump[N - 1].data);
+		for (size_t i = 0; i < N; i++)
+			buf_destroy(&dump[i]);
+		buf_destroy(&text);
+	}
+}
+END_TEST
+
 /* ---- registers ---- */
 
 /* The K loop of the main tile fits into the registers. */
@@ -561,6 +665,10 @@ Suite *suite_kernel_linear(void)
 	tcase_set_timeout(padding, 240);
 	effort_add_loop(padding, test_padded, (int)TFMC_COUNT(forms), 3);
 	suite_add_tcase(s, padding);
+	suite_add_tcase(s, t);
+	t = tcase_create("prefetch");
+	tcase_set_timeout(t, 240);
+	tcase_add_loop_test(t, test_prefetches, 0, (int)TFMC_COUNT(ahead));
 	suite_add_tcase(s, t);
 	return s;
 }
