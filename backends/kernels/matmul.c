@@ -384,14 +384,17 @@ static struct kb_val rows_of_tiles(const struct linear *l, const struct matmul_b
 	return kb_min(k, left, kb_cvt(k, kb_load(k, KB_I32_T, l->row_runs, row, 0, 0), KB_INDEX));
 }
 
-/* Loop over row tiles, from row `first` to the end of the M block, over one K block. */
-static void emit_row_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val first)
+/* Loop over row tiles, from row `first` to the end of the M block, over one K block. panels: of a register tile; 0: as
+ * many as registers hold. */
+static void emit_row_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val first,
+                           int panels)
 {
 	struct kb *k = l->k;
 	int mr[MR_CHOICES_MAX], n = list_tile_mr(l, mr);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
 	struct matmul_tile t = {
+	        .panels = panels,
 	        .done = done,
 	        .prefetch = matmul_prefetch_begin(l, kb_sub(k, s->row_end, s->row), l->mr, l->nr)};
 	kb_forever(k);
@@ -440,8 +443,32 @@ static void emit_repacked(const struct linear *l, const struct matmul_block *s)
 	sub.begin = kb_loop(k, "wide", s->begin, s->end, l->repack.group, 0);
 	sub.end = kb_min(k, kb_add_const(k, sub.begin, l->repack.group), s->end);
 	matmul_repack_block(l, &sub);
-	emit_row_tiles(l, &sub, s->row);
+	emit_row_tiles(l, &sub, s->row, 0);
 	kb_end_loop(k);
+}
+
+/* Op matmul, full panels of B where they are stored, then the partial one packed. */
+static void emit_unpacked(const struct linear *l, const struct matmul_block *s)
+{
+	struct kb *k = l->k;
+	struct matmul_block full = *s, partial = *s;
+	bool has_partial = matmul_has_partial_panel(l);
+	struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->columns.n);
+	if (has_partial)
+		full.end = kb_min(k, s->end, kb_div_const(k, n, MATMUL_PANEL));
+	full.b_layout = &l->value.stored;
+	full.weights = kb_ptr_add(k, s->weights, kb_mul_const(k, s->begin, l->value.stored.bytes), 0);
+	if (has_partial)
+		kb_if(k, kb_cmp(k, KB_LT, s->begin, full.end));
+	emit_row_tiles(l, &full, s->row, 0);
+	if (!has_partial)
+		return;
+	kb_end_if(k);
+	kb_if(k, kb_cmp(k, KB_LT, full.end, s->end));
+	partial.begin = full.end;
+	partial = matmul_fill_b_buffer(l, &partial);
+	emit_row_tiles(l, &partial, s->row, 1);
+	kb_end_if(k);
 }
 
 /* Emits a macro block: all of K, epilogue included. */
@@ -458,20 +485,24 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 	sub.k_lo = kb_index(k, 0);
 	sub.k_hi = depth;
 	if (l->repack.acc.id) { /* AMX for full tiles of 16 rows, vectors for the remainder */
-		emit_row_tiles(l, &sub, emit_amx_row_tiles(l, sub));
+		emit_row_tiles(l, &sub, emit_amx_row_tiles(l, sub), 0);
 		return;
 	}
 	if (!l->c_buf.kc && l->repack.panels.id) { /* repacking pays from a number of rows on */
 		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
 		emit_repacked(l, &sub);
 		kb_else(k);
-		emit_row_tiles(l, &sub, s->row);
+		emit_row_tiles(l, &sub, s->row, 0);
 		kb_end_if(k);
+		return;
+	}
+	if (l->value.is_unpacked) {
+		emit_unpacked(l, &sub);
 		return;
 	}
 	if (!l->c_buf.kc) {
 		sub = matmul_fill_b_buffer(l, &sub);
-		emit_row_tiles(l, &sub, s->row);
+		emit_row_tiles(l, &sub, s->row, 0);
 		return;
 	}
 	/* A single row tile reads B once: blocking K gains nothing. The B buffer, however, holds only kc. */
@@ -484,7 +515,7 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 	sub.k_lo = kb_loop(k, "block", sub.k_lo, end, l->c_buf.kc, l->value.depth.id ? 0 : KB_NONEMPTY);
 	sub.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, sub.k_lo, l->c_buf.kc), depth));
 	sub = matmul_fill_b_buffer(l, &sub);
-	emit_row_tiles(l, &sub, s->row);
+	emit_row_tiles(l, &sub, s->row, 0);
 	kb_end_loop(k);
 	matmul_epilogue(l, s, s->row, rows);
 }
@@ -758,7 +789,7 @@ bool kernel_linear(struct kernel *g)
 		l.c_buf = choose_c_buffer(
 		        &l, l.ranges || l.block_op || l.value.n.id || matmul_needs_c_buffer(g), is_skinny);
 	matmul_choose_b_buffer(&l, is_skinny, matmul_x_buffer_bytes(&l));
-	if (l.value.t && !l.b_buf.at.id)
+	if (l.value.t && !l.b_buf.at.id && !l.value.is_unpacked)
 		return false;
 	if (!is_skinny)
 		matmul_choose_repack(&l, matmul_x_buffer_bytes(&l));

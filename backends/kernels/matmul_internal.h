@@ -78,7 +78,9 @@ struct matmul_b_buffer {
 	struct panel panel; /* layout of a dequantized panel */
 };
 
-/* Op matmul: B is a value [.., K, N], or [.., N, K], whose panels each worker packs into the B buffer. */
+/* Op matmul: B is a value [.., K, N], or [.., N, K], whose panels each worker packs into the B buffer. For the rows of
+ * one register tile, which read B once, full panels are read where they are stored if neighbours along N are neighbours
+ * in memory. */
 struct matmul_value {
 	const struct eval_tensor *t;       /* NULL: B is a packed weight */
 	struct kb_size k_stride, n_stride; /* elements between neighbours along K, along N */
@@ -86,6 +88,8 @@ struct matmul_value {
 	struct kb_val batches;
 	struct kb_val n,
 	        depth; /* N and K where the call has them, which columns.n and depth bound; else none */
+	bool is_unpacked;
+	struct panel stored; /* in place: as a panel, whose k-rows are k_stride elements apart */
 };
 
 /* Operands of integer multiplies, repacked in scratch for many rows (tile_unpacked_bytes): i16 for pmaddwd,
@@ -339,6 +343,8 @@ bool matmul_dequantizes_inline(const struct linear *l);
 /* Panels of a tile of `rows` rows whose microkernel dequantizes in registers: as many as registers hold; of one row
  * as many as hide the latency of FMAs, since x86 takes spilled scales from memory. */
 int matmul_inline_panels(const struct linear *l, int rows);
+/* op matmul: true if the last panel may have fewer than 16 columns. */
+bool matmul_has_partial_panel(const struct linear *l);
 /* Dequantizes, or packs, the block's K range into the B buffer; returns the block that reads it. */
 struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct matmul_block *s);
 /* Chooses repacking if it pays and there is scratch. */

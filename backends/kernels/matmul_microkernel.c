@@ -585,6 +585,10 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 	struct kb_val offset = kb_mul_const(k, panel, layout->bytes);
 	a.r = (struct panel_reader){.k = k, .panel = layout, .lanes = l->lanes};
 	a.r.at = kb_ptr_add(k, s->weights, offset, 0);
+	if (layout == &l->value.stored) {
+		a.r.row_stride = l->value.k_stride.v;
+		a.r.stored = eval_stored_scalar(l->value.t->t.dtype);
+	}
 	if (layout->kind == PANEL_BF16_PAIRS && !takes_pairs(l, &a) &&
 	    kb_caps(k)->registers < REGISTERS_TO_KEEP)
 		a.r.reload = kb_ptr_opaque(k, a.r.at);

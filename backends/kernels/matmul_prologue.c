@@ -80,6 +80,32 @@ int matmul_inline_panels(const struct linear *l, int rows)
 	return n;
 }
 
+bool matmul_has_partial_panel(const struct linear *l)
+{
+	return l->value.n.id || l->columns.n % MATMUL_PANEL != 0;
+}
+
+/* Chooses to read the panels of a value where they are stored: packing would cost more than the only row tile that reads
+ * them. A partial panel is packed, since nothing may be read beyond it. False: rows are too many, neighbours along N are
+ * not neighbours in memory, or a panel of all of K exceeds scratch. */
+static bool choose_unpacked(struct linear *l, int64_t begin)
+{
+	const struct kb_size *step = &l->value.n_stride;
+	bool is_partial = matmul_has_partial_panel(l);
+	int64_t k_rows = (((const struct attrs_group *)l->g->attrs)->scratch - begin) / PANEL_ROW_BYTES;
+	if (!l->value.t || l->rows_hi > l->mr || !step->is_const || step->c != 1 ||
+	    (is_partial && k_rows < l->depth))
+		return false;
+	l->value.is_unpacked = true;
+	l->value.stored = panel_of(FORMAT_PLAIN, l->depth);
+	l->value.stored.bytes = MATMUL_PANEL * ir_dtype_bytes(l->value.t->t.dtype);
+	if (!is_partial)
+		return true;
+	l->b_buf.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
+	l->b_buf.panel = panel_of(FORMAT_PLAIN, l->depth);
+	return true;
+}
+
 void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t begin)
 {
 	const struct attrs_group *s = l->g->attrs;
@@ -87,7 +113,7 @@ void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t begin)
 	/* k-rows of f32 that scratch holds; without room for all of K they are divided between kc and the C
 	 * buffer */
 	int64_t k_rows = (s->scratch - begin) / width, align = l->panel.k_align;
-	if ((l->panel.kind != PANEL_QUANTS && !l->value.t) || l->lowp.op)
+	if ((l->panel.kind != PANEL_QUANTS && !l->value.t) || l->lowp.op || choose_unpacked(l, begin))
 		return;
 	int64_t kc = s->kc < k_rows / 2 ? s->kc / align * align : k_rows / 2 / align * align;
 	bool holds_all_k = k_rows >= l->depth;
@@ -264,7 +290,7 @@ static void pack_panel(const struct linear *l, const struct matmul_block *s, str
 	struct panel_packer p = {.l = l, .block = s, .first = kb_mul_const(k, panel, MATMUL_PANEL)};
 	struct kb_val to = kb_mul_const(k, kb_sub(k, panel, s->begin), l->b_buf.panel.bytes);
 	p.to = kb_ptr_add(k, l->b_buf.at, kb_add(k, to, k_bias(l, s)), 0);
-	bool may_be_partial = l->value.n.id || l->columns.n % MATMUL_PANEL != 0;
+	bool may_be_partial = matmul_has_partial_panel(l);
 	if (may_be_partial) {
 		struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->columns.n);
 		kb_if(k, kb_cmp(k, KB_GT, kb_add_const(k, p.first, MATMUL_PANEL), n));

@@ -48,6 +48,8 @@ struct kb_val panel_bf16_half(struct kb *k, struct kb_val pairs, int odd)
 struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at, int i)
 {
 	struct kb *k = r->k;
+	if (r->row_stride.id)
+		return kb_mul(k, kb_add_const(k, at, i), r->row_stride);
 	if (r->panel->kind != PANEL_BF16_PAIRS)
 		return kb_mul_const(k, kb_add_const(k, at, i), PANEL_COLUMNS);
 	struct kb_val even = kb_mul_const(k, at, PANEL_COLUMNS / 2);
@@ -70,6 +72,10 @@ struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from,
 
 struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, int i, int n)
 {
+	if (r->row_stride.id) {
+		struct kb_val v = load(r, r->stored, (int)(r->panel->bytes / PANEL_COLUMNS), r->at, k_row, n);
+		return kb_cvt(r->k, v, KB_F32);
+	}
 	switch (r->panel->kind) {
 	case PANEL_BF16_PAIRS: {
 		struct kb_val from = i % 2 && r->reload.id ? r->reload : r->at;

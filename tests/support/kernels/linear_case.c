@@ -63,7 +63,7 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	int param = param_of(b->c, view.base);
 	bool is_w = param >= 0 && strcmp(b->c->f->params[param].name, "w") == 0;
 	*out = (struct kb_tensor){.dtype = ir_type_of(b->c->f, v)->dtype, .rank = view.rank};
-	out->encoding = is_w ? ENC_PANEL16 : ENC_ROW;
+	out->encoding = is_w && !b->c->is_row_major ? ENC_PANEL16 : ENC_ROW;
 	if (is_w) {
 		out->bytes_after = b->c->bytes_after;
 		out->dtype = b->c->kept;
@@ -72,14 +72,16 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		                      : ir_format_from_dtype(b->c->kept);
 	}
 	struct kb_val word = kb_index(k, param >= 0 ? param : WORD_OUT);
-	struct kb_val skip = kb_mul_const(k, bind_dim(user, k, view.offset).v, 4);
+	struct kb_val skip = bind_dim(user, k, view.offset).v;
+	skip = kb_mul_const(k, skip, ir_dtype_bytes(out->dtype));
 	out->ptr = kb_ptr_add(k, kb_load(k, KB_PTR_T, b->words, word, 0, 0), skip, 0);
 	for (int i = 0; i < view.rank; i++) {
 		out->size[i] = bind_dim(user, k, view.size[i]);
 		out->stride[i] = bind_dim(user, k, view.stride[i]);
 	}
 	int64_t panel;
-	if (is_w && out->rank == 3) { /* from one matrix to the next, as they are packed */
+	if (out->encoding == ENC_PANEL16 &&
+	    out->rank == 3) { /* from one matrix to the next, as they are packed */
 		ck_assert(panel_bytes(out->format, out->size[2].c, &panel));
 		int64_t elements = out->size[1].c / 16 * panel / ir_dtype_bytes(out->dtype);
 		out->stride[0] = (struct kb_size){true, elements, kb_index(k, elements)};
@@ -179,6 +181,7 @@ static void init(struct linear_case *c, const char *text, const struct target *t
 	                          .kept = w->kept,
 	                          .format = w->format,
 	                          .is_wide = w->is_wide,
+	                          .is_row_major = w->is_row_major,
 	                          .bytes_after = w->bytes_after};
 	tir_init(&c->tir);
 	arena_init(&c->arena);
@@ -412,26 +415,24 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 	call->packed = out;
 }
 
-/* Rows of all matrices, those of several are whole panels. */
-static int64_t find_rows(const struct ir_type *t, int64_t *depth)
+/* Rows of all matrices. */
+static int64_t find_rows(const struct ir_type *t, int64_t *depth, int64_t *of_matrix)
 {
-	int64_t n = 1, rows = 0;
+	int64_t n = 1;
 	for (int i = 0; i < t->rank - 1; i++) {
-		ck_assert(ir_dim_is_const(t->dims[i], &rows));
-		n *= rows;
+		ck_assert(ir_dim_is_const(t->dims[i], of_matrix));
+		n *= *of_matrix;
 	}
-	ck_assert(t->rank == 2 || rows % 16 == 0);
 	ck_assert(ir_dim_is_const(t->dims[t->rank - 1], depth));
 	return n;
 }
 
-/* Zero padded. */
+/* Panels are zero padded; the rows of several matrices fill theirs. */
 static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 {
 	const struct ir_type *t = ir_type_of(c->f, c->f->params[i].value);
 	float *w = call->param[i];
-	int64_t n, depth;
-	n = find_rows(t, &depth);
+	int64_t depth, of_matrix = 0, n = find_rows(t, &depth, &of_matrix);
 	if (ir_format_is_quantized(c->format)) {
 		find_codes(c, call, w, n, depth);
 		if (!c->is_wide) {
@@ -439,15 +440,18 @@ static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 			return;
 		}
 	}
-	int64_t panels = (n + 15) / 16;
-	call->packed_bytes = (size_t)(panels * panel_row_count(c->kept, depth)) * PANEL_ROW_BYTES;
+	int64_t panels = (n + 15) / 16, bytes = ir_dtype_bytes(c->kept);
+	ck_assert(t->rank == 2 || of_matrix % 16 == 0 || c->is_row_major);
+	call->packed_bytes =
+	        (size_t)(c->is_row_major ? n * depth * bytes
+	                                 : panels * panel_row_count(c->kept, depth) * PANEL_ROW_BYTES);
 	char *out = aligned(c, ((int64_t)call->packed_bytes + c->bytes_after) / 4);
 	memset(out, 0, call->packed_bytes);
 	for (int64_t at = 0; at < n * depth; at++) {
 		uint16_t bits = c->kept == DT_BF16 ? f64_to_bf16((double)w[at]) : f64_to_f16((double)w[at]);
 		const void *from = c->kept == DT_F32 ? (const void *)&w[at] : &bits;
-		memcpy(out + place_of(c->kept, at / depth, at % depth, depth), from,
-		       (size_t)ir_dtype_bytes(c->kept));
+		int64_t to = c->is_row_major ? at * bytes : place_of(c->kept, at / depth, at % depth, depth);
+		memcpy(out + to, from, (size_t)bytes);
 	}
 	call->packed = out;
 }

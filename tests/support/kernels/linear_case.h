@@ -28,6 +28,7 @@ struct linear_case {
 	enum ir_dtype kept;      /* what they lie in memory as */
 	enum ir_format format;   /* codes instead; else PLAIN */
 	bool is_wide;            /* their numbers as f32 */
+	bool is_row_major;       /* w is not packed */
 	int64_t bytes_after;     /* of weights after w */
 };
 
@@ -53,6 +54,7 @@ struct linear_weights {
 	enum ir_format format; /* PLAIN, or a format of codes: w is numbers of it, whatever the others say */
 	bool is_streamed, is_shared; /* as by the other two */
 	bool is_wide;                /* numbers of the format lie in memory as f32 */
+	bool is_row_major;           /* w is not packed */
 	int64_t bytes_after;         /* of weights after w, a multiple of 64 */
 	bool is_interpreted;         /* no machine code is made */
 };

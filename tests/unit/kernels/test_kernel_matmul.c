@@ -21,9 +21,11 @@ struct form {
 	const char *name, *text;
 };
 
-#define MATMUL(a, b, y, sizes, attrs)                                                     \
-	"func @f(%a: f32" a ", %b: f32" b ") -> (y: f32" y ") { %y = group linear " sizes \
-	" { root %h = matmul %a, %b " attrs " : f32" y " yield %h } : f32" y " return %y }"
+#define PRODUCT(a, b, shape, y, sizes, attrs)                                                    \
+	"func @f(%a: f32" a ", " b ": f32" shape ") -> (y: f32" y ") { %y = group linear " sizes \
+	" { root %h = matmul %a, " b " " attrs " : f32" y " yield %h } : f32" y " return %y }"
+#define MATMUL(a, b, y, sizes, attrs)    PRODUCT(a, "%b", b, y, sizes, attrs)
+#define OF_WEIGHT(a, w, y, sizes, attrs) PRODUCT(a, "%w", w, y, sizes, attrs)
 
 static const struct form forms[] = {
         {"rows of b", MATMUL("[B,S,20]", "[B,20,37]", "[B,S,37]", "{scratch=5120}", "")},
@@ -33,6 +35,16 @@ static const struct form forms[] = {
         {"whole tiles", MATMUL("[B,S,16]", "[B,96,16]", "[B,S,96]", "{scratch=4096}", "{tb}")},
         {"one column", MATMUL("[B,S,16]", "[B,16,1]", "[B,S,1]", "{scratch=4096}", "")},
         {"one row", MATMUL("[B,1,33]", "[B,33,80]", "[B,1,80]", "{scratch=8448}", "")},
+        {"one row, a partial panel", MATMUL("[B,1,33]", "[B,33,85]", "[B,1,85]", "{scratch=2112}", "")},
+        {"one row, less than a panel", MATMUL("[B,1,9]", "[B,9,5]", "[B,1,5]", "{scratch=576}", "")},
+        {"one row, columns of b", MATMUL("[B,1,33]", "[B,80,33]", "[B,1,80]", "{scratch=16896}", "{tb}")},
+        {"one row, N of the call", MATMUL("[B,1,20]", "[B,20,S]", "[B,1,S]", "{scratch=1280}", "")},
+        {"one row, K of the call, no scratch", MATMUL("[B,1,S]", "[B,S,64]", "[B,1,64]", "{scratch=0}", "")},
+        {"few rows", MATMUL("[B,3,20]", "[B,20,101]", "[B,3,101]", "{mr=4 nr=32 scratch=1280}", "")},
+        {"few rows, all of the call",
+         MATMUL("[B,3,S]", "[B,S,S]", "[B,3,S]", "{mr=4 nr=16 scratch=4480}", "")},
+        {"few rows, too little scratch",
+         MATMUL("[B,3,41]", "[B,41,37]", "[B,3,37]", "{mr=4 nr=16 kc=6 scratch=2048}", "")},
         {"few columns", MATMUL("[B,S,9]", "[B,5,9]", "[B,S,5]", "{scratch=2304}", "{tb}")},
         {"N of the call", MATMUL("[B,21,20]", "[B,20,S]", "[B,21,S]", "{scratch=5120}", "")},
         {"N of the call, columns of b",
@@ -67,6 +79,21 @@ static const struct form forms[] = {
                    "%u = slice %b {axis=1 begin=7 size=20} : f32[B,20,40] "
                    "%t = slice %u {axis=2 begin=3 size=37} : f32[B,20,37] %y = group linear {scratch=5120} { "
                    "root %h = matmul %s, %t : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
+        {"one row, slices",
+         "func @f(%a: f32[B,1,60], %b: f32[B,50,40]) -> (y: f32[B,1,32]) { "
+         "%s = slice %a {axis=2 begin=21 size=20} : f32[B,1,20] "
+         "%u = slice %b {axis=1 begin=7 size=20} : f32[B,20,40] "
+         "%t = slice %u {axis=2 begin=3 size=32} : f32[B,20,32] %y = group linear {scratch=0} { "
+         "root %h = matmul %s, %t : f32[B,1,32] yield %h } : f32[B,1,32] return %y }"},
+        {"one row, heads beside each other",
+         "func @f(%a: f32[B,3,1,S], %b: f32[B,S,3,16]) -> (y: f32[B,3,1,16]) { "
+         "%t = transpose %b {perm=[0,2,1,3]} : f32[B,3,S,16] %y = group linear {scratch=0} { "
+         "root %h = matmul %a, %t : f32[B,3,1,16] yield %h } : f32[B,3,1,16] return %y }"},
+        {"one row, long epilogue",
+         "func @f(%a: f32[B,1,20], %b: f32[B,20,S], %r: f32[B,1,S]) -> (y: f32[B,1,S]) { "
+         "%y = group linear {scratch=1280} { root %h = matmul %a, %b : f32[B,1,S] "
+         "post %p = gelu %h : f32[B,1,S] post %z = add %p, %r : f32[B,1,S] yield %z } "
+         ": f32[B,1,S] return %y }"},
         {"epilogue",
          "func @f(%a: f32[B,S,20], %b: f32[B,37,20], %r: f32[B,S,37], %len: i32[B]) -> (y: f32[B,S,37]) { "
          "%y = group linear {scratch=5120} { root %h = matmul %a, %b {tb} : f32[B,S,37] "
@@ -91,14 +118,14 @@ static void expect_bits(const struct linear_call *call, const float *expected, i
 		              (int)call->dims[1], (int)i);
 }
 
-static void check_form(const struct form *f, const char *target)
+static void check_form(const struct form *f, const char *target, const struct linear_weights *w)
 {
 	struct linear_case c;
 	struct linear_call one, call;
 	struct buf text;
 	buf_init(&text);
 	buf_printf(&text, "%s%s", HEAD, f->text);
-	linear_case_init(&c, text.data, target);
+	linear_case_init_kept(&c, text.data, target, w);
 	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
 		linear_call_init(&c, &one, shapes[i][0], shapes[i][1]);
 		linear_run(&c, &one, 1);
@@ -119,7 +146,33 @@ static void check_form(const struct form *f, const char *target)
 START_TEST(test_forms)
 {
 	int n = (int)TFMC_COUNT(targets);
-	check_form(&forms[_i / n], targets[_i % n]);
+	check_form(&forms[_i / n], targets[_i % n], &(struct linear_weights){.kept = DT_F32});
+}
+END_TEST
+
+/* The right operand is a weight by rows: in place, in place but for a partial panel, packed. */
+static const struct form of_weights[] = {
+        {"one row", OF_WEIGHT("[1,33]", "[33,80]", "[1,80]", "{scratch=0}", "")},
+        {"few rows, a partial panel",
+         OF_WEIGHT("[3,20]", "[20,101]", "[3,101]", "{mr=4 nr=32 scratch=1280}", "")},
+        {"few rows of several products",
+         OF_WEIGHT("[5,3,20]", "[5,20,48]", "[5,3,48]", "{mr=4 nr=16 scratch=0}", "")},
+        {"slices", "func @f(%a: f32[3,20], %w: f32[50,40]) -> (y: f32[3,32]) { "
+                   "%u = slice %w {axis=0 begin=7 size=20} : f32[20,40] "
+                   "%t = slice %u {axis=1 begin=3 size=32} : f32[20,32] "
+                   "%y = group linear {mr=4 nr=32 scratch=0} { root %h = matmul %a, %t : f32[3,32] "
+                   "yield %h } : f32[3,32] return %y }"},
+        {"many rows", OF_WEIGHT("[S,20]", "[20,37]", "[S,37]", "{scratch=5120}", "")},
+        {"columns", OF_WEIGHT("[S,20]", "[37,20]", "[S,37]", "{scratch=5120}", "{tb}")},
+};
+
+START_TEST(test_weights)
+{
+	static const enum ir_dtype kept[] = {DT_F32, DT_BF16, DT_F16};
+	int n = (int)TFMC_COUNT(targets), i = _i / n;
+	struct linear_weights w = {.is_row_major = true};
+	w.kept = w.rounded = kept[i % (int)TFMC_COUNT(kept)];
+	check_form(&of_weights[i / (int)TFMC_COUNT(kept)], targets[_i % n], &w);
 }
 END_TEST
 
@@ -131,6 +184,8 @@ Suite *suite_kernel_matmul(void)
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 240);
 	effort_add_loop(t, test_forms, (int)(TFMC_COUNT(forms) * TFMC_COUNT(targets)), 3);
+	int stored = (int)(TFMC_COUNT(of_weights) * TFMC_COUNT(targets)) * 3;
+	effort_add_loop(t, test_weights, stored, 5);
 	suite_add_tcase(s, t);
 	return s;
 }
