@@ -3,7 +3,7 @@
 #
 # tfmc graph: data, picture and page of an encoder-decoder, a decoder, and IR text with hostile names. Boxes, rows and
 # edges are consistent, work adds up to that of `plan`, names stay text, two runs give the same bytes. In node the
-# script of the page places boxes where the command has placed them, and every key and button is pressed. With a
+# script of the page draws the elements of the picture at its places, and every key and button is pressed. With a
 # Chromium in the PATH the page is opened at three widths, light and dark, and errors of its console are counted.
 set -euo pipefail
 tmp=$(mktemp -d)
@@ -24,7 +24,7 @@ def check_box(node):
     assert sorted(i for i in cells if i not in [-b for b in bends]) == sorted(ids), node["name"]
     assert bends == list(range(1, len(bends) + 1)), node["name"]
     row_of = {i: r for r, row in enumerate(node["rows"]) for i in row}
-    for start, end, first, n in node["edges"]:
+    for start, end, first, n, label in node["edges"]:
         way = [start] + [-(first + k) for k in range(n)] + [end]
         rows = [row_of[i] for i in way]
         assert rows == sorted(set(rows)) and (n == 0 or rows == list(range(rows[0], rows[-1] + 1))), (node["name"], rows)
@@ -48,14 +48,18 @@ parts = re.findall(r'<script type="application/json" id="data">(.*?)</script>', 
 assert len(parts) == 1 and page.count("</script") == 2 and page.count("<script") == 2, "markup"
 assert not re.search(r"[<>&']", parts[0]) and json.loads(parts[0]) == data
 rest = page.replace(parts[0], "")
-assert not re.search(r"(src|href|import|fetch)\s*[=(]|url\((?!#g\d+arrow\))|https?:(?!//www\.w3\.org/2000/svg)", rest), "a reference"
-pictures = re.findall(r"<svg .*?</svg>", page, re.S)
-assert not re.search("@[A-Z]+@", re.sub(r"<svg .*?</svg>", "", rest, flags=re.S)), "a mark"
-assert len(pictures) == len(data["graphs"])
-for picture, graph in zip(pictures, data["graphs"]):
-    groups = {g.getAttribute("id") for g in xml.dom.minidom.parseString(picture).getElementsByTagName("g")}
-    assert {graph["id"] + "n" + str(b["id"]) for b in boxes(graph["root"])} <= groups
+assert not re.search(r"(src|href|import|fetch)\s*[=(]|url\((?!#. \+ graph\.id)|https?:(?!//www\.w3\.org/2000/svg)", rest), "a reference"
+assert not re.search("@[A-Z]+@", rest), "a mark"
 svg = xml.dom.minidom.parse(sys.argv[1] + ".svg")
+groups = {g.getAttribute("id"): g.getAttribute("class") for g in svg.getElementsByTagName("g")}
+for stage in ("before", "after"): # the first function: what open boxes contain
+    def check_drawn(node):
+        is_open = "open" in groups[stage + "n" + str(node["id"])].split()
+        for child in node.get("children", []):
+            assert (stage + "n" + str(child["id"]) in groups) == is_open, (stage, child["name"])
+            if is_open:
+                check_drawn(child)
+    check_drawn([g for g in data["graphs"] if g["stage"] == stage][0]["root"])
 tags = {e.tagName for e in svg.getElementsByTagName("*")}
 assert tags == {"svg", "style", "rect", "text", "g", "defs", "marker", "path"}, tags
 assert eval("(" + sys.argv[2] + ")", {"data": data, "boxes": boxes, "names": lambda i: [b["name"] for b in boxes(data["graphs"][i]["root"])],
@@ -114,65 +118,87 @@ echo old >"$tmp/old.html"
 if "$TFMC" graph "$tmp/deep.yaml" --set=d=x -o "$tmp/old.html" 2>"$tmp/err"; then echo "not refused" >&2; exit 1; fi
 [ "$(cat "$tmp/old.html")" = old ]
 
-# In node: a page of which only ids, classes and attributes exist.
+# In node: a page of which only elements, classes and attributes exist.
 if node --version >"$tmp/out" 2>&1; then
 	cat >"$tmp/page.js" <<'JS'
 const fs = require("fs"), vm = require("vm");
 const text = fs.readFileSync(process.argv[2], "utf8"), scripts = [...text.matchAll(/<script([^>]*)>([^]*?)<\/script>/g)].map((s) => s[2]);
+const svg = fs.readFileSync(process.argv[3], "utf8");
 const listeners = {}, elements = {};
 let opened = 0;
-function element(id, classes) {
-	const attributes = {}, set = new Set(classes), own = {};
+function element(tag) {
+	const attributes = {}, set = new Set(), own = {};
 	return {
-		id, style: {}, dataset: {}, children: [], textContent: "", scrollTop: 0, scrollLeft: 0, clientWidth: 700, clientHeight: 500, own, attributes,
+		tag, style: {}, dataset: {}, children: [], textContent: "", scrollTop: 0, scrollLeft: 0, clientWidth: 700, clientHeight: 500, own, attributes, set,
+		get id() { return attributes.id; },
 		classList: {contains: (c) => set.has(c), add: (c) => set.add(c), toggle: (c, on) => on ? set.add(c) : set.delete(c)},
-		setAttribute(name, value) { attributes[name] = value; if (name === "data-name") this.dataset.name = value; },
-		append(...items) { this.children.push(...items); }, replaceChildren(...items) { this.children = items; },
+		setAttribute(name, value) {
+			attributes[name] = String(value);
+			if (name === "data-name") this.dataset.name = value;
+			if (name === "class") value.split(" ").forEach((c) => set.add(c));
+		},
+		append(...items) { this.children.push(...items); }, prepend(item) { this.children = [item, ...this.children.filter((c) => c !== item)]; },
+		replaceChildren(...items) { this.children = items; },
 		addEventListener: (type, f) => { own[type] = f; },
-		querySelectorAll(what) { return what === "li" ? this.children[1].children : [element("", [])]; },
+		querySelectorAll(what) { return what === "li" ? this.children[1].children : []; },
 		getBoundingClientRect: () => ({left: 0, top: 0, width: 10, height: 10, right: 10, bottom: 10}),
 		contains: () => true, closest() { return this; }, focus() { opened++; },
 	};
 }
-const classes = Object.fromEntries([...text.matchAll(/<g class="([^"]*)" id="([^"]*)"/g)].map((g) => [g[2], g[1].split(" ")]));
-const drawn = Object.fromEntries([...text.matchAll(/<g class="[^"]*" id="([^"]*)" transform="([^"]*)"/g)].map((g) => [g[1], g[2]]));
-const paths = Object.fromEntries([...text.matchAll(/<path class="e" id="([^"]*)" d="([^"]*)"/g)].map((g) => [g[1], g[2]]));
-const labels = Object.fromEntries([...text.matchAll(/<text class="l" id="([^"]*)" x="([^"]*)" y="([^"]*)"/g)].map((g) => [g[1], [g[2], g[3]]]));
 const page = {
 	document: {
-		getElementById: (id) => elements[id] = elements[id] || (id === "data" ? {textContent: scripts[0]} : element(id, classes[id] || [])),
-		createElement: () => element("", []), createElementNS: () => element("", []), body: {},
+		getElementById: (id) => elements[id] = elements[id] || Object.assign(element(""), {textContent: id === "data" ? scripts[0] : ""}),
+		createElement: element, createElementNS: (_, tag) => element(tag), body: {},
 		addEventListener: (type, f) => { listeners[type] = f; },
 	},
 	matchMedia: () => ({matches: false, addEventListener() {}}),
 };
 vm.runInNewContext(scripts[1] + "\nthis.state = state; this.data = data; this.show = show; this.foldLevel = foldLevel; this.choose = choose; this.isShown = isShown;", page);
 const {state, data} = page;
-/* Places agree to the last printed digit but one: additions are in another order. */
-const numbers = (s) => String(s).match(/-?[\d.]+/g).map(Number);
-const near = (a, b, what) => {
-	const x = numbers(a), y = numbers(b);
+/* Tags of a picture with their attributes, and text, in order. */
+const unescape = (s) => s.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&quot;/g, '"').replace(/&amp;/g, "&");
+const drawn = [...svg.matchAll(/<(g|rect|path|text)\b([^>]*)>([^<]*)/g)].map((m) => ({tag: m[1], text: unescape(m[3]),
+	attributes: Object.fromEntries([...m[2].matchAll(/([\w-]+)="([^"]*)"/g)].map((a) => [a[1], a[2]]))}));
+const IGNORED = ["tabindex", "role", "aria-label", "aria-expanded", "id", "class", "marker-end"];
+/* Numbers agree to the last printed digit but one: additions are in another order. */
+function near(a, b, what) {
+	const x = a.match(/-?[\d.]+/g).map(Number), y = b.match(/-?[\d.]+/g).map(Number);
 	if (x.length !== y.length || x.some((v, i) => Math.abs(v - y[i]) > .11))
 		throw new Error(what + ": " + a + " is not " + b);
-};
+}
 let places = 0;
-function compare(graph, node) {
-	if (node.parent)
-		near(elements[graph.id + "n" + node.id].attributes.transform, drawn[graph.id + "n" + node.id], node.name);
-	places++;
-	if (!node.open)
-		return;
-	node.edges.forEach((_, i) => {
-		const id = graph.id + "n" + node.id, label = elements[id + "l" + i].attributes;
-		near(elements[id + "e" + i].attributes.d, paths[id + "e" + i], id);
-		near([label.x, label.y], labels[id + "l" + i], id);
-	});
-	node.children.forEach((child) => compare(graph, child));
+/* The elements of the page are those of the picture, one after another: at(i), i the first one. Gives the next. */
+function compare(e, i) {
+	if (!e.set.has("fold") && e.tag !== "defs") {
+		const want = drawn[i++], a = want.attributes, classes = (a.class || "").split(" ").filter((c) => c).sort().join(" ");
+		const has = [...e.set].filter((c) => c !== "root" && c !== "chosen").sort().join(" ");
+		if (want.tag !== e.tag || classes !== has || (e.tag === "text" && want.text !== e.textContent))
+			throw new Error([want.tag, classes, want.text].join(" ") + " is drawn as " + [e.tag, has, e.textContent].join(" "));
+		for (const name of Object.keys(e.attributes).filter((n) => !IGNORED.includes(n)))
+			near(e.attributes[name], a[name] || "none", want.text + " " + name);
+		places++;
+		for (const child of e.children)
+			i = compare(child, i);
+	}
+	return i;
+}
+for (const stage of ["before", "after"]) {
+	const graph = data.graphs.find((g) => g.stage === stage), classes = {};
+	for (const e of drawn)
+		if (e.tag === "g" && e.attributes.id)
+			classes[e.attributes.id] = e.attributes.class.split(" ");
+	page.show(graph);
+	const kept = graph.nodes.map((n) => n && n.open);
+	for (const node of graph.nodes)
+		if (node && node.children)
+			node.open = (classes[stage + "n" + node.id] || []).includes("open");
+	page.show(graph);
+	compare(graph.root.element, drawn.findIndex((e) => e.attributes.id === stage + "n" + graph.root.id));
+	graph.nodes.forEach((n, i) => { if (n) n.open = kept[i]; });
 }
 const press = (key) => listeners.keydown({key, target: page.document.body, preventDefault() {}});
 for (const graph of data.graphs) {
 	page.show(graph);
-	compare(graph, graph.root);
 	for (let i = 0; i < 9; i++)
 		page.foldLevel(true);
 	if (state.graph.nodes.some((n) => n && n.children && !n.open))
@@ -198,9 +224,9 @@ for (const graph of data.graphs) {
 }
 for (const id of ["fold", "unfold", "smaller", "larger", "fit"])
 	elements[id].own.click();
-console.log(places, "places as drawn,", opened, "times focused");
+console.log(places, "elements as drawn,", opened, "times focused");
 JS
-	for page in dates tales unfused hostile deep; do node "$tmp/page.js" "$tmp/$page.html"; done
+	for page in dates tales unfused hostile deep; do node "$tmp/page.js" "$tmp/$page.html" "$tmp/$page.svg"; done
 else
 	echo "SKIPPED, the script alone: node is absent" >&2
 fi

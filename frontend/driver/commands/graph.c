@@ -125,31 +125,21 @@ static void print_data(struct buf *out, const struct views *v)
 
 /* ---- page and picture ---- */
 
-/* Prints the page. Pictures contain closed boxes too, hidden, since the script only moves what is drawn. They are in
- * templates, so that the browser reads the page without laying them out. */
+/* Prints the page. It has no pictures: its script draws a box when it is opened, since a browser takes seconds to read
+ * all boxes of many layers. */
 static void print_page(struct buf *out, const struct views *v)
 {
-	struct buf data, pictures;
-	char id[24];
+	struct buf data;
 	buf_init(&data);
-	buf_init(&pictures);
 	print_data(&data, v);
-	for (size_t i = 0; i < v->list.n; i++) {
-		(void)snprintf(id, sizeof(id), "g%zu", i);
-		buf_printf(&pictures, "<template id=\"%st\">", id);
-		graph_draw(&pictures, &v->list.items[i].graph, id, true);
-		buf_str(&pictures, "</template>\n");
-	}
 	page_write(out, &(struct page){.name = v->name,
 	                               .title = "graph",
 	                               .parts = (const char *)graph_html,
-	                               .marks = {{"@GRAPHSTYLE@", (const char *)graph_css},
-	                                         {"@PICTURES@", pictures.data}},
+	                               .marks = {{"@GRAPHSTYLE@", (const char *)graph_css}},
 	                               .data = data.data,
 	                               .script = (const char *)graph_js});
-	out->failed = out->failed || buf_failed(&data) || buf_failed(&pictures);
+	out->failed = out->failed || buf_failed(&data);
 	buf_destroy(&data);
-	buf_destroy(&pictures);
 }
 
 /* Prints the first function as a picture, before and after the passes, side by side. */
@@ -170,7 +160,7 @@ static void print_svg(struct buf *out, const struct views *v)
 		print_dims(&pictures, &view->graph);
 		buf_printf(&pictures, ")</text>\n<g transform=\"translate(%.1f,%.1f)\">", x,
 		           MARGIN + CAPTION);
-		graph_draw(&pictures, &view->graph, stage_names[view->stage], false);
+		graph_draw(&pictures, &view->graph, stage_names[view->stage]);
 		buf_str(&pictures, "</g>\n");
 		x += view->graph.root->w + MARGIN;
 		height = view->graph.root->h > height ? view->graph.root->h : height;

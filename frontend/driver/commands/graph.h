@@ -115,9 +115,8 @@ typedef void graph_point_fn(void *user, double x, double y);
 void graph_visit_points(const struct graph_node *box, const struct graph_edge *e, graph_point_fn *each,
                         void *user);
 
-/* Appends the picture as an SVG element. prefix: of the ids of its elements. closed: also what closed boxes contain,
- * hidden. */
-void graph_draw(struct buf *out, const struct graph *g, const char *prefix, bool closed);
+/* Appends the picture as an SVG element. prefix: of the ids of its elements. */
+void graph_draw(struct buf *out, const struct graph *g, const char *prefix);
 /* Appends the data of the boxes as a JSON array. */
 void graph_data(struct buf *out, const struct graph *g);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The picture of a graph as SVG, and its data as JSON for the page's script, which opens boxes and moves what is drawn
- * here. Ids of elements: PREFIX, then n and the box's id; in it e and l with the index of an edge: its line and label.
+ * The picture of a graph as SVG, and its data as JSON for the page's script, which draws the same elements. Ids of
+ * elements: PREFIX, then n and the box's id; in it e and l with the index of an edge: its line and label.
  * A port is the place where an edge crosses the border of its box; a bend is a point of an edge in a row that it
  * passes.
  */
@@ -22,7 +22,6 @@ static const char *const kinds[] = {"step", "repeat", "kernel", "op", "input", "
 struct picture {
 	struct buf *out;
 	const char *prefix;
-	bool closed; /* draw what closed boxes contain */
 };
 
 /* Draws a line of text, escaped; nothing for an empty one. */
@@ -68,8 +67,24 @@ static void put_point(void *user, double x, double y)
 	c->n++;
 }
 
-/* Draws the edges in a box with the type of their first value as label. Lines are drawn before labels, so that no
- * line crosses a label. */
+/* Prints the label of an edge: the type of its first value, and the number of values. */
+static void put_label(struct buf *out, const struct graph_edge *e, void (*put)(struct buf *, const char *))
+{
+	struct buf text;
+	buf_init(&text);
+	buf_str(&text, e->type);
+	if (e->n_values > 1)
+		buf_printf(&text, " \u00d7%zu", e->n_values);
+	put(out, text.data);
+	buf_destroy(&text);
+}
+
+static void put_svg_text(struct buf *out, const char *text)
+{
+	page_text(out, text, strlen(text));
+}
+
+/* Draws the edges in a box. Lines are drawn before labels, so that no line crosses a label. */
 static void put_edges_of(struct picture *p, const struct graph_node *box)
 {
 	struct buf labels;
@@ -86,9 +101,7 @@ static void put_edges_of(struct picture *p, const struct graph_node *box)
 		buf_printf(p->out, "\" marker-end=\"url(#%sarrow)\"/>\n", p->prefix);
 		buf_printf(&labels, "<text class=\"l\" id=\"%sn%zul%zu\" x=\"%.1f\" y=\"%.1f\">", p->prefix,
 		           box->id, i, c.label_x, c.label_y + 4);
-		page_text(&labels, e->type, strlen(e->type));
-		if (e->n_values > 1)
-			buf_printf(&labels, " \u00d7%zu", e->n_values);
+		put_label(&labels, e, put_svg_text);
 		buf_str(&labels, "</text>\n");
 	}
 	buf_append(p->out, &labels);
@@ -109,7 +122,7 @@ static const char *work_of(const struct graph_node *n)
 	return ir_op_has(op->code, TRAIT_CONTRACT) ? " contraction" : ir_is_norm(op->code) ? " norm" : "";
 }
 
-/* Draws a box, and in it its edges and children if it is open (with p->closed always: hidden by the style). */
+/* Draws a box, and in it its edges and children if it is open. */
 static void put_box(struct picture *p, const struct graph_node *n)
 {
 	double radius = n->kind == GRAPH_INPUT || n->kind == GRAPH_OUTPUT ? n->h / 2 : RADIUS;
@@ -130,7 +143,7 @@ static void put_box(struct picture *p, const struct graph_node *n)
 		put_text(p, "name", TEXT_X, TEXT_Y, n->name);
 	put_text(p, "text", TEXT_X, TEXT_Y + LINE, n->text);
 	put_text(p, "figures", TEXT_X, TEXT_Y + LINE * (*n->text ? 2 : 1), n->figures);
-	if (graph_has_inside(n) && (n->is_open || p->closed)) {
+	if (graph_has_inside(n) && n->is_open) {
 		buf_str(p->out, "<g class=\"in\">\n");
 		put_edges_of(p, n);
 		for (size_t i = 0; i < n->children.n; i++)
@@ -140,9 +153,9 @@ static void put_box(struct picture *p, const struct graph_node *n)
 	buf_str(p->out, "</g>\n");
 }
 
-void graph_draw(struct buf *out, const struct graph *g, const char *prefix, bool closed)
+void graph_draw(struct buf *out, const struct graph *g, const char *prefix)
 {
-	struct picture p = {out, prefix, closed};
+	struct picture p = {out, prefix};
 	buf_printf(out,
 	           "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"graph\" id=\"%s\" width=\"%.0f\" "
 	           "height=\"%.0f\">\n"
@@ -263,13 +276,15 @@ static void put_rows(struct buf *out, const struct graph_rows *r)
 	}
 }
 
-/* Edges of a box as [id from, id to, first bend, number of bends]. */
+/* Edges of a box as [id from, id to, first bend, number of bends, label]. */
 static void put_edges(struct buf *out, const struct graph_node *box)
 {
 	for (size_t i = 0; i < box->edges.n; i++) {
 		const struct graph_edge *e = &box->edges.items[i];
-		buf_printf(out, "%s[%zu,%zu,%zu,%zu]", i ? "," : "", e->from->id, e->to->id, e->first_bend,
+		buf_printf(out, "%s[%zu,%zu,%zu,%zu,", i ? "," : "", e->from->id, e->to->id, e->first_bend,
 		           e->n_bends);
+		put_label(out, e, page_json_string);
+		buf_char(out, ']');
 	}
 }
 
@@ -279,8 +294,12 @@ static void put_data(struct buf *out, const struct graph *g, const struct graph_
 	buf_printf(out, "{\"id\":%zu,\"kind\":\"%s\",\"depth\":%zu,\"name\":", n->id, kinds[n->kind],
 	           n->depth);
 	page_json_string(out, n->name);
-	buf_printf(out, ",\"w\":%.1f,\"h\":%.1f,\"at\":[%u,%u],\"facts\":", n->width, n->height,
-	           (unsigned)n->loc.at.source, (unsigned)n->loc.at.line);
+	buf_str(out, ",\"text\":");
+	page_json_string(out, n->text);
+	buf_str(out, ",\"figures\":");
+	page_json_string(out, n->figures);
+	buf_printf(out, ",\"work\":\"%s\",\"w\":%.1f,\"h\":%.1f,\"at\":[%u,%u],\"facts\":", work_of(n),
+	           n->width, n->height, (unsigned)n->loc.at.source, (unsigned)n->loc.at.line);
 	put_facts(out, g, n);
 	if (graph_has_inside(n)) {
 		buf_printf(out, ",\"open\":%s,\"rows\":[", n->is_open ? "true" : "false");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page of `tfmc graph`: opens and closes boxes, moves what the command has drawn, shows facts and source lines of
-// a box. Rows and their order are data; places are those of graph_layout.c, whose constants these are.
+// The page of `tfmc graph`: draws boxes when they are opened first, moves them, shows facts and source lines of a box.
+// Rows and their order are data; places are those of graph_layout.c, elements those of graph_draw.c, whose constants these are.
 const data = JSON.parse($("data").textContent);
 const GAP_X = 26, GAP_Y = 40, BEND = 10, PAD = 18, HEAD = 34;
-const LABEL = .3;
+const LABEL = .3, TEXT_X = 18, TEXT_Y = 21, LINE = 17, RADIUS = 7;
 
 /* ---- boxes ---- */
 
@@ -26,6 +26,7 @@ function prepare(graph, node, parent) {
 		return cell;
 	}));
 	node.links = node.rows.map(() => []);
+	node.labels = node.edges.map((edge) => edge[4]);
 	node.edges = node.edges.map(([from, to, first, n]) => {
 		graph.nodes[from].nOut++;
 		graph.nodes[to].nIn++;
@@ -102,11 +103,41 @@ function layout(node) {
 
 /* ---- drawing ---- */
 
-const elementOf = (graph, node) => node.element || (node.element = $(graph.id + "n" + node.id));
 const round = (x) => x.toFixed(1);
 
+/* Boxes are what keys, screen readers and pointers reach; values at the border of a box are not. */
+function makeBox(graph, node, into) {
+	const isValue = node.kind === "input" || node.kind === "output", isPort = node.kind === "port";
+	const e = node.element = addShape(into, "g", {class: "n " + node.kind + node.work + (node.children ? " closed" : " leaf"),
+		id: graph.id + "n" + node.id});
+	const put = (name, x, y, text) => text && addShape(e, "text", {class: name, x, y}, text);
+	node.frames = isPort ? [] : [addShape(e, "rect", {rx: isValue ? node.h / 2 : RADIUS})];
+	if (node.kind === "repeat") { // a second card behind the first
+		node.frames.push(addShape(e, "rect", {class: "card", x: 5, y: 5, rx: RADIUS}));
+		e.prepend(node.frames[1]);
+	}
+	put(isPort ? "text" : "name", isPort || isValue ? node.w / 2 : TEXT_X, isPort ? LINE - 5 : isValue ? TEXT_Y - 1 : TEXT_Y, node.name);
+	put("text", TEXT_X, TEXT_Y + LINE, node.text);
+	put("figures", TEXT_X, TEXT_Y + LINE * (node.text ? 2 : 1), node.figures);
+	if (!isBox(node))
+		return;
+	e.setAttribute("tabindex", "-1");
+	e.setAttribute("role", "button");
+	e.setAttribute("aria-label", [node.name, node.kind, ...node.facts.map((f) => f.join(" "))].join(", "));
+	if (node.children)
+		node.fold = addShape(e, "text", {class: "fold", y: 17});
+}
+
+/* Lines are before labels, so that no line crosses a label. */
+function makeInside(graph, node) {
+	node.inside = addShape(node.element, "g", {class: "in"});
+	node.paths = node.edges.map(() => addShape(node.inside, "path", {class: "e", "marker-end": "url(#" + graph.id + "arrow)"}));
+	node.labels = node.labels.map((text) => addShape(node.inside, "text", {class: "l"}, text));
+	node.children.forEach((child) => makeBox(graph, child, node.inside));
+}
+
 /* Labels are at the end where fewer edges meet. */
-function drawEdge(graph, node, i) {
+function drawEdge(node, i) {
 	const cells = node.edges[i], from = cells[0].node, to = cells[cells.length - 1].node, points = [[cells[0].x, from.y + from.height]];
 	for (const c of cells.slice(1, -1))
 		points.push([c.x, c.top], [c.x, c.bottom]);
@@ -116,33 +147,16 @@ function drawEdge(graph, node, i) {
 		const [[x, y], [toX, toY]] = [points[k - 1], points[k]], bend = (toY - y) / 2;
 		path += k % 2 ? "C" + [x, y + bend, toX, toY - bend, toX, toY].map(round).join(" ") : "L" + round(toX) + " " + round(toY);
 	}
-	const id = graph.id + "n" + node.id, label = $(id + "l" + i);
-	$(id + "e" + i).setAttribute("d", path);
+	node.paths[i].setAttribute("d", path);
 	const atEnd = from.nOut > to.nIn, share = atEnd ? 1 - LABEL : LABEL, k = atEnd ? points.length - 1 : 1;
-	label.setAttribute("x", round(points[k - 1][0] + share * (points[k][0] - points[k - 1][0])));
-	label.setAttribute("y", round(points[k - 1][1] + share * (points[k][1] - points[k - 1][1]) + 4));
-}
-
-/* Boxes get what keys, screen readers and pointers need when they are drawn first: most boxes are in closed ones. */
-function makeButton(node, e) {
-	node.isButton = true;
-	e.setAttribute("tabindex", "-1");
-	e.setAttribute("role", "button");
-	e.setAttribute("aria-label", [node.name, node.kind, ...node.facts.map((f) => f.join(" "))].join(", "));
-	if (!node.children)
-		return;
-	node.fold = document.createElementNS("http://www.w3.org/2000/svg", "text");
-	node.fold.setAttribute("class", "fold");
-	node.fold.setAttribute("y", "17");
-	e.append(node.fold);
+	node.labels[i].setAttribute("x", round(points[k - 1][0] + share * (points[k][0] - points[k - 1][0])));
+	node.labels[i].setAttribute("y", round(points[k - 1][1] + share * (points[k][1] - points[k - 1][1]) + 4));
 }
 
 function draw(graph, node) {
-	const e = elementOf(graph, node);
-	if (!node.isButton && isBox(node))
-		makeButton(node, e);
+	const e = node.element;
 	e.setAttribute("transform", "translate(" + round(node.x) + "," + round(node.y) + ")");
-	for (const rect of e.querySelectorAll(":scope > rect")) {
+	for (const rect of node.frames) {
 		rect.setAttribute("width", round(node.width));
 		rect.setAttribute("height", round(node.height));
 	}
@@ -157,7 +171,9 @@ function draw(graph, node) {
 	}
 	if (!node.open)
 		return;
-	node.edges.forEach((_, i) => drawEdge(graph, node, i));
+	if (!node.inside)
+		makeInside(graph, node);
+	node.edges.forEach((_, i) => drawEdge(node, i));
 	node.children.forEach((child) => draw(graph, child));
 }
 
@@ -171,7 +187,7 @@ function update() {
 }
 
 function resize() {
-	const graph = state.graph, root = graph.root, svg = $(graph.id), w = root.width + 2, h = root.height + 2;
+	const graph = state.graph, root = graph.root, svg = graph.svg, w = root.width + 2, h = root.height + 2;
 	svg.setAttribute("viewBox", "0 0 " + round(w) + " " + round(h));
 	svg.setAttribute("width", round(w * state.zoom));
 	svg.setAttribute("height", round(h * state.zoom));
@@ -187,15 +203,16 @@ const isShown = (node) => !node.parent || (node.parent.open && isShown(node.pare
 const isBox = (node) => node.kind !== "port" && node.parent;
 const shownBoxes = () => state.graph.nodes.filter((n) => n && isBox(n) && isShown(n));
 
-/* Pictures are in templates, which the browser reads without styles and layout. */
 function start(graph) {
-	const template = $(graph.id + "t");
-	if (template && template.content)
-		$("pane").append(template.content);
 	graph.nodes = [];
 	prepare(graph, graph.root, null);
-	elementOf(graph, graph.root).classList.add("root");
-	graph.chosen = graph.nodes.find((n) => n && isBox(n));
+	graph.svg = addShape($("pane"), "svg", {class: "graph", id: graph.id});
+	const arrow = addShape(addShape(graph.svg, "defs", {}), "marker", {id: graph.id + "arrow", class: "a", viewBox: "0 0 8 8", refX: 7, refY: 4,
+		markerWidth: 8, markerHeight: 8, orient: "auto"});
+	addShape(arrow, "path", {d: "M0 0L8 4L0 8z"});
+	makeBox(graph, graph.root, graph.svg);
+	graph.root.element.classList.add("root");
+	graph.chosen = graph.root.children.find(isBox);
 }
 
 function show(graph) {
@@ -203,7 +220,7 @@ function show(graph) {
 		start(graph);
 	state.graph = graph;
 	for (const g of data.graphs.filter((g) => g.nodes))
-		$(g.id).style.display = g === graph ? "block" : "none";
+		g.svg.style.display = g === graph ? "block" : "none";
 	const same = data.graphs.filter((g) => g.stage === graph.stage);
 	buildChoices($("functions"), same.map((g) => g.id), Object.fromEntries(same.map((g) => [g.id, g.title])), graph.id,
 		(id) => show(data.graphs.find((g) => g.id === id)));
@@ -301,12 +318,12 @@ function choose(node, focuses) {
 	if (!node)
 		return;
 	for (const n of [old, node]) {
-		elementOf(graph, n).classList.toggle("chosen", n === node);
-		elementOf(graph, n).setAttribute("tabindex", n === node ? "0" : "-1");
+		n.element.classList.toggle("chosen", n === node);
+		n.element.setAttribute("tabindex", n === node ? "0" : "-1");
 	}
 	graph.chosen = node;
 	if (focuses) {
-		elementOf(graph, node).focus({preventScroll: true});
+		node.element.focus({preventScroll: true});
 		scrollTo(node);
 	}
 	showFacts(node);
@@ -315,7 +332,7 @@ function choose(node, focuses) {
 
 /* Its title comes into sight. */
 function scrollTo(node) {
-	const pane = $("pane"), outer = pane.getBoundingClientRect(), inner = elementOf(state.graph, node).getBoundingClientRect();
+	const pane = $("pane"), outer = pane.getBoundingClientRect(), inner = node.element.getBoundingClientRect();
 	const height = Math.min(inner.height, 60), width = Math.min(inner.width, outer.width - 40);
 	if (inner.top < outer.top || inner.top + height > outer.bottom)
 		pane.scrollTop += inner.top - outer.top - outer.height / 3;
@@ -335,7 +352,7 @@ function chooseLine(source, line) {
 /* The nearest box in a direction, by the centers of what is on the screen. Boxes around it do not count. */
 function moveTo(dx, dy) {
 	const at = state.graph.chosen, center = (n) => {
-		const r = elementOf(state.graph, n).getBoundingClientRect();
+		const r = n.element.getBoundingClientRect();
 		return [r.left + r.width / 2, n.open ? r.top + 10 : r.top + r.height / 2];
 	};
 	const [x, y] = center(at);
@@ -368,7 +385,7 @@ document.addEventListener("keydown", (e) => {
 $("pane").addEventListener("click", (e) => {
 	const element = e.target.closest(".n"), graph = state.graph;
 	const node = element && graph.nodes[Number(element.id.slice(graph.id.length + 1))];
-	if (!node || !isBox(node))
+	if (!node || node.element !== element || !isBox(node))
 		return;
 	choose(node, true);
 	if (!node.open || e.target.classList.contains("fold") || e.target.classList.contains("name"))
