@@ -102,7 +102,7 @@ static bool collect_expr_states(struct lowering *lw, const struct expr *e, struc
 	for (size_t i = 0; i < e->n_keywords; i++) {
 		const struct expr *v = e->keywords[i].value;
 		if (lw->mode == LOWER_DECODE && strcmp(e->keywords[i].name, "cache") == 0 &&
-		    v->kind == EX_STRING)
+		    (v->kind == EX_STRING || v->kind == EX_NAME)) /* a bare word, as for call_word */
 			ok = ok && add_cache_states(lw, v->text, out);
 	}
 	for (size_t i = 0; ok && i < expr_n_children(e); i++)
