@@ -38,8 +38,8 @@ struct frontend_options {
 	int64_t context;      /* upper bound for tokens of a sequence; 0: the bound of the file */
 	const char *name;     /* overrides `name`, must satisfy expr_is_name; NULL: the file's */
 	/* Called with the path, as opened, of each file that is read, or will be: weight files, the weight map,
-	 * vocabularies, documents that others include; also of models that are rejected. The model file itself and the
-	 * files of checks are not included. May be NULL. */
+	 * vocabularies, documents that others include; also of models that are rejected. Files of checks when
+	 * frontend_check_tensor opens them; the model file itself is not included. May be NULL. */
 	void (*file_read)(void *user, const char *path);
 	void *file_user;
 };

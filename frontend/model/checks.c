@@ -268,6 +268,7 @@ enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *fil
 		found->files = weight_files_create(&m->arena, m->cx, NULL);
 		if (found->files == NULL)
 			return TFMC_NO_MEMORY;
+		document_record_file(&m->doc, file_join(&m->arena, m->doc.dir, file));
 		TFMC_TRY(weight_files_open(found->files, m->doc.dir, file, loc));
 	}
 	*out = weight_files_find(found->files, name);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tfmc watch: one line for each save of the model, of a document that it is based on, or of its weights; errors as compile
-# prints them, object untouched; differences from the last result without errors; ^C is the regular end.
+# tfmc watch: one line for each save of the model, of a document that it is based on, of its weights, or of the tensors of
+# its checks; errors as compile prints them, object untouched; differences from the last result without errors; ^C is the regular end.
 set -euo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -62,10 +62,11 @@ line, messages = result()
 expect(re.escape(sizes.split(",")[0]) + rf", {size} of weights \(\+{size}\), {size} of arena \(\+{size}\)", line)
 assert messages == "" and open("out.o", "rb").read() != before
 
-# Weights that are saved again: nothing differs.
-os.utime("model.safetensors")
-line, messages = result()
-expect(rf"ok: \d+ groups, {size} of weights, {size} of arena", line)
+# Weights, or tensors of checks, that are saved again: nothing differs.
+for name in "model.safetensors", "cases.safetensors":
+    os.utime(name)
+    line, messages = result()
+    expect(rf"ok: \d+ groups, {size} of weights, {size} of arena", line)
 
 # Another result than the checks of the file expect.
 save("embed.yaml", embed.replace("  - normalize: {p: 2}\n", ""))
