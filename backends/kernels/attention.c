@@ -2,6 +2,13 @@
 /*
  * Attention generator: binds operands, chooses the schedule, divides scratch, and divides heads and rows among workers.
  * attention.h states the result; attention_internal.h lists the parts.
+ *
+ * A key head serves a group of query heads (grouped-query attention): its rows are the tokens times these. A task is
+ * some rows of a key head, computed KV block by KV block (bc keys each), in register tiles of mr rows. A partial
+ * result of a row is its maximum score, the sum of exponentials relative to it, and the accumulated values, not yet
+ * divided by the sum. With split-KV the blocks of a head are divided among workers, and each block has a slot, a
+ * partial result of its own, which attention_split.c combines. limits: which keys rows see (mask, window, lengths).
+ * Scratch is in units of f32.
  */
 #include "backends/kernels/attention.h"
 #include "backends/kernels/attention_internal.h"
@@ -39,6 +46,8 @@ static struct kb_val token_of(const struct attention *a, struct kb_val r)
 	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->heads.queries) : r;
 }
 
+/* Element offset of row r in an operand [B,H,S,..]: its token, and with groups the query head within the group (rows
+ * are token by token). */
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r)
 {
 	struct kb *k = a->k;
@@ -91,6 +100,8 @@ static struct kb_val rows_of_sequence(const struct attention *a, struct kb_val b
 	return kb_mul(a->k, real, a->heads.queries);
 }
 
+/* The visible keys of sequence b: all, the keys that the first row sees of a causal mask (first), and where its window
+ * begins. past: keys before the call, by which the mask is shifted. */
 struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b)
 {
 	struct kb *k = a->k;
@@ -116,6 +127,8 @@ static struct kb_val head_at(const struct attention *a, const struct kb_tensor *
 	return attention_at(k, t, t->ptr, index);
 }
 
+/* Addresses of a key head of a sequence in all operands that there are; queries and output at the first query head of
+ * its group. */
 struct attention_head attention_find_head(const struct attention *a, struct kb_val b, struct kb_val key_head)
 {
 	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->heads.queries) : key_head;
@@ -227,6 +240,7 @@ void attention_store_row(const struct attention *a, const struct attention_head 
 	attention_loop_row(a, a->value_size, lanes, store_elements, &s);
 }
 
+/* The task of rows [first, first + n): keys [begin, end) that any of them sees, where later rows see later keys. */
 struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
                                           struct kb_val first, struct kb_val n)
 {
@@ -251,7 +265,8 @@ struct blocks {
 	struct kb_val slot;     /* of the first block, if split */
 };
 
-/* Partial result for the block that begins at key `first`: its slot, zeroed, if split; else the task's. */
+/* Partial result for the block that begins at key `first`: its slot, zeroed, if split; else the task's, into which all
+ * blocks are combined. */
 static struct attention_partial partial_of_block(const struct attention *a, const struct attention_task *t,
                                                  const struct blocks *b, struct kb_val first)
 {
@@ -309,7 +324,7 @@ static void store_rows(const struct attention *a, const struct attention_head *h
 	kb_end_loop(k);
 }
 
-/* All KV blocks of the task, or this worker's share of them. */
+/* Emits all KV blocks of the task, or this worker's share of them, which a second pass combines and stores. */
 static void emit_task(const struct attention *a, const struct attention_head *h,
                       const struct attention_task *t, const struct blocks *share_of_blocks)
 {
@@ -381,7 +396,7 @@ static struct kb_val count_tiles(const struct attention *a, const struct attenti
 	return kb_div_const(a->k, kb_add_const(a->k, l->rows, a->mr - 1), a->mr);
 }
 
-/* Total cost of all heads. */
+/* Total cost of all heads: the length of the line that workers divide. Heads of a sequence cost the same. */
 static struct kb_val total_cost(const struct attention *a)
 {
 	struct kb *k = a->k;
@@ -415,7 +430,8 @@ static void count_if(struct kb *k, struct kb_var n, struct kb_val cond)
 	kb_set(k, n, kb_add(k, old, kb_select(k, cond, kb_index(k, 1), kb_index(k, 0))));
 }
 
-/* Rows [*lo, *hi) of the tiles of the head whose cost interval begins in this worker's share. */
+/* Rows [*lo, *hi) of the tiles of the head whose cost interval begins in this worker's share. Tiles are counted rather
+ * than divided: a tile belongs to one worker. Advances the cursor by the head's cost. */
 static void find_share_rows(const struct attention *a, const struct schedule *l,
                             const struct attention_limits *limits, struct kb_val *lo, struct kb_val *hi)
 {
@@ -603,6 +619,7 @@ struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step)
 	return attention_round_down(k, kb_add_const(k, n, step - 1), step);
 }
 
+/* Emits step for all elements of a row: full vectors, unrolled if they are few, then one partial vector. */
 void attention_loop_row(const struct attention *a, int64_t count, int lanes, attention_row_fn *step,
                         void *user)
 {
@@ -620,6 +637,8 @@ void attention_loop_row(const struct attention *a, int64_t count, int lanes, att
 		step(user, kb_index(k, full), lanes, (int)(count - full));
 }
 
+/* Vectors of columns of a register tile with `rows` rows: fewer rows leave registers for more panels, as long as
+ * accumulators, a row of weights and an operand fit. */
 int attention_nr_vectors(const struct attention *a, int rows)
 {
 	const struct target *t = a->job->target;
@@ -705,7 +724,8 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 	return TFMC_OK;
 }
 
-/* Binds the storage of the root's axes [B,H,S,V] in the group's result. */
+/* Binds the storage of the root's axes [B,H,S,V] in the group's result, which may be a view (heads concatenated): the
+ * kernel stores through it. */
 static enum tfmc_status bind_result(struct attention *a, const struct ir_op *root)
 {
 	struct eval e;
@@ -791,8 +811,8 @@ static struct attention_score choose_factors(const struct attrs_attention *attrs
 	                                .base2 = base != 1};
 }
 
-/* True if products of bf16 pairs apply: rows see the same keys, and operands are read in full vectors. CPUs
- * with AMX multiply pairs in vectors at half the rate of f32, so AMX does it or nothing. */
+/* True if dot products of bf16 pairs apply: rows see the same keys, and operands are read in full vectors. CPUs with
+ * AMX multiply pairs in vectors at half the rate of f32, so AMX does it or nothing. */
 static bool can_use_bf16_dot(const struct attention *a)
 {
 	const struct kb_tensor *const read[] = {&a->q, &a->key, &a->value};
@@ -819,7 +839,8 @@ static void choose_packing(struct attention *a)
 	a->key_dtype = a->key.encoding == ENC_PANEL16 ? a->key.dtype : DT_F32;
 }
 
-/* Sizes and schedule: the group's attributes, else the target's model. */
+/* Sizes and schedule: the group's attributes, else the target's model. Head sizes are padded to panels, since full
+ * vectors are computed. */
 static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_group *s)
 {
 	int64_t br, bc;
@@ -860,6 +881,8 @@ static struct attention_heads find_heads(const struct attention *a)
 	return h;
 }
 
+/* Split-KV by work-groups has slots in memory of the call, by workers in scratch. Lengths let a kernel without split
+ * skip padding. */
 enum tfmc_status kernel_attention(const struct kernel_job *job)
 {
 	const struct attrs_group *schedule = job->group->attrs;

@@ -11,6 +11,11 @@
  * The bits of a row depend on its visible keys and on the position of the block only: masked keys have
  * probability 0 and are left out of the products, so that neither their values nor other rows of the tile can
  * change them.
+ *
+ * Keys that a row sees form one range. low, last: the keys that any row of the tile sees; common: those that all see;
+ * between them are the edges, where rows differ. is_even: each row sees one key more than the one before (causal
+ * mask). Probabilities of masked keys are marked by ATTENTION_MASKED (-1), since 0 is a probability, too. A run is
+ * rows of keys or values that are read one after the other.
  */
 #include "backends/kb/math.h"
 #include "backends/kernels/attention_internal.h"
@@ -69,8 +74,8 @@ static int64_t prefetch_rows(int64_t bytes)
 	return panel_round_up((PREFETCH_BYTES + bytes - 1) / bytes);
 }
 
-/* Before a tile of `rows` rows reads panels of keys. One row: prefetches at once. More rows: sets ahead[] to
- * addresses of which k-row e is prefetched when k-row e is read; none: nothing. */
+/* Before a tile of `rows` rows reads panels of keys. One row: prefetches at once. More rows: sets ahead[] to addresses
+ * of which k-row e is prefetched when k-row e is read; none: nothing. */
 static void attention_prefetch_keys(const struct attention *a, const struct attention_block *b,
                                     struct kb_val panel, int panels, int rows,
                                     struct kb_val ahead[TILE_PANELS_MAX])
@@ -170,7 +175,8 @@ static struct kb_val attention_row_end(const struct attention *a, const struct a
 	return kb_max(k, kb_min(k, kb_sub(k, limit, b->first), b->n), kb_index(k, 0));
 }
 
-/* Finds the visible keys of row i of the tile, and the chunks that it sees fully. */
+/* Finds the visible keys of row i of the tile, and the chunks (full vectors) that it sees fully: only the others need
+ * a mask. */
 static struct score_row open_row(const struct attention *a, const struct attention_block *b,
                                  const struct attention_tile *t, struct kb_val i)
 {
@@ -300,8 +306,8 @@ static void loop_masked_chunks(const struct attention *a, const struct score_row
 	kb_end_loop(k);
 }
 
-/* Maximum of the row. Several accumulators hide the latency of max; with a softcap, tanh dominates and one is
- * enough. */
+/* Stores the maximum of row i, with bias and softcap applied to its scores. Several accumulators hide the latency of
+ * max; with a softcap, tanh dominates and one is enough. */
 static void row_max(const struct attention *a, const struct attention_block *b,
                     const struct attention_tile *t, struct kb_val i)
 {
@@ -404,7 +410,8 @@ struct kb_val attention_combine_max(const struct attention *a, struct kb_val bef
 	return max;
 }
 
-/* Combines maxima and sums of a vector of rows from tile row i on; stores the rescaling factors. */
+/* Combines maxima and sums of a vector of rows from tile row i on with those of earlier blocks; stores the factors
+ * that rescale the accumulated values (old) and the block's (new) to the common maximum. */
 static void combine_rows(const struct attention *a, const struct attention_block *b,
                          const struct attention_tile *t, struct kb_val i)
 {
@@ -466,7 +473,8 @@ static struct kb_val load_keys(const void *user, struct kb_val k_row, int i, int
 	return a->key.encoding == ENC_PANEL16 ? attention_round_factor(a, x) : x;
 }
 
-/* Head elements [e, e + lanes) of all rows. */
+/* Adds head elements [e, e + lanes) to the scores of all rows. lanes > 1: machines that multiply by a lane of a
+ * register. */
 static void score_k(const struct score_tile *t, struct kb_val e, int lanes)
 {
 	struct kb *k = t->a->k;
@@ -483,7 +491,8 @@ static void score_k(const struct score_tile *t, struct kb_val e, int lanes)
 		reg_tile_mac_k_lane(&t->p, x, k_row, i);
 }
 
-/* Scores for the panels from `panel` on. */
+/* Scores for the panels from `panel` on: one chain of multiply-adds over the head's elements, then the scale: that of
+ * the key (int8 cache), or q_factor, which bf16 queries do not have. */
 static void score_panels(const struct attention *a, const struct attention_block *b, struct score_tile *t,
                          struct kb_val panel)
 {
@@ -517,7 +526,8 @@ static void score_panels(const struct attention *a, const struct attention_block
 	}
 }
 
-/* Scores of a tile of `rows` rows, for all keys that any of them sees, in full panels. */
+/* Scores of a tile of `rows` rows, for all keys that any of them sees, in full panels: several at once, then one by
+ * one. */
 static void emit_scores(const struct attention *a, const struct attention_block *b,
                         const struct attention_tile *t, int rows)
 {
@@ -613,7 +623,7 @@ static void add_masked_key(const struct attention *a, const struct value_tile *t
 	}
 }
 
-/* Keys that only some rows of the tile see. */
+/* Adds keys that only some rows of the tile see, row by row with a test. */
 static void loop_masked_keys(const struct attention *a, const struct value_tile *t, struct kb_val from,
                              struct kb_val to)
 {
@@ -699,7 +709,8 @@ static void combine_columns(const struct attention *a, const struct value_tile *
 	}
 }
 
-/* Columns from e0 on of the output of the tile. */
+/* Computes columns from e0 on of the output of the tile, over all keys of the block, and combines them with the
+ * earlier blocks. */
 static void value_columns(const struct attention *a, const struct attention_block *b, struct value_tile *t,
                           struct kb_val e0)
 {
@@ -762,7 +773,7 @@ static int find_mr_list(const struct attention *a, int choices[2])
 typedef void tile_fn(const struct attention *a, const struct attention_block *b,
                      const struct attention_tile *t, int rows);
 
-/* Emits the phase for each mr, behind comparisons with mr of the tile. */
+/* Emits the phase for each mr (a constant in its code), behind comparisons with mr of the tile at run time. */
 static void emit_by_mr(const struct attention *a, const struct attention_block *b,
                        const struct attention_tile *t, struct kb_val mr, tile_fn *phase)
 {
@@ -812,7 +823,8 @@ static struct kb_val find_even_rows(const struct attention *a, const struct atte
 	return kb_bin(k, KB_AND, is_even, edges_are_disjoint);
 }
 
-/* Rows from `row` on: as many as mr and the task have. */
+/* The tile of rows from `row` on: as many as mr and the task have, and the keys that any and all of them see. Later
+ * rows see later keys. */
 static struct attention_tile find_tile(const struct attention *a, const struct attention_block *b,
                                        struct kb_val row, struct kb_val mr)
 {
@@ -833,6 +845,8 @@ static struct attention_tile find_tile(const struct attention *a, const struct a
 	return t;
 }
 
+/* Tiles are computed in order of rows; a tile that sees no key of the block is left out, so its partial result
+ * stays. */
 void attention_block(const struct attention *a, const struct attention_block *b)
 {
 	struct kb *k = a->k;

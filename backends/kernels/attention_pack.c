@@ -4,6 +4,10 @@
  * is element e of its keys), values row by row. Keys and values are packed once for all rows of a task; keys
  * that no row sees are never read. Also the products of rows and panels that are
  * packed for matrix tiles (AMX).
+ *
+ * A group is as many keys as a vector has lanes, transposed in registers. In a ring buffer (sliding window) position p
+ * is in row p modulo its length, so that a block may wrap. bf16 pairs: two neighbouring elements (or keys, of values)
+ * in one 32-bit word, for dot products of pairs.
  */
 #include "backends/kernels/attention_internal.h"
 
@@ -41,6 +45,8 @@ static void copy_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, x, c->to, e, 0, lanes * 4);
 }
 
+/* Packs the task's queries times q_factor, up to full tiles: rows beyond the task repeat the last one and are never
+ * stored. A single row is a tile by itself. */
 void attention_pack_queries(const struct attention *a, const struct attention_head *h,
                             const struct attention_task *t)
 {
@@ -86,7 +92,7 @@ struct key_group {
 	bool clamped;
 };
 
-/* Elements [e0, e0 + lanes) of key i of the group, only n of them. */
+/* Elements [e0, e0 + lanes) of key i of the group, only n of them. A constant stride becomes a displacement. */
 static struct kb_val key_row(const struct attention *a, const struct key_group *g, int i, struct kb_val e0,
                              int n)
 {
@@ -179,7 +185,8 @@ static void zero_columns(const struct attention *a, const struct attention_block
 	kb_end_loop(k);
 }
 
-/* Packs the block's keys into panels, a group of `lanes` keys at a time. */
+/* Packs the block's keys into panels, a group of `lanes` keys at a time; the last group repeats its last key instead
+ * of reading beyond, and columns after it are zeroed. */
 static void pack_keys(const struct attention *a, const struct attention_head *h,
                       const struct attention_block *b)
 {
@@ -250,7 +257,7 @@ static void pack_pair(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, interleave_bf16(k, x, y), r->to, e, 0, lanes * 4);
 }
 
-/* Packs values j and j + 1 (if it is in the block). */
+/* Packs values j and j + 1 (if it is in the block, else 0) as pairs. */
 static void pack_value_pair(const struct attention *a, struct kb_val first, struct kb_val j, bool is_pair)
 {
 	struct kb *k = a->k;
@@ -376,6 +383,7 @@ static void copy_scales(const struct attention *a, const struct kb_tensor *t, co
 	kb_end_loop(k);
 }
 
+/* Sets b->keys and b->values: to scratch after packing, or to the operand itself where it can be read as it is. */
 void attention_pack_block(const struct attention *a, const struct attention_head *h,
                           struct attention_block *b)
 {
@@ -438,7 +446,8 @@ static struct matrix_tiles tile_shape(const struct attention *a, int rows, int c
 	                             .x_tile_stride = KB_TILE_ROWS * length * 4};
 }
 
-/* Multiplies `steps` tiles of the rows at x by k-rows at w; stores the sums in amx_acc. */
+/* Multiplies `steps` tiles of the rows at x by k-rows at w; stores the sums in amx_acc. Tiles can be stored to memory
+ * only. */
 static void multiply_tiles(const struct matrix_tiles *t, const struct attention *a, struct kb_val x,
                            struct kb_val w, struct kb_val steps)
 {
@@ -495,7 +504,8 @@ void attention_amx_scores(const struct attention *a, const struct attention_bloc
 	kb_end_if(k);
 }
 
-/* Columns e .. of acc = acc old_factor + (probabilities v) new_factor. */
+/* Columns e .. of acc = acc old_factor + (probabilities v) new_factor. Keys are processed in full tiles: probabilities
+ * beyond the last are 0. */
 static void value_columns(const struct attention *a, const struct attention_block *b,
                           const struct attention_tile *t, struct kb_val e, int rows, int columns)
 {

@@ -7,6 +7,9 @@
  *
  * Work-groups always divide the blocks of a new token, and a second kernel combines: their slots are in memory
  * of the call, since the number of groups is not known when compiling.
+ *
+ * A slot is the partial result of one KV block for all rows of a head (acc [rows, V], max, sum). Blocks of all heads
+ * are numbered in one sequence, of which worker w has a range; an owner is the worker that has a block's slot.
  */
 #include <float.h>
 
@@ -45,6 +48,8 @@ static bool find_group_slots(const struct ir_func *f, const struct ir_op *group,
 	return true;
 }
 
+/* True: the group has split attention, whose partial results a second kernel combines; *heads: key heads of all
+ * sequences, which decide at run time whether workers are split. */
 bool kernel_has_combine(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
                         const struct target *t, const struct ir_dim **heads)
 {
@@ -59,6 +64,7 @@ bool kernel_has_combine(const struct ir_module *m, const struct ir_func *f, cons
 	return true;
 }
 
+/* Bytes of the partial results in memory of the call; NULL: none, they are in scratch. */
 const struct ir_dim *kernel_combine_bytes(const struct ir_module *m, const struct ir_func *f,
                                           const struct ir_op *group, const struct target *t)
 {
@@ -85,6 +91,7 @@ struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n
 
 /* ---- slots ---- */
 
+/* Addresses inside slot `index`: accumulated values, then maxima, then sums. */
 struct attention_partial attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index)
 {
 	struct kb *k = a->k;
@@ -115,7 +122,7 @@ static void combine_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, kb_fma(k, before, j->old_factor, sum), j->acc, e, 0, lanes * 4);
 }
 
-/* Combines a block as attention_block.c does, for one row in all lanes. */
+/* Combines a block as attention_block.c does, for one row in all lanes: the same operations, so the same bits. */
 static void combine_block(const struct attention *a, struct kb_val row, const struct attention_partial *block)
 {
 	struct kb *k = a->k;
@@ -154,7 +161,8 @@ struct block_range {
 	struct kb_val first, n, length;
 };
 
-/* Slot of block `at` of all; *owner: the worker that has it, or one before. */
+/* Slot of block `at` of all; *owner: the worker that has it, or one before, as blocks are visited in order. Another
+ * worker's scratch is a multiple of scratch_stride away. */
 static struct attention_partial find_slot(const struct attention *a, const struct block_range *r,
                                           struct kb_val at, struct kb_var owner)
 {
@@ -170,7 +178,7 @@ static struct attention_partial find_slot(const struct attention *a, const struc
 	return attention_slot(a, kb_ptr_add(k, a->scratch.slots.base, step, 0), index);
 }
 
-/* Combines all blocks of row `row` of the head. */
+/* Combines all blocks of row `row` of the head in order and stores the row. */
 static void combine_row(const struct attention *a, const struct attention_head *h, struct kb_val row,
                         const struct block_range *r)
 {
@@ -189,7 +197,8 @@ static void combine_row(const struct attention *a, const struct attention_head *
 
 #define COLUMNS 4 /* columns of an item, at most */
 
-/* Combines row `row` of a head, whose first slot is `slot`; each item has some columns. */
+/* Combines row `row` of a head, whose first slot is `slot`; each item has some columns, and all compute maximum and
+ * sum. Columns beyond the head read the last one and are not stored. */
 static void combine_row_by_items(const struct attention *a, const struct attention_head *h, struct kb_val row,
                                  struct kb_val slot, struct kb_val n_slots)
 {

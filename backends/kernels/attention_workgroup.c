@@ -10,6 +10,9 @@
  * leave partial results for a second kernel (attention_split.c): the same bits. A block in which a row sees nothing
  * leaves its partial result unchanged, so that a row depends only on the keys it sees. All items reach all
  * barriers.
+ *
+ * A local block is as many keys as local memory holds; ITEMS is the number of items of a group. probabilities of
+ * masked keys are marked (ATTENTION_MASKED), so that 0 times an infinite value does not occur.
  */
 #include <float.h>
 #include <math.h>
@@ -63,7 +66,8 @@ static inline struct kb_val load_shared(struct wg_attention *s, struct kb_val ta
 	return kb_load(s->k, KB_F32_T, table, at, disp, 0);
 }
 
-/* Chooses the highest tile that local memory holds. False: none, or a head has more than 4 columns for each item. */
+/* Chooses the tile with most rows (16 or 8) that local memory holds. False: none, or a head has more than 4 columns
+ * for each item, which are registers. */
 static bool choose_sizes(const struct target *t, int64_t size, int64_t value_size, struct wg_sizes *out)
 {
 	int64_t longest = size > value_size ? size : value_size;
@@ -123,7 +127,7 @@ static void store_row_factor(struct wg_attention *s, struct kb_val factor)
 
 /* ---- copies ---- */
 
-/* Copies the task's queries times q_factor; rows after the last repeat it. */
+/* Copies the task's queries times q_factor to local memory; rows after the last repeat it. */
 static void copy_queries(struct wg_attention *s, const struct attention_head *h,
                          const struct attention_task *t)
 {
@@ -153,8 +157,8 @@ static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t 
 	return kb_add(k, at, attention_offset(k, t, ATTENTION_ELEMENT, e));
 }
 
-/* Copies keys or values of the block from key `first` on; keys at or beyond `end` repeat the last one and are
- * masked. */
+/* Copies keys or values of the block from key `first` on, dequantized; keys at or beyond `end` repeat the last one and
+ * are masked. Neighbouring items read neighbouring elements. */
 static void copy_kv(struct wg_attention *s, const struct kb_tensor *t, struct kb_val head,
                     const struct kb_tensor *scales, struct kb_val head_scales, int64_t size,
                     struct kb_val first, struct kb_val end)
@@ -221,7 +225,8 @@ static void store_score(struct wg_attention *s, const struct attention_head *h,
 	kb_store(k, kb_get(k, value), s->scores, to, 0, 0);
 }
 
-/* Scores of this item's key with its rows: chains of FMAs in increasing element. */
+/* Scores of this item's key with its rows: chains of FMAs in increasing element. With more items than scores the
+ * others wait. */
 static void compute_scores(struct wg_attention *s, const struct attention_head *h,
                            const struct attention_task *t, struct kb_val first)
 {
@@ -267,8 +272,8 @@ static struct kb_val reduce_row(struct wg_attention *s, int64_t table, bool is_m
 	return reduced;
 }
 
-/* Turns scores into probabilities relative to the row's maximum so far, and rescales its sum to it. Masked
- * keys are marked. */
+/* Turns scores into probabilities relative to the row's maximum so far, and rescales its sum to it: each item its part
+ * of a row, reduced by way of `partials`. Masked keys are marked. */
 static void compute_probabilities(struct wg_attention *s)
 {
 	const struct attention *a = s->a;
@@ -369,7 +374,8 @@ static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_v
 			kb_set(k, acc[i][c], kb_f32(k, 0));
 }
 
-/* Combines the KV block with those before it, by the arithmetic of combine_row_by_items (attention_split.c). */
+/* Combines the KV block with those before it, by the arithmetic of combine_row_by_items (attention_split.c). The row's
+ * leader stores the factors for the items that have its columns. */
 static void combine_kv_block(struct wg_attention *s)
 {
 	const struct attention *a = s->a;
@@ -454,7 +460,7 @@ static void store_row_factors(struct wg_attention *s, const struct attention_hea
 	store_row_factor(s, attention_row_factor(s->a, h, kb_add(k, t->first, row), max, sum));
 }
 
-/* Normalizes and stores this item's part of the output. */
+/* Normalizes and stores this item's part of the output; factors: of the rows (store_row_factors). */
 static void store_output(struct wg_attention *s, const struct attention_head *h,
                          const struct attention_task *t)
 {
@@ -510,7 +516,8 @@ static void declare_partial(struct wg_attention *s, struct kb_var *max, struct k
 			acc[i][c] = kb_var(k, "acc", KB_F32_T, kb_f32(k, 0));
 }
 
-/* Assigns rows and columns to this item. */
+/* Assigns rows and columns to this item: for the softmax some items to each row, for the output a column (or several)
+ * and every row_stride-th row. */
 static void divide_items(struct wg_attention *s)
 {
 	struct kb *k = s->k;
@@ -546,7 +553,8 @@ static void divide_memory(struct wg_attention *s, struct kb_val memory)
 	s->factors = kb_ptr_add(k, s->q, zero, (at += 2 * ITEMS) * 4);
 }
 
-/* Task `task` of all tiles of all heads, or, if split, of all KV blocks of these. */
+/* Task `task` of all tiles of all heads, or, if split, of all KV blocks of these: finds head, tile and block by
+ * division. */
 static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_val tiles)
 {
 	const struct attention *a = s->a;
@@ -603,6 +611,8 @@ static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_v
 	kb_end_forever(k);
 }
 
+/* Emits the loop over tiles, the loop over KV blocks (split), or both, of which a call runs one: with constantly few
+ * rows only the split one. They share local memory. */
 void attention_workgroup(const struct attention *a)
 {
 	struct kb *k = a->k;
@@ -624,6 +634,7 @@ void attention_workgroup(const struct attention *a)
 		emit_tasks(&split, memory, is_split_call);
 }
 
+/* Rows of a tile of attention by work-groups; 0: this generator cannot have it (head sizes unknown or too large). */
 int64_t attention_group_rows(const struct ir_func *f, const struct ir_op *group, const struct target *t)
 {
 	const struct ir_op *root = ir_group_root(group);

@@ -16,7 +16,7 @@ static struct kb_val rows_of_sequence(struct kb *k, const struct batch_rows *row
 	return kb_mul(k, batch_real_positions(k, &rows->lengths, rows->positions, b), rows->inner);
 }
 
-/* The number of all real rows. */
+/* Emits the number of all real rows: workers divide these, not padding. */
 static struct kb_val count_rows(struct kb *k, const struct batch_rows *rows)
 {
 	struct kb_var n = kb_var(k, "real_rows", KB_INDEX_T, kb_index(k, 0));
@@ -27,6 +27,7 @@ static struct kb_val count_rows(struct kb *k, const struct batch_rows *rows)
 	return kb_get(k, n);
 }
 
+/* Rows of a value [B, S, .., width]: all, or with lengths those below each sequence's, times the axes between. */
 struct batch_rows batch_rows_of(struct eval *e, struct ir_value v, const struct kb_val *size)
 {
 	const struct kernel_job *job = e->job;
@@ -45,6 +46,8 @@ struct batch_rows batch_rows_of(struct eval *e, struct ir_value v, const struct 
 	return rows;
 }
 
+/* Opens the loop over real rows [lo, hi), numbered without padding: over the sequences, then the rows of each that are
+ * in the range. Returns the row's number with padding, and how many follow it. */
 struct batch_row batch_rows_begin(struct kb *k, const struct batch_rows *rows, struct kb_val lo,
                                   struct kb_val hi)
 {

@@ -2,6 +2,12 @@
 /*
  * The evaluator's core: tensors in memory, the cache of emitted values, recursion from a value to its operands, loads
  * and stores, and helpers for sizes, indices and constants.
+ *
+ * A *point* (struct eval_point) is one index per axis of a value; along its axis vec a vector of e->lanes neighbours
+ * is meant, of which e->valid exist; vec -1: a scalar. Its `flat` is the row number, by which rows of a flat tensor
+ * are addressed with one multiplication. The cache holds what was emitted in the open scopes (eval_mark,
+ * eval_release), so that code dominates its uses. ring: rows of a state that is a ring buffer, where row i is stored
+ * at i % ring. A failure sets flags in e and emission goes on with dummies; eval_status tells at the end.
  */
 #include "backends/kernels/eval.h"
 #include "backends/kernels/panel.h"
@@ -75,7 +81,8 @@ static bool linearize_rows(const struct eval *e, const struct ir_view *v, struct
 	return v->rank >= 2 && !v->state_axis[v->rank - 1];
 }
 
-/* Looks up the memory of v, if it has any, in the binding. */
+/* Looks up the memory of v, if it has any, in the binding: values from outside of the group, views of them, and
+ * weights. Leaves rank -1 (not in memory) for values that the group computes. */
 static void resolve_tensor(struct eval *e, struct ir_value v)
 {
 	const struct kernel_job *job = e->job;
@@ -144,7 +151,8 @@ static void address_by_view(struct eval *e, const struct ir_view *view, struct k
 	}
 }
 
-/* Result i of the group, which yields y. False after a diagnostic. */
+/* Describes result i of the group, which yields y. If y is a view of a value that the group computes, that value is
+ * stored through the inverse of the view, so that no copy is needed. False after a diagnostic. */
 static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval_output *out)
 {
 	const struct kernel_job *job = e->job;
@@ -191,6 +199,7 @@ enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
 
 /* ---- cache ---- */
 
+/* True if a and b are one emitted value or equal constants. False may also mean that it is not known. */
 static bool same_index(const struct eval *e, struct kb_val a, struct kb_val b)
 {
 	int64_t x, y;
@@ -211,8 +220,8 @@ static bool same_point(const struct eval *e, const struct eval_point *a, const s
 	return true;
 }
 
-/* The value of `value` at p in the current width, or with is_offset its row offset, which has none; NULL: not
- * cached. */
+/* The cached value of `value` at p in the current number of lanes, or with is_offset its row offset, which does not
+ * depend on lanes or on the index along p->vec; NULL: not cached. */
 static const struct eval_entry *find_cached(const struct eval *e, uint32_t value, const struct eval_point *p,
                                             bool is_offset)
 {
@@ -226,6 +235,7 @@ static const struct eval_entry *find_cached(const struct eval *e, uint32_t value
 	return NULL;
 }
 
+/* Caches result in the current scope: newest last, so that eval_release can drop it. */
 static void add_cached(struct eval *e, uint32_t value, const struct eval_point *p, struct kb_val result,
                        bool is_offset)
 {
@@ -307,6 +317,7 @@ static struct kb_val wrap_in_ring(struct eval *e, const struct kb_tensor *t, int
 	return is_row ? kb_rem_const(e->k, index, t->ring) : index;
 }
 
+/* A flat tensor needs one multiplication for all axes but the last, unless lanes run along one of them. */
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -345,7 +356,7 @@ struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val
 
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
 
-/* Lanes along K, which are k-rows of the panel apart: one element after the other. */
+/* Lanes along K are not neighbours in panels, whose rows hold 16 columns: one element after the other. */
 static struct kb_val load_panel_per_lane(struct eval *e, const struct eval_tensor *t,
                                          const struct eval_point *p)
 {
@@ -406,7 +417,8 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	return from_stored(e, t->t.dtype, raw);
 }
 
-/* A gather: lanes that are not neighbours in memory. row: offset of all other axes. */
+/* A gather of elements that are not neighbours in memory: one load per valid lane along `axis`, from index `first` on.
+ * row: offset of all other axes. */
 static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row, int axis,
                                 struct kb_val first)
 {
@@ -422,8 +434,8 @@ static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, str
 	return eval_build_vector(e, lane);
 }
 
-/* v at p, loaded from t: a scalar, or a vector by the stride along p->vec (0: broadcast, 1: vector load, else
- * gather). */
+/* v at p, loaded from t and converted to the type it is computed in: a scalar, or a vector by the stride along p->vec
+ * (0: one element for all lanes, 1: vector load; else, and along a ring, a gather). */
 static struct kb_val load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                           const struct eval_point *p)
 {
@@ -505,7 +517,8 @@ static struct kb_val constant_value(struct eval *e, const struct ir_op *op, cons
 	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
 }
 
-/* The result of an op, which is not in memory, from its operands. */
+/* The result of an op, which is not in memory, from its operands, by the kind of the op. Views forward to another
+ * point of the operand. */
 static struct kb_val op_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	if (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value)
@@ -517,7 +530,8 @@ static struct kb_val op_value(struct eval *e, const struct ir_op *op, const stru
 	return eval_by_loops(e, op, p);
 }
 
-/* The value of v, which is not in memory, at the location of its op; a value without an op is the index of a repeat. */
+/* The value of v, which is not in memory, with the source location of its op; a value without an op is the index of a
+ * repeat, which the binding knows. */
 static struct kb_val computed_value(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
 	const struct kernel_binding *b = e->job->bind;
@@ -534,7 +548,8 @@ static struct kb_val computed_value(struct eval *e, struct ir_value v, const str
 	return kb_cvt(e->k, index, KB_I32);
 }
 
-/* x + bias; x was loaded at p. */
+/* x + bias; x was loaded at p from a buffer whose bias is not yet added. The column of the bias is a linear function
+ * of p (begin and step). */
 static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const struct eval_point *p,
                               struct kb_val x)
 {
@@ -548,6 +563,8 @@ static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const s
 	return kb_add(e->k, x, eval_value(e, b->v, &at));
 }
 
+/* Looked up, loaded, or computed. After a failure, a constant of the right type, so that callers need no checks;
+ * DEPTH_MAX bounds the recursion. */
 struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
 	const struct eval_entry *c = find_cached(e, v.id, p, false);
@@ -608,6 +625,7 @@ struct kb_val eval_dim_product(struct eval *e, const struct kb_val *size, int fr
 	return n;
 }
 
+/* The last axis varies fastest; the first one needs no remainder, since `at` is below the product of the sizes. */
 void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, int n, struct kb_val *index)
 {
 	for (int i = n - 1; i > 0; i--) {
@@ -670,6 +688,7 @@ struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axi
 	return p->vec == axis ? kb_add(e->k, i, kb_lane_ids(e->k, e->lanes)) : i;
 }
 
+/* By selects on the lane number: KB cannot insert a lane. Lanes beyond the valid ones repeat lane 0. */
 struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane)
 {
 	if (e->lanes == 1)
@@ -726,7 +745,8 @@ static bool is_reduced(const struct ir_op *op, int rank, int axis)
 	return false;
 }
 
-/* The axis of a reduction's operand that becomes `axis` of the result; -1: none. */
+/* The axis of a reduction's operand that becomes `axis` of the result; -1: none (a reduced axis kept with size 1: one
+ * element for all lanes). */
 static int reduced_axis(const struct analysis *q, const struct ir_op *op, int axis)
 {
 	int rank = eval_type(q->e, op->operands[0])->rank, at = 0;
@@ -739,8 +759,8 @@ static int reduced_axis(const struct analysis *q, const struct ir_op *op, int ax
 	return -1;
 }
 
-/* The axis of operand i that corresponds to `axis` of the result; -1: the operand is the same for all lanes;
- * NO_AXIS. */
+/* The axis of operand i along which lanes run if they run along `axis` of the result; -1: the operand is the same for
+ * all lanes; NO_AXIS: lanes would not be neighbours there. */
 static int operand_axis(const struct analysis *q, const struct ir_op *op, size_t i, int axis)
 {
 	int last = eval_type(q->e, eval_result(op))->rank - 1, ids;
@@ -789,7 +809,8 @@ static bool is_computed_from_operands(enum ir_opcode code)
 	       code == OP_matmul || code == OP_linear || code == OP_expert_linear || code == OP_rope;
 }
 
-/* eval_vectorizes of v; axis -1: all lanes read one element. */
+/* True if v can be evaluated with lanes along the axis, down to memory; -1: all lanes read one element. Out of budget:
+ * false, which is safe. */
 static bool value_vectorizes(struct analysis *q, struct ir_value v, int axis)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);
@@ -835,7 +856,8 @@ static void hoist_op(struct analysis *q, const struct ir_op *op, const struct ev
 	}
 }
 
-/* Emits the row offset of v at p if it is in memory, else those of its operands. */
+/* Emits the row offset of v at p if it is in memory, else those of its operands. They stay in the cache, where loads
+ * in the loop find them. */
 static void hoist(struct analysis *q, struct ir_value v, const struct eval_point *p)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);

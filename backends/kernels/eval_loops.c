@@ -32,7 +32,8 @@ struct accumulators {
 /* Reduces x, which begins at `column`, into accumulator `slot`; x is a scalar for slot 0, otherwise a vector. */
 typedef void column_fn(struct eval *e, struct kb_val column, struct kb_val x, int slot, void *user);
 
-/* x at a column, or at `lanes` columns from there on. */
+/* x at a column of the row, or at `lanes` columns from there on: sets the width of the evaluator for this value
+ * only. */
 static struct kb_val x_at(struct eval *e, const struct eval_columns *c, struct kb_val column, int lanes)
 {
 	struct eval_point p = c->row;
@@ -44,6 +45,8 @@ static struct kb_val x_at(struct eval *e, const struct eval_columns *c, struct k
 	return x;
 }
 
+/* Emits fn for the column, or for a vector from there on if slot > 0. What it caches is valid in this iteration
+ * only. */
 static void visit_column(struct eval *e, const struct eval_columns *c, struct kb_val column, int slot,
                          column_fn *fn, void *user)
 {
@@ -52,7 +55,8 @@ static void visit_column(struct eval *e, const struct eval_columns *c, struct kb
 	eval_release(e, mark);
 }
 
-/* Emits fn for all columns, in order. */
+/* Emits fn for all columns, in order: unrolled, or a loop of `slots` vectors per iteration and a loop for the
+ * remaining columns. */
 static void for_each_column(struct eval *e, const struct eval_columns *c, int slots, column_fn *fn,
                             void *user)
 {
@@ -87,7 +91,7 @@ static int end_slot(const struct eval_columns *c, const struct accumulators *f)
 	return c->lanes > 1 ? 1 + f->slots : 1;
 }
 
-/* Creates the accumulators as variables, set to `none`. */
+/* Creates the accumulators as variables, set to `none`, the neutral element. */
 static struct accumulators make_accumulators(struct eval *e, const struct eval_columns *c, const char *name,
                                              int slots, struct kb_val none)
 {
@@ -99,7 +103,7 @@ static struct accumulators make_accumulators(struct eval *e, const struct eval_c
 	return f;
 }
 
-/* All accumulators, and the lanes of vectors, reduced by op to one scalar. */
+/* All accumulators, and the lanes of vectors, reduced by op to one scalar. The scalar accumulator comes last. */
 static struct kb_val reduce_all(struct eval *e, const struct eval_columns *c, enum kb_bin op,
                                 const struct accumulators *f)
 {
@@ -136,7 +140,8 @@ static void update_argmax(struct eval *e, struct kb_val column, struct kb_val x,
 	kb_set(k, where, kb_select(k, better, here, at));
 }
 
-/* If no element is above -infinity (`low`), the comparison has found none: the first column that holds -infinity. */
+/* If no element is above -infinity (`low`), no comparison has been true: sets `where` to the first column that holds
+ * -infinity. */
 static void find_first_low(struct eval *e, const struct eval_columns *c, struct kb_val low,
                            struct kb_var where)
 {
@@ -187,6 +192,7 @@ struct exp_sum {
 	struct accumulators most, sum;
 };
 
+/* A column_fn: keeps the maximum, for the shift. */
 static void update_max(struct eval *e, struct kb_val column, struct kb_val x, int slot, void *user)
 {
 	struct kb_var most = ((struct exp_sum *)user)->most.at[slot];
@@ -262,7 +268,8 @@ int64_t eval_block_width(const struct ir_op *op)
 	                                   : ((const struct attrs_block_log_softmax *)op->attrs)->width;
 }
 
-/* One value of a block op (block_argmax, block_log_softmax); p without lanes. */
+/* One value of a block op (block_argmax, block_log_softmax) at p = [.., which value, block]; p without lanes. All
+ * values of the block are computed and one is selected: a fallback. */
 static struct kb_val eval_row_block(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -286,6 +293,7 @@ static struct kb_val eval_row_block(struct eval *e, const struct ir_op *op, cons
 
 /* ---- masks, reductions, contractions ---- */
 
+/* The type of a variable for v in the lanes of p. */
 static struct kb_type var_type(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
 	return KB_TYPE(eval_scalar(eval_type(e, v)->dtype), p->vec < 0 ? 1 : e->lanes);
@@ -301,14 +309,14 @@ static struct kb_val lanes_value(struct eval *e, struct ir_value x, const struct
 
 /* ---- masks ---- */
 
-/* v[b] of v [B]. */
+/* Element b of v [B], a length per sequence. */
 static struct kb_val of_sequence(struct eval *e, struct ir_value v, struct kb_val b)
 {
 	struct eval_point at = {.rank = 1, .index = {b}, .vec = -1};
 	return eval_value(e, v, &at);
 }
 
-/* i + past[b], i32. */
+/* The position of query i of sequence b, i32: tokens before the call, past[b], and i. */
 static struct kb_val query_position(struct eval *e, const struct eval_mask *m, struct kb_val b,
                                     struct kb_val i)
 {
@@ -337,7 +345,7 @@ struct kb_val eval_visible_begin(struct eval *e, const struct eval_mask *m, stru
 	return kb_add(k, query_position(e, m, b, i), kb_i32(k, 1 - (int32_t)m->window));
 }
 
-/* x where lo <= index on the last axis < limit, otherwise -infinity; lo and limit may be none. */
+/* x where lo <= index on the last axis (a key) < limit, otherwise -infinity; lo and limit may be none (no bound). */
 static struct kb_val masked(struct eval *e, const struct eval_point *p, struct kb_val lo, struct kb_val limit,
                             struct kb_val x)
 {
@@ -380,6 +388,7 @@ struct reduction {
 	int wide_lanes;     /* vector width of the reduction of the last axis; 1: scalar */
 };
 
+/* a and b combined by the op; a mean is a sum until divide_by_count. NaN wins in math_max and math_min. */
 static struct kb_val combine(const struct reduction *r, struct kb_val a, struct kb_val b)
 {
 	switch ((int)r->op->code) {
@@ -412,7 +421,7 @@ static struct kb_val neutral(const struct reduction *r)
 	return kb_f32(k, is_min ? HUGE_VALF : -HUGE_VALF);
 }
 
-/* to = combine(to, x at r->at) */
+/* to = combine(to, x at r->at), emitted for the current iteration only. */
 static void accumulate(struct reduction *r, struct kb_var to)
 {
 	struct kb *k = r->e->k;
@@ -425,7 +434,7 @@ static void accumulate(struct reduction *r, struct kb_var to)
 
 static void reduce_axis(struct reduction *r, int axis);
 
-/* The last axis: vectors, then the scalar remainder. */
+/* The last axis, if vectors can be loaded along it: vectors into `wide`, then the scalar remainder into `sum`. */
 static void reduce_row(struct reduction *r, struct kb_val size)
 {
 	struct kb *k = r->e->k;
@@ -511,12 +520,14 @@ static struct kb_val divide_by_count(struct reduction *r, struct kb_val sum)
 	return kb_bin(k, KB_DIV, sum, kb_splat(k, kb_cvt(k, n, t.scalar), t.lanes));
 }
 
+/* The axis at position i of the attributes; negative ones count from the end. */
 static int reduced_axis(const struct attrs_reduce_sum *a, int rank, size_t i)
 {
 	return (int)(a->axes.items[i] < 0 ? a->axes.items[i] + rank : a->axes.items[i]);
 }
 
-/* One element of a reduction. attrs_reduce_sum, _mean, _max and _min have the same layout. */
+/* One element of a reduction, or one per lane. A scalar over the last axis is reduced by vectors. attrs_reduce_sum,
+ * _mean, _max and _min have the same layout. */
 static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
@@ -623,7 +634,8 @@ struct dot {
 	int axis_a, axis_b;
 };
 
-/* Emits the inner product for the lanes of p: one chain of multiply-adds in increasing i. */
+/* Emits the inner product for the lanes of p, which run along N of b; a is a scalar for all lanes. One chain of
+ * multiply-adds in increasing i, so that lanes do not change the bits. */
 static struct kb_val dot(struct eval *e, struct dot *d, struct kb_val size, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -647,7 +659,8 @@ static bool has_lanes_across_rows(struct eval *e, const struct eval_point *p)
 	return p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1;
 }
 
-/* matmul: a [.., M, K], with ta [.., K, M]; b [.., K, N], with tb [.., N, K]. */
+/* matmul: a [.., M, K], with ta [.., K, M]; b [.., K, N], with tb [.., N, K]. Leading axes have the same indices in
+ * both. */
 static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_matmul *at = op->attrs;
@@ -669,7 +682,8 @@ static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct
 	return dot(e, &d, eval_dim(e, eval_type(e, d.a)->dims[d.axis_a]), p);
 }
 
-/* linear: x [.., K], w [N, K], bias [N]; expert_linear: w [E, N, K], ids [..], bias [E, N]. */
+/* linear: x [.., K], w [N, K], bias [N]; expert_linear: w [E, N, K], ids [..], bias [E, N], where the id of the row
+ * selects the expert and is clamped, so that no id reads outside. */
 static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	bool is_expert = op->code == OP_expert_linear;
@@ -700,6 +714,8 @@ static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct
 	return kb_add(e->k, sum, lanes_value(e, bias, &at, p));
 }
 
+/* Ops that no element-by-element rule covers, by opcode; a weight gets here if it is indexed by a value that is not a
+ * repeat's index. */
 struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	switch ((int)op->code) {

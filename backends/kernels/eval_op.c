@@ -16,7 +16,7 @@
  * divisors 0 and -1 are replaced by 1, and a select fixes the result.
  */
 
-/* v in the type and lanes of `like`. */
+/* Constant v in the type and lanes of `like`. */
 static struct kb_val constant(struct kb *k, struct kb_val like, int64_t v)
 {
 	struct kb_type t = kb_type_of(k, like);
@@ -27,7 +27,8 @@ static struct kb_val constant(struct kb *k, struct kb_val like, int64_t v)
 	return kb_splat(k, c, t.lanes);
 }
 
-/* True where x and y have different signs; false where one is 0 or NaN. */
+/* True where x and y have different signs; false where one is 0 or NaN. Floor division differs from truncation exactly
+ * there. */
 static struct kb_val differ_in_sign(struct kb *k, struct kb_val x, struct kb_val y)
 {
 	struct kb_val zero = constant(k, x, 0);
@@ -38,8 +39,8 @@ static struct kb_val differ_in_sign(struct kb *k, struct kb_val x, struct kb_val
 	return kb_bin(k, KB_OR, down, up);
 }
 
-/* f64. r = fma(-q, b, a) is the exact remainder for q = floor(a / b); where its sign differs from that of b, the
- * rounded quotient was one too large. is_mod: returns the remainder instead of the quotient. */
+/* f64 floor division. r = fma(-q, b, a) is the exact remainder for q = floor(a / b); where its sign differs from that
+ * of b, the rounded quotient was one too large. is_mod: returns the remainder instead of the quotient. */
 static struct kb_val divide_f64(struct kb *k, bool is_mod, struct kb_val a, struct kb_val b)
 {
 	struct kb_val zero = constant(k, a, 0), q = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b));
@@ -62,7 +63,8 @@ struct float_bits {
 
 #define SHIFT_MAX 38 /* largest shift of a mantissa that fits i64 */
 
-/* The mantissa and exponent of |v|. A denormal has no implicit bit, and the exponent of the least normal number. */
+/* The mantissa (with the implicit bit) and exponent of |v|. A denormal has no implicit bit, and the exponent of the
+ * least normal number. */
 static struct float_bits decompose(struct kb *k, struct kb_val v)
 {
 	struct kb_val bits = kb_bitcast(k, kb_un(k, KB_ABS, v), KB_I32), one = constant(k, bits, 1);
@@ -84,7 +86,7 @@ static struct float_bits decompose_divisor(struct kb *k, struct kb_val b)
 	return p;
 }
 
-/* True where a is finite and b neither 0 nor NaN. */
+/* True where a is finite and b neither 0 nor NaN; b may be infinite. */
 static struct kb_val is_divisible(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val infinite = kb_splat(k, kb_f32(k, HUGE_VALF), kb_type_of(k, a).lanes);
@@ -100,8 +102,8 @@ static struct kb_val is_smaller(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_cmp(k, KB_LT, kb_un(k, KB_ABS, a), limit);
 }
 
-/* mantissa * 2^(exponent - 150) as f32, composed from its bits: OpenCL devices may flush denormal products to
- * zero. */
+/* mantissa * 2^(exponent - 150) as f32, composed from its bits, since OpenCL devices may flush denormal products to
+ * zero. If the result's exponent (high) is not above 0 it is denormal: the mantissa is shifted into place. */
 static struct kb_val compose(struct kb *k, struct kb_val mantissa, struct kb_val exponent)
 {
 	struct kb_val m = kb_cvt(k, mantissa, KB_I32), zero = constant(k, m, 0);
@@ -160,7 +162,8 @@ static struct kb_val floor_div_f32_in_ints(struct kb *k, struct kb_val a, struct
 	return kb_select(k, kb_cmp(k, KB_GT, shift, most), rounded, q);
 }
 
-/* floor(a / b), with is_mod a mod b. Where a / b is not a finite quotient: the f32 division, or NaN for mod. */
+/* floor(a / b), with is_mod a mod b, in integers. Where a / b is no finite quotient: what f32 division gives, or NaN
+ * for mod. */
 static struct kb_val divide_f32(struct kb *k, bool is_mod, struct kb_val a, struct kb_val b)
 {
 	struct kb_val rounded = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b)), ok = is_divisible(k, a, b);
@@ -171,7 +174,8 @@ static struct kb_val divide_f32(struct kb *k, bool is_mod, struct kb_val a, stru
 	return kb_select(k, ok, floor_div_f32_in_ints(k, a, b, rounded), rounded);
 }
 
-/* Divisors 0 and -1 are replaced by 1: remainder 0. Quotients: 0 and -a (wraps). */
+/* Truncating division corrected to floor. Divisors 0 and -1 are replaced by 1, so that nothing traps: remainder 0;
+ * quotients 0 and -a (wraps). */
 static struct kb_val divide_int(struct kb *k, bool is_mod, struct kb_val a, struct kb_val b)
 {
 	struct kb_val zero = constant(k, a, 0), one = constant(k, a, 1);
@@ -186,7 +190,7 @@ static struct kb_val divide_int(struct kb *k, bool is_mod, struct kb_val a, stru
 	return kb_select(k, is_zero, zero, q);
 }
 
-/* floor_div and mod of a and b. */
+/* floor_div and mod of a and b, by the type that they are computed in. */
 static struct kb_val eval_floor_division(struct eval *e, const struct ir_op *op, struct kb_val a,
                                          struct kb_val b)
 {
@@ -197,7 +201,7 @@ static struct kb_val eval_floor_division(struct eval *e, const struct ir_op *op,
 	return s == KB_F64 ? divide_f64(e->k, is_mod, a, b) : divide_int(e->k, is_mod, a, b);
 }
 
-/* Significant bits of a nonnegative exponent of the dtype. */
+/* Significant bits of a nonnegative exponent of the dtype: the number of squarings. */
 static int64_t exponent_bits(enum ir_dtype t)
 {
 	return 8 * (int64_t)ir_dtype_bytes(t) - (t == DT_U8 ? 0 : 1);
@@ -247,6 +251,7 @@ struct rope {
 	struct kb_val first;   /* KB_BOOL: feature is the first of its pair */
 };
 
+/* The size of an axis of v that is a constant: the table of a rope and the features of x. */
 static int64_t constant_axis(const struct eval *e, struct ir_value v, int axis)
 {
 	int64_t n = 0;
@@ -335,7 +340,8 @@ static struct kb_val rotate_interleaved_vector(const struct rope *r)
 	return kb_fma(k, partner, across, straight);
 }
 
-/* The rotated value of a feature below D. */
+/* The rotated value of a feature below D: partner is the other feature of its pair, `pair` the column of its cosine;
+ * its sine is D/2 after. */
 static struct kb_val rotate(struct rope *r)
 {
 	struct kb *k = r->e->k;
@@ -360,7 +366,8 @@ static struct kb_val rotate(struct rope *r)
 	return kb_fma(k, x_at(r, partner), across, straight);
 }
 
-/* Partial rotary embedding: features from D on are copied. */
+/* Partial rotary embedding: features from D on are copied. The condition is uniform, since a vector does not cross
+ * D. */
 static struct kb_val rotate_below_d(struct rope *r)
 {
 	struct kb *k = r->e->k;
@@ -411,7 +418,7 @@ struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eva
  * index arithmetic. Where lanes are not neighbours in the operand, each lane is evaluated as a scalar.
  */
 
-/* Number of trailing axes of equal size: a reshape leaves their indices unchanged. */
+/* Number of trailing axes of equal size of both shapes: a reshape leaves their indices unchanged. */
 static int common_tail(const struct ir_type *a, const struct ir_type *b)
 {
 	int n = 0;
@@ -422,8 +429,8 @@ static int common_tail(const struct ir_type *a, const struct ir_type *b)
 
 /* ---- axes ---- */
 
-/* Lanes along an axis of a reshape's result stay neighbours if the operand's axis is a multiple of it; -2: they do
- * not. */
+/* The operand's axis along which lanes run. Before the common tail only the axis next to it can be: lanes stay
+ * neighbours if the operand's axis is a multiple of it. -2: they do not. */
 static int reshape_axis(struct eval *e, const struct ir_type *from, const struct ir_type *to, int axis)
 {
 	int tail = common_tail(from, to);
@@ -437,6 +444,7 @@ static int reshape_axis(struct eval *e, const struct ir_type *from, const struct
 	return is_multiple ? source - 1 : -2;
 }
 
+/* The operand's axis, from the right; -1: an axis that is added or repeated, so that all lanes read one element. */
 static int broadcast_axis(const struct ir_type *from, const struct ir_type *to, int axis)
 {
 	int source = axis - (to->rank - from->rank);
@@ -461,7 +469,8 @@ int eval_view_axis(struct eval *e, const struct ir_op *op, int axis)
 
 /* ---- points ---- */
 
-/* Axes before the common tail go through the row-major position in them, which both shapes share. */
+/* Axes before the common tail go through the row-major position in them, which both shapes share. Rows stay the same
+ * if there is a tail. */
 static void reshape_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                           struct eval_point *out)
 {
@@ -501,6 +510,7 @@ static bool may_misalign(struct eval *e, const struct ir_op *op, int axis)
 	return op->code == OP_slice && axis == (int)((const struct attrs_slice *)op->attrs)->axis;
 }
 
+/* Sets *out by the inverse of each view. Axis -2 with one lane is no problem: the point is a scalar. */
 bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                      struct eval_point *out)
 {
@@ -537,7 +547,8 @@ struct kb_val eval_clamp_index(struct eval *e, struct kb_val index, struct kb_va
 	return kb_max(k, i, kb_index(k, 0));
 }
 
-/* table [V, ..], ids [..]: table[ids]; ids are clamped to the table. */
+/* table [V, ..], ids [..]: table[ids]; ids are clamped to the table, so that no id reads outside. Lanes along the ids'
+ * axes read different rows: lane by lane. */
 static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct ir_type *table = eval_type(e, op->operands[0]);
@@ -558,7 +569,7 @@ static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct
 	return eval_value(e, op->operands[0], &at);
 }
 
-/* x [B, S, ..], at [B]: x[b, at[b]], [B, ..]. */
+/* x [B, S, ..], at [B]: x[b, at[b]], [B, ..]; at is clamped to the rows. Lanes along b: lane by lane. */
 static struct kb_val select_rows(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct ir_type *x = eval_type(e, op->operands[0]);
@@ -573,7 +584,8 @@ static struct kb_val select_rows(struct eval *e, const struct ir_op *op, const s
 	return eval_value(e, op->operands[0], &at);
 }
 
-/* if (lo <= index[axis] < hi) to = x at index[axis] - lo. */
+/* Emits: if (lo <= index[axis] < hi) to = x at index[axis] - lo. x is loaded under the condition only, since outside
+ * it has no element. */
 static void set_if_inside(struct eval *e, struct ir_value x, const struct eval_point *p, int axis,
                           struct kb_val lo, struct kb_val hi, struct kb_var to)
 {
@@ -593,6 +605,7 @@ static void set_if_inside(struct eval *e, struct ir_value x, const struct eval_p
 	eval_release(e, mark);
 }
 
+/* A variable of the type of op's result in the lanes of p, set to `init`. */
 static struct kb_var result_var(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                                 double init)
 {
@@ -634,6 +647,7 @@ static int border_axis(const struct ir_op *op)
 	                                : ((const struct attrs_concat *)op->attrs)->axis);
 }
 
+/* A pad or concat with lanes along its axis may cross a border within a vector: lane by lane. */
 struct kb_val eval_movement(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct eval_point at;
@@ -680,7 +694,7 @@ struct kb_val eval_round_to_dtype(struct eval *e, enum ir_dtype t, struct kb_val
 	return v;
 }
 
-/* Elementary functions exist for f32 only: reports an error for f64. */
+/* x, or after a diagnostic its f32 conversion if it is f64: elementary functions exist for f32 only. */
 static struct kb_val require_f32(struct eval *e, const struct ir_op *op, struct kb_val x)
 {
 	if (kb_type_of(e->k, x).scalar == KB_F64) {
@@ -725,6 +739,7 @@ static int unary_operator(enum ir_opcode code)
 	return -1;
 }
 
+/* The KB comparison of the IR's keyword. */
 static enum kb_cmp cmp_predicate(int kind)
 {
 	switch ((enum ir_keyword_cmp)kind) {
@@ -738,7 +753,7 @@ static enum kb_cmp cmp_predicate(int kind)
 	return KB_LT;
 }
 
-/* A cast to an integer dtype; saturates, from floats and from wider integers. */
+/* A cast to an integer dtype; saturates, from floats (as kb_cvt does) and from wider integers (by min and max). */
 static struct kb_val to_int(struct eval *e, enum ir_dtype t, const struct eval_point *p, struct kb_val x)
 {
 	enum kb_scalar from = kb_type_of(e->k, x).scalar;
@@ -808,7 +823,7 @@ static struct kb_val power(struct eval *e, const struct ir_op *op, const struct 
 	return math_pow(e->k, require_f32(e, op, a), b);
 }
 
-/* The value of op at p in the type it is computed in. */
+/* The value of an elementwise op at p in the type it is computed in: by function, operator, or the op's attributes. */
 static struct kb_val op_result(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;

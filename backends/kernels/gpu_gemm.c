@@ -5,6 +5,12 @@
  * ranges of columns (q k v), an N block of whole heads, some tiles wide, does. If a norm follows, a group has
  * all columns of its rows; the operand of the norm is stored where the result goes. Items whose row or column
  * does not exist store nothing, but reach all barriers.
+ *
+ * An item is one of the 64 work-items (GPU_ITEMS) of a work-group; a tile: rows x 64 columns (four panels of weights),
+ * by the group. A K step is what is in local memory at a time: all items copy, wait at a barrier, multiply, and wait
+ * again before the next step overwrites it. An N block is the columns whose results are in the C buffer when the
+ * epilogue runs. `few` (skinny): so few rows that reading weights bounds the time. gpu_ precedes functions that the
+ * shapes share.
  */
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
@@ -75,7 +81,8 @@ typedef void gpu_step_fn(struct wg_matmul *g, const struct x_share *x, struct kb
 
 /* ---- x ---- */
 
-/* Row of the tile, and position in the row, of vector or element m of this item's share. */
+/* Row of the tile of vector or element m of this item's share: items take consecutive ones, so that neighbours read
+ * neighbouring addresses. */
 static struct kb_val share_row(const struct wg_matmul *g, const struct x_share *x, int m)
 {
 	struct kb *k = g->l.k;
@@ -84,6 +91,7 @@ static struct kb_val share_row(const struct wg_matmul *g, const struct x_share *
 	return kb_add_const(k, kb_div_const(k, g->item, x->per_row), m * (GPU_ITEMS / x->per_row));
 }
 
+/* Position in its row of vector or element m of this item's share (share_row). */
 static struct kb_val share_at(const struct wg_matmul *g, const struct x_share *x, int m)
 {
 	struct kb *k = g->l.k;
@@ -92,7 +100,8 @@ static struct kb_val share_at(const struct wg_matmul *g, const struct x_share *x
 	return kb_rem_const(k, g->item, x->per_row);
 }
 
-/* Divides the elements of x of a step among the items; rows that do not exist are clamped to the last one. */
+/* Divides the elements of x of a step among the items and computes the offsets of their rows; rows that do not exist
+ * are clamped to the last one, so that loads stay inside. */
 static struct x_share divide_x(struct wg_matmul *g, int64_t step, bool is_vector)
 {
 	const struct linear *l = &g->l;
@@ -110,7 +119,8 @@ static struct x_share divide_x(struct wg_matmul *g, int64_t step, bool is_vector
 	return x;
 }
 
-/* Copies vector or element m of this item's share to local memory. */
+/* Copies vector or element m of this item's share to local memory. Single elements, which the remainder of K has, are
+ * clamped to K. */
 static void copy_share(struct wg_matmul *g, const struct x_share *x, int m, struct kb_val from)
 {
 	struct kb *k = g->l.k;
@@ -160,7 +170,8 @@ static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
 
 /* ---- weights ---- */
 
-/* Number of panel i of the open tile, clamped to the last panel. */
+/* Number of panel i of the open tile, clamped to the last panel, so that loads stay inside; with two projections the
+ * second half of i is of the second. */
 static struct kb_val gpu_panel(const struct wg_matmul *g, int i)
 {
 	const struct matmul_columns *c = &g->l.columns;
@@ -200,17 +211,20 @@ static struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, str
 
 #define STEP 16 /* K elements in local memory */
 
+/* Element of local memory where the weights of a step are: after those of x. */
 static int64_t w_begin(const struct wg_matmul *g)
 {
 	return g->operands + g->rows * gpu_x_row_stride(STEP);
 }
 
+/* Elements of local memory that a step needs. */
 static int64_t gpu_operands(const struct wg_matmul *g)
 {
 	return w_begin(g) - g->operands + STEP * GPU_COLUMNS;
 }
 
-/* Copies K elements [from, from + 16) of four panels to [STEP, 64]: item i has vector i of each. */
+/* Copies K elements [from, from + 16) of four panels to [STEP, 64]: an item has one vector of one K element of each
+ * panel. Elements at or beyond K repeat the last one and are not multiplied. */
 static void copy_w(struct wg_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
@@ -249,7 +263,7 @@ static void multiply_f32(struct wg_matmul *g, struct kb_val at, int n)
 	}
 }
 
-/* Multiplies n <= STEP K elements, which are in local memory. */
+/* Multiplies n <= STEP K elements, which are in local memory, four at a time. */
 static void multiply_step(struct wg_matmul *g, int64_t n)
 {
 	struct kb *k = g->l.k;
@@ -263,6 +277,7 @@ static void multiply_step(struct wg_matmul *g, int64_t n)
 		multiply_f32(g, kb_index(k, full), (int)(n - full));
 }
 
+/* A gpu_step_fn: all items copy both operands, then multiply what all have copied. */
 static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
 {
 	gpu_copy_x(g, x, from);
@@ -336,13 +351,15 @@ static void gpu_quantize_x(const struct wg_matmul *g, struct kb_val row, struct 
 	kb_store(k, kb_mul(k, sum, scale), g->tile, to, g->operands + WORDS + 1, 0);
 }
 
-/* Weights follow x in local memory: [WORDS, 64] words of quants, [64] scales, [64] minima. */
+/* Element of local memory where weights are, after the blocks of x: [WORDS, 64] words of quants, [64] scales, [64]
+ * minima. */
 static int64_t w_offset(const struct wg_matmul *g)
 {
 	return g->operands + g->rows * X_WORDS;
 }
 
-/* Each item copies two vectors of columns of one word; items of the first word copy the scales, too. */
+/* Each item copies two vectors of columns of one word; items of the first word copy the scales, too. Half a tile is
+ * two panels: the item's columns are in the first or the second of them. */
 static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
@@ -370,7 +387,7 @@ static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 	}
 }
 
-/* Sums a quant block in i32. */
+/* Sums a quant block in i32: g->dot, four words of each row at a time. */
 static void multiply_int8(const struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -429,7 +446,8 @@ static void scale_block(const struct wg_matmul *g, bool has_offset)
 	}
 }
 
-/* Adds the product of the open tile to g->acc, quant block by quant block. */
+/* Adds the product of the open tile to g->acc, quant block by quant block. Items below the number of rows quantize one
+ * row each. */
 static void gpu_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -463,7 +481,8 @@ static void gpu_int8(struct wg_matmul *g)
 #define FEW_STEP        256               /* K elements of x in local memory */
 #define K_PER_ITERATION (LANES * K_ITEMS) /* four of each item */
 
-/* Elements of local memory of the operands. */
+/* Elements of local memory for few rows: a step of f32 x, quantized x, or the partial sums at the end, whichever is
+ * most; they are never there at once. */
 static int64_t gpu_skinny_operands(const struct wg_matmul *g)
 {
 	int64_t x = g->rows * gpu_x_row_stride(FEW_STEP), quants = g->rows * K_ITEMS * X_WORDS,
@@ -533,7 +552,7 @@ static void multiply_few(struct wg_matmul *g, struct kb_val from, struct kb_val 
 	kb_end_if(k);
 }
 
-/* The remainder, elements below `end`, one at a time. */
+/* The remainder, elements below `end`, one at a time: each of the item's four is checked. */
 static void multiply_tail(struct wg_matmul *g, struct kb_val from, struct kb_val at, struct kb_val end)
 {
 	struct kb *k = g->l.k;
@@ -678,7 +697,7 @@ static int64_t local_elements(const struct wg_matmul *g)
 
 /* ---- a tile ---- */
 
-/* Adds the product of the open tile to g->acc; by_quants: of integers. */
+/* Adds the product of the open tile to g->acc; by_quants: integer products, else f32. */
 static void multiply_tile(struct wg_matmul *g, bool by_quants)
 {
 	if (g->is_few && by_quants)
@@ -691,7 +710,7 @@ static void multiply_tile(struct wg_matmul *g, bool by_quants)
 		gpu_loop_k(g, STEP, emit_f32_step);
 }
 
-/* Stores the accumulators in the C buffer. */
+/* Stores the item's accumulators where its rows and columns are in the C buffer. */
 static void store_acc(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -704,7 +723,7 @@ static void store_acc(struct wg_matmul *g)
 		         LANES * 4);
 }
 
-/* Multiplies a tile and stores it in the C buffer. */
+/* Multiplies a tile and stores it in the C buffer. Whether the device multiplies int8 is known at run time only. */
 static void emit_tile_product(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -726,7 +745,7 @@ static void emit_tile_product(struct wg_matmul *g)
 
 /* ---- N blocks ---- */
 
-/* An N block: its tiles, then the epilogue. */
+/* An N block: its tiles, then the epilogue over all its columns. */
 static void emit_n_block(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -769,7 +788,8 @@ static void choose_n_block(struct wg_matmul *g, int64_t rows)
 	g->operands = g->is_few || g->width > GPU_COLUMNS ? g->rows * g->width : 0;
 }
 
-/* All columns of the rows, then the norm of them, in place of the result. */
+/* All columns of the rows of the tile are stored, then normalized in place: the norm reads complete rows from the
+ * result. */
 static void emit_norm_after(struct wg_matmul *g)
 {
 	const struct linear *l = &g->l;
@@ -795,7 +815,8 @@ static void emit_norm_after(struct wg_matmul *g)
 	kb_barrier(k); /* before the next tile overwrites the statistics of the rows */
 }
 
-/* Loop over tasks: group, group + groups, ..; tiles that share weights are neighbours. */
+/* Loop over tasks: group, group + groups, ..; consecutive tasks differ in rows, so that groups that run at once share
+ * weights. */
 static void emit_tiles(struct wg_matmul *g)
 {
 	const struct linear *l = &g->l;
@@ -823,7 +844,7 @@ static void emit_tiles(struct wg_matmul *g)
 
 /* ---- few and many rows ---- */
 
-/* A shape with tiles of `rows` rows. */
+/* A shape with tiles of `rows` rows, few or many. */
 static struct wg_matmul new_tile_shape(const struct linear *l, int64_t rows)
 {
 	struct wg_matmul g = {.l = *l};

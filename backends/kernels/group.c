@@ -2,6 +2,9 @@
 /*
  * The generator of a group, and the size of its launch. choose_generator is the only place that decides: emission,
  * the work-items that share a task, and the number of tasks follow from its result.
+ *
+ * The root of a group is its main op (linear, norm, ..); others are computed with it. A task is a piece of the result
+ * that one worker computes; the number of tasks (a formula of the dims) is how many workers a launch can use.
  */
 #include "backends/kernels/attention.h"
 #include "backends/kernels/generator.h"
@@ -105,6 +108,7 @@ static const struct ir_dim *last_of(const struct ir_module *m, const struct ir_t
 	return t->rank > 0 ? t->dims[t->rank - 1] : ir_dim_const(m->dims, 1);
 }
 
+/* The number of rows if calls need two kernels, skinny for few and tiled for many; NULL: one serves all. */
 const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_func *f,
                                      const struct ir_op *group, const struct target *t)
 {
@@ -117,7 +121,7 @@ const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_
 	return has_both ? rows : NULL;
 }
 
-/* Few rows: single panels. Many: row tiles x N blocks. */
+/* Tasks of a GEMM by work-groups. Few rows: single panels. Many: row tiles x N blocks. Any: the larger number. */
 static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, const struct ir_type *y,
                                                    enum kernel_rows kind)
 {
@@ -134,8 +138,8 @@ static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, co
 	return ir_dim_max(m->dims, many, few);
 }
 
-/* Few rows: single panels. Many: row tiles x N blocks. The formula is exact for one row tile, where there are
- * as many tasks as panels, and adds at most that difference for more. */
+/* Tasks of a GEMM. Few rows: single panels. Many: row tiles x N blocks. The formula is exact for one row tile, where
+ * there are as many tasks as panels, and adds at most that difference for more. */
 static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
@@ -239,7 +243,8 @@ static void comment_types(const struct kernel *g)
 	buf_destroy(&text);
 }
 
-/* The job with each work-item as a worker of its own. */
+/* The job with each work-item as a worker of its own: for a generator that declined after items were planned to
+ * share. */
 static struct kernel_job items_as_workers(const struct kernel_job *job)
 {
 	struct kernel_job alone = *job;

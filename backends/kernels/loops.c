@@ -3,6 +3,10 @@
  * Fallback generator, for any op that the evaluator supports, of any shape and stride: for each result a loop
  * over all elements in row-major order, rows in pieces of at most BLOCK elements divided among workers; then
  * the writes of state ops (KV cache). Ops that carry state along a row have loops of their own.
+ *
+ * An element of a value is computed by the evaluator at a point (index of each axis). A scan computes a row in order:
+ * cumsum, topk (a heap of the k best in the result's memory), last_index. Without a loop of its own (fused after
+ * another root) the same op is evaluated element by element, slower.
  */
 #include "backends/kernels/generator.h"
 
@@ -148,7 +152,7 @@ static struct ranked load_ranked(struct row_scan *w, struct kb_val i)
 	return x;
 }
 
-/* Builds the heap from the first n elements (Floyd). */
+/* Builds the heap from the first n elements (Floyd): the worst at the root. */
 static void build_heap(struct row_scan *w, int64_t n)
 {
 	struct kb *k = w->k;
@@ -175,7 +179,8 @@ static void heap_offer(struct row_scan *w, struct kb_val i, int64_t n)
 	eval_release(w->e, mark);
 }
 
-/* Offers elements [i, i + lanes) one by one, if any exceeds the root (or the root is NaN). */
+/* Offers elements [i, i + lanes) one by one, if any exceeds the root (or the root is NaN): most vectors are passed by
+ * one comparison. */
 static void heap_offer_vector(struct row_scan *w, struct kb_val i, int lanes, int64_t n)
 {
 	struct kb *k = w->k;
@@ -234,7 +239,8 @@ static void scan_topk(struct row_scan *w)
 
 /* ---- last_index ---- */
 
-/* Rows of the result are divided among workers; each worker scans all ids. */
+/* For each row the last position whose id is the row, or -1. Rows of the result are divided among workers; each worker
+ * scans all ids. */
 static void emit_last_index(struct row_scan *w)
 {
 	struct kb *k = w->k;
@@ -276,6 +282,7 @@ static void loop_rows(struct row_scan *w, void (*row)(struct row_scan *w))
 	kb_end_loop(k);
 }
 
+/* True: the group is one scan, and was emitted; else its elements are evaluated. */
 bool kernel_in_order(struct kernel *g)
 {
 	enum ir_opcode code = g->root->code;
@@ -331,8 +338,8 @@ static struct kb_val cumsum(struct eval *e, const struct ir_op *op, const struct
 	return eval_round_to_dtype(e, dtype, kb_get(k, sum));
 }
 
-/* Finds the first element of the row in ranking order after (*value, *index), and sets them; index -1: the
- * first of all. */
+/* Finds the first element of the row in ranking order after (*value, *index), and sets them; index -1: the first of
+ * all. One pass over the row. */
 static void find_next(struct eval *e, const struct ir_op *op, struct eval_point *at, struct kb_var value,
                       struct kb_var index)
 {
@@ -481,7 +488,8 @@ static const struct ir_op *row_of_parts(const struct kernel *g, struct ir_value 
 	return op->code == OP_concat && ((const struct attrs_concat *)op->attrs)->axis == last ? op : NULL;
 }
 
-/* Copies elements [lo, hi) of the row of a result that are in operand i of op, whose first one is element `first`. */
+/* Copies elements [lo, hi) of the row of a result that are in operand i of op, whose first one is element `first`: a
+ * row of the operand, stored with a skip. */
 static void output_operand_row(struct kernel *g, const struct ir_op *op, size_t i,
                                const struct eval_output *o, const struct eval_point *row, struct kb_val first,
                                struct kb_val lo, struct kb_val hi)
@@ -531,6 +539,8 @@ static void output_concat_row(struct kernel *g, const struct ir_op *op, const st
 	}
 }
 
+/* Stores elements [lo, hi) of a row of a result, in vectors where both sides allow; concat and pad operand by
+ * operand. */
 void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
                        struct kb_val hi)
 {
@@ -626,7 +636,8 @@ static void store_state_element(void *user, struct eval *e, const struct eval_po
 	eval_store(e, &w->to, &to, x);
 }
 
-/* Rows outside the state (padding of short sequences) are dropped. */
+/* Writes a row of x into the state, an append at past + row (in a ring modulo its length). Rows outside the state
+ * (padding of short sequences) are dropped. */
 void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,
                       struct kb_val hi)
 {

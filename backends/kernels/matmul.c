@@ -11,6 +11,11 @@
  *
  * Each f32 sum is one chain of multiply-adds in increasing k (matmul_lowp.c has the order of int8 and bf16), so
  * results are bitwise independent of tiles, blocks and workers.
+ *
+ * M is the rows of x, N the columns of the result, K the depth of the sums. mr, nr: rows and panels of a register
+ * tile. A column group is `unit` panels that stay in one task; x buffer, C buffer, B buffer and repacked operands are
+ * scratch (matmul_internal.h). True from a bind_ function: the operands fit this generator; false: the group is
+ * computed in another way.
  */
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
@@ -82,7 +87,7 @@ static bool matmul_needs_c_buffer(const struct kernel *g)
 	return n > SHORT_OPS_MAX || kernel_has_functions(g);
 }
 
-/* True if elements of t are at constant strides. */
+/* True if elements of t are at constant strides: no panels, quants or ring buffer. */
 static bool is_strided(const struct eval_tensor *t)
 {
 	return t && !ir_format_is_quantized(t->t.format) && t->t.encoding == ENC_ROW && t->t.ring == 0;
@@ -251,7 +256,8 @@ static int list_tile_mr(const struct linear *l, int *mr)
 	return n;
 }
 
-/* Bound of the next tile of `left` remaining rows of `rows`: the highest tile not above it is used. */
+/* Bound of mr of the next tile of `left` remaining rows of `rows`: the highest tile not above it is used. The tile is
+ * chosen so that no low remainder is left. */
 static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, struct kb_val left)
 {
 	struct kb *k = l->k;
@@ -615,8 +621,8 @@ static struct kb_val round_to_amx_tiles(const struct linear *l, struct kb_val ro
 	return kb_min(k, kb_mul(k, emit_div_up(k, rows, tile_rows), tile_rows), most);
 }
 
-/* Division of M and N. At most mr rows: by single panels (except in small code). More: by full tiles, and M
- * blocks as small as keeps all workers busy. */
+/* Division of M and N. At most mr rows: by single panels (except in small code), for the finest balance. More: by full
+ * tiles, and M blocks as small as keeps all workers busy. */
 static struct division divide(const struct linear *l)
 {
 	struct kb *k = l->k;
@@ -738,6 +744,7 @@ static struct linear matmul_new(struct kernel *g)
 	                       .columns = {.unit = 1, .nc = MATMUL_NC, .mats = 1}};
 }
 
+/* Binds the operands and sizes of the root, op matmul or linear. */
 static bool bind_group(struct linear *l, struct kernel *g)
 {
 	*l = matmul_new(g);
@@ -763,7 +770,7 @@ static bool is_plain_epilogue(const struct kernel *g)
 	return g->out.n == 1;
 }
 
-/* The one output of the group. False: outputs go by ranges of columns, or another epilogue is needed. */
+/* Binds the one output of the group. False: outputs go by ranges of columns, or another epilogue is needed. */
 static bool matmul_bind_result(struct linear *l)
 {
 	if (!is_plain_epilogue(l->g) || !bind_norm_after(l))
@@ -855,7 +862,8 @@ static bool find_expert_sizes(struct experts *x)
 	return l->rows_hi < INT32_MAX;
 }
 
-/* Rows of an M block: x stays in L2 together with an N block; full register tiles. */
+/* Rows of an M block: x stays in L2 together with an N block; full register tiles. Chooses the buffers with it: each
+ * bounds the rows further. */
 static void choose_block(struct experts *x)
 {
 	struct linear *l = &x->l;
@@ -891,7 +899,8 @@ static struct kb_val expert_of_row(const struct experts *x, struct kb_val row)
 	return eval_clamp_index(l->eval, id, kb_index(l->k, x->n));
 }
 
-/* Lists rows from *next on that select the expert, at most an M block; returns their number. */
+/* Lists rows from *next on that select the expert, at most an M block, and advances *next; returns their number, 0 at
+ * the end. */
 static struct kb_val gather_rows(const struct experts *x, struct kb_val expert, struct kb_var next)
 {
 	struct kb *k = x->l.k;
@@ -928,7 +937,7 @@ static void emit_expert(const struct experts *x, struct kb_val expert)
 	kb_end_forever(k);
 }
 
-/* Panels of this worker, in full register tiles. */
+/* Panels of this worker, in full register tiles; the same of each expert's matrix. */
 static void find_panel_run(struct experts *x)
 {
 	struct linear *l = &x->l;

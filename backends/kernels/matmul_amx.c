@@ -13,6 +13,10 @@
  * By dot blocks (int8 with a scale for each block): an N block is dequantized to signed bytes in scratch
  * once; the sums of a block are stored and scaled by vectors, with the arithmetic of matmul_lowp.c. Integer
  * sums are exact, so results have the same bits. Remainder rows go through matmul_lowp.c.
+ *
+ * A chunk is 16 k-rows of a panel, which one tile multiply takes. A panel group is one or two panels that are
+ * multiplied at once, so that a tile of x serves two tiles of weights. An M block is the rows [row, row_end) of a
+ * matmul_block.
  */
 #include "backends/kernels/matmul_internal.h"
 
@@ -44,6 +48,7 @@ static int64_t k_rows(const struct linear *l)
 	return (l->depth + per_k_row - 1) / per_k_row;
 }
 
+/* Chunks that have all 16 k-rows; the others are copied by copy_k_tail. */
 static int64_t full_chunks(const struct linear *l)
 {
 	return k_rows(l) / CHUNK_ROWS;
@@ -57,6 +62,8 @@ static int64_t chunks_per_k_block(const struct linear *l)
 	return k_blocks > 0 ? (full + k_blocks - 1) / k_blocks : 1;
 }
 
+/* Lays out scratch: the C buffer, in whole tiles, follows the rows of x; and configures the tile registers. Nothing
+ * where AMX is not used for all of K. */
 void matmul_amx_begin(struct linear *l)
 {
 	struct kb *k = l->k;
@@ -80,7 +87,8 @@ void matmul_amx_end(const struct linear *l)
 		kb_tile_release(l->k);
 }
 
-/* Copies the k-rows after the last full chunk, padded with zeros. */
+/* Copies the k-rows after the last full chunk to local memory, padded with zeros, since a tile multiply always takes
+ * 16. */
 static void copy_k_tail(const struct linear *l, const struct panel_group *c)
 {
 	struct kb *k = l->k;
@@ -155,7 +163,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	matrix_tiles_store(&t, acc_at, c_stride);
 }
 
-/* Scales integer sums to f32, in place. */
+/* Scales the integer sums of `rows` rows of the panel group in the C buffer to f32, in place. */
 static void dequantize_acc(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
@@ -257,12 +265,13 @@ void matmul_amx_block(const struct linear *l, const struct matmul_block *s)
 
 /* ---- dot blocks ---- */
 
-/* K elements of a tile multiply: a dot block, at most 64. */
+/* K elements of a tile multiply: a dot block, at most the 64 bytes of a tile's row. */
 static int k_of_tile(const struct linear *l)
 {
 	return l->lowp.layout.block < KB_TILE_BYTES ? (int)l->lowp.layout.block : KB_TILE_BYTES;
 }
 
+/* Configures tiles for dot blocks, and makes the local buffer where a tile stores its sums. */
 void matmul_amx_per_block_begin(struct linear *l)
 {
 	struct kb *k = l->k;

@@ -6,6 +6,10 @@
  * Block ops (block_argmax, block_log_softmax) replace logits that only an arg-max or a log-probability reads: of
  * each block of MATMUL_NC panels a row leaves two or three values. Blocks begin at multiples of their width,
  * whoever computes them, so values do not depend on the division of work.
+ *
+ * Terms: s is the block of rows and panels (an N block) whose sums are in the C buffer; `first` is the row of the
+ * result at row 0 of the buffer, or of the list of rows. Work-items of a GPU group share a row: each takes a piece of
+ * its columns; piece_id none (CPUs): the whole row.
  */
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
@@ -15,7 +19,8 @@
 
 /* ---- rows of the C buffer ---- */
 
-/* Binds row `row` of the C buffer as the row of the result that is open. */
+/* Binds row `row` of the C buffer as the storage of the root's value. skip cancels the columns before the N block, so
+ * that the evaluator uses columns of the result; the bias is added at each load, since the buffer is without it. */
 static void bind_c_row(const struct linear *l, const struct matmul_block *s, struct kb_val row)
 {
 	struct kb *k = l->k;
@@ -43,7 +48,8 @@ static void store_vector(const struct linear *l, const struct eval_output *out, 
 	eval_release(l->eval, mark);
 }
 
-/* Evaluates and stores columns r of a row of an output of `size` columns. */
+/* Evaluates and stores columns r of a row of an output of `size` columns: full vectors, then the partial one, if r
+ * reaches the row's end. */
 static void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,
                              struct matmul_range r, const struct eval_point *row)
 {
@@ -73,6 +79,8 @@ static void matmul_store_row(const struct linear *l, const struct eval_output *o
 #define BLOCK_WIDTH  ((int64_t)MATMUL_NC * MATMUL_PANEL)
 #define UNROLLED_MAX 8 /* vectors */
 
+/* Looks for a block op at the end of the group, after elementwise ops only. True: it is set up and N blocks become its
+ * blocks. False: the group has none, or one that this epilogue cannot compute. */
 bool matmul_bind_block_op(struct linear *l)
 {
 	const struct kernel *g = l->g;
@@ -99,7 +107,7 @@ bool matmul_bind_block_op(struct linear *l)
 	return true;
 }
 
-/* Evaluates the block op over columns c and stores its values. */
+/* Evaluates the block op over columns c and stores its values in the row, [values, blocks], of the output. */
 static void store_block_values(const struct linear *l, const struct eval_columns *c)
 {
 	struct kb *k = l->k;
@@ -197,7 +205,7 @@ static const struct ir_type *type_of(const struct matmul_ranges *p, struct ir_va
 
 /* ---- tracing values to ranges ---- */
 
-/* Adds columns [begin, begin + size) with value v. False: too many ranges. */
+/* Adds columns [begin, begin + size) of the root's result, with value v, as a range. False: too many ranges. */
 static bool add_range(struct matmul_ranges *p, struct ir_value v, int64_t begin, int64_t size)
 {
 	if (p->n == RANGES_MAX)
@@ -263,7 +271,8 @@ static bool trace_value(struct matmul_ranges *p, const struct ir_op *op)
 	return true;
 }
 
-/* A norm of heads: overwrites its range in the C buffer. */
+/* A norm of heads: overwrites its range in the C buffer. False: not of one range split into heads, or its other
+ * operands depend on ranges. */
 static bool trace_norm(struct matmul_ranges *p, const struct ir_op *op)
 {
 	struct trace t = p->traces[op->operands[0].id];
@@ -329,7 +338,8 @@ static bool has_slices(const struct kernel *g)
 	return false;
 }
 
-/* Traces the whole group. Without slices all columns are one range. */
+/* Traces all ops after the root and lists the outputs. Without slices all columns are one range. False: the epilogue
+ * cannot compute them. */
 static bool trace_ops(struct matmul_ranges *p, const struct linear *l)
 {
 	const struct ir_region *r = p->g->job->group->region;
@@ -401,6 +411,8 @@ static bool choose_n_block(struct linear *l, const struct matmul_ranges *p)
 	return true;
 }
 
+/* True: the outputs are found and l is set up for them. False: the group has no such form and another epilogue
+ * applies. */
 bool matmul_find_ranges(struct linear *l)
 {
 	struct kernel *g = l->g;
@@ -419,7 +431,7 @@ bool matmul_find_ranges(struct linear *l)
 
 /* ---- binding values to the C buffer ---- */
 
-/* Strides of the axes before the last: rows of the C buffer. */
+/* Strides of the axes before the last in the C buffer, where rows are `width` elements apart. */
 static void leading_strides(const struct linear *l, struct kb_size *stride)
 {
 	struct kb *k = l->k;
@@ -478,7 +490,8 @@ static struct kb_val c_buf_origin(const struct linear *l, const struct matmul_bl
 	return kb_sub(k, kb_index(k, begin), before);
 }
 
-/* Binds all ranges, views and norms; row 0 of the C buffer is row `row` of the result. */
+/* Binds all ranges, views and norms to the C buffer, so that the evaluator loads them; row 0 of the C buffer is row
+ * `row` of the result. */
 static void bind_views(const struct linear *l, const struct matmul_block *s, struct kb_val row)
 {
 	const struct ir_region *r = l->job->group->region;
@@ -499,7 +512,8 @@ static void bind_views(const struct linear *l, const struct matmul_block *s, str
 
 /* ---- storing ---- */
 
-/* Columns of a range that the N block has. */
+/* Columns of a range, counted from its begin, that the N block has; empty (lo >= hi) if it has none. Each of gate and
+ * up counts from 0. */
 static struct matmul_range clip_to_block(const struct linear *l, const struct matmul_block *s,
                                          const struct column_range *range)
 {
@@ -512,7 +526,7 @@ static struct matmul_range clip_to_block(const struct linear *l, const struct ma
 	return (struct matmul_range){lo, kb_min(k, hi, kb_index(k, range->size))};
 }
 
-/* Heads of columns r. */
+/* Heads [first, end) of columns r; blocks have whole heads. */
 static struct matmul_range heads_of_range(const struct linear *l, const struct trace *t,
                                           struct matmul_range r)
 {
@@ -521,7 +535,7 @@ static struct matmul_range heads_of_range(const struct linear *l, const struct t
 	return (struct matmul_range){first, kb_bin(l->k, KB_DIV, r.hi, width)};
 }
 
-/* Evaluator point of element 0 of a head of the row. */
+/* Evaluator point of element 0 of a head of the row, on the value's axes, which views may have permuted. */
 static struct eval_point head_point(const struct linear *l, const struct trace *t,
                                     const struct eval_point *row, struct kb_val head)
 {
@@ -605,7 +619,7 @@ static struct matmul_range matmul_clip_to_piece(const struct linear *l, const st
 	return r;
 }
 
-/* Stores the columns of one row of the N block. */
+/* Stores the columns r of one row of an output without heads, as far as the piece has them. */
 static void store_columns(const struct linear *l, const struct matmul_block *block, const struct output *s,
                           struct matmul_range r, const struct eval_point *row, struct kb_val piece_id)
 {
@@ -614,7 +628,7 @@ static void store_columns(const struct linear *l, const struct matmul_block *blo
 	matmul_store_row(l, s->out, range->size, r, row);
 }
 
-/* Evaluates RoPE positions once for each row, not for each head. */
+/* Evaluates RoPE positions once for each row: they stay in the cache, where each head finds them. */
 static void hoist_rope_positions(const struct linear *l, const struct eval_point *row)
 {
 	const struct ir_region *r = l->job->group->region;
@@ -629,7 +643,7 @@ static void hoist_rope_positions(const struct linear *l, const struct eval_point
 	}
 }
 
-/* Normalizes heads of one row. */
+/* Normalizes the heads of row `row` of the C buffer, for all norms in order. */
 static void apply_norms(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                         struct kb_val row, struct kb_val piece_id)
 {
@@ -653,7 +667,7 @@ static struct kb_val matmul_loop_rows(const struct linear *l, struct kb_val rows
 	return kb_bin(k, KB_DIV, i, n);
 }
 
-/* matmul_epilogue, range by range. */
+/* matmul_epilogue, range by range: norms of heads first, in the buffer, then each output or state. */
 static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                                    struct kb_val rows)
 {
@@ -691,6 +705,7 @@ static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_b
 
 /* ---- the epilogue ---- */
 
+/* Row by row: binds a row of the C buffer and stores what the group computes from it. */
 void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                      struct kb_val rows)
 {

@@ -29,6 +29,7 @@
 /* ACC_FEW for i16 operands: in longer iterations LLVM hoists loads of words and spills them. */
 #define ACC_FEW_I16 4
 
+/* The type of a vector of words: four bytes or two bf16 of each column. */
 static struct kb_type word_vector(const struct matmul_lowp_tile *c)
 {
 	return KB_TYPE(KB_I32, c->l->lanes);
@@ -317,7 +318,8 @@ static void add_group(struct matmul_lowp_tile *c, const struct group_at *g, int 
 	}
 }
 
-/* n K elements, at most a chunk. */
+/* Adds n K elements, at most a chunk, from word `first` of the dot block on: group by group, or word by word if
+ * operands are i16. */
 static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
 {
 	const struct quant_group *q = &c->b.group;
@@ -335,6 +337,7 @@ static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n
 	}
 }
 
+/* Clears the i16 sums of a chunk, if there are any. */
 static void zero_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
@@ -690,7 +693,7 @@ static struct kb_val dot_bf16_pairs(const struct matmul_lowp_tile *c, struct kb_
 }
 
 /* Adds k-row at + i of the panels (a pair of K elements of each column, the operand of a bf16 dot product) times the
- * same word of all rows of x. As in add_k_row, vectors are loaded all at once or one after the other. */
+ * same word of all rows of x. As in add_word, vectors are loaded all at once or one after the other. */
 static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
 {
 	struct kb *k = c->l->k;

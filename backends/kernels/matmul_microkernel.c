@@ -5,6 +5,10 @@
  * of x. Where the target multiplies by an element of a vector (target.k_lanes, NEON), that many K neighbours
  * of each row are loaded at once and used lane by lane. Each sum is one chain of fused multiply-adds in
  * increasing k either way.
+ *
+ * Finished accumulators go through the epilogue at once (finish) or, if the group has a C buffer, are stored there,
+ * where the epilogue or the next K block takes them. struct microkernel: tile is the register tile, block the rows,
+ * panels and K elements (k_lo .. k_hi) around it.
  */
 #include "backends/kernels/matmul_internal.h"
 
@@ -73,7 +77,8 @@ static struct kb_val stop_at_end(const struct linear *l, const struct matmul_til
 	return kb_min(k, at, kb_sub(k, kb_add_const(k, end, -disp), share));
 }
 
-/* All of K: panels are contiguous, and so are the shares. Of quants the last one is of full groups, whatever K is. */
+/* Where the tile prefetches if all of K is multiplied: in the next N block, nc panels ahead. Panels are contiguous,
+ * and so are the shares. */
 static struct kb_val base_full_k(const struct linear *l, const struct matmul_block *s,
                                  const struct matmul_tile *t, struct kb_val w)
 {
@@ -86,7 +91,8 @@ static struct kb_val base_full_k(const struct linear *l, const struct matmul_blo
 	return kb_ptr_add(k, w, stop_at_end(l, t, first, n_block, full), n_block);
 }
 
-/* A K block is strided by panels: a share that ends in a panel of the block goes on in the next panel. */
+/* Where the tile prefetches if K is blocked: the next K block, or after the last one the next N block. A K block is
+ * strided by panels: a share that ends in a panel of the block goes on in the next panel. */
 static struct kb_val base_k_block(const struct linear *l, const struct matmul_block *s,
                                   const struct matmul_tile *t, struct kb_val w)
 {
@@ -559,6 +565,7 @@ static void finish(const struct linear *l, struct microkernel *a)
 	kb_end_if(k);
 }
 
+/* Stores the accumulators in the C buffer, without bias or epilogue. */
 static void store_c_buf(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;

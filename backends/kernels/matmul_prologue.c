@@ -272,6 +272,8 @@ static void pack_columns(const struct panel_packer *p)
 	pack_elements(p, full, p->block->k_hi, 0, MATMUL_PANEL);
 }
 
+/* Packs the columns of a panel by vectors along the axis where elements are neighbours, or element by element if there
+ * is none (or a partial panel forbids loads of 16 columns). */
 static void pack_columns_of_panel(const struct panel_packer *p)
 {
 	const struct matmul_value *b = &p->l->value;
@@ -360,6 +362,7 @@ struct i16_unpack {
 	bool is_signed;
 };
 
+/* Even bytes are shifted up and down again, odd ones down: sign or zero extension of both, word by word. */
 static void unpack_i16(const struct i16_unpack *w)
 {
 	struct kb *k = w->l->k;
@@ -376,6 +379,7 @@ static void unpack_i16(const struct i16_unpack *w)
 	kb_end_loop(k);
 }
 
+/* Unpacks the quantized row `row` of the M block to i16. */
 static void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_val row)
 {
 	int64_t bytes = l->lowp.layout.corrections;
@@ -560,11 +564,13 @@ static void loop_span(const struct span *s, span_body *body)
 		body(s, kb_add_const(k, s->from, full), (int)(s->n - full));
 }
 
+/* `valid` of `lanes` elements of the f32 row; the other lanes are 0. */
 static struct kb_val load_x(const struct span *s, struct kb_val at, int valid)
 {
 	return kb_load_part(s->l->k, KB_TYPE(KB_F32, s->lanes), valid, s->x, at, 0);
 }
 
+/* A span_body: maximum of |x|, infinite if there is NaN. */
 static void update_abs_max(const struct span *s, struct kb_val at, int valid)
 {
 	struct kb *k = s->l->k;
@@ -572,7 +578,8 @@ static void update_abs_max(const struct span *s, struct kb_val at, int valid)
 	kb_set(k, s->acc, kb_max(k, v, kb_get(k, s->acc)));
 }
 
-/* x is 0 in lanes beyond the range, and so is their quant in the sum. */
+/* A span_body: quantizes a vector, stores it and adds it to the sum. x is 0 in lanes beyond the range, and so is their
+ * quant in the sum. */
 static void quantize_chunk(const struct span *s, struct kb_val at, int valid)
 {
 	struct kb *k = s->l->k;
@@ -582,6 +589,7 @@ static void quantize_chunk(const struct span *s, struct kb_val at, int valid)
 	kb_set(k, s->acc, kb_add(k, quant, kb_get(k, s->acc)));
 }
 
+/* The accumulator of the span reduced to a scalar. */
 static struct kb_val reduce_acc(const struct span *s, enum kb_bin op)
 {
 	struct kb_val v = kb_get(s->l->k, s->acc);
@@ -643,6 +651,7 @@ static void zero_last_line(const struct span *s, int64_t bytes)
 		kb_store(k, kb_i32(k, 0), s->quants, kb_index(k, word + n), 0, 0);
 }
 
+/* A span_body: rounds a vector to bf16. */
 static void round_chunk_bf16(const struct span *s, struct kb_val at, int valid)
 {
 	struct kb *k = s->l->k;

@@ -5,6 +5,11 @@
  * the next one. One panel at a time is one stream of memory; each k-row prefetches the one a fixed distance
  * ahead. More rows than hide the loads of one panel use tiles of the main size. Results do not depend on the
  * grouping of rows.
+ *
+ * Terms of matmul_internal.h: a panel is 16 columns of packed weights, a k-row its line of 64 bytes; a tile is rows
+ * (mr) times panels that one microkernel multiplies; a pass is a tile's panels read once for some of the rows; an N
+ * block is the panels whose results wait in the C buffer for the epilogue; a dot block is the K elements whose integer
+ * products share one scale; mats: gate and up projection.
  */
 #include "backends/kernels/matmul_internal.h"
 #include "ir/support/checked.h"
@@ -46,7 +51,7 @@ static int64_t model_weight_bytes(const struct linear *l)
 	return sum > linear_bytes ? sum : linear_bytes;
 }
 
-/* True if integer sums are scaled block by block. */
+/* True if integer sums are scaled block by block, which takes more than one register per accumulator. */
 static bool has_dot_blocks(const struct linear *l)
 {
 	return matmul_acc_registers(l) > 1;
@@ -96,8 +101,8 @@ static bool is_load_bound(const struct linear *l)
 	       (l->lowp.op && matmul_has_dot(l) && matmul_panel_vectors(l) == 1);
 }
 
-/* Panels that a GEMV interleaves: one panel has too few accumulators to hide the latency of multiply-adds.
- * Not for int8 that is converted in registers, which is bound by the conversion. */
+/* Panels that a GEMV interleaves: one panel has too few accumulators to hide the latency of multiply-adds. Not for
+ * int8 that is converted in registers, which is bound by the conversion. The more a k-row costs, the fewer. */
 static int gemv_panels(const struct linear *l)
 {
 	if (matmul_panel_vectors(l) > 2 || has_dot_blocks(l) || l->columns.n / MATMUL_PANEL < MATMUL_NC)
@@ -173,7 +178,7 @@ static struct passes plan_passes(const struct linear *l)
 	return p;
 }
 
-/* The tile by a microkernel of `rows` rows, for each mr of the pass. */
+/* The tile by a microkernel of `rows` rows: a branch for each mr that the pass may have. */
 static void emit_by_rows(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
                          struct kb_val rows, const struct passes *p)
 {
@@ -201,7 +206,8 @@ static struct kb_val stop_at_end(const struct linear *l, const struct matmul_til
 	return end.id ? kb_min(l->k, ahead, kb_add_const(l->k, end, -t->panels * l->panel.bytes)) : end;
 }
 
-/* All rows of the tile's panels, pass by pass. */
+/* All rows of the tile's panels, pass by pass: each takes ceil(rows left / passes left) rows, so that passes are about
+ * equal. */
 static void emit_passes(const struct linear *l, const struct matmul_block *s, const struct passes *p,
                         struct matmul_tile t)
 {
@@ -248,7 +254,7 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	return end;
 }
 
-/* Tiles of p->panels panels, then the remainder one by one. */
+/* The N block by tiles of p->panels panels, then the remainder one by one. */
 static void emit_one_pass_panels(const struct linear *l, const struct matmul_block *s, const struct passes *p,
                                  struct matmul_tile t)
 {

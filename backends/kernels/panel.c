@@ -8,9 +8,17 @@
  * dequantizes an element. Other formats OR the quant into 2^23 and subtract 2^23 + z. Codebook indices are
  * looked up a word at a time, to unsigned bytes, and then treated as quants of 8 bits; quants in pieces are combined a
  * word at a time.
+ *
+ * Terms (ir/target/tile.h has the layout): a panel is PANEL_COLUMNS columns of a matrix; a k-row is its line of one
+ * u32 per column; a word is four quants of one column as bytes; a group is the least number of k-rows that hold whole
+ * words. If bits do not divide 8, words consist of pieces in several k-rows. A block of K elements shares a scale (and
+ * a minimum or shift). A super-block is a range of K whose scales, the header, precede its quants; blocks of it may
+ * share a second scale. zero, the zero point: what is stored for 0. lanes: columns per vector; vector v: columns v *
+ * lanes .. of panels side by side.
  */
 #include "backends/kernels/panel.h"
 
+/* How elements of the format are loaded; only quants have bits. */
 static enum panel_kind kind_of(const struct ir_format_desc *d)
 {
 	if (d->bits != 0)
@@ -18,6 +26,8 @@ static enum panel_kind kind_of(const struct ir_format_desc *d)
 	return d->dtype == DT_BF16 ? PANEL_BF16_PAIRS : d->dtype == DT_F16 ? PANEL_F16 : PANEL_F32;
 }
 
+/* The layout of a panel of the format with `depth` K elements. live_registers: vectors of scales that a loop keeps
+ * (scale, and what is added). */
 struct panel panel_of(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
@@ -39,6 +49,7 @@ struct panel panel_of(enum ir_format f, int64_t depth)
 	return p;
 }
 
+/* The odd (high) or even (low) bf16 of each pair as f32: its bits are the high half of an f32. */
 struct kb_val panel_bf16_half(struct kb *k, struct kb_val pairs, int odd)
 {
 	struct kb_val by = kb_splat(k, kb_i32(k, odd ? -65536 : 16), kb_type_of(k, pairs).lanes);
@@ -133,7 +144,9 @@ struct level {
 	int64_t blocks, supers;
 };
 
-/* Scales or minima of block b of the super-block at + panel, from column + disp on, as f32. */
+/* Scales or minima (by level) of block b of the super-block at + panel, from column + disp on, as f32. With
+ * super-blocks an i8 of the block times the float of the super-block. A format with shifts stores scales times
+ * FORMAT_SHIFT_SCALE. */
 static struct kb_val load_block_values(struct kb *k, const struct panel *p, struct level level,
                                        struct kb_val at, int64_t panel, struct kb_val b, struct kb_val column,
                                        int64_t disp, int lanes)
@@ -151,7 +164,7 @@ static struct kb_val load_block_values(struct kb *k, const struct panel *p, stru
 	return kb_mul(k, v, load_scales(k, at, s, panel + level.supers, first, disp, lanes));
 }
 
-/* The level of scales. */
+/* Where scales are: those of blocks and of super-blocks. */
 static struct level scales_of(const struct quant_panel_layout *t)
 {
 	return (struct level){t->scales, t->super_scales};
@@ -208,7 +221,8 @@ static struct kb_val lookup_by_selects(struct kb *k, const uint8_t bytes[16], st
 	return left[0];
 }
 
-/* Looks up codebook indices, the low four bits of each byte: bytes entry + zero. Other formats: returns words. */
+/* Looks up codebook indices, the low four bits of each byte of words: gives bytes entry + zero. Formats without
+ * codebook: words unchanged. A lookup needs 16-byte vectors, hence 4 lanes at least. */
 static struct kb_val codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
                                      int lanes)
 {
@@ -228,7 +242,8 @@ static struct kb_val codebook_lookup(struct kb *k, const struct panel *p, struct
 	return lanes == 1 ? kb_lane(k, words, 0) : words;
 }
 
-/* The bits of a piece in the words of its k-row, where they belong in bytes. */
+/* The bits of a piece in the words of its k-row, shifted to where they belong in each byte. The mask is left out if no
+ * other bits remain (is_clean) or the codebook lookup ignores them (is_unmasked). */
 static struct kb_val piece_bits(struct kb *k, const struct quant_piece *q, const struct panel_word *w,
                                 struct kb_val words, int lanes)
 {
@@ -293,7 +308,8 @@ static struct kb_val words_before(struct kb *k, const struct quant_group *g, str
 	                                : kb_mul_const(k, kb_div_const(k, i, g->elements), words);
 }
 
-/* Bytes of K elements i + 4 word .. of the super-block at `at`, as panel_load_u8 specifies it; zero: of a codebook. */
+/* Bytes of K elements i + 4 word .. of the super-block at `at`, as panel_load_u8 specifies it. word: a constant, or
+ * ANY_WORD if i is any element. zero: added by a codebook lookup. */
 static struct kb_val load_bytes(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                                 struct kb_val i, int word, int zero, int lanes)
 {
@@ -310,13 +326,14 @@ static struct kb_val load_bytes(struct kb *k, const struct panel *p, struct kb_v
 	return load_word_at(k, p, w, kb_div_const(k, kb_rem_const(k, i, g->elements), 4), lanes);
 }
 
-/* scale * quant (+ minimum) */
+/* scale * quant (+ minimum, if there is one). */
 static struct kb_val scale_quant(struct kb *k, struct kb_val quant, struct kb_val scale, struct kb_val offset)
 {
 	return offset.id ? kb_fma(k, quant, scale, offset) : kb_mul(k, quant, scale);
 }
 
-/* Address of the super-block of K element *i; *i becomes the element in it. */
+/* Address of the super-block of K element *i; *i becomes the element in it. A panel of one super-block needs no
+ * division. */
 static struct kb_val super_block_at(struct kb *k, const struct quant_panel_layout *t, struct kb_val at,
                                     struct kb_val *i, int64_t depth)
 {
@@ -339,6 +356,8 @@ static struct panel_block load_block(struct kb *k, const struct panel *p, struct
 	return (struct panel_block){scale, load_block_offset(k, p, at, 0, b, column, 0, lanes)};
 }
 
+/* Elements i .. i + n - 1 are in one word. n = 1: i is any element, and its byte is shifted down; otherwise i begins a
+ * word. */
 void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                         struct kb_val i, int n, int lanes, struct kb_val *out)
 {
@@ -383,6 +402,7 @@ static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_va
 	return kb_bin(k, KB_XOR, sum, kb_bin(k, KB_AND, signs, splat_i32(k, SIGN_BITS, lanes)));
 }
 
+/* The shift is left out of the offset: panel_load_i8 has added it to the quants. */
 struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
                                     struct kb_val column, struct kb_val i, int lanes)
 {
@@ -403,6 +423,7 @@ struct kb_val panel_load_u8(struct kb *k, const struct panel *p, struct kb_val a
 	return load_bytes(k, p, at, column, i, word, 0, lanes);
 }
 
+/* Signed bytes: the zero point is subtracted in all four bytes of a word at once. */
 struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                             struct kb_val i, int word, int lanes)
 {
@@ -460,7 +481,8 @@ struct kb_val panel_block_offset(struct kb *k, const struct panel *p, struct kb_
 	return load_block_offset(k, p, at, panel, b, kb_index(k, 0), column, lanes);
 }
 
-/* Loads scales and minima of block b. */
+/* Loads scales and minima of block b for all vectors; for one-FMA formats the factors of the head comment: 2^b scale
+ * and -(2^b + z) scale. */
 static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 {
 	struct kb *k = w->k;
@@ -478,7 +500,7 @@ static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 	}
 }
 
-/* The open word in vector v of the panels. */
+/* The word of the loop, addressed in vector v of the panels. */
 static struct panel_word word_in_vector(const struct panel_loop *w, int v)
 {
 	int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
@@ -487,7 +509,7 @@ static struct panel_word word_in_vector(const struct panel_loop *w, int v)
 	return word;
 }
 
-/* Vector v of the k-row that has the open word. */
+/* Vector v of the k-row that has the loop's word, which is in one piece: panel_loop_vector extracts from it. */
 static struct kb_val load_k_row(const struct panel_loop *w, int v)
 {
 	const struct panel_word word = word_in_vector(w, v);
@@ -496,7 +518,7 @@ static struct kb_val load_k_row(const struct panel_loop *w, int v)
 	               word.disp + k_row * PANEL_COLUMNS, 0);
 }
 
-/* f32 with bits [bit, bit + bits) of the words at mantissa bits `to` .., on top of `base`. */
+/* f32 with bits [bit, bit + bits) of the words moved to mantissa bits `to` .., on top of `base` (1.0 or 2^23). */
 static struct kb_val in_mantissa(struct kb *k, struct kb_val words, int bit, int bits, int to, int32_t base)
 {
 	int lanes = kb_type_of(k, words).lanes, by = to - bit;
@@ -508,6 +530,7 @@ static struct kb_val in_mantissa(struct kb *k, struct kb_val words, int bit, int
 	return kb_bitcast(k, kb_bin(k, KB_OR, words, splat_i32(k, base, lanes)), KB_F32);
 }
 
+/* Element i of the word in vector v as f32. In the scalar tail (tail_k) by panel_dequantize. */
 struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v)
 {
 	struct kb *k = w->k;
@@ -528,7 +551,8 @@ struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v)
 	return scale_quant(k, quant, w->scale[v], w->offset[v]);
 }
 
-/* Calls the body for word i of the group, whose K elements begin at `from`. */
+/* Calls the body for word i of the group, whose K elements begin at `from`. Words in pieces or with a codebook are
+ * unpacked first, once for four elements. */
 static void emit_word(struct panel_loop *w, int i, struct kb_val from)
 {
 	w->word.i = i;
@@ -555,7 +579,8 @@ static void loop_k_rows(struct panel_loop *w, int first, struct kb_val group, st
 	kb_end_loop(k);
 }
 
-/* Emits words [first, end) of the group at element g of the super-block (`from` of K). */
+/* Emits words [first, end) of the group at element g of the super-block (`from` of K): a loop over k-rows if all words
+ * are in one piece, for less code. */
 static void emit_words(struct panel_loop *w, struct kb_val g, struct kb_val from, int first, int end)
 {
 	struct kb *k = w->k;
@@ -595,7 +620,7 @@ static void enter_super_block(struct panel_loop *w, struct kb_val *i)
 	w->super_block = super_block_at(w->k, &t, w->at, i, w->panel->depth);
 }
 
-/* Blocks of a group: 2 if a scale belongs to half of one. */
+/* Blocks of a group: 2 if a scale belongs to half of one. Scales are loaded once per block. */
 static int blocks_of_group(const struct panel *p)
 {
 	int block = ir_format(p->format)->block;
@@ -628,6 +653,8 @@ static void emit_tail(struct panel_loop *w, struct kb_val from)
 	w->tail_k = (struct kb_val){0};
 }
 
+/* Loop over blocks (or pairs of blocks that share a group), scales loaded at each; without blocks one scale serves all
+ * of K and the tail is everything. */
 void panel_loop(struct panel_loop *w)
 {
 	struct kb *k = w->k;

@@ -29,6 +29,8 @@ void reg_tile_mac_lane(const struct reg_tile *p, int v, const struct kb_val *x, 
 		mac(p, row, v, kb_splat(p->k, kb_lane(p->k, x[row], i), p->lanes), w);
 }
 
+/* acc[row][v] += x[row] w[v] for one k and rows [from, to): the weights of the k-row are loaded once, x is
+ * broadcast. */
 void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_val k_row, int i, int from,
                     int to)
 {
@@ -55,6 +57,8 @@ void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struc
 		reg_tile_mac_lane(p, v, x, i, p->weights(p->user, k_row, i, v));
 }
 
+/* Transposes a square of lanes x lanes in registers: log2 lanes rounds of exchanging blocks of d elements between rows
+ * i and i + d. */
 void reg_tile_transpose(struct kb *k, struct kb_val *rows, int lanes)
 {
 	for (int d = 1; d < lanes; d *= 2) {
@@ -93,6 +97,8 @@ void matrix_tiles_load(const struct matrix_tiles *t, struct kb_val from, int64_t
 		             kb_index(t->k, step));
 }
 
+/* One step along K: loads the tiles of x once, and each tile of weights into two registers in turn, so that a load
+ * overlaps the products before. */
 void matrix_tiles_mac_k(const struct matrix_tiles *t, struct kb_val x, struct kb_val w)
 {
 	struct kb *k = t->k;

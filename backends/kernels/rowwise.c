@@ -2,6 +2,11 @@
 /*
  * Rowwise generator: binds the group, chooses where rows are kept between passes, and loops over this
  * worker's rows. The number of workers only decides which worker computes a row.
+ *
+ * A pass is a loop over the elements of a row, emitted for each op (rowwise_ops.c). Elements wait between passes in
+ * registers (short rows), in memory as they are (x is read again), or in a buffer. staged: x is first computed element
+ * by element into the buffer, since it does not vectorize. Several accumulators (slots) hide latency; which one takes
+ * a vector depends on its number alone. items > 1: the items of a work-group share a row.
  */
 #include "backends/kernels/batch_rows.h"
 #include "backends/kernels/rowwise.h"
@@ -90,7 +95,7 @@ static void emit_vectors(struct rowwise *r, const struct rowwise_loop *w, struct
 	}
 }
 
-/* The last n elements, n < lanes, at constant index `at`: a partial vector. */
+/* The last n elements, n < lanes, at constant index `at`: a partial vector, in the slot that a full one would have. */
 static void emit_partial_vector(struct rowwise *r, const struct rowwise_loop *w, int64_t at, int64_t n)
 {
 	int64_t i = at / w->lanes;
@@ -103,7 +108,7 @@ static void emit_partial_vector(struct rowwise *r, const struct rowwise_loop *w,
 	emit_chunk(r, w, &c);
 }
 
-/* A row of constant length n: unrolled, or an unrolled loop and the vectors after it. */
+/* A row of constant length n: unrolled, or an unrolled loop and the vectors after it, then the remainder. */
 static void loop_constant(struct rowwise *r, const struct rowwise_loop *w, int64_t n)
 {
 	struct kb *k = r->k;
@@ -122,7 +127,8 @@ static void loop_constant(struct rowwise *r, const struct rowwise_loop *w, int64
 		emit_partial_vector(r, w, full * w->lanes, n % w->lanes);
 }
 
-/* Elements after the last full vector: one masked vector if memory is padded, else one by one. */
+/* Elements after the last full vector: one masked vector if memory is padded, else one by one, with an accumulator of
+ * their own. */
 static void loop_tail(struct rowwise *r, const struct rowwise_loop *w, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = r->k;
@@ -142,6 +148,7 @@ static struct kb_val last_full(struct kb *k, struct kb_val from, struct kb_val t
 	return kb_sub(k, to, kb_rem_const(k, kb_sub(k, to, from), step));
 }
 
+/* Zeros the buffer's last vector, of which only a part will be written: passes read it as a whole. */
 void rowwise_zero_tail(struct rowwise *r, struct kb_val to)
 {
 	struct kb *k = r->k;
@@ -248,6 +255,7 @@ static struct kb_val round_to_dtype(struct rowwise *r, struct kb_val value)
 	return kb_cvt(r->k, kb_cvt(r->k, value, t == DT_F16 ? KB_F16 : KB_BF16), KB_F32);
 }
 
+/* Stores elements of the result: in the buffer for another root, or as the group's outputs, with the epilogue. */
 void rowwise_store_result(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value)
 {
 	struct eval_point p = point_of(r, c);
@@ -307,6 +315,7 @@ void rowwise_acc_square(struct rowwise *r, struct rowwise_acc *a, const struct r
 	kb_set(r->k, v, kb_fma(r->k, x, x, kb_get(r->k, v)));
 }
 
+/* Combines slots in order, then lanes, then the tail: an order that depends on the width only. */
 struct kb_val rowwise_acc_reduce(struct rowwise *r, const struct rowwise_acc *a)
 {
 	struct kb *k = r->k;
@@ -329,6 +338,7 @@ struct kb_val rowwise_width(const struct rowwise *r)
 	return r->size[r->rank - 1];
 }
 
+/* Number of visible elements of the row (columns below it, from *first on): length, causal mask, window. */
 struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, struct kb_val *first)
 {
 	struct kb *k = r->k;
@@ -484,7 +494,8 @@ static void emit_root(struct rowwise *r)
 	eval_internal(&r->e, r->root, "no generator for this rowwise op");
 }
 
-/* Emits all passes over the open row. The addresses that they share are hoisted. */
+/* Emits all passes over the open row. The addresses that they share are hoisted. A location of the norm: of another
+ * group's kernel, too. */
 static void emit_open_row(struct rowwise *r)
 {
 	struct kb *k = r->k;
@@ -576,6 +587,7 @@ void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
 	emit_norm(&r, e, rows);
 }
 
+/* Emits the norm of one row, into `to`: another generator reads it there. */
 void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eval_point *row,
                       struct kb_val to)
 {
@@ -611,6 +623,8 @@ void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
 
 /* ---- groups ---- */
 
+/* Rows are divided among workers; work-items of a group share each row, which barriers inside of it require at
+ * function level. */
 enum tfmc_status rowwise_emit(const struct kernel_job *job)
 {
 	const struct attrs_group *schedule = job->group->attrs;

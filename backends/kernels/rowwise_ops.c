@@ -116,6 +116,7 @@ static void store_row(struct rowwise *r, struct norm *n)
 
 /* ---- rows ---- */
 
+/* Two passes: the mean, then squares of differences, which cancel less than the mean of squares; then the result. */
 void rowwise_layer_norm(struct rowwise *r)
 {
 	const struct attrs_layer_norm *a = r->root->attrs;
@@ -164,7 +165,7 @@ static struct eval_point tile_row_point(const struct rowwise_tile *t, struct kb_
 	return p;
 }
 
-/* This item's partial sum of row m: of x, or of (x - mean)^2 (rms_norm: of x^2). */
+/* This item's partial sum of row m: of x, or of (x - mean)^2 (rms_norm: of x^2), every items-th element. */
 static struct kb_val item_sum(const struct rowwise_tile *t, struct kb_val m, bool square_sum)
 {
 	struct kb *k = t->e->k;
@@ -185,7 +186,7 @@ static struct kb_val item_sum(const struct rowwise_tile *t, struct kb_val m, boo
 	return kb_get(k, sum);
 }
 
-/* partials[m][i] += partials[m][i + half], for i < half. */
+/* partials[m][i] += partials[m][i + half], for i < half, of all rows at once; ends with a barrier. */
 static void tree_step(const struct rowwise_tile *t, int64_t half)
 {
 	struct kb *k = t->e->k;
@@ -238,6 +239,8 @@ void rowwise_tile_stats(const struct rowwise_tile *t)
 	                                              : ((const struct attrs_rms_norm *)t->norm->attrs)->eps);
 }
 
+/* Element p of row m of the tile, normalized by its statistics: for a GEMM that reads a norm's result without storing
+ * it. */
 struct kb_val rowwise_tile_normalized(const struct rowwise_tile *t, struct kb_val m,
                                       const struct eval_point *p, int lanes)
 {
@@ -281,7 +284,7 @@ struct softmax {
 
 /* ---- passes ---- */
 
-/* softcap(x scale) */
+/* softcap(x scale): limit tanh(x / limit). */
 static struct kb_val scaled_score(struct rowwise *r, const struct softmax *s, struct kb_val x)
 {
 	struct kb *k = r->k;
@@ -401,7 +404,8 @@ static void loop_hidden(struct rowwise *r, struct kb_val from, struct softmax *s
 	rowwise_loop(r, from, rowwise_width(r), &w);
 }
 
-/* Sum over [0, to) of exp(x - max). A row of -inf is shifted by 0 and sums to 0; NaN reaches the sum. */
+/* Sum over [0, to) of exp(x - max), and s->shift = max. A row of -inf is shifted by 0 and sums to 0; NaN reaches the
+ * sum. */
 static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	struct kb *k = r->k;
@@ -459,6 +463,7 @@ void rowwise_log_softmax(struct rowwise *r)
 	loop_visible(r, width, r->out_lanes, store_log, &s);
 }
 
+/* x where visible, else -inf, in one pass. */
 void rowwise_mask(struct rowwise *r)
 {
 	const struct attrs_mask *a = r->root->attrs;
@@ -513,6 +518,8 @@ struct kb_val rowwise_abs_or_inf(struct kb *k, struct kb_val x)
 	return kb_select(k, kb_cmp(k, KB_LE, v, last), v, none);
 }
 
+/* step = most / 127 and its inverse; most 0: inverse 0, so that all is 0. Infinity and NaN of x make the step NaN,
+ * which the result shows. */
 void rowwise_int8_scales(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step)
 {
 	struct kb_val levels = kb_f32(k, 127), v = kb_bin(k, KB_DIV, levels, most);
@@ -549,6 +556,7 @@ bool rowwise_has_quant_blocks(const struct rowwise *r)
 	       (r->width < 0 || a->block < r->width);
 }
 
+/* Rounds each quant block (or the row) to 8 bits with its own scale; the last block may be shorter. */
 void rowwise_quantize_rows(struct rowwise *r)
 {
 	struct kb *k = r->k;
