@@ -164,7 +164,8 @@ static struct kb_val packed_element(struct kb *k, struct kb_val packed, int at, 
 	return bin_const(k, is_signed ? KB_SAR : KB_SHR, high, 32 - bits);
 }
 
-/* args: accumulator, a, b (so everywhere below). One i32 multiply and add for each packed element. */
+/* One i32 multiply and add for each of the 32 / bits packed elements. args: accumulator, a, b (so everywhere below);
+ * is_signed concerns a, b is always signed. */
 static struct kb_val dot_by_elements(struct kb *k, const struct kb_val *args, int bits, bool is_signed)
 {
 	struct kb_val sum = args[0];
@@ -400,7 +401,8 @@ static bool is_legal(const struct kb_func *f, const struct kb_inst *i, const str
 	}
 }
 
-/* The value of an illegal instruction in legal ones. args: its operands, by ids of the new function. */
+/* The value of an illegal instruction in legal ones. args: its operands, by ids of the new function. Dot products of
+ * less than 4 lanes are expanded as if the target had none. */
 static struct kb_val expand(struct kb *k, const struct kb_inst *i, const struct kb_val *args,
                             const struct kb_caps *has)
 {

@@ -58,7 +58,8 @@ static bool matmul_bind_weights(struct linear *l)
 	return true;
 }
 
-/* Binds M, N, K and the result's axes. False: the shape of the weights is not constant. */
+/* Binds M (rows, also bounded when compiling), N, K and the result's axes. False: the shape of the weights is not
+ * constant. */
 static bool find_sizes(struct linear *l)
 {
 	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->g->root));

@@ -358,6 +358,7 @@ static bool trace_ops(struct matmul_ranges *p, const struct linear *l)
 
 /* ---- N blocks ---- */
 
+/* Least common multiple of a, b > 0, by Euclid's algorithm. */
 static int64_t lcm(int64_t a, int64_t b)
 {
 	int64_t x = a, y = b;

@@ -521,7 +521,8 @@ static int valid_lanes(const struct linear *l, const struct microkernel *a, int 
 	return left < 0 ? 0 : left < l->lanes ? left : l->lanes;
 }
 
-/* Runs the epilogue on all accumulators; last: columns of the last panel. */
+/* Runs the epilogue on all accumulators; last: columns of the last panel, in which vectors without valid lanes are
+ * skipped. */
 static void finish_tile(const struct linear *l, struct microkernel *a, int last)
 {
 	struct kb *k = l->k;

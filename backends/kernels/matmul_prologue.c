@@ -232,7 +232,8 @@ static void pack_elements(const struct panel_packer *p, struct kb_val lo, struct
 	kb_end_loop(k);
 }
 
-/* Neighbours along N: k-rows are copied. */
+/* Packs a panel of a value whose neighbours in memory run along N: each k-row is copied by vectors. Complete panels
+ * only, since all 16 columns are read. */
 static void pack_rows(const struct panel_packer *p)
 {
 	const struct linear *l = p->l;
@@ -247,7 +248,8 @@ static void pack_rows(const struct panel_packer *p)
 	kb_end_loop(k);
 }
 
-/* Neighbours along K: squares of `lanes` columns are transposed in registers. */
+/* Packs a panel of a value whose neighbours in memory run along K: squares of `lanes` columns are transposed in
+ * registers; K elements after the last full square are copied one by one. */
 static void pack_columns(const struct panel_packer *p)
 {
 	const struct linear *l = p->l;

@@ -591,7 +591,8 @@ static void emit_variant_number(struct object *o)
 /* ---- labels of groups ---- */
 
 /* Stores the label of a kernel, whose function is `e->function`: path and line of its step, kernel, and what it costs.
- * Bytes are those of the largest dims; flops are a formula of the call's. */
+ * Bytes of weights are those of the largest dims; flops are a formula of the call's. The kernel that joins partial
+ * results (is_combine) costs 0: the other one of its group has the costs of both. */
 static void store_label(struct emit *e, const struct plan_kernel *kernel, struct kb_val out)
 {
 	struct kb *k = e->k;

@@ -53,8 +53,9 @@ static struct kb_size row_stride(struct emit *e, const struct state_layout *p, s
 	return (struct kb_size){.v = kb_mul(e->k, stride.v, e->source_step)};
 }
 
-/* Shape and strides of a state slice after n indices, which select from axes 1 to n: axis 0 is the batch, whose step is
- * the block of a sequence with all its states. In panels a column is PANEL_COLUMNS on, and a row has no stride (0). */
+/* Shape and strides of a state slice after n indices, which select from axes 1 to n: axis 0 is the batch, whose step
+ * is the block of a sequence with all its states. In panels a K element is PANEL_COLUMNS from the next, and a row has
+ * no single stride (0 stands for it). */
 static void slice_strides(struct emit *e, const struct state_layout *p, size_t n, struct kb_tensor *out)
 {
 	const struct ir_state_decl *d = p->decl;

@@ -307,7 +307,8 @@ static enum print_prec c_pause(struct print *p, const struct kb_inst *i, struct 
 
 /* ---- constants ---- */
 
-/* An integer literal. C has no literal of the least int, which would be the negation of one that does not fit. */
+/* Prints an integer literal and returns its precedence: a sign binds like a sum. C has no literal of the least int,
+ * which would be the negation of one that does not fit. */
 static enum print_prec int_text(enum kb_scalar s, int64_t v, struct buf *out)
 {
 	bool wide = v > INT32_MAX || v < -(int64_t)INT32_MAX;

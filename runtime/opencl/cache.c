@@ -185,6 +185,7 @@ unsigned char *cl_cache_read(const char *directory, const struct cl_cache_key *k
 
 /* ---- writing ---- */
 
+/* Writes n bytes; continues after partial writes and signals. False: an error, or nothing can be written. */
 static bool write_all(int fd, const unsigned char *bytes, size_t n)
 {
 	while (n > 0) {

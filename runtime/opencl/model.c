@@ -269,8 +269,9 @@ static int32_t model_build_launches(struct tfmc_cl_model *m)
 
 /* ---- weights ---- */
 
-/* `end`, or the begin of the first weight area of the launch that contains it. Offsets of weights depend on
- * no dim, so any dims will do; a call reports an area that is in no piece. */
+/* `end`, or the begin of the first weight area of the launch that contains it, so that no piece ends inside the area.
+ * Offsets of weights depend on no dim, so any dims will do. An area whose formulas overflow is left out: a call
+ * reports it, or one that is in no piece. */
 static int64_t before_crossing_area(const struct tfmc_cl_model *m, const struct model_launch *l, int64_t end)
 {
 	const int64_t *dims = m->functions[0].dims;

@@ -504,6 +504,8 @@ static void prefix_space(struct tok_run *r, uint32_t level, const char *s, size_
 		tok_split(r, level + 1, out->data, out->n);
 }
 
+/* A part that reaches the end of the list of splitters is a word. The functions for one kind of splitter pass what
+ * they make to tok_split of the next level. */
 void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n)
 {
 	if (n == 0 || r->failed)
