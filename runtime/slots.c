@@ -144,7 +144,8 @@ static int prefill_sequence(struct tfmc_slots *s, int64_t sequence, const int32_
 	return status;
 }
 
-/* Encodes the source and prefills the tokens into sequence n_active, which is not yet assigned to a slot. */
+/* Encodes the source (of all models but causal ones, kind 1) and prefills the tokens into sequence n_active, the first
+ * that has no slot: a failure leaves the slots as they are. */
 static int prefill_new(struct tfmc_slots *s, const int32_t *ids, uint64_t n, const int32_t *source,
                        uint64_t n_source)
 {
@@ -291,7 +292,8 @@ static int set_step_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tok
 	return TFMC_RT_OK;
 }
 
-/* One call on rows [first, end). all: every row grows, no lengths needed. */
+/* One call on rows [first, end): row i is sequence first + i, each with its own encoder output (-1). all: every row
+ * grows, so that no lengths are needed. The feeder's fields for the call are reset after it. */
 static int step_rows(struct tfmc_slots *s, int64_t first, int64_t end, int all)
 {
 	struct feeder *f = &s->feeder;

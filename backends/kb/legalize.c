@@ -427,7 +427,7 @@ static bool reserve_values(struct kb *k, const struct kb_func *f)
 }
 
 /* Appends a legal instruction with its operands replaced. now: by value id of f, the id that replaces it. Its own id
- * stays. */
+ * stays; the result of KBO_VAR is the id of a variable, no value. */
 static void copy_inst(struct kb *k, const struct kb_inst *i, const uint32_t *now)
 {
 	struct kb_inst *to = ARENA_PUSH(k->module->arena, &k->insts);

@@ -579,7 +579,8 @@ static void emit_scalar(struct kernel *g, const struct eval_output *o)
 	eval_release(g->e, mark);
 }
 
-/* A result: pieces of rows are divided among workers. */
+/* Emits a result: a task is a piece of a row. Where a row is one piece its constant end is used, so that the loop has
+ * a constant count. */
 static void emit_tensor(struct kernel *g, struct eval_output *o)
 {
 	struct kb *k = g->k;

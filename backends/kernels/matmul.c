@@ -242,7 +242,8 @@ static bool needs_many_rows(const struct linear *l, int rows)
 	return is_middle_mr(l, rows) && !is_low_mr(l, rows) && rows != half_tile_mr(l);
 }
 
-/* Lists mr of the register tiles that this group can need, decreasing; returns their number. */
+/* Lists mr of the register tiles that this group can need, decreasing; returns their number. Where the number of rows
+ * is constant and small (is_one), only those that its division takes. */
 static int list_tile_mr(const struct linear *l, int *mr)
 {
 	bool is_one = l->rows_lo == l->rows_hi && l->rows_hi <= l->mr && !l->norm.after;

@@ -225,7 +225,8 @@ static bool trace_slice(struct matmul_ranges *p, const struct ir_op *op)
 	       ir_dim_is_const(a->size, &size) && add_range(p, eval_result(op), begin, size);
 }
 
-/* A reshape that splits the last axis into heads. False: another reshape. */
+/* A reshape that splits the last axis into heads: from[] says for each axis of the result which one of [.., size /
+ * head, head] it is; axes of size 1 may have moved. False: another reshape. */
 static bool trace_reshape(struct matmul_ranges *p, const struct ir_op *op, struct trace *t)
 {
 	const struct ir_type *from = type_of(p, op->operands[0]), *to = type_of(p, eval_result(op));

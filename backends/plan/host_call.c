@@ -38,7 +38,8 @@ static void check_size(struct emit *e, size_t slot, const struct ir_type *t)
 	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
 }
 
-/* Checks required pointers, dims, buffer sizes and the arena. */
+/* Checks, in this order, required inputs, dims, sizes of input and output buffers, and the arena: the call writes
+ * nothing before. */
 static void check_memory(struct emit *e)
 {
 	const struct function *f = e->function;

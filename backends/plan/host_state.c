@@ -276,7 +276,8 @@ struct transfer {
 	struct kb_val sequence;
 };
 
-/* Passes the matrix to libtfmccl: its offset in the state, its address in this process, its bytes. */
+/* A matrix_fn: passes the matrix to libtfmccl: its offset in the state, its address in this process, its bytes. lanes,
+ * of copies by this process, is not needed. */
 static void transfer_matrix(struct emit *e, void *user, struct kb_val offset, struct kb_val n_i32, int lanes)
 {
 	struct kb *k = e->k;

@@ -409,7 +409,8 @@ static const char *device_dot_body(struct print *p, const char *type, const char
 	                    type, unsigned_type, unsigned_type, type, all);
 }
 
-/* dot_u8s8_int4(acc, a, b); other dot products have been legalized. */
+/* Prints a call of the helper for the dot product, such as dot_u8s8_int4(acc, a, b); others have been legalized to
+ * those of bytes and i16. s8s8 has a body for devices with an instruction, too. */
 static enum print_prec opencl_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *type = opencl_type(p, KB_I32, i->type.lanes),

@@ -168,7 +168,8 @@ static int fastest_rate(const struct peak_setup *r, const struct measurement *l,
 	return TFMC_CL_OK;
 }
 
-/* Creates a kernel of peak_source, sets its arguments and measures its fastest rate. */
+/* Creates a kernel of peak_source, sets its arguments (number of repetitions, 0, is set at each launch; then to, last,
+ * from) and measures its fastest rate. */
 static int measure_kernel(const struct peak_setup *r, const struct measurement *l, double *rate,
                           struct tfmc_cl_error *error)
 {
