@@ -489,8 +489,7 @@ bool matmul_bind_x(struct linear *l)
 		l->k_stride = l->x->t.stride[ir_type_of(f, x)->rank - 1];
 		return l->x->t.dtype == DT_F32;
 	}
-	if (op && (ir_is_norm(op->code) || (op->code == OP_concat && !l->lowp.op)) &&
-	    ir_type_of(f, x)->dtype == DT_F32)
+	if (op && (ir_is_norm(op->code) || op->code == OP_concat) && ir_type_of(f, x)->dtype == DT_F32)
 		l->norm.before = op;
 	return l->norm.before != NULL;
 }
@@ -710,13 +709,22 @@ static void emit_concat_rows(const struct linear *l, struct kb_val first, struct
 	kb_end_loop(k);
 }
 
-/* Address of row `row` in f32; emits the norm, or gathers a row that is not contiguous. */
+/* Rows [first, end) of the norm or concat, as f32 rows at `to`. */
+static void emit_made_rows(const struct linear *l, struct kb_val first, struct kb_val end, struct kb_val to)
+{
+	if (l->norm.before->code == OP_concat)
+		emit_concat_rows(l, first, end, to);
+	else
+		emit_norm_rows(l, first, end, to);
+}
+
+/* Address of row `row` in f32; emits the norm or concat, or gathers a row that is not contiguous. */
 static struct kb_val f32_row_address(const struct linear *l, struct kb_val row)
 {
 	struct kb *k = l->k;
 	struct kb_val to = l->lowp.f32_row;
 	if (l->norm.before) {
-		emit_norm_rows(l, row, kb_add_const(k, row, 1), to);
+		emit_made_rows(l, row, kb_add_const(k, row, 1), to);
 		return to;
 	}
 	struct eval_point p = matmul_point(l, row, kb_index(k, 0));
@@ -765,10 +773,8 @@ void matmul_fill_x_buffer(const struct linear *l, struct kb_val row, struct kb_v
 	kb_if(l->k, kb_cmp(l->k, KB_LT, panel, panel_end));
 	if (l->lowp.op)
 		emit_quantized_rows(l, row, row_end);
-	else if (l->norm.before->code == OP_concat)
-		emit_concat_rows(l, row, row_end, l->norm.x_buf);
 	else
-		emit_norm_rows(l, row, row_end, l->norm.x_buf);
+		emit_made_rows(l, row, row_end, l->norm.x_buf);
 	kb_end_if(l->k);
 	eval_release(l->eval, mark);
 }

@@ -234,10 +234,10 @@ static void fuse_epilogue(struct fuser *s, size_t cluster)
 static void fuse_concat_prologue(struct fuser *s, size_t cluster)
 {
 	const struct ir_op *linear = s->g->clusters.items[cluster].root;
-	const struct ir_op *op = ir_def_as(s->f, linear->operands[0], OP_concat);
+	const struct ir_op *op = ir_def_as(s->f, unrounded_input(s, linear), OP_concat);
 	const struct target *t = s->p->options->target;
 	if (op == NULL || linear->code != OP_linear || s->max_ops < 2 || (t != NULL && t->group_size > 1) ||
-	    !fusion_is_unassigned(s, op) || fusion_single_reader(s, op->results[0]) != linear ||
+	    !fusion_is_unassigned(s, op) || reader_through_rounding(s, op->results[0]) != linear ||
 	    ((const struct attrs_concat *)op->attrs)->axis != ir_type_of(s->f, op->results[0])->rank - 1)
 		return;
 	fusion_assign(s, op, cluster, MEMBER_PRE);

@@ -116,6 +116,13 @@ const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value 
  */
 bool fuse_column_ranges(struct fuser *s, size_t cluster);
 
+/* ---- prologues ---- */
+
+/* The input of the linear, before it is rounded inside the kernel. */
+struct ir_value unrounded_input(const struct fuser *s, const struct ir_op *linear);
+/* The only reader of v, looking through a rounding that the reader performs itself; NULL: none or several. */
+const struct ir_op *reader_through_rounding(const struct fuser *s, struct ir_value v);
+
 /* ---- norms ---- */
 
 /* op is a norm of rows that the linear of c may compute as the end of its epilogue. */

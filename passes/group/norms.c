@@ -8,15 +8,13 @@
 
 #include "ir/target/target.h"
 
-/* The input of the linear, before it is rounded inside the kernel. */
-static struct ir_value unrounded_input(const struct fuser *s, const struct ir_op *linear)
+struct ir_value unrounded_input(const struct fuser *s, const struct ir_op *linear)
 {
 	const struct ir_op *op = ir_def(s->f, linear->operands[0]);
 	return rounds_inside_linear(s->p, s->f, linear, op) ? op->operands[0] : linear->operands[0];
 }
 
-/* The only reader of v, looking through a rounding that the reader performs itself; NULL: none or several. */
-static const struct ir_op *reader_through_rounding(const struct fuser *s, struct ir_value v)
+const struct ir_op *reader_through_rounding(const struct fuser *s, struct ir_value v)
 {
 	const struct ir_op *op = fusion_single_reader(s, v);
 	const struct ir_op *next =

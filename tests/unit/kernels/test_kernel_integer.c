@@ -42,6 +42,7 @@ struct reference {
 	bool matrix; /* by matrix tiles */
 	bool odd;    /* bf16 with sums rounded to odd (kb_ops.def) */
 	bool experts;
+	bool parts; /* x is a concat, whose rows the kernel makes before it rounds them */
 };
 
 static struct activation_quant rounding_of(const struct reference *r)
@@ -226,21 +227,29 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 		ck_assert(tile_unpacked_bytes(target_find(target), f, rounding_of(r), r->depth, &of));
 		unpacked = s->br * of.row + TILE_PANELS_MAX * of.panel;
 	}
-	char several[16] = "";
+	char several[16] = "", parts[160] = "", concat[80] = "";
 	if (r->experts)
 		snprintf(several, sizeof(several), "%d,", EXPERTS);
-	buf_printf(text,
-	           HEAD
-	           "func @f(%%x: f32[B,S,%lld], %%w: f32[%s%lld,%lld], %%b: f32[%s%lld]%s) -> (y: "
-	           "f32[B,S,%lld]) { "
-	           "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { pre %%r = quantize_rows %%x {to=%s "
-	           "block=%d} : "
-	           "f32[B,S,%lld] root %%h = %s, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
-	           "return %%y }",
-	           k, several, n, k, several, n, r->experts ? ", %i: i32[B,S]" : "", n, s->mr, s->nr, s->br,
-	           (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64 + unpacked + stage),
-	           r->bf16 ? "bf16" : "int8", (int)r->block, k,
-	           r->experts ? "expert_linear %r, %w, %i" : "linear %r, %w", n, n);
+	if (r->parts) {
+		snprintf(parts, sizeof(parts),
+		         "%%u = slice %%x {axis=2 begin=0 size=13} : f32[B,S,13] "
+		         "%%v = slice %%x {axis=2 begin=13 size=%lld} : f32[B,S,%lld] ",
+		         k - 13, k - 13);
+		snprintf(concat, sizeof(concat), "pre %%t = concat %%u, %%v {axis=2} : f32[B,S,%lld] ", k);
+	}
+	buf_printf(
+	        text,
+	        HEAD
+	        "func @f(%%x: f32[B,S,%lld], %%w: f32[%s%lld,%lld], %%b: f32[%s%lld]%s) -> (y: "
+	        "f32[B,S,%lld]) { %s"
+	        "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { %spre %%r = quantize_rows %s {to=%s "
+	        "block=%d} : "
+	        "f32[B,S,%lld] root %%h = %s, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
+	        "return %%y }",
+	        k, several, n, k, several, n, r->experts ? ", %i: i32[B,S]" : "", n, parts, s->mr, s->nr,
+	        s->br, (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64 + unpacked + stage), concat,
+	        r->parts ? "%t" : "%x", r->bf16 ? "bf16" : "int8", (int)r->block, k,
+	        r->experts ? "expert_linear %r, %w, %i" : "linear %r, %w", n, n);
 }
 
 static void check_shapes(struct reference *r, struct linear_case *c, int64_t columns)
@@ -358,6 +367,39 @@ START_TEST(test_experts)
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
 		check_case(some[i % (int)TFMC_COUNT(some)], depths[(_i + i) % (int)TFMC_COUNT(depths)],
 		           _i + i, targets[_i], true);
+}
+END_TEST
+
+/* The same bits where the kernel makes the rows that it rounds (im2col). */
+START_TEST(test_rows_of_parts)
+{
+	static const struct {
+		const char *target;
+		enum ir_format format;
+	} some[] = {{"x86-64-v2", FORMAT_Q8},          {"x86-64-v3", FORMAT_Q4},
+	            {"x86-64-v4-vnni", FORMAT_Q8_ROW}, {"x86-64-v4-amx", FORMAT_Q8_ROW},
+	            {"armv8.2-dotprod", FORMAT_Q4},    {"x86-64-v3", FORMAT_BF16},
+	            {"x86-64-v4-bf16", FORMAT_BF16},   {"x86-64-v4-amx", FORMAT_BF16}};
+	enum ir_format f = some[_i].format;
+	const char *target = some[_i].target;
+	struct linear_case c;
+	struct reference r = {.c = &c,
+	                      .depth = 70,
+	                      .block = f == FORMAT_Q8_ROW ? 0 : 32,
+	                      .bf16 = f == FORMAT_BF16,
+	                      .matrix = !strcmp(target, "x86-64-v4-amx"),
+	                      .parts = true};
+	const struct schedule s = {r.matrix ? 32 : 2, r.matrix ? 32 : 16, 64};
+	struct linear_weights w = {.format = f};
+	struct buf text;
+	if (r.bf16)
+		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16};
+	buf_init(&text);
+	write_text(&text, &r, f, 33, &s, target);
+	linear_case_init_kept(&c, text.data, target, &w);
+	check_shapes(&r, &c, 33);
+	linear_case_destroy(&c);
+	buf_destroy(&text);
 }
 END_TEST
 
@@ -528,6 +570,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_depths, 0, 4);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
+	effort_add_loop(t, test_rows_of_parts, 8, 3);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
 	tcase_add_loop_test(t, test_no_rows, 0, 2);
 	suite_add_tcase(s, t);
