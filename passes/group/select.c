@@ -12,6 +12,7 @@
  * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
  * Skips      (an error) rows whose maximum length does not fit into memory.
  */
+#include "ir/core/view.h"
 #include "ir/support/checked.h"
 #include "passes/framework/rebuild.h"
 #include "passes/group/fusion.h"
@@ -192,6 +193,39 @@ static void select_dequantized_panels(const struct target *t, int64_t depth, str
 		a->scratch = C_BUFFER_BYTES + a->kc * row_bytes;
 }
 
+/* Op matmul: whether the rows of one register tile read full panels of b where it is stored, since neighbours along N are
+ * neighbours in memory. */
+static bool reads_in_place(const struct rebuild *r, const struct ir_op *root, int64_t mr)
+{
+	struct ir_dims *dims = r->in->dims;
+	const struct ir_type *y = ir_type_of(r->f, root->results[0]);
+	int n_axis = y->rank - (((const struct attrs_matmul *)root->attrs)->tb ? 2 : 1);
+	struct ir_view b;
+	if (!ir_view_resolve(r->in, r->f, root->operands[1], &b) || !ir_dim_equals(b.stride[n_axis], 1))
+		return false;
+	bool is_repeated = true; /* then rows of all products may be rows of one */
+	for (int i = 0; i < y->rank - 2; i++)
+		is_repeated = is_repeated && (ir_dim_equals(b.size[i], 1) || ir_dim_equals(b.stride[i], 0));
+	const struct ir_dim *rows =
+	        is_repeated ? ir_type_count_range(dims, y, 0, y->rank - 1) : y->dims[y->rank - 2];
+	return ir_dim_hi(dims, rows) <= mr;
+}
+
+/* Scratch of a product of two values: panels of an N block; of one that is read in place the partial panel, if any. */
+static void select_value_panels(const struct rebuild *r, const struct ir_op *root, const struct problem *w,
+                                struct attrs_group *a)
+{
+	const struct target *t = r->p->options->target;
+	const struct ir_type *y = ir_type_of(r->f, root->results[0]);
+	int64_t n;
+	bool has_partial = !ir_dim_is_const(y->dims[y->rank - 1], &n) || n % PANEL_COLUMNS != 0;
+	bool fits = !has_partial || w->k <= t->l2_bytes / 2 / PANEL_ROW_BYTES;
+	if (fits && reads_in_place(r, root, a->mr))
+		a->scratch = has_partial ? w->k * PANEL_ROW_BYTES : 0;
+	else
+		select_dequantized_panels(t, w->k, a);
+}
+
 /* Largest mr of a kernel with quantized or bf16 activations. */
 static int64_t rounded_mr_max(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                               int64_t depth)
@@ -232,7 +266,9 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	bool divides = root->code == OP_linear && !rounds; /* expert kernels do not block K */
 	if (divides && target_blocks_k(t, w.k))
 		a->scratch = C_BUFFER_BYTES;
-	if (!rounds && (ir_format_is_quantized(format) || root->code == OP_matmul))
+	if (root->code == OP_matmul)
+		select_value_panels(r, root, &w, a);
+	else if (!rounds && ir_format_is_quantized(format))
 		select_dequantized_panels(t, w.k, a);
 	return before == NULL || select_row_block(r, root, before, w.k, a);
 }
