@@ -12,6 +12,7 @@
 #include "frontend/syntax/files.h"
 #include "frontend/syntax/json.h"
 #include "frontend/weights/gguf.h"
+#include "frontend/weights/marian.h"
 #include "frontend/weights/npy.h"
 #include "frontend/weights/onnx.h"
 #include "frontend/weights/onnx_quantized.h"
@@ -265,6 +266,7 @@ static const struct format {
                {"PyTorch file", torch_has_magic, torch_read}, /* before npz: an archive, too */
                {"npz archive", zip_has_magic, npz_read},
                {"GGUF", gguf_has_magic, read_gguf},
+               {"Marian", marian_has_magic, marian_read}, /* before safetensors: its count may be '{' */
                {"safetensors", safetensors_is, safetensors_read},
                {"ONNX", onnx_has_magic, onnx_read}};
 
@@ -450,7 +452,7 @@ static enum tfmc_status reject_format(struct weight_files *wf, const char *name,
 	}
 	diag_error(wf->cx, loc, DIAG_FILE,
 	           "'%.200s' is of no known format; weight files are safetensors, an index of shards, GGUF, "
-	           "npy, npz, ONNX, or of torch.save",
+	           "npy, npz, ONNX, of Marian, or of torch.save",
 	           name);
 	return TFMC_INVALID;
 }
