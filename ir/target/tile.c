@@ -24,9 +24,14 @@ static int64_t max_i64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
+static int64_t ceil_div(int64_t n, int64_t by)
+{
+	return (n + by - 1) / by;
+}
+
 static int64_t round_up(int64_t n, int64_t multiple)
 {
-	return (n + multiple - 1) / multiple * multiple;
+	return ceil_div(n, multiple) * multiple;
 }
 
 /* ---- packed panels and quantized activations ---- */
@@ -72,29 +77,53 @@ static int64_t quant_bytes(const struct ir_format_desc *d, int64_t n)
 	return PANEL_ROW_BYTES * ((n + g.elements - 1) / g.elements * g.k_rows);
 }
 
-/* The shortest super-block whose scales fill multiples of 64 bytes (all sizes are powers of two); all of K if rows have
- * one scale. */
-static int64_t super_block_k(const struct ir_format_desc *d, int64_t depth)
+/* The header of super-blocks of that many K elements: t->quants is its size. */
+static void place_scales(enum ir_format f, struct quant_panel_layout *t)
 {
-	int64_t scale = PANEL_COLUMNS * ir_dtype_bytes(d->scale), one = d->super > 1 ? PANEL_COLUMNS : scale;
-	if (d->block == 0)
-		return max_i64(depth, 1);
-	int64_t blocks = max_i64(PANEL_ROW_BYTES / one, 1), supers = max_i64(PANEL_ROW_BYTES / scale, 1);
-	return max_i64(d->block * (d->super > 1 ? max_i64(blocks, d->super * supers) : blocks), 32);
+	const struct ir_format_desc *d = ir_format(f);
+	int64_t scale = PANEL_COLUMNS * ir_dtype_bytes(d->scale),
+	        blocks = ir_format_blocks(f, t->super_block),
+	        supers = ir_format_super_blocks(f, t->super_block) * scale, levels = 1 + d->has_offset;
+	if (d->super > 1 && d->sub < 8) {
+		t->upper = t->scales + ceil_div(levels * blocks, 2) * PANEL_COLUMNS;
+		t->super_scales = t->upper + (d->sub > 4) * ceil_div(levels * blocks, 4) * PANEL_COLUMNS;
+	} else {
+		t->offsets = t->scales + blocks * (d->super > 1 ? PANEL_COLUMNS : scale);
+		t->super_scales = t->offsets + d->has_offset * (t->offsets - t->scales);
+	}
+	t->super_offsets = t->super_scales + supers;
+	t->quants = round_up(t->super_offsets + d->has_offset * supers, PANEL_ROW_BYTES);
+}
+
+#define SUPERS_MAX 8 /* super-blocks of the format in one of a panel: more would part scales and quants */
+
+/*
+ * Super-blocks of the panel: the shortest whose scales fill multiples of 64 bytes; all of K if rows have one scale. Where
+ * the format has super-blocks, as many of them as make headers smallest: two, unless K is no multiple of that.
+ */
+static struct quant_panel_layout super_blocks(enum ir_format f, int64_t depth)
+{
+	const struct ir_format_desc *d = ir_format(f);
+	int64_t blocks = max_i64(PANEL_ROW_BYTES / (PANEL_COLUMNS * ir_dtype_bytes(d->scale)), 1),
+	        unit = d->super > 1 ? d->block * d->super : max_i64(d->block * blocks, 32);
+	struct quant_panel_layout best = {.super_block = d->block == 0  ? max_i64(depth, 1)
+	                                                 : d->super > 1 ? 2 * unit
+	                                                                : unit};
+	place_scales(f, &best);
+	for (int64_t n = 1; d->super > 1 && n <= SUPERS_MAX; n++) {
+		struct quant_panel_layout t = {.super_block = n * unit};
+		place_scales(f, &t);
+		if (ceil_div(depth, t.super_block) * t.quants <
+		    ceil_div(depth, best.super_block) * best.quants)
+			best = t;
+	}
+	return best;
 }
 
 struct quant_panel_layout quant_panel_layout(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
-	int64_t scale = ir_dtype_bytes(d->scale), each = d->super > 1 ? 1 : scale;
-	struct quant_panel_layout t = {.super_block = super_block_k(d, depth)};
-	int64_t blocks = round_up(ir_format_blocks(f, t.super_block) * PANEL_COLUMNS * each, PANEL_ROW_BYTES);
-	int64_t supers =
-	        round_up(ir_format_super_blocks(f, t.super_block) * PANEL_COLUMNS * scale, PANEL_ROW_BYTES);
-	t.offsets = t.scales + blocks;
-	t.super_scales = t.offsets + d->has_offset * blocks;
-	t.super_offsets = t.super_scales + supers;
-	t.quants = t.super_offsets + d->has_offset * supers;
+	struct quant_panel_layout t = super_blocks(f, depth);
 	t.super_block_bytes = t.quants + quant_bytes(d, t.super_block);
 	int64_t remainder = depth % t.super_block;
 	t.bytes = depth / t.super_block * t.super_block_bytes +

@@ -163,8 +163,8 @@ static bool parse_ints(struct parser *p, struct ir_int_list *out)
 /* ---- types ---- */
 
 static const char *const format_names[] = {
-#define FLOATS(NAME, name, dtype)                                                    #name,
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) #name,
+#define FLOATS(NAME, name, dtype)                                                         #name,
+#define FORMAT(NAME, name, bits, block, super, sub, scale, offset, zero, shift, codebook) #name,
 #include "ir/types/formats.def"
 };
 

@@ -15,10 +15,10 @@ static const int8_t codebook_BELL[16] = {-63, -52, -42, -34, -27, -20, -13, -7, 
 #define codebook_NONE NULL
 
 static const struct ir_format_desc formats[] = {
-#define FLOATS(NAME, name, dtype) [FORMAT_##NAME] = {#name, dtype, 0, 0, 1, dtype, false, 0, 0, NULL},
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) \
-	[FORMAT_##NAME] = {#name, DT_F32, bits, block, super,                        \
-	                   scale, offset, zero, shift, codebook_##codebook},
+#define FLOATS(NAME, name, dtype) [FORMAT_##NAME] = {#name, dtype, 0, 0, 1, 0, dtype, false, 0, 0, NULL},
+#define FORMAT(NAME, name, bits, block, super, sub, scale, offset, zero, shift, codebook) \
+	[FORMAT_##NAME] = {                                                               \
+	        #name, DT_F32, bits, block, super, sub, scale, offset, zero, shift, codebook_##codebook},
 #include "ir/types/formats.def"
 };
 
@@ -74,9 +74,8 @@ int64_t ir_format_row_bytes(enum ir_format f, int64_t k)
 	if (d->bits == 0)
 		return k * ir_dtype_bytes(d->dtype);
 	return k / 8 * d->bits + ceil_div(k % 8 * d->bits, 8) +
-	       /* in super-blocks a block's scale is one byte */
-	       levels * (ir_format_blocks(f, k) * (d->super > 1 ? 1 : scale) +
-	                 ir_format_super_blocks(f, k) * scale);
+	       ceil_div(levels * ir_format_blocks(f, k) * (d->super > 1 ? d->sub : 8 * scale), 8) +
+	       levels * ir_format_super_blocks(f, k) * scale;
 }
 
 bool ir_format_parse(const char *s, size_t n, enum ir_format *out)
@@ -93,8 +92,9 @@ static const struct {
 	const char *word;
 	enum ir_format format;
 } words[] = {
-#define SYNONYM(word, NAME)                                                          {#word, FORMAT_##NAME},
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) {#name, FORMAT_##NAME},
+#define SYNONYM(word, NAME) {#word, FORMAT_##NAME},
+#define FORMAT(NAME, name, bits, block, super, sub, scale, offset, zero, shift, codebook) \
+	{#name, FORMAT_##NAME},
 #include "ir/types/formats.def"
 };
 
@@ -110,8 +110,8 @@ bool ir_format_from_option(const char *word, enum ir_format *out)
 const char *const *ir_format_options(size_t *n)
 {
 	static const char *const list[] = {
-#define SYNONYM(word, NAME)                                                          #word,
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) #name,
+#define SYNONYM(word, NAME)                                                               #word,
+#define FORMAT(NAME, name, bits, block, super, sub, scale, offset, zero, shift, codebook) #name,
 #include "ir/types/formats.def"
 	};
 	*n = TFMC_COUNT(list);

@@ -4,7 +4,7 @@
  * ceil(K / block) blocks in every row; a quant is an int8 and stands for
  *
  *   scale * quant + offset                   with scale and offset (negated minimum) of its block, or
- *   (S * scale) * quant + (O * offset)       with super-block factors S and O over int8 scales and offsets (K-quants),
+ *   (S * scale) * quant + (O * offset)       with super-block factors S and O over integer scales and offsets (K-quants),
  *
  * rounded once to f32. formats.def lists all formats. Choosing a format never changes values: the expression of the
  * weight must yield values that the format represents exactly (wexpr_fits_format).
@@ -15,12 +15,12 @@
 #include "ir/types/type.h"
 
 enum ir_format {
-#define FLOATS(NAME, name, dtype)                                                    FORMAT_##NAME,
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) FORMAT_##NAME,
+#define FLOATS(NAME, name, dtype)                                                         FORMAT_##NAME,
+#define FORMAT(NAME, name, bits, block, super, sub, scale, offset, zero, shift, codebook) FORMAT_##NAME,
 #include "ir/types/formats.def"
 };
-#define FLOATS(NAME, name, dtype)                                                    +1
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) +1
+#define FLOATS(NAME, name, dtype)                                                         +1
+#define FORMAT(NAME, name, bits, block, super, sub, scale, offset, zero, shift, codebook) +1
 enum {
 	IR_N_FORMATS = 0
 #include "ir/types/formats.def"
@@ -32,6 +32,7 @@ struct ir_format_desc {
 	int bits;            /* stored bits of a quant, 2 to 6 or 8; 0: plain floats */
 	int block;           /* elements of a block; 0: the whole row */
 	int super;           /* blocks of a super-block; 1: no super-blocks */
+	int sub;             /* bits of the scales and offsets of its blocks: 8, 6 or 4; 0: no super-blocks */
 	enum ir_dtype scale; /* type of scales and offsets, or of the super-block factors */
 	bool has_offset;     /* blocks have an offset in addition to the scale */
 	int zero;            /* zero point: quant + zero is stored, unsigned */
@@ -44,6 +45,11 @@ struct ir_format_desc {
 static inline int ir_format_shift_bias(const struct ir_format_desc *d)
 {
 	return d->shift > 0 ? 1 << (d->shift - 1) : 0;
+}
+/* The zero point of scales of fewer than 8 bits: scale + zero point is stored, unsigned. */
+static inline int ir_format_sub_zero_point(const struct ir_format_desc *d)
+{
+	return d->sub == 6 ? 32 : 0;
 }
 /* The least and the largest integer quant that quantization uses: all that are stored, but symmetric in 8 bits. */
 static inline int ir_format_quant_min(const struct ir_format_desc *d)

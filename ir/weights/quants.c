@@ -233,40 +233,6 @@ static void fit_blocks(const struct weight_quantizer *z, struct fixed_blocks *b,
 	}
 }
 
-/* Quantizes the scales (or offsets) v of a super-block to int8 in place, with the factor *of of type `type`. */
-static void quantize_scales(enum ir_dtype type, float *v, int64_t n, float *of)
-{
-	double largest = 0;
-	for (int64_t i = 0; i < n; i++)
-		largest = fabs((double)v[i]) > largest ? fabs((double)v[i]) : largest;
-	double step = ir_round(type, largest / 127);
-	*of = (float)step;
-	for (int64_t i = 0; i < n; i++) {
-		double q = step != 0 ? nearbyint((double)v[i] / step) : 0;
-		v[i] = (float)(q > 127 ? 127 : q < -127 ? -127 : q);
-	}
-}
-
-/* Rounds the scales and offsets of a row to their stored type; with super-blocks to int8 times a factor for each
- * super-block. */
-static void round_scales(const struct weight_quants *row, const struct ir_format_desc *d)
-{
-	int64_t blocks = ir_format_blocks(row->format, row->k);
-	for (int64_t b = 0; b < blocks; b += d->super) {
-		int64_t n = blocks - b < d->super ? blocks - b : d->super;
-		if (d->super > 1) {
-			quantize_scales(d->scale, row->scales + b, n, &row->super_scales[b / d->super]);
-			if (d->has_offset)
-				quantize_scales(d->scale, row->offsets + b, n,
-				                &row->super_offsets[b / d->super]);
-			continue;
-		}
-		row->scales[b] = (float)ir_round(d->scale, (double)row->scales[b]);
-		if (d->has_offset)
-			row->offsets[b] = (float)ir_round(d->scale, (double)row->offsets[b]);
-	}
-}
-
 /* Block b of the row x. */
 static struct sample block_sample(const struct weight_quants *row, const double *x,
                                   const struct weight_input_stats *in, int64_t b)
@@ -277,6 +243,87 @@ static struct sample block_sample(const struct weight_quants *row, const double 
 	if (in)
 		s.in = (struct weight_input_stats){in->squares + at, in->means + at};
 	return s;
+}
+
+/*
+ * Quantizes the scales (or offsets) v of a super-block to integers of d->sub bits in place, with the factor *of of type
+ * d->scale. Unsigned ones are negative if one of v is, and positive ones then 0: a block above a minimum of 0 only has larger
+ * steps.
+ */
+static void quantize_scales(const struct ir_format_desc *d, float *v, int64_t n, float *of)
+{
+	double least_value = 0, largest = 0;
+	for (int64_t i = 0; i < n; i++) {
+		least_value = (double)v[i] < least_value ? (double)v[i] : least_value;
+		largest = fabs((double)v[i]) > largest ? fabs((double)v[i]) : largest;
+	}
+	const int most = d->sub == 4 ? 15 : (1 << (d->sub - 1)) - 1, least = d->sub == 4 ? 0 : -most;
+	double end = d->sub == 4 && least_value < 0 ? least_value : largest;
+	double step = ir_round(d->scale, end / most);
+	*of = (float)step;
+	for (int64_t i = 0; i < n; i++) {
+		double q = step != 0 ? nearbyint((double)v[i] / step) : 0;
+		v[i] = (float)(q > most ? most : q < least ? least : q);
+	}
+}
+
+/*
+ * Says the fit of block b in the smallest scale and offset: quants of the elements x begin at 0, and two values are the
+ * first and the last. A fit by the upper two quants has an offset of three ranges, beside which those of the other blocks
+ * of its super-block are few steps of 4 bits.
+ */
+static void normalize_fit(const struct ir_format_desc *d, const struct weight_quants *row, const double *x,
+                          int64_t b)
+{
+	const struct sample s = block_sample(row, x, NULL, b);
+	double scale = (double)row->scales[b], offset = (double)row->offsets[b];
+	int low = INT8_MAX, high = INT8_MIN;
+	for (int64_t i = 0; scale > 0 && i < s.n; i++) {
+		int quant = nearest_quant(d, (s.x[i] - offset) / scale);
+		low = quant < low ? quant : low;
+		high = quant > high ? quant : high;
+	}
+	if (high < low)
+		return;
+	row->offsets[b] = (float)(offset + scale * low);
+	if (high - low < 2)
+		row->scales[b] = (float)(scale * (high - low) / ir_format_quant_max(d));
+}
+
+/* quantize_scales of a super-block's n blocks from b on. Offsets of 4 bits are far from those that were fitted: scales then
+ * keep the upper end of their blocks. */
+static void quantize_super_block(const struct ir_format_desc *d, const struct weight_quants *row,
+                                 const double *x, int64_t b, int64_t n)
+{
+	float *scales = row->scales + b, *offsets = d->has_offset ? row->offsets + b : NULL;
+	for (int64_t i = 0; offsets && d->sub == 4 && i < n; i++) {
+		normalize_fit(d, row, x, b + i);
+		scales[i] += offsets[i] / (float)ir_format_quant_max(d);
+	}
+	if (offsets)
+		quantize_scales(d, offsets, n, &row->super_offsets[b / d->super]);
+	for (int64_t i = 0; offsets && d->sub == 4 && i < n; i++) {
+		scales[i] -= offsets[i] * row->super_offsets[b / d->super] / (float)ir_format_quant_max(d);
+		scales[i] = scales[i] > 0 ? scales[i] : 0;
+	}
+	quantize_scales(d, scales, n, &row->super_scales[b / d->super]);
+}
+
+/* Rounds the scales and offsets of a row to their stored type; with super-blocks to integers times a factor for each
+ * super-block. */
+static void round_scales(const struct weight_quants *row, const struct ir_format_desc *d, const double *x)
+{
+	int64_t blocks = ir_format_blocks(row->format, row->k);
+	for (int64_t b = 0; b < blocks; b += d->super) {
+		int64_t n = blocks - b < d->super ? blocks - b : d->super;
+		if (d->super > 1) {
+			quantize_super_block(d, row, x, b, n);
+			continue;
+		}
+		row->scales[b] = (float)ir_round(d->scale, (double)row->scales[b]);
+		if (d->has_offset)
+			row->offsets[b] = (float)ir_round(d->scale, (double)row->offsets[b]);
+	}
 }
 
 /* ---- the sum of weighted errors ---- */
@@ -481,7 +528,7 @@ static bool quantize_row(const struct weight_quantizer *z, const struct weight_q
 	int64_t blocks = ir_format_blocks(row->format, row->k),
 	        supers = ir_format_super_blocks(row->format, row->k);
 	if (d->shift == 0) /* scales with shifts are fitted as stored values */
-		round_scales(row, d);
+		round_scales(row, d, x);
 	if (!are_finite(row->scales, blocks) || !are_finite(row->offsets, blocks) ||
 	    !are_finite(row->super_scales, supers) || !are_finite(row->super_offsets, supers))
 		return false;
@@ -506,8 +553,9 @@ bool weight_quantize(const struct weight_quantizer *z, const struct weight_quant
 	int64_t k = quants->k, wrong = -1;
 	for (int64_t i = 0; i < rows && wrong < 0; i++)
 		wrong = isfinite((float)sum_magnitudes(x + i * k, k)) ? -1 : i;
-	if (wrong < 0)
-		find_scales(z, quants, rows, x, in);
+	if (wrong <
+	    0) /* what weights move a fit by is lost in offsets of 4 bits, which then are worse than those of the plain fit */
+		find_scales(z, quants, rows, x, ir_format(quants->format)->sub == 4 ? NULL : in);
 	for (int64_t i = 0; i < rows && wrong < 0; i++) {
 		const struct weight_quants row = weight_quants_from_row(quants, i);
 		wrong = quantize_row(z, &row, x + i * k, in) ? -1 : i;

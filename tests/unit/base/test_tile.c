@@ -122,6 +122,26 @@ START_TEST(fills_k_rows)
 }
 END_TEST
 
+/* Panels of formats with super-blocks have the bytes of their rows, whatever K in super-blocks of 256: scales lie between
+ * quants, which begin at cache lines. */
+START_TEST(has_no_padding)
+{
+	enum ir_format f = (enum ir_format)_i;
+	const struct ir_format_desc *d = ir_format(f);
+	if (d->super == 1)
+		return;
+	for (int64_t k = 256; k <= 64 * 256; k += 256) {
+		const struct quant_panel_layout t = quant_panel_layout(f, k);
+		int64_t rows = 16 * ir_format_row_bytes(f, k);
+		ck_assert_int_eq(t.quants % 64, 0);
+		ck_assert_int_eq(t.super_block % ((int64_t)d->block * d->super), 0);
+		ck_assert_int_ge(t.bytes, rows);
+		ck_assert_msg(t.bytes * 100 <= rows * 102, "%s, K %lld: %lld bytes, rows of %lld", d->name,
+		              (long long)k, (long long)t.bytes, (long long)rows);
+	}
+}
+END_TEST
+
 Suite *suite_tile(void)
 {
 	Suite *s = suite_create("tile");
@@ -130,6 +150,7 @@ Suite *suite_tile(void)
 	tcase_add_loop_test(c, divides_deep_products, 0, 4);
 	tcase_add_test(c, stays_in_bounds);
 	tcase_add_loop_test(c, fills_k_rows, 0, 6);
+	tcase_add_loop_test(c, has_no_padding, 0, IR_N_FORMATS);
 	suite_add_tcase(s, c);
 	return s;
 }
