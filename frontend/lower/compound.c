@@ -123,16 +123,13 @@ bool step_residual(struct step *st)
 
 /* ---- repeat ---- */
 
-struct iteration {
-	struct graph_body body;
-	struct step_value out; /* x after the iteration */
-};
-
 struct iterations {
 	const char *as;
 	int64_t start, count;
 	bool share;
-	struct iteration *items;
+	struct step_value before; /* x before the first */
+	struct graph_body *body;
+	struct step_value *out; /* x after each iteration */
 };
 
 /* Expands the body for index start + k into its own graph body. */
@@ -144,7 +141,7 @@ static bool expand_iteration(struct step *st, const struct iterations *r, int64_
 	const char *prefix = b->prefix;
 	bool paths_claimed = b->paths_claimed;
 	b->scope = &scope;
-	b->out = &r->items[k].body;
+	b->out = &r->body[k];
 	/* all iterations have the paths of the first */
 	b->paths_claimed = paths_claimed || (r->share && k > 0);
 	b->prefix = r->share ? st->path : arena_printf(b->arena, "%s.{%s}", st->path, r->as);
@@ -153,79 +150,32 @@ static bool expand_iteration(struct step *st, const struct iterations *r, int64_
 	b->out = out;
 	b->paths_claimed = paths_claimed;
 	b->prefix = prefix;
-	r->items[k].out = b->x;
+	r->out[k] = b->x;
 	return ok;
 }
 
-/* Appends iterations [from, to), which are equal and keep the type of x, as one loop; a single one is unrolled.
-   is_part, of a loop over some iterations: names of its weights have the range of indices, so that those of other
-   parts differ. */
-static bool push_iterations(struct step *st, const struct iterations *r, int64_t from, int64_t to)
+/* graph_alike_fn: equal bodies, from the same type of x on. */
+static bool are_equal_iterations(void *user, int64_t i, int64_t j)
 {
-	struct expander *b = st->b;
-	const struct graph_node all = {
-	        .loc = {st->loc, st->path}, .start = r->start, .as = r->as, .body = r->items[from].body};
-	if (!graph_push_iterations(b->arena, &all, from, to, b->out))
-		return false;
-	bool is_whole = to - from == r->count && !(b->graph != NULL && r->start > 0);
-	if (is_whole && r->count > 1) /* the loop covers all iterations: weight names have no index range */
-		b->out->items[b->out->n - 1]->is_part = false;
-	return true;
+	const struct iterations *r = user;
+	return same_type(&r->out[i - 1], j > 0 ? &r->out[j - 1] : &r->before) &&
+	       graph_equal(&r->body[i], &r->body[j]);
 }
-
-/* Appends [from, to), whole periods, as a loop over periods: in its body the index of iteration from + k is
- * period * i + start + from + k. */
-static bool push_periods(struct step *st, const struct iterations *r, int64_t from, int64_t to,
-                         int64_t period)
-{
-	struct expander *b = st->b;
-	struct graph_node *node =
-	        graph_push(b->arena, b->out, GRAPH_REPEAT, (struct ir_loc){st->loc, st->path});
-	if (node == NULL)
-		return false;
-	node->count = (to - from) / period;
-	node->as = r->as;
-	for (int64_t k = from; k < from + period; k++)
-		if (!graph_substitute(b->arena, &r->items[k].body, r->as,
-		                      (struct index_map){period, r->start + k}, &node->body))
-			return false;
-	return true;
-}
-
-/*
- * Length of the longest run from iteration `from` in which each iteration equals the one a period before, in whole
- * periods, of which there are two or more; the type of x at its end is that at its beginning. 0: there is no such run.
- */
-static int64_t periodic_run(const struct iterations *r, const struct step_value *before, int64_t from,
-                            int64_t period)
-{
-	const struct step_value *in = from == 0 ? before : &r->items[from - 1].out;
-	int64_t to = from + period;
-	if (to >= r->count || !same_type(in, &r->items[to - 1].out))
-		return 0;
-	while (to < r->count && graph_equal(&r->items[to - period].body, &r->items[to].body))
-		to++;
-	int64_t n = (to - from) / period;
-	return n > 1 ? n * period : 0;
-}
-
-#define PERIOD_MAX 16 /* layers whose kinds alternate have periods up to 8 */
 
 /* Rolls runs of equal iterations, and runs that are periodic, into loops: the longest run first found from the first
- * iteration on, with the smallest period. */
-static bool roll_iterations(struct step *st, const struct iterations *r, const struct step_value *before)
+ * iteration on. */
+static bool roll_iterations(struct step *st, struct iterations *r)
 {
-	for (int64_t from = 0, n; from < r->count; from += n) {
-		int64_t period = 1;
-		n = 1;
-		for (int64_t p = 1; p <= PERIOD_MAX && from + n < r->count; p++) {
-			int64_t run = periodic_run(r, before, from, p);
-			period = run > n ? p : period;
-			n = run > n ? run : n;
-		}
-		if (!(period == 1 ? push_iterations(st, r, from, from + n)
-		                  : push_periods(st, r, from, from + n, period)))
+	struct expander *b = st->b;
+	const struct graph_node all = {.loc = {st->loc, st->path}, .start = r->start, .as = r->as};
+	for (int64_t from = 0, n, period; from < r->count; from += n) {
+		n = graph_longest_run(are_equal_iterations, r, r->count, from, &period);
+		if (!graph_push_iterations(b->arena, &all, r->body, from, from + n, period, b->out))
 			return false;
+		bool is_whole = n == r->count && !(b->graph != NULL && r->start > 0);
+		/* Names of weights have the range of indices, so that those of other parts differ; not of the whole. */
+		if (is_whole && n > 1)
+			b->out->items[b->out->n - 1]->is_part = false;
 	}
 	return true;
 }
@@ -271,17 +221,18 @@ bool step_repeat(struct step *st)
 	}
 	if (!check_repeat(st, &r))
 		return false;
-	struct step_value before = st->in;
+	r.before = st->in;
 	if (!start_from_input(st))
 		return false;
-	r.items = ARENA_ARRAY(b->arena, struct iteration, r.count);
-	if (r.items == NULL && r.count > 0)
+	r.body = ARENA_ARRAY(b->arena, struct graph_body, r.count);
+	r.out = ARENA_ARRAY(b->arena, struct step_value, r.count);
+	if ((r.body == NULL || r.out == NULL) && r.count > 0)
 		return false;
 	for (int64_t k = 0; k < r.count; k++) {
 		if (!expand_iteration(st, &r, k))
 			return false;
 	}
-	return roll_iterations(st, &r, &before);
+	return roll_iterations(st, &r);
 }
 
 /* ---- use ---- */

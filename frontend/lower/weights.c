@@ -394,6 +394,17 @@ static unsigned char *collect_forms(const struct lowering *lw, const struct weig
 	return out;
 }
 
+/* True if the parts of iterations i and j of a loop have the same storage forms in each of the `outer` iterations of the
+ * loops around it; forms: [outer, count, inner]. */
+static bool have_same_forms(const unsigned char *forms, size_t outer, size_t count, size_t inner, size_t i,
+                            size_t j)
+{
+	bool same = true;
+	for (size_t o = 0; same && o < outer; o++)
+		same = memcmp(forms + (o * count + i) * inner, forms + (o * count + j) * inner, inner) == 0;
+	return same;
+}
+
 /* Requests loop splits between iterations whose parts of e differ in storage form: a weight has one format, and
  * activations are quantized to suit it. */
 static bool split_at_format_changes(struct lowering *lw, const struct weight_request *need,
@@ -408,17 +419,24 @@ static bool split_at_format_changes(struct lowering *lw, const struct weight_req
 		return false;
 	(void)collect_forms(lw, need, e, n + (need->experts > 0), forms);
 	for (size_t l = n; l-- > 0;) {
-		size_t count = (size_t)loops[l]->node->count;
-		struct graph_split_points *points = loops[l]->node->split_points;
-		for (size_t i = 1; i * inner < parts; i++) {
-			const unsigned char *form = forms + i * inner;
-			if (i % count == 0 || memcmp(form, form - inner, inner) == 0)
-				continue; /* first iteration of the loop, or the form of the one before */
-			if (points->before == NULL)
-				points->before = ARENA_ARRAY(&lw->m->arena, bool, count);
-			if (points->before == NULL)
-				return false;
-			points->before[i % count] = lw->m->weights.formats_differ = true;
+		size_t count = (size_t)loops[l]->node->count, outer = parts / (count * inner);
+		int64_t *like = ARENA_ARRAY(&lw->m->arena, int64_t, count),
+		        *before = loops[l]->node->split_points->like;
+		bool differ = false;
+		for (size_t i = 0; like != NULL && i < count; i++) {
+			size_t j = 0;
+			while (j < i &&
+			       (like[j] != (int64_t)j || (before != NULL && before[j] != before[i]) ||
+			        !have_same_forms(forms, outer, count, inner, i, j)))
+				j++;
+			like[i] = (int64_t)j;
+			differ = differ || !have_same_forms(forms, outer, count, inner, i, 0);
+		}
+		if (like == NULL)
+			return false;
+		if (differ) {
+			loops[l]->node->split_points->like = like;
+			lw->m->weights.formats_differ = true;
 		}
 		inner *= count;
 	}

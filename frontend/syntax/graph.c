@@ -328,23 +328,56 @@ bool graph_substitute(struct arena *a, const struct graph_body *body, const char
 
 /* ---- splitting of repeats ---- */
 
-/* The body is shared by the parts, as nothing in it is changed; that of a single iteration has its index written
+#define PERIOD_MAX 16 /* layers whose kinds alternate have periods up to 8 */
+
+int64_t graph_longest_run(graph_alike_fn *alike, void *user, int64_t count, int64_t from, int64_t *period)
+{
+	int64_t most = 1;
+	*period = 1;
+	for (int64_t p = 1; p <= PERIOD_MAX && from + most < count; p++) {
+		int64_t to = from + p;
+		while (to < count && alike(user, to, to - p))
+			to++;
+		int64_t n = (to - from) / p * p;
+		if (n > p && n > most) {
+			most = n;
+			*period = p;
+		}
+	}
+	return most;
+}
+
+/* A run of period 1 shares its body, as nothing in it is changed; that of a single iteration has its index written
    out. */
-bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
-                           struct graph_body *out)
+bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, const struct graph_body *body,
+                           int64_t from, int64_t to, int64_t period, struct graph_body *out)
 {
 	int64_t first = repeat->start + from;
+	const struct graph_body *of_first = body != NULL ? &body[from] : &repeat->body;
 	if (to - from == 1)
-		return graph_substitute(a, &repeat->body, repeat->as, (struct index_map){0, first}, out);
+		return graph_substitute(a, of_first, repeat->as, (struct index_map){0, first}, out);
 	struct graph_node *node = graph_push(a, out, GRAPH_REPEAT, repeat->loc);
 	if (node == NULL)
 		return false;
-	node->count = to - from;
-	node->start = first;
+	node->count = (to - from) / period;
 	node->as = repeat->as;
-	node->body = repeat->body;
-	node->is_part = true;
-	return true;
+	if (period == 1) {
+		node->start = first;
+		node->body = *of_first;
+		node->is_part = true;
+		return true;
+	}
+	bool ok = true;
+	for (int64_t k = 0; ok && k < period; k++)
+		ok = graph_substitute(a, body != NULL ? &body[from + k] : &repeat->body, repeat->as,
+		                      (struct index_map){period, first + k}, &node->body);
+	return ok;
+}
+
+static bool may_share_body(void *user, int64_t i, int64_t j)
+{
+	const struct graph_split_points *points = user;
+	return points->like[i] == points->like[j];
 }
 
 /* Appends a repeat, or its pieces, after splitting those in its body. False: no memory. */
@@ -354,19 +387,16 @@ static bool split_repeat(struct arena *a, const struct graph_node *node, struct 
 	inner_split.body = (struct graph_body){NULL, 0, 0};
 	if (!graph_split_repeats(a, &node->body, &inner_split.body))
 		return false;
-	if (node->split_points->before == NULL) {
+	if (node->split_points->like == NULL) {
 		struct graph_node *copy = graph_push(a, out, GRAPH_REPEAT, node->loc);
 		if (copy != NULL)
 			*copy = inner_split;
 		return copy != NULL;
 	}
-	int64_t from = 0;
-	for (int64_t k = 1; k <= node->count; k++) {
-		if (k < node->count && !node->split_points->before[k])
-			continue;
-		if (!graph_push_iterations(a, &inner_split, from, k, out))
+	for (int64_t from = 0, n, period; from < node->count; from += n) {
+		n = graph_longest_run(may_share_body, node->split_points, node->count, from, &period);
+		if (!graph_push_iterations(a, &inner_split, NULL, from, from + n, period, out))
 			return false;
-		from = k;
 	}
 	return true;
 }

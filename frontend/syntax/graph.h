@@ -15,10 +15,11 @@
 
 enum graph_kind { GRAPH_STATEMENT, GRAPH_REPEAT };
 
-/* Iterations at which lowering requires a repeat to be split (index-set splitting); shared by all copies of its
- * node. */
+/* Iterations that lowering requires to have different bodies (index-set splitting); shared by all copies of their
+ * repeat. */
 struct graph_split_points {
-	bool *before; /* [count]: true if a new repeat begins at this iteration; NULL: nowhere */
+	int64_t *
+	        like; /* [count]: the first iteration that may have the body of this one; NULL: all have one */
 };
 
 struct graph_node;
@@ -81,10 +82,21 @@ bool has_index(struct arena *a, const char *pattern, const char *name);
 /* Appends to out a copy of body with the index replaced in strings and paths (substitute_index); false: no memory. */
 bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, struct index_map by,
                       struct graph_body *out);
-/* Appends iterations [from, to) of a repeat as a repeat that is part of it; a single iteration is unrolled. */
-bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
-                           struct graph_body *out);
-/* Appends body with every repeat split at its split points; false: no memory. */
+/* True if iteration i may have the body of iteration j < i. */
+typedef bool graph_alike_fn(void *user, int64_t i, int64_t j);
+/*
+ * Length of the longest run from iteration `from` of `count` on in which each iteration is like the one a period before, in
+ * whole periods, of which there are two or more: with the smallest period. Else 1, a single iteration.
+ */
+int64_t graph_longest_run(graph_alike_fn *alike, void *user, int64_t count, int64_t from, int64_t *period);
+/*
+ * Appends iterations [from, to) of a repeat, whole periods, as a repeat over periods; a single iteration is unrolled. body:
+ * of each iteration, NULL: all have that of the repeat. With period 1 the index is that of the repeat, else the body has
+ * iterations from + k at the indices period * i + start + from + k.
+ */
+bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, const struct graph_body *body,
+                           int64_t from, int64_t to, int64_t period, struct graph_body *out);
+/* Appends body with every repeat split into runs of its split points; false: no memory. */
 bool graph_split_repeats(struct arena *a, const struct graph_body *body, struct graph_body *out);
 /* Number of statements; those of a repeat are counted once. */
 size_t graph_count(const struct graph_body *body);

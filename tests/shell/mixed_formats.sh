@@ -33,6 +33,10 @@ read = json.load(open(sys.argv[1] + "/bench.json"))["weight_bytes"]
 assert 0.9 * want < read < 1.02 * want, f"a step reads {read} bytes, the tensors have {want}"
 P
 
+# Layers whose formats alternate are one loop over their period, those behind it another one.
+"$TFMC" plan "$tmp/Q4_K_M.gguf" --quantize=q8 | sed -n 's/^layers\.\([0-9_]*\)\.mlp\.ffn\.down\.weight  *\([a-z0-9_]*\)[: ].*/\1=\2/p' | sort -u | tr '\n' ' ' >"$tmp/parts"
+[ "$(cat "$tmp/parts")" = "0_3_3=q6_k 1_4_4=q4_k 2_5_5=q4_k 6_7=q6_k " ] || say "Q4_K_M is divided into $(cat "$tmp/parts")"
+
 # The same bits as with f32 in memory, where no repeat is divided.
 python3 -B - "$support" "$tmp" <<'P'
 import random, struct, sys
@@ -73,8 +77,8 @@ Y
 # Codes of files stay, which is said where another format is wanted.
 "$TFMC" plan "$tmp/Q4_K_M.gguf" --quantize=q8 --remarks >"$tmp/plan" 2>"$tmp/remarks"
 grep -q "^warning: quantize changes nothing: the weights are quantized in the files already, and stay so" "$tmp/remarks" || say "--quantize says nothing of codes"
-grep -q "layers.0.mlp.ffn.down.weight is q6_k: quantized values of files stay, also where '\*' says q8" "$tmp/remarks" || say "remarks do not say why q6_k is no q8"
-grep -q "^layers.0.mlp.ffn.up.weight  *q4_k: quantized values of files stay" "$tmp/plan" || say "plan does not say why q4_k is no q8"
+grep -q "layers.0_3_3.mlp.ffn.down.weight is q6_k: quantized values of files stay, also where '\*' says q8" "$tmp/remarks" || say "remarks do not say why q6_k is no q8"
+grep -q "^layers.0_3_3.mlp.ffn.up.weight  *q4_k: quantized values of files stay" "$tmp/plan" || say "plan does not say why q4_k is no q8"
 "$TFMC" plan "$tmp/floats.gguf" --quantize=q8 2>&1 | grep -q "changes nothing" && say "floats become codes, and this is denied"
 
 # Packed folders: each matrix keeps the bits of its file, also beside others and where columns are in another order, and the model is
