@@ -304,7 +304,7 @@ document.body.replaceChildren(result);
 }</script></body>""", 1)
 open(sys.argv[2], "w", encoding="utf-8").write(text)
 PY
-for page in dates hostile; do
+for page in ${TFMC_ALL:+dates} hostile; do
 	python3 "$tmp/press.py" "$tmp/$page.html" "$tmp/pressed.html"
 	timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/profile" \
 		--virtual-time-budget=5000 --dump-dom "file://$tmp/pressed.html" 2>/dev/null >"$tmp/dom"

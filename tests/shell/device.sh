@@ -48,7 +48,7 @@ done
 "$tmp/device" "${prompts[@]}" | cmp - "$tmp/expected"
 # A state for 262144 tokens (67 MB) takes the pages of the tokens that come, as on the processor.
 python3 "$TFMC_SOURCE/tests/support/make_llama.py" "$tmp/long" llama max_position_embeddings=262144 num_hidden_layers=4
-generate=("$TFMC" generate "$tmp/long" -O0 --tokens=1,5,9 --max-tokens=8 --ignore-stop --print-tokens)
+generate=("$TFMC" generate "$tmp/long" "${quick[@]}" --tokens=1,5,9 --max-tokens=8 --ignore-stop --print-tokens)
 "${generate[@]}" >"$tmp/text"
 generate+=(--device=opencl)
 for context in --context=64 --context=262144; do

@@ -77,7 +77,7 @@ fi
 # Vectors of eight floats, for processors that have them and, split by the compiler, for those that have not.
 if grep -q avx2 /proc/cpuinfo && command -v gcc >/dev/null; then
 	"$TFMC" "$model" -mcpu=x86-64-v3 --emit=c="$tmp/dates.c"
-	check gcc "$optimize" -march=x86-64-v3
+	[ -z "${TFMC_ALL:-}" ] || check gcc "$optimize" -march=x86-64-v3
 	check gcc "$optimize" -Wno-psabi
 fi
 

@@ -5,4 +5,4 @@
 # graph_random.sh [COUNT [FROM]].
 set -uo pipefail
 command -v python3 >/dev/null || { echo "SKIPPED: python3 is absent"; exit 77; }
-exec python3 -B "$TFMC_SOURCE/tests/graph/random_graph.py" "${2:-0}" "${1:-48}"
+exec python3 -B "$TFMC_SOURCE/tests/graph/random_graph.py" "${2:-0}" "${1:-$([ -n "${TFMC_ALL:-}" ] && echo 48 || echo 24)}"

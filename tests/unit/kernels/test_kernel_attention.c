@@ -506,12 +506,12 @@ Suite *suite_kernel_attention(void)
 	TCase *t = tcase_create("kernel_attention"), *padding = tcase_create("padding");
 	int n_targets = (int)TFMC_COUNT(targets), n_configs = (int)TFMC_COUNT(configs);
 	tcase_set_timeout(t, 120);
-	effort_add_loop(t, equals_the_interpreter, n_configs * n_targets, 4);
-	effort_add_loop(t, stays_inside_its_memory, n_configs * n_targets, 4);
-	effort_add_loop(t, chunks_have_the_same_bits, 11 * n_targets, 4);
+	effort_add_loop(t, equals_the_interpreter, n_configs * n_targets, 9);
+	effort_add_loop(t, stays_inside_its_memory, n_configs * n_targets, 9);
+	effort_add_loop(t, chunks_have_the_same_bits, 11 * n_targets, 9);
 	effort_add_loop(t, divided_blocks_have_the_same_bits, 22, 3);
 	tcase_add_loop_test(t, workers_have_the_same_bits, 0, 6 * n_targets);
-	effort_add_loop(t, divided_heads_have_the_same_bits, 11 * n_targets, 4);
+	effort_add_loop(t, divided_heads_have_the_same_bits, 11 * n_targets, 9);
 	tcase_add_loop_test(t, extreme_scales, 0, n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, panels_have_the_same_bits, 0, n_targets);
@@ -522,7 +522,7 @@ Suite *suite_kernel_attention(void)
 	tcase_add_loop_test(t, one_key_is_rounded, 0, 4);
 	tcase_add_loop_test(t, queries_and_keys_are_rounded, 0, 2);
 	tcase_set_timeout(padding, 240);
-	effort_add_loop(padding, padding_is_left_alone, n_configs * n_targets, 2);
+	effort_add_loop(padding, padding_is_left_alone, n_configs * n_targets, 7);
 	suite_add_tcase(s, padding);
 	suite_add_tcase(s, t);
 	return s;

@@ -566,7 +566,7 @@ Suite *suite_kernel_integer(void)
 	TCase *t = tcase_create("kernel_integer"), *padding = tcase_create("padding");
 	int n = (int)TFMC_COUNT(targets);
 	tcase_set_timeout(t, 120);
-	effort_add_loop(t, test_formats, n * (int)TFMC_COUNT(formats), 3);
+	effort_add_loop(t, test_formats, n * (int)TFMC_COUNT(formats), 7);
 	tcase_add_loop_test(t, test_depths, 0, 4);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
@@ -581,7 +581,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_special_rows, 0, n);
 	tcase_add_loop_test(t, test_dot_loops, 0, 5);
 	tcase_set_timeout(padding, 240);
-	effort_add_loop(padding, test_padded, n * (int)TFMC_COUNT(padded), 3);
+	effort_add_loop(padding, test_padded, n * (int)TFMC_COUNT(padded), 7);
 	suite_add_tcase(s, padding);
 	suite_add_tcase(s, t);
 	return s;

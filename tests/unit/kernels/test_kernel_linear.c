@@ -657,13 +657,13 @@ Suite *suite_kernel_linear(void)
 	tcase_add_test(t, test_heights);
 	tcase_add_loop_test(t, test_norms, 0, 2 * n);
 	tcase_add_loop_test(t, test_fixed_rows, 0, n);
-	effort_add_loop(t, test_forms, (int)TFMC_COUNT(forms), 2);
+	effort_add_loop(t, test_forms, (int)TFMC_COUNT(forms), 5);
 	tcase_add_loop_test(t, test_accesses, 0, n);
 	tcase_add_loop_test(t, test_streams, 0, n);
-	effort_add_loop(t, test_streamed_forms, (int)TFMC_COUNT(forms), 3);
+	effort_add_loop(t, test_streamed_forms, (int)TFMC_COUNT(forms), 7);
 	tcase_add_loop_test(t, test_registers, 0, n);
 	tcase_set_timeout(padding, 240);
-	effort_add_loop(padding, test_padded, (int)TFMC_COUNT(forms), 3);
+	effort_add_loop(padding, test_padded, (int)TFMC_COUNT(forms), 7);
 	suite_add_tcase(s, padding);
 	suite_add_tcase(s, t);
 	t = tcase_create("prefetch");

@@ -253,12 +253,12 @@ Suite *suite_kernel_narrow(void)
 	Suite *s = suite_create("kernel_narrow");
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 120);
-	effort_add_loop(t, test_products, N_TARGETS * (int)TFMC_COUNT(kept), 3);
+	effort_add_loop(t, test_products, N_TARGETS * (int)TFMC_COUNT(kept), 7);
 	effort_add_loop(t, test_schedules, N_TARGETS * 5, 3);
-	effort_add_loop(t, test_norm, N_TARGETS * (int)TFMC_COUNT(kept), 3);
+	effort_add_loop(t, test_norm, N_TARGETS * (int)TFMC_COUNT(kept), 7);
 	tcase_add_loop_test(t, test_bytes, 0, 3);
-	effort_add_loop(t, test_codes, N_TARGETS * IR_N_FORMATS, 3);
-	effort_add_loop(t, test_copies, N_TARGETS * 5, 3);
+	effort_add_loop(t, test_codes, N_TARGETS * IR_N_FORMATS, 7);
+	effort_add_loop(t, test_copies, N_TARGETS * 5, 7);
 	tcase_add_loop_test(t, test_code_groups, 0, IR_N_FORMATS);
 	suite_add_tcase(s, t);
 	return s;

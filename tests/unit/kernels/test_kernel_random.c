@@ -510,8 +510,8 @@ Suite *suite_kernel_random(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
 	tcase_add_loop_test(t, ops_of_all_dtypes, 0, IR_N_OPS);
-	effort_add_loop(t, programs, PROGRAMS, 2);
-	effort_add_loop(t, transformers, PROGRAMS, 2);
+	effort_add_loop(t, programs, PROGRAMS, 4);
+	effort_add_loop(t, transformers, PROGRAMS, 4);
 	tcase_add_loop_test(t, parts, 0, (int)TFMC_COUNT(part_texts));
 	tcase_add_loop_test(t, experts, 0, (int)TFMC_COUNT(expert_texts));
 	tcase_add_loop_test(t, divided_heads, 0, (int)TFMC_COUNT(divided_texts));

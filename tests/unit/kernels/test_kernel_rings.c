@@ -7,6 +7,7 @@
 
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/attention_case.h"
+#include "tests/support/effort.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "opencl-gpu"};
 
@@ -128,7 +129,7 @@ Suite *suite_kernel_rings(void)
 	Suite *s = suite_create("kernel_rings");
 	TCase *t = tcase_create("kernel_rings");
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, rings_have_the_same_bits, 0, (int)(TFMC_COUNT(rings) * TFMC_COUNT(targets)));
+	effort_add_loop(t, rings_have_the_same_bits, (int)(TFMC_COUNT(rings) * TFMC_COUNT(targets)), 3);
 	suite_add_tcase(s, t);
 	return s;
 }
