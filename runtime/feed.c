@@ -142,19 +142,19 @@ static int prepare_call(struct feeder *f, struct session_call *c, const char *en
 	if (session_consume_cancel(f->session))
 		return TFMC_RT_E_CANCELLED;
 	int64_t input = find_tensor(r, c->entry, tfmc_record_text(r, (uint64_t)tensor_name), 0);
-	if (input < 0 || input >= MODEL_TENSORS_MAX)
+	if (input < 0 || input >= TFMC_TENSORS_MAX)
 		return TFMC_RT_E_GENERATE;
 	const struct tfmc_record_tensor *t = tfmc_entry_input(r, c->entry, (uint64_t)input);
 	TRY(bind_axis(f, t, 0, f->batch));
 	TRY(bind_axis(f, t, 1, n > INT64_MAX ? INT64_MAX : (int64_t)n));
 	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)ids, (uint64_t)f->batch * n};
-	if (f->lengths && (t->lengths < 0 || t->lengths >= MODEL_TENSORS_MAX))
+	if (f->lengths && (t->lengths < 0 || t->lengths >= TFMC_TENSORS_MAX))
 		return TFMC_RT_E_GENERATE;
 	if (f->lengths)
 		c->inputs[t->lengths] =
 		        (struct tfmc_buffer){(void *)(uintptr_t)f->lengths, (uint64_t)f->batch};
 	int64_t end = r->long_from > 0 ? find_tensor(r, c->entry, "call_end", 0) : -1;
-	if (f->call_end > 0 && f->batch == 1 && end >= 0 && end < MODEL_TENSORS_MAX)
+	if (f->call_end > 0 && f->batch == 1 && end >= 0 && end < TFMC_TENSORS_MAX)
 		c->inputs[end] = (struct tfmc_buffer){&f->call_end, 1};
 	memcpy(c->dims, f->dims, sizeof(c->dims));
 	return TFMC_RT_OK;
@@ -164,7 +164,7 @@ static int prepare_call(struct feeder *f, struct session_call *c, const char *en
  * was null. Beyond the last input tfmc_entry_input returns NULL. */
 static int missing_input_error(struct feeder *f, const struct session_call *c)
 {
-	for (uint64_t i = 0; i < MODEL_TENSORS_MAX; i++) {
+	for (uint64_t i = 0; i < TFMC_TENSORS_MAX; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
 		if (t && !t->has_default && !c->inputs[i].data)
 			return session_prompt_error(f->session,
@@ -178,7 +178,7 @@ static int missing_input_error(struct feeder *f, const struct session_call *c)
 /* Sets the message of the session: the first id of the call outside of the vocabulary. */
 static void report_wrong_id(struct feeder *f, const struct session_call *c)
 {
-	for (uint64_t i = 0; i < MODEL_TENSORS_MAX; i++) {
+	for (uint64_t i = 0; i < TFMC_TENSORS_MAX; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
 		const struct tfmc_buffer *b = &c->inputs[i];
 		if (t && t->below > 0 && b->data)
@@ -210,7 +210,7 @@ static int prepare_ids(struct feeder *f, struct session_call *c, const char *ent
 	const struct tfmc_record *r = f->record;
 	TRY(prepare_call(f, c, entry_name, tensor_name, ids, n));
 	int64_t output = find_tensor(r, c->entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
-	if (output >= MODEL_TENSORS_MAX)
+	if (output >= TFMC_TENSORS_MAX)
 		return TFMC_RT_E_GENERATE;
 	if (output >= 0 && needs_logits)
 		c->outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
@@ -236,7 +236,7 @@ static int encode_features(struct feeder *f, const struct session_source *s)
 		return TFMC_RT_E_CANCELLED;
 	int64_t input = find_tensor(f->record, c.entry,
 	                            tfmc_record_text(f->record, (uint64_t)f->record->source_name), 0);
-	if (input < 0 || input >= MODEL_TENSORS_MAX)
+	if (input < 0 || input >= TFMC_TENSORS_MAX)
 		return TFMC_RT_E_GENERATE;
 	const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c.entry, (uint64_t)input);
 	if (t->rank != s->rank || s->sizes[0] != f->batch)
@@ -276,7 +276,7 @@ static const struct tfmc_record_tensor *tokens_input(const struct feeder *f, con
  * the upper bounds of all dims), and call_tokens of the session. */
 static uint64_t max_prefill_tokens(const struct feeder *f)
 {
-	int64_t bounds[MODEL_DIMS_MAX];
+	int64_t bounds[TFMC_DIMS_MAX];
 	const struct tfmc_record_tensor *t = tokens_input(f, "prefill");
 	for (uint64_t i = 0; i < f->record->n_dims; i++)
 		bounds[i] = tfmc_record_dim_at(f->record, i)->hi;
@@ -364,7 +364,7 @@ int feeder_step(struct feeder *f, const int32_t *ids)
 int feeder_has_lengths(const struct feeder *f)
 {
 	const struct tfmc_record_tensor *t = tokens_input(f, "step");
-	return t && t->lengths >= 0 && t->lengths < MODEL_TENSORS_MAX;
+	return t && t->lengths >= 0 && t->lengths < TFMC_TENSORS_MAX;
 }
 
 /* Prepares a call of `score` with ids and targets [batch, n], which writes log_p [batch, n]. */
@@ -374,7 +374,7 @@ static int prepare_score(struct feeder *f, struct session_call *c, const int32_t
 	TRY(prepare_call(f, c, "score", f->record->tokens_name, ids, n));
 	int64_t input = find_tensor(f->record, c->entry, "targets", 0);
 	int64_t output = find_tensor(f->record, c->entry, "log_p", 1);
-	if (input < 0 || input >= MODEL_TENSORS_MAX || output < 0 || output >= MODEL_TENSORS_MAX)
+	if (input < 0 || input >= TFMC_TENSORS_MAX || output < 0 || output >= TFMC_TENSORS_MAX)
 		return TFMC_RT_E_GENERATE;
 	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)targets, (uint64_t)f->batch * n};
 	c->outputs[output] = (struct tfmc_buffer){log_p, (uint64_t)f->batch * n};
@@ -414,7 +414,7 @@ static int open_score(struct feeder *f)
 	if (input < 0)
 		return TFMC_RT_OK;
 	const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, (uint64_t)input);
-	int64_t bounds[MODEL_DIMS_MAX];
+	int64_t bounds[TFMC_DIMS_MAX];
 	for (uint64_t i = 0; i < r->n_dims; i++)
 		bounds[i] = tfmc_record_dim_at(r, i)->hi;
 	int64_t rows = tfmc_tensor_size(r, t, 1, bounds);
@@ -454,7 +454,7 @@ int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
 	if (!session)
 		return TFMC_RT_E_NULL;
 	session_clear_prompt_error(session);
-	if (!f->record->generate_kind || f->record->n_dims > MODEL_DIMS_MAX)
+	if (!f->record->generate_kind || f->record->n_dims > TFMC_DIMS_MAX)
 		return TFMC_RT_E_GENERATE;
 	for (uint64_t i = 0; i < f->record->n_dims; i++) /* until a call binds them */
 		f->dims[i] = tfmc_record_dim_at(f->record, i)->lo;

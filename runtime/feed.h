@@ -9,16 +9,13 @@
 #include "tfmc_rt.h"
 #include "try.h"
 
-/* Limits of an object that the runtime can call. */
-#define MODEL_DIMS_MAX    16
-#define MODEL_TENSORS_MAX 128 /* inputs and outputs of an entry */
 #define MODEL_WORKERS_MAX 4096
 
 /* Arguments of a call of an entry. */
 struct session_call {
 	int64_t entry;
-	int64_t dims[MODEL_DIMS_MAX]; /* of the record; those that the entry does not use are ignored */
-	struct tfmc_buffer inputs[MODEL_TENSORS_MAX], outputs[MODEL_TENSORS_MAX];
+	int64_t dims[TFMC_DIMS_MAX]; /* of the record; those that the entry does not use are ignored */
+	struct tfmc_buffer inputs[TFMC_TENSORS_MAX], outputs[TFMC_TENSORS_MAX];
 };
 /*
  * Calls entries one after another, as tfmc_session_call, until one fails. Other ranks get all `n` calls before the
@@ -32,8 +29,8 @@ uint64_t session_run_calls(const struct tfmc_session *session);
 struct feeder {
 	struct tfmc_session *session;
 	const struct tfmc_record *record;
-	int64_t dims[MODEL_DIMS_MAX]; /* dim values of the next call, indexed as in the record */
-	int64_t batch;                /* rows of a call */
+	int64_t dims[TFMC_DIMS_MAX]; /* dim values of the next call, indexed as in the record */
+	int64_t batch;               /* rows of a call */
 	int64_t vocab;
 	float *logits; /* [batch, V]: logits after the last token of each row, written by prefill and step;
 		          NULL: the entries have none */

@@ -97,7 +97,7 @@ enum fact {
 	FACT_CALL_TOKENS,
 	FACT_CONTEXT,
 	FACT_DIM,
-	N_FACTS = FACT_DIM + MODEL_DIMS_MAX
+	N_FACTS = FACT_DIM + TFMC_DIMS_MAX
 };
 
 static const struct fact_text {
@@ -123,7 +123,7 @@ static void read_facts(const struct tfmc_session_options *o, const struct tfmc_r
 	memset(facts, 0, N_FACTS * sizeof(*facts));
 	facts[FACT_LIBRARY] = LEAD_VERSION;
 	facts[FACT_INTERFACE] = r->abi_version;
-	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MODEL_DIMS_MAX)
+	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > TFMC_DIMS_MAX)
 		return;
 	facts[FACT_OBJECT] = r->structure_hash;
 	facts[FACT_PROGRAM] = r->program_hash;
@@ -312,13 +312,13 @@ int lead_receive(struct lead *l, struct act *act)
 /* At the beginning of a call; its present inputs follow, all at multiples of PAYLOAD_ALIGN. */
 struct call_head {
 	int64_t entry;
-	int64_t dims[MODEL_DIMS_MAX];          /* of the record; 0: the entry does not use it */
-	uint8_t is_present[MODEL_TENSORS_MAX]; /* 0: the input takes its default */
+	int64_t dims[TFMC_DIMS_MAX];          /* of the record; 0: the entry does not use it */
+	uint8_t is_present[TFMC_TENSORS_MAX]; /* 0: the input takes its default */
 };
 
 /* Elements of the inputs of a call and their byte offsets from its beginning. */
 struct call_layout {
-	uint64_t counts[MODEL_TENSORS_MAX], offsets[MODEL_TENSORS_MAX];
+	uint64_t counts[TFMC_TENSORS_MAX], offsets[TFMC_TENSORS_MAX];
 	uint64_t bytes; /* of the call */
 };
 
@@ -432,7 +432,7 @@ int lead_read_call(const struct lead *l, const struct tfmc_record *r, const stru
 	char *call = (char *)l->payload + begin;
 	memcpy(&head, call, sizeof(head));
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, head.entry);
-	if (!e || e->n_dims > MODEL_DIMS_MAX || e->n_inputs + e->n_outputs > MODEL_TENSORS_MAX ||
+	if (!e || e->n_dims > TFMC_DIMS_MAX || e->n_inputs + e->n_outputs > TFMC_TENSORS_MAX ||
 	    !layout_inputs(r, &head, &layout))
 		return TFMC_RT_E_RANK;
 	*at = begin + layout.bytes;

@@ -205,7 +205,7 @@ static int64_t max_call_tokens(const struct tfmc_session *s, int64_t batch)
 static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
 {
 	const struct tfmc_record *r = s->model.record;
-	int64_t dims[MODEL_DIMS_MAX], batch = batch_dim(r);
+	int64_t dims[TFMC_DIMS_MAX], batch = batch_dim(r);
 	uint64_t max = 0;
 	if (s->call_tokens <= 0 || batch < 0)
 		return s->model.arena_size(bounds, workers);
@@ -237,7 +237,7 @@ static int set_context_limit(struct tfmc_session *s, int64_t requested)
 /* bounds = the upper bounds of the dims of calls, from the options or the record. With call_tokens the batch is at
  * most the session's, since arena_bytes tries each one. */
 static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_options *o,
-                       int64_t bounds[MODEL_DIMS_MAX])
+                       int64_t bounds[TFMC_DIMS_MAX])
 {
 	const struct tfmc_record *r = s->model.record;
 	for (uint64_t i = 0; i < r->n_dims; i++) {
@@ -288,7 +288,7 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
                        struct tfmc_config *config)
 {
 	const struct tfmc_record *r = s->model.record;
-	int64_t bounds[MODEL_DIMS_MAX];
+	int64_t bounds[TFMC_DIMS_MAX];
 	TRY(read_limits(s, o));
 	TRY(read_bounds(s, o, bounds));
 	config->batch = s->batch;
@@ -354,7 +354,7 @@ static int open_object(struct tfmc_session *s, const struct tfmc_session_options
                        struct tfmc_config *config)
 {
 	const struct tfmc_record *r = s->model.record;
-	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > MODEL_DIMS_MAX)
+	if (r->magic != TFMC_RECORD_MAGIC || r->abi_version != TFMC_ABI_VERSION || r->n_dims > TFMC_DIMS_MAX)
 		return TFMC_RT_E_RECORD;
 	*config = (struct tfmc_config){
 	        .struct_size = sizeof(*config), .yield = yield_to_others, .ranks = o->ranks};
@@ -441,8 +441,8 @@ static int copy_options(const struct tfmc_session_options *options, struct tfmc_
 uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct tfmc_session_options *options)
 {
 	struct tfmc_session_options o;
-	int64_t bounds[MODEL_DIMS_MAX];
-	if (!model || !has_functions(model) || model->record->n_dims > MODEL_DIMS_MAX ||
+	int64_t bounds[TFMC_DIMS_MAX];
+	if (!model || !has_functions(model) || model->record->n_dims > TFMC_DIMS_MAX ||
 	    copy_options(options, &o) != TFMC_RT_OK)
 		return 0;
 	struct tfmc_session s = {.model = *model};
@@ -800,7 +800,7 @@ static int call_with_buffers(struct tfmc_session *s, const struct session_call *
 	const struct tfmc_record *r = s->model.record;
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, c->entry);
 	const uint64_t *dim_indices = (const void *)((const char *)r + e->dims);
-	uint64_t args[MODEL_DIMS_MAX + 2 * MODEL_TENSORS_MAX], n = 0;
+	uint64_t args[TFMC_DIMS_MAX + 2 * TFMC_TENSORS_MAX], n = 0;
 	for (uint64_t i = 0; i < e->n_dims; i++)
 		args[n++] = (uint64_t)c->dims[dim_indices[i]];
 	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
@@ -837,7 +837,7 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 		return TFMC_RT_E_NAME;
 	if ((e->n_dims && !dims) || (e->n_inputs && !inputs) || (e->n_outputs && !outputs))
 		return TFMC_RT_E_NULL;
-	if (e->n_dims > MODEL_DIMS_MAX || e->n_inputs + e->n_outputs > MODEL_TENSORS_MAX)
+	if (e->n_dims > TFMC_DIMS_MAX || e->n_inputs + e->n_outputs > TFMC_TENSORS_MAX)
 		return TFMC_RT_E_RECORD;
 	struct session_call c = {.entry = entry};
 	const uint64_t *used = (const void *)((const char *)r + e->dims);

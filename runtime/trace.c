@@ -29,7 +29,7 @@ struct run {
 };
 
 struct call {
-	int64_t entry, status, dims[MODEL_DIMS_MAX];
+	int64_t entry, status, dims[TFMC_DIMS_MAX];
 };
 
 struct tfmc_timeline {
@@ -68,7 +68,7 @@ static void add_call(void *user, const struct tfmc_call_run *r)
 	}
 	struct call *c = &t->calls[t->n_calls];
 	*c = (struct call){.entry = r->entry, .status = r->status};
-	for (uint64_t i = 0; i < t->record->n_dims && i < MODEL_DIMS_MAX; i++)
+	for (uint64_t i = 0; i < t->record->n_dims && i < TFMC_DIMS_MAX; i++)
 		c->dims[i] = r->dims[i];
 	t->runs[t->n_runs++] = (struct run){.span = r->span, .first = t->n_calls++};
 }
@@ -346,7 +346,7 @@ static void put_call(struct writer *w, const struct run *r)
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(record, numbers[i]);
 		put(w, ",");
 		put_string(w, tfmc_record_text(record, dim->name));
-		put(w, ":%" PRId64, numbers[i] < MODEL_DIMS_MAX ? c->dims[numbers[i]] : 0);
+		put(w, ":%" PRId64, numbers[i] < TFMC_DIMS_MAX ? c->dims[numbers[i]] : 0);
 	}
 	put(w, "}}");
 	w->call++;

@@ -69,3 +69,23 @@ cmp plain auto
 status=0
 "$TFMC" some.yaml -o m.o --progress=maybe 2>out || status=$?
 [ $status = 2 ] && grep -q 'progress is auto, always or never, not maybe' out
+
+# Models that no session can call are refused by name, and the interpreter runs it.
+inputs=$(seq -s, 128 | sed 's/[0-9]*/%x&: f32[1]/g')
+printf 'module "m"\nfunc @run(%s) -> (y: f32[1]) {\n%%y = add %%x1, %%x2 : f32[1]\nreturn %%y\n}\n' "$inputs" >tensors.tir
+{
+	echo 'module "m"'
+	seq 17 | sed 's/.*/dim D& in [1,4]/'
+	printf 'func @run(%%x: f32[D17]) -> (y: f32[D17]) {\n%%y = relu %%x : f32[D17]\nreturn %%y\n}\n'
+} >dims.tir
+mapfile -t values < <(seq 128 | sed 's/.*/--input=x&=&/')
+for command in run bench verify; do
+	given=("${values[@]}") one=(--input=x=1,2)
+	[ $command = run ] || given=() one=()
+	refused 'entry run has 128 inputs and 1 outputs; a session takes 128 tensors' $command tensors.tir "${given[@]}"
+	refused 'error: the model has 17 dims; a session takes 16' $command dims.tir "${one[@]}"
+done
+"$TFMC" run tensors.tir "${values[@]}" --backend=interp -q >out
+grep -q 3 out
+"$TFMC" run dims.tir --input=x=1,2 --backend=interp -q >out
+grep -q 2 out

@@ -380,12 +380,10 @@ static void bench_groups_print(const struct bench_groups *g, struct buf *out, co
 		print_imbalance(&t);
 }
 
-#define MAX_CALLS   1000
-#define MIN_CALLS   5
-#define WARM_UP     2
-#define SECONDS     1.0 /* of timed calls, once there are MIN_CALLS */
-#define TENSORS_MAX 128
-#define RECORD_DIMS 16
+#define MAX_CALLS 1000
+#define MIN_CALLS 5
+#define WARM_UP   2
+#define SECONDS   1.0 /* of timed calls, once there are MIN_CALLS */
 
 struct bench {
 	struct driver *d;
@@ -394,7 +392,7 @@ struct bench {
 	const struct tfmc_record *record;
 	struct tfmc_session *session;
 	struct bench_groups *groups; /* --groups, --trace, --html; NULL: none */
-	int64_t dims[RECORD_DIMS];
+	int64_t dims[TFMC_DIMS_MAX];
 	uint64_t random; /* state of SplitMix64 */
 	double seconds[MAX_CALLS];
 	double exchanges[MAX_CALLS]; /* seconds of a call that are exchanges with other ranks */
@@ -405,8 +403,8 @@ struct bench {
 struct call {
 	int64_t entry;
 	const char *name;
-	int64_t dims[RECORD_DIMS];
-	struct tfmc_buffer inputs[TENSORS_MAX], outputs[TENSORS_MAX];
+	int64_t dims[TFMC_DIMS_MAX];
+	struct tfmc_buffer inputs[TFMC_TENSORS_MAX], outputs[TFMC_TENSORS_MAX];
 };
 
 /* ---- inputs ---- */
@@ -447,8 +445,6 @@ static enum tfmc_status prepare_call(struct bench *b, const char *name, struct c
 	if (c->entry < 0)
 		return TFMC_INVALID;
 	const struct tfmc_record_entry *e = tfmc_entry_at(b->record, c->entry);
-	if (e->n_inputs > TENSORS_MAX || e->n_outputs > TENSORS_MAX)
-		return TFMC_INTERNAL;
 	for (uint64_t i = 0; i < e->n_inputs; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(b->record, c->entry, i);
 		if (t->has_default)
@@ -556,7 +552,7 @@ static bool entry_has_dim(const struct bench *b, const char *entry, uint64_t i)
 static enum tfmc_status prepare_prompt(struct bench *b, struct call *c)
 {
 	const char *name = "prefill";
-	int64_t n = option_int(b->d->options.past, 1), before[RECORD_DIMS];
+	int64_t n = option_int(b->d->options.past, 1), before[TFMC_DIMS_MAX];
 	memcpy(before, b->dims, sizeof(before));
 	if (!b->d->options.past)
 		return prepare_call(b, "step", c);
@@ -851,7 +847,7 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	bool decodes = !strcmp(entry, "prefill") || !strcmp(entry, "step");
 	const struct ir_func *func = ir_find_func(b->planned, decodes ? "decode" : entry);
 	/* Of the module's dims; those that are not arguments of the entry (tokens of step) are 1. */
-	int64_t values[RECORD_DIMS];
+	int64_t values[TFMC_DIMS_MAX];
 	int64_t past = strcmp(entry, "step")
 	                       ? 0
 	                       : option_int(b->d->options.past, 1); /* tokens in the KV cache before a call */
@@ -906,8 +902,7 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	if (b->d->options.variants && !b->d->options.json)
 		buf_printf(&b->d->out, "variant %s\n", target->name);
 	b->record = c->model.record;
-	if (b->record->n_dims > RECORD_DIMS)
-		return TFMC_INTERNAL;
+	TFMC_TRY(driver_check_session_limits(b->d, b->record));
 	b->threads = option_int(b->d->options.threads, 1);
 	/* The upper bounds, but one sequence: the first dim is the batch. --dim overrides. */
 	for (uint64_t i = 0; i < b->record->n_dims; i++) {

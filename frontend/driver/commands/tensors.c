@@ -14,8 +14,6 @@
 #include "frontend/weights/safetensors.h"
 #include "ir/support/checked.h"
 
-#define MAX_TENSORS 128
-
 struct named_tensor *tensors_find(const struct named_tensors *t, const char *name)
 {
 	for (size_t i = 0; i < t->n; i++)
@@ -141,10 +139,19 @@ enum tfmc_status tensors_write(struct driver *d, const char *path, const struct 
 /* ---- dims from shapes ---- */
 #define SOLVE_MAX 1048576 /* values tried for a dim */
 
+/* By the number of the dim in the record. */
 struct shape_dims {
-	int64_t values[16];
-	bool known[16];
+	int64_t *values;
+	bool *known;
 };
+
+/* False: no memory. */
+static bool make_dims(struct driver *d, const struct tfmc_record *r, struct shape_dims *dims)
+{
+	dims->values = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
+	dims->known = ARENA_ARRAY(&d->arena, bool, r->n_dims + 1);
+	return dims->values && dims->known;
+}
 
 /* Binds the dim of an axis whose size is a single symbol: in the record 1 term of scale 1 with 1 factor, the dim
  * w[3]. The first axis counts; check_input() compares the others. */
@@ -306,10 +313,13 @@ static enum tfmc_status interp_call(struct caller *c, const char *entry, const i
                                     const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
 	const struct ir_func *f = ir_find_func(c->module, entry_function(entry));
-	struct interp_tensor in[MAX_TENSORS], results[MAX_TENSORS];
 	size_t n_in = 0, n_given = 0, n_out = 0;
-	if (!f || f->n_params > MAX_TENSORS || f->n_results > MAX_TENSORS)
+	if (!f)
 		return TFMC_INTERNAL;
+	struct interp_tensor *in = ARENA_ARRAY(&c->d->arena, struct interp_tensor, f->n_params + 1),
+	                     *results = ARENA_ARRAY(&c->d->arena, struct interp_tensor, f->n_results + 1);
+	if (!in || !results)
+		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < f->n_params; i++) {
 		const struct ir_param *p = &f->params[i];
 		if (ir_type_of(f, p->value)->kind != IR_TENSOR)
@@ -443,11 +453,15 @@ static enum tfmc_status split_probes(struct driver *d, const struct probe_values
 enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
                             struct named_tensors *out)
 {
-	struct tfmc_buffer inputs[MAX_TENSORS] = {0}, outputs[MAX_TENSORS] = {0};
-	struct shape_dims dims = {0};
+	struct shape_dims dims;
 	int64_t number = caller_find_entry(c->d, c->record, entry);
 	if (number < 0)
 		return TFMC_INVALID;
+	const struct tfmc_record_entry *e = tfmc_entry_at(c->record, number);
+	struct tfmc_buffer *inputs = ARENA_ARRAY(&c->d->arena, struct tfmc_buffer, e->n_inputs + 1),
+	                   *outputs = ARENA_ARRAY(&c->d->arena, struct tfmc_buffer, e->n_outputs + 1);
+	if (!inputs || !outputs || !make_dims(c->d, c->record, &dims))
+		return TFMC_NO_MEMORY;
 	solve_dims(c->record, number, in, &dims);
 	if (!bind_inputs(c, number, in, dims.values, inputs))
 		return TFMC_INVALID;
@@ -465,10 +479,11 @@ enum tfmc_status caller_open_session(struct driver *d, struct compiled *c, const
                                      const struct named_tensors *in)
 {
 	const struct tfmc_record *r = c->model.record;
-	struct shape_dims dims = {0};
+	struct shape_dims dims;
 	int64_t number = tfmc_entry_find(r, entry);
-	/* An unknown entry opens a session for the bounds: the call reports the error. */
-	if (number < 0 || r->n_dims > TFMC_COUNT(dims.values))
+	if (!make_dims(d, r, &dims))
+		return TFMC_NO_MEMORY;
+	if (number < 0) /* a session for the bounds: the call reports the error */
 		return driver_open_session_for(d, c, NULL);
 	solve_dims(r, number, in, &dims);
 	return driver_open_session_for(d, c, dims.values);

@@ -603,11 +603,32 @@ static int open_ranks(const struct driver *d, struct compiled *c, struct tfmc_se
 	return tfmc_session_open(&c->model, &o, &c->session);
 }
 
+enum tfmc_status driver_check_session_limits(struct driver *d, const struct tfmc_record *r)
+{
+	if (r->n_dims > TFMC_DIMS_MAX) {
+		diag_error(&d->diag, LOC_NONE, DIAG_LIMIT, "the model has %llu dims; a session takes %d",
+		           (unsigned long long)r->n_dims, TFMC_DIMS_MAX);
+		return TFMC_INVALID;
+	}
+	for (uint64_t i = 0; i < r->n_entries; i++) {
+		const struct tfmc_record_entry *e = tfmc_entry_at(r, (int64_t)i);
+		if (e->n_inputs + e->n_outputs <= TFMC_TENSORS_MAX)
+			continue;
+		diag_error(&d->diag, LOC_NONE, DIAG_LIMIT,
+		           "entry %s has %llu inputs and %llu outputs; a session takes %d tensors",
+		           tfmc_record_text(r, e->name), (unsigned long long)e->n_inputs,
+		           (unsigned long long)e->n_outputs, TFMC_TENSORS_MAX);
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
 /* Opens the requested session, with a call length and a context that fit into memory. TFMC_INVALID or TFMC_IO after
  * a diagnostic. */
 static enum tfmc_status open_session(struct driver *d, struct compiled *c, const struct session_request *w)
 {
 	char why[256] = "";
+	TFMC_TRY(driver_check_session_limits(d, c->model.record));
 	struct tfmc_session_options o = {.struct_size = sizeof(o),
 	                                 .batch = w->batch,
 	                                 .workers = driver_session_workers(d),

@@ -97,6 +97,8 @@ TFMC_MUST_USE enum tfmc_status driver_device_peak(struct driver *d, uint64_t byt
  * batch, causal models read long prompts in several calls of bounded arena.
  */
 TFMC_MUST_USE enum tfmc_status driver_open_session(struct driver *d, struct compiled *c, int64_t batch);
+/* TFMC_INVALID after a diagnostic: the model has more dims, or an entry more tensors, than a session takes. */
+TFMC_MUST_USE enum tfmc_status driver_check_session_limits(struct driver *d, const struct tfmc_record *r);
 /* driver_open_session for calls of up to dims[number of dims], which are clamped to their bounds; NULL: the bounds. */
 TFMC_MUST_USE enum tfmc_status driver_open_session_for(struct driver *d, struct compiled *c, int64_t *dims);
 /* driver_compile_jit and driver_open_session. */

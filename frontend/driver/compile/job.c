@@ -18,7 +18,6 @@
 
 #define ENTRIES_MAX 4096 /* bytes of the names of entries, comma-separated */
 #define VARIANT_MAX 64
-#define DIMS_MAX    16 /* of a record, as sessions take them */
 /* One rank may take minutes longer than another to compile and pack; ranks that end are noticed at once. */
 #define LIMIT_MS     600000
 #define INIT_SECONDS 60
@@ -255,7 +254,7 @@ int job_send_open(const struct job *job, const struct tfmc_session_options *o, u
 	                      .call_tokens = o->call_tokens,
 	                      .context = o->context,
 	                      .n_dims = o->dims_max ? n_dims : 0};
-	int64_t dims[DIMS_MAX];
+	int64_t dims[TFMC_DIMS_MAX];
 	size_t n_variant = o->variant ? strlen(o->variant) : 0;
 	if (!job || job->ranks->rank > 0)
 		return TFMC_RT_OK;
@@ -278,7 +277,7 @@ int job_send_open(const struct job *job, const struct tfmc_session_options *o, u
  * status of tfmc_rt.h. */
 static int follow_session(const struct job *j, const struct compiled *c, const struct job_act *act)
 {
-	int64_t dims[DIMS_MAX];
+	int64_t dims[TFMC_DIMS_MAX];
 	struct tfmc_session *s = NULL;
 	struct tfmc_session_options o = {.struct_size = sizeof(o),
 	                                 .batch = act->batch,

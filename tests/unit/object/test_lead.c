@@ -962,7 +962,7 @@ static int read_act(struct act act, int64_t entry, int32_t first, struct noted_r
 	for (int i = 0; i < 2; i++) {
 		unsigned char *payload = s.payload + i * CALL_STRIDE;
 		memcpy(payload, (const int64_t[]){entry, 2, 3}, 3 * sizeof(int64_t)); /* B, S */
-		payload[(1 + MODEL_DIMS_MAX) * sizeof(int64_t)] = 1;                  /* tokens, no lengths */
+		payload[(1 + TFMC_DIMS_MAX) * sizeof(int64_t)] = 1;                   /* tokens, no lengths */
 		memcpy(payload + CALL_TOKENS, &first, sizeof(first));
 	}
 	int status = lead_receive(&l, &act);
