@@ -309,8 +309,11 @@ bool import_argmax(struct importer *im)
 	const char *x = tensor_at(im, 0);
 	if (attribute_int(im, "select_last_index", 0) != 0)
 		return import_refuse(im, "not supported: %s with select_last_index", im->node->op);
-	x = import_text(im, "argmax(%s(%s), axis=%d)", strcmp(im->node->op, "ArgMin") == 0 ? "neg" : "", x,
-	                axis);
+	if (strcmp(im->node->op, "ArgMin") ==
+	    0) /* of integers -1 - x, which turns the order around without overflow */
+		x = import_text(im, ir_dtype_class(v->dtype) == DTCLASS_FLOAT ? "neg(%s)" : "(neg(%s) - 1)",
+		                x);
+	x = import_text(im, "argmax(%s, axis=%d)", x, axis);
 	for (int i = 0; i < v->rank; i++)
 		dims[i] = i == axis ? ir_dim_const(im->dims, 1) : v->dims[i];
 	if (attribute_int(im, "keepdims", 1) != 0)

@@ -54,8 +54,8 @@ static bool fold_floats(enum fold_op op, double a, double b, double *out)
 	case SUB: *out = a - b; return true;
 	case MUL: *out = a * b; return true;
 	case DIV: *out = a / b; return true;
-	case MIN: *out = fmin(a, b); return true;
-	case MAX: *out = fmax(a, b); return true;
+	case MIN: *out = isnan(a) || a < b ? a : b; return true; /* NaN stays NaN, as in ONNX Runtime */
+	case MAX: *out = isnan(a) || a > b ? a : b; return true;
 	case POW: *out = pow(a, b); return true;
 	case MOD:
 	case EQ:

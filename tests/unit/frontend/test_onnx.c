@@ -4,6 +4,7 @@
  * whose shape arithmetic is folded, as it is and damaged.
  */
 #include <check.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -373,6 +374,38 @@ START_TEST(import_of_a_graph)
 END_TEST
 
 /* Attention written out, with casts between floats before and behind each node, as mixed precision has them. */
+/* The least of unsigned bytes; the lesser of two known numbers, of which one is NaN, is NaN, which no constant is. */
+START_TEST(import_of_least_numbers)
+{
+	static const char *const sizes[] = {"batch size", "seq", "4"};
+	static const float nan[4] = {NAN, 1, 2, 3}, ones[4] = {1, 1, 1, 1};
+	for (int round = 0; round < 2; round++) {
+		enum tfmc_status st;
+		begin();
+		put_value(11, "x", 2, sizes, 3);
+		put_value(12, "y", 7, sizes + 1, 2);
+		put_node("ArgMin", "x", "y", "keepdims", 0);
+		for (int i = 0; i < 2 && round == 1; i++) {
+			put_tensor(i == 0 ? "a" : "b", 1, DIMS(4));
+			put_bytes(&message, 9, i == 0 ? nan : ones, sizeof(nan));
+			put_message(&graph, 5, &message);
+		}
+		if (round == 1) {
+			put_value(12, "least", 1, sizes + 2, 1);
+			put_node("Min", "a b", "least", NULL, 0);
+		}
+		put_message(&model, 7, &graph);
+		const char *text = import_model(&st);
+		ck_assert_msg(text == NULL || strstr(text, "argmax((neg(x_in) - 1), axis=0)") != NULL, "%s",
+		              text);
+		ck_assert_int_eq(text != NULL, round == 0);
+		ck_assert(round == 0 || reading_says(&r, "a constant that is NaN"));
+		reading_clear(&r);
+		end();
+	}
+}
+END_TEST
+
 START_TEST(import_of_attention_with_casts)
 {
 	static const char *const sizes[] = {"batch size", "2", "seq", "4"}, *const keys[] = {"batch size",
@@ -502,6 +535,7 @@ Suite *suite_onnx(void)
 	tcase_add_test(t, external_data);
 	tcase_add_test(t, refused);
 	tcase_add_test(t, import_of_a_graph);
+	tcase_add_test(t, import_of_least_numbers);
 	tcase_add_test(t, import_of_attention_with_casts);
 	tcase_add_test(t, graphs_refused);
 	tcase_add_loop_test(t, random_damage, 0, 4);
