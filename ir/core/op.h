@@ -18,20 +18,26 @@ enum {
 #include "ir/core/ops.def"
 };
 
+/* Traits of ops: X(NAME, bit, name in the reference). */
+#define IR_TRAITS(X)                                                                                   \
+	X(PURE, 0, pure) /* no side effects */                                                         \
+	X(VIEW, 1, view) /* the result is the operand's elements under other strides, no copy */       \
+	X(ELEMENTWISE, 2, elementwise) /* element i depends on elements i of the operands */           \
+	X(ROWWISE, 3, rowwise)         /* a row of the last axis depends on that row of the operand */ \
+	X(REDUCE, 4, reduce)                                                                           \
+	X(CONTRACT, 5, contract) /* sums products: matmul, linear, attention */                        \
+	X(MOVE, 6, move)         /* copies elements, no arithmetic */                                  \
+	X(CONST, 7, const)       /* no tensor operands */                                              \
+	X(STATEFUL, 8, stateful) /* consumes a state and returns it */                                 \
+	X(REGION, 9, region)                                                                           \
+	X(TERMINATOR, 10, terminator)                                                                  \
+	X(COMMUTATIVE, 11, commutative)                                                                \
+	X(EXCHANGE, 12, exchange) /* reads values of other ranks; attributes begin with `ranks` and `tag` */
+
 enum ir_traits {
-	TRAIT_PURE = 1 << 0,        /* no side effects */
-	TRAIT_VIEW = 1 << 1,        /* the result is the operand's elements under other strides, no copy */
-	TRAIT_ELEMENTWISE = 1 << 2, /* element i depends on elements i of the operands */
-	TRAIT_ROWWISE = 1 << 3,     /* a row of the last axis depends on that row of the operand */
-	TRAIT_REDUCE = 1 << 4,
-	TRAIT_CONTRACT = 1 << 5, /* sums products: matmul, linear, attention */
-	TRAIT_MOVE = 1 << 6,     /* copies elements, no arithmetic */
-	TRAIT_CONST = 1 << 7,    /* no tensor operands */
-	TRAIT_STATEFUL = 1 << 8, /* consumes a state and returns it */
-	TRAIT_REGION = 1 << 9,
-	TRAIT_TERMINATOR = 1 << 10,
-	TRAIT_COMMUTATIVE = 1 << 11,
-	TRAIT_EXCHANGE = 1 << 12, /* reads values of other ranks; attributes begin with `ranks` and `tag` */
+#define X(NAME, bit, name) TRAIT_##NAME = 1 << (bit),
+	IR_TRAITS(X)
+#undef X
 };
 
 #define IR_RANKS_MAX  1024      /* processes of one model */

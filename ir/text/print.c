@@ -693,19 +693,17 @@ static void print_cell(struct buf *out, const char *s)
 	}
 }
 
-/* Names of the traits of the set (enum ir_traits); `names` is in the order of the bits. */
+/* Names of the traits of the set (enum ir_traits). */
 static void print_traits(struct buf *out, unsigned set)
 {
-	static const char *const names[] = {"pure",     "view",     "elementwise", "rowwise",
-	                                    "reduce",   "contract", "move",        "const",
-	                                    "stateful", "region",   "terminator",  "commutative"};
-	bool any = false;
-	for (unsigned i = 0; i < TFMC_COUNT(names); i++) {
-		if (!(set & (1u << i)))
-			continue;
-		buf_printf(out, "%s%s", any ? " " : "", names[i]);
-		any = true;
+	const char *between = "";
+#define X(NAME, bit, name)                               \
+	if (set & TRAIT_##NAME) {                        \
+		buf_printf(out, "%s%s", between, #name); \
+		between = " ";                           \
 	}
+	IR_TRAITS(X)
+#undef X
 }
 
 void ir_print_op_reference(struct buf *out)

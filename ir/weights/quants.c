@@ -591,10 +591,13 @@ static enum tfmc_status add_matrix_errors(struct diag_context *cx, const struct 
 {
 	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e),
 	        some = k < ERROR_BLOCK_SIZE ? ERROR_BLOCK_SIZE / k * k : k;
-	double *x = memory_alloc((size_t)(2 * some + 2 * k) * sizeof(*x) + 1), *q = x + some, *in = q + some;
+	double *x = memory_alloc((size_t)(2 * some + 2 * k) * sizeof(*x) + 1);
+	if (!x)
+		return TFMC_NO_MEMORY;
+	double *q = x + some, *in = q + some;
 	bool has_inputs = e->n_args > 1;
-	enum tfmc_status st = x ? TFMC_OK : TFMC_NO_MEMORY;
-	if (st == TFMC_OK && has_inputs)
+	enum tfmc_status st = TFMC_OK;
+	if (has_inputs)
 		st = wexpr_eval(cx, e->args[1], source, 0, 2 * k, in);
 	for (int64_t at = 0; st == TFMC_OK && at < n; at += some) {
 		some = n - at < some ? n - at : some;
