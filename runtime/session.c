@@ -200,8 +200,8 @@ static int64_t max_call_tokens(const struct tfmc_session *s, int64_t batch)
 }
 
 /* Arena bytes for all dims at their bounds; with call_tokens the maximum over all batch sizes that share these tokens:
- * then dims other than the batch are at most a sequence's share (one that counts no tokens gets less than its bound
- * only if that is larger). */
+ * then dims other than the batch are at most a sequence's share, also those that count no tokens: a call for which the
+ * arena is then too small gets E_SIZE. */
 static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
 {
 	const struct tfmc_record *r = s->model.record;

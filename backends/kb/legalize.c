@@ -442,8 +442,8 @@ static void copy_inst(struct kb *k, const struct kb_inst *i, const uint32_t *now
 		k->defs.items[i->result] = (uint32_t)(k->insts.n - 1);
 }
 
-/* Legal instructions are copied with their ids, so that the other tables of f stay valid; ids of expansions come after
- * them. */
+/* Legal instructions keep the ids of their values and variables, so types and var_types of f still hold; values of
+ * expansions get ids after those of f, and `now` leads from an expanded value to its replacement. */
 const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, const struct kb_caps *has)
 {
 	size_t first = 0;

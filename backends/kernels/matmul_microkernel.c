@@ -240,7 +240,8 @@ static void find_rows_in_x_buf(const struct linear *l, struct microkernel *a)
 	}
 }
 
-/* The tile's rows and panels in the repacked buffers. */
+/* The tile's rows and panels in the repacked buffers. A row of x is its quants (layout.corrections bytes) as i16, so
+ * twice as many bytes; without repack.x, x is read as it is. */
 static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *c)
 {
 	const struct linear *l = a->l;

@@ -8,12 +8,13 @@
 #include "backends/plan/object.h"
 
 /* Packs the weights in bounded memory and writes them to `sink` (NULL: nowhere) from position `base`. Sets
- * weights_hash. */
+ * weights_hash, and set_hash of the weights that all ranks have. */
 TFMC_MUST_USE enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
                                             const struct backend_sink *sink, uint64_t base);
 /* Whether options.packed holds weights packed for this layout. */
 bool pack_is_done(const struct object *o);
-/* Writes those of options.packed to `sink` (NULL: nowhere) and sets weights_hash. */
+/* Writes those of options.packed to `sink` (NULL: nowhere) and sets weights_hash and set_hash, which are equal: weights
+ * of several ranks are never copied. */
 TFMC_MUST_USE enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, uint64_t base);
 /* The header of a weights file, after the weights are packed. */
 TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink, int64_t rank);

@@ -590,7 +590,8 @@ static const char *need_abs(struct print *p, const struct print_helper *h)
 	return print_helper(p, h->lanes == 1 ? "abs of a float" : "abs of floats", &all);
 }
 
-/* -x of a float; 0 - x in the unsigned type of an integer, so that the least one wraps. */
+/* -x of a float, not PRINT_PRIMARY, since -(-x) would read --x; 0 - x in the unsigned type of an integer, so that the
+ * least one wraps. A cast of a term in parentheses is PRINT_PRIMARY (print.h). */
 static enum print_prec negated(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
 {
 	if (c_is_float(e)) {

@@ -705,8 +705,9 @@ const char *hub_dir_model(struct parsed_files *f, const char *path, const char *
 		files = directory_has_file(a, path, names[i]) ? hub_dir_scalar(a, at, names[i]) : NULL;
 	if (files == NULL && !directory_has_file(a, path, "adapter_config.json"))
 		files = list_files_with_suffix(a, cx, path, at, ".safetensors");
-	if (files == NULL &&
-	    cx->n_errors != errors) /* too many; that the folder cannot be read is an environment error */
+	/* Reported already: too many files; or the folder cannot be read, an error of the environment, which sets the
+	 * exit code whatever *st is. */
+	if (files == NULL && cx->n_errors != errors)
 		*st = TFMC_INVALID;
 	if (files == NULL && cx->n_errors == errors && !report_substitute(a, cx, path))
 		diag_error(cx, LOC_NONE, DIAG_FILE,

@@ -69,17 +69,18 @@ static bool fold_floats(enum fold_op op, double a, double b, double *out)
 	return false;
 }
 
-/* a / b and a % b toward zero, of constants, or of a dim that is not negative by a constant > 0; an exact quotient of
-   any dims. NULL: no dim has this value. */
+/* a / b toward zero, and a % b with the sign of b or, with fmod, of a: of constants, or of a dim that is not negative, by
+   a constant > 0; an exact quotient of any dims. NULL: no dim has this value. */
 static const struct ir_dim *fold_quotient(struct importer *im, enum fold_op op, const struct ir_dim *a,
                                           const struct ir_dim *b)
 {
 	int64_t x, y;
+	bool is_fmod = op == MOD && attribute_int(im, "fmod", 0) != 0;
 	const struct ir_dim *q = ir_dim_equals(b, 0) ? NULL : ir_dim_divide(im->dims, a, b);
 	if (!ir_dim_is_const(b, &y) || y <= 0)
 		return op == DIV ? q : NULL;
 	if (ir_dim_is_const(a, &x))
-		return ir_dim_const(im->dims, op == DIV ? x / y : x % y);
+		return ir_dim_const(im->dims, op == DIV ? x / y : x % y < 0 && !is_fmod ? x % y + y : x % y);
 	if (ir_dim_lo(im->dims, a) < 0)
 		return op == DIV ? q : NULL;
 	q = ir_dim_floordiv(im->dims, a, y);

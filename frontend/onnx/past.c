@@ -184,8 +184,8 @@ static const char *find_obstacle(struct importer *im, size_t n_outputs)
 	return im->past.n_caches > 0 ? NULL : "no causal attention reads it";
 }
 
-/* Writes `generate` if the past has become state; with an obstacle, reports that the size of the past has no
-   bounds. */
+/* Writes `generate` if the past has become state; max_len is the bound of the tokens' axis, its default, too. With an
+   obstacle, reports that the size of the past has no bounds: with bounds it stays an input of the file. */
 bool past_write(struct importer *im, const char *logits, size_t n_outputs, struct buf *out)
 {
 	const char *why = im->past.is_state && !im->failed ? find_obstacle(im, n_outputs) : NULL;

@@ -22,8 +22,8 @@ const struct yaml_node *yaml_with(struct arena *a, const struct yaml_node *map, 
                                   const struct yaml_node *value);
 /*
  * Deep merge: nested mappings are merged, other values of `top` replace those of `base`, null deletes a key.
- * Keys of `base` keep their position; the result has the location of `top`. *idle is set to the first null that
- * deletes nothing; that pair stays in the result.
+ * Keys of `base` keep their position; the result has the location of `top`. *idle is set to the first null of a key
+ * that `base` lacks, in mappings that are merged; that pair stays in the result, for a caller that reports it later.
  */
 const struct yaml_node *yaml_merge(struct arena *a, const struct yaml_node *base, const struct yaml_node *top,
                                    const struct yaml_pair **idle);

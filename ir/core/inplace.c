@@ -45,7 +45,8 @@ static bool same_dims(const struct inplace *q, struct ir_value a, struct ir_valu
 	return ir_same_dims(ir_type_of(q->f, a), ir_type_of(q->f, b));
 }
 
-/* True if v is all of base in the same order: row-major, without offset. */
+/* True if v is all of base in the same order: row-major, without offset. A slice of a state is not: the distance
+ * between its sequences is known only at run time (view.h). */
 static bool is_all_of_base(const struct inplace *q, struct ir_value v)
 {
 	struct ir_view view;

@@ -307,7 +307,7 @@ static void visit_pad(struct shapes *s, const struct ir_op *op)
 	add_cut(s, op, whole, part, a->before);
 }
 
-/* x [..,V] -> [..,2,k]: k is fixed; rows have at least k elements. */
+/* x [..,V] -> [..,2,k]: 2 and k are fixed, V is at least k. visit_axes ties the axes before them. */
 static void visit_topk(struct shapes *s, const struct ir_op *op)
 {
 	int last = type_of(s, op->operands[0])->rank - 1;

@@ -374,6 +374,28 @@ START_TEST(import_of_a_graph)
 END_TEST
 
 /* Attention written out, with casts between floats before and behind each node, as mixed precision has them. */
+/* Known remainders have the sign of the divisor, with fmod that of the dividend. */
+START_TEST(import_of_known_remainders)
+{
+	static const char *const sizes[] = {"batch size", "seq", "4"};
+	for (int fmod = 0; fmod < 2; fmod++) {
+		enum tfmc_status st;
+		begin();
+		put_value(11, "x", 7, sizes, 3);
+		put_value(12, "y", 7, sizes, 3);
+		put_longs("a", (const int64_t[]){-1}, 1, 0);
+		put_longs("b", (const int64_t[]){3}, 1, 0);
+		put_node("Mod", "a b", "m", "fmod", fmod);
+		put_node("Add", "x m", "y", NULL, 0);
+		put_message(&model, 7, &graph);
+		const char *text = import_model(&st);
+		ck_assert_msg(text != NULL, "%s", r.log.data);
+		ck_assert_msg(strstr(text, fmod ? "x_in + (-1)" : "x_in + 2") != NULL, "%s", text);
+		end();
+	}
+}
+END_TEST
+
 /* The least of unsigned bytes; the lesser of two known numbers, of which one is NaN, is NaN, which no constant is. */
 START_TEST(import_of_least_numbers)
 {
@@ -535,6 +557,7 @@ Suite *suite_onnx(void)
 	tcase_add_test(t, external_data);
 	tcase_add_test(t, refused);
 	tcase_add_test(t, import_of_a_graph);
+	tcase_add_test(t, import_of_known_remainders);
 	tcase_add_test(t, import_of_least_numbers);
 	tcase_add_test(t, import_of_attention_with_casts);
 	tcase_add_test(t, graphs_refused);
