@@ -105,8 +105,8 @@ static bool is_repeated(const struct kb_tensor *t)
 	return true;
 }
 
-/* Binds op matmul, y = a b. a is x, f32 by rows; b is packed when it is multiplied. False: a is not f32, or an operand is
- * packed or a ring. */
+/* Binds op matmul, y = a b. a is x, f32 by rows; b is packed when it is multiplied. False: a is not f32, or an operand
+ * is packed or a ring. */
 static bool bind_values(struct linear *l, struct kernel *g)
 {
 	const struct ir_op *root = g->root;

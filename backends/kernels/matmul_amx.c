@@ -3,9 +3,9 @@
  * GEMM by matrix tiles (AMX): 16 rows of x times 16 k-rows of a panel, 64 bytes each, into a tile of 16 x 16
  * sums.
  *
- * All of K (bf16; int8 with one scale a row): partial sums are stored in the C buffer. tilestored serializes outstanding
- * loads (about 1000 cycles if operands come from L2), so K is blocked until the k-rows of two panels stay in
- * L1 while all row tiles of the M block pass. Each row tile prefetches its share of the next k-rows into L2,
+ * All of K (bf16; int8 with one scale a row): partial sums are stored in the C buffer. tilestored serializes
+ * outstanding loads (about 1000 cycles if operands come from L2), so K is blocked until the k-rows of two panels stay
+ * in L1 while all row tiles of the M block pass. Each row tile prefetches its share of the next k-rows into L2,
  * since L1 is full. A tile always has 16 rows: those beyond the last row of x are whatever scratch contains,
  * and their sums are never read. Remainder k-rows are copied and padded with zeros. Integer sums are scaled
  * after all of K.
@@ -180,8 +180,8 @@ static void dequantize_acc(const struct linear *l, const struct panel_group *c, 
 	kb_end_loop(k);
 }
 
-/* Bytes past the matrix that the shares of an M block reach: those of the last panels, a group on. A share is a k-row at
- * least. */
+/* Bytes past the matrix that the shares of an M block reach: those of the last panels, a group on. A share is a k-row
+ * at least. */
 static int64_t reach_of_shares(const struct linear *l)
 {
 	int64_t tiles = matmul_m_block_rows(l) / AMX_TILE_ROWS + 1;

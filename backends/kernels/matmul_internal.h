@@ -93,8 +93,8 @@ struct matmul_value {
 };
 
 /* Operands of integer multiplies, repacked in scratch for many rows (tile_unpacked_bytes): i16 for pmaddwd,
- * where each word of four bytes becomes the pairs (0, 2) and (1, 3); i8 with signs for AMX; or bytes as panels of 8 bits
- * have them. */
+ * where each word of four bytes becomes the pairs (0, 2) and (1, 3); i8 with signs for AMX; or bytes as panels of 8
+ * bits have them. */
 struct matmul_repacked {
 	struct kb_val x;      /* i16: [rows][2][bytes of a row]; none: x is read as it is */
 	struct kb_val panels; /* [panels][bytes]; none: nothing is repacked */
@@ -281,8 +281,8 @@ struct matmul_lowp_tile {
 	 * keep in a register, which the table of a codebook or the words of x need. */
 	struct kb_val panel[MATMUL_NC], reload[MATMUL_NC];
 	struct quant_panel_layout layout; /* of super-blocks */
-	/* The open dot block: address of its super-block, its first word in a row of x, 4-byte word of its first group of
-	 * quants in a panel; half of that group it begins with: 0, or 1 where a group is two dot blocks. */
+	/* The open dot block: address of its super-block, its first word in a row of x, 4-byte word of its first group
+	 * of quants in a panel; half of that group it begins with: 0, or 1 where a group is two dot blocks. */
 	struct kb_val super_block, x_word, b_word;
 	int half;
 	const struct matmul_prefetch *prefetch;

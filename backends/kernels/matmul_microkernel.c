@@ -55,8 +55,8 @@ void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_p
 		kb_set(l->k, a->row_tile, kb_add_const(l->k, kb_get(l->k, a->row_tile), 1));
 }
 
-/* Bytes past the matrix that the shares of an M block reach: those of its last panels, an N block on. A stride rounds up
- * to a byte, and a few row tiles are lower than mr: of runs of rows all of them may have one row. */
+/* Bytes past the matrix that the shares of an M block reach: those of its last panels, an N block on. A stride rounds
+ * up to a byte, and a few row tiles are lower than mr: of runs of rows all of them may have one row. */
 static int64_t reach_of_shares(const struct linear *l)
 {
 	int64_t rows = matmul_m_block_rows(l), tiles = (rows < l->rows_hi ? rows : l->rows_hi) / l->mr + 1;
@@ -64,8 +64,8 @@ static int64_t reach_of_shares(const struct linear *l)
 	return (l->columns.nc + panels + 3) * l->panel.bytes;
 }
 
-/* at + disp are the bytes from the tile's first panel to its share for n K elements: returns `at`, or less where weights
- * end before the share does. */
+/* at + disp are the bytes from the tile's first panel to its share for n K elements: returns `at`, or less where
+ * weights end before the share does. */
 static struct kb_val stop_at_end(const struct linear *l, const struct matmul_tile *t, struct kb_val at,
                                  int64_t disp, struct kb_val n)
 {

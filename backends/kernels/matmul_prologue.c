@@ -85,9 +85,9 @@ bool matmul_has_partial_panel(const struct linear *l)
 	return l->value.n.id || l->columns.n % MATMUL_PANEL != 0;
 }
 
-/* Chooses to read the panels of a value where they are stored: packing would cost more than the only row tile that reads
- * them. A partial panel is packed, since nothing may be read beyond it. False: rows are too many, neighbours along N are
- * not neighbours in memory, or a panel of all of K exceeds scratch. */
+/* Chooses to read the panels of a value where they are stored: packing would cost more than the only row tile that
+ * reads them. A partial panel is packed, since nothing may be read beyond it. False: rows are too many, neighbours
+ * along N are not neighbours in memory, or a panel of all of K exceeds scratch. */
 static bool choose_unpacked(struct linear *l, int64_t begin)
 {
 	const struct kb_size *step = &l->value.n_stride;

@@ -140,8 +140,8 @@ static struct kb_val load_scales(struct kb *k, struct kb_val panel, enum kb_scal
 }
 
 /*
- * Integers of `bits` bits of the blocks' scales or (offset) minima, packed in bytes from byte `begin` of the super-block on,
- * of block b, as i32. Where a byte has one block alone, shifts are constant.
+ * Integers of `bits` bits of the blocks' scales or (offset) minima, packed in bytes from byte `begin` of the
+ * super-block on, of block b, as i32. Where a byte has one block alone, shifts are constant.
  */
 static struct kb_val unpack_integers(struct kb *k, const struct ir_format_desc *d, bool offset, int bits,
                                      struct kb_val at, int64_t begin, struct kb_val b, struct kb_val column,
@@ -157,8 +157,8 @@ static struct kb_val unpack_integers(struct kb *k, const struct ir_format_desc *
 	return kb_bin(k, KB_AND, v, splat_i32(k, (1 << bits) - 1, lanes));
 }
 
-/* Where scales, or minima (offset), are in a super-block: byte offsets of the values of its blocks, and of the scales that
- * these are multiplied by. */
+/* Where scales, or minima (offset), are in a super-block: byte offsets of the values of its blocks, and of the scales
+ * that these are multiplied by. */
 struct level {
 	bool offset;
 	int64_t blocks, upper, supers;

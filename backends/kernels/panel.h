@@ -40,8 +40,8 @@ struct panel_reader {
 	int lanes;
 	struct kb_val at;     /* first k-row of the first panel */
 	struct kb_val reload; /* an opaque copy of `at` for odd elements of pairs (kb_ptr_opaque); or none */
-	/* A value that is not packed: k-rows are `row_stride` elements of type `stored` apart, panels are side by side in
-	 * them; none: packed. */
+	/* A value that is not packed: k-rows are `row_stride` elements of type `stored` apart, panels are side by side
+	 * in them; none: packed. */
 	struct kb_val row_stride;
 	enum kb_scalar stored;
 };

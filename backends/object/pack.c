@@ -6,8 +6,8 @@
  * A unit of work is some rows of one matrix, or a piece of a tensor in row order (struct unit).
  *
  *   row      the elements in order
- *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero. bf16: [ceil(N/16)][ceil(K/2)][16][2] (pairs of K
- *            for dot products); f16: [ceil(N/16)][K rounded up to even][16]; quantized: struct quant_panel_layout
+ *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero. bf16: [ceil(N/16)][ceil(K/2)][16][2] (pairs of
+ *            K for dot products); f16: [ceil(N/16)][K rounded up to even][16]; quantized: struct quant_panel_layout
  *
  * Encodings of quants: a quant (a quantized value) is stored as an offset from the zero point or as an index of a
  * codebook; a group of GROUP quants is divided into bit planes (k-rows of the panel, struct quant_group), so that a

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graph statements written by the user: the step `graph`, whole graph models, and functions, evaluated partially as those
- * of other bodies. Local names become unused ones, calls of functions are inlined. Strings keep `{i}` for the index of an
- * enclosing repeat.
+ * Graph statements written by the user: the step `graph`, whole graph models, and functions, evaluated partially as
+ * those of other bodies. Local names become unused ones, calls of functions are inlined. Strings keep `{i}` for the
+ * index of an enclosing repeat.
  *
- * INVARIANT (hygiene of inlining): a function body sees its arguments, its local names, params, dims and indices, nothing
- * else of the caller.
+ * INVARIANT (hygiene of inlining): a function body sees its arguments, its local names, params, dims and indices,
+ * nothing else of the caller.
  * A temporary is an unused name of the graph (temp_push); a binding maps a name of a body to such a name, a value or
  * an expression.
  */
@@ -54,8 +54,8 @@ static const struct yaml_node *graph_repeat_body(const struct yaml_node *node)
 	return body != NULL ? body : yaml_find(repeat, "body");
 }
 
-/* Adds to *out the targets of a list of statements and its repeats: name -> struct expr_target *, the first of each name.
- * False if a statement cannot be parsed, which is reported to cx; the others are added anyway. */
+/* Adds to *out the targets of a list of statements and its repeats: name -> struct expr_target *, the first of each
+ * name. False if a statement cannot be parsed, which is reported to cx; the others are added anyway. */
 static bool collect_assigned(struct expander *b, struct diag_context *cx, const struct yaml_node *list,
                              struct strmap *out)
 {
@@ -243,7 +243,8 @@ static bool expand_multi_assignment(struct macro *t, const struct yaml_node *nod
 	return true;
 }
 
-/* Counts a statement of a function toward MODEL_STEPS_MAX, and checks that it assigns no index. False after a report. */
+/* Counts a statement of a function toward MODEL_STEPS_MAX, and checks that it assigns no index. False after a
+ * report. */
 static bool check_statement(struct macro *t, const struct expr_statement *st)
 {
 	struct expander *b = t->st->b;

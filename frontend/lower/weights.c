@@ -394,8 +394,8 @@ static unsigned char *collect_forms(const struct lowering *lw, const struct weig
 	return out;
 }
 
-/* True if the parts of iterations i and j of a loop have the same storage forms in each of the `outer` iterations of the
- * loops around it; forms: [outer, count, inner]. */
+/* True if the parts of iterations i and j of a loop have the same storage forms in each of the `outer` iterations of
+ * the loops around it; forms: [outer, count, inner]. */
 static bool have_same_forms(const unsigned char *forms, size_t outer, size_t count, size_t inner, size_t i,
                             size_t j)
 {

@@ -69,8 +69,8 @@ static bool fold_floats(enum fold_op op, double a, double b, double *out)
 	return false;
 }
 
-/* a / b toward zero, and a % b with the sign of b or, with fmod, of a: of constants, or of a dim that is not negative, by
-   a constant > 0; an exact quotient of any dims. NULL: no dim has this value. */
+/* a / b toward zero, and a % b with the sign of b or, with fmod, of a: of constants, or of a dim that is not negative,
+ * by a constant > 0; an exact quotient of any dims. NULL: no dim has this value. */
 static const struct ir_dim *fold_quotient(struct importer *im, enum fold_op op, const struct ir_dim *a,
                                           const struct ir_dim *b)
 {

@@ -85,14 +85,14 @@ bool graph_substitute(struct arena *a, const struct graph_body *body, const char
 /* True if iteration i may have the body of iteration j < i. */
 typedef bool graph_alike_fn(void *user, int64_t i, int64_t j);
 /*
- * Length of the longest run from iteration `from` of `count` on in which each iteration is like the one a period before, in
- * whole periods, of which there are two or more: with the smallest period. Else 1, a single iteration.
+ * Length of the longest run from iteration `from` of `count` on in which each iteration is like the one a period
+ * before, in whole periods, of which there are two or more: with the smallest period. Else 1, a single iteration.
  */
 int64_t graph_longest_run(graph_alike_fn *alike, void *user, int64_t count, int64_t from, int64_t *period);
 /*
- * Appends iterations [from, to) of a repeat, whole periods, as a repeat over periods; a single iteration is unrolled. body:
- * of each iteration, NULL: all have that of the repeat. With period 1 the index is that of the repeat, else the body has
- * iterations from + k at the indices period * i + start + from + k.
+ * Appends iterations [from, to) of a repeat, whole periods, as a repeat over periods; a single iteration is unrolled.
+ * body: of each iteration, NULL: all have that of the repeat. With period 1 the index is that of the repeat, else the
+ * body has iterations from + k at the indices period * i + start + from + k.
  */
 bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, const struct graph_body *body,
                            int64_t from, int64_t to, int64_t period, struct graph_body *out);

@@ -89,7 +89,8 @@ static bool read_flag(const struct adapter *ad, const char *key, bool *out)
 	       report_type(ad, key, "true or false");
 }
 
-/* Paths of modules to numbers. PEFT reads the keys as regular expressions at the end of a path; names are enough here. */
+/* Paths of modules to numbers. PEFT reads the keys as regular expressions at the end of a path; names are enough
+ * here. */
 static bool check_pattern(const struct adapter *ad, const char *key)
 {
 	const struct json_node *map = json_find(ad->root, key);

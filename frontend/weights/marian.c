@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weight files of Marian: the version, the number of tensors, a header for each, their names, their shapes, padding, their
- * data. A header is four numbers: bytes of the name with its zero byte, type, number of axes, bytes of the data. Numbers
- * have 8 bytes, sizes in shapes 4. The data of a tensor may be longer than its shape says, up to where the next is
- * aligned.
+ * Weight files of Marian: the version, the number of tensors, a header for each, their names, their shapes, padding,
+ * their data. A header is four numbers: bytes of the name with its zero byte, type, number of axes, bytes of the data.
+ * Numbers have 8 bytes, sizes in shapes 4. The data of a tensor may be longer than its shape says, up to where the next
+ * is aligned.
  */
 #include "frontend/weights/marian.h"
 

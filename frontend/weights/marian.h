@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reader of the binary weight files of Marian (model.bin), version 1. Matrices that are packed for one processor (intgemm,
- * FBGEMM) are tensors of a type that is not supported.
+ * Reader of the binary weight files of Marian (model.bin), version 1. Matrices that are packed for one processor
+ * (intgemm, FBGEMM) are tensors of a type that is not supported.
  */
 #ifndef TFMC_FRONTEND_FORMATS_MARIAN_H
 #define TFMC_FRONTEND_FORMATS_MARIAN_H

@@ -9,7 +9,8 @@
 #include "frontend/weights/packed.h"
 #include "ir/support/strmap.h"
 
-/* A quantized constant; scale and zero have one element, one for each element of `axis`, or one for each block of it. */
+/* A quantized constant; scale and zero have one element, one for each element of `axis`, or one for each block of
+ * it. */
 struct dequantized {
 	const struct stored_tensor *q, *scale, *zero; /* zero NULL: 0 */
 	int axis;

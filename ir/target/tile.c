@@ -98,8 +98,8 @@ static void place_scales(enum ir_format f, struct quant_panel_layout *t)
 #define SUPERS_MAX 8 /* super-blocks of the format in one of a panel: more would part scales and quants */
 
 /*
- * Super-blocks of the panel: the shortest whose scales fill multiples of 64 bytes; all of K if rows have one scale. Where
- * the format has super-blocks, as many of them as make headers smallest: two, unless K is no multiple of that.
+ * Super-blocks of the panel: the shortest whose scales fill multiples of 64 bytes; all of K if rows have one scale.
+ * Where the format has super-blocks, as many of them as make headers smallest: two, unless K is no multiple of that.
  */
 static struct quant_panel_layout super_blocks(enum ir_format f, int64_t depth)
 {

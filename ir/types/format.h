@@ -4,7 +4,8 @@
  * ceil(K / block) blocks in every row; a quant is an int8 and stands for
  *
  *   scale * quant + offset                   with scale and offset (negated minimum) of its block, or
- *   (S * scale) * quant + (O * offset)       with super-block factors S and O over integer scales and offsets (K-quants),
+ *   (S * scale) * quant + (O * offset)       with super-block factors S and O over integer scales and offsets
+ *   (K-quants),
  *
  * rounded once to f32. formats.def lists all formats. Choosing a format never changes values: the expression of the
  * weight must yield values that the format represents exactly (wexpr_fits_format).

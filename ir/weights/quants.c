@@ -247,8 +247,8 @@ static struct sample block_sample(const struct weight_quants *row, const double 
 
 /*
  * Quantizes the scales (or offsets) v of a super-block to integers of d->sub bits in place, with the factor *of of type
- * d->scale. Unsigned ones are negative if one of v is, and positive ones then 0: a block above a minimum of 0 only has larger
- * steps.
+ * d->scale. Unsigned ones are negative if one of v is, and positive ones then 0: a block above a minimum of 0 only has
+ * larger steps.
  */
 static void quantize_scales(const struct ir_format_desc *d, float *v, int64_t n, float *of)
 {
@@ -269,8 +269,8 @@ static void quantize_scales(const struct ir_format_desc *d, float *v, int64_t n,
 
 /*
  * Says the fit of block b in the smallest scale and offset: quants of the elements x begin at 0, and two values are the
- * first and the last. A fit by the upper two quants has an offset of three ranges, beside which those of the other blocks
- * of its super-block are few steps of 4 bits.
+ * first and the last. A fit by the upper two quants has an offset of three ranges, beside which those of the other
+ * blocks of its super-block are few steps of 4 bits.
  */
 static void normalize_fit(const struct ir_format_desc *d, const struct weight_quants *row, const double *x,
                           int64_t b)
@@ -290,8 +290,8 @@ static void normalize_fit(const struct ir_format_desc *d, const struct weight_qu
 		row->scales[b] = (float)(scale * (high - low) / ir_format_quant_max(d));
 }
 
-/* quantize_scales of a super-block's n blocks from b on. Offsets of 4 bits are far from those that were fitted: scales then
- * keep the upper end of their blocks. */
+/* quantize_scales of a super-block's n blocks from b on. Offsets of 4 bits are far from those that were fitted: scales
+ * then keep the upper end of their blocks. */
 static void quantize_super_block(const struct ir_format_desc *d, const struct weight_quants *row,
                                  const double *x, int64_t b, int64_t n)
 {
@@ -553,8 +553,8 @@ bool weight_quantize(const struct weight_quantizer *z, const struct weight_quant
 	int64_t k = quants->k, wrong = -1;
 	for (int64_t i = 0; i < rows && wrong < 0; i++)
 		wrong = isfinite((float)sum_magnitudes(x + i * k, k)) ? -1 : i;
-	if (wrong <
-	    0) /* what weights move a fit by is lost in offsets of 4 bits, which then are worse than those of the plain fit */
+	/* Offsets of 4 bits lose what weights move a fit by, and then are worse than those of the plain fit. */
+	if (wrong < 0)
 		find_scales(z, quants, rows, x, ir_format(quants->format)->sub == 4 ? NULL : in);
 	for (int64_t i = 0; i < rows && wrong < 0; i++) {
 		const struct weight_quants row = weight_quants_from_row(quants, i);

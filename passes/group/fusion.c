@@ -196,7 +196,8 @@ static bool can_be_epilogue(const struct fuser *s, const struct ir_op *op, struc
 	return true;
 }
 
-/* op is a reduction of logits by blocks of columns (block_argmax, block_log_softmax): it ends the kernel of a linear. */
+/* op is a reduction of logits by blocks of columns (block_argmax, block_log_softmax): it ends the kernel of a
+ * linear. */
 static bool can_reduce_logits(const struct fuser *s, const struct cluster *c, const struct ir_op *op,
                               struct ir_value v)
 {

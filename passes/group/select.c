@@ -193,8 +193,8 @@ static void select_dequantized_panels(const struct target *t, int64_t depth, str
 		a->scratch = C_BUFFER_BYTES + a->kc * row_bytes;
 }
 
-/* Op matmul: whether the rows of one register tile read full panels of b where it is stored, since neighbours along N are
- * neighbours in memory. */
+/* Op matmul: whether the rows of one register tile read full panels of b where it is stored, since neighbours along N
+ * are neighbours in memory. */
 static bool reads_in_place(const struct rebuild *r, const struct ir_op *root, int64_t mr)
 {
 	struct ir_dims *dims = r->in->dims;

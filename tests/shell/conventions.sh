@@ -66,6 +66,19 @@ hits=$(sources ir frontend passes backends runtime tests examples | xargs awk '
 	FNR == 1 && !/SPDX-License-Identifier: Apache-2.0/ { print FILENAME ": no licence line" }')
 [ -z "$hits" ] || complain "$hits"
 
+# Lines of at most 120 columns, a tab is 8: .clang-format wraps code, and leaves comments as they are. The rows of tables
+# (*.def) may be longer.
+too_long() {
+	awk '{ n = split($0, part, "\t"); w = 0
+	       for (i = 1; i <= n; i++) w = (i > 1 ? w - w % 8 + 8 : 0) + length(part[i])
+	       if (w > 120) print FILENAME ":" FNR ": " w " columns" }' "$@"
+}
+found=$(printf '\t%0112d\n\t%0113d\n%0120d\n%0121d\n\ta\t%0104d\n\ta\t%0105d\n' 1 1 1 1 1 1 | too_long - | cut -d: -f2 | tr '\n' ' ')
+[ "$found" = "2 4 6 " ] || complain "too_long finds the lines $found, not 2 4 6"
+export -f too_long
+hits=$(sources ir frontend passes backends runtime tests examples | xargs bash -c 'too_long "$@"' too_long)
+[ -z "$hits" ] || complain "too long: $hits"
+
 # A heading among declarations is one line: /* ---- title ---- */
 hits=$(find ir frontend passes backends runtime tests examples -name '*.[ch]' -o -name '*.def' |
 	xargs grep -nE '/\* *---|-{10}' |

@@ -377,8 +377,8 @@ static void put_numbers(const struct quant_panel_layout *codes, char *to, int64_
 	}
 }
 
-/* Integer scales, and minima, of the n blocks of a row: Q2_K has both of a block in a byte; of Q3_K two blocks share one,
- * with their lower four bits, and four another one, with their upper two. */
+/* Integer scales, and minima, of the n blocks of a row: Q2_K has both of a block in a byte; of Q3_K two blocks share
+ * one, with their lower four bits, and four another one, with their upper two. */
 static void put_integers(const struct quant_panel_layout *at, const struct weight_quants *codes, char *to,
                          int64_t row, int64_t n)
 {

@@ -122,8 +122,8 @@ START_TEST(fills_k_rows)
 }
 END_TEST
 
-/* Panels of formats with super-blocks have the bytes of their rows, whatever K in super-blocks of 256: scales lie between
- * quants, which begin at cache lines. */
+/* Panels of formats with super-blocks have the bytes of their rows, whatever K in super-blocks of 256: scales lie
+ * between quants, which begin at cache lines. */
 START_TEST(has_no_padding)
 {
 	enum ir_format f = (enum ir_format)_i;

@@ -98,8 +98,8 @@ START_TEST(tensors_of_every_type)
 }
 END_TEST
 
-/* A file is recognized by its bytes: also with 123 tensors, whose number is the byte that the header of safetensors begins
- * with. */
+/* A file is recognized by its bytes: also with 123 tensors, whose number is the byte that the header of safetensors
+ * begins with. */
 START_TEST(weight_file)
 {
 	static const size_t counts[] = {1, 123};

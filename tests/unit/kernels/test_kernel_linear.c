@@ -601,8 +601,8 @@ static void check_ahead(const struct ahead *a, const char *text, const char *tar
 	linear_case_destroy(&c);
 }
 
-/* Prefetches end where the model's weights do, however many bytes of them there are after w; where there are enough, the
- * kernel is that of any more. */
+/* Prefetches end where the model's weights do, however many bytes of them there are after w; where there are enough,
+ * the kernel is that of any more. */
 START_TEST(test_prefetches)
 {
 	static const int64_t after[] = {0, 5 << 12, 1 << 20, 1 << 21};
