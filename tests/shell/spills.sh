@@ -42,7 +42,7 @@ linear_any_q8_integers aarch64 66
 linear_any_q4_integers aarch64 134
 linear_rows_1_q6_integers x86-64-v2 20
 linear_rows_1_q6_integers x86-64-v3 25
-linear_rows_1_q6_integers aarch64 53
+linear_rows_1_q6_integers aarch64 55
 linear_rows_1_q4 x86-64-v2 14
 linear_rows_1_q4 x86-64-v3 125
 linear_rows_1_f16 x86-64-v2 54
