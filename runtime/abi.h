@@ -11,11 +11,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION 11u
-/* Limits of an object that the runtime can call. */
-#define TFMC_DIMS_MAX     16
-#define TFMC_TENSORS_MAX  128         /* inputs and outputs of an entry */
+#define TFMC_ABI_VERSION  11u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
+/* Limits of an object that a session can call. */
+#define TFMC_DIMS_MAX    16
+#define TFMC_TENSORS_MAX 128 /* inputs and outputs of an entry */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
 #define TFMC_STATUS_TABLE(X)                                                                                 \

@@ -446,8 +446,8 @@ static struct matrix_tiles tile_shape(const struct attention *a, int rows, int c
 	                             .x_tile_stride = KB_TILE_ROWS * length * 4};
 }
 
-/* Multiplies `steps` tiles of the rows at x by k-rows at w; stores the sums in amx_acc. Tiles can be stored to memory
- * only. */
+/* Multiplies `steps` tiles of the rows at x by k-rows at w; stores the accumulators in amx_acc. Tiles can be stored to
+ * memory only. */
 static void multiply_tiles(const struct matrix_tiles *t, const struct attention *a, struct kb_val x,
                            struct kb_val w, struct kb_val steps)
 {

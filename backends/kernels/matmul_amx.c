@@ -37,8 +37,8 @@ struct panel_group {
 struct k_block {
 	struct kb_val from, to, next;
 	struct kb_val share; /* k-rows of a panel that each chunk prefetches */
-	struct kb_val
-	        most; /* k-row after `next` from which a share ends with the model's weights; none: it never does */
+	/* k-row after `next` from which a share ends with the model's weights; none: it never does. */
+	struct kb_val most;
 };
 
 /* k-rows of a panel. */
@@ -163,7 +163,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	matrix_tiles_store(&t, acc_at, c_stride);
 }
 
-/* Scales the integer sums of `rows` rows of the panel group in the C buffer to f32, in place. */
+/* Scales the integer accumulators of `rows` rows of the panel group in the C buffer to f32, in place. */
 static void dequantize_acc(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
@@ -271,7 +271,7 @@ static int k_of_tile(const struct linear *l)
 	return l->lowp.layout.block < KB_TILE_BYTES ? (int)l->lowp.layout.block : KB_TILE_BYTES;
 }
 
-/* Configures tiles for dot blocks, and makes the local buffer where a tile stores its sums. */
+/* Configures tiles for dot blocks, and makes the local buffer where a tile stores its accumulators. */
 void matmul_amx_per_block_begin(struct linear *l)
 {
 	struct kb *k = l->k;

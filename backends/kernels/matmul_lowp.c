@@ -337,7 +337,7 @@ static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n
 	}
 }
 
-/* Clears the i16 sums of a chunk, if there are any. */
+/* Clears the i16 accumulators of a chunk, if there are any. */
 static void zero_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;

@@ -51,7 +51,7 @@ static int64_t model_weight_bytes(const struct linear *l)
 	return sum > linear_bytes ? sum : linear_bytes;
 }
 
-/* True if integer sums are scaled block by block, which takes more than one register per accumulator. */
+/* True if integer accumulators are scaled block by block, which takes more than one register per accumulator. */
 static bool has_dot_blocks(const struct linear *l)
 {
 	return matmul_acc_registers(l) > 1;

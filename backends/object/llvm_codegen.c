@@ -375,7 +375,7 @@ static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType ki
 	LLVMDisposeMemoryBuffer(bytes);
 }
 
-/* Emits what was asked for: IR as text, assembly, the object; the object last, as its emission modifies the module. */
+/* Emits the requested outputs: IR as text, assembly, the object; the object last, since it modifies the module. */
 static void emit_outputs(struct codegen *g)
 {
 	const struct llvm_output *out = g->out;

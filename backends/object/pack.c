@@ -606,8 +606,8 @@ static enum tfmc_status hash_parts(struct packer *p)
 	return TFMC_OK;
 }
 
-/* Writes a packed unit when its turn comes, under the lock, after the padding before its weight. What is the same on
- * all ranks goes into p->shared, the hash by which ranks see that their files belong together. */
+/* Writes a packed unit in the order of units, under the lock, after the padding before its weight. Units that are the
+ * same on all ranks go into p->shared, the hash by which ranks see that their files belong together. */
 static enum tfmc_status write_unit(struct worker *k, const struct unit *u, enum tfmc_status st,
                                    const void *packed, int64_t bytes)
 {

@@ -133,7 +133,7 @@ static const char *for_all_heads(struct importer *im, const struct attention *a,
 	return h->x;
 }
 
-/* Makes the scores x output 3 if `mode` is the stage that qk_matmul_output_mode asks for, and the output is read. */
+/* Makes the scores x output 3 if `mode` is the stage of qk_matmul_output_mode, and the output is read. */
 static bool output_scores(struct importer *im, int64_t mode, const char *x)
 {
 	return attribute_int(im, "qk_matmul_output_mode", 0) != mode || !import_is_read(im, 3)

@@ -309,8 +309,8 @@ bool import_argmax(struct importer *im)
 	const char *x = tensor_at(im, 0);
 	if (attribute_int(im, "select_last_index", 0) != 0)
 		return import_refuse(im, "not supported: %s with select_last_index", im->node->op);
-	if (strcmp(im->node->op, "ArgMin") ==
-	    0) /* of integers -1 - x, which turns the order around without overflow */
+	/* Of integers -1 - x, which reverses their order without overflow. */
+	if (strcmp(im->node->op, "ArgMin") == 0)
 		x = import_text(im, ir_dtype_class(v->dtype) == DTCLASS_FLOAT ? "neg(%s)" : "(neg(%s) - 1)",
 		                x);
 	x = import_text(im, "argmax(%s, axis=%d)", x, axis);

@@ -309,7 +309,7 @@ static struct ir_value written_out(const struct search *s, struct ir_value v)
 }
 
 /* The element of v at these places as a sum of products of leaves; n 0: it has too many terms, or takes too many
-   steps. Values that several ops read are leaves (is_base), except views of them: what is shared is a feature, and no
+   steps. Values that several ops read are leaves (is_base), except views of them: a shared value is a feature, and no
    part of one rotation. */
 static struct sum element(struct search *s, struct ir_value v, const struct place *at)
 {

@@ -18,8 +18,8 @@ enum graph_kind { GRAPH_STATEMENT, GRAPH_REPEAT };
 /* Iterations that lowering requires to have different bodies (index-set splitting); shared by all copies of their
  * repeat. */
 struct graph_split_points {
-	int64_t *
-	        like; /* [count]: the first iteration that may have the body of this one; NULL: all have one */
+	/* [count]: the first iteration that may have the body of this one; NULL: all have one. */
+	int64_t *like;
 };
 
 struct graph_node;

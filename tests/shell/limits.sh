@@ -70,7 +70,7 @@ status=0
 "$TFMC" some.yaml -o m.o --progress=maybe 2>out || status=$?
 [ $status = 2 ] && grep -q 'progress is auto, always or never, not maybe' out
 
-# Models that no session can call are refused by name, and the interpreter runs it.
+# Models that no session can call are refused by name, and the interpreter runs them.
 inputs=$(seq -s, 128 | sed 's/[0-9]*/%x&: f32[1]/g')
 printf 'module "m"\nfunc @run(%s) -> (y: f32[1]) {\n%%y = add %%x1, %%x2 : f32[1]\nreturn %%y\n}\n' "$inputs" >tensors.tir
 {

@@ -58,12 +58,12 @@ static void put_file(struct buf *out, const struct tensor *t, size_t n)
 
 static const float floats[] = {1.5F, -2.0F, 3.25F, 0.0F, 5.0F, -6.0F};
 static const int8_t bytes[] = {1, -2, 127};
-static const uint16_t halves[] = {0x3c00, 0xc000};
+static const uint16_t f16_bits[] = {0x3c00, 0xc000};
 
 static const struct tensor good[] = {
         {"encoder_l1_self_Wq", 0x404, 2, 256, {2, 3}, floats, sizeof(floats)},
         {"b", 0x101, 1, 3, {3}, bytes, sizeof(bytes)},
-        {"half", 0x402, 2, 4, {1, 2}, halves, sizeof(halves)},
+        {"half", 0x402, 2, 4, {1, 2}, f16_bits, sizeof(f16_bits)},
         {"packed", 0x4101, 2, 10, {2, 3}, floats, 10},
 };
 
