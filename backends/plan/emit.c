@@ -184,7 +184,7 @@ const char *emit_short_name(struct arena *a, const char *path)
 	if (is_digit) /* no identifier begins with one */
 		out[0] = 'x';
 	for (size_t i = from; i < n; i++)
-		out[i - from + is_digit] = char_is_letter(path[i]) || char_is_digit(path[i]) ? path[i] : '_';
+		out[i - from + is_digit] = char_is_word(path[i]) ? path[i] : '_';
 	return out;
 }
 

@@ -61,7 +61,7 @@ static const char *sanitize(struct print *p, const char *name)
 	if (!char_is_letter(name[0]))
 		text[at++] = '_';
 	for (size_t i = 0; i < n; i++)
-		text[at++] = char_is_letter(name[i]) || char_is_digit(name[i]) ? name[i] : '_';
+		text[at++] = char_is_word(name[i]) ? name[i] : '_';
 	text[at] = '\0';
 	return text;
 }

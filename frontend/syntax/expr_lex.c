@@ -42,11 +42,6 @@ const char *expr_lex_describe(struct arena *a, const struct token *t)
 	return arena_printf(a, "'%.40s'", t->text);
 }
 
-static bool is_word(char c)
-{
-	return char_is_letter(c) || char_is_digit(c);
-}
-
 /* The character at a byte offset, zero after the end. */
 static char peek(const struct lexer *lx, size_t at)
 {
@@ -71,7 +66,7 @@ static size_t skip_digits(const struct lexer *lx, size_t at)
 
 static size_t skip_word(const struct lexer *lx, size_t at)
 {
-	while (is_word(peek(lx, at)))
+	while (char_is_word(peek(lx, at)))
 		at++;
 	return at;
 }
@@ -209,7 +204,7 @@ static struct token lex_number(struct lexer *lx, size_t from)
 	}
 	size_t end = skip_exponent(lx, to);
 	is_float = is_float || end != to;
-	if (is_word(peek(lx, end)))
+	if (char_is_word(peek(lx, end)))
 		return report_letters_after_number(lx, from, skip_word(lx, end));
 	return is_float ? lex_decimal(lx, from, end) : lex_integer(lx, from, end);
 }

@@ -13,11 +13,9 @@ bool expr_is_name(const char *s)
 	size_t n = strlen(s);
 	if (n == 0 || n > EXPR_NAME_MAX || char_is_digit(s[0]))
 		return false;
-	for (size_t i = 0; i < n; i++) {
-		if (!char_is_letter(s[i]) &&
-		    !char_is_digit(s[i])) /* ASCII only: names become C identifiers */
+	for (size_t i = 0; i < n; i++)
+		if (!char_is_word(s[i])) /* ASCII only: names become C identifiers */
 			return false;
-	}
 	return true;
 }
 

@@ -16,6 +16,12 @@ static inline bool char_is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
+/* A letter, a digit or `_`: identifiers of C and names of the language continue with these. */
+static inline bool char_is_word(char c)
+{
+	return char_is_letter(c) || char_is_digit(c);
+}
+
 static inline bool char_is_blank(char c)
 {
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';

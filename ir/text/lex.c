@@ -140,7 +140,7 @@ static struct tok lex_string(struct lexer *lx, enum tok_kind kind, size_t start)
 
 static void skip_name(struct lexer *lx)
 {
-	while (char_is_letter(peek_at(lx, 0)) || char_is_digit(peek_at(lx, 0)) || peek_at(lx, 0) == '.')
+	while (char_is_word(peek_at(lx, 0)) || peek_at(lx, 0) == '.')
 		lx->pos++;
 }
 

@@ -134,7 +134,7 @@ static const char *read_word(struct reader *r)
 {
 	skip_blanks(r);
 	const char *from = r->at;
-	while (char_is_letter(*r->at) || char_is_digit(*r->at) || *r->at == '-')
+	while (char_is_word(*r->at) || *r->at == '-')
 		r->at++;
 	const char *word = arena_strndup(r->arena, from, (size_t)(r->at - from));
 	skip_blanks(r);
