@@ -24,11 +24,6 @@ static int64_t max_i64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-static int64_t ceil_div(int64_t n, int64_t by)
-{
-	return (n + by - 1) / by;
-}
-
 static int64_t round_up(int64_t n, int64_t multiple)
 {
 	return ceil_div(n, multiple) * multiple;
@@ -74,7 +69,7 @@ struct quant_group quant_group(int bits)
 static int64_t quant_bytes(const struct ir_format_desc *d, int64_t n)
 {
 	const struct quant_group g = quant_group(d->bits);
-	return PANEL_ROW_BYTES * ((n + g.elements - 1) / g.elements * g.k_rows);
+	return PANEL_ROW_BYTES * (ceil_div(n, g.elements) * g.k_rows);
 }
 
 /* The header of super-blocks of that many K elements: t->quants is its size. */

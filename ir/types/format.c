@@ -50,11 +50,6 @@ enum ir_format ir_format_from_dtype(enum ir_dtype t)
 	return t == DT_BF16 ? FORMAT_BF16 : t == DT_F16 ? FORMAT_F16 : FORMAT_PLAIN;
 }
 
-static int64_t ceil_div(int64_t n, int64_t by)
-{
-	return n / by + (n % by != 0);
-}
-
 int64_t ir_format_blocks(enum ir_format f, int64_t k)
 {
 	int64_t block = formats[f].block;

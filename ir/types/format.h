@@ -47,6 +47,11 @@ static inline int ir_format_shift_bias(const struct ir_format_desc *d)
 {
 	return d->shift > 0 ? 1 << (d->shift - 1) : 0;
 }
+/* n / by rounded up, of n >= 0 and by > 0; n + by may exceed int64_t. */
+static inline int64_t ceil_div(int64_t n, int64_t by)
+{
+	return n / by + (n % by != 0);
+}
 /* The zero point of scales of fewer than 8 bits: scale + zero point is stored, unsigned. */
 static inline int ir_format_sub_zero_point(const struct ir_format_desc *d)
 {
