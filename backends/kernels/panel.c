@@ -139,48 +139,23 @@ static struct kb_val load_scales(struct kb *k, struct kb_val panel, enum kb_scal
 	return kb_cvt(k, v, KB_F32);
 }
 
-/*
- * Integers of `bits` bits of the blocks' scales or (offset) minima, packed in bytes from byte `begin` of the
- * super-block on, of block b, as i32. Where a byte has one block alone, shifts are constant.
- */
-static struct kb_val unpack_integers(struct kb *k, const struct ir_format_desc *d, bool offset, int bits,
-                                     struct kb_val at, int64_t begin, struct kb_val b, struct kb_val column,
-                                     int64_t disp, int lanes)
-{
-	int levels = 1 + d->has_offset, blocks = 8 / bits / levels;
-	struct kb_val row = kb_mul_const(k, kb_div_const(k, b, blocks), PANEL_COLUMNS);
-	struct kb_val v = kb_load(k, KB_TYPE(KB_U8, lanes), at, kb_add(k, row, column), begin + disp, 0);
-	v = kb_cvt(k, v, KB_I32);
-	struct kb_val bit = kb_mul_const(k, kb_rem_const(k, b, blocks), levels * bits);
-	bit = kb_add_const(k, bit, offset ? bits : 0);
-	v = kb_bin(k, KB_SHR, v, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
-	return kb_bin(k, KB_AND, v, splat_i32(k, (1 << bits) - 1, lanes));
-}
-
 /* Where scales, or minima (offset), are in a super-block: byte offsets of the values of its blocks, and of the scales
  * that these are multiplied by. */
 struct level {
 	bool offset;
-	int64_t blocks, upper, supers;
+	int64_t blocks, supers;
 };
 
-/* Integer scales or minima of block b as f32. */
-static struct kb_val load_integers(struct kb *k, const struct ir_format_desc *d, struct level level,
-                                   struct kb_val at, int64_t panel, struct kb_val b, struct kb_val column,
-                                   int64_t disp, int lanes)
+/* Integer scales or minima of a block, whose list is at byte `begin` of the super-block, as f32. Of 4 bits scales are
+ * in the lower half of a byte, minima in the upper. */
+static struct kb_val load_integers(struct kb *k, const struct ir_format_desc *d, bool offset,
+                                   struct kb_val at, int64_t begin, struct kb_val first, int64_t disp,
+                                   int lanes)
 {
-	if (d->sub == 8) {
-		struct kb_val first = kb_add(k, kb_mul_const(k, b, PANEL_COLUMNS), column);
-		return load_scales(k, at, KB_I8, panel + level.blocks, first, disp, lanes);
-	}
-	struct kb_val v =
-	        unpack_integers(k, d, level.offset, 4, at, panel + level.blocks, b, column, disp, lanes);
-	if (d->sub == 6) {
-		struct kb_val upper = unpack_integers(k, d, level.offset, 2, at, panel + level.upper, b,
-		                                      column, disp, lanes);
-		v = kb_bin(k, KB_OR, v, kb_bin(k, KB_SHL, upper, splat_i32(k, 4, lanes)));
-		v = kb_sub(k, v, splat_i32(k, ir_format_sub_zero_point(d), lanes));
-	}
+	if (d->sub == 8)
+		return load_scales(k, at, KB_I8, begin, first, disp, lanes);
+	struct kb_val v = kb_cvt(k, kb_load(k, KB_TYPE(KB_U8, lanes), at, first, begin + disp, 0), KB_I32);
+	v = kb_bin(k, offset ? KB_SHR : KB_AND, v, splat_i32(k, offset ? 4 : 15, lanes));
 	return kb_cvt(k, v, KB_F32);
 }
 
@@ -198,7 +173,7 @@ static struct kb_val load_block_values(struct kb *k, const struct panel *p, stru
 		struct kb_val v = load_scales(k, at, s, panel + level.blocks, first, disp, lanes);
 		return d->shift > 0 ? kb_mul(k, v, splat_f32(k, 1.0f / FORMAT_SHIFT_SCALE, lanes)) : v;
 	}
-	struct kb_val v = load_integers(k, d, level, at, panel, b, column, disp, lanes);
+	struct kb_val v = load_integers(k, d, level.offset, at, panel + level.blocks, first, disp, lanes);
 	struct kb_val super = kb_div_const(k, b, d->super);
 	first = kb_add(k, kb_mul(k, super, width), column);
 	return kb_mul(k, v, load_scales(k, at, s, panel + level.supers, first, disp, lanes));
@@ -207,7 +182,7 @@ static struct kb_val load_block_values(struct kb *k, const struct panel *p, stru
 /* Where scales are: those of blocks and of super-blocks. */
 static struct level scales_of(const struct quant_panel_layout *t)
 {
-	return (struct level){false, t->scales, t->upper, t->super_scales};
+	return (struct level){false, t->scales, t->super_scales};
 }
 
 /* Shift of a block, i16: stored in the lowest bits of its f16 scale. */
@@ -227,7 +202,7 @@ static struct kb_val load_block_offset(struct kb *k, const struct panel *p, stru
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
-	struct level offsets = {true, t.upper > 0 ? t.scales : t.offsets, t.upper, t.super_offsets};
+	struct level offsets = {true, t.offsets, t.super_offsets};
 	if (d->has_offset)
 		return load_block_values(k, p, offsets, at, panel, b, column, disp, lanes);
 	if (d->shift == 0)

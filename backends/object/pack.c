@@ -396,20 +396,6 @@ static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *v
 	}
 }
 
-/* Adds scales and offsets of fewer than 8 bits of blocks [from, from + n) as column c of the super-block at `to`. */
-static void store_integers(const struct ir_format_desc *d, const struct quant_panel_layout *at,
-                           const struct weight_quants *row, int64_t from, int64_t n, int64_t c, uint8_t *to)
-{
-	int levels = 1 + d->has_offset;
-	for (int64_t i = 0; i < levels * n; i++) {
-		const float *values = i % levels == 0 ? row->scales : row->offsets;
-		int v = (int)values[from + i / levels] + ir_format_sub_zero_point(d);
-		to[at->scales + i / 2 * PANEL + c] |= (uint8_t)((v & 15) << 4 * (i % 2));
-		if (d->sub > 4)
-			to[at->upper + i / 4 * PANEL + c] |= (uint8_t)(v >> 4 << 2 * (i % 4));
-	}
-}
-
 /* Stores elements [from, from + n) of a row as column c of the super-block at `to`: quants, then scales and offsets of
  * blocks and super-block. Column c has a row, or none: then its quants are `none`, its scales stay 0. */
 static void store_super_block(const struct quant_panel_layout *at, const struct quant_encoding *encoding,
@@ -430,9 +416,10 @@ static void store_super_block(const struct quant_panel_layout *at, const struct 
 	}
 	if (!has_row)
 		return;
-	if (d->super > 1 && d->sub < 8) {
-		store_integers(d, at, row, block, blocks, c, to);
-	} else {
+	for (int64_t i = 0; d->sub == 4 && i < blocks; i++)
+		to[at->scales + i * PANEL + c] =
+		        (uint8_t)((int)row->scales[block + i] | (int)row->offsets[block + i] << 4);
+	if (d->sub != 4) {
 		store_column(t, to + at->scales, c, row->scales, block, blocks,
 		             d->shift > 0 ? FORMAT_SHIFT_SCALE : 1);
 		store_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);

@@ -78,14 +78,12 @@ static void place_scales(enum ir_format f, struct quant_panel_layout *t)
 	const struct ir_format_desc *d = ir_format(f);
 	int64_t scale = PANEL_COLUMNS * ir_dtype_bytes(d->scale),
 	        blocks = ir_format_blocks(f, t->super_block),
-	        supers = ir_format_super_blocks(f, t->super_block) * scale, levels = 1 + d->has_offset;
-	if (d->super > 1 && d->sub < 8) {
-		t->upper = t->scales + ceil_div(levels * blocks, 2) * PANEL_COLUMNS;
-		t->super_scales = t->upper + (d->sub > 4) * ceil_div(levels * blocks, 4) * PANEL_COLUMNS;
-	} else {
-		t->offsets = t->scales + blocks * (d->super > 1 ? PANEL_COLUMNS : scale);
-		t->super_scales = t->offsets + d->has_offset * (t->offsets - t->scales);
-	}
+	        supers = ir_format_super_blocks(f, t->super_block) * scale;
+	/* scale and offset of 4 bits share a byte */
+	int64_t each = d->super == 1 ? scale : PANEL_COLUMNS,
+	        offsets = d->has_offset && d->sub != 4 ? blocks * each : 0;
+	t->offsets = d->sub == 4 ? t->scales : t->scales + blocks * each;
+	t->super_scales = t->scales + blocks * each + offsets;
 	t->super_offsets = t->super_scales + supers;
 	t->quants = round_up(t->super_offsets + d->has_offset * supers, PANEL_ROW_BYTES);
 }

@@ -54,9 +54,8 @@ static inline int64_t panel_row_count(enum ir_dtype t, int64_t depth)
  * scales of its blocks, then its quants. Super-blocks and their quants begin at multiples of 64 bytes.
  *
  *   scales   [blocks][16], then offsets [blocks][16], of the format's scale type; with super-blocks integers, followed
- *            by super-block scales [supers][16] and offsets [supers][16]. Integers of 4 and 6 bits are unsigned, blocks
- *            in order and of each the scale, then the offset: bytes [16] have the low four bits of two, and from
- *            `upper` on bytes [16] the upper two bits of four, the first in the lowest bits
+ *            by super-block scales [supers][16] and offsets [supers][16]. Scale and offset of 4 bits share a
+ *            byte, the scale in its lower half
  *   quants   groups of K elements, each some k-rows (quant_group)
  *
  * The last super-block has only the groups it needs; quants after K are 0.
@@ -65,7 +64,6 @@ struct quant_panel_layout {
 	int64_t super_block; /* K elements of a super-block */
 	/* Byte offsets in the super-block; offsets: only in formats that have them, and not of 4 bits. */
 	int64_t scales, offsets;
-	int64_t upper;                       /* likewise, of integers of 6 bits */
 	int64_t super_scales, super_offsets; /* likewise, only in formats with super-blocks */
 	int64_t quants;                      /* byte offset of the quants */
 	int64_t super_block_bytes;           /* of a full super-block */

@@ -33,7 +33,7 @@ struct ir_format_desc {
 	int bits;            /* stored bits of a quant, 2 to 6 or 8; 0: plain floats */
 	int block;           /* elements of a block; 0: the whole row */
 	int super;           /* blocks of a super-block; 1: no super-blocks */
-	int sub;             /* bits of the scales and offsets of its blocks: 8, 6 or 4; 0: no super-blocks */
+	int sub;             /* bits of the scales and offsets of its blocks: 8 or 4; 0: no super-blocks */
 	enum ir_dtype scale; /* type of scales and offsets, or of the super-block factors */
 	bool has_offset;     /* blocks have an offset in addition to the scale */
 	int zero;            /* zero point: quant + zero is stored, unsigned */
@@ -51,11 +51,6 @@ static inline int ir_format_shift_bias(const struct ir_format_desc *d)
 static inline int64_t ceil_div(int64_t n, int64_t by)
 {
 	return n / by + (n % by != 0);
-}
-/* The zero point of scales of fewer than 8 bits: scale + zero point is stored, unsigned. */
-static inline int ir_format_sub_zero_point(const struct ir_format_desc *d)
-{
-	return d->sub == 6 ? 32 : 0;
 }
 /* The least and the largest integer quant that quantization uses: all that are stored, but symmetric in 8 bits. */
 static inline int ir_format_quant_min(const struct ir_format_desc *d)

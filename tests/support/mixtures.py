@@ -19,9 +19,9 @@ import to_gguf
 
 LAYERS, D, FF, HEADS, KV, HEAD, VOCAB, EXPERTS = 8, 512, 512, 8, 1, 64, 64, 3
 FLOATS = {"F32": (0, 4), "F16": (1, 2), "BF16": (30, 2)}
-# Bytes of 256 elements in memory: those of the file, but scales of 6 bits beside minima, and those of IQ4_XS, are stored with 8.
+# Bytes of 256 elements in memory: those of the file, but scales and minima of 6 bits are stored with 8.
 KEPT = {"F32": 1024, "F16": 512, "BF16": 512, "Q4_0": 144, "Q4_1": 160, "Q4_K": 148, "IQ4_NL": 144, "IQ4_XS": 138, "MXFP4": 144,
-        "Q8_0": 272, "Q6_K": 210, "Q5_K": 180, "Q5_0": 176, "Q5_1": 192, "Q3_K": 110, "Q2_K": 84}
+        "Q8_0": 272, "Q6_K": 210, "Q5_K": 180, "Q5_0": 176, "Q5_1": 192, "Q3_K": 114, "Q2_K": 84}
 
 
 def more(i):

@@ -377,8 +377,7 @@ static void put_numbers(const struct quant_panel_layout *codes, char *to, int64_
 	}
 }
 
-/* Integer scales, and minima, of the n blocks of a row: Q2_K has both of a block in a byte; of Q3_K two blocks share
- * one, with their lower four bits, and four another one, with their upper two. */
+/* Integer scales and minima of 4 bits of the n blocks of a row: both of a block are in a byte. */
 static void put_integers(const struct quant_panel_layout *at, const struct weight_quants *codes, char *to,
                          int64_t row, int64_t n)
 {
@@ -386,16 +385,9 @@ static void put_integers(const struct quant_panel_layout *at, const struct weigh
 	for (int64_t b = 0; b < n; b++) {
 		unsigned char *from =
 		        (unsigned char *)to + b / in_super_block * at->super_block_bytes + row % 16;
-		int64_t i = b % in_super_block;
-		int scale = (int)codes->scales[row * n + b];
-		if (codes->offsets) {
-			from[at->scales + 16 * i] =
-			        (unsigned char)(scale + 16 * (int)codes->offsets[row * n + b]);
-			continue;
-		}
-		int low = (scale + 32) % 16, high = (scale + 32) / 16;
-		from[at->scales + 16 * (i / 2)] |= (unsigned char)(low << (i % 2 ? 4 : 0));
-		from[at->upper + 16 * (i / 4)] |= (unsigned char)(high << 2 * (i % 4));
+		from[at->scales + b % in_super_block * 16] =
+		        (unsigned char)((int)codes->scales[row * n + b] +
+		                        16 * (int)codes->offsets[row * n + b]);
 	}
 }
 
@@ -429,7 +421,7 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 			put_code((unsigned char *)to + k / at.super_block * at.super_block_bytes + at.quants,
 			         d, k % at.super_block, row % 16,
 			         codes->quants[row * depth + k] - shift_of(codes, row * blocks, k));
-		if (d->super > 1 && d->sub < 8) {
+		if (d->sub == 4) {
 			put_integers(&at, codes, to, row, blocks);
 		} else {
 			put_numbers(&at, to, at.scales, t, scales, row, blocks, block);
