@@ -841,9 +841,7 @@ struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_v
 	return kb_emit(k, inst, args, 3, true);
 }
 
-/* acc + dot(a, b); acc is f32 for dots of bf16, else i32, and a and b are i32 lanes of packed elements. */
-static struct kb_val emit_dot(struct kb *k, enum kb_dot dot, struct kb_val acc, struct kb_val a,
-                              struct kb_val b)
+struct kb_val kb_dot(struct kb *k, enum kb_dot dot, struct kb_val acc, struct kb_val a, struct kb_val b)
 {
 	struct kb_type type = kb_type_of(k, acc), packed = KB_TYPE(KB_I32, type.lanes);
 	bool fits = kb_same_type(packed, kb_type_of(k, a)) && kb_same_type(packed, kb_type_of(k, b)) &&
@@ -857,7 +855,7 @@ static struct kb_val emit_dot(struct kb *k, enum kb_dot dot, struct kb_val acc, 
 #define KB_DOT(op, name)                                                                           \
 	struct kb_val kb_##name(struct kb *k, struct kb_val acc, struct kb_val a, struct kb_val b) \
 	{                                                                                          \
-		return emit_dot(k, KB_##op, acc, a, b);                                            \
+		return kb_dot(k, KB_##op, acc, a, b);                                              \
 	}
 #include "backends/kb/kb_ops.def"
 

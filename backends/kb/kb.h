@@ -238,10 +238,12 @@ struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_va
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a);
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c); /* a * b + c */
 /*
- * kb_dot_u8s8(k, acc, a, b), .._s8s8, ..: acc[i] + dot(a[i], b[i]). Each i32 lane of a and b packs neighbours along K
- * (4 bytes, 2 i16 or 2 bf16), as VNNI and SDOT take them; acc is i32, of bf16 f32. .._2x2: matrices of 2 x 2 lanes
- * (MMLA). kb_ops.def defines the arithmetic. Pass a broadcast operand as b: x86 then takes it from memory.
+ * kb_dot(k, dot, acc, a, b), kb_dot_u8s8(k, acc, a, b), ..: acc[i] + dot(a[i], b[i]). Each i32 lane of a and b packs
+ * neighbours along K (4 bytes, 2 i16 or 2 bf16), as VNNI and SDOT take them; acc is i32, of bf16 f32. .._2x2: matrices
+ * of 2 x 2 lanes (MMLA). kb_ops.def defines the arithmetic. Pass a broadcast operand as b: x86 then takes it from
+ * memory.
  */
+struct kb_val kb_dot(struct kb *k, enum kb_dot dot, struct kb_val acc, struct kb_val a, struct kb_val b);
 #define KB_DOT(op, name) \
 	struct kb_val kb_##name(struct kb *k, struct kb_val acc, struct kb_val a, struct kb_val b);
 #include "backends/kb/kb_ops.def"

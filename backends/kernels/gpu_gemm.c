@@ -882,7 +882,8 @@ static void emit_shape(struct wg_matmul *g, struct kb_val tile, struct kb_val me
 	                                .item = g->item,
 	                                .partials = tile,
 	                                .means = means};
-	g->l.c_buf = (struct matmul_c_buffer){.at = tile, .width = g->width};
+	g->l.buf.c = tile;
+	g->l.nest.c.width = g->width;
 	emit_tiles(g);
 }
 
@@ -896,7 +897,7 @@ bool kernel_workgroup_linear(struct kernel *kernel)
 	if (l.columns.panels == 0 || l.rows_hi == 0)
 		return true;
 	struct kb *k = l.k;
-	l.lanes = LANES;
+	l.nest.lanes = LANES;
 	int n = find_tile_shapes(&l, g);
 	for (int i = 0; i < n; i++) {
 		elements = local_elements(&g[i]) > elements ? local_elements(&g[i]) : elements;

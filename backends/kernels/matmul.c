@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GEMM generator for CPUs: binds the operands of a linear group, chooses tile and block sizes, divides the
- * work, and emits the loop nest around the microkernel (Goto and van de Geijn 2008):
+ * GEMM generator for CPUs: binds the operands of a linear group, divides the work, and emits the loop nest (nest.c
+ * chooses it) around the microkernel (Goto and van de Geijn 2008):
  *
  *   M blocks x N runs      one task of a worker
  *     N block (nc panels)  stays in L2 while the rows of the M block pass
@@ -75,19 +75,6 @@ static bool find_sizes(struct linear *l)
 	return true;
 }
 
-#define SHORT_OPS_MAX 6
-
-/* True if the epilogue is long: from the C buffer it is emitted once, else for each accumulator of each register
- * tile. */
-static bool matmul_needs_c_buffer(const struct kernel *g)
-{
-	const struct ir_region *r = g->job->group->region;
-	size_t n = 0;
-	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
-		n += ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE);
-	return n > SHORT_OPS_MAX || kernel_has_functions(g);
-}
-
 /* True if elements of t are at constant strides: no panels, quants or ring buffer. */
 static bool is_strided(const struct eval_tensor *t)
 {
@@ -155,116 +142,15 @@ static bool bind_values(struct linear *l, struct kernel *g)
 	return true;
 }
 
-/* mr, nr and lanes: the group's attributes, else the target's model. False: they exceed the limits. */
-static bool matmul_choose_tile(struct linear *l)
-{
-	const struct attrs_group *s = l->g->attrs;
-	const struct target *t = l->job->target;
-	const struct register_tile tile = target_register_tile(t);
-	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
-	        mr = s->mr > 0 ? s->mr : register_tile_mr(t, tile, ir_format(l->panel.format)->dtype);
-	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
-	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
-	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL ||
-	    MATMUL_PANEL % lanes != 0 || mr * (nr / lanes) > MATMUL_ACC_MAX)
-		return false;
-	l->lanes = (int)lanes;
-	l->mr = (int)mr;
-	l->nr = (int)(nr / MATMUL_PANEL);
-	return true;
-}
-
-/* Chooses the C buffer. K is blocked if scratch holds the partial sums of at least one row tile. */
-static struct matmul_c_buffer choose_c_buffer(const struct linear *l, bool needs_buffer, bool is_skinny)
-{
-	const struct attrs_group *s = l->g->attrs;
-	struct matmul_c_buffer c_buf = {.width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL};
-	int64_t bytes = c_buf.width * 4, before = matmul_x_buffer_bytes(l);
-	int64_t rows = (s->scratch - before) / bytes;
-	int64_t kc = s->kc / l->panel.k_per_line * l->panel.k_per_line;
-	bool divide = l->panel.kind != PANEL_QUANTS && !l->value.t && !is_skinny && kc > 0 && kc < l->depth &&
-	              l->rows_hi > l->mr && rows >= l->mr;
-	c_buf.kc = divide ? kc : 0;
-	c_buf.rows = divide ? rows : is_skinny ? l->rows_hi : matmul_max_mr(l);
-	if (divide)
-		c_buf.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, before), 0);
-	else if (needs_buffer)
-		c_buf.at = kb_local(l->k, "c_buf", KB_F32, c_buf.rows * c_buf.width);
-	return c_buf;
-}
-
-/* ---- mr of register tiles ---- */
-
-#define MR_CHOICES_MAX (MATMUL_ROWS_MAX + 1)
-/* mr of remainders that no half tile covers. */
-static const int low_mr[] = {8, 4, 2, 1};
-/* OpenCL, which compiles each mr at program start, has this one and single rows. */
-#define LOW_MR_OPENCL 4
-
-bool matmul_prefers_small_code(const struct linear *l)
-{
-	return l->job->target->arch == ARCH_OPENCL;
-}
-
-/*
- * Smallest mr that many rows are divided into: half a tile, even. 0: mr is small or odd anyway. A low tile
- * loads as many weights as a high one and hides less latency: 128 rows in tiles of 14 are 8 x 14 + 8 + 8, not
- * 9 x 14 + 2.
- */
-static int half_tile_mr(const struct linear *l)
-{
-	if (matmul_prefers_small_code(l))
-		return 0;
-	return l->mr >= 6 && l->mr % 2 == 0 ? (l->mr / 2 + 1) / 2 * 2 : 0;
-}
-
-/* True for each mr of a remainder that is emitted. */
-static bool is_low_mr(const struct linear *l, int64_t rows)
-{
-	for (size_t i = 0; i < TFMC_COUNT(low_mr); i++)
-		if (low_mr[i] == rows)
-			return rows < l->mr &&
-			       (!matmul_prefers_small_code(l) || rows == LOW_MR_OPENCL || rows == 1);
-	return false;
-}
-
-/* mr between half and full: even ones, and an odd one for an odd number of rows. */
-static bool is_middle_mr(const struct linear *l, int64_t rows)
-{
-	int min_rows = half_tile_mr(l);
-	return l->rows_hi > l->mr && min_rows > 0 && rows >= min_rows && rows < l->mr &&
-	       (rows % 2 == 0 || rows == min_rows + 1);
-}
-
-/* True for each mr that only calls of more than l->mr rows use (smaller calls use half tiles, too). */
-static bool needs_many_rows(const struct linear *l, int rows)
-{
-	return is_middle_mr(l, rows) && !is_low_mr(l, rows) && rows != half_tile_mr(l);
-}
-
-/* Lists mr of the register tiles that this group can need, decreasing; returns their number. Where the number of rows
- * is constant and small (is_one), only those that its division takes. */
-static int list_tile_mr(const struct linear *l, int *mr)
-{
-	bool is_one = l->rows_lo == l->rows_hi && l->rows_hi <= l->mr && !l->norm.after;
-	int64_t left = l->rows_hi;
-	int n = 0;
-	for (int rows = l->mr; rows > 0; rows--) {
-		if (rows > left || (rows != l->mr && !is_middle_mr(l, rows) && !is_low_mr(l, rows)))
-			continue;
-		mr[n++] = rows;
-		left = is_one ? left % rows : left;
-	}
-	return n;
-}
+/* ---- register tiles ---- */
 
 /* Bound of mr of the next tile of `left` remaining rows of `rows`: the highest tile not above it is used. The tile is
  * chosen so that no low remainder is left. */
 static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, struct kb_val left)
 {
 	struct kb *k = l->k;
-	struct kb_val mr = kb_index(k, l->mr), min_rows = kb_index(k, half_tile_mr(l));
-	if (l->rows_hi <= l->mr || half_tile_mr(l) == 0)
+	struct kb_val mr = kb_index(k, l->nest.mr), min_rows = kb_index(k, l->nest.half_mr);
+	if (l->nest.half_mr == 0)
 		return left;
 	struct kb_val is_odd = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, left, kb_index(k, 1)), kb_index(k, 0));
 	/* The remainder after a tile is no less than half a tile, where possible. */
@@ -279,47 +165,6 @@ static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, s
 	return kb_select(k, kb_cmp(k, KB_GT, left, mr), many, few);
 }
 
-/* ---- register tiles ---- */
-
-/* Panels (nr) of a tile of `rows` rows: as many as registers hold in addition to one k-row of weights and a
- * broadcast element of x. */
-static int tile_panels(const struct linear *l, int rows)
-{
-	const struct kb_caps *caps = kb_caps(l->k);
-	int vectors = matmul_panel_vectors(l);
-	int accumulators = matmul_acc_registers(l) * rows * vectors;
-	int64_t full = l->columns.n / MATMUL_PANEL;
-	bool is_low = rows != l->mr && !needs_many_rows(l, rows);
-	int n = is_low && (rows == 1 || !matmul_prefers_small_code(l)) ? MATMUL_NC : l->nr;
-	if (matmul_dequantizes_inline(l))
-		n = is_low ? matmul_inline_panels(l, rows) : l->nr;
-	for (; n > 1; n /= 2) {
-		int b_registers = rows > 1 ? n * vectors : 1;
-		bool fits = rows == l->mr || matmul_dequantizes_inline(l) ||
-		            n * accumulators + b_registers + 1 < caps->registers;
-		if (fits && n <= full && rows * n * (MATMUL_PANEL / l->lanes) <= MATMUL_ACC_MAX)
-			break;
-	}
-	return n;
-}
-
-/* Panels that stay in one task if there are many rows: full register tiles of whole heads. */
-static int64_t panels_per_task(const struct linear *l)
-{
-	return l->columns.unit % l->nr == 0 ? l->columns.unit : l->columns.unit * l->nr;
-}
-
-/* True if panels can be left that fill no tile of t->panels. Tasks of many rows have full tiles only. */
-static bool leaves_single_panels(const struct linear *l, const struct matmul_tile *t)
-{
-	if (l->value.n.id)
-		return true;
-	if (!needs_many_rows(l, t->rows) &&
-	    !(matmul_prefers_small_code(l) && panels_per_task(l) % t->panels == 0))
-		return true;
-	return l->columns.n % ((int64_t)t->panels * MATMUL_PANEL) != 0 || l->columns.nc % t->panels != 0;
-}
-
 struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels)
 {
 	struct kb *k = l->k;
@@ -328,18 +173,17 @@ struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_
 	return kb_add(k, s->begin, kb_mul_const(k, n, panels));
 }
 
-void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
-                        bool has_single)
+void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t)
 {
 	struct kb *k = l->k;
 	struct kb_val full = s->begin;
 	if (t.panels > 1) {
 		full = matmul_full_tiles_end(l, s, t.panels);
-		t.panel = kb_loop(k, "panel", s->begin, full, t.panels, has_single ? 0 : KB_NONEMPTY);
+		t.panel = kb_loop(k, "panel", s->begin, full, t.panels, t.has_single ? 0 : KB_NONEMPTY);
 		matmul_microkernel(l, s, &t);
 		kb_end_loop(k);
 	}
-	if (t.panels > 1 && !has_single)
+	if (t.panels > 1 && !t.has_single)
 		return;
 	t.panels = 1;
 	t.panel = kb_loop(k, "panel", full, s->end, 1, 0);
@@ -353,26 +197,26 @@ static void emit_row_tile(const struct linear *l, const struct matmul_block *s,
 {
 	struct kb *k = l->k;
 	struct matmul_tile t = *of_rows;
-	if (t.panels == 0)
-		t.panels = tile_panels(l, t.rows);
-	bool has_single = leaves_single_panels(l, &t);
 	if (l->columns.mats > 1)
 		t.mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
-	matmul_emit_panels(l, s, t, has_single);
+	matmul_emit_panels(l, s, t);
 	if (l->columns.mats > 1)
 		kb_end_loop(k);
 	if (t.done.id)
 		kb_set(k, t.done, kb_index(k, t.rows));
 }
 
-void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
-                       const int *mr, int n, struct kb_val rows, matmul_tile_emitter *emit)
+void matmul_emit_by_rows(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
+                         const struct nest_rows *of, int n, struct kb_val rows, matmul_tile_emitter *emit)
 {
 	struct kb *k = l->k;
+	int panels = t.panels;
 	for (int i = 0; i < n; i++) {
 		if (i + 1 < n)
-			kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, mr[i])));
-		t.rows = mr[i];
+			kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, of[i].rows)));
+		t.rows = of[i].rows;
+		t.panels = panels ? panels : of[i].panels;
+		t.has_single = of[i].has_single;
 		emit(l, s, &t);
 		if (i + 1 < n)
 			kb_else(k);
@@ -392,26 +236,25 @@ static struct kb_val rows_of_tiles(const struct linear *l, const struct matmul_b
 	return kb_min(k, left, kb_cvt(k, kb_load(k, KB_I32_T, l->row_runs, row, 0, 0), KB_INDEX));
 }
 
-/* Loop over row tiles, from row `first` to the end of the M block, over one K block. panels: of a register tile; 0: as
- * many as registers hold. */
+/* Loop over row tiles, from row `first` to the end of the M block, over one K block. panels: of a register tile;
+ * 0: as the nest has them. */
 static void emit_row_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                            int panels)
 {
 	struct kb *k = l->k;
-	int mr[MR_CHOICES_MAX], n = list_tile_mr(l, mr);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
 	struct matmul_tile t = {
 	        .panels = panels,
 	        .done = done,
-	        .prefetch = matmul_prefetch_begin(l, kb_sub(k, s->row_end, s->row), l->mr, l->nr)};
+	        .prefetch = matmul_prefetch_begin(l, kb_sub(k, s->row_end, s->row), l->nest.mr, l->nest.nr)};
 	kb_forever(k);
 	t.row = kb_get(k, row);
-	t.c_row = l->c_buf.kc ? kb_sub(k, t.row, s->row) : kb_index(k, 0);
+	t.c_row = l->nest.kc ? kb_sub(k, t.row, s->row) : kb_index(k, 0);
 	kb_break_if(k, kb_cmp(k, KB_GE, t.row, s->row_end));
 	struct kb_val most = next_mr_bound(l, s->rows, rows_of_tiles(l, s, t.row));
-	matmul_emit_by_mr(l, s, t, mr, n, most, emit_row_tile);
-	if (l->c_buf.at.id && !l->c_buf.kc)
+	matmul_emit_by_rows(l, s, t, l->nest.row_tile, l->nest.n_row_tiles, most, emit_row_tile);
+	if (l->buf.c.id && !l->nest.kc)
 		matmul_epilogue(l, s, t.row, kb_get(k, done));
 	matmul_prefetch_next_row_tile(l, &t.prefetch);
 	kb_set(k, row, kb_add(k, t.row, kb_get(k, done)));
@@ -434,7 +277,7 @@ static struct kb_val emit_amx_row_tiles(const struct linear *l, struct matmul_bl
 	kb_set(k, first, kb_add(k, s.row, full));
 	t.row = kb_loop(k, "row", s.row, kb_get(k, first), KB_TILE_ROWS, KB_NONEMPTY);
 	emit_row_tile(l, &s, &t);
-	if (l->c_buf.at.id)
+	if (l->buf.c.id)
 		matmul_epilogue(l, &s, t.row, tile_rows);
 	matmul_prefetch_next_row_tile(l, &t.prefetch);
 	kb_end_loop(k);
@@ -448,8 +291,8 @@ static void emit_repacked(const struct linear *l, const struct matmul_block *s)
 	struct kb *k = l->k;
 	struct matmul_block sub = *s;
 	sub.is_repacked = true;
-	sub.begin = kb_loop(k, "wide", s->begin, s->end, l->repack.group, 0);
-	sub.end = kb_min(k, kb_add_const(k, sub.begin, l->repack.group), s->end);
+	sub.begin = kb_loop(k, "wide", s->begin, s->end, l->nest.repack.group, 0);
+	sub.end = kb_min(k, kb_add_const(k, sub.begin, l->nest.repack.group), s->end);
 	matmul_repack_block(l, &sub);
 	emit_row_tiles(l, &sub, s->row, 0);
 	kb_end_loop(k);
@@ -464,8 +307,8 @@ static void emit_unpacked(const struct linear *l, const struct matmul_block *s)
 	struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->columns.n);
 	if (has_partial)
 		full.end = kb_min(k, s->end, kb_div_const(k, n, MATMUL_PANEL));
-	full.b_layout = &l->value.stored;
-	full.weights = kb_ptr_add(k, s->weights, kb_mul_const(k, s->begin, l->value.stored.bytes), 0);
+	full.b_layout = &l->nest.b.stored;
+	full.weights = kb_ptr_add(k, s->weights, kb_mul_const(k, s->begin, l->nest.b.stored.bytes), 0);
 	if (has_partial)
 		kb_if(k, kb_cmp(k, KB_LT, s->begin, full.end));
 	emit_row_tiles(l, &full, s->row, 0);
@@ -486,17 +329,17 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 	struct matmul_block sub = *s;
 	struct kb_val rows = kb_sub(k, s->row_end, s->row);
 	struct kb_val depth = l->value.depth.id ? l->value.depth : kb_index(k, l->depth);
-	if (l->amx.config.id) {
+	if (l->nest.order == NEST_AMX) {
 		matmul_amx_block(l, s);
 		return;
 	}
 	sub.k_lo = kb_index(k, 0);
 	sub.k_hi = depth;
-	if (l->repack.acc.id) { /* AMX for full tiles of 16 rows, vectors for the remainder */
+	if (l->nest.repack.to == REPACK_AMX) { /* AMX for full tiles of 16 rows, vectors for the remainder */
 		emit_row_tiles(l, &sub, emit_amx_row_tiles(l, sub), 0);
 		return;
 	}
-	if (!l->c_buf.kc && l->repack.panels.id) { /* repacking pays from a number of rows on */
+	if (!l->nest.kc && l->nest.repack.to != REPACK_NONE) { /* repacking pays from a number of rows on */
 		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
 		emit_repacked(l, &sub);
 		kb_else(k);
@@ -504,24 +347,25 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 		kb_end_if(k);
 		return;
 	}
-	if (l->value.is_unpacked) {
+	if (l->nest.b.source == NEST_STORED) {
 		emit_unpacked(l, &sub);
 		return;
 	}
-	if (!l->c_buf.kc) {
+	if (!l->nest.kc) {
 		sub = matmul_fill_b_buffer(l, &sub);
 		emit_row_tiles(l, &sub, s->row, 0);
 		return;
 	}
 	/* A single row tile reads B once: blocking K gains nothing. The B buffer, however, holds only kc. */
-	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->b_buf.at.id ? 0 : l->mr));
-	struct kb_val n = kb_mul_const(k, rows, l->c_buf.width); /* clears the C buffer */
-	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
-	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->c_buf.at, at, 0, 0);
+	struct kb_val few =
+	        kb_cmp(k, KB_LE, rows, kb_index(k, l->nest.b.source == NEST_COPIED ? 0 : l->nest.mr));
+	struct kb_val n = kb_mul_const(k, rows, l->nest.c.width); /* clears the C buffer */
+	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->nest.lanes, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), l->nest.lanes), l->buf.c, at, 0, 0);
 	kb_end_loop(k);
 	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
-	sub.k_lo = kb_loop(k, "block", sub.k_lo, end, l->c_buf.kc, l->value.depth.id ? 0 : KB_NONEMPTY);
-	sub.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, sub.k_lo, l->c_buf.kc), depth));
+	sub.k_lo = kb_loop(k, "block", sub.k_lo, end, l->nest.kc, l->value.depth.id ? 0 : KB_NONEMPTY);
+	sub.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, sub.k_lo, l->nest.kc), depth));
 	sub = matmul_fill_b_buffer(l, &sub);
 	emit_row_tiles(l, &sub, s->row, 0);
 	kb_end_loop(k);
@@ -543,20 +387,6 @@ static struct kb_val emit_div_up(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, a, b), -1), b);
 }
 
-#define LIST_ROWS_MAX 1024 /* rows of an M block that are listed */
-
-int64_t matmul_m_block_rows(const struct linear *l)
-{
-	int64_t depth = l->c_buf.kc ? l->c_buf.kc : l->depth > 0 ? l->depth : 1;
-	int64_t mr = matmul_max_mr(l), rows = target_gemm_mc(l->job->target, depth);
-	rows = l->amx.config.id ? l->c_buf.rows : l->repack.acc.id ? l->norm.x_rows : rows;
-	rows = l->c_buf.kc && rows > l->c_buf.rows ? l->c_buf.rows : rows;
-	rows = matmul_has_x_buffer(l) && rows > l->norm.x_rows ? l->norm.x_rows : rows;
-	rows = l->real.lengths.ptr.id && rows > LIST_ROWS_MAX ? LIST_ROWS_MAX : rows;
-	int64_t full = rows > mr ? rows / mr * mr : l->mr;
-	return full < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : full;
-}
-
 /* Divides M only, since a norm after the product needs complete rows: one block for each worker, or more where an M
  * block has fewer rows. At least one row each: M = 0 is divided, too. */
 static struct division divide_rows(const struct linear *l)
@@ -566,7 +396,7 @@ static struct division divide_rows(const struct linear *l)
 	struct division d = {.unit = kb_index(k, l->columns.panels),
 	                     .panels = kb_index(k, l->columns.panels)};
 	d.groups = kb_index(k, 1);
-	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, matmul_m_block_rows(l)));
+	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, l->nest.m_block));
 	d.blocks = emit_div_up(k, l->rows, d.block);
 	return d;
 }
@@ -603,9 +433,9 @@ static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val gro
 static struct kb_val min_m_blocks(const struct linear *l)
 {
 	struct kb *k = l->k;
-	struct kb_val most = kb_index(k, matmul_m_block_rows(l));
+	struct kb_val most = kb_index(k, l->nest.m_block);
 	struct kb_val min_blocks = emit_div_up(k, kb_max(k, l->rows, kb_index(k, 1)), most);
-	if (!l->amx.config.id)
+	if (l->nest.order != NEST_AMX)
 		return min_blocks;
 	struct kb_val tiles = emit_div_up(k, l->rows, kb_index(k, AMX_TILE_ROWS));
 	struct kb_val all = kb_max(k, min_blocks, kb_min(k, l->job->n_workers, tiles));
@@ -617,8 +447,8 @@ static struct kb_val min_m_blocks(const struct linear *l)
 static struct kb_val round_to_amx_tiles(const struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	struct kb_val tile_rows = kb_index(k, KB_TILE_ROWS), most = kb_index(k, matmul_m_block_rows(l));
-	if (!l->amx.config.id && !l->repack.acc.id)
+	struct kb_val tile_rows = kb_index(k, KB_TILE_ROWS), most = kb_index(k, l->nest.m_block);
+	if (l->nest.order != NEST_AMX && l->nest.repack.to != REPACK_AMX)
 		return rows;
 	return kb_min(k, kb_mul(k, emit_div_up(k, rows, tile_rows), tile_rows), most);
 }
@@ -630,14 +460,14 @@ static struct division divide(const struct linear *l)
 	struct kb *k = l->k;
 	if (l->norm.after)
 		return divide_rows(l);
-	struct kb_val many = kb_index(k, panels_per_task(l)), mr = kb_index(k, l->mr);
-	struct kb_val one = matmul_prefers_small_code(l) ? many : kb_index(k, l->columns.unit);
+	struct kb_val many = kb_index(k, l->nest.unit), mr = kb_index(k, l->nest.mr);
+	struct kb_val one = kb_index(k, l->nest.few_unit);
 	struct kb_val panels = l->value.n.id ? emit_div_up(k, l->value.n, kb_index(k, MATMUL_PANEL))
 	                                     : kb_index(k, l->columns.panels);
 	struct division d = {.panels = panels, .unit = one, .blocks = kb_index(k, 1), .block = mr};
 	if (l->rows_lo <= 0)
 		d.blocks = kb_min(k, l->rows, d.blocks);
-	if (l->rows_hi > l->mr) {
+	if (l->rows_hi > l->nest.mr) {
 		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
 		struct kb_val min_blocks = min_m_blocks(l);
 		struct kb_val groups = emit_div_up(k, panels, d.unit);
@@ -675,12 +505,12 @@ static void enter_batch(const struct linear *l, const struct division *d, struct
 static void bind_real_rows(struct linear *l)
 {
 	const struct batch_rows rows = batch_rows_of(l->eval, eval_result(l->g->root), l->size);
-	if (!rows.lengths.ptr.id || l->value.t || l->rows_hi > INT32_MAX)
+	if (!rows.lengths.ptr.id || !matmul_lists_real_rows(l))
 		return;
 	l->real = rows;
 	l->rows = rows.n;
 	l->rows_lo = 0;
-	int64_t most = matmul_m_block_rows(l) > l->mr ? matmul_m_block_rows(l) : l->mr;
+	int64_t most = l->nest.m_block > l->nest.mr ? l->nest.m_block : l->nest.mr;
 	l->row_list = kb_local(l->k, "list", KB_I32, most);
 	if (!matmul_has_x_buffer(l))
 		l->row_runs = kb_local(l->k, "runs", KB_I32, most);
@@ -790,24 +620,17 @@ bool kernel_linear(struct kernel *g)
 	struct linear l;
 	if (!bind_group(&l, g) ||
 	    (!matmul_bind_result(&l) && !matmul_bind_block_op(&l) && !matmul_find_ranges(&l)) ||
-	    !matmul_choose_tile(&l) || !matmul_alloc_x_buffer(&l))
+	    !nest_choose(&l, 0))
 		return false;
-	matmul_amx_begin(&l);
-	bool is_skinny = matmul_is_skinny(&l);
-	if (!l.amx.config.id)
-		l.c_buf = choose_c_buffer(
-		        &l, l.ranges || l.block_op || l.value.n.id || matmul_needs_c_buffer(g), is_skinny);
-	matmul_choose_b_buffer(&l, is_skinny, matmul_x_buffer_bytes(&l));
-	if (l.value.t && !l.b_buf.at.id && !l.value.is_unpacked)
-		return false;
-	if (!is_skinny)
-		matmul_choose_repack(&l, matmul_x_buffer_bytes(&l));
-	if (!is_skinny && l.columns.panels > 0 && l.rows_hi > 0)
-		bind_real_rows(&l);
-	if (l.columns.panels > 0 && l.rows_hi > 0 && is_skinny)
-		matmul_skinny(&l);
-	else if (l.columns.panels > 0 && l.rows_hi > 0)
-		emit_blocks(&l);
+	matmul_bind_buffers(&l);
+	if (l.columns.panels > 0 && l.rows_hi > 0) {
+		if (l.nest.order == NEST_SKINNY) {
+			matmul_skinny(&l);
+		} else {
+			bind_real_rows(&l);
+			emit_blocks(&l);
+		}
+	}
 	matmul_amx_end(&l);
 	return true;
 }
@@ -836,7 +659,6 @@ struct experts {
 	int64_t n;            /* experts */
 	int64_t matrix_bytes; /* from one matrix to the next */
 	struct kb_val lo, hi; /* panels of this worker */
-	int64_t block_rows;   /* of an M block, at most */
 };
 
 /* Binds w, ids, bias and x. False: the layout of w or x does not fit. */
@@ -864,31 +686,6 @@ static bool find_expert_sizes(struct experts *x)
 	return l->rows_hi < INT32_MAX;
 }
 
-/* Rows of an M block: x stays in L2 together with an N block; full register tiles. Chooses the buffers with it: each
- * bounds the rows further. */
-static void choose_block(struct experts *x)
-{
-	struct linear *l = &x->l;
-	int64_t rows = matmul_has_x_buffer(l) ? l->norm.x_rows
-	                                      : target_gemm_mc(l->job->target, l->depth > 0 ? l->depth : 1);
-	rows = rows < EXPERT_ROWS_MAX ? rows / l->mr * l->mr : EXPERT_ROWS_MAX / l->mr * l->mr;
-	rows = rows > l->mr ? rows : l->mr;
-	x->block_rows = rows < l->rows_hi ? rows : l->rows_hi;
-	l->rows_lo = 1;
-	l->rows_hi = x->block_rows;
-	if (!l->amx.config.id) {
-		l->c_buf = (struct matmul_c_buffer){.rows = matmul_max_mr(l),
-		                                    .width = (int64_t)l->columns.nc * MATMUL_PANEL};
-		if (matmul_needs_c_buffer(l->g))
-			l->c_buf.at = kb_local(l->k, "c_buf", KB_F32, l->c_buf.rows * l->c_buf.width);
-	}
-	matmul_choose_b_buffer(l, false, 0);
-	matmul_choose_repack(l, matmul_x_buffer_bytes(l));
-	if ((l->c_buf.kc || l->amx.config.id) && l->c_buf.rows < x->block_rows)
-		l->rows_hi = x->block_rows = l->c_buf.rows;
-	l->row_list = kb_local(l->k, "list", KB_I32, x->block_rows);
-}
-
 /* Expert of a row; ids out of range are clamped. */
 static struct kb_val expert_of_row(const struct experts *x, struct kb_val row)
 {
@@ -909,7 +706,7 @@ static struct kb_val gather_rows(const struct experts *x, struct kb_val expert, 
 	struct kb_var count = kb_var(k, "count", KB_INDEX_T, kb_index(k, 0));
 	kb_forever(k);
 	struct kb_val row = kb_get(k, next), n = kb_get(k, count);
-	struct kb_val is_full = kb_cmp(k, KB_GE, n, kb_index(k, x->block_rows));
+	struct kb_val is_full = kb_cmp(k, KB_GE, n, kb_index(k, x->l.rows_hi));
 	kb_break_if(k, kb_bin(k, KB_OR, kb_cmp(k, KB_GE, row, x->l.rows), is_full));
 	kb_if(k, kb_cmp(k, KB_EQ, expert_of_row(x, row), expert));
 	kb_store(k, kb_cvt(k, row, KB_I32), x->l.row_list, n, 0, 0);
@@ -944,9 +741,9 @@ static void find_panel_run(struct experts *x)
 {
 	struct linear *l = &x->l;
 	struct kb *k = l->k;
-	struct kb_val hi, unit = kb_index(k, l->nr);
-	struct kb_val lo =
-	        eval_worker_range(l->eval, kb_index(k, (l->columns.panels + l->nr - 1) / l->nr), &hi);
+	struct kb_val hi, unit = kb_index(k, l->nest.nr);
+	struct kb_val lo = eval_worker_range(
+	        l->eval, kb_index(k, (l->columns.panels + l->nest.nr - 1) / l->nest.nr), &hi);
 	x->lo = kb_mul(k, lo, unit);
 	x->hi = kb_min(k, kb_mul(k, hi, unit), kb_index(k, l->columns.panels));
 }
@@ -955,13 +752,15 @@ bool kernel_expert_linear(struct kernel *g)
 {
 	struct experts x = {.l = matmul_new(g)};
 	struct linear *l = &x.l;
-	if (!bind_expert_operands(&x) || !find_expert_sizes(&x) || !matmul_bind_result(l) ||
-	    !matmul_choose_tile(l) || !matmul_alloc_x_buffer(l) || l->norm.after || l->rank < 2)
+	if (!bind_expert_operands(&x) || !find_expert_sizes(&x) || !matmul_bind_result(l) || l->norm.after ||
+	    l->rank < 2)
 		return false;
 	if (l->columns.panels == 0 || l->rows_hi == 0)
 		return true;
-	matmul_amx_begin(l);
-	choose_block(&x);
+	if (!nest_choose(l, EXPERT_ROWS_MAX))
+		return false;
+	matmul_bind_buffers(l);
+	l->row_list = kb_local(l->k, "list", KB_I32, l->rows_hi);
 	find_panel_run(&x);
 	kb_if(g->k, kb_cmp(g->k, KB_LT, x.lo, x.hi));
 	struct kb_val expert =

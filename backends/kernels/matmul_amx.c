@@ -54,36 +54,31 @@ static int64_t full_chunks(const struct linear *l)
 	return k_rows(l) / CHUNK_ROWS;
 }
 
-/* Chunks of a K block: K is divided evenly so that the k-rows of two panels take at most half of L1. */
-static int64_t chunks_per_k_block(const struct linear *l)
+/* K elements of a tile multiply by dot blocks: a dot block, at most the 64 bytes of a tile's row. */
+static int k_of_tile(const struct linear *l)
 {
-	int64_t full = full_chunks(l), most = l->job->target->l1_bytes / 2 / (PANELS * CHUNK_BYTES),
-	        k_blocks = most > 0 ? (full + most - 1) / most : full;
-	return k_blocks > 0 ? (full + k_blocks - 1) / k_blocks : 1;
+	return l->lowp.layout.block < KB_TILE_BYTES ? (int)l->lowp.layout.block : KB_TILE_BYTES;
 }
 
-/* Lays out scratch: the C buffer, in whole tiles, follows the rows of x; and configures the tile registers. Nothing
- * where AMX is not used for all of K. */
+/* Configures the tile registers, for all of K or for dot blocks, and makes the local buffers: of the last k-rows, or
+ * where a tile stores the sums of a dot block. Nothing without AMX. */
 void matmul_amx_begin(struct linear *l)
 {
 	struct kb *k = l->k;
-	const struct attrs_group *s = l->g->attrs;
-	if (!matmul_uses_amx(l))
+	bool has_full_k = l->nest.order == NEST_AMX;
+	if (!has_full_k && l->nest.repack.to != REPACK_AMX)
 		return;
-	int64_t before = matmul_x_buffer_bytes(l),
-	        width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL;
-	l->c_buf = (struct matmul_c_buffer){.at = kb_ptr_add(k, l->job->scratch, kb_index(k, before), 0),
-	                                    .width = width};
-	l->c_buf.rows = (s->scratch - before) / (width * 4) / AMX_TILE_ROWS * AMX_TILE_ROWS;
-	l->amx.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
-	if (k_rows(l) % CHUNK_ROWS > 0)
-		l->amx.tail = kb_local(k, "tail", KB_I32, PANELS * CHUNK_BYTES / 4);
-	kb_tile_config_gemm(k, l->amx.config, KB_TILE_BYTES);
+	struct kb_val config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
+	if (!has_full_k)
+		l->buf.dot = kb_local(k, "acc", KB_I32, CHUNK_BYTES / 4);
+	else if (k_rows(l) % CHUNK_ROWS > 0)
+		l->buf.tail = kb_local(k, "tail", KB_I32, PANELS * CHUNK_BYTES / 4);
+	kb_tile_config_gemm(k, config, has_full_k ? KB_TILE_BYTES : k_of_tile(l));
 }
 
 void matmul_amx_end(const struct linear *l)
 {
-	if (l->amx.config.id || l->repack.acc.id)
+	if (l->nest.order == NEST_AMX || l->nest.repack.to == REPACK_AMX)
 		kb_tile_release(l->k);
 }
 
@@ -92,19 +87,19 @@ void matmul_amx_end(const struct linear *l)
 static void copy_k_tail(const struct linear *l, const struct panel_group *c)
 {
 	struct kb *k = l->k;
-	struct kb_type type = KB_TYPE(KB_I32, l->lanes);
+	struct kb_type type = KB_TYPE(KB_I32, l->nest.lanes);
 	int64_t words = k_rows(l) % CHUNK_ROWS * MATMUL_PANEL,
 	        at = full_chunks(l) * CHUNK_BYTES + l->panel.header;
 	for (int p = 0; words > 0 && p < c->n; p++) {
 		struct kb_val from = kb_ptr_add(k, c->w, kb_index(k, 0), p * l->panel.bytes + at),
-		              to = kb_ptr_add(k, l->amx.tail, kb_index(k, 0), p * CHUNK_BYTES);
+		              to = kb_ptr_add(k, l->buf.tail, kb_index(k, 0), p * CHUNK_BYTES);
 		struct kb_val i =
-		        kb_loop(k, "line", kb_index(k, 0), kb_index(k, words), l->lanes, KB_NONEMPTY);
+		        kb_loop(k, "line", kb_index(k, 0), kb_index(k, words), l->nest.lanes, KB_NONEMPTY);
 		kb_store(k, kb_load(k, type, from, i, 0, 0), to, i, 0, 0);
 		kb_end_loop(k);
-		i = kb_loop(k, "clear", kb_index(k, words), kb_index(k, CHUNK_ROWS * MATMUL_PANEL), l->lanes,
-		            KB_NONEMPTY);
-		kb_store(k, kb_splat(k, kb_i32(k, 0), l->lanes), to, i, 0, 0);
+		i = kb_loop(k, "clear", kb_index(k, words), kb_index(k, CHUNK_ROWS * MATMUL_PANEL),
+		            l->nest.lanes, KB_NONEMPTY);
+		kb_store(k, kb_splat(k, kb_i32(k, 0), l->nest.lanes), to, i, 0, 0);
 		kb_end_loop(k);
 	}
 }
@@ -131,7 +126,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
                           struct kb_val row, int rows)
 {
 	struct kb *k = l->k;
-	int64_t row_bytes = l->lowp.layout.bytes, full = full_chunks(l), c_stride = l->c_buf.width * 4;
+	int64_t row_bytes = l->lowp.layout.bytes, full = full_chunks(l), c_stride = l->nest.c.width * 4;
 	struct matrix_tiles t = {.k = k,
 	                         .dot = l->lowp.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
 	                         .rows = rows / KB_TILE_ROWS,
@@ -140,7 +135,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	                         .x_tile_stride = KB_TILE_ROWS * row_bytes,
 	                         .w_row_stride = PANEL_ROW_BYTES,
 	                         .w_tile_stride = l->panel.bytes};
-	struct kb_val x = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
+	struct kb_val x = kb_ptr_add(k, l->buf.x, kb_mul_const(k, row, row_bytes), 0);
 	struct kb_val acc_at = kb_ptr_add(k, c->acc_at, kb_mul_const(k, row, c_stride), 0);
 	kb_if(k, kb_cmp(k, KB_EQ, k_block->from, kb_index(k, 0)));
 	matrix_tiles_zero(&t);
@@ -154,10 +149,10 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	              w = kb_ptr_add(k, c->w, kb_mul_const(k, chunk, CHUNK_BYTES), l->panel.header);
 	matrix_tiles_mac_k(&t, words, w);
 	kb_end_loop(k);
-	if (l->amx.tail.id) {
+	if (l->buf.tail.id) {
 		t.w_tile_stride = CHUNK_BYTES;
 		kb_if(k, kb_cmp(k, KB_EQ, k_block->to, kb_index(k, full)));
-		matrix_tiles_mac_k(&t, kb_ptr_add(k, x, kb_index(k, 0), full * KB_TILE_BYTES), l->amx.tail);
+		matrix_tiles_mac_k(&t, kb_ptr_add(k, x, kb_index(k, 0), full * KB_TILE_BYTES), l->buf.tail);
 		kb_end_if(k);
 	}
 	matrix_tiles_store(&t, acc_at, c_stride);
@@ -168,14 +163,16 @@ static void dequantize_acc(const struct linear *l, const struct panel_group *c, 
 {
 	struct kb *k = l->k;
 	int64_t row_bytes = l->lowp.layout.bytes;
-	struct reg_tile p = {.k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->lanes, .lanes = l->lanes};
+	struct reg_tile p = {
+	        .k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->nest.lanes, .lanes = l->nest.lanes};
 	const struct matmul_lowp_tile tile = {.l = l, .p = &p, .w = c->w};
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, 0);
-	struct kb_val at = kb_mul_const(k, row, l->c_buf.width);
-	p.x[0] = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
+	struct kb_val at = kb_mul_const(k, row, l->nest.c.width);
+	p.x[0] = kb_ptr_add(k, l->buf.x, kb_mul_const(k, row, row_bytes), 0);
 	for (int v = 0; v < p.vectors; v++) {
-		struct kb_val sum = kb_load(k, KB_TYPE(KB_I32, l->lanes), c->acc_at, at, v * l->lanes, 0);
-		kb_store(k, matmul_dequantize_acc(&tile, 0, v, sum), c->acc_at, at, v * l->lanes, 0);
+		struct kb_val sum =
+		        kb_load(k, KB_TYPE(KB_I32, l->nest.lanes), c->acc_at, at, v * l->nest.lanes, 0);
+		kb_store(k, matmul_dequantize_acc(&tile, 0, v, sum), c->acc_at, at, v * l->nest.lanes, 0);
 	}
 	kb_end_loop(k);
 }
@@ -184,7 +181,7 @@ static void dequantize_acc(const struct linear *l, const struct panel_group *c, 
  * at least. */
 static int64_t reach_of_shares(const struct linear *l)
 {
-	int64_t tiles = matmul_m_block_rows(l) / AMX_TILE_ROWS + 1;
+	int64_t tiles = l->nest.m_block / AMX_TILE_ROWS + 1;
 	return (2 * PANELS + tiles / CHUNK_ROWS + 1) * l->panel.bytes;
 }
 
@@ -192,7 +189,7 @@ static int64_t reach_of_shares(const struct linear *l)
 static void add_panel_group(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	int64_t full = full_chunks(l), step = chunks_per_k_block(l);
+	int64_t full = full_chunks(l), step = l->nest.kc / (CHUNK_ROWS * l->panel.k_per_line);
 	struct kb_val tiles = kb_add_const(k, rows, AMX_TILE_ROWS - 1), end = kb_index(k, full);
 	tiles = kb_max(k, kb_div_const(k, tiles, AMX_TILE_ROWS), kb_index(k, 1));
 	struct k_block k_block = {.share = kb_bin(k, KB_DIV, kb_add_const(k, tiles, CHUNK_ROWS - 1), tiles)};
@@ -237,13 +234,13 @@ static void emit_panel_group(const struct linear *l, const struct matmul_block *
 	struct kb_val first = panel, column = kb_mul_const(k, kb_sub(k, panel, s->begin), MATMUL_PANEL);
 	if (l->columns.mats > 1) {
 		first = kb_add(k, first, kb_mul_const(k, mat, l->columns.panels));
-		column = kb_add(k, column, kb_mul_const(k, mat, l->c_buf.width / l->columns.mats));
+		column = kb_add(k, column, kb_mul_const(k, mat, l->nest.c.width / l->columns.mats));
 		c.next = kb_select(k, kb_cmp(k, KB_EQ, mat, kb_index(k, 0)), kb_index(k, other_mat),
 		                   kb_index(k, n * bytes - other_mat));
 	}
 	c.first = first;
 	c.w = kb_ptr_add(k, s->weights, kb_mul_const(k, first, bytes), 0);
-	c.acc_at = kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, column, 4), 0);
+	c.acc_at = kb_ptr_add(k, l->buf.c, kb_mul_const(k, column, 4), 0);
 	add_panel_group(l, &c, kb_sub(k, s->row_end, s->row));
 	if (l->columns.mats > 1)
 		kb_end_loop(k);
@@ -265,21 +262,6 @@ void matmul_amx_block(const struct linear *l, const struct matmul_block *s)
 
 /* ---- dot blocks ---- */
 
-/* K elements of a tile multiply: a dot block, at most the 64 bytes of a tile's row. */
-static int k_of_tile(const struct linear *l)
-{
-	return l->lowp.layout.block < KB_TILE_BYTES ? (int)l->lowp.layout.block : KB_TILE_BYTES;
-}
-
-/* Configures tiles for dot blocks, and makes the local buffer where a tile stores its accumulators. */
-void matmul_amx_per_block_begin(struct linear *l)
-{
-	struct kb *k = l->k;
-	struct kb_val config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
-	l->repack.acc = kb_local(k, "acc", KB_I32, CHUNK_BYTES / 4);
-	kb_tile_config_gemm(k, config, k_of_tile(l));
-}
-
 struct block_loop {
 	const struct matmul_lowp_tile *c;
 	struct matrix_tiles tiles;
@@ -300,7 +282,7 @@ static void multiply_dot_block(const struct block_loop *s, struct kb_val dot_blo
 	}
 }
 
-/* Adds the scaled sums of the n elements of dot block `dot_block`, which are in repack.acc, to the f32 accumulators. */
+/* Adds the scaled sums of the n elements of dot block `dot_block`, which are in buf.dot, to the f32 accumulators. */
 static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block, int64_t n)
 {
 	const struct linear *l = s->c->l;
@@ -309,12 +291,13 @@ static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block,
 	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, dot_block, l->lowp.layout.block);
 	matmul_prefetch_k_range(l, s->c->prefetch, first, n);
 	for (int v = 0; v < p->vectors; v++) {
-		struct kb_val column = kb_index(k, v * l->lanes);
-		struct panel_block scale = panel_load_block(k, &l->panel, s->c->w, column, first, l->lanes);
+		struct kb_val column = kb_index(k, v * l->nest.lanes);
+		struct panel_block scale =
+		        panel_load_block(k, &l->panel, s->c->w, column, first, l->nest.lanes);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_var sum = p->sum[m * p->vectors + v];
-			struct kb_val integers = kb_load(k, KB_TYPE(KB_I32, l->lanes), l->repack.acc, zero,
-			                                 m * MATMUL_PANEL + v * l->lanes, 0);
+			struct kb_val integers = kb_load(k, KB_TYPE(KB_I32, l->nest.lanes), l->buf.dot, zero,
+			                                 m * MATMUL_PANEL + v * l->nest.lanes, 0);
 			kb_set(k, sum,
 			       matmul_add_scaled(s->c, dot_block, m, &scale, integers, kb_get(k, sum)));
 		}
@@ -337,13 +320,13 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 	        tail = l->depth - (n - 1) * dot_block_k;
 	multiply_dot_block(&s, kb_index(k, 0), dot_block_k);
 	struct kb_val dot_block = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
-	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
+	matrix_tiles_store(&s.tiles, l->buf.dot, PANEL_ROW_BYTES);
 	multiply_dot_block(&s, kb_add_const(k, dot_block, 1), dot_block_k);
 	scale_dot_block(&s, dot_block, dot_block_k);
 	kb_end_loop(k);
-	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
+	matrix_tiles_store(&s.tiles, l->buf.dot, PANEL_ROW_BYTES);
 	multiply_dot_block(&s, kb_index(k, n - 1), tail);
 	scale_dot_block(&s, kb_index(k, n - 2), dot_block_k);
-	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
+	matrix_tiles_store(&s.tiles, l->buf.dot, PANEL_ROW_BYTES);
 	scale_dot_block(&s, kb_index(k, n - 1), tail);
 }

@@ -25,10 +25,10 @@ static void bind_c_row(const struct linear *l, const struct matmul_block *s, str
 {
 	struct kb *k = l->k;
 	int last = l->rank - 1;
-	struct eval_tensor at = {.t = {.ptr = l->c_buf.at, .dtype = DT_F32, .rank = l->rank}};
+	struct eval_tensor at = {.t = {.ptr = l->buf.c, .dtype = DT_F32, .rank = l->rank}};
 	struct eval_bias bias = {.v = l->bias, .expert = s->expert};
 	struct kb_val first = kb_mul_const(k, s->begin, MATMUL_PANEL);
-	at.skip = kb_sub(k, kb_mul_const(k, row, l->c_buf.width), first);
+	at.skip = kb_sub(k, kb_mul_const(k, row, l->nest.c.width), first);
 	for (int i = 0; i <= last; i++) {
 		at.t.size[i] = (struct kb_size){.v = l->size[i]};
 		at.t.stride[i] = (struct kb_size){true, i == last, kb_index(k, i == last)};
@@ -54,7 +54,7 @@ static void matmul_store_row(const struct linear *l, const struct eval_output *o
                              struct matmul_range r, const struct eval_point *row)
 {
 	struct kb *k = l->k;
-	int last = l->rank - 1, lanes = eval_vectorizes(l->eval, out->value, last) ? l->lanes : 1;
+	int last = l->rank - 1, lanes = eval_vectorizes(l->eval, out->value, last) ? l->nest.lanes : 1;
 	int64_t full = size / lanes * lanes;
 	size_t mark = eval_mark(l->eval);
 	struct eval_point at = *row;
@@ -130,8 +130,8 @@ static void store_block_values(const struct linear *l, const struct eval_columns
 static void store_block(const struct linear *l, struct matmul_range r, const struct eval_point *row)
 {
 	struct kb *k = l->k;
-	struct eval_columns c = {l->block_op->operands[0], *row, r.lo, r.hi, l->lanes, 0};
-	bool is_unrolled = BLOCK_WIDTH / l->lanes <= UNROLLED_MAX && l->columns.n >= BLOCK_WIDTH;
+	struct eval_columns c = {l->block_op->operands[0], *row, r.lo, r.hi, l->nest.lanes, 0};
+	bool is_unrolled = BLOCK_WIDTH / l->nest.lanes <= UNROLLED_MAX && l->columns.n >= BLOCK_WIDTH;
 	bool has_partial = l->columns.n % BLOCK_WIDTH != 0;
 	if (!is_unrolled) {
 		store_block_values(l, &c);
@@ -437,9 +437,9 @@ bool matmul_find_ranges(struct linear *l)
 static void leading_strides(const struct linear *l, struct kb_size *stride)
 {
 	struct kb *k = l->k;
-	struct kb_val row_step = kb_index(k, l->c_buf.width);
+	struct kb_val row_step = kb_index(k, l->nest.c.width);
 	for (int i = l->rank - 2; i >= 0; i--) {
-		stride[i] = (struct kb_size){i == l->rank - 2, l->c_buf.width, row_step};
+		stride[i] = (struct kb_size){i == l->rank - 2, l->nest.c.width, row_step};
 		row_step = kb_mul(k, row_step, l->size[i]);
 	}
 }
@@ -452,7 +452,7 @@ static struct kb_size constant(const struct linear *l, int64_t c)
 /* Binds v, a range or a view of one, to the C buffer; skip: its element 0. */
 static void bind_view(const struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
 {
-	struct eval_tensor at = {.t = {.ptr = l->c_buf.at, .dtype = DT_F32}, .skip = skip};
+	struct eval_tensor at = {.t = {.ptr = l->buf.c, .dtype = DT_F32}, .skip = skip};
 	struct eval_bias bias = {.v = t->is_normalized ? IR_NO_VALUE : l->bias,
 	                         .begin = l->ranges->items[t->range].begin};
 	struct kb_size stride[IR_RANK_MAX];
@@ -484,11 +484,11 @@ static struct kb_val c_buf_origin(const struct linear *l, const struct matmul_bl
                                   const struct column_range *range)
 {
 	struct kb *k = l->k;
-	struct kb_val before = kb_mul_const(k, row, l->c_buf.width);
+	struct kb_val before = kb_mul_const(k, row, l->nest.c.width);
 	before = kb_add(k, before, kb_mul_const(k, s->begin, MATMUL_PANEL));
 	int64_t begin = range->begin;
 	if (l->columns.mats > 1)
-		begin = range->begin > 0 ? l->c_buf.width / l->columns.mats : 0;
+		begin = range->begin > 0 ? l->nest.c.width / l->columns.mats : 0;
 	return kb_sub(k, kb_index(k, begin), before);
 }
 
@@ -565,8 +565,8 @@ static void norm_heads_of_row(const struct linear *l, const struct matmul_block 
 	const struct eval_point at = head_point(l, t, row, head);
 	struct kb_val to = kb_add_const(k, kb_mul_const(k, head, t->head), range->begin);
 	to = kb_sub(k, to, kb_mul_const(k, s->begin, MATMUL_PANEL));
-	to = kb_add(k, to, kb_mul_const(k, c_row, l->c_buf.width));
-	rowwise_norm_row(l->eval, norm, &at, kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, to, 4), 0));
+	to = kb_add(k, to, kb_mul_const(k, c_row, l->nest.c.width));
+	rowwise_norm_row(l->eval, norm, &at, kb_ptr_add(k, l->buf.c, kb_mul_const(k, to, 4), 0));
 	kb_end_loop(k);
 }
 
@@ -577,7 +577,7 @@ static struct matmul_piece matmul_piece(const struct linear *l, struct kb_val pi
 	struct kb *k = l->k;
 	int64_t n = MATMUL_PIECES;
 	struct matmul_piece p = {kb_index(k, 0), kb_index(k, width), kb_bool(k, true)};
-	while (width % (n * l->lanes) != 0 && n > 1)
+	while (width % (n * l->nest.lanes) != 0 && n > 1)
 		n /= 2;
 	if (!piece_id.id)
 		return p;
@@ -611,9 +611,9 @@ static struct matmul_range matmul_clip_to_piece(const struct linear *l, const st
 	struct kb *k = l->k;
 	if (!piece_id.id)
 		return r;
-	const struct matmul_piece piece = matmul_piece(l, piece_id, l->c_buf.width / l->columns.mats);
-	int64_t aligned =
-	        begin / l->lanes * l->lanes; /* vectors of a piece begin at multiples of the lanes */
+	const struct matmul_piece piece = matmul_piece(l, piece_id, l->nest.c.width / l->columns.mats);
+	int64_t aligned = begin / l->nest.lanes *
+	                  l->nest.lanes; /* vectors of a piece begin at multiples of the lanes */
 	struct kb_val first = kb_add_const(k, kb_mul_const(k, s->begin, MATMUL_PANEL), -aligned);
 	r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
 	r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));

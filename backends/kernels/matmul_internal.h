@@ -3,8 +3,9 @@
  * Internal interface of the CPU GEMM generator: y[M,N] = x[M,K] W[N,K]^T with packed weights (B), after the
  * blocking of Goto and van de Geijn (2008) and BLIS (2015).
  *
- *   matmul.c              tile and block sizes, division among workers, loop nest down to the microkernel; the same for
- *                         the rows that select an expert (mixture of experts)
+ *   nest.c                the loop nest as a value: tiles, blocks, buffers, passes
+ *   matmul.c              division among workers, loop nest down to the microkernel; the same for the rows that
+ *                         select an expert (mixture of experts)
  *   matmul_microkernel.c  one mr x nr register tile over K; store or epilogue; software prefetch of B
  *   matmul_lowp.c         K loops in int8 and bf16: dot8 (VNNI, SDOT), pmaddwd, 2x2 MMLA
  *   matmul_amx.c          int8 and bf16 by matrix tiles (AMX)
@@ -23,8 +24,7 @@
 #include "backends/kernels/batch_rows.h"
 #include "backends/kernels/reg_tile.h"
 #include "backends/kernels/generator.h"
-#include "backends/kernels/panel.h"
-#include "ir/target/tile.h"
+#include "backends/kernels/nest.h"
 
 #define MATMUL_PANEL    PANEL_COLUMNS
 #define MATMUL_NC       TILE_PANELS_MAX /* panels of an N block, at least; no register tile is wider */
@@ -43,8 +43,6 @@ struct matmul_columns {
 /* Norms fused with the linear. */
 struct matmul_norms {
 	const struct ir_op *before; /* norm or concat that computes x; NULL: x is in memory */
-	struct kb_val x_buf;        /* scratch [x_rows][row]: the rows of x that the prologue made */
-	int64_t x_rows;             /* capacity of x_buf */
 	/* Reads y; needs complete rows, so that workers divide M only; NULL: none. */
 	const struct ir_op *after;
 };
@@ -53,29 +51,7 @@ struct matmul_norms {
 struct matmul_lowp {
 	const struct ir_op *op;              /* NULL: x is f32 */
 	struct activation_quant to;          /* type, and block length along K */
-	struct activation_row_layout layout; /* of a row in x_buf: quants, row sums, scales */
-	struct kb_val f32_row;               /* scratch f32 [K]: a row before it is quantized */
-};
-
-/* AMX state of the function. */
-struct matmul_amx {
-	struct kb_val config; /* local memory of ldtilecfg; none: no matrix tiles for whole rows of K */
-	/* Local copy of the last K rows of B, padded with zeros to a full tile; or none. */
-	struct kb_val tail;
-};
-
-/* C buffer: unfinished or finished f32 sums [rows][width] before bias and epilogue. */
-struct matmul_c_buffer {
-	struct kb_val at; /* none: each register tile runs the epilogue itself */
-	int64_t rows;     /* of a register tile; of an M block if K is blocked or AMX multiplies */
-	int64_t width;    /* columns of an N block, of both projections if there are two */
-	int64_t kc; /* K block: partial sums are stored in the buffer between two of them; 0: K is not blocked */
-};
-
-/* Quantized weights of an N block, dequantized to f32 once for many rows; or columns of a value, packed. */
-struct matmul_b_buffer {
-	struct kb_val at;   /* scratch [panels][K or kc][16]; none: microkernels dequantize in registers */
-	struct panel panel; /* layout of a dequantized panel */
+	struct activation_row_layout layout; /* of a row in buf.x: quants, row sums, scales */
 };
 
 /* Op matmul: B is a value [.., K, N], or [.., N, K], whose panels each worker packs into the B buffer. For the rows of
@@ -88,22 +64,21 @@ struct matmul_value {
 	struct kb_val batches;
 	struct kb_val n,
 	        depth; /* N and K where the call has them, which columns.n and depth bound; else none */
-	bool is_unpacked;
-	struct panel stored; /* in place: as a panel, whose k-rows are k_stride elements apart */
 };
 
-/* Operands of integer multiplies, repacked in scratch for many rows (tile_unpacked_bytes): i16 for pmaddwd,
- * where each word of four bytes becomes the pairs (0, 2) and (1, 3); i8 with signs for AMX; or bytes as panels of 8
- * bits have them. */
-struct matmul_repacked {
-	struct kb_val x;      /* i16: [rows][2][bytes of a row]; none: x is read as it is */
-	struct kb_val panels; /* [panels][bytes]; none: nothing is repacked */
-	int group;            /* panels that are repacked at once */
-	int64_t bytes;        /* of a repacked panel */
-	struct kb_val acc; /* AMX by dot blocks: local i32 [16][16] where a tile stores its sums; else none */
+/* Copies and sums of the nest in scratch, of sums and AMX perhaps on the stack; none: the nest has no such copy. */
+struct matmul_buffers {
+	struct kb_val x;       /* [nest.x.rows][row]: rows that the prologue made */
+	struct kb_val f32_row; /* f32 [K]: a row before it is quantized */
+	struct kb_val
+	        b; /* [panels][K or kc][16]: quants of an N block dequantized, or columns of a value packed */
+	struct kb_val c;                    /* [nest.c.rows][nest.c.width] */
+	struct kb_val repacked_x, repacked; /* i16 [rows][2][bytes of a row]; [panels][nest.repack.bytes] */
+	struct kb_val dot;  /* AMX by dot blocks: i32 [16][16], where a tile stores its sums */
+	struct kb_val tail; /* AMX: the last k-rows of B, padded with zeros to a full tile */
 };
 
-/* A linear group: operands, shapes and the chosen schedule. Set up once, constant while code is emitted. */
+/* A linear group: operands, shapes and the loop nest. Set up once, constant while code is emitted. */
 struct linear {
 	struct kernel *g;
 	const struct kernel_job *job;
@@ -120,22 +95,18 @@ struct linear {
 	int64_t depth;                   /* K, or its bound (value.depth) */
 	struct panel panel;              /* layout of B */
 	struct kb_size k_stride;         /* elements between neighbours along K in a row of x */
-	int lanes;                       /* of an accumulator; divides 16 */
-	int mr, nr;                      /* rows and panels of the main register tile */
 	struct matmul_columns columns;
 	struct matmul_norms norm;
 	struct matmul_lowp lowp;
-	struct matmul_amx amx;
-	struct matmul_c_buffer c_buf;
-	struct matmul_b_buffer b_buf;
 	struct matmul_value value;
-	struct matmul_repacked repack;
 	struct matmul_ranges *ranges; /* outputs by ranges of columns; NULL: one output */
 	const struct ir_op *block_op; /* block_argmax or block_log_softmax ends the group; NULL: neither */
 	struct batch_rows real; /* of a padded batch, if M counts its real rows; lengths none: all rows */
 	/* i32: rows of the M block, which those of an expert and those of a padded batch are listed for; or none */
 	struct kb_val row_list;
 	struct kb_val row_runs; /* i32: listed rows that follow each other from each one on; or none */
+	struct nest nest;
+	struct matmul_buffers buf;
 };
 
 /* A macro block of the loop nest: rows [row, row_end) x panels [begin, end) x K elements [k_lo, k_hi). */
@@ -148,7 +119,7 @@ struct matmul_block {
 	struct kb_val expert; /* or none */
 	struct kb_val k_lo, k_hi;
 	const struct panel *b_layout; /* B is read from the B buffer, stored like this; NULL: from memory */
-	bool is_repacked;             /* B is read from matmul_repacked.panels */
+	bool is_repacked;             /* B is read from buf.repacked */
 };
 
 /* Weight prefetch in a register tile: K element k prefetches base + k stride, or each k-row the one at
@@ -166,7 +137,8 @@ struct matmul_prefetch {
 
 /* A register tile: rows x panels of the result, from `row` and `panel` on. */
 struct matmul_tile {
-	int rows, panels; /* mr, nr; of a row tile 0 panels: as many as registers hold */
+	int rows, panels; /* mr, nr; of a row tile 0 panels: as the nest has them */
+	bool has_single;  /* of a row tile: single panels can be left */
 	struct kb_val row, panel;
 	struct kb_val mat;   /* 0: gate, 1: up, where columns.mats is 2 */
 	struct kb_val c_row; /* first row in the C buffer */
@@ -179,29 +151,18 @@ typedef void matmul_tile_emitter(const struct linear *l, const struct matmul_blo
 /* ---- matmul.c ---- */
 /* Binds operands, shapes and outputs. False: the layout does not suit register tiles. */
 bool matmul_bind(struct linear *l, struct kernel *g);
-/* True for OpenCL, which compiles at program start: code size counts more than a kernel for each number of
- * rows. */
-bool matmul_prefers_small_code(const struct linear *l);
 /* Panel where the last tile of `panels` full panels of the block ends. */
 struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels);
-/* Emits the tile once for each of n decreasing mr: if (rows >= mr[0]) ..; else if (rows >= mr[1]) ..; the last one
- * always fits. */
-void matmul_emit_by_mr(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
-                       const int *mr, int n, struct kb_val rows, matmul_tile_emitter *emit);
-/* Loop over tiles of t->panels panels; has_single: then over the panels left, one by one. */
-void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
-                        bool has_single);
+/* Emits the tile once for each of n row tiles of decreasing rows: if (rows >= of[0].rows) ..; else if (rows >=
+ * of[1].rows) ..; the last one always fits. */
+void matmul_emit_by_rows(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
+                         const struct nest_rows *of, int n, struct kb_val rows, matmul_tile_emitter *emit);
+/* Loop over tiles of t.panels panels; t.has_single: then over the panels left, one by one. */
+void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t);
 /* True if a register tile multiplies all of K, a constant. */
 static inline bool matmul_has_constant_k(const struct linear *l)
 {
-	return !l->c_buf.kc && !l->value.depth.id;
-}
-/* Rows of an M block, at most: x stays in L2 together with two N blocks of weights. All rows, or full tiles. */
-int64_t matmul_m_block_rows(const struct linear *l);
-/* Bytes of a panel for one K element. */
-static inline int64_t matmul_bytes_per_k(const struct linear *l)
-{
-	return l->panel.bytes_per_k;
+	return !l->nest.kc && !l->value.depth.id;
 }
 
 /* ---- matmul_microkernel.c ---- */
@@ -211,17 +172,9 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 struct kb_val matmul_listed_row(const struct linear *l, struct kb_val row);
 /* Evaluator point of row `row` (of the row list, if any) and `column`. */
 struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column);
-/* Vector registers of one k-row of a panel, which are those of its accumulators for one row of x. */
-static inline int matmul_panel_vectors(const struct linear *l)
-{
-	int lanes = kb_caps(l->k)->lanes;
-	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
-}
-/* Registers of an accumulator: 2 if an i32 sum of the open dot block is live in addition to the f32 sum. */
-static inline int matmul_acc_registers(const struct linear *l)
-{
-	return 1 + (l->lowp.op && l->lowp.layout.blocks > 1);
-}
+/* ---- nest.c ---- */
+/* Only the real rows of a padded batch are computed: M blocks are lists of them. */
+bool matmul_lists_real_rows(const struct linear *l);
 
 /* ---- prefetch (matmul_microkernel.c) ---- */
 /* Prefetch state for `rows` rows in register tiles of `mr` rows and `panels` panels. */
@@ -245,9 +198,7 @@ void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *
                           struct kb_val super_block, struct kb_val word);
 
 /* ---- matmul_skinny.c ---- */
-/* True if there are few rows and the weights come from memory. */
-bool matmul_is_skinny(const struct linear *l);
-/* Emits the product for that case: each worker reads a run of panels once. */
+/* Emits the product of few rows whose weights come from memory: each worker reads a run of panels once. */
 void matmul_skinny(const struct linear *l);
 
 /* ---- matmul_prologue.c ---- */
@@ -258,23 +209,21 @@ static inline bool matmul_has_x_buffer(const struct linear *l)
 }
 /* Finds x and the ops that make it. False: these weights need another x. */
 bool matmul_bind_x(struct linear *l);
-/* Places x_buf and f32_row in scratch, if rows of x are made. False: there is not enough. */
-bool matmul_alloc_x_buffer(struct linear *l);
-/* Bytes of scratch of x_buf and f32_row. */
-int64_t matmul_x_buffer_bytes(const struct linear *l);
 /* Emits the prologue for rows [row, row_end). Each worker makes all of them for itself, if it has any of panels
  * [panel, panel_end): a barrier would cost more. */
 void matmul_fill_x_buffer(const struct linear *l, struct kb_val row, struct kb_val row_end,
                           struct kb_val panel, struct kb_val panel_end);
 
 /* ---- matmul_lowp.c ---- */
-#define MATMUL_X_WORDS   4 /* words of x in a vector that is multiplied by element (SDOT) or 2x2 (MMLA) */
-#define MATMUL_X_VECTORS 2 /* such vectors of a row that are live at once */
+#define MATMUL_X_WORDS   4  /* words of x in a vector that is multiplied by element (SDOT) or 2x2 (MMLA) */
+#define MATMUL_CHUNK     32 /* K elements in an iteration: eight words of x */
+#define MATMUL_X_VECTORS 2  /* such vectors of a row that are live at once */
 
 /* State of a register tile in reduced precision. p->x: rows of x_buf, with distances in words. */
 struct matmul_lowp_tile {
 	const struct linear *l;
 	const struct reg_tile *p;
+	const struct nest_tile *t;
 	struct kb_val w; /* first panel */
 	struct panel b;  /* layout of the k-rows that are read: of the panels, or repacked */
 	/* Address of each panel, and an opaque copy of it: what is loaded again through the copy LLVM cannot
@@ -292,13 +241,9 @@ struct matmul_lowp_tile {
 	struct kb_val x_words[MATMUL_X_VECTORS]
 	                     [MATMUL_ROWS_MAX]; /* live vectors of x for multiplies by element */
 };
-/* True if one instruction multiplies and adds the type that x is quantized to. */
-bool matmul_has_dot(const struct linear *l);
 /* K loops. int8: sums of a dot block in i32, scaled and added to p->sum. bf16: pairs, summed in f32. */
 void matmul_int8_loop(struct matmul_lowp_tile *c);
 void matmul_bf16_loop(struct matmul_lowp_tile *c);
-/* Zero point of the bytes that are multiplied: byte = quant + zero point. */
-int matmul_zero_point(const struct linear *l);
 /* sum + scale_x scale_w integers (+ minimum_w sum_x) of dot block `dot_block`, for row m. */
 struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
                                 const struct panel_block *s, struct kb_val integers, struct kb_val sum);
@@ -306,50 +251,26 @@ struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val 
 struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int v, struct kb_val integers);
 
 /* ---- matmul_amx.c ---- */
-/* True if AMX multiplies all of K at once: bf16, or int8 with one scale a row. */
-static inline bool matmul_uses_amx(const struct linear *l)
-{
-	return l->lowp.op && tile_uses_amx(l->job->target, l->panel.format, l->lowp.to, l->depth);
-}
-/* True if AMX multiplies dot block by dot block, for full tiles of 16 rows. */
-static inline bool matmul_uses_amx_per_block(const struct linear *l)
-{
-	return l->lowp.op && tile_blocks_use_amx(l->job->target, l->panel.format, l->lowp.to, l->depth);
-}
 static inline bool matmul_block_uses_amx(const struct linear *l, const struct matmul_block *s)
 {
-	return s->is_repacked && l->repack.acc.id;
+	return s->is_repacked && l->nest.repack.to == REPACK_AMX;
 }
-/* Rows of the largest register tile. */
-static inline int matmul_max_mr(const struct linear *l)
-{
-	return matmul_uses_amx_per_block(l) && l->mr < KB_TILE_ROWS ? KB_TILE_ROWS : l->mr;
-}
-/* Configures tiles and allocates the C buffer if matmul_uses_amx; releases the tiles. */
+/* Configures tiles, and allocates what their loops keep on the stack; releases the tiles. */
 void matmul_amx_begin(struct linear *l);
 void matmul_amx_end(const struct linear *l);
 /* Emits a macro block by AMX. */
 void matmul_amx_block(const struct linear *l, const struct matmul_block *s);
-/* By dot blocks: configures the tiles; the K loop of 16 rows x 1 panel. */
-void matmul_amx_per_block_begin(struct linear *l);
+/* By dot blocks: the K loop of 16 rows x 1 panel. */
 void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
 
 /* ---- copies for many rows (matmul_prologue.c) ---- */
-/* Chooses the B buffer (and its kc) if there are scratch and rows enough; else lowers mr to what dequantizing
- * in registers leaves. scratch_begin: bytes of scratch in use. */
-void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t scratch_begin);
-/* True if microkernels dequantize in registers. */
-bool matmul_dequantizes_inline(const struct linear *l);
-/* Panels of a tile of `rows` rows whose microkernel dequantizes in registers: as many as registers hold; of one row
- * as many as hide the latency of FMAs, since x86 takes spilled scales from memory. */
-int matmul_inline_panels(const struct linear *l, int rows);
+/* Addresses of the copies and sums of the nest (l->buf); begins AMX. */
+void matmul_bind_buffers(struct linear *l);
 /* op matmul: true if the last panel may have fewer than 16 columns. */
 bool matmul_has_partial_panel(const struct linear *l);
 /* Dequantizes, or packs, the block's K range into the B buffer; returns the block that reads it. */
 struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct matmul_block *s);
-/* Chooses repacking if it pays and there is scratch. */
-void matmul_choose_repack(struct linear *l, int64_t scratch_begin);
-/* Repacks the panels of a block, of all projections, into the buffer of repack.group panels. */
+/* Repacks the panels of a block, of all projections, into the buffer of nest.repack.group panels. */
 void matmul_repack_block(const struct linear *l, const struct matmul_block *s);
 
 /* ---- matmul_epilogue.c ---- */

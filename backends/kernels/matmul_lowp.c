@@ -21,37 +21,10 @@
  */
 #include "backends/kernels/matmul_internal.h"
 
-#define BF16_UNROLL 8  /* k-rows of bf16 in an iteration, if accumulators are few */
-#define CHUNK       32 /* K elements in an iteration: eight words of x */
-/* Of a tile at least: for fewer rows, interleaving the weights costs more than MMLA gains. */
-#define MMLA_ROWS_MIN 4
-#define ACC_FEW       16 /* with more accumulators, one k-row has enough independent work to hide latency */
-/* ACC_FEW for i16 operands: in longer iterations LLVM hoists loads of words and spills them. */
-#define ACC_FEW_I16 4
-
 /* The type of a vector of words: four bytes or two bf16 of each column. */
 static struct kb_type word_vector(const struct matmul_lowp_tile *c)
 {
-	return KB_TYPE(KB_I32, c->l->lanes);
-}
-
-/* True if unsigned bytes are converted to signed ones (128 less) in registers: the target has s8 x s8 dot
- * products only. */
-static bool flips_sign(const struct linear *l)
-{
-	const struct kb_caps *caps = kb_caps(l->k);
-	return ir_format_u8_max(l->panel.format) > 127 && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
-}
-
-int matmul_zero_point(const struct linear *l)
-{
-	return ir_format_u8_zero_point(l->panel.format) - (flips_sign(l) ? 128 : 0);
-}
-
-/* True for NEON, whose dot products take one operand from a lane of a vector. */
-static bool multiplies_by_element(const struct matmul_lowp_tile *c)
-{
-	return c->l->lanes == MATMUL_X_WORDS && c->l->job->target->k_lanes == MATMUL_X_WORDS;
+	return KB_TYPE(KB_I32, c->l->nest.lanes);
 }
 
 /* Loads words x + 4 i .. x + 4 i + 3 of all rows for multiplies by element. bf16 is loaded as f32, for
@@ -60,7 +33,7 @@ static void load_x_words(struct matmul_lowp_tile *c, struct kb_val x, int i)
 {
 	const struct reg_tile *p = c->p;
 	struct kb_type type = KB_TYPE(c->l->lowp.to.bf16 ? KB_F32 : KB_I32, MATMUL_X_WORDS);
-	for (int m = 0; multiplies_by_element(c) && m < p->rows; m++)
+	for (int m = 0; c->t->x_lanes > 1 && m < p->rows; m++)
 		c->x_words[i][m] =
 		        kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * MATMUL_X_WORDS, 0);
 }
@@ -76,24 +49,11 @@ static struct kb_val broadcast_x_word(const struct matmul_lowp_tile *c, int m, s
 static struct kb_val x_word_of(const struct matmul_lowp_tile *c, int m, struct kb_val x, int i)
 {
 	struct kb *k = c->l->k;
-	if (!multiplies_by_element(c))
+	if (c->t->x_lanes == 1)
 		return broadcast_x_word(c, m, x, i);
 	struct kb_val all = kb_splat(k, kb_lane(k, c->x_words[i / MATMUL_X_WORDS][m], i % MATMUL_X_WORDS),
 	                             MATMUL_X_WORDS);
 	return c->l->lowp.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
-}
-
-bool matmul_has_dot(const struct linear *l)
-{
-	const struct kb_caps *caps = kb_caps(l->k);
-	return l->lowp.to.bf16 ? caps->has_dot_bf16 || caps->has_dot_bf16_odd
-	                       : caps->has_dot_u8s8 || caps->has_dot_s8s8;
-}
-
-/* True if a dot product of bytes takes several instructions (pmaddubsw, pmaddwd, paddd). */
-static bool is_dot_emulated(const struct matmul_lowp_tile *c)
-{
-	return !c->repacked_x.id && !matmul_has_dot(c->l);
 }
 
 /* ---- i32 accumulators ---- */
@@ -101,20 +61,7 @@ static bool is_dot_emulated(const struct matmul_lowp_tile *c)
 /* True if a chunk is summed in i16 (c->acc16) with pmaddubsw. */
 static bool uses_acc16(const struct matmul_lowp_tile *c)
 {
-	return tile_accumulates_i16(c->l->job->target, c->l->panel.format);
-}
-
-/* sum + dot product of four quants and four bytes of x, in each lane. */
-static struct kb_val dot_quants(const struct matmul_lowp_tile *c, struct kb_val sum, struct kb_val w,
-                                struct kb_val x)
-{
-	struct kb *k = c->l->k;
-	if (uses_acc16(c))
-		return kb_dot_u7s8_i16(k, sum, w, x);
-	if (flips_sign(c->l))
-		return kb_dot_s8s8(k, sum, w, x);
-	return ir_format_u8_max(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
-	                                                  : kb_dot_u7s8(k, sum, w, x);
+	return c->l->nest.dot.word == KB_DOT_U7S8_I16;
 }
 
 /* Word, in a panel, of the group of quants that belongs to word `first` of x in the dot block. */
@@ -127,7 +74,7 @@ static struct kb_val group_word(const struct matmul_lowp_tile *c, struct kb_val 
  * leave no register for another address. */
 static bool prefetches_once(const struct matmul_lowp_tile *c)
 {
-	return c->prefetch->row_tile.id && matmul_acc_registers(c->l) > 1;
+	return c->prefetch->row_tile.id && c->l->lowp.layout.blocks > 1;
 }
 
 /* Prefetches for k-row `k_row` of those from word `first` of the dot block on. */
@@ -144,25 +91,6 @@ static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first
 	matmul_prefetch_line(c->l, c->prefetch, i, c->w, at);
 }
 
-/* Dot blocks of a group of quants: 2 if a scale belongs to half of one. */
-static int dot_blocks_of_group(const struct matmul_lowp_tile *c)
-{
-	const struct activation_row_layout *row = &c->l->lowp.layout;
-	return row->blocks > 1 && row->block < c->b.group.elements ? (int)(c->b.group.elements / row->block)
-	                                                           : 1;
-}
-
-/* True if registers cannot hold all words of x of a group: they are multiplied in order, and k-rows are loaded for each
- * of them. */
-static bool is_in_x_order(const struct matmul_lowp_tile *c)
-{
-	const struct reg_tile *p = c->p;
-	int acc_at = matmul_acc_registers(c->l) * p->rows * p->vectors,
-	    others = 3; /* a k-row, its quants, a mask */
-	return multiplies_by_element(c) && c->b.group.words / dot_blocks_of_group(c) > MATMUL_X_WORDS &&
-	       acc_at + 2 * p->rows + others > kb_caps(p->k)->registers;
-}
-
 /*
  * Addresses of the panels: opaque ones where loads (NEON) have no room for the displacement of a panel;
  * another opaque copy where the table of a codebook or the words of x need the register of a k-row that would
@@ -171,25 +99,21 @@ static bool is_in_x_order(const struct matmul_lowp_tile *c)
 static void find_panel_addresses(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
-	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
-	bool is_codebook = !c->l->lowp.to.bf16 && ir_format(c->l->panel.format)->codebook;
-	bool needs_reload = is_in_x_order(c) || (is_codebook && c->p->rows > panels);
+	int panels = c->p->vectors * c->l->nest.lanes / MATMUL_PANEL;
 	struct kb_val w = c->repacked_w.id ? c->repacked_w : c->w;
-	int64_t bytes = c->repacked_w.id ? c->l->repack.bytes : c->l->panel.bytes;
 	for (int i = 0; i < panels; i++) {
-		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * bytes);
-		c->panel[i] = multiplies_by_element(c) && i > 0 ? kb_ptr_opaque(k, at) : at;
-		c->reload[i] = needs_reload ? kb_ptr_opaque(k, at) : c->panel[i];
+		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * c->b.bytes);
+		c->panel[i] = c->t->x_lanes > 1 && i > 0 ? kb_ptr_opaque(k, at) : at;
+		c->reload[i] = c->t->reloads ? kb_ptr_opaque(k, at) : c->panel[i];
 	}
 }
 
 /* Vector v of the words of k-row at + k_row. */
-static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, const struct kb_val *panel,
-                                      struct kb_val at, int k_row, int v)
+static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, struct kb_val at, int k_row, int v)
 {
-	int per_panel = MATMUL_PANEL / c->l->lanes;
-	int64_t disp = (int64_t)k_row * MATMUL_PANEL + v % per_panel * c->l->lanes;
-	return kb_load(c->l->k, word_vector(c), panel[v / per_panel], at, disp, 0);
+	int per_panel = MATMUL_PANEL / c->l->nest.lanes;
+	int64_t disp = (int64_t)k_row * MATMUL_PANEL + v % per_panel * c->l->nest.lanes;
+	return kb_load(c->l->k, word_vector(c), c->panel[v / per_panel], at, disp, 0);
 }
 
 /* Vector v of word i of the group at 4-byte word `group` + disp, as bytes that can be multiplied. With several rows,
@@ -199,18 +123,17 @@ static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val
                                  int v)
 {
 	struct kb *k = c->l->k;
-	int lanes = c->l->lanes, per_panel = MATMUL_PANEL / lanes;
-	bool is_codebook = ir_format(c->l->panel.format)->codebook;
+	int lanes = c->l->nest.lanes, per_panel = MATMUL_PANEL / lanes;
 	const struct panel_word w = {.from = c->panel[v / per_panel],
 	                             .again = c->reload[v / per_panel],
 	                             .group = group,
 	                             .disp = disp + (int64_t)(v % per_panel) * lanes,
 	                             .i = i,
-	                             .zero = matmul_zero_point(c->l),
-	                             .shifts_bytes = multiplies_by_element(c),
-	                             .is_unmasked = is_codebook && c->p->rows == 1};
+	                             .zero = c->l->nest.dot.zero,
+	                             .shifts_bytes = c->t->x_lanes > 1,
+	                             .is_unmasked = c->t->is_unmasked};
 	struct kb_val words = panel_load_word(k, &c->b, &w, lanes);
-	if (!flips_sign(c->l) || is_codebook)
+	if (!c->l->nest.dot.flips_sign)
 		return words;
 	return kb_bin(k, KB_XOR, words, kb_splat(k, kb_i32(k, -0x7f7f7f80), lanes)); /* 0x80808080 */
 }
@@ -235,7 +158,7 @@ static void add_word(struct matmul_lowp_tile *c, const struct group_at *g, int i
 		x = kb_add(p->k, x, g->row);
 		group = kb_add(p->k, group, kb_mul_const(p->k, g->row, MATMUL_PANEL));
 	}
-	int in_x = g->from + i - c->half * q->words / 2, n = multiplies_by_element(c) ? 1 : p->vectors;
+	int in_x = g->from + i - c->half * q->words / 2, n = c->t->x_lanes > 1 ? 1 : p->vectors;
 	for (int first_vector = 0; first_vector < p->vectors; first_vector += n) {
 		for (int v = 0; v < n; v++)
 			w[v] = load_quants(c, group, disp, i, first_vector + v);
@@ -244,7 +167,8 @@ static void add_word(struct matmul_lowp_tile *c, const struct group_at *g, int i
 			for (int v = 0; v < n; v++) {
 				int i_acc = m * p->vectors + first_vector + v;
 				struct kb_var sum = uses_acc16(c) ? c->acc16[i_acc] : c->acc[i_acc];
-				kb_set(p->k, sum, dot_quants(c, kb_get(p->k, sum), w[v], word));
+				kb_set(p->k, sum,
+				       kb_dot(p->k, c->l->nest.dot.word, kb_get(p->k, sum), w[v], word));
 			}
 		}
 	}
@@ -260,7 +184,7 @@ static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first,
 	for (int odd = 0; odd < 2; odd++) {
 		struct kb_val first_vector = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
 		for (int v = 0; v < p->vectors; v++)
-			w[v] = load_panel_words(c, c->panel, first_vector, k_row, v);
+			w[v] = load_panel_words(c, first_vector, k_row, v);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val word = kb_load_splat(k, word_vector(c), c->repacked_x, x,
 			                                   (2 * m + odd) * words + k_row);
@@ -300,7 +224,7 @@ static void load_x_range(struct matmul_lowp_tile *c, struct kb_val first, int fr
 static void add_group(struct matmul_lowp_tile *c, const struct group_at *g, int n)
 {
 	const struct quant_group *q = &c->b.group;
-	bool in_order = is_in_x_order(c);
+	bool in_order = c->t->in_x_order;
 	int begin = c->half * q->words / 2, before = g->from / q->words * q->k_rows;
 	if (!in_order)
 		load_x_range(c, g->first, g->from, n);
@@ -342,14 +266,14 @@ static void zero_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
-		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->lanes));
+		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->nest.lanes));
 }
 
 /* Adds the i16 sums to the i32 accumulators: one pmaddwd by ones. */
 static void flush_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
-	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->lanes);
+	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->nest.lanes);
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++) {
 		struct kb_val sum = kb_get(k, c->acc[i]), sum16 = kb_get(k, c->acc16[i]);
 		kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, sum16, ones));
@@ -364,12 +288,13 @@ static struct kb_val zero_point_correction(const struct linear *l, struct kb_val
 	struct kb *k = l->k;
 	if (ir_format(l->panel.format)->shift == 0)
 		return (struct kb_val){0};
-	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, matmul_zero_point(l)), KB_I16), l->lanes);
-	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, super_block, block, v, l->lanes), zero);
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, l->nest.dot.zero), KB_I16), l->nest.lanes);
+	struct kb_val v16 =
+	        kb_sub(k, panel_block_shift(k, &l->panel, super_block, block, v, l->nest.lanes), zero);
 	struct kb_val correction = kb_cvt(k, v16, KB_I32);
-	if (!kb_caps(k)->has_dot_s16s16)
+	if (!l->nest.dot.corrects_by_pairs)
 		return correction;
-	return kb_bin(k, KB_AND, correction, kb_splat(k, kb_i32(k, 0xffff), l->lanes));
+	return kb_bin(k, KB_AND, correction, kb_splat(k, kb_i32(k, 0xffff), l->nest.lanes));
 }
 
 /* Initial value of an i32 accumulator: the stored correction of row m, or correction * sum of x. */
@@ -380,9 +305,9 @@ static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val
 	if (!correction.id)
 		return word;
 	struct kb *k = c->l->k;
-	struct kb_val zero = kb_splat(k, kb_i32(k, 0), c->l->lanes);
-	return kb_caps(k)->has_dot_s16s16 ? kb_dot_s16s16(k, zero, correction, word)
-	                                  : kb_mul(k, correction, word);
+	struct kb_val zero = kb_splat(k, kb_i32(k, 0), c->l->nest.lanes);
+	return c->l->nest.dot.corrects_by_pairs ? kb_dot_s16s16(k, zero, correction, word)
+	                                        : kb_mul(k, correction, word);
 }
 
 /* Sets the i32 accumulators of a dot block to their zero-point corrections. */
@@ -397,16 +322,6 @@ static void begin_acc(struct matmul_lowp_tile *c, struct kb_val dot_block, struc
 }
 
 /* ---- 2x2 matrix multiplies (MMLA) ---- */
-
-/* True if 2x2 matrix multiplies apply: tiles of several rows, and one dot block. */
-static bool uses_mmla(const struct matmul_lowp_tile *c)
-{
-	const struct kb_caps *caps = kb_caps(c->l->k);
-	bool is_bf16 = c->l->lowp.to.bf16;
-	bool has = is_bf16 ? caps->has_dot_bf16_odd_2x2 : caps->has_dot_u8s8_2x2;
-	bool fits = is_bf16 || (c->l->lowp.layout.blocks == 1 && ir_format(c->l->panel.format)->bits == 8);
-	return has && fits && c->l->lanes == MATMUL_X_WORDS && c->p->rows >= MMLA_ROWS_MIN;
-}
 
 /* Words x + i and x + i + 1 of rows m and m + 1 (of m twice if it is the last one). */
 static struct kb_val load_row_pair(const struct matmul_lowp_tile *c, int m, struct kb_val x, int i)
@@ -437,14 +352,12 @@ static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct k
 		rows[m] = load_row_pair(c, m, x, i);
 	for (int v = 0; v < 2 * p->vectors; v++) {
 		for (int r = 0; v % 2 == 0 && r < 2; r++)
-			k_row[r] = load_panel_words(c, c->panel, at, i + r, v / 2);
+			k_row[r] = load_panel_words(c, at, i + r, v / 2);
 		struct kb_val w = kb_shuffle(k, k_row[0], k_row[1], columns[v % 2], MATMUL_X_WORDS);
 		for (int m = 0; m < p->rows; m += 2) {
 			struct kb_var to = sum[m * p->vectors + v];
 			struct kb_val before = kb_get(k, to);
-			kb_set(k, to,
-			       c->l->lowp.to.bf16 ? kb_dot_bf16_odd_2x2(k, before, w, rows[m])
-			                          : kb_dot_u8s8_2x2(k, before, w, rows[m]));
+			kb_set(k, to, kb_dot(k, c->l->nest.dot.square, before, w, rows[m]));
 		}
 	}
 }
@@ -504,9 +417,10 @@ static struct kb_val scale_block_of(const struct linear *l, struct kb_val dot_bl
 static struct panel_block load_scales(const struct linear *l, struct kb_val super_block, struct kb_val block,
                                       int v)
 {
-	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, super_block, block, v, l->lanes)};
+	struct panel_block s = {
+	        .scale = panel_block_scale(l->k, &l->panel, super_block, block, v, l->nest.lanes)};
 	if (ir_format(l->panel.format)->has_offset)
-		s.offset = panel_block_offset(l->k, &l->panel, super_block, block, v, l->lanes);
+		s.offset = panel_block_offset(l->k, &l->panel, super_block, block, v, l->nest.lanes);
 	return s;
 }
 
@@ -516,7 +430,7 @@ struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val 
 	struct kb *k = c->l->k;
 	const struct reg_tile *p = c->p;
 	const struct activation_row_layout *row = &c->l->lowp.layout;
-	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
+	struct kb_type type = KB_TYPE(KB_F32, c->l->nest.lanes);
 	struct kb_val d = kb_load_splat(k, type, p->x[m], dot_block, p->x_disp[m] + row->scales / 4);
 	struct kb_val scale = kb_mul(k, d, s->scale);
 	sum = kb_fma(k, kb_cvt(k, integers, KB_F32), scale, sum);
@@ -542,7 +456,7 @@ static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block,
 struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int v, struct kb_val integers)
 {
 	struct kb *k = c->l->k;
-	struct kb_val dot_block = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
+	struct kb_val dot_block = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->nest.lanes);
 	const struct panel_block s = load_scales(c->l, c->w, dot_block, v);
 	struct kb_val initial = initial_acc(c, dot_block, m, zero_point_correction(c->l, c->w, dot_block, v));
 	return matmul_add_scaled(c, dot_block, m, &s, kb_add(k, integers, initial), zero);
@@ -593,18 +507,6 @@ static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val do
 	return scale_block_of(c->l, in_super_block);
 }
 
-/* K elements of an iteration. An emulated dot product has common subexpressions that would exceed the
- * registers over a chunk: one group. */
-static int k_unroll(const struct matmul_lowp_tile *c)
-{
-	bool many_acc =
-	        is_dot_emulated(c) || c->p->rows * c->p->vectors > (c->repacked_x.id ? ACC_FEW_I16 : ACC_FEW);
-	if (uses_acc16(c) || !many_acc)
-		return CHUNK;
-	int least = multiplies_by_element(c) ? 4 * MATMUL_X_WORDS : 4, group = c->b.group.elements;
-	return group > least ? group : least;
-}
-
 /* A chunk, with i16 sums flushed to i32. */
 static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
 {
@@ -624,11 +526,11 @@ static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, i
 {
 	struct kb *k = c->l->k;
 	struct kb_val block = open_dot_block(c, dot_block), zero = kb_index(k, 0);
-	int64_t done = 0, unroll = k_unroll(c),
-	        loop_min = is_dot_emulated(c) || c->repacked_x.id ? CHUNK : 4 * CHUNK;
-	if (uses_mmla(c)) {
+	int64_t done = 0, unroll = c->t->unroll;
+	if (c->t->is_square) {
 		done = add_mmla_k_rows(c, n);
-	} else if (uses_acc16(c) && n <= CHUNK) { /* the i32 accumulators are live after the chunk only */
+	} else if (uses_acc16(c) &&
+	           n <= MATMUL_CHUNK) { /* the i32 accumulators are live after the chunk only */
 		zero_acc16(c);
 		add_chunk(c, zero, n);
 		begin_acc(c, dot_block, block);
@@ -637,14 +539,14 @@ static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, i
 	} else {
 		begin_acc(c, dot_block, block);
 	}
-	if (done == 0 && n >= loop_min) {
+	if (done == 0 && n >= c->t->loop_min) {
 		done = n / unroll * unroll;
 		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), unroll / 4, KB_NONEMPTY);
 		add_chunk_i32(c, at, unroll);
 		kb_end_loop(k);
 	}
-	for (; done < n; done += CHUNK)
-		add_chunk_i32(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
+	for (; done < n; done += MATMUL_CHUNK)
+		add_chunk_i32(c, kb_index(k, done / 4), n - done < MATMUL_CHUNK ? n - done : MATMUL_CHUNK);
 	for (int v = 0; v < c->p->vectors; v++)
 		scale_acc(c, dot_block, block, v);
 }
@@ -656,19 +558,14 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 	int64_t full = c->l->depth / row->block, tail = c->l->depth % row->block;
 	if (c->repacked_w.id) /* the k-rows read are repacked ones: the next quants are prefetched at once */
 		matmul_prefetch_k_range(c->l, c->prefetch, kb_index(k, 0), c->l->depth);
-	c->b = c->l->panel;
-	if (c->repacked_w.id && !c->repacked_x.id) { /* bytes */
-		c->b.group = quant_group(8);
-		c->b.k_per_line = c->b.group.elements;
-		c->b.bytes_per_k = PANEL_COLUMNS;
-	}
+	c->b = c->repacked_w.id ? c->l->nest.repack.panel : c->l->panel;
 	find_panel_addresses(c);
 	c->layout = quant_panel_layout(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->acc[i] = kb_var(k, "dot", word_vector(c), (struct kb_val){0});
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
-		c->acc16[i] = kb_var(k, "acc16", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
-	int64_t per = dot_blocks_of_group(c), looped = full / per * per;
+		c->acc16[i] = kb_var(k, "acc16", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->nest.lanes));
+	int64_t per = c->t->dot_blocks, looped = full / per * per;
 	if (looped > per) {
 		struct kb_val dot_block =
 		        kb_loop(k, "step", kb_index(k, 0), kb_index(k, looped), per, KB_NONEMPTY);
@@ -684,14 +581,6 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 
 /* ---- the bf16 loop ---- */
 
-/* Returns sum plus w * x of both bf16 of each lane, with the rounding of the target's dot product. */
-static struct kb_val dot_bf16_pairs(const struct matmul_lowp_tile *c, struct kb_val sum, struct kb_val w,
-                                    struct kb_val x)
-{
-	struct kb *k = c->l->k;
-	return kb_caps(k)->has_dot_bf16_odd ? kb_dot_bf16_odd(k, sum, w, x) : kb_dot_bf16(k, sum, w, x);
-}
-
 /* Adds k-row at + i of the panels (a pair of K elements of each column, the operand of a bf16 dot product) times the
  * same word of all rows of x. As in add_word, vectors are loaded all at once or one after the other. */
 static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
@@ -699,19 +588,19 @@ static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
 	struct kb *k = c->l->k;
 	const struct reg_tile *p = c->p;
 	struct kb_val words = kb_mul_const(k, at, MATMUL_PANEL), w[MATMUL_ACC_MAX];
-	int n = multiplies_by_element(c) ? 1 : p->vectors;
+	int n = c->t->x_lanes > 1 ? 1 : p->vectors;
 	if (c->prefetch->base.id)
 		matmul_prefetch_k(c->l, c->prefetch, kb_mul_const(k, kb_add_const(k, at, i), 2));
 	if (i % MATMUL_X_WORDS == 0)
 		load_x_words(c, at, i / MATMUL_X_WORDS);
 	for (int first_vector = 0; first_vector < p->vectors; first_vector += n) {
 		for (int v = 0; v < n; v++)
-			w[v] = load_panel_words(c, c->panel, words, i, first_vector + v);
+			w[v] = load_panel_words(c, words, i, first_vector + v);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val x = x_word_of(c, m, at, i);
 			for (int v = 0; v < n; v++) {
 				struct kb_var sum = p->sum[m * p->vectors + first_vector + v];
-				kb_set(k, sum, dot_bf16_pairs(c, kb_get(k, sum), w[v], x));
+				kb_set(k, sum, kb_dot(k, c->l->nest.dot.word, kb_get(k, sum), w[v], x));
 			}
 		}
 	}
@@ -721,13 +610,11 @@ void matmul_bf16_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
 	int64_t k_rows = panel_row_count(DT_BF16, c->l->depth);
-	int unroll = c->p->rows * c->p->vectors <= ACC_FEW ? BF16_UNROLL
-	             : multiplies_by_element(c)            ? MATMUL_X_WORDS
-	                                                   : 1;
+	int unroll = c->t->unroll;
 	int64_t full = k_rows / unroll * unroll;
 	c->b = c->l->panel;
 	find_panel_addresses(c);
-	if (uses_mmla(c)) {
+	if (c->t->is_square) {
 		full = k_rows / 2 * 2;
 		struct kb_val sum[MATMUL_ACC_MAX];
 		emit_mmla_loop(c, full, sum);

@@ -38,11 +38,10 @@ struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_v
 {
 	struct kb *k = l->k;
 	struct matmul_prefetch a = {.row_tile = {0}};
-	/* OpenCL has no prefetch that all devices implement; a dequantized B buffer is in the cache anyway. */
-	if (l->rows_hi <= l->mr || l->b_buf.at.id || l->job->target->arch == ARCH_OPENCL)
+	if (!l->nest.prefetches_next)
 		return a;
 	struct kb_val tiles = kb_div_const(k, kb_add_const(k, rows, mr - 1), mr);
-	int64_t step = matmul_bytes_per_k(l);
+	int64_t step = l->panel.bytes_per_k;
 	struct kb_val bytes = kb_add_const(k, tiles, panels * step - 1);
 	a.stride = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
 	a.row_tile = kb_var(k, "row_tile", KB_INDEX_T, kb_index(k, 0));
@@ -59,8 +58,8 @@ void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_p
  * up to a byte, and a few row tiles are lower than mr: of runs of rows all of them may have one row. */
 static int64_t reach_of_shares(const struct linear *l)
 {
-	int64_t rows = matmul_m_block_rows(l), tiles = (rows < l->rows_hi ? rows : l->rows_hi) / l->mr + 1;
-	int64_t panels = (l->nr + tiles / matmul_bytes_per_k(l)) * (l->row_runs.id ? l->mr : 1);
+	int64_t rows = l->nest.m_block, tiles = (rows < l->rows_hi ? rows : l->rows_hi) / l->nest.mr + 1;
+	int64_t panels = (l->nest.nr + tiles / l->panel.bytes_per_k) * (l->row_runs.id ? l->nest.mr : 1);
 	return (l->columns.nc + panels + 3) * l->panel.bytes;
 }
 
@@ -85,7 +84,7 @@ static struct kb_val base_full_k(const struct linear *l, const struct matmul_blo
 	struct kb *k = l->k;
 	struct kb_val depth = kb_index(k, l->depth), share = kb_mul(k, t->prefetch.stride, depth);
 	struct kb_val first = kb_mul(k, share, kb_get(k, t->prefetch.row_tile));
-	int64_t n_block = (s->is_repacked ? l->repack.group : l->columns.nc) * l->panel.bytes;
+	int64_t n_block = (s->is_repacked ? l->nest.repack.group : l->columns.nc) * l->panel.bytes;
 	int64_t group = l->panel.kind == PANEL_QUANTS ? l->panel.group.elements : 1;
 	struct kb_val full = kb_index(k, (l->depth + group - 1) / group * group);
 	return kb_ptr_add(k, w, stop_at_end(l, t, first, n_block, full), n_block);
@@ -98,7 +97,7 @@ static struct kb_val base_k_block(const struct linear *l, const struct matmul_bl
 {
 	struct kb *k = l->k;
 	const struct matmul_prefetch *a = &t->prefetch;
-	struct kb_val bytes_per_k = kb_index(k, matmul_bytes_per_k(l)),
+	struct kb_val bytes_per_k = kb_index(k, l->panel.bytes_per_k),
 	              panel_bytes = kb_index(k, l->panel.bytes);
 	struct kb_val block_bytes = kb_mul(k, kb_sub(k, s->k_hi, s->k_lo), bytes_per_k),
 	              k_offset = kb_mul(k, s->k_hi, bytes_per_k);
@@ -121,10 +120,10 @@ static struct kb_val matmul_prefetch_base(const struct linear *l, const struct m
                                           const struct matmul_tile *t, struct kb_val w)
 {
 	const struct matmul_prefetch *a = &t->prefetch;
-	bool is_main = matmul_block_uses_amx(l, s) || (2 * t->rows >= l->mr && t->panels == l->nr);
+	bool is_main = matmul_block_uses_amx(l, s) || (2 * t->rows >= l->nest.mr && t->panels == l->nest.nr);
 	if (a->base.id || !a->row_tile.id || !is_main)
 		return a->base;
-	return l->c_buf.kc ? base_k_block(l, s, t, w) : base_full_k(l, s, t, w);
+	return l->nest.kc ? base_k_block(l, s, t, w) : base_full_k(l, s, t, w);
 }
 
 void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
@@ -161,14 +160,11 @@ void matmul_prefetch_k(const struct linear *l, const struct matmul_prefetch *a, 
 
 /* ---- register tiles ---- */
 
-/* With fewer, a vector of bf16 pairs is loaded twice, not kept for its odd elements. */
-#define REGISTERS_TO_KEEP 32
-#define UNROLLED          8 /* K elements of a single row: the loop would cost as much as its few multiply-adds */
-
 struct microkernel {
 	const struct linear *l;
 	const struct matmul_block *block;
 	const struct matmul_tile *tile;
+	struct nest_tile nest;
 	struct reg_tile p;
 	struct panel_reader r;
 	const struct panel_loop *loop; /* of quants, while it is open */
@@ -187,7 +183,7 @@ struct kb_val matmul_listed_row(const struct linear *l, struct kb_val row)
 /* Evaluator point of row number `row` of the result. */
 static struct eval_point point_of_row(const struct linear *l, struct kb_val row, struct kb_val column)
 {
-	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1};
+	struct eval_point p = {.rank = l->rank, .vec = l->nest.lanes > 1 ? l->rank - 1 : -1};
 	p.flat = row;
 	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
 	p.index[l->rank - 1] = column;
@@ -227,21 +223,8 @@ static void finish_element(const struct linear *l, struct kb_val expert, const s
 
 /* ---- operands ---- */
 
-/* Rows of x that the prologue made in scratch; distances in words. */
-static void find_rows_in_x_buf(const struct linear *l, struct microkernel *a)
-{
-	struct kb *k = l->k;
-	struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
-	int64_t emit_k = l->lowp.op ? l->lowp.layout.bytes / 4 : tile_row_stride(l->depth);
-	struct kb_val first = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, emit_k * 4), 0);
-	for (int m = 0; m < a->tile->rows; m++) {
-		a->p.x[m] = first;
-		a->p.x_disp[m] = m * emit_k;
-	}
-}
-
 /* The tile's rows and panels in the repacked buffers. A row of x is its quants (layout.corrections bytes) as i16, so
- * twice as many bytes; without repack.x, x is read as it is. */
+ * twice as many bytes; without such a copy, x is read as it is. */
 static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *c)
 {
 	const struct linear *l = a->l;
@@ -249,22 +232,28 @@ static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *
 	struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
 	struct kb_val panel = kb_sub(k, a->tile->panel, a->block->begin);
 	if (l->columns.mats > 1)
-		panel = kb_add(k, panel, kb_mul_const(k, a->tile->mat, l->repack.group));
-	panel = kb_mul_const(k, panel, l->repack.bytes);
-	c->repacked_w = kb_ptr_add(k, l->repack.panels, panel, 0);
-	if (!l->repack.x.id)
+		panel = kb_add(k, panel, kb_mul_const(k, a->tile->mat, l->nest.repack.group));
+	panel = kb_mul_const(k, panel, l->nest.repack.panel.bytes);
+	c->repacked_w = kb_ptr_add(k, l->buf.repacked, panel, 0);
+	if (l->nest.repack.to != REPACK_I16)
 		return;
 	row = kb_mul_const(k, row, 2 * l->lowp.layout.corrections);
-	c->repacked_x = kb_ptr_add(k, l->repack.x, row, 0);
+	c->repacked_x = kb_ptr_add(k, l->buf.repacked_x, row, 0);
 }
 
-/* Addresses of the rows of x: one pointer and constant displacements where rows have a constant stride, to
- * save registers. */
+/* Addresses of the rows of x, in scratch if the prologue made them (displacements are in words): one pointer and
+ * constant displacements where rows have a constant stride, to save registers. */
 static void find_x_rows(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
 	if (matmul_has_x_buffer(l)) {
-		find_rows_in_x_buf(l, a);
+		int64_t words = l->lowp.op ? l->lowp.layout.bytes / 4 : tile_row_stride(l->depth);
+		struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
+		struct kb_val first = kb_ptr_add(k, l->buf.x, kb_mul_const(k, row, words * 4), 0);
+		for (int m = 0; m < a->tile->rows; m++) {
+			a->p.x[m] = first;
+			a->p.x_disp[m] = m * words;
+		}
 		return;
 	}
 	const struct kb_tensor *x = &l->x->t;
@@ -291,22 +280,22 @@ static struct kb_val c_buf_offset(const struct linear *l, const struct microkern
 	const struct matmul_tile *t = a->tile;
 	struct kb_val column = kb_mul_const(k, kb_sub(k, t->panel, a->block->begin), MATMUL_PANEL);
 	if (l->columns.mats > 1)
-		column = kb_add(k, column, kb_mul_const(k, t->mat, l->c_buf.width / l->columns.mats));
-	return kb_add(k, kb_mul_const(k, t->c_row, l->c_buf.width), column);
+		column = kb_add(k, column, kb_mul_const(k, t->mat, l->nest.c.width / l->columns.mats));
+	return kb_add(k, kb_mul_const(k, t->c_row, l->nest.c.width), column);
 }
 
 /* Accumulators start at 0, or with the sums that the K block before stored in the C buffer. */
 static void begin_accumulators(const struct linear *l, struct microkernel *a)
 {
-	if (!l->c_buf.kc) {
+	if (!l->nest.kc) {
 		reg_tile_zero(&a->p, "sum");
 		return;
 	}
 	struct kb_val from = c_buf_offset(l, a);
-	struct kb_type type = KB_TYPE(KB_F32, l->lanes);
+	struct kb_type type = KB_TYPE(KB_F32, l->nest.lanes);
 	for (int i = 0; i < a->p.rows * a->p.vectors; i++) {
-		int64_t disp = i / a->p.vectors * l->c_buf.width + i % a->p.vectors * l->lanes;
-		a->p.sum[i] = kb_var(l->k, "sum", type, kb_load(l->k, type, l->c_buf.at, from, disp, 0));
+		int64_t disp = i / a->p.vectors * l->nest.c.width + i % a->p.vectors * l->nest.lanes;
+		a->p.sum[i] = kb_var(l->k, "sum", type, kb_load(l->k, type, l->buf.c, from, disp, 0));
 	}
 }
 
@@ -327,18 +316,9 @@ static struct kb_val x_element(const struct linear *l, struct kb_val at, int i)
 static void broadcast_x(const struct linear *l, const struct microkernel *a, struct kb_val at, int i,
                         struct kb_val *x)
 {
-	struct kb_type type = KB_TYPE(KB_F32, l->lanes);
+	struct kb_type type = KB_TYPE(KB_F32, l->nest.lanes);
 	for (int m = 0; m < a->p.rows; m++)
 		x[m] = kb_load_splat(l->k, type, a->p.x[m], x_element(l, at, i), a->p.x_disp[m]);
-}
-
-/* f16 needs scratch registers to be converted. If all broadcasts fit as well, weights are converted one
- * vector at a time, after the broadcasts. */
-static bool converts_f16_late(const struct linear *l, const struct microkernel *a)
-{
-	int widening = l->job->target->has_fma ? 2 : 4;
-	return a->r.panel->kind == PANEL_F16 &&
-	       a->p.rows * (a->p.vectors + 1) + widening <= kb_caps(l->k)->registers;
 }
 
 /* sum[m][n] += x[m][at + i] w[n][at + i]. Each load directly precedes its uses, to keep live ranges short. */
@@ -347,7 +327,7 @@ static void emit_k(const struct linear *l, const struct microkernel *a, struct k
 	struct kb_val x[MATMUL_ROWS_MAX], offset = panel_k_row_offset(&a->r, at, i);
 	if (a->prefetch.base.id && i % a->r.panel->k_per_line == 0)
 		matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
-	if (!converts_f16_late(l, a)) {
+	if (!a->nest.is_x_first) {
 		reg_tile_mac_k(&a->p, x_element(l, at, i), offset, i, 0, a->p.rows);
 		return;
 	}
@@ -356,14 +336,20 @@ static void emit_k(const struct linear *l, const struct microkernel *a, struct k
 		reg_tile_mac_vector(&a->p, n, x, load_weights(a, offset, i, n));
 }
 
-/* bf16: true if registers hold two K elements of each row, so that a vector of pairs is used up before the
- * next one is loaded. */
-static bool takes_pairs(const struct linear *l, const struct microkernel *a)
+/* K elements of a k-row of bf16 pairs: x and odd broadcast, or, without odd, elements i and i + 1 of vectors x. */
+static void add_pairs(const struct linear *l, const struct microkernel *a, struct kb_val offset,
+                      const struct kb_val *x, const struct kb_val *odd, int i)
 {
-	int accumulators = a->p.rows * a->p.vectors,
-	    pair_registers = 2; /* a vector of pairs, and its even or odd elements as f32 */
-	int wanted = accumulators + 2 * a->p.rows + pair_registers + !l->job->target->has_fma;
-	return a->r.panel->kind == PANEL_BF16_PAIRS && wanted < kb_caps(l->k)->registers;
+	for (int n = 0; n < a->p.vectors; n++) {
+		struct kb_val pairs = panel_load_pairs(&a->r, a->r.at, offset, n);
+		for (int e = 0; e < 2; e++) {
+			struct kb_val w = panel_bf16_half(l->k, pairs, e);
+			if (odd)
+				reg_tile_mac_vector(&a->p, n, e ? odd : x, w);
+			else
+				reg_tile_mac_lane(&a->p, n, x, i + e, w);
+		}
+	}
 }
 
 /* K elements at + i and at + i + 1 of bf16 pairs. */
@@ -374,22 +360,7 @@ static void emit_k_pair(const struct linear *l, const struct microkernel *a, str
 		matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
 	broadcast_x(l, a, at, i, x[0]);
 	broadcast_x(l, a, at, i + 1, x[1]);
-	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val pairs = panel_load_pairs(&a->r, a->r.at, offset, n);
-		for (int odd = 0; odd < 2; odd++)
-			reg_tile_mac_vector(&a->p, n, x[odd], panel_bf16_half(l->k, pairs, odd));
-	}
-}
-
-/* Multiplies a pair of K elements by lanes of vectors of x. */
-static void add_pair_by_lane(const struct linear *l, const struct microkernel *a, struct kb_val offset,
-                             const struct kb_val *x, int i)
-{
-	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val pairs = panel_load_pairs(&a->r, a->r.at, offset, n);
-		for (int odd = 0; odd < 2; odd++)
-			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_bf16_half(l->k, pairs, odd));
-	}
+	add_pairs(l, a, offset, x[0], x[1], 0);
 }
 
 /* `lanes` K neighbours: in addition to the accumulators, a vector of each row and one of weights are live. */
@@ -404,7 +375,7 @@ static void emit_k_lanes(const struct linear *l, const struct microkernel *a, st
 		if (a->prefetch.base.id && i % (2 * a->r.panel->k_per_line) == 0)
 			matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
 		if (pairs)
-			add_pair_by_lane(l, a, offset, x, i);
+			add_pairs(l, a, offset, x, NULL, i);
 		else
 			reg_tile_mac_k_lane(&a->p, x, offset, i);
 	}
@@ -420,30 +391,13 @@ static struct kb_val last_multiple(const struct linear *l, const struct matmul_b
 	return kb_add(k, s->k_lo, kb_mul_const(k, n, lanes));
 }
 
-/* K elements from *from on, n to an iteration, while n are left; *from: the first one left. */
-static void emit_unrolled(const struct linear *l, struct microkernel *a, struct kb_val *from, int n)
-{
-	struct kb *k = l->k;
-	struct kb_val first = *from;
-	*from = last_multiple(l, a->block, n);
-	struct kb_val at = kb_loop(k, "k", first, *from, n, matmul_has_constant_k(l) ? KB_NONEMPTY : 0);
-	bool pairs = takes_pairs(l, a);
-	for (int i = 0; i < n; i += 1 + pairs) {
-		if (pairs)
-			emit_k_pair(l, a, at, i);
-		else
-			emit_k(l, a, at, i);
-	}
-	kb_end_loop(k);
-}
-
 /* n K neighbours of a k-row of quants (a callback of panel_loop). */
 static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at, int n)
 {
 	const struct microkernel *a = user;
 	const struct linear *l = a->l;
 	struct kb_val x[MATMUL_ROWS_MAX];
-	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->k_stride.is_const && l->k_stride.c == 1;
+	bool by_lanes = n > 1 && n == a->nest.x_lanes;
 	if (a->prefetch.base.id && w->is_first_use)
 		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->super_block, w->row_word);
 	if (by_lanes)
@@ -461,12 +415,12 @@ static void loop_quants(const struct linear *l, struct microkernel *a)
 {
 	struct panel_loop w = {.k = l->k,
 	                       .panel = a->r.panel,
-	                       .lanes = l->lanes,
+	                       .lanes = l->nest.lanes,
 	                       .vectors = a->p.vectors,
 	                       .at = a->r.at,
 	                       .lo = a->block->k_lo,
 	                       .hi = a->block->k_hi,
-	                       .is_k_range = l->c_buf.kc != 0,
+	                       .is_k_range = l->nest.kc != 0,
 	                       .body = emit_quants,
 	                       .user = a};
 	a->loop = &w;
@@ -474,7 +428,7 @@ static void loop_quants(const struct linear *l, struct microkernel *a)
 	a->loop = NULL;
 }
 
-/* The K block: by vectors of x or long unrolled iterations, then by full k-rows, then by elements. */
+/* The K block: loops over fewer and fewer K elements (nest.step), each over what the one before leaves. */
 static void emit_k_loop(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
@@ -482,34 +436,25 @@ static void emit_k_loop(const struct linear *l, struct microkernel *a)
 		loop_quants(l, a);
 		return;
 	}
-	int lanes = l->k_stride.is_const && l->k_stride.c == 1 ? l->job->target->k_lanes : 1;
-	unsigned flags = l->depth > 0 && !l->value.depth.id ? KB_NONEMPTY : 0;
+	bool is_nonempty =
+	        a->nest.step[0] > 1 ? matmul_has_constant_k(l) : l->depth > 0 && !l->value.depth.id;
 	struct kb_val from = a->block->k_lo;
-	int unroll = 1;
-	if (lanes > 1 && l->depth >= lanes) {
-		unroll = lanes;
-		from = last_multiple(l, a->block, lanes);
-		struct kb_val at = kb_loop(k, "k", a->block->k_lo, from, lanes,
-		                           matmul_has_constant_k(l) ? KB_NONEMPTY : 0);
-		emit_k_lanes(l, a, at, lanes);
+	for (int s = 0; s < a->nest.n_steps; s++) {
+		int n = a->nest.step[s];
+		struct kb_val first = from;
+		from = n > 1 ? last_multiple(l, a->block, n) : a->block->k_hi;
+		struct kb_val at = kb_loop(k, "k", first, from, n, is_nonempty ? KB_NONEMPTY : 0);
+		bool by_lanes = n > 1 && n == a->nest.x_lanes, by_pairs = n > 1 && a->nest.by_pairs;
+		if (by_lanes)
+			emit_k_lanes(l, a, at, n);
+		for (int i = 0; !by_lanes && i < n; i += 1 + by_pairs) {
+			if (by_pairs)
+				emit_k_pair(l, a, at, i);
+			else
+				emit_k(l, a, at, i);
+		}
 		kb_end_loop(k);
-	} else if (lanes == 1 && a->tile->rows == 1 && !l->c_buf.kc && l->depth >= UNROLLED &&
-	           l->job->target->arch != ARCH_OPENCL) { /* its compilers unroll themselves */
-		unroll = UNROLLED;
-		emit_unrolled(l, a, &from, unroll);
 	}
-	int64_t left = unroll > 1 ? l->depth % unroll : l->depth;
-	if (a->r.panel->k_per_line > 1 && (left >= a->r.panel->k_per_line || l->c_buf.kc % unroll != 0)) {
-		emit_unrolled(l, a, &from, a->r.panel->k_per_line);
-		unroll = a->r.panel->k_per_line;
-	}
-	if (unroll > 1 && l->depth % unroll == 0 && l->c_buf.kc % unroll == 0 && !l->value.depth.id)
-		return; /* no K block has a remainder */
-	if (unroll > 1)
-		flags = matmul_has_constant_k(l) ? KB_NONEMPTY : 0;
-	struct kb_val at = kb_loop(k, "k", from, a->block->k_hi, 1, flags);
-	emit_k(l, a, at, 0);
-	kb_end_loop(k);
 }
 
 /* ---- the end of a tile ---- */
@@ -517,9 +462,10 @@ static void emit_k_loop(const struct linear *l, struct microkernel *a)
 /* Columns of vector n that exist if the last panel has `last` columns. */
 static int valid_lanes(const struct linear *l, const struct microkernel *a, int n, int last)
 {
-	int per_panel = MATMUL_PANEL / l->lanes;
-	int left = n / per_panel == a->tile->panels - 1 ? last - n % per_panel * l->lanes : l->lanes;
-	return left < 0 ? 0 : left < l->lanes ? left : l->lanes;
+	int per_panel = MATMUL_PANEL / l->nest.lanes;
+	int left =
+	        n / per_panel == a->tile->panels - 1 ? last - n % per_panel * l->nest.lanes : l->nest.lanes;
+	return left < 0 ? 0 : left < l->nest.lanes ? left : l->nest.lanes;
 }
 
 /* Runs the epilogue on all accumulators; last: columns of the last panel, in which vectors without valid lanes are
@@ -536,8 +482,8 @@ static void finish_tile(const struct linear *l, struct microkernel *a, int last)
 		int valid = valid_lanes(l, a, n, last);
 		if (valid == 0)
 			continue;
-		struct kb_val at = kb_add_const(k, column, (int64_t)n * l->lanes);
-		struct eval_width before = eval_width(l->eval, l->lanes, valid);
+		struct kb_val at = kb_add_const(k, column, (int64_t)n * l->nest.lanes);
+		struct eval_width before = eval_width(l->eval, l->nest.lanes, valid);
 		for (int m = 0; m < a->tile->rows; m++) {
 			p[m].index[l->rank - 1] = at;
 			finish_element(l, a->block->expert, &p[m], reg_tile_acc(&a->p, m, n));
@@ -574,8 +520,8 @@ static void store_c_buf(const struct linear *l, struct microkernel *a)
 	struct kb_val at = c_buf_offset(l, a);
 	for (int m = 0; m < a->tile->rows; m++)
 		for (int n = 0; n < a->p.vectors; n++)
-			kb_store(k, reg_tile_acc(&a->p, m, n), l->c_buf.at, at,
-			         m * l->c_buf.width + n * l->lanes, 0);
+			kb_store(k, reg_tile_acc(&a->p, m, n), l->buf.c, at,
+			         m * l->nest.c.width + n * l->nest.lanes, 0);
 }
 
 void matmul_microkernel(const struct linear *l, const struct matmul_block *s, const struct matmul_tile *t)
@@ -583,8 +529,8 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 	struct kb *k = l->k;
 	struct microkernel a = {.l = l, .block = s, .tile = t};
 	a.p = (struct reg_tile){
-	        .k = k, .rows = t->rows, .lanes = l->lanes, .weights = load_weights, .user = &a};
-	a.p.vectors = t->panels * (MATMUL_PANEL / l->lanes);
+	        .k = k, .rows = t->rows, .lanes = l->nest.lanes, .weights = load_weights, .user = &a};
+	a.p.vectors = t->panels * (MATMUL_PANEL / l->nest.lanes);
 	const struct panel *layout = s->b_layout ? s->b_layout : &l->panel;
 	struct kb_val panel = s->b_layout ? kb_sub(k, t->panel, s->begin) : t->panel;
 	if (l->columns.mats > 1) {
@@ -592,21 +538,22 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 		panel = kb_add(k, panel, kb_mul_const(k, t->mat, mat_stride));
 	}
 	struct kb_val offset = kb_mul_const(k, panel, layout->bytes);
-	a.r = (struct panel_reader){.k = k, .panel = layout, .lanes = l->lanes};
+	a.r = (struct panel_reader){.k = k, .panel = layout, .lanes = l->nest.lanes};
 	a.r.at = kb_ptr_add(k, s->weights, offset, 0);
-	if (layout == &l->value.stored) {
+	if (layout == &l->nest.b.stored) {
 		a.r.row_stride = l->value.k_stride.v;
 		a.r.stored = eval_stored_scalar(l->value.t->t.dtype);
 	}
-	if (layout->kind == PANEL_BF16_PAIRS && !takes_pairs(l, &a) &&
-	    kb_caps(k)->registers < REGISTERS_TO_KEEP)
+	a.nest = nest_tile(l, layout, s->is_repacked, a.p.rows, a.p.vectors);
+	if (a.nest.reloads_pairs)
 		a.r.reload = kb_ptr_opaque(k, a.r.at);
 	size_t mark = eval_mark(l->eval);
 	find_x_rows(l, &a);
 	eval_release(l->eval, mark);
 	a.prefetch = t->prefetch;
 	a.prefetch.base = matmul_prefetch_base(l, s, t, a.r.at);
-	struct matmul_lowp_tile lowp = {.l = l, .p = &a.p, .w = a.r.at, .prefetch = &a.prefetch};
+	struct matmul_lowp_tile lowp = {
+	        .l = l, .p = &a.p, .t = &a.nest, .w = a.r.at, .prefetch = &a.prefetch};
 	if (s->is_repacked)
 		find_repacked(&a, &lowp);
 	begin_accumulators(l, &a);
@@ -618,7 +565,7 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 		matmul_int8_loop(&lowp);
 	else
 		emit_k_loop(l, &a);
-	if (l->c_buf.at.id)
+	if (l->buf.c.id)
 		store_c_buf(l, &a);
 	else
 		finish(l, &a);

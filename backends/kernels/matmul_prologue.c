@@ -10,144 +10,45 @@
 
 /* ---- copies for many rows ---- */
 
-/*
- * Scratch copies of B and x for many rows.
- *
- * f32: quants of an N block are dequantized into the B buffer once, and f32 microkernels read it. Weights in
- * registers and in the buffer are the same f32 values, so results have the same bits.
- *
- * i16: where integers are multiplied by pmaddwd, each word of four bytes becomes two words of i16 pairs,
- * bytes 0 and 2 and bytes 1 and 3: each row of x once, and a few panels once for all rows of an M block.
- * Integer sums are exact, so results have the same bits.
- */
+/* Weights in registers and in the B buffer are the same f32 values, and integer sums of repacked operands are exact, so
+ * results have the same bits with and without copies. */
 
-#define DEQUANT_REGISTERS 4 /* registers of masks and constants that dequantize, and an element of x */
-#define LIVE_PER_VECTOR   2 /* registers of a vector of columns: its quants, and one dequantized element */
-
-/* The largest mr of a tile of `panels` panels that dequantizes inline: its accumulators fit into the registers beside
- * the live registers of each vector of columns, and of the product of an ISA without FMA. */
-static int mr_of_inline_tile(const struct linear *l, int panels)
+void matmul_bind_buffers(struct linear *l)
 {
-	const struct kb_caps *caps = kb_caps(l->k);
-	int vectors = panels * matmul_panel_vectors(l);
-	return (caps->registers - vectors * (LIVE_PER_VECTOR + l->panel.live_registers) - DEQUANT_REGISTERS -
-	        !caps->has_fma) /
-	       vectors;
-}
-
-/* Lowers mr (and nr) to what dequantizing in registers leaves. */
-static void lower_mr(struct linear *l)
-{
-	int rows = mr_of_inline_tile(l, l->nr);
-	if (rows < 2 && l->nr > 1) {
-		l->nr = 1;
-		rows = mr_of_inline_tile(l, 1);
+	struct kb *k = l->k;
+	const struct nest *n = &l->nest;
+	struct matmul_buffers *to = &l->buf;
+	struct kb_val scratch = l->job->scratch;
+	if (matmul_has_x_buffer(l)) {
+		to->x = scratch;
+		to->f32_row = kb_ptr_add(k, scratch, kb_index(k, n->x.f32_row), 0);
 	}
-	l->mr = rows < l->mr ? rows : l->mr;
-	l->mr = l->mr > 1 ? l->mr : 1;
-}
-
-/* Weights are quantized, the product is of f32, and no B buffer holds them dequantized. */
-bool matmul_dequantizes_inline(const struct linear *l)
-{
-	return l->panel.kind == PANEL_QUANTS && !l->lowp.op && !l->b_buf.at.id;
-}
-
-/* True if a tile of `vectors` vectors of columns is fast even when the compiler spills its scales: x86 takes them as
- * memory operands. FMA by element (NEON) has no memory operand, so all live registers must fit. */
-static bool may_spill_scales(const struct linear *l, int vectors)
-{
-	int registers = vectors * (LIVE_PER_VECTOR + l->panel.live_registers) + DEQUANT_REGISTERS;
-	return l->job->target->k_lanes == 1 || registers <= kb_caps(l->k)->registers;
-}
-
-/*
- * The most panels, a power of two up to MATMUL_NC, whose accumulators for `rows` rows fit into the registers. The
- * tile of one row (GEMV) has too few accumulators to hide the latency of FMAs, and is given more panels, though its
- * scales are spilled, up to latency * ports vectors: beyond as many independent chains another one gains nothing. A
- * tile has complete panels only.
- */
-int matmul_inline_panels(const struct linear *l, int rows)
-{
-	const struct target *t = l->job->target;
-	int vectors = matmul_panel_vectors(l), n = MATMUL_NC;
-	for (; n > 1; n /= 2) {
-		bool hides_latency = rows == 1 && n * vectors <= t->fma_latency * t->fma_ports &&
-		                     may_spill_scales(l, n * vectors);
-		if ((rows <= mr_of_inline_tile(l, n) || hides_latency) && n <= l->columns.n / MATMUL_PANEL)
-			break;
+	if (n->c.location == NEST_STACK)
+		to->c = kb_local(k, "c_buf", KB_F32, n->c.rows * n->c.width);
+	else if (n->c.location == NEST_SCRATCH && n->b.source == NEST_PACKED)
+		to->c = kb_ptr_add(k, scratch, kb_index(k, n->x.bytes), 0);
+	if (n->b.source == NEST_COPIED || (n->b.source == NEST_STORED && matmul_has_partial_panel(l)))
+		to->b = kb_ptr_add(k, scratch, kb_index(k, n->x.bytes), 0);
+	if (n->c.location == NEST_SCRATCH && n->b.source == NEST_COPIED)
+		to->c = kb_ptr_add(k, to->b, kb_index(k, n->kc * n->c.width * 4), 0);
+	if (n->repack.to != REPACK_NONE) {
+		struct kb_val at = kb_ptr_add(k, scratch, kb_index(k, n->x.bytes), 0);
+		to->repacked_x = n->repack.to == REPACK_I16 ? at : (struct kb_val){0};
+		to->repacked = kb_ptr_add(k, at, kb_index(k, n->repack.row_bytes), 0);
 	}
-	return n;
+	matmul_amx_begin(l);
 }
-
-bool matmul_has_partial_panel(const struct linear *l)
-{
-	return l->value.n.id || l->columns.n % MATMUL_PANEL != 0;
-}
-
-/* Chooses to read the panels of a value where they are stored: packing would cost more than the only row tile that
- * reads them. A partial panel is packed, since nothing may be read beyond it. False: rows are too many, neighbours
- * along N are not neighbours in memory, or a panel of all of K exceeds scratch. */
-static bool choose_unpacked(struct linear *l, int64_t begin)
-{
-	const struct kb_size *step = &l->value.n_stride;
-	bool is_partial = matmul_has_partial_panel(l);
-	int64_t k_rows = (((const struct attrs_group *)l->g->attrs)->scratch - begin) / PANEL_ROW_BYTES;
-	if (!l->value.t || l->rows_hi > l->mr || !step->is_const || step->c != 1 ||
-	    (is_partial && k_rows < l->depth))
-		return false;
-	l->value.is_unpacked = true;
-	l->value.stored = panel_of(FORMAT_PLAIN, l->depth);
-	l->value.stored.bytes = MATMUL_PANEL * ir_dtype_bytes(l->value.t->t.dtype);
-	if (!is_partial)
-		return true;
-	l->b_buf.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
-	l->b_buf.panel = panel_of(FORMAT_PLAIN, l->depth);
-	return true;
-}
-
-void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t begin)
-{
-	const struct attrs_group *s = l->g->attrs;
-	int64_t width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL * 4;
-	/* k-rows of f32 that scratch holds; without room for all of K they are divided between kc and the C
-	 * buffer */
-	int64_t k_rows = (s->scratch - begin) / width, align = l->panel.k_align;
-	if ((l->panel.kind != PANEL_QUANTS && !l->value.t) || l->lowp.op || choose_unpacked(l, begin))
-		return;
-	int64_t kc = s->kc < k_rows / 2 ? s->kc / align * align : k_rows / 2 / align * align;
-	bool holds_all_k = k_rows >= l->depth;
-	bool fits = holds_all_k || (kc >= 1 && k_rows - kc >= l->mr);
-	if (l->value.t && !fits)
-		return;
-	if (!l->value.t && (is_skinny || l->rows_hi <= l->mr || !fits)) {
-		lower_mr(l);
-		return;
-	}
-	int64_t depth = holds_all_k ? l->depth : kc;
-	l->b_buf.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
-	l->b_buf.panel = panel_of(FORMAT_PLAIN, depth);
-	if (holds_all_k)
-		return;
-	l->c_buf.kc = kc;
-	l->c_buf.rows = k_rows - kc;
-	l->c_buf.at = kb_ptr_add(l->k, l->b_buf.at, kb_index(l->k, kc * width), 0);
-}
-
-struct dequantizer {
-	struct kb_val to; /* dequantized panel; address as if K began at 0 */
-};
 
 /* Stores n dequantized k-rows (a callback of panel_loop). */
 static void store_k_row(void *user, const struct panel_loop *w, struct kb_val from, int n)
 {
-	const struct dequantizer *c = user;
+	const struct kb_val *to = user; /* dequantized panel; address as if K began at 0 */
 	struct kb *k = w->k;
 	struct kb_val at = kb_mul_const(k, from, MATMUL_PANEL);
 	for (int i = 0; i < n; i++)
 		for (int v = 0; v < w->vectors; v++) {
 			struct kb_val weights = panel_loop_vector(w, i, v);
-			kb_store(k, weights, c->to, at, (int64_t)i * MATMUL_PANEL + (int64_t)v * w->lanes, 0);
+			kb_store(k, weights, *to, at, (int64_t)i * MATMUL_PANEL + (int64_t)v * w->lanes, 0);
 		}
 }
 
@@ -162,23 +63,22 @@ static void dequantize_panel(const struct linear *l, const struct matmul_block *
                              struct kb_val mat)
 {
 	struct kb *k = l->k;
-	struct dequantizer c;
 	struct kb_val to = kb_sub(k, panel, s->begin);
 	if (mat.id) {
 		panel = kb_add(k, panel, kb_mul_const(k, mat, l->columns.panels));
 		to = kb_add(k, to, kb_mul_const(k, mat, l->columns.nc));
 	}
-	to = kb_mul_const(k, to, l->b_buf.panel.bytes);
-	c.to = kb_ptr_add(k, l->b_buf.at, kb_add(k, to, k_bias(l, s)), 0);
+	to = kb_mul_const(k, to, l->nest.b.copy.bytes);
+	to = kb_ptr_add(k, l->buf.b, kb_add(k, to, k_bias(l, s)), 0);
 	struct panel_loop w = {.k = k,
 	                       .panel = &l->panel,
-	                       .lanes = l->lanes,
-	                       .vectors = MATMUL_PANEL / l->lanes,
+	                       .lanes = l->nest.lanes,
+	                       .vectors = MATMUL_PANEL / l->nest.lanes,
 	                       .lo = s->k_lo,
 	                       .hi = s->k_hi,
-	                       .is_k_range = l->c_buf.kc != 0,
+	                       .is_k_range = l->nest.kc != 0,
 	                       .body = store_k_row,
-	                       .user = &c};
+	                       .user = &to};
 	w.at = kb_ptr_add(k, s->weights, kb_mul_const(k, panel, l->panel.bytes), 0);
 	panel_loop(&w);
 }
@@ -241,8 +141,8 @@ static void pack_rows(const struct panel_packer *p)
 	struct kb_val from = packed_column(p, 0);
 	struct kb_val at = kb_loop(k, "k", p->block->k_lo, p->block->k_hi, 1, 0);
 	struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL), offset = kb_mul(k, at, l->value.k_stride.v);
-	for (int i = 0; i < MATMUL_PANEL; i += l->lanes) {
-		struct kb_val x = load_value(l, l->lanes, from, offset, i);
+	for (int i = 0; i < MATMUL_PANEL; i += l->nest.lanes) {
+		struct kb_val x = load_value(l, l->nest.lanes, from, offset, i);
 		kb_store(k, x, p->to, row, i, 0);
 	}
 	kb_end_loop(k);
@@ -255,19 +155,19 @@ static void pack_columns(const struct panel_packer *p)
 	const struct linear *l = p->l;
 	struct kb *k = l->k;
 	const struct kb_size *step = &l->value.n_stride;
-	struct kb_val n = kb_div_const(k, kb_sub(k, p->block->k_hi, p->block->k_lo), l->lanes);
-	struct kb_val full = kb_add(k, p->block->k_lo, kb_mul_const(k, n, l->lanes)), x[KB_LANES_MAX];
+	struct kb_val n = kb_div_const(k, kb_sub(k, p->block->k_hi, p->block->k_lo), l->nest.lanes);
+	struct kb_val full = kb_add(k, p->block->k_lo, kb_mul_const(k, n, l->nest.lanes)), x[KB_LANES_MAX];
 	bool is_even = !p->is_partial && step->is_const && step->c <= INT32_MAX;
-	for (int from = 0; from < MATMUL_PANEL; from += l->lanes) {
+	for (int from = 0; from < MATMUL_PANEL; from += l->nest.lanes) {
 		struct kb_val column[MATMUL_PANEL];
-		for (int i = 0; i < l->lanes; i++)
+		for (int i = 0; i < l->nest.lanes; i++)
 			column[i] = is_even && i > 0 ? column[0] : packed_column(p, from + i);
-		struct kb_val at = kb_loop(k, "k", p->block->k_lo, full, l->lanes, 0);
-		for (int i = 0; i < l->lanes; i++)
-			x[i] = load_value(l, l->lanes, column[i], at, is_even ? i * step->c : 0);
-		reg_tile_transpose(k, x, l->lanes);
+		struct kb_val at = kb_loop(k, "k", p->block->k_lo, full, l->nest.lanes, 0);
+		for (int i = 0; i < l->nest.lanes; i++)
+			x[i] = load_value(l, l->nest.lanes, column[i], at, is_even ? i * step->c : 0);
+		reg_tile_transpose(k, x, l->nest.lanes);
 		struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL);
-		for (int i = 0; i < l->lanes; i++)
+		for (int i = 0; i < l->nest.lanes; i++)
 			kb_store(k, x[i], p->to, row, i * MATMUL_PANEL + from, 0);
 		kb_end_loop(k);
 	}
@@ -279,7 +179,7 @@ static void pack_columns(const struct panel_packer *p)
 static void pack_columns_of_panel(const struct panel_packer *p)
 {
 	const struct matmul_value *b = &p->l->value;
-	if (b->k_stride.is_const && b->k_stride.c == 1 && p->l->lanes > 1)
+	if (b->k_stride.is_const && b->k_stride.c == 1 && p->l->nest.lanes > 1)
 		pack_columns(p);
 	else if (b->n_stride.is_const && b->n_stride.c == 1 && !p->is_partial)
 		pack_rows(p);
@@ -292,8 +192,8 @@ static void pack_panel(const struct linear *l, const struct matmul_block *s, str
 {
 	struct kb *k = l->k;
 	struct panel_packer p = {.l = l, .block = s, .first = kb_mul_const(k, panel, MATMUL_PANEL)};
-	struct kb_val to = kb_mul_const(k, kb_sub(k, panel, s->begin), l->b_buf.panel.bytes);
-	p.to = kb_ptr_add(k, l->b_buf.at, kb_add(k, to, k_bias(l, s)), 0);
+	struct kb_val to = kb_mul_const(k, kb_sub(k, panel, s->begin), l->nest.b.copy.bytes);
+	p.to = kb_ptr_add(k, l->buf.b, kb_add(k, to, k_bias(l, s)), 0);
 	bool may_be_partial = matmul_has_partial_panel(l);
 	if (may_be_partial) {
 		struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->columns.n);
@@ -313,7 +213,7 @@ struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct ma
 	struct kb *k = l->k;
 	struct matmul_block block = *s;
 	struct kb_val mat = {0};
-	if (!l->b_buf.at.id)
+	if (l->nest.b.source == NEST_PACKED)
 		return block;
 	if (l->columns.mats > 1)
 		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
@@ -325,36 +225,12 @@ struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct ma
 	kb_end_loop(k);
 	if (l->columns.mats > 1)
 		kb_end_loop(k);
-	block.b_layout = &l->b_buf.panel;
-	block.weights = kb_ptr_add(k, l->b_buf.at, k_bias(l, s), 0);
+	block.b_layout = &l->nest.b.copy;
+	block.weights = kb_ptr_add(k, l->buf.b, k_bias(l, s), 0);
 	return block;
 }
 
 /* ---- repacked integers ---- */
-
-void matmul_choose_repack(struct linear *l, int64_t begin)
-{
-	const struct attrs_group *s = l->g->attrs;
-	bool repacks_n_block = l->c_buf.at.id || l->ranges || l->block_op || matmul_uses_amx_per_block(l);
-	int group = repacks_n_block ? l->columns.nc : l->nr;
-	if (!l->lowp.op || l->rows_hi < UNPACK_MIN_ROWS)
-		return;
-	struct tile_unpacked_bytes unpacked;
-	if (!tile_unpacked_bytes(l->job->target, l->panel.format, l->lowp.to, l->depth, &unpacked))
-		return;
-	if (matmul_uses_amx_per_block(l) && KB_TILE_ROWS * MATMUL_PANEL / l->lanes > MATMUL_ACC_MAX)
-		return; /* short vectors: 16 rows have too many accumulators */
-	int64_t rows = l->norm.x_rows * unpacked.row, left = s->scratch - begin - rows;
-	if (unpacked.panel == 0 || l->columns.mats * group * unpacked.panel > left)
-		return;
-	l->repack.group = group;
-	l->repack.bytes = unpacked.panel;
-	struct kb_val at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
-	l->repack.x = unpacked.row > 0 ? at : (struct kb_val){0};
-	l->repack.panels = kb_ptr_add(l->k, at, kb_index(l->k, rows), 0);
-	if (matmul_uses_amx_per_block(l))
-		matmul_amx_per_block_begin(l);
-}
 
 /* Unpacks bytes of words to i16 pairs: even bytes to `to`, odd ones to `to` + odd_offset. */
 struct i16_unpack {
@@ -368,7 +244,7 @@ struct i16_unpack {
 static void unpack_i16(const struct i16_unpack *w)
 {
 	struct kb *k = w->l->k;
-	int lanes = w->l->lanes;
+	int lanes = w->l->nest.lanes;
 	enum kb_bin right = w->is_signed ? KB_SAR : KB_SHR;
 	struct kb_val eight = kb_splat(k, kb_cvt(k, kb_i32(k, 8), KB_I16), 2 * lanes);
 	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, w->bytes / 4), lanes, KB_NONEMPTY);
@@ -387,7 +263,7 @@ static void matmul_repack_row(const struct linear *l, struct kb_val quants, stru
 	int64_t bytes = l->lowp.layout.corrections;
 	struct i16_unpack w = {
 	        .l = l, .from = quants, .bytes = bytes, .odd_offset = bytes, .is_signed = true};
-	w.to = kb_ptr_add(l->k, l->repack.x, kb_mul_const(l->k, row, 2 * bytes), 0);
+	w.to = kb_ptr_add(l->k, l->buf.repacked_x, kb_mul_const(l->k, row, 2 * bytes), 0);
 	unpack_i16(&w);
 }
 
@@ -397,12 +273,12 @@ static void unpack_words(const struct linear *l, struct kb_val from, struct kb_v
 	struct kb *k = l->k;
 	struct kb_val at = kb_mul_const(k, i, MATMUL_PANEL / 4);
 	for (int word = 0; word < n; word++)
-		for (int column = 0; column < MATMUL_PANEL; column += l->lanes) {
+		for (int column = 0; column < MATMUL_PANEL; column += l->nest.lanes) {
 			struct kb_val first = kb_index(k, column);
 			struct kb_val bytes =
-			        l->repack.acc.id
-			                ? panel_load_i8(k, &l->panel, from, first, i, word, l->lanes)
-			                : panel_load_u8(k, &l->panel, from, first, i, word, l->lanes);
+			        l->nest.repack.to == REPACK_AMX
+			                ? panel_load_i8(k, &l->panel, from, first, i, word, l->nest.lanes)
+			                : panel_load_u8(k, &l->panel, from, first, i, word, l->nest.lanes);
 			kb_store(k, bytes, to, at, word * MATMUL_PANEL + column, 0);
 		}
 }
@@ -427,10 +303,10 @@ void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
 	struct kb_val from = kb_add(k, panel, kb_mul_const(k, mat, l->columns.panels));
 	struct kb_val to = kb_sub(k, panel, s->begin);
-	to = kb_add(k, to, kb_mul_const(k, mat, l->repack.group));
+	to = kb_add(k, to, kb_mul_const(k, mat, l->nest.repack.group));
 	w.from = kb_ptr_add(k, s->weights, kb_mul_const(k, from, l->panel.bytes), 0);
-	w.to = kb_ptr_add(k, l->repack.panels, kb_mul_const(k, to, l->repack.bytes), 0);
-	if (l->repack.x.id)
+	w.to = kb_ptr_add(k, l->buf.repacked, kb_mul_const(k, to, l->nest.repack.panel.bytes), 0);
+	if (l->nest.repack.to == REPACK_I16)
 		unpack_i16(&w);
 	else
 		unpack_bytes(l, w.from, w.to);
@@ -492,45 +368,6 @@ bool matmul_bind_x(struct linear *l)
 	if (op && (ir_is_norm(op->code) || op->code == OP_concat) && ir_type_of(f, x)->dtype == DT_F32)
 		l->norm.before = op;
 	return l->norm.before != NULL;
-}
-
-/* ---- scratch ---- */
-
-/* Bytes of a row of x_buf. */
-static int64_t x_buf_row_bytes(const struct linear *l)
-{
-	return l->lowp.op ? l->lowp.layout.bytes : 4 * tile_row_stride(l->depth);
-}
-
-/* Rows after those of the M block that AMX tiles of 16 rows may read. */
-static int64_t amx_spare_rows(const struct linear *l)
-{
-	return matmul_uses_amx(l) ? AMX_OVERREAD_ROWS : 0;
-}
-
-int64_t matmul_x_buffer_bytes(const struct linear *l)
-{
-	int64_t bytes =
-	        (l->norm.x_rows + amx_spare_rows(l)) * x_buf_row_bytes(l) + (l->lowp.op ? 4 * l->depth : 0);
-	return matmul_has_x_buffer(l) ? (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE : 0;
-}
-
-bool matmul_alloc_x_buffer(struct linear *l)
-{
-	const struct attrs_group *s = l->g->attrs;
-	int64_t bytes, min_rows = l->rows_hi < l->mr ? l->rows_hi : l->mr;
-	if (!matmul_has_x_buffer(l))
-		return true;
-	if (s->br < min_rows || !checked_mul_i64(s->br + amx_spare_rows(l), x_buf_row_bytes(l), &bytes) ||
-	    bytes > s->scratch)
-		return false;
-	l->norm.x_rows = s->br;
-	l->norm.x_buf = l->job->scratch;
-	int64_t c_buf_bytes = matmul_uses_amx(l) ? AMX_C_BUFFER_BYTES(s->br) : 0;
-	if (l->lowp.op && matmul_x_buffer_bytes(l) > s->scratch - c_buf_bytes)
-		return false;
-	l->lowp.f32_row = kb_ptr_add(l->k, l->norm.x_buf, kb_index(l->k, bytes), 0);
-	return true;
 }
 
 /* ---- quantization ---- */
@@ -607,7 +444,7 @@ static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct k
 	s->acc = kb_var(k, "acc", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
 	loop_span(s, quantize_chunk);
 	struct kb_val sum = reduce_acc(s, KB_ADD);
-	int factor = d->shift > 0 ? 1 : -matmul_zero_point(s->l);
+	int factor = d->shift > 0 ? 1 : -s->l->nest.dot.zero;
 	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, dot_block, row->corrections / 4, 0);
 	kb_store(k, scale, s->quants, dot_block, row->scales / 4, 0);
 	if (d->has_offset)
@@ -722,7 +559,7 @@ static void emit_made_rows(const struct linear *l, struct kb_val first, struct k
 static struct kb_val f32_row_address(const struct linear *l, struct kb_val row)
 {
 	struct kb *k = l->k;
-	struct kb_val to = l->lowp.f32_row;
+	struct kb_val to = l->buf.f32_row;
 	if (l->norm.before) {
 		emit_made_rows(l, row, kb_add_const(k, row, 1), to);
 		return to;
@@ -749,7 +586,7 @@ static void emit_quantized_rows(const struct linear *l, struct kb_val first, str
 	size_t mark = eval_mark(l->eval);
 	s.x = f32_row_address(l, row);
 	struct kb_val bytes = kb_mul_const(k, kb_sub(k, row, first), l->lowp.layout.bytes);
-	s.quants = kb_ptr_add(k, l->norm.x_buf, bytes, 0);
+	s.quants = kb_ptr_add(k, l->buf.x, bytes, 0);
 	if (l->lowp.to.bf16) {
 		zero_last_line(&s, 2 * l->depth);
 		s.from = kb_index(k, 0);
@@ -758,7 +595,7 @@ static void emit_quantized_rows(const struct linear *l, struct kb_val first, str
 	} else {
 		quantize_row(&s);
 	}
-	if (l->repack.x.id)
+	if (l->nest.repack.to == REPACK_I16)
 		matmul_repack_row(l, s.quants, kb_sub(k, row, first));
 	eval_release(l->eval, mark);
 	kb_end_loop(k);
@@ -774,7 +611,7 @@ void matmul_fill_x_buffer(const struct linear *l, struct kb_val row, struct kb_v
 	if (l->lowp.op)
 		emit_quantized_rows(l, row, row_end);
 	else
-		emit_made_rows(l, row, row_end, l->norm.x_buf);
+		emit_made_rows(l, row, row_end, l->buf.x);
 	kb_end_if(l->k);
 	eval_release(l->eval, mark);
 }

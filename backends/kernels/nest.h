@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop nest of a linear as a value: tiles, blocks, buffers and passes. nest.c chooses it from the shape, the format
+ * and the target before code is emitted; matmul*.c emit the loops that it describes. Levels, from the outermost:
+ *
+ *           M                    N                      K
+ *   task    m_block rows         unit panels
+ *   block                        columns.nc panels      kc
+ *   tile    row_tile[].rows      row_tile[].panels
+ *   vector                       lanes
+ *
+ * A skinny GEMM has no M blocks: its rows pass over each tile of panels (pass[]).
+ */
+#ifndef TFMC_BACKENDS_KERNELS_NEST_H
+#define TFMC_BACKENDS_KERNELS_NEST_H
+
+#include "backends/kb/kb.h"
+#include "backends/kernels/panel.h"
+#include "ir/target/tile.h"
+
+/* The order of the loops: M blocks outside of N blocks; panels outside of rows, since reading B bounds the time; M
+ * blocks whose accumulators AMX adds up in the C buffer, K block by K block. */
+enum nest_order { NEST_M_BLOCKS, NEST_SKINNY, NEST_AMX };
+/* B: packed panels, converted in registers; an f32 copy of the N block (B buffer); a value where it is stored, of which
+ * the partial panel is copied. */
+enum nest_source { NEST_PACKED, NEST_COPIED, NEST_STORED };
+/* Where f32 accumulators are stored until the epilogue: in the registers of the tile, on the stack, or in scratch. */
+enum nest_location { NEST_REGISTERS, NEST_STACK, NEST_SCRATCH };
+/*
+ * Operands of integer multiplies that are repacked in scratch for many rows (tile_unpacked_bytes): x and B as i16 for
+ * pmaddwd, where each word of four bytes becomes the pairs (0, 2) and (1, 3); B as bytes, as panels of 8 bits have
+ * them; or as bytes with signs, for AMX by dot blocks.
+ */
+enum nest_repack { REPACK_NONE, REPACK_I16, REPACK_BYTES, REPACK_AMX };
+
+/* Row tile: register tiles of `rows` rows and `panels` panels, then single panels if any can be left. */
+struct nest_rows {
+	int rows, panels;
+	bool has_single;
+};
+
+/*
+ * Passes of a skinny GEMM over the rows of a tile of panels, for calls of at most rows_max rows: one if the rows fit
+ * into a register tile, else ceil(rows / mr) of about equal height, which the call decides. Microkernels are emitted
+ * for each height from high down to low.
+ */
+struct nest_pass {
+	int64_t rows_max;
+	int mr, high, low, panels;
+	bool is_one;
+	/* One pass prefetches the k-row at a distance of `ahead` bytes; 0: the hardware keeps up. Of several each
+	 * prefetches its share of the next panels; where a call has one, at that distance, unless the next panels
+	 * fit into L2. */
+	int64_t ahead;
+	bool next_fits;
+};
+
+struct nest {
+	enum nest_order order;
+	int lanes;              /* of an accumulator; divides 16 */
+	int mr, nr;             /* rows and panels of the main register tile */
+	int64_t m_block;        /* rows of an M block, at most */
+	int64_t unit, few_unit; /* panels of a task; the same in calls of at most mr rows */
+	int64_t kc;  /* K block, between two of which accumulators are in the C buffer; 0: K is not blocked */
+	int half_mr; /* the least rows of a row tile of many, while they are left; 0: rows are not balanced */
+	int n_row_tiles;
+	struct nest_rows row_tile[TILE_MR_MAX + 1]; /* that calls can need, by decreasing rows */
+	int n_passes;
+	struct nest_pass pass[4]; /* by increasing rows_max */
+	/* Rows of x that the prologue makes in scratch. */
+	struct {
+		int64_t rows;           /* capacity */
+		int64_t f32_row, bytes; /* where an f32 row is before it is quantized; the end of all */
+	} x;
+	struct {
+		enum nest_source source;
+		struct panel copy, stored; /* layouts: of a panel of the copy; of one where it is stored */
+	} b;
+	/* f32 accumulators [rows][width] before bias and epilogue. */
+	struct {
+		enum nest_location location;
+		int64_t rows;  /* of a register tile; of an M block if K is blocked or AMX multiplies */
+		int64_t width; /* columns of an N block, of both projections if there are two */
+	} c;
+	struct {
+		enum nest_repack to;
+		int group;          /* panels that are repacked at once */
+		struct panel panel; /* layout of a repacked panel */
+		int64_t row_bytes;  /* of all rows of x */
+	} repack;
+	/* Reduced precision: what multiplies a word of B, which is four bytes or two bf16 of a column, and one of x. */
+	struct {
+		enum kb_dot word; /* KB_DOT_U7S8_I16: i16 accumulators of a chunk are added to i32 after it */
+		enum kb_dot square; /* of two words of two rows and two columns (MMLA) */
+		int square_rows;    /* of a register tile that uses it, at least; 0: none */
+		bool is_emulated;   /* `word` is several instructions */
+		/* A byte is quant + zero. Unsigned bytes that are not looked up become signed ones (128 less) in
+		 * registers, where the target has only s8 x s8. */
+		int zero;
+		bool flips_sign;
+		/* zero points times sums of x: a product of i16 pairs is faster than one of i32 */
+		bool corrects_by_pairs;
+	} dot;
+	bool prefetches_next; /* row tiles prefetch the next block of B, each its share */
+};
+
+/* The K loop of a register tile. */
+struct nest_tile {
+	/* Elements of x (words in reduced precision) that are loaded as a vector and multiplied by element
+	 * (NEON); 1: each is broadcast. */
+	int x_lanes;
+	/* f32: loops of `step` K elements, each over what the one before leaves; x_lanes of them as vectors of x. */
+	int n_steps, step[3];
+	/* f32: all rows of x are broadcast before vectors of B are loaded one by one; two K elements of them, so that a
+	 * vector of bf16 pairs is used up; such a vector is loaded twice, not kept for its odd elements. */
+	bool is_x_first, by_pairs, reloads_pairs;
+	/* int8 and bf16 */
+	int unroll;       /* K elements, of bf16 k-rows, of an iteration */
+	bool is_square;   /* dot.square multiplies, then a remainder by words */
+	int dot_blocks;   /* of a group of quants: 2 if a scale belongs to half of one */
+	int64_t loop_min; /* K elements of a dot block from which on they are looped over */
+	/* words in order, k-rows loaded for each: registers cannot hold all words of x of a group */
+	bool in_x_order;
+	/* k-rows are loaded again for further words, since the table of a codebook, or the words of x, need the
+	 * register. */
+	bool reloads;
+	bool is_unmasked; /* codebook indices keep high bits, which the lookup ignores */
+};
+
+struct linear;
+/*
+ * Sets l->nest; l has its operands and shapes. expert_rows: 0, or the most rows of an M block of those that select an
+ * expert; the row bounds of l become those of the M block. False: the sizes that the group asks for exceed limits, or
+ * its scratch is too small.
+ */
+bool nest_choose(struct linear *l, int64_t expert_rows);
+/* The K loop of a tile of `rows` rows and `vectors` vectors of columns, whose k-rows are stored as `b`. */
+struct nest_tile nest_tile(const struct linear *l, const struct panel *b, bool is_repacked, int rows,
+                           int vectors);
+
+#endif
