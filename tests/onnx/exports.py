@@ -28,6 +28,7 @@ import steps
 
 SMALL = {"vocab_size": 101, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
          "max_position_embeddings": 64, "attn_implementation": "eager"}
+RELATIVE = {**SMALL, "relative_attention": True, "position_biased_input": False, "type_vocab_size": 0}
 PICTURE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32,
            "patch_size": 8, "attn_implementation": "eager"}
 T5 = {"vocab_size": 101, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
@@ -73,6 +74,11 @@ MODELS = {
              ["input_ids", "attention_mask"]),
     "t5_encoder": (lambda: tf.T5EncoderModel(tf.T5Config(**T5)), text, ["input_ids", "attention_mask"]),
     "t5_decoder": (lambda: tf.T5Model(tf.T5Config(**T5)).decoder, decoder, ["input_ids", "states"]),
+    "deberta": (lambda: tf.DebertaModel(tf.DebertaConfig(**RELATIVE, pos_att_type="c2p|p2c")), text,
+                ["input_ids", "attention_mask"]),
+    "deberta_v2": (lambda: tf.DebertaV2Model(tf.DebertaV2Config(
+        **RELATIVE, pos_att_type="p2c|c2p", position_buckets=4, norm_rel_ebd="layer_norm", share_att_key=True)), text,
+                   ["input_ids", "attention_mask"]),
     "vit": (lambda: tf.ViTModel(tf.ViTConfig(**PICTURE), add_pooling_layer=False), picture, ["pixel_values"]),
     "dinov2": (lambda: tf.Dinov2Model(tf.Dinov2Config(**PICTURE)), picture, ["pixel_values"]),
     "dpt": (lambda: tf.DPTForDepthEstimation(tf.DPTConfig(
