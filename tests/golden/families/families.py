@@ -22,6 +22,9 @@ def llama_like(**more):
     return c
 
 
+DINOV2 = dict(hidden_size=84, num_hidden_layers=2, num_attention_heads=7, image_size=12, patch_size=4)
+
+
 def bert_like(**more):
     """The same width; what is None is no key of the family."""
     c = dict(vocab_size=V, hidden_size=84, intermediate_size=101, num_hidden_layers=2, num_attention_heads=7,
@@ -365,10 +368,16 @@ weights: {files: [model.safetensors]}
         vocab_size=V, d_model=84, encoder_layers=2, decoder_layers=3, encoder_attention_heads=7, decoder_attention_heads=6, encoder_ffn_dim=101,
         decoder_ffn_dim=75, max_position_embeddings=41, scale_embedding=True, pad_token_id=0, bos_token_id=1, eos_token_id=2,
         decoder_start_token_id=1), 1, positions=5.0, gain=1.3),
-    "dinov2": dict(kind="picture", cls="Dinov2Model", image=12, patch=4, outputs=HIDDEN, config=hf.Dinov2Config(
-        hidden_size=84, mlp_ratio=2, num_hidden_layers=2, num_attention_heads=7, image_size=12, patch_size=4)),
-    "dinov2_classes": dict(kind="picture", cls="Dinov2ForImageClassification", image=12, patch=4, outputs=LOGITS, config=hf.Dinov2Config(
-        hidden_size=84, mlp_ratio=2, num_hidden_layers=2, num_attention_heads=7, image_size=12, patch_size=4, num_labels=5)),
+    "dinov2": dict(kind="picture", cls="Dinov2Model", image=12, patch=4, outputs=HIDDEN, config=hf.Dinov2Config(**DINOV2, mlp_ratio=2)),
+    "dinov2_classes": dict(kind="picture", cls="Dinov2ForImageClassification", image=12, patch=4, outputs=LOGITS,
+                           config=hf.Dinov2Config(**DINOV2, mlp_ratio=2, num_labels=5)),
+    "dinov2_giant": dict(kind="picture", cls="Dinov2Model", image=12, patch=4, outputs=HIDDEN,
+                         config=hf.Dinov2Config(**{**DINOV2, "hidden_size": 70}, mlp_ratio=2, use_swiglu_ffn=True)),
+    "dinov2_with_registers": dict(kind="picture", cls="Dinov2WithRegistersModel", image=12, patch=4, outputs=HIDDEN,
+                                  config=hf.Dinov2WithRegistersConfig(**DINOV2, mlp_ratio=2, num_register_tokens=3)),
+    "dinov2_with_registers_classes": dict(
+        kind="picture", cls="Dinov2WithRegistersForImageClassification", image=12, patch=4, outputs=LOGITS,
+        config=hf.Dinov2WithRegistersConfig(**DINOV2, mlp_ratio=2, num_register_tokens=3, use_swiglu_ffn=True, num_labels=5)),
     "siglip": dict(kind="pair", cls="SiglipModel", image=15, patch=5, config=hf.SiglipConfig(
         text_config=dict(vocab_size=V, hidden_size=60, intermediate_size=101, num_hidden_layers=2, num_attention_heads=5, max_position_embeddings=21,
                          projection_size=84),

@@ -37,6 +37,7 @@ MOE = {**LLAMA, "model_type": "qwen3_moe", "num_key_value_heads": 3, "head_dim":
 OSS = {**LLAMA, "model_type": "gpt_oss", "num_key_value_heads": 3, "head_dim": 8, "num_local_experts": 3, "num_experts_per_tok": 2, "max_position_embeddings": 9}
 NEO = {"model_type": "gpt_neo", "hidden_size": 12, "num_layers": 2, "num_heads": 3, "vocab_size": 17, "max_position_embeddings": 9}
 VIT = {"model_type": "vit", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7, "image_size": 4, "patch_size": 2}
+DINOV2 = {**{k: v for k, v in VIT.items() if k != "intermediate_size"}, "model_type": "dinov2", "mlp_ratio": 2}
 BERT = {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3,
         "intermediate_size": 7, "vocab_size": 17, "max_position_embeddings": 9}
 BART = {"model_type": "bart", "d_model": 48, "encoder_layers": 1, "encoder_attention_heads": 3, "encoder_ffn_dim": 7, "vocab_size": 17, "max_position_embeddings": 9}
@@ -59,6 +60,11 @@ SAME = [
     ("mbart", {"save_step": 3, "replacing_rate": 0, "student_encoder_layers": None, "student_decoder_layers": None}),
     ({**MPT, "attn_config": {"alibi": True}}, {"attn_config": {"alibi": True, "_name_or_path": "", "bad_words_ids": None, "clip_qkv": None, "softmax_scale": None,
                                                                "torch_dtype": None, "id2label": {"0": "a"}}}),
+    # the library computes the width of DINOv2's feed-forward from mlp_ratio, whatever else a configuration has
+    *(({**DINOV2, "use_swiglu_ffn": gated, "model_type": "dinov2" + more},
+       {"intermediate_size": 7, "layerscale_value": 1.0, "drop_path_rate": 0.1, "apply_layernorm": True, "reshape_hidden_states": False,
+        "stage_names": ["stem", "stage1"], "out_features": ["stage1"], "out_indices": [1], "use_mask_token": True, "qkv_bias": True})
+      for gated in (False, True) for more in ("", "_with_registers")),
     ("clip", {"text_config_dict": None, "vision_config_dict": None}),
 ]
 # (configuration, one that means the same, one that does not)
@@ -84,13 +90,16 @@ ALIKE = [
     ({**MOE, "max_window_layers": 1}, {**MOE, "max_window_layers": 0, "layer_types": ["full_attention", "sliding_attention"]}, {**MOE, "use_sliding_window": False}),
     # labels: as many as have names, else num_labels, else two
     *(({**c, **LABELS, "num_labels": 3}, c, {**c, "num_labels": 3}) for c in (VIT, {**VIT, "model_type": "deit"}, BERT, {**BERT, "architectures": ["BertForTokenClassification"]},
-      {**{k: v for k, v in VIT.items() if k != "intermediate_size"}, "model_type": "dinov2", "mlp_ratio": 2, "architectures": ["Dinov2ForImageClassification"]})),
+      *({**DINOV2, "model_type": "dinov2" + more, "architectures": [f"Dinov2{cls}ForImageClassification"]}
+        for more, cls in (("", ""), ("_with_registers", "WithRegisters"))))),
     # a decoder has defaults of its own, not the encoder's values
     *(({**BART, **m}, {**BART, **m, "decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16}, {**BART, **m, "decoder_layers": 1})
       for m in ({}, {"model_type": "mbart"}, {"model_type": "m2m_100"}, {"model_type": "marian"}, {"model_type": "pegasus"})),
     ({**BART, "model_type": "blenderbot", "decoder_attention_heads": 3}, {**BART, "model_type": "blenderbot", "decoder_attention_heads": 3, "decoder_layers": 24, "decoder_ffn_dim": 10240},
      {**BART, "model_type": "blenderbot", "decoder_attention_heads": 3, "decoder_ffn_dim": 7}),
     (WHISPER, {**WHISPER, "decoder_layers": 4, "decoder_attention_heads": 6, "decoder_ffn_dim": 1536}, {**WHISPER, "decoder_attention_heads": 3}),
+    ({**DINOV2, "model_type": "dinov2_with_registers"}, {**DINOV2, "model_type": "dinov2_with_registers", "num_register_tokens": 4},
+     {**DINOV2, "model_type": "dinov2_with_registers", "num_register_tokens": 0}),
     ({**T5, "scale_decoder_outputs": None}, {**T5, "scale_decoder_outputs": False}, {**T5, "scale_decoder_outputs": True}),
     ({**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.5}, {**LLAMA, "model_type": "phi"}, {**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.25}),
 ]
