@@ -31,6 +31,7 @@ SMALL = {"vocab_size": 101, "hidden_size": 32, "num_hidden_layers": 2, "num_atte
 RELATIVE = {**SMALL, "relative_attention": True, "position_biased_input": False, "type_vocab_size": 0}
 PICTURE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32,
            "patch_size": 8, "attn_implementation": "eager"}
+RECOGNIZER = {"height": 32, "width": 48, "widths": (16, 24, 32), "depth": 2, "size": 8, "classes": 37}
 T5 = {"vocab_size": 101, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 
 
@@ -52,6 +53,65 @@ def picture(m, pixels):
 
 def decoder(m, ids, states):
     return m(input_ids=ids, encoder_hidden_states=states, use_cache=False)[0]
+
+
+class Mixer(torch.nn.Module):
+    """A block of SVTR: attention of all patches (local: of those in a window of 7 rows and 11 columns), norms behind the sums."""
+
+    def __init__(self, d, heads, rows, columns, local):
+        super().__init__()
+        self.heads, near = heads, torch.full((1, 1, rows * columns, rows * columns), 0.0)
+        if local:
+            row, column = torch.arange(rows * columns) // columns, torch.arange(rows * columns) % columns
+            far = ((row[:, None] - row).abs() > 3) | ((column[:, None] - column).abs() > 5)
+            near = near.masked_fill(far, float("-inf"))
+        self.register_buffer("near", near if local else None)
+        self.qkv, self.out = torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, d)
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(d, 4 * d), torch.nn.GELU(), torch.nn.Linear(4 * d, d))
+        self.norm1, self.norm2 = torch.nn.LayerNorm(d), torch.nn.LayerNorm(d)
+
+    def forward(self, x):
+        b, n, d = x.shape
+        q, k, v = self.qkv(x).reshape(b, n, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        scores = (q * (d // self.heads) ** -0.5) @ k.transpose(-2, -1)
+        scores = scores if self.near is None else scores + self.near
+        x = self.norm1(x + self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, d)))
+        return self.norm2(x + self.mlp(x))
+
+
+class Recognizer(torch.nn.Module):
+    """Text of a line as probabilities of characters at each column, as SVTR: patches of two convolutions; stages of blocks, local
+    ones first, each of half the rows of the one before; the mean of the rows."""
+
+    def __init__(self, height, width, widths, depth, size, classes):
+        super().__init__()
+        nn, self.rows, self.columns, self.widths = torch.nn, height // 4, width // 4, widths
+        stem = [nn.Conv2d(3, widths[0] // 2, 3, 2, 1), nn.BatchNorm2d(widths[0] // 2), nn.GELU(),
+                nn.Conv2d(widths[0] // 2, widths[0], 3, 2, 1), nn.BatchNorm2d(widths[0]), nn.GELU()]
+        for norm in stem[1::3]:
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+        self.stem = nn.Sequential(*stem)
+        self.positions = nn.Parameter(torch.randn(1, self.rows * self.columns, widths[0]) * 0.1)
+        self.stages, self.merges, self.norms = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for i, d in enumerate(widths):
+            self.stages.append(nn.Sequential(*(Mixer(d, d // size, self.rows >> i, self.columns, 2 * k < len(widths) * depth)
+                                               for k in range(i * depth, (i + 1) * depth))))
+            if i + 1 < len(widths):
+                self.merges.append(nn.Conv2d(d, widths[i + 1], 3, (2, 1), 1))
+                self.norms.append(nn.LayerNorm(widths[i + 1]))
+        self.pool, self.last = nn.AvgPool2d((self.rows >> len(widths) - 1, 1)), nn.Conv2d(widths[-1], widths[-1], 1, bias=False)
+        self.head = nn.Linear(widths[-1], classes)
+
+    def forward(self, pixels):
+        x = self.stem(pixels).flatten(2).transpose(1, 2) + self.positions
+        for i, stage in enumerate(self.stages):
+            x = stage(x)
+            grid = x.transpose(1, 2).reshape(-1, self.widths[i], self.rows >> i, self.columns)
+            if i < len(self.merges):
+                x = self.norms[i](self.merges[i](grid).flatten(2).transpose(1, 2))
+        x = torch.nn.functional.hardswish(self.last(self.pool(grid))).flatten(2).transpose(1, 2)
+        return self.head(x).softmax(-1)
 
 
 MODELS = {
@@ -92,6 +152,7 @@ MODELS = {
     "mobilevit": (lambda: tf.MobileViTModel(tf.MobileViTConfig(
         image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 24, 32], num_attention_heads=4,
         expand_ratio=2.0), expand_output=False), picture, ["pixel_values"]),
+    "svtr": (lambda: Recognizer(**RECOGNIZER), lambda m, pixels: m(pixels), ["pixel_values"]),
 }
 
 
@@ -191,7 +252,8 @@ def example(name, kind, rng):
         mask = numpy.ones((2, 9), numpy.int64)
         mask[1, 6:] = 0
         return mask
-    shape = {"pixel_values": (2, 3, 64, 64) if kind == "mobilevit" else (2, 3, 32, 32), "states": (2, 9, 32),
+    size = {"mobilevit": (64, 64), "svtr": (RECOGNIZER["height"], RECOGNIZER["width"])}.get(kind, (32, 32))
+    shape = {"pixel_values": (2, 3, *size), "states": (2, 9, 32),
              "input_features": (2, 8, 40)}[name]
     return rng.standard_normal(shape).astype(numpy.float32)
 

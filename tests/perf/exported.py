@@ -21,6 +21,8 @@ import torch
 SIZES = {"vocab_size": 1000, "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536,
          "max_position_embeddings": 512}
 exports.SMALL.update(SIZES)
+exports.RELATIVE.update(SIZES)
+exports.RECOGNIZER.update(width=100, widths=(64, 128, 256), depth=4, size=32)  # as SVTR-Tiny
 exports.PICTURE.update({**{k: v for k, v in SIZES.items() if "vocab" not in k and "position" not in k}, "image_size": 128,
                         "patch_size": 16})
 exports.T5.update({"vocab_size": 1000, "d_model": 384, "d_kv": 32, "d_ff": 1536, "num_layers": 6, "num_heads": 12})
@@ -34,17 +36,18 @@ exports.MODELS["whisper_encoder"] = (lambda: tf.WhisperModel(tf.WhisperConfig(
     decoder_attention_heads=6, encoder_ffn_dim=1536, decoder_ffn_dim=1536, max_source_positions=250, pad_token_id=0, bos_token_id=1,
     eos_token_id=2, decoder_start_token_id=1, attn_implementation="eager")).encoder, *exports.MODELS["whisper_encoder"][1:])
 LENGTH, PAST = 64, 64
-NAMES = ["bert", "distilbert", "vit", "dinov2", "t5_encoder", "t5_decoder", "whisper_encoder", "gpt2", "llama", "gpt2_cached",
-         "llama_cached", "bert_static", "bert_columns"]
+NAMES = ["bert", "distilbert", "deberta", "deberta_v2", "vit", "dinov2", "svtr", "t5_encoder", "t5_decoder",
+         "whisper_encoder", "gpt2", "llama", "gpt2_cached", "llama_cached", "bert_static", "bert_columns"]
 
 
-def operand(name, rng):
-    """An input for one sequence of LENGTH."""
+def operand(name, kind, rng):
+    """An input for one sequence of LENGTH, or one picture."""
     if name in ("input_ids", "token_type_ids"):
         return rng.integers(0, 2, (1, LENGTH)).astype(numpy.int64)
     if name == "attention_mask":
         return numpy.ones((1, LENGTH), numpy.int64)
-    shape = {"pixel_values": (1, 3, 128, 128), "states": (1, LENGTH, 384), "input_features": (1, 80, 500)}[name]
+    size = (32, 100) if kind == "svtr" else (128, 128)
+    shape = {"pixel_values": (1, 3, *size), "states": (1, LENGTH, 384), "input_features": (1, 80, 500)}[name]
     return rng.standard_normal(shape).astype(numpy.float32)
 
 
@@ -69,7 +72,7 @@ def plain(name, folder):
     """The path of the model, what ONNX Runtime is given, and the arguments of `tfmc bench`."""
     make, call, inputs = exports.MODELS[name.split("_")[0] if name in exports.QUANTIZED else name]
     torch.manual_seed(0)
-    feed = {i: operand(i, numpy.random.default_rng(1)) for i in inputs}
+    feed = {i: operand(i, name, numpy.random.default_rng(1)) for i in inputs}
     dims = {i: {0: "batch", 1: "seq"} if v.ndim < 4 and i != "input_features" else {0: "batch"} for i, v in feed.items()}
     path = os.path.join(folder, name + ".onnx")
     torch.onnx.export(exports.Wrapped(make().eval(), call), tuple(torch.from_numpy(v) for v in feed.values()), path, dynamo=False,
