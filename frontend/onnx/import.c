@@ -215,17 +215,21 @@ static void add_use(struct importer *im, const char *name)
 	strmap_set(&im->uses, name, (void *)(uintptr_t)(count_uses(im, name) + 1));
 }
 
-/* Counts the readers of each name, nodes and outputs, and keeps a node that reads it. */
-static void collect_uses(struct importer *im)
+/* Counts the readers of each name, nodes and outputs of all graphs, and keeps a node that reads it. */
+static void collect_uses(struct importer *im, const struct onnx_graph *g)
 {
-	for (size_t i = 0; i < im->onnx->nodes.n; i++)
-		for (size_t k = 0; k < im->onnx->nodes.items[i].inputs.n; k++) {
-			add_use(im, im->onnx->nodes.items[i].inputs.items[k]);
-			strmap_set(&im->readers, im->onnx->nodes.items[i].inputs.items[k],
-			           &im->onnx->nodes.items[i]);
+	for (size_t i = 0; i < g->nodes.n; i++) {
+		struct onnx_node *node = &g->nodes.items[i];
+		for (size_t k = 0; k < node->inputs.n; k++) {
+			add_use(im, node->inputs.items[k]);
+			strmap_set(&im->readers, node->inputs.items[k], node);
 		}
-	for (size_t i = 0; i < im->onnx->outputs.n; i++)
-		add_use(im, im->onnx->outputs.items[i].name);
+		for (size_t k = 0; k < node->attributes.n; k++)
+			if (node->attributes.items[k].graph != NULL)
+				collect_uses(im, node->attributes.items[k].graph);
+	}
+	for (size_t i = 0; i < g->outputs.n; i++)
+		add_use(im, g->outputs.items[i].name);
 }
 
 /* ---- dims ---- */
@@ -378,8 +382,8 @@ static int64_t ids_below(const struct importer *im, const char *name)
 	struct strmap same; /* the input, and what views make of it */
 	strmap_init(&same, im->a);
 	strmap_set(&same, name, (void *)(uintptr_t)im);
-	for (size_t i = 0; i < im->onnx->nodes.n; i++) {
-		const struct onnx_node *node = &im->onnx->nodes.items[i];
+	for (size_t i = 0; i < im->onnx->graph.nodes.n; i++) {
+		const struct onnx_node *node = &im->onnx->graph.nodes.items[i];
 		const struct onnx_attribute *to = onnx_attribute(node, "to");
 		bool is_view =
 		        strcmp(node->op, "Reshape") == 0 || strcmp(node->op, "Identity") == 0 ||
@@ -439,9 +443,9 @@ static bool add_inputs(struct importer *im, const struct frontend_options *optio
 		ok = read_bound(im, &bounds, options->dims[i]);
 	if (ok && im->past.size != NULL && !strmap_has(&bounds, im->past.size))
 		ok = past_declare(im);
-	for (size_t i = 0; ok && i < im->onnx->inputs.n; i++)
-		if (!strmap_has(&im->tensors, im->onnx->inputs.items[i].name))
-			add_input(im, &bounds, &im->onnx->inputs.items[i]);
+	for (size_t i = 0; ok && i < im->onnx->graph.inputs.n; i++)
+		if (!strmap_has(&im->tensors, im->onnx->graph.inputs.items[i].name))
+			add_input(im, &bounds, &im->onnx->graph.inputs.items[i]);
 	for (size_t i = 0; ok && !im->failed && i < bounds.n; i++) {
 		const struct size_bound *b = bounds.items[i].value;
 		if (b->used)
@@ -460,8 +464,8 @@ static bool add_inputs(struct importer *im, const struct frontend_options *optio
 static bool bind_inputs(struct importer *im)
 {
 	size_t at = 0;
-	for (size_t i = 0; i < im->onnx->inputs.n && !im->failed; i++) {
-		const struct onnx_value *given = &im->onnx->inputs.items[i];
+	for (size_t i = 0; i < im->onnx->graph.inputs.n && !im->failed; i++) {
+		const struct onnx_value *given = &im->onnx->graph.inputs.items[i];
 		if (strmap_has(&im->tensors, given->name))
 			continue;
 		const struct frontend_input *in = &im->m->inputs.items[at++];
@@ -607,17 +611,15 @@ static void add_maker(struct importer *im)
 		strmap_set(&im->past.presents, out, strmap_get(&im->past.presents, in));
 }
 
-/* All nodes in their order; the number of a node is the line of its diagnostics. */
-static bool import_nodes(struct importer *im)
+/* All nodes in their order. The number of a node is the line of its diagnostics; in a branch it is that of the If. */
+static bool import_nodes(struct importer *im, const struct onnx_graph *g)
 {
-	uint32_t source = im->loc.source;
-	if (im->onnx->has_sparse)
-		return import_refuse(im, "not supported: sparse initializers");
-	if (im->onnx->outputs.n == 0)
-		return import_refuse(im, "not supported: a graph without outputs");
-	for (size_t i = 0; i < im->onnx->nodes.n && !im->failed; i++) {
-		im->node = &im->onnx->nodes.items[i];
-		im->loc = (struct loc){source, (uint32_t)i + 1, 1, 0};
+	const struct onnx_node *around = im->node;
+	const struct loc loc = im->loc;
+	for (size_t i = 0; i < g->nodes.n && !im->failed; i++) {
+		im->node = &g->nodes.items[i];
+		im->loc.line = around == NULL ? (uint32_t)i + 1 : loc.line;
+		im->loc.col = 1;
 		if (!import_node(im) || arena_failed(im->a))
 			im->failed = true;
 		else {
@@ -625,9 +627,39 @@ static bool import_nodes(struct importer *im)
 			find_rotation(im);
 		}
 	}
-	im->node = NULL;
-	im->loc = (struct loc){source, 0, 0, 0};
+	im->node = around;
+	im->loc = loc;
 	return !im->failed;
+}
+
+/* The branch of a condition that is known, in place of the node: its nodes read values of the graph around it. */
+bool import_if(struct importer *im)
+{
+	const struct onnx_attribute *then = attribute_of(im, "then_branch"),
+	                            *otherwise = attribute_of(im, "else_branch"), *taken;
+	int64_t holds;
+	if (!operand_int(operand_needed(im, 0), 0, &holds))
+		return import_refuse(im, "not supported: If with a condition that is not known at import");
+	taken = holds != 0 ? then : otherwise;
+	if (taken == NULL || taken->graph == NULL || taken->graph->outputs.n != im->node->outputs.n)
+		return import_refuse(im, "If without a branch of %zu outputs", im->node->outputs.n);
+	bool ok = import_nodes(im, taken->graph);
+	for (size_t i = 0; ok && i < im->node->outputs.n; i++) {
+		const char *name = taken->graph->outputs.items[i].name;
+		ok = strmap_has(&im->values, name) ? import_alias(im, i, strmap_get(&im->values, name))
+		                                   : import_refuse(im, "no value is called '%.200s'", name);
+	}
+	return ok;
+}
+
+/* The nodes of the file, unless it has a property that is refused as a whole. */
+static bool import_main(struct importer *im)
+{
+	if (im->onnx->has_sparse)
+		return import_refuse(im, "not supported: sparse initializers");
+	if (im->onnx->graph.outputs.n == 0)
+		return import_refuse(im, "not supported: a graph without outputs");
+	return import_nodes(im, &im->onnx->graph);
 }
 
 /* ---- the model file ---- */
@@ -654,16 +686,16 @@ static size_t write_outputs(struct importer *im, struct buf *out, const char **l
 	struct strmap taken;
 	strmap_init(&taken, im->a);
 	buf_str(out, "outputs:\n");
-	for (size_t i = 0; i < im->onnx->outputs.n; i++) {
-		const char *stem = language_name(im->a, im->onnx->outputs.items[i].name), *name = stem,
+	for (size_t i = 0; i < im->onnx->graph.outputs.n; i++) {
+		const char *stem = language_name(im->a, im->onnx->graph.outputs.items[i].name), *name = stem,
 		           *past = NULL;
-		(void)import_past(im, im->onnx->outputs.items[i].name, &past);
+		(void)import_past(im, im->onnx->graph.outputs.items[i].name, &past);
 		if (past != NULL)
 			continue;
 		for (int k = 2; strmap_has(&taken, name); k++)
 			name = import_text(im, "%s_%d", stem, k);
 		strmap_set(&taken, name, im);
-		const char *value = output_value(im, &im->onnx->outputs.items[i]);
+		const char *value = output_value(im, &im->onnx->graph.outputs.items[i]);
 		strmap_set(&im->live, value, im);
 		buf_printf(out, "  %s: %s\n", name, value);
 		*last = name;
@@ -795,7 +827,7 @@ static const char *import_graph(struct importer *im, struct arena *a, const char
 {
 	struct buf head, graph, outputs;
 	const char *text = NULL, *logits = NULL;
-	collect_uses(im);
+	collect_uses(im, &im->onnx->graph);
 	past_find(im);
 	for (size_t i = 0; i < im->onnx->tensors.n; i++)
 		strmap_set(&im->tensors, im->onnx->tensors.items[i]->stored.name, im->onnx->tensors.items[i]);
@@ -805,7 +837,7 @@ static const char *import_graph(struct importer *im, struct arena *a, const char
 	buf_init(&head);
 	buf_init(&graph);
 	buf_init(&outputs);
-	if (bind_tensors(im) && bind_inputs(im) && import_nodes(im)) {
+	if (bind_tensors(im) && bind_inputs(im) && import_main(im)) {
 		size_t n_outputs = write_outputs(im, &outputs, &logits);
 		find_live(im);
 		write_statements(im, &graph);

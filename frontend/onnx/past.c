@@ -47,11 +47,12 @@ void past_find(struct importer *im)
 {
 	struct strmap inputs;
 	strmap_init(&inputs, im->a);
-	for (size_t i = 0; i < im->onnx->inputs.n; i++)
-		if (im->onnx->inputs.items[i].has_shape && im->onnx->inputs.items[i].rank == 4)
-			strmap_set(&inputs, im->onnx->inputs.items[i].name, &im->onnx->inputs.items[i]);
-	for (size_t i = 0; i < im->onnx->nodes.n; i++) {
-		struct onnx_node *node = &im->onnx->nodes.items[i];
+	for (size_t i = 0; i < im->onnx->graph.inputs.n; i++)
+		if (im->onnx->graph.inputs.items[i].has_shape && im->onnx->graph.inputs.items[i].rank == 4)
+			strmap_set(&inputs, im->onnx->graph.inputs.items[i].name,
+			           &im->onnx->graph.inputs.items[i]);
+	for (size_t i = 0; i < im->onnx->graph.nodes.n; i++) {
+		struct onnx_node *node = &im->onnx->graph.nodes.items[i];
 		const struct onnx_attribute *axis = onnx_attribute(node, "axis");
 		const char *const *in = node->inputs.items;
 		if (node->inputs.n == 1 && node->outputs.n == 1 && strmap_has(&inputs, in[0]) &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ONNX: the messages of onnx.proto, field by field. A message is a range of the file; every length is compared with
- * the range it is in. Nesting is that of the schema (at most nine messages), so nothing recurses. Each read_MESSAGE
- * reads a message of onnx.proto by the numbers of its fields; false after a diagnostic, or without memory.
+ * the range it is in. Nesting is that of the schema; graphs within graphs recurse up to ONNX_DEPTH_MAX. Each
+ * read_MESSAGE reads a message of onnx.proto by the numbers of its fields; false after a diagnostic, or without memory.
  */
 #include "frontend/weights/onnx.h"
 
@@ -343,6 +343,19 @@ static bool add_numbers(struct onnx_model *m, const struct proto_field *f, struc
 	return ok;
 }
 
+static bool read_graph(struct onnx_model *m, const struct proto_field *message, struct onnx_graph *g);
+
+/* A graph within a graph; NULL after a diagnostic. */
+static const struct onnx_graph *read_subgraph(struct onnx_model *m, const struct proto_field *message)
+{
+	struct onnx_graph *g = ARENA_NEW(m->s->arena, struct onnx_graph);
+	if (m->depth >= ONNX_DEPTH_MAX)
+		weight_file_error(m->s, "more than %d graphs within each other", ONNX_DEPTH_MAX);
+	else if (g != NULL && read_graph(m, message, g))
+		return g;
+	return NULL;
+}
+
 /* AttributeProto. */
 static bool read_attribute(struct onnx_model *m, const struct proto_field *message, struct onnx_node *node)
 {
@@ -366,6 +379,7 @@ static bool read_attribute(struct onnx_model *m, const struct proto_field *messa
 				                        (size_t)(f.bytes.end - f.bytes.at));
 			break;
 		case 5: ok = (a->tensor = read_tensor(m, &f)) != NULL; break;
+		case 6: ok = (a->graph = read_subgraph(m, &f)) != NULL; break;
 		case 7:
 		case 8: ok = add_numbers(m, &f, a); break;
 		case 9: a->n_strings++; break;
@@ -373,8 +387,7 @@ static bool read_attribute(struct onnx_model *m, const struct proto_field *messa
 		default: break;
 		}
 	}
-	/* 5: a graph */
-	a->kind = kind <= ONNX_STRINGS && kind != 5 ? (enum onnx_attribute_kind)kind : ONNX_OTHER;
+	a->kind = kind <= ONNX_STRINGS ? (enum onnx_attribute_kind)kind : ONNX_OTHER;
 	return ok && (a->kind != ONNX_TENSOR || a->tensor != NULL ||
 	              weight_file_error(m->s, "an attribute '%.80s' has no tensor", a->name));
 }
@@ -399,9 +412,9 @@ static bool name_constant(struct onnx_model *m, const struct onnx_node *node)
 }
 
 /* NodeProto. */
-static bool read_node(struct onnx_model *m, const struct proto_field *message)
+static bool read_node(struct onnx_model *m, const struct proto_field *message, struct onnx_graph *g)
 {
-	struct onnx_node *node = ARENA_PUSH(m->s->arena, &m->nodes);
+	struct onnx_node *node = ARENA_PUSH(m->s->arena, &g->nodes);
 	struct proto_range r;
 	struct proto_field f = {0};
 	bool ok = node != NULL && count_item(m) && want_bytes(m, message, &r);
@@ -497,24 +510,23 @@ static bool read_initializer(struct onnx_model *m, const struct proto_field *f)
 }
 
 /* GraphProto. */
-static bool read_graph(struct onnx_model *m, const struct proto_field *message)
+static bool read_graph(struct onnx_model *m, const struct proto_field *message, struct onnx_graph *g)
 {
 	struct proto_range r;
 	struct proto_field f = {0};
 	bool ok = want_bytes(m, message, &r);
-	if (m->has_graph)
-		return weight_file_error(m->s, "it has two graphs");
-	m->has_graph = true;
+	m->depth++;
 	while (next_field(m, &r, &f, &ok)) {
 		switch (f.number) {
-		case 1: ok = read_node(m, &f); break;
+		case 1: ok = read_node(m, &f, g); break;
 		case 5: ok = read_initializer(m, &f); break;
-		case 11: ok = read_value(m, &f, &m->inputs); break;
-		case 12: ok = read_value(m, &f, &m->outputs); break;
+		case 11: ok = read_value(m, &f, &g->inputs); break;
+		case 12: ok = read_value(m, &f, &g->outputs); break;
 		case 15: m->has_sparse = true; break;
 		default: break;
 		}
 	}
+	m->depth--;
 	return ok;
 }
 
@@ -561,7 +573,11 @@ enum tfmc_status onnx_read_model(const struct stored_source *s, struct onnx_mode
 	*out = (struct onnx_model){.s = s};
 	while (next_field(out, &r, &f, &ok)) {
 		switch (f.number) {
-		case 7: ok = read_graph(out, &f); break;
+		case 7:
+			ok = !out->has_graph ? read_graph(out, &f, &out->graph)
+			                     : weight_file_error(s, "it has two graphs");
+			out->has_graph = true;
+			break;
 		case 8: ok = read_opset(out, &f); break;
 		case 25: out->has_functions = true; break;
 		default: break;

@@ -2,7 +2,7 @@
 /*
  * Reader of ONNX files: the fields of ModelProto that weights and the importer (frontend/onnx) need. The wire format of
  * protobuf is read in place: data of tensors stay in the mapped file, since a library of protobuf copies messages to
- * the heap and stops at 2 GB. Sub-graphs, functions and sparse tensors are noticed, but not read.
+ * the heap and stops at 2 GB. Functions and sparse tensors are noticed, but not read.
  */
 #ifndef TFMC_FRONTEND_FORMATS_ONNX_H
 #define TFMC_FRONTEND_FORMATS_ONNX_H
@@ -13,6 +13,7 @@
 /* Limits of a file; beyond them it is refused (E106). */
 #define ONNX_ITEMS_MAX 1000000 /* messages, names and numbers of the graph, elements of tensors not counted */
 #define ONNX_NAME_MAX  1024    /* bytes of a name */
+#define ONNX_DEPTH_MAX 8       /* graphs within graphs */
 
 /* A tensor: an initializer, or the value of a node Constant or of an attribute. */
 struct onnx_tensor {
@@ -26,12 +27,13 @@ struct onnx_tensor {
 #define ONNX_INT64 7 /* TensorProto.DataType */
 
 enum onnx_attribute_kind {
-	ONNX_OTHER, /* graphs, types, sparse tensors */
+	ONNX_OTHER, /* types, sparse tensors, lists of tensors and graphs */
 	ONNX_FLOAT = 1,
 	ONNX_INT,
 	ONNX_STRING,
 	ONNX_TENSOR,
-	ONNX_FLOATS = 6,
+	ONNX_GRAPH,
+	ONNX_FLOATS,
 	ONNX_INTS,
 	ONNX_STRINGS,
 };
@@ -43,6 +45,7 @@ struct onnx_attribute {
 	int64_t i;
 	const char *text;
 	const struct onnx_tensor *tensor;
+	const struct onnx_graph *graph; /* a branch of If, a body; its tensors are those of the model */
 	struct {
 		int64_t *items;
 		size_t n, cap;
@@ -89,13 +92,17 @@ struct onnx_values {
 	size_t n, cap;
 };
 
-struct onnx_model {
-	int64_t opset; /* of the domain ai.onnx; 0: none */
+struct onnx_graph {
 	struct {
 		struct onnx_node *items;
 		size_t n, cap;
 	} nodes;
 	struct onnx_values inputs, outputs;
+};
+
+struct onnx_model {
+	int64_t opset; /* of the domain ai.onnx; 0: none */
+	struct onnx_graph graph;
 	struct {
 		struct onnx_tensor **items;
 		size_t n, cap;
@@ -104,6 +111,7 @@ struct onnx_model {
 	/* state of the reader */
 	const struct stored_source *s;
 	size_t n_items;
+	int depth; /* of the graph that is read */
 };
 
 /* True: the bytes begin as a ModelProto with its version does. */

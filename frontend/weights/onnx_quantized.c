@@ -318,8 +318,8 @@ bool onnx_add_quantized(struct weight_files *wf, struct arena *a, const struct o
 	strmap_init(&p.producers, a);
 	for (size_t i = 0; i < m->tensors.n; i++)
 		strmap_set(&p.tensors, m->tensors.items[i]->stored.name, m->tensors.items[i]);
-	for (size_t i = 0; i < m->nodes.n; i++) {
-		struct onnx_node *node = &m->nodes.items[i];
+	for (size_t i = 0; i < m->graph.nodes.n; i++) {
+		struct onnx_node *node = &m->graph.nodes.items[i];
 		const char *domain = strcmp(node->domain, "ai.onnx") == 0 ? "" : node->domain;
 		for (size_t k = 0; k < TFMC_COUNT(makers) && node->outputs.n > 0; k++)
 			if (strcmp(makers[k].op, node->op) == 0 && strcmp(makers[k].domain, domain) == 0 &&

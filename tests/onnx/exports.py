@@ -110,7 +110,7 @@ class Recognizer(torch.nn.Module):
             grid = x.transpose(1, 2).reshape(-1, self.widths[i], self.rows >> i, self.columns)
             if i < len(self.merges):
                 x = self.norms[i](self.merges[i](grid).flatten(2).transpose(1, 2))
-        x = torch.nn.functional.hardswish(self.last(self.pool(grid))).flatten(2).transpose(1, 2)
+        x = torch.nn.functional.hardswish(self.last(self.pool(grid))).squeeze(2).transpose(1, 2)
         return self.head(x).softmax(-1)
 
 

@@ -41,6 +41,8 @@ def attribute(name, value):
         return field(1, name) + b"\x15" + struct.pack("<f", value) + field(20, 1)
     if isinstance(value, list):
         return field(1, name) + b"".join(field(8, v) for v in value) + field(20, 7)
+    if isinstance(value, bytes):  # a graph
+        return field(1, name) + field(6, value) + field(20, 5)
     return field(1, name) + field(3, value) + field(20, 2)
 
 

@@ -13,7 +13,8 @@ files=("${@:3}")
 if [ ${#files[@]} = 0 ]; then
 	for kind in causal padded none; do python3 -B "$onnx/make_cached.py" "$tmp/cached_$kind.onnx" --mask=$kind || exit 1; done
 	for kind in halves interleaved part; do python3 -B "$onnx/make_rotary.py" "$tmp/rotary_$kind.onnx" --kind=$kind || exit 1; done
-	python3 -B "$onnx/make_tiny.py" "$tmp/tiny.onnx" && python3 -B "$onnx/make_quantized.py" "$tmp/quantized.onnx" || exit 1
+	python3 -B "$onnx/make_tiny.py" "$tmp/tiny.onnx" && python3 -B "$onnx/make_if.py" "$tmp/if.onnx" --depth=3 --size=1 &&
+		python3 -B "$onnx/make_quantized.py" "$tmp/quantized.onnx" || exit 1
 	for archive in "$TFMC_SHARED"/data/onnx-node-tests/*.tar.gz; do
 		[ -f "$archive" ] && mkdir -p "$tmp/nodes" && tar xzf "$archive" -C "$tmp/nodes"
 	done
