@@ -5,7 +5,8 @@
  * receiver compares with its own. Worker 0 alone calls MPI (MPI_THREAD_FUNNELED).
  *
  * A rank has one slot (a message with its data) from and to each other rank; slot in[rank] is its own term, so that
- * terms of all ranks of a stage are consecutive for the sum. Longer data go in chunks of a slot. Where all ranks share
+ * terms of all ranks of a stage are consecutive for the sum. Of n ranks, requests [0, n) are receives, [n, 2 n) sends,
+ * [2 n, 3 n) reports of a failure, each by rank. Longer data go in chunks of a slot. Where all ranks share
  * a host, the exchanges go through memory instead (window.c).
  */
 #define _POSIX_C_SOURCE 200809L
@@ -346,8 +347,8 @@ static int32_t broadcast(void *user, void *data, uint64_t bytes)
 
 /* ---- opening ---- */
 
-/* Initialises MPI unless the application has, and fills the table. Without MPI_THREAD_SERIALIZED only the main
- * thread may call. */
+/* Initialises MPI unless the application has, and fills the table. Below MPI_THREAD_SERIALIZED only the main thread
+ * may call MPI: this one, worker 0, has to be it; below MPI_THREAD_FUNNELED there may be no other workers. */
 static int init(struct tfmc_mpi *m, int64_t workers)
 {
 	int was_initialised, is_finalized, level = MPI_THREAD_SINGLE, is_main = 1, rank, n;

@@ -70,6 +70,8 @@ struct window {
 
 /* ---- opening ---- */
 
+/* Rank 0 creates the memory of all lanes, zeroed, with a nonce by which map_lanes recognises it; fd -1: it could
+ * not. The others have a process id only. */
 struct window_address window_create(int64_t rank, int64_t n)
 {
 	const off_t at = offsetof(struct lane, nonce);
@@ -103,6 +105,8 @@ static bool map_lanes(struct window *w, const struct window_address *first)
 	return w->lanes[0].nonce == first->nonce;
 }
 
+/* Maps the lanes, and opens a pidfd of each other process, by which its end is noticed. NULL after any failure: the
+ * caller uses messages then. */
 struct window *window_open(const struct window_address *addresses, int64_t rank, int64_t n, int64_t limit_ns,
                            bool spins, struct fault *fault)
 {
