@@ -43,7 +43,8 @@ static void hash_bytes(const void *bytes, size_t n, unsigned char out[BLAKE2B_BY
 	blake2b_end(&b, out);
 }
 
-/* False: no memory, or a source larger than a file may be; then nothing is cached. */
+/* All that a binary depends on: strings of device and driver, options, source. False: no memory, or a source larger
+ * than a file may be; then nothing is cached. */
 bool cl_cache_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *source,
                        struct cl_cache_key *out)
 {

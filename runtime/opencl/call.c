@@ -74,6 +74,7 @@ static bool locate_state(const struct call_state *r, int64_t area, struct buffer
 		step = sizeof(int32_t);
 	if (state == PLAN_STATE_SOURCE && r->call->source >= 0) {
 		first = r->call->source;
+		/* of n rows the area spans n - 1 steps and one block: the block alone */
 		s->bytes = step > 0 && s->bytes > 0 ? (s->bytes - 1) % step + 1 : s->bytes;
 	}
 	return !__builtin_mul_overflow(first, step, &by) && !__builtin_add_overflow(s->begin, by, &s->begin);
@@ -175,7 +176,7 @@ static int32_t size_launch(struct call_state *r, struct model_launch *l)
 	if (!tfmc_plan_eval(&m->plan, model_kernel(m, l, KERNEL_TASKS), r->f->dims, &l->groups))
 		return call_error(r, l, "there are too many tasks");
 	l->groups = l->groups < max_groups ? l->groups : max_groups;
-	l->groups = l->groups > 1 ? l->groups : 1;
+	l->groups = l->groups > 1 ? l->groups : 1; /* OpenCL rejects launches of 0 groups */
 	if (!scale_to_workers(r, l, &scratch))
 		return call_error(r, l, "there is too much scratch");
 	raise_to(&r->scratch, scratch);
@@ -184,7 +185,7 @@ static int32_t size_launch(struct call_state *r, struct model_launch *l)
 	return TFMC_RT_OK;
 }
 
-/* Whether the caller requests an output of an IF_WANTED command. */
+/* Whether the caller requests an output of an IF_REQUESTED command. */
 static bool is_any_output_requested(const struct call_state *r, int64_t step)
 {
 	int64_t first = model_cell(r->model, PLAN_COMMANDS, step, COMMAND_A);
@@ -206,7 +207,8 @@ static bool rows_select_kernel(const struct call_state *r, const struct model_la
 	return rows >= model_kernel(m, l, KERNEL_ROWS_LO) && rows <= model_kernel(m, l, KERNEL_ROWS_HI);
 }
 
-/* Sizes all launches that the call needs. */
+/* Finds the launches that the call needs (the number of rows selects their kernel, all open conditions have a
+ * requested output), and sizes these. */
 static int32_t size_launches(struct call_state *r)
 {
 	struct model_function *f = r->f;
@@ -224,7 +226,8 @@ static int32_t size_launches(struct call_state *r)
 	return f->lengths >= 0 ? measure_area(r, NULL, f->lengths) : TFMC_RT_OK;
 }
 
-/* Grows the device's memory to the sizes of the call. */
+/* Grows the device's memory to the sizes of the call. Functions share it, and a larger call replaces a buffer, whose
+ * new serial makes arguments be set again. */
 static int32_t allocate_memory(const struct call_state *r)
 {
 	struct tfmc_cl_model *m = r->model;
@@ -487,6 +490,8 @@ static int32_t execute_call(struct call_state *r)
 	return status;
 }
 
+/* first may be the batch: without state both are 0. Whether all rows of the call are in the state is checked with
+ * the areas (is_inside, locate_lengths). */
 int32_t tfmc_cl_model_call(struct tfmc_cl_model *m, const struct tfmc_cl_call *call)
 {
 	int64_t batch = (int64_t)m->code.batch;

@@ -19,6 +19,8 @@
 
 /* ---- context and queue ---- */
 
+/* Opens device `number` with one in-order queue: launches and transfers need no events to be ordered. `piece`: most
+ * bytes of one transfer call. */
 int tfmc_cl_context_open(const struct tfmc_cl *cl, size_t number, uint64_t piece,
                          struct tfmc_cl_context **out, struct tfmc_cl_error *error)
 {
@@ -96,6 +98,7 @@ static int create_buffer(struct tfmc_cl_context *c, uint64_t bytes, void *host, 
 	cl_int code = CL_SUCCESS;
 	*b = (struct tfmc_cl_buffer){
 	        .context = c, .bytes = bytes, .is_shared = host != NULL && access == CL_MEM_READ_ONLY};
+	/* OpenCL rejects buffers of 0 bytes */
 	b->memory = c->calls->clCreateBuffer(c->context, flags, bytes ? (size_t)bytes : 1, host, &code);
 	int status = cl_check_created(b->memory, code, "clCreateBuffer", error);
 	if (status == TFMC_CL_OK)
@@ -135,6 +138,7 @@ static bool create_in_pages(struct tfmc_cl_context *c, uint64_t bytes, struct tf
 	return true;
 }
 
+/* Anonymous pages are zero already; device memory is cleared. */
 int tfmc_cl_buffer_zeroed(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc_cl_buffer **out,
                           struct tfmc_cl_error *error)
 {
@@ -286,6 +290,7 @@ int tfmc_cl_download_async(const struct tfmc_cl_buffer *b, uint64_t offset, void
 	return download(b, offset, to, bytes, CL_FALSE, error);
 }
 
+/* OpenCL does not define copies whose ranges overlap: they are rejected here. */
 int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct tfmc_cl_buffer *to,
                  uint64_t to_offset, uint64_t bytes, struct tfmc_cl_error *error)
 {
@@ -324,8 +329,8 @@ int tfmc_cl_clear(struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes, str
 
 /* ---- building ---- */
 
-/* The log from the line with the first error on, if the log is longer than a message: a compiler prints warnings
- * first. */
+/* The log from the line with the first error on, if the log is longer than a message has room for after its 100
+ * bytes about the call: a compiler prints warnings first. */
 static const char *first_error(const char *log)
 {
 	const char *at = strlen(log) < TFMC_CL_TEXT - 100 ? NULL : strstr(log, "error");
@@ -404,7 +409,8 @@ static bool build_cached(struct tfmc_cl_program *p, const struct tfmc_cl_source 
 	return ok;
 }
 
-/* Writes the program's binary to the cache. Failures are ignored. */
+/* Writes the program's binary to the cache. CL_PROGRAM_BINARIES takes an array of pointers, one for each device:
+ * here one. Failures are ignored: the next process builds from source again. */
 static void cache_binary(const struct tfmc_cl_program *p, const char *directory,
                          const struct cl_cache_key *key)
 {
@@ -477,6 +483,7 @@ int tfmc_cl_program_is_cached(const struct tfmc_cl_program *p)
 
 /* ---- kernels ---- */
 
+/* Creates the kernel of that name. The name is copied, for messages about later calls. */
 int tfmc_cl_kernel_create(struct tfmc_cl_program *p, const char *name, struct tfmc_cl_kernel **out,
                           struct tfmc_cl_error *error)
 {
@@ -568,6 +575,7 @@ static int report_launch_failure(const struct tfmc_cl_kernel *k, const uint64_t 
 	                          : cl_call_failed(error, call, code);
 }
 
+/* Impossible sizes are reported before the call. Launches whose second dimension is 1 have one dimension. */
 int cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2], cl_event *event,
               struct tfmc_cl_error *error)
 {

@@ -31,6 +31,7 @@
 
 /* ---- errors ---- */
 
+/* error NULL: no message is wanted. code 0: no OpenCL function failed; cl_call_failed() sets it. */
 int cl_fail(struct tfmc_cl_error *error, int status, const char *fmt, ...)
 {
 	va_list ap;
@@ -119,6 +120,7 @@ static cl_int query(const struct cl_query *q, size_t size, void *value, size_t *
 	return CL_INVALID_VALUE;
 }
 
+/* The size is queried first. One byte more is allocated, zeroed: drivers may omit the terminator. */
 int cl_query_string(const struct cl_query *q, size_t max_bytes, bool one_line, char **out,
                     struct tfmc_cl_error *error)
 {

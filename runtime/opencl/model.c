@@ -128,7 +128,7 @@ struct unroller {
 	struct tfmc_cl_model *model;
 	struct model_function *f;
 	size_t cap, n_args;
-	int64_t open[PLAN_DEPTH]; /* open REPEAT and IF_WANTED commands */
+	int64_t open[PLAN_DEPTH]; /* open REPEAT and IF_REQUESTED commands */
 	int64_t indices[PLAN_REPEATS];
 	int depth, repeats, skipping; /* skipping: open repeats with count 0 */
 };
@@ -321,7 +321,8 @@ static int32_t add_piece(struct tfmc_cl_model *m, int64_t begin, int64_t end)
 }
 
 /* Uploads the weights, in as many buffers as the device's limit requires; after model_build_launches. Pieces begin
- * at a page boundary, so that they can be shared with the device; adjacent pieces may overlap by a part of a page. */
+ * at a page boundary, so that they can be shared with the device; adjacent pieces may overlap by a part of a page.
+ * Without weights there is one empty piece, where areas of 0 bytes are. */
 static int32_t model_upload_weights(struct tfmc_cl_model *m)
 {
 	int64_t bytes = (int64_t)m->code.weights_bytes, begin = 0, end = 0;
@@ -597,6 +598,7 @@ static int32_t build_kernels(struct tfmc_cl_model *m, struct model_function *f, 
 	return model_status(m, &where, status);
 }
 
+/* Kernels that the program of an earlier function has are not built again. */
 int32_t model_build(struct tfmc_cl_model *m, struct model_function *f)
 {
 	bool *is_unbuilt = calloc((size_t)m->plan.rows[PLAN_KERNELS] + 1, sizeof(*is_unbuilt));
@@ -624,7 +626,8 @@ static int32_t build_largest(struct tfmc_cl_model *m)
 
 /* ---- opening ---- */
 
-/* Opens all parts in the order of their dependencies. The caller closes after a failure. */
+/* Opens all parts in the order of their dependencies: the device reports the limit of a buffer, and the launches
+ * have the areas that no piece of the weights may cut. The caller closes after a failure. */
 static int32_t open_sections(struct tfmc_cl_model *m)
 {
 	TRY(read_plan(m));
@@ -635,6 +638,7 @@ static int32_t open_sections(struct tfmc_cl_model *m)
 	return allocate_state(m);
 }
 
+/* `initial` has the caller's message buffer, for failures before there is a model. */
 int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_device *device,
                            struct tfmc_cl_model **out)
 {
@@ -676,6 +680,8 @@ static void free_buffers(struct model_memory *list, int64_t n)
 		tfmc_cl_buffer_free(list[i].buffer);
 }
 
+/* Frees the model, also one that was opened in part. OpenCL objects are released before the context that they belong
+ * to, and the library last. */
 void tfmc_cl_model_close(struct tfmc_cl_model *m)
 {
 	if (!m)

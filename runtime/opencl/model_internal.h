@@ -35,7 +35,7 @@ struct model_arg {
 struct model_launch {
 	int64_t kernel;                /* row of KERNELS */
 	int64_t indices[PLAN_REPEATS]; /* of the repeats */
-	int64_t wanted[PLAN_DEPTH];    /* the enclosing IF_WANTED commands, then -1 */
+	int64_t wanted[PLAN_DEPTH];    /* the enclosing IF_REQUESTED commands, then -1 */
 	struct tfmc_cl_kernel *handle; /* NULL until first needed; not shared, so arguments persist */
 	size_t first_arg;              /* index of its first in model_function.args */
 	int64_t groups;                /* work-groups */
@@ -80,7 +80,7 @@ struct tfmc_cl_model {
 	struct model_memory *params, *results; /* by number, shared by all functions */
 	int64_t n_params, n_results;
 	int32_t *lengths;           /* staging for the caller's lengths */
-	int64_t *n_readers;         /* [code.batch]: see state.c */
+	int64_t *n_readers;         /* [code.batch]: blocks that still read block i (fill_from) */
 	uint64_t serial;            /* of the newest buffer */
 	bool has_dot;               /* programs use the device's i8 dot products */
 	struct tfmc_cl_error error; /* of the last failed call */

@@ -31,7 +31,7 @@ enum plan_command_kind {
 	/* Only in objects, never in a file: runs the commands up to its END if n workers split the KV
 	 * blocks of attention: heads < 2n and heads % n != 0. */
 	PLAN_IF_SPLIT = 3,
-	PLAN_END = 4,     /* ends the innermost REPEAT, IF_WANTED or IF_SPLIT */
+	PLAN_END = 4,     /* ends the innermost REPEAT, IF_REQUESTED or IF_SPLIT */
 	PLAN_BARRIER = 5, /* later kernels depend on kernels since the last barrier */
 	PLAN_LENGTHS = 6  /* last: the new lengths of the sequences, i32 [B], are in area `lengths` */
 };
@@ -140,8 +140,8 @@ enum {
 enum { OUTPUT_NUMBER, OUTPUT_COLUMNS };
 enum {
 	COMMAND_KIND,
-	COMMAND_A, /* DISPATCH: row of KERNELS. IF_WANTED: first row of OUTPUTS. LENGTHS: row of AREAS */
-	COMMAND_B, /* REPEAT: count. IF_WANTED: number of outputs */
+	COMMAND_A, /* DISPATCH: row of KERNELS. IF_REQUESTED: first row of OUTPUTS. LENGTHS: row of AREAS */
+	COMMAND_B, /* REPEAT: count. IF_REQUESTED: number of outputs */
 	COMMAND_COLUMNS
 };
 enum {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads serialized plans (format.h) in place: nothing is copied or allocated. The bytes are not trusted: once
+ * Reads serialized plans (plan_format.h) in place: nothing is copied or allocated. The bytes are not trusted: once
  * tfmc_plan_open accepts them, all functions here are safe to call, and the commands are safe to execute.
  */
 #ifndef TFMC_RUNTIME_OPENCL_PLAN_READ_H
