@@ -113,7 +113,9 @@ static double allowed_log_sum_exp(const struct beam_search *s)
 	return sum > 0 ? max + real_log(sum) : 0;
 }
 
-/* Inserts the continuations of a live beam into the candidates. */
+/* Inserts the continuations of a live beam, whose row of the logits is that of its sequence. Log p is the
+ * log-softmax of the row after on_logits, with score changes; exclusions do not change it unless the options or
+ * constraints renormalize. Ids of probability 0 are no continuations. */
 static int collect_beam_candidates(struct beam_search *s, int64_t beam)
 {
 	const struct feeder *f = &s->feeder;
@@ -324,7 +326,8 @@ static int decode_step(struct beam_search *s)
 
 /* ---- the search ---- */
 
-/* Prefills one sequence and forks it for the other beams. */
+/* Prefills sequence 0 and forks it for the other beams. The encoder output is stored once: all rows read that of
+ * sequence 0, so that forks copy tokens only. The search begins with one live beam, as all would be equal. */
 static int prefill_beams(struct beam_search *s, const int32_t *source, uint64_t n_source,
                          const int32_t *first, uint64_t n_first)
 {
@@ -336,7 +339,7 @@ static int prefill_beams(struct beam_search *s, const int32_t *source, uint64_t 
 	if (status == TFMC_RT_OK)
 		status = feeder_prefill(f, first, n_first);
 	if (status == TFMC_RT_OK && f->record->generate_kind != 1)
-		status = tfmc_session_select(f->session, 0, 0); /* one source for all beams */
+		status = tfmc_session_select(f->session, 0, 0); /* before the forks */
 	for (int64_t i = 1; status == TFMC_RT_OK && i < s->width; i++)
 		status = tfmc_session_fork(f->session, 0, i);
 	if (status == TFMC_RT_E_DIM)

@@ -36,7 +36,7 @@ static const char *constraints_token_string(const struct constraints *c, int32_t
 	return text ? text : "";
 }
 
-/* Bytes of the longest token string. */
+/* Bytes of the longest token string: the most that one id adds to the text. */
 static uint64_t longest_token(const struct constraints *c)
 {
 	uint64_t longest = 0, n = 0;
@@ -218,6 +218,7 @@ int constraints_open(struct constraints *c, const struct tfmc_record *record,
 	return alloc_tail(c);
 }
 
+/* Ids of the source that are not in the vocabulary of the output have no score to change. */
 void constraints_begin(struct constraints *c, uint64_t n_first, uint64_t n_most, struct tfmc_ids source)
 {
 	c->n_first = n_first;
@@ -262,7 +263,8 @@ int constraints_logits(const struct constraints *c, float *logits, const int32_t
 	return wrong ? (int)TFMC_RT_E_LOGITS : (int)TFMC_RT_OK;
 }
 
-/* Excludes ids that would repeat an n-gram of the text (n = length). */
+/* Excludes each id that follows the last length - 1 ids of ids[0..n) somewhere in `text` (the sequence itself, or
+ * the source): choosing it would repeat an n-gram of that length. length 0: off. */
 static void exclude_repeated_ngrams(struct constraints *c, int64_t length, struct tfmc_ids text,
                                     const int32_t *ids, uint64_t n)
 {
@@ -389,6 +391,8 @@ static void exclude_timestamps_by_grammar(struct constraints *c, const int32_t *
 		exclude_range(c, c->given.latest_timestamp + 1, c->vocab);
 }
 
+/* Log-sum-exp of the timestamps' scores against the best score of a text id, among ids that are not excluded.
+ * Without effect on the last id (is_last), which must be one of forced_last. */
 void constraints_prefer_timestamps(struct constraints *c, const float *logits, double shift)
 {
 	int64_t first = c->given.timestamps;
@@ -504,6 +508,8 @@ uint64_t tfmc_text_stop(const struct tfmc_constraints *constraints, const char *
 	               : n;
 }
 
+/* Only ends inside the text of the last id count (from have - last on): earlier ones ended the sequence earlier. An
+ * id without text ends none. */
 bool constraints_ends_with_stop_text(struct constraints *c, const int32_t *ids, uint64_t n)
 {
 	uint64_t at, last, begin;

@@ -109,7 +109,7 @@ int session_prompt_error(struct tfmc_session *session, const char *fmt, ...)
 const char *session_prompt_error_text(const struct tfmc_session *session);
 /* Clears the message, at the beginning of each public call. */
 void session_clear_prompt_error(struct tfmc_session *session);
-/* TFMC_RT_E_PROMPT, with a message, unless 1 <= n_first <= most. */
+/* TFMC_RT_E_PROMPT, with a message, unless 1 <= n_first <= max. */
 int feed_check_prompt(struct tfmc_session *session, uint64_t n_first, int64_t max);
 /* TFMC_RT_E_PROMPT, with a message, unless all ids are in [0, below); below <= 0: no check. what: subject
  * of the message, such as "the prompt". */

@@ -41,8 +41,9 @@ static int32_t arg_max(const struct generator *g, const float *scores)
 	return best;
 }
 
-/* Chooses the id after g->ids: on_logits first, since it may change the row; log-probabilities are those of the row
- * before exclusions and score changes. log_p: NULL, or receives the chosen id's. E_LOGITS: no id is allowed. */
+/* Chooses the id after g->ids. on_logits comes first, since it may change the row; log p is that of the row before
+ * exclusions and score changes. Marking excluded ids also sets the state of the score changes, which the timestamp
+ * rule and the scores read. log_p: NULL, or receives the chosen id's. E_LOGITS: no id is allowed. */
 static int choose_next(struct generator *g, float *logits, int32_t *id, double *log_p)
 {
 	double log_sum = 0;
@@ -62,7 +63,8 @@ static int choose_next(struct generator *g, float *logits, int32_t *id, double *
 }
 
 /* Passes a new id, which is in g->ids already, to the callbacks. *ends: it was the last one, for the reason in
- * g->finish. A forced stop id does not end the sequence. */
+ * g->finish: of several a callback's wish, a stop string, a stop id, in this order. A forced stop id does not end
+ * the sequence. */
 static int report_token(struct generator *g, int32_t id, bool *ends)
 {
 	const struct tfmc_generate_options *o = &g->options;
@@ -218,6 +220,8 @@ static int run_generation(struct generator *g, struct feeder *f, const int32_t *
 	return status;
 }
 
+/* The vocabulary is known once the feeder is open: until then the generator has 0. After E_ABI the options have an
+ * unknown layout, so that finish is not written. */
 int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_options *options,
                   const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                   int32_t *out, uint64_t cap, uint64_t *n_out)
@@ -383,6 +387,9 @@ static int run_all(struct many *m, struct tfmc_generation *items, uint64_t n)
 	return status;
 }
 
+/* Items that no lane reaches before a failure keep E_CANCELLED. Callbacks, log_p and finish of the options belong to
+ * one sequence: E_CONSTRAINTS. Calls clear the session's message, so that of the first rejected prompt is set again
+ * at the end. */
 int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_options *options,
                        struct tfmc_generation *items, uint64_t n)
 {

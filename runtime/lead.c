@@ -168,7 +168,8 @@ static int compare_facts(const struct tfmc_session_options *o, const struct tfmc
 	return TFMC_RT_OK;
 }
 
-/* The number of ranks of the object is compared with that of the table last: a fact that differs says more. */
+/* Every rank compares the facts of all, so that all return the same. The object's number of ranks is compared with
+ * the table's last: a fact that differs says more. */
 int lead_compare(const struct tfmc_session_options *o, const struct tfmc_record *r)
 {
 	uint64_t facts[N_FACTS];
@@ -276,6 +277,8 @@ static int reserve_payload(struct lead *l, uint64_t bytes)
 	return TFMC_RT_OK;
 }
 
+/* A follower receives a packet of fixed size without knowing the act: one broadcast for most, such as decode steps;
+ * a larger payload follows in a second one. */
 int lead_send(struct lead *l, const struct act *act, const void *payload)
 {
 	struct packet packet = {.act = *act};
@@ -290,6 +293,7 @@ int lead_send(struct lead *l, const struct act *act, const void *payload)
 	return is_small ? (int)TFMC_RT_OK : broadcast(l, (void *)(uintptr_t)payload, act->bytes);
 }
 
+/* The packet comes from another process: kind and sizes are checked before they are used. */
 int lead_receive(struct lead *l, struct act *act)
 {
 	struct packet packet;
@@ -404,6 +408,8 @@ static int append_call(const struct tfmc_record *r, const struct session_call *c
 	return TFMC_RT_OK;
 }
 
+/* The first pass checks all calls and measures the payload, the second one fills it. It is zeroed, so that gaps for
+ * alignment send no bytes of other data. */
 int lead_send_calls(struct lead *l, const struct tfmc_record *r, const struct session_call *calls, uint64_t n)
 {
 	uint64_t bytes = 0, at = 0;

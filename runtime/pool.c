@@ -136,6 +136,9 @@ static int start_threads(struct tfmc_pool *p)
 	return TFMC_RT_OK;
 }
 
+/* Creates a pool of n workers whose waiters poll for `microseconds`. Workers are aligned to pairs of cache lines, as
+ * their events demand; zeroed counters are those of an event without signals. After a failure tfmc_pool_destroy()
+ * ends the threads that run. */
 int tfmc_pool_create_spinning(int64_t n, int64_t microseconds, struct tfmc_pool **out)
 {
 	void *workers = NULL;
@@ -170,6 +173,8 @@ int tfmc_pool_create(int64_t n, struct tfmc_pool **out)
 	return tfmc_pool_create_spinning(n, n <= sysconf(_SC_NPROCESSORS_ONLN) ? TFMC_POOL_SPIN_US : 0, out);
 }
 
+/* Ends the threads and frees the pool. All threads get their last task before the first is joined, so that they end
+ * at the same time. */
 void tfmc_pool_destroy(struct tfmc_pool *pool)
 {
 	if (!pool)

@@ -159,7 +159,8 @@ struct tfmc_local_ranks {
 	struct local_rank ranks[];
 };
 
-/* The last one of `all` begins the count again for the next exchange. */
+/* True for the last of `all` that arrive, which begins the count again for the next exchange; one alone is not
+ * counted. */
 static bool is_last(atomic_uint *n_arrived, unsigned all)
 {
 	if (all > 1 && atomic_fetch_add_explicit(n_arrived, 1, memory_order_acq_rel) + 1 < all)
@@ -219,6 +220,7 @@ struct party {
 	int64_t first, n;
 };
 
+/* The ranks of an exchange of n: all, or the n of the stage of r, whose meeting is that of the first one. */
 static struct party party_of(struct local_rank *r, int64_t n)
 {
 	struct tfmc_local_ranks *g = r->group;
@@ -368,6 +370,7 @@ static void local_send(void *user, const float *x, float *out, uint64_t count, i
 		memcpy(out, x, count * sizeof(float));
 }
 
+/* The first stage receives nothing and returns its own operand. Worker 0 alone, as local_send(). */
 static void local_receive(void *user, const float *x, float *out, uint64_t count, int64_t group, uint64_t tag,
                           int64_t worker, int64_t workers)
 {
@@ -661,6 +664,8 @@ static int32_t delayed_broadcast(void *user, void *data, uint64_t bytes)
 	return status;
 }
 
+/* A table with the functions of `base`, which add the time of a link. Its user is *out itself, which must not be
+ * moved. */
 int tfmc_delayed_ranks_init(struct tfmc_delayed_ranks *out, const struct tfmc_ranks *base,
                             const struct tfmc_link *link)
 {

@@ -55,7 +55,8 @@ double real_exp(double x)
 	return sum * power_of_two(n);
 }
 
-/* x = 2^n m, m in [sqrt 1/2, sqrt 2); ln m = 2 artanh(t), t = (m - 1) / (m + 1). */
+/* x = 2^n m, m in [sqrt 1/2, sqrt 2); ln m = 2 artanh(t), t = (m - 1) / (m + 1). |t| < 0.172, so the series in t^2
+ * up to t^23 leaves less than 1 ulp. */
 double real_log(double x)
 {
 	uint64_t bits;

@@ -2,7 +2,7 @@
 /*
  * Sampling. Order: penalties, temperature, top-k, top-p, min-p, draw. All arithmetic is IEEE double in a
  * fixed order without libm, so that a seed gives the same ids on every machine (compiled without contraction
- * of a * b + c to fma).
+ * of a * b + c to fma). A candidate's weight is its logit, and from softmax_weights() on e^(logit - max).
  */
 #include "runtime/real.h"
 #include "tfmc_rt.h"

@@ -113,6 +113,8 @@ static int score_ids(struct feeder *f, const int32_t *ids, uint64_t n, double *l
 	return status;
 }
 
+/* E_FULL of the object, should its state have less room than check_capacity knows of, is a text that is too long:
+ * E_PROMPT. */
 int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_source, const int32_t *ids,
                uint64_t n, double *log_p)
 {

@@ -423,8 +423,8 @@ static bool has_functions(const struct tfmc_model *m)
 	       m->state_size;
 }
 
-/* Copies options of an older or equal struct_size, which had fewer fields (the first version ended before `weights`);
- * missing fields are 0. */
+/* Copies options of an older or equal struct_size, which had fewer fields (the first version ended before
+ * `weights`); missing fields are 0. Every version is a multiple of 8 bytes: another size is no version. */
 static int copy_options(const struct tfmc_session_options *options, struct tfmc_session_options *out)
 {
 	*out = (struct tfmc_session_options){0};
@@ -438,6 +438,7 @@ static int copy_options(const struct tfmc_session_options *options, struct tfmc_
 	return TFMC_RT_OK;
 }
 
+/* A session on the stack with the limits alone: nothing is allocated. */
 uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct tfmc_session_options *options)
 {
 	struct tfmc_session_options o;
@@ -451,7 +452,8 @@ uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct t
 	return arena_bytes(&s, bounds, context_workers(&s, max_workers(&s)));
 }
 
-/* Without a message of the ranks the status's text is the message. */
+/* Options are copied first, since the caller's may be of an older size. A session that fails is closed, after the
+ * message was made from it: that of the ranks, else the text of the status. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
                       struct tfmc_session **out)
 {
@@ -483,6 +485,8 @@ int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_
 	return TFMC_RT_OK;
 }
 
+/* Also of a session that failed to open: then no follower waits for acts, and fields that were not reached are zero.
+ * ACT_CLOSE is sent first, since followers wait for it without a limit. */
 void tfmc_session_close(struct tfmc_session *session)
 {
 	if (!session)
@@ -631,6 +635,7 @@ int session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
 	return lead_act(session, (struct act){.kind = ACT_TRIM, .a = sequence, .b = length}, NULL);
 }
 
+/* Length 0 empties the sequence, which is always possible. */
 int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
 {
 	if (!session)
@@ -665,6 +670,7 @@ int tfmc_session_select(struct tfmc_session *session, int64_t first_sequence, in
 	               : (int)TFMC_RT_E_NULL;
 }
 
+/* n < 0 is left to the object, which rejects it; n = 0 changes nothing. */
 int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n)
 {
 	if (!session || (!from && n > 0))
@@ -682,6 +688,8 @@ int64_t tfmc_session_batch(const struct tfmc_session *session)
 	return session && session->state.data ? session->batch : 0;
 }
 
+/* record->past: byte offset in the state of the i32 lengths of all sequences. They are in host memory for devices,
+ * too. */
 int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence)
 {
 	int32_t n;
@@ -697,6 +705,8 @@ int64_t session_first_length(const struct tfmc_session *session)
 	return tfmc_session_length(session, session->first_sequence);
 }
 
+/* fetch copies the sequence from the device, if there is one; the size alone (out NULL) needs the lengths only,
+ * which are in host memory. Of several ranks each has only a share of the state: E_RANKS. */
 int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
                       uint64_t *n_out)
 {
@@ -794,7 +804,8 @@ static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims
 	return call.status;
 }
 
-/* Calls an entry on this rank; whoever made the call has checked its numbers of dims and tensors. */
+/* Calls an entry on this rank with its argument slots: the dims of the entry, then pointer and number of elements of
+ * each input and output. The creator of the call has checked the numbers of dims and tensors. */
 static int call_with_buffers(struct tfmc_session *s, const struct session_call *c)
 {
 	const struct tfmc_record *r = s->model.record;
@@ -866,6 +877,7 @@ static int follow_calls(struct tfmc_session *s, const struct act *act)
 	return TFMC_RT_OK;
 }
 
+/* The status of an act is dropped: rank 0 gets the same one, and its application decides how to go on. */
 int tfmc_session_follow(struct tfmc_session *session)
 {
 	struct act act = {0};

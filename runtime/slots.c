@@ -78,6 +78,7 @@ int tfmc_slots_open(struct tfmc_session *session, struct tfmc_slots **out)
 	return status;
 }
 
+/* Frees the slots and resets the session, which the application may use again. */
 void tfmc_slots_close(struct tfmc_slots *slots)
 {
 	if (!slots)
@@ -189,6 +190,8 @@ int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, co
 	return TFMC_RT_OK;
 }
 
+/* After a failure prefill_sequence trims to the length before; where a sliding window does not allow that, the
+ * logits no longer belong to the sequence. */
 int tfmc_slots_feed(struct tfmc_slots *slots, int64_t slot, const int32_t *ids, uint64_t n)
 {
 	struct tfmc_slots *s = slots;
@@ -208,6 +211,8 @@ int tfmc_slots_feed(struct tfmc_slots *slots, int64_t slot, const int32_t *ids, 
 	return status;
 }
 
+/* select -1: with a source that all rows share, fork would copy tokens only; the copy needs its own encoder output,
+ * too. The new sequence is n_active, the first without a slot. */
 int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy)
 {
 	struct tfmc_slots *s = slots;
@@ -228,8 +233,8 @@ int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy)
 	return TFMC_RT_OK;
 }
 
-/* The last sequence moves to the freed one. select: fork and step work on all sequences again, with their own
- * sources. */
+/* The last sequence moves to the freed one. select -1: fork copies the encoder output of the sequence, too. The trim
+ * may fail without harm: sequences from n_active on are not read, and prefill_new empties them again. */
 int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot)
 {
 	struct tfmc_slots *s = slots;
@@ -329,6 +334,8 @@ static int step_runs(struct tfmc_slots *s, int64_t end)
 	return TFMC_RT_OK;
 }
 
+/* As many tokens as rows up to the last one: all rows grow, since set_step_rows rejects a slot named twice. Else
+ * rows of length 0 are skipped, by the object where it takes lengths. */
 int tfmc_slots_step(struct tfmc_slots *slots, const struct tfmc_slot_token *tokens, uint64_t n)
 {
 	struct tfmc_slots *s = slots;
@@ -381,6 +388,8 @@ int tfmc_slots_save(const struct tfmc_slots *slots, int64_t slot, void *out, uin
 	return tfmc_session_save(slots->session, slots->slots[slot].sequence, out, cap, n_out);
 }
 
+/* A sequence that was saved while rows shared a source has no encoder output of its own, so it cannot be decoded:
+ * E_STATE. Logits are not saved. */
 int tfmc_slots_restore(struct tfmc_slots *slots, const void *data, uint64_t n, int64_t *slot)
 {
 	if (!slot)

@@ -46,7 +46,8 @@ static const struct tfmc_record_state *state_at(const struct tfmc_record *r, uin
 }
 
 /* Layout of a state in the block of one sequence: axis 0 is the batch, the last two are rows and columns, those
- * between count matrices. A window is a ring of all its rows. */
+ * between count matrices; rank 2 is one row. A window is a ring of all its rows. matrix_bytes: panels pad the rows
+ * to a multiple of 16. */
 static struct state_layout layout_of(const struct tfmc_record_state *s)
 {
 	struct state_layout m = {
@@ -64,8 +65,8 @@ static struct state_layout layout_of(const struct tfmc_record_state *s)
 	return m;
 }
 
-/* First position that is saved: of a sliding window, the oldest row that a trim to `floor` would still
- * read. */
+/* First position that is saved: of a sliding window, the oldest row that a trim to `floor` would still read: the
+ * next query is then at position floor, and sees `window` positions up to its own. */
 static uint64_t first_saved_position(const struct tfmc_record_state *s, uint64_t floor)
 {
 	return s->window && floor >= s->window ? floor - s->window + 1 : 0;
@@ -195,7 +196,8 @@ static uint64_t weights_hash_in_use(const struct tfmc_record *r, const struct tf
 	return weights && weights->hash ? weights->hash : r->weights_hash;
 }
 
-/* *n_out is the size needed, also when `out` is NULL or too small (E_SIZE). */
+/* *n_out is the size needed, also when `out` is NULL or too small (E_SIZE). The header comes last, since its
+ * checksum is over the payload, too. */
 int tfmc_state_save(const struct tfmc_record *record, const struct tfmc_mapping *weights, const void *state,
                     int64_t batch, int64_t sequence, void *out, uint64_t cap, uint64_t *n_out)
 {
@@ -250,6 +252,8 @@ static int check_saved(const struct tfmc_record *r, uint64_t weights_hash, const
 	                                                                : (int)TFMC_RT_OK;
 }
 
+/* Restores what tfmc_state_save() has written. All checks come before the first write (check_saved). The floor may
+ * rise: windows of this object may have fewer rows than those of the one that saved. */
 int tfmc_state_restore(const struct tfmc_record *record, const struct tfmc_mapping *weights, void *state,
                        int64_t batch, int64_t sequence, const void *data, uint64_t n)
 {

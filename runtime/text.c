@@ -56,7 +56,7 @@ static int encode_chars(const struct tfmc_record *record, int of_source, const c
 	int32_t unknown_id = *unknown ? find_line_token(vocabulary, unknown, strlen(unknown)) : -1;
 	for (const char *s = text; *s;) {
 		uint32_t cp;
-		size_t n = utf8_decode(s, 4, &cp);
+		size_t n = utf8_decode(s, 4, &cp); /* 4: the longest code point; stops at the zero */
 		if (!n)
 			return TFMC_RT_E_TEXT;
 		int32_t id = find_line_token(vocabulary, s, n);
@@ -108,6 +108,7 @@ const char *token_string(const struct tfmc_record *record, int32_t id, size_t *b
 	return token;
 }
 
+/* The last byte of cap is for the terminator; *n_out counts bytes beyond cap, too. */
 int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint64_t n, char *out,
                      uint64_t cap, uint64_t *n_out)
 {
@@ -132,7 +133,8 @@ int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint6
 	return TFMC_RT_OK;
 }
 
-/* E_SIZE: the text is cut off, with a zero at its end. */
+/* One buffer has the prompt's ids and, after them, room for max_len new ones. E_SIZE: the text is cut off, with a
+ * zero at its end. */
 int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *out, uint64_t cap)
 {
 	const struct tfmc_record *r = tfmc_session_record(session);

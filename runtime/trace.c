@@ -146,6 +146,7 @@ static void put_bytes(struct writer *w, const char *text, uint64_t bytes)
 }
 
 static void put(struct writer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Formats at most 255 bytes, for numbers and fixed texts; names of any length go to put_string(). */
 static void put(struct writer *w, const char *fmt, ...)
 {
 	char text[256];
@@ -195,7 +196,8 @@ static void put_wait(struct writer *w, int64_t begin, int64_t end, int64_t worke
 	put(w, "}}");
 }
 
-/* The slot of a group, or the empty one where it belongs; at most half of the slots are taken, so the search ends. */
+/* The slot of a group, or the empty one where it belongs (Fibonacci hashing, linear probing); at most half of the
+ * slots are taken, so the search ends. */
 static struct seen *find_slot(struct seen *slots, size_t n_slots, tfmc_task_fn *group)
 {
 	size_t i = (size_t)(((uint64_t)(uintptr_t)group * 0x9e3779b97f4a7c15u) >> 32);
@@ -204,7 +206,8 @@ static struct seen *find_slot(struct seen *slots, size_t n_slots, tfmc_task_fn *
 	return &slots[i & (n_slots - 1)];
 }
 
-/* Doubles the slots. False: no memory. */
+/* Doubles the slots of the hash table and inserts the groups again, whose slots depend on the number. False: no
+ * memory, which is the status of the writer. */
 static bool add_slots(struct writer *w)
 {
 	size_t n = w->n_slots ? 2 * w->n_slots : 64;
@@ -277,13 +280,14 @@ static int64_t multiply_marks(const char *text)
 	return product;
 }
 
-/* Replaces the marks of a path by the iterations of its repeats, of which the last is the innermost. A path that is
- * too long is cut off. */
+/* Replaces the marks of a path by indices of its repeats, of which the last is the innermost. `iteration` counts
+ * executions of the group: divided by those that one iteration of the repeat takes (multiply_marks), modulo N. A
+ * path that is too long is cut off. */
 static void fill_marks(char *out, size_t cap, const char *path, int64_t iteration)
 {
 	size_t n = 0;
 	struct mark mark;
-	for (const char *end = NULL; *path && n + 24 < cap;) {
+	for (const char *end = NULL; *path && n + 24 < cap;) { /* 24: an i64 with its sign and zero */
 		int64_t inner = read_mark(path, &mark, &end) ? multiply_marks(end) : 0;
 		if (inner) {
 			n += (size_t)snprintf(out + n, cap - n, "%" PRId64,
@@ -352,7 +356,8 @@ static void put_call(struct writer *w, const struct run *r)
 	w->call++;
 }
 
-/* Runs up to the next call belong to it; those after the last one have none (a call in progress). */
+/* A call is recorded after its groups: the runs between two calls belong to the second one, those after the last
+ * call to none (a call in progress). Times are relative to the earliest begin. */
 int tfmc_timeline_write(const struct tfmc_timeline *timeline, const struct tfmc_timeline_options *options)
 {
 	if (!timeline || !options || !options->write)

@@ -68,6 +68,8 @@ static int move_to_large_pages(struct tfmc_mapping *m)
 	return TFMC_RT_OK;
 }
 
+/* *out is set when all checks have passed; after a failure nothing stays mapped. The descriptor is closed in any
+ * case: a mapping does not need it. */
 int tfmc_weights_map(const char *path, const struct tfmc_record *record, unsigned flags,
                      struct tfmc_mapping *out)
 {
@@ -151,7 +153,7 @@ static void find_in_directory(const struct tfmc_record *record, int64_t rank, co
 		closedir(dir);
 }
 
-/* Directory of the executable; "": unknown. */
+/* Directory of the executable; "": unknown, or the root directory. */
 static void program_directory(char out[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);

@@ -217,7 +217,9 @@ static void set_field(unsigned char *where, unsigned at, unsigned bits, uint64_t
 	memcpy(where, &word, sizeof(word));
 }
 
-/* Applies one relocation of the symbol + addend `to` at `where`, both addresses. False: an unknown type. */
+/* Applies one relocation of the symbol + addend `to` at `where`, both addresses. An address is split into the
+ * distance of its 4 KiB page (ADRP, 21 bits in two fields) and the offset in the page (LO12), which loads scale by
+ * their size. False: an unknown type. */
 static bool relocate(uint32_t type, unsigned char *where, uint64_t to)
 {
 	uint64_t from = (uint64_t)(uintptr_t)where, pages = (to >> 12) - (from >> 12);
@@ -278,7 +280,8 @@ static bool relocate_section(struct elf *e, const Elf64_Shdr *table, uint64_t ta
 	return true;
 }
 
-/* Applies all relocations of loaded sections, then makes the code executable and nothing writable. */
+/* Applies all relocations of loaded sections, then makes the code executable and nothing writable. The instruction
+ * cache is cleared, since AArch64 does not see writes by itself. */
 static int relocate_all(struct elf *e)
 {
 	for (uint64_t i = 0; i < e->n_sections; i++) {
@@ -397,6 +400,7 @@ static int map_file(const char *path, struct elf *e)
 	return TFMC_RT_OK;
 }
 
+/* Sections are copied to an image, so the file is unmapped again. */
 int tfmc_object_open(const char *path, struct tfmc_model *model, struct tfmc_object **out)
 {
 	struct elf e = {0};
