@@ -107,6 +107,8 @@ static void json_about(struct buf *out, const struct diag_remark *about)
 	buf_printf(out, ",\"count\":%lld", (long long)(about->count ? about->count : 1));
 }
 
+/* Begins the object of a diagnostic, up to its array of notes, which stays open for those that follow (close_notes).
+ * Begins the object of a diagnostic, up to its array of notes, which stays open for those that follow (close_notes). */
 static void json_begin(struct buf *out, const struct diag_context *cx, const struct diag *m)
 {
 	buf_printf(out, "{\"severity\":\"%s\",\"code\":", diag_severity_name(m->severity));
@@ -297,6 +299,7 @@ void diagnostics_add(struct diagnostics *s, const struct diag_context *cx, const
 	}
 }
 
+/* Of SARIF all results go, too: the buffer that they share has failed. */
 void diagnostics_restart(struct diagnostics *s)
 {
 	buf_clear(&s->open);
@@ -377,6 +380,8 @@ static void print_lines(struct buf *out, const char *text)
 	}
 }
 
+/* Examples show the changed lines of one model, which is printed with the list of codes (explain_list): hence the
+ * hint. */
 void explain_print(struct buf *out, const struct explanation *e)
 {
 	buf_printf(out, "%s: %s\n\n%s\n", e->code, e->title, e->text);
@@ -384,6 +389,7 @@ void explain_print(struct buf *out, const struct explanation *e)
 		buf_str(out, "\n(`tfmc explain` prints the model that is changed.)\n");
 }
 
+/* The text of diagnostics.md between its title and the first code, then the codes. */
 void explain_list(struct arena *a, struct buf *out)
 {
 	struct explanation e;

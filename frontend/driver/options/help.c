@@ -74,6 +74,8 @@ static void print_command(struct buf *out, const struct command_row *c)
 	buf_destroy(&options);
 }
 
+/* Appends the help of the command `name`, or, without a name, the list of commands. False with a message in `error`:
+ * there is no such command. */
 bool options_help(struct buf *out, const char *name, struct buf *error)
 {
 	const struct command_row *c = name ? options_find_command(name, error) : NULL;
@@ -292,7 +294,8 @@ static void command_names(struct buf *out, const char *separator)
 		buf_printf(out, "%s%s", i ? separator : "", command_rows[i].name);
 }
 
-/* A case of `case $before in` for all options with values of this kind. */
+/* A case of `case $before in` for all options with values of this kind. A separator follows each name, so the last
+ * pattern is -, which no option is. */
 static void bash_values(struct buf *out, enum value_kind kind, const char *action)
 {
 	for (size_t i = 0; i < option_rows_n; i++)
@@ -301,8 +304,9 @@ static void bash_values(struct buf *out, enum value_kind kind, const char *actio
 	buf_printf(out, "-) %s; return ;;\n", action);
 }
 
-/* Prints a function that completes the value of the option before the word, else options of the command, else
- * files. bash splits words at =, so a word = is skipped. */
+/* Prints a function that completes the value of the option before the word, else options of the command, else files.
+ * bash splits words at =, so a word = is skipped. Commands are printed from the last to the first, compile, whose
+ * pattern * is for calls without a command. */
 static void print_bash(struct buf *out)
 {
 	buf_str(out, "# Completion of tfmc for bash.\n_tfmc()\n{\n"
@@ -371,7 +375,8 @@ static void zsh_option(struct buf *out, const struct option_row *o, const char *
 	buf_char(out, '\'');
 }
 
-/* Prints a function that calls _arguments with the options of the command. */
+/* Prints a function that calls _arguments with the options of the command. The pattern * of compile, which is called
+ * without a name, comes last. */
 static void print_zsh(struct buf *out)
 {
 	buf_str(out, "#compdef tfmc\n# Completion of tfmc for zsh.\n_tfmc_commands()\n{\n\tlocal -a "
@@ -419,7 +424,8 @@ static void fish_name(struct buf *out, const char *name)
 	buf_printf(out, " -%s %s", strlen(name) == 1 ? "s" : is_old ? "o" : "l", name);
 }
 
-/* Prints a call of `complete` for each command and each option. */
+/* Prints a call of `complete` for each command and each option. An option is offered after its commands (-n), that
+ * of compile also where no command was given. Its value is a file (-r -F), or none of fish's own (-x). */
 static void print_fish(struct buf *out)
 {
 	buf_str(out, "# Completion of tfmc for fish.\nfunction __tfmc_compiles\n\tnot "

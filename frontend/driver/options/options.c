@@ -354,6 +354,7 @@ static bool parse_option(struct parser *p, const char *arg)
 	if (!plain)
 		return fail(p, "out of memory");
 	const struct option_row *row = find_option(plain);
+	/* not a name of another tool, which suggest_option knows: -ftime-report is not -f with a value */
 	if (!row && !find_alias(ALIAS_OTHER, plain) && (row = find_attached(arg)) != NULL)
 		value = arg + 1;
 	if (!row)
@@ -409,6 +410,8 @@ static bool parse_positional(struct parser *p, const char *arg)
 	return true;
 }
 
+/* Response files are expanded first, since the command itself may come from one. A word - alone is a positional
+ * argument; after -- all words are. */
 bool options_parse(struct arena *a, int argc, char **argv, struct driver_options *out, struct buf *error)
 {
 	struct parser p = {.arena = a, .out = out, .error = error};
@@ -435,6 +438,7 @@ bool options_parse(struct arena *a, int argc, char **argv, struct driver_options
 	return true;
 }
 
+/* The last valid value counts, as in a correct command line, with = or as the next word. */
 enum diagnostics_format_word options_guess_diagnostics_format(int argc, char **argv)
 {
 	const struct option_row *row = find_option("diagnostics");

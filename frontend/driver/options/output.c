@@ -2,7 +2,9 @@
 /*
  * Output files: unnamed until they are complete, then renamed together.
  * An unnamed file vanishes with its process; where there are none, a temporary name is registered, which signals and
- * failures remove.
+ * failures remove. The list of registered names changes while signals are blocked, since their handler reads it.
+ * target: the path with links resolved; temporary: the name of an incomplete file, NULL for an unnamed one; old: a
+ * second name of the file that is replaced, to undo that.
  */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include "frontend/driver/options/output.h"
@@ -89,6 +91,7 @@ static bool same_file(const char *a, const char *b)
 	return a && b && !stat(a, &sa) && !stat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 }
 
+/* Registers a path once, however often it is read: `known` finds it. */
 void outputs_add_input(struct outputs *o, const char *path)
 {
 	const char *kept = strmap_has(&o->known, path) ? NULL : arena_strdup(o->arena, path);
@@ -250,6 +253,7 @@ void outputs_track_temporary(struct output_file *f, const char *path)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+/* Signals are blocked until the directory is registered, so that none leaves it behind; errno is that of mkdir. */
 bool outputs_make_directory(struct output_file *f, const char *path)
 {
 	sigset_t before;
@@ -306,6 +310,8 @@ static bool is_output(const struct outputs *o, const char *path)
 	return found;
 }
 
+/* Symbolic links are resolved first: two paths may lead to one file. Only regular files are replaced: rename would
+ * put a file in the place of a device. */
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input)
 {
 	const char *target = resolve_links(o->arena, path);
@@ -375,6 +381,7 @@ void outputs_move_first(struct outputs *o)
 	o->items[0] = last;
 }
 
+/* f NULL, or not in the list: the order stays. */
 void outputs_move_last(struct outputs *o, struct output_file *f)
 {
 	size_t n = 0;
@@ -457,7 +464,7 @@ enum tfmc_status outputs_commit(struct outputs *o)
 	block_signals(&before);
 	for (size_t i = 0; ok && i < o->n; i++)
 		ok = o->items[i]->temporary || name_temporary(o->arena, o->items[i]);
-	for (size_t i = 0; ok && o->n > 1 && i < o->n; i++)
+	for (size_t i = 0; ok && o->n > 1 && i < o->n; i++) /* one rename alone is never undone */
 		link_old(o->arena, o->items[i]);
 	while (ok && n < o->n) {
 		ok = rename_into_place(o->items[n]);
@@ -470,6 +477,8 @@ enum tfmc_status outputs_commit(struct outputs *o)
 	return ok ? TFMC_OK : TFMC_IO;
 }
 
+/* Also after a commit: its files have lost their temporary names, and only the second names of replaced files are
+ * removed. */
 void outputs_discard(struct outputs *o)
 {
 	for (size_t i = 0; i < o->n; i++) {

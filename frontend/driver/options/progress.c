@@ -89,6 +89,8 @@ void progress_hide(struct progress_view *v)
 	v->is_drawn = false;
 }
 
+/* A bar is drawn each EACH seconds, from WAIT after the start of its stage on, a line each LINES seconds. The end of
+ * a stage erases its bar. */
 void progress_show(void *user, const struct progress_state *s)
 {
 	struct progress_view *v = user;
