@@ -4,6 +4,7 @@
  * the hashes that their names are made of: content of input files, which is cached while they are unchanged, and the
  * identity of the program.
  * A file of kind CACHE_SEEN notes a fact about another file: the hash of its content, or that it was verified.
+ * Where the cache is not used, c->dir is NULL and c->why the reason; every failure counts as a miss.
  */
 #define _GNU_SOURCE /* O_TMPFILE, dl_iterate_phdr */
 
@@ -226,6 +227,7 @@ void cache_begin(struct cache *c)
 	(void)clock_gettime(CLOCK_REALTIME_COARSE, &c->start);
 }
 
+/* c->why is the reason where c->dir stays NULL. As the XDG specification demands, relative paths count as not set. */
 void cache_open(struct cache *c, struct arena *a, uint64_t limit)
 {
 	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -290,6 +292,8 @@ void cache_discard(struct cache_file *f)
 	f->fd = -1;
 }
 
+/* A file larger than the limit is dropped: trimming would remove all others for it, and the cache would still be too
+ * large. The new file is not trimmed. */
 bool cache_commit(struct cache *c, struct cache_file *f, const char *name)
 {
 	struct stat st;
@@ -338,6 +342,7 @@ static bool read_file(const struct cache *c, const char *name, struct buf *out)
 	return n == 0 && !buf_failed(out);
 }
 
+/* The stored hash is the first bytes of the file and is removed again, so *out has to be empty. */
 bool cache_read(struct cache *c, const char *name, struct buf *out)
 {
 	unsigned char check[BLAKE2B_BYTES];
@@ -358,6 +363,7 @@ bool cache_read(struct cache *c, const char *name, struct buf *out)
 	return ok;
 }
 
+/* A file of ENTRY_MAX bytes or more could not be read back. cache_discard() has no effect after the commit. */
 bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 {
 	struct arena a;
@@ -540,6 +546,7 @@ static bool hash_content(struct cache *c, int fd, struct cache_key *out)
 	return ok;
 }
 
+/* O_NONBLOCK: a FIFO is opened without waiting, and rejected by hash_content(). */
 bool cache_content_key(struct cache *c, const char *path, struct cache_key *out)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -564,6 +571,8 @@ bool cache_is_verified(struct cache *c, const char *name)
 	return ok;
 }
 
+/* Notes that the content of a large file was verified. The mark is an entry under the identity of the file; its
+ * content, zeros, has no meaning. Small files have none: they are verified each time. */
 void cache_mark_verified(struct cache *c, const char *name)
 {
 	struct stat st;

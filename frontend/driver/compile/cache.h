@@ -60,7 +60,7 @@ void cache_open(struct cache *c, struct arena *a, uint64_t limit);
 /* Also for a cache that was not opened. */
 void cache_close(struct cache *c);
 
-/* Appends the content of a file after checking its hash. False: missing or damaged. */
+/* Reads the content of a file into *out, which is empty, after checking its hash. False: missing or damaged. */
 bool cache_read(struct cache *c, const char *name, struct buf *out);
 /* Stores a small file with its hash. False: it is not stored. */
 bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n);

@@ -74,6 +74,8 @@ static bool hash_module(struct blake2b *b, const struct ir_module *m)
 	return ok;
 }
 
+/* Ranks compare the hash when they open a session (runtime/lead.c), so that all run the same program; 64 bits of it
+ * find mistakes. */
 bool code_cache_program_hash(const struct variant_set *set, struct backend_options *o)
 {
 	struct cache_key key;
@@ -138,6 +140,8 @@ enum tfmc_status code_cache_open(struct driver *d)
 	return TFMC_OK;
 }
 
+/* Hashes all that the code depends on: compiler, pipeline, targets, rules, entries, record, module, ranks, and the
+ * content of the files whose tensors the module names. */
 const char *code_cache_name(struct driver *d, const struct code_request *q)
 {
 	struct cache_key key;
@@ -165,7 +169,8 @@ const char *code_cache_name(struct driver *d, const struct code_request *q)
 	return cache_entry_name(&d->arena, CACHE_CODE, &key);
 }
 
-/* Adds layout and source of a packed weight: the text of its expression contains shapes and source tensors. */
+/* Adds layout and source of a packed weight: the text of its expression contains shapes and source tensors. A dim
+ * that is not constant counts as -1; a text for which memory was missing gives another name than a complete one. */
 static void hash_weight(struct blake2b *b, const struct ir_weight *w)
 {
 	struct buf text;
@@ -241,6 +246,8 @@ static bool map_weights(struct driver *d, const struct weights_id *id, struct tf
 	return true;
 }
 
+/* Two steps: the entry named by the sources and layout of the weights has the id of their file, which map_weights()
+ * verifies. */
 void code_cache_find_packed(struct driver *d, const struct ir_module *planned, struct cached_weights *out)
 {
 	struct weights_id id;
@@ -335,6 +342,8 @@ static bool store_weights_reference(struct driver *d, const char *name, const st
 	return name && cache_write(&d->cache, name, id, sizeof(*id));
 }
 
+/* Not if an input changed since it was read: the name would stand for its new content. The entry is written after
+ * the file that it refers to. */
 bool code_cache_store_packed(struct driver *d, const char *name, struct packed *weights)
 {
 	struct tfmc_weights_header h;
@@ -355,6 +364,8 @@ static struct weights_id id_of_rank(const struct driver *d, const struct compile
 	return (struct weights_id){d->cache.files, r->structure_hash, h.weights_hash, r->weights_bytes, rank};
 }
 
+/* Weights are stored before the code, which refers to them by the ids at its end. Not if an input changed since it
+ * was read: the name would stand for its new content. */
 bool code_cache_store(struct driver *d, const char *name, struct compiled *c)
 {
 	const struct rank_range ranks = driver_packed_ranks(d);

@@ -91,7 +91,8 @@ static bool check_names(struct driver *d, const struct ir_module *m)
 	return ok;
 }
 
-/* Reads IR text, its weight files, which are opened on first use, and checks its names where a header is made. */
+/* Reads IR text and opens its weight files on first use. Options that need a model are rejected; names are checked
+ * where a header is made. Every file that a weight expression names is an input. */
 static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 {
 	const char *path = d->options.input, *text;
@@ -127,7 +128,8 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	return TFMC_OK;
 }
 
-/* The options of the command line that the front end reads: --set, --context, --quantize, .. */
+/* The options of the command line that the front end reads: --set, --context, --quantize, .. is_unrounded leaves out
+ * those that round. inspect and graph need no values, so that missing weight files are no error for them (shapes). */
 static struct frontend_options driver_frontend_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -324,7 +326,8 @@ enum tfmc_status driver_read_model(struct driver *d, struct frontend_model **out
 	return driver_check_dim_options(d);
 }
 
-/* driver_load() without its reports: IR text or a model, lowered and verified. */
+/* driver_load() without its reports: IR text or a model, lowered and verified. cache_begin() comes before any file
+ * is read: content that changes later is not cached. */
 static enum tfmc_status load_input(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
@@ -371,6 +374,8 @@ void loaded_destroy(struct loaded *l)
 	*l = (struct loaded){0};
 }
 
+/* The header of an object declares the results by the paths of their values; other commands find them in l->probes.
+ * The header of an object declares the results by the paths of their values; other commands find them in l->probes. */
 enum tfmc_status driver_insert_probes(struct driver *d, struct loaded *l, const struct option_list *patterns,
                                       const struct option_list *functions)
 {
@@ -398,7 +403,7 @@ static const char *suggest_or_list(struct driver *d, const char *name, const cha
 	struct option_list words = {0};
 	driver_split_list(d, known, &words);
 	for (size_t i = 0; i < words.n; i++)
-		words.items[i] += words.items[i][0] == ' ';
+		words.items[i] += words.items[i][0] == ' '; /* the blank after a comma */
 	return did_you_mean_or_known(&d->arena, name, words.items, words.n);
 }
 
@@ -435,6 +440,7 @@ static void report_unknown_target(struct driver *d, enum target_choice choice, c
 	buf_destroy(&known);
 }
 
+/* The first element of --target; those after it add kernels for devices (add_opencl). */
 const struct target *driver_find_target(struct driver *d, const char *mcpu)
 {
 	const struct target *t;

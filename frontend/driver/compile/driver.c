@@ -76,6 +76,8 @@ void driver_flush_log(struct driver *d)
 	buf_clear(&d->log);
 }
 
+/* A failure is reported once; output after it is dropped. The progress bar is erased first, since both may be on one
+ * terminal. */
 bool driver_flush_out(struct driver *d)
 {
 	if (d->out_failed)
@@ -125,6 +127,8 @@ enum tfmc_status driver_write_main_output(struct driver *d, const struct buf *te
 
 /* ---- errors ---- */
 
+/* Reports a mistake on the command line with the page of help to read, of the command if it was named: text, or a
+ * diagnostic where stderr has data. Always EXIT_USAGE. */
 enum exit_code driver_usage_error(struct driver *d, const char *fmt, ...)
 {
 	struct buf text;

@@ -300,7 +300,8 @@ static enum tfmc_status compile_and_pack(struct driver *d, const struct code_req
 	return st;
 }
 
-/* Links the object into this process. Kernels for OpenCL call libtfmccl, whose functions are in tfmc. */
+/* Links the object into this process. Kernels for OpenCL call libtfmccl, whose functions are in tfmc. A function of
+ * the interface that is missing is an internal error, unless the environment was at fault. */
 static enum tfmc_status link_object(struct driver *d, const char *name, struct compiled *out)
 {
 	static const struct backend_function functions[] = {
@@ -349,6 +350,8 @@ static enum tfmc_status compile_or_load(struct driver *d, const struct code_requ
 	return TFMC_OK;
 }
 
+/* out->weights is complete before anything can fail, so that compiled_destroy() can close all. Devices and variants
+ * are checked before the followers of a job hear of the entries. */
 enum tfmc_status driver_compile_jit(struct driver *d, struct loaded *l, struct entry_names entries,
                                     struct compiled *out)
 {
@@ -377,6 +380,8 @@ enum tfmc_status driver_compile_jit(struct driver *d, struct loaded *l, struct e
 	return compile_or_load(d, &q, out);
 }
 
+/* Later sessions of *c run c->forced, the variant of the turn, with its plan in c->planned. Variants that this
+ * machine does not run are warnings. */
 enum tfmc_status driver_for_each_variant(struct driver *d, struct compiled *c, variant_fn *each, void *user)
 {
 	for (size_t i = 0; i < c->variants.n; i++) {
@@ -401,6 +406,8 @@ void compiled_close_session(struct compiled *c)
 	c->ranks = NULL;
 }
 
+/* Without variants nothing was compiled, and c->object may not even be initialised. The session goes first: it uses
+ * code and weights. */
 void compiled_destroy(struct compiled *c)
 {
 	compiled_close_session(c);
@@ -554,6 +561,7 @@ int64_t driver_pack_workers(const struct driver *d)
 	return asked < all ? asked : all;
 }
 
+/* Of a step of one sequence: all dims at their lower bounds. */
 int64_t driver_decode_workers(struct driver *d, const struct tfmc_record *r)
 {
 	int64_t most = option_int(d->options.decode_threads, driver_session_workers(d));
@@ -623,8 +631,9 @@ enum tfmc_status driver_check_session_limits(struct driver *d, const struct tfmc
 	return TFMC_OK;
 }
 
-/* Opens the requested session, with a call length and a context that fit into memory. TFMC_INVALID or TFMC_IO after
- * a diagnostic. */
+/* Opens the requested session within --limit-memory: the tokens of a call are halved until its arena takes at most a
+ * quarter, the context gets what is left (fit_to_memory). Without --threads one worker serves where no thread can be
+ * started. TFMC_INVALID or TFMC_IO after a diagnostic. */
 static enum tfmc_status open_session(struct driver *d, struct compiled *c, const struct session_request *w)
 {
 	char why[256] = "";
@@ -674,6 +683,7 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 	return st;
 }
 
+/* The context must hold the largest of the dims but the batch: any of them may count the tokens of a call. */
 enum tfmc_status driver_open_session_for(struct driver *d, struct compiled *c, int64_t *dims)
 {
 	const struct tfmc_record *r = c->model.record;
@@ -686,6 +696,8 @@ enum tfmc_status driver_open_session_for(struct driver *d, struct compiled *c, i
 	return open_session(d, c, &(struct session_request){.dims = dims, .tokens = tokens});
 }
 
+/* Batch 0: the bounds of all dims. Else the batch dim is the given batch, and causal models read long prompts in
+ * several calls. */
 enum tfmc_status driver_open_session(struct driver *d, struct compiled *c, int64_t batch)
 {
 	struct session_request w = {.tokens = 1};

@@ -149,6 +149,8 @@ static bool find_functions(struct job *j)
 	return true;
 }
 
+/* Only commands that open sessions have work for followers. A timer runs while MPI is opened, since MPI_Init may
+ * never return (limit_mpi). A job of one rank is none. Without --shards the job's number of ranks is taken. */
 enum tfmc_status driver_join_job(struct driver *d)
 {
 	const unsigned commands =
@@ -223,6 +225,7 @@ void driver_leave_job(struct driver *d, enum exit_code code)
 	d->job = NULL;
 }
 
+/* The names are one text with commas, in an act of fixed size; the empty text stands for all entries. */
 enum tfmc_status job_send_compile(struct driver *d, struct entry_names entries)
 {
 	struct job_act act = {.kind = JOB_COMPILE};
@@ -244,6 +247,7 @@ enum tfmc_status job_send_compile(struct driver *d, struct entry_names entries)
 	return TFMC_IO;
 }
 
+/* The dims follow in a second broadcast, so that acts have one size, which followers know before they receive one. */
 int job_send_open(const struct job *job, const struct tfmc_session_options *o, uint64_t n_dims)
 {
 	struct job_act act = {.kind = JOB_OPEN,
@@ -313,6 +317,8 @@ static enum tfmc_status compile_again(struct driver *d, struct loaded *l, struct
 	return driver_compile_jit(d, l, (struct entry_names){entries.items, entries.n}, c);
 }
 
+/* A lost broadcast, a failed compilation or a failed session ends the loop, and then the process, which the other
+ * ranks notice (driver_leave_job). */
 enum exit_code driver_follow_job(struct driver *d)
 {
 	const struct job *j = d->job;

@@ -306,7 +306,8 @@ static enum tfmc_status generate_with_cache(struct emit_request *e, const struct
 	return st;
 }
 
-/* Generates the object and the texts made with it, and writes those requested. The object gets its name last, after
+/* Generates the object and the texts made with it, and writes those requested. Object and weights go to their files
+ * while they are made (sinks): weights where an object or C text needs them. The object gets its name last, after
  * all that belongs to it. */
 static enum tfmc_status emit_code(struct emit_request *e, const struct variant_set *set,
                                   struct backend_output *object)
@@ -471,7 +472,9 @@ static enum tfmc_status commit_and_report(struct emit_request *e)
 	return st;
 }
 
-/* Plans the module and makes all requested outputs, which appear together at the end. */
+/* Plans the module and makes all requested outputs, which appear together at the end. IR text is written before the
+ * plan is checked: --stop-after may end the pipeline early. The dependency file comes last, since it lists the
+ * outputs. */
 static enum tfmc_status emit_all(struct emit_request *e)
 {
 	struct driver *d = e->d;
@@ -532,7 +535,8 @@ static void choose_target(struct emit_request *e)
 		o->mcpu = target_baseline(t->arch)->name;
 }
 
-/* The functions of the entries that are compiled: their values are probed. */
+/* The functions of the entries that are compiled, whose values are probed: prefill and step are both the function
+ * decode of the IR. */
 static struct option_list entry_functions(struct driver *d)
 {
 	const char *entries = d->options.entries ? d->options.entries : "run,encode,prefill,step";

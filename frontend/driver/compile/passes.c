@@ -80,6 +80,8 @@ enum tfmc_status driver_check_dim_options(struct driver *d)
 	return TFMC_INVALID;
 }
 
+/* Of an ONNX model the first number for a size bounds it, a second one is its value, where the command computes at
+ * values. */
 void driver_split_dims(struct driver *d, struct option_list *bounds, struct option_list *values)
 {
 	bool computes = takes_values(d);
@@ -181,6 +183,8 @@ static enum tfmc_status compile_with_workers(struct driver *d, const struct vari
 	return st;
 }
 
+/* Weight files are checked after packing: a file that changed meanwhile makes the object wrong. Only internal errors
+ * leave a reproducer: the planned IR of the first variant, from which code generation alone runs again. */
 enum tfmc_status driver_generate_code(struct driver *d, const struct variant_set *set, const struct loaded *l,
                                       const struct backend_options *o, struct backend_output *out)
 {
@@ -298,7 +302,8 @@ static struct exchanging count_exchanging(const struct ir_module *m)
 	return n;
 }
 
-/* TFMC_INVALID after a diagnostic: the exchanges of the module are not for the ranks and stages of --shards. */
+/* TFMC_INVALID after a diagnostic: the exchanges of the module are not for the ranks and stages of --shards. Of
+ * another number: IR text for other ranks; none at all: no matrix could be divided. */
 static enum tfmc_status check_exchanges(struct driver *d, const struct ir_module *m)
 {
 	const struct exchanging n = count_exchanging(m);
@@ -377,7 +382,8 @@ static enum tfmc_status write_ir(struct driver *d, const struct ir_module *m)
 	return st;
 }
 
-/* Takes pipeline and options from the head of a reproducer where the command line gives none. */
+/* Takes pipeline and options from the head of a reproducer, unless --passes replaces the pipeline. -mcpu and --rules
+ * of the command line go before those of the head. */
 static enum tfmc_status apply_reproducer_head(struct driver *d, const struct loaded *l)
 {
 	struct driver_options *o = &d->options;
@@ -400,6 +406,8 @@ static enum tfmc_status apply_reproducer_head(struct driver *d, const struct loa
 	return TFMC_OK;
 }
 
+/* The head of a reproducer supplies passes and options that are not given. Without passes the text is verified and
+ * printed. */
 enum exit_code command_opt(struct driver *d)
 {
 	struct loaded l;

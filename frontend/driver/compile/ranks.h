@@ -23,7 +23,7 @@ void rank_threads_end(struct rank_threads *g);
 /* The link of --latency and --link-rate. */
 struct tfmc_link driver_link(const struct driver *d);
 
-/* out->ranks does what `base` does, and adds up the time of sums and gathers of worker 0, waiting for other ranks
+/* out->ranks does what `base` does, and adds up the time of the exchanges of worker 0, waiting for other ranks
  * included. *out must not be moved. */
 void timed_ranks_init(struct timed_ranks *out, const struct tfmc_ranks *base);
 

@@ -145,7 +145,8 @@ static enum tfmc_status apply_model_variants(struct driver *d, const struct fron
 	const char *list = "";
 	const struct target *base;
 	if (target_choose(t->triple, NULL, &base) != TARGET_CHOSEN)
-		base = target_level_at(0);
+		base = target_level_at(
+		        0); /* no target fits this machine: any architecture serves the check */
 	for (size_t i = 0; i < t->n_variants; i++) {
 		if (!find_level(base->arch, t->variants[i])) {
 			diag_error(&d->diag, t->variants_loc, DIAG_TARGET,
@@ -170,7 +171,7 @@ enum tfmc_status driver_apply_model_target(struct driver *d, const struct fronte
 		o->opt0 = t->opt == 0;
 		o->opt1 = t->opt == 1;
 	}
-	if (o->target || o->mcpu || o->variants)
+	if (o->target || o->mcpu || o->variants) /* the three belong together: one given replaces all */
 		return TFMC_OK;
 	if ((t->triple || t->cpu) && target_choose(t->triple, t->cpu, &row) != TARGET_CHOSEN) {
 		if (driver_reports_removed_target(d, t->loc, t->triple) ||
@@ -227,6 +228,7 @@ static enum tfmc_status plan_each_variant(struct driver *d, const struct pipelin
 	return st;
 }
 
+/* One target runs the whole pipeline at once, without a variant in the names of its dumps and reports. */
 enum tfmc_status driver_plan_variants(struct driver *d, const struct ir_module *in, const char *pipeline,
                                       struct variant_set *set)
 {
