@@ -393,8 +393,8 @@ static enum tfmc_status attend_check_length(const struct attend *a, const struct
 	return TFMC_INVALID;
 }
 
-/* Sets r->dims of the symbol that is this axis; an axis that is a constant or an expression of symbols sets
- * none. */
+/* Sets r->dims of the symbol that is this axis; an axis that is a constant or an expression of symbols sets none.
+ * Equal dims of a module are one object, so pointers are compared. */
 static void bind_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size)
 {
 	struct ir_dims *table = r->a->l->module->dims;
@@ -534,7 +534,8 @@ static enum tfmc_status call_model(struct maps_run *r, struct compiled *c)
 	return st;
 }
 
-/* Runs the compiled model on the sequences and reads the probabilities of the selected attentions. */
+/* Runs the compiled model on the sequences and reads the probabilities of the selected attentions. Passes find the
+ * attentions first; maps get their sizes from the dims of the call; the probed module is compiled. */
 static enum tfmc_status attend_run(struct attend *a)
 {
 	static const char *const run[] = {"run"};
@@ -853,6 +854,8 @@ static enum exit_code check_attend_options(struct driver *d)
 	return EXIT_OK;
 }
 
+/* Tokens are read and, where some are missing, generated; lengths are checked again with those. IR text has neither
+ * the inputs nor the tokenizer of a model file, which the tokens need. */
 enum exit_code command_attend(struct driver *d)
 {
 	struct loaded l;

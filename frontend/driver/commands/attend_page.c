@@ -125,6 +125,8 @@ static void print_map(struct buf *out, const struct attend *a, const struct atte
 	buf_char(out, '}');
 }
 
+/* The object that the scripts of the page (page/) read: sequences with their tokens, then the maps, whose queries
+ * and keys are indices of sequences (-1: no tokens). */
 static void print_data(struct buf *out, const struct attend *a)
 {
 	buf_str(out, "{\"model\":");

@@ -126,7 +126,8 @@ static void add_kernel_time(void *user, uint64_t kernel, uint64_t group, uint64_
 	add_time(t, (struct group_time){seconds, seconds, seconds});
 }
 
-/* Makes later sessions of *c timed ones. Of the arena; NULL: no memory. */
+/* Makes later sessions of *c timed ones. The table's shares and rates are of all workers, so that with --groups or
+ * --html small calls take all of them, too. Of the arena; NULL: no memory. */
 static struct bench_groups *bench_groups_create(struct driver *d, struct compiled *c, int64_t threads)
 {
 	struct bench_groups *g = ARENA_NEW(&d->arena, struct bench_groups);
@@ -141,7 +142,8 @@ static struct bench_groups *bench_groups_create(struct driver *d, struct compile
 	return g;
 }
 
-/* Between begin and end the groups of one call are timed. Of each group the call with the least time is kept. */
+/* Between begin and end the groups of one call are timed. is_traced: not a warm-up call; the first TRACED of these
+ * are recorded in the timeline. */
 static void bench_groups_begin(struct bench_groups *g, bool is_traced)
 {
 	g->timing = true;
@@ -573,8 +575,8 @@ static enum tfmc_status prepare_prompt(struct bench *b, struct call *c)
 	return st;
 }
 
-/* Prepares and times the calls of an entry, with those it depends on: encode of a seq2seq model, and the
- * prompt before a decode step. */
+/* Prepares and times the calls of an entry, with those it depends on: encode of a seq2seq model, and the prompt
+ * before a decode step. A call without a name, as the array begins, is not made. */
 static enum tfmc_status measure(struct bench *b, const char *entry)
 {
 	struct call *calls = ARENA_ARRAY(&b->d->arena, struct call, 3);
@@ -838,8 +840,9 @@ static enum tfmc_status print_report(struct bench *b, const char *entry, const s
 	return st;
 }
 
-/* Prints the times of an entry beside its work, which follows from the IR, and the measured peak. The entries prefill
-   and step are both the function decode. */
+/* Prints the times of an entry beside its work, which follows from the IR, and the measured peak. The entries
+ * prefill and step are both the function decode; groups are those of the case that these dims select, which is the
+ * one that ran. */
 static enum tfmc_status report(struct bench *b, const char *entry, const struct compiled *c,
                                const struct target *target)
 {
@@ -890,7 +893,8 @@ static enum tfmc_status open_session(struct bench *b, struct compiled *c, const 
 	return TFMC_OK;
 }
 
-/* variant_fn: benches the entry of --entry on one variant. */
+/* variant_fn: benches the entry of --entry on one variant, at the upper bounds of the dims but with one sequence
+ * (the first dim is the batch); --dim overrides. */
 static enum tfmc_status bench_model(void *user, struct compiled *c, const struct target *target)
 {
 	struct bench *b = user;
@@ -919,6 +923,8 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	return st;
 }
 
+/* All entries are compiled, since the timed one may depend on others (encode, prefill). A timeline has the lanes of
+ * a processor's workers; a page or timeline is one file, of one variant. */
 enum exit_code command_bench(struct driver *d)
 {
 	struct loaded l;

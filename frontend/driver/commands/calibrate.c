@@ -289,6 +289,7 @@ static enum tfmc_status open_model(struct calibration *c)
 	return prompt_append_record_ids(d, r, r->start, r->n_start > 0 ? r->n_start : 0, &c->start);
 }
 
+/* Without a call all statistics would be zeros, which mean unused matrices: an error. */
 enum exit_code command_calibrate(struct driver *d)
 {
 	struct calibration c = {.d = d, .texts = {.d = d, .command = "calibrate", .accepts_any = true}};

@@ -35,6 +35,8 @@
 #define WORK_MAX       INT64_C(10000000000) /* multiply-adds of the interpreter for an entry: some seconds */
 #define WEIGHT_WORK    4.0                  /* cost of reading a weight element, in multiply-adds */
 
+/* NaN on one side is an infinite error. The element's number, in row-major order, is printed as indices of the axes.
+ * NaN on one side is an infinite error. The element's number, in row-major order, is printed as indices of the axes. */
 const char *tensor_difference(struct driver *d, const struct named_tensor *got,
                               const struct named_tensor *expected)
 {
@@ -67,6 +69,7 @@ const char *tensor_difference(struct driver *d, const struct named_tensor *got,
 	return out;
 }
 
+/* Equal infinities, and NaN in both, are in neither sum. A difference from zeros alone is infinite. */
 double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *expected)
 {
 	double difference = 0, norm = 0;
@@ -431,7 +434,8 @@ static enum tfmc_status add_other_inputs(const struct incremental *x, struct nam
 	return TFMC_OK;
 }
 
-/* Feeds tokens [from, to) of every sequence and compares the logits of the last one with those of run. */
+/* Feeds tokens [from, to) of every sequence to the entry and compares the logits, which are those after the last
+ * token, with those of `run` at position to - 1. */
 static enum tfmc_status feed_tokens(struct incremental *x, const char *entry, int64_t from, int64_t to)
 {
 	struct named_tensors in = {0}, out = {0};
@@ -559,6 +563,8 @@ static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, 
 	return TFMC_OK;
 }
 
+/* Interpreters have states only for `encode`, which writes one; `run` uses none. prefill and step are compared with
+ * `run` of the object: they need the interpreter for their bound at most. */
 enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
 {
 	if (!ir_find_func(l->module, "run")) {
@@ -614,6 +620,7 @@ static enum tfmc_status compare_in_arena(struct driver *d, struct caller *planne
 	return TFMC_OK;
 }
 
+/* The planned module and the plain one run on states of their own. */
 enum tfmc_status verify_poison(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
 {
 	static const char *const entries[] = {"run", "encode", "prefill"};

@@ -74,7 +74,8 @@ static int flush_unless_interrupted(struct generator *g)
 	return driver_flush_out(g->d) && !interrupted ? 0 : 1;
 }
 
-/* Prints tokens per second of prefill and decoding: with -v, or on a terminal. */
+/* Prints tokens per second of prefill, which ends with the first token, and of decoding, which made the others: with
+ * -v, or on a terminal. */
 static void report_speed(struct generator *g, uint64_t n_prompt, uint64_t n)
 {
 	struct driver *d = g->d;
@@ -193,7 +194,7 @@ struct result {
 	bool is_timed; /* token_at has the time of each token */
 };
 
-/* The text of a result, up to the first stop string. */
+/* The text of a result, by the tokenizer or the record's vocabulary, up to the first stop string. */
 static enum tfmc_status result_text(struct generator *g, const struct result *r, const char **out)
 {
 	uint64_t bytes = 0;
@@ -228,7 +229,8 @@ static const char *finish_name(enum tfmc_finish finish)
 	return "failed";
 }
 
-/* The object of --json on one line. text NULL: ids alone. */
+/* The object of --json on one line. text NULL: ids alone. Times are milliseconds from the call on, left out where
+ * other sequences had part in it (r->begin is 0). */
 static void print_json(struct generator *g, const struct result *r, const char *text)
 {
 	struct buf *out = &g->d->out;
@@ -302,7 +304,8 @@ static enum tfmc_finish hypothesis_finish(const struct generator *g, const struc
 	return stops ? TFMC_FINISH_STOP : h->n < g->cap ? TFMC_FINISH_TEXT : TFMC_FINISH_LENGTH;
 }
 
-/* Searches and prints the best hypothesis, or the n_best with their scores. */
+/* Searches and prints the best hypothesis, or the n_best with their scores, when the search has ended: before, none
+ * is certain. */
 static enum tfmc_status beam_search(struct generator *g, const struct ids *prompt)
 {
 	struct arena *a = &g->d->arena;
@@ -333,7 +336,8 @@ static enum tfmc_status beam_search(struct generator *g, const struct ids *promp
 	return TFMC_OK;
 }
 
-/* Samples with consecutive seeds and prints each sequence with its log p. */
+/* Samples --samples sequences, each with the seed of the one before plus 1, and prints each with the sum of its log
+ * p. */
 static enum tfmc_status sample_many(struct generator *g, const struct ids *prompt)
 {
 	struct tfmc_sample_options sample = g->request.sample;
@@ -369,8 +373,8 @@ static enum tfmc_status sample_many(struct generator *g, const struct ids *promp
 
 /* ---- batches ---- */
 
-/* Generates all queued prompts in the slots of the session, and prints them in their order, up to the first
- * failure. */
+/* Generates all queued prompts in the slots of the session, and prints them in their order, up to the first failure.
+ * After a failure of a call that sequences shared, those that were finished before are still printed. */
 static enum tfmc_status generate_batch(struct generator *g)
 {
 	struct arena *a = &g->d->arena;
@@ -404,7 +408,9 @@ static enum tfmc_status generate_batch(struct generator *g)
 	return driver_flush_out(g->d) ? TFMC_OK : TFMC_IO;
 }
 
-/* Generates for one prompt and prints tokens as they come; a beam search and samples print complete sequences. */
+/* Generates for one prompt and prints tokens as they come; a beam search and samples print complete sequences. ^C
+ * ends the generation at the next token; the line is completed, and the signal raised again. A line that was begun
+ * is ended also after a failure. */
 static enum tfmc_status generate_alone(struct generator *g, const struct ids *prompt)
 {
 	if (g->request.beam.beam > 1)
@@ -454,8 +460,8 @@ static enum tfmc_status generate_alone(struct generator *g, const struct ids *pr
 	return prompt_check_status(g->d, g->session, "generate", status);
 }
 
-/* Appends the ids of a text prompt. A tokenizer that adds start tokens itself gets no start ids of the model before
- * them. */
+/* Appends the ids of a text prompt. The model's start ids come first where the tokenizer adds no special tokens (is
+ * bare, or there is none); an empty prompt is the start ids alone. */
 static enum tfmc_status encode_text_prompt(struct generator *g, const char *text, struct ids *prompt)
 {
 	const struct tfmc_record *r = g->record;
@@ -584,7 +590,8 @@ static enum tfmc_status choose_strategy(struct driver *d, const struct frontend_
 }
 
 /* Sets up buffers and constraints, then generates for every prompt of the options: a single one, the lines of a
- * file, or the rows of --inputs. */
+ * file, or the rows of --inputs. Lines are batched unless a beam search or samples need the session's sequences; no
+ * sequence has more than cap new ids. */
 static enum tfmc_status generate_all(struct generator *g, const struct frontend_generate *model)
 {
 	const struct driver_options *o = &g->d->options;
@@ -639,7 +646,9 @@ static enum tfmc_status check_beam(struct driver *d, int64_t batch, int64_t beam
 	return TFMC_INVALID;
 }
 
-/* Compiles the model, opens a session with as many sequences as the strategy uses, and generates. */
+/* Compiles the model, opens a session with as many sequences as the strategy uses (beams, or slots for the lines of
+ * a file), and generates. A tokenizer is opened where text is read or printed; only reading needs one, else ids are
+ * printed. */
 static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const struct request *w)
 {
 	struct compiled c = {0};
@@ -719,6 +728,7 @@ static const char *find_out_of_range(struct driver *d)
 	return NULL;
 }
 
+/* Mistakes that the command line alone shows are reported before the model is loaded. */
 enum exit_code command_generate(struct driver *d)
 {
 	const struct driver_options *o = &d->options;

@@ -101,6 +101,7 @@ static bool add_biases(struct driver *d, const struct frontend_generate *g, stru
 	return biases != NULL;
 }
 
+/* An option replaces the value of the section `generate`; a setting without an option comes from there. */
 bool generation_constraints(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
                             struct tfmc_constraints *out)
 {
@@ -157,13 +158,15 @@ struct tfmc_beam_options generation_beam(const struct frontend_generate *g)
 	return o;
 }
 
+/* The section's sampling holds unless --beam is given; each option replaces one of its values, and makes a greedy
+ * model sample. Temperature 0 is greedy whatever else is given. */
 bool generation_sampling(const struct driver *d, const struct frontend_generate *g,
                          struct tfmc_sample_options *out)
 {
 	const struct driver_options *o = &d->options;
 	const struct tfmc_sample_options defaults = TFMC_SAMPLE_DEFAULTS;
 	bool asked = o->temperature || o->top_k || o->top_p || o->min_p || o->seed;
-	bool by_file = g->sample.given && !o->beam;
+	bool by_file = g->sample.given && !o->beam; /* --beam asks for a search instead */
 	*out = defaults;
 	if (by_file) {
 		out->temperature = g->sample.temperature;

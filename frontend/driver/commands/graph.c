@@ -142,7 +142,8 @@ static void print_page(struct buf *out, const struct views *v)
 	buf_destroy(&data);
 }
 
-/* Prints the first function as a picture, before and after the passes, side by side. */
+/* Prints the first function as a picture, before and after the passes, side by side. Layers are open, since a
+ * picture cannot open them. */
 static void print_svg(struct buf *out, const struct views *v)
 {
 	struct buf pictures;

@@ -122,7 +122,8 @@ static const char *work_of(const struct graph_node *n)
 	return ir_op_has(op->code, TRAIT_CONTRACT) ? " contraction" : ir_is_norm(op->code) ? " norm" : "";
 }
 
-/* Draws a box, and in it its edges and children if it is open. */
+/* Draws a box: a port is a name alone, an input or output has round ends, a repeat a second card behind it. An open
+ * box has its edges and children inside. */
 static void put_box(struct picture *p, const struct graph_node *n)
 {
 	double radius = n->kind == GRAPH_INPUT || n->kind == GRAPH_OUTPUT ? n->h / 2 : RADIUS;

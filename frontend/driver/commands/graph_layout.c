@@ -369,6 +369,8 @@ void graph_place(struct graph *g, bool opens_layers)
 	place(g->root, opens_layers);
 }
 
+/* Calls each() for the points of an edge: the lower edge of its first box, the top and the bottom of each row that
+ * it passes, the upper edge of its last box. */
 void graph_visit_points(const struct graph_node *box, const struct graph_edge *e, graph_point_fn *each,
                         void *user)
 {

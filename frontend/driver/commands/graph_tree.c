@@ -226,8 +226,8 @@ static struct graph_node *open_steps(struct graph *g, struct graph_node *box, co
 static enum tfmc_status add_region(struct tree *t, struct graph_node *box, const struct ir_region *r,
                                    bool *seen);
 
-/* Adds the box of an op in the boxes of its step, and those of the ops in its region. Values of node_of: results,
- * and the arguments of a repeat. */
+/* Adds the box of an op in the boxes of its step, and those of the ops in its region. node_of gets its results, and
+ * of a repeat the loop-carried arguments (those after the iteration index), whose edges come from its border. */
 static enum tfmc_status add_op(struct tree *t, struct graph_node *box, const struct ir_op *op, bool *seen)
 {
 	struct graph *g = t->g;
@@ -269,8 +269,8 @@ static enum tfmc_status add_region(struct tree *t, struct graph_node *box, const
 	return TFMC_OK;
 }
 
-/* Replaces steps with one child by that child, with both names, and gives every step the location of its first
- * child. */
+/* Replaces steps with one child by that child, with both names (of an op or kernel, its own name becomes the second
+ * line), and gives every step the location of its first child. */
 static void merge_single(struct graph *g, struct graph_node *n)
 {
 	for (size_t i = 0; i < n->children.n; i++) {
@@ -464,6 +464,8 @@ static enum tfmc_status add_outputs(struct tree *t)
 	return TFMC_OK;
 }
 
+/* Boxes are merged before depths, costs and edges, which are of the final boxes; edges come last, since they add
+ * ports to the children. */
 enum tfmc_status graph_build(struct graph *g)
 {
 	struct tree t = {g, ARENA_ARRAY(g->arena, struct graph_node *, g->func->n_values)};

@@ -756,6 +756,7 @@ static enum exit_code inspect_probes(struct driver *d)
 	return exit_code_of(st);
 }
 
+/* Files are described by their headers, without a model; anything unknown is loaded as a model. */
 enum exit_code command_inspect(struct driver *d)
 {
 	const char *path = d->options.input;

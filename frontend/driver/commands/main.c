@@ -349,8 +349,8 @@ enum exit_code command_help(struct driver *d)
 	return print_help(d, d->options.input);
 }
 
-/* Checks the options, then runs the command, or prints version or help. A rank of an MPI job other than 0
- * serves rank 0 instead. */
+/* Checks the options, then runs the command, or prints version or help. A rank of an MPI job other than 0 serves
+ * rank 0 instead; prompts, which may come from stdin, are read on rank 0 alone. */
 static enum exit_code run_command(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -440,6 +440,9 @@ static void reserve_standard_files(void)
 		close(fd);
 }
 
+/* Handlers are installed before the options are read, which takes memory already. An error of the command line has
+ * the format of --diagnostics, too. A job is left last: where MPI does not return, driver_leave_job() ends the
+ * process. */
 int main(int argc, char **argv)
 {
 	struct driver d = {0};

@@ -134,6 +134,8 @@ static const char *reserved_meaning(const char *name)
 	return NULL;
 }
 
+/* The directory is registered as a temporary file: a failure or a signal removes it, and after success it stays,
+ * since only an empty one is removed. */
 enum exit_code command_new(struct driver *d)
 {
 	const char *directory = d->options.input, *slash = strrchr(directory, '/'),

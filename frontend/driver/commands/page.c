@@ -43,7 +43,7 @@ void page_text(struct buf *out, const char *text, size_t n)
 		case '&': buf_str(out, "&amp;"); break;
 		case '"': buf_str(out, "&quot;"); break;
 		default:
-			if (bytes == 0 || utf8_is_control(cp) || (cp & 0xFFFE) == 0xFFFE)
+			if (bytes == 0 || utf8_is_control(cp) || (cp & 0xFFFE) == 0xFFFE) /* noncharacters */
 				buf_str(out, REPLACEMENT);
 			else
 				buf_bytes(out, s, bytes);
@@ -94,6 +94,8 @@ static void fill_part(struct buf *out, const struct page *p, const char *name)
 	}
 }
 
+/* Appends a page: the common template with its marks, of which those for parts get the parts of the command's
+ * template (style, notes, bar, body, help). */
 void page_write(struct buf *out, const struct page *p)
 {
 	static const char *const parts[][2] = {{"@PARTSTYLE@", "style"},

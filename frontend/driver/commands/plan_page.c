@@ -74,6 +74,8 @@ static void print_weights(struct buf *out, struct arena *a, const struct ir_modu
 	}
 }
 
+/* The lifetimes are computed from the planned function as by the planner, so that the numbers of groups are the
+ * times of its buffers. */
 enum tfmc_status plan_page(struct arena *a, const struct diag_context *cx, const struct ir_module *planned,
                            const struct pass_report *report, const int64_t *dims, const char *caption,
                            struct buf *out)

@@ -24,6 +24,8 @@ static enum tfmc_status check_tokenizer_status(struct driver *d, int status)
 	return status == TFMC_TOKENIZER_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
+/* A tokenizer of kind chars needs no library: the record has its vocabulary. The target's tokenizer is the second
+ * one, if there are two (Marian), else the same. */
 enum tfmc_status driver_open_tokenizer(struct driver *d, struct frontend_model *m, bool needed)
 {
 	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
@@ -67,6 +69,8 @@ enum tfmc_status driver_detokenize(struct driver *d, const int32_t *ids, uint64_
 	        d, tfmc_tokenizer_decode(d->target_tokenizer, ids, n, flags, out, bytes, &bytes));
 }
 
+/* tfmc_constraints.token_text: the text of one token as it is inside a text, with its leading blank. NULL: an id
+ * without text. */
 const char *driver_token_text(void *user, int32_t id, uint64_t *bytes)
 {
 	struct token_text *t = user;
@@ -81,6 +85,7 @@ const char *driver_token_text(void *user, int32_t id, uint64_t *bytes)
 
 #define PROMPT_FILE_LIMIT ((size_t)64 << 20) /* bytes */
 
+/* Commas or blanks separate ids: blanks may repeat, a comma stands between two ids. */
 bool parse_id_list(struct driver *d, const char *text, int32_t **items, size_t *n)
 {
 	struct ids out = {0};
@@ -128,6 +133,8 @@ enum tfmc_status prompt_append_ids(struct driver *d, const int32_t *ids, uint64_
 	return TFMC_OK;
 }
 
+/* Without a tokenizer each code point is a token of the record's vocabulary. The first call counts the ids: where a
+ * character has no token, n is the number of characters before it. */
 enum tfmc_status prompt_append_text(struct driver *d, const struct tfmc_record *r, const char *command,
                                     enum prompt_vocabulary which, const char *text, struct ids *out)
 {
@@ -188,6 +195,7 @@ enum tfmc_status prompt_append_record_ids(struct driver *d, const struct tfmc_re
 
 /* ---- feature sources ---- */
 
+/* The source of a sequence-to-sequence model is features unless it is i32 [B, S]; --inputs is for those alone. */
 enum tfmc_status prompt_find_feature_input(struct driver *d, const struct frontend_model *m,
                                            const struct frontend_input **out)
 {
@@ -264,6 +272,8 @@ enum tfmc_status prompt_note_line(struct driver *d, size_t number, enum tfmc_sta
 	return st;
 }
 
+/* Calls each() for every line of a file, without its line end and a byte order mark. A zero byte is rejected: lines
+ * are zero-terminated from here on. */
 enum tfmc_status prompt_for_each_line(struct driver *d, const char *path, prompt_line_fn *each, void *user)
 {
 	const char *text;
@@ -380,6 +390,8 @@ static enum tfmc_status detect_language(struct driver *d, struct tfmc_session *s
 	return detection.best >= 0 ? TFMC_OK : prompt_check_status(d, session, "generate", status);
 }
 
+/* The second token is the language; SPEECH_DETECTED stands for the one that the model finds likeliest for the
+ * session's source. */
 enum tfmc_status prompt_append_speech_start(struct driver *d, struct tfmc_session *session,
                                             const struct frontend_generate *g, struct ids *out)
 {
@@ -409,6 +421,8 @@ struct text_reader {
 	void *user;
 };
 
+/* With --inputs the sources are features, and a file may have their targets; else exactly one of the four options
+ * gives the texts. */
 enum exit_code texts_check_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -425,6 +439,7 @@ enum exit_code texts_check_options(struct driver *d)
 	return EXIT_OK;
 }
 
+/* --target-text and --target-tokens belong to the one pair of the options; in a file targets follow a tab. */
 enum tfmc_status texts_open(struct texts *t, const struct loaded *l)
 {
 	struct driver *d = t->d;
@@ -471,8 +486,9 @@ struct given_text {
 	const char *text, *list;
 };
 
-/* Encodes a source and a target, and calls r->each(). A target given as text ends with a stop id, as generated text
- * does. line NULL: they come from options. */
+/* Encodes a source and a target, and calls r->each(). A target given as text ends with the first stop id, as
+ * generated text does; it gets special tokens only of a model that does not generate, since others have start ids of
+ * their own. line NULL: they come from options. */
 static enum tfmc_status read_pair(struct text_reader *r, const char *line, struct given_text source,
                                   struct given_text target)
 {
@@ -531,13 +547,15 @@ static enum tfmc_status read_line(void *user, const char *line, size_t number)
 	return prompt_note_line(r->texts->d, number, parse_line(r, line));
 }
 
+/* Calls each() for the texts of the options or of the lines of a file. Every row of features must have a target:
+ * rows that are left are an error. */
 enum tfmc_status texts_each(struct texts *t, text_fn *each, void *user)
 {
 	const struct driver_options *o = &t->d->options;
 	const char *file = o->prompt_file ? o->prompt_file : o->tokens_file;
 	struct text_reader r = {t, each, user};
 	struct given_text prompt = {o->prompt, o->tokens}, target = {o->target_text, o->target_tokens};
-	bool is_pair = t->kind == GENERATE_SEQ2SEQ;
+	bool is_pair = t->kind == GENERATE_SEQ2SEQ; /* else the prompt is predicted */
 	TFMC_TRY(file ? prompt_for_each_line(t->d, file, read_line, &r)
 	              : read_pair(&r, NULL, prompt, is_pair ? target : prompt));
 	if (!t->rows || t->n_rows == t->rows->dims[0])

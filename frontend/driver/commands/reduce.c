@@ -35,7 +35,8 @@ struct test {
 	enum tfmc_status status; /* of writing candidates and running the command */
 };
 
-/* Runs `command FILE`; *status is its exit status, 128 + n for signal n. False: there is no shell. */
+/* Runs `command FILE`; *status is its exit status, 128 + n for signal n. The shell gets the name as $0, so that no
+ * character of it needs quoting. False: there is no shell. */
 static bool run_command(const struct test *t, int *status)
 {
 	const char *script = arena_printf(&t->d->arena, "%s \"$0\"", t->command);
@@ -109,7 +110,8 @@ static bool is_failing(void *user, const struct ir_module *m)
 	return t->status == TFMC_OK && status == t->expected_status;
 }
 
-/* TFMC_INVALID after a diagnostic: the command does not fail on the full text, so there is nothing to reduce. */
+/* TFMC_INVALID after a diagnostic: the command does not fail on the full text, so there is nothing to reduce; it is
+ * run once more for the status to report. */
 static enum tfmc_status check_full_text(struct test *t, const struct ir_module *m)
 {
 	int status = 0;
@@ -149,6 +151,8 @@ static enum tfmc_status reduce(struct driver *d, const struct loaded *l, struct 
 	return st;
 }
 
+/* The candidate is tracked as a temporary file, so that a signal removes it. Status 0, the default, is that of a
+ * test which ends well while the text still shows the failure. */
 enum exit_code command_reduce(struct driver *d)
 {
 	const struct driver_options *o = &d->options;

@@ -76,6 +76,8 @@ void report_row(struct report *r, const char *key)
 	r->in_row = true;
 }
 
+/* Ends the innermost object or row. In JSON the brace is on a line of its own, unless the object is empty. The
+ * object around has a field now: this one. */
 void report_close(struct report *r)
 {
 	r->depth--;

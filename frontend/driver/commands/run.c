@@ -53,9 +53,8 @@ static bool is_library_input(const char *name)
  * double. */
 static bool is_representable(enum ir_dtype t, double v)
 {
-	int64_t bits = 8 * ir_dtype_bytes(t),
-	        is_full = bits > 53 ? INT64_C(1) << 53 : INT64_C(1) << (bits - 1);
-	double lo = -(double)is_full, hi = (double)is_full - 1;
+	int64_t bits = 8 * ir_dtype_bytes(t), limit = bits > 53 ? INT64_C(1) << 53 : INT64_C(1) << (bits - 1);
+	double lo = -(double)limit, hi = (double)limit - 1;
 	if (ir_dtype_class(t) == DTCLASS_FLOAT)
 		return true;
 	if (t == DT_U8 || t == DT_BOOL) {
@@ -90,8 +89,8 @@ static bool read_numbers(struct driver *d, const char *name, enum ir_dtype t, co
 	return true;
 }
 
-/* Sets the sizes of all axes from the number of values and rows, as parse_input() describes. False: they do not
- * fill the axes of fixed size. */
+/* Sets the sizes of all axes. Of those without a fixed size the first is the number of rows, the last the values of
+ * a row, others are 1; a single one has all values. False: the values do not fill the axes of fixed size. */
 static bool infer_shape(const struct ir_type *t, int64_t values, int64_t rows, int64_t *dims)
 {
 	int first = -1, last = -1;
@@ -296,7 +295,8 @@ static int64_t row_length(const struct named_tensor *mask, int64_t row)
 }
 
 /* Turns the mask of the input `ids_name`, which is tensor `number` of *in, into the lengths of its rows, or checks
- * that given ones agree. A mask of ones changes nothing. False after a diagnostic, or without memory. */
+ * that given ones agree. A mask of ones changes nothing. The mask is copied, since adding a tensor may move the
+ * list. False after a diagnostic, or without memory. */
 static bool mask_to_lengths(struct driver *d, const struct ir_func *f, struct named_tensors *in,
                             size_t number, const char *ids_name)
 {
@@ -430,6 +430,8 @@ static bool is_known_entry(const struct loaded *l, const char *entry)
 	return false;
 }
 
+/* Only the named entry is compiled, if it is known; the number of names is 0 otherwise, which compiles all, and the
+ * call reports the name. */
 enum exit_code command_run(struct driver *d)
 {
 	struct loaded l;

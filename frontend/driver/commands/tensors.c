@@ -22,6 +22,7 @@ struct named_tensor *tensors_find(const struct named_tensors *t, const char *nam
 	return NULL;
 }
 
+/* At least one byte is allocated: a tensor without elements has an address, too, and NULL means no memory. */
 struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, const char *name,
                                  enum ir_dtype dtype, int rank, const int64_t *dims)
 {
@@ -81,6 +82,8 @@ void tensor_set_values(struct named_tensor *t, const double *values)
 	interp_to_bytes(&v, t->data);
 }
 
+/* Tensors of types that no model has are skipped; an array whose elements would have to be converted or transposed
+ * is an error. The data are copied, so that the file can be closed. */
 enum tfmc_status tensors_read(struct driver *d, const char *path, const char *prefix,
                               struct named_tensors *out)
 {
@@ -450,6 +453,7 @@ static enum tfmc_status split_probes(struct driver *d, const struct probe_values
 
 /* ---- calls ---- */
 
+/* Dims come first: they give the shapes that inputs must have, and the sizes of the outputs. */
 enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_tensors *in,
                             struct named_tensors *out)
 {

@@ -182,8 +182,8 @@ static bool is_probe_name(const struct probe_names *names, const char *name)
 	return false;
 }
 
-/* Sorts the tensors of the file into inputs, values to probe, outputs, and unknown names (a warning). TFMC_INVALID
- * after a diagnostic: none can be compared. */
+/* Sorts the tensors of the file into inputs, values to probe, outputs, and unknown names (a warning). Names to probe
+ * become patterns, so that one with * or ? is unknown. TFMC_INVALID after a diagnostic: none can be compared. */
 static enum tfmc_status classify_tensors(struct reference_run *r)
 {
 	struct probe_sites sites = {0};
@@ -244,7 +244,9 @@ static const struct ir_type *value_type(const struct reference_run *r, const str
 	return NULL;
 }
 
-/* Sets rows beyond a length to the expected values, so that they do not count. */
+/* Sets elements beyond a length to the expected values, so that they do not count: along each axis k > 0 whose dim
+ * has lengths [B]. inner: elements of one index of axis k; sequence: elements of one index of axis 0; so element i
+ * has index i / inner mod dims[k] in sequence i / sequence. */
 static void copy_padding(const struct reference_run *r, const struct named_tensor *expected,
                          struct named_tensor *got)
 {
@@ -253,9 +255,9 @@ static void copy_padding(const struct reference_run *r, const struct named_tenso
 	for (int k = 0; type && type->rank == got->rank && k < got->rank; k++) {
 		const struct named_tensor *lengths = k ? dim_lengths(r, type->dims[k]) : NULL;
 		inner = got->dims[k] ? inner / got->dims[k] : 1;
-		int64_t batch = got->dims[0] && lengths ? expected->count / got->dims[0] : 0;
-		for (int64_t i = 0; batch && lengths->count == got->dims[0] && i < expected->count; i++)
-			if (i / inner % got->dims[k] >= (int64_t)tensor_value(lengths, i / batch))
+		int64_t sequence = got->dims[0] && lengths ? expected->count / got->dims[0] : 0;
+		for (int64_t i = 0; sequence && lengths->count == got->dims[0] && i < expected->count; i++)
+			if (i / inner % got->dims[k] >= (int64_t)tensor_value(lengths, i / sequence))
 				((float *)got->data)[i] = (float)tensor_value(expected, i);
 	}
 }
@@ -314,7 +316,8 @@ static enum tfmc_status run_object(struct reference_run *r)
 }
 
 /* Runs --reference: values of another framework in a file of tensors named by layer path, against those of the
- * compiled code, in the order of computation. The file also has the inputs of `run`. */
+ * compiled code. Probed values are compared in the order of computation, then the outputs, so that the first that
+ * differs is the earliest. The file also has the inputs of `run`. */
 static enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *failed)
 {
 	static const char *function[] = {"run"};
@@ -357,7 +360,8 @@ struct check_run {
 	bool ok;
 };
 
-/* Adds the tensor `name` of `from`, if it is given inline or in the file; a missing one is not an error here. */
+/* Adds the tensor `name` of `from`: given inline, or in the file, under the first of its other names in the check's
+ * `rename`. Both: the inline one comes first, and tensors_find() returns that. A missing one is not an error here. */
 static enum tfmc_status add_given(struct check_run *r, const struct frontend_tensors *from, const char *name,
                                   enum ir_dtype dtype, struct named_tensors *out)
 {
@@ -673,7 +677,8 @@ static enum tfmc_status check_generate(struct check_run *r)
 
 /* ---- all checks ---- */
 
-/* Runs one check of the model file and prints its line; *failed is set when it does not hold. */
+/* Runs one check of the model file and prints its line; *failed is set when it does not hold. A beam search has no
+ * option to ignore stop ids: such a check is an error. */
 static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, struct caller *caller,
                                   const struct frontend_check *check, bool *failed)
 {

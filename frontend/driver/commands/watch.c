@@ -94,7 +94,8 @@ static uint64_t largest_arena(struct driver *d, const struct ir_dims *dims, cons
 	return values && ir_dim_eval(arena, values, &bytes) ? (uint64_t)bytes : 0;
 }
 
-/* Plans the model for the most demanding target. */
+/* Plans the model for the most demanding target, without code, and measures: groups of all functions, packed
+ * weights, and the arena of the function that needs most. */
 static enum tfmc_status measure(struct driver *d, struct sizes *out)
 {
 	struct loaded l;
@@ -138,7 +139,7 @@ static bool runs_here(struct driver *d)
 	return runs;
 }
 
-/* The report of `tfmc verify` goes nowhere: errors say what failed. */
+/* The report of `tfmc verify` goes to /dev/null, but with -v: errors say what failed. */
 static void discard_stdout(struct driver *d)
 {
 	(void)driver_flush_out(d);
@@ -149,7 +150,8 @@ static void discard_stdout(struct driver *d)
 	close(nowhere);
 }
 
-/* `tfmc compile` if an output is given, `tfmc verify` where the code runs on this machine, and the sizes. */
+/* `tfmc compile` if an output is given, `tfmc verify` where the code runs on this machine, and the sizes. Each loads
+ * the model again; warnings and dumps come from the first alone (report_once). */
 static enum exit_code compile_and_verify(struct driver *d, struct sizes *sizes)
 {
 	struct driver_options *o = &d->options;
@@ -185,7 +187,8 @@ static void send_bytes(int fd, const void *bytes, size_t n)
 			return;
 }
 
-/* Everything the child does. Returns the exit code of the process. */
+/* Everything the child does. Returns the exit code of the process. ^C has its default action again, unless the
+ * caller of tfmc ignores it, and a child does not outlive its parent. Errors that were reported before do not count. */
 static enum exit_code compile_once(struct driver *d, int fd)
 {
 	struct report r = {0};
@@ -264,8 +267,8 @@ static void wait_for_save(struct watch *w)
 	}
 }
 
-/* Watches a file. It may have been read when it had changed after `begin`, the start of the compilation: then its state
- * is unknown, and it is compiled again. */
+/* Watches a file. It may have been read when it had changed after `begin`, the start of the compilation: then its
+ * state is unknown (size -1, which no file has), and it is compiled again. */
 static void add_file(struct watch *w, const char *path, const struct timespec *begin)
 {
 	for (size_t i = 0; i < w->files.n; i++)
@@ -349,7 +352,8 @@ static void print_result(struct watch *w, int status, const struct report *r, do
 
 /* ---- the parent: compilations ---- */
 
-/* Reads the report of the child up to the end of the pipe, which comes when it ends; ^C ends it. */
+/* Reads the report of the child up to the end of the pipe, which comes when it ends. Each POLL_MS at the latest ^C
+ * is noticed, and passed on. */
 static void read_report(int fd, pid_t child, struct buf *out)
 {
 	char block[4096];
@@ -366,7 +370,8 @@ static void read_report(int fd, pid_t child, struct buf *out)
 	}
 }
 
-/* Takes the files of a report over; without errors others are no longer watched. */
+/* Takes the files of a report over. Without errors they and the model are all that is watched; after errors they are
+ * added, since the compilation may have ended before it read the others. */
 static void follow_files(struct watch *w, bool is_ok, const char *paths, size_t n,
                          const struct timespec *begin)
 {
@@ -429,6 +434,9 @@ static enum exit_code report_system_error(struct driver *d, const char *what)
 	return EXIT_ENVIRONMENT;
 }
 
+/* The model is watched from the start as it is now: with `begin` in the next second no present state counts as
+ * unknown (add_file). The child returns to main(), as any command does; the parent loops until ^C or a failure that
+ * no save can mend. */
 enum exit_code command_watch(struct driver *d)
 {
 	struct watch w = {.d = d};
