@@ -86,7 +86,8 @@ struct window_address window_create(int64_t rank, int64_t n)
 	return address;
 }
 
-/* Maps the memory of rank 0. A process of another namespace may have its number: the nonce shows that. */
+/* Maps the memory of rank 0 by its descriptor in /proc. A process of another namespace may have its number: the
+ * nonce shows that. False: not there, or another file; window_close() unmaps. */
 static bool map_lanes(struct window *w, const struct window_address *first)
 {
 	char path[64];

@@ -26,7 +26,8 @@ static int enable_profiling(struct tfmc_cl_context *c, struct tfmc_cl_error *err
 	return TFMC_CL_OK;
 }
 
-/* The first timed launch of a context replaces its queue (enable_profiling). */
+/* Launches a kernel with an event, whose times tfmc_cl_event_wait() reads. The first timed launch of a context
+ * replaces its queue (enable_profiling). */
 int tfmc_cl_launch_timed(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],
                          struct tfmc_cl_event **out, struct tfmc_cl_error *error)
 {

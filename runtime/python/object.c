@@ -134,8 +134,8 @@ static bool is_loaded(const Elf64_Shdr *s, bool is_code)
 	       !(s->sh_flags & SHF_EXECINSTR) == !is_code;
 }
 
-/* Places all sections of a kind (code, or constants) from `at` on; the end of the last one. IMAGE_MAX or more: they do
- * not fit, or an alignment is not supported. */
+/* Assigns offsets to all sections of a kind (code, or constants) from `at` on; the end of the last one. IMAGE_MAX or
+ * more: they do not fit, or an alignment is above PAGE, to which parts are aligned. */
 static uint64_t lay_out_sections(struct elf *e, bool is_code, uint64_t at)
 {
 	for (uint64_t i = 0; i < e->n_sections && at < IMAGE_MAX; i++) {

@@ -36,7 +36,8 @@ struct views {
 	} list;
 };
 
-/* Makes a graph of each function of a module, with costs at the largest dims or those of --dim. */
+/* Makes a graph of each function of a module, with costs at the largest dims or those of --dim. Layers begin closed:
+ * the page opens them, print_svg() places the boxes again. */
 static enum tfmc_status add_module(struct views *v, const struct ir_module *m, enum stage stage)
 {
 	struct arena *a = &v->d->arena;

@@ -626,8 +626,9 @@ static enum tfmc_status set_feature_source(struct check_run *r, struct named_ten
 	                            r->check->name, tfmc_session_status_text(r->caller->session, status));
 }
 
-/* Runs a check of generated ids: `new_tokens` without, or `tokens` with those given. The ids are generated up to
- * the expected number, or `steps`; then they must be equal. */
+/* Runs a check of generated ids: `new_tokens`, or `tokens`, which begin with those given (n_start: a causal prompt,
+ * a target, or the model's start ids). As many ids are generated as are expected, or `steps`; then they must be
+ * equal. Features set as the source are removed for the next check. */
 static enum tfmc_status check_generate(struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
