@@ -159,7 +159,7 @@ static void program_directory(char out[PATH_MAX])
 	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
 	while (n > 1 && out[n - 1] != '/')
 		n--;
-	out[n > 1 ? n - 1 : 0] = 0;
+	out[n > 1 ? n - 1 : n == 1] = 0; /* of a program in the root directory "/" stays */
 }
 
 int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap)

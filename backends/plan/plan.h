@@ -77,7 +77,7 @@ struct plan_command {
 	enum plan_command_kind kind;
 	const struct plan_kernel *kernel; /* DISPATCH */
 	int64_t count;                    /* REPEAT */
-	const size_t *outputs;            /* IF_WANTED: results of the function */
+	const size_t *outputs;            /* IF_REQUESTED: results of the function */
 	size_t n_outputs;
 	const struct ir_dim *heads; /* IF_SPLIT */
 };
