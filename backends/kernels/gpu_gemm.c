@@ -128,7 +128,7 @@ static void copy_share(struct wg_matmul *g, const struct x_share *x, int m, stru
 	struct kb_val column = kb_mul_const(k, share_at(g, x, m), lanes);
 	struct kb_val element = kb_add(k, from, column);
 	if (!x->is_vector)
-		element = kb_min(k, element, kb_index(k, g->l.depth - 1));
+		element = kb_min(k, element, kb_index(k, g->l.gemm.depth - 1));
 	struct kb_val at = kb_add(k, x->row[m], kb_mul(k, element, g->l.k_stride.v));
 	struct kb_val v = kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
 	struct kb_val to = kb_add(k, kb_mul_const(k, share_row(g, x, m), gpu_x_row_stride(x->step)), column);
@@ -154,7 +154,7 @@ static void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_v
 static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
 {
 	struct kb *k = g->l.k;
-	int64_t full = g->l.depth / step * step;
+	int64_t full = g->l.gemm.depth / step * step;
 	if (full > 0) {
 		const struct x_share x = divide_x(g, step, g->l.k_stride.is_const && g->l.k_stride.c == 1);
 		struct kb_val from =
@@ -162,9 +162,9 @@ static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
 		emit(g, &x, from, step);
 		kb_end_loop(k);
 	}
-	if (full < g->l.depth) {
+	if (full < g->l.gemm.depth) {
 		const struct x_share x = divide_x(g, step, false);
-		emit(g, &x, kb_index(k, full), g->l.depth - full);
+		emit(g, &x, kb_index(k, full), g->l.gemm.depth - full);
 	}
 }
 
@@ -174,7 +174,7 @@ static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
  * second half of i is of the second. */
 static struct kb_val gpu_panel(const struct wg_matmul *g, int i)
 {
-	const struct matmul_columns *c = &g->l.columns;
+	const struct matmul_columns *c = &g->l.gemm.columns;
 	struct kb *k = g->l.k;
 	int64_t mat = c->mats > 1 ? i / g->nc : 0;
 	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - mat * g->nc);
@@ -184,7 +184,7 @@ static struct kb_val gpu_panel(const struct wg_matmul *g, int i)
 /* Address of a panel. */
 static struct kb_val gpu_panel_at(const struct linear *l, struct kb_val panel)
 {
-	return kb_ptr_add(l->k, l->w->t.ptr, kb_mul_const(l->k, panel, l->panel.bytes), 0);
+	return kb_ptr_add(l->k, l->w->t.ptr, kb_mul_const(l->k, panel, l->gemm.panel.bytes), 0);
 }
 
 /* Columns [column, column + 4) of K element i of a panel, as f32. */
@@ -193,16 +193,16 @@ static struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, str
 {
 	struct kb *k = l->k;
 	struct kb_val ptr = l->w->t.ptr, k_row = i;
-	if (l->panel.kind == PANEL_QUANTS)
-		return panel_dequantize(k, &l->panel, gpu_panel_at(l, panel), column, i, LANES);
-	if (l->panel.kind == PANEL_BF16_PAIRS)
+	if (l->gemm.panel.kind == PANEL_QUANTS)
+		return panel_dequantize(k, &l->gemm.panel, gpu_panel_at(l, panel), column, i, LANES);
+	if (l->gemm.panel.kind == PANEL_BF16_PAIRS)
 		k_row = kb_div_const(k, i, 2);
 	struct kb_val in_panel = kb_add(k, kb_mul_const(k, k_row, MATMUL_PANEL), column);
-	int64_t size = l->panel.bytes / (l->panel.kind == PANEL_F16 ? 2 : 4);
+	int64_t size = l->gemm.panel.bytes / (l->gemm.panel.kind == PANEL_F16 ? 2 : 4);
 	struct kb_val at = kb_add(k, kb_mul_const(k, panel, size), in_panel);
-	if (l->panel.kind == PANEL_BF16_PAIRS)
+	if (l->gemm.panel.kind == PANEL_BF16_PAIRS)
 		return eval_load_bf16_pair(k, ptr, at, i, LANES);
-	if (l->panel.kind == PANEL_F16)
+	if (l->gemm.panel.kind == PANEL_F16)
 		return kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, LANES), ptr, at, 0, LANES * 2), KB_F32);
 	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);
 }
@@ -231,7 +231,7 @@ static void copy_w(struct wg_matmul *g, struct kb_val from)
 	struct kb *k = l->k;
 	struct kb_val k_row = kb_div_const(k, g->item, PANEL_VECTORS),
 	              column = kb_mul_const(k, kb_rem_const(k, g->item, PANEL_VECTORS), LANES);
-	struct kb_val element = kb_min(k, kb_add(k, from, k_row), kb_index(k, l->depth - 1));
+	struct kb_val element = kb_min(k, kb_add(k, from, k_row), kb_index(k, l->gemm.depth - 1));
 	struct kb_val to = kb_add(k, kb_mul_const(k, k_row, GPU_COLUMNS), column);
 	for (int i = 0; i < g->panels; i++) {
 		struct kb_val v = gpu_load_w(l, gpu_panel(g, i), column, element);
@@ -300,7 +300,7 @@ static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct k
  * quantized weights is shorter. */
 static bool gpu_has_int8(const struct linear *l)
 {
-	const struct ir_format_desc *d = ir_format(l->panel.format);
+	const struct ir_format_desc *d = ir_format(l->gemm.panel.format);
 	const struct ir_op *before = ir_def(l->job->func, l->g->root->operands[OPERAND(linear, x)]);
 	const struct ir_op *op = before && before->code == OP_group ? ir_group_root(before) : NULL;
 	if (!op || op->code != OP_quantize_rows || before->n_results != 1)
@@ -308,7 +308,7 @@ static bool gpu_has_int8(const struct linear *l)
 	const struct ir_op *last = before->region->ops[before->region->n_ops - 1];
 	const struct attrs_quantize_rows *a = op->attrs;
 	return ir_same_value(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
-	       l->panel.kind == PANEL_QUANTS && d->block % BLOCK == 0 && l->depth % BLOCK == 0 &&
+	       l->gemm.panel.kind == PANEL_QUANTS && d->block % BLOCK == 0 && l->gemm.depth % BLOCK == 0 &&
 	       l->k_stride.is_const && l->k_stride.c == 1;
 }
 
@@ -373,13 +373,13 @@ static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 		int64_t begin = w_offset(g) + (int64_t)h * SIDE * LANES;
 		struct kb_val first_panel = gpu_panel(g, ITEM_VECTORS * h),
 		              second_panel = gpu_panel(g, ITEM_VECTORS * h + 1);
-		struct kb_val at =
-		        kb_mul_const(k, kb_select(k, is_first, first_panel, second_panel), l->panel.bytes);
+		struct kb_val at = kb_mul_const(k, kb_select(k, is_first, first_panel, second_panel),
+		                                l->gemm.panel.bytes);
 		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
-		kb_store(k, panel_load_i8(k, &l->panel, at, in_panel, i, ANY_WORD, LANES), g->tile, to, begin,
-		         0);
+		kb_store(k, panel_load_i8(k, &l->gemm.panel, at, in_panel, i, ANY_WORD, LANES), g->tile, to,
+		         begin, 0);
 		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
-		const struct panel_block b = panel_load_block(k, &l->panel, at, in_panel, from, LANES);
+		const struct panel_block b = panel_load_block(k, &l->gemm.panel, at, in_panel, from, LANES);
 		kb_store(k, b.scale, g->tile, to, begin + (int64_t)WORDS * GPU_COLUMNS, 0);
 		if (b.offset.id)
 			kb_store(k, b.offset, g->tile, to, begin + (int64_t)(WORDS + 1) * GPU_COLUMNS, 0);
@@ -451,10 +451,11 @@ static void scale_block(const struct wg_matmul *g, bool has_offset)
 static void gpu_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
-	const struct ir_format_desc *d = ir_format(g->l.panel.format);
+	const struct ir_format_desc *d = ir_format(g->l.gemm.panel.format);
 	size_t mark = eval_mark(g->l.eval);
 	struct kb_val row = gpu_x_row_offset(g, g->item);
-	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.depth), BLOCK, KB_NONEMPTY);
+	struct kb_val from =
+	        kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.gemm.depth), BLOCK, KB_NONEMPTY);
 	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows)));
 	gpu_quantize_x(g, row, from, g->item);
 	kb_end_if(k);
@@ -522,7 +523,7 @@ static void multiply_rows(struct wg_matmul *g, struct kb_val element, int n, str
 static void load_four_k(const struct wg_matmul *g, struct kb_val i, struct kb_val w[][MATMUL_NC])
 {
 	struct kb *k = g->l.k;
-	const struct panel *panel = &g->l.panel;
+	const struct panel *panel = &g->l.gemm.panel;
 	struct kb_val column = kb_mul_const(k, g->column, LANES), quants[LANES];
 	struct panel_reader r = {.k = k, .panel = panel, .lanes = LANES};
 	for (int p = 0; p < g->panels; p++) {
@@ -614,9 +615,9 @@ static void multiply_few_int8(struct wg_matmul *g, struct kb_val i)
 	struct kb_val column = kb_mul_const(k, g->column, LANES), w[WORDS];
 	for (int p = 0; p < g->panels; p++) {
 		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
-		const struct panel_block b = panel_load_block(k, &g->l.panel, at, column, i, LANES);
+		const struct panel_block b = panel_load_block(k, &g->l.gemm.panel, at, column, i, LANES);
 		for (int word = 0; word < WORDS; word++)
-			w[word] = panel_load_i8(k, &g->l.panel, at, column, i, word, LANES);
+			w[word] = panel_load_i8(k, &g->l.gemm.panel, at, column, i, word, LANES);
 		multiply_words(g, p, w, &b, 0, 1);
 		if (g->rows == 1)
 			continue;
@@ -631,7 +632,7 @@ static void gpu_skinny_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
 	size_t mark = eval_mark(g->l.eval);
-	struct kb_val depth = kb_index(k, g->l.depth), last = kb_index(k, g->l.depth - BLOCK);
+	struct kb_val depth = kb_index(k, g->l.gemm.depth), last = kb_index(k, g->l.gemm.depth - BLOCK);
 	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, K_ITEMS));
 	struct kb_val item_block = kb_mul_const(k, kb_rem_const(k, g->item, K_ITEMS), BLOCK);
 	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, K_ITEMS * BLOCK, KB_NONEMPTY);
@@ -760,7 +761,7 @@ static void emit_n_block(struct wg_matmul *g)
 		kb_end_loop(k);
 	kb_barrier(k);
 	struct matmul_block s = {.rows = g->l.rows, .begin = g->first_panel};
-	s.end = kb_min(k, kb_add_const(k, s.begin, g->nc), kb_index(k, g->l.columns.panels));
+	s.end = kb_min(k, kb_add_const(k, s.begin, g->nc), kb_index(k, g->l.gemm.columns.panels));
 	matmul_epilogue(&g->l, &s, g->norm.first, g->norm.rows);
 	kb_barrier(k); /* before the next N block overwrites the C buffer */
 }
@@ -773,14 +774,14 @@ static void choose_n_block(struct wg_matmul *g, int64_t rows)
 {
 	const struct linear *l = &g->l;
 	const int64_t tile = GPU_COLUMNS / MATMUL_PANEL;
-	bool is_wide = l->ranges && l->columns.mats == 1;
+	bool is_wide = l->ranges && l->gemm.columns.mats == 1;
 	g->is_few = rows <= FEW_ROWS;
 	g->rows = rows;
-	g->nc = is_wide ? l->columns.nc : tile / l->columns.mats;
+	g->nc = is_wide ? l->gemm.columns.nc : tile / l->gemm.columns.mats;
 	if (g->is_few && !l->block_op)
-		g->nc = is_wide ? l->columns.unit : 1;
-	g->panels = g->is_few && g->nc * l->columns.mats < tile ? g->nc * l->columns.mats : tile;
-	g->width = (l->columns.mats * g->nc + g->panels - 1) / g->panels * g->panels * MATMUL_PANEL;
+		g->nc = is_wide ? l->gemm.columns.unit : 1;
+	g->panels = g->is_few && g->nc * l->gemm.columns.mats < tile ? g->nc * l->gemm.columns.mats : tile;
+	g->width = (l->gemm.columns.mats * g->nc + g->panels - 1) / g->panels * g->panels * MATMUL_PANEL;
 	while (!g->is_few && g->rows > SIDE && g->rows * g->width > SIDE * MR_MAX * GPU_COLUMNS)
 		g->rows /= 2;
 	g->mr = (int)(g->rows / SIDE);
@@ -795,16 +796,18 @@ static void emit_norm_after(struct wg_matmul *g)
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
 	struct rowwise_tile tile = g->norm;
-	g->first_panel = kb_loop(k, "n_block", kb_index(k, 0), kb_index(k, l->columns.panels), (int)g->nc,
-	                         KB_NONEMPTY);
+	g->first_panel = kb_loop(k, "n_block", kb_index(k, 0), kb_index(k, l->gemm.columns.panels),
+	                         (int)g->nc, KB_NONEMPTY);
 	emit_n_block(g);
 	kb_end_loop(k);
 	size_t mark = eval_mark(l->eval);
 	tile.norm = l->norm.after;
 	eval_set_tensor(l->eval, l->out.value, &l->out.to, &(struct eval_bias){0});
 	rowwise_tile_stats(&tile);
-	struct kb_val i = kb_loop(k, "i", g->item, kb_mul_const(k, tile.rows, l->columns.n), GPU_ITEMS, 0);
-	struct kb_val row = kb_div_const(k, i, l->columns.n), column = kb_rem_const(k, i, l->columns.n);
+	struct kb_val i =
+	        kb_loop(k, "i", g->item, kb_mul_const(k, tile.rows, l->gemm.columns.n), GPU_ITEMS, 0);
+	struct kb_val row = kb_div_const(k, i, l->gemm.columns.n),
+	              column = kb_rem_const(k, i, l->gemm.columns.n);
 	struct eval_point p = matmul_point(l, kb_add(k, g->norm.first, row), column);
 	p.vec = -1;
 	struct kb_val value = rowwise_tile_normalized(&tile, row, &p, 1);
@@ -821,7 +824,7 @@ static void emit_tiles(struct wg_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	int64_t n_blocks = l->norm.after ? 1 : (l->columns.panels + g->nc - 1) / g->nc;
+	int64_t n_blocks = l->norm.after ? 1 : (l->gemm.columns.panels + g->nc - 1) / g->nc;
 	struct kb_val m_tiles = kb_div_const(k, kb_add_const(k, l->rows, g->rows - 1), g->rows);
 	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
 	for (int i = 0; i < g->n_acc; i++)
@@ -859,11 +862,12 @@ static int find_tile_shapes(const struct linear *l, struct wg_matmul g[2])
 {
 	int n = 0;
 	enum kernel_rows rows = l->job->rows;
-	bool may_be_few = !l->norm.after && l->rows_lo <= KERNEL_FEW_ROWS_MAX && rows != KERNEL_MANY_ROWS;
+	bool may_be_few =
+	        !l->norm.after && l->gemm.rows_lo <= KERNEL_FEW_ROWS_MAX && rows != KERNEL_MANY_ROWS;
 	if (may_be_few)
-		g[n++] = new_tile_shape(l, l->rows_hi < FEW_ROWS ? l->rows_hi : FEW_ROWS);
-	if (!may_be_few || (l->rows_hi > KERNEL_FEW_ROWS_MAX && rows != KERNEL_FEW_ROWS))
-		g[n++] = new_tile_shape(l, kernel_workgroup_linear_rows(l->rows_hi));
+		g[n++] = new_tile_shape(l, l->gemm.rows_hi < FEW_ROWS ? l->gemm.rows_hi : FEW_ROWS);
+	if (!may_be_few || (l->gemm.rows_hi > KERNEL_FEW_ROWS_MAX && rows != KERNEL_FEW_ROWS))
+		g[n++] = new_tile_shape(l, kernel_workgroup_linear_rows(l->gemm.rows_hi));
 	return n;
 }
 
@@ -894,7 +898,7 @@ bool kernel_workgroup_linear(struct kernel *kernel)
 	int64_t elements = 0, rows = 0;
 	if (kernel->job->items != GPU_ITEMS || !matmul_bind(&l, kernel) || l.norm.before)
 		return false;
-	if (l.columns.panels == 0 || l.rows_hi == 0)
+	if (l.gemm.columns.panels == 0 || l.gemm.rows_hi == 0)
 		return true;
 	struct kb *k = l.k;
 	l.nest.lanes = LANES;

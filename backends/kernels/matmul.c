@@ -20,6 +20,7 @@
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
 #include "ir/core/case.h"
+#include "ir/support/checked.h"
 
 /* Operands of OP_linear. */
 enum { X = OPERAND(linear, x), W = OPERAND(linear, w), BIAS = OPERAND(linear, b) };
@@ -51,10 +52,11 @@ static bool matmul_bind_weights(struct linear *l)
 	for (int i = 0; i < w->rank; i++)
 		if (!w->size[i].is_const || w->size[i].c > INT32_MAX)
 			return false;
-	l->columns.n = w->size[w->rank - 2].c;
-	l->columns.panels = (l->columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
-	l->depth = w->size[w->rank - 1].c;
-	l->panel = panel_of(w->format != FORMAT_PLAIN ? w->format : ir_format_from_dtype(w->dtype), l->depth);
+	l->gemm.columns.n = w->size[w->rank - 2].c;
+	l->gemm.columns.panels = (l->gemm.columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	l->gemm.depth = w->size[w->rank - 1].c;
+	l->gemm.panel = panel_of(w->format != FORMAT_PLAIN ? w->format : ir_format_from_dtype(w->dtype),
+	                         l->gemm.depth);
 	return true;
 }
 
@@ -70,8 +72,8 @@ static bool find_sizes(struct linear *l)
 	l->rank = type->rank;
 	eval_sizes(l->eval, eval_result(l->g->root), l->size);
 	l->rows = eval_dim(l->eval, rows);
-	l->rows_lo = ir_dim_lo(dims, rows);
-	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
+	l->gemm.rows_lo = ir_dim_lo(dims, rows);
+	l->gemm.rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
 	return true;
 }
 
@@ -125,20 +127,21 @@ static bool bind_values(struct linear *l, struct kernel *g)
 	bool is_one = is_repeated(&l->w->t) && x->is_flat;
 	const struct ir_dim *rows = is_one ? ir_type_count_range(dims, y, 0, r - 1) : y->dims[r - 2];
 	l->rows = eval_dim(l->eval, rows);
-	l->rows_lo = ir_dim_lo(dims, rows);
-	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
+	l->gemm.rows_lo = ir_dim_lo(dims, rows);
+	l->gemm.rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
 	if (!is_one)
 		l->value.batches = eval_dim(l->eval, ir_type_count_range(dims, y, 0, r - 2));
-	if (!ir_dim_is_const(depth, &l->depth)) {
-		l->depth = ir_dim_hi(dims, depth);
+	if (!ir_dim_is_const(depth, &l->gemm.depth)) {
+		l->gemm.depth = ir_dim_hi(dims, depth);
 		l->value.depth = eval_dim(l->eval, depth);
 	}
-	if (!ir_dim_is_const(n, &l->columns.n)) { /* the last panel is complete, and its end is not stored */
-		l->columns.n = panel_round_up(ir_dim_hi(dims, n));
+	if (!ir_dim_is_const(
+	            n, &l->gemm.columns.n)) { /* the last panel is complete, and its end is not stored */
+		l->gemm.columns.n = panel_round_up(ir_dim_hi(dims, n));
 		l->value.n = eval_dim(l->eval, n);
 	}
-	l->columns.panels = (l->columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
-	l->panel = panel_of(FORMAT_PLAIN, l->depth);
+	l->gemm.columns.panels = (l->gemm.columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	l->gemm.panel = panel_of(FORMAT_PLAIN, l->gemm.depth);
 	return true;
 }
 
@@ -168,7 +171,7 @@ static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, s
 struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels)
 {
 	struct kb *k = l->k;
-	struct kb_val end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
+	struct kb_val end = kb_min(k, s->end, kb_index(k, l->gemm.columns.n / MATMUL_PANEL));
 	struct kb_val n = kb_div_const(k, kb_sub(k, end, s->begin), panels);
 	return kb_add(k, s->begin, kb_mul_const(k, n, panels));
 }
@@ -197,10 +200,10 @@ static void emit_row_tile(const struct linear *l, const struct matmul_block *s,
 {
 	struct kb *k = l->k;
 	struct matmul_tile t = *of_rows;
-	if (l->columns.mats > 1)
-		t.mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	if (l->gemm.columns.mats > 1)
+		t.mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);
 	matmul_emit_panels(l, s, t);
-	if (l->columns.mats > 1)
+	if (l->gemm.columns.mats > 1)
 		kb_end_loop(k);
 	if (t.done.id)
 		kb_set(k, t.done, kb_index(k, t.rows));
@@ -303,8 +306,8 @@ static void emit_unpacked(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
 	struct matmul_block full = *s, partial = *s;
-	bool has_partial = matmul_has_partial_panel(l);
-	struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->columns.n);
+	bool has_partial = gemm_has_partial_panel(&l->gemm);
+	struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->gemm.columns.n);
 	if (has_partial)
 		full.end = kb_min(k, s->end, kb_div_const(k, n, MATMUL_PANEL));
 	full.b_layout = &l->nest.b.stored;
@@ -328,7 +331,7 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 	struct kb *k = l->k;
 	struct matmul_block sub = *s;
 	struct kb_val rows = kb_sub(k, s->row_end, s->row);
-	struct kb_val depth = l->value.depth.id ? l->value.depth : kb_index(k, l->depth);
+	struct kb_val depth = l->value.depth.id ? l->value.depth : kb_index(k, l->gemm.depth);
 	if (l->nest.order == NEST_AMX) {
 		matmul_amx_block(l, s);
 		return;
@@ -393,8 +396,8 @@ static struct division divide_rows(const struct linear *l)
 {
 	struct kb *k = l->k;
 	struct kb_val block = emit_div_up(k, l->rows, l->job->n_workers);
-	struct division d = {.unit = kb_index(k, l->columns.panels),
-	                     .panels = kb_index(k, l->columns.panels)};
+	struct division d = {.unit = kb_index(k, l->gemm.columns.panels),
+	                     .panels = kb_index(k, l->gemm.columns.panels)};
 	d.groups = kb_index(k, 1);
 	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, l->nest.m_block));
 	d.blocks = emit_div_up(k, l->rows, d.block);
@@ -439,7 +442,7 @@ static struct kb_val min_m_blocks(const struct linear *l)
 		return min_blocks;
 	struct kb_val tiles = emit_div_up(k, l->rows, kb_index(k, AMX_TILE_ROWS));
 	struct kb_val all = kb_max(k, min_blocks, kb_min(k, l->job->n_workers, tiles));
-	struct kb_val columns = kb_index(k, l->columns.n * l->columns.mats / COLUMNS_PER_MADE_ROW);
+	struct kb_val columns = kb_index(k, l->gemm.columns.n * l->gemm.columns.mats / COLUMNS_PER_MADE_ROW);
 	return kb_select(k, kb_cmp(k, KB_GE, l->rows, columns), all, min_blocks);
 }
 
@@ -463,11 +466,11 @@ static struct division divide(const struct linear *l)
 	struct kb_val many = kb_index(k, l->nest.unit), mr = kb_index(k, l->nest.mr);
 	struct kb_val one = kb_index(k, l->nest.few_unit);
 	struct kb_val panels = l->value.n.id ? emit_div_up(k, l->value.n, kb_index(k, MATMUL_PANEL))
-	                                     : kb_index(k, l->columns.panels);
+	                                     : kb_index(k, l->gemm.columns.panels);
 	struct division d = {.panels = panels, .unit = one, .blocks = kb_index(k, 1), .block = mr};
-	if (l->rows_lo <= 0)
+	if (l->gemm.rows_lo <= 0)
 		d.blocks = kb_min(k, l->rows, d.blocks);
-	if (l->rows_hi > l->nest.mr) {
+	if (l->gemm.rows_hi > l->nest.mr) {
 		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
 		struct kb_val min_blocks = min_m_blocks(l);
 		struct kb_val groups = emit_div_up(k, panels, d.unit);
@@ -505,14 +508,14 @@ static void enter_batch(const struct linear *l, const struct division *d, struct
 static void bind_real_rows(struct linear *l)
 {
 	const struct batch_rows rows = batch_rows_of(l->eval, eval_result(l->g->root), l->size);
-	if (!rows.lengths.ptr.id || !matmul_lists_real_rows(l))
+	if (!rows.lengths.ptr.id || !l->nest.lists_rows)
 		return;
 	l->real = rows;
 	l->rows = rows.n;
-	l->rows_lo = 0;
+	l->gemm.rows_lo = 0;
 	int64_t most = l->nest.m_block > l->nest.mr ? l->nest.m_block : l->nest.mr;
 	l->row_list = kb_local(l->k, "list", KB_I32, most);
-	if (!matmul_has_x_buffer(l))
+	if (!l->gemm.makes_x)
 		l->row_runs = kb_local(l->k, "runs", KB_I32, most);
 }
 
@@ -556,14 +559,77 @@ static void emit_blocks(const struct linear *l)
 	if (l->real.lengths.ptr.id)
 		list_rows(l, &s);
 	matmul_fill_x_buffer(l, s.row, s.row_end, panel, panel_end);
-	s.begin = kb_loop(k, "n_block", panel, panel_end, l->columns.nc, 0);
-	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.nc), panel_end);
+	s.begin = kb_loop(k, "n_block", panel, panel_end, l->gemm.columns.nc, 0);
+	s.end = kb_min(k, kb_add_const(k, s.begin, l->gemm.columns.nc), panel_end);
 	matmul_emit_block(l, &s);
 	kb_end_loop(k);
 	const struct rowwise_after after = {l->norm.after, &l->g->out, s.row, s.row_end, l->row_list};
 	if (after.norm)
 		rowwise_norm_after(l->eval, &after);
 	kb_end_loop(k);
+}
+
+/* ---- the nest ---- */
+
+/* Bytes of all weights of the model, at least those of this linear; saturates. */
+static int64_t model_weight_bytes(const struct linear *l)
+{
+	const struct ir_module *m = l->job->module;
+	int64_t linear_bytes, sum = 0;
+	if (!checked_mul_i64(l->gemm.columns.n, ir_format_row_bytes(l->gemm.panel.format, l->gemm.depth),
+	                     &linear_bytes))
+		return INT64_MAX;
+	for (size_t i = 0; i < m->weights.n; i++) {
+		const struct ir_type *t = m->weights.items[i]->type;
+		enum ir_format stored = ir_weight_stored_format(m->weights.items[i]);
+		int last = ir_format_is_quantized(stored) ? t->rank - 1 : t->rank;
+		int64_t bytes =
+		        ir_dtype_bytes(ir_format(stored)->dtype); /* DT_F32 where elements have 4 bytes */
+		if (last < t->rank)
+			bytes = ir_format_row_bytes(stored, ir_dim_hi(m->dims, t->dims[last]));
+		for (int a = 0; a < last; a++)
+			if (!checked_mul_i64(bytes, ir_dim_hi(m->dims, t->dims[a]), &bytes))
+				return INT64_MAX;
+		if (!checked_add_i64(sum, bytes, &sum))
+			return INT64_MAX;
+	}
+	return sum > linear_bytes ? sum : linear_bytes;
+}
+
+#define SHORT_OPS_MAX 6
+
+/* True if the epilogue is long (gemm.needs_c_buffer). */
+static bool has_long_epilogue(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	size_t n = 0;
+	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
+		n += ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE);
+	return n > SHORT_OPS_MAX || kernel_has_functions(g);
+}
+
+/* Describes the GEMM and chooses its nest. False: nest_choose. */
+static bool choose_nest(struct linear *l, int64_t expert_rows)
+{
+	struct gemm *g = &l->gemm;
+	const struct kb_size *step = &l->value.n_stride;
+	bool is_value = l->value.t != NULL;
+	g->target = l->job->target;
+	g->caps = *kb_caps(l->k);
+	g->attrs = l->g->attrs;
+	g->value.is_on = is_value;
+	g->value.has_n = l->value.n.id != 0;
+	g->value.has_depth = l->value.depth.id != 0;
+	g->value.is_n_adjacent = is_value && step->is_const && step->c == 1;
+	g->value.dtype = is_value ? l->value.t->t.dtype : DT_F32;
+	g->is_k_adjacent = l->k_stride.is_const && l->k_stride.c == 1;
+	g->has_norm_after = l->norm.after != NULL;
+	g->needs_c_buffer = l->ranges || l->block_op || g->value.has_n || has_long_epilogue(l->g);
+	g->may_list_rows = l->job->lengths.id && l->rank >= 3 && l->g->root->code == OP_linear &&
+	                   g->rows_hi <= INT32_MAX;
+	g->shares_rows = l->job->items > 1;
+	g->weight_bytes = model_weight_bytes(l);
+	return nest_choose(g, expert_rows, &l->nest);
 }
 
 /* State with nothing bound yet. */
@@ -573,7 +639,7 @@ static struct linear matmul_new(struct kernel *g)
 	                       .job = g->job,
 	                       .k = g->k,
 	                       .eval = g->e,
-	                       .columns = {.unit = 1, .nc = MATMUL_NC, .mats = 1}};
+	                       .gemm.columns = {.unit = 1, .nc = MATMUL_NC, .mats = 1}};
 }
 
 /* Binds the operands and sizes of the root, op matmul or linear. */
@@ -620,10 +686,10 @@ bool kernel_linear(struct kernel *g)
 	struct linear l;
 	if (!bind_group(&l, g) ||
 	    (!matmul_bind_result(&l) && !matmul_bind_block_op(&l) && !matmul_find_ranges(&l)) ||
-	    !nest_choose(&l, 0))
+	    !choose_nest(&l, 0))
 		return false;
 	matmul_bind_buffers(&l);
-	if (l.columns.panels > 0 && l.rows_hi > 0) {
+	if (l.gemm.columns.panels > 0 && l.gemm.rows_hi > 0) {
 		if (l.nest.order == NEST_SKINNY) {
 			matmul_skinny(&l);
 		} else {
@@ -683,7 +749,7 @@ static bool find_expert_sizes(struct experts *x)
 		return false;
 	x->n = l->w->t.size[0].c;
 	x->matrix_bytes = ir_dtype_bytes(l->w->t.dtype) * l->w->t.stride[0].c;
-	return l->rows_hi < INT32_MAX;
+	return l->gemm.rows_hi < INT32_MAX;
 }
 
 /* Expert of a row; ids out of range are clamped. */
@@ -706,7 +772,7 @@ static struct kb_val gather_rows(const struct experts *x, struct kb_val expert, 
 	struct kb_var count = kb_var(k, "count", KB_INDEX_T, kb_index(k, 0));
 	kb_forever(k);
 	struct kb_val row = kb_get(k, next), n = kb_get(k, count);
-	struct kb_val is_full = kb_cmp(k, KB_GE, n, kb_index(k, x->l.rows_hi));
+	struct kb_val is_full = kb_cmp(k, KB_GE, n, kb_index(k, x->l.gemm.rows_hi));
 	kb_break_if(k, kb_bin(k, KB_OR, kb_cmp(k, KB_GE, row, x->l.rows), is_full));
 	kb_if(k, kb_cmp(k, KB_EQ, expert_of_row(x, row), expert));
 	kb_store(k, kb_cvt(k, row, KB_I32), x->l.row_list, n, 0, 0);
@@ -729,8 +795,8 @@ static void emit_expert(const struct experts *x, struct kb_val expert)
 	s.rows = s.row_end = gather_rows(x, expert, next);
 	kb_break_if(k, kb_cmp(k, KB_EQ, s.rows, kb_index(k, 0)));
 	matmul_fill_x_buffer(l, s.row, s.rows, x->lo, x->hi);
-	s.begin = kb_loop(k, "n_block", x->lo, x->hi, l->columns.nc, KB_NONEMPTY);
-	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.nc), x->hi);
+	s.begin = kb_loop(k, "n_block", x->lo, x->hi, l->gemm.columns.nc, KB_NONEMPTY);
+	s.end = kb_min(k, kb_add_const(k, s.begin, l->gemm.columns.nc), x->hi);
 	matmul_emit_block(l, &s);
 	kb_end_loop(k);
 	kb_end_forever(k);
@@ -743,9 +809,9 @@ static void find_panel_run(struct experts *x)
 	struct kb *k = l->k;
 	struct kb_val hi, unit = kb_index(k, l->nest.nr);
 	struct kb_val lo = eval_worker_range(
-	        l->eval, kb_index(k, (l->columns.panels + l->nest.nr - 1) / l->nest.nr), &hi);
+	        l->eval, kb_index(k, (l->gemm.columns.panels + l->nest.nr - 1) / l->nest.nr), &hi);
 	x->lo = kb_mul(k, lo, unit);
-	x->hi = kb_min(k, kb_mul(k, hi, unit), kb_index(k, l->columns.panels));
+	x->hi = kb_min(k, kb_mul(k, hi, unit), kb_index(k, l->gemm.columns.panels));
 }
 
 bool kernel_expert_linear(struct kernel *g)
@@ -755,12 +821,12 @@ bool kernel_expert_linear(struct kernel *g)
 	if (!bind_expert_operands(&x) || !find_expert_sizes(&x) || !matmul_bind_result(l) || l->norm.after ||
 	    l->rank < 2)
 		return false;
-	if (l->columns.panels == 0 || l->rows_hi == 0)
+	if (l->gemm.columns.panels == 0 || l->gemm.rows_hi == 0)
 		return true;
-	if (!nest_choose(l, EXPERT_ROWS_MAX))
+	if (!choose_nest(l, EXPERT_ROWS_MAX))
 		return false;
 	matmul_bind_buffers(l);
-	l->row_list = kb_local(l->k, "list", KB_I32, l->rows_hi);
+	l->row_list = kb_local(l->k, "list", KB_I32, l->gemm.rows_hi);
 	find_panel_run(&x);
 	kb_if(g->k, kb_cmp(g->k, KB_LT, x.lo, x.hi));
 	struct kb_val expert =

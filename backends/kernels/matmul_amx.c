@@ -44,8 +44,8 @@ struct k_block {
 /* k-rows of a panel. */
 static int64_t k_rows(const struct linear *l)
 {
-	int per_k_row = l->panel.k_per_line;
-	return (l->depth + per_k_row - 1) / per_k_row;
+	int per_k_row = l->gemm.panel.k_per_line;
+	return (l->gemm.depth + per_k_row - 1) / per_k_row;
 }
 
 /* Chunks that have all 16 k-rows; the others are copied by copy_k_tail. */
@@ -57,7 +57,7 @@ static int64_t full_chunks(const struct linear *l)
 /* K elements of a tile multiply by dot blocks: a dot block, at most the 64 bytes of a tile's row. */
 static int k_of_tile(const struct linear *l)
 {
-	return l->lowp.layout.block < KB_TILE_BYTES ? (int)l->lowp.layout.block : KB_TILE_BYTES;
+	return l->gemm.lowp.layout.block < KB_TILE_BYTES ? (int)l->gemm.lowp.layout.block : KB_TILE_BYTES;
 }
 
 /* Configures the tile registers, for all of K or for dot blocks, and makes the local buffers: of the last k-rows, or
@@ -89,9 +89,9 @@ static void copy_k_tail(const struct linear *l, const struct panel_group *c)
 	struct kb *k = l->k;
 	struct kb_type type = KB_TYPE(KB_I32, l->nest.lanes);
 	int64_t words = k_rows(l) % CHUNK_ROWS * MATMUL_PANEL,
-	        at = full_chunks(l) * CHUNK_BYTES + l->panel.header;
+	        at = full_chunks(l) * CHUNK_BYTES + l->gemm.panel.header;
 	for (int p = 0; words > 0 && p < c->n; p++) {
-		struct kb_val from = kb_ptr_add(k, c->w, kb_index(k, 0), p * l->panel.bytes + at),
+		struct kb_val from = kb_ptr_add(k, c->w, kb_index(k, 0), p * l->gemm.panel.bytes + at),
 		              to = kb_ptr_add(k, l->buf.tail, kb_index(k, 0), p * CHUNK_BYTES);
 		struct kb_val i =
 		        kb_loop(k, "line", kb_index(k, 0), kb_index(k, words), l->nest.lanes, KB_NONEMPTY);
@@ -117,7 +117,8 @@ static void prefetch_next(const struct linear *l, const struct panel_group *c, c
 	struct kb_val end = kb_add(k, k_row, k_block->share);
 	k_row = kb_loop(k, "ahead", k_row, end, 1, KB_NONEMPTY);
 	for (int p = 0; p < c->n; p++)
-		kb_prefetch_l2(k, k_block->next, kb_mul_const(k, k_row, PANEL_ROW_BYTES), p * l->panel.bytes);
+		kb_prefetch_l2(k, k_block->next, kb_mul_const(k, k_row, PANEL_ROW_BYTES),
+		               p * l->gemm.panel.bytes);
 	kb_end_loop(k);
 }
 
@@ -126,15 +127,15 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
                           struct kb_val row, int rows)
 {
 	struct kb *k = l->k;
-	int64_t row_bytes = l->lowp.layout.bytes, full = full_chunks(l), c_stride = l->nest.c.width * 4;
+	int64_t row_bytes = l->gemm.lowp.layout.bytes, full = full_chunks(l), c_stride = l->nest.c.width * 4;
 	struct matrix_tiles t = {.k = k,
-	                         .dot = l->lowp.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
+	                         .dot = l->gemm.lowp.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
 	                         .rows = rows / KB_TILE_ROWS,
 	                         .columns = c->n,
 	                         .x_row_stride = row_bytes,
 	                         .x_tile_stride = KB_TILE_ROWS * row_bytes,
 	                         .w_row_stride = PANEL_ROW_BYTES,
-	                         .w_tile_stride = l->panel.bytes};
+	                         .w_tile_stride = l->gemm.panel.bytes};
 	struct kb_val x = kb_ptr_add(k, l->buf.x, kb_mul_const(k, row, row_bytes), 0);
 	struct kb_val acc_at = kb_ptr_add(k, c->acc_at, kb_mul_const(k, row, c_stride), 0);
 	kb_if(k, kb_cmp(k, KB_EQ, k_block->from, kb_index(k, 0)));
@@ -146,7 +147,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	struct kb_val chunk = kb_loop(k, "chunk", k_block->from, k_block->to, 1, 0);
 	prefetch_next(l, c, k_block, row_tile, chunk);
 	struct kb_val words = kb_ptr_add(k, x, kb_mul_const(k, chunk, KB_TILE_BYTES), 0),
-	              w = kb_ptr_add(k, c->w, kb_mul_const(k, chunk, CHUNK_BYTES), l->panel.header);
+	              w = kb_ptr_add(k, c->w, kb_mul_const(k, chunk, CHUNK_BYTES), l->gemm.panel.header);
 	matrix_tiles_mac_k(&t, words, w);
 	kb_end_loop(k);
 	if (l->buf.tail.id) {
@@ -162,7 +163,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 static void dequantize_acc(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	int64_t row_bytes = l->lowp.layout.bytes;
+	int64_t row_bytes = l->gemm.lowp.layout.bytes;
 	struct reg_tile p = {
 	        .k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->nest.lanes, .lanes = l->nest.lanes};
 	const struct matmul_lowp_tile tile = {.l = l, .p = &p, .w = c->w};
@@ -182,14 +183,14 @@ static void dequantize_acc(const struct linear *l, const struct panel_group *c, 
 static int64_t reach_of_shares(const struct linear *l)
 {
 	int64_t tiles = l->nest.m_block / AMX_TILE_ROWS + 1;
-	return (2 * PANELS + tiles / CHUNK_ROWS + 1) * l->panel.bytes;
+	return (2 * PANELS + tiles / CHUNK_ROWS + 1) * l->gemm.panel.bytes;
 }
 
 /* All of K for the rows of the M block times a panel group, K block by K block. */
 static void add_panel_group(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	int64_t full = full_chunks(l), step = l->nest.kc / (CHUNK_ROWS * l->panel.k_per_line);
+	int64_t full = full_chunks(l), step = l->nest.kc / (CHUNK_ROWS * l->gemm.panel.k_per_line);
 	struct kb_val tiles = kb_add_const(k, rows, AMX_TILE_ROWS - 1), end = kb_index(k, full);
 	tiles = kb_max(k, kb_div_const(k, tiles, AMX_TILE_ROWS), kb_index(k, 1));
 	struct k_block k_block = {.share = kb_bin(k, KB_DIV, kb_add_const(k, tiles, CHUNK_ROWS - 1), tiles)};
@@ -199,25 +200,25 @@ static void add_panel_group(const struct linear *l, const struct panel_group *c,
 	k_block.to = kb_min(k, kb_add_const(k, k_block.from, step), end);
 	struct kb_val next_offset = kb_mul_const(k, k_block.to, CHUNK_BYTES);
 	next_offset = kb_select(k, kb_cmp(k, KB_LT, k_block.to, end), next_offset, c->next);
-	k_block.next = kb_ptr_add(k, c->w, next_offset, l->panel.header);
+	k_block.next = kb_ptr_add(k, c->w, next_offset, l->gemm.panel.header);
 	struct kb_val last = matmul_prefetch_end(l, c->first, (struct kb_val){0}, reach_of_shares(l));
 	if (last.id) {
 		last = kb_add_const(k, kb_sub(k, last, next_offset),
-		                    -l->panel.header - (c->n - 1) * l->panel.bytes);
+		                    -l->gemm.panel.header - (c->n - 1) * l->gemm.panel.bytes);
 		k_block.most = kb_sub(k, kb_div_const(k, last, PANEL_ROW_BYTES), k_block.share);
 	}
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, AMX_TILE_ROWS, 0);
-	if (l->rows_hi > KB_TILE_ROWS) {
+	if (l->gemm.rows_hi > KB_TILE_ROWS) {
 		kb_if(k, kb_cmp(k, KB_GT, kb_sub(k, rows, row), kb_index(k, KB_TILE_ROWS)));
 		multiply_rows(l, c, &k_block, row, AMX_TILE_ROWS);
 		kb_else(k);
 	}
 	multiply_rows(l, c, &k_block, row, KB_TILE_ROWS);
-	if (l->rows_hi > KB_TILE_ROWS)
+	if (l->gemm.rows_hi > KB_TILE_ROWS)
 		kb_end_if(k);
 	kb_end_loop(k);
 	kb_end_loop(k);
-	if (!l->lowp.to.bf16)
+	if (!l->gemm.lowp.to.bf16)
 		dequantize_acc(l, c, rows);
 }
 
@@ -226,15 +227,15 @@ static void add_panel_group(const struct linear *l, const struct panel_group *c,
 static void emit_panel_group(const struct linear *l, const struct matmul_block *s, struct kb_val panel, int n)
 {
 	struct kb *k = l->k;
-	int64_t bytes = l->panel.bytes, other_mat = l->columns.panels * bytes;
+	int64_t bytes = l->gemm.panel.bytes, other_mat = l->gemm.columns.panels * bytes;
 	struct kb_val mat = {0};
-	if (l->columns.mats > 1)
-		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	if (l->gemm.columns.mats > 1)
+		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);
 	struct panel_group c = {.n = n, .next = kb_index(k, n * bytes)};
 	struct kb_val first = panel, column = kb_mul_const(k, kb_sub(k, panel, s->begin), MATMUL_PANEL);
-	if (l->columns.mats > 1) {
-		first = kb_add(k, first, kb_mul_const(k, mat, l->columns.panels));
-		column = kb_add(k, column, kb_mul_const(k, mat, l->nest.c.width / l->columns.mats));
+	if (l->gemm.columns.mats > 1) {
+		first = kb_add(k, first, kb_mul_const(k, mat, l->gemm.columns.panels));
+		column = kb_add(k, column, kb_mul_const(k, mat, l->nest.c.width / l->gemm.columns.mats));
 		c.next = kb_select(k, kb_cmp(k, KB_EQ, mat, kb_index(k, 0)), kb_index(k, other_mat),
 		                   kb_index(k, n * bytes - other_mat));
 	}
@@ -242,7 +243,7 @@ static void emit_panel_group(const struct linear *l, const struct matmul_block *
 	c.w = kb_ptr_add(k, s->weights, kb_mul_const(k, first, bytes), 0);
 	c.acc_at = kb_ptr_add(k, l->buf.c, kb_mul_const(k, column, 4), 0);
 	add_panel_group(l, &c, kb_sub(k, s->row_end, s->row));
-	if (l->columns.mats > 1)
+	if (l->gemm.columns.mats > 1)
 		kb_end_loop(k);
 }
 
@@ -272,7 +273,7 @@ static void multiply_dot_block(const struct block_loop *s, struct kb_val dot_blo
 {
 	const struct matmul_lowp_tile *c = s->c;
 	struct kb *k = s->tiles.k;
-	struct kb_val first = kb_mul_const(k, dot_block, c->l->lowp.layout.block);
+	struct kb_val first = kb_mul_const(k, dot_block, c->l->gemm.lowp.layout.block);
 	struct kb_val x = kb_ptr_add(k, c->p->x[0], first, 0);
 	struct kb_val w = kb_ptr_add(k, c->repacked_w, kb_mul_const(k, first, MATMUL_PANEL), 0);
 	matrix_tiles_zero(&s->tiles);
@@ -288,12 +289,12 @@ static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block,
 	const struct linear *l = s->c->l;
 	const struct reg_tile *p = s->c->p;
 	struct kb *k = l->k;
-	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, dot_block, l->lowp.layout.block);
+	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, dot_block, l->gemm.lowp.layout.block);
 	matmul_prefetch_k_range(l, s->c->prefetch, first, n);
 	for (int v = 0; v < p->vectors; v++) {
 		struct kb_val column = kb_index(k, v * l->nest.lanes);
 		struct panel_block scale =
-		        panel_load_block(k, &l->panel, s->c->w, column, first, l->nest.lanes);
+		        panel_load_block(k, &l->gemm.panel, s->c->w, column, first, l->nest.lanes);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_var sum = p->sum[m * p->vectors + v];
 			struct kb_val integers = kb_load(k, KB_TYPE(KB_I32, l->nest.lanes), l->buf.dot, zero,
@@ -314,10 +315,10 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 	                              .dot = KB_DOT_S8S8,
 	                              .rows = 1,
 	                              .columns = 1,
-	                              .x_row_stride = l->lowp.layout.bytes,
+	                              .x_row_stride = l->gemm.lowp.layout.bytes,
 	                              .w_row_stride = PANEL_ROW_BYTES}};
-	int64_t dot_block_k = l->lowp.layout.block, n = l->lowp.layout.blocks,
-	        tail = l->depth - (n - 1) * dot_block_k;
+	int64_t dot_block_k = l->gemm.lowp.layout.block, n = l->gemm.lowp.layout.blocks,
+	        tail = l->gemm.depth - (n - 1) * dot_block_k;
 	multiply_dot_block(&s, kb_index(k, 0), dot_block_k);
 	struct kb_val dot_block = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
 	matrix_tiles_store(&s.tiles, l->buf.dot, PANEL_ROW_BYTES);

@@ -103,7 +103,7 @@ bool matmul_bind_block_op(struct linear *l)
 	l->block_op = last;
 	l->norm.after = NULL;
 	l->out = g->out.items[0];
-	l->columns.unit = MATMUL_NC;
+	l->gemm.columns.unit = MATMUL_NC;
 	return true;
 }
 
@@ -131,8 +131,8 @@ static void store_block(const struct linear *l, struct matmul_range r, const str
 {
 	struct kb *k = l->k;
 	struct eval_columns c = {l->block_op->operands[0], *row, r.lo, r.hi, l->nest.lanes, 0};
-	bool is_unrolled = BLOCK_WIDTH / l->nest.lanes <= UNROLLED_MAX && l->columns.n >= BLOCK_WIDTH;
-	bool has_partial = l->columns.n % BLOCK_WIDTH != 0;
+	bool is_unrolled = BLOCK_WIDTH / l->nest.lanes <= UNROLLED_MAX && l->gemm.columns.n >= BLOCK_WIDTH;
+	bool has_partial = l->gemm.columns.n % BLOCK_WIDTH != 0;
 	if (!is_unrolled) {
 		store_block_values(l, &c);
 		return;
@@ -344,7 +344,7 @@ static bool has_slices(const struct kernel *g)
 static bool trace_ops(struct matmul_ranges *p, const struct linear *l)
 {
 	const struct ir_region *r = p->g->job->group->region;
-	if (!has_slices(p->g) && !add_range(p, eval_result(l->g->root), 0, l->columns.n))
+	if (!has_slices(p->g) && !add_range(p, eval_result(l->g->root), 0, l->gemm.columns.n))
 		return false;
 	for (size_t i = (size_t)p->g->attrs->root + 1; i < r->n_ops; i++)
 		if (!trace_op(p, r->ops[i]))
@@ -383,12 +383,12 @@ static bool find_gate_up(struct linear *l, const struct matmul_ranges *p)
 		return true;
 	const struct column_range *a = &p->items[0], *b = &p->items[1];
 	if (p->n != 2 || p->n_outputs != 1 || a->size != b->size || a->begin + b->begin != a->size ||
-	    (a->begin != 0 && b->begin != 0) || a->size % MATMUL_PANEL != 0 || 2 * a->size != l->columns.n ||
-	    p->outputs[0].trace->head > 0)
+	    (a->begin != 0 && b->begin != 0) || a->size % MATMUL_PANEL != 0 ||
+	    2 * a->size != l->gemm.columns.n || p->outputs[0].trace->head > 0)
 		return false;
-	l->columns.mats = 2;
-	l->columns.n = a->size;
-	l->columns.panels = a->size / MATMUL_PANEL;
+	l->gemm.columns.mats = 2;
+	l->gemm.columns.n = a->size;
+	l->gemm.columns.panels = a->size / MATMUL_PANEL;
 	return true;
 }
 
@@ -399,17 +399,17 @@ static bool find_gate_up(struct linear *l, const struct matmul_ranges *p)
 static bool choose_n_block(struct linear *l, const struct matmul_ranges *p)
 {
 	int64_t unit = 1;
-	for (int i = 0; i < p->n_outputs && unit < l->columns.panels; i++) {
+	for (int i = 0; i < p->n_outputs && unit < l->gemm.columns.panels; i++) {
 		const struct trace *t = p->outputs[i].trace;
 		int64_t columns = lcm(MATMUL_PANEL, t->head > 0 ? t->head : 1);
 		unit = lcm(unit, columns / MATMUL_PANEL);
 		if (p->items[t->range].begin % columns != 0 || unit > UNIT_MAX)
-			unit = l->columns.panels;
+			unit = l->gemm.columns.panels;
 	}
 	if (unit > UNIT_MAX)
 		return false;
-	l->columns.unit = unit;
-	l->columns.nc = (int)((MATMUL_NC + unit - 1) / unit * unit);
+	l->gemm.columns.unit = unit;
+	l->gemm.columns.nc = (int)((MATMUL_NC + unit - 1) / unit * unit);
 	return true;
 }
 
@@ -487,8 +487,8 @@ static struct kb_val c_buf_origin(const struct linear *l, const struct matmul_bl
 	struct kb_val before = kb_mul_const(k, row, l->nest.c.width);
 	before = kb_add(k, before, kb_mul_const(k, s->begin, MATMUL_PANEL));
 	int64_t begin = range->begin;
-	if (l->columns.mats > 1)
-		begin = range->begin > 0 ? l->nest.c.width / l->columns.mats : 0;
+	if (l->gemm.columns.mats > 1)
+		begin = range->begin > 0 ? l->nest.c.width / l->gemm.columns.mats : 0;
 	return kb_sub(k, kb_index(k, begin), before);
 }
 
@@ -520,7 +520,7 @@ static struct matmul_range clip_to_block(const struct linear *l, const struct ma
                                          const struct column_range *range)
 {
 	struct kb *k = l->k;
-	int64_t begin = l->columns.mats > 1 ? 0 : range->begin;
+	int64_t begin = l->gemm.columns.mats > 1 ? 0 : range->begin;
 	struct kb_val width = kb_index(k, MATMUL_PANEL), zero = kb_index(k, 0);
 	struct kb_val lo = kb_add_const(k, kb_mul(k, s->begin, width), -begin);
 	struct kb_val hi = kb_add_const(k, kb_mul(k, s->end, width), -begin);
@@ -611,7 +611,7 @@ static struct matmul_range matmul_clip_to_piece(const struct linear *l, const st
 	struct kb *k = l->k;
 	if (!piece_id.id)
 		return r;
-	const struct matmul_piece piece = matmul_piece(l, piece_id, l->nest.c.width / l->columns.mats);
+	const struct matmul_piece piece = matmul_piece(l, piece_id, l->nest.c.width / l->gemm.columns.mats);
 	int64_t aligned = begin / l->nest.lanes *
 	                  l->nest.lanes; /* vectors of a piece begin at multiples of the lanes */
 	struct kb_val first = kb_add_const(k, kb_mul_const(k, s->begin, MATMUL_PANEL), -aligned);
@@ -626,7 +626,7 @@ static void store_columns(const struct linear *l, const struct matmul_block *blo
                           struct matmul_range r, const struct eval_point *row, struct kb_val piece_id)
 {
 	const struct column_range *range = &l->ranges->items[s->trace->range];
-	r = matmul_clip_to_piece(l, block, r, l->columns.mats > 1 ? 0 : range->begin, piece_id);
+	r = matmul_clip_to_piece(l, block, r, l->gemm.columns.mats > 1 ? 0 : range->begin, piece_id);
 	matmul_store_row(l, s->out, range->size, r, row);
 }
 
@@ -718,7 +718,8 @@ void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struc
 	}
 	struct kb_val width = kb_index(k, MATMUL_PANEL);
 	struct matmul_range r = {.lo = kb_mul(k, s->begin, width)};
-	r.hi = kb_min(k, kb_mul(k, s->end, width), l->value.n.id ? l->value.n : kb_index(k, l->columns.n));
+	r.hi = kb_min(k, kb_mul(k, s->end, width),
+	              l->value.n.id ? l->value.n : kb_index(k, l->gemm.columns.n));
 	struct kb_val piece_id, row = matmul_loop_rows(l, rows, &piece_id);
 	size_t mark = eval_mark(l->eval);
 	r = matmul_clip_to_piece(l, s, r, 0, piece_id);
@@ -730,7 +731,7 @@ void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struc
 	else if (l->value.n.id)
 		kernel_output_row(l->g, &out, &at, r.lo, r.hi);
 	else
-		matmul_store_row(l, &l->out, l->columns.n, r, &at);
+		matmul_store_row(l, &l->out, l->gemm.columns.n, r, &at);
 	eval_release(l->eval, mark);
 	kb_end_loop(k);
 }

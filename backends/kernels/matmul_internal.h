@@ -26,32 +26,11 @@
 #include "backends/kernels/generator.h"
 #include "backends/kernels/nest.h"
 
-#define MATMUL_PANEL    PANEL_COLUMNS
-#define MATMUL_NC       TILE_PANELS_MAX /* panels of an N block, at least; no register tile is wider */
-#define MATMUL_ROWS_MAX TILE_MR_MAX
-#define MATMUL_ACC_MAX  TILE_ACC_MAX
-
-/* Columns of the result. */
-struct matmul_columns {
-	int64_t n;      /* N, of one projection */
-	int64_t panels; /* ceil(n / 16): the last panel may be partial */
-	int64_t unit;   /* panels that stay in one task, so that it has whole heads */
-	int nc;         /* panels of an N block, a multiple of unit */
-	int mats;       /* 2: gate and up, whose panels [panels, 2 panels) belong to up; else 1 */
-};
-
 /* Norms fused with the linear. */
 struct matmul_norms {
 	const struct ir_op *before; /* norm or concat that computes x; NULL: x is in memory */
 	/* Reads y; needs complete rows, so that workers divide M only; NULL: none. */
 	const struct ir_op *after;
-};
-
-/* Reduced precision: x is quantized to int8 or rounded to bf16 (op quantize_rows) before the product. */
-struct matmul_lowp {
-	const struct ir_op *op;              /* NULL: x is f32 */
-	struct activation_quant to;          /* type, and block length along K */
-	struct activation_row_layout layout; /* of a row in buf.x: quants, row sums, scales */
 };
 
 /* Op matmul: B is a value [.., K, N], or [.., N, K], whose panels each worker packs into the B buffer. For the rows of
@@ -63,7 +42,7 @@ struct matmul_value {
 	/* Products, one for each index of the leading axes; none: one. The rows of x are those of all of them. */
 	struct kb_val batches;
 	struct kb_val n,
-	        depth; /* N and K where the call has them, which columns.n and depth bound; else none */
+	        depth; /* N and K where the call has them, which gemm.columns.n and gemm.depth bound; else none */
 };
 
 /* Copies and sums of the nest in scratch, of sums and AMX perhaps on the stack; none: the nest has no such copy. */
@@ -91,13 +70,8 @@ struct linear {
 	int rank;               /* of the result */
 	struct kb_val size[IR_RANK_MAX]; /* of its axes */
 	struct kb_val rows;              /* M: product of the leading axes (of values without batches) */
-	int64_t rows_lo, rows_hi;        /* bounds of M known when compiling */
-	int64_t depth;                   /* K, or its bound (value.depth) */
-	struct panel panel;              /* layout of B */
 	struct kb_size k_stride;         /* elements between neighbours along K in a row of x */
-	struct matmul_columns columns;
 	struct matmul_norms norm;
-	struct matmul_lowp lowp;
 	struct matmul_value value;
 	struct matmul_ranges *ranges; /* outputs by ranges of columns; NULL: one output */
 	const struct ir_op *block_op; /* block_argmax or block_log_softmax ends the group; NULL: neither */
@@ -105,6 +79,7 @@ struct linear {
 	/* i32: rows of the M block, which those of an expert and those of a padded batch are listed for; or none */
 	struct kb_val row_list;
 	struct kb_val row_runs; /* i32: listed rows that follow each other from each one on; or none */
+	struct gemm gemm;
 	struct nest nest;
 	struct matmul_buffers buf;
 };
@@ -172,9 +147,6 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 struct kb_val matmul_listed_row(const struct linear *l, struct kb_val row);
 /* Evaluator point of row `row` (of the row list, if any) and `column`. */
 struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column);
-/* ---- nest.c ---- */
-/* Only the real rows of a padded batch are computed: M blocks are lists of them. */
-bool matmul_lists_real_rows(const struct linear *l);
 
 /* ---- prefetch (matmul_microkernel.c) ---- */
 /* Prefetch state for `rows` rows in register tiles of `mr` rows and `panels` panels. */
@@ -202,11 +174,6 @@ void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *
 void matmul_skinny(const struct linear *l);
 
 /* ---- matmul_prologue.c ---- */
-/* True if the prologue makes rows of x in scratch: a norm, quantization, or both. */
-static inline bool matmul_has_x_buffer(const struct linear *l)
-{
-	return l->norm.before || l->lowp.op;
-}
 /* Finds x and the ops that make it. False: these weights need another x. */
 bool matmul_bind_x(struct linear *l);
 /* Emits the prologue for rows [row, row_end). Each worker makes all of them for itself, if it has any of panels
@@ -215,9 +182,7 @@ void matmul_fill_x_buffer(const struct linear *l, struct kb_val row, struct kb_v
                           struct kb_val panel, struct kb_val panel_end);
 
 /* ---- matmul_lowp.c ---- */
-#define MATMUL_X_WORDS   4  /* words of x in a vector that is multiplied by element (SDOT) or 2x2 (MMLA) */
-#define MATMUL_CHUNK     32 /* K elements in an iteration: eight words of x */
-#define MATMUL_X_VECTORS 2  /* such vectors of a row that are live at once */
+#define MATMUL_X_VECTORS 2 /* such vectors of a row that are live at once */
 
 /* State of a register tile in reduced precision. p->x: rows of x_buf, with distances in words. */
 struct matmul_lowp_tile {
@@ -266,8 +231,6 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
 /* ---- copies for many rows (matmul_prologue.c) ---- */
 /* Addresses of the copies and sums of the nest (l->buf); begins AMX. */
 void matmul_bind_buffers(struct linear *l);
-/* op matmul: true if the last panel may have fewer than 16 columns. */
-bool matmul_has_partial_panel(const struct linear *l);
 /* Dequantizes, or packs, the block's K range into the B buffer; returns the block that reads it. */
 struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct matmul_block *s);
 /* Repacks the panels of a block, of all projections, into the buffer of nest.repack.group panels. */

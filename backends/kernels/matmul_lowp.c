@@ -32,7 +32,7 @@ static struct kb_type word_vector(const struct matmul_lowp_tile *c)
 static void load_x_words(struct matmul_lowp_tile *c, struct kb_val x, int i)
 {
 	const struct reg_tile *p = c->p;
-	struct kb_type type = KB_TYPE(c->l->lowp.to.bf16 ? KB_F32 : KB_I32, MATMUL_X_WORDS);
+	struct kb_type type = KB_TYPE(c->l->gemm.lowp.to.bf16 ? KB_F32 : KB_I32, MATMUL_X_WORDS);
 	for (int m = 0; c->t->x_lanes > 1 && m < p->rows; m++)
 		c->x_words[i][m] =
 		        kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * MATMUL_X_WORDS, 0);
@@ -53,7 +53,7 @@ static struct kb_val x_word_of(const struct matmul_lowp_tile *c, int m, struct k
 		return broadcast_x_word(c, m, x, i);
 	struct kb_val all = kb_splat(k, kb_lane(k, c->x_words[i / MATMUL_X_WORDS][m], i % MATMUL_X_WORDS),
 	                             MATMUL_X_WORDS);
-	return c->l->lowp.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
+	return c->l->gemm.lowp.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
 }
 
 /* ---- i32 accumulators ---- */
@@ -74,7 +74,7 @@ static struct kb_val group_word(const struct matmul_lowp_tile *c, struct kb_val 
  * leave no register for another address. */
 static bool prefetches_once(const struct matmul_lowp_tile *c)
 {
-	return c->prefetch->row_tile.id && c->l->lowp.layout.blocks > 1;
+	return c->prefetch->row_tile.id && c->l->gemm.lowp.layout.blocks > 1;
 }
 
 /* Prefetches for k-row `k_row` of those from word `first` of the dot block on. */
@@ -180,9 +180,9 @@ static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first,
 	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val w[MATMUL_ACC_MAX], at = group_word(c, first), x = kb_add(k, c->x_word, first);
-	int64_t words = c->l->lowp.layout.corrections / 4;
+	int64_t words = c->l->gemm.lowp.layout.corrections / 4;
 	for (int odd = 0; odd < 2; odd++) {
-		struct kb_val first_vector = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
+		struct kb_val first_vector = kb_add_const(k, at, odd * c->l->gemm.panel.bytes / 4);
 		for (int v = 0; v < p->vectors; v++)
 			w[v] = load_panel_words(c, first_vector, k_row, v);
 		for (int m = 0; m < p->rows; m++) {
@@ -286,11 +286,11 @@ static struct kb_val zero_point_correction(const struct linear *l, struct kb_val
                                            struct kb_val block, int v)
 {
 	struct kb *k = l->k;
-	if (ir_format(l->panel.format)->shift == 0)
+	if (ir_format(l->gemm.panel.format)->shift == 0)
 		return (struct kb_val){0};
 	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, l->nest.dot.zero), KB_I16), l->nest.lanes);
 	struct kb_val v16 =
-	        kb_sub(k, panel_block_shift(k, &l->panel, super_block, block, v, l->nest.lanes), zero);
+	        kb_sub(k, panel_block_shift(k, &l->gemm.panel, super_block, block, v, l->nest.lanes), zero);
 	struct kb_val correction = kb_cvt(k, v16, KB_I32);
 	if (!l->nest.dot.corrects_by_pairs)
 		return correction;
@@ -301,7 +301,7 @@ static struct kb_val zero_point_correction(const struct linear *l, struct kb_val
 static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
                                  struct kb_val correction)
 {
-	struct kb_val word = broadcast_x_word(c, m, dot_block, c->l->lowp.layout.corrections / 4);
+	struct kb_val word = broadcast_x_word(c, m, dot_block, c->l->gemm.lowp.layout.corrections / 4);
 	if (!correction.id)
 		return word;
 	struct kb *k = c->l->k;
@@ -344,8 +344,8 @@ static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct k
 	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val rows[MATMUL_ROWS_MAX], k_row[2];
-	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->panel.header / 4),
-	              per_word = kb_index(k, c->l->panel.k_per_line);
+	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->gemm.panel.header / 4),
+	              per_word = kb_index(k, c->l->gemm.panel.k_per_line);
 	for (int r = 0; c->prefetch->base.id && r < 2; r++)
 		matmul_prefetch_k(c->l, c->prefetch, kb_mul(k, kb_add_const(k, x, i + r), per_word));
 	for (int m = 0; m < p->rows; m += 2)
@@ -369,7 +369,7 @@ static void emit_mmla_loop(const struct matmul_lowp_tile *c, int64_t n, struct k
 	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
 	struct kb_var tile[2 * MATMUL_ACC_MAX];
-	enum kb_scalar s = c->l->lowp.to.bf16 ? KB_F32 : KB_I32;
+	enum kb_scalar s = c->l->gemm.lowp.to.bf16 ? KB_F32 : KB_I32;
 	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, 0), s), MATMUL_X_WORDS);
 	for (int i = 0; i < (p->rows + 1) / 2 * 2 * p->vectors; i++)
 		tile[i] = kb_var(k, "square", KB_TYPE(s, MATMUL_X_WORDS), zero);
@@ -405,10 +405,10 @@ static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
 /* Index, in its super-block, of the weights' block that contains dot block `dot_block` of the super-block. */
 static struct kb_val scale_block_of(const struct linear *l, struct kb_val dot_block)
 {
-	int64_t block = ir_format(l->panel.format)->block;
-	if (block == 0 || block >= l->depth)
+	int64_t block = ir_format(l->gemm.panel.format)->block;
+	if (block == 0 || block >= l->gemm.depth)
 		return kb_index(l->k, 0);
-	int64_t dot_blocks_per_super_block = block / l->lowp.layout.block;
+	int64_t dot_blocks_per_super_block = block / l->gemm.lowp.layout.block;
 	return dot_blocks_per_super_block == 1 ? dot_block
 	                                       : kb_div_const(l->k, dot_block, dot_blocks_per_super_block);
 }
@@ -418,9 +418,9 @@ static struct panel_block load_scales(const struct linear *l, struct kb_val supe
                                       int v)
 {
 	struct panel_block s = {
-	        .scale = panel_block_scale(l->k, &l->panel, super_block, block, v, l->nest.lanes)};
-	if (ir_format(l->panel.format)->has_offset)
-		s.offset = panel_block_offset(l->k, &l->panel, super_block, block, v, l->nest.lanes);
+	        .scale = panel_block_scale(l->k, &l->gemm.panel, super_block, block, v, l->nest.lanes)};
+	if (ir_format(l->gemm.panel.format)->has_offset)
+		s.offset = panel_block_offset(l->k, &l->gemm.panel, super_block, block, v, l->nest.lanes);
 	return s;
 }
 
@@ -429,7 +429,7 @@ struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val 
 {
 	struct kb *k = c->l->k;
 	const struct reg_tile *p = c->p;
-	const struct activation_row_layout *row = &c->l->lowp.layout;
+	const struct activation_row_layout *row = &c->l->gemm.lowp.layout;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->nest.lanes);
 	struct kb_val d = kb_load_splat(k, type, p->x[m], dot_block, p->x_disp[m] + row->scales / 4);
 	struct kb_val scale = kb_mul(k, d, s->scale);
@@ -468,7 +468,7 @@ struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int
 static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_super_block)
 {
 	struct kb *k = c->l->k;
-	int64_t dot_block_k = c->l->lowp.layout.block, tail = c->l->depth % c->layout.super_block;
+	int64_t dot_block_k = c->l->gemm.lowp.layout.block, tail = c->l->gemm.depth % c->layout.super_block;
 	int64_t dot_blocks = ((tail > 0 ? tail : c->layout.super_block) + dot_block_k - 1) / dot_block_k;
 	int64_t words = (c->layout.quants / 4 + dot_blocks - 1) / dot_blocks;
 	if (!c->prefetch->distance)
@@ -483,11 +483,11 @@ static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_s
 static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block)
 {
 	struct kb *k = c->l->k;
-	int64_t dot_block_k = c->l->lowp.layout.block,
+	int64_t dot_block_k = c->l->gemm.lowp.layout.block,
 	        dot_blocks_per_super_block = c->layout.super_block / dot_block_k;
 	struct kb_val in_super_block = dot_block, k_row = kb_index(k, c->layout.quants / 4);
 	c->super_block = c->w;
-	if (c->l->depth > c->layout.super_block) {
+	if (c->l->gemm.depth > c->layout.super_block) {
 		struct kb_val super_block = kb_div_const(k, dot_block, dot_blocks_per_super_block);
 		in_super_block =
 		        kb_sub(k, dot_block, kb_mul_const(k, super_block, dot_blocks_per_super_block));
@@ -554,13 +554,13 @@ static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, i
 void matmul_int8_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
-	const struct activation_row_layout *row = &c->l->lowp.layout;
-	int64_t full = c->l->depth / row->block, tail = c->l->depth % row->block;
+	const struct activation_row_layout *row = &c->l->gemm.lowp.layout;
+	int64_t full = c->l->gemm.depth / row->block, tail = c->l->gemm.depth % row->block;
 	if (c->repacked_w.id) /* the k-rows read are repacked ones: the next quants are prefetched at once */
-		matmul_prefetch_k_range(c->l, c->prefetch, kb_index(k, 0), c->l->depth);
-	c->b = c->repacked_w.id ? c->l->nest.repack.panel : c->l->panel;
+		matmul_prefetch_k_range(c->l, c->prefetch, kb_index(k, 0), c->l->gemm.depth);
+	c->b = c->repacked_w.id ? c->l->nest.repack.panel : c->l->gemm.panel;
 	find_panel_addresses(c);
-	c->layout = quant_panel_layout(c->l->panel.format, c->l->depth);
+	c->layout = quant_panel_layout(c->l->gemm.panel.format, c->l->gemm.depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->acc[i] = kb_var(k, "dot", word_vector(c), (struct kb_val){0});
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
@@ -573,7 +573,7 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 			add_dot_block(c, kb_add_const(k, dot_block, c->half), row->block);
 		kb_end_loop(k);
 	}
-	for (int64_t i = looped > per ? looped : 0; i * row->block < c->l->depth; i++) {
+	for (int64_t i = looped > per ? looped : 0; i * row->block < c->l->gemm.depth; i++) {
 		c->half = (int)(i % per);
 		add_dot_block(c, kb_index(k, i), i < full ? row->block : tail);
 	}
@@ -609,10 +609,10 @@ static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
 void matmul_bf16_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
-	int64_t k_rows = panel_row_count(DT_BF16, c->l->depth);
+	int64_t k_rows = panel_row_count(DT_BF16, c->l->gemm.depth);
 	int unroll = c->t->unroll;
 	int64_t full = k_rows / unroll * unroll;
-	c->b = c->l->panel;
+	c->b = c->l->gemm.panel;
 	find_panel_addresses(c);
 	if (c->t->is_square) {
 		full = k_rows / 2 * 2;

@@ -26,12 +26,13 @@ struct kb_val matmul_prefetch_end(const struct linear *l, struct kb_val panel, s
                                   int64_t reach)
 {
 	struct kb *k = l->k;
-	int64_t after = l->w->t.bytes_after, all = l->columns.mats * l->columns.panels * l->panel.bytes;
+	int64_t after = l->w->t.bytes_after,
+	        all = l->gemm.columns.mats * l->gemm.columns.panels * l->gemm.panel.bytes;
 	if (after >= reach)
 		return (struct kb_val){0};
-	if (l->columns.mats > 1)
-		panel = kb_add(k, panel, kb_mul_const(k, mat, l->columns.panels));
-	return kb_sub(k, kb_index(k, all + after), kb_mul_const(k, panel, l->panel.bytes));
+	if (l->gemm.columns.mats > 1)
+		panel = kb_add(k, panel, kb_mul_const(k, mat, l->gemm.columns.panels));
+	return kb_sub(k, kb_index(k, all + after), kb_mul_const(k, panel, l->gemm.panel.bytes));
 }
 
 struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr, int panels)
@@ -41,7 +42,7 @@ struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_v
 	if (!l->nest.prefetches_next)
 		return a;
 	struct kb_val tiles = kb_div_const(k, kb_add_const(k, rows, mr - 1), mr);
-	int64_t step = l->panel.bytes_per_k;
+	int64_t step = l->gemm.panel.bytes_per_k;
 	struct kb_val bytes = kb_add_const(k, tiles, panels * step - 1);
 	a.stride = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
 	a.row_tile = kb_var(k, "row_tile", KB_INDEX_T, kb_index(k, 0));
@@ -58,9 +59,10 @@ void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_p
  * up to a byte, and a few row tiles are lower than mr: of runs of rows all of them may have one row. */
 static int64_t reach_of_shares(const struct linear *l)
 {
-	int64_t rows = l->nest.m_block, tiles = (rows < l->rows_hi ? rows : l->rows_hi) / l->nest.mr + 1;
-	int64_t panels = (l->nest.nr + tiles / l->panel.bytes_per_k) * (l->row_runs.id ? l->nest.mr : 1);
-	return (l->columns.nc + panels + 3) * l->panel.bytes;
+	int64_t rows = l->nest.m_block,
+	        tiles = (rows < l->gemm.rows_hi ? rows : l->gemm.rows_hi) / l->nest.mr + 1;
+	int64_t panels = (l->nest.nr + tiles / l->gemm.panel.bytes_per_k) * (l->row_runs.id ? l->nest.mr : 1);
+	return (l->gemm.columns.nc + panels + 3) * l->gemm.panel.bytes;
 }
 
 /* at + disp are the bytes from the tile's first panel to its share for n K elements: returns `at`, or less where
@@ -82,11 +84,11 @@ static struct kb_val base_full_k(const struct linear *l, const struct matmul_blo
                                  const struct matmul_tile *t, struct kb_val w)
 {
 	struct kb *k = l->k;
-	struct kb_val depth = kb_index(k, l->depth), share = kb_mul(k, t->prefetch.stride, depth);
+	struct kb_val depth = kb_index(k, l->gemm.depth), share = kb_mul(k, t->prefetch.stride, depth);
 	struct kb_val first = kb_mul(k, share, kb_get(k, t->prefetch.row_tile));
-	int64_t n_block = (s->is_repacked ? l->nest.repack.group : l->columns.nc) * l->panel.bytes;
-	int64_t group = l->panel.kind == PANEL_QUANTS ? l->panel.group.elements : 1;
-	struct kb_val full = kb_index(k, (l->depth + group - 1) / group * group);
+	int64_t n_block = (s->is_repacked ? l->nest.repack.group : l->gemm.columns.nc) * l->gemm.panel.bytes;
+	int64_t group = l->gemm.panel.kind == PANEL_QUANTS ? l->gemm.panel.group.elements : 1;
+	struct kb_val full = kb_index(k, (l->gemm.depth + group - 1) / group * group);
 	return kb_ptr_add(k, w, stop_at_end(l, t, first, n_block, full), n_block);
 }
 
@@ -97,16 +99,16 @@ static struct kb_val base_k_block(const struct linear *l, const struct matmul_bl
 {
 	struct kb *k = l->k;
 	const struct matmul_prefetch *a = &t->prefetch;
-	struct kb_val bytes_per_k = kb_index(k, l->panel.bytes_per_k),
-	              panel_bytes = kb_index(k, l->panel.bytes);
+	struct kb_val bytes_per_k = kb_index(k, l->gemm.panel.bytes_per_k),
+	              panel_bytes = kb_index(k, l->gemm.panel.bytes);
 	struct kb_val block_bytes = kb_mul(k, kb_sub(k, s->k_hi, s->k_lo), bytes_per_k),
 	              k_offset = kb_mul(k, s->k_hi, bytes_per_k);
 	struct kb_val k_elements = kb_sub(k, s->k_hi, s->k_lo);
 	struct kb_val share = kb_mul(k, kb_mul(k, a->stride, kb_get(k, a->row_tile)), k_elements);
 	struct kb_val panel = kb_bin(k, KB_DIV, share, block_bytes),
 	              in_panel = kb_bin(k, KB_REM, share, block_bytes);
-	struct kb_val next = kb_select(k, kb_cmp(k, KB_LT, s->k_hi, kb_index(k, l->depth)), k_offset,
-	                               kb_index(k, l->columns.nc * l->panel.bytes));
+	struct kb_val next = kb_select(k, kb_cmp(k, KB_LT, s->k_hi, kb_index(k, l->gemm.depth)), k_offset,
+	                               kb_index(k, l->gemm.columns.nc * l->gemm.panel.bytes));
 	struct kb_val before = kb_mul(k, panel, panel_bytes);
 	struct kb_val at = kb_add(k, kb_add(k, next, in_panel), before);
 	at = stop_at_end(l, t, at, 0, k_elements);
@@ -137,7 +139,8 @@ void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *
 	if (a->ahead.id)
 		bytes = kb_add(l->k, bytes, a->ahead);
 	for (int i = 0; i < a->panels; i++)
-		kb_prefetch(l->k, super_block, bytes, (a->ahead.id ? 0 : a->distance) + i * l->panel.bytes);
+		kb_prefetch(l->k, super_block, bytes,
+		            (a->ahead.id ? 0 : a->distance) + i * l->gemm.panel.bytes);
 }
 
 void matmul_prefetch_k_range(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
@@ -155,7 +158,7 @@ void matmul_prefetch_k(const struct linear *l, const struct matmul_prefetch *a, 
 {
 	struct kb_val from = kb_mul(l->k, at, a->stride);
 	for (int i = 0; i < a->panels || i == 0; i++)
-		kb_prefetch(l->k, a->base, from, i * l->panel.bytes);
+		kb_prefetch(l->k, a->base, from, i * l->gemm.panel.bytes);
 }
 
 /* ---- register tiles ---- */
@@ -231,13 +234,13 @@ static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *
 	struct kb *k = l->k;
 	struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
 	struct kb_val panel = kb_sub(k, a->tile->panel, a->block->begin);
-	if (l->columns.mats > 1)
+	if (l->gemm.columns.mats > 1)
 		panel = kb_add(k, panel, kb_mul_const(k, a->tile->mat, l->nest.repack.group));
 	panel = kb_mul_const(k, panel, l->nest.repack.panel.bytes);
 	c->repacked_w = kb_ptr_add(k, l->buf.repacked, panel, 0);
 	if (l->nest.repack.to != REPACK_I16)
 		return;
-	row = kb_mul_const(k, row, 2 * l->lowp.layout.corrections);
+	row = kb_mul_const(k, row, 2 * l->gemm.lowp.layout.corrections);
 	c->repacked_x = kb_ptr_add(k, l->buf.repacked_x, row, 0);
 }
 
@@ -246,8 +249,9 @@ static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *
 static void find_x_rows(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
-	if (matmul_has_x_buffer(l)) {
-		int64_t words = l->lowp.op ? l->lowp.layout.bytes / 4 : tile_row_stride(l->depth);
+	if (l->gemm.makes_x) {
+		int64_t words =
+		        l->gemm.lowp.is_on ? l->gemm.lowp.layout.bytes / 4 : tile_row_stride(l->gemm.depth);
 		struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
 		struct kb_val first = kb_ptr_add(k, l->buf.x, kb_mul_const(k, row, words * 4), 0);
 		for (int m = 0; m < a->tile->rows; m++) {
@@ -279,8 +283,8 @@ static struct kb_val c_buf_offset(const struct linear *l, const struct microkern
 	struct kb *k = l->k;
 	const struct matmul_tile *t = a->tile;
 	struct kb_val column = kb_mul_const(k, kb_sub(k, t->panel, a->block->begin), MATMUL_PANEL);
-	if (l->columns.mats > 1)
-		column = kb_add(k, column, kb_mul_const(k, t->mat, l->nest.c.width / l->columns.mats));
+	if (l->gemm.columns.mats > 1)
+		column = kb_add(k, column, kb_mul_const(k, t->mat, l->nest.c.width / l->gemm.columns.mats));
 	return kb_add(k, kb_mul_const(k, t->c_row, l->nest.c.width), column);
 }
 
@@ -386,7 +390,7 @@ static struct kb_val last_multiple(const struct linear *l, const struct matmul_b
 {
 	struct kb *k = l->k;
 	if (matmul_has_constant_k(l))
-		return kb_index(k, l->depth / lanes * lanes);
+		return kb_index(k, l->gemm.depth / lanes * lanes);
 	struct kb_val n = kb_div_const(k, kb_sub(k, s->k_hi, s->k_lo), lanes);
 	return kb_add(k, s->k_lo, kb_mul_const(k, n, lanes));
 }
@@ -437,7 +441,7 @@ static void emit_k_loop(const struct linear *l, struct microkernel *a)
 		return;
 	}
 	bool is_nonempty =
-	        a->nest.step[0] > 1 ? matmul_has_constant_k(l) : l->depth > 0 && !l->value.depth.id;
+	        a->nest.step[0] > 1 ? matmul_has_constant_k(l) : l->gemm.depth > 0 && !l->value.depth.id;
 	struct kb_val from = a->block->k_lo;
 	for (int s = 0; s < a->nest.n_steps; s++) {
 		int n = a->nest.step[s];
@@ -497,16 +501,16 @@ static void finish_tile(const struct linear *l, struct microkernel *a, int last)
 static void finish(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
-	int last = (int)(l->columns.n % MATMUL_PANEL);
+	int last = (int)(l->gemm.columns.n % MATMUL_PANEL);
 	if (a->tile->panels > 1 || last == 0) {
 		finish_tile(l, a, MATMUL_PANEL);
 		return;
 	}
-	if (l->columns.panels == 1) {
+	if (l->gemm.columns.panels == 1) {
 		finish_tile(l, a, last);
 		return;
 	}
-	kb_if(k, kb_cmp(k, KB_LT, a->tile->panel, kb_index(k, l->columns.panels - 1)));
+	kb_if(k, kb_cmp(k, KB_LT, a->tile->panel, kb_index(k, l->gemm.columns.panels - 1)));
 	finish_tile(l, a, MATMUL_PANEL);
 	kb_else(k);
 	finish_tile(l, a, last);
@@ -531,10 +535,10 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 	a.p = (struct reg_tile){
 	        .k = k, .rows = t->rows, .lanes = l->nest.lanes, .weights = load_weights, .user = &a};
 	a.p.vectors = t->panels * (MATMUL_PANEL / l->nest.lanes);
-	const struct panel *layout = s->b_layout ? s->b_layout : &l->panel;
+	const struct panel *layout = s->b_layout ? s->b_layout : &l->gemm.panel;
 	struct kb_val panel = s->b_layout ? kb_sub(k, t->panel, s->begin) : t->panel;
-	if (l->columns.mats > 1) {
-		int64_t mat_stride = s->b_layout ? l->columns.nc : l->columns.panels;
+	if (l->gemm.columns.mats > 1) {
+		int64_t mat_stride = s->b_layout ? l->gemm.columns.nc : l->gemm.columns.panels;
 		panel = kb_add(k, panel, kb_mul_const(k, t->mat, mat_stride));
 	}
 	struct kb_val offset = kb_mul_const(k, panel, layout->bytes);
@@ -544,7 +548,7 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 		a.r.row_stride = l->value.k_stride.v;
 		a.r.stored = eval_stored_scalar(l->value.t->t.dtype);
 	}
-	a.nest = nest_tile(l, layout, s->is_repacked, a.p.rows, a.p.vectors);
+	a.nest = nest_tile(&l->gemm, &l->nest, layout, s->is_repacked, a.p.rows, a.p.vectors);
 	if (a.nest.reloads_pairs)
 		a.r.reload = kb_ptr_opaque(k, a.r.at);
 	size_t mark = eval_mark(l->eval);
@@ -559,9 +563,9 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 	begin_accumulators(l, &a);
 	if (matmul_block_uses_amx(l, s))
 		matmul_amx_per_block_loop(&lowp);
-	else if (l->lowp.to.bf16)
+	else if (l->gemm.lowp.to.bf16)
 		matmul_bf16_loop(&lowp);
-	else if (l->lowp.op)
+	else if (l->gemm.lowp.is_on)
 		matmul_int8_loop(&lowp);
 	else
 		emit_k_loop(l, &a);

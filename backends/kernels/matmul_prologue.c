@@ -19,7 +19,7 @@ void matmul_bind_buffers(struct linear *l)
 	const struct nest *n = &l->nest;
 	struct matmul_buffers *to = &l->buf;
 	struct kb_val scratch = l->job->scratch;
-	if (matmul_has_x_buffer(l)) {
+	if (l->gemm.makes_x) {
 		to->x = scratch;
 		to->f32_row = kb_ptr_add(k, scratch, kb_index(k, n->x.f32_row), 0);
 	}
@@ -27,7 +27,7 @@ void matmul_bind_buffers(struct linear *l)
 		to->c = kb_local(k, "c_buf", KB_F32, n->c.rows * n->c.width);
 	else if (n->c.location == NEST_SCRATCH && n->b.source == NEST_PACKED)
 		to->c = kb_ptr_add(k, scratch, kb_index(k, n->x.bytes), 0);
-	if (n->b.source == NEST_COPIED || (n->b.source == NEST_STORED && matmul_has_partial_panel(l)))
+	if (n->b.source == NEST_COPIED || (n->b.source == NEST_STORED && gemm_has_partial_panel(&l->gemm)))
 		to->b = kb_ptr_add(k, scratch, kb_index(k, n->x.bytes), 0);
 	if (n->c.location == NEST_SCRATCH && n->b.source == NEST_COPIED)
 		to->c = kb_ptr_add(k, to->b, kb_index(k, n->kc * n->c.width * 4), 0);
@@ -65,13 +65,13 @@ static void dequantize_panel(const struct linear *l, const struct matmul_block *
 	struct kb *k = l->k;
 	struct kb_val to = kb_sub(k, panel, s->begin);
 	if (mat.id) {
-		panel = kb_add(k, panel, kb_mul_const(k, mat, l->columns.panels));
-		to = kb_add(k, to, kb_mul_const(k, mat, l->columns.nc));
+		panel = kb_add(k, panel, kb_mul_const(k, mat, l->gemm.columns.panels));
+		to = kb_add(k, to, kb_mul_const(k, mat, l->gemm.columns.nc));
 	}
 	to = kb_mul_const(k, to, l->nest.b.copy.bytes);
 	to = kb_ptr_add(k, l->buf.b, kb_add(k, to, k_bias(l, s)), 0);
 	struct panel_loop w = {.k = k,
-	                       .panel = &l->panel,
+	                       .panel = &l->gemm.panel,
 	                       .lanes = l->nest.lanes,
 	                       .vectors = MATMUL_PANEL / l->nest.lanes,
 	                       .lo = s->k_lo,
@@ -79,7 +79,7 @@ static void dequantize_panel(const struct linear *l, const struct matmul_block *
 	                       .is_k_range = l->nest.kc != 0,
 	                       .body = store_k_row,
 	                       .user = &to};
-	w.at = kb_ptr_add(k, s->weights, kb_mul_const(k, panel, l->panel.bytes), 0);
+	w.at = kb_ptr_add(k, s->weights, kb_mul_const(k, panel, l->gemm.panel.bytes), 0);
 	panel_loop(&w);
 }
 
@@ -99,7 +99,7 @@ static struct kb_val packed_column(const struct panel_packer *p, int i)
 {
 	struct kb *k = p->l->k;
 	const struct matmul_value *b = &p->l->value;
-	struct kb_val n = b->n.id ? b->n : kb_index(k, p->l->columns.n),
+	struct kb_val n = b->n.id ? b->n : kb_index(k, p->l->gemm.columns.n),
 	              column = kb_add_const(k, p->first, i);
 	if (p->is_partial)
 		column = kb_min(k, column, kb_add_const(k, n, -1));
@@ -194,9 +194,9 @@ static void pack_panel(const struct linear *l, const struct matmul_block *s, str
 	struct panel_packer p = {.l = l, .block = s, .first = kb_mul_const(k, panel, MATMUL_PANEL)};
 	struct kb_val to = kb_mul_const(k, kb_sub(k, panel, s->begin), l->nest.b.copy.bytes);
 	p.to = kb_ptr_add(k, l->buf.b, kb_add(k, to, k_bias(l, s)), 0);
-	bool may_be_partial = matmul_has_partial_panel(l);
+	bool may_be_partial = gemm_has_partial_panel(&l->gemm);
 	if (may_be_partial) {
-		struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->columns.n);
+		struct kb_val n = l->value.n.id ? l->value.n : kb_index(k, l->gemm.columns.n);
 		kb_if(k, kb_cmp(k, KB_GT, kb_add_const(k, p.first, MATMUL_PANEL), n));
 		p.is_partial = true;
 		pack_columns_of_panel(&p);
@@ -215,15 +215,15 @@ struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct ma
 	struct kb_val mat = {0};
 	if (l->nest.b.source == NEST_PACKED)
 		return block;
-	if (l->columns.mats > 1)
-		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	if (l->gemm.columns.mats > 1)
+		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);
 	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
 	if (l->value.t)
 		pack_panel(l, s, panel);
 	else
 		dequantize_panel(l, s, panel, mat);
 	kb_end_loop(k);
-	if (l->columns.mats > 1)
+	if (l->gemm.columns.mats > 1)
 		kb_end_loop(k);
 	block.b_layout = &l->nest.b.copy;
 	block.weights = kb_ptr_add(k, l->buf.b, k_bias(l, s), 0);
@@ -260,7 +260,7 @@ static void unpack_i16(const struct i16_unpack *w)
 /* Unpacks the quantized row `row` of the M block to i16. */
 static void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_val row)
 {
-	int64_t bytes = l->lowp.layout.corrections;
+	int64_t bytes = l->gemm.lowp.layout.corrections;
 	struct i16_unpack w = {
 	        .l = l, .from = quants, .bytes = bytes, .odd_offset = bytes, .is_signed = true};
 	w.to = kb_ptr_add(l->k, l->buf.repacked_x, kb_mul_const(l->k, row, 2 * bytes), 0);
@@ -275,10 +275,11 @@ static void unpack_words(const struct linear *l, struct kb_val from, struct kb_v
 	for (int word = 0; word < n; word++)
 		for (int column = 0; column < MATMUL_PANEL; column += l->nest.lanes) {
 			struct kb_val first = kb_index(k, column);
-			struct kb_val bytes =
-			        l->nest.repack.to == REPACK_AMX
-			                ? panel_load_i8(k, &l->panel, from, first, i, word, l->nest.lanes)
-			                : panel_load_u8(k, &l->panel, from, first, i, word, l->nest.lanes);
+			struct kb_val bytes = l->nest.repack.to == REPACK_AMX
+			                              ? panel_load_i8(k, &l->gemm.panel, from, first, i, word,
+			                                              l->nest.lanes)
+			                              : panel_load_u8(k, &l->gemm.panel, from, first, i, word,
+			                                              l->nest.lanes);
 			kb_store(k, bytes, to, at, word * MATMUL_PANEL + column, 0);
 		}
 }
@@ -287,24 +288,25 @@ static void unpack_words(const struct linear *l, struct kb_val from, struct kb_v
 static void unpack_bytes(const struct linear *l, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = l->k;
-	int64_t group = l->panel.group.elements, unrolled = group > 16 ? group : 16,
-	        full = l->depth / unrolled * unrolled;
+	int64_t group = l->gemm.panel.group.elements, unrolled = group > 16 ? group : 16,
+	        full = l->gemm.depth / unrolled * unrolled;
 	struct kb_val i = kb_loop(k, "unpack", kb_index(k, 0), kb_index(k, full), unrolled, 0);
 	unpack_words(l, from, to, i, (int)unrolled / 4);
 	kb_end_loop(k);
-	unpack_words(l, from, to, kb_index(k, full), (int)(l->depth - full + 3) / 4);
+	unpack_words(l, from, to, kb_index(k, full), (int)(l->gemm.depth - full + 3) / 4);
 }
 
 void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
-	struct i16_unpack w = {.l = l, .bytes = l->panel.bytes, .odd_offset = l->panel.bytes};
-	struct kb_val mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	struct i16_unpack w = {.l = l, .bytes = l->gemm.panel.bytes, .odd_offset = l->gemm.panel.bytes};
+	struct kb_val mat =
+	        kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);
 	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
-	struct kb_val from = kb_add(k, panel, kb_mul_const(k, mat, l->columns.panels));
+	struct kb_val from = kb_add(k, panel, kb_mul_const(k, mat, l->gemm.columns.panels));
 	struct kb_val to = kb_sub(k, panel, s->begin);
 	to = kb_add(k, to, kb_mul_const(k, mat, l->nest.repack.group));
-	w.from = kb_ptr_add(k, s->weights, kb_mul_const(k, from, l->panel.bytes), 0);
+	w.from = kb_ptr_add(k, s->weights, kb_mul_const(k, from, l->gemm.panel.bytes), 0);
 	w.to = kb_ptr_add(k, l->buf.repacked, kb_mul_const(k, to, l->nest.repack.panel.bytes), 0);
 	if (l->nest.repack.to == REPACK_I16)
 		unpack_i16(&w);
@@ -343,8 +345,7 @@ static bool bind_quantization(struct linear *l, const struct ir_op *op)
 	int64_t depth = w->size[w->rank - 1].c;
 	if (!w->size[w->rank - 1].is_const || l->job->items > 1 || quant_dot_block(w->format, to, depth) < 0)
 		return false;
-	l->lowp = (struct matmul_lowp){
-	        .op = op, .to = to, .layout = activation_row_layout(w->format, to, depth)};
+	l->gemm.lowp = (struct matmul_lowp){true, to, activation_row_layout(w->format, to, depth)};
 	return true;
 }
 
@@ -363,11 +364,13 @@ bool matmul_bind_x(struct linear *l)
 	l->x = eval_tensor(l->eval, x);
 	if (l->x) {
 		l->k_stride = l->x->t.stride[ir_type_of(f, x)->rank - 1];
+		l->gemm.makes_x = l->gemm.lowp.is_on;
 		return l->x->t.dtype == DT_F32;
 	}
 	if (op && (ir_is_norm(op->code) || op->code == OP_concat) && ir_type_of(f, x)->dtype == DT_F32)
 		l->norm.before = op;
-	return l->norm.before != NULL;
+	l->gemm.makes_x = l->norm.before != NULL;
+	return l->gemm.makes_x;
 }
 
 /* ---- quantization ---- */
@@ -439,8 +442,8 @@ static struct kb_val reduce_acc(const struct span *s, enum kb_bin op)
 static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
-	const struct activation_row_layout *row = &s->l->lowp.layout;
-	const struct ir_format_desc *d = ir_format(s->l->panel.format);
+	const struct activation_row_layout *row = &s->l->gemm.lowp.layout;
+	const struct ir_format_desc *d = ir_format(s->l->gemm.panel.format);
 	s->acc = kb_var(k, "acc", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
 	loop_span(s, quantize_chunk);
 	struct kb_val sum = reduce_acc(s, KB_ADD);
@@ -457,7 +460,7 @@ static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct k
 static void quantize_x_block(struct span *s, struct kb_val from, int64_t n, struct kb_val first)
 {
 	struct kb *k = s->l->k;
-	int64_t dot_block_k = s->l->lowp.layout.block, full = n / dot_block_k;
+	int64_t dot_block_k = s->l->gemm.lowp.layout.block, full = n / dot_block_k;
 	struct kb_val scale;
 	s->from = from;
 	s->n = n;
@@ -501,16 +504,16 @@ static void quantize_row(struct span *s)
 {
 	const struct linear *l = s->l;
 	struct kb *k = l->k;
-	int64_t block = l->lowp.to.block, dot_block_k = l->lowp.layout.block;
-	block = block > 0 && block < l->depth ? block : l->depth;
-	int64_t full = l->depth / block, dot_blocks = (block + dot_block_k - 1) / dot_block_k;
-	zero_last_line(s, l->depth);
+	int64_t block = l->gemm.lowp.to.block, dot_block_k = l->gemm.lowp.layout.block;
+	block = block > 0 && block < l->gemm.depth ? block : l->gemm.depth;
+	int64_t full = l->gemm.depth / block, dot_blocks = (block + dot_block_k - 1) / dot_block_k;
+	zero_last_line(s, l->gemm.depth);
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
 	struct kb_val from = kb_mul_const(k, i, block);
 	quantize_x_block(s, from, block, kb_mul_const(k, i, dot_blocks));
 	kb_end_loop(k);
-	if (l->depth % block > 0)
-		quantize_x_block(s, kb_index(k, full * block), l->depth % block,
+	if (l->gemm.depth % block > 0)
+		quantize_x_block(s, kb_index(k, full * block), l->gemm.depth % block,
 		                 kb_index(k, full * dot_blocks));
 }
 
@@ -524,7 +527,7 @@ static void emit_norm_rows(const struct linear *l, struct kb_val first, struct k
 	                            .end = end,
 	                            .list = l->row_list,
 	                            .to = to,
-	                            .step = tile_row_stride(l->depth)};
+	                            .step = tile_row_stride(l->gemm.depth)};
 	rowwise_norm_rows(l->eval, &rows);
 }
 
@@ -540,8 +543,8 @@ static void emit_concat_rows(const struct linear *l, struct kb_val first, struct
 	struct kb_val row = kb_loop(k, "row", first, end, 1, 0);
 	size_t mark = eval_mark(l->eval);
 	struct eval_point at = matmul_point(l, row, kb_index(k, 0));
-	out.to.skip = kb_mul_const(k, kb_sub(k, row, first), tile_row_stride(l->depth));
-	kernel_output_row(l->g, &out, &at, kb_index(k, 0), kb_index(k, l->depth));
+	out.to.skip = kb_mul_const(k, kb_sub(k, row, first), tile_row_stride(l->gemm.depth));
+	kernel_output_row(l->g, &out, &at, kb_index(k, 0), kb_index(k, l->gemm.depth));
 	eval_release(l->eval, mark);
 	kb_end_loop(k);
 }
@@ -569,7 +572,7 @@ static struct kb_val f32_row_address(const struct linear *l, struct kb_val row)
 	struct kb_val at = eval_offset(l->eval, l->x, &p);
 	if (l->k_stride.is_const && l->k_stride.c == 1)
 		return kb_ptr_add(k, l->x->t.ptr, kb_mul_const(k, at, 4), 0);
-	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), kb_index(k, l->depth), 1, KB_NONEMPTY);
+	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), kb_index(k, l->gemm.depth), 1, KB_NONEMPTY);
 	struct kb_val from = kb_add(k, at, kb_mul(k, j, l->k_stride.v));
 	kb_store(k, kb_load(k, KB_F32_T, l->x->t.ptr, from, 0, 0), to, j, 0, 0);
 	kb_end_loop(k);
@@ -585,12 +588,12 @@ static void emit_quantized_rows(const struct linear *l, struct kb_val first, str
 	struct kb_val row = kb_loop(k, "row", first, end, 1, 0);
 	size_t mark = eval_mark(l->eval);
 	s.x = f32_row_address(l, row);
-	struct kb_val bytes = kb_mul_const(k, kb_sub(k, row, first), l->lowp.layout.bytes);
+	struct kb_val bytes = kb_mul_const(k, kb_sub(k, row, first), l->gemm.lowp.layout.bytes);
 	s.quants = kb_ptr_add(k, l->buf.x, bytes, 0);
-	if (l->lowp.to.bf16) {
-		zero_last_line(&s, 2 * l->depth);
+	if (l->gemm.lowp.to.bf16) {
+		zero_last_line(&s, 2 * l->gemm.depth);
 		s.from = kb_index(k, 0);
-		s.n = l->depth;
+		s.n = l->gemm.depth;
 		loop_span(&s, round_chunk_bf16);
 	} else {
 		quantize_row(&s);
@@ -604,11 +607,11 @@ static void emit_quantized_rows(const struct linear *l, struct kb_val first, str
 void matmul_fill_x_buffer(const struct linear *l, struct kb_val row, struct kb_val row_end,
                           struct kb_val panel, struct kb_val panel_end)
 {
-	if (!matmul_has_x_buffer(l))
+	if (!l->gemm.makes_x)
 		return;
 	size_t mark = eval_mark(l->eval);
 	kb_if(l->k, kb_cmp(l->k, KB_LT, panel, panel_end));
-	if (l->lowp.op)
+	if (l->gemm.lowp.is_on)
 		emit_quantized_rows(l, row, row_end);
 	else
 		emit_made_rows(l, row, row_end, l->buf.x);

@@ -20,9 +20,9 @@ static struct kb_val panel_address(const struct linear *l, const struct matmul_t
 {
 	struct kb *k = l->k;
 	struct kb_val panel = t->panel;
-	if (l->columns.mats > 1)
-		panel = kb_add(k, panel, kb_mul_const(k, t->mat, l->columns.panels));
-	return kb_ptr_add(k, l->w->t.ptr, kb_mul_const(k, panel, l->panel.bytes), 0);
+	if (l->gemm.columns.mats > 1)
+		panel = kb_add(k, panel, kb_mul_const(k, t->mat, l->gemm.columns.panels));
+	return kb_ptr_add(k, l->w->t.ptr, kb_mul_const(k, panel, l->gemm.panel.bytes), 0);
 }
 
 /* The prefetch distance `ahead` of the tile, at most `reach`, or less where weights end before; none: they never do. */
@@ -30,7 +30,7 @@ static struct kb_val stop_at_end(const struct linear *l, const struct matmul_til
                                  int64_t reach)
 {
 	struct kb_val end = matmul_prefetch_end(l, t->panel, t->mat, reach);
-	return end.id ? kb_min(l->k, ahead, kb_add_const(l->k, end, -t->panels * l->panel.bytes)) : end;
+	return end.id ? kb_min(l->k, ahead, kb_add_const(l->k, end, -t->panels * l->gemm.panel.bytes)) : end;
 }
 
 /* The tile by a microkernel of `rows` rows: a branch for each mr that the pass may have. */
@@ -65,12 +65,12 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 	struct kb_val others = kb_add_const(k, left, -1);
 	struct kb_val rows = kb_add(k, kb_sub(k, l->rows, t.row), others);
 	rows = kb_bin(k, KB_DIV, rows, left);
-	struct kb_val distance = kb_index(k, t.panels * l->panel.bytes);
+	struct kb_val distance = kb_index(k, t.panels * l->gemm.panel.bytes);
 	distance = kb_add(k, distance, kb_mul(k, pass, of->bytes));
 	if (t.panels == 1 || !p->next_fits)
 		distance = kb_select(k, kb_cmp(k, KB_LE, of->n, kb_index(k, 1)), kb_index(k, p->ahead),
 		                     distance);
-	struct kb_val ahead = stop_at_end(l, &t, distance, (t.panels + 1) * l->panel.bytes + p->ahead);
+	struct kb_val ahead = stop_at_end(l, &t, distance, (t.panels + 1) * l->gemm.panel.bytes + p->ahead);
 	t.prefetch.base = kb_ptr_add(k, next, ahead.id ? ahead : distance, 0);
 	t.prefetch.stride = of->stride;
 	t.prefetch.panels = t.panels;
@@ -92,7 +92,7 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	struct kb_val first = panel_address(l, &t), distance = kb_index(k, t.prefetch.distance);
 	t.prefetch.ahead = stop_at_end(l, &t, distance, t.prefetch.distance);
 	t.prefetch.base = kb_ptr_add(k, first, t.prefetch.ahead.id ? t.prefetch.ahead : distance, 0);
-	t.prefetch.stride = kb_index(k, l->panel.bytes_per_k);
+	t.prefetch.stride = kb_index(k, l->gemm.panel.bytes_per_k);
 	t.prefetch.panels = t.panels;
 	emit_tiles_of_pass(l, s, &t, l->rows, p);
 	kb_end_loop(k);
@@ -122,11 +122,11 @@ static void emit_several_passes(const struct linear *l, const struct matmul_bloc
                                 const struct nest_pass *p, struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	struct kb_val most = kb_index(k, p->mr), bytes_per_k = kb_index(k, l->panel.bytes_per_k);
+	struct kb_val most = kb_index(k, p->mr), bytes_per_k = kb_index(k, l->gemm.panel.bytes_per_k);
 	struct shares of = {.n = kb_bin(k, KB_DIV, kb_add_const(k, l->rows, p->mr - 1), most)};
 	of.n = kb_max(k, of.n, kb_index(k, 1));
 	of.stride = kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, bytes_per_k, of.n), -1), of.n);
-	of.bytes = kb_mul(k, kb_bin(k, KB_DIV, kb_index(k, l->depth), of.n), bytes_per_k);
+	of.bytes = kb_mul(k, kb_bin(k, KB_DIV, kb_index(k, l->gemm.depth), of.n), bytes_per_k);
 	struct kb_val full = s->begin;
 	if (p->panels > 1) {
 		full = matmul_full_tiles_end(l, s, p->panels);
@@ -165,28 +165,28 @@ static void emit_panels(const struct linear *l, const struct matmul_block *s, co
 void matmul_skinny(const struct linear *l)
 {
 	struct kb *k = l->k;
-	const struct matmul_columns *c = &l->columns;
+	const struct matmul_columns *c = &l->gemm.columns;
 	struct kb_val hi, unit = kb_index(k, c->unit), panels = kb_index(k, c->panels), zero = kb_index(k, 0);
 	struct kb_val lo = eval_worker_range(l->eval, kb_index(k, (c->panels + c->unit - 1) / c->unit), &hi);
 	struct kb_val first = kb_mul(k, lo, unit), end = kb_min(k, kb_mul(k, hi, unit), panels);
-	if (l->rows_lo < 1)
+	if (l->gemm.rows_lo < 1)
 		kb_if(k, kb_cmp(k, KB_GT, l->rows, zero));
 	struct matmul_block s = {.rows = l->rows, .row = zero, .row_end = l->rows, .k_lo = zero};
-	s.k_hi = kb_index(k, l->depth);
+	s.k_hi = kb_index(k, l->gemm.depth);
 	s.weights = l->w->t.ptr;
 	matmul_fill_x_buffer(l, s.row, s.row_end, first, end);
 	s.begin = kb_loop(k, "n_block", first, end, c->nc, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, c->nc), end);
 	struct kb_val mat = {0};
-	if (l->columns.mats > 1)
-		mat = kb_loop(k, "mat", zero, kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	if (l->gemm.columns.mats > 1)
+		mat = kb_loop(k, "mat", zero, kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);
 	const struct matmul_tile t = {.mat = mat, .row = s.row, .c_row = s.row};
 	emit_panels(l, &s, &t, l->nest.pass, l->nest.n_passes);
-	if (l->columns.mats > 1)
+	if (l->gemm.columns.mats > 1)
 		kb_end_loop(k);
 	if (l->buf.c.id)
 		matmul_epilogue(l, &s, s.row, l->rows);
 	kb_end_loop(k);
-	if (l->rows_lo < 1)
+	if (l->gemm.rows_lo < 1)
 		kb_end_if(k);
 }

@@ -4,155 +4,139 @@
  * register tile, rows of x in scratch, order of the loops, C buffer, B buffer (without which dequantizing lowers the
  * tile), repacking, M block, row tiles or passes.
  */
-#include "backends/kernels/matmul_internal.h"
+#include "backends/kernels/nest.h"
+
 #include "ir/support/checked.h"
 
 #define CACHE_LINE    64
 #define LIST_ROWS_MAX 1024 /* rows of an M block that are listed */
 
 /* True if integer accumulators are scaled block by block, which takes more than one register per accumulator. */
-static bool has_dot_blocks(const struct linear *l)
+static bool has_dot_blocks(const struct gemm *g)
 {
-	return l->lowp.op && l->lowp.layout.blocks > 1;
+	return g->lowp.is_on && g->lowp.layout.blocks > 1;
 }
 
 /* Registers of an accumulator: 2 if an i32 sum of the open dot block is live in addition to the f32 sum. */
-static int acc_registers(const struct linear *l)
+static int acc_registers(const struct gemm *g)
 {
-	return 1 + has_dot_blocks(l);
+	return 1 + has_dot_blocks(g);
 }
 
 /* OpenCL compiles at program start: code size counts more than a kernel for each number of rows. */
-static bool prefers_small_code(const struct linear *l)
+static bool prefers_small_code(const struct gemm *g)
 {
-	return l->job->target->arch == ARCH_OPENCL;
+	return g->target->arch == ARCH_OPENCL;
 }
 
 /* Vector registers of one k-row of a panel, which are those of its accumulators for one row of x. */
-static int panel_vectors(const struct linear *l)
+static int panel_vectors(const struct gemm *g)
 {
-	int lanes = kb_caps(l->k)->lanes;
+	int lanes = g->caps.lanes;
 	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
 }
 
 /* ---- the main register tile ---- */
 
 /* mr, nr and lanes: the group's attributes, else the target's model. False: they exceed the limits. */
-static bool choose_tile(struct linear *l)
+static bool choose_tile(const struct gemm *g, struct nest *n)
 {
-	const struct attrs_group *s = l->g->attrs;
-	const struct target *t = l->job->target;
+	const struct attrs_group *s = g->attrs;
+	const struct target *t = g->target;
 	const struct register_tile tile = target_register_tile(t);
 	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
-	        mr = s->mr > 0 ? s->mr : register_tile_mr(t, tile, ir_format(l->panel.format)->dtype);
+	        mr = s->mr > 0 ? s->mr : register_tile_mr(t, tile, ir_format(g->panel.format)->dtype);
 	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
 	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
 	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL ||
 	    MATMUL_PANEL % lanes != 0 || mr * (nr / lanes) > MATMUL_ACC_MAX)
 		return false;
-	l->nest.lanes = (int)lanes;
-	l->nest.mr = (int)mr;
-	l->nest.nr = (int)(nr / MATMUL_PANEL);
+	n->lanes = (int)lanes;
+	n->mr = (int)mr;
+	n->nr = (int)(nr / MATMUL_PANEL);
 	return true;
 }
 
 /* AMX multiplies all of K at once: bf16, or int8 with one scale a row. */
-static bool uses_amx(const struct linear *l)
+static bool uses_amx(const struct gemm *g)
 {
-	return l->lowp.op && tile_uses_amx(l->job->target, l->panel.format, l->lowp.to, l->depth);
+	return g->lowp.is_on && tile_uses_amx(g->target, g->panel.format, g->lowp.to, g->depth);
 }
 
 /* AMX multiplies dot block by dot block, for full tiles of 16 rows. */
-static bool uses_amx_per_block(const struct linear *l)
+static bool uses_amx_per_block(const struct gemm *g)
 {
-	return l->lowp.op && tile_blocks_use_amx(l->job->target, l->panel.format, l->lowp.to, l->depth);
+	return g->lowp.is_on && tile_blocks_use_amx(g->target, g->panel.format, g->lowp.to, g->depth);
 }
 
 /* Rows of the largest register tile. */
-static int max_mr(const struct linear *l)
+static int max_mr(const struct gemm *g, const struct nest *n)
 {
-	return uses_amx_per_block(l) && l->nest.mr < KB_TILE_ROWS ? KB_TILE_ROWS : l->nest.mr;
+	return uses_amx_per_block(g) && n->mr < KB_TILE_ROWS ? KB_TILE_ROWS : n->mr;
 }
 
 /* ---- rows of x in scratch ---- */
 
 /* br rows, after which AMX tiles of 16 rows may read, and an f32 row where rows are quantized. False: too large. */
-static bool choose_x_buffer(struct linear *l)
+static bool choose_x_buffer(const struct gemm *g, struct nest *n)
 {
-	const struct attrs_group *s = l->g->attrs;
-	struct nest *n = &l->nest;
-	int64_t min_rows = l->rows_hi < n->mr ? l->rows_hi : n->mr,
-	        spare = uses_amx(l) ? AMX_OVERREAD_ROWS : 0,
-	        row_bytes = l->lowp.op ? l->lowp.layout.bytes : 4 * tile_row_stride(l->depth);
-	if (!matmul_has_x_buffer(l))
+	const struct attrs_group *s = g->attrs;
+	int64_t min_rows = g->rows_hi < n->mr ? g->rows_hi : n->mr,
+	        spare = uses_amx(g) ? AMX_OVERREAD_ROWS : 0,
+	        row_bytes = g->lowp.is_on ? g->lowp.layout.bytes : 4 * tile_row_stride(g->depth);
+	if (!g->makes_x)
 		return true;
 	n->x.rows = s->br;
 	if (s->br < min_rows || !checked_mul_i64(s->br + spare, row_bytes, &n->x.f32_row) ||
 	    n->x.f32_row > s->scratch)
 		return false;
-	n->x.bytes = n->x.f32_row + (l->lowp.op ? 4 * l->depth : 0);
+	n->x.bytes = n->x.f32_row + (g->lowp.is_on ? 4 * g->depth : 0);
 	n->x.bytes = ceil_div(n->x.bytes, CACHE_LINE) * CACHE_LINE;
-	return !l->lowp.op || n->x.bytes <= s->scratch - (uses_amx(l) ? AMX_C_BUFFER_BYTES(s->br) : 0);
+	return !g->lowp.is_on || n->x.bytes <= s->scratch - (uses_amx(g) ? AMX_C_BUFFER_BYTES(s->br) : 0);
 }
 
 /* Rows of an M block of an expert: x stays in L2 together with an N block; full register tiles. */
-static void choose_expert_block(struct linear *l, int64_t most)
+static void choose_expert_block(struct gemm *g, const struct nest *n, int64_t most)
 {
-	int64_t mr = l->nest.mr, rows = matmul_has_x_buffer(l)
-	                                        ? l->nest.x.rows
-	                                        : target_gemm_mc(l->job->target, l->depth > 0 ? l->depth : 1);
+	int64_t mr = n->mr,
+	        rows = g->makes_x ? n->x.rows : target_gemm_mc(g->target, g->depth > 0 ? g->depth : 1);
 	rows = (rows < most ? rows : most) / mr * mr;
 	rows = rows > mr ? rows : mr;
-	l->rows_lo = 1;
-	l->rows_hi = rows < l->rows_hi ? rows : l->rows_hi;
+	g->rows_lo = 1;
+	g->rows_hi = rows < g->rows_hi ? rows : g->rows_hi;
 }
 
 /* ---- buffers ---- */
 
 /* K elements of a K block of AMX: K is divided evenly so that the k-rows of two panels take at most half of L1. */
-static int64_t amx_kc(const struct linear *l)
+static int64_t amx_kc(const struct gemm *g)
 {
-	int per_k_row = l->panel.k_per_line;
+	int per_k_row = g->panel.k_per_line;
 	int64_t chunk = (int64_t)KB_TILE_ROWS * per_k_row,
-	        full = ceil_div(l->depth, per_k_row) / KB_TILE_ROWS,
-	        most = l->job->target->l1_bytes / 2 / (2 * KB_TILE_ROWS * PANEL_ROW_BYTES),
+	        full = ceil_div(g->depth, per_k_row) / KB_TILE_ROWS,
+	        most = g->target->l1_bytes / 2 / (2 * KB_TILE_ROWS * PANEL_ROW_BYTES),
 	        blocks = most > 0 ? ceil_div(full, most) : full;
 	return blocks > 0 ? ceil_div(full, blocks) * chunk : chunk;
 }
 
-#define SHORT_OPS_MAX 6
-
-/* True if the epilogue is long: from the C buffer it is emitted once, else for each accumulator of each register
- * tile. */
-static bool has_long_epilogue(const struct kernel *g)
-{
-	const struct ir_region *r = g->job->group->region;
-	size_t n = 0;
-	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
-		n += ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE);
-	return n > SHORT_OPS_MAX || kernel_has_functions(g);
-}
-
 /* The C buffer. K is blocked if scratch holds the accumulators of at least one row tile. */
-static void choose_c_buffer(struct linear *l, bool is_expert)
+static void choose_c_buffer(const struct gemm *g, struct nest *n, bool is_expert)
 {
-	const struct attrs_group *s = l->g->attrs;
-	struct nest *n = &l->nest;
-	n->c.width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL;
+	const struct attrs_group *s = g->attrs;
+	n->c.width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
 	int64_t rows = (s->scratch - n->x.bytes) / (4 * n->c.width),
-	        kc = s->kc / l->panel.k_per_line * l->panel.k_per_line;
-	bool is_blocked = l->panel.kind != PANEL_QUANTS && !l->value.t && n->order == NEST_M_BLOCKS &&
-	                  !is_expert && kc > 0 && kc < l->depth && l->rows_hi > n->mr && rows >= n->mr;
-	bool needs_buffer = l->ranges || l->block_op || l->value.n.id || has_long_epilogue(l->g);
+	        kc = s->kc / g->panel.k_per_line * g->panel.k_per_line;
+	bool is_blocked = g->panel.kind != PANEL_QUANTS && !g->value.is_on && n->order == NEST_M_BLOCKS &&
+	                  !is_expert && kc > 0 && kc < g->depth && g->rows_hi > n->mr && rows >= n->mr;
 	if (n->order == NEST_AMX) {
 		n->c.location = NEST_SCRATCH;
 		n->c.rows = rows / AMX_TILE_ROWS * AMX_TILE_ROWS;
-		n->kc = amx_kc(l);
+		n->kc = amx_kc(g);
 		return;
 	}
 	n->kc = is_blocked ? kc : 0;
-	n->c.location = is_blocked ? NEST_SCRATCH : needs_buffer ? NEST_STACK : NEST_REGISTERS;
-	n->c.rows = is_blocked ? rows : n->order == NEST_SKINNY ? l->rows_hi : max_mr(l);
+	n->c.location = is_blocked ? NEST_SCRATCH : g->needs_c_buffer ? NEST_STACK : NEST_REGISTERS;
+	n->c.rows = is_blocked ? rows : n->order == NEST_SKINNY ? g->rows_hi : max_mr(g, n);
 }
 
 #define DEQUANT_REGISTERS 4 /* registers of masks and constants that dequantize, and an element of x */
@@ -160,67 +144,59 @@ static void choose_c_buffer(struct linear *l, bool is_expert)
 
 /* The largest mr of a tile of `panels` panels that dequantizes inline: its accumulators fit into the registers beside
  * the live registers of each vector of columns, and of the product of an ISA without FMA. */
-static int mr_of_inline_tile(const struct linear *l, int panels)
+static int mr_of_inline_tile(const struct gemm *g, int panels)
 {
-	const struct kb_caps *caps = kb_caps(l->k);
-	int vectors = panels * panel_vectors(l);
-	return (caps->registers - vectors * (LIVE_PER_VECTOR + l->panel.live_registers) - DEQUANT_REGISTERS -
+	const struct kb_caps *caps = &g->caps;
+	int vectors = panels * panel_vectors(g);
+	return (caps->registers - vectors * (LIVE_PER_VECTOR + g->panel.live_registers) - DEQUANT_REGISTERS -
 	        !caps->has_fma) /
 	       vectors;
 }
 
 /* Weights are quantized, the product is of f32, and no B buffer holds them dequantized. */
-static bool dequantizes_inline(const struct linear *l)
+static bool dequantizes_inline(const struct gemm *g, const struct nest *n)
 {
-	return l->panel.kind == PANEL_QUANTS && !l->lowp.op && l->nest.b.source == NEST_PACKED;
-}
-
-bool matmul_has_partial_panel(const struct linear *l)
-{
-	return l->value.n.id || l->columns.n % MATMUL_PANEL != 0;
+	return g->panel.kind == PANEL_QUANTS && !g->lowp.is_on && n->b.source == NEST_PACKED;
 }
 
 /* Reads the panels of a value where they are stored: packing would cost more than the only row tile that reads them. A
  * partial panel is packed, since nothing may be read beyond it. False: rows are too many, neighbours along N are not
  * neighbours in memory, or a panel of all of K exceeds scratch. */
-static bool choose_stored(struct linear *l)
+static bool choose_stored(const struct gemm *g, struct nest *n)
 {
-	const struct attrs_group *s = l->g->attrs;
-	const struct kb_size *step = &l->value.n_stride;
-	struct nest *n = &l->nest;
-	if (!l->value.t || l->rows_hi > n->mr || !step->is_const || step->c != 1 ||
-	    (matmul_has_partial_panel(l) && (s->scratch - n->x.bytes) / PANEL_ROW_BYTES < l->depth))
+	const struct attrs_group *s = g->attrs;
+	if (!g->value.is_on || g->rows_hi > n->mr || !g->value.is_n_adjacent ||
+	    (gemm_has_partial_panel(g) && (s->scratch - n->x.bytes) / PANEL_ROW_BYTES < g->depth))
 		return false;
 	n->b.source = NEST_STORED;
-	n->b.copy = n->b.stored = panel_of(FORMAT_PLAIN, l->depth);
-	n->b.stored.bytes = MATMUL_PANEL * ir_dtype_bytes(l->value.t->t.dtype);
+	n->b.copy = n->b.stored = panel_of(FORMAT_PLAIN, g->depth);
+	n->b.stored.bytes = MATMUL_PANEL * ir_dtype_bytes(g->value.dtype);
 	return true;
 }
 
 /* The B buffer (and its kc) if there are scratch and rows enough; else lowers mr to what dequantizing in registers
  * leaves. False: a value must be packed, and scratch is too small. */
-static bool choose_b_buffer(struct linear *l)
+static bool choose_b_buffer(const struct gemm *g, struct nest *n)
 {
-	const struct attrs_group *s = l->g->attrs;
-	struct nest *n = &l->nest;
+	const struct attrs_group *s = g->attrs;
 	/* k-rows of f32 that scratch holds; without room for all of K they are divided between kc and the C
 	 * buffer */
-	int64_t k_rows = (s->scratch - n->x.bytes) / (4 * n->c.width), align = l->panel.k_align;
+	int64_t k_rows = (s->scratch - n->x.bytes) / (4 * n->c.width), align = g->panel.k_align;
 	int64_t kc = s->kc < k_rows / 2 ? s->kc / align * align : k_rows / 2 / align * align;
-	bool holds_all_k = k_rows >= l->depth;
+	bool holds_all_k = k_rows >= g->depth;
 	bool fits = holds_all_k || (kc >= 1 && k_rows - kc >= n->mr);
-	if ((l->panel.kind != PANEL_QUANTS && !l->value.t) || l->lowp.op || choose_stored(l))
+	if ((g->panel.kind != PANEL_QUANTS && !g->value.is_on) || g->lowp.is_on || choose_stored(g, n))
 		return true;
-	if (!fits && l->value.t)
+	if (!fits && g->value.is_on)
 		return false;
-	if (!l->value.t && (n->order == NEST_SKINNY || l->rows_hi <= n->mr || !fits)) {
-		n->nr = mr_of_inline_tile(l, n->nr) < 2 ? 1 : n->nr;
-		int rows = mr_of_inline_tile(l, n->nr);
+	if (!g->value.is_on && (n->order == NEST_SKINNY || g->rows_hi <= n->mr || !fits)) {
+		n->nr = mr_of_inline_tile(g, n->nr) < 2 ? 1 : n->nr;
+		int rows = mr_of_inline_tile(g, n->nr);
 		n->mr = rows < 1 ? 1 : rows < n->mr ? rows : n->mr;
 		return true;
 	}
 	n->b.source = NEST_COPIED;
-	n->b.copy = panel_of(FORMAT_PLAIN, holds_all_k ? l->depth : kc);
+	n->b.copy = panel_of(FORMAT_PLAIN, holds_all_k ? g->depth : kc);
 	if (holds_all_k)
 		return true;
 	n->kc = kc;
@@ -230,24 +206,23 @@ static bool choose_b_buffer(struct linear *l)
 }
 
 /* Repacking, if it pays and there is scratch. */
-static void choose_repack(struct linear *l)
+static void choose_repack(const struct gemm *g, struct nest *n)
 {
-	struct nest *n = &l->nest;
-	bool per_block = uses_amx_per_block(l);
-	bool repacks_n_block = n->c.location != NEST_REGISTERS || l->ranges || l->block_op || per_block;
+	bool per_block = uses_amx_per_block(g);
+	bool repacks_n_block = n->c.location != NEST_REGISTERS || per_block;
 	struct tile_unpacked_bytes unpacked;
-	if (n->order == NEST_SKINNY || !l->lowp.op || l->rows_hi < UNPACK_MIN_ROWS ||
-	    !tile_unpacked_bytes(l->job->target, l->panel.format, l->lowp.to, l->depth, &unpacked))
+	if (n->order == NEST_SKINNY || !g->lowp.is_on || g->rows_hi < UNPACK_MIN_ROWS ||
+	    !tile_unpacked_bytes(g->target, g->panel.format, g->lowp.to, g->depth, &unpacked))
 		return;
 	if (per_block && KB_TILE_ROWS * MATMUL_PANEL / n->lanes > MATMUL_ACC_MAX)
 		return; /* short vectors: 16 rows have too many accumulators */
-	int group = repacks_n_block ? l->columns.nc : n->nr;
-	int64_t rows = n->x.rows * unpacked.row, left = l->g->attrs->scratch - n->x.bytes - rows;
-	if (unpacked.panel == 0 || l->columns.mats * group * unpacked.panel > left)
+	int group = repacks_n_block ? g->columns.nc : n->nr;
+	int64_t rows = n->x.rows * unpacked.row, left = g->attrs->scratch - n->x.bytes - rows;
+	if (unpacked.panel == 0 || g->columns.mats * group * unpacked.panel > left)
 		return;
 	n->repack.to = per_block ? REPACK_AMX : unpacked.row > 0 ? REPACK_I16 : REPACK_BYTES;
 	n->repack.group = group;
-	n->repack.panel = l->panel;
+	n->repack.panel = g->panel;
 	n->repack.panel.bytes = unpacked.panel;
 	if (n->repack.to != REPACK_I16) {
 		n->repack.panel.group = quant_group(8);
@@ -263,26 +238,25 @@ static void choose_repack(struct linear *l)
 #define SQUARE_ROWS_MIN 4
 
 /* The dot products of reduced precision. */
-static void choose_dot(struct linear *l)
+static void choose_dot(const struct gemm *g, struct nest *n)
 {
-	const struct kb_caps *caps = kb_caps(l->k);
-	struct nest *n = &l->nest;
-	enum ir_format f = l->panel.format;
+	const struct kb_caps *caps = &g->caps;
+	enum ir_format f = g->panel.format;
 	bool is_large = ir_format_u8_max(f) > 127, has_square = caps->has_dot_bf16_odd_2x2;
-	if (!l->lowp.op)
+	if (!g->lowp.is_on)
 		return;
-	if (l->lowp.to.bf16) {
+	if (g->lowp.to.bf16) {
 		n->dot.word = caps->has_dot_bf16_odd ? KB_DOT_BF16_ODD : KB_DOT_BF16;
 		n->dot.square = KB_DOT_BF16_ODD_2X2;
 		n->dot.is_emulated = !caps->has_dot_bf16 && !caps->has_dot_bf16_odd;
 	} else {
 		bool is_signed = is_large && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
-		n->dot.word = tile_accumulates_i16(l->job->target, f) ? KB_DOT_U7S8_I16
-		              : is_signed                             ? KB_DOT_S8S8
-		              : is_large                              ? KB_DOT_U8S8
-		                                                      : KB_DOT_U7S8;
+		n->dot.word = tile_accumulates_i16(g->target, f) ? KB_DOT_U7S8_I16
+		              : is_signed                        ? KB_DOT_S8S8
+		              : is_large                         ? KB_DOT_U8S8
+		                                                 : KB_DOT_U7S8;
 		n->dot.square = KB_DOT_U8S8_2X2;
-		has_square = caps->has_dot_u8s8_2x2 && !has_dot_blocks(l) && ir_format(f)->bits == 8;
+		has_square = caps->has_dot_u8s8_2x2 && !has_dot_blocks(g) && ir_format(f)->bits == 8;
 		n->dot.is_emulated = !caps->has_dot_u8s8 && !caps->has_dot_s8s8;
 		n->dot.zero = ir_format_u8_zero_point(f) - (is_signed ? 128 : 0);
 		n->dot.flips_sign = is_signed && !ir_format(f)->codebook;
@@ -295,23 +269,23 @@ static void choose_dot(struct linear *l)
 #define REGISTERS_TO_KEEP 32
 #define UNROLLED          8 /* K elements of a single row: the loop would cost as much as its few multiply-adds */
 
-static void choose_f32_loop(const struct linear *l, const struct panel *b, int rows, int vectors,
-                            struct nest_tile *t)
+static void choose_f32_loop(const struct gemm *g, const struct nest *n, const struct panel *b, int rows,
+                            int vectors, struct nest_tile *t)
 {
-	const struct target *target = l->job->target;
-	int registers = kb_caps(l->k)->registers, accumulators = rows * vectors;
-	t->x_lanes = l->k_stride.is_const && l->k_stride.c == 1 ? target->k_lanes : 1;
+	const struct target *target = g->target;
+	int registers = g->caps.registers, accumulators = rows * vectors;
+	t->x_lanes = g->is_k_adjacent ? target->k_lanes : 1;
 	int last = 1;
 	if (t->x_lanes > 1)
-		last = l->depth >= t->x_lanes ? t->x_lanes : 1;
-	else if (rows == 1 && !l->nest.kc && l->depth >= UNROLLED && !prefers_small_code(l))
+		last = g->depth >= t->x_lanes ? t->x_lanes : 1;
+	else if (rows == 1 && !n->kc && g->depth >= UNROLLED && !prefers_small_code(g))
 		last = UNROLLED; /* compilers of OpenCL unroll themselves */
 	if (last > 1)
 		t->step[t->n_steps++] = last;
 	if (b->k_per_line > 1 &&
-	    ((last > 1 ? l->depth % last : l->depth) >= b->k_per_line || l->nest.kc % last != 0))
+	    ((last > 1 ? g->depth % last : g->depth) >= b->k_per_line || n->kc % last != 0))
 		t->step[t->n_steps++] = last = b->k_per_line;
-	if (last == 1 || l->depth % last != 0 || l->nest.kc % last != 0 || l->value.depth.id)
+	if (last == 1 || g->depth % last != 0 || n->kc % last != 0 || g->value.has_depth)
 		t->step[t->n_steps++] = 1; /* a K block has a remainder */
 	/* f16 needs registers to be converted. If all broadcasts fit as well, weights are converted one vector at
 	 * a time, after the broadcasts. */
@@ -327,25 +301,23 @@ static void choose_f32_loop(const struct linear *l, const struct panel *b, int r
 /* ACC_FEW for i16 operands: in longer iterations LLVM hoists loads of words and spills them. */
 #define ACC_FEW_I16 4
 
-static void choose_lowp_loop(const struct linear *l, bool is_repacked, int rows, int vectors,
-                             struct nest_tile *t)
+static void choose_lowp_loop(const struct gemm *g, const struct nest *n, bool is_repacked, int rows,
+                             int vectors, struct nest_tile *t)
 {
-	const struct nest *n = &l->nest;
-	const struct quant_group *q = is_repacked ? &n->repack.panel.group : &l->panel.group;
-	const struct activation_row_layout *row = &l->lowp.layout;
+	const struct quant_group *q = is_repacked ? &n->repack.panel.group : &g->panel.group;
+	const struct activation_row_layout *row = &g->lowp.layout;
 	int accumulators = rows * vectors, others = 3; /* a k-row, its quants, a mask */
 	bool is_i16 = is_repacked && n->repack.to == REPACK_I16,
-	     is_codebook = ir_format(l->panel.format)->codebook;
-	t->x_lanes =
-	        n->lanes == MATMUL_X_WORDS && l->job->target->k_lanes == MATMUL_X_WORDS ? MATMUL_X_WORDS : 1;
+	     is_codebook = ir_format(g->panel.format)->codebook;
+	t->x_lanes = n->lanes == MATMUL_X_WORDS && g->target->k_lanes == MATMUL_X_WORDS ? MATMUL_X_WORDS : 1;
 	t->is_square = n->dot.square_rows > 0 && rows >= n->dot.square_rows;
-	if (l->lowp.to.bf16) {
+	if (g->lowp.to.bf16) {
 		t->unroll = accumulators <= ACC_FEW ? BF16_UNROLL : t->x_lanes;
 		return;
 	}
-	t->dot_blocks = has_dot_blocks(l) && row->block < q->elements ? (int)(q->elements / row->block) : 1;
+	t->dot_blocks = has_dot_blocks(g) && row->block < q->elements ? (int)(q->elements / row->block) : 1;
 	t->in_x_order = t->x_lanes > 1 && q->words / t->dot_blocks > MATMUL_X_WORDS &&
-	                acc_registers(l) * accumulators + 2 * rows + others > kb_caps(l->k)->registers;
+	                acc_registers(g) * accumulators + 2 * rows + others > g->caps.registers;
 	t->reloads = t->in_x_order || (is_codebook && rows > vectors * n->lanes / MATMUL_PANEL);
 	t->is_unmasked = is_codebook && rows == 1;
 	t->loop_min = n->dot.is_emulated || is_i16 ? MATMUL_CHUNK : 4 * MATMUL_CHUNK;
@@ -357,38 +329,30 @@ static void choose_lowp_loop(const struct linear *l, bool is_repacked, int rows,
 	                                                        : least;
 }
 
-struct nest_tile nest_tile(const struct linear *l, const struct panel *b, bool is_repacked, int rows,
-                           int vectors)
+struct nest_tile nest_tile(const struct gemm *g, const struct nest *n, const struct panel *b,
+                           bool is_repacked, int rows, int vectors)
 {
 	struct nest_tile t = {0};
-	choose_f32_loop(l, b, rows, vectors, &t);
-	if (l->lowp.op)
-		choose_lowp_loop(l, is_repacked, rows, vectors, &t);
+	choose_f32_loop(g, n, b, rows, vectors, &t);
+	if (g->lowp.is_on)
+		choose_lowp_loop(g, n, is_repacked, rows, vectors, &t);
 	return t;
 }
 
 /* ---- M blocks ---- */
 
-/* Only the real rows of a padded batch are computed: M blocks are lists of them. */
-bool matmul_lists_real_rows(const struct linear *l)
-{
-	return l->job->lengths.id && l->rank >= 3 && !l->value.t && l->nest.order != NEST_SKINNY &&
-	       l->g->root->code == OP_linear && l->rows_hi <= INT32_MAX;
-}
-
 /* Rows of an M block: x stays in L2 together with two N blocks of weights. All rows, or full tiles. */
-static int64_t choose_m_block(const struct linear *l)
+static int64_t choose_m_block(const struct gemm *g, const struct nest *n)
 {
-	const struct nest *n = &l->nest;
 	bool is_amx = n->order == NEST_AMX;
-	int64_t depth = n->kc ? n->kc : l->depth > 0 ? l->depth : 1;
-	int64_t mr = max_mr(l), rows = target_gemm_mc(l->job->target, depth);
+	int64_t depth = n->kc ? n->kc : g->depth > 0 ? g->depth : 1;
+	int64_t mr = max_mr(g, n), rows = target_gemm_mc(g->target, depth);
 	rows = is_amx ? n->c.rows : n->repack.to == REPACK_AMX ? n->x.rows : rows;
 	rows = n->kc && rows > n->c.rows ? n->c.rows : rows;
-	rows = matmul_has_x_buffer(l) && rows > n->x.rows ? n->x.rows : rows;
-	rows = matmul_lists_real_rows(l) && rows > LIST_ROWS_MAX ? LIST_ROWS_MAX : rows;
+	rows = g->makes_x && rows > n->x.rows ? n->x.rows : rows;
+	rows = n->lists_rows && rows > LIST_ROWS_MAX ? LIST_ROWS_MAX : rows;
 	int64_t full = rows > mr ? rows / mr * mr : n->mr;
-	return full < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : full;
+	return full < g->rows_hi && g->rows_hi <= rows ? g->rows_hi : full;
 }
 
 /*
@@ -396,10 +360,10 @@ static int64_t choose_m_block(const struct linear *l)
  * rows. A low tile loads as many weights as a high one and hides less latency: 128 rows in tiles of 14 are 8 x 14 + 8 +
  * 8, not 9 x 14 + 2.
  */
-static int half_tile_mr(const struct linear *l)
+static int half_tile_mr(const struct gemm *g, const struct nest *n)
 {
-	int mr = l->nest.mr;
-	bool is_divided = l->rows_hi > mr && mr >= 6 && mr % 2 == 0 && !prefers_small_code(l);
+	int mr = n->mr;
+	bool is_divided = g->rows_hi > mr && mr >= 6 && mr % 2 == 0 && !prefers_small_code(g);
 	return is_divided ? (mr / 2 + 1) / 2 * 2 : 0;
 }
 
@@ -410,16 +374,16 @@ static int half_tile_mr(const struct linear *l)
  * chains another one gains nothing. x86 takes spilled scales as memory operands; FMA by element (NEON) has none, so
  * all live registers must fit. A tile has complete panels only.
  */
-static int inline_panels(const struct linear *l, int rows)
+static int inline_panels(const struct gemm *g, int rows)
 {
-	const struct target *t = l->job->target;
+	const struct target *t = g->target;
 	int n = MATMUL_NC;
 	for (; n > 1; n /= 2) {
-		int vectors = n * panel_vectors(l),
-		    live = vectors * (LIVE_PER_VECTOR + l->panel.live_registers) + DEQUANT_REGISTERS;
-		bool may_spill = t->k_lanes == 1 || live <= kb_caps(l->k)->registers;
+		int vectors = n * panel_vectors(g),
+		    live = vectors * (LIVE_PER_VECTOR + g->panel.live_registers) + DEQUANT_REGISTERS;
+		bool may_spill = t->k_lanes == 1 || live <= g->caps.registers;
 		bool hides_latency = rows == 1 && vectors <= t->fma_latency * t->fma_ports && may_spill;
-		if ((rows <= mr_of_inline_tile(l, n) || hides_latency) && n <= l->columns.n / MATMUL_PANEL)
+		if ((rows <= mr_of_inline_tile(g, n) || hides_latency) && n <= g->columns.n / MATMUL_PANEL)
 			break;
 	}
 	return n;
@@ -427,23 +391,22 @@ static int inline_panels(const struct linear *l, int rows)
 
 /* Panels (nr) of a tile of `rows` rows, which is lower than the main one if is_low: as many as registers hold in
  * addition to one k-row of weights and a broadcast element of x. */
-static int tile_panels(const struct linear *l, int rows, bool is_low)
+static int tile_panels(const struct gemm *g, const struct nest *n, int rows, bool is_low)
 {
-	const struct nest *t = &l->nest;
-	int vectors = panel_vectors(l), accumulators = acc_registers(l) * rows * vectors;
-	int64_t full = l->columns.n / MATMUL_PANEL;
-	bool is_inline = dequantizes_inline(l);
-	int n = is_low && (rows == 1 || !prefers_small_code(l)) ? MATMUL_NC : t->nr;
+	int vectors = panel_vectors(g), accumulators = acc_registers(g) * rows * vectors;
+	int64_t full = g->columns.n / MATMUL_PANEL;
+	bool is_inline = dequantizes_inline(g, n);
+	int panels = is_low && (rows == 1 || !prefers_small_code(g)) ? MATMUL_NC : n->nr;
 	if (is_inline)
-		n = is_low ? inline_panels(l, rows) : t->nr;
-	for (; n > 1; n /= 2) {
-		int b_registers = rows > 1 ? n * vectors : 1;
-		bool fits = rows == t->mr || is_inline ||
-		            n * accumulators + b_registers + 1 < kb_caps(l->k)->registers;
-		if (fits && n <= full && rows * n * (MATMUL_PANEL / t->lanes) <= MATMUL_ACC_MAX)
+		panels = is_low ? inline_panels(g, rows) : n->nr;
+	for (; panels > 1; panels /= 2) {
+		int b_registers = rows > 1 ? panels * vectors : 1;
+		bool fits = rows == n->mr || is_inline ||
+		            panels * accumulators + b_registers + 1 < g->caps.registers;
+		if (fits && panels <= full && rows * panels * (MATMUL_PANEL / n->lanes) <= MATMUL_ACC_MAX)
 			break;
 	}
-	return n;
+	return panels;
 }
 
 /*
@@ -451,13 +414,12 @@ static int tile_panels(const struct linear *l, int rows, bool is_low)
  * number of rows; 8, 4, 2 and 1 rows for remainders that no half tile covers (OpenCL: 4 and 1). Where the number of
  * rows is constant and small (is_one), only those that its division takes.
  */
-static void list_row_tiles(struct linear *l)
+static void list_row_tiles(const struct gemm *g, struct nest *n)
 {
-	struct nest *n = &l->nest;
-	bool is_small = prefers_small_code(l), is_one = l->rows_lo == l->rows_hi && l->rows_hi <= n->mr &&
-	                                                !l->norm.after && !matmul_lists_real_rows(l);
-	int64_t left = l->rows_hi;
-	n->half_mr = half_tile_mr(l);
+	bool is_small = prefers_small_code(g),
+	     is_one = g->rows_lo == g->rows_hi && g->rows_hi <= n->mr && !g->has_norm_after && !n->lists_rows;
+	int64_t left = g->rows_hi;
+	n->half_mr = half_tile_mr(g, n);
 	for (int rows = n->mr; rows > 0; rows--) {
 		bool is_main = rows == n->mr, is_remainder = !is_main && rows <= 8 &&
 		                                             (rows & (rows - 1)) == 0 &&
@@ -468,11 +430,11 @@ static void list_row_tiles(struct linear *l)
 			continue;
 		/* only calls of more rows than the main tile use it; smaller calls use half tiles, too */
 		bool needs_many = is_middle && !is_remainder && rows != n->half_mr;
-		int panels = tile_panels(l, rows, !is_main && !needs_many);
+		int panels = tile_panels(g, n, rows, !is_main && !needs_many);
 		/* tasks of many rows have full tiles only */
-		bool is_full = (needs_many || (is_small && n->unit % panels == 0)) && !l->value.n.id &&
-		               l->columns.n % ((int64_t)panels * MATMUL_PANEL) == 0 &&
-		               l->columns.nc % panels == 0;
+		bool is_full = (needs_many || (is_small && n->unit % panels == 0)) && !g->value.has_n &&
+		               g->columns.n % ((int64_t)panels * MATMUL_PANEL) == 0 &&
+		               g->columns.nc % panels == 0;
 		n->row_tile[n->n_row_tiles++] = (struct nest_rows){rows, panels, !is_full};
 		left = is_one ? left % rows : left;
 	}
@@ -491,87 +453,60 @@ static void list_row_tiles(struct linear *l)
 #define L2_SHARE_NEXT       4 /* the next panels stay in L2 with the current ones if each take at most this part */
 #define L2_MULTIPLE         16 /* weights of this many times L2 come from memory in every call */
 
-/* Bytes of all weights of the model, at least those of this linear; saturates. */
-static int64_t model_weight_bytes(const struct linear *l)
-{
-	const struct ir_module *m = l->job->module;
-	int64_t linear_bytes, sum = 0;
-	if (!checked_mul_i64(l->columns.n, ir_format_row_bytes(l->panel.format, l->depth), &linear_bytes))
-		return INT64_MAX;
-	for (size_t i = 0; i < m->weights.n; i++) {
-		const struct ir_type *t = m->weights.items[i]->type;
-		enum ir_format stored = ir_weight_stored_format(m->weights.items[i]);
-		int last = ir_format_is_quantized(stored) ? t->rank - 1 : t->rank;
-		int64_t bytes =
-		        ir_dtype_bytes(ir_format(stored)->dtype); /* DT_F32 where elements have 4 bytes */
-		if (last < t->rank)
-			bytes = ir_format_row_bytes(stored, ir_dim_hi(m->dims, t->dims[last]));
-		for (int a = 0; a < last; a++)
-			if (!checked_mul_i64(bytes, ir_dim_hi(m->dims, t->dims[a]), &bytes))
-				return INT64_MAX;
-		if (!checked_add_i64(sum, bytes, &sum))
-			return INT64_MAX;
-	}
-	return sum > linear_bytes ? sum : linear_bytes;
-}
-
 /* mr of a one-panel tile: registers left by a k-row of weights, an element of x and, without FMA, a product. */
-static int single_panel_mr(const struct linear *l)
+static int single_panel_mr(const struct gemm *g)
 {
-	const struct kb_caps *caps = kb_caps(l->k);
-	int vectors = panel_vectors(l), free = caps->registers - vectors - 2 - !caps->has_fma;
-	if (l->panel.kind == PANEL_QUANTS && !l->lowp.op)
-		free -= vectors * (1 + l->panel.live_registers) + 2; /* constants */
-	int rows = free / (vectors * acc_registers(l));
+	const struct kb_caps *caps = &g->caps;
+	int vectors = panel_vectors(g), free = caps->registers - vectors - 2 - !caps->has_fma;
+	if (g->panel.kind == PANEL_QUANTS && !g->lowp.is_on)
+		free -= vectors * (1 + g->panel.live_registers) + 2; /* constants */
+	int rows = free / (vectors * acc_registers(g));
 	return rows < 1 ? 1 : rows < PANEL_MR_MAX ? rows : PANEL_MR_MAX;
 }
 
 /* True if `panels` panels take at most 1 / part of L2. */
-static bool fit_l2_share(const struct linear *l, int panels, int part)
+static bool fit_l2_share(const struct gemm *g, int panels, int part)
 {
-	return panels * l->panel.bytes <= l->job->target->l2_bytes / part;
+	return panels * g->panel.bytes <= g->target->l2_bytes / part;
 }
 
 /* True if there are few rows and the weights come from memory; but not if calls always have many rows, and panels are
  * short or need more than two passes: M blocks are faster. */
-static bool is_skinny(const struct linear *l)
+static bool is_skinny(const struct gemm *g, const struct nest *n)
 {
-	const struct nest *n = &l->nest;
-	int64_t width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL;
-	bool prefers_m_blocks = l->rows_lo > ALWAYS_MORE_MAX &&
-	                        (l->rows_hi > 2 * n->mr || fit_l2_share(l, n->nr, L2_SHARE_BLOCKS));
-	return !prefers_small_code(l) && !l->value.t && !uses_amx(l) && !prefers_m_blocks && !l->norm.after &&
-	       (!matmul_has_x_buffer(l) || l->rows_hi <= n->x.rows) && l->job->items <= 1 &&
-	       l->rows_hi <= ROWS_MAX && l->rows_hi * width * 4 <= C_BUFFER_MAX &&
-	       n->lanes <= kb_caps(l->k)->lanes &&
-	       model_weight_bytes(l) / L2_MULTIPLE > l->job->target->l2_bytes;
+	int64_t width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
+	bool prefers_m_blocks = g->rows_lo > ALWAYS_MORE_MAX &&
+	                        (g->rows_hi > 2 * n->mr || fit_l2_share(g, n->nr, L2_SHARE_BLOCKS));
+	return !prefers_small_code(g) && !g->value.is_on && !uses_amx(g) && !prefers_m_blocks &&
+	       !g->has_norm_after && (!g->makes_x || g->rows_hi <= n->x.rows) && !g->shares_rows &&
+	       g->rows_hi <= ROWS_MAX && g->rows_hi * width * 4 <= C_BUFFER_MAX &&
+	       n->lanes <= g->caps.lanes && g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
 }
 
 /* True if a k-row costs one multiply-add: the hardware prefetcher then keeps up with several panels. */
-static bool is_load_bound(const struct linear *l)
+static bool is_load_bound(const struct gemm *g, const struct nest *n)
 {
-	return l->panel.kind == PANEL_F32 ||
-	       (l->lowp.op && !l->nest.dot.is_emulated && panel_vectors(l) == 1);
+	return g->panel.kind == PANEL_F32 || (g->lowp.is_on && !n->dot.is_emulated && panel_vectors(g) == 1);
 }
 
 /* Panels that a GEMV interleaves: one panel has too few accumulators to hide the latency of multiply-adds. Not for
  * int8 that is converted in registers, which is bound by the conversion. The more a k-row costs, the fewer. */
-static int gemv_panels(const struct linear *l)
+static int gemv_panels(const struct gemm *g, const struct nest *n)
 {
-	if (panel_vectors(l) > 2 || has_dot_blocks(l) || l->columns.n / MATMUL_PANEL < MATMUL_NC)
+	if (panel_vectors(g) > 2 || has_dot_blocks(g) || g->columns.n / MATMUL_PANEL < MATMUL_NC)
 		return 1;
-	if (is_load_bound(l))
+	if (is_load_bound(g, n))
 		return MATMUL_NC;
-	if (dequantizes_inline(l))
-		return inline_panels(l, 1);
-	return l->lowp.op && !l->lowp.to.bf16 ? 1 : MATMUL_NC / 2;
+	if (dequantizes_inline(g, n))
+		return inline_panels(g, 1);
+	return g->lowp.is_on && !g->lowp.to.bf16 ? 1 : MATMUL_NC / 2;
 }
 
 /* Height of the highest and the lowest of ceil(rows / mr) passes, over all numbers of rows from `rows` on. */
-static void find_pass_mr(const struct linear *l, struct nest_pass *p, int64_t rows)
+static void find_pass_mr(const struct gemm *g, struct nest_pass *p, int64_t rows)
 {
-	rows = l->rows_lo > rows ? l->rows_lo : rows;
-	for (p->high = 1, p->low = p->mr; rows <= l->rows_hi; rows++) {
+	rows = g->rows_lo > rows ? g->rows_lo : rows;
+	for (p->high = 1, p->low = p->mr; rows <= g->rows_hi; rows++) {
 		int64_t n = ceil_div(rows, p->mr), low = rows / n, high = ceil_div(rows, n);
 		p->high = high > p->high ? (int)high : p->high;
 		p->low = low < p->low ? (int)low : p->low;
@@ -584,12 +519,11 @@ static void find_pass_mr(const struct linear *l, struct nest_pass *p, int64_t ro
  * more panels. More rows go in passes by the main register tile, which loads less for each multiply-add, so that memory
  * is busy all the time.
  */
-static void choose_passes(struct linear *l)
+static void choose_passes(const struct gemm *g, struct nest *n)
 {
-	struct nest *n = &l->nest;
-	int gemv = gemv_panels(l), most = single_panel_mr(l);
-	bool uses_main_tile = l->rows_hi > most && n->mr * n->nr > most, is_inline = dequantizes_inline(l);
-	if (gemv > 1 && l->rows_lo < 2)
+	int gemv = gemv_panels(g, n), most = single_panel_mr(g);
+	bool uses_main_tile = g->rows_hi > most && n->mr * n->nr > most, is_inline = dequantizes_inline(g, n);
+	if (gemv > 1 && g->rows_lo < 2)
 		n->pass[n->n_passes++] =
 		        (struct nest_pass){.rows_max = 1,
 		                           .mr = 1,
@@ -597,66 +531,67 @@ static void choose_passes(struct linear *l)
 		                           .low = 1,
 		                           .panels = gemv,
 		                           .is_one = true,
-		                           .ahead = is_load_bound(l) ? 0 : PREFETCH_BYTES_GEMV};
-	if (n->n_passes > 0 && l->rows_hi <= 1)
+		                           .ahead = is_load_bound(g, n) ? 0 : PREFETCH_BYTES_GEMV};
+	if (n->n_passes > 0 && g->rows_hi <= 1)
 		return;
-	if (l->rows_hi <= most || (uses_main_tile && l->rows_lo <= most)) {
+	if (g->rows_hi <= most || (uses_main_tile && g->rows_lo <= most)) {
 		struct nest_pass p = {.rows_max = most, .mr = most, .is_one = true, .panels = 1};
-		int64_t high = l->rows_hi < most ? l->rows_hi : most, low = gemv > 1 ? 2 : 1;
-		low = l->rows_lo > low ? l->rows_lo : low;
+		int64_t high = g->rows_hi < most ? g->rows_hi : most, low = gemv > 1 ? 2 : 1;
+		low = g->rows_lo > low ? g->rows_lo : low;
 		p.high = (int)high;
 		p.low = (int)(low < high ? low : high);
-		p.panels = is_inline ? inline_panels(l, p.high) : 1;
-		p.ahead = p.high > 1 || has_dot_blocks(l) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
+		p.panels = is_inline ? inline_panels(g, p.high) : 1;
+		p.ahead = p.high > 1 || has_dot_blocks(g) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
 		if (is_inline && p.low <= INLINE_LOW_MR && p.high > INLINE_LOW_MR) {
 			struct nest_pass few = p;
 			few.rows_max = few.high = INLINE_LOW_MR;
-			few.panels = inline_panels(l, INLINE_LOW_MR);
+			few.panels = inline_panels(g, INLINE_LOW_MR);
 			n->pass[n->n_passes++] = few;
 			p.low = INLINE_LOW_MR + 1;
 		}
 		n->pass[n->n_passes++] = p;
 	}
-	if (l->rows_hi > most) {
-		struct nest_pass p = {.rows_max = l->rows_hi, .mr = most, .panels = 1};
+	if (g->rows_hi > most) {
+		struct nest_pass p = {.rows_max = g->rows_hi, .mr = most, .panels = 1};
 		if (uses_main_tile) {
 			p.mr = n->mr;
 			p.panels = n->nr;
 		}
 		p.ahead = PREFETCH_BYTES;
-		p.next_fits = fit_l2_share(l, p.panels, L2_SHARE_NEXT);
-		find_pass_mr(l, &p, uses_main_tile ? most + 1 : gemv > 1 ? 2 : 1);
+		p.next_fits = fit_l2_share(g, p.panels, L2_SHARE_NEXT);
+		find_pass_mr(g, &p, uses_main_tile ? most + 1 : gemv > 1 ? 2 : 1);
 		n->pass[n->n_passes++] = p;
 	}
 }
 
 /* ---- the nest ---- */
 
-bool nest_choose(struct linear *l, int64_t expert_rows)
+bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
 {
-	struct nest *n = &l->nest;
-	if (!choose_tile(l) || !choose_x_buffer(l))
+	*n = (struct nest){.order = NEST_M_BLOCKS};
+	if (!choose_tile(g, n) || !choose_x_buffer(g, n))
 		return false;
 	if (expert_rows > 0)
-		choose_expert_block(l, expert_rows);
-	choose_dot(l);
-	n->order = uses_amx(l) ? NEST_AMX : expert_rows == 0 && is_skinny(l) ? NEST_SKINNY : NEST_M_BLOCKS;
-	choose_c_buffer(l, expert_rows > 0);
-	if (!choose_b_buffer(l))
+		choose_expert_block(g, n, expert_rows);
+	choose_dot(g, n);
+	n->order = uses_amx(g) ? NEST_AMX : expert_rows == 0 && is_skinny(g, n) ? NEST_SKINNY : NEST_M_BLOCKS;
+	n->lists_rows = g->may_list_rows && n->order != NEST_SKINNY;
+	choose_c_buffer(g, n, expert_rows > 0);
+	if (!choose_b_buffer(g, n))
 		return false;
-	choose_repack(l);
-	n->few_unit = l->columns.unit;
-	n->unit = l->columns.unit * (l->columns.unit % n->nr == 0 ? 1 : n->nr);
-	if (prefers_small_code(l))
+	choose_repack(g, n);
+	n->few_unit = g->columns.unit;
+	n->unit = g->columns.unit * (g->columns.unit % n->nr == 0 ? 1 : n->nr);
+	if (prefers_small_code(g))
 		n->few_unit = n->unit;
-	if (expert_rows > 0 && n->kc && n->c.rows < l->rows_hi)
-		l->rows_hi = n->c.rows;
-	n->m_block = choose_m_block(l);
+	if (expert_rows > 0 && n->kc && n->c.rows < g->rows_hi)
+		g->rows_hi = n->c.rows;
+	n->m_block = choose_m_block(g, n);
 	/* OpenCL has no prefetch that all devices implement; a B buffer is in the cache anyway. */
-	n->prefetches_next = l->rows_hi > n->mr && n->b.source == NEST_PACKED && !prefers_small_code(l);
+	n->prefetches_next = g->rows_hi > n->mr && n->b.source == NEST_PACKED && !prefers_small_code(g);
 	if (n->order == NEST_SKINNY)
-		choose_passes(l);
+		choose_passes(g, n);
 	else
-		list_row_tiles(l);
+		list_row_tiles(g, n);
 	return true;
 }

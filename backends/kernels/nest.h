@@ -16,7 +16,63 @@
 
 #include "backends/kb/kb.h"
 #include "backends/kernels/panel.h"
+#include "ir/core/module.h"
 #include "ir/target/tile.h"
+
+#define MATMUL_PANEL    PANEL_COLUMNS
+#define MATMUL_NC       TILE_PANELS_MAX /* panels of an N block, at least; no register tile is wider */
+#define MATMUL_ROWS_MAX TILE_MR_MAX
+#define MATMUL_ACC_MAX  TILE_ACC_MAX
+#define MATMUL_X_WORDS  4  /* words of x in a vector that is multiplied by element (SDOT) or 2x2 (MMLA) */
+#define MATMUL_CHUNK    32 /* K elements in an iteration: eight words of x */
+
+/* Columns of the result. */
+struct matmul_columns {
+	int64_t n;      /* N, of one projection */
+	int64_t panels; /* ceil(n / 16): the last panel may be partial */
+	int64_t unit;   /* panels that stay in one task, so that it has whole heads */
+	int nc;         /* panels of an N block, a multiple of unit */
+	int mats;       /* 2: gate and up, whose panels [panels, 2 panels) belong to up; else 1 */
+};
+
+/* Reduced precision: x is quantized to int8 or rounded to bf16 (op quantize_rows) before the product. */
+struct matmul_lowp {
+	bool is_on;                          /* false: x is f32 */
+	struct activation_quant to;          /* type, and block length along K */
+	struct activation_row_layout layout; /* of a row in the x buffer: quants, row sums, scales */
+};
+
+/* The GEMM that a nest is chosen for: its shape, its operands, and the parts of its group that decide on a nest. */
+struct gemm {
+	const struct target *target;
+	struct kb_caps caps;             /* of the target */
+	const struct attrs_group *attrs; /* tile, blocks and scratch that the group asks for */
+	int64_t rows_lo, rows_hi; /* bounds of M; of experts, when their nest is chosen, of an M block */
+	int64_t depth;            /* K, or its bound (value.has_depth) */
+	struct panel panel;       /* layout of B */
+	struct matmul_columns columns;
+	struct matmul_lowp lowp;
+	/* Op matmul: B is a value. N or K may be known in the call only; neighbours along N may be neighbours in
+	 * memory. */
+	struct {
+		bool is_on, has_n, has_depth, is_n_adjacent;
+		enum ir_dtype dtype;
+	} value;
+	bool is_k_adjacent;  /* neighbours along K of a row of x are neighbours in memory */
+	bool makes_x;        /* the prologue makes rows of x in scratch: a norm, quantization, or both */
+	bool has_norm_after; /* the epilogue needs complete rows */
+	/* The epilogue reads columns by ranges or in blocks, ends at an N known in the call, or is long: from the C
+	 * buffer it is emitted once, else for each accumulator of each register tile. */
+	bool needs_c_buffer;
+	bool may_list_rows;   /* rows of a padded batch beyond the lengths are never read (README.md) */
+	bool shares_rows;     /* several work-items compute a task */
+	int64_t weight_bytes; /* of the model, at least of this GEMM */
+};
+/* True if the last panel may have fewer than 16 columns. */
+static inline bool gemm_has_partial_panel(const struct gemm *g)
+{
+	return g->value.has_n || g->columns.n % MATMUL_PANEL != 0;
+}
 
 /* The order of the loops: M blocks outside of N blocks; panels outside of rows, since reading B bounds the time; M
  * blocks whose accumulators AMX adds up in the C buffer, K block by K block. */
@@ -101,6 +157,7 @@ struct nest {
 		/* zero points times sums of x: a product of i16 pairs is faster than one of i32 */
 		bool corrects_by_pairs;
 	} dot;
+	bool lists_rows;      /* M blocks are lists of the real rows of a padded batch */
 	bool prefetches_next; /* row tiles prefetch the next block of B, each its share */
 };
 
@@ -127,15 +184,14 @@ struct nest_tile {
 	bool is_unmasked; /* codebook indices keep high bits, which the lookup ignores */
 };
 
-struct linear;
 /*
- * Sets l->nest; l has its operands and shapes. expert_rows: 0, or the most rows of an M block of those that select an
- * expert; the row bounds of l become those of the M block. False: the sizes that the group asks for exceed limits, or
- * its scratch is too small.
+ * Chooses the nest of g. expert_rows: 0, or the most rows of an M block of those that select an expert; the row bounds
+ * of g become those of the M block. False: the sizes that the group asks for exceed limits, or its scratch is too
+ * small.
  */
-bool nest_choose(struct linear *l, int64_t expert_rows);
+bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n);
 /* The K loop of a tile of `rows` rows and `vectors` vectors of columns, whose k-rows are stored as `b`. */
-struct nest_tile nest_tile(const struct linear *l, const struct panel *b, bool is_repacked, int rows,
-                           int vectors);
+struct nest_tile nest_tile(const struct gemm *g, const struct nest *n, const struct panel *b,
+                           bool is_repacked, int rows, int vectors);
 
 #endif
