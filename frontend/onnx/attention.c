@@ -41,9 +41,8 @@ bool import_heads(struct importer *im, struct operand *v, int64_t heads, struct 
 		return import_refuse(im, "%s of %d axes in %lld heads", im->node->op, v->rank,
 		                     (long long)heads);
 	const struct ir_dim *split[] = {v->dims[0], v->dims[1], ir_dim_const(im->dims, heads), each};
-	out->x = import_statement(
-	        im, "heads",
-	        import_text(im, "transpose(reshape(%s, %s), [0, 2, 1, 3])", x, dims_text(im, 4, split)));
+	out->x = import_statement(im, "heads", "transpose(reshape(%s, %s), [0, 2, 1, 3])", x,
+	                          dims_text(im, 4, split));
 	const struct ir_dim *dims[] = {split[0], split[2], split[1], split[3]};
 	memcpy(out->dims, dims, sizeof(dims));
 	return !im->failed;
@@ -62,14 +61,13 @@ static bool join_past(struct importer *im, struct heads *h, size_t past, size_t 
 	struct operand *before = operand_at(im, past);
 	if (before != NULL && (before->rank != 4 || !ir_dim_equals(before->dims[2], 0))) {
 		const char *old = operand_tensor(im, before);
-		h->x = import_statement(im, "all", import_text(im, "concat([%s, %s], axis=2)", old, h->x));
+		h->x = import_statement(im, "all", "concat([%s, %s], axis=2)", old, h->x);
 		const struct ir_type *t = import_type(im, h->x);
 		if (t == NULL)
 			return false;
 		memcpy(h->dims, t->dims, sizeof(h->dims));
 	}
-	return import_is_read(im, i) ? import_output(im, i, import_text(im, "identity(%s)", h->x))
-	                             : !im->failed;
+	return import_is_read(im, i) ? import_output(im, i, "identity(%s)", h->x) : !im->failed;
 }
 
 /* attn_mask, operand 3: bools say which keys are visible (a->mask), floats are added to the scores (a->bias). One
@@ -95,7 +93,7 @@ static bool read_mask(struct importer *im, struct attention *a)
 		                          "pad(cast(%s, f32), axis=-1, before=0, after=%s, value=0.0) > 0.5",
 		                          x, left)
 		            : import_text(im, "pad(%s, axis=-1, before=0, after=%s, value=-.inf)", x, left);
-		x = import_statement(im, "given", x);
+		x = import_statement(im, "given", "%s", x);
 	}
 	*(is_bool ? &a->mask : &a->bias) = x;
 	return !im->failed;
@@ -112,8 +110,7 @@ static const char *causal_text(struct importer *im, const struct attention *a)
 		                      dim_text(im, a->q.dims[0]));
 	else if (a->past != NULL)
 		queries = import_text(im, "%s + (%s)", queries, dim_text(im, a->past));
-	return import_statement(im, "seen",
-	                        import_text(im, "reshape(iota([%s]), [1, %s]) <= %s", t, t, queries));
+	return import_statement(im, "seen", "reshape(iota([%s]), [1, %s]) <= %s", t, t, queries);
 }
 
 /* ---- step by step ---- */
@@ -138,7 +135,7 @@ static bool output_scores(struct importer *im, int64_t mode, const char *x)
 {
 	return attribute_int(im, "qk_matmul_output_mode", 0) != mode || !import_is_read(im, 3)
 	               ? !im->failed
-	               : import_output(im, 3, import_text(im, "identity(%s)", x));
+	               : import_output(im, 3, "identity(%s)", x);
 }
 
 /* Attention in separate statements, in the order of the standard, so that the scores of each stage may be an output:
@@ -146,22 +143,22 @@ static bool output_scores(struct importer *im, int64_t mode, const char *x)
 static const char *write_scores(struct importer *im, const struct attention *a)
 {
 	const char *k = for_all_heads(im, a, &a->k), *v = for_all_heads(im, a, &a->v), *seen;
-	const char *x = import_statement(
-	        im, "scores", import_text(im, "matmul(%s, %s, transpose_b=true) * %s", a->q.x, k, a->scale));
+	const char *x =
+	        import_statement(im, "scores", "matmul(%s, %s, transpose_b=true) * %s", a->q.x, k, a->scale);
 	(void)output_scores(im, 0, x);
 	if (a->cap[0] != '\0')
-		x = import_statement(im, "scores", import_text(im, "softcap(%s, %s)", x, a->cap));
+		x = import_statement(im, "scores", "softcap(%s, %s)", x, a->cap);
 	(void)output_scores(im, 1, x);
 	if (a->bias[0] != '\0')
-		x = import_statement(im, "scores", import_text(im, "%s + %s", x, a->bias));
+		x = import_statement(im, "scores", "%s + %s", x, a->bias);
 	if (a->mask[0] != '\0')
-		x = import_statement(im, "scores", import_text(im, "where(%s, %s, -.inf)", a->mask, x));
+		x = import_statement(im, "scores", "where(%s, %s, -.inf)", a->mask, x);
 	if (a->is_causal) {
 		seen = causal_text(im, a);
-		x = import_statement(im, "scores", import_text(im, "where(%s, %s, -.inf)", seen, x));
+		x = import_statement(im, "scores", "where(%s, %s, -.inf)", seen, x);
 	}
 	(void)output_scores(im, 2, x);
-	x = import_statement(im, "weights", import_text(im, "softmax(%s)", x));
+	x = import_statement(im, "weights", "softmax(%s)", x);
 	(void)output_scores(im, 3, x);
 	return import_text(im, "matmul(%s, %s)", x, v);
 }
@@ -174,9 +171,7 @@ static const char *write_sdpa(struct importer *im, const struct attention *a)
 	bool moves = a->past != NULL || a->lengths[0] != '\0';
 	if (a->is_causal && (moves || mask[0] != '\0')) {
 		const char *seen = causal_text(im, a);
-		mask = mask[0] == '\0'
-		               ? seen
-		               : import_statement(im, "seen", import_text(im, "%s and %s", mask, seen));
+		mask = mask[0] == '\0' ? seen : import_statement(im, "seen", "%s and %s", mask, seen);
 	} else if (a->is_causal)
 		more = import_text(im, "%s, causal=true", more);
 	if (mask[0] != '\0')
@@ -212,8 +207,7 @@ static bool read_attention(struct importer *im, struct attention *a)
 	                   : import_text(im, "(1 / sqrt(%s))", dim_text(im, a->q.dims[3]));
 	a->lengths = "";
 	if (lengths != NULL)
-		a->lengths = import_statement(im, "lengths",
-		                              import_text(im, "cast(%s, i32)", operand_tensor(im, lengths)));
+		a->lengths = import_statement(im, "lengths", "cast(%s, i32)", operand_tensor(im, lengths));
 	return join_past(im, &a->k, 4, 1) && join_past(im, &a->v, 5, 2) && read_mask(im, a);
 }
 
@@ -233,8 +227,8 @@ bool import_attention(struct importer *im)
 	                               ir_dim_mul(im->dims, a.q.dims[1], a.v.dims[3])};
 	if (operand_needed(im, 0)->rank == 3)
 		y = import_text(im, "reshape(transpose(%s, [0, 2, 1, 3]), %s)",
-		                import_statement(im, "heads", y), dims_text(im, 3, flat));
-	return import_output(im, 0, y);
+		                import_statement(im, "heads", "%s", y), dims_text(im, 3, flat));
+	return import_output(im, 0, "%s", y);
 }
 
 /* The cosines or sines of operand i as [.., n] that broadcasts to x with four axes: tables [positions, n] are looked
@@ -245,8 +239,7 @@ static const char *angles_text(struct importer *im, size_t i, bool heads_first, 
 	const char *table = tensor_at(im, i);
 	if (at != NULL) {
 		const char *ids = operand_tensor(im, at);
-		table = import_statement(im, "angles",
-		                         import_text(im, "gather(%s, cast(%s, i32))", table, ids));
+		table = import_statement(im, "angles", "gather(%s, cast(%s, i32))", table, ids);
 	}
 	const struct ir_type *t = import_type(im, table);
 	if (t == NULL || t->rank != 3 || t->dims[2] != n) {
@@ -256,8 +249,7 @@ static const char *angles_text(struct importer *im, size_t i, bool heads_first, 
 	const struct ir_dim *one = ir_dim_const(im->dims, 1);
 	const struct ir_dim *dims[] = {t->dims[0], heads_first ? one : t->dims[1],
 	                               heads_first ? t->dims[1] : one, n};
-	return import_statement(im, "angles",
-	                        import_text(im, "reshape(%s, %s)", table, dims_text(im, 4, dims)));
+	return import_statement(im, "angles", "reshape(%s, %s)", table, dims_text(im, 4, dims));
 }
 
 /* Part i (0, 1) of the pairs of x: halves of its last axis, or every other element of it. */
@@ -267,7 +259,7 @@ static const char *part_text(struct importer *im, const char *x, int64_t n, int 
 	                                             i, (long long)(2 * n))
 	                               : import_text(im, "slice(%s, axis=-1, begin=%lld, end=%lld)", x,
 	                                             (long long)(i * n), (long long)((i + 1) * n));
-	return import_statement(im, "part", part);
+	return import_statement(im, "part", "%s", part);
 }
 
 const char *import_rotary_table(struct importer *im, size_t cosines, size_t sines)
@@ -308,12 +300,11 @@ static bool rotary_by_table(struct importer *im, struct operand *v, const struct
 		ids = import_text(im, "iota([%s]) + %s", dim_text(im, n), ids);
 	const char *x = operand_tensor(im, v), *flat = dims_text(im, 3, v->dims);
 	if (!is_flat)
-		return import_output(im, 0, rope_text(im, x, ids, table, interleaved)) || im->failed;
+		return import_output(im, 0, "%s", rope_text(im, x, ids, table, interleaved)) || im->failed;
 	x = import_text(im, "transpose(reshape(%s, %s), [0, 2, 1, 3])", x, dims_text(im, 4, dims));
-	x = import_statement(im, "heads", x);
-	x = import_statement(im, "rotated", rope_text(im, x, ids, table, interleaved));
-	return import_output(im, 0, import_text(im, "reshape(transpose(%s, [0, 2, 1, 3]), %s)", x, flat)) ||
-	       im->failed;
+	x = import_statement(im, "heads", "%s", x);
+	x = import_statement(im, "rotated", "%s", rope_text(im, x, ids, table, interleaved));
+	return import_output(im, 0, "reshape(transpose(%s, [0, 2, 1, 3]), %s)", x, flat) || im->failed;
 }
 
 /* (a, b) becomes (a cos - b sin, a sin + b cos) in the first `rotary_embedding_dim` features (0: all), by `rope`
@@ -345,8 +336,7 @@ bool import_rotary(struct importer *im)
 	if (rotary_by_table(im, v, dims, interleaved))
 		return !im->failed;
 	if (is_flat) {
-		x = import_statement(im, "heads",
-		                     import_text(im, "reshape(%s, %s)", x, dims_text(im, 4, dims)));
+		x = import_statement(im, "heads", "reshape(%s, %s)", x, dims_text(im, 4, dims));
 	}
 	if (!ir_dim_is_const(dims[3], &width))
 		return import_refuse(im, "not supported: RotaryEmbedding of %s features",
@@ -373,6 +363,6 @@ bool import_rotary(struct importer *im)
 	if (rotated < width)
 		y = import_text(im, "concat([%s, slice(%s, axis=-1, begin=%lld, end=%lld)], axis=-1)", y, x,
 		                (long long)rotated, (long long)width);
-	return import_output(im, 0,
+	return import_output(im, 0, "%s",
 	                     is_flat ? import_text(im, "reshape(%s, %s)", y, dims_text(im, 3, v->dims)) : y);
 }

@@ -88,7 +88,7 @@ bool import_template(struct importer *im, const char *text)
 	}
 	value = arena_strdup(im->a, out.data);
 	buf_destroy(&out);
-	return import_output(im, 0, value);
+	return import_output(im, 0, "%s", value);
 }
 
 /* ---- elementwise ---- */
@@ -138,8 +138,7 @@ bool import_cast(struct importer *im)
 		ids->name = dtype == DT_I32 ? v->ids->name : NULL;
 		return import_alias(im, 0, ids);
 	}
-	return import_output(im, 0,
-	                     import_text(im, "cast(%s, %s)", operand_tensor(im, v), ir_dtype_name(dtype)));
+	return import_output(im, 0, "cast(%s, %s)", operand_tensor(im, v), ir_dtype_name(dtype));
 }
 
 /* Limits are attributes min and max of old files, or operands 1 and 2; absent ones do not limit. */
@@ -160,7 +159,7 @@ bool import_clip(struct importer *im)
 	}
 	if (limits[0] == '\0')
 		return import_alias(im, 0, v);
-	return import_output(im, 0, import_text(im, "clip(%s%s)", operand_tensor(im, v), limits));
+	return import_output(im, 0, "clip(%s%s)", operand_tensor(im, v), limits);
 }
 
 /* Ints are divided toward zero, the language rounds down: for a negative quotient -a // b is negated. */
@@ -169,7 +168,7 @@ bool import_divide(struct importer *im)
 	const char *a = text_at(im, 0), *b = text_at(im, 1);
 	enum ir_dtype_class type = ir_dtype_class(operand_needed(im, 0)->dtype);
 	return import_output(
-	        im, 0,
+	        im, 0, "%s",
 	        type == DTCLASS_FLOAT
 	                ? import_text(im, "%s / %s", a, b)
 	                : import_text(im, "where((%s < 0) != (%s < 0), neg(neg(%s) // %s), %s // %s)", a, b,
@@ -182,10 +181,8 @@ bool import_modulo(struct importer *im)
 {
 	const char *a = tensor_at(im, 0), *b = text_at(im, 1);
 	if (attribute_int(im, "fmod", 0) == 0)
-		return import_output(im, 0, import_text(im, "%s %% %s", a, b));
-	return import_output(
-	        im, 0,
-	        import_text(im, "where(%s < 0, neg(neg(%s) %% abs(%s)), %s %% abs(%s))", a, a, b, a, b));
+		return import_output(im, 0, "%s %% %s", a, b);
+	return import_output(im, 0, "where(%s < 0, neg(neg(%s) %% abs(%s)), %s %% abs(%s))", a, a, b, a, b);
 }
 
 /* The type is that of the base. `**` has no ints to a float power: these are computed as f32 and cast back. */
@@ -202,14 +199,14 @@ bool import_power(struct importer *im)
 	else
 		exponent = import_text(im, "cast(%s, %s)", operand_tensor(im, b), both_ints ? type : "f32");
 	if (!is_int || both_ints)
-		return import_output(im, 0, import_text(im, "%s ** %s", base, exponent));
-	return import_output(im, 0, import_text(im, "cast(cast(%s, f32) ** %s, %s)", base, exponent, type));
+		return import_output(im, 0, "%s ** %s", base, exponent);
+	return import_output(im, 0, "cast(cast(%s, f32) ** %s, %s)", base, exponent, type);
 }
 
 bool import_gelu(struct importer *im)
 {
 	bool tanh = strcmp(attribute_text(im, "approximate", "none"), "tanh") == 0;
-	return import_output(im, 0, import_text(im, "gelu%s(%s)", tanh ? "_tanh" : "", tensor_at(im, 0)));
+	return import_output(im, 0, "gelu%s(%s)", tanh ? "_tanh" : "", tensor_at(im, 0));
 }
 
 /* Gelu, BiasGelu and FastGelu of ONNX Runtime: operand 1 is added first; FastGelu is that by tanh. */
@@ -217,9 +214,7 @@ bool import_biased_gelu(struct importer *im)
 {
 	const char *x = tensor_at(im, 0), *bias = operand_at(im, 1) != NULL ? tensor_at(im, 1) : NULL;
 	x = bias != NULL ? import_text(im, "%s + %s", x, bias) : x;
-	return import_output(
-	        im, 0,
-	        import_text(im, "gelu%s(%s)", strcmp(im->node->op, "FastGelu") == 0 ? "_tanh" : "", x));
+	return import_output(im, 0, "gelu%s(%s)", strcmp(im->node->op, "FastGelu") == 0 ? "_tanh" : "", x);
 }
 
 /* x sigmoid(alpha x); gelu_quick of the language has the alpha 1.702. */
@@ -227,7 +222,7 @@ bool import_quick_gelu(struct importer *im)
 {
 	const char *x = tensor_at(im, 0);
 	double alpha = attribute_float(im, "alpha", 1.702);
-	return import_output(im, 0,
+	return import_output(im, 0, "%s",
 	                     (float)alpha == 1.702F
 	                             ? import_text(im, "gelu_quick(%s)", x)
 	                             : import_text(im, "%s * sigmoid(%s * %s)", x, x, float_text(im, alpha)));
@@ -242,8 +237,8 @@ bool import_is_inf(struct importer *im)
 	if (!above && !below)
 		return import_refuse(im, "not supported: IsInf of no infinity");
 	if (above && below)
-		return import_output(im, 0, import_text(im, "abs(%s) == .inf", x));
-	return import_output(im, 0, import_text(im, "%s == (%s.inf)", x, above ? "" : "-"));
+		return import_output(im, 0, "abs(%s) == .inf", x);
+	return import_output(im, 0, "%s == (%s.inf)", x, above ? "" : "-");
 }
 
 /* Max, Min, Sum, Mean of any number of tensors. */
@@ -257,7 +252,7 @@ bool import_variadic(struct importer *im)
 		                        : import_text(im, "%s + %s", text, tensor_at(im, i));
 	if (strcmp(op, "Mean") == 0)
 		text = import_text(im, "(%s) / %zu.0", text, im->node->inputs.n);
-	return import_output(im, 0, text);
+	return import_output(im, 0, "%s", text);
 }
 
 /* ---- along axes ---- */
@@ -271,13 +266,12 @@ bool import_softmax(struct importer *im)
 	bool is_old = im->onnx->opset > 0 && im->onnx->opset < 13;
 	int axis = axis_of(im, attribute_int(im, "axis", is_old ? 1 : -1), v->rank);
 	if (!is_old || axis == v->rank - 1)
-		return import_output(im, 0, import_text(im, "%s(%s, axis=%d)", name, x, axis));
+		return import_output(im, 0, "%s(%s, axis=%d)", name, x, axis);
 	const struct ir_dim *flat[2] = {ir_dim_const(im->dims, 1), ir_dim_const(im->dims, 1)};
 	for (int i = 0; i < v->rank; i++)
 		flat[i >= axis] = ir_dim_mul(im->dims, flat[i >= axis], v->dims[i]);
-	return import_output(im, 0,
-	                     import_text(im, "reshape(%s(reshape(%s, %s)), %s)", name, x,
-	                                 dims_text(im, 2, flat), dims_text(im, v->rank, v->dims)));
+	return import_output(im, 0, "reshape(%s(reshape(%s, %s)), %s)", name, x, dims_text(im, 2, flat),
+	                     dims_text(im, v->rank, v->dims));
 }
 
 /* 1 at the first largest element along the axis, else 0: indices of the axis compared with argmax. */
@@ -292,12 +286,9 @@ bool import_hardmax(struct importer *im)
 	}
 	if (im->failed)
 		return false;
-	return import_output(
-	        im, 0,
-	        import_text(im, "cast(reshape(argmax(%s, axis=%d), %s) == reshape(iota([%s]), %s), f32)",
-	                    tensor_at(im, 0), axis, dims_text(im, v->rank, at),
-	                    ir_dim_to_string(im->a, im->dims, v->dims[axis], false),
-	                    dims_text(im, v->rank, row)));
+	return import_output(im, 0, "cast(reshape(argmax(%s, axis=%d), %s) == reshape(iota([%s]), %s), f32)",
+	                     tensor_at(im, 0), axis, dims_text(im, v->rank, at), dim_text(im, v->dims[axis]),
+	                     dims_text(im, v->rank, row));
 }
 
 /* ArgMin is ArgMax of the negated values. */
@@ -318,13 +309,13 @@ bool import_argmax(struct importer *im)
 		dims[i] = i == axis ? ir_dim_const(im->dims, 1) : v->dims[i];
 	if (attribute_int(im, "keepdims", 1) != 0)
 		x = import_text(im, "reshape(%s, %s)", x, dims_text(im, v->rank, dims));
-	return import_output(im, 0, import_text(im, "cast(%s, i64)", x));
+	return import_output(im, 0, "cast(%s, i64)", x);
 }
 
 /* x in the other order along an axis. */
 static const char *reversed(struct importer *im, const char *x, const struct operand *v, int axis)
 {
-	const char *n = ir_dim_to_string(im->a, im->dims, v->dims[axis], false);
+	const char *n = dim_text(im, v->dims[axis]);
 	return import_text(im, "gather(%s, neg(iota([%s])) + (%s - 1), axis=%d)", x, n, n, axis);
 }
 
@@ -342,9 +333,10 @@ bool import_cumsum(struct importer *im)
 	bool backward = attribute_int(im, "reverse", 0) != 0;
 	sum = import_text(im, "cumsum(%s, axis=%d)", backward ? reversed(im, x, v, at) : x, at);
 	if (backward)
-		sum = reversed(im, import_statement(im, "sum", sum), v, at);
-	return import_output(
-	        im, 0, attribute_int(im, "exclusive", 0) != 0 ? import_text(im, "%s - %s", sum, x) : sum);
+		sum = reversed(im, import_statement(im, "sum", "%s", sum), v, at);
+	return import_output(im, 0, "%s",
+	                     attribute_int(im, "exclusive", 0) != 0 ? import_text(im, "%s - %s", sum, x)
+	                                                            : sum);
 }
 
 /* topk of the language takes the largest elements of the last axis: other axes are swapped with it, and smallest
@@ -376,5 +368,5 @@ bool import_topk(struct importer *im)
 		values = import_text(im, "transpose(%s, %s)", values, order);
 		at = import_text(im, "transpose(%s, %s)", at, order);
 	}
-	return import_output(im, 0, values) && import_output(im, 1, import_text(im, "cast(%s, i64)", at));
+	return import_output(im, 0, "%s", values) && import_output(im, 1, "cast(%s, i64)", at);
 }

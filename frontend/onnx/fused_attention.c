@@ -33,7 +33,7 @@ static const char *add_bias(struct importer *im, const char *x, size_t i, int64_
 /* The expression x of features [B, S, heads E], as heads [B, heads, S, E] under a name. */
 static bool split_heads(struct importer *im, const char *x, int64_t heads, struct heads *out)
 {
-	struct operand *v = import_operand(im, import_statement(im, "features", x));
+	struct operand *v = import_operand(im, import_statement(im, "features", "%s", x));
 	return v != NULL && import_heads(im, v, heads, out);
 }
 
@@ -101,7 +101,7 @@ static bool read_mask(struct importer *im, struct fused *a, size_t i)
 		x = import_text(im, "reshape(%s, %s) > 0", x, dims_text(im, 4, dims));
 	} else
 		return import_refuse(im, "not supported: %s with a mask of this shape", im->node->op);
-	struct operand *seen = import_operand(im, import_statement(im, "seen", x));
+	struct operand *seen = import_operand(im, import_statement(im, "seen", "%s", x));
 	if (seen != NULL && import_visibility(im, seen, &shape) != VISIBLE_ALL)
 		add_scores(im, a, import_text(im, "where(%s, const(0.0), %s)", seen->name, hidden));
 	return seen != NULL;
@@ -143,18 +143,15 @@ static bool join_past(struct importer *im, struct fused *a, size_t i)
 		if (a->is_state)
 			continue;
 		if (a->past[k] != NULL) {
-			const char *all =
-			        import_statement(im, "all",
-			                         import_text(im, "concat([%s, %s], axis=2)",
-			                                     operand_tensor(im, past), parts[k]->x));
+			const char *all = import_statement(im, "all", "concat([%s, %s], axis=2)",
+			                                   operand_tensor(im, past), parts[k]->x);
 			const struct ir_type *t = import_type(im, all);
 			if (t == NULL)
 				return false;
 			parts[k]->x = all;
 			memcpy(parts[k]->dims, t->dims, sizeof(parts[k]->dims));
 		}
-		if (import_is_read(im, 1 + k) &&
-		    !import_output(im, 1 + k, import_text(im, "identity(%s)", parts[k]->x)))
+		if (import_is_read(im, 1 + k) && !import_output(im, 1 + k, "identity(%s)", parts[k]->x))
 			return false;
 	}
 	a->keys = a->is_state && a->past[0] != NULL ? ir_dim_add(im->dims, a->keys, a->past[0]->dims[2])
@@ -181,17 +178,14 @@ static bool output_fused(struct importer *im, const struct fused *a)
 		const char *seen = import_text(
 		        im, "reshape(iota([%s]), [1, %s]) <= reshape(iota([%s]) + (%s - %s), [%s, 1])", t, t,
 		        s, t, s, s);
-		more = import_text(im, "%s, mask=%s", more, import_statement(im, "seen", seen));
+		more = import_text(im, "%s, mask=%s", more, import_statement(im, "seen", "%s", seen));
 	}
 	if (a->is_state)
 		more = import_text(im, "%s, cache=\"kv.%zu\"", more, im->past.n_caches++);
 	if (a->bias[0] != '\0')
-		more = import_text(im, "%s, bias=%s", more, import_statement(im, "bias", a->bias));
-	const char *y = import_statement(
-	        im, "heads", import_text(im, "sdpa(%s, %s, %s, %s)", a->q.x, a->k.x, a->v.x, more));
-	return import_output(
-	        im, 0,
-	        import_text(im, "reshape(transpose(%s, [0, 2, 1, 3]), %s)", y, dims_text(im, 3, flat)));
+		more = import_text(im, "%s, bias=%s", more, import_statement(im, "bias", "%s", a->bias));
+	const char *y = import_statement(im, "heads", "sdpa(%s, %s, %s, %s)", a->q.x, a->k.x, a->v.x, more);
+	return import_output(im, 0, "reshape(transpose(%s, [0, 2, 1, 3]), %s)", y, dims_text(im, 3, flat));
 }
 
 /* The factor of the scores; 0 or absent: 1 / sqrt(E). */
@@ -226,9 +220,8 @@ bool import_fused_attention(struct importer *im)
 		return import_refuse(
 		        im, "not supported: Attention of com.microsoft with matrices of these shapes");
 	const char *path = import_layer(im, w, "transpose: true", bias);
-	const char *x = import_statement(im, "features",
-	                                 import_text(im, "linear(%s, %s, out=%lld%s)", tensor_at(im, 0), path,
-	                                             (long long)all, bias != NULL ? "" : ", bias=false"));
+	const char *x = import_statement(im, "features", "linear(%s, %s, out=%lld%s)", tensor_at(im, 0), path,
+	                                 (long long)all, bias != NULL ? "" : ", bias=false");
 	if (!read_part(im, x, 0, n[0], heads, SIZE_MAX, &a.q) ||
 	    !read_part(im, x, n[0], n[1], heads, SIZE_MAX, &a.k) ||
 	    !read_part(im, x, n[0] + n[1], n[2], heads, SIZE_MAX, &a.v))
@@ -266,9 +259,8 @@ static bool rotate(struct importer *im, struct heads *h, bool interleaved)
 	if (at == NULL || table == NULL)
 		return import_refuse(im, "not supported: rotary positions of %s with these tables",
 		                     im->node->op);
-	h->x = import_statement(im, "rotated",
-	                        import_text(im, "rope(%s, %s, layout=%s, table=%s)", h->x, at,
-	                                    interleaved ? "interleaved" : "halves", table));
+	h->x = import_statement(im, "rotated", "rope(%s, %s, layout=%s, table=%s)", h->x, at,
+	                        interleaved ? "interleaved" : "halves", table);
 	return !im->failed;
 }
 

@@ -52,11 +52,9 @@ static bool gather_one(struct importer *im, const struct operand *v, int axis, i
 	for (int i = 0; i < v->rank; i++)
 		if (i != axis)
 			dims[rank++] = v->dims[i];
-	return import_output(im, 0,
-	                     import_text(im, "reshape(slice(%s, axis=%d, begin=%s, end=%s), %s)",
-	                                 tensor_at(im, 0), axis, dim_text(im, at),
-	                                 dim_text(im, ir_dim_add(im->dims, at, one)),
-	                                 dims_text(im, rank, dims)));
+	return import_output(im, 0, "reshape(slice(%s, axis=%d, begin=%s, end=%s), %s)", tensor_at(im, 0),
+	                     axis, dim_text(im, at), dim_text(im, ir_dim_add(im->dims, at, one)),
+	                     dims_text(im, rank, dims));
 }
 
 /* The positions of the tokens of a state, in place of ids of `axis` that count them for all sequences at once, if the
@@ -105,12 +103,10 @@ bool import_gather(struct importer *im)
 	    import_lookup_of_quants(im, at))
 		return true;
 	if (operand_is_parameter(v) && v->rank == 2 && axis == 0)
-		return import_output(im, 0,
-		                     import_text(im, "embed(%s, %s, vocab=%s, dim=%s)", at,
-		                                 import_layer(im, v, "", NULL), dim_text(im, v->dims[0]),
-		                                 dim_text(im, v->dims[1])));
-	return import_output(im, 0,
-	                     import_text(im, "gather(%s, %s, axis=%d)", operand_tensor(im, v), at, axis));
+		return import_output(im, 0, "embed(%s, %s, vocab=%s, dim=%s)", at,
+		                     import_layer(im, v, "", NULL), dim_text(im, v->dims[0]),
+		                     dim_text(im, v->dims[1]));
+	return import_output(im, 0, "gather(%s, %s, axis=%d)", operand_tensor(im, v), at, axis);
 }
 
 /* ---- ids of elements ---- */
@@ -159,7 +155,7 @@ static const char *element_places(struct importer *im, const struct operand *v, 
 		                           : places_text(im, ids->dims[i], i, v->rank);
 		sum = add_term(im, sum, at, count_of(im, v, i + 1, v->rank));
 	}
-	return import_statement(im, "places", sum);
+	return import_statement(im, "places", "%s", sum);
 }
 
 /* The tensor with its first `to` axes merged to one, which places index. */
@@ -180,8 +176,7 @@ bool import_gather_elements(struct importer *im)
 	const char *places = element_places(im, v, axis);
 	if (im->failed)
 		return false;
-	return import_output(im, 0,
-	                     import_text(im, "gather(%s, %s, axis=0)", flat_text(im, v, v->rank), places));
+	return import_output(im, 0, "gather(%s, %s, axis=0)", flat_text(im, v, v->rank), places);
 }
 
 /* A bound of the work of a scatter that reduces: rows times ids times elements of a row. */
@@ -218,8 +213,7 @@ static bool output_reduced(struct importer *im, const char *op, struct operand *
 	const char *old = import_text(im, "reshape(%s, %s)", operand_tensor(im, v), dims_text(im, 2, flat));
 	const char *whole = is_sum ? import_text(im, "%s + %s", old, best)
 	                           : import_text(im, "%simum(%s, %s)", op, old, best);
-	return import_output(im, 0,
-	                     import_text(im, "reshape(%s, %s)", whole, dims_text(im, v->rank, v->dims)));
+	return import_output(im, 0, "reshape(%s, %s)", whole, dims_text(im, v->rank, v->dims));
 }
 
 /*
@@ -233,9 +227,8 @@ static bool output_scattered(struct importer *im, struct operand *v, int n, cons
 		return false;
 	if (strcmp(op, "none") != 0)
 		return output_reduced(im, op, v, n, places);
-	return import_output(im, 0,
-	                     import_text(im, "reshape(scatter(%s, %s, %s), %s)", flat_text(im, v, n), places,
-	                                 y, dims_text(im, v->rank, v->dims)));
+	return import_output(im, 0, "reshape(scatter(%s, %s, %s), %s)", flat_text(im, v, n), places, y,
+	                     dims_text(im, v->rank, v->dims));
 }
 
 /* Operand 0 with the elements of operand 2 at the ids along `axis`. */
@@ -268,15 +261,14 @@ static const char *row_places(struct importer *im, const struct operand *v, int6
 		else
 			at = ids_from_end(im,
 			                  import_statement(im, "ids",
-			                                   import_text(im,
-			                                               "reshape(slice(%s, axis=-1, begin=%d, "
-			                                               "end=%d), %s)",
-			                                               x, i - (int)batch, i - (int)batch + 1,
-			                                               dims_text(im, rank, ids->dims))),
+			                                   "reshape(slice(%s, axis=-1, begin=%d, "
+			                                   "end=%d), %s)",
+			                                   x, i - (int)batch, i - (int)batch + 1,
+			                                   dims_text(im, rank, ids->dims)),
 			                  ids->dtype, v->dims[i]);
 		sum = add_term(im, sum, at, count_of(im, v, i + 1, *n));
 	}
-	return import_statement(im, "places", sum);
+	return import_statement(im, "places", "%s", sum);
 }
 
 /* Ids [.., k] name rows by their first k axes, or the k after batch_dims. */
@@ -287,7 +279,7 @@ bool import_gather_nd(struct importer *im)
 	const char *places = row_places(im, v, attribute_int(im, "batch_dims", 0), &n);
 	if (im->failed)
 		return false;
-	return import_output(im, 0, import_text(im, "gather(%s, %s, axis=0)", flat_text(im, v, n), places));
+	return import_output(im, 0, "gather(%s, %s, axis=0)", flat_text(im, v, n), places);
 }
 
 /* Operand 0 with the rows of operand 2 at the ids [.., k]. */

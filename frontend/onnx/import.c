@@ -118,9 +118,10 @@ bool import_statements(struct importer *im, const char *const *stems, size_t n, 
 	return append_statement(im, targets, value);
 }
 
-const char *import_statement(struct importer *im, const char *stem, const char *value)
+const char *import_statement(struct importer *im, const char *stem, const char *fmt, ...)
 {
-	const char *name;
+	const char *name, *value;
+	ARENA_FROM_ARGS(value, im->a, fmt);
 	return import_statements(im, &stem, 1, value, &name) ? name : "";
 }
 
@@ -162,11 +163,13 @@ bool import_value(struct importer *im, size_t i, const char *name)
 	return import_alias(im, i, import_operand(im, name));
 }
 
-bool import_output(struct importer *im, size_t i, const char *value)
+bool import_output(struct importer *im, size_t i, const char *fmt, ...)
 {
+	const char *value;
+	ARENA_FROM_ARGS(value, im->a, fmt);
 	if (i >= im->node->outputs.n || im->node->outputs.items[i][0] == '\0')
 		return !im->failed;
-	return import_value(im, i, import_statement(im, im->node->outputs.items[i], value));
+	return import_value(im, i, import_statement(im, im->node->outputs.items[i], "%s", value));
 }
 
 bool import_alias(struct importer *im, size_t i, struct operand *v)
@@ -207,7 +210,7 @@ bool import_fused(struct importer *im, const struct onnx_node *node, const char 
 {
 	const char *name = node->outputs.items[0];
 	strmap_set(&im->fused, name, im);
-	return bind_value(im, name, import_operand(im, import_statement(im, name, value)));
+	return bind_value(im, name, import_operand(im, import_statement(im, name, "%s", value)));
 }
 
 static void add_use(struct importer *im, const char *name)
@@ -470,9 +473,8 @@ static bool bind_inputs(struct importer *im)
 			continue;
 		const struct frontend_input *in = &im->m->inputs.items[at++];
 		bool is_short = in->dtype == DT_F16 || in->dtype == DT_BF16;
-		const char *cast = is_short ? import_text(im, "cast(%s, f32)", in->name) : NULL;
-		struct operand *v =
-		        import_operand(im, cast != NULL ? import_statement(im, in->name, cast) : in->name);
+		struct operand *v = import_operand(
+		        im, is_short ? import_statement(im, in->name, "cast(%s, f32)", in->name) : in->name);
 		if (v != NULL && in->below > 0) {
 			v->ids = in;
 			v->name = given->type == ONNX_INT64 ? NULL : v->name;
@@ -676,7 +678,7 @@ static const char *output_value(struct importer *im, const struct onnx_value *o)
 	const char *name = operand_tensor(im, v);
 	if (!input_type(o->type, &dtype) || dtype == v->dtype)
 		return name;
-	return import_statement(im, o->name, import_text(im, "cast(%s, %s)", name, ir_dtype_name(dtype)));
+	return import_statement(im, o->name, "cast(%s, %s)", name, ir_dtype_name(dtype));
 }
 
 /* The section `outputs`, with names of the language that differ from each other; keys and values that the state has

@@ -137,13 +137,14 @@ struct importer {
 bool import_refuse(struct importer *im, const char *fmt, ...) TFMC_PRINTF(2, 3);
 /* Formatted text, in the arena. */
 const char *import_text(struct importer *im, const char *fmt, ...) TFMC_PRINTF(2, 3);
-/* Appends the statement NAME = value with an unused name that begins with `stem`; gives the name, "" on failure. */
-const char *import_statement(struct importer *im, const char *stem, const char *value);
+/* Appends the statement NAME = value, formatted, with an unused name that begins with `stem`; gives the name, "" on
+ * failure. */
+const char *import_statement(struct importer *im, const char *stem, const char *fmt, ...) TFMC_PRINTF(3, 4);
 /* The same for results of a call with several; names[n]. */
 bool import_statements(struct importer *im, const char *const *stems, size_t n, const char *value,
                        const char **names);
-/* Output i of the node is the value of a statement. */
-bool import_output(struct importer *im, size_t i, const char *value);
+/* Output i of the node is the value of a statement, formatted. */
+bool import_output(struct importer *im, size_t i, const char *fmt, ...) TFMC_PRINTF(3, 4);
 /* Output i of the node is a value that a statement has made. */
 bool import_value(struct importer *im, size_t i, const char *name);
 /* Output i of the node is an operand. */

@@ -46,7 +46,7 @@ static bool output_linear(struct importer *im, const char *x, struct operand *w,
 	const char *text = import_text(im, "linear(%s, %s, out=%s%s)", x, path, dim_text(im, out),
 	                               bias == NULL && added == NULL ? ", bias=false" : "");
 	return added != NULL ? import_fused(im, import_only_reader(im, im->node->outputs.items[0]), text)
-	                     : import_output(im, 0, text);
+	                     : import_output(im, 0, "%s", text);
 }
 
 /* Attention that ends here is tried first, then a layer. matmul() has no vectors: they become matrices with one row
@@ -64,7 +64,7 @@ bool import_matmul(struct importer *im)
 		return output_linear(im, operand_tensor(im, a), b, false, NULL);
 	const char *x = operand_tensor(im, a), *y = operand_tensor(im, b);
 	if (left > 1 && right > 1)
-		return import_output(im, 0, import_text(im, "matmul(%s, %s)", x, y));
+		return import_output(im, 0, "matmul(%s, %s)", x, y);
 	if (left == 1)
 		x = import_text(im, "reshape(%s, %s)", x,
 		                dims_text(im, 2, (const struct ir_dim *[]){one, a->dims[0]}));
@@ -77,8 +77,7 @@ bool import_matmul(struct importer *im)
 		dims[rank++] = b->dims[i];
 	if (right > 1)
 		dims[rank++] = b->dims[right - 1];
-	return import_output(im, 0,
-	                     import_text(im, "reshape(matmul(%s, %s), %s)", x, y, dims_text(im, rank, dims)));
+	return import_output(im, 0, "reshape(matmul(%s, %s), %s)", x, y, dims_text(im, rank, dims));
 }
 
 /* FusedMatMul of ONNX Runtime: alpha a b, with the last two axes of a and b transposed or not. */
@@ -95,7 +94,8 @@ bool import_fused_matmul(struct importer *im)
 	const char *left = operand_tensor(im, a), *right = operand_tensor(im, b);
 	const char *x = import_text(im, "matmul(%s, %s, transpose_a=%s, transpose_b=%s)", left, right,
 	                            ta ? "true" : "false", tb ? "true" : "false");
-	return import_output(im, 0, alpha == 1 ? x : import_text(im, "%s * %s", x, float_text(im, alpha)));
+	return import_output(im, 0, "%s",
+	                     alpha == 1 ? x : import_text(im, "%s * %s", x, float_text(im, alpha)));
 }
 
 /* The operand [.., K] that a Reshape has made the matrix [M, K] of: the product may read it in place of the matrix.
@@ -115,10 +115,9 @@ static bool output_merged_rows(struct importer *im, const char *x, struct operan
 {
 	const struct ir_dim *out = w->dims[is_transposed ? 0 : 1], *dims[] = {rows, out};
 	const char *path = import_layer(im, w, is_transposed ? "" : "transpose: true", bias);
-	const char *y =
-	        import_statement(im, import_text(im, "%s_rows", im->node->outputs.items[0]),
-	                         import_text(im, "linear(%s, %s, out=%s)", x, path, dim_text(im, out)));
-	return import_output(im, 0, import_text(im, "reshape(%s, %s)", y, dims_text(im, 2, dims)));
+	const char *y = import_statement(im, import_text(im, "%s_rows", im->node->outputs.items[0]),
+	                                 "linear(%s, %s, out=%s)", x, path, dim_text(im, out));
+	return import_output(im, 0, "reshape(%s, %s)", y, dims_text(im, 2, dims));
 }
 
 /* alpha a b + beta c, with a and b transposed or not; a layer if b is stored and the rest is that of a layer. */
@@ -145,7 +144,7 @@ bool import_gemm(struct importer *im)
 		        im, "%s + %s", x,
 		        beta == 1 ? operand_tensor(im, c)
 		                  : import_text(im, "%s * %s", operand_tensor(im, c), float_text(im, beta)));
-	return import_output(im, 0, x);
+	return import_output(im, 0, "%s", x);
 }
 
 /* Einsum of one or two tensors. Without `->` the labels that occur once are those of the result, in alphabetic order,
@@ -171,7 +170,7 @@ bool import_einsum(struct importer *im)
 		}
 	}
 	const char *second = im->node->inputs.n == 2 ? import_text(im, ", %s", tensor_at(im, 1)) : "";
-	return import_output(im, 0, import_text(im, "einsum(\"%s\", %s%s)", spec, tensor_at(im, 0), second));
+	return import_output(im, 0, "einsum(\"%s\", %s%s)", spec, tensor_at(im, 0), second);
 }
 
 /* ---- norms ---- */
@@ -194,13 +193,11 @@ bool import_batch_norm(struct importer *im)
 	const char *eps = float_text(im, attribute_float(im, "epsilon", 1e-5));
 	const char *gamma = tensor_at(im, 1), *beta = tensor_at(im, 2), *mean = tensor_at(im, 3),
 	           *variance = tensor_at(im, 4);
-	const char *scale =
-	        import_statement(im, "scale", import_text(im, "%s / sqrt(%s + %s)", gamma, variance, eps));
-	const char *shift = import_statement(im, "shift", import_text(im, "%s - %s * %s", beta, mean, scale));
-	return import_output(im, 0,
-	                     import_text(im, "%s * %s + %s", tensor_at(im, 0),
-	                                 channels_text(im, scale, v->dims[1], v->rank),
-	                                 channels_text(im, shift, v->dims[1], v->rank)));
+	const char *scale = import_statement(im, "scale", "%s / sqrt(%s + %s)", gamma, variance, eps);
+	const char *shift = import_statement(im, "shift", "%s - %s * %s", beta, mean, scale);
+	return import_output(im, 0, "%s * %s + %s", tensor_at(im, 0),
+	                     channels_text(im, scale, v->dims[1], v->rank),
+	                     channels_text(im, shift, v->dims[1], v->rank));
 }
 
 /* GroupNormalization and InstanceNormalization, where each channel is a group: rows of a group's elements are
@@ -220,9 +217,9 @@ bool import_group_norm(struct importer *im)
 	for (int i = 2; i < v->rank; i++)
 		rows[2] = ir_dim_mul(t, rows[2], v->dims[i]);
 	const char *eps = float_text(im, attribute_float(im, "epsilon", 1e-5));
-	const char *x = import_statement(
-	        im, "rows", import_text(im, "reshape(%s, %s)", tensor_at(im, 0), dims_text(im, 3, rows)));
-	x = import_statement(im, "rows", import_text(im, "%s - mean(%s, axis=-1, keep=true)", x, x));
+	const char *x =
+	        import_statement(im, "rows", "reshape(%s, %s)", tensor_at(im, 0), dims_text(im, 3, rows));
+	x = import_statement(im, "rows", "%s - mean(%s, axis=-1, keep=true)", x, x);
 	x = import_text(im, "%s * rsqrt(mean(%s * %s, axis=-1, keep=true) + %s)", x, x, x, eps);
 	bool by_group = ir_dim_equals(scale->dims[0], groups) && groups != channels;
 	const struct ir_dim *n = by_group ? rows[1] : v->dims[1];
@@ -232,7 +229,7 @@ bool import_group_norm(struct importer *im)
 	const char *gamma = tensor_at(im, 1), *beta = tensor_at(im, 2);
 	x = import_text(im, "%s * %s + %s", x, channels_text(im, gamma, n, rank),
 	                channels_text(im, beta, n, rank));
-	return import_output(im, 0, by_group ? import_text(im, "reshape(%s, %s)", x, back) : x);
+	return import_output(im, 0, "%s", by_group ? import_text(im, "reshape(%s, %s)", x, back) : x);
 }
 
 /* The results of a norm of v beside its rows, if they are read: Mean and InvStdDev of LayerNormalization, InvStdDev
@@ -248,15 +245,12 @@ static bool output_moments(struct importer *im, const struct operand *v, int axi
 		axes[i - axis] = i;
 	const char *along = ints_text(im, axes, (size_t)(v->rank - axis)), *x = v->name;
 	if (is_rms)
-		return import_output(
-		        im, 1,
-		        import_text(im, "rsqrt(mean(%s * %s, axis=%s, keep=true) + %s)", x, x, along, eps));
-	const char *mean =
-	        import_statement(im, "mean", import_text(im, "mean(%s, axis=%s, keep=true)", x, along));
-	return import_output(im, 1, import_text(im, "identity(%s)", mean)) &&
-	       import_output(im, 2,
-	                     import_text(im, "rsqrt(mean((%s - %s) * (%s - %s), axis=%s, keep=true) + %s)", x,
-	                                 mean, x, mean, along, eps));
+		return import_output(im, 1, "rsqrt(mean(%s * %s, axis=%s, keep=true) + %s)", x, x, along,
+		                     eps);
+	const char *mean = import_statement(im, "mean", "mean(%s, axis=%s, keep=true)", x, along);
+	return import_output(im, 1, "identity(%s)", mean) &&
+	       import_output(im, 2, "rsqrt(mean((%s - %s) * (%s - %s), axis=%s, keep=true) + %s)", x, mean, x,
+	                     mean, along, eps);
 }
 
 /* Output 0 is the norm of v, a value of statements, along the axes from `axis` on. bias NULL: none. Constant vectors
@@ -270,8 +264,7 @@ static bool output_norm(struct importer *im, const struct operand *v, struct ope
 	if (is_last && operand_is_vector(scale, width) && (bias == NULL || operand_is_vector(bias, width))) {
 		const char *path = import_layer(im, scale, "", bias),
 		           *more = is_rms || bias != NULL ? "" : ", bias=false";
-		return import_output(im, 0,
-		                     import_text(im, "%s(%s, %s, eps=%s%s)", name, x, path, eps, more));
+		return import_output(im, 0, "%s(%s, %s, eps=%s%s)", name, x, path, eps, more);
 	}
 	const struct ir_dim *flat[IR_RANK_MAX];
 	for (int i = 0; i < axis; i++)
@@ -284,7 +277,7 @@ static bool output_norm(struct importer *im, const struct operand *v, struct ope
 	                operand_tensor(im, scale));
 	if (bias != NULL)
 		x = import_text(im, "%s + %s", x, operand_tensor(im, bias));
-	return import_output(im, 0, x);
+	return import_output(im, 0, "%s", x);
 }
 
 /* LayerNormalization and RMSNormalization, which ONNX Runtime calls SimplifiedLayerNormalization, along the axes from
@@ -320,7 +313,7 @@ bool import_skip_norm(struct importer *im)
 	                                   im->node->outputs.n > 3 && im->node->outputs.items[3][0] != '\0'
 	                                           ? im->node->outputs.items[3]
 	                                           : "sum",
-	                                   x);
+	                                   "%s", x);
 	struct operand *v = import_operand(im, sum);
 	if (v != NULL && v->rank == 0)
 		return import_refuse(im, "%s of a number", im->node->op);
@@ -361,7 +354,8 @@ bool import_embed_norm(struct importer *im)
 	           *segments = rows_text(im, 4, 1, false);
 	const char *x =
 	        import_text(im, segments[0] != '\0' ? "%s + %s + %s" : "%s + %s", words, places, segments);
-	struct operand *v = import_operand(im, import_statement(im, "sum", x)), *mask = operand_at(im, 7);
+	struct operand *v = import_operand(im, import_statement(im, "sum", "%s", x)),
+	               *mask = operand_at(im, 7);
 	if (v == NULL || !import_alias(im, 2, v) ||
 	    !output_norm(im, v, operand_needed(im, 5), operand_needed(im, 6), v->rank - 1,
 	                 attribute_float(im, "epsilon", 1e-12), false))
@@ -369,7 +363,7 @@ bool import_embed_norm(struct importer *im)
 	if (!import_is_read(im, 1))
 		return true;
 	return import_output(
-	        im, 1,
+	        im, 1, "%s",
 	        mask == NULL ? import_text(im, "iota([%s]) * 0", dim_text(im, ids->dims[0]))
 	                     : import_text(im, "sum(cast(%s == 1, i32), axis=1)", operand_tensor(im, mask)));
 }
@@ -384,5 +378,5 @@ bool import_lp_norm(struct importer *im)
 	const char *norm = is_l1 ? import_text(im, "sum(abs(%s), axis=%d, keep=true)", x, axis)
 	                         : import_text(im, "sqrt(sum(%s * %s, axis=%d, keep=true))", x, x, axis);
 	/* Zeros stay zeros: the least normal number keeps them from 0 / 0. */
-	return import_output(im, 0, import_text(im, "%s / maximum(%s, 1.1754943508222875e-38)", x, norm));
+	return import_output(im, 0, "%s / maximum(%s, 1.1754943508222875e-38)", x, norm);
 }

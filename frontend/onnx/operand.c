@@ -124,7 +124,7 @@ int64_t operand_size(struct importer *im, const struct operand *v, int axis)
 		import_refuse(im, "%s: a tensor of %d axes", im->node->op, v->rank);
 	else if (!ir_dim_is_const(v->dims[axis], &size))
 		import_refuse(im, "not supported: %s along an axis of the size %s", im->node->op,
-		              ir_dim_to_string(im->a, im->dims, v->dims[axis], false));
+		              dim_text(im, v->dims[axis]));
 	return size;
 }
 
@@ -171,7 +171,7 @@ const char *element_text(struct importer *im, const struct element *e)
 {
 	if (e->dim == NULL)
 		return float_text(im, e->f);
-	const char *text = ir_dim_to_string(im->a, im->dims, e->dim, false);
+	const char *text = dim_text(im, e->dim);
 	return strpbrk(text, " -*/") != NULL ? import_text(im, "(%s)", text) : text;
 }
 
@@ -184,8 +184,7 @@ const char *dims_text(struct importer *im, int rank, const struct ir_dim *const 
 {
 	const char *text = "[";
 	for (int i = 0; i < rank; i++)
-		text = import_text(im, "%s%s%s", text, i > 0 ? ", " : "",
-		                   ir_dim_to_string(im->a, im->dims, dims[i], false));
+		text = import_text(im, "%s%s%s", text, i > 0 ? ", " : "", dim_text(im, dims[i]));
 	return import_text(im, "%s]", text);
 }
 
@@ -265,8 +264,7 @@ static bool is_triangle(const struct constant *c, bool upper, int64_t *shift)
 /* The constant that is_triangle() has found: columns compared with rows plus the shift. */
 static const char *triangle_text(struct importer *im, const struct operand *v, bool upper, int64_t shift)
 {
-	const char *rows = ir_dim_to_string(im->a, im->dims, v->dims[v->rank - 2], false),
-	           *columns = ir_dim_to_string(im->a, im->dims, v->dims[v->rank - 1], false);
+	const char *rows = dim_text(im, v->dims[v->rank - 2]), *columns = dim_text(im, v->dims[v->rank - 1]);
 	return import_text(
 	        im, "broadcast(reshape(iota([%s]), [1, %s]) %s reshape(iota([%s]), [%s, 1]) + (%lld), %s)",
 	        columns, columns, upper ? ">=" : "<=", rows, rows, (long long)shift,
@@ -302,7 +300,7 @@ static const char *list_text(struct importer *im, const struct operand *v)
 			}
 			list = import_text(im, "%s%s%s", list, k > i ? ", " : "", float_text(im, x));
 		}
-		const char *piece = import_statement(im, "numbers", import_text(im, "const([%s])", list));
+		const char *piece = import_statement(im, "numbers", "const([%s])", list);
 		pieces = import_text(im, "%s%s%s", pieces, i > 0 ? ", " : "", piece);
 	}
 	const char *all = v->n > LIST_MAX ? import_text(im, "concat([%s], axis=0)", pieces) : pieces;
@@ -340,9 +338,8 @@ static const char *constant_text(struct importer *im, const struct operand *v)
 			return splat_text(im, v, import_text(im, "%.0f", first));
 		if (v->dtype != DT_BOOL)
 			return import_text(im, "broadcast(cast(iota([%s]), %s) * (%.0f) + (%.0f), %s)",
-			                   ir_dim_to_string(im->a, im->dims, v->dims[v->rank - 1], false),
-			                   ir_dtype_name(v->dtype), step, first,
-			                   dims_text(im, v->rank, v->dims));
+			                   dim_text(im, v->dims[v->rank - 1]), ir_dtype_name(v->dtype), step,
+			                   first, dims_text(im, v->rank, v->dims));
 	}
 	if (is_triangle(&c, false, &shift))
 		return triangle_text(im, v, false, shift);
@@ -460,7 +457,8 @@ const char *import_joined(struct importer *im, const struct operand *left, const
 	const struct ir_dim *dims[] = {left->dims[0], ir_dim_add(im->dims, left->dims[1], right->dims[1])};
 	const char *source = import_text(im, "{concat: {axis: 1, of: [%s, %s]}}", source_text(im, left, ""),
 	                                 source_text(im, right, ""));
-	return import_statement(im, "table", parameter_of(im, left, right, source, dims_text(im, 2, dims)));
+	return import_statement(im, "table", "%s",
+	                        parameter_of(im, left, right, source, dims_text(im, 2, dims)));
 }
 
 /* Names v on its first use, by a statement that makes it: ids are cast, constants become a parameter or are written
@@ -482,6 +480,6 @@ const char *operand_tensor(struct importer *im, struct operand *v)
 	                   : v->ids != NULL          ? import_text(im, "cast(%s, i64)", v->ids->name)
 	                   : operand_is_parameter(v) ? parameter_text(im, v)
 	                                             : constant_text(im, v);
-	v->name = import_statement(im, stem, text);
+	v->name = import_statement(im, stem, "%s", text);
 	return v->name;
 }

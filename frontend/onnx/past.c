@@ -129,15 +129,13 @@ static const char *positions_name(struct importer *im)
 	const struct frontend_input *tokens = find_tokens(im);
 	if (tokens == NULL || im->past.positions != NULL)
 		return im->past.positions;
-	im->past.positions =
-	        import_statement(im, "positions", import_text(im, "positions(%s)", tokens->name));
+	im->past.positions = import_statement(im, "positions", "positions(%s)", tokens->name);
 	const struct ir_type *t = import_type(im, im->past.positions);
 	if (t == NULL)
 		return NULL;
 	const char *counted =
-	        import_statement(im, "counted",
-	                         import_text(im, "broadcast(iota([%s]) + %s, %s)", dim_text(im, t->dims[1]),
-	                                     im->past.size, dims_text(im, 2, t->dims)));
+	        import_statement(im, "counted", "broadcast(iota([%s]) + %s, %s)", dim_text(im, t->dims[1]),
+	                         im->past.size, dims_text(im, 2, t->dims));
 	const struct lowered *v = im->failed ? NULL : lower_find(im->lw, counted);
 	if (v != NULL)
 		lower_bind(im->lw, im->past.positions, v);

@@ -114,10 +114,10 @@ static const char *quotient_text(struct importer *im, const char *x, const char 
 static bool output_quantized(struct importer *im, size_t i, const char *x, const char *zero,
                              enum ir_dtype type)
 {
-	const char *at = import_statement(im, "scaled", x), *q = import_text(im, ROUNDED, at);
+	const char *at = import_statement(im, "scaled", "%s", x), *q = import_text(im, ROUNDED, at);
 	if (strcmp(zero, "0.0") != 0)
 		q = import_text(im, "%s + %s", q, zero);
-	return import_output(im, i, import_text(im, "cast(%s, %s)", q, ir_dtype_name(type)));
+	return import_output(im, i, "cast(%s, %s)", q, ir_dtype_name(type));
 }
 
 /* round(x / scale) + zero in the type of the zero point. False: refused. */
@@ -169,7 +169,7 @@ bool import_dequantize(struct importer *im)
 	if (x->stored != NULL && x->n > 1 && (made = stored_product(im, im->node->outputs.items[0])) != NULL)
 		return import_alias(im, 0, made);
 	const char *q = centered_text(im, 0, 2, axis, block), *scale = factor_text(im, 1, x, axis, block);
-	return import_output(im, 0, import_text(im, "(%s) * %s", q, scale));
+	return import_output(im, 0, "(%s) * %s", q, scale);
 }
 
 /* Quantizes to u8 with one scale for all elements, computed from the least and the largest, 0 among them. Outputs:
@@ -181,17 +181,16 @@ bool import_dynamic_quantize(struct importer *im)
 	for (int i = 0; i < x->rank; i++)
 		axes[i] = i;
 	const char *text = operand_tensor(im, x), *all = ints_text(im, axes, (size_t)x->rank);
-	const char *least =
-	        import_statement(im, "least", import_text(im, "minimum(min(%s, axis=%s), 0.0)", text, all));
+	const char *least = import_statement(im, "least", "minimum(min(%s, axis=%s), 0.0)", text, all);
 	const char *most = import_text(im, "(maximum(max(%s, axis=%s), 0.0) - %s)", text, all, least);
-	const char *range = import_statement(im, "range", quotient_text(im, most, "255.0"));
-	const char *scale = import_statement(
-	        im, im->node->outputs.n > 1 ? im->node->outputs.items[1] : "scale",
-	        import_text(im, "where(%s > 0.0, %s, 1.0)", range, range)); /* zeros alone: any scale */
-	const char *start = import_statement(im, "start", import_text(im, "0.0 - %s / %s", least, scale));
-	const char *zero = import_statement(im, "zero", import_text(im, ROUNDED, start));
+	const char *range = import_statement(im, "range", "%s", quotient_text(im, most, "255.0"));
+	const char *scale =
+	        import_statement(im, im->node->outputs.n > 1 ? im->node->outputs.items[1] : "scale",
+	                         "where(%s > 0.0, %s, 1.0)", range, range); /* zeros alone: any scale */
+	const char *start = import_statement(im, "start", "0.0 - %s / %s", least, scale);
+	const char *zero = import_statement(im, "zero", ROUNDED, start);
 	return output_quantized(im, 0, import_text(im, "%s / %s", text, scale), zero, DT_U8) &&
-	       import_value(im, 1, scale) && import_output(im, 2, import_text(im, "cast(%s, u8)", zero));
+	       import_value(im, 1, scale) && import_output(im, 2, "cast(%s, u8)", zero);
 }
 
 /* ---- products ---- */
@@ -207,7 +206,8 @@ static const char *product_text(struct importer *im, size_t left, size_t left_ze
 		import_refuse(im, "not supported: %s of %d and %d axes", im->node->op, a->rank, b->rank);
 		return "";
 	}
-	const char *x = import_statement(im, "integers", centered_text(im, left, left_zero, a->rank - 2, 0));
+	const char *x =
+	        import_statement(im, "integers", "%s", centered_text(im, left, left_zero, a->rank - 2, 0));
 	if (b->stored != NULL && b->rank == 2)
 		made = stored_product(im, onnx_weight_name(im->a, im->node));
 	if (made != NULL) {
@@ -216,7 +216,7 @@ static const char *product_text(struct importer *im, size_t left, size_t left_ze
 		                   dim_text(im, made->dims[1]));
 	}
 	const char *y =
-	        import_statement(im, "integers", centered_text(im, right, right_zero, b->rank - 1, 0));
+	        import_statement(im, "integers", "%s", centered_text(im, right, right_zero, b->rank - 1, 0));
 	return import_text(im, "matmul(%s, %s)", x, y);
 }
 
@@ -237,7 +237,7 @@ bool import_matmul_integer(struct importer *im)
 		return import_refuse(
 		        im, "not supported: MatMulInteger of %lld columns, unless it is cast to floats",
 		        (long long)operand_size(im, a, a->rank - 1));
-	return import_output(im, 0, import_text(im, "cast(%s, i32)", x));
+	return import_output(im, 0, "cast(%s, i32)", x);
 }
 
 /* The product of quants, scaled, and quantized again. Operands: a, scale, zero, b, scale, zero, scale and zero of the
@@ -248,7 +248,7 @@ bool import_qlinear_matmul(struct importer *im)
 	enum ir_dtype type;
 	if (!read_quantized_type(im, zero, &type))
 		return false;
-	const char *x = import_statement(im, "product", product_text(im, 0, 2, 3, 5));
+	const char *x = import_statement(im, "product", "%s", product_text(im, 0, 2, 3, 5));
 	const char *left = factor_text(im, 1, a, a->rank - 2, 0),
 	           *right = factor_text(im, 4, b, b->rank - 1, 0),
 	           *scale = factor_text(im, 6, a, a->rank - 2, 0),
@@ -269,7 +269,7 @@ bool import_matmul_nbits(struct importer *im)
 		return import_refuse(im, "not supported: MatMulNBits of these constants");
 	const char *x = tensor_at(im, 0), *path = import_layer(im, made, "", NULL);
 	x = import_text(im, "linear(%s, %s, out=%s, bias=false)", x, path, dim_text(im, made->dims[0]));
-	return import_output(im, 0,
+	return import_output(im, 0, "%s",
 	                     bias != NULL ? import_text(im, "%s + %s", x, operand_tensor(im, bias)) : x);
 }
 

@@ -170,7 +170,7 @@ static void add_taps(struct importer *im, const struct resize *r, const struct r
 	struct element *ids = ARENA_ARRAY(im->a, struct element, n * s->out + 1),
 	               *factors = ARENA_ARRAY(im->a, struct element, n * s->out + 1);
 	const struct ir_dim *column[IR_RANK_MAX];
-	const char *x = import_statement(im, "rows", p->x), *sum = "";
+	const char *x = import_statement(im, "rows", "%s", p->x), *sum = "";
 	if (n == 0 || ids == NULL || factors == NULL) {
 		import_refuse(im, "not supported: %s by the factor %g", im->node->op, s->scale);
 		return;
@@ -190,7 +190,7 @@ static void add_taps(struct importer *im, const struct resize *r, const struct r
 		           *factor = list_of(im, DT_F32, factors + t * s->out, s->out);
 		const char *tap = import_text(im, "gather(%s, %s, axis=%d) * reshape(%s, %s)", x, at, axis,
 		                              factor, dims_text(im, p->rank, column));
-		sum = t == 0 ? tap : import_text(im, "%s + %s", import_statement(im, "taps", sum), tap);
+		sum = t == 0 ? tap : import_text(im, "%s + %s", import_statement(im, "taps", "%s", sum), tap);
 	}
 	p->x = sum;
 }
@@ -357,5 +357,5 @@ bool import_resize(struct importer *im)
 		if (!resize_axis(im, &r, &p, axes[i], out[i], scales[i]))
 			return false;
 	}
-	return changed ? import_output(im, 0, p.x) : import_alias(im, 0, v);
+	return changed ? import_output(im, 0, "%s", p.x) : import_alias(im, 0, v);
 }

@@ -673,7 +673,7 @@ void import_rotation(struct importer *im, struct operand *v)
 	for (int64_t e = 0; is_whole && e < r.width; e++)
 		is_whole = r.features != NULL && read_feature(&r, e);
 	const char *text = is_whole && read_layout(&r) ? rotation_text(&r) : "";
-	const char *name = text[0] != '\0' ? import_statement(im, "rotated", text) : "";
+	const char *name = text[0] != '\0' ? import_statement(im, "rotated", "%s", text) : "";
 	const struct lowered *rope = name[0] != '\0' ? lower_find(im->lw, name) : NULL;
 	if (rope == NULL)
 		return;

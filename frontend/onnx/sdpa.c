@@ -242,8 +242,7 @@ bool import_sdpa(struct importer *im)
 	                ? ""
 	                : import_text(im, ", %s=%s", mask->dtype == DT_BOOL ? "mask" : "bias", mask->name);
 	const char *queries = operand_tensor(im, strmap_get(&im->values, at.q));
-	return import_output(im, 0,
-	                     import_text(im, "sdpa(%s, %s, %s, scale=%s%s)", queries, keys,
-	                                 operand_tensor(im, strmap_get(&im->values, values)),
-	                                 float_text(im, at.scale), mode));
+	return import_output(im, 0, "sdpa(%s, %s, %s, scale=%s%s)", queries, keys,
+	                     operand_tensor(im, strmap_get(&im->values, values)), float_text(im, at.scale),
+	                     mode);
 }

@@ -30,8 +30,7 @@ static bool output_reshaped(struct importer *im, int rank, const struct ir_dim *
 	struct operand *v = operand_needed(im, 0);
 	if (same_dims(v, rank, dims))
 		return import_alias(im, 0, v);
-	return import_output(
-	        im, 0, import_text(im, "reshape(%s, %s)", operand_tensor(im, v), dims_text(im, rank, dims)));
+	return import_output(im, 0, "reshape(%s, %s)", operand_tensor(im, v), dims_text(im, rank, dims));
 }
 
 /* The list of sizes that is operand i (or the attribute `shape`), into dims[IR_RANK_MAX]; returns the rank, -1 after
@@ -120,9 +119,8 @@ bool import_transpose(struct importer *im)
 		order[i] = is_listed && i < (int)n ? perm[i] : v->rank - 1 - i;
 	if (v->rank < 2)
 		return import_alias(im, 0, v);
-	return import_output(im, 0,
-	                     import_text(im, "transpose(%s, %s)", operand_tensor(im, v),
-	                                 ints_text(im, order, (size_t)v->rank)));
+	return import_output(im, 0, "transpose(%s, %s)", operand_tensor(im, v),
+	                     ints_text(im, order, (size_t)v->rank));
 }
 
 /* Operands without elements are left out; one tensor that remains is the result. */
@@ -141,7 +139,7 @@ bool import_concat(struct importer *im)
 	}
 	if (n == 1)
 		return import_alias(im, 0, only);
-	return import_output(im, 0, import_text(im, "concat([%s], axis=%d)", list, axis));
+	return import_output(im, 0, "concat([%s], axis=%d)", list, axis);
 }
 
 /* Into the sizes of the operand, or into equal parts, the last of which may be smaller. One part is the operand
@@ -256,7 +254,7 @@ bool import_slice(struct importer *im)
 		                dim_text(im, e), by);
 		changed = true;
 	}
-	return changed ? import_output(im, 0, x) : import_alias(im, 0, v);
+	return changed ? import_output(im, 0, "%s", x) : import_alias(im, 0, v);
 }
 
 /* ---- sizes ---- */
@@ -276,9 +274,7 @@ bool import_expand(struct importer *im)
 		return false;
 	if (same_dims(v, rank, dims))
 		return import_alias(im, 0, v);
-	return import_output(
-	        im, 0,
-	        import_text(im, "broadcast(%s, %s)", operand_tensor(im, v), dims_text(im, rank, dims)));
+	return import_output(im, 0, "broadcast(%s, %s)", operand_tensor(im, v), dims_text(im, rank, dims));
 }
 
 /* Each axis that repeats gets one before it, along which it is broadcast, and which is then merged with it. */
@@ -304,10 +300,9 @@ bool import_tile(struct importer *im)
 		return import_alias(im, 0, v);
 	if (rank > IR_RANK_MAX)
 		return import_refuse(im, "not supported: Tile of more than %d axes", IR_RANK_MAX);
-	return import_output(im, 0,
-	                     import_text(im, "reshape(broadcast(reshape(%s, %s), %s), %s)",
-	                                 operand_tensor(im, v), dims_text(im, rank, first),
-	                                 dims_text(im, rank, wide), dims_text(im, v->rank, dims)));
+	return import_output(im, 0, "reshape(broadcast(reshape(%s, %s), %s), %s)", operand_tensor(im, v),
+	                     dims_text(im, rank, first), dims_text(im, rank, wide),
+	                     dims_text(im, v->rank, dims));
 }
 
 const char *import_padded(struct importer *im, const char *x, int first_axis, const int64_t *pads,
@@ -351,7 +346,7 @@ bool import_pad(struct importer *im)
 		const int64_t pair[] = {before > 0 ? before : 0, after > 0 ? after : 0};
 		x = import_padded(im, x, axis, pair, 1, value);
 	}
-	return import_output(im, 0, x);
+	return import_output(im, 0, "%s", x);
 }
 
 /* ---- positions ---- */
@@ -371,7 +366,7 @@ bool import_range(struct importer *im)
 	const char *x = import_text(im, "iota([%s])", dim_text(im, n));
 	x = start->dtype == DT_I32 ? x : import_text(im, "cast(%s, %s)", x, ir_dtype_name(start->dtype));
 	x = by == 1 ? x : import_text(im, "%s * %lld", x, (long long)by);
-	return import_output(im, 0,
+	return import_output(im, 0, "%s",
 	                     ir_dim_equals(start->known[0].dim, 0)
 	                             ? x
 	                             : import_text(im, "%s + %s", x, element_text(im, &start->known[0])));
@@ -390,7 +385,7 @@ bool import_constant_of_shape(struct importer *im)
 	bool is_float = t == NULL || ir_dtype_class(t->dtype) == DTCLASS_FLOAT;
 	const char *x =
 	        import_text(im, "broadcast(const(%s), %s)", float_text(im, v), dims_text(im, rank, dims));
-	return import_output(im, 0,
+	return import_output(im, 0, "%s",
 	                     is_float ? x : import_text(im, "cast(%s, %s)", x, ir_dtype_name(t->dtype)));
 }
 
@@ -414,8 +409,8 @@ bool import_trilu(struct importer *im)
 		return import_refuse(im, "not supported: Trilu from a diagonal that is not known");
 	const char *inside = diagonal_text(im, v, upper ? ">=" : "<=", k), *x = tensor_at(im, 0);
 	if (v->dtype == DT_BOOL)
-		return import_output(im, 0, import_text(im, "%s and (%s)", x, inside));
-	return import_output(im, 0, import_text(im, "where(%s, %s, 0)", inside, x));
+		return import_output(im, 0, "%s and (%s)", x, inside);
+	return import_output(im, 0, "where(%s, %s, 0)", inside, x);
 }
 
 /* Ones on diagonal k, in the shape of the operand. */
@@ -430,10 +425,8 @@ bool import_eye_like(struct importer *im)
 	                                  : DT_F32;
 	if (v->rank != 2)
 		return import_refuse(im, "EyeLike of %d axes", v->rank);
-	return import_output(im, 0,
-	                     import_text(im, "cast(%s, %s)",
-	                                 diagonal_text(im, v, "==", attribute_int(im, "k", 0)),
-	                                 ir_dtype_name(dtype)));
+	return import_output(im, 0, "cast(%s, %s)", diagonal_text(im, v, "==", attribute_int(im, "k", 0)),
+	                     ir_dtype_name(dtype));
 }
 
 /* A new axis of `depth` elements: values[1] at the id, values[0] elsewhere. Negative ids count from the end. */
@@ -454,11 +447,9 @@ bool import_one_hot(struct importer *im)
 	x = import_text(im, "where(%s < 0, %s + %lld, %s)", x, x, (long long)depth, x);
 	return import_output(
 	        im, 0,
-	        import_text(im,
-	                    "where(reshape(%s, %s) == cast(reshape(iota([%lld]), %s), %s), reshape(slice(%s, "
-	                    "axis=0, begin=1, end=2), []), reshape(slice(%s, axis=0, begin=0, end=1), []))",
-	                    x, dims_text(im, rank, at), (long long)depth, dims_text(im, rank, row), type,
-	                    values, values));
+	        "where(reshape(%s, %s) == cast(reshape(iota([%lld]), %s), %s), reshape(slice(%s, "
+	        "axis=0, begin=1, end=2), []), reshape(slice(%s, axis=0, begin=0, end=1), []))",
+	        x, dims_text(im, rank, at), (long long)depth, dims_text(im, rank, row), type, values, values);
 }
 
 /* ---- blocks of pictures ---- */
@@ -467,9 +458,8 @@ bool import_one_hot(struct importer *im)
 static bool output_blocks(struct importer *im, const struct ir_dim *const split[6], const char *order,
                           const struct ir_dim *const dims[4])
 {
-	return import_output(im, 0,
-	                     import_text(im, "reshape(transpose(reshape(%s, %s), %s), %s)", tensor_at(im, 0),
-	                                 dims_text(im, 6, split), order, dims_text(im, 4, dims)));
+	return import_output(im, 0, "reshape(transpose(reshape(%s, %s), %s), %s)", tensor_at(im, 0),
+	                     dims_text(im, 6, split), order, dims_text(im, 4, dims));
 }
 
 /* Channels become blocks of `blocksize` by `blocksize` elements. They are [block, block, C] (DCR) or [C, block,

@@ -103,7 +103,7 @@ bool import_conv(struct importer *im)
 	                ints_text(im, w.stride, w.n), ints_text(im, symmetric, w.n),
 	                ints_text(im, w.dilation, w.n), (long long)attribute_int(im, "group", 1),
 	                bias != NULL ? "true" : "false");
-	return import_output(im, 0, w.n == 1 ? import_text(im, "transpose(%s, [0, 2, 1])", x) : x);
+	return import_output(im, 0, "%s", w.n == 1 ? import_text(im, "transpose(%s, [0, 2, 1])", x) : x);
 }
 
 /* ---- transposed convolutions ---- */
@@ -195,10 +195,9 @@ static const char *window_products(struct importer *im, const struct operand *v,
 		order[at + 1 + 2 * i] = at + i;
 		order[at + 2 + 2 * i] = at + n + 1 + i;
 	}
-	x = import_statement(im, "windows", x);
-	return import_statement(im, "windows",
-	                        import_text(im, "transpose(reshape(%s, %s), %s)", x,
-	                                    dims_text(im, rank, dims), ints_text(im, order, (size_t)rank)));
+	x = import_statement(im, "windows", "%s", x);
+	return import_statement(im, "windows", "transpose(reshape(%s, %s), %s)", x, dims_text(im, rank, dims),
+	                        ints_text(im, order, (size_t)rank));
 }
 
 /*
@@ -234,21 +233,20 @@ static const char *add_windows(struct importer *im, const char *x, const struct 
 	if (parts * stride > k)
 		x = import_text(im, "pad(%s, axis=2, before=0, after=%lld)", x,
 		                (long long)(parts * stride - k));
-	x = import_statement(im, "parts", import_text(im, "reshape(%s, %s)", x, dims_text(im, 5, cut)));
+	x = import_statement(im, "parts", "reshape(%s, %s)", x, dims_text(im, 5, cut));
 	for (int64_t p = 0; p < parts && !im->failed; p++) {
 		const char *one = import_text(im, "reshape(slice(%s, axis=2, begin=%lld, end=%lld), %s)", x,
 		                              (long long)p, (long long)p + 1, dims_text(im, 4, part));
 		if (parts > 1)
 			one = import_text(im, "pad(%s, axis=1, before=%lld, after=%lld)", one, (long long)p,
 			                  (long long)(parts - 1 - p));
-		sum = import_statement(im, "sum", p == 0 ? one : import_text(im, "%s + %s", sum, one));
+		sum = import_statement(im, "sum", "%s", p == 0 ? one : import_text(im, "%s + %s", sum, one));
 	}
 	x = import_text(im, "reshape(%s, %s)", sum, dims_text(im, 3, whole));
 	if (ir_dim_is_const(ir_dim_sub(t, end, length), &missing) && missing > 0)
 		x = import_text(im, "pad(%s, axis=1, before=0, after=%lld)", x, (long long)missing);
-	return import_statement(im, "sum",
-	                        import_text(im, "slice(%s, axis=1, begin=%s, end=%s)", x, dim_text(im, begin),
-	                                    dim_text(im, end)));
+	return import_statement(im, "sum", "slice(%s, axis=1, begin=%s, end=%s)", x, dim_text(im, begin),
+	                        dim_text(im, end));
 }
 
 bool import_conv_transpose(struct importer *im)
@@ -284,7 +282,7 @@ bool import_conv_transpose(struct importer *im)
 		const char *b = operand_tensor(im, bias);
 		x = import_text(im, "%s + reshape(%s, %s)", x, b, dims_text(im, v->rank - 1, column));
 	}
-	return import_output(im, 0, x);
+	return import_output(im, 0, "%s", x);
 }
 
 /* ---- pools ---- */
@@ -313,9 +311,8 @@ static const char *counts_text(struct importer *im, const struct operand *v, con
 	const int64_t pads[] = {w->pads[i], w->pads[w->n + i]}, extra[] = {0, w->extra[i]};
 	ones = import_padded(im, import_padded(im, ones, 0, pads, 1, border), 0, extra, 1, "0.0");
 	const char *counts =
-	        import_statement(im, "counts",
-	                         import_text(im, "sum(frame(%s, size=%lld, hop=%lld, axis=0), axis=1)", ones,
-	                                     (long long)w->kernel[i], (long long)w->stride[i]));
+	        import_statement(im, "counts", "sum(frame(%s, size=%lld, hop=%lld, axis=0), axis=1)", ones,
+	                         (long long)w->kernel[i], (long long)w->stride[i]);
 	const struct ir_type *t = import_type(im, counts);
 	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(im->dims, 1);
 	for (int k = 0; k < v->rank; k++)
@@ -353,7 +350,7 @@ bool import_pool(struct importer *im)
 		if (!is_max && counts)
 			x = import_text(im, "%s / %s", x, counts_text(im, v, &w, i, all ? "1.0" : "0.0"));
 	}
-	return import_output(im, 0, x);
+	return import_output(im, 0, "%s", x);
 }
 
 bool import_global_pool(struct importer *im)
@@ -365,7 +362,6 @@ bool import_global_pool(struct importer *im)
 	if (v->rank < 3)
 		return import_refuse(im, "%s of %d axes", im->node->op, v->rank);
 	const char *name = strcmp(im->node->op, "GlobalMaxPool") == 0 ? "max" : "mean";
-	return import_output(im, 0,
-	                     import_text(im, "%s(%s, axis=%s, keep=true)", name, tensor_at(im, 0),
-	                                 ints_text(im, axes, (size_t)v->rank - 2)));
+	return import_output(im, 0, "%s(%s, axis=%s, keep=true)", name, tensor_at(im, 0),
+	                     ints_text(im, axes, (size_t)v->rank - 2));
 }
