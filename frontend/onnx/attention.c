@@ -270,9 +270,8 @@ const char *import_rotary_table(struct importer *im, size_t cosines, size_t sine
 	return fits ? import_joined(im, c, s) : NULL;
 }
 
-/* Heads [B, H, S, E] rotated by stored tables at positions, i32 [S] or [B, S] as text. */
-static const char *rope_text(struct importer *im, const char *x, const char *at, const char *table,
-                             bool interleaved)
+const char *import_rope(struct importer *im, const char *x, const char *at, const char *table,
+                        bool interleaved)
 {
 	return import_text(im, "rope(%s, %s, layout=%s, table=%s)", x, at,
 	                   interleaved ? "interleaved" : "halves", table);
@@ -300,10 +299,10 @@ static bool rotary_by_table(struct importer *im, struct operand *v, const struct
 		ids = import_text(im, "iota([%s]) + %s", dim_text(im, n), ids);
 	const char *x = operand_tensor(im, v), *flat = dims_text(im, 3, v->dims);
 	if (!is_flat)
-		return import_output(im, 0, "%s", rope_text(im, x, ids, table, interleaved)) || im->failed;
+		return import_output(im, 0, "%s", import_rope(im, x, ids, table, interleaved)) || im->failed;
 	x = import_text(im, "transpose(reshape(%s, %s), [0, 2, 1, 3])", x, dims_text(im, 4, dims));
 	x = import_statement(im, "heads", "%s", x);
-	x = import_statement(im, "rotated", "%s", rope_text(im, x, ids, table, interleaved));
+	x = import_statement(im, "rotated", "%s", import_rope(im, x, ids, table, interleaved));
 	return import_output(im, 0, "reshape(transpose(%s, [0, 2, 1, 3]), %s)", x, flat) || im->failed;
 }
 

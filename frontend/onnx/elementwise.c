@@ -114,20 +114,12 @@ bool import_dropout(struct importer *im)
    those of TensorProto.DataType. */
 bool import_cast(struct importer *im)
 {
-	static const struct {
-		int64_t type;
-		enum ir_dtype dtype;
-	} types[] = {{1, DT_F32}, {2, DT_U8},   {3, DT_I8},   {5, DT_I16},  {6, DT_I32},
-	             {7, DT_I64}, {9, DT_BOOL}, {10, DT_F32}, {11, DT_F32}, {16, DT_F32}};
 	struct operand *v = operand_needed(im, 0);
 	int64_t to = attribute_int(im, "to", 0);
-	bool like = strcmp(im->node->op, "CastLike") == 0, found = like;
-	enum ir_dtype dtype = like ? operand_needed(im, 1)->dtype : DT_F32;
-	for (size_t i = 0; !found && i < TFMC_COUNT(types); i++) {
-		found = types[i].type == to;
-		dtype = types[i].dtype;
-	}
-	if (!found)
+	enum ir_dtype dtype = DT_F32;
+	if (strcmp(im->node->op, "CastLike") == 0)
+		dtype = operand_needed(im, 1)->dtype;
+	else if (!import_dtype(to, &dtype))
 		return import_refuse(im, "not supported: Cast to %s", onnx_type_name(to));
 	if (v->dtype == dtype)
 		return import_alias(im, 0, v);

@@ -236,33 +236,30 @@ static bool fold_not(struct importer *im)
 	return out != NULL && import_known(im, 0, DT_BOOL, a->rank, a->dims, out, a->n);
 }
 
-/* Cast between ints and floats by the numbers of TensorProto.DataType: 1, 10, 11 and 16 are floats, all f32 here; 6,
-   7 and 9 are i32, i64 and bool. False: other types, or a dim that varies as a float. */
+/* Cast between ints and floats. False: other types, which might wrap, or a dim that varies as a float or bool. */
 static bool fold_cast(struct importer *im)
 {
-	static const enum ir_dtype types[] = {
-	        [2] = DT_U8, [3] = DT_I8, [5] = DT_I16, [6] = DT_I32, [7] = DT_I64, [9] = DT_BOOL};
 	const struct operand *a = operand_at(im, 0);
-	int64_t to = attribute_int(im, "to", 0), v;
-	(void)attribute_of(im, "saturate"); /* of casts to 8-bit floats, which are not folded */
-	bool to_float = to == 1 || to == 10 || to == 11 || to == 16;
-	bool to_int = to == 6 || to == 7 || to == 9; /* narrower ones might wrap */
 	struct element *out = ARENA_ARRAY(im->a, struct element, a->n + 1);
+	enum ir_dtype to;
+	(void)attribute_of(im, "saturate"); /* of casts to 8-bit floats, which are not folded */
+	if (!import_dtype(attribute_int(im, "to", 0), &to) ||
+	    (to != DT_F32 && to != DT_I32 && to != DT_I64 && to != DT_BOOL))
+		return false;
 	for (size_t i = 0; out != NULL && i < a->n; i++) {
 		const struct element *e = &a->known[i];
-		if ((!to_float && !to_int) || (to_float && !is_float(e) && !element_int(e, &v)) ||
-		    (to_int && is_float(e) && !(fabs(e->f) < 0x1p31))) /* also NaN */
+		int64_t v = 0;
+		if (is_float(e) ? to != DT_F32 && !(fabs(e->f) < 0x1p31) /* also NaN */
+		                : (to == DT_F32 || to == DT_BOOL) && !element_int(e, &v))
 			return false;
-		if (to_float)
+		if (to == DT_F32)
 			out[i].f = is_float(e) ? e->f : (double)v;
-		else if (is_float(e))
-			out[i] = int_element(im, to == 9 ? e->f != 0 : (int64_t)e->f);
-		else if (to == 9 && (!element_int(e, &v)))
-			return false;
+		else if (to == DT_BOOL)
+			out[i] = int_element(im, is_float(e) ? e->f != 0 : v != 0);
 		else
-			out[i] = to == 9 ? int_element(im, v != 0) : *e;
+			out[i] = is_float(e) ? int_element(im, (int64_t)e->f) : *e;
 	}
-	return out != NULL && import_known(im, 0, to_float ? DT_F32 : types[to], a->rank, a->dims, out, a->n);
+	return out != NULL && import_known(im, 0, to, a->rank, a->dims, out, a->n);
 }
 
 /* ---- shapes ---- */

@@ -259,8 +259,7 @@ static bool rotate(struct importer *im, struct heads *h, bool interleaved)
 	if (at == NULL || table == NULL)
 		return import_refuse(im, "not supported: rotary positions of %s with these tables",
 		                     im->node->op);
-	h->x = import_statement(im, "rotated", "rope(%s, %s, layout=%s, table=%s)", h->x, at,
-	                        interleaved ? "interleaved" : "halves", table);
+	h->x = import_statement(im, "rotated", "%s", import_rope(im, h->x, at, table, interleaved));
 	return !im->failed;
 }
 

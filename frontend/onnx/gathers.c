@@ -85,6 +85,12 @@ static struct operand *tokens_counted(struct importer *im, struct operand *ids)
 	return at != NULL ? at : ids;
 }
 
+const char *import_embedding(struct importer *im, const char *ids, struct operand *table)
+{
+	return import_text(im, "embed(%s, %s, vocab=%s, dim=%s)", ids, import_layer(im, table, "", NULL),
+	                   dim_text(im, table->dims[0]), dim_text(im, table->dims[1]));
+}
+
 /* A scalar known id is a slice, rows of a stored matrix are an embedding, which keeps the file's type and quants. */
 bool import_gather(struct importer *im)
 {
@@ -103,9 +109,7 @@ bool import_gather(struct importer *im)
 	    import_lookup_of_quants(im, at))
 		return true;
 	if (operand_is_parameter(v) && v->rank == 2 && axis == 0)
-		return import_output(im, 0, "embed(%s, %s, vocab=%s, dim=%s)", at,
-		                     import_layer(im, v, "", NULL), dim_text(im, v->dims[0]),
-		                     dim_text(im, v->dims[1]));
+		return import_output(im, 0, "%s", import_embedding(im, at, v));
 	return import_output(im, 0, "gather(%s, %s, axis=%d)", operand_tensor(im, v), at, axis);
 }
 

@@ -352,17 +352,15 @@ static const struct ir_dim *input_size(struct importer *im, struct strmap *bound
    supported. */
 static bool input_type(int64_t type, enum ir_dtype *out)
 {
-	static const struct {
-		int64_t type;
-		enum ir_dtype dtype;
-	} types[] = {{1, DT_F32}, {2, DT_U8},   {3, DT_I8},   {5, DT_I16},  {6, DT_I32},
-	             {7, DT_I64}, {9, DT_BOOL}, {10, DT_F16}, {16, DT_BF16}};
-	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
-		*out = types[i].dtype;
-		if (types[i].type == type)
-			return true;
-	}
-	return false;
+	return onnx_dtype(type, out) && *out != DT_F64;
+}
+
+bool import_dtype(int64_t type, enum ir_dtype *out)
+{
+	bool is_known = onnx_dtype(type, out);
+	if (is_known && ir_dtype_class(*out) == DTCLASS_FLOAT)
+		*out = DT_F32;
+	return is_known;
 }
 
 /* The table that a node looks up ids of operand i in; NULL: it does not. */

@@ -162,6 +162,8 @@ bool import_is_read(const struct importer *im, size_t i);
 struct operand *import_operand(struct importer *im, const char *name);
 /* The name of a size of an input: its symbol, or made from the input and the axis. */
 const char *import_size_name(struct importer *im, const struct onnx_value *v, int axis);
+/* The type in statements of a number of TensorProto.DataType: floats of any width are f32. False: there is none. */
+bool import_dtype(int64_t type, enum ir_dtype *out);
 /* The type of a value of statements. */
 const struct ir_type *import_type(struct importer *im, const char *name);
 /* A name of the language for a name of the file; unique. */
@@ -268,6 +270,9 @@ const struct element *elements_of_dims(struct importer *im, const struct ir_dim 
 
 /* ---- operators ---- */
 
+/* Heads [B, H, S, E] rotated by a table at positions, i32 [S] or [B, S] as text. */
+const char *import_rope(struct importer *im, const char *x, const char *at, const char *table,
+                        bool interleaved);
 /* A value [B, S, heads E], or [B, heads, S, E], as heads. */
 bool import_heads(struct importer *im, struct operand *v, int64_t heads, struct heads *out);
 /* The table of `rope` that stored cosines and sines, operands of the node, make; NULL: they are no matrices of one
@@ -283,6 +288,12 @@ typedef bool import_operator(struct importer *im);
 /* A Gather of quants whose only reader makes floats of them, at i32 ids as text, is a lookup of floats. False: it
  * is not so, or failed. */
 bool import_lookup_of_quants(struct importer *im, const char *ids);
+/* Rows of a stored table at i32 ids as text. */
+const char *import_embedding(struct importer *im, const char *ids, struct operand *table);
+/* x, of these dims, with an axis `times` as long: each of its elements is there as often in a row, or all of them
+ * (`is_whole`). Updates dims. */
+const char *import_repeated(struct importer *im, const char *x, int rank, const struct ir_dim **dims,
+                            int axis, const struct ir_dim *times, bool is_whole);
 /* A constant border of the axes from `first_axis` on: pads[2 n_axes] before, then after. */
 const char *import_padded(struct importer *im, const char *x, int first_axis, const int64_t *pads,
                           size_t n_axes, const char *value);

@@ -338,8 +338,7 @@ static const char *rows_text(struct importer *im, size_t i, size_t ids, bool by_
 	const char *text =
 	        at != NULL ? import_ids(im, at, table->dims[0])
 	                   : import_text(im, "iota([%s])", dim_text(im, first->dims[first->rank - 1]));
-	return import_text(im, "embed(%s, %s, vocab=%s, dim=%s)", text, import_layer(im, table, "", NULL),
-	                   dim_text(im, table->dims[0]), dim_text(im, table->dims[1]));
+	return import_embedding(im, text, table);
 }
 
 /* EmbedLayerNormalization: the norm of a sum of rows of tables. Operands: ids, segments, their tables (words,

@@ -33,7 +33,7 @@ static const char *factor_text(struct importer *im, size_t i, const struct opera
                                int64_t block)
 {
 	struct operand *v = operand_needed(im, i);
-	const struct ir_dim *dims[IR_RANK_MAX + 1], *wide[IR_RANK_MAX + 1], *whole[IR_RANK_MAX];
+	const struct ir_dim *dims[IR_RANK_MAX];
 	int64_t number;
 	if (v->n == 1 && v->known != NULL && v->known[0].dim == NULL)
 		return float_text(im, v->known[0].f);
@@ -49,22 +49,14 @@ static const char *factor_text(struct importer *im, size_t i, const struct opera
 			dims[k] = k == axis ? v->dims[0] : ir_dim_const(im->dims, 1);
 		return import_text(im, "reshape(%s, %s)", text, dims_text(im, x->rank, dims));
 	}
-	if (v->rank != x->rank || block < 1 || block > INT32_MAX || x->rank >= IR_RANK_MAX) {
+	if (v->rank != x->rank || block < 1 || block > INT32_MAX) {
 		import_refuse(im, "%s of %d axes by a scale of %d", im->node->op, x->rank, v->rank);
 		return "";
 	}
-	for (int k = 0, to = 0; k < x->rank; k++) {
-		dims[to] = wide[to] = whole[k] = v->dims[k];
-		to++;
-		if (k != axis)
-			continue;
-		dims[to] = ir_dim_const(im->dims, 1);
-		wide[to++] = ir_dim_const(im->dims, block);
-		whole[k] = ir_dim_mul(im->dims, v->dims[k], ir_dim_const(im->dims, block));
-	}
-	return import_text(im, "slice(reshape(broadcast(reshape(%s, %s), %s), %s), axis=%d, begin=0, end=%s)",
-	                   text, dims_text(im, x->rank + 1, dims), dims_text(im, x->rank + 1, wide),
-	                   dims_text(im, x->rank, whole), axis, dim_text(im, x->dims[axis]));
+	memcpy(dims, v->dims, sizeof(dims));
+	text = import_repeated(im, text, x->rank, dims, axis, ir_dim_const(im->dims, block), false);
+	return import_text(im, "slice(%s, axis=%d, begin=0, end=%s)", text, axis,
+	                   dim_text(im, x->dims[axis]));
 }
 
 /* The axis of the scales, operand 1, and the size of their blocks; *block 0: one scale for each element of the axis,
@@ -94,9 +86,9 @@ static const char *centered_text(struct importer *im, size_t i, size_t z, int ax
 static bool read_quantized_type(struct importer *im, const struct operand *zero, enum ir_dtype *out)
 {
 	int64_t type = attribute_int(im, "output_dtype", 0);
-	*out = zero != NULL ? zero->dtype : type == 3 ? DT_I8 : type == 5 ? DT_I16 : DT_U8;
-	if ((type != 0 && type != 2 && type != 3 && type != 5 && zero == NULL) ||
-	    (*out != DT_U8 && *out != DT_I8 && *out != DT_I16))
+	bool is_known = zero != NULL || type == 0 || import_dtype(type, out);
+	*out = zero != NULL ? zero->dtype : type == 0 ? DT_U8 : *out;
+	if (!is_known || (*out != DT_U8 && *out != DT_I8 && *out != DT_I16))
 		return import_refuse(im, "not supported: %s to %s", im->node->op,
 		                     zero != NULL ? ir_dtype_name(zero->dtype) : onnx_type_name(type));
 	return true;
@@ -282,10 +274,5 @@ bool import_lookup_of_quants(struct importer *im, const char *ids)
 	        later != NULL && strcmp(later->op, "DequantizeLinear") == 0 && later->outputs.n == 1
 	                ? stored_product(im, onnx_weight_name(im->a, later))
 	                : NULL;
-	if (made == NULL || made->rank != 2)
-		return false;
-	const char *path = import_layer(im, made, "", NULL);
-	return import_fused(im, later,
-	                    import_text(im, "embed(%s, %s, vocab=%s, dim=%s)", ids, path,
-	                                dim_text(im, made->dims[0]), dim_text(im, made->dims[1])));
+	return made != NULL && made->rank == 2 && import_fused(im, later, import_embedding(im, ids, made));
 }

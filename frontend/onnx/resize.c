@@ -115,26 +115,10 @@ static const char *list_of(struct importer *im, enum ir_dtype dtype, const struc
 	return operand_tensor(im, v);
 }
 
-/* Each element of an axis `by` times in a row: a new axis of size 1 after it is broadcast, then merged. */
+/* Each element of an axis `by` times in a row. */
 static void repeat_axis(struct importer *im, struct picture *p, int axis, int64_t by)
 {
-	const struct ir_dim *one[IR_RANK_MAX + 1], *wide[IR_RANK_MAX + 1];
-	if (p->rank >= IR_RANK_MAX) {
-		import_refuse(im, "not supported: %s of %d axes", im->node->op, p->rank);
-		return;
-	}
-	for (int i = 0, to = 0; i < p->rank; i++) {
-		one[to] = wide[to] = p->dims[i];
-		to++;
-		if (i != axis)
-			continue;
-		one[to] = ir_dim_const(im->dims, 1);
-		wide[to++] = ir_dim_const(im->dims, by);
-	}
-	p->dims[axis] = ir_dim_mul(im->dims, p->dims[axis], ir_dim_const(im->dims, by));
-	p->x = import_text(im, "reshape(broadcast(reshape(%s, %s), %s), %s)", p->x,
-	                   dims_text(im, p->rank + 1, one), dims_text(im, p->rank + 1, wide),
-	                   dims_text(im, p->rank, p->dims));
+	p->x = import_repeated(im, p->x, p->rank, p->dims, axis, ir_dim_const(im->dims, by), false);
 }
 
 /* True: nearest neighbours of the axis are each element out / in times, in order. */

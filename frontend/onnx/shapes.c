@@ -277,32 +277,40 @@ bool import_expand(struct importer *im)
 	return import_output(im, 0, "broadcast(%s, %s)", operand_tensor(im, v), dims_text(im, rank, dims));
 }
 
-/* Each axis that repeats gets one before it, along which it is broadcast, and which is then merged with it. */
+/* An axis of size 1 before or after the one that repeats is broadcast, and merged with it. */
+const char *import_repeated(struct importer *im, const char *x, int rank, const struct ir_dim **dims,
+                            int axis, const struct ir_dim *times, bool is_whole)
+{
+	const struct ir_dim *one[IR_RANK_MAX + 1], *wide[IR_RANK_MAX + 1];
+	int at = is_whole ? axis : axis + 1;
+	if (rank >= IR_RANK_MAX) {
+		import_refuse(im, "not supported: %s of %d axes", im->node->op, rank);
+		return "";
+	}
+	for (int i = 0; i <= rank; i++) {
+		one[i] = i == at ? ir_dim_const(im->dims, 1) : dims[i > at ? i - 1 : i];
+		wide[i] = i == at ? times : one[i];
+	}
+	dims[axis] = ir_dim_mul(im->dims, dims[axis], times);
+	return import_text(im, "reshape(broadcast(reshape(%s, %s), %s), %s)", x, dims_text(im, rank + 1, one),
+	                   dims_text(im, rank + 1, wide), dims_text(im, rank, dims));
+}
+
 bool import_tile(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);
-	const struct ir_dim *first[2 * IR_RANK_MAX], *wide[2 * IR_RANK_MAX],
-	        *dims[IR_RANK_MAX], *const *times;
+	const struct ir_dim *dims[IR_RANK_MAX], *const *times;
+	const char *x = NULL;
 	size_t n;
-	int rank = 0;
 	if (!list_dims(im, "repeats", 1, &times, &n) || n != (size_t)v->rank)
 		return import_refuse(im, "Tile: its repeats are missing");
-	for (int i = 0; i < v->rank; i++) {
-		dims[i] = ir_dim_mul(im->dims, v->dims[i], times[i]);
+	memcpy(dims, v->dims, sizeof(dims));
+	for (int i = 0; i < v->rank; i++)
 		if (!ir_dim_equals(times[i], 1)) {
-			wide[rank] = times[i];
-			first[rank++] = ir_dim_const(im->dims, 1);
+			x = x != NULL ? import_statement(im, "tile", "%s", x) : operand_tensor(im, v);
+			x = import_repeated(im, x, v->rank, dims, i, times[i], true);
 		}
-		wide[rank] = first[rank] = v->dims[i];
-		rank++;
-	}
-	if (rank == v->rank) /* nothing repeats */
-		return import_alias(im, 0, v);
-	if (rank > IR_RANK_MAX)
-		return import_refuse(im, "not supported: Tile of more than %d axes", IR_RANK_MAX);
-	return import_output(im, 0, "reshape(broadcast(reshape(%s, %s), %s), %s)", operand_tensor(im, v),
-	                     dims_text(im, rank, first), dims_text(im, rank, wide),
-	                     dims_text(im, v->rank, dims));
+	return x != NULL ? import_output(im, 0, "%s", x) : import_alias(im, 0, v); /* NULL: nothing repeats */
 }
 
 const char *import_padded(struct importer *im, const char *x, int first_axis, const int64_t *pads,
@@ -418,13 +426,9 @@ bool import_eye_like(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
 	int64_t type = attribute_int(im, "dtype", 0);
-	enum ir_dtype dtype = type == 6   ? DT_I32
-	                      : type == 7 ? DT_I64
-	                      : type == 9 ? DT_BOOL
-	                      : type == 0 ? v->dtype
-	                                  : DT_F32;
-	if (v->rank != 2)
-		return import_refuse(im, "EyeLike of %d axes", v->rank);
+	enum ir_dtype dtype = v->dtype;
+	if (v->rank != 2 || (type != 0 && !import_dtype(type, &dtype)))
+		return import_refuse(im, "EyeLike of %d axes, or of %s", v->rank, onnx_type_name(type));
 	return import_output(im, 0, "cast(%s, %s)", diagonal_text(im, v, "==", attribute_int(im, "k", 0)),
 	                     ir_dtype_name(dtype));
 }

@@ -128,6 +128,15 @@ const char *onnx_type_name(int64_t type)
 	return t != NULL ? t->name : "?";
 }
 
+bool onnx_dtype(int64_t type, enum ir_dtype *out)
+{
+	const struct element_type *t = find_type(type);
+	bool is_native = t != NULL && t->bytes > 0 && t->read == NULL;
+	if (is_native)
+		*out = t->dtype;
+	return is_native;
+}
+
 /* Appends a size to the shape of a tensor. */
 static bool add_dim(const struct onnx_model *m, struct stored_tensor *t, uint64_t size)
 {

@@ -126,6 +126,8 @@ bool onnx_set_external(const struct stored_source *s, struct onnx_tensor *t, con
                        size_t len);
 /* An attribute of a node; NULL: absent. */
 const struct onnx_attribute *onnx_attribute(const struct onnx_node *node, const char *name);
+/* The element type of a number of TensorProto.DataType that tensors here have, too; false: they have none such. */
+bool onnx_dtype(int64_t type, enum ir_dtype *out);
 /* The name of an element type, "FLOAT"; "?": unknown. */
 const char *onnx_type_name(int64_t type);
 

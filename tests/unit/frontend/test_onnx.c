@@ -373,7 +373,6 @@ START_TEST(import_of_a_graph)
 }
 END_TEST
 
-/* Attention written out, with casts between floats before and behind each node, as mixed precision has them. */
 /* Known remainders have the sign of the divisor, with fmod that of the dividend. */
 START_TEST(import_of_known_remainders)
 {
@@ -428,6 +427,28 @@ START_TEST(import_of_least_numbers)
 }
 END_TEST
 
+/* Four of five axes are repeated, one after another: an axis beside all of them would exceed the rank. */
+START_TEST(import_of_tiles)
+{
+	static const char *const sizes[] = {"batch size", "seq", "4", "2", "3"};
+	enum tfmc_status st;
+	begin();
+	put_value(11, "x", 1, sizes, 5);
+	put_value(12, "y", 1, sizes, 5);
+	put_longs("times", (const int64_t[]){2, 1, 3, 2, 2}, 5, 1);
+	put_node("Tile", "x times", "y", NULL, 0);
+	put_message(&model, 7, &graph);
+	const char *text = import_model(&st);
+	ck_assert_msg(text != NULL, "%s", r.log.data);
+	ck_assert_msg(strstr(text, "[1, batch_size, seq, 4, 2, 3]), [2, batch_size, seq, 4, 2, 3])") !=
+	                              NULL &&
+	                      strstr(text, "[2*batch_size, seq, 12, 4, 6])\noutputs") != NULL,
+	              "%s", text);
+	end();
+}
+END_TEST
+
+/* Attention written out, with casts between floats before and behind each node, as mixed precision has them. */
 START_TEST(import_of_attention_with_casts)
 {
 	static const char *const sizes[] = {"batch size", "2", "seq", "4"}, *const keys[] = {"batch size",
@@ -559,6 +580,7 @@ Suite *suite_onnx(void)
 	tcase_add_test(t, import_of_a_graph);
 	tcase_add_test(t, import_of_known_remainders);
 	tcase_add_test(t, import_of_least_numbers);
+	tcase_add_test(t, import_of_tiles);
 	tcase_add_test(t, import_of_attention_with_casts);
 	tcase_add_test(t, graphs_refused);
 	tcase_add_loop_test(t, random_damage, 0, 4);
