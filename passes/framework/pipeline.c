@@ -93,6 +93,8 @@ const char *pipeline_named(const char *name)
 	return strcmp(name, "O2") == 0 ? O2 : NULL;
 }
 
+/* shard and stages read attention ops with merged heads, so WHOLE_HEADS runs before them at every level, also for O0
+ * and O1; the passes of the level follow. reference=0: the module of one rank, not that of all ranks. */
 const char *pipeline_of_ranks(struct arena *a, const char *name, int64_t ranks, int64_t stages)
 {
 	const char *before = WHOLE_HEADS, *after = AFTER_HEADS;
@@ -141,7 +143,8 @@ static const char *read_word(struct reader *r)
 	return word;
 }
 
-/* Parses `name=value` and stores it in the step. */
+/* Parses `name=value` and stores it in the step, in the position of its setting. fail() appends the name or value in
+ * quotes to the message. */
 static enum tfmc_status read_setting(struct reader *r, struct pipeline_step *step)
 {
 	const struct pass_setting *s = step->pass->settings;
@@ -167,7 +170,7 @@ static enum tfmc_status read_setting(struct reader *r, struct pipeline_step *ste
 	return TFMC_OK;
 }
 
-/* Parses the settings of a pass in braces, if there are any. */
+/* Parses the settings of a pass, separated by blanks, in braces: `{a=1 b=2}`; without '{' the defaults remain. */
 static enum tfmc_status read_settings(struct reader *r, struct pipeline_step *step)
 {
 	if (*r->at != '{')

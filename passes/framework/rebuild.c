@@ -25,6 +25,7 @@ struct ir_value rebuild_get(struct rebuild *r, struct ir_value old)
 void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value new_value)
 {
 	const struct ir_type *type = irb_type(r->b, new_value);
+	/* No type: the builder has failed before, which irb_finish returns. */
 	if (type != NULL && type != ir_import_type(r->out, ir_type_of(r->f, old)))
 		diag_error(r->p->cx, r->f->loc.at, DIAG_INTERNAL,
 		           "a replacement has another type than the value that it replaces");
@@ -52,8 +53,8 @@ static bool is_needed(const struct rebuild *r, const struct ir_op *op)
 	return false;
 }
 
-/* Calls match of the pass if there is fuel, and numbers the application. A pass with is_numbered asks for fuel
- * itself. */
+/* Calls match of the pass if there is fuel, and stores the number of the application under the first result of op. A
+ * pass with is_numbered consumes fuel itself, in match. */
 static bool try_match(struct rebuild *r, const struct ir_op *op)
 {
 	const struct rewrite *rewrite = r->rewrite;
@@ -65,6 +66,8 @@ static bool try_match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
+/* Emits the replacement of op, counts it and reports the application; a pass with is_numbered reports it itself,
+ * since it may name a rule. */
 static void emit_replacement(struct rebuild *r, const struct ir_op *op)
 {
 	int64_t number = r->replaced[op->results[0].id];
@@ -74,7 +77,9 @@ static void emit_replacement(struct rebuild *r, const struct ir_op *op)
 		pass_applied(r->p, number, NULL, op->loc);
 }
 
-/* Matches needed ops and marks what they, or their replacements, read. */
+/* Visits ops in reverse, so that all readers come before an op (the invariant of the head). A matched op marks only
+ * what its replacement reads, and its region is left to match. Terminators are always needed; a `result` hook may
+ * return other values than the function did. */
 void rebuild_need_region(struct rebuild *r, const struct ir_region *region, size_t n)
 {
 	for (size_t i = n; i-- > 0;) {
@@ -121,7 +126,8 @@ void rebuild_group(struct rebuild *r, const struct ir_op *group, const struct at
 
 /* ---- functions ---- */
 
-/* Both walks over the function r->f. */
+/* Both walks over the function r->f. The backward one is first, since params, copy_op and emit read r->needed and
+ * r->replaced. A literal copy (no rewrite) is built without folding and value numbering. */
 static enum tfmc_status rebuild_func(struct rebuild *r)
 {
 	const struct ir_func *f = r->f;
@@ -151,6 +157,7 @@ enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *
 	struct rebuild r = {.p = p, .in = in, .out = out, .rewrite = rewrite};
 
 	out->stage = in->stage;
+	/* A literal copy has all weights; otherwise the builder adds those that copied ops refer to. */
 	for (size_t i = 0; rewrite == NULL && i < in->weights.n; i++)
 		if (ir_add_weight(out, in->weights.items[i]) == NULL)
 			return TFMC_NO_MEMORY;

@@ -85,6 +85,7 @@ static void print_plan(struct buf *out, const struct plan_func *p)
 	plan_print_map(out, p);
 }
 
+/* Counters in the order in which passes first added to them, then the plans. */
 void pass_report_print(struct buf *out, const struct pass_report *r)
 {
 	for (size_t i = 0; i < r->counters.n; i++) {

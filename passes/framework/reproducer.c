@@ -11,7 +11,7 @@
 #define MAGIC "; reproducer "
 #define HEAD  MAGIC "1\n"
 
-/* `; key |line` for every line of a text. */
+/* `; key |line` for every line of a text. The '|' marks where the line begins, so that its indentation survives. */
 static void print_lines(struct buf *out, const char *key, const char *text, size_t len)
 {
 	for (const char *line = text, *next; line < text + len; line = next) {
@@ -54,7 +54,7 @@ static const char *value_of(const char *line, const char *key)
 	return strncmp(line + 2, key, n) == 0 && line[2 + n] == ' ' ? line + 3 + n : NULL;
 }
 
-/* Parses a line of the head. False: the key is unknown. */
+/* Parses a line of the head. False: the key is unknown. A string without memory is "", and the arena has failed. */
 static bool read_line(struct head *h, const char *line)
 {
 	const char *v;
@@ -73,6 +73,8 @@ static bool read_line(struct head *h, const char *line)
 	return true;
 }
 
+/* Another version is an error, not a text without a head: the head would be skipped as a comment and the run would
+ * silently use other options. A failure of memory shows at the end, in the arena and the buffer. */
 bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text, size_t len,
                      struct reproducer *out, enum tfmc_status *status)
 {
