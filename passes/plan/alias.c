@@ -36,7 +36,8 @@ static void merge_classes(struct plan_classes *c, uint32_t a, uint32_t b)
 	c->next[to] = v;
 }
 
-/* a ends at the group that defines b, and that group may write b over a. */
+/* a ends at the group that defines b, and that group may write b over a. t >= n_times: b is not defined by a group.
+ */
 static bool is_written_over(const struct plan_classes *c, struct ir_value a, struct ir_value b)
 {
 	size_t t = c->life.first[b.id];
@@ -47,7 +48,8 @@ static bool is_written_over(const struct plan_classes *c, struct ir_value a, str
 	       ir_inplace_conflict(c->m, c->f, group, a) == NULL;
 }
 
-/* Two members *v of a's class and *w of b's class interfere: they are live at the same time. */
+/* Finds members *v of a's class and *w of b's class that interfere: they are live at the same time, and neither is
+ * written over the other by the group that ends one and defines the other. False: the classes may be merged. */
 static bool find_interference(const struct plan_classes *c, struct ir_value a, struct ir_value b,
                               struct ir_value *v, struct ir_value *w)
 {
@@ -69,6 +71,8 @@ static bool find_interference(const struct plan_classes *c, struct ir_value a, s
 
 /* ---- one group ---- */
 
+/* The op stands for its result; a value without op (an argument) is described by the repeat that owns its region.
+ * Without paths (IR text), or an owner, the name alone. */
 const char *plan_value_text(struct pass_context *p, const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_value_info *info = ir_value_info(f, v);
@@ -107,10 +111,8 @@ static const struct ir_op *later_reader(const struct plan_classes *c, size_t t, 
 	return NULL;
 }
 
-/*
- * Reason why the result of group t cannot share the memory of its operand x: v of the class of x interferes with
- * w.
- */
+/* Reason why the result of group t cannot share the memory of its operand x: v of the class of x interferes with w.
+ * If x itself is read later, the reader is named by its location, where it has one. */
 static const char *explain_interference(struct pass_context *p, const struct plan_classes *c,
                                         struct ir_value x, struct ir_value v, struct ir_value w, size_t t)
 {
@@ -126,7 +128,8 @@ static const char *explain_interference(struct pass_context *p, const struct pla
 	                    plan_value_text(p, c->f, v), plan_value_text(p, c->f, w));
 }
 
-/* Collects the distinct operands of a group that are in the arena; returns their number. */
+/* Collects the distinct operands of a group that are in the arena, views resolved to their base; returns their
+ * number. Values inside the group do not count. Those beyond READS_MAX are only not tried. */
 static size_t collect_reads(const struct plan_classes *c, const struct ir_op *group, struct ir_value *out)
 {
 	size_t n = 0;
@@ -144,7 +147,8 @@ static size_t collect_reads(const struct plan_classes *c, const struct ir_op *gr
 	return n;
 }
 
-/* Puts the result of group t into the memory of its operand x; false after a remark if that is not possible. */
+/* Puts the result of group t into the memory of its operand x. False if they already share it, or after a remark if
+ * that is not possible. Texts are made only for --remarks: they cost a search for the later reader. */
 static bool try_in_place(struct pass_context *p, struct plan_classes *c, size_t t, struct ir_value x)
 {
 	const struct ir_op *group = c->life.groups[t];
@@ -167,7 +171,8 @@ static bool try_in_place(struct pass_context *p, struct plan_classes *c, size_t 
 	return true;
 }
 
-/* Puts the result of group t into the memory of the first of its operands for which that is possible. */
+/* Puts the result of group t into the memory of the first of its operands for which that is possible. Only the first
+ * result is tried: groups with several may not write in place (ir_inplace_conflict). */
 static void find_in_place(struct pass_context *p, struct plan_classes *c, size_t t)
 {
 	const struct ir_op *group = c->life.groups[t];
@@ -183,7 +188,8 @@ static void find_in_place(struct pass_context *p, struct plan_classes *c, size_t
 
 /* ---- functions ---- */
 
-/* Marks the results of groups that are neither returned nor in a state, and the other values of their carries. */
+/* Marks the results of groups that are neither returned nor in a state (those are in memory of the caller), then
+ * spreads the mark over each class: an argument or result of a repeat is in the arena if its carry is. */
 static void mark_arena_values(struct plan_classes *c)
 {
 	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];

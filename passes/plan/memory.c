@@ -63,6 +63,7 @@ static void pad_extent(struct ir_dims *dims, const struct ir_dim *bytes, struct 
 	int64_t padding, most = ir_dim_hi(dims, x->unit);
 	x->size = (x->raw + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
 	padding = x->size - x->raw;
+	/* padding > 0 in the last test: otherwise raw is 0 or at least PLAN_ALIGN. */
 	if (x->raw >= PLAN_ALIGN || padding <= x->raw / 8 || most <= PADDING_PAGE / padding)
 		return;
 	const struct ir_dim *up = ir_dim_add(dims, bytes, ir_dim_const(dims, PLAN_ALIGN - 1));
@@ -70,10 +71,9 @@ static void pad_extent(struct ir_dims *dims, const struct ir_dim *bytes, struct 
 	x->raw = x->size = PLAN_ALIGN;
 }
 
-/*
- * Splits the bytes of v into coefficient and unit. A unit that is not provably >= 0 is replaced by a constant
- * maximum.
- */
+/* Splits the bytes of v into coefficient and unit: the greatest common divisor of the coefficients of the
+ * polynomial, and the quotient. A unit that is not provably >= 0 is replaced by a constant maximum, since the packer
+ * (is_above) relies on units >= 0. A quarter of int64_t leaves headroom for offset + size + padding. */
 static enum tfmc_status find_extent(struct buffer_builder *s, struct ir_value v, struct extent *out)
 {
 	struct ir_dims *dims = s->m->dims;
@@ -94,7 +94,8 @@ static enum tfmc_status find_extent(struct buffer_builder *s, struct ir_value v,
 	return TFMC_OK;
 }
 
-/* Index of the lane with this unit, which it adds if there is none; 0 without memory, which the arena remembers. */
+/* Index of the lane with this unit, which it adds if there is none; dims are interned, so equal units have one
+ * address. 0 without memory, which the arena remembers. */
 static size_t lane_of(struct buffer_builder *s, const struct ir_dim *unit)
 {
 	struct plan_func *plan = s->out->plan;
@@ -110,7 +111,8 @@ static size_t lane_of(struct buffer_builder *s, const struct ir_dim *unit)
 	return plan->n_lanes++;
 }
 
-/* Lifetime of the buffer: from the first to the last group of any member of the class. */
+/* Lifetime of the buffer: from the first to the last group of any member of the class. Members that are never in
+ * memory (first > last) do not count. */
 static void find_lifetime(struct buffer_builder *s, uint32_t class, struct plan_buffer *b)
 {
 	const struct ir_lifetimes *l = &s->classes->life;
@@ -126,7 +128,8 @@ static void find_lifetime(struct buffer_builder *s, uint32_t class, struct plan_
 	} while (v != class);
 }
 
-/* Adds the buffer of the class of v: its size, lane, name and lifetime. */
+/* Adds the buffer of the class of v: its size, lane, name and lifetime. All members have the bytes of v: carries
+ * have one type, and a group writes over a value of equal size only (ir/core/inplace.h). */
 static enum tfmc_status add_buffer(struct buffer_builder *s, uint32_t v)
 {
 	struct plan_func *plan = s->out->plan;
@@ -150,7 +153,7 @@ static enum tfmc_status add_buffer(struct buffer_builder *s, uint32_t v)
 	return TFMC_OK;
 }
 
-/* Adds a buffer for each class with a value in the arena, and numbers the values. */
+/* Adds a buffer for each class with a value in the arena. number [class]: its buffer + 1, which every member gets. */
 static enum tfmc_status add_buffers(struct buffer_builder *s)
 {
 	const struct plan_classes *c = s->classes;
@@ -178,6 +181,7 @@ struct carry_check {
 	enum tfmc_status status;
 };
 
+/* Reports the first precondition that does not hold; further ones only repeat it. */
 static void report_broken(struct carry_check *e, const struct ir_op *op, const char *what)
 {
 	if (e->status == TFMC_OK)
@@ -194,7 +198,9 @@ static bool is_group_result(const struct buffer_builder *s, struct ir_value v, c
 	       ir_value_info(s->f, v)->region == region;
 }
 
-/* The initial value and the yielded value of each carry are results of groups. */
+/* The initial value and the yielded value of each carry are results of groups, so that they can be computed in the
+ * buffer of the carry. The repeat is the only reader of the initial value: the body writes over it. args[0] is the
+ * index of the iteration. */
 static void check_carries(struct carry_check *e, const struct ir_op *op)
 {
 	if (op->code != OP_repeat)
@@ -231,7 +237,8 @@ static enum tfmc_status check_carries_and_results(struct buffer_builder *s)
 	return e.status;
 }
 
-/* Inputs and outputs are not in the arena, but their sizes obey the same limit. */
+/* Inputs and outputs are not in the arena, but their sizes obey the same limit: kernels address them with the same
+ * 64-bit arithmetic. The extents themselves are not used. */
 static enum tfmc_status check_input_and_output_sizes(struct buffer_builder *s)
 {
 	const struct ir_op *ret = s->f->body->ops[s->f->body->n_ops - 1];
@@ -245,7 +252,8 @@ static enum tfmc_status check_input_and_output_sizes(struct buffer_builder *s)
 	return TFMC_OK;
 }
 
-/* Computes the buffers of f: classes of values, sizes and lifetimes. */
+/* Computes the buffers of f: classes of values, sizes and lifetimes. The checks come first, since plan_classes
+ * relies on what they check. */
 static enum tfmc_status plan_buffers(struct pass_context *p, const struct ir_module *m,
                                      const struct ir_func *f, struct function_plan *out)
 {
@@ -343,6 +351,7 @@ enum tfmc_status pass_plan_memory(struct pass_context *p, const struct ir_module
 	for (size_t i = 0; i < in->funcs.n; i++)
 		TFMC_TRY(plan_function(p, in, in->funcs.items[i], &plans[i]));
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
+	/* The report describes the last plan-memory of the pipeline. */
 	p->report->plans.n = 0;
 	for (size_t i = 0; i < out->funcs.n; i++) {
 		out->funcs.items[i]->arena = ir_import_dim(out, plans[i].plan->arena);

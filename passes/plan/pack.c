@@ -78,7 +78,8 @@ static double bytes_at(const struct packer *k, const int64_t *coefficients, int 
 	return bytes;
 }
 
-/* Lower bounds of the quotients of units: B*T >= 1 * B if T >= 1. */
+/* Lower bounds of the quotients of units, for is_above: B*T >= 1 * B if T >= 1. 0 where the quotient is no
+ * polynomial. */
 static void compare_units(struct packer *k)
 {
 	const struct plan_lane *l = k->plan->lanes;
@@ -90,8 +91,8 @@ static void compare_units(struct packer *k)
 		}
 }
 
-/* Sums the sizes that are alive at each time, with padding and without, and from them the lower bound at each
- * sample point. */
+/* Sums the sizes that are alive at each time, with padding and without, and from them the lower bound at each sample
+ * point. The bound of the padded sizes is what a packing can reach; `raw` gives the lower bound of the report. */
 static void sum_alive(struct packer *k)
 {
 	const struct plan_func *p = k->plan;
@@ -123,10 +124,8 @@ static void top_of(const struct packer *k, size_t buffer, int64_t *top)
 	top[b->lane] += b->size;
 }
 
-/*
- * A negative coefficient in lane i is covered by lanes whose units are known multiples of unit i; subtracts it
- * there.
- */
+/* A negative coefficient in lane i is covered by lanes whose units are known multiples of unit i; subtracts it
+ * there. False: a part of it remains negative. `scratch` is changed. */
 static bool cover_deficit(const struct packer *k, int64_t *scratch, size_t i)
 {
 	for (size_t j = 0; j < k->n_lanes && scratch[i] < 0; j++) {
@@ -141,7 +140,8 @@ static bool cover_deficit(const struct packer *k, int64_t *scratch, size_t i)
 	return scratch[i] >= 0;
 }
 
-/* Offset a >= offset b + size of `under` is proved for all values of the dims. */
+/* Offset a >= offset b + size of `under` is proved for all values of the dims. The difference is a vector of
+ * coefficients of units >= 0: proved if none is negative, or if positive ones cover the negative ones. */
 static bool is_above(const struct packer *k, const int64_t *a, const int64_t *b,
                      const struct plan_buffer *under)
 {
@@ -172,7 +172,8 @@ static bool overlaps_nothing(const struct packer *k, const struct plan_buffer *b
 	return true;
 }
 
-/* Cost of the candidate: its top relative to the lower bounds, summed over the sample points. */
+/* Cost of the candidate: its top relative to the lower bounds, summed over the sample points. Below the lower bound
+ * all placements fit, so bytes above it weigh OVER_BOUND times as much. */
 static double candidate_cost(const struct packer *k, const struct plan_buffer *b)
 {
 	double sum = 0;
@@ -194,8 +195,8 @@ static void try_candidate(struct packer *k, const struct plan_buffer *b, size_t 
 	memcpy(k->best, k->candidate, k->n_lanes * sizeof(*k->best));
 }
 
-/* Places buffer number n_placed of the order, given those before it. Its neighbours (k->near) are the placed
- * buffers that are alive with it. */
+/* Places buffer number n_placed of the order, given those before it. Its neighbours (k->near) are the placed buffers
+ * that are alive with it. The candidate on top of all of them never overlaps, so there always is a best one. */
 static void place_one(struct packer *k, size_t n_placed)
 {
 	size_t here = k->order[n_placed], n = k->n_lanes;
@@ -220,7 +221,7 @@ static void place_one(struct packer *k, size_t n_placed)
 	}
 	memcpy(k->candidate, all, n * sizeof(*all));
 	try_candidate(k, b, 0, &lowest);
-	/* If one unit is a multiple of another: 4*B*S + 28*B is above 4*B*S and 32*B. */
+	/* Lower than `all` if one unit is a multiple of another (S >= 1): 4*B*S + 28*B is above 4*B*S and 32*B. */
 	for (size_t i = 0; i < n * n; i++) {
 		size_t from = i / n, to = i % n;
 		if (k->least[i] <= 0 || all[from] <= 0 || all[to] <= 0)
@@ -256,7 +257,8 @@ static double order_key(const struct packer *k, const struct plan_buffer *b, enu
 	return 0;
 }
 
-/* Sorts k->order by descending key; ties in the order of definition. */
+/* Sorts k->order by descending key; ties in the order of definition. Insertion sort: PLAN_BUFFERS_MAX bounds its
+ * cost. */
 static void sort_buffers(struct packer *k, double *key, enum order order, int point)
 {
 	for (size_t i = 0; i < k->plan->n_buffers; i++) {
@@ -268,7 +270,8 @@ static void sort_buffers(struct packer *k, double *key, enum order order, int po
 	}
 }
 
-/* Places all buffers in order. Returns the largest weighted gap; *highest: position of the buffer at that peak. */
+/* Places all buffers in order. Returns the largest weighted gap; *highest: position of the buffer at that peak.
+ * *highest is unchanged if all gaps are 0. */
 static double place_all(struct packer *k, size_t *highest, double gap[PLAN_POINTS])
 {
 	double worst = 0, peak[PLAN_POINTS] = {0};
@@ -343,7 +346,8 @@ static bool is_covered_by(const int64_t *a, const int64_t *b, size_t n)
 	return all;
 }
 
-/* Adds a vector unless another covers it. False: the set is full and unchanged. */
+/* Adds a vector unless another covers it. False: the set is full and unchanged. Vectors that the new one covers are
+ * removed. */
 static bool add_top(struct tops *t, const int64_t *top)
 {
 	size_t n = t->n_lanes, kept = 0;
@@ -360,7 +364,7 @@ static bool add_top(struct tops *t, const int64_t *top)
 	return true;
 }
 
-/* Sum of coefficient / quantum * unit over the lanes. */
+/* Sum of coefficient / quantum * unit over the lanes. The quantum divides all coefficients. */
 static const struct ir_dim *lane_sum(const struct packer *k, const int64_t *top, int64_t quantum)
 {
 	const struct ir_dim *sum = ir_dim_const(k->dims, 0);
@@ -391,7 +395,8 @@ static const struct ir_dim *max_of_tops(const struct packer *k, const struct top
 }
 
 /* Writes offsets, size and lower bound of the arena into the plan: the size is a proved upper bound, max() over the
- * Pareto front of the ends of buffers (tops); the lower bound is max() over that of the live bytes (live). */
+ * Pareto front of the ends of buffers (tops); the lower bound is max() over that of the live bytes (live). The
+ * verifier needs a size that it can prove, so the fallback may be larger than the placement needs. */
 static void write_plan(struct packer *k, struct tops *tops, struct tops *live)
 {
 	struct plan_func *p = k->plan;

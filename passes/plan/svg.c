@@ -93,10 +93,8 @@ static void put_size(struct buf *out, double bytes)
 
 /* ---- elements ---- */
 
-/*
- * Shortens *name to the longest suffix of its path that fits `width`, without the location. Returns its length;
- * 0: none.
- */
+/* Shortens *name, `layers.ffn.up linear (model.yaml:14)`, to the longest suffix of its path that fits `width`,
+ * without the location. Returns its length; 0: not even the last step fits. */
 static size_t label_of(const char **name, double width)
 {
 	const char *place = strstr(*name, " ("), *end = place != NULL ? place : *name + strlen(*name);
@@ -239,7 +237,8 @@ static size_t list_rows(const struct plan_func *f)
 	return listed(f) + (f->n_buffers > LISTED);
 }
 
-/* The list below the plot. A name that is too long loses its beginning. */
+/* The list below the plot: number, name and extent of the LISTED largest buffers. A name that is too long loses its
+ * beginning, and two more columns for the dots in its place. */
 static void put_list(struct picture *p)
 {
 	const size_t most = (size_t)((WIDTH - LEFT - RIGHT) / CHARACTER);
@@ -336,6 +335,8 @@ static double height_of(const struct plan_func *f)
 	return ABOVE + PLOT + BELOW + ROW * (double)list_rows(f);
 }
 
+/* The plots of the functions, one below the other; the height of the picture is known first. Without memory the
+ * buffer fails. */
 void plan_print_svg(struct buf *out, const char *caption, const struct plan_func *plans, size_t n,
                     const int64_t *dims)
 {
