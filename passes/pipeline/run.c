@@ -150,7 +150,9 @@ static struct pass_context pass_context_of(const struct manager *g, const struct
 	                             .fuel = fuel >= 0 ? step->settings[fuel] : INT64_MAX};
 }
 
-/* Runs one pass into the empty module `out` and verifies it. A result that does not verify is TFMC_INTERNAL. */
+/* Runs one pass into the empty module `out` and verifies it, with both times in the report. A result that does not
+ * verify is a fault of the pass, TFMC_INTERNAL. Remarks are emitted also after a failure, while the arena with their
+ * strings exists. memory_stage: named in the message if memory runs out. */
 static enum tfmc_status run_pass(struct manager *g, const struct pipeline_step *step,
                                  const struct ir_module *in, struct ir_module *out)
 {
@@ -192,10 +194,9 @@ static enum tfmc_status report_wrong_stage(struct manager *g, const struct pass_
 	return TFMC_INVALID;
 }
 
-/*
- * Runs step i on *m, or on `input` while *m is NULL. On success *m is the new module and the old *m is destroyed;
- * on failure *m is unchanged.
- */
+/* Runs step i on *m, or on `input` while *m is NULL. On success *m is the new module and the old *m is destroyed;
+ * on failure *m is unchanged. `after` of the sink sees the result when *m is set, so passes_run destroys it if the
+ * sink rejects it. */
 static enum tfmc_status run_step(struct manager *g, size_t i, const struct ir_module *input,
                                  struct ir_module **m)
 {
@@ -210,6 +211,7 @@ static enum tfmc_status run_step(struct manager *g, size_t i, const struct ir_mo
 	print_before(g, step->pass->name, before);
 	enum tfmc_status st = run_pass(g, step, before, after);
 	if (st != TFMC_OK) {
+		/* Other failures are of the input or of memory; with `reproduce` one of the whole run exists. */
 		if (st == TFMC_INTERNAL && !g->options->reproduce)
 			write_reproducer(g, i, before);
 		ir_module_destroy(after);
@@ -313,6 +315,7 @@ static bool check_options(const struct manager *g)
 	return true;
 }
 
+/* Options are checked before anything runs. stop_after ends the pipeline after the first pass of that name. */
 enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
                             const struct pass_options *options, const struct ir_module *in,
                             struct ir_module **out, struct pass_report *report)

@@ -120,7 +120,8 @@ static void store_value(enum ir_dtype dtype, double v, void *data, int64_t i)
 	}
 }
 
-/* Creates a tensor with random values and returns an expression that reads it; NULL: memory, or it is too large. */
+/* Creates a tensor with random values and returns an expression that reads it; NULL: memory, or it is too large. The
+ * name is the seed: a tensor has the same values wherever and in whatever order it is made. */
 static const struct ir_wexpr *make_tensor(struct maker *k, const char *name, enum ir_dtype dtype,
                                           enum role role, int rank, const int64_t *dims)
 {
@@ -129,6 +130,7 @@ static const struct ir_wexpr *make_tensor(struct maker *k, const char *name, enu
 	int64_t n = e != NULL ? wexpr_count(e) : 0;
 	if (e == NULL || bytes == NULL || n > ELEMENTS_MAX)
 		return NULL;
+	/* double: as large as the largest element type */
 	void *data = arena_alloc(k->arena, ((size_t)n + 1) * sizeof(double));
 	struct random r = random_seed(hash_name(name));
 	for (int64_t i = 0; i < n && data != NULL; i++)
@@ -161,7 +163,8 @@ static const struct ir_wexpr *make_stack(struct maker *k, const struct ir_weight
 	return layers != NULL ? wexpr_stack(k->arena, (size_t)dims[0], layers) : NULL;
 }
 
-/* The expression of a weight in its new size: the same formula of a table, else stored tensors. */
+/* The expression of a weight in its new size: the same formula of a table (positions, rotary angles, a constant),
+ * whose values mean something; else stored tensors. A stack keeps one tensor for each layer. */
 static const struct ir_wexpr *make_init(struct maker *k, const struct ir_weight *w, enum role role, int rank,
                                         const int64_t *dims)
 {
@@ -177,8 +180,9 @@ static const struct ir_wexpr *make_init(struct maker *k, const struct ir_weight 
 	return make_tensor(k, w->name, stored_type(w), role, rank, dims);
 }
 
-/* Adds a weight with its new size and expression. Values of a quantized format are quantized: it must represent
- * them. */
+/* Adds a weight with its new size and expression. Random values of a quantized format go through a quantize
+ * expression: the format cannot represent them otherwise. False: an axis is symbolic, or the expression cannot be
+ * made. */
 static bool make_weight(struct maker *k, size_t at)
 {
 	struct ir_weight w = *k->s->m->weights.items[at];
@@ -248,7 +252,8 @@ static struct ir_dim_list result_dims(struct copier *c, const struct ir_op *op)
 	return list;
 }
 
-/* Attributes of a slice in the new sizes: the pieces of its cut, or the same bounds. */
+/* Attributes of a slice in the new sizes: the pieces of its cut, or the same bounds. Without a cut the new size is
+ * that of the result type, which may be symbolic. */
 static struct attrs_slice slice_attrs(struct copier *c, const struct ir_op *op)
 {
 	struct attrs_slice a = *(const struct attrs_slice *)op->attrs;
@@ -272,6 +277,8 @@ static struct attrs_pad pad_attrs(struct copier *c, const struct ir_op *op)
 	return a;
 }
 
+/* Builds op with these attributes from the new operands and records its results. Ops have at most two, except for
+ * repeat, which copy_op handles. */
 static void build(struct copier *c, const struct ir_op *op, const void *attrs)
 {
 	struct ir_value operands[BUILD_LIST_MAX], results[2] = {{0}, {0}};
@@ -281,7 +288,8 @@ static void build(struct copier *c, const struct ir_op *op, const void *attrs)
 		ir_copy_set(&c->copy, op->results[i], results[i]);
 }
 
-/* Builds an op whose attributes hold sizes or weights; false: op is not such an op. */
+/* Builds an op whose attributes hold sizes or weights, which are replaced by the new ones; false: op is not such an
+ * op. */
 static bool build_sized(struct copier *c, const struct ir_op *op)
 {
 	if (op->code == OP_weight) {
@@ -318,7 +326,7 @@ static bool build_sized(struct copier *c, const struct ir_op *op)
 	return true;
 }
 
-/* Hook of ir_copy_region: copies op in the new sizes. */
+/* Hook of ir_copy_region: copies op in the new sizes. Shapes of other ops follow from their operands. */
 static bool copy_op(struct ir_copy *copy, const struct ir_op *op)
 {
 	struct copier *c = copy->user;
@@ -395,6 +403,7 @@ static bool add_states(struct copier *c)
 	return true;
 }
 
+/* The order: types need the solved sizes, weights and states come before the functions that refer to them. */
 static bool copy_module(struct copier *c, const struct ir_module *m, struct weight_source *weights)
 {
 	bool ok = declare_dims(m, c->out) && shapes_solve(&c->shapes, m, c->out, c->arena) && add_states(c) &&
@@ -404,6 +413,8 @@ static bool copy_module(struct copier *c, const struct ir_module *m, struct weig
 	return ok && ir_verify(c->out, &c->mute) == TFMC_OK;
 }
 
+/* Diagnostics of the builder and the verifier go to a log, since a module that cannot be shrunk is not an error: its
+ * first message becomes the reason. */
 enum tfmc_status module_shrink(const struct ir_module *m, struct arena *arena, struct shrunk *out)
 {
 	struct copier c = {.arena = arena};

@@ -18,7 +18,8 @@
 
 #define LIST_MAX 64
 
-/* Adds a cut: `part` is the range of `whole` that begins at `begin`. */
+/* Adds a cut: `part` is the range of `whole` that begins at `begin`. Its pieces follow when all cuts of the axis are
+ * known (divide_axis). */
 static void add_cut(struct shapes *s, const struct ir_op *op, size_var whole, size_var part, int64_t begin)
 {
 	int64_t size = size_of(&s->sizes, part)->old;
@@ -53,7 +54,8 @@ static bool cut_points(const struct shapes *s, size_var whole, int64_t *points, 
 	return true;
 }
 
-/* The slice has the size of its pieces [first, last), which the points at its ends delimit. */
+/* The slice has the size of its pieces [first, last), which the points at its ends delimit; its ends are among the
+ * points. pieces [n]: between the points. */
 static void constrain_cut(struct shapes *s, struct cut *c, const int64_t *points, const size_var *pieces,
                           size_t n)
 {
@@ -184,7 +186,8 @@ static bool is_index_operand(const struct ir_op *op, size_t i)
 
 /* ---- reshape ---- */
 
-/* Axes [from, to) of a and of b have the same number of elements. */
+/* Axes from[0] to to[0] of a and from[1] to to[1] of b have the same number of elements. With a symbolic axis in the
+ * group no equation of constants follows, so its constant sizes stay. */
 static void tie_group(struct shapes *s, struct ir_value a, const int from[2], struct ir_value b,
                       const int to[2])
 {
@@ -211,7 +214,9 @@ static void tie_group(struct shapes *s, struct ir_value a, const int from[2], st
 		size_relate(&s->sizes, SIZE_PRODUCT, left, n, right, k);
 }
 
-/* Divides both shapes into the smallest groups of axes with equal products. */
+/* Divides both shapes into the smallest groups of consecutive axes with equal products: x of a, y of b. The next
+ * axis is one of a unless x is already a proper multiple of y. Axes of size 1 join the group after them, or the last
+ * one. */
 static void visit_reshape(struct shapes *s, const struct ir_op *op)
 {
 	struct ir_value a = op->operands[0], b = op->results[0];
@@ -239,7 +244,7 @@ static void visit_reshape(struct shapes *s, const struct ir_op *op)
 
 /* ---- slices, concat, pad ---- */
 
-/* v is at least the maximum of a symbolic size of the new module. */
+/* v is at least the maximum of a symbolic size of the new module, whose symbols have lower bounds. */
 static void require_at_least(struct shapes *s, size_var v, const struct ir_dim *size)
 {
 	struct size_info *info = size_of(&s->sizes, v);
@@ -381,7 +386,7 @@ static void visit_weight(struct shapes *s, const struct ir_op *op)
 
 /* ---- rows and contractions ---- */
 
-/* A table as wide as x, or at most; widths are even. */
+/* A table as wide as x, or at most (partial rotary). Widths are even: rope rotates pairs. */
 static void visit_rope(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *table = axes_of(s, op->operands[OPERAND(rope, table)]);
@@ -412,7 +417,8 @@ static void visit_attention(struct shapes *s, const struct ir_op *op)
 
 /* ---- state ---- */
 
-/* Ties a slice [B, ..] of a state at its indices, except for axis `skip`. */
+/* Ties a slice [B, ..] of a state [B, indices.., ..] at its indices, operands from `first_at` on, except for axis
+ * `skip`. Axis 0, the batch, is symbolic. */
 static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at, struct ir_value slice,
                       int skip)
 {
@@ -426,6 +432,8 @@ static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at,
 			tie(s, axes_of(s, slice), i, axes, i + n);
 }
 
+/* The result is the slice of the state with all T positions; x has the new tokens on that axis alone, so their
+ * number is not tied to T. */
 static void visit_append(struct shapes *s, const struct ir_op *op)
 {
 	int t = type_of(s, op->results[0])->rank - 2;
@@ -482,7 +490,8 @@ static void visit_operands(struct shapes *s, const struct ir_op *op)
 
 /* ---- axes in ops.def ---- */
 
-/* Ties each axis to the first one with its name. */
+/* Ties each axis to the first one with its name; axes without one (IR_AXIS_NEW) are independent. named [name]: that
+ * axis, valid where known [name]. */
 static void tie_names(struct shapes *s, const struct ir_axes *a, const struct ir_axis_list *list,
                       struct axes *axes, size_var *named, bool *known)
 {
@@ -499,7 +508,8 @@ static void tie_names(struct shapes *s, const struct ir_axes *a, const struct ir
 	}
 }
 
-/* Ties axes of operands and result that have the same name in ops.def. */
+/* Ties axes of operands and result that have the same name in ops.def. Ops with more operands, or which ops.def
+ * describes not at all, are left to the other visitors of visit_op. */
 static void visit_axes(struct shapes *s, const struct ir_op *op)
 {
 	const struct ir_type *types[IR_AXES_OPERANDS_MAX];
@@ -580,7 +590,8 @@ static bool visit_function(struct shapes *s, size_t at)
 	return true;
 }
 
-/* Constraints of the formula of a table (wexpr_sinusoid). */
+/* Constraints of the formula of a table: wexpr_sinusoid needs an even number of columns, and at least 4 for spacing
+ * T2T. */
 static void visit_formula(struct shapes *s, const struct ir_weight *w, const struct axes *axes)
 {
 	if (w->init == NULL || w->init->kind != WX_SINUSOID)

@@ -133,8 +133,9 @@ static bool assign(struct sizes *s, size_var v, int64_t now, size_var *trail, si
 	return true;
 }
 
-/* Propagates one constraint: assigns its only unassigned variable (*changed); SIZE_AT_MOST is only checked.
- * False: it is violated. */
+/* Propagates one constraint: if only one variable is unassigned, solves for it (*changed); SIZE_AT_MOST is only
+ * checked. False: it is violated, or the solution is not allowed. `known`: the assigned side, `remaining`: product
+ * or sum of the assigned variables of the other. */
 static bool propagate(struct sizes *s, const struct size_constraint *c, size_var *trail, size_t *n,
                       bool *changed)
 {
@@ -190,10 +191,9 @@ static bool is_used(const struct sizes *s, int64_t old, int64_t now)
 	return false;
 }
 
-/*
- * Candidates for v, best first: its preferred size, the size of equal ones, unused small sizes, used ones, the
- * old size.
- */
+/* Candidates for v, best first: its preferred size, the new size of others with its old size, 12 small sizes from
+ * `from` (first those that no other old size became, so that different sizes stay different), the old size, which
+ * always has a slot. Returns their number. */
 static size_t candidates(const struct sizes *s, const struct size_info *v, int64_t from, int64_t *out)
 {
 	size_t n = 0;
@@ -229,7 +229,8 @@ static void undo(struct sizes *s, const size_var *trail, size_t from, size_t *n)
 		s->vars.items[trail[--*n]].now = 0;
 }
 
-/* Assigns all variables of a component. False: no solution within the steps; the trail is undone. */
+/* Assigns all variables of a component by depth-first search, the smallest old size first, with propagation after
+ * each assignment. False: no solution within the steps; the trail is undone. */
 static bool search(struct sizes *s, uint32_t component, size_var *trail, size_t *n)
 {
 	int64_t values[CANDIDATES_MAX];
@@ -296,7 +297,7 @@ static bool is_constrained(struct sizes *s, uint32_t component)
 	return false;
 }
 
-/* Assigns the first allowed candidate. */
+/* Assigns the first allowed candidate; no other size depends on it, so no search is needed. */
 static void assign_unconstrained(struct sizes *s, size_var v)
 {
 	int64_t values[CANDIDATES_MAX];
@@ -307,6 +308,8 @@ static void assign_unconstrained(struct sizes *s, size_var v)
 			info->now = values[i];
 }
 
+/* Fixed sizes first. Then each component once, at its first unassigned variable: if propagation or the search fails,
+ * it keeps its old sizes, which are a solution. */
 void sizes_solve(struct sizes *s)
 {
 	size_var *trail = ARENA_ARRAY(s->arena, size_var, s->vars.n + 1);

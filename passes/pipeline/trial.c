@@ -54,10 +54,9 @@ static int batch_symbol(const struct ir_module *m, const struct ir_func *f)
 	return -1;
 }
 
-/*
- * Chooses the dims of a call within their bounds. `extra` makes symbols other than the batch differ from each
- * other.
- */
+/* Chooses the dims of a call within their bounds: `batch` for the symbol of the batch, `tokens` for all others.
+ * `extra` is added to every second symbol, so that results differ if a pass confuses two symbols. t->batch: the
+ * largest batch, for which states are allocated. */
 static bool choose_dims(struct trial *t, const struct ir_module *m, const struct ir_func *f, int64_t batch,
                         int64_t tokens, int64_t extra, struct trial_call *c)
 {
@@ -179,7 +178,8 @@ static struct trial_call *add_call(struct trial *t, const struct ir_func *f, boo
 	return c;
 }
 
-/* Adds CALLS calls of a function without state, in several sizes; one omits inputs with defaults. */
+/* Adds CALLS calls of a function without state, in several sizes; one omits inputs with defaults. Seeds differ, so
+ * that no two calls have the same inputs. */
 static bool add_calls(struct trial *t, const struct ir_module *m, const struct ir_func *f)
 {
 	for (int i = 0; i < CALLS; i++) {
@@ -271,8 +271,8 @@ static const struct trial_input *find_input(const struct trial_call *c, const ch
 	return NULL;
 }
 
-/* Inputs of f in the order of its parameters; past is that of the previous call, 0 for sequences that it did
- * not have. */
+/* Inputs of f in the order of its parameters, without states; one that is omitted has no data (its default). past is
+ * that of the previous call, 0 for sequences that it did not have and after the begin of a session. */
 static enum tfmc_status collect_inputs(struct execution *x, const struct ir_func *f,
                                        const struct trial_call *c, struct interp_tensor *in)
 {
@@ -308,7 +308,8 @@ static bool store_output(struct execution *x, const char *name, size_t call, con
 	return true;
 }
 
-/* Stores the results of a call; past is kept for the next one. */
+/* Stores the results of a call that are tensors; past, which has no name of its own, is also kept for the next call.
+ */
 static enum tfmc_status store_results(struct execution *x, const struct ir_func *f, size_t call,
                                       const struct interp_tensor *results)
 {
@@ -327,7 +328,8 @@ static enum tfmc_status store_results(struct execution *x, const struct ir_func 
 	return TFMC_OK;
 }
 
-/* Executes one call on the module of x. */
+/* Executes one call on the module of x. A call that starts a session drops past and creates the state anew, for the
+ * largest batch of the trial: all calls of a session share it. */
 static enum tfmc_status execute_call(struct execution *x, size_t number)
 {
 	const struct trial_call *c = &x->t->calls.items[number];
@@ -380,6 +382,7 @@ static bool same_shape(const struct interp_tensor *a, const struct interp_tensor
 	return same;
 }
 
+/* A result with equal infinities or NaN at the same places does not differ there (interp_abs_diff). */
 double trial_tensor_difference(const struct interp_tensor *a, const struct interp_tensor *b)
 {
 	double worst = 0, largest = 0;

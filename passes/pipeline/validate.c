@@ -79,7 +79,8 @@ struct trace {
 	size_t n, cap;
 };
 
-/* Trace callback: copies the results of op, up to TRACE_ELEMENTS_MAX in all. */
+/* Trace callback: copies the results of op, up to TRACE_ELEMENTS_MAX in all; larger values are skipped. Ops with a
+ * region are skipped: their results were recorded inside it. */
 static void record_op(void *user, const struct ir_func *f, const struct ir_op *op,
                       const struct interp_tensor *const *results)
 {
@@ -168,6 +169,7 @@ static enum tfmc_status find_changed_value(const struct trial *t, struct diag_co
 
 /* ---- stages ---- */
 
+/* Destroys the module and the results; the stage may be used, or ended, again. */
 static void stage_end(struct stage *s)
 {
 	ir_module_destroy(s->module);
@@ -198,8 +200,9 @@ static void note_application(void *user, const char *pass, int64_t number, const
 	a->loc = (struct ir_loc){loc.at, loc.path != NULL ? arena_strdup(a->arena, loc.path) : NULL};
 }
 
-/* Runs a pipeline on m and executes the trial on the result. seen (may be NULL): counts applications. A failure
- * of a pass is a finding, not an error: the stage is broken, and TFMC_OK returned. */
+/* Runs a pipeline on m and executes the trial on the result. Options are the caller's without output. seen (may be
+ * NULL): counts applications. A failure of a pass is a finding, not an error: the stage is broken, and TFMC_OK
+ * returned; so is a module that the interpreter rejects. */
 static enum tfmc_status stage_make(const struct validation *s, const struct pipeline *p,
                                    const struct ir_module *m, struct applications *seen,
                                    struct pass_report *report, struct stage *out)
@@ -224,7 +227,9 @@ static enum tfmc_status stage_make(const struct validation *s, const struct pipe
 
 /* ---- exactness ---- */
 
-/* The weakest class of the rules that were applied; adds the tolerances of approximations. */
+/* The weakest class of the rules that were applied, from the counters `rule NAME` of canonicalize; adds the
+ * tolerances of approximations, each as often as it was applied and NEAR_FACTOR larger, since later layers amplify
+ * it. */
 static enum rule_class class_of_rules(const struct validation *s, const struct pass_report *r,
                                       double *tolerance)
 {
@@ -310,7 +315,8 @@ static bool agrees(const struct stage *a, const struct stage *b, const struct cl
 	return line.ok && !b->is_broken;
 }
 
-/* Compares function by function and reports each line. True: all agree. */
+/* Compares function by function and reports each line. True: all agree. Cases have no line: the calls of their base
+ * execute them. */
 static bool show_functions(const struct validation *s, const char *pass, const struct stage *a,
                            const struct stage *b, const struct class *class)
 {
@@ -331,7 +337,8 @@ static bool show_functions(const struct validation *s, const char *pass, const s
 
 /* ---- bisection over applications ---- */
 
-/* Runs the step with this fuel on `before`. seen (may be NULL): counts its applications. */
+/* Runs the step with this fuel on `before`. *class: its bounds, by the rules applied within the fuel. seen (may be
+ * NULL): counts its applications. */
 static enum tfmc_status make_with_fuel(const struct validation *s, const struct stage *before,
                                        struct pipeline_step step, int64_t fuel, struct applications *seen,
                                        struct class *class, struct stage *after)
@@ -360,8 +367,9 @@ static enum tfmc_status try_fuel(const struct validation *s, const struct stage 
 	return st;
 }
 
-/* Bisection over the fuel of a step that is wrong with its own (usually unlimited): lo applications are right,
- * hi wrong. The number stays 0 if the step has no fuel, or is wrong without any application. */
+/* Bisection over the fuel of a step that is wrong with its own (usually unlimited): lo applications are right, hi
+ * wrong. The number stays 0 if the step has no fuel, or is wrong without any application. The first run counts the
+ * applications, the last one records rule and location of number hi. */
 static enum tfmc_status bisect_fuel(const struct validation *s, const struct stage *before,
                                     const struct pipeline_step *step, struct validate_culprit *c)
 {
@@ -403,7 +411,8 @@ static enum tfmc_status find_application(const struct validation *s, const struc
 	return st;
 }
 
-/* Finds the first value that differs between two stages, in the call that differs most. */
+/* Finds the first value that differs between two stages, in the call that differs most. A broken stage has no
+ * values. c->func stays NULL if no result is beyond its bound. */
 static enum tfmc_status find_value(const struct validation *s, const struct stage *before,
                                    const struct stage *after, const struct class *class,
                                    struct validate_culprit *c)
@@ -470,7 +479,8 @@ static enum tfmc_status validate_pass(const struct validation *s, size_t i, cons
 	return st;
 }
 
-/* Runs and compares pass by pass, up to the first that changes results. */
+/* Runs and compares pass by pass, up to the first that changes results. The stage after a pass is the one before the
+ * next. */
 static enum tfmc_status validate_each(const struct validation *s, const struct ir_module *m, bool *found,
                                       struct validate_culprit *culprit)
 {
@@ -489,7 +499,8 @@ static enum tfmc_status validate_each(const struct validation *s, const struct i
 
 /* ---- bisection over the pipeline ---- */
 
-/* Runs the first n passes; *ok: the results agree with those of the input. */
+/* Runs the first n passes; *ok: the results agree with those of the input, within the bounds of all n passes
+ * together. *out is replaced. */
 static enum tfmc_status try_prefix(const struct validation *s, const struct stage *first, size_t n,
                                    struct stage *out, struct class *class, bool *ok)
 {
@@ -506,7 +517,8 @@ static enum tfmc_status try_prefix(const struct validation *s, const struct stag
 	return st;
 }
 
-/* *lo: a pipeline length that is right, *hi: one that is wrong; at the end *hi = *lo + 1. */
+/* *lo: a pipeline length that is right, *hi: one that is wrong; at the end *hi = *lo + 1. Diagnostics are muted: the
+ * caller runs the two lengths that it finds again. */
 static enum tfmc_status bisect_pipeline(const struct validation *s, const struct stage *first, size_t *lo,
                                         size_t *hi)
 {
@@ -530,7 +542,8 @@ static enum tfmc_status bisect_pipeline(const struct validation *s, const struct
 	return st;
 }
 
-/* Bisection over the length of the pipeline. */
+/* Bisection over the length of the pipeline: the whole one first, which decides *found; then the two neighbouring
+ * lengths again, as stages for find_culprit. */
 static enum tfmc_status bisect(const struct validation *s, const struct stage *first, struct stage *good,
                                struct stage *bad, bool *found, struct validate_culprit *culprit)
 {
@@ -550,7 +563,7 @@ static enum tfmc_status bisect(const struct validation *s, const struct stage *f
 /* ---- entry points ---- */
 
 /* Creates the trial and loads the rules; then pass by pass, or by bisection. */
-static enum tfmc_status run_validation(const struct validate *v, const struct ir_module *m, bool in_two_parts,
+static enum tfmc_status run_validation(const struct validate *v, const struct ir_module *m, bool by_bisection,
                                        bool *found, struct validate_culprit *culprit)
 {
 	struct arena arena;
@@ -566,11 +579,11 @@ static enum tfmc_status run_validation(const struct validate *v, const struct ir
 	enum tfmc_status st = trial_make(&t, &arena, v->weights, m);
 	if (st == TFMC_OK)
 		st = rule_set_load(&s.rules, v->cx, v->options);
-	if (st == TFMC_OK && !in_two_parts)
+	if (st == TFMC_OK && !by_bisection)
 		st = validate_each(&s, m, found, culprit);
-	if (st == TFMC_OK && in_two_parts)
+	if (st == TFMC_OK && by_bisection)
 		st = stage_execute(&s, &first);
-	if (st == TFMC_OK && in_two_parts)
+	if (st == TFMC_OK && by_bisection)
 		st = bisect(&s, &first, &good, &bad, found, culprit);
 	stage_end(&bad);
 	stage_end(&good);
