@@ -77,8 +77,8 @@ static int dims_without_rows(const struct row_taker *t, struct ir_value v, const
 	return n;
 }
 
-/* op defines a value that is equal in all rows: a constant, or a broadcast that adds both axis 0 and the row
- * axis 1. */
+/* op defines a value that is equal in all rows: a constant, or a broadcast that adds both axis 0 and the row axis 1.
+ * If it added axis 0 alone, axis 1 would be an axis of the operand. */
 static bool is_uniform(const struct row_taker *t, const struct ir_op *op)
 {
 	if (op == NULL)
@@ -334,6 +334,7 @@ static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_se
 	     iteration < ITERATIONS_MAX && (changes > 0 || !c.selects_rows) && st == TFMC_OK; iteration++) {
 		struct ir_module *next = ir_module_create_like(in);
 		c.selects_rows = changes == 0;
+		/* The rewriter keeps the matches of a function, and one of the next module may have its address. */
 		c.rules.f = NULL;
 		if (next == NULL)
 			st = TFMC_NO_MEMORY;

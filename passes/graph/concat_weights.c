@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Weight ops a and b have the same indices, into stacks of equal height: one reference at these indices reads
- * both. */
+/* Weight ops a and b have the same indices, into stacks of equal height: one reference at these indices reads both.
+ * The expression of b can still be nested in a concatenation. */
 static bool same_stack(const struct ir_op *a, const struct ir_op *b)
 {
 	const struct ir_weight *v = ((const struct attrs_weight *)a->attrs)->weight,
@@ -109,7 +109,8 @@ static const char *join_names(struct rebuild *r, const struct linear_list *s, si
 	return text;
 }
 
-/* Name of the concatenation. If some biases are missing, theirs is the name of the weights with .bias. */
+/* Name of the concatenation. If some biases are missing, the names of the others would not name all parts: the
+ * joined names of the weights, with .bias. */
 static const char *concat_name(struct rebuild *r, const struct linear_list *s, size_t operand)
 {
 	for (size_t i = 0; i < s->n; i++)
@@ -123,6 +124,7 @@ const struct ir_weight *add_weight_renamed(struct arena *a, const struct ir_modu
 {
 	const char *name = w->name;
 	for (int i = 2; i < 1000; i++) {
+		/* A weight of `in` may still be copied to `out`; ir_add_weight rejects a name of `out`. */
 		const struct ir_weight *clash = ir_find_weight(in, w->name);
 		const struct ir_weight *added = clash == NULL ? ir_add_weight(out, w) : NULL;
 		if (added != NULL)

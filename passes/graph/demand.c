@@ -283,6 +283,7 @@ static void visit_repeat(struct demand_plan *plan, const struct ir_op *op)
 		if (visit_last_iteration(plan, op)) {
 			plan->peel[op->results[0].id] = true;
 			plan->peeled++;
+			/* The iterations before the last one compute all rows. */
 			require_all_operands(plan, op);
 			return;
 		}
@@ -340,6 +341,8 @@ static bool has_sibling(const struct siblings *s, const struct ir_op *op)
 	return false;
 }
 
+/* Marks a reduced linear that merge-linear would merge with a sibling which needs all rows; the next iteration
+ * leaves it unreduced. */
 static void leave_with_siblings(struct siblings *s, const struct ir_op *op)
 {
 	if (!may_merge(s, op) || !demand_of(s->plan, op->results[0])->is_reduced || !has_sibling(s, op))

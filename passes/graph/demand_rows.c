@@ -31,7 +31,8 @@ struct demand_builder {
 
 /* ---- selected rows ---- */
 
-/* Builds v before its op is reached (row numbers are needed early); equal ops are merged later. */
+/* Builds v, a row number, before its op is reached: the first reduced op needs it. The builder's value numbering
+ * merges it with the op that is built there. */
 static struct ir_value build_early(struct rebuild *r, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(r->f, v);
@@ -96,7 +97,8 @@ static struct ir_value select_rows(struct demand_builder *d, struct ir_value v, 
 	return irb_transpose_by(r->b, x, type->rank, back);
 }
 
-/* The selected row of old value v along `axis`: as v, with size 1 there. */
+/* The selected row of old value v along `axis`: as v, with size 1 there. Without a reduced form along that axis
+ * (another reader selects along another one, or v stays complete) it is selected from all rows. */
 static struct ir_value row_of(struct demand_builder *d, struct ir_value v, int axis)
 {
 	const struct demand *of = &d->plan->of[v.id];
@@ -210,6 +212,7 @@ static void build_reduced(struct demand_builder *d, const struct ir_op *op)
 
 	if (of->all_rows)
 		irb_clone(d->r->b, d->r->f, op, d->r->map);
+	/* True, as in the analysis; repeated for the axes. */
 	if (!demand_rule(d->plan, op, of->axis, axes))
 		return;
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -242,7 +245,8 @@ static struct demand_plan *plan_for(struct demand_plan *plan, bool *active, cons
 	return *active ? plan : NULL;
 }
 
-/* First traversal: matches repeats whose last iteration is to be peeled. */
+/* First traversal: matches repeats whose last iteration is to be peeled. emit copies the body as it is, so all
+ * operands in it are marked, also values from outside of it. */
 static bool match_repeat(struct rebuild *r, const struct ir_op *op)
 {
 	struct peeler *s = r->rewrite->user;
@@ -309,7 +313,8 @@ struct reducer {
 };
 
 /* Second traversal: matches the row selections of the key and all reduced ops of the function body. All of a
- * function are one application: it consumes one unit of fuel at the first op. */
+ * function are one application: it consumes one unit of fuel at the first op. Operands that are reduced themselves
+ * match as well, so their complete form is not built unless another reader needs it. */
 static bool match_reduced(struct rebuild *r, const struct ir_op *op)
 {
 	struct reducer *s = r->rewrite->user;
@@ -371,18 +376,18 @@ enum tfmc_status pass_demand_rows(struct pass_context *p, const struct ir_module
 {
 	struct peeler peeler = {.active = false};
 	struct reducer reducer = {.active = false};
-	const struct rewrite apart = {
+	const struct rewrite peel = {
 	        .match = match_repeat, .emit = emit_repeat, .user = &peeler, .is_numbered = true};
-	const struct rewrite rows = {
+	const struct rewrite reduce = {
 	        .match = match_reduced, .emit = emit_reduced, .user = &reducer, .is_numbered = true};
 	struct ir_module *peeled = ir_module_create_like(in);
 
 	if (peeled == NULL)
 		return TFMC_NO_MEMORY;
 	pass_count(p, "peeled", 0);
-	enum tfmc_status st = rebuild_module(p, in, peeled, &apart, NULL);
+	enum tfmc_status st = rebuild_module(p, in, peeled, &peel, NULL);
 	if (st == TFMC_OK)
-		st = rebuild_module(p, peeled, out, &rows, NULL);
+		st = rebuild_module(p, peeled, out, &reduce, NULL);
 	ir_module_destroy(peeled);
 	return st;
 }

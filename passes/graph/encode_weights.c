@@ -44,7 +44,8 @@ static const struct ir_state_decl *state_of_slice(const struct ir_func *f, struc
 	return uses_state ? ir_type_of(f, op->operands[0])->state : NULL;
 }
 
-/* Adds the states that op reads to one of two sets of names: slices that are keys, or others. */
+/* Adds the states that op reads to one of two sets of names: slices [B,K,T,E] that are keys (operand 1 of
+ * attention), or others. Only keys of attention are read in panels, so a state in both sets stays row-major. */
 static void note_state_readers(const struct ir_func *f, const struct ir_op *op, struct strmap *keys,
                                struct strmap *others)
 {
@@ -103,7 +104,8 @@ static const struct ir_weight *packed_operand(const struct encoder *e, const str
 	return in_panels && w->encoding == ENC_ROW ? w : NULL;
 }
 
-/* The elements of op are iota along one axis, from a constant on: *out, without dims. */
+/* op is a view whose elements are iota along one axis, from a constant on: *out, without dims. Axes of size 1 or
+ * stride 0 (broadcasts) do not count. False: a view of another value, of several axes, or with another stride. */
 static bool find_index(struct rebuild *r, const struct ir_op *op, struct attrs_iota *out)
 {
 	struct ir_view view;

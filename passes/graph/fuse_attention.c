@@ -245,7 +245,8 @@ static bool spans_regions(const struct rebuild *r, const struct ir_op *op, const
 	       ir_value_info(r->f, m->qk->results[0])->region != here;
 }
 
-/* p is the result of a softmax, perhaps without its column of sinks: fills m->softmax and m->s. */
+/* p is the result of a softmax, perhaps without its column of sinks: fills m->softmax and m->s. False: p is another
+ * value. */
 static bool find_softmax(const struct rebuild *r, struct ir_value p, struct attention_match *m)
 {
 	*m = (struct attention_match){.softmax = ir_def_as(r->f, p, OP_masked_softmax)};
@@ -271,7 +272,8 @@ static bool all_rounded(const struct rebuild *r, const struct ir_op *op, const s
 	       before_bf16_rounding(r, op->operands[1]).id != 0;
 }
 
-/* op is the second matmul of an attention pattern. With m->reason set the pattern matches but cannot be fused. */
+/* op is the second matmul of an attention pattern. With m->reason set the pattern matches but cannot be fused.
+ * False: op is no such matmul, which needs no remark. */
 static bool match_attention(const struct rebuild *r, const struct ir_op *op, struct attention_match *m)
 {
 	struct ir_value probabilities = before_bf16_rounding(r, op->operands[0]);

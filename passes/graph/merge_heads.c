@@ -58,7 +58,9 @@ static bool is_unrollable(const struct rebuild *r, const struct ir_region *body,
 	return r->uses[body->args[INDEX_ARG].id] == n_weights;
 }
 
-/* v is the output linear of one head [B,1,S,E], with a different weight in each iteration and no other user. */
+/* v is the output linear of one head [B,1,S,E], with a different weight in each iteration and no other user. It
+ * repeats the conditions under which find_head and add_term accept the unrolled heads: unrolling without merging
+ * would only make code larger. */
 static bool is_head_term(const struct rebuild *r, const struct ir_region *body, struct ir_value v)
 {
 	const struct ir_op *out = ir_def_as(r->f, v, OP_linear);
@@ -412,8 +414,8 @@ static struct ir_value build_sum(struct rebuild *r, const struct heads *h, struc
 	return y;
 }
 
-/* Builds one attention of all heads, then their concatenation or its output linear with the other terms of the
- * sum. */
+/* Builds one attention of all heads, then their concatenation or its output linear with the other terms of the sum.
+ * Matches again, since h is scratch of the last match. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct heads *h = r->rewrite->user;
@@ -432,7 +434,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	pass_remark(r->p, first->loc, "%zu heads merged into one attention", h->n);
 }
 
-/* Unrolls loops over heads first, so that the second traversal sees their heads as a sum. */
+/* Unrolls loops over heads first, so that the second traversal sees their heads as a sum. An error of
+ * concat_weight_ref cannot be returned by emit, so errors are counted. */
 enum tfmc_status pass_merge_heads(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct heads *h = ARENA_NEW(p->arena, struct heads);

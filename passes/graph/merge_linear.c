@@ -94,7 +94,8 @@ static void add_candidate(struct collector *c, const struct ir_op *op)
 #define PAIR_CHAIN_MAX 8
 #define PAIR_COLUMNS   16 /* each half must be full panels: a packed panel has columns of one half */
 
-/* If v = act(linear), a chain of elementwise ops with single uses and constants, returns the linear; else NULL. */
+/* If v = act(linear), a chain of elementwise ops with single uses and constants, returns the linear; else NULL.
+ * Single uses: the values between are not needed elsewhere, so `group` can compute them in the kernel of the pair. */
 static const struct ir_op *activated_linear(const struct collector *c, struct ir_value v)
 {
 	for (int i = 0; i < PAIR_CHAIN_MAX; i++) {
@@ -302,8 +303,9 @@ static struct merge_sets *collect_sets(struct pass_context *p, const struct ir_m
 	return arena_failed(p->arena) ? NULL : sets;
 }
 
-/* The set that contains op, and its index; NULL: none, or it was rejected. The table of a function is built
- * when it is first asked for: functions are traversed one after another. */
+/* The set that contains op, and its index; NULL: none, or it was rejected. The table of a function is built when it
+ * is first asked for: functions are traversed one after another. is_rejected includes sets that are too small, share
+ * a weight, or got no fuel. */
 static const struct merge_set *find_set(struct merge_sets *s, const struct ir_func *f, const struct ir_op *op,
                                         size_t *index)
 {
@@ -350,7 +352,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 
 /* ---- rewriting ---- */
 
-/* Builds the merged linear of a set. */
+/* Builds the merged linear of a set. The remark names the weight, which is absent after an error of
+ * concat_weight_ref. */
 static struct ir_value build_merged(struct rebuild *r, const struct merge_set *s)
 {
 	const struct linear_list list = {s->items, s->n};
@@ -387,7 +390,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 }
 
 /* Sets are chosen for the whole module before the traversal, since functions share weights; each set is one
- * application of fuel. */
+ * application of fuel. A set without fuel counts as rejected, so its linears are copied. */
 enum tfmc_status pass_merge_linear(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct merge_sets *sets = collect_sets(p, in);

@@ -53,10 +53,8 @@ static bool has_result(const struct ir_func *f, const struct probe_sites *sites,
 	return false;
 }
 
-/*
- * Result name for a value: "layers_self_attention_weights" for layers.2.self.attention.weights; a second one
- * ends in _2.
- */
+/* Result name for a value: "layers_self_attention_weights" for layers.2.self.attention.weights; a second one ends
+ * in _2. Parts that are numbers (iterations) are left out: one result holds all iterations. */
 static const char *name_result(struct probe_inserter *p, const struct ir_func *f,
                                const struct probe_sites *sites, const char *value)
 {

@@ -55,6 +55,8 @@ static struct ir_value routing_mask(struct ir_builder *b, struct ir_value ids, c
 	return irb_cast(b, same, &(struct attrs_cast){.dtype = DT_F32});
 }
 
+/* R = product of all axes but the last. Without routing the rows of [R, 2 K + 1] are added; with routing mask^T [E,
+ * R] times that matrix adds them for each expert. */
 struct ir_value probe_column_sums(struct ir_builder *b, struct ir_value x, struct ir_value ids,
                                   int64_t experts)
 {
@@ -209,6 +211,7 @@ static enum tfmc_status write_sums(struct columns *c, const struct ir_module *in
 	return probe_write(c->q, c->f, out, &c->sites);
 }
 
+/* The sums replace the results of the function (alone). They read x itself (columns_of), so nothing is recomputed. */
 enum tfmc_status probe_columns(const struct probe_request *q, const struct ir_module *in,
                                struct ir_module **out, struct probe_columns *columns)
 {

@@ -58,7 +58,8 @@ const char *probe_path(struct arena *arena, const char *path, const struct ir_re
 
 /* ---- weights ---- */
 
-/* The weight is selected by the index of the repeat. */
+/* An operand of the weight op is the index of the repeat, argument REPEAT_INDEX of its region: the weight is one of
+ * a stack, selected by iteration. */
 static bool is_selected_by(const struct ir_func *f, const struct ir_op *weight, const struct ir_op *repeat)
 {
 	for (size_t i = 0; i < weight->n_operands; i++) {
@@ -213,7 +214,8 @@ static void note_steps(struct name_lister *l, const char *path, size_t moment)
 			return;
 }
 
-/* Records the execution of a site in the current iteration. */
+/* Records the execution of a site in the current iteration. Probabilities do not end a step: they are not its
+ * result. */
 static void note_moment(struct name_lister *l, size_t number, int64_t iteration)
 {
 	const struct probe_site *site = &l->sites->items[number];
@@ -263,8 +265,9 @@ static void add_name(struct name_lister *l, const char *name, size_t moment)
 	                              .iteration = l->moments.items[moment].iteration});
 }
 
-/* Adds the name of a moment: PATH.NAME, or NAME alone in text without paths. The last moment of a step has the
- * name of the step, which probe_list adds from l->steps. */
+/* Adds the name of a moment: PATH.NAME, or NAME alone in text without paths. The last moment of a step has the name
+ * of the step, which probe_list adds from l->steps. Without paths a value in a repeat gets the flattened iteration.
+ */
 static void name_moment(struct name_lister *l, size_t moment)
 {
 	const struct moment *m = &l->moments.items[moment];
@@ -290,6 +293,8 @@ static int by_moment(const void *a, const void *b)
 	return n != k ? (n > k ? -1 : 1) : strcmp(x->name, y->name);
 }
 
+/* The names of steps are added from the last moments of l.steps, then those of the other values; sorting brings both
+ * into the order of execution. */
 enum tfmc_status probe_list(const struct probe_request *q, const struct ir_func *f, struct probe_sites *sites,
                             struct probe_names *names)
 {

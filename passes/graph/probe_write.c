@@ -299,7 +299,9 @@ static bool is_inside(const struct probe_writer *w, const struct probe_site *s, 
 	return false;
 }
 
-/* Copies a repeat, with the tensors of slots of the sites in it as further carries. */
+/* Copies a repeat, with the tensors of slots of the sites in it as further carries. A tensor of slots is created
+ * before the outermost repeat around its site; inner repeats carry on what the outer one carries. While the body is
+ * copied, fill_slot() replaces s->value by the filled tensor, which is then yielded. */
 static void write_repeat(struct ir_copy *c, const struct ir_op *op)
 {
 	struct probe_writer *w = c->user;
@@ -357,7 +359,7 @@ static void write_probe(struct probe_writer *w, struct probe_site *s)
 		s->value = v;
 }
 
-/* Copies an op, and after it the probes of its results. */
+/* Copies an op, and after it the probes of its results. After a failure nothing more is copied. */
 static bool write_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct probe_writer *w = c->user;
@@ -376,7 +378,8 @@ static bool write_op(struct ir_copy *c, const struct ir_op *op)
 	return true;
 }
 
-/* Finishes the function. Results without a name are internal to the object and stay last. */
+/* Finishes the function. Results without a name are internal to the object and stay last. With q->alone the results
+ * of f are dropped. */
 static enum tfmc_status finish(struct probe_writer *w)
 {
 	const struct ir_op *ret = w->f->body->ops[w->f->body->n_ops - 1];
@@ -405,6 +408,8 @@ static enum tfmc_status finish(struct probe_writer *w)
 	return irb_finish(w->b, values, results, n, NULL);
 }
 
+/* The builder copies literally, since the function shall keep its ops; only the probes are new. Sites that are not
+ * wanted add nothing. */
 enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func *f, struct ir_module *out,
                              struct probe_sites *sites)
 {

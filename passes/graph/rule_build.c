@@ -124,7 +124,8 @@ static bool set_from_variable(const struct rule_side *s, const struct ir_attr_de
 	return true;
 }
 
-/* Sets a list attribute: a written list, the last axis, or the swap of the last two axes for this rank. */
+/* Sets a list attribute: a written list, the last axis, or the swap of the last two axes for this rank. False: the
+ * rank is too small, or no memory. */
 static bool set_ints(const struct rule_side *s, struct ir_int_list *out, const struct rule_attr *a, int rank)
 {
 	int n = a->kind == RULE_ATTR_LAST ? 1 : a->kind == RULE_ATTR_SWAP ? rank : a->n_ints;
@@ -183,7 +184,8 @@ static bool set_attr(const struct rule_side *s, const struct rule_op *op, int i,
 
 /* ---- ops ---- */
 
-/* Builds one op of the side. False: an attribute is undefined, or the builder failed. */
+/* Builds one op of the side. False: an attribute is undefined, or the builder failed. Operands come first: `last`,
+ * `swap` and unwritten attributes follow from their types. */
 static bool build_op(const struct rule_side *s, const struct rule_op *op)
 {
 	struct ir_value operands[RULE_OPERANDS_MAX];
@@ -274,7 +276,8 @@ bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *o
 	return false;
 }
 
-/* Counts and reports one application of a rule, by its name. */
+/* Counts and reports one application of a rule, by its name. The counter keeps the name, which is therefore in the
+ * arena of the report. */
 static void count_hit(struct rewriter *w, struct rebuild *r, const struct rule_match *m, struct ir_loc loc)
 {
 	const char *name = arena_printf(&r->p->report->arena, "rule %s", m->rule->name);
@@ -305,6 +308,7 @@ bool rewriter_emit(struct rewriter *w, struct rebuild *r, const struct ir_op *op
 	return true;
 }
 
+/* The error is located at the op; a note shows the rule, which is at fault. */
 enum tfmc_status rewriter_status(const struct rewriter *w, struct pass_context *p)
 {
 	if (w->wrong == NULL)

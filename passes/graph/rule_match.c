@@ -229,7 +229,8 @@ static bool is_unmasked(const struct rebuild *r, struct ir_value v, int *budget)
 	return true;
 }
 
-/* Binds a value of the rule at its first occurrence and checks its declared type and properties. */
+/* Binds a value of the rule at its first occurrence and checks its declared type and properties. Those of a result
+ * of the rule are checked by match_op. */
 static bool bind_operand(struct matcher *t, int index, struct ir_value v)
 {
 	const struct rule_value *value = &t->rule->values[index];
@@ -305,7 +306,8 @@ static uint32_t uses_inside(const struct rule_match *m, struct ir_value v)
 	return n;
 }
 
-/* Intermediate results of the match have no other users: they would have to be computed as well. */
+/* Intermediate results of the match have no other users: they would have to be computed as well. The root, the last
+ * op, may have any: they read the replacement. Free and shared values may be computed twice. */
 static bool has_no_other_users(const struct rebuild *r, const struct rule_match *m)
 {
 	for (int i = 0; i + 1 < m->rule->n_match; i++) {
@@ -319,7 +321,8 @@ static bool has_no_other_users(const struct rebuild *r, const struct rule_match 
 	return true;
 }
 
-/* Cheap filter: the opcodes of the root and of its operands can match. */
+/* Cheap filter: the opcodes of the root and of its operands can match. An operand of the rule (op -1) can be any
+ * value. */
 static bool may_match(const struct rebuild *r, const struct rule *rule, const struct ir_op *op)
 {
 	const struct rule_op *root = &rule->match[rule->n_match - 1];

@@ -49,7 +49,8 @@ static int unknown_variable(struct rule_reader *r, const struct tok *t)
 	return -1;
 }
 
-/* Number of the variable with that name; may_bind: creates it. -1 after a diagnostic. */
+/* Number of the variable with that name; may_bind: creates it. -1 after a diagnostic. Kinds that are one number
+ * (is_number_kind) may share a variable. */
 static int read_variable(struct rule_reader *r, const struct tok *t, bool may_bind, enum ir_attr_kind kind)
 {
 	struct rule *rule = r->rule;
@@ -117,7 +118,8 @@ static bool read_call(struct rule_reader *r, const struct tok *t, const struct r
 	return *out != NULL;
 }
 
-/* A variable `$x`, a dim, a number, or a call. Variables and dims must be bound. */
+/* A variable `$x`, a dim, a number, or a call. Variables and dims must be bound. inf and nan are words for the
+ * lexer, but numbers. */
 static bool read_leaf(struct rule_reader *r, const struct rule_expr **out)
 {
 	struct tok t = r->p.tok;
@@ -142,7 +144,7 @@ static bool read_leaf(struct rule_reader *r, const struct rule_expr **out)
 	return *out != NULL;
 }
 
-/* Parses a parenthesized expression, a negated variable, or a leaf. */
+/* Parses a parenthesized expression, a negated variable, or a leaf. '-' before a number belongs to the number. */
 static bool read_factor(struct rule_reader *r, const struct rule_expr **out)
 {
 	if (!parse_enter(&r->p))
@@ -477,7 +479,8 @@ static bool read_attr_value(struct rule_reader *r, const struct ir_attr_desc *d,
 	                  "%s is a $variable here; sizes are written in the type of the result", d->name);
 }
 
-/* Pattern of an attribute that is not written. */
+/* Pattern of an attribute that is not written: a number must have its default. Sizes, lists and element types have
+ * none: match accepts any, and into takes sizes and element types from the type of the result (set_from_type). */
 static enum rule_attr_kind unwritten_attr(enum ir_attr_kind kind)
 {
 	switch (kind) {
@@ -536,7 +539,8 @@ static bool read_opcode(struct rule_reader *r, enum ir_opcode *out)
 	       parse_fail(&r->p, t.loc, DIAG_IR_TYPE, "%s cannot be used in a rule", t.text);
 }
 
-/* Parses `op operands {attributes} : type`; `result`: number of the value that it defines. */
+/* Parses `op operands {attributes} : type`; `result`: number of the value that it defines. Nested ops are complete,
+ * and appended, before this one. */
 static bool read_op(struct rule_reader *r, int result)
 {
 	struct rule *rule = r->rule;
@@ -800,7 +804,8 @@ static bool copy_lists(struct rule_reader *r)
 	return rule->values != NULL && rule->match != NULL && rule->into != NULL;
 }
 
-/* rule NAME : CLASS [except ...] { match {...} where {...} into {...} } */
+/* rule NAME : CLASS [except ...] { match {...} where {...} into {...} }. Its lists are those of the reader until it
+ * is complete: their sizes are not known before. */
 static bool read_rule(struct rule_reader *r, struct rule_set *set)
 {
 	struct tok name;
@@ -824,6 +829,8 @@ static bool read_rule(struct rule_reader *r, struct rule_set *set)
 	return ARENA_ADDED(r->arena, &set->rules, r->rule);
 }
 
+/* The text may come from the user, so its size is bounded. Strings of the parser are temporary; those of rules are
+ * copied to the arena of the set. Without memory parsing ends like after an error, but with TFMC_NO_MEMORY. */
 enum tfmc_status rule_set_read(struct rule_set *s, struct diag_context *cx, const char *file_name,
                                const char *text, size_t len)
 {

@@ -48,6 +48,8 @@ static enum tfmc_status unknown_rule(const struct rule_set *s, struct diag_conte
 	return TFMC_INVALID;
 }
 
+/* A disabled rule stays in the set, where its name is known, but in no bucket. Rules of the user come first in the
+ * buckets. */
 enum tfmc_status rule_set_load(struct rule_set *s, struct diag_context *cx,
                                const struct pass_options *options)
 {

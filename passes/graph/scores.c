@@ -67,8 +67,8 @@ static void peel_softcap(struct score_peeler *p)
 	advance(p, op);
 }
 
-/* Peels an added bias, the operand that is not a matmul. Only if no factor was peeled before: scale (x + bias)
- * is not scale x + bias. */
+/* Peels an added bias: the operand that is not a matmul, scaled or not; the second one if neither is. Only if no
+ * factor was peeled before: scale (x + bias) is not scale x + bias. */
 static void peel_bias(struct score_peeler *p)
 {
 	const struct ir_op *op = single_use_def(p, OP_add);

@@ -56,7 +56,8 @@ static size_t linear_operand(const struct sharder *s, const struct ir_op *op)
 	}
 }
 
-/* Whether op maps partial operands to a partial result: it is linear in them, and all other operands are whole. */
+/* Whether op maps partial operands to a partial result: it is linear in them, and all other operands are whole. An
+ * operand of another region is whole: its terms are added before the repeat reads it. */
 static bool keeps_partial(const struct sharder *s, const struct ir_op *op)
 {
 	if (op->n_results != 1 || op->n_operands == 0)
@@ -110,7 +111,8 @@ static void find_partials(struct sharder *s)
 	}
 }
 
-/* Prepares the tables of a function. False without memory. */
+/* Prepares the tables of a function. False without memory. match is called op by op; the first op of a function
+ * finds them stale. */
 static bool enter_function(struct arena *a, struct sharder *s, const struct ir_func *f)
 {
 	if (s->f == f)
@@ -263,7 +265,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	for (int64_t rank = 0; rank < s->ranks; rank++)
 		terms[rank] = shard_is_contraction(s->plan, op) ? emit_contraction(r, op, rank)
 		                                                : emit_partial(r, op, rank);
-	if (!s->reduced[op->results[0].id]) {
+	if (!s->reduced[op->results[0].id]) { /* its readers read s->parts */
 		rebuild_set(r, op->results[0], terms[0]);
 		return;
 	}
@@ -357,7 +359,8 @@ enum division {
 
 #define COLUMNS_UNIT 16 /* a packed panel */
 
-/* The part of axis i of a weight; local, the same on all ranks, is 0 if the axis is whole. */
+/* The part of axis i of a weight; local, the same on all ranks, is 0 if the axis is whole. Columns: ceil(n / ranks)
+ * rounded up to full panels on each rank, so the last ranks may have fewer or none. */
 static struct shard_part part_of_axis(const struct writer *w, const struct ir_weight *old, int i,
                                       enum division division, int64_t rank)
 {
@@ -394,7 +397,8 @@ static const struct ir_wexpr *part_of_weight(const struct writer *w, const struc
 	return e;
 }
 
-/* The weight with the parts of all ranks; NULL: it is the same on all of them. */
+/* The weight with the parts of all ranks; NULL: it is the same on all of them. DIVIDE_CLASSES replaces the weight,
+ * under its name, in all functions; the others are weights in addition to it. */
 static const struct ir_weight *weight_of_ranks(struct writer *w, const struct ir_weight *old,
                                                enum division division)
 {
@@ -490,7 +494,7 @@ static bool resize_op(struct ir_copy *c, const struct ir_op *op)
 	return true;
 }
 
-/* The term of a contraction on this rank. */
+/* The term of a contraction on this rank. Its operands are the parts of the rank already. */
 static struct ir_value term_on_rank(struct ir_copy *c, const struct ir_op *op)
 {
 	struct ir_value in[IR_AXES_OPERANDS_MAX];
@@ -526,7 +530,8 @@ static bool gathers_columns(const struct writer *w, const struct ir_func *f, con
 	       n * k >= w->p->step->settings[SETTING_shard_gather];
 }
 
-/* The result of a linear whose columns are divided: each rank computes its own, then all are gathered. */
+/* The result of a linear whose columns are divided: each rank computes its own, then all are gathered. Those of the
+ * last ranks end in padding unless all have full panels. */
 static void gather_columns(struct ir_copy *c, const struct ir_op *op)
 {
 	struct writer *w = c->user;
@@ -635,15 +640,16 @@ enum tfmc_status pass_shard(struct pass_context *p, const struct ir_module *in, 
 		diag_error(p->cx, LOC_NONE, DIAG_PIPELINE, "the module is divided among ranks already");
 		return TFMC_INVALID;
 	}
-	struct ir_module *apart = ir_module_create_like(in);
-	enum tfmc_status st = apart != NULL ? rebuild_module(p, in, apart, &fused, NULL) : TFMC_NO_MEMORY;
-	s.plan = st == TFMC_OK ? shard_plan(p, apart, s.ranks) : NULL;
+	struct ir_module *separated = ir_module_create_like(in);
+	enum tfmc_status st =
+	        separated != NULL ? rebuild_module(p, in, separated, &fused, NULL) : TFMC_NO_MEMORY;
+	s.plan = st == TFMC_OK ? shard_plan(p, separated, s.ranks) : NULL;
 	if (s.plan != NULL)
 		st = p->step->settings[SETTING_shard_reference] != 0
-		             ? rebuild_module(p, apart, out, &terms, NULL)
-		             : write_ranks(p, apart, out, s);
+		             ? rebuild_module(p, separated, out, &terms, NULL)
+		             : write_ranks(p, separated, out, s);
 	else if (st == TFMC_OK)
 		st = TFMC_NO_MEMORY;
-	ir_module_destroy(apart);
+	ir_module_destroy(separated);
 	return st == TFMC_OK && p->cx->n_errors > errors ? TFMC_INTERNAL : st;
 }

@@ -184,7 +184,7 @@ static void add_boundary(struct shard_plan *s, axis_id a, const struct ir_dim *s
 
 /* ---- ops ---- */
 
-/* Whether the bias of op, if it has one, is a weight with a value: one rank has it and the others zeros. */
+/* op has no bias, or one that is a weight with a value: then one rank can have it and the others zeros. */
 static bool adds_bias_once(const struct ir_func *f, const struct ir_op *op)
 {
 	size_t at = op->code == OP_linear          ? OPERAND(linear, b)
@@ -317,10 +317,9 @@ static void visit_named_axes(struct shard_plan *s, const struct ir_func *f, cons
 			contract(s, f, op, name, first[name], size[name]);
 }
 
-/*
- * Axes of a reshape: groups of neighbouring axes with equal products. Of a group only the first axes, which vary
- * slowest, are joined: [.., H E] is cut where [.., H, E] is cut along H.
- */
+/* Axes of a reshape: groups of neighbouring axes with equal products. Of a group only the first axes, which vary
+ * slowest, are joined: [.., H E] is cut where [.., H, E] is cut along H. The others must be whole: a cut of the
+ * first falls between their elements. */
 static void visit_reshape(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op)
 {
 	struct ir_value x = op->operands[0], y = op->results[0];
@@ -363,7 +362,8 @@ static void visit_reshape(struct shard_plan *s, const struct ir_func *f, const s
 		need_whole(s, axis_of_value(s, f, y, k), op);
 }
 
-/* Joins the axes of tensor v with those of the slice of a state at n indices: axis 0, then those after the indices. */
+/* Joins the axes of tensor v with those of the slice of a state at n indices: axis 0, then those after the indices.
+ * An axis of another size (tokens against context) is whole in both. */
 static void visit_state_slice(struct shard_plan *s, const struct ir_func *f, const struct ir_op *op,
                               struct ir_value v, size_t n)
 {
@@ -545,7 +545,7 @@ static const struct axis_class *cut_class(const struct shard_plan *s, axis_id a)
 	return cut && c->atoms > unit_of(c) ? c : NULL;
 }
 
-/* Part i of n when `units` are divided: [*from, *to). */
+/* Part i of n when `units` are divided as evenly as possible: [*from, *to). The first parts have one more. */
 static void divide(int64_t units, int64_t n, int64_t i, int64_t *from, int64_t *to)
 {
 	int64_t each = units / n, more = units % n;
@@ -677,6 +677,7 @@ bool shard_is_contraction(const struct shard_plan *s, const struct ir_op *op)
 	return contraction_of(s, op) != NULL;
 }
 
+/* At most one axis of an operand is of the class: a contraction names it once. */
 int shard_contracted(const struct shard_plan *s, const struct ir_func *f, const struct ir_op *op,
                      size_t operand, int64_t rank, int64_t *begin, int64_t *end)
 {

@@ -38,7 +38,8 @@ static bool is_reshape_like(const struct ir_type *t, const struct attrs_transpos
 	return true;
 }
 
-/* op computes nothing now that its dims are bound: it becomes a reshape or a constant. */
+/* op computes nothing now that its dims are bound: it becomes a reshape or a constant. select_rows and iota of size
+ * 1 have one row; dim_value and iota become constants. */
 static bool can_simplify(const struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code == OP_transpose)

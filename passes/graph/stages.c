@@ -270,7 +270,8 @@ static enum tfmc_status check_state(const struct stager *s, const struct ir_func
 	return TFMC_OK;
 }
 
-/* Rejects uses of the layers outside of their repeat, and states used on both sides of it. */
+/* Rejects uses of the layers outside of their repeat, and states used on both sides of it. `alone`: op with its
+ * region, for the iterator. */
 static enum tfmc_status check_function(const struct stager *s, const struct ir_func *f, struct strmap *sides)
 {
 	bool has_sent = false;
@@ -289,7 +290,8 @@ static enum tfmc_status check_function(const struct stager *s, const struct ir_f
 	return TFMC_OK;
 }
 
-/* Exchanges in front of this pass are those of shard, among the ranks of a stage. */
+/* Exchanges in front of this pass are those of shard, among the ranks of a stage. The attributes of all exchanges
+ * begin like those of all_reduce: ranks, tag. */
 static enum tfmc_status check_exchanges(const struct stager *s)
 {
 	for (size_t i = 0; i < s->in->funcs.n; i++)
@@ -425,7 +427,8 @@ static struct ir_value drop_missing(struct ir_copy *c, struct ir_value index, st
 	return irb_where(c->b, has, new, old, NULL);
 }
 
-/* Copies the repeat with the layers of one stage: receives the carried tensors before it, and sends its results. */
+/* Copies the repeat with the layers of one stage: receives the carried tensors before it, and sends its results. All
+ * processes number exchanges in the same order, so tags agree. */
 static void copy_layers(struct ir_copy *c, const struct ir_op *op)
 {
 	struct stager *s = c->user;
@@ -496,7 +499,8 @@ static enum tfmc_status set_states(struct stager *s)
 	return TFMC_OK;
 }
 
-/* Number of the next exchange of a function: those of shard have lower ones. */
+/* Number of the next exchange of a function: those of shard have lower ones. The attributes of all exchanges begin
+ * like those of all_reduce. */
 static int64_t next_tag(const struct ir_func *f)
 {
 	int64_t next = 0;
