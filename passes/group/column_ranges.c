@@ -51,7 +51,8 @@ static bool is_member(const struct column_ranges *p, const struct ir_op *op)
 	return false;
 }
 
-/* Adds op to the members. False: there are too many; views cost nothing and do not count for max_ops. */
+/* Adds op to the members. False: there are too many; views cost nothing and do not count for max_ops. The root
+ * counts as one op. */
 static bool add_member(struct column_ranges *p, const struct ir_op *op)
 {
 	bool is_view = ir_op_has(op->code, TRAIT_VIEW);
@@ -253,7 +254,8 @@ static bool extend_rope(struct column_ranges *p, struct column_range *x, const s
 	return true;
 }
 
-/* An op between the root and op reads a state: it would read other values if op wrote at the root. */
+/* An op between the root and op reads a state: it would read other values if op wrote at the root. A read through a
+ * slice of any state counts, not only of the one that op writes. */
 static bool state_is_read_between(const struct column_ranges *p, const struct ir_op *op)
 {
 	const struct fuser *s = p->s;
@@ -431,7 +433,8 @@ static void report(const struct column_ranges *p)
 	buf_destroy(&text);
 }
 
-/* Assigns all members to the cluster; the ends of the ranges become its outputs. */
+/* Assigns all members to the cluster; the ends of the ranges become its outputs. The group is emitted at its root
+ * (head of the file). */
 static bool commit(struct column_ranges *p, size_t cluster)
 {
 	struct cluster *c = &p->s->g->clusters.items[cluster];
@@ -458,7 +461,7 @@ bool fuse_column_ranges(struct fuser *s, size_t cluster)
 	bool without_rope = false, without_pairs = false;
 	if (root->code != OP_linear)
 		return false;
-	/* Rope or pairs that turn out to be impossible at the end are left out of the next try. */
+	/* Rope or pairs that turn out to be impossible are left out of the next try; the third has neither. */
 	for (int tries = 0; tries < 3; tries++) {
 		if (!extend_all(s, root, without_rope, without_pairs, &p)) {
 			if (p.has_slices)

@@ -48,6 +48,7 @@ bool fusion_reads_same_element(const struct ir_func *f, const struct ir_op *op, 
 	       ir_same_dims(ir_type_of(f, op->operands[i]), ir_type_of(f, op->results[0]));
 }
 
+/* Operands of a state write that may be constants are its indices (of layers). */
 bool fusion_constant_in_place(const struct ir_func *f, const struct ir_op *op, size_t i)
 {
 	if (op->code == OP_state_append || op->code == OP_state_write)
@@ -245,7 +246,8 @@ static void fuse_concat_prologue(struct fuser *s, size_t cluster)
 	pass_count(s->p, "concat_prologues", 1);
 }
 
-/* Phase 1. A norm that is a prologue of its linear begins no cluster; column ranges exclude another epilogue. */
+/* Phase 1. A norm that is a prologue of its linear begins no cluster; column ranges exclude another epilogue.
+ * Kernels of attention and exchanges store their results as they are. */
 static void form_root_clusters(struct fuser *s)
 {
 	for (size_t i = 0; i < s->g->n_ops && !s->failed; i++) {
@@ -353,7 +355,7 @@ static bool can_be_prologue(const struct fuser *s, const struct ir_op *op, size_
 	       is_reduced_once(s, op, cluster);
 }
 
-/* Phase 2. */
+/* Phase 2. Backward, so that the clusters of all readers of an op are known. */
 static void assign_prologues(struct fuser *s)
 {
 	for (size_t i = s->g->n_ops; i-- > 0 && !s->failed;) {
@@ -443,7 +445,8 @@ static void fuse_views(struct fuser *s)
 	}
 }
 
-/* The reader needs the constant in memory: a view, a repeat, or a kernel that does not evaluate it in place. */
+/* The reader needs the constant in memory: a view, a repeat, or a kernel that does not evaluate it in place. An
+ * index of a weight or state is cloned next to its reader (emit_with_indices). */
 static bool reads_memory(const struct fuser *s, const struct ir_op *reader, struct ir_value constant)
 {
 	if (reader->code == OP_weight || reader->code == OP_state_read)

@@ -531,7 +531,8 @@ static bool emit_op_or_repeat(struct ir_copy *c, const struct ir_op *op)
 
 /* ---- functions ---- */
 
-/* Forms the clusters of g->f and writes it with groups. */
+/* Forms the clusters of g->f and writes it with groups. The builder is literal: folding would remove the copies,
+ * which are reshapes to the same shape. */
 static enum tfmc_status group_func(struct grouper *g)
 {
 	const struct ir_func *f = g->f;

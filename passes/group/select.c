@@ -122,7 +122,8 @@ static enum ir_format weight_format(const struct rebuild *r, const struct ir_op 
 	return w != NULL ? w->format : FORMAT_PLAIN;
 }
 
-/* Bytes of a row that the prologue stores in scratch. */
+/* Bytes of a row that the prologue stores in scratch. Quantized rows have the layout of ir/target; others are f32
+ * with the stride of tile_row_stride(). */
 static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, const struct ir_op *rows,
                          int64_t depth)
 {
@@ -226,7 +227,8 @@ static void select_value_panels(const struct rebuild *r, const struct ir_op *roo
 		select_dequantized_panels(t, w->k, a);
 }
 
-/* Largest mr of a kernel with quantized or bf16 activations. */
+/* Largest mr of a kernel with quantized or bf16 activations. Accumulators of i16, or of f32 in addition to i32 for
+ * blocks, take other numbers of registers for each row. */
 static int64_t rounded_mr_max(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                               int64_t depth)
 {
@@ -273,7 +275,8 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	return before == NULL || select_row_block(r, root, before, w.k, a);
 }
 
-/* Upper bound of the query rows that share one key head (GQA group times tokens); 0: unknown. */
+/* Upper bound of the query rows that share one key head (GQA group times tokens); 0: unknown. Unknown also if the
+ * product overflows. */
 static int64_t query_rows(const struct rebuild *r, const struct ir_op *root, int64_t tokens)
 {
 	int64_t heads = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[0])->dims[1]);
