@@ -205,7 +205,8 @@ static bool is_name_taken(const struct area_list *l, size_t before, const char *
 	return false;
 }
 
-/* Gives each area a unique short identifier; kernels use it as the parameter's name. */
+/* Gives each area a unique short identifier; kernels use it as the parameter's name. Only the names of areas before
+ * it are taken, so the first of several keeps its name. */
 static void name_areas(struct arena *a, struct area_list *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
@@ -425,7 +426,8 @@ static bool same_row_split(const struct pair *p)
 
 /* ---- reads of the earlier result ---- */
 
-/* v, a view of the earlier result, shows at each row only elements of that row. */
+/* v, a view of the earlier result, shows at each row only elements of that row. Equal sizes and strides of the row
+ * axes: row i of the view is in row i of the result. */
 static bool view_keeps_rows(const struct pair *p, struct ir_value v)
 {
 	struct ir_view view, full;
@@ -827,6 +829,8 @@ static void print_command(struct buf *out, const struct ir_module *m, const stru
 	buf_char(out, '\n');
 }
 
+/* `open`: kinds of the open repeats and conditions, innermost last, so that an end closes the right one; conditions
+ * nest at most two deep in the repeats. */
 void plan_print(const struct plan *p, const struct ir_module *planned, struct buf *out)
 {
 	enum plan_command_kind open[OBJECT_REPEAT_MAX + 2] = {0};

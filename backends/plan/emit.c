@@ -98,7 +98,8 @@ void emit_load_dims(struct emit *e)
 }
 
 /* Loads the dims and the base addresses of a call, so that code after it need not know where they are stored. past,
- * blocks and sources point to row 0 of the call (emit_set_rows). */
+ * blocks and sources point to row 0 of the call (emit_set_rows). A function without state, or of a state without
+ * batch, has none of the latter; without encoder output no sources. */
 void emit_load_call(struct emit *e)
 {
 	emit_load_dims(e);
@@ -134,6 +135,7 @@ static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
 	return kb_bin(e->k, KB_DIV, x, by);
 }
 
+/* Emits the polynomial term by term; kb folds arithmetic on constants. */
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d)
 {
 	struct kb_val sum = kb_index(e->k, 0);

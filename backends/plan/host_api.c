@@ -296,7 +296,8 @@ void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
 /* ---- sizes ---- */
 
 /* NAME_arena_bytes: the largest need of all functions of all variants; 0: a dim is out of bounds. A case (a function
- * for some dims) counts whether or not its conditions hold, so that smaller dims never need more. */
+ * for some dims) counts whether or not its conditions hold, so that smaller dims never need more. The base, whose
+ * calls the case serves then, counts 0 there. */
 static void emit_arena_bytes(struct object *o)
 {
 	struct emit e = begin_api(o, "arena_bytes", KB_INDEX);
@@ -321,7 +322,7 @@ static void emit_arena_bytes(struct object *o)
 			const struct function *f = &e.object->functions.items[i];
 			if (!f->reached)
 				continue;
-			/* the base function needs none where the conditions of a case hold */
+			/* the base function has no call where the conditions of a case hold */
 			struct kb_val need = emit_dim(&e, f->arena);
 			for (size_t c = 0; c < e.object->functions.n; c++) {
 				const struct function *other = &e.object->functions.items[c];
@@ -337,7 +338,8 @@ static void emit_arena_bytes(struct object *o)
 	kb_end(k);
 }
 
-/* NAME_state_bytes: the fixed part and a block for each sequence; 0 if the batch is out of bounds. */
+/* NAME_state_bytes: the fixed part and a block for each sequence; 0 if the batch is out of bounds. Without a state
+ * both are 0. */
 static void emit_state_bytes(struct object *o)
 {
 	struct emit e = begin_api(o, "state_bytes", KB_INDEX);

@@ -29,7 +29,8 @@
  * that no product overflows (the layout checked the bounds).
  */
 
-/* The buffer in slots [slot, slot + 2), unless null, has enough elements for the tensor. */
+/* The buffer in slots [slot, slot + 2), unless null, has enough elements for the tensor. Slot + 1 has the number of
+ * its elements. */
 static void check_size(struct emit *e, size_t slot, const struct ir_type *t)
 {
 	struct kb_val need = emit_dim(e, ir_type_count(e->object->module->dims, t));
@@ -625,7 +626,8 @@ static void emit_dispatch(struct body *s, const struct plan_kernel *kernel)
 }
 
 /* Emits the commands from index `at` up to and including the PLAN_END of the open block (or the end of the plan);
- * returns the index after that command. */
+ * returns the index after that command. A repeat stores its index in the task, where the callers of kernels read it.
+ */
 static size_t emit_commands(struct body *s, size_t at)
 {
 	struct kb *k = s->e.k;
@@ -655,7 +657,7 @@ static size_t emit_commands(struct body *s, size_t at)
 			break;
 		case PLAN_END: return at;
 		case PLAN_BARRIER: emit_barrier_call(s); break;
-		case PLAN_LENGTHS: break;
+		case PLAN_LENGTHS: break; /* emit_finish stores them */
 		}
 	}
 	return at;

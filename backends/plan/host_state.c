@@ -114,7 +114,7 @@ void emit_select(struct emit *e, const struct kb_val *args)
 /* ---- reset, trim ---- */
 
 /* Zeroes the state, but for the blocks of a device, whose memory is not in this process: lengths of 0 are enough
- * there. */
+ * there. Without a state there is nothing to do. */
 void emit_reset(struct emit *e, const struct kb_val *args)
 {
 	struct kb *k = e->k;
@@ -130,6 +130,8 @@ void emit_reset(struct emit *e, const struct kb_val *args)
 	kb_end_if(k);
 }
 
+/* Tokens stay in memory: the length alone decides what is read. A sequence that becomes empty has no floor any more.
+ */
 void emit_trim(struct emit *e, const struct kb_val *args)
 {
 	struct kb *k = e->k;
@@ -257,6 +259,8 @@ static void copy_fixed(struct emit *e, void *user, int64_t offset)
 	store_fixed(e, load_fixed(e, offset, args[0]), offset, args[1]);
 }
 
+/* Copies the blocks only if the sequences differ, as nothing is to be copied onto itself; the encoder output that
+ * would be copied must have been filled. */
 void emit_fork(struct emit *e, const struct kb_val *args)
 {
 	struct kb_val both[] = {args[0], args[1]};
@@ -288,7 +292,7 @@ static void transfer_matrix(struct emit *e, void *user, struct kb_val offset, st
 	emit_device_call(e, x->function, (const struct kb_val[]){at, memory, bytes}, 3);
 }
 
-/* fetch and store include encoder output, shared or not. */
+/* fetch and store include encoder output, shared or not. Without a device the state is in memory already. */
 static void emit_transfer(struct emit *e, struct transfer x)
 {
 	require_in_batch(e, x.sequence);

@@ -523,7 +523,8 @@ const char *kernel_symbol(const struct object *o, const struct function *f, cons
 	                    ir_keyword(KEYWORDS_GROUP, a->kind), k->is_combine ? ".join" : "");
 }
 
-/* Root ops of the groups and a number, such as linear_3. */
+/* Root ops of the groups and a number, such as linear_3. The number is that of functions so far, so that names are
+ * unique. */
 static const char *device_kernel_name(const struct object *o, const struct plan_kernel *k)
 {
 	const char *name = "";

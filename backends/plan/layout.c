@@ -42,8 +42,8 @@ bool object_has_device(const struct object *o)
 	return false;
 }
 
-/* Processes that run the module, as its exchanges say: those of a stage, times the stages, which only send and receive
- * know. 1: no exchange. */
+/* Processes that run the module, as its exchanges say: those of a stage, times the stages, which only send and
+ * receive know. 1: no exchange. The attributes of all exchanges begin with `ranks`, as those of send. */
 static int64_t ranks_of(const struct ir_module *m)
 {
 	int64_t ranks = 1;
@@ -322,6 +322,8 @@ static uint64_t hash_states(const struct object *o)
 	return h;
 }
 
+/* The fixed part: STATE_PAST bytes, lengths, encode marks if there is `encode`, floors if there are rings, which
+ * limit_context finds first. All sizes are checked at the maximum of the batch, so that host code cannot overflow. */
 enum tfmc_status layout_state(struct object *o)
 {
 	o->states.batch_dim = -1;
@@ -394,6 +396,8 @@ static void hash_interface(const struct object *o, uint64_t h[HASHES])
 	}
 }
 
+/* The code of the interface is emitted once, for all[0], and works on the state and entries of any variant; scratch
+ * may differ, so the largest is reserved. */
 enum tfmc_status layout_variants(struct object *o)
 {
 	static const char *const what[HASHES] = {"dims", "state", "entries"};
@@ -729,7 +733,8 @@ static void append_spare_buffers(struct object *o, struct function *f)
 	f->arena = round_up(o, ir_dim_add(t, f->arena, partials));
 }
 
-/* Appends a function with its slots, the storage of its values and its arena. */
+/* Appends a function with its slots, the storage of its values and its arena. The limit leaves headroom for the
+ * scratch of all workers, which calls add to the arena. */
 static enum tfmc_status add_function(struct object *o, const struct ir_func *func)
 {
 	size_t n_dims = ir_dims_count(o->module->dims);

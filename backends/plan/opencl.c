@@ -336,7 +336,8 @@ static int choose_index_bits(const struct object *o, const struct opencl_program
 
 /* ---- the program ---- */
 
-/* Emits all plans and kernels of an object that is laid out, and prints the source. */
+/* Emits all plans and kernels of an object that is laid out, and prints the source. All kernels come before the
+ * choice of the index width, which is one for the program and decided by the largest of them. */
 static enum tfmc_status build_program(struct object *o, struct opencl_program *out)
 {
 	struct kb_caps caps = kb_caps_of(o->target);
@@ -355,6 +356,7 @@ static enum tfmc_status build_program(struct object *o, struct opencl_program *o
 	return buf_failed(&out->source) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
+/* No entries are laid out, so the program has all functions (make_plans). */
 enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *planned,
                               const struct target *target, struct arena *arena, struct opencl_program *out)
 {
@@ -377,6 +379,8 @@ enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *p
 	return build_program(o, out);
 }
 
+/* The kernels are OpenCL C, so they get a module of their own; o->kb then is again that of the functions of the
+ * host. */
 enum tfmc_status opencl_compile(struct object *o, struct opencl_program *out, struct buf *plan)
 {
 	struct kb_module *host_module = o->kb;
@@ -409,6 +413,7 @@ void opencl_program_destroy(struct opencl_program *p)
 	*p = (struct opencl_program){0};
 }
 
+/* The plans follow as a comment, so that the file is still OpenCL C. */
 enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module *planned,
                                 const struct target *target, struct buf *out)
 {

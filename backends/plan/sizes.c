@@ -62,6 +62,8 @@ enum tfmc_status check_weights_limit(struct object *o)
 	return TFMC_INVALID;
 }
 
+/* Estimates the code of the kernels so far; called after each group, so that emission ends near the limit. Limit 0:
+ * none. */
 enum tfmc_status check_code_limit(const struct object *o, const struct ir_op *group)
 {
 	char bytes[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX];
@@ -78,6 +80,7 @@ enum tfmc_status check_code_limit(const struct object *o, const struct ir_op *gr
 
 /* ---- memory ---- */
 
+/* Weights of a function are those that its ops read, each counted once however many ops do. */
 enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module *planned,
                                  const struct target *target, struct arena *arena, struct backend_sizes *out)
 {
