@@ -71,7 +71,7 @@ void pipeline_print(struct buf *out, const struct pipeline *p);
 /* The passes that O0, O1 or O2 stands for, or NULL. */
 const char *pipeline_named(const char *name);
 /* pipeline_named with the passes that divide a module among `stages` of `ranks` processes each (shard, stages); in `a`,
- * NULL without memory. */
+ * "" without memory. */
 const char *pipeline_of_ranks(struct arena *a, const char *name, int64_t ranks, int64_t stages);
 
 /* ---- report ---- */

@@ -34,7 +34,7 @@ TFMC_MUST_USE enum tfmc_status plan_classes(struct pass_context *p, const struct
 
 /*
  * Description of a value for messages: the op that computes or carries it, `layers.qkv linear (model.yaml:14),
- * %q`, with the name if the op has several results. In IR text, which has no paths: `%q`. NULL when memory ran
+ * %q`, with the name if the op has several results. In IR text, which has no paths: `%q`. "" when memory ran
  * out.
  */
 const char *plan_value_text(struct pass_context *p, const struct ir_func *f, struct ir_value v);
