@@ -227,7 +227,7 @@ static enum tfmc_status read_step(struct reader *r, bool may_name)
 	return read_settings(r, step);
 }
 
-/* Parses a comma-separated list up to the end of the string. */
+/* Parses a comma-separated list up to the end of the string; the empty one is the empty pipeline. */
 static enum tfmc_status read_steps(struct reader *r, bool may_name)
 {
 	skip_blanks(r);
