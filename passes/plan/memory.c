@@ -129,7 +129,8 @@ static void find_lifetime(struct buffer_builder *s, uint32_t class, struct plan_
 }
 
 /* Adds the buffer of the class of v: its size, lane, name and lifetime. All members have the bytes of v: carries
- * have one type, and a group writes over a value of equal size only (ir/core/inplace.h). */
+ * have one type, and a group writes over a value of equal size only (ir/core/inplace.h). Their number is bounded, as
+ * the packer compares all pairs. */
 static enum tfmc_status add_buffer(struct buffer_builder *s, uint32_t v)
 {
 	struct plan_func *plan = s->out->plan;
@@ -220,7 +221,8 @@ static void check_carries(struct carry_check *e, const struct ir_op *op)
 	}
 }
 
-/* Checks the carries of all repeats and the returned values. */
+/* Checks the carries of all repeats and the returned values, which are written to memory of the caller and not of
+ * the arena. */
 static enum tfmc_status check_carries_and_results(struct buffer_builder *s)
 {
 	const struct ir_op *ret = s->f->body->ops[s->f->body->n_ops - 1];
@@ -272,6 +274,7 @@ static enum tfmc_status plan_buffers(struct pass_context *p, const struct ir_mod
 
 /* ---- the pass ---- */
 
+/* Matches every group, which emit replaces by itself with offsets; marks what its ops read. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code != OP_group)
@@ -340,7 +343,8 @@ static void add_report(struct pass_context *p, struct ir_module *out, const stru
 		copy->buffers[i].at = ir_import_dim(out, copy->buffers[i].at);
 }
 
-/* Plans all functions first, then writes the offsets into the groups. */
+/* Plans all functions first, then writes the offsets into the groups. An overflow of the dims, which is sticky,
+ * means that some arena is too large. */
 enum tfmc_status pass_plan_memory(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct function_plan *plans = ARENA_ARRAY(p->arena, struct function_plan, in->funcs.n + 1);

@@ -54,7 +54,8 @@ static int64_t sample_dim(const struct ir_dim_sym *s, size_t index, int point)
 	}
 }
 
-/* Evaluates the units of all lanes at the sample points; 0 where one overflows. False: memory ran out. */
+/* Evaluates the units of all lanes at the sample points; 0 where one overflows. False: memory ran out. That only
+ * worsens the choice of a placement: overlaps are excluded for all dims. */
 static bool eval_units(struct packer *k, struct arena *a)
 {
 	size_t n = ir_dims_count(k->dims);
@@ -235,7 +236,8 @@ static void place_one(struct packer *k, size_t n_placed)
 
 /* ---- orders ---- */
 
-/* Sort key of a buffer in one of the placement orders. */
+/* Sort key of a buffer; the largest is placed first: the most bytes, the longest life, the product of both, the
+ * earliest begin, the latest end, or the most bytes alive at one time of its life. */
 static double order_key(const struct packer *k, const struct plan_buffer *b, enum order order, int point)
 {
 	double length = (double)(b->last - b->first + 1);
@@ -271,7 +273,8 @@ static void sort_buffers(struct packer *k, double *key, enum order order, int po
 }
 
 /* Places all buffers in order. Returns the largest weighted gap; *highest: position of the buffer at that peak.
- * *highest is unchanged if all gaps are 0. */
+ * *highest is unchanged if all gaps are 0. The largest dims weigh LARGEST_WEIGHT times as much: callers allocate for
+ * them. */
 static double place_all(struct packer *k, size_t *highest, double gap[PLAN_POINTS])
 {
 	double worst = 0, peak[PLAN_POINTS] = {0};
@@ -306,8 +309,9 @@ static void promote_buffer(struct packer *k, size_t i)
 	k->order[to] = buffer;
 }
 
-/* Tries all orders, each by the sizes at the first two sample points. best [n_buffers][n_lanes]: offsets of the
- * best; its gaps go into the plan. Ends when no gap is left. */
+/* Tries all orders, each by the sizes at the first two sample points, and in each moves the buffer at the peak
+ * forward. best [n_buffers][n_lanes]: offsets of the best; its gaps go into the plan. Ends when no gap is left. With
+ * many buffers one placement only, as its time grows with their square. */
 static void try_orders(struct packer *k, double *key, int64_t *best)
 {
 	size_t n = k->plan->n_buffers, highest = 0;
@@ -430,6 +434,8 @@ static void write_plan(struct packer *k, struct tops *tops, struct tops *live)
 	p->lower_bound = max_of_tops(k, live);
 }
 
+/* Sizes at the sample points and relations of units first, which the placement compares; then the best of all
+ * orders, written as dims. */
 bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan)
 {
 	size_t n = plan->n_buffers, lanes = plan->n_lanes, cells = n * lanes + 1;

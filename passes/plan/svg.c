@@ -134,7 +134,7 @@ static void put_buffer_label(struct picture *p, const struct plan_buffer *b, siz
 	buf_str(p->out, "</text>");
 }
 
-/* A rectangle with tooltip, and a label if it fits. rank: position by size. */
+/* A rectangle with tooltip, and a label if a line of text (11 high) fits. rank: position by size. */
 static void put_buffer(struct picture *p, size_t rank)
 {
 	size_t i = p->ranked[rank].buffer;
