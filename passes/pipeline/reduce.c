@@ -57,8 +57,8 @@ static void need_inlined(struct rebuild *r, const struct ir_op *op)
 			rebuild_need(r, op->operands[i]);
 }
 
-/* Matches the op that is edited, and marks what remains needed; of an op that becomes ones or an input nothing
- * is. */
+/* Matches the op that is edited, and marks what its replacement reads: an operand, the body, or nothing for ones and
+ * inputs. */
 static bool match_target(struct rebuild *r, const struct ir_op *op)
 {
 	const struct editor *e = r->rewrite->user;
@@ -141,8 +141,8 @@ static void add_inputs(struct rebuild *r)
 	}
 }
 
-/* Copies the parameters, with the edit; new inputs come before the first state. A parameter that is still read
- * cannot be removed: the edit is then not applied. */
+/* Copies the parameters, with the edit; new inputs come before the first state, since states are last (ir_verify). A
+ * parameter that is still read cannot be removed: the edit is then not applied. */
 static void copy_params(struct rebuild *r)
 {
 	struct editor *e = r->rewrite->user;
@@ -289,6 +289,8 @@ static bool is_possible(const struct ir_module *in, const struct reduce_edit *e)
 	        ir_type_of(f, op->operands[e->choice]) == ir_type_of(f, op->results[0]));
 }
 
+/* Applies the edit as a rewrite, with muted diagnostics: most edits fail. is_numbered: match consumes no fuel, of
+ * which this context has none. REDUCE_FUNC rebuilds from a shallow copy of the module without the function. */
 struct ir_module *reduce_apply(const struct ir_module *in, const struct reduce_edit *edit)
 {
 	struct editor e = {.edit = edit, .f = edit->func < in->funcs.n ? in->funcs.items[edit->func] : NULL};
@@ -389,7 +391,8 @@ static bool try_earlier(struct reducer *r, size_t func, size_t result)
 	return false;
 }
 
-/* Tries the edits of one function. */
+/* Tries the edits of one function: results first, without which the ops that only they need are dead; parameters
+ * last, when fewer ops read them. */
 static void try_func(struct reducer *r, size_t func)
 {
 	for (size_t i = r->current->funcs.items[func]->n_results; i-- > 0;)
@@ -419,6 +422,7 @@ static void try_bounds(struct reducer *r)
 	}
 }
 
+/* Repeats all edits, since one that is accepted may make others possible, up to ITERATIONS_MAX times. */
 enum tfmc_status module_reduce(const struct ir_module *in, reduce_keep *keep, void *user,
                                struct ir_module **out, struct reduce_report *report)
 {
@@ -440,7 +444,7 @@ enum tfmc_status module_reduce(const struct ir_module *in, reduce_keep *keep, vo
 		for (size_t i = r.current->states.n; i-- > 0;)
 			(void)try_edit(&r, (struct reduce_edit){REDUCE_STATE, 0, i, 0});
 	}
-	(void)try_edit(&r, none);
+	(void)try_edit(&r, none); /* folding may have left dead ops */
 	*out = r.current;
 	return TFMC_OK;
 }

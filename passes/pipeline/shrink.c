@@ -376,7 +376,8 @@ static bool copy_func(struct copier *c, size_t at)
 
 /* ---- modules ---- */
 
-/* Declares the dims of m in out, with upper bounds of at most BOUND_MAX. False: not possible. */
+/* Declares the dims of m in out, with upper bounds of at most BOUND_MAX. False: not possible. tir_source: locations
+ * in that text are not printed. */
 static bool declare_dims(const struct ir_module *m, struct ir_module *out)
 {
 	out->tir_source = m->tir_source;

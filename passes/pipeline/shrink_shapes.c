@@ -298,7 +298,8 @@ static void visit_concat(struct shapes *s, const struct ir_op *op)
 		size_relate(&s->sizes, SIZE_SUM, parts, op->n_operands, &whole, 1);
 }
 
-/* The operand is a slice of the result. */
+/* The operand is a cut of the result, as a slice is of its operand; next to a symbolic size the constant one stays.
+ */
 static void visit_pad(struct shapes *s, const struct ir_op *op)
 {
 	const struct attrs_pad *a = op->attrs;

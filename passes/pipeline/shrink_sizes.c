@@ -47,6 +47,7 @@ void size_fix(struct sizes *s, size_var v)
 	size_of(s, v)->fixed = true;
 }
 
+/* Sizes that were not equal cannot be merged: both stay. The merged variable has the constraints of both. */
 void size_merge(struct sizes *s, size_var a, size_var b)
 {
 	size_var x = size_find(s, a), y = size_find(s, b);

@@ -78,6 +78,7 @@ static bool choose_dims(struct trial *t, const struct ir_module *m, const struct
 
 /* ---- inputs ---- */
 
+/* With a negative or zero operand these ops give NaN or infinity, which hide differences. */
 bool trial_is_positive(const struct ir_func *f, struct ir_value v)
 {
 	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it)) {
@@ -219,6 +220,8 @@ static bool add_session(struct trial *t, const struct ir_module *m, const struct
 	return true;
 }
 
+/* Functions with state get a session of one sequence and one of three. A case has no call: calls of its base select
+ * it. */
 enum tfmc_status trial_make(struct trial *t, struct arena *arena, const struct weight_source *weights,
                             const struct ir_module *m)
 {
