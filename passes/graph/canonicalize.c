@@ -208,7 +208,7 @@ static bool reads_weight(const struct ir_func *f, const struct ir_op *op, const 
 	return false;
 }
 
-/* Some op other than such a transpose reads w. */
+/* Some op reads w that is no transpose of its last two axes. */
 static bool has_untransposed_reader(const struct ir_module *m, const struct ir_weight *w)
 {
 	for (size_t i = 0; i < m->funcs.n; i++)
@@ -352,6 +352,7 @@ static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_se
 	return st;
 }
 
+/* The rules are parsed anew in each run, since options may add some and disable others. */
 enum tfmc_status pass_canonicalize(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct rule_set set;

@@ -18,6 +18,8 @@ static bool same_stack(const struct ir_op *a, const struct ir_op *b)
 	return same;
 }
 
+/* K, element type and format must agree, the number of rows (N) may differ. The weights are not packed yet: encode
+ * runs later. The bias of b is at the same indices as its weight; without one it gets zeros. */
 bool can_concat_weights(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b)
 {
 	enum { W = OPERAND(linear, w), BIAS = OPERAND(linear, b) };
@@ -119,6 +121,7 @@ static const char *concat_name(struct rebuild *r, const struct linear_list *s, s
 	return join_names(r, s, operand);
 }
 
+/* Tries names up to NAME.999. An equal weight of that name in `out` is returned as it is (ir_add_weight). */
 const struct ir_weight *add_weight_renamed(struct arena *a, const struct ir_module *in, struct ir_module *out,
                                            struct ir_weight *w)
 {
@@ -163,6 +166,8 @@ static const struct ir_weight *concat_weights(struct rebuild *r, const struct li
 	return add_weight_renamed(r->p->arena, r->in, r->out, &w);
 }
 
+/* The indices of the first linear serve for all, as can_concat_weights has checked; a failure here is a fault of the
+ * pass. */
 struct ir_value concat_weight_ref(struct rebuild *r, const struct linear_list *s, size_t operand, int axis)
 {
 	const struct ir_op *like = ir_def_as(r->f, s->items[0]->operands[1], OP_weight);

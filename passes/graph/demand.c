@@ -44,6 +44,8 @@ static bool axis_rule(const struct demand_plan *plan, const struct ir_op *op, in
 	return op->code == OP_full || ir_axis_dependence(plan->f, op, axis, axes) != IR_AXIS_MIXED;
 }
 
+/* Rows are selected by numbers that are valid for one batch and one number of rows, those of the key, so operands
+ * with rows must have these. */
 bool demand_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)
 {
 	if (op->n_operands > DEMAND_OPERANDS_MAX || op->n_results != 1)
@@ -195,10 +197,9 @@ static bool is_view_of_complete(const struct demand_plan *plan, struct ir_value 
 	return demand_of(plan, v)->stays_complete;
 }
 
-/*
- * Propagates the demand of op's results to its operands: reduces it if only selected rows are needed and the op
- * allows that, else requires all rows. Dead pure ops are ignored.
- */
+/* Propagates the demand of op's results to its operands: reduces it if only selected rows are needed and the op
+ * allows that, else requires all rows, of which those that readers select are selected afterwards. Dead pure ops are
+ * ignored; a region is needed as a whole. */
 static void visit_op(struct demand_plan *plan, const struct ir_op *op)
 {
 	int axes[DEMAND_OPERANDS_MAX];
@@ -417,6 +418,8 @@ static void add_key(struct key_list *list, const struct demand_plan *plan, const
 	}
 }
 
+/* Each key gets an analysis of its own. Row numbers that depend on more than parameters are known too late to select
+ * rows early. */
 bool demand_find(struct demand_plan *plan)
 {
 	struct demand_plan best = *plan;

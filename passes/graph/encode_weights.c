@@ -21,7 +21,8 @@ struct encoder {
 	struct strmap linears, row_uses;
 };
 
-/* The weight of an f32 linear that can be packed, or NULL. */
+/* The weight of a linear that can be packed, or NULL: f32, stored by rows, with f32 rows of x and an f32 bias, as
+ * the kernels of packed weights have. */
 static const struct ir_weight *linear_weight(const struct ir_func *f, const struct ir_op *op)
 {
 	bool experts = op->code == OP_expert_linear;
@@ -129,6 +130,7 @@ static bool find_index(struct rebuild *r, const struct ir_op *op, struct attrs_i
 	return n_axes == 1;
 }
 
+/* Replaces the view that find_index has matched by an iota of its shape. */
 static void emit_index(struct rebuild *r, const struct ir_op *op, const struct attrs_iota *index)
 {
 	const struct ir_type *t = ir_type_of(r->f, op->results[0]);
@@ -200,6 +202,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	pass_count(r->p, op->code == OP_gather ? "gathers" : "linears", 1);
 }
 
+/* Finds first what reads which weights in all functions, since a weight has one layout for all. Quantized formats
+ * exist in panels only: one that an op reads as rows becomes f32, with a warning. */
 enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct encoder e;

@@ -123,7 +123,8 @@ static struct ir_value before_bf16_rounding(const struct rebuild *r, struct ir_v
 	return is_bf16 ? op->operands[0] : IR_NO_VALUE;
 }
 
-/* Skips scales on q or k and multiplies *f by them: a factor on q or k is a factor on the scores. */
+/* Skips scales on q or k without other users and multiplies *f by them, as a factor on q or k is a factor on the
+ * scores; stops at one that would make *f infinite. */
 static struct ir_value fold_scales(const struct rebuild *r, struct ir_value v, double *f)
 {
 	const struct ir_op *op;
@@ -226,7 +227,7 @@ static void collect_operands(const struct rebuild *r, const struct ir_op *op, st
 	m->q_transposed = qk->ta;
 	m->k_transposed = !qk->tb;
 	m->v_transposed = pv->tb;
-	if (!m->k_transposed && !m->v_transposed) {
+	if (!m->k_transposed && !m->v_transposed) { /* build_operand does not transpose these */
 		m->k_shared = before_head_broadcast(r, m->k);
 		m->v_shared = before_head_broadcast(r, m->v);
 	}

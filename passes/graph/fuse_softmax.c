@@ -11,8 +11,9 @@
  */
 #include "passes/graph/scores.h"
 
-/* A softmax with at least one op to fold (s.n_peeled of them, see scores.h). s.blocked without such an op: one
- * was found that cannot be folded, which is reported. */
+/* Matches a softmax with at least one op to fold (s.n_peeled of them, see scores.h). s.blocked without such an op:
+ * one was found that cannot be folded, which is reported. masked_softmax needs the axes of queries and keys, so two.
+ */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct scores s;

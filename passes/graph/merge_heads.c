@@ -93,7 +93,8 @@ static bool adds_a_head(const struct rebuild *r, const struct ir_region *body)
 	return ir_same_value(sum->operands[at], carry) && is_head_term(r, body, sum->operands[1 - at]);
 }
 
-/* Matches a repeat over heads with one carry, the sum. Marks what its body reads from outside. */
+/* Matches a repeat over heads with one carry, the sum; not more heads than can be merged. Marks what its body reads
+ * from outside. */
 static bool unroll_heads_match(struct rebuild *r, const struct ir_op *op)
 {
 	size_t n_attention;

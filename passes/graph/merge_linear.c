@@ -121,7 +121,7 @@ static int64_t columns_of(const struct ir_func *f, const struct ir_op *linear)
 	return n;
 }
 
-/* a and b have equal widths of full panels. */
+/* a and b have equal widths of full panels: a packed panel has columns of one of them. */
 static bool may_pair(const struct collector *c, const struct ir_op *a, const struct ir_op *b)
 {
 	int64_t n = columns_of(c->f, a);

@@ -100,8 +100,9 @@ static void drop_unwanted(struct probe_sites *sites)
 	sites->n = n;
 }
 
-/* Marks the requested sites of a function and lists their values. A value's slot holds its iteration until the
- * range of iterations is known, then its position in the range; -1 outside of repeats. */
+/* Marks the requested sites of a function and lists their values. A value's slot holds its iteration until the range
+ * of iterations is known, then its position in the range; -1 outside of repeats. At most MAX_SITES, since an entry
+ * of an object has at most 128 tensors. */
 static enum tfmc_status select_sites(struct probe_inserter *p, const struct ir_func *f,
                                      struct probe_sites *sites)
 {
@@ -148,7 +149,8 @@ static bool is_requested(const struct probe_request *q, const char *function)
 	return false;
 }
 
-/* Copies all functions; those requested get their probes as results. */
+/* Copies all functions; those requested get their probes as results. All weights are added first, in their order,
+ * whether or not an op reads them. */
 static enum tfmc_status insert_all(struct probe_inserter *p, const struct ir_module *in)
 {
 	for (size_t i = 0; i < in->weights.n; i++)
@@ -186,6 +188,7 @@ static bool all_matched(struct probe_inserter *p)
 	return ok;
 }
 
+/* Patterns that match nothing are reported after all functions: a pattern needs to match in one of them. */
 enum tfmc_status probe_insert(const struct probe_request *q, const struct ir_module *in,
                               struct ir_module **out, struct probe_values *values)
 {

@@ -138,10 +138,8 @@ static void add_column(struct columns *c, const char *weight, const struct probe
 	(void)ir_dim_is_const(x->dims[x->rank - 1], &slot->k);
 }
 
-/*
- * If experts have separate parameters, the weight that concatenates them has "all" in place of the expert's
- * number.
- */
+/* If experts have separate parameters, the weight that concatenates them has "all" in place of the number of an
+ * expert, and each expert is listed under its own name; else the weight, with a row for each expert. */
 static void add_experts(struct columns *c, const char *weight, const struct probe_site *s, int64_t iteration)
 {
 	int64_t experts = 0;

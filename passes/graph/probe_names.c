@@ -231,7 +231,8 @@ static void note_moment(struct name_lister *l, size_t number, int64_t iteration)
 		note_steps(l, m->path, l->moments.n - 1);
 }
 
-/* Traverses a region in order of execution and records its sites. False: too many. */
+/* Traverses a region in order of execution and records its sites. False: too many. Regions are less deep than
+ * MAX_DEPTH. */
 static bool trace_region(struct name_lister *l, const struct ir_region *r, size_t depth, int64_t iteration)
 {
 	for (size_t i = 0; i < r->n_ops; i++) {

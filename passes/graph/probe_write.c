@@ -175,7 +175,8 @@ static struct ir_value probabilities_with_sinks(struct probe_writer *w, const st
 	return irb_slice_of(b, irb_softmax(b, p, NULL), 3, ir_dim_const(irb_module(b)->dims, 0), t->dims[3]);
 }
 
-/* Probabilities of an attention, written out: softmax(mask(softcap(q k^T scale + bias))). */
+/* Probabilities of an attention, written out: softmax(mask(softcap(q k^T scale + bias))). q and k are converted,
+ * scaled and rounded as the op does it; heads of k are broadcast. */
 static struct ir_value probabilities_of(struct probe_writer *w, const struct ir_op *op)
 {
 	const struct attrs_attention *a = op->attrs;
@@ -207,7 +208,8 @@ static struct ir_value probabilities_of(struct probe_writer *w, const struct ir_
 
 /* ---- iterations ---- */
 
-/* Iteration, flattened over the repeats around a region; i32[]. */
+/* Iteration, flattened over the repeats around a region, as of probe_site.first and last: for each repeat, outermost
+ * first, number = number * count + index; i32[]. */
 static struct ir_value iteration_number(struct probe_writer *w, const struct ir_region *r)
 {
 	const struct ir_region *around[64];

@@ -39,7 +39,8 @@ static bool match_axis(struct rule_match *m, const struct rule_axis *axis, const
 	return m->dims[axis->dim] == d;
 }
 
-/* Matches a type against a pattern and binds leading axes and dims. */
+/* Matches a type against a pattern and binds dims. `..` stands for the same leading axes everywhere in a rule, so
+ * the first type binds them and the others must have them. */
 static bool match_type(struct rule_match *m, const struct rule_type *p, const struct ir_type *t)
 {
 	int lead = t->kind == IR_TENSOR ? t->rank - p->n : -1;
@@ -116,7 +117,8 @@ static bool is_default(const struct ir_attr_desc *d, const void *at)
 	return number_at(d, at) == expected;
 }
 
-/* Matches one attribute; rank: of the first operand. */
+/* Matches one attribute as the kind of the pattern says; rank: of the first operand. An expression fails while a
+ * variable of it is unbound. */
 static bool match_attr(struct matcher *t, const struct rule_attr *p, const struct ir_attr_desc *d,
                        const void *at, int rank)
 {
@@ -342,6 +344,7 @@ static bool may_match(const struct rebuild *r, const struct rule *rule, const st
 	return true;
 }
 
+/* Predicates and the count of other users come last: they need all ops and variables bound. */
 bool rule_matches(const struct rebuild *r, const struct rule *rule, const struct ir_op *op,
                   struct rule_match *out)
 {

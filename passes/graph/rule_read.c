@@ -437,7 +437,7 @@ static bool read_word_attr(struct rule_reader *r, enum ir_keyword_list list, str
 	return parse_ir_keyword(&r->p, list, "a word", "word", &i) && read_number(r, i, out);
 }
 
-/* `[0,1]`, `last` or `swap`. */
+/* `[0,1]`, `last` (the last axis) or `swap` (the last two axes exchanged), which hold for any rank. */
 static bool read_ints_attr(struct rule_reader *r, struct rule_attr *out)
 {
 	static const char *const words[] = {"last", "swap"};
@@ -728,7 +728,8 @@ static bool check_used(struct rule_reader *r, const struct rule_op *ops, int n)
 	return true;
 }
 
-/* Checks a complete rule. */
+/* Checks a complete rule: into ends in the root, which is not replaced by itself, and every op reads what is defined
+ * and is read. */
 static bool check_rule(struct rule_reader *r)
 {
 	const struct rule *rule = r->rule;

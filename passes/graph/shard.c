@@ -494,7 +494,8 @@ static bool resize_op(struct ir_copy *c, const struct ir_op *op)
 	return true;
 }
 
-/* The term of a contraction on this rank. Its operands are the parts of the rank already. */
+/* The term of a contraction on this rank, whose operands are its parts already; the bias is added once, so it is
+ * that of rank 0 and zeros on the others. */
 static struct ir_value term_on_rank(struct ir_copy *c, const struct ir_op *op)
 {
 	struct ir_value in[IR_AXES_OPERANDS_MAX];
@@ -559,7 +560,7 @@ static void gather_columns(struct ir_copy *c, const struct ir_op *op)
 }
 
 /* Hook of ir_copy_region: builds what one rank computes in place of op, and all_reduce where a partial result is
- * added up; false: op is cloned. */
+ * added up; false: op is cloned. A partial value has whole axes, so its op keeps its sizes. */
 static bool copy_on_rank(struct ir_copy *c, const struct ir_op *op)
 {
 	struct writer *w = c->user;
@@ -587,7 +588,8 @@ static bool copy_on_rank(struct ir_copy *c, const struct ir_op *op)
 	return true;
 }
 
-/* Writes the module that every rank runs: the axes that are cut have the size of the fullest rank. */
+/* Writes the module that every rank runs: the axes that are cut have the size of the fullest rank. Exchanges are
+ * numbered from 0 in each function. */
 static enum tfmc_status write_ranks(struct pass_context *p, const struct ir_module *in, struct ir_module *out,
                                     struct sharder s)
 {

@@ -497,8 +497,9 @@ static void set_units(struct shard_plan *s)
 	}
 }
 
-/* Classes of query heads with fewer key heads than ranks: they can be divided only if each key head has equally
- * many whole units of query heads, and only if all attentions agree. */
+/* Classes of query heads with fewer key heads than ranks: they can be divided only if each key head has equally many
+ * whole units of query heads, and only if all attentions agree. A class of key heads must have one atom for each of
+ * them, no contraction and no unit: a rank has whole key heads. */
 static void set_key_heads(struct shard_plan *s)
 {
 	for (size_t i = 0; i < s->links.n; i++) {
@@ -621,6 +622,8 @@ static void exclude_fragile(struct shard_plan *s)
 	}
 }
 
+/* Visits all functions before anything is decided, since they share weights and states. Parameters are whole: the
+ * callers of all ranks pass the same. */
 const struct shard_plan *shard_plan(struct pass_context *p, const struct ir_module *m, int64_t ranks)
 {
 	struct shard_plan *s = ARENA_NEW(p->arena, struct shard_plan);

@@ -23,7 +23,7 @@
 
 /* ---- simplification ---- */
 
-/* The transpose keeps the order of all axes whose size is not 1. */
+/* The transpose keeps the order of all axes whose size is not 1, so the elements stay where they are. */
 static bool is_reshape_like(const struct ir_type *t, const struct attrs_transpose *a)
 {
 	int64_t last = -1;
