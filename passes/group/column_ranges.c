@@ -5,7 +5,9 @@
  * state; two ranges of equal width may be combined in one elementwise op (gate and up). All ranges are extended
  * along single readers until nothing changes, then the members are committed. The group is emitted where its root
  * is, so every other operand of a member must be available there: it depends on the root only through members.
- * A range is absorbed when an op combines it with another one (a pair), and complete when it ends in a state.
+ * A range is absorbed when an op combines it with another one (a pair), and complete when it ends in a state. If the
+ * index arithmetic of a rope turns out to have other readers, or a pair not to be gate and up, all is repeated without
+ * ropes (without_rope) or pairs (without_pairs).
  */
 #include "passes/group/fusion.h"
 
@@ -327,7 +329,8 @@ static bool add_slice(struct column_ranges *p, const struct ir_op *op)
 	return (begin % RANGE_ALIGN == 0 || is_one_block(p)) && size > 0 && add_member(p, op);
 }
 
-/* Finds the ranges: the slices of the root's result, or the complete result as one range. */
+/* Finds the ranges: the slices of the root's result, which must be its only readers and several, or the complete
+ * result as one range. */
 static bool find_ranges(struct column_ranges *p)
 {
 	struct ir_value y = p->root->results[0];
@@ -346,7 +349,8 @@ static bool find_ranges(struct column_ranges *p)
 	return p->n > 1;
 }
 
-/* All readers of the index arithmetic that is computed in place are members. */
+/* All readers of the index arithmetic that is computed in place (the i32 members) are members: it has no value
+ * outside of the group. */
 static bool index_ops_are_private(const struct column_ranges *p)
 {
 	for (size_t i = 0; i < p->n_members; i++) {
@@ -362,7 +366,8 @@ static bool index_ops_are_private(const struct column_ranges *p)
 	return true;
 }
 
-/* If two ranges are combined, they are the two halves of the columns (gate and up). */
+/* If two ranges are combined, they are the two halves of the columns (gate and up), the only form that the kernel
+ * knows. */
 static bool pairs_are_gate_and_up(const struct column_ranges *p)
 {
 	bool any = false;
@@ -478,6 +483,7 @@ bool fuse_column_ranges(struct fuser *s, size_t cluster)
 		without_rope = without_rope || !index_ops_are_private(&p);
 		without_pairs = without_pairs || !pairs_are_gate_and_up(&p);
 	}
+	/* Elementwise ops after the whole result are an ordinary epilogue (fuse_epilogue). */
 	if (!p.has_slices && p.n_norms + p.n_ropes + p.n_states == 0)
 		return false;
 	return commit(&p, cluster);

@@ -69,6 +69,8 @@ struct activation_quant rounding_of(const struct ir_op *op)
 	return (struct activation_quant){.bf16 = a->to == ROUND_bf16, .block = a->block};
 }
 
+/* False also on devices with work-groups, for products of values, and where the format of the weight has no dot
+ * products with these quants (quant_dot_block); op then has a kernel of its own. */
 bool rounds_inside_linear(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,
                           const struct ir_op *op)
 {
@@ -165,6 +167,7 @@ static const struct ir_region *fusion_region_of(const struct fuser *s, const str
 	return ir_value_info(s->f, op->results[0])->region;
 }
 
+/* NULL also if the reader has no results (a terminator) or is in another region, where it is executed more often. */
 const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value v)
 {
 	const struct user_list *u = &s->users[v.id];
@@ -431,7 +434,8 @@ static void fuse_trailing_reshapes(struct fuser *s, size_t cluster)
 	c->last = chain[n - 1];
 }
 
-/* Phase 3, for clusters with one result. Only the kernels of attention and loops can store through strides. */
+/* Phase 3, for clusters with one result. Only the kernels of attention, of loops and of matmuls can store through
+ * strides; an exchange sends one array. */
 static void fuse_views(struct fuser *s)
 {
 	for (size_t i = 0; i < s->g->clusters.n && s->max_ops > 1; i++) {
@@ -512,6 +516,8 @@ static void link_members(struct fuser *s)
 	}
 }
 
+/* Readers are entered before the phases, which ask for single ones. A linear that rounds rows inside its kernel then
+ * counts as a reader of the rows before the rounding, in addition to an op that rounds them for other readers. */
 bool form_clusters(struct pass_context *p, const struct ir_module *m, const struct ir_func *f,
                    struct fusion_plan *out)
 {

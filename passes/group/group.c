@@ -60,8 +60,8 @@ static struct ir_value clone_inside(struct grouper *g, const struct ir_op *op, i
 	return g->inside[old.id];
 }
 
-/* Clones a member and the operands that belong inside; the map has those for this op only. Returns its position
- * in the group. */
+/* Clones a member and the operands that belong inside; the map has those for this op only. They are restored
+ * backward: an operand that occurs twice was saved last with its clone. Returns the position of op in the group. */
 static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t position)
 {
 	struct ir_value saved[BUILD_LIST_MAX];
@@ -205,10 +205,8 @@ static bool has_own_buffer(const struct grouper *g, struct ir_value old)
 	return op != NULL && op->code == OP_group && !ir_is_state_slice(f, new_value);
 }
 
-/*
- * out[i]: initial value of carry i, the result of a group in the same region without other use; a copy where
- * needed.
- */
+/* out[i]: initial value of carry i, the result of a group in the same region without other use, since the body
+ * writes over it; a copy where it is not. */
 static void build_carry_inits(struct grouper *g, const struct ir_op *op, struct ir_value *out)
 {
 	const struct ir_region *here = op->n_results > 0 ? ir_value_info(g->f, op->results[0])->region : NULL;
@@ -376,7 +374,8 @@ static void build_yields(struct grouper *g, const struct ir_op *op, struct ir_va
 
 /* ---- results of the function ---- */
 
-/* out[i]: returned value i, the result of a group without other readers; a copy where needed. */
+/* out[i]: returned value i, the result of a group without other readers, which writes it to the buffer of the
+ * caller; a copy where it is not. */
 static void build_results(struct grouper *g, const struct ir_op *ret, struct ir_value *out)
 {
 	for (size_t i = 0; i < ret->n_operands; i++) {
@@ -390,7 +389,8 @@ static void build_results(struct grouper *g, const struct ir_op *ret, struct ir_
 
 /* ---- ops outside groups ---- */
 
-/* Emits weight or state_read; an index that is a constant is cloned next to it. */
+/* Emits weight or state_read; an index that is a constant is cloned next to it, since constants are emitted only
+ * where a reader needs them. */
 static void emit_with_indices(struct grouper *g, const struct ir_op *op)
 {
 	struct ir_value saved[BUILD_LIST_MAX];
@@ -455,10 +455,8 @@ static bool is_loop_invariant(const struct grouper *g, const struct cluster *c)
 	return true;
 }
 
-/*
- * A result of the cluster is yielded or carried: it shares the buffer of a carry, which every iteration
- * overwrites.
- */
+/* A result of the cluster is yielded or carried: it shares the buffer of a carry, which every iteration overwrites,
+ * so it is computed in every iteration. */
 static bool is_carried(const struct grouper *g, const struct ir_region *r, const struct cluster *c)
 {
 	for (struct ir_iter it = ir_iter_begin(r); it.op != NULL; ir_iter_next(&it))
@@ -575,7 +573,8 @@ static bool may_be_recomputed(enum ir_opcode code)
 	return ir_is_norm(code) || code == OP_quantize_rows;
 }
 
-/* Every other op with a cost occurs as often as before. */
+/* Every op with a cost occurs in `out` as often as in `in`, so that fusion neither repeats nor drops work; norms and
+ * roundings may be repeated (may_be_recomputed). */
 static enum tfmc_status check_op_counts(struct pass_context *p, const struct ir_module *in,
                                         const struct ir_module *out)
 {

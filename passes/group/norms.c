@@ -74,6 +74,7 @@ static bool any_linear_reads(const struct fuser *s, struct ir_value v)
 	return false;
 }
 
+/* An obstacle is only reported if a linear reads the norm, as otherwise there was nothing to fuse. */
 const struct ir_op *norm_prologue_linear(struct fuser *s, const struct ir_op *norm)
 {
 	struct ir_value v = norm->results[0];

@@ -99,6 +99,7 @@ static struct problem problem_of(const struct rebuild *r, const struct ir_op *ro
 	                        .rows = ir_dim_hi(dims, rows)};
 }
 
+/* Matches every group, which emit replaces by itself with other attributes; marks what its ops read. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code != OP_group)
@@ -149,9 +150,10 @@ static bool add_unpacked_scratch(const struct tile_unpacked_bytes *of, struct at
 	       checked_add_i64(a->scratch, panel, &a->scratch);
 }
 
-/* Sets br, the rows of x of a block: full tiles, as many as L2 holds; adds their scratch. `before` is the
- * prologue that makes the rows, one_row their bytes in scratch; is_matrix: AMX multiplies whole rows, and reads
- * some after the last. False: too large. */
+/* Sets br, the rows of x of a block: full tiles, as many as L2 holds; adds their scratch. `before` is the prologue
+ * that makes the rows, one_row their bytes in scratch; is_matrix: AMX multiplies whole rows, and reads some after
+ * the last. From UNPACK_MIN_ROWS rows on operands may be converted once, in scratch of its own (ir/target/tile.h).
+ * False: too large. */
 static bool select_row_block(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                              int64_t depth, struct attrs_group *a)
 {
@@ -298,7 +300,8 @@ static int64_t select_split(const struct rebuild *r, const struct ir_op *root, i
 	const struct target *t = r->p->options->target;
 	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads, blocks_min = SPLIT_BLOCKS_MIN;
 	bool is_decode_step = ir_dim_equals(q->dims[2], 1);
-	if (t->group_size > 1) { /* the same kernel has a path for calls of one token */
+	if (t->group_size >
+	    1) { /* the same kernel has a path for calls of one token, with the keys of a cache */
 		is_decode_step = q->dims[2] != key->dims[2] && ir_dim_is_const(q->dims[1], &heads);
 		rows = query_rows(r, root, 1);
 		blocks_min = SPLIT_GROUPS_MIN;
