@@ -101,8 +101,8 @@ static bool area_of_weight(const struct emit *e, const struct ir_op *op, struct 
 	return true;
 }
 
-/* The area of the memory that v is stored in, or of the memory that it is a view of. False: it has none that the plan
- * can express (a constant, a computed index). */
+/* The area of the memory that v is stored in, or of the memory that it is a view of. False: it has none that the
+ * plan can express (a constant, a computed index). The number counts for inputs and outputs only. */
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 {
 	struct ir_dims *t = dims_of(e);
@@ -159,7 +159,8 @@ static bool ends_before(struct ir_dims *t, const struct area *a, const struct ar
 }
 
 /* Whether the areas overlap and one of them is written. Only arena, state and outputs are written during a call;
- * slices of one state are taken as overlapping, since their blocks interleave. */
+ * slices of one state are taken as overlapping, since their blocks interleave, and the lengths (no state) are
+ * written when all kernels are done. */
 static bool area_conflicts(struct ir_dims *t, const struct area *a, const struct area *b)
 {
 	if ((!a->is_written && !b->is_written) || a->memory != b->memory)
@@ -271,8 +272,9 @@ static void add_group_areas(const struct emit *e, struct area_list *l)
 	}
 }
 
-/* The areas that n groups access, in order of their operands, results last, without duplicates. Accesses
- * that area_of_value cannot express are missing. */
+/* The areas that n groups access, in order of their operands, results last, without duplicates. Accesses that
+ * area_of_value cannot express are missing. A kernel that needs one of these fails when it binds the value
+ * (bind_base). */
 static struct area_list group_areas(const struct object *o, const struct function *f,
                                     const struct ir_op *const *groups, size_t n)
 {

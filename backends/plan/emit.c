@@ -87,6 +87,7 @@ void emit_end(struct emit *e, enum tfmc_rt_status status)
 
 /* ---- dims ---- */
 
+/* A dim that is no argument keeps id 0: no value of the function or of its cases has it (assign_slots). */
 void emit_load_dims(struct emit *e)
 {
 	size_t n = ir_dims_count(e->object->module->dims);

@@ -145,7 +145,7 @@ static void check_elements(struct emit *e, size_t param, bool is_ragged, struct 
 	kb_end_if(e->k);
 }
 
-/* Lengths, then ids at the valid positions. */
+/* Lengths first, since they tell which positions of ids are valid; then ids at these. */
 static void check_values(struct emit *e)
 {
 	const struct ir_func *f = e->function->func;
@@ -162,7 +162,8 @@ static void check_values(struct emit *e)
 
 /* ---- capacity ---- */
 
-/* The input with the number of valid tokens among the `rows` new ones of each sequence, or -1. */
+/* The input with the number of valid tokens among the `rows` new ones of each sequence: i32[B] with `rows` as its
+ * bound and its default. -1: none. */
 static int lengths_param(const struct function *f, const struct ir_dim *rows)
 {
 	for (size_t i = 0; i < f->func->n_params; i++) {
@@ -314,7 +315,7 @@ static struct barrier_member barrier_enter(struct emit *e, const struct barrier 
 	return p;
 }
 
-/* Atomically increments a counter; true for the last of n, which resets it to 0. */
+/* Atomically increments a counter; true for the last of n, which resets it to 0 for the next barrier. */
 static struct kb_val arrive(struct emit *e, struct kb_val counter, struct kb_val n)
 {
 	struct kb *k = e->k;
@@ -371,8 +372,9 @@ static struct kb_val is_cancelled(struct emit *e, const struct barrier *m, struc
 	return kb_cmp(e->k, KB_EQ, kb_atomic_load(e->k, context_ptr(e, m->cancel), 0), mark);
 }
 
-/* Spins until the epoch of the cluster changes, or, at a command barrier, the call is cancelled. Calls the
- * yield hook every YIELD_EVERY spins after the first PAUSES_BEFORE_YIELD. */
+/* Spins until the epoch of the cluster changes, or, at a command barrier, the call is cancelled. Calls the yield
+ * hook every YIELD_EVERY spins after the first PAUSES_BEFORE_YIELD. The barrier at the end of a call is never left
+ * early, since all workers reach it. */
 static void spin_wait(struct emit *e, const struct barrier_member *p, struct kb_val mark)
 {
 	struct kb *k = e->k;
@@ -858,8 +860,8 @@ static void call_function_or_case(struct emit *e, const struct entry *entry, str
 	return_call(e, e->function, worker);
 }
 
-/* Calls entry `number` of the variant that init chose. Its slots are the entry's; an entry with a fixed dim
- * gets a copy on the stack with the dim inserted. */
+/* Calls entry `number` of the variant that init chose. Its slots are the entry's; an entry with a fixed dim gets a
+ * copy on the stack with the dim inserted. Variant 0 remains without a test. */
 static void call_entry(struct emit *e, size_t number, struct kb_val worker, struct kb_val local_slots)
 {
 	struct kb *k = e->k;

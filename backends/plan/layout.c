@@ -265,7 +265,8 @@ static void limit_context(struct object *o, const struct ir_func *f, const struc
 		o->states.context_limit = capacity;
 }
 
-/* Hashes the ops from v back to the linear or matmul that produces it, through groups; views are skipped. */
+/* Hashes the ops from v back to the linear or matmul that produces it, through groups; views are skipped. The
+ * weights before it have a hash of their own. */
 static uint64_t hash_producers(uint64_t h, const struct ir_func *f, struct ir_value v)
 {
 	for (int n = 0; n < PRODUCERS_MAX; n++) {
@@ -285,8 +286,8 @@ static uint64_t hash_producers(uint64_t h, const struct ir_func *f, struct ir_va
 	return h;
 }
 
-/* Hashes a state's declaration and how the first op that writes it computes the value; the other writers do
- * the same. */
+/* Hashes a state's declaration and how the first op that writes it computes the value; the other writers do the
+ * same. Capacities do not count: a saved sequence may be restored into a state of another one. */
 static uint64_t hash_state(uint64_t h, const struct object *o, const struct state_layout *p)
 {
 	const struct ir_type *t = p->decl->type;
@@ -647,6 +648,7 @@ static void assign_slots(struct object *o, struct function *f)
 
 /* ---- groups and arena ---- */
 
+/* The largest, not the sum: groups run one after the other in the same scratch. */
 int64_t groups_scratch(const struct ir_op *const *groups, size_t n)
 {
 	int64_t most = 0;
@@ -693,7 +695,9 @@ bool group_is_optional(const struct function *f, const struct ir_op *group)
 	return group->n_results > 0;
 }
 
-/* Whether v is an output that is computed even if the caller passes no buffer for it. */
+/* Whether v is an output that is computed even if the caller passes no buffer for it, or new lengths, for which
+ * callers pass none (STORAGE_ARENA without offset). An optional group with several outputs runs if any is requested,
+ * so it needs memory for the others. */
 static bool needs_spare_buffer(const struct function *f, uint32_t v)
 {
 	const struct storage *p = f->storage[v];
@@ -875,8 +879,8 @@ static enum tfmc_status report_no_entry(const struct object *o)
 	return TFMC_INVALID;
 }
 
-/* Adds an entry for each function (two for decode), and marks the functions and cases that calls can reach: only these
- * are emitted. */
+/* Adds an entry for each function (two for decode), and marks the functions and cases that calls can reach: only
+ * these are emitted. Scratch is that of these functions only. */
 enum tfmc_status layout_entries(struct object *o)
 {
 	for (size_t i = 0; i < o->functions.n; i++) {

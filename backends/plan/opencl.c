@@ -292,8 +292,9 @@ static double upper_bound(const struct object *o, const struct ir_dim *d)
 	return (double)ir_dim_hi(o->module->dims, d);
 }
 
-/* A bound of the intermediate values of a kernel's indices: task times worker, and the ends of its areas. In double,
- * so that it cannot overflow. */
+/* A bound of the intermediate values of a kernel's indices: task times worker, and the ends of its areas.
+ * TASK_FACTOR and ROW_PIECE are bounds that kernel generators keep (tasks per worker, elements of a piece of a long
+ * row). In double, so that it cannot overflow. */
 static double largest_index(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
 {
 	struct ir_dims *dims = o->module->dims;
