@@ -452,7 +452,9 @@ static bool read_size(struct onnx_model *m, const struct proto_field *message, s
 	struct proto_range r;
 	struct proto_field f = {0};
 	bool ok = want_bytes(m, message, &r);
-	if (ok && v->rank == IR_RANK_MAX)
+	if (!ok)
+		return false;
+	if (v->rank == IR_RANK_MAX)
 		return weight_file_error(m->s, "'%.80s' has more than %d axes", v->name, IR_RANK_MAX);
 	struct onnx_size *size = &v->sizes[v->rank++];
 	*size = (struct onnx_size){-1, NULL};

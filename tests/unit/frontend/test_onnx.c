@@ -261,6 +261,32 @@ START_TEST(refused)
 }
 END_TEST
 
+/* A ninth axis of an input, as a message and as a number: the reader has memory for eight. */
+START_TEST(input_with_nine_axes)
+{
+	struct stored_tensors st;
+	struct buf shape, tensor;
+	begin();
+	buf_init(&shape);
+	buf_init(&tensor);
+	for (int i = 0; i < 8 + (_i == 0); i++)
+		put_bytes(&shape, 1, "", 0);
+	if (_i == 1)
+		put_int(&shape, 1, 1);
+	put_int(&tensor, 1, 1);
+	put_message(&tensor, 2, &shape);
+	put_message(&inner, 1, &tensor);
+	put_text(&message, 1, "x");
+	put_message(&message, 2, &inner);
+	put_message(&graph, 11, &message);
+	ck_assert_int_eq(read_graph(&st), TFMC_INVALID);
+	ck_assert(reading_says(&r, _i == 0 ? "more than 8 axes" : "its field 1 is no message"));
+	buf_destroy(&shape);
+	buf_destroy(&tensor);
+	end();
+}
+END_TEST
+
 /* ---- import ---- */
 
 static void put_value(unsigned number, const char *name, int type, const char *const *sizes, size_t rank)
@@ -577,6 +603,7 @@ Suite *suite_onnx(void)
 	tcase_add_test(t, tensors_of_every_encoding);
 	tcase_add_test(t, external_data);
 	tcase_add_test(t, refused);
+	tcase_add_loop_test(t, input_with_nine_axes, 0, 2);
 	tcase_add_test(t, import_of_a_graph);
 	tcase_add_test(t, import_of_known_remainders);
 	tcase_add_test(t, import_of_least_numbers);
