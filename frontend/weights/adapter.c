@@ -3,7 +3,7 @@
  * Adapters: the configuration, then the tensors by module, then each module's update at the tensor that it changes.
  * Nothing is computed here: an update is two stored tensors and a factor, evaluated when weights are packed.
  * The format is that of PEFT: LoRA, W + s B A with s = alpha / r, and replaced tensors. Functions return false after
- * a diagnostic, or without memory.
+ * a diagnostic, or without memory; refuse(), report() and report_type() make the diagnostic and return false.
  */
 #include "frontend/weights/adapter.h"
 
@@ -58,7 +58,7 @@ static bool report_type(const struct adapter *ad, const char *key, const char *e
 	return false;
 }
 
-/* null, false, or without contents. */
+/* True: a value without effect (null, false, empty). Unknown keys are accepted with such values: PEFT writes all keys. */
 static bool is_off(const struct json_node *v)
 {
 	switch (v->kind) {
@@ -73,6 +73,7 @@ static bool is_off(const struct json_node *v)
 	return false;
 }
 
+/* Reads a finite number above 0. False, without a diagnostic: v is NULL, or another value. */
 static bool is_positive(const struct json_node *v, double *out)
 {
 	bool is_number = v != NULL && (v->kind == JSON_NODE_INT || v->kind == JSON_NODE_REAL);
@@ -89,8 +90,9 @@ static bool read_flag(const struct adapter *ad, const char *key, bool *out)
 	       report_type(ad, key, "true or false");
 }
 
-/* Paths of modules to numbers. PEFT reads the keys as regular expressions at the end of a path; names are enough
- * here. */
+/* Checks alpha_pattern or rank_pattern, a mapping from modules to numbers above 0. PEFT reads its keys as regular
+ * expressions for the end of a path; here only plain names are supported, and other characters are an error, as the
+ * number would silently not apply. */
 static bool check_pattern(const struct adapter *ad, const char *key)
 {
 	const struct json_node *map = json_find(ad->root, key);
@@ -118,7 +120,7 @@ static bool names_module(const char *name, const char *path)
 	return n <= all && strcmp(path + all - n, name) == 0 && (n == all || path[all - n - 1] == '.');
 }
 
-/* These say how the adapter was trained or saved, or select modules, whose tensors are there. */
+/* KEYS_IGNORED: how the adapter was trained or saved, and which modules were selected: the file's tensors show those. */
 #define KEYS_IGNORED                                                                                     \
 	"auto_mapping base_model_name_or_path bias eva_config exclude_modules inference_mode "           \
 	"layers_pattern "                                                                                \
@@ -146,7 +148,7 @@ static bool check_config(struct adapter *ad)
 		    !list_has_word(KEYS_READ, key, n))
 			return refuse(ad, key, "; it may change what the tensors mean");
 	}
-	/* pissa, olora, corda, loftq change the weights of the model, too */
+	/* pissa, olora, corda, loftq change the weights of the model, too; the listed ones initialize the factors only */
 	if (start != NULL && start->kind == JSON_NODE_STRING &&
 	    !list_has_word("gaussian eva orthogonal", start->text, strlen(start->text)))
 		return refuse(ad, "init_lora_weights",
@@ -208,8 +210,9 @@ static const char *without_wrappers(struct arena *a, const char *name)
 }
 
 /*
- * The tensor of the model for a parameter of the module tree. Files of a model and modules of an adapter differ in the
- * name of the part that holds the layers (`model.`, `transformer.`): it may be missing in either.
+ * The tensor of the model for a parameter of the module tree; NULL: none. Files of a model and modules of an adapter
+ * differ in the name of the part that holds the layers (`model.`, `transformer.`): it may be missing in either. So the
+ * name is looked up as stored, then among stripped names, then without its first part.
  */
 static struct stored_tensor *find_target(const struct adapter *ad, const char *name)
 {
@@ -220,13 +223,16 @@ static struct stored_tensor *find_target(const struct adapter *ad, const char *n
 	return t != NULL || dot == NULL ? t : weight_files_find(ad->model, dot + 1);
 }
 
+/* True: floats stored as such in row-major order. To quantized tensors no update can be added without dequantizing
+   them. */
 static bool is_float(const struct stored_tensor *t)
 {
 	return t->readable && t->read == NULL && t->format == FORMAT_PLAIN && t->packed_as == NULL &&
 	       !t->reversed && ir_dtype_class(t->dtype) == DTCLASS_FLOAT;
 }
 
-/* Other updates than of factors: the tensor of the model has these values. */
+/* A tensor that is no factor (modules_to_save, biases) replaces the model's, or is added where the model has none (a
+   new head). Two adapters that replace one tensor contradict each other. */
 static bool add_replacement(struct adapter *ad, struct stored_tensor *t, const char *name)
 {
 	struct stored_tensor *target = find_target(ad, name);
@@ -298,7 +304,9 @@ static bool is_targeted(const struct adapter *ad, const char *path)
 	return found;
 }
 
-/* Finds the tensor that a module changes and how its shape fits. */
+/* Finds the tensor that a module changes, and compares shapes: fits_rows, W is [out, in]; fits_columns, it is [in, out]
+   (tables always); a square one fits both ways. With a rank_pattern, ranks differ from `r` and are those of the factors.
+   If an adapter replaced the tensor, the update is added to the replacement. */
 static bool find_module(struct adapter *ad, const char *path, struct module *m)
 {
 	const struct stored_tensor *t = m->a != NULL ? m->a : m->b;
@@ -352,7 +360,7 @@ static double scale_of(const struct adapter *ad, const char *path, int64_t rank)
 	double alpha = ad->alpha;
 	for (size_t i = 0; map != NULL && map->kind == JSON_NODE_OBJECT && i < map->n; i++) {
 		if (names_module(map->keys[i], path)) {
-			(void)is_positive(&map->items[i], &alpha);
+			(void)is_positive(&map->items[i], &alpha); /* check_pattern has checked it */
 			break;
 		}
 	}
@@ -376,8 +384,8 @@ static bool attach(struct adapter *ad, const char *path, const struct module *m,
 
 /*
  * Attaches the updates. fan_in_fan_out says that matrices are stored [in, out] (GPT-2). PEFT corrects it for each kind
- * of layer, and saves what it corrected last, so shapes decide; only where a square matrix and a key that some shape
- * contradicts meet, nothing does.
+ * of layer, and saves what it corrected last, so shapes decide, and the key only for square matrices. It is an error if
+ * there is a square matrix and the shape of another one contradicts the key: then neither decides.
  */
 static bool attach_all(struct adapter *ad)
 {
@@ -420,6 +428,7 @@ enum tfmc_status weight_adapter_open(struct weight_files *wf, struct arena *a, s
 	ad.path = file_join(a, from, file_join(a, folder, "adapter_config.json"));
 	weight_files_record(wf, ad.path);
 	TFMC_TRY(read_config(&ad));
+	/* safetensors wins where both exist, as in PEFT; where none does, opening it reports that */
 	if (!file_exists(file_join(a, from, name)) &&
 	    file_exists(file_join(a, from, file_join(a, folder, "adapter_model.bin"))))
 		name = file_join(a, folder, "adapter_model.bin");

@@ -5,8 +5,9 @@
  * ir/weights/weight.h check shapes; here their failures become messages for users. read_KEY reads the value of a
  * key, false after a diagnostic; apply_KEY applies it to the expression x, NULL after a diagnostic. `steps` and
  * `origins` list them.
- * An origin makes an expression of tensors, and gets no x; a step changes the x of the source before it, its only
- * e->of. Captures are what the pattern of the entry has matched, and fill the names of tensors.
+ * An origin makes an expression of tensors, and its x is NULL; a step changes the x of the source before it, its only
+ * e->of. Captures are the strings that the pattern of the entry has matched; they fill the names of tensors.
+ * weight_entry_build() runs only after weight_entry_exists(), so the tensors of an entry are there when it is applied.
  */
 #include "frontend/weights/entry.h"
 
@@ -29,7 +30,8 @@ static bool report(const struct weight_entry_reader *r, struct loc loc, const ch
 	return false;
 }
 
-/* Parses a tensor name with captures, and adds it to the templates of the entry. NULL after a diagnostic. */
+/* Parses a tensor name with captures, and adds it to the templates of the entry: the pattern matches a path only if all
+   of them accept the captures. NULL after a diagnostic. */
 static const struct weight_template *read_name(struct weight_entry_reader *r, const struct yaml_node *node,
                                                const char *what)
 {
@@ -44,7 +46,8 @@ static const struct weight_template *read_name(struct weight_entry_reader *r, co
 
 /* ---- integers in mappings ---- */
 
-/* Reads a mapping that has exactly these members, all of them integers except those without `out`. */
+/* Reads a mapping that has exactly these members (at most four), all of them integers except those without `out`, which
+   the caller reads. All mistakes are reported, not only the first. */
 static bool read_ints(const struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
                       const struct weight_int *members, size_t n)
 {
@@ -67,7 +70,8 @@ static bool read_ints(const struct weight_entry_reader *r, const struct yaml_nod
 	return ok;
 }
 
-/* Reads `optional`, which is allowed in the outermost mapping only. */
+/* Reads `optional`, which is allowed in the outermost mapping only (depth 1): it replaces the whole parameter where a
+   tensor is absent, not a part of it. */
 static bool read_optional(struct weight_entry_reader *r, const struct yaml_node *node)
 {
 	static const char *const keywords[] = {"zeros", "ones"};
@@ -82,7 +86,7 @@ static bool read_optional(struct weight_entry_reader *r, const struct yaml_node 
 
 /* ---- origins: from, any, concat, stack ---- */
 
-/* Reads a list of sources, not empty. */
+/* Reads a list of sources, not empty, to e->of. */
 static bool read_list(struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
                       struct weight_entry *e)
 {
@@ -184,7 +188,7 @@ struct stored_tensor *weight_entry_tensor(struct weight_build *b, const struct w
 	return name == NULL ? NULL : weight_files_find(b->files, name);
 }
 
-/* Product of the sizes of n axes of a valid shape. */
+/* Product of the sizes of n axes of a valid shape, whose product does not overflow. */
 static int64_t product(const int64_t *dims, const int *axes, int n)
 {
 	int64_t p = 1;
@@ -194,9 +198,10 @@ static int64_t product(const int64_t *dims, const int *axes, int n)
 }
 
 /*
- * Weight expressions only swap the last two axes of a shape. So for each axis of the result, the axes that
- * are not yet placed are grouped as [front, before, from the wanted axis on] and rotated until the wanted one
- * is first.
+ * x with its axes permuted: axis i of the result is axis from[i] of x. Weight expressions only swap the last two axes of
+ * a shape. So for each axis of the result, the axes that are not yet in order are grouped as [front, before, from the
+ * required axis on], and a transpose rotates the required one to their front. `order` lists the axes of x as they are
+ * now. Of an empty tensor only the shape changes.
  */
 static const struct ir_wexpr *permute_axes(struct arena *a, const struct ir_wexpr *x, const int64_t *from)
 {
@@ -237,9 +242,9 @@ static const struct ir_wexpr *leaf(struct weight_build *b, const struct stored_t
 }
 
 /*
- * A tensor of floats with what adapters make of it, rounded once to its type. A table or a replaced tensor has one
- * reader: PEFT gives the updated copy to one module and leaves others that share it, such as a tied head, with the
- * stored one.
+ * A tensor of floats, or its replacement, with the updates of adapters, rounded once to its stored type. A table or a
+ * replaced tensor must have one reader: PEFT lets one module read the updated copy and leaves others that share it, such
+ * as a tied head, with the stored one.
  */
 static const struct ir_wexpr *adapt_tensor(struct weight_build *b, struct stored_tensor *w, struct loc loc)
 {
@@ -277,13 +282,14 @@ const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, s
 		           w->file, w->type_name);
 		return NULL;
 	}
-	weight_tensor_data(w, &bytes);
+	weight_tensor_data(w,
+	                   &bytes); /* dims as stored: of Fortran order reversed, which reverse_axes undoes */
 	const struct ir_wexpr *x =
 	        bytes.format != FORMAT_PLAIN
 	                ? wexpr_tensor_quants(b->arena, w->file, w->name, bytes.format, bytes.rank,
 	                                      bytes.dims)
 	                : wexpr_tensor(b->arena, w->file, w->name, bytes.dtype, bytes.rank, bytes.dims);
-	if (x != NULL && w->order != NULL)
+	if (x != NULL && w->order != NULL) /* columns are stored by group (act-order) */
 		return wexpr_columns(
 		        b->arena, x,
 		        wexpr_tensor(b->arena, w->order->file, w->order->name, DT_I32, 1, w->order->dims));
@@ -344,7 +350,8 @@ const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct w
 	return y;
 }
 
-/* Reports that a step does not fit the shape; returns NULL. */
+/* Reports that a step does not fit the shape; returns NULL. Without memory it is not the shape, and nothing is
+   reported. */
 static const struct ir_wexpr *report_misfit(struct weight_build *b, const struct weight_entry *e,
                                             const struct ir_wexpr *x)
 {
@@ -408,7 +415,7 @@ static const struct ir_wexpr *apply_slice(struct weight_build *b, const struct w
 	return y != NULL ? y : report_misfit(b, e, x);
 }
 
-/* {axis, part, of}: kept as begin and end. */
+/* {axis, part, of}: `part` is stored as begin, `of` as end. */
 static bool read_split(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	const struct weight_int members[] = {{"axis", &e->axis}, {"part", &e->begin}, {"of", &e->end}};
@@ -419,6 +426,7 @@ static bool read_split(struct weight_entry_reader *r, const struct yaml_node *no
 	return true;
 }
 
+/* Part `begin` of `end` equal parts of an axis, as a slice; the size of the axis must be a multiple of `end`. */
 static const struct ir_wexpr *apply_split(struct weight_build *b, const struct weight_entry *e,
                                           const struct ir_wexpr *x)
 {
@@ -617,7 +625,8 @@ const char *weight_source_doc(size_t i)
 	return i <= TFMC_COUNT(steps) ? steps[i - 1].doc : origins[i - 1 - TFMC_COUNT(steps)].doc;
 }
 
-/* Checks the keys of a mapping: steps and, in a source, exactly one origin. */
+/* Checks the keys of a mapping: `optional`, steps and, in a source, exactly one origin; weight_source_key lists them in
+   this order. */
 static bool check_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source)
 {
 	const char *keys[TFMC_COUNT(origins) + TFMC_COUNT(steps) + 1];
@@ -635,7 +644,7 @@ static bool check_members(struct weight_entry_reader *r, const struct yaml_node 
 	       report(r, node->loc, "a source wants exactly one of 'from', 'any', 'concat', 'stack'");
 }
 
-/* Reads an origin, or a step applied to `before`. */
+/* Reads an origin (before NULL), or a step applied to `before`. */
 static struct weight_entry *read_op(struct weight_entry_reader *r, const struct weight_op *op, struct loc loc,
                                     const struct yaml_node *value, const struct weight_entry *before)
 {
@@ -648,7 +657,8 @@ static struct weight_entry *read_op(struct weight_entry_reader *r, const struct 
 	return op->read(r, value, e) ? e : NULL;
 }
 
-/* Reads a mapping: an origin with steps, or further steps of the source `before`. */
+/* Reads a mapping: an origin with steps (before NULL), or further steps of the source `before`. The origin comes first
+   wherever it is written; steps are applied in the order of their keys. */
 static const struct weight_entry *read_members(struct weight_entry_reader *r, const struct yaml_node *node,
                                                const struct weight_entry *before)
 {
@@ -670,6 +680,7 @@ static const struct weight_entry *read_members(struct weight_entry_reader *r, co
 	return e;
 }
 
+/* A source that is no list: a mapping, or the name of a tensor as a short form of `from`. */
 static const struct weight_entry *read_source(struct weight_entry_reader *r, const struct yaml_node *node)
 {
 	return node->kind == YAML_MAPPING ? read_members(r, node, NULL)

@@ -44,7 +44,7 @@ static const struct parsed_file *parsed_find(const struct parsed_files *f, const
 	return NULL;
 }
 
-/* Appends a file to the cache. */
+/* Appends a copy of `file` to the cache, which owns its mapping from then on; without memory the caller still does. */
 static enum tfmc_status store_file(struct parsed_files *f, const struct parsed_file *file,
                                    const struct parsed_file **out)
 {
@@ -67,6 +67,7 @@ enum tfmc_status parsed_json(struct parsed_files *f, const char *path, struct lo
 	if (*out != NULL)
 		return TFMC_OK;
 	TFMC_TRY(file_read(f->arena, f->cx, path, JSON_BYTES_MAX, loc, &file.text, &file.len));
+	/* parsed_file.text stays as read: shorten changes only what is parsed, of the same length */
 	const char *text = shorten ? json_truncate_long_ints(f->arena, file.text, file.len) : file.text;
 	file.root = text != NULL ? json_parse(f->arena, f->cx, &src, text, file.len) : NULL;
 	if (file.root == NULL)
@@ -93,7 +94,7 @@ enum tfmc_status parsed_gguf(struct parsed_files *f, const char *path, struct lo
 
 /* ---- weight files ---- */
 
-#define NEAREST_MAX     3
+#define NEAREST_MAX     3 /* names in a suggestion */
 #define INDEX_FILES_MAX 4096
 #define TYPO_NAMES_MAX  20000 /* beyond this, edit distances take too long */
 
@@ -154,6 +155,7 @@ void weight_files_destroy(struct weight_files *wf)
 				file_map_close(&wf->files.items[i].map);
 }
 
+/* Appends to the list of attached files, which destroy, check and lookup traverse from wf on. */
 struct weight_files *weight_files_attach(struct weight_files *wf)
 {
 	struct weight_files *more = weight_files_create(wf->arena, wf->cx, NULL), **end = &wf->attached;
@@ -226,7 +228,9 @@ bool weight_files_add(struct weight_files *wf, struct stored_tensor *t)
 	return add_tensor(wf, t, t->file, t->loc);
 }
 
-/* Maps a file and adds it to the list, where it stays even if it proves damaged. */
+/* Maps a file and adds it to the list, where it stays even if it proves damaged. NULL after a diagnostic. A GGUF file
+   that `parsed` has mapped is shared, not mapped twice. The path is recorded first, with the owner's, as
+   weight_files_paths lists all files that were tried. */
 static struct mapped_file *map_file(struct weight_files *wf, const char *path, struct loc loc)
 {
 	struct mapped_file *file = ARENA_PUSH(wf->arena, &wf->files);
@@ -270,6 +274,7 @@ static const struct format {
                {"safetensors", safetensors_is, safetensors_read},
                {"ONNX", onnx_has_magic, onnx_read}};
 
+/* The last format: its magic is the weakest, any file whose first field is a small number. */
 static const struct format *const onnx_format = &formats[TFMC_COUNT(formats) - 1];
 
 static const struct format *detect_format(const unsigned char *bytes, size_t len)
@@ -292,7 +297,8 @@ enum tfmc_status weight_file_read(const struct stored_source *s, struct stored_t
 	return f != NULL ? f->read(s, out) : safetensors_read(s, out);
 }
 
-/* Maps an external file of an ONNX model, once. NULL after a diagnostic. */
+/* Maps an external file of an ONNX model, once; the result is valid until the next file is mapped. `location` comes
+   from a downloaded file and must stay inside of its directory. NULL after a diagnostic. */
 static const struct file_map *map_external(struct weight_files *wf, const char *dir, const char *location,
                                            struct loc loc)
 {
@@ -329,7 +335,7 @@ static enum tfmc_status add_onnx(struct weight_files *wf, const struct mapped_fi
 }
 
 /* Reads a mapped file and adds its tensors. A GGUF file that was parsed before, for its configuration, is not read
-   again. */
+   again. ONNX has a reader of its own here, as its data may be in other files, which weight_file_read cannot open. */
 static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_file *file, const char *name,
                                  struct loc loc)
 {
@@ -350,7 +356,8 @@ static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_fi
 	return ok ? TFMC_OK : TFMC_INVALID;
 }
 
-/* Opens a shard in the directory of its index; its name must not contain a directory. */
+/* Opens a shard in the directory of its index; its name must not contain a directory, since an index is downloaded and
+   must not name files elsewhere. */
 static enum tfmc_status open_shard(struct weight_files *wf, const char *dir, const char *index,
                                    const char *shard, struct loc loc)
 {
@@ -384,7 +391,8 @@ static bool check_index(struct weight_files *wf, const char *index, const struct
 	return true;
 }
 
-/* Opens all shards of an index and checks it. */
+/* Opens all shards that an index of JSON names, each once, in the order of their first tensors, and checks that every
+   tensor is where the index says. */
 static enum tfmc_status add_index(struct weight_files *wf, const struct file_map *index, const char *dir,
                                   const char *name, struct loc loc)
 {
@@ -418,7 +426,7 @@ static enum tfmc_status add_index(struct weight_files *wf, const struct file_map
 			           INDEX_FILES_MAX);
 			return TFMC_INVALID;
 		}
-		strmap_set(&shards, shard, wf);
+		strmap_set(&shards, shard, wf); /* a set: the value is not read */
 		TFMC_TRY(open_shard(wf, dir, name, shard, loc));
 	}
 	return check_index(wf, name, map, loc) ? TFMC_OK : TFMC_INVALID;
@@ -432,6 +440,8 @@ static bool is_index(const struct file_map *map, const char *name)
 	       (n > 0 && map->data[0] == '{' && memchr(map->data, '\0', n) == NULL);
 }
 
+/* True: some reader accepts the file, or, by ending or its ninth byte, a safetensors file that is damaged in its first
+   eight bytes: its reader then reports the damage. */
 static bool is_known_format(const struct file_map *map, const char *name)
 {
 	return file_ends_with(name, ".safetensors") || (map->len > 8 && map->data[8] == '{') ||
@@ -461,8 +471,8 @@ enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, con
 {
 	const char *from = dir == NULL ? "" : dir;
 	if (dir != NULL && file_path_any(wf->arena, wf->cx, dir, name, loc) == NULL)
-		return TFMC_INVALID;
-	wf->names = NULL;
+		return TFMC_INVALID; /* an empty name, reported */
+	wf->names = NULL;            /* the list for suggestions is built again */
 	const struct mapped_file *mapped = map_file(wf, file_join(wf->arena, from, name), loc);
 	if (mapped == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
@@ -484,7 +494,7 @@ enum tfmc_status weight_files_open_all(struct weight_files *wf, const char *dir,
                                        const struct yaml_node *files)
 {
 	struct yaml_list list = yaml_as_list(wf->arena, files);
-	enum tfmc_status worst = TFMC_OK;
+	enum tfmc_status worst = TFMC_OK; /* all are opened, so that every mistake is reported */
 	for (size_t i = 0; i < list.n; i++) {
 		enum tfmc_status st = TFMC_INVALID;
 		if (yaml_expect(wf->cx, list.items[i], YAML_SCALAR, "weights.files"))
@@ -510,7 +520,8 @@ static bool any_has_prefix(const struct weight_files *wf, const char *prefix)
 	return prefix[0] == '\0';
 }
 
-/* Removes a prefix from all names that have it and rebuilds the name map; clashes are errors. */
+/* Removes a prefix from all names that have it, except from a name that would be empty, and rebuilds the name map;
+   clashes are errors. */
 static enum tfmc_status strip_names(struct weight_files *wf, const struct yaml_node *prefix)
 {
 	strmap_init(&wf->by_name, wf->arena);
@@ -556,7 +567,8 @@ enum tfmc_status weight_files_unwrap(struct weight_files *wf, const struct yaml_
 	if (prefixes == NULL)
 		return TFMC_OK;
 	struct yaml_list list = yaml_as_list(wf->arena, prefixes);
-	for (size_t i = 0; i < list.n * list.n; i++) { /* prefixes may be nested in any order */
+	/* Prefixes may be nested in any order: each pass over the list removes a level, and n prefixes have n levels. */
+	for (size_t i = 0; i < list.n * list.n; i++) {
 		const struct yaml_node *prefix = list.items[i % list.n];
 		if (!yaml_expect(wf->cx, prefix, YAML_SCALAR, "unwrap"))
 			return TFMC_INVALID;
@@ -667,6 +679,8 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	const char *const *names = weight_files_names(wf, &n);
 	const char *typo = n > TYPO_NAMES_MAX ? NULL : nearest_name(name, names, n);
 	struct buf out;
+	/* Scores, best first: SIZE_MAX, a prefix or suffix more; SIZE_MAX - 1, a typing mistake; else common bytes, which
+	   must be half of the name. */
 	if (typo != NULL) /* after names that differ in a prefix or suffix */
 		insert_best(best, scores, typo, SIZE_MAX - 1);
 	for (size_t i = 0; i < n; i++) {
@@ -696,6 +710,8 @@ void weight_tensor_data(const struct stored_tensor *t, struct weight_bytes *out)
 		out->dims[i] = t->dims[t->reversed ? t->rank - 1 - i : i];
 }
 
+/* Attached files are searched after those of the model, as an adapter may use a name that the model has: the file decides
+   which tensor is meant. */
 const struct stored_tensor *weight_files_stored(const struct weight_files *wf, const char *file,
                                                 const char *tensor)
 {

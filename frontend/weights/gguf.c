@@ -4,8 +4,12 @@
  * checks and reports the first error with its byte offset; its readers return false after that report.
  *
  * Quantization blocks are dequantized after the layouts of ggml (ggml-common.h, ggml-quants.c). Each unpack_NAME
- * decodes one stored block: quants, a scale (and an offset) for each block of the format, and for
- * super-blocks the factors of the scales and offsets.
+ * decodes one stored block: quants with the zero point subtracted, a scale (and an offset) for each block of the
+ * format, and for super-blocks the factors of the scales and offsets. A value is scale * quant + offset; the K types of
+ * ggml subtract a minimum instead, so the factor of their offsets is negated.
+ *
+ * Names of keys and tensors are unique, and counts are compared with the bytes that remain before memory is allocated
+ * for them.
  */
 #include "frontend/weights/gguf.h"
 
@@ -91,7 +95,7 @@ static void unpack_Q5_1(const unsigned char *p, const struct weight_quants *to)
 	unpack_bit_4(p + 4, to->quants);
 }
 
-/* Unpacks 32 indices and looks up their values. */
+/* Unpacks 32 indices of 4 bits and looks up their values in the codebook of the format. */
 static void unpack_codebook(enum ir_format format, const unsigned char *p, int8_t *quants)
 {
 	unpack_nibbles(p, 16, quants);
@@ -126,6 +130,8 @@ static void unpack_6bit_scales(const unsigned char *p, float *scales, float *off
 	}
 }
 
+/* f16 scale and offset, 12 bytes of 6-bit scales, nibbles of 256 quants: 32 bytes have the low nibbles of 32 quants and
+ * the high ones of the next 32. */
 static void unpack_Q4_K(const unsigned char *p, const struct weight_quants *to)
 {
 	to->super_scales[0] = read_f16_scale(p);
@@ -220,7 +226,8 @@ struct stored_block {
 	void (*unpack)(const unsigned char *p, const struct weight_quants *to);
 };
 
-/* Unpacks n rows, which are contiguous blocks. */
+/* weight_rows: unpacks n rows from `row` on, which are contiguous stored blocks. A stored block has b.elements quants,
+ * `scales` blocks of the format and, if that has super-blocks, is one of these. */
 static void unpack_rows(struct stored_block b, const void *data, int64_t row, int64_t n,
                         const struct weight_quants *out)
 {
@@ -240,7 +247,7 @@ static void unpack_rows(struct stored_block b, const void *data, int64_t row, in
 	}
 }
 
-/* Dequantizes elements [begin, begin + n), block by block. */
+/* weight_elements: dequantizes elements [begin, begin + n), block by block; a range may begin and end inside of one. */
 static void unpack_elements(struct stored_block b, const void *data, int64_t begin, int64_t n, double *out)
 {
 	const struct ir_format_desc *d = ir_format(b.format);
@@ -387,7 +394,8 @@ static const char *read_name(struct cursor *c, size_t limit, const char *what)
 	return NULL;
 }
 
-/* Reads the type of a value, which must be a known one. */
+/* Reads the type of a value, which must be a known one. The cursor goes back for the report, which names the byte of
+ * the type. */
 static bool read_value_type(struct cursor *c, enum gguf_type *out)
 {
 	uint32_t type;
@@ -403,7 +411,8 @@ static bool read_value_type(struct cursor *c, enum gguf_type *out)
 
 /* ---- values ---- */
 
-/* Decodes a value of fixed size. Returns NULL, or the error. */
+/* Decodes a value of fixed size, whose bytes the caller has checked to be there. Returns NULL, or the error, which the
+ * caller reports with the byte. */
 static const char *decode_scalar(enum gguf_type type, const unsigned char *p, struct gguf_value *out)
 {
 	uint64_t v = read_little_endian(p, value_types[type].bytes);
@@ -426,7 +435,8 @@ static const char *decode_scalar(enum gguf_type type, const unsigned char *p, st
 	return NULL;
 }
 
-/* Reads an array and validates its elements, which stay encoded. */
+/* Reads an array and validates its elements, which stay encoded: gguf_next_element decodes them without checks. Its
+ * size is compared with the file first, so only strings, which vary, are checked one by one. */
 static bool read_array(struct cursor *c, struct gguf_value *out)
 {
 	uint64_t n;
@@ -482,6 +492,7 @@ static bool read_value(struct cursor *c, struct gguf_value *out)
 	return true;
 }
 
+/* read_array has validated the elements. */
 bool gguf_next_element(const struct gguf_value *array, size_t *at, struct gguf_value *out)
 {
 	if (*at >= array->n_bytes)
@@ -500,7 +511,7 @@ bool gguf_next_element(const struct gguf_value *array, size_t *at, struct gguf_v
 
 /* ---- metadata ---- */
 
-/* Reads n metadata entries with unique keys. */
+/* Reads n metadata entries with unique keys. n + 1 are allocated, since none would be NULL. */
 static bool read_metadata(struct cursor *c, uint64_t n, struct gguf *out)
 {
 	struct strmap keys;
@@ -614,7 +625,8 @@ static bool read_tensor_info(struct cursor *c, struct stored_tensor *t, uint64_t
 	if (t->rank >= 2) {
 		t->format = type->format;
 		t->read_quants = type->read_quants;
-	} else if (t->read != NULL) { /* elements of a quantized vector are read as f64 */
+	} else if (t->read !=
+	           NULL) { /* converted elements are f64: with f32 they would be quants (weight_bytes) */
 		t->dtype = DT_F64;
 	}
 	return compute_size(c, type, t);
@@ -627,7 +639,8 @@ static size_t align_up(size_t end, size_t alignment)
 	return checked_add_size(end, alignment - 1, &sum) ? sum & ~(alignment - 1) : SIZE_MAX;
 }
 
-/* Checks that each tensor begins at the aligned end of the one before it, and sets the data pointers. */
+/* Checks that each tensor begins at the aligned end of the one before it, and sets the data pointers. Only padding may
+ * follow the last one: other bytes would be hidden contents, or a tensor that the infos lack. */
 static bool locate_data(struct cursor *c, struct stored_tensor *items, const uint64_t *offsets, size_t n,
                         size_t alignment)
 {
@@ -718,6 +731,7 @@ static bool read_file(struct cursor *c, struct gguf *out)
 	return read_metadata(c, entries, out) && read_tensor_infos(c, tensors, out);
 }
 
+/* Without success *out is empty: it may be filled in part by then. */
 enum tfmc_status gguf_read(const struct stored_source *s, struct gguf *out)
 {
 	struct cursor c = {.s = s, .arena = s->arena, .bytes = s->bytes, .len = s->len};

@@ -7,7 +7,8 @@
  * number of layers, a wrong map entry or a wrong width is one error, which names the first parameter and
  * counts the others.
  * A pattern is the key of an entry with captures, a fault a parameter without a fitting tensor. Suggestions compare
- * names by their common beginning and end (weight_name_similarity).
+ * names by their common beginning and end (weight_name_similarity). A series is a set of names that differ in an index,
+ * as those of layers do.
  */
 #include "frontend/weights/map.h"
 
@@ -69,7 +70,8 @@ static bool is_index_at(const char *name, size_t i)
 	return isdigit((unsigned char)name[i]) && i > 0 && name[i - 1] == '.';
 }
 
-/* Index at `text`, which ends at a dot or the end of the name; -1: not an index. */
+/* Index at `text`, which ends at a dot or the end of the name; -1: not an index. Digits beyond INDEX_MAX are not added,
+ * so nothing overflows. */
 static int64_t read_index(const char *text)
 {
 	int64_t value = 0;
@@ -98,9 +100,9 @@ static const char *with_stars(struct arena *a, const char *name, size_t n)
 	return text;
 }
 
-/* Series of tensor names: if the index in `name` is beyond all stored ones, returns the common beginning,
+/* Series of tensor names: if an index in `name` is beyond all stored ones, returns the common beginning,
  * such as "layers." of "layers.3.w" where the files have layers.0 to layers.2 (*count 3; earlier indices
- * become `*`). of_used: considers used tensors only. NULL: none. */
+ * become `*`). The first such index counts. of_used: considers used tensors only. NULL: none. */
 static const char *weight_series(const struct weight_fault_context *x, const char *name, bool of_used,
                                  int64_t *count)
 {
@@ -162,7 +164,8 @@ static const char *count_suffix(const struct weight_fault_context *x, size_t n, 
 	return n == 0 ? "" : arena_printf(x->arena, "; %zu more %s", n, what);
 }
 
-/* Reports a wrong number of layers; false: the name is in no series. */
+/* Reports a wrong number of layers, with all faults of absent tensors in the series; false: the name of the tensor is in
+ * no series that has an end. The model asks for the largest index + 1, whose param the note names. */
 static bool report_series(const struct weight_fault_context *x, struct weight_faults *faults,
                           struct weight_fault *first)
 {
@@ -172,7 +175,7 @@ static bool report_series(const struct weight_fault_context *x, struct weight_fa
 	if (series == NULL)
 		return false;
 	for (struct weight_fault *f = first; f < faults->items + faults->n; f++) {
-		int64_t index = f->is_reported || f->kind > FAULT_UNMAPPED
+		int64_t index = f->is_reported || f->kind > FAULT_UNMAPPED /* its tensor exists */
 		                        ? -1
 		                        : weight_series_index(x->arena, series, f->tensor);
 		if (index < stored)
@@ -297,7 +300,8 @@ static int first_differing_axis(const struct weight_fault *f, int from)
 	return from;
 }
 
-/* True: both have an axis that is wrong by the same factor. */
+/* True: the first wrong axis of a and some axis of b are wrong by the same factor, stored / requested; fractions are
+ * compared by cross products in f64, which cannot overflow. One wrong param makes many shapes wrong by its factor. */
 static bool have_same_factor(const struct weight_fault *a, const struct weight_fault *b)
 {
 	if (a->rank != a->request.rank || b->rank != b->request.rank)
@@ -310,7 +314,9 @@ static bool have_same_factor(const struct weight_fault *a, const struct weight_f
 	return false;
 }
 
-/* Reports a wrong shape, with all faults of the same factor or of the same map entry. */
+/* Reports a wrong shape, with all faults of the same factor (a wrong param of the model) or, where a step of the map
+ * would help (hint) or ranks differ, of the same map entry. The note names the params that have the smallest wrong size:
+ * a size like 3 D is no param, D is. */
 static void report_shape(const struct weight_fault_context *x, struct weight_faults *faults,
                          struct weight_fault *first)
 {
@@ -344,7 +350,8 @@ static void report_shape(const struct weight_fault_context *x, struct weight_fau
 		diag_note(x->cx, first->mapped, "mapped here");
 }
 
-/* Reports the faults that are not yet reported, one error for each cause. */
+/* Reports the faults that are not yet reported, one error for each cause. An absent tensor may be a missing layer: that
+ * is looked for first. */
 static void weight_faults_report(const struct weight_fault_context *x, struct weight_faults *faults)
 {
 	for (struct weight_fault *f = faults->items; f < faults->items + faults->n; f++) {
@@ -418,7 +425,8 @@ struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, s
 
 /* ---- reading ---- */
 
-/* Checks that each capture occurs on both sides. */
+/* Checks that each capture occurs on both sides: one of the source alone could not be filled, and one of the pattern alone
+ * would map several parameters to one tensor. */
 static bool check_captures(struct weight_map *m, const struct pattern *p)
 {
 	for (size_t i = 0; i < p->key.n; i++) {
@@ -447,7 +455,7 @@ static bool check_captures(struct weight_map *m, const struct pattern *p)
 	return true;
 }
 
-/* Adds an entry of the map. */
+/* Adds an entry of the map. Equal patterns are an error: both would match the same parameters. */
 static bool add_pattern(struct weight_map *m, const struct yaml_pair *pair, bool must_match)
 {
 	struct pattern *p = ARENA_NEW(m->arena, struct pattern);
@@ -479,7 +487,7 @@ static bool add_pattern(struct weight_map *m, const struct yaml_pair *pair, bool
 	return strmap_set(&m->by_text, pair->key->text, p);
 }
 
-/* Adds all entries of a mapping; those written in `main_source` must match a parameter. All are read, so that
+/* Adds all entries of a mapping; those written in `main_source` (0: none) must match a parameter. All are read, so that
  * every mistake is reported. */
 static enum tfmc_status add_patterns(struct weight_map *m, const struct yaml_node *map, uint32_t main_source)
 {
@@ -518,7 +526,7 @@ static bool may_suggest(const struct weight_map *m)
 	return !diag_is_full(m->cx);
 }
 
-/* Reports two patterns that match one parameter. */
+/* Reports two patterns that match one parameter; once for each pattern, as they may match it in every layer. */
 static void report_clash(struct weight_map *m, const struct parameter_request *request, struct pattern *a,
                          struct pattern *b)
 {
@@ -534,8 +542,8 @@ static void report_clash(struct weight_map *m, const struct parameter_request *r
 }
 
 /*
- * The pattern of a path: the literal one, else the only one that matches. *clash: two match (reported).
- * Patterns that match but yield to a literal one count as matched.
+ * The pattern of a path: the literal one (without captures), else the only one that matches; NULL: none. *clash: two
+ * match (reported). Patterns that match but yield to a literal one count as matched: they are not reported as unused.
  */
 static struct pattern *find_pattern(struct weight_map *m, const struct parameter_request *request,
                                     struct weight_captures *captures, bool *clash)
@@ -568,7 +576,8 @@ static struct pattern *find_pattern(struct weight_map *m, const struct parameter
 	return found;
 }
 
-/* Records a parameter without a fitting tensor; returns NULL. */
+/* Records a parameter without a fitting tensor; returns NULL. Where one has no tensor at all, unused tensors and patterns
+ * may be its consequence, and are not reported (m->missing). */
 static const struct ir_wexpr *record_fault(struct weight_map *m, const struct parameter_request *request,
                                            const struct pattern *p, struct weight_fault fault)
 {
@@ -579,7 +588,8 @@ static const struct ir_wexpr *record_fault(struct weight_map *m, const struct pa
 	return NULL;
 }
 
-/* Finds a permutation of the axes of x that has the requested shape: axis i is from[i]. False: none. */
+/* Finds a permutation of the axes of x that has the requested shape: axis i is from[i]. False: none. The first free axis
+ * of the size is taken: axes of one size are exchangeable here. */
 static bool find_axes(const struct parameter_request *request, const struct ir_wexpr *x, int64_t *from)
 {
 	unsigned taken = 0;
@@ -595,7 +605,8 @@ static bool find_axes(const struct parameter_request *request, const struct ir_w
 	return x->rank == request->rank;
 }
 
-/* True: the expression and the parameter have the same number of elements. */
+/* True: the expression and the parameter have the same number of elements. Divides, as the product of the requested
+ * sizes may overflow. */
 static bool has_same_count(const struct parameter_request *request, const struct ir_wexpr *x)
 {
 	int64_t n = wexpr_count(x);
@@ -607,7 +618,8 @@ static bool has_same_count(const struct parameter_request *request, const struct
 	return n == 1;
 }
 
-/* Suggests a step that makes a source of another shape fit; "": none. */
+/* Suggests a step of the map that makes a source of another shape fit; "": none. p NULL: the source is the tensor of the
+ * parameter's name, without an entry. A matrix whose last step is a transpose fits without it. */
 static const char *shape_hint(struct weight_map *m, const struct parameter_request *request,
                               const struct pattern *p, const struct ir_wexpr *x)
 {
@@ -636,7 +648,8 @@ static const char *describe_source(struct weight_map *m, const struct ir_wexpr *
 	return "its source in weights.map";
 }
 
-/* Checks the shape of a source; a longer vocabulary is sliced, another shape is recorded as a fault. */
+/* Checks the shape of a source; a longer vocabulary is sliced (files pad it to a multiple), another shape is recorded as a
+ * fault. */
 static const struct ir_wexpr *check_shape(struct weight_map *m, const struct parameter_request *request,
                                           const struct pattern *p, const struct ir_wexpr *x)
 {
@@ -661,7 +674,7 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct par
 }
 
 /* Finds an integer tensor whose elements would be used as they are: quants without scales, or a wrong
- * tensor. */
+ * tensor. Below arithmetic integers are allowed: it dequantizes them. NULL: none. */
 static const struct ir_wexpr *find_plain_ints(const struct ir_wexpr *e)
 {
 	const struct ir_wexpr *found = NULL;
@@ -676,7 +689,8 @@ static const struct ir_wexpr *find_plain_ints(const struct ir_wexpr *e)
 
 /* ---- tied parameters ---- */
 
-/* The entry of a parameter; *tensor: the stored tensor if it names exactly one without steps, else NULL. */
+/* The entry of a parameter; NULL: none. *tensor: the stored tensor if the entry names exactly one without steps, or of the
+ * parameter's name where there is no entry; else NULL. *b can then be used with the entry. */
 static const struct weight_entry *find_entry(struct weight_map *m, const char *path, struct weight_build *b,
                                              struct weight_captures *captures, struct stored_tensor **tensor)
 {
@@ -718,7 +732,8 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parame
 	const char *other = exists ? NULL : strmap_get(&m->ties, request->path);
 	if (arena_failed(m->arena))
 		return NULL;
-	if (other != NULL && has_stored_entry(m, other)) { /* only the tied one is stored */
+	/* only the tied one is stored: read it in place of this one; its entry exists, so this recursion ends */
+	if (other != NULL && has_stored_entry(m, other)) {
 		struct parameter_request of_other = *request;
 		of_other.path = other;
 		return weight_map_find(m, &of_other);
@@ -751,7 +766,7 @@ static bool is_adapted(const struct stored_tensor *t)
 	return t->updates != NULL || t->replaced_by != NULL;
 }
 
-/* True: same type, shape and bytes. */
+/* True: same type, shape and bytes. An adapter changes one of two tensors, so that they differ. */
 static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b)
 {
 	return a == b || (!is_adapted(a) && !is_adapted(b) && a->bytes == b->bytes && a->rank == b->rank &&
@@ -781,13 +796,13 @@ bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
 	}
 	if (tensor == NULL || tied_tensor == NULL || !is_copy(tensor, tied_tensor))
 		return true;
-	tensor->used = true;
+	tensor->used = true; /* a copy that no parameter reads is not reported as unused */
 	return false;
 }
 
 /* ---- leftovers ---- */
 
-/* The most similar parameter path with more than `least` common bytes, or NULL. */
+/* The most similar parameter path with more than `min_common` common bytes, or NULL. */
 static const char *nearest_parameter(const struct weight_map *m, const char *name, size_t min_common)
 {
 	const char *best = NULL;
@@ -814,7 +829,7 @@ static const char *match_across_dots(const struct weight_map *m, const struct pa
 }
 
 /* Attributes unmapped parameters to the pattern that would match if captures could cross dots; the pattern
- * is then not reported itself. */
+ * then counts as matched, as its mistake is reported with the parameters. */
 static void attribute_to_dots(struct weight_map *m)
 {
 	struct weight_captures captures;
@@ -836,8 +851,8 @@ static bool is_unmatched(const struct pattern *p)
 	return p->must_match && !p->matched;
 }
 
-/* Reports patterns that match no parameter: each one, but a single error if there are parameters without
- * entry, the other side of the same mistake. */
+/* Reports patterns that match no parameter: each one, but a single error, which counts the others, if there are
+ * parameters without entry: a renamed parameter is the other side of the same mistake. */
 static bool check_patterns(struct weight_map *m)
 {
 	bool ok = true, renamed = false;
@@ -882,7 +897,7 @@ static struct weight_fault_context fault_context(const struct weight_map *m)
 	                                     .has_map = m->all.n > 0};
 }
 
-/* Notes the nearest parameters of the first few unused tensors. */
+/* Notes the nearest parameters of the first few unused tensors; a parameter must share half of the name. */
 static void note_unused(struct weight_map *m)
 {
 	size_t n = weight_files_count(m->files), listed = 0;
@@ -898,7 +913,7 @@ static void note_unused(struct weight_map *m)
 }
 
 /* "the files have 3 of 'layers.*', the model asks for 2" if all unused tensors are beyond the indices in
- * use; NULL: otherwise. */
+ * use, of the series of the first one; NULL: otherwise. */
 static const char *series_of_unused(struct weight_map *m)
 {
 	const struct weight_fault_context x = fault_context(m);
@@ -920,7 +935,8 @@ static const char *series_of_unused(struct weight_map *m)
 	                              (long long)stored, series, (long long)asked);
 }
 
-/* Reports tensors that are neither used nor ignored. */
+/* Reports tensors that are neither used nor ignored: the first UNUSED_LISTED of them or, where a wrong number of layers
+ * explains all, one. True: there is none, or they are allowed. */
 static bool check_unused(struct weight_map *m, bool allow_unused)
 {
 	size_t n = weight_files_count(m->files), unused = 0;
@@ -956,7 +972,8 @@ static bool check_unused(struct weight_map *m, bool allow_unused)
 }
 
 /* Checks an ignored tensor with a map entry that no parameter matches: it must be a copy of a used one (a
- * table that two embeddings share). */
+ * table that two embeddings share). With values of its own it belongs to a part that the model lacks, and results would
+ * be wrong. */
 static bool check_ignored(const struct weight_map *m, const struct pattern *p)
 {
 	struct weight_captures none = {.n = 0};
@@ -1002,6 +1019,7 @@ bool weight_map_report(struct weight_map *m)
 	return m->faults.n == 0;
 }
 
+/* All checks run, so that every mistake is reported, except those that may be consequences of a missing tensor. */
 bool weight_map_finish(struct weight_map *m, bool allow_unused)
 {
 	bool matched = weight_map_report(m);

@@ -88,7 +88,8 @@ static bool read_name(struct cursor *c, uint64_t n, struct stored_tensor *t)
 	return true;
 }
 
-/* The next shape, of `rank` axes, and the type. */
+/* The next shape, of `rank` axes, and the type. An unknown type (matrices packed for intgemm or FBGEMM) is no error:
+ * the tensor is not readable. */
 static bool read_shape(struct cursor *c, uint64_t type, uint64_t rank, struct stored_tensor *t)
 {
 	const struct marian_type *found = NULL;
@@ -113,7 +114,8 @@ static bool read_shape(struct cursor *c, uint64_t type, uint64_t rank, struct st
 	return sizes != NULL;
 }
 
-/* The next data, n bytes, of which those of the shape are the tensor's; of a type that is not supported all. */
+/* The next data, n bytes, of which the first ones, as many as the shape has, are the tensor's, and the remainder is
+ * padding. Of a type that is not supported all are: their layout is unknown. */
 static bool read_data(struct cursor *c, uint64_t type, uint64_t n, struct stored_tensor *t)
 {
 	int64_t bytes;
@@ -131,6 +133,8 @@ static bool read_data(struct cursor *c, uint64_t type, uint64_t n, struct stored
 	return true;
 }
 
+/* Headers, names, shapes and data are four arrays in this order, so each is read in a loop of its own. take() compares
+ * n headers with the file before n tensors are allocated. */
 enum tfmc_status marian_read(const struct stored_source *s, struct stored_tensors *out)
 {
 	struct cursor c = {s, HEADERS_AT};

@@ -112,7 +112,7 @@ static bool read_descr(struct header_parser *h)
 	                            "not supported: the type '%.40s' of its elements", descr);
 }
 
-/* An integer of the shape. */
+/* An integer of the shape. Spaces before it are skipped already: read_shape has looked for ')'. */
 static bool read_dim(struct header_parser *h)
 {
 	int64_t n = 0;
@@ -149,7 +149,8 @@ static bool read_shape(struct header_parser *h)
 	return true;
 }
 
-/* One of the three keys, each once, with its value. */
+/* One of the three keys, each once, with its value. The reader of a value notes that its key was there; keys may be in
+ * any order. */
 static bool read_key(struct header_parser *h)
 {
 	const char *key = read_quoted(h);
@@ -172,7 +173,7 @@ static bool read_key(struct header_parser *h)
 	                            "the key '%.40s' of its header is unknown or there twice", key);
 }
 
-/* The whole header: a dict with the three keys, spaces and a newline after it. */
+/* The whole header: a dict with the three keys; spaces and a newline, which align the data, end it. */
 static bool read_literal(struct header_parser *h)
 {
 	if (!match_token(h, "{"))
@@ -202,7 +203,7 @@ static bool read_literal(struct header_parser *h)
 
 /* ---- the array ---- */
 
-/* Byte range of the header; false after a diagnostic. */
+/* Byte range of the header; false after a diagnostic. Its length has 2 bytes in version 1, 4 in versions 2 and 3. */
 static bool header_range(const struct stored_source *src, const char *tensor, const unsigned char *bytes,
                          size_t len, size_t *begin, size_t *end)
 {
@@ -305,7 +306,8 @@ static bool check_entry(const struct zip *z, const struct zip_entry *e)
 	return zip_check_method(z, e);
 }
 
-/* Inflates an array; its data begin `data` bytes after the header. *inflated: total size of inflated entries. */
+/* Inflates an entry; its data begin at byte `data`, after the header. *inflated: size of all inflated entries so far,
+ * which stay in memory and are limited. */
 static bool inflate_array(const struct zip *z, const struct zip_entry *e, size_t data, uint64_t *inflated,
                           struct stored_tensor *t)
 {
@@ -321,7 +323,8 @@ static bool inflate_array(const struct zip *z, const struct zip_entry *e, size_t
 	return bytes != NULL;
 }
 
-/* Reads an array. The header of a compressed one is parsed before memory for its data is allocated. */
+/* Reads an array: a stored one in place. The header of a compressed one is parsed before memory for its data is
+ * allocated, so that a wrong size is an error and not an allocation; with headers_only its data stay NULL. */
 static bool read_array(const struct zip *z, const struct zip_entry *e, uint64_t *inflated,
                        struct stored_tensor *t)
 {

@@ -2,7 +2,10 @@
 /*
  * ONNX: the messages of onnx.proto, field by field. A message is a range of the file; every length is compared with
  * the range it is in. Nesting is that of the schema; graphs within graphs recurse up to ONNX_DEPTH_MAX. Each
- * read_MESSAGE reads a message of onnx.proto by the numbers of its fields; false after a diagnostic, or without memory.
+ * read_MESSAGE reads a message of onnx.proto by the numbers of its fields, which may come in any order; other fields are
+ * skipped. False after a diagnostic, or without memory. A field may have another wire type than the schema: fields of
+ * numbers are then 0, messages and names an error. count_item() bounds the memory that a small file can make this reader
+ * take.
  */
 #include "frontend/weights/onnx.h"
 
@@ -21,7 +24,8 @@ static bool damaged(const struct onnx_model *m, const unsigned char *at, const c
 	return weight_file_error_at(m->s, (size_t)(at - m->s->bytes), "%s", text);
 }
 
-/* proto_next with a diagnostic for damage. */
+/* proto_next with a diagnostic for damage. False also at the end, and where *ok is false already, with no further
+ * diagnostic: a loop over it ends at the first error, which the caller finds in *ok. */
 static bool next_field(const struct onnx_model *m, struct proto_range *r, struct proto_field *f, bool *ok)
 {
 	const unsigned char *begin = r->at;
@@ -41,7 +45,8 @@ static bool count_item(struct onnx_model *m)
 	return false;
 }
 
-/* A name or another text; NULL after a diagnostic: not UTF-8, too long, or with a zero byte. */
+/* A name or another string; NULL after a diagnostic: not UTF-8, too long, or with a zero byte. An empty field may have no
+ * bytes at all, hence the tests of n. */
 static const char *read_text(struct onnx_model *m, const struct proto_field *f)
 {
 	size_t n = f->wire == WIRE_BYTES ? (size_t)(f->bytes.end - f->bytes.at) : 0;
@@ -198,7 +203,9 @@ struct element_source {
 	struct proto_range body; /* the whole message; typed elements are read in a second pass */
 };
 
-/* Appends the elements of one field, each stored in the first `bytes` of a number; *at: elements so far, of n. */
+/* Appends the elements of one field, packed or a single one, each the low type->bytes of its number: floats and doubles
+ * have fixed widths, others are varints, 16-bit floats as their bits. *at: elements so far, of n. Not packed: one number,
+ * f->value. */
 static bool read_typed_field(const struct onnx_model *m, const struct proto_field *f,
                              const struct element_type *type, unsigned char *out, int64_t n, int64_t *at)
 {
@@ -233,7 +240,7 @@ static bool read_typed(const struct onnx_model *m, const struct element_source *
 	struct proto_field f = {0};
 	bool ok = true;
 	int64_t found = 0;
-	/* An element takes at least a byte in the file. */
+	/* An element takes at least a byte in the file: a hostile shape cannot allocate more than its file has. */
 	if (n > e->body.end - e->body.at)
 		return weight_file_error_in(m->s, "tensor", t->name,
 		                            "it has not the %lld elements of its shape", (long long)n);
@@ -250,7 +257,8 @@ static bool read_typed(const struct onnx_model *m, const struct element_source *
 	return ok;
 }
 
-/* Sets type, bytes and data of a tensor whose fields have been read. */
+/* Sets type, bytes and data of a tensor whose fields have been read. External data are set later (onnx_set_external);
+ * until then the tensor is not readable. A location counts only where data_location says that data are external. */
 static bool locate_elements(const struct onnx_model *m, const struct element_source *e, struct onnx_tensor *t)
 {
 	const struct element_type *type = find_type(t->type);
@@ -280,7 +288,8 @@ static bool locate_elements(const struct onnx_model *m, const struct element_sou
 	                            (size_t)(e->raw.end - e->raw.at), s->bytes);
 }
 
-/* TensorProto. NULL after a diagnostic. */
+/* TensorProto. NULL after a diagnostic. Elements are located after the last field, as the type and shape that they need
+ * may follow them. */
 static struct onnx_tensor *read_tensor(struct onnx_model *m, const struct proto_field *message)
 {
 	struct onnx_tensor *t = ARENA_NEW(m->s->arena, struct onnx_tensor);
@@ -314,7 +323,7 @@ bool onnx_set_external(const struct stored_source *s, struct onnx_tensor *t, con
 {
 	const struct element_type *type = find_type(t->type);
 	if (type == NULL || type->bytes == 0)
-		return true;
+		return true; /* a type that is not readable: the data are not used */
 	if ((t->length != 0 && t->length != t->stored.bytes) || t->offset > len ||
 	    t->stored.bytes > len - (size_t)t->offset)
 		return weight_file_error_in(s, "tensor", t->stored.name,
@@ -327,7 +336,8 @@ bool onnx_set_external(const struct stored_source *s, struct onnx_tensor *t, con
 
 /* ---- nodes ---- */
 
-/* Lists of ints and floats, packed or not. */
+/* AttributeProto.floats (7) and ints (8), packed or one number; each number is counted, as items of the arena are larger
+ * than a byte of the file. */
 static bool add_numbers(struct onnx_model *m, const struct proto_field *f, struct onnx_attribute *a)
 {
 	struct proto_range r = f->bytes;
@@ -365,7 +375,7 @@ static const struct onnx_graph *read_subgraph(struct onnx_model *m, const struct
 	return NULL;
 }
 
-/* AttributeProto. */
+/* AttributeProto. `type` (20) says which of the values counts, whatever fields there are. */
 static bool read_attribute(struct onnx_model *m, const struct proto_field *message, struct onnx_node *node)
 {
 	struct onnx_attribute *a = ARENA_PUSH(m->s->arena, &node->attributes);
@@ -409,7 +419,8 @@ const struct onnx_attribute *onnx_attribute(const struct onnx_node *node, const 
 	return NULL;
 }
 
-/* The value of a node Constant is a tensor under the name of the node's output. */
+/* Adds the tensor of a node Constant to the named tensors, under the name of the node's output, as if it were an
+ * initializer. */
 static bool name_constant(struct onnx_model *m, const struct onnx_node *node)
 {
 	const struct onnx_attribute *a = onnx_attribute(node, "value");
@@ -446,7 +457,7 @@ static bool read_node(struct onnx_model *m, const struct proto_field *message, s
 
 /* ---- inputs and outputs ---- */
 
-/* TensorShapeProto.Dimension. */
+/* TensorShapeProto.Dimension: a number, a symbol, or neither. An empty symbol is none. */
 static bool read_size(struct onnx_model *m, const struct proto_field *message, struct onnx_value *v)
 {
 	struct proto_range r;
@@ -489,7 +500,7 @@ static bool read_tensor_type(struct onnx_model *m, const struct proto_field *mes
 	return ok;
 }
 
-/* ValueInfoProto. */
+/* ValueInfoProto: a name (1) and a type (2), of which only a tensor type (1) is read. */
 static bool read_value(struct onnx_model *m, const struct proto_field *message, struct onnx_values *list)
 {
 	struct onnx_value *v = ARENA_PUSH(m->s->arena, list);
@@ -520,7 +531,7 @@ static bool read_initializer(struct onnx_model *m, const struct proto_field *f)
 	return t != NULL && ARENA_ADDED(m->s->arena, &m->tensors, t);
 }
 
-/* GraphProto. */
+/* GraphProto: nodes (1), initializers (5), inputs (11), outputs (12); sparse initializers (15) are only noticed. */
 static bool read_graph(struct onnx_model *m, const struct proto_field *message, struct onnx_graph *g)
 {
 	struct proto_range r;
@@ -603,7 +614,8 @@ enum tfmc_status onnx_read_model(const struct stored_source *s, struct onnx_mode
 
 /* ---- weights ---- */
 
-/* Field 1 (ir_version) is a small number, and the next field is one of ModelProto. */
+/* Protobuf has no magic: field 1 (ir_version, tag 0x08) is a small number, and the tag of the next field is one of
+ * ModelProto's fields 2 to 8. */
 bool onnx_has_magic(const unsigned char *bytes, size_t len)
 {
 	static const unsigned char next[] = {0x12, 0x1a, 0x22, 0x28, 0x32, 0x3a, 0x42};

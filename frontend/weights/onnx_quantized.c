@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of quantized constants, listed in onnx_quantized.h. Each add_OP adds that of a node; it returns true also
    where the operands are no such constants, as then nothing is added, and false without memory. by_column: rows of
-   the packed matrix are columns of q, for the transpose. */
+   the packed matrix are columns of q, for the transpose. A packed_matrix (packed.h) needs a scale for each row, or for
+   each group of columns of a row, since quantized formats have blocks along rows; other tensors are read as elements. */
 #include "frontend/weights/onnx_quantized.h"
 
 #include <string.h>
@@ -89,7 +90,8 @@ static void dequantized_elements(const void *data, int64_t begin, int64_t n, dou
 	}
 }
 
-/* Sets which scale each element of q has; false: the scales do not fit the axis or its blocks. */
+/* Sets which scale each element of q has, for dequantized_elements: one for all, a vector along `axis`, or for each block
+   of the axis, of which the last may be shorter. False: the scales do not fit. A zero point is stored for each scale. */
 static bool place_scales(struct dequantized *d, int64_t axis)
 {
 	const struct stored_tensor *q = d->q, *s = d->scale;
@@ -138,6 +140,7 @@ static bool pack_rows(struct adding *p, const struct dequantized *d, bool by_col
 	const struct stored_tensor *q = d->q;
 	bool is_signed = q->dtype == DT_I8;
 	int rows = by_column ? 1 : 0;
+	/* Scales of a vector must be along the rows of the packed matrix, those of blocks along its columns. */
 	if (q->rank != 2 || q->read != NULL || (q->dtype != DT_I8 && q->dtype != DT_U8) || q->reversed ||
 	    !is_plain_float(d->scale) || (!d->is_shared && (d->block > 0) == (d->axis == rows)) ||
 	    (d->zero != NULL && d->zero->dtype != q->dtype))
@@ -168,7 +171,8 @@ static bool pack_rows(struct adding *p, const struct dequantized *d, bool by_col
 	return m->zeros.data != NULL;
 }
 
-/* A tensor of this name and shape; NULL: there is one already, or no memory. */
+/* A tensor of this name, with the shape of q; NULL: there is one of this name already, or no memory. It counts as ignored,
+   since a model need not read it. */
 static struct stored_tensor *new_tensor(struct adding *p, const char *name, const struct stored_tensor *q)
 {
 	struct stored_tensor *t =
@@ -196,7 +200,8 @@ static bool add_packed(struct adding *p, const char *name, const struct stored_t
 	return packed_describe(p->a, t, m) && weight_files_add(p->files, t);
 }
 
-/* Adds the tensor, and its transpose where that has rows of quants. */
+/* Adds the tensor, which is read as dequantized elements unless its rows can be quants, and its transpose where that has
+   rows of quants. Its data is a copy of *d, which is the caller's. */
 static bool add_dequantized(struct adding *p, const char *name, const struct dequantized *d)
 {
 	struct stored_tensor *t = new_tensor(p, name, d->q);
@@ -219,7 +224,8 @@ static bool add_dequantized(struct adding *p, const char *name, const struct deq
 
 /* ---- nodes ---- */
 
-/* The tensor of inputs q, scale (SIZE_MAX: 1) and zero. */
+/* Adds the tensor of q and inputs number `scale` (SIZE_MAX: none, all scales are 1) and `zero` of a node. An input that is
+   no constant has no values here: nothing is added. */
 static bool add_inputs(struct adding *p, const struct onnx_node *node, const char *name,
                        const struct stored_tensor *q, size_t scale, size_t zero)
 {
@@ -233,7 +239,7 @@ static bool add_inputs(struct adding *p, const struct onnx_node *node, const cha
 	if (q == NULL || d.scale == NULL || (has_input(node, zero) && d.zero == NULL))
 		return true;
 	if (scale == SIZE_MAX && d.zero != NULL && count_of(d.zero) != 1)
-		return true; /* its scales would be as many */
+		return true; /* place_scales wants as many scales as zero points, and there is one */
 	return !place_scales(&d, int_attribute(node, "axis", 1)) || add_dequantized(p, name, &d);
 }
 
@@ -310,6 +316,7 @@ static const struct {
               {"", "QLinearMatMul", add_qlinear_matmul},
               {"com.microsoft", "MatMulNBits", add_matmul_nbits}};
 
+/* Nodes are in topological order (onnx.proto): a producer is in the map before the nodes that read its result. */
 bool onnx_add_quantized(struct weight_files *wf, struct arena *a, const struct onnx_model *m,
                         const char *file, struct loc loc)
 {

@@ -9,7 +9,8 @@
  * combines the parts of the matrix X; false after a diagnostic, or without memory.
  * packed_words is a matrix of integers of `bits` bits in words: 2^down rows and 2^across columns of it share a word,
  * in the slots that `order` lists (NULL: ascending), and `flip` is XORed to each word. by_column: the words have W
- * transposed, [K, N].
+ * transposed, [K, N]. Act-order (g_idx, desc_act of GPTQ): columns of a group need not be neighbours; where groups have
+ * one size, columns are sorted by group, since formats have blocks of neighbours, and the order is stored.
  */
 #include "frontend/weights/packed.h"
 
@@ -21,7 +22,7 @@
 
 /* ---- elements ---- */
 
-/* The integer at (r, c) of packed words. */
+/* The integer at (r, c) of packed words. Words of 4 bytes are assembled, as the data may be unaligned. */
 static int read_field(const struct packed_words *w, int64_t r, int64_t c)
 {
 	int64_t i = (r & ((1 << w->down) - 1)) | (c & ((1 << w->across) - 1));
@@ -63,7 +64,7 @@ static double scale_at(const struct packed_matrix *m, int64_t n, int64_t group)
 	return m->inverse_scales ? (float)(1 / scale) : scale;
 }
 
-/* Group of a column. */
+/* Group of a column: the stored one (act-order), else columns are divided in order. */
 static int64_t group_of(const struct packed_matrix *m, int64_t k)
 {
 	double group;
@@ -104,6 +105,8 @@ bool packed_groups_exist(const struct packed_matrix *m, bool *in_order)
 	return true;
 }
 
+/* Counting sort: next[g] is the next slot of group g, whose slots are those it would have in order. A group that has no
+   slot left is larger than others. */
 bool packed_sort_columns(struct arena *a, struct packed_matrix *m)
 {
 	int64_t groups = group_count(m);
@@ -170,7 +173,7 @@ void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 	double scale = 0, offset = 0;
 	int zero = 0;
 	for (int64_t i = 0; i < n; i++) {
-		if (group_of(m, k) != group) {
+		if (group_of(m, k) != group) { /* scale and zero point are decoded once for a group */
 			group = group_of(m, k);
 			scale = scale_at(m, row, group);
 			zero = zero_point_at(m, row, group);
@@ -206,6 +209,7 @@ void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_q
 	}
 }
 
+/* Converted elements are f64 (struct weight_bytes), those of a quantized format f32. */
 bool packed_describe(struct arena *a, struct stored_tensor *t, const struct packed_matrix *m)
 {
 	struct packed_matrix *copy = ARENA_NEW(a, struct packed_matrix);
@@ -264,7 +268,8 @@ static struct stored_tensor *find_part(struct packing *p, const char *x, const c
 	return t;
 }
 
-/* A required part, with `rank` axes and this element type; NULL after a diagnostic. */
+/* A required part, not empty, with `rank` axes and this element type; NULL after a diagnostic. The tensor whose name
+ * identified the matrix (p->last) is the subject of the message, since an absent part has no location. */
 static struct stored_tensor *required_part(struct packing *p, const char *x, const char *end, int rank,
                                            const char *type)
 {
@@ -282,7 +287,8 @@ static struct stored_tensor *required_part(struct packing *p, const char *x, con
 	return NULL;
 }
 
-/* Finds the scales, which are floats, and sets them in *m. */
+/* Finds the scales, which are floats stored as such, and sets them in *m. NULL after a diagnostic; that of required_part
+ * where there are none. */
 static const struct stored_tensor *find_scales(struct packing *p, const char *x, const char *end,
                                                struct packed_matrix *m)
 {
@@ -323,7 +329,8 @@ static bool set_groups(struct packing *p, struct packed_matrix *m, const struct 
 }
 
 /* Sorts the columns by group and adds a tensor X.weight.order. Equal orders share one tensor, so that
- * their inputs are gathered once. */
+ * their inputs are gathered once; they are found by hash and then compared. Groups of different sizes are not sorted,
+ * *order is NULL, and the matrix is read as elements; this is no error. */
 static bool sort_columns(struct packing *p, const char *x, const struct stored_tensor *groups,
                          struct packed_matrix *m, const struct stored_tensor **order)
 {
@@ -349,7 +356,7 @@ static bool sort_columns(struct packing *p, const char *x, const struct stored_t
 	return strmap_set(&p->orders, key, t) && weight_files_add(p->files, t);
 }
 
-/* Adds tensor X.weight, described like `quants`; order: its column order, or NULL. */
+/* Adds tensor X.weight, with file, location and axes of `quants`; order: its column order, or NULL. */
 static bool add_matrix(struct packing *p, const char *x, const struct stored_tensor *quants,
                        const struct stored_tensor *order, const struct packed_matrix *m)
 {
@@ -391,7 +398,7 @@ static bool set_order(struct packing *p, const char *x, const char *end, struct 
 	return in_order || sort_columns(p, x, g, m, order);
 }
 
-/* GPTQ and AWQ: reads X.scales [groups, N] and X.qzeros [groups, N / 8 or 4]. */
+/* GPTQ and AWQ: reads X.scales [groups, N] and X.qzeros [groups, N / 8 or 4], which has the order of bits of q. */
 static bool set_scales_and_zeros(struct packing *p, const char *x, struct packed_matrix *m)
 {
 	const struct stored_tensor *s = find_scales(p, x, ".scales", m);
@@ -418,7 +425,8 @@ static bool set_scales_and_zeros(struct packing *p, const char *x, struct packed
 	return set_groups(p, m, s, s->dims[0]);
 }
 
-/* GPTQ: X.qweight i32 [K / 8 or 4, N], first column in the lowest bits; X.g_idx [K]: group of each column. */
+/* GPTQ: X.qweight i32 [K / 8 or 4, N], first column in the lowest bits; X.g_idx [K]: group of each column. Bits are not
+ * stored: N of qweight and the words of qzeros show them. */
 static bool gptq(struct packing *p, const char *x, int zero)
 {
 	struct stored_tensor *q = required_part(p, x, ".qweight", 2, "I32");
@@ -443,7 +451,7 @@ static bool gptq(struct packing *p, const char *x, int zero)
 	       add_matrix(p, x, q, order, &m);
 }
 
-/* Version 1 stores zero points minus one. */
+/* Version 1 of the format stores zero points minus one: `zero` adds it. */
 static bool gptq_v1(struct packing *p, const char *x)
 {
 	return gptq(p, x, 1);
@@ -472,7 +480,8 @@ static bool awq(struct packing *p, const char *x)
 	return set_scales_and_zeros(p, x, &m) && add_matrix(p, x, q, NULL, &m);
 }
 
-/* compressed-tensors: X.weight_scale is one value, one for each row, or [N, groups]. */
+/* compressed-tensors: X.weight_scale is one value, one for each row, or [N, groups]. A stride of 0 between rows shares the
+ * one value. */
 static bool set_row_scales(struct packing *p, const struct stored_tensor *s, struct packed_matrix *m)
 {
 	int64_t rows = s->rank > 0 ? s->dims[0] : 1, groups = s->rank > 1 ? s->dims[1] : 1;
@@ -486,7 +495,8 @@ static bool set_row_scales(struct packing *p, const struct stored_tensor *s, str
 	return set_groups(p, m, s, groups);
 }
 
-/* X.weight_packed i32 [N, K / 8 or 4], unsigned with the middle as zero point; X.weight_shape: N and K. */
+/* X.weight_packed i32 [N, K / 8 or 4], unsigned with the middle as zero point; X.weight_shape: N and K. Bits are 4 or 8,
+ * whichever fits K to the words of a row, of which the last may be partly used. */
 static bool compressed_words(struct packing *p, const char *x)
 {
 	struct packed_matrix m = {0};
@@ -530,7 +540,7 @@ static struct stored_tensor *find_i8_matrix(struct packing *p, const char *x)
 	return q != NULL && q->rank == 2 && q->bytes > 0 && strcmp(q->type_name, "I8") == 0 ? q : NULL;
 }
 
-/* Packed matrix over i8 [N, K]. */
+/* Packed matrix over i8 [N, K]. Inverting the sign bit makes signed q unsigned, q + 128, as read_field reads them. */
 static struct packed_matrix i8_matrix(const struct stored_tensor *q)
 {
 	return (struct packed_matrix){.n = q->dims[0],
@@ -558,7 +568,8 @@ static bool compressed(struct packing *p, const char *x)
 	       set_order(p, x, ".weight_g_idx", &m, true, &q->order) && packed_describe(p->arena, q, &m);
 }
 
-/* CTranslate2: X i8 [N, K] and X_scale f32 [N], the inverse scales. */
+/* CTranslate2: X i8 [N, K] and X_scale f32 [N], the inverse scales. X_scale of another tensor than an i8 matrix is an
+ * ordinary weight. */
 static bool ctranslate2(struct packing *p, const char *x)
 {
 	struct stored_tensor *q = find_i8_matrix(p, x);
@@ -614,7 +625,8 @@ static const struct {
                 {"ctranslate2", "_scale", ctranslate2},
                 {"mxfp4", "_blocks", mxfp4}};
 
-/* Tensors that unpacking adds lie beyond the count taken before, and are not visited. */
+/* Calls the packing's function for every matrix X, found by the tensor X + ending. Tensors that unpacking adds come after
+ * the count taken before, and are not visited. A word in no row ("none") packs nothing; schema.def checks the words. */
 enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a, struct diag_context *cx,
                                      const struct yaml_node *word)
 {

@@ -30,7 +30,7 @@ static bool report(const struct parser *p, size_t at, size_t len, const char *wh
 	return false;
 }
 
-/* Adds a choice `from=to` or `from` to a capture. */
+/* Adds a choice `from=to` or `from` to a capture. `to` may be empty, `from` not: captures have a character at least. */
 static bool add_choice(const struct parser *p, struct weight_piece *piece, const char *s, size_t n)
 {
 	const char *equals = memchr(s, '=', n);
@@ -53,7 +53,8 @@ static bool add_choice(const struct parser *p, struct weight_piece *piece, const
 	return true;
 }
 
-/* `a=b,c=d`, `a,c`, or `gamma_beta`. */
+/* Adds the choices of a capture: `a=b,c=d`, `a,c`, or `gamma_beta`, the names of a layer norm's weight and bias in old
+   checkpoints of TensorFlow. */
 static bool parse_choices(const struct parser *p, struct weight_piece *piece, const char *s, size_t n)
 {
 	static const char gamma_beta[] = "weight=gamma,bias=beta";
@@ -83,7 +84,7 @@ static struct weight_piece *add_piece(const struct parser *p)
 	                       sizeof(struct weight_piece));
 }
 
-/* Adds the text between captures; none if it is empty. */
+/* Adds the string between captures; none if it is empty. A '}' in it was opened by no '{'. */
 static bool add_literal(const struct parser *p, const char *s, size_t n)
 {
 	struct weight_piece *piece = n == 0 ? NULL : add_piece(p);
@@ -197,7 +198,8 @@ struct matcher {
 
 static bool match_from(struct matcher *m, size_t i, const char *text);
 
-/* Matches a capture: a bound one by its string, else by growing lengths. */
+/* Matches a capture: a bound one (the same name again) by its string, else by growing lengths, of one character at least.
+   Without a match it is unbound again. */
 static bool match_capture(struct matcher *m, size_t i, const char *text)
 {
 	const struct weight_piece *piece = &m->pattern->pieces[i];
@@ -215,7 +217,8 @@ static bool match_capture(struct matcher *m, size_t i, const char *text)
 	return false;
 }
 
-/* Matches pieces from index i on against `text`, with backtracking. */
+/* Matches pieces from index i on against all of `text`, with backtracking. Templates are asked at the end, when all
+   captures are bound: a choice that one does not have makes the search go on. */
 static bool match_from(struct matcher *m, size_t i, const char *text)
 {
 	if (m->budget == 0)
@@ -261,7 +264,7 @@ const char *weight_template_fill(struct arena *a, const struct weight_template *
 			buf_bytes(&out, capture->text, capture->len);
 	}
 	if (buf_failed(&out))
-		a->failed = true;
+		a->failed = true; /* callers check the arena alone */
 	const char *text = arena_strndup(a, out.data, out.len);
 	buf_destroy(&out);
 	return text;

@@ -66,8 +66,8 @@ static bool push(struct pickle *p, struct pickle_value v)
 	return push_again(p, stored);
 }
 
-/* Pops the values that an operation takes, [*n], and their mark; valid until the next push. NULL after a
- * diagnostic. */
+/* Pops the values that an operation takes, [*n], and with TO_MARK also the mark below them; valid until the next push.
+ * NULL after a diagnostic: there are fewer, or a mark is among a fixed number. */
 static struct pickle_value **take(struct pickle *p, const struct operation *op, size_t *n)
 {
 	size_t at = p->stack.n, count = 0;
@@ -123,7 +123,7 @@ static bool push_int(struct pickle *p, const struct operation *op)
 	return push(p, (struct pickle_value){.kind = PICKLE_INT, .i = i});
 }
 
-/* An integer of n bytes, two's complement; more than 64 bits are not needed. */
+/* An integer of n bytes, two's complement, sign-extended to 64 bits; longer ones are not needed. */
 static bool push_long(struct pickle *p, const struct operation *op)
 {
 	size_t n = (size_t)p->operand;
@@ -184,7 +184,8 @@ static bool store(struct pickle *p, const struct operation *op)
 	return !arena_failed(p->arena);
 }
 
-/* The number of a value is at most that of the pushes so far, which bounds the memo. */
+/* Stores the last value in the memo, under the operand or, for MEMOIZE, the next number. A pickler numbers each value once,
+ * so a number is at most that of the pushes so far, which bounds the memo. */
 static bool memoize(struct pickle *p, const struct operation *op)
 {
 	struct pickle_value *v = top(p, op);
@@ -210,6 +211,7 @@ static bool push_memoized(struct pickle *p, const struct operation *op)
 	return push_again(p, p->memo.items[number]);
 }
 
+/* Pushes the value that the caller of pickle_read has for a global; others are refused, not imported. */
 static bool push_named(struct pickle *p, const char *module, const char *name)
 {
 	struct pickle_value v = {.kind = PICKLE_OTHER};
@@ -363,7 +365,7 @@ static const struct operation operations[256] = {
         [0x98] = {.name = "READONLY_BUFFER"},
 };
 
-/* Runs one operation. */
+/* Runs one operation: reads its operand, which must be there, and calls its function. */
 static bool run_operation(struct pickle *p, unsigned char code)
 {
 	const struct operation *op = &operations[code];
@@ -378,6 +380,8 @@ static bool run_operation(struct pickle *p, unsigned char code)
 	return op->run(p, op);
 }
 
+/* STOP ends a pickle, with one value on the stack. p->pushes is not reset: its limit is for all pickles of a file, whose
+ * values are in one arena. */
 bool pickle_read(struct pickle *p, const struct pickle_value **out)
 {
 	p->stack.n = p->memo.n = 0;

@@ -70,7 +70,8 @@ static const struct stored_type *find_element_type(const char *name)
 	return NULL;
 }
 
-/* Reads dtype: the type in the IR, its reader, and bits of an element. */
+/* Reads dtype: the type in the IR, its reader, and bits of an element. A type of the format that the IR has by the same
+ * name needs no reader; one without either (F4, C64) is not readable, which is an error only if a parameter needs it. */
 static bool read_type(const struct reader *r, const struct json_node *json, struct stored_tensor *t,
                       int64_t *bits)
 {
@@ -131,7 +132,7 @@ static bool read_offsets(const struct reader *r, const struct json_node *json, s
 	return true;
 }
 
-/* Checks that shape x dtype is the span of the offsets. */
+/* Checks that shape x dtype is the span of the offsets; in bits, as F4 and F6 have no whole bytes. */
 static bool check_extent(const struct reader *r, const struct entry *e, int64_t bits)
 {
 	int64_t count, total_bits;
@@ -146,7 +147,8 @@ static bool check_extent(const struct reader *r, const struct entry *e, int64_t 
 	return true;
 }
 
-/* Reads and checks the entry of one tensor. */
+/* Reads and checks the entry of one tensor. A key that the format does not have may change the meaning of the others: it is
+ * an error. */
 static bool read_entry(const struct reader *r, const char *name, const struct json_node *json,
                        struct entry *e)
 {
@@ -191,7 +193,7 @@ static int compare_begin(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Sorted entries must cover [0, data_len) exactly. */
+/* Sorted entries must cover [0, data_len) exactly; empty tensors are between others. */
 static bool check_tiling(const struct reader *r, const struct entry *e, size_t n)
 {
 	size_t at = 0;
@@ -239,7 +241,7 @@ static bool read_entries(const struct reader *r, const struct json_node *root, s
 	return true;
 }
 
-/* Reads the header length, at least two bytes, to *n. */
+/* Reads the header length, at least two bytes ("{}"), to *n. */
 static bool header_length(const struct stored_source *s, size_t *n)
 {
 	if (s->len < LENGTH_BYTES)
@@ -295,8 +297,8 @@ static bool write_entry(struct buf *out, const struct stored_tensor *t, size_t *
 	return true;
 }
 
-/* Writes the JSON header, padded to 8 bytes. Tensors with larger elements come first, so that all are aligned to
-   their elements. */
+/* Writes the JSON header, padded to 8 bytes, in the order in which safetensors_write writes the data. Tensors with larger
+   elements come first, so that all are aligned to their elements: 8 bytes, 4, 2, 1. */
 static bool write_header(struct buf *header, const struct stored_tensor *items, size_t n)
 {
 	size_t at = 0;

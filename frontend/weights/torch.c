@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files of torch.save: the pickle builds views of storages; then each storage is located in the file, and each named
- * view becomes a tensor. Functions return false or NULL after a diagnostic, or without memory.
+ * view becomes a tensor. Functions return false or NULL after a diagnostic, or without memory. Pickle values are in an
+ * arena of their own, which is freed before torch_read returns; names and copies that tensors keep are in that of the
+ * source.
  */
 #include "frontend/weights/torch.h"
 
@@ -135,7 +137,7 @@ static bool rebuild_tensor_v3(struct pickle *p, const struct pickle_value *args,
 	return make_view(p, args, true, out);
 }
 
-/* (tensor, requires_grad, hooks[, state]) */
+/* (tensor, requires_grad, hooks[, state]): the tensor, since only its values matter. */
 static bool rebuild_parameter(struct pickle *p, const struct pickle_value *args, struct pickle_value *out)
 {
 	if (args->n < 3 || args->items[0]->kind != PICKLE_TENSOR)
@@ -150,7 +152,8 @@ static bool make_dict(struct pickle *p, const struct pickle_value *args, struct 
 	const struct pickle_value *pairs = args->n == 1 ? args->items[0] : NULL;
 	bool ok = args->n == 0 || (pairs != NULL && pairs->kind == PICKLE_LIST);
 	*out = (struct pickle_value){.kind = PICKLE_DICT};
-	p->pushes += pairs != NULL ? pairs->n : 0; /* the same list may be given many times */
+	p->pushes += pairs != NULL ? pairs->n
+	                           : 0; /* counted again: one list may be given many times, for each dict */
 	for (size_t i = 0; ok && pairs != NULL && i < pairs->n; i++) {
 		const struct pickle_value *pair = pairs->items[i];
 		ok = (pair->kind == PICKLE_LIST || pair->kind == PICKLE_TUPLE) && pair->n == 2;
@@ -168,7 +171,8 @@ static bool skip(struct pickle *p, const struct pickle_value *args, struct pickl
 	return true;
 }
 
-/* The function or element type that a global of the pickle names; false: another global, which is refused. */
+/* The function or element type that a global of the pickle names; false: another global, which pickle.c then refuses. The
+ * table is what state dicts and training checkpoints contain; `skip` makes values that are not needed. */
 static bool find_global(const char *module, const char *name, struct pickle_value *out)
 {
 	static const struct {
@@ -209,7 +213,8 @@ static bool find_global(const char *module, const char *name, struct pickle_valu
 	return false;
 }
 
-/* ('storage', type, key, device, elements[, None]): the storage of this key. */
+/* ('storage', type, key, device, elements[, None]): the storage of this key, the same object each time it is named, so that
+ * views share it. Its data are located when the pickle has been read. */
 static bool find_storage(struct pickle *p, const struct pickle_value *id, struct pickle_value *out)
 {
 	struct reader *r = p->user;
@@ -241,7 +246,8 @@ static bool find_storage(struct pickle *p, const struct pickle_value *id, struct
 
 /* ---- views ---- */
 
-/* Size of a view; false after a diagnostic, also if it reaches beyond its storage. */
+/* Size of a view; false after a diagnostic, also if its last element (strides are not negative) is beyond its storage. A
+ * view without elements needs none. */
 static bool check_view(const struct reader *r, const struct view *v, const char *name, int64_t *bytes)
 {
 	int64_t count, end = v->offset, last;
@@ -273,7 +279,8 @@ static bool is_contiguous(const struct view *v)
 	return true;
 }
 
-/* Copies the elements of a view in the order of their indices. */
+/* Copies the elements of a view in the order of their indices. Views may repeat elements (stride 0), so that a small file
+ * could ask for any amount of memory: all copies together are limited by its size. */
 static bool copy_view(struct reader *r, const struct view *v, struct stored_tensor *t)
 {
 	size_t width = (size_t)v->type->bytes;
@@ -296,7 +303,8 @@ static bool copy_view(struct reader *r, const struct view *v, struct stored_tens
 	return to != NULL || r->s->headers_only;
 }
 
-/* Makes the tensor of a named view: in place if it is contiguous, else a copy. */
+/* Makes the tensor of a named view: in place if it is contiguous, else a copy. item->begin is where the view begins in the
+ * file, also of a copy, for the order of tensors. */
 static bool make_tensor(struct reader *r, const struct view *v, const char *name, struct item *item)
 {
 	struct stored_tensor *t = &item->t;
@@ -364,7 +372,8 @@ static void report_no_tensors(const struct reader *r, const struct pickle_value 
 	                  keys[0] != '\0' ? keys : "none");
 }
 
-/* The dict of tensors: the one under a well-known key, else the root; NULL after a diagnostic. */
+/* The dict of tensors: the one under a well-known key, else the root; NULL after a diagnostic. Two different dicts (weights
+ * and their moving average) are an error: none is known to be meant. */
 static const struct pickle_value *find_tensors(const struct reader *r, const struct pickle_value *root)
 {
 	static const char *const wrappers[] = {"state_dict", "model_state_dict", "model"};
@@ -435,7 +444,7 @@ static bool ends_with(const char *text, size_t n, const char *end)
 	return n > len && memcmp(text + n - len, end, len) == 0;
 }
 
-/* An entry DIRECTORY/name, stored as it is; NULL after a diagnostic. */
+/* An entry DIRECTORY/name, not compressed, since it is read in place; NULL after a diagnostic. */
 static const struct zip_entry *stored_entry(const struct zip *z, const char *directory, const char *name)
 {
 	const char *path = arena_printf(z->s->arena, "%s/%s", directory, name);
@@ -451,6 +460,7 @@ static const struct zip_entry *stored_entry(const struct zip *z, const char *dir
 	return NULL;
 }
 
+/* The entry `byteorder` must be "little": elements are read as stored. */
 static bool check_byte_order(const struct zip *z, const char *directory)
 {
 	if (!strmap_has(&z->by_name, arena_printf(z->s->arena, "%s/byteorder", directory)))
@@ -460,7 +470,7 @@ static bool check_byte_order(const struct zip *z, const char *directory)
 	                     weight_file_error(z->s, "not supported: its byte order is not little-endian"));
 }
 
-/* Locates all storages. */
+/* Locates all storages, each the entry data/KEY of its size. */
 static bool locate_entries(struct reader *r, const struct zip *z, const char *directory)
 {
 	for (size_t i = 0; i < r->storages.n; i++) {
@@ -533,7 +543,8 @@ static bool locate_in_order(struct reader *r, const struct pickle_value *keys, s
 	return at == s->len || weight_file_error_at(s, at, "bytes from here on belong to no storage");
 }
 
-/* The saved value of an old file, with its storages located. */
+/* The saved value of an old file, with its storages located. The pickles follow the magic number one after another;
+ * pickle_read leaves p->at after each. */
 static const struct pickle_value *read_old(struct reader *r, struct pickle *p)
 {
 	const struct pickle_value *protocol, *system, *root, *keys;
@@ -560,6 +571,7 @@ static bool is_old(const unsigned char *bytes, size_t len)
 	return len >= OLD_MAGIC_BYTES && memcmp(bytes, old_magic, OLD_MAGIC_BYTES) == 0;
 }
 
+/* New files are archives whose first local header (name length at byte 26, name at 30) is that of the pickle. */
 bool torch_has_magic(const unsigned char *bytes, size_t len)
 {
 	if (is_old(bytes, len))

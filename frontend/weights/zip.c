@@ -39,7 +39,8 @@ static unsigned next_piece(size_t left)
 	return (unsigned)(left < PIECE ? left : PIECE);
 }
 
-/* Inflates to to[0, size). True: the stream ends exactly there and uses all input. */
+/* Inflates to to[0, size). True: the stream ends exactly there and uses all input. Damaged or short data end the loop: zlib
+ * returns another status than Z_OK, Z_BUF_ERROR where it cannot go on. */
 static bool inflate_all(z_stream *z, const unsigned char *from, size_t packed, unsigned char *to, size_t size)
 {
 	size_t in = packed, out = size;
@@ -69,6 +70,7 @@ static uint32_t checksum(const unsigned char *bytes, size_t n)
 	return (uint32_t)crc;
 }
 
+/* The status of zlib is not needed: fewer bytes than asked for are damage, which the caller reports. */
 size_t zip_inflate_head(const struct zip *zip, const struct zip_entry *e, unsigned char *to, size_t size)
 {
 	z_stream z = {.next_in = (z_const Bytef *)(zip->bytes + e->begin),
@@ -109,7 +111,8 @@ unsigned char *zip_inflate(const struct zip *zip, const struct zip_entry *e)
 
 /* ---- the end of the archive ---- */
 
-/* Finds the end-of-central-directory record, which only its comment follows. */
+/* Finds the end-of-central-directory record, which only its comment follows. Searched backwards; the signature may also
+ * occur in a comment or in data, so the stored length of the comment must be that of the bytes after it. */
 static bool find_end_record(const struct zip *z, size_t *at)
 {
 	for (size_t comment = 0; comment <= COMMENT_MAX && comment + END_BYTES <= z->len; comment++) {
@@ -120,7 +123,7 @@ static bool find_end_record(const struct zip *z, size_t *at)
 	return weight_file_error(z->s, "the archive has no end record: cut off, or no archive");
 }
 
-/* Reads the zip64 end record, if its locator precedes the end record. */
+/* Reads the zip64 end record, if its locator precedes the end record; its 64-bit fields replace the short ones. */
 static bool read_zip64_end_record(struct zip *z, size_t end)
 {
 	if (end < LOCATOR_BYTES || !has_signature(z, end - LOCATOR_BYTES, "PK\6\7"))
@@ -134,7 +137,8 @@ static bool read_zip64_end_record(struct zip *z, size_t end)
 	return true;
 }
 
-/* Finds number of entries, offset and size of the directory. */
+/* Finds number of entries, offset and size of the directory, which must end before the end record: later sums of its
+ * offset and size cannot overflow. */
 static bool read_end_record(struct zip *z)
 {
 	size_t end = 0;
@@ -181,7 +185,7 @@ static bool read_zip64_extra(const struct zip *z, struct zip_entry *e, size_t at
 	return true;
 }
 
-/* Parses the directory entry at *at and advances *at. */
+/* Parses the directory entry at *at and advances *at, which stays within the directory. */
 static bool read_directory_entry(const struct zip *z, size_t *at, struct zip_entry *e)
 {
 	size_t end = (size_t)(z->directory + z->directory_bytes);
@@ -254,7 +258,8 @@ static int compare_begin(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Sorts the entries by data; data must not overlap, names must differ. */
+/* Sorts the entries by data; a local header must not begin before the end of the previous entry's data (overlapping
+ * entries are how zip bombs repeat one piece of data), and names must differ. */
 static bool index_entries(struct zip *z)
 {
 	qsort(z->entries, z->n, sizeof(*z->entries), compare_begin);
@@ -290,7 +295,7 @@ bool zip_read(const struct stored_source *s, struct zip *z)
 		if (!read_directory_entry(z, &at, &z->entries[i]) || !read_local_header(z, &z->entries[i]))
 			return false;
 	}
-	if (at != z->directory + z->directory_bytes)
+	if (at != z->directory + z->directory_bytes) /* bytes that no entry accounts for */
 		return weight_file_error(s, "its directory is damaged");
 	return index_entries(z);
 }
