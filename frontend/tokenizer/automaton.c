@@ -15,10 +15,10 @@
 #include "frontend/tokenizer/pattern.h"
 
 #define PROGRAM_MAX 8000u
-#define SETS_MAX    64u
-#define CLASSES_MAX 250u
-#define STATES_MAX  4000u
-#define WORK_MAX    ((uint64_t)1 << 28)
+#define SETS_MAX    64u                 /* bits of a mask */
+#define CLASSES_MAX 250u                /* with the end of the text: a class is a byte in the format */
+#define STATES_MAX  4000u               /* below TFMC_TOK_A_DEAD */
+#define WORK_MAX    ((uint64_t)1 << 28) /* instructions examined in all closures */
 
 enum opcode { OP_CHAR, OP_LOOKAHEAD, OP_SPLIT, OP_JUMP, OP_MATCH };
 /* Instruction of the program. */
@@ -59,7 +59,7 @@ struct compiler {
 		uint16_t *items;
 		size_t n, cap;
 	} next;
-	uint32_t *seen, *stack, *list; /* [places] */
+	uint32_t *seen, *stack, *list; /* by instruction; seen: generation in which it was reached */
 	uint32_t generation, n_list;
 };
 
@@ -104,8 +104,8 @@ static void compile_node(struct compiler *c, const struct pattern *n);
 
 #define NO_INSTRUCTION UINT32_MAX
 
-/* Patches the split at `at`: enter the child after it, or leave to the current position; lazy prefers to
- * leave. */
+/* Patches the split at `at`: enter the child after it, or leave to the end of the program so far; lazy prefers
+ * to leave. */
 static void patch_split(struct compiler *c, uint32_t at, bool lazy)
 {
 	struct instruction *p = &c->program.items[at];
@@ -114,7 +114,8 @@ static void patch_split(struct compiler *c, uint32_t at, bool lazy)
 	p->b = lazy ? enter : after;
 }
 
-/* X(X(X)?)?: leaving one leaves all. Until its target is known, each split links to the one before. */
+/* At most `max` times X, as (X(X(X)?)?)?: leaving one leaves all. Where that is, is known after the last X: until then
+ * each split links to the one before by `a`. */
 static void compile_optional(struct compiler *c, const struct pattern *n, uint32_t max)
 {
 	uint32_t last = NO_INSTRUCTION;
@@ -148,7 +149,8 @@ static bool is_nullable(const struct pattern *n)
 	return true;
 }
 
-/* Rejects repetitions of an empty match, on which matchers do not agree. */
+/* X{min,max}: X written out min times, then max - min optional ones, or a loop. Rejects repetitions of an empty match, on
+ * which matchers do not agree. */
 static void compile_repeat(struct compiler *c, const struct pattern *n)
 {
 	if (n->max > 1 && is_nullable(n->child))
@@ -167,7 +169,8 @@ static void compile_repeat(struct compiler *c, const struct pattern *n)
 		patch_split(c, split, n->lazy);
 }
 
-/* X|Y|Z: each alternative jumps to the common end. */
+/* X|Y|Z: a split before each alternative but the last prefers it to those after it; each jumps to the common end, which is
+ * known when all are compiled. */
 static void compile_alternation(struct compiler *c, const struct pattern *n)
 {
 	struct {
@@ -285,7 +288,8 @@ static bool find_char_classes(struct compiler *c)
 
 /* ---- states ---- */
 
-/* Index of a state, an ordered list of positions; adds it if it is new. */
+/* Index of a state, an ordered list of positions; adds it if it is new. Order counts: it is the preference of a
+ * backtracking matcher. 0, and a reason, without success. */
 static uint32_t intern_state(struct compiler *c, const uint32_t *program, uint32_t n)
 {
 	uint32_t hash = 2166136261u;
@@ -347,7 +351,8 @@ static bool epsilon_closure(struct compiler *c, uint32_t instruction, uint32_t c
 	return false;
 }
 
-/* Adds the transition of a state for a class of the next character. */
+/* Adds the transition of a state for a class of the next character: the closures of its positions in order, of which the
+ * first that reaches MATCH cuts off the less preferred ones. The match then ends before this character. */
 static bool add_transition(struct compiler *c, uint32_t state, uint32_t class)
 {
 	bool matches = false;
@@ -373,7 +378,7 @@ static bool build_states(struct compiler *c)
 	size_t n = c->program.n;
 	uint32_t first = 0;
 	c->seen = ARENA_ARRAY(c->arena, uint32_t, n);
-	c->stack = ARENA_ARRAY(c->arena, uint32_t, 2 * n + 2);
+	c->stack = ARENA_ARRAY(c->arena, uint32_t, 2 * n + 2); /* each instruction pushes two at most, once */
 	c->list = ARENA_ARRAY(c->arena, uint32_t, n);
 	if (c->seen == NULL || c->stack == NULL || c->list == NULL)
 		return reject(c, "no memory");

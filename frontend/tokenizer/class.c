@@ -116,8 +116,8 @@ struct template_names {
 };
 
 /* Adds a name of the template and the id of its text; NONE (text NULL, or not in the vocabulary) leaves the item out
-   of the template, and is refused if needed. False after a diagnostic. A name that is not in the template for one
-   text is skipped, as the one for a pair has the same names. */
+   of the template, and is an error if needed: ids without the token would be wrong. False after a diagnostic. A name that
+   is not in the template for one text is skipped, as the one for a pair has the same names. */
 static bool add_name(struct template_names *a, const char *name, const char *text, bool needed)
 {
 	if (strstr(a->single, name) == NULL)
@@ -132,7 +132,8 @@ static bool add_name(struct template_names *a, const char *name, const char *tex
 	return tokenizer_reject(a->r, TOKENIZER_UNSUPPORTED, name, "a vocabulary without it");
 }
 
-/* Adds Whisper's names; the language by its code, as its token has it. */
+/* Adds Whisper's names; language and task by their tokens <|en|>, <|transcribe|>, left out where the configuration has
+   none; <|notimestamps|> unless timestamps are predicted. */
 static bool add_whisper_names(struct template_names *a)
 {
 	const struct tokenizer_config *c = a->r->config;
@@ -145,8 +146,9 @@ static bool add_whisper_names(struct template_names *a)
 	       (c->timestamps == 1 || add_name(a, "timestamps", "<|notimestamps|>", true));
 }
 
-/* Sets the template of this kind with the ids of the configuration. Absent bos and eos of FLAGS leave their items
- * out; other kinds need all their tokens. False after a diagnostic. */
+/* Sets the template of this kind with the ids of the configuration. bos and eos of FLAGS are in it only if add_bos_token
+ * and add_eos_token are true, and may be absent; other kinds need all their tokens. Without src_lang the class has a
+ * default. NLLB has its language last only with legacy_behaviour. False after a diagnostic. */
 static bool set_template(struct tokenizer_reader *r, enum tokenizer_template kind)
 {
 	const struct tokenizer_config *c = r->config;
@@ -205,7 +207,8 @@ bool tokenizer_class_override_template(struct tokenizer_reader *r)
 	return !decides || set_template(r, c->class->template_kind);
 }
 
-/* Llama's class follows tokenizer.json if the files say nothing; the others have a default of their own. */
+/* Llama's class (the one with its own SentencePiece ids that reads add_prefix_space) follows tokenizer.json if the files do
+ * not have the flag; the others have a default of their own. */
 int tokenizer_class_prefix(const struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
@@ -241,7 +244,8 @@ bool tokenizer_class_set_special_ids(struct tokenizer_reader *r)
 
 /* ---- vocabulary lists ---- */
 
-/* Writes the members of the class as a tokenizer.json without a vocabulary, and reads that with the lists. */
+/* Writes the members of the class as a tokenizer.json without a vocabulary, and reads that with the lists. The text is made
+ * of constants, so it can fail to be parsed only without memory. A list of merges means BPE, with letters of bytes. */
 enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s, const struct tokenizer_lists *lists,
                                       struct tokenizer_packed *out)
 {

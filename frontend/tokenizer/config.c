@@ -3,7 +3,8 @@
  * Reader of tokenizer_config.json, special_tokens_map.json and added_tokens.json: typed members, special
  * tokens by name or with an id. As in transformers, a list of added tokens in the first file replaces the
  * other two files.
- * A role is the use of a special token, such as bos or pad; flags that a file may leave out are -1 then.
+ * A role is the use of a special token, such as bos or pad; flags that a file may leave out are -1 then. A token may be
+ * named several times: what defines it first keeps its flags. read_NAME returns false after a diagnostic.
  */
 #include "frontend/tokenizer/config.h"
 
@@ -45,7 +46,7 @@ static struct tokenizer_named *find_named(const struct tokenizer_config *c, cons
 	return NULL;
 }
 
-/* Appends a token; NULL after a diagnostic. */
+/* Appends a token, without an id (-1) and flags; NULL after a diagnostic, or without memory. */
 static struct tokenizer_named *push_named(struct reader *r, const char *text)
 {
 	struct {
@@ -75,7 +76,8 @@ static bool read_bool_member(const struct reader *r, const struct json_node *o, 
 	return v == NULL || v->kind == JSON_NODE_BOOL || reject(r, key, "is not true or false");
 }
 
-/* Reads the flags of {"content": .., "lstrip": .., ..}. */
+/* Reads the flags of {"content": .., "lstrip": .., ..}; `special`: where the object does not have it. Special tokens are
+ * matched in the raw text, others in normalized text, unless the object says otherwise. */
 static bool read_flags(const struct reader *r, const struct json_node *o, bool special,
                        struct tokenizer_named *t)
 {
@@ -102,7 +104,8 @@ static const char *token_text(const struct reader *r, const char *key, const str
 	return NULL;
 }
 
-/* Reads a special token; an object that is not yet listed also has flags. */
+/* Reads a special token and adds it unless it is known; flags of an object count only for a new one, as the list of added
+ * tokens comes first. */
 static bool read_special(struct reader *r, const char *key, const struct json_node *v, const char **text)
 {
 	*text = token_text(r, key, v);
@@ -134,7 +137,8 @@ static bool read_special_list(struct reader *r, const char *key, const struct js
 	return true;
 }
 
-/* Reads roles and further special tokens of tokenizer_config.json or special_tokens_map.json. */
+/* Reads roles and further special tokens of tokenizer_config.json or special_tokens_map.json, whose roles override those of
+ * the former; null means none, also where the class has a default (r->roles). */
 static bool read_specials(struct reader *r, const struct json_node *root)
 {
 	for (size_t i = 0; i < TOKENIZER_N_ROLES; i++) {
@@ -151,7 +155,8 @@ static bool read_specials(struct reader *r, const struct json_node *root)
 	                         json_find(root, "additional_special_tokens"));
 }
 
-/* Reads added_tokens_decoder: {"32000": {"content": "<pad>", ..}, ..} */
+/* Reads added_tokens_decoder: {"32000": {"content": "<pad>", ..}, ..}. Its tokens override those of tokenizer.json
+ * (is_listed). */
 static bool read_added_decoder(struct reader *r, const struct json_node *map)
 {
 	if (map->kind != JSON_NODE_OBJECT)
@@ -218,7 +223,7 @@ static bool read_string_member(const struct reader *r, const struct json_node *r
 	return v->kind == JSON_NODE_STRING || reject(r, key, "is not a string");
 }
 
-/* Rejects unsupported keys that change ids, unless they have these values. */
+/* Rejects unsupported keys that change ids, unless they have the harmless value, which is that of their absence. */
 static bool reject_unsupported(const struct reader *r, const struct json_node *root)
 {
 	static const struct {
@@ -272,7 +277,8 @@ static const struct json_node *open_file(struct reader *r, const struct tokenize
 	                                                                                         : NULL;
 }
 
-/* Finds the class and adds its special tokens that the files do not define. False without memory. */
+/* Finds the class and adds its special tokens for roles that the files do not name; they are implied: left out if the
+ * vocabulary lacks them. TOKENIZER_AS_IT_IS overrides the class that the files name. False without memory. */
 static bool apply_class(struct reader *r)
 {
 	struct tokenizer_config *c = r->c;

@@ -95,7 +95,8 @@ static const struct gguf_value *read_list(struct reader *r, const char *key, boo
 	return r->failed ? NULL : v;
 }
 
-/* Reads all keys of the tokenizer. */
+/* Reads all keys of the tokenizer that do not depend on its model. tokens come first: lists with an element for each token,
+ * and ids, are compared with their number. */
 static enum tfmc_status read_keys(struct reader *r)
 {
 	struct tokenizer_desc *d = r->d;
@@ -148,7 +149,8 @@ static enum tfmc_status make_tokens(struct reader *r)
 	return TFMC_OK;
 }
 
-/* Sets the type of every token; without token_type all are normal. */
+/* Sets the type of every token; without token_type all are normal. bytes: the vocabulary may have byte tokens
+ * (SentencePiece's fallback); a byte-level one has pieces of bytes instead. */
 static enum tfmc_status set_types(struct reader *r, bool bytes)
 {
 	struct gguf_value v = {.type = GGUF_I32, .i = TOKENIZER_PIECE_NORMAL};
@@ -183,7 +185,8 @@ static void set_template(struct reader *r, bool bos, bool eos)
 
 /* ---- SentencePiece ---- */
 
-/* Packs a SentencePiece tokenizer (model llama or t5). */
+/* Packs a SentencePiece tokenizer (model llama or t5). Absent flags: a mark is prepended; extra spaces are removed by
+ * Unigram (t5) and kept by BPE (llama); bos is added by BPE, eos by Unigram. */
 static enum tfmc_status from_spm(struct reader *r, bool is_unigram, struct tokenizer_packed *out)
 {
 	const struct tokenizer_spm spm = {
@@ -273,7 +276,8 @@ static bool add_patterns(const struct reader *r, const char *const *list, size_t
 	return true;
 }
 
-/* Appends the operations of a pre-tokenizer; false: no memory. */
+/* Appends the operations of a pre-tokenizer in the order in which they run: the space before the text, the patterns before
+ * `regex`, digits, `regex`, the patterns after it. False: no memory. */
 static bool add_splits(const struct reader *r, const struct splitter *p)
 {
 	size_t n = 0;
@@ -288,7 +292,8 @@ static bool add_splits(const struct reader *r, const struct splitter *p)
 	return ok && add_patterns(r, p->patterns + n - p->n_after, p->n_after, p->after_flags);
 }
 
-/* Packs a byte-level BPE tokenizer (model gpt2). */
+/* Packs a byte-level BPE tokenizer (model gpt2). Pieces become bytes after the merges are read, which are written in the
+ * letters of bytes, too. */
 static enum tfmc_status from_byte_level(struct reader *r, struct tokenizer_packed *out)
 {
 	const struct splitter *p = NULL;
@@ -321,8 +326,8 @@ static enum tfmc_status from_byte_level(struct reader *r, struct tokenizer_packe
 
 /* ---- WordPiece ---- */
 
-/* GGUF writes the word mark before beginnings of words and nothing before continuations; WordPiece the
- * other way round. */
+/* GGUF writes the word mark before beginnings of words and nothing before continuations; WordPiece writes nothing and ##:
+ * the pieces are rewritten so. Special tokens, by their type or as [NAME], have neither. */
 static enum tfmc_status from_wordpiece(struct reader *r, struct tokenizer_packed *out)
 {
 	struct tokenizer_desc *d = r->d;

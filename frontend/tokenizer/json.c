@@ -6,7 +6,8 @@
  * Added tokens are overridden by those of the configuration files, of which one without an id gets that of its piece,
  * or the next one. Combinations of decoders are mapped to the flags that have the same effect.
  * Instead of the model's members, the vocabulary may come as lists (json.h) in files of their own. A path names the
- * place of a member in messages.
+ * place of a member in messages. A wrong member sets r->failed after the first diagnostic and is read as its default, so
+ * that readers test r->failed once, at their end; they return false then.
  */
 #include "frontend/tokenizer/json.h"
 
@@ -101,7 +102,8 @@ bool tokenizer_is_type(const struct json_node *n, const char *type)
 	       strcmp(type_member->text, type) == 0;
 }
 
-/* Reads each component of the list `key`; false after a diagnostic. */
+/* Reads each component of the list `key` of a Sequence; false after a diagnostic. Sequences may be nested NEST_MAX deep, since
+ * reading them recurses. */
 static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n, const char *path,
                           const char *key, tokenizer_read_fn *each)
 {
@@ -134,6 +136,8 @@ bool tokenizer_read_component(struct tokenizer_reader *r, const struct json_node
 
 /* ---- the model: vocabulary, merges, scores ---- */
 
+/* Ids need not be contiguous nor in order: the first loop finds the largest, the second fills the array; ids without a piece
+ * are tokens that are not written. */
 bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vocab, const char *path)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -224,7 +228,7 @@ static const char *merge_place(struct tokenizer_reader *r, const struct json_nod
 	               : tokenizer_item_path(r, "model", "merges", i);
 }
 
-/* Reads the merges; all three pieces must be in the vocabulary. */
+/* Reads the merges, whose order is their rank; all three pieces must be in the vocabulary. */
 static bool read_merges(struct tokenizer_reader *r, const struct json_node *list)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -263,7 +267,8 @@ static const char *unknown_of(struct tokenizer_reader *r, const struct json_node
 	                        : tokenizer_string_member(r, n, "model", "unk_token", NULL);
 }
 
-/* Sets the id of the unknown token; a name that the vocabulary lacks means none. False after a diagnostic. */
+/* Sets the id of the unknown token; a name that the vocabulary lacks means none, and unknown text is dropped. False after a
+ * diagnostic. */
 static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 {
 	const char *text = unknown_of(r, n);
@@ -275,7 +280,8 @@ static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 	return true;
 }
 
-/* Reads a BPE model: settings, vocabulary, merges. False after a diagnostic, as are the next two. */
+/* Reads a BPE model: settings, vocabulary, merges. False after a diagnostic. d->prefix is the end-of-word suffix of BPE;
+ * byte tokens are marked after the merges are read, which may name them. */
 static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -352,7 +358,8 @@ static const char *guess_type(const struct json_node *n)
 	return vocab != NULL && vocab->kind == JSON_NODE_ARRAY ? "Unigram" : "WordPiece";
 }
 
-/* Reads vocabulary and merges, after the splitter, which decides whether pieces are letters of bytes. */
+/* Reads vocabulary and merges, after the splitter, which decides whether pieces are letters of bytes: then they become bytes
+ * last, since merges and the unknown token are written in letters, too. */
 static bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n)
 {
 	if (n == NULL || n->kind != JSON_NODE_OBJECT)
@@ -416,7 +423,7 @@ static bool reserve_ids(struct tokenizer_reader *r, const struct json_node *list
 	return grow_tokens(r, n_ids);
 }
 
-/* Sets piece and flags of the token of an added one. */
+/* Sets piece and flags of the token of an added one, which may have been a piece of the vocabulary. */
 static void set_added_token(struct tokenizer_reader *r, const struct tokenizer_added *a)
 {
 	struct tokenizer_token *t = &r->desc->tokens[a->id];
@@ -469,7 +476,8 @@ uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text)
 }
 
 /* Adds a token of the configuration files: it names a token of the vocabulary, replaces an added one, or gets a
- * new id. False after a diagnostic. */
+ * new id. Flags of an added one are replaced only by added_tokens_decoder (is_listed); a mere role makes it special. False
+ * after a diagnostic. */
 static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *t,
                       const struct tokenizer_index *pieces)
 {
@@ -500,6 +508,7 @@ static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *
 	return true;
 }
 
+/* The index has the pieces before any is added; the array has capacity for all tokens of the configuration. */
 bool tokenizer_add_configured(struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
@@ -520,7 +529,7 @@ bool tokenizer_add_configured(struct tokenizer_reader *r)
 	return true;
 }
 
-/* Adds ids after the vocabulary, then marks added tokens. */
+/* Reads added_tokens: first the token array grows to all their ids, then each is added. */
 static bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *list)
 {
 	if (list == NULL || list->kind == JSON_NODE_NULL || list->n == 0)
@@ -587,6 +596,7 @@ static bool read_items(struct tokenizer_reader *r, const struct json_node *root,
 	return true;
 }
 
+/* TemplateProcessing: templates for one text and a pair. Of several in a Sequence the last counts. */
 static bool read_processing(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	r->desc->n_items = 0;
@@ -717,7 +727,7 @@ static void warn_if_contradicted(struct tokenizer_reader *r, const char *key, in
 		             has ? "adds" : "does not add");
 }
 
-/* Reads ids of special tokens that lists have in addition. */
+/* Reads ids of special tokens, members that tokenizer.json does not have and bert_members() (plain.c) writes for lists. */
 static bool read_roles(struct tokenizer_reader *r, const struct json_node *root)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -765,7 +775,7 @@ static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
 	       read_template_of_file_or_class(r, root) && !r->failed;
 }
 
-/* Normalizes the string of an added token that is matched in normalized text. */
+/* Normalizes the string of an added token that is matched in normalized text; the first call counts its bytes. */
 static enum tfmc_status normalize_one(struct tokenizer_reader *r, const struct tfmc_tokenizer *t,
                                       struct tokenizer_added *a)
 {

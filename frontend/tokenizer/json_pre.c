@@ -19,8 +19,9 @@ static bool add_normalizer(struct tokenizer_reader *r, const char *path, enum tf
 	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
 
-/* Appends a splitter. After ByteLevel the text is written in letters of bytes, which concerns all that
- * read characters. */
+/* Appends a splitter. After ByteLevel the text is written in letters of bytes in Hugging Face's library, here not: matches
+ * of characters and patterns get a flag with which they read bytes as letters; other splitters, also by a string, are not
+ * supported there. */
 static bool add_splitter(struct tokenizer_reader *r, const char *path, enum tfmc_tok_split kind,
                          uint32_t flags, struct tokenizer_string a)
 {
@@ -47,7 +48,7 @@ static int base64_digit(char c)
 	return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Decodes base64; an empty string after a diagnostic. */
+/* Decodes base64; an empty string after a diagnostic. `have`: bits that are not yet written. */
 static struct tokenizer_string decode_base64(struct tokenizer_reader *r, const char *path, const char *text)
 {
 	size_t len = strlen(text), n = 0;
@@ -317,6 +318,7 @@ static bool read_digits(struct tokenizer_reader *r, const struct json_node *n, c
 	                    no_string);
 }
 
+/* Components without members are mapped first, the others have a reader. */
 bool tokenizer_read_splitter(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	static const struct tokenizer_component parts[] = {

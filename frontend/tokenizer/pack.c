@@ -84,7 +84,8 @@ static uint32_t named_id(const struct tokenizer_named_id *names, const char *tex
 	return TFMC_TOK_NONE;
 }
 
-/* Parses a template string into items. */
+/* Parses a template string (`cls_token $A sep_token:1`; a number after ':' is the segment id, one digit) into items. Names
+ * without an id are left out. */
 static void add_items(struct tokenizer_desc *d, const char *at, const struct tokenizer_named_id *names)
 {
 	for (; *at != '\0'; at += strspn(at, " ")) {
@@ -215,7 +216,8 @@ static bool is_base_free(const struct tokenizer_trie *t, size_t base, const unsi
 	return true;
 }
 
-/* First base that fits children with these codes. Base 0 is allowed, except for the slot of the root. */
+/* First base that fits children with these codes, ascending: the first child takes a slot of the free list. Base 0 is
+ * allowed, except for the slot of the root. */
 static size_t find_base(struct tokenizer_trie *t, const unsigned *codes, size_t n)
 {
 	unsigned tries = 0;
@@ -237,7 +239,7 @@ static size_t find_base(struct tokenizer_trie *t, const unsigned *codes, size_t 
 static bool place_children(struct tokenizer_trie *t, const struct tokenizer_key *keys, const struct range *r,
                            struct ranges *queue)
 {
-	unsigned codes[257];
+	unsigned codes[257]; /* of 256 bytes, and the end of a key */
 	size_t n = 0;
 	for (size_t i = r->from; i < r->to; i++) {
 		unsigned code = code_at(&keys[i], r->depth);
@@ -400,7 +402,7 @@ static enum tfmc_status write_added(struct packer *p)
 	return TFMC_OK;
 }
 
-/* Builds the hash table of merges, at most half full. The first of equal pairs stays. */
+/* Builds the hash table of merges, at most half full, so that searches are short. Of equal pairs the lowest rank stays. */
 static enum tfmc_status write_pairs(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
@@ -571,7 +573,7 @@ static void init_header(struct packer *p)
 	p->head.unknown_score = d->unknown_score;
 }
 
-/* Copies header and sections into the arena and sets the checksum. */
+/* Copies header and sections into the arena and sets the checksum, which covers all bytes after it. */
 static enum tfmc_status finish(struct packer *p, struct tokenizer_packed *out)
 {
 	size_t over = p->out.len % TFMC_TOK_ALIGN;
@@ -605,6 +607,7 @@ static enum tfmc_status check_packed(const struct tokenizer_source *s, const str
 	return TFMC_OK;
 }
 
+/* A failed write of a section shows in the buffers or in st; TEXTS is written last, as other sections append to it. */
 enum tfmc_status tokenizer_pack(const struct tokenizer_source *s, struct tokenizer_desc *d,
                                 struct tokenizer_packed *out)
 {

@@ -136,7 +136,7 @@ static const char categories[][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "
                                      "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
                                      "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
 
-/* Computes the runs of equal categories over all characters. */
+/* Computes the runs of equal categories over all characters (PATTERN_CHAR_LAST, an invalid byte, has none). */
 static bool compute_runs(struct arena *a, struct pattern_runs *runs)
 {
 	for (uint32_t cp = 0; runs->n == 0 || cp < PATTERN_CHAR_LAST; cp++) {
@@ -393,7 +393,8 @@ static bool read_member(struct parser *p, struct pattern_set *set)
 	return pattern_set_add(p->arena, set, from, to) || reject(p, "no memory") != NULL;
 }
 
-/* Intersects the set so far with the part before or after &&. */
+/* Ends a part of a set, before && or at its end: intersects the set so far with it (the first part is the set) and empties
+ * it. Without regard to case, each part gets both cases before it is intersected or complemented. */
 static bool intersect_part(struct parser *p, struct pattern_set *all, struct pattern_set *part, bool is_first)
 {
 	pattern_set_normalize(part);
@@ -407,7 +408,8 @@ static bool intersect_part(struct parser *p, struct pattern_set *all, struct pat
 	return true;
 }
 
-/* Parses the members of a set up to its closing bracket. */
+/* Parses the members of a set up to its closing bracket, which is a member where it comes first. ^ complements the whole
+ * set, after all intersections. */
 static bool read_members(struct parser *p, struct pattern_set *out)
 {
 	struct pattern_set part = {0};
@@ -428,7 +430,7 @@ static bool read_members(struct parser *p, struct pattern_set *out)
 	return ok && (!negative || pattern_set_complement(p->arena, out));
 }
 
-/* Parses a set after its bracket. */
+/* Parses a set after its bracket; sets nest by recursion, so their depth is limited. */
 static bool read_set(struct parser *p, struct pattern_set *out)
 {
 	if (p->depth >= NEST_MAX)
@@ -499,7 +501,7 @@ static struct pattern *parse_group(struct parser *p)
 	return n;
 }
 
-/* Parses a set in brackets, a dot, an escape or a character. */
+/* Parses a set in brackets, a dot (all but a newline), an escape or a character. */
 static struct pattern *parse_char(struct parser *p)
 {
 	struct pattern *n = new_node(p, PATTERN_SET);
@@ -587,7 +589,8 @@ static struct pattern *parse_atom(struct parser *p)
 
 /* ---- repetitions ---- */
 
-/* X*+ is X*(?!X); X?+ is X|(?!X). */
+/* X*+ is X*(?!X); X?+ is X|(?!X), as a single character X that may match again is not given back. Of groups that is not
+ * equivalent: they are rejected. */
 static struct pattern *make_possessive(struct parser *p, struct pattern *n)
 {
 	struct pattern_set set = {0};

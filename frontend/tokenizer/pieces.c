@@ -36,6 +36,7 @@ static size_t find_slot(const struct tokenizer_index *x, const char *text, size_
 	return at;
 }
 
+/* Of equal pieces the first one is found. The table is at most half full. */
 struct tokenizer_index *tokenizer_index_new(struct arena *a, const struct tokenizer_desc *d)
 {
 	struct tokenizer_index *x = ARENA_NEW(a, struct tokenizer_index);
@@ -124,7 +125,8 @@ bool tokenizer_set_byte_token(struct arena *a, struct tokenizer_token *t)
 	return true;
 }
 
-/* Goes backwards: of several tokens of one byte the first counts. */
+/* Byte tokens are recognized by their flag, in byte-level models by a piece of one byte. Goes backwards: of several tokens
+ * of one byte the first counts. */
 void tokenizer_find_byte_tokens(struct tokenizer_desc *d)
 {
 	bool byte_level = d->flags & TFMC_TOK_H_BYTE_LEVEL;
@@ -184,7 +186,7 @@ static int compare_scores(const void *pa, const void *pb)
 	return a > b ? -1 : a < b;
 }
 
-/* Distinct scores of matched pieces, descending. */
+/* Distinct scores of matched pieces, descending: the index of a score is the rank of merges to pieces that have it. */
 static enum tfmc_status sort_scores(const struct tokenizer_source *s, const struct tokenizer_desc *d,
                                     double **scores, size_t *n)
 {
@@ -228,6 +230,8 @@ static bool add_splits(const struct tokenizer_source *s, const struct tokenizer_
 	return true;
 }
 
+/* Equal pieces but the first are skipped. Long ones are an error: a piece is split at each of its characters, and each part
+ * is hashed. */
 enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s, struct tokenizer_desc *d)
 {
 	struct tokenizer_index *x = tokenizer_index_new(s->arena, d);

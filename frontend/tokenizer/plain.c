@@ -97,7 +97,7 @@ static const struct json_node *read_merge_lines(const struct tokenizer_source *s
 	return list;
 }
 
-/* Member added_tokens with those of the names that the vocabulary has. */
+/* Member added_tokens with those of the names that the vocabulary has; they need no escapes in JSON. */
 static const char *special_tokens(struct arena *a, const struct json_node *vocab, const char *const *names,
                                   size_t n)
 {
@@ -111,6 +111,8 @@ static const char *special_tokens(struct arena *a, const struct json_node *vocab
 	return arena_printf(a, ",\"added_tokens\":[%s]", list);
 }
 
+/* The files have no special tokens: those of the configuration count, without one <|endoftext|> if it is in the
+ * vocabulary. */
 enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char *vocab, size_t n_vocab,
                                     const char *merges, size_t n_merges, struct tokenizer_packed *out)
 {
@@ -197,6 +199,8 @@ static const char *bert_normalizer(struct arena *a, const struct tokenizer_bert 
 	                    lower ? "true" : "false", strip ? "true" : "false");
 }
 
+/* The words become the vocabulary of a tokenizer.json, their ids are their indices. A configuration names class, special
+ * tokens and flags; without one they are BERT's and those of `bert`. */
 enum tfmc_status tokenizer_from_words(const struct tokenizer_source *s, const char *const *words, size_t n,
                                       const struct tokenizer_bert *bert, struct tokenizer_packed *out)
 {
@@ -237,7 +241,8 @@ enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, cons
 static enum tfmc_status finish_scored(const struct tokenizer_source *s, struct tokenizer_desc *d,
                                       struct tokenizer_packed *out)
 {
-	const struct tokenizer_spm spm = {false, true, true, " "};
+	const struct tokenizer_spm spm = {false, true, true,
+	                                  " "}; /* BPE, a space before the text, no space removed */
 	for (size_t i = 0; i < d->n_tokens; i++) {
 		int64_t type = tokenizer_byte_piece(d->tokens[i].piece) >= 0 ? TOKENIZER_PIECE_BYTE
 		               : i == 0                                      ? TOKENIZER_PIECE_UNKNOWN
@@ -274,6 +279,7 @@ static bool read_hex(struct arena *a, const char *text, size_t n, struct tokeniz
 	return true;
 }
 
+/* A line is id, score and bytes, separated by tabs; ids must be line numbers from 0 on, so that none is absent or double. */
 enum tfmc_status tokenizer_from_scored(const struct tokenizer_source *s, const char *text, size_t len,
                                        struct tokenizer_packed *out)
 {

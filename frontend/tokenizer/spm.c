@@ -2,7 +2,8 @@
 /*
  * SentencePiece: meaning of its types and settings, and tokenizer.model, a protobuf of which only the
  * relevant fields are read; unsupported fields that change results are rejected. Classes of hub directories number its
- * pieces in their own way and add tokens after them.
+ * pieces in their own way and add tokens after them. Numbers of fields are those of sentencepiece_model.proto; a field
+ * with another wire type is skipped.
  *
  * Marian: each side has a SentencePiece model that splits its text; vocab.json has the ids of the pieces.
  * Pieces that it lacks take part in the split and are encoded as the unknown token: they get ids after the
@@ -32,6 +33,8 @@ bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc
 	return true;
 }
 
+/* Control pieces are added tokens that are matched in the raw text, user-defined ones in normalized text, as text; only
+ * normal and user-defined pieces may result from encoding a word. */
 bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t i, int64_t type)
 {
 	struct tokenizer_token *t = &d->tokens[i];
@@ -75,6 +78,8 @@ static void score_user_pieces(struct tokenizer_desc *d)
 	}
 }
 
+/* As in SentencePiece, an unknown character costs 10 more than the worst piece. Decoding removes the space that encoding
+ * prepends. BPE has merges by the scores of their results. */
 enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct tokenizer_desc *d,
                                       const struct tokenizer_spm *spm)
 {
@@ -116,7 +121,7 @@ struct model {
 	bool suffix;
 };
 
-/* Reads a SentencePiece message: piece, score, type. */
+/* Reads a SentencePiece message: piece (1), score (2), type (3; absent: normal). */
 static bool read_piece(struct model *m, struct proto_range piece, size_t i)
 {
 	struct tokenizer_token *t = &m->desc->tokens[i];
@@ -139,7 +144,7 @@ static bool read_piece(struct model *m, struct proto_range piece, size_t i)
 	return ok && tokenizer_set_type(m->source, m->desc, i, type);
 }
 
-/* Reads TrainerSpec: model type and whitespace suffix. */
+/* Reads TrainerSpec: model type (3) and treat_whitespace_as_suffix (24). */
 static bool read_trainer(struct model *m, struct proto_range spec)
 {
 	struct proto_field f;
@@ -153,7 +158,7 @@ static bool read_trainer(struct model *m, struct proto_range spec)
 	return ok;
 }
 
-/* Reads NormalizerSpec: character map and space handling. */
+/* Reads NormalizerSpec: character map (2), add_dummy_prefix (3), remove_extra_whitespaces (4), escape_whitespaces (5). */
 static bool read_normalizer(struct model *m, struct proto_range spec)
 {
 	struct proto_field f;
@@ -172,8 +177,8 @@ static bool read_normalizer(struct model *m, struct proto_range spec)
 	return ok;
 }
 
-/* Reads a ModelProto: counts the pieces, then reads pieces, TrainerSpec and NormalizerSpec. False: malformed, or
- * after a diagnostic. */
+/* Reads a ModelProto: counts the pieces (1), whose array is then allocated, then reads pieces, TrainerSpec (2) and
+ * NormalizerSpec (3). False: malformed, or after a diagnostic. */
 static bool read_model(struct model *m, struct proto_range all)
 {
 	struct proto_range count = all;
@@ -198,7 +203,8 @@ static bool read_model(struct model *m, struct proto_range all)
 	return ok;
 }
 
-/* Parses tokenizer.model: pieces with types, no operations yet. */
+/* Parses tokenizer.model: pieces with types, no operations yet. *spm: its settings, with the format's defaults for absent
+ * fields. */
 static enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data,
                                            size_t len, struct tokenizer_desc **out, struct tokenizer_spm *spm)
 {
@@ -278,7 +284,8 @@ static bool lists_ids(const struct tokenizer_config *c)
 	return false;
 }
 
-/* Numbers the pieces as the class does and adds its tokens. */
+/* Numbers the pieces as the class does and adds its tokens: languages and <mask>, or T5's sentinels, unless a file lists
+ * tokens with ids, which tokenizer_add_configured then adds. */
 static enum tfmc_status number_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d)
 {
 	const struct tokenizer_class *class = s->config->class;
@@ -370,7 +377,8 @@ static enum tfmc_status reserve_tokens(const struct tokenizer_source *s, struct 
 	return d->added != NULL ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
-/* Adds the pieces with their scores. False: no memory. */
+/* Adds the pieces with their scores: to the token of the vocabulary that has the piece, else to a new one after it
+ * (F_UNKNOWN). False: no memory. */
 static bool add_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d,
                        const struct tokenizer_desc *spm, const struct tokenizer_index *ids)
 {
@@ -393,7 +401,9 @@ static bool add_pieces(const struct tokenizer_source *s, struct tokenizer_desc *
 	return true;
 }
 
-/* Makes single characters of the vocabulary that this side's model lacks matchable. */
+/* Makes single characters of the vocabulary that this side's model lacks matchable, with the score of an unknown character:
+ * Marian looks up an unknown character in the vocabulary, by itself only (F_LONE), as unknown ones in a row are one
+ * piece. */
 static void add_characters(struct tokenizer_desc *d, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -440,6 +450,7 @@ enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const u
 	TFMC_TRY(tokenizer_spm_read(s, spm_bytes, n_spm, &pieces, &spm));
 	TFMC_TRY(tokenizer_read_ids(s, vocab, n_vocab, &d));
 	size_t n = d->n_tokens;
+	/* before reserve_tokens(): the index has pieces that are matched, and then none is */
 	struct tokenizer_index *ids = tokenizer_index_new(s->arena, d);
 	TFMC_TRY(reserve_tokens(s, d, pieces->n_tokens));
 	if (ids == NULL)

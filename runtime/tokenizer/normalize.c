@@ -292,7 +292,7 @@ static void replace_blanks(const char *s, size_t n, uint32_t min, const char *to
 	}
 }
 
-/* Replaces every match of an automaton. */
+/* Replaces every match of an automaton, which is not empty (the compiler rejects patterns that may match nothing). */
 static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
                             size_t n, struct tok_text *out)
 {
@@ -330,6 +330,7 @@ static void trim(const char *s, size_t n, uint32_t sides, struct tok_text *out)
 	tok_append(out, s + from, n - from);
 }
 
+/* Appends to `out`, which is empty, the text after one operation. Without a map CHARS changes nothing. */
 static void apply_normalizer(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
                              size_t n, struct tok_text *out)
 {

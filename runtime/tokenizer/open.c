@@ -233,7 +233,8 @@ static bool head_fits(const struct tfmc_tokenizer *t)
 }
 
 /* Validates sections and ids; returns a status. The header comes first, then the checksum, before anything is read by
- * offsets. */
+ * offsets; then the tokens, with whose number all other ids are compared. `bytes` may be more than the header's: a second
+ * tokenizer may follow. */
 static int tok_open_sections(struct tfmc_tokenizer *t, uint64_t bytes)
 {
 	const struct tfmc_tok_header *h = t->head;

@@ -379,7 +379,8 @@ struct part {
 	size_t from, to;
 };
 
-/* Passes the collected part to the next splitter. */
+/* Passes the collected part to the next splitter; an empty one is dropped. After any text, also if it was removed, the next
+ * part is not the start of the text (is_start, for METASPACE). */
 static void flush_part(struct part *p)
 {
 	if (p->to > p->from)
@@ -488,7 +489,7 @@ static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t 
 		tok_split(r, level + 1, out->data, out->n);
 }
 
-/* Prepends a space unless the part begins with one. */
+/* Prepends a space unless the part, which is not empty (tok_split), begins with one. */
 static void prefix_space(struct tok_run *r, uint32_t level, const char *s, size_t n)
 {
 	struct tok_text *out = &r->level[level];

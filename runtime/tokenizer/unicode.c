@@ -119,6 +119,7 @@ static void tok_put_char(struct tok_text *t, uint32_t cp)
 	tok_append(t, s, n);
 }
 
+/* Lower case of characters by themselves, without context (final sigma) or language, as Rust's char::to_lowercase. */
 void tok_append_lower(const char *s, size_t n, struct tok_text *out)
 {
 	for (size_t at = 0; at < n;) {
@@ -303,6 +304,7 @@ static bool is_inert(enum tok_form form, const char *s, size_t n)
 	return true;
 }
 
+/* All forms begin with the full decomposition and canonical order; NFC and NFKC then compose. */
 void tok_append_normal_form(enum tok_form form, const char *s, size_t n, struct tok_text *out)
 {
 	struct code_points c = {0};
