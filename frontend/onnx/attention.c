@@ -54,8 +54,8 @@ static bool read_heads(struct importer *im, size_t i, const char *count, struct 
 	return import_heads(im, operand_needed(im, i), attribute_int(im, count, 0), out);
 }
 
-/* Puts the keys or values of operand `past` before those of the node; all of them are output i, too. A past of no
-   positions adds nothing. */
+/* Puts the keys or values of operand `past` before those of the node; all of them are output i, too (identity() gives
+   them its name). A past of no positions adds nothing. */
 static bool join_past(struct importer *im, struct heads *h, size_t past, size_t i)
 {
 	struct operand *before = operand_at(im, past);
@@ -307,7 +307,8 @@ static bool rotary_by_table(struct importer *im, struct operand *v, const struct
 }
 
 /* (a, b) becomes (a cos - b sin, a sin + b cos) in the first `rotary_embedding_dim` features (0: all), by `rope`
-   where tables are stored, else written out. Rows of three axes are split into heads and merged again. */
+   where tables are stored, else written out. Rows of three axes are split into heads and merged again; ONNX Runtime may
+   leave out their number, and then rotates whole heads, of twice the columns of the tables. */
 bool import_rotary(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0);

@@ -192,7 +192,7 @@ static bool fold_binary(struct importer *im, enum fold_op op)
 
 /* ---- unary operators ---- */
 
-/* out = f(a) of floats. */
+/* out = f(a) of floats. False: an int, of which the result would be another type. */
 static bool fold_unary(struct importer *im, double (*f)(double))
 {
 	const struct operand *a = operand_at(im, 0);
@@ -400,7 +400,7 @@ static bool fold_gather(struct importer *im)
 }
 
 /* A slice of a list, with a positive or negative step. Bounds are clamped as the standard does: to [0, n], backwards
-   to [-1, n - 1]. */
+   to [-1, n - 1]. Steps beyond the size stay a node: i += by could overflow. */
 static bool fold_slice(struct importer *im)
 {
 	const struct operand *v = operand_at(im, 0);

@@ -4,7 +4,8 @@
  * are those of the file, with _ in place of characters that names of the language do not have; comments say in which
  * block of the exporter (the directory of a node's name) the statements after them are.
  * The importer knows a value of the file as an operand (import.h), bound under its name; statements are lowered as
- * soon as they are written, which infers their types and reports what the language refuses.
+ * soon as they are written, which infers their types and reports what the language refuses. An output whose name is ""
+ * is one that no node reads: it gets no value.
  */
 #include "frontend/onnx/import.h"
 
@@ -64,6 +65,7 @@ const char *import_text(struct importer *im, const char *fmt, ...)
 	return text;
 }
 
+/* The first refusal alone is reported: later ones may be its consequences. */
 bool import_refuse(struct importer *im, const char *fmt, ...)
 {
 	const char *text;
@@ -86,7 +88,8 @@ static const char *scope_of(const struct importer *im)
 	return slash == NULL ? "" : arena_strndup(im->a, name, (size_t)(slash - name));
 }
 
-/* Appends `targets = value` and lowers it. */
+/* Appends `targets = value` and lowers it, which infers the types of the targets. A statement that the language rejects is
+   the import's own text, so a note says for which node it was written. */
 static bool append_statement(struct importer *im, const char *targets, const char *value)
 {
 	const char *text = import_text(im, "%s = %s", targets, value);
@@ -407,7 +410,7 @@ static int64_t ids_below(const struct importer *im, const char *name)
 }
 
 /* Adds an input of the graph to the model; its type and dims are those of the file, ids of tables are i32 with
-   `below`. */
+   `below`. All sizes without bounds are reported, not only the first. */
 static bool add_input(struct importer *im, struct strmap *bounds, const struct onnx_value *v)
 {
 	struct frontend_input *in = ARENA_PUSH(im->a, &im->m->inputs);
@@ -858,7 +861,8 @@ static const char *import_graph(struct importer *im, struct arena *a, const char
 	return text;
 }
 
-/* A model that has dims and inputs alone: the inference of types lowers statements against it. NULL: no memory. */
+/* A model that has dims and inputs alone: the inference of types lowers statements against it. It has no tokens (-1), and
+   weights keep the types of the file. NULL: no memory. */
 static struct frontend_model *create_scratch(struct diag_context *cx)
 {
 	struct frontend_model *m = memory_zeroed(1, sizeof(*m));

@@ -138,7 +138,8 @@ static void reshaped(const struct ir_type *to, const struct ir_type *t, const st
 
 static bool int_at(struct search *s, struct ir_value v, const struct place *at, int64_t *out);
 
-/* The indices of the operand of a view, those that are not known ANY; true: all are known. */
+/* The indices of the operand of a view, those that are not known ANY; true: all are known. A slice moves a number; an
+   index along an axis of the root stays only if the slice begins at 0. */
 static bool view_places(const struct search *s, const struct ir_op *op, const struct place *at,
                         struct place *in)
 {

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+/* The product of sizes [from, to), 1 for none. */
 static const struct ir_dim *product_of(struct importer *im, const struct ir_dim *const *dims, int from,
                                        int to)
 {

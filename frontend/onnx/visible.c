@@ -118,7 +118,7 @@ static struct outcome combine(struct evaluation *e, const struct ir_op *op, comb
 	return out;
 }
 
-/* The largest (or least) value of k times an index in [0, size). */
+/* The largest (or least) value of k times an index in [0, size): it is at index 0 or size - 1, by the sign of k. */
 static const struct ir_dim *reach(struct evaluation *e, int64_t k, const struct ir_dim *size, bool largest)
 {
 	struct ir_dims *t = e->im->dims;

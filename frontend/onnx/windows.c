@@ -18,7 +18,8 @@ struct window {
 	        [WINDOW_AXES_MAX]; /* ceil_mode: read behind the border; count_include_pad does not count it */
 };
 
-/* An attribute with a number for each axis. */
+/* An attribute with a number for each axis, `def` without it. False: refused. Numbers are below 2^31, so that sums and
+   products of two of them do not overflow. */
 static bool read_axes(struct importer *im, const char *name, size_t n, int64_t def, int64_t *out)
 {
 	const int64_t *list;
@@ -249,6 +250,8 @@ static const char *add_windows(struct importer *im, const char *x, const struct 
 	                        dim_text(im, end));
 }
 
+/* Every element times its window (window_products), then the windows are added along one axis after another: `left` are
+   the axes that are done, `right` those that follow. Groups are those of the channels. */
 bool import_conv_transpose(struct importer *im)
 {
 	struct operand *v = operand_needed(im, 0), *weight = operand_needed(im, 1), *bias = operand_at(im, 2);
@@ -353,6 +356,7 @@ bool import_pool(struct importer *im)
 	return import_output(im, 0, "%s", x);
 }
 
+/* The maximum or mean of all axes from 2 on, which stay with size 1. */
 bool import_global_pool(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);
