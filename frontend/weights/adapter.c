@@ -58,7 +58,7 @@ static bool report_type(const struct adapter *ad, const char *key, const char *e
 	return false;
 }
 
-/* True: a value without effect (null, false, empty). Unknown keys are accepted with such values: PEFT writes all keys. */
+/* True: a value without effect (null, false, empty). Unknown keys may have such values: PEFT writes all keys. */
 static bool is_off(const struct json_node *v)
 {
 	switch (v->kind) {
@@ -120,7 +120,7 @@ static bool names_module(const char *name, const char *path)
 	return n <= all && strcmp(path + all - n, name) == 0 && (n == all || path[all - n - 1] == '.');
 }
 
-/* KEYS_IGNORED: how the adapter was trained or saved, and which modules were selected: the file's tensors show those. */
+/* KEYS_IGNORED: how the adapter was trained or saved, and which modules were selected: the tensors show those. */
 #define KEYS_IGNORED                                                                                     \
 	"auto_mapping base_model_name_or_path bias eva_config exclude_modules inference_mode "           \
 	"layers_pattern "                                                                                \
@@ -148,7 +148,7 @@ static bool check_config(struct adapter *ad)
 		    !list_has_word(KEYS_READ, key, n))
 			return refuse(ad, key, "; it may change what the tensors mean");
 	}
-	/* pissa, olora, corda, loftq change the weights of the model, too; the listed ones initialize the factors only */
+	/* pissa, olora, corda, loftq change the weights of the model, too; the listed ones are for factors only */
 	if (start != NULL && start->kind == JSON_NODE_STRING &&
 	    !list_has_word("gaussian eva orthogonal", start->text, strlen(start->text)))
 		return refuse(ad, "init_lora_weights",
@@ -305,8 +305,8 @@ static bool is_targeted(const struct adapter *ad, const char *path)
 }
 
 /* Finds the tensor that a module changes, and compares shapes: fits_rows, W is [out, in]; fits_columns, it is [in, out]
-   (tables always); a square one fits both ways. With a rank_pattern, ranks differ from `r` and are those of the factors.
-   If an adapter replaced the tensor, the update is added to the replacement. */
+   (tables always); a square one fits both ways. With a rank_pattern, ranks differ from `r` and are those of the
+   factors. If an adapter replaced the tensor, the update is added to the replacement. */
 static bool find_module(struct adapter *ad, const char *path, struct module *m)
 {
 	const struct stored_tensor *t = m->a != NULL ? m->a : m->b;
@@ -415,6 +415,8 @@ static bool attach_all(struct adapter *ad)
 	return ok;
 }
 
+/* Tensors are collected by module before any update is attached: the factors of a module are two tensors, in any order
+   of the file, and fan_in_fan_out is judged by all shapes. */
 enum tfmc_status weight_adapter_open(struct weight_files *wf, struct arena *a, struct diag_context *cx,
                                      const char *dir, const char *folder, struct loc loc)
 {

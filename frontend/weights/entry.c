@@ -198,10 +198,10 @@ static int64_t product(const int64_t *dims, const int *axes, int n)
 }
 
 /*
- * x with its axes permuted: axis i of the result is axis from[i] of x. Weight expressions only swap the last two axes of
- * a shape. So for each axis of the result, the axes that are not yet in order are grouped as [front, before, from the
- * required axis on], and a transpose rotates the required one to their front. `order` lists the axes of x as they are
- * now. Of an empty tensor only the shape changes.
+ * x with its axes permuted: axis i of the result is axis from[i] of x. Weight expressions only swap the last two axes
+ * of a shape. So for each axis of the result, the axes that are not yet in order are grouped as [front, before, from
+ * the required axis on], and a transpose rotates the required one to their front. `order` lists the axes of x as they
+ * are now. Of an empty tensor only the shape changes.
  */
 static const struct ir_wexpr *permute_axes(struct arena *a, const struct ir_wexpr *x, const int64_t *from)
 {
@@ -243,8 +243,8 @@ static const struct ir_wexpr *leaf(struct weight_build *b, const struct stored_t
 
 /*
  * A tensor of floats, or its replacement, with the updates of adapters, rounded once to its stored type. A table or a
- * replaced tensor must have one reader: PEFT lets one module read the updated copy and leaves others that share it, such
- * as a tied head, with the stored one.
+ * replaced tensor must have one reader: PEFT lets one module read the updated copy and leaves others that share it,
+ * such as a tied head, with the stored one.
  */
 static const struct ir_wexpr *adapt_tensor(struct weight_build *b, struct stored_tensor *w, struct loc loc)
 {
@@ -267,6 +267,8 @@ static const struct ir_wexpr *adapt_tensor(struct weight_build *b, struct stored
 	return w->dtype == DT_BF16 || w->dtype == DT_F16 ? wexpr_round(b->arena, w->dtype, x) : x;
 }
 
+/* Adapters change floats alone, so they come first; then a tensor that cannot be read is an error, and quants keep
+   their format. */
 const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, struct loc loc)
 {
 	struct stored_tensor *w = weight_files_find(b->files, name);
@@ -607,6 +609,7 @@ static const struct weight_op origins[] = {
          apply_concat_or_stack},
 };
 
+/* In this order: optional, steps, origins, as a step in a list has the first two alone (check_members). */
 const char *weight_source_key(size_t i)
 {
 	if (i == 0)
@@ -705,6 +708,7 @@ static const struct weight_entry *read_chain(struct weight_entry_reader *r, cons
 	return e;
 }
 
+/* depth counts nested lists of any, concat and stack, by which this function recurses; 1 is the outermost mapping. */
 const struct weight_entry *weight_entry_read(struct weight_entry_reader *r, const struct yaml_node *node)
 {
 	const struct weight_entry *e = NULL;

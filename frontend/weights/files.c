@@ -229,8 +229,8 @@ bool weight_files_add(struct weight_files *wf, struct stored_tensor *t)
 }
 
 /* Maps a file and adds it to the list, where it stays even if it proves damaged. NULL after a diagnostic. A GGUF file
-   that `parsed` has mapped is shared, not mapped twice. The path is recorded first, with the owner's, as
-   weight_files_paths lists all files that were tried. */
+   that `parsed` has mapped is shared, not mapped twice. Paths are recorded with the owner, whose list has those of
+   attached files, too. */
 static struct mapped_file *map_file(struct weight_files *wf, const char *path, struct loc loc)
 {
 	struct mapped_file *file = ARENA_PUSH(wf->arena, &wf->files);
@@ -567,7 +567,7 @@ enum tfmc_status weight_files_unwrap(struct weight_files *wf, const struct yaml_
 	if (prefixes == NULL)
 		return TFMC_OK;
 	struct yaml_list list = yaml_as_list(wf->arena, prefixes);
-	/* Prefixes may be nested in any order: each pass over the list removes a level, and n prefixes have n levels. */
+	/* Prefixes may be nested in any order: each pass over the list removes a level, of at most n. */
 	for (size_t i = 0; i < list.n * list.n; i++) {
 		const struct yaml_node *prefix = list.items[i % list.n];
 		if (!yaml_expect(wf->cx, prefix, YAML_SCALAR, "unwrap"))
@@ -679,8 +679,8 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	const char *const *names = weight_files_names(wf, &n);
 	const char *typo = n > TYPO_NAMES_MAX ? NULL : nearest_name(name, names, n);
 	struct buf out;
-	/* Scores, best first: SIZE_MAX, a prefix or suffix more; SIZE_MAX - 1, a typing mistake; else common bytes, which
-	   must be half of the name. */
+	/* Scores, best first: SIZE_MAX, a prefix or suffix more; SIZE_MAX - 1, a typing mistake; else common bytes,
+	   which must be half of the name. */
 	if (typo != NULL) /* after names that differ in a prefix or suffix */
 		insert_best(best, scores, typo, SIZE_MAX - 1);
 	for (size_t i = 0; i < n; i++) {
@@ -710,8 +710,8 @@ void weight_tensor_data(const struct stored_tensor *t, struct weight_bytes *out)
 		out->dims[i] = t->dims[t->reversed ? t->rank - 1 - i : i];
 }
 
-/* Attached files are searched after those of the model, as an adapter may use a name that the model has: the file decides
-   which tensor is meant. */
+/* Attached files are searched after those of the model, as an adapter may use a name that the model has: the file
+   decides which tensor is meant. */
 const struct stored_tensor *weight_files_stored(const struct weight_files *wf, const char *file,
                                                 const char *tensor)
 {

@@ -542,7 +542,7 @@ const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 	return NULL;
 }
 
-/* Alignment of tensor data: general.alignment, default 32. */
+/* Alignment of tensor data: general.alignment, default 32; a power of two, as align_up() masks by it. */
 static bool read_alignment(struct cursor *c, const struct gguf *g, size_t *out)
 {
 	const struct gguf_value *v = gguf_find(g, "general.alignment");
@@ -625,9 +625,8 @@ static bool read_tensor_info(struct cursor *c, struct stored_tensor *t, uint64_t
 	if (t->rank >= 2) {
 		t->format = type->format;
 		t->read_quants = type->read_quants;
-	} else if (t->read !=
-	           NULL) { /* converted elements are f64: with f32 they would be quants (weight_bytes) */
-		t->dtype = DT_F64;
+	} else if (t->read != NULL) {
+		t->dtype = DT_F64; /* of converted elements: f32 with a reader means quants (weight_bytes) */
 	}
 	return compute_size(c, type, t);
 }

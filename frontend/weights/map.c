@@ -133,7 +133,8 @@ static int64_t weight_series_index(struct arena *a, const char *series, const ch
 
 /* ---- params ---- */
 
-/* "'layers' is 12": the model params with this value; "": none, or more than NAMED_PARAMS. */
+/* "'layers' is 12": the model params with this value; "": none, or more than NAMED_PARAMS, of which none is likelier to
+ * be the wrong one. */
 static const char *params_with_value(const struct weight_fault_context *x, int64_t value)
 {
 	size_t n = 0, found = 0;
@@ -164,8 +165,8 @@ static const char *count_suffix(const struct weight_fault_context *x, size_t n, 
 	return n == 0 ? "" : arena_printf(x->arena, "; %zu more %s", n, what);
 }
 
-/* Reports a wrong number of layers, with all faults of absent tensors in the series; false: the name of the tensor is in
- * no series that has an end. The model asks for the largest index + 1, whose param the note names. */
+/* Reports a wrong number of layers, with all faults of absent tensors in the series; false: the name of the tensor is
+ * in no series that has an end. The model asks for the largest index + 1, whose param the note names. */
 static bool report_series(const struct weight_fault_context *x, struct weight_faults *faults,
                           struct weight_fault *first)
 {
@@ -315,8 +316,8 @@ static bool have_same_factor(const struct weight_fault *a, const struct weight_f
 }
 
 /* Reports a wrong shape, with all faults of the same factor (a wrong param of the model) or, where a step of the map
- * would help (hint) or ranks differ, of the same map entry. The note names the params that have the smallest wrong size:
- * a size like 3 D is no param, D is. */
+ * would help (hint) or ranks differ, of the same map entry. The note names the params that have the smallest wrong
+ * size: a size like 3 D is no param, D is. */
 static void report_shape(const struct weight_fault_context *x, struct weight_faults *faults,
                          struct weight_fault *first)
 {
@@ -425,8 +426,8 @@ struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, s
 
 /* ---- reading ---- */
 
-/* Checks that each capture occurs on both sides: one of the source alone could not be filled, and one of the pattern alone
- * would map several parameters to one tensor. */
+/* Checks that each capture occurs on both sides: one of the source alone could not be filled, and one of the pattern
+ * alone would map several parameters to one tensor. */
 static bool check_captures(struct weight_map *m, const struct pattern *p)
 {
 	for (size_t i = 0; i < p->key.n; i++) {
@@ -576,8 +577,8 @@ static struct pattern *find_pattern(struct weight_map *m, const struct parameter
 	return found;
 }
 
-/* Records a parameter without a fitting tensor; returns NULL. Where one has no tensor at all, unused tensors and patterns
- * may be its consequence, and are not reported (m->missing). */
+/* Records a parameter without a fitting tensor; returns NULL. Where one has no tensor at all, unused tensors and
+ * patterns may be its consequence, and are not reported (m->missing). */
 static const struct ir_wexpr *record_fault(struct weight_map *m, const struct parameter_request *request,
                                            const struct pattern *p, struct weight_fault fault)
 {
@@ -588,8 +589,8 @@ static const struct ir_wexpr *record_fault(struct weight_map *m, const struct pa
 	return NULL;
 }
 
-/* Finds a permutation of the axes of x that has the requested shape: axis i is from[i]. False: none. The first free axis
- * of the size is taken: axes of one size are exchangeable here. */
+/* Finds a permutation of the axes of x that has the requested shape: axis i is from[i]. False: none. The first free
+ * axis of the size is taken: axes of one size are exchangeable here. */
 static bool find_axes(const struct parameter_request *request, const struct ir_wexpr *x, int64_t *from)
 {
 	unsigned taken = 0;
@@ -618,8 +619,8 @@ static bool has_same_count(const struct parameter_request *request, const struct
 	return n == 1;
 }
 
-/* Suggests a step of the map that makes a source of another shape fit; "": none. p NULL: the source is the tensor of the
- * parameter's name, without an entry. A matrix whose last step is a transpose fits without it. */
+/* Suggests a step of the map that makes a source of another shape fit; "": none. p NULL: the source is the tensor of
+ * the parameter's name, without an entry. A matrix whose last step is a transpose fits without it. */
 static const char *shape_hint(struct weight_map *m, const struct parameter_request *request,
                               const struct pattern *p, const struct ir_wexpr *x)
 {
@@ -648,8 +649,8 @@ static const char *describe_source(struct weight_map *m, const struct ir_wexpr *
 	return "its source in weights.map";
 }
 
-/* Checks the shape of a source; a longer vocabulary is sliced (files pad it to a multiple), another shape is recorded as a
- * fault. */
+/* Checks the shape of a source; a longer vocabulary is sliced (files pad it to a multiple), another shape is recorded
+ * as a fault. */
 static const struct ir_wexpr *check_shape(struct weight_map *m, const struct parameter_request *request,
                                           const struct pattern *p, const struct ir_wexpr *x)
 {
@@ -689,8 +690,8 @@ static const struct ir_wexpr *find_plain_ints(const struct ir_wexpr *e)
 
 /* ---- tied parameters ---- */
 
-/* The entry of a parameter; NULL: none. *tensor: the stored tensor if the entry names exactly one without steps, or of the
- * parameter's name where there is no entry; else NULL. *b can then be used with the entry. */
+/* The entry of a parameter; NULL: none. *tensor: the stored tensor if the entry names exactly one without steps, or of
+ * the parameter's name where there is no entry; else NULL. *b can then be used with the entry. */
 static const struct weight_entry *find_entry(struct weight_map *m, const char *path, struct weight_build *b,
                                              struct weight_captures *captures, struct stored_tensor **tensor)
 {
@@ -712,11 +713,15 @@ static bool has_stored_entry(struct weight_map *m, const char *path)
 	return e != NULL && weight_entry_exists(&b, e);
 }
 
+/* The map is keyed by the tied parameter: weight_map_find() asks for the other one when it has no tensor. */
 void weight_map_tie(struct weight_map *m, const char *path, const char *tied)
 {
 	strmap_set(&m->ties, tied, (void *)(uintptr_t)path);
 }
 
+/* The first of these: the entry's tensors (without an entry, the tensor of the parameter's name), those of the
+ * parameter that it is tied to, the constant of `optional`; else a fault. The shape is checked after building, as steps
+ * change it. */
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct parameter_request *request)
 {
 	struct weight_captures captures;
@@ -775,6 +780,9 @@ static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b
 	                  (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0));
 }
 
+/* find_entry() is asked for both: e is that of `path`, of_tied that of `tied`, *tensor the stored tensors where the
+ * entries are single ones. Without both stored, or with equal bytes, one tensor serves both. An adapter of the only one
+ * that is stored would change both, unlike in PEFT: an error. */
 bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
 {
 	struct weight_captures captures;

@@ -64,6 +64,8 @@ static uint64_t header_number(const unsigned char *header, size_t i)
 	return read_little_endian(header + 8 * i, 8);
 }
 
+/* The format has no magic but its version, 1: the number of tensors (0 - 1 wraps and fails), and length of the name,
+ * type and rank of the first one must be plausible, too. */
 bool marian_has_magic(const unsigned char *bytes, size_t len)
 {
 	const unsigned char *header = bytes + HEADERS_AT;

@@ -3,7 +3,8 @@
  * .npy: magic, version, header length, header, data. The header is a Python literal with three keys; a strict
  * parser accepts exactly that and no other Python; its functions return false after a diagnostic.
  *
- * .npz: a zip archive of .npy files. Compressed entries (numpy.savez_compressed) are inflated into memory.
+ * .npz: a zip archive of .npy files. Compressed entries (numpy.savez_compressed) are inflated into memory. An array of
+ * no elements has no data (NULL); lists have one item more than needed, as an arena returns NULL for none.
  */
 #include "frontend/weights/npy.h"
 

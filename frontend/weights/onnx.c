@@ -45,8 +45,8 @@ static bool count_item(struct onnx_model *m)
 	return false;
 }
 
-/* A name or another string; NULL after a diagnostic: not UTF-8, too long, or with a zero byte. An empty field may have no
- * bytes at all, hence the tests of n. */
+/* A name or another string; NULL after a diagnostic: not UTF-8, too long, or with a zero byte. An empty field may have
+ * no bytes at all, hence the tests of n. */
 static const char *read_text(struct onnx_model *m, const struct proto_field *f)
 {
 	size_t n = f->wire == WIRE_BYTES ? (size_t)(f->bytes.end - f->bytes.at) : 0;
@@ -204,8 +204,8 @@ struct element_source {
 };
 
 /* Appends the elements of one field, packed or a single one, each the low type->bytes of its number: floats and doubles
- * have fixed widths, others are varints, 16-bit floats as their bits. *at: elements so far, of n. Not packed: one number,
- * f->value. */
+ * have fixed widths, others are varints, 16-bit floats as their bits. *at: elements so far, of n. Not packed: one
+ * number, f->value. */
 static bool read_typed_field(const struct onnx_model *m, const struct proto_field *f,
                              const struct element_type *type, unsigned char *out, int64_t n, int64_t *at)
 {
@@ -336,8 +336,8 @@ bool onnx_set_external(const struct stored_source *s, struct onnx_tensor *t, con
 
 /* ---- nodes ---- */
 
-/* AttributeProto.floats (7) and ints (8), packed or one number; each number is counted, as items of the arena are larger
- * than a byte of the file. */
+/* AttributeProto.floats (7) and ints (8), packed or one number; each number is counted, as items of the arena are
+ * larger than a byte of the file. */
 static bool add_numbers(struct onnx_model *m, const struct proto_field *f, struct onnx_attribute *a)
 {
 	struct proto_range r = f->bytes;
@@ -426,7 +426,7 @@ static bool name_constant(struct onnx_model *m, const struct onnx_node *node)
 	const struct onnx_attribute *a = onnx_attribute(node, "value");
 	if (strcmp(node->op, "Constant") != 0 || a == NULL || a->kind != ONNX_TENSOR || node->outputs.n != 1)
 		return true;
-	struct onnx_tensor *t = (struct onnx_tensor *)(uintptr_t)a->tensor;
+	struct onnx_tensor *t = (struct onnx_tensor *)(uintptr_t)a->tensor; /* const to callers alone */
 	t->stored.name = node->outputs.items[0];
 	return ARENA_ADDED(m->s->arena, &m->tensors, t);
 }
@@ -587,6 +587,7 @@ static bool check_names(const struct onnx_model *m)
 	return true;
 }
 
+/* ModelProto: the graph (7), versions of operator sets (8); functions (25) are only noticed. */
 enum tfmc_status onnx_read_model(const struct stored_source *s, struct onnx_model *out)
 {
 	struct proto_range r = {s->bytes, s->bytes + s->len};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors of quantized constants, listed in onnx_quantized.h. Each add_OP adds that of a node; it returns true also
-   where the operands are no such constants, as then nothing is added, and false without memory. by_column: rows of
-   the packed matrix are columns of q, for the transpose. A packed_matrix (packed.h) needs a scale for each row, or for
-   each group of columns of a row, since quantized formats have blocks along rows; other tensors are read as elements. */
+   where the operands are no such constants, as then nothing is added, and false without memory. by_column: rows of the
+   packed matrix are columns of q, for the transpose. A packed_matrix (packed.h) needs a scale for each row, or for each
+   group of columns of a row, since quantized formats have blocks along rows; other tensors are read as elements. */
 #include "frontend/weights/onnx_quantized.h"
 
 #include <string.h>
@@ -90,8 +90,9 @@ static void dequantized_elements(const void *data, int64_t begin, int64_t n, dou
 	}
 }
 
-/* Sets which scale each element of q has, for dequantized_elements: one for all, a vector along `axis`, or for each block
-   of the axis, of which the last may be shorter. False: the scales do not fit. A zero point is stored for each scale. */
+/* Sets which scale each element of q has, for dequantized_elements: one for all, a vector along `axis`, or for each
+   block of the axis, of which the last may be shorter. False: the scales do not fit. A zero point is stored for each
+   scale. */
 static bool place_scales(struct dequantized *d, int64_t axis)
 {
 	const struct stored_tensor *q = d->q, *s = d->scale;
@@ -171,8 +172,8 @@ static bool pack_rows(struct adding *p, const struct dequantized *d, bool by_col
 	return m->zeros.data != NULL;
 }
 
-/* A tensor of this name, with the shape of q; NULL: there is one of this name already, or no memory. It counts as ignored,
-   since a model need not read it. */
+/* A tensor of this name, with the shape of q; NULL: there is one of this name already, or no memory. It counts as
+   ignored, since a model need not read it. */
 static struct stored_tensor *new_tensor(struct adding *p, const char *name, const struct stored_tensor *q)
 {
 	struct stored_tensor *t =
@@ -200,8 +201,8 @@ static bool add_packed(struct adding *p, const char *name, const struct stored_t
 	return packed_describe(p->a, t, m) && weight_files_add(p->files, t);
 }
 
-/* Adds the tensor, which is read as dequantized elements unless its rows can be quants, and its transpose where that has
-   rows of quants. Its data is a copy of *d, which is the caller's. */
+/* Adds the tensor, which is read as dequantized elements unless its rows can be quants, and its transpose where that
+   has rows of quants. Its data is a copy of *d, which is the caller's. */
 static bool add_dequantized(struct adding *p, const char *name, const struct dequantized *d)
 {
 	struct stored_tensor *t = new_tensor(p, name, d->q);
@@ -224,8 +225,8 @@ static bool add_dequantized(struct adding *p, const char *name, const struct deq
 
 /* ---- nodes ---- */
 
-/* Adds the tensor of q and inputs number `scale` (SIZE_MAX: none, all scales are 1) and `zero` of a node. An input that is
-   no constant has no values here: nothing is added. */
+/* Adds the tensor of q and inputs number `scale` (SIZE_MAX: none, all scales are 1) and `zero` of a node. An input that
+   is no constant has no values here: nothing is added. */
 static bool add_inputs(struct adding *p, const struct onnx_node *node, const char *name,
                        const struct stored_tensor *q, size_t scale, size_t zero)
 {

@@ -287,8 +287,8 @@ static struct stored_tensor *required_part(struct packing *p, const char *x, con
 	return NULL;
 }
 
-/* Finds the scales, which are floats stored as such, and sets them in *m. NULL after a diagnostic; that of required_part
- * where there are none. */
+/* Finds the scales, which are floats stored as such, and sets them in *m. NULL after a diagnostic; that of
+ * required_part where there are none. */
 static const struct stored_tensor *find_scales(struct packing *p, const char *x, const char *end,
                                                struct packed_matrix *m)
 {
@@ -480,8 +480,8 @@ static bool awq(struct packing *p, const char *x)
 	return set_scales_and_zeros(p, x, &m) && add_matrix(p, x, q, NULL, &m);
 }
 
-/* compressed-tensors: X.weight_scale is one value, one for each row, or [N, groups]. A stride of 0 between rows shares the
- * one value. */
+/* compressed-tensors: X.weight_scale is one value, one for each row, or [N, groups]. A stride of 0 between rows shares
+ * the one value. */
 static bool set_row_scales(struct packing *p, const struct stored_tensor *s, struct packed_matrix *m)
 {
 	int64_t rows = s->rank > 0 ? s->dims[0] : 1, groups = s->rank > 1 ? s->dims[1] : 1;
@@ -495,8 +495,8 @@ static bool set_row_scales(struct packing *p, const struct stored_tensor *s, str
 	return set_groups(p, m, s, groups);
 }
 
-/* X.weight_packed i32 [N, K / 8 or 4], unsigned with the middle as zero point; X.weight_shape: N and K. Bits are 4 or 8,
- * whichever fits K to the words of a row, of which the last may be partly used. */
+/* X.weight_packed i32 [N, K / 8 or 4], unsigned with the middle as zero point; X.weight_shape: N and K. Bits are 4 or
+ * 8, whichever fits K to the words of a row, of which the last may be partly used. */
 static bool compressed_words(struct packing *p, const char *x)
 {
 	struct packed_matrix m = {0};
@@ -625,8 +625,9 @@ static const struct {
                 {"ctranslate2", "_scale", ctranslate2},
                 {"mxfp4", "_blocks", mxfp4}};
 
-/* Calls the packing's function for every matrix X, found by the tensor X + ending. Tensors that unpacking adds come after
- * the count taken before, and are not visited. A word in no row ("none") packs nothing; schema.def checks the words. */
+/* Calls the packing's function for every matrix X, found by the tensor X + ending. Tensors that unpacking adds come
+ * after the count taken before, and are not visited. A word in no row ("none") packs nothing; schema.def checks the
+ * words. */
 enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a, struct diag_context *cx,
                                      const struct yaml_node *word)
 {

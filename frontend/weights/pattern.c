@@ -198,8 +198,8 @@ struct matcher {
 
 static bool match_from(struct matcher *m, size_t i, const char *text);
 
-/* Matches a capture: a bound one (the same name again) by its string, else by growing lengths, of one character at least.
-   Without a match it is unbound again. */
+/* Matches a capture: a bound one (the same name again) by its string, else by growing lengths, of one character at
+   least. Without a match it is unbound again. */
 static bool match_capture(struct matcher *m, size_t i, const char *text)
 {
 	const struct weight_piece *piece = &m->pattern->pieces[i];

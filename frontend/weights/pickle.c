@@ -184,8 +184,8 @@ static bool store(struct pickle *p, const struct operation *op)
 	return !arena_failed(p->arena);
 }
 
-/* Stores the last value in the memo, under the operand or, for MEMOIZE, the next number. A pickler numbers each value once,
- * so a number is at most that of the pushes so far, which bounds the memo. */
+/* Stores the last value in the memo, under the operand or, for MEMOIZE, the next number. A pickler numbers each value
+ * once, so a number is at most that of the pushes so far, which bounds the memo. */
 static bool memoize(struct pickle *p, const struct operation *op)
 {
 	struct pickle_value *v = top(p, op);
@@ -380,8 +380,8 @@ static bool run_operation(struct pickle *p, unsigned char code)
 	return op->run(p, op);
 }
 
-/* STOP ends a pickle, with one value on the stack. p->pushes is not reset: its limit is for all pickles of a file, whose
- * values are in one arena. */
+/* STOP ends a pickle, with one value on the stack. p->pushes is not reset: its limit is for all pickles of a file,
+ * whose values are in one arena. */
 bool pickle_read(struct pickle *p, const struct pickle_value **out)
 {
 	p->stack.n = p->memo.n = 0;

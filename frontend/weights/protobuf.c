@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wire format of protobuf: a message is a sequence of fields, each a varint tag (number << 3 | wire type) and a value. A
- * varint has 7 bits in a byte, low ones first; the top bit says that another byte follows. Groups (wire types 3 and 4)
- * are an error: neither ONNX nor SentencePiece has any.
+ * Wire format of protobuf: a message is a sequence of fields, each a varint tag (number << 3 | wire type) and a value.
+ * A varint has 7 bits in a byte, low ones first; the top bit says that another byte follows. Groups (wire types 3 and
+ * 4) are an error: neither ONNX nor SentencePiece has any.
  */
 #include "frontend/weights/protobuf.h"
 
@@ -26,8 +26,8 @@ bool proto_varint(struct proto_range *r, uint64_t *out)
 	return false;
 }
 
-/* Each length is compared with the end of the message before r moves. *ok false on entry: an earlier field was damaged, or
- * its caller failed, and the loop over fields ends. */
+/* Each length is compared with the end of the message before r moves. *ok false on entry: an earlier field was damaged,
+ * or its caller failed, and the loop over fields ends. */
 bool proto_next(struct proto_range *r, struct proto_field *f, bool *ok)
 {
 	uint64_t tag, n;

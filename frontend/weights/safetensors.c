@@ -2,7 +2,8 @@
 /*
  * safetensors: u64 header length, JSON header, data. Every length is compared with the file before it is
  * used, and the tensors must cover the data section without holes or overlaps (a hole could hide other
- * content). Readers return false after a diagnostic.
+ * content). Readers return false after a diagnostic. Lists have one item more than needed, as an arena returns NULL for
+ * none.
  */
 #include "frontend/weights/safetensors.h"
 
@@ -71,7 +72,7 @@ static const struct stored_type *find_element_type(const char *name)
 }
 
 /* Reads dtype: the type in the IR, its reader, and bits of an element. A type of the format that the IR has by the same
- * name needs no reader; one without either (F4, C64) is not readable, which is an error only if a parameter needs it. */
+ * name needs no reader; one without either (F4, C64) is not readable, an error only if a parameter needs it. */
 static bool read_type(const struct reader *r, const struct json_node *json, struct stored_tensor *t,
                       int64_t *bits)
 {
@@ -147,8 +148,8 @@ static bool check_extent(const struct reader *r, const struct entry *e, int64_t 
 	return true;
 }
 
-/* Reads and checks the entry of one tensor. A key that the format does not have may change the meaning of the others: it is
- * an error. */
+/* Reads and checks the entry of one tensor. A key that the format does not have may change the meaning of the others:
+ * it is an error. */
 static bool read_entry(const struct reader *r, const char *name, const struct json_node *json,
                        struct entry *e)
 {
@@ -297,8 +298,8 @@ static bool write_entry(struct buf *out, const struct stored_tensor *t, size_t *
 	return true;
 }
 
-/* Writes the JSON header, padded to 8 bytes, in the order in which safetensors_write writes the data. Tensors with larger
-   elements come first, so that all are aligned to their elements: 8 bytes, 4, 2, 1. */
+/* Writes the JSON header, padded to 8 bytes, in the order in which safetensors_write writes the data. Tensors with
+   larger elements come first, so that all are aligned to their elements: 8 bytes, 4, 2, 1. */
 static bool write_header(struct buf *header, const struct stored_tensor *items, size_t n)
 {
 	size_t at = 0;

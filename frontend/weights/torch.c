@@ -171,8 +171,8 @@ static bool skip(struct pickle *p, const struct pickle_value *args, struct pickl
 	return true;
 }
 
-/* The function or element type that a global of the pickle names; false: another global, which pickle.c then refuses. The
- * table is what state dicts and training checkpoints contain; `skip` makes values that are not needed. */
+/* The function or element type that a global of the pickle names; false: another global, which pickle.c then refuses.
+ * The table is what state dicts and training checkpoints contain; `skip` makes values that are not needed. */
 static bool find_global(const char *module, const char *name, struct pickle_value *out)
 {
 	static const struct {
@@ -213,8 +213,8 @@ static bool find_global(const char *module, const char *name, struct pickle_valu
 	return false;
 }
 
-/* ('storage', type, key, device, elements[, None]): the storage of this key, the same object each time it is named, so that
- * views share it. Its data are located when the pickle has been read. */
+/* ('storage', type, key, device, elements[, None]): the storage of this key, the same object each time it is named, so
+ * that views share it. Its data are located when the pickle has been read. */
 static bool find_storage(struct pickle *p, const struct pickle_value *id, struct pickle_value *out)
 {
 	struct reader *r = p->user;
@@ -246,8 +246,8 @@ static bool find_storage(struct pickle *p, const struct pickle_value *id, struct
 
 /* ---- views ---- */
 
-/* Size of a view; false after a diagnostic, also if its last element (strides are not negative) is beyond its storage. A
- * view without elements needs none. */
+/* Size of a view; false after a diagnostic, also if its last element (strides are not negative) is beyond its storage.
+ * A view without elements needs none. */
 static bool check_view(const struct reader *r, const struct view *v, const char *name, int64_t *bytes)
 {
 	int64_t count, end = v->offset, last;
@@ -279,8 +279,8 @@ static bool is_contiguous(const struct view *v)
 	return true;
 }
 
-/* Copies the elements of a view in the order of their indices. Views may repeat elements (stride 0), so that a small file
- * could ask for any amount of memory: all copies together are limited by its size. */
+/* Copies the elements of a view in the order of their indices. Views may repeat elements (stride 0), so that a small
+ * file could ask for any amount of memory: all copies together are limited by its size. */
 static bool copy_view(struct reader *r, const struct view *v, struct stored_tensor *t)
 {
 	size_t width = (size_t)v->type->bytes;
@@ -303,8 +303,8 @@ static bool copy_view(struct reader *r, const struct view *v, struct stored_tens
 	return to != NULL || r->s->headers_only;
 }
 
-/* Makes the tensor of a named view: in place if it is contiguous, else a copy. item->begin is where the view begins in the
- * file, also of a copy, for the order of tensors. */
+/* Makes the tensor of a named view: in place if it is contiguous, else a copy. item->begin is where the view begins in
+ * the file, also of a copy, for the order of tensors. */
 static bool make_tensor(struct reader *r, const struct view *v, const char *name, struct item *item)
 {
 	struct stored_tensor *t = &item->t;
@@ -372,8 +372,8 @@ static void report_no_tensors(const struct reader *r, const struct pickle_value 
 	                  keys[0] != '\0' ? keys : "none");
 }
 
-/* The dict of tensors: the one under a well-known key, else the root; NULL after a diagnostic. Two different dicts (weights
- * and their moving average) are an error: none is known to be meant. */
+/* The dict of tensors: the one under a well-known key, else the root; NULL after a diagnostic. Two different dicts
+ * (weights and their moving average) are an error: none is known to be meant. */
 static const struct pickle_value *find_tensors(const struct reader *r, const struct pickle_value *root)
 {
 	static const char *const wrappers[] = {"state_dict", "model_state_dict", "model"};

@@ -39,8 +39,8 @@ static unsigned next_piece(size_t left)
 	return (unsigned)(left < PIECE ? left : PIECE);
 }
 
-/* Inflates to to[0, size). True: the stream ends exactly there and uses all input. Damaged or short data end the loop: zlib
- * returns another status than Z_OK, Z_BUF_ERROR where it cannot go on. */
+/* Inflates to to[0, size). True: the stream ends exactly there and uses all input. Damaged or short data end the loop:
+ * zlib returns another status than Z_OK, Z_BUF_ERROR where it cannot go on. */
 static bool inflate_all(z_stream *z, const unsigned char *from, size_t packed, unsigned char *to, size_t size)
 {
 	size_t in = packed, out = size;
@@ -87,6 +87,7 @@ size_t zip_inflate_head(const struct zip *zip, const struct zip_entry *e, unsign
 	return available - z.avail_out;
 }
 
+/* Raw deflate: entries have no zlib header (-MAX_WBITS). zip_check_method() has limited the size. */
 unsigned char *zip_inflate(const struct zip *zip, const struct zip_entry *e)
 {
 	z_stream z = {0};
@@ -281,6 +282,8 @@ bool zip_has_magic(const unsigned char *bytes, size_t len)
 	return len >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "PK\5\6", 4) == 0);
 }
 
+/* The directory is authoritative: archives may have other bytes before and between entries. n + 1 entries are
+ * allocated, since none would be NULL. */
 bool zip_read(const struct stored_source *s, struct zip *z)
 {
 	*z = (struct zip){.s = s, .bytes = s->bytes, .len = s->len};
