@@ -149,8 +149,8 @@ static bool is_nullable(const struct pattern *n)
 	return true;
 }
 
-/* X{min,max}: X written out min times, then max - min optional ones, or a loop. Rejects repetitions of an empty match, on
- * which matchers do not agree. */
+/* X{min,max}: X written out min times, then max - min optional ones, or a loop. Rejects repetitions of an empty match,
+ * on which matchers do not agree. */
 static void compile_repeat(struct compiler *c, const struct pattern *n)
 {
 	if (n->max > 1 && is_nullable(n->child))
@@ -169,8 +169,8 @@ static void compile_repeat(struct compiler *c, const struct pattern *n)
 		patch_split(c, split, n->lazy);
 }
 
-/* X|Y|Z: a split before each alternative but the last prefers it to those after it; each jumps to the common end, which is
- * known when all are compiled. */
+/* X|Y|Z: a split before each alternative but the last prefers it to those after it; each jumps to the common end, which
+ * is known when all are compiled. */
 static void compile_alternation(struct compiler *c, const struct pattern *n)
 {
 	struct {
@@ -351,8 +351,8 @@ static bool epsilon_closure(struct compiler *c, uint32_t instruction, uint32_t c
 	return false;
 }
 
-/* Adds the transition of a state for a class of the next character: the closures of its positions in order, of which the
- * first that reaches MATCH cuts off the less preferred ones. The match then ends before this character. */
+/* Adds the transition of a state for a class of the next character: the closures of its positions in order, of which
+ * the first that reaches MATCH cuts off the less preferred ones. The match then ends before this character. */
 static bool add_transition(struct compiler *c, uint32_t state, uint32_t class)
 {
 	bool matches = false;
@@ -424,6 +424,7 @@ static struct tokenizer_string serialize(struct compiler *c)
 	return copy != NULL ? bytes : (struct tokenizer_string){NULL, 0};
 }
 
+/* Phases: tree, program, classes of characters, automaton, bytes. Each runs only if the one before gave no reason. */
 struct tokenizer_string pattern_compile(struct arena *a, const char *text, const char **why)
 {
 	struct compiler *c = ARENA_NEW(a, struct compiler);

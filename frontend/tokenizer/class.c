@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Behavior of the tokenizer classes of transformers that files do not describe: vocab.json or vocab.txt
- * become members of a tokenizer.json; the template follows from the class and its flags.
- * The members are JSON text, so that the reader of tokenizer.json serves both.
+ * Behavior of the tokenizer classes of transformers that files do not describe: vocab.json or vocab.txt become members
+ * of a tokenizer.json; the template follows from the class and its flags. The members are JSON text, so that the reader
+ * of tokenizer.json serves both. A role (bos, cls, mask, ..) is the use of a special token, whose text is that of the
+ * configuration, else of the class; its id is NONE where the vocabulary lacks it. r->lists: the vocabulary comes from
+ * files of its own, else it and the template may be in a tokenizer.json.
  */
 #include "frontend/tokenizer/json.h"
 
@@ -75,6 +77,7 @@ const struct tokenizer_class *tokenizer_class_find(const char *name)
 	return NULL;
 }
 
+/* A row may have no class ("") with a tokenizer.json, or without; then a later row may have one. */
 const char *tokenizer_class_of_type(const char *type, bool has_json)
 {
 	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
@@ -115,8 +118,8 @@ struct template_names {
 	size_t n;
 };
 
-/* Adds a name of the template and the id of its text; NONE (text NULL, or not in the vocabulary) leaves the item out
-   of the template, and is an error if needed: ids without the token would be wrong. False after a diagnostic. A name that
+/* Adds a name of the template and the id of its text; NONE (text NULL, or not in the vocabulary) leaves the item out of
+   the template, and is an error if needed: ids without the token would be wrong. False after a diagnostic. A name that
    is not in the template for one text is skipped, as the one for a pair has the same names. */
 static bool add_name(struct template_names *a, const char *name, const char *text, bool needed)
 {
@@ -146,9 +149,9 @@ static bool add_whisper_names(struct template_names *a)
 	       (c->timestamps == 1 || add_name(a, "timestamps", "<|notimestamps|>", true));
 }
 
-/* Sets the template of this kind with the ids of the configuration. bos and eos of FLAGS are in it only if add_bos_token
- * and add_eos_token are true, and may be absent; other kinds need all their tokens. Without src_lang the class has a
- * default. NLLB has its language last only with legacy_behaviour. False after a diagnostic. */
+/* Sets the template of this kind with the ids of the configuration. bos and eos of FLAGS are in it only if
+ * add_bos_token and add_eos_token are true, and may be absent; other kinds need all their tokens. Without src_lang the
+ * class has a default. NLLB has its language last only with legacy_behaviour. False after a diagnostic. */
 static bool set_template(struct tokenizer_reader *r, enum tokenizer_template kind)
 {
 	const struct tokenizer_config *c = r->config;
@@ -207,8 +210,8 @@ bool tokenizer_class_override_template(struct tokenizer_reader *r)
 	return !decides || set_template(r, c->class->template_kind);
 }
 
-/* Llama's class (the one with its own SentencePiece ids that reads add_prefix_space) follows tokenizer.json if the files do
- * not have the flag; the others have a default of their own. */
+/* Llama's class (the one with its own SentencePiece ids that reads add_prefix_space) follows tokenizer.json if the
+ * files do not have the flag; the others have a default of their own. */
 int tokenizer_class_prefix(const struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
@@ -244,8 +247,9 @@ bool tokenizer_class_set_special_ids(struct tokenizer_reader *r)
 
 /* ---- vocabulary lists ---- */
 
-/* Writes the members of the class as a tokenizer.json without a vocabulary, and reads that with the lists. The text is made
- * of constants, so it can fail to be parsed only without memory. A list of merges means BPE, with letters of bytes. */
+/* Writes the members of the class as a tokenizer.json without a vocabulary, and reads that with the lists. The text is
+ * made of constants, so it can fail to be parsed only without memory. A list of merges means BPE, with letters of
+ * bytes. */
 enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s, const struct tokenizer_lists *lists,
                                       struct tokenizer_packed *out)
 {

@@ -46,7 +46,8 @@ static struct tokenizer_named *find_named(const struct tokenizer_config *c, cons
 	return NULL;
 }
 
-/* Appends a token, without an id (-1) and flags; NULL after a diagnostic, or without memory. */
+/* Appends a token, without an id (-1) and flags; NULL after a diagnostic, or without memory. Their number is limited,
+ * as find_named() compares each with those before it. */
 static struct tokenizer_named *push_named(struct reader *r, const char *text)
 {
 	struct {
@@ -76,8 +77,8 @@ static bool read_bool_member(const struct reader *r, const struct json_node *o, 
 	return v == NULL || v->kind == JSON_NODE_BOOL || reject(r, key, "is not true or false");
 }
 
-/* Reads the flags of {"content": .., "lstrip": .., ..}; `special`: where the object does not have it. Special tokens are
- * matched in the raw text, others in normalized text, unless the object says otherwise. */
+/* Reads the flags of {"content": .., "lstrip": .., ..}; `special`: where the object does not have it. Special tokens
+ * are matched in the raw text, others in normalized text, unless the object says otherwise. */
 static bool read_flags(const struct reader *r, const struct json_node *o, bool special,
                        struct tokenizer_named *t)
 {
@@ -104,8 +105,8 @@ static const char *token_text(const struct reader *r, const char *key, const str
 	return NULL;
 }
 
-/* Reads a special token and adds it unless it is known; flags of an object count only for a new one, as the list of added
- * tokens comes first. */
+/* Reads a special token and adds it unless it is known; flags of an object count only for a new one, as the list of
+ * added tokens comes first. */
 static bool read_special(struct reader *r, const char *key, const struct json_node *v, const char **text)
 {
 	*text = token_text(r, key, v);
@@ -137,8 +138,8 @@ static bool read_special_list(struct reader *r, const char *key, const struct js
 	return true;
 }
 
-/* Reads roles and further special tokens of tokenizer_config.json or special_tokens_map.json, whose roles override those of
- * the former; null means none, also where the class has a default (r->roles). */
+/* Reads roles and further special tokens of tokenizer_config.json or special_tokens_map.json, whose roles override
+ * those of the former; null means none, also where the class has a default (r->roles). */
 static bool read_specials(struct reader *r, const struct json_node *root)
 {
 	for (size_t i = 0; i < TOKENIZER_N_ROLES; i++) {
@@ -324,6 +325,7 @@ static bool read_files(struct reader *r, const struct tokenizer_config_files *fi
 	return (listed || (added != NULL && read_added_tokens(r, added))) && apply_class(r);
 }
 
+/* out->name is the file that messages about flags name: the configuration, or the tokenizer where there is none. */
 enum tfmc_status tokenizer_config_read(const struct tokenizer_source *s,
                                        const struct tokenizer_config_files *files,
                                        struct tokenizer_config *out)

@@ -95,8 +95,8 @@ static const struct gguf_value *read_list(struct reader *r, const char *key, boo
 	return r->failed ? NULL : v;
 }
 
-/* Reads all keys of the tokenizer that do not depend on its model. tokens come first: lists with an element for each token,
- * and ids, are compared with their number. */
+/* Reads all keys of the tokenizer that do not depend on its model. tokens come first: lists with an element for each
+ * token, and ids, are compared with their number. */
 static enum tfmc_status read_keys(struct reader *r)
 {
 	struct tokenizer_desc *d = r->d;
@@ -276,8 +276,8 @@ static bool add_patterns(const struct reader *r, const char *const *list, size_t
 	return true;
 }
 
-/* Appends the operations of a pre-tokenizer in the order in which they run: the space before the text, the patterns before
- * `regex`, digits, `regex`, the patterns after it. False: no memory. */
+/* Appends the operations of a pre-tokenizer in the order in which they run: the space before the text, the patterns
+ * before `regex`, digits, `regex`, the patterns after it. False: no memory. */
 static bool add_splits(const struct reader *r, const struct splitter *p)
 {
 	size_t n = 0;
@@ -292,8 +292,8 @@ static bool add_splits(const struct reader *r, const struct splitter *p)
 	return ok && add_patterns(r, p->patterns + n - p->n_after, p->n_after, p->after_flags);
 }
 
-/* Packs a byte-level BPE tokenizer (model gpt2). Pieces become bytes after the merges are read, which are written in the
- * letters of bytes, too. */
+/* Packs a byte-level BPE tokenizer (model gpt2). Pieces become bytes after the merges are read, which are written in
+ * the letters of bytes, too. */
 static enum tfmc_status from_byte_level(struct reader *r, struct tokenizer_packed *out)
 {
 	const struct splitter *p = NULL;
@@ -326,8 +326,8 @@ static enum tfmc_status from_byte_level(struct reader *r, struct tokenizer_packe
 
 /* ---- WordPiece ---- */
 
-/* GGUF writes the word mark before beginnings of words and nothing before continuations; WordPiece writes nothing and ##:
- * the pieces are rewritten so. Special tokens, by their type or as [NAME], have neither. */
+/* GGUF writes the word mark before beginnings of words and nothing before continuations; WordPiece writes nothing and
+ * ##: the pieces are rewritten so. Special tokens, by their type or as [NAME], have neither. */
 static enum tfmc_status from_wordpiece(struct reader *r, struct tokenizer_packed *out)
 {
 	struct tokenizer_desc *d = r->d;
@@ -386,6 +386,7 @@ bool gguf_has_tokenizer(const struct gguf *g)
 	return gguf_find(g, PREFIX "model") != NULL;
 }
 
+/* model names the algorithm: bert (WordPiece), llama and t5 (SentencePiece: BPE, Unigram), gpt2 (byte-level BPE). */
 enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct gguf *g,
                                 struct tokenizer_packed *out)
 {

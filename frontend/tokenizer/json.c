@@ -4,10 +4,11 @@
  * and padding are not read: they are left to the caller.
  *
  * Added tokens are overridden by those of the configuration files, of which one without an id gets that of its piece,
- * or the next one. Combinations of decoders are mapped to the flags that have the same effect.
- * Instead of the model's members, the vocabulary may come as lists (json.h) in files of their own. A path names the
- * place of a member in messages. A wrong member sets r->failed after the first diagnostic and is read as its default, so
- * that readers test r->failed once, at their end; they return false then.
+ * or the next one. Combinations of decoders are mapped to the flags that have the same effect. Instead of the model's
+ * members, the vocabulary may come as lists (json.h) in files of their own. A path names the place of a member in
+ * messages. A wrong member sets r->failed after the first diagnostic and is read as its default, so that readers test
+ * r->failed once, at their end; they return false then, as tokenizer_reject() does. Letters are the characters by which
+ * byte-level vocabularies (GPT-2) write bytes.
  */
 #include "frontend/tokenizer/json.h"
 
@@ -102,8 +103,8 @@ bool tokenizer_is_type(const struct json_node *n, const char *type)
 	       strcmp(type_member->text, type) == 0;
 }
 
-/* Reads each component of the list `key` of a Sequence; false after a diagnostic. Sequences may be nested NEST_MAX deep, since
- * reading them recurses. */
+/* Reads each component of the list `key` of a Sequence; false after a diagnostic. Sequences may be nested NEST_MAX
+ * deep, since reading them recurses. */
 static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n, const char *path,
                           const char *key, tokenizer_read_fn *each)
 {
@@ -119,6 +120,8 @@ static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n,
 	return true;
 }
 
+/* A part of the table is tried before Sequence, which all kinds of components have. `each` reads an item of a Sequence:
+ * the caller's function for any component of the kind. */
 bool tokenizer_read_component(struct tokenizer_reader *r, const struct json_node *n, const char *path,
                               const struct tokenizer_component *parts, const char *sequence,
                               tokenizer_read_fn *each)
@@ -136,8 +139,8 @@ bool tokenizer_read_component(struct tokenizer_reader *r, const struct json_node
 
 /* ---- the model: vocabulary, merges, scores ---- */
 
-/* Ids need not be contiguous nor in order: the first loop finds the largest, the second fills the array; ids without a piece
- * are tokens that are not written. */
+/* Ids need not be contiguous nor in order: the first loop finds the largest, the second fills the array; ids without a
+ * piece are tokens that are not written. */
 bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vocab, const char *path)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -267,8 +270,8 @@ static const char *unknown_of(struct tokenizer_reader *r, const struct json_node
 	                        : tokenizer_string_member(r, n, "model", "unk_token", NULL);
 }
 
-/* Sets the id of the unknown token; a name that the vocabulary lacks means none, and unknown text is dropped. False after a
- * diagnostic. */
+/* Sets the id of the unknown token; a name that the vocabulary lacks means none, and unknown text is dropped. False
+ * after a diagnostic. */
 static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 {
 	const char *text = unknown_of(r, n);
@@ -280,8 +283,8 @@ static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 	return true;
 }
 
-/* Reads a BPE model: settings, vocabulary, merges. False after a diagnostic. d->prefix is the end-of-word suffix of BPE;
- * byte tokens are marked after the merges are read, which may name them. */
+/* Reads a BPE model: settings, vocabulary, merges. False after a diagnostic. d->prefix is the end-of-word suffix of
+ * BPE; byte tokens are marked after the merges are read, which may name them. */
 static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -358,8 +361,8 @@ static const char *guess_type(const struct json_node *n)
 	return vocab != NULL && vocab->kind == JSON_NODE_ARRAY ? "Unigram" : "WordPiece";
 }
 
-/* Reads vocabulary and merges, after the splitter, which decides whether pieces are letters of bytes: then they become bytes
- * last, since merges and the unknown token are written in letters, too. */
+/* Reads vocabulary and merges, after the splitter, which decides whether pieces are letters of bytes: then they become
+ * bytes last, since merges and the unknown token are written in letters, too. */
 static bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n)
 {
 	if (n == NULL || n->kind != JSON_NODE_OBJECT)
@@ -464,6 +467,7 @@ static struct tokenizer_added *find_added(const struct tokenizer_desc *d, const 
 	return NULL;
 }
 
+/* An added token wins over a piece with the same string. */
 uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text)
 {
 	const struct tokenizer_added *a = find_added(r->desc, text);
@@ -475,8 +479,8 @@ uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text)
 	return TFMC_TOK_NONE;
 }
 
-/* Adds a token of the configuration files: it names a token of the vocabulary, replaces an added one, or gets a
- * new id. Flags of an added one are replaced only by added_tokens_decoder (is_listed); a mere role makes it special. False
+/* Adds a token of the configuration files: it names a token of the vocabulary, replaces an added one, or gets a new id.
+ * Flags of an added one are replaced only by added_tokens_decoder (is_listed); a mere role makes it special. False
  * after a diagnostic. */
 static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *t,
                       const struct tokenizer_index *pieces)
@@ -727,7 +731,7 @@ static void warn_if_contradicted(struct tokenizer_reader *r, const char *key, in
 		             has ? "adds" : "does not add");
 }
 
-/* Reads ids of special tokens, members that tokenizer.json does not have and bert_members() (plain.c) writes for lists. */
+/* Reads ids of special tokens, members that tokenizer.json lacks and bert_members() (plain.c) writes for lists. */
 static bool read_roles(struct tokenizer_reader *r, const struct json_node *root)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -819,6 +823,7 @@ static enum tfmc_status normalize_added(struct tokenizer_reader *r)
 	return st;
 }
 
+/* Byte tokens are found after all pieces are final; added tokens are normalized last, by the finished tokenizer. */
 enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const struct json_node *root,
                                      const struct tokenizer_lists *lists, struct tokenizer_packed *out)
 {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Normalizers and splitters of tokenizer.json as operations. Unknown components are rejected by type and
- * path. A regular expression of single characters is mapped to their match, any other one compiled to an automaton.
- * An operation is one step that the runtime does with a text (runtime/tokenizer/format.h says what its flags mean).
+ * Normalizers and splitters of tokenizer.json as operations. Unknown components are rejected by type and path. A
+ * regular expression of single characters is mapped to their match, any other one compiled to an automaton. An
+ * operation is one step that the runtime does with a text (runtime/tokenizer/format.h says what its flags mean).
+ * Members have the defaults of Hugging Face's library; a wrong one sets r->failed, and readers return false at their
+ * end.
  */
 #include <string.h>
 
@@ -19,9 +21,9 @@ static bool add_normalizer(struct tokenizer_reader *r, const char *path, enum tf
 	       tokenizer_reject(r, TOKENIZER_WRONG, path, "more than %u operations", TFMC_TOK_OPS_MAX);
 }
 
-/* Appends a splitter. After ByteLevel the text is written in letters of bytes in Hugging Face's library, here not: matches
- * of characters and patterns get a flag with which they read bytes as letters; other splitters, also by a string, are not
- * supported there. */
+/* Appends a splitter. After ByteLevel the text is written in letters of bytes in Hugging Face's library, here not:
+ * matches of characters and patterns get a flag with which they read bytes as letters; other splitters, also by a
+ * string, are not supported there. */
 static bool add_splitter(struct tokenizer_reader *r, const char *path, enum tfmc_tok_split kind,
                          uint32_t flags, struct tokenizer_string a)
 {

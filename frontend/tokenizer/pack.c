@@ -37,6 +37,7 @@ struct tokenizer_string tokenizer_string(const char *text)
 	return (struct tokenizer_string){text, text ? strlen(text) : 0};
 }
 
+/* A warning too returns TFMC_INVALID: there is no tokenizer, and the caller decides whether it goes on without one. */
 enum tfmc_status tokenizer_vreject_file(const struct tokenizer_source *s, enum tokenizer_rejection why,
                                         const char *path, const char *fmt, va_list ap)
 {
@@ -84,8 +85,8 @@ static uint32_t named_id(const struct tokenizer_named_id *names, const char *tex
 	return TFMC_TOK_NONE;
 }
 
-/* Parses a template string (`cls_token $A sep_token:1`; a number after ':' is the segment id, one digit) into items. Names
- * without an id are left out. */
+/* Parses a template string (`cls_token $A sep_token:1`; a number after ':' is the segment id, one digit) into items.
+ * Names without an id are left out. */
 static void add_items(struct tokenizer_desc *d, const char *at, const struct tokenizer_named_id *names)
 {
 	for (; *at != '\0'; at += strspn(at, " ")) {
@@ -402,7 +403,7 @@ static enum tfmc_status write_added(struct packer *p)
 	return TFMC_OK;
 }
 
-/* Builds the hash table of merges, at most half full, so that searches are short. Of equal pairs the lowest rank stays. */
+/* Builds the hash table of merges, at most half full, so that searches are short. Of equal ones the lowest rank stays. */
 static enum tfmc_status write_pairs(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;

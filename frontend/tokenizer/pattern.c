@@ -393,8 +393,8 @@ static bool read_member(struct parser *p, struct pattern_set *set)
 	return pattern_set_add(p->arena, set, from, to) || reject(p, "no memory") != NULL;
 }
 
-/* Ends a part of a set, before && or at its end: intersects the set so far with it (the first part is the set) and empties
- * it. Without regard to case, each part gets both cases before it is intersected or complemented. */
+/* Ends a part of a set, before && or at its end: intersects the set so far with it (the first part is the set) and
+ * empties it. Without regard to case, each part gets both cases before it is intersected or complemented. */
 static bool intersect_part(struct parser *p, struct pattern_set *all, struct pattern_set *part, bool is_first)
 {
 	pattern_set_normalize(part);
@@ -408,8 +408,8 @@ static bool intersect_part(struct parser *p, struct pattern_set *all, struct pat
 	return true;
 }
 
-/* Parses the members of a set up to its closing bracket, which is a member where it comes first. ^ complements the whole
- * set, after all intersections. */
+/* Parses the members of a set up to its closing bracket, which is a member where it comes first. ^ complements the
+ * whole set, after all intersections. */
 static bool read_members(struct parser *p, struct pattern_set *out)
 {
 	struct pattern_set part = {0};
@@ -501,7 +501,8 @@ static struct pattern *parse_group(struct parser *p)
 	return n;
 }
 
-/* Parses a set in brackets, a dot (all but a newline), an escape or a character. */
+/* Parses a set in brackets, a dot (all but a newline), an escape or a character. Without regard to case a character
+ * becomes both; a set in brackets has been folded by its parts, and a dot and \s, \d, \w, \h have both cases. */
 static struct pattern *parse_char(struct parser *p)
 {
 	struct pattern *n = new_node(p, PATTERN_SET);

@@ -84,6 +84,7 @@ static int byte_of_letter(uint32_t cp)
 	return k <= 32 ? k : k <= 66 ? 127 + k - 33 : 173;
 }
 
+/* A string with another character is not written in letters, as added tokens may not be: it stands for its own bytes. */
 struct tokenizer_string tokenizer_letters_to_bytes(struct arena *a, struct tokenizer_string letters)
 {
 	char *out = arena_alloc(a, letters.n + 1);
@@ -113,6 +114,7 @@ int tokenizer_byte_piece(struct tokenizer_string p)
 	return hex(p.text[3]) * 16 + hex(p.text[4]);
 }
 
+/* Its piece becomes the byte, for decoding; text never matches the name. */
 bool tokenizer_set_byte_token(struct arena *a, struct tokenizer_token *t)
 {
 	int byte = tokenizer_byte_piece(t->piece);
@@ -125,8 +127,8 @@ bool tokenizer_set_byte_token(struct arena *a, struct tokenizer_token *t)
 	return true;
 }
 
-/* Byte tokens are recognized by their flag, in byte-level models by a piece of one byte. Goes backwards: of several tokens
- * of one byte the first counts. */
+/* Byte tokens are recognized by their flag, in byte-level models by a piece of one byte. Goes backwards: of several
+ * tokens of one byte the first counts. */
 void tokenizer_find_byte_tokens(struct tokenizer_desc *d)
 {
 	bool byte_level = d->flags & TFMC_TOK_H_BYTE_LEVEL;
@@ -144,6 +146,7 @@ void tokenizer_find_byte_tokens(struct tokenizer_desc *d)
 
 /* ---- merges ---- */
 
+/* The rank is the number of merges before. `small` avoids an allocation for each of 100000s of merges. */
 bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc *d,
                          struct tokenizer_string left, struct tokenizer_string right)
 {
@@ -162,6 +165,7 @@ bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc 
 	return true;
 }
 
+/* The first character may be a space itself: the piece " ". */
 bool tokenizer_split_merge(struct tokenizer_string line, struct tokenizer_string *left,
                            struct tokenizer_string *right)
 {
@@ -230,8 +234,8 @@ static bool add_splits(const struct tokenizer_source *s, const struct tokenizer_
 	return true;
 }
 
-/* Equal pieces but the first are skipped. Long ones are an error: a piece is split at each of its characters, and each part
- * is hashed. */
+/* Equal pieces but the first are skipped. Long ones are an error: a piece is split at each of its characters, and each
+ * part is hashed. */
 enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s, struct tokenizer_desc *d)
 {
 	struct tokenizer_index *x = tokenizer_index_new(s->arena, d);

@@ -199,8 +199,8 @@ static const char *bert_normalizer(struct arena *a, const struct tokenizer_bert 
 	                    lower ? "true" : "false", strip ? "true" : "false");
 }
 
-/* The words become the vocabulary of a tokenizer.json, their ids are their indices. A configuration names class, special
- * tokens and flags; without one they are BERT's and those of `bert`. */
+/* The words become the vocabulary of a tokenizer.json, their ids are their indices. A configuration names class,
+ * special tokens and flags; without one they are BERT's and those of `bert`. */
 enum tfmc_status tokenizer_from_words(const struct tokenizer_source *s, const char *const *words, size_t n,
                                       const struct tokenizer_bert *bert, struct tokenizer_packed *out)
 {
@@ -279,7 +279,8 @@ static bool read_hex(struct arena *a, const char *text, size_t n, struct tokeniz
 	return true;
 }
 
-/* A line is id, score and bytes, separated by tabs; ids must be line numbers from 0 on, so that none is absent or double. */
+/* A line is id, score and bytes, separated by tabs; ids must be line numbers from 0 on, so that none is absent or
+ * double. */
 enum tfmc_status tokenizer_from_scored(const struct tokenizer_source *s, const char *text, size_t len,
                                        struct tokenizer_packed *out)
 {

@@ -20,6 +20,7 @@
 
 /* ---- common to all sources ---- */
 
+/* The array is allocated at the first call with capacity for all tokens, of which each is added once at most. */
 bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc *d, uint32_t id,
                          uint32_t flags, bool in_normalized)
 {
@@ -78,8 +79,8 @@ static void score_user_pieces(struct tokenizer_desc *d)
 	}
 }
 
-/* As in SentencePiece, an unknown character costs 10 more than the worst piece. Decoding removes the space that encoding
- * prepends. BPE has merges by the scores of their results. */
+/* As in SentencePiece, an unknown character costs 10 more than the worst piece. Decoding removes the space that
+ * encoding prepends. BPE has merges by the scores of their results. */
 enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct tokenizer_desc *d,
                                       const struct tokenizer_spm *spm)
 {
@@ -158,7 +159,7 @@ static bool read_trainer(struct model *m, struct proto_range spec)
 	return ok;
 }
 
-/* Reads NormalizerSpec: character map (2), add_dummy_prefix (3), remove_extra_whitespaces (4), escape_whitespaces (5). */
+/* Reads NormalizerSpec: character map (2), add_dummy_prefix (3), remove_extra_whitespaces (4), escape_whitespaces (5) */
 static bool read_normalizer(struct model *m, struct proto_range spec)
 {
 	struct proto_field f;
@@ -203,8 +204,8 @@ static bool read_model(struct model *m, struct proto_range all)
 	return ok;
 }
 
-/* Parses tokenizer.model: pieces with types, no operations yet. *spm: its settings, with the format's defaults for absent
- * fields. */
+/* Parses tokenizer.model: pieces with types, no operations yet. *spm: its settings, with the format's defaults for
+ * absent fields. */
 static enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsigned char *data,
                                            size_t len, struct tokenizer_desc **out, struct tokenizer_spm *spm)
 {
@@ -284,8 +285,8 @@ static bool lists_ids(const struct tokenizer_config *c)
 	return false;
 }
 
-/* Numbers the pieces as the class does and adds its tokens: languages and <mask>, or T5's sentinels, unless a file lists
- * tokens with ids, which tokenizer_add_configured then adds. */
+/* Numbers the pieces as the class does and adds its tokens: languages and <mask>, or T5's sentinels, unless a file
+ * lists tokens with ids, which tokenizer_add_configured then adds. */
 static enum tfmc_status number_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d)
 {
 	const struct tokenizer_class *class = s->config->class;
@@ -345,6 +346,7 @@ static enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s,
 	return tokenizer_pack(s, d, out);
 }
 
+/* BARE: the file alone does not say which special tokens surround a text; a class of a hub directory does. */
 enum tfmc_status tokenizer_from_spm(const struct tokenizer_source *s, const unsigned char *data, size_t len,
                                     struct tokenizer_packed *out)
 {
@@ -401,9 +403,9 @@ static bool add_pieces(const struct tokenizer_source *s, struct tokenizer_desc *
 	return true;
 }
 
-/* Makes single characters of the vocabulary that this side's model lacks matchable, with the score of an unknown character:
- * Marian looks up an unknown character in the vocabulary, by itself only (F_LONE), as unknown ones in a row are one
- * piece. */
+/* Makes single characters of the vocabulary that this side's model lacks matchable, with the score of an unknown
+ * character: Marian looks up an unknown character in the vocabulary, by itself only (F_LONE), as unknown ones in a row
+ * are one piece. */
 static void add_characters(struct tokenizer_desc *d, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -441,6 +443,8 @@ static enum tfmc_status add_specials(const struct tokenizer_source *s, struct to
 	                             d->eos == TFMC_TOK_NONE ? "</s>" : "<unk>");
 }
 
+/* n: tokens of vocab.json, before pieces that it lacks are appended. The template has an end token alone; the first
+ * token of a translation is the model's matter. */
 enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const unsigned char *spm_bytes,
                                        size_t n_spm, const char *vocab, size_t n_vocab,
                                        struct tokenizer_packed *out)

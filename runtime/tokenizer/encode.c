@@ -111,8 +111,8 @@ static void encode_word(struct tok_run *r, const char *s, size_t n)
 	}
 }
 
-/* Multiplicative hash of 8 bytes at a time. The last ones are filled with zeros, so the length is hashed, too. Equal words
- * only need equal hashes in one process: the byte order of the machine does not matter. */
+/* Multiplicative hash of 8 bytes at a time. The last ones are filled with zeros, so the length is hashed, too. Equal
+ * words only need equal hashes in one process: the byte order of the machine does not matter. */
 static uint32_t hash_word(const char *s, size_t n)
 {
 	uint64_t h = n * 0x9e3779b97f4a7c15ull, w;

@@ -179,7 +179,8 @@ static void merge_at(struct tok_run *r, const struct tok_heap_entry *e)
 	heap_push(r, at);
 }
 
-/* Merges by a heap over a linked list of symbols. */
+/* Merges by a heap over a linked list of symbols, whose links are int32. The first symbol is never merged into one
+ * before it, so the list begins at 0. */
 static void merge_long(struct tok_run *r)
 {
 	size_t n = r->word.n;
@@ -302,7 +303,7 @@ static void push_best_path(struct tok_run *r, const char *s, size_t n)
 }
 
 /* best[i] is the best path to byte i: its score, and begin and id of its last piece. Positions inside of a character
- * are never reached. */
+ * are never reached. Positions have 32 bits; UINT32_MAX marks those without a path. */
 void tok_unigram(struct tok_run *r, const char *s, size_t n)
 {
 	if (n >= UINT32_MAX) {

@@ -292,7 +292,8 @@ static void replace_blanks(const char *s, size_t n, uint32_t min, const char *to
 	}
 }
 
-/* Replaces every match of an automaton, which is not empty (the compiler rejects patterns that may match nothing). */
+/* Replaces every match of an automaton; tok_find_match() returns none that is empty, so each moves on. The sets belong
+ * to this text and are freed with it. */
 static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
                             size_t n, struct tok_text *out)
 {

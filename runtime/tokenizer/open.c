@@ -233,8 +233,8 @@ static bool head_fits(const struct tfmc_tokenizer *t)
 }
 
 /* Validates sections and ids; returns a status. The header comes first, then the checksum, before anything is read by
- * offsets; then the tokens, with whose number all other ids are compared. `bytes` may be more than the header's: a second
- * tokenizer may follow. */
+ * offsets; then the tokens, with whose number all other ids are compared. `bytes` may be more than the header's: a
+ * second tokenizer may follow. */
 static int tok_open_sections(struct tfmc_tokenizer *t, uint64_t bytes)
 {
 	const struct tfmc_tok_header *h = t->head;
@@ -363,6 +363,7 @@ static bool trie_find(const struct tok_trie *t, const char *s, uint64_t n, uint3
 	return t->n && tok_trie_value(t, node, value);
 }
 
+/* A run for the normalizers alone: it has no cache and no ids, and only its two buffers are freed. */
 int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, char *out,
                              uint64_t cap, uint64_t *n)
 {

@@ -379,8 +379,8 @@ struct part {
 	size_t from, to;
 };
 
-/* Passes the collected part to the next splitter; an empty one is dropped. After any text, also if it was removed, the next
- * part is not the start of the text (is_start, for METASPACE). */
+/* Passes the collected part to the next splitter; an empty one is dropped. After any text, also if it was removed, the
+ * next part is not the start of the text (is_start, for METASPACE). */
 static void flush_part(struct part *p)
 {
 	if (p->to > p->from)
