@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention and RotaryEmbedding of opset 23 and later. Attention is `sdpa`; scores as a result, and a mask that is
- * added behind a softcap, are written out step by step.
- * Texts are expressions of the model language: import_statement() gives one a name, import_output() makes it an
- * output of the node.
+ * added behind a softcap, are written out step by step. Texts are expressions of the model language: import_statement()
+ * gives one a name, import_output() makes it an output of the node. Refusals are sticky: after one, helpers return "",
+ * 1 or an empty operand, and im->failed is tested once, before what cannot be undone. Sizes are dims, numbers or
+ * expressions of symbols; equal ones are one pointer.
  */
 #include "frontend/onnx/import.h"
 
@@ -28,6 +29,8 @@ static const struct ir_dim *head_size(struct importer *im, const struct operand 
 	               : NULL;
 }
 
+/* Three axes are split into `heads` heads of equal size, whose axis then comes before the sequence; four are heads
+   already, and `heads` is not read. */
 bool import_heads(struct importer *im, struct operand *v, int64_t heads, struct heads *out)
 {
 	const char *x = operand_tensor(im, v);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operators on elements, and along axes: templates, and those whose text depends on types and attributes. An import_
- * function makes the outputs of the node values of statements; false: it refused, with a diagnostic.
- * A literal is the text of a known number in place of a name; an alias is an output that is an operand itself,
- * without a statement.
+ * function makes the outputs of the node values of statements; false: it refused, with a diagnostic. A literal is the
+ * text of a known number in place of a name; an alias is an output that is an operand itself, without a statement.
+ * Refusals are sticky: after one, helpers return "", 1, axis 0 or an empty operand, and im->failed is tested once.
+ * attribute_of() also marks an attribute as read: one that no function reads is refused after the node.
  */
 #include "frontend/onnx/import.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of ONNX Runtime's domain com.microsoft: Attention (BERT), MultiHeadAttention, GroupQueryAttention.
- * Their masks add a number to scores of hidden keys, -10000 by default, which is kept: it also decides rows
- * without a visible key. Caches become state, as those of decoders that are written out (past.c).
- * `bias` operands are vectors added to queries, keys and values, one after another in one vector; fused.bias is what
- * is added to the scores.
+ * Attention of ONNX Runtime's domain com.microsoft: Attention (BERT), MultiHeadAttention, GroupQueryAttention. Their
+ * masks add a number to scores of hidden keys, -10000 by default, which is kept: it also decides rows without a visible
+ * key. Caches become state, as those of decoders that are written out (past.c). `bias` operands are vectors added to
+ * queries, keys and values, one after another in one vector; fused.bias is what is added to the scores. An operand that
+ * is absent is NULL of operand_at(). Refusals are sticky (im->failed): after one, helpers return "", 1 or an empty
+ * operand. Letters: B batch, S queries, T keys, P keys of the past, K heads of keys.
  */
 #include "frontend/onnx/import.h"
 

@@ -2,7 +2,8 @@
 /*
  * Gathers and scatters. The language has those of one axis; where the ids name single elements, or several axes, the
  * tensor is one of fewer axes, and the ids are places in it.
- * A place is the flat row-major index of an element, or of a row, in that tensor.
+ * A place is the flat row-major index of an element, or of a row, in that tensor. Ids are i32 in statements, i64 in the
+ * file. Refusals are sticky (im->failed): after one, helpers return "", 1, axis 0 or an empty operand.
  */
 #include "frontend/onnx/import.h"
 

@@ -88,8 +88,8 @@ static const char *scope_of(const struct importer *im)
 	return slash == NULL ? "" : arena_strndup(im->a, name, (size_t)(slash - name));
 }
 
-/* Appends `targets = value` and lowers it, which infers the types of the targets. A statement that the language rejects is
-   the import's own text, so a note says for which node it was written. */
+/* Appends `targets = value` and lowers it, which infers the types of the targets. A statement that the language rejects
+   is the import's own text, so a note says for which node it was written. */
 static bool append_statement(struct importer *im, const char *targets, const char *value)
 {
 	const char *text = import_text(im, "%s = %s", targets, value);
@@ -149,6 +149,7 @@ static bool bind_value(struct importer *im, const char *name, struct operand *v)
 	return strmap_set(&im->values, name, v);
 }
 
+/* Its type and dims are those that the lowering has inferred. */
 struct operand *import_operand(struct importer *im, const char *name)
 {
 	const struct ir_type *t = import_type(im, name);
@@ -861,8 +862,8 @@ static const char *import_graph(struct importer *im, struct arena *a, const char
 	return text;
 }
 
-/* A model that has dims and inputs alone: the inference of types lowers statements against it. It has no tokens (-1), and
-   weights keep the types of the file. NULL: no memory. */
+/* A model that has dims and inputs alone: the inference of types lowers statements against it. It has no tokens (-1),
+   and weights keep the types of the file. NULL: no memory. */
 static struct frontend_model *create_scratch(struct diag_context *cx)
 {
 	struct frontend_model *m = memory_zeroed(1, sizeof(*m));
@@ -892,7 +893,8 @@ static const char *model_name_of(struct arena *a, const char *base, const struct
 }
 
 /* Reads the graph of the mapped file, and opens it again as a weight file, where the tensors and their external data
-   are. The text; NULL, with the reason in *st, after a diagnostic. */
+   are, and those that its reader makes of quants. im->file is the name of the file under weights.files: its own name in
+   `at`, the directory as the model file will see it. The text; NULL, with the reason in *st, after a diagnostic. */
 static const char *import_file(struct importer *im, struct arena *a, const char *path, const char *at,
                                const struct frontend_options *options, const struct file_map *map,
                                enum tfmc_status *st)
@@ -925,6 +927,7 @@ bool onnx_is_file(struct diag_context *cx, const char *path)
 	return n > 0 && (file_ends_with(path, ".onnx") || onnx_has_magic((const unsigned char *)head, n));
 }
 
+/* All of the import is in the arena of a scratch model, which ends with this call; only the text is in `a`. */
 const char *onnx_model_text(struct arena *a, struct diag_context *cx, const char *path, const char *at,
                             const struct frontend_options *options, enum tfmc_status *st)
 {

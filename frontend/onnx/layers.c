@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators with parameters, and their relatives: products of matrices, norms, tables. A constant weight becomes a
    layer with a path (import_layer), so that it stays a parameter of the weight file that may be packed or
-   quantized; other operands are plain products. */
+   quantized; other operands are plain products. Norms that the language does not have are written out: rewrite rules of
+   passes/graph make the same kernels of them. Refusals are sticky (im->failed): after one, helpers return "", 1, axis 0
+   or an empty operand, and operand_size() refuses a size that varies. */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
@@ -290,7 +292,7 @@ bool import_layer_norm(struct importer *im)
 	int axis = axis_of(im, attribute_int(im, "axis", -1), v->rank);
 	if (im->failed || v->rank == 0)
 		return import_refuse(im, "%s of a number", im->node->op);
-	(void)operand_tensor(im, v);
+	(void)operand_tensor(im, v); /* names v: both functions below read v->name */
 	double epsilon = attribute_float(im, "epsilon", 1e-5);
 	return output_norm(im, v, scale, is_rms ? NULL : bias, axis, epsilon, is_rms) &&
 	       output_moments(im, v, axis, epsilon, is_rms);

@@ -4,7 +4,9 @@
  * statement: floats are parameters; ints and bools, which parameters cannot be, are written as what they are: one
  * value, steps (positions), the rows of a triangle (causal masks), or a list of numbers. Texts are those of
  * expressions, "" after a diagnostic.
- * A known element that is a dim varies with the sizes of a call; all other constants are numbers.
+ * A known element that is a dim varies with the sizes of a call; all other constants are numbers. Refusals are sticky:
+ * im->failed is set, and what a function returns is harmless ("", 1, axis 0, an empty operand), so that callers test it
+ * once.
  */
 #include "frontend/onnx/import.h"
 
@@ -117,6 +119,7 @@ const char *tensor_at(struct importer *im, size_t i)
 	return operand_tensor(im, operand_needed(im, i));
 }
 
+/* 1 after a refusal, so that callers may divide by it. */
 int64_t operand_size(struct importer *im, const struct operand *v, int axis)
 {
 	int64_t size = 1;
@@ -271,7 +274,8 @@ static const char *triangle_text(struct importer *im, const struct operand *v, b
 	        dims_text(im, v->rank, v->dims));
 }
 
-/* One value in all places. const() is f32 alone, so ints are zeros, cast, plus the value, which is then exact. */
+/* One value (as text) in all places. const() is f32 alone, so ints are zeros, cast, plus the value, which is then
+   exact; a bool is 0 or 1. */
 static const char *splat_text(struct importer *im, const struct operand *v, const char *value)
 {
 	const char *shape = dims_text(im, v->rank, v->dims), *type = ir_dtype_name(v->dtype);

@@ -4,7 +4,8 @@
  * zero in the type of its zero point, and (q - zero) scale again. Constant matrices are tensors of the weight file
  * (frontend/weights/onnx_quantized.h), which keep their quants where a format has them; products are then of
  * floats, whose sums of integers are exact up to 2^24.
- * A block is a run of elements along an axis that share a scale and zero point.
+ * A block is a run of elements along an axis that share a scale and zero point. Refusals are sticky (im->failed): after
+ * one, helpers return "", 1, axis 0 or an empty operand.
  */
 #include "frontend/onnx/import.h"
 

@@ -7,7 +7,7 @@
  * Kernels: the triangle, and the cubic convolution of Keys 1981 (with its a); with antialias both are as much wider as
  * the axis shrinks, and divided by their sum.
  * scale is the size of the result over that of the input, as the file gives it, not as rounding makes it. struct
- * picture is the tensor between axes: its text and dims.
+ * picture is the tensor between axes: its text and dims. Refusals are sticky (im->failed).
  */
 #include "frontend/onnx/import.h"
 

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operators that move elements, or make tensors of positions: reshape, slice, gather, pad, range, .. An import_
- * function makes the outputs of the node values of statements; false: it refused, with a diagnostic.
+ * function makes the outputs of the node values of statements; false: it refused, with a diagnostic. Where nothing
+ * changes, the output is an alias of the operand, without a statement. Refusals are sticky (im->failed): after one,
+ * helpers return "", 1, axis 0 or an empty operand. Sizes are dims, numbers or expressions of symbols that vary between
+ * calls; equal ones are one pointer. list_dims() reads a list that must be known at import, from an attribute or an
+ * operand.
  */
 #include "frontend/onnx/import.h"
 
@@ -422,7 +426,8 @@ bool import_trilu(struct importer *im)
 	return import_output(im, 0, "where(%s, %s, 0)", inside, x);
 }
 
-/* Ones on diagonal k, in the shape of the operand. */
+/* Ones on diagonal k, in the shape of the operand and in the type `dtype` (a number of TensorProto.DataType; 0: that of
+   the operand; floats of any width are f32). */
 bool import_eye_like(struct importer *im)
 {
 	const struct operand *v = operand_needed(im, 0);

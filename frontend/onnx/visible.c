@@ -88,6 +88,7 @@ static bool multiply_numbers(struct evaluation *e, const struct ir_op *op, const
 	return true;
 }
 
+/* The disjunction of bools, which are the constants 0 and 1; false: one is no constant. */
 static bool or_numbers(struct evaluation *e, const struct ir_op *op, const struct number *a,
                        const struct number *b, struct number *out)
 {

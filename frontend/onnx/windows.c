@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators of windows that move along the axes from 2 on: convolutions, transposed ones, pools. Tensors are [N,
-   C, axes..]; the convolutions of the language are of channels last in one dimension and first in two. A border is
-   the padding before or after an axis. */
+/* Operators of windows that move along the axes from 2 on: convolutions, transposed ones, pools. Tensors are [N, C,
+   axes..]; the convolutions of the language are of channels last in one dimension and first in two. A border is the
+   padding before or after an axis. frame(x, size, hop) of the language makes a new axis of windows. Refusals are sticky
+   (im->failed): after one, helpers return "", 1 or an empty operand; operand_size() refuses a size that varies. */
 #include "frontend/onnx/import.h"
 
 #include <string.h>
