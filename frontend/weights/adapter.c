@@ -249,8 +249,8 @@ static bool add_replacement(struct adapter *ad, struct stored_tensor *t, const c
 	return true;
 }
 
-/* Files a tensor under its module, as factor A or B, or as a replacement of a whole tensor. Factors of an embedding,
-   a table, have names of their own. */
+/* Files a tensor under its module, as factor A or B, or as a replacement of a whole tensor. Factors of an embedding, a
+   table, have names of their own. Other tensors of LoRA (magnitudes of DoRA) would change the formula: unsupported. */
 static bool add_tensor(struct adapter *ad, struct stored_tensor *t)
 {
 	static const struct {

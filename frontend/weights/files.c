@@ -314,7 +314,8 @@ static const struct file_map *map_external(struct weight_files *wf, const char *
 	return file != NULL ? &file->map : NULL;
 }
 
-/* Adds the tensors of an ONNX model; data in other files are opened inside its directory. */
+/* Adds the tensors of an ONNX model; data in other files are opened inside its directory. Tensors of quantized
+   constants come last, since they read the data of others. */
 static enum tfmc_status add_onnx(struct weight_files *wf, const struct mapped_file *file, const char *name,
                                  struct loc loc)
 {

@@ -171,7 +171,7 @@ static bool read_dims(const struct onnx_model *m, const struct proto_field *f, s
 	       weight_file_error_in(m->s, "tensor", t->name, "its shape is no numbers");
 }
 
-/* An entry of external_data: location, offset or length. */
+/* An entry of external_data, key (1) and value (2): location, offset or length; other keys (checksum) are ignored. */
 static bool read_external(struct onnx_model *m, const struct proto_field *f, struct onnx_tensor *t)
 {
 	const char *key = "", *value = "";
@@ -288,8 +288,9 @@ static bool locate_elements(const struct onnx_model *m, const struct element_sou
 	                            (size_t)(e->raw.end - e->raw.at), s->bytes);
 }
 
-/* TensorProto. NULL after a diagnostic. Elements are located after the last field, as the type and shape that they need
- * may follow them. */
+/* TensorProto: dims (1), data_type (2), segment (3), name (8), raw_data (9), external_data (13), data_location (14),
+ * and fields of typed elements, which locate_elements() reads. NULL after a diagnostic. Elements are located after the
+ * last field, as the type and shape that they need may follow them. */
 static struct onnx_tensor *read_tensor(struct onnx_model *m, const struct proto_field *message)
 {
 	struct onnx_tensor *t = ARENA_NEW(m->s->arena, struct onnx_tensor);
@@ -480,7 +481,8 @@ static bool read_size(struct onnx_model *m, const struct proto_field *message, s
 	return ok;
 }
 
-/* TypeProto.Tensor: element type and shape. */
+/* TypeProto.Tensor: element type (1) and shape (2), a list of dimensions (1). Without a shape the rank is not known,
+ * with an empty one it is 0. */
 static bool read_tensor_type(struct onnx_model *m, const struct proto_field *message, struct onnx_value *v)
 {
 	struct proto_range r, shape;
@@ -552,7 +554,8 @@ static bool read_graph(struct onnx_model *m, const struct proto_field *message, 
 	return ok;
 }
 
-/* OperatorSetIdProto: the version of the domain ai.onnx, which may be written as "". */
+/* OperatorSetIdProto: the version (2) of the domain (1) ai.onnx, which may be written as "". Others do not count: their
+ * operators are known by name. */
 static bool read_opset(struct onnx_model *m, const struct proto_field *message)
 {
 	const char *domain = "";

@@ -95,7 +95,8 @@ static bool read_sizes(const struct pickle_value *v, int64_t *out, size_t n)
 }
 
 /* Makes a view of arguments (storage, offset, size, strides, requires_grad, hooks[, dtype][, metadata]): the dtype
- * where the storage is untyped; metadata say that the elements are negated or conjugated. */
+ * where the storage is untyped; metadata say that the elements are negated or conjugated, which is not supported. The
+ * other arguments do not change values. */
 static bool make_view(struct pickle *p, const struct pickle_value *args, bool has_dtype,
                       struct pickle_value *out)
 {
@@ -488,7 +489,8 @@ static bool locate_entries(struct reader *r, const struct zip *z, const char *di
 	return true;
 }
 
-/* The saved value of an archive DIRECTORY/data.pkl, with its storages located. */
+/* The saved value of an archive DIRECTORY/data.pkl, with its storages located. torch.save writes the pickle first, by
+ * which torch_has_magic() has recognized the file; its name gives the directory. */
 static const struct pickle_value *read_archive(struct reader *r, struct pickle *p)
 {
 	struct zip z;
