@@ -318,8 +318,9 @@ static bool class_matches(const struct compiler *c, const struct instruction *p,
 	return in != p->negative;
 }
 
-/* Epsilon closure of one position in priority order: appends the successors of matching CHAR instructions
- * to the list. True: reached MATCH. */
+/* Epsilon closure of one position in priority order (the stack has the preferred branch of a split on top): appends the
+ * successors of matching CHAR instructions to the list. True: reached MATCH, which ends the list, as less preferred
+ * positions cannot win. `class` is that of the next character, so it decides lookaheads, too. */
 static bool epsilon_closure(struct compiler *c, uint32_t instruction, uint32_t class)
 {
 	uint32_t depth = 0;

@@ -195,7 +195,7 @@ bool tokenizer_class_set_template(struct tokenizer_reader *r)
 }
 
 /* Classes with languages, Whisper's tasks, or cls and sep build their template from the configuration, whatever
- * the file has. */
+ * the file has, as in transformers; those with cls and sep only if the vocabulary has both. */
 bool tokenizer_class_override_template(struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;

@@ -314,7 +314,8 @@ static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
 	return true;
 }
 
-/* Reads a Unigram model: scored pieces, unknown id, byte fallback. False after a diagnostic. */
+/* Reads a Unigram model: scored pieces, unknown id, byte fallback. Unknown characters in a row are one token, as in
+ * SentencePiece. False after a diagnostic. */
 static bool read_unigram(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -562,7 +563,7 @@ static bool add_template_item(struct tokenizer_reader *r, const char *path, enum
 	return true;
 }
 
-/* Adds the ids of a special token of TemplateProcessing. */
+/* Adds the ids of a special token of TemplateProcessing, by its name in special_tokens; it may have several. */
 static bool add_special_items(struct tokenizer_reader *r, const struct json_node *root,
                               const struct json_node *n, const char *path)
 {
@@ -698,7 +699,8 @@ static bool read_suffix_decoder(struct tokenizer_reader *r, const struct json_no
 	return true;
 }
 
-/* Reads the decoder as flags of the description. */
+/* Reads the decoder as flags of the description. Whether there is one counts, too: without it tokens are joined by
+ * spaces (tokenizer_from_tree). */
 static bool tokenizer_read_decoder(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	static const struct tokenizer_component parts[] = {
@@ -800,7 +802,7 @@ static enum tfmc_status normalize_one(struct tokenizer_reader *r, const struct t
 }
 
 /* Normalizes the added tokens that are matched in normalized text, by the library, which opens the tokenizer
- * without them. */
+ * without them. Opening can only fail without memory, as tokenizer_pack() has opened the result already. */
 static enum tfmc_status normalize_added(struct tokenizer_reader *r)
 {
 	struct tokenizer_desc *d = r->desc, plain = *d;

@@ -403,7 +403,7 @@ static enum tfmc_status write_added(struct packer *p)
 	return TFMC_OK;
 }
 
-/* Builds the hash table of merges, at most half full, so that searches are short. Of equal ones the lowest rank stays. */
+/* Builds the hash table of merges, at most half full: searches are short. Of equal ones the lowest rank stays. */
 static enum tfmc_status write_pairs(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
@@ -520,7 +520,8 @@ static bool are_scores_finite(const struct tokenizer_desc *d)
 	return ok;
 }
 
-/* Checks sizes, character map, scores and ids of a description. */
+/* Checks sizes, character map, scores and ids of a description. Offsets of pieces have 32 bits; a merge takes less than
+ * four slots of 16 bytes (write_pairs). */
 static enum tfmc_status check_desc(const struct tokenizer_source *s, const struct tokenizer_desc *d)
 {
 	size_t bytes = 0, merges;

@@ -84,7 +84,7 @@ static int byte_of_letter(uint32_t cp)
 	return k <= 32 ? k : k <= 66 ? 127 + k - 33 : 173;
 }
 
-/* A string with another character is not written in letters, as added tokens may not be: it stands for its own bytes. */
+/* A string with another character is not written in letters, as added tokens may not be: it stands for itself. */
 struct tokenizer_string tokenizer_letters_to_bytes(struct arena *a, struct tokenizer_string letters)
 {
 	char *out = arena_alloc(a, letters.n + 1);

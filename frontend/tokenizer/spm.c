@@ -159,7 +159,7 @@ static bool read_trainer(struct model *m, struct proto_range spec)
 	return ok;
 }
 
-/* Reads NormalizerSpec: character map (2), add_dummy_prefix (3), remove_extra_whitespaces (4), escape_whitespaces (5) */
+/* Reads NormalizerSpec: character map (2), dummy prefix (3), removal of extra (4) and escape of white space (5). */
 static bool read_normalizer(struct model *m, struct proto_range spec)
 {
 	struct proto_field f;
@@ -313,7 +313,8 @@ static enum tfmc_status number_pieces(const struct tokenizer_source *s, struct t
 	return TFMC_OK;
 }
 
-/* Numbers the pieces as the class of the configuration does, adds its special tokens, and packs. */
+/* Numbers the pieces as the class of the configuration does, adds its special tokens, and packs. Tokens of the
+ * configuration are split off before SentencePiece normalizes the text, so they are matched in the raw text. */
 static enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s, struct tokenizer_desc *d,
                                                const struct tokenizer_spm *spm, struct tokenizer_packed *out)
 {
