@@ -17,8 +17,8 @@ static const char *ids_from_end(struct importer *im, const char *x, enum ir_dtyp
 	return import_text(im, "where(%s < 0, %s + (%s), %s)", x, id, size, id);
 }
 
-/* Ids of an input with a checked bound, and known ones that are not negative, need no correction; all others have the
-   size added where they are negative, as ONNX counts. */
+/* Ids of an input with a checked bound (below; 0 of positions of a state, which past.c has made), and known ones that
+   are not negative, need no correction; all others have the size added where they are negative, as ONNX counts. */
 const char *import_ids(struct importer *im, struct operand *ids, const struct ir_dim *rows)
 {
 	bool known = ids->known != NULL, is_negative = false;

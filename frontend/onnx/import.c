@@ -380,7 +380,8 @@ static const char *table_of(const struct onnx_node *node, size_t i)
 }
 
 /* The least number of rows of the tables that the ids of an input look up, following views and casts of it: the bound
-   `below`, which the caller of the model is held to. 0: it looks up none. */
+   `below`, which the caller of the model is held to. 0: it looks up none. Nodes come after those that they read, so one
+   pass follows all views. */
 static int64_t ids_below(const struct importer *im, const char *name)
 {
 	int64_t below = 0;

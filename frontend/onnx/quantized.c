@@ -83,7 +83,8 @@ static const char *centered_text(struct importer *im, size_t i, size_t z, int ax
 
 /* ---- elements ---- */
 
-/* The type of quantized elements: that of the zero point, or an attribute. */
+/* The type of quantized elements: that of the zero point, or an attribute (TensorProto.DataType: 2 u8, 3 i8, 5 i16),
+   without both u8. */
 static bool read_quantized_type(struct importer *im, const struct operand *zero, enum ir_dtype *out)
 {
 	int64_t type = attribute_int(im, "output_dtype", 0);

@@ -320,7 +320,8 @@ static void write_string(struct packer *p, struct tokenizer_string text, uint32_
 	buf_bytes(&p->texts, text.text, text.n);
 }
 
-/* Writes the pieces with their offsets, the flags, and for Unigram the scores. */
+/* Writes the pieces with their offsets (the end of the last one, too), the flags, and for Unigram the scores; other
+ * models have an empty section. */
 static void write_tokens(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;

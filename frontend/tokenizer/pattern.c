@@ -604,7 +604,8 @@ static struct pattern *make_possessive(struct parser *p, struct pattern *n)
 	return both;
 }
 
-/* X{n}? is (X{n})? and not lazy; + after braces is another repetition, not possessive. */
+/* X{n}? is (X{n})? and not lazy; + after braces is another repetition, not possessive. Repetitions of repetitions are
+ * limited, as the compiler recurses over the tree. */
 static struct pattern *parse_repetition(struct parser *p)
 {
 	struct pattern *n = parse_atom(p);

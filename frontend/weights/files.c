@@ -75,6 +75,7 @@ enum tfmc_status parsed_json(struct parsed_files *f, const char *path, struct lo
 	return store_file(f, &file, out);
 }
 
+/* The mapping belongs to the cache once the file is stored there; until then it is closed on failure. */
 enum tfmc_status parsed_gguf(struct parsed_files *f, const char *path, struct loc loc,
                              const struct parsed_file **out)
 {

@@ -99,7 +99,8 @@ static bool add_literal(const struct parser *p, const char *s, size_t n)
 	return true;
 }
 
-/* Adds a capture, the string between braces: NAME or NAME:choices. */
+/* Adds a capture, the string between braces: NAME or NAME:choices. Their number is limited to the array that a match
+   fills. */
 static bool add_capture(const struct parser *p, const char *s, size_t n)
 {
 	struct weight_piece *piece = add_piece(p);
