@@ -2,6 +2,7 @@
 /*
  * Arguments of steps: name lookup through the scopes, merging with defaults, values and paths.
  * A scope is a repeat with its index, or the use of a definition with its arguments; b->scope is the innermost one.
+ * Arguments of a use stay unevaluated YAML nodes, which are read in the scope of the caller each time they are needed.
  */
 #include <string.h>
 
@@ -24,8 +25,8 @@ struct scope_lookup {
 
 static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out);
 
-/* Environment that looks names up from `scope` outward; the plain environment of the model without memory.
- * Suggestions for misspelt names are left out: the caller adds them. */
+/* Environment that looks names up from `scope` outward; the plain environment of the model without memory. It has no
+ * names for suggestions: step_env() adds them, and in an argument an unknown name is a word, not a mistake. */
 static struct expr_env scope_env(struct expander *b, const struct step_scope *scope, bool dims)
 {
 	struct expr_env env = model_env(&b->m->scope, dims);
@@ -63,8 +64,8 @@ static enum expr_lookup argument_value(struct scope_lookup *s, const struct step
 	return expr_eval(&env, e, out) ? EXPR_FOUND : EXPR_FAILED;
 }
 
-/* Lookup of a name for expressions: arguments of the inlined function, then indices and arguments of the
- * scopes, innermost first, then params and dims. */
+/* Lookup of a name for expressions, innermost first: arguments of the inlined function (a tensor is skipped, as it
+ * has no value at compile time), then indices and arguments of the scopes, then params and dims. */
 static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out)
 {
 	struct scope_lookup *s = user;
@@ -122,8 +123,9 @@ struct expr_env step_env(struct expander *b, bool dims)
 
 /* ---- merging ---- */
 
-/* The written arguments of a step as one mapping: the mapping under its kind and the keys next to it. A scalar
- * is the kind's main argument. */
+/* The written arguments of a step as one mapping: the mapping `value` under its kind (NULL: the step is a bare word),
+ * then the keys next to the kind, without the kind itself. Any other value is that of the kind's main argument; a
+ * null, or a kind without one, is an error (NULL). */
 static const struct yaml_node *merge_written_args(struct expander *b, const struct schema_step *kind,
                                                   const struct yaml_node *step, const struct yaml_node *value)
 {
@@ -145,13 +147,13 @@ static const struct yaml_node *merge_written_args(struct expander *b, const stru
 	return out == NULL ? NULL : yaml_with(b->arena, out, kind->main, value);
 }
 
-/* Written arguments win over `defaults` of the kind. */
+/* Written arguments win over `defaults` of the kind; a written null deletes a default. */
 const struct yaml_node *merge_args(struct expander *b, const struct schema_step *kind,
                                    const struct yaml_node *step, const struct yaml_node *value)
 {
 	const struct yaml_node *written = merge_written_args(b, kind, step, value);
 	const struct yaml_node *def = yaml_find(model_section(b->m, "defaults"), kind->kind);
-	/* a null without effect is reported later as a key without a value */
+	/* a null without a default to delete stays, and the schema reports it as a key without a value */
 	const struct yaml_pair *idle = NULL;
 	return written == NULL || def == NULL ? written : yaml_merge(b->arena, def, written, &idle);
 }
@@ -199,6 +201,7 @@ static void report_unknown_value(struct expander *b, struct loc loc, const char 
 	           did_you_mean(b->arena, name, names, n));
 }
 
+/* `x` is the current value of the steps; it is unknown before the first step of a stack (has_x). */
 bool find_named_value(struct expander *b, const struct yaml_node *node, struct step_value *out)
 {
 	if (!yaml_expect(b->cx, node, YAML_SCALAR, "a value name"))
@@ -217,6 +220,7 @@ bool find_named_value(struct expander *b, const struct yaml_node *node, struct s
 	return true;
 }
 
+/* `x` is not in b->values and counts as no value here. */
 bool try_find_value(struct expander *b, const struct yaml_node *node, struct step_value *out)
 {
 	const struct step_value *v =

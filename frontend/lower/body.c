@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Statements and repeats to IR: binding of names, loop-carried values, states threaded through loops.
- * A target is a name that a statement assigns; a loop-carried value passes from one iteration to the next.
+ * A target is a name that a statement assigns; a loop-carried value passes from one iteration to the next. Types are
+ * interned: equal types are the same pointer.
  */
 #include <string.h>
 
@@ -23,10 +24,11 @@ const struct lowered *lower_find(const struct lowering *lw, const char *name)
 
 /* ---- statements ---- */
 
-/* Binds one target to a value. Inputs, dims and params cannot be assigned. A string is a name that eval_scalar did not
- * find, or a word, which only arguments can be; it is reported as an unknown name. False after a report. */
+/* Binds one target to a value. Inputs, dims and params cannot be assigned. A string is a name that eval_scalar did
+ * not find, or a word, which only arguments can be; it is reported as an unknown name. False after a report. */
 static bool bind_target(struct lowering *lw, const struct expr_target *t, struct lowered *v)
 {
+	/* in decode an input of the source is no parameter (unbound): its state_get assigns it */
 	bool input = model_find_input(&lw->m->inputs, t->name) >= 0 && lower_find(lw, t->name) != NULL;
 	if (input || model_is_param_or_dim(&lw->m->scope, t->name))
 		return lower_fail(lw, t->loc, DIAG_NAME_CLASH,
@@ -83,7 +85,8 @@ struct carries {
 	size_t n_targets;
 };
 
-/* True if a name is read after the current node of each enclosing body before it is written (live out). */
+/* Liveness: true if a name is read after the current node before it is written, in the remaining nodes of its body,
+ * the next iteration of the loop, the bodies around it, or at last as an output. */
 static bool live_after(const struct lowering *lw, const char *name)
 {
 	for (const struct lower_frame *f = lw->frame; f != NULL; f = f->outer) {
@@ -102,8 +105,8 @@ static bool live_after(const struct lowering *lw, const char *name)
 }
 
 /* Finds the loop-carried values of a repeat: names the body reads before it writes them or that are live after it,
-   and its states. Run and type inference have no states. False after a report, or without memory. lw->loop is that of
-   the repeat meanwhile, as names of states contain its index. */
+ * and its states. Run and type inference have no states. lw->loop is that of the repeat meanwhile, as names of states
+ * contain its index. False after a report, or without memory. */
 static bool find_carries(struct lowering *lw, const struct graph_node *node, struct carries *c)
 {
 	c->targets = graph_targets(lw->arena, &node->body, &c->n_targets);
@@ -152,7 +155,8 @@ static void bind_carries(struct lowering *lw, const struct carries *c, const str
 	}
 }
 
-/* The loop-carried values at the end of the body, whose types must not have changed. */
+/* The loop-carried values at the end of the body, with which the next iteration begins: each must still have the type
+ * that it had before the loop. */
 static bool collect_yields(struct lowering *lw, const struct carries *c, struct ir_value *yields)
 {
 	for (size_t i = 0; i < c->n; i++) {
@@ -237,8 +241,8 @@ bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop)
 		ok = node->kind == GRAPH_REPEAT ? lower_repeat(lw, node) : lower_statement(lw, node->st);
 	}
 	/* The builder fails on sizes beyond its limits without a message. */
-	bool counted = !arena_failed(lw->arena) && !arena_failed(&lw->module->arena);
-	if (!ok && counted && lw->cx->n_errors == errors)
+	bool has_memory = !arena_failed(lw->arena) && !arena_failed(&lw->module->arena);
+	if (!ok && has_memory && lw->cx->n_errors == errors)
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "a tensor of this statement is too large");
 	lw->frame = frame.outer;
 	return ok;

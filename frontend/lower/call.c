@@ -3,6 +3,7 @@
  * Calls of operators of the graph level: arguments are matched to the signatures of calls.def and read with a
  * type.
  * signature_of() gives the number of a row of calls.def, which is its place in `lowerings`, too.
+ * call_match() has checked that required arguments are present and put defaults in place of absent ones.
  */
 #include <string.h>
 
@@ -55,6 +56,8 @@ const struct expr *call_written(const struct expr *e, const char *name)
 	return at >= 0 && (size_t)at < e->n_args ? e->args[at] : NULL;
 }
 
+/* c->values has the default of an absent argument. NULL only for the default NONE of calls.def; a null that the
+ * caller has written is passed on, and the operator reads it as `none` or rejects it. */
 const struct expr *call_arg(const struct call *c, const char *name)
 {
 	int at = signature_find(c->signature, name);
@@ -76,6 +79,7 @@ static const struct expr *typed_arg(const struct call *c, const char *name, unsi
 	return call_arg(c, name);
 }
 
+/* A name that is bound to nothing has been lowered to a string: it is an unknown value here. */
 bool call_tensor(const struct call *c, const char *name, struct ir_value *out)
 {
 	const struct expr *e = typed_arg(c, name, TYPE(TENSOR));
@@ -133,6 +137,8 @@ bool call_bool(const struct call *c, const char *name, bool *out)
 	return !given || expr_require_bool(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
 }
 
+/* A word or a string. A bare name is taken as written, so that a param of that name does not change the meaning of a
+ * word; absent without a default: *out stays. False after a report. */
 bool call_word(const struct call *c, const char *name, const char **out)
 {
 	const unsigned words = TYPE(WORD) | TYPE(PATH) | TYPE(TEXT);
@@ -154,6 +160,7 @@ bool call_word(const struct call *c, const char *name, const char **out)
 	return true;
 }
 
+/* Reads a shape: one size, or a list of them. A size of -1 is no request to infer it, as in NumPy. */
 bool call_dims(const struct call *c, const char *name, int *rank, const struct ir_dim **dims)
 {
 	const struct expr *e = typed_arg(c, name, TYPE(SHAPE));
@@ -181,6 +188,7 @@ bool call_dims(const struct call *c, const char *name, int *rank, const struct i
 	return true;
 }
 
+/* An axis in [0, rank): negative ones count from the end, as in NumPy. False after a report. */
 bool call_axis(const struct call *c, const char *name, int rank, int64_t *axis)
 {
 	if (!call_int(c, name, axis))
@@ -203,7 +211,8 @@ bool call_return(const struct call *c, struct lowered *out, struct ir_value v)
 	return !irb_failed(c->lw->b);
 }
 
-/* True if the dim d contains the symbol sym, also inside of a quotient or maximum. */
+/* True if the dim d contains the tokens of a call, also inside of a quotient or maximum. sym: that dim, not constant,
+ * of which the first factor of the first term identifies it. */
 static bool dim_depends_on(const struct ir_dim *d, const struct ir_dim *sym)
 {
 	if (d == sym)
@@ -221,12 +230,13 @@ static bool dim_depends_on(const struct ir_dim *d, const struct ir_dim *sym)
 }
 
 /* lw->grows is the number of tokens of a call (decode alone): an axis that depends on it lacks the positions of
-   earlier calls, so no operator may mix along it. */
+ * earlier calls, so no operator may mix along it. Axes of the source are complete, but padded. */
 bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
 {
 	const struct ir_type *t = irb_type(c->lw->b, *x);
 	const struct ir_dim *grows = c->lw->grows;
-	if (grows == NULL || t == NULL || axis >= t->rank)
+	if (grows == NULL || t == NULL ||
+	    axis >= t->rank) /* the builder reports an axis that does not exist */
 		return true;
 	/* a constant number of tokens does not tell which axes have them */
 	if (ir_dim_is_const(grows, NULL) || !dim_depends_on(t->dims[axis], grows))

@@ -10,6 +10,7 @@
 #include "frontend/lower/macro.h"
 #include "ir/support/strmap.h"
 
+/* Dims are interned, so that equal ones are the same pointer. */
 static bool same_type(const struct step_value *a, const struct step_value *b)
 {
 	bool same = a->rank == b->rank && a->dtype == b->dtype;
@@ -20,7 +21,7 @@ static bool same_type(const struct step_value *a, const struct step_value *b)
 
 /* ---- residual ---- */
 
-/* Expands a body whose paths are below the path of `st`, starting from x. */
+/* Expands a body whose paths are below the path of `st`, starting from x, which is its result, too. */
 static bool expand_steps_under(struct step *st, const struct yaml_node *steps)
 {
 	struct expander *b = st->b;
@@ -57,7 +58,8 @@ bool start_from_input(struct step *st)
 	return ok;
 }
 
-/* x = r + scale * x. False after a report if the body changed the type. */
+/* x = r + scale * x, where r is the input of the residual and base its type. False after a report if the body changed
+ * the type, since the sum does not broadcast. */
 static bool add_residual(struct step *st, const struct step_value *base, const char *r)
 {
 	struct expander *b = st->b;
@@ -74,7 +76,7 @@ static bool add_residual(struct step *st, const struct step_value *base, const c
 	return push_value(st, "x", binary_tree(b, EXPR_ADD, name_tree(b, r, st->loc), x));
 }
 
-/* x = sum of the branches, each applied to the same input y. */
+/* x = sum of the branches, each applied to the same input y. Before the first branch x is y already. */
 static bool expand_branches(struct step *st, const struct yaml_node *list)
 {
 	struct expander *b = st->b;
@@ -100,7 +102,8 @@ static bool expand_branches(struct step *st, const struct yaml_node *list)
 	return ok;
 }
 
-/* x = in + scale * body(in), or with branches in + scale * their sum. */
+/* x = in + scale * body(in), or with branches in + scale * their sum. The input is kept in r, since the body assigns
+ * x; its rows past the length are masked by value_ref() once. */
 bool step_residual(struct step *st)
 {
 	struct expander *b = st->b;
@@ -132,7 +135,8 @@ struct iterations {
 	struct step_value *out; /* x after each iteration */
 };
 
-/* Expands the body for index start + k into its own graph body. */
+/* Expands the body for index start + k into its own graph body. Its path has `{i}` in place of the number (none if
+ * the iterations share their parameters), so that equal iterations compare equal in roll_iterations(). */
 static bool expand_iteration(struct step *st, const struct iterations *r, int64_t k)
 {
 	struct expander *b = st->b;
@@ -142,7 +146,7 @@ static bool expand_iteration(struct step *st, const struct iterations *r, int64_
 	bool paths_claimed = b->paths_claimed;
 	b->scope = &scope;
 	b->out = &r->body[k];
-	/* all iterations have the paths of the first */
+	/* with `share` all iterations have the paths of the first, which has claimed them (claim_path) */
 	b->paths_claimed = paths_claimed || (r->share && k > 0);
 	b->prefix = r->share ? st->path : arena_printf(b->arena, "%s.{%s}", st->path, r->as);
 	bool ok = expand_body(b, step_arg(st, "body"));
@@ -154,7 +158,7 @@ static bool expand_iteration(struct step *st, const struct iterations *r, int64_
 	return ok;
 }
 
-/* graph_alike_fn: equal bodies, from the same type of x on. */
+/* graph_alike_fn: iterations i and j have equal bodies, and x has the same type before both, as a loop carries x. */
 static bool are_equal_iterations(void *user, int64_t i, int64_t j)
 {
 	const struct iterations *r = user;
@@ -162,8 +166,8 @@ static bool are_equal_iterations(void *user, int64_t i, int64_t j)
 	       graph_equal(&r->body[i], &r->body[j]);
 }
 
-/* Rolls runs of equal iterations, and runs that are periodic, into loops: the longest run first found from the first
- * iteration on. */
+/* Rolls runs of equal iterations, and runs that are periodic, into loops: greedily, the longest run from each
+ * iteration on (graph_longest_run). graph_push_iterations() marks each loop as a part of the repeat. */
 static bool roll_iterations(struct step *st, struct iterations *r)
 {
 	struct expander *b = st->b;
@@ -173,14 +177,15 @@ static bool roll_iterations(struct step *st, struct iterations *r)
 		if (!graph_push_iterations(b->arena, &all, r->body, from, from + n, period, b->out))
 			return false;
 		bool is_whole = n == r->count && !(b->graph != NULL && r->start > 0);
-		/* Names of weights have the range of indices, so that those of other parts differ; not of the whole. */
+		/* Names of weights have the range of indices, so that those of other parts differ; not of the whole.
+		 * A repeat of a graph with another start may itself be a part, as expand writes them. */
 		if (is_whole && n > 1)
 			b->out->items[b->out->n - 1]->is_part = false;
 	}
 	return true;
 }
 
-/* Checks count and the name of the index. */
+/* Checks count, and that the index hides no other name: an expression of the body could mean either. */
 static bool check_repeat(struct step *st, const struct iterations *r)
 {
 	struct expander *b = st->b;
@@ -202,6 +207,8 @@ static bool check_repeat(struct step *st, const struct iterations *r)
 	return true;
 }
 
+/* Expands the body for each index start .. start + count - 1, as `when` and expressions may depend on it, then rolls
+ * equal iterations into loops. Of count 0 the input stays. */
 bool step_repeat(struct step *st)
 {
 	struct expander *b = st->b;
@@ -245,6 +252,7 @@ static bool is_step_key(const struct step *st, const struct definition *d, const
 	       (own != NULL && (d->statements || strcmp(key, "share") != 0));
 }
 
+/* Matches the keys of the step as named arguments, without those that every step has. */
 bool check_use(struct step *st, const struct definition *d)
 {
 	struct arena *a = st->b->arena;
@@ -261,7 +269,7 @@ bool check_use(struct step *st, const struct definition *d)
 	return given != NULL && values != NULL && signature_match(&use, &signature, given, n, values);
 }
 
-/* The definition that a step `use` names; NULL after a report. */
+/* The definition that a step `use` names; NULL after a report. A function has no input x, and is not used as a step. */
 static const struct definition *find_used_definition(struct step *st, const struct yaml_node *name)
 {
 	struct expander *b = st->b;
@@ -300,7 +308,7 @@ bool use_definition(struct step *st, const struct definition *d)
 	struct step_scope scope = {.outer = b->scope, .def = d, .args = st->args};
 	if (!d->statements && !start_from_input(st)) /* statements read their input by the name `in` */
 		return false;
-	b->has_x = true;
+	b->has_x = true; /* the input may come from `from` where there was no x yet */
 	b->chain = &link;
 	b->scope = &scope;
 	bool ok = d->statements ? macro_expand(st, d, d->body) : expand_steps_under(st, d->body);
@@ -337,7 +345,7 @@ bool step_save(struct step *st)
 		return false;
 	*v = st->in;
 	v->name = name;
-	v->cut = NULL;
+	v->cut = NULL; /* value_ref() masks the rows here, once */
 	if (!push_value(st, name, value_ref(b, &st->in, st->loc)))
 		return false;
 	return strmap_set(&b->values, name, v);

@@ -3,7 +3,9 @@
  * Traversal of stacks and steps: scopes, temporaries, paths, dispatch to the handlers of the kinds, outputs;
  * and the checks that still run after an error.
  * The path of a step, its ids from the root joined by dots with `{i}` for an index, names its parameters; two steps
- * may share one by `share` alone. `cut` and `lengths` of a value: steps.h.
+ * may share one by `share` alone. `lengths` of a value names its real lengths, or NULL; `cut` is set where rows past
+ * them may hold anything, so that value_ref() reads the value through mask_rows. A value grows if it depends on the
+ * tokens of a generating model. has_x: there is a current value x.
  */
 #include <string.h>
 
@@ -67,6 +69,8 @@ void set_x(struct expander *b, const struct step_value *v)
 
 /* ---- temporaries ---- */
 
+/* True if a temporary may not have this name: x, a name of the model's namespace, a value, a name that a graph
+ * assigns, a live temporary, or an index. */
 static bool name_is_used(struct expander *b, const char *name)
 {
 	if (strcmp(name, "x") == 0 || strmap_has(&b->m->scope.names, name) || strmap_has(&b->values, name) ||
@@ -161,7 +165,8 @@ static void check_argument(struct expander *b, const struct schema_key *key, con
 	}
 }
 
-/* Checks the bodies of a compound step; the index of a repeat is bound to 0. */
+/* Checks the bodies of a compound step once; the index of a repeat is bound to 0, as mistakes in keys and types are
+ * the same for every index. */
 static void check_bodies(const struct step *st)
 {
 	const struct yaml_node *body = step_arg(st, "body"), *branches = step_arg(st, "branches"),
@@ -177,8 +182,9 @@ static void check_bodies(const struct step *st)
 	st->b->scope = scope.outer;
 }
 
-/* Checks kind, keys and types of arguments of a step whose input type is unknown, since a step before it
- * failed. Checks that need shapes are skipped: they would only repeat the first error. */
+/* Checks kind, keys and types of arguments of a step whose input type is unknown, since a step before it failed.
+ * Checks that need shapes are skipped: they would only repeat the first error. A step whose `when` is false or wrong
+ * is not checked further. */
 static void check_step(struct step *st)
 {
 	struct expr_env env = step_env(st->b, false);
@@ -249,7 +255,8 @@ static void report_unknown_step(struct expander *b, const struct yaml_node *key)
 }
 
 /* The schema row of a kind (`now`: it is implemented). For a definition of the model that is not a function, *def is
-   set and a row is made. NULL: unknown kind. */
+ * set and a row is made: its main argument is the first one, and only a body of statements has parameters at the
+ * step's own path. NULL: unknown kind. */
 static const struct schema_step *find_step_kind(struct expander *b, const char *name,
                                                 const struct definition **def)
 {
@@ -266,7 +273,7 @@ static const struct schema_step *find_step_kind(struct expander *b, const char *
 }
 
 /* Finds the pair of a step whose key is its kind; NULL after a report. A step has one kind; only `body` and
- * `branches` may stand next to it. */
+ * `branches` may stand next to it. `use` is exempt, as the arguments of the definition may stand next to it. */
 static const struct yaml_pair *find_kind_key(struct expander *b, const struct yaml_node *node)
 {
 	const struct definition *def;
@@ -321,7 +328,8 @@ static bool claim_path(struct step *st)
 	return strmap_set(&b->owned, path, loc);
 }
 
-/* Sets path and parameter path of a step from `id` (default: its kind) and `share`. */
+/* Sets path and parameter path of a step from `id` (default: its kind) and `share`, the path of the step whose
+ * parameters it uses. A bare `use` adds no component, so that its steps are those of the body around it. */
 static bool set_path(struct step *st)
 {
 	struct expander *b = st->b;
@@ -347,7 +355,7 @@ static bool set_path(struct step *st)
 static bool run_step(struct step *st)
 {
 	struct expander *b = st->b;
-	bool when = true;
+	bool when = true; /* a step that is left out claims no path and needs no input */
 	struct expr_env env = step_env(b, false);
 	st->path = path_join(b, b->prefix, st->kind->kind);
 	if (step_arg(st, "when") != NULL && !expr_read_bool(&env, step_arg(st, "when"), "when", &when))
@@ -368,6 +376,8 @@ static bool run_step(struct step *st)
 	return run_step_kind(st);
 }
 
+/* A step is a bare word, its kind, or a mapping with its kind as a key. In a graph the only mapping is a repeat.
+ * Arguments are checked against the definition or the schema row of the kind; step_use() checks those of `use`. */
 bool read_step(struct expander *b, const struct yaml_node *node, struct step *st)
 {
 	static const struct yaml_node nothing = {.kind = YAML_MAPPING};
@@ -410,6 +420,7 @@ bool read_step(struct expander *b, const struct yaml_node *node, struct step *st
 	                    arena_printf(b->arena, "step '%s'", st->kind->kind));
 }
 
+/* After a step that failed the remaining ones are checked as far as their types are not needed. */
 bool expand_body(struct expander *b, const struct yaml_node *steps)
 {
 	if (!yaml_expect(b->cx, steps, YAML_SEQUENCE, "a body"))
@@ -440,7 +451,8 @@ static bool add_value(struct expander *b, const char *name, const struct step_va
 	return strmap_set(&b->values, name, copy);
 }
 
-/* Declares the inputs as values. Rows past the lengths of an input read as 0 (cut). */
+/* Declares the inputs as values: the tokens of a generating model grow; rows past the lengths of an input read as 0
+ * (cut), as a caller may leave anything there. */
 static void declare_inputs(struct expander *b)
 {
 	const struct frontend_model *m = b->m;
@@ -465,7 +477,8 @@ static bool start_stack(struct expander *b, const struct step_value *v, struct l
 	return push_typed_assignment(b, (struct ir_loc){loc, path}, "x", value_ref(b, v, loc));
 }
 
-/* Expands one stack: its input becomes x, its result a value with the name of the stack. */
+/* Expands one stack: its input becomes x, its result a value with the name of the stack. `lengths` replaces the
+ * lengths of the input, `none` removes them. */
 static bool expand_stack(struct expander *b, const struct yaml_pair *pair)
 {
 	const struct yaml_node *spec = pair->value;
@@ -480,7 +493,7 @@ static bool expand_stack(struct expander *b, const struct yaml_pair *pair)
 		           "'%s' is a word of the language; a stack needs another name", name);
 		return false;
 	}
-	b->has_x = false;
+	b->has_x = false; /* the x of the stack before is not visible */
 	if (!find_named_value(b, yaml_find(spec, "input"), &v))
 		return false;
 	const struct yaml_node *lengths = yaml_find(spec, "lengths");
@@ -546,7 +559,8 @@ static bool expand_output(struct expander *b, struct model_output *o)
 	return push_assignment(b, (struct ir_loc){o->loc, NULL}, name, value_ref(b, &v, o->loc));
 }
 
-/* Checks that every key of `defaults` is a kind of step with known arguments. */
+/* Checks that every key of `defaults` is a kind of step with known arguments; those of a kind that is not implemented
+ * are not checked, as the step itself is rejected. */
 static bool check_defaults(struct expander *b)
 {
 	const struct yaml_node *defaults = model_section(b->m, "defaults");
@@ -637,7 +651,7 @@ bool steps_expand(struct frontend_model *m)
 	declare_inputs(&b);
 	b.types = lower_begin_inference(m);
 	bool ok = b.types != NULL && read_prelude(&b) && check_defaults(&b) && expand_model(&b, model);
-	lower_end_inference(b.types);
+	lower_end_inference(b.types); /* outputs are names of values and need no types inferred */
 	if (!ok)
 		return false;
 	b.prefix = "";

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Expressions of graph statements: scalars by the evaluator of frontend/syntax, tensors by the builder, with
- * NumPy broadcasting (trailing axes aligned).
+ * NumPy broadcasting (trailing axes aligned). Dims and types are interned: equal ones are the same pointer.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 #include <math.h>
 
 #include "frontend/lower/lower.h"
 #include "ir/support/strmap.h"
 
+/* The message ends with the path of the step in parentheses, as one statement of the prelude serves many steps. */
 bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
 {
 	const char *text;
@@ -129,6 +132,7 @@ struct ir_value lower_large_i64(struct lowering *lw, int64_t v, const struct ir_
 	return irb_add(lw->b, irb_mul(lw->b, high, unit, NULL), low_part, NULL);
 }
 
+/* In decode a size of the source differs from sequence to sequence and is read from its state. */
 bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct ir_value like)
 {
 	const struct ir_type *t = irb_type(lw->b, like);
@@ -165,7 +169,8 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 
 /* ---- scalars ---- */
 
-/* True if e can be evaluated now: it reads no bound name and calls scalar functions only. */
+/* True if e can be evaluated now: it reads no bound name and calls scalar functions only. A name that is bound to
+ * nothing may be a param, a dim or a word of an operator. */
 static bool is_scalar_expr(const struct lowering *lw, const struct expr *e)
 {
 	if (e->kind == EX_NAME && lower_find(lw, e->text) != NULL)
@@ -215,6 +220,7 @@ static bool is_unbound_name(const struct expr *e, const struct lowered *v)
 	return e->kind == EX_NAME && v->kind == LOWERED_SCALAR && v->s.kind == VALUE_STRING;
 }
 
+/* Compares two tensors of one type; the IR op compares numbers, no bools. */
 static bool lower_compare(struct lowering *lw, enum expr_op op, struct ir_value a, struct ir_value b,
                           struct lowered *out)
 {
@@ -229,6 +235,8 @@ static bool lower_compare(struct lowering *lw, enum expr_op op, struct ir_value 
 	return !irb_failed(lw->b);
 }
 
+/* a / b of floats. Ints are rejected: in expressions of params `/` of ints is exact or an error, which a tensor
+ * cannot promise. */
 static bool lower_divide(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
                          struct lowered *out)
 {
@@ -241,6 +249,7 @@ static bool lower_divide(struct lowering *lw, const struct expr *e, struct ir_va
 	return !irb_failed(lw->b);
 }
 
+/* Appends the op of a binary operator; a and b have one shape and type. Unary operators do not come here. */
 static bool lower_arithmetic(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
                              struct lowered *out)
 {
@@ -288,7 +297,8 @@ static bool try_scale(struct lowering *lw, const struct expr *e, const struct lo
 	return true;
 }
 
-/* Scalars become constants like the other operand, then both are broadcast to one shape. False after a report. */
+/* Lowers a binary operator of which an operand is a tensor: a scalar becomes a constant like the other operand, then
+ * both are broadcast to one shape. False after a report. */
 static bool lower_binary(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
 	struct lowered a, b;
@@ -307,6 +317,7 @@ static bool lower_binary(struct lowering *lw, const struct expr *e, struct lower
 	return lower_arithmetic(lw, e, a.v, b.v, out);
 }
 
+/* -x or `not` x of a tensor; scalars have been evaluated (eval_scalar), so that anything else is an error. */
 static bool lower_unary_operator(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
 	struct lowered a;
@@ -358,7 +369,7 @@ bool lower_expr(struct lowering *lw, const struct expr *e, struct lowered *out)
 	case EX_BOOL:
 	case EX_STRING:
 	case EX_DIM:
-	case EX_NAME: break;
+	case EX_NAME: break; /* always scalar */
 	}
 	return eval_scalar(lw, e, out);
 }

@@ -120,7 +120,8 @@ static bool bind_arguments_and_locals(struct macro *t, const struct expr *call, 
 	return !arena_failed(b->arena);
 }
 
-/* Allocates temporaries for the results, as many as the last statement returns. */
+/* Allocates temporaries for the results, as many as the last statement returns: the body of a function ends with a
+ * return (check_recursion has rejected others). */
 static bool name_results(struct macro *f)
 {
 	struct expander *b = f->st->b;
@@ -135,7 +136,8 @@ static bool name_results(struct macro *f)
 	return f->results != NULL;
 }
 
-/* False after a report if the definition is not a function, calls itself, or calls are nested too deeply. */
+/* False after a report if the definition is not a function, calls itself, or calls are nested too deeply: each level
+ * uses the C stack. */
 static bool check_recursion(const struct macro *f)
 {
 	struct expander *b = f->st->b;
@@ -181,7 +183,7 @@ static bool expand_call(struct macro *t, const struct expr *call, struct macro *
 	bool ok = expand_body(b, f->def->body);
 	b->chain = link.outer;
 	b->graph = t;
-	f->names = NULL;
+	f->names = NULL; /* `names` ends here; callers read f->results alone */
 	return ok;
 }
 
@@ -221,7 +223,8 @@ static bool expand_return(struct macro *t, const struct yaml_node *node, const s
 	return true;
 }
 
-/* Expands `a, b = f(x)` for a function with as many results. */
+/* Expands `a, b = f(x)` for a function with as many results. They are in temporaries until all are computed, as an
+ * argument may be one of the targets. */
 static bool expand_multi_assignment(struct macro *t, const struct yaml_node *node,
                                     const struct expr_statement *st)
 {
@@ -243,8 +246,8 @@ static bool expand_multi_assignment(struct macro *t, const struct yaml_node *nod
 	return true;
 }
 
-/* Counts a statement of a function toward MODEL_STEPS_MAX, and checks that it assigns no index. False after a
- * report. */
+/* Counts a statement of a function toward MODEL_STEPS_MAX, since nested calls multiply them (those of a graph are
+ * bounded by its text), and checks that it assigns no index. False after a report. */
 static bool check_statement(struct macro *t, const struct expr_statement *st)
 {
 	struct expander *b = t->st->b;
@@ -330,6 +333,7 @@ static bool infer_types(struct expander *b, const struct graph_body *body)
 	return lower_body(b->types, &here, false);
 }
 
+/* b->types has lowered all statements before; the values keep their dims, imported into the model's table. */
 bool infer_x_type(struct expander *b, const struct graph_body *body)
 {
 	if (!infer_types(b, body))
@@ -356,6 +360,7 @@ bool push_typed_assignment(struct expander *b, struct ir_loc loc, const char *ta
 	return b->graph != NULL || infer_types(b, &last);
 }
 
+/* A name that the statements assign before they read it is another value. */
 bool reads_growing_value(struct expander *b, const struct graph_body *body)
 {
 	for (size_t i = 0; i < b->values.n; i++) {
@@ -366,7 +371,8 @@ bool reads_growing_value(struct expander *b, const struct graph_body *body)
 	return false;
 }
 
-/* The step `graph`: gives the local names unused graph names, expands the statements into a body, and appends it. */
+/* The step `graph`: gives the local names unused graph names and expands the statements into a body of their own,
+ * from which the type of x is inferred, before it is appended. */
 bool step_graph(struct step *st)
 {
 	struct expander *b = st->b;
@@ -417,7 +423,7 @@ bool expand_graph_model(struct frontend_model *m)
 	strmap_init(&names.map, &m->arena);
 	strmap_init(&b.graph_names, &m->arena);
 	b.graph = &t;
-	b.x.name = "x";
+	b.x.name = "x"; /* and has_x: a repeat is a step, which needs a current value */
 	/* Collect the assigned names; invalid statements are reported when they are expanded. */
 	struct diag_context quiet;
 	diag_init(&quiet, NULL, NULL);

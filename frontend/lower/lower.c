@@ -21,7 +21,8 @@ struct entry_function {
 	struct loc loc;
 };
 
-/* Initializes *lw and begins the function in the module; false after a report, or without memory. */
+/* Initializes *lw and begins the function in the module; false after a report, or without memory. The dim of the rows
+ * of a call is bound first, as every dim is imported through it (lower_dim). */
 static bool begin_function(struct lowering *lw, struct frontend_model *m, struct ir_module *module,
                            const struct entry_function *e, struct state_types *types)
 {
@@ -48,7 +49,7 @@ static bool is_entry_parameter(const struct frontend_model *m, const struct entr
 }
 
 /* Adds an input of the model as a parameter, and binds its name. index[i]: number of the parameter of input i, -1:
- * none. */
+ * none. An input of lengths is at most the number of rows of the input that it measures. */
 static bool add_input(struct lowering *lw, const struct frontend_input *in, const int *index)
 {
 	struct frontend_model *m = lw->m;
@@ -88,7 +89,8 @@ static const struct ir_type *batch_type(struct lowering *lw)
 	return ir_type_tensor(lw->module->types, DT_I32, 1, dims);
 }
 
-/* Declares a state whose type has been recorded, and adds it as a parameter. */
+/* Declares a state whose type has been recorded, and adds it as a parameter. The parameter has the last component of
+ * its name if that is unique, else a number. */
 static bool add_state(struct lowering *lw, const char *name)
 {
 	const struct state_type *t = lower_find_state_type(lw, name);
@@ -194,7 +196,8 @@ static bool select_last_row(struct lowering *lw, const char *name)
 	return !irb_failed(lw->b);
 }
 
-/* Checks that the ids of a key of `generate` are below the vocabulary size. */
+/* Checks that the ids of a key of `generate` are below the vocabulary size; ids that the file does not write
+ * (defaults) are not checked. */
 static bool check_ids(struct lowering *lw, const char *key, const struct frontend_ids *ids, int64_t below)
 {
 	const struct yaml_node *node = yaml_find(model_section(lw->m, "generate"), key);
@@ -254,7 +257,8 @@ static int result_lengths(const struct lowering *lw, const struct entry_function
 	return input < 0 ? -1 : index[input];
 }
 
-/* Adds the results: outputs, the new past of decode and encode, states. */
+/* Adds the results in the order outputs, the new past of decode and encode, states; each state has been threaded
+ * through the function. False after a report, or without memory. */
 static bool finish_function(struct lowering *lw, const struct entry_function *e)
 {
 	size_t n = 0, capacity = e->n_outputs + 1 + lw->states.n;
@@ -305,8 +309,8 @@ static bool build_function(struct frontend_model *m, struct ir_module *module, c
 
 /* ---- modules ---- */
 
-/* A module that declares the dims of the model, with the same symbols, and those of the source; NULL without
- * memory. */
+/* A module that declares the dims of the model first, so that a symbol has the same number in both tables, then those
+ * of the source; NULL without memory. */
 static struct ir_module *create_module(struct frontend_model *m)
 {
 	struct ir_module *module = ir_module_create(m->name);
@@ -320,8 +324,8 @@ static struct ir_module *create_module(struct frontend_model *m)
 	return NULL;
 }
 
-/* Sets outputs and body of an entry: it returns the outputs i with chosen[i] (NULL: all), and has the statements
- * of `body` on which they, and the calls of `effect` (NULL: none), depend. False without memory. */
+/* Sets outputs and body of an entry: it returns the outputs i with chosen[i] (NULL: all), and has the statements of
+ * `body` on which they, and the calls of `effect` (NULL: none), depend. False without memory. */
 static bool set_entry_body(struct frontend_model *m, struct entry_function *e, const bool *chosen,
                            const struct graph_body *body, const char *effect)
 {
@@ -364,8 +368,8 @@ static bool build_decode(struct frontend_model *m, struct ir_module *module, con
 	return build_function(m, module, &e, types);
 }
 
-/* Builds decode and score of a seq2seq model in a module of their own; a second time if they turned out to read
- * sizes of the source that have no state yet. NULL on failure. */
+/* Builds decode and score of a seq2seq model in a module of their own; a second time if they turned out to read sizes
+ * of the source that have no state yet. types->sizes only gains bits, so this ends. NULL on failure. */
 static struct ir_module *build_with_source(struct frontend_model *m, const struct graph_body *body,
                                            struct state_types *types)
 {
@@ -379,7 +383,8 @@ static struct ir_module *build_with_source(struct frontend_model *m, const struc
 	return must_repeat ? build_with_source(m, body, types) : NULL;
 }
 
-/* Builds decode (which determines the sizes it reads), then encode, and clones decode into the module. */
+/* Builds decode (which determines the sizes it reads), then encode, which stores them, and clones decode into the
+ * module with the dims of the source bound to their capacity. */
 static bool build_encode_and_decode(struct frontend_model *m, struct ir_module *module,
                                     const struct split_result *s, struct state_types *types)
 {
@@ -422,14 +427,14 @@ static bool build_functions(struct frontend_model *m, struct ir_module *module)
 	return !is_seq2seq || build_encode_and_decode(m, module, &parts, &types);
 }
 
-/* Lowers again with repeats split where parameters change their format (mixed quantization), unless the
- * unrolled graph exceeds MODEL_STEPS_MAX. */
+/* Lowers again with repeats split where parameters change their format (mixed quantization). If the unrolled graph
+ * exceeds MODEL_STEPS_MAX, the module stays as it is: those weights become f32. */
 static bool relower_with_split_repeats(struct frontend_model *m, struct ir_module **module)
 {
 	struct graph_body parts = {NULL, 0, 0};
 	if (!graph_split_repeats(&m->arena, &m->graph, &parts))
 		return false;
-	m->weights.formats_differ = false;
+	m->weights.formats_differ = false; /* warnings of weights that become f32 are given from now on */
 	if (graph_count(&parts) > MODEL_STEPS_MAX)
 		return true;
 	ir_module_destroy(*module);
@@ -452,6 +457,7 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 		ok = relower_with_split_repeats(m, &module);
 	if (ok)
 		check_cache_dtype_used(m, module);
+	/* parameters without a tensor are collected by the map, so that one cause is one error */
 	if (!ok && m->weights.map != NULL)
 		(void)weight_map_report(m->weights.map);
 	bool has_weights = ok && !m->weights.shapes_only;
@@ -467,6 +473,7 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 
 /* ---- type inference ---- */
 
+/* The function is never finished: only the types of its values are read. */
 struct lowering *lower_begin_inference(struct frontend_model *m)
 {
 	static const char *const x[] = {"x"}; /* stays live: the next step reads it */

@@ -5,6 +5,9 @@
  *
  *   ALiBi (Press et al. 2022, section 3): -m_n |i - j|; m_n falls geometrically
  *   relative positions (Raffel et al. 2020, section 2.1): T[bucket(j - i), n]
+ *
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 #include <math.h>
 #include <string.h>
@@ -120,8 +123,8 @@ static int64_t bucket_of_distance(const struct bucketing *k, int64_t r)
 	return offset + (far_bucket < n - 1 ? far_bucket : n - 1);
 }
 
-/* Expands the table [buckets, H] to one row for each distance -reach .. reach, so that run time needs no
- * logarithm: a gather with a clamped distance. */
+/* Expands the table [buckets, H] to one row for each distance -reach .. reach, so that run time needs no logarithm: a
+ * gather with a clamped distance. Neighbours of one bucket are one slice, repeated. */
 static const struct ir_wexpr *expand_buckets(const struct score_bias *s, const struct bucketing *k,
                                              const struct ir_wexpr *table)
 {
@@ -204,7 +207,7 @@ static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 
 /* ---- a given tensor ---- */
 
-/* Adds the argument `bias`, and -inf for keys that are not visible. */
+/* Adds the argument `bias`, and -inf for keys that are not visible (visible: no value if the mask is applied later). */
 static bool add_given_bias(const struct score_bias *s, struct ir_value visible, struct ir_value scores,
                            struct ir_value *sum)
 {
@@ -218,6 +221,8 @@ static bool add_given_bias(const struct score_bias *s, struct ir_value visible, 
 	return add_term(s, irb_broadcast_to(s->b, bias, 4, s->scores->dims), sum);
 }
 
+/* The number of heads is constant, as repeat_heads() has checked; above HEADS_MAX there is no report but that of
+ * lower_body(), of a tensor that is too large. A visible key has the bias 0, an invisible one -inf. */
 bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores)
 {
 	struct score_bias s = {.c = c, .b = c->lw->b, .dims = c->lw->module->dims};

@@ -9,6 +9,8 @@
  *   y[.., l, o] = b[o] + sum over c, k of W[o, c, k] x[.., l stride + k dilation - padding, c], zero outside
  *
  * Functions return false after a report; call_mixes_axis rejects axes of tokens or of an encoder input in decode.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 
 #include "frontend/lower/lower.h"
@@ -48,7 +50,7 @@ static bool report_bad_conv(const struct conv *v, enum diag_code code, const cha
 
 /* ---- arguments ---- */
 
-/* Reads one int for all axes, or a list with one for each. */
+/* Reads one int, at least lo, for all axes, or a list with one for each. */
 static bool read_pair(const struct conv *v, const char *name, int64_t lo, int64_t *first, int64_t *second)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -68,7 +70,8 @@ static bool read_pair(const struct conv *v, const char *name, int64_t lo, int64_
 	return true;
 }
 
-/* Reads and checks the arguments; a convolution of one axis gets a second one with a kernel of size 1. */
+/* Reads and checks the arguments; a convolution of one axis gets a second one with a kernel of size 1, so that loops
+ * over taps have no case for it. */
 static bool read_arguments(struct conv *v)
 {
 	struct conv_axis *a = v->axis;
@@ -88,7 +91,8 @@ static bool read_arguments(struct conv *v)
 	return true;
 }
 
-/* Sets the size of the result: (L + 2 padding - dilation (kernel - 1) - 1) // stride + 1. */
+/* Sets the size of the result: (L + 2 padding - dilation (kernel - 1) - 1) // stride + 1. An axis of dynamic size
+ * needs a gather if the stride is above 1: its size is no multiple of the stride, as strided_slice requires. */
 static bool set_output_size(struct conv *v, struct conv_axis *a, const struct ir_dim *size)
 {
 	struct ir_dims *t = dims_of(v);
@@ -106,7 +110,8 @@ static bool set_output_size(struct conv *v, struct conv_axis *a, const struct ir
 
 /* ---- the GEMM ---- */
 
-/* The weight of the convolution in this form, and its bias [out]; *bias: no value if it has none. */
+/* The parameters PATH.weight [out, C / groups, taps..], arranged in this form for its user (lower.h), and PATH.bias
+ * [out]; *bias: no value if it has none. */
 static bool conv_weights(const struct conv *v, enum weight_form form, struct ir_value *w,
                          struct ir_value *bias)
 {
@@ -137,8 +142,9 @@ static bool conv_linear(const struct conv *v, struct ir_value x, enum weight_for
 
 /* ---- im2col; x [B, axes.., channels], or planes [B, channels, axes..] ---- */
 
-/* Pads an axis with zeros up to what the windows reach, and to a multiple of the stride, so that strided_slice
- * can reshape. */
+/* Pads an axis with zeros up to the end of the last window, and to a multiple of the stride, so that strided_slice
+ * can reshape. That end less the size is a constant: of a dynamic axis the stride is 1, and the sizes cancel; or a
+ * gather needs the plain padding alone. */
 static struct ir_value pad_axis(const struct conv *v, struct ir_value x, int i)
 {
 	const struct conv_axis *a = &v->axis[i];
@@ -169,8 +175,8 @@ static struct ir_value strided_gather(const struct conv *v, struct ir_value x, i
 	return irb_failed(v->b) ? x : lower_axes_from_front(v->c->lw, x, 1, axis);
 }
 
-/* Elements offset, offset + stride, ..: slices, then reshapes [size * stride] to [size, stride] and takes
- * column 0. */
+/* Elements offset, offset + stride, ..: slices [size * stride], which pad_axis() has made room for, then reshapes to
+ * [size, stride] and takes column 0. */
 static struct ir_value strided_slice(const struct conv *v, struct ir_value x, int i, int64_t offset)
 {
 	const struct conv_axis *a = &v->axis[i];
@@ -195,7 +201,9 @@ static struct ir_value strided_slice(const struct conv *v, struct ir_value x, in
 	return irb_reshape_to(v->b, x, n - 1, dims);
 }
 
-/* im2col with one gather for each axis, for any number of taps: result as gather_taps. */
+/* im2col with one gather for each axis, for any number of taps: result as gather_taps. The last axis comes first, so
+ * that the numbers of the axes before it stay. With groups the row [taps, groups, width] becomes [groups, taps,
+ * width]. */
 static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
 {
 	static const int64_t taps_last[] = {0, 1, 3, 2, 4, 5}, groups_first[] = {0, 2, 1, 3};
@@ -214,7 +222,8 @@ static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
 		const struct lower_windows w = {a->size, a->kernel, a->stride, a->dilation};
 		x = lower_windows(v->c->lw, x, i + 1, &w);
 	}
-	if (v->n_axes == 2 && !irb_failed(v->b))
+	if (v->n_axes == 2 &&
+	    !irb_failed(v->b)) /* [B, h, taps of h, w, taps of w, C]: both taps after h and w */
 		x = irb_transpose_by(v->b, x, 6, taps_last);
 	if (v->groups > 1 && !irb_failed(v->b)) {
 		x = irb_transpose_by(v->b, irb_reshape_to(v->b, x, 4, by_tap), 4, groups_first);
@@ -224,7 +233,8 @@ static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
 	return irb_failed(v->b) ? x : irb_reshape_to(v->b, x, n, dims);
 }
 
-/* The values [B, result axes.., channels] under each tap, at most TAPS_SLICED_MAX, of padded x. */
+/* The values [B, result axes.., channels] under each tap of padded x, at most TAPS_SLICED_MAX, in the order of the
+ * taps in the kernel: the last axis varies fastest. Returns their number. */
 static size_t slice_taps(const struct conv *v, struct ir_value x, struct ir_value *part)
 {
 	size_t n = 0;
@@ -237,7 +247,8 @@ static size_t slice_taps(const struct conv *v, struct ir_value x, struct ir_valu
 	return n;
 }
 
-/* im2col of padded x: [B, result axes.., taps * channels]; of groups [B, result axes.., groups, ..]. */
+/* im2col of padded x: [B, result axes.., taps * channels]; of groups [B, result axes.., groups, taps * channels of a
+ * group], for which each part is reshaped to [.., groups, channels of a group] before the concatenation. */
 static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
 {
 	struct ir_value part[TAPS_SLICED_MAX];
@@ -272,7 +283,8 @@ static bool is_depthwise(const struct conv *v)
 	return v->groups == v->channels && v->groups == v->out && v->taps <= TAPS_SLICED_MAX;
 }
 
-/* A group for each channel: the sum over the taps of the values under a tap times its weights, one a channel. */
+/* A group for each channel: the sum over the taps of the values under a tap times its weights, one a channel. The
+ * weight is [taps, C], of planes [C, taps] with axes of size 1 after C, so that a tap broadcasts to the values. */
 static bool convolve_depthwise(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	struct ir_value part[TAPS_SLICED_MAX], w, bias;
@@ -296,7 +308,8 @@ static bool convolve_depthwise(const struct conv *v, struct ir_value x, struct i
 	return !irb_failed(v->b);
 }
 
-/* Groups of channels: one matmul [groups, rows, taps * channels] by [groups, out, taps * channels]. */
+/* Groups of channels: one matmul [groups, rows, taps * channels] by [groups, out, taps * channels]^T; groups are the
+ * batch, so they go to the front and back. */
 static bool convolve_groups(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	struct ir_dims *t = dims_of(v);
@@ -326,7 +339,7 @@ static bool convolve_groups(const struct conv *v, struct ir_value x, struct ir_v
 	return !irb_failed(v->b);
 }
 
-/* x [B, axes.., channels] to y [B, result axes.., out]; a depthwise one also planes to planes. */
+/* x [B, axes.., channels] to y [B, result axes.., out]; a depthwise one also planes to planes (first_axis 2). */
 static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	for (int i = 0; i < v->n_axes && !irb_failed(v->b); i++)
@@ -340,7 +353,8 @@ static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y
 
 /* ---- patches: windows that tile the image ---- */
 
-/* True if the windows partition the input: stride = kernel, no padding, sizes divisible. */
+/* True if the windows partition the input [B, C, H, W], so that im2col is a transposition: stride = kernel, no
+ * padding, sizes divisible. */
 static bool windows_tile_input(const struct conv *v, const struct ir_type *type)
 {
 	bool tiled = v->groups == 1;
@@ -373,7 +387,8 @@ static bool lower_patches(const struct conv *v, struct ir_value x, struct ir_val
 
 /* ---- operators ---- */
 
-/* Checks the type of x and the groups; sets the number of channels and the sizes of the result. */
+/* Checks the type of x and the groups; sets the number of channels and the sizes of the result. The limits keep rows
+ * of im2col below 2^31 elements. */
 static bool check_input(struct conv *v, const struct ir_type *type, int channel_axis)
 {
 	int64_t row;
@@ -392,6 +407,7 @@ static bool check_input(struct conv *v, const struct ir_type *type, int channel_
 	return true;
 }
 
+/* x [B, L, C] to [B, l, out]. In decode neither tokens nor a source may be convolved (FILL_UNSUPPORTED). */
 bool lower_conv1d(const struct call *c, struct lowered *out)
 {
 	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 1, .first_axis = 1};
@@ -415,6 +431,8 @@ static bool stays_in_planes(const struct conv *v, struct ir_value x)
 	       ir_def_as(irb_func(v->b), x, OP_transpose) == NULL;
 }
 
+/* x [B, C, H, W] to [B, out, h, w]: planes as they are, patches by a reshape, else with the channels last, as im2col
+ * wants them, and back. */
 bool lower_conv2d(const struct call *c, struct lowered *out)
 {
 	static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};

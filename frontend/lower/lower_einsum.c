@@ -2,7 +2,10 @@
 /*
  * einsum of one or two tensors: repeated labels become diagonals, labels that occur in one operand only are
  * summed there, the remaining ones are one batched matmul over [shared.., rows.., columns..]. call_mixes_axis declares
- * each axis along which positions influence each other (lower.h).
+ * each axis along which positions influence each other, and the neutral element that padding of an encoder input gets
+ * there (FILL_NONE: none is needed, as only results past the end depend on it). Functions return false after a report.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 #include <string.h>
 
@@ -74,7 +77,8 @@ static bool read_spec(struct einsum *s)
 	return true;
 }
 
-/* Replaces two axes with the same label by their diagonal: masks with i == j and sums one axis. */
+/* Replaces two axes with the same label by their diagonal: zeroes the elements with i != j and sums one axis, as the
+ * IR has no op for a diagonal. Positions past the end stay past the end (FILL_NONE). */
 static bool extract_diagonal(const struct einsum *s, struct term *t, int first, int second)
 {
 	struct ir_builder *b = s->lw->b;
@@ -165,7 +169,7 @@ static void cast_term(const struct einsum *s, struct term *t, enum ir_dtype dtyp
 }
 
 /* f16 and bf16 operands that are summed twice (before and in the matmul) are cast to f32, so that the result is
- * rounded once. True if they were cast. */
+ * rounded once. True if they were cast: the caller casts the result back. */
 static bool cast_to_f32_for_two_sums(struct einsum *s)
 {
 	enum ir_dtype t = irb_type(s->lw->b, s->in[0].v)->dtype;
@@ -236,7 +240,8 @@ static const struct ir_dim *label_product(const struct einsum *s, const char *la
 	return n;
 }
 
-/* t as batched matrices [shared.., product(first), product(second)]. */
+/* t as batched matrices [shared.., product(first), product(second)]; the three strings together have each of its
+ * labels once. */
 static struct ir_value as_batched_matrix(const struct einsum *s, const struct term *t, const char *shared,
                                          const char *first, const char *second)
 {
@@ -250,7 +255,8 @@ static struct ir_value as_batched_matrix(const struct einsum *s, const struct te
 	return irb_reshape_to(s->lw->b, v, n, dims);
 }
 
-/* Declares to call_mixes_axis that the axes with these labels are mixed. */
+/* Declares to call_mixes_axis that the axes with these labels, of either operand, are mixed; it may replace the
+ * padding of the operand. */
 static bool mix_label_axes(struct einsum *s, const char *labels, enum call_fill fill)
 {
 	for (; *labels != '\0'; labels++)
@@ -262,7 +268,8 @@ static bool mix_label_axes(struct einsum *s, const char *labels, enum call_fill 
 	return true;
 }
 
-/* Batched matmul of the two operands over [shared.., rows.., columns..]; y gets its labels. */
+/* Batched matmul of the two operands over [shared.., rows.., columns..]; y gets its labels. Axes of b alone (columns)
+ * are declared, too: every row of a meets all of their positions, of which decode has the new ones only. */
 static bool multiply(struct einsum *s, struct term *y)
 {
 	char shared[IR_RANK_MAX + 1], left[IR_RANK_MAX + 1], right[IR_RANK_MAX + 1], sum[IR_RANK_MAX + 1];
@@ -289,6 +296,8 @@ static bool multiply(struct einsum *s, struct term *y)
 	return !irb_failed(s->lw->b);
 }
 
+/* einsum(spec, a, b): diagonals while the operands are read, sums of labels of one operand, the matmul of two, and
+ * the order of the result's labels. */
 bool lower_einsum(const struct call *c, struct lowered *out)
 {
 	struct einsum s = {.c = c, .lw = c->lw};

@@ -2,11 +2,16 @@
 /*
  * Data movement (reshape, transpose, slice, gather, windows, ..) and matmul. call_mixes_axis declares each axis
  * along which positions influence each other: in decode an error for the axis of new tokens; on an axis of the
- * encoder input, padding past the end gets a neutral element, or the operator is not supported (FILL_UNSUPPORTED).
+ * encoder input, padding past the end gets a neutral element (FILL_NONE: none is needed, as only results past the end
+ * depend on it), or the operator is not supported (FILL_UNSUPPORTED). Functions return false after a report.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 
 #include "frontend/lower/lower.h"
 
+/* reshape(x, shape): no size is inferred. In decode the end of a source must stay the end of an axis
+ * (lower_reshape_source). */
 bool lower_reshape(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -26,6 +31,7 @@ bool lower_broadcast(const struct call *c, struct lowered *out)
 	       call_return(c, out, irb_broadcast_to(c->lw->b, x, rank, dims));
 }
 
+/* perm is read as a shape: a list of ints, none negative; the builder rejects one that is no permutation. */
 bool lower_transpose(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -41,7 +47,8 @@ bool lower_transpose(const struct call *c, struct lowered *out)
 	return call_return(c, out, irb_transpose_by(c->lw->b, x, rank, perm));
 }
 
-/* concat(xs, axis); false after a report. */
+/* concat(xs, axis). Only the last tensor may have padding of a source along the axis: its end must be the end of the
+ * axis. */
 bool lower_concat(const struct call *c, struct lowered *out)
 {
 	const struct expr *list = call_arg(c, "xs");
@@ -62,8 +69,7 @@ bool lower_concat(const struct call *c, struct lowered *out)
 	}
 	if (!call_axis(c, "axis", call_type(c, xs[0])->rank, &axis))
 		return false;
-	for (size_t i = 0; i < list->n_args;
-	     i++) { /* only the last tensor may contain positions of a source: their end must be the end of the axis */
+	for (size_t i = 0; i < list->n_args; i++) {
 		if (!call_mixes_axis(c, &xs[i], axis, i + 1 == list->n_args ? FILL_NONE : FILL_UNSUPPORTED))
 			return false;
 	}
@@ -71,7 +77,8 @@ bool lower_concat(const struct call *c, struct lowered *out)
 	return call_return(c, out, v);
 }
 
-/* split(x, axis, sizes): a tuple of slices, whose sizes must add up to the axis. */
+/* split(x, axis, sizes): a tuple of slices, whose sizes must add up to the axis. A part after one with a size of the
+ * source would begin elsewhere in each sequence, which is not supported. */
 bool lower_split(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -101,7 +108,8 @@ bool lower_split(const struct call *c, struct lowered *out)
 	return out->items != NULL && !irb_failed(lw->b);
 }
 
-/* Reads a bound of slice on an axis of `size` elements; negative numbers count from the end. */
+/* Reads a bound of slice on an axis of `size` elements: an int or a size; negative ints count from the end. A bound
+ * that may be before the axis for some size is an error; the builder checks the end. */
 static bool read_slice_bound(const struct call *c, const char *name, const struct ir_dim *size,
                              const struct ir_dim **out)
 {
@@ -119,7 +127,7 @@ static bool read_slice_bound(const struct call *c, const char *name, const struc
 	return true;
 }
 
-/* Every step-th element of an axis, by a gather. */
+/* Every step-th element of an axis, ceil(n / step) of them, by a gather: the IR has no strided slice. */
 static struct ir_value strided_axis(struct lowering *lw, struct ir_value x, int axis, int64_t step)
 {
 	struct ir_dims *dims = lw->module->dims;
@@ -133,7 +141,8 @@ static struct ir_value strided_axis(struct lowering *lw, struct ir_value x, int 
 	return lower_gather_axis(lw, x, axis, at);
 }
 
-/* slice(x, axis, begin, end, step): elements begin, begin + step, .. before end. */
+/* slice(x, axis, begin, end, step): elements begin, begin + step, .. before end. A slice that begins at a size of the
+ * source begins elsewhere in each sequence, which is not supported. */
 bool lower_slice(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -152,6 +161,7 @@ bool lower_slice(const struct call *c, struct lowered *out)
 	return !irb_failed(c->lw->b) && call_return(c, out, strided_axis(c->lw, x, (int)axis, step));
 }
 
+/* perm[i]: the axis that becomes axis i; the others keep their order. */
 struct ir_value lower_axis_to_front(struct lowering *lw, struct ir_value x, int axis)
 {
 	int64_t perm[IR_RANK_MAX] = {axis};
@@ -162,6 +172,7 @@ struct ir_value lower_axis_to_front(struct lowering *lw, struct ir_value x, int 
 	return axis == 0 ? x : irb_transpose_by(lw->b, x, rank, perm);
 }
 
+/* perm[i]: the axis that becomes axis i. */
 struct ir_value lower_axes_from_front(struct lowering *lw, struct ir_value x, int n, int axis)
 {
 	int64_t perm[IR_RANK_MAX];
@@ -178,6 +189,7 @@ struct ir_value lower_gather_axis(struct lowering *lw, struct ir_value x, int ax
 	return irb_failed(lw->b) ? x : lower_axes_from_front(lw, x, ids->rank, axis);
 }
 
+/* A gather at the i32 indices [count, size], i hop + k step. */
 struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, const struct lower_windows *w)
 {
 	struct ir_builder *b = lw->b;
@@ -193,8 +205,8 @@ struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, 
 	return lower_gather_axis(lw, x, axis, at);
 }
 
-/* frame(x, size, hop, axis): windows [.., (n - size) // hop + 1, size, ..] of an axis of n elements; every window
- * is full. */
+/* frame(x, size, hop, axis): windows [.., (n - size) // hop + 1, size, ..] of an axis of n elements; every window is
+ * full, for the least n, too. The result has one axis more. */
 bool lower_frame(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -251,7 +263,8 @@ bool lower_gather(const struct call *c, struct lowered *out)
 	return !irb_failed(c->lw->b) && call_return(c, out, lower_axes_from_front(c->lw, x, n, (int)axis));
 }
 
-/* Broadcasts the batch axes of two matrices [.., rows, columns]. False after a report. */
+/* Broadcasts the batch axes of two matrices [.., rows, columns], aligned at the end as in NumPy. False after a
+ * report. */
 static bool broadcast_leading_axes(const struct call *c, struct ir_value *a, struct ir_value *b)
 {
 	const struct ir_type *ta = call_type(c, *a), *tb = call_type(c, *b);
@@ -278,6 +291,8 @@ static bool broadcast_leading_axes(const struct call *c, struct ir_value *a, str
 	return !irb_failed(c->lw->b);
 }
 
+/* a b, each transposed or not. The summed axes get zeros; the columns of b are declared, too, since every row of a
+ * meets all of their positions. Rows of a are independent. */
 bool lower_matmul(const struct call *c, struct lowered *out)
 {
 	struct ir_value a, b;

@@ -3,6 +3,9 @@
  * Layers with parameters (linear, expert_linear, embed, norms) and operators that depend on positions or rows
  * of sequences.
  * A subset of experts are those of one storage format, stacked in one weight; a slot is the index of an expert in it.
+ * Functions return false after a report; call_mixes_axis declares axes along which positions influence each other.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 #include <string.h>
 
@@ -67,8 +70,9 @@ static int64_t activation_block(const struct ir_format_desc *f)
 	return f->block == 0 || f->block > ACTIVATION_BLOCK_MIN ? f->block : ACTIVATION_BLOCK_MIN;
 }
 
-/* Quantizes the input of a linear dynamically if its matrix is quantized and dtype.compute is int8 or bf16, or rounds
-   it to bf16 for bf16 matrices with compute bf16; else returns x. f->bits is 0 for formats of floats. */
+/* Quantizes the input of a linear dynamically if its matrix is quantized and dtype.compute is int8 or bf16, so that
+ * the kernel multiplies ints; or rounds it to bf16 for bf16 matrices with compute bf16; else returns x. f->bits is 0
+ * for formats of floats. */
 static struct ir_value quantize_activations(const struct lowering *lw, struct ir_value x, struct ir_value w)
 {
 	const struct ir_weight *weight = ir_weight_of(irb_func(lw->b), w);
@@ -122,8 +126,8 @@ bool lower_linear(const struct call *c, struct lowered *out)
 	return apply_activation(c, &y) && call_return(c, out, y);
 }
 
-/* Index of each row's expert within a weight that stacks a subset of experts, -1 for others: i32 with the shape
- * of ids. */
+/* Index of each row's expert within a weight that stacks a subset of experts, -1 for others: i32 with the shape of
+ * ids, by a gather from a table [experts], a weight of the module, which holds small ints exactly in f32. */
 static bool expert_slots(const struct call *c, const struct weight_request *need, const char *weight,
                          struct ir_value ids, struct ir_value *out)
 {
@@ -160,7 +164,8 @@ static struct ir_value select_expert_rows(const struct call *c, struct ir_value 
 	return irb_where(b, in_subset, y, before, NULL);
 }
 
-/* Multiplies x by the matrices of the experts of `need` and adds their bias. */
+/* Multiplies each row of x by the matrix of its expert among those of `need` and adds their bias. *slots is set if
+ * `need` has a subset, and then replaces the ids; a slot of -1 is clamped to the first matrix (select_expert_rows). */
 static bool expert_product(const struct call *c, struct ir_value x, struct ir_value ids, const char *path,
                            const char *role, struct weight_request need, bool bias, struct ir_value *slots,
                            struct ir_value *out)
@@ -206,6 +211,7 @@ bool lower_expert_linear(const struct call *c, struct lowered *out)
 	need.pattern = arena_printf(lw->arena, "%s." LOWER_EXPERT ".%s.weight", path, role);
 	if (!lower_expert_formats(lw, &need, formats))
 		return false;
+	/* one product for each format; `first` is its first expert, `seen` the experts of all formats so far */
 	for (int64_t first = 0, seen = 0; seen < need.experts; first++) {
 		struct ir_value slots = IR_NO_VALUE, before = y;
 		bool *subset = ARENA_ARRAY(lw->arena, bool, need.experts), is_new = subset != NULL;
@@ -243,7 +249,7 @@ bool lower_embed(const struct call *c, struct lowered *out)
 }
 
 /* layer_norm or rms_norm of the last axis; with path none it has neither weight nor bias. plus_one concerns the
- * weight alone. */
+ * weight alone. rms_norm has no bias in its signature. */
 bool lower_norm(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, w = IR_NO_VALUE, b = IR_NO_VALUE;
@@ -292,7 +298,8 @@ static bool count_real_rows(const struct call *c, const struct ir_dim *const dim
 	return true;
 }
 
-/* Absolute position of each row of axis 1, i32 [B, n]. */
+/* Absolute position of each row of axis 1, i32 [B, n]: its index, after the `past` rows of earlier calls in decode;
+ * with `real` only real rows are counted. */
 bool lower_positions(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, p, real;
@@ -334,7 +341,7 @@ bool lower_select_rows(const struct call *c, struct lowered *out)
 	       call_return(c, out, irb_select_rows(c->lw->b, x, at, NULL));
 }
 
-/* expect(x, f32[B, n, d]): x; an error if it has another type. */
+/* expect(x, f32[B, n, d]): x; an error if it has another type. Dims are interned: equal ones are the same pointer. */
 bool lower_expect(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;

@@ -2,7 +2,10 @@
 /*
  * Rotary position embedding (Su et al. 2021). Sines and cosines come from a constant table with a row for every
  * possible position, computed in f64, so they are exact however long the sequence is; therefore an upper bound
- * of the positions must be known at compile time.
+ * of the positions must be known at compile time. longrope has two lists of factors: the table then has two parts,
+ * first that of the short ones. A value with id 0 is none; functions return false after a report.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 #include <math.h>
 #include <string.h>
@@ -45,7 +48,8 @@ static bool read_factors(const struct call *s, const char *name, const double **
 	return values != NULL;
 }
 
-/* Reads KIND(factor=8.0, ...). *lengths: argument `lengths` of longrope, if given. */
+/* Reads KIND(factor=8.0, ...) into the scaling of *r; arguments that the kind does not have, or that are absent, stay
+ * 0. *lengths: argument `lengths` of longrope, if present. */
 static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_value *lengths)
 {
 	const struct expr *e = call_arg(c, "scaling");
@@ -92,6 +96,7 @@ static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_
 	       read_factors(&s, "short", &r->short_factors, &r->n_short);
 }
 
+/* halves: features i and i + dim / 2 form a pair; interleaved: 2i and 2i + 1. False after a report. */
 static bool read_layout(const struct call *c, int *layout)
 {
 	const char *word = NULL;
@@ -115,7 +120,8 @@ static bool read_rope(const struct call *c, int64_t width, struct rope_params *r
 
 /* ---- the largest position ---- */
 
-/* The value behind view ops, which keep every element. */
+/* The value behind view ops (reshape, transpose, broadcast, slice), all of whose elements are elements of it, so that
+ * its upper bound holds for v. */
 static struct ir_value strip_views(const struct lowering *lw, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(irb_func(lw->b), v);
@@ -126,7 +132,7 @@ static struct ir_value strip_views(const struct lowering *lw, struct ir_value v)
 	return v;
 }
 
-/* Upper bound of an input whose ids entry functions check (`below`). */
+/* Upper bound of an input whose ids entry functions check (`below`); false: v is no input, or is not checked. */
 static bool input_bound(const struct lowering *lw, struct ir_value v, int64_t *out)
 {
 	const struct ir_func *f = irb_func(lw->b);
@@ -139,7 +145,8 @@ static bool input_bound(const struct lowering *lw, struct ir_value v, int64_t *o
 	return false;
 }
 
-/* Exclusive upper bound of an i32 value, from its defining ops; false if unknown. */
+/* Exclusive upper bound of an i32 value, from its defining ops; false if unknown. `past` is below max_len; a sum a +
+ * b of values is below the sum of the bounds less 1. */
 static bool position_bound(const struct lowering *lw, struct ir_value v, int64_t *out)
 {
 	int64_t a, b;
@@ -233,7 +240,8 @@ static bool make_table(const struct call *c, const struct rope_params *r, int64_
 
 /* ---- longrope: selection by sequence length ---- */
 
-/* True if the positions are those of the tokens of a call: iota, or past + iota. */
+/* True if the positions are those of the tokens of a call: iota, or past + iota. Only then the length after the call
+ * is known without the positions. */
 static bool counts_from_past(const struct lowering *lw, struct ir_value pos)
 {
 	const struct ir_op *op = ir_def(irb_func(lw->b), strip_views(lw, pos));
@@ -275,8 +283,8 @@ static bool length_after_call(const struct call *c, struct ir_value pos, struct 
 	return !irb_failed(b);
 }
 
-/* Maps positions to rows of the table: sequences longer than short_rows use the part after the first
- * `short_rows` rows. */
+/* Maps positions to rows of the table: sequences longer than short_rows use the part after the first `short_rows`
+ * rows, that of the long factors. All positions of a sequence turn by the same factors. */
 static bool select_table_part(const struct call *c, int64_t short_rows, struct ir_value lengths,
                               struct ir_value *pos)
 {
@@ -296,7 +304,8 @@ static bool select_table_part(const struct call *c, int64_t short_rows, struct i
 
 /* ---- the operator ---- */
 
-/* Reshapes x [n, e] to [1, n, e] and broadcasts positions [n] to all sequences; checks shapes. */
+/* Reshapes x [n, e] to [1, n, e] and broadcasts positions [n] to all sequences, as the IR op takes positions [B, n];
+ * checks shapes. */
 static bool normalize_shapes(const struct call *c, struct ir_value *x, struct ir_value *pos)
 {
 	struct lowering *lw = c->lw;
@@ -317,7 +326,7 @@ static bool normalize_shapes(const struct call *c, struct ir_value *x, struct ir
 	return !irb_failed(lw->b);
 }
 
-/* The result, of the type t that x had. */
+/* Appends the op; the result has the type t that x had before normalize_shapes(). */
 static bool rotate(const struct call *c, const struct ir_type *t, struct ir_value x, struct ir_value table,
                    struct ir_value pos, int layout, struct lowered *out)
 {
@@ -327,6 +336,9 @@ static bool rotate(const struct call *c, const struct ir_type *t, struct ir_valu
 	return !irb_failed(b);
 }
 
+/* rope(x, pos, ..): x [.., n, e] rotated by positions; with `table` from the caller's table, else from one made here.
+ * Where `original` covers every position, only the short factors are used; else each sequence selects its part of the
+ * table by its length. */
 bool lower_rope(const struct call *c, struct lowered *out)
 {
 	struct ir_builder *b = c->lw->b;

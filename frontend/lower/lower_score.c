@@ -3,6 +3,8 @@
  * The function score: decode on a few rows at a time, which returns the log-probability of one given token for
  * each row instead of logits. The number of rows is a dim of its own with a small bound, so that logits of a
  * whole sequence never exist.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 #include "frontend/lower/lower.h"
 
@@ -23,7 +25,7 @@ bool score_add_targets(struct lowering *lw, int lengths)
 	const struct frontend_input *tokens = &lw->m->inputs.items[lw->m->tokens];
 	if (!check_name_is_free(lw, targets_name) || !check_name_is_free(lw, score_output))
 		return false;
-	const struct ir_op *end = decode->body->ops[decode->body->n_ops - 1];
+	const struct ir_op *end = decode->body->ops[decode->body->n_ops - 1]; /* returns the logits first */
 	const struct ir_type *logits = ir_type_of(decode, end->operands[0]);
 	struct ir_param p = {.name = targets_name, .loc = {lw->m->generate.loc, NULL}, .lengths = lengths};
 	if (!ir_dim_is_const(logits->dims[logits->rank - 1], &p.below))

@@ -3,7 +3,10 @@
  * Scaled dot-product attention as primitive ops, which passes fuse again. With a KV cache, new keys and values
  * are appended to its states and the whole cache is read. An int8 cache has two states each for keys and
  * values: quants, and a scale for each position and head. Encoder keys and values for cross attention use the
- * same format (quantize_kv, dequantize_kv).
+ * same format (quantize_kv, dequantize_kv). q is [B, h, n, e], k and v are [B, g, m, e]: h / g query heads share a key
+ * head. A value with id 0 is none; functions return false after a report.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 #include <math.h>
 #include <string.h>
@@ -39,8 +42,8 @@ static bool read_kv(const struct call *c, const char *name, struct ir_value q, s
 	return !irb_failed(c->lw->b);
 }
 
-/* True if `lengths` is an input that measures another one: entry functions check that it does not exceed the
- * source, so it needs no clamping. */
+/* True if `lengths` is an input that measures another one: entry functions check that it does not exceed the source,
+ * so it needs no clamping. Not for graphs, whose sdpa may have the lengths of any input. */
 static bool lengths_are_checked(const struct call *c, const struct expr *lengths)
 {
 	const struct frontend_model *m = c->lw->m;
@@ -137,8 +140,8 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 	return true;
 }
 
-/* Appends to a state of the cache and returns all of it in *x. A state with fewer rows than max_len is a ring
- * buffer. */
+/* Appends *x at the positions from `past` on to a state of the cache, and returns all of it in *x. A state with fewer
+ * rows than max_len is a ring buffer: its op needs max_len, the rows that readers see, and the window. */
 static bool append_to_cache(const struct call *c, const char *pattern, int64_t window, struct ir_value *x)
 {
 	struct lowering *lw = c->lw;
@@ -183,7 +186,8 @@ static bool read_cache_dtype(const struct call *c, struct sdpa *s)
 	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache stores f32, f16, bf16 or int8");
 }
 
-/* Checks the arguments of a cache; in decode, appends k and v to it and continues with its contents. */
+/* Checks the arguments of a cache. LOWER_RUN records its states; decode appends k and v to it and continues with its
+ * contents; other functions have no states and attend to the keys of the call. */
 static bool use_cache(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
@@ -272,8 +276,8 @@ static bool use_typed_cache(const struct call *c, struct sdpa *s)
 	return !irb_failed(c->lw->b);
 }
 
-/* quantize_kv(x): keys or values of the encoder [B, g, m, e] in the cache format; with int8 a tuple of quants
- * and scales. */
+/* quantize_kv(x): keys or values of the encoder [B, g, m, e] in the cache format; with int8 a tuple of quants and
+ * scales. split.c writes it for cross attention. */
 bool lower_quantize_kv(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
@@ -295,7 +299,8 @@ bool lower_quantize_kv(const struct call *c, struct lowered *out)
 	return !irb_failed(lw->b);
 }
 
-/* dequantize_kv(x, scale): x of quantize_kv as f32. */
+/* dequantize_kv(x, scale): x of quantize_kv as f32, which read_kv() casts to the type of q; scale is absent but for
+ * int8. */
 bool lower_dequantize_kv(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, scale = IR_NO_VALUE;
@@ -308,7 +313,8 @@ bool lower_dequantize_kv(const struct call *c, struct lowered *out)
 
 /* ---- arithmetic ---- */
 
-/* [B, g, m, e] to [B, h, m, e]: repeats each key head for its h / g query heads. */
+/* [B, g, m, e] to [B, h, m, e]: repeats each key head for its h / g query heads, neighbours in h. fuse_attention
+ * reads the keys without this broadcast. */
 static bool repeat_heads(const struct call *c, const struct ir_type *q, struct ir_value *x)
 {
 	struct lowering *lw = c->lw;
@@ -345,8 +351,8 @@ static bool limit_prefix_keys(const struct call *c, struct sdpa *s)
 	return !irb_failed(lw->b);
 }
 
-/* Sets scores of invisible keys to -inf, in the order of the language: lengths, causality, window; then a given
- * mask. */
+/* Sets scores of invisible keys to -inf, in the order of the language: lengths, causality, window; then a given mask.
+ * `past` moves the positions of queries, which only causality and windows compare. */
 static bool mask_scores(const struct call *c, struct sdpa *s, struct ir_value visible, struct ir_value *p)
 {
 	struct ir_builder *b = c->lw->b;
@@ -361,9 +367,8 @@ static bool mask_scores(const struct call *c, struct sdpa *s, struct ir_value vi
 	return !irb_failed(b);
 }
 
-/*
- * softmax over the scores [B, h, n, m], with one more logit for each head that has no value (attention sinks).
- */
+/* softmax over the scores [B, h, n, m], with one more logit for each head that has no value (attention sinks): it is
+ * concatenated as the last column, which is dropped after the softmax. */
 static bool softmax_with_sinks(const struct call *c, struct ir_value *p)
 {
 	struct lowering *lw = c->lw;
@@ -404,6 +409,8 @@ static struct ir_value round_to_bf16_if(const struct call *c, bool enabled, stru
 	return enabled ? irb_quantize_rows(c->lw->b, x, &(struct attrs_quantize_rows){.to = ROUND_bf16}) : x;
 }
 
+/* softmax(q k^T scale + biases) v as matmul, scale, biases and masks, softmax, matmul. The cache comes before the
+ * heads are repeated, so that it has the key heads alone. */
 bool lower_sdpa(const struct call *c, struct lowered *out)
 {
 	struct sdpa s = {.len = IR_NO_VALUE, .past = IR_NO_VALUE};

@@ -2,7 +2,10 @@
 /*
  * Operators that select or count along an axis: cumsum, topk, scatter. The IR ops work on rows of the last
  * axis; scatter is a gather: for each row of the result the op last_index finds the last id that names it.
- * call_mixes_axis declares the axis along which positions influence each other (lower.h).
+ * call_mixes_axis declares the axis along which positions influence each other, and the neutral element that padding of
+ * an encoder input gets there; FILL_NONE: only results past the end depend on it.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 
 #include "frontend/lower/lower.h"
@@ -71,8 +74,8 @@ static struct ir_value topk_part(const struct call *c, struct ir_value pairs, in
 	return irb_failed(b) ? pairs : lower_cast_to(c->lw, pairs, dtype);
 }
 
-/* Checks x and k, which is at most the smallest size of a dynamic axis; padding of *x becomes the lowest value.
- * False after a report. */
+/* Checks x and k, which is at most the smallest size of a dynamic axis, so that every call has k elements; padding of
+ * *x becomes the lowest value. The op's result has one axis more. False after a report. */
 static bool check_topk(const struct call *c, struct ir_value *x, int64_t k)
 {
 	struct lowering *lw = c->lw;
@@ -115,9 +118,8 @@ struct scatter {
 	int64_t axis;
 };
 
-/*
- * Checks the shapes (y has the axes of ids in place of the axis), moves the axis to the front and flattens ids.
- */
+/* Reads and checks the operands (y has the axes of ids in place of the axis of x), moves the axis to the front and
+ * flattens ids, so that lower_scatter() works on rows: x [n, others..], ids [m], y [m, others..]. */
 static bool read_scatter(struct scatter *s)
 {
 	struct lowering *lw = s->c->lw;

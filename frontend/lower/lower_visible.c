@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Visibility of keys in sdpa, in addition to lengths, causality and windows: a given mask, and a prefix visible
- * to all queries. Positions count from the start of the sequence, with a cache too.
+ * to all queries. Positions count from the start of the sequence, with a cache too. A value with id 0 is none.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read, and at the end.
  */
 #include <math.h>
 #include <string.h>
@@ -13,7 +15,8 @@ bool lower_is_none(const struct expr *e)
 	return e == NULL || e->kind == EX_NONE || (e->kind == EX_NAME && strcmp(e->text, "none") == 0);
 }
 
-/* Positions i32 [B or 1, 1, S, T]: of keys along axis 3, or of queries along axis 2 (past + index). */
+/* Positions i32 [B or 1, 1, S, T]: of keys along axis 3, or of queries along axis 2 (past + index). The batch axis is
+ * B only where queries follow `past`, which differs between sequences. */
 static struct ir_value position_indices(const struct lowering *lw, const struct ir_type *scores, int axis)
 {
 	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);

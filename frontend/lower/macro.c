@@ -2,7 +2,8 @@
 /*
  * Macro expansion of steps with statement bodies: binding of arguments, whose types are those of their rows in
  * schema.def, and the entries of bodies, which macro.h lists. Graphs and functions share its statements.
- * A row (r->key) is the entry of an argument in schema.def: its type, its words, and its default.
+ * A row (r->key) is the entry of an argument in schema.def: its type, its words, and its default. A partial is known, a
+ * value, or a residual expression (tree); absent arguments are known and null. Functions return false after a report.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,8 @@ static bool read_value_arg(const struct arg_reader *r, struct partial *out)
 	return true;
 }
 
-/* A list of ints, floats and dims; an element may be an expression that evaluates to a list. */
+/* A list of ints, floats and dims; an element may be an expression that evaluates to a list. With the word `float` in
+ * the row ints become floats. */
 static bool read_list_arg(const struct arg_reader *r, struct partial *out)
 {
 	struct expander *b = r->t->st->b;
@@ -106,7 +108,8 @@ static bool bind_arguments(struct macro *t, const char *where, const struct yaml
                            const char *prefix);
 
 /* Binds the argument to true, and each key of the mapping, read by the rows of schema.def for this mapping, as
- * ARGUMENT_KEY. */
+ * ARGUMENT_KEY. The rows are those of the place that the row's words name, else of the key. If that place is a kind
+ * of step, as for `ffn` of moe, keys that every step has are allowed, too. */
 static bool bind_mapping_arg(const struct arg_reader *r, struct partial *out)
 {
 	struct expander *b = r->t->st->b;
@@ -121,7 +124,8 @@ static bool bind_mapping_arg(const struct arg_reader *r, struct partial *out)
 	       bind_arguments(r->t, where, r->node, arena_printf(b->arena, "%s_", r->name));
 }
 
-/* KEY_ANY: a value name, or what the words of the row allow: int, bool (or a mapping), else a list. */
+/* KEY_ANY: a value name, or one of the row's words: an int; a bool or a mapping; else a list. The name wins, as
+ * values are no ints or bools. */
 static bool read_any_arg(const struct arg_reader *r, struct partial *out)
 {
 	static const struct yaml_node empty = {.kind = YAML_MAPPING};
@@ -225,6 +229,7 @@ static bool bind_arguments(struct macro *t, const char *where, const struct yaml
 	return true;
 }
 
+/* Numbers and bools are read without names of a body, so that a macro with the step alone serves. */
 bool step_arg_value(struct step *st, const char *key, struct value *out)
 {
 	struct macro t = {.st = st};
@@ -240,8 +245,9 @@ bool step_arg_value(struct step *st, const char *key, struct value *out)
 
 /* ---- definitions of the model ---- */
 
-/* Binds an argument of a definition of the model: to the value of the model that it names, else to its scalar.
- * False after a report. */
+/* Binds an argument of a definition of the model: to the value of the model that it names, else to its scalar
+ * (lookup_scoped evaluates it in the caller's scope). A string that is a name counts as a word, written without
+ * quotes. False after a report. */
 static bool bind_definition_argument(struct macro *t, const struct argument *a)
 {
 	struct expander *b = t->st->b;
@@ -289,7 +295,8 @@ const char *target_name(struct macro *t, const char *name)
 	return bind_name(t, name, &item) ? temp : NULL;
 }
 
-/* Records which value, and so which type, an assigned name has. */
+/* Records which value a target is a copy of (value->of), so that queries know its type; of a computed value no type
+ * is known yet (NULL). x has its own type (set_result). */
 static bool record_type(struct macro *t, const char *name, const struct partial *value)
 {
 	const struct partial *old = find_binding(t, name);
@@ -300,8 +307,8 @@ static bool record_type(struct macro *t, const char *name, const struct partial 
 	return bind_name(t, name, &item);
 }
 
-/* Parses a statement. Those of the prelude are cached by their text; those of a model each have a location of
- * their own. */
+/* Parses a statement. Those of the prelude are cached by their text, as each step of a kind expands them again; those
+ * of a model each have a location of their own. */
 static const struct expr_statement *parse_cached_statement(struct macro *t, const struct yaml_node *node)
 {
 	struct expander *b = t->st->b;
@@ -314,8 +321,8 @@ static const struct expr_statement *parse_cached_statement(struct macro *t, cons
 	return st;
 }
 
-/* Place and path of a statement, for messages and weights. In a graph its own; else those of the step, with the
- * components that a nested `do` has added to `path`. */
+/* Location and path of a statement, for messages. In a graph its own; else those of the step, with the components
+ * that a nested `do` has added to `path`: path has the parameters' path as its prefix, for which the step's is put. */
 static struct ir_loc statement_loc(struct macro *t, const struct yaml_node *node)
 {
 	const struct step *st = t->st;
@@ -329,6 +336,8 @@ static struct ir_loc statement_loc(struct macro *t, const struct yaml_node *node
 	                                        : st->path};
 }
 
+/* The first value of the statement is its only one: `return` is handled by expand_return(). Targets are named after
+ * the value, which may read the former binding of the same name. */
 bool macro_statement(struct macro *t, const struct yaml_node *node, const struct expr_statement *st)
 {
 	struct expander *b = t->st->b;
@@ -469,7 +478,8 @@ static bool run_below(struct macro *t, const struct yaml_node *node)
 	return true;
 }
 
-/* Records a tied path; check_ties checks it when all steps are known. */
+/* Records a tied path; check_ties checks it when all steps are known. name: of an argument with a path; if it is null
+ * there is nothing to check. */
 static bool run_known_path(struct macro *t, const struct yaml_node *name)
 {
 	struct expander *b = t->st->b;
@@ -482,7 +492,8 @@ static bool run_known_path(struct macro *t, const struct yaml_node *name)
 	return strmap_set(&b->ties, fill_loop_indices(b, path->v.s), loc);
 }
 
-/* Checks the node kinds of an entry: bodies are lists, `let` and `with` mappings, all others scalars. */
+/* Checks the node kinds of an entry: bodies are lists, `let` and `with` mappings, all others scalars. `else` is a
+ * body after `if`, and the message after `require`. */
 static bool check_entry_form(struct macro *t, const struct yaml_node *node)
 {
 	bool chooses = yaml_find(node, "if") != NULL;
@@ -497,7 +508,8 @@ static bool check_entry_form(struct macro *t, const struct yaml_node *node)
 	return true;
 }
 
-/* Runs one entry of a body: a statement, or a mapping selected by its first key. */
+/* Runs one entry of a body: a statement, or a mapping selected by its first key, which definitions of a model may
+ * write, too. */
 static bool run_entry(struct macro *t, const struct yaml_node *node)
 {
 	if (node->kind == YAML_SCALAR) {
@@ -535,6 +547,7 @@ static bool run_entry(struct macro *t, const struct yaml_node *node)
 	return false;
 }
 
+/* Runs the entries of a body in order, up to the first that fails. */
 static bool run_entries(struct macro *t, const struct yaml_node *list)
 {
 	if (!yaml_expect(t->st->b->cx, list, YAML_SEQUENCE, "a body"))
@@ -548,20 +561,22 @@ static bool run_entries(struct macro *t, const struct yaml_node *list)
 
 /* ---- the step ---- */
 
-/* Binds the names that every body has: in, start, path, kind_name. False without memory. */
+/* Binds the names that every body has: in, start, path, kind_name. Arguments are bound after them and may hide
+ * `start`, so that stack_input is a second name of it. False without memory. */
 static bool bind_implicit_names(struct macro *t)
 {
 	struct expander *b = t->st->b;
 	struct partial in = partial_of_value(t, &t->st->in), start = partial_of_value(t, &b->start);
 	struct partial path = known_value(value_string(t->st->params));
 	struct partial kind = known_value(value_string(t->st->kind->kind));
-	/* stack_input: alias of start for kinds that have an argument called start */
 	return bind_name(t, "in", &in) && bind_name(t, "start", &start) &&
 	       bind_name(t, "stack_input", &start) && bind_name(t, "path", &path) &&
 	       bind_name(t, "kind_name", &kind);
 }
 
-/* Sets type, lengths and mixing of x after the statements from index `from` on. */
+/* Sets type, lengths and mixing of x after the statements from index `from` on. x grows if the input does, or a value
+ * with the tokens that the statements read: the x before, or a saved one. Of the steps that mixed positions on the
+ * way the first is kept, for the message. */
 static bool set_result(struct macro *t, size_t from)
 {
 	struct expander *b = t->st->b;
@@ -580,6 +595,7 @@ static bool set_result(struct macro *t, size_t from)
 	return infer_x_type(b, &part);
 }
 
+/* Without an entry `lengths` the result has the lengths of the input. Temporaries of the body are free after it. */
 bool macro_expand(struct step *st, const struct definition *def, const struct yaml_node *body)
 {
 	struct bindings names = {0};

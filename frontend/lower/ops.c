@@ -4,6 +4,8 @@
  * which report mistakes, and returns false after a report. call_mixes_axis declares each axis whose positions
  * influence each other: in decode an error for the axis of new tokens; on an axis of the encoder input, padding
  * gets a neutral element.
+ * Builder errors are sticky: after one, its calls do nothing and their values have no type, so that irb_failed() is
+ * checked before a type is read; call_return() checks it at the end.
  */
 #include <math.h>
 #include <string.h>
@@ -123,7 +125,7 @@ bool lower_identity(const struct call *c, struct lowered *out)
 	return call_tensor(c, "x", &x) && call_return(c, out, x);
 }
 
-/* The IR op has the name of the operator. */
+/* The IR op has the name of the operator (rows `unary` of calls.def). */
 bool lower_unary(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -170,6 +172,7 @@ static bool binary_op(const struct call *c, const char *first, const char *secon
 	       call_return(c, out, irb_op1(c->lw->b, code, in, 2, NULL));
 }
 
+/* pow, minimum, maximum of two operands, of which one may be a number. */
 bool lower_pair(const struct call *c, struct lowered *out)
 {
 	const char *name = c->signature->name;
@@ -179,7 +182,8 @@ bool lower_pair(const struct call *c, struct lowered *out)
 	return binary_op(c, "a", "b", code, out);
 }
 
-/* clip(x, min, max): x = max(x, min), then x = min(x, max); one of the limits may be absent. */
+/* clip(x, min, max): x = max(x, min), then x = min(x, max), so that max wins where min exceeds it; one of the limits
+ * may be absent. */
 bool lower_clip(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, limit;
@@ -226,7 +230,8 @@ static bool is_16_bit_float(enum ir_dtype t)
 	return t == DT_F16 || t == DT_BF16;
 }
 
-/* f16 and bf16 are computed in f32, so that the result is rounded once. */
+/* log10 x = log(x) / log(10), since the IR has the natural logarithm only. f16 and bf16 are computed in f32, so that
+ * the result is rounded once. */
 bool lower_log10(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -241,6 +246,7 @@ bool lower_log10(const struct call *c, struct lowered *out)
 	                   is_16_bit_float(dtype) ? irb_cast(b, x, &(struct attrs_cast){.dtype = dtype}) : x);
 }
 
+/* where(c, a, b) with the common shape of all three. */
 bool lower_where(const struct call *c, struct lowered *out)
 {
 	struct ir_value cond, a, b;
@@ -255,6 +261,7 @@ bool lower_where(const struct call *c, struct lowered *out)
 	return call_return(c, out, irb_where(c->lw->b, cond, a, b, NULL));
 }
 
+/* cast(x, dtype): dtype is a word such as f16. */
 bool lower_cast(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -308,7 +315,8 @@ static struct ir_value int_to_float(const struct call *c, struct ir_value x)
 	return irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = DT_F32});
 }
 
-/* The mean; along axes of the source the divisor is the real size of each sequence's source. */
+/* The mean; along axes of the source the divisor is the real size of each sequence's source, as read_axes() has put
+ * zeros past its end. */
 static bool mean_over_real_length(const struct call *c, struct ir_value x, const struct attrs_reduce_sum *sum,
                                   struct lowered *out)
 {
@@ -353,8 +361,9 @@ bool lower_reduce(const struct call *c, struct lowered *out)
 	                                            : irb_reduce_min(c->lw->b, x, &min));
 }
 
-/* Distinguishes elementwise max(a, b) from the reduction max(x, axis): the second argument is a tensor or a float,
- * or the first is a number. An int or a list of ints is an axis. False after a report. */
+/* Distinguishes elementwise max(a, b) from the reduction max(x, axis), whose signature both have: the second argument
+ * is a tensor or a float, or the first is a number. An int or a list of ints is an axis; a name as first argument may
+ * be a word, which is no number. False after a report. */
 static bool is_elementwise_extreme(const struct call *c, bool *is_elementwise)
 {
 	struct lowered v;
@@ -381,6 +390,7 @@ bool lower_extreme(const struct call *c, struct lowered *out)
 	                       : lower_reduce(c, out));
 }
 
+/* Padding of a source gets the lowest value; it wins no tie, as the first of equal elements counts. */
 bool lower_argmax(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;

@@ -3,7 +3,8 @@
  * Partial evaluation of expressions in bodies of statements: names are replaced by their bindings, subexpressions with
  * known operands are computed, the rest becomes a residual expression of the graph level. The query functions answer
  * questions about types, dims and the step at compile time: fn_NAME and form_NAME are the rows NAME of
- * syntax/calls.def.
+ * syntax/calls.def. `of` of a partial is the value that its tree names, with type and properties; NULL: its type is not
+ * known. Bodies of the prelude are shared, so that their errors are reported at the step. False after a report.
  */
 #include <string.h>
 
@@ -35,7 +36,7 @@ struct loc macro_loc(const struct macro *t, struct loc loc)
 	return t->is_prelude ? t->loc : loc;
 }
 
-/* False after a report if size exceeds PARTIAL_SIZE_MAX. */
+/* False after a report if size exceeds PARTIAL_SIZE_MAX: a body may double a value with each statement. */
 static bool check_partial_size(struct macro *t, size_t size)
 {
 	return size <= PARTIAL_SIZE_MAX ||
@@ -84,6 +85,7 @@ static const struct step_value *query_value_arg(const struct query_call *u, size
 	return v;
 }
 
+/* An argument that is no known int counts as 0. */
 static int64_t query_int_arg(const struct query_call *u, size_t at)
 {
 	const struct partial *i = &u->args[at];
@@ -161,8 +163,8 @@ static bool fn_below(const struct query_call *u)
 	return v != NULL && (n == 0 ? query_return_null(u) : query_return(u, value_int(n)));
 }
 
-/* positions_end(x): one past the largest position along axis 1, max_len if x depends on the tokens of a generating
- * model; null: x has no axis 1. */
+/* positions_end(x): one past the largest position along axis 1: its largest size, or max_len if x depends on the
+ * tokens of a generating model, where a call continues a sequence; null: x has no axis 1. */
 static bool fn_positions_end(const struct query_call *u)
 {
 	const struct frontend_model *m = u->t->st->b->m;
@@ -217,7 +219,7 @@ static bool fn_without(const struct query_call *u)
 	return items != NULL && query_return(u, out);
 }
 
-/* repeated(value, n): a shape, so n is at most IR_RANK_MAX. */
+/* repeated(value, n): a shape, so n is at most IR_RANK_MAX; a negative n counts as 0. */
 static bool fn_repeated(const struct query_call *u)
 {
 	int64_t n = query_int_arg(u, 1);
@@ -322,7 +324,8 @@ static bool form_if(struct macro *t, const struct expr *const *args, struct part
 	return step_error(t->st, NULL, DIAG_VALUE_TYPE, "the condition of 'if' is not known here");
 }
 
-/* each(i, n, E): the list of E for i = 0 .. n - 1 */
+/* each(i, n, E): the list of E for i = 0 .. n - 1. Nested ones multiply, so that the iterations of all `each` of a
+ * step are counted before they are made. */
 static bool form_each(struct macro *t, const struct expr *const *args, struct partial *out)
 {
 	struct arena *a = t->st->b->arena;
@@ -372,7 +375,8 @@ static const struct {
 #include "frontend/syntax/calls.def"
 };
 
-/* Matches the arguments of a query to its signature and runs its row of `functions`. False after a report. */
+/* Matches the arguments of a query to its signature and runs its row of `functions`, which has one row for each
+ * QUERY, FORM and QUERY_FORM of calls.def. A form gets its arguments unevaluated. False after a report. */
 static bool evaluate_query(struct macro *t, const struct expr *e, const struct signature *s, size_t row,
                            struct partial *out)
 {
@@ -418,9 +422,9 @@ static bool report_value_of_caller(const struct macro *t, const struct expr *e)
 	return false;
 }
 
-/* The binding of a name; in bodies of the model also values, and indices, arguments, params and dims of the caller; in
- * functions no values. A body of the prelude sees its bindings only. Another name is that of a graph value, or a
- * word. */
+/* The binding of a name; in bodies of the model also values, and indices, arguments, params and dims of the caller;
+ * in functions no values. A body of the prelude sees its bindings only. Another name is that of a graph value, or a
+ * word. x has the type of before the first statement (t->before). */
 static bool eval_name(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct expander *b = t->st->b;
@@ -518,7 +522,8 @@ static bool eval_args(struct macro *t, const struct expr *e, struct partial *arg
 	return true;
 }
 
-/* Rebuilds a node with evaluated arguments. Keyword arguments that are null are left out. */
+/* Rebuilds a node with evaluated arguments. Keyword arguments that are null are left out, so that a body may pass an
+ * absent argument on. False after a report. */
 static bool residual_call(struct macro *t, const struct expr *e, const struct partial *args,
                           struct partial *out)
 {
@@ -553,7 +558,8 @@ static bool residual_call(struct macro *t, const struct expr *e, const struct pa
 	return !arena_failed(a) && check_partial_size(t, size);
 }
 
-/* Applies the operator or function to known arguments. */
+/* Applies the operator or function to known arguments with the evaluator of plain expressions. A failure has been
+ * reported: nothing is left for run time. */
 static bool fold_constants(struct macro *t, const struct expr *e, const struct partial *args,
                            struct partial *out)
 {
@@ -584,8 +590,8 @@ static bool concat_lists(struct macro *t, const struct value *a, const struct va
 	return true;
 }
 
-/* True if == and != compare identity: one operand is null or a list, or both are known and one is a dim. A tensor is
- * compared with the size of a dim when the model runs. */
+/* True if == and != compare identity, which the evaluator of plain expressions does not: one operand is null or a
+ * list, or both are known and one is a dim. A tensor is compared with the size of a dim when the model runs. */
 static bool compares_by_identity(const struct partial *args, bool known)
 {
 	for (size_t i = 0; i < 2; i++) {
@@ -607,8 +613,9 @@ static bool values_identical(const struct value *a, const struct value *b)
 	return same;
 }
 
-/* and/or short-circuit on a known first operand; == and != with null, lists and dims compare identity; lists
- * are concatenated by +. */
+/* and/or short-circuit on a known first operand; == and != with null, lists and dims compare identity (not in a
+ * graph, where they compare tensors); lists are concatenated by +. All operands known: computed; else a residual
+ * expression. */
 static bool eval_operation(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct partial args[2] = {0};
@@ -671,8 +678,8 @@ static bool eval_index(struct macro *t, const struct expr *e, struct partial *ou
 	return inside || !t->is_graph || expr_eval(&env, e, &out->v);
 }
 
-/* Functions of the model, query functions, then constant folding of plain functions, else a residual call of an
- * operator. */
+/* Functions of the model (in graphs alone), query functions, then constant folding of plain functions, else a
+ * residual call, in which an unknown name is reported when it is lowered. */
 static bool eval_call(struct macro *t, const struct expr *e, struct partial *out)
 {
 	if (t->is_graph && model_find_definition(&t->st->b->m->definitions, e->text) != NULL)

@@ -2,7 +2,8 @@
 /*
  * Calibration profile written by `tfmc calibrate`: for each matrix the mean squares and means of its input
  * columns, which weight the quantization error of each column. It is opened as one more weight file; none of
- * its tensors is a parameter.
+ * its tensors is a parameter. A tensor is called PARAMETER.inputs (FRONTEND_INPUTS): row 0 has the mean squares, row 1
+ * the means.
  */
 #include <math.h>
 #include <string.h>
@@ -23,6 +24,7 @@ static double read_f32(const struct stored_tensor *t, int64_t i)
 	return v;
 }
 
+/* Whether every mean square is 0. */
 static bool is_all_zero(const struct stored_tensor *t)
 {
 	int64_t i = 0;
@@ -49,6 +51,8 @@ static bool check_profile_tensor(struct frontend_model *m, const struct stored_t
 	return true;
 }
 
+/* Its tensors are marked as ignored, so that none is reported as unused. A wrong file that the model names makes the
+ * model invalid; the status of an option's file is returned as it is. */
 enum tfmc_status profile_open(struct frontend_model *m)
 {
 	const struct model_quantize *q = &m->quantize;

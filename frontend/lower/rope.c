@@ -27,7 +27,8 @@ static const char *check_factors(struct arena *a, const double *factors, size_t 
 	return NULL;
 }
 
-/* NULL if the two lists of factors are valid, else an error message. */
+/* NULL if the two lists of factors are valid, else an error message. `original` is the length up to which the short
+ * ones are used, so neither makes sense alone. */
 static const char *check_longrope(struct arena *a, const struct rope_params *r)
 {
 	const char *wrong = check_factors(a, r->factors, r->n_factors, r->dim / 2);
@@ -39,7 +40,7 @@ static const char *check_longrope(struct arena *a, const struct rope_params *r)
 }
 
 /* NULL if the scaling is valid, else an error message. Sets attention_factor, if it is 0, to the default of the
- * scaling. */
+ * scaling: of YaRN 0.1 ln(factor) + 1 (Peng et al. 2023), which a small factor makes negative. */
 static const char *check_scaling(struct arena *a, struct rope_params *r)
 {
 	double attention = r->scaling == ROPE_YARN ? 0.1 * log(r->factor) + 1 : 1;
@@ -102,6 +103,7 @@ static double yarn_frequency(const struct rope_params *r, int64_t pair, double f
 	return frequency / r->factor * ramp + frequency * (1 - ramp);
 }
 
+/* The frequency of a pair of features (pair < dim / 2) after the scaling; `frequency`: theta^(-2 pair / dim). */
 static double scaled_frequency(const struct rope_params *r, int64_t pair, double frequency)
 {
 	switch (r->scaling) {

@@ -3,7 +3,8 @@
  * Axes of the encoder input (source) in decode. A state has capacity for the longest source; rows past the end
  * of a sequence's own source are garbage. While decode is lowered these axes have the dims of the source, so
  * that every operator that mixes positions detects them: it reads its neutral element there or reports the
- * axis. Finally the dims are bound to the capacity (lower_bind_source).
+ * axis. Finally the dims are bound to the capacity (lower_bind_source). Sizes of a source are states i32 [B] that
+ * encode writes. An axis of sequences is B, or B times the rows of each. Builder errors are sticky (irb_failed).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -11,6 +12,7 @@
 #include "frontend/lower/lower.h"
 #include "ir/core/case.h"
 
+/* Whether an axis of the input depends on the dim symbol. */
 static bool input_has(const struct frontend_model *m, size_t input, int sym)
 {
 	const struct frontend_input *in = &m->inputs.items[input];
@@ -34,7 +36,8 @@ enum dim_owner lower_dim_owner(const struct frontend_model *m, int sym)
 	return of_source ? DIM_OF_SOURCE : DIM_FREE;
 }
 
-/* A dim shared by source and tokens (T = S) gets a separate symbol for the source in decode. */
+/* A dim shared by source and tokens (T = S) gets a separate symbol for the source in decode, whose calls have other
+ * numbers of tokens. The symbols follow those of the model, in the order of lower_list_source_dims(). */
 bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, struct arena *a)
 {
 	for (size_t i = 0, n = ir_dims_count(m->scope.dims); i < n; i++) {
@@ -50,6 +53,8 @@ bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, 
 	return true;
 }
 
+/* A dim that tokens have, too, is theirs in decode: there that of the source has the next of the symbols that
+ * lower_declare_source() has added, in the same order. */
 bool lower_list_source_dims(struct lowering *lw)
 {
 	struct ir_dims *model_dims = lw->m->scope.dims;
@@ -61,7 +66,6 @@ bool lower_list_source_dims(struct lowering *lw)
 		const struct ir_dim_sym *s = ir_dims_sym(model_dims, i);
 		if (owner != DIM_OF_SOURCE && owner != DIM_OF_BOTH)
 			continue;
-		/* a dim that tokens have, too, is theirs in decode: there that of the source gets another symbol */
 		lw->source.items[lw->source.n++] =
 		        (struct source_dim){.sym = (int)i,
 		                            .in_decode = owner == DIM_OF_BOTH ? next++ : (int)i,
@@ -126,7 +130,8 @@ static struct ir_value per_sequence_atom(struct lowering *lw, const struct ir_di
 	return irb_dim_value_of(lw->b, module_symbol(lw, a->sym), 1, dims);
 }
 
-/* i32 [B]: evaluates the dim for each sequence with IR ops on the stored sizes. */
+/* i32 [B]: evaluates the dim, a sum of products of atoms with a coefficient, for each sequence with IR ops on the
+ * stored sizes. */
 struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d)
 {
 	struct ir_value sum = IR_NO_VALUE;
@@ -139,7 +144,8 @@ struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d)
 	return sum.id == 0 ? full_i32_per_sequence(lw, 0) : sum;
 }
 
-/* The axis that enumerates sequences: B, or B * rows of each; -1: none. */
+/* The axis that enumerates sequences: B itself, or axis 0 if it is B times a number of rows of each sequence that no
+ * source determines; -1: none. *rows: that number, 1 for B. */
 static int batch_axis(struct lowering *lw, const struct ir_type *t, const struct ir_dim **rows)
 {
 	const struct ir_dim *batch = lower_batch_dim(lw);
@@ -152,6 +158,8 @@ static int batch_axis(struct lowering *lw, const struct ir_type *t, const struct
 	return *rows != NULL && !lower_is_source(lw, *rows) ? 0 : -1;
 }
 
+/* Sizes [B] are repeated for the rows of each sequence, [B, rows], flattened into the axis of sequences, and
+ * broadcast to the other axes of t. */
 bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struct ir_dim *d,
                                  const struct ir_type *t, struct ir_value *out)
 {
@@ -202,6 +210,8 @@ static struct ir_value neutral_tensor(struct lowering *lw, enum call_fill fill, 
 	return irb_full_of(lw->b, neutral_element(fill, t->dtype), t->dtype, t->rank, t->dims);
 }
 
+/* Replaces elements at or past each sequence's size along `axis`, by a mask over the axes of sequences and `axis`
+ * alone. If one axis holds both, no mask over positions exists. */
 bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
 {
 	struct lowering *lw = c->lw;
@@ -277,6 +287,8 @@ bool lower_reshape_source(const struct call *c, struct ir_value x, int rank, con
 
 /* ---- state ---- */
 
+/* Records the types of the states that store sizes of the source: one for each dim, whether decode reads it or not;
+ * types->sizes says which become states. */
 bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, struct state_types *types)
 {
 	struct lowering lw = {.m = m, .arena = &m->arena, .module = module, .types = types};
@@ -293,6 +305,7 @@ bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, stru
 	return true;
 }
 
+/* Sizes of the source are dims of the call of encode; those that decode does not read have no state. */
 bool lower_write_sizes(struct lowering *lw)
 {
 	const struct ir_dim *dims[] = {lower_batch_dim(lw)};
@@ -310,6 +323,8 @@ bool lower_write_sizes(struct lowering *lw)
 	return !irb_failed(lw->b);
 }
 
+/* Reads the stored sizes i32 [B], at the start of decode; states are threaded through the function, so each read
+ * gives the state back. */
 bool lower_read_sizes(struct lowering *lw)
 {
 	for (size_t i = 0; i < lw->source.n; i++) {
@@ -326,7 +341,8 @@ bool lower_read_sizes(struct lowering *lw)
 	return !irb_failed(lw->b);
 }
 
-/* Clones decode or score with the dims of the source bound to their capacity. */
+/* Clones decode or score with the dims of the source bound to their capacity, their upper bound, which is the size of
+ * the states. */
 static bool clone_with_source_bound(struct frontend_model *m, const struct lowering *lw,
                                     const struct ir_func *f, struct ir_module *out)
 {

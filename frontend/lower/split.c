@@ -13,6 +13,9 @@
  *
  * INVARIANT: a loop appears in both parts with the same count, so that a state indexed by the loop has one
  * entry for each iteration.
+ *
+ * A scope is the top of the graph or a repeat, with its statements so far; s->scope is the innermost one. Without
+ * memory functions return their input; split_encode_decode() checks the arena at the end.
  */
 #include <string.h>
 
@@ -104,7 +107,8 @@ static void propagate_levels(struct split *s, const struct graph_body *body)
 	}
 }
 
-/* Fixed point of the levels of loop-carried names: those at the end of the body flow to its start. */
+/* Fixed point of the levels of loop-carried names: a level at the end of the body that is higher than at the start,
+ * of a name that the body reads first, rises at the start. Others get their level of before back. */
 static void propagate_loop_levels(struct split *s, const struct split_scope *scope)
 {
 	const struct graph_body *body = &scope->loop->body;
@@ -127,7 +131,8 @@ static void propagate_loop_levels(struct split *s, const struct split_scope *sco
 
 /* ---- crossing ---- */
 
-/* The scope whose statements define the current value of a name. */
+/* The scope whose statements define the current value of a name: that of an introduced name is stored; else the
+ * innermost loop that assigns it, or the top. */
 static struct split_scope *defining_scope(const struct split *s, const char *name)
 {
 	struct split_scope *scope = s->scope;
@@ -182,8 +187,8 @@ static bool is_call(const struct expr *e, const char *name)
 	return e->kind == EX_CALL && strcmp(e->text, name) == 0;
 }
 
-/* Makes a source value available to decode, by a state, in the scope that defines it. Once per scope and
- * definition. */
+/* Makes a source value available to decode, by a state, in the scope that defines it: decode keeps the state_get,
+ * encode the state_put. Once per scope and definition (`crossed`, which an assignment resets). */
 static void cross_value(struct split *s, const struct graph_node *node, const char *name)
 {
 	struct split_scope *scope = defining_scope(s, name);
@@ -210,8 +215,8 @@ static void cross_reads(struct split *s, const struct graph_node *node, const st
 		cross_reads(s, node, expr_child(e, i));
 }
 
-/* Introduces a name BEGIN_`name` of level source, defined in the scope. state: last component of its state's
- * name; NULL: the name itself. */
+/* Introduces a name BEGIN_`name` of level source, unused in the graph, defined in the scope. state: last component of
+ * its state's name; NULL: the name itself. */
 static const char *derive_name(struct split *s, struct split_scope *scope, const char *begin,
                                const char *name, const char *state)
 {
@@ -238,7 +243,7 @@ static bool is_sdpa(const struct expr *e)
 	return is_call(e, "sdpa") && e->n_args >= 3;
 }
 
-/* A copy of sdpa with fn applied to keys and values; the call itself if the arena has failed. */
+/* A copy of sdpa with fn applied to keys and values, arguments 1 and 2; the call itself if the arena has failed. */
 static const struct expr *map_keys_and_values(struct rewriting *r, const struct expr *e, expr_map_fn *fn)
 {
 	struct expr *copy = ARENA_NEW(r->s->arena, struct expr);
@@ -280,7 +285,8 @@ static bool is_view_only(const struct expr *e)
 	return moves && (e->n_args == 0 || is_view_only(e->args[0]));
 }
 
-/* The outermost scope in which the expression has the same value. */
+/* The outermost scope in which the expression has the same value: the innermost of the scopes of its children, each
+ * of which is an ancestor of s->scope or s->scope itself. */
 static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 {
 	struct split_scope *inner = s->scope, *found;
@@ -298,7 +304,7 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 	for (size_t i = 0; i < expr_n_children(e); i++) {
 		found = scope_of(s, expr_child(e, i));
 		for (struct split_scope *c = found; c != NULL; c = c->outer)
-			inner = c == inner ? found : inner;
+			inner = c == inner ? found : inner; /* found is inside of inner */
 	}
 	return inner;
 }
@@ -334,7 +340,8 @@ static const struct expr *hoist_source_exprs(void *user, const struct expr *e)
 
 /* ---- cross attention in the format of the KV cache ---- */
 
-/* Appends the conversion of `name` to the cache format to its defining scope, once per scope and definition. */
+/* Appends the conversion of `name` to the cache format to its defining scope, once per scope and definition
+ * (`converted`): quants, and for int8 their scales, which cross as states of their own. */
 static const struct split_name *convert_name(struct split *s, const struct graph_node *node, const char *name)
 {
 	struct split_scope *scope = defining_scope(s, name);
@@ -400,6 +407,8 @@ static void split_tokens(struct split *s, const struct graph_node *node)
 	graph_push_statement(s->arena, &s->scope->body, node->loc, st);
 }
 
+/* Adds a statement; those of level tokens get what they need of the source before them. Its targets have a new
+ * definition, which has not crossed. */
 static void split_statement(struct split *s, const struct graph_node *node)
 {
 	enum level level = statement_level(s, node->st);
@@ -437,7 +446,8 @@ static void split_body(struct split *s, const struct graph_body *body)
 	}
 }
 
-/* Adds the names of the graph, which introduced ones must not have, and the levels of inputs and dims. */
+/* Adds the names of the graph, which introduced ones must not have, and the levels of inputs and dims. A dim of the
+ * tokens alone differs between encode and decode, so what reads it is of the tokens. */
 static void init_names(struct split *s, const struct graph_body *graph)
 {
 	const struct frontend_model *m = s->m;

@@ -3,6 +3,8 @@
  * States: KV caches of sdpa, and values that encode of a seq2seq model stores for decode. States are parameters of the
  * functions that use them, so their types must be known first: LOWER_RUN records them. Also the bound on tokens of one
  * call, a dim of its own in score and with ring caches, which have rows for the window besides those of the new tokens.
+ * A pattern is a name with `{i}` for the indices of enclosing repeats; the state of a pattern stacks all iterations,
+ * with an axis for each loop after the batch axis (lower_stacked_name). Functions return false after a report.
  */
 #include <string.h>
 
@@ -60,7 +62,8 @@ const char *lower_cache_state(struct lowering *lw, const char *cache, size_t par
 
 /* ---- which states a body uses ---- */
 
-/* Adds the stacked name of a state to *out, unless *out has it. False after a report, or without memory. */
+/* Adds the stacked name of a state to *out, unless *out has it: the order of first use is that of the parameters.
+ * False after a report, or without memory. */
 static bool add_state_name(struct lowering *lw, struct names_list *out, const char *pattern)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -91,7 +94,8 @@ static bool add_cache_states(struct lowering *lw, const char *cache, struct name
 	return ok;
 }
 
-/* Collects the states used by state_put, state_get and, in decode, by caches. */
+/* Collects the states used by state_put, state_get and, in decode, by caches. encode may have both calls of a state,
+ * of which it skips the second (lower_statement); decode has no state_put. */
 static bool collect_expr_states(struct lowering *lw, const struct expr *e, struct names_list *out)
 {
 	bool ok = true;
@@ -110,6 +114,7 @@ static bool collect_expr_states(struct lowering *lw, const struct expr *e, struc
 	return ok;
 }
 
+/* Repeats are entered with their loop in lw->loop, as names of states may have its index. */
 bool lower_body_states(struct lowering *lw, const struct graph_body *body, struct names_list *out)
 {
 	bool ok = true;
@@ -137,7 +142,8 @@ struct state_layout {
 	const struct ir_dim *dims[IR_RANK_MAX];
 };
 
-/* Plans the layout of a value as a state; false if no axis enumerates sequences. */
+/* Plans the layout of a value as a state, whose batch axis must be first: the last axis that is the batch is moved
+ * there; else axis 0 is divided into batch and rows. False if no axis enumerates sequences. */
 static bool plan_state_layout(struct lowering *lw, int rank, const struct ir_dim *const *dims,
                               struct state_layout *out)
 {
@@ -160,7 +166,8 @@ static bool plan_state_layout(struct lowering *lw, int rank, const struct ir_dim
 	return out->dims[1] != NULL;
 }
 
-/* Records the type of the state of a value; dynamic axes get their capacity. */
+/* Records the type of the state of a value; dynamic axes get their capacity, the largest size, but for the batch
+ * axis, which calls have, too. */
 static bool record_state_of(const struct call *c, const char *name, const struct ir_type *t,
                             const struct state_layout *k)
 {
@@ -177,7 +184,8 @@ static bool record_state_of(const struct call *c, const char *name, const struct
 	return lower_record_state(lw, name, &slice);
 }
 
-/* state_put(name, x): in encode a write to the state; in run only the type of the state is recorded. No result. */
+/* state_put(name, x): in encode a write to the state, in the layout of plan_state_layout(); in run only the type of
+ * the state is recorded. No result. */
 bool lower_state_put(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
@@ -263,12 +271,14 @@ bool lower_state_get(const struct call *c, struct lowered *out)
 
 /* ---- lengths of caches ---- */
 
+/* Ring buffers are a multiple of CACHE_ROWS; one that would reach max_len is no ring. */
 int64_t cache_rows(int64_t len, int64_t max_len)
 {
 	int64_t rows = (len + CACHE_ROWS - 1) / CACHE_ROWS * CACHE_ROWS;
 	return len >= max_len ? len : rows < max_len ? rows : max_len;
 }
 
+/* A ring keeps the keys of the window of the first token of a call while the others are appended. */
 const char *cache_len_error(struct arena *a, const struct cache_use *use, int64_t len, int64_t max_len)
 {
 	if (len >= max_len)

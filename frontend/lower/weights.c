@@ -4,7 +4,8 @@
  * expression for each index, found in the weight map and resolved once per model. Chooses the storage format of
  * each weight, and where repeats must be split because it changes.
  * The stack of a weight has one level for each loop whose index is in the path, outermost first, then one for
- * experts.
+ * experts. A weight has one format: FORMAT_PLAIN is f32. A weight expression is symbolic; values are read when weights
+ * are packed. Stored order is that of the columns of a packed matrix whose groups are permuted (GPTQ act-order).
  */
 #define _POSIX_C_SOURCE 200809L /* access */
 #include <string.h>
@@ -73,7 +74,8 @@ static void record_ties(struct frontend_model *m, const struct graph_body *body)
 	}
 }
 
-/* Opens the adapters of weights.adapters and of the command line. */
+/* Opens the adapters of weights.adapters, then those of the command line: each changes the tensors that the ones
+ * before have changed. A path of the command line is relative to the current directory. */
 static enum tfmc_status open_adapters(struct frontend_model *m, const struct yaml_node *section)
 {
 	const struct yaml_node *adapters = section != NULL ? yaml_find(section, "adapters") : NULL;
@@ -94,6 +96,8 @@ static enum tfmc_status open_adapters(struct frontend_model *m, const struct yam
 	return TFMC_OK;
 }
 
+/* Keys are applied in the order packed, unwrap, strip_prefix, ignore, as each names tensors by the names that the
+ * ones before leave; adapters come after the files that they change. Ties are recorded before the first lookup. */
 enum tfmc_status weights_open(struct frontend_model *m)
 {
 	const struct yaml_node *section = model_section(m, "weights");
@@ -142,7 +146,7 @@ const char *frontend_parameter(const struct frontend_model *m, size_t i, int *ra
 
 /* ---- one parameter ---- */
 
-/* False after a report if the parameter was requested with another shape before. */
+/* False after a report if the parameter was requested with another shape before: its expression is cached by path. */
 static bool check_same_shape(struct lowering *lw, const struct resolved_weight *r,
                              const struct weight_request *need, const char *path)
 {
@@ -184,8 +188,8 @@ static const struct ir_wexpr *apply_conversions(struct lowering *lw, const struc
 	return converted;
 }
 
-/* True for a parameter with a vocabulary axis: hub files pad it to a multiple of 64 rows beyond the configured
- * size. */
+/* True for a parameter with a vocabulary axis of a hub model: hub files pad it to a multiple of 64 rows beyond the
+ * configured size, which the map then drops with a warning. */
 static bool is_vocabulary(const struct frontend_model *m, const struct weight_request *need)
 {
 	const struct model_param *vocab = strmap_get(&m->scope.params, "vocab");
@@ -193,7 +197,8 @@ static bool is_vocabulary(const struct frontend_model *m, const struct weight_re
 	       vocab->value.kind == VALUE_INT && vocab->value.i == need->dims[0] && need->groups <= 1;
 }
 
-/* Finds a parameter in the weight map and converts it; results are cached by path. NULL after a report. */
+/* Finds a parameter in the weight map and converts it; results are cached by path, as several weights may be made of
+ * one. NULL after a report. */
 static const struct ir_wexpr *resolve_parameter(struct lowering *lw, const struct weight_request *need,
                                                 const char *path)
 {
@@ -258,7 +263,8 @@ static const struct ir_wexpr *apply_form(struct arena *a, const struct weight_re
 	return e;
 }
 
-/* Selects rows of the parameter, or of each of its groups: reshapes it to [groups, rows of a group, ..] meanwhile. */
+/* Selects rows [first, first + rows / groups) of the parameter, or of each of its groups, for which it is a tensor
+ * [groups, rows of a group, ..] meanwhile. rows_exist() has checked the bounds. */
 static const struct ir_wexpr *select_rows(struct arena *a, const struct weight_request *need,
                                           const struct ir_wexpr *e)
 {
@@ -274,7 +280,7 @@ static const struct ir_wexpr *select_rows(struct arena *a, const struct weight_r
 	return wexpr_reshape(a, need->rank, dims, e);
 }
 
-/* Suffix of a weight's name for its form. */
+/* Suffix of a weight's name for its form, since one parameter in two forms is two weights. */
 static const char *form_suffix(const struct weight_request *need)
 {
 	switch (need->form) {
@@ -338,7 +344,9 @@ static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct
 
 /* ---- formats ---- */
 
-/* Storage format of a parameter. Vectors stay f32: they are small, and passes fold them. */
+/* Storage format of a parameter. Vectors stay f32: they are small, and passes fold them. dtype.weights: keep takes
+ * the format of the files; with `quantize` quants stay quants; any other format only if it holds every value exactly,
+ * as after the rounding of apply_conversions(). */
 static enum ir_format storage_format(const struct lowering *lw, int rank, const struct ir_wexpr *e)
 {
 	if (rank < 2)
@@ -348,8 +356,8 @@ static enum ir_format storage_format(const struct lowering *lw, int rank, const 
 	return wexpr_fits_format(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
 }
 
-/* For a stack of n levels: the expression with columns in stored order, and in *order a stack of the column
- * orders [.., K]. NULL: some part is in logical order or mixes orders, or no format holds the result. */
+/* For a stack of n levels: the expression with columns in stored order, and in *order a stack of the column orders
+ * [.., K]. NULL: some part is in logical order or mixes orders, or its column numbers exceed COLUMNS_MAX. */
 static const struct ir_wexpr *stored_columns(const struct lowering *lw, const struct ir_wexpr *e, size_t n,
                                              const struct ir_wexpr **order)
 {
@@ -406,7 +414,8 @@ static bool have_same_forms(const unsigned char *forms, size_t outer, size_t cou
 }
 
 /* Requests loop splits between iterations whose parts of e differ in storage form: a weight has one format, and
- * activations are quantized to suit it. */
+ * activations are quantized to suit it. like[i] is the first iteration that iteration i may share its body with, also
+ * by the requests of other weights (`before`). lower.c then lowers again. */
 static bool split_at_format_changes(struct lowering *lw, const struct weight_request *need,
                                     const struct ir_wexpr *e, const struct lower_loop *const *loops, size_t n)
 {
@@ -418,7 +427,7 @@ static bool split_at_format_changes(struct lowering *lw, const struct weight_req
 	if (forms == NULL)
 		return false;
 	(void)collect_forms(lw, need, e, n + (need->experts > 0), forms);
-	for (size_t l = n; l-- > 0;) {
+	for (size_t l = n; l-- > 0;) { /* from the innermost loop on; inner: parts of one iteration */
 		size_t count = (size_t)loops[l]->node->count, outer = parts / (count * inner);
 		int64_t *like = ARENA_ARRAY(&lw->m->arena, int64_t, count),
 		        *before = loops[l]->node->split_points->like;
@@ -443,7 +452,8 @@ static bool split_at_format_changes(struct lowering *lw, const struct weight_req
 	return true;
 }
 
-/* The storage format of the tensors in e, the first that is not f32; FORMAT_PLAIN: all are f32. */
+/* The storage format of the tensors in e, the first that is not f32 (rounded values count as stored so);
+ * FORMAT_PLAIN: all are f32. */
 static enum ir_format file_format(const struct ir_wexpr *e)
 {
 	enum ir_format f = e->format;
@@ -560,8 +570,8 @@ static const char *replace_index(struct arena *a, const char *text, const struct
 	return fill_placeholders(a, text, range_of_index, &(struct range_writer){a, node});
 }
 
-/* Implements lower_stacked_name; with label, indices are replaced by the range of the loop instead of removed
- * (second use of a parameter in a split loop). */
+/* Implements lower_stacked_name; with label, indices are replaced by the range of the loop instead of removed (second
+ * use of a parameter in a split loop). Loops are found from the innermost on and returned outermost first. */
 static const char *stacked_name(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
                                 size_t *n, bool label)
 {
@@ -593,6 +603,7 @@ const char *lower_stacked_name(struct lowering *lw, const char *pattern, const s
 
 /* ---- references ---- */
 
+/* A path with an index names several parameters, for which the map has no single answer: false. */
 bool lower_is_untied(struct lowering *lw, const char *path, const char *tie)
 {
 	struct arena *a = &lw->m->arena;
@@ -602,8 +613,8 @@ bool lower_is_untied(struct lowering *lw, const char *path, const char *tie)
 	                         arena_printf(a, "%s.weight", tie));
 }
 
-/* Adds a weight with the value e, stored row by row in `format`; NULL if the name is that of a different weight,
- * or without memory. */
+/* Adds a weight with the value e, stored row by row in `format`; NULL if the name is that of a different weight, or
+ * without memory. An equal weight of this name is shared. */
 static const struct ir_weight *add_weight(struct lowering *lw, const char *name, const struct ir_wexpr *e,
                                           enum ir_format format)
 {
@@ -655,7 +666,8 @@ static bool rows_exist(struct lowering *lw, const struct weight_request *need)
 	                  (long long)(need->dims[0] / groups), groups > 1 ? " in each group" : "");
 }
 
-/* Suffix of a weight's name: its rows, and the form in which they are stored. */
+/* Suffix of a weight's name for all that it takes of its parameter: rows, groups, 1 + values, and form. Different
+ * requests for one parameter are different weights. */
 static const char *name_suffix(struct lowering *lw, const struct weight_request *need)
 {
 	int64_t groups = group_count(need), last = need->first + need->rows / groups - 1;
@@ -678,8 +690,9 @@ static const char *first_iteration_path(struct lowering *lw, const char *pattern
 	return pattern;
 }
 
-/* Why the weight is not stored in the format that `quantize` names, or not quantized although others are;
- * decided by the rule of its first parameter. reason: dequantized_reason. NULL: nothing to explain. */
+/* Why the weight is not stored in the format that `quantize` names, or not quantized although others are; decided by
+ * the rule of its first parameter (first iteration, expert 0). reason: dequantized_reason. NULL: nothing to explain,
+ * also for f32 weights of a model that neither requests nor stores quants. */
 static const char *unquantized_reason(struct lowering *lw, const struct weight_request *need,
                                       const char *reason, enum ir_format format,
                                       const struct lower_loop *const *loops, size_t n)
@@ -724,7 +737,7 @@ bool lower_expert_formats(struct lowering *lw, const struct weight_request *need
 }
 
 /* Warns of a new weight that is stored in a format and becomes f32, and records why a weight is not quantized, for
- * `tfmc inspect`. */
+ * `tfmc inspect`. No warning while formats differ within a repeat: it is split and lowered again. */
 static void explain_format(struct lowering *lw, const struct weight_request *need, const struct ir_weight *w,
                            bool is_new, const struct lower_loop *const *loops, size_t n)
 {
@@ -757,6 +770,8 @@ static bool add_column_order(struct lowering *lw, const struct ir_weight *w, con
 	return !irb_failed(lw->b);
 }
 
+/* In order: the name, the stack of expressions, the format, and where parts differ the request to split the loops
+ * around. */
 bool lower_weight(struct lowering *lw, const struct weight_request *need, struct ir_value *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -786,7 +801,7 @@ bool lower_weight(struct lowering *lw, const struct weight_request *need, struct
 	const char *suffix = name_suffix(lw, need);
 	size_t n_before = lw->module->weights.n;
 	const struct ir_weight *w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, suffix), e, format);
-	if (w == NULL) {
+	if (w == NULL) { /* another repeat has used the name for other iterations */
 		name = stacked_name(lw, pattern, loops, &n, true);
 		w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, suffix), e, format);
 	}
