@@ -24,8 +24,8 @@ struct value_list {
 	size_t n, cap;
 };
 
-/* Sets the shape of a nested list from the first element of each level; *count: number of values.
- * read_nested_values() checks the other elements. */
+/* Sets the shape of a nested list from the first element of each level; *count: number of values, at most
+ * CHECK_VALUES_MAX, as each is a double in memory. read_nested_values() checks the other elements. */
 static bool infer_nested_shape(struct frontend_model *m, const struct yaml_node *node,
                                struct frontend_tensor *t, size_t *count)
 {
@@ -43,7 +43,7 @@ static bool infer_nested_shape(struct frontend_model *m, const struct yaml_node 
 }
 
 /* Reads the elements of a nested list at axis `depth`, row-major; all lists of an axis have the length that t->dims
- * says. */
+ * says. A bool counts as 0 or 1. */
 static bool read_nested_values(struct value_list *out, const struct yaml_node *node,
                                const struct frontend_tensor *t, int depth)
 {
@@ -68,7 +68,7 @@ static bool read_nested_values(struct value_list *out, const struct yaml_node *n
 	return true;
 }
 
-/* Reads one tensor that is written as nested lists, or as a single value. */
+/* Reads one tensor that is written as nested lists, or as a single value (rank 0). */
 static bool read_tensor(struct frontend_model *m, const struct yaml_pair *pair, struct frontend_tensor *t)
 {
 	size_t count;
@@ -96,8 +96,9 @@ static bool read_steps(struct frontend_model *m, const struct yaml_node *node, s
 	return false;
 }
 
-/* Reads `with` or `expect`: tensors written as lists, the file with further ones, and tolerances, which belong to
- * the check. A key `steps` is the tensor of that name if an input is called so. */
+/* Reads `with` or `expect` (NULL: absent): tensors written as lists, the file with further ones, and tolerances,
+ * which belong to the check. A key `steps` is the tensor of that name if an input is called so, else the number of
+ * tokens to generate. */
 static bool read_check_tensors(struct frontend_model *m, const struct yaml_node *node,
                                struct frontend_check *c, struct frontend_tensors *out)
 {
@@ -137,8 +138,9 @@ static bool read_check_tensors(struct frontend_model *m, const struct yaml_node 
 
 /* ---- one entry ---- */
 
-/* Checks that the model has the entry `call`. The name of an output stands for a call of `run` of which this output
- * alone is compared. */
+/* Checks that the model has the entry `call`: encode of a seq2seq model, prefill, step and generate of a generating
+ * one. The name of an output stands for a call of `run` of which this output alone is compared; an entry wins over
+ * it. */
 static bool find_call(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
 	static const char *const causal[] = {"run", "prefill", "step", "generate"};
@@ -160,7 +162,7 @@ static bool find_call(struct frontend_model *m, const struct yaml_node *node, st
 	return false;
 }
 
-/* Reads the names that tensors have in the file of the check. */
+/* Reads the names that tensors have in the file of the check, {input or result: name in the file}. NULL: none. */
 static bool read_rename(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c)
 {
 	if (node == NULL)
@@ -183,7 +185,8 @@ static bool push_check(struct frontend_model *m, const struct frontend_check *c)
 	return ARENA_ADDED(&m->arena, &m->checks, *c);
 }
 
-/* Expands the short form {file, cases} to one check for each case. */
+/* Expands the short form {file, cases} to one check for each case, whose tensors in the file have the name of the
+ * case and a dot as prefix. */
 static bool read_cases(struct frontend_model *m, const struct yaml_node *node,
                        const struct frontend_check *base)
 {
@@ -212,7 +215,7 @@ static bool read_cases(struct frontend_model *m, const struct yaml_node *node,
 	return true;
 }
 
-/* Reads one check; without a name it is called by its number, from 1. */
+/* Reads one check; without a name it is called by its number, from 1. steps -1: as many as the expected tokens. */
 static bool read_check(struct frontend_model *m, const struct yaml_node *node, size_t number)
 {
 	static const struct schema_member members[] = {
@@ -251,6 +254,8 @@ bool model_read_checks(struct frontend_model *m)
 
 /* ---- files of checks ---- */
 
+/* A file is opened at its first tensor and kept. Values are read in place, so a tensor must be stored as a plain
+ * type, row by row. */
 enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *file, struct loc loc,
                                        const char *name, const struct stored_tensor **out)
 {

@@ -5,6 +5,7 @@
  * ../presets, embedded at build time. A function of trees that returns NULL has reported an error, or memory ran out.
  * A preset describes a family by steps, and may name a parent preset; of a decoder's preset (DECODER in presets.def)
  * the head can be replaced by that of a classifier (HEAD). d->root is the document so far, `top` one whose keys win.
+ * `types` of a preset are words: the model types that select it, TYPE:ARCHITECTURE for one architecture of a type.
  */
 #include "frontend/model/compose.h"
 
@@ -90,7 +91,8 @@ const char *preset_of_type(const char *type)
 	return NULL;
 }
 
-/* True: the name is a decoder with another head, such as llama_classes: *base llama, *head head_classes. */
+/* True: the name is a decoder with another head, such as llama_classes: *base llama, *head head_classes, a preset
+ * whose key `head` has the steps. */
 static bool preset_split_head(struct arena *a, const char *name, const char **base, const char **head)
 {
 	for (size_t i = 0; i < TFMC_COUNT(heads); i++) {
@@ -104,6 +106,8 @@ static bool preset_split_head(struct arena *a, const char *name, const char **ba
 	return false;
 }
 
+/* A row TYPE:ARCHITECTURE of presets.def wins; else the decoder of the type, with its own head or that of a HEAD row
+ * whose suffix the architecture has. */
 const char *preset_of_architecture(struct arena *a, const char *type, const char *architecture)
 {
 	const char *preset = preset_of_type(arena_printf(a, "%s:%s", type, architecture));
@@ -164,7 +168,7 @@ bool preset_generate_kind(struct arena *a, struct diag_context *cx, const char *
 	return true;
 }
 
-/* Model types with a prefix, for messages: "bert, bloom, ..." */
+/* Model types with a prefix, for messages: "bert, bloom, ...". A row whose types begin with the prefix has one type. */
 static const char *preset_types(struct arena *a, const char *prefix)
 {
 	const char *list = "";
@@ -192,7 +196,8 @@ struct compose_chain {
 	const char *key; /* base, include */
 };
 
-/* Reads the document `name`, relative to `dir`; its path goes to link->path. NULL after a diagnostic. */
+/* Reads the document `name`, relative to `dir`; its path and location go to link, whose key is `base` or `include`. A
+ * document in its own chain would never end. NULL after a diagnostic. */
 static const struct yaml_node *read_document(struct model_document *d, const char *dir,
                                              const struct yaml_node *name, struct compose_chain *link)
 {
@@ -243,8 +248,8 @@ static const struct yaml_node *merge(struct model_document *d, const struct yaml
 
 /* ---- include ---- */
 
-/* Merges a mapping of an included file (`from`) into one of this file (`to`, NULL: none); a name that both have is
- * an error, since an include does not override. */
+/* Merges a mapping of an included file (`from`, NULL: none) into one of this file (`to`, NULL: none); a name that
+ * both have is an error, since an include adds and does not override. */
 static const struct yaml_node *merge_imported(struct model_document *d, const struct yaml_node *from,
                                               const struct yaml_node *to, const char *what)
 {
@@ -270,8 +275,9 @@ static const struct yaml_node *merge_imported(struct model_document *d, const st
 static const struct yaml_node *import_files(struct model_document *d, const struct yaml_node *root,
                                             const char *dir, const struct compose_chain *chain);
 
-/* Imports `define` and weights.map of an included file, and of the files that it includes; other sections are
- * rejected. */
+/* Imports `define` and weights.map of an included file, and of the files that it includes, relative to its own
+ * directory; other sections are rejected, as they would replace those of the model. A map without weights here has no
+ * files. */
 static const struct yaml_node *import_file(struct model_document *d, const struct yaml_node *root,
                                            const char *dir, const struct yaml_node *name,
                                            const struct compose_chain *chain)
@@ -326,7 +332,8 @@ static const struct yaml_node *import_files(struct model_document *d, const stru
 
 /* ---- file names of documents in other directories ---- */
 
-/* A copy of a file name with `dir` in front; other nodes stay as they are. */
+/* A copy of a file name with `dir` in front; other nodes stay as they are. Its text is no longer that of the source
+ * (exact). */
 static const struct yaml_node *rebase_name(struct arena *a, const struct yaml_node *node, const char *dir)
 {
 	if (node == NULL || node->kind != YAML_SCALAR || node->null)
@@ -356,7 +363,8 @@ static const struct yaml_node *rebase_names(struct arena *a, const struct yaml_n
 	return copy;
 }
 
-/* Rebases the file names that are values of some keys of a mapping; absent keys are skipped. */
+/* Rebases the file names that are values of some keys of a mapping; absent keys are skipped, as are maps that are no
+ * mappings, which are rejected later. */
 static const struct yaml_node *rebase_keys(struct arena *a, const struct yaml_node *map,
                                            const char *const *keys, size_t n, const char *dir)
 {
@@ -381,7 +389,8 @@ static const struct yaml_node *rebase_check(struct arena *a, const struct yaml_n
 	return check;
 }
 
-/* Every key of a model file that names a file, or a list of files, is listed here. */
+/* Every key of a model file that names a file, or a list of files, is listed here. weights.map is a file name unless
+ * it is `identity` or a mapping. */
 const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_node *root, const char *dir)
 {
 	static const char *const top[] = {"hf"}, *const files[] = {"files", "adapters"},
@@ -416,9 +425,9 @@ const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_
 
 /* ---- base ---- */
 
-/* Merges a document over its base, which may have a base. dir: that of the document, relative to the model; file
-   names of a base become relative to it: `inner` is the base's directory as the model sees it, of which the part
-   after dir is prefixed. */
+/* Merges a document over its base, which may have a base. Included files come first: they are part of the document.
+ * dir: that of the document, relative to the model; file names of a base become relative to it: `inner` is the base's
+ * directory as the model sees it, of which the part after dir is prefixed. */
 static const struct yaml_node *add_base(struct model_document *d, const struct yaml_node *root,
                                         const char *dir, const struct compose_chain *chain)
 {
@@ -458,7 +467,8 @@ static bool is_head(const struct yaml_node *step)
 	return id != NULL && yaml_is(id, "head");
 }
 
-/* Removes the map entries of head parameters: a stored head is ignored, as in transformers. */
+/* Removes the map entries of head parameters: the new head has others, and a stored head is ignored, as in
+ * transformers. */
 static const struct yaml_node *remove_head_entries(struct model_document *d, const struct yaml_node *decoder)
 {
 	const struct yaml_node *weights = yaml_find(decoder, "weights"), *map = yaml_find(weights, "map");
@@ -473,8 +483,8 @@ static const struct yaml_node *remove_head_entries(struct model_document *d, con
 	                               yaml_with(d->arena, weights, "map", remaining));
 }
 
-/* Replaces the steps of a decoder, from the one with id `head` on, by the steps `head` of another
- * document. */
+/* Replaces the steps of a decoder, from the one with id `head` on, by the steps `head` of another document; its other
+ * keys, such as outputs, win over those of the decoder. */
 static const struct yaml_node *replace_head(struct model_document *d, const struct yaml_node *decoder,
                                             const struct yaml_node *top)
 {
@@ -494,8 +504,9 @@ static const struct yaml_node *replace_head(struct model_document *d, const stru
 	return decoder == NULL ? NULL : merge(d, decoder, yaml_without(d->arena, top, "head"));
 }
 
-/* Reads a preset merged with its parents; the table `hub` is part of it. A name such as llama_classes is made of
- * two presets: the decoder and the head. depth: presets that led here. */
+/* Reads a preset merged with its parents; the table `hub` is part of it. A name such as llama_classes is made of two
+ * presets: the decoder and the head. depth: presets that led here; a cycle among the built-in files would exceed the
+ * limit. */
 static const struct yaml_node *read_preset(struct model_document *d, const struct yaml_node *name, int depth)
 {
 	const struct yaml_node *root;
@@ -527,8 +538,9 @@ static const struct yaml_node *read_preset(struct model_document *d, const struc
 	return parent == NULL ? NULL : merge(d, parent, yaml_without(d->arena, root, "preset"));
 }
 
-/* Returns the name of the preset as a scalar: that which the document names, else by type and architecture of the
- * configuration; NULL after a diagnostic. */
+/* Returns the name of the preset as a scalar: the one that the document names, else by type and architecture of the
+ * configuration, where an architecture that no preset computes is an error; without one the type decides. NULL after
+ * a diagnostic. */
 static const struct yaml_node *choose_preset(struct model_document *d, const struct yaml_node *name,
                                              const struct hub_config *config, const struct yaml_node *hf)
 {
@@ -557,7 +569,8 @@ static const struct yaml_node *choose_preset(struct model_document *d, const str
 	return NULL;
 }
 
-/* Adds `weights.packed` as the configuration says. */
+/* Adds `weights.packed` as the configuration says, to the preset, so that the model file may override it. NULL after
+ * a diagnostic. */
 static const struct yaml_node *add_packing(struct model_document *d, const struct yaml_node *preset,
                                            const struct hub_config *config, struct loc loc)
 {
@@ -571,7 +584,9 @@ static const struct yaml_node *add_packing(struct model_document *d, const struc
 	return yaml_with(d->arena, preset, "weights", weights);
 }
 
-/* Merges a document over its preset, with the parameters of the hub configuration. */
+/* Merges a document over its preset, with the parameters of the hub configuration. Order of precedence, from the top:
+ * the document, the configuration, the preset, and for GGUF files the keys common to all. `preset`, `hf` and `hub`
+ * are consumed. */
 static const struct yaml_node *add_preset(struct model_document *d, const struct yaml_node *root)
 {
 	const struct yaml_node *name = yaml_find(root, "preset"), *hf = yaml_find(root, "hf");
@@ -619,6 +634,7 @@ static const struct yaml_node *add_preset(struct model_document *d, const struct
 	return merge(d, yaml_without(d->arena, preset, "hub"), root);
 }
 
+/* The chain begins with the model file itself, which must not be its own base. */
 bool document_compose(struct model_document *d)
 {
 	const struct compose_chain first = {.path = d->path};

@@ -6,7 +6,8 @@
  * Directories of sentence embedders (sentence-transformers): modules.json lists the modules after the transformer,
  * which become the params `pooling`, `sentence` (width of a projection, with `sentence_bias` and `sentence_act`) and
  * `normalize` of the preset. Unsupported modules and modes are rejected by name.
- * `at` is the path of the directory as the model file has it, "" if the file is in it.
+ * `at` is the path of the directory as the model file has it, "" if the file is in it. File names that are not fixed
+ * strings are quoted, as they may have any characters.
  */
 #include "frontend/model/folder.h"
 
@@ -65,7 +66,7 @@ static bool component_begins_with(const char *path, struct component p, const ch
 }
 
 /* Returns the component that names the model: the last one; in a hub cache, models--OWNER--NAME/snapshots/HASH, NAME,
-   since the hash says nothing. The search for "--" ends at that of the prefix "models--". */
+ * since the hash says nothing. The search backwards for "--" ends at that of the prefix "models--" at the latest. */
 static struct component naming_component(const char *path)
 {
 	struct component last = last_component(path, strlen(path)),
@@ -127,6 +128,7 @@ struct tokenizer_file_set {
 	} parts[3]; /* all must exist */
 };
 
+/* In order of preference: the first set wins, as a tokenizer.json describes the tokenizer completely. */
 static const struct tokenizer_file_set tokenizer_file_sets[] = {
         {"", {{"file", "tokenizer.json"}}},
         {"marian", {{"source", "source.spm"}, {"target", "target.spm"}, {"vocab", "vocab.json"}}},
@@ -137,7 +139,7 @@ static const struct tokenizer_file_set tokenizer_file_sets[] = {
         {"wordpiece", {{"vocab", "vocab.txt"}}},
 };
 
-/* First set of tokenizer files that all exist; NULL: none. */
+/* First set of tokenizer files that all exist, in the order of the table; NULL: none. */
 static const struct tokenizer_file_set *find_files(struct arena *a, const char *dir)
 {
 	for (size_t i = 0; i < TFMC_COUNT(tokenizer_file_sets); i++) {
@@ -158,7 +160,9 @@ static const char *string_member(const struct json_node *object, const char *key
 	return v != NULL && v->kind == JSON_NODE_STRING ? v->text : NULL;
 }
 
-/* The tokenizer class: named by the configuration, or the default of its model type; NULL: none. */
+/* The tokenizer class: named by the configuration, or the default of its model type; NULL: none. The default wins
+ * over a name where the type's tokenizer is taken as it is, and over one with characters that no class name has,
+ * which could not be written as a bare word. */
 static const char *tokenizer_class(const struct json_node *config, bool has_json)
 {
 	const char *named = string_member(config, "tokenizer_class"),
@@ -171,7 +175,8 @@ static const char *tokenizer_class(const struct json_node *config, bool has_json
 	return named;
 }
 
-/* Returns the section `tokenizer` for the files of the directory; "": it has none that is known. */
+/* Returns the section `tokenizer` for the files of the directory; "": it has none that is known. It is optional: an
+ * unsupported tokenizer is no error for programs that work on ids. */
 static const char *hub_dir_tokenizer(struct arena *a, const char *dir, const char *at,
                                      const struct json_node *config)
 {
@@ -204,6 +209,7 @@ static const char *hub_dir_tokenizer(struct arena *a, const char *dir, const cha
 
 /* ---- ids that only the tokenizer has ---- */
 
+/* tokenizer_config.json may have a length beyond int64, which is truncated (json_truncate_long_ints). */
 const struct json_node *hub_dir_json(struct parsed_files *f, const char *dir, const char *name)
 {
 	const char *path = file_path_inside(f->arena, f->cx, dir, name, LOC_NONE);
@@ -244,8 +250,8 @@ static int64_t id_in_decoder(const struct json_node *map, const char *text)
 	return -1;
 }
 
-/* Returns the id of a string in tokenizer.json: in added_tokens, or the vocabulary, an object or a list of pairs;
- * -1: none. */
+/* Returns the id of a string in tokenizer.json: in added_tokens, which win, or in the vocabulary, an object or a list
+ * of pairs whose position is the id (Unigram); -1: none. */
 static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
 {
 	const struct json_node *added = json_find(root, "added_tokens");
@@ -264,9 +270,9 @@ static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
 	return id_of(json_find(vocab, text));
 }
 
+/* The first file that has the string counts: the files of added tokens before the vocabularies. */
 bool hub_dir_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id)
 {
-	/* The first file that has the string counts. */
 	const struct json_node *config = optional_json(f, dir, "tokenizer_config.json");
 	*id = config != NULL ? id_in_decoder(json_find(config, "added_tokens_decoder"), text) : -1;
 	if (config == NULL || *id >= 0)
@@ -284,6 +290,7 @@ bool hub_dir_token_id(struct parsed_files *f, const char *dir, const char *text,
 	return vocab != NULL;
 }
 
+/* The token is a string, or an object with its string as `content`. */
 bool hub_dir_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text)
 {
 	static const char *const tokenizer_files[] = {"tokenizer_config.json", "special_tokens_map.json"};
@@ -355,7 +362,8 @@ static bool read_mode(struct sentence *s, const char *file, const char *mode)
 	return true;
 }
 
-/* Reads the configuration of a Pooling module; exactly one mode is supported. */
+/* Reads the configuration of a Pooling module; exactly one mode is supported. The width is that of the model, and
+ * include_prompt matters with prompts only (read_prompt); any other key may change the result. */
 static bool read_pooling(struct sentence *s, const char *directory)
 {
 	static const char prefix[] = "pooling_mode_";
@@ -425,8 +433,9 @@ static bool read_dense_key(struct sentence *s, const char *file, const char *key
 	return true;
 }
 
-/* Reads a Dense module: a projection of the pooled state, with a config.json and a file with linear.weight
- * and linear.bias. */
+/* Reads a Dense module: a projection of the pooled state, with a config.json and a file with linear.weight and
+ * linear.bias, of which safetensors wins. The directory is written into the model file, so a name that would need
+ * escapes is rejected. */
 static bool read_dense(struct sentence *s, const char *directory)
 {
 	const char *file = file_join(s->f->arena, directory, "config.json");
@@ -447,8 +456,8 @@ static bool read_dense(struct sentence *s, const char *directory)
 	return ok && (s->width > 0 || reject(s, file, "a projection without 'out_features'"));
 }
 
-/* Reads entry `at` of modules.json; `type` is a class name, of which the last component counts. Transformer,
- * pooling, projection and normalization follow in this order. */
+/* Reads entry `at` of modules.json; `type` is a class name, of which the last component counts. Transformer, pooling,
+ * at most one projection and normalization follow in this order, as the preset computes them. */
 static bool read_module(struct sentence *s, size_t at, const struct json_node *module)
 {
 	const struct json_node *type = json_find(module, "type"), *path = json_find(module, "path");
@@ -468,7 +477,8 @@ static bool read_module(struct sentence *s, size_t at, const struct json_node *m
 	return reject(s, "modules.json", arena_printf(s->f->arena, "module %zu, '%s'", at, name));
 }
 
-/* Reads the maximum length. Longer texts would be truncated, so the model is not compiled for more. */
+/* Reads the maximum length. Longer texts would be truncated by sentence-transformers, so the model is not compiled
+ * for more. */
 static bool read_max_tokens(struct sentence *s)
 {
 	static const char file[] = "sentence_bert_config.json";
@@ -491,7 +501,7 @@ static bool read_max_tokens(struct sentence *s)
 	return true;
 }
 
-/* Rejects a default prompt, which would be prepended to texts. */
+/* Rejects a default prompt: sentence-transformers prepends it to texts, an object does not. */
 static bool read_prompt(struct sentence *s)
 {
 	static const char file[] = "config_sentence_transformers.json";
@@ -505,8 +515,8 @@ static bool read_prompt(struct sentence *s)
 	       reject(s, file, "'default_prompt_name': write the prompt into the text");
 }
 
-/* Returns the model file text for the modules. They are written as `set`, which rejects params that the preset
- * lacks. */
+/* Returns the model file text for the modules. They are written as `set`, which rejects params that the preset lacks.
+ * The bound of the tokens is that of the embedder, within that of the model. */
 static const char *sentence_text(struct sentence *s, const char *preset)
 {
 	const char *dense = "", *dims = "";
@@ -522,10 +532,9 @@ static const char *sentence_text(struct sentence *s, const char *preset)
 	        preset, s->pooling, dense, s->normalize ? "true" : "false", dims);
 }
 
-/*
- * Text for the modules of a sentence embedder (modules.json): parameters and an output, "" without pooling;
- * NULL after a diagnostic. *weights: file of the projection after the pooling, NULL: none.
- */
+/* Text for the modules of a sentence embedder (modules.json): parameters and an output, "" without pooling, where the
+ * hidden states are the output; NULL after a diagnostic. *weights: file of the projection after the pooling, NULL:
+ * none. */
 static const char *hub_dir_sentence(struct parsed_files *f, const char *dir, const char **weights)
 {
 	struct sentence s = {.f = f, .dir = dir};
@@ -569,7 +578,8 @@ static void report_unreadable(struct diag_context *cx, const char *dir, int erro
 	diag_environment_error(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(error));
 }
 
-/* The next entry; NULL: the end (*error 0), or the directory cannot be read further. */
+/* The next entry; NULL: the end (*error 0), or the directory cannot be read further. readdir() tells the two apart by
+ * errno alone. */
 static const struct dirent *next_entry(DIR *d, int *error)
 {
 	errno = 0;
@@ -578,8 +588,9 @@ static const struct dirent *next_entry(DIR *d, int *error)
 	return e;
 }
 
-/* Returns the names of all files with a suffix as a YAML list without brackets, sorted by name; NULL: none, or
- * after a diagnostic. `at`: path of the directory as seen from the model file. */
+/* Returns the names of all files with a suffix as a YAML list without brackets, sorted by name, as the order of a
+ * directory is arbitrary; NULL: none, or after a diagnostic. `at`: path of the directory as seen from the model file.
+ */
 static const char *list_files_with_suffix(struct arena *a, struct diag_context *cx, const char *dir,
                                           const char *at, const char *ending)
 {
@@ -662,7 +673,8 @@ static const char *first_file_with_suffix(struct arena *a, struct diag_context *
 	return error != 0 ? NULL : first;
 }
 
-/* Reports unsupported weights in the directory, or that it cannot be read; false: none found. */
+/* Reports unsupported weights in the directory, the first kind of the table that is there, or that it cannot be read;
+ * false: none found, and nothing reported. */
 static bool report_substitute(struct arena *a, struct diag_context *cx, const char *dir)
 {
 	size_t errors = cx->n_errors;
@@ -682,6 +694,8 @@ static bool report_substitute(struct arena *a, struct diag_context *cx, const ch
 	return false;
 }
 
+/* Weights are looked for by the names that save_pretrained writes, safetensors first; else all .safetensors files are
+ * taken, unless they are those of an adapter. The projection of a sentence embedder is a further file. */
 const char *hub_dir_model(struct parsed_files *f, const char *path, const char *name, const char *at,
                           const char *adapters, enum tfmc_status *st)
 {
@@ -742,7 +756,8 @@ bool is_gguf_file(struct diag_context *cx, const char *path)
 
 static const char part_suffix[] = "-#####-of-#####.gguf";
 
-/* Parses NAME-00002-of-00003.gguf: part 2 of 3. False for other names, and for numbers out of range. */
+/* Parses NAME-00002-of-00003.gguf: part 2 of 3, matching the end of the path against part_suffix, whose # stand for
+ * digits. False for other names, and for numbers out of range. */
 static bool parse_part_name(const char *path, int *component, int *parts)
 {
 	size_t n = strlen(path), len = sizeof(part_suffix) - 1;
@@ -769,6 +784,7 @@ int gguf_part_count(const char *path)
 	return parse_part_name(path, &component, &parts) && component == 1 ? parts : 1;
 }
 
+/* All parts have the name of the first one but for its number. */
 const char *gguf_part_name(struct arena *a, const char *path, int i)
 {
 	int parts = gguf_part_count(path);
@@ -778,7 +794,8 @@ const char *gguf_part_name(struct arena *a, const char *path, int i)
 	return arena_printf(a, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i, parts);
 }
 
-/* Returns the integer metadata key ARCHITECTURE.key; -1: not this architecture, or no such key. */
+/* Returns the integer metadata key ARCHITECTURE.key; -1: not this architecture, or no such key. Strings of GGUF are
+ * not zero-terminated. */
 static int64_t architecture_key(struct arena *a, const struct gguf *g, const char *architecture,
                                 const char *key)
 {
@@ -790,8 +807,8 @@ static int64_t architecture_key(struct arena *a, const struct gguf *g, const cha
 	return v != NULL && gguf_is_integer_type(v->type) ? v->i : -1;
 }
 
-/* Returns the text for bert.pooling_type: pooling and its output; "": none. A warning for a type that is not
- * supported. */
+/* Returns the text for bert.pooling_type (0 none, then as in `kinds`): pooling and its output; "": none. A warning
+ * for a type that is not supported: the hidden states are still right. */
 static const char *pooling_text(struct arena *a, struct diag_context *cx, const char *path,
                                 const struct gguf *g)
 {
@@ -822,6 +839,7 @@ static const char *gguf_sections(struct parsed_files *f, const char *path, const
 	                    pooling, yaml_quote(f->arena, base));
 }
 
+/* A split file is named by its first part, which has the metadata of the model. */
 const char *gguf_model(struct parsed_files *f, const char *path, const char *name, const char *at)
 {
 	struct arena *a = f->arena;
@@ -840,7 +858,7 @@ const char *gguf_model(struct parsed_files *f, const char *path, const char *nam
 	}
 	for (int i = 2; i <= parts; i++)
 		files = arena_printf(a, "%s, %s", files, yaml_quote(a, gguf_part_name(a, first, i)));
-	if (parts > 1)
+	if (parts > 1) /* the model's name is that of the file, without the suffix */
 		n -= sizeof(part_suffix) - 1;
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
 		n -= 5;

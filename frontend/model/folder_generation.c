@@ -3,7 +3,9 @@
  * Generation settings of hub folders: maps generation_config.json to the section `generate`, so that generated text
  * equals that of `model.generate()` in transformers ("the library" below). generation_config.json replaces the
  * generation keys of config.json; without that file the keys of config.json are used as stored, without class
- * defaults. Sampling is the caller's choice and is only repeated in a comment.
+ * defaults. Sampling is the caller's choice and is only repeated in a comment. g->root is the file that is used;
+ * g->keys collects the members of the section. A key that is absent or null writes nothing, so that the preset's value
+ * stays.
  */
 #include <string.h>
 
@@ -79,8 +81,9 @@ static void write_id(struct buf *out, int64_t id)
 
 /* ---- ids ---- */
 
-/* Appends the ids of a key, an id or a list, to an open list. Unless `all`, ids that no token has (negative, or
- * from vocab_size on) are dropped, since the library never generates them. False after a diagnostic. */
+/* Appends the ids of a key, an id or a list, to an open list. Unless `all`, ids that no token has (negative, or from
+ * vocab_size on) are dropped, since the library never generates them; start ids are read, and all of them count.
+ * False after a diagnostic. */
 static bool write_ids(struct generation *g, const char *key, const struct json_node *ids, bool all)
 {
 	const struct json_node *vocab = find(g->config, "vocab_size");
@@ -121,7 +124,7 @@ static bool map_id_list(struct generation *g, const char *key, const char *name)
 	return map_ids(g, key, name);
 }
 
-/* Maps the padding id; -1 means that there is none. */
+/* Maps the padding id; a negative one (-1) means that there is none. */
 static bool map_pad(struct generation *g)
 {
 	const struct json_node *pad = find(g->root, "pad_token_id");
@@ -129,7 +132,7 @@ static bool map_pad(struct generation *g)
 		return true;
 	if (pad->kind != JSON_NODE_INT || pad->i < INT32_MIN || pad->i > INT32_MAX)
 		return reject(g, "pad_token_id", "is not an id");
-	if (pad->i >= 0) { /* -1: none */
+	if (pad->i >= 0) {
 		begin_key(g->keys, "pad");
 		write_number(g->keys, pad);
 	}
@@ -236,8 +239,8 @@ static bool has_architecture_suffix(const struct generation *g, const char *cons
 	return false;
 }
 
-/* Sets *id to the token of the target language, which translation models generate first; -1: tokenizer_config.json
- * has none. False after a diagnostic. */
+/* Sets *id to the token of the target language (tgt_lang), which translation models generate first; -1:
+ * tokenizer_config.json has none, or no file has an id for it. False after a diagnostic. */
 static bool find_language(const struct generation *g, int64_t *id)
 {
 	const char *text;
@@ -258,7 +261,8 @@ static bool write_string(struct buf *out, const char *text)
 	return true;
 }
 
-/* Maps an object of names and ids to the mapping `name`. */
+/* Maps an object of names and ids to the mapping `name` in `out`; names that need escapes are rejected
+ * (write_string). */
 static bool map_names(struct generation *g, struct buf *out, const char *key, const char *name)
 {
 	const struct json_node *map = find(g->root, key);
@@ -288,7 +292,8 @@ static bool map_keyword(struct generation *g, struct buf *out, const char *key)
 	return (v->kind == JSON_NODE_STRING && write_string(out, v->text)) || reject(g, key, "is not a name");
 }
 
-/* Maps forced_decoder_ids of either file, [[1, id or null], [2, id], ..]: the ids after the first one. */
+/* Maps forced_decoder_ids of either file, generation_config.json first, [[1, id or null], [2, id], ..]: the ids after
+ * the start id, at positions from 1 on without a gap; null stands for the language to be detected. */
 static bool map_forced_ids(struct generation *g, struct buf *out)
 {
 	const struct json_node *list = find(g->root, "forced_decoder_ids");
@@ -320,7 +325,7 @@ static bool map_forced_ids(struct generation *g, struct buf *out)
 	return true;
 }
 
-/* Maps a key with a count, 0 to 2^31 - 1. */
+/* Maps a key with a count, 0 to 2^31 - 1, to `name` in `out`. */
 static bool map_count(struct generation *g, struct buf *out, const char *key, const char *name)
 {
 	const struct json_node *v = find(g->root, key);
@@ -344,7 +349,8 @@ static bool map_switch(struct generation *g, struct buf *out, const char *key, c
 	return true;
 }
 
-/* Writes `speech` for Whisper. Of config.json the library uses forced_decoder_ids only. */
+/* Writes `speech` for Whisper. Of config.json the library uses forced_decoder_ids only, so the other keys count in
+ * generation_config.json alone. */
 static bool map_speech(struct generation *g)
 {
 	struct buf keys;
@@ -366,11 +372,9 @@ static bool map_speech(struct generation *g)
 	return ok;
 }
 
-/*
- * Maps the start ids of an encoder-decoder: decoder_start_token_id, else bos_token_id, then forced_bos_token_id or
- * the target language (*is_forced). Without generation_config.json the preset's start stays if config.json has
- * neither, as in directories that were never used for generation.
- */
+/* Maps the start ids of an encoder-decoder: decoder_start_token_id, else bos_token_id, then forced_bos_token_id or
+ * the target language (*is_forced), unless that is the start id itself. Without generation_config.json the preset's
+ * start stays if config.json has neither, as in directories that were never used for generation. */
 static bool map_start(struct generation *g, bool *is_forced)
 {
 	const struct json_node *start = find(g->root, "decoder_start_token_id");
@@ -445,8 +449,8 @@ static bool is_replaced(const struct generation *g, const char *key)
 	       (strcmp(key, "min_length") == 0 && find(g->root, "min_new_tokens") != NULL);
 }
 
-/* Maps the numeric keys that differ from their neutral value. is_forced: `start` contains the first generated token
- * of the library, so counts of new tokens are one less. */
+/* Maps the numeric keys that differ from their neutral value. is_forced: `start` contains the first token that the
+ * library counts as new, so counts of new tokens are one less, but not 0, which would mean no bound. */
 static bool map_numbers(struct generation *g, bool is_forced)
 {
 	for (size_t i = 0; i < TFMC_COUNT(numeric_keys); i++) {
@@ -468,7 +472,7 @@ static bool map_numbers(struct generation *g, bool is_forced)
 	return true;
 }
 
-/* Maps exponential_decay_length_penalty, [new tokens, factor]. is_forced: as in map_numbers(). */
+/* Maps exponential_decay_length_penalty, [new tokens, factor]. is_forced: as in map_numbers(), and 0 stays. */
 static bool map_decay(struct generation *g, bool is_forced)
 {
 	const struct json_node *pair = find(g->root, "exponential_decay_length_penalty");
@@ -485,7 +489,8 @@ static bool map_decay(struct generation *g, bool is_forced)
 	return true;
 }
 
-/* Maps beam search: num_beams, length_penalty, early_stopping. Nothing for the defaults of greedy search. */
+/* Maps beam search: num_beams, length_penalty, early_stopping. Nothing for the defaults of greedy search. With
+ * several beams early_stopping is written always: the default of the library is false, that of the section true. */
 static bool map_search(struct generation *g)
 {
 	const struct json_node *beams = find(g->root, "num_beams"),
@@ -528,8 +533,8 @@ static const struct {
         {"stop_strings", 0},   {"diversity_penalty", 0},
 };
 
-/* Writes the first unsupported key that is not neutral; generation then fails with its name, while other uses of
- * the model work. */
+/* Writes the first unsupported key that is not neutral; generation then fails with its name, while other uses of the
+ * model work. A value that is neither number nor bool, such as a list, is not neutral. */
 static void report_unsupported(struct generation *g)
 {
 	for (size_t i = 0; i < TFMC_COUNT(unsupported); i++) {
@@ -543,7 +548,7 @@ static void report_unsupported(struct generation *g)
 	}
 }
 
-/* Returns a comment with the sampling options of the file; "": none. */
+/* Returns a comment with the sampling options of generation_config.json; "": none. */
 static const char *sampling_comment(const struct generation *g)
 {
 	static const char *const keys[] = {"do_sample", "temperature", "top_k", "top_p", "min_p"};
@@ -564,7 +569,8 @@ static const char *sampling_comment(const struct generation *g)
 }
 
 /* Maps all keys. A decoder starts with bos_token_id before a prompt, an encoder-decoder with its start ids. Without
- * generation_config.json start and padding stay as the preset reads them from config.json. */
+ * generation_config.json start and padding stay as the preset reads them from config.json. map_start() comes first,
+ * as it sets is_forced for the counts. */
 static bool map_all(struct generation *g, bool is_causal)
 {
 	bool is_forced = false;
@@ -582,6 +588,7 @@ static bool map_all(struct generation *g, bool is_causal)
 	return ok;
 }
 
+/* Without a preset that generates (kind NULL) there is nothing to map: "". */
 const char *hub_dir_generation(struct parsed_files *f, const char *dir, const struct json_node *config)
 {
 	struct buf keys;

@@ -25,6 +25,8 @@
  * the weights and is rejected by name.
  *
  * Any other null counts as absent. Any other key is an error: nothing is guessed.
+ *
+ * Functions return false after a diagnostic, or without memory; checking continues, so that one run reports every key.
  */
 #include "frontend/model/hub.h"
 
@@ -79,8 +81,8 @@ static bool same_number(const struct json_node *a, const struct json_node *b)
 	return a->kind == b->kind && a->kind != JSON_NODE_STRING && a->i == b->i && a->f == b->f;
 }
 
-/* A metadata value as a JSON node, with lists as hub_gguf_tree() describes them: a list of equal numbers is one
- * value of all layers. */
+/* A metadata value as a JSON node. A list of equal numbers is one number, a value of all layers; a list longer than
+ * HUB_LIST_MAX is a string with its length, which no preset reads (n keeps the length for `count`). */
 static struct json_node json_from_gguf(struct model_document *d, const struct gguf_value *v)
 {
 	struct gguf_value element;
@@ -137,7 +139,8 @@ static bool add_stop(struct model_document *d, struct stops *s, int64_t id)
 	       ARENA_ADDED(d->arena, s, (struct json_node){.kind = JSON_NODE_INT, .i = id});
 }
 
-/* Sets ids[N_ENDS] to the first token with each string of the table; -1: none. One pass over the vocabulary. */
+/* Sets ids[N_ENDS] to the first token with each string of the table; -1: none. One pass over the vocabulary, in which
+ * the first character is compared before the length. */
 static void find_ends(const struct gguf *g, int64_t *ids)
 {
 	const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
@@ -166,11 +169,9 @@ static bool add_stops(struct model_document *d, struct stops *s, const struct js
 	return ok;
 }
 
-/*
- * Stop ids as llama.cpp collects them: by metadata keys, then by strings. Two strings are dropped where
- * others exist: `<|end|>` closes one of several messages where calls and returns end the turn, `</s>` is
- * plain text where `<|tool_response>` is a token.
- */
+/* Stop ids as llama.cpp collects them: by metadata keys, then by strings, unless metadata have the key of the string.
+ * Two strings are dropped where others exist: `<|end|>` closes one of several messages where calls and returns end
+ * the turn, `</s>` is plain text where `<|tool_response>` is a token. */
 static bool find_stops(struct model_document *d, const struct gguf *g, const struct json_node *root,
                        struct stops *stops)
 {
@@ -208,10 +209,9 @@ static bool starts_with(const char *key, const char *space)
 	return strncmp(key, space, strlen(space)) == 0;
 }
 
-/*
- * The metadata of a GGUF file as a tree: keys without the prefix of the architecture; a list of equal numbers
- * is one number; a list longer than HUB_LIST_MAX is a string with its length. NULL after a diagnostic.
- */
+/* The metadata of a GGUF file as a tree: keys without the prefix of the architecture, values of json_from_gguf(). The
+ * three keys of stop ids become one, the list of find_stops(), as presets have one key for it. NULL after a
+ * diagnostic. */
 static const struct json_node *hub_gguf_tree(struct model_document *d, const struct gguf *g,
                                              const char **type)
 {
@@ -241,7 +241,7 @@ static const struct json_node *hub_gguf_tree(struct model_document *d, const str
 	*root = (struct json_node){.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = keys};
 	if (!find_stops(d, g, root, &stops))
 		return NULL;
-	n = 0; /* one key replaces the three */
+	n = 0;
 	for (size_t i = 0; i < root->n; i++) {
 		if (strcmp(keys[i], EOS_KEY) == 0 || strcmp(keys[i], EOT_KEY) == 0 ||
 		    strcmp(keys[i], EOM_KEY) == 0)
@@ -302,7 +302,7 @@ struct hub {
 	struct strmap first_values; /* param -> value of the first key for it, as a string */
 };
 
-/* Reads config.json. False after a diagnostic. */
+/* Reads config.json. Its text becomes a source, so that messages point at keys. False after a diagnostic. */
 static bool read_json(struct model_document *d, const char *path, struct hub_config *c)
 {
 	const struct parsed_file *file;
@@ -321,8 +321,8 @@ static bool read_json(struct model_document *d, const char *path, struct hub_con
 	return true;
 }
 
-/* Appends the tensors of another part of a split file, since the table asks which are stored. False after a
- * diagnostic. */
+/* Appends the tensors of another part of a split file, since the table asks which are stored; metadata are those of
+ * the first part. False after a diagnostic. */
 static bool append_part(struct model_document *d, const char *path, const struct hub_config *c,
                         struct gguf *g)
 {
@@ -363,6 +363,8 @@ struct loc hub_key_loc(const struct hub_config *c, const char *key)
 	return json_key_loc(c->text, c->len, c->source, key, c->loc);
 }
 
+/* The file is recorded as read before it is opened, so that no output overwrites it. Its first bytes tell GGUF from
+ * JSON. */
 const struct hub_config *hub_read(struct model_document *d, const struct yaml_node *file)
 {
 	struct hub_config *c = ARENA_NEW(d->arena, struct hub_config);
@@ -458,7 +460,8 @@ static bool is_listed(const struct yaml_node *lists, const char *key)
 	return false;
 }
 
-/* False after a diagnostic: a string in `v`, or in its lists, is none of `words`. */
+/* False after a diagnostic: a string in `v`, or in its lists, is none of `words`. Other values are checked where the
+ * param is used. */
 static bool check_words(struct hub *h, const char *key, const struct yaml_node *words,
                         const struct json_node *v)
 {
@@ -488,7 +491,7 @@ static bool is_ignored(const struct hub *h, const char *key)
 	return is_listed(h->ignore, key) || (inner != NULL && is_listed(h->ignore, inner));
 }
 
-/* Sets a param to a JSON value. False: no memory, or the table names no param. */
+/* Sets a param to a JSON value, located at the current key (h->here). False: no memory, or the table names no param. */
 static bool set_param(struct hub *h, const struct yaml_node *param, const struct json_node *v)
 {
 	const struct yaml_node *value = yaml_from_json(h, v, h->here);
@@ -498,7 +501,8 @@ static bool set_param(struct hub *h, const struct yaml_node *param, const struct
 	return h->params != NULL;
 }
 
-/* Whether a param is a number by its default, so that its values must be numbers. */
+/* Whether a param is a number by its default `def` (NULL: the preset has no such param), so that its values must be
+ * numbers. */
 static bool is_number(const struct yaml_node *def)
 {
 	char *end;
@@ -518,7 +522,8 @@ static bool same_value(const char *a, const char *b)
 	return x == y && end_a != a && *end_a == '\0' && end_b != b && *end_b == '\0';
 }
 
-/* Checks that two keys for one param agree: the file does not say which one counts. */
+/* Checks that two keys for one param agree: the file does not say which one counts. Values are compared as they are
+ * printed. */
 static bool check_agreement(struct hub *h, const char *param, const char *key, const struct json_node *v)
 {
 	const char *now = scalar_string(h, v), *before = strmap_get(&h->first_values, param);
@@ -545,8 +550,8 @@ static bool set_param_from_key(struct hub *h, const struct yaml_node *param, con
 	return false;
 }
 
-/* Expands [[names, n], ...] into list[]: each group n times. `list` NULL: only counts. SIZE_MAX: malformed, or more
- * than RUNS_MAX. */
+/* Expands [[names, n], ...] into list[]: each group of names n times. `list` NULL: only counts, for its size.
+ * SIZE_MAX: malformed, or more than RUNS_MAX. */
 static size_t expand_runs(const struct json_node *v, struct json_node *list)
 {
 	size_t n = 0;
@@ -598,8 +603,9 @@ static bool check_value(struct hub *h, const char *key, const struct yaml_node *
 	return false;
 }
 
-/* Applies one key of the configuration; an object is entered unless a list says otherwise. False after a
- * diagnostic. */
+/* Applies one key of the configuration by the first list of the table that has it: ignored by the user, null, words
+ * (a check that goes on), keys, runs, count, ignore, same; an object that no list has is entered. Any other key is
+ * unknown. False after a diagnostic. */
 static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 {
 	const struct yaml_node *param = yaml_find(h->keys, key), *expected = yaml_find(h->same, key);
@@ -697,7 +703,7 @@ static bool set_param_from_indices(struct hub *h, const struct yaml_node *param,
 }
 
 /* Sets params from the tensors of a GGUF file that the table names: whether they are stored, their rows, their
- * values. */
+ * values. An absent tensor leaves the param at its default. */
 static bool set_params_from_tensors(struct hub *h, const struct yaml_node *table)
 {
 	const struct yaml_node *stored = yaml_find(table, "stored"), *rows = yaml_find(table, "rows"),
@@ -734,7 +740,8 @@ static bool set_params_from_tensors(struct hub *h, const struct yaml_node *table
 
 /* ---- ignored keys ---- */
 
-/* Notes how unknown keys can be ignored: as options, and in a model file. */
+/* Notes how unknown keys can be ignored: as options, and in a model file. GGUF files have no text to point into: the
+ * note is at the reference. */
 static void note_unknown(const struct hub *h)
 {
 	struct buf options, list;
@@ -764,7 +771,8 @@ static bool has_key(struct arena *a, const struct json_node *object, const char 
 	return false;
 }
 
-/* Checks that each name of --ignore-key matches a key. False after a diagnostic. */
+/* Checks that each name of --ignore-key matches a key, as a misspelled one would ignore nothing. False after a
+ * diagnostic. */
 static bool check_ignored_options(struct model_document *d, const struct hub_config *c)
 {
 	bool ok = true;
@@ -778,6 +786,7 @@ static bool check_ignored_options(struct model_document *d, const struct hub_con
 	return ok;
 }
 
+/* The names of --ignore-key become one more list, called "command line"; is_listed() matches all lists alike. */
 const struct yaml_node *hub_ignored_lists(struct model_document *d, const struct yaml_node *own,
                                           struct loc loc)
 {
@@ -794,6 +803,8 @@ const struct yaml_node *hub_ignored_lists(struct model_document *d, const struct
 	return yaml_with(d->arena, lists, "command line", list);
 }
 
+/* model_type has chosen the preset, and hub_weight_packing() reads quantization_config. Tensors come last: they win
+ * over metadata. */
 const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
                                   const struct yaml_node *table, const struct yaml_node *extra_ignored,
                                   const struct yaml_node *params)
@@ -903,8 +914,8 @@ static const struct rule *find_rule(const char *method, const char *key)
 	return NULL;
 }
 
-/* False after a diagnostic: a key of the object, or of those in it, or its value, is in no rule of the method.
- * path: prefix of the keys. */
+/* False after a diagnostic: a key of the object, or of those in it, or its value, is in no rule of the method. path:
+ * prefix of the keys. Null and an empty object mean that the key is not set. */
 static bool check_keys(struct model_document *d, const struct hub_config *c, const char *method,
                        const char *path, const struct json_node *object)
 {
@@ -932,6 +943,8 @@ static bool check_keys(struct model_document *d, const struct hub_config *c, con
 	return true;
 }
 
+/* "none": no quantization_config. GPTQ files name a later layout of their zero points by checkpoint_format (gptq_v2),
+ * which replaces the method. */
 const char *hub_weight_packing(struct model_document *d, const struct hub_config *c)
 {
 	const struct json_node *q = json_find(c->root, "quantization_config");

@@ -4,7 +4,8 @@
  * in editors. A value of most types may be an expression, which is a string; null deletes a key of a base file.
  * Everything the schema rejects, tfmc rejects; not the reverse.
  * A place is a mapping of the language (`where` of rows of schema.def) whose keys are fixed. Calls of json_pack take
- * over references with `o`, and share them with `O`.
+ * over references with `o`, and share them with `O`. Editors know a file alone: where it has a base, an include or
+ * definitions, required keys and kinds of steps may come from there, and are not demanded.
  */
 #include <jansson.h>
 #include <string.h>
@@ -79,7 +80,8 @@ static json_t *set_member(json_t *schema, const char *key, json_t *value)
 
 /* ---- keys ---- */
 
-/* The schema of a key that may have several kinds of values. */
+/* The schema of a key that may have several kinds of values: a place, a mapping whose values `members` describes, or
+ * a plain value or list. */
 static json_t *any_schema(const struct schema_key *k)
 {
 	const char *each = element_definition(k);
@@ -103,7 +105,8 @@ static json_t *word_schema(const struct schema_key *k)
 	               : json_pack("{s:[{s:o}, o]}", "anyOf", "enum", word_array(k->words), other);
 }
 
-/* The schema of a key's value by the type of its row. */
+/* The schema of a key's value by the type of its row; null, which deletes the key of a base file, is the last type
+ * (add_keys). */
 static json_t *value_schema(const struct schema_key *k)
 {
 	const char *each = element_definition(k);
@@ -132,16 +135,15 @@ static json_t *value_schema(const struct schema_key *k)
 	return NULL;
 }
 
-/* Adds the keys of a place to the properties of a schema. */
+/* Adds the keys of a place to the properties of a schema. A required key may not be null, the last of its types;
+ * other keys have their default, as JSON if it is JSON, else as a string. */
 static void add_keys(json_t *properties, const char *where)
 {
 	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
-		/* NULL: not JSON, so a string. */
 		json_t *def = json_loads(k->def, JSON_DECODE_ANY, NULL);
 		json_t *s = set_member(value_schema(k), "description",
 		                       json_sprintf("%s%s", k->now ? "" : "(not supported yet) ", k->doc));
-		json_t *types =
-		        json_object_get(s, "type"); /* null is the last one; required keys do not allow it */
+		json_t *types = json_object_get(s, "type");
 		if (strcmp(k->def, "!") == 0)
 			json_array_remove(types, json_array_size(types) - 1);
 		else if (k->def[0] != '\0')
@@ -178,8 +180,8 @@ static json_t *step_arguments(const struct schema_step *row)
 	return set_member(s, "description", json_string(row->doc));
 }
 
-/* Returns the schema of a step: a built-in kind with its arguments, or a definition of the model with any
- * arguments. */
+/* Returns the schema of a step: a built-in kind with its arguments, or a definition of the model with any arguments,
+ * or a statement of a graph (a string). `body` and `branches` may stand next to the kind. */
 static json_t *step_schema(const json_t *kinds)
 {
 	json_t *properties = json_object(), *kind;
@@ -191,7 +193,8 @@ static json_t *step_schema(const json_t *kinds)
 	return set_member(type_schema("object string"), "properties", properties);
 }
 
-/* Returns the schema of a step in a file without definitions: its kind is built in. */
+/* Returns the schema of a step in a file without definitions: its kind is built in, also in the bodies inside it. A
+ * bare string is a kind without arguments. */
 static json_t *builtin_step_schema(const json_t *kinds)
 {
 	json_t *names = json_deep_copy(kinds), *inner = json_object();
@@ -223,7 +226,8 @@ static json_t *weight_source_schema(void)
 
 /* ---- the document ---- */
 
-/* The definitions that references name: places, steps, and kinds of values. */
+/* The definitions that references name: places, steps, and kinds of values. A place is defined at the first key that
+ * leads to it. */
 static json_t *definitions(const json_t *kinds)
 {
 	json_t *d = json_object(), *kind;
@@ -261,7 +265,8 @@ static json_t *definitions(const json_t *kinds)
 	return d;
 }
 
-/* Returns the schema of required keys of a file without base or preset, and of the mappings inside it. */
+/* Returns the schema of required keys of a file without base or preset, and of the mappings inside it, also of those
+ * whose keys the model chooses (dims, inputs, stacks). */
 static json_t *required_of(const char *where)
 {
 	static const char *const named[] = {"dim", "input", "stack"};
@@ -307,7 +312,8 @@ static json_t *conditions(void)
 	                 has_none_of("define base preset include"), "then", known, defaults);
 }
 
-/* The place `top` is the document itself; references name `definitions`. */
+/* The place `top` is the document itself; references name `definitions`. jansson allocates by memory_alloc(), which
+ * reports that memory ran out. */
 void frontend_schema(struct buf *out)
 {
 	struct arena a;

@@ -5,7 +5,9 @@
  *
  * Params are overridden by `set` and --set and evaluated on demand, so that derived ones follow overrides; `require`
  * checks conditions on them. A definition has a signature such as `gau(x, eps=1e-5)` and is a list of steps, a macro of
- * statements or a function; bodies are read where they are used. A function that returns false has reported an error.
+ * statements or a function; bodies are read where they are used. A function that returns false has reported an error;
+ * callers go on with the other entries, so that one run reports every mistake. env is the environment of expressions,
+ * with dims where a size is meant.
  */
 #include "frontend/model/model.h"
 
@@ -15,6 +17,7 @@
 #include "frontend/model/schema.h"
 #include "ir/support/strmap.h"
 
+/* A name may be of one thing only, as expressions, values and steps look it up in one namespace. */
 bool model_declare(struct model_scope *s, const char *name, const char *what, struct loc loc)
 {
 	if (!expr_is_name(name)) {
@@ -126,7 +129,7 @@ static struct model_param *add_param(struct model_scope *s, const struct yaml_pa
 	return p;
 }
 
-/* Replaces the value of an existing param. */
+/* Replaces the value of an existing param; a new one is rejected, as no expression could read it. */
 static bool override_param(struct model_scope *s, const char *name, struct loc loc,
                            const struct yaml_node *value)
 {
@@ -158,7 +161,8 @@ static bool apply_set(struct model_scope *s, const struct yaml_node *set)
 	return ok;
 }
 
-/* Applies one --set key=value; the value is typed as in params. */
+/* Applies one --set key=value; the value is typed as in params. Text and value are sources of their own, so that
+ * messages point into the option. */
 static bool apply_set_option(struct model_scope *s, const char *text)
 {
 	const char *eq = strchr(text, '=');
@@ -177,6 +181,7 @@ static bool apply_set_option(struct model_scope *s, const char *text)
 	return override_param(s, key, loc, value);
 }
 
+/* A param that failed has been reported: its users fail without a further report. */
 enum expr_lookup model_lookup_param(struct model_scope *s, const char *name, struct loc loc,
                                     struct value *out)
 {
@@ -210,7 +215,8 @@ static void print_param_values(struct model_scope *s, const struct expr *e, stru
 		print_param_values(s, e->args[i], out);
 }
 
-/* Checks a condition of `require`; the message has the values of its params. */
+/* Checks a condition of `require`; the message has the values of its params, as the condition is usually in a preset
+ * and the values are the user's. */
 static bool check_condition(struct model_scope *s, const struct yaml_node *node)
 {
 	struct expr_env env = model_env(s, false);
@@ -231,6 +237,8 @@ static bool check_condition(struct model_scope *s, const struct yaml_node *node)
 	return false;
 }
 
+/* All overrides are applied before the first evaluation. Then every param is evaluated, also unused ones, for its
+ * errors; conditions are checked only if all params are valid. */
 bool model_read_params(struct model_scope *s, const struct yaml_node *root,
                        const struct frontend_options *options)
 {
@@ -270,7 +278,8 @@ int definition_argument(const struct definition *d, const char *name)
 	return signature_find(&s, name);
 }
 
-/* Adds an argument of a definition; def NULL: it is required. */
+/* Adds an argument of a definition; def NULL: it is required. It may not hide a param or dim, of which a body could
+ * mean either. d->args has room. */
 static bool add_arg(struct model_scope *s, struct definition *d, const char *name, struct loc loc,
                     const struct expr *def)
 {
@@ -288,7 +297,8 @@ static bool add_arg(struct model_scope *s, struct definition *d, const char *nam
 	return true;
 }
 
-/* Reads the key of a definition, NAME or NAME(a, b=1), into d, and declares its name. */
+/* Reads the key of a definition, NAME or NAME(a, b=1), into d, and declares its name. The text is parsed as an
+ * expression: a name or a call, whose keywords are the arguments with defaults. */
 static bool read_signature(struct model_scope *s, struct definition *d, const struct yaml_node *key)
 {
 	const struct expr *e = expr_parse(s->arena, s->cx, expr_source_of(key), EXPR_GRAPH);
@@ -324,8 +334,8 @@ static bool is_function(const struct yaml_node *body)
 	return last != NULL && last->kind == YAML_SCALAR && strncmp(last->text, "return ", 7) == 0;
 }
 
-/* True for a body of statements (macro): it begins with an assignment, require, let or if. Steps are names of
- * kinds or mappings. */
+/* True for a body of statements (macro): it begins with an assignment, require, let or if. Steps are names of kinds
+ * or mappings with another first key. */
 static bool has_statements(const struct yaml_node *body)
 {
 	static const char *const entries[] = {"require", "let", "if"};
@@ -339,6 +349,8 @@ static bool has_statements(const struct yaml_node *body)
 	return false;
 }
 
+/* Functions are called in statements and may have the name of a step; macros and lists of steps may not, as a step
+ * looks built-in kinds up first. */
 bool model_read_definitions(struct model_scope *s, const struct yaml_node *define, struct definitions *out)
 {
 	bool ok = true;
@@ -369,7 +381,7 @@ bool model_read_definitions(struct model_scope *s, const struct yaml_node *defin
 
 /* ---- dims ---- */
 
-/* Reads the bounds of a dim, `E..E`, or one value for both. */
+/* Reads the bounds of a dim, `E..E`, or one value for both. Bounds may read params, no dims. */
 static bool read_range(struct model_scope *s, const struct yaml_node *node, const char *name, int64_t *lo,
                        int64_t *hi)
 {
@@ -394,7 +406,7 @@ struct bounds {
 	int64_t min, max;
 };
 
-/* Reads one entry of `dims` and declares it. */
+/* Reads one entry of `dims` and declares it. Bounds are below 2^31, since ops read sizes as i32 (dim_value). */
 static bool read_dim(struct model_scope *s, const struct yaml_pair *pair)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(bounds, min),
@@ -445,7 +457,7 @@ bool model_read_dims(struct model_scope *s, const struct yaml_node *dims)
 
 /* ---- inputs ---- */
 
-/* Appends an axis to the shape of an input. */
+/* Appends an axis to the shape of an input. Axes have one element at least for all values of the dims. */
 static bool set_shape_dim(struct model_scope *s, struct frontend_input *in, const struct ir_dim *d,
                           struct loc loc)
 {
@@ -500,7 +512,7 @@ static bool read_short_input(struct model_scope *s, struct frontend_input *in, c
 	return true;
 }
 
-/* Reads the default of a bool input: false, true, 0 or 1. */
+/* Reads the default of a bool input: false, true, 0 or 1, into in->fill. */
 static bool bool_default(const struct expr_env *env, struct frontend_input *in, struct loc loc,
                          const struct value *v)
 {
@@ -530,7 +542,7 @@ static bool float_default(struct model_scope *s, struct frontend_input *in, stru
 	return false;
 }
 
-/* Checks that an int default fits the dtype and `below` for all values of the dims. */
+/* Checks that an int default, which may depend on dims, fits the dtype and `below` for all values of the dims. */
 static bool int_default(struct model_scope *s, const struct frontend_input *in, struct loc loc)
 {
 	int bits = 8 * (int)ir_dtype_bytes(in->dtype);
@@ -549,7 +561,8 @@ static bool int_default(struct model_scope *s, const struct frontend_input *in, 
 	return false;
 }
 
-/* Reads `default`: a bool, a float, or for ints a dim expression. */
+/* Reads `default`: a bool, a float, or for ints a dim expression; an int or a size is a default of a float input, too
+ * (default_dim). NULL: the input has none. */
 static bool read_default(struct model_scope *s, struct frontend_input *in, const struct yaml_node *node)
 {
 	struct expr_env env = model_env(s, true);
@@ -581,7 +594,7 @@ struct input_words {
 	const char *lengths;
 };
 
-/* Reads an input written as a mapping. */
+/* Reads an input written as a mapping. The type comes before the default, which must fit it. */
 static bool read_long_input(struct model_scope *s, struct frontend_input *in, const struct yaml_node *node)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(input_words, dtype),
@@ -600,7 +613,8 @@ static bool read_long_input(struct model_scope *s, struct frontend_input *in, co
 	return read_shape(s, in, yaml_find(node, "shape")) && read_default(s, in, yaml_find(node, "default"));
 }
 
-/* Reads one entry of `inputs` and declares its name. */
+/* Reads one entry of `inputs` and declares its name. lengths_at and measures are linked when all inputs are known
+ * (link_lengths). */
 static bool read_input(struct model_scope *s, const struct yaml_pair *pair, struct model_inputs *out)
 {
 	struct frontend_input *in = ARENA_PUSH(s->arena, out);
@@ -621,7 +635,8 @@ static bool read_input(struct model_scope *s, const struct yaml_pair *pair, stru
 	       read_long_input(s, in, pair->value);
 }
 
-/* Checks that `lengths` names an input i32[B] with the batch dim of this input, and links both. */
+/* Checks that `lengths` names an input i32[B] with the batch dim of this input, and links both. Several inputs may
+ * share their lengths; `measures` is the first of them, whose rows bound the lengths. */
 static bool link_lengths(struct model_scope *s, const struct yaml_node *node, struct model_inputs *all,
                          size_t index)
 {
@@ -658,6 +673,7 @@ static bool check_entry_count(struct model_scope *s, const struct yaml_node *map
 	return false;
 }
 
+/* `lengths` are linked when all inputs are valid, as they name other inputs. */
 bool model_read_inputs(struct model_scope *s, const struct yaml_node *inputs, struct model_inputs *out)
 {
 	bool ok = true;
@@ -672,6 +688,8 @@ bool model_read_inputs(struct model_scope *s, const struct yaml_node *inputs, st
 
 /* ---- outputs ---- */
 
+/* Reads name of output: name of value. An output has no part in the namespace: it may have the name of a value. The
+ * value is looked up after the expansion. */
 bool model_read_outputs(struct model_scope *s, const struct yaml_node *outputs, struct model_outputs *out)
 {
 	if (!check_entry_count(s, outputs, "outputs"))

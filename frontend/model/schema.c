@@ -91,8 +91,8 @@ static const char *const *key_names(struct arena *a, const char *where, const ch
 	return list;
 }
 
-/* Checks a key that the place has: supported, and with a value. An unsupported bool may be false, since that is the
- * default. */
+/* Checks a key that the place has: implemented, and with a value. An unimplemented bool may be false, since that is
+ * the default. A null would delete a key of a base, and there is none here. */
 static bool check_key_value(struct arena *a, struct diag_context *cx, const struct yaml_pair *pair,
                             const struct schema_key *key, const char *what)
 {
@@ -111,7 +111,8 @@ static bool check_key_value(struct arena *a, struct diag_context *cx, const stru
 	return true;
 }
 
-/* True if the mapping has a misspelling of this key, which has been reported with a suggestion. */
+/* True if the mapping has a misspelling of this key, which has been reported with a suggestion: that the key is
+ * missing would be the same mistake again. */
 static bool is_misspelled(struct arena *a, const struct yaml_node *map, const struct schema_key *key)
 {
 	size_t n;
@@ -126,8 +127,8 @@ static bool is_misspelled(struct arena *a, const struct yaml_node *map, const st
 	return false;
 }
 
-/* A key that neither place has is reported with a suggestion. All keys are checked, so that every mistake is
-   reported. */
+/* A key that neither place has is reported with a suggestion from both. All keys are checked, so that every mistake
+ * is reported. */
 bool schema_check_present(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
                           const char *where, const char *also, const char *what)
 {
@@ -160,6 +161,7 @@ bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_no
 	return ok;
 }
 
+/* A word has one character at least and a blank after it, which bounds their number. */
 const char *const *schema_words(struct arena *a, const struct schema_key *key, size_t *n)
 {
 	struct word w = {key->words, 0};
@@ -197,7 +199,8 @@ struct member_reader {
 	const struct yaml_node *node;
 };
 
-/* Checks a number against "[>]MIN [MAX]" of its row, > for an open bound; ints have 32 bits without MAX. */
+/* Checks a number against "[>]MIN [MAX]" of its row, > for an open bound; an int of a row with MIN alone is below
+ * 2^31. An empty row accepts any number. */
 static bool check_range(const struct member_reader *r, const struct value *v)
 {
 	const char *words = r->key->words;
@@ -250,7 +253,8 @@ static bool read_text(const struct member_reader *r, const char **out)
 	return yaml_expect(r->env->cx, r->node, YAML_SCALAR, r->key->name);
 }
 
-/* Reads a list of token ids; an element may be an expression that evaluates to a list. */
+/* Reads a list of token ids, each 0 to 2^31 - 1 (i32 at run time); an element may be an expression that evaluates to
+ * a list. */
 static bool read_ids(const struct member_reader *r, struct frontend_ids *out)
 {
 	struct yaml_list list = yaml_as_list(r->env->arena, r->node);
@@ -306,7 +310,8 @@ static bool read_member(const struct member_reader *r, void *out)
 	return true;
 }
 
-/* An absent key has the default of its row, read as if it were written; without one the member stays as it is. */
+/* An absent key has the default of its row, read as if it were written; without one the member stays as it is. A
+ * required key that is absent has been reported by schema_check(). */
 bool schema_read(const struct expr_env *env, const struct yaml_node *map, const char *where, const char *what,
                  const struct schema_member *members, size_t n, void *out)
 {

@@ -27,7 +27,7 @@ static bool check_id(const struct expr_env *env, const struct yaml_node *node, c
 	return ok;
 }
 
-/* Reads a mapping {name: id, ..}; map NULL: none. */
+/* Reads a mapping {name: id, ..} in file order; map NULL: none. */
 static bool read_names(const struct expr_env *env, const struct yaml_node *map, const char *what,
                        struct frontend_names *out)
 {
@@ -47,7 +47,8 @@ static bool read_names(const struct expr_env *env, const struct yaml_node *map, 
 	return names != NULL && ids != NULL;
 }
 
-/* Reads [id or null, ..]; null stands for the language to be detected. */
+/* Reads [id or null, ..]; null stands for the language to be detected. The limit leaves room in the decoder prompt
+ * for start, language, task and no_timestamps. */
 static bool read_forced(const struct expr_env *env, const struct yaml_node *list, struct frontend_ids *out)
 {
 	if (list == NULL)
@@ -72,8 +73,9 @@ static bool read_forced(const struct expr_env *env, const struct yaml_node *list
 	return ids != NULL;
 }
 
-/* Reads generate.speech, and replaces the start ids by the default decoder prompt, up to a language that must be
- * detected when the source is known. */
+/* Reads generate.speech, and replaces the start ids by the default decoder prompt; if its second id is a language to
+ * be detected when the source is known, by the first id alone. `start` must have been read. NULL: not a model of
+ * speech. */
 static bool model_read_speech(const struct expr_env *env, const struct yaml_node *node,
                               struct frontend_generate *g)
 {
@@ -125,7 +127,7 @@ static const int64_t *find_name(const struct frontend_names *names, const char *
 }
 
 /* Finds the id of a language given as token (<|fr|>), code (fr) or name (French), in any case; NULL: unknown to the
- * model. */
+ * model. The model's tokens have codes: a name is translated by languages.def. */
 static const int64_t *find_language(struct arena *a, const struct frontend_speech *s, const char *text)
 {
 	size_t bytes = strlen(text);
@@ -150,8 +152,8 @@ static bool has_task(const struct frontend_speech *s, const int64_t *ids, size_t
 	return false;
 }
 
-/* A request's language or task replaces that of the file, and with it the forced ids. The order is that of Whisper:
-   start, language, task, no_timestamps. */
+/* A request's language or task replaces that of the file, and with either of them the forced ids. The order is that
+ * of Whisper: start, language, task, no_timestamps. A language without a task means transcription. */
 const char *frontend_speech_start(struct arena *a, const struct frontend_speech *s,
                                   const struct speech_request *w, int64_t out[SPEECH_START_MAX], size_t *n)
 {
@@ -173,7 +175,7 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
 	for (size_t i = 0; language == NULL && task == NULL && i < s->forced.n; i++)
 		/* The ids of the file are for its own language and task. */
 		out[(*n)++] = s->forced.items[i];
-	bool is_open = *n == 1 || out[1] == SPEECH_DETECTED;
+	bool is_open = *n == 1 || out[1] == SPEECH_DETECTED; /* the place of the language is free */
 	if (language_id != NULL || (is_open && s->languages.n > 0)) {
 		out[1] = language_id != NULL ? *language_id : SPEECH_DETECTED;
 		*n = *n > 1 ? *n : 2;
@@ -219,8 +221,8 @@ static bool add_rule(struct frontend_model *m, const char *pattern, struct loc l
 	return ARENA_ADDED(&m->arena, &m->quantize, (struct quantize_rule){pattern, loc, format, used});
 }
 
-/* Adds the rules for a single format: some paths are left out, all others get it. They count as used, since the
- * user named no pattern. */
+/* Adds the rules for a single format: some paths are left out, all others get it; the first rule that matches
+ * decides, so these come first. They count as used, since the user named no pattern. */
 static bool add_default_rules(struct frontend_model *m, const char *word, struct loc loc)
 {
 	enum ir_format format;
@@ -245,7 +247,8 @@ static bool add_pattern_rule(struct frontend_model *m, const struct yaml_pair *p
 	       add_rule(m, pair->key->text, pair->key->loc, format, false);
 }
 
-/* Reads the section: a format, or a mapping of patterns and the key `profile`. */
+/* Reads the section: a format, or a mapping of patterns and the key `profile`, whose path is relative to the model
+ * file. */
 static bool read_quantize_section(struct frontend_model *m, const struct yaml_node *node)
 {
 	bool ok = true;
@@ -270,8 +273,8 @@ static bool read_quantize_section(struct frontend_model *m, const struct yaml_no
 	return ok;
 }
 
-/* Reads the section quantize. options.quantize overrides its formats, options.profile its profile;
- * options.unrounded ignores all of them. */
+/* Reads the section quantize. options.quantize overrides its formats, options.profile its profile, relative to the
+ * current directory; options.unrounded ignores all of them. A profile without a format has no use. */
 static bool model_read_quantize(struct frontend_model *m)
 {
 	const struct yaml_node *node = model_section(m, "quantize");
@@ -311,6 +314,8 @@ const struct quantize_rule *model_quantize_rule(struct model_quantize *q, const 
 	return NULL;
 }
 
+/* A pattern without effect is a mistake of the file. Rules without any effect, as the files are quantized already,
+ * are worth a warning. */
 bool model_quantize_finish(struct frontend_model *m)
 {
 	bool ok = true;
@@ -386,7 +391,7 @@ static bool read_sequence(const struct expr_env *env, const struct yaml_node *no
 	return node->n != 0;
 }
 
-/* Reads a list of [id, ..], or with has_number of [[id, ..], number]. */
+/* Reads a list of [id, ..], or with has_number of [[id, ..], number]; NULL: none. */
 static bool read_sequences(const struct expr_env *env, const struct yaml_node *list, const char *what,
                            bool has_number, struct frontend_sequences *out)
 {
@@ -412,7 +417,7 @@ static bool read_sequences(const struct expr_env *env, const struct yaml_node *l
 	return true;
 }
 
-/* Finds an input by name; *out is -1 for name NULL. */
+/* Finds an input by name; *out is -1 for name NULL, which is no error. node: of the name. */
 static bool find_named_input(struct frontend_model *m, const struct yaml_node *node, const char *name,
                              int *out)
 {
@@ -422,7 +427,8 @@ static bool find_named_input(struct frontend_model *m, const struct yaml_node *n
 	return *out >= 0 || name == NULL;
 }
 
-/* Finds the input that grows by generated tokens, i32 [B, S], and checks source and max_len. */
+/* Finds the input that grows by generated tokens, i32 [B, S]: the named one; a causal model takes the first such
+ * input. Checks source; max_len is by default the most tokens of that input. */
 static bool find_tokens(struct frontend_model *m, const struct yaml_node *node)
 {
 	int tokens, source;
@@ -457,7 +463,8 @@ static bool find_tokens(struct frontend_model *m, const struct yaml_node *node)
 	return true;
 }
 
-/* Checks what the schema cannot: keys of `generate` against each other and against the outputs. */
+/* Checks what the schema cannot: keys of `generate` against each other and against the outputs. The ids themselves
+ * are checked when the vocabulary is known (check_generate_ids). */
 static bool check_generate(struct frontend_model *m, const struct yaml_node *node)
 {
 	const struct frontend_generate *g = &m->generate;
@@ -546,7 +553,8 @@ static bool is_sequence(const struct frontend_input *in)
 	return in->rank >= 2 && (in->lengths != NULL || (in->dtype == DT_I32 && in->rank == 2));
 }
 
-/* Only bounds of dims change, not params: tables of learned positions and rotary scalings stay as in the file. */
+/* Only bounds of dims change, not params: tables of learned positions and rotary scalings stay as in the file. The
+ * context is at most the longest sequence of the file, and at least the start ids. */
 bool model_limit_context(struct frontend_model *m)
 {
 	struct ir_dims *dims = m->scope.dims;
@@ -594,7 +602,8 @@ struct dtype_words {
 	int weights, compute, cache;
 };
 
-/* Parses --dtype=KEY=VALUE,.. as a mapping, as if it were written in YAML; *out is NULL without it. */
+/* Parses --dtype=KEY=VALUE,.. as a mapping, as if it were written in YAML on lines of its own, so that errors are
+ * those of the section; *out is NULL without it. */
 static bool dtype_option(struct frontend_model *m, const struct yaml_node **out)
 {
 	struct buf text;
@@ -611,7 +620,8 @@ static bool dtype_option(struct frontend_model *m, const struct yaml_node **out)
 	return status == TFMC_OK;
 }
 
-/* Reads the section dtype and overrides it by --dtype. */
+/* Reads the section dtype and overrides it by the keys that --dtype has; both are complete, with defaults of the
+ * schema. Enum members count words from 1 (schema_read). */
 static bool read_dtypes(struct frontend_model *m, const struct expr_env *env, struct model_dtypes *out)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(dtype_words, weights),
@@ -669,7 +679,8 @@ static bool read_variants(const struct expr_env *env, const struct yaml_node *li
 	return true;
 }
 
-/* Reads the section `target`; node NULL: there is none. */
+/* Reads the section `target`, or its defaults (NULL). Several levels are variants of one object, so a single
+ * processor beside them contradicts them. */
 static bool read_target(const struct expr_env *env, const struct yaml_node *node, struct frontend_target *t)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(frontend_target, triple),
@@ -690,6 +701,8 @@ static bool read_target(const struct expr_env *env, const struct yaml_node *node
 	return wrong == NULL;
 }
 
+/* Keys of `weights` are checked only; the lowering reads them (weights_open). options.unrounded replaces dtype after
+ * it has been checked. */
 bool model_read_sections(struct frontend_model *m)
 {
 	struct expr_env env = model_env(&m->scope, false);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Section `tokenizer`: reads the files of its kind on first use and packs them, or reads a vocabulary of characters.
- * Without `kind`, the keys decide: `merges` means byte-level BPE, else `file` is a tokenizer.json.
+ * Without `kind`, the keys decide: `merges` means byte-level BPE, else `file` is a tokenizer.json. s->name is the file
+ * that messages of the packer name.
  */
 #include "frontend/model/model.h"
 
@@ -21,7 +22,8 @@ struct file_bytes {
 	size_t len;
 };
 
-/* Path of the file that a key names, which is recorded as read; NULL after a diagnostic. */
+/* Path and location of the file that a key names, which is recorded as read, so that no output overwrites it; NULL
+ * after a diagnostic. */
 static const char *tokenizer_file_path(struct model_document *d, const struct yaml_node *node,
                                        const char *key, struct loc *loc)
 {
@@ -76,8 +78,9 @@ static enum tfmc_status read_json(struct model_document *d, const struct yaml_no
 	return tokenizer_from_tree(s, file->root, NULL, out);
 }
 
-/* Packs two tokenizers, of the source and of the target, one after the other. They share a vocabulary unless the
-   target has one of its own (target_vocab). */
+/* Packs two tokenizers, of the source and of the target, one after the other (tfmc_tokenizer_open_target finds the
+ * second). Each has its SentencePiece model; they share a vocabulary unless the target has one of its own
+ * (target_vocab). */
 static enum tfmc_status read_marian(struct model_document *d, const struct yaml_node *node,
                                     struct tokenizer_source *s, struct tokenizer_packed *out)
 {
@@ -102,7 +105,8 @@ static enum tfmc_status read_marian(struct model_document *d, const struct yaml_
 	return TFMC_OK;
 }
 
-/* Reads the JSON file that a key names; *out stays empty without the key. */
+/* Reads the JSON file that a key names, in which ints beyond int64 are truncated (json_truncate_long_ints); *out
+ * stays empty without the key. */
 static enum tfmc_status read_optional_json(struct model_document *d, const struct yaml_node *node,
                                            const char *key, struct tokenizer_config_file *out)
 {
@@ -118,8 +122,8 @@ static enum tfmc_status read_optional_json(struct model_document *d, const struc
 	return TFMC_OK;
 }
 
-/* Reads the configuration files that a hub directory has in addition to the vocabulary, for the given class of
- * transformers or the default one; s->config stays NULL without them. */
+/* Reads the configuration files that a hub directory has in addition to the vocabulary, for the class of transformers
+ * that the section names, else default_class; s->config stays NULL without any of them. */
 static enum tfmc_status read_config(struct model_document *d, const struct yaml_node *node,
                                     const char *default_class, struct tokenizer_source *s)
 {
@@ -141,7 +145,8 @@ static enum tfmc_status read_config(struct model_document *d, const struct yaml_
 	return TFMC_OK;
 }
 
-/* Reads and packs the files of a tokenizer of any kind except chars. is_optional: an unsupported one is no error. */
+/* Reads and packs the files of a tokenizer of any kind except chars, the configuration first, as the packers need it.
+ * is_optional: an unsupported one is no error. */
 static enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
                                              enum frontend_tokenizer_kind kind, bool is_optional,
                                              struct tokenizer_packed *out)
@@ -182,7 +187,8 @@ static enum tfmc_status model_read_tokenizer(struct model_document *d, const str
 
 /* ---- vocabularies of characters ---- */
 
-/* Reads a vocabulary of one token on each line. */
+/* Reads a vocabulary of one token on each line, whose number from 0 is the id. A token is compared with characters of
+ * texts, so it is UTF-8. */
 static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_node *name,
                                    struct frontend_vocab *v)
 {
@@ -229,7 +235,8 @@ static bool find_unknown(struct frontend_model *m, const struct yaml_node *unkno
 	return false;
 }
 
-/* Reads the vocabularies of a tokenizer of kind chars; one file serves source and target. */
+/* Reads the vocabularies of a tokenizer of kind chars; one file serves source and target. An unknown token must be in
+ * both. */
 static enum tfmc_status read_chars(struct frontend_model *m, const struct yaml_node *node)
 {
 	struct frontend_tokenizer *t = &m->tokenizer;
@@ -254,6 +261,8 @@ const struct frontend_tokenizer *frontend_tokenizer_head(const struct frontend_m
 	return &m->tokenizer;
 }
 
+/* An optional tokenizer that is not supported has been warned of; it is tried again when it is needed, to report the
+ * error. */
 enum tfmc_status frontend_tokenizer(struct frontend_model *m, bool needed,
                                     const struct frontend_tokenizer **out)
 {
