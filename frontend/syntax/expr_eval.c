@@ -30,7 +30,7 @@ static bool report_operand_type(const struct expr_env *env, const struct expr *e
 	return false;
 }
 
-/* b NULL: e is unary. */
+/* Reports the operation with the values of its operands; b NULL: e is unary. */
 static bool report_overflow(const struct expr_env *env, const struct expr *e, const struct value *a,
                             const struct value *b)
 {
@@ -90,7 +90,8 @@ static int64_t floor_div(int64_t a, int64_t b)
 	return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* Exponentiation by squaring; exponent >= 0. False: overflow. */
+/* Exponentiation by squaring; exponent >= 0. The last square is not needed, and its overflow would be none of the
+ * result. False: overflow. */
 static bool int_power(int64_t base, int64_t exponent, int64_t *out)
 {
 	int64_t r = 1;
@@ -105,7 +106,8 @@ static bool int_power(int64_t base, int64_t exponent, int64_t *out)
 	return true;
 }
 
-/* `/`, `//` and `%` of ints. INT64_MIN / -1 is the only quotient that overflows; % rounds as // does. */
+/* `/`, `//` and `%` of ints. INT64_MIN / -1 is the only quotient that overflows, and traps in C, also for its
+ * remainder, which is 0; % rounds as // does. */
 static bool int_divide(const struct expr_env *env, const struct expr *e, const struct value *a,
                        const struct value *b, int64_t *out)
 {
@@ -166,7 +168,8 @@ double expr_as_double(const struct value *v)
 	return v->kind == VALUE_INT ? (double)v->i : v->f;
 }
 
-/* Applies an arithmetic operator to two floats; a result that is NaN or infinite is an error. */
+/* Applies an arithmetic operator to two floats; a result that is NaN or infinite is an error. // and % round down, as
+ * those of ints. */
 static bool float_arithmetic(const struct expr_env *env, const struct expr *e, double a, double b,
                              struct value *out)
 {
@@ -194,8 +197,8 @@ static bool float_arithmetic(const struct expr_env *env, const struct expr *e, d
 
 /* ---- dims ---- */
 
-/* Sets *out to a new dim; NULL means no memory or overflow. was_failed: ir_dims_failed() before; an overflow of
-   another expression is not reported here again. */
+/* Sets *out to a new dim; NULL means no memory or overflow. was_failed: ir_dims_failed() before, which is sticky: an
+ * overflow of another expression is not reported here again. */
 static bool dim_result(const struct expr_env *env, const struct expr *e, const struct ir_dim *d,
                        bool was_failed, struct value *out)
 {
@@ -212,8 +215,8 @@ static const struct ir_dim *as_dim(const struct expr_env *env, const struct valu
 	return v->kind == VALUE_DIM ? v->dim : ir_dim_const(env->dims, v->i);
 }
 
-/* Applies an operator of which an operand is a dim, a polynomial in the symbols: only those with a polynomial
- * result. */
+/* Applies an operator of which an operand is a dim, a polynomial in the symbols: only those with a polynomial result,
+ * and // by a positive int, which dims have as a factor of its own kind. */
 static bool dim_arithmetic(const struct expr_env *env, const struct expr *e, const struct value *a,
                            const struct value *b, struct value *out)
 {
@@ -242,8 +245,8 @@ static bool is_number(const struct value *v)
 	return v->kind == VALUE_INT || v->kind == VALUE_FLOAT;
 }
 
-/* Chooses the arithmetic by the types of the operands: dims before floats before ints. An int to a negative power
- * is a float. */
+/* Chooses the arithmetic by the types of the operands: dims before floats before ints. An int to a negative power is
+ * a float, as it is no int. */
 static bool eval_arithmetic(const struct expr_env *env, const struct expr *e, const struct value *a,
                             const struct value *b, struct value *out)
 {
@@ -259,7 +262,7 @@ static bool eval_arithmetic(const struct expr_env *env, const struct expr *e, co
 	return float_arithmetic(env, e, expr_as_double(a), expr_as_double(b), out);
 }
 
-/* -1, 0 or 1. Two ints are compared exactly, which f64 would not beyond 2^53. */
+/* -1, 0 or 1. Two ints are compared exactly, which f64 would not beyond 2^53. Floats are never NaN (expr_finite). */
 static int compare_numbers(const struct value *a, const struct value *b)
 {
 	if (a->kind == VALUE_INT && b->kind == VALUE_INT)
@@ -268,7 +271,7 @@ static int compare_numbers(const struct value *a, const struct value *b)
 	return (x > y) - (x < y);
 }
 
-/* Compares numbers, or by == and != two strings or two bools. */
+/* Compares numbers, or by == and != two strings or two bools; dims have no order that is known here. */
 static bool eval_comparison(const struct expr_env *env, const struct expr *e, const struct value *a,
                             const struct value *b, struct value *out)
 {
@@ -315,12 +318,10 @@ static bool eval_negation(const struct expr_env *env, const struct expr *e, cons
 	return true;
 }
 
-/*
- * Applies an operator or a function to the values of its operands. Of and/or only args[0] is read: it must be a bool,
- * and is the result, because the callers do the short-circuit evaluation. eval_logic() passes one operand at a time,
- * the last of which is the result, with out as args; fold_constants() in lower/partial_eval.c comes here with a first
- * operand that is no bool, for the report.
- */
+/* Applies an operator or a function to the values of its operands. Of and/or only args[0] is read: it must be a bool,
+ * and is the result, because callers do the short-circuit evaluation. eval_logic() passes one operand at a time, with
+ * out as args; fold_constants() in lower/partial_eval.c comes here with a first operand that is no bool, for the
+ * report. */
 bool expr_apply(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
                 struct value *out)
 {
@@ -455,8 +456,8 @@ static bool eval_operation(const struct expr_env *env, const struct expr *e, str
 	return expr_apply(env, e, args, e->n_args, out);
 }
 
-/* Evaluates a call. `if` evaluates its condition and then only the branch that is chosen; functions have all
- * arguments evaluated. */
+/* Evaluates a call. `if` evaluates its condition and then only the branch that is chosen, since the other one may be
+ * an error; functions have all arguments evaluated. expr_check_call() has matched number and names of the arguments. */
 static bool eval_call(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	struct value condition;
@@ -482,6 +483,7 @@ static bool eval_call(const struct expr_env *env, const struct expr *e, struct v
 	return expr_call(env, e, args, e->n_args, out);
 }
 
+/* Lists of graph expressions are arguments of calls; they are no values. */
 bool expr_eval(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	switch (e->kind) {

@@ -3,7 +3,7 @@
  * Lexer of expressions. Every number has one syntactic form; forms of other languages (010, 1_000, 12:30, .5,
  * 1.) are rejected with a message that shows the correct one. Positions `from` and `to` are byte offsets in the
  * source; a token of kind TOK_ERROR has been reported.
- * make_token() sets the position after the token, also of a wrong one.
+ * make_token() sets the position after the token, also of a wrong one. peek() past the end is zero, so that scans end.
  */
 #include "frontend/syntax/lex.h"
 
@@ -19,6 +19,7 @@ static const char *const puncts[] = {
         "/",  "%",  "<",  ">",  "(",  ")",  "[",  "]", ",", "=",
 };
 
+/* Columns count code points; a text whose columns are not known (!exact) is located as a whole. */
 struct loc expr_lex_loc(const struct expr_source *src, size_t offset, size_t len)
 {
 	struct loc loc = src->loc;
@@ -71,7 +72,7 @@ static size_t skip_word(const struct lexer *lx, size_t at)
 	return at;
 }
 
-/* Reports bytes [from, to), with advice how to write the number. */
+/* Reports bytes [from, to), with advice how to write the number. Returns the token of kind TOK_ERROR. */
 static struct token bad_number(struct lexer *lx, size_t from, size_t to, const char *advice)
 {
 	struct token t = make_token(lx, TOK_ERROR, from, to);
@@ -104,7 +105,7 @@ static struct token report_letters_after_number(struct lexer *lx, size_t from, s
 	                  "numbers are written like 12, 0x1f, 0.5 or 1e-5; a product needs '*'");
 }
 
-/* Reads 0x and hex digits, at most 64 bits. */
+/* Reads 0x and hex digits, at most 64 bits. The parser rejects values beyond int64. */
 static struct token hexadecimal(struct lexer *lx, size_t from)
 {
 	size_t to = skip_word(lx, from);
@@ -178,7 +179,8 @@ static struct token lex_decimal(struct lexer *lx, size_t from, size_t to)
 	return t;
 }
 
-/* Skips [eE][+-]digits at `at`; returns the end, or `at` when there is none. */
+/* Skips [eE][+-]digits at `at`; returns the end, or `at` when there is none: the letter then follows a number, which
+ * lex_number() reports. */
 static size_t skip_exponent(const struct lexer *lx, size_t at)
 {
 	size_t p = at + 1;
@@ -189,7 +191,8 @@ static size_t skip_exponent(const struct lexer *lx, size_t at)
 	return char_is_digit(peek(lx, p)) ? skip_digits(lx, p) : at;
 }
 
-/* Reads a number; letters directly after it are an error. `1..4` is a range, so two points end a number. */
+/* Reads a number; letters directly after it are an error, as `2x` is no product. `1..4` is a range, so two points end
+ * a number. */
 static struct token lex_number(struct lexer *lx, size_t from)
 {
 	if (peek(lx, from) == '0' && (peek(lx, from + 1) == 'x' || peek(lx, from + 1) == 'X'))
@@ -209,7 +212,7 @@ static struct token lex_number(struct lexer *lx, size_t from)
 	return is_float ? lex_decimal(lx, from, end) : lex_integer(lx, from, end);
 }
 
-/* Only `.inf` begins with a point; .5 and member accesses are reported. */
+/* Only `.inf` begins with a point; .5 and member accesses are reported, each with the form to write. */
 static struct token lex_point(struct lexer *lx, size_t from)
 {
 	size_t to = skip_word(lx, from + 1);
@@ -230,7 +233,7 @@ static struct token lex_point(struct lexer *lx, size_t from)
 	                  "the only literal that begins with a point is .inf");
 }
 
-/* Reads a string in single or double quotes; there are no escapes. */
+/* Reads a string in single or double quotes; there are no escapes. Its location has the quotes, its text has not. */
 static struct token lex_string(struct lexer *lx, size_t from)
 {
 	char quote = lx->src.text[from];
@@ -267,6 +270,8 @@ static const char *advice_for_char(char c)
 	return "";
 }
 
+/* Operators are matched in the order of `puncts`, longer ones first. `~` is a name, as YAML writes null. A character
+ * without meaning is consumed, so that the text always ends. */
 struct token expr_lex_next(struct lexer *lx)
 {
 	while (char_is_blank(peek(lx, lx->at)))

@@ -198,7 +198,7 @@ static const struct expr *parse_string(struct parser *p)
 }
 
 /* Parses NAME = VALUE. Returns false and restores the position if no `=` follows the name, since the name then begins
-   an ordinary argument; true also after an error. */
+ * an ordinary argument; true also after an error. The parser is copied as a whole: a lexer has no other state. */
 static bool parse_keyword(struct parser *p, struct keywords *list)
 {
 	struct parser before = *p;
@@ -250,7 +250,8 @@ static void parse_args(struct parser *p, const char *close, struct args *args, s
 	}
 }
 
-/* Parses the arguments of a call, from its '('. Plain expressions know only functions of calls.def. */
+/* Parses the arguments of a call, from its '('. Plain expressions know only functions of calls.def, which are matched
+ * to their signatures when they are evaluated; calls of graph statements are matched when they are lowered. */
 static const struct expr *parse_call(struct parser *p, const struct token *name, struct loc loc)
 {
 	struct args args = {NULL, 0, 0};
@@ -274,7 +275,7 @@ static const struct expr *parse_call(struct parser *p, const struct token *name,
 	return e;
 }
 
-/* Parses a name, a call, or a word that is a value: true, false, null. */
+/* Parses a name, a call, or a word that is a value: true, false, null. A name of an operator is no value. */
 static const struct expr *parse_name(struct parser *p)
 {
 	struct token name = p->tok;
@@ -368,7 +369,7 @@ static const struct expr *parse_postfix(struct parser *p)
 
 static const struct expr *parse_unary(struct parser *p);
 
-/* Parses x ** y: right associative; the exponent may have a sign: 2 ** -1. */
+/* Parses x ** y: right associative, binding stronger than a sign before x; the exponent may have a sign: 2 ** -1. */
 static const struct expr *parse_power(struct parser *p)
 {
 	const struct expr *base = parse_postfix(p);
@@ -466,7 +467,8 @@ static const struct expr *parse_not(struct parser *p)
 	return x == NULL ? NULL : make_unary(p, EXPR_NOT, loc, x);
 }
 
-/* Parses a left-associative chain of the operators of one level; comparisons do not chain. */
+/* Parses a left-associative chain of the operators of one level (precedence climbing): operands are of the next
+ * stronger level. Comparisons do not chain: a < b < c would compare a bool. */
 static const struct expr *parse_level(struct parser *p, unsigned level)
 {
 	if (level == LEVEL_UNARY)
@@ -504,7 +506,8 @@ static const struct expr *parse_expr(struct parser *p)
 
 /* ---- entry points ---- */
 
-/* Initializes the parser and reads the first token. False after a diagnostic: too long, or no token. */
+/* Initializes the parser and reads the first token. False after a diagnostic: too long, or a first token that is
+ * wrong. */
 static bool start_parser(struct parser *p, struct arena *a, struct diag_context *cx, struct expr_source src)
 {
 	p->lx = (struct lexer){a, cx, src, 0};
@@ -535,6 +538,7 @@ const struct expr *expr_parse(struct arena *a, struct diag_context *cx, struct e
 	return finish_parser(&p, "an operator or the end") ? e : NULL;
 }
 
+/* `..` is a token of its own, which no expression has. */
 bool expr_parse_range(struct arena *a, struct diag_context *cx, struct expr_source src,
                       const struct expr **lo, const struct expr **hi)
 {
@@ -561,7 +565,7 @@ static void parse_return(struct parser *p, struct expr_statement *st)
 	st->n_values = values.n;
 }
 
-/* Parses `a, b = E`. */
+/* Parses `a, b = E`, with one value: calls may return several. */
 static void parse_assignment(struct parser *p, struct expr_statement *st)
 {
 	struct {

@@ -123,6 +123,8 @@ static bool report_unknown_word(const struct expr_env *env, struct loc loc, cons
 	return false;
 }
 
+/* A word of the enumeration wins; text with a mark of expressions is one; a plain name is a param; anything else is a
+ * misspelled word, reported with a suggestion. */
 bool expr_read_word(const struct expr_env *env, const struct yaml_node *node, const char *what,
                     const char *const *words, size_t n, size_t *out)
 {
@@ -159,6 +161,7 @@ static bool read_scalar(const struct expr_env *env, const struct yaml_node *node
 	return read_expression(env, node, what, out);
 }
 
+/* Lists are never nested: an element that evaluates to a list is an error. */
 bool expr_read_value(const struct expr_env *env, const struct yaml_node *node, const char *what,
                      struct value *out)
 {

@@ -19,6 +19,7 @@ bool expr_is_name(const char *s)
 	return true;
 }
 
+/* The text of a scalar; after the quote, if it is quoted and its columns are known. */
 struct expr_source expr_source_of(const struct yaml_node *scalar)
 {
 	struct expr_source src = {scalar->text, scalar->len, scalar->loc, scalar->exact};
@@ -107,7 +108,8 @@ bool value_equal(const struct value *a, const struct value *b)
 	return false;
 }
 
-/* Prints a float as YAML writes it. Beside zero only an infinity is its own double. */
+/* Prints a float as YAML writes it. Only zero and the infinities are their own double, and of these only an infinity
+ * is above or below 0; values are never NaN. */
 void value_print_float(struct buf *out, double f)
 {
 	if (f > 0 && f == f + 1 && f == 2 * f)
@@ -171,6 +173,7 @@ const char *value_describe(struct arena *a, const struct ir_dims *dims, const st
 	return out;
 }
 
+/* Memory is checked once, at the end: the arena's failure is sticky. */
 const struct expr *expr_of_value(struct arena *a, const struct value *v, struct loc loc)
 {
 	struct expr *e = ARENA_NEW(a, struct expr);

@@ -105,7 +105,8 @@ static enum tfmc_status report_io_error(struct diag_context *cx, struct loc loc,
 	return TFMC_IO;
 }
 
-/* Returns a descriptor of a regular file, or -1 after a diagnostic. */
+/* Returns a descriptor of a regular file and its status, or -1 after a diagnostic. O_NONBLOCK keeps open() from
+ * waiting for a writer of a FIFO. Sizes up to SIZE_MAX / 2 leave room for a terminating byte. */
 static int open_regular(struct diag_context *cx, const char *path, struct loc loc, struct stat *out)
 {
 	struct stat st;
@@ -130,6 +131,7 @@ static int open_regular(struct diag_context *cx, const char *path, struct loc lo
 	return fd;
 }
 
+/* pread() may return fewer bytes than it was asked for, or be interrupted by a signal. */
 size_t file_read_at(int fd, void *to, size_t n, uint64_t at)
 {
 	size_t done = 0;
@@ -146,6 +148,7 @@ size_t file_read_at(int fd, void *to, size_t n, uint64_t at)
 	return done;
 }
 
+/* Writes on after a signal or a short write; a write of 0 bytes is tried again. */
 bool file_write_at(int fd, const void *bytes, size_t n, uint64_t at)
 {
 	for (size_t done = 0; done < n;) {
@@ -164,6 +167,8 @@ static bool is_path_error(int error)
 	       error == ENAMETOOLONG || error == ENODEV;
 }
 
+/* A file is asked for its kind before it is opened in earnest: errors of the path are left to that, others are
+ * reported once (n_environment). */
 size_t file_head(struct diag_context *cx, const char *path, char *out, size_t n)
 {
 	struct stat st;
@@ -193,6 +198,7 @@ bool file_exists(const char *path)
 	return stat(path, &st) == 0 ? S_ISREG(st.st_mode) : errno != ENOENT && errno != ENOTDIR;
 }
 
+/* The size is that of open time: a file that shrinks meanwhile is an error, one that grows is read up to it. */
 enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path, size_t limit,
                            struct loc loc, const char **text, size_t *len)
 {
@@ -224,6 +230,8 @@ enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char 
 	return st;
 }
 
+/* mmap() rejects a length of 0, so that an empty file is one static byte. The descriptor is not needed after mapping.
+ */
 enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
                                struct file_map *out)
 {
@@ -248,7 +256,8 @@ enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct
 	return TFMC_OK;
 }
 
-/* Compares size and mtime: a file truncated within its last page reads as zeros there, without SIGBUS. */
+/* Compares size and mtime, as a file truncated within its last page raises no SIGBUS but reads as zeros there. A path
+ * that cannot be examined counts as the same: the mapping still shows the file. */
 bool file_map_is_same(const struct file_map *m, const char *path)
 {
 	struct stat st;

@@ -33,7 +33,8 @@ static bool require_number(const struct call *c, const struct value *v)
 	return false;
 }
 
-/* Computes min (sign 1) or max (sign -1) of the arguments; a float if any argument is one. */
+/* Computes min (sign 1) or max (sign -1) of the arguments; a float if any argument is one. Two ints are compared
+ * exactly, which f64 would not beyond 2^53. */
 static bool min_or_max(const struct call *c, int sign)
 {
 	const struct value *best = &c->args[0];
@@ -63,7 +64,7 @@ static bool call_max(const struct call *c)
 	return min_or_max(c, -1);
 }
 
-/* INT64_MIN has no positive counterpart. */
+/* |a| of an int or a float; INT64_MIN has no positive counterpart. */
 static bool call_abs(const struct call *c)
 {
 	int64_t r = c->args[0].i;
@@ -93,6 +94,7 @@ static bool call_len(const struct call *c)
 	return true;
 }
 
+/* contains(list, v): equal kinds and values, so that the int 1 is not the float 1.0. */
 static bool call_contains(const struct call *c)
 {
 	const struct value *list = &c->args[0], *v = &c->args[1];
@@ -109,7 +111,7 @@ static bool call_contains(const struct call *c)
 	return true;
 }
 
-/* Returns a float without fraction as an int. */
+/* Returns a float without fraction as an int, whose range is checked first: a conversion out of range is undefined. */
 static bool return_int(const struct call *c, double r)
 {
 	/* 2^63 is exact in double, INT64_MAX is not. */
@@ -194,6 +196,7 @@ bool expr_check_call(const struct expr_env *env, const struct expr *e)
 	return false;
 }
 
+/* fold_constants() in lower/partial_eval.c comes here without expr_check_call() before. */
 bool expr_call(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
                struct value *out)
 {

@@ -11,8 +11,8 @@
 #include "frontend/syntax/graph.h"
 #include "ir/support/number.h"
 
-/* Appends a node, which a repeat gets with split points of its own; without memory the place in the list is given
-   back. */
+/* Appends a node, which a repeat gets with split points of its own. Without memory the new place in the list is
+ * removed again, so that no list has a NULL. */
 struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum graph_kind kind,
                               struct ir_loc loc)
 {
@@ -75,6 +75,8 @@ const struct expr *expr_make_call(struct arena *a, const char *name, struct loc 
 	return e;
 }
 
+/* A placeholder is {TEXT} with one character at least; braces that fn keeps are copied one by one, as they may
+ * contain another. */
 const char *fill_placeholders(struct arena *a, const char *text, placeholder_fn *fn, void *user)
 {
 	bool changed = false;
@@ -115,7 +117,8 @@ const char *replace_placeholder(struct arena *a, const char *pattern, const char
 	return fill_placeholders(a, pattern, replace_name, &(struct replacement){name, with});
 }
 
-/* Structural equality of two trees; locations and parentheses do not count. */
+/* Structural equality of two trees; locations and parentheses do not count. Floats are compared by bits, so that
+ * equal trees print the same. */
 static bool expr_equal(const struct expr *a, const struct expr *b)
 {
 	if (a->kind != b->kind || a->n_args != b->n_args || a->n_keywords != b->n_keywords ||
@@ -181,6 +184,7 @@ const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *
 	return with != NULL ? with : expr_map_children(a, e, fn, user);
 }
 
+/* A node whose children are all unchanged is shared; e itself without memory. */
 const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user)
 {
 	if (expr_n_children(e) == 0)
@@ -212,7 +216,7 @@ const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr
 
 #define MAP_DIGITS 9 /* of factor and offset */
 
-/* [FACTOR*]NAME[+OFFSET], which no statement needs larger than nine digits, so that sums do not overflow. */
+/* [FACTOR*]NAME[+OFFSET] with at most nine digits each, which no statement exceeds, so that sums do not overflow. */
 bool index_map_read(const char *text, const char *name, struct index_map *out)
 {
 	static const char digits[] = "0123456789";
@@ -243,7 +247,8 @@ struct substitution {
 	struct index_map by;
 };
 
-/* placeholder_fn: composes the map of a placeholder with `by`. */
+/* placeholder_fn: composes the map of a placeholder with `by`: f (a i + b) + o = (f a) i + (f b + o). With factor 0
+ * the index is a number. */
 static const char *compose_maps(void *user, const char *text)
 {
 	const struct substitution *f = user;
@@ -298,7 +303,8 @@ static const struct expr_statement *substitute_statement(struct substitution *f,
 	return copy;
 }
 
-/* Appends a copy with the placeholder replaced in strings and the path. False: no memory. */
+/* Appends a copy with the placeholder replaced in strings and the path. A repeat gets split points of its own, as it
+ * is another repeat, with other parameters. False: no memory. */
 static bool substitute_node(struct substitution *f, const struct graph_node *node, struct graph_body *out)
 {
 	struct ir_loc loc = {node->loc.at, substitute_index(f->arena, node->loc.path, f->name, f->by)};
@@ -330,6 +336,8 @@ bool graph_substitute(struct arena *a, const struct graph_body *body, const char
 
 #define PERIOD_MAX 16 /* layers whose kinds alternate have periods up to 8 */
 
+/* Tries every period up to PERIOD_MAX; a longer period must cover more iterations than the best so far. alike(to, to
+ * - p) extends a run by one iteration; what exceeds whole periods is left to the next run. */
 int64_t graph_longest_run(graph_alike_fn *alike, void *user, int64_t count, int64_t from, int64_t *period)
 {
 	int64_t most = 1;
@@ -347,8 +355,9 @@ int64_t graph_longest_run(graph_alike_fn *alike, void *user, int64_t count, int6
 	return most;
 }
 
-/* A run of period 1 shares its body, as nothing in it is changed; that of a single iteration has its index written
-   out. */
+/* A run of period 1 shares its body, as nothing in it is changed, and is marked as a part of the repeat; that of a
+ * single iteration has its index written out. With a longer period paths have functions of the index, which name each
+ * weight's iterations. */
 bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, const struct graph_body *body,
                            int64_t from, int64_t to, int64_t period, struct graph_body *out)
 {
@@ -380,7 +389,8 @@ static bool may_share_body(void *user, int64_t i, int64_t j)
 	return points->like[i] == points->like[j];
 }
 
-/* Appends a repeat, or its pieces, after splitting those in its body. False: no memory. */
+/* Appends a repeat, or its pieces, after splitting those in its body. Without requests (like NULL) it stays whole.
+ * False: no memory. */
 static bool split_repeat(struct arena *a, const struct graph_node *node, struct graph_body *out)
 {
 	struct graph_node inner_split = *node;

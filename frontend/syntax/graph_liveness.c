@@ -31,6 +31,7 @@ static enum graph_use statement_use(const struct expr_statement *st, const char 
 	return GRAPH_UNUSED;
 }
 
+/* A body of a repeat counts as run at least once, from its start: a name that it reads first is read. */
 enum graph_use graph_first_use(const struct graph_body *body, size_t from, const char *name)
 {
 	enum graph_use use = GRAPH_UNUSED;
@@ -84,7 +85,7 @@ static struct names names_copy(struct arena *a, const struct names *s)
 	return c;
 }
 
-/* Adds the names that the body assigns, in order. */
+/* Adds the names that the body and its repeats assign, in order. */
 static void collect_targets(struct arena *a, const struct graph_body *body, struct names *out)
 {
 	for (size_t i = 0; i < body->n; i++) {
@@ -122,7 +123,7 @@ static void add_reads(struct arena *a, const struct expr *e, struct names *live)
 		add_reads(a, expr_child(e, i), live);
 }
 
-/* Whether a statement has an effect, or assigns a live name. */
+/* Whether a statement has an effect, or assigns a live name; then all of its targets stay. */
 static bool statement_needed(const struct prune *p, const struct expr_statement *st, const struct names *live)
 {
 	for (size_t i = 0; i < st->n_targets; i++) {
@@ -178,7 +179,8 @@ static struct graph_node *prune_statement(const struct prune *p, struct graph_no
 	return node;
 }
 
-/* Prunes a body from its end to its start. *live: in live names after it, out live names before it. */
+/* Prunes a body from its end to its start, since liveness flows backward: out.items is filled from its end and then
+ * moved to its start. *live: in live names after it, out live names before it. */
 static struct graph_body prune_body(const struct prune *p, const struct graph_body *body, struct names *live)
 {
 	struct graph_body out = {ARENA_ARRAY(p->arena, struct graph_node *, body->n), 0, body->n};

@@ -28,7 +28,8 @@ static void print_call(struct buf *out, const struct ir_dims *dims, const struct
 	buf_char(out, ')');
 }
 
-/* Returns the binding strength of the outermost operation; larger than that of any operation if there is none. */
+/* Returns the binding strength of the outermost operation; larger than that of any operation if there is none. A
+ * negative number reads back as a sign and its operand, and a dim of several terms as a sum: they get parentheses. */
 static int precedence(const struct expr *e)
 {
 	static const int of[] = {
@@ -53,7 +54,7 @@ static void print_operand(struct buf *out, const struct ir_dims *dims, const str
 }
 
 /* Prints an operator with its operands. The operand on the side where the operator does not associate must bind
- * stronger: the right one, of ** the left one. */
+ * stronger: the right one, of ** the left one. The exponent of ** may be a sign with its operand, one level weaker. */
 static void print_operation(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
 	const char *op = expr_op_name(e->op);
@@ -114,6 +115,7 @@ static void print_statement(struct buf *out, const struct ir_dims *dims, const s
 	print_list(out, dims, st->values, st->n_values);
 }
 
+/* A statement is a plain scalar of YAML where that reads back, else quoted. */
 void graph_print(struct buf *out, const struct ir_dims *dims, const struct graph_body *body, unsigned indent)
 {
 	for (size_t i = 0; i < body->n; i++) {
@@ -124,7 +126,7 @@ void graph_print(struct buf *out, const struct ir_dims *dims, const struct graph
 			struct buf text;
 			buf_init(&text);
 			print_statement(&text, dims, node->st);
-			/* a plain scalar would not read back */
+			/* YAML would read a mapping or a comment there */
 			bool quotes = strstr(text.data, ": ") != NULL || strstr(text.data, " #") != NULL;
 			(quotes ? yaml_print_quoted : buf_str)(out, text.data);
 			buf_destroy(&text);

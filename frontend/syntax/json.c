@@ -21,6 +21,7 @@ struct copier {
 
 static bool copy_node(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to);
 
+/* Copies the elements; `to` has its kind already. */
 static bool copy_array(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to)
 {
 	size_t n = json_array_size(from);
@@ -36,6 +37,7 @@ static bool copy_array(const struct copier *c, const json_t *from, unsigned dept
 	return true;
 }
 
+/* Copies keys and values in the order of the text (jansson keeps the order of insertion); `to` has its kind already. */
 static bool copy_object(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to)
 {
 	size_t n = json_object_size(from), i = 0;
@@ -89,6 +91,8 @@ static bool copy_node(const struct copier *c, const json_t *from, unsigned depth
 	return false;
 }
 
+/* jansson allocates by memory_alloc(), which reports that memory ran out. Any value may be the root; the caller
+ * checks its kind. */
 const struct json_node *json_parse(struct arena *a, struct diag_context *cx, const struct json_source *src,
                                    const char *text, size_t len)
 {
@@ -168,7 +172,7 @@ static void skip_string(struct json_scan *s)
 	s->p++;
 }
 
-/* Skips a value, up to the comma or bracket after it. */
+/* Skips a value, up to the comma or bracket after it: brackets are counted, strings skipped as a whole. */
 static void skip_value(struct json_scan *s)
 {
 	int depth = 0;
@@ -225,6 +229,7 @@ bool json_key_offset(const char *text, size_t len, const char *path, size_t *at,
 	return key != NULL;
 }
 
+/* Columns count characters, not bytes. */
 struct loc json_key_loc(const char *text, size_t len, uint32_t source, const char *path, struct loc otherwise)
 {
 	size_t at, n;

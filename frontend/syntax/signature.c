@@ -105,8 +105,8 @@ void signature_print(struct buf *out, const struct signature *s)
 
 /* ---- matching ---- */
 
-/* Reports an error of a call. A note has the location of the definition in the model, or the signature of a row of
- * calls.def. Returns false. */
+/* Reports an error of a call at `at`, or at the call if it has no line. A note has the location of the definition in
+ * the model, or the signature of a row of calls.def. Returns false. */
 static bool report_bad_use(const struct signature_use *use, const struct signature *s, struct loc at,
                            const char *what)
 {
@@ -137,6 +137,9 @@ static const char *suggest_argument(const struct signature_use *use, const struc
 	return names == NULL ? "" : did_you_mean(use->arena, name, names, n);
 }
 
+/* Positional arguments come first (the parser has checked it), then named ones in any order. Missing arguments are
+ * reported only if all others fit, as a misspelled name is also a missing one. With `..` further positional ones are
+ * left to the caller. */
 bool signature_match(const struct signature_use *use, const struct signature *s,
                      const struct given_argument *given, size_t n, const void **values)
 {
@@ -172,6 +175,7 @@ bool signature_match(const struct signature_use *use, const struct signature *s,
 	return ok;
 }
 
+/* values[i]: argument i or its default. */
 const struct expr **signature_match_call(const struct signature_use *use, const struct signature *s,
                                          const struct expr *call)
 {

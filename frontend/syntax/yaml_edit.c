@@ -49,6 +49,7 @@ const struct yaml_node *yaml_without(struct arena *a, const struct yaml_node *ma
 	return removed == NULL ? map : copy;
 }
 
+/* A new key has the location of its value, as it has no text of its own. */
 const struct yaml_node *yaml_with(struct arena *a, const struct yaml_node *map, const char *key,
                                   const struct yaml_node *value)
 {
@@ -68,6 +69,8 @@ static bool is_null(const struct yaml_node *node)
 	return node->kind == YAML_SCALAR && node->null;
 }
 
+/* Keys of the base come first, with their position; a null of `top` deletes them. Keys of `top` alone follow, a null
+ * among them in *idle. */
 const struct yaml_node *yaml_merge(struct arena *a, const struct yaml_node *base, const struct yaml_node *top,
                                    const struct yaml_pair **idle)
 {
@@ -103,6 +106,7 @@ static bool is_control(char c)
 	return (unsigned char)c < 0x20 || c == 0x7f;
 }
 
+/* Prints in single quotes, doubling those inside; with control characters in double quotes, with escapes. */
 void yaml_print_quoted(struct buf *out, const char *text)
 {
 	bool escapes = false;

@@ -38,6 +38,7 @@ bool yaml_is(const struct yaml_node *scalar, const char *text)
 	return scalar != NULL && scalar->kind == YAML_SCALAR && strcmp(scalar->text, text) == 0;
 }
 
+/* Columns count code points; the text begins after a quote. */
 struct loc yaml_loc_at(const struct yaml_node *scalar, size_t offset, size_t len)
 {
 	struct loc loc = scalar->loc;
@@ -52,7 +53,7 @@ struct loc yaml_loc_at(const struct yaml_node *scalar, size_t offset, size_t len
 	return loc;
 }
 
-/* The text in quotes, truncated at a UTF-8 boundary. */
+/* The text in quotes, truncated at a UTF-8 boundary: bytes 10xxxxxx continue a character. */
 static const char *truncate_quoted(struct arena *a, const char *text)
 {
 	size_t n = strlen(text);
@@ -125,6 +126,7 @@ static const char *kind_name(enum yaml_kind kind)
 	return "";
 }
 
+/* A null is reported by its own code and advice, as it usually stands for a value that was forgotten. */
 bool yaml_expect(struct diag_context *cx, const struct yaml_node *node, enum yaml_kind kind, const char *what)
 {
 	if (node->kind == kind && !node->null)

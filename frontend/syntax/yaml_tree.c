@@ -97,7 +97,8 @@ static bool is_yaml_char(uint32_t cp)
 	       (cp >= 0xA0 && cp != 0xFFFE && cp != 0xFFFF);
 }
 
-/* False after a diagnostic at the first byte that is not UTF-8, or character that YAML does not allow. */
+/* False after a diagnostic at the first byte that is not UTF-8, or character that YAML does not allow; libyaml would
+ * report it without a useful position. */
 static bool check_encoding(struct reader *r)
 {
 	for (size_t at = 0; at < r->len;) {
@@ -122,7 +123,8 @@ static bool check_encoding(struct reader *r)
 
 /* ---- nodes ---- */
 
-/* Makes a node at an event and moves r->at there. NULL, and r->fatal: too many nodes, or no memory. */
+/* Makes a node at an event and moves r->at there; events come in order of the text, so that each character is passed
+ * once. NULL, and r->fatal: too many nodes, or no memory. */
 static struct yaml_node *new_node(struct reader *r, enum yaml_kind kind, const yaml_mark_t *start)
 {
 	advance(r, &r->at, start->index);
@@ -142,7 +144,7 @@ static struct yaml_node *new_node(struct reader *r, enum yaml_kind kind, const y
 	return node;
 }
 
-/* Length of the node on its first line, in code points. */
+/* Length of the node on its first line, in code points, for the underline of messages. */
 static uint32_t first_line_len(const struct reader *r, const yaml_mark_t *end)
 {
 	struct cursor c = r->at;
@@ -151,7 +153,8 @@ static uint32_t first_line_len(const struct reader *r, const yaml_mark_t *end)
 	return (uint32_t)(c.index - r->at.index);
 }
 
-/* True if the source contains the scalar's text verbatim on one line, after a quote if with_quotes. */
+/* True if the source contains the scalar's text verbatim on one line, after a quote if with_quotes, and before the
+ * same one: then there were no escapes. Block scalars (quoted, without quotes) never are. */
 static bool is_verbatim(const struct reader *r, const struct yaml_node *node, bool with_quotes)
 {
 	size_t from = r->at.byte + (with_quotes ? 1 : 0);
@@ -170,7 +173,8 @@ static bool is_null_text(const char *s)
 	return s[0] == '\0' || strcmp(s, "~") == 0 || strcmp(s, "null") == 0;
 }
 
-/* Makes the node of a scalar event. NULL, and r->fatal: too long, or no memory. */
+/* Makes the node of a scalar event. NULL, and r->fatal: too long, or no memory. A zero character, which an escape can
+ * write, ends the text. */
 static struct yaml_node *new_scalar(struct reader *r, const yaml_event_t *ev)
 {
 	struct yaml_node *node = new_node(r, YAML_SCALAR, &ev->start_mark);
@@ -215,7 +219,8 @@ static const struct yaml_node *find_key(const struct frame *f, const char *text)
 	return NULL;
 }
 
-/* Adds a key to those seen; the ninth one creates the hash table. */
+/* Adds a key to those seen; with LINEAR_KEYS keys before it the hash table is made of all of them, so that large
+ * mappings take linear time. */
 static void index_key(struct reader *r, struct frame *f, const struct yaml_node *key)
 {
 	if (f->seen.arena == NULL && f->n == LINEAR_KEYS) {
@@ -255,7 +260,7 @@ static void begin_pair(struct reader *r, struct frame *f, const struct yaml_node
 	r->failed = true;
 }
 
-/* Appends the pair of the pending key and a value. */
+/* Appends the pair of the pending key and a value. The key is indexed now, as a key without a value is no pair. */
 static void finish_pair(struct reader *r, struct frame *f, const struct yaml_node *value)
 {
 	index_key(r, f, f->key);
@@ -271,7 +276,7 @@ static void finish_pair(struct reader *r, struct frame *f, const struct yaml_nod
 }
 
 /* Adds a node to the open collection: as an item, as a key, or as the value of the last key; without one it is the
- * root. node NULL: it failed, and reading stops. */
+ * root. node NULL: it failed, and reading stops (r->fatal). */
 static void add_to_parent(struct reader *r, struct yaml_node *node)
 {
 	if (node == NULL)
@@ -297,7 +302,8 @@ static void add_to_parent(struct reader *r, struct yaml_node *node)
 	}
 }
 
-/* Adds a sequence or mapping, whose items follow, and opens it. */
+/* Adds a sequence or mapping, whose items follow, and opens it. The depth is limited by the stack, before libyaml
+ * reads further. */
 static void open_collection(struct reader *r, enum yaml_kind kind, const yaml_event_t *ev)
 {
 	struct yaml_node *node = new_node(r, kind, &ev->start_mark);
@@ -349,7 +355,8 @@ static void reject_alias(struct reader *r, const yaml_event_t *ev)
 	add_to_parent(r, node);
 }
 
-/* Checks the start of a document: there is one, and its directives change nothing. */
+/* Checks the start of a document: there is one, and its directives change nothing. Its marks are not in r->at, which
+ * only nodes move. */
 static void start_document(struct reader *r, const yaml_event_t *ev)
 {
 	const yaml_version_directive_t *version = ev->data.document_start.version_directive;
@@ -371,6 +378,8 @@ static void start_document(struct reader *r, const yaml_event_t *ev)
 	}
 }
 
+/* Adds the node of an event to the tree. libyaml guarantees that ends match starts, so that the stack does not
+ * underflow. */
 static void handle_event(struct reader *r, const yaml_event_t *ev)
 {
 	switch (ev->type) {
@@ -424,7 +433,8 @@ static const char *friendly_message(const char *message)
 	return message;
 }
 
-/* Reports an error of libyaml at its position, with its context as a note. */
+/* Reports an error of libyaml at its position, with its context as a note. A tab and a character that begins no token
+ * are told apart by the text, as libyaml has one message for both. */
 static void report_problem(struct reader *r)
 {
 	const yaml_parser_t *p = &r->parser;
@@ -452,7 +462,8 @@ static void report_problem(struct reader *r)
 		diag_note(r->cx, loc_of_index(r, p->context_mark.index), "%s", friendly_message(p->context));
 }
 
-/* Parses the text, event by event, up to its end or a fatal error. */
+/* Parses the text, event by event, up to its end or a fatal error. Without memory there is no diagnostic:
+ * memory_failed() runs the handler, and the arena is marked as failed for the caller. */
 static void read_events(struct reader *r)
 {
 	if (!yaml_parser_initialize(&r->parser)) {
@@ -477,7 +488,8 @@ static void read_events(struct reader *r)
 	yaml_parser_delete(&r->parser);
 }
 
-/* Checks that the document is a mapping; with any_root it may be anything, and an empty one is null. */
+/* Checks that the document is a mapping; with any_root it may be anything, and an empty one is null. A report about
+ * the whole file has no line. */
 static void check_root(struct reader *r, bool any_root)
 {
 	struct loc file = {r->source, 0, 0, 0};
@@ -496,8 +508,8 @@ static void check_root(struct reader *r, bool any_root)
 	}
 }
 
-/* True after a diagnostic: a text that is too large or UTF-16. It is not copied as a diagnostic source, so its
- * location is the file alone. */
+/* True after a diagnostic: a text that is too large or UTF-16 (by its byte order mark). It is not copied as a
+ * diagnostic source, so its location is the file alone. */
 static bool reject_source(struct diag_context *cx, const char *name, const char *text, size_t len)
 {
 	bool utf16 = len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0);
@@ -512,6 +524,7 @@ static bool reject_source(struct diag_context *cx, const char *name, const char 
 	return true;
 }
 
+/* A UTF-8 byte order mark is skipped. The reader, with its stack, is in the arena, as it is large. */
 enum tfmc_status yaml_parse(struct arena *a, struct diag_context *cx, const char *name, const char *text,
                             size_t len, bool any_root, const struct yaml_node **out)
 {
