@@ -3,7 +3,8 @@
  * tfmc expand: prints a model as a YAML document of the next lower language level with params at their final
  * values. A preset becomes its steps; other models become graph statements, with the other sections as written. File
  * names are rewritten for the directory of the document that is printed.
- * A node in flow style is on one line, {key: value, ..}; in block style it has a line for each item, indented.
+ * A node in flow style is on one line, {key: value, ..}; in block style it has a line for each item, indented. `indent`
+ * counts columns. The text must read back as the same document: expanding it again gives the same bytes.
  */
 #include <math.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 #include "frontend/model/model.h"
 #include "frontend/syntax/yaml_edit.h"
 
-/* Whether a plain scalar would read back as another node: characters that YAML reserves, or an empty string. */
+/* Whether a plain scalar would read back as another node: characters that YAML reserves, or an empty string. Quoted
+ * ones stay quoted, as a quoted param is a string. */
 static bool needs_quotes(const struct yaml_node *node)
 {
 	const char *t = node->text;
@@ -22,7 +24,8 @@ static bool needs_quotes(const struct yaml_node *node)
 	       t[node->len - 1] == ':' || strchr("?-: ", t[0]) != NULL;
 }
 
-/* Prints a scalar that reads back as the same node. A negative number begins with '-', but needs no quotes. */
+/* Prints a scalar that reads back as the same node. A negative number begins with '-', which needs quotes in other
+ * texts, as a dash begins an item of a list. */
 static void print_scalar(struct buf *out, const struct yaml_node *node)
 {
 	bool negative = node->text[0] == '-' && node->len > 1 && node->text[1] >= '0' && node->text[1] <= '9';
@@ -59,7 +62,7 @@ static void print_flow(struct buf *out, const struct yaml_node *node)
 
 static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent);
 
-/* Whether a node in flow style fits a line after its key. */
+/* Whether a node in flow style fits a line of FLOW_WIDTH columns after its indent and a key of usual width. */
 static bool fits_flow_line(const struct yaml_node *node, unsigned indent)
 {
 	struct buf text;
@@ -95,7 +98,8 @@ static void print_pairs(struct buf *out, const struct yaml_node *map, unsigned i
 	}
 }
 
-/* Prints a mapping or a sequence in block style. */
+/* Prints a mapping or a sequence in block style. An item that is a mapping of one key, as most steps are, begins
+ * after its dash even if it would fit a line: - linear: {out: 8}. */
 static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent)
 {
 	if (node->kind == YAML_MAPPING) {
@@ -129,7 +133,8 @@ static void print_params(struct buf *out, const struct frontend_model *m)
 	}
 }
 
-/* Prints an input with all of its keys that are given. */
+/* Prints an input with all of its keys that are given. default_dim is the default of ints and sizes, fill that of
+ * other types. */
 static void print_input(struct buf *out, const struct frontend_model *m, const struct frontend_input *in)
 {
 	buf_printf(out, "  %s: {shape: [", in->name);
@@ -156,7 +161,7 @@ static void print_input(struct buf *out, const struct frontend_model *m, const s
 	buf_str(out, "}\n");
 }
 
-/* Prints the dims with their bounds, and the inputs. */
+/* Prints the dims with their bounds, and the inputs, as they are after --set and --context. */
 static void print_interface(struct buf *out, const struct frontend_model *m)
 {
 	size_t n = ir_dims_count(m->scope.dims);
@@ -171,11 +176,9 @@ static void print_interface(struct buf *out, const struct frontend_model *m)
 		print_input(out, m, &m->inputs.items[i]);
 }
 
-/*
- * The merged document for another directory, from which the model's directory is the path `at`: `at` is prefixed to
- * relative file names. If the weight map contains patterns of a preset or base, which may match no parameter,
- * `unmatched: allow` is added. NULL without memory.
- */
+/* The merged document for another directory, from which the model's directory is the path `at`: `at` is prefixed to
+ * relative file names. Patterns of a preset or base may match no parameter, but in the printed document they are its
+ * own and would have to: then `unmatched: allow` is added. NULL without memory. */
 static const struct yaml_node *document_seen_from(struct frontend_model *m, const char *at)
 {
 	const struct yaml_node *root = m->doc.root, *weights = yaml_find(root, "weights"),
@@ -191,7 +194,8 @@ static const struct yaml_node *document_seen_from(struct frontend_model *m, cons
 	return root != NULL && at[0] != '\0' ? compose_rebase_files(&m->arena, root, at) : root;
 }
 
-/* Prints the merged document, in which the steps of a preset are written out, without the sections printed already. */
+/* Prints the merged document, in which the steps of a preset are written out, without the sections that have been
+ * printed, and without `set`, whose values the params have. */
 static void print_steps(struct buf *out, const struct frontend_model *m)
 {
 	static const char *const printed[] = {"tfmc", "name", "params", "set"};
@@ -207,11 +211,9 @@ static void print_steps(struct buf *out, const struct frontend_model *m)
 	}
 }
 
-/*
- * Models of a preset, named by `preset` or chosen by the config.json or GGUF file of `hf`, are printed as steps;
- * models written as steps or as a graph are printed as a graph. `at`: as in document_seen_from(), whose result
- * replaces the document.
- */
+/* Models of a preset, named by `preset` or chosen by the config.json or GGUF file of `hf`, are printed as steps;
+ * models written as steps or as a graph are printed as a graph, with the sections that the graph does not replace.
+ * `at`: as in document_seen_from(), whose result replaces the document. */
 enum tfmc_status frontend_expand(struct frontend_model *m, const char *at, struct buf *out)
 {
 	m->doc.root = document_seen_from(m, at);

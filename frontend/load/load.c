@@ -41,7 +41,8 @@ static const struct kind {
 
 #define HEAD_BYTES 16
 
-/* Notes what to give instead of a file that is no model: its directory, if that is one. */
+/* Notes what to give instead of a file that is no model: its directory, if that is a hub folder; compiled files can
+ * only be inspected. */
 static void advise(struct arena *a, struct diag_context *cx, const char *path, enum advice advice)
 {
 	const char *dir = file_dir(a, path);
@@ -66,8 +67,8 @@ static void advise(struct arena *a, struct diag_context *cx, const char *path, e
 	}
 }
 
-/* Whether the file is JSON without the key `tfmc`, such as config.json. A model may be written in JSON, since JSON
- * is YAML. */
+/* Whether the file is JSON without the key `tfmc`, such as config.json. A model may be written in JSON, since JSON is
+ * YAML. An unreadable or larger file (64 MiB) counts as a model, and is reported when it is read as one. */
 static bool is_other_json(const char *path)
 {
 	struct arena local_arena;
@@ -85,10 +86,9 @@ static bool is_other_json(const char *path)
 	return other;
 }
 
-/*
- * False after a diagnostic that names the kind of the file and what to give instead: objects, weights,
- * pickles, JSON of a hub folder. True otherwise, also for unreadable files.
- */
+/* False after a diagnostic that names the kind of the file and what to give instead: objects, weights, pickles, JSON
+ * of a hub folder. True otherwise, also for unreadable files, which their reader reports. A file that ends with .gguf
+ * comes here only without the magic of GGUF. */
 static bool file_kind_may_be_model(struct arena *a, struct diag_context *cx, const char *path)
 {
 	char head[HEAD_BYTES];
@@ -121,8 +121,8 @@ struct model_header {
 	const char *name;
 };
 
-/* Reads `tfmc: 1` and `name`, and checks which top-level keys a model needs and which exclude each other. False
- * after a diagnostic. */
+/* Reads `tfmc: 1` and `name`, and checks which top-level keys a model needs and which exclude each other: the schema
+ * cannot require what a base or preset may provide. --name wins over `name`. False after a diagnostic. */
 static bool read_header(struct frontend_model *m)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(model_header, tfmc),
@@ -160,7 +160,8 @@ static bool read_header(struct frontend_model *m)
 }
 
 /* Reads the sections in the order of their dependencies and expands the steps; continues after errors that do not
- * affect later sections, so that one run reports them all. False after a diagnostic. */
+ * affect later sections, so that one run reports them all. Steps need inputs and outputs: without valid ones only
+ * their keys are checked. False after a diagnostic. */
 static bool read_sections(struct frontend_model *m)
 {
 	const struct yaml_node *root = m->doc.root, *params = yaml_find(root, "params");
@@ -185,7 +186,8 @@ static bool read_sections(struct frontend_model *m)
 	return steps_expand(m) && ok;
 }
 
-/* Allocates a model for the document at `path`; nothing is read yet. NULL: no memory. */
+/* Allocates a model for the document at `path`; nothing is read yet. The arena owns everything but the structure
+ * itself. NULL: no memory. */
 static struct frontend_model *create_model(struct diag_context *cx, const char *path,
                                            const struct frontend_options *options)
 {
@@ -228,7 +230,8 @@ static enum generated generated_kind(struct frontend_model *m)
 }
 
 /* Returns the YAML text generated for a path of this kind, with the keys of --ignore-key; NULL for model files, or
- * after a diagnostic. adapters: further keys of `weights` of a directory, after a comma, or "". */
+ * after a diagnostic, with *st if the reader sets it. adapters: further keys of `weights` of a directory, after a
+ * comma, or "". An ONNX file has no configuration keys to ignore. */
 static const char *generated_yaml(struct frontend_model *m, enum generated kind, const char *at,
                                   const char *adapters, enum tfmc_status *st)
 {
@@ -245,8 +248,8 @@ static const char *generated_yaml(struct frontend_model *m, enum generated kind,
 	return keys == NULL ? text : arena_printf(&m->arena, "%shub: {ignore: {mine: [%s]}}\n", text, keys);
 }
 
-/* Records the shards that an index file lists. Errors in it are ignored here; they are reported when weights are
- * opened. */
+/* Records the shards that an index file lists, each once. Errors in it are ignored here; they are reported when
+ * weights are opened, by a parser of their own. */
 static void record_shards(struct frontend_model *m, const char *path)
 {
 	struct diag_context quiet;
@@ -269,7 +272,8 @@ static void record_shards(struct frontend_model *m, const char *path)
 	diag_destroy(&quiet);
 }
 
-/* Records a file of `weights.files`, and those it lists. */
+/* Records a file of `weights.files`, and those it lists, as read, though they are opened by the lowering: no output
+ * may overwrite them. */
 static void record_weight_file(struct frontend_model *m, const struct yaml_node *file)
 {
 	if (file->kind != YAML_SCALAR)
@@ -280,7 +284,8 @@ static void record_weight_file(struct frontend_model *m, const struct yaml_node 
 		record_shards(m, path);
 }
 
-/* Records files that are opened later (weights, tokenizer), so that no output can overwrite them. */
+/* Records files that are opened later (weights, tokenizer), so that no output can overwrite them. A value of the
+ * section `tokenizer` is a file if there is one of that name. */
 static void record_lazily_read_files(struct frontend_model *m)
 {
 	const struct yaml_node *text = model_section(m, "tokenizer"), *section = model_section(m, "weights"),
@@ -294,7 +299,8 @@ static void record_lazily_read_files(struct frontend_model *m)
 	}
 }
 
-/* Reads the model file, or the text generated for another path. */
+/* Reads the model file, or the text generated for another path, which is shown in messages as the path and its kind.
+ * Adapters of the command line name modules of hub folders; they are rejected for GGUF and ONNX files. */
 static enum tfmc_status read_document(struct frontend_model *m)
 {
 	static const char *const names[] = {
@@ -327,6 +333,7 @@ static enum tfmc_status read_document(struct frontend_model *m)
 	                  text, strlen(text), false, &m->doc.written);
 }
 
+/* Files are closed before the arena that describes them. */
 void frontend_destroy(struct frontend_model *m)
 {
 	if (m == NULL)
@@ -338,6 +345,8 @@ void frontend_destroy(struct frontend_model *m)
 	memory_free(m);
 }
 
+/* The stages in order: the document, its merge with base and preset, sections and steps. A stage that fails has
+ * reported it, unless memory ran out. */
 enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
                                const struct frontend_options *options, struct frontend_model **out)
 {
@@ -370,6 +379,7 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 	return TFMC_OK;
 }
 
+/* The adapters become the key `adapters` of `weights` in the text. */
 const char *frontend_hub_yaml(struct frontend_model *m, const char *at, const char *const *adapters,
                               size_t n_adapters)
 {
@@ -408,6 +418,7 @@ const struct frontend_input *frontend_inputs(const struct frontend_model *m, siz
 	return m->inputs.items;
 }
 
+/* An i32 input with a default is that of lengths. */
 const struct frontend_input *frontend_find_input(const struct frontend_model *m, const char *name)
 {
 	for (size_t i = 0; i < m->inputs.n; i++) {

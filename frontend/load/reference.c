@@ -51,7 +51,8 @@ static void items_end(struct items *l)
 	buf_init(&l->text);
 }
 
-/* Adds an item: short ones that follow each other share a line. */
+/* Adds an item: short ones that follow each other share a line, after a semicolon (pack 0: none do). It is printed
+ * when the next one does not join it, or by items_end(). */
 static void items_add(struct items *l, const struct buf *text)
 {
 	bool is_short = text->len <= l->pack;
@@ -69,8 +70,8 @@ static bool is_activation(const struct schema_key *k)
 	return strncmp(k->words, "identity ", 9) == 0;
 }
 
-/* Prints the type of a key with its range or words: "int, at least 1"; "float, above 0, at most 1"; "`mlp`
- * `gated`". */
+/* Prints the type of a key with its range or words: "int, at least 1"; "float, above 0, at most 1"; "`mlp` `gated`".
+ * A range is written "[>]MIN [MAX]" in the row. */
 static void print_type(struct buf *out, const struct schema_key *k)
 {
 	const char *type = schema_type_name(k->type), *words = k->words;
@@ -113,7 +114,7 @@ static const char *inner_place(const struct schema_key *k)
 	                                                                                         : NULL;
 }
 
-/* Whether the keys of a place are printed below a key. */
+/* Whether the keys of a place are printed below a key, so that they get no list of their own. */
 static bool is_inner_place(const char *where)
 {
 	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
@@ -123,7 +124,7 @@ static bool is_inner_place(const char *where)
 	return false;
 }
 
-/* Prints the keys of a place, nested mappings indented. */
+/* Prints the keys of a place, nested mappings indented. Keys of `top` have an item each (pack 0). */
 static void print_keys(struct buf *out, size_t indent, const char *where)
 {
 	struct items l = {.out = out, .indent = indent, .pack = strcmp(where, "top") == 0 ? 0 : SHORT_ITEM};
@@ -142,7 +143,7 @@ static void print_keys(struct buf *out, size_t indent, const char *where)
 	items_end(&l);
 }
 
-/* Prints the parameters of a step; a weight and the bias that follows it are one item. */
+/* Prints the parameters of a step; a weight and the bias that follows it, NAME.weight and NAME.bias, are one item. */
 static void print_params(struct buf *out, const char *kind)
 {
 	const struct schema_param *p = schema_next_param(kind, NULL);
@@ -216,7 +217,8 @@ static void print_signatures(struct buf *out, const char *title, unsigned classe
 	items_end(&l);
 }
 
-/* Prints two items: the names of activations that are operators, and other names for them. */
+/* Prints two items: the names of activations that are operators, and other names for them. activation_name() returns
+ * a canonical name as it is. */
 static void print_activations(struct buf *out, struct arena *a)
 {
 	size_t n;
@@ -257,6 +259,7 @@ static void print_sources(struct buf *out)
 
 /* ---- limits ---- */
 
+/* Prints the limits in one item, from the constants that the code checks. */
 static void print_limits(struct buf *out)
 {
 	static const struct {
