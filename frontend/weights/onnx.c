@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ONNX: the messages of onnx.proto, field by field. A message is a range of the file; every length is compared with
- * the range it is in. Nesting is that of the schema; graphs within graphs recurse up to ONNX_DEPTH_MAX. Each
- * read_MESSAGE reads a message of onnx.proto by the numbers of its fields, which may come in any order; other fields are
- * skipped. False after a diagnostic, or without memory. A field may have another wire type than the schema: fields of
- * numbers are then 0, messages and names an error. count_item() bounds the memory that a small file can make this reader
- * take.
+ * ONNX: the messages of onnx.proto, field by field. A message is a range of the file; every length is compared with the
+ * range it is in. Nesting is that of the schema; graphs within graphs recurse up to ONNX_DEPTH_MAX. Each read_MESSAGE
+ * reads a message of onnx.proto by the numbers of its fields, which may come in any order; other fields are skipped.
+ * False after a diagnostic, or without memory. A field may have another wire type than the schema: fields of numbers
+ * are then 0, messages and names an error. count_item() bounds the memory that a small file can make this reader take.
  */
 #include "frontend/weights/onnx.h"
 
@@ -376,7 +375,8 @@ static const struct onnx_graph *read_subgraph(struct onnx_model *m, const struct
 	return NULL;
 }
 
-/* AttributeProto. `type` (20) says which of the values counts, whatever fields there are. */
+/* AttributeProto: name (1), float (2), int (3), string (4), tensor (5), graph (6), floats (7), ints (8), strings (9,
+ * only counted). `type` (20) says which of the values counts, whatever fields there are. */
 static bool read_attribute(struct onnx_model *m, const struct proto_field *message, struct onnx_node *node)
 {
 	struct onnx_attribute *a = ARENA_PUSH(m->s->arena, &node->attributes);
@@ -432,7 +432,7 @@ static bool name_constant(struct onnx_model *m, const struct onnx_node *node)
 	return ARENA_ADDED(m->s->arena, &m->tensors, t);
 }
 
-/* NodeProto. */
+/* NodeProto: inputs (1), outputs (2), name (3), op_type (4), attributes (5), domain (7). Absent strings are "". */
 static bool read_node(struct onnx_model *m, const struct proto_field *message, struct onnx_graph *g)
 {
 	struct onnx_node *node = ARENA_PUSH(m->s->arena, &g->nodes);
