@@ -9,6 +9,12 @@
  * divided by the sum. With split-KV the blocks of a head are divided among workers, and each block has a slot, a
  * partial result of its own, which attention_split.c combines. limits: which keys rows see (mask, window, lengths).
  * Scratch is in units of f32.
+ *
+ * Division among workers: the row tiles of all heads form one sequence, each tile with a cost (tile_cost), of which
+ * workers take equal shares (struct share: [lo, hi) and a cursor). So a worker has few heads, reads keys and values of
+ * a head once for all its rows, and causal rows are balanced. Results do not depend on the division. A size that is
+ * known in the call only is a kb_val; is_split with id 0: blocks are never divided. Later rows see later keys, so the
+ * first and the last row of a task bound its keys.
  */
 #include "backends/kernels/attention.h"
 #include "backends/kernels/attention_internal.h"
@@ -35,6 +41,8 @@ static bool is_grouped(const struct attention *a)
 	return !kb_const_index(a->k, a->heads.queries, &n) || n != 1;
 }
 
+/* Only where rows are tokens does each row see one key more than the row before. Not in OpenCL, which compiles at
+ * program start: code for each key of an edge would be long. */
 bool attention_has_edges(const struct attention *a)
 {
 	return a->mask.rows_differ && !is_grouped(a) && a->job->target->arch != ARCH_OPENCL;
@@ -100,8 +108,8 @@ static struct kb_val rows_of_sequence(const struct attention *a, struct kb_val b
 	return kb_mul(a->k, real, a->heads.queries);
 }
 
-/* The visible keys of sequence b: all, the keys that the first row sees of a causal mask (first), and where its window
- * begins. past: keys before the call, by which the mask is shifted. */
+/* The visible keys of sequence b: below its length (all); the end of those that token 0 sees (first), and where its
+ * window begins, which later tokens shift by one each. past: keys before the call, by which the mask is shifted. */
 struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b)
 {
 	struct kb *k = a->k;
@@ -127,8 +135,8 @@ static struct kb_val head_at(const struct attention *a, const struct kb_tensor *
 	return attention_at(k, t, t->ptr, index);
 }
 
-/* Addresses of a key head of a sequence in all operands that there are; queries and output at the first query head of
- * its group. */
+/* Addresses of a key head of a sequence in all operands that there are; queries, output, bias and sink at the first
+ * query head of its group. */
 struct attention_head attention_find_head(const struct attention *a, struct kb_val b, struct kb_val key_head)
 {
 	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->heads.queries) : key_head;
@@ -150,7 +158,9 @@ struct attention_head attention_find_head(const struct attention *a, struct kb_v
 
 /* ---- the task ---- */
 
-/* Resets partial results of n_rows rows: no key seen. */
+/* Resets partial results of n_rows rows: no key seen (maximum -FLT_MAX, sum 0). Maxima and sums are read in full
+ * vectors from any row on, so a vector more is reset. With split-KV all rows of a slot, which may be fewer than a tile
+ * of mr. */
 static void zero_partial(const struct attention *a, const struct attention_partial *s, struct kb_val n_rows)
 {
 	struct kb *k = a->k;
@@ -176,7 +186,8 @@ struct row_store {
 	struct kb_val acc, out, factor;
 };
 
-/* out[e ..] = acc[e ..] factor for n of `lanes` elements. */
+/* out[e ..] = acc[e ..] factor for n of `lanes` elements (an attention_row_fn); scratch is padded, the output is
+ * not. */
 static void store_elements(void *user, struct kb_val e, int lanes, int n)
 {
 	const struct row_store *s = user;
@@ -188,7 +199,8 @@ static void store_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store_part(k, x, n, s->out, attention_offset(k, out, ATTENTION_ELEMENT, e), 0);
 }
 
-/* Logit of the attention sink of row r, in the base of the kernel. */
+/* Logit of the attention sink of row r, which is that of its query head, in the base of the kernel (base2: times
+ * log2 e). */
 static struct kb_val sink_logit(const struct attention *a, struct kb_val sinks, struct kb_val r)
 {
 	struct kb *k = a->k;
@@ -199,9 +211,9 @@ static struct kb_val sink_logit(const struct attention *a, struct kb_val sinks, 
 }
 
 /*
- * A row without visible keys has sum 0 and result 0. A sink is combined after all keys: its exponential is
- * added to the sum, relative to the larger one of row maximum and sink logit, so that no exponential exceeds
- * 1.
+ * 1 / sum; a row without visible keys has sum 0 and result 0. A sink is combined after all keys: its exponential is
+ * added to the sum, relative to the larger one of row maximum and sink logit, so that no exponential exceeds 1;
+ * `factor` then also rescales the row to that maximum.
  */
 struct kb_val attention_row_factor(const struct attention *a, const struct attention_head *h, struct kb_val r,
                                    struct kb_val max, struct kb_val sum)
@@ -285,7 +297,8 @@ static struct attention_partial partial_of_block(const struct attention *a, cons
 	return s;
 }
 
-/* Keys that are read after this block: the next block, or the next head. */
+/* Address of the keys that are read after this block, to prefetch them: the next block, or the first one of the next
+ * head, a stride away. */
 static struct kb_val keys_read_next(const struct attention *a, const struct attention_head *h,
                                     const struct attention_block *b, const struct blocks *of)
 {
@@ -296,7 +309,8 @@ static struct kb_val keys_read_next(const struct attention *a, const struct atte
 	return attention_panel_at(a, head, kb_select(k, is_in, after, of->lo));
 }
 
-/* Combines KV blocks into the partial results of the task. */
+/* Combines KV blocks into the partial results of the task (with split-KV each into its slot). Keys of the first block
+ * before the window, and of the last one after the end, are left out. */
 static void emit_kv_blocks(const struct attention *a, const struct attention_head *h,
                            const struct attention_task *t, const struct blocks *b)
 {
@@ -324,7 +338,8 @@ static void store_rows(const struct attention *a, const struct attention_head *h
 	kb_end_loop(k);
 }
 
-/* Emits all KV blocks of the task, or this worker's share of them, which a second pass combines and stores. */
+/* Emits all KV blocks of the task and stores its rows; or, if blocks are divided (is_split, in the call), this worker's
+ * share of them, which attention_combine stores after a barrier. */
 static void emit_task(const struct attention *a, const struct attention_head *h,
                       const struct attention_task *t, const struct blocks *share_of_blocks)
 {
@@ -396,7 +411,7 @@ static struct kb_val count_tiles(const struct attention *a, const struct attenti
 	return kb_div_const(a->k, kb_add_const(a->k, l->rows, a->mr - 1), a->mr);
 }
 
-/* Total cost of all heads: the length of the line that workers divide. Heads of a sequence cost the same. */
+/* Total cost of all heads: the length of the sequence that workers divide. Heads of one batch entry cost the same. */
 static struct kb_val total_cost(const struct attention *a)
 {
 	struct kb *k = a->k;
@@ -430,8 +445,9 @@ static void count_if(struct kb *k, struct kb_var n, struct kb_val cond)
 	kb_set(k, n, kb_add(k, old, kb_select(k, cond, kb_index(k, 1), kb_index(k, 0))));
 }
 
-/* Rows [*lo, *hi) of the tiles of the head whose cost interval begins in this worker's share. Tiles are counted rather
- * than divided: a tile belongs to one worker. Advances the cursor by the head's cost. */
+/* Rows [*lo, *hi) of the tiles of the head whose cost interval begins in this worker's share: tiles before lo and
+ * before hi of the share are counted one by one, since their costs differ, so that a tile belongs to one worker.
+ * Advances the cursor by the head's cost. */
 static void find_share_rows(const struct attention *a, const struct schedule *l,
                             const struct attention_limits *limits, struct kb_val *lo, struct kb_val *hi)
 {
@@ -454,7 +470,8 @@ static struct attention_task all_rows_of_head(const struct attention *a, const s
 	return attention_find_task(a, l, kb_index(a->k, 0), l->rows);
 }
 
-/* Number of KV blocks that the rows of a task see, from a full block on. */
+/* Number of KV blocks that the rows of a task see; blocks begin at multiples of bc, so the first may be seen in
+ * part. */
 static struct kb_val count_blocks(const struct attention *a, const struct attention_task *t)
 {
 	struct kb *k = a->k;
@@ -463,7 +480,8 @@ static struct kb_val count_blocks(const struct attention *a, const struct attent
 	return kb_div_const(k, keys, a->bc);
 }
 
-/* This worker's KV blocks of the head; *lo, *hi: all rows if it has any block, else none. */
+/* This worker's KV blocks of the head (n of all blocks from the cursor on), and the slot of the first. If the call is
+ * split, *lo, *hi become all rows if it has any block, else none; otherwise they stay. */
 static struct blocks find_share_blocks(const struct attention *a, const struct schedule *l,
                                        const struct attention_limits *limits, struct kb_val *lo,
                                        struct kb_val *hi)
@@ -486,7 +504,8 @@ static struct blocks find_share_blocks(const struct attention *a, const struct s
 	return b;
 }
 
-/* Tasks of this worker in a key head: at most br rows each. */
+/* Tasks of this worker in a key head: at most br rows each, rounded up to full register tiles, for which scratch has
+ * room. Addresses are computed only if the worker has rows of the head. */
 static void emit_head(const struct attention *a, const struct schedule *l,
                       const struct attention_limits *limits, struct kb_val b, struct kb_val key_head)
 {
@@ -513,6 +532,7 @@ struct kb_val attention_head_blocks(const struct attention *a, const struct atte
 	return count_blocks(a, &all);
 }
 
+/* KV blocks of all heads of the call: those of one head of each batch entry, times the key heads. */
 struct kb_val attention_all_blocks(const struct attention *a)
 {
 	struct kb *k = a->k;
@@ -525,7 +545,8 @@ struct kb_val attention_all_blocks(const struct attention *a)
 	return kb_get(k, sum);
 }
 
-/* Emits all tasks of this worker. */
+/* Emits all tasks of this worker: a loop over all heads, in which the cursors tell what belongs to the worker. With
+ * slots in scratch the call decides between the two divisions (kernel_is_split). */
 static void attention_tasks(const struct attention *a)
 {
 	struct kb *k = a->k;
@@ -637,8 +658,9 @@ void attention_loop_row(const struct attention *a, int64_t count, int lanes, att
 		step(user, kb_index(k, full), lanes, (int)(count - full));
 }
 
-/* Vectors of columns of a register tile with `rows` rows: fewer rows leave registers for more panels, as long as
- * accumulators, a row of weights and an operand fit. */
+/* Vectors of columns of a register tile with `rows` rows: the main tile's nr; fewer rows leave registers for more
+ * panels (a power of two), as long as accumulators, a row of weights and an operand fit (by lane: a vector of each
+ * row; without FMA: a product). */
 int attention_nr_vectors(const struct attention *a, int rows)
 {
 	const struct target *t = a->job->target;
@@ -656,7 +678,7 @@ int attention_nr_vectors(const struct attention *a, int rows)
 
 /* ---- the group ---- */
 
-/* Reports an internal error: passes before should have excluded the case. */
+/* Reports an internal error (TFMC_INTERNAL): passes before should have excluded the case. */
 static enum tfmc_status internal(const struct attention *a, const char *what)
 {
 	diag_error(a->job->cx, a->job->group->loc.at, DIAG_INTERNAL, "attention: %s", what);
@@ -702,7 +724,8 @@ static enum tfmc_status scaled_operand(struct attention *a, struct ir_value v, s
 	return scales->ring == out->ring ? TFMC_OK : internal(a, "scales are in another ring buffer");
 }
 
-/* Binds the operands of the root; the tensors of absent ones keep no pointer. */
+/* Binds the operands of the root; the tensors of absent ones keep no pointer. Keys and values must be in one ring
+ * buffer (or none), because a block of both is addressed alike; its length is full panels of 16 keys. */
 static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *root)
 {
 	struct ir_value x[V_SCALE + 1] = {{0}};
@@ -740,7 +763,7 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 
 /* ---- the schedule ---- */
 
-/* Takes n elements of scratch at *at, which advances by full cache lines. */
+/* Takes n elements of scratch at *at, which advances by full cache lines (16 f32), so that vectors stay aligned. */
 static struct kb_val alloc_scratch(const struct attention *a, int64_t *at, int64_t n)
 {
 	struct kb_val p = kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), *at * 4);
@@ -748,7 +771,8 @@ static struct kb_val alloc_scratch(const struct attention *a, int64_t *at, int64
 	return p;
 }
 
-/* Assigns the buffers of the schedule to the worker's scratch. */
+/* Assigns the buffers of the schedule to the worker's scratch, with the sizes by which the pass that planned it
+ * reserved scratch (target_attention_scratch). */
 static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_group *schedule)
 {
 	struct target_attention_scratch s;
@@ -790,7 +814,8 @@ static enum tfmc_status find_head_size(const struct attention *a, const struct k
 	return TFMC_INVALID;
 }
 
-/* The mask in terms of a window and of the keys that token 0 sees. */
+/* The mask in terms of a window and of the keys that token 0 sees (reach): itself if causal; without a causal mask
+ * those less than `window` positions after it. */
 static struct attention_mask find_mask(const struct attrs_attention *attrs)
 {
 	bool is_causal = attrs->mask == MASK_causal;
@@ -799,8 +824,9 @@ static struct attention_mask find_mask(const struct attrs_attention *attrs)
 	                               .reach = is_causal ? 1 : attrs->window};
 }
 
-/* Folds constant factors into the queries, once for each. With a bias the base stays e: a bias may be the
- * lowest float, which a factor would make infinite. */
+/* Folds constant factors into the queries, once for each: scale, 1 / cap inside of tanh, log2 e for base 2. With a
+ * bias the base stays e: a bias may be the lowest float, which a factor would make infinite; with a softcap, too,
+ * since log2 e would have to follow tanh. */
 static struct attention_score choose_factors(const struct attrs_attention *attrs, bool has_bias)
 {
 	double cap = attrs->softcap, base = has_bias || cap > 0 ? 1 : ATTENTION_LOG2E;
@@ -825,8 +851,8 @@ static bool can_use_bf16_dot(const struct attention *a)
 	return fits;
 }
 
-/* Values are packed if they are not full vectors, or if keys are not contiguous. Keys in panels and
- * contiguous values are converted in registers. */
+/* Values are packed (copied to scratch as f32) if rows are not full vectors, or not adjacent in memory. Keys in panels
+ * and values that are not packed are converted in registers. a->amx is first a wish, which can_use_bf16_dot reads. */
 static void choose_packing(struct attention *a)
 {
 	a->amx = kb_caps(a->k)->has_tiles && target_attention_uses_amx(a->job->target, a->size);
@@ -840,7 +866,7 @@ static void choose_packing(struct attention *a)
 }
 
 /* Sizes and schedule: the group's attributes, else the target's model. Head sizes are padded to panels, since full
- * vectors are computed. */
+ * vectors are computed. An attribute out of range is an internal error: passes before chose it. */
 static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_group *s)
 {
 	int64_t br, bc;
@@ -882,7 +908,8 @@ static struct attention_heads find_heads(const struct attention *a)
 }
 
 /* Split-KV by work-groups has slots in memory of the call, by workers in scratch. Lengths let a kernel without split
- * skip padding. */
+ * skip padding; with split, attention_split.c divides all rows of the heads. The combining kernel (is_combine) only
+ * adds up partial results: it needs no AMX. */
 enum tfmc_status kernel_attention(const struct kernel_job *job)
 {
 	const struct attrs_group *schedule = job->group->attrs;

@@ -14,8 +14,18 @@
  *
  * Keys that a row sees form one range. low, last: the keys that any row of the tile sees; common: those that all see;
  * between them are the edges, where rows differ. is_even: each row sees one key more than the one before (causal
- * mask). Probabilities of masked keys are marked by ATTENTION_MASKED (-1), since 0 is a probability, too. A run is
- * rows of keys or values that are read one after the other.
+ * mask). Probabilities of masked keys are marked by ATTENTION_MASKED (-1), since 0 is a probability, too.
+ *
+ * Online softmax (Milakov and Gimelshein 2018): row by row the maximum of the block, then probabilities relative to it
+ * and their sum; at the end, for a vector of rows at once, the row maxima so far and the factors that rescale old and
+ * new partial results to them. A chunk is a vector of scores; only chunks that a row sees in part need a mask.
+ * -FLT_MAX stands for "no maximum yet": -inf - -inf never occurs, and a row of -inf keeps the sum 0. base2: scores
+ * have the factor log2 e, so the exponential is 2^x. cap: softcap.
+ *
+ * Prefetch, for few rows, which read keys and values at the speed of memory: the data of a head is one run (keys of a
+ * block, its values, keys of the next block or head). Hardware prefetchers stop at page boundaries, and heads are
+ * short; so each read prefetches the address one page later in the run. mr: rows of a register tile, known in the
+ * call; code exists for each.
  */
 #include "backends/kb/math.h"
 #include "backends/kernels/attention_internal.h"
@@ -25,14 +35,7 @@
 
 /* ---- prefetch ---- */
 
-/*
- * Software prefetch for few rows, which read keys and values at the speed of memory. The data of a head is
- * one run: keys of a block, its values, keys of the next block or head, and so on. Hardware prefetchers stop
- * at the page boundary of a stream, and heads are short; so each read prefetches the address one page later
- * in the run.
- */
-
-#define PREFETCH_BYTES 4096 /* bytes */
+#define PREFETCH_BYTES 4096 /* a page */
 
 bool attention_is_contiguous(const struct attention *a)
 {
@@ -41,8 +44,8 @@ bool attention_is_contiguous(const struct attention *a)
 	       key == a->value_size * ir_dtype_bytes(a->value_dtype);
 }
 
-/* True if a tile of `rows` rows prefetches. A single row needs it in contiguous runs only: elsewhere
- * out-of-order execution loads far enough ahead. */
+/* True if a tile of `rows` rows prefetches: the tile for few rows; a single row in contiguous runs only, since
+ * elsewhere out-of-order execution loads far enough ahead. More rows are bound by arithmetic. */
 static bool prefetches(const struct attention *a, int rows)
 {
 	return attention_has_prefetch(a) &&
@@ -54,8 +57,8 @@ struct rows {
 	struct kb_val at, n;
 };
 
-/* The rows of the run `ahead` rows after row `row` of `now`, which `next` follows; less ahead if `now` has
- * fewer rows. */
+/* The rows of the run `ahead` rows after row `row` of `now`, which `next` follows (`bytes` each): from that row to the
+ * end of its piece. Less ahead if `now` has fewer rows, so that it is never beyond `next`. */
 static struct rows advance(struct kb *k, struct rows now, struct kb_val row, struct rows next, int64_t ahead,
                            int64_t bytes)
 {
@@ -74,8 +77,9 @@ static int64_t prefetch_rows(int64_t bytes)
 	return panel_round_up((PREFETCH_BYTES + bytes - 1) / bytes);
 }
 
-/* Before a tile of `rows` rows reads panels of keys. One row: prefetches at once. More rows: sets ahead[] to addresses
- * of which k-row e is prefetched when k-row e is read; none: nothing. */
+/* Before a tile of `rows` rows reads panels of keys. One row: prefetches whole panels at once. More rows: sets ahead[]
+ * to addresses of which k-row e is prefetched when k-row e is read (none: nothing), at least all panels of the tile
+ * ahead, since these are read side by side. */
 static void attention_prefetch_keys(const struct attention *a, const struct attention_block *b,
                                     struct kb_val panel, int panels, int rows,
                                     struct kb_val ahead[TILE_PANELS_MAX])
@@ -103,7 +107,8 @@ static void attention_prefetch_keys(const struct attention *a, const struct atte
 	}
 }
 
-/* Address of the values to prefetch; if keys are packed, the run is values alone. */
+/* Address of the values to prefetch when those of key j are read; if keys are packed (copied), the run is values
+ * alone. */
 static struct kb_val values_to_prefetch(const struct attention *a, const struct attention_block *b,
                                         struct kb_val j, int64_t bytes)
 {
@@ -114,7 +119,8 @@ static struct kb_val values_to_prefetch(const struct attention *a, const struct 
 	return kb_ptr_add(k, b->values, kb_mul_const(k, j, bytes), prefetch_rows(bytes) * bytes);
 }
 
-/* Before it reads columns of the values of key j. */
+/* Before a tile of `rows` rows reads `columns` columns of the values of key j: prefetches as many, a distance later.
+ * Not for packed values, which are in the cache. */
 static void attention_prefetch_values(const struct attention *a, const struct attention_block *b,
                                       struct kb_val j, struct kb_val column, int columns, int rows)
 {
@@ -130,16 +136,7 @@ static void attention_prefetch_values(const struct attention *a, const struct at
 
 /* ---- online softmax ---- */
 
-/*
- * Online softmax of a tile of scores (Milakov and Gimelshein 2018): row by row the maximum of the block, then
- * probabilities relative to it and their sum; at the end, for a vector of rows at once, the row maxima so far
- * and the factors that rescale old and new partial results. Full vectors of visible keys come first, then
- * partly visible ones.
- *
- * -FLT_MAX stands for "no maximum yet": -inf - -inf never occurs, and a row of -inf keeps the sum 0.
- */
-
-#define MAX_ACC 4
+#define MAX_ACC 4 /* vectors of running maxima */
 
 /* ---- a row ---- */
 
@@ -176,7 +173,7 @@ static struct kb_val attention_row_end(const struct attention *a, const struct a
 }
 
 /* Finds the visible keys of row i of the tile, and the chunks (full vectors) that it sees fully: only the others need
- * a mask. */
+ * a mask. All chunks that any row of the tile sees are visited, by AMX pairs of panels, which it reads. */
 static struct score_row open_row(const struct attention *a, const struct attention_block *b,
                                  const struct attention_tile *t, struct kb_val i)
 {
@@ -198,7 +195,7 @@ static struct score_row open_row(const struct attention *a, const struct attenti
 
 /* ---- bias ---- */
 
-/* s[j] += bias[j] bias_factor for `lanes` keys. */
+/* s[j] += bias[j] bias_factor for `lanes` keys; one element for all of them if the bias is broadcast along keys. */
 static void add_bias_chunk(const struct attention *a, struct kb_val s, struct kb_val bias, struct kb_val j,
                            int lanes)
 {
@@ -217,7 +214,7 @@ static void add_bias_chunk(const struct attention *a, struct kb_val s, struct kb
 }
 
 /* Adds the bias to the row's scores: full vectors if the bias is contiguous or broadcast along keys, then one
- * by one. */
+ * by one up to the last visible key, since nothing beyond may be read. */
 static void add_bias(const struct attention *a, const struct attention_block *b, const struct score_row *r)
 {
 	struct kb *k = a->k;
@@ -241,7 +238,7 @@ static void add_bias(const struct attention *a, const struct attention_block *b,
 
 /* ---- maxima ---- */
 
-/* Mask of the keys from j on that the row sees. */
+/* Mask of the `lanes` keys from j on that the row sees: lane ids compared with the distances to its end and begin. */
 static struct kb_val visible_lanes(const struct attention *a, const struct score_row *r, struct kb_val j)
 {
 	struct kb *k = a->k;
@@ -259,7 +256,7 @@ struct kb_val attention_softcap(struct kb *k, struct kb_val x, float cap)
 	return kb_mul(k, math_tanh(k, x), most);
 }
 
-/* max = max(max, scores j + disp ..), capped if there is a softcap; NaN is ignored. */
+/* max = max(max, scores j + disp ..); a softcap is applied here and the scores stored again, once. NaN is ignored. */
 static void update_max(const struct attention *a, const struct score_row *r, struct kb_val j, int64_t disp,
                        struct kb_var max)
 {
@@ -272,7 +269,7 @@ static void update_max(const struct attention *a, const struct score_row *r, str
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
 
-/* update_max for a partly visible vector: masked scores become -inf. */
+/* update_max for a partly visible vector: masked scores become -inf, whose probability is then 0. */
 static void update_max_masked(const struct attention *a, const struct score_row *r, struct kb_val j,
                               struct kb_var max)
 {
@@ -342,8 +339,8 @@ struct kb_val attention_exp(const struct attention *a, struct kb_val x)
 	return a->score.base2 ? math_exp2_nonpositive(a->k, x) : math_exp_nonpositive(a->k, x);
 }
 
-/* Turns a vector of scores into probabilities and adds them to the sum; the scale of an int8 value is
- * multiplied in. */
+/* Turns a vector of scores into probabilities and adds them to the sum; then multiplies by the scales of int8 values,
+ * which the sum does not have, so that values need no scale when they are multiplied. */
 static void store_probabilities(const struct attention *a, const struct score_row *r, struct kb_val j,
                                 struct kb_val max, struct kb_var sum)
 {
@@ -359,7 +356,7 @@ static void store_probabilities(const struct attention *a, const struct score_ro
 		kb_store(k, attention_round_factor(a, x), r->s, j, 0, a->lanes * 4);
 }
 
-/* Marks masked keys of a vector, so that P V can tell them from probability 0. */
+/* Marks masked keys of a vector, so that P V can tell them from probability 0. A masked_chunk_fn without variable. */
 static void mark_masked(const struct attention *a, const struct score_row *r, struct kb_val j,
                         struct kb_var unused)
 {
@@ -371,8 +368,8 @@ static void mark_masked(const struct attention *a, const struct score_row *r, st
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
 }
 
-/* Probabilities of the row and their sum, in the order of keys, lane by lane. Masked keys are then marked:
- * rows of a tile see different keys. */
+/* Probabilities of the row and their sum, in the order of keys, lane by lane: one accumulator, so that the bits depend
+ * on the keys alone. Masked keys are then marked if rows of a tile see different keys. */
 static void row_probabilities(const struct attention *a, const struct attention_block *b,
                               const struct attention_tile *t, struct kb_val i)
 {
@@ -390,7 +387,7 @@ static void row_probabilities(const struct attention *a, const struct attention_
 
 /* ---- the tile ---- */
 
-/* Neutral maxima and sums for rows of the last vector beyond the tile. */
+/* Neutral maxima and sums for all rows of a tile: those of the last vector beyond the tile's rows are combined, too. */
 static void reset_tile_rows(const struct attention *a)
 {
 	struct kb *k = a->k;
@@ -411,7 +408,8 @@ struct kb_val attention_combine_max(const struct attention *a, struct kb_val bef
 }
 
 /* Combines maxima and sums of a vector of rows from tile row i on with those of earlier blocks; stores the factors
- * that rescale the accumulated values (old) and the block's (new) to the common maximum. */
+ * that rescale the accumulated values (old) and the block's (new) to the common maximum. Task rows begin anywhere, so
+ * accesses are aligned to 4 bytes only. */
 static void combine_rows(const struct attention *a, const struct attention_block *b,
                          const struct attention_tile *t, struct kb_val i)
 {
@@ -431,7 +429,7 @@ static void combine_rows(const struct attention *a, const struct attention_block
 }
 
 /* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and
- * sums. */
+ * sums, by vectors of rows, at the end. */
 static void attention_softmax(const struct attention *a, const struct attention_block *b,
                               const struct attention_tile *t)
 {
@@ -459,7 +457,8 @@ struct score_tile {
 	struct kb_val ahead[TILE_PANELS_MAX]; /* panels to prefetch from; or none */
 };
 
-/* Vector v of the k-row i rows after offset `k_row` (a callback of struct reg_tile). */
+/* Vector v of keys of the k-row i rows after offset `k_row` (a callback of struct reg_tile). Keys that were packed have
+ * been rounded to bf16 factors then; those in panels of the cache are rounded here. */
 static struct kb_val load_keys(const void *user, struct kb_val k_row, int i, int v)
 {
 	const struct score_tile *t = user;
@@ -474,7 +473,7 @@ static struct kb_val load_keys(const void *user, struct kb_val k_row, int i, int
 }
 
 /* Adds head elements [e, e + lanes) to the scores of all rows. lanes > 1: machines that multiply by a lane of a
- * register. */
+ * register. One element: prefetches k-row e of the panels ahead. */
 static void score_k(const struct score_tile *t, struct kb_val e, int lanes)
 {
 	struct kb *k = t->a->k;
@@ -491,8 +490,8 @@ static void score_k(const struct score_tile *t, struct kb_val e, int lanes)
 		reg_tile_mac_k_lane(&t->p, x, k_row, i);
 }
 
-/* Scores for the panels from `panel` on: one chain of multiply-adds over the head's elements, then the scale: that of
- * the key (int8 cache), or q_factor, which bf16 queries do not have. */
+/* Scores for the panels from `panel` on: one chain of multiply-adds over the head's elements (a loop by lanes, then one
+ * for the remainder), then the scale: that of the key (int8 cache), or q_factor, which bf16 queries do not have. */
 static void score_panels(const struct attention *a, const struct attention_block *b, struct score_tile *t,
                          struct kb_val panel)
 {
@@ -569,7 +568,8 @@ struct value_tile {
 	struct kb_val values; /* its address, for the first key of the block */
 };
 
-/* Vector v of a row of values (a callback of struct reg_tile). */
+/* Vector v of a row of values, or with bf16 pairs of two rows (a callback of struct reg_tile). Values that were packed
+ * have been rounded to bf16 factors then. */
 static struct kb_val load_values(const void *user, struct kb_val k_row, int i, int v)
 {
 	const struct value_tile *t = user;
@@ -603,9 +603,9 @@ static void add_keys_by_lane(const struct value_tile *t, struct kb_val j, int la
 }
 
 /*
- * sum += w v if the row sees the key. With mask registers (AVX-512) the multiply-add is masked. Else values
- * are 0 for a masked key: its probability is -1, and sum + -0 is sum. Values are then loaded again for each
- * row, as memory operands: sums, a row of values and a mask exceed 16 registers.
+ * acc += w v if the row sees the key. With mask registers (AVX-512, 16 lanes) the multiply-add is masked. Else values
+ * are 0 for a masked key: its probability w is -1, and acc + -0 is acc. Values are loaded again for each row, as memory
+ * operands: accumulators, a row of values and a mask exceed 16 registers.
  */
 static void add_masked_key(const struct attention *a, const struct value_tile *t, struct kb_val k_row,
                            int row, struct kb_val w)
@@ -623,7 +623,7 @@ static void add_masked_key(const struct attention *a, const struct value_tile *t
 	}
 }
 
-/* Adds keys that only some rows of the tile see, row by row with a test. */
+/* Adds keys [from, to) that only some rows of the tile see, row by row with a test of the marked probability. */
 static void loop_masked_keys(const struct attention *a, const struct value_tile *t, struct kb_val from,
                              struct kb_val to)
 {
@@ -635,8 +635,9 @@ static void loop_masked_keys(const struct attention *a, const struct value_tile 
 	kb_end_loop(a->k);
 }
 
-/* Keys [begin, end) at an edge of the mask, if rows are even: at the upper edge key d is for the rows after
- * row d, at the lower edge for those up to it. No probability is tested. */
+/* Keys [begin, end) at an edge of the mask, if rows are even and the edge has a key less than rows: at the upper edge
+ * key d is for the rows after row d, at the lower edge for those up to it. No probability is tested. Else with
+ * tests. */
 static void loop_edge_keys(const struct attention *a, const struct value_tile *t, struct kb_val begin,
                            struct kb_val end, bool is_upper)
 {
@@ -650,7 +651,8 @@ static void loop_edge_keys(const struct attention *a, const struct value_tile *t
 	kb_end_if(k);
 }
 
-/* Keys [begin, end) that only some rows see, at the upper or the lower edge of the mask. */
+/* Keys [begin, end) that only some rows see, at the upper or the lower edge of the mask; by code for each key only
+ * where rows can be even. */
 static void loop_differing_keys(const struct attention *a, const struct value_tile *t, struct kb_val begin,
                                 struct kb_val end, bool is_upper)
 {
@@ -660,8 +662,8 @@ static void loop_differing_keys(const struct attention *a, const struct value_ti
 		loop_masked_keys(a, t, begin, end);
 }
 
-/* All keys that rows of the tile see: those at a lower edge, those common to all rows, those at the upper
- * edge. */
+/* All keys that rows of the tile see, in increasing order: those at a lower edge (window), those common to all rows, by
+ * lanes where the target multiplies by element, those at the upper edge. bf16 pairs: an iteration adds two keys. */
 static void loop_keys(const struct attention *a, const struct value_tile *t)
 {
 	struct kb *k = a->k;
@@ -690,7 +692,8 @@ static void loop_keys(const struct attention *a, const struct value_tile *t)
 		loop_differing_keys(a, t, of->common_end, of->last, true);
 }
 
-/* Columns from e0 on of acc = acc old_factor + sums new_factor; acc: first row of the tile. */
+/* Columns from e0 on of acc = acc old_factor + block new_factor, the block's values being in the register tile; acc:
+ * first row of the tile in the partial result. */
 static void combine_columns(const struct attention *a, const struct value_tile *t, struct kb_val acc,
                             struct kb_val e0)
 {
@@ -724,7 +727,8 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 	combine_columns(a, t, acc, e0);
 }
 
-/* acc = acc old_factor + (probabilities v) new_factor for a tile of `rows` rows. */
+/* acc = acc old_factor + (probabilities v) new_factor for a tile of `rows` rows, columns of the head by columns that a
+ * register tile has; fewer vectors at the end. */
 static void emit_values(const struct attention *a, const struct attention_block *b,
                         const struct attention_tile *t, int rows)
 {
@@ -754,8 +758,9 @@ static void emit_values(const struct attention *a, const struct attention_block 
 
 /* ---- tiles ---- */
 
-/* Lists mr of register tiles above the least, decreasing, that the rows of a task can fill; returns
- * their number. OpenCL, which compiles at program start, has one. */
+/* Lists mr of register tiles above the least (1; of AMX 16), decreasing, that the rows of a task can fill: the main one
+ * if rows exceed two small tiles, and the small one. Returns their number. OpenCL, which compiles at program start, has
+ * one, for less code. */
 static int find_mr_list(const struct attention *a, int choices[2])
 {
 	int n = 0, few = attention_small_mr(a);
@@ -773,7 +778,8 @@ static int find_mr_list(const struct attention *a, int choices[2])
 typedef void tile_fn(const struct attention *a, const struct attention_block *b,
                      const struct attention_tile *t, int rows);
 
-/* Emits the phase for each mr (a constant in its code), behind comparisons with mr of the tile at run time. */
+/* Emits the phase for each mr (a constant in its code), behind comparisons with mr of the tile at run time; the lowest
+ * needs none. */
 static void emit_by_mr(const struct attention *a, const struct attention_block *b,
                        const struct attention_tile *t, struct kb_val mr, tile_fn *phase)
 {
@@ -789,7 +795,8 @@ static void emit_by_mr(const struct attention *a, const struct attention_block *
 		kb_end_if(k);
 }
 
-/* mr of the next tile if `left` rows are left: full tiles, then low ones, then the lowest. */
+/* mr of the next tile if `left` rows are left: the main one; a small one once two of them suffice; the lowest if
+ * it suffices. A tile may have fewer rows than mr: packed queries repeat the last one. */
 static struct kb_val choose_mr(const struct attention *a, struct kb_val left)
 {
 	struct kb *k = a->k;
@@ -805,7 +812,7 @@ static struct kb_val choose_mr(const struct attention *a, struct kb_val left)
 }
 
 /* bool: each row's visible keys end (and with a window begin) inside the block, one key after those of the
- * row before. */
+ * row before, and with a window the two edges are disjoint. Rows `first` to `last` of the task. */
 static struct kb_val find_even_rows(const struct attention *a, const struct attention_block *b,
                                     struct kb_val first, struct kb_val last)
 {
@@ -824,7 +831,7 @@ static struct kb_val find_even_rows(const struct attention *a, const struct atte
 }
 
 /* The tile of rows from `row` on: as many as mr and the task have, and the keys that any and all of them see. Later
- * rows see later keys. */
+ * rows see later keys, so the first and the last row bound both ranges; no common key: common_end = common. */
 static struct attention_tile find_tile(const struct attention *a, const struct attention_block *b,
                                        struct kb_val row, struct kb_val mr)
 {
@@ -845,8 +852,8 @@ static struct attention_tile find_tile(const struct attention *a, const struct a
 	return t;
 }
 
-/* Tiles are computed in order of rows; a tile that sees no key of the block is left out, so its partial result
- * stays. */
+/* Tiles are computed in order of rows, phase by phase; a tile that sees no key of the block is left out, so its partial
+ * result stays. The softmax has the same code for each mr. */
 void attention_block(const struct attention *a, const struct attention_block *b)
 {
 	struct kb *k = a->k;

@@ -6,8 +6,13 @@
  * packed for matrix tiles (AMX).
  *
  * A group is as many keys as a vector has lanes, transposed in registers. In a ring buffer (sliding window) position p
- * is in row p modulo its length, so that a block may wrap. bf16 pairs: two neighbouring elements (or keys, of values)
- * in one 32-bit word, for dot products of pairs.
+ * is in row p modulo its length, so that a block may wrap; its length, and the begin of a block, are multiples of 16,
+ * so a panel or a vector of keys never wraps. bf16 pairs: two neighbouring elements (or keys, of values) in one 32-bit
+ * word, for dot products of pairs.
+ *
+ * AMX: 32 or 16 rows times two panels at a time. Queries and probabilities are rows of bf16 in tables of f32 size;
+ * tiles are stored to memory (amx_acc), where vectors read them. Rows beyond the task are whatever scratch contains,
+ * and their results are never read; keys beyond the block have probability 0.
  */
 #include "backends/kernels/attention_internal.h"
 
@@ -23,7 +28,8 @@ struct row_copy {
 	bool to_bf16; /* round to bf16 in scratch */
 };
 
-/* Copies n of `lanes` elements. Full vectors are stored, with 0 after the last element: scratch is padded. */
+/* Copies n of `lanes` elements (an attention_row_fn). Full vectors are stored, with 0 after the last element: scratch
+ * is padded. As stored (values whose rows are full vectors, out of a ring), to bf16, or as f32 factors. */
 static void copy_elements(void *user, struct kb_val e, int lanes, int n)
 {
 	const struct row_copy *c = user;
@@ -45,8 +51,8 @@ static void copy_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, x, c->to, e, 0, lanes * 4);
 }
 
-/* Packs the task's queries times q_factor, up to full tiles: rows beyond the task repeat the last one and are never
- * stored. A single row is a tile by itself. */
+/* Packs the task's queries times q_factor (bf16 pairs without it: their scores are multiplied instead), up to full
+ * tiles: rows beyond the task repeat the last one and are never stored. A single row is a tile by itself. */
 void attention_pack_queries(const struct attention *a, const struct attention_head *h,
                             const struct attention_task *t)
 {
@@ -92,7 +98,8 @@ struct key_group {
 	bool clamped;
 };
 
-/* Elements [e0, e0 + lanes) of key i of the group, only n of them. A constant stride becomes a displacement. */
+/* Elements [e0, e0 + lanes) of key i of the group as f32, only n of them exist. A constant stride becomes a
+ * displacement, so that all keys share an address; clamped: keys beyond the block repeat the last one. */
 static struct kb_val key_row(const struct attention *a, const struct key_group *g, int i, struct kb_val e0,
                              int n)
 {
@@ -124,7 +131,8 @@ static struct kb_val interleave_bf16(struct kb *k, struct kb_val low, struct kb_
 	return kb_bitcast(k, kb_shuffle(k, low, high, lanes, 2 * ATTENTION_LANES_MAX), KB_I32);
 }
 
-/* Transposes elements e0 .. e0 + n - 1 of the group's keys and stores them as k-rows of its columns. */
+/* Transposes elements e0 .. e0 + n - 1 of the group's keys and stores them as k-rows of its columns: an element each,
+ * or with bf16 a pair of elements, of which the last may lack its second (0). */
 static void transpose_keys(const struct attention *a, const struct key_group *g, struct kb_val e0, int n)
 {
 	struct kb *k = a->k;
@@ -153,7 +161,8 @@ static struct kb_val panel_column(const struct attention *a, struct kb_val j)
 	return kb_ptr_add(k, a->scratch.keys, kb_mul_const(k, index, 4), 0);
 }
 
-/* Transposes a group of keys into columns of its panel. */
+/* Transposes a group of keys into columns of its panel, all elements: squares of `lanes`, then the remainder. In a ring
+ * the address is that of the group, which does not wrap. */
 static void transpose_group(const struct attention *a, const struct attention_head *h, struct key_group *g)
 {
 	struct kb *k = a->k;
@@ -170,7 +179,8 @@ static void transpose_group(const struct attention *a, const struct attention_he
 		transpose_keys(a, g, kb_index(k, full), (int)(a->size - full));
 }
 
-/* Zeros the columns of the last panel from `from` on: their scores are computed and ignored. */
+/* Zeros the columns of the last panel from `from` on: register tiles compute scores of full panels, and these are
+ * ignored. */
 static void zero_columns(const struct attention *a, const struct attention_block *b, struct kb_val from,
                          int lanes)
 {
@@ -214,7 +224,7 @@ struct kb_val attention_panel_at(const struct attention *a, struct kb_val table,
 	return attention_at(a->k, &a->key, table, kb_mul_const(a->k, row, a->size));
 }
 
-/* Copies panels of a ring, in order. */
+/* Copies the block's panels of a ring to scratch, in order of keys, without conversion; no panel wraps. */
 static void copy_panels(const struct attention *a, const struct attention_head *h,
                         const struct attention_block *b)
 {
@@ -257,7 +267,7 @@ static void pack_pair(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, interleave_bf16(k, x, y), r->to, e, 0, lanes * 4);
 }
 
-/* Packs values j and j + 1 (if it is in the block, else 0) as pairs. */
+/* Packs the values of keys j and j + 1 (is_pair: it is in the block; else 0) as pairs, in row j / 2. */
 static void pack_value_pair(const struct attention *a, struct kb_val first, struct kb_val j, bool is_pair)
 {
 	struct kb *k = a->k;
@@ -273,7 +283,8 @@ static void pack_value_pair(const struct attention *a, struct kb_val first, stru
 	attention_loop_row(a, a->value_size, a->lanes, pack_pair, &c);
 }
 
-/* Packs the block's values as bf16 pairs of neighbouring keys. */
+/* Packs the block's values as bf16 pairs of neighbouring keys, of which the last may be alone. For AMX rows up to a
+ * full tile are cleared: 0 times whatever scratch contains might be NaN. */
 static void pack_value_pairs(const struct attention *a, const struct attention_block *b, struct kb_val first)
 {
 	struct kb *k = a->k;
@@ -297,8 +308,8 @@ static void pack_value_pairs(const struct attention *a, const struct attention_b
 	kb_end_loop(k);
 }
 
-/* Copies values, with 0 after the last element, since full vectors are multiplied. first: address of the
- * block's first value. */
+/* Copies values, with 0 after the last element, since full vectors are multiplied (copy_elements pads, but one by one
+ * if elements are not contiguous). first: address of the block's first value; in a ring found for each key. */
 static void pack_values(const struct attention *a, const struct attention_head *h,
                         const struct attention_block *b, struct kb_val first)
 {
@@ -318,8 +329,9 @@ static void pack_values(const struct attention *a, const struct attention_head *
 	kb_end_loop(k);
 }
 
-/* Ring buffer: operands that need no packing are read in place, except in the block where the ring wraps,
- * which is copied. Addresses are those of key 0 of the block, which may be before the ring. */
+/* Sets b->keys and b->values in a ring buffer: operands that need no packing are read in place, except in the block
+ * where the ring wraps, which is copied. Addresses are those of key 0 of the block, which may be before the ring if
+ * the window begins later in the block. */
 static void bind_ring_block(const struct attention *a, const struct attention_head *h,
                             struct attention_block *b)
 {
@@ -352,7 +364,8 @@ static void bind_ring_block(const struct attention *a, const struct attention_he
 
 /* ---- scales of an int8 KV cache ---- */
 
-/* Copies the scales of keys [j, j + lanes); beyond the block that of the last key. */
+/* Copies the scales of keys [j, j + lanes) of the block from `from` to `to`; one by one, beyond the block that of the
+ * last key, since register tiles read full panels of scales. */
 static void copy_scale(const struct attention *a, const struct kb_tensor *t, const struct attention_block *b,
                        struct kb_val from, struct kb_val to, struct kb_val j, int lanes)
 {
@@ -364,7 +377,8 @@ static void copy_scale(const struct attention *a, const struct kb_tensor *t, con
 	kb_store(k, x, to, j, 0, lanes * 4);
 }
 
-/* Copies the scales of the block's keys, up to a full panel. */
+/* Copies the scales of the block's keys, if it has any (int8 cache), as f32 up to a full panel: by vectors if they are
+ * contiguous, then one by one. */
 static void copy_scales(const struct attention *a, const struct kb_tensor *t, const struct attention_block *b,
                         struct kb_val from, struct kb_val to)
 {
@@ -383,7 +397,8 @@ static void copy_scales(const struct attention *a, const struct kb_tensor *t, co
 	kb_end_loop(k);
 }
 
-/* Sets b->keys and b->values: to scratch after packing, or to the operand itself where it can be read as it is. */
+/* Sets b->keys and b->values: to scratch after packing, or to the operand itself where it can be read as it is (keys in
+ * panels of the cache; values whose rows are adjacent full vectors). */
 void attention_pack_block(const struct attention *a, const struct attention_head *h,
                           struct attention_block *b)
 {
@@ -410,13 +425,6 @@ void attention_pack_block(const struct attention *a, const struct attention_head
 
 /* ---- matrix tiles ---- */
 
-/*
- * Both products of a row tile by matrix tiles (AMX): 32 or 16 rows times two panels. Queries and
- * probabilities are rows of bf16; keys and values are packed as words of bf16 pairs above. Rows beyond the
- * task are whatever scratch contains, and their sums are never read; keys beyond the block have probability
- * 0.
- */
-
 #define PANELS     2                   /* panels of a tile step */
 #define K_PER_TILE (2 * PANEL_COLUMNS) /* elements of a row in a matrix tile: 64 bytes of bf16 */
 #define ACC_STRIDE (PANELS * KB_TILE_BYTES)
@@ -435,7 +443,7 @@ void attention_amx_end(const struct attention *a)
 		kb_tile_release(a->k);
 }
 
-/* Shape for rows of bf16 in a table whose f32 rows have `length` elements. */
+/* The tiles of `rows` rows of bf16, in a table whose f32 rows have `length` elements, times `columns` panels. */
 static struct matrix_tiles tile_shape(const struct attention *a, int rows, int columns, int64_t length)
 {
 	return (struct matrix_tiles){.k = a->k,
@@ -469,7 +477,8 @@ static struct kb_val load_acc(const struct attention *a, struct kb_val i, int v)
 	return kb_load(k, attention_vector(a), a->scratch.amx_acc, at, v * a->lanes, a->lanes * 4);
 }
 
-/* Scores for the keys of `columns` panels from `panel` on. */
+/* Scores for the keys of `columns` (1 or 2) panels from `panel` on, times q_factor, which bf16 queries do not have. The
+ * head is full tiles of 32 elements (target_attention_uses_amx). */
 static void score_panels(const struct attention *a, const struct attention_block *b,
                          const struct attention_tile *t, struct kb_val panel, int rows, int columns)
 {
@@ -490,6 +499,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 	kb_end_loop(k);
 }
 
+/* From key 0 of the block on: without a window, which AMX does not serve, the first key is visible. */
 void attention_amx_scores(const struct attention *a, const struct attention_block *b,
                           const struct attention_tile *t, int rows)
 {
@@ -504,8 +514,8 @@ void attention_amx_scores(const struct attention *a, const struct attention_bloc
 	kb_end_if(k);
 }
 
-/* Columns e .. of acc = acc old_factor + (probabilities v) new_factor. Keys are processed in full tiles: probabilities
- * beyond the last are 0. */
+/* `columns` (1 or 2) panels of columns from e on of acc = acc old_factor + (probabilities v) new_factor. Keys are
+ * processed in full tiles of 32: probabilities beyond the last are 0. Only the tile's rows are combined. */
 static void value_columns(const struct attention *a, const struct attention_block *b,
                           const struct attention_tile *t, struct kb_val e, int rows, int columns)
 {
@@ -531,6 +541,7 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 	kb_end_loop(k);
 }
 
+/* Two panels of columns at a time, then perhaps one; padded columns are computed, too, as scratch has them. */
 void attention_amx_values(const struct attention *a, const struct attention_block *b,
                           const struct attention_tile *t, int rows)
 {

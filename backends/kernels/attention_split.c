@@ -34,8 +34,8 @@ static const struct ir_type *operand_type(const struct ir_func *f, const struct 
 	return ir_type_of(f, ir_group_root(group)->operands[i]);
 }
 
-/* The slots of an attention by work-groups. False: its number of heads is not constant, or items do not share
- * them. */
+/* The slots of an attention by work-groups, each for the query heads of one key head. False: the number of heads or the
+ * head size is not constant, or work-groups cannot compute this attention (attention_group_rows). */
 static bool find_group_slots(const struct ir_func *f, const struct ir_op *group, const struct target *t,
                              struct attention_slots *out)
 {
@@ -64,7 +64,8 @@ bool kernel_has_combine(const struct ir_module *m, const struct ir_func *f, cons
 	return true;
 }
 
-/* Bytes of the partial results in memory of the call; NULL: none, they are in scratch. */
+/* Bytes of the partial results in memory of the call, `split` slots of f32 for each key head; NULL: none (no split), or
+ * they are in the scratch of workers. */
 const struct ir_dim *kernel_combine_bytes(const struct ir_module *m, const struct ir_func *f,
                                           const struct ir_op *group, const struct target *t)
 {
@@ -82,6 +83,8 @@ struct kb_val attention_is_split(const struct attention *a)
 	return kb_cmp(a->k, KB_LE, a->heads.rows, kb_index(a->k, a->scratch.slots.rows));
 }
 
+/* Fewer than two heads for each worker, and not as many for each: some workers would wait for others. Heads that divide
+ * evenly need no combine step. */
 struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n_workers)
 {
 	struct kb_val remainder = kb_bin(k, KB_REM, heads, n_workers);
@@ -110,7 +113,8 @@ struct combine {
 	struct kb_val acc, block, old_factor, new_factor;
 };
 
-/* Rescales and adds n of `lanes` elements of a row. */
+/* acc = acc old_factor + block new_factor for `lanes` elements of a row (an attention_row_fn); rows are padded, so all
+ * lanes are computed. */
 static void combine_elements(void *user, struct kb_val e, int lanes, int n)
 {
 	const struct combine *j = user;
@@ -122,7 +126,8 @@ static void combine_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, kb_fma(k, before, j->old_factor, sum), j->acc, e, 0, lanes * 4);
 }
 
-/* Combines a block as attention_block.c does, for one row in all lanes: the same operations, so the same bits. */
+/* Combines the slot of a block with the partial result of one row, as combine_rows and combine_columns of
+ * attention_block.c do, for the row in all lanes: the same operations, so the same bits. */
 static void combine_block(const struct attention *a, struct kb_val row, const struct attention_partial *block)
 {
 	struct kb *k = a->k;
@@ -134,7 +139,7 @@ static void combine_block(const struct attention *a, struct kb_val row, const st
 	struct kb_val max = attention_combine_max(a, before, now, &j.old_factor, &j.new_factor);
 	struct kb_val sum = kb_mul(k, kb_load_splat(k, type, block->sum, row, 0), j.new_factor);
 	sum = kb_fma(k, kb_load_splat(k, type, to->sum, row, 0), j.old_factor, sum);
-	/* full vectors are stored: the elements after the row belong to later rows */
+	/* full vectors are stored: the elements after the row belong to later rows, which are reset before use */
 	kb_store(k, max, to->max, row, 0, 4);
 	kb_store(k, sum, to->sum, row, 0, 4);
 	j.acc = attention_scratch_row(k, to->acc, row, a->value_pad);
@@ -161,8 +166,8 @@ struct block_range {
 	struct kb_val first, n, length;
 };
 
-/* Slot of block `at` of all; *owner: the worker that has it, or one before, as blocks are visited in order. Another
- * worker's scratch is a multiple of scratch_stride away. */
+/* Slot of block `at` of all. owner: a worker at or before that which has the block, as blocks are visited in order; it
+ * is advanced to that one. Another worker's scratch is a multiple of scratch_stride away, before or after. */
 static struct attention_partial find_slot(const struct attention *a, const struct block_range *r,
                                           struct kb_val at, struct kb_var owner)
 {
@@ -178,7 +183,8 @@ static struct attention_partial find_slot(const struct attention *a, const struc
 	return attention_slot(a, kb_ptr_add(k, a->scratch.slots.base, step, 0), index);
 }
 
-/* Combines all blocks of row `row` of the head in order and stores the row. */
+/* Combines all blocks [r->first, + n) of row `row` of the head in order, from an empty partial result, and stores the
+ * row. */
 static void combine_row(const struct attention *a, const struct attention_head *h, struct kb_val row,
                         const struct block_range *r)
 {
@@ -197,8 +203,9 @@ static void combine_row(const struct attention *a, const struct attention_head *
 
 #define COLUMNS 4 /* columns of an item, at most */
 
-/* Combines row `row` of a head, whose first slot is `slot`; each item has some columns, and all compute maximum and
- * sum. Columns beyond the head read the last one and are not stored. */
+/* Combines row `row` of a head, whose first slot is `slot`, in order of slots; each item has some columns (every
+ * items-th), and all compute maximum and sum, which is cheaper than sharing them. Columns beyond the head read the last
+ * one and are not stored. */
 static void combine_row_by_items(const struct attention *a, const struct attention_head *h, struct kb_val row,
                                  struct kb_val slot, struct kb_val n_slots)
 {
@@ -233,7 +240,8 @@ static void combine_row_by_items(const struct attention *a, const struct attenti
 	}
 }
 
-/* Rows of all heads are divided among groups. */
+/* Rows of all heads are divided among groups, row by row in turn. No row if the call did not divide blocks (more than
+ * one new token): the first kernel has stored the results then. */
 static void combine_by_groups(const struct attention *a)
 {
 	struct kb *k = a->k;
@@ -256,7 +264,8 @@ static void combine_by_groups(const struct attention *a)
 
 /* ---- by workers ---- */
 
-/* Rows of all heads are divided among workers. */
+/* Rows of all heads are divided among workers, in equal shares [lo, hi); one traversal of the heads counts rows and
+ * blocks before each, since heads have different numbers of blocks. */
 static void combine_by_workers(const struct attention *a)
 {
 	struct kb *k = a->k;

@@ -13,6 +13,12 @@
  *
  * A local block is as many keys as local memory holds; ITEMS is the number of items of a group. probabilities of
  * masked keys are marked (ATTENTION_MASKED), so that 0 times an infinite value does not occur.
+ *
+ * An item has three roles: for scores a key and every few rows; for the softmax a part of one row (s->row, item_in_row;
+ * the first of a row is its leader; has_row: false for items beyond the rows); for the output columns ITEMS apart of
+ * every row_stride-th row, in registers acc (of the open KV block) and all (of those before). Rows and columns that do
+ * not exist are clamped when loaded and not stored. is_split: a task is one KV block, whose slot receives its partial
+ * result.
  */
 #include <float.h>
 #include <math.h>
@@ -66,8 +72,9 @@ static inline struct kb_val load_shared(struct wg_attention *s, struct kb_val ta
 	return kb_load(s->k, KB_F32_T, table, at, disp, 0);
 }
 
-/* Chooses the tile with most rows (16 or 8) that local memory holds. False: none, or a head has more than 4 columns
- * for each item, which are registers. */
+/* Chooses the tile with most rows (16 or 8) that local memory holds: queries, a local block, scores, two partial values
+ * of each item, a factor of each row. False: none, or a head has more than 4 columns for each item, which are registers
+ * (acc[..][4]). */
 static bool choose_sizes(const struct target *t, int64_t size, int64_t value_size, struct wg_sizes *out)
 {
 	int64_t longest = size > value_size ? size : value_size;
@@ -116,7 +123,7 @@ static struct kb_val is_row_leader(struct wg_attention *s)
 	return s->has_row.id ? kb_bin(k, KB_AND, first, s->has_row) : first;
 }
 
-/* The leader stores the factor of its row. */
+/* The leader stores the factor of its row, for the items that have the row's columns; a barrier must follow. */
 static void store_row_factor(struct wg_attention *s, struct kb_val factor)
 {
 	struct kb *k = s->k;
@@ -127,7 +134,8 @@ static void store_row_factor(struct wg_attention *s, struct kb_val factor)
 
 /* ---- copies ---- */
 
-/* Copies the task's queries times q_factor to local memory; rows after the last repeat it. */
+/* Copies the task's queries times q_factor to local memory, neighbouring items neighbouring elements; rows after the
+ * last repeat it. */
 static void copy_queries(struct wg_attention *s, const struct attention_head *h,
                          const struct attention_task *t)
 {
@@ -144,7 +152,8 @@ static void copy_queries(struct wg_attention *s, const struct attention_head *h,
 	kb_end_loop(k);
 }
 
-/* Offset of element e of key j of the sequence, from the head's address. */
+/* Offset of element e of key j of the sequence, from the head's address: by the ring, by panels [E][16], or by
+ * strides. */
 static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t size, struct kb_val j,
                                struct kb_val e)
 {
@@ -157,8 +166,8 @@ static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t 
 	return kb_add(k, at, attention_offset(k, t, ATTENTION_ELEMENT, e));
 }
 
-/* Copies keys or values of the block from key `first` on, dequantized; keys at or beyond `end` repeat the last one and
- * are masked. Neighbouring items read neighbouring elements. */
+/* Copies keys or values of the local block from key `first` on, dequantized (int8 cache: times the key's scale); keys
+ * at or beyond `end` repeat the last one and are masked later. Neighbouring items read neighbouring elements. */
 static void copy_kv(struct wg_attention *s, const struct kb_tensor *t, struct kb_val head,
                     const struct kb_tensor *scales, struct kb_val head_scales, int64_t size,
                     struct kb_val first, struct kb_val end)
@@ -225,8 +234,8 @@ static void store_score(struct wg_attention *s, const struct attention_head *h,
 	kb_store(k, kb_get(k, value), s->scores, to, 0, 0);
 }
 
-/* Scores of this item's key with its rows: chains of FMAs in increasing element. With more items than scores the
- * others wait. */
+/* Scores of this item's key with its rows: chains of FMAs in increasing element. An item has the rows item / keys,
+ * + each, ..; with more items than scores the others wait. */
 static void compute_scores(struct wg_attention *s, const struct attention_head *h,
                            const struct attention_task *t, struct kb_val first)
 {
@@ -259,7 +268,8 @@ static void compute_scores(struct wg_attention *s, const struct attention_head *
 
 /* ---- softmax ---- */
 
-/* Reduces the partial values of the items of this item's row, in their order. */
+/* Reduces the partial values of the items of this item's row, in their order, by each of these items: maxima are at 0
+ * of `partials`, sums at ITEMS (table). */
 static struct kb_val reduce_row(struct wg_attention *s, int64_t table, bool is_max)
 {
 	struct kb *k = s->k;
@@ -273,7 +283,8 @@ static struct kb_val reduce_row(struct wg_attention *s, int64_t table, bool is_m
 }
 
 /* Turns scores into probabilities relative to the row's maximum so far, and rescales its sum to it: each item its part
- * of a row, reduced by way of `partials`. Masked keys are marked. */
+ * of a row, reduced by way of `partials` (a barrier after each half of it). The factor of the row rescales its columns.
+ * Masked keys are marked. Items without a row take part in the barriers only. */
 static void compute_probabilities(struct wg_attention *s)
 {
 	const struct attention *a = s->a;
@@ -313,7 +324,7 @@ static void compute_probabilities(struct wg_attention *s)
 
 /* ---- values ---- */
 
-/* acc = acc factor + probabilities v, without masked keys. */
+/* acc = acc factor + probabilities v for this item's rows and columns, key by key, without masked keys. */
 static void accumulate_values(struct wg_attention *s)
 {
 	struct kb *k = s->k;
@@ -344,7 +355,8 @@ static void accumulate_values(struct wg_attention *s)
 /* ---- the steps of a block ---- */
 
 /* Adds the local block of keys from `first` on, up to t->end, to max, sum and acc of the KV block. It begins
- * by overwriting local memory, after a barrier, and ends with a barrier. */
+ * by overwriting local memory, after a barrier, and ends with a barrier. Values take the memory of the keys once scores
+ * are done; the barriers inside of compute_probabilities also come before they are read. */
 static void add_local_block(struct wg_attention *s, const struct attention_head *h,
                             const struct attention_task *t, struct kb_val first)
 {
@@ -375,7 +387,7 @@ static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_v
 }
 
 /* Combines the KV block with those before it, by the arithmetic of combine_row_by_items (attention_split.c). The row's
- * leader stores the factors for the items that have its columns. */
+ * leader stores the factors for the items that have its columns, in `partials`, which is free between local blocks. */
 static void combine_kv_block(struct wg_attention *s)
 {
 	const struct attention *a = s->a;
@@ -410,7 +422,8 @@ static struct kb_val has_element(struct wg_attention *s, const struct attention_
 	return kb_bin(k, KB_AND, has_row, kb_cmp(k, KB_LT, column, kb_index(k, s->a->value_size)));
 }
 
-/* Stores the partial result of the KV block in a slot, for the combine kernel. */
+/* Stores the partial result of the KV block in a slot, for the combine kernel: leaders the maximum and sum of their
+ * rows, all items their columns; only rows and columns that exist. */
 static void store_kv_block(struct wg_attention *s, const struct attention_task *t, struct kb_val slot)
 {
 	const struct attention *a = s->a;
@@ -432,7 +445,8 @@ static void store_kv_block(struct wg_attention *s, const struct attention_task *
 		}
 }
 
-/* Emits the KV block from key `first` on, local block by local block. */
+/* Emits the KV block from key `first` on, local block by local block, from an empty partial result. Local blocks before
+ * the window are left out; they begin at multiples from `first`, so that the bits do not depend on it. */
 static void emit_kv_block(struct wg_attention *s, const struct attention_head *h,
                           const struct attention_task *t, struct kb_val first)
 {
@@ -450,7 +464,7 @@ static void emit_kv_block(struct wg_attention *s, const struct attention_head *h
 
 /* ---- a task ---- */
 
-/* Stores the factor that normalizes each row. */
+/* Stores the factor that normalizes each row (1 / sum, with the sink) for store_output. */
 static void store_row_factors(struct wg_attention *s, const struct attention_head *h,
                               const struct attention_task *t)
 {
@@ -479,7 +493,9 @@ static void store_output(struct wg_attention *s, const struct attention_head *h,
 	}
 }
 
-/* KV blocks from key lo (the beginning of one) to hi; slot: of the one block, if split. */
+/* KV blocks from key lo (the beginning of one) to hi; slot: of the one block, if split. Otherwise blocks are combined
+ * in order, and the output is normalized and stored. Empty ranges leave nothing in a slot, which is not read. Behind
+ * the last barrier the next task may overwrite local memory. */
 static void emit_task(struct wg_attention *s, const struct attention_head *h, const struct attention_task *t,
                       struct kb_val lo, struct kb_val hi, struct kb_val slot)
 {
@@ -517,7 +533,7 @@ static void declare_partial(struct wg_attention *s, struct kb_var *max, struct k
 }
 
 /* Assigns rows and columns to this item: for the softmax some items to each row, for the output a column (or several)
- * and every row_stride-th row. */
+ * and every row_stride-th row. Columns are rounded up to a power of two, so that items divide evenly. */
 static void divide_items(struct wg_attention *s)
 {
 	struct kb *k = s->k;
@@ -540,7 +556,7 @@ static void divide_items(struct wg_attention *s)
 		declare_partial(s, &s->all_max, &s->all_sum, s->all);
 }
 
-/* Assigns local memory to the tables. */
+/* Assigns local memory to the tables, in the order and sizes of choose_sizes. */
 static void divide_memory(struct wg_attention *s, struct kb_val memory)
 {
 	struct kb *k = s->k;
@@ -553,8 +569,8 @@ static void divide_memory(struct wg_attention *s, struct kb_val memory)
 	s->factors = kb_ptr_add(k, s->q, zero, (at += 2 * ITEMS) * 4);
 }
 
-/* Task `task` of all tiles of all heads, or, if split, of all KV blocks of these: finds head, tile and block by
- * division. */
+/* Task `task` of all tiles of all heads, or, if split, of `split` KV blocks of each: finds head, tile and block by
+ * division. Blocks are counted from the first visible one; those beyond the last have no keys. */
 static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_val tiles)
 {
 	const struct attention *a = s->a;
@@ -582,8 +598,8 @@ static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_v
 	emit_task(s, &h, &t, lo, hi, slot);
 }
 
-/* Loop over tasks. is_split_call: bool, the call divides KV blocks; none: this kernel serves only one kind of
- * call. */
+/* Loop over tasks: group, group + groups, .. is_split_call: bool, the call divides KV blocks, and the other of the two
+ * loops has no task; none: this kernel serves only one kind of call. */
 static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_val is_split_call)
 {
 	const struct attention *a = s->a;

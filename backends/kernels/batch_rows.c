@@ -27,7 +27,8 @@ static struct kb_val count_rows(struct kb *k, const struct batch_rows *rows)
 	return kb_get(k, n);
 }
 
-/* Rows of a value [B, S, .., width]: all, or with lengths those below each sequence's, times the axes between. */
+/* Rows of a value [B, S, .., width]: all (also of values without an axis S), or with lengths those below each
+ * sequence's, times the axes between. */
 struct batch_rows batch_rows_of(struct eval *e, struct ir_value v, const struct kb_val *size)
 {
 	const struct kernel_job *job = e->job;
@@ -47,7 +48,8 @@ struct batch_rows batch_rows_of(struct eval *e, struct ir_value v, const struct 
 }
 
 /* Opens the loop over real rows [lo, hi), numbered without padding: over the sequences, then the rows of each that are
- * in the range. Returns the row's number with padding, and how many follow it. */
+ * in the range. Returns the row's number with padding, and how many from it on are in the sequence and the range. Two
+ * loops are open with lengths, else one: batch_rows_end closes them. */
 struct batch_row batch_rows_begin(struct kb *k, const struct batch_rows *rows, struct kb_val lo,
                                   struct kb_val hi)
 {

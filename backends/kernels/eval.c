@@ -5,9 +5,15 @@
  *
  * A *point* (struct eval_point) is one index per axis of a value; along its axis vec a vector of e->lanes neighbours
  * is meant, of which e->valid exist; vec -1: a scalar. Its `flat` is the row number, by which rows of a flat tensor
- * are addressed with one multiplication. The cache holds what was emitted in the open scopes (eval_mark,
+ * are addressed with one multiplication. The cache contains what was emitted in the open scopes (eval_mark,
  * eval_release), so that code dominates its uses. ring: rows of a state that is a ring buffer, where row i is stored
- * at i % ring. A failure sets flags in e and emission goes on with dummies; eval_status tells at the end.
+ * at i % ring. A failure sets flags in e and emission goes on with dummies; eval_status tells at the end. A kb_val with
+ * id 0 is none.
+ *
+ * A row offset is the element offset of a point without its axis vec: the same for all vectors of a row, so that it is
+ * emitted once, before the loop along vec (eval_hoist). Weights may be matrices in packed panels of 16 columns
+ * [ceil(N/16)][K][16] (ENC_PANEL16, ir/target/tile.h). Analyses before emission (eval_vectorizes, eval_hoist) visit
+ * shared operands again and stop after BUDGET values, with the safe answer.
  */
 #include "backends/kernels/eval.h"
 #include "backends/kernels/panel.h"
@@ -29,7 +35,8 @@ enum tfmc_status eval_status(const struct eval *e)
 	return e->unsupported ? TFMC_INVALID : TFMC_INTERNAL;
 }
 
-/* Reports an error at op (NULL: the group), unless the group has one already. Returns none. */
+/* Reports an error at op (NULL: the group), unless the group has one already: later ones follow from dummies. Returns
+ * none. */
 static struct kb_val report(struct eval *e, const struct ir_op *op, enum diag_code code, const char *prefix,
                             const char *what)
 {
@@ -82,7 +89,8 @@ static bool linearize_rows(const struct eval *e, const struct ir_view *v, struct
 }
 
 /* Looks up the memory of v, if it has any, in the binding: values from outside of the group, views of them, and
- * weights. Leaves rank -1 (not in memory) for values that the group computes. */
+ * weights. Leaves rank -1 (not in memory) for values that the group computes; id 0 (an absent operand), states and
+ * values that were looked up before are skipped. */
 static void resolve_tensor(struct eval *e, struct ir_value v)
 {
 	const struct kernel_job *job = e->job;
@@ -137,7 +145,8 @@ void eval_set_tensor(struct eval *e, struct ir_value v, const struct eval_tensor
 	e->tensors[v.id].bias = copy;
 }
 
-/* Changes the tensor of a result to the axes of the value it is a view of: ir_view_inverse gives their strides. */
+/* Changes the tensor of a result to the axes of the value it is a view of: sizes, strides and offset (elements) of
+ * `view`, the inverse of the view (ir_view_inverse). */
 static void address_by_view(struct eval *e, const struct ir_view *view, struct kb_tensor *t)
 {
 	const struct kernel_binding *b = e->job->bind;
@@ -152,7 +161,8 @@ static void address_by_view(struct eval *e, const struct ir_view *view, struct k
 }
 
 /* Describes result i of the group, which yields y. If y is a view of a value that the group computes, that value is
- * stored through the inverse of the view, so that no copy is needed. False after a diagnostic. */
+ * stored through the inverse of the view, so that no copy is needed; a view without inverse is evaluated element by
+ * element. False after a diagnostic. */
 static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval_output *out)
 {
 	const struct kernel_job *job = e->job;
@@ -208,7 +218,8 @@ static bool same_index(const struct eval *e, struct kb_val a, struct kb_val b)
 	return kb_const_index(e->k, a, &x) && kb_const_index(e->k, b, &y) && x == y;
 }
 
-/* without: an axis that may differ; -1: none. */
+/* True if both points surely address the same elements: rank, vec, and all indices but that of axis `without` (-1:
+ * none) are equal. */
 static bool same_point(const struct eval *e, const struct eval_point *a, const struct eval_point *b,
                        int without)
 {
@@ -221,7 +232,7 @@ static bool same_point(const struct eval *e, const struct eval_point *a, const s
 }
 
 /* The cached value of `value` at p in the current number of lanes, or with is_offset its row offset, which does not
- * depend on lanes or on the index along p->vec; NULL: not cached. */
+ * depend on lanes or on the index along p->vec; NULL: not cached. Newest first, as it is most often the one. */
 static const struct eval_entry *find_cached(const struct eval *e, uint32_t value, const struct eval_point *p,
                                             bool is_offset)
 {
@@ -310,14 +321,15 @@ static struct kb_val from_stored(struct eval *e, enum ir_dtype t, struct kb_val 
 	return kb_cmp(e->k, KB_NE, v, zero);
 }
 
-/* The stored index on `axis`: modulo the ring on the axis of a ring buffer. */
+/* The stored index on `axis`: modulo the ring on the axis of a ring buffer, which is the last but one. */
 static struct kb_val wrap_in_ring(struct eval *e, const struct kb_tensor *t, int axis, struct kb_val index)
 {
 	bool is_row = t->ring > 0 && axis == t->rank - 2;
 	return is_row ? kb_rem_const(e->k, index, t->ring) : index;
 }
 
-/* A flat tensor needs one multiplication for all axes but the last, unless lanes run along one of them. */
+/* A flat tensor needs one multiplication for all axes but the last, unless lanes run along one of them. A state in
+ * panels: its last two axes are addressed as packed matrices, in addition to the strides of the axes before. */
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -339,6 +351,7 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 	return kb_add(k, sum, kb_add(k, panel, column));
 }
 
+/* i is known in the call only, so the half is selected by a shift, and the low half is masked off. */
 struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,
                                   int lanes)
 {
@@ -356,7 +369,7 @@ struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val
 
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
 
-/* Lanes along K are not neighbours in panels, whose rows hold 16 columns: one element after the other. */
+/* Lanes along K are not neighbours in panels, whose rows are 16 columns: one element after the other. */
 static struct kb_val load_panel_per_lane(struct eval *e, const struct eval_tensor *t,
                                          const struct eval_point *p)
 {
@@ -370,7 +383,8 @@ static struct kb_val load_panel_per_lane(struct eval *e, const struct eval_tenso
 	return eval_build_vector(e, lane);
 }
 
-/* Element (.., n, i) of quantized matrices in panels, dequantized. */
+/* Element (.., n, i) of quantized matrices in panels, dequantized; lanes are columns n. The layout depends on K, so a
+ * row of unknown length is an error. */
 static struct kb_val load_quantized(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -388,8 +402,8 @@ static struct kb_val load_quantized(struct eval *e, const struct eval_tensor *t,
 	return panel_dequantize(k, &panel, at, column, p->index[row + 1], p->vec == row ? e->lanes : 1);
 }
 
-/* Element (.., n, i) of matrices packed as panels [ceil(N/16)][K][16]; f16, bf16 and quantized layouts are in
- * tile.h. */
+/* Element (.., n, i) of matrices packed as panels [ceil(N/16)][K][16], as f32; f16, bf16 and quantized layouts are in
+ * tile.h. bf16: offsets count u32 pairs of K elements. Lanes are columns n; those along K are loaded one by one. */
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -417,8 +431,8 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	return from_stored(e, t->t.dtype, raw);
 }
 
-/* A gather of elements that are not neighbours in memory: one load per valid lane along `axis`, from index `first` on.
- * row: offset of all other axes. */
+/* A gather of elements that are not neighbours in memory: one load per valid lane along `axis`, from index `first` on
+ * (each index modulo a ring). row: offset of all other axes. */
 static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row, int axis,
                                 struct kb_val first)
 {
@@ -435,7 +449,8 @@ static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, str
 }
 
 /* v at p, loaded from t and converted to the type it is computed in: a scalar, or a vector by the stride along p->vec
- * (0: one element for all lanes, 1: vector load; else, and along a ring, a gather). */
+ * (0: one element for all lanes, 1: vector load; else, and along a ring, a gather). Of panels only weights
+ * are loaded by element: attention reads those of states itself. */
 static struct kb_val load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                           const struct eval_point *p)
 {
@@ -465,7 +480,7 @@ static struct kb_val load(struct eval *e, struct ir_value v, const struct eval_t
 	return from_stored(e, t->t.dtype, raw);
 }
 
-/* A scatter: lanes that are not neighbours in memory. */
+/* A scatter: stores the valid lanes, which are not neighbours in memory, one by one; row: offset of all other axes. */
 static void store_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row,
                         const struct eval_point *p, struct kb_val value)
 {
@@ -476,6 +491,7 @@ static void store_lanes(struct eval *e, const struct eval_tensor *t, struct kb_v
 	}
 }
 
+/* Rounds to the stored type. A vector store of the valid lanes where they are neighbours in memory, else a scatter. */
 void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_point *p, struct kb_val value)
 {
 	struct kb *k = e->k;
@@ -549,7 +565,7 @@ static struct kb_val computed_value(struct eval *e, struct ir_value v, const str
 }
 
 /* x + bias; x was loaded at p from a buffer whose bias is not yet added. The column of the bias is a linear function
- * of p (begin and step). */
+ * of p (begin and step), perhaps no multiple of the lanes (shifted). Lanes along another axis share one element. */
 static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const struct eval_point *p,
                               struct kb_val x)
 {
@@ -563,8 +579,8 @@ static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const s
 	return kb_add(e->k, x, eval_value(e, b->v, &at));
 }
 
-/* Looked up, loaded, or computed. After a failure, a constant of the right type, so that callers need no checks;
- * DEPTH_MAX bounds the recursion. */
+/* Looked up in the cache, loaded, or computed. After a failure, a constant of the right type, so that callers need no
+ * checks; DEPTH_MAX bounds the recursion. */
 struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
 	const struct eval_entry *c = find_cached(e, v.id, p, false);
@@ -688,7 +704,7 @@ struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axi
 	return p->vec == axis ? kb_add(e->k, i, kb_lane_ids(e->k, e->lanes)) : i;
 }
 
-/* By selects on the lane number: KB cannot insert a lane. Lanes beyond the valid ones repeat lane 0. */
+/* By selects on the lane number: the kernel IR cannot insert a lane. Lanes beyond the valid ones repeat lane 0. */
 struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane)
 {
 	if (e->lanes == 1)
@@ -719,8 +735,9 @@ struct analysis {
 
 #define NO_AXIS (-2) /* lanes would not be neighbours */
 
-/* True if lanes along the axis are neighbours in memory, or one element (axis -1, stride 0). Panels:
- * neighbouring columns are; elements along K are loaded one by one. */
+/* True if lanes along the axis are neighbours in memory, or one element (axis -1, stride 0). Panels: neighbouring
+ * columns are, for vectors of at most a panel; elements along K are loaded one by one, which loads allow, too. A ring:
+ * a vector may wrap. */
 static bool tensor_vectorizes(const struct analysis *q, const struct eval_tensor *t, int axis)
 {
 	if (axis < 0)
@@ -760,7 +777,8 @@ static int reduced_axis(const struct analysis *q, const struct ir_op *op, int ax
 }
 
 /* The axis of operand i along which lanes run if they run along `axis` of the result; -1: the operand is the same for
- * all lanes; NO_AXIS: lanes would not be neighbours there. */
+ * all lanes; NO_AXIS: lanes would not be neighbours there, or the evaluator computes this op for single elements only.
+ * Contractions have lanes along N, the last axis. Elementwise ops: the axis itself. */
 static int operand_axis(const struct analysis *q, const struct ir_op *op, size_t i, int axis)
 {
 	int last = eval_type(q->e, eval_result(op))->rank - 1, ids;
@@ -809,8 +827,8 @@ static bool is_computed_from_operands(enum ir_opcode code)
 	       code == OP_matmul || code == OP_linear || code == OP_expert_linear || code == OP_rope;
 }
 
-/* True if v can be evaluated with lanes along the axis, down to memory; -1: all lanes read one element. Out of budget:
- * false, which is safe. */
+/* True if v can be evaluated with lanes along the axis, down to memory; -1: all lanes read one element. Results of ops
+ * that generators bind need no look at their operands. Out of budget: false, which is safe. */
 static bool value_vectorizes(struct analysis *q, struct ir_value v, int axis)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);
@@ -840,8 +858,8 @@ bool eval_vectorizes(struct eval *e, struct ir_value v, int axis)
 
 static void hoist(struct analysis *q, struct ir_value v, const struct eval_point *p);
 
-/* Hoists the offsets of the operands that op reads along its own row. Not through reshapes, which may have no
- * single row in their operand. */
+/* Hoists the offsets of the operands that op reads along its own row: elementwise ops, and views at the point that they
+ * show. Not through reshapes, which may have no single row in their operand; other ops are left to the loop. */
 static void hoist_op(struct analysis *q, const struct ir_op *op, const struct eval_point *p)
 {
 	if (op->code == OP_mask_rows || op->code == OP_rope) {

@@ -3,6 +3,14 @@
  * The evaluator: attention masks, and one element of a reduction or contraction (matmul, linear) by a loop in a fixed
  * order. The fallback that is correct for every shape; the generators of linear, attention and rows are the fast
  * paths.
+ *
+ * A value at point p is a scalar (p->vec -1) or a vector of e->lanes neighbours along axis p->vec; eval_width changes
+ * the lanes. eval_mark and eval_release bracket what is cached in a scope, such as an iteration of an emitted loop.
+ *
+ * Reductions of a range of columns (argmax; maximum and sum of exponentials): full vectors into several accumulators
+ * used in turn (slots 1 .. SLOTS), which breaks the dependency chain, the scalar remainder into slot 0; then all are
+ * reduced. Block ops compute them for each N block of the last axis of x, so that logits need not be stored: their
+ * result is x's leading axes, then [values, blocks]. A column_fn adds one vector or scalar to a slot.
  */
 #include "backends/kb/math.h"
 #include "backends/kernels/eval.h"
@@ -10,15 +18,6 @@
 #include <math.h>
 
 /* ---- ranges of columns ---- */
-
-/*
- * The evaluator: reductions of a range of columns of a row: argmax, and the maximum with the sum of exponentials (the
- * partial results of log-softmax). Full vectors first, then the scalar remainder.
- *
- * The block ops compute them for each N block of the last axis of x, so that logits need not be stored. Their
- * result is x's leading axes, then [values, blocks]: the last index of a point is the block, the one before it
- * selects one of its values.
- */
 
 #define SLOTS 4
 
@@ -55,8 +54,8 @@ static void visit_column(struct eval *e, const struct eval_columns *c, struct kb
 	eval_release(e, mark);
 }
 
-/* Emits fn for all columns, in order: unrolled, or a loop of `slots` vectors per iteration and a loop for the
- * remaining columns. */
+/* Emits fn for all columns, in order: unrolled (c->unrolled columns, full vectors), or a loop of `slots` vectors per
+ * iteration and a loop for the remaining columns, one by one. */
 static void for_each_column(struct eval *e, const struct eval_columns *c, int slots, column_fn *fn,
                             void *user)
 {
@@ -124,7 +123,8 @@ struct argmax {
 	struct accumulators best, where;
 };
 
-/* A column_fn: keeps the larger element and its column; of equal elements the first. */
+/* A column_fn: keeps the larger element and its column in each lane; of equal elements the first, since columns come in
+ * increasing order. NaN is never larger. */
 static void update_argmax(struct eval *e, struct kb_val column, struct kb_val x, int slot, void *user)
 {
 	struct argmax *t = user;
@@ -140,8 +140,8 @@ static void update_argmax(struct eval *e, struct kb_val column, struct kb_val x,
 	kb_set(k, where, kb_select(k, better, here, at));
 }
 
-/* If no element is above -infinity (`low`), no comparison has been true: sets `where` to the first column that holds
- * -infinity. */
+/* If no element is above -infinity (`low`), with which the search began, no comparison has been true: sets `where` to
+ * the first column of -infinity, if there is any (all others are NaN). */
 static void find_first_low(struct eval *e, const struct eval_columns *c, struct kb_val low,
                            struct kb_var where)
 {
@@ -155,8 +155,8 @@ static void find_first_low(struct eval *e, const struct eval_columns *c, struct 
 	eval_release(e, mark);
 }
 
-/* Returns the largest element; *where: the lowest column that holds it, i32. NaN is ignored; if all are NaN, NaN in
- * column `first`. */
+/* Returns the largest element; *where: the lowest column that has it, i32. The maximum of all lanes, then the least
+ * column of the lanes that have it. NaN is ignored; if all are NaN, NaN in column `first`. */
 static struct kb_val eval_argmax_columns(struct eval *e, const struct eval_columns *c, struct kb_val *where)
 {
 	struct kb *k = e->k;
@@ -269,7 +269,7 @@ int64_t eval_block_width(const struct ir_op *op)
 }
 
 /* One value of a block op (block_argmax, block_log_softmax) at p = [.., which value, block]; p without lanes. All
- * values of the block are computed and one is selected: a fallback. */
+ * values of the block are computed, since index `which` is known in the call only, and one is selected: a fallback. */
 static struct kb_val eval_row_block(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -324,6 +324,7 @@ static struct kb_val query_position(struct eval *e, const struct eval_mask *m, s
 	return m->past.id ? kb_add(e->k, at, of_sequence(e, m->past, b)) : at;
 }
 
+/* The length of the sequence and the position of the query bound it; a window without causal mask also ends after. */
 struct kb_val eval_visible_end(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
 {
 	struct kb *k = e->k;
@@ -363,7 +364,7 @@ static struct kb_val masked(struct eval *e, const struct eval_point *p, struct k
 	return x;
 }
 
-/* mask of scores x [B, .., S, T]. */
+/* mask of scores x [B, .., S, T]: those of keys that the query does not see become -infinity. Lanes run along keys. */
 static struct kb_val mask(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_mask *a = op->attrs;
@@ -421,7 +422,7 @@ static struct kb_val neutral(const struct reduction *r)
 	return kb_f32(k, is_min ? HUGE_VALF : -HUGE_VALF);
 }
 
-/* to = combine(to, x at r->at), emitted for the current iteration only. */
+/* to = combine(to, x at r->at): the body of the innermost loop, whose cached values end with it. */
 static void accumulate(struct reduction *r, struct kb_var to)
 {
 	struct kb *k = r->e->k;
@@ -453,7 +454,8 @@ static void reduce_row(struct reduction *r, struct kb_val size)
 	kb_end_loop(k);
 }
 
-/* Emits the loop nest over the reduced axes from `axis` on. */
+/* Emits the loop nest over the reduced axes from `axis` on (recursion), around `accumulate`; the last axis by vectors
+ * if it can be. */
 static void reduce_axis(struct reduction *r, int axis)
 {
 	struct kb *k = r->e->k;
@@ -473,8 +475,8 @@ static void reduce_axis(struct reduction *r, int axis)
 	kb_end_loop(k);
 }
 
-/* Sets r->at to the indices of p, a point of the result, on the axes of x that are not reduced. keep: reduced axes
- * stay in the result with size 1. */
+/* Sets r->at to the indices of p, a point of the result, on the axes of x that are not reduced, lanes included. keep:
+ * reduced axes stay in the result with size 1, and are passed over. */
 static void set_kept_indices(struct reduction *r, const struct eval_point *p, bool keep)
 {
 	int from = 0;
@@ -491,7 +493,8 @@ static void set_kept_indices(struct reduction *r, const struct eval_point *p, bo
 	}
 }
 
-/* The reduction of both accumulators. Min and max combine lane by lane, because kb_reduce would lose NaN. */
+/* The reduction of both accumulators, vector and scalar. Min and max combine lane by lane, because kb_reduce would lose
+ * NaN, which must reach the result. */
 static struct kb_val combine_accumulators(struct reduction *r)
 {
 	struct kb *k = r->e->k;
@@ -526,8 +529,8 @@ static int reduced_axis(const struct attrs_reduce_sum *a, int rank, size_t i)
 	return (int)(a->axes.items[i] < 0 ? a->axes.items[i] + rank : a->axes.items[i]);
 }
 
-/* One element of a reduction, or one per lane. A scalar over the last axis is reduced by vectors. attrs_reduce_sum,
- * _mean, _max and _min have the same layout. */
+/* One element of a reduction, or one per lane. A scalar over the last axis is reduced by vectors where x vectorizes.
+ * attrs_reduce_sum, _mean, _max and _min have the same layout. Sums of integers wrap to their dtype at the end. */
 static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
@@ -570,7 +573,7 @@ static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct
 	return kb_splat(e->k, reduce_at(e, op, &one), e->lanes);
 }
 
-/* argmax over the last axis of x, which is in memory, by vectors. */
+/* argmax over the last axis of x, which is in memory, by vectors of the native width; the columns are a whole row. */
 static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct ir_type *x = eval_type(e, op->operands[0]);
@@ -589,8 +592,8 @@ static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const
 	return where;
 }
 
-/* The lowest index of the largest element. For floats the initial best is NaN, which any number replaces; integers
- * take the first element. */
+/* The lowest index of the largest element, in any lanes. By vectors along the reduced axis for f32 in memory, else by a
+ * loop. For floats the initial best is NaN, which any number replaces; integers take the first element. */
 static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -635,7 +638,7 @@ struct dot {
 };
 
 /* Emits the inner product for the lanes of p, which run along N of b; a is a scalar for all lanes. One chain of
- * multiply-adds in increasing i, so that lanes do not change the bits. */
+ * multiply-adds in increasing i, so that lanes do not change the bits. Row offsets of b are emitted before the loop. */
 static struct kb_val dot(struct eval *e, struct dot *d, struct kb_val size, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -653,7 +656,7 @@ static struct kb_val dot(struct eval *e, struct dot *d, struct kb_val size, cons
 	return kb_get(k, sum);
 }
 
-/* Contractions support lanes along N, the last axis, only. */
+/* True if lanes run along another axis than N, the last one: contractions support none, and analyses exclude it. */
 static bool has_lanes_across_rows(struct eval *e, const struct eval_point *p)
 {
 	return p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1;
@@ -714,8 +717,8 @@ static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct
 	return kb_add(e->k, sum, lanes_value(e, bias, &at, p));
 }
 
-/* Ops that no element-by-element rule covers, by opcode; a weight gets here if it is indexed by a value that is not a
- * repeat's index. */
+/* Ops that no element-by-element rule covers, by opcode; a weight gets here (it has no memory) if it is indexed by a
+ * value that is not a repeat's index. Others are errors: generators bind their results. */
 struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	switch ((int)op->code) {

@@ -3,6 +3,17 @@
  * The evaluator: ops that compute an element from single elements of their operands. A result of a dtype narrower than
  * the type it is computed in is rounded after every op, so that fused and separate ops give the same bits. A value at
  * point p is a vector of e->lanes neighbours along axis p->vec, or a scalar if p->vec is -1.
+ *
+ * Floor division, floor modulo (Python's // and %), integer power: integer division never traps, since divisors 0 and
+ * -1 are replaced by 1 and a select fixes the result; f32 is divided in integers, since OpenCL C may lack f64 and fma.
+ *
+ * RoPE: a rotated feature is x cos + partner (+-sin), one product and one fma for any number of lanes, so that the
+ * bits do not depend on the vector width. The table [positions, D] has D/2 cosines, then D/2 sines. Layouts: pairs of
+ * features (n, n + D/2), halves, or (2n, 2n + 1), interleaved. Features from D on are copied.
+ *
+ * Views and movement are index arithmetic: the operand at the point that the op shows. Where lanes are not neighbours
+ * in the operand, each lane is evaluated as a scalar (eval_per_lane). p->flat, the row number, is dropped where the
+ * operand has other rows. p->shifted: a vector need not begin at a multiple of the lanes.
  */
 #include "backends/kb/math.h"
 #include "backends/kernels/eval.h"
@@ -10,11 +21,6 @@
 #include <math.h>
 
 /* ---- division and powers ---- */
-
-/*
- * The evaluator: floor division, floor modulo (Python's // and %), and integer powers. Integer division never traps:
- * divisors 0 and -1 are replaced by 1, and a select fixes the result.
- */
 
 /* Constant v in the type and lanes of `like`. */
 static struct kb_val constant(struct kb *k, struct kb_val like, int64_t v)
@@ -40,7 +46,8 @@ static struct kb_val differ_in_sign(struct kb *k, struct kb_val x, struct kb_val
 }
 
 /* f64 floor division. r = fma(-q, b, a) is the exact remainder for q = floor(a / b); where its sign differs from that
- * of b, the rounded quotient was one too large. is_mod: returns the remainder instead of the quotient. */
+ * of b, the rounded quotient was one too large. is_mod: returns the remainder instead of the quotient, which has the
+ * sign of b. */
 static struct kb_val divide_f64(struct kb *k, bool is_mod, struct kb_val a, struct kb_val b)
 {
 	struct kb_val zero = constant(k, a, 0), q = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b));
@@ -102,8 +109,9 @@ static struct kb_val is_smaller(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_cmp(k, KB_LT, kb_un(k, KB_ABS, a), limit);
 }
 
-/* mantissa * 2^(exponent - 150) as f32, composed from its bits, since OpenCL devices may flush denormal products to
- * zero. If the result's exponent (high) is not above 0 it is denormal: the mantissa is shifted into place. */
+/* mantissa * 2^(exponent - 150) as f32, for mantissas below 2^24 (exact), composed from its bits, since OpenCL devices
+ * may flush denormal products to zero: the scale is added to the exponent of the converted mantissa. If the result's
+ * exponent (high) is not above 0 it is denormal: the mantissa is shifted into place. 0 stays 0. */
 static struct kb_val compose(struct kb *k, struct kb_val mantissa, struct kb_val exponent)
 {
 	struct kb_val m = kb_cvt(k, mantissa, KB_I32), zero = constant(k, m, 0);
@@ -118,7 +126,9 @@ static struct kb_val compose(struct kb *k, struct kb_val mantissa, struct kb_val
 	return kb_bitcast(k, kb_select(k, kb_cmp(k, KB_EQ, m, zero), zero, bits), KB_F32);
 }
 
-/* a mod b. Long division: each iteration reduces SHIFT_MAX bits of the quotient, until no lane has any left. */
+/* a mod b, with the sign of b. Long division of the mantissas: each iteration reduces SHIFT_MAX (38) bits of the
+ * quotient, as many as a shifted mantissa in i64 allows, until no lane has any left. Exact. |a| < |b|: the remainder
+ * is a. */
 static struct kb_val mod_f32_in_ints(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct float_bits x = decompose(k, a), y = decompose_divisor(k, b);
@@ -144,8 +154,9 @@ static struct kb_val mod_f32_in_ints(struct kb *k, struct kb_val a, struct kb_va
 	return kb_select(k, differ_in_sign(k, r, b), other, r);
 }
 
-/* floor(a / b), rounded once; `rounded`, the floor of the f32 quotient, if a needs a shift beyond SHIFT_MAX: the
- * quotient is then above 2^24, where every f32 is an integer. */
+/* floor(a / b), rounded once, by one division of mantissas, a's shifted by the difference of exponents; `rounded`, the
+ * floor of the f32 quotient, if that shift is beyond SHIFT_MAX: the quotient is then above 2^24, where every f32 is an
+ * integer. Inexact negative quotients go down by 1. */
 static struct kb_val floor_div_f32_in_ints(struct kb *k, struct kb_val a, struct kb_val b,
                                            struct kb_val rounded)
 {
@@ -162,8 +173,8 @@ static struct kb_val floor_div_f32_in_ints(struct kb *k, struct kb_val a, struct
 	return kb_select(k, kb_cmp(k, KB_GT, shift, most), rounded, q);
 }
 
-/* floor(a / b), with is_mod a mod b, in integers. Where a / b is no finite quotient: what f32 division gives, or NaN
- * for mod. */
+/* floor(a / b), with is_mod a mod b, in integers. Where a is not finite, or b is 0 or NaN: what f32 division gives, or
+ * NaN for mod. */
 static struct kb_val divide_f32(struct kb *k, bool is_mod, struct kb_val a, struct kb_val b)
 {
 	struct kb_val rounded = kb_un(k, KB_FLOOR, kb_bin(k, KB_DIV, a, b)), ok = is_divisible(k, a, b);
@@ -207,8 +218,8 @@ static int64_t exponent_bits(enum ir_dtype t)
 	return 8 * (int64_t)ir_dtype_bytes(t) - (t == DT_U8 ? 0 : 1);
 }
 
-/* pow of integers. Exponentiation by squaring, lowest bit of the exponent first; wraps. A negative exponent gives
- * 0, except for bases 1 and -1. */
+/* pow of integers. Exponentiation by squaring, lowest bit of the exponent first, as many steps as the dtype has bits;
+ * wraps. A negative exponent gives the inverse rounded to 0, except for bases 1 and -1, whose inverses are integers. */
 static struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b)
 {
 	struct kb *k = e->k;
@@ -233,12 +244,6 @@ static struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, stru
 }
 
 /* ---- RoPE ---- */
-
-/*
- * The evaluator: rotary position embedding (RoPE). A rotated feature is x * cos + partner * (+-sin), one product and
- * one fma for any number of lanes, so that the bits do not depend on the vector width. The table [positions, D] holds
- * D/2 cosines, then D/2 sines. Features from D on are copied.
- */
 
 struct rope {
 	struct eval *e;
@@ -284,7 +289,7 @@ static struct kb_val table_at(const struct rope *r, struct kb_val row, struct kb
 	return r->p->vec < 0 ? v : kb_splat(r->e->k, v, r->e->lanes);
 }
 
-/* The row of the table for the position of p. */
+/* The row of the table for the position of p: operand 2 [B, S] at its batch entry and token, clamped to the table. */
 static struct kb_val table_row(const struct rope *r)
 {
 	struct eval_point at = {.rank = 2, .vec = -1};
@@ -340,8 +345,8 @@ static struct kb_val rotate_interleaved_vector(const struct rope *r)
 	return kb_fma(k, partner, across, straight);
 }
 
-/* The rotated value of a feature below D: partner is the other feature of its pair, `pair` the column of its cosine;
- * its sine is D/2 after. */
+/* The rotated value of a feature below D (or a vector in one half of the features): partner is the other feature of its
+ * pair, `pair` the column of its cosine; its sine is D/2 after. Sine is negated for the first of a pair. */
 static struct kb_val rotate(struct rope *r)
 {
 	struct kb *k = r->e->k;
@@ -366,8 +371,8 @@ static struct kb_val rotate(struct rope *r)
 	return kb_fma(k, x_at(r, partner), across, straight);
 }
 
-/* Partial rotary embedding: features from D on are copied. The condition is uniform, since a vector does not cross
- * D. */
+/* Partial rotary embedding: features from D on are copied, the others rotated under a condition, which is the same for
+ * all lanes, since a vector does not cross D (eval_rope_vectorizes). */
 static struct kb_val rotate_below_d(struct rope *r)
 {
 	struct kb *k = r->e->k;
@@ -381,8 +386,8 @@ static struct kb_val rotate_below_d(struct rope *r)
 	return kb_get(k, to);
 }
 
-/* The value of op's result at p, each lane evaluated as a scalar: for lanes that are not neighbours in the
- * operands. */
+/* The value of op's result at p, each valid lane evaluated as a scalar: for lanes that are not neighbours in the
+ * operands. Lanes along another axis than the last are in different rows, so the row number is dropped. */
 static struct kb_val eval_per_lane(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb_val lane[KB_LANES_MAX];
@@ -397,6 +402,7 @@ static struct kb_val eval_per_lane(struct eval *e, const struct ir_op *op, const
 	return eval_build_vector(e, lane);
 }
 
+/* By vectors only along the last axis, if no vector crosses from one half (or pair) to the other. */
 struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	int last = p->rank - 1;
@@ -413,11 +419,6 @@ struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eva
 
 /* ---- views and movement ---- */
 
-/*
- * The evaluator: views (reshape, transpose, broadcast, slice) and data movement (gather, select_rows, pad, concat) by
- * index arithmetic. Where lanes are not neighbours in the operand, each lane is evaluated as a scalar.
- */
-
 /* Number of trailing axes of equal size of both shapes: a reshape leaves their indices unchanged. */
 static int common_tail(const struct ir_type *a, const struct ir_type *b)
 {
@@ -429,8 +430,9 @@ static int common_tail(const struct ir_type *a, const struct ir_type *b)
 
 /* ---- axes ---- */
 
-/* The operand's axis along which lanes run. Before the common tail only the axis next to it can be: lanes stay
- * neighbours if the operand's axis is a multiple of it. -2: they do not. */
+/* The operand's axis along which lanes run: the same in the common tail. Before it only the axis next to it can be:
+ * lanes stay neighbours if the operand's axis is a multiple of it, so that no vector crosses its end. -2: they do
+ * not. */
 static int reshape_axis(struct eval *e, const struct ir_type *from, const struct ir_type *to, int axis)
 {
 	int tail = common_tail(from, to);
@@ -469,8 +471,8 @@ int eval_view_axis(struct eval *e, const struct ir_op *op, int axis)
 
 /* ---- points ---- */
 
-/* Axes before the common tail go through the row-major position in them, which both shapes share. Rows stay the same
- * if there is a tail. */
+/* Sets out's indices. Axes before the common tail go through the row-major position in them, which both shapes share.
+ * Rows stay the same if there is a tail, so their number does. */
 static void reshape_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                           struct eval_point *out)
 {
@@ -501,7 +503,8 @@ static void broadcast_point(struct eval *e, const struct ir_op *op, const struct
 	}
 }
 
-/* True if a vector along `axis` may begin at any index of the operand, not only at multiples of the lanes. */
+/* True if a vector along `axis` may begin at any index of the operand, not only at multiples of the lanes: a slice
+ * begins anywhere, and before the common tail a reshape changes indices. */
 static bool may_misalign(struct eval *e, const struct ir_op *op, int axis)
 {
 	const struct ir_type *from = eval_type(e, op->operands[0]), *to = eval_type(e, eval_result(op));
@@ -547,8 +550,8 @@ struct kb_val eval_clamp_index(struct eval *e, struct kb_val index, struct kb_va
 	return kb_max(k, i, kb_index(k, 0));
 }
 
-/* table [V, ..], ids [..]: table[ids]; ids are clamped to the table, so that no id reads outside. Lanes along the ids'
- * axes read different rows: lane by lane. */
+/* table [V, ..], ids [..]: table[ids], whose axes are those of ids, then the others of the table. ids are clamped to
+ * the table, so that no id reads outside. Lanes along the ids' axes read different rows: lane by lane. */
 static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct ir_type *table = eval_type(e, op->operands[0]);
@@ -753,7 +756,8 @@ static enum kb_cmp cmp_predicate(int kind)
 	return KB_LT;
 }
 
-/* A cast to an integer dtype; saturates, from floats (as kb_cvt does) and from wider integers (by min and max). */
+/* A cast to an integer dtype; saturates, from floats (as kb_cvt does) and from wider integers (by min and max). Dtypes
+ * of 1 and 2 bytes are computed in i32, so they are converted to their own type first. */
 static struct kb_val to_int(struct eval *e, enum ir_dtype t, const struct eval_point *p, struct kb_val x)
 {
 	enum kb_scalar from = kb_type_of(e->k, x).scalar;
@@ -823,7 +827,8 @@ static struct kb_val power(struct eval *e, const struct ir_op *op, const struct 
 	return math_pow(e->k, require_f32(e, op, a), b);
 }
 
-/* The value of an elementwise op at p in the type it is computed in: by function, operator, or the op's attributes. */
+/* The value of an elementwise op at p in the type it is computed in: by function, operator, or the op's attributes.
+ * Each operand in a statement of its own, since C does not define the order of calls in one expression. */
 static struct kb_val op_result(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;

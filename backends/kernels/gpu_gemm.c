@@ -9,8 +9,18 @@
  * An item is one of the 64 work-items (GPU_ITEMS) of a work-group; a tile: rows x 64 columns (four panels of weights),
  * by the group. A K step is what is in local memory at a time: all items copy, wait at a barrier, multiply, and wait
  * again before the next step overwrites it. An N block is the columns whose results are in the C buffer when the
- * epilogue runs. `few` (skinny): so few rows that reading weights bounds the time. gpu_ precedes functions that the
- * shapes share.
+ * epilogue runs. gpu_ precedes functions that the shapes share.
+ *
+ * Many rows: an item has mr rows, 8 apart, and two vectors of 4 columns, 32 apart, so that neighbouring items read
+ * neighbouring words of local memory. Few rows (`few`, skinny; at most 4): reading weights bounds the time. Tiles are
+ * as narrow as the epilogue allows, so that there are many groups; the items of a group split K (split-K), each weight
+ * is read by one item into registers, and partial results are added at the end in a fixed order. int8: where the
+ * kernel before quantized x by blocks of 32, devices with dot4 multiply integers (kb_device_dot, known at run time): x
+ * is quantized again, to the same quants. A block of x in local memory is X_WORDS words: 8 of quants, scale, scale *
+ * sum.
+ *
+ * Functions emit kernel IR: an `if` of C decides by facts of the model, kb_if in the call. eval_mark and eval_release
+ * bracket what is cached in one scope of the emitted code.
  */
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
@@ -61,7 +71,7 @@ struct x_share {
 	int64_t step, per_row; /* vectors or elements in a row of a step */
 	struct kb_val row[16]; /* offset of the row in x, in elements */
 };
-/* Elements between rows of a step in local memory: padding puts rows into other banks and keeps vectors
+/* Elements between rows of a step in local memory: a vector of padding puts rows into other banks and keeps vectors
  * aligned. */
 static inline int64_t gpu_x_row_stride(int64_t step)
 {
@@ -82,7 +92,7 @@ typedef void gpu_step_fn(struct wg_matmul *g, const struct x_share *x, struct kb
 /* ---- x ---- */
 
 /* Row of the tile of vector or element m of this item's share: items take consecutive ones, so that neighbours read
- * neighbouring addresses. */
+ * neighbouring addresses. A row of at least 64 is read by all items at once; of shorter rows, several at once. */
 static struct kb_val share_row(const struct wg_matmul *g, const struct x_share *x, int m)
 {
 	struct kb *k = g->l.k;
@@ -100,8 +110,8 @@ static struct kb_val share_at(const struct wg_matmul *g, const struct x_share *x
 	return kb_rem_const(k, g->item, x->per_row);
 }
 
-/* Divides the elements of x of a step among the items and computes the offsets of their rows; rows that do not exist
- * are clamped to the last one, so that loads stay inside. */
+/* Divides the elements of x of a step among the items and computes the offsets of their rows, before the loop over
+ * steps, which share them; rows that do not exist are clamped to the last one, so that loads stay inside. */
 static struct x_share divide_x(struct wg_matmul *g, int64_t step, bool is_vector)
 {
 	const struct linear *l = &g->l;
@@ -150,7 +160,7 @@ static void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_v
 }
 
 /* Calls `emit` for all of K: in a loop for full steps, with vectors of x if they are contiguous, then for the
- * remainder. */
+ * remainder with single elements, which are clamped to K. */
 static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
 {
 	struct kb *k = g->l.k;
@@ -187,7 +197,7 @@ static struct kb_val gpu_panel_at(const struct linear *l, struct kb_val panel)
 	return kb_ptr_add(l->k, l->w->t.ptr, kb_mul_const(l->k, panel, l->gemm.panel.bytes), 0);
 }
 
-/* Columns [column, column + 4) of K element i of a panel, as f32. */
+/* Columns [column, column + 4) of K element i of a panel, as f32, by the layout of its format (ir/target/tile.h). */
 static struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, struct kb_val column,
                                 struct kb_val i)
 {
@@ -239,7 +249,8 @@ static void copy_w(struct wg_matmul *g, struct kb_val from)
 	}
 }
 
-/* acc[m][h] += x[m][at] w[at][h] for n <= 4 K elements; h: vector of columns of the item. */
+/* acc[m][h] += x[m][at + i] w[at + i][h] for n <= 4 K elements; h: vector of columns of the item. x is loaded once, as
+ * a vector of four elements. */
 static void multiply_f32(struct wg_matmul *g, struct kb_val at, int n)
 {
 	struct kb *k = g->l.k;
@@ -296,8 +307,9 @@ static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct k
  * matmul_lowp.c.
  */
 
-/* True if int8 gives the bits of the reference: a kernel before quantized x by blocks of 32, and no block of the
- * quantized weights is shorter. */
+/* True if int8 gives the bits of the reference: the group that computes x ends with quantize_rows to int8 by blocks of
+ * 32 and has no other result, K is full blocks in contiguous memory, and no block of the quantized weights is
+ * shorter. */
 static bool gpu_has_int8(const struct linear *l)
 {
 	const struct ir_format_desc *d = ir_format(l->gemm.panel.format);
@@ -331,7 +343,8 @@ static struct kb_val block_abs_max(struct kb *k, const struct kb_val *x)
 	return kb_reduce(k, KB_MAX, abs_max);
 }
 
-/* Quantizes the block of x at element `from` of the row at offset `row`, into block `to` of the operands. */
+/* Quantizes the block of x at element `from` of the row at offset `row` (as matmul_prologue.c does), into block `to` of
+ * the operands: 8 words of quants, the scale, and scale * sum for weights with minima. */
 static void gpu_quantize_x(const struct wg_matmul *g, struct kb_val row, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = g->l.k;
@@ -358,8 +371,9 @@ static int64_t w_offset(const struct wg_matmul *g)
 	return g->operands + g->rows * X_WORDS;
 }
 
-/* Each item copies two vectors of columns of one word; items of the first word copy the scales, too. Half a tile is
- * two panels: the item's columns are in the first or the second of them. */
+/* Copies the quant block from K element `from` on of the tile's 64 columns: each item two vectors of columns of one
+ * word (four K elements, signed bytes); items of the first word copy scales and minima, too. Half a tile is two
+ * panels: the item's columns are in the first or the second of them. */
 static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
@@ -387,7 +401,7 @@ static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 	}
 }
 
-/* Sums a quant block in i32: g->dot, four words of each row at a time. */
+/* Dot products of a quant block in i32, from 0 (g->dot): four words of each row of x at a time, as one vector. */
 static void multiply_int8(const struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -428,7 +442,7 @@ static struct kb_val gpu_add_scaled(const struct wg_matmul *g, struct kb_val sum
 	return kb_fma(k, w->offset, kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS + 1), sum);
 }
 
-/* Scales the i32 sums of a quant block and adds them to the f32 accumulators. */
+/* Scales the i32 dot products of a quant block and adds them to the f32 accumulators. */
 static void scale_block(const struct wg_matmul *g, bool has_offset)
 {
 	struct kb *k = g->l.k;
@@ -446,8 +460,8 @@ static void scale_block(const struct wg_matmul *g, bool has_offset)
 	}
 }
 
-/* Adds the product of the open tile to g->acc, quant block by quant block. Items below the number of rows quantize one
- * row each. */
+/* Adds the product of the open tile to g->acc, quant block by quant block: copy, barrier, multiply, barrier. Items
+ * below the number of rows quantize one row's block each. */
 static void gpu_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -500,7 +514,7 @@ static void if_more_rows(const struct wg_matmul *g)
 	kb_if(g->l.k, kb_cmp(g->l.k, KB_GT, g->norm.rows, kb_index(g->l.k, 1)));
 }
 
-/* sum[m] += x[m][element .. element + n - 1] w for rows [first, end) of the tile. */
+/* acc[m][p] += x[m][element .. element + n - 1] w[..][p] for rows [first, end) of the tile and all its panels. */
 static void multiply_rows(struct wg_matmul *g, struct kb_val element, int n, struct kb_val w[][MATMUL_NC],
                           int64_t first, int64_t end)
 {
@@ -538,7 +552,8 @@ static void load_four_k(const struct wg_matmul *g, struct kb_val i, struct kb_va
 	}
 }
 
-/* K elements [at, at + 64) of the step that begins at `from`, four of each item. */
+/* K elements [at, at + 64) of the step that begins at `from`, four of each item. Code for row 0 is outside of the
+ * branch that the other rows need. */
 static void multiply_few(struct wg_matmul *g, struct kb_val from, struct kb_val at)
 {
 	struct kb *k = g->l.k;
@@ -553,7 +568,8 @@ static void multiply_few(struct wg_matmul *g, struct kb_val from, struct kb_val 
 	kb_end_if(k);
 }
 
-/* The remainder, elements below `end`, one at a time: each of the item's four is checked. */
+/* The remainder, elements below `end`, one at a time: each of the item's four is checked, as they need not all
+ * exist. */
 static void multiply_tail(struct wg_matmul *g, struct kb_val from, struct kb_val at, struct kb_val end)
 {
 	struct kb *k = g->l.k;
@@ -570,7 +586,8 @@ static void multiply_tail(struct wg_matmul *g, struct kb_val from, struct kb_val
 	}
 }
 
-/* A gpu_step_fn for few rows: n <= FEW_STEP K elements. */
+/* A gpu_step_fn for few rows, n <= FEW_STEP K elements: only x goes through local memory; full iterations of 64, then
+ * the remainder. */
 static void emit_few_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
 {
 	struct kb *k = g->l.k;
@@ -590,7 +607,8 @@ static void emit_few_step(struct wg_matmul *g, const struct x_share *x, struct k
 
 /* ---- int8 ---- */
 
-/* Rows [first, end) times a quant block of a panel, whose words are w. */
+/* Rows [first, end) times a quant block of a panel, whose words are w: dot product in i32, scaled into g->acc. The
+ * item's block of x is the one of its place along K. */
 static void multiply_words(struct wg_matmul *g, int64_t panel, const struct kb_val *w,
                            const struct panel_block *b, int64_t first, int64_t end)
 {
@@ -608,7 +626,7 @@ static void multiply_words(struct wg_matmul *g, int64_t panel, const struct kb_v
 	}
 }
 
-/* This item's quant block, from K element i on. */
+/* This item's quant block, from K element i on, of each panel: weights are loaded once for all rows. */
 static void multiply_few_int8(struct wg_matmul *g, struct kb_val i)
 {
 	struct kb *k = g->l.k;
@@ -627,7 +645,8 @@ static void multiply_few_int8(struct wg_matmul *g, struct kb_val i)
 	}
 }
 
-/* Items quantize 16 blocks of each row, one block each; then each multiplies the block of its K position. */
+/* Adds the product of the open tile of few rows: items quantize 16 blocks of each row, one block each; then each
+ * multiplies the block of its K position. Blocks beyond K are clamped when quantized, and not multiplied. */
 static void gpu_skinny_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -651,8 +670,8 @@ static void gpu_skinny_int8(struct wg_matmul *g)
 
 /* ---- reduction over items ---- */
 
-/* Sums what the items that split K have: each stores its sums in local memory, [K_ITEMS][n_acc][16]; then an
- * item adds up one vector and stores it in the C buffer [rows, width]. */
+/* Reduces what the items that split K have: each stores its accumulators in local memory, [K_ITEMS][n_acc][16]; after a
+ * barrier an item adds up one vector, in order of K, and stores it in the C buffer [rows, width] at the open tile. */
 static void gpu_skinny_reduce(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -688,7 +707,7 @@ int64_t kernel_workgroup_linear_rows(int64_t rows)
 	return n;
 }
 
-/* Elements of local memory of a shape. */
+/* Elements of local memory of a shape: the operands, after the C buffer or (operands 0) in the same memory. */
 static int64_t local_elements(const struct wg_matmul *g)
 {
 	int64_t end = g->operands + (g->is_few ? gpu_skinny_operands(g) : gpu_operands(g));
@@ -724,7 +743,8 @@ static void store_acc(struct wg_matmul *g)
 		         LANES * 4);
 }
 
-/* Multiplies a tile and stores it in the C buffer. Whether the device multiplies int8 is known at run time only. */
+/* Multiplies a tile and stores it in the C buffer. Whether the device multiplies int8 is known at run time only, so
+ * both loops are emitted. */
 static void emit_tile_product(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -746,7 +766,8 @@ static void emit_tile_product(struct wg_matmul *g)
 
 /* ---- N blocks ---- */
 
-/* An N block: its tiles, then the epilogue over all its columns. */
+/* An N block: its tiles, then the epilogue over all its columns. Barriers: all tiles are in the C buffer before the
+ * epilogue, whose items read what others stored; and the epilogue is done before local memory is overwritten. */
 static void emit_n_block(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -768,8 +789,9 @@ static void emit_n_block(struct wg_matmul *g)
 
 /* ---- tasks ---- */
 
-/* Chooses the shape: N blocks of whole heads, or of both gate and up, with as many rows as local memory
- * holds; for few rows as narrow as the epilogue allows. */
+/* Chooses the shape: N blocks of whole heads (is_wide: outputs by ranges), or a tile of both gate and up, with as many
+ * rows as keep the C buffer within that of a tile of 64 x 64; for few rows as narrow as the epilogue allows. width:
+ * full tiles. The operands overlap the C buffer if it has one tile, which is stored only after the last K step. */
 static void choose_n_block(struct wg_matmul *g, int64_t rows)
 {
 	const struct linear *l = &g->l;
@@ -790,7 +812,8 @@ static void choose_n_block(struct wg_matmul *g, int64_t rows)
 }
 
 /* All columns of the rows of the tile are stored, then normalized in place: the norm reads complete rows from the
- * result. */
+ * result, which is bound as its operand from here on. Statistics are computed by all items together; then items take
+ * elements in turn. */
 static void emit_norm_after(struct wg_matmul *g)
 {
 	const struct linear *l = &g->l;
@@ -818,8 +841,8 @@ static void emit_norm_after(struct wg_matmul *g)
 	kb_barrier(k); /* before the next tile overwrites the statistics of the rows */
 }
 
-/* Loop over tasks: group, group + groups, ..; consecutive tasks differ in rows, so that groups that run at once share
- * weights. */
+/* Loop over tasks (row tile, N block): group, group + groups, ..; consecutive tasks differ in rows, so that groups that
+ * run at once share weights. With a norm after the product a task is all columns of a row tile. */
 static void emit_tiles(struct wg_matmul *g)
 {
 	const struct linear *l = &g->l;
@@ -857,7 +880,7 @@ static struct wg_matmul new_tile_shape(const struct linear *l, int64_t rows)
 }
 
 /* Shapes that calls of this kernel may need, for few rows and for many; with a norm after the product for
- * many only. Returns their number. */
+ * many only. A kernel may serve only one of the two (job->rows), see kernel_few_rows. Returns their number. */
 static int find_tile_shapes(const struct linear *l, struct wg_matmul g[2])
 {
 	int n = 0;
@@ -891,6 +914,8 @@ static void emit_shape(struct wg_matmul *g, struct kb_val tile, struct kb_val me
 	emit_tiles(g);
 }
 
+/* Local memory is declared once, at function level, large enough for both shapes; the call selects one by its number of
+ * rows. */
 bool kernel_workgroup_linear(struct kernel *kernel)
 {
 	struct linear l;

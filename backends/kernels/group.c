@@ -4,7 +4,9 @@
  * the work-items that share a task, and the number of tasks follow from its result.
  *
  * The root of a group is its main op (linear, norm, ..); others are computed with it. A task is a piece of the result
- * that one worker computes; the number of tasks (a formula of the dims) is how many workers a launch can use.
+ * that one worker computes; the number of tasks (a formula of the dims) is how many workers a launch can use, an
+ * estimate: any number of workers gives the same results. On targets with work-groups of GPU_ITEMS work-items a worker
+ * is a group (items > 1) or a single item. mr: rows of a register tile; panels are 16 columns.
  */
 #include "backends/kernels/attention.h"
 #include "backends/kernels/generator.h"
@@ -50,8 +52,9 @@ static bool suits_workgroups(const struct ir_func *f, const struct ir_op *group,
 	       w->encoding == ENC_PANEL16;
 }
 
-/* The generator of a group with this root. A linear generator may still decline, if the layout of an operand does not
- * fit; the group is then computed by kernel_loops. */
+/* The generator of a group with this root, and how many work-items compute a task together. A linear generator may
+ * still decline, if the layout of an operand does not fit; the group is then computed by kernel_loops. Short rows are
+ * not shared by items, most of which would wait; matmul of two values has no generator for work-groups. */
 static struct choice choose_generator(const struct ir_module *m, const struct ir_func *f,
                                       const struct ir_op *group, const struct ir_op *root,
                                       const struct target *t)
@@ -108,7 +111,8 @@ static const struct ir_dim *last_of(const struct ir_module *m, const struct ir_t
 	return t->rank > 0 ? t->dims[t->rank - 1] : ir_dim_const(m->dims, 1);
 }
 
-/* The number of rows if calls need two kernels, skinny for few and tiled for many; NULL: one serves all. */
+/* The number of rows if calls need two kernels, skinny for few and tiled for many; NULL: one serves all, because rows
+ * are always few or always many, or another generator computes the group. */
 const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_func *f,
                                      const struct ir_op *group, const struct target *t)
 {
@@ -121,7 +125,8 @@ const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_
 	return has_both ? rows : NULL;
 }
 
-/* Tasks of a GEMM by work-groups. Few rows: single panels. Many: row tiles x N blocks. Any: the larger number. */
+/* Tasks of a GEMM by work-groups, by the calls that the kernel serves. Few rows: single panels. Many: row tiles x N
+ * blocks. Any: the larger number, so that no kind of call lacks workers. */
 static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, const struct ir_type *y,
                                                    enum kernel_rows kind)
 {
@@ -138,8 +143,9 @@ static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, co
 	return ir_dim_max(m->dims, many, few);
 }
 
-/* Tasks of a GEMM. Few rows: single panels. Many: row tiles x N blocks. The formula is exact for one row tile, where
- * there are as many tasks as panels, and adds at most that difference for more. */
+/* Tasks of a GEMM: row tiles x N blocks (of 4 panels), + panels - N blocks. The formula is exact for one row tile,
+ * where there are as many tasks as panels, and for more too large by at most that difference, without a maximum of
+ * formulas. */
 static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
@@ -150,7 +156,8 @@ static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct
 	return ir_dim_add(m->dims, ir_dim_mul(m->dims, tiles, n_blocks), more);
 }
 
-/* Pieces of rows of the largest result; rows that are written into state. */
+/* Tasks of the fallback: pieces of rows of the largest result, or the rows that are written into state if these are
+ * more (by upper bounds). Results are computed one after the other by all workers, so the largest one counts. */
 static const struct ir_dim *loops_tasks(const struct ir_module *m, const struct ir_func *f,
                                         const struct ir_op *group, const struct target *t)
 {
@@ -218,7 +225,8 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 
 /* ---- emission ---- */
 
-/* A comment in the emitted code: kind, root and types of the group, and lengths that say which rows it computes. */
+/* A comment in the emitted code for its readers: kind and root of the group, types of operands and results, and whether
+ * only the real rows of a padded batch are computed. */
 static void comment_types(const struct kernel *g)
 {
 	struct buf text;
@@ -243,8 +251,8 @@ static void comment_types(const struct kernel *g)
 	buf_destroy(&text);
 }
 
-/* The job with each work-item as a worker of its own: for a generator that declined after items were planned to
- * share. */
+/* The job with each work-item as a worker of its own: for kernel_loops, after a generator declined that was to share
+ * tasks among items. The launch stays, so there are items times as many workers. */
 static struct kernel_job items_as_workers(const struct kernel_job *job)
 {
 	struct kernel_job alone = *job;
@@ -289,8 +297,9 @@ static int64_t function_of(enum ir_opcode code)
 }
 
 /*
- * An exchange with other ranks: a call of the table that the application gave (struct tfmc_ranks), by every
- * worker, which computes its share of the elements.
+ * An exchange with other ranks: a call of the table that the application passed (struct tfmc_ranks), by every
+ * worker, which computes its share of the elements. all_gather has rows and their width in place of a count, since a
+ * rank's columns go between those of others. The table takes f32 arrays without padding only; OpenCL devices have none.
  */
 static enum tfmc_status emit_exchange(const struct kernel_job *job, const struct ir_op *root)
 {
@@ -344,6 +353,8 @@ uint32_t kernel_set_loc(struct kb *k, const struct diag_context *cx, struct ir_l
 	return kb_set_loc(k, &at);
 }
 
+/* Attention and rowwise kernels begin an evaluator themselves; the others share one, with which the fallback goes on
+ * if a linear generator declines. */
 enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 {
 	struct eval e;

@@ -4,9 +4,13 @@
  * over all elements in row-major order, rows in pieces of at most BLOCK elements divided among workers; then
  * the writes of state ops (KV cache). Ops that carry state along a row have loops of their own.
  *
- * An element of a value is computed by the evaluator at a point (index of each axis). A scan computes a row in order:
- * cumsum, topk (a heap of the k best in the result's memory), last_index. Without a loop of its own (fused after
- * another root) the same op is evaluated element by element, slower.
+ * An element of a value is computed by the evaluator at a point (index of each axis); e->lanes neighbours at once along
+ * at.vec. eval_mark and eval_release bracket what is cached in an iteration of an emitted loop.
+ *
+ * A scan computes a row in order: cumsum carries the sum; topk keeps the k best elements so far as a heap in the
+ * memory of the result [.., 2, k], the worst at its root, and compares full vectors with the root first; last_index
+ * stores the index of each id in the row that the id selects. Larger values rank first, then lower indices; NaN ranks
+ * last. Without a scan (fused after another root) the same op is evaluated element by element, by loops over the row.
  */
 #include "backends/kernels/generator.h"
 
@@ -17,18 +21,6 @@ bool kernel_in_order(struct kernel *g);
 
 /* ---- ops that scan rows in order ---- */
 
-/*
- * Ops that scan rows in order: cumsum, topk, last_index.
- *
- * The generator scans each row once. cumsum carries the sum. topk keeps the k best elements so far as a heap
- * in the memory of the result, the worst at its root; full vectors are compared with the root first. last_index
- * stores the index of each id in the row that the id selects. Workers take rows; of last_index ranges of rows of
- * the result.
- *
- * The evaluator computes any single element by loops over the row, for groups that the generator does not
- * accept.
- */
-
 /* ---- ranking ---- */
 
 /* An element and its index. Larger values rank first, then lower indices; NaN ranks last. */
@@ -36,7 +28,7 @@ struct ranked {
 	struct kb_val value, index;
 };
 
-/* bool: a ranks after b. */
+/* bool: a ranks after b: its value is less (or NaN, and that of b is not), or equal and its index higher. */
 static struct kb_val ranked_after(struct kb *k, struct ranked a, struct ranked b)
 {
 	enum kb_scalar s = kb_type_of(k, a.value).scalar;
@@ -82,7 +74,7 @@ static struct kb_val x_at(struct row_scan *w, struct kb_val i)
 
 /* ---- cumsum ---- */
 
-/* Stores all sums of the row; the running sum itself is not rounded to the dtype. */
+/* Stores all sums of the row; the running sum itself is not rounded to the dtype, so that errors do not add up. */
 static void scan_cumsum(struct row_scan *w)
 {
 	struct kb *k = w->k;
@@ -123,7 +115,8 @@ static void heap_store(struct row_scan *w, struct kb_val slot, struct ranked x)
 	kb_store(w->k, x.index, w->to->t.ptr, heap_offset(w, INDEX, slot), 0, 0);
 }
 
-/* Stores x in the subheap below `slot`, of `end` slots, whose root is free (sift-down). */
+/* Stores x in the subheap below `slot`, whose root is free (sift-down): the worse child moves up until x ranks after
+ * both. `end`: slots of the heap. */
 static void sift_down(struct row_scan *w, struct kb_val slot, struct kb_val end, struct ranked x)
 {
 	struct kb *k = w->k;
@@ -179,8 +172,8 @@ static void heap_offer(struct row_scan *w, struct kb_val i, int64_t n)
 	eval_release(w->e, mark);
 }
 
-/* Offers elements [i, i + lanes) one by one, if any exceeds the root (or the root is NaN): most vectors are passed by
- * one comparison. */
+/* Offers elements [i, i + lanes) one by one, if any exceeds the root's value (or that is NaN, which any number beats):
+ * most vectors are passed by one comparison. An equal element has a higher index, so it never enters. */
 static void heap_offer_vector(struct row_scan *w, struct kb_val i, int lanes, int64_t n)
 {
 	struct kb *k = w->k;
@@ -204,7 +197,7 @@ static void heap_offer_vector(struct row_scan *w, struct kb_val i, int lanes, in
 	kb_end_if(k);
 }
 
-/* Heapsort: moves the worst of the remaining elements behind them. */
+/* Heapsort: moves the root, the worst of the remaining elements, behind them, so that the best is first at the end. */
 static void sort_heap(struct row_scan *w, int64_t n)
 {
 	struct kb *k = w->k;
@@ -216,7 +209,8 @@ static void sort_heap(struct row_scan *w, int64_t n)
 	kb_end_loop(k);
 }
 
-/* The k best elements of a row, sorted. */
+/* The k best elements of a row, sorted: a heap of the first k, to which all others are offered, by vectors if x is f32
+ * and vectorizes, then one by one. */
 static void scan_topk(struct row_scan *w)
 {
 	struct kb *k = w->k;
@@ -239,8 +233,8 @@ static void scan_topk(struct row_scan *w)
 
 /* ---- last_index ---- */
 
-/* For each row the last position whose id is the row, or -1. Rows of the result are divided among workers; each worker
- * scans all ids. */
+/* For each row of the result the last position whose id is the row, or -1. Rows of the result are divided among
+ * workers; each worker scans all ids and stores those of its rows, later ones over earlier ones. */
 static void emit_last_index(struct row_scan *w)
 {
 	struct kb *k = w->k;
@@ -264,7 +258,7 @@ static void emit_last_index(struct row_scan *w)
 
 /* ---- rows ---- */
 
-/* Loop over this worker's rows. */
+/* Loop over this worker's rows; result and operand have the same axes before the last of x. */
 static void loop_rows(struct row_scan *w, void (*row)(struct row_scan *w))
 {
 	struct kb *k = w->k;
@@ -338,8 +332,8 @@ static struct kb_val cumsum(struct eval *e, const struct ir_op *op, const struct
 	return eval_round_to_dtype(e, dtype, kb_get(k, sum));
 }
 
-/* Finds the first element of the row in ranking order after (*value, *index), and sets them; index -1: the first of
- * all. One pass over the row. */
+/* Finds the first element of the row in ranking order after (value, index), and sets these variables to it; index -1:
+ * the first of all. One pass over the row: the best of the elements that rank after the last one found. */
 static void find_next(struct eval *e, const struct ir_op *op, struct eval_point *at, struct kb_var value,
                       struct kb_var index)
 {
@@ -368,7 +362,8 @@ static void find_next(struct eval *e, const struct ir_op *op, struct eval_point 
 	kb_set(k, index, kb_get(k, best_index));
 }
 
-/* x [.., V] -> [.., 2, k]: values and indices. Selection by k passes over the row. */
+/* x [.., V] -> [.., 2, k]: values and indices. Element `slot` of the result by slot + 1 passes over the row, without
+ * memory for a heap. */
 static struct kb_val topk(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -443,8 +438,8 @@ static void emit_row_vectors(const struct row_loop *l, struct kb_val lo, struct 
 	kb_end_loop(l->e->k);
 }
 
-/* Elements [lo, hi) of a row: full vectors, then the remainder (one partial vector if bounds are constant,
- * else one by one). */
+/* Elements [lo, hi) of a row: full vectors, then the remainder (one partial vector if bounds are constant, since a
+ * masked access has a constant number of lanes; else one by one). hi may be below lo: no element. */
 static void emit_row_loop(const struct row_loop *l)
 {
 	struct kb *k = l->e->k;
@@ -476,7 +471,8 @@ static void store_element(void *user, struct eval *e, const struct eval_point *a
 	eval_store_output(e, user, at);
 }
 
-/* The concat or pad of the group that v is, along the last axis; NULL: another value. */
+/* The concat or pad of the group that v is, along the last axis, whose row is copied piece by piece; NULL: another
+ * value, or one in memory. */
 static const struct ir_op *row_of_parts(const struct kernel *g, struct ir_value v)
 {
 	const struct ir_op *op = eval_tensor(g->e, v) ? NULL : ir_def(g->job->func, v);
@@ -488,8 +484,8 @@ static const struct ir_op *row_of_parts(const struct kernel *g, struct ir_value 
 	return op->code == OP_concat && ((const struct attrs_concat *)op->attrs)->axis == last ? op : NULL;
 }
 
-/* Copies elements [lo, hi) of the row of a result that are in operand i of op, whose first one is element `first`: a
- * row of the operand, stored with a skip. */
+/* Copies the elements of [lo, hi) of a result's row that are in operand i of op, which begins at element `first`: as a
+ * row of the operand (perhaps a concat again), stored with a skip of `first` elements. */
 static void output_operand_row(struct kernel *g, const struct ir_op *op, size_t i,
                                const struct eval_output *o, const struct eval_point *row, struct kb_val first,
                                struct kb_val lo, struct kb_val hi)
@@ -505,7 +501,7 @@ static void output_operand_row(struct kernel *g, const struct ir_op *op, size_t 
 	kernel_output_row(g, &part, &at, begin, kb_min(k, kb_sub(k, hi, first), size));
 }
 
-/* Copies the operand of a pad, and fills elements [lo, hi) of the row before and after it. */
+/* Elements [lo, hi) of the row of a pad: the value of the padding before and after the operand, which is copied. */
 static void output_pad_row(struct kernel *g, const struct ir_op *op, const struct eval_output *o,
                            const struct eval_point *row, struct kb_val lo, struct kb_val hi)
 {
@@ -539,8 +535,8 @@ static void output_concat_row(struct kernel *g, const struct ir_op *op, const st
 	}
 }
 
-/* Stores elements [lo, hi) of a row of a result, in vectors where both sides allow; concat and pad operand by
- * operand. */
+/* Stores elements [lo, hi) of a row of a result, in vectors where value and result allow; concat and pad operand by
+ * operand. Row offsets are emitted before the loop (eval_hoist). */
 void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
                        struct kb_val hi)
 {
@@ -637,8 +633,9 @@ static void store_state_element(void *user, struct eval *e, const struct eval_po
 	eval_store(e, &w->to, &to, x);
 }
 
-/* Writes a row of x into the state, an append at past + row (in a ring modulo its length). Rows outside the state
- * (padding of short sequences) are dropped. */
+/* Writes a row of x into the state, an append at position past + row: of a ring (a->rows > 0, the rows of its slice) at
+ * the position modulo its length. Positions outside the slice (padding of short sequences) are dropped. x is evaluated
+ * by vectors where the state is contiguous or in panels, in which lanes are then stored one by one. */
 void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,
                       struct kb_val hi)
 {

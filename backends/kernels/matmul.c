@@ -5,17 +5,22 @@
  *
  *   M blocks x N runs      one task of a worker
  *     N block (nc panels)  stays in L2 while the rows of the M block pass
- *       K block (kc)       only if sums can wait in the C buffer
+ *       K block (kc)       only if accumulators can be stored in the C buffer in between
  *         row tiles (mr)   remainder rows use smaller register tiles
  *           panels (nr)    register tile: matmul_microkernel.c
  *
- * Each f32 sum is one chain of multiply-adds in increasing k (matmul_lowp.c has the order of int8 and bf16), so
- * results are bitwise independent of tiles, blocks and workers.
+ * Each f32 accumulator is one chain of multiply-adds in increasing k (matmul_lowp.c has the order of int8 and bf16),
+ * so results are bitwise independent of tiles, blocks and workers.
  *
- * M is the rows of x, N the columns of the result, K the depth of the sums. mr, nr: rows and panels of a register
- * tile. A column group is `unit` panels that stay in one task; x buffer, C buffer, B buffer and repacked operands are
- * scratch (matmul_internal.h). True from a bind_ function: the operands fit this generator; false: the group is
- * computed in another way.
+ * M is the rows of x, N the columns of the result, K the depth. mr, nr: rows and panels (of 16 columns) of a register
+ * tile. A column group is `unit` panels that stay in one task. Scratch of a worker (matmul_internal.h): x buffer, rows
+ * of x that a fused norm or quantization makes; B buffer, an N block dequantized or packed to f32; C buffer,
+ * accumulators before bias and epilogue; repacked operands of integer products. True from a bind_ function: the
+ * operands fit this generator; false: the group is computed in another way (at last by loops.c).
+ *
+ * Functions emit kernel IR: an `if` of C decides by facts of the model, kb_if in the call. A kb_val with id 0 is none.
+ * M of a call is from rows_lo (perhaps 0) to rows_hi. value.n, value.depth, value.batches: N, K and number of products
+ * of op matmul where only the call has them; else none, and the constants apply.
  */
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
@@ -30,8 +35,9 @@ enum { X = OPERAND(linear, x), W = OPERAND(linear, w), BIAS = OPERAND(linear, b)
 
 /* ---- the group ---- */
 
-/* Binds a norm after the product. It needs complete rows: until a row is, the operand of the norm is stored
- * where the result goes. False: the result cannot hold it. */
+/* Binds the output, and the norm after the product if the group has one. A norm reads complete rows, so its operand is
+ * stored first, as f32 where the result goes, and normalized in place (rowwise_norm_after). False: the result is not
+ * of f32 in row order. */
 static bool bind_norm_after(struct linear *l)
 {
 	const struct ir_region *r = l->job->group->region;
@@ -45,7 +51,8 @@ static bool bind_norm_after(struct linear *l)
 	return l->out.to.t.dtype == DT_F32 && l->out.to.t.encoding == ENC_ROW;
 }
 
-/* Shape and panels of the weights [.., N, K]. False: not constant, or too large. */
+/* N, K and panels of the packed weights [.., N, K]. Format PLAIN does not tell f32 from bf16 and f16: the layout then
+ * follows from dtype. False: a size is not constant, or exceeds int32. */
 static bool matmul_bind_weights(struct linear *l)
 {
 	const struct kb_tensor *w = &l->w->t;
@@ -60,8 +67,8 @@ static bool matmul_bind_weights(struct linear *l)
 	return true;
 }
 
-/* Binds M (rows, also bounded when compiling), N, K and the result's axes. False: the shape of the weights is not
- * constant. */
+/* Binds M (the rows of the result: all axes but the last as one) with its bounds, N, K and the result's axes. rows_hi:
+ * the bound in calls of this function, which may be less than that of the dim. False: the weights do not fit. */
 static bool find_sizes(struct linear *l)
 {
 	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->g->root));
@@ -83,7 +90,8 @@ static bool is_strided(const struct eval_tensor *t)
 	return t && !ir_format_is_quantized(t->t.format) && t->t.encoding == ENC_ROW && t->t.ring == 0;
 }
 
-/* True if all indices of the leading axes show the same matrix. */
+/* True if all indices of the leading axes address the same matrix: each axis has size 1 or is a broadcast (stride
+ * 0). */
 static bool is_repeated(const struct kb_tensor *t)
 {
 	for (int i = 0; i < t->rank - 2; i++) {
@@ -94,8 +102,9 @@ static bool is_repeated(const struct kb_tensor *t)
 	return true;
 }
 
-/* Binds op matmul, y = a b. a is x, f32 by rows; b is packed when it is multiplied. False: a is not f32, or an operand
- * is packed or a ring. */
+/* Binds op matmul, y = a b, of two values: a is x, b is packed to panels when it is multiplied. ta, tb: the last two
+ * axes of a, b are exchanged, which changes strides alone. If all products share b, leading axes are further rows of
+ * one product; else they are batches. False: a is not f32, an operand is packed or a ring, or a size exceeds int32. */
 static bool bind_values(struct linear *l, struct kernel *g)
 {
 	const struct ir_op *root = g->root;
@@ -114,7 +123,7 @@ static bool bind_values(struct linear *l, struct kernel *g)
 	if (x->t.dtype != DT_F32)
 		return false;
 	l->k_stride = x->t.stride[r - (at->ta ? 2 : 1)];
-	if (at->ta) {
+	if (at->ta) { /* rows are M, the last axis in memory; those of several matrices are not at one stride */
 		x->t.stride[r - 2] = x->t.stride[r - 1];
 		x->is_flat = r == 2;
 	}
@@ -147,8 +156,9 @@ static bool bind_values(struct linear *l, struct kernel *g)
 
 /* ---- register tiles ---- */
 
-/* Bound of mr of the next tile of `left` remaining rows of `rows`: the highest tile not above it is used. The tile is
- * chosen so that no low remainder is left. */
+/* Rows that the next tile may have at most, of `left` remaining ones of `rows` in all; matmul_emit_by_rows takes the
+ * highest emitted tile not above it. Low tiles load as many weights as high ones, so at least half_mr rows are left
+ * over, if any: one odd tile makes the number even, since the other middle tiles are even. half_mr 0: not balanced. */
 static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, struct kb_val left)
 {
 	struct kb *k = l->k;
@@ -156,12 +166,12 @@ static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, s
 	if (l->nest.half_mr == 0)
 		return left;
 	struct kb_val is_odd = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, left, kb_index(k, 1)), kb_index(k, 0));
-	/* The remainder after a tile is no less than half a tile, where possible. */
+	/* many: at least min_rows remain, or the tile has min_rows; odd: an odd tile, the only one that is emitted */
 	struct kb_val others = kb_sub(k, left, min_rows);
 	struct kb_val odd = kb_max(k, kb_min(k, others, kb_add_const(k, min_rows, 1)), min_rows);
 	struct kb_val even = kb_min(k, others, mr);
 	struct kb_val many = kb_select(k, is_odd, odd, even);
-	/* Calls of at most mr rows loop over single panels, for which no middle mr is emitted. */
+	/* calls of at most mr rows have tasks of single panels, and middle tiles are emitted for full width only */
 	struct kb_val few = kb_min(k, left, min_rows);
 	few = kb_select(k, kb_cmp(k, KB_LE, rows, mr), few, left);
 	few = kb_select(k, kb_cmp(k, KB_EQ, left, mr), mr, few);
@@ -194,7 +204,8 @@ void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, st
 	kb_end_loop(k);
 }
 
-/* Row tile: all register tiles of t->rows rows in the N block. */
+/* Row tile: all register tiles of t->rows rows in the N block, of gate and then of up where both are fused. t.done
+ * reports its rows to emit_row_tiles, since the call selects one of several emitted tiles. */
 static void emit_row_tile(const struct linear *l, const struct matmul_block *s,
                           const struct matmul_tile *of_rows)
 {
@@ -228,8 +239,8 @@ void matmul_emit_by_rows(const struct linear *l, const struct matmul_block *s, s
 		kb_end_if(k);
 }
 
-/* Rows from `row` on that register tiles can have: to the end of the M block; where a tile reads rows of x at one
- * stride, to the end of the sequence. */
+/* Rows from `row` on that a register tile can have: to the end of the M block; with row_runs (real rows of a padded
+ * batch, x read in place) to the end of the sequence, since a tile reads rows of x at one stride. */
 static struct kb_val rows_of_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val row)
 {
 	struct kb *k = l->k;
@@ -239,8 +250,9 @@ static struct kb_val rows_of_tiles(const struct linear *l, const struct matmul_b
 	return kb_min(k, left, kb_cvt(k, kb_load(k, KB_I32_T, l->row_runs, row, 0, 0), KB_INDEX));
 }
 
-/* Loop over row tiles, from row `first` to the end of the M block, over one K block. panels: of a register tile;
- * 0: as the nest has them. */
+/* Loop over row tiles, from row `first` to the end of the M block, over one K block. Advances by the rows of the tile
+ * that ran (done). panels: of a register tile; 0: as the nest has them. If K is blocked, the C buffer has all rows of
+ * the M block until the last K block; otherwise (if there is one) those of a tile, whose epilogue follows at once. */
 static void emit_row_tiles(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                            int panels)
 {
@@ -264,8 +276,8 @@ static void emit_row_tiles(const struct linear *l, const struct matmul_block *s,
 	kb_end_forever(k);
 }
 
-/* AMX by dot blocks: row tiles of 16, for which the N block is repacked. Returns the first row that is left
- * for vectors. */
+/* AMX by dot blocks: full row tiles of 16, for which the N block is repacked once; not for calls of fewer rows, which
+ * would not repay it. Returns the first row that is left for vectors (matmul_lowp.c). */
 static struct kb_val emit_amx_row_tiles(const struct linear *l, struct matmul_block s)
 {
 	struct kb *k = l->k;
@@ -301,7 +313,9 @@ static void emit_repacked(const struct linear *l, const struct matmul_block *s)
 	kb_end_loop(k);
 }
 
-/* Op matmul, full panels of B where they are stored, then the partial one packed. */
+/* Op matmul whose rows read B once: full panels are read where they are stored, since packing would cost more; the
+ * partial last panel is packed to the B buffer, because a k-row of 16 would be read beyond the matrix. Panels of such a
+ * block count from s->begin (b_layout), so full.weights begins there. */
 static void emit_unpacked(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
@@ -325,7 +339,9 @@ static void emit_unpacked(const struct linear *l, const struct matmul_block *s)
 	kb_end_if(k);
 }
 
-/* Emits a macro block: all of K, epilogue included. */
+/* Emits a macro block: all of K, epilogue included, by the operands that the nest chose (AMX; repacked; B where it is
+ * stored; dequantized). Only a blocked K (nest.kc) loops here: the C buffer is cleared, each K block adds to it, and
+ * the epilogue runs once at the end. */
 static void matmul_emit_block(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
@@ -359,7 +375,8 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 		emit_row_tiles(l, &sub, s->row, 0);
 		return;
 	}
-	/* A single row tile reads B once: blocking K gains nothing. The B buffer, however, holds only kc. */
+	/* A single row tile reads B once: blocking K gains nothing, and one iteration takes all of K. Not with a B
+	 * buffer, which has room for kc k-rows. */
 	struct kb_val few =
 	        kb_cmp(k, KB_LE, rows, kb_index(k, l->nest.b.source == NEST_COPIED ? 0 : l->nest.mr));
 	struct kb_val n = kb_mul_const(k, rows, l->nest.c.width); /* clears the C buffer */
@@ -390,8 +407,8 @@ static struct kb_val emit_div_up(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, a, b), -1), b);
 }
 
-/* Divides M only, since a norm after the product needs complete rows: one block for each worker, or more where an M
- * block has fewer rows. At least one row each: M = 0 is divided, too. */
+/* Divides M only, since a norm after the product needs complete rows: one block for each worker, or more where m_block
+ * allows fewer rows. d.groups is the constant 1 here, also the least rows of a block: M = 0 must not divide by 0. */
 static struct division divide_rows(const struct linear *l)
 {
 	struct kb *k = l->k;
@@ -406,8 +423,8 @@ static struct division divide_rows(const struct linear *l)
 
 /*
  * M blocks, at least `min_blocks`, that balance the load: with `groups` column groups each, 1, 2, 4 or 8 of
- * them, the fewest for which tasks divide evenly among the workers, or are many. Each block reads all
- * weights, so fewer are better.
+ * them, the fewest for which tasks divide evenly among the workers, or are many (TASKS_PER_WORKER for each). Each
+ * block reads all weights, so fewer are better. One worker: min_blocks.
  */
 static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val groups, struct kb_val min_blocks)
 {
@@ -431,8 +448,8 @@ static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val gro
 /* Columns whose weights all workers together read while they make one row of x. */
 #define COLUMNS_PER_MADE_ROW 4
 
-/* Least number of M blocks. With AMX, making the rows of x takes a worker longer than reading the weights:
- * one block for each worker, if there are rows enough. */
+/* Least number of M blocks, by the capacity m_block. With AMX and many rows (COLUMNS_PER_MADE_ROW) making the rows of x
+ * takes a worker longer than reading the weights: one block for each worker, so that workers make different rows. */
 static struct kb_val min_m_blocks(const struct linear *l)
 {
 	struct kb *k = l->k;
@@ -457,7 +474,7 @@ static struct kb_val round_to_amx_tiles(const struct linear *l, struct kb_val ro
 }
 
 /* Division of M and N. At most mr rows: by single panels (except in small code), for the finest balance. More: by full
- * tiles, and M blocks as small as keeps all workers busy. */
+ * tiles, and M blocks as small as keeps all workers busy, but no lower than a tile. No block if M = 0. */
 static struct division divide(const struct linear *l)
 {
 	struct kb *k = l->k;
@@ -486,7 +503,8 @@ static struct division divide(const struct linear *l)
 	return d;
 }
 
-/* Rows and right operand of M block `block`, counted over all products of op matmul. */
+/* Sets rows and right operand of M block `block`, counted over all products of op matmul (d->blocks each). Rows are
+ * numbered over all products: those of product i begin at i M. */
 static void enter_batch(const struct linear *l, const struct division *d, struct kb_val block,
                         struct matmul_block *s)
 {
@@ -504,7 +522,9 @@ static void enter_batch(const struct linear *l, const struct division *d, struct
 	s->weights = kb_ptr_add(k, b->ptr, kb_mul_const(k, at, ir_dtype_bytes(b->dtype)), 0);
 }
 
-/* Computes only the real rows of a padded batch: M blocks are lists of them. */
+/* Computes only the real rows of a padded batch (README.md): an M block is a list of them in local memory. Rows of the
+ * x buffer are dense, so only x that is read in place needs row_runs. A block has m_block rows, but at least mr
+ * (divide). */
 static void bind_real_rows(struct linear *l)
 {
 	const struct batch_rows rows = batch_rows_of(l->eval, eval_result(l->g->root), l->size);
@@ -519,7 +539,7 @@ static void bind_real_rows(struct linear *l)
 		l->row_runs = kb_local(l->k, "runs", KB_I32, most);
 }
 
-/* Lists rows number [s->row, s->row_end) of the real ones, from which on they are the rows of the M block. */
+/* Lists rows number [s->row, s->row_end) of the real ones; from now on s->row .. count in the list, from 0. */
 static void list_rows(const struct linear *l, struct matmul_block *s)
 {
 	struct kb *k = l->k;
@@ -535,7 +555,8 @@ static void list_rows(const struct linear *l, struct matmul_block *s)
 	s->row = kb_index(k, 0);
 }
 
-/* Emits this worker's tasks [lo, hi) of blocks x groups: in each M block a run of column groups. */
+/* Emits this worker's tasks [lo, hi) of blocks x groups, numbered M block by M block: in each M block a run of column
+ * groups, for which the rows of x are made once. A norm after the product follows when all columns are stored. */
 static void emit_blocks(const struct linear *l)
 {
 	struct kb *k = l->k;
@@ -642,7 +663,8 @@ static struct linear matmul_new(struct kernel *g)
 	                       .gemm.columns = {.unit = 1, .nc = MATMUL_NC, .mats = 1}};
 }
 
-/* Binds the operands and sizes of the root, op matmul or linear. */
+/* Binds the operands and sizes of the root, op matmul or linear. False: they do not fit (weights of a linear must be
+ * packed in panels). */
 static bool bind_group(struct linear *l, struct kernel *g)
 {
 	*l = matmul_new(g);
@@ -655,7 +677,7 @@ static bool bind_group(struct linear *l, struct kernel *g)
 }
 
 /* True if the group has one output, and only elementwise ops, transposes, reshapes and a norm follow the
- * product. */
+ * product: the evaluator then computes each element of it from the same element of the product. */
 static bool is_plain_epilogue(const struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;
@@ -668,7 +690,8 @@ static bool is_plain_epilogue(const struct kernel *g)
 	return g->out.n == 1;
 }
 
-/* Binds the one output of the group. False: outputs go by ranges of columns, or another epilogue is needed. */
+/* Binds the one output of the group, which the epilogue addresses by the root's axes, so the ranks must agree. False:
+ * the group needs the epilogue of a block op or of column ranges (matmul_epilogue.c). */
 static bool matmul_bind_result(struct linear *l)
 {
 	if (!is_plain_epilogue(l->g) || !bind_norm_after(l))
@@ -681,6 +704,8 @@ bool matmul_bind(struct linear *l, struct kernel *g)
 	return bind_group(l, g) && (matmul_bind_result(l) || matmul_find_ranges(l));
 }
 
+/* Tries the epilogues from the simplest on; each resets what the one before has bound (norm.after, out). Without
+ * columns or rows nothing is computed. */
 bool kernel_linear(struct kernel *g)
 {
 	struct linear l;
@@ -727,7 +752,8 @@ struct experts {
 	struct kb_val lo, hi; /* panels of this worker */
 };
 
-/* Binds w, ids, bias and x. False: the layout of w or x does not fit. */
+/* Binds w [experts, N, K], ids, bias and x. False: w is not in panels, or its matrices are not at a constant distance;
+ * x has no memory to gather from; the group computes the ids, which each worker reads for all rows. */
 static bool bind_expert_operands(struct experts *x)
 {
 	struct linear *l = &x->l;
@@ -741,7 +767,8 @@ static bool bind_expert_operands(struct experts *x)
 	return matmul_bind_x(l) && l->x && !eval_is_in_group(l->eval, x->ids);
 }
 
-/* Binds M, N, K, the number of experts and the distance of their matrices. */
+/* Binds M, N, K, the number of experts and the distance of their matrices. False: not constant, or M exceeds int32, in
+ * which rows are listed. */
 static bool find_expert_sizes(struct experts *x)
 {
 	struct linear *l = &x->l;
@@ -752,7 +779,8 @@ static bool find_expert_sizes(struct experts *x)
 	return l->gemm.rows_hi < INT32_MAX;
 }
 
-/* Expert of a row; ids out of range are clamped. */
+/* Expert of a row: its id, clamped so that no id reads outside of the weights. The cache scope ends, because the caller
+ * emits it under a condition of the loop over rows. */
 static struct kb_val expert_of_row(const struct experts *x, struct kb_val row)
 {
 	const struct linear *l = &x->l;
@@ -802,7 +830,8 @@ static void emit_expert(const struct experts *x, struct kb_val expert)
 	kb_end_forever(k);
 }
 
-/* Panels of this worker, in full register tiles; the same of each expert's matrix. */
+/* Panels [x->lo, x->hi) of this worker, in full register tiles; the same of each expert's matrix, so that experts need
+ * no balance among workers. */
 static void find_panel_run(struct experts *x)
 {
 	struct linear *l = &x->l;
@@ -814,6 +843,8 @@ static void find_panel_run(struct experts *x)
 	x->hi = kb_min(k, kb_mul(k, hi, unit), kb_index(k, l->gemm.columns.panels));
 }
 
+/* Loop over all experts; those that no row selects cost a pass over the ids. No norm after the product: the rows of an
+ * expert are complete on no worker. */
 bool kernel_expert_linear(struct kernel *g)
 {
 	struct experts x = {.l = matmul_new(g)};

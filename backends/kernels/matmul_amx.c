@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GEMM by matrix tiles (AMX): 16 rows of x times 16 k-rows of a panel, 64 bytes each, into a tile of 16 x 16
- * sums.
+ * accumulators.
  *
- * All of K (bf16; int8 with one scale a row): partial sums are stored in the C buffer. tilestored serializes
- * outstanding loads (about 1000 cycles if operands come from L2), so K is blocked until the k-rows of two panels stay
- * in L1 while all row tiles of the M block pass. Each row tile prefetches its share of the next k-rows into L2,
- * since L1 is full. A tile always has 16 rows: those beyond the last row of x are whatever scratch contains,
- * and their sums are never read. Remainder k-rows are copied and padded with zeros. Integer sums are scaled
- * after all of K.
+ * All of K (bf16; int8 with one scale a row): accumulators are stored in the C buffer between K blocks. tilestored
+ * serializes outstanding loads (about 1000 cycles if operands come from L2), so K is blocked until the k-rows of two
+ * panels stay in L1 while all row tiles of the M block pass. Each row tile prefetches its share of the next k-rows
+ * into L2, since L1 is full. A tile always has 16 rows: those beyond the last row of x are whatever scratch contains,
+ * and their results are never read. Remainder k-rows are copied and padded with zeros. Integer sums are scaled after
+ * all of K.
  *
  * By dot blocks (int8 with a scale for each block): an N block is dequantized to signed bytes in scratch
- * once; the sums of a block are stored and scaled by vectors, with the arithmetic of matmul_lowp.c. Integer
- * sums are exact, so results have the same bits. Remainder rows go through matmul_lowp.c.
+ * once; the i32 accumulators of a block are stored and scaled by vectors, with the arithmetic of matmul_lowp.c. They
+ * are exact, so results have the same bits. Remainder rows go through matmul_lowp.c. K has at least two dot blocks.
  *
  * A chunk is 16 k-rows of a panel, which one tile multiply takes. A panel group is one or two panels that are
  * multiplied at once, so that a tile of x serves two tiles of weights. An M block is the rows [row, row_end) of a
- * matmul_block.
+ * matmul_block. mats 2: the panels of projections gate and up are multiplied one after the other. Prefetch: `next` is
+ * read after the open K block or group; past the end of the model's weights (matmul_prefetch_end) each prefetch would
+ * be a page walk, so shares stop there.
  */
 #include "backends/kernels/matmul_internal.h"
 
@@ -54,14 +56,15 @@ static int64_t full_chunks(const struct linear *l)
 	return k_rows(l) / CHUNK_ROWS;
 }
 
-/* K elements of a tile multiply by dot blocks: a dot block, at most the 64 bytes of a tile's row. */
+/* K elements (bytes) of a tile multiply by dot blocks: a dot block, at most the 64 bytes of a tile's row. Of the two
+ * lengths one divides the other (tile_blocks_use_amx), so a dot block is full tiles. */
 static int k_of_tile(const struct linear *l)
 {
 	return l->gemm.lowp.layout.block < KB_TILE_BYTES ? (int)l->gemm.lowp.layout.block : KB_TILE_BYTES;
 }
 
 /* Configures the tile registers, for all of K or for dot blocks, and makes the local buffers: of the last k-rows, or
- * where a tile stores the sums of a dot block. Nothing without AMX. */
+ * where a tile stores the accumulators of a dot block, as vectors cannot read tile registers. Nothing without AMX. */
 void matmul_amx_begin(struct linear *l)
 {
 	struct kb *k = l->k;
@@ -104,7 +107,8 @@ static void copy_k_tail(const struct linear *l, const struct panel_group *c)
 	}
 }
 
-/* Prefetches the share of row tile `row_tile` in chunk `chunk` of the next K block. */
+/* Prefetches the share of row tile `row_tile` in chunk `chunk` of the next K block: all pairs of row tile and chunk are
+ * numbered in order of execution, and each takes the next `share` k-rows of both panels. */
 static void prefetch_next(const struct linear *l, const struct panel_group *c, const struct k_block *k_block,
                           struct kb_val row_tile, struct kb_val chunk)
 {
@@ -122,7 +126,9 @@ static void prefetch_next(const struct linear *l, const struct panel_group *c, c
 	kb_end_loop(k);
 }
 
-/* Adds the product of the K block to the sums of `rows` (16 or 32) rows from row `row` of the M block on. */
+/* Adds the product of the K block to the accumulators of `rows` (16 or 32) rows from row `row` of the M block on. The
+ * first K block begins with zeros, later ones with the C buffer; the last one also takes the padded k-rows (tail),
+ * whose panels are adjacent in local memory. */
 static void multiply_rows(const struct linear *l, const struct panel_group *c, const struct k_block *k_block,
                           struct kb_val row, int rows)
 {
@@ -178,15 +184,17 @@ static void dequantize_acc(const struct linear *l, const struct panel_group *c, 
 	kb_end_loop(k);
 }
 
-/* Bytes past the matrix that the shares of an M block reach: those of the last panels, a group on. A share is a k-row
- * at least. */
+/* Bytes past the matrix that the shares of an M block reach, at most: the last panels prefetch the next group (PANELS),
+ * and a share is rounded up to a k-row, so that many row tiles reach further, by tiles / CHUNK_ROWS panels. */
 static int64_t reach_of_shares(const struct linear *l)
 {
 	int64_t tiles = l->nest.m_block / AMX_TILE_ROWS + 1;
 	return (2 * PANELS + tiles / CHUNK_ROWS + 1) * l->gemm.panel.bytes;
 }
 
-/* All of K for the rows of the M block times a panel group, K block by K block. */
+/* All of K for the rows of the M block times a panel group, K block by K block. K below a chunk is one K block of the
+ * tail alone. share: the 16 k-rows of a chunk divided among the row tiles, rounded up. Tiles of 32 rows, but 16 for a
+ * remainder of at most 16 rows. int8 accumulators become f32 at the end. */
 static void add_panel_group(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
@@ -222,8 +230,8 @@ static void add_panel_group(const struct linear *l, const struct panel_group *c,
 		dequantize_acc(l, c, rows);
 }
 
-/* Multiplies a group of n panels from `panel` on, of each projection. The group multiplied next is that of
- * the other projection, or the panels after it. */
+/* Multiplies a group of n panels from `panel` on, of each projection. c.next is the distance to the group multiplied
+ * next: from gate to the same panels of up; from up back to the panels of gate after these. */
 static void emit_panel_group(const struct linear *l, const struct matmul_block *s, struct kb_val panel, int n)
 {
 	struct kb *k = l->k;
@@ -268,7 +276,7 @@ struct block_loop {
 	struct matrix_tiles tiles;
 };
 
-/* Sets the tile to the sums of the n elements of dot block `dot_block`. */
+/* Sets the accumulator tile to the products of the n elements of dot block `dot_block`, tile width by tile width. */
 static void multiply_dot_block(const struct block_loop *s, struct kb_val dot_block, int64_t n)
 {
 	const struct matmul_lowp_tile *c = s->c;
@@ -283,7 +291,8 @@ static void multiply_dot_block(const struct block_loop *s, struct kb_val dot_blo
 	}
 }
 
-/* Adds the scaled sums of the n elements of dot block `dot_block`, which are in buf.dot, to the f32 accumulators. */
+/* Scales the i32 accumulators of dot block `dot_block` (n elements), which are in buf.dot, and adds them to the f32
+ * accumulators. Prefetches this block's share of the next weights. */
 static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block, int64_t n)
 {
 	const struct linear *l = s->c->l;
@@ -305,7 +314,8 @@ static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block,
 	}
 }
 
-/* Software pipelining: AMX multiplies a dot block while vectors scale the sums of the one before. */
+/* Software pipelining: AMX multiplies dot block i + 1 while vectors scale the stored accumulators of block i. The first
+ * and the last block (which may be shorter) are outside of the loop. */
 void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 {
 	const struct linear *l = c->l;

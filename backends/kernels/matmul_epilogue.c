@@ -7,9 +7,16 @@
  * each block of MATMUL_NC panels a row leaves two or three values. Blocks begin at multiples of their width,
  * whoever computes them, so values do not depend on the division of work.
  *
- * Terms: s is the block of rows and panels (an N block) whose sums are in the C buffer; `first` is the row of the
- * result at row 0 of the buffer, or of the list of rows. Work-items of a GPU group share a row: each takes a piece of
- * its columns; piece_id none (CPUs): the whole row.
+ * Fused projections (q k v; gate and up): ranges of columns (slices of the root's result) are traced through the ops
+ * after the product to outputs or writes into states (KV cache), by heads after head norms and RoPE where the group has
+ * them. A trace says of which ranges (mask: a bit set) a value is computed, and how its axes follow from those of
+ * [.., size / head, head]. An N block has whole heads of all ranges. gate and up (mats 2) are combined element by
+ * element: the C buffer has the columns of both, side by side.
+ *
+ * Terms: s is the block of rows and panels (an N block) whose accumulators are in the C buffer, without bias; `first`
+ * is the row of the result at row 0 of the buffer, or of the list of rows. Work-items of a GPU group share a row: each
+ * takes a piece of its columns; piece_id none (CPUs): the whole row. eval_mark and eval_release bracket what is cached
+ * in one scope of the emitted code.
  */
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
@@ -20,7 +27,8 @@
 /* ---- rows of the C buffer ---- */
 
 /* Binds row `row` of the C buffer as the storage of the root's value. skip cancels the columns before the N block, so
- * that the evaluator uses columns of the result; the bias is added at each load, since the buffer is without it. */
+ * that the evaluator uses columns of the result; leading axes have stride 0, since only this row is read. The bias is
+ * added at each load, since the buffer is without it. */
 static void bind_c_row(const struct linear *l, const struct matmul_block *s, struct kb_val row)
 {
 	struct kb *k = l->k;
@@ -49,7 +57,8 @@ static void store_vector(const struct linear *l, const struct eval_output *out, 
 }
 
 /* Evaluates and stores columns r of a row of an output of `size` columns: full vectors, then the partial one, if r
- * reaches the row's end. */
+ * reaches the row's end; r.lo is a multiple of the lanes. One by one if the output does not vectorize. Row offsets are
+ * emitted before the loop (eval_hoist). */
 static void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,
                              struct matmul_range r, const struct eval_point *row)
 {
@@ -80,7 +89,8 @@ static void matmul_store_row(const struct linear *l, const struct eval_output *o
 #define UNROLLED_MAX 8 /* vectors */
 
 /* Looks for a block op at the end of the group, after elementwise ops only. True: it is set up and N blocks become its
- * blocks. False: the group has none, or one that this epilogue cannot compute. */
+ * blocks (unit). False: the group has none, or one that this epilogue cannot compute: of another width or type, or
+ * among work-items, which would share a block. */
 bool matmul_bind_block_op(struct linear *l)
 {
 	const struct kernel *g = l->g;
@@ -107,7 +117,8 @@ bool matmul_bind_block_op(struct linear *l)
 	return true;
 }
 
-/* Evaluates the block op over columns c and stores its values in the row, [values, blocks], of the output. */
+/* Evaluates the block op over columns c and stores its values (2 or 3) in the output, whose last two axes are [values,
+ * blocks] in place of the root's columns. */
 static void store_block_values(const struct linear *l, const struct eval_columns *c)
 {
 	struct kb *k = l->k;
@@ -126,7 +137,8 @@ static void store_block_values(const struct linear *l, const struct eval_columns
 	eval_release(l->eval, mark);
 }
 
-/* Stores the values of the block of columns r. Full blocks of few vectors are unrolled. */
+/* Stores the values of the block of columns r. Full blocks of few vectors are unrolled; only the last block can be
+ * partial, and is looped over. */
 static void store_block(const struct linear *l, struct matmul_range r, const struct eval_point *row)
 {
 	struct kb *k = l->k;
@@ -148,17 +160,7 @@ static void store_block(const struct linear *l, struct matmul_range r, const str
 		kb_end_if(k);
 }
 
-/* ---- rows of the C buffer ---- */
-
 /* ---- fused projections ---- */
-
-/*
- * Epilogue of fused projections (q k v; gate and up). Ranges of columns (slices of the root's result) are
- * stored in outputs or states of their own (KV cache), by heads, after head norms and RoPE where the group
- * has them; the gate and up projections are combined element by element. The C buffer is bound as the storage
- * of the values of the ranges, so that the evaluator finds every element that the rest of the group reads. An
- * N block has whole heads of all ranges.
- */
 
 #define RANGES_MAX  8
 #define OUTPUTS_MAX (2 * RANGES_MAX)
@@ -205,7 +207,8 @@ static const struct ir_type *type_of(const struct matmul_ranges *p, struct ir_va
 
 /* ---- tracing values to ranges ---- */
 
-/* Adds columns [begin, begin + size) of the root's result, with value v, as a range. False: too many ranges. */
+/* Adds columns [begin, begin + size) of the root's result, with value v, as a range, stored in the C buffer. False: too
+ * many ranges. */
 static bool add_range(struct matmul_ranges *p, struct ir_value v, int64_t begin, int64_t size)
 {
 	if (p->n == RANGES_MAX)
@@ -226,7 +229,8 @@ static bool trace_slice(struct matmul_ranges *p, const struct ir_op *op)
 }
 
 /* A reshape that splits the last axis into heads: from[] says for each axis of the result which one of [.., size /
- * head, head] it is; axes of size 1 may have moved. False: another reshape. */
+ * head, head] it is. The heads may stand at `axis` instead of before the last one, the axes between (of size 1) one
+ * later. False: another reshape, or heads are split already. */
 static bool trace_reshape(struct matmul_ranges *p, const struct ir_op *op, struct trace *t)
 {
 	const struct ir_type *from = type_of(p, op->operands[0]), *to = type_of(p, eval_result(op));
@@ -240,7 +244,8 @@ static bool trace_reshape(struct matmul_ranges *p, const struct ir_op *op, struc
 	return true;
 }
 
-/* A transpose of heads, whose last axis stays last. */
+/* A transpose of heads: permutes from[]. False: no heads yet, or the last axis (elements of a head) does not stay last,
+ * along which the epilogue stores vectors. */
 static bool trace_transpose(const struct ir_op *op, struct trace *t)
 {
 	const struct ir_int_list *perm = &((const struct attrs_transpose *)op->attrs)->perm;
@@ -252,7 +257,9 @@ static bool trace_transpose(const struct ir_op *op, struct trace *t)
 	return true;
 }
 
-/* Elementwise ops and rope: the trace of their operands, which must agree. */
+/* Elementwise ops and rope: the trace of their operands, whose heads and axes must agree, so that one point serves all;
+ * the mask is the union. Operands without ranges (constants, memory) do not count. The result is computed where it is
+ * read, so it is not in the C buffer. */
 static bool trace_value(struct matmul_ranges *p, const struct ir_op *op)
 {
 	struct trace *t = &p->traces[eval_result(op).id];
@@ -272,8 +279,8 @@ static bool trace_value(struct matmul_ranges *p, const struct ir_op *op)
 	return true;
 }
 
-/* A norm of heads: overwrites its range in the C buffer. False: not of one range split into heads, or its other
- * operands depend on ranges. */
+/* A norm of heads: overwrites its range in the C buffer, bias included, before outputs are stored. False: not of one
+ * range split into heads, or its other operands (gamma, beta) depend on ranges. */
 static bool trace_norm(struct matmul_ranges *p, const struct ir_op *op)
 {
 	struct trace t = p->traces[op->operands[0].id];
@@ -310,7 +317,8 @@ static bool add_output(struct matmul_ranges *p, struct ir_value v)
 	return true;
 }
 
-/* Traces the result of an op. False: ranges cannot be computed through it. */
+/* Traces the result of an op. A write into a state is an output, of heads only: columns without heads are stored in
+ * outputs alone (store_columns). False: ranges cannot be computed through the op. */
 static bool trace_op(struct matmul_ranges *p, const struct ir_op *op)
 {
 	if (op->code == OP_slice)
@@ -371,8 +379,9 @@ static int64_t lcm(int64_t a, int64_t b)
 	return a / x * b;
 }
 
-/* Detects gate and up: the only output, not split into heads, is of two ranges that halve the columns. True, too, if
- * every output has a single range; false: the epilogue cannot compute the outputs. */
+/* Detects gate and up: the only output, not split into heads, is of two ranges that halve the columns (full panels).
+ * Then N is that of one projection, and panels of both are multiplied for each N block. True, too, if every output has
+ * a single range; false: an output reads columns of ranges that are in different N blocks. */
 static bool find_gate_up(struct linear *l, const struct matmul_ranges *p)
 {
 	bool any = false;
@@ -394,8 +403,8 @@ static bool find_gate_up(struct linear *l, const struct matmul_ranges *p)
 
 #define UNIT_MAX (256 / MATMUL_PANEL)
 
-/* N blocks of whole heads of all ranges; all columns if a range begins inside a panel or a head. False:
- * blocks would be too wide. */
+/* N blocks of whole heads of all ranges: unit is the least common multiple of panels and heads; all columns if a range
+ * begins inside a panel or a head. False: blocks would be too wide (UNIT_MAX: 256 columns). */
 static bool choose_n_block(struct linear *l, const struct matmul_ranges *p)
 {
 	int64_t unit = 1;
@@ -413,8 +422,8 @@ static bool choose_n_block(struct linear *l, const struct matmul_ranges *p)
 	return true;
 }
 
-/* True: the outputs are found and l is set up for them. False: the group has no such form and another epilogue
- * applies. */
+/* True: the outputs are found and l is set up for them; the C buffer is then required. False: the group has no such
+ * form, or no memory: another epilogue or generator applies. */
 bool matmul_find_ranges(struct linear *l)
 {
 	struct kernel *g = l->g;
@@ -433,7 +442,8 @@ bool matmul_find_ranges(struct linear *l)
 
 /* ---- binding values to the C buffer ---- */
 
-/* Strides of the axes before the last in the C buffer, where rows are `width` elements apart. */
+/* Strides of the root's axes before the last in the C buffer, as if it had all rows of the result, `width` elements
+ * from row to row; c_buf_origin subtracts the rows before. */
 static void leading_strides(const struct linear *l, struct kb_size *stride)
 {
 	struct kb *k = l->k;
@@ -449,7 +459,9 @@ static struct kb_size constant(const struct linear *l, int64_t c)
 	return (struct kb_size){true, c, kb_index(l->k, c)};
 }
 
-/* Binds v, a range or a view of one, to the C buffer; skip: its element 0. */
+/* Binds v, a range or a view of one, to the C buffer: the strides of [.., size / head, head] in the order of v's axes
+ * (from[]). skip: its element 0. bias.step: how far an index moves along the columns, so that the bias of a column is
+ * found from v's indices; none after a norm, which has included it. */
 static void bind_view(const struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
 {
 	struct eval_tensor at = {.t = {.ptr = l->buf.c, .dtype = DT_F32}, .skip = skip};
@@ -479,7 +491,8 @@ static void bind_view(const struct linear *l, struct ir_value v, const struct tr
 	eval_set_tensor(l->eval, v, &at, &bias);
 }
 
-/* Element of the C buffer where column 0 of the range in row 0 would be, if it had all of them. */
+/* Element of the C buffer where column 0 of the range in row 0 would be, if the buffer had all rows and columns: row
+ * `row` and column s->begin * 16 are at its beginning. up begins at half of the width. */
 static struct kb_val c_buf_origin(const struct linear *l, const struct matmul_block *s, struct kb_val row,
                                   const struct column_range *range)
 {
@@ -552,7 +565,8 @@ static struct eval_point head_point(const struct linear *l, const struct trace *
 	return at;
 }
 
-/* Normalizes the heads of one row of the N block, in place; work-items take whole heads. */
+/* Normalizes the heads of one row of the N block, in place in the C buffer; work-items take whole heads, since each
+ * head has statistics of its own. */
 static void norm_heads_of_row(const struct linear *l, const struct matmul_block *s, const struct ir_op *norm,
                               const struct eval_point *row, struct kb_val c_row, struct kb_val piece_id)
 {
@@ -570,8 +584,8 @@ static void norm_heads_of_row(const struct linear *l, const struct matmul_block 
 	kb_end_loop(k);
 }
 
-/* The piece of a row of `width` columns that work-item `piece_id` has: full vectors, so there may be fewer
- * pieces than items; piece_id none: the row. */
+/* The piece of a row of `width` columns that work-item `piece_id` has: equal pieces of full vectors, so there may be
+ * fewer pieces than items (`any`: bool, the item has one); piece_id none: the row. */
 static struct matmul_piece matmul_piece(const struct linear *l, struct kb_val piece_id, int64_t width)
 {
 	struct kb *k = l->k;
@@ -587,7 +601,7 @@ static struct matmul_piece matmul_piece(const struct linear *l, struct kb_val pi
 	return p;
 }
 
-/* Stores the heads of one row of the N block. */
+/* Stores the heads of one row of the N block, in an output or a state; each work-item its piece of every head. */
 static void store_heads(const struct linear *l, struct output *s, struct matmul_range r,
                         const struct eval_point *row, struct kb_val piece_id)
 {
@@ -604,7 +618,8 @@ static void store_heads(const struct linear *l, struct output *s, struct matmul_
 	kb_end_loop(k);
 }
 
-/* The part of r, counted from column `begin` of the result, that the piece has. */
+/* The part of r, counted from column `begin` of the result, that the piece of the N block's columns has; an empty range
+ * if the item has none. */
 static struct matmul_range matmul_clip_to_piece(const struct linear *l, const struct matmul_block *s,
                                                 struct matmul_range r, int64_t begin, struct kb_val piece_id)
 {
@@ -630,7 +645,8 @@ static void store_columns(const struct linear *l, const struct matmul_block *blo
 	matmul_store_row(l, s->out, range->size, r, row);
 }
 
-/* Evaluates RoPE positions once for each row: they stay in the cache, where each head finds them. */
+/* Evaluates RoPE positions [B, S] once for each row: they stay in the evaluator's cache, where each head finds them.
+ * Only for results [B, S, N], whose row has one position. */
 static void hoist_rope_positions(const struct linear *l, const struct eval_point *row)
 {
 	const struct ir_region *r = l->job->group->region;
@@ -655,8 +671,8 @@ static void apply_norms(const struct linear *l, const struct matmul_block *s, st
 		norm_heads_of_row(l, s, l->ranges->norms[i], &at, row, piece_id);
 }
 
-/* Opens a loop over the first `rows` rows of the C buffer, and over pieces where work-items share rows;
- * returns the row. */
+/* Opens a loop over the first `rows` rows of the C buffer, and over pieces where work-items share rows: items take
+ * pairs (row, piece) in turn. Returns the row. The caller closes the loop. */
 static struct kb_val matmul_loop_rows(const struct linear *l, struct kb_val rows, struct kb_val *piece_id)
 {
 	struct kb *k = l->k;
@@ -669,7 +685,8 @@ static struct kb_val matmul_loop_rows(const struct linear *l, struct kb_val rows
 	return kb_bin(k, KB_DIV, i, n);
 }
 
-/* matmul_epilogue, range by range: norms of heads first, in the buffer, then each output or state. */
+/* matmul_epilogue, range by range: norms of heads first, in the buffer, then each output or state. Values are bound to
+ * the buffer once, or for each row where rows are listed. */
 static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                                    struct kb_val rows)
 {
@@ -682,7 +699,7 @@ static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_b
 		bind_views(l, s, first);
 	for (int i = 0; i < p->n_outputs; i++)
 		in_block[i] = clip_to_block(l, s, &p->items[p->outputs[i].trace->range]);
-	if (p->n_norms > 0 && l->job->items > 1) { /* an item reads heads that others normalise */
+	if (p->n_norms > 0 && l->job->items > 1) { /* an item reads heads that others normalize */
 		struct kb_val normed = matmul_loop_rows(l, rows, &piece_id);
 		apply_norms(l, s, first, normed, piece_id);
 		kb_end_loop(k);
@@ -707,7 +724,8 @@ static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_b
 
 /* ---- the epilogue ---- */
 
-/* Row by row: binds a row of the C buffer and stores what the group computes from it. */
+/* Row by row: binds a row of the C buffer and stores what the group computes from it: by ranges, by blocks, or all
+ * columns (kernel_output_row if N is that of the call, which has no constant remainder). */
 void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                      struct kb_val rows)
 {

@@ -3,17 +3,23 @@
  * K loops of the microkernel in reduced precision. Rows of x were quantized to int8, or rounded to bf16, by
  * the prologue; weights are quants or bf16 in panels.
  *
- * bf16: each sum is one chain over pairs of K elements in increasing k, with the arithmetic of kb_dot_bf16 or
+ * bf16: each accumulator is one chain over pairs of K elements in increasing k, with the arithmetic of kb_dot_bf16 or
  * kb_dot_bf16_odd. int8: a dot block is the K elements that share one scale of x and one of each column. Its
- * multiply-adds are exact in i32; the sum is then scaled and added to the f32 accumulator, block by block in
+ * multiply-adds are exact in i32; the i32 accumulator is then scaled and added to the f32 one, block by block in
  * increasing k:
  *
  *   y += (sum of (w + z) x  -  z sum of x) (scale_x scale_w)  +  minimum_w (scale_x sum of x)
  *
  * z: zero point of the stored bytes, less the shift of the block in formats with shifts. The prologue stores
  * - z sum of x (in formats with shifts the sum itself) and scale_x sum of x with each row. Quants of 4 bits
- * are small enough for pmaddubsw to sum a chunk of 32 elements in i16 first, where the target lacks VNNI
+ * are small enough for pmaddubsw to accumulate a chunk of 32 elements in i16 first, where the target lacks VNNI
  * (tile_accumulates_i16).
+ *
+ * A word is four bytes, or two bf16, of one column or row, the operand of a dot product. A group of quants is some
+ * k-rows (64 bytes: one word of each of 16 columns) that hold full words; words in pieces are combined from several
+ * k-rows (quant_group). A super-block is a range of K with the scales of its blocks before its quants. `half`: a group
+ * is two dot blocks, and the second one is open. Repacked: x as i16, or B as i16 or bytes, made in scratch for many
+ * rows. Registers are scarce: f32 and i32 accumulators are live at once.
  *
  * Targets that multiply by an element of a vector (SDOT, BFDOT) load four words of each row of x at once.
  * Targets with 2x2 matrix multiplies (I8MM, BF16 MMLA) use them for tiles of several rows if K is one dot
@@ -27,8 +33,8 @@ static struct kb_type word_vector(const struct matmul_lowp_tile *c)
 	return KB_TYPE(KB_I32, c->l->nest.lanes);
 }
 
-/* Loads words x + 4 i .. x + 4 i + 3 of all rows for multiplies by element. bf16 is loaded as f32, for
- * which LLVM selects by-element operands. */
+/* Loads words x + 4 i .. x + 4 i + 3 of all rows for multiplies by element; nothing if the target broadcasts. bf16 is
+ * loaded as f32, for which LLVM selects by-element operands. */
 static void load_x_words(struct matmul_lowp_tile *c, struct kb_val x, int i)
 {
 	const struct reg_tile *p = c->p;
@@ -58,7 +64,7 @@ static struct kb_val x_word_of(const struct matmul_lowp_tile *c, int m, struct k
 
 /* ---- i32 accumulators ---- */
 
-/* True if a chunk is summed in i16 (c->acc16) with pmaddubsw. */
+/* True if a chunk is accumulated in i16 (c->acc16) with pmaddubsw. */
 static bool uses_acc16(const struct matmul_lowp_tile *c)
 {
 	return c->l->nest.dot.word == KB_DOT_U7S8_I16;
@@ -77,7 +83,8 @@ static bool prefetches_once(const struct matmul_lowp_tile *c)
 	return c->prefetch->row_tile.id && c->l->gemm.lowp.layout.blocks > 1;
 }
 
-/* Prefetches for k-row `k_row` of those from word `first` of the dot block on. */
+/* Prefetches for k-row `k_row` of those from word `first` of the dot block on. Nothing if the tile does not prefetch,
+ * or k-rows are read from a repacked copy; only for k-row 0 where a dot block prefetches once. */
 static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first, struct kb_val k_row)
 {
 	struct kb *k = c->l->k;
@@ -116,9 +123,10 @@ static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, struct k
 	return kb_load(c->l->k, word_vector(c), c->panel[v / per_panel], at, disp, 0);
 }
 
-/* Vector v of word i of the group at 4-byte word `group` + disp, as bytes that can be multiplied. With several rows,
- * where registers are scarce, codebook indices are masked although the lookup ignores high bits: without a mask the
- * load is folded into the lookup right before its use, and its latency shows. */
+/* Vector v of word i of the group at 4-byte word `group` + disp, as bytes that can be multiplied: u8, which become
+ * s8 by - 128 where only s8 x s8 exists (flips_sign). With several rows, where registers are scarce, codebook indices
+ * are masked although the lookup ignores high bits: without a mask the load is folded into the lookup right before its
+ * use, and its latency shows. */
 static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val group, int64_t disp, int i,
                                  int v)
 {
@@ -145,8 +153,8 @@ struct group_at {
 	int from;
 };
 
-/* Adds word i of the group times the same word of all rows of x. Quants of all vectors are live at once, or, where
- * words of x fill the registers, of one vector after the other. */
+/* Adds word i of the group times the same word of all rows of x, to i16 or i32 accumulators. Quants of all vectors are
+ * live at once, or, where words of x fill the registers (x_lanes > 1), of one vector after the other. */
 static void add_word(struct matmul_lowp_tile *c, const struct group_at *g, int i)
 {
 	const struct reg_tile *p = c->p;
@@ -174,7 +182,8 @@ static void add_word(struct matmul_lowp_tile *c, const struct group_at *g, int i
 	}
 }
 
-/* A word with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each. */
+/* A word with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each, as x86 without VNNI has no exact
+ * product of full bytes. The odd halves of a panel, and of a row of x, are stored after all even ones. */
 static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
 {
 	const struct reg_tile *p = c->p;
@@ -196,7 +205,8 @@ static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first,
 	}
 }
 
-/* One k-row per iteration: unrolled, LLVM would hoist loads of the others and spill. */
+/* A group whose words are in one piece each, one k-row per iteration: unrolled, LLVM would hoist loads of the others
+ * and spill. Each k-row has several words (i, i + k_rows, ..). */
 static void add_group_looped(struct matmul_lowp_tile *c, struct kb_val first)
 {
 	struct kb *k = c->l->k;
@@ -212,7 +222,7 @@ static void add_group_looped(struct matmul_lowp_tile *c, struct kb_val first)
 	kb_end_loop(k);
 }
 
-/* Loads words [from, from + n) of the chunk, where they begin a vector. */
+/* Loads the vectors of x that begin in words [from, from + n) of the chunk. */
 static void load_x_range(struct matmul_lowp_tile *c, struct kb_val first, int from, int n)
 {
 	for (int word = from; word < from + n; word++)
@@ -220,7 +230,9 @@ static void load_x_range(struct matmul_lowp_tile *c, struct kb_val first, int fr
 			load_x_words(c, kb_add(c->l->k, c->x_word, first), word / MATMUL_X_WORDS);
 }
 
-/* n words of a group (from its half on), unrolled: words as soon as their last k-row is loaded, or in order. */
+/* n words of a group (from its half on), unrolled over its k-rows, each prefetched once: words as soon as their last
+ * k-row is loaded, so that it is loaded once; in_order (registers for x are scarce): one word for each k-row, all
+ * others with the last one, each with its x only. */
 static void add_group(struct matmul_lowp_tile *c, const struct group_at *g, int n)
 {
 	const struct quant_group *q = &c->b.group;
@@ -243,7 +255,8 @@ static void add_group(struct matmul_lowp_tile *c, const struct group_at *g, int 
 }
 
 /* Adds n K elements, at most a chunk, from word `first` of the dot block on: group by group, or word by word if
- * operands are i16. */
+ * operands are i16. Looped over k-rows where i16 accumulators leave few registers and the chunk is one group of words
+ * in one piece. */
 static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
 {
 	const struct quant_group *q = &c->b.group;
@@ -269,7 +282,7 @@ static void zero_acc16(const struct matmul_lowp_tile *c)
 		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->nest.lanes));
 }
 
-/* Adds the i16 sums to the i32 accumulators: one pmaddwd by ones. */
+/* Adds the i16 accumulators to the i32 ones: one pmaddwd by ones, which adds pairs of i16. */
 static void flush_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
@@ -280,8 +293,9 @@ static void flush_acc16(const struct matmul_lowp_tile *c)
 	}
 }
 
-/* Zero-point correction of vector v in formats with shifts: shift - zero point, i32; else none. If pairs of
- * i16 are multiplied, the high half is cleared, so that one pmaddwd replaces pmulld. */
+/* Zero-point correction of vector v in formats with shifts, whose weights are quant + shift: shift - zero point, i32,
+ * to be multiplied by the sum of x; else none. If pairs of i16 are multiplied, the high half is cleared, so that one
+ * pmaddwd replaces pmulld. */
 static struct kb_val zero_point_correction(const struct linear *l, struct kb_val super_block,
                                            struct kb_val block, int v)
 {
@@ -297,7 +311,8 @@ static struct kb_val zero_point_correction(const struct linear *l, struct kb_val
 	return kb_bin(k, KB_AND, correction, kb_splat(k, kb_i32(k, 0xffff), l->nest.lanes));
 }
 
-/* Initial value of an i32 accumulator: the stored correction of row m, or correction * sum of x. */
+/* Initial value of an i32 accumulator, which corrects the zero point: - z sum of x as the prologue stored it for row m,
+ * or correction * sum of x in formats with shifts. */
 static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
                                  struct kb_val correction)
 {
@@ -323,7 +338,8 @@ static void begin_acc(struct matmul_lowp_tile *c, struct kb_val dot_block, struc
 
 /* ---- 2x2 matrix multiplies (MMLA) ---- */
 
-/* Words x + i and x + i + 1 of rows m and m + 1 (of m twice if it is the last one). */
+/* The 2 x 2 operand of x: words x + i and x + i + 1 of rows m and m + 1 (of m twice if it is the last one; the result
+ * of the second is not used). */
 static struct kb_val load_row_pair(const struct matmul_lowp_tile *c, int m, struct kb_val x, int i)
 {
 	static const int pair[] = {0, 1, 2, 3};
@@ -336,7 +352,8 @@ static struct kb_val load_row_pair(const struct matmul_lowp_tile *c, int m, stru
 	return kb_shuffle(p->k, row[0], row[1], pair, MATMUL_X_WORDS);
 }
 
-/* Adds k-rows x + i and x + i + 1; sum: [rows / 2][vectors][two columns of 2x2 tiles]. */
+/* Adds k-rows x + i and x + i + 1, whose words are interleaved to 2 x 2 operands of two columns. sum: accumulators
+ * [rows / 2][vectors][2], each two rows x two columns. */
 static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct kb_var *sum, struct kb_val x,
                                 int i)
 {
@@ -362,7 +379,8 @@ static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct k
 	}
 }
 
-/* Multiplies n k-rows (even) by MMLA; sum[m][v]: the result for row m, vector v. */
+/* Multiplies n k-rows (even) by MMLA, into accumulators of 2 x 2 results; at the end these are shuffled to sum[m][v],
+ * the results of row m in vector v. */
 static void emit_mmla_loop(const struct matmul_lowp_tile *c, int64_t n, struct kb_val *sum)
 {
 	static const int of_row[2][MATMUL_X_WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
@@ -387,7 +405,8 @@ static void emit_mmla_loop(const struct matmul_lowp_tile *c, int64_t n, struct k
 		}
 }
 
-/* Sums pairs of k-rows of the only dot block by MMLA; returns the K elements done. */
+/* Multiplies pairs of k-rows of the only dot block by MMLA, and adds the results to the corrected i32 accumulators.
+ * Returns the K elements done; the caller adds an odd k-row by words. */
 static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
 {
 	struct kb *k = c->l->k;
@@ -402,7 +421,8 @@ static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
 
 /* ---- scales ---- */
 
-/* Index, in its super-block, of the weights' block that contains dot block `dot_block` of the super-block. */
+/* Index, in its super-block, of the weights' block that contains dot block `dot_block` of the super-block: a block may
+ * be several dot blocks, where blocks of x are shorter; 0 if one scale serves all of K. */
 static struct kb_val scale_block_of(const struct linear *l, struct kb_val dot_block)
 {
 	int64_t block = ir_format(l->gemm.panel.format)->block;
@@ -440,7 +460,8 @@ struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val 
 	return kb_fma(k, s->offset, x_sum, sum);
 }
 
-/* Scales the i32 sums of a dot block and adds them to vector v of the f32 accumulators. */
+/* Scales the i32 accumulators of a dot block and adds them to vector v of the f32 accumulators of all rows; the scales
+ * of the weights are loaded once. */
 static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block, int v)
 {
 	struct kb *k = c->l->k;
@@ -464,7 +485,8 @@ struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int
 
 /* ---- the int8 loop ---- */
 
-/* Prefetches the header (scales) of the super-block at distance, an equal part in each dot block. */
+/* Prefetches the header (scales) of the super-block at distance, an equal part in each dot block of this one: k-rows
+ * prefetch quants only. The part is that of the last super-block, whose dot blocks may be fewest. */
 static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_super_block)
 {
 	struct kb *k = c->l->k;
@@ -478,8 +500,9 @@ static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_s
 		matmul_prefetch_line(c->l, c->prefetch, zero, c->super_block, kb_add_const(k, at, i));
 }
 
-/* Opens dot block `dot_block`: address of its super-block, its first words of x and B. Returns the index of
- * its scales there. */
+/* Opens dot block `dot_block`: address of its super-block, its first words of x and B (at the begin of its group, if
+ * it is the second half of one; bytes repacked for B have no headers, so all dot blocks are adjacent). Returns the
+ * index of its scales in the super-block. */
 static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block)
 {
 	struct kb *k = c->l->k;
@@ -507,7 +530,7 @@ static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val do
 	return scale_block_of(c->l, in_super_block);
 }
 
-/* A chunk, with i16 sums flushed to i32. */
+/* A chunk, with i16 accumulators flushed to i32. */
 static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
 {
 	zero_acc16(c);
@@ -551,6 +574,8 @@ static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, i
 		scale_acc(c, dot_block, block, v);
 }
 
+/* All dot blocks: a loop over full groups (`per` dot blocks each, 2 where a scale belongs to half of one), if there is
+ * more than one; then the others, of which the last may be shorter, with constant indices. */
 void matmul_int8_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
@@ -606,6 +631,8 @@ static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
 	}
 }
 
+/* All k-rows, each a pair of K elements: by MMLA in pairs of k-rows, or unrolled in a loop; the remainder one by
+ * one. */
 void matmul_bf16_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;

@@ -3,24 +3,25 @@
  * Microkernel of the GEMM: one register tile of mr rows of x by nr panels of B. Accumulators stay in
  * registers over the whole K loop; each K element loads a k-row of B and broadcasts one element of each row
  * of x. Where the target multiplies by an element of a vector (target.k_lanes, NEON), that many K neighbours
- * of each row are loaded at once and used lane by lane. Each sum is one chain of fused multiply-adds in
+ * of each row are loaded at once and used lane by lane. Each accumulator is one chain of fused multiply-adds in
  * increasing k either way.
+ *
+ * Software prefetch of B: while the row tiles of an M block pass over an N block, each tile prefetches an equal share
+ * of the weights that are read next (the next K block, else the next N block), `stride` bytes for each K element, so
+ * that the first tile of the next block finds them in the cache. Past the end of the model's weights a prefetch would
+ * be a page walk: shares stop there (matmul_prefetch_end). Prefetches never fault and change no result.
  *
  * Finished accumulators go through the epilogue at once (finish) or, if the group has a C buffer, are stored there,
  * where the epilogue or the next K block takes them. struct microkernel: tile is the register tile, block the rows,
- * panels and K elements (k_lo .. k_hi) around it.
+ * panels and K elements (k_lo .. k_hi) around it. mats 2: gate and up, whose panels follow one another; t->mat selects.
+ * Listed rows: real rows of a padded batch or rows of an expert; the row number is read from row_list.
  */
 #include "backends/kernels/matmul_internal.h"
 
 /* ---- weight prefetch ---- */
 
-/*
- * Software prefetch of weights (B). While the row tiles of an M block pass over an N block, each K element
- * prefetches some bytes of the weights that are read next: the next K block, or the next N block. Each row
- * tile prefetches an equal share, so that the first one of the next block finds its weights in the cache.
- * After the last N block that is whatever follows the matrix in memory, as a rule the next matrix of the
- * model; after the last matrix it is that matrix's end. Prefetches never fault and change no result.
- */
+/* After the last N block the weights read next are whatever follows the matrix in memory, as a rule the next matrix of
+ * the model. */
 
 struct kb_val matmul_prefetch_end(const struct linear *l, struct kb_val panel, struct kb_val mat,
                                   int64_t reach)
@@ -35,6 +36,8 @@ struct kb_val matmul_prefetch_end(const struct linear *l, struct kb_val panel, s
 	return kb_sub(k, kb_index(k, all + after), kb_mul_const(k, panel, l->gemm.panel.bytes));
 }
 
+/* stride: the bytes of a K element of all panels of a tile, divided among the row tiles and rounded up, but at most
+ * those of one panel: a k-row issues one prefetch, of one cache line. */
 struct matmul_prefetch matmul_prefetch_begin(const struct linear *l, struct kb_val rows, int mr, int panels)
 {
 	struct kb *k = l->k;
@@ -55,8 +58,9 @@ void matmul_prefetch_next_row_tile(const struct linear *l, const struct matmul_p
 		kb_set(l->k, a->row_tile, kb_add_const(l->k, kb_get(l->k, a->row_tile), 1));
 }
 
-/* Bytes past the matrix that the shares of an M block reach: those of its last panels, an N block on. A stride rounds
- * up to a byte, and a few row tiles are lower than mr: of runs of rows all of them may have one row. */
+/* Bytes past the matrix that the shares of an M block reach, at most: its last panels prefetch an N block (nc) ahead,
+ * and shares exceed it since a stride is rounded up to a byte and some row tiles are lower than mr (of runs of rows all
+ * of them may have one row). */
 static int64_t reach_of_shares(const struct linear *l)
 {
 	int64_t rows = l->nest.m_block,
@@ -78,8 +82,8 @@ static struct kb_val stop_at_end(const struct linear *l, const struct matmul_til
 	return kb_min(k, at, kb_sub(k, kb_add_const(k, end, -disp), share));
 }
 
-/* Where the tile prefetches if all of K is multiplied: in the next N block, nc panels ahead. Panels are contiguous,
- * and so are the shares. */
+/* Where the tile prefetches if all of K is multiplied: in the next N block, nc panels ahead (the next repacked group,
+ * if operands are repacked). Panels are contiguous, and so are the shares. `full`: quants have full groups of K. */
 static struct kb_val base_full_k(const struct linear *l, const struct matmul_block *s,
                                  const struct matmul_tile *t, struct kb_val w)
 {
@@ -116,8 +120,8 @@ static struct kb_val base_k_block(const struct linear *l, const struct matmul_bl
 	return kb_ptr_add(k, w, kb_sub(k, at, kb_mul(k, s->k_lo, a->stride)), 0);
 }
 
-/* Base address for the tile whose weights begin at w; none: the tile does not prefetch. Only tiles that the shares
- * count prefetch: at least half the main mr, and its full width. */
+/* Base address for the tile whose weights begin at w; none: the tile does not prefetch. A base that the caller has set
+ * (skinny GEMM) stays. Only tiles that the shares count prefetch: at least half the main mr, and its full width. */
 static struct kb_val matmul_prefetch_base(const struct linear *l, const struct matmul_block *s,
                                           const struct matmul_tile *t, struct kb_val w)
 {
@@ -198,7 +202,8 @@ struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct
 	return point_of_row(l, matmul_listed_row(l, row), column);
 }
 
-/* The same of row m of a tile; where rows are listed in runs, a tile has rows of one. */
+/* matmul_point of row m of a tile. Where rows are listed in runs, the rows of a tile are consecutive: one look-up in
+ * the list serves all. */
 static struct eval_point tile_point(const struct linear *l, const struct matmul_tile *t, int m,
                                     struct kb_val column)
 {
@@ -245,7 +250,8 @@ static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *
 }
 
 /* Addresses of the rows of x, in scratch if the prologue made them (displacements are in words): one pointer and
- * constant displacements where rows have a constant stride, to save registers. */
+ * constant displacements where the rows of the tile are at one constant stride, to save registers; else a pointer for
+ * each row, since listed rows, and rows of several products, may be anywhere. */
 static void find_x_rows(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
@@ -261,12 +267,13 @@ static void find_x_rows(const struct linear *l, struct microkernel *a)
 		return;
 	}
 	const struct kb_tensor *x = &l->x->t;
-	const struct kb_size *emit_k = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
+	const struct kb_size *row_stride = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
 	bool in_batch = l->x->is_flat || l->value.batches.id; /* a tile has rows of one product only */
 	bool in_run = !l->row_list.id || l->row_runs.id;
-	bool even = in_batch && in_run && emit_k->is_const && emit_k->c >= 0 && emit_k->c <= INT32_MAX;
+	bool even = in_batch && in_run && row_stride->is_const && row_stride->c >= 0 &&
+	            row_stride->c <= INT32_MAX;
 	for (int m = 0; m < a->tile->rows; m++) {
-		a->p.x_disp[m] = even ? m * emit_k->c : 0;
+		a->p.x_disp[m] = even ? m * row_stride->c : 0;
 		a->p.x[m] = a->p.x[0];
 		if (even && m > 0)
 			continue;
@@ -288,7 +295,8 @@ static struct kb_val c_buf_offset(const struct linear *l, const struct microkern
 	return kb_add(k, kb_mul_const(k, t->c_row, l->nest.c.width), column);
 }
 
-/* Accumulators start at 0, or with the sums that the K block before stored in the C buffer. */
+/* Accumulators begin with 0, or if K is blocked with the values that the K block before stored in the C buffer, which
+ * the caller has cleared before the first one. */
 static void begin_accumulators(const struct linear *l, struct microkernel *a)
 {
 	if (!l->nest.kc) {
@@ -325,7 +333,9 @@ static void broadcast_x(const struct linear *l, const struct microkernel *a, str
 		x[m] = kb_load_splat(l->k, type, a->p.x[m], x_element(l, at, i), a->p.x_disp[m]);
 }
 
-/* sum[m][n] += x[m][at + i] w[n][at + i]. Each load directly precedes its uses, to keep live ranges short. */
+/* acc[m][n] += x[m][at + i] w[n][at + i]. Each load directly precedes its uses, to keep live ranges short: weights of
+ * the k-row, then x row by row; with is_x_first (f16, converted vector by vector) all x, then one vector at a time. A
+ * k-row of several K elements is prefetched at its first one. */
 static void emit_k(const struct linear *l, const struct microkernel *a, struct kb_val at, int i)
 {
 	struct kb_val x[MATMUL_ROWS_MAX], offset = panel_k_row_offset(&a->r, at, i);
@@ -340,7 +350,8 @@ static void emit_k(const struct linear *l, const struct microkernel *a, struct k
 		reg_tile_mac_vector(&a->p, n, x, load_weights(a, offset, i, n));
 }
 
-/* K elements of a k-row of bf16 pairs: x and odd broadcast, or, without odd, elements i and i + 1 of vectors x. */
+/* Both K elements of a k-row of bf16 pairs, so that each vector is loaded once: x, odd: the even and the odd element
+ * broadcast; odd NULL: elements i and i + 1 of the vectors x (multiply by element). */
 static void add_pairs(const struct linear *l, const struct microkernel *a, struct kb_val offset,
                       const struct kb_val *x, const struct kb_val *odd, int i)
 {
@@ -367,7 +378,8 @@ static void emit_k_pair(const struct linear *l, const struct microkernel *a, str
 	add_pairs(l, a, offset, x[0], x[1], 0);
 }
 
-/* `lanes` K neighbours: in addition to the accumulators, a vector of each row and one of weights are live. */
+/* `lanes` K neighbours, multiplied by element (NEON): in addition to the accumulators, a vector of each row and one of
+ * weights are live. */
 static void emit_k_lanes(const struct linear *l, const struct microkernel *a, struct kb_val at, int lanes)
 {
 	struct kb_val x[MATMUL_ROWS_MAX];
@@ -385,7 +397,7 @@ static void emit_k_lanes(const struct linear *l, const struct microkernel *a, st
 	}
 }
 
-/* Last multiple of `lanes` in the K block; constant if K is. */
+/* Where full iterations of `lanes` K elements, counted from k_lo, end in the K block; a constant if K is. */
 static struct kb_val last_multiple(const struct linear *l, const struct matmul_block *s, int lanes)
 {
 	struct kb *k = l->k;
@@ -395,7 +407,9 @@ static struct kb_val last_multiple(const struct linear *l, const struct matmul_b
 	return kb_add(k, s->k_lo, kb_mul_const(k, n, lanes));
 }
 
-/* n K neighbours of a k-row of quants (a callback of panel_loop). */
+/* n K neighbours of a k-row of quants (a callback of panel_loop), which load_weights dequantizes. The k-row is
+ * prefetched when its first word is used. Single elements (tail) are broadcast even where the target multiplies by
+ * element. */
 static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at, int n)
 {
 	const struct microkernel *a = user;
@@ -414,7 +428,8 @@ static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at
 	}
 }
 
-/* The K loop over quants, which are dequantized in registers. */
+/* The K loop over quants, which are dequantized in registers. a->loop is set while it is open: load_weights reads
+ * it. */
 static void loop_quants(const struct linear *l, struct microkernel *a)
 {
 	struct panel_loop w = {.k = l->k,
@@ -432,7 +447,8 @@ static void loop_quants(const struct linear *l, struct microkernel *a)
 	a->loop = NULL;
 }
 
-/* The K block: loops over fewer and fewer K elements (nest.step), each over what the one before leaves. */
+/* The K block: loops with fewer and fewer K elements per iteration (nest.step), each over what the one before leaves:
+ * by element vectors (x_lanes), by pairs of bf16, or one by one. No guard where K surely has an iteration. */
 static void emit_k_loop(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
@@ -463,7 +479,7 @@ static void emit_k_loop(const struct linear *l, struct microkernel *a)
 
 /* ---- the end of a tile ---- */
 
-/* Columns of vector n that exist if the last panel has `last` columns. */
+/* Columns of vector n of the tile that exist if the last panel has `last` columns: 0 .. lanes. */
 static int valid_lanes(const struct linear *l, const struct microkernel *a, int n, int last)
 {
 	int per_panel = MATMUL_PANEL / l->nest.lanes;
@@ -472,8 +488,8 @@ static int valid_lanes(const struct linear *l, const struct microkernel *a, int 
 	return left < 0 ? 0 : left < l->nest.lanes ? left : l->nest.lanes;
 }
 
-/* Runs the epilogue on all accumulators; last: columns of the last panel, in which vectors without valid lanes are
- * skipped. */
+/* Runs the epilogue on all accumulators; last: columns of the tile's last panel, in which vectors without valid lanes
+ * are skipped. Column by column, so that bias and other values of a column are evaluated once for all rows (cache). */
 static void finish_tile(const struct linear *l, struct microkernel *a, int last)
 {
 	struct kb *k = l->k;
@@ -528,6 +544,8 @@ static void store_c_buf(const struct linear *l, struct microkernel *a)
 			         m * l->nest.c.width + n * l->nest.lanes, 0);
 }
 
+/* b_layout: panels are in the B buffer, counted from the block's begin, nc of each projection; else in memory. The K
+ * loop by the reduced precision of x; repacked weights are read by the integer loops only. */
 void matmul_microkernel(const struct linear *l, const struct matmul_block *s, const struct matmul_tile *t)
 {
 	struct kb *k = l->k;

@@ -3,6 +3,17 @@
  * Operands that a linear makes in scratch before it multiplies: rows of x, and dequantized or repacked weights.
  * Without such a copy of quantized weights the microkernel dequantizes inline, that is, in registers while it
  * multiplies; the registers that dequantizing takes bound the rows (mr) and panels (nr) of its register tile.
+ * Both give the same f32 values, and integer accumulators are exact, so results have the same bits with and without
+ * copies. nest.c has chosen which copies there are, and that scratch has room for them.
+ *
+ * Scratch of a worker: rows of x first; then the B buffer with the C buffer after it, or the C buffer alone, or
+ * repacked rows of x and repacked panels. A panel of the B buffer is [K or kc][16] f32; addresses are those of K
+ * element 0, even if the K block begins later (k_bias). mats 2: panels of gate, then of up.
+ *
+ * Rows of x are made by a fused norm or concat (im2col), by dynamic quantization to int8 or bf16 (op quantize_rows),
+ * or by both. A quantized row has its quants, then for each dot block (K elements with one scale of x and of weights)
+ * what matmul_lowp.c reads: zero-point correction, scale, sum (activation_row_layout). A span is a range of a row, of
+ * which a span_body computes a vector with `valid` elements.
  */
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
@@ -10,9 +21,7 @@
 
 /* ---- copies for many rows ---- */
 
-/* Weights in registers and in the B buffer are the same f32 values, and integer sums of repacked operands are exact, so
- * results have the same bits with and without copies. */
-
+/* Assigns scratch, in the order of the head comment; small C buffers are on the stack (NEST_STACK). */
 void matmul_bind_buffers(struct linear *l)
 {
 	struct kb *k = l->k;
@@ -52,13 +61,13 @@ static void store_k_row(void *user, const struct panel_loop *w, struct kb_val fr
 		}
 }
 
-/* Bytes from the B buffer to where K element 0 would be stored (negative). */
+/* Bytes from the B buffer, which begins with K element k_lo, to where K element 0 would be stored (not positive). */
 static struct kb_val k_bias(const struct linear *l, const struct matmul_block *s)
 {
 	return kb_mul_const(l->k, s->k_lo, -PANEL_ROW_BYTES);
 }
 
-/* Dequantizes the K block of a panel (of projection `mat`). */
+/* Dequantizes the K block of a panel (of projection `mat`, or none) into its slot of the B buffer. */
 static void dequantize_panel(const struct linear *l, const struct matmul_block *s, struct kb_val panel,
                              struct kb_val mat)
 {
@@ -107,7 +116,7 @@ static struct kb_val packed_column(const struct panel_packer *p, int i)
 	return kb_ptr_add(k, p->block->weights, kb_mul_const(k, offset, ir_dtype_bytes(b->t->t.dtype)), 0);
 }
 
-/* Elements of the value as f32. */
+/* `lanes` neighbours in memory of the value, as f32. */
 static struct kb_val load_value(const struct linear *l, int lanes, struct kb_val from, struct kb_val at,
                                 int64_t disp)
 {
@@ -149,7 +158,8 @@ static void pack_rows(const struct panel_packer *p)
 }
 
 /* Packs a panel of a value whose neighbours in memory run along K: squares of `lanes` columns are transposed in
- * registers; K elements after the last full square are copied one by one. */
+ * registers; K elements after the last full square are copied one by one. is_even: columns at a constant distance need
+ * one address with displacements; in a partial panel several columns repeat the last one. */
 static void pack_columns(const struct panel_packer *p)
 {
 	const struct linear *l = p->l;
@@ -187,7 +197,8 @@ static void pack_columns_of_panel(const struct panel_packer *p)
 		pack_elements(p, p->block->k_lo, p->block->k_hi, 0, MATMUL_PANEL);
 }
 
-/* Packs the K block of a panel of op matmul. */
+/* Packs the K block of a panel of op matmul. Only the last panel can be partial: its code is emitted separately, with
+ * columns clamped to N. */
 static void pack_panel(const struct linear *l, const struct matmul_block *s, struct kb_val panel)
 {
 	struct kb *k = l->k;
@@ -208,6 +219,7 @@ static void pack_panel(const struct linear *l, const struct matmul_block *s, str
 		kb_end_if(k);
 }
 
+/* Nothing, and the block unchanged, if B is read packed in memory. */
 struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
@@ -240,7 +252,8 @@ struct i16_unpack {
 	bool is_signed;
 };
 
-/* Even bytes are shifted up and down again, odd ones down: sign or zero extension of both, word by word. */
+/* Even bytes are shifted up and down again, odd ones down: sign or zero extension of both, in i16 lanes, word by word.
+ * x is signed, weights are unsigned (quant + zero point). */
 static void unpack_i16(const struct i16_unpack *w)
 {
 	struct kb *k = w->l->k;
@@ -257,7 +270,7 @@ static void unpack_i16(const struct i16_unpack *w)
 	kb_end_loop(k);
 }
 
-/* Unpacks the quantized row `row` of the M block to i16. */
+/* Unpacks the quants of row `row` of the M block to i16: even bytes, then odd ones. */
 static void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_val row)
 {
 	int64_t bytes = l->gemm.lowp.layout.corrections;
@@ -284,7 +297,8 @@ static void unpack_words(const struct linear *l, struct kb_val from, struct kb_v
 		}
 }
 
-/* A panel as bytes: signed ones for AMX, else with zero points. */
+/* A panel as bytes, in the layout of panels of 8 bits: signed ones for AMX, else with zero points. A loop over groups
+ * (at least 16 K elements, for code that is worth a loop), then the remainder of K. */
 static void unpack_bytes(const struct linear *l, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = l->k;
@@ -318,12 +332,6 @@ void matmul_repack_block(const struct linear *l, const struct matmul_block *s)
 
 /* ---- rows of x ---- */
 
-/*
- * Prologue: rows of x that a linear makes in scratch before it multiplies them, by a fused norm or a concat (im2col),
- * by dynamic quantization to int8 or bf16 (op quantize_rows), or by norm and quantization. The f32 source of a
- * quantized row is read where it is stored if its elements are contiguous; else it is copied to scratch first.
- */
-
 #define CACHE_LINE 64
 #define UNROLLED   4 /* vectors */
 
@@ -349,6 +357,9 @@ static bool bind_quantization(struct linear *l, const struct ir_op *op)
 	return true;
 }
 
+/* The operand x, or that of quantize_rows before it: in memory as f32 with any stride along K, or computed by a norm
+ * or concat of the group (norm.before; l->x stays NULL). False: x is of another type, or another op of the group makes
+ * it. */
 bool matmul_bind_x(struct linear *l)
 {
 	const struct ir_func *f = l->job->func;
@@ -388,7 +399,7 @@ struct span {
 
 typedef void span_body(const struct span *s, struct kb_val at, int valid);
 
-/* Loop over full vectors, then the remainder. */
+/* Calls body for the vectors of the span: unrolled if they are few, else in a loop; then for a partial vector. */
 static void loop_span(const struct span *s, span_body *body)
 {
 	struct kb *k = s->l->k;
@@ -419,8 +430,8 @@ static void update_abs_max(const struct span *s, struct kb_val at, int valid)
 	kb_set(k, s->acc, kb_max(k, v, kb_get(k, s->acc)));
 }
 
-/* A span_body: quantizes a vector, stores it and adds it to the sum. x is 0 in lanes beyond the range, and so is their
- * quant in the sum. */
+/* A span_body: quantizes a vector (x * inverse to the nearest integer, at most 127 in magnitude), stores it and adds it
+ * to the sum. x is 0 in lanes beyond the range, and so is their quant in the sum. */
 static void quantize_chunk(const struct span *s, struct kb_val at, int valid)
 {
 	struct kb *k = s->l->k;
@@ -437,8 +448,9 @@ static struct kb_val reduce_acc(const struct span *s, enum kb_bin op)
 	return s->lanes > 1 ? kb_reduce(s->l->k, op, v) : v;
 }
 
-/* Quantizes dot block `dot_block` of the row (s->from, s->n); stores its sum (times the zero point of the
- * weights) and its scale after the quants. */
+/* Quantizes dot block `dot_block` of the row (s->from, s->n); stores after the quants its sum times - zero point of the
+ * weights (the sum itself in formats with shifts, whose factor differs by block), its scale, and in formats with minima
+ * sum * scale. */
 static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
@@ -455,8 +467,8 @@ static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct k
 		         row->offset_sums / 4, 0);
 }
 
-/* A block of x with one scale: n elements from `from` on. It has one or more dot blocks (matmul_lowp.c),
- * from number `first` on. */
+/* A block of x with one scale: n elements from `from` on. First its maximum, which makes the scale, then its dot blocks
+ * (one or more, from number `first` on), of which the last may be shorter. */
 static void quantize_x_block(struct span *s, struct kb_val from, int64_t n, struct kb_val first)
 {
 	struct kb *k = s->l->k;
@@ -483,7 +495,8 @@ static void quantize_x_block(struct span *s, struct kb_val from, int64_t n, stru
 	quantize_dot_block(s, kb_add_const(k, first, full), scale);
 }
 
-/* Zeros the last partial cache line: dot products read full words. */
+/* Zeros the cache line in which a row of `bytes` bytes of quants ends, before these are stored: dot products read full
+ * words, and what is behind the last quant must be 0. */
 static void zero_last_line(const struct span *s, int64_t bytes)
 {
 	struct kb *k = s->l->k;
@@ -499,7 +512,7 @@ static void round_chunk_bf16(const struct span *s, struct kb_val at, int valid)
 	kb_store_part(k, kb_cvt_bf16_ftz(k, load_x(s, at, valid)), valid, s->quants, at, 0);
 }
 
-/* A row to int8, block by block of x. */
+/* A row to int8, block by block of x (block 0, or longer than K: one block). */
 static void quantize_row(struct span *s)
 {
 	const struct linear *l = s->l;
@@ -519,7 +532,8 @@ static void quantize_row(struct span *s)
 
 /* ---- rows ---- */
 
-/* Emits the norm of rows [first, end), as f32 rows at `to`. */
+/* Emits the norm of rows [first, end) of the M block, as f32 rows at `to`, padded so that they do not collide in L1
+ * (tile_row_stride). */
 static void emit_norm_rows(const struct linear *l, struct kb_val first, struct kb_val end, struct kb_val to)
 {
 	struct rowwise_rows rows = {.norm = l->norm.before,
@@ -531,7 +545,8 @@ static void emit_norm_rows(const struct linear *l, struct kb_val first, struct k
 	rowwise_norm_rows(l->eval, &rows);
 }
 
-/* Rows [first, end) of the concat: its operands are copied one after the other. */
+/* Rows [first, end) of the concat to `to`: its operands are copied one after the other. The output is bound with
+ * leading strides 0, since skip addresses the row. */
 static void emit_concat_rows(const struct linear *l, struct kb_val first, struct kb_val end, struct kb_val to)
 {
 	struct kb *k = l->k;
@@ -558,7 +573,8 @@ static void emit_made_rows(const struct linear *l, struct kb_val first, struct k
 		emit_norm_rows(l, first, end, to);
 }
 
-/* Address of row `row` in f32; emits the norm or concat, or gathers a row that is not contiguous. */
+/* Address of row `row` in f32: where x is, if its elements are contiguous; else in scratch, after the norm or concat
+ * was emitted, or a gather of elements at a stride. */
 static struct kb_val f32_row_address(const struct linear *l, struct kb_val row)
 {
 	struct kb *k = l->k;
@@ -579,7 +595,8 @@ static struct kb_val f32_row_address(const struct linear *l, struct kb_val row)
 	return to;
 }
 
-/* Quantizes rows [first, end). */
+/* Quantizes rows [first, end) of the M block into the x buffer; also repacks them to i16 if integer products need
+ * it. */
 static void emit_quantized_rows(const struct linear *l, struct kb_val first, struct kb_val end)
 {
 	struct kb *k = l->k;
@@ -604,6 +621,7 @@ static void emit_quantized_rows(const struct linear *l, struct kb_val first, str
 	kb_end_loop(k);
 }
 
+/* No code for an x that is read in place. */
 void matmul_fill_x_buffer(const struct linear *l, struct kb_val row, struct kb_val row_end,
                           struct kb_val panel, struct kb_val panel_end)
 {

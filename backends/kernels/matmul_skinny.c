@@ -3,13 +3,15 @@
  * GEMV and skinny GEMM: at most 32 rows in models whose weights do not stay in a cache, so that reading
  * weights bounds the time. A worker has one run of panels and reads it once; all rows pass by a panel before
  * the next one. One panel at a time is one stream of memory; each k-row prefetches the one a fixed distance
- * ahead. More rows than hide the loads of one panel use tiles of the main size. Results do not depend on the
- * grouping of rows.
+ * (`ahead`) after it. More rows than hide the loads of one panel use tiles of the main size, in several passes over
+ * them: then the panels are in the cache after the first pass, and each pass prefetches its share of the next ones.
+ * Results do not depend on the grouping of rows. Past the end of the model's weights a prefetch would be a page walk:
+ * distances are shortened there (matmul_prefetch_end).
  *
  * Terms of matmul_internal.h: a panel is 16 columns of packed weights, a k-row its line of 64 bytes; a tile is rows
  * (mr) times panels that one microkernel multiplies; a pass is a tile's panels read once for some of the rows; an N
- * block is the panels whose results wait in the C buffer for the epilogue; a dot block is the K elements whose integer
- * products share one scale; mats: gate and up projection.
+ * block is the panels whose results are in the C buffer before the epilogue; a dot block is the K elements whose
+ * integer products share one scale; mats: gate and up projection.
  */
 #include "backends/kernels/matmul_internal.h"
 
@@ -33,7 +35,8 @@ static struct kb_val stop_at_end(const struct linear *l, const struct matmul_til
 	return end.id ? kb_min(l->k, ahead, kb_add_const(l->k, end, -t->panels * l->gemm.panel.bytes)) : end;
 }
 
-/* The tile by a microkernel of `rows` rows: a branch for each mr that the pass may have. */
+/* The tile by a microkernel of `rows` rows, known in the call only: a branch for each mr that the pass may have, from
+ * high down to low (at least one, if high < low). */
 static void emit_tiles_of_pass(const struct linear *l, const struct matmul_block *s,
                                const struct matmul_tile *t, struct kb_val rows, const struct nest_pass *p)
 {
@@ -52,7 +55,8 @@ struct shares {
 };
 
 /* All rows of the tile's panels, pass by pass: each takes ceil(rows left / passes left) rows, so that passes are about
- * equal. */
+ * equal. Pass i prefetches its share, part i of the next tile's panels. A call with one pass has nothing in the cache
+ * yet: it prefetches p->ahead bytes ahead, unless the next panels stay in L2 anyway (next_fits). */
 static void emit_passes(const struct linear *l, const struct matmul_block *s, const struct nest_pass *p,
                         const struct shares *of, struct matmul_tile t)
 {
@@ -81,7 +85,8 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 
 /* ---- N blocks ---- */
 
-/* Loop over tiles of t.panels panels from t.panel on, all rows in one pass; returns the panel where it ends. */
+/* Loop over tiles of t.panels panels from t.panel on, all rows in one pass; each k-row of each panel prefetches the one
+ * p->ahead bytes after it. Returns the panel where it ends. */
 static struct kb_val loop_panels_one_pass(const struct linear *l, const struct matmul_block *s,
                                           const struct nest_pass *p, struct matmul_tile t)
 {
@@ -99,7 +104,8 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	return end;
 }
 
-/* One pass over the N block by tiles of p->panels panels, then the remainder one by one. */
+/* One pass over the N block by tiles of p->panels panels, then the remainder one by one. ahead 0: no software prefetch,
+ * since the hardware keeps up. */
 static void emit_one_pass(const struct linear *l, const struct matmul_block *s, const struct nest_pass *p,
                           struct matmul_tile t)
 {
@@ -117,7 +123,8 @@ static void emit_one_pass(const struct linear *l, const struct matmul_block *s, 
 	loop_panels_one_pass(l, s, p, t);
 }
 
-/* Several passes over tiles of p->panels panels, then over single panels. */
+/* Several passes, ceil(M / mr), over tiles of p->panels panels, then over single panels. of: the share of a pass,
+ * ceil(bytes / passes) for each K element, and where in the next panels it begins (of.bytes for each pass before). */
 static void emit_several_passes(const struct linear *l, const struct matmul_block *s,
                                 const struct nest_pass *p, struct matmul_tile t)
 {
@@ -141,8 +148,8 @@ static void emit_several_passes(const struct linear *l, const struct matmul_bloc
 	kb_end_loop(k);
 }
 
-/* The panels of the N block, of one projection, by one of n kinds of passes: if (rows <= p[0].rows_max) ..; else
- * ... A row alone is told first, then whether rows need several passes. */
+/* The panels of the N block, of one projection, by one of n kinds of passes: a tree of comparisons of M with rows_max,
+ * by recursion. A row alone (GEMV) is compared first, the most frequent call, else the kind of several passes. */
 static void emit_panels(const struct linear *l, const struct matmul_block *s, const struct matmul_tile *t,
                         const struct nest_pass *p, int n)
 {
@@ -162,6 +169,8 @@ static void emit_panels(const struct linear *l, const struct matmul_block *s, co
 	kb_end_if(k);
 }
 
+/* Workers divide the panels by units of whole heads (or 1 panel); each makes the rows of x for itself. No code runs if
+ * M = 0. */
 void matmul_skinny(const struct linear *l)
 {
 	struct kb *k = l->k;

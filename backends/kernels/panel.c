@@ -2,8 +2,8 @@
 /*
  * Packed weights as f32 in kernels: loads from panels of floats, and dequantization of panels of quants.
  *
- * Quants are dequantized without int-to-float conversion. Formats without minimum whose scales are f16: a
- * b-bit quant q with zero point z, shifted to the highest bits of the mantissa of 1.0, is t = 1 + (q + z) /
+ * Quants are dequantized without int-to-float conversion. Formats without minimum whose scales are f16 (one-FMA
+ * formats): a b-bit quant q with zero point z, shifted to the highest bits of the mantissa of 1.0, is t = 1 + (q + z) /
  * 2^b, and scale q = (2^b scale) t - (2^b + z) scale. Both factors and the product are exact, so one FMA
  * dequantizes an element. Other formats OR the quant into 2^23 and subtract 2^23 + z. Codebook indices are
  * looked up a word at a time, to unsigned bytes, and then treated as quants of 8 bits; quants in pieces are combined a
@@ -13,8 +13,9 @@
  * u32 per column; a word is four quants of one column as bytes; a group is the least number of k-rows that hold whole
  * words. If bits do not divide 8, words consist of pieces in several k-rows. A block of K elements shares a scale (and
  * a minimum or shift). A super-block is a range of K whose scales, the header, precede its quants; blocks of it may
- * share a second scale. zero, the zero point: what is stored for 0. lanes: columns per vector; vector v: columns v *
- * lanes .. of panels side by side.
+ * share a second scale. Formats with shifts have an integer for each block, in the low bits of its scale, that is
+ * added to its quants. zero, the zero point: what is stored for 0. lanes: columns per vector; vector v: columns v *
+ * lanes .. of panels side by side. `disp` is a constant offset that emitters fold into the address.
  */
 #include "backends/kernels/panel.h"
 
@@ -26,8 +27,9 @@ static enum panel_kind kind_of(const struct ir_format_desc *d)
 	return d->dtype == DT_BF16 ? PANEL_BF16_PAIRS : d->dtype == DT_F16 ? PANEL_F16 : PANEL_F32;
 }
 
-/* The layout of a panel of the format with `depth` K elements. live_registers: vectors of scales that a loop keeps
- * (scale, and what is added). */
+/* The layout of a panel of the format with `depth` K elements. k_align: where a K block may begin, full groups and
+ * blocks. live_registers: vectors of scales that a loop keeps (scale, and what is added: a minimum, or the second
+ * factor of one-FMA formats). */
 struct panel panel_of(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
@@ -56,6 +58,7 @@ struct kb_val panel_bf16_half(struct kb *k, struct kb_val pairs, int odd)
 	return kb_bitcast(k, kb_bin(k, odd ? KB_AND : KB_SHL, pairs, by), KB_F32);
 }
 
+/* A value that is not packed: at + i row strides. Pairs: `at` is even, and a k-row is 16 words for two K elements. */
 struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at, int i)
 {
 	struct kb *k = r->k;
@@ -67,7 +70,7 @@ struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at,
 	return kb_add_const(k, even, (int64_t)i / 2 * PANEL_COLUMNS);
 }
 
-/* Vector n of the k-row at offset `k_row`; bytes: of an element. */
+/* Vector n of the k-row at offset `k_row`, over panels side by side; offsets are in elements of `bytes` bytes. */
 static struct kb_val load(const struct panel_reader *r, enum kb_scalar s, int bytes, struct kb_val from,
                           struct kb_val k_row, int n)
 {
@@ -146,8 +149,8 @@ struct level {
 	int64_t blocks, supers;
 };
 
-/* Integer scales or minima of a block, whose list is at byte `begin` of the super-block, as f32. Of 4 bits scales are
- * in the lower half of a byte, minima in the upper. */
+/* Integer scales or minima (offset) of a block, in columns first + disp on of the list at byte `begin` of the
+ * super-block, as f32. Of 4 bits scales are in the lower half of a byte, minima in the upper. */
 static struct kb_val load_integers(struct kb *k, const struct ir_format_desc *d, bool offset,
                                    struct kb_val at, int64_t begin, struct kb_val first, int64_t disp,
                                    int lanes)
@@ -185,7 +188,7 @@ static struct level scales_of(const struct quant_panel_layout *t)
 	return (struct level){false, t->scales, t->super_scales};
 }
 
-/* Shift of a block, i16: stored in the lowest bits of its f16 scale. */
+/* Shift of a block, i16, with sign: stored with a bias in the lowest bits of its f16 scale. */
 static struct kb_val load_block_shift(struct kb *k, const struct panel *p, int64_t scales, struct kb_val at,
                                       struct kb_val b, struct kb_val column, int64_t disp, int lanes)
 {
@@ -196,7 +199,8 @@ static struct kb_val load_block_shift(struct kb *k, const struct panel *p, int64
 	return kb_sub(k, bits, kb_cvt(k, splat_i32(k, ir_format_shift_bias(d), lanes), KB_I16));
 }
 
-/* Minima of columns from column + disp on; none: the format has none. scale * shift is exact. */
+/* Minima of columns from column + disp on, f32: of formats with shifts scale * shift, which is exact. none: the format
+ * has neither. */
 static struct kb_val load_block_offset(struct kb *k, const struct panel *p, struct kb_val at, int64_t panel,
                                        struct kb_val b, struct kb_val column, int64_t disp, int lanes)
 {
@@ -220,7 +224,8 @@ static struct kb_val select_bytes(struct kb *k, struct kb_val a, struct kb_val b
 	return kb_bin(k, KB_XOR, a, kb_bin(k, KB_AND, kb_bin(k, KB_XOR, a, b), mask));
 }
 
-/* Codebook lookup without a byte shuffle: a binary tree of selects, one level for each bit of the index. */
+/* Codebook lookup without a byte shuffle, in all four bytes of a word at once: a binary tree of selects among the 16
+ * entries, one level for each bit of the index. For OpenCL, whose vectors of bytes are short. */
 static struct kb_val lookup_by_selects(struct kb *k, const uint8_t bytes[16], struct kb_val words, int lanes)
 {
 	struct kb_val left[16], ones = splat_i32(k, 0x01010101, lanes);
@@ -236,8 +241,9 @@ static struct kb_val lookup_by_selects(struct kb *k, const uint8_t bytes[16], st
 	return left[0];
 }
 
-/* Looks up codebook indices, the low four bits of each byte of words: gives bytes entry + zero. Formats without
- * codebook: words unchanged. A lookup needs 16-byte vectors, hence 4 lanes at least. */
+/* Looks up codebook indices, the low four bits of each byte of words: bytes entry + zero. Formats without codebook:
+ * words unchanged. A lookup needs 16-byte vectors, hence 4 lanes at least: fewer lanes are repeated, and lane 0 is
+ * returned. */
 static struct kb_val codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
                                      int lanes)
 {
@@ -257,8 +263,9 @@ static struct kb_val codebook_lookup(struct kb *k, const struct panel *p, struct
 	return lanes == 1 ? kb_lane(k, words, 0) : words;
 }
 
-/* The bits of a piece in the words of its k-row, shifted to where they belong in each byte. The mask is left out if no
- * other bits remain (is_clean) or the codebook lookup ignores them (is_unmasked). */
+/* The bits of a piece in the words of its k-row, shifted to where they belong in each byte. Shifts of words move bits
+ * of the next byte in, which the mask removes; shifts of bytes (NEON) do not. The mask is left out if no other bits
+ * remain (is_clean) or the codebook lookup ignores them (is_unmasked). */
 static struct kb_val piece_bits(struct kb *k, const struct quant_piece *q, const struct panel_word *w,
                                 struct kb_val words, int lanes)
 {
@@ -278,6 +285,8 @@ static struct kb_val piece_bits(struct kb *k, const struct quant_piece *q, const
 	return kb_bin(k, KB_AND, words, splat_i32(k, (int32_t)mask, lanes));
 }
 
+/* Loads, shifts and masks each piece of the word, ORs them, and looks up codebook indices. Pieces above bit 0 are
+ * loaded through the opaque copy, if there is one, so that LLVM does not keep the k-row in a register. */
 struct kb_val panel_load_word(struct kb *k, const struct panel *p, const struct panel_word *w, int lanes)
 {
 	const struct quant_word *q = &p->group.word[w->i];
@@ -292,8 +301,8 @@ struct kb_val panel_load_word(struct kb *k, const struct panel *p, const struct 
 	return codebook_lookup(k, p, quants, w->zero, lanes);
 }
 
-/* panel_load_word of word x, which need not be constant. Words in one piece are addressed by x; those in several pieces
- * are all loaded, and x selects. */
+/* panel_load_word of word x, which need not be constant. Words in one piece are addressed by x (k-row x % k_rows, from
+ * bit b (x / k_rows) on); those in several pieces, at the end of a group, are all loaded, and x selects. */
 static struct kb_val load_word_at(struct kb *k, const struct panel *p, struct panel_word w, struct kb_val x,
                                   int lanes)
 {
@@ -315,7 +324,8 @@ static struct kb_val load_word_at(struct kb *k, const struct panel *p, struct pa
 	return quants;
 }
 
-/* 4-byte words of k-rows before element i of a super-block, a multiple of the group. */
+/* 4-byte words of k-rows before element i of a super-block, a multiple of the group: by one multiplication where a K
+ * element has a whole number of words. */
 static struct kb_val words_before(struct kb *k, const struct quant_group *g, struct kb_val i)
 {
 	int words = g->k_rows * PANEL_COLUMNS; /* of a group */
@@ -372,7 +382,7 @@ static struct panel_block load_block(struct kb *k, const struct panel *p, struct
 }
 
 /* Elements i .. i + n - 1 are in one word. n = 1: i is any element, and its byte is shifted down; otherwise i begins a
- * word. */
+ * word. For single elements: loops along K use panel_loop, which loads scales once for each block. */
 void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                         struct kb_val i, int n, int lanes, struct kb_val *out)
 {
@@ -417,14 +427,13 @@ static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_va
 	return kb_bin(k, KB_XOR, sum, kb_bin(k, KB_AND, signs, splat_i32(k, SIGN_BITS, lanes)));
 }
 
-/* The shift is left out of the offset: panel_load_i8 has added it to the quants. */
 struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
                                     struct kb_val column, struct kb_val i, int lanes)
 {
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	at = super_block_at(k, &t, at, &i, p->depth);
 	struct panel_block b = load_block(k, p, at, column, i, lanes);
-	/* panel_load_i8 has added the shift to the quants already */
+	/* panel_load_i8 has added the shift to the quants already: as an offset it would count twice */
 	if (ir_format(p->format)->shift > 0)
 		b.offset = (struct kb_val){0};
 	return b;
@@ -438,7 +447,8 @@ struct kb_val panel_load_u8(struct kb *k, const struct panel *p, struct kb_val a
 	return load_bytes(k, p, at, column, i, word, 0, lanes);
 }
 
-/* Signed bytes: the zero point is subtracted in all four bytes of a word at once. */
+/* Signed bytes: the zero point is subtracted in all four bytes of a word at once; codebook entries have none, but
+ * perhaps a shift. */
 struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                             struct kb_val i, int word, int lanes)
 {
@@ -496,8 +506,8 @@ struct kb_val panel_block_offset(struct kb *k, const struct panel *p, struct kb_
 	return load_block_offset(k, p, at, panel, b, kb_index(k, 0), column, lanes);
 }
 
-/* Loads scales and minima of block b for all vectors; for one-FMA formats the factors of the head comment: 2^b scale
- * and -(2^b + z) scale. */
+/* Loads scales and minima of block b for all vectors, to be used until the next block; for one-FMA formats the factors
+ * of the head comment: 2^b scale and -(2^b + z) scale. */
 static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 {
 	struct kb *k = w->k;
@@ -545,7 +555,8 @@ static struct kb_val in_mantissa(struct kb *k, struct kb_val words, int bit, int
 	return kb_bitcast(k, kb_bin(k, KB_OR, words, splat_i32(k, base, lanes)), KB_F32);
 }
 
-/* Element i of the word in vector v as f32. In the scalar tail (tail_k) by panel_dequantize. */
+/* Element i of the word in vector v as f32: from the unpacked bytes, or straight from the k-row, whose load LLVM shares
+ * among the elements. In the tail of single elements (tail_k) by panel_dequantize. */
 struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v)
 {
 	struct kb *k = w->k;
@@ -579,7 +590,8 @@ static void emit_word(struct panel_loop *w, int i, struct kb_val from)
 	w->body(w->user, w, from, 4);
 }
 
-/* Words in one piece, k_rows of them from word `first` on, one k-row per iteration. */
+/* Words in one piece, k_rows of them from word `first` on, one k-row per iteration: word first + row is in k-row
+ * `row`. The k-row is read for the first time in the first of these loops, when the body prefetches. */
 static void loop_k_rows(struct panel_loop *w, int first, struct kb_val group, struct kb_val from)
 {
 	struct kb *k = w->k;
@@ -595,7 +607,7 @@ static void loop_k_rows(struct panel_loop *w, int first, struct kb_val group, st
 }
 
 /* Emits words [first, end) of the group at element g of the super-block (`from` of K): a loop over k-rows if all words
- * are in one piece, for less code. */
+ * are in one piece, for less code, else unrolled. Sets what the body may ask: is_first_use, k_before, row_word. */
 static void emit_words(struct panel_loop *w, struct kb_val g, struct kb_val from, int first, int end)
 {
 	struct kb *k = w->k;
@@ -617,7 +629,7 @@ static void emit_words(struct panel_loop *w, struct kb_val g, struct kb_val from
 	}
 }
 
-/* n K elements from `first` on, full groups; `at`: the element of the super-block. */
+/* Loop over n K elements from `first` on, full groups; `at`: their element in the super-block. */
 static void emit_groups(struct panel_loop *w, struct kb_val at, struct kb_val first, struct kb_val n,
                         unsigned flags)
 {
@@ -635,15 +647,15 @@ static void enter_super_block(struct panel_loop *w, struct kb_val *i)
 	w->super_block = super_block_at(w->k, &t, w->at, i, w->panel->depth);
 }
 
-/* Blocks of a group: 2 if a scale belongs to half of one. Scales are loaded once per block. */
+/* Blocks of a group: 2 if a scale belongs to half of one (blocks of 16 in formats whose groups are 32), else 1. */
 static int blocks_of_group(const struct panel *p)
 {
 	int block = ir_format(p->format)->block;
 	return block > 0 && block < p->group.elements ? p->group.elements / block : 1;
 }
 
-/* The remainder after full blocks and groups, [from, w->hi): full groups, or the first half of one; then one element at
- * a time. */
+/* The remainder after full blocks and groups, [from, w->hi), which is less than a block (or without blocks all of K):
+ * full groups, or the first half of one, with scales loaded once; then one element at a time. */
 static void emit_tail(struct panel_loop *w, struct kb_val from)
 {
 	struct kb *k = w->k;
@@ -669,7 +681,7 @@ static void emit_tail(struct panel_loop *w, struct kb_val from)
 }
 
 /* Loop over blocks (or pairs of blocks that share a group), scales loaded at each; without blocks one scale serves all
- * of K and the tail is everything. */
+ * of K and the tail is everything. A range of K may end before the remainder of K, so the tail is conditional then. */
 void panel_loop(struct panel_loop *w)
 {
 	struct kb *k = w->k;

@@ -6,7 +6,13 @@
  * A pass is a loop over the elements of a row, emitted for each op (rowwise_ops.c). Elements wait between passes in
  * registers (short rows), in memory as they are (x is read again), or in a buffer. staged: x is first computed element
  * by element into the buffer, since it does not vectorize. Several accumulators (slots) hide latency; which one takes
- * a vector depends on its number alone. items > 1: the items of a work-group share a row.
+ * a vector depends on its number alone. A chunk is a vector of a row: `valid` of its lanes exist (mask).
+ *
+ * items > 1: the items of a work-group share a row, each every items-th element, the same ones in all passes, so that
+ * an item reads only what it stored itself. Their accumulators are reduced in local memory, in a tree that depends on
+ * the number of items only. Rows belong to the group, so that all items reach all barriers.
+ *
+ * is_producer: a norm in the group of another root, whose rows that root's generator reads from the buffer.
  */
 #include "backends/kernels/batch_rows.h"
 #include "backends/kernels/rowwise.h"
@@ -17,15 +23,6 @@
 #include <string.h>
 
 /* ---- the open row ---- */
-
-/*
- * Rowwise generator: loops over the chunks of the open row, storage of its elements between passes,
- * accumulators. Nothing here depends on the op.
- *
- * Work-items of a group that share a row each have every items-th element, the same ones in all passes, so
- * that an item reads only what it stored itself. Their sums are reduced in local memory, in a tree that
- * depends on the number of items only. Rows belong to the group, so that all items reach all barriers.
- */
 
 /* Emits the body at one chunk, in a scope of the evaluator. */
 static void emit_chunk(struct rowwise *r, const struct rowwise_loop *w, const struct rowwise_chunk *c)
@@ -39,7 +36,7 @@ static void emit_chunk(struct rowwise *r, const struct rowwise_loop *w, const st
 
 /* ---- work-items ---- */
 
-/* partials[item] = partials[item] op sums[item + half], for items below half. */
+/* partials[item] = partials[item] op partials[item + half], for items below half; then a barrier. */
 static void tree_step(struct rowwise *r, enum kb_bin op, int64_t half)
 {
 	struct kb *k = r->k;
@@ -81,7 +78,8 @@ static int64_t unroll_of(const struct rowwise_loop *w)
 	return w->unroll > 0 ? w->unroll : ROWWISE_UNROLL;
 }
 
-/* `count` full vectors from vector `first` after `at` on, unrolled. */
+/* `count` full vectors from vector `first` after `at` on, unrolled. The slot depends on the vector's number in the
+ * row, of which `at` is a multiple of the unrolled vectors. */
 static void emit_vectors(struct rowwise *r, const struct rowwise_loop *w, struct kb_val at, int64_t first,
                          int64_t count)
 {
@@ -108,7 +106,8 @@ static void emit_partial_vector(struct rowwise *r, const struct rowwise_loop *w,
 	emit_chunk(r, w, &c);
 }
 
-/* A row of constant length n: unrolled, or an unrolled loop and the vectors after it, then the remainder. */
+/* A row of constant length n: unrolled (in registers it must be, and short rows are), or an unrolled loop and the
+ * vectors after it, then the remainder as one partial vector. */
 static void loop_constant(struct rowwise *r, const struct rowwise_loop *w, int64_t n)
 {
 	struct kb *k = r->k;
@@ -127,8 +126,8 @@ static void loop_constant(struct rowwise *r, const struct rowwise_loop *w, int64
 		emit_partial_vector(r, w, full * w->lanes, n % w->lanes);
 }
 
-/* Elements after the last full vector: one masked vector if memory is padded, else one by one, with an accumulator of
- * their own. */
+/* Elements after the last full vector of a row of unknown length: one masked vector if memory is padded and the body
+ * reads the buffer only, else one by one, with a scalar accumulator of their own. */
 static void loop_tail(struct rowwise *r, const struct rowwise_loop *w, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = r->k;
@@ -160,6 +159,8 @@ void rowwise_zero_tail(struct rowwise *r, struct kb_val to)
 	kb_end_loop(k);
 }
 
+/* Items take single elements in turn. A range of constant length from 0 is unrolled as far as it pays; else full
+ * iterations of several vectors, single vectors, and the tail. */
 void rowwise_loop(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_loop *w)
 {
 	struct kb *k = r->k;
@@ -246,7 +247,8 @@ struct kb_val rowwise_reload_x(struct rowwise *r, const struct rowwise_chunk *c)
 	return r->in_registers || !again ? rowwise_read_buffer(r, c) : evaluate_x(r, c);
 }
 
-/* A result of 16 bits is rounded before the epilogue computes with it. */
+/* A result of 16 bits is rounded before the epilogue computes with it, so that fused and separate ops give the same
+ * bits. */
 static struct kb_val round_to_dtype(struct rowwise *r, struct kb_val value)
 {
 	enum ir_dtype t = ir_type_of(r->job->func, r->root->results[0])->dtype;
@@ -315,7 +317,8 @@ void rowwise_acc_square(struct rowwise *r, struct rowwise_acc *a, const struct r
 	kb_set(r->k, v, kb_fma(r->k, x, x, kb_get(r->k, v)));
 }
 
-/* Combines slots in order, then lanes, then the tail: an order that depends on the width only. */
+/* Combines slots in order, then lanes, then the tail: an order that depends on the width only. Slots that a short row
+ * cannot reach are left out; items have only slot 0 and reduce theirs by a tree. */
 struct kb_val rowwise_acc_reduce(struct rowwise *r, const struct rowwise_acc *a)
 {
 	struct kb *k = r->k;
@@ -364,7 +367,8 @@ static bool keeps_exponentials(const struct rowwise *r)
 	return r->root->code == OP_softmax || r->root->code == OP_masked_softmax;
 }
 
-/* Rejects types and shapes that the passes do not support. */
+/* Rejects types and shapes that the passes do not support, with a diagnostic: f64, no row axis (a mask needs a query
+ * axis, too), results that are not elements of the same rows. */
 static enum tfmc_status check_types(struct rowwise *r)
 {
 	const struct ir_func *f = r->job->func;
@@ -382,8 +386,8 @@ static enum tfmc_status check_types(struct rowwise *r)
 	return eval_status(&r->e);
 }
 
-/* True if later passes can read x from memory again: the first pass does not change it. Exponentials of rows
- * of unknown length are computed in the buffer instead, which has room for full vectors. */
+/* True if later passes can read x from memory again: the first pass does not change it (a masked softmax may scale or
+ * cap). Exponentials of rows of unknown length are computed in the buffer instead, whose tail is a masked vector. */
 static bool can_reread_x(const struct rowwise *r)
 {
 	const struct attrs_masked_softmax *a = r->root->attrs;
@@ -394,10 +398,11 @@ static bool can_reread_x(const struct rowwise *r)
 }
 
 /*
- * Chooses where elements of a row wait between two passes: the first of local memory of the work-group, scratch, and
- * the row of the result (f32, contiguous) that can hold a row. Without any, each pass computes x again, element by
- * element where x is not vectorized, since it cannot be staged. No buffer is needed if elements stay in registers, or
- * if later passes read x from memory again; mask has one pass and stages x only.
+ * Chooses where elements of a row are between two passes (a producer's buffer is the caller's): the first of local
+ * memory of the work-group, scratch, and the row of the result (f32, contiguous) that can hold a row. Without any,
+ * each pass computes x again, element by element where x is not vectorized, since it cannot be staged. No buffer is
+ * needed if elements stay in registers, or if later passes read x from memory again; mask has one pass and stages x
+ * only.
  */
 static void choose_buffer(struct rowwise *r)
 {
@@ -441,7 +446,8 @@ static int vector_lanes(const struct rowwise *r)
 	return lanes;
 }
 
-/* True for short rows of constant length, of which all elements are read. */
+/* True for short rows of constant length, of which all elements are read, in one block and with equal vectors in all
+ * passes: at most half of the registers. */
 static bool fits_registers(const struct rowwise *r)
 {
 	int64_t chunks = (r->width + r->lanes - 1) / r->lanes;
@@ -450,7 +456,8 @@ static bool fits_registers(const struct rowwise *r)
 	       r->out_lanes == r->lanes;
 }
 
-/* Chooses the lanes, and where elements wait between passes: in registers, in memory as x, or in a buffer. */
+/* Chooses the lanes, and where elements are between passes: in registers, in memory as x, or in a buffer. Each choice
+ * depends on those before. The pass that stores is scalar if any output does not vectorize. */
 static void choose_schedule(struct rowwise *r)
 {
 	int last = r->rank - 1;
@@ -494,8 +501,9 @@ static void emit_root(struct rowwise *r)
 	eval_internal(&r->e, r->root, "no generator for this rowwise op");
 }
 
-/* Emits all passes over the open row. The addresses that they share are hoisted. A location of the norm: of another
- * group's kernel, too. */
+/* Emits all passes over the open row. Row offsets that they share are hoisted; then x is staged if it must be (the last
+ * vector zeroed before, where a masked tail reads it). Code has the location of the norm, also in another group's
+ * kernel. */
 static void emit_open_row(struct rowwise *r)
 {
 	struct kb *k = r->k;
@@ -519,7 +527,7 @@ static void emit_open_row(struct rowwise *r)
 	kb_reset_loc(k, before);
 }
 
-/* Row number `at` of all leading axes. */
+/* Opens and emits row number `at` of all leading axes as one. */
 static void emit_row(struct rowwise *r, struct kb_val at)
 {
 	r->row = (struct eval_point){.rank = r->rank, .vec = r->rank - 1, .flat = at};
@@ -527,7 +535,7 @@ static void emit_row(struct rowwise *r, struct kb_val at)
 	emit_open_row(r);
 }
 
-/* Loop over this worker's rows. */
+/* Loop over this worker's rows, of a padded batch the real ones (batch_rows.h). */
 static void emit_rows(struct rowwise *r)
 {
 	struct kb *k = r->k;
@@ -601,7 +609,8 @@ void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eva
 	end_norm(&r, e);
 }
 
-/* A copy of the tensor table in which the operand of the norm is stored in the result. */
+/* Normalizes in place: in a copy of the tensor table the operand of the norm is the group's result, so that each row is
+ * read where the epilogue's results are stored. */
 void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
 {
 	struct rowwise r = begin_norm(e, after->norm);
@@ -623,8 +632,8 @@ void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
 
 /* ---- groups ---- */
 
-/* Rows are divided among workers; work-items of a group share each row, which barriers inside of it require at
- * function level. */
+/* Rows are divided among workers; work-items of a group share each row, for which local memory is declared at function
+ * level. */
 enum tfmc_status rowwise_emit(const struct kernel_job *job)
 {
 	const struct attrs_group *schedule = job->group->attrs;

@@ -1,5 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rowwise generator: the passes of each op over a row. */
+/*
+ * Rowwise generator: the passes of each op over a row. A pass is a loop (rowwise_loop) that calls a function of this
+ * file for each chunk, a vector of the row. Between passes elements are in registers, in memory as x (which is read
+ * again), or in the buffer (rowwise_keep_x, rowwise_reload_x); with `recomputes` there is none, and each pass computes
+ * x, and what it derived from x, again. The last pass has r->out_lanes lanes, as the ops after the root may not
+ * vectorize.
+ *
+ * Norms: the variance is the mean of squares of centered elements, in a pass of its own: E[x^2] - E[x]^2 would cancel
+ * all digits of rows whose mean is large. A tile (rowwise_tile) is rows whose elements a work-group reads: its items
+ * compute the statistics of all rows together, each every items-th element of each row, reduced in the tree of
+ * rowwise.c for all rows at once, so that the bits are those of the norm as a group of its own.
+ *
+ * Softmax: the maximum score; exponentials relative to it and their sum; results. Exponentials replace the scores in
+ * the buffer, so that each is computed once. Elements that are not visible are never read; a masked score is -inf.
+ *
+ * Quantization: the result is the dequantized f32. An integer is rounded by adding and subtracting 1.5 2^23, where
+ * consecutive f32 values differ by one.
+ */
 #include "backends/kb/math.h"
 #include "backends/kernels/rowwise.h"
 #include "backends/kernels/rowwise_internal.h"
@@ -8,15 +25,6 @@
 #include <math.h>
 
 /* ---- norms ---- */
-
-/*
- * Rowwise generator: layer_norm and rms_norm. The variance is the mean of squares of centered elements, in a
- * pass of its own: E[x^2] - E[x]^2 would cancel all digits of rows whose mean is large.
- *
- * Also norms of a tile of rows whose elements a work-group reads (rowwise_tile): the items compute the
- * statistics of all rows together, each every items-th element of each row, and reduce them in the tree of
- * rowwise.c for all rows at once, so that the bits are those of the norm as a group of its own.
- */
 
 enum { X = OPERAND(layer_norm, x), GAMMA = OPERAND(layer_norm, gamma), BETA = OPERAND(layer_norm, beta) };
 
@@ -116,7 +124,7 @@ static void store_row(struct rowwise *r, struct norm *n)
 
 /* ---- rows ---- */
 
-/* Two passes: the mean, then squares of differences, which cancel less than the mean of squares; then the result. */
+/* Three passes: the mean; squares of differences from it, which cancel less than the mean of squares; the result. */
 void rowwise_layer_norm(struct rowwise *r)
 {
 	const struct attrs_layer_norm *a = r->root->attrs;
@@ -130,6 +138,7 @@ void rowwise_layer_norm(struct rowwise *r)
 	store_row(r, &n);
 }
 
+/* Two passes, squares and the result: a norm without mean and beta. */
 void rowwise_rms_norm(struct rowwise *r)
 {
 	const struct attrs_rms_norm *a = r->root->attrs;
@@ -201,8 +210,9 @@ static void tree_step(const struct rowwise_tile *t, int64_t half)
 	kb_barrier(k);
 }
 
-/* Stores means[m], or means[most + m] = 1 / sqrt(mean square + eps). Each item finishes one row, without a
- * loop over rows: PoCL 3.1, when it vectorizes items, miscompiles such loops between barriers. */
+/* Stores means[m], or (square_sum) means[most + m] = 1 / sqrt(mean square + eps), of all rows: partial sums, the tree
+ * down to two, whose sum each item computes for one row, without a loop over rows: PoCL 3.1, when it vectorizes items,
+ * miscompiles such loops between barriers. */
 static void row_statistics(const struct rowwise_tile *t, bool square_sum, double eps)
 {
 	struct kb *k = t->e->k;
@@ -230,6 +240,7 @@ static void row_statistics(const struct rowwise_tile *t, bool square_sum, double
 	kb_barrier(k);
 }
 
+/* The centered squares of a layer_norm need the means first. */
 void rowwise_tile_stats(const struct rowwise_tile *t)
 {
 	if (t->norm->code == OP_layer_norm)
@@ -239,8 +250,8 @@ void rowwise_tile_stats(const struct rowwise_tile *t)
 	                                              : ((const struct attrs_rms_norm *)t->norm->attrs)->eps);
 }
 
-/* Element p of row m of the tile, normalized by its statistics: for a GEMM that reads a norm's result without storing
- * it. */
+/* Element p of row m of the tile (`lanes` neighbours), normalized by the statistics of the row; gamma and beta are
+ * operands 1 and 2, if there are any. */
 struct kb_val rowwise_tile_normalized(const struct rowwise_tile *t, struct kb_val m,
                                       const struct eval_point *p, int lanes)
 {
@@ -264,12 +275,6 @@ struct kb_val rowwise_tile_normalized(const struct rowwise_tile *t, struct kb_va
 
 /* ---- softmax ---- */
 
-/*
- * Rowwise generator: softmax, log_softmax, masked_softmax and mask. Three passes: the maximum score;
- * exponentials and their sum; results. Exponentials are kept, so that each is computed once, unless there is
- * no buffer. Elements that are not visible are never read.
- */
-
 enum { LEN = OPERAND(masked_softmax, len), PAST = OPERAND(masked_softmax, past) };
 
 struct softmax {
@@ -284,7 +289,7 @@ struct softmax {
 
 /* ---- passes ---- */
 
-/* softcap(x scale): limit tanh(x / limit). */
+/* softcap(x scale), limit tanh(x scale / limit): scale and softcap of a masked_softmax. */
 static struct kb_val scaled_score(struct rowwise *r, const struct softmax *s, struct kb_val x)
 {
 	struct kb *k = r->k;
@@ -297,7 +302,7 @@ static struct kb_val scaled_score(struct rowwise *r, const struct softmax *s, st
 	return x;
 }
 
-/* x in the window, else -inf. */
+/* x in the window, else -inf; without a window (first none) all of x. */
 static struct kb_val mask_window(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s,
                                  struct kb_val x)
 {
@@ -320,7 +325,8 @@ static void find_max(struct rowwise *r, const struct rowwise_chunk *c, void *use
 	rowwise_acc_add(r, &s->max, c, x);
 }
 
-/* score - max, after the first pass. */
+/* score - max, after the first pass. What was kept is the score; x that is computed again must be scaled again, and the
+ * window masked, as x in memory is not. */
 static struct kb_val shifted_score(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
 {
 	struct kb_val x = rowwise_reload_x(r, c);
@@ -388,7 +394,8 @@ static bool keeps_exp_in_buffer(const struct rowwise *r, const struct softmax *s
 	return s->keeps_exp && !r->rereads_x;
 }
 
-/* The pass of exponentials; in a padded buffer its tail is one masked vector. */
+/* The pass of exponentials; in a padded buffer its tail is one masked vector. log_softmax, which keeps none, unrolls
+ * two vectors where there are few registers: four interleaved exponentials would spill. */
 static void loop_exp(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	struct rowwise_loop w = {
@@ -404,8 +411,9 @@ static void loop_hidden(struct rowwise *r, struct kb_val from, struct softmax *s
 	rowwise_loop(r, from, rowwise_width(r), &w);
 }
 
-/* Sum over [0, to) of exp(x - max), and s->shift = max. A row of -inf is shifted by 0 and sums to 0; NaN reaches the
- * sum. */
+/* Sum over [0, to) of exp(x - max), and s->shift = max. A row of -inf is shifted by 0 and sums to 0 (log_softmax:
+ * NaN); NaN reaches the sum. The buffer's last vector is zeroed first where a masked tail will read it; staging has
+ * done so. */
 static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	struct kb *k = r->k;
@@ -434,7 +442,7 @@ static void softmax_prefix(struct rowwise *r, struct kb_val to, struct softmax *
 	loop_visible(r, to, r->out_lanes, store_quotient, s);
 }
 
-/* Only visible elements are read; the others get 0. */
+/* Only visible elements [0, n) are read, those before the window as -inf; the others become 0. */
 static void masked_softmax(struct rowwise *r)
 {
 	const struct attrs_masked_softmax *a = r->root->attrs;
@@ -476,12 +484,6 @@ void rowwise_mask(struct rowwise *r)
 }
 
 /* ---- quantization ---- */
-
-/*
- * Rowwise generator: quantize_rows, dynamic quantization to int8 or rounding to bf16; the result is the
- * dequantized f32 value. An integer is rounded by adding and subtracting 1.5 2^23, where consecutive f32
- * values differ by one.
- */
 
 #define TO_INTEGER 12582912.0F /* 1.5 2^23 */
 
@@ -530,7 +532,7 @@ void rowwise_int8_scales(struct kb *k, struct kb_val most, struct kb_val *invers
 	*step = kb_add(k, v, kb_sub(k, most, most));
 }
 
-/* A quant block [from, to) of the row: max |x|, then rounding. */
+/* A quant block [from, to) of the row: max |x|, which makes the scale, then each element quantized and dequantized. */
 static void quantize_block(struct rowwise *r, struct kb_val from, struct kb_val to)
 {
 	struct quantization n;

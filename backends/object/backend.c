@@ -29,6 +29,7 @@ void backend_output_init(struct backend_output *out)
 	buf_init(&out->c);
 }
 
+/* Frees the buffers, also those of a failed compilation. */
 void backend_output_destroy(struct backend_output *out)
 {
 	buf_destroy(&out->object);
@@ -41,7 +42,8 @@ void backend_output_destroy(struct backend_output *out)
 
 /* ---- layout and weights ---- */
 
-/* Places the weights, then state, functions and entries of each variant, then what the variants share of them. */
+/* Places the weights (of all variants in one list), then state, functions and entries of each variant; at last checks
+ * that the variants agree, and gives each the largest scratch. */
 static enum tfmc_status layout_all(struct object *o)
 {
 	TFMC_TRY(layout_weights(o));
@@ -54,7 +56,7 @@ static enum tfmc_status layout_all(struct object *o)
 }
 
 /* Sets o->embedded from the options and the size of the weights: with AUTO small ones are embedded. Weights of several
- * ranks are files. */
+ * ranks are files, since the ranks run one object. TFMC_INVALID after a diagnostic: too large to embed, or of ranks. */
 static enum tfmc_status choose_weights_location(struct object *o)
 {
 	uint64_t bytes = (uint64_t)o->weights.bytes;
@@ -78,7 +80,8 @@ static enum tfmc_status choose_weights_location(struct object *o)
 	return TFMC_INVALID;
 }
 
-/* backend_sink that appends to a buffer: bytes come in order. False: no memory, which drops what follows. */
+/* backend_sink that appends to a buffer; packing writes in order. False: no memory; a write after a dropped one does
+ * not begin at the buffer's end and is dropped, too. */
 static bool write_buf(void *user, uint64_t offset, const void *bytes, size_t n)
 {
 	struct buf *b = user;
@@ -147,7 +150,8 @@ static enum tfmc_status pack_to_output(struct object *o, const struct weight_sou
 
 /* ---- emission ---- */
 
-/* Emits the functions of one variant. */
+/* Emits the functions of one variant that an entry reaches. A device variant first emits its kernels, as OpenCL C and a
+ * plan to which the functions refer; it needs no barriers of workers. */
 static enum tfmc_status emit_variant(struct object *o)
 {
 	if (object_is_device(o))
@@ -160,8 +164,8 @@ static enum tfmc_status emit_variant(struct object *o)
 	return TFMC_OK;
 }
 
-/* Emits the code and data that all variants share: entries, the check that chooses a variant, the exported functions,
- * the record. */
+/* Emits the code and data that all variants share: entries, the checks of each variant by which init chooses, the
+ * exported functions, the record, which is data with the alignment of cache lines. */
 static enum tfmc_status emit_interface(struct object *o)
 {
 	struct buf record;
@@ -248,7 +252,9 @@ static enum tfmc_status compile_c(struct object *o, const struct buf *blob, stru
 	return cfamily_print(o->cx, o->kb, &options, &out->c);
 }
 
-/* Verifies the emitted module and compiles it, with the texts that the options ask for, into `out`. */
+/* Verifies the emitted module and compiles it, with the texts that the options request, into `out`. The driver of a
+ * variant is its processor (of a device variant the host's baseline). A builder without memory has gone on, so the
+ * arena is checked here. */
 static enum tfmc_status compile_object(struct object *o, struct backend_output *out)
 {
 	struct llvm_options options = {
@@ -291,8 +297,8 @@ static enum tfmc_status write_object(const struct object *o, const struct buf *i
 	return sink_write(sink, EMBED_AT + gap, image->data + EMBED_AT, image->len - EMBED_AT);
 }
 
-/* In memory: completes `blob`, which has room for the ELF header and the weights, with the object's header and its
- * other bytes. */
+/* Without a sink: completes `blob`, which is zeros for the ELF header, then the weights, with the object's other bytes
+ * and its header. */
 static void append_code(const struct object *o, struct buf *image, struct buf *blob)
 {
 	uint64_t size = (uint64_t)o->weights.bytes;
@@ -302,8 +308,9 @@ static void append_code(const struct object *o, struct buf *image, struct buf *b
 		memcpy(blob->data, image->data, EMBED_AT);
 }
 
-/* Completes out->object, as LLVM wrote it, with embedded weights, or writes it to the sink. A copy gets the section of
- * weights, since the weights' bytes are never in it. */
+/* Completes out->object, as LLVM wrote it, with embedded weights, or writes it to the sink. The section of weights is
+ * added to a copy: with a sink out->object stays the code as LLVM wrote it; without, it becomes `blob`, and the caller
+ * destroys LLVM's bytes in its place. */
 static enum tfmc_status write_output(const struct object *o, struct buf *blob, struct backend_output *out)
 {
 	struct buf image;
@@ -375,6 +382,7 @@ static bool is_planned(struct diag_context *cx, const struct ir_module *m)
 	return false;
 }
 
+/* With several variants internal symbols have the level in their prefix, as each variant defines the same functions. */
 enum tfmc_status backend_compile(struct diag_context *cx, const struct backend_variant *variants, size_t n,
                                  const struct weight_source *source, const struct backend_options *options,
                                  struct backend_output *out)

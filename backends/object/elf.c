@@ -8,7 +8,9 @@
  * 0.
  *
  * A section or symbol table entry is addressed by its file offset (`head`, `at`). Names are offsets in a section of
- * strings.
+ * strings. An ELF object is the header (64 bytes), the contents of sections, and the table of section headers. Tables
+ * that grow (names, headers) are appended as copies, since there is no room after them, and the header then refers to
+ * the copy. While it is edited, the buffer is without the weights: offsets that headers have are larger by `gap`.
  */
 #include "backends/object/internal.h"
 
@@ -101,6 +103,7 @@ static uint64_t editor_get(struct elf_editor *e, uint64_t at, int bytes)
 	return elf_get(&e->elf, at, bytes);
 }
 
+/* Stores a little-endian field; nothing outside of the object, or after lack of memory. */
 static void editor_put(struct buf *b, uint64_t at, int bytes, uint64_t v)
 {
 	if (at > b->len || b->len - at < (uint64_t)bytes)
@@ -116,8 +119,8 @@ static bool string_is_at(const struct buf *b, uint64_t at, const char *text)
 	return at < b->len && b->len - at >= n && !memcmp(b->data + at, text, n);
 }
 
-/* Defines an undefined symbol (section 0) as a global object at the beginning of section `index`. False: there is no
- * such symbol. */
+/* Defines an undefined symbol (section 0) as a global object of `size` bytes at the beginning of section `index`, in
+ * the symbol table that refers to it. False: there is no such symbol. */
 static bool define_symbol(struct elf_editor *e, const char *symbol, uint64_t index, uint64_t size)
 {
 	for (uint64_t s = 0; s < e->elf.n_sections; s++) {
@@ -189,7 +192,8 @@ uint64_t embed_bytes(uint64_t size)
 	return (size + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
 }
 
-/* The buffer is not moved: the caller writes the weights between the ELF header and what follows. */
+/* The bytes of the weights are not inserted: the caller writes them between the ELF header and what follows. The new
+ * section is the last one, so that others keep their numbers. */
 enum tfmc_status embed_section(struct diag_context *cx, struct buf *object, const char *symbol, uint64_t size)
 {
 	struct elf_editor e = {.b = object};

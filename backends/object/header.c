@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NAME.h: the C99 (and C++) header of an object, with shapes, units and errors in comments. The argument
- * structs have the layout of the argument slots in runtime/abi.h.
+ * structs have the layout of the argument slots in runtime/abi.h: dims (int64), then of each input and output a pointer
+ * and its number of elements. Names of a model may be anything: identifiers that C, C++ or standard headers reserve, or
+ * that are taken in the same scope, get an ending (unique_name). Macros and functions have the model's name as prefix,
+ * members of structs have none.
  */
 #include "backends/object/internal.h"
 #include "backends/print/cfamily.h"
@@ -132,8 +135,8 @@ static void begin_scope(struct header_writer *w, bool is_unprefixed)
 }
 
 /* The name, with the ending and a number appended if C reserves it or the scope has it already. suffix (or NULL): name
- * + suffix must be free as well (the count of a tensor); both are then taken. A name with a leading underscore gets
- * the ending in front. */
+ * + suffix must be free as well (the count of a tensor); both are then taken. A reserved name (_X, __x) gets the ending
+ * in front, as an appended one would leave it reserved. */
 static const char *unique_name(struct header_writer *w, const char *name, const char *ending,
                                const char *suffix)
 {
@@ -274,6 +277,7 @@ static void print_generation(struct header_writer *w)
 	buf_printf(w->out, "#define %s_MAX_LEN %lld\n\n", w->upper, (long long)f->max_len);
 }
 
+/* Prints the status codes (TFMC_STATUS_TABLE of abi.h) as an enum with the model's prefix. */
 static void print_status(struct header_writer *w)
 {
 	const struct object *o = w->object;
@@ -345,7 +349,8 @@ static const char *entry_description(enum tfmc_entry_kind kind)
 	return "";
 }
 
-/* Prints the argument struct of an entry, in the order of the slots: dims, inputs, outputs; and its function. */
+/* Prints the argument struct of an entry, in the order of the slots: dims, inputs, outputs; and its two functions. A
+ * struct without members, which C lacks, gets one. */
 static void print_entry(struct header_writer *w, const struct entry *e)
 {
 	const struct object *o = w->object;
@@ -429,7 +434,8 @@ static void print_arena_size(struct header_writer *w)
 	           o->name, w->upper, o->name, o->name);
 }
 
-/* Prints NAME_model(), which collects the record and the functions for programs that link a runtime. */
+/* Prints NAME_model(), which collects the record and the functions for programs that link a runtime. Inline, so
+ * that the object has no table of addresses, which would need relocations. */
 static void print_model(struct header_writer *w)
 {
 	const char *n = w->object->name;

@@ -5,11 +5,15 @@
  * lists cost compile time and gained nothing.
  *
  * LLVM calls back and crashes rather than fails: everything that calls it runs under llvm_guard, which turns crashes,
- * fatal errors and lack of memory into a status. Code that is run in this process (JIT) is linked from the same object
- * file.
+ * fatal errors and lack of memory into a status: handlers (LLVM's fatal errors, the C++ new handler, signals)
+ * siglongjmp out of LLVM; they and the jump target are process-wide. LLVM reports lack of memory as text, as an
+ * exception that aborts, or by a crash, as it does not check allocations. The C API lacks some C++ functions: they are
+ * looked up by mangled name, and skipped if absent.
+ *
+ * Code that is run in this process (JIT) is linked from the same object file; linking happens at the first look-up of a
+ * symbol.
  */
-#define _GNU_SOURCE /* RTLD_DEFAULT */
-#define _GNU_SOURCE /* dl_iterate_phdr */
+#define _GNU_SOURCE /* RTLD_DEFAULT, dl_iterate_phdr */
 
 #include "backends/backend.h"
 #include "backends/object/llvm_emit.h"
@@ -38,11 +42,6 @@
 
 /* ---- crash recovery ---- */
 
-/*
- * LLVM as a library in this process: crash recovery by handlers (LLVM's fatal errors, the C++ new handler, signals)
- * that siglongjmp out of LLVM, and release of its resident pages. The handlers and the jump target are process-wide.
- */
-
 #define PROBE_BYTES ((size_t)16 << 20) /* if so much cannot be mapped, a crash is taken for out of memory */
 #define STACK_BYTES ((size_t)64 << 10) /* alternate signal stack, to survive stack overflow */
 
@@ -62,7 +61,7 @@ static _Noreturn void jump_back(enum outcome how, const char *why)
 	siglongjmp(guard.back, (int)how);
 }
 
-/* True if a message of LLVM reports that memory ran out. */
+/* True if a message of LLVM reports that memory ran out: there is no other sign of it. */
 static bool llvm_is_memory_message(const char *text)
 {
 	static const char *const phrases[] = {"allocate memory",   "out of memory",
@@ -95,9 +94,10 @@ static void on_crash(int number)
 	          number == SIGABRT ? "LLVM gave up" : "LLVM crashed");
 }
 
-/* The C API sets no handler of C++, so std::set_new_handler is looked up by its mangled name. */
 typedef void (*new_handler)(void);
 
+/* std::set_new_handler, by its mangled name, which the C API lacks. memcpy, since ISO C does not convert data pointers
+ * to functions. */
 static void set_new_handler(new_handler handler)
 {
 	new_handler (*set)(new_handler);
@@ -126,7 +126,8 @@ static void on_bad_alloc(void *user, const char *why, bool is_crash_requested)
 	on_new();
 }
 
-/* llvm::install_bad_alloc_error_handler is called only once: LLVM asserts that there is none yet. */
+/* Sets both handlers of failed allocations: of C++ (again, as on_new may have removed it) and of LLVM's own containers.
+ * llvm::install_bad_alloc_error_handler is called only once: LLVM asserts that there is none yet. */
 static void set_memory_handlers(void)
 {
 	static bool is_installed;
@@ -139,7 +140,8 @@ static void set_memory_handlers(void)
 	is_installed = true;
 }
 
-/* The status for the outcome, with a diagnostic; cx NULL: without. */
+/* The status for the outcome, with a diagnostic; cx NULL: without. Lack of memory is reported by memory_failed, whose
+ * handler may not return. */
 static enum tfmc_status report(struct diag_context *cx, enum outcome how)
 {
 	if (!cx && (how == OUTCOME_FATAL || how == OUTCOME_CRASH))
@@ -158,7 +160,8 @@ static enum tfmc_status report(struct diag_context *cx, enum outcome how)
 /*
  * Runs work(user). Returns TFMC_INTERNAL after a diagnostic (none if cx is NULL) if LLVM crashed, TFMC_NO_MEMORY if
  * its memory ran out (memory.h may have a handler that does not return). Installs process-wide handlers, of which those
- * for C++ allocations stay: not reentrant, one thread at a time.
+ * for C++ allocations stay: not reentrant, one thread at a time. Handlers jump back to sigsetjmp, which returns
+ * OUTCOME_OK (0) at first, then the outcome. Signals have their own stack: a crash may be an overflow of the stack.
  */
 static enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), void *user)
 {
@@ -284,7 +287,8 @@ static void initialise(enum target_arch arch)
 }
 
 /* Creates g->machine from the target and the level of optimization; fails if LLVM rejects them. Level 1 and 2 are
- * LLVM's default, which takes little longer than less. */
+ * LLVM's default, which takes little longer than less. Position-independent code, as any program may link the
+ * object. */
 static void create_machine(struct codegen *g)
 {
 	static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelDefault,
@@ -359,7 +363,8 @@ static void verify_and_optimize(struct codegen *g)
 	LLVMDisposeErrorMessage(text);
 }
 
-/* Emits machine code or assembly into `out`. It modifies the module. */
+/* Emits machine code or assembly into `out`. It modifies the module. on_diagnostic counts finished functions from 0 for
+ * the progress of this phase. */
 static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType kind, struct buf *out)
 {
 	LLVMMemoryBufferRef bytes = NULL;
@@ -394,7 +399,8 @@ static void emit_outputs(struct codegen *g)
 		emit(g, g->llvm.module, LLVMObjectFile, out->object);
 }
 
-/* Makes all outputs; runs under llvm_guard. After a crash nothing is disposed: LLVM's objects may be inconsistent. */
+/* Makes all outputs; runs under llvm_guard, which jumps out of here after a crash: then nothing is disposed, since
+ * LLVM's objects may be inconsistent. The module before the context that owns it. */
 static void compile(void *user)
 {
 	struct codegen *g = user;
@@ -606,7 +612,7 @@ void *backend_jit_symbol(struct backend_jit *jit, const char *symbol)
 }
 
 /* Stores the address of symbol NAME_SUFFIX in the pointer at `out`, by bytes, since ISO C does not convert data
- * pointers to functions. False if there is none. */
+ * pointers to functions. False if there is none, or no memory for its name. */
 static bool find_symbol(struct backend_jit *jit, const char *name, const char *suffix, void *out)
 {
 	struct buf symbol;

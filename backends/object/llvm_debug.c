@@ -71,7 +71,8 @@ void llvm_debug_end(struct llvm_module *m)
 
 /* ---- functions ---- */
 
-/* A function of the name of the location's path, or of `symbol` without one. */
+/* The description of a function named by the location's path, or `symbol` without one. Without a type of its
+ * parameters, which variables describe. */
 static LLVMMetadataRef subprogram(struct llvm_debug *d, const struct kb_loc *p, const char *symbol)
 {
 	LLVMMetadataRef file = file_of(d, p);
@@ -90,7 +91,8 @@ static uint32_t first_loc(const struct kb_func *f)
 	return i < f->n_insts ? f->insts[i].loc : 0;
 }
 
-/* Declares the parameters, values of which are known at the entry at least. */
+/* Declares the parameters, which are the first instructions of the kernel IR, as variables: addresses and sizes. Their
+ * values are those at the entry, the only ones that are surely known. */
 static void declare_parameters(struct llvm_func *r, const struct kb_loc *p)
 {
 	struct llvm_debug *d = r->module->debug;
@@ -122,7 +124,7 @@ void llvm_debug_function(struct llvm_func *r)
 
 /* ---- locations ---- */
 
-/* The first location of the same path and file. */
+/* The first location of the same path and file, which stands for the path; at the latest `number` itself. */
 static uint32_t first_of_path(const struct kb_module *m, uint32_t number)
 {
 	const struct kb_loc *p = kb_loc_at(m, number), *first;

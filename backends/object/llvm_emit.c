@@ -323,6 +323,7 @@ static LLVMRealPredicate float_predicate(enum kb_cmp op)
 	return LLVMRealPredicateFalse;
 }
 
+/* The integer comparison; LLVM has one for each sign. */
 static LLVMIntPredicate int_predicate(enum kb_cmp op, bool is_unsigned)
 {
 	switch (op) {
@@ -863,6 +864,7 @@ LLVMValueRef llvm_emit_end_loop(struct llvm_func *r, const struct kb_inst *i)
 	return continue_in(r, s->exit);
 }
 
+/* A loop without test, left by break_if. */
 LLVMValueRef llvm_emit_forever(struct llvm_func *r, const struct kb_inst *i)
 {
 	struct llvm_scope *s = push_scope(r);
@@ -952,6 +954,7 @@ static LLVMValueRef emit_call(struct llvm_func *r, LLVMValueRef fn, const struct
 	return LLVMBuildCall2(r->builder, type, fn, args, (unsigned)n, "");
 }
 
+/* Functions of the module have been declared before all bodies; an external one is declared at its first call. */
 LLVMValueRef llvm_emit_call(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef fn = LLVMGetNamedFunction(r->module->module, i->name);

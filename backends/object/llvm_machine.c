@@ -15,8 +15,8 @@ struct intrinsic_form {
 	bool is_overloaded; /* on the types of the result and of the operands */
 };
 
-/* The widest form that fits the result and the machine's vectors (target->lanes f32); NULL: none. Tables are sorted by
- * width. */
+/* The widest form of the detail (which dot product) that fits the result and the machine's vectors (target->lanes f32,
+ * so 4 lanes / bytes elements); NULL: none. Tables are sorted by width, the widest first. */
 static const struct intrinsic_form *find_form(const struct llvm_func *r, const struct kb_inst *i,
                                               const struct intrinsic_form *forms, size_t n)
 {
@@ -83,6 +83,7 @@ static LLVMValueRef apply_nearest(struct llvm_func *r, const struct intrinsic_fo
 	                      is_masked ? 4 : 1);
 }
 
+/* f32 to the nearest i32, ties to even: cvtps2dq in the default rounding mode, fcvtns. */
 LLVMValueRef llvm_emit_nearest(struct llvm_func *r, const struct kb_inst *i)
 {
 	static const struct intrinsic_form forms[] = {
@@ -149,9 +150,9 @@ static const struct intrinsic_form *s16_form(int lanes)
 	return f;
 }
 
-/* args: sums, a, b. x86's forms for U7S8 and S16S16 only add pairs of products: the sums are added here, as i32
- * (for U7S8 after a product with ones, which adds pairs of i16) or as i16. Other forms add to the sums
- * themselves, and want the operands in their own types. */
+/* args: accumulators, a, b. x86's forms for U7S8 and S16S16 only add pairs of products: the accumulators are added
+ * here, as i32 (for U7S8 after a product with ones, which adds pairs of i16) or as i16. Other forms add to the
+ * accumulators themselves, and require the operands in their own types. */
 static LLVMValueRef apply_dot(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	if (f->detail == KB_DOT_S16S16)
@@ -283,7 +284,8 @@ LLVMValueRef llvm_emit_tile_store(struct llvm_func *r, const struct kb_inst *i)
 	return tile_memory(r, i, "llvm.x86.tilestored64");
 }
 
-/* The instruction takes the row operand first, which is b of kb_tile_dot. */
+/* The instruction takes the row operand first, which is b of kb_tile_dot; imm has the tiles acc, a, b in three bits
+ * each. */
 LLVMValueRef llvm_emit_tile_dot(struct llvm_func *r, const struct kb_inst *i)
 {
 	static const char *const names[] = {[KB_DOT_U8S8] = "llvm.x86.tdpbsud",

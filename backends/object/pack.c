@@ -115,7 +115,8 @@ static int64_t find_non_finite(enum ir_dtype t, const void *elements, int64_t n)
 	return -1;
 }
 
-/* Prints the index of element `at`, such as "[0,4,17]". */
+/* Prints the index of element `at` of the row-major tensor, such as "[0,4,17]"; `inner`: elements for one step on the
+ * axis. */
 static void print_index(struct buf *out, int rank, const int64_t *dims, int64_t at)
 {
 	int64_t inner = 1;
@@ -176,7 +177,8 @@ static void warn_non_finite(struct packer *p, const struct ir_weight *w, int64_t
 	buf_destroy(&text);
 }
 
-/* Sets k->not_finite from k->elements, elements [begin, begin + n) of the weight. */
+/* Sets k->not_finite from k->elements, elements [begin, begin + n) of the weight, if these are floats in their stored
+ * type (integers are finite). */
 static void find_non_finite_element(struct worker *k, const struct ir_weight *w, int64_t begin, int64_t n)
 {
 	enum ir_dtype t = ir_format(ir_weight_stored_format(w))->dtype;
@@ -397,7 +399,9 @@ static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *v
 }
 
 /* Stores elements [from, from + n) of a row as column c of the super-block at `to`: quants, then scales and offsets of
- * blocks and super-block. Column c has a row, or none: then its quants are `none`, its scales stay 0. */
+ * blocks (of 4 bits both in one byte) and super-block. Column c has a row, or none: then its quants are `none`, its
+ * scales stay 0. 32 quants (GROUP) of b bits fill b k-rows. Formats whose blocks shift their quants have scales times
+ * FORMAT_SHIFT_SCALE. */
 static void store_super_block(const struct quant_panel_layout *at, const struct quant_encoding *encoding,
                               const struct weight_quants *row, bool has_row, int64_t from, int64_t n,
                               int64_t c, uint8_t *to)
@@ -446,7 +450,7 @@ static void pack_quant_panel(const struct weight_quants *rows, int64_t n, uint8_
 	}
 }
 
-/* Arrays for quantized rows; reused if the format and columns are those of the unit before. */
+/* Arrays for quantized rows; reused if the format and columns are those of the unit before. False: no memory. */
 static bool reserve_quants(struct worker *k, enum ir_format f, int64_t columns, int64_t rows)
 {
 	if (k->quants.scales && k->quants.format == f && k->quants.k == columns && k->quant_rows >= rows)
@@ -537,7 +541,8 @@ static bool next_unit(struct packer *p, struct unit *u)
 	return false;
 }
 
-/* Appends bytes to the sinks and to the hash of the weights. */
+/* Appends bytes to both sinks, the output (at `base`) and the cache's file, and to the hash of the weights. TFMC_IO: a
+ * sink failed, after its diagnostic. */
 static enum tfmc_status write_bytes(struct packer *p, const void *bytes, size_t n)
 {
 	const struct backend_sink *also = p->object->options->packed_sink;
@@ -572,8 +577,9 @@ static bool depends_on_rank(const struct ir_wexpr *e)
 }
 
 /*
- * Adds some elements of every rank's part of the divided weights to p->shared, whichever rank is packed: parts of two
- * checkpoints, of which one may be fine-tuned from the other, are not one set.
+ * Adds some elements (SAMPLES, evenly spaced) of every rank's part of the divided weights to p->shared, whichever rank
+ * is packed, so that files of all ranks have one hash: parts of two checkpoints, of which one may be fine-tuned from
+ * the other and share all undivided weights, are not one set.
  */
 static enum tfmc_status hash_parts(struct packer *p)
 {
@@ -686,7 +692,8 @@ static enum tfmc_status check_weights(struct packer *p)
 	return TFMC_OK;
 }
 
-/* check_weights runs first, by one thread: it opens files and reports errors. */
+/* check_weights runs first, by one thread: it opens files and reports errors, after which workers take no unit. The
+ * hashes are set in any case; the status says whether they count. */
 enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
                               const struct backend_sink *sink, uint64_t base)
 {
@@ -723,6 +730,7 @@ bool pack_is_done(const struct object *o)
 	       packed->bytes == (uint64_t)o->weights.bytes;
 }
 
+/* In pieces, so that progress can be reported. */
 enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, uint64_t base)
 {
 	const struct backend_packed *packed = o->options->packed;

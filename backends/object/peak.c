@@ -86,8 +86,9 @@ static double iteration_flops(const struct target *t, enum ir_mac_type kind)
 	return 2.0 * per_lane[kind] * (has_tiles(t, kind) ? TILE_DOTS * tile : CHAINS * t->lanes);
 }
 
-/* Reads STREAMS consecutive parts of n i32 each from data; n is a multiple of the i32 of an iteration. The
- * result depends on all loads, so none is removed. */
+/* Builds a function that reads STREAMS consecutive parts of n i32 each from data, two vectors of each per iteration; n
+ * is a multiple of the i32 of an iteration. Each load has an accumulator of its own, and the result depends on all
+ * loads, so none is removed. */
 static void build_read(struct kb_module *m, int lanes)
 {
 	struct kb_type t = KB_TYPE(KB_I32, lanes);
@@ -119,6 +120,7 @@ struct work {
 	int64_t piece;       /* of this run */
 };
 
+/* A parallel_for task: one run of the multiply loop, on values that stay finite. */
 static void multiply_task(void *arg, int64_t worker, int64_t n_workers)
 {
 	const struct work *w = arg;
@@ -164,7 +166,8 @@ static double rate(double amount, double seconds)
 }
 
 /* Runs the loops that were built: multiplication on one worker, times the number of workers in flops; reading on
- * all workers, each its own part of the data in pieces, as memory is shared. */
+ * all workers, each its own part of the data in pieces, as memory is shared. A piece is full iterations of all streams,
+ * and is read as often as a run needs to last: half of PIECE_BYTES at least. */
 static void measure(const struct backend_peak_options *o, struct backend_jit *jit, struct backend_peak *out)
 {
 	struct work w = {.data = o->data};

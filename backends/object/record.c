@@ -4,8 +4,10 @@
  * tokens. Everything is addressed by offsets from its beginning, so it needs no relocations and can be read
  * from the file as well as in memory.
  *
- * put_X appends X and returns its offset; 0 means none, as the record begins with its own fields. Dims of an entry are
- * those of its function in the interface's symbols (entry_dim).
+ * put_X appends X and returns its offset; 0 means none, as the record begins with its own fields. Lists are arrays of
+ * structs of abi.h: whatever an element points to (names, dims, tensors) is appended first, then the array. Dims of an
+ * entry are those of its function, with the entry's fixed dim bound to 1 (entry_dim). Without memory an
+ * array is NULL and its list empty; backend.c then reports the failure of the arena.
  */
 #include "backends/plan/host.h"
 #include "backends/object/internal.h"
@@ -107,8 +109,8 @@ static int64_t group_repetitions(const struct ir_func *f, const struct ir_op *gr
 	return n;
 }
 
-/* Arithmetic operations of a group. Attention over a KV cache counts a quarter, since the cache is far from
- * full in most calls. */
+/* Arithmetic operations of a group in a call, all repetitions. Attention over a KV cache counts a quarter of the
+ * operations for a full cache, since it is far from full in most calls. */
 static const struct ir_dim *group_flops(const struct object *o, const struct ir_func *f,
                                         const struct ir_op *group)
 {
@@ -238,7 +240,8 @@ static uint64_t put_entries(struct record_writer *w)
 
 /* ---- the record ---- */
 
-/* Sets what generation and tokenizers need to know; without facts, the values that mean "none". */
+/* Sets what generation and tokenizers need to know: token ids, vocabularies, names of the tensors; without facts, the
+ * values that mean "none". */
 static void put_facts(struct record_writer *w, struct tfmc_record *r)
 {
 	static const struct backend_facts none = {.pad = -1};

@@ -14,6 +14,12 @@
  * element type, lanes and args. A value has the text of its expression; `inner` is the text without the outer
  * conversion, in the unsigned type, so that sums need not be converted back and forth. Operand k of an instruction is
  * printed by print_arg (in parentheses where needed) or print_bare_arg.
+ *
+ * Integers that may wrap are computed in the unsigned type and converted back, which gcc and clang define; scalars
+ * below 32 bits as uint32_t, since C promotes them to int, whose products could overflow. Shift counts are masked.
+ * Floats saturate into integers, NaN becomes 0. Selects of vectors are bit masks, because gcc has no ?: of vectors in
+ * C. Memory is accessed by helpers named after the alignment: aligned_ if the full vector is aligned, no prefix if its
+ * elements are, bytes_ if not even these.
  */
 #include "backends/print/print.h"
 #include "ir/support/number.h"
@@ -125,11 +131,8 @@ static const char *c_need_splat(struct print *p, enum c_element e, int lanes)
 
 /* ---- memory ---- */
 
-/*
- * Memory access in portable C: `load_f32x16(p, i)` loads from element i on. Accesses go through may_alias types with
- * the alignment of the access: prefix aligned_ if the full vector is aligned, none if its elements are, bytes_ if not
- * even these are.
- */
+/* Memory access in portable C: `load_f32x16(p, i)` loads from element i on, through a may_alias type with the alignment
+ * of the access. */
 
 /* The prefix for an access of known alignment; *out: bytes of alignment of its memory type. */
 static const char *alignment_prefix(enum c_element e, int lanes, int align, int *out)
@@ -144,8 +147,8 @@ static const char *alignment_prefix(enum c_element e, int lanes, int align, int 
 	return is_aligned ? "aligned_" : "";
 }
 
-/* Requests the may_alias type of an access, the typedef of which states the alignment. Returns its name. A bool has no
- * vector type. */
+/* Requests the may_alias type of an access, the typedef of which states the alignment. Returns its name. Bools are
+ * never in memory, so they need no typedef. */
 static const char *memory_type(struct print *p, enum c_element e, int lanes, const char *prefix, int align)
 {
 	const char *name = arena_printf(p->arena, "%s%s_m", prefix, c_suffix(p, e, lanes));
@@ -178,7 +181,8 @@ static const char *part_accessor(struct print *p, const char *block, enum c_elem
 	return print_helper(p, block, &h);
 }
 
-/* Operand k and the displacement: "i * 4 + 3". */
+/* Operand k, an index, and the displacement: "i * 4 + 3", without the terms that are 0. An unsigned expression needs no
+ * conversion (inner), since the helper's parameter converts it; no cast of INT64_MIN to print its magnitude. */
 static void index_text(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	int64_t c = 0;
@@ -223,7 +227,7 @@ static enum print_prec c_load(struct print *p, const struct kb_inst *i, struct b
 	return end_access(i, out);
 }
 
-/* splat_f32x8(load_f32(p, i)) */
+/* splat_f32x8(load_f32(p, i)): the load of one element, printed by c_load for a copy of the instruction. */
 static enum print_prec c_load_splat(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_inst one = *i;
@@ -297,13 +301,6 @@ static enum print_prec c_pause(struct print *p, const struct kb_inst *i, struct 
 }
 
 /* ---- values ---- */
-
-/*
- * Constants, arithmetic, comparisons, conversions and vectors in portable C. Integers that may wrap are computed in
- * the unsigned type and converted back, which gcc and clang define; within one expression the conversions in between
- * are left out. Floats saturate into integers, NaN gives 0. Selects of vectors are bit masks, because gcc has no ?:
- * of vectors in C.
- */
 
 /* ---- constants ---- */
 
@@ -384,14 +381,16 @@ static enum print_prec c_lane_ids(struct print *p, const struct kb_inst *i, stru
 
 /* ---- select, min and max ---- */
 
-/* Requests the helper of a select of vectors. */
+/* Requests the helper of a select of vectors. Masks have lanes of 32 bits: for other widths the helper converts
+ * them. */
 static const char *need_select(struct print *p, enum c_element e, int lanes)
 {
 	struct print_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};
 	return print_helper(p, elements[e].bits == 32 ? "select of 32 bits" : "select", &h);
 }
 
-/* Requests the helper of min or max: a op b ? a : b. */
+/* Requests the helper of min or max: a op b ? a : b, of vectors by the select, which the helper calls and which is
+ * therefore requested first. */
 static const char *need_min_max(struct print *p, enum kb_bin op, enum c_element e, int lanes)
 {
 	const char *name = arena_printf(p->arena, "%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
@@ -432,8 +431,8 @@ static void shift_count(const struct print *p, const struct kb_inst *i, int bits
 		buf_printf(out, "(%s & %d)", print_arg(p, i, 1), bits - 1);
 }
 
-/* a + b, a - b, a * b, SHL and SHR of 32 and 64 bits, in the unsigned type, where overflow is defined. One unsigned
- * operand is enough. */
+/* a + b, a - b, a * b, SHL and SHR of 32 and 64 bits, in the unsigned type, where overflow is defined, and converted
+ * back. One unsigned operand is enough: C converts the other. SHR shifts zeros in, so its operand must be cast. */
 static enum print_prec wrapping(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct buf a, b, both;
@@ -471,7 +470,7 @@ static enum print_prec arithmetic_shift(struct print *p, const struct kb_inst *i
 }
 
 /* Integer arithmetic of vectors, converted to the unsigned type (signed for SAR, DIV and REM) and back; shift
- * counts are masked. */
+ * counts are masked. Vectors of narrow lanes are not promoted, so all widths go this way. */
 static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
@@ -569,7 +568,8 @@ static const char *need_rounding(struct print *p, const struct print_helper *h, 
 	return print_helper(p, h->lanes == 1 ? "floor or ceil, scalar" : "floor or ceil", &all);
 }
 
-/* The helper of sqrt, of vectors lane by lane; s or d is the suffix of the SSE instruction. */
+/* The helper of sqrt, of vectors lane by lane. That of one lane, requested first, names the instruction (s or d: its
+ * SSE suffix), because gcc would call the library for negative numbers. */
 static const char *need_sqrt(struct print *p, const struct print_helper *h)
 {
 	bool single = h->element == C_F32;
@@ -614,6 +614,7 @@ static enum print_prec bitwise_not(struct print *p, const struct kb_inst *i, enu
 	return *cast ? PRINT_PRIMARY : PRINT_ADDITIVE;
 }
 
+/* Operators, or helpers named after operation and type, where C has none or would call a library. */
 static enum print_prec c_un(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
@@ -647,8 +648,8 @@ static enum print_prec c_cmp(struct print *p, const struct kb_inst *i, struct bu
 	return PRINT_PRIMARY;
 }
 
-/* dot_u8s8_i32x16(acc, a, b); other dot products have been legalized. Up to 16 lanes gcc and clang may use an
- * instruction (arg 1). */
+/* dot_u8s8_i32x16(acc, a, b); other dot products have been legalized. Arguments of the block: the type of a
+ * (of u8 unsigned); whether x86 may have an instruction (VNNI, u8s8 of up to 16 lanes); bits of the vector. */
 static enum print_prec c_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
@@ -719,7 +720,8 @@ static enum print_prec cast(const char *type, int lanes, const char *text, struc
 	return lanes > 1 ? PRINT_PRIMARY : PRINT_ADDITIVE;
 }
 
-/* Converts by a cast, floats to integers by a helper that saturates; true of a mask is -1 and becomes 1. */
+/* Converts by a cast, floats to integers by a helper that saturates; true of a mask is -1 and becomes 1. Types that
+ * have one C element (I64 and INDEX) are the same value. */
 static enum print_prec c_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0), to = i->type;
@@ -782,6 +784,8 @@ static enum print_prec c_select(struct print *p, const struct kb_inst *i, struct
 	return print_call_text(p, i, 0, need_select(p, c_element_of(i->type.scalar, lanes), lanes), out);
 }
 
+/* One lane as v[number]; a value that is neither a name nor in parentheses needs them, as [] binds more tightly than a
+ * cast. A lane of a mask becomes a bool. */
 static enum print_prec lane(const struct print *p, const struct kb_inst *i, size_t k, int number,
                             struct buf *out)
 {
@@ -797,7 +801,8 @@ static enum print_prec c_lane(struct print *p, const struct kb_inst *i, struct b
 	return lane(p, i, 0, i->lane, out);
 }
 
-/* A shuffle of one-lane operands: a vector literal. */
+/* A shuffle of one-lane operands: a vector literal, in which a bool becomes a lane of 0 or -1; with one lane as its
+ * result, an operand. */
 static enum print_prec shuffle_scalars(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
@@ -828,6 +833,7 @@ static enum print_prec c_shuffle(struct print *p, const struct kb_inst *i, struc
 	return PRINT_PRIMARY;
 }
 
+/* A helper, whose argument is the type of the table of 16 bytes, for any number of indices. */
 static enum print_prec c_lookup16(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
@@ -859,7 +865,8 @@ static const char *combine(struct print *p, enum kb_bin op, enum c_element e, in
 	return arena_printf(p->arena, "(%s)((%s)a + (%s)b)", c_type(p, e, n), unsigned_type, unsigned_type);
 }
 
-/* The helper that combines the two halves of a vector and calls the helper of the half, down to one lane. */
+/* The helper that combines the two halves of a vector and calls the helper of the half, down to one lane: the tree of
+ * kb_reduce. Helpers that it calls are requested before it, so that they are defined first. */
 static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e, int lanes)
 {
 	int n = lanes / 2;
@@ -882,8 +889,6 @@ static enum print_prec c_reduce(struct print *p, const struct kb_inst *i, struct
 }
 
 /* ---- types, functions, the file ---- */
-
-/* ---- the file ---- */
 
 extern const unsigned char c_prelude[]; /* prelude.c.in */
 
@@ -979,7 +984,8 @@ static void data(struct print *p, const struct kb_data_item *d, const char *name
 
 /* ---- values ---- */
 
-/* ((int32_t (*)(char *, int64_t))(uintptr_t)f)(a, b) */
+/* ((int32_t (*)(char *, int64_t))(uintptr_t)f)(a, b): the pointer is a char * in the kernel IR; uintptr_t, since ISO C
+ * does not convert data pointers to functions. */
 static enum print_prec c_call_ptr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_str(out, "((");
@@ -994,6 +1000,7 @@ static enum print_prec c_call_ptr(struct print *p, const struct kb_inst *i, stru
 	return print_call_text(p, i, 1, "", out);
 }
 
+/* Data of another file is declared on its first use. Pointers are char *, without const, in the kernel IR. */
 static enum print_prec c_symbol(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool known = strmap_has(&p->globals, i->name);
@@ -1032,7 +1039,9 @@ static void array_text(struct print *p, const struct kb_inst *i, const char *nam
 	buf_str(out, name);
 }
 
-/* Identifiers of this dialect's types ("f32x8") and helpers (OPERATION_TYPE), and those that C reserves. */
+/* Identifiers of this dialect's types ("f32x8") and helpers (OPERATION_TYPE), and those that C reserves: whatever
+ * ends, after the last underscore, with the name of an element type, or in _t. Too many rather than too few: another
+ * name is found. */
 static bool is_reserved(const char *name)
 {
 	const char *last = strrchr(name, '_');
@@ -1073,6 +1082,7 @@ static print_op *const ops[] = {
 #include "backends/kb/kb_ops.def"
 };
 
+/* Of the operations that a target may lack (`has`), this dialect has helpers for dot products of integers. */
 const struct cfamily_dialect_table *cfamily_c(void)
 {
 	static const struct cfamily_dialect_table table = {

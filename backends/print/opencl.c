@@ -11,7 +11,20 @@
  * returns its name.
  *
  * A helper is a function of the emitted file, made from a block of the prelude for an element type and a number of
- * lanes. idx is the type of indices, int or long (index_bits). to: address space of a pointer's target.
+ * lanes; a helper is requested after those that it calls. idx is the type of indices, int or long (index_bits); in
+ * memory an index is always long. to: address space of a pointer's target. Operand k of an instruction is printed by
+ * print_arg (in parentheses where needed) or print_bare_arg; imm is a constant displacement in elements.
+ *
+ * Memory: scalars through pointers to the element type. A vector is the member of a packed struct with the known
+ * alignment of the access: GPU compilers split a load into scalar ones if less than the full vector is aligned. Not
+ * vload and vstore, which assume the alignment of an element, and which drivers implement as library functions that
+ * double the time to compile. Masked accesses are scalar, because the memory after the last lane belongs to other
+ * data.
+ *
+ * Signed arithmetic that may wrap goes through the unsigned type; indices never wrap by contract. min and max of
+ * floats are compare and select, because fmin has another NaN rule. Floats saturate into integers, and NaN becomes 0
+ * explicitly: the standard leaves it to the device. f16 goes through vload_half and vstore_half on a private copy of
+ * the bits.
  */
 #include "backends/print/print.h"
 #include "ir/support/compiler.h"
@@ -77,14 +90,6 @@ static void opencl_qualifiers(struct space_pointer to, struct buf *out)
 }
 
 /* ---- memory ---- */
-
-/*
- * Memory access in OpenCL C. Scalars are accessed through pointers to the element type. A vector is the member of a
- * packed struct with the known alignment of the access (kb_access_align): GPU compilers split a load into scalar ones
- * if less than the full vector is aligned. Not vload and vstore, which assume the alignment of an element, and which
- * drivers implement as library functions: a program that uses them takes twice as long to compile. Masked accesses
- * are scalar, because the memory after the last lane belongs to other data.
- */
 
 /* (__global const float *)p; operand k is the pointer. */
 static void element_pointer(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
@@ -163,7 +168,8 @@ static void check_alignment(struct print *p, const struct kb_inst *i)
 		print_fail(p, "misaligned elements in OpenCL C");
 }
 
-/* LOAD_PART: (float4)(p[0], p[1], 0, 0); LOAD_SPLAT: one element in all lanes */
+/* LOAD_PART: (float4)(p[0], p[1], 0, 0), lanes that are not loaded 0; LOAD_SPLAT: (float4)(p[0]), which OpenCL C
+ * broadcasts. */
 static void load_elements(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int n = i->op == KBO_LOAD_SPLAT ? 1 : i->type.lanes;
@@ -178,7 +184,8 @@ static void load_elements(struct print *p, const struct kb_inst *i, struct buf *
 	buf_char(out, ')');
 }
 
-/* An element, a packed vector, or for masked and broadcast loads the elements; indices are converted from long. */
+/* One element, a packed vector, or for masked and broadcast loads a vector literal of elements. Indices, which are long
+ * in memory, are converted where idx is int. */
 static enum print_prec opencl_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool narrow = is_narrowed(p, i->type.scalar), is_full = i->op == KBO_LOAD;
@@ -254,14 +261,6 @@ static enum print_prec opencl_ptr_opaque(struct print *p, const struct kb_inst *
 
 /* ---- values ---- */
 
-/*
- * Types, constants, arithmetic, comparisons, conversions and vectors in OpenCL C. Signed arithmetic that may wrap
- * goes through the unsigned type; indices never wrap by contract and are printed plainly. min and max are compare and
- * select, because fmin has another NaN rule. f16 goes through vload_half and vstore_half on a private copy of the
- * bits (core OpenCL C, no extension). Floats saturate into integers, and NaN gives 0 explicitly: the standard leaves
- * it to the device.
- */
-
 /* Requests the block of prelude.cl.in for the type of h, under the name PREFIX_type. Returns the name. */
 static const char *opencl_need(struct print *p, const char *block, const char *prefix, struct print_helper h)
 {
@@ -291,8 +290,8 @@ static const char *integer_type(struct print *p, struct kb_type t, bool is_signe
 	return *type == 'u' ? type : arena_printf(p->arena, "u%s", type);
 }
 
-/* as_int4(as_uint4(a) + as_uint4(b)). Scalar integers below 32 bits are computed as uint, which no product of two
- * overflows. */
+/* as_int4(as_uint4(a) + as_uint4(b)); SAR in the signed type. Scalar integers below 32 bits, which are promoted to int,
+ * are computed as uint, which no product of two overflows, and truncated; vectors are not promoted. */
 static enum print_prec wrapping_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *type = opencl_type(p, i->type.scalar, i->type.lanes), *sign = kb_bin_sign(i->bin);
@@ -314,7 +313,7 @@ static bool needs_unsigned(enum kb_bin op, enum kb_scalar s)
 	return shifts || (wraps && (is_wrapping(s) || is_narrow(s)));
 }
 
-/* a op b; index + (-1) is printed as index - 1. */
+/* a op b; index + (-1) is printed as index - 1. Narrow scalars are promoted to int by C, so they are cast back. */
 static enum print_prec plain_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
@@ -398,7 +397,7 @@ static enum print_prec opencl_fma(struct print *p, const struct kb_inst *i, stru
 }
 
 /* The body of a dot_s8s8 helper by the device's instruction (cl_khr_integer_dot_product), one lane after the
- * other. */
+ * other, compiled only if the host defines TFMC_DOT; the generic body follows it. Sums wrap in the unsigned type. */
 static const char *device_dot_body(struct print *p, const char *type, const char *unsigned_type, int lanes)
 {
 	const char *all = "";
@@ -458,7 +457,8 @@ static enum print_prec opencl_const_int(struct print *p, const struct kb_inst *i
 	return v < 0 ? PRINT_ADDITIVE : PRINT_PRIMARY;
 }
 
-/* Small integers in decimal, other floats as hexadecimal literals, which are exact. */
+/* Small integers in decimal, other floats as hexadecimal literals, which are exact: the 23 bits of the fraction as six
+ * digits (24 bits, shifted by one). Denormals have no implicit one and the exponent -126. bits: without sign. */
 static void print_magnitude(struct buf *out, uint32_t bits)
 {
 	int exponent = (int)(bits >> 23) - 127;
@@ -497,7 +497,8 @@ static enum print_prec opencl_null(struct print *p, const struct kb_inst *i, str
 	return PRINT_PRIMARY;
 }
 
-/* get_group_id etc. return size_t. */
+/* Number of the work-group, count of groups, or number of the item in its group, all in dimension 0. OpenCL returns
+ * size_t: a cast makes it an index. */
 static enum print_prec opencl_group_id(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
@@ -544,7 +545,8 @@ static const char *need_int(struct print *p, enum kb_scalar to, int lanes)
 	return opencl_need(p, lanes == 1 ? "float to integer, scalar" : "float to integer", "trunc", h);
 }
 
-/* By a helper for f16 and from floats, else convert_TYPE; nothing where both types are the same in OpenCL C. */
+/* By a helper for f16 and from floats, else convert_TYPE; nothing where both types are the same in OpenCL C, except for
+ * vectors of bools, whose true is -1 and becomes 1. */
 static enum print_prec opencl_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_scalar from = print_arg_type(p, i, 0).scalar, to = i->type.scalar;
@@ -645,7 +647,7 @@ static enum print_prec opencl_lane(struct print *p, const struct kb_inst *i, str
 }
 
 /* Requests the helper of a shuffle: shuffle_float4_0819 of two vectors, permute_float4_1032 of one; the lanes in
- * base 32, numbered through a and b. */
+ * base 32, numbered through a and b. Bools, scalars of which become masks, have names of their own. */
 static const char *need_shuffle(struct print *p, const struct kb_inst *i, int from)
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
@@ -667,7 +669,7 @@ static const char *need_shuffle(struct print *p, const struct kb_inst *i, int fr
 	                    &(struct print_helper){name, i->type.scalar, i->type.lanes, {params, lanes}});
 }
 
-/* A swizzle of one vector (v.s1032), else a helper. */
+/* A swizzle of one vector (v.s1032); one lane; else a helper, as an expression uses each operand once. */
 static enum print_prec opencl_shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int from = print_arg_type(p, i, 0).lanes, n = i->type.lanes;
@@ -703,7 +705,8 @@ static const char *combine(struct print *p, enum kb_bin op, enum kb_scalar s, in
 	return arena_printf(p->arena, lanes == 1 ? "x %s y ? x : y" : "select(y, x, x %s y)", sign);
 }
 
-/* The helper that combines the two halves of a vector and calls the helper of the half, down to one lane. */
+/* The helper that combines the two halves of a vector and calls the helper of the half, down to one lane: the tree of
+ * kb_reduce. */
 static const char *need_reduce(struct print *p, enum kb_bin op, enum kb_scalar s, int lanes)
 {
 	int half = lanes / 2;
@@ -761,7 +764,8 @@ static void print_type(struct print *p, struct kb_type t, struct space_pointer t
 }
 
 /* The head of a function: a kernel states the size of its work-groups, so that compilers can allocate registers
- * for it. */
+ * for it. The hint of vectors of 4 is that of kernels whose items share tasks. Unused functions are marked, against
+ * warnings. */
 static void print_head(struct print *p, const struct kb_func *f, bool is_used, struct buf *out)
 {
 	if (f->linkage == KB_KERNEL)
@@ -853,7 +857,7 @@ static void array_text(struct print *p, const struct kb_inst *i, const char *nam
 	           space_qualifier(i->op == KBO_SHARED ? SPACE_LOCAL : SPACE_PRIVATE), name);
 }
 
-/* Read-only data as an array of bytes in constant memory. */
+/* Read-only data as an array of bytes in constant memory; of one byte if empty, as C has no empty arrays. */
 static void print_data(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out)
 {
 	const unsigned char *bytes = d->bytes;
@@ -1050,6 +1054,7 @@ static print_op *const ops[] = {
 #include "backends/kb/kb_ops.def"
 };
 
+/* Of the operations that a target may lack (`has`), this dialect has half and helpers for dot products of integers. */
 const struct cfamily_dialect_table *cfamily_opencl(void)
 {
 	static const struct cfamily_dialect_table table = {

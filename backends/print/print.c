@@ -8,6 +8,15 @@
  * printed. An effect is what must stay in order: stores, calls, sets. A dialect (struct cfamily_dialect_table) has the
  * functions for what C and OpenCL C print differently. A block is a pair of braces; its identifiers are free again
  * when it ends.
+ *
+ * Values: one that is used once is pending and folded into the expression that uses it. It is assigned to a name
+ * before an effect that could change it: a store, a call or an atomic if it reads memory, a SET of a variable that it
+ * reads, or the begin or end of a block, so that each is evaluated where the IR computes it. Unused values are not
+ * printed. `bare` is the text without outer parentheses. Strings are in an arena: of one function, or of the file. The
+ * first failure is reported once (p->failed); buffers remember lack of memory.
+ *
+ * Names: exported ones are unchanged; in others, characters other than letters and digits become underscores, and a
+ * number makes them distinct from all identifiers that are visible in the same scope.
  */
 #include "backends/print/print.h"
 
@@ -16,11 +25,6 @@
 #include "ir/support/chars.h"
 
 /* ---- names ---- */
-
-/*
- * Identifiers in the text. Exported names are unchanged; in others, characters other than letters and digits become
- * underscores, and a number makes them distinct from all identifiers that are visible in the same scope.
- */
 
 static const char *const keywords[] = {
         "asm",           "auto",     "bool",      "break",    "case",    "char",          "const",
@@ -50,7 +54,7 @@ static bool is_reserved(const struct print *p, const char *name)
 	return cfamily_is_keyword(name) || is_in(p->dialect->reserved, name) || p->dialect->is_reserved(name);
 }
 
-/* `name` as an identifier. */
+/* `name` as an identifier: _ for other characters, and before a first one that is no letter; "_" without memory. */
 static const char *sanitize(struct print *p, const char *name)
 {
 	size_t n = strlen(name);
@@ -68,7 +72,7 @@ static const char *sanitize(struct print *p, const char *name)
 
 /* ---- file scope ---- */
 
-/* A new identifier at file scope. */
+/* A new identifier at file scope: `name`, with a number if it is taken or reserved. */
 static const char *print_file_name(struct print *p, const char *name)
 {
 	const char *base = sanitize(p, name), *text = base;
@@ -172,12 +176,6 @@ static void print_close(struct print *p)
 
 /* ---- values ---- */
 
-/*
- * Values as expressions. A value that is used once is pending: it is folded into the expression that uses it. It is
- * assigned to a name before an effect that could change it: a store, a call or an atomic if it reads memory, a SET of
- * a variable that it reads, or the begin or end of a block. Unused values are not printed.
- */
-
 #define TEXT_MAX 88 /* longer expressions are assigned to a name, for readability */
 
 /* ---- uses ---- */
@@ -221,7 +219,7 @@ static void print_count_uses(struct print *p)
 
 /* ---- pending values ---- */
 
-/* The value is no longer pending: its text is used, or it has a name. */
+/* The value is no longer pending: its text is used, or it has a name. The others keep their order. */
 static void remove_pending(struct print *p, uint32_t id)
 {
 	size_t n = 0;
@@ -304,7 +302,8 @@ static void print_flush(struct print *p, enum print_flush which, uint32_t var)
 
 /* ---- definitions ---- */
 
-/* v reads the variables that its pending operands read. */
+/* Sets the variables that v reads: those of its pending operands, whose text becomes part of its own, and that of a
+ * GET. An operand with a name was evaluated before. Without memory none; the arena reports it. */
 static void collect_gets(struct print *p, struct print_value *v, const struct kb_inst *i)
 {
 	size_t n = i->op == KBO_GET;
@@ -324,6 +323,7 @@ static void collect_gets(struct print *p, struct print_value *v, const struct kb
 	}
 }
 
+/* True if the text of the instruction's value reads memory: a load, or a pending operand that does. */
 static bool reads_memory(const struct print *p, const struct kb_inst *i)
 {
 	bool load = i->op == KBO_LOAD || i->op == KBO_LOAD_SPLAT || i->op == KBO_LOAD_PART;
@@ -338,7 +338,8 @@ static bool is_literal(enum kb_opcode op)
 	       op == KBO_STRING || op == KBO_SYMBOL;
 }
 
-/* A float product inside of a sum may be contracted to fma by the compiler, which rounds once instead of twice. */
+/* True for float products that are an operand of arithmetic: inside of a sum's expression the compiler might contract
+ * them to fma, which rounds once instead of twice. */
 static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
 {
 	bool product = i->op == KBO_BIN && i->bin == KB_MUL &&
@@ -472,11 +473,6 @@ void print_string(const char *text, struct buf *out)
 
 /* ---- control flow ---- */
 
-/*
- * Emission of control flow, calls and variables, equal in both dialects. All pending values are assigned to names
- * before a block begins or ends, so that each is evaluated where the IR computes it.
- */
-
 void print_line(struct print *p, const char *fmt, ...)
 {
 	va_list ap;
@@ -528,7 +524,9 @@ static void print_comment(struct print *p, const struct kb_inst *i)
 
 /* ---- blocks ---- */
 
-/* The head of a for loop. Its name belongs to the block inside, so it is taken after the block is opened. */
+/* The head of a for loop. A bound that is pending is assigned to a name first, to be evaluated once, not in each
+ * iteration; the begin is evaluated once anyway. The index belongs to the block inside, so its name is taken after the
+ * block is opened. */
 static void print_loop(struct print *p, const struct kb_inst *i)
 {
 	struct buf head;
@@ -606,8 +604,8 @@ static void print_return(struct print *p, const struct kb_inst *i)
 	print_line(p, i->n_args ? "return %s;" : "return;", i->n_args ? print_bare_arg(p, i, 0) : "");
 }
 
-/* Prints an instruction with a side effect as a statement; pending loads are evaluated before it, since it may write
- * what they read. */
+/* Prints an instruction with a side effect as a statement; pending loads, but for its own operands, are evaluated
+ * before it, since it may write what they read. A result is assigned to a name at once, or cast to void if unused. */
 static void print_ordered(struct print *p, const struct kb_inst *i)
 {
 	print_consume(p, i);
@@ -748,7 +746,8 @@ static bool is_used(const struct print *p, const char *name)
 	return false;
 }
 
-/* Legalizes function `number` for the dialect and prepares its tables and parameter names. False without memory. */
+/* Legalizes function `number` for the dialect (operations that it lacks) and prepares its tables and parameter names.
+ * False without memory. */
 static bool begin_function(struct print *p, size_t number)
 {
 	const struct kb_func *f = kb_legalize(kb_func_at(p->m, number), p->arena, &p->dialect->has);
@@ -780,8 +779,8 @@ void print_params(struct print *p, const char *first, const char *next, struct b
 	buf_str(out, n ? ")" : "void)");
 }
 
-/* Prints the head of the function; comments that follow the parameters go before it. Returns the position of the
- * first instruction after them. */
+/* Prints the head of the function; comments that follow the parameters go before it. Declares it, except kernels, which
+ * nothing calls. Returns the position of the first instruction after them. */
 static size_t print_head(struct print *p, struct buf *declarations)
 {
 	struct buf head;
@@ -820,7 +819,8 @@ static void print_body(struct print *p, size_t at)
 	print_line(p, "}\n");
 }
 
-/* Each kernel is inside of #ifndef WITHOUT_name, so that a host can leave out kernels that it does not run. */
+/* Prints one function; its strings are freed at its end. Each kernel is inside of #ifndef WITHOUT_name, so that a host
+ * can leave out kernels that it does not run. */
 static void print_func(struct print *p, size_t number, struct buf *declarations)
 {
 	struct arena local, *arena = p->arena;
@@ -922,7 +922,8 @@ enum tfmc_status cfamily_print(struct diag_context *cx, const struct kb_module *
 	return status;
 }
 
-/* The block under the line "@@ NAME: .."; *n: its length. */
+/* The block under the line "@@ NAME: .." or "@@ NAME", up to the blank line before the next; *n: its length. "" if
+ * there is none. */
 static const char *find_block(const char *text, const char *block, size_t *n)
 {
 	const char *at = strstr(text, "\n@@ ");
@@ -939,6 +940,8 @@ static const char *find_block(const char *text, const char *block, size_t *n)
 	return "";
 }
 
+/* $N: the helper's name; $1 .. $9: its arguments; other letters: the dialect's. A pointer type, which ends in *, takes
+ * the blank after it. */
 void print_block(struct print *p, const char *block, const struct print_helper *h, struct buf *out)
 {
 	size_t n;

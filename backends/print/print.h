@@ -124,7 +124,7 @@ struct cfamily_dialect_table {
 	bool (*is_reserved)(const char *name);
 };
 
-/* The tables of the dialects: C99, OpenCL C 1.2. */
+/* The tables of the dialects: C11 with the vector extensions of gcc and clang; OpenCL C 1.2. */
 const struct cfamily_dialect_table *cfamily_c(void);
 const struct cfamily_dialect_table *cfamily_opencl(void);
 
@@ -175,8 +175,6 @@ void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
 enum print_flush { FLUSH_LOADS, FLUSH_VAR, FLUSH_ALL };
 /* A new local identifier derived from `name`. */
 const char *print_local_name(struct print *p, const char *name);
-/* Initialize the identifiers of the file, of a function. False without memory. */
-void print_function(struct print *p, size_t number);
 /* Reports that the dialect cannot express `what`; only the first time. */
 void print_fail(struct print *p, const char *what);
 

@@ -2,7 +2,8 @@
 /*
  * Address space inference by unification (union-find): every pointer value, pointer variable and pointer result of
  * the module is a node; copies, additions, selects, comparisons and calls unite nodes; a class has at most one space.
- * A store marks the whole class as written, so that constness agrees wherever pointers are mixed.
+ * A store marks the whole class as written, so that constness agrees wherever pointers are mixed. Pointers in memory,
+ * through which a space could not be followed, and calls of other functions are rejected.
  */
 #include "backends/print/space.h"
 
@@ -185,7 +186,8 @@ static void visit(struct infer *s, const struct kb_inst *i)
 
 /* ---- the module ---- */
 
-/* Numbers the nodes of all functions, each a class of its own. False without memory. */
+/* Numbers the nodes of all functions: result, values (whose ids begin with 1), variables; each is a class of its own.
+ * False without memory. */
 static bool begin(struct infer *s, struct arena *arena)
 {
 	size_t n = 0, n_funcs = kb_func_count(s->m);
@@ -202,7 +204,8 @@ static bool begin(struct infer *s, struct arena *arena)
 	return s->nodes != NULL;
 }
 
-/* Writes the classes of the function's values and variables to *out. False without memory. */
+/* Writes the classes of the function's values and variables to *out. Reports stores to constant data, which only the
+ * finished classes show. False without memory. */
 static bool collect(struct infer *s, struct arena *arena, struct space_func *out)
 {
 	struct space_pointer *values = ARENA_ARRAY(arena, struct space_pointer, s->f->n_values + 1);
