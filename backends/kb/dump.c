@@ -23,13 +23,15 @@ static void print_type(struct buf *out, struct kb_type t)
 	buf_str(out, kb_scalar_name(t.scalar));
 }
 
+/* Operands from `from` on: the printers of some operations write the first ones themselves. */
 static void print_args(struct buf *out, const struct kb_inst *inst, size_t from)
 {
 	for (size_t i = from; i < inst->n_args; i++)
 		buf_printf(out, "%s%%%u", i > from ? ", " : " ", inst->args[i].id);
 }
 
-/* Lane count, stored value, address and alignment of a load or store. */
+/* Lane count, stored value, address and alignment of a load or store. A store has its value as operand 0, before
+ * pointer and index. */
 static void print_access(struct buf *out, const struct kb_inst *inst)
 {
 	bool is_store = inst->op == KBO_STORE || inst->op == KBO_STORE_PART;
@@ -69,7 +71,8 @@ static void print_loop(struct buf *out, const struct kb_inst *inst)
 	           inst->flags & KB_NONEMPTY ? " nonempty" : "");
 }
 
-/* `%7 = name type` of an instruction that print_structure does not print; operators have their own names. */
+/* `%7 = name type` of an instruction that print_structure does not print; BIN, UN and DOT print the name of their
+ * operator in place of the opcode, CMP and REDUCE after it. */
 static void print_result_and_name(struct buf *out, const struct kb_inst *inst)
 {
 	if (inst->result)
@@ -204,7 +207,8 @@ static void print_head(struct buf *out, const struct kb_func *f)
 	buf_str(out, "{\n");
 }
 
-/* One instruction on a line, indented by the loops and conditionals around it. */
+/* One instruction on a line, indented by the loops and conditionals around it. Parameters are in the head; an ELSE
+ * closes and opens a body. */
 static void print_func(struct buf *out, const struct kb_func *f)
 {
 	size_t depth = 1;

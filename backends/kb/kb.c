@@ -2,12 +2,13 @@
 /*
  * The kernel builder: modules, functions, constants, variables, control flow; memory, arithmetic, vectors, atomics,
  * matrix tiles. Operand types are checked when an instruction is appended; the first error is stored in the module and
- * reported by kb_verify. Index arithmetic on constants is folded when it is emitted, so that generators write plain
- * formulas and emitters still see constant displacements and strides.
+ * reported by kb_verify, so a module with an error is never emitted. Index arithmetic on constants is folded when it is
+ * emitted, so that generators write plain formulas and emitters still see constant displacements and strides.
  *
- * A value (kb_val) is the number of the instruction's result, 0: none; after an error or without memory functions
- * return a value of the right type all the same, so that a generator need not check. `disp` is a constant displacement
- * in elements.
+ * A value (kb_val) is the number of the instruction's result. After an error functions return a value of the right
+ * type all the same, without memory none (id 0), which every call accepts: a generator need not check. Variables have
+ * numbers of their own: KBO_VAR has its number in `result`, GET and SET in `imm`. `disp` is a constant displacement in
+ * elements. kb_ops.def lists the operands and fields of each instruction.
  */
 #include "backends/kb/internal.h"
 #include "ir/support/checked.h"
@@ -18,14 +19,16 @@
 
 #define GROUP_SIZE_MAX 1024
 
-/* The capabilities of a target, for generators that choose among operations and for legalization. */
+/* The capabilities of a target, for generators that choose among operations and for legalization. u7s8 and s16s16
+ * are pmaddubsw and pmaddwd, which every x86-64 level of tfmc has. Tiles need the int8 and the bf16 extension, so
+ * that kb_tile_dot has each of its dot products. */
 struct kb_caps kb_caps_of(const struct target *t)
 {
 	return (struct kb_caps){
 	        .lanes = t->lanes,
 	        .registers = t->registers,
 	        .has_fma = t->has_fma,
-	        .has_f16 = t->has_fma, /* every processor with FMA has F16C */
+	        .has_f16 = t->has_fma, /* x86 with FMA has F16C; base instructions of aarch64 */
 	        .has_nearest = t->arch != ARCH_OPENCL,
 	        .has_dot_u8s8 = target_has(t, FEATURE_AVXVNNI) || target_has(t, FEATURE_AVX512VNNI) ||
 	                        target_has(t, FEATURE_I8MM),
@@ -141,7 +144,7 @@ struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *ar
 	return (struct kb_val){has_result ? inst.result : 0};
 }
 
-/* Sets the module's error and returns a valid value of the type, so that generation goes on. */
+/* Sets the module's error and returns a valid value of the type (zeros), so that generation goes on without checks. */
 static struct kb_val kb_poison(struct kb *k, struct kb_type type)
 {
 	kb_require(k, false, "operand types do not match the operation");
@@ -217,6 +220,7 @@ void kb_comment(struct kb *k, const char *fmt, ...)
 	kb_emit(k, inst, NULL, 0, false);
 }
 
+/* A comment instruction, marked as a location: emitters print it above the code that follows. */
 void kb_source_loc(struct kb *k, const struct kb_loc *p)
 {
 	struct kb_inst inst = {.op = KBO_COMMENT,
@@ -249,8 +253,9 @@ static bool same_loc(const struct kb_loc *a, const struct kb_loc *b)
 	       !strcmp(a->path, b->path);
 }
 
-/* Makes location p that of the instructions that follow, numbered from 1 and stored once. Returns the number before,
- * for kb_reset_loc. Without kept locations nothing changes. */
+/* Makes location p that of the instructions that follow. Locations are stored once and numbered from 1 (0: none), so
+ * that equal ones of two functions have one number, which kb_dedup_last compares. Returns the number before, for
+ * kb_reset_loc. Without kb_module_keep_locs nothing changes. */
 uint32_t kb_set_loc(struct kb *k, const struct kb_loc *p)
 {
 	struct kb_module *m = k->module;
@@ -270,6 +275,7 @@ void kb_reset_loc(struct kb *k, uint32_t number)
 	k->loc = number;
 }
 
+/* v: none in a function without result. */
 void kb_return(struct kb *k, struct kb_val v)
 {
 	bool none = v.id == 0;
@@ -282,7 +288,7 @@ void kb_return(struct kb *k, struct kb_val v)
 	kb_emit(k, inst, &v, none ? 0 : 1, false);
 }
 
-/* Ends the function: its lists become those of the finished kb_func. */
+/* Ends the function: its lists become those of the finished kb_func, which analyses and emitters read. */
 void kb_end(struct kb *k)
 {
 	kb_require(k, k->open.n == 0, "a loop or condition is open at the end of the function");
@@ -320,6 +326,7 @@ struct kb_val kb_call_external(struct kb *k, const char *name, enum kb_scalar re
 	return emit_call(k, name, KB_EXTERNAL, result, args, n);
 }
 
+/* The called address is operand 0, before the arguments. */
 struct kb_val kb_call_ptr(struct kb *k, struct kb_val fn, enum kb_scalar result, const struct kb_val *args,
                           size_t n)
 {
@@ -410,7 +417,7 @@ void kb_data(struct kb_module *m, const char *name, enum kb_linkage linkage, con
              int align)
 {
 	struct kb_data_item *d = ARENA_PUSH(m->arena, &m->data);
-	char *copy = arena_alloc(m->arena, n ? n : 1);
+	char *copy = arena_alloc(m->arena, n ? n : 1); /* of 0 bytes it would be NULL */
 	if (!d || !copy)
 		return;
 	if (n)
@@ -425,6 +432,7 @@ struct kb_val kb_lane_ids(struct kb *k, int lanes)
 	return kb_emit(k, inst, NULL, 0, true);
 }
 
+/* The defining instruction tells whether v is constant. id 0, a value without memory, has none. */
 bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out)
 {
 	if (v.id == 0 || v.id >= k->defs.n)
@@ -438,6 +446,7 @@ bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out)
 
 /* ---- variables, local arrays ---- */
 
+/* Numbers the variable, and emits its declaration with the initial value, if any, as operand. */
 struct kb_var kb_var(struct kb *k, const char *name, struct kb_type type, struct kb_val init)
 {
 	if (!ARENA_ADDED(k->module->arena, &k->vars, type))
@@ -480,7 +489,8 @@ static void require_array(struct kb *k, enum kb_scalar type, int64_t count)
 	           "size or element type of an array");
 }
 
-/* An array on the stack or in shared memory (op): its address, aligned to cache lines for vectors. */
+/* An array on the stack or in shared memory (op): its address. 64-byte alignment is that of cache lines and of the
+ * longest vector. */
 static struct kb_val emit_array(struct kb *k, enum kb_opcode op, const char *name, enum kb_scalar type,
                                 int64_t count)
 {
@@ -499,16 +509,17 @@ struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int6
 	return emit_array(k, KBO_LOCAL, name, type, count);
 }
 
-/* After kb_reuse_shared arrays of the same type are taken again in order, enlarged if needed; else a new one. */
+/* After kb_reuse_shared takes the next earlier array of the same type, enlarged if needed, else declares a new one:
+ * phases of a kernel that run one after the other share the small memory of a work-group. */
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
 {
 	kb_require(k, k->func->linkage == KB_KERNEL, "an operation of work-groups outside of a kernel");
-	require_array(k, type, count); /* an array that is used again may grow */
+	require_array(k, type, count);
 	while (k->reused < k->reused_end) {
 		struct kb_inst *array = &k->insts.items[k->reused++];
 		if (array->op != KBO_SHARED || array->element != type)
 			continue;
-		array->imm = count > array->imm ? count : array->imm;
+		array->imm = count > array->imm ? count : array->imm; /* before kb_end sizes may change */
 		return (struct kb_val){array->result};
 	}
 	return emit_array(k, KBO_SHARED, name, type, count);
@@ -528,7 +539,8 @@ static void open_scope(struct kb *k, enum kb_opcode op)
 	ARENA_ADD(k->module->arena, &k->open, op);
 }
 
-/* Closes the innermost scope. False after an error if it is neither op nor or_op. */
+/* Closes the innermost scope, which must be op or or_op (END_IF ends an IF or an ELSE). False after an error
+ * otherwise; the caller then emits nothing. */
 static bool close_scope(struct kb *k, enum kb_opcode op, enum kb_opcode or_op)
 {
 	size_t n = k->open.n;
@@ -538,6 +550,7 @@ static bool close_scope(struct kb *k, enum kb_opcode op, enum kb_opcode or_op)
 	return fits;
 }
 
+/* The loop index is the result of the instruction, visible until kb_end_loop. */
 struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct kb_val hi, int64_t step,
                       unsigned flags)
 {
@@ -600,6 +613,7 @@ void kb_if(struct kb *k, struct kb_val cond)
 	emit_conditional(k, KBO_IF, cond);
 }
 
+/* Turns the open IF into an ELSE, so that a second kb_else is an error. */
 void kb_else(struct kb *k)
 {
 	if (!close_scope(k, KBO_IF, KBO_IF))
@@ -645,6 +659,7 @@ static struct kb_val fold_into_disp(struct kb *k, struct kb_val index, int64_t *
 	return kb_index(k, 0);
 }
 
+/* inst: opcode, type, displacement (imm) and alignment. Checks operands and moves a constant index into imm. */
 static struct kb_val emit_load(struct kb *k, struct kb_inst inst, struct kb_val ptr, struct kb_val index)
 {
 	check_address(k, inst.type.scalar, ptr, index);
@@ -666,6 +681,7 @@ struct kb_val kb_load(struct kb *k, struct kb_type type, struct kb_val ptr, stru
 	return emit_load(k, inst, ptr, index);
 }
 
+/* With one lane there is nothing to broadcast: a plain load. */
 struct kb_val kb_load_splat(struct kb *k, struct kb_type type, struct kb_val ptr, struct kb_val index,
                             int64_t disp)
 {
@@ -676,8 +692,8 @@ struct kb_val kb_load_splat(struct kb *k, struct kb_type type, struct kb_val ptr
 	return emit_load(k, inst, ptr, index);
 }
 
-/* The access to the first n lanes of a vector: op_part, or op_all if n is all of them. Elements of a remainder are
- * aligned as scalars. */
+/* The access to the first n lanes of a vector: op_part (masked), or op_all if n is all of them. A remainder begins
+ * at any element, so only the alignment of a scalar is known. */
 static struct kb_inst part_access(struct kb *k, enum kb_opcode op_part, enum kb_opcode op_all,
                                   struct kb_type type, int n, int64_t disp)
 {
@@ -695,6 +711,7 @@ struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_v
 	return emit_load(k, part_access(k, KBO_LOAD_PART, KBO_LOAD, type, n, disp), ptr, index);
 }
 
+/* As emit_load; value: the stored one, operand 0. */
 static void emit_store(struct kb *k, struct kb_inst inst, struct kb_val value, struct kb_val ptr,
                        struct kb_val index)
 {
@@ -738,6 +755,8 @@ struct kb_val kb_ptr_opaque(struct kb *k, struct kb_val ptr)
 	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_OPAQUE, .type = KB_PTR_T}, &ptr, 1, true);
 }
 
+/* A prefetch into all levels, or with KB_L2 in flags from the second on; any address is allowed, since it never
+ * faults. */
 static void emit_prefetch(struct kb *k, unsigned flags, struct kb_val ptr, struct kb_val index_bytes,
                           int64_t disp_bytes)
 {
@@ -759,8 +778,8 @@ void kb_prefetch_l2(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, 
 
 /* ---- arithmetic ---- */
 
-/* x op y of two constant indices. False where that would trap, overflow or divide negative numbers, whose rounding
- * emitters may see differently, and for bit operations, which nothing needs. */
+/* x op y of two constant indices; division rounds toward zero, as KB_DIV. False on overflow, for divisors below 1 (0
+ * traps, INT64_MIN / -1 overflows), and for bit operations, which generators do not apply to constant indices. */
 static bool fold_consts(enum kb_bin op, int64_t x, int64_t y, int64_t *out)
 {
 	switch (op) {
@@ -794,7 +813,8 @@ static bool fold_identity(struct kb *k, enum kb_bin op, struct kb_val x, int64_t
 	return true;
 }
 
-/* Constant folding of index arithmetic. False if a op b must be emitted. */
+/* Constant folding of index arithmetic; an identity with the constant on the left only for the commutative
+ * operators. False if a op b must be emitted. */
 static bool fold_index(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b, struct kb_val *out)
 {
 	int64_t x = 0, y = 0, c;
@@ -830,6 +850,7 @@ struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a)
 	return kb_emit(k, inst, &a, 1, true);
 }
 
+/* Only of f32 or f64; integers take kb_mul and kb_add. */
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c)
 {
 	struct kb_type type = kb_type_of(k, a);
@@ -841,6 +862,7 @@ struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_v
 	return kb_emit(k, inst, args, 3, true);
 }
 
+/* A 2 x 2 matrix is four lanes. */
 struct kb_val kb_dot(struct kb *k, enum kb_dot dot, struct kb_val acc, struct kb_val a, struct kb_val b)
 {
 	struct kb_type type = kb_type_of(k, acc), packed = KB_TYPE(KB_I32, type.lanes);
@@ -876,7 +898,7 @@ struct kb_val kb_const_u8x16(struct kb *k, const uint8_t bytes[16])
 	struct kb_val ids = kb_lane_ids(k, 4), packed = {0};
 	for (int i = 0; i < 4; i++) {
 		uint32_t word = 0;
-		for (int at = 3; at >= 0; at--)
+		for (int at = 3; at >= 0; at--) /* little-endian */
 			word = word << 8 | bytes[4 * i + at];
 		struct kb_val all = kb_splat(k, kb_i32(k, (int32_t)word), 4);
 		struct kb_val is_here = kb_cmp(k, KB_EQ, ids, kb_splat(k, kb_i32(k, i), 4));
@@ -885,6 +907,7 @@ struct kb_val kb_const_u8x16(struct kb *k, const uint8_t bytes[16])
 	return kb_bitcast(k, packed, KB_U8);
 }
 
+/* Numbers in any order, addresses only for equality. */
 struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b)
 {
 	struct kb_type type = kb_type_of(k, a);
@@ -897,6 +920,7 @@ struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_va
 	return kb_emit(k, inst, args, 2, true);
 }
 
+/* A scalar condition is broadcast first: the instruction has a lane of it for each lane. */
 struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struct kb_val b)
 {
 	struct kb_type type = kb_type_of(k, a);
@@ -910,6 +934,7 @@ struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struc
 	return kb_emit(k, inst, args, 3, true);
 }
 
+/* A value of as many lanes stays as it is, so that generators need not ask. Addresses have no vectors in the IR. */
 struct kb_val kb_splat(struct kb *k, struct kb_val scalar, int lanes)
 {
 	struct kb_type type = kb_type_of(k, scalar);
@@ -921,6 +946,7 @@ struct kb_val kb_splat(struct kb *k, struct kb_val scalar, int lanes)
 	return kb_emit(k, inst, &scalar, 1, true);
 }
 
+/* Lane 0 of a scalar is the scalar, so that generators work with one lane, too. */
 struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane)
 {
 	struct kb_type type = kb_type_of(k, vector);
@@ -932,7 +958,7 @@ struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane)
 	return kb_emit(k, inst, &vector, 1, true);
 }
 
-/* Constants are converted here, so that they stay constants. */
+/* A constant index is converted to i32 here, so that it stays a constant. */
 struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to)
 {
 	struct kb_type from = kb_type_of(k, v);
@@ -967,6 +993,8 @@ struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v)
 	return kb_emit(k, inst, &v, 1, true);
 }
 
+/* The bytes of the vector stay, so the number of lanes changes; fewer bytes than one element do not fit. The size of
+ * addresses depends on the emitter. */
 struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to)
 {
 	struct kb_type from = kb_type_of(k, v);
@@ -996,6 +1024,7 @@ struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const i
 	return kb_emit(k, inst, args, b.id ? 2 : 1, true);
 }
 
+/* Elements of 4 or 8 bytes only: the IR has no reductions of shorter ones. One lane is its own reduction. */
 struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector)
 {
 	struct kb_type type = kb_type_of(k, vector);
@@ -1042,9 +1071,11 @@ struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr
 
 /* ---- matrix tiles ---- */
 
+/* The layout of ldtilecfg: byte 0 the palette, from 16 on the bytes of a row of each tile (u16), from 48 on its rows
+ * (u8). */
 void kb_tile_shape(uint8_t config[KB_TILE_CONFIG], int tile, int rows, int bytes)
 {
-	config[0] = 1; /* palette 1: eight tiles of 1 KiB; byte offsets as ldtilecfg defines them */
+	config[0] = 1; /* palette 1: eight tiles of 1 KiB */
 	config[16 + 2 * tile] = (uint8_t)bytes;
 	config[48 + tile] = (uint8_t)rows;
 }
@@ -1060,6 +1091,8 @@ static void emit_tile(struct kb *k, struct kb_inst inst, int number, struct kb_v
 	kb_emit(k, inst, args, ptr.id ? 2 : 0, false);
 }
 
+/* Marks the variant, except the baseline, as one that uses AMX: its check at start (NAME.cpu) requires AMX, and
+ * requests the tile state from the system, only then (kb_module_has_tiles). */
 void kb_tile_config(struct kb *k, struct kb_val ptr)
 {
 	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "the address is not a pointer");
@@ -1068,8 +1101,8 @@ void kb_tile_config(struct kb *k, struct kb_val ptr)
 		k->module->tiled |= UINT64_C(1) << k->module->variant;
 }
 
-/* Emits the shapes of all tiles for a GEMM: accumulators, rows of x, weights (KB_TILE_X, KB_TILE_WEIGHTS are their
- * first numbers), to memory at ptr, and loads them. bytes: of K in a row. */
+/* Emits the shapes of all tiles for a GEMM (kb.h) to memory at ptr, and loads them. bytes: of K in a row of x; a row
+ * of weights has 4 of them for each of its 16 columns, so there are bytes / 4 rows. */
 void kb_tile_config_gemm(struct kb *k, struct kb_val ptr, int bytes)
 {
 	uint8_t config[KB_TILE_CONFIG] = {0};
@@ -1098,17 +1131,19 @@ void kb_tile_store(struct kb *k, int number, struct kb_val ptr, struct kb_val st
 	emit_tile(k, (struct kb_inst){.op = KBO_TILE_STORE}, number, ptr, stride);
 }
 
-void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b)
+/* imm holds the three tile numbers, three bits each. Refused: DOT_S16S16, and the rows of kb_ops.def after DOT_BF16. */
+void kb_tile_dot(struct kb *k, enum kb_dot dot, int acc, int a, int b)
 {
-	bool are_tiles = ((sum | a | b) & ~(KB_TILES - 1)) == 0 && sum != a && sum != b && a != b;
+	bool are_tiles = ((acc | a | b) & ~(KB_TILES - 1)) == 0 && acc != a && acc != b && a != b;
 	kb_require(k, are_tiles, "the tiles of a dot product are not three different ones");
 	kb_require(k, dot != KB_DOT_S16S16 && dot <= KB_DOT_BF16, "a dot product that tiles do not have");
-	struct kb_inst inst = {.op = KBO_TILE_DOT, .dot = dot, .imm = sum | a << 3 | b << 6};
+	struct kb_inst inst = {.op = KBO_TILE_DOT, .dot = dot, .imm = acc | a << 3 | b << 6};
 	kb_emit(k, inst, NULL, 0, false);
 }
 
 /* ---- x86 processors ---- */
 
+/* Registers are numbered in the order of cpuid: eax, ebx, ecx, edx. */
 struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg)
 {
 	kb_require(k, reg >= 0 && reg < 4, "no such register of cpuid");

@@ -10,7 +10,8 @@
  * second rounding sees whether the value was a tie.
  *
  * Expanding an instruction can append instructions that are not legal themselves: expand_ functions call each other
- * until all are.
+ * until all are. Floats are taken apart as i32 lanes of bits; hexadecimal constants are bit patterns of f32, f16 and
+ * bf16. The operands `args` of a dot product are its accumulator, a and b, whose i32 lanes pack elements along K.
  */
 #include "backends/kb/internal.h"
 
@@ -27,7 +28,7 @@ static struct kb_val const_i32(struct kb *k, struct kb_val like, int32_t c)
 	return kb_splat(k, kb_i32(k, c), kb_type_of(k, like).lanes);
 }
 
-/* a op c; a is of any integer type. */
+/* a op c; a is of any integer type, to which the constant is converted. */
 static struct kb_val bin_const(struct kb *k, enum kb_bin op, struct kb_val a, int32_t c)
 {
 	struct kb_type type = kb_type_of(k, a);
@@ -56,8 +57,8 @@ static struct kb_val half_from_bits(struct kb *k, struct kb_val bits, enum kb_sc
 	return kb_bitcast(k, kb_cvt(k, bits, KB_U16), to);
 }
 
-/* Round to nearest even: adds half a unit of the last kept bit, less one where that bit is even, and truncates. NaN is
- * made quiet, since rounding could make it infinity. */
+/* Round to nearest even: adds half a unit of the last kept bit, less one where that bit is even, and truncates. NaN
+ * gets the quiet bit (0x40 of its upper half) and is not rounded, since rounding could make it infinity. */
 static struct kb_val f32_to_bf16(struct kb *k, struct kb_val v)
 {
 	struct kb_val bits = kb_bitcast(k, v, KB_I32);
@@ -69,8 +70,9 @@ static struct kb_val f32_to_bf16(struct kb *k, struct kb_val v)
 	return half_from_bits(k, kb_select(k, is_nan, nan, rounded), KB_BF16);
 }
 
-/* Shifts sign, exponent and fraction to their f32 positions and multiplies by 2^112 = 2^(127 - 15), which is exact
- * and normalizes denormals. Infinity and NaN (the largest exponent) get the largest exponent of f32. */
+/* Shifts sign, exponent and fraction to their f32 positions (arithmetic shift by 3; the mask clears the copies of
+ * the sign) and multiplies by 2^112 = 2^(127 - 15), which is exact and normalizes denormals. Infinity and NaN (the
+ * largest exponent) get the largest exponent of f32. */
 static struct kb_val f16_to_f32(struct kb *k, struct kb_val v)
 {
 	struct kb_val high = bin_const(k, KB_SHL, bits_of_half(k, v), 16);
@@ -91,8 +93,9 @@ static struct kb_val denormal_to_f16(struct kb *k, struct kb_val magnitude)
 	return bin_const(k, KB_SUB, kb_bitcast(k, sum, KB_I32), 0x3f000000);
 }
 
-/* Rounds to nearest even: magnitudes from 2^16 on become infinity, NaN a quiet one, magnitudes below 2^-14
- * denormal. The sign is added at the end. */
+/* Rounds to nearest even: magnitudes from 2^16 (0x47800000) on become infinity, NaN a quiet one, magnitudes below
+ * 2^-14 (0x38800000) denormal; from 65520 on rounding carries into the exponent of infinity. The sign is added at
+ * the end. */
 static struct kb_val f32_to_f16(struct kb *k, struct kb_val v)
 {
 	struct kb_val bits = kb_bitcast(k, v, KB_I32);
@@ -111,8 +114,8 @@ static struct kb_val f32_to_f16(struct kb *k, struct kb_val v)
 	return half_from_bits(k, kb_bin(k, KB_OR, sign, all), KB_F16);
 }
 
-/* v as f32, rounded to odd: the nearest f32, one ulp toward zero where it is larger in magnitude than v; the last bit
- * is set where they differ. */
+/* v (f64 or an integer) as f32, rounded to odd: the nearest f32, one ulp toward zero where it is larger in magnitude
+ * than v (its bits less 1); the last bit is set where they differ. */
 static struct kb_val to_odd_f32(struct kb *k, struct kb_val v)
 {
 	struct kb_type type = kb_type_of(k, v);
@@ -135,7 +138,8 @@ static bool needs_odd(enum kb_scalar from, enum kb_scalar to)
 	return from == KB_F64 || (to == KB_BF16 && is_wide_int);
 }
 
-/* A conversion from or to f16 or bf16 in legal operations. has_f16: the target converts between f16 and f32. */
+/* A conversion from or to f16 or bf16 in legal operations, by way of f32. has_f16: the target converts between f16
+ * and f32. KB_FTZ only permits flushing, so it needs no case of its own. */
 static struct kb_val expand_cvt(struct kb *k, struct kb_val v, enum kb_scalar to, bool has_f16)
 {
 	enum kb_scalar from = kb_type_of(k, v).scalar;
@@ -177,7 +181,8 @@ static struct kb_val dot_by_elements(struct kb *k, const struct kb_val *args, in
 	return sum;
 }
 
-/* Bytes 0 and 2 (odd: 1 and 3) of each 32-bit lane, extended to two i16. */
+/* Bytes 0 and 2 (odd: 1 and 3) of each 32-bit lane, extended to two i16: even bytes are shifted up first, then all
+ * down, with or without sign. */
 static struct kb_val bytes_to_i16(struct kb *k, struct kb_val packed, int odd, bool is_signed)
 {
 	enum kb_bin right = is_signed ? KB_SAR : KB_SHR;
@@ -209,7 +214,8 @@ static struct kb_val dot_of_half(struct kb *k, const struct kb_val *args, int ha
 	return sum;
 }
 
-/* DOT_U7S8_I16: two i16 accumulators in each lane, which wrap. */
+/* DOT_U7S8_I16: two i16 accumulators in each lane, which wrap; each gets two of the four products. The low one is
+ * masked, so that its carry does not reach the high one. */
 static struct kb_val dot_i16_acc(struct kb *k, const struct kb_val *args)
 {
 	struct kb_val low = bin_const(k, KB_AND, kb_add(k, args[0], dot_of_half(k, args, 0)), 0xffff);
@@ -231,7 +237,8 @@ static struct kb_val dot_by_other_sign(struct kb *k, enum kb_dot other, const st
 	return kb_sub(k, sum, expand_dot(k, other, correction, has));
 }
 
-/* Known bits: an upper bound of the bits that can be 1, from `and` with constants. */
+/* Known bits: an upper bound of the bits that can be 1, from `and` with constants, with which generators unpack
+ * quants. All bits if nothing is known. */
 static uint32_t possible_bits(const struct kb *k, struct kb_val packed)
 {
 	if (packed.id == 0) /* no memory for the value: defs may be empty */
@@ -246,8 +253,9 @@ static uint32_t possible_bits(const struct kb *k, struct kb_val packed)
 	return UINT32_MAX;
 }
 
-/* DOT_S8S8 (is_signed) or DOT_U8S8, by the cheapest dot product that there is. If all bytes of a are known to be below
- * 128, both give the same. */
+/* DOT_S8S8 (is_signed) or DOT_U8S8, by the cheapest that there is: a dot product of the same operands, the one of
+ * the other sign with a correction, products of i16, at last of single bytes. If all bytes of a are known to be
+ * below 128, the signedness of a does not matter. */
 static struct kb_val expand_byte_dot(struct kb *k, const struct kb_val *args, bool is_signed,
                                      const struct kb_caps *has)
 {
@@ -293,7 +301,9 @@ static struct kb_val dot_bf16_fma(struct kb *k, const struct kb_val *args)
 	return sum;
 }
 
-/* a + b rounded to odd. Knuth's TwoSum gives the rounding error of the nearest f32 exactly. */
+/* a + b rounded to odd. Knuth's TwoSum gives the rounding error of the nearest f32 exactly. Where error and sum
+ * differ in sign, the sum is larger in magnitude than the exact value: it is lowered by one ulp before the last bit
+ * is set. */
 static struct kb_val add_round_to_odd(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val sum = kb_add(k, a, b), part = kb_sub(k, sum, a);
@@ -308,7 +318,8 @@ static struct kb_val add_round_to_odd(struct kb *k, struct kb_val a, struct kb_v
 	return flush(k, kb_bitcast(k, kb_bin(k, KB_OR, bits, inexact), KB_F32));
 }
 
-/* DOT_BF16_ODD, as bfdot: products and sums rounded to odd, denormals flushed. */
+/* DOT_BF16_ODD, as bfdot: products and sums rounded to odd, denormals flushed. A product of two bf16 is exact in
+ * f32, so only the sums lose bits. */
 static struct kb_val dot_bf16_odd(struct kb *k, const struct kb_val *args)
 {
 	struct kb_val product[2];
@@ -322,7 +333,8 @@ static struct kb_val dot_bf16_odd(struct kb *k, const struct kb_val *args)
 
 /* ---- 2 x 2 matrix dot products ---- */
 
-/* x[i][at] for each element of the 2 x 2 result, i being its row (is_row) or its column. */
+/* Each four lanes of x are a 2 x 2 matrix [row][word along K]. Lane (r, c) of the result gets word `at` of row r of
+ * x, or, with is_row false, of row c: b is stored with a row for each column of the result. */
 static struct kb_val broadcast_2x2(struct kb *k, struct kb_val x, int at, bool is_row)
 {
 	int lanes[KB_LANES_MAX], n = kb_type_of(k, x).lanes;
@@ -344,7 +356,8 @@ static struct kb_val expand_dot_2x2(struct kb *k, enum kb_dot dot, const struct 
 	return sum;
 }
 
-/* The dot product by the best operations that `has` allows. */
+/* The dot product by the best operations that `has` allows. u7_as_signed: bytes below 128 are equal as signed ones,
+ * and the target has only the signed dot product. */
 static struct kb_val expand_dot(struct kb *k, enum kb_dot dot, const struct kb_val *args,
                                 const struct kb_caps *has)
 {
@@ -386,8 +399,8 @@ static bool has_conversion(enum kb_scalar from, enum kb_scalar to, bool has_f16)
 	return !(is_half(from) || is_half(to)) || (has_f16 && native);
 }
 
-/* The target has the instruction. On fewer than 4 lanes it is expanded, since every vector instruction concerned
- * has 4 lanes or more. */
+/* The target has the instruction. On fewer than 4 lanes it is expanded, since every vector instruction concerned has
+ * 4 lanes or more. has_dot_bf16 (AVX512-BF16) also stands for vcvtneps2bf16, for conversions that may flush. */
 static bool is_legal(const struct kb_func *f, const struct kb_inst *i, const struct kb_caps *has)
 {
 	switch (i->op) {
@@ -427,7 +440,7 @@ static bool reserve_values(struct kb *k, const struct kb_func *f)
 }
 
 /* Appends a legal instruction with its operands replaced. now: by value id of f, the id that replaces it. Its own id
- * stays; the result of KBO_VAR is the id of a variable, no value. */
+ * stays and defs follows; the result of KBO_VAR is the id of a variable, no value. */
 static void copy_inst(struct kb *k, const struct kb_inst *i, const uint32_t *now)
 {
 	struct kb_inst *to = ARENA_PUSH(k->module->arena, &k->insts);
@@ -443,7 +456,8 @@ static void copy_inst(struct kb *k, const struct kb_inst *i, const uint32_t *now
 }
 
 /* Legal instructions keep the ids of their values and variables, so types and var_types of f still hold; values of
- * expansions get ids after those of f, and `now` leads from an expanded value to its replacement. */
+ * expansions get ids after those of f, and `now` leads from an expanded value to its replacement. `module` stands in
+ * for the arena that kb_emit needs. */
 const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, const struct kb_caps *has)
 {
 	size_t first = 0;

@@ -2,7 +2,8 @@
 /*
  * Elementary functions, as in SLEEF or Cephes: Cody-Waite range reduction (constants short enough that their products
  * are exact with and without fma), a minimax polynomial, exact scaling by powers of two. Branch-free: both cases are
- * computed and one is selected.
+ * computed and one is selected. kb_min and kb_max return their second operand if either is NaN: bounds are written with
+ * x second, so that NaN stays NaN.
  */
 #include "backends/kb/math.h"
 
@@ -39,7 +40,7 @@ static struct kb_val abs_of(struct kb *k, struct kb_val x)
 	return kb_un(k, KB_ABS, x);
 }
 
-/* min(|x|, most); NaN gives NaN, since kb_min returns its second operand then. */
+/* min(|x|, most); NaN stays NaN. */
 static struct kb_val bounded_abs(struct kb *k, struct kb_val x, float most)
 {
 	struct kb_val a = abs_of(k, x);
@@ -53,7 +54,7 @@ static struct kb_val fma_consts(struct kb *k, struct kb_val x, float factor, flo
 	return kb_fma(k, x, math_const(k, x, factor), last);
 }
 
-/* copysign(x, s) for x >= 0. */
+/* copysign(x, s) for x >= 0, whose sign bit is clear. */
 static struct kb_val with_sign(struct kb *k, struct kb_val x, struct kb_val s)
 {
 	struct kb_val bit = const_i32(k, x, INT32_MIN);
@@ -84,6 +85,7 @@ static struct kb_val split_poly(struct kb *k, struct kb_val x, const float *c, i
 	return kb_fma(k, sum[1], x, sum[0]);
 }
 
+/* kb_min returns b if one is NaN, so only a NaN in a has to be selected; integers have none. */
 struct kb_val math_min(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val m = kb_min(k, a, b);
@@ -93,6 +95,7 @@ struct kb_val math_min(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_select(k, kb_cmp(k, KB_NE, a, a), a, m);
 }
 
+/* As math_min. */
 struct kb_val math_max(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val m = kb_max(k, a, b);
@@ -109,6 +112,8 @@ struct rounded {
 	struct kb_val f, i;
 };
 
+/* x + 1.5 * 2^23 has ulp 1, so the addition rounds to an integer; the bits of the sum less those of the constant are
+ * that integer. */
 static struct rounded round_near(struct kb *k, struct kb_val x)
 {
 	struct kb_val t = add_const(k, x, ROUND_MAGIC);
@@ -141,7 +146,8 @@ struct power {
 /* Rounds as ROUND_MAGIC and adds the exponent bias: the low mantissa bits are the exponent field of 2^n. */
 #define BIASED_MAGIC (ROUND_MAGIC + 127.0f)
 
-/* t: x + BIASED_MAGIC. n is x rounded to the nearest integer. */
+/* t: x + BIASED_MAGIC. n is x rounded to the nearest integer; the low 8 mantissa bits of t are n + 127, and shifted
+ * into the exponent field they are 2^n. */
 static struct power power_near(struct kb *k, struct kb_val t)
 {
 	struct kb_val width = const_i32(k, t, 23);
@@ -180,6 +186,8 @@ static struct kb_val clamp(struct kb *k, struct kb_val x, float lo, float hi)
 	return kb_max(k, math_const(k, x, lo), below);
 }
 
+/* e^x = 2^n e^r with n = round(x log2 e) and |r| <= ln 2 / 2. The clamp keeps n in the range of scale_by_power: at
+ * -106 the result is 0, at 89 infinity. */
 struct kb_val math_exp(struct kb *k, struct kb_val x)
 {
 	struct kb_val y = clamp(k, x, -106.0f, 89.0f);
@@ -198,7 +206,7 @@ struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x)
 	return kb_fma(k, q, p.scale, p.scale);
 }
 
-/* 1 + e^-x; infinity for x < -88.3. */
+/* 1 + e^-x; infinity for x < -88.3, so that quotients by it become 0. At x = 88 e^-x is lost in the sum. */
 static struct kb_val one_plus_exp_of_minus(struct kb *k, struct kb_val x)
 {
 	struct kb_val y = clamp(k, x, -89.0f, 88.0f), one = math_const(k, x, 1.0f);
@@ -217,6 +225,7 @@ static struct kb_val exp2_poly(struct kb *k, struct kb_val f)
 	return kb_fma(k, f, math_poly(k, f, c, 6), one);
 }
 
+/* 2^x = 2^n 2^f; x <= -127 is clamped to -127, where the scale has the bits of 0. The reduction x - n is exact. */
 struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x)
 {
 	struct kb_val y = kb_max(k, math_const(k, x, -127.0f), x);
@@ -277,6 +286,8 @@ static struct kb_val log_special(struct kb *k, struct kb_val x, struct kb_val y)
 	return kb_select(k, kb_cmp(k, KB_LT, x, zero), nan, r);
 }
 
+/* log x = e ln 2 + log m for x = m 2^e, added from the small terms to the large one: f and its tail, e times the low
+ * part of ln 2, e times the high part. */
 struct kb_val math_log(struct kb *k, struct kb_val x)
 {
 	struct mantissa_exponent n = normalize(k, x);
@@ -328,6 +339,8 @@ static struct kb_val pow_extreme(struct kb *k, struct kb_val a, struct kb_val b,
 	return kb_select(k, is_inf, kb_select(k, up, inf, zero), y);
 }
 
+/* The magnitude |a|^b, then the special cases of IEEE 754, later ones overriding: sign of a < 0 for odd b, NaN for a
+ * finite a < 0 with fractional b, NaN operands, and 1 for a = 1 or b = 0 even with NaN. */
 struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val zero = math_const(k, a, 0.0f), one = math_const(k, a, 1.0f);
@@ -352,8 +365,8 @@ struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
 
 /* ---- trigonometry ---- */
 
-/* Cody-Waite reduction x = n pi/2 + r. pi/2 is split into pieces of 9 bits, whose products with n are exact for |n| <
- * 2^15. Returns r. */
+/* Cody-Waite reduction x = n pi/2 + r with n = round(x 2/pi). pi/2 is split into pieces of 9 bits, whose products
+ * with n are exact for |n| < 2^15. Returns r. */
 static struct kb_val trig_reduce(struct kb *k, struct kb_val x, struct rounded *n)
 {
 	static const float pieces[] = {0x1.92p0f, 0x1.fbp-12f, 0x1.51p-22f, 0x1.0b4612p-34f};
@@ -436,7 +449,7 @@ static struct kb_val erf_near(struct kb *k, struct kb_val x)
 	return kb_fma(k, x, math_poly(k, kb_mul(k, x, x), c, 7), x);
 }
 
-/* erfc(a) = 2^P(a) for a in [0.95, 6]. */
+/* erfc(a) = 2^P(a) for a in [0.95, 6]; a is bounded by 6, from where on erf is 1 in f32. */
 static struct kb_val erfc_far(struct kb *k, struct kb_val a)
 {
 	static const float c[] = {0x1.834f92p-12f, -0x1.a15e76p0f,  -0x1.d2c256p-1f, -0x1.45c07cp-3f,
@@ -446,6 +459,7 @@ static struct kb_val erfc_far(struct kb *k, struct kb_val a)
 	return math_exp2_nonpositive(k, split_poly(k, bounded, c, 10));
 }
 
+/* A polynomial near 0, where 1 - erfc(x) would cancel; beyond, 1 - erfc(|x|) with the sign of x. */
 struct kb_val math_erf(struct kb *k, struct kb_val x)
 {
 	struct kb_val a = abs_of(k, x);
@@ -466,7 +480,7 @@ struct kb_val math_gelu(struct kb *k, struct kb_val x)
 	                          -0x1.45c9e0p-17f, 0x1.9340e0p-21f,  -0x1.adaf7cp-26f};
 	struct kb_val a = bounded_abs(k, x, 20.0f);
 	struct kb_val tail = math_exp2_nonpositive(k, split_poly(k, a, c, 11));
-	struct kb_val ramp = kb_max(k, math_const(k, x, -0.0f), x);
+	struct kb_val ramp = kb_max(k, math_const(k, x, -0.0f), x); /* -0.0: gelu(-0) is -0 */
 	return kb_fma(k, kb_un(k, KB_NEG, a), tail, ramp);
 }
 

@@ -13,8 +13,8 @@
 /*
  * Alignment analysis: for every value the largest known power of two that divides it (an integer) or its address (a
  * pointer), as LLVM's KnownBits counts trailing zeros. A forward data-flow pass; variables, which loops assign, begin
- * at the maximum and are lowered until a fixed point. OpenCL needs it: GPU compilers split a vector access into
- * scalar ones unless its alignment is stated.
+ * at the maximum and are lowered until a fixed point. Alignments are stored as log2, the number of trailing zero bits.
+ * OpenCL needs it: GPU compilers split a vector access into scalar ones unless its alignment is stated.
  */
 
 #define LOG2_MAX 31 /* the alignment of 0, above any that an access needs */
@@ -25,6 +25,7 @@ struct alignments {
 	bool changed;
 };
 
+/* Trailing zero bits of v, at most LOG2_MAX, which 0 has: every power of two divides it. */
 static int log2_of(int64_t v)
 {
 	int n = 0;
@@ -38,8 +39,9 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
-/* log2 of the alignment of x op y, those of x and y being a and b (trailing zero bits add in products, the smaller one
- * counts in sums; `and` keeps the larger). by: the instruction that defines y, or NULL. */
+/* log2 of the alignment of x op y, those of x and y being a and b: trailing zeros add in products, `and` keeps the
+ * larger number of them, sums and choices the smaller; after division and right shifts nothing is known. by: the
+ * instruction that defines y (NULL: unknown), for shifts by a constant. */
 static int align_of_bin(enum kb_bin op, int a, int b, const struct kb_inst *by)
 {
 	bool is_const = by != NULL && by->op == KBO_CONST_INT;
@@ -62,8 +64,9 @@ static int align_of_bin(enum kb_bin op, int a, int b, const struct kb_inst *by)
 	return 0;
 }
 
-/* log2 of the alignment of the result of i; 0: nothing known. definitions: by value id, the instruction that defines
- * it. */
+/* log2 of the alignment of the result of i; 0: nothing known, as for loaded values. definitions: by value id, the
+ * instruction that defines it. A conversion between integers keeps trailing zeros; a loop index is its begin plus
+ * multiples of the step. */
 static int align_of_result(const struct alignments *a, const struct kb_inst *i,
                            const struct kb_inst *const *definitions)
 {
@@ -98,7 +101,8 @@ static void lower_to(struct alignments *a, uint8_t *align, int to)
 	a->changed = true;
 }
 
-/* Lowers what instruction i defines: its result, or the variable that it sets. */
+/* Lowers the alignment of the result of i, or of the variable that it sets. A VAR without initial value lowers
+ * nothing: its value comes from a SET. */
 static void visit(struct alignments *a, const struct kb_inst *i, const struct kb_inst *const *definitions)
 {
 	if (i->op == KBO_VAR && i->n_args > 0 && i->args[0].id)
@@ -134,7 +138,8 @@ const uint8_t *kb_alignments(const struct kb_func *f, struct arena *arena)
 	return a.values;
 }
 
-/* Address = ptr + (index + imm) elements: the least of the three. What the generator states (align) may be more. */
+/* Address = ptr + (index + imm) elements: the least of the three, limited to 4096. The alignment that the generator
+ * states (align) may be more. A store has its value before pointer and index. */
 int kb_access_align(const uint8_t *alignments, const struct kb_inst *i)
 {
 	size_t ptr = i->op == KBO_STORE || i->op == KBO_STORE_PART;
@@ -154,6 +159,7 @@ struct dce {
 	bool changed;
 };
 
+/* VAR and SET are live if their variable is read, others if their value is used or they have an effect. */
 static bool is_live(const struct dce *p, const struct kb_inst *inst)
 {
 	if (inst->op == KBO_SET)
@@ -163,8 +169,8 @@ static bool is_live(const struct dce *p, const struct kb_inst *inst)
 	return kb_has_side_effect(inst->op) || (inst->result && p->values[inst->result]);
 }
 
-/* One backward pass. Uses follow definitions, except that a loop may read a variable before the SET that follows
- * in its body: the caller repeats until nothing changes. */
+/* One backward pass. Uses follow definitions, so it reaches the operands of what it marks, except that a loop may
+ * read a variable before the SET that follows in its body: the caller repeats until nothing changes. */
 static void mark_live(struct dce *p)
 {
 	p->changed = false;
@@ -180,7 +186,8 @@ static void mark_live(struct dce *p)
 	}
 }
 
-/* Marks to a fixed point, then compacts the list in place. Ids stay, so that nothing else changes. */
+/* Marks to a fixed point, then compacts the list in place. Ids stay, so that nothing else changes. Without memory
+ * nothing is removed; a module with an error stays as it is, for kb_verify. */
 void kb_dce(struct kb *k)
 {
 	struct arena a;
@@ -228,7 +235,8 @@ static bool same_imm(const struct pairing *p, const struct kb_inst *x, const str
 }
 
 /* x and y are equal for the correspondence so far, which their results extend: operands by correspondence, all else
- * alike. Locations count only if they are kept. */
+ * alike. fimm is compared bit by bit, since -0.0 and NaN matter; `detail` is the union of the fields by opcode;
+ * locations are 0 unless they are kept. */
 static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct kb_inst *y)
 {
 	if (x->op != y->op || !kb_same_type(x->type, y->type) || x->n_args != y->n_args ||
@@ -271,7 +279,8 @@ static bool same_insts(struct pairing *p)
 	return i == p->a->n_insts && j == p->b->n_insts;
 }
 
-/* Same variant, parameters and code. Names of functions, values and variables, and comments may differ. */
+/* Same variant, linkage, result, work-items, parameters and code. Names of functions, values and variables, and
+ * comments may differ. False without memory: then both functions stay. */
 static bool same_func(const struct kb_func *a, const struct kb_func *b)
 {
 	struct arena arena;
@@ -287,6 +296,8 @@ static bool same_func(const struct kb_func *a, const struct kb_func *b)
 	return same;
 }
 
+/* Called after each kernel, so the last function need only be compared with the earlier ones, which differ from each
+ * other. */
 const struct kb_func *kb_dedup_last(struct kb_module *m)
 {
 	size_t last = kb_func_count(m) - 1;

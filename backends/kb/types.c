@@ -20,6 +20,7 @@ bool kb_is_int(enum kb_scalar s)
 	return s == KB_I8 || s == KB_U8 || s == KB_I16 || s == KB_U16 || is_wide_int(s);
 }
 
+/* INDEX is stored as i64, whatever its width in registers (KB_INDEX in kb.h). */
 int kb_scalar_bytes(enum kb_scalar s)
 {
 	switch (s) {

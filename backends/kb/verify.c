@@ -45,7 +45,7 @@ static void enter_scope(struct verifier *v)
 	v->scopes[v->n_scopes++] = (struct scope){v->n_values, v->n_vars};
 }
 
-/* Makes the result of inst visible until its scope ends. */
+/* Makes the result of inst visible until its scope ends: pushes it on the stack of its kind, which leave_scope pops. */
 static void define(struct verifier *v, size_t at, const struct kb_inst *inst)
 {
 	bool is_var = inst->op == KBO_VAR;
@@ -69,7 +69,8 @@ static const struct kb_func *find_func(const struct kb_module *m, const char *na
 	return NULL;
 }
 
-/* A call of a function of the module matches its parameters; external functions are declared by the emitter. */
+/* A call of a function of the module matches its parameters (its first instructions) and result; a name without
+ * definition here is external, and the emitter declares it. */
 static void check_call(struct verifier *v, size_t at, const struct kb_inst *inst)
 {
 	const struct kb_func *callee = find_func(v->m, inst->name);
@@ -103,7 +104,7 @@ static void check_uses(struct verifier *v, size_t at, const struct kb_inst *inst
 }
 
 /* Checks one instruction. Scopes change between its uses and its definition: a loop's bounds are outside, its index
- * belongs to the loop. */
+ * belongs to the loop; an ELSE ends the scope of its IF and begins one. */
 static void check_inst(struct verifier *v, size_t at, const struct kb_inst *inst)
 {
 	bool ends = inst->op == KBO_END_LOOP || inst->op == KBO_END_FOREVER || inst->op == KBO_END_IF ||
@@ -120,8 +121,9 @@ static void check_inst(struct verifier *v, size_t at, const struct kb_inst *inst
 	define(v, at, inst);
 }
 
-/* Work-group rules that hold statically: a kernel with barriers returns only at its end, and shared arrays fit.
- * That all work-items reach each barrier is checked by the interpreter of the tests. */
+/* Work-group rules that hold statically: a kernel with barriers returns only as its last instruction (a work-item
+ * that returned would miss a barrier), and shared arrays fit into local memory. That all work-items reach each
+ * barrier is checked by the interpreter of the tests. */
 static void check_kernel(struct verifier *v)
 {
 	const struct kb_func *f = v->f;
@@ -143,7 +145,8 @@ static void check_kernel(struct verifier *v)
 		fail(v, f->n_insts, "more shared memory than a work-group of the target has");
 }
 
-/* Checks one function; the first violation is reported as an internal error. */
+/* Checks one function; the first violation is reported as an internal error. Arrays have one element more than
+ * needed, since an arena returns NULL for none. */
 static enum tfmc_status verify_func(const struct kb_module *m, const struct kb_func *f,
                                     struct diag_context *cx)
 {
@@ -167,6 +170,7 @@ static enum tfmc_status verify_func(const struct kb_module *m, const struct kb_f
 	return st;
 }
 
+/* The first error of the builder, then each function: finished, with a name of its own, and valid. */
 enum tfmc_status kb_verify(const struct kb_module *m, struct diag_context *cx)
 {
 	if (arena_failed(m->arena))
