@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block arena, see arena.h. Every block has a scratch area for requests after a failure, so it exists if any block
- * does. */
+/*
+ * Block arena, see arena.h: a list of blocks, of which only the newest is filled. Every block has a scratch area for
+ * requests after a failure, so it exists if any block does. All such requests share it: callers that write what they
+ * allocated test `failed`, too. Sizes that overflow are reported here (memory_failed), others by memory_alloc.
+ */
 #include "ir/support/arena.h"
 
 #include <stdio.h>
@@ -45,6 +48,7 @@ struct arena_mark arena_mark(const struct arena *a)
 	return (struct arena_mark){a->head, a->head == NULL ? 0 : a->head->used, a->used_bytes};
 }
 
+/* Frees the blocks that are newer than the mark; the one it is in becomes the newest again. `failed` stays. */
 void arena_release(struct arena *a, struct arena_mark mark)
 {
 	free_until(a, mark.block);
@@ -67,7 +71,7 @@ static void *fail(struct arena *a, size_t n)
 }
 
 /* Adds a block with space for n bytes; false without memory. Block sizes double up to BLOCK_BYTES_MAX; a larger
- * request gets a block of its size. */
+ * request gets a block of its size. An arena that is only zeroed (block_bytes 0) begins with the smallest. */
 static bool add_block(struct arena *a, size_t n)
 {
 	size_t size = a->block_bytes < BLOCK_BYTES_MIN ? BLOCK_BYTES_MIN : a->block_bytes;
@@ -88,6 +92,8 @@ static bool add_block(struct arena *a, size_t n)
 	return true;
 }
 
+/* Rounds up to the alignment of any object, so that the next address is aligned, too. A limit is set by the caller:
+ * exceeding it is no lack of memory, and the handler is not called. */
 void *arena_alloc(struct arena *a, size_t n)
 {
 	const size_t align = _Alignof(max_align_t);
@@ -124,6 +130,7 @@ void *arena_calloc(struct arena *a, size_t count, size_t size)
 	return arena_alloc(a, n);
 }
 
+/* After a failure p may be the scratch area, which is smaller: nothing is copied. */
 void *arena_grow(struct arena *a, void *old, size_t count, size_t want, size_t size)
 {
 	if (want <= count && old != NULL)
@@ -134,6 +141,7 @@ void *arena_grow(struct arena *a, void *old, size_t count, size_t want, size_t s
 	return p;
 }
 
+/* The scratch area of a failed arena is no place for a string: "". */
 const char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
 	size_t total;
@@ -155,6 +163,7 @@ const char *arena_strdup(struct arena *a, const char *s)
 	return arena_strndup(a, s, strlen(s));
 }
 
+/* Formats twice: the first time for the length. */
 const char *arena_vprintf(struct arena *a, const char *fmt, va_list ap)
 {
 	va_list again;

@@ -43,8 +43,8 @@ static inline void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint
 	v[b] = rotate_right(v[b] ^ v[c], 63);
 }
 
-/* The function F of RFC 7693, 3.2: updates the state with one block, which b->bytes counts already. is_last: the
- * finalization flag inverts v[14]. */
+/* The function F of RFC 7693, 3.2: updates the state with one block, which b->bytes counts already (of the 128-bit
+ * count the upper half is 0). is_last: the finalization flag inverts v[14]. */
 static void compress(struct blake2b *b, const unsigned char *block, int is_last)
 {
 	uint64_t m[16], v[16];
@@ -71,6 +71,7 @@ static void compress(struct blake2b *b, const unsigned char *block, int is_last)
 		b->h[i] ^= v[i] ^ v[i + 8];
 }
 
+/* Only the first word of the parameter block is not 0: digest length, no key, fanout and depth 1. */
 void blake2b_begin(struct blake2b *b)
 {
 	*b = (struct blake2b){0};
@@ -78,7 +79,8 @@ void blake2b_begin(struct blake2b *b)
 	b->h[0] ^= 0x01010000u ^ BLAKE2B_BYTES;
 }
 
-/* The last block is compressed differently, so a full block is buffered until more bytes follow. */
+/* The last block is compressed differently, so a full block is buffered until more bytes follow; others are
+ * compressed where they are. */
 void blake2b_add(struct blake2b *b, const void *bytes, size_t n)
 {
 	const unsigned char *p = bytes;
@@ -180,12 +182,13 @@ static inline __attribute__((always_inline)) void compress_lanes(lanes *h, const
 		h[i] ^= v[i] ^ v[i + 8];
 }
 
+/* Lane l hashes chunk l: the message words of all chunks are gathered into vectors, 16 of each block. */
 TFMC_MULTIVERSION void blake2b_chunks(const void *bytes, size_t n,
                                       unsigned char out[BLAKE2B_LANES][BLAKE2B_BYTES])
 {
 	lanes h[8], m[16];
 	for (int i = 0; i < 8; i++)
-		/* parameter block: no key, fanout and depth 1 */
+		/* as blake2b_begin */
 		h[i] = (lanes){0} + (i == 0 ? start[0] ^ 0x01010000u ^ BLAKE2B_BYTES : start[i]);
 	for (size_t at = 0; at < n; at += BLAKE2B_BLOCK) {
 		for (size_t l = 0; l < BLAKE2B_LANES; l++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growable buffer. An empty one points to a constant "", so data is always a string; memory is allocated with the first
- * byte. */
+/* Growable buffer. An empty one (cap 0) points to a constant "", which is never written or freed, so data is always a
+ * string; memory is allocated with the first byte. A failed buffer keeps its bytes and ignores what is appended. */
 #include "ir/support/buf.h"
 
 #include <stdio.h>
@@ -38,7 +38,8 @@ bool buf_failed(const struct buf *b)
 	return b->failed;
 }
 
-/* Grows the capacity for n more bytes and the terminator. False without memory; then the buffer has failed. */
+/* Grows the capacity for n more bytes and the terminator, by doubling, so that appending is linear in time. False
+ * without memory; then the buffer has failed. */
 static bool reserve(struct buf *b, size_t n)
 {
 	size_t need, cap = b->cap == 0 ? 64 : b->cap;
@@ -100,6 +101,7 @@ void buf_fill(struct buf *b, char c, size_t n)
 	b->data[b->len] = '\0';
 }
 
+/* Formats twice: the first time for the length. */
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
 	va_list again;
@@ -152,7 +154,8 @@ void buf_f64(struct buf *b, double v)
 	buf_bytes(b, text, number_print_f64(text, v));
 }
 
-/* Appends one character of a quoted string; returns its bytes in s. */
+/* Appends one character of a quoted string; returns its bytes in s. A byte of invalid UTF-8 is escaped alone, so
+ * that the text is valid. */
 static size_t quote_char(struct buf *b, const char *s, size_t n)
 {
 	uint32_t cp = 0;
@@ -189,6 +192,7 @@ void buf_quoted(struct buf *b, const char *s)
 	buf_char(b, '"');
 }
 
+/* A control character as JSON escape, of which \n and \t are short. */
 static void json_escape(struct buf *out, uint32_t cp)
 {
 	if (cp == '\n')
@@ -199,6 +203,8 @@ static void json_escape(struct buf *out, uint32_t cp)
 		buf_printf(out, "\\u%04x", (unsigned)cp);
 }
 
+/* Escapes what utf8_is_control names (JSON requires it below 0x20), as \u and four digits; code points above 0xffff
+ * would not fit. */
 void buf_json(struct buf *out, const char *text)
 {
 	size_t n = strlen(text), len;

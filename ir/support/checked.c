@@ -47,6 +47,7 @@ bool checked_mul_size(size_t a, size_t b, size_t *out)
 	return true;
 }
 
+/* False also if align is no power of two. */
 bool checked_round_up_i64(int64_t a, int64_t align, int64_t *out)
 {
 	int64_t r;
@@ -76,6 +77,7 @@ bool checked_product_i64(const int64_t *factors, size_t n, int64_t *out)
 	return true;
 }
 
+/* Euclid's algorithm; remainders have the sign of the dividend, so the last one may be negative. */
 int64_t gcd_i64(int64_t a, int64_t b)
 {
 	while (b != 0) {

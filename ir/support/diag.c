@@ -28,6 +28,7 @@ void diag_destroy(struct diag_context *cx)
 	cx->cap_sources = 0;
 }
 
+/* Numbers count from 1, since source 0 of a location is none. */
 uint32_t diag_add_source(struct diag_context *cx, const char *name, const char *text, size_t len)
 {
 	const char *name_copy = arena_strdup(&cx->arena, name);
@@ -56,7 +57,8 @@ const char *diag_source_name(const struct diag_context *cx, uint32_t source)
 	return source == 0 || source > cx->n_sources ? "" : cx->sources[source - 1].name;
 }
 
-/* The error was reported before with the same code, location and message; else records it, up to DIAG_REPORTED_MAX. */
+/* The error was reported before with the same code, location and message (compared by hash); else records it. Only
+ * the first DIAG_REPORTED_MAX errors are recorded: those after them always count as new. */
 static bool is_repeated(struct diag_context *cx, const struct diag *d)
 {
 	const uint32_t at[] = {(uint32_t)d->code, d->loc.source, d->loc.line, d->loc.col};
@@ -79,7 +81,8 @@ bool diag_is_full(const struct diag_context *cx)
 }
 
 /* Counts the diagnostic and passes it to the sink, unless it is a repeated error or beyond the limit, or a note of
- * one. */
+ * one. Fullness is tested before counting, so that the error that reaches the limit is shown. Remarks leave
+ * drop_notes as it is. */
 static void emit(struct diag_context *cx, struct diag d, const char *fmt, va_list ap)
 {
 	struct buf message;
@@ -154,6 +157,7 @@ static void emit_about(struct diag_context *cx, struct diag d, const char *fmt, 
 	va_end(ap);
 }
 
+/* Goes through emit_about, since emit needs a va_list. */
 void diag_remark_about(struct diag_context *cx, struct loc loc, const struct diag_remark *about)
 {
 	const char *path = about->path, *function = about->function;
@@ -180,8 +184,8 @@ static const struct style plain_style = {"", "", "", "", "", "", ""};
 static const struct style color_style = {"\x1b[1;31m", "\x1b[1;35m", "\x1b[1;36m", "\x1b[1;34m",
                                          "\x1b[1m",    "\x1b[1;32m", "\x1b[0m"};
 
-/* Appends one character, escaped if it is a control character; `cell`: its position, for tabs. *taken: its bytes in s.
- * Returns its width in cells. */
+/* Appends one character, escaped if it is a control character or invalid; `cell`: its position, for tabs. *taken:
+ * its bytes in s. Returns its width in cells: that of an escape is its length, as it is ASCII. */
 static unsigned put_char(struct buf *out, const char *s, size_t n, unsigned cell, size_t *taken)
 {
 	uint32_t cp = 0;
@@ -204,7 +208,8 @@ static unsigned put_char(struct buf *out, const char *s, size_t n, unsigned cell
 	return (unsigned)(out->len - before);
 }
 
-/* Appends a message or name with all control characters escaped. */
+/* Appends a message or name with all control characters escaped. Line ends and tabs are escaped by name: a message
+ * is one line. */
 static void put_safe(struct buf *out, const char *s)
 {
 	size_t n = strlen(s), taken;
@@ -243,8 +248,8 @@ struct underline {
 	unsigned caret, caret_end;
 };
 
-/* Converts the code points of `loc` to cells of the line. A column after the end of the line puts the caret
- * there; the underline has at least one cell. */
+/* Converts the code points of `loc` to cells of the line, by rendering them to a scratch buffer. A column after the
+ * end of the line puts the caret there; the underline has at least one cell. */
 static struct underline find_underline(const char *line, size_t len, struct loc loc)
 {
 	struct underline l = {0, 0};
@@ -267,7 +272,8 @@ static struct underline find_underline(const char *line, size_t len, struct loc 
 	return l;
 }
 
-/* Appends cells [from, from + WINDOW_CELLS) of the line. */
+/* Appends cells [from, from + WINDOW_CELLS) of the line. A character that is cut at `from` becomes blanks, so that
+ * the caret stays in its column; `...` marks the cut end. */
 static void put_window(struct buf *out, const char *line, size_t len, unsigned from)
 {
 	struct buf piece;
@@ -288,7 +294,8 @@ static void put_window(struct buf *out, const char *line, size_t len, unsigned f
 	buf_destroy(&piece);
 }
 
-/* Appends the source line and below it `^~~~` under `loc`. A long line is clipped so that the caret is visible. */
+/* Appends the source line and below it `^~~~` under `loc`. A long line is clipped so that the caret is visible: the
+ * window begins MARGIN_CELLS before it, with `...` in front. */
 static void put_source(struct buf *out, const char *line, size_t len, struct loc loc, const struct style *st)
 {
 	struct underline l = find_underline(line, len, loc);
@@ -328,6 +335,8 @@ static const char *severity_style(const struct style *st, enum diag_severity s)
 	return "";
 }
 
+/* The parts as in diag.h: location, severity, message, code; then the source line if it is known. Names and messages
+ * quote input, so control characters in them are escaped. */
 void diag_render(struct buf *out, const struct diag_context *cx, const struct diag *d, bool color)
 {
 	const struct style *st = color ? &color_style : &plain_style;

@@ -2,7 +2,9 @@
 /*
  * Myers' algorithm in linear space: the middle of a shortest edit path splits both texts, and the parts are compared
  * recursively. Lines that are not on a diagonal of the path are marked as changed; then the hunks follow from the
- * marks. Invariant: the unmarked lines of both texts are equal, in order.
+ * marks. Invariant: the unmarked lines of both texts are equal, in order. A path goes over points (i, k): i lines of
+ * the first text and k of the second are behind it. A change moves it to a neighbouring diagonal, equal lines along
+ * one.
  */
 #include "ir/support/diff.h"
 
@@ -72,7 +74,9 @@ static bool inside(const struct box *x, ptrdiff_t i, ptrdiff_t k)
 	return i >= x->a0 && i <= x->a1 && k >= x->b0 && k <= x->b1;
 }
 
-/* The furthest line of the first text that is reached on diagonal k with `depth` changes from the beginning. */
+/* The furthest line of the first text that is reached on diagonal k with `depth` changes from the beginning: an
+ * added line keeps i and comes from diagonal k + 1, a removed one increases i and comes from k - 1; then equal
+ * lines. -NEVER: no such path stays inside of the box. */
 static ptrdiff_t step_down(const struct differ *d, const struct box *x, ptrdiff_t k, ptrdiff_t depth)
 {
 	const ptrdiff_t *v = d->down + d->zero;
@@ -88,7 +92,8 @@ static ptrdiff_t step_down(const struct differ *d, const struct box *x, ptrdiff_
 	return i;
 }
 
-/* The furthest line of the first text that is reached backward on diagonal k with `depth` changes from the end. */
+/* The furthest line of the first text that is reached backward on diagonal k with `depth` changes from the end; as
+ * step_down with all directions reversed, NEVER if there is none. */
 static ptrdiff_t step_up(const struct differ *d, const struct box *x, ptrdiff_t k, ptrdiff_t depth)
 {
 	const ptrdiff_t *v = d->up + d->zero;
@@ -104,11 +109,10 @@ static ptrdiff_t step_up(const struct differ *d, const struct box *x, ptrdiff_t 
 	return i;
 }
 
-/*
- * Searches forward and backward in turn until both reach the same diagonal: a point of a shortest path, lines
- * of the first text in *ai, of the second in *bi. Diagonals are counted from the corner that a search begins
- * at; delta is the distance of the corners.
- */
+/* Searches forward and backward in turn until both reach the same diagonal: a point of a shortest path, lines of the
+ * first text in *ai, of the second in *bi. Diagonals are counted from the corner that a search begins at; delta is
+ * the distance of the corners. By parity the searches meet in a forward step if delta is odd, else in a backward
+ * one. */
 static void find_middle(struct differ *d, const struct box *x, ptrdiff_t *ai, ptrdiff_t *bi)
 {
 	ptrdiff_t delta = (x->a1 - x->a0) - (x->b1 - x->b0), *down = d->down + d->zero, *up = d->up + d->zero;
@@ -176,8 +180,8 @@ static void skip_change(const struct differ *d, size_t *i, size_t *k)
 		(*k)++;
 }
 
-/* The hunk of the next change at or after (i, k); false if there is none. Changes closer than twice the context share a
- * hunk. */
+/* The hunk of the next change at or after (i, k); false if there is none. A hunk ends after more than twice the
+ * context of equal lines, since the context of both changes would touch before; equal lines advance in both texts. */
 static bool next_hunk(const struct differ *d, size_t i, size_t k, struct hunk *out)
 {
 	while (i < d->a.n && k < d->b.n && !d->a.changed[i] && !d->b.changed[k]) {
@@ -215,7 +219,7 @@ static void put_line(struct buf *out, char sign, const struct line *l)
 	buf_char(out, '\n');
 }
 
-/* The last line before the hunk that is not indented, as diff -p shows the function. */
+/* The last line before the hunk that is not indented, empty or a closing brace, as diff -p shows the function. */
 static void put_section(struct buf *out, const struct lines *l, size_t at)
 {
 	while (at > 0 && (l->items[at - 1].len == 0 || strchr(" \t}", l->items[at - 1].text[0]) != NULL))
@@ -247,6 +251,8 @@ static void put_hunk(struct buf *out, const struct differ *d, const struct hunk 
 	}
 }
 
+/* Paths have at most a.n + b.n changes, so diagonals reach from -(a.n + b.n) to a.n + b.n, and steps look at one
+ * more on each side. */
 bool diff_unified(struct buf *out, const struct diff_text *before, const struct diff_text *after)
 {
 	struct differ d = {0};

@@ -9,8 +9,9 @@
 
 #define BUDGET 4096 /* alternatives that are tried */
 
-/* Matches all of the text against a pattern without braces. `star` is the last star, `from` the text after what
- * it matches so far. */
+/* Matches all of the text against a pattern without braces. `star` is the last star, `from` the text after what it
+ * matches so far: on a mismatch it takes one character more. Earlier stars stay: what they could take, the last one
+ * can take. */
 static bool match_stars(const char *glob, const char *text)
 {
 	const char *star = NULL, *from = NULL;
@@ -31,8 +32,9 @@ static bool match_stars(const char *glob, const char *text)
 	return glob[strspn(glob, "*")] == '\0';
 }
 
-/* Matches with the first braces replaced by each alternative in turn. False, too, when the budget is used up or
- * the expanded pattern is too long. */
+/* Matches with the first braces replaced by each alternative in turn (`alt` runs over them, the comma or brace after
+ * it is skipped by the loop), recursively. False, too, when the budget is used up or the expanded pattern is too
+ * long. */
 static bool match_braces(const char *glob, const char *text, unsigned *budget)
 {
 	const char *open = strchr(glob, '{');

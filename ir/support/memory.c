@@ -46,6 +46,8 @@ static bool is_handling(void)
 	return atomic_load(&process.owner) == &this_thread;
 }
 
+/* Does nothing without a handler, or in the thread that runs it, whose own failures it survives by the reserve. The
+ * compare-exchange makes this thread the owner; when it fails it overwrites `none`. */
 void memory_failed(size_t bytes)
 {
 	char stage[STAGE_MAX];
@@ -68,8 +70,8 @@ static bool is_reserved(const void *p)
 	return at >= begin && at < begin + sizeof(reserve);
 }
 
-/* Allocates n bytes of the reserve, which is never freed, for the thread that runs the handler. NULL when it is
- * used up. */
+/* Allocates n bytes of the reserve, which is never freed, for the thread that runs the handler; no lock is needed,
+ * as there is one. NULL when it is used up. */
 static void *from_reserve(size_t n)
 {
 	const size_t align = _Alignof(max_align_t);
@@ -82,6 +84,7 @@ static void *from_reserve(size_t n)
 	return p;
 }
 
+/* At least one byte, since malloc(0) may be NULL without a failure. */
 void *memory_alloc(size_t n)
 {
 	if (is_handling())
@@ -105,6 +108,7 @@ void *memory_zeroed(size_t count, size_t size)
 	return p;
 }
 
+/* The handler may resize its own blocks, or some that were allocated before it ran. */
 void *memory_resize(void *p, size_t old, size_t n)
 {
 	if (!is_handling()) {

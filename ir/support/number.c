@@ -24,7 +24,7 @@ struct decimal {
 	int exponent; /* of the first digit: d.ddd * 10^exponent */
 };
 
-/* Splits "d.ddde+XX", printed in any locale. */
+/* Splits "d.ddde+XX", printed in any locale: the decimal point is skipped, whichever character it is. */
 static void split_scientific(const char *s, struct decimal *out)
 {
 	out->n_digits = 0;
@@ -49,7 +49,8 @@ static bool round_trips(const struct decimal *d, double v, bool single)
 	return single ? strtof(text, NULL) == (float)v : strtod(text, NULL) == v;
 }
 
-/* The shortest decimal that round-trips, by trying precisions; v is finite and positive. */
+/* The shortest decimal that round-trips, by trying precisions; v is finite and positive. 9 digits of an f32 and 17
+ * of an f64 always do. */
 static void find_shortest(double v, bool single, struct decimal *out)
 {
 	char text[64];
@@ -62,7 +63,8 @@ static void find_shortest(double v, bool single, struct decimal *out)
 	}
 }
 
-/* Positional notation from 1e-4 to 1e16, else scientific with at least two exponent digits. */
+/* Positional notation from 1e-4 to 1e16, with at least one digit after the point, else scientific with at least two
+ * exponent digits: as Python prints floats. */
 static size_t format_decimal(char *out, const struct decimal *d, bool negative)
 {
 	char *p = out;
@@ -128,8 +130,9 @@ struct scan {
 	bool sticky;      /* a dropped digit is not zero */
 };
 
-/* Consumes digits into sc->text, the first DIGITS_MAX of them; those of a fraction lower the exponent. Of
- * further ones only their number counts, and whether one is not 0 (sticky). Returns the number of digits. */
+/* Consumes digits into sc->text, the first DIGITS_MAX of them; those of a fraction lower the exponent. Of further
+ * ones only their number counts, and whether one is not 0 (sticky). Leading zeros are not stored: they are not
+ * significant. Returns the number of digits. */
 static size_t scan_digits(struct scan *sc, const char *s, size_t n, bool fraction)
 {
 	size_t i = 0;
@@ -147,7 +150,8 @@ static size_t scan_digits(struct scan *sc, const char *s, size_t n, bool fractio
 	return i;
 }
 
-/* [eE][+-]digits at s; false when malformed. */
+/* [eE][+-]digits at s; false when malformed. Large exponents are clamped, far beyond the range of f64, so that they
+ * cannot overflow. */
 static bool scan_exponent(struct scan *sc, const char *s, size_t n)
 {
 	size_t i = 1;
@@ -165,8 +169,8 @@ static bool scan_exponent(struct scan *sc, const char *s, size_t n)
 	return i == n;
 }
 
-/* The value of the scanned digits, rounded once, by strtod. A digit 1 in place of dropped digits keeps a value
- * just above a tie from being rounded as the tie. */
+/* The value of the scanned digits, rounded once, by strtod, which sees no decimal point and so no locale. A digit 1
+ * in place of dropped digits keeps a value just above a tie from being rounded as the tie. */
 static double scan_value(struct scan *sc)
 {
 	int64_t e = sc->exponent;
@@ -206,6 +210,7 @@ static bool parse_decimal(const char *s, size_t n, double *out)
 	return true;
 }
 
+/* `inf` and `nan` take a sign, too. */
 bool number_parse_f64(const char *s, size_t n, double *out)
 {
 	bool negative = false;
@@ -252,6 +257,7 @@ bool number_parse_i64(const char *s, size_t n, int64_t *out)
 
 static const char units[] = "kMGTPE";
 
+/* Counts in tenths of the unit, rounded up at each step: the result is the exact value rounded up. */
 size_t number_print_bytes(char out[NUMBER_TEXT_MAX], uint64_t bytes)
 {
 	uint64_t tenths = bytes;
@@ -264,6 +270,7 @@ size_t number_print_bytes(char out[NUMBER_TEXT_MAX], uint64_t bytes)
 	                        (unsigned)(tenths % 10), units[unit]);
 }
 
+/* strchr would find the terminator of `units`, hence the test for a zero byte. */
 bool number_parse_bytes(const char *s, size_t n, uint64_t *out)
 {
 	double value, scale = 1;

@@ -32,7 +32,8 @@ void strmap_init(struct strmap *m, struct arena *arena)
 	*m = (struct strmap){.arena = arena};
 }
 
-/* The entry with the key s[0, n) and that hash; NULL if it is absent. */
+/* The entry with the key s[0, n) and that hash; NULL if it is absent. The table is at most half full, so an empty
+ * slot ends the search. */
 static struct strmap_entry *find_entry(const struct strmap *m, const char *s, size_t n, uint32_t hash)
 {
 	if (m->n_slots == 0)
@@ -54,7 +55,8 @@ static void insert_slot(struct strmap *m, uint32_t hash, size_t index)
 	m->slots[i] = (uint32_t)(index + 1);
 }
 
-/* Grows the hash table for one more entry; it stays at most half full. */
+/* Grows the hash table for one more entry; it stays at most half full. Slots are u32 indices, hence the limit. False
+ * without memory. */
 static bool grow(struct strmap *m)
 {
 	size_t want, doubled;
@@ -73,7 +75,8 @@ static bool grow(struct strmap *m)
 	return true;
 }
 
-/* Adds an entry for a key that is absent, with a NULL value. NULL without memory. */
+/* Adds an entry for a key that is absent, with a NULL value. NULL without memory. The slot is set last, when the
+ * entry is complete. */
 static struct strmap_entry *insert(struct strmap *m, const char *s, size_t n, uint32_t hash)
 {
 	if (!grow(m))
@@ -132,6 +135,7 @@ bool same_string(const char *a, const char *b)
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
+/* Skips the word and a blank. n is 0 before the first word, and again after the last. */
 bool list_word_next(struct word *w)
 {
 	w->text += w->n;
@@ -203,7 +207,7 @@ struct rows {
 };
 
 /* Computes row i: distances of the first i letters of a to all prefixes of b; a letter in the other case costs 1.
- * Returns the minimum of the row. */
+ * Rows are kept modulo 3: the one above, and for transpositions the one before. Returns the minimum of the row. */
 static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b, size_t n)
 {
 	const unsigned *before = r->row[(i + 1) % 3], *above = r->row[(i + 2) % 3];
@@ -221,8 +225,9 @@ static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b,
 	return best;
 }
 
-/* Returns the optimal string alignment distance; if it exceeds the limit, some number above the limit. Stops after two
- * rows above the limit: a transposition continues the row before the last, so one such row proves nothing. */
+/* Returns the optimal string alignment distance; if it exceeds the limit, some number above the limit. A difference
+ * of lengths above it needs no table. Stops after two rows above the limit: a transposition continues the row before
+ * the last, so one such row proves nothing. */
 static unsigned alignment_distance(const char *a, size_t na, const char *b, size_t nb, unsigned limit)
 {
 	struct rows r;
@@ -251,6 +256,8 @@ static const char *find_completion(const char *name, size_t na, const char *cons
 	return best;
 }
 
+/* Only a smaller distance replaces the best, so that ties go to the earlier candidate; a limit below the best lets
+ * alignment_distance stop early. */
 const char *nearest_name(const char *name, const char *const *candidates, size_t n)
 {
 	size_t na = strlen(name);
@@ -281,6 +288,8 @@ const char *did_you_mean(struct arena *a, const char *name, const char *const *c
 	return nearest == NULL ? "" : arena_printf(a, "; did you mean '%s'?", nearest);
 }
 
+/* The list names each candidate once, since tables contain synonyms twice; a list of more than KNOWN_LISTED would
+ * not help. */
 const char *did_you_mean_or_known(struct arena *a, const char *name, const char *const *candidates, size_t n)
 {
 	struct buf out;

@@ -30,6 +30,8 @@ size_t utf8_count(const char *s, size_t n)
 	return count;
 }
 
+/* C0, DEL, C1; marks and embeddings that change the direction of text; line and paragraph separators; the byte order
+ * mark. */
 bool utf8_is_control(uint32_t cp)
 {
 	return cp < 0x20 || (cp >= 0x7F && cp <= 0x9F) || (cp >= 0x200E && cp <= 0x200F) ||
@@ -50,6 +52,7 @@ static bool in_ranges(const struct range *r, size_t n, uint32_t cp)
 	return false;
 }
 
+/* The common ranges of combining marks and of the East Asian Width property; all others have 1. */
 unsigned utf8_width(uint32_t cp)
 {
 	static const struct range combining[] = {
