@@ -13,7 +13,8 @@
 
 /*
  * Probes the host: cpuid and XCR0, and through Linux the permission to use AMX, or the HWCAP words of aarch64. The
- * runtime does the same for sessions (runtime/session.c).
+ * runtime does the same for sessions (runtime/session.c). The functions have the form of struct target_machine, by
+ * which tests simulate other machines.
  */
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -27,6 +28,7 @@
 #define GET_XCOMP_PERM 0x1022 /* ARCH_GET_XCOMP_PERM of Linux */
 #define REQ_XCOMP_PERM 0x1023 /* ARCH_REQ_XCOMP_PERM */
 
+/* 0 for a leaf that the processor does not have: it then has none of its features. */
 static uint32_t cpuid_here(void *user, uint32_t leaf, uint32_t subleaf, uint32_t reg)
 {
 	unsigned regs[4] = {0};
@@ -35,7 +37,7 @@ static uint32_t cpuid_here(void *user, uint32_t leaf, uint32_t subleaf, uint32_t
 }
 
 /* XCR0: the registers that the operating system saves, so that programs may use them. 0 if it does not let xgetbv
- * read that. */
+ * read that (OSXSAVE). The upper half has no component in use. */
 static uint32_t xcr0_here(void *user)
 {
 	uint32_t low, high;
@@ -46,7 +48,8 @@ static uint32_t xcr0_here(void *user)
 	return low;
 }
 
-/* Requests tile data for this process, then returns the permitted components. */
+/* Requests tile data for this process, then returns the permitted components: Linux grants AMX state on request only.
+ * x86-64 has word 0 alone. */
 static uint64_t system_here(void *user, int word)
 {
 	uint64_t permitted = 0;
@@ -137,7 +140,7 @@ _Static_assert(N_FEATURES <= 64, "target.features has a bit for each feature");
 
 /* ---- requirements ---- */
 
-/* Adds cpuid bits, merging those of the same register. */
+/* Adds cpuid bits, merging those of the same register; TARGET_CPU_WORDS is the number of registers in features.def. */
 static void require_cpuid(struct target_requirements *n, const struct cpuid_requirement *w)
 {
 	for (int i = 0; i < n->n_words; i++) {
@@ -166,7 +169,8 @@ struct target_requirements target_requirements(const struct target *t)
 	return n;
 }
 
-/* The machine has the arch, the cpuid bits and the registers that the system must enable (XCR0, HWCAP) for t. */
+/* The machine has the arch, the cpuid bits and the registers that the system must enable (XCR0, HWCAP) for t. The
+ * system is called last, and only if t needs it, as it may request AMX state. */
 static bool target_runs(const struct target *t, const struct target_machine *m)
 {
 	const struct target_requirements n = target_requirements(t);
@@ -185,6 +189,7 @@ static bool target_runs(const struct target *t, const struct target_machine *m)
 	return true;
 }
 
+/* The last level that runs: rows are in order of preference. */
 const struct target *target_level_for_machine(const struct target_machine *m)
 {
 	const struct target *best = NULL;
@@ -217,7 +222,8 @@ static bool is_processor(const struct processor *p, const struct target_machine 
 	return !strcmp(vendor, p->vendor) && family == p->family && p->from <= model && model <= p->to;
 }
 
-/* A processor whose features are not all enabled counts as its level. */
+/* A processor whose features are not all enabled counts as its level: its record may have other features than the
+ * machine. */
 const struct target *target_for_machine(const struct target_machine *m)
 {
 	const struct target *best = target_level_for_machine(m);
@@ -237,6 +243,7 @@ const struct target *target_native(void)
 
 /* ---- the table ---- */
 
+/* Levels first; processors have other names. */
 const struct target *target_find(const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(targets); i++)
@@ -273,6 +280,7 @@ const struct target *target_baseline(enum target_arch arch)
 	return NULL;
 }
 
+/* The best level of the arch whose features are a subset of those of t. */
 const struct target *target_without_amx(const struct target *t)
 {
 	const struct target *best = t;
@@ -283,7 +291,7 @@ const struct target *target_without_amx(const struct target *t)
 	return best;
 }
 
-/* llvm_cpu itself is a record if LLVM gives it features of the table. */
+/* llvm_cpu itself is a record if LLVM gives it features of the table; only those beyond it are written. */
 void target_features_string(const struct target *t, char out[TARGET_FEATURES_BYTES])
 {
 	const struct target *cpu = target_find(t->llvm_cpu);
@@ -334,7 +342,8 @@ const char *target_replacement(const char *name)
 	return NULL;
 }
 
-/* The record of `cpu`, or the default one of the triple; NULL if the triple does not have that processor. */
+/* The record of `cpu`, or without one (or `native`) this machine if it is of the arch, else the default row of the
+ * triple; NULL if the triple does not have that processor, or `native` is another arch. */
 static const struct target *target_of_triple(const struct triple *t, const char *cpu)
 {
 	const struct target *native = target_native();
@@ -348,6 +357,7 @@ static const struct target *target_of_triple(const struct triple *t, const char 
 	return cpu ? NULL : target_find(t->row);
 }
 
+/* Without a triple, or with `native`, the processor alone decides, and may be of another arch than the host. */
 enum target_choice target_choose(const char *triple, const char *cpu, const struct target **out)
 {
 	struct triple t;

@@ -67,7 +67,7 @@ void target_features_string(const struct target *t, char out[TARGET_FEATURES_BYT
 const struct target *target_baseline(enum target_arch arch);
 
 /*
-* Requirements of code for a target on the machine: bits of cpuid registers (0 eax .. 3 edx), register state that the
+ * Requirements of code for a target on the machine: bits of cpuid registers (0 eax .. 3 edx), register state that the
  * operating system saves (XCR0), and bits that only the operating system reports (tfmc_config.system in
  * runtime/abi.h).
  */

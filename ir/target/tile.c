@@ -12,6 +12,7 @@
 #define KC_MAX 512 /* K elements that amortize loading and storing the accumulators of a tile */
 #define MC_MIN 128 /* rows of A that amortize reading the weights, even if A then comes from L3 */
 
+/* A K element of a panel, with its scales, takes far less than 4096 bytes. */
 #define PANEL_DEPTH_MAX (INT64_MAX / 4096)
 
 static int64_t min_i64(int64_t a, int64_t b)
@@ -31,9 +32,9 @@ static int64_t round_up(int64_t n, int64_t multiple)
 
 /* ---- packed panels and quantized activations ---- */
 
-/* The k-rows of a group: per_byte whole quants fit into a byte, which takes the first n_unsplit words. used[i]:
- * bits of a byte of k-row i that are taken. Each further word is divided over what is left of the bytes: all of
- * a fresh k-row first, then of those with bits left. */
+/* The k-rows of a group (tile.h): per_byte whole quants fit into a byte, which takes the first n_unsplit words.
+ * used[i]: bits of a byte of k-row i that are taken. Each further word is divided over what is left of the bytes:
+ * all of a fresh k-row first, then of those with bits left. */
 struct quant_group quant_group(int bits)
 {
 	struct quant_group g = {.k_rows = bits};
@@ -41,7 +42,7 @@ struct quant_group quant_group(int bits)
 	while (g.k_rows % 2 == 0)
 		g.k_rows /= 2;
 	if (bits == 4)
-		g.k_rows = 4; /* a nibble of them is a vector of 16 bytes of x */
+		g.k_rows = 4; /* their low nibbles meet 16 neighbours of x, a vector of int8 */
 	g.words = 8 * g.k_rows / bits;
 	g.elements = 4 * g.words;
 	g.n_unsplit = per_byte * g.k_rows;
@@ -72,7 +73,8 @@ static int64_t quant_bytes(const struct ir_format_desc *d, int64_t n)
 	return PANEL_ROW_BYTES * (ceil_div(n, g.elements) * g.k_rows);
 }
 
-/* The header of super-blocks of that many K elements: t->quants is its size. */
+/* The header of super-blocks of t->super_block K elements: sets its offsets; t->quants is its size. In formats with
+ * super-blocks a scale is an integer of one byte. */
 static void place_scales(enum ir_format f, struct quant_panel_layout *t)
 {
 	const struct ir_format_desc *d = ir_format(f);
@@ -90,10 +92,9 @@ static void place_scales(enum ir_format f, struct quant_panel_layout *t)
 
 #define SUPERS_MAX 8 /* super-blocks of the format in one of a panel: more would part scales and quants */
 
-/*
- * Super-blocks of the panel: the shortest whose scales fill multiples of 64 bytes; all of K if rows have one scale.
+/* Super-blocks of the panel: the shortest whose scales fill multiples of 64 bytes; all of K if rows have one scale.
  * Where the format has super-blocks, as many of them as make headers smallest: two, unless K is no multiple of that.
- */
+ * Only super_block and the offsets up to quants are set. */
 static struct quant_panel_layout super_blocks(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
@@ -113,6 +114,8 @@ static struct quant_panel_layout super_blocks(enum ir_format f, int64_t depth)
 	return best;
 }
 
+/* Full super-blocks, then one with the remaining K elements: its header is complete, its quants are as many groups
+ * as needed. */
 struct quant_panel_layout quant_panel_layout(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
@@ -135,13 +138,14 @@ bool panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes)
 
 #define INTEGER_DEPTH_MAX 131072 /* 2^17 products of int8, each at most 2^14, fit into int32 */
 
+/* The smaller of the blocks of activations and of weights, if it divides the larger. Rows of one scale count as a
+ * block of K. An i32 accumulator holds INTEGER_DEPTH_MAX products. */
 int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
 	if (r.bf16)
 		return f == FORMAT_BF16 && depth >= 1 ? 0 : -1;
-	/* blocks of activations and of weights; the smaller must divide the larger, and be full groups of quants or
-	 * the half of one */
+	/* a dot block reads full groups of k-rows, or the half of one (16 of 32 K elements) */
 	if (d->bits == 0 || r.block < 0 || depth < 1)
 		return -1;
 	int64_t x = r.block > 0 ? r.block : depth, w = d->block > 0 ? d->block : depth,
@@ -156,8 +160,9 @@ int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t dep
 	return divides && (block % group == 0 || is_half) ? block : -1;
 }
 
-/* After the quants, for int8, each dot block has an i32 correction for the zero point of the weights, the f32
- * scale of the activations, and in formats with offsets the product of that scale and the sum of the quants. */
+/* After the quants, for int8, each dot block has an i32 correction for the zero point of the weights, the f32 scale
+ * of the activations, and in formats with offsets the product of that scale and the sum of the quants. Parts that
+ * are absent have no bytes: their offsets are that of the next part. */
 struct activation_row_layout activation_row_layout(enum ir_format f, struct activation_quant r, int64_t depth)
 {
 	int64_t block = quant_dot_block(f, r, depth);
@@ -173,6 +178,7 @@ struct activation_row_layout activation_row_layout(enum ir_format f, struct acti
 	return row;
 }
 
+/* AMX accumulates over all of K in i32 or f32, so there must be one dot block (0). */
 bool tile_uses_amx(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth)
 {
 	bool fits = r.bf16 || ir_format(f)->bits == 8;
@@ -199,6 +205,7 @@ static bool unpacks_to_bytes(const struct target *t, enum ir_format f, struct ac
 	return !r.bf16 && t->arch != ARCH_OPENCL && bits > 0 && bits != 4 && bits != 8;
 }
 
+/* Unsigned quants below 16: of 32 K elements an i16 accumulates 16 products of at most 15 * 127, which fit. */
 bool tile_accumulates_i16(const struct target *t, enum ir_format f)
 {
 	return is_x86_without_vnni(t) && ir_format_u8_max(f) < 16;
@@ -206,6 +213,7 @@ bool tile_accumulates_i16(const struct target *t, enum ir_format f)
 
 #define AMX_BLOCK_MIN 32 /* shorter dot blocks are faster with VNNI than storing the results of AMX tiles */
 
+/* A row of an AMX tile is 64 bytes along K: dot blocks are multiples of it or divide it. */
 bool tile_blocks_use_amx(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth)
 {
 	int64_t block = quant_dot_block(f, r, depth);
@@ -245,6 +253,8 @@ int target_tile_registers(const struct target *t, int mr, int nr)
 	return mr * vecs + vecs + 1 + !t->has_fma;
 }
 
+/* Enumerates all tiles; the first of equally good ones stays. If none hides latency and loads, it is one row of a
+ * panel. */
 struct register_tile target_register_tile(const struct target *t)
 {
 	struct register_tile best = {1, PANEL_COLUMNS};
@@ -267,6 +277,8 @@ struct register_tile target_register_tile(const struct target *t)
 	return best;
 }
 
+/* Lowers mr until the registers suffice. With k_lanes each row has a vector of A in addition to its accumulators,
+ * and 3 registers convert the weights, vector by vector. */
 int register_tile_mr(const struct target *t, struct register_tile tile, enum ir_dtype stored)
 {
 	int mr = tile.mr, vecs = vectors(t, tile.nr);
@@ -288,12 +300,15 @@ static int operand_registers(const struct target *t, int vecs, int mr, bool has_
 	return vecs + (has_blocks ? 4 : 2);
 }
 
+/* Registers besides the i16 accumulators: packed quants and the nibbles unpacked from them (2 vecs), a word of x,
+ * the nibble mask, a product and one in reserve. */
 int register_tile_mr_i16(const struct target *t, struct register_tile tile)
 {
 	int vecs = vectors(t, tile.nr), mr = (t->registers - 2 * vecs - 4) / vecs;
 	return mr < 1 ? 1 : mr < tile.mr ? mr : tile.mr;
 }
 
+/* Lowers mr until accumulators, twice as many with blocks (i32 and f32), and operands fit. */
 int register_tile_mr_quantized(const struct target *t, struct register_tile tile, bool has_blocks)
 {
 	int vecs = vectors(t, tile.nr), mr = tile.mr;
@@ -305,6 +320,7 @@ int register_tile_mr_quantized(const struct target *t, struct register_tile tile
 
 /* ---- cache blocks ---- */
 
+/* L1 is a set of ways of TILE_WAY_BYTES; at most as many as a tile has rows matter. */
 int target_l1_ways(const struct target *t)
 {
 	int64_t ways = t->l1_bytes / TILE_WAY_BYTES;
@@ -317,6 +333,7 @@ static int64_t round_down_to_panel(int64_t n)
 	return n < PANEL_COLUMNS ? PANEL_COLUMNS : n / PANEL_COLUMNS * PANEL_COLUMNS;
 }
 
+/* nr is at most TILE_PANELS_MAX panels of f32 weights, 256 bytes for each K element. */
 int64_t target_gemm_kc(const struct target *t)
 {
 	int64_t quarter = t->l2_bytes / 4 / (4 * TILE_PANELS_MAX * PANEL_COLUMNS);
@@ -334,6 +351,7 @@ bool target_blocks_k(const struct target *t, int64_t depth)
 	return depth > t->l2_bytes / 4 * 3 / (4 * target_register_tile(t).nr * t->l2_tiles);
 }
 
+/* Counts f32: a key and its value take 4 (e + v) bytes, 32 k-rows of packed keys 128 bytes for each key. */
 void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc)
 {
 	int64_t features = e + v > 0 ? e + v : 1;
@@ -345,18 +363,21 @@ void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64
 
 /* ---- attention ---- */
 
+/* A third to a half of mr, so that few rows compute few others in vain. A tile below 4 rows needs no smaller one. */
 int target_attention_skinny_mr(const struct target *t)
 {
 	int mr = target_register_tile(t).mr;
 	return mr >= 12 ? 4 : mr >= 4 ? 2 : 0;
 }
 
+/* A row of an AMX tile has 32 bf16, and e is not padded: it must be full tiles. */
 bool target_attention_uses_amx(const struct target *t, int64_t e)
 {
 	return target_has(t, FEATURE_AMX_TILE) && e % (2 * PANEL_COLUMNS) == 0;
 }
 
-/* Rows that the register tiles of br queries write: br rounded up to their mr. */
+/* Rows that the register tiles of br queries write: br rounded up to their mr. As choose_mr of the kernel, up to two
+ * skinny tiles take the place of a tall one. */
 static int64_t slot_rows(const struct target *t, int64_t br)
 {
 	int64_t few = target_attention_skinny_mr(t);
@@ -365,8 +386,10 @@ static int64_t slot_rows(const struct target *t, int64_t br)
 	return br <= 2 * few ? round_up(br, few) : round_up(br, target_register_tile(t).mr);
 }
 
-/* Vectors of the rows are padded by a vector. Blocks of keys are divided only if there are fewer than 2 heads for each
- * worker, so it leaves at most 2 * split partial results. */
+/* Parts in the order in which the kernel assigns them, each of full vectors of 16. Vectors of the rows are padded by
+ * one, since the last tile updates rows that do not exist; tile_rows four times: maximum, sum, two factors. Blocks
+ * of keys are divided only if there are fewer than 2 heads for each worker, so it leaves at most 2 * split partial
+ * results. */
 void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
                               const struct target_attention_sizes *s, struct target_attention_scratch *out)
 {

@@ -4,6 +4,7 @@
  * by interval arithmetic, provable order, evaluation and text. A dim is a sum of terms, a term a coefficient times
  * atoms (a monomial), an atom a symbol, a floor of a division, or a maximum. Invariant: the terms of a dim are in
  * canonical order without zero coefficients, so that equal polynomials are one object and are compared by pointer.
+ * Constants have one term without atoms, 0 has no term. A failed table (overflow, too many terms) returns 0.
  */
 #include "ir/types/dim.h"
 
@@ -59,6 +60,7 @@ struct ir_dims *ir_dims_create(struct arena *arena)
 	return t;
 }
 
+/* Bounds are below 2^31, so that sizes fit into i32 tensors and products of two of them into int64. */
 bool ir_dims_declare(struct ir_dims *t, const char *name, int64_t lo, int64_t hi)
 {
 	if (lo < 0 || hi < lo || hi > INT32_MAX || ir_dims_find(t, name) >= 0 || t->syms.n >= DIM_SYMBOLS_MAX)
@@ -232,7 +234,8 @@ static bool copy_terms(struct arena *arena, struct ir_dim_term *to, const struct
 	return true;
 }
 
-/* The dim equal to `p`, whose terms are in canonical order. */
+/* The dim equal to `p`, whose terms are in canonical order. Without memory the table fails, and the result is the
+ * zeroed scratch area of the arena, the constant 0. */
 static const struct ir_dim *dims_intern(struct ir_dims *t, const struct dim_poly *p)
 {
 	uint64_t hash = poly_hash(p);
@@ -260,7 +263,8 @@ static const struct ir_dim *dims_fail(struct ir_dims *t)
 
 /* ---- polynomials under construction ---- */
 
-/* p += coeff * monomial, keeping canonical order. False on overflow or too many terms. */
+/* p += coeff * monomial, keeping canonical order: adds to the term with that monomial (a sum of 0 removes it), or
+ * inserts one before the first that is greater. False on overflow or too many terms. */
 static bool dim_poly_add(struct dim_poly *p, int64_t coeff, const struct ir_dim_atom *const *atoms, size_t n)
 {
 	if (coeff == 0)
@@ -376,6 +380,7 @@ const struct ir_dim *ir_dim_sub(struct ir_dims *t, const struct ir_dim *a, const
 	return add_multiple(t, a, b, -1);
 }
 
+/* Each term of a with each of b; equal monomials are added up by dim_poly_add. */
 const struct ir_dim *ir_dim_mul(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
 {
 	struct dim_poly p;
@@ -395,7 +400,8 @@ static int64_t floor_div(int64_t a, int64_t by)
 	return a % by < 0 ? q - 1 : q;
 }
 
-/* floor(remainder / by), where no coefficient of the remainder is a multiple of `by` and no factor is common. */
+/* floor(remainder / by), where no coefficient of the remainder is a multiple of `by` and no factor is common. The
+ * quotient of a quotient is one with the product of the divisors, so that floors of floors are in normal form. */
 static const struct ir_dim *floor_of_remainder(struct ir_dims *t, const struct dim_poly *remainder,
                                                int64_t by)
 {
@@ -432,7 +438,7 @@ const struct ir_dim *ir_dim_floordiv(struct ir_dims *t, const struct ir_dim *a, 
 	const struct ir_dim *whole = dims_intern(t, &quotient);
 	if (remainder.n == 0)
 		return whole;
-	int64_t common = by;
+	int64_t common = by; /* floor(c x / (c by)) is floor(x / by) */
 	for (size_t i = 0; i < remainder.n; i++)
 		common = gcd_i64(remainder.terms[i].coeff, common);
 	for (size_t i = 0; i < remainder.n; i++)
@@ -440,6 +446,7 @@ const struct ir_dim *ir_dim_floordiv(struct ir_dims *t, const struct ir_dim *a, 
 	return ir_dim_add(t, whole, floor_of_remainder(t, &remainder, by / common));
 }
 
+/* Operands of an atom are in canonical order, so that max(a, b) and max(b, a) are one object. */
 const struct ir_dim *ir_dim_max(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
 {
 	if (ir_dim_le(t, a, b))
@@ -466,6 +473,8 @@ static bool divide_atoms(const struct ir_dim_term *x, const struct ir_dim_term *
 	return k == y->n_atoms;
 }
 
+/* Long division by leading terms, which the graded order makes well defined for several symbols. An overflow is no
+ * failure of the table: no quotient is found. */
 const struct ir_dim *ir_dim_divide(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
 {
 	const struct ir_dim *remainder = a;
@@ -508,6 +517,7 @@ static const struct ir_dim *substitute_in_atom(struct ir_dims *t, const struct i
 	return ir_dim_floordiv(t, ir_dim_substitute(t, a->of, sym, with), a->by);
 }
 
+/* Builds the polynomial again, since atoms may become polynomials. */
 const struct ir_dim *ir_dim_substitute(struct ir_dims *t, const struct ir_dim *a, int sym,
                                        const struct ir_dim *with)
 {
@@ -608,6 +618,8 @@ static struct interval term_interval(const struct ir_dims *t, int64_t coeff,
 	return interval_mul(x, (struct interval){coeff, coeff});
 }
 
+/* Bounds of the sum from those of each term; terms with common symbols are bounded separately, so it need not be
+ * tight. */
 static struct interval dim_interval(const struct ir_dims *t, const struct ir_dim *d)
 {
 	struct interval sum = {0, 0};
@@ -685,11 +697,10 @@ static bool is_floor(const struct ir_dim_term *x)
 	return x->n_atoms == 1 && x->atoms[0]->sym < 0 && x->atoms[0]->other == NULL;
 }
 
-/*
- * Proves d >= 0 from y - (by - 1) <= by * floor(y / by) <= y, so that 4*S <= 64*((4*S + 63)//64). d is divided by its
- * common factor and multiplied by `scale`, so that the coefficient of every floor is a multiple of its divisor; then
- * each floor is replaced by the bound of the right side. As d is an integer, scale * d > -scale means d >= 0.
- */
+/* Proves d >= 0 from y - (by - 1) <= by * floor(y / by) <= y, so that 4*S <= 64*((4*S + 63)//64). d is divided by
+ * its common factor and multiplied by `scale`, so that the coefficient of every floor is a multiple of its divisor;
+ * then each floor is replaced by its lower bound, of a negative coefficient by its upper one. As d is an integer,
+ * scale * d > -scale means d >= 0. */
 static bool is_nonnegative_by_floors(struct ir_dims *t, const struct ir_dim *d)
 {
 	int64_t scale = 1, common = 0;
@@ -728,7 +739,8 @@ static bool is_nonnegative_by_floors(struct ir_dims *t, const struct ir_dim *d)
 	return ir_dim_lo(t, dims_intern(t, &p)) > -scale || lower_bound_by_cancelling(t, &p) > -scale;
 }
 
-/* Index of the term of d that is a positive multiple of a maximum; n_terms if there is none. */
+/* Index of the term of d that is a positive multiple of a maximum; n_terms if there is none. Only such a term grows
+ * and shrinks with its maximum, which prove_le relies on. */
 static size_t find_max(const struct ir_dim *d)
 {
 	size_t i = 0;

@@ -27,6 +27,7 @@ const struct ir_format_desc *ir_format(enum ir_format f)
 	return &formats[f];
 }
 
+/* The negated lowest value: of integer quants it is -zero, of codebooks one of the 16. */
 int ir_format_u8_zero_point(enum ir_format f)
 {
 	const struct ir_format_desc *d = &formats[f];
@@ -36,6 +37,7 @@ int ir_format_u8_zero_point(enum ir_format f)
 	return -lowest;
 }
 
+/* All bits set for integer quants; of codebooks the largest value plus the zero point. */
 int ir_format_u8_max(enum ir_format f)
 {
 	const struct ir_format_desc *d = &formats[f];
@@ -62,6 +64,8 @@ int64_t ir_format_super_blocks(enum ir_format f, int64_t k)
 	return super > 1 ? ceil_div(ir_format_blocks(f, k), super) : 0;
 }
 
+/* Quants, then scales (and offsets) of blocks, of sub bits in formats with super-blocks, then the factors of
+ * super-blocks. k is divided before it is multiplied by bits, so that it cannot overflow. */
 int64_t ir_format_row_bytes(enum ir_format f, int64_t k)
 {
 	const struct ir_format_desc *d = &formats[f];
@@ -93,6 +97,7 @@ static const struct {
 #include "ir/types/formats.def"
 };
 
+/* Names and synonyms of formats.def; `keep` among them is PLAIN. *out is set in any case. */
 bool ir_format_from_option(const char *word, enum ir_format *out)
 {
 	size_t i = 0;

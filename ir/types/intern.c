@@ -28,7 +28,7 @@ static void insert_slot(struct intern *t, struct intern_slot slot)
 	t->slots[i] = slot;
 }
 
-/* Doubles the capacity and inserts all items again. False without memory. */
+/* Doubles the capacity and inserts all items again, by their stored hashes. False without memory. */
 static bool grow(struct intern *t)
 {
 	struct intern old = *t;

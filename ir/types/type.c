@@ -64,6 +64,7 @@ struct ir_types {
 	uint32_t n;
 };
 
+/* dims NULL: the module had no memory for them. */
 struct ir_types *ir_types_create(struct arena *arena, struct ir_dims *dims)
 {
 	struct ir_types *t = ARENA_NEW(arena, struct ir_types);
@@ -111,6 +112,7 @@ static const struct ir_type *intern_type(struct ir_types *t, const struct ir_typ
 	return intern_add(&t->set, hash, r) ? r : NULL;
 }
 
+/* Rejects a dim whose lower bound is negative: all that compute with shapes rely on it. */
 const struct ir_type *ir_type_tensor(struct ir_types *t, enum ir_dtype dtype, int rank,
                                      const struct ir_dim *const *dims)
 {
