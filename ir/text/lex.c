@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lexer, see lex.h. Columns are code points, counted once per character, so that long lines take linear time. */
+/* The lexer, see lex.h. Columns are code points, counted once per character (col is that of col_pos, which only
+ * advances), so that long lines take linear time. peek_at is 0 after the end, so no bounds need checking. */
 #include "ir/text/lex.h"
 
 #include <string.h>
@@ -41,6 +42,7 @@ static void skip_blanks(struct lexer *lx)
 	}
 }
 
+/* Only lines are counted; the column at the begin of a line is 1. */
 void lex_skip(struct lexer *lx, size_t pos)
 {
 	for (size_t i = lx->pos; i < pos; i++)
@@ -56,7 +58,8 @@ char lex_peek(const struct lexer *lx)
 	return peek_at(&ahead, 0);
 }
 
-/* The location of the characters from `start` to the current position. */
+/* The location of the characters from `start` to the current position; one character if there are none. Advances the
+ * counted column to `start`. */
 static struct loc loc_from(struct lexer *lx, size_t start)
 {
 	lx->col += (uint32_t)utf8_count(lx->text + lx->col_pos, start - lx->col_pos);
@@ -65,7 +68,7 @@ static struct loc loc_from(struct lexer *lx, size_t start)
 	return (struct loc){lx->source, lx->line, lx->col, (uint32_t)n};
 }
 
-/* Reports the first error; all further tokens are TOK_END. */
+/* Reports the first error. The position moves to the end, so that all further tokens are TOK_END. */
 static struct tok fail(struct lexer *lx, size_t start, const char *message)
 {
 	struct loc loc = loc_from(lx, start);
@@ -85,7 +88,8 @@ static struct tok token(struct lexer *lx, enum tok_kind kind, size_t start, size
 
 /* ---- strings ---- */
 
-/* Consumes an escape after its backslash; the byte it stands for, or -1. */
+/* Consumes an escape after its backslash; the byte it stands for, or -1. Zero bytes are no escape: strings are
+ * zero-terminated. */
 static int lex_escape(struct lexer *lx)
 {
 	char c = peek_at(lx, 0);
@@ -107,7 +111,8 @@ static int lex_escape(struct lexer *lx)
 	return -1;
 }
 
-/* A quoted string, at its opening quote; start: of the token (its sigil). */
+/* A quoted string, at its opening quote; start: of the token (its sigil). It ends in its line, so that a missing
+ * quote is reported there. Escapes make it shorter than its text, hence a copy that grows. */
 static struct tok lex_string(struct lexer *lx, enum tok_kind kind, size_t start)
 {
 	const char *line_end = memchr(lx->text + lx->pos, '\n', lx->len - lx->pos);
@@ -168,8 +173,8 @@ static void skip_digits(struct lexer *lx)
 		lx->pos++;
 }
 
-/* An unsigned number: decimal with optional fraction and exponent, or 0x hexadecimal. A point without a digit
- * after it is not part of it, so `0..12` is a range. */
+/* An unsigned number: decimal with optional fraction and exponent, or 0x hexadecimal. A point without a digit after
+ * it is not part of it, so `0..12` is a range. A letter directly after it is an error: `2x` is no product. */
 static struct tok lex_number(struct lexer *lx)
 {
 	size_t start = lx->pos;
@@ -216,6 +221,7 @@ static struct tok lex_punct(struct lexer *lx)
 	return t;
 }
 
+/* The first character decides. A zero byte is an error of its own, since the message cannot show it. */
 struct tok lex_next(struct lexer *lx)
 {
 	skip_blanks(lx);

@@ -109,6 +109,7 @@ static bool parse_sum(struct parser *p, const struct ir_dim **out)
 	return true;
 }
 
+/* The depth is counted, as parentheses nest; the table of dims is asked for overflows once, at the end. */
 bool parse_dim(struct parser *p, const struct ir_dim **out)
 {
 	struct loc at = p->tok.loc;
@@ -168,6 +169,7 @@ static const char *const format_names[] = {
 #include "ir/types/formats.def"
 };
 
+/* By the name of a quantized format a tensor of a weight expression is told from one with an element type. */
 bool parse_at_format(const struct parser *p)
 {
 	enum ir_format f;
@@ -186,6 +188,7 @@ bool parse_format(struct parser *p, enum ir_format *out)
 	return true;
 }
 
+/* *out is valid also after a failure. */
 bool parse_dtype(struct parser *p, enum ir_dtype *out)
 {
 	static const char *const names[] = {
@@ -246,6 +249,7 @@ bool parse_shape(struct parser *p, int *rank, int64_t dims[IR_RANK_MAX])
 	return true;
 }
 
+/* Without an encoding *out is row, the default. */
 bool parse_encoding(struct parser *p, enum ir_encoding *out)
 {
 	const char *const names[] = {ir_encoding_name(ENC_ROW), ir_encoding_name(ENC_PANEL16)};
@@ -321,6 +325,7 @@ bool parse_loc(struct parser *p, struct ir_loc *out)
 #define ATTRS_MAX    32
 #define KEYWORDS_MAX 32 /* of a list */
 
+/* Collects the names of the list for the message with the nearest one. */
 bool parse_ir_keyword(struct parser *p, enum ir_keyword_list list, const char *expected, const char *what,
                       int *out)
 {
@@ -332,7 +337,8 @@ bool parse_ir_keyword(struct parser *p, enum ir_keyword_list list, const char *e
 	return parse_one_of(p, expected, what, names, (size_t)n, out);
 }
 
-/* `=value` of an attribute into the field at `at`, whose C type is that of d->kind; a flag has no value. */
+/* `=value` of an attribute into the field at `at` of its op's attribute struct, whose C type is that of d->kind; a
+ * flag has no value. Weights are written as operands. */
 static bool parse_attr_value(struct parser *p, const struct ir_attr_desc *d, void *at)
 {
 	if (d->kind == ATTR_FLAG) {
@@ -372,6 +378,7 @@ static bool is_required(const struct ir_attr_desc *d)
 	return false;
 }
 
+/* The attribute of a weight reference ends the list: it has no name in the text. */
 int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct tok *t)
 {
 	const char *names[ATTRS_MAX];
@@ -381,8 +388,8 @@ int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct 
 	return parse_lookup(p, t, arena_printf(&p->arena, "attribute of %s", op->name), names, n);
 }
 
-/* `{name=value ...}` of an op, into `attrs`, which has the defaults. skip_required: attributes without default may be
- * absent (group). */
+/* `{name=value ...}` of an op, into `attrs`, which has the defaults. seen: bit i, attribute i. skip_required:
+ * attributes without default may be absent, as those of group, whose form has them elsewhere. */
 static bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_required)
 {
 	const struct ir_op_desc *op = ir_op_desc(code);
@@ -415,6 +422,7 @@ static bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool
 
 /* ---- values ---- */
 
+/* A name whose value is NULL in the map is free: parse_scope_end cannot remove keys. */
 bool parse_define(struct parser *p, const struct tok *name, struct ir_value v)
 {
 	if (strmap_get(&p->names, name->text) != NULL)
@@ -435,6 +443,7 @@ void parse_scope_end(struct parser *p, size_t mark)
 		strmap_set(&p->names, p->defined.items[--p->defined.n], NULL);
 }
 
+/* The value of a visible name; suggestions are the visible names. */
 static bool find_value(struct parser *p, const struct tok *t, struct ir_value *out)
 {
 	uintptr_t id = (uintptr_t)strmap_get(&p->names, t->text);
@@ -456,7 +465,7 @@ static const struct ir_weight *find_weight(struct parser *p, const struct tok *t
 	return NULL;
 }
 
-/* `[%l,%e]`, the indices of a weight; *n is 0 if there are none. */
+/* `[%l,%e]`, the indices of a weight, values of rank 0; *n is 0 if there are none. */
 static bool parse_indices(struct parser *p, struct ir_value *index, size_t *n)
 {
 	*n = 0;
@@ -472,7 +481,8 @@ static bool parse_indices(struct parser *p, struct ir_value *index, size_t *n)
 	return parse_expect(p, ']');
 }
 
-/* @name[%l] #panel16 */
+/* @name[%l] #panel16. The reference repeats the encoding of the declaration, so that a line of text shows the layout
+ * that it reads. */
 static bool parse_weight_ref(struct parser *p, struct ir_value *out)
 {
 	struct ir_value index[IR_RANK_MAX];
@@ -505,13 +515,15 @@ static bool parse_value(struct parser *p, struct ir_value *out)
 
 /* ---- operands ---- */
 
+/* A word is an operand only as `name=`. */
 static bool at_operand(const struct parser *p)
 {
 	return p->tok.kind == TOK_VALUE || p->tok.kind == TOK_SYMBOL ||
 	       (p->tok.kind == TOK_WORD && lex_peek(&p->lex) == '=');
 }
 
-/* `name=`, before a named operand; the operands skipped before it become absent (id 0). */
+/* `name=`, before a named operand; the operands skipped before it become absent (id 0). So it must be later in the
+ * row of ops.def than those before it; variadic operands have no names. */
 static bool parse_operand_name(struct parser *p, const struct ir_op_desc *op, struct parse_values *list)
 {
 	struct tok t = p->tok;
@@ -584,8 +596,9 @@ static bool parse_result_types(struct parser *p, const struct ir_value *results,
 	return true;
 }
 
-/* The line of an op without a region, after its name: `%x, %y {attributes} : types loc(...)`. The builder infers
- * the types of the results, which must be the written ones; then their names are defined. */
+/* The line of an op without a region, after its name: `%x, %y {attributes} : types loc(...)`. The location is at the
+ * end, but the op gets it when it is built: so types are parsed first and compared after. The builder infers the
+ * types of the results, which must be the written ones; then their names are defined. */
 static bool parse_plain(struct parser *p, enum ir_opcode code, const struct parse_names *results,
                         struct ir_loc loc)
 {
@@ -616,7 +629,8 @@ static bool parse_plain(struct parser *p, enum ir_opcode code, const struct pars
 
 /* ---- repeat and group ---- */
 
-/* The end of repeat and group after the body: types, location; defines the results. */
+/* The end of repeat and group after the body: types, location; defines the results. The op exists already, so its
+ * location is set here. */
 static bool finish_region_op(struct parser *p, struct ir_op *op, const struct parse_names *names,
                              const struct ir_value *results, size_t n, struct ir_loc loc)
 {
@@ -632,7 +646,8 @@ static bool finish_region_op(struct parser *p, struct ir_op *op, const struct pa
 	return true;
 }
 
-/* (%x = %x0, %c = %c0) */
+/* (%x = %x0, %c = %c0): names of the arguments of the body, and initial values. args of parse_repeat have space for
+ * BUILD_LIST_MAX. */
 static bool parse_carries(struct parser *p, struct parse_names *names, struct parse_values *init)
 {
 	if (!parse_expect_word(p, "carry") || !parse_expect(p, '('))
@@ -681,7 +696,7 @@ static bool parse_repeat_body(struct parser *p, const struct tok *index, const s
 	return true;
 }
 
-/* After the word `repeat`. */
+/* After the word `repeat`. The owner of the scope is read while the body is open: irb_repeat_end leaves it. */
 static bool parse_repeat(struct parser *p, const struct parse_names *results, struct ir_loc loc)
 {
 	struct parse_names carries = {0};
@@ -701,7 +716,8 @@ static bool parse_repeat(struct parser *p, const struct parse_names *results, st
 	return !irb_failed(p->b) && finish_region_op(p, op, results, values, yields.n, loc);
 }
 
-/* True at `{name=`: attributes and not the body, whose lines begin with `%` or a word without `=`. */
+/* True at `{name=`: attributes and not the body, whose lines begin with `%` or a word without `=`. Reads ahead with
+ * a copy of the lexer. */
 static bool at_attrs(const struct parser *p)
 {
 	struct lexer lookahead = p->lex;
@@ -717,7 +733,8 @@ static bool at_attrs(const struct parser *p)
 	return lex_peek(&lookahead) == '=';
 }
 
-/* After the word `group`. */
+/* After the word `group`. Root and offsets are known after the body only, so the builder gets all attributes at the
+ * end. */
 static bool parse_group(struct parser *p, const struct parse_names *results, struct ir_loc loc)
 {
 	struct parse_values yields = {0};
@@ -769,6 +786,7 @@ static const char *const renamed_ops[][2] = {{"round_rows", "quantize_rows"},
                                              {"strip_argmax", "block_argmax"},
                                              {"strip_score", "block_log_softmax"}};
 
+/* Renamed ops have an error of their own: the nearest name would mislead. */
 bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out)
 {
 	static const char *const names[] = {
@@ -784,8 +802,8 @@ bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out)
 	return parse_unknown(p, t, "op", names, TFMC_COUNT(names));
 }
 
-/* One op with its results, attributes, region and location; build_report_at makes errors of the builder point to
- * it. */
+/* One op with its results, attributes, region and location; build_report_at makes errors of the builder point to the
+ * line in the text, not to the location it states. */
 static bool parse_line(struct parser *p)
 {
 	struct parse_names results = {0};
@@ -809,7 +827,8 @@ static bool parse_line(struct parser *p)
 
 /* ---- bodies ---- */
 
-/* `pre`, `root` or `post` before a line of a group, in this order. */
+/* `pre`, `root` or `post` before a line of a group, in this order. *root: -1 before the root, which the caller then
+ * sets. */
 static bool parse_group_prefix(struct parser *p, int64_t *root, bool *is_root)
 {
 	*is_root = false;
@@ -828,6 +847,7 @@ static bool parse_group_prefix(struct parser *p, int64_t *root, bool *is_root)
 	                  p->tok.text);
 }
 
+/* The root is the last op that was appended when its line ends; weight references of the line come before it. */
 bool parse_body(struct parser *p, enum ir_opcode end, struct parse_values *ends, int64_t *root)
 {
 	const char *last = ir_op_desc(end)->name;

@@ -36,7 +36,7 @@ static bool parse_expression(struct wx *x, const struct ir_wexpr **out);
 
 /* ---- leaves ---- */
 
-/* `name` with {i} replaced. */
+/* `name` with {i} replaced by the number; outside of a counted stack {i} is text. */
 static const char *replace_counter(struct wx *x, const char *name)
 {
 	struct buf text;
@@ -55,7 +55,7 @@ static const char *replace_counter(struct wx *x, const char *name)
 	return copy;
 }
 
-/* tensor "file":"name" f32[2,3], or q4[2,64] */
+/* tensor "file":"name" f32[2,3], or q4[2,64]: a quantized format has no element type. */
 static bool parse_tensor(struct wx *x, struct ir_wexpr *e)
 {
 	struct parser *p = x->p;
@@ -106,7 +106,8 @@ static bool parse_arg(struct wx *x, struct wexpr_list *list)
 	return slot != NULL && parse_expression(x, slot);
 }
 
-/* `i in 0..12, E`: parses E again for each number, with the lexer set back to its beginning */
+/* `i in 0..12, E`: parses E again for each number, with the lexer set back to its beginning. Only one level, since
+ * there is one {i}; the bytes that are parsed again are limited for hostile texts. */
 static bool parse_counted(struct wx *x, struct wexpr_list *list)
 {
 	struct parser *p = x->p;
@@ -174,7 +175,7 @@ static bool parse_choice(struct parser *p, const char *key, const char *zero, co
 	return (key == NULL || parse_key(p, key)) && parse_one_of(p, "a word", "word", words, 2, out);
 }
 
-/* One field of a kind, by its letter in kinds.def. */
+/* One field of a kind, by its letter in kinds.def, into e; expressions go to args. */
 static bool parse_field(struct wx *x, char field, struct ir_wexpr *e, struct wexpr_list *args)
 {
 	struct parser *p = x->p;
@@ -212,7 +213,7 @@ static bool parse_field(struct wx *x, char field, struct ir_wexpr *e, struct wex
 }
 
 /* The fields of an expression in parentheses, after its keyword and in the order of kinds.def, where each is a
- * letter; `tensor` has a form of its own. */
+ * letter; `tensor`, which has none, has a form of its own. */
 static bool parse_fields(struct wx *x, struct ir_wexpr *e)
 {
 	const char *fields = wexpr_fields(e->kind);
@@ -229,8 +230,8 @@ static bool parse_fields(struct wx *x, struct ir_wexpr *e)
 	return parse_expect(x->p, ')');
 }
 
-/* A weight expression: keyword and fields. wexpr_make checks shapes; the number of expressions and their depth
- * are limited. */
+/* A weight expression: keyword and fields. wexpr_make checks shapes, so *out is a valid node or NULL; the number of
+ * expressions and their depth are limited. A failure ends the parse, so depth is not restored then. */
 static bool parse_expression(struct wx *x, const struct ir_wexpr **out)
 {
 	static const char *const words[] = {
@@ -257,7 +258,7 @@ static bool parse_expression(struct wx *x, const struct ir_wexpr **out)
 	return *out != NULL || parse_fail(p, at, DIAG_SHAPE, "the arguments of %s do not fit", words[kind]);
 }
 
-/* weight.c */
+/* A weight expression outside of a counted stack. */
 static bool parse_wexpr(struct parser *p, const struct ir_wexpr **out)
 {
 	struct wx x = {.p = p};
@@ -310,8 +311,8 @@ static bool parse_role(struct parser *p, enum ir_param_role *out)
 	return parse_one_of(p, "a role", "role", words, TFMC_COUNT(words), &i);
 }
 
-/* `name=value` in the braces of a parameter. `lengths` may name a later parameter, so it is looked up when all
- * are parsed. */
+/* `name=value` in the braces of a parameter: `default` is a dim, `fill` a float, both make it optional. `lengths`
+ * may name a later parameter, so it is looked up when all are parsed. */
 static bool parse_property(struct parser *p, struct parsed_param *out)
 {
 	static const char *const words[] = {"role", "below", "lengths", "default", "fill", "max"};
@@ -339,7 +340,7 @@ static bool parse_property(struct parser *p, struct parsed_param *out)
 	return parse_unknown(p, &t, "property", words, TFMC_COUNT(words));
 }
 
-/* `%x: i32[B,S] {below=51 lengths=%n}` */
+/* `%x: i32[B,S] {below=51 lengths=%n}`; properties are separated by blanks. */
 static bool parse_param(struct parser *p, struct parsed_param *out)
 {
 	out->param.lengths = -1;
@@ -373,7 +374,7 @@ static bool parse_params(struct parser *p, struct signature *s)
 	return true;
 }
 
-/* Index of the parameter that the token names; false after a diagnostic. */
+/* Index of the parameter that the token names; false after a diagnostic, which suggests the nearest of all names. */
 static bool find_param(struct parser *p, const struct signature *s, const struct tok *name, int *out)
 {
 	const char **names = ARENA_ARRAY(&p->arena, const char *, s->params.n + 1);
@@ -406,7 +407,8 @@ static bool parse_result_property(struct parser *p, const struct signature *s, s
 	return parse_unknown(p, &t, "property", words, TFMC_COUNT(words));
 }
 
-/* `y: f32[B,S,8] {lengths=%n}`, the name with its colon optional. */
+/* `y: f32[B,S,8] {lengths=%n}`, the name with its colon optional: a type begins with a word, too, so the character
+ * after the word decides. */
 static bool parse_result(struct parser *p, const struct signature *s, struct parsed_result *out)
 {
 	out->result.lengths = -1;
@@ -459,7 +461,8 @@ static bool parse_condition(struct parser *p, struct ir_condition *out)
 	return parse_int(p, &out->value);
 }
 
-/* `case of @base when S = 1, B*S <= 14`; out->of stays NULL if it is absent. */
+/* `case of @base when S = 1, B*S <= 14`; out->of stays NULL if it is absent. The verifier checks base and
+ * conditions. */
 static bool parse_case(struct parser *p, struct ir_case *out)
 {
 	struct {
@@ -486,7 +489,8 @@ static bool parse_case(struct parser *p, struct ir_case *out)
 
 /* ---- functions ---- */
 
-/* The function without its body: `@f(..) -> (..) case .. arena=.. loc(..)`, case, arena and loc optional. */
+/* The function without its body: `@f(..) -> (..) case .. arena=.. loc(..)`, case, arena and loc optional. s->loc is
+ * the place in the text unless a loc is written. */
 static bool parse_signature(struct parser *p, struct signature *s)
 {
 	s->loc.at = p->tok.loc;
@@ -520,7 +524,7 @@ static bool define_params(struct parser *p, const struct signature *s)
 	return true;
 }
 
-/* The returned values have the types of the signature. */
+/* The returned values have the types of the signature. Types are interned, so pointers are compared. */
 static bool check_return(struct parser *p, const struct signature *s, const struct parse_values *ends)
 {
 	if (ends->n != s->results.n)
@@ -552,7 +556,8 @@ static void restore_own_names(struct parser *p, struct ir_func *f)
 	}
 }
 
-/* Checks the returned values and ends the function. False after a diagnostic. */
+/* Checks the returned values, restores names now that all paths are known, and ends the function, which adds it to
+ * the module. False after a diagnostic. */
 static bool finish_func(struct parser *p, const struct signature *s, const struct parse_values *ends)
 {
 	struct ir_result *results = ARENA_ARRAY(&p->arena, struct ir_result, s->results.n + 1);
@@ -564,7 +569,8 @@ static bool finish_func(struct parser *p, const struct signature *s, const struc
 	return irb_finish(p->b, ends->items, results, ends->n, s->arena) == TFMC_OK;
 }
 
-/* A function, after the word `func`. */
+/* A function, after the word `func`. literal: the builder keeps the ops as they are written. Names are visible in
+ * one function only. */
 static bool parse_func(struct parser *p)
 {
 	struct signature s = {0};
@@ -616,6 +622,7 @@ int parse_lookup(struct parser *p, const struct tok *t, const char *what, const 
 	return -1;
 }
 
+/* *out is 0 after a failure, a valid index. */
 bool parse_one_of(struct parser *p, const char *expected, const char *what, const char *const *names,
                   size_t n, int *out)
 {
@@ -655,6 +662,7 @@ bool parse_accept_word(struct parser *p, const char *word)
 	return found;
 }
 
+/* Reports the current token, or the end of the text, in place of what was expected. False. */
 static bool fail_expected(struct parser *p, const char *what)
 {
 	if (p->tok.kind == TOK_END)
@@ -662,6 +670,7 @@ static bool fail_expected(struct parser *p, const char *what)
 	return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "expected %s, found '%s'", what, p->tok.text);
 }
 
+/* The message shows the punctuation; two-character tokens have numbers that are no characters. */
 bool parse_expect(struct parser *p, int punct)
 {
 	char single[] = {'\'', (char)punct, '\'', '\0'};
@@ -684,6 +693,7 @@ bool parse_token(struct parser *p, enum tok_kind kind, const char *what, struct 
 	return true;
 }
 
+/* The sign is a token of its own; it is put before the digits, so that the smallest number is in range. */
 bool parse_int(struct parser *p, int64_t *out)
 {
 	bool minus = parse_accept(p, '-');
@@ -697,6 +707,7 @@ bool parse_int(struct parser *p, int64_t *out)
 	return parse_fail(p, t.loc, DIAG_TIR_SYNTAX, "'%s' is not an integer of 64 bits", text);
 }
 
+/* `inf` and `nan` are words for the lexer. */
 bool parse_float(struct parser *p, double *out)
 {
 	bool minus = parse_accept(p, '-');
@@ -753,7 +764,8 @@ static bool parse_as_format(struct parser *p, enum ir_format *out)
 	return !parse_accept_word(p, "as") || parse_format(p, out);
 }
 
-/* `@w : f32[2,3] #panel16 as q8 = expression loc(..)`, after the word `weight`; all after the type is optional. */
+/* `@w : f32[2,3] #panel16 as q8 = expression loc(..)`, after the word `weight`; all after the type is optional.
+ * Checked here is what ir_add_weight relies on; the verifier checks encoding, format and shape. */
 static bool parse_weight_decl(struct parser *p)
 {
 	struct ir_weight w = {.loc = {.at = p->tok.loc}};
@@ -774,7 +786,8 @@ static bool parse_weight_decl(struct parser *p)
 	return ir_add_weight(p->m, &w) != NULL || parse_fail(p, name.loc, DIAG_INTERNAL, "out of memory");
 }
 
-/* `@kv : f32[B,T,8] #row loc(..)`, after the word `state`. */
+/* `@kv : f32[B,T,8] #row loc(..)`, after the word `state`. Panels are of the matrices of the last two axes, after
+ * the batch. */
 static bool parse_state_decl(struct parser *p)
 {
 	struct ir_loc loc = {.at = p->tok.loc};
@@ -829,7 +842,8 @@ static bool parse_stage(struct parser *p, enum ir_stage *out)
 	return true;
 }
 
-/* `module "name" stage=..`, which may be absent. */
+/* `module "name" stage=..`, which may be absent. Creates the module; tir_source marks locations in this text, which
+ * are not printed. */
 static bool parse_header(struct parser *p)
 {
 	struct tok name = {.text = "module"};
@@ -848,7 +862,7 @@ static bool parse_header(struct parser *p)
 
 /* ---- the text ---- */
 
-/* The text is UTF-8; else reports the line of the first invalid byte. Messages and names quote the text. */
+/* The text is UTF-8, since messages and names quote it; else reports the line of the first invalid byte. */
 static bool check_text(struct diag_context *cx, uint32_t source, const char *text, size_t len)
 {
 	size_t bad = utf8_check(text, len);
@@ -861,7 +875,7 @@ static bool check_text(struct diag_context *cx, uint32_t source, const char *tex
 	return false;
 }
 
-/* `#loc24 = loc("model.yaml":24:7 "encoder.layers")` */
+/* `#loc24 = loc("model.yaml":24:7 "encoder.layers")`. parse_loc accepts its absence, which is an error here. */
 static bool parse_alias_definition(struct parser *p)
 {
 	struct tok name;
@@ -890,8 +904,8 @@ static size_t find_aliases(const char *text, size_t len)
 	return len;
 }
 
-/* Parses the definitions of locations, before the ops that use them, and ends the text of the lexer where they
- * begin. */
+/* Parses the definitions of locations, which are at the end of the text, before the ops that use them; then sets the
+ * lexer back and ends its text where they begin. */
 static bool parse_aliases(struct parser *p)
 {
 	const struct lexer module = p->lex;
@@ -909,7 +923,7 @@ static bool parse_aliases(struct parser *p)
 }
 
 /* Parses all declarations. *out: the module, NULL unless TFMC_OK. Failed allocations are sticky and checked here
- * once; they are not errors of the text. */
+ * once; they are not errors of the text. A failed lexer returns the end of the text, so it is asked, too. */
 static enum tfmc_status parse_text(struct parser *p, struct ir_module **out)
 {
 	bool ok = parse_aliases(p);
@@ -927,6 +941,7 @@ static enum tfmc_status parse_text(struct parser *p, struct ir_module **out)
 	return memory ? TFMC_INVALID : TFMC_NO_MEMORY;
 }
 
+/* Size and encoding are checked before anything is parsed. */
 enum tfmc_status ir_parse(struct diag_context *cx, const char *file_name, const char *text, size_t len,
                           struct ir_module **out)
 {

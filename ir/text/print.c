@@ -114,6 +114,7 @@ static void printer_begin(struct printer *p, struct aliases *locs, const struct 
 		name_region(&n, f->body);
 }
 
+/* A number is printed without quotes, which ir_print_name would add. */
 static void print_value_name(const struct printer *p, struct ir_value v)
 {
 	const char *name = p->names != NULL ? p->names[v.id] : NULL;
@@ -123,7 +124,7 @@ static void print_value_name(const struct printer *p, struct ir_value v)
 		ir_print_name(p->out, '%', name != NULL ? name : "?");
 }
 
-/* @name[%l] #panel16 */
+/* @name[%l] #panel16, the encoding of the weight repeated unless it is row. */
 static void print_weight_ref(const struct printer *p, const struct ir_op *op)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
@@ -182,7 +183,7 @@ static void aliases_end(struct aliases *l)
 	arena_destroy(&l->arena);
 }
 
-/* The alias of a location with the text `key`. */
+/* The alias of a location with the text `key`: loc and its line, made unique; a new one is listed for aliases_end. */
 static const char *alias_of(struct aliases *l, const char *key, struct ir_loc loc)
 {
 	const char *name = strmap_get(&l->names, key);
@@ -196,7 +197,7 @@ static const char *alias_of(struct aliases *l, const char *key, struct ir_loc lo
 	return name;
 }
 
-/* ` loc(#loc24)`; nothing for locations in the module's own .tir, or without cx. */
+/* ` loc(#loc24)`; nothing for locations in the module's own .tir, which the parser sets anyway, or without cx. */
 static void print_loc(struct aliases *l, struct ir_loc loc)
 {
 	bool place = loc.at.source != 0;
@@ -219,7 +220,8 @@ static void print_loc(struct aliases *l, struct ir_loc loc)
 
 /* ---- attributes ---- */
 
-/* The attribute at `a` has its default, so it is left out. Floats are compared bit by bit: -0.0 is not 0.0. */
+/* The attribute at `a` has its default, so it is left out; kinds without default are always printed. Floats are
+ * compared bit by bit: -0.0 is not 0.0. */
 static bool is_default(const struct ir_attr_desc *d, const void *a)
 {
 	switch (d->kind) {
@@ -236,6 +238,7 @@ static bool is_default(const struct ir_attr_desc *d, const void *a)
 	return false;
 }
 
+/* The separator is `,` in attributes, `, ` after the body of a group. */
 static void print_dims(const struct printer *p, const struct ir_dim_list *list, const char *separator)
 {
 	buf_char(p->out, '[');
@@ -273,7 +276,8 @@ static void print_attr(const struct printer *p, const struct ir_attr_desc *d, co
 	}
 }
 
-/* Attributes of group that its form shows elsewhere. */
+/* Attributes of group that its form shows elsewhere: after the word `group`, before the line of the root, and after
+ * the body. */
 static bool is_printed_elsewhere(const struct ir_op *op, const char *name)
 {
 	return op->code == OP_group &&
@@ -300,7 +304,8 @@ static void print_attrs(const struct printer *p, const struct ir_op *op)
 
 /* ---- ops ---- */
 
-/* `%a, name=%b`: operands after an absent one are named. */
+/* `%a, name=%b`: operands after an absent one are named, as their position no longer tells. d stays at a variadic
+ * operand. */
 static void print_operands(const struct printer *p, const struct ir_op *op)
 {
 	const struct ir_operand_desc *d = ir_op_desc(op->code)->operands;
@@ -337,7 +342,8 @@ static void print_repeat_head(const struct printer *p, const struct ir_op *op)
 	buf_char(p->out, ')');
 }
 
-/* ` { ... }` with the ops of the region indented by two; after that of a group its offsets, ` at [0]`. */
+/* ` { ... }` with the ops of the region indented by two; after that of a group its offsets, ` at [0]`, where the
+ * parser reads them. */
 static void print_body(const struct printer *p, const struct ir_op *op, int indent)
 {
 	buf_str(p->out, " {\n");
@@ -353,7 +359,8 @@ static void print_body(const struct printer *p, const struct ir_op *op, int inde
 	}
 }
 
-/* The op with its region, ending in a newline. `prefix`: pre, root or post in groups. */
+/* The op with its region, ending in a newline. `prefix`: pre, root or post in groups. A terminator has the location
+ * of its owner, so it prints none. */
 static void print_op(const struct printer *p, const struct ir_op *op, int indent, const char *prefix)
 {
 	buf_fill(p->out, ' ', (size_t)indent);
@@ -382,7 +389,8 @@ static void print_op(const struct printer *p, const struct ir_op *op, int indent
 	buf_char(p->out, '\n');
 }
 
-/* pre, root or post, for the op at position i of a group. */
+/* pre, root or post, for the op at position i of a group; all of one length, so that lines are aligned. Terminators
+ * have none. */
 static const char *group_prefix(const struct ir_region *r, size_t i)
 {
 	if (r->owner == NULL || r->owner->code != OP_group || ir_op_has(r->ops[i]->code, TRAIT_TERMINATOR))
@@ -402,6 +410,7 @@ static void print_region(const struct printer *p, const struct ir_region *r, int
 
 /* ---- declarations ---- */
 
+/* The first stage is the default of the parser. */
 static const char *stage_suffix(enum ir_stage stage)
 {
 	switch (stage) {
@@ -432,7 +441,8 @@ static void print_weight(struct aliases *l, const struct ir_weight *w)
 	buf_char(out, '\n');
 }
 
-/* The line of the module and the declarations of dims, weights and states. */
+/* The line of the module and the declarations of dims, weights and states. The encoding of a state is always
+ * printed. */
 static void print_header(struct aliases *l)
 {
 	const struct ir_module *m = l->m;
@@ -476,6 +486,7 @@ static void print_lengths(const struct printer *p, int lengths, bool *any)
 	print_value(p, p->f->params[lengths].value);
 }
 
+/* The role of an input is the default. */
 static void print_role(const struct printer *p, enum ir_param_role role, bool *any)
 {
 	switch (role) {
@@ -487,7 +498,8 @@ static void print_role(const struct printer *p, enum ir_param_role role, bool *a
 	}
 }
 
-/* `%x: i32[B,S] {below=51 lengths=%n}`; begin_property writes the brace before the first property. */
+/* `%x: i32[B,S] {below=51 lengths=%n}`; begin_property writes the brace before the first property. A default is a
+ * dim or, without default_value, a float `fill`. */
 static void print_param(const struct printer *p, const struct ir_param *param)
 {
 	bool any = false;
@@ -529,7 +541,8 @@ static bool is_unquoted(const char *s)
 	return plain;
 }
 
-/* `y: f32[B,S,8] {lengths=%n}` of result i, whose type is that of the operand of `return`. */
+/* `y: f32[B,S,8] {lengths=%n}` of result i, whose type is that of the operand of `return`. The name is a word for
+ * the parser if it needs no quotes as %name. */
 static void print_result(const struct printer *p, size_t i)
 {
 	const struct ir_result *r = &p->f->results[i];
@@ -600,6 +613,7 @@ void ir_print_func(struct buf *out, const struct diag_context *cx, const struct 
 	aliases_end(&l);
 }
 
+/* Declarations, then functions after a blank line, then the locations that they used. */
 static void print_module(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
                          bool is_plain)
 {
@@ -617,6 +631,7 @@ void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_mo
 {
 	print_module(out, cx, m, false);
 }
+/* Without cx no locations are printed. */
 uint64_t ir_structure_hash(const struct ir_module *m)
 {
 	struct buf text;
@@ -631,6 +646,7 @@ uint64_t ir_structure_hash(const struct ir_module *m)
 
 /* The op reference as a Markdown table, generated from ir/core/ops.def: the file ir/ops.md. */
 
+/* As the reference writes operand classes. */
 static const char *class_name(enum ir_operand_class class)
 {
 	switch (class) {
@@ -661,6 +677,7 @@ static void print_keywords(struct buf *out, const struct ir_attr_desc *d)
 		           i == (int)d->int_default ? "*" : "");
 }
 
+/* An attribute as in the text: with its default if it has one, else with its kind. */
 static void print_attribute(struct buf *out, const struct ir_attr_desc *d)
 {
 	buf_printf(out, "%s", d->name);
