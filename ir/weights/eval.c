@@ -57,7 +57,7 @@ static int64_t weval_min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Product of dims [from, rank). */
+/* Product of dims [from, rank): elements that are contiguous for one index of the axes before. */
 static int64_t weval_inner(const struct ir_wexpr *e, int from)
 {
 	int64_t n = 1;
@@ -77,7 +77,8 @@ static void shape_to_string(struct buf *out, enum ir_dtype dtype, enum ir_format
 	buf_char(out, ']');
 }
 
-/* Checks that the stored tensor b has the type and shape of the leaf e. */
+/* Checks that the stored tensor b has the type and shape of the leaf e: the file may have changed since the model
+ * was made. Data may be absent only of an empty tensor. */
 static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes *b)
 {
 	bool same = b->rank == e->rank && b->dtype == e->stored && b->format == e->format;
@@ -103,7 +104,8 @@ static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, c
 	return TFMC_INVALID;
 }
 
-/* The stored tensor of leaf e, from the cache or the source; the oldest entry is replaced. */
+/* The stored tensor of leaf e, from the cache or the source; the oldest entry is replaced. The address of the leaf
+ * is the key. */
 static enum tfmc_status find_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes **out)
 {
 	for (size_t i = 0; i < WEVAL_RECENT; i++) {
@@ -175,7 +177,7 @@ static int64_t rows_per_block(int64_t k, int64_t rows)
 	return weval_min(rows, some);
 }
 
-/* The arguments follow each other along the new axis 0. */
+/* The arguments follow each other along the new axis 0, `block` elements each. */
 static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
 {
@@ -191,7 +193,7 @@ static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
-/* The argument of the rank that evaluates. */
+/* The argument of the rank that evaluates; without a source, of rank 0. */
 static enum tfmc_status eval_ranks(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
 {
@@ -204,7 +206,8 @@ static enum tfmc_status eval_ranks(struct weval *ev, const struct ir_wexpr *e, i
 	return weval_to(ev, e->args[rank], begin, n, out);
 }
 
-/* Copies k elements of each of `rows` rows, from column `begin` to column `at`; all are ends of blocks. */
+/* Copies k elements of each of `rows` rows, from column `begin` to column `at`; all are ends of blocks and
+ * super-blocks, as moves_blocks (weight.c) guarantees. */
 static void copy_blocks(const struct weight_quants *from, int64_t begin, const struct weight_quants *to,
                         int64_t at, int64_t k, int64_t rows)
 {
@@ -252,7 +255,8 @@ static enum tfmc_status eval_concat_blocks(struct weval *ev, const struct ir_wex
 	return TFMC_OK;
 }
 
-/* For each index of the axes before `axis`, the blocks of the arguments follow each other. */
+/* For each index of the axes before `axis`, the blocks of the arguments follow each other. Quants along the last
+ * axis have scales, too, so they are copied block by block. */
 static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     struct wexpr_out out)
 {
@@ -340,8 +344,8 @@ static void interleave_columns(char *to, int64_t pitch, const char *from, int64_
 	}
 }
 
-/* Elements of a tile of the transposed matrix, TILE_COLUMNS columns at a time, so that those written to a row
- * are in one cache line. */
+/* Elements of a tile of the transposed matrix, TILE_COLUMNS columns at a time, so that those written to a row are in
+ * one cache line; a column of TILE_ROWS elements is one range of the argument. */
 static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *e, struct tile t,
                                        struct wexpr_out out)
 {
@@ -362,7 +366,8 @@ static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *
 	return TFMC_OK;
 }
 
-/* Splits the range into tiles: the end of a row, full rows, the beginning of a row. */
+/* Splits the range into tiles: the end of a row, full rows, the beginning of a row. Fewer than two axes stay as they
+ * are. */
 static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                        struct wexpr_out out)
 {
@@ -384,7 +389,8 @@ static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *
 	return TFMC_OK;
 }
 
-/* The row of the argument that becomes row `row` in the other RoPE layout. */
+/* The row of the argument that becomes row `row` in the other RoPE layout. A pair is rows (i, i + half) of a head in
+ * one layout, rows (2i, 2i + 1) in the other. */
 static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 {
 	int64_t size = e->dims[0] / e->begin, half = size / 2;
@@ -410,8 +416,8 @@ static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, in
 	return TFMC_OK;
 }
 
-/* repeat of the last axis: each element e->begin times. Elements [first, last] of the argument are evaluated
- * for `run` elements of the result. */
+/* repeat of the last axis: each element e->begin times. Elements [first, last] of the argument, at most WEVAL_CHUNK,
+ * are evaluated for `run` elements of the result. */
 static enum tfmc_status eval_repeat_elements(struct weval *ev, const struct ir_wexpr *e, int64_t begin,
                                              int64_t n, double *out)
 {
@@ -447,7 +453,8 @@ static enum tfmc_status eval_repeat_rows(struct weval *ev, const struct ir_wexpr
 
 /* ---- tables with a formula ---- */
 
-/* Sinusoidal position encoding (Vaswani et al. 2017, 3.5), or with the frequencies of tensor2tensor. */
+/* Sinusoidal position encoding (Vaswani et al. 2017, 3.5), or with the frequencies of tensor2tensor. j: the pair of
+ * sine and cosine. */
 static double sinusoid_at(const struct ir_wexpr *e, int64_t row, int64_t col)
 {
 	int64_t half = e->dims[1] / 2;
@@ -518,7 +525,7 @@ static void combine_broadcast(enum ir_wexpr_kind kind, double *out, int64_t begi
 	}
 }
 
-/* mul and div: element i with element i / below of the second argument. */
+/* mul and div: element i with element i / below of the second argument, whose axes are the first of the result. */
 static enum tfmc_status eval_binary(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     double *out)
 {
@@ -546,7 +553,8 @@ static enum tfmc_status eval_offset(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
-/* Adds rank after rank: a row of the right factor, times one element of the left one. */
+/* Adds rank after rank: a row of the right factor, times one element of the left one. No row of the product spans
+ * two runs. */
 static enum tfmc_status eval_lowrank(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                      double *out)
 {
@@ -570,7 +578,8 @@ static enum tfmc_status eval_lowrank(struct weval *ev, const struct ir_wexpr *e,
 	return TFMC_OK;
 }
 
-/* Reports that v is NaN or too large for `type`, naming the first tensor below e. */
+/* Reports that v is NaN or too large for `type`, naming the first tensor below e: the user knows tensors, not
+ * expressions. */
 static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v, const char *type)
 {
 	const struct ir_wexpr *t = e;
@@ -600,8 +609,8 @@ static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
-/* source[c]: the column of the argument that becomes column c. Reports an order that is no permutation. order:
- * scratch for K values. */
+/* source[c]: the column of the argument that becomes column c. Reports an order that is no permutation: -1 marks
+ * columns that no index has named. order: scratch for K values. */
 static enum tfmc_status invert_order(struct weval *ev, const struct ir_wexpr *e, double *order,
                                      int64_t *source)
 {
@@ -624,7 +633,7 @@ static enum tfmc_status invert_order(struct weval *ev, const struct ir_wexpr *e,
 	return TFMC_OK;
 }
 
-/* Evaluates full rows of the argument, one at a time. */
+/* Evaluates full rows of the argument, one at a time, since the columns of a range are anywhere in it. */
 static enum tfmc_status eval_columns(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                      double *out)
 {
@@ -645,8 +654,8 @@ static enum tfmc_status eval_columns(struct weval *ev, const struct ir_wexpr *e,
 
 /* ---- quantization ---- */
 
-/* Statistics of the activations that the matrix multiplies, in `values` [2 k]; out->squares NULL if unknown or all
- * zero. */
+/* Statistics of the activations that the matrix multiplies, in `values` [2 k]; out->squares NULL if they are absent
+ * or all zero, which means unknown (weight.h). */
 static enum tfmc_status eval_input_stats(struct weval *ev, const struct ir_wexpr *e, double *values,
                                          struct weight_input_stats *out)
 {
@@ -663,7 +672,7 @@ static enum tfmc_status eval_input_stats(struct weval *ev, const struct ir_wexpr
 	return TFMC_OK;
 }
 
-/* Quantizes rows [row, row + n) of the argument. */
+/* Quantizes rows [row, row + n) of the argument, some at a time, which bounds memory; rows are independent. */
 static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
                                       const struct weight_quants *out)
 {
@@ -684,7 +693,8 @@ static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e
 	return st;
 }
 
-/* Elements [begin, begin + n) of the dequantized matrix; the range need not begin or end at a row. */
+/* Elements [begin, begin + n) of the dequantized matrix; the range need not begin or end at a row, but full rows are
+ * quantized. */
 static enum tfmc_status eval_quantize(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                       double *out)
 {
@@ -710,7 +720,7 @@ static enum tfmc_status eval_quantize(struct weval *ev, const struct ir_wexpr *e
 	return st;
 }
 
-/* Nodes that compute, in f64. */
+/* Nodes that compute, in f64. Others are dispatched before (weval_to). */
 static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                 double *out)
 {
@@ -743,7 +753,8 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	return TFMC_INTERNAL;
 }
 
-/* Rows of zeros in a quantized format: scales and offsets are 0; quants are any that the format can store. */
+/* Rows of zeros in a quantized format: scales and offsets are 0; quants are any that the format can store, with the
+ * shift that a scale of 0 encodes. */
 static void zero_quants(const struct weight_quants *out, int64_t rows)
 {
 	const struct ir_format_desc *f = ir_format(out->format);
@@ -763,7 +774,8 @@ static void zero_quants(const struct weight_quants *out, int64_t rows)
 	}
 }
 
-/* Nodes that compute, converted to the type of the destination. */
+/* Nodes that compute, converted to the type of the destination. Only full and quantize have quants
+ * (wexpr_fits_format). */
 static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
 {

@@ -28,6 +28,8 @@ static int sort_codebook(const int8_t *codebook, int8_t *out)
 	return n;
 }
 
+/* Integer quants are rounded by adding half before FRACTION bits are dropped; values of a codebook by counting
+ * thresholds. Rows of unused thresholds are INT8_MAX, above every quotient. */
 struct fixed_format fixed_format(enum ir_format format)
 {
 	const struct ir_format_desc *d = ir_format(format);
@@ -81,7 +83,7 @@ TFMC_MULTIVERSION static void find_range(const double *restrict x, int64_t n, do
 	*most = high[0];
 }
 
-/* out[i]: (x[i] - centre) / unit, rounded. */
+/* out[i]: (x[i] - centre) / unit, rounded: 32768.5 makes it positive, so that truncation rounds. unit 0: all 0. */
 TFMC_MULTIVERSION static void convert(const double *restrict x, int64_t n, double centre, double unit,
                                       int16_t *restrict out)
 {
@@ -90,7 +92,8 @@ TFMC_MULTIVERSION static void convert(const double *restrict x, int64_t n, doubl
 		out[i] = (int16_t)((int32_t)((x[i] - centre) * inverse + 32768.5) - 32768);
 }
 
-/* Converts elements [at, at + FIXED_PART) of all lanes to int16, with masks and weights. */
+/* Converts elements [at, at + FIXED_PART) of all lanes to int16, with masks and weights, transposed: lane l is
+ * column l. After the end of a block all three are 0, so that sums need no test. */
 static void read_part(struct fixed_blocks *b, int64_t at)
 {
 	b->at = at;
@@ -122,6 +125,8 @@ TFMC_MULTIVERSION static void add_weights(struct fixed_blocks *b)
 		}
 }
 
+/* unit 0: the elements are so near to the centre that the quotient overflows. The first part stays converted for
+ * fixed_sum, if there is only one. */
 void fixed_begin(struct fixed_blocks *b, bool has_offset)
 {
 	b->longest = 0;
@@ -150,8 +155,9 @@ struct reciprocal {
 	int16_t factor[LANES], zero[LANES];
 };
 
-/* The factor 1 / scale and the constant that is added, in fixed point, of each lane. Factors use 15 bits and a
- * sign, quotients 14 bits: the headroom is for candidates that clip elements. */
+/* The factor 1 / scale and the constant that is added, in fixed point, of each lane, limited to their bits: factors
+ * use 15 and a sign, quotients 14, the headroom being for candidates that clip elements. A scale of 0 gives factor
+ * 0. */
 INLINE void make_reciprocal(const struct fixed_format *f, const struct fixed_fit *fit, struct reciprocal *t)
 {
 	const double one = 1 << f->bits;
@@ -209,7 +215,8 @@ INLINE void round_to_codebook(const struct fixed_format *f, const struct recipro
 		out[l] = (int16_t)(quant[l] & is_element[l]);
 }
 
-/* Adds the sums of the current part, exact integers: |xq| <= FIXED_PART * 127 * 32767 < 2^31. */
+/* Adds the sums of the current part, exact integers: |xq| <= FIXED_PART * 127 * 32767 < 2^31, and |q| <= FIXED_PART
+ * * 127 < 2^15. */
 INLINE void add_unweighted(bool has_book, const struct fixed_format *f, const struct reciprocal *t,
                            const struct fixed_blocks *b, struct fixed_sums *out)
 {
@@ -270,6 +277,8 @@ TFMC_MULTIVERSION static void add_part(const struct fixed_format *f, const struc
 		add_unweighted(false, f, &t, b, out);
 }
 
+/* A block of one part is converted already (fixed_begin); longer ones are converted again for each set of
+ * candidates. */
 void fixed_sum(const struct fixed_format *f, struct fixed_blocks *b, int n, const struct fixed_fit *fits,
                struct fixed_sums *out)
 {
@@ -282,6 +291,8 @@ void fixed_sum(const struct fixed_format *f, struct fixed_blocks *b, int n, cons
 	}
 }
 
+/* With an offset, regression on the deviations from the mean; without, n and the mean are 0 and the same formulas go
+ * through the origin. variance 0: all quants are equal. */
 TFMC_MULTIVERSION void fixed_solve(const struct fixed_blocks *b, const struct fixed_sums *restrict sums,
                                    bool has_offset, struct fixed_fit *restrict fit, double *restrict gain)
 {
@@ -297,6 +308,7 @@ TFMC_MULTIVERSION void fixed_solve(const struct fixed_blocks *b, const struct fi
 	}
 }
 
+/* Branch-free over lanes, so that it vectorizes. */
 TFMC_MULTIVERSION bool fixed_keep_better(struct fixed_fit *restrict best, double *restrict most,
                                          const struct fixed_fit *restrict fit, const double *restrict gain)
 {
@@ -337,7 +349,8 @@ struct search {
 	int best[BEST][LANES]; /* indices of the best candidates, the best first */
 };
 
-/* The representable scale nearest to `scale` whose low bits encode `shift`. */
+/* The representable scale nearest to `scale` whose low bits encode `shift`: steps of 1 << d->shift in the bits of
+ * the f16, from `low` on. Its magnitude cannot be below that of `low`. */
 static double scale_with_shift(const struct ir_format_desc *d, double scale, int shift)
 {
 	int bits = f64_to_f16(scale * FORMAT_SHIFT_SCALE), low = shift + ir_format_shift_bias(d);
@@ -346,8 +359,8 @@ static double scale_with_shift(const struct ir_format_desc *d, double scale, int
 	return f16_to_f64((uint16_t)bits) / FORMAT_SHIFT_SCALE;
 }
 
-/* scale_with_shift by f32 bit operations, if the stored scale is a normal f16 (f32 with 13 fewer mantissa bits);
- * else 0. low: the biased shift. */
+/* scale_with_shift by f32 bit operations, if the stored scale is a normal f16 (f32 with 13 fewer mantissa bits),
+ * well inside of its range; else 0. low: the biased shift. */
 static inline double normal_scale_with_shift(int bits, int low, double scale)
 {
 	const uint32_t step = UINT32_C(1) << (13 + bits), floor = (uint32_t)low << 13;
@@ -369,7 +382,8 @@ static bool is_normal(const struct fixed_blocks *b, int l)
 }
 
 /* Replaces the fit of a lane by the best representable one for its quants: of the shift nearest to the fit's and its
- * two neighbours, the one with the least squared error. */
+ * two neighbours, the one with the least squared error. The shift is clamped so that the neighbours exist. Sums for
+ * quants + k follow from those of the quants. */
 static inline __attribute__((always_inline)) void round_lane(const struct ir_format_desc *d, bool normal,
                                                              const struct fixed_blocks *b,
                                                              const struct fixed_sums *s, int l,
@@ -423,7 +437,8 @@ static void round_fits(const struct ir_format_desc *d, const struct fixed_blocks
 		}
 }
 
-/* Least scale of the given sign for which the shifted codebook covers all elements. */
+/* Least scale of the given sign for which the shifted codebook, whose ends are its first and last value, covers all
+ * elements. Shifts are smaller than these, so that the signs of the ends stay. */
 TFMC_MULTIVERSION static void cover_elements(const struct ir_format_desc *d, const struct fixed_blocks *b,
                                              int shift, bool is_negative, struct fixed_fit *out)
 {
@@ -442,7 +457,7 @@ static void multiply_fit(double by, const struct fixed_fit *from, int l, struct 
 	to->offset[l] = by * from->offset[l];
 }
 
-/* s->best: the BEST of the first n candidates in each lane, by insertion. */
+/* s->best: the BEST of the first n candidates in each lane, by insertion: a better one moves the others down. */
 TFMC_MULTIVERSION static void find_best(struct search *s, int n)
 {
 	double gain[BEST][LANES];
@@ -467,7 +482,8 @@ TFMC_MULTIVERSION static void find_best(struct search *s, int n)
 		}
 }
 
-/* Rounds with candidates [first, end), and replaces each by the least-squares fit of its quants. */
+/* Rounds with candidates [first, end), and replaces each by the least-squares fit of its quants; the offset of the
+ * fit is its shift. */
 static void try_fits(const struct weight_quantizer *z, struct fixed_blocks *b, struct search *s, int first,
                      int end)
 {
@@ -496,6 +512,8 @@ TFMC_MULTIVERSION static void try_starts(const struct weight_quantizer *z, struc
 	find_best(s, STARTS + BEST * OTHERS);
 }
 
+/* Rounds the fits of the BEST candidates to representable scales and keeps the best, then rounds the elements with
+ * them and fits again, REFINED times. A lane without any finite fit keeps NaN, which the caller reports. */
 TFMC_MULTIVERSION void weight_fit_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b,
                                                  double *scales)
 {

@@ -28,6 +28,7 @@ static struct row_sizes row_sizes(const struct weight_quants *c)
 	return (struct row_sizes){blocks, has_offset ? blocks : 0, supers, has_offset ? supers : 0};
 }
 
+/* Floats are first, so that they are aligned. At least one byte: no memory is a failure. */
 bool weight_quants_alloc(struct weight_quants *c, enum ir_format format, int64_t k, int64_t rows)
 {
 	*c = (struct weight_quants){.format = format, .k = k};
@@ -69,6 +70,7 @@ struct weight_quants weight_quants_from_row(const struct weight_quants *c, int64
 	return r;
 }
 
+/* The low bits of the stored f16 scale. */
 int weight_block_shift(const struct weight_quants *row, int64_t b)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
@@ -90,6 +92,7 @@ static void block_scale(const struct weight_quants *row, int64_t b, double *scal
 		*offset *= row->super_offsets[s];
 }
 
+/* Rounded once to f32, as the format defines; a last block may be shorter. */
 void weight_dequantize(const struct weight_quants *c, int64_t rows, double *out)
 {
 	int64_t blocks = ir_format_blocks(c->format, c->k), block = ir_format(c->format)->block;
@@ -122,6 +125,7 @@ static int8_t nearest_quant(const struct ir_format_desc *d, double v)
 	return d->codebook[best];
 }
 
+/* Only intervals of 16 places whose ends round to different values are filled one by one. */
 struct weight_quantizer weight_quantizer(enum ir_format f)
 {
 	const struct ir_format_desc *d = ir_format(f);
@@ -154,7 +158,8 @@ double weight_input_variance(const struct weight_input_stats *in, int64_t i)
 	return v > least ? v : least;
 }
 
-/* Scale and offset that map `least` and `most` to the first and the last quant. */
+/* Scale and offset that map `least` and `most` to the first and the last quant: -127 and 127 of 8 bits, 0 and the
+ * largest of fewer. */
 static struct fit fit_range(const struct ir_format_desc *d, double least, double most)
 {
 	if (d->bits == 8)
@@ -163,7 +168,8 @@ static struct fit fit_range(const struct ir_format_desc *d, double least, double
 }
 
 /* Scale without offset that maps the element `far`, the one of largest magnitude, to the quant of largest magnitude
- * plus `more` quant steps. */
+ * plus `more` quant steps. Fewer than 8 bits reach further on the negative side: that is the first quant. E2M1
+ * begins with 0, and its largest value is the 8th. */
 static struct fit fit_magnitude(const struct ir_format_desc *d, double far, double more)
 {
 	int half = 1 << (d->bits - 1), first = d->codebook ? d->codebook[0] : -half,
@@ -182,7 +188,7 @@ static const double cuts[] = {0, -0.45, 0.45, 0.9, 1.35, 1.8, 2.25},
 enum { CUTS = TFMC_COUNT(cuts), STARTS = TFMC_COUNT(more) };
 
 /* Candidate `number` of all lanes, in units of fixed_blocks: there the range of a block, or its larger end, is
- * +-32767. */
+ * +-32767. With an offset, the number selects a cut at each end. */
 static void make_candidate(const struct ir_format_desc *d, const struct fixed_blocks *b, int number,
                            struct fixed_fit *out)
 {
@@ -199,8 +205,8 @@ static void make_candidate(const struct ir_format_desc *d, const struct fixed_bl
 	}
 }
 
-/* Scales and offsets of all lanes: the best candidate, then rounding and least squares in alternation while they
- * help. */
+/* Scales and offsets of all lanes: the best candidate, STARTS at a time, then rounding and least squares in
+ * alternation while they help in any lane. At the end from units of fixed_blocks to those of elements. */
 static void fit_blocks(const struct weight_quantizer *z, struct fixed_blocks *b, struct fixed_fit *best)
 {
 	const struct ir_format_desc *d = ir_format(z->format);
@@ -233,7 +239,7 @@ static void fit_blocks(const struct weight_quantizer *z, struct fixed_blocks *b,
 	}
 }
 
-/* Block b of the row x. */
+/* Block b of the row x; the last may be shorter. in: statistics of the whole row, or NULL. */
 static struct sample block_sample(const struct weight_quants *row, const double *x,
                                   const struct weight_input_stats *in, int64_t b)
 {
@@ -245,11 +251,9 @@ static struct sample block_sample(const struct weight_quants *row, const double 
 	return s;
 }
 
-/*
- * Quantizes the scales (or offsets) v of a super-block to integers of d->sub bits in place, with the factor *of of type
- * d->scale. Unsigned ones are negative if one of v is, and positive ones then 0: a block above a minimum of 0 only has
- * larger steps.
- */
+/* Quantizes the scales (or offsets) v of a super-block to integers of d->sub bits in place, with the factor *of of
+ * type d->scale: signed 8 bits, unsigned 4. Unsigned ones are negative if one of v is (by a negative factor), and
+ * positive ones then 0: a block above a minimum of 0 only has larger steps. */
 static void quantize_scales(const struct ir_format_desc *d, float *v, int64_t n, float *of)
 {
 	double least_value = 0, largest = 0;
@@ -267,11 +271,9 @@ static void quantize_scales(const struct ir_format_desc *d, float *v, int64_t n,
 	}
 }
 
-/*
- * Says the fit of block b in the smallest scale and offset: quants of the elements x begin at 0, and two values are the
- * first and the last. A fit by the upper two quants has an offset of three ranges, beside which those of the other
- * blocks of its super-block are few steps of 4 bits.
- */
+/* Rewrites the fit of block b with the smallest scale and offset: quants of the elements x begin at 0, and two
+ * values are the first and the last. A fit by the upper two quants has an offset of three ranges, beside which those
+ * of the other blocks of its super-block are few steps of 4 bits. */
 static void normalize_fit(const struct ir_format_desc *d, const struct weight_quants *row, const double *x,
                           int64_t b)
 {
@@ -290,8 +292,9 @@ static void normalize_fit(const struct ir_format_desc *d, const struct weight_qu
 		row->scales[b] = (float)(scale * (high - low) / ir_format_quant_max(d));
 }
 
-/* quantize_scales of a super-block's n blocks from b on. Offsets of 4 bits are far from those that were fitted: scales
- * then keep the upper end of their blocks. */
+/* quantize_scales of a super-block's n blocks from b on. Offsets of 4 bits are far from those that were fitted:
+ * scales then keep the upper end of their blocks, which is stored in scales[i] (in quant steps) while offsets are
+ * quantized. */
 static void quantize_super_block(const struct ir_format_desc *d, const struct weight_quants *row,
                                  const double *x, int64_t b, int64_t n)
 {
@@ -336,7 +339,8 @@ struct change {
 	double counts; /* change of the expected squared error */
 };
 
-/* The next quant above (up) or below; false if `quant` is the last one. */
+/* The next quant above (up) or below; false if `quant` is the last one. Values of a codebook are not in order: the
+ * nearest beyond is searched. */
 static bool neighbour_quant(const struct ir_format_desc *d, int8_t quant, bool up, int8_t *out)
 {
 	int least = ir_format_quant_min(d), most = ir_format_quant_max(d);
@@ -356,9 +360,9 @@ static bool neighbour_quant(const struct ir_format_desc *d, int8_t quant, bool u
 	return found;
 }
 
-/* Updates *best with the best change in block b: a quant that moves to the other side of its element, where
- * that moves the sum of m(k) e(k) over the row toward 0 and lowers the expected squared error of the dot
- * product. */
+/* Updates *best with the best change in block b: a quant that moves to the other side of its element, where that
+ * moves the sum of m(k) e(k) over the row toward 0 and lowers the expected squared error of the dot product.
+ * row->quants have the shift added, the codebook has not. */
 static void find_change(const struct weight_quants *row, const struct sample *s, int64_t b, double sum,
                         struct change *best)
 {
@@ -385,7 +389,8 @@ static void find_change(const struct weight_quants *row, const struct sample *s,
 	}
 }
 
-/* Lowers the expected squared error of the row's dot product: greedily replaces single quants by their neighbours. */
+/* Lowers the expected squared error of the row's dot product: greedily replaces single quants by their neighbours,
+ * at most k of them, which bounds the time. */
 static void cancel_mean_error(const struct weight_quants *row, const double *x,
                               const struct weight_input_stats *in)
 {
@@ -411,7 +416,8 @@ static void cancel_mean_error(const struct weight_quants *row, const double *x,
 	}
 }
 
-/* Fits the scales (and offsets) of all blocks of `rows` rows, FIXED_LANES blocks at a time. */
+/* Fits the scales (and offsets) of all blocks of `rows` rows, FIXED_LANES blocks at a time, of consecutive rows.
+ * Unused lanes of the last set have 0 elements. */
 static void find_scales(const struct weight_quantizer *z, const struct weight_quants *quants, int64_t rows,
                         const double *x, const struct weight_input_stats *in)
 {
@@ -478,7 +484,7 @@ TFMC_MULTIVERSION static void round_to_book(const int8_t *restrict nearest, cons
 	}
 }
 
-/* Quants of a row for its stored scales; 0 where 1 / scale is not finite. */
+/* Quants of a row for its stored scales, so that rounding sees their errors; 0 where 1 / scale is not finite. */
 static void round_quants(const struct weight_quantizer *z, const struct weight_quants *row, const double *x)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
@@ -497,7 +503,7 @@ static void round_quants(const struct weight_quantizer *z, const struct weight_q
 	}
 }
 
-/* Sum of |x|; not finite if an element is not. */
+/* Sum of |x|; not finite if an element is not. 8 accumulators, so that it vectorizes. */
 TFMC_MULTIVERSION static double sum_magnitudes(const double *x, int64_t n)
 {
 	double sums[8] = {0};
@@ -520,7 +526,8 @@ static bool are_finite(const float *v, int64_t n)
 	return true;
 }
 
-/* Quantizes one row whose scales are fitted. False if a scale or offset overflowed. */
+/* Quantizes one row whose scales are fitted: scales are rounded first, then quants for them. False if a scale or
+ * offset overflowed. */
 static bool quantize_row(const struct weight_quantizer *z, const struct weight_quants *row, const double *x,
                          const struct weight_input_stats *in)
 {
@@ -538,7 +545,7 @@ static bool quantize_row(const struct weight_quantizer *z, const struct weight_q
 	return true;
 }
 
-/* The element of largest magnitude, or NaN. */
+/* The element of largest magnitude, or NaN, for the message. */
 static double farthest(const double *x, int64_t n)
 {
 	double far = 0;
@@ -547,6 +554,7 @@ static double farthest(const double *x, int64_t n)
 	return far;
 }
 
+/* wrong: the first row that fails; nothing is done after it. */
 bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *quants, int64_t rows,
                      const double *x, const struct weight_input_stats *in, double *worst)
 {
@@ -566,7 +574,8 @@ bool weight_quantize(const struct weight_quantizer *z, const struct weight_quant
 
 /* ---- the error of quantization ---- */
 
-/* Adds the error of a row x that was quantized to q; in: mean squares and means of its inputs [2, k], NULL: unknown. */
+/* Adds the error of a row x that was quantized to q, by the formula of quants.h; in: mean squares and means of its
+ * inputs [2, k], NULL: unknown, then only the errors of elements. */
 static void add_row_error(struct wexpr_quant_errors *out, const double *x, const double *q, const double *in,
                           int64_t k)
 {
@@ -585,7 +594,8 @@ static void add_row_error(struct wexpr_quant_errors *out, const double *x, const
 	out->of_products += sum_x * sum_x;
 }
 
-/* Adds the errors of a `quantize` node, some rows at a time. */
+/* Adds the errors of a `quantize` node, some rows at a time: the argument and the dequantized node are evaluated and
+ * compared. */
 static enum tfmc_status add_matrix_errors(struct diag_context *cx, const struct ir_wexpr *e,
                                           const struct weight_source *source, struct wexpr_quant_errors *out)
 {

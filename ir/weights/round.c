@@ -32,7 +32,7 @@ static double f64_of(uint64_t bits)
 	return v;
 }
 
-/* v >> shift, rounded to nearest even; shift >= 1. */
+/* v >> shift, rounded to nearest even; shift >= 1. v has 53 bits, so from 64 on nothing is left. */
 static uint64_t shift_nearest(uint64_t v, int shift)
 {
 	if (shift > 63)
@@ -43,7 +43,8 @@ static uint64_t shift_nearest(uint64_t v, int shift)
 	return down + (remainder > half || (remainder == half && (down & 1)));
 }
 
-/* v in the bits of format f, rounded once to nearest even; overflow is infinity, NaN stays NaN. */
+/* v in the bits of format f, rounded once to nearest even; overflow is infinity, NaN stays NaN. A subnormal result
+ * has no implicit one: the mantissa is shifted further, by as much as the exponent is too small. */
 static uint16_t to_small(struct small_float f, double v)
 {
 	uint64_t u = bits_of(v);
@@ -113,6 +114,7 @@ static double clamp_int(double v, double lo, double hi)
 	return v < lo ? lo : v > hi ? hi : v;
 }
 
+/* The values of each type are doubles, but for large ones of i64. */
 double ir_round(enum ir_dtype dtype, double v)
 {
 	switch (dtype) {
@@ -167,6 +169,7 @@ void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, 
 	}                                                           \
 	break
 
+/* Integers are no destination of weights (assert). */
 void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, void *bytes)
 {
 	unsigned char *out = bytes;

@@ -2,7 +2,8 @@
 /*
  * Construction, formats, equality and text of weight expressions. Every constructor checks its shape, that byte sizes
  * fit 64 bits, and that the tree is at most WEXPR_DEPTH_MAX high; evaluation and printing can then recurse without
- * checks.
+ * checks. NULL: an argument is NULL or does not fit, or there is no memory; so calls can be nested and checked once.
+ * Nodes are immutable and may share arguments.
  */
 #include "ir/weights/weight.h"
 #include "ir/support/chars.h"
@@ -41,7 +42,7 @@ static bool shape_fits(int rank, const int64_t *dims)
 	return checked_product_i64(dims, (size_t)rank, &count) && checked_mul_i64(count, 8, &bytes);
 }
 
-/* A node without arguments; NULL if the shape does not fit. */
+/* A node without arguments, so of depth 1; NULL if the shape does not fit. */
 static struct ir_wexpr *make(struct arena *a, enum ir_wexpr_kind kind, int rank, const int64_t *dims)
 {
 	if (!shape_fits(rank, dims))
@@ -57,7 +58,7 @@ static struct ir_wexpr *make(struct arena *a, enum ir_wexpr_kind kind, int rank,
 	return e;
 }
 
-/* Copies the arguments to e; false if one is NULL or the tree becomes too high. */
+/* Copies the arguments to e, and raises its depth above theirs; false if one is NULL or the tree becomes too high. */
 static bool set_args(struct arena *a, struct ir_wexpr *e, size_t n, const struct ir_wexpr *const *args)
 {
 	const struct ir_wexpr **copy = ARENA_ARRAY(a, const struct ir_wexpr *, n);
@@ -94,6 +95,8 @@ const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const cha
 	return arena_failed(a) ? NULL : e;
 }
 
+/* Blocks divide the rows of a matrix, hence two axes. Its elements are f32 values (`stored`), in the bytes of the
+ * format. */
 const struct ir_wexpr *wexpr_tensor_quants(struct arena *a, const char *file, const char *tensor,
                                            enum ir_format format, int rank, const int64_t *dims)
 {
@@ -116,6 +119,7 @@ const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const
 	return e;
 }
 
+/* Columns are pairs of sine and cosine; positions up to start + rows must exist. */
 const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim,
                                       enum ir_sinusoid_layout layout, enum ir_sinusoid_spacing spacing,
                                       int64_t start, double base)
@@ -136,6 +140,7 @@ const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim
 	return e;
 }
 
+/* NaN and infinite angles are rejected here, as evaluation does not report them. */
 const struct ir_wexpr *wexpr_rotary(struct arena *a, int64_t rows, double scale, const double *frequencies,
                                     size_t n)
 {
@@ -185,7 +190,7 @@ const struct ir_wexpr *wexpr_ranks(struct arena *a, size_t n, const struct ir_we
 	return e && set_args(a, e, n, args) ? e : NULL;
 }
 
-/* Adds the size of `arg` along `axis` to dims; false if another axis differs. */
+/* Adds the size of `arg` along `axis` to dims, the shape so far; false if another axis differs. */
 static bool add_concat_size(int64_t *dims, int rank, int axis, const struct ir_wexpr *arg)
 {
 	if (!arg || arg->rank != rank)
@@ -196,6 +201,7 @@ static bool add_concat_size(int64_t *dims, int rank, int axis, const struct ir_w
 	return checked_add_i64(dims[axis], arg->dims[axis], &dims[axis]);
 }
 
+/* The shape of the first argument, with the sizes of all along the axis. */
 const struct ir_wexpr *wexpr_concat(struct arena *a, int axis, size_t n, const struct ir_wexpr *const *args)
 {
 	if (n == 0 || !args[0] || axis < 0 || axis >= args[0]->rank)
@@ -245,6 +251,7 @@ const struct ir_wexpr *wexpr_slice(struct arena *a, int axis, int64_t begin, int
 	return e;
 }
 
+/* Two transposes cancel, so that equal weights have equal expressions. */
 const struct ir_wexpr *wexpr_transpose(struct arena *a, const struct ir_wexpr *arg)
 {
 	if (!arg)
@@ -260,6 +267,7 @@ const struct ir_wexpr *wexpr_transpose(struct arena *a, const struct ir_wexpr *a
 	return make1(a, WX_TRANSPOSE, arg->rank, dims, arg);
 }
 
+/* shape_fits comes first: the product of dims is computed only if it cannot overflow. */
 const struct ir_wexpr *wexpr_reshape(struct arena *a, int rank, const int64_t *dims,
                                      const struct ir_wexpr *arg)
 {
@@ -310,6 +318,7 @@ const struct ir_wexpr *wexpr_offset(struct arena *a, double value, const struct 
 	return e;
 }
 
+/* shape_fits (make) checks the product of all dims; that of this axis may overflow before. */
 const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, const struct ir_wexpr *arg)
 {
 	int64_t dims[IR_RANK_MAX] = {0};
@@ -347,6 +356,8 @@ const struct ir_wexpr *wexpr_columns(struct arena *a, const struct ir_wexpr *e, 
 	return c && set_args(a, c, 2, (const struct ir_wexpr *const[]){e, order}) ? c : NULL;
 }
 
+/* The parser and copies of nodes call it with fields that are not checked; an absent argument is NULL, which the
+ * constructors reject. */
 const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 {
 	const struct ir_wexpr *x = e->n_args > 0 ? e->args[0] : NULL;
@@ -382,7 +393,7 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 	return NULL;
 }
 
-/* A copy of e with rounded arguments. */
+/* A copy of e, which moves elements, with rounded arguments; set_args finds the depth again. */
 static const struct ir_wexpr *round_args(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e)
 {
 	const struct ir_wexpr **args = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
@@ -409,6 +420,7 @@ const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const s
 	return rounded;
 }
 
+/* The statistics are mean squares, then means, of each of the K inputs. */
 const struct ir_wexpr *wexpr_quantize(struct arena *a, enum ir_format format, const struct ir_wexpr *e,
                                       const struct ir_wexpr *inputs)
 {
@@ -433,7 +445,7 @@ int64_t wexpr_count(const struct ir_wexpr *e)
 	return n;
 }
 
-/* The node moves full rows of the last axis. */
+/* The node moves full rows of the last axis, so blocks of a quantized format and the order of columns survive it. */
 static bool moves_rows(const struct ir_wexpr *e)
 {
 	switch (e->kind) {
@@ -462,6 +474,8 @@ static bool moves_rows(const struct ir_wexpr *e)
 	return false;
 }
 
+/* Rebuilds the moving nodes above the `columns` nodes with the arguments of these. A leaf, or a node that computes,
+ * has no order to take off: NULL. */
 const struct ir_wexpr *wexpr_without_columns(struct arena *a, const struct ir_wexpr *e,
                                              const struct ir_wexpr **order)
 {
@@ -499,6 +513,7 @@ static bool moves_blocks(const struct ir_wexpr *e, enum ir_format format)
 	return true;
 }
 
+/* Asked of nodes that move elements, which have arguments. */
 static bool args_fit_format(const struct ir_wexpr *e, enum ir_format format)
 {
 	for (size_t i = 0; i < e->n_args; i++)
@@ -507,6 +522,8 @@ static bool args_fit_format(const struct ir_wexpr *e, enum ir_format format)
 	return true;
 }
 
+/* A quantized node has its own format only; zeros are in every quantized format. Values of plain formats survive
+ * nodes that move elements, computed values are f32 (PLAIN). */
 bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 {
 	const struct ir_format_desc *f = ir_format(format);
@@ -523,7 +540,8 @@ bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 	return kinds[e->kind].moves ? args_fit_format(e, format) : format == FORMAT_PLAIN;
 }
 
-/* If a quantized format fits all, it is that of the first leaf. */
+/* If a quantized format fits all, it is that of the first leaf. If both 2-byte formats fit, it is a constant, which
+ * needs no 2-byte storage. */
 enum ir_format wexpr_format(const struct ir_wexpr *e)
 {
 	bool bf16 = wexpr_fits_format(e, FORMAT_BF16), f16 = wexpr_fits_format(e, FORMAT_F16);
@@ -536,7 +554,8 @@ enum ir_format wexpr_format(const struct ir_wexpr *e)
 	return bf16 == f16 ? FORMAT_PLAIN : bf16 ? FORMAT_BF16 : FORMAT_F16;
 }
 
-/* Equal except for the arguments and the tensor name. */
+/* Equal except for the arguments and the tensor name; unused fields are 0. value is compared bit by bit: NaN equals
+ * itself, -0.0 is not 0.0. */
 static bool wexpr_same_node(const struct ir_wexpr *a, const struct ir_wexpr *b)
 {
 	if (a->kind != b->kind || !same_shape(a, b) || a->n_args != b->n_args || a->axis != b->axis ||
@@ -577,7 +596,9 @@ struct counter {
 	int64_t start;
 };
 
-/* The number of name `a` at its first difference from `b`. False if there is none in canonical form. */
+/* The number of name `a` at its first difference from `b`, from its first digit on. False if there is none in
+ * canonical form: without leading zeros, as it is printed again, and at most 9 digits, so that counting cannot
+ * overflow. */
 static bool find_counter(const char *a, const char *b, struct counter *out)
 {
 	size_t at = 0;
@@ -595,7 +616,7 @@ static bool find_counter(const char *a, const char *b, struct counter *out)
 	return number_parse_i64(a + out->begin, n, &out->start);
 }
 
-/* True if `name` is `first` with `number` in place of the counter. */
+/* True if `name` is `first` with `number` in place of the counter. Digits are written from the end of the array. */
 static bool has_number(const char *first, const struct counter *p, int64_t number, const char *name)
 {
 	char digits[24];
@@ -639,7 +660,8 @@ static bool elements_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1,
 	return true;
 }
 
-/* True if the stack can be written with {i}; *start is the first number. */
+/* True if the stack can be written with {i}; *start is the first number. A stack of equal elements has no counter: a
+ * list. */
 static bool stack_counts(const struct ir_wexpr *e, int64_t *start)
 {
 	*start = -1;
@@ -695,6 +717,7 @@ static void print_frequencies(struct buf *out, const struct ir_wexpr *e)
 /* `next`: the node of element 1 that corresponds to e, as in print_tensor. */
 static void print(struct buf *out, const struct ir_wexpr *e, const struct ir_wexpr *next);
 
+/* `next` is NULL outside of a counted stack. */
 static void print_args(struct buf *out, const struct ir_wexpr *e, size_t from, size_t to,
                        const struct ir_wexpr *next)
 {
@@ -740,6 +763,8 @@ static void print_field(struct buf *out, const struct ir_wexpr *e, char field, s
 	}
 }
 
+/* A counted stack prints its first element, with element 1 to show the counters. next: the node of element 1 that
+ * corresponds to e inside of one, where stacks are lists; NULL: none. */
 static void print(struct buf *out, const struct ir_wexpr *e, const struct ir_wexpr *next)
 {
 	const char *fields = wexpr_fields(e->kind);

@@ -34,7 +34,7 @@ enum ir_wexpr_kind {
 #include "ir/weights/kinds.def"
 #undef WX
 };
-/* Keyword of a kind in the text, and its fields (kinds.def). */
+/* The fields of a kind in the text, a letter for each (kinds.def). */
 const char *wexpr_fields(enum ir_wexpr_kind kind);
 
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
