@@ -31,7 +31,8 @@ static double row_mean(const double *x, int64_t n)
 	return sum / (double)n;
 }
 
-/* Softmax of one row in place. sink: attention sink, a logit whose exponential is added to the sum only; NULL: none. */
+/* Softmax of one row in place. sink: attention sink, a logit whose exponential is added to the sum only; NULL: none.
+ * The maximum is subtracted first, so that exp does not overflow. */
 static void interp_softmax_row(double *x, int64_t n, const double *sink)
 {
 	double extra = sink == NULL ? -HUGE_VAL : *sink;
@@ -52,7 +53,8 @@ double interp_softcap(double x, double c)
 	return c * tanh(x / c);
 }
 
-/* Key j is visible from query i of sequence b. */
+/* Key j is visible from query i of sequence b: below its length, in the window around the position i + past, and if
+ * causal not after it. window limits both directions. */
 static bool interp_is_visible(struct interp_mask v, int64_t b, int64_t i, int64_t j)
 {
 	if (v.len && (double)j >= v.len->data[b])
@@ -63,7 +65,7 @@ static bool interp_is_visible(struct interp_mask v, int64_t b, int64_t i, int64_
 	return !v.causal || (double)j <= at;
 }
 
-/* Elements of a row; 0 if there are no rows. */
+/* Elements of a row; 0 if there are no elements, so that loops over rows (at < total; at += n) do not run. */
 static int64_t row_length(const struct interp_tensor *t)
 {
 	return t->rank && interp_size(t) ? t->dims[t->rank - 1] : 0;
@@ -105,6 +107,7 @@ static void mask_scores(struct interp_mask v, struct interp_tensor *x)
 	}
 }
 
+/* x where the key is visible, else -inf. */
 INTERP_EVAL(mask)
 {
 	const struct attrs_mask *a = op->attrs;
@@ -114,7 +117,7 @@ INTERP_EVAL(mask)
 	return TFMC_OK;
 }
 
-/* x [..,S,T]: softmax of softcap(scale x) over the visible keys. */
+/* x [..,S,T]: softmax of softcap(scale x) over the visible keys; a row without any is 0. */
 INTERP_EVAL(masked_softmax)
 {
 	const struct attrs_masked_softmax *a = op->attrs;
@@ -129,7 +132,7 @@ INTERP_EVAL(masked_softmax)
 	return TFMC_OK;
 }
 
-/* The largest |x|; infinite if an element is infinite or NaN. */
+/* The largest |x| as f32; infinite if an element is infinite or NaN, which makes the whole block NaN. */
 static float max_magnitude(const double *x, int64_t n)
 {
 	float most = 0;
@@ -140,7 +143,8 @@ static float max_magnitude(const double *x, int64_t n)
 	return most;
 }
 
-/* Quantizes a block to int8 and dequantizes it; in f32 as kernels do, since the last bit may decide a quant. */
+/* Quantizes a block to int8 and dequantizes it; in f32 as kernels do, since the last bit may decide a quant. A block
+ * of zeros, or so small that 127 / max overflows, has quants 0. */
 static void quantize_block(const double *x, double *out, int64_t n)
 {
 	float most = max_magnitude(x, n), inverse = 127 / most;
@@ -169,8 +173,9 @@ INTERP_EVAL(quantize_rows)
 	return TFMC_OK;
 }
 
-/* x [B, .., S, E], table [P, D] of cosines and sines, at [B, S]: rotates pairs of the first D features by the
- * angles of the position, which is clamped to the table; the other features are copied. */
+/* x [B, .., S, E], table [P, D] of cosines and sines, at [B, S]: rotates pairs of the first D features by the angles
+ * of the position, which is clamped to the table; the other features are copied. A pair is (i, i + D/2) or (2i, 2i +
+ * 1). */
 INTERP_EVAL(rope)
 {
 	bool halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
@@ -278,8 +283,9 @@ static void dot_tile(pair (*rows)[ROWS / 2], struct matrix b, int64_t n, int64_t
 	memcpy(out, sums, sizeof(sums));
 }
 
-/* Rows [m, m + n_rows) of a b + bias (NULL: none), n_rows <= ROWS: out [n_rows, N]. Rows of a are interleaved
- * in `packed`, zeros in place of missing ones; the last columns, fewer than DOTS, are computed one by one. */
+/* Rows [m, m + n_rows) of a b + bias (NULL: none), n_rows <= ROWS: out [n_rows, N]. Rows of a are interleaved in
+ * `packed`, zeros in place of missing ones; the last columns, fewer than DOTS, are computed one by one, with the
+ * same order of additions. */
 static void dot_rows(pair (*packed)[ROWS / 2], struct matrix a, struct matrix b, int64_t m, int64_t n_rows,
                      int64_t n_size, int64_t k_size, const double *bias, double *out)
 {
@@ -313,7 +319,7 @@ static void dot_row_f32(struct matrix a, struct matrix b, int64_t m, int64_t n_s
 	}
 }
 
-/* out [M, N] = a b + bias (NULL: none) */
+/* out [M, N] = a b + bias (NULL: none). packed: ROWS interleaved rows of a, zeroed memory of at least one element. */
 static enum tfmc_status gemm(const struct interp *in, struct matrix a, struct matrix b, int64_t m_size,
                              int64_t n_size, int64_t k_size, const double *bias, double *out)
 {
@@ -330,6 +336,7 @@ static enum tfmc_status gemm(const struct interp *in, struct matrix a, struct ma
 	return TFMC_OK;
 }
 
+/* The matrix at `data` with the last axis of t as its width; transposed: strides exchanged. */
 static struct matrix matrix_of(const double *data, const struct interp_tensor *t, bool transposed)
 {
 	int64_t width = t->dims[t->rank - 1];
@@ -352,7 +359,7 @@ INTERP_EVAL(matmul)
 	return TFMC_OK;
 }
 
-/* x [M, K], w [N, K], b [N]: out [M, N] */
+/* x [M, K], w [N, K], b [N]: out [M, N]. w is read as its transpose, by strides. */
 INTERP_EVAL(linear)
 {
 	int64_t n_size = x[1]->dims[0], k_size = x[1]->dims[1];
@@ -361,7 +368,7 @@ INTERP_EVAL(linear)
 	return gemm(in, rows, weights, m_size, n_size, k_size, x[2] ? x[2]->data : NULL, out->data);
 }
 
-/* x [M, K], w [E, N, K], ids [M], b [E, N]: out [M, N] */
+/* x [M, K], w [E, N, K], ids [M], b [E, N]: out [M, N]; ids are clamped. Row by row, as each has its own expert. */
 INTERP_EVAL(expert_linear)
 {
 	int64_t n_experts = x[1]->dims[0], n_size = x[1]->dims[1], k_size = x[1]->dims[2];
@@ -391,7 +398,7 @@ struct attention {
 };
 
 /* Dequantizes keys or values: x [B,K,T,E] times scales [B,K,T,1], not rounded; the caller frees out->data. Without
- * scales *out is x. */
+ * scales *out is x, whose data is not the caller's. The copy counts against the memory limit. */
 static enum tfmc_status dequantize_kv(struct interp *in, const struct ir_op *op,
                                       const struct interp_tensor *x, const struct interp_tensor *scales,
                                       struct interp_tensor *out)
@@ -420,7 +427,8 @@ static double dot_bf16(struct matrix q, struct matrix k, int64_t j, int64_t n)
 	return sum;
 }
 
-/* p [T]: attention probabilities of query i, head h, sequence b. Head h reads key head h / (H / K). */
+/* p [T]: attention probabilities of query i, head h, sequence b. Head h reads key head h / (H / K) (grouped
+ * queries). Softcap is applied before the mask, as it would make -inf finite. */
 static void attention_row(const struct attention *a, int64_t b, int64_t h, int64_t i, double *p)
 {
 	int64_t row = (b * a->heads + h) * a->queries + i;
@@ -439,7 +447,8 @@ static void attention_row(const struct attention *a, int64_t b, int64_t h, int64
 	interp_softmax_row(p, a->keys, a->sinks ? &a->sinks->data[h] : NULL);
 }
 
-/* out [B,H,S,V]: for every query the sum of values weighted by its probabilities, which stay in a->p. */
+/* out [B,H,S,V]: for every query the sum of values weighted by its probabilities, which stay in a->p, of all rows
+ * for the callback. */
 static void attend(const struct attention *a, struct interp_tensor *out)
 {
 	for (int64_t row = 0; row < out->dims[0] * a->heads * a->queries; row++) {
@@ -461,7 +470,7 @@ static void attend(const struct attention *a, struct interp_tensor *out)
 	}
 }
 
-/* Allocates a->p: one row, or all rows if there is a callback for them. */
+/* Allocates a->p: one row, or all rows if there is a callback for them, within the memory limit. */
 static enum tfmc_status alloc_probabilities(struct interp *in, const struct ir_op *op, struct attention *a,
                                             int64_t batch)
 {
@@ -490,7 +499,7 @@ static void call_trace(const struct interp *in, const struct ir_op *op, const st
 	in->args->attention(in->args->attention_user, &trace);
 }
 
-/* Attention with dequantized k and v. */
+/* Attention with dequantized k and v; operands as in ops.def: q, k, v, bias, len, past, sinks. */
 static enum tfmc_status eval_attention(struct interp *in, const struct ir_op *op,
                                        const struct interp_tensor *const *x, const struct interp_tensor *k,
                                        const struct interp_tensor *v, struct interp_tensor *out)
@@ -523,7 +532,8 @@ static enum tfmc_status eval_attention(struct interp *in, const struct ir_op *op
 	return TFMC_OK;
 }
 
-/* Dequantizes keys and values where they have scales, then attends. */
+/* Dequantizes keys and values where they have scales, then attends. Frees only what was allocated: without scales k
+ * and v are the operands. */
 INTERP_EVAL(attention)
 {
 	const struct interp_tensor *k_scale = x[OPERAND(attention, k_scale)],

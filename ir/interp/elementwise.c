@@ -81,8 +81,8 @@ UNARY(scale, v *((const struct attrs_scale *)op->attrs)->f)
 UNARY(softcap, interp_softcap(v, ((const struct attrs_softcap *)op->attrs)->c))
 UNARY(not, v == 0)
 
-/* n as a double by round-to-odd: rounding it again to a float of at most 51 mantissa bits gives the correctly rounded
- * n. */
+/* n as a double by round-to-odd: the bits beyond 53 are shifted out, and the last bit is set if one was lost.
+ * Rounding it again to a float of at most 51 mantissa bits gives the correctly rounded n. */
 static double round_to_odd(int64_t n)
 {
 	uint64_t v = n < 0 ? 0 - (uint64_t)n : (uint64_t)n, lost = 0;
@@ -93,7 +93,8 @@ static double round_to_odd(int64_t n)
 	return n < 0 ? -d : d;
 }
 
-/* Float to int truncates here; rounding to the result type follows in interp.c. */
+/* Float to int truncates here; rounding to the result type follows in interp.c. An i64 that becomes a smaller float
+ * would be rounded twice, hence round-to-odd. */
 static double cast(const struct interp_tensor *x, int64_t i, enum ir_dtype to)
 {
 	bool rounds_again = ir_dtype_class(to) == DTCLASS_FLOAT && to != DT_F64;
@@ -142,7 +143,8 @@ static double larger(double a, double b)
 COMPARE(compare, double)
 COMPARE(compare_ints, int64_t)
 
-/* Floor division; number_floor_mod is its remainder. */
+/* Floor division; number_floor_mod is its remainder. a - r is a multiple of b, so the quotient is an integer but for
+ * rounding, which `round` removes. */
 static double float_quotient(double a, double b)
 {
 	double r = fmod(a, b), q = (a - r) / b;
@@ -215,6 +217,7 @@ BINARY_NUMBER(max, larger(a, b), (uint64_t)(n > m ? n : m))
 BINARY(and, a != 0 && b != 0)
 BINARY(or, a != 0 || b != 0)
 
+/* Integers are compared exactly, also i64 that are no doubles. */
 INTERP_EVAL(cmp)
 {
 	enum ir_keyword_cmp kind = (enum ir_keyword_cmp)((const struct attrs_cmp *)op->attrs)->kind;
@@ -232,7 +235,7 @@ INTERP_EVAL(where)
 	return TFMC_OK;
 }
 
-/* x [B, S, ...], len [B] */
+/* x [B, S, ...], len [B]: rows s >= len[b] stay 0. */
 INTERP_EVAL(mask_rows)
 {
 	int64_t index[IR_RANK_MAX];
@@ -315,7 +318,8 @@ static void fold_int(const struct reduction *f, int64_t v, struct interp_tensor 
 	interp_set_int(out, at, interp_wrap(out->dtype, (uint64_t)r));
 }
 
-/* Folds all elements of x into out, from the identity of f; ints exactly, modulo their width. */
+/* Folds all elements of x into out, from the identity of f, which is the result of no elements; ints exactly, modulo
+ * their width. */
 static void reduce(const struct interp_tensor *x, const struct ir_int_list *axes, const struct reduction *f,
                    struct interp_tensor *out)
 {
@@ -375,7 +379,7 @@ static bool is_larger(const struct interp_tensor *x, int64_t i, int64_t j)
 	return x->exact ? interp_get_int(x, i) > interp_get_int(x, j) : x->data[i] > x->data[j];
 }
 
-/* Lowest index of the largest of n elements from position `at` on, `stride` apart; NaN is ignored. */
+/* Lowest index of the largest of n elements from position `at` on, `stride` apart; NaN is ignored, 0 if all are NaN. */
 static int64_t argmax_strided(const struct interp_tensor *x, int64_t at, int64_t n, int64_t stride)
 {
 	int64_t best = -1;
@@ -415,7 +419,7 @@ static int64_t block_end(const struct blocks *s, int64_t block)
 	return end < s->columns ? end : s->columns;
 }
 
-/* Maximum and its column for each block; ties to the lowest column, NaN only if all are. */
+/* Maximum and its column for each block: out [rows, 2, n]. Ties to the lowest column, NaN only if all are. */
 INTERP_EVAL(block_argmax)
 {
 	const struct blocks s = blocks_of(x[0], ((const struct attrs_block_argmax *)op->attrs)->width);
@@ -446,7 +450,8 @@ static void score_block(const double *x, int64_t n, int64_t at, double out[3])
 	out[2] = at < 0 || at >= n ? -HUGE_VAL : sum == 0 ? 0 : x[at] - shift;
 }
 
-/* x [rows, V], at [rows]: score_block for each block, at as a column of all of V. */
+/* x [rows, V], at [rows]: score_block for each block: out [rows, 3, n]. at: a column of all of V, so relative to the
+ * block it may be outside. */
 INTERP_EVAL(block_log_softmax)
 {
 	const struct blocks s = blocks_of(x[0], ((const struct attrs_block_log_softmax *)op->attrs)->width);
@@ -464,7 +469,7 @@ INTERP_EVAL(block_log_softmax)
 
 /* ---- scans and selections along a row ---- */
 
-/* x [rows, n] */
+/* x [rows, n]: sums from the begin of each row; ints wrap, so the sum so far is in the result. */
 INTERP_EVAL(cumsum)
 {
 	int64_t n = x[0]->dims[x[0]->rank - 1];
@@ -489,7 +494,7 @@ struct element {
 	int64_t index;
 };
 
-/* qsort order: descending, ties by lower index, NaN last. */
+/* qsort order: descending, ties by lower index, NaN last. `exact` decides between i64 with equal doubles. */
 static int compare_descending(const void *first, const void *second)
 {
 	const struct element *a = first, *b = second;
@@ -502,7 +507,7 @@ static int compare_descending(const void *first, const void *second)
 	return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* x [rows, n] -> [rows, 2, k]: the k largest values in descending order, and their indices. */
+/* x [rows, n] -> [rows, 2, k]: the k largest values in descending order, and their indices. Sorts each row. */
 INTERP_EVAL(topk)
 {
 	int64_t k = ((const struct attrs_topk *)op->attrs)->k, n = x[0]->dims[x[0]->rank - 1];
@@ -524,7 +529,7 @@ INTERP_EVAL(topk)
 	return TFMC_OK;
 }
 
-/* ids [M] -> [size]: the largest i with ids[i] = row, -1 where there is none. */
+/* ids [M] -> [size]: the largest i with ids[i] = row, -1 where there is none; ids outside of the size are ignored. */
 INTERP_EVAL(last_index)
 {
 	int64_t size = interp_size(out);

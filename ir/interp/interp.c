@@ -4,7 +4,8 @@
  * executes the body and copies the results. For each op operands are looked up, results allocated, the handler
  * called, results rounded and traced, and dead values freed. A value dies after the last op of its own region that
  * uses it, directly or in a nested region. All memory of intermediates is freed on every return, and counted before.
- * A slot (in->slots[v.id]) has the tensor of value v while it is live; states have a slot without data.
+ * A slot (in->slots[v.id]) has the tensor of value v while it is live; states have a slot without data. In a planned
+ * run (args->planned) values also go through the bytes of the planned arena.
  */
 #include "ir/interp/interp.h"
 #include "ir/core/inplace.h"
@@ -30,6 +31,7 @@ int64_t interp_count(const struct interp_tensor *t)
 	return n;
 }
 
+/* An i64 that is no double keeps its bytes in `exact`. */
 void interp_from_bytes(struct interp_tensor *t, const void *bytes)
 {
 	int64_t n = interp_count(t);
@@ -51,6 +53,7 @@ static int64_t saturate_int(enum ir_dtype dtype, double v)
 	}                                                           \
 	break
 
+/* Values that their type cannot represent saturate; floats are rounded to nearest even. */
 void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 {
 	unsigned char *out = bytes;
@@ -69,12 +72,14 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 	}
 }
 
+/* `exact` counts only if it rounds to data[i]: else only data was written (struct interp_tensor). */
 int64_t interp_get_int(const struct interp_tensor *t, int64_t i)
 {
 	bool is_known = t->exact && (double)t->exact[i] == t->data[i];
 	return is_known ? t->exact[i] : interp_to_int(t->data[i]);
 }
 
+/* Differences of integers are taken modulo 2^64, since they may exceed int64. */
 double interp_abs_diff(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i)
 {
 	double x = a->data[i], y = b->data[i];
@@ -93,6 +98,7 @@ int64_t interp_to_int(double v)
 	return v <= -0x1p63 ? INT64_MIN : (int64_t)v;
 }
 
+/* Casts of an unsigned value to a narrower type keep its low bits. */
 int64_t interp_wrap(enum ir_dtype dtype, uint64_t v)
 {
 	switch (dtype) {
@@ -194,7 +200,8 @@ static void interp_slot_free(struct interp *in, struct ir_value v)
 	s->live = false;
 }
 
-/* Allocates the tensor of v, counted against args->memory_limit. op: for errors. */
+/* Allocates the tensor of v, counted against args->memory_limit, after freeing the one of an earlier iteration. A
+ * state has none: its contents are in args->state. op: for errors. */
 static enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *op, struct ir_value v)
 {
 	const struct ir_type *type = ir_type_of(in->f, v);
@@ -218,7 +225,8 @@ static enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *
 	return TFMC_OK;
 }
 
-/* Sets v to a copy of `from`, which must have as many elements as the type of v; nothing to copy for a state. */
+/* Sets v to a copy of `from`, which must have as many elements as the type of v: dims of the type may have been
+ * proved equal wrongly, which the interpreter must detect. Nothing to copy for a state. */
 static enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, struct ir_value v,
                                          const struct interp_tensor *from)
 {
@@ -282,7 +290,8 @@ struct interp_memory {
 	uint64_t stamp;
 };
 
-/* The arena of planned runs. All functions but this do nothing in other runs. */
+/* The arena of planned runs. All functions but this do nothing in other runs. in->memory is set first, so that
+ * interp_memory_end frees what a failure leaves. */
 static enum tfmc_status interp_memory_begin(struct interp *in)
 {
 	struct interp_memory *m = memory_zeroed(1, sizeof(*m));
@@ -329,7 +338,8 @@ static const char *name_of(const struct interp *in, struct ir_value v)
 	return name != NULL ? name : "(unnamed)";
 }
 
-/* Loads v from the arena; an error if a line was last written by another value or never. */
+/* Loads v from the arena, over the copy in its slot; an error if a line was last written by another value or never.
+ * A wide run only checks: its f64 are not the bytes of kernels. */
 static enum tfmc_status load_value(struct interp *in, const struct ir_op *group, struct ir_value v)
 {
 	struct interp_memory *m = in->memory;
@@ -352,7 +362,8 @@ static enum tfmc_status load_value(struct interp *in, const struct ir_op *group,
 	return TFMC_OK;
 }
 
-/* The result at `to` does not share bytes with a value that the group reads, unless its kernel works in place. */
+/* The result at `to` does not share bytes with a value that the group reads (from->bytes <= 0: it is not in the
+ * arena), unless its kernel works in place, at the same offset. */
 static enum tfmc_status check_inplace(struct interp *in, const struct ir_op *group, struct ir_value read,
                                       const struct buffer *to)
 {
@@ -370,7 +381,8 @@ static enum tfmc_status check_inplace(struct interp *in, const struct ir_op *gro
 typedef enum tfmc_status visit_read(struct interp *in, const struct ir_op *group, struct ir_value read,
                                     const struct buffer *to);
 
-/* Calls visit for every outer value in the arena that the group reads. */
+/* Calls visit for every outer value in the arena that the group reads; views count as their base, whose bytes they
+ * read. */
 static enum tfmc_status each_read(struct interp *in, const struct ir_op *group, visit_read *visit,
                                   const struct buffer *to)
 {
@@ -394,7 +406,8 @@ static enum tfmc_status load_read(struct interp *in, const struct ir_op *group, 
 	return load_value(in, group, read);
 }
 
-/* Stores result i of the group at its offset. */
+/* Stores result i of the group at its offset, and marks the lines as written by it. Offset -1 is memory of the
+ * caller, which is not checked. Overlaps are checked before the bytes are overwritten. */
 static enum tfmc_status store_result(struct interp *in, const struct ir_op *group, size_t i)
 {
 	struct interp_memory *m = in->memory;
@@ -442,7 +455,8 @@ struct frame {
 	const struct ir_region *region;
 };
 
-/* op uses v: the op of v's own region that is or contains op becomes its last use. */
+/* op uses v: the op of v's own region that is or contains op becomes its last use. So a value that a repeat reads
+ * lives until the repeat ends. */
 static void record_use(struct interp *in, const struct frame *frame, const struct ir_op *op,
                        struct ir_value v)
 {
@@ -466,7 +480,8 @@ static void record_uses(struct interp *in, const struct frame *outer, const stru
 	}
 }
 
-/* Frees operands of `op`, and of ops nested in it, whose last use is `last`. */
+/* Frees operands of `op`, and of ops nested in it, whose last use is `last`: nested ones may be the only uses of an
+ * outer value. */
 static void free_last_uses(struct interp *in, const struct ir_op *op, const struct ir_op *last)
 {
 	for (size_t i = 0; i < op->n_operands; i++)
@@ -488,8 +503,8 @@ struct call {
 	const struct interp_tensor **traced;
 };
 
-/* Rounds results to their types; in a wide run floats stay f64. The loop for f32 is separate because it is the
- * usual one. */
+/* Rounds results to their types; in a wide run floats stay f64. The loop for f32 is separate because it is the usual
+ * one. A state has no data: n is 0. */
 static void round_results(struct interp *in, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_results; i++) {
@@ -505,7 +520,7 @@ static void round_results(struct interp *in, const struct ir_op *op)
 }
 
 /* Looks operands up, allocates results, calls the handler, rounds and traces. An absent operand, or a state, is
- * NULL. */
+ * NULL. The handler gets copies of the results' tensors, which share their data. */
 static enum tfmc_status call_handler(struct interp *in, const struct ir_op *op, struct call *c)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -524,7 +539,8 @@ static enum tfmc_status call_handler(struct interp *in, const struct ir_op *op, 
 	return TFMC_OK;
 }
 
-/* One op; then frees operands that it used last, and results that are never used. */
+/* One op; then frees operands that it used last, and results that are never used. Arrays are zeroed, so operands
+ * after the last are NULL for the handler. */
 static enum tfmc_status execute(struct interp *in, const struct ir_op *op)
 {
 	struct call c = {
@@ -565,7 +581,8 @@ static void clear_region(struct interp *in, const struct ir_region *r)
 
 /* ---- ops with regions ---- */
 
-/* Copies the yielded values to the results of op, which in a planned run are in the same buffers of the arena. */
+/* Copies the yielded values to the results of op, which in a planned run are in the same buffers of the arena
+ * (carries). */
 static enum tfmc_status copy_yields(struct interp *in, const struct ir_op *op)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
@@ -646,7 +663,7 @@ static enum tfmc_status check_dims(struct interp *in)
 	return TFMC_OK;
 }
 
-/* Ids are below their bound, counts in [0, max]. */
+/* Ids are below their bound, counts in [0, max]; NaN, too, is outside. No bound: nothing is checked. */
 static enum tfmc_status check_values(struct interp *in, const struct ir_param *p,
                                      const struct interp_tensor *t)
 {
@@ -664,7 +681,8 @@ static enum tfmc_status check_values(struct interp *in, const struct ir_param *p
 	return TFMC_OK;
 }
 
-/* The given input has element type and shape of the parameter; else reports the first difference. */
+/* The given input has element type and shape of the parameter; else reports the first difference. The loop over axes
+ * ends: some axis differs. */
 static enum tfmc_status check_shape(struct interp *in, const struct ir_param *p,
                                     const struct interp_tensor *have, const struct interp_tensor *want)
 {
@@ -684,7 +702,7 @@ static enum tfmc_status check_shape(struct interp *in, const struct ir_param *p,
 	                    axis, p->name, have->dims[axis], want->dims[axis]);
 }
 
-/* Fills an omitted input with its default. */
+/* Fills an omitted input with its default: a dim (of ints, i64 exactly) or a constant. */
 static enum tfmc_status fill_default(struct interp *in, const struct ir_param *p, struct interp_tensor *t)
 {
 	if (!p->has_default)
@@ -697,7 +715,7 @@ static enum tfmc_status fill_default(struct interp *in, const struct ir_param *p
 	return TFMC_OK;
 }
 
-/* Copies or fills all inputs. */
+/* Copies or fills all inputs. args->inputs has tensors only, so `next` skips states. */
 static enum tfmc_status set_inputs(struct interp *in)
 {
 	size_t next = 0;
@@ -722,7 +740,7 @@ static enum tfmc_status set_inputs(struct interp *in)
 	return TFMC_OK;
 }
 
-/* Copies the returned values to args->outputs; states are not among them. */
+/* Copies the returned values to args->outputs, in memory of the caller; states are not among them. */
 static enum tfmc_status copy_outputs(struct interp *in)
 {
 	const struct ir_region *body = in->f->body;
@@ -739,7 +757,8 @@ static enum tfmc_status copy_outputs(struct interp *in)
 	return TFMC_OK;
 }
 
-/* The whole run, in the order of a compiled function: dims and inputs are checked before anything is computed. */
+/* The whole run, in the order of a compiled function: dims and inputs are checked before anything is computed. Last
+ * uses are recorded before the first op runs. */
 static enum tfmc_status execute_func(struct interp *in)
 {
 	TFMC_TRY(check_dims(in));
@@ -751,6 +770,7 @@ static enum tfmc_status execute_func(struct interp *in)
 	return copy_outputs(in);
 }
 
+/* Frees all slots on every return. */
 enum tfmc_status interp_run(struct diag_context *cx, const struct ir_module *m, const struct ir_func *f,
                             const struct interp_args *args)
 {

@@ -12,7 +12,8 @@
 
 /* ---- ranks ---- */
 
-/* Adds the terms of ranks [0, n) pairwise, as a binary tree over the ranks. */
+/* Adds the terms of ranks [0, n) pairwise, as a binary tree over the ranks whose first half is the largest power of
+ * two below n, each sum rounded to the type: as runtime/mpi/exchange.c, so that results have the same bits. */
 static double add_tree(enum ir_dtype dtype, bool wide, const double *const *terms, int64_t n, int64_t i)
 {
 	if (n == 1)
@@ -24,8 +25,9 @@ static double add_tree(enum ir_dtype dtype, bool wide, const double *const *term
 	return wide ? sum : ir_round(dtype, sum);
 }
 
-/* Sets terms[n] to x of all n ranks that exchange, of which this one is one; in a run of one process
- * (args->ranks NULL) each of them has its x. NULL from the callback: another rank failed. */
+/* Sets terms[n] to x of all n ranks that exchange, of which this one is one: ranks [rank - rank % n, ..), so that
+ * groups of n consecutive ranks exchange among themselves; in a run of one process (args->ranks NULL) each of them
+ * has its x. NULL from the callback: another rank failed. */
 static enum tfmc_status exchange(struct interp *in, const struct ir_op *op, const struct interp_tensor *x,
                                  int64_t n, const double *terms[IR_RANKS_MAX])
 {
@@ -100,7 +102,8 @@ INTERP_EVAL(receive)
 
 /* ---- constants ---- */
 
-/* The slice of the weight at the indices, evaluated now: no weight is kept between uses. */
+/* The slice of the weight at the indices, evaluated now: no weight is kept between uses. Weights may have no value
+ * in IR text. Indices are leading axes, so the slice is a range. */
 INTERP_EVAL(weight)
 {
 	const struct attrs_weight *a = op->attrs;
@@ -140,6 +143,7 @@ INTERP_EVAL(iota)
 	return TFMC_OK;
 }
 
+/* The value of the dim in this run, in each element. */
 INTERP_EVAL(dim_value)
 {
 	const struct attrs_dim_value *a = op->attrs;
@@ -150,6 +154,7 @@ INTERP_EVAL(dim_value)
 
 /* ---- movement ---- */
 
+/* The row-major elements stay; their number may differ only if the type was wrong. */
 INTERP_EVAL(reshape)
 {
 	int64_t n = interp_size(out);
@@ -174,7 +179,7 @@ INTERP_EVAL(transpose)
 	return TFMC_OK;
 }
 
-/* Axes are aligned at the last one; axes of size 1 are repeated. */
+/* Axes are aligned at the last one; axes of size 1 are repeated. `missing`: axes of the result before those of x. */
 INTERP_EVAL(broadcast)
 {
 	int64_t to[IR_RANK_MAX], from[IR_RANK_MAX] = {0};
@@ -232,6 +237,7 @@ INTERP_EVAL(concat)
 	return TFMC_OK;
 }
 
+/* `before` elements of `value` come before x on the axis, the remaining ones after it. */
 INTERP_EVAL(pad)
 {
 	const struct attrs_pad *a = op->attrs;
@@ -241,7 +247,7 @@ INTERP_EVAL(pad)
 	return TFMC_OK;
 }
 
-/* table [V, row], ids [n]: out [n, row] */
+/* table [V, row], ids [n]: out [n, row]; ids are clamped to the table. */
 INTERP_EVAL(gather)
 {
 	int64_t rows = x[0]->dims[0], row = interp_span(x[0], 1, x[0]->rank), n = interp_size(x[1]);
@@ -254,7 +260,7 @@ INTERP_EVAL(gather)
 	return TFMC_OK;
 }
 
-/* x [B, S, row], at [B]: out [B, row] */
+/* x [B, S, row], at [B]: out [B, row]; positions are clamped. */
 INTERP_EVAL(select_rows)
 {
 	int64_t rows = x[0]->dims[1], row = interp_span(x[0], 2, x[0]->rank);
@@ -290,6 +296,7 @@ static bool alloc_state(struct arena *arena, const struct ir_module *m, const st
 	return interp_tensor_alloc(arena, out);
 }
 
+/* An array of one element more, since an arena returns NULL for none. */
 struct interp_state *interp_state_create(struct arena *arena, const struct ir_module *m, int64_t batch)
 {
 	struct interp_state *s = ARENA_NEW(arena, struct interp_state);
@@ -303,7 +310,7 @@ struct interp_state *interp_state_create(struct arena *arena, const struct ir_mo
 	return s;
 }
 
-/* Found by name, as the state may have been created for another stage of the module. */
+/* Found by name, as the state may have been created for another stage of the module, with other declarations. */
 static struct interp_tensor *interp_state_of(const struct interp *in, struct ir_value v)
 {
 	const struct ir_type *type = ir_type_of(in->f, v);
@@ -323,8 +330,8 @@ struct slice {
 	int64_t dims[IR_RANK_MAX];
 };
 
-/* The slice of a state at the n_at indices `at`, for the first `batch` sequences. Reports indices and batches
- * that the state does not have. */
+/* The slice of a state at the n_at indices `at`, for the first `batch` sequences: axis 0 is the sequence, the next
+ * n_at axes are selected. Reports indices and batches that the state does not have. */
 static enum tfmc_status find_slice(struct interp *in, const struct ir_op *op,
                                    const struct interp_tensor *const *at, size_t n_at, int64_t batch,
                                    struct slice *out)
@@ -360,6 +367,8 @@ static int64_t slice_at(const struct slice *s, const int64_t *index)
 	return index[0] * s->stride + s->offset + at;
 }
 
+/* Stores element i of x in the slice, rounded to the type of the state: results are rounded after the handler,
+ * states only here. */
 static void copy_in(struct interp *in, const struct slice *s, const int64_t *index,
                     const struct interp_tensor *x, int64_t i)
 {
@@ -377,7 +386,8 @@ static void copy_out(const struct slice *s, struct interp_tensor *out)
 	}
 }
 
-/* The slice of a ring buffer: row p is row p mod T of the state. */
+/* The slice of a ring buffer: row p is row p mod T of the state. Rows that were never appended, or overwritten, have
+ * other values; readers see the last `window` rows only. */
 static void copy_out_ring(const struct slice *s, struct interp_tensor *out)
 {
 	int64_t index[IR_RANK_MAX];
@@ -388,8 +398,8 @@ static void copy_out_ring(const struct slice *s, struct interp_tensor *out)
 	}
 }
 
-/* Writes x [B, K, S, E] to rows past[b] .. of axis T, in a ring buffer modulo T; rows outside of the axis (padding of
- * short sequences) are dropped. */
+/* Writes x [B, K, S, E] to rows past[b] .. of axis T, in a ring buffer (a->rows logical rows) modulo T; rows outside
+ * of the axis (padding of short sequences) are dropped. Operands: state, x, past, then the indices of the slice. */
 INTERP_EVAL(state_append)
 {
 	const struct attrs_state_append *a = op->attrs;
@@ -412,7 +422,8 @@ INTERP_EVAL(state_append)
 	return TFMC_OK;
 }
 
-/* Writes x [B, ..] to the first elements of each axis of the slice. */
+/* Writes x [B, ..] to the first elements of each axis of the slice. Operands: state, x, then the indices of the
+ * slice. */
 INTERP_EVAL(state_write)
 {
 	struct slice s;
