@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-/* Parses a list from its '[' on; returns the rest after its ']'. */
+/* Parses a list from its `[` on; returns the text after its `]`. A mark belongs to the entry before it. Rows are
+ * ours: no errors. */
 static const char *parse_list(const char *s, struct ir_axis_list *out)
 {
 	*out = (struct ir_axis_list){.wildcard = -1};
@@ -25,7 +26,8 @@ static const char *parse_list(const char *s, struct ir_axis_list *out)
 	return s + 1;
 }
 
-/* Parses the axes column of a row for n operands; EACH gives every operand and the result [*]. */
+/* Parses the axes column of a row for n operands; EACH gives every operand and the result [*]. Names of operands
+ * before `[` are for readers; operands without a list are left out (n_in). */
 static void parse_row(const char *row, size_t n, struct ir_axes *out)
 {
 	const char *arrow = strstr(row, "->");
@@ -48,6 +50,7 @@ static int entry_size(const struct ir_axes *a, char name)
 	return name == '*' ? a->wildcard[0] : name == '&' ? a->wildcard[1] : 1;
 }
 
+/* Wildcards count as many axes as the operands have for them. */
 int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list)
 {
 	int rank = 0;
@@ -76,8 +79,8 @@ static void transpose_axes(const struct ir_int_list *perm, struct ir_axes *out)
 		out->out.name[i] = out->in[0].name[perm->items[i]];
 }
 
-/* Axes of the result of a reduction: those not reduced keep their names; with `keep` a reduced one stays as a
- * new axis of size 1. */
+/* Axes of the result of a reduction: those not reduced keep their names; with `keep` a reduced one stays as a new
+ * axis of size 1. `axes` ascend (infer_reduce). */
 static void reduce_axes(const struct ir_int_list *axes, bool keep, struct ir_axes *out)
 {
 	size_t next = 0;
@@ -90,8 +93,8 @@ static void reduce_axes(const struct ir_int_list *axes, bool keep, struct ir_axe
 	}
 }
 
-/* Axes of the result of a broadcast, aligned at the last one; added and repeated axes get names that no operand
- * has. */
+/* Axes of the result of a broadcast, aligned at the last one; added and repeated axes get names that no operand has,
+ * since x is the same for all their indices. */
 static void broadcast_axes(const struct ir_type *x, const struct ir_dim_list *to, struct ir_axes *out)
 {
 	int missing = (int)to->n - x->rank;
@@ -102,7 +105,7 @@ static void broadcast_axes(const struct ir_type *x, const struct ir_dim_list *to
 		                           : out->in[0].name[i - missing];
 }
 
-/* Axis `axis` of the result is not that of the operands (slice, concat, pad). */
+/* Axis `axis` of the result is not that of the operands (slice, concat, pad): its indices are shifted. */
 static void set_axis_new(struct ir_axes *out, int64_t axis)
 {
 	out->out.name[axis] = '?';
@@ -110,7 +113,7 @@ static void set_axis_new(struct ir_axes *out, int64_t axis)
 		out->in[i].name[axis] = '?';
 }
 
-/* Axes of views, reductions, concat and pad; false for other ops. */
+/* Axes of views, reductions, concat and pad, all with the axes of operand 0; false for other ops. */
 static bool axes_by_attrs(enum ir_opcode code, const void *attrs, const struct ir_type *const *operands,
                           size_t n, struct ir_axes *out)
 {
@@ -180,7 +183,7 @@ bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const
 	return true;
 }
 
-/* Index of the entry that contains axis `axis`; *at: position within a wildcard. */
+/* Index of the entry that contains axis `axis`; *at: position within a wildcard, else 0. */
 static int entry_of(const struct ir_axes *a, const struct ir_axis_list *list, int axis, int *at)
 {
 	int i = 0;
@@ -217,6 +220,8 @@ static int find_axis(const struct ir_axes *a, size_t i, int name)
 	return -1;
 }
 
+/* Types for the row of the op, then the entry of the axis: a mark decides, or the operands that have its name.
+ * first: the batch axis. */
 enum ir_axis_kind ir_axis_dependence(const struct ir_func *f, const struct ir_op *op, int axis, int *from)
 {
 	const struct ir_type *types[IR_AXES_OPERANDS_MAX];
@@ -246,6 +251,7 @@ enum ir_axis_kind ir_axis_dependence(const struct ir_func *f, const struct ir_op
 	return a.out.name[entry] == '*' || a.out.name[entry] == '&' ? IR_AXIS_WILDCARD : IR_AXIS_ROWS;
 }
 
+/* As many elements before it and the same size: then row i of the result is row i of the operand. */
 int ir_reshape_axis(struct ir_dims *dims, const struct ir_func *f, const struct ir_op *op, int axis)
 {
 	const struct ir_type *from = ir_type_of(f, op->operands[0]), *to = ir_type_of(f, op->results[0]);

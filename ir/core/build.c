@@ -14,7 +14,8 @@
 
 /*
  * Algebraic simplification in the builder, only where the bits are the same for every input: x * 1, x + (-0), views of
- * views, casts to the same type. A handler returns the value to use in place of the op, or IR_NO_VALUE.
+ * views, casts to the same type. A handler returns the value to use in place of the op, or IR_NO_VALUE. Constants are
+ * `full` ops, which have one value for all elements; bools are 0 and 1.
  */
 
 struct fold {
@@ -42,7 +43,7 @@ static bool is_full(const struct fold *f, size_t i, double value)
 	return a->value == value && signbit(a->value) == signbit(value);
 }
 
-/* A view of `full` or `dim_value` is the same op with the shape of the view. */
+/* A view of `full` or `dim_value`, whose elements are all equal, is the same op with the shape of the view. */
 static struct ir_value fold_constant_view(const struct fold *f)
 {
 	const struct ir_op *full = defined_by(f, 0, OP_full), *dim = defined_by(f, 0, OP_dim_value);
@@ -56,7 +57,7 @@ static struct ir_value fold_constant_view(const struct fold *f)
 	return irb_dim_value_of(f->b, a->dim, f->result->rank, f->result->dims);
 }
 
-/* The iota that v is, seen through views and casts of ints; NULL: none. */
+/* The iota that v is, seen through views, which only choose among its values, and casts of ints; NULL: none. */
 static const struct ir_op *index_root(const struct fold *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f->b->f, v);
@@ -66,7 +67,7 @@ static const struct ir_op *index_root(const struct fold *f, struct ir_value v)
 	return op != NULL && op->code == OP_iota ? op : NULL;
 }
 
-/* The i32 that operand i is an i64 of, if it is an index; else no value. */
+/* The i32 that operand i is an i64 of, if it is an index; else no value. (ONNX computes positions in i64.) */
 static struct ir_value short_index(const struct fold *f, size_t i)
 {
 	const struct ir_op *cast = defined_by(f, i, OP_cast);
@@ -76,7 +77,8 @@ static struct ir_value short_index(const struct fold *f, size_t i)
 	return is_longer ? cast->operands[0] : IR_NO_VALUE;
 }
 
-/* Views of indices are taken of the i32, so that masks of i64 have the form of others. */
+/* A view of an i64 index is taken of its i32 and then cast, so that casts move outward and masks of i64 have the
+ * form of others. Else as fold_constant_view. */
 static struct ir_value fold_index_view(const struct fold *f, enum ir_opcode code)
 {
 	struct ir_value x = short_index(f, 0);
@@ -112,7 +114,8 @@ static struct ir_value fold_div(const struct fold *f)
 	return is_full(f, 1, 1.0) ? f->operands[0] : IR_NO_VALUE;
 }
 
-/* dim_value + sign * full, both i32, is a dim_value if it fits into i32. */
+/* dim_value + sign * full, both i32, is a dim_value if it fits into i32 for all values of the symbols; else it would
+ * wrap. */
 static struct ir_value fold_dim_sum(const struct fold *f, int sign)
 {
 	struct ir_dims *dims = f->b->m->dims;
@@ -157,8 +160,9 @@ static struct ir_value fold_not(const struct fold *f)
 	return fold_involution(f, OP_not);
 }
 
-/* A comparison of an index (an iota, also through views and casts) with a constant that is at most its start is
- * a constant, since the start is its least value. Two i64 that are i32 indices are compared as these. */
+/* A comparison of an index (an iota, also through views and casts) with a constant that is at most its start is a
+ * constant, since the start is its least value: index >= c is true, index < c false, also with the operands
+ * exchanged. Two i64 that are i32 indices are compared as these. */
 static struct ir_value fold_cmp(const struct fold *f)
 {
 	struct ir_value a = short_index(f, 0), b = short_index(f, 1);
@@ -182,7 +186,7 @@ static struct ir_value fold_and(const struct fold *f)
 	return is_full(f, 0, 1.0) ? f->operands[1] : IR_NO_VALUE;
 }
 
-/* To the same type; a small constant, which every type has; an index as i64 and back. */
+/* To the same type; 0 and 1, which every type has (-0.0 is no int); an index as i64 and back. */
 static struct ir_value fold_cast(const struct fold *f)
 {
 	struct ir_value same = fold_same_type(f), index = short_index(f, 0);
@@ -197,6 +201,7 @@ static struct ir_value fold_cast(const struct fold *f)
 	return IR_NO_VALUE;
 }
 
+/* A constant condition selects one operand; so do equal operands. */
 static struct ir_value fold_where(const struct fold *f)
 {
 	if (is_full(f, 0, 1.0))
@@ -226,7 +231,8 @@ static struct ir_value fold_reshape(const struct fold *f)
 	return fold_index_view(f, OP_reshape);
 }
 
-/* The identity is x; two transposes are one with the composed permutation. */
+/* The identity is x; two transposes are one with the composed permutation: axis i of the result is axis
+ * first[perm[i]] of the inner operand. */
 static struct ir_value fold_transpose(const struct fold *f)
 {
 	const struct attrs_transpose *a = f->attrs;
@@ -341,6 +347,7 @@ struct loc build_at(const struct ir_builder *b)
 	return b->report_at.source != 0 ? b->report_at : b->loc.at;
 }
 
+/* Reports once, at the location of build_at; later failures follow from the first. */
 void build_fail(struct ir_builder *b, enum diag_code code, const char *fmt, ...)
 {
 	if (b->failed)
@@ -354,10 +361,8 @@ void build_fail(struct ir_builder *b, enum diag_code code, const char *fmt, ...)
 
 /* ---- values and ops ---- */
 
-/*
- * Appends a value to the function, defined in the innermost region. def: NULL for a parameter or an argument of a
- * region; index: among the results of def, or among these arguments.
- */
+/* Appends a value to the function, defined in the innermost region. def: NULL for a parameter or an argument of a
+ * region; index: among the results of def, or among these arguments. f->values moves when it grows. */
 static struct ir_value build_value(struct ir_builder *b, const struct ir_type *type, const struct ir_op *def,
                                    unsigned index)
 {
@@ -378,7 +383,8 @@ static struct ir_value build_value(struct ir_builder *b, const struct ir_type *t
 	return v;
 }
 
-/* Appends an op to the innermost region, without inference or folding; NULL after failure. */
+/* Appends an op to the innermost region, without inference or folding; NULL after failure. operands are copied;
+ * attributes and results are the caller's to set. */
 static struct ir_op *build_append(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
                                   size_t n)
 {
@@ -496,7 +502,8 @@ static struct ir_param *push_param(struct ir_builder *b)
 	return p;
 }
 
-/* Adds v to the arguments of the body, which are the parameters. False without memory. */
+/* Adds v to the arguments of the body, which are the parameters. False without memory. Parameters are few: the array
+ * is copied for each. */
 static bool push_argument(struct ir_builder *b, struct ir_value v)
 {
 	struct ir_region *r = b->f->body;
@@ -508,6 +515,7 @@ static bool push_argument(struct ir_builder *b, struct ir_value v)
 	return true;
 }
 
+/* Parameters come before ops, in the body of the function. */
 struct ir_value irb_param(struct ir_builder *b, const struct ir_param *p, const struct ir_type *type)
 {
 	if (b->failed)
@@ -547,8 +555,8 @@ const struct ir_type *irb_type(const struct ir_builder *b, struct ir_value v)
 
 /* ---- ops ---- */
 
-/* Common subexpression elimination: an equal op of this or an enclosing region, which dominates the new one;
- * NULL if there is none. */
+/* Common subexpression elimination: an equal op of this or an enclosing region, which dominates the new one; NULL if
+ * there is none. Tables are per region, so ops of a region that has ended are not found. */
 static struct ir_op *find_equal_op(const struct ir_builder *b, uint64_t hash, const struct op_key *key)
 {
 	for (const struct build_scope *s = b->scope; s != NULL; s = s->parent) {
@@ -559,8 +567,8 @@ static struct ir_op *find_equal_op(const struct ir_builder *b, uint64_t hash, co
 	return NULL;
 }
 
-/* Appends IR_NO_VALUE for absent optional operands, so that every op has all operand slots. Returns their
- * number; operand_types reports one above BUILD_LIST_MAX. */
+/* Appends IR_NO_VALUE for absent optional operands, so that every op has all operand slots and OPERAND() is its
+ * index. Returns their number; operand_types reports one above BUILD_LIST_MAX. */
 static size_t fill_slots(enum ir_opcode code, const struct ir_value *given, size_t n, struct ir_value *slots)
 {
 	const struct ir_operand_desc *d = ir_op_desc(code)->operands;
@@ -595,7 +603,8 @@ static bool operand_types(struct ir_builder *b, enum ir_opcode code, const struc
 	return true;
 }
 
-/* Appends the op with its attributes and results, and a pure one to the table of find_equal_op. */
+/* Appends the op with its attributes and results, and a pure one to the table of find_equal_op; with `literal`
+ * nothing is looked up, so nothing is stored. */
 static void append_op(struct ir_builder *b, const struct op_key *key, const struct ir_type *const *types,
                       size_t n_results, struct ir_value *results)
 {
@@ -613,7 +622,8 @@ static void append_op(struct ir_builder *b, const struct op_key *key, const stru
 			b->failed = true;
 }
 
-/* True if the op folds to an existing value or an equal op exists; results[0] is then that value. */
+/* True if the op folds to an existing value or an equal op exists; results[0] is then that value. Only pure ops,
+ * which have one result. A failure of the handler, which builds ops, counts as true: nothing is to be appended. */
 static bool fold_or_reuse(struct ir_builder *b, const struct op_key *key, const struct ir_type *type,
                           struct ir_value *results)
 {
@@ -628,6 +638,8 @@ static bool fold_or_reuse(struct ir_builder *b, const struct op_key *key, const 
 	return op != NULL;
 }
 
+/* Results are IR_NO_VALUE until they are known, so also after a failure. Types are inferred before folding, which
+ * relies on them. */
 void irb_op(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands, size_t n_operands,
             const void *attrs, struct ir_value *results, size_t n_results)
 {
@@ -666,8 +678,9 @@ struct ir_value irb_op1(struct ir_builder *b, enum ir_opcode code, const struct 
 
 /* ---- ends of regions ---- */
 
-/* Ends the innermost region with the terminator `end`, which has the location of the owner, and appends the
- * owner to the enclosing region. Returns the owner (the terminator for a function), NULL after failure. */
+/* Ends the innermost region with the terminator `end`, which has the location of the owner, and appends the owner to
+ * the enclosing region, after the ops that its operands are. Returns the owner (the terminator for a function), NULL
+ * after failure. */
 static struct ir_op *build_close(struct ir_builder *b, enum ir_opcode end, const struct ir_value *values,
                                  size_t n)
 {
@@ -717,7 +730,8 @@ static void clear_values(struct ir_value *values, size_t n)
 		values[i] = IR_NO_VALUE;
 }
 
-/* Gives the owner of an ended region results with the types of the yielded values. */
+/* Gives the owner of an ended region results with the types of the yielded values, now that the enclosing region is
+ * the innermost one. */
 static void finish_owner(struct ir_builder *b, struct ir_op *op, const struct ir_value *yields, size_t n,
                          struct ir_value *results)
 {
@@ -739,6 +753,8 @@ static bool is_inside(struct ir_builder *b, enum ir_opcode code)
 
 /* ---- repeat ---- */
 
+/* The owner is filled before its body is built, as check_yields reads it; arguments are values of the body: index
+ * i32[], then one of the type of each init. */
 void irb_repeat_begin(struct ir_builder *b, int64_t count, const struct ir_value *init, size_t n_init,
                       struct ir_value *args)
 {
@@ -814,6 +830,8 @@ void irb_group_begin(struct ir_builder *b)
 		b->failed = true;
 }
 
+/* Attributes come at the end: the position of the root is known only now. A group has no operands: its ops use outer
+ * values. */
 void irb_group_end(struct ir_builder *b, const struct attrs_group *attrs, const struct ir_value *yields,
                    size_t n, struct ir_value *results)
 {
@@ -850,11 +868,13 @@ static bool copy_results(struct ir_builder *b, const struct ir_result *results, 
 	return true;
 }
 
+/* Without a reported error a failure is one of memory. */
 static enum tfmc_status finish_status(const struct ir_builder *b)
 {
 	return b->cx->n_errors > 0 ? TFMC_INVALID : TFMC_NO_MEMORY;
 }
 
+/* The function is added to the module last, when nothing can fail but memory. */
 enum tfmc_status irb_finish(struct ir_builder *b, const struct ir_value *values,
                             const struct ir_result *results, size_t n, const struct ir_dim *arena)
 {
@@ -929,6 +949,7 @@ static struct ir_dim_list dim_list(const struct ir_dim **storage, int rank, cons
 	return list;
 }
 
+/* Storage of the callers has IR_RANK_MAX elements. */
 static bool rank_fits(struct ir_builder *b, int rank)
 {
 	if (rank < 0 || rank > IR_RANK_MAX)
@@ -946,6 +967,7 @@ struct ir_value irb_reshape_to(struct ir_builder *b, struct ir_value x, int rank
 	return irb_reshape(b, x, &(struct attrs_reshape){.dims = dim_list(storage, rank, dims)});
 }
 
+/* The list is copied because its items are not const. */
 struct ir_value irb_transpose_by(struct ir_builder *b, struct ir_value x, int rank, const int64_t *perm)
 {
 	int64_t storage[IR_RANK_MAX];

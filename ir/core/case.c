@@ -37,7 +37,7 @@ bool ir_type_has_symbol(const struct ir_type *t, int sym)
 	return false;
 }
 
-/* The symbol occurs in a dim among the attributes of op. */
+/* The symbol occurs in a dim among the attributes of op, found by the descriptors. */
 static bool attrs_have(const struct ir_op *op, int sym)
 {
 	bool found = false;
@@ -53,6 +53,8 @@ static bool attrs_have(const struct ir_op *op, int sym)
 	return found;
 }
 
+/* In the type of any value, also of results and arguments of regions, which all have ids; then in the dims that are
+ * no types. */
 bool ir_func_has_symbol(const struct ir_func *f, int sym)
 {
 	bool found = f->arena != NULL && ir_dim_has_symbol(f->arena, sym);
@@ -82,6 +84,7 @@ const struct ir_func *ir_case_base(const struct ir_module *m, const struct ir_fu
 	return f->when == NULL ? f : ir_find_func(m, f->when->of);
 }
 
+/* An overflow holds no condition: the base, which is always right, is called then. */
 bool ir_case_holds(const struct ir_case *c, const int64_t *values)
 {
 	for (size_t i = 0; i < c->n; i++) {
@@ -95,6 +98,7 @@ bool ir_case_holds(const struct ir_case *c, const int64_t *values)
 	return true;
 }
 
+/* Cases are tried in order of definition, as the entry of an object tests them. */
 const struct ir_func *ir_select_case(const struct ir_module *m, const struct ir_func *base,
                                      const int64_t *values)
 {
@@ -108,6 +112,7 @@ const struct ir_func *ir_select_case(const struct ir_module *m, const struct ir_
 
 /* ---- dims ---- */
 
+/* Only equations of a symbol bind; `<=` conditions stay bounds (ir_func_dim_hi). */
 const struct ir_dim *ir_case_bind_dim(struct ir_module *m, const struct ir_case *c, const struct ir_dim *d)
 {
 	for (size_t i = 0; i < c->n; i++) {
@@ -119,6 +124,7 @@ const struct ir_dim *ir_case_bind_dim(struct ir_module *m, const struct ir_case 
 	return d;
 }
 
+/* State types are those of the module, for all functions. */
 const struct ir_type *ir_case_bind_type(struct ir_module *m, const struct ir_case *c, const struct ir_type *t)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -129,7 +135,8 @@ const struct ir_type *ir_case_bind_type(struct ir_module *m, const struct ir_cas
 	return ir_type_tensor(m->types, t->dtype, t->rank, dims);
 }
 
-/* The smaller of hi and the bound of d by condition x: if d = q x->dim with q >= 0, then d <= q x->value. */
+/* The smaller of hi and the bound of d by condition x: if d = q x->dim with q >= 0, then d <= q x->value, at most
+ * the upper bound of q times it. */
 static int64_t bound_by_condition(const struct ir_module *m, const struct ir_dim *d,
                                   const struct ir_condition *x, int64_t hi)
 {
@@ -153,8 +160,8 @@ int64_t ir_func_dim_hi(const struct ir_module *m, const struct ir_func *f, const
 	return hi;
 }
 
-/* The symbol T of the first parameter i32[B,T], if a parameter has the role past; else -1. Scanned from the last
- * to the first, so that the first one stays. */
+/* The symbol T of the first parameter i32[B,T], if a parameter has the role past (the function continues sequences);
+ * else -1. Scanned from the last to the first, so that the first one stays. */
 static int token_dim_of_params(const struct ir_func *f)
 {
 	bool counts = false;
@@ -168,6 +175,7 @@ static int token_dim_of_params(const struct ir_func *f)
 	return counts ? rows : -1;
 }
 
+/* The first state_append whose rows are a symbol other than the batch; without one, the ids. */
 int ir_func_token_dim(const struct ir_func *f)
 {
 	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it)) {
@@ -198,6 +206,7 @@ void ir_case_print(struct buf *out, const struct ir_module *m, const struct ir_c
 	}
 }
 
+/* Deep copy: the case may be of another module, whose dims are rebuilt. */
 void irb_bind_dims(struct ir_builder *b, const struct ir_case *c)
 {
 	if (b->failed)

@@ -2,7 +2,7 @@
 /*
  * Cloning of ops and functions through the builder: types are inferred again, ops are simplified, and in a case its
  * symbols are replaced. The body of a group is copied without simplification, so that the position of its root stays
- * right.
+ * right. map[id]: the new value for each value of the copied function. Failures are sticky in the builder.
  */
 #include "ir/core/builder.h"
 #include "ir/core/case.h"
@@ -19,8 +19,8 @@ static const struct ir_type *import_type(struct ir_builder *b, const struct ir_t
 	return t != NULL && b->bound != NULL ? ir_case_bind_type(b->m, b->bound, t) : t;
 }
 
-/* The weight of the new function's module that is equal to w, added if it is absent. NULL after a report:
- * another weight has its name. */
+/* The weight of the new function's module that is equal to w, added if it is absent. NULL after a report: another
+ * weight has its name. */
 static const struct ir_weight *import_weight(struct ir_builder *b, const struct ir_weight *w)
 {
 	if (w == NULL || ir_find_weight(b->m, w->name) == w)
@@ -31,8 +31,8 @@ static const struct ir_weight *import_weight(struct ir_builder *b, const struct 
 	return r;
 }
 
-/* Replaces the dims of a list by those of the new function's module, as import_dim does. False without memory or
- * for a dim that cannot be imported. */
+/* Replaces the dims of a list by those of the new function's module, as import_dim does, in a new array. False
+ * without memory or for a dim that cannot be imported. */
 static bool import_dims(struct ir_builder *b, struct ir_dim_list *list)
 {
 	const struct ir_dim **items =
@@ -46,7 +46,8 @@ static bool import_dims(struct ir_builder *b, struct ir_dim_list *list)
 	return list->n == 0 || items != NULL;
 }
 
-/* A copy of the attributes with dims and weights imported into the module; NULL after failure. */
+/* A copy of the attributes with dims and weights imported into the module; NULL after failure. A dim may be NULL
+ * (absent). */
 static void *import_attrs(struct ir_builder *b, const struct ir_op *op)
 {
 	char *copy = build_copy_attrs(b->m, op->code, op->attrs);
@@ -105,6 +106,7 @@ void ir_copy_repeat_end(struct ir_copy *c, const struct ir_op *op, const struct 
 	record_all(c, op->results, results, op->n_results);
 }
 
+/* The yields are looked up after the body is copied, when map has them. args is used again for the results. */
 void ir_copy_repeat(struct ir_copy *c, const struct ir_op *op, int64_t count)
 {
 	struct ir_value values[BUILD_LIST_MAX], args[BUILD_LIST_MAX + 1];
@@ -116,6 +118,8 @@ void ir_copy_repeat(struct ir_copy *c, const struct ir_op *op, int64_t count)
 	ir_copy_repeat_end(c, op, values, yield->n_operands, args);
 }
 
+/* `inside` has no hook, and the builder keeps ops literally while the body is copied: attrs->root is a position in
+ * it. */
 void ir_copy_group(struct ir_copy *c, const struct ir_op *op, const struct attrs_group *attrs)
 {
 	struct ir_value values[BUILD_LIST_MAX], results[BUILD_LIST_MAX];
@@ -132,8 +136,8 @@ void ir_copy_group(struct ir_copy *c, const struct ir_op *op, const struct attrs
 	record_all(c, op->results, results, op->n_results);
 }
 
-/* Copies op with its region; the hook applies in the region of a repeat, not in a group, whose root is known by
- * its position. */
+/* Copies op with its region; the hook applies in the region of a repeat, not in a group, whose root is known by its
+ * position. The new op may be simplified to another value, which the results then map to. */
 static void copy_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct ir_value operands[BUILD_LIST_MAX], results[2];
@@ -153,6 +157,7 @@ static void copy_op(struct ir_copy *c, const struct ir_op *op)
 	record_all(c, op->results, results, op->n_results);
 }
 
+/* Copies all ops of r but its terminator, until a failure. */
 void ir_copy_region(struct ir_copy *c, const struct ir_region *r)
 {
 	for (size_t i = 0; i + 1 < r->n_ops && !c->b->failed; i++) {
@@ -162,6 +167,7 @@ void ir_copy_region(struct ir_copy *c, const struct ir_region *r)
 	}
 }
 
+/* Terminators are built at the end of regions. The location of the builder is that of the caller again afterwards. */
 void irb_clone(struct ir_builder *b, const struct ir_func *from, const struct ir_op *op, struct ir_value *map)
 {
 	struct ir_copy c = {b, from, map, NULL, NULL};
@@ -175,6 +181,7 @@ void irb_clone(struct ir_builder *b, const struct ir_func *from, const struct ir
 
 /* ---- functions ---- */
 
+/* The case is set first, as the types of parameters have its symbols replaced. */
 void irb_clone_params(struct ir_builder *b, const struct ir_func *from, struct ir_value *map)
 {
 	if (from->when != NULL && b->f->when == NULL)
@@ -187,6 +194,7 @@ void irb_clone_params(struct ir_builder *b, const struct ir_func *from, struct i
 	}
 }
 
+/* The operands of the old return, mapped, are returned. */
 enum tfmc_status ir_copy_finish(struct ir_copy *c, const struct ir_dim *arena)
 {
 	const struct ir_op *ret = c->from->body->ops[c->from->body->n_ops - 1];

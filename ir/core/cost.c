@@ -24,7 +24,7 @@ static const struct ir_dim *contraction_flops(const struct ir_module *m, const s
 	return ir_dim_mul(dims, ir_dim_const(dims, 2), ir_dim_mul(dims, count, terms));
 }
 
-/* 2 B H S T (E + Ev): every query with every key and value, masked or not. */
+/* 2 B H S T (E + Ev): every query with every key and value, masked or not. Axes before the last of q are B, H and S. */
 static const struct ir_dim *attention_flops(const struct ir_module *m, const struct ir_func *f,
                                             const struct ir_op *op)
 {
@@ -47,7 +47,7 @@ static const struct ir_dim *region_flops(const struct ir_module *m, const struct
 }
 
 /* The type of the multiply-accumulates of op, MAC_F32 for ops without. A linear after quantize_rows multiplies
- * quantized operands; other ops read the rounded values as f32. */
+ * quantized operands; other ops read the rounded values as f32. An attention states its factors. */
 static enum ir_mac_type mac_type_of(const struct ir_func *f, const struct ir_op *op)
 {
 	if (op->code == OP_attention && ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16)
@@ -59,6 +59,8 @@ static enum ir_mac_type mac_type_of(const struct ir_func *f, const struct ir_op 
 	return ((const struct attrs_quantize_rows *)x->attrs)->to == ROUND_bf16 ? MAC_BF16 : MAC_INT8;
 }
 
+/* K, the axis that is summed over, is the last of the first operand, of a transposed one the axis before. The kind
+ * is filtered at ops, so regions are always entered. */
 const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
                                  enum ir_mac_type kind)
 {
@@ -87,7 +89,7 @@ const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_fu
 	return region_flops(m, f, f->body, kind);
 }
 
-/* Calls each() for the exchanges of a region; `times`: executions of the region. */
+/* Calls each() for the exchanges of a region; `times`: executions of the region. One operand is exchanged. */
 static void visit_exchanges(const struct ir_module *m, const struct ir_func *f, const struct ir_region *r,
                             int64_t times, ir_exchange_fn *each, void *user)
 {
@@ -109,7 +111,8 @@ void ir_visit_exchanges(const struct ir_module *m, const struct ir_func *f, ir_e
 	visit_exchanges(m, f, f->body, 1, each, user);
 }
 
-/* ir_op_flops of an attention times the fraction of visible (query, key) pairs; query i is at position past + i. */
+/* ir_op_flops of an attention times the fraction of visible (query, key) pairs; query i is at position past + i. A
+ * window reaches as far forward as back unless the mask is causal. Without the operand past, positions begin at 0. */
 static double attention_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
                                  const int64_t *values, int64_t past)
 {
@@ -134,6 +137,7 @@ static double attention_flops_at(const struct ir_module *m, const struct ir_func
 	return (double)all / ((double)rows * (double)keys) * visible;
 }
 
+/* Recursive, since attention in a region counts differently. */
 double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
                       enum ir_mac_type kind, const int64_t *values, int64_t past)
 {
@@ -150,7 +154,7 @@ double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const 
 	return op->code == OP_repeat ? sum * (double)((const struct attrs_repeat *)op->attrs)->count : sum;
 }
 
-/* Elements of the axes from `first` on; 0 on overflow of a dim. */
+/* Elements of the axes from `first` on; 0 on overflow of a dim. values NULL: constant dims (weights). */
 static double elements(const struct ir_type *t, int first, const int64_t *values)
 {
 	double n = 1;
@@ -160,7 +164,7 @@ static double elements(const struct ir_type *t, int first, const int64_t *values
 	return n;
 }
 
-/* Stored bytes of an element of a weight, for a quantized format with its share of the scales: hence not an
+/* Stored bytes of an element of a weight, for a quantized format with its share of the scales of a row: hence not an
  * integer. */
 static double element_bytes(const struct ir_weight *w)
 {
@@ -178,8 +182,8 @@ double ir_weight_bytes(const struct ir_weight *w)
 	return elements(w->type, 0, NULL) * element_bytes(w);
 }
 
-/* Bytes of weight v that one execution of op reads; 0 if v is no weight. Ops that select rows by ids read a row
- * for each id, at most the whole weight. */
+/* Bytes of weight v that one execution of op reads; 0 if v is no weight. Ops that select rows by ids (experts, RoPE
+ * tables, TRAIT_MOVE: gather) read a row for each id, at most the whole weight. */
 static double operand_bytes(const struct ir_func *f, const struct ir_op *op, struct ir_value v,
                             const int64_t *values)
 {
@@ -207,6 +211,7 @@ static double region_weight_bytes(const struct ir_func *f, const struct ir_regio
 	return sum;
 }
 
+/* Weights are operands of the ops in a region, so a region op has only those of its body. */
 double ir_op_weight_bytes(const struct ir_func *f, const struct ir_op *op, const int64_t *values)
 {
 	double sum = op->region ? region_weight_bytes(f, op->region, values) : 0;
@@ -224,8 +229,8 @@ double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values)
 
 /* ---- descriptions ---- */
 
-/* Name of the first weight that op reads, and its length without the last component (`.weight`, `.bias`); NULL if
- * none. */
+/* Name of the first weight that op reads, and its length without the last component (`.weight`, `.bias`): the path
+ * of the module in the checkpoint; NULL if none. */
 static const char *weight_path(const struct ir_func *f, const struct ir_op *op, size_t *len)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -241,6 +246,8 @@ static const char *weight_path(const struct ir_func *f, const struct ir_op *op, 
 
 #define RANGE_DIGITS 9 /* of a number in a range */
 
+/* Reads .FIRST_LAST, or .FIRST_SECOND_LAST for a step other than 1. A range is a whole component: a point, a blank
+ * or the end follows. */
 size_t ir_path_range(const char *path, int64_t *first, int64_t *step)
 {
 	int64_t at[3] = {0, 0, 0};
@@ -262,7 +269,7 @@ static const struct ir_op *described_op(const struct ir_op *op)
 	return op->code == OP_group ? op->region->ops[((const struct attrs_group *)op->attrs)->root] : op;
 }
 
-/* Path and name of an op that is no group. */
+/* Path and name of an op that is no group. The path of a weight is preferred: it tells linears of one step apart. */
 static void print_title(struct buf *out, const struct ir_func *f, const struct ir_op *op)
 {
 	size_t len = 0;
@@ -274,8 +281,8 @@ static void print_title(struct buf *out, const struct ir_func *f, const struct i
 	buf_printf(out, "%s%s", path != NULL || op->loc.path != NULL ? " " : "", ir_op_desc(op->code)->name);
 }
 
-/* Inserts the marks of a region's repeats, outermost first, into the title, in place of ranges; the result: bytes of it
- * that were printed. */
+/* Inserts the marks of a region's repeats, outermost first, into the title, in place of ranges; the result: bytes of
+ * it that were printed. A repeat counts if its path begins the title, longer than that of the outer one. */
 static size_t print_marks(struct buf *out, const struct ir_region *r, const struct buf *title)
 {
 	if (r == NULL || r->owner == NULL)
@@ -296,6 +303,7 @@ static size_t print_marks(struct buf *out, const struct ir_region *r, const stru
 	return k + range;
 }
 
+/* The region of the op is that of its results. */
 void ir_op_title(struct buf *out, const struct ir_func *f, const struct ir_op *op, bool marked)
 {
 	struct buf title;
@@ -329,6 +337,7 @@ void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct
 	buf_destroy(&line);
 }
 
+/* Sizes that are 0 do not belong to the kind of the group. */
 void ir_group_kernel(struct buf *out, const struct ir_op *group)
 {
 	const struct attrs_group *a = group->attrs;

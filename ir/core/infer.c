@@ -2,7 +2,9 @@
 /*
  * Type inference: the result types of an op, or a diagnostic with both shapes. First operands are checked against the
  * classes of their row in ir/core/ops.def; then the op's rule applies, or for ops without one the named axes of the row
- * (ir/core/axes.h). The builder and the verifier both call it, so they cannot disagree.
+ * (ir/core/axes.h). The builder and the verifier both call it, so they cannot disagree. A rule sets c->out and returns
+ * true, or reports and returns false. Dims and types are interned: equal ones are one pointer, and two dims that are
+ * not provably equal are different. in[i] is operand i in the order of ops.def, NULL if absent.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -45,6 +47,7 @@ static const char *dim_string(const struct infer *c, const struct ir_dim *d)
 	return ir_dim_to_string(&c->m->arena, c->m->dims, d, false);
 }
 
+/* The name of operand i in ops.def; all variadic ones have the name of the last row entry. */
 static const char *operand_name(const struct infer *c, size_t i)
 {
 	const struct ir_operand_desc *d = c->desc->operands;
@@ -68,6 +71,7 @@ static bool infer_rank_min(const struct infer *c, size_t i, int rank)
 	                  type_string(c, c->in[i]), rank);
 }
 
+/* An absent operand has every rank. */
 static bool infer_rank(const struct infer *c, size_t i, int rank)
 {
 	if (c->in[i] == NULL || c->in[i]->rank == rank)
@@ -109,7 +113,8 @@ static bool infer_same_dtype(const struct infer *c, size_t a, size_t b)
 	return infer_mismatch(c, DIAG_DTYPE, a, b, "the element types differ");
 }
 
-/* Sets out[0] to a tensor type; reports a rank that is too large or a dim that may be negative. */
+/* Sets out[0] to a tensor type; reports a rank that is too large or a dim that may be negative for some values of
+ * the symbols. */
 static bool infer_result(const struct infer *c, enum ir_dtype dtype, int rank,
                          const struct ir_dim *const *dims)
 {
@@ -136,7 +141,8 @@ struct axis_origin {
 	int axis;
 };
 
-/* Reports that operand i does not have the rank of its axes. */
+/* Reports that operand i does not have the rank of its axes. Single wildcards are elementwise ops, where both full
+ * shapes help; a wildcard that is not known yet (< 0) can only be too short. */
 static bool fail_rank(const struct infer *c, const struct ir_axes *a, size_t i)
 {
 	const struct ir_axis_list *list = &a->in[i];
@@ -173,7 +179,8 @@ static bool match_axes(const struct infer *c, const struct ir_axes *a, struct ax
 	return true;
 }
 
-/* out[0] has the dtype of operand 0 and the axes of the result in the op's row. */
+/* out[0] has the dtype of operand 0 and the axes of the result in the op's row, each with the size of the operand
+ * axis of that name. */
 static bool infer_by_axes(const struct infer *c)
 {
 	struct axis_origin origins[IR_AXIS_NAMES] = {{0}};
@@ -195,7 +202,7 @@ static bool infer_by_axes(const struct infer *c)
 
 /* ---- constants ---- */
 
-/* n indices, scalars, select along the first n axes of the weight; the result has the other axes. */
+/* n indices, scalars, select along the first n axes of the weight (layers); the result has the other axes. */
 static bool infer_weight(const struct infer *c)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)c->attrs)->weight;
@@ -231,6 +238,7 @@ static bool infer_iota(const struct infer *c)
 	return infer_axis(c, a->axis, c->out[0]->rank);
 }
 
+/* The value is i32: it must fit for all values of the symbols. */
 static bool infer_dim_value(const struct infer *c)
 {
 	const struct attrs_dim_value *a = c->attrs;
@@ -266,6 +274,7 @@ static bool infer_cmp(const struct infer *c)
 	return infer_binary(c) && infer_result(c, DT_BOOL, c->in[0]->rank, c->in[0]->dims);
 }
 
+/* The type of the values, not of the condition, which is operand 0. */
 static bool infer_where(const struct infer *c)
 {
 	if (!infer_by_axes(c) || !infer_same_dtype(c, 1, 2))
@@ -288,7 +297,7 @@ static bool check_window(const struct infer *c, int64_t window)
 	return infer_fail(c, DIAG_IR_TYPE, "window is 0 (none) to 2^30");
 }
 
-/* x [..,S,T]; with len or past, axis 0 of x is the batch */
+/* x [..,S,T]; with len or past (operands 1 and 2, i32[B]), axis 0 of x is the batch, so there must be three axes. */
 static bool infer_masked(const struct infer *c, int64_t window)
 {
 	if (!check_window(c, window))
@@ -312,7 +321,7 @@ static bool infer_masked_softmax(const struct infer *c)
 
 /* ---- reductions ---- */
 
-/* Removes the axes, which must ascend, or with `keep` makes them 1. */
+/* Removes the axes, which must ascend (each is found once), or with `keep` makes them 1. */
 static bool infer_reduce(const struct infer *c)
 {
 	const struct attrs_reduce_sum *a = c->attrs; /* those of all reductions */
@@ -355,6 +364,7 @@ static bool infer_argmax(const struct infer *c)
 
 /* ---- dynamic quantization ---- */
 
+/* 16 or 32 bits: kernels quantize in f32, in which f64 would be rounded first. */
 static bool infer_quantize_rows(const struct infer *c)
 {
 	if (c->in[0]->dtype == DT_F64)
@@ -403,7 +413,8 @@ static bool infer_block_log_softmax(const struct infer *c)
 
 /* ---- scans and selections along a row ---- */
 
-/* x [..,V] -> [..,2,k]; V is at most 2^24, so that indices are exact in f32. */
+/* x [..,V] -> [..,2,k], values and their indices in one type: V is at most 2^24, so that indices are exact in f32,
+ * and types of 2 bytes could not hold them. k is at most V for all values of the symbols. */
 static bool infer_topk(const struct infer *c)
 {
 	const struct ir_type *x = c->in[0];
@@ -450,7 +461,8 @@ static bool infer_all_gather(const struct infer *c)
 	return infer_result(c, x->dtype, x->rank, dims);
 }
 
-/* send and receive: the result has the type of x. Processes are stages x ranks. */
+/* send and receive: the result has the type of x. Processes are stages x ranks; the division keeps the product from
+ * overflowing. */
 static bool infer_stage(const struct infer *c)
 {
 	const struct ir_type *x = c->in[0];
@@ -526,7 +538,7 @@ static bool infer_broadcast(const struct infer *c)
 	                          type_string(c, to));
 }
 
-/* Adds before + after elements to one axis. */
+/* Adds before + after elements to one axis. Bounds keep their sum within int64. */
 static bool infer_pad(const struct infer *c)
 {
 	const struct attrs_pad *a = c->attrs;
@@ -622,7 +634,8 @@ static bool infer_rope(const struct infer *c)
 	return true;
 }
 
-/* Grouped-query attention: the number of query heads is a multiple of the key heads. */
+/* Grouped-query attention: the number of query heads (axis 1 of q) is a multiple of the key heads: equal dims, or
+ * constants. */
 static bool check_heads(const struct infer *c)
 {
 	int64_t heads, keys;
@@ -634,8 +647,8 @@ static bool check_heads(const struct infer *c)
 	return infer_mismatch(c, DIAG_SHAPE, 0, 1, "the heads of q are not a multiple of those of k");
 }
 
-/* The element type of keys or values (operand i) is that of q; if q is f32, also f16, bf16, or i8 with f32
- * scales (operand `scale`). */
+/* The element type of keys or values (operand i) is that of q; if q is f32, also f16, bf16, or i8 with f32 scales
+ * (operand `scale`), [B,K,T,1]. */
 static bool check_kv_dtype(const struct infer *c, size_t i, size_t scale)
 {
 	enum ir_dtype q = c->in[0]->dtype, t = c->in[i]->dtype;
@@ -664,7 +677,8 @@ static bool infer_attention(const struct infer *c)
 
 /* ---- state: [B, at.., rest] at k indices is the slice [B, rest] ---- */
 
-/* The type of the slice at the indices in operands [first, n_in); NULL after a report. */
+/* The type of the slice at the indices in operands [first, n_in), scalars: axis 0, the batch, stays, the next n_at
+ * axes are removed. NULL after a report. */
 static const struct ir_type *state_slice(const struct infer *c, size_t first)
 {
 	const struct ir_type *state = c->in[0]->state->type;
@@ -691,7 +705,7 @@ static bool fail_slice(const struct infer *c, const struct ir_type *slice, const
 }
 
 /* Ring buffer of T rows (sliding-window attention): appending S rows must not overwrite the last window - 1 rows,
- * which the new ones still see; T is full panels of 16. */
+ * which the new ones still see; T is full panels of 16. rows and window 0: no ring. */
 static bool check_ring(const struct infer *c, const struct attrs_state_append *a, const struct ir_type *slice)
 {
 	int64_t capacity, new = ir_dim_hi(c->m->dims, c->in[1]->dims[2]);
@@ -709,8 +723,8 @@ static bool check_ring(const struct infer *c, const struct attrs_state_append *a
 	return true;
 }
 
-/* The type of the slice that the op returns: a ring buffer has `rows` logical rows, as many as are ever
- * appended. */
+/* The type of the slice that the op returns: a ring buffer of T rows has `rows` logical rows, as many as are ever
+ * appended; readers index these. */
 static const struct ir_type *ring_slice(const struct infer *c, const struct attrs_state_append *a,
                                         const struct ir_type *slice)
 {
@@ -805,7 +819,8 @@ static const char *class_string(enum ir_operand_class class)
 	return "";
 }
 
-/* Operand i is present, unless it is optional, and of the class of d; false after a report. */
+/* Operand i is present, unless it is optional, and of the class of d; false after a report. An operand after the end
+ * of the list is absent. */
 static bool operand_fits(const struct infer *c, const struct ir_operand_desc *d, size_t i)
 {
 	const struct ir_type *t = i < c->n_in ? c->in[i] : NULL;
@@ -818,7 +833,8 @@ static bool operand_fits(const struct infer *c, const struct ir_operand_desc *d,
 	                  class_string(d->class));
 }
 
-/* The number of operands and the class of each are those of the row in ops.def; false after a report. */
+/* The number of operands and the class of each are those of the row in ops.def; false after a report. Rules rely on
+ * it and check no more. */
 static bool operands_fit(const struct infer *c)
 {
 	const struct ir_operand_desc *d = c->desc->operands;

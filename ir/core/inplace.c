@@ -2,7 +2,8 @@
 /*
  * Whether a group may write its result over an operand (inplace.h). Element i of the result is at position i of a
  * row-major buffer, so an operand may be overwritten only if it is all of `base`, the value in the buffer, in the same
- * order. Every conflict is a reason as a phrase; NULL is none.
+ * order. Every conflict is a reason as a phrase; NULL is none. Workers run tiles of one group in any order, so an
+ * element may be read only where it is written.
  */
 #include "ir/core/inplace.h"
 
@@ -45,8 +46,9 @@ static bool same_dims(const struct inplace *q, struct ir_value a, struct ir_valu
 	return ir_same_dims(ir_type_of(q->f, a), ir_type_of(q->f, b));
 }
 
-/* True if v is all of base in the same order: row-major, without offset. A slice of a state is not: the distance
- * between its sequences is known only at run time (view.h). */
+/* True if v is all of base in the same order: row-major, without offset, with all of its elements (an axis of size 1
+ * may have any stride). A slice of a state is not: the distance between its sequences is known only at run time
+ * (view.h). Dims are interned: pointers are compared. */
 static bool is_all_of_base(const struct inplace *q, struct ir_value v)
 {
 	struct ir_view view;
@@ -63,8 +65,8 @@ static bool is_all_of_base(const struct inplace *q, struct ir_value v)
 
 /* ---- the element that is written ---- */
 
-/* True if op is a norm fused after a linear, whose input is stored in the result's buffer until the row is
- * complete. */
+/* True if op is a norm fused after a linear (from its root on), whose input is stored in the result's buffer until
+ * the row is complete. */
 static bool is_fused_norm(const struct inplace *q, const struct ir_op *op)
 {
 	const struct ir_region *r = q->group->region;
@@ -74,8 +76,9 @@ static bool is_fused_norm(const struct inplace *q, const struct ir_op *op)
 	return ir_is_norm(op->code) && q->attrs->kind == GROUP_linear && k < r->n_ops;
 }
 
-/* True if op reads operand i only at the element that it computes. The input of a row op counts as such: the whole row
- * is kept, in scratch or in the result's buffer, before its first result is written. */
+/* True if op reads operand i only at the element that it computes. The input (operand 0) of a row op counts as such:
+ * the whole row is kept, in scratch or in the result's buffer, before its first result is written. Weight and bias
+ * of a norm are read by every row. */
 static bool is_read_at_element(const struct inplace *q, const struct ir_op *op, size_t i)
 {
 	if (is_fused_norm(q, op))
@@ -120,7 +123,8 @@ static const char *reader_conflict(const struct inplace *q, const struct ir_op *
 	return "it is read at another element than the one that is written";
 }
 
-/* Checks groups of elementwise ops with at most one row op. NULL: the result may overwrite base; else the reason. */
+/* Checks groups of elementwise ops with at most one row op: each reader of base, but for the yield and views, whose
+ * readers are checked themselves. NULL: the result may overwrite base; else the reason. */
 static const char *elementwise_conflict(const struct inplace *q)
 {
 	const struct ir_region *r = q->group->region;
@@ -157,8 +161,8 @@ static struct ir_value skip_reshapes(const struct inplace *q, struct ir_value v)
 	return v;
 }
 
-/* True if the scratch of the group has room for a whole row (f32): then the kernel keeps a row there between its
- * passes over it, else in its result. */
+/* True if the scratch of the group (bytes of a worker) holds a whole row of f32: then the kernel keeps a row there
+ * between its passes over it, else in its result. The row may be of a dim: its upper bound counts. */
 static bool has_row_scratch(const struct inplace *q)
 {
 	const struct ir_type *t = ir_type_of(q->f, q->root->operands[0]);
@@ -168,8 +172,9 @@ static bool has_row_scratch(const struct inplace *q)
 
 /* ---- attention ---- */
 
-/* Checks an attention group: a task may overwrite q where it alone reads it. NULL: the group reads base only as q, and
- * q and the result are stored in the same order; else the reason. */
+/* Checks an attention group: a task may overwrite q where it alone reads it. NULL: the group reads base only as q,
+ * and q, through the views before the root, has the strides that the result has through those after it; else the
+ * reason. Strides of axes of size 1 do not matter. */
 static const char *attention_conflict(const struct inplace *q)
 {
 	const struct ir_region *r = q->group->region;
@@ -194,6 +199,8 @@ static const char *attention_conflict(const struct inplace *q)
 
 /* ---- all ---- */
 
+/* First what no kernel can do (several results, other sizes, padded rows), then by the kind of the group. Elements
+ * of equal size may have another type: element i has the same bytes. */
 const char *ir_inplace_conflict(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
                                 struct ir_value base)
 {

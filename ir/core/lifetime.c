@@ -3,7 +3,8 @@
  * Live ranges, see lifetime.h, in two traversals: the first numbers groups and records the time span of each region,
  * the second extends ranges at every use. Regions are numbered in order of their beginning, the same in both
  * traversals. A carry is the init, argument, yield and result of a repeat at one position, which share a buffer: their
- * values are one set of a union-find, whose representative is carry[v].
+ * values are one set of a union-find, whose representative is carry[v]. A view has no memory: its uses are uses of its
+ * base. A range is inclusive, in group numbers; first > last is empty.
  */
 #include "ir/core/lifetime.h"
 
@@ -36,7 +37,8 @@ struct liveness {
 /* ---- numbering ---- */
 
 /* First traversal: numbers the groups of r and of the repeats inside, and records the span of r and which region
- * defines each value. */
+ * defines each value. The bodies of groups are not entered: their values are in no memory of the plan. s->spans may
+ * move, hence indices. */
 static void number_region(struct liveness *s, const struct ir_region *r)
 {
 	struct span *span = ARENA_PUSH(s->arena, &s->spans);
@@ -66,6 +68,7 @@ static void number_region(struct liveness *s, const struct ir_region *r)
 
 /* ---- carries: union-find over value ids ---- */
 
+/* The representative of the set of v; halves the path on the way, so that later calls are short. */
 static uint32_t find_carry(struct ir_lifetimes *l, uint32_t v)
 {
 	while (l->carry[v] != v) {
@@ -80,8 +83,8 @@ static void unite(struct ir_lifetimes *l, struct ir_value a, struct ir_value b)
 	l->carry[find_carry(l, a.id)] = find_carry(l, b.id);
 }
 
-/* The values of a carry of a repeat (init, argument, yield, result) share memory: unites them, as bases of
- * views. */
+/* The values of a carry of a repeat (init, argument, yield, result) share memory: unites them, as bases of views.
+ * States are not planned. */
 static void unite_carries(struct liveness *s, const struct ir_op *op)
 {
 	if (op->code != OP_repeat)
@@ -105,7 +108,8 @@ static void extend(struct liveness *s, struct ir_value v, size_t first, size_t l
 	l->last[v.id] = last > l->last[v.id] ? last : l->last[v.id];
 }
 
-/* Extends v to a use at time t in the current region: over all enclosing repeats up to the region that defines v. */
+/* Extends v to a use at time t in the current region: over all enclosing repeats up to the region that defines v,
+ * since each of their iterations may read it again. */
 static void add_use(struct liveness *s, struct ir_value v, size_t t)
 {
 	size_t home, first = t, last = t;
@@ -122,7 +126,8 @@ static void add_use(struct liveness *s, struct ir_value v, size_t t)
 	extend(s, v, first, last);
 }
 
-/* Group number s->time: its results are defined, and the operands of its ops used, at that time. */
+/* Group number s->time: its results are defined, and the operands of its ops used, at that time. Values inside of
+ * the group get ranges, too, which no plan uses. */
 static void visit_group(struct liveness *s, const struct ir_op *op)
 {
 	size_t t = s->time++;
@@ -136,8 +141,9 @@ static void visit_group(struct liveness *s, const struct ir_op *op)
 
 static void visit_region(struct liveness *s, const struct ir_region *r);
 
-/* Ranges of inits, arguments, yields and results of a repeat, then of its body. A repeat whose body has no
- * groups takes no time: its carries pass through it. */
+/* Ranges of inits, arguments, yields and results of a repeat, then of its body. A repeat whose body has no groups
+ * takes no time: its carries pass through it. s->spans.n is the number of the body, which visit_region enters next;
+ * yields are uses inside of the body. */
 static void visit_repeat(struct liveness *s, const struct ir_op *op)
 {
 	size_t body = s->spans.n, outer = s->here;
@@ -179,8 +185,7 @@ static void visit_region(struct liveness *s, const struct ir_region *r)
 	s->here = outer;
 }
 
-/* Unites the carries, numbers groups and regions, extends ranges by all uses, and by the return to the last
- * group. */
+/* Unites the carries, numbers groups and regions, extends ranges by all uses, and by the return to the last group. */
 bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes *out)
 {
 	struct liveness s = {.arena = a, .f = f, .out = out};

@@ -10,6 +10,7 @@
 #include "ir/support/chars.h"
 #include "ir/support/memory.h"
 
+/* The module itself is outside of its arena, so that it can be destroyed after a failure. */
 struct ir_module *ir_module_create(const char *name)
 {
 	struct ir_module *m = memory_zeroed(1, sizeof(*m));
@@ -38,6 +39,7 @@ void ir_module_destroy(struct ir_module *m)
 	memory_free(m);
 }
 
+/* Dims come first, since the types of states need them; declared in the same order, symbols have the same indices. */
 struct ir_module *ir_module_create_like(const struct ir_module *m)
 {
 	struct ir_module *like = ir_module_create(m->name);
@@ -117,7 +119,8 @@ static const double *copy_frequencies(struct ir_module *m, const struct ir_wexpr
 	return r;
 }
 
-/* A deep copy of a weight expression in the arena of m; NULL without memory or for NULL. */
+/* A deep copy of a weight expression in the arena of m; NULL without memory or for NULL. File names are few, so they
+ * are interned. */
 static const struct ir_wexpr *copy_wexpr(struct ir_module *m, const struct ir_wexpr *e)
 {
 	struct ir_wexpr *r = ARENA_NEW(&m->arena, struct ir_wexpr);
@@ -149,6 +152,8 @@ static bool same_init(const struct ir_wexpr *a, const struct ir_wexpr *b)
 	return wexpr_equal(a, b);
 }
 
+/* Passes that copy functions add the same weight again: it is found by name. The list is extended only when the copy
+ * is complete. */
 const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weight *w)
 {
 	const struct ir_type *type = ir_import_type(m, w->type);
@@ -177,6 +182,7 @@ const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weigh
 	return r;
 }
 
+/* As ir_add_weight; the encoding is row until it is set. */
 const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
                                          struct ir_loc loc)
 {
@@ -217,7 +223,8 @@ bool ir_set_state_encoding(struct ir_module *m, const char *name, enum ir_encodi
 
 /* ---- dims and types of another module ---- */
 
-/* The atom of another dim table, rebuilt in t, where symbols have the same indices; NULL if t lacks the symbol. */
+/* The atom of another dim table, rebuilt in t, where symbols have the same indices; NULL if t lacks the symbol.
+ * Floors and maxima are built again, since t may have other bounds. */
 static const struct ir_dim *import_atom(struct ir_dims *t, const struct ir_dim_atom *a)
 {
 	if (a->other != NULL)
@@ -229,6 +236,7 @@ static const struct ir_dim *import_atom(struct ir_dims *t, const struct ir_dim_a
 	return ir_dim_sym(t, ir_dims_sym(t, (size_t)a->sym)->name);
 }
 
+/* The polynomial is built again, term by term, in the table t. */
 const struct ir_dim *ir_dim_import(struct ir_dims *t, const struct ir_dim *d)
 {
 	const struct ir_dim *r = ir_dim_const(t, 0);
@@ -252,6 +260,7 @@ const struct ir_dim *ir_import_dim(struct ir_module *m, const struct ir_dim *d)
 	return ir_dim_import(m->dims, d);
 }
 
+/* States are found by name; m must declare them. A dim that cannot be imported makes the type NULL. */
 const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *t)
 {
 	if (t == NULL)
@@ -268,7 +277,8 @@ const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *
 
 /* ---- iteration ---- */
 
-/* Sets it->op to the op at the top of the stack, leaving regions that are exhausted. */
+/* Sets it->op to the op at the top of the stack, leaving regions that are exhausted, except the outermost: its end
+ * is the end of the iteration. */
 static void iter_settle(struct ir_iter *it)
 {
 	while (it->depth > 0 && it->stack[it->depth].at == it->stack[it->depth].region->n_ops)
@@ -288,6 +298,8 @@ struct ir_iter ir_iter_begin(const struct ir_region *r)
 	return it;
 }
 
+/* Pre-order: into the region of the op, if it has one, else to the next op. The builder limits the depth to
+ * IR_DEPTH_MAX. */
 void ir_iter_next(struct ir_iter *it)
 {
 	if (it->op->region != NULL && it->depth < IR_DEPTH_MAX) {
@@ -306,6 +318,7 @@ void ir_visit_ops(const struct ir_region *r, ir_op_visitor *visit, void *user)
 		visit(user, it.op);
 }
 
+/* Absent operands count for id 0, which is then reset. */
 uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
 {
 	uint32_t *uses = ARENA_ARRAY(a, uint32_t, f->n_values);

@@ -11,7 +11,8 @@ bool ir_name_is_number(const char *name)
 	return strspn(name, "0123456789") == strlen(name);
 }
 
-/* The op that computes v; of the result of a group the one whose result it yields. NULL: v is an argument. */
+/* The op that computes v; of the result of a group the one whose result it yields, since that has the path of the
+ * step. NULL: v is an argument. */
 static const struct ir_op *computing_op(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_value_info *info = ir_value_info(f, v);
@@ -25,8 +26,8 @@ static const struct ir_op *computing_op(const struct ir_func *f, struct ir_value
 	return op != NULL ? op : info->def;
 }
 
-/* The path of the step that v belongs to, without the last component of the path of each enclosing repeat; NULL: v is
- * an argument, or its op has no path. */
+/* The path of the step that v belongs to, without the last component of the path of each enclosing repeat ("layers"
+ * of "encoder.layers"); NULL: v is an argument, or its op has no path. */
 static const char *step_name(struct arena *a, const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = computing_op(f, v);
@@ -66,6 +67,7 @@ const char *ir_value_name(struct arena *a, const struct ir_func *f, struct ir_va
 	return arena_printf(a, "%s.%s", step, is_numbered ? own + 2 : own);
 }
 
+/* STEP.2 is the own name x.2, since a number is no name. */
 const char *ir_own_name(struct arena *a, const struct ir_func *f, struct ir_value v, const char *name)
 {
 	const char *step = step_name(a, f, v);

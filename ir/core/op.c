@@ -115,6 +115,7 @@ bool ir_op_has(enum ir_opcode code, unsigned traits)
 	return (ir_op_desc(code)->traits & traits) == traits;
 }
 
+/* The last two axes n - 2 and n - 1 are exchanged: their sum is 2 n - 3. */
 bool ir_is_matrix_transpose(const struct ir_int_list *perm)
 {
 	int64_t n = (int64_t)perm->n;
@@ -135,6 +136,7 @@ static const void *attr_at(const void *attrs, const struct ir_attr_desc *d)
 	return (const char *)attrs + d->offset;
 }
 
+/* Other attributes are 0: flags unset, lists empty, dims and weights NULL. */
 void *ir_default_attrs(struct arena *a, enum ir_opcode code)
 {
 	const struct ir_op_desc *op = ir_op_desc(code);
@@ -166,6 +168,7 @@ static bool copy_list(struct arena *a, const void *from, size_t n, size_t size, 
 	return true;
 }
 
+/* Lists are copied, as they may be of the caller or of another module; their dims are not (import_attrs does that). */
 void *build_copy_attrs(struct ir_module *m, enum ir_opcode code, const void *attrs)
 {
 	const struct ir_op_desc *op = ir_op_desc(code);
@@ -227,8 +230,8 @@ static bool attrs_equal(enum ir_opcode code, const void *a, const void *b)
 	return true;
 }
 
-/* Continues hash h with an attribute, by serial numbers and names in place of addresses, which differ from run
- * to run. */
+/* Continues hash h with an attribute, by serial numbers and names in place of addresses, which differ from run to
+ * run. NULL adds nothing. */
 static uint64_t attr_hash(uint64_t h, const struct ir_attr_desc *d, const void *a)
 {
 	switch (d->kind) {
@@ -265,6 +268,8 @@ static bool is_commutative(const struct op_key *key)
 	return key->n_operands == 2 && ir_op_has(key->code, TRAIT_COMMUTATIVE);
 }
 
+/* Operands of commutative ops in the order of their ids, so that a + b and b + a have one hash. A key is what makes
+ * two pure ops equal: code, operands, attributes. */
 uint64_t op_key_hash(const struct op_key *key)
 {
 	uint64_t h = hash_bytes64(HASH64_SEED, &key->code, sizeof(key->code));
@@ -281,6 +286,7 @@ uint64_t op_key_hash(const struct op_key *key)
 	return h;
 }
 
+/* intern_equal of ops: `item` is an op, `k` a key. Commutative operands may be exchanged. */
 bool op_key_equal(const void *item, const void *k)
 {
 	const struct ir_op *op = item;

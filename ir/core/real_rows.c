@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real rows, see real_rows.h. Each value has a need, which only grows: a join over its readers, which the backward
- * walk visits first. The body of a repeat is visited until the needs of its carries are stable.
+ * Real rows, see real_rows.h: a backward data-flow analysis. Each value has a need, which only grows: a join over its
+ * readers, which the backward traversal visits first. The body of a repeat is visited until the needs of its carries
+ * are stable. A row is an index along `axis`, axis 0 is the batch, whose sequences have lengths i32[B], a parameter.
+ * With a KV cache rows of the state count, too: the call has `past` tokens of each sequence and appends `appended`.
  */
 #include "ir/core/real_rows.h"
 
@@ -43,8 +45,8 @@ static const struct ir_value *yielded(const struct ir_op *op)
 
 /* ---- needs ---- */
 
-/* Joins the need of v with that of one more reader: the greater one; all rows if they differ in axis or
- * lengths. */
+/* Joins the need of v with that of one more reader: the greater one; all rows if they differ in axis or lengths, as
+ * no smaller need contains both. Sets s->changed if it grew. */
 static void need(struct analysis *s, struct ir_value v, struct rows_need more)
 {
 	struct rows_need *old = &s->of[v.id], now = more.need > old->need ? more : *old;
@@ -70,7 +72,7 @@ static struct ir_value parameter_of(const struct analysis *s, struct ir_value v)
 	return IR_NO_VALUE;
 }
 
-/* v, if it can be lengths of `x`: a parameter i32[B] with the batch of x; else none. */
+/* v, if it can be lengths of `x`: a parameter i32[B] with the batch of x, which has rows (two axes); else none. */
 static struct ir_value lengths_of(const struct analysis *s, struct ir_value v, struct ir_value x)
 {
 	const struct ir_type *of = ir_type_of(s->f, x);
@@ -102,10 +104,9 @@ static bool is_full(const struct analysis *s, struct ir_value v, double n)
 	return op != NULL && ((const struct attrs_full *)op->attrs)->value == n;
 }
 
-/*
- * Of row numbers `at` of x, clamped as select_rows does: the lengths whose last row, or one before it, they are, as
- * lengths - 1, and its minimum and maximum with other numbers; none if that is not known.
- */
+/* Of row numbers `at` of x, clamped as select_rows does: the lengths whose last row, or one before it, they are:
+ * lengths - 1, as sub or as add of -1, and its minimum with any numbers and maximum with 0; none if that is not
+ * known. left: ops that may still follow. */
 static struct ir_value real_row_number(const struct analysis *s, struct ir_value at, struct ir_value x,
                                        int left)
 {
@@ -128,7 +129,8 @@ static struct ir_value real_row_number(const struct analysis *s, struct ir_value
 
 /* ---- states ---- */
 
-/* Finds past and appended: the new past is their sum. */
+/* Finds past and appended: the result with the role past (the new number of tokens) is past + appended, in either
+ * order, inside of its group. */
 static void find_past(struct analysis *s)
 {
 	const struct ir_func *f = s->f;
@@ -148,7 +150,7 @@ static void find_past(struct analysis *s)
 }
 
 /* Whether the rows of an attention whose result has that need see no key from past + appended on: real rows by the
- * causal mask, or one row, at a real position, whose number demand-rows has added to past. */
+ * causal mask, or one row, at a real position, whose number the pass demand-rows has added to past. */
 static bool sees_the_past(const struct analysis *s, const struct ir_op *op, struct rows_need result)
 {
 	const struct attrs_attention *a = op->attrs;
@@ -167,7 +169,8 @@ static bool sees_the_past(const struct analysis *s, const struct ir_op *op, stru
 	return (is_first || ir_same_value(sum->operands[1], s->past)) && ir_same_value(at, s->appended);
 }
 
-/* The rows that a state_append writes from past + appended on are not read if no reader of its slice does. */
+/* The rows that a state_append writes from past + appended on are not read if no reader of its slice does, and later
+ * calls overwrite them: they begin at the new past. */
 static bool appends_real_rows(const struct analysis *s, const struct ir_op *op)
 {
 	enum need slice = op->code == OP_state_append ? s->of[op->results[0].id].need : NEED_ALL;
@@ -177,7 +180,7 @@ static bool appends_real_rows(const struct analysis *s, const struct ir_op *op)
 
 /* ---- ops ---- */
 
-/* The need of op's results: that of the only one, or all rows of several. */
+/* The need of op's results: that of the only one, or all rows of several, whose axes may differ. */
 static struct rows_need need_of_results(const struct analysis *s, const struct ir_op *op)
 {
 	if (op->n_results == 1)
@@ -188,8 +191,8 @@ static struct rows_need need_of_results(const struct analysis *s, const struct i
 	return (struct rows_need){.need = NEED_NONE};
 }
 
-/* from[i]: the axis of operand i with the rows of the result along `axis`, 0: the operand is needed in full. False: op
- * mixes rows. */
+/* from[i]: the axis of operand i with the rows of the result along `axis`, 0: the operand is needed in full. False:
+ * op mixes rows, or more operands than axes are known for. Constants have no operands. */
 static bool find_axes(const struct analysis *s, const struct ir_op *op, int axis, int *from)
 {
 	if (axis <= 0 || op->n_operands > IR_AXES_OPERANDS_MAX)
@@ -201,7 +204,8 @@ static bool find_axes(const struct analysis *s, const struct ir_op *op, int axis
 	return ir_op_has(op->code, TRAIT_CONST) || ir_axis_dependence(s->f, op, axis, from) != IR_AXIS_MIXED;
 }
 
-/* The need of operand i that the op itself states, whatever its result is needed for. False: none. */
+/* The need of operand i that the op itself states, whatever its result is needed for: by masks, positions and
+ * slices, which select rows. False: none. */
 static bool find_own_need(const struct analysis *s, const struct ir_op *op, size_t i, struct rows_need result,
                           struct rows_need *out)
 {
@@ -234,8 +238,9 @@ static bool find_own_need(const struct analysis *s, const struct ir_op *op, size
 	return false;
 }
 
-/* Hands the need of the result to the operands, row by row where the op allows it. An op with effects (return,
- * states) reads all rows, but of those that it appends to a state the real ones may be enough. */
+/* Hands the need of the result to the operands, row by row where the op allows it (find_axes) and the sizes agree.
+ * An op with effects (return, states) reads all rows, but of those that it appends to a state the real ones may be
+ * enough. real: rows of x [.., S, E] that belong to sequences. */
 static void visit_op(struct analysis *s, const struct ir_op *op)
 {
 	int from[IR_AXES_OPERANDS_MAX] = {0};
@@ -273,7 +278,8 @@ static void visit_op(struct analysis *s, const struct ir_op *op)
 
 static void visit_region(struct analysis *s, const struct ir_region *region);
 
-/* A carry is needed as its result and as the argument of the next iteration are. */
+/* A carry is needed as its result and as the argument of the next iteration are; both may grow while the body is
+ * visited. s->changed is kept for an outer repeat. */
 static void visit_repeat(struct analysis *s, const struct ir_op *op)
 {
 	bool before = s->changed, any = false;
@@ -292,7 +298,7 @@ static void visit_repeat(struct analysis *s, const struct ir_op *op)
 	s->changed = before || any;
 }
 
-/* Visits the ops of a region from the last to the first. */
+/* Visits the ops of a region from the last to the first. The results of a group are the values that it yields. */
 static void visit_region(struct analysis *s, const struct ir_region *region)
 {
 	for (size_t i = region->n_ops; i-- > 0;) {
@@ -309,6 +315,7 @@ static void visit_region(struct analysis *s, const struct ir_region *region)
 	}
 }
 
+/* Only the need REAL has an axis in the result; of other values all rows may be read, or none. */
 const struct ir_real_rows *ir_real_rows(struct arena *a, const struct ir_module *m, const struct ir_func *f)
 {
 	struct analysis s = {.m = m, .f = f, .of = ARENA_ARRAY(a, struct rows_need, f->n_values + 1)};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The verifier, see verify.h. It traverses every region once with the set of visible values, and trusts nothing that
- * a pass could have set wrong. Checks report and continue.
+ * a pass could have set wrong. Checks report and continue; functions that return a bool return false after a report
+ * that makes further checks of the same thing meaningless.
  */
 #include "ir/core/verify.h"
 #include "ir/core/build.h"
@@ -61,7 +62,7 @@ static bool params_have(const struct ir_func *f, int sym)
 	return false;
 }
 
-/* All symbols of d occur in the parameters of the base. */
+/* All symbols of d occur in the parameters of the base: the entry, which tests conditions, knows only these. */
 static bool is_over_base(struct verifier *v, const struct ir_func *base, const struct ir_dim *d)
 {
 	for (size_t i = 0; i < ir_dims_count(v->m->dims); i++) {
@@ -79,7 +80,8 @@ static bool binds(const struct ir_condition *x)
 	return x->relation == IR_EQUAL && ir_dim_as_symbol(x->dim) >= 0;
 }
 
-/* Condition n does not contain a symbol that another condition binds. */
+/* Condition n does not contain a symbol that another condition binds: the bound symbol is a constant, so the
+ * condition should say that. */
 static void check_not_bound(struct verifier *v, size_t n)
 {
 	const struct ir_case *c = v->f->when;
@@ -91,7 +93,8 @@ static void check_not_bound(struct verifier *v, size_t n)
 	}
 }
 
-/* Condition n of the case is over dims of the base, binds a symbol if it is an equation, and can hold. */
+/* Condition n of the case is over dims of the base, binds a symbol if it is an equation, and can hold within the
+ * bounds of its dim. */
 static void check_condition(struct verifier *v, const struct ir_func *base, size_t n)
 {
 	const struct ir_condition *x = &v->f->when->conditions[n];
@@ -129,7 +132,8 @@ static bool same_type(struct verifier *v, struct ir_value mine, const struct ir_
 	return ir_type_of(v->f, mine) == ir_case_bind_type(v->m, v->f->when, ir_type_of(base, theirs));
 }
 
-/* The parameters of the case are those of its base, with bound symbols replaced. */
+/* The parameters of the case are those of its base, with bound symbols replaced: the entry passes the same arguments
+ * to either. */
 static void check_params(struct verifier *v, const struct ir_func *base)
 {
 	const struct ir_func *f = v->f;
@@ -151,7 +155,7 @@ static void check_params(struct verifier *v, const struct ir_func *base)
 }
 
 /* The results of the case are those of its base, with bound symbols replaced. A base that is itself wrong is
- * reported as such. */
+ * reported as such, when it is verified. */
 static void check_results(struct verifier *v, const struct ir_func *base)
 {
 	const struct ir_func *f = v->f;
@@ -182,7 +186,8 @@ static bool same_conditions(const struct ir_case *a, const struct ir_case *b)
 	return same;
 }
 
-/* No earlier case has the same conditions. */
+/* No earlier case has the same conditions: cases are tried in order, so this one would never be taken. Dims are
+ * interned. */
 static void check_reachable(struct verifier *v)
 {
 	for (size_t i = 0; i < v->m->funcs.n && v->m->funcs.items[i] != v->f; i++) {
@@ -193,7 +198,7 @@ static void check_reachable(struct verifier *v)
 	}
 }
 
-/* The case v->f, if it is one. */
+/* The case v->f, if it is one. A bound symbol that still occurs in it would be a symbol without value. */
 static void verify_case(struct verifier *v)
 {
 	const struct ir_case *c = v->f->when;
@@ -256,7 +261,8 @@ struct plan_verifier {
 
 /* ---- offsets of all values ---- */
 
-/* Records the offset of result i of a group. */
+/* Records the offset of result i of a group for its carry, whose values share memory and so need one offset. -1: not
+ * in the arena. */
 static void record_offset(struct plan_verifier *p, const struct ir_op *group, size_t i)
 {
 	const struct ir_dim *at = ((const struct attrs_group *)group->attrs)->at.items[i];
@@ -268,8 +274,8 @@ static void record_offset(struct plan_verifier *p, const struct ir_op *group, si
 	*slot = at;
 }
 
-/* Adds value v to the slots to be compared; not values outside of the arena, views, which are in their base's
- * bytes, and values that are never alive. */
+/* Adds value v to the slots to be compared; not values outside of the arena, views, which are in their base's bytes,
+ * and values that are never alive (an empty range). */
 static void add_slot(struct plan_verifier *p, uint32_t v)
 {
 	struct ir_value value = {v};
@@ -318,7 +324,8 @@ static const char *verify_value_string(struct verifier *v, struct ir_value value
 	                    : arena_printf(&v->arena, "value %u", value.id);
 }
 
-/* Reports b if it may overlap a in time and memory. */
+/* Reports b, which begins to live at or after a, if it may overlap a in time and memory: neither ends before the
+ * other begins, and neither may overwrite the other in place. */
 static void check_disjoint(struct plan_verifier *p, const struct slot *a, const struct slot *b)
 {
 	const struct ir_op *op = ir_def(p->v->f, b->value);
@@ -353,7 +360,7 @@ static bool sort_slots(struct plan_verifier *p)
 }
 
 /* Checks every pair of values that are alive at one time, each when the later one begins; so a chain of in-place
- * updates needs no check of its own. */
+ * updates needs no check of its own. Values that have died are dropped from the list on the way. */
 static void check_all(struct plan_verifier *p)
 {
 	for (size_t i = 0; i < p->slots.n; i++) {
@@ -374,7 +381,8 @@ static void check_all(struct plan_verifier *p)
 	}
 }
 
-/* The memory plan of v->f, whose structure has been verified. */
+/* The memory plan of v->f, whose structure has been verified. Without memory nothing is checked: ir_verify then
+ * fails. */
 static void verify_plan(struct verifier *v)
 {
 	struct plan_verifier p = {.v = v,
@@ -399,7 +407,7 @@ static const char *type_string(struct verifier *v, const struct ir_type *t)
 
 /* ---- declarations ---- */
 
-/* Adds a name; reports a duplicate. */
+/* Adds a name; reports a duplicate. Without memory the function has failed. NULL: no name. */
 static void check_unique(struct verifier *v, struct strmap *names, const char *what, const char *name,
                          struct ir_loc loc)
 {
@@ -419,8 +427,8 @@ static bool is_constant(const struct ir_type *t)
 	return true;
 }
 
-/* The type is a tensor with constant dims, fits encoding and format, and has the shape of the weight's
- * expression. */
+/* The type is a tensor with constant dims, fits encoding and format, and has the shape of the weight's expression
+ * (NULL: text without data). */
 static void verify_weight(struct verifier *v, const struct ir_weight *w)
 {
 	if (w->type == NULL || w->type->kind != IR_TENSOR || !is_constant(w->type)) {
@@ -457,7 +465,8 @@ static void verify_weight(struct verifier *v, const struct ir_weight *w)
 	buf_destroy(&text);
 }
 
-/* Axis 0 of a state is the batch, a symbol; packed panels need matrices of a type that kernels read from panels. */
+/* Axis 0 of a state is the batch, a symbol; packed panels need matrices (two axes after the batch) of a type that
+ * kernels read from panels. */
 static void verify_state(struct verifier *v, const struct ir_state_decl *s)
 {
 	if (s->type == NULL || s->type->kind != IR_TENSOR || s->type->rank < 1 ||
@@ -506,7 +515,7 @@ static void verify_lengths(struct verifier *v, int lengths, const char *of, stru
 		verify_fail(v, loc, "the lengths of '%s' are not a parameter i32[B]", of);
 }
 
-/* Ints are filled with a dim, other types with a constant of the type. */
+/* A default is a dim for ints, a constant for bools and floats; of the two fields the other one must be unset. */
 static bool default_fits(const struct ir_param *p, const struct ir_type *t)
 {
 	if (t->kind != IR_TENSOR)
@@ -519,8 +528,8 @@ static bool default_fits(const struct ir_param *p, const struct ir_type *t)
 	return false;
 }
 
-/* The properties of a parameter suit its type: past lengths are i32[B], only i32 has bounds, a default is of its
- * class. */
+/* The properties of a parameter suit its type: past lengths are i32[B], only i32 has bounds (ids and counts are
+ * i32), a default is of its class. */
 static void verify_param(struct verifier *v, const struct ir_param *p)
 {
 	const struct ir_type *t = ir_type_of(v->f, p->value);
@@ -558,7 +567,8 @@ static void verify_params(struct verifier *v)
 	}
 }
 
-/* Parameters and results with unique names and valid properties; results as many as are returned. */
+/* Parameters and results with unique names and valid properties; results as many as are returned, else they cannot
+ * be matched. */
 static void verify_signature(struct verifier *v)
 {
 	const struct ir_func *f = v->f;
@@ -596,7 +606,8 @@ static const char *stage_name(enum ir_stage s)
 	return "";
 }
 
-/* An arena offset that is a multiple of 64; or -1: memory of the caller (an output, a state). */
+/* An arena offset that is a multiple of 64 (a cache line) for all values of the symbols, by its coefficients; or -1:
+ * memory of the caller (an output, a state). */
 static bool is_offset(const struct ir_dims *dims, const struct ir_dim *d)
 {
 	if (ir_dim_equals(d, -1))
@@ -625,7 +636,8 @@ static void verify_offsets(struct verifier *v, const struct ir_op *op, const str
 			            i);
 }
 
-/* Only a group with one result, in memory of its own, may pad its rows. */
+/* Only a group with one result, in memory of its own, may pad its rows: row padding is an attribute of the group,
+ * and a state slice has the layout of the state. */
 static void verify_pad(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
 {
 	const struct ir_type *t = op->n_results == 1 ? ir_type_of(v->f, op->results[0]) : NULL;
@@ -660,7 +672,8 @@ static void verify_roots(struct verifier *v, const struct ir_op *group, const st
 			            ir_op_desc(r->ops[i]->code)->name);
 }
 
-/* The root is an op of the group, no op has a region, offsets and padding are valid, and contractions are roots. */
+/* The root is an op of the group (before the yield, no weight reference), no op has a region, offsets and padding
+ * are valid, and contractions are roots. */
 static void verify_group(struct verifier *v, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
@@ -679,13 +692,16 @@ static void verify_group(struct verifier *v, const struct ir_op *op)
 	verify_roots(v, op, r->ops[a->root]);
 }
 
+/* Regions, terminators, views, weights and constants that views read, and state_read, whose slice is read in place:
+ * none of them needs a kernel. */
 static bool allowed_outside(enum ir_opcode code)
 {
 	return code == OP_state_read || ir_op_has(code, TRAIT_REGION) || ir_op_has(code, TRAIT_TERMINATOR) ||
 	       ir_op_has(code, TRAIT_VIEW) || ir_op_has(code, TRAIT_CONST);
 }
 
-/* The stage allows op outside of groups. */
+/* The stage allows op outside of groups: from the stage groups on every computation is in a group, which becomes a
+ * kernel. */
 static void verify_stage(struct verifier *v, const struct ir_op *op)
 {
 	if (op->code == OP_group && v->m->stage == STAGE_GRAPH)
@@ -707,7 +723,7 @@ static void verify_stage(struct verifier *v, const struct ir_op *op)
 
 /* ---- operands ---- */
 
-/* Operand i of op may have id 0: it is optional. */
+/* Operand i of op may have id 0: it is optional. Variadic operands are all there. */
 static bool may_be_absent(const struct ir_op *op, size_t i)
 {
 	const struct ir_operand_desc *d = ir_op_desc(op->code)->operands;
@@ -720,7 +736,8 @@ static bool may_be_absent(const struct ir_op *op, size_t i)
 	return false;
 }
 
-/* A state may be used inside of a group, but not of a repeat, which would use it once per iteration. */
+/* A state may be used inside of a group, but not of a repeat, which would use it once per iteration. from: the
+ * region that defines it, to: that of the user. */
 static bool state_may_cross(const struct ir_region *from, const struct ir_region *to)
 {
 	while (to != from && to->owner != NULL && to->owner->code == OP_group)
@@ -764,7 +781,8 @@ static void expect_type(struct verifier *v, const struct ir_op *op, const char *
 		            ir_op_desc(op->code)->name, type_string(v, a), type_string(v, b));
 }
 
-/* An op without region: infers its types again. */
+/* An op without region: infers its types again, from operands whose visibility is verified. ir_infer reports by
+ * itself. */
 static void verify_plain(struct verifier *v, const struct ir_op *op)
 {
 	const struct ir_type *got[2] = {NULL, NULL};
@@ -826,7 +844,8 @@ static void verify_group_types(struct verifier *v, const struct ir_op *op, const
 
 /* ---- regions ---- */
 
-/* Makes values visible, and checks their records; states must be used exactly once. */
+/* Makes values visible, and checks their records (type, def, index, region), which passes could leave wrong; states
+ * are linear: they must be used exactly once. */
 static void define(struct verifier *v, const struct ir_value *values, size_t n, const struct ir_op *def,
                    const struct ir_region *r, struct ir_loc loc)
 {
@@ -855,7 +874,8 @@ static void hide(struct verifier *v, const struct ir_value *values, size_t n)
 
 static bool verify_region(struct verifier *v, const struct ir_region *r, struct ir_loc loc, bool in_group);
 
-/* False if the rest of the region cannot be checked. */
+/* Operands, then the region with the values before it visible, then types; results become visible at the end. False
+ * if later ops of the region cannot be checked. */
 static bool verify_op(struct verifier *v, const struct ir_region *r, const struct ir_op *op, bool in_group)
 {
 	bool ok = true;
@@ -884,7 +904,8 @@ static bool verify_op(struct verifier *v, const struct ir_region *r, const struc
 	return true;
 }
 
-/* A region ends in return (function) or yield, and has no other terminator; false after a report. */
+/* A region ends in return (function) or yield, and has no other terminator; false after a report. So the last op of
+ * a region may be read without a test. */
 static bool check_terminator(struct verifier *v, const struct ir_region *r, struct ir_loc loc)
 {
 	enum ir_opcode end = r->owner == NULL ? OP_return : OP_yield;
@@ -932,6 +953,7 @@ static void verify_func(struct verifier *v)
 		verify_plan(v);
 }
 
+/* One arena for all functions; a failed allocation counts only if nothing was reported. */
 enum tfmc_status ir_verify(struct ir_module *m, struct diag_context *cx)
 {
 	struct verifier v = {.m = m, .cx = cx};

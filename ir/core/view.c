@@ -3,7 +3,7 @@
  * View chains to strides, see view.h. Each op of the chain transforms a struct ir_view in place. Reshape matches
  * groups of old and new axes with equal products, from the last axis to the first; the old axes of a group must be
  * contiguous. An axis with state_axis is the batch of a state, whose sequences are stored at a distance that is known
- * at run time only: its stride counts sequences.
+ * at run time only: its stride counts sequences. Dims are interned, so equal ones have equal pointers.
  */
 #include "ir/core/view.h"
 
@@ -21,6 +21,8 @@ struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v)
 	return v;
 }
 
+/* A group yields what its op inside defines: result i is operand i of its terminator. Result 0 of a state op is the
+ * slice, the last one the new state. */
 const struct ir_op *ir_state_slice_op(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f, v);
@@ -43,6 +45,7 @@ bool ir_is_state_slice(const struct ir_func *f, struct ir_value v)
 	return ir_state_slice_op(f, v) != NULL;
 }
 
+/* *capacity is T, the axis before the last of the state; 0 if v is no such slice. */
 bool ir_is_ring_slice(const struct ir_func *f, struct ir_value v, int64_t *capacity)
 {
 	const struct ir_op *op = ir_state_slice_op(f, v);
@@ -60,6 +63,7 @@ int64_t ir_row_pad(const struct ir_func *f, struct ir_value v)
 	return op != NULL && op->code == OP_group ? ((const struct attrs_group *)op->attrs)->pad : 0;
 }
 
+/* The padding of a row counts once for each row: it is added to the last axis. */
 const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_type *t = ir_type_of(f, v);
@@ -73,7 +77,8 @@ const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_f
 	return n;
 }
 
-/* Row-major strides of v in its own shape, with padded rows. */
+/* Row-major strides of v in its own shape, with `pad` elements after each row: the stride of the axis before the
+ * last, and so of all before it, includes them. */
 static void row_major_view(const struct ir_module *m, const struct ir_func *f, struct ir_value v, int64_t pad,
                            struct ir_view *out)
 {
@@ -91,7 +96,8 @@ static void row_major_view(const struct ir_module *m, const struct ir_func *f, s
 	}
 }
 
-/* Axis i of the transposed view is axis perm[i] of the old one; inverse: the opposite. */
+/* Axis i of the transposed view is axis perm[i] of the old one; inverse: the view of the result becomes that of the
+ * operand. */
 static void apply_transpose(struct ir_view *v, const struct ir_int_list *perm, bool inverse)
 {
 	struct ir_view old = *v;
@@ -104,7 +110,7 @@ static void apply_transpose(struct ir_view *v, const struct ir_int_list *perm, b
 	}
 }
 
-/* Added axes (aligned at the last one) and repeated ones get stride 0. */
+/* Added axes (aligned at the last one) and repeated ones get stride 0: all their elements are one. */
 static void apply_broadcast(const struct ir_module *m, struct ir_view *v, const struct ir_type *type)
 {
 	struct ir_view old = *v;
@@ -140,7 +146,8 @@ struct axis_group {
 	int i0, i1, j0, j1;
 };
 
-/* Grows the group toward axis 0, by at least one axis, until both sides have the same number of elements. */
+/* Grows the group toward axis 0, by at least one axis, until both sides have the same number of elements: on the
+ * side whose product divides the other, which has fewer elements. False if the axes are used up before. */
 static bool grow_group(const struct ir_module *m, const struct ir_view *v, const struct ir_type *type,
                        struct axis_group *g)
 {
@@ -161,7 +168,8 @@ static bool grow_group(const struct ir_module *m, const struct ir_view *v, const
 	return true;
 }
 
-/* Strides of the new axes of a group; false if the old axes are not contiguous. */
+/* Strides of the new axes of a group; false if the old axes are not contiguous: except those of size 1, each must
+ * have the stride of the one after it times its size. An axis of sequences cannot be merged with others. */
 static bool merge_group(const struct ir_module *m, const struct ir_view *old, const struct axis_group *g,
                         struct ir_view *out)
 {
@@ -195,8 +203,8 @@ static bool has_zero(const struct ir_type *type)
 	return false;
 }
 
-/* Strides for the shape of `type`, group by group from the last axis; false if they do not exist. A tensor
- * without elements has any. */
+/* Strides for the shape of `type`, group by group from the last axis; false if they do not exist. A tensor without
+ * elements has any: its products would match nothing. */
 static bool apply_reshape(const struct ir_module *m, struct ir_view *v, const struct ir_type *type)
 {
 	struct ir_view old = *v;
@@ -240,6 +248,8 @@ static bool apply_view(const struct ir_module *m, const struct ir_func *f, const
 	return op->code == OP_reshape && apply_reshape(m, v, type);
 }
 
+/* The chain is collected from v to its base, then applied from the base on. Ops on a ring buffer would need
+ * positions modulo its capacity: only the slice itself resolves. */
 bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
                      struct ir_view *out)
 {
@@ -270,6 +280,8 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 	return !ir_dims_failed(m->dims);
 }
 
+/* Starts at the row-major buffer of v and undoes each view on the way to the base. Elements of a broadcast have
+ * several places, those that a slice omits none: false. */
 bool ir_view_inverse(const struct ir_module *m, const struct ir_func *f, struct ir_value v, int64_t pad,
                      struct ir_view *out)
 {
@@ -289,7 +301,8 @@ bool ir_view_inverse(const struct ir_module *m, const struct ir_func *f, struct 
 	return !ir_dims_failed(m->dims);
 }
 
-/* `to` is `from` with its last axis split, and the heads at `axis`. */
+/* `to` is `from` with its last axis split, and the heads at `axis`. The axes that the heads have crossed to get
+ * there must have size 1, or H is 1: then the order of elements is the same. */
 static bool has_heads_at(const struct ir_type *from, const struct ir_type *to, int axis)
 {
 	int64_t heads = 0, one;
@@ -304,6 +317,7 @@ static bool has_heads_at(const struct ir_type *from, const struct ir_type *to, i
 	return true;
 }
 
+/* The place of the heads nearest to the end counts. */
 bool ir_view_splits_heads(const struct ir_type *from, const struct ir_type *to, int *axis, int64_t *width)
 {
 	if (from->rank < 1 || to->rank != from->rank + 1 || !ir_dim_is_const(to->dims[to->rank - 1], width) ||
@@ -315,6 +329,7 @@ bool ir_view_splits_heads(const struct ir_type *from, const struct ir_type *to, 
 	return false;
 }
 
+/* Reshapes of an array without padding keep it one; other views have strides of their own. */
 bool ir_is_one_array(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *def = ir_def(f, v);
