@@ -1006,6 +1006,7 @@ struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to)
 	return kb_emit(k, inst, &v, 1, true);
 }
 
+/* The lane numbers are checked and copied; without b they must be below the lanes of a. */
 struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const int *lanes, int n)
 {
 	struct kb_type type = kb_type_of(k, a);

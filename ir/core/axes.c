@@ -153,6 +153,8 @@ static void swap_last(struct ir_axis_list *list)
 	list->name[list->n - 2] = name;
 }
 
+/* Parses the row of the op, then finds how many axes each wildcard stands for: the first operand with it determines
+ * that, all others must agree. *misfit is the operand being checked. */
 bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const *operands, size_t n,
              struct ir_axes *out, size_t *misfit)
 {

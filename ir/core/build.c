@@ -790,7 +790,8 @@ void irb_repeat_begin(struct ir_builder *b, int64_t count, const struct ir_value
 	memcpy(args, list, (n_init + 1) * sizeof(*args));
 }
 
-/* The yields of a repeat have the types of its carries; reports if not. */
+/* The yields of a repeat have the types of its carries, as they are the arguments of the next iteration; reports if
+ * not. */
 static bool check_yields(struct ir_builder *b, const struct ir_value *yields, size_t n)
 {
 	const struct ir_op *owner = b->scope->owner;

@@ -230,7 +230,7 @@ static bool find_own_need(const struct analysis *s, const struct ir_op *op, size
 		*out = (struct rows_need){NEED_REAL, 1, n};
 		return i == OPERAND(select_rows, x) && n.id != 0;
 	}
-	case OP_slice: /* where other rows of the result are not known to be padding */
+	case OP_slice: /* of row 0 alone; a need of fewer rows than all goes through by axes (visit_op) */
 		*out = (struct rows_need){.need = NEED_FIRST, .axis = (int)slice->axis};
 		return slice->axis > 0 && ir_dim_equals(slice->begin, 0) && ir_dim_equals(slice->size, 1) &&
 		       result.need == NEED_ALL;

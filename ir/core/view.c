@@ -227,7 +227,7 @@ static bool apply_reshape(const struct ir_module *m, struct ir_view *v, const st
 	return true;
 }
 
-/* Transforms *v by one view op; false if the result has no strides. */
+/* Transforms *v by one view op; false if the result has no strides, which only a reshape may lack. */
 static bool apply_view(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
                        struct ir_view *v)
 {

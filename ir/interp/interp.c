@@ -5,7 +5,8 @@
  * called, results rounded and traced, and dead values freed. A value dies after the last op of its own region that
  * uses it, directly or in a nested region. All memory of intermediates is freed on every return, and counted before.
  * A slot (in->slots[v.id]) has the tensor of value v while it is live; states have a slot without data. In a planned
- * run (args->planned) values also go through the bytes of the planned arena.
+ * run (args->planned) values also go through the bytes of the planned arena, where each line of 64 bytes has the number
+ * (stamp) of its last write; a value is intact while its lines have the stamp of its buffer.
  */
 #include "ir/interp/interp.h"
 #include "ir/core/inplace.h"
@@ -98,7 +99,7 @@ int64_t interp_to_int(double v)
 	return v <= -0x1p63 ? INT64_MIN : (int64_t)v;
 }
 
-/* Casts of an unsigned value to a narrower type keep its low bits. */
+/* v modulo 2^width: casts of an unsigned value to a narrower type keep its low bits. */
 int64_t interp_wrap(enum ir_dtype dtype, uint64_t v)
 {
 	switch (dtype) {
@@ -290,8 +291,9 @@ struct interp_memory {
 	uint64_t stamp;
 };
 
-/* The arena of planned runs. All functions but this do nothing in other runs. in->memory is set first, so that
- * interp_memory_end frees what a failure leaves. */
+/* The arena of planned runs, of its size for the dims of this run, filled with 0xff (NaN, -1), all lines never
+ * written. All functions but this do nothing in other runs. in->memory is set first, so that interp_memory_end frees
+ * what a failure leaves. */
 static enum tfmc_status interp_memory_begin(struct interp *in)
 {
 	struct interp_memory *m = memory_zeroed(1, sizeof(*m));

@@ -124,6 +124,7 @@ void buf_printf(struct buf *b, const char *fmt, ...)
 	va_end(ap);
 }
 
+/* A word that does not fit begins a new line, except the first; at: the column so far. One blank between words. */
 void buf_wrap(struct buf *b, const char *text, size_t at, size_t indent, size_t columns)
 {
 	for (const char *s = text; *s && *s != '\n'; s += *s == ' ') {

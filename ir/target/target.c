@@ -153,6 +153,7 @@ static void require_cpuid(struct target_requirements *n, const struct cpuid_requ
 	n->words[n->n_words++] = *w;
 }
 
+/* The bits of all features of the target: cpuid by register, XCR0, and the words of the system. */
 struct target_requirements target_requirements(const struct target *t)
 {
 	struct target_requirements n = {0};

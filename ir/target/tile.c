@@ -145,7 +145,6 @@ int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t dep
 	const struct ir_format_desc *d = ir_format(f);
 	if (r.bf16)
 		return f == FORMAT_BF16 && depth >= 1 ? 0 : -1;
-	/* a dot block reads full groups of k-rows, or the half of one (16 of 32 K elements) */
 	if (d->bits == 0 || r.block < 0 || depth < 1)
 		return -1;
 	int64_t x = r.block > 0 ? r.block : depth, w = d->block > 0 ? d->block : depth,
@@ -156,6 +155,7 @@ int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t dep
 	if (block >= depth)
 		return 0;
 	bool divides = (x >= depth || x % block == 0) && (w >= depth || w % block == 0);
+	/* a dot block reads full groups of k-rows, or the half of one (16 of 32 K elements) */
 	bool is_half = block % 16 == 0 && 2 * block == group;
 	return divides && (block % group == 0 || is_half) ? block : -1;
 }
@@ -277,8 +277,8 @@ struct register_tile target_register_tile(const struct target *t)
 	return best;
 }
 
-/* Lowers mr until the registers suffice. With k_lanes each row has a vector of A in addition to its accumulators,
- * and 3 registers convert the weights, vector by vector. */
+/* Lowers mr until the registers suffice. With k_lanes each row has a vector of A in addition to its accumulators;
+ * weights are then read a vector at a time, one register and two that convert it. */
 int register_tile_mr(const struct target *t, struct register_tile tile, enum ir_dtype stored)
 {
 	int mr = tile.mr, vecs = vectors(t, tile.nr);

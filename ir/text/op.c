@@ -3,7 +3,7 @@
  * Parser of bodies: one op per line, with results, op, operands, attributes, types and location. The op table drives
  * everything but repeat and group. Each parse_* consumes what it is named after; false after a diagnostic, or without
  * one if memory ran out (ir_parse sees that in the arenas). p->tok is the next token, p->b builds the function, and
- * p->names maps the visible %names to its values.
+ * p->names maps the visible %names to its values. Lists have at most BUILD_LIST_MAX entries, since text may be hostile.
  *
  *   %y, %c1 = repeat %l = 0 to 6 carry (%x = %x0, %c = %c0) { ... yield %x2, %c2 } : types loc(...)
  *   %q = group linear {mr=14} { pre .. root .. post .. yield %q } at [0] : types loc(...)
@@ -219,6 +219,7 @@ static bool parse_state_type(struct parser *p, const struct ir_type **out)
 	return parse_unknown(p, &t, "state", names, names != NULL ? n : 0);
 }
 
+/* A type of constant or symbolic dims; the table of types rejects a dim that may be negative. */
 bool parse_type(struct parser *p, const struct ir_type **out)
 {
 	struct loc at = p->tok.loc;
@@ -786,7 +787,7 @@ static const char *const renamed_ops[][2] = {{"round_rows", "quantize_rows"},
                                              {"strip_argmax", "block_argmax"},
                                              {"strip_score", "block_log_softmax"}};
 
-/* Renamed ops have an error of their own: the nearest name would mislead. */
+/* Ops of texts of 0.1.0 that were renamed have an error of their own: the nearest name would mislead. */
 bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out)
 {
 	static const char *const names[] = {

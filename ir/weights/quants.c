@@ -92,7 +92,7 @@ static void block_scale(const struct weight_quants *row, int64_t b, double *scal
 		*offset *= row->super_offsets[s];
 }
 
-/* Rounded once to f32, as the format defines; a last block may be shorter. */
+/* scale * quant + offset in f64, rounded once to f32, as the format defines; a last block may be shorter. */
 void weight_dequantize(const struct weight_quants *c, int64_t rows, double *out)
 {
 	int64_t blocks = ir_format_blocks(c->format, c->k), block = ir_format(c->format)->block;
