@@ -348,6 +348,7 @@ void ir_print_name(struct buf *out, char sigil, const char *name)
 		buf_quoted(out, name);
 }
 
+/* A state is printed by its name, since its type is that of the declaration. */
 void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type)
 {
 	if (type->kind == IR_STATE) {

@@ -226,8 +226,8 @@ static enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *
 	return TFMC_OK;
 }
 
-/* Sets v to a copy of `from`, which must have as many elements as the type of v: dims of the type may have been
- * proved equal wrongly, which the interpreter must detect. Nothing to copy for a state. */
+/* Sets v to a copy of `from`, which must have as many elements as the type of v; a difference is an error of the IR.
+ * Nothing to copy for a state. */
 static enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, struct ir_value v,
                                          const struct interp_tensor *from)
 {

@@ -73,8 +73,8 @@ static int64_t quant_bytes(const struct ir_format_desc *d, int64_t n)
 	return PANEL_ROW_BYTES * (ceil_div(n, g.elements) * g.k_rows);
 }
 
-/* The header of super-blocks of t->super_block K elements: sets its offsets; t->quants is its size. In formats with
- * super-blocks a scale is an integer of one byte. */
+/* The header of super-blocks of t->super_block K elements, from byte 0 on: sets its offsets; t->quants is its size.
+ * In formats with super-blocks a scale is an integer of one byte. */
 static void place_scales(enum ir_format f, struct quant_panel_layout *t)
 {
 	const struct ir_format_desc *d = ir_format(f);
@@ -92,9 +92,10 @@ static void place_scales(enum ir_format f, struct quant_panel_layout *t)
 
 #define SUPERS_MAX 8 /* super-blocks of the format in one of a panel: more would part scales and quants */
 
-/* Super-blocks of the panel: the shortest whose scales fill multiples of 64 bytes; all of K if rows have one scale.
- * Where the format has super-blocks, as many of them as make headers smallest: two, unless K is no multiple of that.
- * Only super_block and the offsets up to quants are set. */
+/* Super-blocks of the panel: the shortest whose scales fill multiples of 64 bytes, with at least 32 K elements, full
+ * groups of k-rows for all bits; all of K if rows have one scale. Where the format has super-blocks, as many of them
+ * as make headers smallest: two, unless K is no multiple of that. Only super_block and the offsets up to quants are
+ * set. */
 static struct quant_panel_layout super_blocks(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);

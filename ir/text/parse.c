@@ -357,7 +357,7 @@ static bool parse_param(struct parser *p, struct parsed_param *out)
 	return true;
 }
 
-/* `(%x: type, %n: type)` */
+/* `(%x: type, %n: type)`; commas between them only. */
 static bool parse_params(struct parser *p, struct signature *s)
 {
 	if (!parse_expect(p, '('))
@@ -430,7 +430,7 @@ static bool parse_result(struct parser *p, const struct signature *s, struct par
 	return true;
 }
 
-/* `-> (y: type, type)` */
+/* `-> (y: type, type)`; parameters are parsed, which their lengths name. */
 static bool parse_results(struct parser *p, struct signature *s)
 {
 	if (!parse_expect(p, PUNCT_ARROW) || !parse_expect(p, '('))
@@ -941,7 +941,8 @@ static enum tfmc_status parse_text(struct parser *p, struct ir_module **out)
 	return memory ? TFMC_INVALID : TFMC_NO_MEMORY;
 }
 
-/* Size and encoding are checked before anything is parsed. */
+/* Size and encoding are checked before anything is parsed. The source is registered first, so that errors show lines
+ * of the text. */
 enum tfmc_status ir_parse(struct diag_context *cx, const char *file_name, const char *text, size_t len,
                           struct ir_module **out)
 {

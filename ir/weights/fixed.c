@@ -438,7 +438,8 @@ static void round_fits(const struct ir_format_desc *d, const struct fixed_blocks
 }
 
 /* Least scale of the given sign for which the shifted codebook, whose ends are its first and last value, covers all
- * elements. Shifts are smaller than these, so that the signs of the ends stay. */
+ * elements. Shifts are smaller than these, so that the signs of the ends stay. Lanes of unit 0 get no finite scale,
+ * and need none. */
 TFMC_MULTIVERSION static void cover_elements(const struct ir_format_desc *d, const struct fixed_blocks *b,
                                              int shift, bool is_negative, struct fixed_fit *out)
 {
