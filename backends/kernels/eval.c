@@ -116,7 +116,8 @@ enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job)
 	const struct ir_region *r = job->group->region;
 	*e = (struct eval){.job = job, .k = job->k, .lanes = 1, .valid = 1};
 	e->tensors = ARENA_ARRAY(job->arena, struct eval_tensor, job->func->n_values);
-	if (!e->tensors)
+	e->proofs = ARENA_ARRAY(job->arena, struct eval_proof, job->func->n_values);
+	if (!e->tensors || !e->proofs)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < job->func->n_values; i++)
 		e->tensors[i].t.rank = -1;
@@ -725,7 +726,7 @@ struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane)
  * operand, down to memory. eval_hoist: which row offsets are invariant in a loop along an axis.
  */
 
-/* Values visited by one analysis, which visits shared operands again; beyond it the answer is no. */
+/* Values visited by one analysis; beyond it the answer is no. */
 #define BUDGET 4096
 
 struct analysis {
@@ -828,11 +829,15 @@ static bool is_computed_from_operands(enum ir_opcode code)
 }
 
 /* True if v can be evaluated with lanes along the axis, down to memory; -1: all lanes read one element. Results of ops
- * that generators bind need no look at their operands. Out of budget: false, which is safe. */
+ * that generators bind need no look at their operands. A value that several ops read is visited once: x = x * x,
+ * repeated, has 2^n paths. Out of budget: false, which is safe. */
 static bool value_vectorizes(struct analysis *q, struct ir_value v, int axis)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);
 	const struct ir_op *op = ir_def(q->e->job->func, v);
+	struct eval_proof *proof = &q->e->proofs[v.id];
+	if (proof->analysis == q->e->n_analyses && proof->axis == axis)
+		return true;
 	if (--q->budget < 0)
 		return false;
 	if (t)
@@ -845,12 +850,14 @@ static bool value_vectorizes(struct analysis *q, struct ir_value v, int axis)
 		    !value_vectorizes(q, op->operands[i], of))
 			return false;
 	}
+	*proof = (struct eval_proof){q->e->n_analyses, axis};
 	return true;
 }
 
 bool eval_vectorizes(struct eval *e, struct ir_value v, int axis)
 {
 	struct analysis q = {e, BUDGET};
+	e->n_analyses++;
 	return value_vectorizes(&q, v, axis);
 }
 
@@ -875,7 +882,7 @@ static void hoist_op(struct analysis *q, const struct ir_op *op, const struct ev
 }
 
 /* Emits the row offset of v at p if it is in memory, else those of its operands. They stay in the cache, where loads
- * in the loop find them. */
+ * in the loop find them; a computed value has an entry without a result there, since other ops may read it, too. */
 static void hoist(struct analysis *q, struct ir_value v, const struct eval_point *p)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);
@@ -884,8 +891,10 @@ static void hoist(struct analysis *q, struct ir_value v, const struct eval_point
 		return;
 	if (t && t->t.encoding == ENC_ROW)
 		(void)eval_row_offset(q->e, v, t, p);
-	else if (!t && op)
+	else if (!t && op && !find_cached(q->e, v.id, p, true)) {
 		hoist_op(q, op, p);
+		add_cached(q->e, v.id, p, (struct kb_val){0}, true);
+	}
 }
 
 void eval_hoist(struct eval *e, struct ir_value v, const struct eval_point *p)

@@ -48,6 +48,12 @@ struct eval_entry {
 	bool is_offset; /* result is the element offset of all axes but point.vec in the tensor of `value` */
 };
 
+/* The number of the last analysis (eval_vectorizes) that found that lanes may run along `axis` of a value. */
+struct eval_proof {
+	uint32_t analysis;
+	int axis;
+};
+
 struct eval {
 	const struct kernel_job *job;
 	struct kb *k;
@@ -62,6 +68,8 @@ struct eval {
 		size_t n, cap;
 	} cache;
 	struct eval_tensor *tensors; /* by value id; t.rank -1: not in memory */
+	struct eval_proof *proofs;   /* by value id */
+	uint32_t n_analyses;
 };
 
 /* A result of the group. If the result is a view of a value of the group, `value` is that value and `to` is

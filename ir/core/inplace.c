@@ -88,25 +88,34 @@ static bool is_read_at_element(const struct inplace *q, const struct ir_op *op, 
 	return ir_op_has(op->code, TRAIT_ELEMENTWISE) && same_dims(q, op->operands[i], op->results[0]);
 }
 
-/* Walks the def-use chains from v to the stored value, depth first. True if every op on them reads its operand at the
- * element that it computes: then element i of v reaches element i of the result only. `depth` counts the ops before v;
- * a chain in SSA form has fewer ops than the region, so a longer one is a cycle: false. */
-static bool reaches_result_elementwise(const struct inplace *q, struct ir_value v, size_t depth)
+/* Values of a group that the sweep below can mark; the pass `group` makes far fewer. */
+#define VALUES_MAX 1024
+
+/* True if every op of the group that depends on `from` reads what it depends on at the element that it computes, up to
+ * the stored value: then element i of from's result reaches element i of the stored value only. One sweep marks the
+ * values that depend on it, numbered from the first value of the group, since the number of paths is exponential in
+ * chains that split and merge. A group of more values: false. */
+static bool reaches_result_elementwise(const struct inplace *q, const struct ir_op *from)
 {
 	const struct ir_region *r = q->group->region;
-	if (ir_same_value(v, q->out))
-		return true;
-	for (size_t k = 0; k < r->n_ops && depth < r->n_ops; k++) {
+	bool depends[VALUES_MAX] = {false};
+	uint32_t first = r->ops[0]->results[0].id, at = from->results[0].id - first;
+	if (at >= VALUES_MAX)
+		return false;
+	depends[at] = true;
+	for (size_t k = 0; k < r->n_ops; k++) {
 		const struct ir_op *op = r->ops[k];
 		for (size_t i = 0; i < op->n_operands; i++) {
-			if (!ir_same_value(op->operands[i], v))
+			struct ir_value v = op->operands[i];
+			if (v.id - first >= VALUES_MAX || !depends[v.id - first] || ir_same_value(v, q->out))
 				continue;
 			if (op->n_results != 1 || !is_read_at_element(q, op, i) ||
-			    !reaches_result_elementwise(q, op->results[0], depth + 1))
+			    op->results[0].id - first >= VALUES_MAX)
 				return false;
+			depends[op->results[0].id - first] = true;
 		}
 	}
-	return depth < r->n_ops;
+	return true;
 }
 
 /* Returns the reason why op rules out writing in place, as a phrase; never NULL. */
@@ -141,7 +150,7 @@ static const char *elementwise_conflict(const struct inplace *q)
 			if (after_norm)
 				return "it is read after a norm whose rows are kept in the result";
 			if (op->n_results != 1 || !is_read_at_element(q, op, i) ||
-			    !reaches_result_elementwise(q, op->results[0], 0))
+			    !reaches_result_elementwise(q, op))
 				return reader_conflict(q, op);
 			if (!is_all_of_base(q, op->operands[i]))
 				return "only a part of it is read, or in another order";
