@@ -38,11 +38,12 @@ bool kernel_workgroup_linear(struct kernel *g);
 /* Rows of a tile for at most `rows` rows: 8, 16, 32 or 64. */
 int64_t kernel_workgroup_linear_rows(int64_t rows);
 
-/* A loop along the last axis: full vectors, then scalar remainder. `body` is emitted for both. */
+/* A loop along the last axis: full vectors, then scalar remainder. `body` is emitted for each. */
 struct row_loop {
 	struct eval *e;
 	struct kb_val lo, hi; /* elements [lo, hi), not aligned */
 	int lanes;
+	int vectors;           /* 1, 2 or 4: vectors that a turn of the main loop computes at once */
 	struct eval_point *at; /* index[last] and vec are set for the body */
 	void (*body)(void *user, struct eval *e, const struct eval_point *at);
 	void *user;

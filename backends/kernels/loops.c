@@ -438,30 +438,105 @@ static void emit_row_vectors(const struct row_loop *l, struct kb_val lo, struct 
 	kb_end_loop(l->e->k);
 }
 
-/* Elements [lo, hi) of a row: full vectors, then the remainder (one partial vector if bounds are constant, since a
- * masked access has a constant number of lanes; else one by one). hi may be below lo: no element. */
+/* Elements [lo, hi) of a row: l->vectors vectors at once, then one by one, then the remainder (one partial vector if
+ * bounds are constant, since a masked access has a constant number of lanes; else single elements). hi may be below lo:
+ * no element. */
 static void emit_row_loop(const struct row_loop *l)
 {
 	struct kb *k = l->e->k;
-	int64_t lo, hi;
-	struct kb_val lanes = kb_index(k, l->lanes);
-	if (l->lanes == 1) {
-		emit_row_vectors(l, l->lo, l->hi, 1);
-		return;
+	int64_t begin = 0, end = 0;
+	struct kb_val lo = l->lo;
+	bool is_const = kb_const_index(k, l->lo, &begin) && kb_const_index(k, l->hi, &end);
+	for (int n = l->lanes > 1 ? l->vectors : 0; n > 0; n = n > 1 ? 1 : 0) {
+		int lanes = n * l->lanes;
+		struct kb_val vector = kb_index(k, lanes);
+		struct kb_val length = kb_max(k, kb_sub(k, l->hi, lo), kb_index(k, 0));
+		struct kb_val full = kb_mul(k, kb_bin(k, KB_DIV, length, vector), vector);
+		struct kb_val main = kb_add(k, lo, full);
+		if (!is_const || end - begin >= lanes)
+			emit_row_vectors(l, lo, main, lanes);
+		begin += is_const ? (end - begin) / lanes * lanes : 0;
+		lo = main;
 	}
-	if (kb_const_index(k, l->lo, &lo) && kb_const_index(k, l->hi, &hi)) {
-		int64_t main = lo + (hi - lo) / l->lanes * l->lanes;
-		if (main > lo)
-			emit_row_vectors(l, l->lo, kb_index(k, main), l->lanes);
-		if (main < hi)
-			emit_row_chunk(l, kb_index(k, main), l->lanes, (int)(hi - main));
-		return;
+	if (!is_const || l->lanes == 1)
+		emit_row_vectors(l, lo, l->hi, 1);
+	else if (begin < end)
+		emit_row_chunk(l, lo, l->lanes, (int)(end - begin));
+}
+
+/* ---- chains ---- */
+
+/* Chains of fewer dependent ops gain nothing by more than one vector at once. */
+#define CHAIN_MIN 8
+/* Loads of an iteration; of more, those that miss L1 at once are too many for its queues. */
+#define LOADS_MAX 64
+
+/* op is about one instruction. */
+static bool is_one_instruction(enum ir_opcode code)
+{
+	switch ((int)code) {
+	case OP_add:
+	case OP_sub:
+	case OP_mul:
+	case OP_div:
+	case OP_min:
+	case OP_max:
+	case OP_neg:
+	case OP_abs:
+	case OP_sqrt:
+	case OP_scale:
+	case OP_relu:
+	case OP_cmp:
+	case OP_and:
+	case OP_or:
+	case OP_not:
+	case OP_where: return true;
 	}
-	struct kb_val length = kb_max(k, kb_sub(k, l->hi, l->lo), kb_index(k, 0));
-	struct kb_val full = kb_mul(k, kb_bin(k, KB_DIV, length, lanes), lanes);
-	struct kb_val main = kb_add(k, l->lo, full);
-	emit_row_vectors(l, l->lo, main, l->lanes);
-	emit_row_vectors(l, main, l->hi, 1);
+	return false;
+}
+
+/*
+ * Vectors that an iteration computes at once, op by op: 4, 2 or 1. More than one if the group is a chain: elementwise
+ * ops of one instruction each, more than half of them on one path of dependent ops. There each op waits for the one
+ * before it, and the instructions of one vector fill the window of the processor before it sees the next vector; the
+ * ops of several vectors do not wait for each other, and share what is the same in all lanes. Values that several ops
+ * read, and two more, must fit the registers. A device hides latency by other work-items.
+ */
+static int vectors_at_once(const struct kernel *g)
+{
+	const struct ir_region *r = g->job->group->region;
+	struct node {
+		uint32_t depth, readers; /* dependent ops up to the value; operands that are the value */
+	} *nodes = ARENA_ARRAY(g->job->arena, struct node, g->job->func->n_values);
+	uint32_t deepest = 0, n = 0;
+	int loads = 0, live = 2, vectors = 4;
+	if (!nodes || g->job->target->group_size > 1 || g->job->target->arch == ARCH_OPENCL)
+		return 1;
+	for (size_t i = 0; i + 1 < r->n_ops; i++) {
+		const struct ir_op *op = r->ops[i];
+		if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_CONST))
+			continue;
+		if (!is_one_instruction(op->code))
+			return 1;
+		struct node *y = &nodes[op->results[0].id];
+		for (size_t k = 0; k < op->n_operands; k++) {
+			const struct eval_tensor *t = eval_tensor(g->e, op->operands[k]);
+			struct node *x = &nodes[op->operands[k].id];
+			bool is_vector = !t || t->t.rank == 0 || !t->t.stride[t->t.rank - 1].is_const ||
+			                 t->t.stride[t->t.rank - 1].c != 0;
+			loads += t && is_vector && x->readers == 0;
+			live += is_vector && ++x->readers == 2;
+			y->depth = x->depth > y->depth ? x->depth : y->depth;
+		}
+		deepest = ++y->depth > deepest ? y->depth : deepest;
+		n++;
+	}
+	if (deepest < CHAIN_MIN || 2 * deepest <= n)
+		return 1;
+	while (vectors > 1 &&
+	       (vectors * live > kb_caps(g->k)->registers || (vectors > 2 && vectors * loads > LOADS_MAX)))
+		vectors /= 2;
+	return vectors;
 }
 
 /* ---- results ---- */
@@ -558,7 +633,7 @@ void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_poin
 	at->vec = last;
 	at->index[last] = lo;
 	eval_hoist(e, o->value, at);
-	struct row_loop l = {e, lo, hi, lanes, at, store_element, o};
+	struct row_loop l = {e, lo, hi, lanes, lanes > 1 ? vectors_at_once(g) : 1, at, store_element, o};
 	emit_row_loop(&l);
 	eval_release(e, mark);
 }
@@ -656,7 +731,7 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 	bool vectors = eval_vectorizes(g->e, w->x, last) && w->to.t.stride[last].is_const &&
 	               (w->to.t.stride[last].c == 1 || w->to.t.encoding == ENC_PANEL16);
 	kb_if(k, inside);
-	struct row_loop l = {g->e, lo, hi, vectors ? kb_caps(k)->lanes : 1, at, store_state_element, w};
+	struct row_loop l = {g->e, lo, hi, vectors ? kb_caps(k)->lanes : 1, 1, at, store_state_element, w};
 	emit_row_loop(&l);
 	kb_end_if(k);
 	eval_release(g->e, mark);

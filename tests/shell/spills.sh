@@ -21,7 +21,8 @@ trap 'rm -rf "$tmp"' EXIT
 # too. Codes of one row take as many panels side by side as hide the latency of sums: the scales of their blocks wait on
 # the stack, as operands in memory. Keys or values of 16 bits are converted in halves on aarch64, which takes registers
 # that sums have. So do bytes there that no instruction multiplies. A group of 6 bits is unrolled, since its last word
-# is in pieces: without an instruction that multiplies bytes, sums wait on the stack.
+# is in pieces: without an instruction that multiplies bytes, sums wait on the stack. Weights of taps, which x86-64-v2
+# cannot load into all lanes, are splat before the loop and wait there.
 allowed='
 log_softmax x86-64-v3 1
 softmax x86-64-v2 1
@@ -47,6 +48,7 @@ linear_rows_1_q4 x86-64-v2 14
 linear_rows_1_q4 x86-64-v3 125
 linear_rows_1_f16 x86-64-v2 54
 linear_rows_12_f16 x86-64-v2 70
+taps x86-64-v2 11
 '
 no_products=' embedding argmax '
 
