@@ -60,7 +60,7 @@ static bool add_member(struct column_ranges *p, const struct ir_op *op)
 	bool is_view = ir_op_has(op->code, TRAIT_VIEW);
 	if (is_member(p, op))
 		return true;
-	if (p->n_members == MEMBERS_MAX || (!is_view && p->n_work + 1 >= p->s->max_ops))
+	if (p->n_members == MEMBERS_MAX || (!is_view && p->n_work + 1 >= fusion_ops_max(p->s, GROUP_linear)))
 		return false;
 	p->members[p->n_members++] = op;
 	p->n_work += !is_view;

@@ -4,12 +4,22 @@
  * 1. Every root with a specialized kernel takes its epilogue, the chain of elementwise ops after it; a linear also
  *    takes the norm that only it reads as prologue, and column ranges.
  * 2. From the last op to the first, an op becomes a prologue of the cluster that contains all its readers if they
- *    can evaluate it in place; else it begins its own cluster.
+ *    can evaluate it in place; else it begins its own cluster. A cluster that is full is cut where the fewest bytes
+ *    are alive.
  * 3. Clusters that can store through strides take the views after them that could not be read as strides.
  */
 #include "passes/group/fusion.h"
 
 #include "ir/core/view.h"
+
+/*
+ * Buffers that the prologues of a cluster read: each is a pointer and an offset among the arguments of its kernel, for
+ * which devices guarantee 1024 bytes, and must stay in memory until the kernel runs.
+ */
+#define INPUTS_MAX 32
+/* Ops of kernels of rows and linears, which emit their elementwise ops for each vector of a row or register tile: code
+ * grows with the product of both. */
+#define TILE_OPS_MAX 16
 
 size_t fusion_op_index(const struct fusion_plan *g, const struct ir_op *op)
 {
@@ -130,6 +140,11 @@ int fusion_kernel_kind(const struct ir_func *f, const struct ir_op *op)
 	return GROUP_loops;
 }
 
+size_t fusion_ops_max(const struct fuser *s, int kind)
+{
+	return kind == GROUP_loops || s->max_ops < TILE_OPS_MAX ? s->max_ops : TILE_OPS_MAX;
+}
+
 /* ---- operations on clusters ---- */
 
 static size_t index_of(const struct fuser *s, const struct ir_op *op)
@@ -217,7 +232,7 @@ static void fuse_epilogue(struct fuser *s, size_t cluster)
 		struct cluster *c = &s->g->clusters.items[cluster];
 		struct ir_value v = c->last->results[0];
 		const struct ir_op *op = fusion_single_reader(s, v);
-		if (op == NULL || c->n_ops >= s->max_ops)
+		if (op == NULL || c->n_ops >= fusion_ops_max(s, c->kind))
 			return;
 		bool ends_in_reduction = can_reduce_logits(s, c, op, v);
 		if (!ends_in_reduction && !can_be_epilogue(s, op, v) && !can_fuse_norm_epilogue(s, c, op))
@@ -358,6 +373,120 @@ static bool can_be_prologue(const struct fuser *s, const struct ir_op *op, size_
 	       is_reduced_once(s, op, cluster);
 }
 
+/* op would become a prologue of the cluster (its index + 1) if that were not full. */
+static bool may_join(const struct fuser *s, const struct ir_op *op, size_t cluster)
+{
+	return fusion_is_unassigned(s, op) && common_cluster(s, op) == cluster &&
+	       can_be_prologue(s, op, cluster);
+}
+
+/* Removes the prologue that was added last, which is the earliest, from the cluster. */
+static void remove_first_prologue(struct fuser *s, struct cluster *c)
+{
+	size_t at = c->first_prologue - 1;
+	s->g->cluster_of[at] = 0;
+	c->n_ops--;
+	c->first_prologue = s->next_prologue[at];
+}
+
+/* Enters the buffers that op, a member of the cluster, reads into the list of the cluster: no operand that may join it,
+ * and no constant in place. False: there are more than the list can have. */
+static bool add_inputs(const struct fuser *s, size_t cluster, const struct ir_op *op)
+{
+	struct cluster *c = &s->g->clusters.items[cluster];
+	for (size_t i = 0; i < op->n_operands; i++) {
+		const struct ir_op *def = ir_def(s->f, op->operands[i]);
+		uint32_t base = ir_view_base(s->f, op->operands[i]).id;
+		bool joins =
+		        def != NULL && !stays_outside(def) &&
+		        (s->g->cluster_of[index_of(s, def)] == cluster + 1 || may_join(s, def, cluster + 1));
+		size_t k = 0;
+		if (base == 0 || joins || (fusion_is_constant(def) && fusion_constant_in_place(s->f, op, i)))
+			continue;
+		while (k < c->n_inputs && c->inputs[k] != base)
+			k++;
+		if (k == INPUTS_MAX)
+			return false;
+		c->inputs[k] = base;
+		c->n_inputs += k == c->n_inputs;
+	}
+	return true;
+}
+
+/* Makes op a prologue of the cluster. False: the cluster is full. */
+static bool add_prologue(struct fuser *s, const struct ir_op *op, size_t cluster)
+{
+	struct cluster *c = &s->g->clusters.items[cluster];
+	size_t at = index_of(s, op);
+	if (c->inputs == NULL) {
+		c->inputs = ARENA_ARRAY(s->p->arena, uint32_t, INPUTS_MAX);
+		s->failed = c->inputs == NULL;
+		if (s->failed || !add_inputs(s, cluster, c->root))
+			return s->failed;
+	}
+	if (c->n_ops >= fusion_ops_max(s, c->kind))
+		return false;
+	fusion_assign(s, op, cluster, MEMBER_PRE);
+	s->next_prologue[at] = c->first_prologue;
+	c->first_prologue = at + 1;
+	if (add_inputs(s, cluster, op))
+		return true;
+	remove_first_prologue(s, c);
+	return false;
+}
+
+/* Bytes that `reader`, the last reader of some values, adds to those that a cut of the cluster before op `at` stores:
+ * the results of prologues before it and of ops that may join. */
+static double bytes_cut_at(const struct fuser *s, size_t cluster, size_t at, const struct ir_op *reader)
+{
+	double bytes = 0;
+	for (size_t i = 0; i < reader->n_operands; i++) {
+		struct ir_value v = reader->operands[i];
+		const struct ir_op *def = ir_def(s->f, v);
+		const struct user_list *u = &s->users[v.id];
+		if (def == NULL || stays_outside(def) || u->items[u->n - 1] != reader ||
+		    (i > 0 && ir_same_value(v, reader->operands[i - 1])))
+			continue;
+		if ((s->g->cluster_of[index_of(s, def)] == cluster + 1 && index_of(s, def) < at) ||
+		    may_join(s, def, cluster + 1))
+			bytes += (double)ir_dim_hi(s->m->dims, ir_value_bytes(s->m, s->f, v));
+	}
+	return bytes;
+}
+
+/* Bytes that a cut of the cluster before prologue `at` stores. */
+static double bytes_of_cut(const struct fuser *s, size_t cluster, size_t at)
+{
+	double bytes = bytes_cut_at(s, cluster, at, s->g->clusters.items[cluster].root);
+	for (size_t i = at + 1; i != 0; i = s->next_prologue[i - 1])
+		bytes += bytes_cut_at(s, cluster, at, s->g->ops[i - 1]);
+	return bytes;
+}
+
+/*
+ * Ends a cluster that is full: of the cuts in its earlier half the one that stores the fewest bytes, of several the
+ * earliest. Of sums of products, a chain of multiply and add, a cut after an add stores one tensor, any other cut two.
+ * The prologues before the cut leave the cluster. Returns 1 + the index of the last of them, or of `op`, which did not
+ * become a prologue.
+ */
+static size_t cut_cluster(struct fuser *s, size_t cluster, size_t op)
+{
+	struct cluster *c = &s->g->clusters.items[cluster];
+	size_t best = c->first_prologue, n = 0;
+	double fewest = 0;
+	c->is_full = true;
+	for (size_t at = best; at != 0 && 2 * n < c->n_ops; at = s->next_prologue[at - 1], n++) {
+		double bytes = bytes_of_cut(s, cluster, at - 1);
+		best = n == 0 || bytes < fewest ? at : best;
+		fewest = best == at ? bytes : fewest;
+	}
+	while (c->first_prologue != best) {
+		op = c->first_prologue - 1;
+		remove_first_prologue(s, c);
+	}
+	return op + 1;
+}
+
 /* Phase 2. Backward, so that the clusters of all readers of an op are known. */
 static void assign_prologues(struct fuser *s)
 {
@@ -366,11 +495,11 @@ static void assign_prologues(struct fuser *s)
 		if (!fusion_is_unassigned(s, op))
 			continue;
 		size_t cluster = common_cluster(s, op);
-		if (cluster != 0 && can_be_prologue(s, op, cluster) &&
-		    s->g->clusters.items[cluster - 1].n_ops < s->max_ops)
-			fusion_assign(s, op, cluster - 1, MEMBER_PRE);
-		else
+		if (cluster == 0 || !can_be_prologue(s, op, cluster) ||
+		    s->g->clusters.items[cluster - 1].is_full)
 			begin_cluster(s, op);
+		else if (!add_prologue(s, op, cluster - 1))
+			i = cut_cluster(s, cluster - 1, i);
 	}
 }
 
@@ -543,6 +672,7 @@ bool form_clusters(struct pass_context *p, const struct ir_module *m, const stru
 	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
 	out->needs_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
+	s.next_prologue = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	if (arena_failed(p->arena))
 		return false;
 	form_root_clusters(&s);

@@ -23,6 +23,10 @@ struct cluster {
 	const struct ir_op *emit_at; /* emitted here: at the last member that is not a view, or at the root */
 	size_t n_ops;                /* not counting constants and weight references */
 	bool has_norm_epilogue;      /* the epilogue has a norm of rows, so the kernel computes whole rows */
+	bool is_full;                /* phase 2: no further prologue */
+	size_t first_prologue;       /* phase 2: 1 + the index of the earliest prologue; 0: none */
+	uint32_t *inputs; /* buffers that root and prologues read; NULL before the first prologue */
+	size_t n_inputs;
 	/* Linear with column ranges: the last op of each range, in column order; `last` is unused. Else n_outputs is
 	 * 0. */
 	const struct ir_op **outputs;
@@ -79,8 +83,9 @@ struct fuser {
 	const struct ir_func *f;
 	struct fusion_plan *g;
 	struct user_list *users; /* [n_values] readers of each value, one entry for each operand */
-	size_t max_ops;          /* setting: ops of a cluster */
-	bool norms;              /* setting: norms may be fused into linears */
+	size_t *next_prologue; /* [n_ops] phase 2: 1 + the index of the next prologue of the cluster; 0: none */
+	size_t max_ops;        /* setting: ops of a cluster (fusion_ops_max) */
+	bool norms;            /* setting: norms may be fused into linears */
 	bool failed;
 };
 
@@ -96,6 +101,8 @@ bool fusion_is_unassigned(const struct fuser *s, const struct ir_op *op);
 void fusion_assign(struct fuser *s, const struct ir_op *op, size_t cluster, enum member_role role);
 /* Kind of the group whose root is op: GROUP_loops unless a kernel generator is specialized for it. */
 int fusion_kernel_kind(const struct ir_func *f, const struct ir_op *op);
+/* The most ops of a cluster of that kind: the setting, fewer where kernels are unrolled. */
+size_t fusion_ops_max(const struct fuser *s, int kind);
 /* The only op that reads v (perhaps with several operands), in the region of v; NULL: there is no such op. */
 const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value v);
 

@@ -6,6 +6,7 @@
  * workers.
  */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@
 #include "tests/support/effort.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/random/random_transformer.h"
+#include "tests/support/random/rng.h"
 #include "tests/support/planned.h"
 
 #define TOLERANCE   2e-4
@@ -437,6 +439,80 @@ START_TEST(divided_heads)
 }
 END_TEST
 
+/* ---- chains of elementwise ops ---- */
+
+/* Sizes of the last axis: below a vector, around several, of the call. */
+static const char *const chain_sizes[] = {"1", "7", "33", "80", "131", "C"};
+
+/* n ops, each on the one before it: with an operand of any kind, then halved so that values stay bounded. */
+static void chain_text(struct buf *out, struct rng *r, int n, const char *columns)
+{
+	static const char *const with[] = {"add", "sub", "max", "min"}, *const alone[] = {"neg", "abs",
+	                                                                                  "relu"};
+	static const char *const operands[] = {"%x", "%r", "%wb", "%sb"};
+	buf_printf(out,
+	           "module \"m\"\ndim B in [1,5]\ndim C in [1,150]\n"
+	           "func @run(%%x: f32[B,%s], %%r: f32[B,%s], %%w: f32[%s], %%s: f32[B,1], %%c: f32[C]) -> "
+	           "(y: f32[B,%s], d: f32[C]) {\n"
+	           "  %%wb = broadcast %%w {dims=[B,%s]} : f32[B,%s]\n"
+	           "  %%sb = broadcast %%s {dims=[B,%s]} : f32[B,%s]\n  %%d = neg %%c : f32[C]\n",
+	           columns, columns, columns, columns, columns, columns, columns, columns);
+	for (int i = 0; i < n; i++) {
+		char before[16] = "%x";
+		if (i > 0)
+			snprintf(before, sizeof before, "%%v%d", i - 1);
+		bool is_shared = i > 1 && rng_below(r, 4) == 0;
+		if (i % 2 == 1) {
+			buf_printf(out, "  %%v%d = scale %s {f=0.5}", i, before);
+		} else if (rng_below(r, 4) == 0) {
+			buf_printf(out, "  %%v%d = %s %s", i, alone[rng_below(r, 3)], before);
+		} else {
+			buf_printf(out, "  %%v%d = %s %s, ", i, with[rng_below(r, 4)], before);
+			if (is_shared)
+				buf_printf(out, "%%v%d", (int)rng_below(r, i - 1));
+			else
+				buf_str(out, operands[rng_below(r, 4)]);
+		}
+		buf_printf(out, " : f32[B,%s]\n", columns);
+	}
+	buf_printf(out, "  return %%v%d, %%d\n}\n", n - 1);
+}
+
+/* Chains in one kernel, in kernels of few ops and of one op: the interpreter's results, and the same bits. */
+START_TEST(chains)
+{
+	static const char *const pipelines[] = {"group{max_ops=1},select,plan-memory",
+	                                        "group{max_ops=7},select,plan-memory",
+	                                        "group,select,plan-memory"};
+	struct tfmc_buffer first[BUFFERS_MAX], out[BUFFERS_MAX];
+	struct fixture t;
+	struct rng r = rng_seed((uint64_t)_i + 1);
+	struct buf text;
+	const struct target *host = NULL;
+	for (size_t i = 0; target_level_at(i); i++)
+		if (target_runs_on_host(target_level_at(i)) && (!host || i <= (size_t)_i % 4))
+			host = target_level_at(i);
+	buf_init(&text);
+	chain_text(&text, &r, (int)rng_between(&r, 4, 70), chain_sizes[(size_t)_i % TFMC_COUNT(chain_sizes)]);
+	setup(&t);
+	enum tfmc_status st = ir_parse(&t.cx, "chain.tir", text.data, text.len, &t.graph);
+	ck_assert_msg(st == TFMC_OK, "%s\n%s", t.log.data, text.data);
+	t.f = ir_find_func(t.graph, "run");
+	ck_assert(random_call_make(&t.arena, t.graph, t.f, (uint64_t)_i + 1, &t.call));
+	ck_assert_int_eq(random_call_run(&t.cx, t.graph, t.f, &t.arena, &t.call), TFMC_OK);
+	for (size_t i = 0; i < TFMC_COUNT(pipelines); i++) {
+		ck_assert(compile(&t, pipelines[i], host));
+		call_object(&t, (int64_t)i + 1, i == 0 ? first : out);
+		compare(&t, pipelines[i], i == 0 ? first : out);
+		for (size_t k = 0; i > 0 && k < t.call.n_outputs; k++)
+			ck_assert_mem_eq(first[k].data, out[k].data, first[k].count * sizeof(float));
+		drop_code(&t);
+	}
+	teardown(&t);
+	buf_destroy(&text);
+}
+END_TEST
+
 START_TEST(programs)
 {
 	struct fixture t;
@@ -515,6 +591,10 @@ Suite *suite_kernel_random(void)
 	tcase_add_loop_test(t, parts, 0, (int)TFMC_COUNT(part_texts));
 	tcase_add_loop_test(t, experts, 0, (int)TFMC_COUNT(expert_texts));
 	tcase_add_loop_test(t, divided_heads, 0, (int)TFMC_COUNT(divided_texts));
+	suite_add_tcase(s, t);
+	t = tcase_create("chains");
+	tcase_set_timeout(t, 240);
+	tcase_add_loop_test(t, chains, 0, effort_is_all() ? 120 : 12);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -46,7 +46,7 @@ START_TEST(test_prints_back)
 	prints("", "");
 	prints("canonicalize", "canonicalize");
 	prints(" canonicalize , group{max_ops=4},plan-memory ", "canonicalize,group{max_ops=4},plan-memory");
-	prints("group{max_ops=16}", "group");
+	prints("group{max_ops=64}", "group");
 	prints("group{}", "group");
 }
 END_TEST
