@@ -240,16 +240,55 @@ static bool make_table(const struct call *c, const struct rope_params *r, int64_
 
 /* ---- longrope: selection by sequence length ---- */
 
-/* True if the positions are those of the tokens of a call: iota, or past + iota. Only then the length after the call
- * is known without the positions. */
+/* Type of the value that a broadcast or reshape reads, or of no other view: slices and transposes move indices. */
+static const struct ir_type *type_before(const struct lowering *lw, const struct ir_op *op)
+{
+	bool keeps_order = op != NULL && (op->code == OP_broadcast || op->code == OP_reshape);
+	return keeps_order ? irb_type(lw->b, op->operands[0]) : NULL;
+}
+
+/* True: each element is its index along the last axis, counted from 0, which no view of the iota moves: the axis stays
+   the last one, of the same size. */
+static bool counts_from_zero(const struct lowering *lw, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(irb_func(lw->b), v);
+	const struct ir_type *t = irb_type(lw->b, v), *in;
+	const struct ir_dim *n = t->dims[t->rank - 1];
+	for (; (in = type_before(lw, op)) != NULL; op = ir_def(irb_func(lw->b), op->operands[0]))
+		if (in->rank == 0 || in->dims[in->rank - 1] != n)
+			return false;
+	const struct attrs_iota *iota = op != NULL && op->code == OP_iota ? op->attrs : NULL;
+	return iota != NULL && iota->start == 0 && iota->axis + 1 == (int64_t)iota->dims.n;
+}
+
+/* True: each element is the past of its sequence, the first axis; of one sequence there is one past only. */
+static bool is_past(const struct lowering *lw, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(irb_func(lw->b), v);
+	const struct ir_type *in;
+	for (; (in = type_before(lw, op)) != NULL; op = ir_def(irb_func(lw->b), v)) {
+		const struct ir_type *t = irb_type(lw->b, v);
+		bool keeps_first = in->rank > 0 && t->rank > 0 && in->dims[0] == t->dims[0] &&
+		                   (op->code == OP_reshape || in->rank == t->rank);
+		if (!keeps_first && !ir_dim_equals(irb_type(lw->b, lw->past)->dims[0], 1))
+			return false;
+		v = op->operands[0];
+	}
+	return ir_same_value(v, lw->past);
+}
+
+/* True if the positions [B, n] are those of the tokens of a call: from 0 on, where tokens of earlier calls precede them
+   past + the index. Only then the length after the call is known without the positions. */
 static bool counts_from_past(const struct lowering *lw, struct ir_value pos)
 {
-	const struct ir_op *op = ir_def(irb_func(lw->b), strip_views(lw, pos));
+	const struct ir_op *op = ir_def(irb_func(lw->b), pos);
+	if (irb_type(lw->b, pos)->dims[1] != lw->grows)
+		return counts_from_zero(lw, pos);
 	if (op == NULL || op->code != OP_add)
-		return op != NULL && op->code == OP_iota;
-	bool past = lw->past.id != 0 && (ir_same_value(strip_views(lw, op->operands[0]), lw->past) ||
-	                                 ir_same_value(strip_views(lw, op->operands[1]), lw->past));
-	return past && (counts_from_past(lw, op->operands[0]) || counts_from_past(lw, op->operands[1]));
+		return false;
+	const struct ir_value *in = op->operands;
+	return (is_past(lw, in[0]) && counts_from_zero(lw, in[1])) ||
+	       (is_past(lw, in[1]) && counts_from_zero(lw, in[0]));
 }
 
 /*
