@@ -161,8 +161,12 @@ static bool collect_yields(struct lowering *lw, const struct carries *c, struct 
 {
 	for (size_t i = 0; i < c->n; i++) {
 		const struct lowered *v = lower_find(lw, c->names[i]);
-		if (v == NULL || v->kind != LOWERED_TENSOR)
+		if (v == NULL)
 			return false;
+		if (v->kind != LOWERED_TENSOR)
+			return lower_fail(lw, LOC_NONE, DIAG_SHAPE,
+			                  "'%s' is %s before a repeat and a number at the end of its body",
+			                  c->names[i], type_to_string(lw, c->init[i]));
 		if (irb_type(lw->b, v->v) != c->types[i])
 			return lower_fail(lw, LOC_NONE, DIAG_SHAPE,
 			                  "'%s' changes its type inside a repeat to %s", c->names[i],

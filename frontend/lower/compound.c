@@ -82,7 +82,10 @@ static bool expand_branches(struct step *st, const struct yaml_node *list)
 	struct expander *b = st->b;
 	struct step_value y = b->x;
 	const char *in = temp_push(b, "y"), *sum = temp_push(b, "s");
-	bool ok = yaml_expect(b->cx, list, YAML_SEQUENCE, "branches") && push_name(st, in, "x");
+	bool ok = yaml_expect(b->cx, list, YAML_SEQUENCE, "branches") &&
+	          (list->n > 0 ||
+	           step_error(st, "branches", DIAG_MISSING, "'branches' needs at least one body")) &&
+	          push_name(st, in, "x");
 	for (size_t i = 0; ok && i < list->n; i++) {
 		b->x = y;
 		ok = (i == 0 || push_name(st, "x", in)) && expand_steps_under(st, list->items[i]);
@@ -97,7 +100,7 @@ static bool expand_branches(struct step *st, const struct yaml_node *list)
 			                shape_to_string(b, b->x.rank, b->x.dims),
 			                shape_to_string(b, y.rank, y.dims));
 	}
-	ok = ok && list->n > 0 && push_name(st, "x", sum);
+	ok = ok && push_name(st, "x", sum);
 	temp_pop(b, 2);
 	return ok;
 }
@@ -273,6 +276,8 @@ bool check_use(struct step *st, const struct definition *d)
 static const struct definition *find_used_definition(struct step *st, const struct yaml_node *name)
 {
 	struct expander *b = st->b;
+	if (name == NULL)
+		step_error(st, NULL, DIAG_MISSING, "'use' needs the name of a definition");
 	if (name == NULL || !yaml_expect(b->cx, name, YAML_SCALAR, "use"))
 		return NULL;
 	const struct definition *d = model_find_definition(&b->m->definitions, name->text);

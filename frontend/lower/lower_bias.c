@@ -227,9 +227,11 @@ bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_v
 {
 	struct score_bias s = {.c = c, .b = c->lw->b, .dims = c->lw->module->dims};
 	s.scores = irb_type(s.b, *scores);
-	if (s.scores == NULL || !ir_dim_is_const(s.scores->dims[1], &s.heads) || s.heads < 1 ||
-	    s.heads > HEADS_MAX)
+	if (s.scores == NULL || !ir_dim_is_const(s.scores->dims[1], &s.heads) || s.heads < 1)
 		return false;
+	if (s.heads > HEADS_MAX)
+		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "attention has at most %d heads, found %lld",
+		                  HEADS_MAX, (long long)s.heads);
 	struct ir_value sum = IR_NO_VALUE;
 	if (!add_given_bias(&s, visible, *scores, &sum) || !add_alibi(&s, &sum) || !add_relative(&s, &sum))
 		return false;
