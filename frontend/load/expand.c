@@ -120,7 +120,25 @@ static void print_tree(struct buf *out, const struct yaml_node *node, unsigned i
 	}
 }
 
-/* Prints params with their final values, which value_print() quotes if they are strings. */
+/* Prints the value of a param as YAML: a string is a quoted scalar with YAML's escapes, not an expression. */
+static void print_param(struct buf *out, const struct ir_dims *dims, const struct value *v)
+{
+	if (v->kind == VALUE_STRING) {
+		yaml_print_quoted(out, v->s);
+		return;
+	}
+	if (v->kind != VALUE_LIST) {
+		value_print(out, dims, v);
+		return;
+	}
+	for (size_t i = 0; i < v->n; i++) {
+		buf_str(out, i == 0 ? "[" : ", ");
+		print_param(out, dims, &v->items[i]);
+	}
+	buf_str(out, v->n == 0 ? "[]" : "]");
+}
+
+/* Prints params with their final values. */
 static void print_params(struct buf *out, const struct frontend_model *m)
 {
 	if (m->scope.params.n > 0)
@@ -128,7 +146,7 @@ static void print_params(struct buf *out, const struct frontend_model *m)
 	for (size_t i = 0; i < m->scope.params.n; i++) {
 		const struct model_param *p = m->scope.params.items[i].value;
 		buf_printf(out, "  %s: ", p->name);
-		value_print(out, m->scope.dims, &p->value);
+		print_param(out, m->scope.dims, &p->value);
 		buf_char(out, '\n');
 	}
 }

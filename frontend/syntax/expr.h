@@ -49,6 +49,9 @@ struct value value_dim(const struct ir_dim *d); /* VALUE_INT when constant */
 bool value_equal(const struct value *a, const struct value *b);
 /* The shortest decimal that reads back to the same bits; .inf and -.inf. */
 void value_print_float(struct buf *out, double f);
+/* A string of the language in these quotes, '"' or '\'', or in the others if it contains them: there are no escapes, so
+ * a string has one of them at most. */
+void value_print_string(struct buf *out, const char *text, char quote);
 /* Prints an expression that parses back to the value: `8`, `0.5`, `true`, `'text'`, `[1, 2]`, `null`. Dims need
  * their table. */
 void value_print(struct buf *out, const struct ir_dims *dims, const struct value *v);

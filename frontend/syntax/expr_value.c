@@ -120,6 +120,13 @@ void value_print_float(struct buf *out, double f)
 		buf_f64(out, f);
 }
 
+void value_print_string(struct buf *out, const char *text, char quote)
+{
+	if (strchr(text, quote) != NULL)
+		quote = quote == '"' ? '\'' : '"';
+	buf_printf(out, "%c%s%c", quote, text, quote);
+}
+
 static void print_list(struct buf *out, const struct ir_dims *dims, const struct value *v)
 {
 	buf_char(out, '[');
@@ -138,7 +145,7 @@ void value_print(struct buf *out, const struct ir_dims *dims, const struct value
 	case VALUE_INT: buf_printf(out, "%lld", (long long)v->i); break;
 	case VALUE_FLOAT: value_print_float(out, v->f); break;
 	case VALUE_BOOL: buf_str(out, v->b ? "true" : "false"); break;
-	case VALUE_STRING: buf_printf(out, "'%s'", v->s); break;
+	case VALUE_STRING: value_print_string(out, v->s, '\''); break;
 	case VALUE_LIST: print_list(out, dims, v); break;
 	case VALUE_DIM: ir_dim_print(out, dims, v->dim, false); break;
 	}

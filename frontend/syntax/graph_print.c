@@ -78,7 +78,7 @@ static void print_unparenthesized(struct buf *out, const struct ir_dims *dims, c
 	case EX_FLOAT: value_print_float(out, e->f); return;
 	case EX_BOOL: buf_str(out, e->i ? "true" : "false"); return;
 	case EX_DIM: ir_dim_print(out, dims, e->dim, false); return;
-	case EX_STRING: buf_printf(out, "\"%s\"", e->text); return;
+	case EX_STRING: value_print_string(out, e->text, '"'); return;
 	case EX_NAME: buf_str(out, e->text); return;
 	case EX_UNARY:
 	case EX_BINARY: print_operation(out, dims, e); return;
