@@ -904,10 +904,10 @@ static const char *import_file(struct importer *im, struct arena *a, const char 
 	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
 	struct onnx_model onnx;
 	*st = onnx_read_model(&src, &onnx);
-	im->files = *st == TFMC_OK ? weight_files_create(im->a, im->cx, NULL) : NULL;
-	if (im->files == NULL)
+	if (*st != TFMC_OK)
 		return NULL;
-	*st = weight_files_open(im->files, NULL, path, LOC_NONE);
+	im->files = weight_files_create(im->a, im->cx, NULL);
+	*st = im->files != NULL ? weight_files_open(im->files, NULL, path, LOC_NONE) : TFMC_NO_MEMORY;
 	if (*st != TFMC_OK) {
 		weight_files_destroy(im->files);
 		return NULL;

@@ -611,7 +611,7 @@ static const char *positions_text(struct rotation *r, int *axis)
 	int axes[IR_RANK_MAX];
 	for (int i = 0; i < IR_RANK_MAX; i++)
 		axes[i] = r->position.at[i].axis == NUMBER && r->position.at[i].at != 0
-		                  ? -1
+		                  ? ANY
 		                  : r->position.at[i].axis;
 	for (*axis = r->type->rank - 2; *axis > 0; --*axis)
 		if (import_counts(im, r->position.v, axes, *axis, &first))

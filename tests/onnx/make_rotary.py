@@ -4,7 +4,8 @@
 an x of 5 positions, `--compare OUT [--kind=KIND]` compares what was computed of it with plain Python.
 
 KIND: halves; split (halves, two products each); interleaved; part (4 of 8 features); turned (x is [B, S, H, E]); scaled (other
-frequencies, and a factor); wrong (the sine of the first half is added, which is no rotation)."""
+frequencies, and a factor); row (positions from 2 on, the third row of a table of positions); wrong (the sine of the first half is
+added, which is no rotation)."""
 import math
 import struct
 import sys
@@ -48,7 +49,15 @@ def rotation(kind):
     yield node("Shape", ["x"], "shape", "/Shape")
     yield node("Gather", ["shape", "one" if kind == "turned" else "two"], "count", "/Gather")
     yield node("Range", ["zero", "count", "one"], "positions", "/Range")
-    yield node("Cast", ["positions"], "numbers", "/Cast", to=1)
+    if kind == "row":
+        yield node("Range", ["zero", "three", "one"], "starts", "/Range_1")
+        yield node("Unsqueeze", ["starts", "at1"], "starts_column", "/Unsqueeze_1")
+        yield node("Add", ["starts_column", "positions"], "table", "/Add")
+        yield node("Cast", ["table"], "table_numbers", "/Cast", to=1)
+        yield node("Slice", ["table_numbers", "at2", "at4", "at0"], "row", "/Slice")
+        yield node("Squeeze", ["row", "at0"], "numbers", "/Squeeze")
+    else:
+        yield node("Cast", ["positions"], "numbers", "/Cast", to=1)
     yield node("Unsqueeze", ["numbers", "at1"], "column", "/Unsqueeze")
     yield node("Mul", ["column", "inv_freq"], "angles", "/rotary/angles")
     last = "angles"
@@ -88,7 +97,7 @@ def write(path, kind):
     f = frequencies(kind)
     factor = struct.pack("<f", 1.25 if kind == "scaled" else 1.0)
     for t in (tensor("inv_freq", [len(f)], 1, struct.pack(f"<{len(f)}f", *f)), tensor("factor", [], 1, factor), ints("zero", 0),
-              ints("one", 1), ints("two", 2), *(tensor(f"at{n}", [1], 7, struct.pack("<q", n)) for n in (0, 1, 2, 4, 8)),
+              ints("one", 1), ints("two", 2), ints("three", 3), *(tensor(f"at{n}", [1], 7, struct.pack("<q", n)) for n in (0, 1, 2, 4, 8)),
               tensor("last", [1], 7, struct.pack("<q", -1)), tensor("axis4", [1], 7, struct.pack("<q", 4)),
               ints("in_pairs", 0, 0, 0, E // 2, 2), ints("in_rows", 0, 0, 0, E)):
         graph += field(5, t)
@@ -106,7 +115,7 @@ def expected(kind):
     x, f, y = numbers(), frequencies(kind), numbers()
     factor = 1.25 if kind == "scaled" else 1.0
     for row in range(H * S):
-        position = row // H if kind == "turned" else row % S
+        position = row // H if kind == "turned" else row % S + (2 if kind == "row" else 0)
         for i, frequency in enumerate(f):
             a, b = (2 * i, 2 * i + 1) if kind == "interleaved" else (i, i + len(f))
             c, s = factor * math.cos(position * frequency), factor * math.sin(position * frequency)
