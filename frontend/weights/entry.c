@@ -486,9 +486,13 @@ static const struct ir_wexpr *apply_transpose(struct weight_build *b, const stru
 {
 	if (e->rank < 0)
 		return x;
-	const struct stored_tensor *t = x->kind == WX_TENSOR ? weight_files_find(b->files, x->tensor) : NULL;
-	if (e->rank == 0 && t != NULL && t->transposed != NULL)
-		return weight_tensor(b, t->transposed, e->loc);
+	const struct stored_tensor *t =
+	        x->kind == WX_TENSOR ? weight_files_stored(b->files, x->file, x->tensor) : NULL;
+	const struct stored_tensor *rows = t != NULL && t->transposed != NULL
+	                                           ? weight_files_stored(b->files, t->file, t->transposed)
+	                                           : NULL;
+	if (e->rank == 0 && rows != NULL)
+		return weight_tensor(b, rows->key, e->loc);
 	if (e->rank == 0)
 		return wexpr_transpose(b->arena, x);
 	return e->rank == x->rank ? permute_axes(b->arena, x, e->dims) : report_misfit(b, e, x);
