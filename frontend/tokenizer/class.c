@@ -235,14 +235,13 @@ bool tokenizer_class_is_bert(const struct tokenizer_reader *r)
 	return c != NULL && c->class != NULL && strcmp(c->class->normalizer, BERT_NORMALIZER) == 0;
 }
 
-bool tokenizer_class_set_special_ids(struct tokenizer_reader *r)
+void tokenizer_class_set_special_ids(struct tokenizer_reader *r)
 {
 	struct tokenizer_desc *d = r->desc;
 	d->bos = role_id(r, TOKENIZER_BOS);
 	d->eos = role_id(r, TOKENIZER_EOS);
 	d->pad = role_id(r, TOKENIZER_PAD);
 	d->mask = role_id(r, TOKENIZER_MASK);
-	return true;
 }
 
 /* ---- vocabulary lists ---- */

@@ -82,7 +82,7 @@ int tokenizer_class_byte_prefix(const struct tokenizer_reader *r);
 /* True: the class overrides all flags of BertNormalizer. */
 bool tokenizer_class_is_bert(const struct tokenizer_reader *r);
 /* Sets the ids of bos, eos, pad and mask. */
-bool tokenizer_class_set_special_ids(struct tokenizer_reader *r);
+void tokenizer_class_set_special_ids(struct tokenizer_reader *r);
 
 /* Packs vocabulary lists as a class reads them. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s,

@@ -58,9 +58,9 @@ enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char
 	const struct json_source src = {s->name, s->loc, DIAG_TOKENIZER, 0};
 	const struct json_node *root = json_parse(s->arena, s->cx, &src, text, len);
 	struct tokenizer_reader r = {.source = s, .desc = new_desc(s, 0)};
-	if (root == NULL)
+	if (root == NULL && !arena_failed(s->arena))
 		return TFMC_INVALID;
-	if (r.desc == NULL)
+	if (root == NULL || r.desc == NULL)
 		return TFMC_NO_MEMORY;
 	*out = r.desc;
 	if (tokenizer_read_vocab(&r, root, NULL))
@@ -123,7 +123,7 @@ enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char
 		return TFMC_INVALID;
 	lists.vocab = json_parse(s->arena, s->cx, &src, vocab, n_vocab);
 	if (lists.vocab == NULL)
-		return TFMC_INVALID;
+		return arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	lists.merges = read_merge_lines(s, merges, n_merges);
 	if (s->config == NULL)
 		lists.more = special_tokens(s->arena, lists.vocab, end, 1);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/tokenizer/spm.h"
 #include "frontend/syntax/files.h"
 #include "frontend/syntax/json.h"
 #include "frontend/tokenizer/tokenizer.h"
@@ -530,6 +531,26 @@ START_TEST(lines_of_merges)
 }
 END_TEST
 
+/* Texts that have no memory are no invalid texts: the status says so, and no diagnostic. */
+START_TEST(no_memory_for_a_vocabulary)
+{
+	static const char vocab[] = "{\"a\": 0, \"b\": 1, \"ab\": 2}", merges[] = "a b\n";
+	struct reading r;
+	struct tokenizer_packed p;
+	struct tokenizer_desc *d;
+	reading_init(&r);
+	r.arena.limit_bytes = 1;
+	struct tokenizer_source s = {&r.arena, &r.cx, "t", LOC_NONE, false, NULL};
+	if (_i == 0)
+		ck_assert_int_eq(tokenizer_from_bpe(&s, vocab, strlen(vocab), merges, strlen(merges), &p),
+		                 TFMC_NO_MEMORY);
+	else
+		ck_assert_int_eq(tokenizer_read_ids(&s, vocab, strlen(vocab), &d), TFMC_NO_MEMORY);
+	ck_assert_uint_eq(r.cx.n_errors, 0);
+	reading_destroy(&r);
+}
+END_TEST
+
 /* ---- parts ---- */
 
 /* Characters that come in parts, as tokens of bytes, are held back; what can be no character is replaced. */
@@ -621,6 +642,7 @@ Suite *suite_tokenizer(void)
 	tcase_add_test(t, checksum);
 	tcase_add_loop_test(t, damaged_files, 0, n);
 	tcase_add_loop_test(t, refusals, 0, (int)TFMC_COUNT(refused));
+	tcase_add_loop_test(t, no_memory_for_a_vocabulary, 0, 2);
 	tcase_add_test(t, streams_hold_back);
 	tcase_add_test(t, pairs_and_plain_text);
 	tcase_add_loop_test(t, packing_is_deterministic, 0, n);
