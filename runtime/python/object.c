@@ -135,15 +135,16 @@ static bool is_loaded(const Elf64_Shdr *s, bool is_code)
 }
 
 /* Assigns offsets to all sections of a kind (code, or constants) from `at` on; the end of the last one. IMAGE_MAX or
- * more: they do not fit, or an alignment is above PAGE, to which parts are aligned. */
+ * more: they do not fit, or an alignment is above that of the mapping, the page of this system. */
 static uint64_t lay_out_sections(struct elf *e, bool is_code, uint64_t at)
 {
+	long page = sysconf(_SC_PAGESIZE);
 	for (uint64_t i = 0; i < e->n_sections && at < IMAGE_MAX; i++) {
 		const Elf64_Shdr *s = &e->sections[i];
 		uint64_t align = s->sh_addralign ? s->sh_addralign : 1;
 		if (!is_loaded(s, is_code))
 			continue;
-		if (align > PAGE || (align & (align - 1)))
+		if (align > (uint64_t)page || (align & (align - 1)))
 			return IMAGE_MAX;
 		e->offsets[i] = (at + align - 1) & ~(align - 1);
 		at = e->offsets[i] + s->sh_size;

@@ -298,6 +298,26 @@ def test_errors_have_places():
     raises(tfmc.Error, "absent.o", tfmc.load, FOLDER + "/absent.o")
 
 
+def test_section_alignment():
+    """The image of an object is aligned as the system's pages are, and no more can be asked for."""
+    path, bad = FOLDER + "/embed.o", FOLDER + "/aligned.o"
+    command("compile", path_of("embed"), "-o", path, "--weights=file", "-q", *QUICK)
+    with open(path, "rb") as f:
+        good = f.read()
+    page, tables, n = os.sysconf("SC_PAGESIZE"), int.from_bytes(good[40:48], "little"), int.from_bytes(good[60:62], "little")
+    headers = [range(tables + 64 * i, tables + 64 * i + 64) for i in range(n)]
+    code = next(h for h in headers if good[h[4]] == 1 and good[h[8]] & 4 and any(good[i] for i in h[32:40]))  # code, not empty
+    for align in page, 2 * page, 3:
+        changed = bytearray(good)
+        changed[code[48]:code[48] + 8] = align.to_bytes(8, "little")
+        with open(bad, "wb") as f:
+            f.write(changed)
+        if align == page:
+            tfmc.load(bad, weights=FOLDER + "/embed.weights")
+        else:
+            raises(tfmc.Error, "aligned.o", tfmc.load, bad, weights=FOLDER + "/embed.weights")
+
+
 def test_damaged_objects():
     """An object with bytes of its headers, symbols and relocations changed is refused or loads; it is not run."""
     path, bad = FOLDER + "/embed.o", FOLDER + "/bad.o"
