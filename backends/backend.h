@@ -83,6 +83,7 @@ struct backend_options {
 	 * code. */
 	uint64_t weights_limit, code_limit;
 	bool no_object; /* only the text forms in `c` and `kernels`, and the header */
+	bool remarks;   /* report the loop nests of linears (--remarks) */
 	bool debug;     /* debug information in the object, llvm and assembly (DWARF) */
 	bool labels;    /* NAME_label, which names groups for timelines (tfmc_rt.h) */
 	int opt_level;  /* of LLVM's code generation: 0 none (a third of the time), 1 and 2 full */

@@ -89,6 +89,7 @@ struct kernel_job {
 	struct ir_value lengths;
 	struct kb_val ranks; /* of an exchange: address of struct tfmc_ranks (runtime/abi.h) */
 	bool is_combine;
+	bool remarks; /* report the loop nests of linears */
 	struct diag_context *cx;
 	struct arena *arena;
 };

@@ -629,6 +629,20 @@ static bool has_long_epilogue(const struct kernel *g)
 	return n > SHORT_OPS_MAX || kernel_has_functions(g);
 }
 
+static void remark_nest(const struct linear *l)
+{
+	struct buf text;
+	buf_init(&text);
+	nest_print(&l->gemm, &l->nest, &text);
+	const struct diag_remark about = {.pass = "nest",
+	                                  .function = l->job->func->name,
+	                                  .path = l->g->root->loc.path,
+	                                  .text = text.data};
+	if (!buf_failed(&text))
+		diag_remark_about(l->job->cx, l->g->root->loc.at, &about);
+	buf_destroy(&text);
+}
+
 /* Describes the GEMM and chooses its nest. False: nest_choose. */
 static bool choose_nest(struct linear *l, int64_t expert_rows)
 {
@@ -650,7 +664,11 @@ static bool choose_nest(struct linear *l, int64_t expert_rows)
 	                   g->rows_hi <= INT32_MAX;
 	g->shares_rows = l->job->items > 1;
 	g->weight_bytes = model_weight_bytes(l);
-	return nest_choose(g, expert_rows, &l->nest);
+	if (!nest_choose(g, expert_rows, &l->nest))
+		return false;
+	if (l->job->remarks)
+		remark_nest(l);
+	return true;
 }
 
 /* State with nothing bound yet. */

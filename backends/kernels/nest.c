@@ -6,6 +6,8 @@
  */
 #include "backends/kernels/nest.h"
 
+#include <inttypes.h>
+
 #include "ir/support/checked.h"
 
 #define CACHE_LINE    64
@@ -594,4 +596,58 @@ bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
 	else
 		list_row_tiles(g, n);
 	return true;
+}
+
+/* ---- in words ---- */
+
+/* The dot products of reduced precision; those of AMX are said by its tiles. */
+static void print_dot(const struct gemm *g, const struct nest *n, struct buf *out)
+{
+	static const char *const names[] = {
+#define KB_DOT(op, name) [KB_##op] = #name,
+#include "backends/kb/kb_ops.def"
+	};
+	if (g->lowp.is_on && n->order != NEST_AMX)
+		buf_printf(out, ", %s%s", names[n->dot.word], n->dot.is_emulated ? " (emulated)" : "");
+	if (n->dot.square_rows > 0)
+		buf_printf(out, ", %s from %d rows on", names[n->dot.square], n->dot.square_rows);
+}
+
+void nest_print(const struct gemm *g, const struct nest *n, struct buf *out)
+{
+	static const char *const
+	        sources[] = {[NEST_PACKED] = "packed",
+	                     [NEST_COPIED] = "copied to f32",
+	                     [NEST_STORED] = "read where it is stored"},
+	        *const locations[] = {[NEST_REGISTERS] = "registers",
+	                              [NEST_STACK] = "a buffer on the stack",
+	                              [NEST_SCRATCH] = "scratch"},
+	        *const repacks[] = {
+	                [REPACK_I16] = "i16", [REPACK_BYTES] = "bytes", [REPACK_AMX] = "bytes for AMX"};
+	if (n->order == NEST_SKINNY) {
+		buf_str(out, "panels outside of rows");
+		for (int i = 0; i < n->n_passes; i++) {
+			const struct nest_pass *p = &n->pass[i];
+			buf_printf(out, "; rows <= %" PRId64 ": tiles %d x %d", p->rows_max, p->high,
+			           p->panels);
+			if (p->ahead > 0)
+				buf_printf(out, ", prefetch %" PRId64 " bytes ahead", p->ahead);
+		}
+	} else {
+		buf_printf(out, "M blocks of %" PRId64 ", N blocks of %d panels", n->m_block, g->columns.nc);
+		if (n->kc > 0)
+			buf_printf(out, ", K blocks of %" PRId64, n->kc);
+		buf_str(out, n->order == NEST_AMX ? "; AMX tiles" : "; tiles");
+		for (int i = 0; i < n->n_row_tiles && n->order != NEST_AMX; i++)
+			buf_printf(out, " %d x %d", n->row_tile[i].rows, n->row_tile[i].panels);
+	}
+	buf_printf(out, "; vectors of %d", n->lanes);
+	print_dot(g, n, out);
+	buf_printf(out, "; B %s", sources[n->b.source]);
+	if (n->repack.to != REPACK_NONE)
+		buf_printf(out, ", %d panels at once repacked as %s", n->repack.group, repacks[n->repack.to]);
+	if (g->makes_x)
+		buf_printf(out, "; x in scratch, %" PRId64 " rows", n->x.rows);
+	buf_printf(out, "; C in %s", locations[n->c.location]);
+	buf_str(out, n->lists_rows ? "; real rows are listed" : "");
 }

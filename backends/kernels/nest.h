@@ -17,6 +17,7 @@
 #include "backends/kb/kb.h"
 #include "backends/kernels/panel.h"
 #include "ir/core/module.h"
+#include "ir/support/buf.h"
 #include "ir/target/tile.h"
 
 #define MATMUL_PANEL    PANEL_COLUMNS
@@ -190,6 +191,8 @@ struct nest_tile {
  * small.
  */
 bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n);
+/* Appends the nest in words, of one line: the loops from the outermost, then where B, x and C are. */
+void nest_print(const struct gemm *g, const struct nest *n, struct buf *out);
 /* The K loop of a tile of `rows` rows and `vectors` vectors of columns, whose k-rows are stored as `b`. */
 struct nest_tile nest_tile(const struct gemm *g, const struct nest *n, const struct panel *b,
                            bool is_repacked, int rows, int vectors);

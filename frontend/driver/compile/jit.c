@@ -274,6 +274,7 @@ static enum tfmc_status compile_and_pack(struct driver *d, const struct code_req
 	if (!sinks)
 		return TFMC_NO_MEMORY;
 	o.opt_level = q->opt_level;
+	o.remarks = d->options.remarks;
 	o.progress = &d->progress;
 	o.weights_limit = d->limits.weights;
 	o.code_limit = d->limits.code;

@@ -317,7 +317,10 @@ static enum tfmc_status emit_code(struct emit_request *e, const struct variant_s
 	struct backend_sink object_sink = {sink_object, e};
 	struct option_list entries = {0};
 	driver_split_list(d, d->options.entries, &entries);
-	struct backend_options o = {.entries = entries.items, .n_entries = entries.n, .facts = &facts};
+	struct backend_options o = {.entries = entries.items,
+	                            .n_entries = entries.n,
+	                            .facts = &facts,
+	                            .remarks = d->options.remarks};
 	o.needs_llvm = e->requested[EMIT_LLVM];
 	o.needs_assembly = e->requested[EMIT_ASM];
 	o.needs_c = e->requested[EMIT_C];
