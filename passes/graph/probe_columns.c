@@ -216,7 +216,6 @@ enum tfmc_status probe_columns(const struct probe_request *q, const struct ir_mo
 	struct probe_request alone = *q;
 	struct columns c = {.q = &alone, .f = ir_find_func(in, q->functions[0]), .list = columns};
 	alone.alone = true;
-	alone.mode = PROBE_BARRIER;
 	*out = NULL;
 	if (in->stage != STAGE_GRAPH || !c.f) {
 		diag_error(q->cx, LOC_NONE, DIAG_UNSUPPORTED,
