@@ -146,9 +146,19 @@ static const struct ir_dim *fold_dims(struct importer *im, enum fold_op op, cons
 	return NULL;
 }
 
-/* False: one is a float and the other an int, or the result is neither a float nor a dim. */
-static bool fold_pair(struct importer *im, enum fold_op op, const struct element *a, const struct element *b,
-                      struct element *out)
+/* v is a value of the type, if it is a constant; dims that vary are sizes, which fit the type of their
+   exporter. */
+static bool is_in_range(enum ir_dtype t, const struct ir_dim *v)
+{
+	int64_t c, values = (int64_t)1 << 8 * (t == DT_I64 ? 1 : ir_dtype_bytes(t));
+	int64_t lo = t == DT_U8 ? 0 : -values / 2;
+	return t == DT_I64 || t == DT_BOOL || !ir_dim_is_const(v, &c) || (c >= lo && c < lo + values);
+}
+
+/* a OP b of elements of the type. False: one is a float and the other an int, or the result is neither a float nor a
+   dim, or an int that the type wraps. */
+static bool fold_pair(struct importer *im, enum fold_op op, enum ir_dtype dtype, const struct element *a,
+                      const struct element *b, struct element *out)
 {
 	if (is_float(a) != is_float(b))
 		return false;
@@ -157,7 +167,14 @@ static bool fold_pair(struct importer *im, enum fold_op op, const struct element
 		return fold_floats(op, a->f, b->f, &out->f);
 	}
 	*out = (struct element){fold_dims(im, op, a->dim, b->dim), 0};
-	return out->dim != NULL && !ir_dims_failed(im->dims);
+	return out->dim != NULL && !ir_dims_failed(im->dims) && is_in_range(dtype, out->dim);
+}
+
+/* Operands of one type, as the operators require; floats of any width count as f32. */
+static bool have_one_type(const struct operand *a, const struct operand *b)
+{
+	return a->dtype == b->dtype ||
+	       (ir_dtype_class(a->dtype) == DTCLASS_FLOAT && ir_dtype_class(b->dtype) == DTCLASS_FLOAT);
 }
 
 /* The operand whose shape the result of a broadcast has: both have as many elements, or one has one. NULL: other
@@ -175,19 +192,21 @@ static const struct element *at(const struct operand *v, size_t i)
 	return &v->known[v->n == 1 ? 0 : i];
 }
 
-/* out = a OP b, element by element. Types are not compared: a checked file has operands of one type. */
+/* out = a OP b, element by element. False also for types that the operator does not have: logic is of bools, arithmetic
+ * is not. */
 static bool fold_binary(struct importer *im, enum fold_op op)
 {
 	const struct operand *a = operand_at(im, 0), *b = operand_at(im, 1);
 	const struct operand *shape = a != NULL && b != NULL && im->node->inputs.n == 2 ? wider(a, b) : NULL;
-	struct element *out = shape == NULL ? NULL : ARENA_ARRAY(im->a, struct element, shape->n + 1);
-	if (out == NULL)
+	bool is_comparison = op >= EQ && op < AND;
+	if (shape == NULL || !have_one_type(a, b) || (!is_comparison && (op >= AND) != (a->dtype == DT_BOOL)))
 		return false;
-	for (size_t i = 0; i < shape->n; i++)
-		if (!fold_pair(im, op, at(a, i), at(b, i), &out[i]))
+	struct element *out = ARENA_ARRAY(im->a, struct element, shape->n + 1);
+	for (size_t i = 0; out != NULL && i < shape->n; i++)
+		if (!fold_pair(im, op, a->dtype, at(a, i), at(b, i), &out[i]))
 			return false;
 	enum ir_dtype dtype = op >= EQ ? DT_BOOL : a->dtype;
-	return import_known(im, 0, dtype, shape->rank, shape->dims, out, shape->n);
+	return out != NULL && import_known(im, 0, dtype, shape->rank, shape->dims, out, shape->n);
 }
 
 /* ---- unary operators ---- */
@@ -214,11 +233,13 @@ static bool fold_negative(struct importer *im)
 {
 	const struct operand *a = operand_at(im, 0);
 	struct element *out = ARENA_ARRAY(im->a, struct element, a->n + 1);
-	const struct ir_dim *zero = ir_dim_const(im->dims, 0);
-	for (size_t i = 0; out != NULL && i < a->n; i++)
-		out[i] = is_float(&a->known[i])
-		                 ? (struct element){NULL, -a->known[i].f}
-		                 : (struct element){ir_dim_sub(im->dims, zero, a->known[i].dim), 0};
+	const struct element zero = int_element(im, 0);
+	for (size_t i = 0; out != NULL && i < a->n; i++) {
+		if (is_float(&a->known[i]))
+			out[i].f = -a->known[i].f;
+		else if (!fold_pair(im, SUB, a->dtype, &zero, &a->known[i], &out[i]))
+			return false;
+	}
 	return out != NULL && import_known(im, 0, a->dtype, a->rank, a->dims, out, a->n);
 }
 
@@ -367,7 +388,8 @@ static bool fold_concat(struct importer *im)
 		return false;
 	for (size_t i = 0; i < im->node->inputs.n; i++) {
 		const struct operand *v = operand_at(im, i);
-		if (v->rank != 1 || v->n > FOLDED_MAX || n > FOLDED_MAX)
+		if (v->rank != 1 || v->n > FOLDED_MAX || n > FOLDED_MAX ||
+		    !have_one_type(v, operand_at(im, 0)))
 			return false;
 		n += v->n;
 	}
@@ -432,7 +454,7 @@ static bool fold_slice(struct importer *im)
 static bool fold_where(struct importer *im)
 {
 	const struct operand *c = operand_at(im, 0), *a = operand_at(im, 1), *b = operand_at(im, 2);
-	const struct operand *shape = wider(a, b);
+	const struct operand *shape = have_one_type(a, b) ? wider(a, b) : NULL;
 	shape = shape != NULL ? wider(shape, c) : NULL;
 	struct element *out = shape == NULL ? NULL : ARENA_ARRAY(im->a, struct element, shape->n + 1);
 	int64_t holds;
@@ -460,7 +482,7 @@ static bool fold_reduce(struct importer *im, enum fold_op op)
 	all = v->known[0];
 	for (size_t i = 1; i < v->n; i++) {
 		struct element next;
-		if (!fold_pair(im, op, &all, &v->known[i], &next))
+		if (!fold_pair(im, op, v->dtype, &all, &v->known[i], &next))
 			return false;
 		all = next;
 	}

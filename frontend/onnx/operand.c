@@ -340,10 +340,14 @@ static const char *constant_text(struct importer *im, const struct operand *v)
 	    fabs(step) < 0x1p31) {
 		if (step == 0)
 			return splat_text(im, v, import_text(im, "%.0f", first));
+		const char *columns = dim_text(im, v->dims[v->rank - 1]), *type = ir_dtype_name(v->dtype);
+		/* a step may not be a value of a type of 8 or 16 bits */
+		if (v->dtype != DT_BOOL && ir_dtype_bytes(v->dtype) < 4)
+			return import_text(im, "cast(broadcast(iota([%s]) * (%.0f) + (%.0f), %s), %s)",
+			                   columns, step, first, dims_text(im, v->rank, v->dims), type);
 		if (v->dtype != DT_BOOL)
 			return import_text(im, "broadcast(cast(iota([%s]), %s) * (%.0f) + (%.0f), %s)",
-			                   dim_text(im, v->dims[v->rank - 1]), ir_dtype_name(v->dtype), step,
-			                   first, dims_text(im, v->rank, v->dims));
+			                   columns, type, step, first, dims_text(im, v->rank, v->dims));
 	}
 	if (is_triangle(&c, false, &shift))
 		return triangle_text(im, v, false, shift);
