@@ -130,12 +130,36 @@ static void print_index(struct buf *out, int rank, const int64_t *dims, int64_t 
 	buf_char(out, ']');
 }
 
-/* Prints the first non-finite element of the tensors that e reads. False: all are finite, so the conversion to a
- * smaller type overflowed, or they cannot be read. x - x is 0 for finite x alone. */
-static bool print_non_finite_source(struct packer *p, const struct ir_wexpr *e, struct buf *out)
+/* True: attention alone reads the weight, or views of it, as its bias, in which -infinity hides a key. */
+static bool is_mask(const struct ir_module *m, const struct ir_weight *w)
+{
+	bool is_read = false;
+	for (size_t n = 0; n < m->funcs.n; n++) {
+		const struct ir_func *f = m->funcs.items[n];
+		for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
+			for (size_t i = 0; i < it.op->n_operands; i++) {
+				const struct ir_op *def = ir_def(f, it.op->operands[i]);
+				while (def != NULL && ir_op_has(def->code, TRAIT_VIEW))
+					def = ir_def(f, def->operands[0]);
+				if (ir_op_has(it.op->code, TRAIT_VIEW) || def == NULL ||
+				    def->code != OP_weight ||
+				    strcmp(((const struct attrs_weight *)def->attrs)->weight->name,
+				           w->name) != 0)
+					continue;
+				if (it.op->code != OP_attention || i != OPERAND(attention, bias))
+					return false;
+				is_read = true;
+			}
+	}
+	return is_read;
+}
+
+/* Prints the first non-finite element of the tensors that e reads; masks: -infinity is none. False: all are finite, so
+ * the conversion to a smaller type overflowed, or they cannot be read. x - x is 0 for finite x alone. */
+static bool print_non_finite_source(struct packer *p, const struct ir_wexpr *e, bool masks, struct buf *out)
 {
 	for (size_t i = 0; i < e->n_args; i++)
-		if (print_non_finite_source(p, e->args[i], out))
+		if (print_non_finite_source(p, e->args[i], masks, out))
 			return true;
 	int64_t count = e->kind == WX_TENSOR ? wexpr_count(e) : 0;
 	double values[1024];
@@ -145,7 +169,7 @@ static bool print_non_finite_source(struct packer *p, const struct ir_wexpr *e, 
 		if (wexpr_eval(p->object->cx, e, p->source, begin, n, values) != TFMC_OK)
 			return false;
 		for (int64_t i = 0; i < n; i++) {
-			if (values[i] - values[i] == 0)
+			if (values[i] - values[i] == 0 || (masks && values[i] < 0))
 				continue;
 			buf_printf(out, "the tensor '%s' of '%s' has %s at ", e->tensor, e->file,
 			           values[i] != values[i] ? "NaN"
@@ -158,22 +182,27 @@ static bool print_non_finite_source(struct packer *p, const struct ir_wexpr *e, 
 	return false;
 }
 
-/* Warns that element `at` of a weight is infinite or NaN, with the tensor element that it comes from. */
+/* Warns that element `at` of a weight is infinite or NaN, with the tensor element that it comes from. -infinity in a
+ * mask is meant. */
 static void warn_non_finite(struct packer *p, const struct ir_weight *w, int64_t at)
 {
 	int64_t dims[IR_RANK_MAX];
 	struct buf text;
+	bool masks = is_mask(p->object->module, w);
 	buf_init(&text);
 	for (int i = 0; i < w->type->rank; i++)
 		if (!ir_dim_is_const(w->type->dims[i], &dims[i]))
 			dims[i] = 1;
-	if (!print_non_finite_source(p, w->init, &text)) {
+	bool found = print_non_finite_source(p, w->init, masks, &text);
+	if (!found) {
 		buf_str(&text, "elements are too large for their type, the first one at ");
 		print_index(&text, w->type->rank, dims, at);
 	}
-	p->warned = true;
-	diag_warning(p->object->cx, w->loc.at, DIAG_WEIGHT_RANGE, "the weight '%s' is not finite: %s",
-	             w->name, text.data);
+	if (found || !masks) {
+		p->warned = true;
+		diag_warning(p->object->cx, w->loc.at, DIAG_WEIGHT_RANGE, "the weight '%s' is not finite: %s",
+		             w->name, text.data);
+	}
 	buf_destroy(&text);
 }
 

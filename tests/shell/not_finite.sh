@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A weight that is not finite: compiling names its tensor and place once, run says which outputs are not finite, verify fails. A
+# A weight that is not finite: compiling names its tensor and place once (not of masks), run says which outputs are not finite, verify fails. A
 # norm's weight that is stored as ints is refused; more steps than the context has room for, and probes that fit nothing, are said.
 set -euo pipefail
 tmp=$(mktemp -d)
@@ -38,6 +38,31 @@ nan NaN
 inf infinity
 -inf -infinity
 END
+
+# -infinity in the bias of attention hides keys, unless something else reads it; NaN is none.
+cat >"$tmp/mask.yaml" <<'END'
+tfmc: 1
+name: mask
+inputs: {q: "f32[1, 2, 4, 8]"}
+graph:
+  - near = param("near", [1, 1, 4, 4])
+  - x = sdpa(q, q, q, bias=near)
+outputs: {x: x}
+weights: {files: [mask.safetensors]}
+END
+sed 's/- x = .*/&\n  - n = near + 1.0/; s/{x: x}/{x: x, n: n}/' "$tmp/mask.yaml" >"$tmp/read.yaml"
+for case in 'mask -inf 0' 'mask nan 1' 'read -inf 1'; do
+	read -r name value count <<<"$case"
+	python3 - "$tmp/mask.safetensors" "$value" <<'END'
+import json, struct, sys
+head = json.dumps({"near": {"dtype": "F32", "shape": [1, 1, 4, 4], "data_offsets": [0, 64]}}).encode()
+rows = [0.0 if abs(i // 4 - i % 4) < 2 else float("-inf") for i in range(16)]
+rows[3] = float(sys.argv[2])
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + struct.pack("<16f", *rows))
+END
+	"$TFMC" "$tmp/$name.yaml" -o "$tmp/m.o" "${quick[@]}" 2>"$tmp/said"
+	[ "$(grep -c "the weight 'near' is not finite" "$tmp/said")" = "$count" ]
+done
 
 # The same bytes, called ints.
 python3 - "$tmp/whole" "$tmp/m/model.safetensors" <<'END'
