@@ -274,11 +274,12 @@ static void print_title(struct buf *out, const struct ir_func *f, const struct i
 {
 	size_t len = 0;
 	const char *path = weight_path(f, op, &len);
-	if (path != NULL)
-		buf_bytes(out, path, len);
-	else if (op->loc.path != NULL)
-		buf_str(out, op->loc.path);
-	buf_printf(out, "%s%s", path != NULL || op->loc.path != NULL ? " " : "", ir_op_desc(op->code)->name);
+	if (path == NULL && op->loc.path != NULL) {
+		path = op->loc.path;
+		len = strlen(path);
+	}
+	buf_bytes(out, path, len);
+	buf_printf(out, "%s%s", len > 0 ? " " : "", ir_op_desc(op->code)->name);
 }
 
 /* Inserts the marks of a region's repeats, outermost first, into the title, in place of ranges; the result: bytes of

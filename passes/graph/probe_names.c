@@ -266,6 +266,23 @@ static void add_name(struct name_lister *l, const char *name, size_t moment)
 	                              .iteration = l->moments.items[moment].iteration});
 }
 
+/* Adds the name of an attention: its step's path, or that of its value in text without paths; a further one of the same
+ * name becomes NAME.2. */
+static void name_attention(struct name_lister *l, size_t moment)
+{
+	const struct moment *m = &l->moments.items[moment];
+	const struct probe_site *site = &l->sites->items[m->site];
+	const char *plain = *m->path ? m->path : local_name(l->f, site->op), *name = plain;
+	if (!*m->path && site->depth)
+		name = plain = arena_printf(l->q->arena, "%s.%lld", plain, (long long)m->iteration);
+	for (size_t i = 0, number = 2; i < l->names->n; i++)
+		if (!strcmp(l->names->items[i].name, name)) {
+			name = arena_printf(l->q->arena, "%s.%zu", plain, number++);
+			i = SIZE_MAX; /* from the first one again */
+		}
+	add_name(l, name, moment);
+}
+
 /* Adds the name of a moment: PATH.NAME, or NAME alone in text without paths. The last moment of a step has the name
  * of the step, which probe_list adds from l->steps. Without paths a value in a repeat gets the flattened iteration.
  */
@@ -274,7 +291,7 @@ static void name_moment(struct name_lister *l, size_t moment)
 	const struct moment *m = &l->moments.items[moment];
 	const struct probe_site *site = &l->sites->items[m->site];
 	if (l->q->attentions)
-		add_name(l, m->path, moment);
+		name_attention(l, moment);
 	else if (*m->path && strmap_get(&l->steps, m->path) != (void *)(uintptr_t)(moment + 1))
 		add_name(l, arena_printf(l->q->arena, "%s.%s", m->path, site->name), moment);
 	else if (!*m->path && !site->depth)
