@@ -20,8 +20,8 @@
  * its own session over the same model, record and mapped weights, which are never written. There is no global
  * state.
  */
-#ifndef TFMC_RT_H
-#define TFMC_RT_H
+#ifndef TFMC_RUNTIME_TFMC_RT_H
+#define TFMC_RUNTIME_TFMC_RT_H
 
 #include "abi.h"
 

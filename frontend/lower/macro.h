@@ -24,8 +24,8 @@
  *
  * Graphs and functions (graph_statements.c) are bodies of statements and repeats alone; their names stay as written.
  */
-#ifndef TFMC_FRONTEND_STEPS_MACRO_H
-#define TFMC_FRONTEND_STEPS_MACRO_H
+#ifndef TFMC_FRONTEND_LOWER_MACRO_H
+#define TFMC_FRONTEND_LOWER_MACRO_H
 
 #include "frontend/lower/steps.h"
 

@@ -2,8 +2,8 @@
 /*
  * Parameters of rotary position embedding (theta, width, scaling), their check, and the frequencies.
  */
-#ifndef TFMC_FRONTEND_OPERATORS_ROPE_H
-#define TFMC_FRONTEND_OPERATORS_ROPE_H
+#ifndef TFMC_FRONTEND_LOWER_ROPE_H
+#define TFMC_FRONTEND_LOWER_ROPE_H
 
 #include <stdbool.h>
 #include <stddef.h>

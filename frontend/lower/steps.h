@@ -15,8 +15,8 @@
  * INVARIANT: the type of every value is known; paths of parameters are patterns
  * that contain `{i}` for the index of each enclosing repeat.
  */
-#ifndef TFMC_FRONTEND_STEPS_STEPS_H
-#define TFMC_FRONTEND_STEPS_STEPS_H
+#ifndef TFMC_FRONTEND_LOWER_STEPS_H
+#define TFMC_FRONTEND_LOWER_STEPS_H
 
 #include "frontend/model/model.h"
 #include "frontend/model/schema.h"

@@ -7,8 +7,8 @@
  * Every function that returns false has reported a located diagnostic. Trees and values live in the given
  * arena.
  */
-#ifndef TFMC_FRONTEND_EXPR_EXPR_H
-#define TFMC_FRONTEND_EXPR_EXPR_H
+#ifndef TFMC_FRONTEND_SYNTAX_EXPR_H
+#define TFMC_FRONTEND_SYNTAX_EXPR_H
 
 #include <stdbool.h>
 #include <stddef.h>

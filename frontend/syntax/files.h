@@ -3,8 +3,8 @@
  * Files named by a model: path checks, reading a file into memory, read-only mappings. Only regular files are
  * opened, with O_NONBLOCK, so that a FIFO in place of a file cannot hang the compiler.
  */
-#ifndef TFMC_FRONTEND_TEXT_FILES_H
-#define TFMC_FRONTEND_TEXT_FILES_H
+#ifndef TFMC_FRONTEND_SYNTAX_FILES_H
+#define TFMC_FRONTEND_SYNTAX_FILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

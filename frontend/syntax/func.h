@@ -2,8 +2,8 @@
 /*
  * Functions of plain expressions; private to syntax/.
  */
-#ifndef TFMC_FRONTEND_EXPR_FUNC_H
-#define TFMC_FRONTEND_EXPR_FUNC_H
+#ifndef TFMC_FRONTEND_SYNTAX_FUNC_H
+#define TFMC_FRONTEND_SYNTAX_FUNC_H
 
 #include "frontend/syntax/expr.h"
 

@@ -7,8 +7,8 @@
  * the body of a repeat, strings and paths contain `{i}` for its index, or `{2*i+1}` for a linear function of it;
  * nothing else refers to the index.
  */
-#ifndef TFMC_FRONTEND_GRAPH_GRAPH_H
-#define TFMC_FRONTEND_GRAPH_GRAPH_H
+#ifndef TFMC_FRONTEND_SYNTAX_GRAPH_H
+#define TFMC_FRONTEND_SYNTAX_GRAPH_H
 
 #include "frontend/syntax/expr.h"
 #include "ir/core/module.h"

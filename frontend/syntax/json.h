@@ -4,8 +4,8 @@
  * JSON_DEPTH_MAX, integers beyond int64, invalid UTF-8 and zero characters in strings. Errors are reported with
  * the code, name and byte offset of the source. Nodes live in the arena.
  */
-#ifndef TFMC_FRONTEND_TEXT_JSON_H
-#define TFMC_FRONTEND_TEXT_JSON_H
+#ifndef TFMC_FRONTEND_SYNTAX_JSON_H
+#define TFMC_FRONTEND_SYNTAX_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>

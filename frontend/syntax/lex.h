@@ -2,8 +2,8 @@
 /*
  * Lexer of expressions; private to the parser. Malformed numbers are reported here, with the correct form.
  */
-#ifndef TFMC_FRONTEND_EXPR_LEX_H
-#define TFMC_FRONTEND_EXPR_LEX_H
+#ifndef TFMC_FRONTEND_SYNTAX_LEX_H
+#define TFMC_FRONTEND_SYNTAX_LEX_H
 
 #include "frontend/syntax/expr.h"
 

@@ -3,8 +3,8 @@
  * Signatures of NAME(arguments) and the matching of arguments to them. Operators of graph statements and
  * functions have the rows of calls.def; definitions of a model declare their own.
  */
-#ifndef TFMC_FRONTEND_EXPR_SIGNATURE_H
-#define TFMC_FRONTEND_EXPR_SIGNATURE_H
+#ifndef TFMC_FRONTEND_SYNTAX_SIGNATURE_H
+#define TFMC_FRONTEND_SYNTAX_SIGNATURE_H
 
 #include "frontend/syntax/expr.h"
 

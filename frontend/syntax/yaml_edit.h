@@ -3,8 +3,8 @@
  * Edited copies of YAML trees. Trees are immutable: these functions copy the nodes that differ and share the
  * others. Every node keeps its source location. NULL: no memory. Strings as YAML scalars.
  */
-#ifndef TFMC_FRONTEND_TEXT_YAML_EDIT_H
-#define TFMC_FRONTEND_TEXT_YAML_EDIT_H
+#ifndef TFMC_FRONTEND_SYNTAX_YAML_EDIT_H
+#define TFMC_FRONTEND_SYNTAX_YAML_EDIT_H
 
 #include "frontend/syntax/yaml_tree.h"
 #include "ir/support/buf.h"

@@ -7,8 +7,8 @@
  *
  * INVARIANT: keys of a mapping are unique and in source order.
  */
-#ifndef TFMC_FRONTEND_TEXT_YAML_TREE_H
-#define TFMC_FRONTEND_TEXT_YAML_TREE_H
+#ifndef TFMC_FRONTEND_SYNTAX_YAML_TREE_H
+#define TFMC_FRONTEND_SYNTAX_YAML_TREE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * added_tokens.json. Keys that change ids are read; unsupported keys that change ids are rejected; all others
  * (chat templates, lengths, padding side, decoding) are ignored.
  */
-#ifndef TFMC_FRONTEND_TOKENIZER_FILES_CONFIG_H
-#define TFMC_FRONTEND_TOKENIZER_FILES_CONFIG_H
+#ifndef TFMC_FRONTEND_TOKENIZER_CONFIG_H
+#define TFMC_FRONTEND_TOKENIZER_CONFIG_H
 
 #include "frontend/syntax/json.h"
 #include "frontend/tokenizer/tokenizer.h"

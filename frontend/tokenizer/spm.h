@@ -3,8 +3,8 @@
  * SentencePiece vocabularies of all sources: tokenizer.model, GGUF metadata, llama2.c. A reader fills pieces
  * and types; tokenizer_spm_finish does the rest.
  */
-#ifndef TFMC_FRONTEND_SENTENCEPIECE_SPM_H
-#define TFMC_FRONTEND_SENTENCEPIECE_SPM_H
+#ifndef TFMC_FRONTEND_TOKENIZER_SPM_H
+#define TFMC_FRONTEND_TOKENIZER_SPM_H
 
 #include "frontend/tokenizer/build.h"
 

@@ -7,8 +7,8 @@
  *
  * The file stores dims innermost first; the result has them outermost first.
  */
-#ifndef TFMC_FRONTEND_FORMATS_GGUF_H
-#define TFMC_FRONTEND_FORMATS_GGUF_H
+#ifndef TFMC_FRONTEND_WEIGHTS_GGUF_H
+#define TFMC_FRONTEND_WEIGHTS_GGUF_H
 
 #include "frontend/weights/stored.h"
 #include "ir/weights/weight.h"

@@ -3,8 +3,8 @@
  * Reader of the binary weight files of Marian (model.bin), version 1. Matrices that are packed for one processor
  * (intgemm, FBGEMM) are tensors of a type that is not supported.
  */
-#ifndef TFMC_FRONTEND_FORMATS_MARIAN_H
-#define TFMC_FRONTEND_FORMATS_MARIAN_H
+#ifndef TFMC_FRONTEND_WEIGHTS_MARIAN_H
+#define TFMC_FRONTEND_WEIGHTS_MARIAN_H
 
 #include "frontend/weights/stored.h"
 #include "ir/support/compiler.h"

@@ -4,8 +4,8 @@
  * deflated). Little- and big-endian elements, C and Fortran order. Input is hostile: headers, central
  * directory and local headers must agree with each other and with the size of the file.
  */
-#ifndef TFMC_FRONTEND_FORMATS_NPY_H
-#define TFMC_FRONTEND_FORMATS_NPY_H
+#ifndef TFMC_FRONTEND_WEIGHTS_NPY_H
+#define TFMC_FRONTEND_WEIGHTS_NPY_H
 
 #include "frontend/weights/stored.h"
 #include "ir/support/arena.h"

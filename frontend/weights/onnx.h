@@ -4,8 +4,8 @@
  * protobuf is read in place: data of tensors stay in the mapped file, since a library of protobuf copies messages to
  * the heap and stops at 2 GB. Functions and sparse tensors are noticed, but not read.
  */
-#ifndef TFMC_FRONTEND_FORMATS_ONNX_H
-#define TFMC_FRONTEND_FORMATS_ONNX_H
+#ifndef TFMC_FRONTEND_WEIGHTS_ONNX_H
+#define TFMC_FRONTEND_WEIGHTS_ONNX_H
 
 #include "frontend/weights/stored.h"
 #include "ir/support/compiler.h"

@@ -11,8 +11,8 @@
  * rows have scales of their own, or all have one; where columns have, OUTPUT^T keeps them, which `transpose: true` of
  * the map takes in place of OUTPUT. Nothing of this is an error: what does not fit is not added.
  */
-#ifndef TFMC_FRONTEND_FORMATS_ONNX_QUANTIZED_H
-#define TFMC_FRONTEND_FORMATS_ONNX_QUANTIZED_H
+#ifndef TFMC_FRONTEND_WEIGHTS_ONNX_QUANTIZED_H
+#define TFMC_FRONTEND_WEIGHTS_ONNX_QUANTIZED_H
 
 #include "frontend/weights/files.h"
 #include "frontend/weights/onnx.h"

@@ -12,8 +12,8 @@
  * A word contains q of several columns of a row, or of several rows of a column. The file is hostile: sizes
  * must have been checked against the fields of packed_matrix.
  */
-#ifndef TFMC_FRONTEND_QUANTIZED_PACKED_H
-#define TFMC_FRONTEND_QUANTIZED_PACKED_H
+#ifndef TFMC_FRONTEND_WEIGHTS_PACKED_H
+#define TFMC_FRONTEND_WEIGHTS_PACKED_H
 
 #include "frontend/weights/stored.h"
 #include "ir/weights/weight.h"

@@ -5,8 +5,8 @@
  * operation or the global and its byte in the file. Input is hostile: memory stays below a constant, time in
  * proportion to the bytes.
  */
-#ifndef TFMC_FRONTEND_FORMATS_PICKLE_H
-#define TFMC_FRONTEND_FORMATS_PICKLE_H
+#ifndef TFMC_FRONTEND_WEIGHTS_PICKLE_H
+#define TFMC_FRONTEND_WEIGHTS_PICKLE_H
 
 #include "frontend/weights/stored.h"
 #include "ir/support/arena.h"

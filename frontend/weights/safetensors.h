@@ -4,8 +4,8 @@
  * and the tensors tile the data section exactly. Every rejection is a WEIGHT_FILE diagnostic that names the
  * file, the tensor and the byte offset.
  */
-#ifndef TFMC_FRONTEND_FORMATS_SAFETENSORS_H
-#define TFMC_FRONTEND_FORMATS_SAFETENSORS_H
+#ifndef TFMC_FRONTEND_WEIGHTS_SAFETENSORS_H
+#define TFMC_FRONTEND_WEIGHTS_SAFETENSORS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * A tensor as stored in a weight file: the common result of the format readers (safetensors, GGUF, npy), and
  * their diagnostics.
  */
-#ifndef TFMC_FRONTEND_FORMATS_STORED_H
-#define TFMC_FRONTEND_FORMATS_STORED_H
+#ifndef TFMC_FRONTEND_WEIGHTS_STORED_H
+#define TFMC_FRONTEND_WEIGHTS_STORED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * dict that the file is, or of the one dict in it under a name that is common for checkpoints; other values are
  * skipped. A name may be a view of a storage that others share.
  */
-#ifndef TFMC_FRONTEND_FORMATS_TORCH_H
-#define TFMC_FRONTEND_FORMATS_TORCH_H
+#ifndef TFMC_FRONTEND_WEIGHTS_TORCH_H
+#define TFMC_FRONTEND_WEIGHTS_TORCH_H
 
 #include "frontend/weights/stored.h"
 #include "ir/support/compiler.h"

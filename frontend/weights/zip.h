@@ -3,8 +3,8 @@
  * Strict reader of zip archives in memory (.npz, files of torch.save). Input is hostile: central directory and local
  * headers must agree with each other and with the size of the file; entries must not overlap.
  */
-#ifndef TFMC_FRONTEND_FORMATS_ZIP_H
-#define TFMC_FRONTEND_FORMATS_ZIP_H
+#ifndef TFMC_FRONTEND_WEIGHTS_ZIP_H
+#define TFMC_FRONTEND_WEIGHTS_ZIP_H
 
 #include "frontend/weights/stored.h"
 #include "ir/support/compiler.h"

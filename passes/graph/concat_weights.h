@@ -4,8 +4,8 @@
  * expression (ir_weight.init) of the result records what it is made of; its name joins the parts in which the
  * names differ: a.q.w, a.k.w -> a.q_k.w.
  */
-#ifndef TFMC_PASSES_WEIGHTS_CONCAT_WEIGHTS_H
-#define TFMC_PASSES_WEIGHTS_CONCAT_WEIGHTS_H
+#ifndef TFMC_PASSES_GRAPH_CONCAT_WEIGHTS_H
+#define TFMC_PASSES_GRAPH_CONCAT_WEIGHTS_H
 
 #include "passes/framework/rebuild.h"
 

@@ -5,8 +5,8 @@
  *
  * The row axis of a value is never axis 0, which is the batch axis.
  */
-#ifndef TFMC_PASSES_DEMAND_DEMAND_H
-#define TFMC_PASSES_DEMAND_DEMAND_H
+#ifndef TFMC_PASSES_GRAPH_DEMAND_H
+#define TFMC_PASSES_GRAPH_DEMAND_H
 
 #include "passes/framework/pass_impl.h"
 

@@ -16,8 +16,8 @@
  *
  * Repeats stay rolled: one result collects all requested iterations along a leading axis.
  */
-#ifndef TFMC_PASSES_PROBE_PROBE_H
-#define TFMC_PASSES_PROBE_PROBE_H
+#ifndef TFMC_PASSES_GRAPH_PROBE_H
+#define TFMC_PASSES_GRAPH_PROBE_H
 
 #include "ir/core/build.h"
 

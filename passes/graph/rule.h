@@ -7,8 +7,8 @@
  * Values, attribute variables and dims of a rule are numbered; struct rule_match binds the numbers to the function
  * being read.
  */
-#ifndef TFMC_PASSES_RULES_RULE_H
-#define TFMC_PASSES_RULES_RULE_H
+#ifndef TFMC_PASSES_GRAPH_RULE_H
+#define TFMC_PASSES_GRAPH_RULE_H
 
 #include "passes/framework/rebuild.h"
 

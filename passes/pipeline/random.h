@@ -2,8 +2,8 @@
 /*
  * PCG32 (O'Neill 2014, XSH-RR) for seeded inputs and weights: the same sequence on every machine.
  */
-#ifndef TFMC_PASSES_VALIDATE_RANDOM_H
-#define TFMC_PASSES_VALIDATE_RANDOM_H
+#ifndef TFMC_PASSES_PIPELINE_RANDOM_H
+#define TFMC_PASSES_PIPELINE_RANDOM_H
 
 #include <stdint.h>
 

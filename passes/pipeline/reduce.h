@@ -4,8 +4,8 @@
  * holds, for example while a pass fails on it. Removes functions, results, parameters, iterations and ops, and
  * lowers bounds.
  */
-#ifndef TFMC_PASSES_SHRINK_REDUCE_H
-#define TFMC_PASSES_SHRINK_REDUCE_H
+#ifndef TFMC_PASSES_PIPELINE_REDUCE_H
+#define TFMC_PASSES_PIPELINE_REDUCE_H
 
 #include "ir/core/module.h"
 

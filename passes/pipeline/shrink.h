@@ -5,8 +5,8 @@
  * products and sums that reshapes, slices and concatenations require still hold. Mathematical constants (scales,
  * eps) are unchanged; weights are random, with magnitudes according to their use.
  */
-#ifndef TFMC_PASSES_SHRINK_SHRINK_H
-#define TFMC_PASSES_SHRINK_SHRINK_H
+#ifndef TFMC_PASSES_PIPELINE_SHRINK_H
+#define TFMC_PASSES_PIPELINE_SHRINK_H
 
 #include "ir/core/module.h"
 

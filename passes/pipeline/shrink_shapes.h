@@ -3,8 +3,8 @@
  * Size variables of a module: one for each constant axis of each value, weight and state, for each repeat count
  * and each slice, with the constraints that the ops impose.
  */
-#ifndef TFMC_PASSES_SHRINK_SHRINK_SHAPES_H
-#define TFMC_PASSES_SHRINK_SHRINK_SHAPES_H
+#ifndef TFMC_PASSES_PIPELINE_SHRINK_SHAPES_H
+#define TFMC_PASSES_PIPELINE_SHRINK_SHAPES_H
 
 #include "passes/pipeline/shrink_sizes.h"
 

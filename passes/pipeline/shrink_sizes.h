@@ -4,8 +4,8 @@
  * (union-find), products and sums constrain the others. The old sizes are a solution; a backtracking search looks
  * for a small one.
  */
-#ifndef TFMC_PASSES_SHRINK_SHRINK_SIZES_H
-#define TFMC_PASSES_SHRINK_SHRINK_SIZES_H
+#ifndef TFMC_PASSES_PIPELINE_SHRINK_SIZES_H
+#define TFMC_PASSES_PIPELINE_SHRINK_SIZES_H
 
 #include "ir/core/module.h"
 

@@ -7,8 +7,8 @@
  * with state are called as a session would: first those that only write (an encoder), then a prefill, single
  * decode steps and a chunk, each on the state that the previous calls left.
  */
-#ifndef TFMC_PASSES_VALIDATE_TRIAL_H
-#define TFMC_PASSES_VALIDATE_TRIAL_H
+#ifndef TFMC_PASSES_PIPELINE_TRIAL_H
+#define TFMC_PASSES_PIPELINE_TRIAL_H
 
 #include "ir/interp/interp.h"
 

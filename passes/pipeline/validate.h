@@ -9,8 +9,8 @@
  * without rounding, where everything but an approximation agrees to 1e-9, so that errors much smaller than f32
  * rounding are found.
  */
-#ifndef TFMC_PASSES_VALIDATE_VALIDATE_H
-#define TFMC_PASSES_VALIDATE_VALIDATE_H
+#ifndef TFMC_PASSES_PIPELINE_VALIDATE_H
+#define TFMC_PASSES_PIPELINE_VALIDATE_H
 
 #include "passes/framework/pass.h"
 

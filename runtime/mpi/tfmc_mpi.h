@@ -13,8 +13,8 @@
  * function waits for another rank without a limit, but for broadcast in ranks other than 0. A failure is for good.
  * Nothing is printed, nothing ends the process, and no environment variable is read but those of MPI.
  */
-#ifndef TFMC_MPI_H
-#define TFMC_MPI_H
+#ifndef TFMC_RUNTIME_MPI_TFMC_MPI_H
+#define TFMC_RUNTIME_MPI_TFMC_MPI_H
 
 #include <stdint.h>
 

@@ -19,8 +19,8 @@
  * objects created from it are used by one thread at a time. Objects are freed before the object they were
  * created from.
  */
-#ifndef TFMC_CL_H
-#define TFMC_CL_H
+#ifndef TFMC_RUNTIME_OPENCL_TFMC_CL_H
+#define TFMC_RUNTIME_OPENCL_TFMC_CL_H
 
 #include <stddef.h>
 #include <stdint.h>

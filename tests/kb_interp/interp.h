@@ -5,8 +5,8 @@
  * fails here before it hides on a real machine. A call runs one worker, and atomics are plain; a launch runs the
  * work-items of each group one after the other from barrier to barrier and detects data races.
  */
-#ifndef TFMC_BACKENDS_KB_INTERP_INTERP_H
-#define TFMC_BACKENDS_KB_INTERP_INTERP_H
+#ifndef TFMC_TESTS_KB_INTERP_INTERP_H
+#define TFMC_TESTS_KB_INTERP_INTERP_H
 
 #include "backends/kb/kb.h"
 

@@ -10,8 +10,8 @@
  * found when its name is in the source. For a command the script is the environment variable MOCK_OPENCL,
  * "platforms=2,fail_at=3,code=-5,odd=4".
  */
-#ifndef TFMC_TESTS_OPENCL_MOCK_H
-#define TFMC_TESTS_OPENCL_MOCK_H
+#ifndef TFMC_TESTS_OPENCL_MOCK_MOCK_H
+#define TFMC_TESTS_OPENCL_MOCK_MOCK_H
 
 #include <stddef.h>
 #include <stdint.h>

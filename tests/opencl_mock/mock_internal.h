@@ -2,8 +2,8 @@
 /*
 * Internal declarations of the mock library.
  */
-#ifndef TFMC_TESTS_OPENCL_MOCK_INTERNAL_H
-#define TFMC_TESTS_OPENCL_MOCK_INTERNAL_H
+#ifndef TFMC_TESTS_OPENCL_MOCK_MOCK_INTERNAL_H
+#define TFMC_TESTS_OPENCL_MOCK_MOCK_INTERNAL_H
 
 #include "runtime/opencl/calls.h"
 #include "tests/opencl_mock/mock.h"

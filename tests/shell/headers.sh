@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every header compiles alone; the runtime's public headers also as C++. So does the header of a model whose dims, inputs
+# Every header has the guard of its path and compiles alone; the runtime's public headers also as C++. So does the header of a model whose dims, inputs
 # and outputs have the names of keywords and of each other's members.
 set -uo pipefail
 cd "$TFMC_SOURCE"
 failed=0
+for h in $(find ir frontend passes backends runtime tests -name '*.h' | sort); do
+	guard=TFMC_$(echo "$h" | tr 'a-z/.-' 'A-Z___')
+	[ "$(grep -m2 -E '^#(ifndef|define) ' "$h")" = "#ifndef $guard
+#define $guard" ] || { echo "$h has not the guard $guard" >&2; failed=1; }
+done
 llvm=$(llvm-config-19 --includedir 2>/dev/null || llvm-config --includedir)
 for h in $(find ir frontend passes backends runtime -name '*.h' | sort); do
 	printf '#include "%s"\nint only_this_header;\n' "$h" |

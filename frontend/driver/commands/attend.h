@@ -3,8 +3,8 @@
  * tfmc attend: tokens of a run and, for the chosen attention ops, their probabilities p [H, S, T], query rows by key
  * columns. attend.c reads the tokens, selects and computes the attentions; attend_page.c prints the page.
  */
-#ifndef TFMC_FRONTEND_DRIVER_ATTEND_ATTEND_H
-#define TFMC_FRONTEND_DRIVER_ATTEND_ATTEND_H
+#ifndef TFMC_FRONTEND_DRIVER_COMMANDS_ATTEND_H
+#define TFMC_FRONTEND_DRIVER_COMMANDS_ATTEND_H
 
 #include "frontend/driver/commands/prompts.h"
 

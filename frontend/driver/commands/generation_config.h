@@ -3,8 +3,8 @@
  * The generation configuration: sampling, beam search and logit constraints of the model's section `generate`,
  * overridden by the options, as options of the runtime library.
  */
-#ifndef TFMC_FRONTEND_DRIVER_RUN_GENERATION_CONFIG_H
-#define TFMC_FRONTEND_DRIVER_RUN_GENERATION_CONFIG_H
+#ifndef TFMC_FRONTEND_DRIVER_COMMANDS_GENERATION_CONFIG_H
+#define TFMC_FRONTEND_DRIVER_COMMANDS_GENERATION_CONFIG_H
 
 #include "frontend/driver/compile/compile.h"
 

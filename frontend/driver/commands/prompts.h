@@ -4,8 +4,8 @@
  * that are features instead of ids, and the texts that score, quality and calibrate evaluate. Lists are in the arena of
  * the driver.
  */
-#ifndef TFMC_FRONTEND_DRIVER_RUN_PROMPTS_H
-#define TFMC_FRONTEND_DRIVER_RUN_PROMPTS_H
+#ifndef TFMC_FRONTEND_DRIVER_COMMANDS_PROMPTS_H
+#define TFMC_FRONTEND_DRIVER_COMMANDS_PROMPTS_H
 
 #include "frontend/driver/commands/tensors.h"
 

@@ -3,8 +3,8 @@
  * A report of facts, as indented lines of text or as one JSON object, by the same calls. In text an object is its key
  * and indented lines, a row is an object on one line.
  */
-#ifndef TFMC_FRONTEND_DRIVER_CHECK_REPORT_H
-#define TFMC_FRONTEND_DRIVER_CHECK_REPORT_H
+#ifndef TFMC_FRONTEND_DRIVER_COMMANDS_REPORT_H
+#define TFMC_FRONTEND_DRIVER_COMMANDS_REPORT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Named tensors of the command line: read from and written to files, and entries called on them through a session or
  * the interpreter.
  */
-#ifndef TFMC_FRONTEND_DRIVER_RUN_TENSORS_H
-#define TFMC_FRONTEND_DRIVER_RUN_TENSORS_H
+#ifndef TFMC_FRONTEND_DRIVER_COMMANDS_TENSORS_H
+#define TFMC_FRONTEND_DRIVER_COMMANDS_TENSORS_H
 
 #include "frontend/driver/compile/jit.h"
 

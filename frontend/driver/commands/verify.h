@@ -3,8 +3,8 @@
  * tfmc verify: compiled code against the interpreter (differential.c); the checks of the model file, values of another
  * framework and the passes one by one (verify.c).
  */
-#ifndef TFMC_FRONTEND_DRIVER_CHECK_VERIFY_H
-#define TFMC_FRONTEND_DRIVER_CHECK_VERIFY_H
+#ifndef TFMC_FRONTEND_DRIVER_COMMANDS_VERIFY_H
+#define TFMC_FRONTEND_DRIVER_COMMANDS_VERIFY_H
 
 #include "frontend/driver/commands/tensors.h"
 

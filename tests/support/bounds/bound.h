@@ -6,8 +6,8 @@
  * in f64; the interpreter runs it. What an op adds to the errors of its operands is
  * one row or rule of bound_rules.c. tests/matrix/README.md says where the numbers come from.
  */
-#ifndef TFMC_TESTS_SUPPORT_BOUND_H
-#define TFMC_TESTS_SUPPORT_BOUND_H
+#ifndef TFMC_TESTS_SUPPORT_BOUNDS_BOUND_H
+#define TFMC_TESTS_SUPPORT_BOUNDS_BOUND_H
 
 #include "ir/interp/interp.h"
 

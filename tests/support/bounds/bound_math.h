@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic on bounds, for the rules of bound_rules.c: everything is f64, of the shape of what it bounds. */
-#ifndef TFMC_TESTS_SUPPORT_BOUND_MATH_H
-#define TFMC_TESTS_SUPPORT_BOUND_MATH_H
+#ifndef TFMC_TESTS_SUPPORT_BOUNDS_BOUND_MATH_H
+#define TFMC_TESTS_SUPPORT_BOUNDS_BOUND_MATH_H
 
 #include "ir/core/build.h"
 #include "tests/support/bounds/bound.h"

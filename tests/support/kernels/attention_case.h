@@ -5,8 +5,8 @@
  * back to [B,S,H V]. Emitted once for all B, S, T; run by the IR interpreter, the
  * kernel interpreter (every access checked) and as machine code.
  */
-#ifndef TFMC_TESTS_SUPPORT_ATTENTION_CASE_H
-#define TFMC_TESTS_SUPPORT_ATTENTION_CASE_H
+#ifndef TFMC_TESTS_SUPPORT_KERNELS_ATTENTION_CASE_H
+#define TFMC_TESTS_SUPPORT_KERNELS_ATTENTION_CASE_H
 
 #include "backends/backend.h"
 #include "backends/kb/kb.h"

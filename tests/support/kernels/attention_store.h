@@ -3,8 +3,8 @@
  * Tensors of an attention call in the form that its config says: narrow, keys in
  * panels, keys and values in rings.
  */
-#ifndef TFMC_TESTS_SUPPORT_ATTENTION_STORE_H
-#define TFMC_TESTS_SUPPORT_ATTENTION_STORE_H
+#ifndef TFMC_TESTS_SUPPORT_KERNELS_ATTENTION_STORE_H
+#define TFMC_TESTS_SUPPORT_KERNELS_ATTENTION_STORE_H
 
 #include "tests/support/kernels/attention_case.h"
 

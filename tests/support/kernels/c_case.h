@@ -4,8 +4,8 @@
  * and for every processor at hand, loaded, and compared byte for byte with the
  * kernel interpreter. All kernels of a test are one file: compilers start slowly.
  */
-#ifndef TFMC_TESTS_SUPPORT_C_CASE_H
-#define TFMC_TESTS_SUPPORT_C_CASE_H
+#ifndef TFMC_TESTS_SUPPORT_KERNELS_C_CASE_H
+#define TFMC_TESTS_SUPPORT_KERNELS_C_CASE_H
 
 #include "tests/support/kernels/llvm_case.h"
 

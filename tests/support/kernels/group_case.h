@@ -6,8 +6,8 @@
  * what the function returns. Views of parameters may be before the group. A parameter named lengths, i32[B], says which
  * rows of a padded batch are real.
  */
-#ifndef TFMC_TESTS_SUPPORT_GROUP_CASE_H
-#define TFMC_TESTS_SUPPORT_GROUP_CASE_H
+#ifndef TFMC_TESTS_SUPPORT_KERNELS_GROUP_CASE_H
+#define TFMC_TESTS_SUPPORT_KERNELS_GROUP_CASE_H
 
 #include "backends/backend.h"
 #include "backends/kernels/group.h"

@@ -5,8 +5,8 @@
  * Parameters are the tensors; the one named w is what the kernel reads packed. One named lengths, i32[B], says which
  * rows of a padded batch are real.
  */
-#ifndef TFMC_TESTS_SUPPORT_LINEAR_CASE_H
-#define TFMC_TESTS_SUPPORT_LINEAR_CASE_H
+#ifndef TFMC_TESTS_SUPPORT_KERNELS_LINEAR_CASE_H
+#define TFMC_TESTS_SUPPORT_KERNELS_LINEAR_CASE_H
 
 #include "backends/backend.h"
 #include "backends/kb/kb.h"

@@ -3,8 +3,8 @@
  * One small kernel compiled for every target this machine runs, loaded and
  * called, and compared byte for byte with the kernel interpreter.
  */
-#ifndef TFMC_TESTS_SUPPORT_LLVM_CASE_H
-#define TFMC_TESTS_SUPPORT_LLVM_CASE_H
+#ifndef TFMC_TESTS_SUPPORT_KERNELS_LLVM_CASE_H
+#define TFMC_TESTS_SUPPORT_KERNELS_LLVM_CASE_H
 
 #include "backends/kb/kb.h"
 #include "ir/target/target.h"

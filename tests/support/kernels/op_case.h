@@ -9,8 +9,8 @@
  *   op_case_expect(&c, TENSOR(F32, (2), 11, 22));
  *   op_case_end(&c);
  */
-#ifndef TFMC_TESTS_SUPPORT_OP_CASE_H
-#define TFMC_TESTS_SUPPORT_OP_CASE_H
+#ifndef TFMC_TESTS_SUPPORT_KERNELS_OP_CASE_H
+#define TFMC_TESTS_SUPPORT_KERNELS_OP_CASE_H
 
 #include "ir/core/build.h"
 #include "ir/interp/interp.h"

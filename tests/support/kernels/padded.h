@@ -3,8 +3,8 @@
  * Padded batches in tests of kernels: results of real rows have the bits that they have where all rows are computed,
  * and those of padding are left as they were, all bytes 0xff.
  */
-#ifndef TFMC_TESTS_SUPPORT_PADDED_H
-#define TFMC_TESTS_SUPPORT_PADDED_H
+#ifndef TFMC_TESTS_SUPPORT_KERNELS_PADDED_H
+#define TFMC_TESTS_SUPPORT_KERNELS_PADDED_H
 
 #include <check.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * clang without any extension, run on PoCL, and compared with the kernel
  * interpreter. Without a device or clang the rest is done and stderr says so.
  */
-#ifndef TFMC_TESTS_SUPPORT_OPENCL_CASE_H
-#define TFMC_TESTS_SUPPORT_OPENCL_CASE_H
+#ifndef TFMC_TESTS_SUPPORT_OPENCL_OPENCL_CASE_H
+#define TFMC_TESTS_SUPPORT_OPENCL_OPENCL_CASE_H
 
 #include "backends/kb/kb.h"
 

@@ -4,8 +4,8 @@
  * buffers and launches. Errors are sticky: the first one stays in the text that
  * opencl_device_error gives, later calls do nothing and return false.
  */
-#ifndef TFMC_TESTS_SUPPORT_OPENCL_DEVICE_H
-#define TFMC_TESTS_SUPPORT_OPENCL_DEVICE_H
+#ifndef TFMC_TESTS_SUPPORT_OPENCL_OPENCL_DEVICE_H
+#define TFMC_TESTS_SUPPORT_OPENCL_OPENCL_DEVICE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
 * Common to cases of OpenCL C: odd floats, lane counts, and how a case
  * loads from the input and puts results one after the other into the output.
  */
-#ifndef TFMC_TESTS_SUPPORT_OPENCL_NUMBERS_H
-#define TFMC_TESTS_SUPPORT_OPENCL_NUMBERS_H
+#ifndef TFMC_TESTS_SUPPORT_OPENCL_OPENCL_NUMBERS_H
+#define TFMC_TESTS_SUPPORT_OPENCL_OPENCL_NUMBERS_H
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
  * Dot products of words: numbers that overflow where arithmetic of 16 bits or one that saturates would, and what bf16
  * rounds and flushes.
  */
-#ifndef TFMC_TESTS_SUPPORT_DOT_CASE_H
-#define TFMC_TESTS_SUPPORT_DOT_CASE_H
+#ifndef TFMC_TESTS_SUPPORT_RANDOM_DOT_CASE_H
+#define TFMC_TESTS_SUPPORT_RANDOM_DOT_CASE_H
 
 #include "backends/kb/kernel_ir.h"
 

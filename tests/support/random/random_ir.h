@@ -15,8 +15,8 @@
  * small and odd: axes of 1 to 17, symbols B in [1,5], S and T in [1,17], at most
  * RANDOM_ELEMENTS_MAX elements a tensor. Weights have tables as contents, no files.
  */
-#ifndef TFMC_TESTS_SUPPORT_RANDOM_IR_H
-#define TFMC_TESTS_SUPPORT_RANDOM_IR_H
+#ifndef TFMC_TESTS_SUPPORT_RANDOM_RANDOM_IR_H
+#define TFMC_TESTS_SUPPORT_RANDOM_RANDOM_IR_H
 
 #include "ir/interp/interp.h"
 

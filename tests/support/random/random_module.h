@@ -3,8 +3,8 @@
  * Inside the random generator: what programs (random_ir.c) and modules for one
  * op (random_op.c) share.
  */
-#ifndef TFMC_TESTS_SUPPORT_RANDOM_MODULE_H
-#define TFMC_TESTS_SUPPORT_RANDOM_MODULE_H
+#ifndef TFMC_TESTS_SUPPORT_RANDOM_RANDOM_MODULE_H
+#define TFMC_TESTS_SUPPORT_RANDOM_RANDOM_MODULE_H
 
 #include "tests/support/random/random_recipe.h"
 

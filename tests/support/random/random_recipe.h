@@ -3,8 +3,8 @@
  * Inside the random generator: for one op, which operand types and attributes
  * are legal. The module generators decide where the operands come from.
  */
-#ifndef TFMC_TESTS_SUPPORT_RANDOM_RECIPE_H
-#define TFMC_TESTS_SUPPORT_RANDOM_RECIPE_H
+#ifndef TFMC_TESTS_SUPPORT_RANDOM_RANDOM_RECIPE_H
+#define TFMC_TESTS_SUPPORT_RANDOM_RANDOM_RECIPE_H
 
 #include "ir/core/build.h"
 #include "tests/support/random/random_ir.h"

@@ -6,8 +6,8 @@
  * every row) and, if it decodes, `decode` (with a cache and the last row). Weights are tables, no
  * file is needed.
  */
-#ifndef TFMC_TESTS_SUPPORT_RANDOM_TRANSFORMER_H
-#define TFMC_TESTS_SUPPORT_RANDOM_TRANSFORMER_H
+#ifndef TFMC_TESTS_SUPPORT_RANDOM_RANDOM_TRANSFORMER_H
+#define TFMC_TESTS_SUPPORT_RANDOM_RANDOM_TRANSFORMER_H
 
 #include <stdbool.h>
 #include <stdint.h>

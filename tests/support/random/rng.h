@@ -2,8 +2,8 @@
 /*
  * Seeded numbers, the same everywhere: the generator of passes/pipeline, with the ranges that tests want.
  */
-#ifndef TFMC_TESTS_SUPPORT_RNG_H
-#define TFMC_TESTS_SUPPORT_RNG_H
+#ifndef TFMC_TESTS_SUPPORT_RANDOM_RNG_H
+#define TFMC_TESTS_SUPPORT_RANDOM_RNG_H
 
 #include <stdbool.h>
 #include "passes/pipeline/random.h"

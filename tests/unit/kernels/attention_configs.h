@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attentions that test_kernel_attention.c looks at. */
-#ifndef TFMC_TESTS_UNIT_ATTENTION_CONFIGS_H
-#define TFMC_TESTS_UNIT_ATTENTION_CONFIGS_H
+#ifndef TFMC_TESTS_UNIT_KERNELS_ATTENTION_CONFIGS_H
+#define TFMC_TESTS_UNIT_KERNELS_ATTENTION_CONFIGS_H
 
 #include "tests/support/kernels/attention_case.h"
 
