@@ -321,12 +321,13 @@ void ir_visit_ops(const struct ir_region *r, ir_op_visitor *visit, void *user)
 /* Absent operands count for id 0, which is then reset. */
 uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
 {
-	uint32_t *uses = ARENA_ARRAY(a, uint32_t, f->n_values);
+	uint32_t *uses = ARENA_ARRAY(a, uint32_t, f->n_values + 1);
 	if (uses == NULL)
 		return NULL;
 	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		for (size_t i = 0; i < it.op->n_operands; i++)
-			uses[it.op->operands[i].id]++;
+			if (it.op->operands[i].id < f->n_values)
+				uses[it.op->operands[i].id]++;
 	uses[0] = 0;
 	return uses;
 }

@@ -277,7 +277,8 @@ void ir_iter_next(struct ir_iter *it);
 typedef void ir_op_visitor(void *user, const struct ir_op *op);
 /* Calls visit for all ops of a region and its nested regions, in pre-order. */
 void ir_visit_ops(const struct ir_region *r, ir_op_visitor *visit, void *user);
-/* uses[v.id]: number of operands in all regions that are v. Array of f->n_values in `a`; NULL without memory. */
+/* uses[v.id]: number of operands in all regions that are v; those that are no value of f are left out. Array of
+ * f->n_values in `a`; NULL without memory. */
 uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f);
 
 #endif

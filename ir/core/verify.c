@@ -19,8 +19,9 @@ struct verifier {
 	struct diag_context *cx;
 	const struct ir_func *f;
 	struct arena arena;
-	bool *visible;  /* [n_values] */
-	uint32_t *uses; /* [n_values] */
+	const bool *sound; /* [functions]: the structure was verified */
+	bool *visible;     /* [n_values] */
+	uint32_t *uses;    /* [n_values] */
 	size_t n_failed;
 };
 
@@ -154,14 +155,11 @@ static void check_params(struct verifier *v, const struct ir_func *base)
 	}
 }
 
-/* The results of the case are those of its base, with bound symbols replaced. A base that is itself wrong is
- * reported as such, when it is verified. */
+/* The results of the case are those of its base, with bound symbols replaced. */
 static void check_results(struct verifier *v, const struct ir_func *base)
 {
 	const struct ir_func *f = v->f;
 	const struct ir_op *mine = f->body->ops[f->body->n_ops - 1];
-	if (base->body == NULL || base->body->n_ops == 0)
-		return;
 	const struct ir_op *theirs = base->body->ops[base->body->n_ops - 1];
 	bool same = f->n_results == base->n_results && mine->n_operands == f->n_results &&
 	            theirs->n_operands == f->n_results;
@@ -198,7 +196,17 @@ static void check_reachable(struct verifier *v)
 	}
 }
 
-/* The case v->f, if it is one. A bound symbol that still occurs in it would be a symbol without value. */
+/* The structure of f, a function of the module, was verified. */
+static bool is_sound(const struct verifier *v, const struct ir_func *f)
+{
+	for (size_t i = 0; i < v->m->funcs.n; i++)
+		if (v->m->funcs.items[i] == f)
+			return v->sound[i];
+	return false;
+}
+
+/* The case v->f, if it is one. A bound symbol that still occurs in it would be a symbol without value. A base whose
+ * structure is wrong has been reported, and is not compared. */
 static void verify_case(struct verifier *v)
 {
 	const struct ir_case *c = v->f->when;
@@ -212,6 +220,8 @@ static void verify_case(struct verifier *v)
 		            c->of);
 		return;
 	}
+	if (!is_sound(v, base))
+		return;
 	if (c->n == 0)
 		verify_fail(v, v->f->loc, "a case of @%s without conditions", c->of);
 	for (size_t i = 0; i < c->n; i++) {
@@ -474,7 +484,8 @@ static void verify_state(struct verifier *v, const struct ir_state_decl *s)
 		verify_fail(v, s->loc, "the state @%s is %s: its axis 0 must be a batch dim", s->name,
 		            s->type == NULL ? "without type" : type_string(v, s->type));
 	else if (s->encoding == ENC_PANEL16 && (s->type->rank < 3 || !ir_dtype_allows_panels(s->type->dtype)))
-		verify_fail(v, s->loc, "the state @%s is %s: only matrices of f32, f16 and bf16 are #panel16",
+		verify_fail(v, s->loc,
+		            "the state @%s is %s: only matrices of f32, f16, bf16 and i8 are #panel16",
 		            s->name, type_string(v, s->type));
 }
 
@@ -781,16 +792,16 @@ static void expect_type(struct verifier *v, const struct ir_op *op, const char *
 		            ir_op_desc(op->code)->name, type_string(v, a), type_string(v, b));
 }
 
-/* An op without region: infers its types again, from operands whose visibility is verified. ir_infer reports by
- * itself. */
-static void verify_plain(struct verifier *v, const struct ir_op *op)
+/* An op without region: infers its types again, from operands whose visibility is verified. False if that fails
+ * (ir_infer reports by itself): what follows may read operands that the op does not have. */
+static bool verify_plain(struct verifier *v, const struct ir_op *op)
 {
 	const struct ir_type *got[2] = {NULL, NULL};
 	const struct ir_type **in = ARENA_ARRAY(&v->arena, const struct ir_type *, op->n_operands + 1);
 	const char *name = ir_op_desc(op->code)->name;
 	if (op->attrs == NULL || op->n_results != ir_op_desc(op->code)->results || op->n_results > 2) {
 		verify_fail(v, op->loc, "%s has no attributes or %zu results", name, op->n_results);
-		return;
+		return false;
 	}
 	for (size_t i = 0; in != NULL && i < op->n_operands; i++)
 		in[i] = op->operands[i].id == 0 ? NULL : ir_type_of(v->f, op->operands[i]);
@@ -798,15 +809,16 @@ static void verify_plain(struct verifier *v, const struct ir_op *op)
 		const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
 		if (w == NULL || ir_find_weight(v->m, w->name) != w) {
 			verify_fail(v, op->loc, "a reference to a weight that is not in the module");
-			return;
+			return false;
 		}
 	}
 	if (in == NULL || !ir_infer(v->m, v->cx, op->loc, op->code, in, op->n_operands, op->attrs, got)) {
 		v->n_failed++;
-		return;
+		return false;
 	}
 	for (size_t i = 0; i < op->n_results; i++)
 		expect_type(v, op, "result", i, ir_type_of(v->f, op->results[i]), got[i]);
+	return true;
 }
 
 /* Inits, arguments after the index, yields and results of a repeat are equal in number and types. */
@@ -844,22 +856,32 @@ static void verify_group_types(struct verifier *v, const struct ir_op *op, const
 
 /* ---- regions ---- */
 
-/* Makes values visible, and checks their records (type, def, index, region), which passes could leave wrong; states
- * are linear: they must be used exactly once. */
-static void define(struct verifier *v, const struct ir_value *values, size_t n, const struct ir_op *def,
-                   const struct ir_region *r, struct ir_loc loc)
+/* The values exist, each once, and their records say where they are defined. False if not: nothing may read them. */
+static bool check_records(struct verifier *v, const struct ir_value *values, size_t n,
+                          const struct ir_op *def, const struct ir_region *r, struct ir_loc loc)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct ir_value x = values[i];
 		if (x.id == 0 || x.id >= v->f->n_values || v->visible[x.id]) {
 			verify_fail(v, loc, "a value is defined twice or does not exist");
-			continue;
+			return false;
 		}
 		const struct ir_value_info *info = ir_value_info(v->f, x);
-		v->visible[x.id] = true;
-		if (info->type == NULL || info->def != def || info->index != i || info->region != r)
+		if (info->type == NULL || info->def != def || info->index != i || info->region != r) {
 			verify_fail(v, loc, "the record of %s is wrong", verify_value_string(v, x));
-		else if (info->type->kind == IR_STATE && v->uses[x.id] != 1)
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Makes values with valid records visible; states are linear: they must be used exactly once. */
+static void define(struct verifier *v, const struct ir_value *values, size_t n, struct ir_loc loc)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct ir_value x = values[i];
+		v->visible[x.id] = true;
+		if (ir_type_of(v->f, x)->kind == IR_STATE && v->uses[x.id] != 1)
 			verify_fail(v, loc, "the state %s is used %u times: it must be used once",
 			            verify_value_string(v, x), v->uses[x.id]);
 	}
@@ -881,15 +903,17 @@ static bool verify_op(struct verifier *v, const struct ir_region *r, const struc
 	bool ok = true;
 	for (size_t i = 0; i < op->n_operands; i++)
 		ok = verify_operand(v, r, op, i) && ok;
-	if (!ok)
+	if (!ok || !check_records(v, op->results, op->n_results, op, r, op->loc))
 		return false;
+	bool has_region = ir_op_has(op->code, TRAIT_REGION);
+	if (has_region &&
+	    (op->region == NULL || op->region->owner != op || op->region->parent != r || op->attrs == NULL)) {
+		verify_fail(v, op->loc, "%s has no region", ir_op_desc(op->code)->name);
+		return false;
+	}
 	if (!in_group)
 		verify_stage(v, op);
-	if (ir_op_has(op->code, TRAIT_REGION)) {
-		if (op->region == NULL || op->region->owner != op || op->attrs == NULL) {
-			verify_fail(v, op->loc, "%s has no region", ir_op_desc(op->code)->name);
-			return false;
-		}
+	if (has_region) {
 		if (!verify_region(v, op->region, op->loc, in_group || op->code == OP_group))
 			return false;
 		const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
@@ -897,10 +921,10 @@ static bool verify_op(struct verifier *v, const struct ir_region *r, const struc
 			verify_repeat(v, op, yield);
 		else
 			verify_group_types(v, op, yield);
-	} else if (!ir_op_has(op->code, TRAIT_TERMINATOR)) {
-		verify_plain(v, op);
+	} else if (!ir_op_has(op->code, TRAIT_TERMINATOR) && !verify_plain(v, op)) {
+		return false;
 	}
-	define(v, op->results, op->n_results, op, r, op->loc);
+	define(v, op->results, op->n_results, op->loc);
 	return true;
 }
 
@@ -921,9 +945,9 @@ static bool check_terminator(struct verifier *v, const struct ir_region *r, stru
  * the enclosing op cannot be checked. */
 static bool verify_region(struct verifier *v, const struct ir_region *r, struct ir_loc loc, bool in_group)
 {
-	if (!check_terminator(v, r, loc))
+	if (!check_terminator(v, r, loc) || !check_records(v, r->args, r->n_args, NULL, r, loc))
 		return false;
-	define(v, r->args, r->n_args, NULL, r, loc);
+	define(v, r->args, r->n_args, loc);
 	bool ok = true;
 	for (size_t i = 0; ok && i < r->n_ops; i++)
 		ok = verify_op(v, r, r->ops[i], in_group);
@@ -933,22 +957,35 @@ static bool verify_region(struct verifier *v, const struct ir_region *r, struct 
 	return ok;
 }
 
-/* Checks the structure first; signature, case and plan rely on it and are checked only after it. */
-static void verify_func(struct verifier *v)
+/* The parameters are the arguments of the body. */
+static bool params_are_args(const struct ir_func *f)
+{
+	bool same = f->n_params == f->body->n_args;
+	for (size_t i = 0; same && i < f->n_params; i++)
+		same = ir_same_value(f->params[i].value, f->body->args[i]);
+	return same;
+}
+
+/* Regions, operands, values and types of v->f. False after a report, or without memory. */
+static bool verify_structure(struct verifier *v)
 {
 	const struct ir_func *f = v->f;
-	if (f->body == NULL || f->body->owner != NULL || !check_terminator(v, f->body, f->loc))
-		return;
+	if (f->body == NULL || f->body->owner != NULL || f->body->parent != NULL || !params_are_args(f)) {
+		verify_fail(v, f->loc, "the function has no body with its parameters");
+		return false;
+	}
 	v->visible = ARENA_ARRAY(&v->arena, bool, f->n_values + 1);
 	v->uses = ir_count_uses(&v->arena, f);
-	if (v->visible == NULL || v->uses == NULL)
-		return;
-	if (verify_region(v, f->body, f->loc, false)) {
-		verify_signature(v);
-		verify_case(v);
-	}
-	if (v->m->stage == STAGE_PLAN && f->arena == NULL)
-		verify_fail(v, f->loc, "no arena in the stage plan");
+	return v->visible != NULL && v->uses != NULL && verify_region(v, f->body, f->loc, false);
+}
+
+/* What relies on the structure of all functions: signatures, cases and plans. */
+static void verify_func(struct verifier *v)
+{
+	verify_signature(v);
+	verify_case(v);
+	if (v->m->stage == STAGE_PLAN && v->f->arena == NULL)
+		verify_fail(v, v->f->loc, "no arena in the stage plan");
 	if (v->m->stage == STAGE_PLAN && v->n_failed == 0)
 		verify_plan(v);
 }
@@ -959,9 +996,16 @@ enum tfmc_status ir_verify(struct ir_module *m, struct diag_context *cx)
 	struct verifier v = {.m = m, .cx = cx};
 	arena_init(&v.arena);
 	verify_declarations(&v);
-	for (size_t i = 0; i < m->funcs.n; i++) {
+	bool *sound = ARENA_ARRAY(&v.arena, bool, m->funcs.n + 1);
+	v.sound = sound;
+	for (size_t i = 0; sound != NULL && i < m->funcs.n; i++) {
 		v.f = m->funcs.items[i];
-		verify_func(&v);
+		sound[i] = verify_structure(&v);
+	}
+	for (size_t i = 0; sound != NULL && i < m->funcs.n; i++) {
+		v.f = m->funcs.items[i];
+		if (sound[i])
+			verify_func(&v);
 	}
 	bool memory = !arena_failed(&v.arena);
 	arena_destroy(&v.arena);

@@ -3,6 +3,7 @@
  * The IR verifier: invariants of every module, checked after every pass. Every error is reported with its function
  * and both sides. Checks:
  *
+ * - a function has a body, whose arguments are its parameters; ids are those of values that the function has;
  * - SSA: operands are defined before use, in the same or an enclosing region;
  * - operand classes fit ir/core/ops.def, and result types equal those inferred again (ir/core/infer.c);
  * - regions end in their terminator, and yields of a repeat have the types of its carries;

@@ -802,8 +802,8 @@ static bool parse_state_decl(struct parser *p)
 		return parse_fail(p, name.loc, DIAG_IR_TYPE, "the state @%s is not a tensor", name.text);
 	if (encoding == ENC_PANEL16 && (type->rank < 3 || !ir_dtype_allows_panels(type->dtype)))
 		return parse_fail(p, name.loc, DIAG_UNSUPPORTED,
-		                  "not supported yet: a state #panel16 that is no f32, f16 or bf16 of three "
-		                  "axes or more");
+		                  "not supported yet: a state #panel16 that is no f32, f16, bf16 or i8 of "
+		                  "three axes or more");
 	if (ir_find_state(p->m, name.text) != NULL)
 		return parse_fail(p, name.loc, DIAG_NAME_CLASH, "the state @%s is declared twice", name.text);
 	return (ir_add_state(p->m, name.text, type, loc) != NULL &&

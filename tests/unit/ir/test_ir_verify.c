@@ -4,6 +4,7 @@
  * or by damage to a good module.
  */
 #include <check.h>
+#include <limits.h>
 
 #include "ir/core/verify.h"
 #include "tests/support/tir.h"
@@ -255,6 +256,160 @@ START_TEST(wrong_record)
 }
 END_TEST
 
+/* Ids beyond the values of the function, and operands, results and parameters that are missing, are reported before
+ * anything is read by them. */
+static void no_body(struct tir *t, struct ir_func *f)
+{
+	(void)t;
+	f->body = NULL;
+}
+
+static void owned_body(struct tir *t, struct ir_func *f)
+{
+	(void)t;
+	f->body->owner = f->body->ops[0];
+}
+
+static void change_operand(struct tir *t, struct ir_op *op, size_t i, uint32_t id)
+{
+	struct ir_value *operands = ARENA_ARRAY(&t->m->arena, struct ir_value, op->n_operands);
+	for (size_t k = 0; k < op->n_operands; k++)
+		operands[k] = k == i ? (struct ir_value){id} : op->operands[k];
+	op->operands = operands;
+}
+
+static void change_result(struct tir *t, struct ir_op *op, uint32_t id)
+{
+	struct ir_value *result = ARENA_NEW(&t->m->arena, struct ir_value);
+	*result = (struct ir_value){id};
+	op->results = result;
+}
+
+static void next_operand(struct tir *t, struct ir_func *f)
+{
+	change_operand(t, f->body->ops[1], 0, (uint32_t)f->n_values);
+}
+
+static void far_operand(struct tir *t, struct ir_func *f)
+{
+	change_operand(t, f->body->ops[1], 0, UINT32_MAX);
+}
+
+static void far_returned(struct tir *t, struct ir_func *f)
+{
+	change_operand(t, f->body->ops[f->body->n_ops - 1], 0, UINT32_MAX);
+}
+
+static void far_result(struct tir *t, struct ir_func *f)
+{
+	change_result(t, f->body->ops[0], UINT32_MAX);
+}
+
+static void far_argument(struct tir *t, struct ir_func *f)
+{
+	(void)t;
+	f->body->args[0].id = UINT32_MAX;
+	f->params[0].value.id = UINT32_MAX;
+}
+
+static void far_parameter(struct tir *t, struct ir_func *f)
+{
+	(void)t;
+	f->params[0].value.id = UINT32_MAX;
+}
+
+static void one_parameter_more(struct tir *t, struct ir_func *f)
+{
+	(void)t;
+	f->n_params++;
+}
+
+static void far_lengths(struct tir *t, struct ir_func *f)
+{
+	(void)t;
+	f->params[0].lengths = INT_MAX;
+}
+
+static void no_operands(struct tir *t, struct ir_func *f)
+{
+	(void)t;
+	f->body->ops[0]->n_operands = 0;
+}
+
+static void no_type(struct tir *t, struct ir_func *f)
+{
+	(void)t;
+	f->values[f->body->ops[0]->results[0].id].type = NULL;
+}
+
+static void region_of_another(struct tir *t, struct ir_func *f)
+{
+	struct ir_op *op = f->body->ops[0];
+	op->code = OP_group;
+	op->n_operands = 0;
+	op->region = f->body;
+	t->m->stage = STAGE_GROUPS;
+}
+
+static void group_without_region(struct tir *t, struct ir_func *f)
+{
+	f->body->ops[0]->code = OP_group;
+	f->body->ops[0]->n_operands = 0;
+	t->m->stage = STAGE_GROUPS;
+}
+
+static const struct {
+	void (*damage)(struct tir *t, struct ir_func *f);
+	const char *says;
+} damages[] = {
+        {no_body, "the function has no body with its parameters"},
+        {owned_body, "the function has no body with its parameters"},
+        {next_operand, "operand 0 of add is no value"},
+        {far_operand, "operand 0 of add is no value"},
+        {far_returned, "operand 0 of return is no value"},
+        {far_result, "a value is defined twice or does not exist"},
+        {far_argument, "a value is defined twice or does not exist"},
+        {far_parameter, "the function has no body with its parameters"},
+        {one_parameter_more, "the function has no body with its parameters"},
+        {far_lengths, "the lengths of 'x' are not a parameter i32[B]"},
+        {no_operands, "relu"},
+        {no_type, "the record of %y is wrong"},
+        {region_of_another, "group has no region"},
+        {group_without_region, "group has no region"},
+};
+
+START_TEST(damaged_function)
+{
+	struct tir t;
+	load_sound(&t);
+	damages[_i].damage(&t, t.m->funcs.items[0]);
+	finds(&t, damages[_i].says);
+}
+END_TEST
+
+/* A case is not compared with a base whose structure is wrong. */
+START_TEST(damaged_base)
+{
+	struct tir t;
+	tir_init(&t);
+	tir_load(&t, DIMS BASE STEP);
+	damages[_i].damage(&t, t.m->funcs.items[0]);
+	ck_assert(ir_verify(t.m, &t.cx) == TFMC_INVALID);
+	tir_says(&t, "in @f: ");
+	tir_destroy(&t);
+}
+END_TEST
+
+START_TEST(panels_of_other_types)
+{
+	struct tir t;
+	tir_init(&t);
+	tir_load(&t, DIMS "state @s : i8[B,2,3] #panel16\nfunc @f() -> () {\n  return\n}\n");
+	t.m->states.items[0]->type = ir_type_tensor(t.m->types, DT_I16, 3, t.m->states.items[0]->type->dims);
+	finds(&t, "the state @s is i16[B,2,3]: only matrices of f32, f16, bf16 and i8 are #panel16");
+}
+END_TEST
+
 Suite *suite_ir_verify(void)
 {
 	Suite *s = suite_create("ir_verify");
@@ -267,6 +422,9 @@ Suite *suite_ir_verify(void)
 	tcase_add_test(c, wrong_results);
 	tcase_add_test(c, twice_the_same_weight);
 	tcase_add_test(c, wrong_record);
+	tcase_add_loop_test(c, damaged_function, 0, (int)TFMC_COUNT(damages));
+	tcase_add_loop_test(c, damaged_base, 0, 2);
+	tcase_add_test(c, panels_of_other_types);
 	suite_add_tcase(s, c);
 	return s;
 }
