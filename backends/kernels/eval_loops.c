@@ -717,8 +717,17 @@ static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct
 	return kb_add(e->k, sum, lanes_value(e, bias, &at, p));
 }
 
-/* Ops that no element-by-element rule covers, by opcode; a weight gets here (it has no memory) if it is indexed by a
- * value that is not a repeat's index. Others are errors: generators bind their results. */
+/* A weight without memory: it has no elements, so the code that reads one is never run; or its index is computed. */
+static struct kb_val weight_element(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct ir_type *t = ((const struct attrs_weight *)op->attrs)->weight->type;
+	for (int i = 0; i < t->rank; i++)
+		if (ir_dim_equals(t->dims[i], 0))
+			return eval_const(e, p, eval_scalar(eval_type(e, eval_result(op))->dtype), 0);
+	return eval_unsupported(e, op, "a weight with an index that is no index of a repeat");
+}
+
+/* Ops that no element-by-element rule covers, by opcode. Others are errors: generators bind their results. */
 struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	switch ((int)op->code) {
@@ -737,7 +746,7 @@ struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct
 	case OP_linear:
 	case OP_expert_linear: return linear(e, op, p);
 	case OP_rope: return eval_rope(e, op, p);
-	case OP_weight: return eval_unsupported(e, op, "a weight with an index that is no index of a repeat");
+	case OP_weight: return weight_element(e, op, p);
 	}
 	return eval_internal(e, op, "an op that cannot be computed by element stands here");
 }

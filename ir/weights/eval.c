@@ -836,8 +836,9 @@ enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e
                                struct wexpr_out out)
 {
 	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
-	assert(out.at || (wexpr_fits_format(e, out.quants.format) && begin % out.quants.k == 0 &&
-	                  n % out.quants.k == 0));
+	assert(n == 0 || out.at ||
+	       (wexpr_fits_format(e, out.quants.format) && begin % out.quants.k == 0 &&
+	        n % out.quants.k == 0));
 	struct weval ev = {.cx = cx, .source = source};
 	return weval_to(&ev, e, begin, n, out);
 }

@@ -599,8 +599,10 @@ static void add_row_error(struct wexpr_quant_errors *out, const double *x, const
 static enum tfmc_status add_matrix_errors(struct diag_context *cx, const struct ir_wexpr *e,
                                           const struct weight_source *source, struct wexpr_quant_errors *out)
 {
-	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e),
-	        some = k < ERROR_BLOCK_SIZE ? ERROR_BLOCK_SIZE / k * k : k;
+	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e);
+	if (n == 0)
+		return TFMC_OK;
+	int64_t some = k < ERROR_BLOCK_SIZE ? ERROR_BLOCK_SIZE / k * k : k;
 	double *x = memory_alloc((size_t)(2 * some + 2 * k) * sizeof(*x) + 1);
 	if (!x)
 		return TFMC_NO_MEMORY;

@@ -35,7 +35,9 @@ static char buffer_letter(size_t i)
 static void print_map_line(struct buf *out, const struct plan_func *p, size_t t)
 {
 	char line[MAP_COLUMNS + 1];
-	double scale = (double)MAP_COLUMNS / (double)ir_dim_hi(p->dims, p->arena);
+	int64_t arena = ir_dim_hi(p->dims, p->arena);
+	/* an arena of 0 bytes has buffers of values without elements, all in the first column */
+	double scale = arena > 0 ? (double)MAP_COLUMNS / (double)arena : 0;
 
 	memset(line, '.', MAP_COLUMNS);
 	line[MAP_COLUMNS] = '\0';
