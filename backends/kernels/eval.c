@@ -587,10 +587,10 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 	const struct eval_entry *c = find_cached(e, v.id, p, false);
 	if (c)
 		return c->result;
+	if (e->depth > DEPTH_MAX)
+		(void)eval_unsupported(e, ir_def(e->job->func, v), "an expression this deep");
 	if (e->failed)
 		return eval_const(e, p, eval_scalar(eval_type(e, v)->dtype), 0);
-	if (e->depth > DEPTH_MAX)
-		return eval_unsupported(e, NULL, "an expression this deep");
 	e->depth++;
 	const struct eval_tensor *t = eval_tensor(e, v);
 	struct kb_val result = t ? load(e, v, t, p) : computed_value(e, v, p);

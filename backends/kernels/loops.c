@@ -16,9 +16,6 @@
 
 #include <math.h>
 
-/* Emits a group of one such op alone. False: another group. */
-bool kernel_in_order(struct kernel *g);
-
 /* ---- ops that scan rows in order ---- */
 
 /* ---- ranking ---- */
@@ -277,7 +274,7 @@ static void loop_rows(struct row_scan *w, void (*row)(struct row_scan *w))
 }
 
 /* True: the group is one scan, and was emitted; else its elements are evaluated. */
-bool kernel_in_order(struct kernel *g)
+static bool kernel_in_order(struct kernel *g)
 {
 	enum ir_opcode code = g->root->code;
 	bool is_scan = code == OP_cumsum || code == OP_topk || code == OP_last_index;
