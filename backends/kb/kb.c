@@ -1132,12 +1132,13 @@ void kb_tile_store(struct kb *k, int number, struct kb_val ptr, struct kb_val st
 	emit_tile(k, (struct kb_inst){.op = KBO_TILE_STORE}, number, ptr, stride);
 }
 
-/* imm holds the three tile numbers, three bits each. Refused: DOT_S16S16, and the rows of kb_ops.def after DOT_BF16. */
+/* imm holds the three tile numbers, three bits each. */
 void kb_tile_dot(struct kb *k, enum kb_dot dot, int acc, int a, int b)
 {
 	bool are_tiles = ((acc | a | b) & ~(KB_TILES - 1)) == 0 && acc != a && acc != b && a != b;
 	kb_require(k, are_tiles, "the tiles of a dot product are not three different ones");
-	kb_require(k, dot != KB_DOT_S16S16 && dot <= KB_DOT_BF16, "a dot product that tiles do not have");
+	kb_require(k, dot == KB_DOT_U8S8 || dot == KB_DOT_S8S8 || dot == KB_DOT_BF16,
+	           "a dot product that tiles do not have");
 	struct kb_inst inst = {.op = KBO_TILE_DOT, .dot = dot, .imm = acc | a << 3 | b << 6};
 	kb_emit(k, inst, NULL, 0, false);
 }

@@ -289,9 +289,10 @@ LLVMValueRef llvm_emit_tile_store(struct llvm_func *r, const struct kb_inst *i)
 LLVMValueRef llvm_emit_tile_dot(struct llvm_func *r, const struct kb_inst *i)
 {
 	static const char *const names[] = {[KB_DOT_U8S8] = "llvm.x86.tdpbsud",
-	                                    [KB_DOT_U7S8] = "llvm.x86.tdpbsud",
+	                                    [KB_DOT_U7S8] = NULL, /* kb_tile_dot rejects the NULL ones */
+	                                    [KB_DOT_U7S8_I16] = NULL,
 	                                    [KB_DOT_S8S8] = "llvm.x86.tdpbssd",
-	                                    [KB_DOT_S16S16] = NULL, /* kb_tile_dot rejects the NULL ones */
+	                                    [KB_DOT_S16S16] = NULL,
 	                                    [KB_DOT_BF16] = "llvm.x86.tdpbf16ps",
 	                                    [KB_DOT_BF16_ODD] = NULL,
 	                                    [KB_DOT_U8S8_2X2] = NULL,

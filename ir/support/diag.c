@@ -96,7 +96,7 @@ static void emit(struct diag_context *cx, struct diag d, const char *fmt, va_lis
 		cx->n_errors++;
 		cx->n_repeated += repeated;
 		cx->drop_notes = was_full || repeated;
-	} else if (d.severity == DIAG_WARNING)
+	} else if (d.severity != DIAG_NOTE)
 		cx->drop_notes = false;
 	bool dropped = cx->drop_notes && (d.severity == DIAG_ERROR || d.severity == DIAG_NOTE);
 	if (cx->sink != NULL && !dropped)

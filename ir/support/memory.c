@@ -98,13 +98,14 @@ void *memory_alloc(size_t n)
 /* calloc and not memset: unused pages of a large table are never touched. */
 void *memory_zeroed(size_t count, size_t size)
 {
+	size_t bytes = size != 0 && count > SIZE_MAX / size ? SIZE_MAX : count * size;
 	if (is_handling()) {
-		void *p = from_reserve(count * size);
-		return p != NULL ? memset(p, 0, count * size) : NULL;
+		void *p = from_reserve(bytes);
+		return p != NULL ? memset(p, 0, bytes) : NULL;
 	}
 	void *p = calloc(count != 0 ? count : 1, size != 0 ? size : 1);
 	if (p == NULL)
-		memory_failed(size != 0 && count > SIZE_MAX / size ? SIZE_MAX : count * size);
+		memory_failed(bytes);
 	return p;
 }
 

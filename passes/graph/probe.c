@@ -200,8 +200,8 @@ enum tfmc_status probe_insert(const struct probe_request *q, const struct ir_mod
 		return TFMC_INVALID;
 	}
 	p.matched = ARENA_ARRAY(q->arena, bool, q->n_patterns + 1);
-	p.out = ir_module_create_like(in);
-	if (!p.matched || !p.out)
+	p.out = p.matched ? ir_module_create_like(in) : NULL;
+	if (!p.out)
 		return TFMC_NO_MEMORY;
 	p.out->stage = in->stage;
 	enum tfmc_status st = insert_all(&p, in);

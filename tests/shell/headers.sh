@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every header has the guard of its path and compiles alone; the runtime's public headers also as C++. So does the header of a model whose dims, inputs
-# and outputs have the names of keywords and of each other's members.
+# Every header has the guard of its path and compiles alone; the runtime's public headers also as C++. So does the header
+# of a model whose dims, inputs and outputs have the names of keywords and of each other's members.
 set -uo pipefail
 cd "$TFMC_SOURCE"
 failed=0

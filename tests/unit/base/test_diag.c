@@ -103,9 +103,14 @@ START_TEST(limit_drops_errors_with_their_notes)
 	diag_note(&r.cx, LOC_NONE, "note of the warning");
 	ck_assert(reading_says(&r, "warning: careful [E300]"));
 	ck_assert(reading_says(&r, "note of the warning"));
+	diag_error(&r.cx, LOC_NONE, DIAG_SHAPE, "number 9");
+	diag_remark(&r.cx, LOC_NONE, "remark");
+	diag_note(&r.cx, LOC_NONE, "note of the remark");
+	ck_assert(!reading_says(&r, "number 9"));
+	ck_assert(reading_says(&r, "note of the remark"));
 	r.cx.warnings_are_errors = true;
 	diag_warning(&r.cx, LOC_NONE, DIAG_SHAPE, "careful");
-	ck_assert_uint_eq(r.cx.n_errors, 6);
+	ck_assert_uint_eq(r.cx.n_errors, 7);
 	ck_assert_uint_eq(r.cx.n_warnings, 1);
 	reading_destroy(&r);
 }

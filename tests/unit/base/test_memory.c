@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <unistd.h>
 
 #include "ir/support/memory.h"
@@ -91,6 +92,26 @@ START_TEST(reserve_is_the_handlers)
 }
 END_TEST
 
+/* The product of count and size overflows to 16 bytes, which the reserve has. */
+static void zero_too_many(void *user, const char *stage, size_t bytes)
+{
+	(void)stage;
+	(void)bytes;
+	((void **)user)[0] = memory_zeroed(SIZE_MAX / 16 + 2, 16);
+	((void **)user)[1] = memory_zeroed(4, 16);
+}
+
+START_TEST(products_of_the_handler_are_checked)
+{
+	void *got[2] = {got, NULL};
+	memory_set_handler(zero_too_many, got);
+	memory_failed(1);
+	memory_set_handler(NULL, NULL);
+	ck_assert_ptr_null(got[0]);
+	ck_assert_ptr_nonnull(got[1]);
+}
+END_TEST
+
 Suite *suite_memory(void);
 
 Suite *suite_memory(void)
@@ -99,6 +120,7 @@ Suite *suite_memory(void)
 	TCase *t = tcase_create("all");
 	tcase_add_test(t, handler_runs_in_one_thread);
 	tcase_add_test(t, reserve_is_the_handlers);
+	tcase_add_test(t, products_of_the_handler_are_checked);
 	suite_add_tcase(s, t);
 	return s;
 }

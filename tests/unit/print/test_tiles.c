@@ -93,8 +93,8 @@ START_TEST(multiplies_bytes)
 	setup(&t);
 	fill(&t.x);
 	struct matrices before = t.x;
-	bool is_signed = _i == KB_DOT_S8S8;
-	record(&t, (enum kb_dot)_i);
+	bool is_signed = _i != 0;
+	record(&t, is_signed ? KB_DOT_S8S8 : KB_DOT_U8S8);
 	ck_assert_msg(run(&t, &interp), "%s", interp.error);
 	for (int m = 0; m < M; m++)
 		for (int n = 0; n < N; n++) {
@@ -137,6 +137,26 @@ static void check_fails(struct fixture *t, const char *message)
 	ck_assert_msg(strstr(interp.error, message), "%s", interp.error);
 	teardown(t);
 }
+
+static const enum kb_dot dots[] = {
+#define KB_DOT(op, name) KB_##op,
+#include "backends/kb/kb_ops.def"
+};
+
+/* Every other dot product is rejected: the processor has no instruction for its tiles. */
+START_TEST(other_dots_are_refused)
+{
+	struct fixture t;
+	setup(&t);
+	struct kb *k = kb_begin(t.m, "multiply", KB_EXPORTED, KB_VOID);
+	kb_tile_dot(k, dots[_i], 0, 1, 2);
+	kb_end(k);
+	bool has = dots[_i] == KB_DOT_U8S8 || dots[_i] == KB_DOT_S8S8 || dots[_i] == KB_DOT_BF16;
+	ck_assert_int_eq(kb_verify(t.m, &t.cx), has ? TFMC_OK : TFMC_INTERNAL);
+	ck_assert(has || strstr(t.log.data, "a dot product that tiles do not have"));
+	teardown(&t);
+}
+END_TEST
 
 START_TEST(the_processor_would_fail)
 {
@@ -199,7 +219,8 @@ Suite *suite_tiles(void)
 {
 	Suite *s = suite_create("tiles");
 	TCase *t = tcase_create("all");
-	tcase_add_loop_test(t, multiplies_bytes, KB_DOT_U8S8, KB_DOT_S16S16);
+	tcase_add_loop_test(t, multiplies_bytes, 0, 2);
+	tcase_add_loop_test(t, other_dots_are_refused, 0, (int)TFMC_COUNT(dots));
 	tcase_add_test(t, bf16_sums_pairs_apart);
 	tcase_add_test(t, the_processor_would_fail);
 	tcase_add_test(t, printers_refuse_tiles);
