@@ -979,7 +979,7 @@ static bool verify_structure(struct verifier *v)
 	return v->visible != NULL && v->uses != NULL && verify_region(v, f->body, f->loc, false);
 }
 
-/* What relies on the structure of all functions: signatures, cases and plans. */
+/* Signature, case and plan of v->f, which rely on the structure of all functions. */
 static void verify_func(struct verifier *v)
 {
 	verify_signature(v);
