@@ -327,6 +327,8 @@ static bool may_evaluate_in_place(const struct fuser *s, const struct ir_op *rea
 		return role == MEMBER_PRE && may_move_into_linear(s, reader, i, op);
 	if (fusion_is_elementwise(reader))
 		return fusion_reads_same_element(s->f, reader, i);
+	if (reader->code == OP_pad)
+		return op->code == OP_pad;
 	if (reader->code == OP_gather || reader->code == OP_select_rows)
 		return i == 1 && fusion_is_index_arithmetic(s->f, op);
 	if (reader->code == OP_rope)
@@ -367,10 +369,20 @@ static bool is_reduced_once(const struct fuser *s, const struct ir_op *op, size_
 	       fusion_single_reader(s, op->results[0]) == root;
 }
 
+/* op pads an axis of what the root pads along the last axis and alone reads: rows of both are copied in vectors. */
+static bool is_padded_again(const struct fuser *s, const struct ir_op *op, size_t cluster)
+{
+	const struct ir_op *root = s->g->clusters.items[cluster - 1].root;
+	const struct attrs_pad *inner = op->attrs, *outer = root->attrs;
+	int64_t last = ir_type_of(s->f, op->results[0])->rank - 1;
+	return op->code == OP_pad && root->code == OP_pad && s->max_ops > 1 && outer->axis == last &&
+	       inner->axis != last && fusion_single_reader(s, op->results[0]) == root;
+}
+
 static bool can_be_prologue(const struct fuser *s, const struct ir_op *op, size_t cluster)
 {
 	return fusion_is_elementwise(op) || op->code == OP_gather || op->code == OP_select_rows ||
-	       is_reduced_once(s, op, cluster);
+	       is_reduced_once(s, op, cluster) || is_padded_again(s, op, cluster);
 }
 
 /* op would become a prologue of the cluster (its index + 1) if that were not full. */

@@ -297,6 +297,15 @@ static const char *const part_texts[] = {
         "module \"m\"\ndim B in [29,42]\n" WEIGHT(q, 96) WEIGHT(k, 96)
                 WEIGHT(v, 96) "func @f(%x: f32[B,1,20]) -> (y: f32[B,4,1,24]) {\n" ONE(q) ONE(k)
                         ONE(v) "  %y = attention %q, %k, %v {scale=0.3} : f32[B,4,1,24]\n  return %y\n}\n",
+        /* pads of two axes: along rows of the row kernel, and in the other order; a pad that is read twice */
+        "module \"m\"\ndim B in [1,3]\ndim S in [1,40]\n"
+        "func @f(%x: f32[B,S,21]) -> (y: f32[B,S+3,26], z: f32[B,S+5,22], u: f32[B,S+1,23], v: "
+        "f32[B,S+1,21]) {\n"
+        "  %a = pad %x {axis=1 before=2 after=1 value=0.5} : f32[B,S+3,21]\n"
+        "  %y = pad %a {axis=2 before=1 after=4 value=-2.0} : f32[B,S+3,26]\n"
+        "  %c = pad %x {axis=2 before=1} : f32[B,S,22]\n  %z = pad %c {axis=1 after=5} : f32[B,S+5,22]\n"
+        "  %d = pad %x {axis=1 after=1} : f32[B,S+1,21]\n  %u = pad %d {axis=2 before=2} : f32[B,S+1,23]\n"
+        "  %v = exp %d : f32[B,S+1,21]\n  return %y, %z, %u, %v\n}\n",
         PAIR(48, silu, mul), PAIR(160, gelu_tanh, mul), PAIR(16, relu, add), PAIR(64, sigmoid, div),
         PAIR(20, gelu, mul), /* no whole panels: two kernels */
 };
