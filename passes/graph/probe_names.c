@@ -128,7 +128,8 @@ struct name_lister {
 		struct moment *items;
 		size_t n, cap;
 	} moments;
-	struct strmap steps; /* path -> its last moment, plus 1 */
+	struct strmap steps;      /* path -> its last moment, plus 1 */
+	struct strmap attentions; /* name of an attention -> the number of the last one of that name */
 	int64_t at[MAX_DEPTH];
 };
 
@@ -275,11 +276,11 @@ static void name_attention(struct name_lister *l, size_t moment)
 	const char *plain = *m->path ? m->path : local_name(l->f, site->op), *name = plain;
 	if (!*m->path && site->depth)
 		name = plain = arena_printf(l->q->arena, "%s.%lld", plain, (long long)m->iteration);
-	for (size_t i = 0, number = 2; i < l->names->n; i++)
-		if (!strcmp(l->names->items[i].name, name)) {
-			name = arena_printf(l->q->arena, "%s.%zu", plain, number++);
-			i = SIZE_MAX; /* from the first one again */
-		}
+	size_t number = (size_t)(uintptr_t)strmap_get(&l->attentions, plain) + 1; /* 1: the first */
+	for (; strmap_has(&l->attentions, name) && !arena_failed(l->q->arena); number++)
+		name = arena_printf(l->q->arena, "%s.%zu", plain, number);
+	(void)strmap_set(&l->attentions, name, (void *)(uintptr_t)1);
+	(void)strmap_set(&l->attentions, plain, (void *)(uintptr_t)(number > 1 ? number - 1 : 1));
 	add_name(l, name, moment);
 }
 
@@ -319,6 +320,7 @@ enum tfmc_status probe_list(const struct probe_request *q, const struct ir_func 
 	struct name_lister l = {.q = q, .f = f, .sites = sites, .names = names};
 	l.first_site = ARENA_ARRAY(q->arena, size_t, f->n_values + 1);
 	strmap_init(&l.steps, q->arena);
+	strmap_init(&l.attentions, q->arena);
 	if (!l.first_site)
 		return TFMC_NO_MEMORY;
 	find_sites(&l, f->body, 0);
