@@ -247,6 +247,23 @@ struct size_bound {
 	bool used;
 };
 
+static enum expr_lookup lookup_bound(void *user, const char *name, struct loc loc, struct value *out)
+{
+	struct size_bound *b = strmap_get(user, name);
+	(void)loc;
+	if (b == NULL)
+		return EXPR_ABSENT;
+	b->used = true;
+	*out = value_dim(b->dim);
+	return EXPR_FOUND;
+}
+
+/* The names of --dim in expressions, also those that stand for one size. */
+static struct expr_env size_env(struct importer *im, struct strmap *bounds)
+{
+	return (struct expr_env){im->a, im->cx, im->m->scope.dims, lookup_bound, NULL, bounds};
+}
+
 /* Reads an option --dim: NAME=LO..HI declares a dim, NAME=N and NAME=EXPRESSION of other dims make the name stand for
    them. */
 static bool read_bound(struct importer *im, struct strmap *bounds, const char *text)
@@ -254,7 +271,7 @@ static bool read_bound(struct importer *im, struct strmap *bounds, const char *t
 	const char *eq = strchr(text, '=');
 	uint32_t source = diag_add_source(im->cx, "--dim", text, strlen(text));
 	struct loc loc = {source, 1, 1, 0};
-	struct expr_env env = model_env(&im->m->scope, true);
+	struct expr_env env = size_env(im, bounds);
 	struct size_bound *b = ARENA_NEW(im->a, struct size_bound);
 	const struct expr *lo, *hi;
 	struct value v, top;
@@ -291,10 +308,10 @@ static bool read_bound(struct importer *im, struct strmap *bounds, const char *t
 
 /* A symbol that is an expression of known dims, as "past + seq"; NULL: it is not. Errors of the parser are dropped:
    most symbols are plain names. */
-static const struct ir_dim *size_expression(struct importer *im, const char *symbol)
+static const struct ir_dim *size_expression(struct importer *im, struct strmap *bounds, const char *symbol)
 {
 	struct diag_context quiet;
-	struct expr_env env = model_env(&im->m->scope, true);
+	struct expr_env env = size_env(im, bounds);
 	struct value v;
 	const struct ir_dim *d = NULL;
 	diag_init(&quiet, NULL, NULL);
@@ -335,13 +352,12 @@ static const struct ir_dim *input_size(struct importer *im, struct strmap *bound
 	const char *name = import_size_name(im, v, axis);
 	struct size_bound *b = strmap_get(bounds, name);
 	const struct ir_dim *d = b != NULL           ? b->dim
-	                         : s->symbol != NULL ? size_expression(im, s->symbol)
+	                         : s->symbol != NULL ? size_expression(im, bounds, s->symbol)
 	                                             : NULL;
 	if (b != NULL)
 		b->used = true;
 	if (d == NULL && im->past.is_state)
-		d = strcmp(name, im->past.size) == 0 ? ir_dim_sym(im->m->scope.dims, name)
-		                                     : past_and_tokens(im, v, axis);
+		d = past_and_tokens(im, v, axis);
 	if (d != NULL)
 		return d;
 	diag_error(im->cx, im->loc, DIAG_DIM_BOUND,
@@ -447,8 +463,13 @@ static bool add_inputs(struct importer *im, const struct frontend_options *optio
 	strmap_init(&bounds, im->a);
 	for (size_t i = 0; ok && i < options->n_dims; i++)
 		ok = read_bound(im, &bounds, options->dims[i]);
-	if (ok && im->past.size != NULL && !strmap_has(&bounds, im->past.size))
-		ok = past_declare(im);
+	if (ok && im->past.size != NULL && !strmap_has(&bounds, im->past.size)) {
+		struct size_bound *b = ARENA_NEW(im->a, struct size_bound);
+		ok = b != NULL && past_declare(im);
+		if (ok)
+			*b = (struct size_bound){ir_dim_sym(im->m->scope.dims, im->past.size), true};
+		strmap_set(&bounds, im->past.size, b);
+	}
 	for (size_t i = 0; ok && i < im->onnx->graph.inputs.n; i++)
 		if (!strmap_has(&im->tensors, im->onnx->graph.inputs.items[i].name))
 			add_input(im, &bounds, &im->onnx->graph.inputs.items[i]);
@@ -753,13 +774,13 @@ static void write_statements(const struct importer *im, struct buf *out)
 static void write_inputs(struct importer *im, struct buf *out)
 {
 	const struct ir_dims *dims = im->m->scope.dims;
-	if (ir_dims_count(dims) > 0)
-		buf_str(out, "dims:\n");
+	const char *head = "dims:\n";
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
 		if (im->past.is_state && strcmp(s->name, im->past.size) == 0)
 			continue;
-		buf_printf(out, "  %s: %lld..%lld\n", s->name, (long long)s->lo, (long long)s->hi);
+		buf_printf(out, "%s  %s: %lld..%lld\n", head, s->name, (long long)s->lo, (long long)s->hi);
+		head = "";
 	}
 	buf_str(out, im->m->inputs.n > 0 ? "inputs:\n" : "inputs: {}\n");
 	for (size_t i = 0; i < im->m->inputs.n; i++) {

@@ -171,6 +171,10 @@ static const char *find_obstacle(struct importer *im, size_t n_outputs)
 	const struct frontend_input *tokens = find_tokens(im);
 	if (tokens == NULL)
 		return "there is not one input of ids";
+	for (int i = 0; i < 2; i++)
+		if (ir_dim_is_const(tokens->dims[i], NULL))
+			return import_text(im, "axis %d of '%s' has one size; 1..1 is a size with bounds", i,
+			                   tokens->name);
 	if (n_outputs != 1)
 		return import_text(im, "beside it there are %zu outputs", n_outputs);
 	if (strmap_has(&im->live, im->past.size))

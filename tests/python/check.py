@@ -372,6 +372,22 @@ def test_yaml_text():
         os.chdir(before)
 
 
+def test_onnx():
+    """A file of ONNX with bounds for its sizes, as the command reads it."""
+    path = os.path.join(FOLDER, "cached.onnx")
+    subprocess.run([sys.executable, os.path.join(SOURCE, "tests/onnx/make_cached.py"), path, "--mask=padded"], check=True)
+    model = tfmc.compile(path, bounds={"batch": (1, 4), "seq": (1, 16)}, options=QUICK)
+    words = [path, "--dim=batch=1..4", "--dim=seq=1..16", *QUICK, "--tokens=1,2,3"]
+    assert model.dims == {"batch": (1, 4), "seq": (1, 16)}
+    made = model.generate([1, 2, 3])
+    list(made)
+    assert [int(i) for i in command("generate", *words).split()] == made.tokens
+    assert [m.shape for m in model.attention([1, 2, 3]).values()] == [(2, 3, 3)]
+    one = tfmc.compile(path, bounds={"batch": 2, "seq": 16, "past": 3}, options=QUICK)
+    assert one.inputs["ids"].shape == ("2", "16")
+    raises(tfmc.Error, "has no bounds", tfmc.compile, path, options=QUICK)
+
+
 def test_dims_and_params():
     model = tfmc.compile(path_of("embed"), dims={"B": 2, "S": 5}, params={"longest": 10}, options=QUICK)
     assert model.dims["S"] == (1, 10)

@@ -30,17 +30,19 @@ __all__ = ["Diagnostic", "Error", "Generation", "Model", "Plan", "Score", "Tenso
 
 def compile(model: str | os.PathLike[str], *, quantize: str | None = None,
             adapters: Sequence[str | os.PathLike[str]] = (), dims: Mapping[str, int] | None = None,
-            params: Mapping[str, Any] | None = None, dtype: Mapping[str, str] | None = None, context: int | None = None,
+            bounds: Mapping[str, int | tuple[int, int]] | None = None, params: Mapping[str, Any] | None = None,
+            dtype: Mapping[str, str] | None = None, context: int | None = None,
             target: str | None = None, cpu: str | None = None, output: str | os.PathLike[str] | None = None,
             threads: int = 0, options: Sequence[str] = ()) -> Model:
     """Compiles a model and loads it.
 
-    model: path of a model file, a hub folder or a GGUF file; or the text of a model file (a string of several lines,
-    whose files are relative to the current folder).
+    model: path of a model file, a hub folder, a GGUF file or an ONNX file; or the text of a model file (a string of
+    several lines, whose files are relative to the current folder).
     quantize: format of matrices and tables, such as ``int8``, ``int4``, ``q4_k``.
     adapters: folders of LoRA adapters that are merged into the weights.
     dims: the largest sizes of later calls of :meth:`Model.run`, within the bounds of the model file: its memory is
     reserved for them. By default it grows with the calls.
+    bounds: of an ONNX file the sizes that vary, by their names in it: ``{"batch": (1, 4), "seq": 64}``.
     params: parameters of the model file in place of its own. dtype: keys of its section, as ``{"compute": "bf16"}``.
     context: tokens of a sequence at most. target: ``native``, a triple, with ``,opencl`` also for devices;
     cpu: ``native``, a level such as ``x86-64-v3``, a processor. options: further options of ``tfmc compile``.
@@ -54,6 +56,7 @@ def compile(model: str | os.PathLike[str], *, quantize: str | None = None,
     shared = [f"--set={k}={v}" for k, v in (params or {}).items()]
     shared += [f"--dtype={','.join(f'{k}={v}' for k, v in dtype.items())}"] if dtype else []
     shared += [f"--adapter={os.fspath(folder)}" for folder in adapters]
+    shared += [f"--dim={k}={v if isinstance(v, int) else f'{v[0]}..{v[1]}'}" for k, v in (bounds or {}).items()]
     given = {"--quantize": quantize, "--context": context, "-mcpu": cpu}
     shared += [f"{k}={v}" for k, v in given.items() if v is not None]
     source = Source(model, shared, [*([f"--target={target}"] if target else []), *options])
