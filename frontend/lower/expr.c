@@ -139,9 +139,11 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 	double d = 0.0;
 	if (v->kind == LOWERED_TENSOR)
 		return true;
+	if (v->kind == LOWERED_TUPLE)
+		return lower_fail(lw, at, DIAG_STATEMENT, "an operand is one value, found %zu", v->n);
 	if (t == NULL)
 		return false;
-	if (v->kind == LOWERED_SCALAR && v->s.kind == VALUE_DIM) { /* its value is known at run time */
+	if (v->s.kind == VALUE_DIM) { /* its value is known at run time */
 		const struct ir_dim *size = lower_dim(lw, v->s.dim);
 		struct ir_value n;
 		if (!lower_is_source(lw, size))
@@ -153,7 +155,7 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 		*v = lowered_tensor(n);
 		return !irb_failed(lw->b);
 	}
-	if (v->kind != LOWERED_SCALAR || !scalar_as_double(lw, at, &v->s, &d))
+	if (!scalar_as_double(lw, at, &v->s, &d))
 		return false;
 	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT && v->s.kind == VALUE_FLOAT)
 		return lower_fail(lw, at, DIAG_DTYPE, "a float operand of a tensor of %s",
@@ -310,8 +312,11 @@ static bool lower_binary(struct lowering *lw, const struct expr *e, struct lower
 		return report_unknown_name(lw, e->args[1]);
 	if (try_scale(lw, e, &a, &b, out))
 		return !irb_failed(lw->b);
-	struct ir_value like = a.kind == LOWERED_TENSOR ? a.v : b.v;
-	if (!lower_splat(lw, e->loc, &a, like) || !lower_splat(lw, e->loc, &b, like) ||
+	/* the operand that is no number first: it is the type of the other, or several values, which is reported */
+	bool b_first = a.kind == LOWERED_SCALAR;
+	struct ir_value like = b_first ? b.v : a.v;
+	if (!lower_splat(lw, e->loc, b_first ? &b : &a, like) ||
+	    !lower_splat(lw, e->loc, b_first ? &a : &b, like) ||
 	    !lower_broadcast_pair(lw, e->loc, &a.v, &b.v))
 		return false;
 	return lower_arithmetic(lw, e, a.v, b.v, out);

@@ -516,8 +516,14 @@ static bool run_entry(struct macro *t, const struct yaml_node *node)
 		const struct expr_statement *st = parse_cached_statement(t, node);
 		return st != NULL && macro_statement(t, node, st);
 	}
-	if (!yaml_expect(t->st->b->cx, node, YAML_MAPPING, "an entry") || node->n == 0 ||
-	    !check_entry_form(t, node))
+	if (!yaml_expect(t->st->b->cx, node, YAML_MAPPING, "an entry"))
+		return false;
+	if (node->n == 0) {
+		diag_error(t->st->b->cx, node->loc, DIAG_VALUE_TYPE,
+		           "'an entry' of a body has a key, found {}");
+		return false;
+	}
+	if (!check_entry_form(t, node))
 		return false;
 	const struct yaml_node *key = node->pairs[0].key, *value = node->pairs[0].value;
 	if (yaml_is(key, "require"))

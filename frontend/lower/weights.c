@@ -778,6 +778,11 @@ bool lower_weight(struct lowering *lw, const struct weight_request *need, struct
 	struct ir_value index[IR_RANK_MAX];
 	size_t n;
 	const char *pattern = need->pattern;
+	for (int i = 0; i < need->rank; i++)
+		if (need->dims[i] < 0)
+			return lower_fail(lw, LOC_NONE, DIAG_SHAPE,
+			                  "the parameter '%s' has an axis of size %lld", pattern,
+			                  (long long)need->dims[i]);
 	if (need->experts > 0)
 		pattern = replace_placeholder(lw->arena, arena_printf(lw->arena, "%s", pattern), "*",
 		                              need->subset_name != NULL ? need->subset_name : "all");
