@@ -97,12 +97,16 @@ bool import_squeeze(struct importer *im)
 	const int64_t *axes;
 	size_t n;
 	bool adds = strcmp(im->node->op, "Unsqueeze") == 0, all = !list_ints(im, "axes", 1, &axes, &n),
-	     listed[2 * IR_RANK_MAX] = {false};
+	     listed[IR_RANK_MAX] = {false};
 	int full = v->rank + (adds ? (int)n : 0), rank = 0, from = 0;
 	if (im->failed || (adds && all) || n > IR_RANK_MAX || full > IR_RANK_MAX)
 		return import_refuse(im, "%s: its axes are missing, or too many", im->node->op);
-	for (size_t i = 0; i < n && !all && full > 0; i++)
-		listed[axis_of(im, axes[i], full)] = true;
+	for (size_t i = 0; i < n && !all && full > 0; i++) {
+		int axis = axis_of(im, axes[i], full);
+		if (listed[axis])
+			return import_refuse(im, "%s: axis %d twice", im->node->op, axis);
+		listed[axis] = true;
+	}
 	for (int i = 0; i < full; i++) {
 		if (adds)
 			dims[rank++] = listed[i] || from == v->rank ? one : v->dims[from++];

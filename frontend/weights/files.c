@@ -49,13 +49,14 @@ static enum tfmc_status store_file(struct parsed_files *f, const struct parsed_f
                                    const struct parsed_file **out)
 {
 	struct parsed_file *stored = ARENA_NEW(f->arena, struct parsed_file);
-	struct parsed_file **slot = stored != NULL ? ARENA_PUSH(f->arena, f) : NULL;
+	const char *path = arena_strdup(f->arena, file->path);
+	struct parsed_file **slot = arena_failed(f->arena) ? NULL : ARENA_PUSH(f->arena, f);
 	if (slot == NULL)
 		return TFMC_NO_MEMORY;
 	*stored = *file;
-	stored->path = arena_strdup(f->arena, file->path);
+	stored->path = path;
 	*out = *slot = stored;
-	return arena_failed(f->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+	return TFMC_OK;
 }
 
 enum tfmc_status parsed_json(struct parsed_files *f, const char *path, struct loc loc, bool shorten,

@@ -832,14 +832,10 @@ static bool parse_line(struct parser *p)
  * sets. */
 static bool parse_group_prefix(struct parser *p, int64_t *root, bool *is_root)
 {
-	*is_root = false;
-	if (parse_accept_word(p, "root")) {
-		if (*root >= 0)
-			return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "a group has one root");
-		*is_root = true;
-		return true;
-	}
 	struct loc at = p->tok.loc;
+	*is_root = parse_accept_word(p, "root");
+	if (*is_root)
+		return *root < 0 || parse_fail(p, at, DIAG_TIR_SYNTAX, "a group has one root");
 	if (parse_accept_word(p, "pre"))
 		return *root < 0 || parse_fail(p, at, DIAG_TIR_SYNTAX, "'pre' after the root");
 	if (parse_accept_word(p, "post"))

@@ -410,7 +410,7 @@ static void emit_with_indices(struct grouper *g, const struct ir_op *op)
 /* Emits a view, or a group that copies if it cannot be expressed by strides. */
 static void emit_view(struct grouper *g, const struct ir_op *op)
 {
-	struct ir_value from = g->map[op->operands[0].id], new_value;
+	struct ir_value new_value;
 	struct ir_view view;
 
 	irb_clone(g->b, g->f, op, g->map);
@@ -419,7 +419,6 @@ static void emit_view(struct grouper *g, const struct ir_op *op)
 		return;
 	pass_missed(g->p, op->loc, "%s becomes a copy: it cannot be expressed by strides",
 	            ir_op_desc(op->code)->name);
-	g->map[op->operands[0].id] = from;
 	g->copies++;
 	emit_alone(g, op);
 }

@@ -79,6 +79,8 @@ def main():
     ]
     if "--empty" in sys.argv:
         nodes[-1] = node("Shape", ["h"], "y", "/split/Shape", start=4)
+    if "--twice" in sys.argv:
+        nodes[-1] = node("Unsqueeze", ["h", "twice"], "y", "/split/Unsqueeze")
     shape = [
         node("Shape", ["x"], "shape", "/Shape"),
         node("Gather", ["shape", "zero"], "b", "/Gather", axis=0),
@@ -95,7 +97,7 @@ def main():
               tensor("layer.norm.weight", [8], 1, floats(8)), tensor("layer.norm.bias", [8], 1, floats(8)),
               tensor("root", [], 1, struct.pack("<f", 2 ** 0.5)), tensor("half_of", [], 1, struct.pack("<f", 1)),
               ints("zero", 0), ints("one", 1), tensor("axes", [1], 7, struct.pack("<q", 0)),
-              tensor("width", [1], 7, struct.pack("<q", 8)), ints("split", 2, 4), ints("rows", -1, 16)):
+              tensor("width", [1], 7, struct.pack("<q", 8)), ints("split", 2, 4), ints("twice", 1, -5), ints("rows", -1, 16)):
         graph += field(5, t)
     graph += field(11, value("x", 1, ["batch", "seq", 8])) + field(12, value("y", 1, [4, 2, "seq", "batch"]))
     with open(path, "wb") as f:

@@ -496,6 +496,10 @@ static const struct refusal declarations[] = {
          "a character that has no meaning here"},
         {"dim S in [1,2]\nfunc @f() -> () case of @g when T = 1 {\n return\n}\n", "unknown dim 'T'"},
         {"func @f(%a: state @kw) -> () {\n return\n}\n", "unknown state 'kw'"},
+        {"module \"a\" stage=groups\nfunc @f(%a: f32[2]) -> (f32[2]) {\n %y = group loops {\n root %b = exp "
+         "%a : f32[2]\n"
+         " root %c = exp %b : f32[2]\n yield %c\n } : f32[2]\n return %y\n}\n",
+         "test.tir:5:2: error: a group has one root"},
 };
 
 /* A kilobyte that is read for each of 65536 numbers. */
