@@ -599,6 +599,17 @@ static bool infer_concat(const struct infer *c)
 	return infer_result(c, first->dtype, first->rank, dims);
 }
 
+/* gather, select_rows: by named axes; the rows must be at least one, to which indices are clamped. */
+static bool infer_selection(const struct infer *c)
+{
+	int axis = c->desc == ir_op_desc(OP_gather) ? 0 : 1;
+	if (!infer_by_axes(c))
+		return false;
+	return ir_dim_lo(c->m->dims, c->in[0]->dims[axis]) >= 1 ||
+	       infer_fail(c, DIAG_SHAPE, "%s is %s: axis %d may have no rows", operand_name(c, 0),
+	                  type_string(c, c->in[0]), axis);
+}
+
 /* ---- contractions and RoPE ---- */
 
 /* By named axes; there must be at least one expert, since every row of x selects one. */
@@ -896,6 +907,8 @@ static infer_fn *const rules[IR_N_OPS] = {
         [OP_slice] = infer_slice,
         [OP_concat] = infer_concat,
         [OP_pad] = infer_pad,
+        [OP_gather] = infer_selection,
+        [OP_select_rows] = infer_selection,
         [OP_matmul] = infer_binary,
         [OP_expert_linear] = infer_expert_linear,
         [OP_attention] = infer_attention,

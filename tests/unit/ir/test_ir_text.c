@@ -562,6 +562,14 @@ static const struct refusal lines[] = {
          "  %t = full {value=1.0 dims=[4,10] dtype=f32} : f32[4,10]\n"
          "  %y = rope %x, %t, %p : f32[B,S,8]\n",
          "the rows of the table have an even width, at most that of x"},
+        {"  %i = iota {dims=[B] axis=0} : i32[B]\n"
+         "  %t = full {value=1.0 dims=[0,8] dtype=f32} : f32[0,8]\n"
+         "  %y = gather %t, %i : f32[B,8]\n",
+         "gather: table is f32[0,8]: axis 0 may have no rows"},
+        {"  %i = iota {dims=[B] axis=0} : i32[B]\n"
+         "  %t = full {value=1.0 dims=[B,0,8] dtype=f32} : f32[B,0,8]\n"
+         "  %y = select_rows %t, %i : f32[B,8]\n",
+         "select_rows: x is f32[B,0,8]: axis 1 may have no rows"},
         {"  %y = reshape %x {dims=[B,S,9]} : f32[B,S,9]\n", "8*B*S and 9*B*S elements"},
         {"  %y = slice %x {axis=1 begin=1 size=S} : f32[B,S,8]\n",
          "[1, S + 1) is not always inside axis 1 of f32[B,S,8]"},
