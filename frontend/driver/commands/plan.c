@@ -136,23 +136,14 @@ static void print_arena(struct plan *p, const struct backend_function_sizes *s, 
 	print_largest(p, f);
 }
 
-/* Whether the polynomial contains the symbol. */
-static bool has_symbol(const struct ir_dim *d, int sym)
-{
-	for (size_t t = 0; t < d->n_terms; t++)
-		for (size_t a = 0; a < d->terms[t].n_atoms; a++)
-			if (d->terms[t].atoms[a]->sym == sym)
-				return true;
-	return false;
-}
-
-/* Whether a tensor of the caller has the dim; others do not concern the function. */
+/* Whether a tensor that the caller passes has the dim, also inside of a quotient. print_head() leaves out the others,
+ * those of other functions and of states alone. */
 static bool has_input_dim(const struct ir_func *f, int sym)
 {
 	for (size_t i = 0; i < f->n_params; i++) {
 		const struct ir_type *t = ir_type_of(f, f->params[i].value);
 		for (int axis = 0; t->kind == IR_TENSOR && axis < t->rank; axis++)
-			if (has_symbol(t->dims[axis], sym))
+			if (ir_dim_has_symbol(t->dims[axis], sym))
 				return true;
 	}
 	return false;
