@@ -197,8 +197,9 @@ static bool is_vocabulary(const struct frontend_model *m, const struct weight_re
 	       vocab->value.kind == VALUE_INT && vocab->value.i == need->dims[0] && need->groups <= 1;
 }
 
-/* Finds a parameter in the weight map and converts it; results are cached by path, as several weights may be made of
- * one. NULL after a report. */
+/* Finds a parameter in the weight map and converts it; results are cached by path in the arena of the model, as several
+ * weights may be made of one: the first request decides the conversions, later ones must have its shape. After a report
+ * zeros of its shape; NULL after a report of another shape or of too many parameters, or without memory. */
 static const struct ir_wexpr *resolve_parameter(struct lowering *lw, const struct weight_request *need,
                                                 const char *path)
 {
@@ -218,18 +219,13 @@ static const struct ir_wexpr *resolve_parameter(struct lowering *lw, const struc
 	r->want = (struct parameter_request){.path = path, .loc = lw->loc.at, .rank = need->rank};
 	memcpy(r->want.dims, need->dims, sizeof(need->dims));
 	r->want.is_vocabulary = is_vocabulary(m, need);
-	if (m->weights.shapes_only) {
-		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
-		strmap_set(&m->weights.resolved, path, r);
-		return r->e;
-	}
-	if (model_section(m, "weights") == NULL) {
+	if (!m->weights.shapes_only && model_section(m, "weights") != NULL)
+		r->e = apply_conversions(lw, need, &r->want, weight_map_find(m->weights.map, &r->want));
+	else if (!m->weights.shapes_only && m->weights.resolved.n == 0) /* once, for all parameters */
 		lower_fail(lw, LOC_NONE, DIAG_MISSING, "the model has parameters ('%s') but no 'weights'",
 		           path);
-		return NULL;
-	}
-	r->e = apply_conversions(lw, need, &r->want, weight_map_find(m->weights.map, &r->want));
-	if (r->e == NULL) /* continue with zeros, so that all mistakes of a map are reported in one run */
+	if (r->e ==
+	    NULL) /* shapes only, or continue, so that all mistakes of a map are reported in one run */
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
 	strmap_set(&m->weights.resolved, path, r);
 	return r->e;
@@ -722,7 +718,9 @@ static const char *unquantized_reason(struct lowering *lw, const struct weight_r
 	return rule == NULL ? "no pattern matches it" : arena_printf(a, "'%s' keeps it", rule->pattern);
 }
 
-/* Decided in the first iteration: split_at_format_changes() splits loops whose iterations differ. */
+/* The caller makes one weight of the experts of one format, so formats are found before weights: need->subset is NULL,
+ * and argument k of the stack is expert k. The first iteration decides: split_at_format_changes() splits loops whose
+ * iterations differ. False after a report. */
 bool lower_expert_formats(struct lowering *lw, const struct weight_request *need, enum ir_format *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
