@@ -456,7 +456,8 @@ int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
 	session_clear_prompt_error(session);
 	if (!f->record->generate_kind || f->record->n_dims > TFMC_DIMS_MAX)
 		return TFMC_RT_E_GENERATE;
-	for (uint64_t i = 0; i < f->record->n_dims; i++) /* until a call binds them */
+	/* until a call binds them; open_logits() evaluates the last axis of the logits, V, with them */
+	for (uint64_t i = 0; i < f->record->n_dims; i++)
 		f->dims[i] = tfmc_record_dim_at(f->record, i)->lo;
 	TRY(open_score(f));
 	return open_logits(f);

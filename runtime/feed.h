@@ -42,8 +42,9 @@ struct feeder {
 			     (longrope) */
 };
 
-/* Initializes *f. TFMC_RT_E_GENERATE: the object does not generate; TFMC_RT_E_BEAM: the batch exceeds its
- * bound. Call feeder_close also after a failure. */
+/* Initializes *f. TFMC_RT_E_NULL: no session; TFMC_RT_E_GENERATE: the object does not generate; TFMC_RT_E_MEMORY. A
+ * batch beyond the bound of the object is found by the calls (TFMC_RT_E_BEAM). Call feeder_close also after a
+ * failure. */
 int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch);
 void feeder_close(struct feeder *f);
 /* encode: ids [batch, n] of the source, ignored where the session has one (tfmc_session_set_source).

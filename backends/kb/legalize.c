@@ -356,8 +356,9 @@ static struct kb_val expand_dot_2x2(struct kb *k, enum kb_dot dot, const struct 
 	return sum;
 }
 
-/* The dot product by the best operations that `has` allows. u7_as_signed: bytes below 128 are equal as signed ones,
- * and the target has only the signed dot product. */
+/* The dot product (kinds: kb_ops.def) by the best operations that `has` allows. u7_as_signed: bytes below 128 are equal
+ * as signed ones, and the target has only the signed dot product. Where it has DOT_U8S8, kb_has_dot() denies the U7
+ * kinds. The return at the end is for values outside of the enum. */
 static struct kb_val expand_dot(struct kb *k, enum kb_dot dot, const struct kb_val *args,
                                 const struct kb_caps *has)
 {

@@ -103,7 +103,8 @@ struct panel_packer {
 	bool is_partial; /* columns beyond N are copies of the last one: nothing of them is stored in the result */
 };
 
-/* Address of K element 0 of column `i` of the panel. */
+/* Address of K element 0 of column `i` of the panel; the callers add k. Partial panel: columns beyond N are column
+ * N - 1, so that loads stay inside of the value. */
 static struct kb_val packed_column(const struct panel_packer *p, int i)
 {
 	struct kb *k = p->l->k;

@@ -169,8 +169,9 @@ static void emit_panels(const struct linear *l, const struct matmul_block *s, co
 	kb_end_if(k);
 }
 
-/* Workers divide the panels by units of whole heads (or 1 panel); each makes the rows of x for itself. No code runs if
- * M = 0. */
+/* Workers divide the panels by units that stay in one task (whole heads, the width of a block op, else 1 panel); each
+ * makes the rows of x for itself. K is not blocked. M = 0 runs nothing: tiles have at least one
+ * row. `mat` is the inner loop: the epilogue combines the projections (gate, up) of one N block. */
 void matmul_skinny(const struct linear *l)
 {
 	struct kb *k = l->k;

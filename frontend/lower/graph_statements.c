@@ -223,8 +223,9 @@ static bool expand_return(struct macro *t, const struct yaml_node *node, const s
 	return true;
 }
 
-/* Expands `a, b = f(x)` for a function with as many results. They are in temporaries until all are computed, as an
- * argument may be one of the targets. */
+/* Expands `a, b = f(x)` for a function with as many results. All of them, also a returned argument itself, are in
+ * temporaries of the call (name_results, expand_return) until all are computed, as an argument may be one of the
+ * targets. */
 static bool expand_multi_assignment(struct macro *t, const struct yaml_node *node,
                                     const struct expr_statement *st)
 {

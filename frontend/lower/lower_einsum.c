@@ -128,7 +128,7 @@ static const struct ir_dim *label_size(const struct einsum *s, char label)
 }
 
 /* Lowers the operands, extracts their diagonals, and checks that axes with one label have one size. False after a
- * report. */
+ * report. call_tensor() and extract_diagonals() fail where the builder has, so the types can be read. */
 static bool read_tensors(struct einsum *s)
 {
 	static const char *const names[] = {"a", "b"};

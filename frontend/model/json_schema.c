@@ -135,8 +135,9 @@ static json_t *value_schema(const struct schema_key *k)
 	return NULL;
 }
 
-/* Adds the keys of a place to the properties of a schema. A required key may not be null, the last of its types;
- * other keys have their default, as JSON if it is JSON, else as a string. */
+/* Adds the keys of a place to the properties of a schema. A required key may not be null, the last of its types; other
+ * keys have their default, as JSON if it is JSON, else as a string. Schemas of listed words, places and steps have no
+ * member `type` (jansson ignores the NULL): null stays possible there. */
 static void add_keys(json_t *properties, const char *where)
 {
 	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {

@@ -82,7 +82,8 @@ static void print_default(struct buf *out, const struct expr *e)
 		value_print(out, NULL, &v);
 }
 
-/* No type is printed for a tensor, the usual argument, nor for `..`. */
+/* No type is printed for a tensor, the usual argument, nor for `..`. def NULL: required; an argument that may be absent
+ * has EX_NONE, printed as `= none`. */
 void signature_print(struct buf *out, const struct signature *s)
 {
 	static const char *const types[] = {

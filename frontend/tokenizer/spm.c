@@ -406,7 +406,8 @@ static bool add_pieces(const struct tokenizer_source *s, struct tokenizer_desc *
 
 /* Makes single characters of the vocabulary that this side's model lacks matchable, with the score of an unknown
  * character: Marian looks up an unknown character in the vocabulary, by itself only (F_LONE), as unknown ones in a row
- * are one piece. */
+ * are one piece. n: tokens of vocab.json; gaps among its ids have no piece (is_written), added tokens have flags. Call
+ * it after tokenizer_spm_finish(), which sets unknown_score by the matched tokens. */
 static void add_characters(struct tokenizer_desc *d, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

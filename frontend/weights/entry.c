@@ -633,7 +633,7 @@ const char *weight_source_doc(size_t i)
 }
 
 /* Checks the keys of a mapping: `optional`, steps and, in a source, exactly one origin; weight_source_key lists them in
-   this order. */
+   this order. `optional` is accepted in a step also; read_optional() refuses it where the mapping is nested. */
 static bool check_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source)
 {
 	const char *keys[TFMC_COUNT(origins) + TFMC_COUNT(steps) + 1];

@@ -647,8 +647,10 @@ static void verify_offsets(struct verifier *v, const struct ir_op *op, const str
 			            i);
 }
 
-/* Only a group with one result, in memory of its own, may pad its rows: row padding is an attribute of the group,
- * and a state slice has the layout of the state. */
+/* Only a group with one result, in memory of its own, may pad its rows, by `pad` elements after each, so that rows do
+ * not meet in one cache set; this is decided when compiling, so rows have a constant length. Row padding is an
+ * attribute of the group, and a state slice has the layout of the state; returned and carried values:
+ * verify_stage(). */
 static void verify_pad(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
 {
 	const struct ir_type *t = op->n_results == 1 ? ir_type_of(v->f, op->results[0]) : NULL;

@@ -282,7 +282,7 @@ static bool parse_source_position(struct parser *p, const char *file, struct ir_
 	return true;
 }
 
-/* `#loc24`, defined at the end of the text. */
+/* `#loc24`, defined at the end of the text, which parse_aliases() has parsed before the ops. */
 static bool parse_alias(struct parser *p, struct ir_loc *out)
 {
 	const struct ir_loc *loc = strmap_get(&p->locs, p->tok.text);

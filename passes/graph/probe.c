@@ -150,7 +150,7 @@ static bool is_requested(const struct probe_request *q, const char *function)
 }
 
 /* Copies all functions; those requested get their probes as results. All weights are added first, in their order,
- * whether or not an op reads them. */
+ * whether or not an op reads them, as rebuild_module() does for a literal copy. */
 static enum tfmc_status insert_all(struct probe_inserter *p, const struct ir_module *in)
 {
 	for (size_t i = 0; i < in->weights.n; i++)

@@ -127,8 +127,9 @@ static axis_id axis_of_state(const struct shard_plan *s, const struct ir_state_d
 	return sized(d->type, axis, s->first_state + (axis_id)(i - 1) * IR_RANK_MAX + (axis_id)axis);
 }
 
-/* The two axes are cut at the same fractions of their sizes: they become one class, with the constraints of
- * both. Units and key heads are set after all ops are visited. */
+/* The two axes are cut at the same fractions of their sizes: they become one class, with the constraints of both.
+ * NO_AXIS, an axis of size 1 or of a symbolic size, joins nothing. is_whole may be true without `whole`, the op for a
+ * remark. Units and key heads are set after all ops are visited. */
 static void join(struct shard_plan *s, axis_id a, axis_id b)
 {
 	if (a == NO_AXIS || b == NO_AXIS)

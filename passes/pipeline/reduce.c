@@ -90,7 +90,8 @@ static void emit_inlined(struct rebuild *r, const struct ir_op *op)
 		ir_copy_set(&r->copy, op->results[i], r->map[yield->operands[i].id]);
 }
 
-/* Replaces the results of op by ones. */
+/* Replaces the results of op by ones; is_possible() has refused an op with another result than tensors. The dims are
+ * those of the module that is read, hence imported. */
 static void emit_ones(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];

@@ -67,7 +67,8 @@ static enum role role_at(const struct ir_op *op, size_t operand)
 	return ROLE_OTHER;
 }
 
-/* Gives the weights that op reads their roles; of several uses the one that is last in enum role counts. */
+/* Gives the weights that op reads their roles. Of several uses the last in enum role counts, whatever the order of the
+ * ops: a tied embedding, a matrix and a table, is a table. Operands that are no weights are skipped. */
 static void note_role(struct maker *k, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {

@@ -420,7 +420,8 @@ static int list_devices(struct tfmc_cl *cl, size_t platform, struct tfmc_cl_erro
 	                            : add_fault(cl, status, p->name, "", &why, error);
 }
 
-/* Queries name and version of a platform. */
+/* Queries name and version of a platform, each as one line, for messages and lists. Strings that were read before a
+ * failure stay in *p, which tfmc_cl_close() frees. */
 static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_cl_error *error)
 {
 	struct cl_query name = {&cl->calls, CL_QUERY_PLATFORM, p->id,

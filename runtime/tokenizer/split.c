@@ -465,8 +465,9 @@ static bool begins_with(const char *s, size_t n, const char *with, size_t n_with
 	return n >= n_with && !memcmp(s, with, n_with);
 }
 
-/* Replaces spaces by the mark, which may also be prepended (flags 2: always, 1: at the start of the text), unless the
- * part begins with it. */
+/* Replaces spaces by the mark, which may also be prepended (flags 2: to each part, 1: at the start of the text), unless
+ * the part begins with it or with a space, which becomes it. Splitting at marks is the next splitter's. level_limit:
+ * bytes that splitters may still write, against texts that grow without end. */
 static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t level, const char *s,
                       size_t n)
 {

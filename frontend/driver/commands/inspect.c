@@ -280,8 +280,8 @@ static void report_parameters(struct report *out, const struct loaded *l)
 	report_number(out, "parameter_bytes", bytes);
 }
 
-/* Reports names and shapes of the parameters of a model without weight files, for those who write them. False: it
- * has weights. */
+/* Reports names and shapes of the parameters of a model without weight files, for those who write them. False: it has
+ * weights or no parameters: frontend_parameter() lists those of a model that was loaded for shapes alone. */
 static bool report_shapes(struct driver *d, struct report *out, const struct frontend_model *m)
 {
 	int rank;

@@ -203,8 +203,9 @@ static size_t count_shared_steps(const struct pipeline *p)
 	return n;
 }
 
-/* Runs the first `shared` passes once, then the remaining ones for each variant. Checks of --require-fusion were
- * made in the shared ones. */
+/* Runs the first `shared` passes once, then the remaining ones for each variant. No pass up to `encode` of a standard
+ * pipeline reads the target, so that the first one's serves. Checks of --require-fusion were made in the shared
+ * ones. */
 static enum tfmc_status plan_each_variant(struct driver *d, const struct pipeline *p, struct variant_set *set,
                                           const struct ir_module *in, size_t shared)
 {
