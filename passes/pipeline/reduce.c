@@ -383,7 +383,7 @@ static bool try_op(struct reducer *r, size_t func, size_t at)
 	       try_edit(r, (struct reduce_edit){REDUCE_INPUT, func, at, 0});
 }
 
-/* Replaces a result by an operand of its op. */
+/* Replaces a result by an operand of its op. True: an edit was accepted. */
 static bool try_earlier(struct reducer *r, size_t func, size_t result)
 {
 	for (int64_t i = 0; i < OPERANDS_MAX; i++)

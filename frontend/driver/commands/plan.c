@@ -51,7 +51,8 @@ static void print_formula(struct plan *p, const struct ir_dim *d, void (*unit)(s
 	unit(&p->d->out, v);
 }
 
-/* Sets p->dims to the largest values, or those of --dim. */
+/* Sets p->dims to the largest values, or those of --dim. One element more is allocated: an array of none is NULL, which
+ * would be lack of memory. */
 static enum tfmc_status choose_plan_dims(struct plan *p)
 {
 	size_t n = ir_dims_count(p->planned->dims);
@@ -65,6 +66,7 @@ static enum tfmc_status choose_plan_dims(struct plan *p)
 
 /* ---- functions ---- */
 
+/* Bytes of a buffer at the chosen dims; 0 where its unit overflows (evaluate). */
 static double buffer_bytes(const struct plan *p, const struct plan_func *f, const struct plan_buffer *b)
 {
 	double unit;
