@@ -306,12 +306,15 @@ static void check_padded(enum ir_format f, int64_t depth, int n, const char *tar
 	static const struct schedule schedules[] = {{2, 16, 1024}, {6, 16, 13}, {32, 32, 64}};
 	struct buf text, with;
 	struct linear_case some, all;
-	struct reference r = {
-	        .c = &all, .depth = depth, .block = n % 3 == 0 ? 0 : 32, .bf16 = f == FORMAT_BF16};
+	bool is_matrix = !strcmp(target, "x86-64-v4-amx");
+	struct reference r = {.c = &all,
+	                      .depth = depth,
+	                      .block = n % 3 == 0 ? 0 : 32,
+	                      .bf16 = f == FORMAT_BF16,
+	                      .matrix = is_matrix};
 	struct linear_weights w = {.format = f};
 	if (r.bf16)
 		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16};
-	bool is_matrix = !strcmp(target, "x86-64-v4-amx");
 	buf_init(&text);
 	buf_init(&with);
 	write_text(&text, &r, f, 80, &schedules[is_matrix ? 2 : n % 2], target);
