@@ -32,6 +32,12 @@ static int64_t round_up(int64_t n, int64_t multiple)
 
 /* ---- packed panels and quantized activations ---- */
 
+/* The widths that quant_group divides into at most three pieces. */
+#define FLOATS(NAME, name, dtype)
+#define FORMAT(NAME, name, bits, block, super, sub, scale, offset, zero, shift, codebook) \
+	_Static_assert(bits == 8 || (bits >= 2 && bits <= 6), "quants of " #name);
+#include "ir/types/formats.def"
+
 /* The k-rows of a group (tile.h): per_byte whole quants fit into a byte, which takes the first n_unsplit words.
  * used[i]: bits of a byte of k-row i that are taken. Each further word is divided over what is left of the bytes:
  * all of a fresh k-row first, then of those with bits left. */

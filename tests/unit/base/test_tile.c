@@ -91,12 +91,13 @@ START_TEST(stays_in_bounds)
 }
 END_TEST
 
+static const int quant_widths[] = {2, 3, 4, 5, 6, 8};
+
 /* Every bit of a quant is in one place, and every bit of a k-row belongs to one quant: panels have the bits of their
  * quants, no more. */
 START_TEST(fills_k_rows)
 {
-	static const int widths[] = {2, 3, 4, 5, 6, 8};
-	int bits = widths[_i], taken[8] = {0};
+	int bits = quant_widths[_i], taken[8] = {0};
 	const struct quant_group g = quant_group(bits);
 	ck_assert_int_eq(g.elements, 4 * g.words);
 	ck_assert_int_eq(g.words * bits, 8 * g.k_rows);
@@ -149,7 +150,7 @@ Suite *suite_tile(void)
 	tcase_add_loop_test(c, follows_the_record, 0, (int)(sizeof(wants) / sizeof(wants[0])));
 	tcase_add_loop_test(c, divides_deep_products, 0, 4);
 	tcase_add_test(c, stays_in_bounds);
-	tcase_add_loop_test(c, fills_k_rows, 0, 6);
+	tcase_add_loop_test(c, fills_k_rows, 0, (int)(sizeof(quant_widths) / sizeof(quant_widths[0])));
 	tcase_add_loop_test(c, has_no_padding, 0, IR_N_FORMATS);
 	suite_add_tcase(s, c);
 	return s;
