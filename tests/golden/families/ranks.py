@@ -28,7 +28,7 @@ ALTERNATE = {"cohere2", "gemma3_linear", "gpt_oss", "ministral", "qwen2_moe", "q
 LAYERS = 3 * PERIOD + 1 # three periods, which two stages divide unevenly, and a layer behind them
 FIRST = "canonicalize,fuse-softmax,fuse-attention,merge-heads,"
 LAST = "demand-rows,merge-linear,encode,block-logits,specialize,group,select,plan-memory"
-REFUSED = ("can be divided among the ranks", "stages: its layers repeat ")
+REFUSED = ("can be divided among the ranks", "stages: its layers ")
 
 
 def pipeline(n, stages, setting):
