@@ -89,7 +89,8 @@ struct kernel_job {
 	struct ir_value lengths;
 	struct kb_val ranks; /* of an exchange: address of struct tfmc_ranks (runtime/abi.h) */
 	bool is_combine;
-	bool remarks; /* report the loop nests of linears */
+	int64_t weight_bytes; /* of all weights of the module, as stored */
+	bool remarks;         /* report the loop nests of linears */
 	struct diag_context *cx;
 	struct arena *arena;
 };

@@ -60,7 +60,7 @@ static bool matmul_bind_weights(struct linear *l)
 		if (!w->size[i].is_const || w->size[i].c > INT32_MAX)
 			return false;
 	l->gemm.columns.n = w->size[w->rank - 2].c;
-	l->gemm.columns.panels = (l->gemm.columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	l->gemm.columns.panels = ceil_div(l->gemm.columns.n, MATMUL_PANEL);
 	l->gemm.depth = w->size[w->rank - 1].c;
 	l->gemm.panel = panel_of(w->format != FORMAT_PLAIN ? w->format : ir_format_from_dtype(w->dtype),
 	                         l->gemm.depth);
@@ -149,7 +149,7 @@ static bool bind_values(struct linear *l, struct kernel *g)
 		l->gemm.columns.n = panel_round_up(ir_dim_hi(dims, n));
 		l->value.n = eval_dim(l->eval, n);
 	}
-	l->gemm.columns.panels = (l->gemm.columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
+	l->gemm.columns.panels = ceil_div(l->gemm.columns.n, MATMUL_PANEL);
 	l->gemm.panel = panel_of(FORMAT_PLAIN, l->gemm.depth);
 	return true;
 }
@@ -595,26 +595,11 @@ static void emit_blocks(const struct linear *l)
 /* Bytes of all weights of the model, at least those of this linear; saturates. */
 static int64_t model_weight_bytes(const struct linear *l)
 {
-	const struct ir_module *m = l->job->module;
-	int64_t linear_bytes, sum = 0;
+	int64_t of_linear;
 	if (!checked_mul_i64(l->gemm.columns.n, ir_format_row_bytes(l->gemm.panel.format, l->gemm.depth),
-	                     &linear_bytes))
+	                     &of_linear))
 		return INT64_MAX;
-	for (size_t i = 0; i < m->weights.n; i++) {
-		const struct ir_type *t = m->weights.items[i]->type;
-		enum ir_format stored = ir_weight_stored_format(m->weights.items[i]);
-		int last = ir_format_is_quantized(stored) ? t->rank - 1 : t->rank;
-		int64_t bytes =
-		        ir_dtype_bytes(ir_format(stored)->dtype); /* DT_F32 where elements have 4 bytes */
-		if (last < t->rank)
-			bytes = ir_format_row_bytes(stored, ir_dim_hi(m->dims, t->dims[last]));
-		for (int a = 0; a < last; a++)
-			if (!checked_mul_i64(bytes, ir_dim_hi(m->dims, t->dims[a]), &bytes))
-				return INT64_MAX;
-		if (!checked_add_i64(sum, bytes, &sum))
-			return INT64_MAX;
-	}
-	return sum > linear_bytes ? sum : linear_bytes;
+	return of_linear > l->job->weight_bytes ? of_linear : l->job->weight_bytes;
 }
 
 #define SHORT_OPS_MAX 6
@@ -855,8 +840,8 @@ static void find_panel_run(struct experts *x)
 	struct linear *l = &x->l;
 	struct kb *k = l->k;
 	struct kb_val hi, unit = kb_index(k, l->nest.nr);
-	struct kb_val lo = eval_worker_range(
-	        l->eval, kb_index(k, (l->gemm.columns.panels + l->nest.nr - 1) / l->nest.nr), &hi);
+	struct kb_val lo =
+	        eval_worker_range(l->eval, kb_index(k, ceil_div(l->gemm.columns.panels, l->nest.nr)), &hi);
 	x->lo = kb_mul(k, lo, unit);
 	x->hi = kb_min(k, kb_mul(k, hi, unit), kb_index(k, l->gemm.columns.panels));
 }

@@ -223,6 +223,7 @@ static enum tfmc_status emit_group_kernel(struct emit *e, struct kernel_job job)
 	job.bind = &bind;
 	job.cx = o->cx;
 	job.remarks = o->options->remarks;
+	job.weight_bytes = o->weight_bytes;
 	job.arena = &temporary;
 	enum tfmc_status status = kernel_emit_group(&job);
 	if (status == TFMC_OK && arena_failed(&temporary))

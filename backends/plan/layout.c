@@ -15,6 +15,7 @@
  */
 #include "backends/kernels/group.h"
 #include "backends/plan/object.h"
+#include "ir/core/cost.h"
 #include "ir/core/lifetime.h"
 #include "ir/support/checked.h"
 #include "ir/support/strmap.h"
@@ -59,6 +60,15 @@ static int64_t ranks_of(const struct ir_module *m)
 	return ranks;
 }
 
+/* Saturates. */
+static int64_t module_weight_bytes(const struct ir_module *m)
+{
+	double bytes = 0;
+	for (size_t i = 0; i < m->weights.n; i++)
+		bytes += ir_weight_bytes(m->weights.items[i]);
+	return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
+}
+
 void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
                  const struct ir_module *planned, const struct target *target,
                  const struct backend_options *options)
@@ -74,6 +84,7 @@ void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
 	                     .prefix = planned->name,
 	                     .all = o,
 	                     .n_all = 1,
+	                     .weight_bytes = module_weight_bytes(planned),
 	                     .ranks = ranks_of(planned)};
 	if (object_is_device(o))
 		o->driver = target_baseline(here ? here->arch : ARCH_X86_64);

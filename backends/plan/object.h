@@ -189,8 +189,9 @@ struct object {
 		struct entry *items;
 		size_t n, cap;
 	} entries;
-	int64_t ranks;   /* processes that run the object together; 1: one alone */
-	int64_t scratch; /* bytes per worker, largest of all functions */
+	int64_t weight_bytes; /* of all weights of the module, as stored without padding; saturates */
+	int64_t ranks;        /* processes that run the object together; 1: one alone */
+	int64_t scratch;      /* bytes per worker, largest of all functions */
 	bool emits_c; /* emits C text: no cpuid checks, since the C compiler's user chooses the processor */
 
 	struct {
