@@ -228,6 +228,7 @@ enum kb_dot {
 #define KB_DOT(op, name) KB_##op,
 #include "backends/kb/kb_ops.def"
 };
+const char *kb_dot_name(enum kb_dot dot); /* in dumps and messages: dot_u8s8 */
 enum kb_cmp {
 #define KB_CMP(op, name, sign) KB_##op,
 #include "backends/kb/kb_ops.def"

@@ -83,7 +83,6 @@ bool kb_has_side_effect(enum kb_opcode op);
 const char *kb_op_name(enum kb_opcode op);
 const char *kb_bin_name(enum kb_bin op);
 const char *kb_un_name(enum kb_un op);
-const char *kb_dot_name(enum kb_dot dot);
 bool kb_dot_is_float(enum kb_dot dot);
 bool kb_dot_is_2x2(enum kb_dot dot);
 /* True if the target has the dot product. DOT_U7S8 and DOT_U7S8_I16: false also where DOT_U8S8, which is better,

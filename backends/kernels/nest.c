@@ -603,14 +603,10 @@ bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
 /* The dot products of reduced precision; those of AMX are said by its tiles. */
 static void print_dot(const struct gemm *g, const struct nest *n, struct buf *out)
 {
-	static const char *const names[] = {
-#define KB_DOT(op, name) [KB_##op] = #name,
-#include "backends/kb/kb_ops.def"
-	};
 	if (g->lowp.is_on && n->order != NEST_AMX)
-		buf_printf(out, ", %s%s", names[n->dot.word], n->dot.is_emulated ? " (emulated)" : "");
+		buf_printf(out, ", %s%s", kb_dot_name(n->dot.word), n->dot.is_emulated ? " (emulated)" : "");
 	if (n->dot.square_rows > 0)
-		buf_printf(out, ", %s from %d rows on", names[n->dot.square], n->dot.square_rows);
+		buf_printf(out, ", %s from %d rows on", kb_dot_name(n->dot.square), n->dot.square_rows);
 }
 
 void nest_print(const struct gemm *g, const struct nest *n, struct buf *out)
