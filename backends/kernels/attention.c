@@ -517,7 +517,7 @@ static void emit_head(const struct attention *a, const struct schedule *l,
 		share_of_blocks = find_share_blocks(a, l, limits, &lo, &hi);
 	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
 	const struct attention_head h = attention_find_head(a, b, key_head);
-	int64_t most = (a->br + a->mr - 1) / a->mr * a->mr;
+	int64_t most = ceil_div(a->br, a->mr) * a->mr;
 	struct kb_val first = kb_loop(k, "row", lo, hi, most, KB_NONEMPTY);
 	struct kb_val n = kb_min(k, kb_sub(k, hi, first), kb_index(k, most));
 	const struct attention_task t = attention_find_task(a, limits, first, n);

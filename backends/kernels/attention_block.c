@@ -74,7 +74,7 @@ static struct rows advance(struct kb *k, struct rows now, struct kb_val row, str
 /* Prefetch distance in rows, full panels. */
 static int64_t prefetch_rows(int64_t bytes)
 {
-	return panel_round_up((PREFETCH_BYTES + bytes - 1) / bytes);
+	return panel_round_up(ceil_div(PREFETCH_BYTES, bytes));
 }
 
 /* Before a tile of `rows` rows reads panels of keys. One row: prefetches whole panels at once. More rows: sets ahead[]
@@ -737,7 +737,7 @@ static void emit_values(const struct attention *a, const struct attention_block 
 		attention_amx_values(a, b, t, rows);
 		return;
 	}
-	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_nr_vectors(a, rows);
+	int all = (int)ceil_div(a->value_size, a->lanes), most = attention_nr_vectors(a, rows);
 	struct value_tile v = {
 	        .a = a, .block = b, .rows_of = t, .p = {.k = k, .rows = rows, .lanes = a->lanes}};
 	v.p.pairs = a->bf16_dot;

@@ -213,7 +213,7 @@ static void combine_row_by_items(const struct attention *a, const struct attenti
 	struct kb_val item = kb_item_id(k), column[COLUMNS], old_factor, new_factor, zero = kb_f32(k, 0);
 	struct kb_var max = kb_var(k, "max", KB_F32_T, kb_f32(k, -FLT_MAX));
 	struct kb_var sum = kb_var(k, "sum", KB_F32_T, zero), acc[COLUMNS];
-	int n = (int)((a->value_size + a->job->items - 1) / a->job->items);
+	int n = (int)ceil_div(a->value_size, a->job->items);
 	for (int c = 0; c < n; c++) {
 		column[c] = kb_add_const(k, item, c * a->job->items);
 		acc[c] = kb_var(k, "acc", KB_F32_T, zero);

@@ -549,8 +549,8 @@ static void divide_items(struct wg_attention *s)
 	s->column = kb_rem_const(k, s->item, columns);
 	s->first_row = kb_div_const(k, s->item, columns);
 	s->row_stride = ITEMS / columns;
-	s->n_rows = (int)((s->n.rows + s->row_stride - 1) / s->row_stride);
-	s->n_columns = (int)((s->a->value_size + ITEMS - 1) / ITEMS);
+	s->n_rows = (int)ceil_div(s->n.rows, s->row_stride);
+	s->n_columns = (int)ceil_div(s->a->value_size, ITEMS);
 	declare_partial(s, &s->max, &s->sum, s->acc);
 	if (!s->is_split)
 		declare_partial(s, &s->all_max, &s->all_sum, s->all);

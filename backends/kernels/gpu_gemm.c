@@ -847,7 +847,7 @@ static void emit_tiles(struct wg_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	int64_t n_blocks = l->norm.after ? 1 : (l->gemm.columns.panels + g->nc - 1) / g->nc;
+	int64_t n_blocks = l->norm.after ? 1 : ceil_div(l->gemm.columns.panels, g->nc);
 	struct kb_val m_tiles = kb_div_const(k, kb_add_const(k, l->rows, g->rows - 1), g->rows);
 	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
 	for (int i = 0; i < g->n_acc; i++)

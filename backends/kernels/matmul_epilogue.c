@@ -418,7 +418,7 @@ static bool choose_n_block(struct linear *l, const struct matmul_ranges *p)
 	if (unit > UNIT_MAX)
 		return false;
 	l->gemm.columns.unit = unit;
-	l->gemm.columns.nc = (int)((MATMUL_NC + unit - 1) / unit * unit);
+	l->gemm.columns.nc = (int)(ceil_div(MATMUL_NC, unit) * unit);
 	return true;
 }
 

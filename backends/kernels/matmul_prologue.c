@@ -520,7 +520,7 @@ static void quantize_row(struct span *s)
 	struct kb *k = l->k;
 	int64_t block = l->gemm.lowp.to.block, dot_block_k = l->gemm.lowp.layout.block;
 	block = block > 0 && block < l->gemm.depth ? block : l->gemm.depth;
-	int64_t full = l->gemm.depth / block, dot_blocks = (block + dot_block_k - 1) / dot_block_k;
+	int64_t full = l->gemm.depth / block, dot_blocks = ceil_div(block, dot_block_k);
 	zero_last_line(s, l->gemm.depth);
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
 	struct kb_val from = kb_mul_const(k, i, block);

@@ -177,7 +177,7 @@ void matmul_skinny(const struct linear *l)
 	struct kb *k = l->k;
 	const struct matmul_columns *c = &l->gemm.columns;
 	struct kb_val hi, unit = kb_index(k, c->unit), panels = kb_index(k, c->panels), zero = kb_index(k, 0);
-	struct kb_val lo = eval_worker_range(l->eval, kb_index(k, (c->panels + c->unit - 1) / c->unit), &hi);
+	struct kb_val lo = eval_worker_range(l->eval, kb_index(k, ceil_div(c->panels, c->unit)), &hi);
 	struct kb_val first = kb_mul(k, lo, unit), end = kb_min(k, kb_mul(k, hi, unit), panels);
 	if (l->gemm.rows_lo < 1)
 		kb_if(k, kb_cmp(k, KB_GT, l->rows, zero));

@@ -326,7 +326,7 @@ struct kb_val rowwise_acc_reduce(struct rowwise *r, const struct rowwise_acc *a)
 	if (r->items > 1)
 		return rowwise_items_reduce(r, a->op, all);
 	/* accumulators that a pass over the row can use */
-	int64_t chunks = r->width < 0 ? ROWWISE_UNROLL : (r->width + r->lanes - 1) / r->lanes;
+	int64_t chunks = r->width < 0 ? ROWWISE_UNROLL : ceil_div(r->width, r->lanes);
 	for (int i = 1; i < ROWWISE_UNROLL && i < chunks; i++)
 		all = kb_bin(k, a->op, kb_get(k, a->slot[i]), all);
 	if (r->lanes > 1)
@@ -450,7 +450,7 @@ static int vector_lanes(const struct rowwise *r)
  * passes: at most half of the registers. */
 static bool fits_registers(const struct rowwise *r)
 {
-	int64_t chunks = (r->width + r->lanes - 1) / r->lanes;
+	int64_t chunks = ceil_div(r->width, r->lanes);
 	return r->items == 1 && !is_masked(r) && !rowwise_has_quant_blocks(r) && r->width >= 0 &&
 	       chunks <= ROWWISE_REGISTER_CHUNKS && 2 * chunks <= kb_caps(r->k)->registers && !r->is_staged &&
 	       r->out_lanes == r->lanes;

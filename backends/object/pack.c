@@ -20,6 +20,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "ir/core/view.h"
 #include "ir/support/memory.h"
 #include "ir/support/strmap.h"
 #include "ir/target/tile.h"
@@ -138,13 +139,10 @@ static bool is_mask(const struct ir_module *m, const struct ir_weight *w)
 		const struct ir_func *f = m->funcs.items[n];
 		for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 			for (size_t i = 0; i < it.op->n_operands; i++) {
-				const struct ir_op *def = ir_def(f, it.op->operands[i]);
-				while (def != NULL && ir_op_has(def->code, TRAIT_VIEW))
-					def = ir_def(f, def->operands[0]);
-				if (ir_op_has(it.op->code, TRAIT_VIEW) || def == NULL ||
-				    def->code != OP_weight ||
-				    strcmp(((const struct attrs_weight *)def->attrs)->weight->name,
-				           w->name) != 0)
+				const struct ir_weight *read =
+				        ir_weight_of(f, ir_view_base(f, it.op->operands[i]));
+				if (ir_op_has(it.op->code, TRAIT_VIEW) || read == NULL ||
+				    strcmp(read->name, w->name) != 0)
 					continue;
 				if (it.op->code != OP_attention || i != OPERAND(attention, bias))
 					return false;
@@ -323,7 +321,7 @@ static enum tfmc_status pack_panels(struct worker *k, const struct unit *u, int6
 {
 	const struct ir_weight *w = u->layout->weight;
 	enum ir_dtype t = ir_format(w->format)->dtype;
-	int64_t panels = (u->rows + PANEL - 1) / PANEL, n_u32 = panel_row_count(t, u->columns) * PANEL;
+	int64_t panels = ceil_div(u->rows, PANEL), n_u32 = panel_row_count(t, u->columns) * PANEL;
 	int64_t pitch = u->columns * weight_element_bytes(w);
 	*bytes = panels * n_u32 * (int64_t)sizeof(uint32_t);
 	TFMC_TRY(eval_elements(k, u));
@@ -498,8 +496,7 @@ static bool reserve_quants(struct worker *k, enum ir_format f, int64_t columns, 
 static enum tfmc_status pack_quantized(struct worker *k, const struct unit *u, int64_t *bytes)
 {
 	const struct ir_weight *w = u->layout->weight;
-	int64_t panel = quant_panel_layout(w->format, u->columns).bytes,
-	        panels = (u->rows + PANEL - 1) / PANEL;
+	int64_t panel = quant_panel_layout(w->format, u->columns).bytes, panels = ceil_div(u->rows, PANEL);
 	*bytes = panels * panel;
 	if (!reserve_quants(k, w->format, u->columns, u->rows) || !buffer_reserve(&k->packed, *bytes + 1))
 		return TFMC_NO_MEMORY;

@@ -313,11 +313,9 @@ static bool lower_binary(struct lowering *lw, const struct expr *e, struct lower
 	if (try_scale(lw, e, &a, &b, out))
 		return !irb_failed(lw->b);
 	/* the operand that is no number first: it is the type of the other, or several values, which is reported */
-	bool b_first = a.kind == LOWERED_SCALAR;
-	struct ir_value like = b_first ? b.v : a.v;
-	if (!lower_splat(lw, e->loc, b_first ? &b : &a, like) ||
-	    !lower_splat(lw, e->loc, b_first ? &a : &b, like) ||
-	    !lower_broadcast_pair(lw, e->loc, &a.v, &b.v))
+	struct lowered *like = a.kind == LOWERED_SCALAR ? &b : &a;
+	if (!lower_splat(lw, e->loc, like, like->v) || !lower_splat(lw, e->loc, &a, like->v) ||
+	    !lower_splat(lw, e->loc, &b, like->v) || !lower_broadcast_pair(lw, e->loc, &a.v, &b.v))
 		return false;
 	return lower_arithmetic(lw, e, a.v, b.v, out);
 }

@@ -174,7 +174,7 @@ struct activation_row_layout activation_row_layout(enum ir_format f, struct acti
 {
 	int64_t block = quant_dot_block(f, r, depth);
 	struct activation_row_layout row = {.block = block > 0 ? block : depth};
-	row.blocks = (depth + row.block - 1) / row.block;
+	row.blocks = ceil_div(depth, row.block);
 	row.corrections = round_up(r.bf16 ? 2 * depth : depth, PANEL_ROW_BYTES);
 	int64_t bytes = r.bf16 ? 0 : 4 * row.blocks; /* of one value for each block */
 	row.scales = row.corrections + bytes;

@@ -29,7 +29,7 @@
 /* n rounded up to full panels. */
 static inline int64_t panel_round_up(int64_t n)
 {
-	return (n + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS;
+	return ceil_div(n, PANEL_COLUMNS) * PANEL_COLUMNS;
 }
 
 /*
