@@ -7,58 +7,45 @@
 #include <stdlib.h>
 
 #include "backends/kernels/nest.h"
+#include "tests/support/random/rng.h"
 
 #define CASES 4000 /* of each target */
 
-/* xorshift64*: the same cases on every machine. */
-static uint64_t next(uint64_t *s)
-{
-	*s ^= *s >> 12;
-	*s ^= *s << 25;
-	*s ^= *s >> 27;
-	return *s * 2685821657736338717u;
-}
-
-static int64_t between(uint64_t *s, int64_t lo, int64_t hi)
-{
-	return lo + (int64_t)(next(s) % (uint64_t)(hi - lo + 1));
-}
-
 /* A number up to 2^bits, small ones as often as large ones. */
-static int64_t any_size(uint64_t *s, int bits)
+static int64_t any_size(struct rng *s, int bits)
 {
-	return between(s, 1, (int64_t)1 << between(s, 0, bits));
+	return rng_between(s, 1, (int64_t)1 << rng_between(s, 0, bits));
 }
 
 /* A GEMM of format f; a: the attributes of its group. */
-static struct gemm random_gemm(uint64_t *s, const struct target *t, enum ir_format f, struct attrs_group *a)
+static struct gemm random_gemm(struct rng *s, const struct target *t, enum ir_format f, struct attrs_group *a)
 {
 	struct gemm g = {.target = t, .caps = kb_caps_of(t), .attrs = a};
-	const struct activation_quant to = {.bf16 = next(s) % 2, .block = next(s) % 2 ? 32 : 0};
+	const struct activation_quant to = {.bf16 = rng_next(s) % 2, .block = rng_next(s) % 2 ? 32 : 0};
 	g.depth = any_size(s, 13);
 	g.panel = panel_of(f, g.depth);
 	g.columns = (struct matmul_columns){.n = any_size(s, 13), .unit = 1, .nc = MATMUL_NC, .mats = 1};
 	g.columns.panels = ceil_div(g.columns.n, MATMUL_PANEL);
-	g.rows_lo = between(s, 0, 40);
-	g.rows_hi = next(s) % 4 ? g.rows_lo + any_size(s, 11) : g.rows_lo + !g.rows_lo;
-	if (next(s) % 2 && quant_dot_block(f, to, g.depth) >= 0)
+	g.rows_lo = rng_between(s, 0, 40);
+	g.rows_hi = rng_next(s) % 4 ? g.rows_lo + any_size(s, 11) : g.rows_lo + !g.rows_lo;
+	if (rng_next(s) % 2 && quant_dot_block(f, to, g.depth) >= 0)
 		g.lowp = (struct matmul_lowp){true, to, activation_row_layout(f, to, g.depth)};
-	g.value.is_on = f == FORMAT_PLAIN && next(s) % 2;
-	g.value.has_n = g.value.is_on && next(s) % 2;
-	g.value.has_depth = g.value.is_on && next(s) % 2;
-	g.value.is_n_adjacent = g.value.is_on && next(s) % 2;
+	g.value.is_on = f == FORMAT_PLAIN && rng_next(s) % 2;
+	g.value.has_n = g.value.is_on && rng_next(s) % 2;
+	g.value.has_depth = g.value.is_on && rng_next(s) % 2;
+	g.value.is_n_adjacent = g.value.is_on && rng_next(s) % 2;
 	g.value.dtype = DT_F32;
 	if (g.value.has_n)
 		g.columns.n = panel_round_up(g.columns.n);
-	g.is_k_adjacent = next(s) % 2;
-	g.makes_x = g.lowp.is_on || (!g.value.is_on && next(s) % 2);
-	g.has_norm_after = next(s) % 4 == 0;
-	g.needs_c_buffer = g.value.has_n || next(s) % 2;
-	g.may_list_rows = !g.value.is_on && next(s) % 4 == 0;
+	g.is_k_adjacent = rng_next(s) % 2;
+	g.makes_x = g.lowp.is_on || (!g.value.is_on && rng_next(s) % 2);
+	g.has_norm_after = rng_next(s) % 4 == 0;
+	g.needs_c_buffer = g.value.has_n || rng_next(s) % 2;
+	g.may_list_rows = !g.value.is_on && rng_next(s) % 4 == 0;
 	g.weight_bytes = any_size(s, 34);
 	/* scratch of full cache lines: the chooser rounds up to them between two copies */
 	*a = (struct attrs_group){.br = any_size(s, 9),
-	                          .kc = next(s) % 2 ? target_gemm_kc(t) : 0,
+	                          .kc = rng_next(s) % 2 ? target_gemm_kc(t) : 0,
 	                          .scratch = 64 * any_size(s, 16)};
 	return g;
 }
@@ -140,11 +127,11 @@ static void check_k_loop(const struct gemm *g, const struct nest *n, int rows, i
 START_TEST(covers_and_fits)
 {
 	const struct target *t = target_level_at((size_t)_i);
-	uint64_t s = 0x9e3779b97f4a7c15u + (uint64_t)_i;
+	struct rng s = rng_seed((uint64_t)_i);
 	int chosen = 0, skinny = 0;
 	for (int i = 0; t && i < CASES; i++) {
 		struct attrs_group a;
-		struct gemm g = random_gemm(&s, t, (enum ir_format)(next(&s) % IR_N_FORMATS), &a);
+		struct gemm g = random_gemm(&s, t, (enum ir_format)(rng_next(&s) % IR_N_FORMATS), &a);
 		struct nest n;
 		if (!nest_choose(&g, 0, &n))
 			continue; /* scratch is too small */
