@@ -43,7 +43,7 @@ struct row_loop {
 	struct eval *e;
 	struct kb_val lo, hi; /* elements [lo, hi), not aligned */
 	int lanes;
-	int vectors;           /* 1, 2 or 4: vectors that a turn of the main loop computes at once */
+	int vectors;           /* 1, 2 or 4: vectors that an iteration of the main loop computes at once */
 	struct eval_point *at; /* index[last] and vec are set for the body */
 	void (*body)(void *user, struct eval *e, const struct eval_point *at);
 	void *user;

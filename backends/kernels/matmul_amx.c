@@ -7,7 +7,7 @@
  * serializes outstanding loads (about 1000 cycles if operands come from L2), so K is blocked until the k-rows of two
  * panels stay in L1 while all row tiles of the M block pass. Each row tile prefetches its share of the next k-rows
  * into L2, since L1 is full. A tile always has 16 rows: those beyond the last row of x are whatever scratch contains,
- * and their results are never read. Remainder k-rows are copied and padded with zeros. Integer sums are scaled after
+ * and their results are never read. Remainder k-rows are copied and padded with zeros. Accumulators are scaled after
  * all of K.
  *
  * By dot blocks (int8 with a scale for each block): an N block is dequantized to signed bytes in scratch
@@ -24,7 +24,7 @@
 
 #define CHUNK_ROWS  KB_TILE_ROWS
 #define CHUNK_BYTES (CHUNK_ROWS * PANEL_ROW_BYTES)
-#define PANELS      2 /* panels of a group: with two row tiles, 2 x 2 tiles of sums */
+#define PANELS      2 /* panels of a group: with two row tiles, 2 x 2 tiles of accumulators */
 
 /* A group of panels that one loop nest multiplies. */
 struct panel_group {
@@ -47,7 +47,7 @@ struct k_block {
 static int64_t k_rows(const struct linear *l)
 {
 	int per_k_row = l->gemm.panel.k_per_line;
-	return (l->gemm.depth + per_k_row - 1) / per_k_row;
+	return ceil_div(l->gemm.depth, per_k_row);
 }
 
 /* Chunks that have all 16 k-rows; the others are copied by copy_k_tail. */

@@ -45,7 +45,7 @@ struct matmul_value {
 	        depth; /* N and K where the call has them, which gemm.columns.n and gemm.depth bound; else none */
 };
 
-/* Copies and sums of the nest in scratch, of sums and AMX perhaps on the stack; none: the nest has no such copy. */
+/* Copies and accumulators of the nest in scratch, the latter perhaps on the stack; none: the nest has no such copy. */
 struct matmul_buffers {
 	struct kb_val x;       /* [nest.x.rows][row]: rows that the prologue made */
 	struct kb_val f32_row; /* f32 [K]: a row before it is quantized */
@@ -53,7 +53,7 @@ struct matmul_buffers {
 	        b; /* [panels][K or kc][16]: quants of an N block dequantized, or columns of a value packed */
 	struct kb_val c;                    /* [nest.c.rows][nest.c.width] */
 	struct kb_val repacked_x, repacked; /* i16 [rows][2][bytes of a row]; [panels][nest.repack.bytes] */
-	struct kb_val dot;  /* AMX by dot blocks: i32 [16][16], where a tile stores its sums */
+	struct kb_val dot;  /* AMX by dot blocks: i32 [16][16], where a tile stores its accumulators */
 	struct kb_val tail; /* AMX: the last k-rows of B, padded with zeros to a full tile */
 };
 
@@ -141,7 +141,7 @@ static inline bool matmul_has_constant_k(const struct linear *l)
 }
 
 /* ---- matmul_microkernel.c ---- */
-/* Emits a register tile: the K loop, then its epilogue, or stores the sums in the C buffer. */
+/* Emits a register tile: the K loop, then its epilogue, or stores the accumulators in the C buffer. */
 void matmul_microkernel(const struct linear *l, const struct matmul_block *s, const struct matmul_tile *t);
 /* Number of row `row` of the M block: that in the row list, if any. */
 struct kb_val matmul_listed_row(const struct linear *l, struct kb_val row);
@@ -201,12 +201,13 @@ struct matmul_lowp_tile {
 	int half;
 	const struct matmul_prefetch *prefetch;
 	struct kb_val repacked_x, repacked_w; /* rows of x (i16) and first panel, repacked; or none */
-	struct kb_var acc[MATMUL_ACC_MAX];    /* i32 sums of the dot block */
-	struct kb_var acc16[MATMUL_ACC_MAX]; /* i16 sums of a chunk of 32 elements, where they fit; or none */
+	struct kb_var acc[MATMUL_ACC_MAX];    /* i32, of the dot block */
+	struct kb_var acc16[MATMUL_ACC_MAX];  /* i16, of a chunk of 32 elements, where they fit; or none */
 	struct kb_val x_words[MATMUL_X_VECTORS]
 	                     [MATMUL_ROWS_MAX]; /* live vectors of x for multiplies by element */
 };
-/* K loops. int8: sums of a dot block in i32, scaled and added to p->sum. bf16: pairs, summed in f32. */
+/* K loops. int8: accumulators of a dot block are i32, scaled and added to p->sum. bf16: pairs, accumulated
+ * in f32. */
 void matmul_int8_loop(struct matmul_lowp_tile *c);
 void matmul_bf16_loop(struct matmul_lowp_tile *c);
 /* sum + scale_x scale_w integers (+ minimum_w sum_x) of dot block `dot_block`, for row m. */
@@ -229,7 +230,7 @@ void matmul_amx_block(const struct linear *l, const struct matmul_block *s);
 void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
 
 /* ---- copies for many rows (matmul_prologue.c) ---- */
-/* Addresses of the copies and sums of the nest (l->buf); begins AMX. */
+/* Addresses of the copies and accumulators of the nest (l->buf); begins AMX. */
 void matmul_bind_buffers(struct linear *l);
 /* Dequantizes, or packs, the block's K range into the B buffer; returns the block that reads it. */
 struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct matmul_block *s);

@@ -47,7 +47,7 @@ struct matmul_lowp {
 struct gemm {
 	const struct target *target;
 	struct kb_caps caps;             /* of the target */
-	const struct attrs_group *attrs; /* tile, blocks and scratch that the group asks for */
+	const struct attrs_group *attrs; /* tile, blocks and scratch: attributes of the group */
 	int64_t rows_lo, rows_hi; /* bounds of M; of experts, when their nest is chosen, of an M block */
 	int64_t depth;            /* K, or its bound (value.has_depth) */
 	struct panel panel;       /* layout of B */
@@ -187,8 +187,7 @@ struct nest_tile {
 
 /*
  * Chooses the nest of g. expert_rows: 0, or the most rows of an M block of those that select an expert; the row bounds
- * of g become those of the M block. False: the sizes that the group asks for exceed limits, or its scratch is too
- * small.
+ * of g become those of the M block. False: sizes in the attributes exceed limits, or scratch is too small.
  */
 bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n);
 /* Appends the nest in words, of one line: the loops from the outermost, then where B, x and C are. */

@@ -323,7 +323,7 @@ static bool length_after_call(const struct call *c, struct ir_value pos, struct 
 }
 
 /* Maps positions to rows of the table: sequences longer than short_rows use the part after the first `short_rows`
- * rows, that of the long factors. All positions of a sequence turn by the same factors. */
+ * rows, that of the long factors. All positions of a sequence are rotated by the same factors. */
 static bool select_table_part(const struct call *c, int64_t short_rows, struct ir_value lengths,
                               struct ir_value *pos)
 {
