@@ -40,15 +40,19 @@ static int panel_vectors(const struct gemm *g)
 
 /* ---- the main register tile ---- */
 
+int64_t nest_mr(const struct target *t, const struct attrs_group *s, enum ir_dtype stored)
+{
+	return s->mr > 0 ? s->mr : register_tile_mr(t, target_register_tile(t), stored);
+}
+
 /* mr, nr and lanes: the group's attributes, else the target's model. False: they exceed the limits. */
 static bool choose_tile(const struct gemm *g, struct nest *n)
 {
 	const struct attrs_group *s = g->attrs;
 	const struct target *t = g->target;
-	const struct register_tile tile = target_register_tile(t);
 	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
-	        mr = s->mr > 0 ? s->mr : register_tile_mr(t, tile, ir_format(g->panel.format)->dtype);
-	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
+	        mr = nest_mr(t, s, ir_format(g->panel.format)->dtype),
+	        nr = s->nr > 0 ? s->nr : target_register_tile(t).nr;
 	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
 	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL ||
 	    MATMUL_PANEL % lanes != 0 || mr * (nr / lanes) > MATMUL_ACC_MAX)
@@ -162,13 +166,12 @@ static bool dequantizes_inline(const struct gemm *g, const struct nest *n)
 }
 
 /* Reads the panels of a value where they are stored: packing would cost more than the only row tile that reads them. A
- * partial panel is packed, since nothing may be read beyond it. False: rows are too many, neighbours along N are not
- * neighbours in memory, or a panel of all of K exceeds scratch. */
+ * partial panel is packed. False: B is packed (value_is_read_unpacked), or no value. */
 static bool choose_stored(const struct gemm *g, struct nest *n)
 {
-	const struct attrs_group *s = g->attrs;
-	if (!g->value.is_on || g->rows_hi > n->mr || !g->value.is_n_adjacent ||
-	    (gemm_has_partial_panel(g) && (s->scratch - n->x.bytes) / PANEL_ROW_BYTES < g->depth))
+	const struct value_panels b = {g->rows_hi, g->depth, g->value.is_n_adjacent,
+	                               gemm_has_partial_panel(g)};
+	if (!g->value.is_on || !value_is_read_unpacked(&b, n->mr, g->attrs->scratch - n->x.bytes))
 		return false;
 	n->b.source = NEST_STORED;
 	n->b.copy = n->b.stored = panel_of(FORMAT_PLAIN, g->depth);

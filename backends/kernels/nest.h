@@ -185,6 +185,8 @@ struct nest_tile {
 	bool is_unmasked; /* codebook indices keep high bits, which the lookup ignores */
 };
 
+/* Rows of the main register tile: the attribute of the group, else the target's model for weights stored as that. */
+int64_t nest_mr(const struct target *t, const struct attrs_group *s, enum ir_dtype stored);
 /*
  * Chooses the nest of g. expert_rows: 0, or the most rows of an M block of those that select an expert; the row bounds
  * of g become those of the M block. False: sizes in the attributes exceed limits, or scratch is too small.

@@ -148,6 +148,22 @@ struct tile_unpacked_bytes {
 bool tile_unpacked_bytes(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth,
                          struct tile_unpacked_bytes *out);
 
+/*
+ * B [K, N] of op matmul, a value that is not packed before the call. Panels of all of K are packed in scratch, except
+ * that the rows of one register tile, which read B once, read full panels where B is stored.
+ */
+struct value_panels {
+	int64_t rows, depth; /* M, at most; K, or its bound */
+	bool is_n_adjacent;  /* neighbours along N are neighbours in memory */
+	bool has_partial; /* the last panel may have fewer than PANEL_COLUMNS columns, beyond which nothing is read */
+};
+/* True if register tiles of mr rows read full panels where B is stored, and `scratch` bytes hold the partial one. */
+static inline bool value_is_read_unpacked(const struct value_panels *b, int64_t mr, int64_t scratch)
+{
+	return b->is_n_adjacent && b->rows <= mr &&
+	       (!b->has_partial || b->depth <= scratch / PANEL_ROW_BYTES);
+}
+
 /* Register tile of a GEMM: mr rows of C times nr columns. */
 struct register_tile {
 	int mr, nr;

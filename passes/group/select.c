@@ -196,35 +196,35 @@ static void select_dequantized_panels(const struct target *t, int64_t depth, str
 		a->scratch = C_BUFFER_BYTES + a->kc * row_bytes;
 }
 
-/* Op matmul: whether the rows of one register tile read full panels of b where it is stored, since neighbours along N
- * are neighbours in memory. */
-static bool reads_in_place(const struct rebuild *r, const struct ir_op *root, int64_t mr)
+/* Op matmul: panels of its operand b, of `depth` K elements. A view that is not resolved counts as not adjacent. */
+static struct value_panels value_panels_of(const struct rebuild *r, const struct ir_op *root, int64_t depth)
 {
 	struct ir_dims *dims = r->in->dims;
 	const struct ir_type *y = ir_type_of(r->f, root->results[0]);
 	int n_axis = y->rank - (((const struct attrs_matmul *)root->attrs)->tb ? 2 : 1);
+	int64_t n;
+	struct value_panels v = {.depth = depth};
 	struct ir_view b;
-	if (!ir_view_resolve(r->in, r->f, root->operands[1], &b) || !ir_dim_equals(b.stride[n_axis], 1))
-		return false;
+	if (!ir_view_resolve(r->in, r->f, root->operands[1], &b))
+		return v;
 	bool is_repeated = true; /* then rows of all products may be rows of one */
 	for (int i = 0; i < y->rank - 2; i++)
 		is_repeated = is_repeated && (ir_dim_equals(b.size[i], 1) || ir_dim_equals(b.stride[i], 0));
-	const struct ir_dim *rows =
-	        is_repeated ? ir_type_count_range(dims, y, 0, y->rank - 1) : y->dims[y->rank - 2];
-	return ir_dim_hi(dims, rows) <= mr;
+	v.rows = ir_dim_hi(dims,
+	                   is_repeated ? ir_type_count_range(dims, y, 0, y->rank - 1) : y->dims[y->rank - 2]);
+	v.is_n_adjacent = ir_dim_equals(b.stride[n_axis], 1);
+	v.has_partial = !ir_dim_is_const(y->dims[y->rank - 1], &n) || n % PANEL_COLUMNS != 0;
+	return v;
 }
 
-/* Scratch of a product of two values: panels of an N block; of one that is read in place the partial panel, if any. */
+/* Scratch of a product of two values: panels of an N block, or the partial one of a value that is read in place. */
 static void select_value_panels(const struct rebuild *r, const struct ir_op *root, const struct problem *w,
                                 struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
-	const struct ir_type *y = ir_type_of(r->f, root->results[0]);
-	int64_t n;
-	bool has_partial = !ir_dim_is_const(y->dims[y->rank - 1], &n) || n % PANEL_COLUMNS != 0;
-	bool fits = !has_partial || w->k <= t->l2_bytes / 2 / PANEL_ROW_BYTES;
-	if (fits && reads_in_place(r, root, a->mr))
-		a->scratch = has_partial ? w->k * PANEL_ROW_BYTES : 0;
+	const struct value_panels b = value_panels_of(r, root, w->k);
+	if (value_is_read_unpacked(&b, a->mr, t->l2_bytes / 2))
+		a->scratch = b.has_partial ? b.depth * PANEL_ROW_BYTES : 0;
 	else
 		select_dequantized_panels(t, w->k, a);
 }
