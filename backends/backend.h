@@ -138,10 +138,10 @@ uint64_t backend_code_bytes(const void *object, size_t bytes, const char *prefix
 
 /*
  * The module as one file of OpenCL C: all kernels, then the launches of its functions as a comment, for readers and for
- * hosts other than libtfmccl. `target` has ARCH_OPENCL. TFMC_INVALID after diagnostics.
+ * hosts other than libtfmccl. `target` has ARCH_OPENCL; remarks: as in the options. TFMC_INVALID after diagnostics.
  */
 TFMC_MUST_USE enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module *planned,
-                                              const struct target *target, struct buf *out);
+                                              const struct target *target, bool remarks, struct buf *out);
 
 /* ---- sizes, before code generation ---- */
 struct backend_function_sizes {

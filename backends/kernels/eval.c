@@ -352,22 +352,6 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 	return kb_add(k, sum, kb_add(k, panel, column));
 }
 
-/* i is known in the call only, so the half is selected by a shift, and the low half is masked off. */
-struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,
-                                  int lanes)
-{
-	struct kb_val pair = kb_load(k, KB_TYPE(KB_I32, lanes), ptr, at, 0, 0);
-	struct kb_val odd = kb_bin(k, KB_REM, kb_cvt(k, i, KB_I32), kb_i32(k, 2));
-	/* the element becomes the high half of an f32: shift by 16 if it is the low half */
-	struct kb_val by = kb_mul(k, kb_sub(k, kb_i32(k, 1), odd), kb_i32(k, 16));
-	struct kb_val high = kb_i32(k, -65536);
-	if (lanes > 1) {
-		by = kb_splat(k, by, lanes);
-		high = kb_splat(k, high, lanes);
-	}
-	return kb_bitcast(k, kb_bin(k, KB_AND, kb_bin(k, KB_SHL, pair, by), high), KB_F32);
-}
-
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
 
 /* Lanes along K are not neighbours in panels, whose rows are 16 columns: one element after the other. */
@@ -427,7 +411,7 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	}
 	int lanes = p->vec == row ? e->lanes : 1;
 	if (pairs)
-		return eval_load_bf16_pair(k, t->t.ptr, at, i, lanes);
+		return panel_load_bf16(k, t->t.ptr, at, i, lanes);
 	struct kb_val raw = kb_load(k, KB_TYPE(eval_stored_scalar(t->t.dtype), lanes), t->t.ptr, at, 0, 0);
 	return from_stored(e, t->t.dtype, raw);
 }

@@ -120,10 +120,6 @@ bool eval_vectorizes(struct eval *e, struct ir_value v, int axis);
 const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v);
 /* Element offset of the point, without axis p.vec. */
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
-/* Element i of K of `lanes` columns of a bf16 panel (ir/target/tile.h) as f32. at: offset of the u32 that holds
- * elements 2 (i / 2) and 2 (i / 2) + 1 of the first column. */
-struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,
-                                  int lanes);
 /* Stores value, a scalar or a vector like that of eval_value, as element p of t, in the type of t. */
 void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_point *p, struct kb_val value);
 /* Evaluates and stores an output at p. */

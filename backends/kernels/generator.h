@@ -9,6 +9,7 @@
 #define TFMC_BACKENDS_KERNELS_GENERATOR_H
 
 #include "backends/kernels/eval.h"
+#include "backends/kernels/gpu_nest.h"
 
 /* The kernel being generated. */
 struct kernel {
@@ -33,10 +34,6 @@ bool kernel_linear(struct kernel *g);
 bool kernel_expert_linear(struct kernel *g);
 /* kernel_linear by work-groups: GPU_ITEMS work-items compute a tile together (gpu_gemm.c). */
 bool kernel_workgroup_linear(struct kernel *g);
-#define GPU_ITEMS   64
-#define GPU_COLUMNS 64 /* columns of a tile for many rows; for few rows a tile is one panel of 16 */
-/* Rows of a tile for at most `rows` rows: 8, 16, 32 or 64. */
-int64_t kernel_workgroup_linear_rows(int64_t rows);
 
 /* A loop along the last axis: full vectors, then scalar remainder. `body` is emitted for each. */
 struct row_loop {

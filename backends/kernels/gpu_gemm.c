@@ -6,77 +6,41 @@
  * all columns of its rows; the operand of the norm is stored where the result goes. Items whose row or column
  * does not exist store nothing, but reach all barriers.
  *
- * An item is one of the 64 work-items (GPU_ITEMS) of a work-group; a tile: rows x 64 columns (four panels of weights),
- * by the group. A K step is what is in local memory at a time: all items copy, wait at a barrier, multiply, and wait
- * again before the next step overwrites it. An N block is the columns whose results are in the C buffer when the
- * epilogue runs. gpu_ precedes functions that the shapes share.
+ * gpu_nest.h defines tile, item, K step and N block; all decisions are taken there, from struct gemm. All items copy a
+ * K step to local memory, wait at a barrier, multiply, and wait again before the next step overwrites it. The epilogue
+ * runs when the results of an N block are in the C buffer. gpu_ precedes functions that both kinds of tiles share.
  *
  * Many rows: an item has mr rows, 8 apart, and two vectors of 4 columns, 32 apart, so that neighbouring items read
- * neighbouring words of local memory. Few rows (`few`, skinny; at most 4): reading weights bounds the time. Tiles are
- * as narrow as the epilogue allows, so that there are many groups; the items of a group split K (split-K), each weight
- * is read by one item into registers, and partial results are added at the end in a fixed order. int8: where the
- * kernel before quantized x by blocks of 32, devices with dot4 multiply integers (kb_device_dot, known at run time): x
- * is quantized again, to the same quants. A block of x in local memory is X_WORDS words: 8 of quants, scale, scale *
- * sum.
+ * neighbouring words of local memory. Few rows (skinny; at most 4): the items of a group split K (split-K), each weight
+ * is read by one item into registers, and partial results are added at the end in a fixed order. int8: where the kernel
+ * before quantized x by blocks of 32, devices with dot4 multiply integers (kb_device_dot, known at run time): x is
+ * quantized again, to the same quants.
  *
  * Functions emit kernel IR: an `if` of C decides by facts of the model, kb_if in the call. eval_mark and eval_release
  * bracket what is cached in one scope of the emitted code.
  */
+#include "backends/kernels/gpu_nest.h"
 #include "backends/kernels/matmul_internal.h"
 #include "backends/kernels/rowwise.h"
 
-#define SIDE         8 /* items along rows, and along columns, of a tile */
-#define LANES        4 /* of a vector */
-#define ITEM_VECTORS 2 /* vectors of columns of an item, half a tile apart */
-#define MR_MAX       8
-#define ACC_MAX      (MR_MAX * ITEM_VECTORS)
-#define BLOCK        32 /* elements of a quant block */
-#define WORDS        (BLOCK / 4)
-/* Words of a quantized block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding. */
-#define X_WORDS 12
-
-/* Few rows: items divide K (see "few rows" below). */
-#define FEW_ROWS      4 /* of a tile */
-#define PANEL_VECTORS (MATMUL_PANEL / LANES)
-#define K_ITEMS       (GPU_ITEMS / PANEL_VECTORS) /* items along K */
-
 struct wg_matmul {
 	struct linear l;
-	bool is_few;
-	int mr;               /* rows of an item */
-	int64_t rows, panels; /* of a tile; the panels of both projections */
-	struct kb_val item;   /* local id */
-	struct kb_val row,
-	        column; /* of the item in the tile: item / 8, item % 8; few rows: item / 4, item % 4 */
-	/* Local memory. The C buffer [rows, width] of the N block is at 0. Operands are at element
-	 * `operands`: 0 where the block is one tile wide and rows are many, since C overwrites them. */
-	struct kb_val tile;
-	int64_t operands;
-	int64_t nc;                /* panels of an N block, of one projection */
-	int64_t width;             /* columns of the C buffer: full tiles of both projections */
-	struct kb_val first_panel; /* of the open N block */
-	struct kb_val before;      /* panels of the block before the open tile */
-	struct rowwise_tile norm;  /* rows of the tile, also for a norm after the product */
-	int n_acc;
-	struct kb_var acc[ACC_MAX]; /* f32 accumulators [mr][ITEM_VECTORS]; few rows: [rows][panels] */
-	bool has_int8;              /* x and weights are quantized */
-	struct kb_var dot[ACC_MAX]; /* i32 accumulators of a quant block */
+	const struct gpu_tile *tile;
+	struct kb_val item;             /* local id */
+	struct kb_val row, column;      /* item / tile->item_columns and the remainder */
+	struct kb_val local;            /* local memory */
+	struct kb_val first_panel;      /* of the open N block */
+	struct kb_val before;           /* panels of the block before the open tile */
+	struct rowwise_tile norm;       /* rows of the tile, also for a norm after the product */
+	struct kb_var acc[GPU_ACC_MAX]; /* f32 accumulators */
+	struct kb_var dot[GPU_ACC_MAX]; /* i32 accumulators of a quant block */
 };
 
-/* Part of x that an item copies in each K step of `step` elements: n vectors, or single elements, of one row
- * each. */
+/* The copy of x of an item, in each K step. */
 struct x_share {
-	bool is_vector;
-	int n;
-	int64_t step, per_row; /* vectors or elements in a row of a step */
-	struct kb_val row[16]; /* offset of the row in x, in elements */
+	const struct gpu_copy *copy;
+	struct kb_val row[GPU_COPIES_MAX]; /* offset in x of the row of each vector, in elements */
 };
-/* Elements between rows of a step in local memory: a vector of padding puts rows into other banks and keeps vectors
- * aligned. */
-static inline int64_t gpu_x_row_stride(int64_t step)
-{
-	return step + LANES;
-}
 /* Emits K elements [from, from + n), n <= step. gpu_loop_k: a loop over full steps, then the remainder. */
 typedef void gpu_step_fn(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n);
 
@@ -96,35 +60,41 @@ typedef void gpu_step_fn(struct wg_matmul *g, const struct x_share *x, struct kb
 static struct kb_val share_row(const struct wg_matmul *g, const struct x_share *x, int m)
 {
 	struct kb *k = g->l.k;
-	if (x->per_row >= GPU_ITEMS)
-		return kb_index(k, m / (x->per_row / GPU_ITEMS));
-	return kb_add_const(k, kb_div_const(k, g->item, x->per_row), m * (GPU_ITEMS / x->per_row));
+	int64_t per_row = x->copy->per_row;
+	if (per_row >= GPU_ITEMS)
+		return kb_index(k, m / (per_row / GPU_ITEMS));
+	return kb_add_const(k, kb_div_const(k, g->item, per_row), m * (GPU_ITEMS / per_row));
 }
 
 /* Position in its row of vector or element m of this item's share (share_row). */
 static struct kb_val share_at(const struct wg_matmul *g, const struct x_share *x, int m)
 {
 	struct kb *k = g->l.k;
-	if (x->per_row >= GPU_ITEMS)
-		return kb_add_const(k, g->item, m % (x->per_row / GPU_ITEMS) * GPU_ITEMS);
-	return kb_rem_const(k, g->item, x->per_row);
+	int64_t per_row = x->copy->per_row;
+	if (per_row >= GPU_ITEMS)
+		return kb_add_const(k, g->item, m % (per_row / GPU_ITEMS) * GPU_ITEMS);
+	return kb_rem_const(k, g->item, per_row);
 }
 
-/* Divides the elements of x of a step among the items and computes the offsets of their rows, before the loop over
- * steps, which share them; rows that do not exist are clamped to the last one, so that loads stay inside. */
-static struct x_share divide_x(struct wg_matmul *g, int64_t step, bool is_vector)
+/* Offset in x of row `row` of the tile, clamped to the last row. */
+static struct kb_val gpu_x_row_offset(const struct wg_matmul *g, struct kb_val row)
 {
 	const struct linear *l = &g->l;
-	struct kb *k = l->k;
-	struct x_share x = {.is_vector = is_vector, .step = step, .per_row = is_vector ? step / LANES : step};
-	x.n = (int)((g->rows * x.per_row + GPU_ITEMS - 1) / GPU_ITEMS);
-	for (int m = 0; m < x.n; m++) {
-		struct kb_val row = kb_add(k, g->norm.first, share_row(g, &x, m));
-		row = kb_min(k, row, kb_add_const(k, l->rows, -1));
-		size_t mark = eval_mark(l->eval);
-		struct eval_point p = matmul_point(l, row, kb_index(k, 0));
-		x.row[m] = eval_offset(l->eval, l->x, &p);
-		eval_release(l->eval, mark);
+	row = kb_add(l->k, g->norm.first, row);
+	row = kb_min(l->k, row, kb_add_const(l->k, l->rows, -1));
+	struct eval_point p = matmul_point(l, row, kb_index(l->k, 0));
+	return eval_offset(l->eval, l->x, &p);
+}
+
+/* The offsets of the rows of this item's share, before the loop over steps; rows that do not exist are clamped to the
+ * last one, so that loads stay inside. */
+static struct x_share bind_share(const struct wg_matmul *g, const struct gpu_copy *copy)
+{
+	struct x_share x = {.copy = copy};
+	for (int m = 0; m < copy->n; m++) {
+		size_t mark = eval_mark(g->l.eval);
+		x.row[m] = gpu_x_row_offset(g, share_row(g, &x, m));
+		eval_release(g->l.eval, mark);
 	}
 	return x;
 }
@@ -134,46 +104,45 @@ static struct x_share divide_x(struct wg_matmul *g, int64_t step, bool is_vector
 static void copy_share(struct wg_matmul *g, const struct x_share *x, int m, struct kb_val from)
 {
 	struct kb *k = g->l.k;
-	int lanes = x->is_vector ? LANES : 1;
+	int lanes = x->copy->lanes;
 	struct kb_val column = kb_mul_const(k, share_at(g, x, m), lanes);
 	struct kb_val element = kb_add(k, from, column);
-	if (!x->is_vector)
+	if (lanes == 1)
 		element = kb_min(k, element, kb_index(k, g->l.gemm.depth - 1));
 	struct kb_val at = kb_add(k, x->row[m], kb_mul(k, element, g->l.k_stride.v));
 	struct kb_val v = kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
-	struct kb_val to = kb_add(k, kb_mul_const(k, share_row(g, x, m), gpu_x_row_stride(x->step)), column);
-	kb_store(k, v, g->tile, to, g->operands, x->is_vector ? LANES * 4 : 0);
+	struct kb_val to = kb_add(k, kb_mul_const(k, share_row(g, x, m), g->tile->f32.x_row), column);
+	kb_store(k, v, g->local, to, g->tile->operands, lanes > 1 ? lanes * 4 : 0);
 }
 
-/* Copies x[first row .., from ..] to the operands [rows, gpu_x_row_stride(step)]. Elements at or beyond K
- * repeat others of the row. */
+/* Copies x[first row .., from ..] to the operands. Elements at or beyond K repeat others of the row. */
 static void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_val from)
 {
 	struct kb *k = g->l.k;
-	int64_t all = g->rows * x->per_row;
-	if (all < GPU_ITEMS) /* fewer elements than items */
-		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, all)));
-	for (int m = 0; m < x->n; m++)
+	bool is_partial = x->copy->items < GPU_ITEMS;
+	if (is_partial)
+		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, x->copy->items)));
+	for (int m = 0; m < x->copy->n; m++)
 		copy_share(g, x, m, from);
-	if (all < GPU_ITEMS)
+	if (is_partial)
 		kb_end_if(k);
 }
 
-/* Calls `emit` for all of K: in a loop for full steps, with vectors of x if they are contiguous, then for the
- * remainder with single elements, which are clamped to K. */
-static void gpu_loop_k(struct wg_matmul *g, int64_t step, gpu_step_fn *emit)
+/* Calls `emit` for all of K: in a loop for full steps, then for the remainder, whose single elements are clamped to
+ * K. */
+static void gpu_loop_k(struct wg_matmul *g, gpu_step_fn *emit)
 {
 	struct kb *k = g->l.k;
-	int64_t full = g->l.gemm.depth / step * step;
+	int64_t step = g->tile->f32.step, full = g->l.gemm.depth / step * step;
 	if (full > 0) {
-		const struct x_share x = divide_x(g, step, g->l.k_stride.is_const && g->l.k_stride.c == 1);
+		const struct x_share x = bind_share(g, &g->tile->f32.full);
 		struct kb_val from =
 		        kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), (int)step, KB_NONEMPTY);
 		emit(g, &x, from, step);
 		kb_end_loop(k);
 	}
 	if (full < g->l.gemm.depth) {
-		const struct x_share x = divide_x(g, step, false);
+		const struct x_share x = bind_share(g, &g->tile->f32.tail);
 		emit(g, &x, kb_index(k, full), g->l.gemm.depth - full);
 	}
 }
@@ -186,8 +155,8 @@ static struct kb_val gpu_panel(const struct wg_matmul *g, int i)
 {
 	const struct matmul_columns *c = &g->l.gemm.columns;
 	struct kb *k = g->l.k;
-	int64_t mat = c->mats > 1 ? i / g->nc : 0;
-	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - mat * g->nc);
+	int64_t mat = c->mats > 1 ? i / g->tile->nc : 0;
+	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - mat * g->tile->nc);
 	return kb_add_const(k, kb_min(k, at, kb_index(k, c->panels - 1)), mat * c->panels);
 }
 
@@ -197,55 +166,23 @@ static struct kb_val gpu_panel_at(const struct linear *l, struct kb_val panel)
 	return kb_ptr_add(l->k, l->w->t.ptr, kb_mul_const(l->k, panel, l->gemm.panel.bytes), 0);
 }
 
-/* Columns [column, column + 4) of K element i of a panel, as f32, by the layout of its format (ir/target/tile.h). */
-static struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, struct kb_val column,
-                                struct kb_val i)
-{
-	struct kb *k = l->k;
-	struct kb_val ptr = l->w->t.ptr, k_row = i;
-	if (l->gemm.panel.kind == PANEL_QUANTS)
-		return panel_dequantize(k, &l->gemm.panel, gpu_panel_at(l, panel), column, i, LANES);
-	if (l->gemm.panel.kind == PANEL_BF16_PAIRS)
-		k_row = kb_div_const(k, i, 2);
-	struct kb_val in_panel = kb_add(k, kb_mul_const(k, k_row, MATMUL_PANEL), column);
-	int64_t size = l->gemm.panel.bytes / (l->gemm.panel.kind == PANEL_F16 ? 2 : 4);
-	struct kb_val at = kb_add(k, kb_mul_const(k, panel, size), in_panel);
-	if (l->gemm.panel.kind == PANEL_BF16_PAIRS)
-		return eval_load_bf16_pair(k, ptr, at, i, LANES);
-	if (l->gemm.panel.kind == PANEL_F16)
-		return kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, LANES), ptr, at, 0, LANES * 2), KB_F32);
-	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);
-}
-
 /* ---- products ---- */
 
-#define STEP 16 /* K elements in local memory */
-
-/* Element of local memory where the weights of a step are: after those of x. */
-static int64_t w_begin(const struct wg_matmul *g)
-{
-	return g->operands + g->rows * gpu_x_row_stride(STEP);
-}
-
-/* Elements of local memory that a step needs. */
-static int64_t gpu_operands(const struct wg_matmul *g)
-{
-	return w_begin(g) - g->operands + STEP * GPU_COLUMNS;
-}
-
-/* Copies K elements [from, from + 16) of four panels to [STEP, 64]: an item has one vector of one K element of each
+/* Copies K elements [from, from + 16) of four panels to [16, 64]: an item has one vector of one K element of each
  * panel. Elements at or beyond K repeat the last one and are not multiplied. */
 static void copy_w(struct wg_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	struct kb_val k_row = kb_div_const(k, g->item, PANEL_VECTORS),
-	              column = kb_mul_const(k, kb_rem_const(k, g->item, PANEL_VECTORS), LANES);
+	struct kb_val k_row = kb_div_const(k, g->item, GPU_PANEL_VECTORS),
+	              column = kb_mul_const(k, kb_rem_const(k, g->item, GPU_PANEL_VECTORS), GPU_LANES);
 	struct kb_val element = kb_min(k, kb_add(k, from, k_row), kb_index(k, l->gemm.depth - 1));
 	struct kb_val to = kb_add(k, kb_mul_const(k, k_row, GPU_COLUMNS), column);
-	for (int i = 0; i < g->panels; i++) {
-		struct kb_val v = gpu_load_w(l, gpu_panel(g, i), column, element);
-		kb_store(k, v, g->tile, to, w_begin(g) + (int64_t)i * MATMUL_PANEL, LANES * 4);
+	for (int i = 0; i < g->tile->panels; i++) {
+		struct kb_val panel = gpu_panel(g, i);
+		struct kb_val v =
+		        panel_load_element(k, &l->gemm.panel, l->w->t.ptr, panel, column, element, GPU_LANES);
+		kb_store(k, v, g->local, to, g->tile->f32.w + (int64_t)i * MATMUL_PANEL, GPU_LANES * 4);
 	}
 }
 
@@ -254,34 +191,36 @@ static void copy_w(struct wg_matmul *g, struct kb_val from)
 static void multiply_f32(struct wg_matmul *g, struct kb_val at, int n)
 {
 	struct kb *k = g->l.k;
-	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	int64_t x_row = gpu_x_row_stride(STEP);
-	struct kb_val x[MR_MAX], from = kb_add(k, kb_mul_const(k, g->row, x_row), at);
-	for (int m = 0; m < g->mr; m++)
-		x[m] = kb_load(k, vec, g->tile, from, g->operands + m * SIDE * x_row, LANES * 4);
-	struct kb_val column = kb_mul_const(k, g->column, LANES);
+	struct kb_type vec = KB_TYPE(KB_F32, GPU_LANES);
+	int64_t x_row = g->tile->f32.x_row;
+	struct kb_val x[GPU_MR_MAX], from = kb_add(k, kb_mul_const(k, g->row, x_row), at);
+	for (int m = 0; m < g->tile->mr; m++)
+		x[m] = kb_load(k, vec, g->local, from, g->tile->operands + m * GPU_SIDE * x_row,
+		               GPU_LANES * 4);
+	struct kb_val column = kb_mul_const(k, g->column, GPU_LANES);
 	struct kb_val k_row = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
 	for (int i = 0; i < n; i++) {
-		for (int h = 0; h < ITEM_VECTORS; h++) {
-			int64_t disp = w_begin(g) + (int64_t)i * GPU_COLUMNS + (int64_t)h * SIDE * LANES;
-			struct kb_val w = kb_load(k, vec, g->tile, k_row, disp, LANES * 4);
-			for (int m = 0; m < g->mr; m++) {
-				struct kb_var sum = g->acc[m * ITEM_VECTORS + h];
-				struct kb_val e = kb_splat(k, kb_lane(k, x[m], i), LANES);
+		for (int h = 0; h < GPU_ITEM_VECTORS; h++) {
+			int64_t disp =
+			        g->tile->f32.w + (int64_t)i * GPU_COLUMNS + (int64_t)h * GPU_SIDE * GPU_LANES;
+			struct kb_val w = kb_load(k, vec, g->local, k_row, disp, GPU_LANES * 4);
+			for (int m = 0; m < g->tile->mr; m++) {
+				struct kb_var sum = g->acc[m * GPU_ITEM_VECTORS + h];
+				struct kb_val e = kb_splat(k, kb_lane(k, x[m], i), GPU_LANES);
 				kb_set(k, sum, kb_fma(k, e, w, kb_get(k, sum)));
 			}
 		}
 	}
 }
 
-/* Multiplies n <= STEP K elements, which are in local memory, four at a time. */
+/* Multiplies the n K elements of a step, which are in local memory, four at a time. */
 static void multiply_step(struct wg_matmul *g, int64_t n)
 {
 	struct kb *k = g->l.k;
-	int64_t full = n / LANES * LANES;
+	int64_t full = n / GPU_LANES * GPU_LANES;
 	if (full > 0) {
-		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), LANES, KB_NONEMPTY);
-		multiply_f32(g, at, LANES);
+		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), GPU_LANES, KB_NONEMPTY);
+		multiply_f32(g, at, GPU_LANES);
 		kb_end_loop(k);
 	}
 	if (n > full)
@@ -307,38 +246,24 @@ static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct k
  * matmul_lowp.c.
  */
 
-/* True if int8 gives the bits of the reference: the group that computes x ends with quantize_rows to int8 by blocks of
- * 32 and has no other result, K is full blocks in contiguous memory, and no block of the quantized weights is
- * shorter. */
-static bool gpu_has_int8(const struct linear *l)
+/* Elements of a block of x, if the group that computes x ends with quantize_rows to int8 and has no other result; 0:
+ * it does not. */
+static int64_t int8_block_of_x(const struct linear *l)
 {
-	const struct ir_format_desc *d = ir_format(l->gemm.panel.format);
 	const struct ir_op *before = ir_def(l->job->func, l->g->root->operands[OPERAND(linear, x)]);
 	const struct ir_op *op = before && before->code == OP_group ? ir_group_root(before) : NULL;
 	if (!op || op->code != OP_quantize_rows || before->n_results != 1)
-		return false;
+		return 0;
 	const struct ir_op *last = before->region->ops[before->region->n_ops - 1];
 	const struct attrs_quantize_rows *a = op->attrs;
-	return ir_same_value(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
-	       l->gemm.panel.kind == PANEL_QUANTS && d->block % BLOCK == 0 && l->gemm.depth % BLOCK == 0 &&
-	       l->k_stride.is_const && l->k_stride.c == 1;
-}
-
-/* Offset in x of row `row` of the tile, clamped to the last row. */
-static struct kb_val gpu_x_row_offset(const struct wg_matmul *g, struct kb_val row)
-{
-	const struct linear *l = &g->l;
-	row = kb_add(l->k, g->norm.first, row);
-	row = kb_min(l->k, row, kb_add_const(l->k, l->rows, -1));
-	struct eval_point p = matmul_point(l, row, kb_index(l->k, 0));
-	return eval_offset(l->eval, l->x, &p);
+	return ir_same_value(last->operands[0], op->results[0]) && a->to == ROUND_int8 ? a->block : 0;
 }
 
 /* max |x| of a block; infinite if it contains NaN. */
 static struct kb_val block_abs_max(struct kb *k, const struct kb_val *x)
 {
-	struct kb_val abs_max = kb_splat(k, kb_f32(k, 0), LANES);
-	for (int i = 0; i < WORDS; i++)
+	struct kb_val abs_max = kb_splat(k, kb_f32(k, 0), GPU_LANES);
+	for (int i = 0; i < GPU_WORDS; i++)
 		abs_max = kb_max(k, rowwise_abs_or_inf(k, x[i]), abs_max);
 	return kb_reduce(k, KB_MAX, abs_max);
 }
@@ -348,27 +273,20 @@ static struct kb_val block_abs_max(struct kb *k, const struct kb_val *x)
 static void gpu_quantize_x(const struct wg_matmul *g, struct kb_val row, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = g->l.k;
-	struct kb_val x[WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), LANES);
-	struct kb_val bytes = kb_mul_const(k, to, 4 * X_WORDS);
-	to = kb_mul_const(k, to, X_WORDS);
-	for (int i = 0; i < WORDS; i++)
-		x[i] = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
+	struct kb_val x[GPU_WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), GPU_LANES);
+	struct kb_val bytes = kb_mul_const(k, to, 4 * GPU_X_WORDS);
+	to = kb_mul_const(k, to, GPU_X_WORDS);
+	for (int i = 0; i < GPU_WORDS; i++)
+		x[i] = kb_load(k, KB_TYPE(KB_F32, GPU_LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
 	rowwise_int8_scales(k, block_abs_max(k, x), &inverse, &scale);
-	for (int i = 0; i < WORDS; i++) {
-		struct kb_val quant = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, LANES)));
-		kb_store(k, kb_cvt(k, quant, KB_I8), g->tile, bytes, 4 * (g->operands + i), 0);
+	for (int i = 0; i < GPU_WORDS; i++) {
+		struct kb_val quant = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, GPU_LANES)));
+		kb_store(k, kb_cvt(k, quant, KB_I8), g->local, bytes, 4 * (g->tile->operands + i), 0);
 		sum = kb_add(k, sum, quant);
 	}
 	sum = kb_cvt(k, kb_reduce(k, KB_ADD, sum), KB_F32);
-	kb_store(k, scale, g->tile, to, g->operands + WORDS, 0);
-	kb_store(k, kb_mul(k, sum, scale), g->tile, to, g->operands + WORDS + 1, 0);
-}
-
-/* Element of local memory where weights are, after the blocks of x: [WORDS, 64] words of quants, [64] scales, [64]
- * minima. */
-static int64_t w_offset(const struct wg_matmul *g)
-{
-	return g->operands + g->rows * X_WORDS;
+	kb_store(k, scale, g->local, to, g->tile->operands + GPU_WORDS, 0);
+	kb_store(k, kb_mul(k, sum, scale), g->local, to, g->tile->operands + GPU_WORDS + 1, 0);
 }
 
 /* Copies the quant block from K element `from` on of the tile's 64 columns: each item two vectors of columns of one
@@ -379,24 +297,26 @@ static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
 	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, 4)),
-	              column = kb_mul_const(k, g->column, LANES);
+	              column = kb_mul_const(k, g->column, GPU_LANES);
 	struct kb_val to = kb_add(k, kb_mul_const(k, g->row, GPU_COLUMNS), column);
 	struct kb_val is_first = kb_cmp(k, KB_LT, column, kb_index(k, MATMUL_PANEL));
 	struct kb_val in_panel = kb_rem_const(k, column, MATMUL_PANEL);
-	for (int h = 0; h < ITEM_VECTORS; h++) {
-		int64_t begin = w_offset(g) + (int64_t)h * SIDE * LANES;
-		struct kb_val first_panel = gpu_panel(g, ITEM_VECTORS * h),
-		              second_panel = gpu_panel(g, ITEM_VECTORS * h + 1);
+	for (int h = 0; h < GPU_ITEM_VECTORS; h++) {
+		int64_t begin = g->tile->int8.w + (int64_t)h * GPU_SIDE * GPU_LANES;
+		struct kb_val first_panel = gpu_panel(g, GPU_ITEM_VECTORS * h),
+		              second_panel = gpu_panel(g, GPU_ITEM_VECTORS * h + 1);
 		struct kb_val at = kb_mul_const(k, kb_select(k, is_first, first_panel, second_panel),
 		                                l->gemm.panel.bytes);
 		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
-		kb_store(k, panel_load_i8(k, &l->gemm.panel, at, in_panel, i, ANY_WORD, LANES), g->tile, to,
-		         begin, 0);
-		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
-		const struct panel_block b = panel_load_block(k, &l->gemm.panel, at, in_panel, from, LANES);
-		kb_store(k, b.scale, g->tile, to, begin + (int64_t)WORDS * GPU_COLUMNS, 0);
+		kb_store(k, panel_load_i8(k, &l->gemm.panel, at, in_panel, i, ANY_WORD, GPU_LANES), g->local,
+		         to, begin, 0);
+		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, GPU_SIDE)));
+		const struct panel_block b =
+		        panel_load_block(k, &l->gemm.panel, at, in_panel, from, GPU_LANES);
+		kb_store(k, b.scale, g->local, to, begin + (int64_t)GPU_WORDS * GPU_COLUMNS, 0);
 		if (b.offset.id)
-			kb_store(k, b.offset, g->tile, to, begin + (int64_t)(WORDS + 1) * GPU_COLUMNS, 0);
+			kb_store(k, b.offset, g->local, to, begin + (int64_t)(GPU_WORDS + 1) * GPU_COLUMNS,
+			         0);
 		kb_end_if(k);
 	}
 }
@@ -405,23 +325,23 @@ static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 static void multiply_int8(const struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
-	struct kb_type vec = KB_TYPE(KB_I32, LANES);
-	struct kb_val x[MR_MAX], row = kb_mul_const(k, g->row, X_WORDS),
-	                         column = kb_mul_const(k, g->column, LANES);
-	for (int i = 0; i < g->n_acc; i++)
-		kb_set(k, g->dot[i], kb_splat(k, kb_i32(k, 0), LANES));
-	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, WORDS), LANES, KB_NONEMPTY);
+	struct kb_type vec = KB_TYPE(KB_I32, GPU_LANES);
+	struct kb_val x[GPU_MR_MAX], row = kb_mul_const(k, g->row, GPU_X_WORDS),
+	                             column = kb_mul_const(k, g->column, GPU_LANES);
+	for (int i = 0; i < g->tile->n_acc; i++)
+		kb_set(k, g->dot[i], kb_splat(k, kb_i32(k, 0), GPU_LANES));
+	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, GPU_WORDS), GPU_LANES, KB_NONEMPTY);
 	struct kb_val k_row = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
-	for (int m = 0; m < g->mr; m++)
-		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * X_WORDS,
-		               0);
-	for (int i = 0; i < LANES * ITEM_VECTORS; i++) {
-		int64_t disp =
-		        (int64_t)i / ITEM_VECTORS * GPU_COLUMNS + (int64_t)i % ITEM_VECTORS * SIDE * LANES;
-		struct kb_val w = kb_load(k, vec, g->tile, k_row, w_offset(g) + disp, 0);
-		for (int m = 0; m < g->mr; m++) {
-			struct kb_var dot = g->dot[m * ITEM_VECTORS + i % ITEM_VECTORS];
-			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / ITEM_VECTORS), LANES);
+	for (int m = 0; m < g->tile->mr; m++)
+		x[m] = kb_load(k, vec, g->local, kb_add(k, row, at),
+		               g->tile->operands + (int64_t)m * GPU_SIDE * GPU_X_WORDS, 0);
+	for (int i = 0; i < GPU_LANES * GPU_ITEM_VECTORS; i++) {
+		int64_t disp = (int64_t)i / GPU_ITEM_VECTORS * GPU_COLUMNS +
+		               (int64_t)i % GPU_ITEM_VECTORS * GPU_SIDE * GPU_LANES;
+		struct kb_val w = kb_load(k, vec, g->local, k_row, g->tile->int8.w + disp, 0);
+		for (int m = 0; m < g->tile->mr; m++) {
+			struct kb_var dot = g->dot[m * GPU_ITEM_VECTORS + i % GPU_ITEM_VECTORS];
+			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / GPU_ITEM_VECTORS), GPU_LANES);
 			kb_set(k, dot, kb_dot_s8s8(k, kb_get(k, dot), w, e));
 		}
 	}
@@ -433,28 +353,30 @@ static struct kb_val gpu_add_scaled(const struct wg_matmul *g, struct kb_val sum
                                     const struct panel_block *w, struct kb_val x, int64_t disp)
 {
 	struct kb *k = g->l.k;
-	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	struct kb_val d = kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS);
+	struct kb_type vec = KB_TYPE(KB_F32, GPU_LANES);
+	struct kb_val d = kb_load_splat(k, vec, g->local, x, g->tile->operands + disp + GPU_WORDS);
 	struct kb_val scale = kb_mul(k, d, w->scale);
 	sum = kb_fma(k, kb_cvt(k, dot, KB_F32), scale, sum);
 	if (!w->offset.id)
 		return sum;
-	return kb_fma(k, w->offset, kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS + 1), sum);
+	return kb_fma(k, w->offset,
+	              kb_load_splat(k, vec, g->local, x, g->tile->operands + disp + GPU_WORDS + 1), sum);
 }
 
 /* Scales the i32 dot products of a quant block and adds them to the f32 accumulators. */
-static void scale_block(const struct wg_matmul *g, bool has_offset)
+static void scale_block(const struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
-	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	struct kb_val row = kb_mul_const(k, g->row, X_WORDS), column = kb_mul_const(k, g->column, LANES);
-	int64_t begin = w_offset(g) + (int64_t)WORDS * GPU_COLUMNS;
-	for (int i = 0; i < g->n_acc; i++) {
-		int64_t of_row = (int64_t)(i / ITEM_VECTORS) * SIDE * X_WORDS,
-		        of_column = begin + (int64_t)(i % ITEM_VECTORS) * SIDE * LANES;
-		struct panel_block w = {.scale = kb_load(k, vec, g->tile, column, of_column, 0)};
-		if (has_offset)
-			w.offset = kb_load(k, vec, g->tile, column, of_column + GPU_COLUMNS, 0);
+	struct kb_type vec = KB_TYPE(KB_F32, GPU_LANES);
+	struct kb_val row = kb_mul_const(k, g->row, GPU_X_WORDS),
+	              column = kb_mul_const(k, g->column, GPU_LANES);
+	int64_t begin = g->tile->int8.w + (int64_t)GPU_WORDS * GPU_COLUMNS;
+	for (int i = 0; i < g->tile->n_acc; i++) {
+		int64_t of_row = (int64_t)(i / GPU_ITEM_VECTORS) * GPU_SIDE * GPU_X_WORDS,
+		        of_column = begin + (int64_t)(i % GPU_ITEM_VECTORS) * GPU_SIDE * GPU_LANES;
+		struct panel_block w = {.scale = kb_load(k, vec, g->local, column, of_column, 0)};
+		if (g->tile->int8.has_minima)
+			w.offset = kb_load(k, vec, g->local, column, of_column + GPU_COLUMNS, 0);
 		struct kb_val dot = kb_get(k, g->dot[i]);
 		kb_set(k, g->acc[i], gpu_add_scaled(g, kb_get(k, g->acc[i]), dot, &w, row, of_row));
 	}
@@ -465,18 +387,17 @@ static void scale_block(const struct wg_matmul *g, bool has_offset)
 static void gpu_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
-	const struct ir_format_desc *d = ir_format(g->l.gemm.panel.format);
 	size_t mark = eval_mark(g->l.eval);
 	struct kb_val row = gpu_x_row_offset(g, g->item);
 	struct kb_val from =
-	        kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.gemm.depth), BLOCK, KB_NONEMPTY);
-	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows)));
+	        kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.gemm.depth), GPU_BLOCK, KB_NONEMPTY);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->tile->rows)));
 	gpu_quantize_x(g, row, from, g->item);
 	kb_end_if(k);
 	copy_w_int8(g, from);
 	kb_barrier(k);
 	multiply_int8(g);
-	scale_block(g, d->has_offset);
+	scale_block(g);
 	kb_barrier(k);
 	kb_end_loop(k);
 	eval_release(g->l.eval, mark);
@@ -485,26 +406,13 @@ static void gpu_int8(struct wg_matmul *g)
 /* ---- few rows ---- */
 
 /*
- * Work-group GEMM of few rows, bound by reading weights (decode). Tiles are as narrow as the epilogue allows,
- * at best one panel, so that there are many groups. The items of a group split K (split-K): of 64 K elements
- * an item has four, and of these a vector of four columns of each panel; neighbours read neighbouring
- * addresses (coalesced). Each weight is read by one item, into registers; x is read by all items, from local
- * memory, in long K steps. Each result is 16 chains of FMAs over K, added in a fixed order at the end, in any
- * format.
+ * Work-group GEMM of few rows, bound by reading weights (decode). Of 64 K elements an item has four, and of these a
+ * vector of four columns of each panel; neighbours read neighbouring addresses (coalesced). Each weight is read by one
+ * item, into registers; x is read by all items, from local memory, in long K steps. Each result is 16 chains of FMAs
+ * over K, added in a fixed order at the end, in any format.
  */
 
-#define FEW_STEP        256               /* K elements of x in local memory */
-#define K_PER_ITERATION (LANES * K_ITEMS) /* four of each item */
-
-/* Elements of local memory for few rows: a step of f32 x, quantized x, or the partial sums at the end, whichever is
- * most; they are never there at once. */
-static int64_t gpu_skinny_operands(const struct wg_matmul *g)
-{
-	int64_t x = g->rows * gpu_x_row_stride(FEW_STEP), quants = g->rows * K_ITEMS * X_WORDS,
-	        partials = (int64_t)g->n_acc * K_ITEMS * MATMUL_PANEL;
-	int64_t larger = x > quants ? x : quants;
-	return larger > partials ? larger : partials;
-}
+#define K_PER_ITERATION (GPU_LANES * GPU_K_ITEMS) /* four of each item */
 
 /* ---- f32 ---- */
 
@@ -514,41 +422,33 @@ static void if_more_rows(const struct wg_matmul *g)
 	kb_if(g->l.k, kb_cmp(g->l.k, KB_GT, g->norm.rows, kb_index(g->l.k, 1)));
 }
 
-/* acc[m][p] += x[m][element .. element + n - 1] w[..][p] for rows [first, end) of the tile and all its panels. */
-static void multiply_rows(struct wg_matmul *g, struct kb_val element, int n, struct kb_val w[][MATMUL_NC],
+/* acc[m][p] += x[m][element .. element + n - 1] w[p][..] for rows [first, end) of the tile and all its panels. */
+static void multiply_rows(struct wg_matmul *g, struct kb_val element, int n, struct kb_val w[][GPU_LANES],
                           int64_t first, int64_t end)
 {
 	struct kb *k = g->l.k;
 	for (int64_t m = first; m < end; m++) {
-		int64_t disp = g->operands + m * gpu_x_row_stride(FEW_STEP);
-		struct kb_val x =
-		        kb_load(k, KB_TYPE(KB_F32, n), g->tile, element, disp, n == LANES ? LANES * 4 : 0);
+		int64_t disp = g->tile->operands + m * g->tile->f32.x_row;
+		struct kb_val x = kb_load(k, KB_TYPE(KB_F32, n), g->local, element, disp,
+		                          n == GPU_LANES ? GPU_LANES * 4 : 0);
 		for (int u = 0; u < n; u++) {
-			struct kb_val e = kb_splat(k, n > 1 ? kb_lane(k, x, u) : x, LANES);
-			for (int64_t i = 0; i < g->panels; i++) {
-				struct kb_var sum = g->acc[m * g->panels + i];
-				kb_set(k, sum, kb_fma(k, e, w[u][i], kb_get(k, sum)));
+			struct kb_val e = kb_splat(k, n > 1 ? kb_lane(k, x, u) : x, GPU_LANES);
+			for (int64_t i = 0; i < g->tile->panels; i++) {
+				struct kb_var sum = g->acc[m * g->tile->panels + i];
+				kb_set(k, sum, kb_fma(k, e, w[i][u], kb_get(k, sum)));
 			}
 		}
 	}
 }
 
-/* Loads this item's columns of K elements i .. i + 3, i a multiple of 4: w[u][p] is element i + u of panel p. */
-static void load_four_k(const struct wg_matmul *g, struct kb_val i, struct kb_val w[][MATMUL_NC])
+/* Loads this item's columns of K elements i .. i + 3, i a multiple of 4: w[p][u] is element i + u of panel p. */
+static void load_four_k(const struct wg_matmul *g, struct kb_val i, struct kb_val w[][GPU_LANES])
 {
 	struct kb *k = g->l.k;
-	const struct panel *panel = &g->l.gemm.panel;
-	struct kb_val column = kb_mul_const(k, g->column, LANES), quants[LANES];
-	struct panel_reader r = {.k = k, .panel = panel, .lanes = LANES};
-	for (int p = 0; p < g->panels; p++) {
+	struct kb_val column = kb_mul_const(k, g->column, GPU_LANES);
+	for (int p = 0; p < g->tile->panels; p++) {
 		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
-		if (panel->kind == PANEL_QUANTS)
-			panel_dequantize_n(k, panel, at, column, i, LANES, LANES, quants);
-		r.at = kb_ptr_add(k, at, kb_mul_const(k, column, panel->kind == PANEL_F16 ? 2 : 4), 0);
-		for (int u = 0; u < LANES; u++)
-			w[u][p] = panel->kind == PANEL_QUANTS
-			                  ? quants[u]
-			                  : panel_load_f32(&r, panel_k_row_offset(&r, i, u), u, 0);
+		panel_load_four(k, &g->l.gemm.panel, at, column, i, GPU_LANES, w[p]);
 	}
 }
 
@@ -557,14 +457,14 @@ static void load_four_k(const struct wg_matmul *g, struct kb_val i, struct kb_va
 static void multiply_few(struct wg_matmul *g, struct kb_val from, struct kb_val at)
 {
 	struct kb *k = g->l.k;
-	struct kb_val w[LANES][MATMUL_NC];
-	struct kb_val element = kb_add(k, at, kb_mul_const(k, g->row, LANES));
+	struct kb_val w[MATMUL_NC][GPU_LANES];
+	struct kb_val element = kb_add(k, at, kb_mul_const(k, g->row, GPU_LANES));
 	load_four_k(g, kb_add(k, from, element), w);
-	multiply_rows(g, element, LANES, w, 0, 1);
-	if (g->rows == 1)
+	multiply_rows(g, element, GPU_LANES, w, 0, 1);
+	if (g->tile->rows == 1)
 		return;
 	if_more_rows(g);
-	multiply_rows(g, element, LANES, w, 1, g->rows);
+	multiply_rows(g, element, GPU_LANES, w, 1, g->tile->rows);
 	kb_end_if(k);
 }
 
@@ -573,21 +473,23 @@ static void multiply_few(struct wg_matmul *g, struct kb_val from, struct kb_val 
 static void multiply_tail(struct wg_matmul *g, struct kb_val from, struct kb_val at, struct kb_val end)
 {
 	struct kb *k = g->l.k;
-	struct kb_val w[1][MATMUL_NC], column = kb_mul_const(k, g->column, LANES);
-	at = kb_add(k, at, kb_mul_const(k, g->row, LANES));
-	for (int u = 0; u < LANES; u++) {
+	struct kb_val w[MATMUL_NC][GPU_LANES], column = kb_mul_const(k, g->column, GPU_LANES);
+	at = kb_add(k, at, kb_mul_const(k, g->row, GPU_LANES));
+	for (int u = 0; u < GPU_LANES; u++) {
 		struct kb_val element = kb_add_const(k, at, u);
 		struct kb_val i = kb_add(k, from, element);
 		kb_if(k, kb_cmp(k, KB_LT, element, end));
-		for (int p = 0; p < g->panels; p++)
-			w[0][p] = gpu_load_w(&g->l, gpu_panel(g, p), column, i);
-		multiply_rows(g, element, 1, w, 0, g->rows);
+		for (int p = 0; p < g->tile->panels; p++) {
+			struct kb_val panel = gpu_panel(g, p);
+			w[p][0] = panel_load_element(k, &g->l.gemm.panel, g->l.w->t.ptr, panel, column, i,
+			                             GPU_LANES);
+		}
+		multiply_rows(g, element, 1, w, 0, g->tile->rows);
 		kb_end_if(k);
 	}
 }
 
-/* A gpu_step_fn for few rows, n <= FEW_STEP K elements: only x goes through local memory; full iterations of 64, then
- * the remainder. */
+/* A gpu_step_fn for few rows: only x goes through local memory; full iterations of 64, then the remainder. */
 static void emit_few_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
 {
 	struct kb *k = g->l.k;
@@ -613,15 +515,15 @@ static void multiply_words(struct wg_matmul *g, int64_t panel, const struct kb_v
                            const struct panel_block *b, int64_t first, int64_t end)
 {
 	struct kb *k = g->l.k;
-	struct kb_type vec = KB_TYPE(KB_I32, LANES);
-	struct kb_val x = kb_mul_const(k, g->row, X_WORDS);
+	struct kb_type vec = KB_TYPE(KB_I32, GPU_LANES);
+	struct kb_val x = kb_mul_const(k, g->row, GPU_X_WORDS);
 	for (int64_t m = first; m < end; m++) {
-		struct kb_var sum = g->acc[m * g->panels + panel];
-		struct kb_val dot = kb_splat(k, kb_i32(k, 0), LANES);
-		int64_t row = m * K_ITEMS * X_WORDS;
-		for (int i = 0; i < WORDS; i++)
+		struct kb_var sum = g->acc[m * g->tile->panels + panel];
+		struct kb_val dot = kb_splat(k, kb_i32(k, 0), GPU_LANES);
+		int64_t row = m * GPU_K_ITEMS * GPU_X_WORDS;
+		for (int i = 0; i < GPU_WORDS; i++)
 			dot = kb_dot_s8s8(k, dot, w[i],
-			                  kb_load_splat(k, vec, g->tile, x, g->operands + row + i));
+			                  kb_load_splat(k, vec, g->local, x, g->tile->operands + row + i));
 		kb_set(k, sum, gpu_add_scaled(g, kb_get(k, sum), dot, b, x, row));
 	}
 }
@@ -630,17 +532,17 @@ static void multiply_words(struct wg_matmul *g, int64_t panel, const struct kb_v
 static void multiply_few_int8(struct wg_matmul *g, struct kb_val i)
 {
 	struct kb *k = g->l.k;
-	struct kb_val column = kb_mul_const(k, g->column, LANES), w[WORDS];
-	for (int p = 0; p < g->panels; p++) {
+	struct kb_val column = kb_mul_const(k, g->column, GPU_LANES), w[GPU_WORDS];
+	for (int p = 0; p < g->tile->panels; p++) {
 		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
-		const struct panel_block b = panel_load_block(k, &g->l.gemm.panel, at, column, i, LANES);
-		for (int word = 0; word < WORDS; word++)
-			w[word] = panel_load_i8(k, &g->l.gemm.panel, at, column, i, word, LANES);
+		const struct panel_block b = panel_load_block(k, &g->l.gemm.panel, at, column, i, GPU_LANES);
+		for (int word = 0; word < GPU_WORDS; word++)
+			w[word] = panel_load_i8(k, &g->l.gemm.panel, at, column, i, word, GPU_LANES);
 		multiply_words(g, p, w, &b, 0, 1);
-		if (g->rows == 1)
+		if (g->tile->rows == 1)
 			continue;
 		if_more_rows(g);
-		multiply_words(g, p, w, &b, 1, g->rows);
+		multiply_words(g, p, w, &b, 1, g->tile->rows);
 		kb_end_if(k);
 	}
 }
@@ -651,15 +553,15 @@ static void gpu_skinny_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
 	size_t mark = eval_mark(g->l.eval);
-	struct kb_val depth = kb_index(k, g->l.gemm.depth), last = kb_index(k, g->l.gemm.depth - BLOCK);
-	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, K_ITEMS));
-	struct kb_val item_block = kb_mul_const(k, kb_rem_const(k, g->item, K_ITEMS), BLOCK);
-	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, K_ITEMS * BLOCK, KB_NONEMPTY);
-	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows * K_ITEMS)));
+	struct kb_val depth = kb_index(k, g->l.gemm.depth), last = kb_index(k, g->l.gemm.depth - GPU_BLOCK);
+	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, GPU_K_ITEMS));
+	struct kb_val item_block = kb_mul_const(k, kb_rem_const(k, g->item, GPU_K_ITEMS), GPU_BLOCK);
+	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, GPU_K_ITEMS * GPU_BLOCK, KB_NONEMPTY);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->tile->rows * GPU_K_ITEMS)));
 	gpu_quantize_x(g, row, kb_min(k, kb_add(k, from, item_block), last), g->item);
 	kb_end_if(k);
 	kb_barrier(k);
-	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, BLOCK));
+	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, GPU_BLOCK));
 	kb_if(k, kb_cmp(k, KB_LT, i, depth));
 	multiply_few_int8(g, i);
 	kb_end_if(k);
@@ -670,49 +572,33 @@ static void gpu_skinny_int8(struct wg_matmul *g)
 
 /* ---- reduction over items ---- */
 
-/* Reduces what the items that split K have: each stores its accumulators in local memory, [K_ITEMS][n_acc][16]; after a
- * barrier an item adds up one vector, in order of K, and stores it in the C buffer [rows, width] at the open tile. */
+/* Reduces what the items that split K have: each stores its accumulators in local memory, [GPU_K_ITEMS][n_acc][16];
+ * after a barrier an item adds up one vector, in order of K, and stores it in the C buffer at the open tile. */
 static void gpu_skinny_reduce(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
-	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	int64_t item_stride = (int64_t)g->n_acc * MATMUL_PANEL;
-	struct kb_val column = kb_mul_const(k, g->column, LANES);
+	struct kb_type vec = KB_TYPE(KB_F32, GPU_LANES);
+	int64_t item_stride = (int64_t)g->tile->n_acc * MATMUL_PANEL;
+	struct kb_val column = kb_mul_const(k, g->column, GPU_LANES);
 	struct kb_val item_block = kb_add(k, kb_mul_const(k, g->row, item_stride), column);
-	for (int i = 0; i < g->n_acc; i++)
-		kb_store(k, kb_get(k, g->acc[i]), g->tile, item_block,
-		         g->operands + (int64_t)i * MATMUL_PANEL, LANES * 4);
+	for (int i = 0; i < g->tile->n_acc; i++)
+		kb_store(k, kb_get(k, g->acc[i]), g->local, item_block,
+		         g->tile->operands + (int64_t)i * MATMUL_PANEL, GPU_LANES * 4);
 	kb_barrier(k);
-	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->n_acc * PANEL_VECTORS)));
-	struct kb_val from = kb_mul_const(k, g->item, LANES);
-	struct kb_val sum = kb_load(k, vec, g->tile, from, g->operands, LANES * 4);
-	for (int i = 1; i < K_ITEMS; i++)
-		sum = kb_add(k, sum,
-		             kb_load(k, vec, g->tile, from, g->operands + i * item_stride, LANES * 4));
-	struct kb_val row = kb_div_const(k, g->row, g->panels), panel = kb_rem_const(k, g->row, g->panels);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->tile->n_acc * GPU_PANEL_VECTORS)));
+	struct kb_val from = kb_mul_const(k, g->item, GPU_LANES);
+	struct kb_val sum = kb_load(k, vec, g->local, from, g->tile->operands, GPU_LANES * 4);
+	for (int i = 1; i < GPU_K_ITEMS; i++)
+		sum = kb_add(
+		        k, sum,
+		        kb_load(k, vec, g->local, from, g->tile->operands + i * item_stride, GPU_LANES * 4));
+	struct kb_val row = kb_div_const(k, g->row, g->tile->panels),
+	              panel = kb_rem_const(k, g->row, g->tile->panels);
 	panel = kb_mul_const(k, kb_add(k, panel, g->before), MATMUL_PANEL);
 	struct kb_val to = kb_add(k, panel, column);
-	to = kb_add(k, kb_mul_const(k, row, g->width), to);
-	kb_store(k, sum, g->tile, to, 0, LANES * 4);
+	to = kb_add(k, kb_mul_const(k, row, g->tile->width), to);
+	kb_store(k, sum, g->local, to, 0, GPU_LANES * 4);
 	kb_end_if(k);
-}
-
-/* ---- tiles and N blocks ---- */
-
-int64_t kernel_workgroup_linear_rows(int64_t rows)
-{
-	int64_t n = SIDE;
-	while (n < SIDE * MR_MAX && n < rows)
-		n *= 2;
-	return n;
-}
-
-/* Elements of local memory of a shape: the operands, after the C buffer or (operands 0) in the same memory. */
-static int64_t local_elements(const struct wg_matmul *g)
-{
-	int64_t end = g->operands + (g->is_few ? gpu_skinny_operands(g) : gpu_operands(g));
-	int64_t c_tile = g->rows * g->width;
-	return end > c_tile ? end : c_tile;
 }
 
 /* ---- a tile ---- */
@@ -720,27 +606,28 @@ static int64_t local_elements(const struct wg_matmul *g)
 /* Adds the product of the open tile to g->acc; by_quants: integer products, else f32. */
 static void multiply_tile(struct wg_matmul *g, bool by_quants)
 {
-	if (g->is_few && by_quants)
+	if (g->tile->splits_k && by_quants)
 		gpu_skinny_int8(g);
-	else if (g->is_few)
-		gpu_loop_k(g, FEW_STEP, emit_few_step);
+	else if (g->tile->splits_k)
+		gpu_loop_k(g, emit_few_step);
 	else if (by_quants)
 		gpu_int8(g);
 	else
-		gpu_loop_k(g, STEP, emit_f32_step);
+		gpu_loop_k(g, emit_f32_step);
 }
 
 /* Stores the item's accumulators where its rows and columns are in the C buffer. */
 static void store_acc(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
-	struct kb_val column = kb_mul_const(k, g->column, LANES);
+	struct kb_val column = kb_mul_const(k, g->column, GPU_LANES);
 	column = kb_add(k, column, kb_mul_const(k, g->before, MATMUL_PANEL));
-	struct kb_val at = kb_add(k, kb_mul_const(k, g->row, g->width), column);
-	for (int i = 0; i < g->n_acc; i++)
-		kb_store(k, kb_get(k, g->acc[i]), g->tile, at,
-		         i / ITEM_VECTORS * SIDE * g->width + (int64_t)(i % ITEM_VECTORS) * SIDE * LANES,
-		         LANES * 4);
+	struct kb_val at = kb_add(k, kb_mul_const(k, g->row, g->tile->width), column);
+	for (int i = 0; i < g->tile->n_acc; i++)
+		kb_store(k, kb_get(k, g->acc[i]), g->local, at,
+		         i / GPU_ITEM_VECTORS * GPU_SIDE * g->tile->width +
+		                 (int64_t)(i % GPU_ITEM_VECTORS) * GPU_SIDE * GPU_LANES,
+		         GPU_LANES * 4);
 }
 
 /* Multiplies a tile and stores it in the C buffer. Whether the device multiplies int8 is known at run time only, so
@@ -748,17 +635,17 @@ static void store_acc(struct wg_matmul *g)
 static void emit_tile_product(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
-	for (int i = 0; i < g->n_acc; i++)
-		kb_set(k, g->acc[i], kb_splat(k, kb_f32(k, 0), LANES));
-	if (g->has_int8) {
+	for (int i = 0; i < g->tile->n_acc; i++)
+		kb_set(k, g->acc[i], kb_splat(k, kb_f32(k, 0), GPU_LANES));
+	if (g->tile->int8.is_on) {
 		kb_if(k, kb_device_dot(k));
 		multiply_tile(g, true);
 		kb_else(k);
 	}
 	multiply_tile(g, false);
-	if (g->has_int8)
+	if (g->tile->int8.is_on)
 		kb_end_if(k);
-	if (g->is_few)
+	if (g->tile->splits_k)
 		gpu_skinny_reduce(g);
 	else
 		store_acc(g);
@@ -771,45 +658,24 @@ static void emit_tile_product(struct wg_matmul *g)
 static void emit_n_block(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
-	bool is_one_tile = g->width == g->panels * MATMUL_PANEL;
+	bool is_one_tile = g->tile->width == g->tile->panels * MATMUL_PANEL;
 	g->before = kb_index(k, 0);
 	if (!is_one_tile)
-		g->before = kb_loop(k, "panel", g->before, kb_index(k, g->nc), (int)g->panels, KB_NONEMPTY);
+		g->before = kb_loop(k, "panel", g->before, kb_index(k, g->tile->nc), (int)g->tile->panels,
+		                    KB_NONEMPTY);
 	emit_tile_product(g);
-	if (!is_one_tile && g->is_few)
+	if (!is_one_tile && g->tile->splits_k)
 		kb_barrier(k); /* before the next tile overwrites the partial sums */
 	if (!is_one_tile)
 		kb_end_loop(k);
 	kb_barrier(k);
 	struct matmul_block s = {.rows = g->l.rows, .begin = g->first_panel};
-	s.end = kb_min(k, kb_add_const(k, s.begin, g->nc), kb_index(k, g->l.gemm.columns.panels));
+	s.end = kb_min(k, kb_add_const(k, s.begin, g->tile->nc), kb_index(k, g->l.gemm.columns.panels));
 	matmul_epilogue(&g->l, &s, g->norm.first, g->norm.rows);
 	kb_barrier(k); /* before the next N block overwrites the C buffer */
 }
 
 /* ---- tasks ---- */
-
-/* Chooses the shape: N blocks of whole heads (is_wide: outputs by ranges), or a tile of both gate and up, with as many
- * rows as keep the C buffer within that of a tile of 64 x 64; for few rows as narrow as the epilogue allows. width:
- * full tiles. The operands overlap the C buffer if it has one tile, which is stored only after the last K step. */
-static void choose_n_block(struct wg_matmul *g, int64_t rows)
-{
-	const struct linear *l = &g->l;
-	const int64_t tile = GPU_COLUMNS / MATMUL_PANEL;
-	bool is_wide = l->ranges && l->gemm.columns.mats == 1;
-	g->is_few = rows <= FEW_ROWS;
-	g->rows = rows;
-	g->nc = is_wide ? l->gemm.columns.nc : tile / l->gemm.columns.mats;
-	if (g->is_few && !l->block_op)
-		g->nc = is_wide ? l->gemm.columns.unit : 1;
-	g->panels = g->is_few && g->nc * l->gemm.columns.mats < tile ? g->nc * l->gemm.columns.mats : tile;
-	g->width = (l->gemm.columns.mats * g->nc + g->panels - 1) / g->panels * g->panels * MATMUL_PANEL;
-	while (!g->is_few && g->rows > SIDE && g->rows * g->width > SIDE * MR_MAX * GPU_COLUMNS)
-		g->rows /= 2;
-	g->mr = (int)(g->rows / SIDE);
-	g->n_acc = (int)(g->is_few ? g->rows * g->panels : g->mr * ITEM_VECTORS);
-	g->operands = g->is_few || g->width > GPU_COLUMNS ? g->rows * g->width : 0;
-}
 
 /* All columns of the rows of the tile are stored, then normalized in place: the norm reads complete rows from the
  * result, which is bound as its operand from here on. Statistics are computed by all items together; then items take
@@ -820,7 +686,7 @@ static void emit_norm_after(struct wg_matmul *g)
 	struct kb *k = l->k;
 	struct rowwise_tile tile = g->norm;
 	g->first_panel = kb_loop(k, "n_block", kb_index(k, 0), kb_index(k, l->gemm.columns.panels),
-	                         (int)g->nc, KB_NONEMPTY);
+	                         (int)g->tile->nc, KB_NONEMPTY);
 	emit_n_block(g);
 	kb_end_loop(k);
 	size_t mark = eval_mark(l->eval);
@@ -847,19 +713,19 @@ static void emit_tiles(struct wg_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	int64_t n_blocks = l->norm.after ? 1 : ceil_div(l->gemm.columns.panels, g->nc);
-	struct kb_val m_tiles = kb_div_const(k, kb_add_const(k, l->rows, g->rows - 1), g->rows);
+	int64_t n_blocks = l->norm.after ? 1 : ceil_div(l->gemm.columns.panels, g->tile->nc);
+	struct kb_val m_tiles = kb_div_const(k, kb_add_const(k, l->rows, g->tile->rows - 1), g->tile->rows);
 	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
-	for (int i = 0; i < g->n_acc; i++)
-		g->acc[i] = kb_var(k, "sum", KB_TYPE(KB_F32, LANES), (struct kb_val){0});
-	for (int i = 0; g->has_int8 && !g->is_few && i < g->n_acc; i++)
-		g->dot[i] = kb_var(k, "dot", KB_TYPE(KB_I32, LANES), (struct kb_val){0});
+	for (int i = 0; i < g->tile->n_acc; i++)
+		g->acc[i] = kb_var(k, "sum", KB_TYPE(KB_F32, GPU_LANES), (struct kb_val){0});
+	for (int i = 0; g->tile->int8.is_on && !g->tile->splits_k && i < g->tile->n_acc; i++)
+		g->dot[i] = kb_var(k, "dot", KB_TYPE(KB_I32, GPU_LANES), (struct kb_val){0});
 	kb_forever(k);
 	struct kb_val t = kb_get(k, next);
 	kb_break_if(k, kb_cmp(k, KB_GE, t, kb_mul_const(k, m_tiles, n_blocks)));
-	g->norm.first = kb_mul_const(k, kb_bin(k, KB_REM, t, m_tiles), g->rows);
-	g->first_panel = kb_mul_const(k, kb_bin(k, KB_DIV, t, m_tiles), g->nc);
-	g->norm.rows = kb_min(k, kb_sub(k, l->rows, g->norm.first), kb_index(k, g->rows));
+	g->norm.first = kb_mul_const(k, kb_bin(k, KB_REM, t, m_tiles), g->tile->rows);
+	g->first_panel = kb_mul_const(k, kb_bin(k, KB_DIV, t, m_tiles), g->tile->nc);
+	g->norm.rows = kb_min(k, kb_sub(k, l->rows, g->norm.first), kb_index(k, g->tile->rows));
 	if (l->norm.after)
 		emit_norm_after(g);
 	else
@@ -870,79 +736,72 @@ static void emit_tiles(struct wg_matmul *g)
 
 /* ---- few and many rows ---- */
 
-/* A shape with tiles of `rows` rows, few or many. */
-static struct wg_matmul new_tile_shape(const struct linear *l, int64_t rows)
-{
-	struct wg_matmul g = {.l = *l};
-	choose_n_block(&g, rows);
-	g.has_int8 = gpu_has_int8(l);
-	return g;
-}
-
-/* Shapes that calls of this kernel may need, for few rows and for many; with a norm after the product for
- * many only. A kernel may serve only one of the two (job->rows), see kernel_few_rows. Returns their number. */
-static int find_tile_shapes(const struct linear *l, struct wg_matmul g[2])
-{
-	int n = 0;
-	enum kernel_rows rows = l->job->rows;
-	bool may_be_few =
-	        !l->norm.after && l->gemm.rows_lo <= KERNEL_FEW_ROWS_MAX && rows != KERNEL_MANY_ROWS;
-	if (may_be_few)
-		g[n++] = new_tile_shape(l, l->gemm.rows_hi < FEW_ROWS ? l->gemm.rows_hi : FEW_ROWS);
-	if (!may_be_few || (l->gemm.rows_hi > KERNEL_FEW_ROWS_MAX && rows != KERNEL_FEW_ROWS))
-		g[n++] = new_tile_shape(l, kernel_workgroup_linear_rows(l->gemm.rows_hi));
-	return n;
-}
-
-/* Emits all tasks with one shape. Positions of items are computed inside the branch on the number of rows:
+/* Emits all tasks with one kind of tile. Positions of items are computed inside the branch on the number of rows:
  * before it, the compiler of Intel's OpenCL runtime for CPUs (2026.22) crashes. */
-static void emit_shape(struct wg_matmul *g, struct kb_val tile, struct kb_val means)
+static void emit_tile_kind(struct wg_matmul *g, const struct gpu_tile *tile, struct kb_val means)
 {
 	struct kb *k = g->l.k;
-	g->item = kb_item_id(k);
-	g->row = kb_div_const(k, g->item, g->is_few ? PANEL_VECTORS : SIDE);
-	g->column = kb_rem_const(k, g->item, g->is_few ? PANEL_VECTORS : SIDE);
 	g->tile = tile;
+	g->item = kb_item_id(k);
+	g->row = kb_div_const(k, g->item, tile->item_columns);
+	g->column = kb_rem_const(k, g->item, tile->item_columns);
 	g->norm = (struct rowwise_tile){.e = g->l.eval,
-	                                .most = g->rows,
+	                                .most = tile->rows,
 	                                .items = GPU_ITEMS,
 	                                .item = g->item,
-	                                .partials = tile,
+	                                .partials = g->local,
 	                                .means = means};
-	g->l.buf.c = tile;
-	g->l.nest.c.width = g->width;
+	g->l.nest.c.width = tile->width;
 	emit_tiles(g);
 }
 
-/* Local memory is declared once, at function level, large enough for both shapes; the call selects one by its number of
- * rows. */
+/* Describes the GEMM of the calls that this kernel serves (job->rows), and chooses its schedule; a norm after the
+ * product has one kind of tile. False: gpu_nest_choose. */
+static bool choose_schedule(struct linear *l, struct gpu_nest *n)
+{
+	matmul_describe(l);
+	l->gemm.x_block = int8_block_of_x(l);
+	struct gemm g = l->gemm;
+	if (l->job->rows == KERNEL_FEW_ROWS && !g.has_norm_after && g.rows_hi > KERNEL_FEW_ROWS_MAX)
+		g.rows_hi = KERNEL_FEW_ROWS_MAX;
+	if (l->job->rows == KERNEL_MANY_ROWS && g.rows_lo <= KERNEL_FEW_ROWS_MAX)
+		g.rows_lo = KERNEL_FEW_ROWS_MAX + 1;
+	if (!gpu_nest_choose(&g, n))
+		return false;
+	struct buf text;
+	buf_init(&text);
+	gpu_nest_print(n, &text);
+	matmul_remark_nest(l, &text);
+	return true;
+}
+
+/* Local memory is declared once, at function level, large enough for both kinds of tiles; the call selects one by its
+ * number of rows. */
 bool kernel_workgroup_linear(struct kernel *kernel)
 {
-	struct linear l;
-	struct wg_matmul g[2];
-	int64_t elements = 0, rows = 0;
-	if (kernel->job->items != GPU_ITEMS || !matmul_bind(&l, kernel) || l.norm.before)
+	struct wg_matmul g = {0};
+	struct linear *l = &g.l;
+	struct gpu_nest n;
+	if (kernel->job->items != GPU_ITEMS || !matmul_bind(l, kernel) || l->norm.before)
 		return false;
-	if (l.gemm.columns.panels == 0 || l.gemm.rows_hi == 0)
+	if (l->gemm.columns.panels == 0 || l->gemm.rows_hi == 0)
 		return true;
-	struct kb *k = l.k;
-	l.nest.lanes = LANES;
-	int n = find_tile_shapes(&l, g);
-	for (int i = 0; i < n; i++) {
-		elements = local_elements(&g[i]) > elements ? local_elements(&g[i]) : elements;
-		rows = g[i].rows > rows ? g[i].rows : rows;
-	}
-	struct kb_val tile = kb_shared(k, "tile", KB_F32, elements);
+	if (!choose_schedule(l, &n))
+		return false;
+	struct kb *k = l->k;
+	l->nest.lanes = GPU_LANES;
+	g.local = l->buf.c = kb_shared(k, "tile", KB_F32, n.elements);
 	struct kb_val means = {0};
-	if (l.norm.after)
-		means = kb_shared(k, "means", KB_F32, 2 * rows);
-	if (n > 1)
-		kb_if(k, kb_cmp(k, KB_LE, l.rows, kb_index(k, KERNEL_FEW_ROWS_MAX)));
-	emit_shape(&g[0], tile, means);
-	if (n > 1) {
-		kb_else(k);
-		emit_shape(&g[1], tile, means);
-		kb_end_if(k);
+	if (l->norm.after)
+		means = kb_shared(k, "means", KB_F32, 2 * n.rows);
+	if (n.n_tiles > 1)
+		kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, KERNEL_FEW_ROWS_MAX)));
+	for (int i = 0; i < n.n_tiles; i++) {
+		if (i > 0)
+			kb_else(k);
+		emit_tile_kind(&g, &n.tile[i], means);
 	}
+	if (n.n_tiles > 1)
+		kb_end_if(k);
 	return true;
 }

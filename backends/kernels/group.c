@@ -131,7 +131,7 @@ static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, co
                                                    enum kernel_rows kind)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
-	int64_t tile_rows = kernel_workgroup_linear_rows(ir_dim_hi(m->dims, rows));
+	int64_t tile_rows = gpu_tile_rows(ir_dim_hi(m->dims, rows));
 	const struct ir_dim *few = div_up(m, columns, PANEL_COLUMNS),
 	                    *many = ir_dim_mul(m->dims, div_up(m, rows, tile_rows),
 	                                       div_up(m, columns, GPU_COLUMNS));
@@ -150,7 +150,7 @@ static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
 	const struct ir_dim *panels = div_up(m, columns, PANEL_COLUMNS),
-	                    *n_blocks = div_up(m, panels, TILE_PANELS_MAX);
+	                    *n_blocks = div_up(m, panels, MATMUL_NC);
 	const struct ir_dim *tiles = div_up(m, rows, mr);
 	const struct ir_dim *more = ir_dim_sub(m->dims, panels, n_blocks);
 	return ir_dim_add(m->dims, ir_dim_mul(m->dims, tiles, n_blocks), more);
@@ -215,8 +215,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 	case GENERATOR_ROWWISE: return rows_of(m, y);
 	case GENERATOR_EXCHANGE: return ir_dim_const(m->dims, 1);
 	case GENERATOR_WORKGROUP_LINEAR: return workgroup_linear_tasks(m, y, rows_kind);
-	case GENERATOR_LINEAR:
-		return linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_register_tile(t).mr);
+	case GENERATOR_LINEAR: return linear_tasks(m, y, nest_mr(t, attrs, DT_F32));
 	case GENERATOR_EXPERTS:
 	case GENERATOR_LOOPS: break;
 	}

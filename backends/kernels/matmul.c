@@ -614,22 +614,18 @@ static bool has_long_epilogue(const struct kernel *g)
 	return n > SHORT_OPS_MAX || kernel_has_functions(g);
 }
 
-static void remark_nest(const struct linear *l)
+void matmul_remark_nest(const struct linear *l, struct buf *text)
 {
-	struct buf text;
-	buf_init(&text);
-	nest_print(&l->gemm, &l->nest, &text);
 	const struct diag_remark about = {.pass = "nest",
 	                                  .function = l->job->func->name,
 	                                  .path = l->g->root->loc.path,
-	                                  .text = text.data};
-	if (!buf_failed(&text))
+	                                  .text = text->data};
+	if (l->job->remarks && !buf_failed(text))
 		diag_remark_about(l->job->cx, l->g->root->loc.at, &about);
-	buf_destroy(&text);
+	buf_destroy(text);
 }
 
-/* Describes the GEMM and chooses its nest. False: nest_choose. */
-static bool choose_nest(struct linear *l, int64_t expert_rows)
+void matmul_describe(struct linear *l)
 {
 	struct gemm *g = &l->gemm;
 	const struct kb_size *step = &l->value.n_stride;
@@ -649,10 +645,18 @@ static bool choose_nest(struct linear *l, int64_t expert_rows)
 	                   g->rows_hi <= INT32_MAX;
 	g->shares_rows = l->job->items > 1;
 	g->weight_bytes = model_weight_bytes(l);
-	if (!nest_choose(g, expert_rows, &l->nest))
+}
+
+/* Describes the GEMM and chooses its nest. False: nest_choose. */
+static bool choose_nest(struct linear *l, int64_t expert_rows)
+{
+	struct buf text;
+	matmul_describe(l);
+	if (!nest_choose(&l->gemm, expert_rows, &l->nest))
 		return false;
-	if (l->job->remarks)
-		remark_nest(l);
+	buf_init(&text);
+	nest_print(&l->gemm, &l->nest, &text);
+	matmul_remark_nest(l, &text);
 	return true;
 }
 

@@ -65,8 +65,9 @@ struct gemm {
 	/* The epilogue reads columns by ranges or in blocks, ends at an N known in the call, or is long: from the C
 	 * buffer it is emitted once, else for each accumulator of each register tile. */
 	bool needs_c_buffer;
-	bool may_list_rows;   /* rows of a padded batch beyond the lengths are never read (README.md) */
-	bool shares_rows;     /* several work-items compute a task */
+	bool may_list_rows; /* rows of a padded batch beyond the lengths are never read (README.md) */
+	bool shares_rows;   /* several work-items compute a task */
+	int64_t x_block; /* work-groups: x in memory was quantized to int8 by blocks of that many elements; 0: no */
 	int64_t weight_bytes; /* of the model, at least of this GEMM */
 };
 /* True if the last panel may have fewer than 16 columns. */

@@ -102,6 +102,21 @@ struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, 
 	return (struct kb_val){0};
 }
 
+/* i is known in the call only, so the half is selected by a shift, and the low half is masked off. */
+struct kb_val panel_load_bf16(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i, int lanes)
+{
+	struct kb_val pair = kb_load(k, KB_TYPE(KB_I32, lanes), ptr, at, 0, 0);
+	struct kb_val odd = kb_bin(k, KB_REM, kb_cvt(k, i, KB_I32), kb_i32(k, 2));
+	/* the element becomes the high half of an f32: shift by 16 if it is the low half */
+	struct kb_val by = kb_mul(k, kb_sub(k, kb_i32(k, 1), odd), kb_i32(k, 16));
+	struct kb_val high = kb_i32(k, -65536);
+	if (lanes > 1) {
+		by = kb_splat(k, by, lanes);
+		high = kb_splat(k, high, lanes);
+	}
+	return kb_bitcast(k, kb_bin(k, KB_AND, kb_bin(k, KB_SHL, pair, by), high), KB_F32);
+}
+
 #define ONE_BITS  0x3f800000
 #define SIGN_BITS (-0x7f7f7f80) /* 0x80808080: the top bits of four bytes */
 #define BIG_BITS  0x4b000000    /* 2^23 */
@@ -409,6 +424,37 @@ struct kb_val panel_dequantize(struct kb *k, const struct panel *p, struct kb_va
 	struct kb_val one;
 	panel_dequantize_n(k, p, at, column, i, 1, lanes, &one);
 	return one;
+}
+
+struct kb_val panel_load_element(struct kb *k, const struct panel *p, struct kb_val ptr, struct kb_val panel,
+                                 struct kb_val column, struct kb_val i, int lanes)
+{
+	bool is_pairs = p->kind == PANEL_BF16_PAIRS, is_f16 = p->kind == PANEL_F16;
+	if (p->kind == PANEL_QUANTS) {
+		struct kb_val at = kb_ptr_add(k, ptr, kb_mul_const(k, panel, p->bytes), 0);
+		return panel_dequantize(k, p, at, column, i, lanes);
+	}
+	struct kb_val k_row = is_pairs ? kb_div_const(k, i, 2) : i;
+	struct kb_val in_panel = kb_add(k, kb_mul_const(k, k_row, PANEL_COLUMNS), column);
+	struct kb_val at = kb_add(k, kb_mul_const(k, panel, p->bytes / (is_f16 ? 2 : 4)), in_panel);
+	if (is_pairs)
+		return panel_load_bf16(k, ptr, at, i, lanes);
+	struct kb_val w =
+	        kb_load(k, KB_TYPE(is_f16 ? KB_F16 : KB_F32, lanes), ptr, at, 0, lanes * (is_f16 ? 2 : 4));
+	return kb_cvt(k, w, KB_F32);
+}
+
+void panel_load_four(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                     struct kb_val i, int lanes, struct kb_val *out)
+{
+	struct panel_reader r = {.k = k, .panel = p, .lanes = lanes};
+	if (p->kind == PANEL_QUANTS) {
+		panel_dequantize_n(k, p, at, column, i, 4, lanes, out);
+		return;
+	}
+	r.at = kb_ptr_add(k, at, kb_mul_const(k, column, p->kind == PANEL_F16 ? 2 : 4), 0);
+	for (int u = 0; u < 4; u++)
+		out[u] = panel_load_f32(&r, panel_k_row_offset(&r, i, u), u, 0);
 }
 
 /* Adds the shift of the block of element i to each signed byte; sums do not overflow. SWAR: the top bits are

@@ -51,8 +51,18 @@ struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at,
 /* Vector n of the pairs of the k-row at offset `k_row`; its even or odd bf16 elements as f32. */
 struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val k_row, int n);
 struct kb_val panel_bf16_half(struct kb *k, struct kb_val pairs, int odd);
+/* Element i of K of `lanes` columns of bf16 pairs as f32. at: offset of the u32 that holds elements 2 (i / 2) and
+ * 2 (i / 2) + 1 of the first column. */
+struct kb_val panel_load_bf16(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i, int lanes);
 /* Vector n of K element i of the k-row at offset `k_row`, as f32. */
 struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, int i, int n);
+
+/* Columns [column, column + lanes) of K element i of panel `panel` of a matrix at ptr, as f32. */
+struct kb_val panel_load_element(struct kb *k, const struct panel *p, struct kb_val ptr, struct kb_val panel,
+                                 struct kb_val column, struct kb_val i, int lanes);
+/* The same of K elements i .. i + 3 of the panel at `at`, to out[4]; i is a multiple of 4. */
+void panel_load_four(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                     struct kb_val i, int lanes, struct kb_val *out);
 
 /* Quants: columns [column, column + lanes) of K element i of the panel at `at`, dequantized to f32. */
 struct kb_val panel_dequantize(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,

@@ -359,7 +359,8 @@ static enum tfmc_status build_program(struct object *o, struct opencl_program *o
 
 /* No entries are laid out, so the program has all functions (make_plans). */
 enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *planned,
-                              const struct target *target, struct arena *arena, struct opencl_program *out)
+                              const struct target *target, const struct backend_options *options,
+                              struct arena *arena, struct opencl_program *out)
 {
 	static const struct backend_options none;
 	struct object *o = ARENA_NEW(arena, struct object);
@@ -373,7 +374,7 @@ enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *p
 	}
 	if (!o)
 		return TFMC_NO_MEMORY;
-	object_init(o, cx, arena, planned, target, &none);
+	object_init(o, cx, arena, planned, target, options ? options : &none);
 	TFMC_TRY(layout_weights(o));
 	TFMC_TRY(layout_state(o));
 	TFMC_TRY(layout_functions(o));
@@ -416,12 +417,13 @@ void opencl_program_destroy(struct opencl_program *p)
 
 /* The plans follow as a comment, so that the file is still OpenCL C. */
 enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module *planned,
-                                const struct target *target, struct buf *out)
+                                const struct target *target, bool remarks, struct buf *out)
 {
 	struct arena arena;
 	struct opencl_program p;
 	arena_init(&arena);
-	enum tfmc_status status = opencl_build(cx, planned, target, &arena, &p);
+	const struct backend_options options = {.remarks = remarks};
+	enum tfmc_status status = opencl_build(cx, planned, target, &options, &arena, &p);
 	if (status == TFMC_OK) {
 		buf_append(out, &p.source);
 		buf_str(out, "\n/*\n");

@@ -22,10 +22,11 @@ struct opencl_program {
 
 void opencl_program_destroy(struct opencl_program *p);
 
-/* Builds the program of a verified module of stage plan for a target of ARCH_OPENCL. All but `source` is
- * allocated in `arena`. TFMC_INVALID with diagnostics if something is not supported. */
+/* Builds the program of a verified module of stage plan for a target of ARCH_OPENCL. options NULL: the defaults. All
+ * but `source` is allocated in `arena`. TFMC_INVALID with diagnostics if something is not supported. */
 TFMC_MUST_USE enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *planned,
-                                            const struct target *target, struct arena *arena,
+                                            const struct target *target,
+                                            const struct backend_options *options, struct arena *arena,
                                             struct opencl_program *out);
 /* Builds the program of an object that is laid out, for the functions that its entries reach (sets
  * function.row), and appends their plans as bytes. The kernels go to a kernel module of their own. */

@@ -29,7 +29,7 @@ struct device_run {
 static bool build_only(struct column_job *j, const struct ir_module *planned)
 {
 	struct opencl_program p = {0};
-	enum tfmc_status st = opencl_build(j->cx, planned, j->target, &j->arena, &p);
+	enum tfmc_status st = opencl_build(j->cx, planned, j->target, NULL, &j->arena, &p);
 	if (st == TFMC_OK)
 		opencl_program_destroy(&p);
 	return st == TFMC_OK;

@@ -65,7 +65,7 @@ struct opencl_host *opencl_host_open(struct diag_context *cx, struct opencl_devi
 	h->cx = cx;
 	h->device = device;
 	h->planned = planned;
-	enum tfmc_status status = opencl_build(cx, planned, target, &h->arena, &h->program);
+	enum tfmc_status status = opencl_build(cx, planned, target, NULL, &h->arena, &h->program);
 	if (status == TFMC_OK)
 		status = pack(h);
 	if (status == TFMC_OK)

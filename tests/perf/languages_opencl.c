@@ -77,7 +77,7 @@ static enum tfmc_status compile(struct opencl_row *r, const char *path, const ch
 	TFMC_TRY(pipeline_parse(&r->arena, &r->cx, "O2", &pipeline));
 	TFMC_TRY(passes_run(&r->cx, &pipeline, &options, r->module, &r->planned, NULL));
 	TFMC_TRY(planned_pack(&r->cx, r->planned, &none, &sink));
-	return opencl_build(&r->cx, r->planned, options.target, &r->arena, &r->program);
+	return opencl_build(&r->cx, r->planned, options.target, NULL, &r->arena, &r->program);
 }
 
 /* ---- the device ---- */

@@ -414,7 +414,8 @@ static enum tfmc_status emit_opencl(struct emit_request *e, const struct ir_modu
 	if (target->arch != ARCH_OPENCL && target_choose("opencl", NULL, &target) == TARGET_CHOSEN)
 		st = plan_for_opencl(e, target, &device_plan);
 	if (st == TFMC_OK)
-		st = backend_opencl(&e->d->diag, device_plan ? device_plan : planned, target, &text);
+		st = backend_opencl(&e->d->diag, device_plan ? device_plan : planned, target,
+		                    e->d->options.remarks, &text);
 	if (st == TFMC_OK)
 		st = write_kind(e, EMIT_OPENCL, &text);
 	buf_destroy(&text);

@@ -28,7 +28,7 @@ enum tfmc_status device_code_make(struct device_code *d, struct diag_context *cx
 	*d = (struct device_code){0};
 	arena_init(&d->arena);
 	buf_init(&d->plan);
-	TFMC_TRY(opencl_build(cx, planned, target, &d->arena, &d->program));
+	TFMC_TRY(opencl_build(cx, planned, target, NULL, &d->arena, &d->program));
 	d->weights = aligned_alloc(PAGE, ((size_t)d->program.object->weights.bytes / PAGE + 1) * PAGE);
 	if (!d->weights)
 		return TFMC_NO_MEMORY;

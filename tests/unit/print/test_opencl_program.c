@@ -49,7 +49,7 @@ static enum tfmc_status record(struct recorded *r, const char *level)
 	ck_assert_int_eq(pipeline_parse(&r->arena, cx, level, &passes), TFMC_OK);
 	enum tfmc_status st = passes_run(cx, &passes, &po, r->graph.m, &r->planned, NULL);
 	ck_assert_msg(st == TFMC_OK, "%s", r->graph.log.data);
-	return opencl_build(cx, r->planned, t, &r->arena, &r->p);
+	return opencl_build(cx, r->planned, t, NULL, &r->arena, &r->p);
 }
 
 static void record_text(struct recorded *r, const char *text, const char *level)

@@ -70,7 +70,7 @@ static enum tfmc_status plan_all(struct made *m, const char *target, const char 
 		m->hi[i] = ir_dims_sym(m->planned->dims, i)->hi;
 	}
 	if (po.target->arch == ARCH_OPENCL)
-		return opencl_build(&m->graph.cx, m->planned, po.target, &m->arena, &m->program);
+		return opencl_build(&m->graph.cx, m->planned, po.target, NULL, &m->arena, &m->program);
 	object_init(&m->object, &m->graph.cx, &m->arena, m->planned, po.target, &none);
 	return make_object(&m->object, &m->program);
 }

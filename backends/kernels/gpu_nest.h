@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The schedule of a GEMM by work-groups as a value, as nest.h has the loop nest of processors: gpu_nest.c chooses it
+ * from struct gemm before code is emitted, gpu_gemm.c emits the loops that it describes. Levels, from the outermost:
+ *
+ *           M        N                                     K
+ *   task    rows     nc panels of each projection, of an   all
+ *                    N block; all of N before a norm
+ *   tile    rows     panels                                all
+ *   step                                                   f32.step, or a quant block, in local memory
+ *   item    mr rows  2 vectors of 4 columns                all
+ *
+ * Items that split K have 4 neighbours of each 64 elements, and of each panel one vector of columns, for all rows.
+ */
+#ifndef TFMC_BACKENDS_KERNELS_GPU_NEST_H
+#define TFMC_BACKENDS_KERNELS_GPU_NEST_H
+
+#include "backends/kernels/nest.h"
+
+#define GPU_ITEMS         64 /* of a work-group */
+#define GPU_COLUMNS       64 /* of a tile of many rows */
+#define GPU_SIDE          8  /* items along rows, and along columns, of a tile */
+#define GPU_LANES         4  /* of a vector */
+#define GPU_ITEM_VECTORS  2  /* vectors of columns of an item, half a tile apart */
+#define GPU_MR_MAX        8
+#define GPU_ACC_MAX       (GPU_MR_MAX * GPU_ITEM_VECTORS)
+#define GPU_PANEL_VECTORS (MATMUL_PANEL / GPU_LANES)
+#define GPU_K_ITEMS       (GPU_ITEMS / GPU_PANEL_VECTORS) /* items along K, where they split it */
+#define GPU_COPIES_MAX    16
+#define GPU_BLOCK         32 /* elements of a quant block of x */
+#define GPU_WORDS         (GPU_BLOCK / 4)
+/* Words of a quant block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding. */
+#define GPU_X_WORDS 12
+
+/* The copy of x to local memory: vectors, or single elements, that a K step has. */
+struct gpu_copy {
+	int lanes, n;           /* of a vector; vectors of an item */
+	int64_t per_row, items; /* vectors of a row; items that copy any */
+};
+
+/* Tiles of few rows, or of many. */
+struct gpu_tile {
+	bool splits_k;        /* items divide K and add up partial results; else rows and columns */
+	int64_t rows, panels; /* of a tile; panels of both projections */
+	int64_t nc;           /* panels of an N block, of one projection */
+	int item_columns; /* item / item_columns is the row of an item, or where it is along K; the remainder its
+	                       * vector of columns */
+	int mr;           /* rows of an item, GPU_SIDE apart */
+	int n_acc;        /* accumulators of an item: [mr][GPU_ITEM_VECTORS]; of split K [rows][panels] */
+	/* Local memory, in elements of 4 bytes. The C buffer [rows][width], full tiles of both projections, begins at
+	 * 0, the operands of a K step at `operands`: 0 where an N block is one tile of many rows, since C then
+	 * overwrites them. x is [rows][x_row], or [rows][GPU_X_WORDS] if quantized. Weights follow at w:
+	 * [step][GPU_COLUMNS]; of int8 words [GPU_WORDS][GPU_COLUMNS], scales and minima. Items that split K read
+	 * weights into registers. */
+	int64_t width, operands, elements;
+	struct {
+		int64_t step, x_row, w;
+		struct gpu_copy full, tail; /* of a step; of the remainder of K */
+	} f32;
+	/* Integer products, in addition to f32: whether the device has them is known at run time. */
+	struct {
+		bool is_on, has_minima;
+		int64_t w;
+	} int8;
+};
+
+struct gpu_nest {
+	int n_tiles; /* 2: the call selects by its rows, at most KERNEL_FEW_ROWS_MAX or more */
+	struct gpu_tile tile[2];
+	int64_t elements; /* of local memory, of any tile */
+	int64_t rows; /* of the highest tile: a norm after the product has a mean and a deviation of each */
+};
+
+/* Rows of a tile for at most `rows` rows: 8, 16, 32 or 64. */
+int64_t gpu_tile_rows(int64_t rows);
+/* Chooses the schedule for calls of [g->rows_lo, g->rows_hi] rows. False: it exceeds the target's local memory. */
+bool gpu_nest_choose(const struct gemm *g, struct gpu_nest *n);
+/* Appends the schedule in words, of one line. */
+void gpu_nest_print(const struct gpu_nest *n, struct buf *out);
+
+#endif
