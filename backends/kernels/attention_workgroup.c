@@ -11,14 +11,13 @@
  * leaves its partial result unchanged, so that a row depends only on the keys it sees. All items reach all
  * barriers.
  *
- * A local block is as many keys as local memory holds; ITEMS is the number of items of a group. probabilities of
- * masked keys are marked (ATTENTION_MASKED), so that 0 times an infinite value does not occur.
+ * A local block is as many keys as local memory holds. Probabilities of masked keys are marked (ATTENTION_MASKED), so
+ * that 0 times an infinite value does not occur.
  *
- * An item has three roles: for scores a key and every few rows; for the softmax a part of one row (s->row, item_in_row;
- * the first of a row is its leader; has_row: false for items beyond the rows); for the output columns ITEMS apart of
- * every row_stride-th row, in registers acc (of the open KV block) and all (of those before). Rows and columns that do
- * not exist are clamped when loaded and not stored. is_split: a task is one KV block, whose slot receives its partial
- * result.
+ * gpu_nest.h says what an item does (struct gpu_attention). Of the items of a row the first is its leader; has_row:
+ * false for items beyond the rows. acc is the output of the open KV block, all that of those before. Rows and columns
+ * that do not exist are clamped when loaded and not stored. is_split: a task is one KV block, whose slot receives its
+ * partial result.
  */
 #include <float.h>
 #include <math.h>
@@ -26,39 +25,28 @@
 #include "backends/kernels/attention.h"
 #include "backends/kernels/attention_internal.h"
 #include "backends/kernels/generator.h"
-
-#define ITEMS GPU_ITEMS
-
-/* Rows of a tile, keys of a local block, elements of local memory. */
-struct wg_sizes {
-	int64_t rows, keys;
-	int64_t per_row; /* items that compute the probabilities of a row: the same for any number of rows */
-	int64_t stride;  /* of a key or its values: odd, so that neighbouring keys are in different banks */
-	int64_t elements;
-};
+#include "backends/kernels/gpu_nest.h"
 
 struct wg_attention {
 	const struct attention *a;
 	struct kb *k;
-	struct wg_sizes n;
+	struct gpu_attention n;
 	struct kb_val item;
 	/* Local memory. */
 	struct kb_val q;        /* [rows,E] */
 	struct kb_val kv;       /* [keys,stride] */
 	struct kb_val scores;   /* [rows,keys] */
-	struct kb_val partials; /* [2][ITEMS]: maxima and sums of the items of a row */
+	struct kb_val partials; /* [2][GPU_ITEMS]: maxima and sums of the items of a row */
 	struct kb_val factors;  /* [rows] */
 	/* Softmax: this item's row, its number among the items of the row. */
 	struct kb_val row, item_in_row;
 	struct kb_val has_row; /* bool: this item has a row; none: all items do */
 	struct kb_var max, sum;
-	struct kb_var all_max, all_sum; /* of the KV blocks before */
-	/* Output: this item's first column (others ITEMS apart) and first row (others row_stride apart). */
-	struct kb_val column, first_row;
-	int64_t row_stride;
-	int n_rows, n_columns;
-	struct kb_var acc[16][4], all[16][4]; /* of the KV block; of those before */
-	bool is_split;                        /* KV blocks are divided among groups */
+	struct kb_var all_max, all_sum;  /* of the KV blocks before */
+	struct kb_val column, first_row; /* output: this item's first column and first row */
+	struct kb_var acc[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS]; /* of the KV block */
+	struct kb_var all[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS]; /* of those before */
+	bool is_split;                                                /* KV blocks are divided among groups */
 };
 
 static inline struct kb_val index_2d(struct kb *k, struct kb_val row, int64_t stride, struct kb_val column)
@@ -72,29 +60,10 @@ static inline struct kb_val load_shared(struct wg_attention *s, struct kb_val ta
 	return kb_load(s->k, KB_F32_T, table, at, disp, 0);
 }
 
-/* Chooses the tile with most rows (16 or 8) that local memory holds: queries, a local block, scores, two partial values
- * of each item, a factor of each row. False: none, or a head has more than 4 columns for each item, which are registers
- * (acc[..][4]). */
-static bool choose_sizes(const struct target *t, int64_t size, int64_t value_size, struct wg_sizes *out)
-{
-	int64_t longest = size > value_size ? size : value_size;
-	if (value_size > 4 * ITEMS || size > 4 * ITEMS)
-		return false;
-	for (int64_t rows = 16; rows >= 8; rows /= 2) {
-		struct wg_sizes n = {
-		        .rows = rows, .keys = 2 * rows, .per_row = ITEMS / rows, .stride = longest | 1};
-		n.elements = rows * size + n.keys * n.stride + rows * n.keys + 2 * ITEMS + rows;
-		*out = n;
-		if (n.elements * 4 <= t->shared_bytes)
-			return true;
-	}
-	return false;
-}
-
 int64_t attention_workgroup_rows(const struct target *t, int64_t size, int64_t value_size)
 {
-	struct wg_sizes n;
-	return t->group_size == ITEMS && choose_sizes(t, size, value_size, &n) ? n.rows : 0;
+	struct gpu_attention n;
+	return gpu_attention_choose(t, size, value_size, GPU_ATTENTION_ROWS, &n) ? n.rows : 0;
 }
 
 /* ---- one local block ---- */
@@ -103,7 +72,7 @@ int64_t attention_workgroup_rows(const struct target *t, int64_t size, int64_t v
 static struct kb_val acc_row(struct wg_attention *s, int i)
 {
 	struct kb *k = s->k;
-	struct kb_val row = kb_add_const(k, s->first_row, i * s->row_stride);
+	struct kb_val row = kb_add_const(k, s->first_row, i * s->n.output.row_stride);
 	return kb_min(k, row, kb_index(k, s->n.rows - 1));
 }
 
@@ -111,7 +80,7 @@ static struct kb_val acc_row(struct wg_attention *s, int i)
 static struct kb_val acc_column(struct wg_attention *s, int c)
 {
 	struct kb *k = s->k;
-	struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
+	struct kb_val column = kb_add_const(k, s->column, (int64_t)c * GPU_ITEMS);
 	return kb_min(k, column, kb_index(k, s->a->value_size - 1));
 }
 
@@ -142,7 +111,7 @@ static void copy_queries(struct wg_attention *s, const struct attention_head *h,
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
 	struct kb_val end = kb_index(k, s->n.rows * a->size);
-	struct kb_val i = kb_loop(k, "i", s->item, end, ITEMS, 0);
+	struct kb_val i = kb_loop(k, "i", s->item, end, GPU_ITEMS, 0);
 	struct kb_val last = kb_add_const(k, t->n, -1), row = kb_min(k, kb_div_const(k, i, a->size), last);
 	struct kb_val element = attention_offset(k, &a->q, ATTENTION_ELEMENT, kb_rem_const(k, i, a->size));
 	struct kb_val from = attention_row_index(a, &a->q, kb_add(k, t->first, row));
@@ -174,7 +143,7 @@ static void copy_kv(struct wg_attention *s, const struct kb_tensor *t, struct kb
 {
 	struct kb *k = s->k;
 	struct kb_val n = kb_index(k, s->n.keys * size);
-	struct kb_val i = kb_loop(k, "i", s->item, n, ITEMS, 0);
+	struct kb_val i = kb_loop(k, "i", s->item, n, GPU_ITEMS, 0);
 	struct kb_val key = kb_div_const(k, i, size), e = kb_rem_const(k, i, size);
 	if (t->encoding == ENC_PANEL16) { /* in storage order, coalesced */
 		struct kb_val row_offset = kb_div_const(k, i, PANEL_COLUMNS);
@@ -240,10 +209,10 @@ static void compute_scores(struct wg_attention *s, const struct attention_head *
                            const struct attention_task *t, struct kb_val first)
 {
 	struct kb *k = s->k;
-	int64_t each = ITEMS / s->n.keys;
+	int64_t each = s->n.product.row_stride;
 	bool has_spare = s->n.rows < each; /* more items than rows */
-	int n = has_spare ? 1 : (int)(s->n.rows / each);
-	struct kb_var sum[16];
+	int n = s->n.product.rows;
+	struct kb_var sum[GPU_ATTENTION_ROWS];
 	struct kb_val key = kb_rem_const(k, s->item, s->n.keys), row = kb_div_const(k, s->item, s->n.keys);
 	if (has_spare)
 		kb_if(k, kb_cmp(k, KB_LT, row, kb_index(k, s->n.rows)));
@@ -269,13 +238,13 @@ static void compute_scores(struct wg_attention *s, const struct attention_head *
 /* ---- softmax ---- */
 
 /* Reduces the partial values of the items of this item's row, in their order, by each of these items: maxima are at 0
- * of `partials`, sums at ITEMS (table). */
+ * of `partials`, sums at GPU_ITEMS (table). */
 static struct kb_val reduce_row(struct wg_attention *s, int64_t table, bool is_max)
 {
 	struct kb *k = s->k;
-	struct kb_val at = kb_mul_const(k, s->row, s->n.per_row),
+	struct kb_val at = kb_mul_const(k, s->row, s->n.softmax.items),
 	              reduced = load_shared(s, s->partials, at, table);
-	for (int64_t i = 1; i < s->n.per_row; i++) {
+	for (int64_t i = 1; i < s->n.softmax.items; i++) {
 		struct kb_val x = load_shared(s, s->partials, at, table + i);
 		reduced = is_max ? kb_max(k, x, reduced) : kb_add(k, reduced, x);
 	}
@@ -289,7 +258,7 @@ static void compute_probabilities(struct wg_attention *s)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	int64_t n = s->n.keys / s->n.per_row;
+	int64_t n = s->n.softmax.keys;
 	struct kb_val at = index_2d(k, s->row, s->n.keys, kb_mul_const(k, s->item_in_row, n));
 	struct kb_val chunk_max = kb_f32(k, -FLT_MAX), x[16];
 	for (int64_t i = 0; i < n; i++) {
@@ -311,12 +280,12 @@ static void compute_probabilities(struct wg_attention *s)
 		probability = kb_select(k, is_hidden, kb_f32(k, ATTENTION_MASKED), probability);
 		kb_store(k, probability, s->scores, at, i, 0);
 	}
-	kb_store(k, sum, s->partials, s->item, ITEMS, 0);
+	kb_store(k, sum, s->partials, s->item, GPU_ITEMS, 0);
 	if (s->has_row.id)
 		kb_end_if(k);
 	store_row_factor(s, factor);
 	kb_barrier(k);
-	struct kb_val reduced = reduce_row(s, ITEMS, false),
+	struct kb_val reduced = reduce_row(s, GPU_ITEMS, false),
 	              new_sum = kb_fma(k, kb_get(k, s->sum), factor, reduced);
 	kb_set(k, s->sum, new_sum);
 	kb_set(k, s->max, now);
@@ -328,23 +297,23 @@ static void compute_probabilities(struct wg_attention *s)
 static void accumulate_values(struct wg_attention *s)
 {
 	struct kb *k = s->k;
-	struct kb_val row_offset[16], column[4];
-	for (int i = 0; i < s->n_rows; i++) {
+	struct kb_val row_offset[GPU_ATTENTION_ROWS], column[GPU_ATTENTION_COLUMNS];
+	for (int i = 0; i < s->n.output.n_rows; i++) {
 		struct kb_val row = acc_row(s, i), factor = load_shared(s, s->factors, row, 0);
 		row_offset[i] = kb_mul_const(k, row, s->n.keys);
-		for (int c = 0; c < s->n_columns; c++)
+		for (int c = 0; c < s->n.output.n_columns; c++)
 			kb_set(k, s->acc[i][c], kb_mul(k, kb_get(k, s->acc[i][c]), factor));
 	}
-	for (int c = 0; c < s->n_columns; c++)
+	for (int c = 0; c < s->n.output.n_columns; c++)
 		column[c] = acc_column(s, c);
 	struct kb_val key = kb_loop(k, "key", kb_index(k, 0), kb_index(k, s->n.keys), 1, KB_NONEMPTY);
-	struct kb_val from = kb_mul_const(k, key, s->n.stride), v[4];
-	for (int c = 0; c < s->n_columns; c++)
+	struct kb_val from = kb_mul_const(k, key, s->n.stride), v[GPU_ATTENTION_COLUMNS];
+	for (int c = 0; c < s->n.output.n_columns; c++)
 		v[c] = load_shared(s, s->kv, kb_add(k, from, column[c]), 0);
-	for (int i = 0; i < s->n_rows; i++) {
+	for (int i = 0; i < s->n.output.n_rows; i++) {
 		struct kb_val probability = load_shared(s, s->scores, kb_add(k, row_offset[i], key), 0);
 		struct kb_val is_masked = kb_cmp(k, KB_EQ, probability, kb_f32(k, ATTENTION_MASKED));
-		for (int c = 0; c < s->n_columns; c++) {
+		for (int c = 0; c < s->n.output.n_columns; c++) {
 			struct kb_val old = kb_get(k, s->acc[i][c]), next = kb_fma(k, probability, v[c], old);
 			kb_set(k, s->acc[i][c], kb_select(k, is_masked, old, next));
 		}
@@ -376,13 +345,13 @@ static void add_local_block(struct wg_attention *s, const struct attention_head 
 
 /* Resets a partial result: no key seen. */
 static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_var sum,
-                          struct kb_var acc[16][4])
+                          struct kb_var acc[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS])
 {
 	struct kb *k = s->k;
 	kb_set(k, max, kb_f32(k, -FLT_MAX));
 	kb_set(k, sum, kb_f32(k, 0));
-	for (int i = 0; i < s->n_rows; i++)
-		for (int c = 0; c < s->n_columns; c++)
+	for (int i = 0; i < s->n.output.n_rows; i++)
+		for (int c = 0; c < s->n.output.n_columns; c++)
 			kb_set(k, acc[i][c], kb_f32(k, 0));
 }
 
@@ -398,14 +367,14 @@ static void combine_kv_block(struct wg_attention *s)
 	kb_set(k, s->all_sum, kb_fma(k, kb_get(k, s->all_sum), old_factor, sum));
 	kb_if(k, is_row_leader(s));
 	kb_store(k, old_factor, s->partials, s->row, 0, 0);
-	kb_store(k, new_factor, s->partials, s->row, ITEMS, 0);
+	kb_store(k, new_factor, s->partials, s->row, GPU_ITEMS, 0);
 	kb_end_if(k);
 	kb_barrier(k);
-	for (int i = 0; i < s->n_rows; i++) {
+	for (int i = 0; i < s->n.output.n_rows; i++) {
 		struct kb_val row = acc_row(s, i);
 		old_factor = load_shared(s, s->partials, row, 0);
-		new_factor = load_shared(s, s->partials, row, ITEMS);
-		for (int c = 0; c < s->n_columns; c++) {
+		new_factor = load_shared(s, s->partials, row, GPU_ITEMS);
+		for (int c = 0; c < s->n.output.n_columns; c++) {
 			struct kb_val x = kb_mul(k, kb_get(k, s->acc[i][c]), new_factor);
 			kb_set(k, s->all[i][c], kb_fma(k, kb_get(k, s->all[i][c]), old_factor, x));
 		}
@@ -416,8 +385,8 @@ static void combine_kv_block(struct wg_attention *s)
 static struct kb_val has_element(struct wg_attention *s, const struct attention_task *t, int i, int c)
 {
 	struct kb *k = s->k;
-	struct kb_val row = kb_add_const(k, s->first_row, i * s->row_stride);
-	struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
+	struct kb_val row = kb_add_const(k, s->first_row, i * s->n.output.row_stride);
+	struct kb_val column = kb_add_const(k, s->column, (int64_t)c * GPU_ITEMS);
 	struct kb_val has_row = kb_cmp(k, KB_LT, row, kb_min(k, t->n, kb_index(k, s->n.rows)));
 	return kb_bin(k, KB_AND, has_row, kb_cmp(k, KB_LT, column, kb_index(k, s->a->value_size)));
 }
@@ -435,8 +404,8 @@ static void store_kv_block(struct wg_attention *s, const struct attention_task *
 	kb_store(k, kb_get(k, s->max), to.max, row, 0, 0);
 	kb_store(k, kb_get(k, s->sum), to.sum, row, 0, 0);
 	kb_end_if(k);
-	for (int i = 0; i < s->n_rows; i++)
-		for (int c = 0; c < s->n_columns; c++) {
+	for (int i = 0; i < s->n.output.n_rows; i++)
+		for (int c = 0; c < s->n.output.n_columns; c++) {
 			kb_if(k, has_element(s, t, i, c));
 			row = kb_add(k, t->first, acc_row(s, i));
 			struct kb_val at = index_2d(k, row, a->value_pad, acc_column(s, c));
@@ -480,11 +449,12 @@ static void store_output(struct wg_attention *s, const struct attention_head *h,
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	for (int i = 0; i < s->n_rows; i++) {
+	for (int i = 0; i < s->n.output.n_rows; i++) {
 		struct kb_val factor = load_shared(s, s->factors, acc_row(s, i), 0);
-		struct kb_val row = kb_add(k, t->first, kb_add_const(k, s->first_row, i * s->row_stride));
-		for (int c = 0; c < s->n_columns; c++) {
-			struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
+		struct kb_val row =
+		        kb_add(k, t->first, kb_add_const(k, s->first_row, i * s->n.output.row_stride));
+		for (int c = 0; c < s->n.output.n_columns; c++) {
+			struct kb_val column = kb_add_const(k, s->column, (int64_t)c * GPU_ITEMS);
 			kb_if(k, has_element(s, t, i, c));
 			struct kb_val x = kb_mul(k, kb_get(k, s->all[i][c]), factor);
 			attention_store(a, h, row, column, x);
@@ -522,51 +492,39 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 
 /* Declares a partial result in registers of an item. */
 static void declare_partial(struct wg_attention *s, struct kb_var *max, struct kb_var *sum,
-                            struct kb_var acc[16][4])
+                            struct kb_var acc[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS])
 {
 	struct kb *k = s->k;
 	*max = kb_var(k, "max", KB_F32_T, kb_f32(k, 0));
 	*sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
-	for (int i = 0; i < s->n_rows; i++)
-		for (int c = 0; c < s->n_columns; c++)
+	for (int i = 0; i < s->n.output.n_rows; i++)
+		for (int c = 0; c < s->n.output.n_columns; c++)
 			acc[i][c] = kb_var(k, "acc", KB_F32_T, kb_f32(k, 0));
 }
 
-/* Assigns rows and columns to this item: for the softmax some items to each row, for the output a column (or several)
- * and every row_stride-th row. Columns are rounded up to a power of two, so that items divide evenly. */
-static void divide_items(struct wg_attention *s)
+/* Assigns rows and columns to this item, and local memory to the tables. */
+static void divide_items(struct wg_attention *s, struct kb_val memory)
 {
 	struct kb *k = s->k;
-	int64_t columns = 1, busy = s->n.rows * s->n.per_row;
-	while (columns < ITEMS && columns < s->a->value_size)
-		columns *= 2;
-	s->row = kb_div_const(k, s->item, s->n.per_row);
-	s->item_in_row = kb_rem_const(k, s->item, s->n.per_row);
-	if (busy < ITEMS) {
+	const struct gpu_attention *n = &s->n;
+	int64_t busy = n->rows * n->softmax.items;
+	struct kb_val zero = kb_index(k, 0);
+	s->q = memory;
+	s->kv = kb_ptr_add(k, memory, zero, 4 * n->kv);
+	s->scores = kb_ptr_add(k, memory, zero, 4 * n->scores);
+	s->partials = kb_ptr_add(k, memory, zero, 4 * n->partials);
+	s->factors = kb_ptr_add(k, memory, zero, 4 * n->factors);
+	s->row = kb_div_const(k, s->item, n->softmax.items);
+	s->item_in_row = kb_rem_const(k, s->item, n->softmax.items);
+	if (busy < GPU_ITEMS) {
 		s->has_row = kb_cmp(k, KB_LT, s->item, kb_index(k, busy));
-		s->row = kb_min(k, s->row, kb_index(k, s->n.rows - 1));
+		s->row = kb_min(k, s->row, kb_index(k, n->rows - 1));
 	}
-	s->column = kb_rem_const(k, s->item, columns);
-	s->first_row = kb_div_const(k, s->item, columns);
-	s->row_stride = ITEMS / columns;
-	s->n_rows = (int)ceil_div(s->n.rows, s->row_stride);
-	s->n_columns = (int)ceil_div(s->a->value_size, ITEMS);
+	s->column = kb_rem_const(k, s->item, n->output.columns);
+	s->first_row = kb_div_const(k, s->item, n->output.columns);
 	declare_partial(s, &s->max, &s->sum, s->acc);
 	if (!s->is_split)
 		declare_partial(s, &s->all_max, &s->all_sum, s->all);
-}
-
-/* Assigns local memory to the tables, in the order and sizes of choose_sizes. */
-static void divide_memory(struct wg_attention *s, struct kb_val memory)
-{
-	struct kb *k = s->k;
-	struct kb_val zero = kb_index(k, 0);
-	int64_t at = 0;
-	s->q = memory;
-	s->kv = kb_ptr_add(k, s->q, zero, (at += s->n.rows * s->a->size) * 4);
-	s->scores = kb_ptr_add(k, s->q, zero, (at += s->n.keys * s->n.stride) * 4);
-	s->partials = kb_ptr_add(k, s->q, zero, (at += s->n.rows * s->n.keys) * 4);
-	s->factors = kb_ptr_add(k, s->q, zero, (at += 2 * ITEMS) * 4);
 }
 
 /* Task `task` of all tiles of all heads, or, if split, of `split` KV blocks of each: finds head, tile and block by
@@ -604,13 +562,11 @@ static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_v
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	if (s->is_split) {
-		/* Lowers the tile to a power of two of rows, if there are few. */
-		while (s->n.rows / 2 >= a->scratch.slots.rows)
-			s->n.rows /= 2;
-	}
-	divide_memory(s, memory);
-	divide_items(s);
+	struct buf text;
+	buf_init(&text);
+	gpu_attention_print(&s->n, &text);
+	kernel_remark_nest(a->job, &text);
+	divide_items(s, memory);
 	struct kb_val tiles = kb_div_const(k, kb_add_const(k, a->heads.rows, s->n.rows - 1), s->n.rows);
 	struct kb_val end = kb_mul(k, kb_mul(k, a->heads.batch, a->heads.heads), tiles);
 	if (s->is_split)
@@ -628,19 +584,20 @@ static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_v
 }
 
 /* Emits the loop over tiles, the loop over KV blocks (split), or both, of which a call runs one: with constantly few
- * rows only the split one. They share local memory. */
+ * rows only the split one. They share local memory, of the highest tile. */
 void attention_workgroup(const struct attention *a)
 {
 	struct kb *k = a->k;
-	struct wg_attention s = {.a = a, .k = k, .item = kb_item_id(k)}, split;
+	struct wg_attention s = {.a = a, .k = k, .item = kb_item_id(k)}, split = s;
 	struct kb_val is_split_call = {0};
 	int64_t rows;
-	if (!choose_sizes(a->job->target, a->size, a->value_size, &s.n))
-		return;
 	bool is_few =
 	        a->split > 0 && kb_const_index(k, a->heads.rows, &rows) && rows <= a->scratch.slots.rows;
+	const struct target *t = a->job->target;
+	if (!gpu_attention_choose(t, a->size, a->value_size, GPU_ATTENTION_ROWS, &s.n) ||
+	    !gpu_attention_choose(t, a->size, a->value_size, a->scratch.slots.rows, &split.n))
+		return;
 	struct kb_val memory = kb_shared(k, "tile", KB_F32, s.n.elements);
-	split = s;
 	split.is_split = true;
 	if (a->split > 0 && !is_few)
 		is_split_call = attention_is_split(a);

@@ -771,7 +771,7 @@ static bool choose_schedule(struct linear *l, struct gpu_nest *n)
 	struct buf text;
 	buf_init(&text);
 	gpu_nest_print(n, &text);
-	matmul_remark_nest(l, &text);
+	kernel_remark_nest(l->job, &text);
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the schedule of a GEMM by work-groups (gpu_nest.h). */
+/* Chooses the schedules of work-groups (gpu_nest.h). */
 #include "backends/kernels/gpu_nest.h"
 
 #include <inttypes.h>
@@ -118,4 +118,54 @@ void gpu_nest_print(const struct gpu_nest *n, struct buf *out)
 		           t->int8.is_on ? ", of quant blocks where the device has dot4" : "");
 	}
 	buf_printf(out, "vectors of %d; local memory of %" PRId64 " bytes", GPU_LANES, 4 * n->elements);
+}
+
+/* ---- attention ---- */
+
+/* Offsets in local memory, and what items do, for a tile whose rows and keys are chosen. */
+static void divide_tile(int64_t size, int64_t value_size, struct gpu_attention *n)
+{
+	n->stride = max_i64(size, value_size) | 1;
+	n->kv = n->rows * size;
+	n->scores = n->kv + n->keys * n->stride;
+	n->partials = n->scores + n->rows * n->keys;
+	n->factors = n->partials + 2 * GPU_ITEMS;
+	n->elements = n->factors + n->rows;
+	n->product.row_stride = GPU_ITEMS / n->keys;
+	n->product.rows = (int)max_i64(n->rows / n->product.row_stride, 1);
+	n->softmax.keys = n->keys / n->softmax.items;
+	/* columns are rounded up to a power of two, so that items divide evenly */
+	for (n->output.columns = 1; n->output.columns < GPU_ITEMS && n->output.columns < value_size;)
+		n->output.columns *= 2;
+	n->output.row_stride = GPU_ITEMS / n->output.columns;
+	n->output.n_rows = (int)ceil_div(n->rows, n->output.row_stride);
+	n->output.n_columns = (int)ceil_div(value_size, GPU_ITEMS);
+}
+
+bool gpu_attention_choose(const struct target *t, int64_t size, int64_t value_size, int64_t rows_max,
+                          struct gpu_attention *n)
+{
+	bool fits = false;
+	if (t->group_size != GPU_ITEMS || max_i64(size, value_size) > GPU_ATTENTION_COLUMNS * GPU_ITEMS)
+		return false;
+	for (int64_t rows = GPU_ATTENTION_ROWS; rows >= GPU_ATTENTION_ROWS / 2 && !fits; rows /= 2) {
+		*n = (struct gpu_attention){
+		        .rows = rows, .keys = 2 * rows, .softmax.items = GPU_ITEMS / rows};
+		divide_tile(size, value_size, n);
+		fits = n->elements * 4 <= t->shared_bytes;
+	}
+	while (n->rows > 1 && n->rows / 2 >= rows_max)
+		n->rows /= 2;
+	divide_tile(size, value_size, n);
+	return fits;
+}
+
+void gpu_attention_print(const struct gpu_attention *n, struct buf *out)
+{
+	buf_printf(out,
+	           "tiles of %" PRId64 " rows, local blocks of %" PRId64
+	           " keys; an item has %d scores of a key, %" PRId64
+	           " probabilities of a row, %d x %d of the output; local memory of %" PRId64 " bytes",
+	           n->rows, n->keys, n->product.rows, n->softmax.keys, n->output.n_rows, n->output.n_columns,
+	           4 * n->elements);
 }

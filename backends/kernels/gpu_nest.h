@@ -78,4 +78,41 @@ bool gpu_nest_choose(const struct gemm *g, struct gpu_nest *n);
 /* Appends the schedule in words, of one line. */
 void gpu_nest_print(const struct gpu_nest *n, struct buf *out);
 
+#define GPU_ATTENTION_ROWS    16 /* of a tile, at most */
+#define GPU_ATTENTION_COLUMNS 4  /* of the output of an item */
+
+/*
+ * The schedule of attention by work-groups, whose items share a tile of rows of a head. Keys, then values, are copied
+ * to local memory a local block at a time. An item has three roles: scores of a key with several rows, a part of the
+ * softmax of a row, and columns of the output of several rows, in registers.
+ */
+struct gpu_attention {
+	int64_t rows, keys; /* of a tile; of a local block */
+	int64_t stride; /* of a key or its values: odd, so that neighbouring keys are in different banks */
+	/* Local memory, in elements: queries [rows][E] at 0, [keys][stride], scores [rows][keys], two partial values
+	 * of each item, a factor of each row. */
+	int64_t kv, scores, partials, factors, elements;
+	struct {
+		int64_t row_stride; /* item / keys is the first row of an item, item % keys its key */
+		int rows;
+	} product;
+	struct {
+		int64_t items; /* of a row: the same for any number of rows, since it decides the order of sums */
+		int64_t keys; /* of an item */
+	} softmax;
+	struct {
+		int64_t columns,
+		        row_stride;    /* item % columns is the first column, item / columns the first row */
+		int n_rows, n_columns; /* of an item: row_stride, and GPU_ITEMS, apart */
+	} output;
+};
+
+/* Chooses the tile with most rows that local memory holds, for heads of `size` elements of queries and keys and
+ * value_size of values; of a lower tile, where a call has at most rows_max rows, with the same order of sums. False: no
+ * tile fits, or a head has more columns than items have registers. */
+bool gpu_attention_choose(const struct target *t, int64_t size, int64_t value_size, int64_t rows_max,
+                          struct gpu_attention *n);
+/* Appends the schedule in words. */
+void gpu_attention_print(const struct gpu_attention *n, struct buf *out);
+
 #endif

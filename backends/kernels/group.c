@@ -385,6 +385,16 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 	return eval_status(&e);
 }
 
+void kernel_remark_nest(const struct kernel_job *job, struct buf *text)
+{
+	const struct ir_op *root = ir_group_root(job->group);
+	const struct diag_remark about = {
+	        .pass = "nest", .function = job->func->name, .path = root->loc.path, .text = text->data};
+	if (job->remarks && !buf_failed(text))
+		diag_remark_about(job->cx, root->loc.at, &about);
+	buf_destroy(text);
+}
+
 /* ---- facts about the ops of a group ---- */
 
 /* True for functions of many instructions. */

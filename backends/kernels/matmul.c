@@ -614,17 +614,6 @@ static bool has_long_epilogue(const struct kernel *g)
 	return n > SHORT_OPS_MAX || kernel_has_functions(g);
 }
 
-void matmul_remark_nest(const struct linear *l, struct buf *text)
-{
-	const struct diag_remark about = {.pass = "nest",
-	                                  .function = l->job->func->name,
-	                                  .path = l->g->root->loc.path,
-	                                  .text = text->data};
-	if (l->job->remarks && !buf_failed(text))
-		diag_remark_about(l->job->cx, l->g->root->loc.at, &about);
-	buf_destroy(text);
-}
-
 void matmul_describe(struct linear *l)
 {
 	struct gemm *g = &l->gemm;
@@ -656,7 +645,7 @@ static bool choose_nest(struct linear *l, int64_t expert_rows)
 		return false;
 	buf_init(&text);
 	nest_print(&l->gemm, &l->nest, &text);
-	matmul_remark_nest(l, &text);
+	kernel_remark_nest(l->job, &text);
 	return true;
 }
 

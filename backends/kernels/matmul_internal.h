@@ -128,8 +128,6 @@ typedef void matmul_tile_emitter(const struct linear *l, const struct matmul_blo
 bool matmul_bind(struct linear *l, struct kernel *g);
 /* Sets what decides on the nest in l->gemm, after its operands are bound. */
 void matmul_describe(struct linear *l);
-/* Reports the nest of a linear, in words, if remarks are asked for; destroys the text. */
-void matmul_remark_nest(const struct linear *l, struct buf *text);
 /* Panel where the last tile of `panels` full panels of the block ends. */
 struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels);
 /* Emits the tile once for each of n row tiles of decreasing rows: if (rows >= of[0].rows) ..; else if (rows >=

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The chooser of work-group schedules, on random GEMMs of all formats: the items of all tasks compute every element of
- * C once from operands that are in local memory, which the target has. Faults that are planted in a schedule are found.
+ * The choosers of work-group schedules, on random GEMMs of all formats and random heads of attention: the items compute
+ * every element once from operands that are in local memory, which the target has. Planted faults are found.
  */
 #include <check.h>
 #include <string.h>
@@ -266,12 +266,123 @@ START_TEST(finds_planted_faults)
 }
 END_TEST
 
+/* ---- attention ---- */
+
+/* The condition that a schedule of attention violates, or NULL: the items compute each score, each probability and each
+ * element of the output once, from tables that do not overlap. */
+static const char *find_attention_fault(const struct gpu_attention *n, int64_t size, int64_t value_size)
+{
+	static unsigned char scores[GPU_COLUMNS][GPU_COLUMNS], parts[GPU_COLUMNS][GPU_COLUMNS],
+	        output[GPU_COLUMNS][GPU_ATTENTION_COLUMNS * GPU_ITEMS];
+	REQUIRE(n->rows >= 1 && n->rows <= GPU_ATTENTION_ROWS && n->keys <= 2 * GPU_ATTENTION_ROWS);
+	REQUIRE(n->stride % 2 == 1 && n->stride >= size && n->stride >= value_size);
+	REQUIRE(n->rows * size <= n->kv && n->kv + n->keys * n->stride <= n->scores);
+	REQUIRE(n->scores + n->rows * n->keys <= n->partials && n->partials + 2 * GPU_ITEMS <= n->factors);
+	REQUIRE(n->factors + n->rows <= n->elements);
+	REQUIRE(n->product.rows >= 1 && n->product.rows <= GPU_ATTENTION_ROWS);
+	REQUIRE(n->softmax.keys >= 1 && n->softmax.keys <= GPU_ATTENTION_ROWS);
+	REQUIRE(n->output.n_rows >= 1 && n->output.n_rows <= GPU_ATTENTION_ROWS);
+	REQUIRE(n->output.n_columns >= 1 && n->output.n_columns <= GPU_ATTENTION_COLUMNS);
+	memset(scores, 0, sizeof(scores));
+	memset(parts, 0, sizeof(parts));
+	memset(output, 0, sizeof(output));
+	for (int64_t item = 0; item < GPU_ITEMS; item++) {
+		for (int64_t i = 0, row = item / n->keys; i < n->product.rows;
+		     i++, row += n->product.row_stride)
+			REQUIRE(row < n->rows ? scores[row][item % n->keys]++ == 0 : i == 0);
+		int64_t row = item / n->softmax.items, key = item % n->softmax.items * n->softmax.keys;
+		for (int64_t i = 0; row < n->rows && i < n->softmax.keys; i++)
+			REQUIRE(key + i < n->keys && parts[row][key + i]++ == 0);
+		for (int64_t i = 0; i < (int64_t)n->output.n_rows * n->output.n_columns; i++) {
+			int64_t at = item / n->output.columns +
+			             i / n->output.n_columns * n->output.row_stride,
+			        column = item % n->output.columns + i % n->output.n_columns * GPU_ITEMS;
+			if (at < n->rows && column < value_size)
+				REQUIRE(output[at][column]++ == 0);
+		}
+	}
+	for (int64_t row = 0; row < n->rows; row++) {
+		for (int64_t key = 0; key < n->keys; key++)
+			REQUIRE(scores[row][key] == 1 && parts[row][key] == 1);
+		for (int64_t column = 0; column < value_size; column++)
+			REQUIRE(output[row][column] == 1);
+	}
+	return NULL;
+}
+
+/* A lower tile has the order of sums of the full one, so that a row has the same bits in both. */
+START_TEST(attention_covers_and_fits)
+{
+	const struct target *t = target_find("opencl-gpu");
+	struct rng s = rng_seed(3);
+	int fitting = 0;
+	for (int i = 0; i < CASES; i++) {
+		int64_t size = rng_between(&s, 1, 300), value_size = rng_between(&s, 1, 300);
+		struct gpu_attention full, low;
+		if (!gpu_attention_choose(t, size, value_size, GPU_ATTENTION_ROWS, &full))
+			continue;
+		fitting++;
+		ck_assert_int_le(4 * full.elements, t->shared_bytes);
+		ck_assert(gpu_attention_choose(t, size, value_size, rng_between(&s, 1, 20), &low));
+		ck_assert(low.keys == full.keys && low.softmax.items == full.softmax.items);
+		ck_assert_int_le(low.elements, full.elements);
+		const char *found = find_attention_fault(&full, size, value_size);
+		found = found ? found : find_attention_fault(&low, size, value_size);
+		ck_assert_msg(!found, "%d and %d columns: not %s", (int)size, (int)value_size, found);
+	}
+	ck_assert_int_gt(fitting, CASES / 2);
+}
+END_TEST
+
+static void overlap_keys(struct gpu_attention *n)
+{
+	n->kv--;
+}
+static void overlap_factors(struct gpu_attention *n)
+{
+	n->factors--;
+}
+static void drop_score(struct gpu_attention *n)
+{
+	n->product.rows--;
+}
+static void drop_key(struct gpu_attention *n)
+{
+	n->softmax.keys--;
+}
+static void drop_column(struct gpu_attention *n)
+{
+	n->output.n_columns--;
+}
+static void drop_row(struct gpu_attention *n)
+{
+	n->output.n_rows--;
+}
+
+START_TEST(finds_planted_attention_faults)
+{
+	static void (*const faults[])(struct gpu_attention *) = {overlap_keys, overlap_factors, drop_score,
+	                                                         drop_key,     drop_column,     drop_row};
+	struct rng s = rng_seed(4);
+	for (int i = 0; i < CASES / 10; i++) {
+		int64_t size = rng_between(&s, 1, 128), value_size = rng_between(&s, 1, 128);
+		struct gpu_attention n;
+		ck_assert(gpu_attention_choose(target_find("opencl-gpu"), size, value_size,
+		                               rng_between(&s, 1, 20), &n));
+		faults[_i](&n);
+		ck_assert(find_attention_fault(&n, size, value_size));
+	}
+}
+END_TEST
+
 Suite *suite_gpu_nest(void)
 {
 	Suite *s = suite_create("gpu_nest");
 	TCase *c = tcase_create("gpu_nest");
 	tcase_add_test(c, covers_and_fits);
 	tcase_add_loop_test(c, finds_planted_faults, 0, 9);
+	tcase_add_test(c, attention_covers_and_fits);
+	tcase_add_loop_test(c, finds_planted_attention_faults, 0, 6);
 	suite_add_tcase(s, c);
 	return s;
 }
