@@ -346,7 +346,7 @@ struct nest_tile nest_tile(const struct gemm *g, const struct nest *n, const str
 
 /* ---- M blocks ---- */
 
-/* Rows of an M block: x stays in L2 together with two N blocks of weights. All rows, or full tiles. */
+/* Rows of an M block: x takes three quarters of L2, N blocks of weights the rest. All rows, or full tiles. */
 static int64_t choose_m_block(const struct gemm *g, const struct nest *n)
 {
 	bool is_amx = n->order == NEST_AMX;

@@ -63,7 +63,9 @@ int main(int argc, char **argv)
 		srunner_add_suite(runner, row->make());
 	}
 	srunner_run_all(runner, CK_NORMAL);
-	int failed = srunner_ntests_failed(runner);
+	int failed = srunner_ntests_failed(runner), run = srunner_ntests_run(runner);
 	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (run == 0)
+		fprintf(stderr, "nothing was run: CK_RUN_CASE names a case, as tcase_create does\n");
+	return failed || run == 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

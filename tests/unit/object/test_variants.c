@@ -527,6 +527,10 @@ START_TEST(processors_choose)
 {
 	struct object some[N], all[N_ALL];
 	struct arena a;
+	int n_x86 = 0;
+	for (size_t i = 0; target_level_at(i); i++)
+		n_x86 += target_level_at(i)->arch == ARCH_X86_64;
+	ck_assert_int_eq(n_x86, N_ALL);
 	arena_init(&a);
 	struct kb_module *m = record_choice(&a, some, levels, N, true),
 	                 *of_all = record_choice(&a, all, all_levels, N_ALL, true);
