@@ -177,41 +177,59 @@ union kb_cell kb_cell_cvt(enum kb_scalar from, enum kb_scalar to, union kb_cell 
 
 union kb_cell kb_cell_read(enum kb_scalar s, const void *p)
 {
-	unsigned char raw[8] = {0};
-	uint64_t bits = 0;
+	uint8_t byte;
+	uint16_t half;
+	uint32_t word;
+	uint64_t wide;
 	float f;
 	union kb_cell c = {.i = 0};
-	memcpy(raw, p, (size_t)kb_scalar_bytes(s));
-	for (int i = 7; i >= 0; i--)
-		bits = bits << 8 | raw[i];
-	if (s == KB_F32) {
-		memcpy(&f, p, sizeof f);
-		c.f = (double)f;
-	} else if (s == KB_F64) {
-		memcpy(&c.f, p, sizeof c.f);
-	} else if (s == KB_F16 || s == KB_BF16) {
-		c.f = s == KB_F16 ? f16_to_f64((uint16_t)bits) : bf16_to_f64((uint16_t)bits);
-	} else {
-		c = kb_cell_int(s, (int64_t)bits);
+	switch (s) {
+	case KB_VOID:
+	case KB_BOOL: break; /* never in memory */
+	case KB_I8:
+	case KB_U8: memcpy(&byte, p, 1); return kb_cell_int(s, byte);
+	case KB_I16:
+	case KB_U16: memcpy(&half, p, 2); return kb_cell_int(s, half);
+	case KB_F16: memcpy(&half, p, 2); return (union kb_cell){.f = f16_to_f64(half)};
+	case KB_BF16: memcpy(&half, p, 2); return (union kb_cell){.f = bf16_to_f64(half)};
+	case KB_I32: memcpy(&word, p, 4); return kb_cell_int(s, word);
+	case KB_F32: memcpy(&f, p, 4); return (union kb_cell){.f = (double)f};
+	case KB_I64:
+	case KB_INDEX: memcpy(&wide, p, 8); return kb_cell_int(s, (int64_t)wide);
+	case KB_F64:
+	case KB_PTR: memcpy(&c, p, 8); break;
 	}
 	return c;
 }
 
 void kb_cell_write(enum kb_scalar s, union kb_cell v, void *p)
 {
-	unsigned char raw[8];
-	float f = (float)v.f;
-	uint64_t bits = (uint64_t)v.i;
-	if (s == KB_F16)
-		bits = f64_to_f16(v.f);
-	if (s == KB_BF16)
-		bits = f64_to_bf16(v.f);
-	for (int i = 0; i < 8; i++)
-		raw[i] = (unsigned char)(bits >> (8 * i));
-	if (s == KB_F32)
-		memcpy(p, &f, sizeof f);
-	else
-		memcpy(p, raw, (size_t)kb_scalar_bytes(s)); /* F64: the union's bits */
+	uint8_t byte = (uint8_t)(uint64_t)v.i;
+	uint16_t half = (uint16_t)(uint64_t)v.i;
+	uint32_t word = (uint32_t)(uint64_t)v.i;
+	float f;
+	switch (s) {
+	case KB_VOID:
+	case KB_BOOL: break;
+	case KB_I8:
+	case KB_U8: memcpy(p, &byte, 1); break;
+	case KB_F16:
+	case KB_BF16:
+		half = s == KB_F16 ? f64_to_f16(v.f) : f64_to_bf16(v.f);
+		memcpy(p, &half, 2);
+		break;
+	case KB_I16:
+	case KB_U16: memcpy(p, &half, 2); break;
+	case KB_I32: memcpy(p, &word, 4); break;
+	case KB_F32:
+		f = (float)v.f;
+		memcpy(p, &f, 4);
+		break;
+	case KB_I64:
+	case KB_INDEX:
+	case KB_F64:
+	case KB_PTR: memcpy(p, &v, 8); break;
+	}
 }
 
 /* ---- KB_LANES operations: lane_NAME returns lane i of the result ---- */
@@ -385,13 +403,11 @@ static union kb_cell lane_nearest(const struct kb_lanes *l, int i)
 	return (union kb_cell){.i = fabs(v) <= 0x1p22 ? (int64_t)nearbyint(v) : INT32_MIN};
 }
 
+/* Lane i of all lanes as bytes, which kb_lanes_compute writes once. */
 static union kb_cell lane_bitcast(const struct kb_lanes *l, int i)
 {
-	unsigned char raw[8 * KB_LANES_MAX];
-	for (int k = 0; k < l->from.lanes; k++)
-		kb_cell_write(l->from.scalar, l->x[0][k],
-		              raw + (ptrdiff_t)k * kb_scalar_bytes(l->from.scalar));
-	return kb_cell_read(l->inst->type.scalar, raw + (ptrdiff_t)i * kb_scalar_bytes(l->inst->type.scalar));
+	enum kb_scalar s = l->inst->type.scalar;
+	return kb_cell_read(s, l->raw + (ptrdiff_t)i * kb_scalar_bytes(s));
 }
 
 static union kb_cell lane_shuffle(const struct kb_lanes *l, int i)
@@ -417,10 +433,14 @@ static union kb_cell (*const lane_ops[])(const struct kb_lanes *, int) = {
 #include "backends/kb/kb_ops.def"
 };
 
-void kb_lanes_compute(const struct kb_lanes *l, union kb_cell *out)
+void kb_lanes_compute(struct kb_lanes *l, union kb_cell *out)
 {
 	union kb_cell result[KB_LANES_MAX];
+	union kb_cell (*lane)(const struct kb_lanes *, int) = lane_ops[l->inst->op];
+	int from = kb_scalar_bytes(l->from.scalar);
+	for (int i = 0; l->inst->op == KBO_BITCAST && i < l->from.lanes; i++)
+		kb_cell_write(l->from.scalar, l->x[0][i], l->raw + (ptrdiff_t)i * from);
 	for (int i = 0; i < l->inst->type.lanes; i++)
-		result[i] = lane_ops[l->inst->op](l, i);
+		result[i] = lane(l, i);
 	memcpy(out, result, (size_t)l->inst->type.lanes * sizeof *out);
 }

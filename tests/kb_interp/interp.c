@@ -267,7 +267,9 @@ static bool do_call(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 
 static bool do_lanes(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
-	struct kb_lanes l = {.inst = inst, .from = fr->f->types[inst->args[0].id]};
+	struct kb_lanes l; /* not set to zero: raw is long */
+	l.inst = inst;
+	l.from = fr->f->types[inst->args[0].id];
 	for (size_t i = 0; i < inst->n_args && i < TFMC_COUNT(l.x); i++)
 		l.x[i] = lanes_of(fr, inst->args[i]);
 	kb_lanes_compute(&l, out);

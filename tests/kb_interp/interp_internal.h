@@ -96,7 +96,8 @@ struct kb_lanes {
 	const struct kb_inst *inst;
 	struct kb_type from;
 	const union kb_cell *x[3];
+	unsigned char raw[8 * KB_LANES_MAX]; /* BITCAST: the operand as it lies in memory */
 };
-void kb_lanes_compute(const struct kb_lanes *l, union kb_cell *out);
+void kb_lanes_compute(struct kb_lanes *l, union kb_cell *out);
 
 #endif

@@ -3,10 +3,13 @@
  * Runs the unit suites named on the command line (all without arguments).
  * The suites are the rows of suites.def.
  */
+#define _DEFAULT_SOURCE
 #include <check.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define SUITE(name) Suite *suite_##name(void);
 #include "tests/unit/suites.def"
@@ -24,21 +27,44 @@ static const struct suite_row suites[] = {
 };
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
-/* Check writes the place of each assertion that holds to a file, for the message when the test crashes behind
- * it. Most of ours stand in loops: a place that is written already is not written again (ld
- * --wrap=_mark_point). */
+/*
+ * Check writes the place of each assertion that holds to a file, for the message when the test crashes or hangs behind
+ * it: a system call each, of millions. Here the test's process keeps the last place in memory that it shares with
+ * Check's, which writes it down when the test has ended without a failure of its own (ld --wrap: check_msg.h has no
+ * public header).
+ */
+struct place {
+	const char *file; /* of this program, which the test's process is a fork of */
+	int line;
+	bool has_failed; /* the test said where */
+};
+static struct place *last;
+
 void __real__mark_point(const char *file, int line);
 void __wrap__mark_point(const char *file, int line);
+void __real_send_failure_info(const char *message);
+void __wrap_send_failure_info(const char *message);
+TestResult *__real_receive_test_result(int has_crashed);
+TestResult *__wrap_receive_test_result(int has_crashed);
 
 void __wrap__mark_point(const char *file, int line)
 {
-	static const char *last_file;
-	static int last_line;
-	if (file == last_file && line == last_line)
-		return;
-	last_file = file;
-	last_line = line;
-	__real__mark_point(file, line);
+	last->file = file;
+	last->line = line;
+}
+
+void __wrap_send_failure_info(const char *message)
+{
+	last->has_failed = true;
+	__real_send_failure_info(message);
+}
+
+TestResult *__wrap_receive_test_result(int has_crashed)
+{
+	if (last->file && !last->has_failed)
+		__real__mark_point(last->file, last->line);
+	*last = (struct place){0};
+	return __real_receive_test_result(has_crashed);
 }
 
 static const struct suite_row *find(const char *name)
@@ -51,6 +77,9 @@ static const struct suite_row *find(const char *name)
 
 int main(int argc, char **argv)
 {
+	last = mmap(NULL, sizeof(*last), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (last == MAP_FAILED)
+		return 2;
 	SRunner *runner = srunner_create(NULL);
 	for (size_t i = 0; argc < 2 && i < N_SUITES; i++)
 		srunner_add_suite(runner, suites[i].make());
