@@ -427,20 +427,37 @@ static union kb_cell lane_reduce(const struct kb_lanes *l, int i)
 	return tree[0];
 }
 
-static union kb_cell (*const lane_ops[])(const struct kb_lanes *, int) = {
-#define KB_LANES(op, name, effect) [KBO_##op] = lane_##name,
+/* lanes_NAME: all lanes of the result, in a loop that lane_NAME is inlined into. */
+#define KB_LANES(op, name, effect)                                             \
+	static void lanes_##name(const struct kb_lanes *l, union kb_cell *out) \
+	{                                                                      \
+		for (int i = 0, n = l->inst->type.lanes; i < n; i++)           \
+			out[i] = lane_##name(l, i);                            \
+	}
+#define KB_OP(op, name, effect)
+#include "backends/kb/kb_ops.def"
+
+static void (*const lanes_ops[])(const struct kb_lanes *, union kb_cell *) = {
+#define KB_LANES(op, name, effect) [KBO_##op] = lanes_##name,
 #define KB_OP(op, name, effect)    [KBO_##op] = NULL,
 #include "backends/kb/kb_ops.def"
 };
 
 void kb_lanes_compute(struct kb_lanes *l, union kb_cell *out)
 {
-	union kb_cell result[KB_LANES_MAX];
-	union kb_cell (*lane)(const struct kb_lanes *, int) = lane_ops[l->inst->op];
 	int from = kb_scalar_bytes(l->from.scalar);
 	for (int i = 0; l->inst->op == KBO_BITCAST && i < l->from.lanes; i++)
 		kb_cell_write(l->from.scalar, l->x[0][i], l->raw + (ptrdiff_t)i * from);
-	for (int i = 0; i < l->inst->type.lanes; i++)
-		result[i] = lane(l, i);
-	memcpy(out, result, (size_t)l->inst->type.lanes * sizeof *out);
+	lanes_ops[l->inst->op](l, out);
+}
+
+void kb_cells_read(enum kb_scalar s, const void *p, int n, union kb_cell *out)
+{
+	for (int i = 0; i < n && s == KB_F32; i++) {
+		float f;
+		memcpy(&f, (const char *)p + (size_t)i * sizeof(f), sizeof(f));
+		out[i].f = (double)f;
+	}
+	for (int i = 0, bytes = kb_scalar_bytes(s); i < n && s != KB_F32; i++)
+		out[i] = kb_cell_read(s, (const char *)p + (ptrdiff_t)i * bytes);
 }

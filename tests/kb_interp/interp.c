@@ -49,48 +49,34 @@ bool kb_frame_allowed(struct kb_frame *fr, const void *p, size_t bytes, bool wri
 
 /* ---- before a call ---- */
 
-static size_t matching_end(const struct kb_func *f, size_t at)
-{
-	int depth = 0;
-	for (size_t i = at; i < f->n_insts; i++) {
-		enum kb_opcode op = f->insts[i].op;
-		bool opens = op == KBO_LOOP || op == KBO_FOREVER || op == KBO_IF;
-		bool closes = op == KBO_END_LOOP || op == KBO_END_FOREVER || op == KBO_END_IF;
-		if (op == KBO_ELSE && depth == 1 && f->insts[at].op == KBO_IF)
-			return i;
-		if (op == KBO_ELSE && i == at)
-			opens = true;
-		depth += opens;
-		depth -= closes;
-		if (closes && depth == 0)
-			return i;
-	}
-	return f->n_insts;
-}
-
 /* Jump targets: of LOOP, FOREVER, IF and ELSE their end; of the end of a loop its begin; of BREAK_IF the end of
  * its loop. */
 static bool resolve_jumps(struct kb_frame *fr)
 {
-	size_t depth = 0, n = fr->f->n_insts + 1, *open = ARENA_ARRAY(&fr->arena, size_t, n);
+	size_t depth = 0, loops = 0, n = fr->f->n_insts + 1;
+	size_t *open = ARENA_ARRAY(&fr->arena, size_t, n), *loop = ARENA_ARRAY(&fr->arena, size_t, n);
 	fr->jump = ARENA_ARRAY(&fr->arena, size_t, n);
 	if (arena_failed(&fr->arena))
 		return false;
 	for (size_t i = 0; i < fr->f->n_insts; i++) {
 		enum kb_opcode op = fr->f->insts[i].op;
-		if (op == KBO_LOOP || op == KBO_FOREVER) {
-			size_t end = matching_end(fr->f, i);
-			fr->jump[i] = end;
-			fr->jump[end] = i;
-			open[depth++] = i;
-		} else if (op == KBO_IF || op == KBO_ELSE) {
-			fr->jump[i] = matching_end(fr->f, i);
-		} else if (op == KBO_BREAK_IF) {
-			fr->jump[i] = depth ? fr->jump[open[depth - 1]] : i;
-		} else if ((op == KBO_END_LOOP || op == KBO_END_FOREVER) && depth) {
-			depth--;
+		bool ends = op == KBO_END_IF || op == KBO_END_LOOP || op == KBO_END_FOREVER;
+		if ((op == KBO_ELSE || ends) && depth > 0) {
+			fr->jump[open[--depth]] = i;
+			fr->jump[i] = open[depth];
 		}
+		if (op == KBO_LOOP || op == KBO_FOREVER)
+			loop[loops++] = i;
+		else if ((op == KBO_END_LOOP || op == KBO_END_FOREVER) && loops > 0)
+			loops--;
+		else if (op == KBO_BREAK_IF)
+			fr->jump[i] = loops > 0 ? loop[loops - 1] : i;
+		if (op == KBO_LOOP || op == KBO_FOREVER || op == KBO_IF || op == KBO_ELSE)
+			open[depth++] = i;
 	}
+	for (size_t i = 0; i < fr->f->n_insts; i++)
+		if (fr->f->insts[i].op == KBO_BREAK_IF)
+			fr->jump[i] = fr->jump[fr->jump[i]];
 	return true;
 }
 
@@ -140,13 +126,9 @@ static bool do_load(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 		return false;
 	if ((uintptr_t)p % (uintptr_t)inst->align != 0)
 		return kb_frame_fail(fr, "load from an unaligned address");
-	for (int i = 0; i < inst->type.lanes; i++) {
-		out[i] = (union kb_cell){.i = 0};
-		if (i < n)
-			out[i] = kb_cell_read(inst->type.scalar, p + (splat ? 0 : (size_t)i * size));
-		else if (kb_is_float(inst->type.scalar))
-			out[i].f = 0;
-	}
+	kb_cells_read(inst->type.scalar, p, splat ? 1 : n, out);
+	for (int i = splat ? 1 : n; i < inst->type.lanes; i++)
+		out[i] = splat ? out[0] : (union kb_cell){.i = 0}; /* which is 0.0, too */
 	return true;
 }
 

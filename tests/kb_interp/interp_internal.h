@@ -83,6 +83,8 @@ union kb_cell kb_cell_un(enum kb_un op, enum kb_scalar s, union kb_cell a);
 bool kb_cell_cmp(enum kb_cmp op, enum kb_scalar s, union kb_cell a, union kb_cell b);
 union kb_cell kb_cell_cvt(enum kb_scalar from, enum kb_scalar to, union kb_cell a);
 union kb_cell kb_cell_read(enum kb_scalar s, const void *p);
+/* n of them, one behind the other. */
+void kb_cells_read(enum kb_scalar s, const void *p, int n, union kb_cell *out);
 /* One lane of a dot product; a and b: 32 bits of packed elements. */
 union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, union kb_cell b);
 /* fma(a, b, c) with denormal operands and results flushed to zero. */
