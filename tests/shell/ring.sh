@@ -40,8 +40,8 @@ run() { # the models that were compiled
 		printf '#define N_MODELS (sizeof(ring_models) / sizeof(ring_models[0]))\n'
 	} >"$tmp/models.h"
 	"$CC" -std=c17 -O1 -g -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp" \
-		"$TFMC_SOURCE/tests/soak/ring.c" "$TFMC_SOURCE"/runtime/*.c "$tmp"/*.o \
-		"$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl ${TFMC_LINK_FLAGS:-} -o "$tmp/ring"
+		"$TFMC_SOURCE/tests/soak/ring.c" "$tmp"/*.o \
+		"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl ${TFMC_LINK_FLAGS:-} -o "$tmp/ring"
 	"$tmp/ring" "$seed" $turns
 	rm -rf "$tmp"/*
 	rows=
