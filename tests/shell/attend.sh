@@ -74,7 +74,7 @@ refused() {
 	echo old >"$tmp/page.html"
 	rm -rf "$tmp/arrays"
 	local code=0
-	"$TFMC" attend "${@:3}" --html="$tmp/page.html" >"$tmp/out" 2>"$tmp/err" || code=$?
+	"$TFMC" attend "${@:3}" -mcpu=x86-64-v2 --html="$tmp/page.html" >"$tmp/out" 2>"$tmp/err" || code=$?
 	[ "$code" -eq "$1" ] || { echo "exit code $code, not $1: ${*:3}"; cat "$tmp/err"; exit 1; }
 	grep -aq -- "$2" "$tmp/err" || { echo "no '$2' in:"; cat "$tmp/err"; exit 1; }
 	[ "$(cat "$tmp/page.html")" = old ] && [ ! -s "$tmp/out" ] && [ ! -e "$tmp/arrays" ]
@@ -227,7 +227,7 @@ cp "$TFMC_SOURCE"/examples/dates/{model.yaml,model.safetensors,*_vocab.txt} "$tm
 	sed 1,6d "$TFMC_SOURCE/examples/dates/source_vocab.txt"
 } >"$tmp/hostile/source_vocab.txt"
 attend "tokens[0] == ['</script><script>alert(1)</script>', '<!--<script>', '\"\\'&\\\\', ']]>{{', '@' + 'DATA@',
-	chr(0x2028) + chr(0x202e) + chr(9) + 'x']" "$tmp/hostile/model.yaml" --tokens 0,1,2,3,4,5 --target-tokens 1,2
+	chr(0x2028) + chr(0x202e) + chr(9) + 'x']" "$tmp/hostile/model.yaml" -O0 --tokens 0,1,2,3,4,5 --target-tokens 1,2
 cp "$tmp/page.html" "$tmp/hostile.html"
 
 # Rejected inputs.
@@ -253,7 +253,7 @@ const fs = require("fs"), vm = require("vm");
 const text = fs.readFileSync(process.argv[2], "utf8"), scripts = [...text.matchAll(/<script([^>]*)>([^]*?)<\/script>/g)];
 const listeners = {};
 const any = new Proxy(function () {}, {
-	get: (_, name) => name === Symbol.toPrimitive ? () => 400 : name === Symbol.iterator ? function* () {} : name === "length" ? 0 : any,
+	get: (_, name) => name === Symbol.toPrimitive ? () => 40 : name === Symbol.iterator ? function* () {} : name === "length" ? 0 : any,
 	set: () => true, apply: () => any, construct: () => any,
 });
 const page = {
@@ -274,7 +274,7 @@ for (const view of ["lines", "matrix"]) {
 	listeners.keydown({key: "v", preventDefault() {}});
 }
 JS
-	for page in ${TFMC_ALL:+dates} hostile; do node "$tmp/page.js" "$tmp/$page.html"; done # every path of dates is drawn: 20 s
+	for page in dates hostile; do node "$tmp/page.js" "$tmp/$page.html"; done
 fi
 
 # In a browser.

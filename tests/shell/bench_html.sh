@@ -5,6 +5,7 @@
 # for each group with products and a row for each group, sorts by every column, and a key moves both. With a Chromium in
 # the PATH the page is opened at three widths, light and dark, and errors of its console are counted.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$TFMC_SOURCE"
@@ -26,7 +27,7 @@ print(data["entry"], len(groups), "groups")
 PY
 # bench NAME EXPRESSION MODEL OPTIONS..
 bench() {
-	"$TFMC" bench "${@:3}" --html="$tmp/$1.html" >"$tmp/out"
+	"$TFMC" bench "${@:3}" "${quick[@]}" --html="$tmp/$1.html" >"$tmp/out"
 	PYTHONDONTWRITEBYTECODE=1 python3 "$tmp/check.py" "$tmp/$1.html" "$2"
 }
 bench embed 'data["threads"] == 2 and "layers.self.attention.o linear" in titles and all(":" in g["line"] for g in groups)' \

@@ -4,11 +4,12 @@
 # The classifier of shapes becomes a program of its own, without the runtime library: it names the shapes in the committed pictures,
 # in every format that it reads, at other sizes and in colour; files that are no pictures are refused.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 example=$TFMC_SOURCE/examples/classify
 "$TFMC" verify "$example/model.yaml" -mcpu=native
-"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 -o "$tmp/classify.o"
+"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 "${quick[@]}" -o "$tmp/classify.o"
 bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/classify.o" classify
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$tmp" "$example/main.c" "$tmp/classify.o" ${TFMC_LINK_FLAGS:-} -o "$tmp/classify"
 

@@ -4,11 +4,12 @@
 # The sentence embedder becomes a program of its own: lines that mean the same are nearest whatever their words are, lines with the
 # same words and the opposite meaning are not; a question alone and lines side by side get the same vectors.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 example=$TFMC_SOURCE/examples/embed
 "$TFMC" verify "$example/model.yaml" -mcpu=native
-"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 -o "$tmp/embed.o"
+"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 "${quick[@]}" -o "$tmp/embed.o"
 bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/embed.o" embed
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$tmp" "$example/main.c" "$tmp/embed.o" ${TFMC_LINK_FLAGS:-} -o "$tmp/embed"
 search() { "$tmp/embed" "$example/vocab.txt" "$@"; }

@@ -4,6 +4,7 @@
 # From a hub folder to text: the trained folder of examples/hub becomes a program that writes what PyTorch, transformers and
 # tokenizers write, byte for byte, from a plain folder and from a hub cache; what it draws keeps its facts.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 example=$TFMC_SOURCE/examples/hub
@@ -20,7 +21,7 @@ checks:
 Y
 "$TFMC" verify "$tmp/tales/model.yaml" -mcpu=native
 
-"$TFMC" "$example/tales" --name=model -o "$tmp/model.o"
+"$TFMC" "$example/tales" "${quick[@]}" --name=model -o "$tmp/model.o"
 bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/model.o" model
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$tmp" -I"$runtime" -I"$runtime/tokenizer" "$example/main.c" "$tmp/model.o" \
 	"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/tokenizer/libtfmctok.a" -lpthread -lm ${TFMC_LINK_FLAGS:-} -o "$tmp/talk"
@@ -30,7 +31,7 @@ while IFS= read -r prompt && IFS= read -r text; do
 	"$tmp/talk" "$prompt" >"$tmp/got"
 	printf '%s\n' "$text" | cmp - "$tmp/got"
 	"$tmp/talk" -w 2 "$prompt" | cmp - "$tmp/got"
-	"$TFMC" generate "$example/tales" --prompt="$prompt" >"$tmp/command"
+	"$TFMC" generate "$example/tales" "${quick[@]}" --prompt="$prompt" >"$tmp/command"
 	printf '%s\n' "$text" | cmp - "$tmp/command"
 done <"$example/expected.txt"
 [ $n -eq 5 ]
@@ -80,7 +81,7 @@ for file in "$example"/tales/*; do
 	cp "$file" "$cache/blobs/$blob"
 	ln -s "../../blobs/$blob" "$cache/snapshots/0123456789abcdef/${file##*/}"
 done
-"$TFMC" "$cache/snapshots/0123456789abcdef/" -o "$tmp/cached.o"
+"$TFMC" "$cache/snapshots/0123456789abcdef/" "${quick[@]}" -o "$tmp/cached.o"
 nm "$tmp/cached.o" | grep -c ' short_tales_step$' >/dev/null
 "$TFMC" import "$cache/snapshots/0123456789abcdef" --name=other | grep -c '^name: other$' >/dev/null
 code=0; "$TFMC" import "$example/tales" --name=no-name >/dev/null 2>"$tmp/error" || code=$?
@@ -92,11 +93,11 @@ cp -r "$example/tales" "$tmp/set"
 settings "$tmp/set" '{"bos_token_id": 0, "eos_token_id": [1, 17], "pad_token_id": 5, "do_sample": true, "temperature": 0.6, "top_p": 0.95, "x": null}' >"$tmp/out"
 grep -cx 'generate: {start: \[0\], stop: \[1, 17\], pad: 5}' "$tmp/out" >/dev/null
 grep -cx '# generation_config.json also says: do_sample true, temperature 0.6, top_p 0.95' "$tmp/out" >/dev/null
-"$TFMC" generate "$example/tales" --prompt="Once there was a" --print-tokens | tr ', ' '\n\n' >"$tmp/ids"
+"$TFMC" generate "$example/tales" "${quick[@]}" --prompt="Once there was a" --print-tokens | tr ', ' '\n\n' >"$tmp/ids"
 stop=$(sed -n 4p "$tmp/ids")
 settings "$tmp/set" "{\"eos_token_id\": [1, $stop]}" >"$tmp/out"
-"$TFMC" generate "$tmp/set" --prompt="Once there was a" --print-tokens | tr ', ' '\n\n' | cmp - <(sed "/^$stop\$/q" "$tmp/ids")
-"$TFMC" "$tmp/set" -o "$tmp/set.o" -MD
+"$TFMC" generate "$tmp/set" "${quick[@]}" --prompt="Once there was a" --print-tokens | tr ', ' '\n\n' | cmp - <(sed "/^$stop\$/q" "$tmp/ids")
+"$TFMC" "$tmp/set" "${quick[@]}" -o "$tmp/set.o" -MD
 grep -c '/set/generation_config.json' "$tmp/set.d" >/dev/null
 settings "$tmp/set" '{"eos_token_id": null, "pad_token_id": -1, "repetition_penalty": 1, "unheard_of": "x"}' >"$tmp/out"
 grep -cx 'generate: {stop: \[\]}' "$tmp/out" >/dev/null

@@ -5,6 +5,7 @@
 # arena for functions whose buffers are multiples of one quantity; elsewhere at most 1 % at each point of the dims.
 # Then the groups of the examples in the bytes of their plan, and the map, which is the same twice.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 models=("$TFMC_SOURCE"/examples/*/model.yaml)
@@ -31,7 +32,7 @@ for model in "${models[@]}"; do
 	done
 done
 for model in "$TFMC_SOURCE"/examples/*/model.yaml; do
-	for options in -O0 -O2; do
+	for options in -O0 "${quick[*]:--O2}"; do
 		"$TFMC" verify "$model" -mcpu=x86-64-v2 $options --poison >"$tmp/out" || { cat "$tmp/out"; exit 1; }
 		grep -q 'in the bytes of the plan .* ok$' "$tmp/out"
 	done

@@ -5,11 +5,12 @@
 # workers, and the same as the command does; scores are those of the command, and words of the languages that
 # the training never saw score better than their own letters in another order.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 example=$TFMC_SOURCE/examples/names
 PYTHONDONTWRITEBYTECODE=1 python3 "$example/data.py" --check # the generator's own probabilities
-"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 --entries=prefill,step,score -o "$tmp/names.o"
+"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 "${quick[@]}" --entries=prefill,step,score -o "$tmp/names.o"
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$example/main.c" "$example/together.c" \
 	"$tmp/names.o" "$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/names"
 bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/names.o" names
@@ -24,15 +25,15 @@ cmp "$tmp/one" "$tmp/three"
 "$tmp/names" -t 12 7 | cmp - "$tmp/one"
 "$tmp/names" -w 2 -t 12 7 | cmp - "$tmp/one"
 for i in 1 2 3; do
-	"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --threads "$i" --prompt '' --seed $((6 + i))
+	"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 "${quick[@]}" --threads "$i" --prompt '' --seed $((6 + i))
 done >"$tmp/command"
 head -3 "$tmp/one" | awk '{ print $2 }' | diff - "$tmp/command"
 
 # Several draws of one command, each behind its log p; names without a text.
-"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --seed 7 --samples 12 >"$tmp/command"
+"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 "${quick[@]}" --seed 7 --samples 12 >"$tmp/command"
 awk '{ print $2 }' "$tmp/one" | diff - <(cut -f2 "$tmp/command")
 paste "$tmp/one" "$tmp/command" | awk '{ d = $1 - $3; if (d > 1e-4 || d < -1e-4) exit 1 }'
-"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --seed 7 --samples 40 --bad-words a --forced-text k --stop on >"$tmp/command"
+"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 "${quick[@]}" --seed 7 --samples 40 --bad-words a --forced-text k --stop on >"$tmp/command"
 [ "$(wc -l <"$tmp/command")" -eq 40 ]
 cut -f2 "$tmp/command" >"$tmp/words"
 [ "$(grep -c '^k' "$tmp/words")" -eq 40 ]
@@ -46,12 +47,12 @@ shuffled="eikrgriml ainlëmeetés dhgylle 'áblkí insnai asaynthiik nrame whioi
 # shellcheck disable=SC2086
 "$tmp/names" -s $words $shuffled >"$tmp/scores"
 awk '{ print $2 }' "$tmp/scores" >"$tmp/words"
-"$TFMC" score "$example/model.yaml" -mcpu=x86-64-v2 --prompt-file "$tmp/words" >"$tmp/command"
+"$TFMC" score "$example/model.yaml" -mcpu=x86-64-v2 "${quick[@]}" --prompt-file "$tmp/words" >"$tmp/command"
 sed -n 's/^log p \([^,]*\),.*\t\(.*\)$/\1 \2/p' "$tmp/command" >"$tmp/want"
 awk '{ print $1, $2 }' "$tmp/scores" | diff - "$tmp/want"
 
 # An object without the entry score goes letter after letter.
-"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 --entries=prefill,step -o "$tmp/steps.o" --header="$tmp/steps.h"
+"$TFMC" "$example/model.yaml" -mcpu=x86-64-v2 "${quick[@]}" --entries=prefill,step -o "$tmp/steps.o" --header="$tmp/steps.h"
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$example/main.c" "$example/together.c" \
 	"$tmp/steps.o" "$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/steps"
 # shellcheck disable=SC2086

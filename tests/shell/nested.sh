@@ -4,10 +4,11 @@
 # Repeats three deep (tests/golden/torch_nested) through the other driver: a parallel_for that runs the workers of every
 # group one after the other, the last one first, gives the bits of a single worker; as an object and as C.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 model=$TFMC_SOURCE/tests/golden/torch_nested/model.yaml
-"$TFMC" "$model" -o "$tmp/torch_nested.o"
+"$TFMC" "$model" "${quick[@]}" -o "$tmp/torch_nested.o"
 "$TFMC" "$model" -mcpu=x86-64-v2 --emit=c="$tmp/torch_nested.c"
 cat >"$tmp/main.c" <<'C'
 #include <stdio.h>

@@ -4,17 +4,18 @@
 # Weights as NumPy arrays in both orders of axes and of bytes, as f32 and f64, compressed and not, give the bits of the safetensors file
 # they were made from. A hub folder of symbolic links with shards works as one without; wrong indices are refused.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 support=$TFMC_SOURCE/tests/support
 python3 "$support/make_llama.py" "$tmp/m" llama
 cd "$tmp/m"
-"$TFMC" run . --inputs inputs.safetensors --outputs a.safetensors -mcpu=native
+"$TFMC" run . --inputs inputs.safetensors --outputs a.safetensors -mcpu=native "${quick[@]}"
 
 printf 'tfmc: 1\nname: m\nhf: config.json\nweights: {files: [w.npz]}\n' >npz.yaml
 for method in store deflate; do
 	python3 -B "$support/to_npz.py" model.safetensors w.npz $method
-	"$TFMC" run npz.yaml --inputs inputs.safetensors --outputs b.safetensors -mcpu=native
+	"$TFMC" run npz.yaml --inputs inputs.safetensors --outputs b.safetensors -mcpu=native "${quick[@]}"
 	cmp a.safetensors b.safetensors
 done
 
@@ -43,7 +44,7 @@ for name, content in (("config.json", open("config.json").read()),
     os.symlink(f"../../blobs/{name[0]}", f"../cache/snapshots/1/{name}")
 P
 cd "$tmp/cache/snapshots/1"
-"$TFMC" run . --inputs "$tmp/m/inputs.safetensors" --outputs "$tmp/c.safetensors" -mcpu=native
+"$TFMC" run . --inputs "$tmp/m/inputs.safetensors" --outputs "$tmp/c.safetensors" -mcpu=native "${quick[@]}"
 cmp "$tmp/m/a.safetensors" "$tmp/c.safetensors"
 
 # refuse WHAT MESSAGE: the folder as it is now does not compile and says so

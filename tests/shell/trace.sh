@@ -11,7 +11,7 @@ check() { PYTHONDONTWRITEBYTECODE=1 python3 "$TFMC_SOURCE/tests/support/timeline
 tales=$TFMC_SOURCE/examples/hub/tales
 
 for threads in 1 2; do
-	"$TFMC" bench "$tales" --entry=prefill --threads=$threads --trace="$tmp/bench.json" >"$tmp/out"
+	"$TFMC" bench "$tales" "${quick[@]}" --entry=prefill --threads=$threads --trace="$tmp/bench.json" >"$tmp/out"
 	grep -q '^prefill ' "$tmp/out"
 	check bench $threads 'all(c["name"] == "prefill" and c["args"]["status"] == 0 and c["args"]["B"] == 1 for c in calls)
 		and len(calls) <= 16 and all(g["args"]["flops"] >= 0 and g["args"]["line"] and g["args"]["kernel"] for g in groups)
@@ -32,11 +32,11 @@ weights:
   files: []
   map: {"layers.{i}.linear.{w}": {from: "none.{i}.{w}", optional: ones}}
 YAML
-"$TFMC" bench "$tmp/period.yaml" --trace="$tmp/period.json" >"$tmp/out"
+"$TFMC" bench "$tmp/period.yaml" "${quick[@]}" --trace="$tmp/period.json" >"$tmp/out"
 python3 -c 'import json, sys; names = {e["name"] for e in json.load(open(sys.argv[1]))["traceEvents"]}
 assert {n for n in names if n.endswith(" linear")} == {f"layers.{i}.linear linear" for i in range(2, 12)}, names' "$tmp/period.json"
 # Figures are those of --groups, and the time of a step is there, too.
-"$TFMC" bench "$tales" --entry=step --past=40 --groups --json --trace="$tmp/step.json" >"$tmp/groups.json"
+"$TFMC" bench "$tales" "${quick[@]}" --entry=step --past=40 --groups --json --trace="$tmp/step.json" >"$tmp/groups.json"
 python3 - "$tmp/step.json" "$tmp/groups.json" <<'PY'
 import collections, json, sys
 events, table = (json.load(open(path)) for path in sys.argv[1:])
@@ -48,7 +48,7 @@ assert abs(flops - table["flops"]) < 1 and runs == sum(g["times"] for g in table
 PY
 refuse() { # MESSAGE ARGUMENT..
 	local code=0
-	"$TFMC" bench "$tales" "${@:2}" >"$tmp/out" 2>&1 || code=$?
+	"$TFMC" bench "$tales" "${quick[@]}" "${@:2}" >"$tmp/out" 2>&1 || code=$?
 	[ $code -eq 2 ] && grep -q -- "$1" "$tmp/out" && [ ! -e "$tmp/none" ]
 }
 refuse '--trace goes with the processor, not with --device' --trace="$tmp/none" --device=opencl

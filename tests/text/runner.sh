@@ -3,6 +3,8 @@
 #
 # Runs one text test: every line of the file that contains `RUN:` is a shell command, in order, with
 #   %s the file, %S its directory, %t a scratch path, %tfmc the command, %FileCheck FileCheck,
+#   %quick options of tfmc that make code without optimization where it is run, not looked at (support/effort.sh; nothing with
+#   TFMC_ALL), %unoptimized the same beside passes that are named,
 #   %not inverts an exit status (`%not 1 cmd` wants exactly 1), %shared the folder of shared models.
 # A line with `REQUIRES: shared` skips the test (exit 77) when that folder is absent.
 set -uo pipefail
@@ -23,6 +25,7 @@ if [ -z "${FILECHECK:-}" ] || [[ $FILECHECK == *NOTFOUND ]]; then
 	exit 77
 fi
 
+. "$TFMC_SOURCE/tests/support/effort.sh"
 not() {
 	local want=any
 	if [[ $1 =~ ^[0-9]+$ ]]; then want=$1; shift; fi
@@ -38,6 +41,8 @@ while IFS= read -r line; do
 	command=${line#*RUN:}
 	command=${command//%tfmc/$TFMC}
 	command=${command//%FileCheck/$FILECHECK --enable-var-scope --allow-unused-prefixes=false}
+	command=${command//%quick/${quick[*]}}
+	command=${command//%unoptimized/${quick[0]:-}}
 	command=${command//%not/not}
 	command=${command//%shared/$TFMC_SHARED}
 	command=${command//%S/$(dirname "$file")}
