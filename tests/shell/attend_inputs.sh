@@ -4,6 +4,7 @@
 # tfmc attend of pictures and sounds: inputs from a file. The arrays are what `tfmc run --probe` gives for the same inputs, rows
 # sum to 1; a file that does not fit is refused, and nothing is written.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 models=$TFMC_SHARED/models/variants
 [ -d "$models" ] || { echo "SKIPPED: $models is absent"; exit 77; }
 tmp=$(mktemp -d)
@@ -46,8 +47,8 @@ PY
 # attend MODEL PREFIX COUNT SEQUENCES STACKS ARGUMENTS..
 attend() {
 	rm -rf "$tmp/arrays"
-	"$TFMC" run "$models/$1/model.yaml" --inputs "$models/$1/cases.safetensors" --prefix "$2" --probe '*.weights' --outputs "$tmp/probed.safetensors" 2>/dev/null
-	"$TFMC" attend "$models/$1/model.yaml" "${@:6}" --html="$tmp/page.html" --npy="$tmp/arrays" 2>/dev/null
+	"$TFMC" run "$models/$1/model.yaml" "${quick[@]:0:1}" --inputs "$models/$1/cases.safetensors" --prefix "$2" --probe '*.weights' --outputs "$tmp/probed.safetensors" 2>/dev/null
+	"$TFMC" attend "${quick[@]:0:1}" "$models/$1/model.yaml" "${@:6}" --html="$tmp/page.html" --npy="$tmp/arrays" 2>/dev/null
 	PYTHONDONTWRITEBYTECODE=1 python3 "$tmp/check.py" "$tmp/probed.safetensors" "$tmp/arrays" "$3" "$tmp/page.html" "$4" "$5"
 }
 # array NAME MODEL TENSOR: a tensor of the cases as a NumPy array
@@ -73,7 +74,7 @@ attend whisper len7. "$sounds" target "cross decoder encoder" --inputs "$models/
 refused() {
 	rm -rf "$tmp/arrays"
 	local code=0
-	"$TFMC" attend "${@:3}" --npy="$tmp/arrays" >/dev/null 2>"$tmp/err" || code=$?
+	"$TFMC" attend "${quick[@]:0:1}" "${@:3}" --npy="$tmp/arrays" >/dev/null 2>"$tmp/err" || code=$?
 	[ "$code" -eq "$1" ] && grep -ac -- "$2" "$tmp/err" >/dev/null && [ ! -e "$tmp/arrays" ] || { echo "exit code $code, wanted $1 and '$2':" >&2; cat "$tmp/err" >&2; exit 1; }
 }
 refused 2 "or --inputs" "$models/vit/model.yaml"
@@ -81,7 +82,7 @@ refused 1 "attend takes one sequence; 'pixel_values' has 3" "$models/vit/model.y
 refused 1 "has no default; --inputs gives it" "$models/vit/model.yaml" --inputs "$models/whisper/cases.safetensors" --prefix len7.
 array input_features whisper len7.input_features
 refused 1 "requires --target-text or --target-tokens, too" "$models/whisper/model.yaml" --inputs "$tmp/input_features.npy"
-"$TFMC" attend "$models/whisper/model.yaml" --inputs "$tmp/input_features.npy" --target-tokens 1,2,3 --npy="$tmp/arrays"
+"$TFMC" attend "${quick[@]:0:1}" "$models/whisper/model.yaml" --inputs "$tmp/input_features.npy" --target-tokens 1,2,3 --npy="$tmp/arrays"
 [ "$(find "$tmp/arrays" -name '*.npy' | wc -l)" -eq "$sounds" ]
 mv "$tmp/input_features.npy" "$tmp/pixel_values.npy"
 refused 1 "input 'pixel_values' has 4 axes, not 3" "$models/vit/model.yaml" --inputs "$tmp/pixel_values.npy"

@@ -5,6 +5,7 @@
 # generation as the end of a text does, the pooling that an embedder names is an output, provenance and neutral values change
 # nothing, others are refused by name, normalizers and ends of BERT are followed.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 models=$TFMC_SHARED/models
 [ -d "$models" ] || { echo "SKIPPED: $models is absent"; exit 77; }
 tmp=$(mktemp -d)
@@ -79,11 +80,11 @@ write "$models/variants/llama" "$tmp/llama.gguf" "$t.suppress_tokens=[5,9]"
 
 # Generation ends there: the third token of the model is made one that ends a turn.
 write "$models/variants/llama" "$tmp/plain.gguf"
-long=$("$TFMC" generate "$tmp/plain.gguf" --tokens=1,5,7 --max-tokens=6 --print-tokens --ignore-stop)
+long=$("$TFMC" generate "$tmp/plain.gguf" "${quick[@]}" --tokens=1,5,7 --max-tokens=6 --print-tokens --ignore-stop)
 read -r first second third _ <<<"${long//,/ }"
 write "$models/variants/llama" "$tmp/turn.gguf" "$t.eot_token_id=$third"
 [ "$first" != "$third" ] && [ "$second" != "$third" ]
-short=$("$TFMC" generate "$tmp/turn.gguf" --tokens=1,5,7 --max-tokens=6 --print-tokens)
+short=$("$TFMC" generate "$tmp/turn.gguf" "${quick[@]}" --tokens=1,5,7 --max-tokens=6 --print-tokens)
 [ "$(wc -w <<<"${short//,/ }")" -le 3 ] && [[ "${short//,/ }" == "$first $second"* ]] || { echo "'$long' is cut to '$short'" >&2; exit 1; }
 
 # Pooling: mean, first and last row of the hidden states.

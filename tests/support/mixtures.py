@@ -7,6 +7,7 @@
 
 The recipes are those of llama.cpp's quantizer: `more` says which layers have more bits.
 """
+import functools
 import json
 import math
 import os
@@ -47,17 +48,29 @@ RECIPES = {
 }
 
 
-def blocks(source, kind, n):
+POOL = 1 << 20 # elements of each type, of which a matrix takes a part
+
+
+@functools.cache
+def pool(kind):
+    """Bytes of a block, its elements, random blocks."""
+    source = random.Random(kind)
     if kind in FLOATS:  # near 2^-5, with either sign
         size = FLOATS[kind][1]
-        data = bytearray(source.randbytes(n * size))
+        data = bytearray(source.randbytes(POOL * size))
         data[size - 1::size] = bytes((b & 0x83 | 0x28) if kind == "F16" else (b & 0x80 | 0x3c) for b in data[size - 1::size])
-        return bytes(data)
-    data = bytearray(quantized.random_blocks(kind, n // quantized.TYPES[kind][1], source))
+        return size, 1, bytes(data)
     _, elements, size, halves, _ = quantized.TYPES[kind]
+    data = bytearray(quantized.random_blocks(kind, POOL // elements, source))
     for at in (b + h for b in range(0, len(data), size) for h in halves):  # small numbers: sums of many rows stay finite
         struct.pack_into("<e", data, at, struct.unpack_from("<e", data, at)[0] * (0.05 if elements == 256 else 0.3))
-    return bytes(data)
+    return size, elements, bytes(data)
+
+
+def blocks(source, kind, n):
+    size, elements, data = pool(kind)
+    at = source.randrange((POOL - n) // elements) * size
+    return data[at:at + n // elements * size]
 
 
 def gguf(path, arch, keys, shapes, recipe):
