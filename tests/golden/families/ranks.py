@@ -9,6 +9,7 @@ are refused by name. Families whose layers alternate get more of them, so that t
 examples and some families with 3 and 1x2; the long run all families and the shared models, too, with 2, 3, 4, 1x2, 1x3 and
 2x2.
 """
+import functools
 import json
 import os
 import re
@@ -65,11 +66,17 @@ def result(*args):
             return f.read() if to_file else made.stdout
 
 
+@functools.cache
+def reference(n, *args):
+    """The result of one object that computes the parts of n ranks, whatever the number of stages."""
+    return result(*args, "--passes=" + pipeline(n, 1, "reference=1"))
+
+
 def same(what, shape, *args):
     """Whether N x P ranks give the bits of one object; None: the model is refused by name."""
     n, stages = shape
     # gather=1: all matrices that cannot be cut have their columns divided.
-    outputs = [result(*args, "--passes=" + pipeline(n, 1, "reference=1")),
+    outputs = [reference(n, *args),
                result(*args, "--passes=" + pipeline(n, stages, "reference=0 gather=1"), f"--shards={n}x{stages}")]
     if None in outputs:
         return None
