@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention generator: binds operands, chooses the schedule, divides scratch, and divides heads and rows among workers.
+ * Attention generator: binds operands, describes them for the nest, and divides heads and rows among workers.
  * attention.h states the result; attention_internal.h lists the parts.
  *
  * A key head serves a group of query heads (grouped-query attention): its rows are the tokens times these. A task is
@@ -20,17 +20,10 @@
 #include "backends/kernels/attention_internal.h"
 #include "backends/kernels/batch_rows.h"
 #include "backends/kernels/generator.h"
+#include "ir/support/checked.h"
 
 #include <assert.h>
 #include <float.h>
-
-/* ---- division among workers ---- */
-
-/*
- * Division of attention among workers. The row tiles of all heads form one sequence, each tile with a cost
- * (tile_cost); workers take equal shares of the total cost. So a worker has few heads, reads keys and values
- * of a head once for all its rows, and causal rows are balanced. Results do not depend on the division.
- */
 
 /* ---- rows of a head ---- */
 
@@ -39,13 +32,6 @@ static bool is_grouped(const struct attention *a)
 {
 	int64_t n;
 	return !kb_const_index(a->k, a->heads.queries, &n) || n != 1;
-}
-
-/* Only where rows are tokens does each row see one key more than the row before. Not in OpenCL, which compiles at
- * program start: code for each key of an edge would be long. */
-bool attention_has_edges(const struct attention *a)
-{
-	return a->mask.rows_differ && !is_grouped(a) && a->job->target->arch != ARCH_OPENCL;
 }
 
 /* Token of row r of a head. */
@@ -164,20 +150,20 @@ struct attention_head attention_find_head(const struct attention *a, struct kb_v
 static void zero_partial(const struct attention *a, const struct attention_partial *s, struct kb_val n_rows)
 {
 	struct kb *k = a->k;
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	struct kb_val lowest = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
+	struct kb_val lowest = kb_splat(k, kb_f32(k, -FLT_MAX), a->nest.lanes);
 	/* the last tile reads and updates rows that do not exist, in full vectors */
-	struct kb_val rows = attention_round_up(k, n_rows, a->mr);
-	if (a->scratch.slots.n > 0)
-		rows = kb_index(k, a->scratch.slots.rows);
-	struct kb_val end = kb_add_const(k, rows, a->lanes);
-	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, a->lanes, KB_NONEMPTY);
-	kb_store(k, lowest, s->max, row, 0, a->lanes * 4);
-	kb_store(k, zero, s->sum, row, 0, a->lanes * 4);
+	struct kb_val rows = attention_round_up(k, n_rows, a->nest.mr);
+	if (a->nest.slots.n > 0)
+		rows = kb_index(k, a->nest.slots.rows);
+	struct kb_val end = kb_add_const(k, rows, a->nest.lanes);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, a->nest.lanes, KB_NONEMPTY);
+	kb_store(k, lowest, s->max, row, 0, a->nest.lanes * 4);
+	kb_store(k, zero, s->sum, row, 0, a->nest.lanes * 4);
 	kb_end_loop(k);
-	struct kb_val n = kb_mul_const(k, rows, a->value_pad);
-	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), n, a->lanes, KB_NONEMPTY);
-	kb_store(k, zero, s->acc, e, 0, a->lanes * 4);
+	struct kb_val n = kb_mul_const(k, rows, a->nest.value_pad);
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), n, a->nest.lanes, KB_NONEMPTY);
+	kb_store(k, zero, s->acc, e, 0, a->nest.lanes * 4);
 	kb_end_loop(k);
 }
 
@@ -242,14 +228,13 @@ void attention_store_row(const struct attention *a, const struct attention_head 
 {
 	struct kb *k = a->k;
 	const struct attention_partial *partial = &a->scratch.partial;
-	int lanes = attention_is_dense(&a->out, ATTENTION_ELEMENT) ? a->lanes : 1;
-	struct row_store s = {.a = a, .acc = attention_scratch_row(k, partial->acc, row, a->value_pad)};
+	struct row_store s = {.a = a, .acc = attention_scratch_row(k, partial->acc, row, a->nest.value_pad)};
 	struct kb_val r = kb_add(k, first, row);
 	s.out = attention_at(k, &a->out, h->out, attention_row_index(a, &a->out, r));
 	struct kb_val max = kb_load(k, KB_F32_T, partial->max, row, 0, 0);
 	struct kb_val sum = kb_load(k, KB_F32_T, partial->sum, row, 0, 0);
 	s.factor = attention_row_factor(a, h, r, max, sum);
-	attention_loop_row(a, a->value_size, lanes, store_elements, &s);
+	attention_loop_row(a, a->value_size, a->nest.out_lanes, store_elements, &s);
 }
 
 /* The task of rows [first, first + n): keys [begin, end) that any of them sees, where later rows see later keys. */
@@ -286,8 +271,8 @@ static struct attention_partial partial_of_block(const struct attention *a, cons
 	struct attention_partial s = a->scratch.partial;
 	if (!b->is_split.id)
 		return s;
-	struct kb_val n = kb_div_const(k, kb_sub(k, first, b->lo), a->bc);
-	const struct attention_partial slot = attention_slot(a, a->scratch.slots.base, kb_add(k, b->slot, n));
+	struct kb_val n = kb_div_const(k, kb_sub(k, first, b->lo), a->nest.bc);
+	const struct attention_partial slot = attention_slot(a, a->scratch.slots, kb_add(k, b->slot, n));
 	s.acc = kb_select(k, b->is_split, slot.acc, s.acc);
 	s.max = kb_select(k, b->is_split, slot.max, s.max);
 	s.sum = kb_select(k, b->is_split, slot.sum, s.sum);
@@ -304,7 +289,7 @@ static struct kb_val keys_read_next(const struct attention *a, const struct atte
 {
 	struct kb *k = a->k;
 	struct kb_val step = attention_offset(k, &a->key, ATTENTION_HEAD, kb_index(k, 1));
-	struct kb_val after = kb_add_const(k, b->first, a->bc), is_in = kb_cmp(k, KB_LT, after, of->hi);
+	struct kb_val after = kb_add_const(k, b->first, a->nest.bc), is_in = kb_cmp(k, KB_LT, after, of->hi);
 	struct kb_val head = kb_select(k, is_in, h->k, attention_at(k, &a->key, h->k, step));
 	return attention_panel_at(a, head, kb_select(k, is_in, after, of->lo));
 }
@@ -317,13 +302,13 @@ static void emit_kv_blocks(const struct attention *a, const struct attention_hea
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
 	struct attention_block block = {.task = t, .begin = zero, .bias = h->bias};
-	block.first = kb_loop(k, "block", b->lo, b->hi, a->bc, 0);
+	block.first = kb_loop(k, "block", b->lo, b->hi, a->nest.bc, 0);
 	if (a->mask.window > 0)
 		block.begin = kb_max(k, kb_sub(k, t->begin, block.first), zero);
-	block.n = kb_min(k, kb_sub(k, t->end, block.first), kb_index(k, a->bc));
+	block.n = kb_min(k, kb_sub(k, t->end, block.first), kb_index(k, a->nest.bc));
 	block.partial = partial_of_block(a, t, b, block.first);
 	attention_pack_block(a, h, &block);
-	if (attention_is_contiguous(a))
+	if (a->nest.is_one_run)
 		block.next = keys_read_next(a, h, &block, b);
 	attention_block(a, &block);
 	kb_end_loop(k);
@@ -344,7 +329,7 @@ static void emit_task(const struct attention *a, const struct attention_head *h,
                       const struct attention_task *t, const struct blocks *share_of_blocks)
 {
 	struct kb *k = a->k;
-	struct blocks b = {.lo = attention_round_down(k, t->begin, a->bc), .hi = t->end};
+	struct blocks b = {.lo = attention_round_down(k, t->begin, a->nest.bc), .hi = t->end};
 	attention_pack_queries(a, h, t);
 	zero_partial(a, &a->scratch.partial, t->n);
 	if (!share_of_blocks->is_split.id) {
@@ -396,8 +381,8 @@ struct schedule {
 static struct kb_val tile_cost(const struct attention *a, const struct attention_limits *l, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct kb_val first = kb_mul_const(k, i, a->mr);
-	struct kb_val end = kb_add_const(k, first, a->mr);
+	struct kb_val first = kb_mul_const(k, i, a->nest.mr);
+	struct kb_val end = kb_add_const(k, first, a->nest.mr);
 	struct kb_val last = kb_add_const(k, kb_min(k, end, l->rows), -1);
 	struct kb_val begin = attention_row_begin(a, l, first);
 	struct kb_val keys = kb_sub(k, attention_row_limit(a, l, last), begin);
@@ -408,7 +393,7 @@ static struct kb_val tile_cost(const struct attention *a, const struct attention
 /* Row tiles of a head. */
 static struct kb_val count_tiles(const struct attention *a, const struct attention_limits *l)
 {
-	return kb_div_const(a->k, kb_add_const(a->k, l->rows, a->mr - 1), a->mr);
+	return kb_div_const(a->k, kb_add_const(a->k, l->rows, a->nest.mr - 1), a->nest.mr);
 }
 
 /* Total cost of all heads: the length of the sequence that workers divide. Heads of one batch entry cost the same. */
@@ -460,7 +445,7 @@ static void find_share_rows(const struct attention *a, const struct schedule *l,
 	count_if(k, end, kb_cmp(k, KB_LT, at, l->tiles_share.hi));
 	kb_set(k, l->tiles_share.at, kb_add(k, at, tile_cost(a, limits, i)));
 	kb_end_loop(k);
-	struct kb_val mr = kb_index(k, a->mr);
+	struct kb_val mr = kb_index(k, a->nest.mr);
 	*lo = kb_mul(k, kb_get(k, before), mr);
 	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), limits->rows);
 }
@@ -475,9 +460,9 @@ static struct attention_task all_rows_of_head(const struct attention *a, const s
 static struct kb_val count_blocks(const struct attention *a, const struct attention_task *t)
 {
 	struct kb *k = a->k;
-	struct kb_val keys = kb_sub(k, t->end, attention_round_down(k, t->begin, a->bc));
-	keys = kb_max(k, kb_add_const(k, keys, a->bc - 1), kb_index(k, 0));
-	return kb_div_const(k, keys, a->bc);
+	struct kb_val keys = kb_sub(k, t->end, attention_round_down(k, t->begin, a->nest.bc));
+	keys = kb_max(k, kb_add_const(k, keys, a->nest.bc - 1), kb_index(k, 0));
+	return kb_div_const(k, keys, a->nest.bc);
 }
 
 /* This worker's KV blocks of the head (n of all blocks from the cursor on), and the slot of the first. If the call is
@@ -492,7 +477,7 @@ static struct blocks find_share_blocks(const struct attention *a, const struct s
 	struct kb_val n = count_blocks(a, &all);
 	struct kb_val first = kb_min(k, kb_max(k, kb_sub(k, l->blocks.lo, at), zero), n);
 	struct kb_val end = kb_min(k, kb_max(k, kb_sub(k, l->blocks.hi, at), zero), n);
-	struct kb_val key = attention_round_down(k, all.begin, a->bc), bc = kb_index(k, a->bc);
+	struct kb_val key = attention_round_down(k, all.begin, a->nest.bc), bc = kb_index(k, a->nest.bc);
 	struct blocks b = {.is_split = l->is_split};
 	b.lo = kb_add(k, key, kb_mul(k, first, bc));
 	b.hi = kb_min(k, kb_add(k, key, kb_mul(k, end, bc)), all.end);
@@ -517,9 +502,8 @@ static void emit_head(const struct attention *a, const struct schedule *l,
 		share_of_blocks = find_share_blocks(a, l, limits, &lo, &hi);
 	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
 	const struct attention_head h = attention_find_head(a, b, key_head);
-	int64_t most = ceil_div(a->br, a->mr) * a->mr;
-	struct kb_val first = kb_loop(k, "row", lo, hi, most, KB_NONEMPTY);
-	struct kb_val n = kb_min(k, kb_sub(k, hi, first), kb_index(k, most));
+	struct kb_val first = kb_loop(k, "row", lo, hi, a->nest.task_rows, KB_NONEMPTY);
+	struct kb_val n = kb_min(k, kb_sub(k, hi, first), kb_index(k, a->nest.task_rows));
 	const struct attention_task t = attention_find_task(a, limits, first, n);
 	emit_task(a, &h, &t, &share_of_blocks);
 	kb_end_loop(k);
@@ -552,7 +536,7 @@ static void attention_tasks(const struct attention *a)
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;
 	struct schedule l = {.tiles_share = find_share(a, total_cost(a), "at")};
-	if (a->scratch.slots.n > 0) {
+	if (a->nest.slots.n > 0) {
 		l.is_split = kernel_is_split(k, kb_mul(k, all->batch, all->heads), a->job->n_workers);
 		l.blocks = find_share(a, attention_all_blocks(a), "block_at");
 	}
@@ -579,20 +563,14 @@ enum {
 	V_SCALE = OPERAND(attention, v_scale)
 };
 
-#define HEAD_MAX  65536
-#define BLOCK_MAX ATTENTION_BLOCK_MAX
-#define UNROLLED  8 /* vectors of a row that are unrolled */
+#define HEAD_MAX 65536
+#define UNROLLED 8 /* vectors of a row that are unrolled */
 
 /* ---- tensors ---- */
 
 struct kb_type attention_vector(const struct attention *a)
 {
-	return KB_TYPE(KB_F32, a->lanes);
-}
-
-bool attention_is_dense(const struct kb_tensor *t, int axis)
-{
-	return t->stride[axis].is_const && t->stride[axis].c == 1;
+	return KB_TYPE(KB_F32, a->nest.lanes);
 }
 
 struct kb_val attention_offset(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index)
@@ -615,8 +593,8 @@ struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_
 struct kb_val attention_load_vector(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
                                     struct kb_val index, int64_t disp, bool is_aligned)
 {
-	struct kb_type type = KB_TYPE(eval_stored_scalar(dtype), a->lanes);
-	int align = is_aligned ? a->lanes * (int)ir_dtype_bytes(dtype) : 0;
+	struct kb_type type = KB_TYPE(eval_stored_scalar(dtype), a->nest.lanes);
+	int align = is_aligned ? a->nest.lanes * (int)ir_dtype_bytes(dtype) : 0;
 	return kb_cvt(a->k, kb_load(a->k, type, ptr, index, disp, align), KB_F32);
 }
 
@@ -656,24 +634,6 @@ void attention_loop_row(const struct attention *a, int64_t count, int lanes, att
 	}
 	if (full < count)
 		step(user, kb_index(k, full), lanes, (int)(count - full));
-}
-
-/* Vectors of columns of a register tile with `rows` rows: the main tile's nr; fewer rows leave registers for more
- * panels (a power of two), as long as accumulators, a row of weights and an operand fit (by lane: a vector of each
- * row; without FMA: a product). */
-int attention_nr_vectors(const struct attention *a, int rows)
-{
-	const struct target *t = a->job->target;
-	int panel = PANEL_COLUMNS / a->lanes, best = panel;
-	if (rows == a->mr)
-		return target_register_tile(t).nr / a->lanes;
-	for (int v = panel; v <= TILE_PANELS_MAX * panel; v *= 2) {
-		int by_lane = t->k_lanes > 1 ? rows : 0;
-		if (rows * v <= t->max_accumulators &&
-		    rows * v + v + by_lane + 1 + !t->has_fma <= t->registers)
-			best = v;
-	}
-	return best;
 }
 
 /* ---- the group ---- */
@@ -761,45 +721,12 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 	return is_float(a->out.dtype) ? TFMC_OK : internal(a, "the result has an unsupported element type");
 }
 
-/* ---- the schedule ---- */
+/* ---- the nest ---- */
 
-/* Takes n elements of scratch at *at, which advances by full cache lines (16 f32), so that vectors stay aligned. */
-static struct kb_val alloc_scratch(const struct attention *a, int64_t *at, int64_t n)
+/* Address of an element of the worker's scratch. */
+static struct kb_val scratch_at(const struct attention *a, int64_t element)
 {
-	struct kb_val p = kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), *at * 4);
-	*at += panel_round_up(n);
-	return p;
-}
-
-/* Assigns the buffers of the schedule to the worker's scratch, with the sizes by which the pass that planned it
- * reserved scratch (target_attention_scratch). */
-static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_group *schedule)
-{
-	struct target_attention_scratch s;
-	const struct target_attention_sizes sizes = {a->br, a->bc, schedule->split,
-	                                             attention_has(&a->k_scale) + attention_has(&a->v_scale)};
-	target_attention_scratch(a->job->target, a->size, a->value_size, &sizes, &s);
-	struct attention_scratch *to = &a->scratch;
-	int64_t at = 0;
-	to->queries = alloc_scratch(a, &at, s.queries);
-	to->keys = alloc_scratch(a, &at, s.keys);
-	to->values = alloc_scratch(a, &at, s.values);
-	to->scores = alloc_scratch(a, &at, s.scores);
-	to->stride = s.score_stride;
-	to->partial.acc = alloc_scratch(a, &at, s.partials);
-	to->partial.max = alloc_scratch(a, &at, s.rows);
-	to->partial.sum = alloc_scratch(a, &at, s.rows);
-	to->tile_max = alloc_scratch(a, &at, s.tile_rows);
-	to->tile_sum = alloc_scratch(a, &at, s.tile_rows);
-	to->old_factor = alloc_scratch(a, &at, s.tile_rows);
-	to->new_factor = alloc_scratch(a, &at, s.tile_rows);
-	to->slots = (struct attention_slots){s.n_slots, s.slot_rows, s.slot, s.rows,
-	                                     alloc_scratch(a, &at, s.n_slots * s.slot)};
-	if (attention_has(&a->k_scale))
-		to->k_scale = alloc_scratch(a, &at, s.scales);
-	if (attention_has(&a->v_scale))
-		to->v_scale = alloc_scratch(a, &at, s.scales);
-	return at * 4 > schedule->scratch ? internal(a, "the planned scratch is too small") : TFMC_OK;
+	return kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), element * 4);
 }
 
 /* Constant size of an axis E or V. Rejects unknown or too large ones. */
@@ -837,53 +764,81 @@ static struct attention_score choose_factors(const struct attrs_attention *attrs
 	                                .base2 = base != 1};
 }
 
-/* True if dot products of bf16 pairs apply: rows see the same keys, and operands are read in full vectors. CPUs with
- * AMX multiply pairs in vectors at half the rate of f32, so AMX does it or nothing. */
-static bool can_use_bf16_dot(const struct attention *a)
+/* How an operand is stored. */
+static struct attention_operand describe(const struct kb_tensor *t)
 {
-	const struct kb_tensor *const read[] = {&a->q, &a->key, &a->value};
-	const struct kb_caps *caps = kb_caps(a->k);
-	bool fits = a->is_bf16 && caps->has_dot_bf16 && a->amx == caps->has_tiles &&
-	            a->lanes == PANEL_COLUMNS && a->job->target->k_lanes == 1 && !a->mask.rows_differ &&
-	            a->key.ring == 0 && a->key.encoding == ENC_ROW;
-	for (size_t i = 0; i < TFMC_COUNT(read); i++)
-		fits = fits && attention_is_dense(read[i], ATTENTION_ELEMENT);
-	return fits;
+	const struct kb_size *row = &t->stride[ATTENTION_ROW], *element = &t->stride[ATTENTION_ELEMENT];
+	return (struct attention_operand){.is_on = attention_has(t),
+	                                  .has_panels = t->encoding == ENC_PANEL16,
+	                                  .dtype = t->dtype,
+	                                  .row = row->is_const ? row->c : -1,
+	                                  .element = element->is_const ? element->c : -1,
+	                                  .ring = t->ring};
 }
 
-/* Values are packed (copied to scratch as f32) if rows are not full vectors, or not adjacent in memory. Keys in panels
- * and values that are not packed are converted in registers. a->amx is first a wish, which can_use_bf16_dot reads. */
-static void choose_packing(struct attention *a)
+/* Describes the attention for its nest. */
+static struct attention_shape shape_of(const struct attention *a)
 {
-	a->amx = kb_caps(a->k)->has_tiles && target_attention_uses_amx(a->job->target, a->size);
-	a->bf16_dot = can_use_bf16_dot(a);
-	a->amx = a->amx && a->bf16_dot;
-	const struct kb_size *step = &a->value.stride[ATTENTION_ROW];
-	bool full = a->value_size % a->lanes == 0 && attention_is_dense(&a->value, ATTENTION_ELEMENT);
-	a->packs_values = a->bf16_dot || !full || !step->is_const || step->c != a->value_size;
-	a->value_dtype = a->packs_values ? DT_F32 : a->value.dtype;
-	a->key_dtype = a->key.encoding == ENC_PANEL16 ? a->key.dtype : DT_F32;
+	const struct kernel_job *job = a->job;
+	const struct kb_size *q = a->q.size, *key = &a->key.size[ATTENTION_HEAD];
+	bool has_queries = q[ATTENTION_HEAD].is_const && key->is_const && key->c > 0;
+	struct attention_shape s = {.target = job->target,
+	                            .caps = *kb_caps(a->k),
+	                            .attrs = job->group->attrs,
+	                            .size = a->size,
+	                            .value_size = a->value_size,
+	                            .queries = has_queries ? q[ATTENTION_HEAD].c / key->c : 0,
+	                            .q = describe(&a->q),
+	                            .key = describe(&a->key),
+	                            .value = describe(&a->value),
+	                            .bias = describe(&a->bias),
+	                            .k_scale = describe(&a->k_scale),
+	                            .v_scale = describe(&a->v_scale),
+	                            .out = describe(&a->out),
+	                            .rows_differ = a->mask.rows_differ,
+	                            .has_softcap = a->score.cap > 0,
+	                            .rounds_factors = a->is_bf16,
+	                            .has_lengths = job->lengths.id != 0,
+	                            .shares_rows = job->items > 1};
+	if (!has_queries || !q[ATTENTION_ROW].is_const ||
+	    !checked_mul_i64(q[ATTENTION_ROW].c, s.queries, &s.rows))
+		s.rows = INT64_MAX;
+	return s;
 }
 
-/* Sizes and schedule: the group's attributes, else the target's model. Head sizes are padded to panels, since full
- * vectors are computed. An attribute out of range is an internal error: passes before chose it. */
-static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_group *s)
+/* Chooses the nest and binds its buffers in scratch. An attribute out of range is an internal error: passes before
+ * chose it. */
+static enum tfmc_status choose_nest(struct attention *a)
 {
-	int64_t br, bc;
 	TFMC_TRY(find_head_size(a, &a->q.size[ATTENTION_ELEMENT], &a->size));
 	TFMC_TRY(find_head_size(a, &a->value.size[ATTENTION_ELEMENT], &a->value_size));
-	target_attention_blocks(a->job->target, a->size, a->value_size, &br, &bc);
-	a->br = s->br > 0 ? s->br : br;
-	a->bc = s->bc > 0 ? s->bc : bc;
-	int64_t lanes = s->lanes > 0 ? s->lanes : kb_caps(a->k)->lanes;
-	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;
-	a->size_pad = panel_round_up(a->size);
-	a->value_pad = panel_round_up(a->value_size);
-	choose_packing(a);
-	a->mr = a->amx ? AMX_TILE_ROWS : target_register_tile(a->job->target).mr;
-	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % PANEL_COLUMNS == 0 && a->br <= BLOCK_MAX &&
-	            a->bc <= BLOCK_MAX;
-	return fits ? divide_scratch(a, s) : internal(a, "the schedule does not fit");
+	const struct attention_shape shape = shape_of(a);
+	if (!attention_nest_choose(&shape, &a->nest))
+		return internal(a, "the group's attributes exceed limits, or its scratch is too small");
+	if (!shape.shares_rows && !a->job->is_combine) { /* that of work-groups is their tile */
+		struct buf text;
+		buf_init(&text);
+		attention_nest_print(&a->nest, &text);
+		kernel_remark_nest(a->job, &text);
+	}
+	const struct attention_buffers *at = &a->nest.at;
+	a->scratch = (struct attention_scratch){.queries = scratch_at(a, at->queries)};
+	a->scratch.keys = scratch_at(a, at->keys);
+	a->scratch.values = scratch_at(a, at->values);
+	a->scratch.scores = scratch_at(a, at->scores);
+	a->scratch.partial.acc = scratch_at(a, at->acc);
+	a->scratch.partial.max = scratch_at(a, at->max);
+	a->scratch.partial.sum = scratch_at(a, at->sum);
+	a->scratch.tile_max = scratch_at(a, at->tile_max);
+	a->scratch.tile_sum = scratch_at(a, at->tile_sum);
+	a->scratch.old_factor = scratch_at(a, at->old_factor);
+	a->scratch.new_factor = scratch_at(a, at->new_factor);
+	a->scratch.slots = scratch_at(a, at->slots);
+	if (shape.k_scale.is_on)
+		a->scratch.k_scale = scratch_at(a, at->k_scale);
+	if (shape.v_scale.is_on)
+		a->scratch.v_scale = scratch_at(a, at->v_scale);
+	return TFMC_OK;
 }
 
 /* Query heads of a key head (GQA). */
@@ -907,31 +862,24 @@ static struct attention_heads find_heads(const struct attention *a)
 	return h;
 }
 
-/* Split-KV by work-groups has slots in memory of the call, by workers in scratch. Lengths let a kernel without split
- * skip padding; with split, attention_split.c divides all rows of the heads. The combining kernel (is_combine) only
- * adds up partial results: it needs no AMX. */
+/* The combining kernel (is_combine) only adds up partial results: it needs no AMX. */
 enum tfmc_status kernel_attention(const struct kernel_job *job)
 {
-	const struct attrs_group *schedule = job->group->attrs;
+	const struct attrs_group *attrs = job->group->attrs;
 	const struct ir_region *r = job->group->region;
-	assert(schedule->root >= 0 && (size_t)schedule->root < r->n_ops);
-	const struct ir_op *root = r->ops[schedule->root];
+	assert(attrs->root >= 0 && (size_t)attrs->root < r->n_ops);
+	const struct ir_op *root = r->ops[attrs->root];
 	assert(root->code == OP_attention);
 	struct attention a = {.job = job, .k = job->k};
-	int64_t queries;
 	TFMC_TRY(bind_operands(&a, root));
 	TFMC_TRY(bind_result(&a, root));
 	a.mask = find_mask(root->attrs);
 	a.is_bf16 = ((const struct attrs_attention *)root->attrs)->factors == FACTORS_bf16;
 	a.score = choose_factors(root->attrs, attention_has(&a.bias));
-	TFMC_TRY(choose_schedule(&a, schedule));
+	TFMC_TRY(choose_nest(&a));
 	a.heads = find_heads(&a);
-	if (job->lengths.id && job->items <= 1 && schedule->split == 0)
+	if (a.nest.skips_padding)
 		TFMC_TRY(operand(&a, job->lengths, &a.heads.lengths));
-	if (job->items > 1 && schedule->split > 0 && kb_const_index(a.k, a.heads.queries, &queries)) {
-		a.split = schedule->split;
-		a.scratch.slots = attention_group_slots(queries, a.value_size);
-	}
 	if (!job->is_combine)
 		attention_amx_begin(&a);
 	if (job->is_combine)

@@ -35,23 +35,6 @@
 
 /* ---- prefetch ---- */
 
-#define PREFETCH_BYTES 4096 /* a page */
-
-bool attention_is_contiguous(const struct attention *a)
-{
-	int64_t key = a->size * ir_dtype_bytes(a->key_dtype);
-	return attention_has_prefetch(a) && a->key.encoding == ENC_PANEL16 && !a->packs_values &&
-	       key == a->value_size * ir_dtype_bytes(a->value_dtype);
-}
-
-/* True if a tile of `rows` rows prefetches: the tile for few rows; a single row in contiguous runs only, since
- * elsewhere out-of-order execution loads far enough ahead. More rows are bound by arithmetic. */
-static bool prefetches(const struct attention *a, int rows)
-{
-	return attention_has_prefetch(a) &&
-	       (rows == attention_small_mr(a) || (rows == 1 && attention_is_contiguous(a)));
-}
-
 /* n contiguous rows of the run, at address `at`. */
 struct rows {
 	struct kb_val at, n;
@@ -71,26 +54,18 @@ static struct rows advance(struct kb *k, struct rows now, struct kb_val row, str
 	return from;
 }
 
-/* Prefetch distance in rows, full panels. */
-static int64_t prefetch_rows(int64_t bytes)
-{
-	return panel_round_up(ceil_div(PREFETCH_BYTES, bytes));
-}
-
 /* Before a tile of `rows` rows reads panels of keys. One row: prefetches whole panels at once. More rows: sets ahead[]
- * to addresses of which k-row e is prefetched when k-row e is read (none: nothing), at least all panels of the tile
- * ahead, since these are read side by side. */
+ * to addresses of which k-row e is prefetched when k-row e is read (none: nothing). */
 static void attention_prefetch_keys(const struct attention *a, const struct attention_block *b,
-                                    struct kb_val panel, int panels, int rows,
+                                    struct kb_val panel, int panels, int rows, int64_t far,
                                     struct kb_val ahead[TILE_PANELS_MAX])
 {
 	struct kb *k = a->k;
-	int64_t bytes = a->size * ir_dtype_bytes(a->key_dtype), all = (int64_t)panels * PANEL_COLUMNS;
+	int64_t bytes = a->size * ir_dtype_bytes(a->nest.keys.dtype);
 	for (int i = 0; i < TILE_PANELS_MAX; i++)
 		ahead[i] = (struct kb_val){0};
-	if (!prefetches(a, rows) || !attention_is_contiguous(a))
+	if (far == 0)
 		return;
-	int64_t far = rows > 1 && all > prefetch_rows(bytes) ? all : prefetch_rows(bytes);
 	const struct rows now = {b->keys, attention_round_up(k, b->n, PANEL_COLUMNS)},
 	                  next = {b->values, b->n};
 	for (int i = 0; i < panels; i++) {
@@ -107,36 +82,33 @@ static void attention_prefetch_keys(const struct attention *a, const struct atte
 	}
 }
 
-/* Address of the values to prefetch when those of key j are read; if keys are packed (copied), the run is values
- * alone. */
+/* Address of the values to prefetch, `far` rows ahead, when those of key j are read; if keys are packed (copied), the
+ * run is values alone. */
 static struct kb_val values_to_prefetch(const struct attention *a, const struct attention_block *b,
-                                        struct kb_val j, int64_t bytes)
+                                        struct kb_val j, int64_t far, int64_t bytes)
 {
 	struct kb *k = a->k;
 	const struct rows now = {b->values, b->n}, next = {b->next, b->n};
-	if (attention_is_contiguous(a))
-		return advance(k, now, j, next, prefetch_rows(bytes), bytes).at;
-	return kb_ptr_add(k, b->values, kb_mul_const(k, j, bytes), prefetch_rows(bytes) * bytes);
+	if (a->nest.is_one_run)
+		return advance(k, now, j, next, far, bytes).at;
+	return kb_ptr_add(k, b->values, kb_mul_const(k, j, bytes), far * bytes);
 }
 
-/* Before a tile of `rows` rows reads `columns` columns of the values of key j: prefetches as many, a distance later.
- * Not for packed values, which are in the cache. */
+/* Before a tile reads `columns` columns of the values of key j: prefetches as many, `far` rows later. */
 static void attention_prefetch_values(const struct attention *a, const struct attention_block *b,
-                                      struct kb_val j, struct kb_val column, int columns, int rows)
+                                      struct kb_val j, struct kb_val column, int columns, int64_t far)
 {
 	struct kb *k = a->k;
-	int64_t element = ir_dtype_bytes(a->value_dtype);
-	if (!prefetches(a, rows) || a->packs_values)
+	int64_t element = ir_dtype_bytes(a->nest.values.dtype);
+	if (far == 0)
 		return;
-	struct kb_val from = values_to_prefetch(a, b, j, a->value_size * element);
+	struct kb_val from = values_to_prefetch(a, b, j, far, a->value_size * element);
 	struct kb_val first = kb_mul_const(k, column, element);
 	for (int64_t x = 0; x < columns * element; x += PANEL_ROW_BYTES)
 		kb_prefetch(k, from, first, x);
 }
 
 /* ---- online softmax ---- */
-
-#define MAX_ACC 4 /* vectors of running maxima */
 
 /* ---- a row ---- */
 
@@ -173,21 +145,21 @@ static struct kb_val attention_row_end(const struct attention *a, const struct a
 }
 
 /* Finds the visible keys of row i of the tile, and the chunks (full vectors) that it sees fully: only the others need
- * a mask. All chunks that any row of the tile sees are visited, by AMX pairs of panels, which it reads. */
+ * a mask. All chunks that any row of the tile sees are visited, in full steps. */
 static struct score_row open_row(const struct attention *a, const struct attention_block *b,
                                  const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
 	struct score_row r = {.row = kb_add(k, t->row, i)};
-	r.s = attention_scratch_row(k, a->scratch.scores, i, a->scratch.stride);
+	r.s = attention_scratch_row(k, a->scratch.scores, i, a->nest.score_stride);
 	r.low = attention_row_first(a, b, r.row);
 	r.n = attention_row_end(a, b, r.row);
-	r.end = attention_round_up(k, t->last, a->amx ? 2 * PANEL_COLUMNS : a->lanes);
-	r.begin = attention_round_down(k, t->low, a->lanes);
+	r.end = attention_round_up(k, t->last, a->nest.score_step);
+	r.begin = attention_round_down(k, t->low, a->nest.lanes);
 	r.first = kb_index(k, 0);
-	r.full = attention_round_down(k, r.n, a->lanes);
+	r.full = attention_round_down(k, r.n, a->nest.lanes);
 	if (a->mask.window > 0) {
-		r.first = kb_min(k, attention_round_up(k, r.low, a->lanes), r.end);
+		r.first = kb_min(k, attention_round_up(k, r.low, a->nest.lanes), r.end);
 		r.full = kb_max(k, r.full, r.first);
 	}
 	return r;
@@ -200,8 +172,7 @@ static void add_bias_chunk(const struct attention *a, struct kb_val s, struct kb
                            int lanes)
 {
 	struct kb *k = a->k;
-	bool side_by_side = lanes > 1 && attention_is_dense(&a->bias, ATTENTION_ELEMENT);
-	int n = side_by_side ? lanes : 1;
+	int n = a->nest.is_bias_broadcast ? 1 : lanes;
 	struct kb_val index = attention_offset(k, &a->bias, ATTENTION_ELEMENT, j);
 	struct kb_val x = attention_load(k, &a->bias, bias, index, 0, n, n);
 	struct kb_val y = kb_load(k, KB_TYPE(KB_F32, lanes), s, j, 0, 0);
@@ -220,15 +191,15 @@ static void add_bias(const struct attention *a, const struct attention_block *b,
 	struct kb *k = a->k;
 	struct kb_val s = r->s, begin = r->begin;
 	const struct kb_tensor *t = &a->bias;
-	const struct kb_size *along = &t->stride[ATTENTION_ELEMENT];
+	int lanes = a->nest.bias_lanes;
 	struct kb_val index = attention_row_index(a, t, kb_add(k, b->task->first, r->row));
 	index = kb_add(k, index, attention_offset(k, t, ATTENTION_ELEMENT, b->first));
 	struct kb_val bias = attention_at(k, t, b->bias, index);
 	struct kb_val n = kb_max(k, r->n, begin), full = begin;
-	if (along->is_const && (along->c == 0 || along->c == 1)) {
-		full = attention_round_down(k, n, a->lanes);
-		struct kb_val j = kb_loop(k, "j", begin, full, a->lanes, 0);
-		add_bias_chunk(a, s, bias, j, a->lanes);
+	if (lanes > 1) {
+		full = attention_round_down(k, n, lanes);
+		struct kb_val j = kb_loop(k, "j", begin, full, lanes, 0);
+		add_bias_chunk(a, s, bias, j, lanes);
 		kb_end_loop(k);
 	}
 	struct kb_val j = kb_loop(k, "j", full, n, 1, 0);
@@ -242,12 +213,12 @@ static void add_bias(const struct attention *a, const struct attention_block *b,
 static struct kb_val visible_lanes(const struct attention *a, const struct score_row *r, struct kb_val j)
 {
 	struct kb *k = a->k;
-	struct kb_val left = kb_cvt(k, kb_sub(k, r->n, j), KB_I32), ids = kb_lane_ids(k, a->lanes);
-	struct kb_val is_seen = kb_cmp(k, KB_LT, ids, kb_splat(k, left, a->lanes));
+	struct kb_val left = kb_cvt(k, kb_sub(k, r->n, j), KB_I32), ids = kb_lane_ids(k, a->nest.lanes);
+	struct kb_val is_seen = kb_cmp(k, KB_LT, ids, kb_splat(k, left, a->nest.lanes));
 	if (a->mask.window == 0)
 		return is_seen;
 	struct kb_val before = kb_cvt(k, kb_sub(k, r->low, j), KB_I32);
-	return kb_bin(k, KB_AND, is_seen, kb_cmp(k, KB_GE, ids, kb_splat(k, before, a->lanes)));
+	return kb_bin(k, KB_AND, is_seen, kb_cmp(k, KB_GE, ids, kb_splat(k, before, a->nest.lanes)));
 }
 
 struct kb_val attention_softcap(struct kb *k, struct kb_val x, float cap)
@@ -261,10 +232,10 @@ static void update_max(const struct attention *a, const struct score_row *r, str
                        struct kb_var max)
 {
 	struct kb *k = a->k;
-	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, disp, a->lanes * 4);
+	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, disp, a->nest.lanes * 4);
 	if (a->score.cap > 0) {
 		x = attention_softcap(k, x, a->score.cap);
-		kb_store(k, x, r->s, j, disp, a->lanes * 4);
+		kb_store(k, x, r->s, j, disp, a->nest.lanes * 4);
 	}
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
@@ -274,12 +245,12 @@ static void update_max_masked(const struct attention *a, const struct score_row 
                               struct kb_var max)
 {
 	struct kb *k = a->k;
-	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
+	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->nest.lanes * 4);
 	if (a->score.cap > 0)
 		x = attention_softcap(k, x, a->score.cap);
 	struct kb_val hidden = math_const(k, x, -HUGE_VALF);
 	x = kb_select(k, visible_lanes(a, r, j), x, hidden);
-	kb_store(k, x, r->s, j, 0, a->lanes * 4);
+	kb_store(k, x, r->s, j, 0, a->nest.lanes * 4);
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
 
@@ -294,11 +265,11 @@ static void loop_masked_chunks(const struct attention *a, const struct score_row
 	struct kb *k = a->k;
 	struct kb_val j;
 	if (a->mask.window > 0) {
-		j = kb_loop(k, "j", r->begin, r->first, a->lanes, 0);
+		j = kb_loop(k, "j", r->begin, r->first, a->nest.lanes, 0);
 		body(a, r, j, var);
 		kb_end_loop(k);
 	}
-	j = kb_loop(k, "j", r->full, r->end, a->lanes, 0);
+	j = kb_loop(k, "j", r->full, r->end, a->nest.lanes, 0);
 	body(a, r, j, var);
 	kb_end_loop(k);
 }
@@ -310,20 +281,21 @@ static void row_max(const struct attention *a, const struct attention_block *b,
 {
 	struct kb *k = a->k;
 	struct score_row r = open_row(a, b, t, i);
-	struct kb_var max[MAX_ACC];
-	int n = a->score.cap > 0 ? 1 : MAX_ACC;
+	struct kb_var max[ATTENTION_MAX_VECTORS];
+	int n = a->nest.max_vectors;
 	if (attention_has(&a->bias))
 		add_bias(a, b, &r);
 	for (int x = 0; x < n; x++)
-		max[x] = kb_var(k, "max", attention_vector(a), kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes));
-	struct kb_val most = attention_round_down(k, kb_sub(k, r.full, r.first), (int64_t)a->lanes * n);
+		max[x] = kb_var(k, "max", attention_vector(a),
+		                kb_splat(k, kb_f32(k, -FLT_MAX), a->nest.lanes));
+	struct kb_val most = attention_round_down(k, kb_sub(k, r.full, r.first), (int64_t)a->nest.lanes * n);
 	most = kb_add(k, r.first, most);
-	struct kb_val j = kb_loop(k, "j", r.first, most, (int64_t)a->lanes * n, 0);
+	struct kb_val j = kb_loop(k, "j", r.first, most, (int64_t)a->nest.lanes * n, 0);
 	for (int x = 0; x < n; x++)
-		update_max(a, &r, j, (int64_t)x * a->lanes, max[x]);
+		update_max(a, &r, j, (int64_t)x * a->nest.lanes, max[x]);
 	kb_end_loop(k);
 	if (n > 1) {
-		j = kb_loop(k, "j", most, r.full, a->lanes, 0);
+		j = kb_loop(k, "j", most, r.full, a->nest.lanes, 0);
 		update_max(a, &r, j, 0, max[0]);
 		kb_end_loop(k);
 	}
@@ -345,15 +317,16 @@ static void store_probabilities(const struct attention *a, const struct score_ro
                                 struct kb_val max, struct kb_var sum)
 {
 	struct kb *k = a->k;
-	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
+	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->nest.lanes * 4);
 	x = attention_exp(a, kb_sub(k, x, max));
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	if (attention_has(&a->v_scale))
-		x = kb_mul(k, x, kb_load(k, attention_vector(a), a->scratch.v_scale, j, 0, a->lanes * 4));
-	if (a->bf16_dot) /* in place: bf16 never overtakes the scores still to be read */
-		kb_store(k, kb_cvt_bf16_ftz(k, x), r->s, j, 0, a->lanes * 2);
+		x = kb_mul(k, x,
+		           kb_load(k, attention_vector(a), a->scratch.v_scale, j, 0, a->nest.lanes * 4));
+	if (attention_by_pairs(a)) /* in place: bf16 never overtakes the scores still to be read */
+		kb_store(k, kb_cvt_bf16_ftz(k, x), r->s, j, 0, a->nest.lanes * 2);
 	else
-		kb_store(k, attention_round_factor(a, x), r->s, j, 0, a->lanes * 4);
+		kb_store(k, attention_round_factor(a, x), r->s, j, 0, a->nest.lanes * 4);
 }
 
 /* Marks masked keys of a vector, so that P V can tell them from probability 0. A masked_chunk_fn without variable. */
@@ -361,11 +334,11 @@ static void mark_masked(const struct attention *a, const struct score_row *r, st
                         struct kb_var unused)
 {
 	struct kb *k = a->k;
-	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
+	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->nest.lanes * 4);
 	(void)unused;
 	struct kb_val hidden = math_const(k, x, ATTENTION_MASKED);
 	x = kb_select(k, visible_lanes(a, r, j), x, hidden);
-	kb_store(k, x, r->s, j, 0, a->lanes * 4);
+	kb_store(k, x, r->s, j, 0, a->nest.lanes * 4);
 }
 
 /* Probabilities of the row and their sum, in the order of keys, lane by lane: one accumulator, so that the bits depend
@@ -376,8 +349,8 @@ static void row_probabilities(const struct attention *a, const struct attention_
 	struct kb *k = a->k;
 	struct score_row r = open_row(a, b, t, i);
 	struct kb_val max = kb_load_splat(k, attention_vector(a), a->scratch.tile_max, i, 0);
-	struct kb_var sum = kb_var(k, "sum", attention_vector(a), kb_splat(k, kb_f32(k, 0), a->lanes));
-	struct kb_val j = kb_loop(k, "j", r.begin, r.end, a->lanes, KB_NONEMPTY);
+	struct kb_var sum = kb_var(k, "sum", attention_vector(a), kb_splat(k, kb_f32(k, 0), a->nest.lanes));
+	struct kb_val j = kb_loop(k, "j", r.begin, r.end, a->nest.lanes, KB_NONEMPTY);
 	store_probabilities(a, &r, j, max, sum);
 	kb_end_loop(k);
 	kb_store(k, kb_reduce(k, KB_ADD, kb_get(k, sum)), a->scratch.tile_sum, i, 0, 0);
@@ -391,8 +364,8 @@ static void row_probabilities(const struct attention *a, const struct attention_
 static void reset_tile_rows(const struct attention *a)
 {
 	struct kb *k = a->k;
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	for (int i = 0; i < a->mr; i += a->lanes) {
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
+	for (int i = 0; i < a->nest.mr; i += a->nest.lanes) {
 		kb_store(k, math_const(k, zero, -FLT_MAX), a->scratch.tile_max, kb_index(k, i), 0, 0);
 		kb_store(k, zero, a->scratch.tile_sum, kb_index(k, i), 0, 0);
 	}
@@ -441,7 +414,7 @@ static void attention_softmax(const struct attention *a, const struct attention_
 	i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
 	row_probabilities(a, b, t, i);
 	kb_end_loop(k);
-	i = kb_loop(k, "i", kb_index(k, 0), t->rows, a->lanes, KB_NONEMPTY);
+	i = kb_loop(k, "i", kb_index(k, 0), t->rows, a->nest.lanes, KB_NONEMPTY);
 	combine_rows(a, b, t, i);
 	kb_end_loop(k);
 }
@@ -454,6 +427,7 @@ struct score_tile {
 	const struct attention *a;
 	struct reg_tile p;
 	struct kb_val keys;                   /* first panel */
+	int64_t far;                          /* prefetch distance in rows; 0: none */
 	struct kb_val ahead[TILE_PANELS_MAX]; /* panels to prefetch from; or none */
 };
 
@@ -463,13 +437,13 @@ static struct kb_val load_keys(const void *user, struct kb_val k_row, int i, int
 {
 	const struct score_tile *t = user;
 	const struct attention *a = t->a;
-	int per_panel = PANEL_COLUMNS / a->lanes;
-	int64_t disp = v / per_panel * attention_key_k_rows(a) * PANEL_COLUMNS + v % per_panel * a->lanes;
+	int per_panel = PANEL_COLUMNS / a->nest.lanes;
+	int64_t disp = v / per_panel * a->nest.keys.k_rows * PANEL_COLUMNS + v % per_panel * a->nest.lanes;
 	disp += (int64_t)i * PANEL_COLUMNS;
-	if (a->bf16_dot)
-		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->keys, k_row, disp, a->lanes * 4);
-	struct kb_val x = attention_load_vector(a, a->key_dtype, t->keys, k_row, disp, true);
-	return a->key.encoding == ENC_PANEL16 ? attention_round_factor(a, x) : x;
+	if (attention_by_pairs(a))
+		return kb_load(a->k, KB_TYPE(KB_I32, a->nest.lanes), t->keys, k_row, disp, a->nest.lanes * 4);
+	struct kb_val x = attention_load_vector(a, a->nest.keys.dtype, t->keys, k_row, disp, true);
+	return a->nest.keys.is_packed ? x : attention_round_factor(a, x);
 }
 
 /* Adds head elements [e, e + lanes) to the scores of all rows. lanes > 1: machines that multiply by a lane of a
@@ -479,7 +453,7 @@ static void score_k(const struct score_tile *t, struct kb_val e, int lanes)
 	struct kb *k = t->a->k;
 	struct kb_val x[TILE_MR_MAX], k_row = kb_mul_const(k, e, PANEL_COLUMNS);
 	if (lanes == 1) {
-		struct kb_val bytes = kb_mul_const(k, k_row, ir_dtype_bytes(t->a->key_dtype));
+		struct kb_val bytes = kb_mul_const(k, k_row, ir_dtype_bytes(t->a->nest.keys.dtype));
 		for (int i = 0; i < TILE_PANELS_MAX && t->ahead[i].id; i++)
 			kb_prefetch(k, t->ahead[i], bytes, 0);
 		reg_tile_mac_k(&t->p, e, k_row, 0, 0, t->p.rows);
@@ -496,11 +470,12 @@ static void score_panels(const struct attention *a, const struct attention_block
                          struct kb_val panel)
 {
 	struct kb *k = a->k;
-	int lanes = a->job->target->k_lanes;
-	int64_t k_rows = attention_key_k_rows(a), full = k_rows - k_rows % lanes;
-	int64_t bytes = k_rows * PANEL_COLUMNS * ir_dtype_bytes(a->key_dtype);
+	int lanes = a->nest.x_lanes;
+	int64_t k_rows = a->nest.keys.k_rows, full = k_rows - k_rows % lanes;
+	int64_t bytes = k_rows * PANEL_COLUMNS * ir_dtype_bytes(a->nest.keys.dtype);
 	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
-	attention_prefetch_keys(a, b, panel, t->p.vectors * a->lanes / PANEL_COLUMNS, t->p.rows, t->ahead);
+	attention_prefetch_keys(a, b, panel, t->p.vectors * a->nest.lanes / PANEL_COLUMNS, t->p.rows, t->far,
+	                        t->ahead);
 	reg_tile_zero(&t->p, "score");
 	for (int64_t lo = 0, hi = full; lo < k_rows; lo = hi, hi = k_rows, lanes = 1) {
 		if (lo == hi)
@@ -512,35 +487,38 @@ static void score_panels(const struct attention *a, const struct attention_block
 	struct kb_val to = kb_mul_const(k, panel, PANEL_COLUMNS);
 	for (int v = 0; v < t->p.vectors; v++) {
 		struct kb_val scale = {0};
-		if (a->bf16_dot)
-			scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->lanes);
+		if (attention_by_pairs(a))
+			scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->nest.lanes);
 		if (attention_has(&a->k_scale))
-			scale = kb_load(k, attention_vector(a), a->scratch.k_scale, to, v * a->lanes,
-			                a->lanes * 4);
+			scale = kb_load(k, attention_vector(a), a->scratch.k_scale, to, v * a->nest.lanes,
+			                a->nest.lanes * 4);
 		for (int i = 0; i < t->p.rows; i++) {
 			struct kb_val sum = reg_tile_acc(&t->p, i, v);
 			kb_store(k, scale.id ? kb_mul(k, sum, scale) : sum, a->scratch.scores, to,
-			         i * a->scratch.stride + v * a->lanes, a->lanes * 4);
+			         i * a->nest.score_stride + v * a->nest.lanes, a->nest.lanes * 4);
 		}
 	}
 }
 
-/* Scores of a tile of `rows` rows, for all keys that any of them sees, in full panels: several at once, then one by
+/* Scores of a tile, for all keys that any of them sees, in full panels: several at once, then one by
  * one. */
 static void emit_scores(const struct attention *a, const struct attention_block *b,
-                        const struct attention_tile *t, int rows)
+                        const struct attention_tile *t, const struct attention_row_tile *of)
 {
 	struct kb *k = a->k;
-	if (a->amx) {
-		attention_amx_scores(a, b, t, rows);
+	if (a->nest.product == ATTENTION_AMX) {
+		attention_amx_scores(a, b, t, of->rows);
 		return;
 	}
-	int vectors = attention_nr_vectors(a, rows), single = PANEL_COLUMNS / a->lanes;
-	struct score_tile s = {.a = a, .p = {.k = k, .rows = rows, .vectors = vectors, .lanes = a->lanes}};
-	s.p.pairs = a->bf16_dot;
+	int vectors = of->vectors, single = PANEL_COLUMNS / a->nest.lanes;
+	struct score_tile s = {.a = a,
+	                       .p = {.k = k, .rows = of->rows, .vectors = vectors, .lanes = a->nest.lanes},
+	                       .far = of->keys_ahead};
+	s.p.pairs = attention_by_pairs(a);
 	s.p.weights = load_keys;
 	s.p.user = &s;
-	attention_set_x(&s.p, attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad), a->size_pad);
+	attention_set_x(&s.p, attention_scratch_row(k, a->scratch.queries, t->row, a->nest.size_pad),
+	                a->nest.size_pad);
 	struct kb_val panels = attention_round_up(k, t->last, PANEL_COLUMNS);
 	panels = kb_div_const(k, panels, PANEL_COLUMNS);
 	struct kb_val first = kb_div_const(k, t->low, PANEL_COLUMNS);
@@ -552,6 +530,7 @@ static void emit_scores(const struct attention *a, const struct attention_block 
 	if (vectors == single)
 		return;
 	s.p.vectors = single;
+	s.far = of->panel_ahead;
 	panel = kb_loop(k, "panel", full, panels, 1, 0);
 	score_panels(a, b, &s, panel);
 	kb_end_loop(k);
@@ -564,6 +543,7 @@ struct value_tile {
 	const struct attention_tile *rows_of;
 	struct reg_tile p; /* probabilities times values: K of the GEMM is the key */
 	const struct attention_block *block;
+	int64_t values_ahead; /* prefetch distance in rows; 0: none */
 	struct kb_val column; /* first column */
 	struct kb_val values; /* its address, for the first key of the block */
 };
@@ -575,16 +555,17 @@ static struct kb_val load_values(const void *user, struct kb_val k_row, int i, i
 	const struct value_tile *t = user;
 	const struct attention *a = t->a;
 	(void)i;
-	if (a->bf16_dot)
-		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->values, k_row, v * a->lanes, 0);
-	struct kb_val x = attention_load_vector(a, a->value_dtype, t->values, k_row, v * a->lanes, false);
-	return a->packs_values ? x : attention_round_factor(a, x);
+	if (attention_by_pairs(a))
+		return kb_load(a->k, KB_TYPE(KB_I32, a->nest.lanes), t->values, k_row, v * a->nest.lanes, 0);
+	struct kb_val x =
+	        attention_load_vector(a, a->nest.values.dtype, t->values, k_row, v * a->nest.lanes, false);
+	return a->nest.values.is_packed ? x : attention_round_factor(a, x);
 }
 
 /* Offset of the values of a key, in elements. */
 static struct kb_val value_offset(const struct attention *a, struct kb_val key)
 {
-	return kb_mul_const(a->k, key, attention_value_stride(a));
+	return kb_mul_const(a->k, key, a->nest.values.stride);
 }
 
 /* Adds key j for rows [from, to) of the tile. */
@@ -603,7 +584,7 @@ static void add_keys_by_lane(const struct value_tile *t, struct kb_val j, int la
 }
 
 /*
- * acc += w v if the row sees the key. With mask registers (AVX-512, 16 lanes) the multiply-add is masked. Else values
+ * acc += w v if the row sees the key. With mask registers the multiply-add is masked. Else values
  * are 0 for a masked key: its probability w is -1, and acc + -0 is acc. Values are loaded again for each row, as memory
  * operands: accumulators, a row of values and a mask exceed 16 registers.
  */
@@ -611,12 +592,12 @@ static void add_masked_key(const struct attention *a, const struct value_tile *t
                            int row, struct kb_val w)
 {
 	struct kb *k = a->k;
-	struct kb_val is_seen = kb_cmp(k, KB_NE, w, kb_splat(k, kb_f32(k, ATTENTION_MASKED), a->lanes));
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
+	struct kb_val is_seen = kb_cmp(k, KB_NE, w, kb_splat(k, kb_f32(k, ATTENTION_MASKED), a->nest.lanes));
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
 	for (int x = 0; x < t->p.vectors; x++) {
 		struct kb_var var = t->p.sum[row * t->p.vectors + x];
 		struct kb_val sum = kb_get(k, var), v = load_values(t, k_row, 0, x);
-		if (a->lanes == ATTENTION_LANES_MAX)
+		if (a->nest.masks_acc)
 			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
 		else
 			kb_set(k, var, kb_fma(k, w, kb_select(k, is_seen, v, zero), sum));
@@ -656,7 +637,7 @@ static void loop_edge_keys(const struct attention *a, const struct value_tile *t
 static void loop_differing_keys(const struct attention *a, const struct value_tile *t, struct kb_val begin,
                                 struct kb_val end, bool is_upper)
 {
-	if (attention_has_edges(a))
+	if (a->nest.has_edges)
 		loop_edge_keys(a, t, begin, end, is_upper);
 	else
 		loop_masked_keys(a, t, begin, end);
@@ -668,7 +649,7 @@ static void loop_keys(const struct attention *a, const struct value_tile *t)
 {
 	struct kb *k = a->k;
 	const struct attention_tile *of = t->rows_of;
-	int lanes = a->job->target->k_lanes;
+	int lanes = a->nest.x_lanes;
 	struct kb_val lo = of->common, j;
 	bool is_masked = a->mask.rows_differ && t->p.rows > 1;
 	if (is_masked && a->mask.window > 0)
@@ -682,10 +663,10 @@ static void loop_keys(const struct attention *a, const struct value_tile *t)
 		lo = full;
 	}
 	struct kb_val end = of->common_end;
-	if (a->bf16_dot)
+	if (attention_by_pairs(a))
 		end = kb_div_const(k, kb_add_const(k, end, 1), 2);
 	j = kb_loop(k, "j", lo, end, 1, 0);
-	attention_prefetch_values(a, t->block, j, t->column, t->p.vectors * a->lanes, t->p.rows);
+	attention_prefetch_values(a, t->block, j, t->column, t->p.vectors * a->nest.lanes, t->values_ahead);
 	add_key(t, j, 0, t->p.rows);
 	kb_end_loop(k);
 	if (is_masked)
@@ -704,10 +685,10 @@ static void combine_columns(const struct attention *a, const struct value_tile *
 		struct kb_val old_factor = kb_load_splat(k, type, a->scratch.old_factor, zero, i);
 		struct kb_val new_factor = kb_load_splat(k, type, a->scratch.new_factor, zero, i);
 		for (int x = 0; x < t->p.vectors; x++) {
-			int64_t disp = i * a->value_pad + x * a->lanes;
+			int64_t disp = i * a->nest.value_pad + x * a->nest.lanes;
 			struct kb_val sum = kb_mul(k, reg_tile_acc(&t->p, i, x), new_factor);
-			struct kb_val before = kb_load(k, type, acc, e0, disp, a->lanes * 4);
-			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->lanes * 4);
+			struct kb_val before = kb_load(k, type, acc, e0, disp, a->nest.lanes * 4);
+			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->nest.lanes * 4);
 		}
 	}
 }
@@ -718,97 +699,82 @@ static void value_columns(const struct attention *a, const struct attention_bloc
                           struct kb_val e0)
 {
 	struct kb *k = a->k;
-	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->value_dtype));
+	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->nest.values.dtype));
 	t->column = e0;
 	t->values = kb_ptr_add(k, b->values, bytes, 0);
 	reg_tile_zero(&t->p, "sum");
 	loop_keys(a, t);
-	struct kb_val acc = attention_scratch_row(k, b->partial.acc, t->rows_of->row, a->value_pad);
+	struct kb_val acc = attention_scratch_row(k, b->partial.acc, t->rows_of->row, a->nest.value_pad);
 	combine_columns(a, t, acc, e0);
 }
 
-/* acc = acc old_factor + (probabilities v) new_factor for a tile of `rows` rows, columns of the head by columns that a
+/* acc = acc old_factor + (probabilities v) new_factor for a tile, columns of the head by columns that a
  * register tile has; fewer vectors at the end. */
 static void emit_values(const struct attention *a, const struct attention_block *b,
-                        const struct attention_tile *t, int rows)
+                        const struct attention_tile *t, const struct attention_row_tile *of)
 {
 	struct kb *k = a->k;
-	if (a->amx) {
-		attention_amx_values(a, b, t, rows);
+	if (a->nest.product == ATTENTION_AMX) {
+		attention_amx_values(a, b, t, of->rows);
 		return;
 	}
-	int all = (int)ceil_div(a->value_size, a->lanes), most = attention_nr_vectors(a, rows);
-	struct value_tile v = {
-	        .a = a, .block = b, .rows_of = t, .p = {.k = k, .rows = rows, .lanes = a->lanes}};
-	v.p.pairs = a->bf16_dot;
-	v.p.vectors = all < most ? all : most;
+	struct value_tile v = {.a = a,
+	                       .block = b,
+	                       .values_ahead = of->values_ahead,
+	                       .rows_of = t,
+	                       .p = {.k = k, .rows = of->rows, .lanes = a->nest.lanes}};
+	v.p.pairs = attention_by_pairs(a);
+	v.p.vectors = of->value_vectors;
 	v.p.weights = load_values;
 	v.p.user = &v;
-	attention_set_x(&v.p, a->scratch.scores, a->scratch.stride);
-	int full = all - all % v.p.vectors;
-	struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, (int64_t)full * a->lanes),
-	                           (int64_t)v.p.vectors * a->lanes, KB_NONEMPTY);
+	attention_set_x(&v.p, a->scratch.scores, a->nest.score_stride);
+	int64_t full = (ceil_div(a->value_size, a->nest.lanes) - of->value_remainder) * a->nest.lanes;
+	struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, full),
+	                           (int64_t)v.p.vectors * a->nest.lanes, KB_NONEMPTY);
 	value_columns(a, b, &v, e0);
 	kb_end_loop(k);
-	if (full == all)
+	if (of->value_remainder == 0)
 		return;
-	v.p.vectors = all - full;
-	value_columns(a, b, &v, kb_index(k, (int64_t)full * a->lanes));
+	v.p.vectors = of->value_remainder;
+	value_columns(a, b, &v, kb_index(k, full));
 }
 
 /* ---- tiles ---- */
 
-/* Lists mr of register tiles above the least (1; of AMX 16), decreasing, that the rows of a task can fill: the main one
- * if rows exceed two small tiles, and the small one. Returns their number. OpenCL, which compiles at program start, has
- * one, for less code. */
-static int find_mr_list(const struct attention *a, int choices[2])
-{
-	int n = 0, few = attention_small_mr(a);
-	int64_t most;
-	if (!kb_const_index(a->k, a->heads.rows, &most))
-		most = INT64_MAX;
-	if (most > (a->amx ? attention_min_mr(a) : 2 * few) && a->mr > 1)
-		choices[n++] = a->mr;
-	if (!a->amx && few > 1 && most > 1 && (n == 0 || a->job->target->arch != ARCH_OPENCL))
-		choices[n++] = few;
-	return n;
-}
-
-/* Emits a phase of a tile; code exists for each mr. */
+/* Emits a phase of a tile; code exists for each row tile of the nest. */
 typedef void tile_fn(const struct attention *a, const struct attention_block *b,
-                     const struct attention_tile *t, int rows);
+                     const struct attention_tile *t, const struct attention_row_tile *of);
 
-/* Emits the phase for each mr (a constant in its code), behind comparisons with mr of the tile at run time; the lowest
- * needs none. */
+/* Emits the phase for each row tile, behind comparisons with mr of the tile at run time; the lowest needs none. */
 static void emit_by_mr(const struct attention *a, const struct attention_block *b,
                        const struct attention_tile *t, struct kb_val mr, tile_fn *phase)
 {
 	struct kb *k = a->k;
-	int choices[2], n = find_mr_list(a, choices);
-	for (int i = 0; i < n; i++) {
-		kb_if(k, kb_cmp(k, KB_EQ, mr, kb_index(k, choices[i])));
-		phase(a, b, t, choices[i]);
+	const struct attention_nest *n = &a->nest;
+	for (int i = 0; i < n->n_tiles - 1; i++) {
+		kb_if(k, kb_cmp(k, KB_EQ, mr, kb_index(k, n->tile[i].rows)));
+		phase(a, b, t, &n->tile[i]);
 		kb_else(k);
 	}
-	phase(a, b, t, attention_min_mr(a));
-	for (int i = 0; i < n; i++)
+	phase(a, b, t, &n->tile[n->n_tiles - 1]);
+	for (int i = 0; i < n->n_tiles - 1; i++)
 		kb_end_if(k);
 }
 
-/* mr of the next tile if `left` rows are left: the main one; a small one once two of them suffice; the lowest if
- * it suffices. A tile may have fewer rows than mr: packed queries repeat the last one. */
+/* mr of the next tile if `left` rows are left: of the lowest that serves as many (left_max). A tile may have fewer rows
+ * than mr: packed queries repeat the last one. */
 static struct kb_val choose_mr(const struct attention *a, struct kb_val left)
 {
 	struct kb *k = a->k;
-	int choices[2], n = find_mr_list(a, choices);
-	struct kb_val low = kb_index(k, attention_min_mr(a)), mr = n ? kb_index(k, choices[0]) : low;
-	if (n == 2) {
-		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * choices[1]));
-		mr = kb_select(k, is_few, kb_index(k, choices[1]), mr);
+	struct kb_val mr = kb_index(k, a->nest.tile[0].rows);
+	for (int i = 1; i < a->nest.n_tiles; i++) {
+		const struct attention_row_tile *t = &a->nest.tile[i];
+		/* where the lowest is one row, EQ saves a register */
+		enum kb_cmp op = t->left_max == 1 ? KB_EQ : KB_LE;
+		struct kb_val is_few = kb_cmp(k, op, left, kb_index(k, t->left_max));
+		mr = kb_select(k, is_few, kb_index(k, t->rows), mr);
 	}
-	/* where the lowest is one row, EQ saves a register */
-	struct kb_val is_low = kb_cmp(k, a->amx ? KB_LE : KB_EQ, left, low);
-	return n ? kb_select(k, is_low, low, mr) : low;
+	return mr;
 }
 
 /* bool: each row's visible keys end (and with a window begin) inside the block, one key after those of the
@@ -847,7 +813,7 @@ static struct attention_tile find_tile(const struct attention *a, const struct a
 		t.common = kb_min(k, attention_row_first(a, b, last_row), t.last);
 		t.common_end = kb_max(k, t.common_end, t.common);
 	}
-	if (attention_has_edges(a))
+	if (a->nest.has_edges)
 		t.is_even = find_even_rows(a, b, row, last_row);
 	return t;
 }

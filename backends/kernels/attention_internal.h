@@ -3,7 +3,8 @@
  * Internal interface of the attention generator: FlashAttention (Dao and others 2022) for CPUs and
  * work-groups.
  *
- *   attention.c            binds the group, chooses the schedule, divides scratch; rows and heads among workers
+ *   attention.c            binds the group, describes it for its nest; rows and heads among workers
+ *   attention_nest.[ch]    the loop nest as a value, with the buffers in scratch
  *   attention_pack.c       packs queries, keys and values for the register tiles; both products by AMX tiles
  *   attention_block.c      one KV block for all rows of a task: register tiles of q k^T and of probabilities times v,
  *                          with the online softmax between them; prefetch for few rows
@@ -16,13 +17,13 @@
 #ifndef TFMC_BACKENDS_KERNELS_ATTENTION_INTERNAL_H
 #define TFMC_BACKENDS_KERNELS_ATTENTION_INTERNAL_H
 
+#include "backends/kernels/attention_nest.h"
 #include "backends/kernels/eval.h"
 #include "backends/kernels/reg_tile.h"
 #include "ir/target/tile.h"
 
-#define ATTENTION_LANES_MAX 16
-#define ATTENTION_LOG2E     1.4426950408889634
-#define ATTENTION_MASKED    (-1.0f) /* probability of a key that the row does not see */
+#define ATTENTION_LOG2E  1.4426950408889634
+#define ATTENTION_MASKED (-1.0f) /* probability of a key that the row does not see */
 
 /* Axes of [B,H,S,E]. */
 enum { ATTENTION_BATCH, ATTENTION_HEAD, ATTENTION_ROW, ATTENTION_ELEMENT };
@@ -48,27 +49,15 @@ struct attention_partial {
 	struct kb_val sum; /* [br], padded by a vector */
 };
 
-/* Split-KV: a slot holds the partial result of one KV block. */
-struct attention_slots {
-	int64_t n;          /* 0: blocks of a head are never divided */
-	int64_t rows;       /* of a slot */
-	int64_t size;       /* elements of a slot */
-	int64_t list;       /* elements of max, and of sum */
-	struct kb_val base; /* [n][size] of this worker; none: work-groups use memory of the call */
-};
-
-/* Buffers in the worker's scratch. */
+/* Buffers in the worker's scratch (struct attention_buffers). */
 struct attention_scratch {
-	struct kb_val queries;          /* [br][size_pad] */
-	struct kb_val keys;             /* [bc / 16][E][16] */
-	struct kb_val values;           /* [bc][value_pad] */
-	struct kb_val k_scale, v_scale; /* [bc], of an int8 KV cache */
-	struct kb_val scores;           /* [mr][stride] of the open tile, then its probabilities */
-	int64_t stride;                 /* elements between rows of scores */
+	struct kb_val queries, keys, values;
+	struct kb_val k_scale, v_scale; /* none: not an int8 KV cache */
+	struct kb_val scores;
 	struct attention_partial partial;
-	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, full vectors */
+	struct kb_val tile_max, tile_sum;
 	struct kb_val old_factor, new_factor; /* rescale the rows' partial results, and the block's */
-	struct attention_slots slots;
+	struct kb_val slots;
 	struct kb_val amx_acc; /* [mr][2 panels] i32 or f32, where matrix tiles store their sums */
 };
 
@@ -81,7 +70,7 @@ struct attention_heads {
 	        lengths; /* of a padded batch whose real rows alone are computed; ptr none: all are */
 };
 
-/* An attention group: operands, shapes and schedule. Set up once, constant while code is emitted. */
+/* An attention group: operands, shapes and loop nest. Set up once, constant while code is emitted. */
 struct attention {
 	const struct kernel_job *job;
 	struct kb *k;
@@ -89,16 +78,8 @@ struct attention {
 	struct kb_tensor k_scale, v_scale;                      /* of an int8 KV cache; ptr none: absent */
 	struct kb_tensor out;                                   /* the root's axes [B,H,S,V] in the result */
 	int64_t size, value_size;                               /* E, V */
-	int64_t size_pad, value_pad;                            /* rounded up to 16 */
-	int64_t br, bc;                       /* rows of a task at most; keys of a KV block */
-	int64_t split;                        /* KV blocks of a head that work-groups may divide */
-	int lanes;                            /* of a vector */
-	int mr;                               /* rows of the main register tile */
-	enum ir_dtype key_dtype, value_dtype; /* that the register tiles read */
-	bool is_bf16;                         /* factors of both products are rounded to bf16 */
-	bool bf16_dot;     /* and multiplied by dot products of pairs, for which they are packed */
-	bool amx;          /* by matrix tiles: mr rows at a time, or half of them */
-	bool packs_values; /* values of a block are copied to rows of full f32 vectors */
+	bool is_bf16;                                           /* factors of products are rounded to bf16 */
+	struct attention_nest nest;
 	struct attention_mask mask;
 	struct attention_score score;
 	struct attention_scratch scratch;
@@ -143,7 +124,7 @@ struct attention_tile {
 	struct kb_val row, rows;
 	struct kb_val low, common, common_end, last;
 	/* bool: each row sees one key more than the row before and, with a window, one less at the other end;
-	 * only if attention_has_edges. */
+	 * only if nest.has_edges. */
 	struct kb_val is_even;
 };
 
@@ -162,22 +143,15 @@ struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_
 /* Loads a vector of elements of the type and converts it to f32, which is exact. */
 struct kb_val attention_load_vector(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
                                     struct kb_val index, int64_t disp, bool is_aligned);
-/* k-rows of a packed panel of keys. */
-static inline int64_t attention_key_k_rows(const struct attention *a)
+/* Keys, values and probabilities are bf16 pairs. */
+static inline bool attention_by_pairs(const struct attention *a)
 {
-	return a->bf16_dot ? (a->size + 1) / 2 : a->size;
-}
-/* Rows of the lowest register tile. */
-static inline int attention_min_mr(const struct attention *a)
-{
-	return a->amx ? KB_TILE_ROWS : 1;
+	return a->nest.product != ATTENTION_F32;
 }
 /* A factor of a product: x, rounded to bf16 if the group says so. */
 struct kb_val attention_round_factor(const struct attention *a, struct kb_val x);
 /* Offset in elements of `index` on an axis. */
 struct kb_val attention_offset(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index);
-/* True if neighbours on the axis are contiguous. */
-bool attention_is_dense(const struct kb_tensor *t, int axis);
 /* n >= 0 rounded to a multiple of step. */
 struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step);
 struct kb_val attention_round_down(struct kb *k, struct kb_val n, int64_t step);
@@ -188,13 +162,6 @@ struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb
 typedef void attention_row_fn(void *user, struct kb_val e, int lanes, int n);
 void attention_loop_row(const struct attention *a, int64_t count, int lanes, attention_row_fn *step,
                         void *user);
-/* Rows of the register tile for few rows; 0: there is none. */
-static inline int attention_small_mr(const struct attention *a)
-{
-	return target_attention_skinny_mr(a->job->target);
-}
-/* Accumulators of a row in a register tile of `rows` rows: nr in vectors, full panels. */
-int attention_nr_vectors(const struct attention *a, int rows);
 /* Sets the rows of x: `step` elements apart, from `first` on. */
 static inline void attention_set_x(struct reg_tile *p, struct kb_val first, int64_t step)
 {
@@ -203,12 +170,6 @@ static inline void attention_set_x(struct reg_tile *p, struct kb_val first, int6
 		p->x_disp[i] = i * step;
 	}
 }
-/* False for OpenCL, which has no prefetch that all devices implement. */
-static inline bool attention_has_prefetch(const struct attention *a)
-{
-	return a->job->target->arch != ARCH_OPENCL;
-}
-
 /* ---- attention_workgroup.c ---- */
 /* Emits all tasks of the work-groups. */
 void attention_workgroup(const struct attention *a);
@@ -216,8 +177,6 @@ void attention_workgroup(const struct attention *a);
 /* ---- attention_split.c ---- */
 /* Slot `index` of those at `slots`. */
 struct attention_partial attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
-/* Slots of work-groups, in job->partials: `split` of each head, for one token. */
-struct attention_slots attention_group_slots(int64_t queries, int64_t value_size);
 /* bool: the call has one new token, so that work-groups divide KV blocks. */
 struct kb_val attention_is_split(const struct attention *a);
 /* The combine step: rows are divided among workers, and the slots of each are combined in order. */
@@ -247,8 +206,6 @@ void attention_store(const struct attention *a, const struct attention_head *h, 
                      struct kb_val column, struct kb_val x);
 /* Offset of row r of the head in t, from t's address for the head. */
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
-/* True if rows are tokens, and edges of the mask have code of their own. */
-bool attention_has_edges(const struct attention *a);
 /* Row r of the head sees keys [begin, limit); none if limit <= begin. */
 struct kb_val attention_row_begin(const struct attention *a, const struct attention_limits *l,
                                   struct kb_val r);
@@ -264,14 +221,6 @@ void attention_pack_block(const struct attention *a, const struct attention_head
                           struct attention_block *b);
 /* Address of the panel that begins with that key, where keys are stored in panels. */
 struct kb_val attention_panel_at(const struct attention *a, struct kb_val table, struct kb_val row);
-/* Elements between the values of two keys, as register tiles read them. */
-int64_t attention_value_stride(const struct attention *a);
-
-/* ---- prefetch (attention_block.c) ---- */
-/* True if keys and values are read in place and rows of both have the same bytes, so that a block is
- * prefetched as one run: keys, values, next keys. */
-bool attention_is_contiguous(const struct attention *a);
-
 /* ---- attention_block.c ---- */
 /* Combines a KV block into the partial results of all rows of its task. */
 void attention_block(const struct attention *a, const struct attention_block *b);
@@ -286,7 +235,7 @@ struct kb_val attention_combine_max(const struct attention *a, struct kb_val bef
                                     struct kb_val *old_factor, struct kb_val *new_factor);
 
 /* ---- AMX (attention_pack.c) ---- */
-/* Configures and releases matrix tiles, around all tasks of a function; nothing if !a->amx. */
+/* Configures and releases matrix tiles, around all tasks of a function; nothing without AMX. */
 void attention_amx_begin(struct attention *a);
 void attention_amx_end(const struct attention *a);
 /* By AMX, for `rows` rows (16 or 32): scores of a tile; acc = acc old_factor + (probabilities v) new_factor. */

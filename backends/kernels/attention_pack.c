@@ -57,16 +57,18 @@ void attention_pack_queries(const struct attention *a, const struct attention_he
                             const struct attention_task *t)
 {
 	struct kb *k = a->k;
-	int lanes = attention_is_dense(&a->q, ATTENTION_ELEMENT) ? a->lanes : 1;
-	struct row_copy c = {
-	        .a = a, .t = &a->q, .dtype = DT_F32, .factor = a->score.q_factor, .to_bf16 = a->bf16_dot};
+	struct row_copy c = {.a = a,
+	                     .t = &a->q,
+	                     .dtype = DT_F32,
+	                     .factor = a->score.q_factor,
+	                     .to_bf16 = attention_by_pairs(a)};
 	struct kb_val single = kb_cmp(k, KB_EQ, t->n, kb_index(k, 1));
-	struct kb_val end = kb_select(k, single, t->n, attention_round_up(k, t->n, a->mr));
+	struct kb_val end = kb_select(k, single, t->n, attention_round_up(k, t->n, a->nest.mr));
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, 1, KB_NONEMPTY);
 	struct kb_val r = kb_add(k, t->first, kb_min(k, row, kb_add_const(k, t->n, -1)));
 	c.from = attention_at(k, &a->q, h->q, attention_row_index(a, &a->q, r));
-	c.to = attention_scratch_row(k, a->scratch.queries, row, a->size_pad);
-	attention_loop_row(a, a->size, lanes, copy_elements, &c);
+	c.to = attention_scratch_row(k, a->scratch.queries, row, a->nest.size_pad);
+	attention_loop_row(a, a->size, a->nest.q_lanes, copy_elements, &c);
 	kb_end_loop(k);
 }
 
@@ -141,9 +143,9 @@ static void transpose_keys(const struct attention *a, const struct key_group *g,
 		rows[i] = key_row(a, g, i, e0, n);
 	reg_tile_transpose(k, rows, g->lanes);
 	struct kb_val at = kb_mul_const(k, e0, PANEL_COLUMNS);
-	for (int e = 0; !a->bf16_dot && e < n; e++)
+	for (int e = 0; !attention_by_pairs(a) && e < n; e++)
 		kb_store(k, attention_round_factor(a, rows[e]), g->to, at, e * PANEL_COLUMNS, g->lanes * 4);
-	if (!a->bf16_dot)
+	if (!attention_by_pairs(a))
 		return;
 	at = kb_mul_const(k, e0, PANEL_COLUMNS / 2);
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), g->lanes);
@@ -157,7 +159,7 @@ static struct kb_val panel_column(const struct attention *a, struct kb_val j)
 {
 	struct kb *k = a->k;
 	struct kb_val panel = attention_round_down(k, j, PANEL_COLUMNS), column = kb_sub(k, j, panel);
-	struct kb_val index = kb_add(k, kb_mul_const(k, panel, attention_key_k_rows(a)), column);
+	struct kb_val index = kb_add(k, kb_mul_const(k, panel, a->nest.keys.k_rows), column);
 	return kb_ptr_add(k, a->scratch.keys, kb_mul_const(k, index, 4), 0);
 }
 
@@ -202,8 +204,8 @@ static void pack_keys(const struct attention *a, const struct attention_head *h,
 {
 	struct kb *k = a->k;
 	struct kb_val first = attention_offset(k, &a->key, ATTENTION_ROW, b->first);
-	struct key_group g = {.block = b, .base = attention_at(k, &a->key, h->k, first)};
-	g.lanes = attention_is_dense(&a->key, ATTENTION_ELEMENT) ? a->lanes : 1;
+	struct key_group g = {
+	        .block = b, .base = attention_at(k, &a->key, h->k, first), .lanes = a->nest.key_lanes};
 	struct kb_val full = attention_round_down(k, b->n, g.lanes);
 	g.first = kb_loop(k, "j", b->begin, full, g.lanes, 0);
 	transpose_group(a, h, &g);
@@ -230,23 +232,19 @@ static void copy_panels(const struct attention *a, const struct attention_head *
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
-	struct kb_type type = KB_TYPE(eval_stored_scalar(a->key_dtype), a->lanes);
-	int align = a->lanes * (int)ir_dtype_bytes(a->key_dtype);
+	struct kb_type type = KB_TYPE(eval_stored_scalar(a->nest.keys.dtype), a->nest.lanes);
+	int align = a->nest.lanes * (int)ir_dtype_bytes(a->nest.keys.dtype);
 	struct kb_val j = kb_loop(k, "j", b->begin, b->n, PANEL_COLUMNS, 0);
 	struct kb_val from = attention_panel_at(a, h->k, ring_row(a, b, j)),
 	              to = attention_panel_at(a, a->scratch.keys, j);
-	struct kb_val e = kb_loop(k, "e", zero, kb_index(k, a->size * PANEL_COLUMNS), a->lanes, KB_NONEMPTY);
+	struct kb_val e =
+	        kb_loop(k, "e", zero, kb_index(k, a->size * PANEL_COLUMNS), a->nest.lanes, KB_NONEMPTY);
 	kb_store(k, kb_load(k, type, from, e, 0, align), to, e, 0, align);
 	kb_end_loop(k);
 	kb_end_loop(k);
 }
 
 /* ---- values ---- */
-
-int64_t attention_value_stride(const struct attention *a)
-{
-	return a->packs_values ? a->value_pad : a->value_size;
-}
 
 /* A pair of values, interleaved; second none: 0. */
 struct pair_copy {
@@ -279,8 +277,8 @@ static void pack_value_pair(const struct attention *a, struct kb_val first, stru
 		c.second = attention_at(k, &a->value, first, step);
 	}
 	struct kb_val row = kb_div_const(k, j, 2);
-	c.first.to = attention_scratch_row(k, a->scratch.values, row, a->value_pad);
-	attention_loop_row(a, a->value_size, a->lanes, pack_pair, &c);
+	c.first.to = attention_scratch_row(k, a->scratch.values, row, a->nest.value_pad);
+	attention_loop_row(a, a->value_size, a->nest.lanes, pack_pair, &c);
 }
 
 /* Packs the block's values as bf16 pairs of neighbouring keys, of which the last may be alone. For AMX rows up to a
@@ -295,16 +293,16 @@ static void pack_value_pairs(const struct attention *a, const struct attention_b
 	kb_if(k, kb_cmp(k, KB_LT, full, b->n));
 	pack_value_pair(a, first, full, false);
 	kb_end_if(k);
-	if (!a->amx)
+	if (a->nest.product != ATTENTION_AMX)
 		return;
 	/* a matrix tile reads k-rows of 32 keys; keys beyond the block have probability 0 */
 	struct kb_val from = kb_div_const(k, kb_add_const(k, b->n, 1), 2);
 	struct kb_val end = attention_round_up(k, from, KB_TILE_ROWS);
-	struct kb_val row = kb_index(k, a->value_pad), zero = kb_splat(k, kb_i32(k, 0), a->lanes);
+	struct kb_val row = kb_index(k, a->nest.value_pad), zero = kb_splat(k, kb_i32(k, 0), a->nest.lanes);
 	from = kb_mul(k, from, row);
 	end = kb_mul(k, end, row);
-	struct kb_val at = kb_loop(k, "clear", from, end, a->lanes, 0);
-	kb_store(k, zero, a->scratch.values, at, 0, a->lanes * 4);
+	struct kb_val at = kb_loop(k, "clear", from, end, a->nest.lanes, 0);
+	kb_store(k, zero, a->scratch.values, at, 0, a->nest.lanes * 4);
 	kb_end_loop(k);
 }
 
@@ -314,17 +312,16 @@ static void pack_values(const struct attention *a, const struct attention_head *
                         const struct attention_block *b, struct kb_val first)
 {
 	struct kb *k = a->k;
-	bool is_dense = attention_is_dense(&a->value, ATTENTION_ELEMENT);
-	struct row_copy c = {.a = a, .t = &a->value, .dtype = a->value_dtype, .factor = 1};
+	struct row_copy c = {.a = a, .t = &a->value, .dtype = a->nest.values.dtype, .factor = 1};
 	struct kb_val j = kb_loop(k, "j", b->begin, b->n, 1, KB_NONEMPTY);
 	if (a->key.ring > 0)
 		first = ring_base(a, b, &a->value, h->v, j);
 	c.from = attention_at(k, &a->value, first, attention_offset(k, &a->value, ATTENTION_ROW, j));
-	int64_t bytes = ir_dtype_bytes(a->value_dtype);
-	struct kb_val to = kb_mul_const(k, kb_mul_const(k, j, attention_value_stride(a)), bytes);
+	int64_t bytes = ir_dtype_bytes(a->nest.values.dtype);
+	struct kb_val to = kb_mul_const(k, kb_mul_const(k, j, a->nest.values.stride), bytes);
 	c.to = kb_ptr_add(k, a->scratch.values, to, 0);
-	attention_loop_row(a, a->value_size, is_dense ? a->lanes : 1, copy_elements, &c);
-	for (int64_t i = a->value_size; !is_dense && i < a->value_pad; i++)
+	attention_loop_row(a, a->value_size, a->nest.value_lanes, copy_elements, &c);
+	for (int64_t i = a->value_size; a->nest.values.pads_singly && i < a->nest.value_pad; i++)
 		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);
 	kb_end_loop(k);
 }
@@ -336,7 +333,7 @@ static void bind_ring_block(const struct attention *a, const struct attention_he
                             struct attention_block *b)
 {
 	struct kb *k = a->k;
-	bool panels = a->key.encoding == ENC_PANEL16;
+	bool panels = !a->nest.keys.is_packed;
 	struct kb_val row = ring_row(a, b, b->begin);
 	struct kb_val end = kb_add(k, row, kb_sub(k, b->n, b->begin));
 	struct kb_val wraps = kb_cmp(k, KB_GT, end, kb_index(k, a->key.ring));
@@ -344,21 +341,21 @@ static void bind_ring_block(const struct attention *a, const struct attention_he
 	b->values = a->scratch.values;
 	if (!panels)
 		pack_keys(a, h, b);
-	if (a->packs_values)
+	if (a->nest.values.is_packed)
 		pack_values(a, h, b, h->v);
-	if (!panels && a->packs_values)
+	if (!panels && a->nest.values.is_packed)
 		return;
 	kb_if(k, wraps);
 	if (panels)
 		copy_panels(a, h, b);
-	if (!a->packs_values)
+	if (!a->nest.values.is_packed)
 		pack_values(a, h, b, h->v);
 	kb_end_if(k);
 	struct kb_val first = kb_sub(k, row, b->begin);
 	if (panels)
 		b->keys = kb_select(k, wraps, b->keys, attention_panel_at(a, h->k, first));
 	struct kb_val values = ring_base(a, b, &a->value, h->v, b->begin);
-	if (!a->packs_values)
+	if (!a->nest.values.is_packed)
 		b->values = kb_select(k, wraps, b->values, values);
 }
 
@@ -377,19 +374,19 @@ static void copy_scale(const struct attention *a, const struct kb_tensor *t, con
 	kb_store(k, x, to, j, 0, lanes * 4);
 }
 
-/* Copies the scales of the block's keys, if it has any (int8 cache), as f32 up to a full panel: by vectors if they are
- * contiguous, then one by one. */
+/* Copies the scales of the block's keys, if it has any (int8 cache), as f32 up to a full panel: by `lanes`, then one by
+ * one. */
 static void copy_scales(const struct attention *a, const struct kb_tensor *t, const struct attention_block *b,
-                        struct kb_val from, struct kb_val to)
+                        struct kb_val from, struct kb_val to, int lanes)
 {
 	struct kb *k = a->k;
 	if (!attention_has(t))
 		return;
 	struct kb_val full = b->begin, end = attention_round_up(k, b->n, PANEL_COLUMNS);
-	if (attention_is_dense(t, ATTENTION_ROW)) {
-		full = attention_round_down(k, b->n, a->lanes);
-		struct kb_val j = kb_loop(k, "j", b->begin, full, a->lanes, 0);
-		copy_scale(a, t, b, from, to, j, a->lanes);
+	if (lanes > 1) {
+		full = attention_round_down(k, b->n, lanes);
+		struct kb_val j = kb_loop(k, "j", b->begin, full, lanes, 0);
+		copy_scale(a, t, b, from, to, j, lanes);
 		kb_end_loop(k);
 	}
 	struct kb_val j = kb_loop(k, "j", full, end, 1, 0);
@@ -403,8 +400,8 @@ void attention_pack_block(const struct attention *a, const struct attention_head
                           struct attention_block *b)
 {
 	struct kb *k = a->k;
-	copy_scales(a, &a->k_scale, b, h->k_scale, a->scratch.k_scale);
-	copy_scales(a, &a->v_scale, b, h->v_scale, a->scratch.v_scale);
+	copy_scales(a, &a->k_scale, b, h->k_scale, a->scratch.k_scale, a->nest.k_scale_lanes);
+	copy_scales(a, &a->v_scale, b, h->v_scale, a->scratch.v_scale, a->nest.v_scale_lanes);
 	if (a->key.ring > 0) {
 		bind_ring_block(a, h, b);
 		return;
@@ -412,14 +409,14 @@ void attention_pack_block(const struct attention *a, const struct attention_head
 	struct kb_val step = attention_offset(k, &a->value, ATTENTION_ROW, b->first);
 	struct kb_val first = attention_at(k, &a->value, h->v, step);
 	b->keys = a->scratch.keys;
-	if (a->key.encoding == ENC_PANEL16)
+	if (!a->nest.keys.is_packed)
 		b->keys = attention_panel_at(a, h->k, b->first);
 	else
 		pack_keys(a, h, b);
-	b->values = a->packs_values ? a->scratch.values : first;
-	if (a->bf16_dot)
+	b->values = a->nest.values.is_packed ? a->scratch.values : first;
+	if (attention_by_pairs(a))
 		pack_value_pairs(a, b, first);
-	else if (a->packs_values)
+	else if (a->nest.values.is_packed)
 		pack_values(a, h, b, first);
 }
 
@@ -431,7 +428,7 @@ void attention_pack_block(const struct attention *a, const struct attention_head
 
 void attention_amx_begin(struct attention *a)
 {
-	if (!a->amx)
+	if (a->nest.product != ATTENTION_AMX)
 		return;
 	a->scratch.amx_acc = kb_local(a->k, "acc", KB_I32, AMX_TILE_ROWS * ACC_STRIDE / 4);
 	kb_tile_config_gemm(a->k, kb_local(a->k, "config", KB_I32, KB_TILE_CONFIG / 4), KB_TILE_BYTES);
@@ -474,7 +471,7 @@ static struct kb_val load_acc(const struct attention *a, struct kb_val i, int v)
 {
 	struct kb *k = a->k;
 	struct kb_val at = kb_mul_const(k, i, ACC_STRIDE / 4);
-	return kb_load(k, attention_vector(a), a->scratch.amx_acc, at, v * a->lanes, a->lanes * 4);
+	return kb_load(k, attention_vector(a), a->scratch.amx_acc, at, v * a->nest.lanes, a->nest.lanes * 4);
 }
 
 /* Scores for the keys of `columns` (1 or 2) panels from `panel` on, times q_factor, which bf16 queries do not have. The
@@ -483,19 +480,20 @@ static void score_panels(const struct attention *a, const struct attention_block
                          const struct attention_tile *t, struct kb_val panel, int rows, int columns)
 {
 	struct kb *k = a->k;
-	int64_t bytes = attention_key_k_rows(a) * KB_TILE_BYTES;
-	struct matrix_tiles p = tile_shape(a, rows, columns, a->size_pad);
+	int64_t bytes = a->nest.keys.k_rows * KB_TILE_BYTES;
+	struct matrix_tiles p = tile_shape(a, rows, columns, a->nest.size_pad);
 	p.w_row_stride = KB_TILE_BYTES;
 	p.w_tile_stride = bytes;
-	struct kb_val queries = attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad);
+	struct kb_val queries = attention_scratch_row(k, a->scratch.queries, t->row, a->nest.size_pad);
 	struct kb_val keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
 	multiply_tiles(&p, a, queries, keys, kb_index(k, a->size / K_PER_TILE));
 	struct kb_val to = kb_mul_const(k, panel, PANEL_COLUMNS),
-	              scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->lanes);
+	              scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->nest.lanes);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
-	struct kb_val row = attention_scratch_row(k, a->scratch.scores, i, a->scratch.stride);
+	struct kb_val row = attention_scratch_row(k, a->scratch.scores, i, a->nest.score_stride);
 	for (int v = 0; v < columns; v++)
-		kb_store(k, kb_mul(k, load_acc(a, i, v), scale), row, to, v * a->lanes, a->lanes * 4);
+		kb_store(k, kb_mul(k, load_acc(a, i, v), scale), row, to, v * a->nest.lanes,
+		         a->nest.lanes * 4);
 	kb_end_loop(k);
 }
 
@@ -521,22 +519,22 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
-	struct matrix_tiles p = tile_shape(a, rows, columns, a->scratch.stride);
-	p.w_row_stride = a->value_pad * 4;
+	struct matrix_tiles p = tile_shape(a, rows, columns, a->nest.score_stride);
+	p.w_row_stride = a->nest.value_pad * 4;
 	p.w_tile_stride = KB_TILE_BYTES;
 	struct kb_val steps = attention_round_up(k, t->last, K_PER_TILE);
 	steps = kb_div_const(k, steps, K_PER_TILE);
 	struct kb_val values = kb_ptr_add(k, b->values, kb_mul_const(k, e, 4), 0);
 	multiply_tiles(&p, a, a->scratch.scores, values, steps);
-	struct kb_val acc = attention_scratch_row(k, b->partial.acc, t->row, a->value_pad);
+	struct kb_val acc = attention_scratch_row(k, b->partial.acc, t->row, a->nest.value_pad);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
 	struct kb_val old_factor = kb_load_splat(k, type, a->scratch.old_factor, i, 0),
 	              new_factor = kb_load_splat(k, type, a->scratch.new_factor, i, 0),
-	              row = attention_scratch_row(k, acc, i, a->value_pad);
+	              row = attention_scratch_row(k, acc, i, a->nest.value_pad);
 	for (int v = 0; v < columns; v++) {
 		struct kb_val sum = kb_mul(k, load_acc(a, i, v), new_factor);
-		struct kb_val before = kb_load(k, type, row, e, v * a->lanes, a->lanes * 4);
-		kb_store(k, kb_fma(k, before, old_factor, sum), row, e, v * a->lanes, a->lanes * 4);
+		struct kb_val before = kb_load(k, type, row, e, v * a->nest.lanes, a->nest.lanes * 4);
+		kb_store(k, kb_fma(k, before, old_factor, sum), row, e, v * a->nest.lanes, a->nest.lanes * 4);
 	}
 	kb_end_loop(k);
 }
@@ -546,10 +544,10 @@ void attention_amx_values(const struct attention *a, const struct attention_bloc
                           const struct attention_tile *t, int rows)
 {
 	struct kb *k = a->k;
-	int64_t step = PANELS * PANEL_COLUMNS, full = a->value_pad - a->value_pad % step;
+	int64_t step = PANELS * PANEL_COLUMNS, full = a->nest.value_pad - a->nest.value_pad % step;
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, full), step, 0);
 	value_columns(a, b, t, e, rows, PANELS);
 	kb_end_loop(k);
-	if (full < a->value_pad)
+	if (full < a->nest.value_pad)
 		value_columns(a, b, t, kb_index(k, full), rows, 1);
 }

@@ -22,13 +22,6 @@ enum { Q = OPERAND(attention, q), KEY = OPERAND(attention, k), VALUE = OPERAND(a
 
 /* ---- choice ---- */
 
-struct attention_slots attention_group_slots(int64_t queries, int64_t value_size)
-{
-	int64_t list = panel_round_up(queries);
-	return (struct attention_slots){
-	        .rows = queries, .size = queries * panel_round_up(value_size) + 2 * list, .list = list};
-}
-
 static const struct ir_type *operand_type(const struct ir_func *f, const struct ir_op *group, size_t i)
 {
 	return ir_type_of(f, ir_group_root(group)->operands[i]);
@@ -80,7 +73,7 @@ const struct ir_dim *kernel_combine_bytes(const struct ir_module *m, const struc
 
 struct kb_val attention_is_split(const struct attention *a)
 {
-	return kb_cmp(a->k, KB_LE, a->heads.rows, kb_index(a->k, a->scratch.slots.rows));
+	return kb_cmp(a->k, KB_LE, a->heads.rows, kb_index(a->k, a->nest.slots.rows));
 }
 
 /* Fewer than two heads for each worker, and not as many for each: some workers would wait for others. Heads that divide
@@ -99,9 +92,9 @@ struct attention_partial attention_slot(const struct attention *a, struct kb_val
 {
 	struct kb *k = a->k;
 	struct attention_partial s;
-	s.acc = attention_scratch_row(k, slots, index, a->scratch.slots.size);
-	s.max = kb_ptr_add(k, s.acc, kb_index(k, 0), a->scratch.slots.rows * a->value_pad * 4);
-	s.sum = kb_ptr_add(k, s.max, kb_index(k, 0), a->scratch.slots.list * 4);
+	s.acc = attention_scratch_row(k, slots, index, a->nest.slots.size);
+	s.max = kb_ptr_add(k, s.acc, kb_index(k, 0), a->nest.slots.rows * a->nest.value_pad * 4);
+	s.sum = kb_ptr_add(k, s.max, kb_index(k, 0), a->nest.slots.list * 4);
 	return s;
 }
 
@@ -142,9 +135,9 @@ static void combine_block(const struct attention *a, struct kb_val row, const st
 	/* full vectors are stored: the elements after the row belong to later rows, which are reset before use */
 	kb_store(k, max, to->max, row, 0, 4);
 	kb_store(k, sum, to->sum, row, 0, 4);
-	j.acc = attention_scratch_row(k, to->acc, row, a->value_pad);
-	j.block = attention_scratch_row(k, block->acc, row, a->value_pad);
-	attention_loop_row(a, a->value_pad, a->lanes, combine_elements, &j);
+	j.acc = attention_scratch_row(k, to->acc, row, a->nest.value_pad);
+	j.block = attention_scratch_row(k, block->acc, row, a->nest.value_pad);
+	attention_loop_row(a, a->nest.value_pad, a->nest.lanes, combine_elements, &j);
 }
 
 /* Resets the partial result of a row: no key seen. */
@@ -152,12 +145,13 @@ static void zero_row(const struct attention *a, struct kb_val row)
 {
 	struct kb *k = a->k;
 	const struct attention_partial *s = &a->scratch.partial;
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	struct kb_val acc = attention_scratch_row(k, s->acc, row, a->value_pad);
-	kb_store(k, kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes), s->max, row, 0, 4);
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
+	struct kb_val acc = attention_scratch_row(k, s->acc, row, a->nest.value_pad);
+	kb_store(k, kb_splat(k, kb_f32(k, -FLT_MAX), a->nest.lanes), s->max, row, 0, 4);
 	kb_store(k, zero, s->sum, row, 0, 4);
-	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->value_pad), a->lanes, KB_NONEMPTY);
-	kb_store(k, zero, acc, e, 0, a->lanes * 4);
+	struct kb_val e =
+	        kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->nest.value_pad), a->nest.lanes, KB_NONEMPTY);
+	kb_store(k, zero, acc, e, 0, a->nest.lanes * 4);
 	kb_end_loop(k);
 }
 
@@ -180,7 +174,7 @@ static struct attention_partial find_slot(const struct attention *a, const struc
 	struct kb_val w = kb_get(k, owner), away = kb_sub(k, w, a->job->worker);
 	struct kb_val step = kb_mul_const(k, away, a->job->scratch_stride);
 	struct kb_val index = kb_sub(k, at, attention_share_begin(a, r->length, w));
-	return attention_slot(a, kb_ptr_add(k, a->scratch.slots.base, step, 0), index);
+	return attention_slot(a, kb_ptr_add(k, a->scratch.slots, step, 0), index);
 }
 
 /* Combines all blocks [r->first, + n) of row `row` of the head in order, from an empty partial result, and stores the
@@ -224,7 +218,7 @@ static void combine_row_by_items(const struct attention *a, const struct attenti
 	kb_set(k, max, attention_combine_max(a, kb_get(k, max), now, &old_factor, &new_factor));
 	struct kb_val more = kb_mul(k, kb_load(k, KB_F32_T, from.sum, row, 0, 0), new_factor);
 	kb_set(k, sum, kb_fma(k, kb_get(k, sum), old_factor, more));
-	struct kb_val values = attention_scratch_row(k, from.acc, row, a->value_pad);
+	struct kb_val values = attention_scratch_row(k, from.acc, row, a->nest.value_pad);
 	struct kb_val last = kb_index(k, a->value_size - 1);
 	for (int c = 0; c < n; c++) {
 		more = kb_mul(k, kb_load(k, KB_F32_T, values, kb_min(k, column[c], last), 0, 0), new_factor);
@@ -256,7 +250,7 @@ static void combine_by_groups(const struct attention *a)
 	struct kb_val b = kb_bin(k, KB_DIV, head, all->heads);
 	const struct attention_limits limits = attention_find_limits(a, b);
 	const struct attention_head h = attention_find_head(a, b, kb_bin(k, KB_REM, head, all->heads));
-	struct kb_val slot = kb_mul_const(k, head, a->split);
+	struct kb_val slot = kb_mul_const(k, head, a->nest.split);
 	combine_row_by_items(a, &h, row, slot, attention_head_blocks(a, &limits));
 	kb_set(k, next, kb_add(k, task, a->job->n_workers));
 	kb_end_forever(k);

@@ -408,7 +408,7 @@ static void store_kv_block(struct wg_attention *s, const struct attention_task *
 		for (int c = 0; c < s->n.output.n_columns; c++) {
 			kb_if(k, has_element(s, t, i, c));
 			row = kb_add(k, t->first, acc_row(s, i));
-			struct kb_val at = index_2d(k, row, a->value_pad, acc_column(s, c));
+			struct kb_val at = index_2d(k, row, a->nest.value_pad, acc_column(s, c));
 			kb_store(k, kb_get(k, s->acc[i][c]), to.acc, at, 0, 0);
 			kb_end_if(k);
 		}
@@ -422,7 +422,7 @@ static void emit_kv_block(struct wg_attention *s, const struct attention_head *h
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
 	struct attention_task in = *t;
-	in.end = kb_min(k, kb_add_const(k, first, a->bc), t->end);
+	in.end = kb_min(k, kb_add_const(k, first, a->nest.bc), t->end);
 	struct kb_val invisible = kb_max(k, kb_sub(k, t->begin, first), kb_index(k, 0));
 	struct kb_val lo = kb_add(k, first, attention_round_down(k, invisible, s->n.keys));
 	reset_partial(s, s->max, s->sum, s->acc);
@@ -473,7 +473,7 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 	copy_queries(s, h, t);
 	if (!s->is_split)
 		reset_partial(s, s->all_max, s->all_sum, s->all);
-	struct kb_val first = kb_loop(k, "block", lo, hi, s->a->bc, 0);
+	struct kb_val first = kb_loop(k, "block", lo, hi, s->a->nest.bc, 0);
 	emit_kv_block(s, h, t, first);
 	if (s->is_split)
 		store_kv_block(s, t, slot);
@@ -533,10 +533,10 @@ static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_v
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	struct kb_val bc = kb_index(k, a->bc), tile_index = task, slot = {0};
+	struct kb_val bc = kb_index(k, a->nest.bc), tile_index = task, slot = {0};
 	if (s->is_split) {
-		tile_index = kb_div_const(k, task, a->split);
-		slot = kb_rem_const(k, task, a->split);
+		tile_index = kb_div_const(k, task, a->nest.split);
+		slot = kb_rem_const(k, task, a->nest.split);
 	}
 	struct kb_val head = kb_bin(k, KB_DIV, tile_index, tiles),
 	              tile = kb_bin(k, KB_REM, tile_index, tiles);
@@ -547,11 +547,11 @@ static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_v
 	struct kb_val first = kb_mul_const(k, tile, s->n.rows);
 	struct kb_val n = kb_min(k, kb_sub(k, a->heads.rows, first), kb_index(k, s->n.rows));
 	const struct attention_task t = attention_find_task(a, &limits, first, n);
-	struct kb_val lo = attention_round_down(k, t.begin, a->bc), hi = t.end;
+	struct kb_val lo = attention_round_down(k, t.begin, a->nest.bc), hi = t.end;
 	if (s->is_split) {
 		lo = kb_add(k, lo, kb_mul(k, slot, bc));
 		hi = kb_min(k, hi, kb_add(k, lo, bc));
-		slot = index_2d(k, head, a->split, slot);
+		slot = index_2d(k, head, a->nest.split, slot);
 	}
 	emit_task(s, &h, &t, lo, hi, slot);
 }
@@ -570,7 +570,7 @@ static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_v
 	struct kb_val tiles = kb_div_const(k, kb_add_const(k, a->heads.rows, s->n.rows - 1), s->n.rows);
 	struct kb_val end = kb_mul(k, kb_mul(k, a->heads.batch, a->heads.heads), tiles);
 	if (s->is_split)
-		end = kb_mul_const(k, end, a->split);
+		end = kb_mul_const(k, end, a->nest.split);
 	struct kb_val none = kb_index(k, 0);
 	if (is_split_call.id)
 		end = kb_select(k, is_split_call, s->is_split ? end : none, s->is_split ? none : end);
@@ -592,18 +592,18 @@ void attention_workgroup(const struct attention *a)
 	struct kb_val is_split_call = {0};
 	int64_t rows;
 	bool is_few =
-	        a->split > 0 && kb_const_index(k, a->heads.rows, &rows) && rows <= a->scratch.slots.rows;
+	        a->nest.split > 0 && kb_const_index(k, a->heads.rows, &rows) && rows <= a->nest.slots.rows;
 	const struct target *t = a->job->target;
 	if (!gpu_attention_choose(t, a->size, a->value_size, GPU_ATTENTION_ROWS, &s.n) ||
-	    !gpu_attention_choose(t, a->size, a->value_size, a->scratch.slots.rows, &split.n))
+	    !gpu_attention_choose(t, a->size, a->value_size, a->nest.slots.rows, &split.n))
 		return;
 	struct kb_val memory = kb_shared(k, "tile", KB_F32, s.n.elements);
 	split.is_split = true;
-	if (a->split > 0 && !is_few)
+	if (a->nest.split > 0 && !is_few)
 		is_split_call = attention_is_split(a);
 	if (!is_few)
 		emit_tasks(&s, memory, is_split_call);
-	if (a->split > 0)
+	if (a->nest.split > 0)
 		emit_tasks(&split, memory, is_split_call);
 }
 
