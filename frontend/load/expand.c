@@ -6,7 +6,6 @@
  * A node in flow style is on one line, {key: value, ..}; in block style it has a line for each item, indented. `indent`
  * counts columns. The text must read back as the same document: expanding it again gives the same bytes.
  */
-#include <math.h>
 #include <string.h>
 
 #include "frontend/model/compose.h"
@@ -120,25 +119,7 @@ static void print_tree(struct buf *out, const struct yaml_node *node, unsigned i
 	}
 }
 
-/* Prints the value of a param as YAML: a string is a quoted scalar with YAML's escapes, not an expression. */
-static void print_param(struct buf *out, const struct ir_dims *dims, const struct value *v)
-{
-	if (v->kind == VALUE_STRING) {
-		yaml_print_quoted(out, v->s);
-		return;
-	}
-	if (v->kind != VALUE_LIST) {
-		value_print(out, dims, v);
-		return;
-	}
-	for (size_t i = 0; i < v->n; i++) {
-		buf_str(out, i == 0 ? "[" : ", ");
-		print_param(out, dims, &v->items[i]);
-	}
-	buf_str(out, v->n == 0 ? "[]" : "]");
-}
-
-/* Prints params with their final values. */
+/* Prints params with their final values. A string is a quoted scalar with YAML's escapes, not an expression. */
 static void print_params(struct buf *out, const struct frontend_model *m)
 {
 	if (m->scope.params.n > 0)
@@ -146,7 +127,7 @@ static void print_params(struct buf *out, const struct frontend_model *m)
 	for (size_t i = 0; i < m->scope.params.n; i++) {
 		const struct model_param *p = m->scope.params.items[i].value;
 		buf_printf(out, "  %s: ", p->name);
-		print_param(out, m->scope.dims, &p->value);
+		value_print_with(out, m->scope.dims, &p->value, yaml_print_quoted);
 		buf_char(out, '\n');
 	}
 }
@@ -169,10 +150,8 @@ static void print_input(struct buf *out, const struct frontend_model *m, const s
 			ir_dim_print(out, m->scope.dims, in->default_dim, false);
 		else if (in->dtype == DT_BOOL)
 			buf_str(out, in->fill != 0.0 ? "true" : "false");
-		else if (isinf(in->fill))
-			buf_str(out, in->fill > 0.0 ? ".inf" : "-.inf");
 		else
-			buf_f64(out, in->fill);
+			value_print_float(out, in->fill);
 	}
 	if (in->lengths != NULL)
 		buf_printf(out, ", lengths: %s", in->lengths);

@@ -55,6 +55,9 @@ void value_print_string(struct buf *out, const char *text, char quote);
 /* Prints an expression that parses back to the value: `8`, `0.5`, `true`, `'text'`, `[1, 2]`, `null`. Dims need
  * their table. */
 void value_print(struct buf *out, const struct ir_dims *dims, const struct value *v);
+/* The same, with another syntax of strings: that of YAML is yaml_print_quoted. */
+void value_print_with(struct buf *out, const struct ir_dims *dims, const struct value *v,
+                      void (*print_string)(struct buf *, const char *));
 /* For messages: "the int 8", "the string 'relu'", "a list of 3". */
 const char *value_describe(struct arena *a, const struct ir_dims *dims, const struct value *v);
 

@@ -127,26 +127,33 @@ void value_print_string(struct buf *out, const char *text, char quote)
 	buf_printf(out, "%c%s%c", quote, text, quote);
 }
 
-static void print_list(struct buf *out, const struct ir_dims *dims, const struct value *v)
+static void print_single_quoted(struct buf *out, const char *text)
 {
-	buf_char(out, '[');
-	for (size_t i = 0; i < v->n; i++) {
-		if (i != 0)
-			buf_str(out, ", ");
-		value_print(out, dims, &v->items[i]);
-	}
-	buf_char(out, ']');
+	value_print_string(out, text, '\'');
 }
 
 void value_print(struct buf *out, const struct ir_dims *dims, const struct value *v)
+{
+	value_print_with(out, dims, v, print_single_quoted);
+}
+
+void value_print_with(struct buf *out, const struct ir_dims *dims, const struct value *v,
+                      void (*print_string)(struct buf *, const char *))
 {
 	switch (v->kind) {
 	case VALUE_NONE: buf_str(out, "null"); break;
 	case VALUE_INT: buf_printf(out, "%lld", (long long)v->i); break;
 	case VALUE_FLOAT: value_print_float(out, v->f); break;
 	case VALUE_BOOL: buf_str(out, v->b ? "true" : "false"); break;
-	case VALUE_STRING: value_print_string(out, v->s, '\''); break;
-	case VALUE_LIST: print_list(out, dims, v); break;
+	case VALUE_STRING: print_string(out, v->s); break;
+	case VALUE_LIST:
+		buf_char(out, '[');
+		for (size_t i = 0; i < v->n; i++) {
+			buf_str(out, i > 0 ? ", " : "");
+			value_print_with(out, dims, &v->items[i], print_string);
+		}
+		buf_char(out, ']');
+		break;
 	case VALUE_DIM: ir_dim_print(out, dims, v->dim, false); break;
 	}
 }
