@@ -599,30 +599,21 @@ static bool infer_concat(const struct infer *c)
 	return infer_result(c, first->dtype, first->rank, dims);
 }
 
-/* gather, select_rows: by named axes; the rows must be at least one, to which indices are clamped. */
+/* gather, select_rows, expert_linear: by named axes. There must be at least one row of the table (x, expert), to which
+ * indices are clamped. */
 static bool infer_selection(const struct infer *c)
 {
-	int axis = c->desc == ir_op_desc(OP_gather) ? 0 : 1;
+	bool has_experts = c->desc == ir_op_desc(OP_expert_linear);
+	size_t table = has_experts ? OPERAND(expert_linear, w) : 0;
+	int axis = c->desc == ir_op_desc(OP_select_rows) ? 1 : 0;
 	if (!infer_by_axes(c))
 		return false;
-	return ir_dim_lo(c->m->dims, c->in[0]->dims[axis]) >= 1 ||
-	       infer_fail(c, DIAG_SHAPE, "%s is %s: axis %d may have no rows", operand_name(c, 0),
-	                  type_string(c, c->in[0]), axis);
+	return ir_dim_lo(c->m->dims, c->in[table]->dims[axis]) >= 1 ||
+	       infer_fail(c, DIAG_SHAPE, "%s is %s: axis %d may have no %s", operand_name(c, table),
+	                  type_string(c, c->in[table]), axis, has_experts ? "experts" : "rows");
 }
 
 /* ---- contractions and RoPE ---- */
-
-/* By named axes; there must be at least one expert, since every row of x selects one. */
-static bool infer_expert_linear(const struct infer *c)
-{
-	const struct ir_type *w = c->in[OPERAND(expert_linear, w)];
-	if (!infer_by_axes(c))
-		return false;
-	if (ir_dim_lo(c->m->dims, w->dims[0]) < 1)
-		return infer_mismatch(c, DIAG_SHAPE, OPERAND(expert_linear, x), OPERAND(expert_linear, w),
-		                      "there is no expert");
-	return true;
-}
 
 /* x [..,E], table [rows, R] with constant sizes: R <= E features are rotated, in pairs, so R is even. The table
  * may be f32 for x of another type. */
@@ -910,7 +901,7 @@ static infer_fn *const rules[IR_N_OPS] = {
         [OP_gather] = infer_selection,
         [OP_select_rows] = infer_selection,
         [OP_matmul] = infer_binary,
-        [OP_expert_linear] = infer_expert_linear,
+        [OP_expert_linear] = infer_selection,
         [OP_attention] = infer_attention,
         [OP_state_append] = infer_state_append,
         [OP_state_write] = infer_state_write,

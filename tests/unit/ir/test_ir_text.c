@@ -570,6 +570,10 @@ static const struct refusal lines[] = {
          "  %t = full {value=1.0 dims=[B,0,8] dtype=f32} : f32[B,0,8]\n"
          "  %y = select_rows %t, %i : f32[B,8]\n",
          "select_rows: x is f32[B,0,8]: axis 1 may have no rows"},
+        {"  %i = iota {dims=[B,S] axis=1} : i32[B,S]\n"
+         "  %t = full {value=1.0 dims=[0,5,8] dtype=f32} : f32[0,5,8]\n"
+         "  %y = expert_linear %x, %t, %i : f32[B,S,5]\n",
+         "expert_linear: w is f32[0,5,8]: axis 0 may have no experts"},
         {"  %y = reshape %x {dims=[B,S,9]} : f32[B,S,9]\n", "8*B*S and 9*B*S elements"},
         {"  %y = slice %x {axis=1 begin=1 size=S} : f32[B,S,8]\n",
          "[1, S + 1) is not always inside axis 1 of f32[B,S,8]"},
