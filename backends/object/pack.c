@@ -260,7 +260,7 @@ static enum tfmc_status eval_elements(struct worker *k, const struct unit *u)
 		for (int64_t i = 0; i < n; i++)
 			values[i] = ir_round(is_float ? w->type->dtype : DT_I32, values[i]);
 		if (is_float)
-			weight_write_floats(out.dtype, values, n, out.at);
+			weight_write_elements(out.dtype, values, n, out.at);
 		for (int64_t i = 0; !is_float && i < n; i++)
 			integers[i] = (int32_t)values[i];
 	}
@@ -421,7 +421,7 @@ static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *v
 		if (t == DT_I8)
 			to[at] = (uint8_t)(int8_t)v;
 		else
-			weight_write_floats(t, &v, 1, to + at);
+			weight_write_elements(t, &v, 1, to + at);
 	}
 }
 

@@ -183,7 +183,7 @@ INTERP_EVAL(rope)
 	for (int64_t at = 0; at < total; at += n) {
 		interp_unravel(out, at, index);
 		double position = x[2]->data[index[0] * x[2]->dims[1] + index[out->rank - 2]];
-		int64_t row = interp_clamp(interp_to_int(position), 0, x[1]->dims[0] - 1);
+		int64_t row = interp_clamp(f64_to_i64(position), 0, x[1]->dims[0] - 1);
 		const double *cosines = x[1]->data + row * rotated, *sines = cosines + rotated / 2;
 		for (int64_t i = rotated; i < n; i++)
 			out->data[at + i] = x[0]->data[at + i];

@@ -457,7 +457,7 @@ INTERP_EVAL(block_log_softmax)
 	const struct blocks s = blocks_of(x[0], ((const struct attrs_block_log_softmax *)op->attrs)->width);
 	for (int64_t i = 0; i < s.rows * s.n; i++) {
 		int64_t row = i / s.n, block = i % s.n, first = block * s.width;
-		int64_t at = interp_clamp(interp_to_int(x[1]->data[row]), 0, s.columns - 1);
+		int64_t at = interp_clamp(f64_to_i64(x[1]->data[row]), 0, s.columns - 1);
 		double three[3];
 		score_block(x[0]->data + row * s.columns + first, block_end(&s, block) - first, at - first,
 		            three);
@@ -536,7 +536,7 @@ INTERP_EVAL(last_index)
 	for (int64_t i = 0; i < size; i++)
 		out->data[i] = -1;
 	for (int64_t i = 0; i < interp_size(x[0]); i++) {
-		int64_t row = interp_to_int(x[0]->data[i]);
+		int64_t row = f64_to_i64(x[0]->data[i]);
 		if (row >= 0 && row < size)
 			out->data[row] = (double)i;
 	}

@@ -41,35 +41,14 @@ void interp_from_bytes(struct interp_tensor *t, const void *bytes)
 		memcpy(t->exact, bytes, (size_t)n * sizeof(*t->exact));
 }
 
-/* v rounded and saturated to an integer dtype. */
-static int64_t saturate_int(enum ir_dtype dtype, double v)
-{
-	return interp_to_int(ir_round(dtype, v));
-}
-
-#define WRITE_LOOP(type, expr)                                      \
-	for (int64_t i = 0; i < n; i++) {                           \
-		type e = (type)(expr);                              \
-		memcpy(out + (size_t)i * sizeof(e), &e, sizeof(e)); \
-	}                                                           \
-	break
-
 /* Values that their type cannot represent saturate; floats are rounded to nearest even. */
 void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 {
-	unsigned char *out = bytes;
 	int64_t n = interp_count(t);
-	switch (t->dtype) {
-	case DT_F32:
-	case DT_F16:
-	case DT_BF16:
-	case DT_F64: weight_write_floats(t->dtype, t->data, n, bytes); break;
-	case DT_I8: WRITE_LOOP(int8_t, saturate_int(DT_I8, t->data[i]));
-	case DT_U8: WRITE_LOOP(uint8_t, saturate_int(DT_U8, t->data[i]));
-	case DT_I16: WRITE_LOOP(int16_t, saturate_int(DT_I16, t->data[i]));
-	case DT_I32: WRITE_LOOP(int32_t, saturate_int(DT_I32, t->data[i]));
-	case DT_I64: WRITE_LOOP(int64_t, interp_get_int(t, i));
-	case DT_BOOL: WRITE_LOOP(uint8_t, t->data[i] != 0);
+	weight_write_elements(t->dtype, t->data, n, bytes);
+	for (int64_t i = 0; t->exact && i < n; i++) {
+		int64_t v = interp_get_int(t, i);
+		memcpy((char *)bytes + (size_t)i * sizeof(v), &v, sizeof(v));
 	}
 }
 
@@ -77,7 +56,7 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 int64_t interp_get_int(const struct interp_tensor *t, int64_t i)
 {
 	bool is_known = t->exact && (double)t->exact[i] == t->data[i];
-	return is_known ? t->exact[i] : interp_to_int(t->data[i]);
+	return is_known ? t->exact[i] : f64_to_i64(t->data[i]);
 }
 
 /* Differences of integers are taken modulo 2^64, since they may exceed int64. */
@@ -88,15 +67,6 @@ double interp_abs_diff(const struct interp_tensor *a, const struct interp_tensor
 		return x == y || (isnan(x) && isnan(y)) ? 0 : fabs(x - y);
 	int64_t n = interp_get_int(a, i), m = interp_get_int(b, i);
 	return (double)(n > m ? (uint64_t)n - (uint64_t)m : (uint64_t)m - (uint64_t)n);
-}
-
-int64_t interp_to_int(double v)
-{
-	if (isnan(v))
-		return 0;
-	if (v >= 0x1p63)
-		return INT64_MAX;
-	return v <= -0x1p63 ? INT64_MIN : (int64_t)v;
 }
 
 /* v modulo 2^width: casts of an unsigned value to a narrower type keep its low bits. */
@@ -679,7 +649,7 @@ static enum tfmc_status check_values(struct interp *in, const struct ir_param *p
 			return interp_error(in, NULL,
 			                    "input '%s' has the value %" PRId64 " at %" PRId64
 			                    ", not in [0,%" PRId64 "]",
-			                    p->name, interp_to_int(t->data[i]), i, hi);
+			                    p->name, f64_to_i64(t->data[i]), i, hi);
 	return TFMC_OK;
 }
 

@@ -73,8 +73,6 @@ static inline int interp_axis(const struct interp_tensor *t, int64_t axis)
 {
 	return (int)(axis < 0 ? axis + t->rank : axis);
 }
-/* v truncated to an integer; saturates, NaN is 0. */
-int64_t interp_to_int(double v);
 /* v modulo 2^width as an integer of the dtype. */
 int64_t interp_wrap(enum ir_dtype dtype, uint64_t v);
 /* Sets element i of an integer tensor. */

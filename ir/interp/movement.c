@@ -112,7 +112,7 @@ INTERP_EVAL(weight)
 	if (!ir_weight_has_value(in->cx, a->weight))
 		return TFMC_INVALID;
 	for (size_t i = 0; i < op->n_operands; i++) {
-		int64_t index = interp_to_int(x[i]->data[0]);
+		int64_t index = f64_to_i64(x[i]->data[0]);
 		if (index < 0 || index >= init->dims[i])
 			return interp_error(in, op,
 			                    "index %" PRId64 " of weight @%s is not in [0,%" PRId64 ")",
@@ -254,7 +254,7 @@ INTERP_EVAL(gather)
 	if (rows == 0 && n * row > 0)
 		return interp_error(in, op, "gather from a table without rows");
 	for (int64_t i = 0; i < n && row > 0; i++) {
-		int64_t id = interp_clamp(interp_to_int(x[1]->data[i]), 0, rows - 1);
+		int64_t id = interp_clamp(f64_to_i64(x[1]->data[i]), 0, rows - 1);
 		interp_copy(out, i * row, x[0], id * row, row);
 	}
 	return TFMC_OK;
@@ -267,7 +267,7 @@ INTERP_EVAL(select_rows)
 	if (rows == 0 && interp_size(out) > 0)
 		return interp_error(in, op, "select_rows from an axis of size 0");
 	for (int64_t b = 0; b < x[0]->dims[0] && row > 0; b++) {
-		int64_t at = interp_clamp(interp_to_int(x[1]->data[b]), 0, rows - 1);
+		int64_t at = interp_clamp(f64_to_i64(x[1]->data[b]), 0, rows - 1);
 		interp_copy(out, b * row, x[0], (b * rows + at) * row, row);
 	}
 	return TFMC_OK;
@@ -345,7 +345,7 @@ static enum tfmc_status find_slice(struct interp *in, const struct ir_op *op,
 	*out = (struct slice){.state = t, .stride = interp_span(t, 1, t->rank), .rank = t->rank - (int)n_at};
 	int64_t index = 0;
 	for (size_t i = 0; i < n_at; i++) {
-		int64_t v = interp_to_int(at[i]->data[0]);
+		int64_t v = f64_to_i64(at[i]->data[0]);
 		if (v < 0 || v >= t->dims[1 + i])
 			return interp_error(in, op, "index %" PRId64 " of a state axis of %" PRId64, v,
 			                    t->dims[1 + i]);
@@ -410,7 +410,7 @@ INTERP_EVAL(state_append)
 	int64_t capacity = s.dims[axis], rows = a->rows > 0 ? a->rows : capacity;
 	for (int64_t i = 0; i < interp_size(x[1]); i++) {
 		interp_unravel(x[1], i, index);
-		int64_t row = index[axis] + interp_to_int(x[2]->data[index[0]]);
+		int64_t row = index[axis] + f64_to_i64(x[2]->data[index[0]]);
 		index[axis] = a->rows > 0 && row >= 0 ? row % capacity : row;
 		if (row >= 0 && row < rows)
 			copy_in(in, &s, index, x[1], i);

@@ -163,7 +163,7 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
 		int64_t some = weval_min(n - i, WEVAL_CHUNK);
 		read_elements(e, b, begin + i, some, scratch);
-		weight_write_floats(out.dtype, scratch, some, advance(out, i).at);
+		weight_write_elements(out.dtype, scratch, some, advance(out, i).at);
 	}
 	return TFMC_OK;
 }
@@ -791,7 +791,7 @@ static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, i
 	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
 		int64_t some = weval_min(n - i, WEVAL_CHUNK);
 		TFMC_TRY(compute(ev, e, begin + i, some, scratch));
-		weight_write_floats(out.dtype, scratch, some, advance(out, i).at);
+		weight_write_elements(out.dtype, scratch, some, advance(out, i).at);
 	}
 	return TFMC_OK;
 }

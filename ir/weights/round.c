@@ -3,7 +3,6 @@
  * Conversions between f64 and f16, bf16; rounding to an element type; stored elements to f64 and back. Rounding is one
  * step from f64 to nearest even: going through f32 would round twice.
  */
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -169,21 +168,28 @@ void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, 
 	}                                                           \
 	break
 
-/* Integers are no destination of weights (assert). */
-void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, void *bytes)
+int64_t f64_to_i64(double v)
+{
+	if (isnan(v))
+		return 0;
+	if (v >= 0x1p63)
+		return INT64_MAX;
+	return v <= -0x1p63 ? INT64_MIN : (int64_t)v;
+}
+
+void weight_write_elements(enum ir_dtype dtype, const double *values, int64_t n, void *bytes)
 {
 	unsigned char *out = bytes;
-	assert(ir_dtype_class(dtype) == DTCLASS_FLOAT);
 	switch (dtype) {
 	case DT_F32: WRITE_LOOP(float, values[i]);
 	case DT_F16: WRITE_LOOP(uint16_t, f64_to_f16(values[i]));
 	case DT_BF16: WRITE_LOOP(uint16_t, f64_to_bf16(values[i]));
 	case DT_F64: WRITE_LOOP(double, values[i]);
-	case DT_I8:
-	case DT_U8:
-	case DT_I16:
-	case DT_I32:
-	case DT_I64:
-	case DT_BOOL: break;
+	case DT_I8: WRITE_LOOP(int8_t, ir_round(dtype, values[i]));
+	case DT_U8: WRITE_LOOP(uint8_t, ir_round(dtype, values[i]));
+	case DT_I16: WRITE_LOOP(int16_t, ir_round(dtype, values[i]));
+	case DT_I32: WRITE_LOOP(int32_t, ir_round(dtype, values[i]));
+	case DT_I64: WRITE_LOOP(int64_t, f64_to_i64(values[i]));
+	case DT_BOOL: WRITE_LOOP(uint8_t, values[i] != 0);
 	}
 }

@@ -197,14 +197,17 @@ enum tfmc_status wexpr_add_quant_errors(struct diag_context *cx, const struct ir
 /* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
 void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);
 
-/* n values as elements of a float dtype, rounded to nearest even. */
-void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, void *bytes);
+/* n values as elements of a dtype (any alignment): floats rounded to nearest even, ints as by ir_round, i64 truncated;
+ * bool bytes 0 or 1. */
+void weight_write_elements(enum ir_dtype dtype, const double *values, int64_t n, void *bytes);
 
 /* Conversions of f16 and bf16 bits: exact to f64, nearest even from f64. */
 double f16_to_f64(uint16_t bits);
 double bf16_to_f64(uint16_t bits);
 uint16_t f64_to_f16(double v);
 uint16_t f64_to_bf16(double v);
+/* v truncated to an integer; saturates, NaN is 0. */
+int64_t f64_to_i64(double v);
 /* v rounded to the nearest value of the dtype, as a double; ints saturate, NaN becomes 0. */
 double ir_round(enum ir_dtype dtype, double v);
 

@@ -97,7 +97,7 @@ static void expect_rounded(const struct ir_wexpr *e, int64_t begin, int64_t n, c
 		have[bytes] = 77;
 		const struct wexpr_out out = {.at = have, .dtype = t};
 		ck_assert_int_eq(wexpr_eval_to(&fx.cx, e, &fx.source, begin, n, out), TFMC_OK);
-		weight_write_floats(t, want, n, rounded);
+		weight_write_elements(t, want, n, rounded);
 		ck_assert_mem_eq(have, rounded, bytes);
 		ck_assert_int_eq(have[bytes], 77);
 	}
