@@ -95,13 +95,14 @@ static bool buffer_reserve(struct scratch_buffer *r, int64_t bytes)
 
 /* ---- non-finite elements ---- */
 
-/* Index of the first infinity or NaN (all exponent bits set), or -1. Blocks of 256 are tested without
- * branches, so the loop is vectorized. */
-static int64_t find_non_finite(enum ir_dtype t, const void *elements, int64_t n)
+/* Index of the first infinity or NaN (all exponent bits set), or -1. masks: but for -infinity. Blocks of 256 are tested
+ * without branches, so the loop is vectorized. */
+static int64_t find_non_finite(enum ir_dtype t, const void *elements, int64_t n, bool masks)
 {
 	const uint32_t *u32 = elements;
 	const uint16_t *u16 = elements;
 	const uint32_t most = t == DT_F32 ? 0x7f800000u : t == DT_BF16 ? 0x7f80u : 0x7c00u;
+	const uint32_t below = most | (t == DT_F32 ? 0x80000000u : 0x8000u); /* -infinity */
 	for (int64_t i = 0; i < n; i += 256) {
 		int64_t end = n - i < 256 ? n : i + 256;
 		unsigned any = 0;
@@ -109,9 +110,11 @@ static int64_t find_non_finite(enum ir_dtype t, const void *elements, int64_t n)
 			any |= (u32[k] & most) == most;
 		for (int64_t k = i; t != DT_F32 && k < end; k++)
 			any |= (u16[k] & most) == most;
-		for (int64_t k = i; any && k < end; k++)
-			if (((t == DT_F32 ? u32[k] : u16[k]) & most) == most)
+		for (int64_t k = i; any && k < end; k++) {
+			uint32_t v = t == DT_F32 ? u32[k] : u16[k];
+			if ((v & most) == most && !(masks && v == below))
 				return k;
+		}
 	}
 	return -1;
 }
@@ -181,7 +184,7 @@ static bool print_non_finite_source(struct packer *p, const struct ir_wexpr *e, 
 }
 
 /* Warns that element `at` of a weight is infinite or NaN, with the tensor element that it comes from. -infinity in a
- * mask is meant. */
+ * mask is meant, also where a finite number becomes it. */
 static void warn_non_finite(struct packer *p, const struct ir_weight *w, int64_t at)
 {
 	int64_t dims[IR_RANK_MAX];
@@ -196,11 +199,9 @@ static void warn_non_finite(struct packer *p, const struct ir_weight *w, int64_t
 		buf_str(&text, "elements are too large for their type, the first one at ");
 		print_index(&text, w->type->rank, dims, at);
 	}
-	if (found || !masks) {
-		p->warned = true;
-		diag_warning(p->object->cx, w->loc.at, DIAG_WEIGHT_RANGE, "the weight '%s' is not finite: %s",
-		             w->name, text.data);
-	}
+	p->warned = true;
+	diag_warning(p->object->cx, w->loc.at, DIAG_WEIGHT_RANGE, "the weight '%s' is not finite: %s",
+	             w->name, text.data);
 	buf_destroy(&text);
 }
 
@@ -211,7 +212,9 @@ static void find_non_finite_element(struct worker *k, const struct ir_weight *w,
 	enum ir_dtype t = ir_format(ir_weight_stored_format(w))->dtype;
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT &&
 	                (t == DT_F32 || t == DT_BF16 || t == DT_F16);
-	int64_t at = is_float ? find_non_finite(t, k->elements.at, n) : -1;
+	int64_t at = is_float ? find_non_finite(t, k->elements.at, n, false) : -1;
+	if (at >= 0 && is_mask(k->packer->object->module, w))
+		at = find_non_finite(t, k->elements.at, n, true);
 	if (at >= 0)
 		k->not_finite = begin + at;
 }
@@ -232,7 +235,8 @@ static void find_non_finite_scale(struct worker *k, const struct weight_quants *
 	           {rows->super_scales, supers, block * d->super},
 	           {rows->super_offsets, supers, block * d->super}};
 	for (size_t i = 0; i < TFMC_COUNT(all) && k->not_finite < 0; i++) {
-		int64_t at = all[i].values ? find_non_finite(DT_F32, all[i].values, n * all[i].per_row) : -1;
+		int64_t at = all[i].values ? find_non_finite(DT_F32, all[i].values, n * all[i].per_row, false)
+		                           : -1;
 		if (at >= 0)
 			k->not_finite =
 			        begin + at / all[i].per_row * rows->k + at % all[i].per_row * all[i].of;

@@ -51,14 +51,15 @@ outputs: {x: x}
 weights: {files: [mask.safetensors]}
 END
 sed 's/- x = .*/&\n  - n = near + 1.0/; s/{x: x}/{x: x, n: n}/' "$tmp/mask.yaml" >"$tmp/read.yaml"
-for case in 'mask -inf 0' 'mask nan 1' 'read -inf 1'; do
+# A number beyond f32 hides a key if it is negative, else it is a fault.
+for case in 'mask -inf 0' 'mask nan 1' 'read -inf 1' 'mask -1e300 0' 'mask 1e300 1'; do
 	read -r name value count <<<"$case"
 	python3 - "$tmp/mask.safetensors" "$value" <<'END'
 import json, struct, sys
-head = json.dumps({"near": {"dtype": "F32", "shape": [1, 1, 4, 4], "data_offsets": [0, 64]}}).encode()
+head = json.dumps({"near": {"dtype": "F64", "shape": [1, 1, 4, 4], "data_offsets": [0, 128]}}).encode()
 rows = [0.0 if abs(i // 4 - i % 4) < 2 else float("-inf") for i in range(16)]
 rows[3] = float(sys.argv[2])
-open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + struct.pack("<16f", *rows))
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + struct.pack("<16d", *rows))
 END
 	"$TFMC" "$tmp/$name.yaml" -o "$tmp/m.o" "${quick[@]}" 2>"$tmp/said"
 	[ "$(grep -c "the weight 'near' is not finite" "$tmp/said")" = "$count" ]
