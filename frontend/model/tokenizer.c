@@ -52,30 +52,18 @@ static enum tfmc_status read_key_file(struct model_document *d, const struct yam
 	               : TFMC_INVALID;
 }
 
-/* Packs the tokenizer in the metadata of a GGUF file. */
-static enum tfmc_status read_gguf(struct model_document *d, const struct yaml_node *node,
-                                  struct tokenizer_source *s, struct tokenizer_packed *out)
+/* Packs the tokenizer in the metadata of a GGUF file, or a tokenizer.json. */
+static enum tfmc_status read_parsed(struct model_document *d, const struct yaml_node *node, bool is_gguf,
+                                    struct tokenizer_source *s, struct tokenizer_packed *out)
 {
 	const struct parsed_file *file;
 	struct loc loc;
 	s->name = tokenizer_file_path(d, node, "file", &loc);
 	if (s->name == NULL)
 		return TFMC_INVALID;
-	TFMC_TRY(parsed_gguf(&d->parsed, s->name, loc, &file));
-	return gguf_tokenizer(s, &file->gguf, out);
-}
-
-/* Packs a tokenizer.json. */
-static enum tfmc_status read_json(struct model_document *d, const struct yaml_node *node,
-                                  struct tokenizer_source *s, struct tokenizer_packed *out)
-{
-	const struct parsed_file *file;
-	struct loc loc;
-	s->name = tokenizer_file_path(d, node, "file", &loc);
-	if (s->name == NULL)
-		return TFMC_INVALID;
-	TFMC_TRY(parsed_json(&d->parsed, s->name, loc, false, &file));
-	return tokenizer_from_tree(s, file->root, NULL, out);
+	TFMC_TRY(is_gguf ? parsed_gguf(&d->parsed, s->name, loc, &file)
+	                 : parsed_json(&d->parsed, s->name, loc, false, &file));
+	return is_gguf ? gguf_tokenizer(s, &file->gguf, out) : tokenizer_from_tree(s, file->root, NULL, out);
 }
 
 /* Packs two tokenizers, of the source and of the target, one after the other (tfmc_tokenizer_open_target finds the
@@ -159,7 +147,9 @@ static enum tfmc_status model_read_tokenizer(struct model_document *d, const str
 	switch (kind) {
 	case TOKENIZER_BY_KEYS:
 	case TOKENIZER_CHARS: break;
-	case TOKENIZER_HF: TFMC_TRY(read_config(d, node, NULL, &s)); return read_json(d, node, &s, out);
+	case TOKENIZER_HF:
+		TFMC_TRY(read_config(d, node, NULL, &s));
+		return read_parsed(d, node, false, &s, out);
 	case TOKENIZER_BPE:
 		TFMC_TRY(read_config(d, node, "GPT2Tokenizer", &s));
 		TFMC_TRY(read_key_file(d, node, "vocab", &file, &s.name));
@@ -177,7 +167,7 @@ static enum tfmc_status model_read_tokenizer(struct model_document *d, const str
 	case TOKENIZER_SCORED:
 		TFMC_TRY(read_key_file(d, node, "file", &file, &s.name));
 		return tokenizer_from_scored(&s, file.data, file.len, out);
-	case TOKENIZER_GGUF: return read_gguf(d, node, &s, out);
+	case TOKENIZER_GGUF: return read_parsed(d, node, true, &s, out);
 	case TOKENIZER_LLAMA2C:
 		TFMC_TRY(read_key_file(d, node, "file", &file, &s.name));
 		return tokenizer_from_llama2c(&s, (const unsigned char *)file.data, file.len, out);

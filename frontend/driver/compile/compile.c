@@ -374,8 +374,7 @@ void loaded_destroy(struct loaded *l)
 	*l = (struct loaded){0};
 }
 
-/* The header of an object declares the results by the paths of their values; other commands find them in l->probes.
- * The header of an object declares the results by the paths of their values; other commands find them in l->probes. */
+/* The header of an object declares the results by the paths of their values; other commands find them in l->probes. */
 enum tfmc_status driver_insert_probes(struct driver *d, struct loaded *l, const struct option_list *patterns,
                                       const struct option_list *functions)
 {
