@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""structure.py [ROOT [BUILD]]: the size and shape of the tree in one table; `git worktree add OLD REVISION` gives an
+"""structure.py [ROOT [BUILD [MODEL]]]: the size and shape of the tree in one table; `git worktree add OLD REVISION` gives an
 older tree to compare with. Lines and functions are those of C files beside tests. With a build: calls between modules
-that go up (shell/calls.py). None of the numbers is a target."""
+that go up (shell/calls.py). With a model: the modules that its compilation enters, by valgrind (a minute). None of the
+numbers is a target."""
 import collections
 import os
 import re
 import subprocess
 import sys
+import tempfile
 
 STAGES = ("ir", "frontend", "passes", "backends", "runtime")
 
@@ -80,6 +82,26 @@ def short_with_one_caller(text):
     return sum(f[2].count("\n") <= 5 and len(re.findall(rf"\b{f[1]}\b", text)) == 2 for f in found)
 
 
+def entered(root, build, model):
+    """Module -> functions of it that the compilation of a model executes; those of a name that two modules have count in
+    neither."""
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "shell"))
+    import calls
+    module_of = {path: module for module, path in calls.object_files(root, build)}
+    owners = collections.defaultdict(set)
+    for line in subprocess.check_output(["nm", "-A", "-P", *module_of], text=True).splitlines():
+        path, symbol = line.split(": ", 1)
+        if symbol.split()[1] in "Tt":
+            owners[symbol.split()[0]].add(module_of[path])
+    with tempfile.TemporaryDirectory() as folder:
+        profile = os.path.join(folder, "calls")
+        subprocess.run(["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={profile}",
+                        os.path.join(build, "frontend/driver/tfmc"), model, "--no-cache", "-o", f"{folder}/model.o"],
+                       check=True, stderr=subprocess.DEVNULL)
+        executed = set(re.findall(r"^c?fn=\(\d+\) (\w+)", read("", profile), flags=re.M))
+    return collections.Counter(min(owners[name]) for name in executed if len(owners[name]) == 1)
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "."
     files = tracked(root)
@@ -104,6 +126,10 @@ def main():
             ("functions", len(lengths), "mean %.1f lines, %d above 50" % (sum(lengths) / len(lengths), sum(n > 50 for n in lengths)))]
     for name, value, where in rows:
         print("%-46s %7d  %s" % (name, value, where))
+    if len(sys.argv) > 3:
+        modules = entered(*sys.argv[1:4])
+        print("%-46s %7d  %s" % ("modules that a compilation enters", len(modules),
+                                 ", ".join("%s %d" % m for m in modules.most_common())))
 
 
 if __name__ == "__main__":
