@@ -2,7 +2,7 @@
 /*
  * Builds the functions of a module: run, and for generating models encode, decode and score; and type inference
  * of statements.
- * An entry function describes one of them; index[i] is the parameter number of input i of the model in it, -1: none.
+ * An entry function describes one of them.
  */
 #include "frontend/lower/lower.h"
 
@@ -21,6 +21,14 @@ struct entry_function {
 	struct loc loc;
 };
 
+/* True if an input is a parameter of the function: encode and decode of a seq2seq model divide the inputs. */
+static bool is_entry_parameter(const struct frontend_model *m, const struct entry_function *e, size_t input)
+{
+	bool tokens = m->tokens >= 0 &&
+	              ((int)input == m->tokens || m->inputs.items[m->tokens].lengths_at == (int)input);
+	return tokens ? e->tokens : e->others;
+}
+
 /* Initializes *lw and begins the function in the module; false after a report, or without memory. The dim of the rows
  * of a call is bound first, as every dim is imported through it (lower_dim). */
 static bool begin_function(struct lowering *lw, struct frontend_model *m, struct ir_module *module,
@@ -32,6 +40,11 @@ static bool begin_function(struct lowering *lw, struct frontend_model *m, struct
 	lw->outputs = e->values;
 	lw->n_outputs = e->n_outputs;
 	strmap_init(&lw->vars, &m->arena);
+	lw->parameter = ARENA_ARRAY(lw->arena, int, m->inputs.n);
+	for (size_t i = 0, n = 0; lw->parameter != NULL && i < m->inputs.n; i++)
+		lw->parameter[i] = is_entry_parameter(m, e, i) ? (int)n++ : -1;
+	if (lw->parameter == NULL)
+		return false;
 	if ((e->mode == LOWER_DECODE || e->mode == LOWER_ENCODE) && !lower_list_source_dims(lw))
 		return false;
 	lw->b = irb_begin(module, m->cx, e->name, (struct ir_loc){e->loc, NULL});
@@ -40,17 +53,9 @@ static bool begin_function(struct lowering *lw, struct frontend_model *m, struct
 
 /* ---- parameters ---- */
 
-/* True if an input is a parameter of the function: encode and decode of a seq2seq model divide the inputs. */
-static bool is_entry_parameter(const struct frontend_model *m, const struct entry_function *e, size_t input)
-{
-	bool tokens = m->tokens >= 0 &&
-	              ((int)input == m->tokens || m->inputs.items[m->tokens].lengths_at == (int)input);
-	return tokens ? e->tokens : e->others;
-}
-
-/* Adds an input of the model as a parameter, and binds its name. index[i]: number of the parameter of input i, -1:
- * none. An input of lengths is at most the number of rows of the input that it measures. */
-static bool add_input(struct lowering *lw, const struct frontend_input *in, const int *index)
+/* Adds an input of the model as a parameter, and binds its name. An input of lengths is at most the number of rows of
+ * the input that it measures. */
+static bool add_input(struct lowering *lw, const struct frontend_input *in)
 {
 	struct frontend_model *m = lw->m;
 	struct ir_param p = {.name = in->name,
@@ -58,7 +63,7 @@ static bool add_input(struct lowering *lw, const struct frontend_input *in, cons
 	                     .role = ROLE_INPUT,
 	                     .below = in->below,
 	                     .has_default = in->has_default};
-	p.lengths = in->lengths_at < 0 ? -1 : index[in->lengths_at];
+	p.lengths = in->lengths_at < 0 ? -1 : lw->parameter[in->lengths_at];
 	p.fill = in->fill;
 	if (in->default_dim != NULL)
 		p.default_value = lower_dim(lw, in->default_dim);
@@ -71,16 +76,6 @@ static bool add_input(struct lowering *lw, const struct frontend_input *in, cons
 	struct lowered v = lowered_tensor(irb_param(lw->b, &p, type));
 	lower_bind(lw, in->name, &v);
 	return !irb_failed(lw->b);
-}
-
-/* Parameter index of each input, -1: not a parameter of this function. */
-static int *index_parameters(struct lowering *lw, const struct entry_function *e)
-{
-	int *index = ARENA_ARRAY(lw->arena, int, lw->m->inputs.n);
-	int next = 0;
-	for (size_t i = 0; index != NULL && i < lw->m->inputs.n; i++)
-		index[i] = is_entry_parameter(lw->m, e, i) ? next++ : -1;
-	return index;
 }
 
 static const struct ir_type *batch_type(struct lowering *lw)
@@ -134,16 +129,13 @@ static bool add_call_end(struct lowering *lw)
 /* Adds the parameters of a function: inputs, targets (score), past and call_end (decode), states. */
 static bool add_parameters(struct lowering *lw, const struct entry_function *e)
 {
-	int *index = index_parameters(lw, e);
 	struct names_list names = {NULL, 0, 0};
-	if (index == NULL)
-		return false;
 	for (size_t i = 0; i < lw->m->inputs.n; i++) {
-		if (index[i] >= 0 && !add_input(lw, &lw->m->inputs.items[i], index))
+		if (lw->parameter[i] >= 0 && !add_input(lw, &lw->m->inputs.items[i]))
 			return false;
 	}
 	int lengths = lw->m->tokens < 0 ? -1 : lw->m->inputs.items[lw->m->tokens].lengths_at;
-	if (e->scores && !score_add_targets(lw, lengths < 0 ? -1 : index[lengths]))
+	if (e->scores && !score_add_targets(lw, lengths < 0 ? -1 : lw->parameter[lengths]))
 		return false;
 	if (e->mode == LOWER_DECODE) {
 		struct ir_param past = {.name = lower_find(lw, "past") == NULL ? "past" : "past_lengths",
@@ -249,12 +241,12 @@ static bool check_generate_ids(struct lowering *lw, const char *logits)
 /* Number of the parameter with the real lengths of output o; -1: it has none, or is of decode, which returns one row
    of each sequence. */
 static int result_lengths(const struct lowering *lw, const struct entry_function *e,
-                          const struct model_output *o, const int *index)
+                          const struct model_output *o)
 {
 	int input = o->lengths == NULL || e->mode == LOWER_DECODE
 	                    ? -1
 	                    : model_find_input(&lw->m->inputs, o->lengths);
-	return input < 0 ? -1 : index[input];
+	return input < 0 ? -1 : lw->parameter[input];
 }
 
 /* Adds the results in the order outputs, the new past of decode and encode, states; each state has been threaded
@@ -264,8 +256,7 @@ static bool finish_function(struct lowering *lw, const struct entry_function *e)
 	size_t n = 0, capacity = e->n_outputs + 1 + lw->states.n;
 	struct ir_value *values = ARENA_ARRAY(lw->arena, struct ir_value, capacity);
 	struct ir_result *results = ARENA_ARRAY(lw->arena, struct ir_result, capacity);
-	int *index = index_parameters(lw, e);
-	if (values == NULL || results == NULL || index == NULL)
+	if (values == NULL || results == NULL)
 		return false;
 	irb_set_loc(lw->b, (struct ir_loc){e->loc, NULL});
 	for (size_t i = 0; i < e->n_outputs; i++) {
@@ -276,7 +267,7 @@ static bool finish_function(struct lowering *lw, const struct entry_function *e)
 			                  e->values[i]);
 		values[n] = v->v;
 		results[n++] = (struct ir_result){.name = e->scores ? score_output : o->name,
-		                                  .lengths = result_lengths(lw, e, o, index)};
+		                                  .lengths = result_lengths(lw, e, o)};
 	}
 	if (e->mode == LOWER_DECODE)
 		values[n] = irb_add(lw->b, lw->past, new_tokens(lw), NULL);

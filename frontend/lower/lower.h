@@ -87,6 +87,7 @@ struct lowering {
 	struct ir_builder *b;
 	struct expr_env env;
 	struct strmap vars; /* name -> struct lowered *; NULL: unbound */
+	int *parameter;     /* [inputs of the model] number of its parameter; -1: none in this function */
 	const struct lower_loop *loop;
 	const struct lower_frame *frame;
 	struct ir_loc loc;
