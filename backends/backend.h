@@ -93,8 +93,7 @@ struct backend_options {
 	tfmc_parallel_for_fn *parallel_for;
 	void *parallel_user;
 	int64_t workers;             /* >= 1 */
-	double (*clock)(void *user); /* seconds; NULL: no times are measured */
-	void *clock_user;
+	double (*clock)(void *user); /* seconds, user NULL; no clock: no times are measured */
 };
 
 /* Results of backend_compile; backend_output_destroy() frees them. */
@@ -201,7 +200,6 @@ struct backend_peak_options {
 	tfmc_parallel_for_fn *parallel_for;
 	void *user; /* of parallel_for */
 	double (*clock)(void *user);
-	void *clock_user;
 };
 /* Measures by generated loops that run on this machine. */
 TFMC_MUST_USE enum tfmc_status backend_peak(struct diag_context *cx, const struct backend_peak_options *o,

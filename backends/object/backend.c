@@ -336,7 +336,7 @@ static enum tfmc_status write_output(const struct object *o, struct buf *blob, s
 /* The time of the caller's clock, for the duration of packing; 0 without a clock. */
 static double seconds(const struct object *o)
 {
-	return o->options->clock ? o->options->clock(o->options->clock_user) : 0;
+	return o->options->clock ? o->options->clock(NULL) : 0;
 }
 
 /* Makes all outputs. o is the first variant, which has what all share. Weights are packed before emission,

@@ -147,9 +147,9 @@ static double least_seconds(const struct backend_peak_options *o, int64_t worker
 	double least[PIECES], total = 0, sum = 0;
 	for (int run = 0; run < RUNS || (run < RUNS_MAX && total < SECONDS); run++) {
 		for (w->piece = 0; w->piece < pieces; w->piece++) {
-			double start = o->clock(o->clock_user);
+			double start = o->clock(NULL);
 			o->parallel_for(o->user, workers, task, w);
-			double seconds = o->clock(o->clock_user) - start;
+			double seconds = o->clock(NULL) - start;
 			if (run == 0 || seconds < least[w->piece])
 				least[w->piece] = seconds;
 			total += seconds;

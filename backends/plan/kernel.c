@@ -204,34 +204,6 @@ static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 	return (struct kb_val){0};
 }
 
-/* Emits the code of e->group with its kernel generator into the function that is begun. `job` has worker,
- * scratch and the variant of the kernel; the other fields are set here. The generator's temporary memory is
- * freed afterwards. */
-static enum tfmc_status emit_group_kernel(struct emit *e, struct kernel_job job)
-{
-	const struct object *o = e->object;
-	struct kernel_binding bind = {
-	        .tensor = bind_tensor, .state = bind_state, .dim = bind_dim, .index = bind_index, .user = e};
-	struct arena temporary;
-	arena_init(&temporary);
-	job.k = e->k;
-	job.module = o->module;
-	job.func = e->function->func;
-	job.group = e->group;
-	job.lengths = emit_group_lengths(e);
-	job.target = o->target;
-	job.bind = &bind;
-	job.cx = o->cx;
-	job.remarks = o->options->remarks;
-	job.weight_bytes = o->weight_bytes;
-	job.arena = &temporary;
-	enum tfmc_status status = kernel_emit_group(&job);
-	if (status == TFMC_OK && arena_failed(&temporary))
-		status = TFMC_NO_MEMORY;
-	arena_destroy(&temporary);
-	return status;
-}
-
 /* ---- kernels ---- */
 
 /* Bytes: alignment of device buffers (backends/plan/README.md, "The launch contract"). */
@@ -342,7 +314,8 @@ static enum tfmc_status begin_kernel(struct kernel_emission *r)
 	struct kb_val *offsets = ARENA_ARRAY(o->arena, struct kb_val, r->e.areas.n + 1);
 	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n_dims + 1);
 	r->e.pointers = ARENA_ARRAY(o->arena, struct kb_val, r->e.areas.n + 1);
-	r->e.k = kb_begin(o->kb, r->kernel->name, object_is_device(o) ? KB_KERNEL : KB_INTERNAL, KB_VOID);
+	r->e.k = r->job.k =
+	        kb_begin(o->kb, r->kernel->name, object_is_device(o) ? KB_KERNEL : KB_INTERNAL, KB_VOID);
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
 	declare_params(r, offsets, dims);
@@ -402,14 +375,16 @@ static enum kernel_rows group_rows(const struct kernel_emission *r, const struct
 }
 
 /* Emits group i of the launch into the kernel, with the worker numbers and the scratch that it uses. Groups of a
- * launch run one after the other, so they share scratch and local memory. */
+ * launch run one after the other, so they share scratch and local memory. The kernel generator's temporary memory is
+ * freed afterwards. */
 static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 {
 	const struct object *o = r->object;
 	struct kb *k = r->e.k;
 	int64_t scratch = groups_scratch(r->kernel->groups, r->kernel->n_groups);
 	struct kb_val slot = {0};
-	r->e.group = r->kernel->groups[i];
+	struct arena temporary;
+	r->e.group = r->job.group = r->kernel->groups[i];
 	r->job.items = group_items(r, r->e.group);
 	r->job.rows = group_rows(r, r->e.group);
 	if (i > 0 && object_is_device(o))
@@ -422,7 +397,14 @@ static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 	r->job.scratch = scratch > 0 ? r->e.pointers[r->e.areas.n - 1] : kb_null(k);
 	if (scratch > 0 && object_is_device(o)) /* the area has a slot for each worker */
 		r->job.scratch = kb_ptr_add(k, r->job.scratch, kb_mul_const(k, slot, scratch), 0);
-	return emit_group_kernel(&r->e, r->job);
+	r->job.lengths = emit_group_lengths(&r->e);
+	arena_init(&temporary);
+	r->job.arena = &temporary;
+	enum tfmc_status status = kernel_emit_group(&r->job);
+	if (status == TFMC_OK && arena_failed(&temporary))
+		status = TFMC_NO_MEMORY;
+	arena_destroy(&temporary);
+	return status;
 }
 
 /* ---- arguments and launch size ---- */
@@ -542,16 +524,28 @@ static const char *device_kernel_name(const struct object *o, const struct plan_
 enum tfmc_status emit_plan_kernel(struct object *o, const struct function *f, struct plan_kernel *k)
 {
 	struct kernel_emission r = {.object = o, .kernel = k, .e = emit_for_group(o, f, k->groups[0])};
+	const struct kernel_binding bind = {.tensor = bind_tensor,
+	                                    .state = bind_state,
+	                                    .dim = bind_dim,
+	                                    .index = bind_index,
+	                                    .user = &r.e};
+	r.job = (struct kernel_job){.module = o->module,
+	                            .func = f->func,
+	                            .target = o->target,
+	                            .bind = &bind,
+	                            .cx = o->cx,
+	                            .remarks = o->options->remarks,
+	                            .weight_bytes = o->weight_bytes,
+	                            .scratch_stride = o->scratch,
+	                            .is_combine = k->is_combine};
 	r.e.areas = k->areas;
 	k->name = object_is_device(o) ? device_kernel_name(o, k)
 	                              : arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
 	add_areas(&r);
 	set_launch_size(&r);
 	TFMC_TRY(begin_kernel(&r));
-	r.job.scratch_stride = o->scratch;
 	if (r.partials)
 		r.job.partials = r.e.pointers[r.partials - 1];
-	r.job.is_combine = k->is_combine;
 	for (size_t i = 0; i < k->n_groups; i++)
 		TFMC_TRY(emit_group(&r, i));
 	kb_end(r.e.k);
