@@ -40,8 +40,7 @@ static enum attention_product choose_product(const struct attention_shape *s, in
 	return !by_pairs ? ATTENTION_F32 : amx ? ATTENTION_AMX : ATTENTION_BF16_PAIRS;
 }
 
-/* With a softcap tanh dominates, and one
- * vector of maxima is enough. */
+/* With a softcap tanh dominates, and one vector of maxima is enough. */
 static void choose_vectors(const struct attention_shape *s, struct attention_nest *n)
 {
 	int64_t wanted = s->attrs->lanes > 0 ? s->attrs->lanes : s->caps.lanes;
@@ -220,10 +219,15 @@ bool attention_nest_choose(const struct attention_shape *s, struct attention_nes
 		return false;
 	choose_copies(s, n);
 	list_row_tiles(s, n);
+	for (int i = 0; i < n->n_tiles; i++) /* vectors shorter than the target's take more accumulators */
+		if (n->product != ATTENTION_AMX && n->tile[i].rows * n->tile[i].vectors > TILE_ACC_MAX)
+			return false;
 	n->task_rows = ceil_div(br, n->mr) * n->mr;
 	n->skips_padding = s->has_lengths && !s->shares_rows && a->split == 0;
 	if (!choose_buffers(s, br, n))
 		return false;
+	if (n->slots.n > 0 && s->rows != INT64_MAX && s->rows > n->slots.rows)
+		return false; /* a slot has all rows of a head */
 	if (s->shares_rows && a->split > 0 && s->queries > 0) {
 		n->split = a->split;
 		n->slots = attention_group_slots(s->queries, s->value_size);

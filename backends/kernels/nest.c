@@ -485,7 +485,7 @@ static bool is_skinny(const struct gemm *g, const struct nest *n)
 	return !prefers_small_code(g) && !g->value.is_on && !uses_amx(g) && !prefers_m_blocks &&
 	       !g->has_norm_after && (!g->makes_x || g->rows_hi <= n->x.rows) && !g->shares_rows &&
 	       g->rows_hi <= ROWS_MAX && g->rows_hi * width * 4 <= C_BUFFER_MAX &&
-	       n->lanes <= g->caps.lanes && g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
+	       n->lanes == g->caps.lanes && g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
 }
 
 /* True if a k-row costs one multiply-add: the hardware prefetcher then keeps up with several panels. */

@@ -47,11 +47,15 @@ static struct attention_shape random_attention(struct rng *s, const struct targe
 	x.has_lengths = rng_next(s) % 2;
 	*a = (struct attrs_group){.br = rng_next(s) % 2 ? rng_between(s, 1, 200) : 0,
 	                          .bc = rng_next(s) % 2 ? 16 * rng_between(s, 1, 20) : 0,
+	                          .lanes = rng_next(s) % 4 ? 0 : (int64_t)1 << rng_between(s, 0, 4),
 	                          .split = rng_next(s) % 3 ? 0 : rng_between(s, 1, 9)};
 	int64_t br, bc;
 	target_attention_blocks(t, x.size, x.value_size, &br, &bc);
+	br = a->br ? a->br : br;
+	if (a->split > 0 && x.rows != INT64_MAX) /* a slot has all rows of a head */
+		x.rows = x.rows < br ? x.rows : br;
 	struct target_attention_scratch of;
-	const struct target_attention_sizes sizes = {a->br ? a->br : br, a->bc ? a->bc : bc, a->split,
+	const struct target_attention_sizes sizes = {br, a->bc ? a->bc : bc, a->split,
 	                                             x.k_scale.is_on + x.v_scale.is_on};
 	target_attention_scratch(t, x.size, x.value_size, &sizes, &of);
 	a->scratch = rng_next(s) % 8 ? of.bytes : rng_between(s, 0, of.bytes - 1);
@@ -101,7 +105,9 @@ static const char *fault_of_tiles(const struct attention_shape *s, const struct 
 		    x->value_remainder >= x->value_vectors ||
 		    (all - x->value_remainder) % x->value_vectors != 0)
 			return "columns of values";
-		if (n->product != ATTENTION_AMX &&
+		if (n->product != ATTENTION_AMX && x->rows * x->vectors > TILE_ACC_MAX)
+			return "more accumulators than a tile has";
+		if (n->product != ATTENTION_AMX && !s->attrs->lanes &&
 		    (x->rows * x->vectors > t->max_accumulators || x->rows > TILE_MR_MAX ||
 		     target_tile_registers(t, x->rows, x->vectors * n->lanes) +
 		                     (n->x_lanes > 1 ? by_lane : 0) >

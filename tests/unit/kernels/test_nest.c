@@ -47,6 +47,8 @@ static struct gemm random_gemm(struct rng *s, const struct target *t, enum ir_fo
 	*a = (struct attrs_group){.br = any_size(s, 9),
 	                          .kc = rng_next(s) % 2 ? target_gemm_kc(t) : 0,
 	                          .scratch = 64 * any_size(s, 16)};
+	if (rng_next(s) % 8 == 0) /* vectors shorter than the target's */
+		a->mr = 2, a->nr = MATMUL_PANEL, a->lanes = (int64_t)1 << rng_between(s, 0, 4);
 	return g;
 }
 
