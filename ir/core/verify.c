@@ -666,6 +666,22 @@ static void verify_pad(struct verifier *v, const struct ir_op *op, const struct 
 		        (long long)a->pad, PAD_MAX);
 }
 
+/* Bounds of a group's sizes, with which generators compute without overflow: those of select, rounded up. */
+#define GROUP_SIZE_MAX ((int64_t)1 << 32)
+#define SPLIT_MAX      4096
+
+static void verify_sizes(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
+{
+	const int64_t sizes[] = {a->mr, a->nr, a->kc, a->br, a->bc, a->lanes, a->scratch, a->split};
+	for (size_t i = 0; i < TFMC_COUNT(sizes); i++)
+		if (sizes[i] < 0 || sizes[i] > GROUP_SIZE_MAX)
+			verify_fail(v, op->loc, "a size of a group is %lld: it may be 0 to 2^32",
+			            (long long)sizes[i]);
+	if (a->split > SPLIT_MAX)
+		verify_fail(v, op->loc, "split=%lld of a group: it may be up to %d", (long long)a->split,
+		            SPLIT_MAX);
+}
+
 static bool is_softmax(enum ir_opcode code)
 {
 	return code == OP_softmax || code == OP_log_softmax || code == OP_masked_softmax;
@@ -700,6 +716,7 @@ static void verify_group(struct verifier *v, const struct ir_op *op)
 			            ir_op_desc(r->ops[i]->code)->name);
 	verify_offsets(v, op, a);
 	verify_pad(v, op, a);
+	verify_sizes(v, op, a);
 	if (a->root < 0 || (size_t)a->root + 1 >= r->n_ops)
 		return;
 	verify_roots(v, op, r->ops[a->root]);

@@ -76,6 +76,30 @@ static const struct rule rules[] = {
          "}\n",
          "offset 0 of a group is neither a multiple of 64 nor -1"},
         {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
+         "  %y = group loops {lanes=-8} {\n"
+         "    root %a = relu %x : f32[B]\n"
+         "    yield %a\n"
+         "  } : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "a size of a group is -8: it may be 0 to 2^32"},
+        {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
+         "  %y = group loops {scratch=4294967297} {\n"
+         "    root %a = relu %x : f32[B]\n"
+         "    yield %a\n"
+         "  } : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "a size of a group is 4294967297: it may be 0 to 2^32"},
+        {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
+         "  %y = group loops {split=5000} {\n"
+         "    root %a = relu %x : f32[B]\n"
+         "    yield %a\n"
+         "  } : f32[B]\n"
+         "  return %y\n"
+         "}\n",
+         "split=5000 of a group: it may be up to 4096"},
+        {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
          "  %y = group loops {pad=16} {\n"
          "    root %a = relu %x : f32[B]\n"
          "    yield %a\n"
