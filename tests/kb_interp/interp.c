@@ -252,8 +252,8 @@ static bool do_lanes(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	struct kb_lanes l; /* not set to zero: raw is long */
 	l.inst = inst;
 	l.from = fr->f->types[inst->args[0].id];
-	for (size_t i = 0; i < inst->n_args && i < TFMC_COUNT(l.x); i++)
-		l.x[i] = lanes_of(fr, inst->args[i]);
+	for (size_t i = 0; i < TFMC_COUNT(l.x); i++)
+		l.x[i] = i < inst->n_args ? lanes_of(fr, inst->args[i]) : NULL;
 	kb_lanes_compute(&l, out);
 	return true;
 }
