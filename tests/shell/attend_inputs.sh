@@ -47,7 +47,7 @@ PY
 # attend MODEL PREFIX COUNT SEQUENCES STACKS ARGUMENTS..
 attend() {
 	rm -rf "$tmp/arrays"
-	"$TFMC" run "$models/$1/model.yaml" "${quick[@]:0:1}" --inputs "$models/$1/cases.safetensors" --prefix "$2" --probe '*.weights' --outputs "$tmp/probed.safetensors" 2>/dev/null
+	"$TFMC" run "$models/$1/model.yaml" "${quick[@]}" --inputs "$models/$1/cases.safetensors" --prefix "$2" --probe '*.weights' --outputs "$tmp/probed.safetensors" 2>/dev/null
 	"$TFMC" attend "${quick[@]:0:1}" "$models/$1/model.yaml" "${@:6}" --html="$tmp/page.html" --npy="$tmp/arrays" 2>/dev/null
 	PYTHONDONTWRITEBYTECODE=1 python3 "$tmp/check.py" "$tmp/probed.safetensors" "$tmp/arrays" "$3" "$tmp/page.html" "$4" "$5"
 }

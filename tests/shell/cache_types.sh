@@ -15,7 +15,7 @@ fail() { echo "cache_types: $*" >&2; exit 1; }
 
 # bytes of state for each sequence
 state() {
-	"$TFMC" "$1" --emit=header="$tmp/x.h"
+	"$TFMC" "$1" --emit=header="$tmp/x.h" || fail "$1: no header"
 	sed -nE 's/.*_STATE_BYTES\(batch\) .*\(batch\) \* ([0-9]+)u.*/\1/p' "$tmp/x.h"
 }
 golden=$TFMC_SOURCE/tests/golden

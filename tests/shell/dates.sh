@@ -4,13 +4,12 @@
 # The main job: the dates model becomes an object that plain C links, for every place the weights may
 # lie; the same input gives the same bytes; the object is audited.
 set -euo pipefail
-. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 model=$TFMC_SOURCE/examples/dates/model.yaml
-"$TFMC" "$model" -mcpu=x86-64-v2 "${quick[@]}" -o "$tmp/dates.o"
+"$TFMC" "$model" -mcpu=x86-64-v2 -o "$tmp/dates.o"
 mkdir "$tmp/again"
-"$TFMC" "$model" -mcpu=x86-64-v2 "${quick[@]}" -o "$tmp/again/dates.o"
+"$TFMC" "$model" -mcpu=x86-64-v2 -o "$tmp/again/dates.o"
 cmp "$tmp/dates.o" "$tmp/again/dates.o"
 cmp "$tmp/dates.h" "$tmp/again/dates.h"
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$TFMC_SOURCE/examples/dates/main.c" \
@@ -21,7 +20,7 @@ cat "$tmp/out"
 bash "$TFMC_SOURCE/tests/object_audit.sh" "$tmp/dates.o" dates
 
 # Weights in a file of their own: a small object, mapped weights, the same answer.
-"$TFMC" "$model" -mcpu=x86-64-v2 "${quick[@]}" --weights=file -o "$tmp/again/dates.o"
+"$TFMC" "$model" -mcpu=x86-64-v2 --weights=file -o "$tmp/again/dates.o"
 [ "$(stat -c %s "$tmp/again/dates.o")" -lt $(($(stat -c %s "$tmp/dates.o") - 1500000)) ]
 cat >"$tmp/mapped.c" <<'C'
 #include <stdio.h>

@@ -52,14 +52,15 @@ weights: {files: [mask.safetensors]}
 END
 sed 's/- x = .*/&\n  - n = near + 1.0/; s/{x: x}/{x: x, n: n}/' "$tmp/mask.yaml" >"$tmp/read.yaml"
 # A number beyond f32 hides a key if it is negative, else it is a fault.
-for case in 'mask -inf 0' 'mask nan 1' 'read -inf 1' 'mask -1e300 0' 'mask 1e300 1'; do
-	read -r name value count <<<"$case"
-	python3 - "$tmp/mask.safetensors" "$value" <<'END'
+for case in 'mask -inf 0 F32' 'mask nan 1 F32' 'read -inf 1 F32' 'mask -inf 0 F64' 'mask -1e300 0 F64' 'mask 1e300 1 F64'; do
+	read -r name value count dtype <<<"$case"
+	python3 - "$tmp/mask.safetensors" "$value" "$dtype" <<'END'
 import json, struct, sys
-head = json.dumps({"near": {"dtype": "F64", "shape": [1, 1, 4, 4], "data_offsets": [0, 128]}}).encode()
+size, code = {"F32": (4, "f"), "F64": (8, "d")}[sys.argv[3]]
+head = json.dumps({"near": {"dtype": sys.argv[3], "shape": [1, 1, 4, 4], "data_offsets": [0, 16 * size]}}).encode()
 rows = [0.0 if abs(i // 4 - i % 4) < 2 else float("-inf") for i in range(16)]
 rows[3] = float(sys.argv[2])
-open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + struct.pack("<16d", *rows))
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + struct.pack(f"<16{code}", *rows))
 END
 	"$TFMC" "$tmp/$name.yaml" -o "$tmp/m.o" "${quick[@]}" 2>"$tmp/said"
 	[ "$(grep -c "the weight 'near' is not finite" "$tmp/said")" = "$count" ]
