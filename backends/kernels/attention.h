@@ -14,11 +14,9 @@
  */
 TFMC_MUST_USE enum tfmc_status kernel_attention(const struct kernel_job *job);
 
-/* Returns the mr of attention by work-groups, the rows of a task that the items of a work-group share; 0: the
- * target has no such work-groups, a head exceeds their local memory, or it has more than 4 columns for each item. */
-int64_t attention_workgroup_rows(const struct target *t, int64_t size, int64_t value_size);
-/* Returns the mr of a fused group; 0: it has no root attention with constant sizes of a head, or
- * attention_workgroup_rows returns 0, so that each work-item takes tasks of its own. */
+/* Returns the rows of a task that the items of a work-group share; 0: the group has no root attention with constant
+ * sizes of a head, or work-groups cannot compute it (gpu_attention_choose), so that each work-item takes tasks of its
+ * own. */
 int64_t attention_group_rows(const struct ir_func *f, const struct ir_op *group, const struct target *t);
 
 #define ATTENTION_TASK_ROWS 32 /* rows of a worker's task, for counting tasks */

@@ -9,18 +9,6 @@
 
 #define PREFETCH_BYTES 4096 /* a page: hardware prefetchers stop at its end */
 
-/* OpenCL compiles at program start: code size counts more than a kernel for each case. */
-static bool prefers_small_code(const struct attention_shape *s)
-{
-	return s->target->arch == ARCH_OPENCL;
-}
-
-/* No prefetch of OpenCL is implemented by all devices. */
-static bool has_prefetch(const struct attention_shape *s)
-{
-	return s->target->arch != ARCH_OPENCL;
-}
-
 static bool is_dense(const struct attention_operand *x)
 {
 	return x->element == 1;
@@ -61,7 +49,7 @@ static void choose_vectors(const struct attention_shape *s, struct attention_nes
 	        n->product == ATTENTION_AMX ? 2 * PANEL_COLUMNS : lanes; /* it reads pairs of panels */
 	n->masks_acc = lanes == ATTENTION_LANES_MAX;                     /* AVX-512 */
 	/* Only where rows are tokens does each see one key more than the row before. */
-	n->has_edges = s->rows_differ && s->queries == 1 && !prefers_small_code(s);
+	n->has_edges = s->rows_differ && s->queries == 1 && !target_prefers_small_code(s->target);
 }
 
 /* ---- copies ---- */
@@ -82,7 +70,7 @@ static void choose_copies(const struct attention_shape *s, struct attention_nest
 	n->values.dtype = n->values.is_packed ? DT_F32 : s->value.dtype;
 	n->values.stride = n->values.is_packed ? n->value_pad : s->value_size;
 	n->is_one_run =
-	        has_prefetch(s) && !n->keys.is_packed && !n->values.is_packed &&
+	        !target_prefers_small_code(s->target) && !n->keys.is_packed && !n->values.is_packed &&
 	        s->size * ir_dtype_bytes(n->keys.dtype) == s->value_size * ir_dtype_bytes(n->values.dtype);
 }
 
@@ -120,7 +108,7 @@ static void choose_prefetch(const struct attention_shape *s, const struct attent
 	int64_t keys = (int64_t)t->vectors * n->lanes,
 	        far = prefetch_rows(s->size * ir_dtype_bytes(n->keys.dtype));
 	bool is_few = t->rows == target_attention_skinny_mr(s->target) || (t->rows == 1 && n->is_one_run);
-	if (!has_prefetch(s) || !is_few)
+	if (target_prefers_small_code(s->target) || !is_few)
 		return;
 	if (n->is_one_run) {
 		t->keys_ahead = t->rows > 1 && keys > far ? keys : far;
@@ -150,7 +138,7 @@ static void list_row_tiles(const struct attention_shape *s, struct attention_nes
 	n->mr = amx ? AMX_TILE_ROWS : target_register_tile(s->target).mr;
 	if (s->rows > (amx ? low : 2 * few) && n->mr > 1)
 		add_tile(s, n, n->mr, INT64_MAX);
-	if (!amx && few > 1 && s->rows > 1 && (n->n_tiles == 0 || !prefers_small_code(s)))
+	if (!amx && few > 1 && s->rows > 1 && (n->n_tiles == 0 || !target_prefers_small_code(s->target)))
 		add_tile(s, n, few, 2 * few);
 	add_tile(s, n, low, low);
 }

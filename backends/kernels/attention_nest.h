@@ -62,7 +62,7 @@ struct attention_row_tile {
 
 /* Split-KV: a slot holds the partial result of one KV block, in elements: acc [rows, V], max and sum [list]. */
 struct attention_slots {
-	int64_t n; /* in scratch; 0: workers never divide blocks */
+	int64_t n; /* in scratch; 0: none, or in memory of the call (split) */
 	int64_t rows, size, list;
 };
 

@@ -195,8 +195,6 @@ static void combine_row(const struct attention *a, const struct attention_head *
 
 /* ---- by work-groups ---- */
 
-#define COLUMNS 4 /* columns of an item, at most */
-
 /* Combines row `row` of a head, whose first slot is `slot`, in order of slots; each item has some columns (every
  * items-th), and all compute maximum and sum, which is cheaper than sharing them. Columns beyond the head read the last
  * one and are not stored. */
@@ -204,9 +202,10 @@ static void combine_row_by_items(const struct attention *a, const struct attenti
                                  struct kb_val slot, struct kb_val n_slots)
 {
 	struct kb *k = a->k;
-	struct kb_val item = kb_item_id(k), column[COLUMNS], old_factor, new_factor, zero = kb_f32(k, 0);
+	struct kb_val item = kb_item_id(k), column[GPU_ATTENTION_COLUMNS], old_factor, new_factor,
+	              zero = kb_f32(k, 0);
 	struct kb_var max = kb_var(k, "max", KB_F32_T, kb_f32(k, -FLT_MAX));
-	struct kb_var sum = kb_var(k, "sum", KB_F32_T, zero), acc[COLUMNS];
+	struct kb_var sum = kb_var(k, "sum", KB_F32_T, zero), acc[GPU_ATTENTION_COLUMNS];
 	int n = (int)ceil_div(a->value_size, a->job->items);
 	for (int c = 0; c < n; c++) {
 		column[c] = kb_add_const(k, item, c * a->job->items);

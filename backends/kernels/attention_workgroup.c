@@ -14,11 +14,12 @@
  * A local block is as many keys as local memory holds. Probabilities of masked keys are marked (ATTENTION_MASKED), so
  * that 0 times an infinite value does not occur.
  *
- * gpu_nest.h says what an item does (struct gpu_attention). Of the items of a row the first is its leader; has_row:
+ * struct gpu_attention (gpu_nest.h) has the shares of an item. Of the items of a row the first is its leader; has_row:
  * false for items beyond the rows. acc is the output of the open KV block, all that of those before. Rows and columns
  * that do not exist are clamped when loaded and not stored. is_split: a task is one KV block, whose slot receives its
  * partial result.
  */
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 
@@ -58,12 +59,6 @@ static inline struct kb_val load_shared(struct wg_attention *s, struct kb_val ta
                                         int64_t disp)
 {
 	return kb_load(s->k, KB_F32_T, table, at, disp, 0);
-}
-
-int64_t attention_workgroup_rows(const struct target *t, int64_t size, int64_t value_size)
-{
-	struct gpu_attention n;
-	return gpu_attention_choose(t, size, value_size, GPU_ATTENTION_ROWS, &n) ? n.rows : 0;
 }
 
 /* ---- one local block ---- */
@@ -260,7 +255,7 @@ static void compute_probabilities(struct wg_attention *s)
 	struct kb *k = s->k;
 	int64_t n = s->n.softmax.keys;
 	struct kb_val at = index_2d(k, s->row, s->n.keys, kb_mul_const(k, s->item_in_row, n));
-	struct kb_val chunk_max = kb_f32(k, -FLT_MAX), x[16];
+	struct kb_val chunk_max = kb_f32(k, -FLT_MAX), x[GPU_ATTENTION_ROWS];
 	for (int64_t i = 0; i < n; i++) {
 		x[i] = load_shared(s, s->scores, at, i);
 		chunk_max = kb_max(k, x[i], chunk_max);
@@ -594,9 +589,10 @@ void attention_workgroup(const struct attention *a)
 	bool is_few =
 	        a->nest.split > 0 && kb_const_index(k, a->heads.rows, &rows) && rows <= a->nest.slots.rows;
 	const struct target *t = a->job->target;
-	if (!gpu_attention_choose(t, a->size, a->value_size, GPU_ATTENTION_ROWS, &s.n) ||
-	    !gpu_attention_choose(t, a->size, a->value_size, a->nest.slots.rows, &split.n))
-		return;
+	bool fits = gpu_attention_choose(t, a->size, a->value_size, GPU_ATTENTION_ROWS, &s.n) &&
+	            gpu_attention_choose(t, a->size, a->value_size, a->nest.slots.rows, &split.n);
+	assert(fits); /* attention_group_rows chose this generator */
+	(void)fits;
 	struct kb_val memory = kb_shared(k, "tile", KB_F32, s.n.elements);
 	split.is_split = true;
 	if (a->nest.split > 0 && !is_few)
@@ -607,11 +603,11 @@ void attention_workgroup(const struct attention *a)
 		emit_tasks(&split, memory, is_split_call);
 }
 
-/* Rows of a tile of attention by work-groups; 0: this generator cannot have it (head sizes unknown or too large). */
 int64_t attention_group_rows(const struct ir_func *f, const struct ir_op *group, const struct target *t)
 {
 	const struct ir_op *root = ir_group_root(group);
 	int64_t size, value_size;
+	struct gpu_attention n;
 	if (((const struct attrs_group *)group->attrs)->kind != GROUP_attention || !root ||
 	    root->code != OP_attention)
 		return 0;
@@ -619,5 +615,5 @@ int64_t attention_group_rows(const struct ir_func *f, const struct ir_op *group,
 	if (!ir_dim_is_const(q->dims[q->rank - 1], &size) ||
 	    !ir_dim_is_const(v->dims[v->rank - 1], &value_size))
 		return 0;
-	return attention_workgroup_rows(t, size, value_size);
+	return gpu_attention_choose(t, size, value_size, GPU_ATTENTION_ROWS, &n) ? n.rows : 0;
 }

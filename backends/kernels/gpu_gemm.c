@@ -8,7 +8,7 @@
  *
  * gpu_nest.h defines tile, item, K step and N block; all decisions are taken there, from struct gemm. All items copy a
  * K step to local memory, wait at a barrier, multiply, and wait again before the next step overwrites it. The epilogue
- * runs when the results of an N block are in the C buffer. gpu_ precedes functions that both kinds of tiles share.
+ * runs when the results of an N block are in the C buffer.
  *
  * Many rows: an item has mr rows, 8 apart, and two vectors of 4 columns, 32 apart, so that neighbouring items read
  * neighbouring words of local memory. Few rows (skinny; at most 4): the items of a group split K (split-K), each weight
@@ -46,12 +46,7 @@ typedef void gpu_step_fn(struct wg_matmul *g, const struct x_share *x, struct kb
 
 /* ---- f32 ---- */
 
-/*
- * Work-group GEMM in f32. A K step of 16 of both operands is copied to local memory by all items, whatever
- * the format of the weights; each item then multiplies its rows (8 apart) by its two vectors of columns
- * (outer products in registers). Items whose row or column does not exist load the last one instead. Each
- * element is one chain of FMAs in increasing k.
- */
+/* Each element is one chain of FMAs in increasing k. Items whose row or column does not exist load the last one. */
 
 /* ---- x ---- */
 
@@ -239,12 +234,7 @@ static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct k
 
 /* ---- int8 ---- */
 
-/*
- * Work-group GEMM in int8: where the kernel before quantized x to int8 (quantize_rows) and the weights are
- * quantized, devices with dot4 multiply the integers. A K step is a quant block of 32. x was stored as
- * dequantized f32; quantizing it again returns the same quants, and results have the arithmetic of
- * matmul_lowp.c.
- */
+/* A K step is a quant block of 32. x was stored as dequantized f32; results have the arithmetic of matmul_lowp.c. */
 
 /* Elements of a block of x, if the group that computes x ends with quantize_rows to int8 and has no other result; 0:
  * it does not. */
@@ -792,8 +782,8 @@ bool kernel_workgroup_linear(struct kernel *kernel)
 	l->nest.lanes = GPU_LANES;
 	g.local = l->buf.c = kb_shared(k, "tile", KB_F32, n.elements);
 	struct kb_val means = {0};
-	if (l->norm.after)
-		means = kb_shared(k, "means", KB_F32, 2 * n.rows);
+	if (n.means > 0)
+		means = kb_shared(k, "means", KB_F32, n.means);
 	if (n.n_tiles > 1)
 		kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, KERNEL_FEW_ROWS_MAX)));
 	for (int i = 0; i < n.n_tiles; i++) {

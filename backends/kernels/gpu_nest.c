@@ -10,11 +10,6 @@
 #define SPLIT_STEP 256 /* K elements of x alone: few barriers, since each item reads little of it */
 #define SPLIT_ROWS 4   /* of a tile, whose rows an item accumulates all */
 
-static int64_t max_i64(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 int64_t gpu_tile_rows(int64_t rows)
 {
 	int64_t n = GPU_SIDE;
@@ -82,11 +77,11 @@ static void add_tile(const struct gemm *g, bool splits_k, int64_t rows, struct g
 	struct gpu_tile t = {.splits_k = splits_k};
 	choose_n_block(g, rows, &t);
 	t.item_columns = splits_k ? GPU_PANEL_VECTORS : GPU_SIDE;
-	t.mr = (int)(splits_k ? t.rows : t.rows / GPU_SIDE);
+	t.mr = splits_k ? 0 : (int)(t.rows / GPU_SIDE);
 	t.n_acc = (int)(splits_k ? t.rows * t.panels : t.mr * GPU_ITEM_VECTORS);
 	choose_operands(g, &t);
 	n->elements = max_i64(n->elements, t.elements);
-	n->rows = max_i64(n->rows, t.rows);
+	n->means = g->has_norm_after ? max_i64(n->means, 2 * t.rows) : 0;
 	n->tile[n->n_tiles++] = t;
 }
 
@@ -99,7 +94,7 @@ bool gpu_nest_choose(const struct gemm *g, struct gpu_nest *n)
 		add_tile(g, true, g->rows_hi < SPLIT_ROWS ? g->rows_hi : SPLIT_ROWS, n);
 	if (!may_be_few || g->rows_hi > KERNEL_FEW_ROWS_MAX)
 		add_tile(g, false, gpu_tile_rows(g->rows_hi), n);
-	return 4 * (n->elements + (g->has_norm_after ? 2 * n->rows : 0)) <= g->target->shared_bytes;
+	return 4 * (n->elements + n->means) <= g->target->shared_bytes;
 }
 
 void gpu_nest_print(const struct gpu_nest *n, struct buf *out)
@@ -117,12 +112,13 @@ void gpu_nest_print(const struct gpu_nest *n, struct buf *out)
 		buf_printf(out, ", K steps of %" PRId64 "%s; ", t->f32.step,
 		           t->int8.is_on ? ", of quant blocks where the device has dot4" : "");
 	}
-	buf_printf(out, "vectors of %d; local memory of %" PRId64 " bytes", GPU_LANES, 4 * n->elements);
+	buf_printf(out, "vectors of %d; local memory of %" PRId64 " bytes", GPU_LANES,
+	           4 * (n->elements + n->means));
 }
 
 /* ---- attention ---- */
 
-/* Offsets in local memory, and what items do, for a tile whose rows and keys are chosen. */
+/* Offsets in local memory and shares of items, of a tile of given rows and keys. */
 static void divide_tile(int64_t size, int64_t value_size, struct gpu_attention *n)
 {
 	n->stride = max_i64(size, value_size) | 1;

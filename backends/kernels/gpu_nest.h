@@ -21,7 +21,7 @@
 #define GPU_COLUMNS       64 /* of a tile of many rows */
 #define GPU_SIDE          8  /* items along rows, and along columns, of a tile */
 #define GPU_LANES         4  /* of a vector */
-#define GPU_ITEM_VECTORS  2  /* vectors of columns of an item, half a tile apart */
+#define GPU_ITEM_VECTORS  2  /* vectors of columns of an item, at a distance of half a tile */
 #define GPU_MR_MAX        8
 #define GPU_ACC_MAX       (GPU_MR_MAX * GPU_ITEM_VECTORS)
 #define GPU_PANEL_VECTORS (MATMUL_PANEL / GPU_LANES)
@@ -45,7 +45,7 @@ struct gpu_tile {
 	int64_t nc;           /* panels of an N block, of one projection */
 	int item_columns; /* item / item_columns is the row of an item, or where it is along K; the remainder its
 	                       * vector of columns */
-	int mr;           /* rows of an item, GPU_SIDE apart */
+	int mr;           /* rows of an item, with stride GPU_SIDE; 0: items split K */
 	int n_acc;        /* accumulators of an item: [mr][GPU_ITEM_VECTORS]; of split K [rows][panels] */
 	/* Local memory, in elements of 4 bytes. The C buffer [rows][width], full tiles of both projections, begins at
 	 * 0, the operands of a K step at `operands`: 0 where an N block is one tile of many rows, since C then
@@ -68,7 +68,7 @@ struct gpu_nest {
 	int n_tiles; /* 2: the call selects by its rows, at most KERNEL_FEW_ROWS_MAX or more */
 	struct gpu_tile tile[2];
 	int64_t elements; /* of local memory, of any tile */
-	int64_t rows; /* of the highest tile: a norm after the product has a mean and a deviation of each */
+	int64_t means; /* elements, in addition: mean and deviation of each row, for a norm after the product */
 };
 
 /* Rows of a tile for at most `rows` rows: 8, 16, 32 or 64. */
@@ -97,19 +97,19 @@ struct gpu_attention {
 		int rows;
 	} product;
 	struct {
-		int64_t items; /* of a row: the same for any number of rows, since it decides the order of sums */
-		int64_t keys; /* of an item */
+		int64_t items; /* of a row: the same for any number of rows, as it orders additions */
+		int64_t keys;  /* of an item */
 	} softmax;
 	struct {
 		int64_t columns,
 		        row_stride;    /* item % columns is the first column, item / columns the first row */
-		int n_rows, n_columns; /* of an item: row_stride, and GPU_ITEMS, apart */
+		int n_rows, n_columns; /* of an item, with strides row_stride and GPU_ITEMS */
 	} output;
 };
 
 /* Chooses the tile with most rows that local memory holds, for heads of `size` elements of queries and keys and
- * value_size of values; of a lower tile, where a call has at most rows_max rows, with the same order of sums. False: no
- * tile fits, or a head has more columns than items have registers. */
+ * value_size of values; of a lower tile, where a call has at most rows_max rows, with the same order of additions.
+ * False: no tile fits, or a head has more columns than items have registers. */
 bool gpu_attention_choose(const struct target *t, int64_t size, int64_t value_size, int64_t rows_max,
                           struct gpu_attention *n);
 /* Appends the schedule in words. */

@@ -90,7 +90,7 @@ struct kernel_job {
 	struct kb_val ranks; /* of an exchange: address of struct tfmc_ranks (runtime/abi.h) */
 	bool is_combine;
 	int64_t weight_bytes; /* of all weights of the module, as stored */
-	bool remarks;         /* report the loop nests of linears */
+	bool remarks;         /* report the loop nests */
 	struct diag_context *cx;
 	struct arena *arena;
 };

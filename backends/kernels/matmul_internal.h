@@ -126,7 +126,7 @@ typedef void matmul_tile_emitter(const struct linear *l, const struct matmul_blo
 /* ---- matmul.c ---- */
 /* Binds operands, shapes and outputs. False: the layout does not suit register tiles. */
 bool matmul_bind(struct linear *l, struct kernel *g);
-/* Sets what decides on the nest in l->gemm, after its operands are bound. */
+/* Describes the GEMM to the chooser (l->gemm), from bound operands. */
 void matmul_describe(struct linear *l);
 /* Panel where the last tile of `panels` full panels of the block ends. */
 struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels);

@@ -25,12 +25,6 @@ static int acc_registers(const struct gemm *g)
 	return 1 + has_dot_blocks(g);
 }
 
-/* OpenCL compiles at program start: code size counts more than a kernel for each number of rows. */
-static bool prefers_small_code(const struct gemm *g)
-{
-	return g->target->arch == ARCH_OPENCL;
-}
-
 /* Vector registers of one k-row of a panel, which are those of its accumulators for one row of x. */
 static int panel_vectors(const struct gemm *g)
 {
@@ -283,7 +277,7 @@ static void choose_f32_loop(const struct gemm *g, const struct nest *n, const st
 	int last = 1;
 	if (t->x_lanes > 1)
 		last = g->depth >= t->x_lanes ? t->x_lanes : 1;
-	else if (rows == 1 && !n->kc && g->depth >= UNROLLED && !prefers_small_code(g))
+	else if (rows == 1 && !n->kc && g->depth >= UNROLLED && !target_prefers_small_code(g->target))
 		last = UNROLLED; /* compilers of OpenCL unroll themselves */
 	if (last > 1)
 		t->step[t->n_steps++] = last;
@@ -368,7 +362,7 @@ static int64_t choose_m_block(const struct gemm *g, const struct nest *n)
 static int half_tile_mr(const struct gemm *g, const struct nest *n)
 {
 	int mr = n->mr;
-	bool is_divided = g->rows_hi > mr && mr >= 6 && mr % 2 == 0 && !prefers_small_code(g);
+	bool is_divided = g->rows_hi > mr && mr >= 6 && mr % 2 == 0 && !target_prefers_small_code(g->target);
 	return is_divided ? (mr / 2 + 1) / 2 * 2 : 0;
 }
 
@@ -401,7 +395,7 @@ static int tile_panels(const struct gemm *g, const struct nest *n, int rows, boo
 	int vectors = panel_vectors(g), accumulators = acc_registers(g) * rows * vectors;
 	int64_t full = g->columns.n / MATMUL_PANEL;
 	bool is_inline = dequantizes_inline(g, n);
-	int panels = is_low && (rows == 1 || !prefers_small_code(g)) ? MATMUL_NC : n->nr;
+	int panels = is_low && (rows == 1 || !target_prefers_small_code(g->target)) ? MATMUL_NC : n->nr;
 	if (is_inline)
 		panels = is_low ? inline_panels(g, rows) : n->nr;
 	for (; panels > 1; panels /= 2) {
@@ -421,7 +415,7 @@ static int tile_panels(const struct gemm *g, const struct nest *n, int rows, boo
  */
 static void list_row_tiles(const struct gemm *g, struct nest *n)
 {
-	bool is_small = prefers_small_code(g),
+	bool is_small = target_prefers_small_code(g->target),
 	     is_one = g->rows_lo == g->rows_hi && g->rows_hi <= n->mr && !g->has_norm_after && !n->lists_rows;
 	int64_t left = g->rows_hi;
 	n->half_mr = half_tile_mr(g, n);
@@ -482,9 +476,9 @@ static bool is_skinny(const struct gemm *g, const struct nest *n)
 	int64_t width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
 	bool prefers_m_blocks = g->rows_lo > ALWAYS_MORE_MAX &&
 	                        (g->rows_hi > 2 * n->mr || fit_l2_share(g, n->nr, L2_SHARE_BLOCKS));
-	return !prefers_small_code(g) && !g->value.is_on && !uses_amx(g) && !prefers_m_blocks &&
-	       !g->has_norm_after && (!g->makes_x || g->rows_hi <= n->x.rows) && !g->shares_rows &&
-	       g->rows_hi <= ROWS_MAX && g->rows_hi * width * 4 <= C_BUFFER_MAX &&
+	return !target_prefers_small_code(g->target) && !g->value.is_on && !uses_amx(g) &&
+	       !prefers_m_blocks && !g->has_norm_after && (!g->makes_x || g->rows_hi <= n->x.rows) &&
+	       !g->shares_rows && g->rows_hi <= ROWS_MAX && g->rows_hi * width * 4 <= C_BUFFER_MAX &&
 	       n->lanes == g->caps.lanes && g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
 }
 
@@ -587,13 +581,14 @@ bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
 	choose_repack(g, n);
 	n->few_unit = g->columns.unit;
 	n->unit = g->columns.unit * (g->columns.unit % n->nr == 0 ? 1 : n->nr);
-	if (prefers_small_code(g))
+	if (target_prefers_small_code(g->target))
 		n->few_unit = n->unit;
 	if (expert_rows > 0 && n->kc && n->c.rows < g->rows_hi)
 		g->rows_hi = n->c.rows;
 	n->m_block = choose_m_block(g, n);
 	/* OpenCL has no prefetch that all devices implement; a B buffer is in the cache anyway. */
-	n->prefetches_next = g->rows_hi > n->mr && n->b.source == NEST_PACKED && !prefers_small_code(g);
+	n->prefetches_next =
+	        g->rows_hi > n->mr && n->b.source == NEST_PACKED && !target_prefers_small_code(g->target);
 	if (n->order == NEST_SKINNY)
 		choose_passes(g, n);
 	else

@@ -259,14 +259,10 @@ static enum tfmc_status eval_elements(struct worker *k, const struct unit *u)
 		if (!buffer_reserve(&k->values, n * (int64_t)sizeof(double)))
 			return TFMC_NO_MEMORY;
 		double *values = k->values.at;
-		int32_t *integers = k->elements.at;
 		TFMC_TRY(wexpr_eval(k->cx, w->init, k->source, u->begin, n, values));
 		for (int64_t i = 0; i < n; i++)
 			values[i] = ir_round(is_float ? w->type->dtype : DT_I32, values[i]);
-		if (is_float)
-			weight_write_elements(out.dtype, values, n, out.at);
-		for (int64_t i = 0; !is_float && i < n; i++)
-			integers[i] = (int32_t)values[i];
+		weight_write_elements(is_float ? out.dtype : DT_I32, values, n, out.at);
 	}
 	find_non_finite_element(k, w, u->begin, n);
 	return TFMC_OK;
@@ -421,11 +417,7 @@ static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *v
 {
 	for (int64_t i = 0; values && i < n; i++) {
 		double v = (double)values[from + i] * unit;
-		int64_t at = (i * PANEL + c) * ir_dtype_bytes(t);
-		if (t == DT_I8)
-			to[at] = (uint8_t)(int8_t)v;
-		else
-			weight_write_elements(t, &v, 1, to + at);
+		weight_write_elements(t, &v, 1, to + (i * PANEL + c) * ir_dtype_bytes(t));
 	}
 }
 

@@ -113,4 +113,11 @@ const char *target_replacement(const char *name);
 void target_print_triples(struct buf *out);
 void target_print_cpus(struct buf *out, const char *triple);
 
+/* OpenCL compiles at program start, so that code size counts more than a kernel for each case; nor is its prefetch
+ * implemented by all devices. */
+static inline bool target_prefers_small_code(const struct target *t)
+{
+	return t->arch == ARCH_OPENCL;
+}
+
 #endif

@@ -20,11 +20,6 @@ static int64_t min_i64(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static int64_t max_i64(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 static int64_t round_up(int64_t n, int64_t multiple)
 {
 	return ceil_div(n, multiple) * multiple;

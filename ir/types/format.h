@@ -52,6 +52,10 @@ static inline int64_t ceil_div(int64_t n, int64_t by)
 {
 	return n / by + (n % by != 0);
 }
+static inline int64_t max_i64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
 /* The least and the largest integer quant that quantization uses: all that are stored, but symmetric in 8 bits. */
 static inline int ir_format_quant_min(const struct ir_format_desc *d)
 {

@@ -340,7 +340,8 @@ void attention_case_init(struct attention_case *c, const struct attention_config
 	build_module(c);
 	const struct target *target = target_find(config->target);
 	ck_assert_ptr_nonnull(target);
-	c->is_shared = attention_workgroup_rows(target, config->size, config->value_size) > 0;
+	struct gpu_attention n;
+	c->is_shared = gpu_attention_choose(target, config->size, config->value_size, GPU_ATTENTION_ROWS, &n);
 	emit_kernels(c, target);
 	if (target_runs_on_host(target))
 		compile_kernel(c, target);
