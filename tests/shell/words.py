@@ -78,6 +78,8 @@ def split(path, text):
 def required(pattern):
     """An expression that some word of every match of the pattern matches: of each alternative a part between blanks, the
     one with the fewest alternatives of its own. "": there is none, as blanks are inside of a group."""
+    if re.search(r"\\s|\.|\[|\(\?=", pattern):  # a blank may be inside of a match
+        return ""
     parts, depth = [[""]], 0
     for c in re.sub(r"\(\?<[=!][^()]*\)", "", pattern):
         depth += (c == "(") - (c == ")")

@@ -27,6 +27,7 @@ static const struct suite_row suites[] = {
 };
 #define N_SUITES (sizeof(suites) / sizeof(suites[0]))
 
+#ifdef CHECK_IS_STATIC
 /*
  * Check writes the place of each assertion that holds to a file, for the message when the test crashes or hangs behind
  * it: a system call each, of millions. Here the test's process keeps the last place in memory that it shares with
@@ -46,6 +47,8 @@ void __real_send_failure_info(const char *message);
 void __wrap_send_failure_info(const char *message);
 TestResult *__real_receive_test_result(int has_crashed);
 TestResult *__wrap_receive_test_result(int has_crashed);
+void __real_tcase_fn_start(const char *name, const char *file, int line);
+void __wrap_tcase_fn_start(const char *name, const char *file, int line);
 
 void __wrap__mark_point(const char *file, int line)
 {
@@ -67,6 +70,25 @@ TestResult *__wrap_receive_test_result(int has_crashed)
 	return __real_receive_test_result(has_crashed);
 }
 
+/* A place in a fixture is not one of the test that begins. */
+void __wrap_tcase_fn_start(const char *name, const char *file, int line)
+{
+	*last = (struct place){0};
+	__real_tcase_fn_start(name, file, line);
+}
+
+static bool share_places(void)
+{
+	last = mmap(NULL, sizeof(*last), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return last != MAP_FAILED;
+}
+#else
+static bool share_places(void)
+{
+	return true;
+}
+#endif
+
 static const struct suite_row *find(const char *name)
 {
 	for (size_t i = 0; i < N_SUITES; i++)
@@ -77,8 +99,7 @@ static const struct suite_row *find(const char *name)
 
 int main(int argc, char **argv)
 {
-	last = mmap(NULL, sizeof(*last), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (last == MAP_FAILED)
+	if (!share_places())
 		return 2;
 	SRunner *runner = srunner_create(NULL);
 	for (size_t i = 0; argc < 2 && i < N_SUITES; i++)
