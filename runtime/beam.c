@@ -140,7 +140,8 @@ static int collect_beam_candidates(struct beam_search *s, int64_t beam)
 	return TFMC_RT_OK;
 }
 
-/* Collects the best continuations of all live beams; E_LOGITS if there are none. */
+/* Collects the best continuations of all live beams. E_LOGITS: constraints exclude every id of finite log p, or (from
+ * log_sum_exp) a row of the logits is no distribution. */
 static int collect_candidates(struct beam_search *s)
 {
 	s->n_candidates = 0;

@@ -835,8 +835,8 @@ uint64_t session_run_calls(const struct tfmc_session *session)
 	return session->lead.ranks ? RUN_CALLS : 1;
 }
 
-/* The arrays are copied, to have unused dims 0 and the layout of session_run. E_RECORD: more dims or tensors than this
- * library has room for. */
+/* Copies the arrays, to have unused dims 0 and the layout of session_run. `used` has indices of the record's dims,
+ * whose number open_object has bounded. E_RECORD: more dims or tensors than this library has room for. */
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
@@ -863,8 +863,9 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 
 /* ---- followers ---- */
 
-/* The calls of an act, without outputs: only rank 0 needs the logits. The status of a call is the same on all
- * ranks, of which rank 0 returns it to the caller, who may go on, or the next act fails. */
+/* Runs the calls of an act without outputs, since only rank 0 needs the logits. Ends at a call that fails, as
+ * session_run of rank 0 does. Drops its status, which is that of all ranks: the caller of rank 0 decides what
+ * follows. */
 static int follow_calls(struct tfmc_session *s, const struct act *act)
 {
 	struct session_call call;

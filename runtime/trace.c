@@ -301,7 +301,8 @@ static void fill_marks(char *out, size_t cap, const char *path, int64_t iteratio
 }
 
 /* Writes a run of a group: for each worker its share and waits before and after, named by the label that the caller's
- * callback gives, else by number. */
+ * callback gives, else by number. call is NULL if it is not recorded; without memory find_seen() sets the
+ * status. */
 static void put_group(struct writer *w, const struct run *r, const struct call *call)
 {
 	struct tfmc_group_label l = {0};
@@ -357,7 +358,7 @@ static void put_call(struct writer *w, const struct run *r)
 }
 
 /* A call is recorded after its groups: the runs between two calls belong to the second one, those after the last
- * call to none (a call in progress). Times are relative to the earliest begin. */
+ * call to none (theirs is not recorded, as when it is dropped). Times are relative to the earliest begin. */
 int tfmc_timeline_write(const struct tfmc_timeline *timeline, const struct tfmc_timeline_options *options)
 {
 	if (!timeline || !options || !options->write)

@@ -289,7 +289,8 @@ static struct kb_val packed_bf16(struct kb *k, struct kb_val packed, int at)
 	return flush(k, kb_bitcast(k, high, KB_F32));
 }
 
-/* DOT_BF16: two fma, element 1 first, as vdpbf16ps. */
+/* Expands DOT_BF16 to two fma, element 1 of the pairs first, as vdpbf16ps; flushes accumulator and sums (packed_bf16
+ * flushes the elements), since the instruction takes denormals for zero. */
 static struct kb_val dot_bf16_fma(struct kb *k, const struct kb_val *args)
 {
 	struct kb_val sum = flush(k, args[0]), x[2][2]; /* [operand][element of the pair] */

@@ -129,13 +129,14 @@ static void add_tile(const struct attention_shape *s, struct attention_nest *n, 
 	choose_prefetch(s, n, t);
 }
 
-/* The main tile if the rows of a task exceed two small ones; the small one; the lowest: one row, of AMX 16. A small one
- * takes the place of the main one once two of them suffice. */
+/* Lists the tiles of choose_mr with their left_max: the main one if a key head has more rows than two small ones (AMX:
+ * than the lowest); the small one, which replaces it once two suffice; the lowest for rows that are left: one row, of
+ * AMX 16. */
 static void list_row_tiles(const struct attention_shape *s, struct attention_nest *n)
 {
 	bool amx = n->product == ATTENTION_AMX;
 	int few = target_attention_skinny_mr(s->target), low = amx ? KB_TILE_ROWS : 1;
-	n->mr = amx ? AMX_TILE_ROWS : target_register_tile(s->target).mr;
+	n->mr = amx ? AMX_TILE_ROWS : target_register_tile(s->target).mr; /* listed or not: sizes task_rows */
 	if (s->rows > (amx ? low : 2 * few) && n->mr > 1)
 		add_tile(s, n, n->mr, INT64_MAX);
 	if (!amx && few > 1 && s->rows > 1 && (n->n_tiles == 0 || !target_prefers_small_code(s->target)))

@@ -320,7 +320,8 @@ static uint64_t put_states(struct record_writer *w)
 	return put_bytes(w, all, all ? o->states.n * sizeof(*all) : 0);
 }
 
-/* Everything else is appended after room for the struct, which is written last, when all offsets are known. */
+/* Everything else is appended after room for the struct, which is written last, when all offsets are known.
+ * TFMC_INVALID: put_dim() has reported a size of an input or output that is no polynomial. */
 enum tfmc_status record_build(struct object *o, struct buf *out)
 {
 	struct record_writer w = {.object = o, .out = out};

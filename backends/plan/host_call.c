@@ -600,8 +600,8 @@ static void emit_barrier_call(struct body *s)
 	kb_end_if(k);
 }
 
-/* Whether the caller passes a buffer for any of the outputs; id 0 (a constant false) cannot be: there is at least
- * one. */
+/* Emits the condition of an optional group: the OR over its outputs of whether the caller passes a buffer. id 0 (no
+ * value) stands before the first output; a group has at least one. */
 static struct kb_val is_wanted(struct body *s, const struct plan_command *command)
 {
 	struct kb_val any = {0};

@@ -780,7 +780,8 @@ void print_params(struct print *p, const char *first, const char *next, struct b
 }
 
 /* Prints the head of the function; comments that follow the parameters go before it. Declares it, except kernels, which
- * nothing calls. Returns the position of the first instruction after them. */
+ * nothing calls; marks an internal one without references as unused, against compilers' warnings. Returns the position
+ * of the first instruction after parameters and comments. */
 static size_t print_head(struct print *p, struct buf *declarations)
 {
 	struct buf head;

@@ -585,8 +585,8 @@ static bool check_defaults(struct expander *b)
 	return ok;
 }
 
-/* Expands the section `model`: a list of steps, or a mapping of stacks. The stacks after a wrong one are still
- * checked. False after a report. */
+/* Expands the section `model`: a list of steps, whose x an output may name, or a mapping of stacks, whose results have
+ * the names of the stacks. The stacks after a wrong one are still checked. False after a report. */
 static bool expand_model(struct expander *b, const struct yaml_node *model)
 {
 	if (model->kind == YAML_SEQUENCE)

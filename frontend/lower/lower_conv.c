@@ -248,7 +248,8 @@ static size_t slice_taps(const struct conv *v, struct ir_value x, struct ir_valu
 }
 
 /* im2col of padded x: [B, result axes.., taps * channels]; of groups [B, result axes.., groups, taps * channels of a
- * group], for which each part is reshaped to [.., groups, channels of a group] before the concatenation. */
+ * group], for which each part is reshaped to [.., groups, channels of a group] before the concatenation. Leaves more
+ * taps to gather_windows, whose result has the same layout. Returns any value after an error of the builder. */
 static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
 {
 	struct ir_value part[TAPS_SLICED_MAX];

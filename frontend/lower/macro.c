@@ -167,7 +167,8 @@ static bool read_path_arg(const struct arg_reader *r, struct partial *out)
 	return true;
 }
 
-/* Reads an argument as the type of its row in schema.def demands. False after a report. */
+/* Reads an argument as the type of its row in schema.def demands; a number or bool is a constant, read without dims
+ * (step_env). Leaves *out as it is for the types that handlers of steps read. False after a report. */
 static bool read_argument(const struct arg_reader *r, struct partial *out)
 {
 	struct expr_env env = step_env(r->t->st->b, false);

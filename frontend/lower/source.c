@@ -181,7 +181,8 @@ bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struc
 
 /* ---- neutral elements ---- */
 
-/* Lowest or highest value of a type, the neutral element of max or min; that of min of i64 is no double. */
+/* Returns the neutral element of a sum (0), max (lowest value of the type) or min (highest). INT64_MAX is no double:
+ * neutral_tensor() computes it and does not ask here. */
 static double neutral_element(enum call_fill fill, enum ir_dtype t)
 {
 	bool is_lowest = fill == FILL_LOWEST;

@@ -169,9 +169,9 @@ static bool add_stops(struct model_document *d, struct stops *s, const struct js
 	return ok;
 }
 
-/* Stop ids as llama.cpp collects them: by metadata keys, then by strings, unless metadata have the key of the string.
- * Two strings are dropped where others exist: `<|end|>` closes one of several messages where calls and returns end
- * the turn, `</s>` is plain text where `<|tool_response>` is a token. */
+/* Collects stop ids as llama.cpp does: by metadata keys, then by strings, unless metadata have the string's key
+ * (gguf_ends.def). Drops two that end no turn: `<|end|>`, which closes one of several messages, where return and call,
+ * or flush and call or calls, are tokens; `</s>`, plain text, where `<|tool_response>` is one. */
 static bool find_stops(struct model_document *d, const struct gguf *g, const struct json_node *root,
                        struct stops *stops)
 {

@@ -648,7 +648,8 @@ static bool read_dtypes(struct frontend_model *m, const struct expr_env *env, st
 	return true;
 }
 
-/* Reads the head of the section `tokenizer`; its files are read on first use. */
+/* Reads the head of the section `tokenizer`; frontend_tokenizer reads the other keys and the files on first use.
+ * Without the section *out stays zero, which equals the defaults of the schema. */
 static bool read_tokenizer(const struct expr_env *env, const struct yaml_node *node,
                            struct frontend_tokenizer *out)
 {

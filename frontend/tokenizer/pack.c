@@ -160,8 +160,8 @@ static bool is_same_key(const struct tokenizer_key *a, const struct tokenizer_ke
 	return a->text.n == b->text.n && (!a->text.n || !memcmp(a->text.text, b->text.text, a->text.n));
 }
 
-/* Grows to n_nodes nodes; new ones are appended to the free list, whose head is node 0. False: no memory, or the trie
-   is too large. */
+/* Grows to n_nodes nodes. Appends new ones to the free list, a ring whose head is node 0: arena_grow zeroes new memory,
+ * which links the head to itself. False: no memory, or the trie is too large. */
 static bool grow_nodes(struct tokenizer_trie *t, size_t n_nodes)
 {
 	size_t old = t->n, cap = t->cap;

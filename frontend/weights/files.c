@@ -625,7 +625,8 @@ struct stored_tensor *weight_files_find_stored(const struct weight_files *wf, co
 	return strmap_get(&wf->by_stored, name);
 }
 
-/* Names of all tensors in the order of weight_files_at, for nearest_name. */
+/* Lists the keys of all tensors in the order of weight_files_at, on demand, for suggestions. None if the arena failed:
+ * a small list is then its scratch area (arena.h), which the next request clears. */
 static const char *const *weight_files_names(struct weight_files *wf, size_t *n)
 {
 	if (wf->names == NULL) {

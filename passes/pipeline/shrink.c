@@ -391,7 +391,8 @@ static bool declare_dims(const struct ir_module *m, struct ir_module *out)
 	return true;
 }
 
-/* Declares the states in their new types. */
+/* Declares the states in their new types. Keeps each encoding (row-major or packed panels), which fits any size, so
+ * that the copy stores caches in the same layout. */
 static bool add_states(struct copier *c)
 {
 	const struct ir_module *m = c->shapes.m;

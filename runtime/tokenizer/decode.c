@@ -128,8 +128,8 @@ static void write_buffer(struct output *s, const char *bytes, size_t n)
 	s->n += n;
 }
 
-/* AFTER: as if text had been written before, so that no space is stripped. A space of an end-of-word suffix that is
- * still pending at the end is dropped. */
+/* AFTER: as if text had been written before: no space is stripped, and a decoder of words treats the first word as a
+ * later one (write_word). A space of an end-of-word suffix that is still pending at the end is dropped. */
 int tfmc_tokenizer_decode(const struct tfmc_tokenizer *t, const int32_t *ids, uint64_t n_ids, unsigned flags,
                           char *out, uint64_t cap, uint64_t *n)
 {

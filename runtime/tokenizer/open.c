@@ -97,8 +97,8 @@ static bool open_trie(const struct tfmc_tokenizer *t, enum tfmc_tok_section_kind
 	return true;
 }
 
-/* Opens the hash table of merges: a power of two of slots, of which one in four at least must be empty, so that
- * probing terminates soon. */
+/* Opens the hash table of merges: a power of two of slots, of which one in four at least must be empty, so that probing
+ * terminates soon. An empty section sets pair_mask 0, by which find_pair knows that there are no slots. */
 static bool open_pairs(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes, n, taken = 0;

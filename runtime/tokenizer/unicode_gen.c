@@ -39,7 +39,8 @@ static int decompose(int cp, int compat, utf8proc_int32_t *out)
 	return n == 1 && out[0] == cp ? 0 : (int)n;
 }
 
-/* Decomposes and composes n code points; returns the number of code points of the result. */
+/* Decomposes (canonically, or by compatibility) and composes n code points; returns the number of code points of the
+ * result. `out` has room for the decomposition, which composition never lengthens. */
 static int compose(const utf8proc_int32_t *in, int n, int compat, utf8proc_int32_t *out)
 {
 	utf8proc_int32_t all[4 * SEQ_MAX];
@@ -59,8 +60,8 @@ static int is_hangul(int cp)
 	return cp >= 0xac00 && cp < 0xac00 + 11172;
 }
 
-/* Adds the pair (composite of all but the last part, last part) that composes to cp, if it is a primary composite: if
- * composition gives cp back. Full decompositions may have more than two parts. */
+/* Adds the pair of the canonical composition of cp, if that gives cp back (a primary composite). utf8proc decomposes
+ * fully, so composing all but the last part yields the first of the pair. */
 static void add_pair(struct tables *t, int cp)
 {
 	utf8proc_int32_t one = cp, whole[SEQ_MAX], parts[SEQ_MAX], first[4 * SEQ_MAX];
@@ -186,8 +187,8 @@ static int compare_pairs(const void *a, const void *b)
 	return x[1] < y[1] ? -1 : x[1] > y[1];
 }
 
-/* Prints the records, the pool of sequences, and the composing pairs. lower < 0: U+0130, whose first character is
- * i. */
+/* Prints the records, the pool of sequences, and the composing pairs. A record has room for one character in lower
+ * case: U+0130 (lower < 0) gets i here, and tok_append_lower appends its second one, U+0307. */
 static void print_records(const struct tables *t)
 {
 	printf("const struct tok_record tok_records[] = {\n");

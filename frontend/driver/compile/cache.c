@@ -363,7 +363,8 @@ bool cache_read(struct cache *c, const char *name, struct buf *out)
 	return ok;
 }
 
-/* A file of ENTRY_MAX bytes or more could not be read back. cache_discard() has no effect after the commit. */
+/* Refuses content of ENTRY_MAX bytes or more, which cache_read would not return. read_file counts the hash as well, so
+ * content of up to BLAKE2B_BYTES less is stored, but is a miss. cache_discard() has no effect after the commit. */
 bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 {
 	struct arena a;

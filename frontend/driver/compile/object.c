@@ -539,8 +539,8 @@ static void choose_target(struct emit_request *e)
 		o->mcpu = target_baseline(t->arch)->name;
 }
 
-/* The functions of the entries that are compiled, whose values are probed: prefill and step are both the function
- * decode of the IR. */
+/* Lists the IR functions to probe: those of the compiled entries, of which prefill and step are both decode.
+ * Duplicates and functions that the module lacks do no harm, since probe_insert() only searches the list. */
 static struct option_list entry_functions(struct driver *d)
 {
 	const char *entries = d->options.entries ? d->options.entries : "run,encode,prefill,step";
