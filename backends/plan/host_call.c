@@ -131,10 +131,12 @@ static void check_elements(struct emit *e, size_t param, bool is_ragged, struct 
 	struct kb_val b = kb_loop(e->k, "b", kb_index(e->k, 0), rows, 1, 0);
 	if (is_ragged) {
 		const struct ir_param *l = &e->function->func->params[p->lengths];
-		struct kb_val real = emit_dim(e, t->dims[1]);
+		struct kb_val all = emit_dim(e, t->dims[1]), real = all;
 		if (l->role != ROLE_PAST)
 			real = load_length(e, p->lengths, b,
 			                   l->default_value ? emit_dim(e, l->default_value) : real);
+		if (l->max != t->dims[1]) /* the lengths are bounded by the rows of another input */
+			real = kb_min(e->k, real, all);
 		n = kb_mul(e->k, real, emit_dim(e, ir_type_count_range(dims, t, 2, t->rank)));
 	}
 	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
