@@ -44,7 +44,7 @@ static struct kb_val report(struct eval *e, const struct ir_op *op, enum diag_co
 	if (!e->failed)
 		diag_error(e->job->cx, at, code, "%s%s (%s)", prefix, what,
 		           op ? ir_op_desc(op->code)->name : "group");
-	e->unsupported = e->failed ? e->unsupported : code == DIAG_UNSUPPORTED;
+	e->unsupported = e->failed ? e->unsupported : code != DIAG_INTERNAL;
 	e->failed = true;
 	return (struct kb_val){0};
 }
@@ -57,6 +57,11 @@ struct kb_val eval_internal(struct eval *e, const struct ir_op *op, const char *
 struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const char *what)
 {
 	return report(e, op, DIAG_UNSUPPORTED, "not supported yet: ", what);
+}
+
+void eval_reject(struct eval *e, const char *why)
+{
+	(void)report(e, NULL, DIAG_SCHEDULE, "", why);
 }
 
 /* ---- tensors ---- */

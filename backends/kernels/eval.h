@@ -61,7 +61,7 @@ struct eval {
 	int valid;        /* lanes that exist, 1 .. lanes */
 	int depth;        /* of recursion through operands */
 	bool failed;      /* a diagnostic was reported */
-	bool unsupported; /* the diagnostic concerns a missing feature, not an internal error */
+	bool unsupported; /* the diagnostic concerns a missing feature or an attribute, not an internal error */
 	bool no_memory;   /* sticky */
 	struct {
 		struct eval_entry *items;
@@ -89,11 +89,13 @@ struct eval_outputs {
 TFMC_MUST_USE enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job);
 /* The results that must be stored: not states and state slices, which are written in place. */
 TFMC_MUST_USE enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out);
-/* TFMC_OK, TFMC_NO_MEMORY, or after a diagnostic TFMC_INVALID (unsupported) or TFMC_INTERNAL. */
+/* TFMC_OK, TFMC_NO_MEMORY, or after a diagnostic TFMC_INVALID (unsupported, refused) or TFMC_INTERNAL. */
 enum tfmc_status eval_status(const struct eval *e);
 /* Report an internal error, or a missing feature, at op (NULL: the group); only the first one counts. Return none. */
 struct kb_val eval_internal(struct eval *e, const struct ir_op *op, const char *what);
 struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const char *what);
+/* Reports an attribute of the group that its kernel cannot have (E606). */
+void eval_reject(struct eval *e, const char *why);
 
 struct eval_width {
 	int lanes, valid;

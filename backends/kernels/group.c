@@ -374,7 +374,14 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 		return emit_exchange(job, g.root);
 	TFMC_TRY(eval_begin(&e, job));
 	TFMC_TRY(eval_outputs(&e, &g.out));
-	if (emit_linear(&g, c.generator))
+	/* work-groups divide a linear in their own way (gpu_gemm.c) */
+	bool has_nest = ir_group_has_nest(attrs);
+	if (!(has_nest && c.generator == GENERATOR_WORKGROUP_LINEAR) && emit_linear(&g, c.generator))
+		return eval_status(&e);
+	if (has_nest)
+		eval_reject(&e, "a loop nest (mc, nc, nr1, ahead, order, b, c, prefetch, tiles): this kernel "
+		                "has none");
+	if (eval_status(&e) != TFMC_OK)
 		return eval_status(&e);
 	struct kernel_job alone;
 	if (job->items > 1) {

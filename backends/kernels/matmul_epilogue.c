@@ -114,6 +114,7 @@ bool matmul_bind_block_op(struct linear *l)
 	l->norm.after = NULL;
 	l->out = g->out.items[0];
 	l->gemm.columns.unit = MATMUL_NC;
+	l->gemm.columns.is_nc_fixed = true;
 	return true;
 }
 

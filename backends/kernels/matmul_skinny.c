@@ -74,10 +74,13 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 	if (t.panels == 1 || !p->next_fits)
 		distance = kb_select(k, kb_cmp(k, KB_LE, of->n, kb_index(k, 1)), kb_index(k, p->ahead),
 		                     distance);
-	struct kb_val ahead = stop_at_end(l, &t, distance, (t.panels + 1) * l->gemm.panel.bytes + p->ahead);
-	t.prefetch.base = kb_ptr_add(k, next, ahead.id ? ahead : distance, 0);
-	t.prefetch.stride = of->stride;
-	t.prefetch.panels = t.panels;
+	if (p->ahead > 0) {
+		struct kb_val ahead =
+		        stop_at_end(l, &t, distance, (t.panels + 1) * l->gemm.panel.bytes + p->ahead);
+		t.prefetch.base = kb_ptr_add(k, next, ahead.id ? ahead : distance, 0);
+		t.prefetch.stride = of->stride;
+		t.prefetch.panels = t.panels;
+	}
 	emit_tiles_of_pass(l, s, &t, rows, p);
 	kb_set(k, row, kb_add(k, t.row, rows));
 	kb_end_loop(k);
@@ -93,19 +96,21 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	struct kb *k = l->k;
 	struct kb_val end = t.panels > 1 ? matmul_full_tiles_end(l, s, t.panels) : s->end;
 	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
-	t.prefetch.distance = p->ahead;
-	struct kb_val first = panel_address(l, &t), distance = kb_index(k, t.prefetch.distance);
-	t.prefetch.ahead = stop_at_end(l, &t, distance, t.prefetch.distance);
-	t.prefetch.base = kb_ptr_add(k, first, t.prefetch.ahead.id ? t.prefetch.ahead : distance, 0);
-	t.prefetch.stride = kb_index(k, l->gemm.panel.bytes_per_k);
-	t.prefetch.panels = t.panels;
+	if (p->ahead > 0) {
+		t.prefetch.distance = p->ahead;
+		struct kb_val first = panel_address(l, &t), distance = kb_index(k, t.prefetch.distance);
+		t.prefetch.ahead = stop_at_end(l, &t, distance, t.prefetch.distance);
+		t.prefetch.base = kb_ptr_add(k, first, t.prefetch.ahead.id ? t.prefetch.ahead : distance, 0);
+		t.prefetch.stride = kb_index(k, l->gemm.panel.bytes_per_k);
+		t.prefetch.panels = t.panels;
+	}
 	emit_tiles_of_pass(l, s, &t, l->rows, p);
 	kb_end_loop(k);
 	return end;
 }
 
 /* One pass over the N block by tiles of p->panels panels, then the remainder one by one. ahead 0: no software prefetch,
- * since the hardware keeps up. */
+ * since the hardware keeps up; of a row alone as the row tiles are. */
 static void emit_one_pass(const struct linear *l, const struct matmul_block *s, const struct nest_pass *p,
                           struct matmul_tile t)
 {
@@ -113,7 +118,7 @@ static void emit_one_pass(const struct linear *l, const struct matmul_block *s, 
 	t.panels = p->panels;
 	t.rows = p->mr;
 	t.has_single = true;
-	if (p->ahead == 0) {
+	if (p->ahead == 0 && p->mr == 1) {
 		matmul_emit_panels(l, s, t);
 		return;
 	}

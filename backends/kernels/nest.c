@@ -2,16 +2,32 @@
 /*
  * Chooses the loop nest of a linear (nest.h). Outer decisions need the inner ones, so they are taken in the order:
  * register tile, rows of x in scratch, order of the loops, C buffer, B buffer (without which dequantizing lowers the
- * tile), repacking, M block, row tiles or passes.
+ * tile), repacking, M block, row tiles or passes. What the attributes of the group say replaces a preference, never a
+ * condition: a nest that does not have it is refused.
  */
 #include "backends/kernels/nest.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "ir/support/checked.h"
 
 #define CACHE_LINE    64
 #define LIST_ROWS_MAX 1024 /* rows of an M block that are listed */
+
+/* An attribute cannot be met; the first one is said. Returns false. */
+static bool reject(struct nest *n, const char *format, ...) TFMC_PRINTF(2, 3);
+
+static bool reject(struct nest *n, const char *format, ...)
+{
+	va_list ap;
+	va_start(ap, format);
+	if (!n->rejection[0])
+		(void)vsnprintf(n->rejection, sizeof(n->rejection), format, ap);
+	va_end(ap);
+	return false;
+}
 
 /* True if integer accumulators are scaled block by block, which takes more than one register per accumulator. */
 static bool has_dot_blocks(const struct gemm *g)
@@ -39,7 +55,7 @@ int64_t nest_mr(const struct target *t, const struct attrs_group *s, enum ir_dty
 	return s->mr > 0 ? s->mr : register_tile_mr(t, target_register_tile(t), stored);
 }
 
-/* mr, nr and lanes: the group's attributes, else the target's model. False: they exceed the limits. */
+/* mr, nr and lanes: the group's attributes, else the target's model. False: refused. */
 static bool choose_tile(const struct gemm *g, struct nest *n)
 {
 	const struct attrs_group *s = g->attrs;
@@ -48,13 +64,57 @@ static bool choose_tile(const struct gemm *g, struct nest *n)
 	        mr = nest_mr(t, s, ir_format(g->panel.format)->dtype),
 	        nr = s->nr > 0 ? s->nr : target_register_tile(t).nr;
 	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
-	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL ||
-	    MATMUL_PANEL % lanes != 0 || mr * (nr / lanes) > MATMUL_ACC_MAX)
-		return false;
+	if (mr > MATMUL_ROWS_MAX)
+		return reject(n, "mr=%" PRId64 ": a register tile has at most %d rows", mr, MATMUL_ROWS_MAX);
+	if (nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL)
+		return reject(n, "nr=%" PRId64 ": a register tile has a multiple of %d columns, at most %d",
+		              nr, MATMUL_PANEL, MATMUL_NC * MATMUL_PANEL);
+	if (MATMUL_PANEL % lanes != 0)
+		return reject(n, "lanes=%" PRId64 ": a vector has 1, 2, 4, 8 or 16 elements", lanes);
+	if (mr * (nr / lanes) > MATMUL_ACC_MAX)
+		return reject(n,
+		              "mr=%" PRId64 " nr=%" PRId64 " lanes=%" PRId64 ": %" PRId64
+		              " accumulators, a register tile has at most %d",
+		              mr, nr, lanes, mr * (nr / lanes), MATMUL_ACC_MAX);
 	n->lanes = (int)lanes;
 	n->mr = (int)mr;
 	n->nr = (int)(nr / MATMUL_PANEL);
 	return true;
+}
+
+/* nc: panels of an N block. False: refused. */
+static bool choose_n_block(struct gemm *g, struct nest *n)
+{
+	int64_t nc = g->attrs->nc, unit = g->columns.unit * MATMUL_PANEL,
+	        all = ceil_div(g->columns.panels, g->columns.unit) * unit,
+	        now = (int64_t)g->columns.nc * MATMUL_PANEL;
+	if (nc == 0 || nc == now)
+		return true;
+	if (nc % unit != 0 || nc > all || nc > INT32_MAX)
+		return reject(n,
+		              "nc=%" PRId64 ": an N block of this matrix has a multiple of %" PRId64
+		              " columns, at most %" PRId64,
+		              nc, unit, all);
+	if (g->columns.is_nc_fixed)
+		return reject(
+		        n, "nc=%" PRId64 ": the op after the product reduces blocks of %" PRId64 " columns",
+		        nc, now);
+	g->columns.nc = (int)(nc / MATMUL_PANEL);
+	return true;
+}
+
+/* nr1: panels of a tile of one row. False: refused. */
+static bool check_single_row(const struct gemm *g, struct nest *n)
+{
+	int64_t nr1 = g->attrs->nr1, full = g->columns.n / MATMUL_PANEL * MATMUL_PANEL;
+	full = full < MATMUL_PANEL ? MATMUL_PANEL : full;
+	if (nr1 % MATMUL_PANEL == 0 && nr1 <= MATMUL_NC * MATMUL_PANEL && nr1 <= full)
+		return true;
+	return reject(n,
+	              "nr1=%" PRId64
+	              ": a tile of one row has a multiple of %d columns, at most %d, and %" PRId64
+	              " of this matrix",
+	              nr1, MATMUL_PANEL, MATMUL_NC * MATMUL_PANEL, full);
 }
 
 /* AMX multiplies all of K at once: bf16, or int8 with one scale a row. */
@@ -77,7 +137,8 @@ static int max_mr(const struct gemm *g, const struct nest *n)
 
 /* ---- rows of x in scratch ---- */
 
-/* br rows, after which AMX tiles of 16 rows may read, and an f32 row where rows are quantized. False: too large. */
+/* br rows, after which AMX tiles of 16 rows may read, and an f32 row where rows are quantized. False: too large, which
+ * is refused if the group has br. */
 static bool choose_x_buffer(const struct gemm *g, struct nest *n)
 {
 	const struct attrs_group *s = g->attrs;
@@ -87,12 +148,18 @@ static bool choose_x_buffer(const struct gemm *g, struct nest *n)
 	if (!g->makes_x)
 		return true;
 	n->x.rows = s->br;
-	if (s->br < min_rows || !checked_mul_i64(s->br + spare, row_bytes, &n->x.f32_row) ||
-	    n->x.f32_row > s->scratch)
-		return false;
-	n->x.bytes = n->x.f32_row + (g->lowp.is_on ? 4 * g->depth : 0);
+	bool fits = s->br >= min_rows && s->br <= INT32_MAX &&
+	            checked_mul_i64(s->br + spare, row_bytes, &n->x.f32_row) && n->x.f32_row <= s->scratch;
+	n->x.bytes = fits ? n->x.f32_row + (g->lowp.is_on ? 4 * g->depth : 0) : 0;
 	n->x.bytes = ceil_div(n->x.bytes, CACHE_LINE) * CACHE_LINE;
-	return !g->lowp.is_on || n->x.bytes <= s->scratch - (uses_amx(g) ? AMX_C_BUFFER_BYTES(s->br) : 0);
+	if (fits && g->lowp.is_on)
+		fits = n->x.bytes <= s->scratch - (uses_amx(g) ? AMX_C_BUFFER_BYTES(s->br) : 0);
+	if (!fits && s->br > 0)
+		reject(n,
+		       "br=%" PRId64 " scratch=%" PRId64 ": at least %" PRId64 " rows of x, of %" PRId64
+		       " bytes, are made in scratch",
+		       s->br, s->scratch, min_rows, row_bytes);
+	return fits;
 }
 
 /* Rows of an M block of an expert: x stays in L2 together with an N block; full register tiles. */
@@ -102,6 +169,8 @@ static void choose_expert_block(struct gemm *g, const struct nest *n, int64_t mo
 	        rows = g->makes_x ? n->x.rows : target_gemm_mc(g->target, g->depth > 0 ? g->depth : 1);
 	rows = (rows < most ? rows : most) / mr * mr;
 	rows = rows > mr ? rows : mr;
+	if (g->attrs->mc > 0 && g->attrs->mc <= rows)
+		rows = g->attrs->mc;
 	g->rows_lo = 1;
 	g->rows_hi = rows < g->rows_hi ? rows : g->rows_hi;
 }
@@ -119,23 +188,31 @@ static int64_t amx_kc(const struct gemm *g)
 	return blocks > 0 ? ceil_div(full, blocks) * chunk : chunk;
 }
 
-/* The C buffer. K is blocked if scratch holds the accumulators of at least one row tile. */
+/* The C buffer. K is blocked if scratch holds the accumulators of at least one row tile. x of reduced precision is
+ * multiplied along all of K. */
 static void choose_c_buffer(const struct gemm *g, struct nest *n, bool is_expert)
 {
 	const struct attrs_group *s = g->attrs;
 	n->c.width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
 	int64_t rows = (s->scratch - n->x.bytes) / (4 * n->c.width),
 	        kc = s->kc / g->panel.k_per_line * g->panel.k_per_line;
-	bool is_blocked = g->panel.kind != PANEL_QUANTS && !g->value.is_on && n->order == NEST_M_BLOCKS &&
-	                  !is_expert && kc > 0 && kc < g->depth && g->rows_hi > n->mr && rows >= n->mr;
+	bool may_block = g->panel.kind != PANEL_QUANTS && !g->value.is_on && !g->lowp.is_on &&
+	                 n->order == NEST_M_BLOCKS && !is_expert && kc > 0 && kc < g->depth && rows >= n->mr;
+	bool is_blocked = may_block && (s->c == C_IN_automatic ? g->rows_hi > n->mr : s->c == C_IN_scratch);
 	if (n->order == NEST_AMX) {
 		n->c.location = NEST_SCRATCH;
 		n->c.rows = rows / AMX_TILE_ROWS * AMX_TILE_ROWS;
 		n->kc = amx_kc(g);
+		if (n->c.rows == 0)
+			reject(n,
+			       "nc=%" PRId64 " scratch=%" PRId64 ": accumulators of %d rows exceed scratch",
+			       s->nc, s->scratch, AMX_TILE_ROWS);
 		return;
 	}
 	n->kc = is_blocked ? kc : 0;
-	n->c.location = is_blocked ? NEST_SCRATCH : g->needs_c_buffer ? NEST_STACK : NEST_REGISTERS;
+	n->c.location = is_blocked                                ? NEST_SCRATCH
+	                : g->needs_c_buffer || s->c == C_IN_stack ? NEST_STACK
+	                                                          : NEST_REGISTERS;
 	n->c.rows = is_blocked ? rows : n->order == NEST_SKINNY ? g->rows_hi : max_mr(g, n);
 }
 
@@ -165,7 +242,8 @@ static bool choose_stored(const struct gemm *g, struct nest *n)
 {
 	const struct value_panels b = {g->rows_hi, g->depth, g->value.is_n_adjacent,
 	                               gemm_has_partial_panel(g)};
-	if (!g->value.is_on || !value_is_read_unpacked(&b, n->mr, g->attrs->scratch - n->x.bytes))
+	if (!g->value.is_on || g->attrs->b == B_FROM_copied ||
+	    !value_is_read_unpacked(&b, n->mr, g->attrs->scratch - n->x.bytes))
 		return false;
 	n->b.source = NEST_STORED;
 	n->b.copy = n->b.stored = panel_of(FORMAT_PLAIN, g->depth);
@@ -182,13 +260,15 @@ static bool choose_b_buffer(const struct gemm *g, struct nest *n)
 	 * buffer */
 	int64_t k_rows = (s->scratch - n->x.bytes) / (4 * n->c.width), align = g->panel.k_align;
 	int64_t kc = s->kc < k_rows / 2 ? s->kc / align * align : k_rows / 2 / align * align;
-	bool holds_all_k = k_rows >= g->depth;
-	bool fits = holds_all_k || (kc >= 1 && k_rows - kc >= n->mr);
+	bool holds_all_k = k_rows >= g->depth && s->c != C_IN_scratch;
+	bool may_block = s->c == C_IN_automatic || s->c == C_IN_scratch;
+	bool fits = holds_all_k || (may_block && kc >= 1 && kc < g->depth && k_rows - kc >= n->mr);
 	if ((g->panel.kind != PANEL_QUANTS && !g->value.is_on) || g->lowp.is_on || choose_stored(g, n))
 		return true;
 	if (!fits && g->value.is_on)
 		return false;
-	if (!g->value.is_on && (n->order == NEST_SKINNY || g->rows_hi <= n->mr || !fits)) {
+	bool is_copied = s->b == B_FROM_automatic ? g->rows_hi > n->mr : s->b == B_FROM_copied;
+	if (!g->value.is_on && (n->order == NEST_SKINNY || !is_copied || !fits)) {
 		n->nr = mr_of_inline_tile(g, n->nr) < 2 ? 1 : n->nr;
 		int rows = mr_of_inline_tile(g, n->nr);
 		n->mr = rows < 1 ? 1 : rows < n->mr ? rows : n->mr;
@@ -211,6 +291,7 @@ static void choose_repack(const struct gemm *g, struct nest *n)
 	bool repacks_n_block = n->c.location != NEST_REGISTERS || per_block;
 	struct tile_unpacked_bytes unpacked;
 	if (n->order == NEST_SKINNY || !g->lowp.is_on || g->rows_hi < UNPACK_MIN_ROWS ||
+	    g->attrs->b == B_FROM_packed ||
 	    !tile_unpacked_bytes(g->target, g->panel.format, g->lowp.to, g->depth, &unpacked))
 		return;
 	if (per_block && KB_TILE_ROWS * MATMUL_PANEL / n->lanes > MATMUL_ACC_MAX)
@@ -340,17 +421,34 @@ struct nest_tile nest_tile(const struct gemm *g, const struct nest *n, const str
 
 /* ---- M blocks ---- */
 
-/* Rows of an M block: x takes three quarters of L2, N blocks of weights the rest. All rows, or full tiles. */
-static int64_t choose_m_block(const struct gemm *g, const struct nest *n)
+/* Rows of an M block, at most: those of the C buffer between K blocks, of x in scratch, and of a list. */
+static int64_t max_m_block(const struct gemm *g, const struct nest *n)
 {
-	bool is_amx = n->order == NEST_AMX;
-	int64_t depth = n->kc ? n->kc : g->depth > 0 ? g->depth : 1;
-	int64_t mr = max_mr(g, n), rows = target_gemm_mc(g->target, depth);
-	rows = is_amx ? n->c.rows : n->repack.to == REPACK_AMX ? n->x.rows : rows;
+	int64_t rows = INT32_MAX;
 	rows = n->kc && rows > n->c.rows ? n->c.rows : rows;
 	rows = g->makes_x && rows > n->x.rows ? n->x.rows : rows;
-	rows = n->lists_rows && rows > LIST_ROWS_MAX ? LIST_ROWS_MAX : rows;
+	return n->lists_rows && rows > LIST_ROWS_MAX ? LIST_ROWS_MAX : rows;
+}
+
+/* Rows of an M block: x takes three quarters of L2, N blocks of weights the rest; with AMX x is in scratch. All rows,
+ * or full tiles. */
+static int64_t choose_m_block(const struct gemm *g, struct nest *n)
+{
+	int64_t depth = n->kc ? n->kc : g->depth > 0 ? g->depth : 1, mc = g->attrs->mc;
+	int64_t mr = max_mr(g, n), most = max_m_block(g, n), rows = target_gemm_mc(g->target, depth);
+	rows = rows > most || n->order == NEST_AMX || n->repack.to == REPACK_AMX ? most : rows;
 	int64_t full = rows > mr ? rows / mr * mr : n->mr;
+	most = most > n->mr ? most : n->mr;
+	if (mc > most)
+		reject(n,
+		       "mc=%" PRId64 ": an M block has at most %" PRId64
+		       " rows, those of x (br), of C in scratch, or of a list",
+		       mc, most);
+	else if (mc % mr != 0 && mc != n->mr && mc < g->rows_hi)
+		reject(n, "mc=%" PRId64 ": an M block has all rows, or a multiple of %" PRId64 " (mr)", mc,
+		       mr);
+	if (mc > 0)
+		return mc;
 	return full < g->rows_hi && g->rows_hi <= rows ? g->rows_hi : full;
 }
 
@@ -362,7 +460,8 @@ static int64_t choose_m_block(const struct gemm *g, const struct nest *n)
 static int half_tile_mr(const struct gemm *g, const struct nest *n)
 {
 	int mr = n->mr;
-	bool is_divided = g->rows_hi > mr && mr >= 6 && mr % 2 == 0 && !target_prefers_small_code(g->target);
+	bool is_divided = g->rows_hi > mr && mr >= 6 && mr % 2 == 0 &&
+	                  !target_prefers_small_code(g->target) && g->attrs->tiles != TILES_full;
 	return is_divided ? (mr / 2 + 1) / 2 * 2 : 0;
 }
 
@@ -373,11 +472,13 @@ static int half_tile_mr(const struct gemm *g, const struct nest *n)
  * chains another one gains nothing. x86 takes spilled scales as memory operands; FMA by element (NEON) has none, so
  * all live registers must fit. A tile has complete panels only.
  */
-static int inline_panels(const struct gemm *g, int rows)
+static int inline_panels(const struct gemm *g, const struct nest *nest, int rows)
 {
 	const struct target *t = g->target;
 	int n = MATMUL_NC;
 	for (; n > 1; n /= 2) {
+		if (rows * n * (MATMUL_PANEL / nest->lanes) > MATMUL_ACC_MAX)
+			continue;
 		int vectors = n * panel_vectors(g),
 		    live = vectors * (LIVE_PER_VECTOR + g->panel.live_registers) + DEQUANT_REGISTERS;
 		bool may_spill = t->k_lanes == 1 || live <= g->caps.registers;
@@ -397,7 +498,7 @@ static int tile_panels(const struct gemm *g, const struct nest *n, int rows, boo
 	bool is_inline = dequantizes_inline(g, n);
 	int panels = is_low && (rows == 1 || !target_prefers_small_code(g->target)) ? MATMUL_NC : n->nr;
 	if (is_inline)
-		panels = is_low ? inline_panels(g, rows) : n->nr;
+		panels = is_low ? inline_panels(g, n, rows) : n->nr;
 	for (; panels > 1; panels /= 2) {
 		int b_registers = rows > 1 ? panels * vectors : 1;
 		bool fits = rows == n->mr || is_inline ||
@@ -430,6 +531,8 @@ static void list_row_tiles(const struct gemm *g, struct nest *n)
 		/* only calls of more rows than the main tile use it; smaller calls use half tiles, too */
 		bool needs_many = is_middle && !is_remainder && rows != n->half_mr;
 		int panels = tile_panels(g, n, rows, !is_main && !needs_many);
+		if (rows == 1 && !is_main && g->attrs->nr1 > 0)
+			panels = (int)(g->attrs->nr1 / MATMUL_PANEL);
 		/* tasks of many rows have full tiles only */
 		bool is_full = (needs_many || (is_small && n->unit % panels == 0)) && !g->value.has_n &&
 		               g->columns.n % ((int64_t)panels * MATMUL_PANEL) == 0 &&
@@ -469,17 +572,27 @@ static bool fit_l2_share(const struct gemm *g, int panels, int part)
 	return panels * g->panel.bytes <= g->target->l2_bytes / part;
 }
 
-/* True if there are few rows and the weights come from memory; but not if calls always have many rows, and panels are
- * short or need more than two passes: M blocks are faster. */
-static bool is_skinny(const struct gemm *g, const struct nest *n)
+/* True if skinny GEMM can compute the group: few rows, whose accumulators are few bytes, of a packed matrix. */
+static bool may_be_skinny(const struct gemm *g, const struct nest *n)
 {
 	int64_t width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
+	return !target_prefers_small_code(g->target) && !g->value.is_on && !uses_amx(g) &&
+	       !g->has_norm_after && (!g->makes_x || g->rows_hi <= n->x.rows) && !g->shares_rows &&
+	       g->rows_hi <= ROWS_MAX && g->rows_hi * width * 4 <= C_BUFFER_MAX && n->lanes <= g->caps.lanes;
+}
+
+/* The order of the loops. Panels outside of rows: if the weights come from memory; but not if calls always have many
+ * rows, and panels are short or need more than two passes, where M blocks are faster. */
+static enum nest_order choose_order(const struct gemm *g, const struct nest *n, bool is_expert)
+{
 	bool prefers_m_blocks = g->rows_lo > ALWAYS_MORE_MAX &&
 	                        (g->rows_hi > 2 * n->mr || fit_l2_share(g, n->nr, L2_SHARE_BLOCKS));
-	return !target_prefers_small_code(g->target) && !g->value.is_on && !uses_amx(g) &&
-	       !prefers_m_blocks && !g->has_norm_after && (!g->makes_x || g->rows_hi <= n->x.rows) &&
-	       !g->shares_rows && g->rows_hi <= ROWS_MAX && g->rows_hi * width * 4 <= C_BUFFER_MAX &&
-	       n->lanes == g->caps.lanes && g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
+	bool prefers_panels = !prefers_m_blocks && g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
+	if (uses_amx(g))
+		return NEST_AMX;
+	if (g->attrs->order != ORDER_automatic)
+		prefers_panels = g->attrs->order == ORDER_panels;
+	return prefers_panels && !is_expert && may_be_skinny(g, n) ? NEST_SKINNY : NEST_M_BLOCKS;
 }
 
 /* True if a k-row costs one multiply-add: the hardware prefetcher then keeps up with several panels. */
@@ -497,7 +610,7 @@ static int gemv_panels(const struct gemm *g, const struct nest *n)
 	if (is_load_bound(g, n))
 		return MATMUL_NC;
 	if (dequantizes_inline(g, n))
-		return inline_panels(g, 1);
+		return inline_panels(g, n, 1);
 	return g->lowp.is_on && !g->lowp.to.bf16 ? 1 : MATMUL_NC / 2;
 }
 
@@ -520,7 +633,10 @@ static void find_pass_mr(const struct gemm *g, struct nest_pass *p, int64_t rows
  */
 static void choose_passes(const struct gemm *g, struct nest *n)
 {
-	int gemv = gemv_panels(g, n), most = single_panel_mr(g);
+	const struct attrs_group *s = g->attrs;
+	int gemv = s->nr1 > 0 ? (int)(s->nr1 / MATMUL_PANEL) : gemv_panels(g, n);
+	int most = single_panel_mr(g), most_of_lanes = MATMUL_ACC_MAX / (MATMUL_PANEL / n->lanes);
+	most = most < most_of_lanes ? most : most_of_lanes;
 	bool uses_main_tile = g->rows_hi > most && n->mr * n->nr > most, is_inline = dequantizes_inline(g, n);
 	if (gemv > 1 && g->rows_lo < 2)
 		n->pass[n->n_passes++] =
@@ -531,20 +647,19 @@ static void choose_passes(const struct gemm *g, struct nest *n)
 		                           .panels = gemv,
 		                           .is_one = true,
 		                           .ahead = is_load_bound(g, n) ? 0 : PREFETCH_BYTES_GEMV};
-	if (n->n_passes > 0 && g->rows_hi <= 1)
-		return;
-	if (g->rows_hi <= most || (uses_main_tile && g->rows_lo <= most)) {
+	bool has_more = n->n_passes == 0 || g->rows_hi > 1;
+	if (has_more && (g->rows_hi <= most || (uses_main_tile && g->rows_lo <= most))) {
 		struct nest_pass p = {.rows_max = most, .mr = most, .is_one = true, .panels = 1};
 		int64_t high = g->rows_hi < most ? g->rows_hi : most, low = gemv > 1 ? 2 : 1;
 		low = g->rows_lo > low ? g->rows_lo : low;
 		p.high = (int)high;
 		p.low = (int)(low < high ? low : high);
-		p.panels = is_inline ? inline_panels(g, p.high) : 1;
+		p.panels = is_inline ? inline_panels(g, n, p.high) : 1;
 		p.ahead = p.high > 1 || has_dot_blocks(g) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
 		if (is_inline && p.low <= INLINE_LOW_MR && p.high > INLINE_LOW_MR) {
 			struct nest_pass few = p;
 			few.rows_max = few.high = INLINE_LOW_MR;
-			few.panels = inline_panels(g, INLINE_LOW_MR);
+			few.panels = inline_panels(g, n, INLINE_LOW_MR);
 			n->pass[n->n_passes++] = few;
 			p.low = INLINE_LOW_MR + 1;
 		}
@@ -561,6 +676,96 @@ static void choose_passes(const struct gemm *g, struct nest *n)
 		find_pass_mr(g, &p, uses_main_tile ? most + 1 : gemv > 1 ? 2 : 1);
 		n->pass[n->n_passes++] = p;
 	}
+	for (int i = 0; i < n->n_passes; i++) {
+		struct nest_pass *p = &n->pass[i];
+		p->ahead = s->prefetch == PREFETCH_none ? 0 : s->ahead > 0 ? s->ahead : p->ahead;
+		p->next_fits = p->next_fits || s->prefetch == PREFETCH_next;
+	}
+}
+
+/* ---- the attributes of the group ---- */
+
+#define AHEAD_MAX (1 << 20) /* bytes */
+
+/* Where B comes from, and C is, as the attributes b and c name it. */
+static enum ir_keyword_b_from b_of(const struct nest *n)
+{
+	static const enum ir_keyword_b_from of[] = {
+	        [NEST_PACKED] = B_FROM_packed, [NEST_COPIED] = B_FROM_copied, [NEST_STORED] = B_FROM_stored};
+	return n->repack.to != REPACK_NONE ? B_FROM_repacked : of[n->b.source];
+}
+
+static enum ir_keyword_c_in c_of(const struct nest *n)
+{
+	static const enum ir_keyword_c_in of[] = {
+	        [NEST_REGISTERS] = C_IN_registers, [NEST_STACK] = C_IN_stack, [NEST_SCRATCH] = C_IN_scratch};
+	return of[n->c.location];
+}
+
+/* Refuses what the chosen order does not have. */
+static void check_order(const struct gemm *g, struct nest *n)
+{
+	const struct attrs_group *s = g->attrs;
+	if (s->order == ORDER_panels && n->order != NEST_SKINNY)
+		reject(n,
+		       "order=panels: at most %d rows of packed weights (here %" PRId64
+		       "), all of them in br if they are made, %d bytes of accumulators; no AMX, experts, "
+		       "OpenCL or "
+		       "norm after the product",
+		       ROWS_MAX, g->rows_hi, C_BUFFER_MAX);
+	if (n->order == NEST_SKINNY && (s->mc > 0 || s->tiles != TILES_automatic))
+		reject(n, "%s: panels outside of rows have no M blocks", s->mc > 0 ? "mc" : "tiles");
+	if (n->order != NEST_SKINNY && s->ahead > 0)
+		reject(n, "ahead=%" PRId64 ": M blocks prefetch the next block (prefetch=next)", s->ahead);
+	if (s->ahead % CACHE_LINE != 0 || s->ahead > AHEAD_MAX ||
+	    (s->ahead > 0 && s->prefetch == PREFETCH_none))
+		reject(n,
+		       "ahead=%" PRId64 ": a distance is a multiple of %d bytes, at most %d, and not with "
+		       "prefetch=none",
+		       s->ahead, CACHE_LINE, AHEAD_MAX);
+	if (n->order == NEST_AMX &&
+	    (s->nr1 > 0 || s->prefetch != PREFETCH_automatic || s->tiles != TILES_automatic))
+		reject(n, "nr1, prefetch, tiles: AMX multiplies tiles of %d rows, and prefetches by itself",
+		       KB_TILE_ROWS);
+}
+
+/* Refuses a decision that a condition has overruled. */
+static void check_attributes(const struct gemm *g, struct nest *n)
+{
+	static const char *const b_condition[] = {
+	        [B_FROM_packed] = "a value is copied, or read where it is stored",
+	        [B_FROM_copied] =
+	                "of values, and of quantized weights with x of f32 in M blocks, if scratch holds an "
+	                "N block of K elements, or of kc beside C for mr rows",
+	        [B_FROM_stored] = "of values, of at most mr rows, whose columns are neighbours in memory",
+	        [B_FROM_repacked] =
+	                "of integers that the target multiplies in another layout, in M blocks of at least "
+	                "16 rows, if scratch holds them"};
+	static const char *const c_condition[] = {
+	        [C_IN_registers] = "K is blocked (AMX), or the epilogue reads N blocks",
+	        [C_IN_stack] = "K is blocked (AMX)",
+	        [C_IN_scratch] = "K is blocked in M blocks of f32 (quantized weights and values: copied), no "
+	                         "experts, by "
+	                         "kc less than K, if scratch holds C for mr rows"};
+	const struct attrs_group *s = g->attrs;
+	check_order(g, n);
+	if (s->b != B_FROM_automatic && s->b != (int)b_of(n))
+		reject(n, "b=%s: %s; K=%" PRId64 " mr=%d scratch=%" PRId64, ir_keyword(KEYWORDS_B_FROM, s->b),
+		       b_condition[s->b], g->depth, n->mr, s->scratch);
+	if (s->c != C_IN_automatic && s->c != (int)c_of(n))
+		reject(n, "c=%s: %s; K=%" PRId64 " kc=%" PRId64 " mr=%d scratch=%" PRId64,
+		       ir_keyword(KEYWORDS_C_IN, s->c), c_condition[s->c], g->depth, s->kc, n->mr,
+		       s->scratch);
+	if (n->c.location == NEST_STACK && ir_group_has_nest(s) && n->c.rows * n->c.width * 4 > C_BUFFER_MAX)
+		reject(n,
+		       "%s: accumulators of %" PRId64 " rows and %" PRId64
+		       " columns, more than %d bytes on the stack",
+		       s->nc > 0 ? "nc" : "c", n->c.rows, n->c.width, C_BUFFER_MAX);
+	if (s->prefetch == PREFETCH_next && n->order == NEST_M_BLOCKS && !n->prefetches_next)
+		reject(n, "prefetch=next: a copy of B is in the cache, and OpenCL has no prefetch");
+	if (s->tiles == TILES_balanced && n->half_mr == 0)
+		reject(n, "tiles=balanced: of more rows than mr=%d, which is even, and at least 6; no OpenCL",
+		       n->mr);
 }
 
 /* ---- the nest ---- */
@@ -568,12 +773,12 @@ static void choose_passes(const struct gemm *g, struct nest *n)
 bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
 {
 	*n = (struct nest){.order = NEST_M_BLOCKS};
-	if (!choose_tile(g, n) || !choose_x_buffer(g, n))
+	if (!choose_tile(g, n) || !choose_n_block(g, n) || !check_single_row(g, n) || !choose_x_buffer(g, n))
 		return false;
 	if (expert_rows > 0)
 		choose_expert_block(g, n, expert_rows);
 	choose_dot(g, n);
-	n->order = uses_amx(g) ? NEST_AMX : expert_rows == 0 && is_skinny(g, n) ? NEST_SKINNY : NEST_M_BLOCKS;
+	n->order = choose_order(g, n, expert_rows > 0);
 	n->lists_rows = g->may_list_rows && n->order != NEST_SKINNY;
 	choose_c_buffer(g, n, expert_rows > 0);
 	if (!choose_b_buffer(g, n))
@@ -587,13 +792,37 @@ bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
 		g->rows_hi = n->c.rows;
 	n->m_block = choose_m_block(g, n);
 	/* OpenCL has no prefetch that all devices implement; a B buffer is in the cache anyway. */
-	n->prefetches_next =
-	        g->rows_hi > n->mr && n->b.source == NEST_PACKED && !target_prefers_small_code(g->target);
+	bool may_prefetch = n->b.source == NEST_PACKED && !target_prefers_small_code(g->target);
+	bool requires_prefetch = g->attrs->prefetch == PREFETCH_automatic
+	                                 ? g->rows_hi > n->mr
+	                                 : g->attrs->prefetch == PREFETCH_next;
+	n->prefetches_next = may_prefetch && requires_prefetch;
 	if (n->order == NEST_SKINNY)
 		choose_passes(g, n);
 	else
 		list_row_tiles(g, n);
-	return true;
+	check_attributes(g, n);
+	return !n->rejection[0];
+}
+
+struct attrs_group nest_attrs(const struct gemm *g, const struct nest *n)
+{
+	struct attrs_group a = *g->attrs;
+	const struct nest_rows *last = &n->row_tile[n->n_row_tiles - (n->n_row_tiles > 0)];
+	a.nc = (int64_t)g->columns.nc * MATMUL_PANEL;
+	a.b = (int)b_of(n);
+	a.c = (int)c_of(n);
+	a.order = n->order == NEST_SKINNY ? ORDER_panels : ORDER_blocks;
+	if (n->order == NEST_SKINNY)
+		return a;
+	a.mc = n->m_block;
+	if (n->order == NEST_AMX)
+		return a;
+	a.kc = n->kc > 0 ? n->kc : a.kc;
+	a.nr1 = last->rows == 1 && n->mr > 1 ? (int64_t)last->panels * MATMUL_PANEL : 0;
+	a.prefetch = n->prefetches_next ? PREFETCH_next : PREFETCH_none;
+	a.tiles = n->half_mr > 0 ? TILES_balanced : TILES_full;
+	return a;
 }
 
 /* ---- in words ---- */
@@ -605,6 +834,33 @@ static void print_dot(const struct gemm *g, const struct nest *n, struct buf *ou
 		buf_printf(out, ", %s%s", kb_dot_name(n->dot.word), n->dot.is_emulated ? " (emulated)" : "");
 	if (n->dot.square_rows > 0)
 		buf_printf(out, ", %s from %d rows on", kb_dot_name(n->dot.square), n->dot.square_rows);
+}
+
+/* Accumulators beyond the registers, which are legal, and slow. */
+static void print_spills(const struct gemm *g, const struct nest *n, struct buf *out)
+{
+	int accumulators = n->mr * n->nr * (MATMUL_PANEL / n->lanes);
+	if (n->order != NEST_AMX && n->lanes <= g->caps.lanes && accumulators > g->caps.registers)
+		buf_printf(out, "; %d accumulators of a tile exceed %d registers", accumulators,
+		           g->caps.registers);
+}
+
+static void print_attributes(const struct gemm *g, const struct nest *n, struct buf *out)
+{
+	const struct attrs_group a = nest_attrs(g, n);
+	buf_str(out, "; {");
+	if (a.mc > 0)
+		buf_printf(out, "mc=%" PRId64 " ", a.mc);
+	buf_printf(out, "nc=%" PRId64, a.nc);
+	if (a.nr1 > 0)
+		buf_printf(out, " nr1=%" PRId64, a.nr1);
+	buf_printf(out, " order=%s b=%s c=%s", ir_keyword(KEYWORDS_ORDER, a.order),
+	           ir_keyword(KEYWORDS_B_FROM, a.b), ir_keyword(KEYWORDS_C_IN, a.c));
+	if (a.prefetch != PREFETCH_automatic)
+		buf_printf(out, " prefetch=%s", ir_keyword(KEYWORDS_PREFETCH, a.prefetch));
+	if (a.tiles != TILES_automatic)
+		buf_printf(out, " tiles=%s", ir_keyword(KEYWORDS_TILES, a.tiles));
+	buf_char(out, '}');
 }
 
 void nest_print(const struct gemm *g, const struct nest *n, struct buf *out)
@@ -644,4 +900,6 @@ void nest_print(const struct gemm *g, const struct nest *n, struct buf *out)
 		buf_printf(out, "; x in scratch, %" PRId64 " rows", n->x.rows);
 	buf_printf(out, "; C in %s", locations[n->c.location]);
 	buf_str(out, n->lists_rows ? "; real rows are listed" : "");
+	print_spills(g, n, out);
+	print_attributes(g, n, out);
 }

@@ -29,11 +29,12 @@
 
 /* Columns of the result. */
 struct matmul_columns {
-	int64_t n;      /* N, of one projection */
-	int64_t panels; /* ceil(n / 16): the last panel may be partial */
-	int64_t unit;   /* panels that stay in one task, so that it has whole heads */
-	int nc;         /* panels of an N block, a multiple of unit */
-	int mats;       /* 2: gate and up, whose panels [panels, 2 panels) belong to up; else 1 */
+	int64_t n;        /* N, of one projection */
+	int64_t panels;   /* ceil(n / 16): the last panel may be partial */
+	int64_t unit;     /* panels that stay in one task, so that it has whole heads */
+	int nc;           /* panels of an N block, a multiple of unit */
+	int mats;         /* 2: gate and up, whose panels [panels, 2 panels) belong to up; else 1 */
+	bool is_nc_fixed; /* an N block is a block of a block op */
 };
 
 /* Reduced precision: x is quantized to int8 or rounded to bf16 (op quantize_rows) before the product. */
@@ -46,8 +47,9 @@ struct matmul_lowp {
 /* The GEMM that a nest is chosen for: its shape, its operands, and the parts of its group that decide on a nest. */
 struct gemm {
 	const struct target *target;
-	struct kb_caps caps;             /* of the target */
-	const struct attrs_group *attrs; /* tile, blocks and scratch: attributes of the group */
+	struct kb_caps caps; /* of the target */
+	const struct attrs_group
+	        *attrs;           /* of the group: tile, blocks and scratch; decisions on the nest, if any */
 	int64_t rows_lo, rows_hi; /* bounds of M; of experts, when their nest is chosen, of an M block */
 	int64_t depth;            /* K, or its bound (value.has_depth) */
 	struct panel panel;       /* layout of B */
@@ -161,6 +163,7 @@ struct nest {
 	} dot;
 	bool lists_rows;      /* M blocks are lists of the real rows of a padded batch */
 	bool prefetches_next; /* row tiles prefetch the next block of B, each its share */
+	char rejection[256];  /* which attribute of the group cannot be met, and its bound; "": none */
 };
 
 /* The K loop of a register tile. */
@@ -189,11 +192,16 @@ struct nest_tile {
 /* Rows of the main register tile: the attribute of the group, else the target's model for weights stored as that. */
 int64_t nest_mr(const struct target *t, const struct attrs_group *s, enum ir_dtype stored);
 /*
- * Chooses the nest of g. expert_rows: 0, or the most rows of an M block of those that select an expert; the row bounds
- * of g become those of the M block. False: sizes in the attributes exceed limits, or scratch is too small.
+ * Chooses the nest of g: what attributes of its group say, and the rest by the model of the target. expert_rows: 0, or
+ * the most rows of an M block of those that select an expert; the row bounds of g become those of the M block. nc of
+ * its columns becomes that of the attributes. False: n->rejection says which attribute cannot be met; if none does, the
+ * group has too little scratch for the rows or panels that are made there.
  */
 bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n);
-/* Appends the nest in words, of one line: the loops from the outermost, then where B, x and C are. */
+/* The attributes of g with the decisions of n: nest_choose takes them, and makes n of them. */
+struct attrs_group nest_attrs(const struct gemm *g, const struct nest *n);
+/* Appends the nest in words, of one line: the loops from the outermost, then where B, x and C are, then the attributes
+ * that decide so. */
 void nest_print(const struct gemm *g, const struct nest *n, struct buf *out);
 /* The K loop of a tile of `rows` rows and `vectors` vectors of columns, whose k-rows are stored as `b`. */
 struct nest_tile nest_tile(const struct gemm *g, const struct nest *n, const struct panel *b,

@@ -250,6 +250,13 @@ static inline const struct ir_op *ir_group_root(const struct ir_op *group)
 	const struct attrs_group *a = group->attrs;
 	return a->root >= 0 && (size_t)a->root < group->region->n_ops ? group->region->ops[a->root] : NULL;
 }
+/* True if the text decides on the loop nest of a linear, by an attribute that no pass sets. */
+static inline bool ir_group_has_nest(const struct attrs_group *a)
+{
+	return a->mc != 0 || a->nc != 0 || a->nr1 != 0 || a->ahead != 0 || a->order != ORDER_automatic ||
+	       a->b != B_FROM_automatic || a->c != C_IN_automatic || a->prefetch != PREFETCH_automatic ||
+	       a->tiles != TILES_automatic;
+}
 static inline bool ir_is_tensor(const struct ir_func *f, struct ir_value v)
 {
 	return ir_type_of(f, v)->kind == IR_TENSOR;

@@ -670,16 +670,25 @@ static void verify_pad(struct verifier *v, const struct ir_op *op, const struct 
 #define GROUP_SIZE_MAX ((int64_t)1 << 32)
 #define SPLIT_MAX      4096
 
-static void verify_sizes(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
+/* Only a linear has a loop nest to decide on. What else bounds the sizes, target and format, is checked when the nest
+ * is chosen (backends/kernels/nest.h). */
+static void verify_schedule(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
 {
-	const int64_t sizes[] = {a->mr, a->nr, a->kc, a->br, a->bc, a->lanes, a->scratch, a->split};
-	for (size_t i = 0; i < TFMC_COUNT(sizes); i++)
-		if (sizes[i] < 0 || sizes[i] > GROUP_SIZE_MAX)
-			verify_fail(v, op->loc, "a size of a group is %lld: it may be 0 to 2^32",
-			            (long long)sizes[i]);
+	for (const struct ir_attr_desc *d = ir_op_desc(OP_group)->attrs; d->name != NULL; d++) {
+		int64_t size =
+		        d->kind == ATTR_INT ? *(const int64_t *)((const char *)op->attrs + d->offset) : 0;
+		if (size < 0 || size > GROUP_SIZE_MAX)
+			verify_fail(v, op->loc, "%s=%lld of a group: it may be 0 to 2^32", d->name,
+			            (long long)size);
+	}
 	if (a->split > SPLIT_MAX)
 		verify_fail(v, op->loc, "split=%lld of a group: it may be up to %d", (long long)a->split,
 		            SPLIT_MAX);
+	if (a->kind != GROUP_linear && ir_group_has_nest(a))
+		verify_fail(v, op->loc,
+		            "a loop nest (mc, nc, nr1, ahead, order, b, c, prefetch, tiles) in a group %s: "
+		            "only a group linear has one",
+		            ir_keyword(KEYWORDS_GROUP, a->kind));
 }
 
 static bool is_softmax(enum ir_opcode code)
@@ -716,7 +725,7 @@ static void verify_group(struct verifier *v, const struct ir_op *op)
 			            ir_op_desc(r->ops[i]->code)->name);
 	verify_offsets(v, op, a);
 	verify_pad(v, op, a);
-	verify_sizes(v, op, a);
+	verify_schedule(v, op, a);
 	if (a->root < 0 || (size_t)a->root + 1 >= r->n_ops)
 		return;
 	verify_roots(v, op, r->ops[a->root]);

@@ -119,7 +119,8 @@ static void emit_group(struct linear_case *c, const struct kernel_job *job)
 	if (g.root->code == OP_expert_linear)
 		ck_assert(kernel_expert_linear(&g));
 	else
-		ck_assert(job->items > 1 ? kernel_workgroup_linear(&g) : kernel_linear(&g));
+		ck_assert_msg(job->items > 1 ? kernel_workgroup_linear(&g) : kernel_linear(&g), "%s",
+		              c->tir.log.data);
 	ck_assert_msg(eval_status(&e) == TFMC_OK, "%s", c->tir.log.data);
 }
 

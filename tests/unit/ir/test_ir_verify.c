@@ -82,7 +82,7 @@ static const struct rule rules[] = {
          "  } : f32[B]\n"
          "  return %y\n"
          "}\n",
-         "a size of a group is -8: it may be 0 to 2^32"},
+         "lanes=-8 of a group: it may be 0 to 2^32"},
         {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
          "  %y = group loops {scratch=4294967297} {\n"
          "    root %a = relu %x : f32[B]\n"
@@ -90,7 +90,7 @@ static const struct rule rules[] = {
          "  } : f32[B]\n"
          "  return %y\n"
          "}\n",
-         "a size of a group is 4294967297: it may be 0 to 2^32"},
+         "scratch=4294967297 of a group: it may be 0 to 2^32"},
         {"module \"m\" stage=groups\n" DIMS "func @f(%x: f32[B]) -> (f32[B]) {\n"
          "  %y = group loops {split=5000} {\n"
          "    root %a = relu %x : f32[B]\n"

@@ -116,6 +116,54 @@ START_TEST(test_schedules)
 }
 END_TEST
 
+/* Loop nests by hand. */
+START_TEST(test_nests)
+{
+	static const char *const attrs[] = {
+	        "{mr=4 nr=16 mc=12 nc=16 nr1=64 tiles=full}",
+	        "{mr=6 nr=16 mc=6 nc=96 nr1=32 order=blocks prefetch=none tiles=balanced}",
+	        "{mr=2 nr=32 nc=32 c=stack prefetch=next}",
+	        "{mr=4 nr=16 kc=6 scratch=16384 mc=8 nc=48 c=scratch prefetch=next}",
+	        "{mr=4 nr=32 kc=6 scratch=16384 nc=96 nr1=16 b=packed c=registers}"};
+	for (size_t i = 0; i < TFMC_COUNT(attrs); i++)
+		check_product(19, 85, attrs[i], targets[_i]);
+}
+END_TEST
+
+/* The same of at most 32 rows, where panels may be outside of rows. */
+START_TEST(test_nests_of_few_rows)
+{
+	static const char *const attrs[] = {"{order=panels nr1=16 ahead=64}",
+	                                    "{order=panels nr1=64 prefetch=none}",
+	                                    "{mr=4 nr=32 nc=48 order=panels nr1=32 c=stack prefetch=next}",
+	                                    "{mr=12 nr=16 lanes=4 nc=16 order=panels c=registers ahead=4096}",
+	                                    "{mr=2 nr=16 lanes=1 order=panels prefetch=none}",
+	                                    "{order=blocks prefetch=next mc=32}"};
+	static const int64_t rows[] = {1, 2, 3, 5, 8, 9, 16, 23, 31, 32};
+	for (size_t i = 0; i < TFMC_COUNT(attrs); i++) {
+		struct linear_case c;
+		struct linear_call call;
+		char text[512];
+		(void)snprintf(text, sizeof(text),
+		               "module \"m\" stage=groups dim B in [1,1] dim S in [1,32] func @f(%%x: "
+		               "f32[B,S,41], %%w: "
+		               "f32[85,41], %%b: f32[85]) -> (y: f32[B,S,85]) { %%y = group linear %s { root "
+		               "%%h = linear "
+		               "%%x, %%w, %%b : f32[B,S,85] yield %%h } : f32[B,S,85] return %%y }",
+		               attrs[i]);
+		linear_case_init(&c, text, targets[_i]);
+		for (size_t r = 0; r < TFMC_COUNT(rows); r++) {
+			linear_call_init(&c, &call, 1, rows[r]);
+			linear_run(&c, &call, 2);
+			linear_expect(&c, &call);
+			linear_run_checked(&c, &call, 1);
+			linear_expect(&c, &call);
+		}
+		linear_case_destroy(&c);
+	}
+}
+END_TEST
+
 /* Whatever the height of the main tile, columns of whole tiles are divided among workers panel by panel where rows are
  * few. */
 START_TEST(test_heights)
@@ -654,6 +702,8 @@ Suite *suite_kernel_linear(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, test_products, 0, n);
 	tcase_add_loop_test(t, test_schedules, 0, n);
+	tcase_add_loop_test(t, test_nests, 0, n);
+	tcase_add_loop_test(t, test_nests_of_few_rows, 0, n);
 	tcase_add_test(t, test_heights);
 	tcase_add_loop_test(t, test_norms, 0, 2 * n);
 	tcase_add_loop_test(t, test_fixed_rows, 0, n);

@@ -152,6 +152,7 @@ struct way {
 	const char *text, *target;
 	enum ir_format format;
 	bool is_streamed;
+	const char *wide_text; /* for their numbers as f32; NULL: text */
 };
 
 static void check_codes(const struct way *w)
@@ -161,7 +162,7 @@ static void check_codes(const struct way *w)
 	struct linear_call call, expected;
 	bool exact = is_exact(w->format, w->target);
 	struct linear_weights weights = {.format = w->format, .is_wide = true, .is_streamed = w->is_streamed};
-	linear_case_init_kept(&wide, w->text, w->target, &weights);
+	linear_case_init_kept(&wide, w->wide_text ? w->wide_text : w->text, w->target, &weights);
 	weights.is_wide = false;
 	linear_case_init_kept(&codes, w->text, w->target, &weights);
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
@@ -196,8 +197,32 @@ START_TEST(test_codes)
 		buf_init(&text);
 		format_product(&text, depths[at % TFMC_COUNT(depths)], widths[at % TFMC_COUNT(widths)], "",
 		               "");
-		check_codes(&(struct way){text.data, targets[_i % N_TARGETS], f, i % 2 == 1});
+		check_codes(&(struct way){text.data, targets[_i % N_TARGETS], f, i % 2 == 1, NULL});
 		buf_destroy(&text);
+	}
+}
+END_TEST
+
+/* Loop nests by hand: dequantized in registers or copied, of all of K and of K blocks. */
+START_TEST(test_nests)
+{
+	static const char *const attrs[] = {
+	        "{mr=4 nr=32 scratch=65536 nc=32 b=packed nr1=32 tiles=full}",
+	        "{mr=4 nr=16 scratch=65536 nc=16 b=copied c=stack}",
+	        "{mr=4 nr=32 kc=128 scratch=131072 nc=96 b=copied c=scratch mc=20}",
+	        "{mr=6 nr=16 kc=64 scratch=131072 b=copied c=registers tiles=balanced}"};
+	static const enum ir_format formats[] = {FORMAT_Q4, FORMAT_Q8_ROW, FORMAT_Q6_K, FORMAT_IQ4_NL};
+	const char *target = targets[_i % N_TARGETS];
+	for (size_t i = (size_t)_i % 2; i < TFMC_COUNT(attrs); i += 2) {
+		enum ir_format f = formats[(i + (size_t)_i) % TFMC_COUNT(formats)];
+		struct buf text, wide;
+		buf_init(&text);
+		buf_init(&wide);
+		format_product(&text, 167, 85, attrs[i], "");
+		format_product(&wide, 167, 85, "", "");
+		check_codes(&(struct way){text.data, target, f, false, wide.data});
+		buf_destroy(&text);
+		buf_destroy(&wide);
 	}
 }
 END_TEST
@@ -219,7 +244,7 @@ START_TEST(test_copies)
 		const char *norm = n < 3 ? "" : "pre %n = layer_norm %x : f32[B,S,167]";
 		buf_init(&text);
 		format_product(&text, n < 3 ? 160 + (int64_t)i * 7 : 167, 85, attrs[n], norm);
-		check_codes(&(struct way){text.data, target, f, false});
+		check_codes(&(struct way){text.data, target, f, false, NULL});
 		buf_destroy(&text);
 	}
 }
@@ -260,6 +285,10 @@ Suite *suite_kernel_narrow(void)
 	effort_add_loop(t, test_codes, N_TARGETS * IR_N_FORMATS, 7);
 	effort_add_loop(t, test_copies, N_TARGETS * 5, 7);
 	tcase_add_loop_test(t, test_code_groups, 0, IR_N_FORMATS);
+	suite_add_tcase(s, t);
+	t = tcase_create("nests");
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, test_nests, 0, N_TARGETS);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The chooser of loop nests, on random GEMMs of all formats for all targets: the nest covers every number of rows that
- * a call can have, and stays within the limits of register tiles, the columns and the scratch of the group.
+ * a call can have, and stays within the limits of register tiles, the columns and the scratch of the group. Attributes
+ * of the group are met or rejected; those of a chosen nest make it again.
  */
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/kernels/nest.h"
 #include "tests/support/random/rng.h"
@@ -44,12 +46,45 @@ static struct gemm random_gemm(struct rng *s, const struct target *t, enum ir_fo
 	g.may_list_rows = !g.value.is_on && rng_next(s) % 4 == 0;
 	g.weight_bytes = any_size(s, 34);
 	/* scratch of full cache lines: the chooser rounds up to them between two copies */
+	g.columns.unit = rng_next(s) % 4 ? 1 : rng_between(s, 1, 6);
+	g.columns.nc = (int)(ceil_div(MATMUL_NC, g.columns.unit) * g.columns.unit);
+	g.columns.mats = rng_next(s) % 4 ? 1 : 2;
 	*a = (struct attrs_group){.br = any_size(s, 9),
 	                          .kc = rng_next(s) % 2 ? target_gemm_kc(t) : 0,
 	                          .scratch = 64 * any_size(s, 16)};
 	if (rng_next(s) % 8 == 0) /* vectors shorter than the target's */
 		a->mr = 2, a->nr = MATMUL_PANEL, a->lanes = (int64_t)1 << rng_between(s, 0, 4);
 	return g;
+}
+
+/* Sets some attributes, mostly to what a kernel may have. */
+static void randomize_attrs(struct rng *s, struct attrs_group *a)
+{
+	int64_t mr = rng_between(s, 1, 16);
+	if (rng_next(s) % 4 == 0)
+		a->lanes = (int64_t)1 << rng_between(s, 0, 4);
+	if (rng_next(s) % 4 == 0)
+		a->nr = rng_next(s) % 8 ? 16 * rng_between(s, 1, 4) : any_size(s, 8);
+	if (rng_next(s) % 3 == 0)
+		a->mr = mr;
+	if (rng_next(s) % 3 == 0)
+		a->mc = rng_next(s) % 8 ? mr * any_size(s, 6) : any_size(s, 62);
+	if (rng_next(s) % 3 == 0)
+		a->nc = rng_next(s) % 8 ? 16 * any_size(s, 6) : any_size(s, 62);
+	if (rng_next(s) % 3 == 0)
+		a->nr1 = rng_next(s) % 8 ? 16 * rng_between(s, 1, 4) : any_size(s, 62);
+	if (rng_next(s) % 4 == 0)
+		a->ahead = rng_next(s) % 8 ? 64 * any_size(s, 8) : any_size(s, 62);
+	if (rng_next(s) % 3 == 0)
+		a->order = (int)rng_between(s, 0, ORDER_panels);
+	if (rng_next(s) % 4 == 0)
+		a->b = (int)rng_between(s, 0, B_FROM_repacked);
+	if (rng_next(s) % 4 == 0)
+		a->c = (int)rng_between(s, 0, C_IN_scratch);
+	if (rng_next(s) % 4 == 0)
+		a->prefetch = (int)rng_between(s, 0, PREFETCH_next);
+	if (rng_next(s) % 4 == 0)
+		a->tiles = (int)rng_between(s, 0, TILES_balanced);
 }
 
 /* Row tiles are in order, fit, and those from the highest down divide any number of rows that a call can have. */
@@ -126,6 +161,24 @@ static void check_k_loop(const struct gemm *g, const struct nest *n, int rows, i
 	ck_assert_int_eq(left, 0);
 }
 
+static void check_nest(const struct gemm *g, const struct nest *n)
+{
+	ck_assert_int_le(n->mr * n->nr * (MATMUL_PANEL / n->lanes), MATMUL_ACC_MAX);
+	ck_assert_int_le(scratch_bytes(g, n), g->attrs->scratch);
+	ck_assert(n->unit % g->columns.unit == 0 && n->unit % n->nr == 0);
+	ck_assert(g->columns.nc % g->columns.unit == 0);
+	if (n->order == NEST_SKINNY) {
+		check_passes(g, n);
+	} else if (n->order == NEST_M_BLOCKS) {
+		ck_assert_int_ge(n->m_block, 1);
+		ck_assert(!n->kc || n->m_block <= n->c.rows);
+		ck_assert(!g->makes_x || n->m_block <= n->x.rows || g->rows_hi <= n->x.rows);
+		check_row_tiles(g, n);
+		for (int r = 0; r < n->n_row_tiles; r++)
+			check_k_loop(g, n, n->row_tile[r].rows, n->row_tile[r].panels);
+	}
+}
+
 START_TEST(covers_and_fits)
 {
 	const struct target *t = target_level_at((size_t)_i);
@@ -135,24 +188,91 @@ START_TEST(covers_and_fits)
 		struct attrs_group a;
 		struct gemm g = random_gemm(&s, t, (enum ir_format)(rng_next(&s) % IR_N_FORMATS), &a);
 		struct nest n;
-		if (!nest_choose(&g, 0, &n))
-			continue; /* scratch is too small */
+		if (!nest_choose(&g, 0, &n)) {
+			/* scratch is too small */
+			ck_assert(n.rejection[0] == '\0' || strncmp(n.rejection, "br=", 3) == 0);
+			continue;
+		}
 		chosen++;
 		skinny += n.order == NEST_SKINNY;
-		ck_assert_int_le(n.mr * n.nr * (MATMUL_PANEL / n.lanes), MATMUL_ACC_MAX);
-		ck_assert_int_le(scratch_bytes(&g, &n), a.scratch);
-		ck_assert(n.unit % g.columns.unit == 0 && n.unit % n.nr == 0);
-		if (n.order == NEST_SKINNY) {
-			check_passes(&g, &n);
-		} else if (n.order == NEST_M_BLOCKS) {
-			ck_assert_int_ge(n.m_block, 1);
-			check_row_tiles(&g, &n);
-			for (int r = 0; r < n.n_row_tiles; r++)
-				check_k_loop(&g, &n, n.row_tile[r].rows, n.row_tile[r].panels);
-		}
+		check_nest(&g, &n);
 	}
 	ck_assert(!t || chosen > CASES / 8);
 	ck_assert(!t || t->arch == ARCH_OPENCL || skinny > 0);
+}
+END_TEST
+
+/* The nest has the values of the attributes. */
+static void check_met(const struct attrs_group *a, const struct gemm *g, const struct nest *n)
+{
+	const struct attrs_group of = nest_attrs(g, n);
+	ck_assert(a->nc == 0 || of.nc == a->nc);
+	ck_assert(a->mc == 0 || of.mc == a->mc);
+	ck_assert(a->lanes == 0 || n->lanes == a->lanes);
+	ck_assert(a->mr == 0 || n->mr <= a->mr);
+	ck_assert(a->order == ORDER_automatic || of.order == a->order);
+	ck_assert(a->b == B_FROM_automatic || of.b == a->b);
+	ck_assert(a->c == C_IN_automatic || of.c == a->c);
+	ck_assert(a->tiles == TILES_automatic || of.tiles == a->tiles);
+	if (n->order == NEST_M_BLOCKS)
+		ck_assert(a->prefetch == PREFETCH_automatic || of.prefetch == a->prefetch);
+	for (int i = 0; i < n->n_passes; i++) {
+		ck_assert(a->ahead == 0 || n->pass[i].ahead == a->ahead);
+		ck_assert(a->prefetch != PREFETCH_none || n->pass[i].ahead == 0);
+	}
+}
+
+START_TEST(meets_or_refuses_attributes)
+{
+	const struct target *t = target_level_at((size_t)_i);
+	struct rng s = rng_seed((uint64_t)_i);
+	int met = 0, refused = 0;
+	for (int i = 0; t && i < CASES; i++) {
+		struct attrs_group a;
+		struct gemm g = random_gemm(&s, t, (enum ir_format)(rng_next(&s) % IR_N_FORMATS), &a);
+		struct nest n;
+		randomize_attrs(&s, &a);
+		if (nest_choose(&g, 0, &n)) {
+			met++;
+			check_nest(&g, &n);
+			check_met(&a, &g, &n);
+		}
+		refused += n.rejection[0] != '\0';
+	}
+	ck_assert(!t || (met > CASES / 40 && refused > CASES / 40));
+}
+END_TEST
+
+static void print(const struct gemm *g, const struct nest *n, struct buf *out)
+{
+	buf_init(out);
+	nest_print(g, n, out);
+	ck_assert(!buf_failed(out));
+}
+
+START_TEST(attributes_make_the_nest_again)
+{
+	const struct target *t = target_level_at((size_t)_i);
+	struct rng s = rng_seed((uint64_t)_i);
+	for (int i = 0; t && i < CASES; i++) {
+		struct attrs_group a, of;
+		struct gemm g = random_gemm(&s, t, (enum ir_format)(rng_next(&s) % IR_N_FORMATS), &a);
+		struct gemm again = g;
+		struct nest n, m;
+		struct buf first, second;
+		if (rng_next(&s) % 2)
+			randomize_attrs(&s, &a);
+		if (!nest_choose(&g, 0, &n))
+			continue;
+		of = nest_attrs(&g, &n);
+		again.attrs = &of;
+		print(&g, &n, &first);
+		ck_assert_msg(nest_choose(&again, 0, &m), "%s\n%s", first.data, m.rejection);
+		print(&again, &m, &second);
+		ck_assert_str_eq(first.data, second.data);
+		buf_destroy(&first);
+		buf_destroy(&second);
+	}
 }
 END_TEST
 
@@ -164,6 +284,8 @@ Suite *suite_nest(void)
 	while (target_level_at((size_t)n))
 		n++;
 	tcase_add_loop_test(c, covers_and_fits, 0, n);
+	tcase_add_loop_test(c, meets_or_refuses_attributes, 0, n);
+	tcase_add_loop_test(c, attributes_make_the_nest_again, 0, n);
 	suite_add_tcase(s, c);
 	return s;
 }
