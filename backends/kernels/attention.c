@@ -16,6 +16,8 @@
  * known in the call only is a kb_val; is_split with id 0: blocks are never divided. Later rows see later keys, so the
  * first and the last row of a task bound its keys.
  */
+#include <inttypes.h>
+
 #include "backends/kernels/attention.h"
 #include "backends/kernels/attention_internal.h"
 #include "backends/kernels/batch_rows.h"
@@ -806,15 +808,20 @@ static struct attention_shape shape_of(const struct attention *a)
 	return s;
 }
 
-/* Chooses the nest and binds its buffers in scratch. An attribute out of range is an internal error: passes before
- * chose it. */
+/* Chooses the nest and binds its buffers in scratch. */
 static enum tfmc_status choose_nest(struct attention *a)
 {
 	TFMC_TRY(find_head_size(a, &a->q.size[ATTENTION_ELEMENT], &a->size));
 	TFMC_TRY(find_head_size(a, &a->value.size[ATTENTION_ELEMENT], &a->value_size));
 	const struct attention_shape shape = shape_of(a);
-	if (!attention_nest_choose(&shape, &a->nest))
-		return internal(a, "the group's attributes exceed limits, or its scratch is too small");
+	if (!attention_nest_choose(&shape, &a->nest)) {
+		diag_error(
+		        a->job->cx, a->job->group->loc.at, DIAG_SCHEDULE,
+		        "br, bc, lanes, split or scratch of this attention exceed what its rows of %" PRId64
+		        " and %" PRId64 " elements and the target permit",
+		        a->size, a->value_size);
+		return TFMC_INVALID;
+	}
 	if (!shape.shares_rows && !a->job->is_combine) { /* that of work-groups is their tile */
 		struct buf text;
 		buf_init(&text);

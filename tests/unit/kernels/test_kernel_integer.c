@@ -42,7 +42,8 @@ struct reference {
 	bool matrix; /* by matrix tiles */
 	bool odd;    /* bf16 with sums rounded to odd (kb_ops.def) */
 	bool experts;
-	bool parts; /* x is a concat, whose rows the kernel makes before it rounds them */
+	bool parts;       /* x is a concat, whose rows the kernel makes before it rounds them */
+	const char *nest; /* attributes of the group, by hand; NULL: none */
 };
 
 static struct activation_quant rounding_of(const struct reference *r)
@@ -237,19 +238,18 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 		         k - 13, k - 13);
 		snprintf(concat, sizeof(concat), "pre %%t = concat %%u, %%v {axis=2} : f32[B,S,%lld] ", k);
 	}
-	buf_printf(
-	        text,
-	        HEAD
-	        "func @f(%%x: f32[B,S,%lld], %%w: f32[%s%lld,%lld], %%b: f32[%s%lld]%s) -> (y: "
-	        "f32[B,S,%lld]) { %s"
-	        "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { %spre %%r = quantize_rows %s {to=%s "
-	        "block=%d} : "
-	        "f32[B,S,%lld] root %%h = %s, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
-	        "return %%y }",
-	        k, several, n, k, several, n, r->experts ? ", %i: i32[B,S]" : "", n, parts, s->mr, s->nr,
-	        s->br, (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64 + unpacked + stage), concat,
-	        r->parts ? "%t" : "%x", r->bf16 ? "bf16" : "int8", (int)r->block, k,
-	        r->experts ? "expert_linear %r, %w, %i" : "linear %r, %w", n, n);
+	buf_printf(text,
+	           HEAD "func @f(%%x: f32[B,S,%lld], %%w: f32[%s%lld,%lld], %%b: f32[%s%lld]%s) -> (y: "
+	                "f32[B,S,%lld]) { %s"
+	                "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld %s} { %spre %%r = quantize_rows "
+	                "%s {to=%s "
+	                "block=%d} : "
+	                "f32[B,S,%lld] root %%h = %s, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
+	                "return %%y }",
+	           k, several, n, k, several, n, r->experts ? ", %i: i32[B,S]" : "", n, parts, s->mr, s->nr,
+	           s->br, (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64 + unpacked + stage),
+	           r->nest ? r->nest : "", concat, r->parts ? "%t" : "%x", r->bf16 ? "bf16" : "int8",
+	           (int)r->block, k, r->experts ? "expert_linear %r, %w, %i" : "linear %r, %w", n, n);
 }
 
 static void check_shapes(struct reference *r, struct linear_case *c, int64_t columns)
@@ -291,6 +291,8 @@ static void check_case(enum ir_format f, int64_t depth, int n, const char *targe
 	if (r.bf16)
 		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16, .is_streamed = n % 2 == 0};
 	int64_t columns = experts ? 16 + n % 3 * 32 : widths[n % (int)TFMC_COUNT(widths)];
+	if (!r.matrix && !experts && n % 4 == 0) /* the schedule of 2 rows */
+		r.nest = "nc=16 nr1=16 order=blocks b=packed prefetch=next tiles=full";
 	buf_init(&text);
 	write_text(&text, &r, f, columns,
 	           r.matrix && n % 2 ? &of_matrix : &schedules[n % (int)TFMC_COUNT(schedules)], target);
