@@ -104,10 +104,9 @@ static const struct form forms[] = {
          "%y = group linear {mr=4 nr=16 kc=6 scratch=4096} { root %h = matmul %a, %b : f32[B,S,S] "
          "post %p = gelu %h : f32[B,S,S] post %z = add %p, %r : f32[B,S,S] yield %z } "
          ": f32[B,S,S] return %y }"},
-        {"copied, by hand",
-         "func @f(%a: f32[B,S,20], %b: f32[B,20,37]) -> (y: f32[B,S,37]) { "
-         "%y = group linear {mr=4 nr=16 scratch=5120 mc=8 nc=32 b=copied tiles=full} { "
-         "root %h = matmul %a, %b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
+        {"copied, by hand", "func @f(%a: f32[B,S,20], %b: f32[B,20,37]) -> (y: f32[B,S,37]) { "
+                            "%y = group linear {mr=4 nr=16 scratch=5120 mc=8 nc=32 b=copied tiles=full} { "
+                            "root %h = matmul %a, %b : f32[B,S,37] yield %h } : f32[B,S,37] return %y }"},
         {"read where it is stored, by hand",
          "func @f(%a: f32[B,1,20], %b: f32[B,20,32]) -> (y: f32[B,1,32]) { "
          "%y = group linear {scratch=0 nc=16 nr1=16 b=stored c=registers} { "
