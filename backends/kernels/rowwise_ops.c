@@ -565,7 +565,8 @@ void rowwise_quantize_rows(struct rowwise *r)
 	const struct attrs_quantize_rows *a = r->root->attrs;
 	struct kb_val zero = kb_index(k, 0), width = rowwise_width(r);
 	if (a->to == ROUND_bf16) {
-		rowwise_for_row(r, round_bf16_and_store, NULL);
+		const struct rowwise_loop w = {.body = round_bf16_and_store, .lanes = r->out_lanes};
+		rowwise_loop(r, zero, width, &w);
 		return;
 	}
 	if (!rowwise_has_quant_blocks(r)) {

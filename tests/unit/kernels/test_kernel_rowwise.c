@@ -46,6 +46,8 @@ static const struct recipe recipes[] = {
         {"quantize_rows to bf16 of a product", "mul %x, %y", "quantize_rows %p {to=bf16}", "add %n, %y"},
         {"quantize_rows of a product", "mul %x, %y", "quantize_rows %p", "add %n, %y"},
         {"layer_norm and a residual", NULL, "layer_norm %p, %g, %h {eps=1e-05}", "add %n, %y"},
+        {"rms_norm and a scan", "cumsum %y", "rms_norm %x, %g {eps=1e-05}", "add %n, %p"},
+        {"quantize_rows to bf16 and a scan", "cumsum %y", "quantize_rows %x {to=bf16}", "add %n, %p"},
 };
 
 /* Replaces every D of the shapes. */
