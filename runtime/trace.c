@@ -136,7 +136,7 @@ struct writer {
 	/* Open addressing, at most half full; n_slots: 0 or a power of two. */
 	struct seen *seen;
 	size_t n_seen, n_slots;
-	uint64_t call; /* number of the present one */
+	uint64_t call; /* the open one, from 1 on, also of groups whose call is not recorded */
 };
 
 static void put_bytes(struct writer *w, const char *text, uint64_t bytes)
@@ -354,7 +354,6 @@ static void put_call(struct writer *w, const struct run *r)
 		put(w, ":%" PRId64, numbers[i] < TFMC_DIMS_MAX ? c->dims[numbers[i]] : 0);
 	}
 	put(w, "}}");
-	w->call++;
 }
 
 /* A call is recorded after its groups: the runs between two calls belong to the second one, those after the last
@@ -384,6 +383,7 @@ int tfmc_timeline_write(const struct tfmc_timeline *timeline, const struct tfmc_
 		for (end = i; end < t->n_runs && t->runs[end].group;)
 			end++;
 		const struct run *call = end < t->n_runs ? &t->runs[end] : NULL;
+		w.call++;
 		if (call)
 			put_call(&w, call);
 		for (uint64_t k = i; k < end; k++)

@@ -136,6 +136,46 @@ static int refuse_text(void *user, const char *text, uint64_t bytes)
 	return 1;
 }
 
+/* Appends to a struct buf. */
+static int append_text(void *user, const char *text, uint64_t bytes)
+{
+	buf_bytes(user, text, (size_t)bytes);
+	return buf_failed(user);
+}
+
+/* Groups are counted from the begin of their call, those of a call that is not recorded (yet), too. */
+START_TEST(iterations_of_a_call_not_recorded)
+{
+	struct tfmc_timeline *t;
+	struct buf text;
+	struct tfmc_timeline_options o = {
+	        .struct_size = sizeof(o), .write = append_text, .write_user = &text};
+	const struct tfmc_span share = {1, 2};
+	const struct tfmc_group_run group = {count_call, share, &share, 1};
+	int64_t dims[TFMC_DIMS_MAX] = {0};
+	const struct tfmc_call_run call = {0, dims, share, 0};
+	buf_init(&text);
+	IS(TFMC_RT_OK, tfmc_timeline_create(tfmc_session_record(m.session), 16, &t));
+	const struct tfmc_trace *trace = tfmc_timeline_trace(t);
+	trace->group(trace->user, &group);
+	trace->group(trace->user, &group);
+	trace->call(trace->user, &call);
+	trace->group(trace->user, &group);
+	IS(TFMC_RT_OK, tfmc_timeline_write(t, &o));
+	int64_t want[] = {0, 1, 0};
+	const char *at = text.data;
+	for (size_t i = 0; i < 3; i++) {
+		at = strstr(at, "\"iteration\":");
+		ck_assert_ptr_nonnull(at);
+		at += strlen("\"iteration\":");
+		IS(want[i], strtoll(at, NULL, 10));
+	}
+	NONE(strstr(at, "\"iteration\":"));
+	buf_destroy(&text);
+	tfmc_timeline_destroy(t);
+}
+END_TEST
+
 START_TEST(timelines)
 {
 	struct tfmc_timeline *t = NULL;
@@ -674,6 +714,7 @@ Suite *suite_misuse(void)
 	tcase_add_test(c, records_and_files);
 	tcase_add_test(c, pools);
 	tcase_add_test(c, timelines);
+	tcase_add_test(c, iterations_of_a_call_not_recorded);
 	tcase_add_test(c, ranks);
 	tcase_add_test(c, sessions);
 	tcase_add_test(c, sequences);
