@@ -207,6 +207,7 @@ static bool add_tensor(struct weight_files *wf, struct stored_tensor *t, const c
 		           t->name, before->file, file);
 		return false;
 	}
+	wf->names = NULL; /* the list for suggestions is built again */
 	if (!ARENA_ADDED(wf->arena, &wf->tensors, t))
 		return true;
 	t->key = t->name;
@@ -475,7 +476,6 @@ enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, con
 	const char *from = dir == NULL ? "" : dir;
 	if (dir != NULL && file_path_any(wf->arena, wf->cx, dir, name, loc) == NULL)
 		return TFMC_INVALID; /* an empty name, reported */
-	wf->names = NULL;            /* the list for suggestions is built again */
 	const struct mapped_file *mapped = map_file(wf, file_join(wf->arena, from, name), loc);
 	if (mapped == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;

@@ -402,7 +402,6 @@ static bool read_attribute(struct onnx_model *m, const struct proto_field *messa
 		case 6: ok = (a->graph = read_subgraph(m, &f)) != NULL; break;
 		case 7:
 		case 8: ok = add_numbers(m, &f, a); break;
-		case 9: a->n_strings++; break;
 		case 20: kind = f.value; break;
 		default: break;
 		}

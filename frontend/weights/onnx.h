@@ -54,7 +54,6 @@ struct onnx_attribute {
 		double *items;
 		size_t n, cap;
 	} floats;
-	size_t n_strings;
 	bool is_read; /* by the import */
 };
 

@@ -207,6 +207,9 @@ START_TEST(suggestions)
 	ck_assert_ptr_nonnull(
 	        strstr(weight_files_nearest(wf, "layers.0.attention.q.weight"), "layers.0.attn.q.weight"));
 	ck_assert_str_eq(weight_files_nearest(wf, "completely.different_thing"), "");
+	struct stored_tensor added = {.name = "completely.different_things", .file = "a.safetensors"};
+	ck_assert(weight_files_add(wf, &added));
+	ck_assert_str_eq(weight_files_nearest(wf, "completely.different_thing"), added.name);
 	ck_assert_uint_eq(weight_name_similarity("abXcd", "abYYcd"), 4);
 }
 END_TEST
