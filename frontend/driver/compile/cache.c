@@ -28,7 +28,6 @@
 #include "runtime/opencl/lru.h"
 #include "runtime/tfmc_rt.h"
 
-#define ENTRY_MAX  (256u << 20) /* bytes of a small file */
 #define HEX        ((size_t)2 * BLAKE2B_BYTES)
 #define TEMPORARY  "new-"   /* + hex: a file until it is complete */
 #define BINARY     ".clbin" /* after hex: a program of libtfmccl, which writes these itself */
@@ -324,7 +323,8 @@ static void hash_entry(const char *name, const void *bytes, size_t n, unsigned c
 	blake2b_end(&b, out);
 }
 
-/* Appends a file of less than ENTRY_MAX bytes. False: it is absent, larger, or cannot be read. */
+/* Appends a file, whose content after the hash is less than CACHE_ENTRY_MAX bytes. False: it is absent, larger, or
+ * cannot be read. */
 static bool read_file(const struct cache *c, const char *name, struct buf *out)
 {
 	char block[65536];
@@ -332,7 +332,7 @@ static bool read_file(const struct cache *c, const char *name, struct buf *out)
 	int fd = open_regular(c->fd, name);
 	if (fd < 0)
 		return false;
-	while (n != 0 && out->len < ENTRY_MAX) {
+	while (n != 0 && out->len < CACHE_ENTRY_MAX + BLAKE2B_BYTES) {
 		n = read(fd, block, sizeof(block));
 		if (n < 0 && errno != EINTR)
 			break;
@@ -363,16 +363,17 @@ bool cache_read(struct cache *c, const char *name, struct buf *out)
 	return ok;
 }
 
-/* Refuses content of ENTRY_MAX bytes or more, which cache_read would not return. read_file counts the hash as well, so
- * content of up to BLAKE2B_BYTES less is stored, but is a miss. cache_discard() has no effect after the commit. */
+/* cache_discard() has no effect after the commit. */
 bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 {
 	struct arena a;
 	unsigned char check[BLAKE2B_BYTES];
+	if (n >= CACHE_ENTRY_MAX)
+		return false;
 	arena_init(&a);
 	struct cache_file f = cache_create(c, &a);
 	hash_entry(name, bytes, n, check);
-	bool ok = f.fd >= 0 && n < ENTRY_MAX && file_write_at(f.fd, check, sizeof(check), 0) &&
+	bool ok = f.fd >= 0 && file_write_at(f.fd, check, sizeof(check), 0) &&
 	          file_write_at(f.fd, bytes, n, sizeof(check)) && cache_commit(c, &f, name);
 	cache_discard(&f);
 	arena_destroy(&a);

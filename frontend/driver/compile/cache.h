@@ -22,7 +22,8 @@
 #include "ir/support/buf.h"
 #include "ir/support/progress.h"
 
-#define CACHE_LIMIT (8ull << 30) /* bytes, the default */
+#define CACHE_LIMIT     (8ull << 30)                   /* bytes, the default */
+#define CACHE_ENTRY_MAX ((256u << 20) - BLAKE2B_BYTES) /* bytes that cache_write refuses */
 
 struct cache_key {
 	unsigned char bytes[BLAKE2B_BYTES];
@@ -62,7 +63,7 @@ void cache_close(struct cache *c);
 
 /* Reads the content of a file into *out, which is empty, after checking its hash. False: missing or damaged. */
 bool cache_read(struct cache *c, const char *name, struct buf *out);
-/* Stores a small file with its hash. False: it is not stored. */
+/* Stores a file of less than CACHE_ENTRY_MAX bytes with its hash. False: it is not stored. */
 bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n);
 
 /* Begins a file of any size. fd -1: it cannot be written. */
