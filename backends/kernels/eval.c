@@ -664,7 +664,7 @@ static struct kb_val scalar_const(struct eval *e, enum kb_scalar s, double v)
 	case KB_F32: return kb_f32(e->k, (float)v);
 	case KB_F64: return kb_f64(e->k, v);
 	case KB_I32: return kb_i32(e->k, (int32_t)v);
-	case KB_I64: return kb_i64(e->k, (int64_t)v);
+	case KB_I64: return kb_i64(e->k, f64_to_i64(v));
 	case KB_INDEX: return kb_index(e->k, (int64_t)v);
 	case KB_BOOL: return kb_bool(e->k, v != 0);
 	case KB_VOID:

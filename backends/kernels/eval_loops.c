@@ -402,24 +402,11 @@ static struct kb_val combine(const struct reduction *r, struct kb_val a, struct 
 /* The identity of the reduction: 0, or the lowest or highest value of the dtype. */
 static struct kb_val neutral(const struct reduction *r)
 {
-	struct kb *k = r->e->k;
 	enum ir_dtype t = eval_type(r->e, r->op->operands[0])->dtype;
-	bool is_min = r->op->code == OP_reduce_min;
-	if (r->op->code != OP_reduce_max && !is_min)
-		return eval_const(r->e, &(struct eval_point){.vec = -1}, eval_scalar(t), 0);
-	switch (t) {
-	case DT_I8: return kb_i32(k, is_min ? INT8_MAX : INT8_MIN);
-	case DT_U8: return kb_i32(k, is_min ? UINT8_MAX : 0);
-	case DT_I16: return kb_i32(k, is_min ? INT16_MAX : INT16_MIN);
-	case DT_I32: return kb_i32(k, is_min ? INT32_MAX : INT32_MIN);
-	case DT_I64: return kb_i64(k, is_min ? INT64_MAX : INT64_MIN);
-	case DT_F64: return kb_f64(k, is_min ? HUGE_VAL : -HUGE_VAL);
-	case DT_F32:
-	case DT_F16:
-	case DT_BF16:
-	case DT_BOOL: break;
-	}
-	return kb_f32(k, is_min ? HUGE_VALF : -HUGE_VALF);
+	double v = r->op->code == OP_reduce_max   ? ir_round(t, -HUGE_VAL)
+	           : r->op->code == OP_reduce_min ? ir_round(t, HUGE_VAL)
+	                                          : 0;
+	return eval_const(r->e, &(struct eval_point){.vec = -1}, eval_scalar(t), v);
 }
 
 /* to = combine(to, x at r->at): the body of the innermost loop, whose cached values end with it. */

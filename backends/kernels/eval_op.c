@@ -761,14 +761,12 @@ static enum kb_cmp cmp_predicate(int kind)
 static struct kb_val to_int(struct eval *e, enum ir_dtype t, const struct eval_point *p, struct kb_val x)
 {
 	enum kb_scalar from = kb_type_of(e->k, x).scalar;
-	double lo = t == DT_I8 ? INT8_MIN : t == DT_U8 ? 0 : t == DT_I16 ? INT16_MIN : INT32_MIN;
-	double hi = t == DT_I8 ? INT8_MAX : t == DT_U8 ? UINT8_MAX : t == DT_I16 ? INT16_MAX : INT32_MAX;
 	if ((from == KB_F32 || from == KB_F64) && ir_dtype_bytes(t) < 4)
 		x = kb_cvt(e->k, x, t == DT_I8 ? KB_I8 : t == DT_U8 ? KB_U8 : KB_I16);
 	bool is_int = from == KB_I32 || from == KB_I64;
 	if (is_int && t != DT_I64) { /* no integer is wider than i64 */
-		x = kb_min(e->k, x, eval_const(e, p, from, hi));
-		x = kb_max(e->k, x, eval_const(e, p, from, lo));
+		x = kb_min(e->k, x, eval_const(e, p, from, ir_round(t, HUGE_VAL)));
+		x = kb_max(e->k, x, eval_const(e, p, from, ir_round(t, -HUGE_VAL)));
 	}
 	return kb_cvt(e->k, x, eval_scalar(t));
 }

@@ -86,23 +86,10 @@ struct ir_value lower_cast_to(struct lowering *lw, struct ir_value x, enum ir_dt
 	return t == NULL || t->dtype == dtype ? x : irb_cast(lw->b, x, &(struct attrs_cast){.dtype = dtype});
 }
 
+/* From 2^53 on doubles are not contiguous integers. */
 bool lower_dtype_holds(enum ir_dtype t, double v)
 {
-	if (ir_dtype_class(t) != DTCLASS_FLOAT && v != floor(v))
-		return false;
-	switch (t) {
-	case DT_I8: return v >= INT8_MIN && v <= INT8_MAX;
-	case DT_U8: return v >= 0 && v <= UINT8_MAX;
-	case DT_I16: return v >= INT16_MIN && v <= INT16_MAX;
-	case DT_I32: return v >= INT32_MIN && v <= INT32_MAX;
-	case DT_I64: return fabs(v) < 0x1p53; /* larger doubles are not contiguous integers */
-	case DT_BOOL: return v == 0 || v == 1;
-	case DT_F32:
-	case DT_F16:
-	case DT_BF16:
-	case DT_F64: break;
-	}
-	return true;
+	return ir_dtype_class(t) == DTCLASS_FLOAT || (ir_round(t, v) == v && fabs(v) < 0x1p53);
 }
 
 /* The value of a number or bool; false after a report for other kinds. */

@@ -181,34 +181,15 @@ bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struc
 
 /* ---- neutral elements ---- */
 
-/* Returns the neutral element of a sum (0), max (lowest value of the type) or min (highest). INT64_MAX is no double:
- * neutral_tensor() computes it and does not ask here. */
-static double neutral_element(enum call_fill fill, enum ir_dtype t)
-{
-	bool is_lowest = fill == FILL_LOWEST;
-	if (fill == FILL_ZERO)
-		return 0;
-	switch (t) {
-	case DT_F32:
-	case DT_F16:
-	case DT_BF16:
-	case DT_F64: break;
-	case DT_I8: return is_lowest ? INT8_MIN : INT8_MAX;
-	case DT_U8: return is_lowest ? 0 : UINT8_MAX;
-	case DT_I16: return is_lowest ? INT16_MIN : INT16_MAX;
-	case DT_I32: return is_lowest ? INT32_MIN : INT32_MAX;
-	case DT_I64: return is_lowest ? -0x1p63 : 0x1p63;
-	case DT_BOOL: return is_lowest ? 0 : 1;
-	}
-	return is_lowest ? -HUGE_VAL : HUGE_VAL;
-}
-
-/* A tensor of type t of the neutral element. */
+/* A tensor of type t of the neutral element of a sum (0), max (lowest value of the type) or min (highest). INT64_MAX is
+ * no double. */
 static struct ir_value neutral_tensor(struct lowering *lw, enum call_fill fill, const struct ir_type *t)
 {
+	double lowest = ir_round(t->dtype, -HUGE_VAL), highest = ir_round(t->dtype, HUGE_VAL);
 	if (fill == FILL_HIGHEST && t->dtype == DT_I64)
 		return lower_large_i64(lw, INT64_MAX, t);
-	return irb_full_of(lw->b, neutral_element(fill, t->dtype), t->dtype, t->rank, t->dims);
+	double v = fill == FILL_ZERO ? 0 : fill == FILL_LOWEST ? lowest : highest;
+	return irb_full_of(lw->b, v, t->dtype, t->rank, t->dims);
 }
 
 /* Replaces elements at or past each sequence's size along `axis`, by a mask over the axes of sequences and `axis`
