@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rowwise generator: binds the group, chooses where rows are kept between passes, and loops over this
- * worker's rows. The number of workers only decides which worker computes a row.
+ * Rowwise generator: binds the group and loops over this worker's rows, as its nest describes. The number of workers
+ * only decides which worker computes a row.
  *
- * A pass is a loop over the elements of a row, emitted for each op (rowwise_ops.c). Elements wait between passes in
- * registers (short rows), in memory as they are (x is read again), or in a buffer. staged: x is first computed element
- * by element into the buffer, since it does not vectorize. Several accumulators (slots) hide latency; which one takes
- * a vector depends on its number alone. A chunk is a vector of a row: `valid` of its lanes exist (mask).
+ * A pass is a loop over the elements of a row, emitted for each op (rowwise_ops.c). Several accumulators (slots) hide
+ * latency; which one takes a vector depends on its number alone. A chunk is a vector of a row: `valid` of its lanes
+ * exist (mask).
  *
  * items > 1: the items of a work-group share a row, each every items-th element, the same ones in all passes, so that
  * an item reads only what it stored itself. Their accumulators are reduced in local memory, in a tree that depends on
@@ -15,6 +14,7 @@
  * is_producer: a norm in the group of another root, whose rows that root's generator reads from the buffer.
  */
 #include "backends/kernels/batch_rows.h"
+#include "backends/kernels/generator.h"
 #include "backends/kernels/rowwise.h"
 #include "backends/kernels/rowwise_internal.h"
 
@@ -24,9 +24,18 @@
 
 /* ---- the open row ---- */
 
+/* A pass over a row, with its body. */
+struct loop {
+	struct rowwise *r;
+	const struct rowwise_pass *pass;
+	rowwise_chunk_fn *body;
+	void *user;
+};
+
 /* Emits the body at one chunk, in a scope of the evaluator. */
-static void emit_chunk(struct rowwise *r, const struct rowwise_loop *w, const struct rowwise_chunk *c)
+static void emit_chunk(const struct loop *w, const struct rowwise_chunk *c)
 {
+	struct rowwise *r = w->r;
 	size_t mark = eval_mark(&r->e);
 	struct eval_width before = eval_width(&r->e, c->lanes, c->valid);
 	w->body(r, c, w->user);
@@ -55,7 +64,7 @@ static struct kb_val rowwise_items_reduce(struct rowwise *r, enum kb_bin op, str
 	struct kb *k = r->k;
 	kb_store(k, mine, r->partials, r->item, 0, 0);
 	kb_barrier(k);
-	for (int64_t half = r->items / 2; half >= 1; half /= 2)
+	for (int64_t half = r->nest.items / 2; half >= 1; half /= 2)
 		tree_step(r, op, half);
 	struct kb_val all = kb_load(k, KB_F32_T, r->partials, kb_index(k, 0), 0, 0);
 	kb_barrier(k); /* before the next reduction overwrites it */
@@ -72,72 +81,65 @@ static struct kb_val lanes_below(struct rowwise *r, int lanes, struct kb_val n)
 	return kb_cmp(r->k, KB_LT, ids, bound);
 }
 
-/* Vectors of an iteration: each has its accumulator, so that chains of additions overlap. */
-static int64_t unroll_of(const struct rowwise_loop *w)
-{
-	return w->unroll > 0 ? w->unroll : ROWWISE_UNROLL;
-}
-
 /* `count` full vectors from vector `first` after `at` on, unrolled. The slot depends on the vector's number in the
  * row, of which `at` is a multiple of the unrolled vectors. */
-static void emit_vectors(struct rowwise *r, const struct rowwise_loop *w, struct kb_val at, int64_t first,
-                         int64_t count)
+static void emit_vectors(const struct loop *w, struct kb_val at, int64_t first, int64_t count)
 {
+	const struct rowwise_pass *p = w->pass;
 	for (int64_t i = first; i < first + count; i++) {
-		struct rowwise_chunk c = {.at = kb_add_const(r->k, at, i * w->lanes),
-		                          .lanes = w->lanes,
-		                          .valid = w->lanes,
-		                          .slot = (int)(i % unroll_of(w)),
+		struct rowwise_chunk c = {.at = kb_add_const(w->r->k, at, i * p->lanes),
+		                          .lanes = p->lanes,
+		                          .valid = p->lanes,
+		                          .slot = (int)(i % p->vectors),
 		                          .number = (int)i};
-		emit_chunk(r, w, &c);
+		emit_chunk(w, &c);
 	}
 }
 
-/* The last n elements, n < lanes, at constant index `at`: a partial vector, in the slot that a full one would have. */
-static void emit_partial_vector(struct rowwise *r, const struct rowwise_loop *w, int64_t at, int64_t n)
+/* The last n elements, n < lanes, at vector number i: a partial vector, in the slot that a full one would have. */
+static void emit_partial_vector(const struct loop *w, int64_t i, int n)
 {
-	int64_t i = at / w->lanes;
-	struct rowwise_chunk c = {.at = kb_index(r->k, at),
-	                          .lanes = w->lanes,
-	                          .valid = (int)n,
-	                          .slot = (int)(i % unroll_of(w)),
+	struct kb *k = w->r->k;
+	const struct rowwise_pass *p = w->pass;
+	struct rowwise_chunk c = {.at = kb_index(k, i * p->lanes),
+	                          .lanes = p->lanes,
+	                          .valid = n,
+	                          .slot = (int)(i % p->vectors),
 	                          .number = (int)i,
-	                          .mask = lanes_below(r, w->lanes, kb_index(r->k, n))};
-	emit_chunk(r, w, &c);
+	                          .mask = lanes_below(w->r, p->lanes, kb_index(k, n))};
+	emit_chunk(w, &c);
 }
 
-/* A row of constant length n: unrolled (in registers it must be, and short rows are), or an unrolled loop and the
- * vectors after it, then the remainder as one partial vector. */
-static void loop_constant(struct rowwise *r, const struct rowwise_loop *w, int64_t n)
+/* A row of constant length n: a loop and the vectors after it, then the remainder as one partial vector. */
+static void loop_constant(const struct loop *w, int64_t n)
 {
-	struct kb *k = r->k;
+	struct kb *k = w->r->k;
+	const struct rowwise_pass *p = w->pass;
+	const struct rowwise_vectors v = rowwise_divide(p, n);
 	struct kb_val zero = kb_index(k, 0);
-	int64_t full = n / w->lanes, step = unroll_of(w) * w->lanes, looped = 0;
-	if (!r->in_registers && full >= 2 * ROWWISE_UNROLL)
-		looped = full - full % unroll_of(w);
-	if (looped > 0) {
-		struct kb_val to = kb_index(k, looped * w->lanes);
-		struct kb_val at = kb_loop(k, "j", zero, to, step, KB_NONEMPTY);
-		emit_vectors(r, w, at, 0, unroll_of(w));
+	if (v.looped > 0) {
+		struct kb_val to = kb_index(k, v.looped * p->lanes);
+		struct kb_val at = kb_loop(k, "j", zero, to, (int64_t)p->vectors * p->lanes, KB_NONEMPTY);
+		emit_vectors(w, at, 0, p->vectors);
 		kb_end_loop(k);
 	}
-	emit_vectors(r, w, zero, looped, full - looped);
-	if (n % w->lanes > 0)
-		emit_partial_vector(r, w, full * w->lanes, n % w->lanes);
+	emit_vectors(w, zero, v.looped, v.unrolled);
+	if (v.tail > 0)
+		emit_partial_vector(w, v.looped + v.unrolled, v.tail);
 }
 
-/* Elements after the last full vector of a row of unknown length: one masked vector if memory is padded and the body
- * reads the buffer only, else one by one, with a scalar accumulator of their own. */
-static void loop_tail(struct rowwise *r, const struct rowwise_loop *w, struct kb_val from, struct kb_val to)
+/* Elements after the last full vector of a row of unknown length: one masked vector, or one by one, with a scalar
+ * accumulator of their own. */
+static void loop_tail(const struct loop *w, struct kb_val from, struct kb_val to)
 {
-	struct kb *k = r->k;
-	bool pads = w->is_masked_tail && r->is_padded;
-	struct rowwise_chunk c = {
-	        .lanes = pads ? w->lanes : 1, .valid = pads ? w->lanes : 1, .is_tail = !pads};
-	c.at = kb_loop(k, "j", from, to, c.lanes, 0);
-	if (pads)
-		c.mask = lanes_below(r, c.lanes, kb_sub(k, to, c.at));
-	emit_chunk(r, w, &c);
+	struct kb *k = w->r->k;
+	bool masks = w->pass->masks_tail;
+	int lanes = masks ? w->pass->lanes : 1;
+	struct rowwise_chunk c = {.lanes = lanes, .valid = lanes, .is_tail = !masks};
+	c.at = kb_loop(k, "j", from, to, lanes, 0);
+	if (masks)
+		c.mask = lanes_below(w->r, lanes, kb_sub(k, to, c.at));
+	emit_chunk(w, &c);
 	kb_end_loop(k);
 }
 
@@ -151,48 +153,45 @@ static struct kb_val last_full(struct kb *k, struct kb_val from, struct kb_val t
 void rowwise_zero_tail(struct rowwise *r, struct kb_val to)
 {
 	struct kb *k = r->k;
-	if (!r->is_padded || r->lanes == 1)
+	const struct rowwise_pass *p = &r->nest.exp;
+	if (!p->masks_tail || p->lanes == 1)
 		return;
-	struct kb_val vectors = last_full(k, kb_index(k, 0), to, r->lanes);
-	struct kb_val at = kb_loop(k, "j", vectors, to, r->lanes, 0);
-	kb_store(k, kb_splat(k, kb_f32(k, 0), r->lanes), r->buffer, at, 0, 0);
+	struct kb_val vectors = last_full(k, kb_index(k, 0), to, p->lanes);
+	struct kb_val at = kb_loop(k, "j", vectors, to, p->lanes, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), p->lanes), r->buffer, at, 0, 0);
 	kb_end_loop(k);
 }
 
 /* Items take single elements in turn. A range of constant length from 0 is unrolled as far as it pays; else full
  * iterations of several vectors, single vectors, and the tail. */
-void rowwise_loop(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_loop *w)
+void rowwise_loop(struct rowwise *r, const struct rowwise_pass *p, struct kb_val from, struct kb_val to,
+                  rowwise_chunk_fn *body, void *user)
 {
 	struct kb *k = r->k;
-	int64_t lo, hi, step = unroll_of(w) * w->lanes;
-	if (r->items > 1) {
+	const struct loop w = {r, p, body, user};
+	int64_t lo, hi, step = (int64_t)p->vectors * p->lanes;
+	if (r->nest.items > 1) {
 		/* This item's elements of [from, to). */
 		struct rowwise_chunk c = {.lanes = 1, .valid = 1};
-		c.at = kb_loop(k, "j", kb_add(k, from, r->item), to, r->items, 0);
-		emit_chunk(r, w, &c);
+		c.at = kb_loop(k, "j", kb_add(k, from, r->item), to, r->nest.items, 0);
+		emit_chunk(&w, &c);
 		kb_end_loop(k);
 		return;
 	}
 	if (kb_const_index(k, from, &lo) && lo == 0 && kb_const_index(k, to, &hi)) {
-		loop_constant(r, w, hi);
+		loop_constant(&w, hi);
 		return;
 	}
 	struct kb_val blocks = last_full(k, from, to, step);
 	struct kb_val at = kb_loop(k, "j", from, blocks, step, 0);
-	emit_vectors(r, w, at, 0, unroll_of(w));
+	emit_vectors(&w, at, 0, p->vectors);
 	kb_end_loop(k);
-	struct kb_val vectors = last_full(k, blocks, to, w->lanes);
-	at = kb_loop(k, "j", blocks, vectors, w->lanes, 0);
-	emit_vectors(r, w, at, 0, 1);
+	struct kb_val vectors = last_full(k, blocks, to, p->lanes);
+	at = kb_loop(k, "j", blocks, vectors, p->lanes, 0);
+	emit_vectors(&w, at, 0, 1);
 	kb_end_loop(k);
-	if (w->lanes > 1)
-		loop_tail(r, w, vectors, to);
-}
-
-void rowwise_for_row(struct rowwise *r, rowwise_chunk_fn *body, void *user)
-{
-	const struct rowwise_loop w = {.body = body, .user = user, .lanes = r->lanes};
-	rowwise_loop(r, kb_index(r->k, 0), rowwise_width(r), &w);
+	if (p->lanes > 1)
+		loop_tail(&w, vectors, to);
 }
 
 /* ---- elements ---- */
@@ -217,14 +216,14 @@ static struct kb_val evaluate_x(struct rowwise *r, const struct rowwise_chunk *c
 
 struct kb_val rowwise_read_buffer(struct rowwise *r, const struct rowwise_chunk *c)
 {
-	if (r->in_registers)
+	if (r->nest.buffer == ROWWISE_REGISTERS)
 		return r->chunk_value[c->number];
 	return kb_load_part(r->k, KB_TYPE(KB_F32, c->lanes), c->valid, r->buffer, c->at, 0);
 }
 
 void rowwise_write_buffer(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value)
 {
-	if (r->in_registers)
+	if (r->nest.buffer == ROWWISE_REGISTERS)
 		r->chunk_value[c->number] = value;
 	else
 		kb_store_part(r->k, value, c->valid, r->buffer, c->at, 0);
@@ -232,19 +231,18 @@ void rowwise_write_buffer(struct rowwise *r, const struct rowwise_chunk *c, stru
 
 struct kb_val rowwise_load_x(struct rowwise *r, const struct rowwise_chunk *c)
 {
-	return r->is_staged ? rowwise_read_buffer(r, c) : evaluate_x(r, c);
+	return r->nest.is_staged ? rowwise_read_buffer(r, c) : evaluate_x(r, c);
 }
 
 void rowwise_keep_x(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value)
 {
-	if (r->in_registers || !(r->rereads_x || r->recomputes))
+	if (r->nest.keeps_x)
 		rowwise_write_buffer(r, c, value);
 }
 
 struct kb_val rowwise_reload_x(struct rowwise *r, const struct rowwise_chunk *c)
 {
-	bool again = r->rereads_x || r->recomputes;
-	return r->in_registers || !again ? rowwise_read_buffer(r, c) : evaluate_x(r, c);
+	return r->nest.keeps_x ? rowwise_read_buffer(r, c) : evaluate_x(r, c);
 }
 
 /* A result of 16 bits is rounded before the epilogue computes with it, so that fused and separate ops give the same
@@ -292,8 +290,9 @@ void rowwise_acc_begin(struct rowwise *r, struct rowwise_acc *a, enum kb_bin op)
 {
 	struct kb_val none = kb_f32(r->k, identity(op));
 	a->op = op;
+	int lanes = r->nest.reduce.lanes;
 	for (int i = 0; i < ROWWISE_UNROLL; i++)
-		a->slot[i] = kb_var(r->k, "acc", KB_TYPE(KB_F32, r->lanes), kb_splat(r->k, none, r->lanes));
+		a->slot[i] = kb_var(r->k, "acc", KB_TYPE(KB_F32, lanes), kb_splat(r->k, none, lanes));
 	a->tail = kb_var(r->k, "tail", KB_F32_T, none);
 }
 
@@ -318,18 +317,16 @@ void rowwise_acc_square(struct rowwise *r, struct rowwise_acc *a, const struct r
 }
 
 /* Combines slots in order, then lanes, then the tail: an order that depends on the width only. Slots that a short row
- * cannot reach are left out; items have only slot 0 and reduce theirs by a tree. */
+ * does not reach are left out; items have only slot 0 and reduce theirs by a tree. */
 struct kb_val rowwise_acc_reduce(struct rowwise *r, const struct rowwise_acc *a)
 {
 	struct kb *k = r->k;
 	struct kb_val all = kb_get(k, a->slot[0]);
-	if (r->items > 1)
+	if (r->nest.items > 1)
 		return rowwise_items_reduce(r, a->op, all);
-	/* accumulators that a pass over the row can use */
-	int64_t chunks = r->width < 0 ? ROWWISE_UNROLL : ceil_div(r->width, r->lanes);
-	for (int i = 1; i < ROWWISE_UNROLL && i < chunks; i++)
+	for (int i = 1; i < r->nest.accumulators; i++)
 		all = kb_bin(k, a->op, kb_get(k, a->slot[i]), all);
-	if (r->lanes > 1)
+	if (r->nest.reduce.lanes > 1)
 		all = kb_reduce(k, a->op, all);
 	return kb_bin(k, a->op, kb_get(k, a->tail), all);
 }
@@ -361,12 +358,6 @@ static bool is_masked(const struct rowwise *r)
 	return r->root->code == OP_mask || r->root->code == OP_masked_softmax;
 }
 
-/* True for ops whose exponentials replace x in the buffer. */
-static bool keeps_exponentials(const struct rowwise *r)
-{
-	return r->root->code == OP_softmax || r->root->code == OP_masked_softmax;
-}
-
 /* Rejects types and shapes that the passes do not support, with a diagnostic: f64, no row axis (a mask needs a query
  * axis, too), results that are not elements of the same rows. */
 static enum tfmc_status check_types(struct rowwise *r)
@@ -386,93 +377,61 @@ static enum tfmc_status check_types(struct rowwise *r)
 	return eval_status(&r->e);
 }
 
-/* True if later passes can read x from memory again: the first pass does not change it (a masked softmax may scale or
- * cap). Exponentials of rows of unknown length are computed in the buffer instead, whose tail is a masked vector. */
-static bool can_reread_x(const struct rowwise *r)
-{
-	const struct attrs_masked_softmax *a = r->root->attrs;
-	if (r->root->code == OP_masked_softmax && (a->scale != 1 || a->softcap > 0))
-		return false;
-	return eval_tensor(&r->e, r->root->operands[0]) && !r->is_staged &&
-	       !(keeps_exponentials(r) && r->width < 0);
-}
-
-/*
- * Chooses where elements of a row are between two passes (a producer's buffer is the caller's): the first of local
- * memory of the work-group, scratch, and the row of the result (f32, contiguous) that can hold a row. Without any,
- * each pass computes x again, element by element where x is not vectorized, since it cannot be staged. No buffer is
- * needed if elements stay in registers, or if later passes read x from memory again; mask has one pass and stages x
- * only.
- */
-static void choose_buffer(struct rowwise *r)
-{
-	const struct attrs_group *schedule = r->job->group->attrs;
-	const struct ir_type *x = ir_type_of(r->job->func, r->root->operands[0]);
-	int64_t longest = ir_dim_hi(r->job->module->dims, x->dims[r->rank - 1]);
-	bool is_needed = r->root->code == OP_mask
-	                         ? r->is_staged
-	                         : !r->in_registers && (keeps_exponentials(r) || !r->rereads_x);
-	if (!is_needed || r->is_producer)
-		return;
-	const struct kb_tensor *y = &r->outputs.items[0].to.t;
-	const struct kb_size *stride = &y->stride[r->rank - 1];
-	bool fits_result = y->dtype == DT_F32 && y->encoding == ENC_ROW && stride->is_const && stride->c == 1;
-	if (r->items > 1 && longest <= ROWWISE_SHARED) {
-		r->buffer = kb_shared(r->k, "kept", KB_F32, longest > 0 ? longest : 1);
-	} else if (schedule->scratch / 4 >= longest) {
-		r->buffer = r->job->scratch;
-		r->is_padded = schedule->scratch % 64 == 0 && r->lanes <= 16;
-	} else if (fits_result) {
-		r->buffer_is_result = true;
-	} else {
-		r->recomputes = true;
-		r->lanes = r->is_staged ? 1 : r->lanes;
-		r->out_lanes = r->is_staged ? 1 : r->out_lanes;
-		r->is_staged = false;
-	}
-}
-
-/* Lanes of a vector: as scheduled, at most what the row fills; 1 if work-items share rows. */
-static int vector_lanes(const struct rowwise *r)
-{
-	int64_t planned = ((const struct attrs_group *)r->job->group->attrs)->lanes;
-	int lanes = kb_caps(r->k)->lanes;
-	if (r->items > 1)
-		return 1;
-	if (planned > 0 && planned <= KB_LANES_MAX && (planned & (planned - 1)) == 0)
-		lanes = (int)planned;
-	while (lanes > 1 && r->width >= 0 && lanes / 2 >= r->width)
-		lanes /= 2;
-	return lanes;
-}
-
-/* True for short rows of constant length, of which all elements are read, in one block and with equal vectors in all
- * passes: at most half of the registers. */
-static bool fits_registers(const struct rowwise *r)
-{
-	int64_t chunks = ceil_div(r->width, r->lanes);
-	return r->items == 1 && !is_masked(r) && !rowwise_has_quant_blocks(r) && r->width >= 0 &&
-	       chunks <= ROWWISE_REGISTER_CHUNKS && 2 * chunks <= kb_caps(r->k)->registers && !r->is_staged &&
-	       r->out_lanes == r->lanes;
-}
-
-/* Chooses the lanes, and where elements are between passes: in registers, in memory as x, or in a buffer. Each choice
- * depends on those before. The pass that stores is scalar if any output does not vectorize. */
-static void choose_schedule(struct rowwise *r)
+/* The rows that the nest is chosen for; a row of constant width gets that as its size. */
+static struct rowwise_shape shape_of(struct rowwise *r, int64_t items)
 {
 	int last = r->rank - 1;
-	if (ir_dim_is_const(ir_type_of(r->job->func, r->root->results[0])->dims[last], &r->width))
-		r->size[last] = kb_index(r->k, r->width);
-	else
-		r->width = -1;
-	r->lanes = r->out_lanes = vector_lanes(r);
+	struct ir_value x = r->root->operands[0];
+	const struct ir_dim *width = ir_type_of(r->job->func, r->root->results[0])->dims[last];
+	struct rowwise_shape s = {.caps = *kb_caps(r->k),
+	                          .attrs = r->job->group->attrs,
+	                          .root = r->root->code,
+	                          .width = -1,
+	                          .longest = ir_dim_hi(r->job->module->dims, width),
+	                          .items = items,
+	                          .has_one_pass = r->root->code == OP_mask,
+	                          .x_is_stored = eval_tensor(&r->e, x) != NULL,
+	                          .x_vectorizes = eval_vectorizes(&r->e, x, last),
+	                          .results_vectorize = true,
+	                          .is_producer = r->is_producer};
+	if (ir_dim_is_const(width, &s.width))
+		r->size[last] = kb_index(r->k, s.width);
+	if (r->root->code == OP_masked_softmax) {
+		const struct attrs_masked_softmax *a = r->root->attrs;
+		s.scales_x = a->scale != 1 || a->softcap > 0;
+	}
+	if (r->root->code == OP_quantize_rows) {
+		const struct attrs_quantize_rows *a = r->root->attrs;
+		s.quant_block = a->to == ROUND_int8 && a->block > 0 ? a->block : 0;
+	}
 	for (size_t i = 0; i < r->outputs.n; i++)
-		if (!eval_vectorizes(&r->e, r->outputs.items[i].value, last))
-			r->out_lanes = 1;
-	r->is_staged = r->lanes > 1 && !eval_vectorizes(&r->e, r->root->operands[0], last);
-	r->in_registers = fits_registers(r);
-	r->rereads_x = can_reread_x(r);
-	choose_buffer(r);
+		s.results_vectorize &= eval_vectorizes(&r->e, r->outputs.items[i].value, last);
+	if (r->outputs.n > 0) {
+		const struct kb_tensor *y = &r->outputs.items[0].to.t;
+		const struct kb_size *stride = &y->stride[last];
+		s.fits_result =
+		        y->dtype == DT_F32 && y->encoding == ENC_ROW && stride->is_const && stride->c == 1;
+	}
+	return s;
+}
+
+/* Chooses the nest of rows that `items` work-items share, and binds a buffer that is the same for all rows. That of a
+ * norm in the group of another root is not reported. */
+static void choose_nest(struct rowwise *r, int64_t items)
+{
+	eval_sizes(&r->e, r->root->results[0], r->size);
+	const struct rowwise_shape s = shape_of(r, items);
+	rowwise_nest_choose(&s, &r->nest);
+	if (r->root == ir_group_root(r->job->group)) {
+		struct buf text;
+		buf_init(&text);
+		rowwise_nest_print(&s, &r->nest, &text);
+		kernel_remark_nest(r->job, &text);
+	}
+	if (r->nest.buffer == ROWWISE_LOCAL_MEMORY)
+		r->buffer = kb_shared(r->k, "kept", KB_F32, r->nest.local_elements);
+	else if (r->nest.buffer == ROWWISE_SCRATCH)
+		r->buffer = r->job->scratch;
 }
 
 /* ---- rows ---- */
@@ -511,16 +470,15 @@ static void emit_open_row(struct rowwise *r)
 	eval_hoist(&r->e, r->root->operands[0], &r->row);
 	for (size_t i = 0; i < r->outputs.n; i++)
 		eval_hoist(&r->e, r->outputs.items[i].value, &r->row);
-	if (r->buffer_is_result) {
+	if (r->nest.buffer == ROWWISE_RESULT) {
 		const struct eval_tensor *to = &r->outputs.items[0].to;
 		struct kb_val offset = eval_offset(&r->e, to, &r->row);
 		r->buffer = kb_ptr_add(k, to->t.ptr, kb_mul_const(k, offset, 4), 0);
 	}
-	if (r->is_staged) {
-		const struct rowwise_loop w = {.body = copy_element, .lanes = 1};
-		if (keeps_exponentials(r))
-			rowwise_zero_tail(r, rowwise_width(r));
-		rowwise_loop(r, kb_index(r->k, 0), rowwise_width(r), &w);
+	if (r->nest.is_staged) {
+		struct kb_val width = rowwise_width(r);
+		rowwise_zero_tail(r, width);
+		rowwise_loop(r, &r->nest.copy, kb_index(k, 0), width, copy_element, NULL);
 	}
 	uint32_t before = kernel_set_loc(k, r->job->cx, r->root->loc); /* of a norm in another group */
 	emit_root(r);
@@ -554,7 +512,7 @@ static void emit_rows(struct rowwise *r)
  * and points are those of that root. */
 static struct rowwise begin_norm(struct eval *e, const struct ir_op *norm)
 {
-	struct rowwise r = {.job = e->job, .k = e->k, .root = norm, .e = *e, .items = 1};
+	struct rowwise r = {.job = e->job, .k = e->k, .root = norm, .e = *e};
 	r.e.cache.items = NULL;
 	r.e.cache.n = r.e.cache.cap = 0;
 	r.rank = ir_type_of(e->job->func, norm->results[0])->rank;
@@ -574,8 +532,7 @@ static void end_norm(const struct rowwise *r, struct eval *e)
 static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_rows *rows)
 {
 	struct kb *k = r->k;
-	eval_sizes(&r->e, r->root->results[0], r->size);
-	choose_schedule(r);
+	choose_nest(r, 1);
 	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
 	if (r->is_producer) {
 		struct kb_val row = kb_sub(k, at, rows->first);
@@ -602,8 +559,7 @@ void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eva
 	struct rowwise r = begin_norm(e, norm);
 	r.is_producer = true;
 	r.buffer = to;
-	eval_sizes(&r.e, norm->results[0], r.size);
-	choose_schedule(&r);
+	choose_nest(&r, 1);
 	r.row = *row;
 	emit_open_row(&r);
 	end_norm(&r, e);
@@ -645,14 +601,12 @@ enum tfmc_status rowwise_emit(const struct kernel_job *job)
 	TFMC_TRY(eval_outputs(&r.e, &r.outputs));
 	r.rank = ir_type_of(job->func, r.root->results[0])->rank;
 	TFMC_TRY(check_types(&r));
-	r.items = job->items > 1 ? job->items : 1;
-	if (r.items > 1) {
+	if (job->items > 1) {
 		/* Declares what work-items share; at function level. */
 		r.item = kb_item_id(r.k);
-		r.partials = kb_shared(r.k, "partials", KB_F32, r.items);
+		r.partials = kb_shared(r.k, "partials", KB_F32, job->items);
 	}
-	eval_sizes(&r.e, r.root->results[0], r.size);
-	choose_schedule(&r);
+	choose_nest(&r, job->items > 1 ? job->items : 1);
 	emit_rows(&r);
 	return eval_status(&r.e);
 }

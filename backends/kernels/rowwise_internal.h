@@ -2,22 +2,19 @@
 /*
  * Internal interface of the rowwise generator.
  *
- *   rowwise.c      binds the group, chooses the buffer of a row, loops over rows; loops over the chunks of a row,
- *                  accumulators, work-items that share a row
- *   rowwise_ops.c  the passes of each op: norms, softmax, quantization
+ *   rowwise_nest.[ch]  the schedule, chosen before code is emitted
+ *   rowwise.c          binds the group, loops over rows; loops over the chunks of a row, accumulators, work-items that
+ *                      share a row
+ *   rowwise_ops.c      the passes of each op: norms, softmax, quantization
  *
- * A pass over a row calls a small function for each chunk of `lanes` elements. Between two passes the
- * elements are in registers (short rows), in memory where x is, or in the buffer. Sums take elements in an
- * order that depends on the length of the row only.
+ * A pass over a row calls a small function for each chunk of `lanes` elements. Sums take elements in an order that
+ * depends on the length of the row only.
  */
 #ifndef TFMC_BACKENDS_KERNELS_ROWWISE_INTERNAL_H
 #define TFMC_BACKENDS_KERNELS_ROWWISE_INTERNAL_H
 
 #include "backends/kernels/eval.h"
-
-#define ROWWISE_REGISTER_CHUNKS 16   /* chunks of a row that may stay in registers */
-#define ROWWISE_UNROLL          4    /* chunks of an iteration, each with its accumulator */
-#define ROWWISE_SHARED          2048 /* elements of a row that may be kept in local memory */
+#include "backends/kernels/rowwise_nest.h"
 
 struct rowwise {
 	struct eval e;
@@ -27,24 +24,15 @@ struct rowwise {
 	struct eval_outputs outputs;
 	int rank;
 	struct kb_val size[IR_RANK_MAX];
-	int64_t width;         /* elements of a row; -1: known at run time */
-	int lanes;             /* of a vector */
-	int out_lanes;         /* of the pass that stores; 1: ops after the root are not vectorized */
-	bool in_registers;     /* rows are kept in chunk_value */
-	bool is_staged;        /* x is not vectorized: it was copied to the buffer element by element first */
-	bool rereads_x;        /* later passes read x from memory again */
-	bool recomputes;       /* no buffer: each pass computes x, and values derived from it, again */
-	bool buffer_is_result; /* the buffer is the row of the result; else scratch or local memory */
-	bool is_padded;        /* the buffer has room for full vectors at its end */
-	bool is_producer;      /* results go to the buffer, where another generator's root reads them */
+	struct rowwise_nest nest;
+	bool is_producer; /* results go to the buffer, where another generator's root reads them */
 
-	int64_t items;          /* work-items that share a row, a power of two; 1: a row is one worker's */
 	struct kb_val item;     /* local id */
 	struct kb_val partials; /* local f32 [items] */
 
 	struct eval_point row; /* the open row, element 0 */
-	struct kb_val buffer;  /* f32 [width] */
-	struct kb_val chunk_value[ROWWISE_REGISTER_CHUNKS];
+	struct kb_val buffer;  /* f32 [width], unless it is registers: */
+	struct kb_val chunk_value[ROWWISE_REGISTER_VECTORS];
 };
 
 /* `lanes` neighbours of a row. */
@@ -60,30 +48,19 @@ struct rowwise_chunk {
 /* Emits one chunk of a pass. */
 typedef void rowwise_chunk_fn(struct rowwise *r, const struct rowwise_chunk *c, void *user);
 
-/* A pass over a row. */
-struct rowwise_loop {
-	rowwise_chunk_fn *body;
-	void *user;
-	int lanes;
-	bool is_masked_tail; /* body uses the buffer only, and the mask: its tail may be one masked vector */
-	int unroll;          /* vectors of an iteration, at most ROWWISE_UNROLL; 0: as many */
-};
-
-/* Emits the body for elements [from, to) of the open row, from <= to. */
-void rowwise_loop(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_loop *w);
-/* Zeros the last vector of [0, to) in a padded buffer before elements are stored there one by one: a masked
- * tail reads all of it. */
+/* Emits the body of a pass for elements [from, to) of the open row, from <= to. */
+void rowwise_loop(struct rowwise *r, const struct rowwise_pass *pass, struct kb_val from, struct kb_val to,
+                  rowwise_chunk_fn *body, void *user);
+/* Zeros the last vector of [0, to) before elements are stored there one by one: a masked tail reads all of it. */
 void rowwise_zero_tail(struct rowwise *r, struct kb_val to);
-/* All elements, in full vectors. */
-void rowwise_for_row(struct rowwise *r, rowwise_chunk_fn *body, void *user);
 
 /* x at the chunk, in the first pass: evaluates the prologue. */
 struct kb_val rowwise_load_x(struct rowwise *r, const struct rowwise_chunk *c);
-/* Stores a value derived from x by the first pass; nothing if later passes reread or recompute x. */
+/* Stores a value derived from x by the first pass; nothing if later passes read or compute x again. */
 void rowwise_keep_x(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value);
 /* The value that the first pass kept. */
 struct kb_val rowwise_reload_x(struct rowwise *r, const struct rowwise_chunk *c);
-/* Replaces x in the buffer (or registers) by another value; reads that value. Not if the row is recomputed. */
+/* Replaces x in the buffer by another value; reads that value. */
 void rowwise_write_buffer(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value);
 struct kb_val rowwise_read_buffer(struct rowwise *r, const struct rowwise_chunk *c);
 /* Binds the root's result at the chunk; evaluates the epilogue and stores the group's results. */
@@ -124,7 +101,5 @@ void rowwise_mask(struct rowwise *r); /* elements outside the mask become -inf *
 void rowwise_layer_norm(struct rowwise *r);
 void rowwise_rms_norm(struct rowwise *r);
 void rowwise_quantize_rows(struct rowwise *r); /* the results are dequantized */
-/* True if quantize_rows quantizes a row in several blocks. */
-bool rowwise_has_quant_blocks(const struct rowwise *r);
 
 #endif

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rowwise generator: the passes of each op over a row. A pass is a loop (rowwise_loop) that calls a function of this
- * file for each chunk, a vector of the row. Between passes elements are in registers, in memory as x (which is read
- * again), or in the buffer (rowwise_keep_x, rowwise_reload_x); with `recomputes` there is none, and each pass computes
- * x, and what it derived from x, again. The last pass has r->out_lanes lanes, as the ops after the root may not
- * vectorize.
+ * file for each chunk, a vector of the row. Between passes elements are in the buffer of the nest (rowwise_keep_x,
+ * rowwise_reload_x); without one each pass reads or computes x, and what it derived from x, again.
  *
  * Norms: the variance is the mean of squares of centered elements, in a pass of its own: E[x^2] - E[x]^2 would cancel
  * all digits of rows whose mean is large. A tile (rowwise_tile) is rows whose elements a work-group reads: its items
@@ -23,6 +21,13 @@
 
 #include <float.h>
 #include <math.h>
+
+/* A pass over elements [0, to) of the row. */
+static void loop_prefix(struct rowwise *r, const struct rowwise_pass *pass, struct kb_val to,
+                        rowwise_chunk_fn *body, void *user)
+{
+	rowwise_loop(r, pass, kb_index(r->k, 0), to, body, user);
+}
 
 /* ---- norms ---- */
 
@@ -116,12 +121,6 @@ static void scale_and_store(struct rowwise *r, const struct rowwise_chunk *c, vo
 	rowwise_store_result(r, c, normalize(r->k, y, &s));
 }
 
-static void store_row(struct rowwise *r, struct norm *n)
-{
-	const struct rowwise_loop w = {.body = scale_and_store, .user = n, .lanes = r->out_lanes};
-	rowwise_loop(r, kb_index(r->k, 0), rowwise_width(r), &w);
-}
-
 /* ---- rows ---- */
 
 /* Three passes: the mean; squares of differences from it, which cancel less than the mean of squares; the result. */
@@ -130,12 +129,12 @@ void rowwise_layer_norm(struct rowwise *r)
 	const struct attrs_layer_norm *a = r->root->attrs;
 	struct norm n = {.gamma = rowwise_operand(r, GAMMA), .beta = rowwise_operand(r, BETA)};
 	rowwise_acc_begin(r, &n.sum, KB_ADD);
-	rowwise_for_row(r, add_element, &n);
+	loop_prefix(r, &r->nest.reduce, rowwise_width(r), add_element, &n);
 	n.mean = divide_by_width(r, rowwise_acc_reduce(r, &n.sum));
 	rowwise_acc_begin(r, &n.square_sum, KB_ADD);
-	rowwise_for_row(r, add_centered_square, &n);
+	loop_prefix(r, &r->nest.reduce, rowwise_width(r), add_centered_square, &n);
 	n.inverse = inverse_std(r, &n, a->eps);
-	store_row(r, &n);
+	loop_prefix(r, &r->nest.store, rowwise_width(r), scale_and_store, &n);
 }
 
 /* Two passes, squares and the result: a norm without mean and beta. */
@@ -144,9 +143,9 @@ void rowwise_rms_norm(struct rowwise *r)
 	const struct attrs_rms_norm *a = r->root->attrs;
 	struct norm n = {.gamma = rowwise_operand(r, GAMMA)};
 	rowwise_acc_begin(r, &n.square_sum, KB_ADD);
-	rowwise_for_row(r, add_square, &n);
+	loop_prefix(r, &r->nest.reduce, rowwise_width(r), add_square, &n);
 	n.inverse = inverse_std(r, &n, a->eps);
-	store_row(r, &n);
+	loop_prefix(r, &r->nest.store, rowwise_width(r), scale_and_store, &n);
 }
 
 /* ---- tiles of work-groups ---- */
@@ -282,7 +281,7 @@ struct softmax {
 	struct kb_val shift;  /* f32: the maximum score */
 	struct kb_val factor; /* f32: 1 / sum, or log(sum) */
 	double scale, softcap;
-	bool keeps_exp;      /* softmax; log_softmax reads the scores again instead */
+	bool is_log;         /* of log_softmax */
 	struct kb_val first; /* i32: first visible element; none: 0 */
 	float hidden;        /* result of elements that are not visible */
 };
@@ -325,12 +324,12 @@ static void find_max(struct rowwise *r, const struct rowwise_chunk *c, void *use
 	rowwise_acc_add(r, &s->max, c, x);
 }
 
-/* score - max, after the first pass. What was kept is the score; x that is computed again must be scaled again, and the
- * window masked, as x in memory is not. */
+/* score - max, after the first pass. What was kept is the score; x that is read or computed again must be scaled again,
+ * and the window masked. */
 static struct kb_val shifted_score(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
 {
 	struct kb_val x = rowwise_reload_x(r, c);
-	if (r->recomputes)
+	if (!r->nest.keeps_x)
 		x = scaled_score(r, s, x);
 	x = mask_window(r, c, s, x);
 	return kb_sub(r->k, x, rowwise_splat(r, c, s->shift));
@@ -347,14 +346,14 @@ static void add_exp(struct rowwise *r, const struct rowwise_chunk *c, void *user
 	struct softmax *s = user;
 	struct kb_val e = exponential(r, c, s);
 	rowwise_acc_add(r, &s->sum, c, e);
-	if (s->keeps_exp && !r->recomputes)
+	if (r->nest.keeps_exp)
 		rowwise_write_buffer(r, c, e);
 }
 
 static void store_quotient(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct softmax *s = user;
-	struct kb_val e = r->recomputes ? exponential(r, c, s) : rowwise_read_buffer(r, c);
+	struct kb_val e = r->nest.keeps_exp ? rowwise_read_buffer(r, c) : exponential(r, c, s);
 	rowwise_store_result(r, c, kb_mul(r->k, e, rowwise_splat(r, c, s->factor)));
 }
 
@@ -378,37 +377,10 @@ static void store_x(struct rowwise *r, const struct rowwise_chunk *c, void *user
 
 /* ---- rows ---- */
 
-/* A pass over the visible elements [0, to). */
-static void loop_visible(struct rowwise *r, struct kb_val to, int lanes, rowwise_chunk_fn *body,
-                         struct softmax *s)
-{
-	const struct rowwise_loop w = {.body = body, .user = s, .lanes = lanes};
-	rowwise_loop(r, kb_index(r->k, 0), to, &w);
-}
-
-#define REGISTERS_FOR_FOUR_EXP 32 /* with fewer, four interleaved exponentials spill constants and sums */
-
-/* True if exponentials replace scores in the buffer. */
-static bool keeps_exp_in_buffer(const struct rowwise *r, const struct softmax *s)
-{
-	return s->keeps_exp && !r->rereads_x;
-}
-
-/* The pass of exponentials; in a padded buffer its tail is one masked vector. log_softmax, which keeps none, unrolls
- * two vectors where there are few registers: four interleaved exponentials would spill. */
-static void loop_exp(struct rowwise *r, struct kb_val to, struct softmax *s)
-{
-	struct rowwise_loop w = {
-	        .body = add_exp, .user = s, .lanes = r->lanes, .is_masked_tail = keeps_exp_in_buffer(r, s)};
-	w.unroll = !s->keeps_exp && kb_caps(r->k)->registers < REGISTERS_FOR_FOUR_EXP ? 2 : 0;
-	rowwise_loop(r, kb_index(r->k, 0), to, &w);
-}
-
 /* Stores the result of masked elements [from, width). */
 static void loop_hidden(struct rowwise *r, struct kb_val from, struct softmax *s)
 {
-	const struct rowwise_loop w = {.body = store_hidden, .user = s, .lanes = r->out_lanes};
-	rowwise_loop(r, from, rowwise_width(r), &w);
+	rowwise_loop(r, &r->nest.store, from, rowwise_width(r), store_hidden, s);
 }
 
 /* Sum over [0, to) of exp(x - max), and s->shift = max. A row of -inf is shifted by 0 and sums to 0 (log_softmax:
@@ -418,17 +390,17 @@ static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax
 {
 	struct kb *k = r->k;
 	int64_t n;
-	if (keeps_exp_in_buffer(r, s) && !r->is_staged && !kb_const_index(k, to, &n))
+	if (!r->nest.is_staged && !kb_const_index(k, to, &n))
 		rowwise_zero_tail(r, to);
 	rowwise_acc_begin(r, &s->max, KB_MAX);
-	loop_visible(r, to, r->lanes, find_max, s);
+	loop_prefix(r, &r->nest.reduce, to, find_max, s);
 	s->shift = rowwise_acc_reduce(r, &s->max);
-	if (s->keeps_exp) {
+	if (!s->is_log) {
 		struct kb_val is_empty = kb_cmp(k, KB_EQ, s->shift, kb_f32(k, -HUGE_VALF));
 		s->shift = kb_select(k, is_empty, kb_f32(k, 0), s->shift);
 	}
 	rowwise_acc_begin(r, &s->sum, KB_ADD);
-	loop_exp(r, to, s);
+	loop_prefix(r, &r->nest.exp, to, add_exp, s);
 	return rowwise_acc_reduce(r, &s->sum);
 }
 
@@ -439,14 +411,14 @@ static void softmax_prefix(struct rowwise *r, struct kb_val to, struct softmax *
 	struct kb_val sum = exp_sum(r, to, s);
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
 	s->factor = kb_bin(k, KB_DIV, kb_f32(k, 1), kb_select(k, is_zero, kb_f32(k, 1), sum));
-	loop_visible(r, to, r->out_lanes, store_quotient, s);
+	loop_prefix(r, &r->nest.store, to, store_quotient, s);
 }
 
 /* Only visible elements [0, n) are read, those before the window as -inf; the others become 0. */
 static void masked_softmax(struct rowwise *r)
 {
 	const struct attrs_masked_softmax *a = r->root->attrs;
-	struct softmax s = {.scale = a->scale, .softcap = a->softcap, .keeps_exp = true};
+	struct softmax s = {.scale = a->scale, .softcap = a->softcap};
 	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
 	                               a->mask == MASK_causal, a->window};
 	struct kb_val n = rowwise_visible(r, &mask, &s.first);
@@ -456,7 +428,7 @@ static void masked_softmax(struct rowwise *r)
 
 void rowwise_softmax(struct rowwise *r)
 {
-	struct softmax s = {.scale = 1, .keeps_exp = true};
+	struct softmax s = {.scale = 1};
 	if (r->root->code == OP_masked_softmax)
 		masked_softmax(r);
 	else
@@ -465,10 +437,10 @@ void rowwise_softmax(struct rowwise *r)
 
 void rowwise_log_softmax(struct rowwise *r)
 {
-	struct softmax s = {.scale = 1};
+	struct softmax s = {.scale = 1, .is_log = true};
 	struct kb_val width = rowwise_width(r), sum = exp_sum(r, width, &s);
 	s.factor = math_log(r->k, sum);
-	loop_visible(r, width, r->out_lanes, store_log, &s);
+	loop_prefix(r, &r->nest.store, width, store_log, &s);
 }
 
 /* x where visible, else -inf, in one pass. */
@@ -479,7 +451,7 @@ void rowwise_mask(struct rowwise *r)
 	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
 	                               a->mask == MASK_causal, a->window};
 	struct kb_val n = rowwise_visible(r, &mask, &s.first);
-	loop_visible(r, n, r->out_lanes, store_x, &s);
+	loop_prefix(r, &r->nest.store, n, store_x, &s);
 	loop_hidden(r, n, &s);
 }
 
@@ -536,12 +508,10 @@ void rowwise_int8_scales(struct kb *k, struct kb_val most, struct kb_val *invers
 static void quantize_block(struct rowwise *r, struct kb_val from, struct kb_val to)
 {
 	struct quantization n;
-	struct rowwise_loop w = {.body = update_abs_max, .user = &n, .lanes = r->lanes};
 	rowwise_acc_begin(r, &n.most, KB_MAX);
-	rowwise_loop(r, from, to, &w);
+	rowwise_loop(r, &r->nest.reduce, from, to, update_abs_max, &n);
 	rowwise_int8_scales(r->k, rowwise_acc_reduce(r, &n.most), &n.inverse, &n.step);
-	w = (struct rowwise_loop){.body = quantize_and_store, .user = &n, .lanes = r->out_lanes};
-	rowwise_loop(r, from, to, &w);
+	rowwise_loop(r, &r->nest.store, from, to, quantize_and_store, &n);
 }
 
 static void round_bf16_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
@@ -551,33 +521,26 @@ static void round_bf16_and_store(struct rowwise *r, const struct rowwise_chunk *
 	rowwise_store_result(r, c, kb_cvt(r->k, kb_cvt(r->k, x, KB_BF16), KB_F32));
 }
 
-bool rowwise_has_quant_blocks(const struct rowwise *r)
-{
-	const struct attrs_quantize_rows *a = r->root->attrs;
-	return r->root->code == OP_quantize_rows && a->to == ROUND_int8 && a->block > 0 &&
-	       (r->width < 0 || a->block < r->width);
-}
-
 /* Rounds each quant block (or the row) to 8 bits with its own scale; the last block may be shorter. */
 void rowwise_quantize_rows(struct rowwise *r)
 {
 	struct kb *k = r->k;
 	const struct attrs_quantize_rows *a = r->root->attrs;
 	struct kb_val zero = kb_index(k, 0), width = rowwise_width(r);
+	int64_t block = r->nest.quant_block;
 	if (a->to == ROUND_bf16) {
-		const struct rowwise_loop w = {.body = round_bf16_and_store, .lanes = r->out_lanes};
-		rowwise_loop(r, zero, width, &w);
+		loop_prefix(r, &r->nest.store, width, round_bf16_and_store, NULL);
 		return;
 	}
-	if (!rowwise_has_quant_blocks(r)) {
+	if (block == 0) {
 		quantize_block(r, zero, width);
 		return;
 	}
-	struct kb_val full = kb_sub(k, width, kb_rem_const(k, width, a->block));
-	struct kb_val from = kb_loop(k, "block", zero, full, a->block, 0);
-	quantize_block(r, from, kb_add_const(k, from, a->block));
+	struct kb_val full = kb_sub(k, width, kb_rem_const(k, width, block));
+	struct kb_val from = kb_loop(k, "block", zero, full, block, 0);
+	quantize_block(r, from, kb_add_const(k, from, block));
 	kb_end_loop(k);
-	if (r->width >= 0 && r->width % a->block == 0)
+	if (!r->nest.has_partial_block)
 		return;
 	kb_if(k, kb_cmp(k, KB_LT, full, width));
 	quantize_block(r, full, width);

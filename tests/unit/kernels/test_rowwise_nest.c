@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The chooser of schedules of rowwise groups, on random groups for all targets: each pass covers every element of a row
+ * once, in accumulators that are reduced; elements between passes are in a buffer that can hold them and that the
+ * passes write, or in none where none can. Faults that are planted in a nest are found by the same checks.
+ */
+#include <check.h>
+#include <string.h>
+
+#include "backends/kernels/rowwise_nest.h"
+#include "ir/support/checked.h"
+#include "ir/target/target.h"
+#include "tests/support/random/rng.h"
+
+#define CASES   2000 /* of each target */
+#define PLANTED 4    /* every fourth nest has faults planted */
+#define WIDTH   600  /* of a row, at most */
+#define ITEMS   64
+
+#define REQUIRE(condition)                 \
+	do {                               \
+		if (!(condition))          \
+			return #condition; \
+	} while (0)
+
+/* Rows; a: the attributes of their group. */
+static struct rowwise_shape random_rows(struct rng *s, const struct target *t, struct attrs_group *a)
+{
+	static const enum ir_opcode roots[] = {OP_softmax,    OP_masked_softmax, OP_log_softmax,  OP_mask,
+	                                       OP_layer_norm, OP_rms_norm,       OP_quantize_rows};
+	static const int64_t short_rows = 40;
+	struct rowwise_shape x = {.caps = kb_caps_of(t), .attrs = a};
+	x.root = roots[rng_next(s) % TFMC_COUNT(roots)];
+	x.longest = rng_between(s, 0, rng_next(s) % 2 ? short_rows : WIDTH);
+	x.longest *= rng_next(s) % 8 ? 1 : 10;
+	x.width = rng_next(s) % 3 ? x.longest : -1;
+	x.items = t->group_size > 1 && rng_next(s) % 4 ? ITEMS : 1;
+	x.has_one_pass = x.root == OP_mask;
+	x.x_is_stored = rng_next(s) % 2;
+	x.x_vectorizes = rng_next(s) % 4;
+	x.results_vectorize = rng_next(s) % 4;
+	x.scales_x = x.root == OP_masked_softmax && rng_next(s) % 2;
+	x.fits_result = rng_next(s) % 2;
+	x.is_producer = ir_is_norm(x.root) && x.items == 1 && rng_next(s) % 2;
+	if (x.root == OP_quantize_rows && rng_next(s) % 2)
+		x.quant_block = rng_between(s, 1, 64);
+	*a = (struct attrs_group){.lanes = rng_next(s) % 4 ? 0 : rng_between(s, -1, 2 * KB_LANES_MAX),
+	                          .scratch = rng_next(s) % 3 ? ceil_div(4 * x.longest, 64) * 64
+	                                                     : rng_between(s, 0, 8 * x.longest)};
+	return x;
+}
+
+/* ---- coverage ---- */
+
+/* The elements of a row that a pass covers. */
+struct covered {
+	unsigned char times[WIDTH * 10 + KB_LANES_MAX];
+	int64_t end;      /* after the last element that is read or written, whether it exists or not */
+	int accumulators; /* that are used */
+	int64_t vectors;  /* values, if they stay in registers */
+};
+
+/* `n` lanes from element `at` on, of which `valid` exist, in an accumulator; 0: that of the tail. */
+static void cover(struct covered *c, int64_t at, int n, int64_t valid, int accumulator)
+{
+	for (int64_t i = at; i < at + valid; i++)
+		c->times[i]++;
+	c->end = max_i64(c->end, at + n);
+	c->accumulators = (int)max_i64(c->accumulators, accumulator);
+}
+
+static void cover_vectors(struct covered *c, const struct rowwise_pass *p, int64_t at, int64_t first,
+                          int64_t n)
+{
+	for (int64_t i = first; i < first + n; i++)
+		cover(c, at + i * p->lanes, p->lanes, p->lanes, 1 + (int)(i % p->vectors));
+}
+
+/* The loops of rowwise_loop for a row of n elements, which is constant or is not. */
+static void cover_row(struct covered *c, const struct rowwise_pass *p, int64_t n, bool is_const)
+{
+	int64_t step = (int64_t)p->vectors * p->lanes, at = 0;
+	*c = (struct covered){.end = 0};
+	if (is_const) {
+		const struct rowwise_vectors v = rowwise_divide(p, n);
+		for (; at < v.looped * p->lanes; at += step)
+			cover_vectors(c, p, at, 0, p->vectors);
+		cover_vectors(c, p, 0, v.looped, v.unrolled);
+		at = (v.looped + v.unrolled) * p->lanes;
+		if (v.tail > 0) /* memory is accessed by the elements that exist */
+			cover(c, at, v.tail, v.tail, 1 + (int)((v.looped + v.unrolled) % p->vectors));
+		c->vectors = v.looped > 0 ? INT64_MAX : v.unrolled + (v.tail > 0);
+		return;
+	}
+	for (; at + step <= n; at += step)
+		cover_vectors(c, p, at, 0, p->vectors);
+	for (; at + p->lanes <= n; at += p->lanes)
+		cover_vectors(c, p, at, 0, 1);
+	for (int lanes = p->masks_tail ? p->lanes : 1; at < n; at += lanes)
+		cover(c, at, lanes, lanes < n - at ? lanes : n - at, p->masks_tail ? 1 : 0);
+}
+
+static const char *fault_of_pass(const struct rowwise_shape *s, const struct rowwise_nest *n,
+                                 const struct rowwise_pass *p)
+{
+	static struct covered c;
+	bool reduces = p == &n->reduce || p == &n->exp;
+	REQUIRE(p->lanes >= 1 && p->lanes <= KB_LANES_MAX && (p->lanes & (p->lanes - 1)) == 0);
+	REQUIRE(p->vectors >= 1 && p->vectors <= ROWWISE_UNROLL);
+	REQUIRE(p->lanes == n->reduce.lanes || p->lanes == 1);
+	if (s->items > 1) {
+		REQUIRE(p->lanes == 1 && n->accumulators == 1);
+		return NULL;
+	}
+	for (int i = 0; i < 2; i++) {
+		bool is_const = i == 0;
+		if (is_const && s->width < 0)
+			continue;
+		cover_row(&c, p, s->longest, is_const);
+		for (int64_t at = 0; at < s->longest; at++)
+			REQUIRE(c.times[at] == 1);
+		REQUIRE(!reduces || c.accumulators <= n->accumulators);
+		REQUIRE(!is_const || n->buffer != ROWWISE_REGISTERS || c.vectors <= ROWWISE_REGISTER_VECTORS);
+		REQUIRE(c.end <= s->longest ||
+		        (n->buffer == ROWWISE_SCRATCH && 4 * c.end <= s->attrs->scratch));
+	}
+	return NULL;
+}
+
+/* ---- elements between passes ---- */
+
+static bool is_softmax(const struct rowwise_shape *s)
+{
+	return s->root == OP_softmax || s->root == OP_masked_softmax;
+}
+
+static bool has_exponentials(const struct rowwise_shape *s)
+{
+	return is_softmax(s) || s->root == OP_log_softmax;
+}
+
+static const char *fault_of_buffer(const struct rowwise_shape *s, const struct rowwise_nest *n)
+{
+	int64_t vectors = ceil_div(s->longest, n->reduce.lanes);
+	bool in_registers = n->buffer == ROWWISE_REGISTERS, in_local = n->buffer == ROWWISE_LOCAL_MEMORY;
+	bool fits_scratch = 4 * s->longest <= s->attrs->scratch;
+	bool has_buffer = n->buffer != ROWWISE_NO_BUFFER;
+	bool holds_any = s->is_producer || fits_scratch || s->fits_result ||
+	                 (s->items > 1 && s->longest <= ROWWISE_SHARED);
+	REQUIRE(n->buffer >= ROWWISE_NO_BUFFER && n->buffer <= ROWWISE_CALLER);
+	REQUIRE(!in_registers || (s->width >= 0 && s->items == 1 && 2 * vectors <= s->caps.registers &&
+	                          n->store.lanes == n->reduce.lanes && n->quant_block == 0 &&
+	                          s->root != OP_mask && s->root != OP_masked_softmax && n->keeps_x));
+	REQUIRE(!in_local || (s->items > 1 && n->local_elements >= s->longest));
+	REQUIRE(in_local || n->local_elements == 0);
+	REQUIRE(s->items == 1 || 4 * (n->local_elements + s->items) <= s->caps.shared_bytes);
+	REQUIRE(n->buffer != ROWWISE_SCRATCH || fits_scratch);
+	REQUIRE(n->buffer != ROWWISE_RESULT || (s->fits_result && !fits_scratch));
+	REQUIRE(n->buffer != ROWWISE_CALLER || s->is_producer);
+	REQUIRE(has_buffer || !(n->keeps_x || n->keeps_exp || n->is_staged));
+	REQUIRE(!has_buffer || n->keeps_x || n->keeps_exp || n->is_staged);
+	/* x without lanes: copied, or all passes have one lane */
+	REQUIRE(n->is_staged == (n->reduce.lanes > 1 && !s->x_vectorizes));
+	REQUIRE(!n->is_staged || n->keeps_x);
+	/* computed once if any buffer holds a row; a scaled x is not the x in memory */
+	REQUIRE(!holds_any || n->keeps_x || s->has_one_pass || (s->x_is_stored && !s->scales_x));
+	REQUIRE(n->keeps_exp == (is_softmax(s) && (holds_any || in_registers)));
+	/* a masked tail is a vector of the buffer, which the pass before has stored */
+	REQUIRE(!n->exp.masks_tail || (n->keeps_x && n->keeps_exp));
+	REQUIRE(!n->copy.masks_tail && !n->reduce.masks_tail && !n->store.masks_tail);
+	return NULL;
+}
+
+/* The condition that a nest violates, or NULL. */
+static const char *fault_of(const struct rowwise_shape *s, const struct rowwise_nest *n)
+{
+	const struct {
+		const struct rowwise_pass *pass;
+		bool is_on;
+	} passes[] = {{&n->copy, n->is_staged},
+	              {&n->reduce, !s->has_one_pass},
+	              {&n->exp, has_exponentials(s)},
+	              {&n->store, true}};
+	int64_t planned = s->attrs->lanes;
+	bool is_planned = planned > 0 && planned <= KB_LANES_MAX && (planned & (planned - 1)) == 0;
+	REQUIRE(n->items == s->items && n->copy.lanes == 1 && n->exp.lanes == n->reduce.lanes);
+	REQUIRE(n->reduce.lanes <= (is_planned ? planned : s->caps.lanes));
+	REQUIRE(s->width < 0 || n->reduce.lanes == 1 || n->reduce.lanes / 2 < s->width);
+	REQUIRE(n->store.lanes == (s->results_vectorize ? n->reduce.lanes : 1));
+	REQUIRE(s->root != OP_log_softmax || s->caps.registers >= 32 || n->exp.vectors <= 2);
+	REQUIRE(n->quant_block == (s->quant_block < s->width || s->width < 0 ? s->quant_block : 0));
+	/* blocks end with the row */
+	for (int64_t width = s->width < 0 ? 0 : s->width; n->quant_block > 0 && width <= s->longest; width++)
+		REQUIRE(n->has_partial_block || (s->width >= 0 && width % n->quant_block == 0));
+	const char *fault = fault_of_buffer(s, n);
+	for (size_t i = 0; !fault && i < TFMC_COUNT(passes); i++)
+		fault = passes[i].is_on ? fault_of_pass(s, n, passes[i].pass) : NULL;
+	return fault;
+}
+
+/* ---- planted faults ---- */
+
+#define N_FAULTS 16
+
+/* Plants a fault in the nest; false: this nest cannot have it. */
+static bool plant(const struct rowwise_shape *s, struct rowwise_nest *n, int fault)
+{
+	bool rereads = s->x_is_stored && !s->scales_x && !n->is_staged;
+	switch (fault) {
+	case 0: n->reduce.lanes *= 2; return true;
+	case 1: n->store.lanes = n->store.lanes == 1 ? 2 : 1; return true;
+	case 2: n->reduce.vectors++; return !s->has_one_pass;
+	case 3: n->exp.vectors *= 2; return has_exponentials(s);
+	case 4:
+		n->reduce.looped_min = 0;
+		return n->buffer == ROWWISE_REGISTERS && s->width / n->reduce.lanes >= n->reduce.vectors;
+	case 5: n->store.masks_tail = true; return true;
+	case 6:
+		n->exp.masks_tail = true;
+		return !(n->keeps_x && n->keeps_exp) || (n->buffer != ROWWISE_SCRATCH && s->width < 0 &&
+		                                         s->longest % n->exp.lanes > 0 && s->items == 1);
+	case 7: n->buffer = (enum rowwise_buffer)(n->buffer + 1); return true;
+	case 8: n->is_staged = !n->is_staged; return true;
+	case 9:
+		n->keeps_x = !n->keeps_x;
+		return n->keeps_x ? n->buffer == ROWWISE_NO_BUFFER : !rereads && !s->has_one_pass;
+	case 10: n->keeps_exp = !n->keeps_exp; return true;
+	case 11:
+		n->accumulators--;
+		return s->items > 1 ||
+		       (!s->has_one_pass && (s->width < 0 ? s->longest >= n->reduce.vectors * n->reduce.lanes
+		                                          : s->width > n->reduce.lanes));
+	case 12: n->quant_block++; return true;
+	case 13:
+		n->has_partial_block = false;
+		return n->quant_block > 0 && (s->width < 0 || s->width % n->quant_block > 0);
+	case 14: n->local_elements--; return s->longest > 0;
+	case 15: n->items *= 2; return true;
+	}
+	return false;
+}
+
+START_TEST(covers_and_fits)
+{
+	const struct target *t = target_level_at((size_t)_i);
+	struct rng s = rng_seed((uint64_t)_i);
+	int planted[N_FAULTS] = {0}, buffers[ROWWISE_CALLER + 1] = {0};
+	for (int i = 0; i < CASES; i++) {
+		struct attrs_group a;
+		const struct rowwise_shape x = random_rows(&s, t, &a);
+		struct rowwise_nest n;
+		rowwise_nest_choose(&x, &n);
+		const char *fault = fault_of(&x, &n);
+		ck_assert_msg(!fault, "rows %d: not %s", i, fault);
+		buffers[n.buffer]++;
+		struct rowwise_nest bad = n;
+		for (int f = 0; i % PLANTED == 0 && f < N_FAULTS; bad = n, f++) {
+			if (!plant(&x, &bad, f))
+				continue;
+			ck_assert_msg(fault_of(&x, &bad), "rows %d: planted fault %d is not found", i, f);
+			planted[f]++;
+		}
+	}
+	for (int f = 0; f < N_FAULTS; f++)
+		ck_assert_msg(planted[f] > CASES / PLANTED / 64, "fault %d is planted in %d nests", f,
+		              planted[f]);
+	for (int b = ROWWISE_NO_BUFFER; b <= ROWWISE_CALLER; b++)
+		ck_assert_msg(buffers[b] > CASES / 128 || (b == ROWWISE_LOCAL_MEMORY && t->group_size <= 1),
+		              "buffer %d in %d nests", b, buffers[b]);
+}
+END_TEST
+
+Suite *suite_rowwise_nest(void)
+{
+	Suite *s = suite_create("rowwise_nest");
+	TCase *c = tcase_create("rowwise_nest");
+	int n = 0;
+	while (target_level_at((size_t)n))
+		n++;
+	tcase_add_loop_test(c, covers_and_fits, 0, n);
+	suite_add_tcase(s, c);
+	return s;
+}
