@@ -11,7 +11,8 @@
  *   y += (sum of (w + z) x  -  z sum of x) (scale_x scale_w)  +  minimum_w (scale_x sum of x)
  *
  * z: zero point of the stored bytes, less the shift of the block in formats with shifts. The prologue stores
- * - z sum of x (in formats with shifts the sum itself) and scale_x sum of x with each row. Quants of 4 bits
+ * - z sum of x (in formats with shifts the sum itself; by magnitude plus |x| of negative x, see nest.dot) and scale_x
+ * sum of x with each row. Quants of 4 bits
  * are small enough for pmaddubsw to accumulate a chunk of 32 elements in i16 first, where the target lacks VNNI
  * (tile_accumulates_i16).
  *
@@ -141,9 +142,24 @@ static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val
 	                             .shifts_bytes = c->t->x_lanes > 1,
 	                             .is_unmasked = c->t->is_unmasked};
 	struct kb_val words = panel_load_word(k, &c->b, &w, lanes);
-	if (!c->l->nest.dot.flips_sign)
+	if (!c->l->nest.dot.flips_sign || c->l->nest.dot.by_magnitude)
 		return words;
-	return kb_bin(k, KB_XOR, words, kb_splat(k, kb_i32(k, -0x7f7f7f80), lanes)); /* 0x80808080 */
+	return kb_bin(k, KB_XOR, words, kb_splat(k, kb_i32(k, SIGN_BITS), lanes));
+}
+
+/* A word of x by magnitude: *magnitude is |x|, and bytes of B are multiplied after an XOR with the result, which
+ * complements them where x is negative and flips their sign bit where they are stored as unsigned ones. */
+static struct kb_val split_sign(const struct matmul_lowp_tile *c, struct kb_val x, struct kb_val *magnitude)
+{
+	struct kb *k = c->l->k;
+	int lanes = c->l->nest.lanes;
+	struct kb_val bytes = kb_bitcast(k, x, KB_I8);
+	struct kb_val sign = kb_bin(k, KB_SAR, bytes, kb_splat(k, kb_cvt(k, kb_i32(k, 7), KB_I8), 4 * lanes));
+	*magnitude = kb_bitcast(k, kb_sub(k, kb_bin(k, KB_XOR, bytes, sign), sign), KB_I32);
+	sign = kb_bitcast(k, sign, KB_I32);
+	if (!c->l->nest.dot.flips_sign)
+		return sign;
+	return kb_bin(k, KB_XOR, sign, kb_splat(k, kb_i32(k, SIGN_BITS), lanes));
 }
 
 /* A group of quants: its first word in the dot block, `from` words after word `first`; row: the k-row that has word 0
@@ -171,12 +187,18 @@ static void add_word(struct matmul_lowp_tile *c, const struct group_at *g, int i
 		for (int v = 0; v < n; v++)
 			w[v] = load_quants(c, group, disp, i, first_vector + v);
 		for (int m = 0; m < p->rows; m++) {
-			struct kb_val word = x_word_of(c, m, x, in_x);
+			struct kb_val word = x_word_of(c, m, x, in_x), magnitude = {0};
+			if (c->l->nest.dot.by_magnitude)
+				word = split_sign(c, word, &magnitude);
 			for (int v = 0; v < n; v++) {
 				int i_acc = m * p->vectors + first_vector + v;
 				struct kb_var sum = uses_acc16(c) ? c->acc16[i_acc] : c->acc[i_acc];
-				kb_set(p->k, sum,
-				       kb_dot(p->k, c->l->nest.dot.word, kb_get(p->k, sum), w[v], word));
+				struct kb_val a = w[v], b = word, before = kb_get(p->k, sum);
+				if (magnitude.id) {
+					a = magnitude;
+					b = kb_bin(p->k, KB_XOR, w[v], word);
+				}
+				kb_set(p->k, sum, kb_dot(p->k, c->l->nest.dot.word, before, a, b));
 			}
 		}
 	}

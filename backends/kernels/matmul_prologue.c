@@ -395,7 +395,8 @@ struct span {
 	struct kb_val from;
 	int64_t n;
 	struct kb_val inverse;
-	struct kb_var acc; /* max |x|, or sum of quants */
+	struct kb_var acc;       /* max |x|, or sum of quants */
+	struct kb_var negatives; /* by magnitude: sum of |quant| of negative ones; or none */
 };
 
 typedef void span_body(const struct span *s, struct kb_val at, int valid);
@@ -440,28 +441,38 @@ static void quantize_chunk(const struct span *s, struct kb_val at, int valid)
 	struct kb_val quant = kb_cvt_nearest(k, kb_mul(k, v, kb_splat(k, s->inverse, s->lanes)));
 	kb_store_part(k, kb_cvt(k, quant, KB_I8), valid, s->quants, at, 0);
 	kb_set(k, s->acc, kb_add(k, quant, kb_get(k, s->acc)));
+	if (!s->negatives.id)
+		return;
+	struct kb_val zero = kb_splat(k, kb_i32(k, 0), s->lanes), negative = kb_min(k, quant, zero);
+	kb_set(k, s->negatives, kb_sub(k, kb_get(k, s->negatives), negative));
 }
 
-/* The accumulator of the span reduced to a scalar. */
-static struct kb_val reduce_acc(const struct span *s, enum kb_bin op)
+/* An accumulator of the span reduced to a scalar. */
+static struct kb_val reduce_acc(const struct span *s, struct kb_var acc, enum kb_bin op)
 {
-	struct kb_val v = kb_get(s->l->k, s->acc);
+	struct kb_val v = kb_get(s->l->k, acc);
 	return s->lanes > 1 ? kb_reduce(s->l->k, op, v) : v;
 }
 
 /* Quantizes dot block `dot_block` of the row (s->from, s->n); stores after the quants its sum times - zero point of the
- * weights (the sum itself in formats with shifts, whose factor differs by block), its scale, and in formats with minima
- * sum * scale. */
+ * weights (the sum itself in formats with shifts, whose factor differs by block; by magnitude plus that of negative
+ * ones), its scale, and in formats with minima sum * scale. */
 static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
 	const struct activation_row_layout *row = &s->l->gemm.lowp.layout;
 	const struct ir_format_desc *d = ir_format(s->l->gemm.panel.format);
-	s->acc = kb_var(k, "acc", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
+	struct kb_val zero = kb_splat(k, kb_i32(k, 0), s->lanes);
+	s->acc = kb_var(k, "acc", KB_TYPE(KB_I32, s->lanes), zero);
+	if (s->l->nest.dot.by_magnitude)
+		s->negatives = kb_var(k, "negatives", KB_TYPE(KB_I32, s->lanes), zero);
 	loop_span(s, quantize_chunk);
-	struct kb_val sum = reduce_acc(s, KB_ADD);
+	struct kb_val sum = reduce_acc(s, s->acc, KB_ADD);
 	int factor = d->shift > 0 ? 1 : -s->l->nest.dot.zero;
-	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, dot_block, row->corrections / 4, 0);
+	struct kb_val correction = kb_mul(k, sum, kb_i32(k, factor));
+	if (s->negatives.id)
+		correction = kb_add(k, correction, reduce_acc(s, s->negatives, KB_ADD));
+	kb_store(k, correction, s->quants, dot_block, row->corrections / 4, 0);
 	kb_store(k, scale, s->quants, dot_block, row->scales / 4, 0);
 	if (d->has_offset)
 		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, dot_block,
@@ -479,7 +490,7 @@ static void quantize_x_block(struct span *s, struct kb_val from, int64_t n, stru
 	s->n = n;
 	s->acc = kb_var(k, "most", KB_TYPE(KB_F32, s->lanes), kb_splat(k, kb_f32(k, 0), s->lanes));
 	loop_span(s, update_abs_max);
-	rowwise_int8_scales(k, reduce_acc(s, KB_MAX), &s->inverse, &scale);
+	rowwise_int8_scales(k, reduce_acc(s, s->acc, KB_MAX), &s->inverse, &scale);
 	s->n = dot_block_k;
 	if (full == 1) {
 		quantize_dot_block(s, first, scale);

@@ -2,8 +2,8 @@
 /*
  * Chooses the loop nest of a linear (nest.h). Outer decisions need the inner ones, so they are taken in the order:
  * register tile, rows of x in scratch, order of the loops, C buffer, B buffer (without which dequantizing lowers the
- * tile), repacking, M block, row tiles or passes. What the attributes of the group say replaces a preference, never a
- * condition: a nest that does not have it is refused.
+ * tile), repacking, dot products, M block, row tiles or passes. What the attributes of the group say replaces a
+ * preference, never a condition: a nest that does not have it is refused.
  */
 #include "backends/kernels/nest.h"
 
@@ -317,6 +317,16 @@ static void choose_repack(const struct gemm *g, struct nest *n)
 /* Rows of a tile at least: for fewer, interleaving the weights costs more than MMLA gains. */
 #define SQUARE_ROWS_MIN 4
 
+/* True if bytes of B above 127 are multiplied by magnitudes of x: the target has pmaddubsw, which saturates sums of two
+ * u8 x s8, and no dot product of such bytes. Not where many rows repack both as i16, nor in formats with shifts, whose
+ * corrections are multiplied by the shift. */
+static bool multiplies_by_magnitude(const struct gemm *g, const struct nest *n)
+{
+	const struct kb_caps *caps = &g->caps;
+	return caps->has_dot_u7s8 && !caps->has_dot_u8s8 && !caps->has_dot_s8s8 &&
+	       n->repack.to != REPACK_I16 && ir_format(g->panel.format)->shift == 0;
+}
+
 /* The dot products of reduced precision. */
 static void choose_dot(const struct gemm *g, struct nest *n)
 {
@@ -330,8 +340,11 @@ static void choose_dot(const struct gemm *g, struct nest *n)
 		n->dot.square = KB_DOT_BF16_ODD_2X2;
 		n->dot.is_emulated = !caps->has_dot_bf16 && !caps->has_dot_bf16_odd;
 	} else {
-		bool is_signed = is_large && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
+		n->dot.by_magnitude = is_large && multiplies_by_magnitude(g, n);
+		bool has_signed = caps->has_dot_s8s8 && !caps->has_dot_u8s8,
+		     is_signed = n->dot.by_magnitude || (is_large && has_signed);
 		n->dot.word = tile_accumulates_i16(g->target, f) ? KB_DOT_U7S8_I16
+		              : n->dot.by_magnitude              ? KB_DOT_U7S8
 		              : is_signed                        ? KB_DOT_S8S8
 		              : is_large                         ? KB_DOT_U8S8
 		                                                 : KB_DOT_U7S8;
@@ -777,13 +790,13 @@ bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
 		return false;
 	if (expert_rows > 0)
 		choose_expert_block(g, n, expert_rows);
-	choose_dot(g, n);
 	n->order = choose_order(g, n, expert_rows > 0);
 	n->lists_rows = g->may_list_rows && n->order != NEST_SKINNY;
 	choose_c_buffer(g, n, expert_rows > 0);
 	if (!choose_b_buffer(g, n))
 		return false;
 	choose_repack(g, n);
+	choose_dot(g, n);
 	n->few_unit = g->columns.unit;
 	n->unit = g->columns.unit * (g->columns.unit % n->nr == 0 ? 1 : n->nr);
 	if (target_prefers_small_code(g->target))
@@ -831,7 +844,8 @@ struct attrs_group nest_attrs(const struct gemm *g, const struct nest *n)
 static void print_dot(const struct gemm *g, const struct nest *n, struct buf *out)
 {
 	if (g->lowp.is_on && n->order != NEST_AMX)
-		buf_printf(out, ", %s%s", kb_dot_name(n->dot.word), n->dot.is_emulated ? " (emulated)" : "");
+		buf_printf(out, ", %s%s%s", kb_dot_name(n->dot.word), n->dot.by_magnitude ? " of |x|" : "",
+		           n->dot.is_emulated ? " (emulated)" : "");
 	if (n->dot.square_rows > 0)
 		buf_printf(out, ", %s from %d rows on", kb_dot_name(n->dot.square), n->dot.square_rows);
 }

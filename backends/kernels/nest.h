@@ -158,6 +158,9 @@ struct nest {
 		 * registers, where the target has only s8 x s8. */
 		int zero;
 		bool flips_sign;
+		/* The unsigned operand of pmaddubsw is |x|, the signed one takes the sign of x: w (x < 0: -w - 1). What
+		 * is missing, |x| of negative x, is in the corrections of the row. */
+		bool by_magnitude;
 		/* zero points times sums of x: a product of i16 pairs is faster than one of i32 */
 		bool corrects_by_pairs;
 	} dot;

@@ -117,9 +117,8 @@ struct kb_val panel_load_bf16(struct kb *k, struct kb_val ptr, struct kb_val at,
 	return kb_bitcast(k, kb_bin(k, KB_AND, kb_bin(k, KB_SHL, pair, by), high), KB_F32);
 }
 
-#define ONE_BITS  0x3f800000
-#define SIGN_BITS (-0x7f7f7f80) /* 0x80808080: the top bits of four bytes */
-#define BIG_BITS  0x4b000000    /* 2^23 */
+#define ONE_BITS 0x3f800000
+#define BIG_BITS 0x4b000000 /* 2^23 */
 
 /* ---- constants ---- */
 

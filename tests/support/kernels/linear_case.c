@@ -273,7 +273,7 @@ static int64_t place_of(enum ir_dtype t, int64_t row, int64_t k, int64_t depth)
 	return panel + (k * 16 + column) * ir_dtype_bytes(t);
 }
 
-/* w becomes numbers of the format. */
+/* w becomes numbers of the format; of 8 bits with some of -128, which quantization never makes but files may have. */
 static void find_codes(struct linear_case *c, struct linear_call *call, float *w, int64_t n, int64_t depth)
 {
 	struct weight_quants *codes = &call->codes;
@@ -292,6 +292,8 @@ static void find_codes(struct linear_case *c, struct linear_call *call, float *w
 		for (int64_t k = 0; k < depth; k++)
 			row[k] = (double)w[i * depth + k];
 		ck_assert(weight_quantize(&z, &one, 1, row, NULL, &worst));
+		for (int64_t k = i % 7; ir_format(c->format)->bits == 8 && k < depth; k += 11)
+			one.quants[k] = -128;
 		weight_dequantize(&one, 1, row);
 		for (int64_t k = 0; k < depth; k++)
 			w[i * depth + k] = (float)row[k];

@@ -358,6 +358,17 @@ START_TEST(test_depths)
 }
 END_TEST
 
+/* Bytes above 127 of weights that are not repacked, where x86 has no dot product of them. */
+START_TEST(test_magnitudes)
+{
+	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,
+	                                      FORMAT_Q8G_64, FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_Q4S};
+	for (int i = 0; i < (int)TFMC_COUNT(some); i++)
+		check_case(some[i], depths[(_i + i) % (int)TFMC_COUNT(depths)], 4 * (_i + i), all[_i], false);
+}
+END_TEST
+
 START_TEST(test_bf16)
 {
 	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "aarch64"};
@@ -573,6 +584,7 @@ Suite *suite_kernel_integer(void)
 	tcase_set_timeout(t, 120);
 	effort_add_loop(t, test_formats, n * (int)TFMC_COUNT(formats), 7);
 	tcase_add_loop_test(t, test_depths, 0, 4);
+	tcase_add_loop_test(t, test_magnitudes, 0, 3);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
 	effort_add_loop(t, test_rows_of_parts, 8, 3);
