@@ -24,9 +24,6 @@ struct kernel {
 /* Any op, element by element: elementwise ops, data movement, reductions, contractions, writes to states. The
  * fallback for groups without a faster generator. */
 void kernel_loops(struct kernel *g);
-/* Elements of a row that make one task of kernel_loops: few on GPUs, where thousands of work-items need a task
- * each. */
-int64_t kernel_loops_block(const struct target *t);
 /* GEMM of `linear` with packed weights. False if the layout of an operand does not fit: the caller uses
  * kernel_loops. */
 bool kernel_linear(struct kernel *g);
@@ -34,17 +31,6 @@ bool kernel_linear(struct kernel *g);
 bool kernel_expert_linear(struct kernel *g);
 /* kernel_linear by work-groups: GPU_ITEMS work-items compute a tile together (gpu_gemm.c). */
 bool kernel_workgroup_linear(struct kernel *g);
-
-/* A loop along the last axis: full vectors, then scalar remainder. `body` is emitted for each. */
-struct row_loop {
-	struct eval *e;
-	struct kb_val lo, hi; /* elements [lo, hi), not aligned */
-	int lanes;
-	int vectors;           /* 1, 2 or 4: vectors that an iteration of the main loop computes at once */
-	struct eval_point *at; /* index[last] and vec are set for the body */
-	void (*body)(void *user, struct eval *e, const struct eval_point *at);
-	void *user;
-};
 
 /* Evaluates and stores elements [lo, hi) of one row of an output; the other indices of `at` are given. */
 void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,

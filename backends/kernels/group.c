@@ -10,6 +10,7 @@
  */
 #include "backends/kernels/attention.h"
 #include "backends/kernels/generator.h"
+#include "backends/kernels/rowwise_nest.h"
 #include "backends/kernels/rowwise.h"
 #include "ir/core/view.h"
 #include "ir/target/tile.h"
@@ -167,7 +168,7 @@ static const struct ir_dim *loops_tasks(const struct ir_module *m, const struct 
 		if (y->kind != IR_TENSOR || y->rank == 0)
 			continue;
 		const struct ir_dim *n =
-		        ir_dim_mul(m->dims, rows_of(m, y), div_up(m, last_of(m, y), kernel_loops_block(t)));
+		        ir_dim_mul(m->dims, rows_of(m, y), div_up(m, last_of(m, y), loops_piece(t)));
 		most = ir_dim_hi(m->dims, n) > ir_dim_hi(m->dims, most) ? n : most;
 	}
 	for (size_t i = 0; i < group->region->n_ops; i++) {

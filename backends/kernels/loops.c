@@ -13,6 +13,7 @@
  * last. Without a scan (fused after another root) the same op is evaluated element by element, by loops over the row.
  */
 #include "backends/kernels/generator.h"
+#include "backends/kernels/rowwise_nest.h"
 
 #include <math.h>
 
@@ -408,13 +409,15 @@ struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct
 
 /* ---- element by element ---- */
 
-#define BLOCK       1024
-#define SMALL_BLOCK 16 /* of work-items */
-
-int64_t kernel_loops_block(const struct target *t)
-{
-	return t->group_size > 1 ? SMALL_BLOCK : BLOCK;
-}
+/* A loop along the last axis: vectors as the nest has them, then the remainder. `body` is emitted for each. */
+struct row_loop {
+	struct eval *e;
+	struct loops_nest nest;
+	struct kb_val lo, hi;  /* elements [lo, hi), not aligned */
+	struct eval_point *at; /* index[last] and vec are set for the body */
+	void (*body)(void *user, struct eval *e, const struct eval_point *at);
+	void *user;
+};
 
 /* Emits the body for `lanes` elements from i on, of which `valid` exist. */
 static void emit_row_chunk(const struct row_loop *l, struct kb_val i, int lanes, int valid)
@@ -435,17 +438,18 @@ static void emit_row_vectors(const struct row_loop *l, struct kb_val lo, struct 
 	kb_end_loop(l->e->k);
 }
 
-/* Elements [lo, hi) of a row: l->vectors vectors at once, then one by one, then the remainder (one partial vector if
+/* Elements [lo, hi) of a row: several vectors at once, then one by one, then the remainder (one partial vector if
  * bounds are constant, since a masked access has a constant number of lanes; else single elements). hi may be below lo:
  * no element. */
 static void emit_row_loop(const struct row_loop *l)
 {
 	struct kb *k = l->e->k;
 	int64_t begin = 0, end = 0;
+	int one = l->nest.lanes;
 	struct kb_val lo = l->lo;
 	bool is_const = kb_const_index(k, l->lo, &begin) && kb_const_index(k, l->hi, &end);
-	for (int n = l->lanes > 1 ? l->vectors : 0; n > 0; n = n > 1 ? 1 : 0) {
-		int lanes = n * l->lanes;
+	for (int n = one > 1 ? l->nest.vectors : 0; n > 0; n = n > 1 ? 1 : 0) {
+		int lanes = n * one;
 		struct kb_val vector = kb_index(k, lanes);
 		struct kb_val length = kb_max(k, kb_sub(k, l->hi, lo), kb_index(k, 0));
 		struct kb_val full = kb_mul(k, kb_bin(k, KB_DIV, length, vector), vector);
@@ -455,18 +459,13 @@ static void emit_row_loop(const struct row_loop *l)
 		begin += is_const ? (end - begin) / lanes * lanes : 0;
 		lo = main;
 	}
-	if (!is_const || l->lanes == 1)
+	if (!is_const || one == 1)
 		emit_row_vectors(l, lo, l->hi, 1);
 	else if (begin < end)
-		emit_row_chunk(l, lo, l->lanes, (int)(end - begin));
+		emit_row_chunk(l, lo, one, (int)(end - begin));
 }
 
-/* ---- chains ---- */
-
-/* Chains of fewer dependent ops gain nothing by more than one vector at once. */
-#define CHAIN_MIN 8
-/* Loads of an iteration; of more, those that miss L1 at once are too many for its queues. */
-#define LOADS_MAX 64
+/* ---- the nest ---- */
 
 /* op is about one instruction. */
 static bool is_one_instruction(enum ir_opcode code)
@@ -492,48 +491,57 @@ static bool is_one_instruction(enum ir_opcode code)
 	return false;
 }
 
-/*
- * Vectors that an iteration computes at once, op by op: 4, 2 or 1. More than one if the group is a chain: elementwise
- * ops of one instruction each, more than half of them on one path of dependent ops. There each op waits for the one
- * before it, and the instructions of one vector fill the window of the processor before it sees the next vector; the
- * ops of several vectors do not wait for each other, and share what is the same in all lanes. Values that several ops
- * read, and two more, must fit the registers. A device hides latency by other work-items.
- */
-static int vectors_at_once(const struct kernel *g)
+/* Counts the elementwise ops of the group: all, those of the longest path, the vectors that they load, and the values
+ * that several of them read. Ops that are not one instruction make no chain. */
+static void count_ops(const struct kernel *g, struct loops_shape *s)
 {
 	const struct ir_region *r = g->job->group->region;
 	struct node {
-		uint32_t depth, readers; /* dependent ops up to the value; operands that are the value */
+		int depth, readers; /* dependent ops up to the value; operands that are the value */
 	} *nodes = ARENA_ARRAY(g->job->arena, struct node, g->job->func->n_values);
-	uint32_t deepest = 0, n = 0;
-	int loads = 0, live = 2, vectors = 4;
-	if (!nodes || g->job->target->group_size > 1 || g->job->target->arch == ARCH_OPENCL)
-		return 1;
-	for (size_t i = 0; i + 1 < r->n_ops; i++) {
+	s->has_functions = !nodes;
+	for (size_t i = 0; nodes && i + 1 < r->n_ops; i++) {
 		const struct ir_op *op = r->ops[i];
 		if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_CONST))
 			continue;
-		if (!is_one_instruction(op->code))
-			return 1;
+		s->has_functions = !is_one_instruction(op->code);
+		if (s->has_functions)
+			return;
 		struct node *y = &nodes[op->results[0].id];
 		for (size_t k = 0; k < op->n_operands; k++) {
 			const struct eval_tensor *t = eval_tensor(g->e, op->operands[k]);
 			struct node *x = &nodes[op->operands[k].id];
 			bool is_vector = !t || t->t.rank == 0 || !t->t.stride[t->t.rank - 1].is_const ||
 			                 t->t.stride[t->t.rank - 1].c != 0;
-			loads += t && is_vector && x->readers == 0;
-			live += is_vector && ++x->readers == 2;
+			s->loads += t && is_vector && x->readers == 0;
+			s->shared += is_vector && ++x->readers == 2;
 			y->depth = x->depth > y->depth ? x->depth : y->depth;
 		}
-		deepest = ++y->depth > deepest ? y->depth : deepest;
-		n++;
+		s->depth = ++y->depth > s->depth ? y->depth : s->depth;
+		s->ops++;
 	}
-	if (deepest < CHAIN_MIN || 2 * deepest <= n)
-		return 1;
-	while (vectors > 1 &&
-	       (vectors * live > kb_caps(g->k)->registers || (vectors > 2 && vectors * loads > LOADS_MAX)))
-		vectors /= 2;
-	return vectors;
+}
+
+/* The nest of v, which is stored as `to`. A write to a state is no chain; a scalar is a row of one element. */
+static struct loops_nest nest_of(const struct kernel *g, struct ir_value v, const struct kb_tensor *to,
+                                 bool is_write)
+{
+	const struct ir_type *type = eval_type(g->e, v);
+	int last = type->rank - 1;
+	struct loops_shape s = {
+	        .target = g->job->target, .caps = *kb_caps(g->k), .width = 1, .has_functions = is_write};
+	struct loops_nest n;
+	if (last >= 0) {
+		const struct kb_size *stride = &to->stride[last];
+		s.width = ir_dim_is_const(type->dims[last], &s.width) ? s.width : -1;
+		s.vectorizes = stride->is_const &&
+		               (stride->c == 1 || (is_write && to->encoding == ENC_PANEL16)) &&
+		               eval_vectorizes(g->e, v, last);
+	}
+	if (s.vectorizes && !is_write)
+		count_ops(g, &s);
+	loops_nest_choose(&s, &n);
+	return n;
 }
 
 /* ---- results ---- */
@@ -623,14 +631,11 @@ void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_poin
 		output_concat_row(g, parts, o, at, lo, hi);
 		return;
 	}
-	bool vectors = eval_vectorizes(e, o->value, last) && o->to.t.stride[last].is_const &&
-	               o->to.t.stride[last].c == 1;
-	int lanes = vectors ? kb_caps(g->k)->lanes : 1;
+	struct row_loop l = {e, nest_of(g, o->value, &o->to.t, false), lo, hi, at, store_element, o};
 	size_t mark = eval_mark(e);
 	at->vec = last;
 	at->index[last] = lo;
 	eval_hoist(e, o->value, at);
-	struct row_loop l = {e, lo, hi, lanes, lanes > 1 ? vectors_at_once(g) : 1, at, store_element, o};
 	emit_row_loop(&l);
 	eval_release(e, mark);
 }
@@ -653,24 +658,24 @@ static void emit_tensor(struct kernel *g, struct eval_output *o)
 {
 	struct kb *k = g->k;
 	int rank = ir_type_of(g->job->func, o->value)->rank;
-	int64_t most = kernel_loops_block(g->job->target);
-	struct kb_val size[IR_RANK_MAX], block = kb_index(k, most), hi;
+	struct kb_val size[IR_RANK_MAX], hi;
 	struct eval_point at = {.rank = rank};
 	if (rank == 0) {
 		emit_scalar(g, o);
 		return;
 	}
+	const struct loops_nest n = nest_of(g, o->value, &o->to.t, false);
+	struct kb_val piece = kb_index(k, n.piece);
 	eval_sizes(g->e, o->value, size);
 	struct kb_val width = size[rank - 1];
-	struct kb_val pieces = kb_bin(k, KB_DIV, kb_add_const(k, width, most - 1), block);
+	struct kb_val pieces = kb_bin(k, KB_DIV, kb_add_const(k, width, n.piece - 1), piece);
 	struct kb_val rows = eval_dim_product(g->e, size, 0, rank - 1);
 	struct kb_val lo = eval_worker_range(g->e, kb_mul(k, rows, pieces), &hi);
 	struct kb_val t = kb_loop(k, "task", lo, hi, 1, 0);
 	struct kb_val row = kb_bin(k, KB_DIV, t, pieces);
-	struct kb_val begin = kb_mul(k, kb_bin(k, KB_REM, t, pieces), block);
-	struct kb_val end = kb_min(k, kb_add(k, begin, block), width);
-	int64_t c;
-	if (kb_const_index(k, width, &c) && c <= most)
+	struct kb_val begin = kb_mul(k, kb_bin(k, KB_REM, t, pieces), piece);
+	struct kb_val end = kb_min(k, kb_add(k, begin, piece), width);
+	if (n.is_one_piece)
 		end = width;
 	eval_unravel(g->e, row, size, rank - 1, at.index);
 	at.flat = row;
@@ -724,11 +729,8 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 		inside = kb_cmp(k, KB_GE, row, kb_index(k, 0));
 		inside = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, row, end), inside);
 	}
-	int last = at->rank - 1;
-	bool vectors = eval_vectorizes(g->e, w->x, last) && w->to.t.stride[last].is_const &&
-	               (w->to.t.stride[last].c == 1 || w->to.t.encoding == ENC_PANEL16);
 	kb_if(k, inside);
-	struct row_loop l = {g->e, lo, hi, vectors ? kb_caps(k)->lanes : 1, 1, at, store_state_element, w};
+	struct row_loop l = {g->e, nest_of(g, w->x, &w->to.t, true), lo, hi, at, store_state_element, w};
 	emit_row_loop(&l);
 	kb_end_if(k);
 	eval_release(g->e, mark);
@@ -759,11 +761,30 @@ static void emit_state_write(struct kernel *g, const struct ir_op *op)
 	kb_end_loop(k);
 }
 
+/* Reports the nests of the results. */
+static void remark_nests(const struct kernel *g)
+{
+	struct buf text;
+	buf_init(&text);
+	for (size_t i = 0; i < g->out.n; i++) {
+		const struct eval_output *o = &g->out.items[i];
+		const struct loops_nest n = nest_of(g, o->value, &o->to.t, false);
+		buf_str(&text, i > 0 ? "; " : "");
+		if (row_of_parts(g, o->value))
+			buf_str(&text, "operand by operand");
+		else
+			loops_nest_print(&n, &text);
+	}
+	kernel_remark_nest(g->job, &text);
+}
+
 void kernel_loops(struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;
 	if (kernel_in_order(g))
 		return;
+	if (g->out.n > 0)
+		remark_nests(g);
 	for (size_t i = 0; i < r->n_ops; i++)
 		if (r->ops[i]->code == OP_state_append || r->ops[i]->code == OP_state_write)
 			emit_state_write(g, r->ops[i]);

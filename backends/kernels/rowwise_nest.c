@@ -165,3 +165,63 @@ void rowwise_nest_print(const struct rowwise_shape *s, const struct rowwise_nest
 	if (n->items > 1)
 		buf_printf(out, "; local memory of %" PRId64 " bytes", 4 * (n->local_elements + n->items));
 }
+
+/* ---- element by element ---- */
+
+#define PIECE       1024
+#define SMALL_PIECE 16 /* of work-items */
+
+/* Chains of fewer dependent ops gain nothing by more than one vector at once. */
+#define CHAIN_MIN 8
+/* Loads of an iteration; of more, those that miss L1 at once are too many for its queues. */
+#define LOADS_MAX 64
+
+int64_t loops_piece(const struct target *t)
+{
+	return t->group_size > 1 ? SMALL_PIECE : PIECE;
+}
+
+/*
+ * Vectors that an iteration computes at once, op by op. More than one if the group is a chain: elementwise ops of one
+ * instruction each, more than half of them on one path of dependent ops. There each op waits for the one before it,
+ * and the instructions of one vector fill the window of the processor before it sees the next vector; the ops of
+ * several vectors do not wait for each other, and share what is the same in all lanes. Values that several ops read,
+ * and two more, must fit the registers. A device hides latency by other work-items.
+ */
+static int choose_vectors(const struct loops_shape *s, int lanes)
+{
+	bool is_device = s->target->group_size > 1 || s->target->arch == ARCH_OPENCL;
+	bool is_chain = !s->has_functions && s->depth >= CHAIN_MIN && 2 * s->depth > s->ops;
+	int vectors = lanes > 1 && is_chain && !is_device ? LOOPS_VECTORS_MAX : 1;
+	while (vectors > 1 && (vectors * (2 + s->shared) > s->caps.registers ||
+	                       (vectors > 2 && vectors * s->loads > LOADS_MAX)))
+		vectors /= 2;
+	return vectors;
+}
+
+bool loops_is_one_piece(const struct target *t, int64_t width)
+{
+	return width >= 0 && width <= loops_piece(t);
+}
+
+void loops_nest_choose(const struct loops_shape *s, struct loops_nest *n)
+{
+	*n = (struct loops_nest){.piece = loops_piece(s->target)};
+	n->is_one_piece = loops_is_one_piece(s->target, s->width);
+	n->lanes = s->vectorizes ? s->caps.lanes : 1;
+	n->vectors = choose_vectors(s, n->lanes);
+}
+
+void loops_nest_print(const struct loops_nest *n, struct buf *out)
+{
+	if (n->is_one_piece)
+		buf_str(out, "tasks of a row");
+	else
+		buf_printf(out, "tasks of %" PRId64 " elements of a row", n->piece);
+	if (n->lanes == 1)
+		buf_str(out, ", one by one");
+	else if (n->vectors == 1)
+		buf_printf(out, ", vectors of %d", n->lanes);
+	else
+		buf_printf(out, ", %d vectors of %d at once", n->vectors, n->lanes);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schedule of a rowwise group as a value: the passes over a row, and where its elements are between two passes.
+ * The schedule of a rowwise group as a value: the passes over a row, and where its elements are between two passes; and
+ * that of results that are computed element by element (loops.c).
  * rowwise_nest.c chooses it from the root, its operands, the group's attributes and the target before code is emitted;
  * rowwise*.c emit the loops that it describes. A row is computed by one worker, or by the items of a work-group, each
  * every items-th element.
@@ -11,6 +12,7 @@
 #include "backends/kb/kb.h"
 #include "ir/core/module.h"
 #include "ir/support/buf.h"
+#include "ir/target/target.h"
 
 #define ROWWISE_REGISTER_VECTORS 16   /* vectors of a row that may stay in registers */
 #define ROWWISE_UNROLL           4    /* vectors of an iteration, each with its accumulator */
@@ -74,5 +76,34 @@ void rowwise_nest_choose(const struct rowwise_shape *s, struct rowwise_nest *n);
 void rowwise_nest_print(const struct rowwise_shape *s, const struct rowwise_nest *n, struct buf *out);
 /* Divides a constant range of n elements. */
 struct rowwise_vectors rowwise_divide(const struct rowwise_pass *p, int64_t n);
+
+/* ---- element by element ---- */
+
+#define LOOPS_VECTORS_MAX 4
+
+/* A result of kernel_loops, and the ops of its group. */
+struct loops_shape {
+	const struct target *target;
+	struct kb_caps caps;
+	int64_t width;   /* elements of a row; -1: known in the call only */
+	bool vectorizes; /* along a row, as what it is computed from */
+	/* A chain is elementwise ops of one instruction each: their number, of dependent ones on the longest path;
+	 * vectors that are loaded; values that several of them read. */
+	bool has_functions; /* no chain */
+	int ops, depth, loads, shared;
+};
+
+struct loops_nest {
+	int64_t piece;     /* elements of a row that are a task, at most */
+	bool is_one_piece; /* a row is a task, and its loop has a constant count */
+	int lanes;         /* of a vector */
+	int vectors;       /* 1, 2 or 4: vectors that an iteration computes at once, op by op */
+};
+
+/* Few on GPUs, where thousands of work-items need a task each. */
+int64_t loops_piece(const struct target *t);
+bool loops_is_one_piece(const struct target *t, int64_t width);
+void loops_nest_choose(const struct loops_shape *s, struct loops_nest *n);
+void loops_nest_print(const struct loops_nest *n, struct buf *out);
 
 #endif

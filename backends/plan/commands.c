@@ -12,6 +12,7 @@
  */
 #include "backends/kernels/generator.h"
 #include "backends/kernels/group.h"
+#include "backends/kernels/rowwise_nest.h"
 #include "backends/plan/emit.h"
 #include "backends/plan/plan.h"
 #include "ir/core/cost.h"
@@ -407,7 +408,7 @@ static int row_axes(const struct pair *p, const struct ir_op *group)
 	if (a->kind == GROUP_rowwise)
 		return y->rank - 1;
 	bool is_short = y->rank > 0 && ir_dim_is_const(y->dims[y->rank - 1], &width) &&
-	                width <= kernel_loops_block(p->object->target);
+	                loops_is_one_piece(p->object->target, width);
 	return a->kind == GROUP_loops && ir_op_has(root->code, TRAIT_ELEMENTWISE) && is_short ? y->rank - 1
 	                                                                                      : 0;
 }

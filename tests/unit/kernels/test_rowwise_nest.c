@@ -2,7 +2,8 @@
 /*
  * The chooser of schedules of rowwise groups, on random groups for all targets: each pass covers every element of a row
  * once, in accumulators that are reduced; elements between passes are in a buffer that can hold them and that the
- * passes write, or in none where none can. Faults that are planted in a nest are found by the same checks.
+ * passes write, or in none where none can. Results that are computed element by element: several vectors at once are
+ * those of a chain whose values fit the registers. Faults that are planted in a nest are found by the same checks.
  */
 #include <check.h>
 #include <string.h>
@@ -270,6 +271,79 @@ START_TEST(covers_and_fits)
 }
 END_TEST
 
+/* ---- element by element ---- */
+
+static struct loops_shape random_result(struct rng *s, const struct target *t)
+{
+	struct loops_shape x = {.target = t, .caps = kb_caps_of(t)};
+	x.width = rng_next(s) % 4 ? rng_between(s, 0, rng_next(s) % 2 ? 2100 : 40) : -1;
+	x.vectorizes = rng_next(s) % 4;
+	x.has_functions = rng_next(s) % 4 == 0;
+	x.ops = (int)rng_between(s, 0, 80);
+	x.depth = (int)(x.ops - rng_between(s, 0, 2 * x.ops / 3));
+	x.loads = (int)rng_between(s, 0, 40);
+	x.shared = (int)rng_between(s, 0, 12);
+	return x;
+}
+
+/* The condition that a nest violates, or NULL. */
+static const char *fault_of_result(const struct loops_shape *s, const struct loops_nest *n)
+{
+	bool is_chain = !s->has_functions && s->depth >= 8 && 2 * s->depth > s->ops;
+	int live = 2 + s->shared, most = LOOPS_VECTORS_MAX;
+	REQUIRE(n->piece >= 1 && n->piece == loops_piece(s->target));
+	REQUIRE(n->is_one_piece == (s->width >= 0 && s->width <= n->piece));
+	REQUIRE(n->lanes == (s->vectorizes ? s->caps.lanes : 1));
+	REQUIRE(n->vectors == 1 || n->vectors == 2 || n->vectors == most);
+	REQUIRE(n->vectors == 1 || (n->lanes > 1 && is_chain && s->target->arch != ARCH_OPENCL));
+	REQUIRE(n->vectors == 1 || n->vectors * live <= s->caps.registers);
+	REQUIRE(n->vectors < most || n->vectors * s->loads <= 64);
+	/* as many as fit */
+	bool may_double = n->lanes > 1 && is_chain && s->target->arch != ARCH_OPENCL && n->vectors < most &&
+	                  2 * n->vectors * live <= s->caps.registers &&
+	                  (n->vectors == 1 || 2 * n->vectors * s->loads <= 64);
+	REQUIRE(!may_double);
+	return NULL;
+}
+
+#define N_RESULT_FAULTS 5
+
+/* Plants a fault in the nest. */
+static void plant_in_result(struct loops_nest *n, int fault)
+{
+	switch (fault) {
+	case 0: n->piece--; break;
+	case 1: n->is_one_piece = !n->is_one_piece; break;
+	case 2: n->lanes *= 2; break;
+	case 3: n->vectors *= 2; break;
+	case 4: n->vectors = n->vectors > 1 ? n->vectors / 2 : 3; break;
+	}
+}
+
+START_TEST(chains_fit)
+{
+	const struct target *t = target_level_at((size_t)_i);
+	struct rng s = rng_seed((uint64_t)_i);
+	int vectors[LOOPS_VECTORS_MAX + 1] = {0};
+	for (int i = 0; i < CASES; i++) {
+		const struct loops_shape x = random_result(&s, t);
+		struct loops_nest n;
+		loops_nest_choose(&x, &n);
+		const char *fault = fault_of_result(&x, &n);
+		ck_assert_msg(!fault, "result %d: not %s", i, fault);
+		vectors[n.vectors]++;
+		for (int f = 0; i % PLANTED == 0 && f < N_RESULT_FAULTS; f++) {
+			struct loops_nest bad = n;
+			plant_in_result(&bad, f);
+			ck_assert_msg(fault_of_result(&x, &bad), "result %d: planted fault %d is not found",
+			              i, f);
+		}
+	}
+	ck_assert(vectors[1] > CASES / 4 &&
+	          (t->arch == ARCH_OPENCL || (vectors[2] > CASES / 64 && vectors[4] > CASES / 64)));
+}
+END_TEST
+
 Suite *suite_rowwise_nest(void)
 {
 	Suite *s = suite_create("rowwise_nest");
@@ -278,6 +352,7 @@ Suite *suite_rowwise_nest(void)
 	while (target_level_at((size_t)n))
 		n++;
 	tcase_add_loop_test(c, covers_and_fits, 0, n);
+	tcase_add_loop_test(c, chains_fit, 0, n);
 	suite_add_tcase(s, c);
 	return s;
 }
