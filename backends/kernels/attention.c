@@ -29,29 +29,20 @@
 
 /* ---- rows of a head ---- */
 
-/* True unless each query head has its own key head (constant group size 1). */
-static bool is_grouped(const struct attention *a)
-{
-	int64_t n;
-	return !kb_const_index(a->k, a->heads.queries, &n) || n != 1;
-}
-
 /* Token of row r of a head. */
 static struct kb_val token_of(const struct attention *a, struct kb_val r)
 {
-	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->heads.queries) : r;
+	return kb_bin(a->k, KB_DIV, r, a->heads.queries);
 }
 
-/* Element offset of row r in an operand [B,H,S,..]: its token, and with groups the query head within the group (rows
- * are token by token). */
+/* Element offset of row r in an operand [B,H,S,..]: its token, and the query head within the group (rows are token by
+ * token). */
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r)
 {
 	struct kb *k = a->k;
-	struct kb_val index = attention_offset(k, t, ATTENTION_ROW, token_of(a, r));
-	if (!is_grouped(a))
-		return index;
-	return kb_add(k, index,
-	              attention_offset(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->heads.queries)));
+	struct kb_val token = attention_offset(k, t, ATTENTION_ROW, token_of(a, r));
+	struct kb_val head = kb_bin(k, KB_REM, r, a->heads.queries);
+	return kb_add(k, token, attention_offset(k, t, ATTENTION_HEAD, head));
 }
 
 struct kb_val attention_row_begin(const struct attention *a, const struct attention_limits *l,
@@ -86,22 +77,17 @@ static struct kb_val attention_dim(struct kb *k, const struct kb_size *s)
 	return s->is_const ? kb_index(k, s->c) : s->v;
 }
 
-/* Rows of a key head of sequence b that are computed. */
-static struct kb_val rows_of_sequence(const struct attention *a, struct kb_val b)
-{
-	struct kb_val positions = attention_dim(a->k, &a->q.size[ATTENTION_ROW]);
-	if (!attention_has(&a->heads.lengths))
-		return a->heads.rows;
-	struct kb_val real = batch_real_positions(a->k, &a->heads.lengths, positions, b);
-	return kb_mul(a->k, real, a->heads.queries);
-}
-
 /* The visible keys of sequence b: below its length (all); the end of those that token 0 sees (first), and where its
  * window begins, which later tokens shift by one each. past: keys before the call, by which the mask is shifted. */
 struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b)
 {
 	struct kb *k = a->k;
-	struct attention_limits l = {.rows = rows_of_sequence(a, b)};
+	struct attention_limits l = {.rows = a->heads.rows};
+	if (attention_has(&a->heads.lengths)) {
+		struct kb_val positions = attention_dim(k, &a->q.size[ATTENTION_ROW]);
+		positions = batch_real_positions(k, &a->heads.lengths, positions, b);
+		l.rows = kb_mul(k, positions, a->heads.queries);
+	}
 	l.all = attention_dim(k, &a->key.size[ATTENTION_ROW]);
 	if (attention_has(&a->len))
 		l.all = kb_min(k, l.all, sequence_value(a, &a->len, b));
@@ -127,7 +113,7 @@ static struct kb_val head_at(const struct attention *a, const struct kb_tensor *
  * query head of its group. */
 struct attention_head attention_find_head(const struct attention *a, struct kb_val b, struct kb_val key_head)
 {
-	struct kb_val first = is_grouped(a) ? kb_mul(a->k, key_head, a->heads.queries) : key_head;
+	struct kb_val first = kb_mul(a->k, key_head, a->heads.queries);
 	struct attention_head h = {.q = head_at(a, &a->q, b, first)};
 	h.out = head_at(a, &a->out, b, first);
 	h.k = head_at(a, &a->key, b, key_head);
@@ -192,7 +178,7 @@ static void store_elements(void *user, struct kb_val e, int lanes, int n)
 static struct kb_val sink_logit(const struct attention *a, struct kb_val sinks, struct kb_val r)
 {
 	struct kb *k = a->k;
-	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->heads.queries) : kb_index(k, 0);
+	struct kb_val head = kb_bin(k, KB_REM, r, a->heads.queries);
 	struct kb_val index = attention_offset(k, &a->sinks, 0, head);
 	struct kb_val x = attention_load(k, &a->sinks, sinks, index, 0, 1, 1);
 	return a->score.base2 ? kb_mul(k, x, kb_f32(k, (float)ATTENTION_LOG2E)) : x;
@@ -398,19 +384,28 @@ static struct kb_val count_tiles(const struct attention *a, const struct attenti
 	return kb_div_const(a->k, kb_add_const(a->k, l->rows, a->nest.mr - 1), a->nest.mr);
 }
 
-/* Total cost of all heads: the length of the sequence that workers divide. Heads of one batch entry cost the same. */
-static struct kb_val total_cost(const struct attention *a)
+/* Cost of all tiles of a head. */
+static struct kb_val head_cost(const struct attention *a, const struct attention_limits *l)
 {
 	struct kb *k = a->k;
-	struct kb_var sum = kb_var(k, "length", KB_INDEX_T, kb_index(k, 0));
+	struct kb_var sum = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), count_tiles(a, l), 1, 0);
+	struct kb_val cost = tile_cost(a, l, i);
+	kb_set(k, sum, kb_add(k, kb_get(k, sum), cost));
+	kb_end_loop(k);
+	return kb_get(k, sum);
+}
+
+/* Sum of a value of each head; that of the heads of one batch entry is the same. */
+static struct kb_val sum_heads(const struct attention *a, const char *name,
+                               struct kb_val (*of_head)(const struct attention *a,
+                                                        const struct attention_limits *l))
+{
+	struct kb *k = a->k;
+	struct kb_var sum = kb_var(k, name, KB_INDEX_T, kb_index(k, 0));
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), a->heads.batch, 1, 0);
 	const struct attention_limits limits = attention_find_limits(a, b);
-	struct kb_var head = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), count_tiles(a, &limits), 1, 0);
-	struct kb_val length = tile_cost(a, &limits, i);
-	kb_set(k, head, kb_add(k, kb_get(k, head), length));
-	kb_end_loop(k);
-	struct kb_val of_all = kb_mul(k, kb_get(k, head), a->heads.heads);
+	struct kb_val of_all = kb_mul(k, of_head(a, &limits), a->heads.heads);
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), of_all));
 	kb_end_loop(k);
 	return kb_get(k, sum);
@@ -518,17 +513,9 @@ struct kb_val attention_head_blocks(const struct attention *a, const struct atte
 	return count_blocks(a, &all);
 }
 
-/* KV blocks of all heads of the call: those of one head of each batch entry, times the key heads. */
 struct kb_val attention_all_blocks(const struct attention *a)
 {
-	struct kb *k = a->k;
-	struct kb_var sum = kb_var(k, "blocks", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), a->heads.batch, 1, 0);
-	const struct attention_limits limits = attention_find_limits(a, b);
-	struct kb_val blocks = kb_mul(k, attention_head_blocks(a, &limits), a->heads.heads);
-	kb_set(k, sum, kb_add(k, kb_get(k, sum), blocks));
-	kb_end_loop(k);
-	return kb_get(k, sum);
+	return sum_heads(a, "blocks", attention_head_blocks);
 }
 
 /* Emits all tasks of this worker: a loop over all heads, in which the cursors tell what belongs to the worker. With
@@ -537,7 +524,7 @@ static void attention_tasks(const struct attention *a)
 {
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;
-	struct schedule l = {.tiles_share = find_share(a, total_cost(a), "at")};
+	struct schedule l = {.tiles_share = find_share(a, sum_heads(a, "length", head_cost), "at")};
 	if (a->nest.slots.n > 0) {
 		l.is_split = kernel_is_split(k, kb_mul(k, all->batch, all->heads), a->job->n_workers);
 		l.blocks = find_share(a, attention_all_blocks(a), "block_at");
@@ -725,12 +712,6 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 
 /* ---- the nest ---- */
 
-/* Address of an element of the worker's scratch. */
-static struct kb_val scratch_at(const struct attention *a, int64_t element)
-{
-	return kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), element * 4);
-}
-
 /* Constant size of an axis E or V. Rejects unknown or too large ones. */
 static enum tfmc_status find_head_size(const struct attention *a, const struct kb_size *s, int64_t *out)
 {
@@ -828,34 +809,11 @@ static enum tfmc_status choose_nest(struct attention *a)
 		attention_nest_print(&a->nest, &text);
 		kernel_remark_nest(a->job, &text);
 	}
-	const struct attention_buffers *at = &a->nest.at;
-	a->scratch = (struct attention_scratch){.queries = scratch_at(a, at->queries)};
-	a->scratch.keys = scratch_at(a, at->keys);
-	a->scratch.values = scratch_at(a, at->values);
-	a->scratch.scores = scratch_at(a, at->scores);
-	a->scratch.partial.acc = scratch_at(a, at->acc);
-	a->scratch.partial.max = scratch_at(a, at->max);
-	a->scratch.partial.sum = scratch_at(a, at->sum);
-	a->scratch.tile_max = scratch_at(a, at->tile_max);
-	a->scratch.tile_sum = scratch_at(a, at->tile_sum);
-	a->scratch.old_factor = scratch_at(a, at->old_factor);
-	a->scratch.new_factor = scratch_at(a, at->new_factor);
-	a->scratch.slots = scratch_at(a, at->slots);
-	if (shape.k_scale.is_on)
-		a->scratch.k_scale = scratch_at(a, at->k_scale);
-	if (shape.v_scale.is_on)
-		a->scratch.v_scale = scratch_at(a, at->v_scale);
+#define BUFFER(name, elements) \
+	a->scratch.name = kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), a->nest.at.name * 4);
+#include "backends/kernels/attention_buffers.def"
+	a->scratch.partial = (struct attention_partial){a->scratch.acc, a->scratch.max, a->scratch.sum};
 	return TFMC_OK;
-}
-
-/* Query heads of a key head (GQA). */
-static struct kb_val queries_of_head(const struct attention *a)
-{
-	const struct kb_size *q = &a->q.size[ATTENTION_HEAD], *key = &a->key.size[ATTENTION_HEAD];
-	if (q->is_const && key->is_const && key->c > 0)
-		return kb_index(a->k, q->c / key->c);
-	struct kb_val heads = attention_dim(a->k, key);
-	return kb_bin(a->k, KB_DIV, attention_dim(a->k, q), heads);
 }
 
 /* Sizes of the call: a key head has a row for each token and query head of its group. */
@@ -864,7 +822,7 @@ static struct attention_heads find_heads(const struct attention *a)
 	struct kb *k = a->k;
 	struct attention_heads h = {.batch = attention_dim(k, &a->q.size[ATTENTION_BATCH])};
 	h.heads = attention_dim(k, &a->key.size[ATTENTION_HEAD]);
-	h.queries = queries_of_head(a);
+	h.queries = kb_bin(k, KB_DIV, attention_dim(k, &a->q.size[ATTENTION_HEAD]), h.heads);
 	h.rows = kb_mul(k, attention_dim(k, &a->q.size[ATTENTION_ROW]), h.queries);
 	return h;
 }

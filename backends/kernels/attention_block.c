@@ -82,27 +82,19 @@ static void attention_prefetch_keys(const struct attention *a, const struct atte
 	}
 }
 
-/* Address of the values to prefetch, `far` rows ahead, when those of key j are read; if keys are packed (copied), the
- * run is values alone. */
-static struct kb_val values_to_prefetch(const struct attention *a, const struct attention_block *b,
-                                        struct kb_val j, int64_t far, int64_t bytes)
-{
-	struct kb *k = a->k;
-	const struct rows now = {b->values, b->n}, next = {b->next, b->n};
-	if (a->nest.is_one_run)
-		return advance(k, now, j, next, far, bytes).at;
-	return kb_ptr_add(k, b->values, kb_mul_const(k, j, bytes), far * bytes);
-}
-
-/* Before a tile reads `columns` columns of the values of key j: prefetches as many, `far` rows later. */
+/* Before a tile reads `columns` columns of the values of key j: prefetches as many, `far` rows later. If keys are
+ * packed (copied), the run is values alone. */
 static void attention_prefetch_values(const struct attention *a, const struct attention_block *b,
                                       struct kb_val j, struct kb_val column, int columns, int64_t far)
 {
 	struct kb *k = a->k;
-	int64_t element = ir_dtype_bytes(a->nest.values.dtype);
+	int64_t element = ir_dtype_bytes(a->nest.values.dtype), bytes = a->value_size * element;
+	const struct rows now = {b->values, b->n}, next = {b->next, b->n};
 	if (far == 0)
 		return;
-	struct kb_val from = values_to_prefetch(a, b, j, far, a->value_size * element);
+	struct kb_val from = a->nest.is_one_run
+	                             ? advance(k, now, j, next, far, bytes).at
+	                             : kb_ptr_add(k, b->values, kb_mul_const(k, j, bytes), far * bytes);
 	struct kb_val first = kb_mul_const(k, column, element);
 	for (int64_t x = 0; x < columns * element; x += PANEL_ROW_BYTES)
 		kb_prefetch(k, from, first, x);
@@ -227,51 +219,52 @@ struct kb_val attention_softcap(struct kb *k, struct kb_val x, float cap)
 	return kb_mul(k, math_tanh(k, x), most);
 }
 
-/* max = max(max, scores j + disp ..); a softcap is applied here and the scores stored again, once. NaN is ignored. */
+/* Replaces those of the `lanes` values x of keys j .. that the row does not see. */
+static struct kb_val hide_lanes(const struct attention *a, const struct score_row *r, struct kb_val j,
+                                struct kb_val x, float hidden)
+{
+	struct kb_val other = math_const(a->k, x, hidden);
+	return kb_select(a->k, visible_lanes(a, r, j), x, other);
+}
+
+/* max = max(max, scores j + disp ..), NaN ignored; a softcap is applied here and the scores stored again, once. In a
+ * partly visible vector masked scores become -inf, whose probability is then 0. */
 static void update_max(const struct attention *a, const struct score_row *r, struct kb_val j, int64_t disp,
-                       struct kb_var max)
+                       bool is_masked, struct kb_var max)
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, disp, a->nest.lanes * 4);
-	if (a->score.cap > 0) {
+	if (a->score.cap > 0)
 		x = attention_softcap(k, x, a->score.cap);
+	if (is_masked)
+		x = hide_lanes(a, r, j, x, -HUGE_VALF);
+	if (a->score.cap > 0 || is_masked)
 		kb_store(k, x, r->s, j, disp, a->nest.lanes * 4);
-	}
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
 
-/* update_max for a partly visible vector: masked scores become -inf, whose probability is then 0. */
-static void update_max_masked(const struct attention *a, const struct score_row *r, struct kb_val j,
-                              struct kb_var max)
+/* Marks masked keys of a vector, so that P V can tell them from probability 0. */
+static void mark_masked(const struct attention *a, const struct score_row *r, struct kb_val j)
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->nest.lanes * 4);
-	if (a->score.cap > 0)
-		x = attention_softcap(k, x, a->score.cap);
-	struct kb_val hidden = math_const(k, x, -HUGE_VALF);
-	x = kb_select(k, visible_lanes(a, r, j), x, hidden);
-	kb_store(k, x, r->s, j, 0, a->nest.lanes * 4);
-	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
+	kb_store(k, hide_lanes(a, r, j, x, ATTENTION_MASKED), r->s, j, 0, a->nest.lanes * 4);
 }
 
-/* Emits a chunk of which the row does not see every key. */
-typedef void masked_chunk_fn(const struct attention *a, const struct score_row *r, struct kb_val j,
-                             struct kb_var var);
-
-/* Loop over the chunks that the row sees partly: before the fully visible ones (window) and after them. */
-static void loop_masked_chunks(const struct attention *a, const struct score_row *r, masked_chunk_fn *body,
-                               struct kb_var var)
+/* Loops over the chunks that the row sees partly, before the fully visible ones (window) and after them: updates max
+ * with their scores, or marks their probabilities (max none). */
+static void loop_masked_chunks(const struct attention *a, const struct score_row *r, struct kb_var max)
 {
 	struct kb *k = a->k;
-	struct kb_val j;
-	if (a->mask.window > 0) {
-		j = kb_loop(k, "j", r->begin, r->first, a->nest.lanes, 0);
-		body(a, r, j, var);
+	for (int is_after = a->mask.window == 0; is_after < 2; is_after++) {
+		struct kb_val begin = is_after ? r->full : r->begin, end = is_after ? r->end : r->first;
+		struct kb_val j = kb_loop(k, "j", begin, end, a->nest.lanes, 0);
+		if (max.id)
+			update_max(a, r, j, 0, true, max);
+		else
+			mark_masked(a, r, j);
 		kb_end_loop(k);
 	}
-	j = kb_loop(k, "j", r->full, r->end, a->nest.lanes, 0);
-	body(a, r, j, var);
-	kb_end_loop(k);
 }
 
 /* Stores the maximum of row i, with bias and softcap applied to its scores. Several accumulators hide the latency of
@@ -292,14 +285,14 @@ static void row_max(const struct attention *a, const struct attention_block *b,
 	most = kb_add(k, r.first, most);
 	struct kb_val j = kb_loop(k, "j", r.first, most, (int64_t)a->nest.lanes * n, 0);
 	for (int x = 0; x < n; x++)
-		update_max(a, &r, j, (int64_t)x * a->nest.lanes, max[x]);
+		update_max(a, &r, j, (int64_t)x * a->nest.lanes, false, max[x]);
 	kb_end_loop(k);
 	if (n > 1) {
 		j = kb_loop(k, "j", most, r.full, a->nest.lanes, 0);
-		update_max(a, &r, j, 0, max[0]);
+		update_max(a, &r, j, 0, false, max[0]);
 		kb_end_loop(k);
 	}
-	loop_masked_chunks(a, &r, update_max_masked, max[0]);
+	loop_masked_chunks(a, &r, max[0]);
 	struct kb_val row_max_vector = kb_get(k, max[0]);
 	for (int x = 1; x < n; x++)
 		row_max_vector = kb_max(k, kb_get(k, max[x]), row_max_vector);
@@ -329,18 +322,6 @@ static void store_probabilities(const struct attention *a, const struct score_ro
 		kb_store(k, attention_round_factor(a, x), r->s, j, 0, a->nest.lanes * 4);
 }
 
-/* Marks masked keys of a vector, so that P V can tell them from probability 0. A masked_chunk_fn without variable. */
-static void mark_masked(const struct attention *a, const struct score_row *r, struct kb_val j,
-                        struct kb_var unused)
-{
-	struct kb *k = a->k;
-	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->nest.lanes * 4);
-	(void)unused;
-	struct kb_val hidden = math_const(k, x, ATTENTION_MASKED);
-	x = kb_select(k, visible_lanes(a, r, j), x, hidden);
-	kb_store(k, x, r->s, j, 0, a->nest.lanes * 4);
-}
-
 /* Probabilities of the row and their sum, in the order of keys, lane by lane: one accumulator, so that the bits depend
  * on the keys alone. Masked keys are then marked if rows of a tile see different keys. */
 static void row_probabilities(const struct attention *a, const struct attention_block *b,
@@ -355,7 +336,7 @@ static void row_probabilities(const struct attention *a, const struct attention_
 	kb_end_loop(k);
 	kb_store(k, kb_reduce(k, KB_ADD, kb_get(k, sum)), a->scratch.tile_sum, i, 0, 0);
 	if (a->mask.rows_differ)
-		loop_masked_chunks(a, &r, mark_masked, sum);
+		loop_masked_chunks(a, &r, (struct kb_var){0});
 }
 
 /* ---- the tile ---- */
@@ -425,6 +406,7 @@ static void attention_softmax(const struct attention *a, const struct attention_
 
 struct score_tile {
 	const struct attention *a;
+	const struct attention_tile *rows_of;
 	struct reg_tile p;
 	struct kb_val keys;                   /* first panel */
 	int64_t far;                          /* prefetch distance in rows; 0: none */
@@ -470,12 +452,15 @@ static void score_panels(const struct attention *a, const struct attention_block
                          struct kb_val panel)
 {
 	struct kb *k = a->k;
-	int lanes = a->nest.x_lanes;
+	int lanes = a->nest.x_lanes, panels = t->p.vectors * a->nest.lanes / PANEL_COLUMNS;
 	int64_t k_rows = a->nest.keys.k_rows, full = k_rows - k_rows % lanes;
 	int64_t bytes = k_rows * PANEL_COLUMNS * ir_dtype_bytes(a->nest.keys.dtype);
+	if (a->nest.product == ATTENTION_AMX) {
+		attention_amx_scores(a, b, t->rows_of, panel, t->p.rows, panels);
+		return;
+	}
 	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
-	attention_prefetch_keys(a, b, panel, t->p.vectors * a->nest.lanes / PANEL_COLUMNS, t->p.rows, t->far,
-	                        t->ahead);
+	attention_prefetch_keys(a, b, panel, panels, t->p.rows, t->far, t->ahead);
 	reg_tile_zero(&t->p, "score");
 	for (int64_t lo = 0, hi = full; lo < k_rows; lo = hi, hi = k_rows, lanes = 1) {
 		if (lo == hi)
@@ -506,12 +491,9 @@ static void emit_scores(const struct attention *a, const struct attention_block 
                         const struct attention_tile *t, const struct attention_row_tile *of)
 {
 	struct kb *k = a->k;
-	if (a->nest.product == ATTENTION_AMX) {
-		attention_amx_scores(a, b, t, of->rows);
-		return;
-	}
 	int vectors = of->vectors, single = PANEL_COLUMNS / a->nest.lanes;
 	struct score_tile s = {.a = a,
+	                       .rows_of = t,
 	                       .p = {.k = k, .rows = of->rows, .vectors = vectors, .lanes = a->nest.lanes},
 	                       .far = of->keys_ahead};
 	s.p.pairs = attention_by_pairs(a);
@@ -574,73 +556,52 @@ static void add_key(const struct value_tile *t, struct kb_val j, int from, int t
 	reg_tile_mac_k(&t->p, j, value_offset(t->a, j), 0, from, to);
 }
 
-/* Adds keys [j, j + lanes), visible to all rows of the tile. */
-static void add_keys_by_lane(const struct value_tile *t, struct kb_val j, int lanes)
-{
-	struct kb_val probabilities[TILE_MR_MAX];
-	reg_tile_load_x(&t->p, j, lanes, probabilities);
-	for (int i = 0; i < lanes; i++)
-		reg_tile_mac_k_lane(&t->p, probabilities, value_offset(t->a, kb_add_const(t->a->k, j, i)), i);
-}
-
 /*
- * acc += w v if the row sees the key. With mask registers the multiply-add is masked. Else values
- * are 0 for a masked key: its probability w is -1, and acc + -0 is acc. Values are loaded again for each row, as memory
- * operands: accumulators, a row of values and a mask exceed 16 registers.
+ * Adds keys [from, to) that only some rows of the tile see, row by row with a test of the marked probability: acc += w
+ * v if the row sees the key. With mask registers the multiply-add is masked. Else values are 0 for a masked key: its
+ * probability w is -1, and acc + -0 is acc. Values are loaded again for each row, as memory operands: accumulators, a
+ * row of values and a mask exceed 16 registers.
  */
-static void add_masked_key(const struct attention *a, const struct value_tile *t, struct kb_val k_row,
-                           int row, struct kb_val w)
-{
-	struct kb *k = a->k;
-	struct kb_val is_seen = kb_cmp(k, KB_NE, w, kb_splat(k, kb_f32(k, ATTENTION_MASKED), a->nest.lanes));
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
-	for (int x = 0; x < t->p.vectors; x++) {
-		struct kb_var var = t->p.sum[row * t->p.vectors + x];
-		struct kb_val sum = kb_get(k, var), v = load_values(t, k_row, 0, x);
-		if (a->nest.masks_acc)
-			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
-		else
-			kb_set(k, var, kb_fma(k, w, kb_select(k, is_seen, v, zero), sum));
-	}
-}
-
-/* Adds keys [from, to) that only some rows of the tile see, row by row with a test of the marked probability. */
 static void loop_masked_keys(const struct attention *a, const struct value_tile *t, struct kb_val from,
                              struct kb_val to)
 {
-	struct kb_val j = kb_loop(a->k, "j", from, to, 1, 0);
-	struct kb_val k_row = value_offset(a, j);
-	for (int i = 0; i < t->p.rows; i++)
-		add_masked_key(a, t, k_row, i,
-		               kb_load_splat(a->k, attention_vector(a), t->p.x[i], j, t->p.x_disp[i]));
-	kb_end_loop(a->k);
+	struct kb *k = a->k;
+	struct kb_val j = kb_loop(k, "j", from, to, 1, 0), k_row = value_offset(a, j);
+	for (int i = 0; i < t->p.rows; i++) {
+		struct kb_val w = kb_load_splat(k, attention_vector(a), t->p.x[i], j, t->p.x_disp[i]);
+		struct kb_val masked = kb_splat(k, kb_f32(k, ATTENTION_MASKED), a->nest.lanes);
+		struct kb_val is_seen = kb_cmp(k, KB_NE, w, masked);
+		struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
+		for (int x = 0; x < t->p.vectors; x++) {
+			struct kb_var var = t->p.sum[i * t->p.vectors + x];
+			struct kb_val sum = kb_get(k, var), v = load_values(t, k_row, 0, x);
+			if (a->nest.masks_acc)
+				kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
+			else
+				kb_set(k, var, kb_fma(k, w, kb_select(k, is_seen, v, zero), sum));
+		}
+	}
+	kb_end_loop(k);
 }
 
-/* Keys [begin, end) at an edge of the mask, if rows are even and the edge has a key less than rows: at the upper edge
- * key d is for the rows after row d, at the lower edge for those up to it. No probability is tested. Else with
- * tests. */
+/* Keys [begin, end) at an edge of the mask, which only some rows see. If rows are even and the edge has a key less than
+ * rows (only where nest.has_edges), no probability is tested: at the upper edge key d is for the rows after row d, at
+ * the lower edge for those up to it. */
 static void loop_edge_keys(const struct attention *a, const struct value_tile *t, struct kb_val begin,
                            struct kb_val end, bool is_upper)
 {
 	struct kb *k = a->k;
-	struct kb_val full = kb_cmp(k, KB_EQ, kb_sub(k, end, begin), kb_index(k, t->p.rows - 1));
-	kb_if(k, kb_bin(k, KB_AND, t->rows_of->is_even, full));
-	for (int d = 0; d < t->p.rows - 1; d++)
-		add_key(t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0, is_upper ? t->p.rows : d + 1);
-	kb_else(k);
+	if (a->nest.has_edges) {
+		struct kb_val full = kb_cmp(k, KB_EQ, kb_sub(k, end, begin), kb_index(k, t->p.rows - 1));
+		kb_if(k, kb_bin(k, KB_AND, t->rows_of->is_even, full));
+		for (int d = 0; d < t->p.rows - 1; d++)
+			add_key(t, kb_add_const(k, begin, d), is_upper ? d + 1 : 0,
+			        is_upper ? t->p.rows : d + 1);
+		kb_else(k);
+	}
 	loop_masked_keys(a, t, begin, end);
-	kb_end_if(k);
-}
-
-/* Keys [begin, end) that only some rows see, at the upper or the lower edge of the mask; by code for each key only
- * where rows can be even. */
-static void loop_differing_keys(const struct attention *a, const struct value_tile *t, struct kb_val begin,
-                                struct kb_val end, bool is_upper)
-{
 	if (a->nest.has_edges)
-		loop_edge_keys(a, t, begin, end, is_upper);
-	else
-		loop_masked_keys(a, t, begin, end);
+		kb_end_if(k);
 }
 
 /* All keys that rows of the tile see, in increasing order: those at a lower edge (window), those common to all rows, by
@@ -650,15 +611,17 @@ static void loop_keys(const struct attention *a, const struct value_tile *t)
 	struct kb *k = a->k;
 	const struct attention_tile *of = t->rows_of;
 	int lanes = a->nest.x_lanes;
-	struct kb_val lo = of->common, j;
+	struct kb_val lo = of->common, j, probabilities[TILE_MR_MAX];
 	bool is_masked = a->mask.rows_differ && t->p.rows > 1;
 	if (is_masked && a->mask.window > 0)
-		loop_differing_keys(a, t, of->low, of->common, false);
+		loop_edge_keys(a, t, of->low, of->common, false);
 	if (lanes > 1) {
 		struct kb_val n = attention_round_down(k, kb_sub(k, of->common_end, lo), lanes);
 		struct kb_val full = kb_add(k, lo, n);
 		j = kb_loop(k, "j", lo, full, lanes, 0);
-		add_keys_by_lane(t, j, lanes);
+		reg_tile_load_x(&t->p, j, lanes, probabilities);
+		for (int i = 0; i < lanes; i++)
+			reg_tile_mac_k_lane(&t->p, probabilities, value_offset(a, kb_add_const(k, j, i)), i);
 		kb_end_loop(k);
 		lo = full;
 	}
@@ -670,7 +633,7 @@ static void loop_keys(const struct attention *a, const struct value_tile *t)
 	add_key(t, j, 0, t->p.rows);
 	kb_end_loop(k);
 	if (is_masked)
-		loop_differing_keys(a, t, of->common_end, of->last, true);
+		loop_edge_keys(a, t, of->common_end, of->last, true);
 }
 
 /* Columns from e0 on of acc = acc old_factor + block new_factor, the block's values being in the register tile; acc:
@@ -699,6 +662,11 @@ static void value_columns(const struct attention *a, const struct attention_bloc
                           struct kb_val e0)
 {
 	struct kb *k = a->k;
+	if (a->nest.product == ATTENTION_AMX) {
+		attention_amx_values(a, b, t->rows_of, e0, t->p.rows,
+		                     t->p.vectors * a->nest.lanes / PANEL_COLUMNS);
+		return;
+	}
 	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->nest.values.dtype));
 	t->column = e0;
 	t->values = kb_ptr_add(k, b->values, bytes, 0);
@@ -714,10 +682,6 @@ static void emit_values(const struct attention *a, const struct attention_block 
                         const struct attention_tile *t, const struct attention_row_tile *of)
 {
 	struct kb *k = a->k;
-	if (a->nest.product == ATTENTION_AMX) {
-		attention_amx_values(a, b, t, of->rows);
-		return;
-	}
 	struct value_tile v = {.a = a,
 	                       .block = b,
 	                       .values_ahead = of->values_ahead,

@@ -49,16 +49,12 @@ struct attention_partial {
 	struct kb_val sum; /* [br], padded by a vector */
 };
 
-/* Buffers in the worker's scratch (struct attention_buffers). */
+/* Addresses of the buffers in the worker's scratch. */
 struct attention_scratch {
-	struct kb_val queries, keys, values;
-	struct kb_val k_scale, v_scale; /* none: not an int8 KV cache */
-	struct kb_val scores;
-	struct attention_partial partial;
-	struct kb_val tile_max, tile_sum;
-	struct kb_val old_factor, new_factor; /* rescale the rows' partial results, and the block's */
-	struct kb_val slots;
-	struct kb_val amx_acc; /* [mr][2 panels] i32 or f32, where matrix tiles store their sums */
+#define BUFFER(name, elements) struct kb_val name;
+#include "backends/kernels/attention_buffers.def"
+	struct attention_partial partial; /* acc, max and sum */
+	struct kb_val amx_acc;            /* [mr][2 panels] i32 or f32, where matrix tiles store their sums */
 };
 
 /* Sizes of the call. */
@@ -238,10 +234,11 @@ struct kb_val attention_combine_max(const struct attention *a, struct kb_val bef
 /* Configures and releases matrix tiles, around all tasks of a function; nothing without AMX. */
 void attention_amx_begin(struct attention *a);
 void attention_amx_end(const struct attention *a);
-/* By AMX, for `rows` rows (16 or 32): scores of a tile; acc = acc old_factor + (probabilities v) new_factor. */
+/* By AMX, for `rows` rows (16 or 32) of a tile and `columns` (1 or 2) panels: scores of the keys from panel `panel` on;
+ * acc = acc old_factor + (probabilities v) new_factor from column e on. */
 void attention_amx_scores(const struct attention *a, const struct attention_block *b,
-                          const struct attention_tile *t, int rows);
+                          const struct attention_tile *t, struct kb_val panel, int rows, int columns);
 void attention_amx_values(const struct attention *a, const struct attention_block *b,
-                          const struct attention_tile *t, int rows);
+                          const struct attention_tile *t, struct kb_val e, int rows, int columns);
 
 #endif

@@ -66,7 +66,6 @@ static void choose_copies(const struct attention_shape *s, struct attention_nest
 	n->keys.k_rows = by_pairs ? (s->size + 1) / 2 : s->size;
 	n->values.is_packed = by_pairs || s->value_size % n->lanes != 0 || !is_dense(&s->value) ||
 	                      s->value.row != s->value_size;
-	n->values.pads_singly = !is_dense(&s->value);
 	n->values.dtype = n->values.is_packed ? DT_F32 : s->value.dtype;
 	n->values.stride = n->values.is_packed ? n->value_pad : s->value_size;
 	n->is_one_run =
@@ -82,6 +81,8 @@ static int tile_vectors(const struct attention_shape *s, const struct attention_
 {
 	const struct target *t = s->target;
 	int panel = PANEL_COLUMNS / n->lanes, best = panel, by_lane = n->x_lanes > 1 ? rows : 0;
+	if (n->product == ATTENTION_AMX) /* two tiles of accumulators side by side */
+		return 2 * panel;
 	if (rows == n->mr)
 		return target_register_tile(t).nr / n->lanes;
 	for (int v = panel; v <= TILE_PANELS_MAX * panel; v *= 2)
@@ -173,20 +174,8 @@ static bool choose_buffers(const struct attention_shape *s, int64_t br, struct a
 	target_attention_scratch(s->target, s->size, s->value_size, &sizes, &of);
 	n->score_stride = of.score_stride;
 	n->slots = (struct attention_slots){of.n_slots, of.slot_rows, of.slot, of.rows};
-	n->at.queries = alloc(n, of.queries);
-	n->at.keys = alloc(n, of.keys);
-	n->at.values = alloc(n, of.values);
-	n->at.scores = alloc(n, of.scores);
-	n->at.acc = alloc(n, of.partials);
-	n->at.max = alloc(n, of.rows);
-	n->at.sum = alloc(n, of.rows);
-	n->at.tile_max = alloc(n, of.tile_rows);
-	n->at.tile_sum = alloc(n, of.tile_rows);
-	n->at.old_factor = alloc(n, of.tile_rows);
-	n->at.new_factor = alloc(n, of.tile_rows);
-	n->at.slots = alloc(n, of.n_slots * of.slot);
-	n->at.k_scale = alloc(n, s->k_scale.is_on ? of.scales : 0);
-	n->at.v_scale = alloc(n, s->v_scale.is_on ? of.scales : 0);
+#define BUFFER(name, elements) n->at.name = alloc(n, elements);
+#include "backends/kernels/attention_buffers.def"
 	return n->at.end * 4 <= s->attrs->scratch;
 }
 
@@ -235,8 +224,7 @@ void attention_nest_print(const struct attention_nest *n, struct buf *out)
 	buf_printf(out, "tasks of %" PRId64 " rows, KV blocks of %" PRId64 " keys", n->task_rows, n->bc);
 	buf_str(out, n->product == ATTENTION_AMX ? "; AMX tiles" : "; tiles");
 	for (int i = 0; i < n->n_tiles; i++)
-		buf_printf(out, n->product == ATTENTION_AMX ? " %d" : " %d x %d", n->tile[i].rows,
-		           n->tile[i].vectors / panel);
+		buf_printf(out, " %d x %d", n->tile[i].rows, n->tile[i].vectors / panel);
 	buf_printf(out, "; vectors of %d", n->lanes);
 	buf_printf(out, "; keys %s, values %s", n->keys.is_packed ? packed[n->product] : "read in panels",
 	           n->values.is_packed ? packed[n->product] : "read where they are stored");

@@ -68,16 +68,8 @@ struct attention_slots {
 
 /* Buffers in the worker's scratch: offsets of f32 elements, each a multiple of 16. */
 struct attention_buffers {
-	int64_t queries;                /* [task_rows][size_pad] */
-	int64_t keys;                   /* [bc / 16][E][16] */
-	int64_t values;                 /* [bc][value_pad] */
-	int64_t scores;                 /* [mr][score_stride] of the open tile, then its probabilities */
-	int64_t acc;                    /* [task_rows][value_pad]: unnormalized outputs */
-	int64_t max, sum;               /* [task_rows], padded by a vector */
-	int64_t tile_max, tile_sum;     /* [mr] of the open block, full vectors */
-	int64_t old_factor, new_factor; /* [mr] */
-	int64_t slots;                  /* [slots.n][slots.size] */
-	int64_t k_scale, v_scale;       /* [bc], of an int8 KV cache */
+#define BUFFER(name, elements) int64_t name;
+#include "backends/kernels/attention_buffers.def"
 	int64_t end;
 };
 
@@ -99,7 +91,7 @@ struct attention_nest {
 	} keys;
 	/* Values: full f32 vectors, or pairs, of scratch; or where they are stored. */
 	struct {
-		bool is_packed, pads_singly; /* the end of a copied row is not part of a vector */
+		bool is_packed;
 		enum ir_dtype dtype;
 		int64_t stride; /* elements between rows */
 	} values;

@@ -321,7 +321,8 @@ static void pack_values(const struct attention *a, const struct attention_head *
 	struct kb_val to = kb_mul_const(k, kb_mul_const(k, j, a->nest.values.stride), bytes);
 	c.to = kb_ptr_add(k, a->scratch.values, to, 0);
 	attention_loop_row(a, a->value_size, a->nest.value_lanes, copy_elements, &c);
-	for (int64_t i = a->value_size; a->nest.values.pads_singly && i < a->nest.value_pad; i++)
+	bool is_padded = a->nest.value_lanes == a->nest.lanes; /* by the last vector */
+	for (int64_t i = a->value_size; !is_padded && i < a->nest.value_pad; i++)
 		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);
 	kb_end_loop(k);
 }
@@ -474,10 +475,9 @@ static struct kb_val load_acc(const struct attention *a, struct kb_val i, int v)
 	return kb_load(k, attention_vector(a), a->scratch.amx_acc, at, v * a->nest.lanes, a->nest.lanes * 4);
 }
 
-/* Scores for the keys of `columns` (1 or 2) panels from `panel` on, times q_factor, which bf16 queries do not have. The
- * head is full tiles of 32 elements (target_attention_uses_amx). */
-static void score_panels(const struct attention *a, const struct attention_block *b,
-                         const struct attention_tile *t, struct kb_val panel, int rows, int columns)
+/* Times q_factor, which bf16 queries do not have. The head is full tiles of 32 elements (target_attention_uses_amx). */
+void attention_amx_scores(const struct attention *a, const struct attention_block *b,
+                          const struct attention_tile *t, struct kb_val panel, int rows, int columns)
 {
 	struct kb *k = a->k;
 	int64_t bytes = a->nest.keys.k_rows * KB_TILE_BYTES;
@@ -497,24 +497,8 @@ static void score_panels(const struct attention *a, const struct attention_block
 	kb_end_loop(k);
 }
 
-/* From key 0 of the block on: without a window, which AMX does not serve, the first key is visible. */
-void attention_amx_scores(const struct attention *a, const struct attention_block *b,
-                          const struct attention_tile *t, int rows)
-{
-	struct kb *k = a->k;
-	struct kb_val panels = kb_div_const(k, attention_round_up(k, t->last, PANEL_COLUMNS), PANEL_COLUMNS);
-	struct kb_val full = attention_round_down(k, panels, PANELS);
-	struct kb_val panel = kb_loop(k, "panel", kb_index(k, 0), full, PANELS, 0);
-	score_panels(a, b, t, panel, rows, PANELS);
-	kb_end_loop(k);
-	kb_if(k, kb_cmp(k, KB_LT, full, panels));
-	score_panels(a, b, t, full, rows, 1);
-	kb_end_if(k);
-}
-
-/* `columns` (1 or 2) panels of columns from e on of acc = acc old_factor + (probabilities v) new_factor. Keys are
- * processed in full tiles of 32: probabilities beyond the last are 0. Only the tile's rows are combined. */
-static void value_columns(const struct attention *a, const struct attention_block *b,
+/* Keys are processed in full tiles of 32: probabilities beyond the last are 0. Only the tile's rows are combined. */
+void attention_amx_values(const struct attention *a, const struct attention_block *b,
                           const struct attention_tile *t, struct kb_val e, int rows, int columns)
 {
 	struct kb *k = a->k;
@@ -537,17 +521,4 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 		kb_store(k, kb_fma(k, before, old_factor, sum), row, e, v * a->nest.lanes, a->nest.lanes * 4);
 	}
 	kb_end_loop(k);
-}
-
-/* Two panels of columns at a time, then perhaps one; padded columns are computed, too, as scratch has them. */
-void attention_amx_values(const struct attention *a, const struct attention_block *b,
-                          const struct attention_tile *t, int rows)
-{
-	struct kb *k = a->k;
-	int64_t step = PANELS * PANEL_COLUMNS, full = a->nest.value_pad - a->nest.value_pad % step;
-	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, full), step, 0);
-	value_columns(a, b, t, e, rows, PANELS);
-	kb_end_loop(k);
-	if (full < a->nest.value_pad)
-		value_columns(a, b, t, kb_index(k, full), rows, 1);
 }
