@@ -15,9 +15,8 @@
  * that 0 times an infinite value does not occur.
  *
  * struct gpu_attention (gpu_nest.h) has the shares of an item. Of the items of a row the first is its leader; has_row:
- * false for items beyond the rows. acc is the output of the open KV block, all that of those before. Rows and columns
- * that do not exist are clamped when loaded and not stored. is_split: a task is one KV block, whose slot receives its
- * partial result.
+ * false for items beyond the rows. Rows and columns that do not exist are clamped when loaded and not stored. is_split:
+ * a task is one KV block, whose slot receives its partial result.
  */
 #include <assert.h>
 #include <float.h>
@@ -27,6 +26,12 @@
 #include "backends/kernels/attention_internal.h"
 #include "backends/kernels/generator.h"
 #include "backends/kernels/gpu_nest.h"
+
+/* A partial result in registers of an item: of its row, and its columns of its rows. */
+struct registers {
+	struct kb_var max, sum;
+	struct kb_var acc[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS];
+};
 
 struct wg_attention {
 	const struct attention *a;
@@ -41,13 +46,10 @@ struct wg_attention {
 	struct kb_val factors;  /* [rows] */
 	/* Softmax: this item's row, its number among the items of the row. */
 	struct kb_val row, item_in_row;
-	struct kb_val has_row; /* bool: this item has a row; none: all items do */
-	struct kb_var max, sum;
-	struct kb_var all_max, all_sum;  /* of the KV blocks before */
+	struct kb_val has_row;           /* bool: this item has a row; none: all items do */
 	struct kb_val column, first_row; /* output: this item's first column and first row */
-	struct kb_var acc[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS]; /* of the KV block */
-	struct kb_var all[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS]; /* of those before */
-	bool is_split;                                                /* KV blocks are divided among groups */
+	struct registers block, all;     /* partial results: of the open KV block, of those before */
+	bool is_split;                   /* KV blocks are divided among groups */
 };
 
 static inline struct kb_val index_2d(struct kb *k, struct kb_val row, int64_t stride, struct kb_val column)
@@ -160,21 +162,7 @@ static void copy_kv(struct wg_attention *s, const struct kb_tensor *t, struct kb
 
 /* ---- scores ---- */
 
-/* score + bias of row r and key. */
-static struct kb_val add_bias(struct wg_attention *s, const struct attention_head *h, struct kb_val r,
-                              struct kb_val key, struct kb_val score)
-{
-	const struct attention *a = s->a;
-	struct kb *k = s->k;
-	if (!attention_has(&a->bias))
-		return score;
-	struct kb_val at = attention_row_index(a, &a->bias, r);
-	at = kb_add(k, at, attention_offset(k, &a->bias, ATTENTION_ELEMENT, key));
-	struct kb_val x = attention_load(k, &a->bias, h->bias, at, 0, 1, 1);
-	return kb_fma(k, x, kb_f32(k, a->score.bias_factor), score);
-}
-
-/* Stores a score, -inf if the row does not see the key or the KV block ends before it. */
+/* Stores a score, with bias and softcap; -inf if the row does not see the key or the KV block ends before it. */
 static void store_score(struct wg_attention *s, const struct attention_head *h,
                         const struct attention_task *t, struct kb_val row, struct kb_val key,
                         struct kb_val in_block, struct kb_val score)
@@ -189,7 +177,12 @@ static void store_score(struct wg_attention *s, const struct attention_head *h,
 	struct kb_val is_visible = kb_bin(k, KB_AND, from_begin, kb_cmp(k, KB_LT, key, limit));
 	struct kb_var value = kb_var(k, "score", KB_F32_T, kb_f32(k, -HUGE_VALF));
 	kb_if(k, is_visible);
-	score = add_bias(s, h, r, key, score);
+	if (attention_has(&a->bias)) {
+		struct kb_val at = attention_row_index(a, &a->bias, r);
+		at = kb_add(k, at, attention_offset(k, &a->bias, ATTENTION_ELEMENT, key));
+		struct kb_val x = attention_load(k, &a->bias, h->bias, at, 0, 1, 1);
+		score = kb_fma(k, x, kb_f32(k, a->score.bias_factor), score);
+	}
 	if (a->score.cap > 0)
 		score = attention_softcap(k, score, a->score.cap);
 	kb_set(k, value, score);
@@ -262,7 +255,7 @@ static void compute_probabilities(struct wg_attention *s)
 	}
 	kb_store(k, chunk_max, s->partials, s->item, 0, 0);
 	kb_barrier(k);
-	struct kb_val before = kb_get(k, s->max), now = kb_max(k, reduce_row(s, 0, true), before);
+	struct kb_val before = kb_get(k, s->block.max), now = kb_max(k, reduce_row(s, 0, true), before);
 	struct kb_val factor = attention_exp(a, kb_sub(k, before, now)), sum = kb_f32(k, 0);
 	struct kb_val hidden = kb_f32(k, -HUGE_VALF);
 	if (s->has_row.id)
@@ -281,9 +274,9 @@ static void compute_probabilities(struct wg_attention *s)
 	store_row_factor(s, factor);
 	kb_barrier(k);
 	struct kb_val reduced = reduce_row(s, GPU_ITEMS, false),
-	              new_sum = kb_fma(k, kb_get(k, s->sum), factor, reduced);
-	kb_set(k, s->sum, new_sum);
-	kb_set(k, s->max, now);
+	              new_sum = kb_fma(k, kb_get(k, s->block.sum), factor, reduced);
+	kb_set(k, s->block.sum, new_sum);
+	kb_set(k, s->block.max, now);
 }
 
 /* ---- values ---- */
@@ -297,7 +290,7 @@ static void accumulate_values(struct wg_attention *s)
 		struct kb_val row = acc_row(s, i), factor = load_shared(s, s->factors, row, 0);
 		row_offset[i] = kb_mul_const(k, row, s->n.keys);
 		for (int c = 0; c < s->n.output.n_columns; c++)
-			kb_set(k, s->acc[i][c], kb_mul(k, kb_get(k, s->acc[i][c]), factor));
+			kb_set(k, s->block.acc[i][c], kb_mul(k, kb_get(k, s->block.acc[i][c]), factor));
 	}
 	for (int c = 0; c < s->n.output.n_columns; c++)
 		column[c] = acc_column(s, c);
@@ -309,8 +302,9 @@ static void accumulate_values(struct wg_attention *s)
 		struct kb_val probability = load_shared(s, s->scores, kb_add(k, row_offset[i], key), 0);
 		struct kb_val is_masked = kb_cmp(k, KB_EQ, probability, kb_f32(k, ATTENTION_MASKED));
 		for (int c = 0; c < s->n.output.n_columns; c++) {
-			struct kb_val old = kb_get(k, s->acc[i][c]), next = kb_fma(k, probability, v[c], old);
-			kb_set(k, s->acc[i][c], kb_select(k, is_masked, old, next));
+			struct kb_val old = kb_get(k, s->block.acc[i][c]),
+			              next = kb_fma(k, probability, v[c], old);
+			kb_set(k, s->block.acc[i][c], kb_select(k, is_masked, old, next));
 		}
 	}
 	kb_end_loop(k);
@@ -339,15 +333,14 @@ static void add_local_block(struct wg_attention *s, const struct attention_head 
 /* ---- KV blocks ---- */
 
 /* Resets a partial result: no key seen. */
-static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_var sum,
-                          struct kb_var acc[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS])
+static void reset_partial(struct wg_attention *s, const struct registers *p)
 {
 	struct kb *k = s->k;
-	kb_set(k, max, kb_f32(k, -FLT_MAX));
-	kb_set(k, sum, kb_f32(k, 0));
+	kb_set(k, p->max, kb_f32(k, -FLT_MAX));
+	kb_set(k, p->sum, kb_f32(k, 0));
 	for (int i = 0; i < s->n.output.n_rows; i++)
 		for (int c = 0; c < s->n.output.n_columns; c++)
-			kb_set(k, acc[i][c], kb_f32(k, 0));
+			kb_set(k, p->acc[i][c], kb_f32(k, 0));
 }
 
 /* Combines the KV block with those before it, by the arithmetic of combine_row_by_items (attention_split.c). The row's
@@ -356,10 +349,11 @@ static void combine_kv_block(struct wg_attention *s)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	struct kb_val before = kb_get(k, s->all_max), old_factor, new_factor;
-	kb_set(k, s->all_max, attention_combine_max(a, before, kb_get(k, s->max), &old_factor, &new_factor));
-	struct kb_val sum = kb_mul(k, kb_get(k, s->sum), new_factor);
-	kb_set(k, s->all_sum, kb_fma(k, kb_get(k, s->all_sum), old_factor, sum));
+	struct kb_val before = kb_get(k, s->all.max), old_factor, new_factor;
+	kb_set(k, s->all.max,
+	       attention_combine_max(a, before, kb_get(k, s->block.max), &old_factor, &new_factor));
+	struct kb_val sum = kb_mul(k, kb_get(k, s->block.sum), new_factor);
+	kb_set(k, s->all.sum, kb_fma(k, kb_get(k, s->all.sum), old_factor, sum));
 	kb_if(k, is_row_leader(s));
 	kb_store(k, old_factor, s->partials, s->row, 0, 0);
 	kb_store(k, new_factor, s->partials, s->row, GPU_ITEMS, 0);
@@ -370,8 +364,8 @@ static void combine_kv_block(struct wg_attention *s)
 		old_factor = load_shared(s, s->partials, row, 0);
 		new_factor = load_shared(s, s->partials, row, GPU_ITEMS);
 		for (int c = 0; c < s->n.output.n_columns; c++) {
-			struct kb_val x = kb_mul(k, kb_get(k, s->acc[i][c]), new_factor);
-			kb_set(k, s->all[i][c], kb_fma(k, kb_get(k, s->all[i][c]), old_factor, x));
+			struct kb_val x = kb_mul(k, kb_get(k, s->block.acc[i][c]), new_factor);
+			kb_set(k, s->all.acc[i][c], kb_fma(k, kb_get(k, s->all.acc[i][c]), old_factor, x));
 		}
 	}
 }
@@ -396,15 +390,15 @@ static void store_kv_block(struct wg_attention *s, const struct attention_task *
 	struct kb_val is_leader = is_row_leader(s), exists = kb_cmp(k, KB_LT, s->row, t->n);
 	kb_if(k, kb_bin(k, KB_AND, is_leader, exists));
 	struct kb_val row = kb_add(k, t->first, s->row);
-	kb_store(k, kb_get(k, s->max), to.max, row, 0, 0);
-	kb_store(k, kb_get(k, s->sum), to.sum, row, 0, 0);
+	kb_store(k, kb_get(k, s->block.max), to.max, row, 0, 0);
+	kb_store(k, kb_get(k, s->block.sum), to.sum, row, 0, 0);
 	kb_end_if(k);
 	for (int i = 0; i < s->n.output.n_rows; i++)
 		for (int c = 0; c < s->n.output.n_columns; c++) {
 			kb_if(k, has_element(s, t, i, c));
 			row = kb_add(k, t->first, acc_row(s, i));
 			struct kb_val at = index_2d(k, row, a->nest.value_pad, acc_column(s, c));
-			kb_store(k, kb_get(k, s->acc[i][c]), to.acc, at, 0, 0);
+			kb_store(k, kb_get(k, s->block.acc[i][c]), to.acc, at, 0, 0);
 			kb_end_if(k);
 		}
 }
@@ -420,7 +414,7 @@ static void emit_kv_block(struct wg_attention *s, const struct attention_head *h
 	in.end = kb_min(k, kb_add_const(k, first, a->nest.bc), t->end);
 	struct kb_val invisible = kb_max(k, kb_sub(k, t->begin, first), kb_index(k, 0));
 	struct kb_val lo = kb_add(k, first, attention_round_down(k, invisible, s->n.keys));
-	reset_partial(s, s->max, s->sum, s->acc);
+	reset_partial(s, &s->block);
 	struct kb_val block = kb_loop(k, "block", lo, in.end, s->n.keys, 0);
 	add_local_block(s, h, &in, block);
 	kb_end_loop(k);
@@ -428,17 +422,7 @@ static void emit_kv_block(struct wg_attention *s, const struct attention_head *h
 
 /* ---- a task ---- */
 
-/* Stores the factor that normalizes each row (1 / sum, with the sink) for store_output. */
-static void store_row_factors(struct wg_attention *s, const struct attention_head *h,
-                              const struct attention_task *t)
-{
-	struct kb *k = s->k;
-	struct kb_val row = kb_min(k, s->row, kb_add_const(k, t->n, -1));
-	struct kb_val max = kb_get(k, s->all_max), sum = kb_get(k, s->all_sum);
-	store_row_factor(s, attention_row_factor(s->a, h, kb_add(k, t->first, row), max, sum));
-}
-
-/* Normalizes and stores this item's part of the output; factors: of the rows (store_row_factors). */
+/* Normalizes and stores this item's part of the output; factors: of the rows, 1 / sum, with the sink. */
 static void store_output(struct wg_attention *s, const struct attention_head *h,
                          const struct attention_task *t)
 {
@@ -451,7 +435,7 @@ static void store_output(struct wg_attention *s, const struct attention_head *h,
 		for (int c = 0; c < s->n.output.n_columns; c++) {
 			struct kb_val column = kb_add_const(k, s->column, (int64_t)c * GPU_ITEMS);
 			kb_if(k, has_element(s, t, i, c));
-			struct kb_val x = kb_mul(k, kb_get(k, s->all[i][c]), factor);
+			struct kb_val x = kb_mul(k, kb_get(k, s->all.acc[i][c]), factor);
 			attention_store(a, h, row, column, x);
 			kb_end_if(k);
 		}
@@ -467,7 +451,7 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 	struct kb *k = s->k;
 	copy_queries(s, h, t);
 	if (!s->is_split)
-		reset_partial(s, s->all_max, s->all_sum, s->all);
+		reset_partial(s, &s->all);
 	struct kb_val first = kb_loop(k, "block", lo, hi, s->a->nest.bc, 0);
 	emit_kv_block(s, h, t, first);
 	if (s->is_split)
@@ -477,7 +461,9 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 	kb_end_loop(k);
 	if (s->is_split)
 		return;
-	store_row_factors(s, h, t);
+	struct kb_val row = kb_min(k, s->row, kb_add_const(k, t->n, -1));
+	struct kb_val max = kb_get(k, s->all.max), sum = kb_get(k, s->all.sum);
+	store_row_factor(s, attention_row_factor(s->a, h, kb_add(k, t->first, row), max, sum));
 	kb_barrier(k);
 	store_output(s, h, t);
 	kb_barrier(k);
@@ -485,16 +471,14 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 
 /* ---- all tasks ---- */
 
-/* Declares a partial result in registers of an item. */
-static void declare_partial(struct wg_attention *s, struct kb_var *max, struct kb_var *sum,
-                            struct kb_var acc[GPU_ATTENTION_ROWS][GPU_ATTENTION_COLUMNS])
+static void declare_partial(struct wg_attention *s, struct registers *p)
 {
 	struct kb *k = s->k;
-	*max = kb_var(k, "max", KB_F32_T, kb_f32(k, 0));
-	*sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
+	p->max = kb_var(k, "max", KB_F32_T, kb_f32(k, 0));
+	p->sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
 	for (int i = 0; i < s->n.output.n_rows; i++)
 		for (int c = 0; c < s->n.output.n_columns; c++)
-			acc[i][c] = kb_var(k, "acc", KB_F32_T, kb_f32(k, 0));
+			p->acc[i][c] = kb_var(k, "acc", KB_F32_T, kb_f32(k, 0));
 }
 
 /* Assigns rows and columns to this item, and local memory to the tables. */
@@ -517,9 +501,9 @@ static void divide_items(struct wg_attention *s, struct kb_val memory)
 	}
 	s->column = kb_rem_const(k, s->item, n->output.columns);
 	s->first_row = kb_div_const(k, s->item, n->output.columns);
-	declare_partial(s, &s->max, &s->sum, s->acc);
+	declare_partial(s, &s->block);
 	if (!s->is_split)
-		declare_partial(s, &s->all_max, &s->all_sum, s->all);
+		declare_partial(s, &s->all);
 }
 
 /* Task `task` of all tiles of all heads, or, if split, of `split` KV blocks of each: finds head, tile and block by
