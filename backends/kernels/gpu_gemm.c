@@ -41,8 +41,6 @@ struct x_share {
 	const struct gpu_copy *copy;
 	struct kb_val row[GPU_COPIES_MAX]; /* offset in x of the row of each vector, in elements */
 };
-/* Emits K elements [from, from + n), n <= step. gpu_loop_k: a loop over full steps, then the remainder. */
-typedef void gpu_step_fn(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n);
 
 /* ---- f32 ---- */
 
@@ -123,25 +121,6 @@ static void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_v
 		kb_end_if(k);
 }
 
-/* Calls `emit` for all of K: in a loop for full steps, then for the remainder, whose single elements are clamped to
- * K. */
-static void gpu_loop_k(struct wg_matmul *g, gpu_step_fn *emit)
-{
-	struct kb *k = g->l.k;
-	int64_t step = g->tile->f32.step, full = g->l.gemm.depth / step * step;
-	if (full > 0) {
-		const struct x_share x = bind_share(g, &g->tile->f32.full);
-		struct kb_val from =
-		        kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), (int)step, KB_NONEMPTY);
-		emit(g, &x, from, step);
-		kb_end_loop(k);
-	}
-	if (full < g->l.gemm.depth) {
-		const struct x_share x = bind_share(g, &g->tile->f32.tail);
-		emit(g, &x, kb_index(k, full), g->l.gemm.depth - full);
-	}
-}
-
 /* ---- weights ---- */
 
 /* Number of panel i of the open tile, clamped to the last panel, so that loads stay inside; with two projections the
@@ -220,16 +199,6 @@ static void multiply_step(struct wg_matmul *g, int64_t n)
 	}
 	if (n > full)
 		multiply_f32(g, kb_index(k, full), (int)(n - full));
-}
-
-/* A gpu_step_fn: all items copy both operands, then multiply what all have copied. */
-static void emit_f32_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
-{
-	gpu_copy_x(g, x, from);
-	copy_w(g, from);
-	kb_barrier(g->l.k);
-	multiply_step(g, n);
-	kb_barrier(g->l.k);
 }
 
 /* ---- int8 ---- */
@@ -372,27 +341,6 @@ static void scale_block(const struct wg_matmul *g)
 	}
 }
 
-/* Adds the product of the open tile to g->acc, quant block by quant block: copy, barrier, multiply, barrier. Items
- * below the number of rows quantize one row's block each. */
-static void gpu_int8(struct wg_matmul *g)
-{
-	struct kb *k = g->l.k;
-	size_t mark = eval_mark(g->l.eval);
-	struct kb_val row = gpu_x_row_offset(g, g->item);
-	struct kb_val from =
-	        kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.gemm.depth), GPU_BLOCK, KB_NONEMPTY);
-	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->tile->rows)));
-	gpu_quantize_x(g, row, from, g->item);
-	kb_end_if(k);
-	copy_w_int8(g, from);
-	kb_barrier(k);
-	multiply_int8(g);
-	scale_block(g);
-	kb_barrier(k);
-	kb_end_loop(k);
-	eval_release(g->l.eval, mark);
-}
-
 /* ---- few rows ---- */
 
 /*
@@ -479,13 +427,11 @@ static void multiply_tail(struct wg_matmul *g, struct kb_val from, struct kb_val
 	}
 }
 
-/* A gpu_step_fn for few rows: only x goes through local memory; full iterations of 64, then the remainder. */
-static void emit_few_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
+/* Multiplies the n K elements of the step that begins at `from`: full iterations of 64, then the remainder. */
+static void multiply_few_step(struct wg_matmul *g, struct kb_val from, int64_t n)
 {
 	struct kb *k = g->l.k;
 	int64_t full = n / K_PER_ITERATION * K_PER_ITERATION;
-	gpu_copy_x(g, x, from);
-	kb_barrier(k);
 	if (full > 0) {
 		struct kb_val at =
 		        kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), K_PER_ITERATION, KB_NONEMPTY);
@@ -494,7 +440,6 @@ static void emit_few_step(struct wg_matmul *g, const struct x_share *x, struct k
 	}
 	if (full < n)
 		multiply_tail(g, from, kb_index(k, full), kb_index(k, n));
-	kb_barrier(k);
 }
 
 /* ---- int8 ---- */
@@ -537,34 +482,11 @@ static void multiply_few_int8(struct wg_matmul *g, struct kb_val i)
 	}
 }
 
-/* Adds the product of the open tile of few rows: items quantize 16 blocks of each row, one block each; then each
- * multiplies the block of its K position. Blocks beyond K are clamped when quantized, and not multiplied. */
-static void gpu_skinny_int8(struct wg_matmul *g)
-{
-	struct kb *k = g->l.k;
-	size_t mark = eval_mark(g->l.eval);
-	struct kb_val depth = kb_index(k, g->l.gemm.depth), last = kb_index(k, g->l.gemm.depth - GPU_BLOCK);
-	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, GPU_K_ITEMS));
-	struct kb_val item_block = kb_mul_const(k, kb_rem_const(k, g->item, GPU_K_ITEMS), GPU_BLOCK);
-	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, GPU_K_ITEMS * GPU_BLOCK, KB_NONEMPTY);
-	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->tile->rows * GPU_K_ITEMS)));
-	gpu_quantize_x(g, row, kb_min(k, kb_add(k, from, item_block), last), g->item);
-	kb_end_if(k);
-	kb_barrier(k);
-	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, GPU_BLOCK));
-	kb_if(k, kb_cmp(k, KB_LT, i, depth));
-	multiply_few_int8(g, i);
-	kb_end_if(k);
-	kb_barrier(k);
-	kb_end_loop(k);
-	eval_release(g->l.eval, mark);
-}
-
 /* ---- reduction over items ---- */
 
 /* Reduces what the items that split K have: each stores its accumulators in local memory, [GPU_K_ITEMS][n_acc][16];
  * after a barrier an item adds up one vector, in order of K, and stores it in the C buffer at the open tile. */
-static void gpu_skinny_reduce(struct wg_matmul *g)
+static void add_k_shares(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_F32, GPU_LANES);
@@ -593,17 +515,73 @@ static void gpu_skinny_reduce(struct wg_matmul *g)
 
 /* ---- a tile ---- */
 
-/* Adds the product of the open tile to g->acc; by_quants: integer products, else f32. */
-static void multiply_tile(struct wg_matmul *g, bool by_quants)
+/* K elements [from, from + n), n <= step: all items copy both operands (few rows: x alone), then multiply what all have
+ * copied. */
+static void emit_step(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n)
 {
-	if (g->tile->splits_k && by_quants)
-		gpu_skinny_int8(g);
-	else if (g->tile->splits_k)
-		gpu_loop_k(g, emit_few_step);
-	else if (by_quants)
-		gpu_int8(g);
+	struct kb *k = g->l.k;
+	gpu_copy_x(g, x, from);
+	if (!g->tile->splits_k)
+		copy_w(g, from);
+	kb_barrier(k);
+	if (g->tile->splits_k)
+		multiply_few_step(g, from, n);
 	else
-		gpu_loop_k(g, emit_f32_step);
+		multiply_step(g, n);
+	kb_barrier(k);
+}
+
+/* Adds the f32 product of the open tile to g->acc: in a loop over full steps, then the remainder, whose single elements
+ * are clamped to K. */
+static void loop_steps(struct wg_matmul *g)
+{
+	struct kb *k = g->l.k;
+	int64_t step = g->tile->f32.step, full = g->l.gemm.depth / step * step;
+	if (full > 0) {
+		const struct x_share x = bind_share(g, &g->tile->f32.full);
+		struct kb_val from =
+		        kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), (int)step, KB_NONEMPTY);
+		emit_step(g, &x, from, step);
+		kb_end_loop(k);
+	}
+	if (full < g->l.gemm.depth) {
+		const struct x_share x = bind_share(g, &g->tile->f32.tail);
+		emit_step(g, &x, kb_index(k, full), g->l.gemm.depth - full);
+	}
+}
+
+/* Adds the integer product of the open tile to g->acc: items quantize a block of x each, all of one K position or, for
+ * few rows, of 16, of which an item multiplies its own. Blocks beyond K are clamped when quantized, and not
+ * multiplied. */
+static void loop_quant_blocks(struct wg_matmul *g)
+{
+	struct kb *k = g->l.k;
+	size_t mark = eval_mark(g->l.eval);
+	bool splits_k = g->tile->splits_k;
+	int64_t blocks = splits_k ? GPU_K_ITEMS : 1;
+	struct kb_val depth = kb_index(k, g->l.gemm.depth), last = kb_index(k, g->l.gemm.depth - GPU_BLOCK);
+	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, blocks));
+	struct kb_val item_block = kb_mul_const(k, kb_rem_const(k, g->item, blocks), GPU_BLOCK);
+	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, blocks * GPU_BLOCK, KB_NONEMPTY);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->tile->rows * blocks)));
+	struct kb_val at = kb_add(k, from, item_block);
+	gpu_quantize_x(g, row, splits_k ? kb_min(k, at, last) : at, g->item);
+	kb_end_if(k);
+	if (!splits_k)
+		copy_w_int8(g, from);
+	kb_barrier(k);
+	if (splits_k) {
+		struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, GPU_BLOCK));
+		kb_if(k, kb_cmp(k, KB_LT, i, depth));
+		multiply_few_int8(g, i);
+		kb_end_if(k);
+	} else {
+		multiply_int8(g);
+		scale_block(g);
+	}
+	kb_barrier(k);
+	kb_end_loop(k);
+	eval_release(g->l.eval, mark);
 }
 
 /* Stores the item's accumulators where its rows and columns are in the C buffer. */
@@ -629,14 +607,14 @@ static void emit_tile_product(struct wg_matmul *g)
 		kb_set(k, g->acc[i], kb_splat(k, kb_f32(k, 0), GPU_LANES));
 	if (g->tile->int8.is_on) {
 		kb_if(k, kb_device_dot(k));
-		multiply_tile(g, true);
+		loop_quant_blocks(g);
 		kb_else(k);
 	}
-	multiply_tile(g, false);
+	loop_steps(g);
 	if (g->tile->int8.is_on)
 		kb_end_if(k);
 	if (g->tile->splits_k)
-		gpu_skinny_reduce(g);
+		add_k_shares(g);
 	else
 		store_acc(g);
 }
