@@ -173,21 +173,11 @@ static void store_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store_part(k, x, n, s->out, attention_offset(k, out, ATTENTION_ELEMENT, e), 0);
 }
 
-/* Logit of the attention sink of row r, which is that of its query head, in the base of the kernel (base2: times
- * log2 e). */
-static struct kb_val sink_logit(const struct attention *a, struct kb_val sinks, struct kb_val r)
-{
-	struct kb *k = a->k;
-	struct kb_val head = kb_bin(k, KB_REM, r, a->heads.queries);
-	struct kb_val index = attention_offset(k, &a->sinks, 0, head);
-	struct kb_val x = attention_load(k, &a->sinks, sinks, index, 0, 1, 1);
-	return a->score.base2 ? kb_mul(k, x, kb_f32(k, (float)ATTENTION_LOG2E)) : x;
-}
-
 /*
  * 1 / sum; a row without visible keys has sum 0 and result 0. A sink is combined after all keys: its exponential is
  * added to the sum, relative to the larger one of row maximum and sink logit, so that no exponential exceeds 1;
- * `factor` then also rescales the row to that maximum.
+ * `factor` then also rescales the row to that maximum. The logit, of the row's query head, is in the base of the kernel
+ * (base2: times log2 e).
  */
 struct kb_val attention_row_factor(const struct attention *a, const struct attention_head *h, struct kb_val r,
                                    struct kb_val max, struct kb_val sum)
@@ -195,7 +185,12 @@ struct kb_val attention_row_factor(const struct attention *a, const struct atten
 	struct kb *k = a->k;
 	struct kb_val factor = kb_f32(k, 1), sink_exp;
 	if (attention_has(&a->sinks)) {
-		(void)attention_combine_max(a, max, sink_logit(a, h->sink, r), &factor, &sink_exp);
+		struct kb_val head = kb_bin(k, KB_REM, r, a->heads.queries);
+		struct kb_val index = attention_offset(k, &a->sinks, 0, head);
+		struct kb_val logit = attention_load(k, &a->sinks, h->sink, index, 0, 1, 1);
+		if (a->score.base2)
+			logit = kb_mul(k, logit, kb_f32(k, (float)ATTENTION_LOG2E));
+		(void)attention_combine_max(a, max, logit, &factor, &sink_exp);
 		sum = kb_fma(k, sum, factor, sink_exp);
 	}
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
@@ -302,15 +297,6 @@ static void emit_kv_blocks(const struct attention *a, const struct attention_hea
 	kb_end_loop(k);
 }
 
-static void store_rows(const struct attention *a, const struct attention_head *h,
-                       const struct attention_task *t)
-{
-	struct kb *k = a->k;
-	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), t->n, 1, KB_NONEMPTY);
-	attention_store_row(a, h, t->first, row);
-	kb_end_loop(k);
-}
-
 /* Emits all KV blocks of the task and stores its rows; or, if blocks are divided (is_split, in the call), this worker's
  * share of them, which attention_combine stores after a barrier. */
 static void emit_task(const struct attention *a, const struct attention_head *h,
@@ -320,20 +306,22 @@ static void emit_task(const struct attention *a, const struct attention_head *h,
 	struct blocks b = {.lo = attention_round_down(k, t->begin, a->nest.bc), .hi = t->end};
 	attention_pack_queries(a, h, t);
 	zero_partial(a, &a->scratch.partial, t->n);
-	if (!share_of_blocks->is_split.id) {
-		emit_kv_blocks(a, h, t, &b);
-		store_rows(a, h, t);
-		return;
+	if (share_of_blocks->is_split.id) {
+		b.is_split = share_of_blocks->is_split;
+		b.slot = share_of_blocks->slot;
+		b.lo = kb_select(k, b.is_split, share_of_blocks->lo, b.lo);
+		b.hi = kb_select(k, b.is_split, share_of_blocks->hi, b.hi);
 	}
-	b.is_split = share_of_blocks->is_split;
-	b.slot = share_of_blocks->slot;
-	b.lo = kb_select(k, b.is_split, share_of_blocks->lo, b.lo);
-	b.hi = kb_select(k, b.is_split, share_of_blocks->hi, b.hi);
 	emit_kv_blocks(a, h, t, &b);
-	kb_if(k, b.is_split);
-	kb_else(k);
-	store_rows(a, h, t);
-	kb_end_if(k);
+	if (b.is_split.id) {
+		kb_if(k, b.is_split);
+		kb_else(k);
+	}
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), t->n, 1, KB_NONEMPTY);
+	attention_store_row(a, h, t->first, row);
+	kb_end_loop(k);
+	if (b.is_split.id)
+		kb_end_if(k);
 }
 
 /* ---- shares ---- */
@@ -804,8 +792,7 @@ static enum tfmc_status choose_nest(struct attention *a)
 		return TFMC_INVALID;
 	}
 	if (!shape.shares_rows && !a->job->is_combine) { /* that of work-groups is their tile */
-		struct buf text;
-		buf_init(&text);
+		struct buf text = kernel_begin_remark(a->job);
 		attention_nest_print(&a->nest, &text);
 		kernel_remark_nest(a->job, &text);
 	}

@@ -341,17 +341,6 @@ static void row_probabilities(const struct attention *a, const struct attention_
 
 /* ---- the tile ---- */
 
-/* Neutral maxima and sums for all rows of a tile: those of the last vector beyond the tile's rows are combined, too. */
-static void reset_tile_rows(const struct attention *a)
-{
-	struct kb *k = a->k;
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
-	for (int i = 0; i < a->nest.mr; i += a->nest.lanes) {
-		kb_store(k, math_const(k, zero, -FLT_MAX), a->scratch.tile_max, kb_index(k, i), 0, 0);
-		kb_store(k, zero, a->scratch.tile_sum, kb_index(k, i), 0, 0);
-	}
-}
-
 struct kb_val attention_combine_max(const struct attention *a, struct kb_val before, struct kb_val now,
                                     struct kb_val *old_factor, struct kb_val *new_factor)
 {
@@ -382,13 +371,18 @@ static void combine_rows(const struct attention *a, const struct attention_block
 	kb_store(k, new_factor, s->new_factor, i, 0, 4);
 }
 
-/* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and
- * sums, by vectors of rows, at the end. */
+/* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and sums, by
+ * vectors of rows, at the end. Those of the last vector beyond the tile's rows are combined, too, so all begin with
+ * neutral values. */
 static void attention_softmax(const struct attention *a, const struct attention_block *b,
                               const struct attention_tile *t)
 {
 	struct kb *k = a->k;
-	reset_tile_rows(a);
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
+	for (int i = 0; i < a->nest.mr; i += a->nest.lanes) {
+		kb_store(k, math_const(k, zero, -FLT_MAX), a->scratch.tile_max, kb_index(k, i), 0, 0);
+		kb_store(k, zero, a->scratch.tile_sum, kb_index(k, i), 0, 0);
+	}
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
 	row_max(a, b, t, i);
 	kb_end_loop(k);
@@ -636,35 +630,16 @@ static void loop_keys(const struct attention *a, const struct value_tile *t)
 		loop_edge_keys(a, t, of->common_end, of->last, true);
 }
 
-/* Columns from e0 on of acc = acc old_factor + block new_factor, the block's values being in the register tile; acc:
- * first row of the tile in the partial result. */
-static void combine_columns(const struct attention *a, const struct value_tile *t, struct kb_val acc,
-                            struct kb_val e0)
-{
-	struct kb *k = a->k;
-	struct kb_type type = attention_vector(a);
-	struct kb_val zero = kb_index(k, 0);
-	for (int i = 0; i < t->p.rows; i++) {
-		struct kb_val old_factor = kb_load_splat(k, type, a->scratch.old_factor, zero, i);
-		struct kb_val new_factor = kb_load_splat(k, type, a->scratch.new_factor, zero, i);
-		for (int x = 0; x < t->p.vectors; x++) {
-			int64_t disp = i * a->nest.value_pad + x * a->nest.lanes;
-			struct kb_val sum = kb_mul(k, reg_tile_acc(&t->p, i, x), new_factor);
-			struct kb_val before = kb_load(k, type, acc, e0, disp, a->nest.lanes * 4);
-			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->nest.lanes * 4);
-		}
-	}
-}
-
-/* Computes columns from e0 on of the output of the tile, over all keys of the block, and combines them with the
- * earlier blocks. */
+/* Columns from e0 on of acc = acc old_factor + block new_factor: the block's values, over all its keys, are summed in
+ * the register tile and combined with those of earlier blocks. */
 static void value_columns(const struct attention *a, const struct attention_block *b, struct value_tile *t,
                           struct kb_val e0)
 {
 	struct kb *k = a->k;
+	struct kb_type type = attention_vector(a);
+	int lanes = a->nest.lanes;
 	if (a->nest.product == ATTENTION_AMX) {
-		attention_amx_values(a, b, t->rows_of, e0, t->p.rows,
-		                     t->p.vectors * a->nest.lanes / PANEL_COLUMNS);
+		attention_amx_values(a, b, t->rows_of, e0, t->p.rows, t->p.vectors * lanes / PANEL_COLUMNS);
 		return;
 	}
 	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->nest.values.dtype));
@@ -673,7 +648,17 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 	reg_tile_zero(&t->p, "sum");
 	loop_keys(a, t);
 	struct kb_val acc = attention_scratch_row(k, b->partial.acc, t->rows_of->row, a->nest.value_pad);
-	combine_columns(a, t, acc, e0);
+	struct kb_val zero = kb_index(k, 0);
+	for (int i = 0; i < t->p.rows; i++) {
+		struct kb_val old_factor = kb_load_splat(k, type, a->scratch.old_factor, zero, i);
+		struct kb_val new_factor = kb_load_splat(k, type, a->scratch.new_factor, zero, i);
+		for (int x = 0; x < t->p.vectors; x++) {
+			int64_t disp = i * a->nest.value_pad + x * lanes;
+			struct kb_val sum = kb_mul(k, reg_tile_acc(&t->p, i, x), new_factor);
+			struct kb_val before = kb_load(k, type, acc, e0, disp, lanes * 4);
+			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, lanes * 4);
+		}
+	}
 }
 
 /* acc = acc old_factor + (probabilities v) new_factor for a tile, columns of the head by columns that a

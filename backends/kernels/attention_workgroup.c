@@ -310,26 +310,6 @@ static void accumulate_values(struct wg_attention *s)
 	kb_end_loop(k);
 }
 
-/* ---- the steps of a block ---- */
-
-/* Adds the local block of keys from `first` on, up to t->end, to max, sum and acc of the KV block. It begins
- * by overwriting local memory, after a barrier, and ends with a barrier. Values take the memory of the keys once scores
- * are done; the barriers inside of compute_probabilities also come before they are read. */
-static void add_local_block(struct wg_attention *s, const struct attention_head *h,
-                            const struct attention_task *t, struct kb_val first)
-{
-	const struct attention *a = s->a;
-	struct kb *k = s->k;
-	copy_kv(s, &a->key, h->k, &a->k_scale, h->k_scale, a->size, first, t->end);
-	kb_barrier(k);
-	compute_scores(s, h, t, first);
-	kb_barrier(k);
-	copy_kv(s, &a->value, h->v, &a->v_scale, h->v_scale, a->value_size, first, t->end);
-	compute_probabilities(s);
-	accumulate_values(s);
-	kb_barrier(k);
-}
-
 /* ---- KV blocks ---- */
 
 /* Resets a partial result: no key seen. */
@@ -404,7 +384,9 @@ static void store_kv_block(struct wg_attention *s, const struct attention_task *
 }
 
 /* Emits the KV block from key `first` on, local block by local block, from an empty partial result. Local blocks before
- * the window are left out; they begin at multiples from `first`, so that the bits do not depend on it. */
+ * the window are left out; they begin at multiples from `first`, so that the bits do not depend on it. Each begins by
+ * overwriting local memory, after a barrier, and ends with a barrier. Values take the memory of the keys once scores
+ * are done; the barriers inside of compute_probabilities also come before they are read. */
 static void emit_kv_block(struct wg_attention *s, const struct attention_head *h,
                           const struct attention_task *t, struct kb_val first)
 {
@@ -416,7 +398,14 @@ static void emit_kv_block(struct wg_attention *s, const struct attention_head *h
 	struct kb_val lo = kb_add(k, first, attention_round_down(k, invisible, s->n.keys));
 	reset_partial(s, &s->block);
 	struct kb_val block = kb_loop(k, "block", lo, in.end, s->n.keys, 0);
-	add_local_block(s, h, &in, block);
+	copy_kv(s, &a->key, h->k, &a->k_scale, h->k_scale, a->size, block, in.end);
+	kb_barrier(k);
+	compute_scores(s, h, &in, block);
+	kb_barrier(k);
+	copy_kv(s, &a->value, h->v, &a->v_scale, h->v_scale, a->value_size, block, in.end);
+	compute_probabilities(s);
+	accumulate_values(s);
+	kb_barrier(k);
 	kb_end_loop(k);
 }
 
@@ -541,8 +530,7 @@ static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_v
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	struct buf text;
-	buf_init(&text);
+	struct buf text = kernel_begin_remark(a->job);
 	gpu_attention_print(&s->n, &text);
 	kernel_remark_nest(a->job, &text);
 	divide_items(s, memory);

@@ -50,7 +50,9 @@ bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_w
 void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,
                       struct kb_val hi);
 
-/* Reports the nest of a group, in words, if the job has remarks; destroys the text. */
+/* A text for the nest of a group in words; without remarks a failed one, to which nothing is appended. */
+struct buf kernel_begin_remark(const struct kernel_job *job);
+/* Reports the text as a remark; destroys it. */
 void kernel_remark_nest(const struct kernel_job *job, struct buf *text);
 /* True if the group contains transcendental functions, which cost many instructions for each element. */
 bool kernel_has_functions(const struct kernel *g);

@@ -92,31 +92,26 @@ static struct x_share bind_share(const struct wg_matmul *g, const struct gpu_cop
 	return x;
 }
 
-/* Copies vector or element m of this item's share to local memory. Single elements, which the remainder of K has, are
- * clamped to K. */
-static void copy_share(struct wg_matmul *g, const struct x_share *x, int m, struct kb_val from)
-{
-	struct kb *k = g->l.k;
-	int lanes = x->copy->lanes;
-	struct kb_val column = kb_mul_const(k, share_at(g, x, m), lanes);
-	struct kb_val element = kb_add(k, from, column);
-	if (lanes == 1)
-		element = kb_min(k, element, kb_index(k, g->l.gemm.depth - 1));
-	struct kb_val at = kb_add(k, x->row[m], kb_mul(k, element, g->l.k_stride.v));
-	struct kb_val v = kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
-	struct kb_val to = kb_add(k, kb_mul_const(k, share_row(g, x, m), g->tile->f32.x_row), column);
-	kb_store(k, v, g->local, to, g->tile->operands, lanes > 1 ? lanes * 4 : 0);
-}
-
-/* Copies x[first row .., from ..] to the operands. Elements at or beyond K repeat others of the row. */
+/* Copies this item's share of x[first row .., from ..] to the operands. Elements at or beyond K, which only the single
+ * elements of the remainder reach, repeat others of the row. */
 static void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_val from)
 {
 	struct kb *k = g->l.k;
+	int lanes = x->copy->lanes;
 	bool is_partial = x->copy->items < GPU_ITEMS;
 	if (is_partial)
 		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, x->copy->items)));
-	for (int m = 0; m < x->copy->n; m++)
-		copy_share(g, x, m, from);
+	for (int m = 0; m < x->copy->n; m++) {
+		struct kb_val column = kb_mul_const(k, share_at(g, x, m), lanes);
+		struct kb_val element = kb_add(k, from, column);
+		if (lanes == 1)
+			element = kb_min(k, element, kb_index(k, g->l.gemm.depth - 1));
+		struct kb_val at = kb_add(k, x->row[m], kb_mul(k, element, g->l.k_stride.v));
+		struct kb_val v = kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
+		struct kb_val to = kb_mul_const(k, share_row(g, x, m), g->tile->f32.x_row);
+		to = kb_add(k, to, column);
+		kb_store(k, v, g->local, to, g->tile->operands, lanes > 1 ? lanes * 4 : 0);
+	}
 	if (is_partial)
 		kb_end_if(k);
 }
@@ -218,26 +213,21 @@ static int64_t int8_block_of_x(const struct linear *l)
 	return ir_same_value(last->operands[0], op->results[0]) && a->to == ROUND_int8 ? a->block : 0;
 }
 
-/* max |x| of a block; infinite if it contains NaN. */
-static struct kb_val block_abs_max(struct kb *k, const struct kb_val *x)
-{
-	struct kb_val abs_max = kb_splat(k, kb_f32(k, 0), GPU_LANES);
-	for (int i = 0; i < GPU_WORDS; i++)
-		abs_max = kb_max(k, rowwise_abs_or_inf(k, x[i]), abs_max);
-	return kb_reduce(k, KB_MAX, abs_max);
-}
-
 /* Quantizes the block of x at element `from` of the row at offset `row` (as matmul_prologue.c does), into block `to` of
  * the operands: 8 words of quants, the scale, and scale * sum for weights with minima. */
 static void gpu_quantize_x(const struct wg_matmul *g, struct kb_val row, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = g->l.k;
 	struct kb_val x[GPU_WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), GPU_LANES);
+	struct kb_val abs_max; /* infinite if the block contains NaN */
 	struct kb_val bytes = kb_mul_const(k, to, 4 * GPU_X_WORDS);
 	to = kb_mul_const(k, to, GPU_X_WORDS);
 	for (int i = 0; i < GPU_WORDS; i++)
 		x[i] = kb_load(k, KB_TYPE(KB_F32, GPU_LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
-	rowwise_int8_scales(k, block_abs_max(k, x), &inverse, &scale);
+	abs_max = kb_splat(k, kb_f32(k, 0), GPU_LANES);
+	for (int i = 0; i < GPU_WORDS; i++)
+		abs_max = kb_max(k, rowwise_abs_or_inf(k, x[i]), abs_max);
+	rowwise_int8_scales(k, kb_reduce(k, KB_MAX, abs_max), &inverse, &scale);
 	for (int i = 0; i < GPU_WORDS; i++) {
 		struct kb_val quant = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, GPU_LANES)));
 		kb_store(k, kb_cvt(k, quant, KB_I8), g->local, bytes, 4 * (g->tile->operands + i), 0);
@@ -379,67 +369,46 @@ static void multiply_rows(struct wg_matmul *g, struct kb_val element, int n, str
 	}
 }
 
-/* Loads this item's columns of K elements i .. i + 3, i a multiple of 4: w[p][u] is element i + u of panel p. */
-static void load_four_k(const struct wg_matmul *g, struct kb_val i, struct kb_val w[][GPU_LANES])
+/* Multiplies the n K elements of the step that begins at `from`: 64 at a time, four of each item, with code for row 0
+ * outside of the branch that the other rows need; then the remainder, one at a time, each of the item's four checked,
+ * as they need not all exist. w[p][u]: this item's columns of its element u, of panel p. */
+static void multiply_few_step(struct wg_matmul *g, struct kb_val from, int64_t n)
 {
 	struct kb *k = g->l.k;
-	struct kb_val column = kb_mul_const(k, g->column, GPU_LANES);
-	for (int p = 0; p < g->tile->panels; p++) {
-		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
-		panel_load_four(k, &g->l.gemm.panel, at, column, i, GPU_LANES, w[p]);
-	}
-}
-
-/* K elements [at, at + 64) of the step that begins at `from`, four of each item. Code for row 0 is outside of the
- * branch that the other rows need. */
-static void multiply_few(struct wg_matmul *g, struct kb_val from, struct kb_val at)
-{
-	struct kb *k = g->l.k;
+	const struct panel *layout = &g->l.gemm.panel;
+	int64_t full = n / K_PER_ITERATION * K_PER_ITERATION;
 	struct kb_val w[MATMUL_NC][GPU_LANES];
-	struct kb_val element = kb_add(k, at, kb_mul_const(k, g->row, GPU_LANES));
-	load_four_k(g, kb_add(k, from, element), w);
-	multiply_rows(g, element, GPU_LANES, w, 0, 1);
-	if (g->tile->rows == 1)
+	if (full > 0) {
+		struct kb_val at =
+		        kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), K_PER_ITERATION, KB_NONEMPTY);
+		struct kb_val element = kb_add(k, at, kb_mul_const(k, g->row, GPU_LANES));
+		struct kb_val i = kb_add(k, from, element), column = kb_mul_const(k, g->column, GPU_LANES);
+		for (int p = 0; p < g->tile->panels; p++) {
+			struct kb_val panel = gpu_panel_at(&g->l, gpu_panel(g, p));
+			panel_load_four(k, layout, panel, column, i, GPU_LANES, w[p]);
+		}
+		multiply_rows(g, element, GPU_LANES, w, 0, 1);
+		if (g->tile->rows > 1) {
+			if_more_rows(g);
+			multiply_rows(g, element, GPU_LANES, w, 1, g->tile->rows);
+			kb_end_if(k);
+		}
+		kb_end_loop(k);
+	}
+	if (full == n)
 		return;
-	if_more_rows(g);
-	multiply_rows(g, element, GPU_LANES, w, 1, g->tile->rows);
-	kb_end_if(k);
-}
-
-/* The remainder, elements below `end`, one at a time: each of the item's four is checked, as they need not all
- * exist. */
-static void multiply_tail(struct wg_matmul *g, struct kb_val from, struct kb_val at, struct kb_val end)
-{
-	struct kb *k = g->l.k;
-	struct kb_val w[MATMUL_NC][GPU_LANES], column = kb_mul_const(k, g->column, GPU_LANES);
-	at = kb_add(k, at, kb_mul_const(k, g->row, GPU_LANES));
+	struct kb_val column = kb_mul_const(k, g->column, GPU_LANES);
+	struct kb_val at = kb_add(k, kb_index(k, full), kb_mul_const(k, g->row, GPU_LANES));
 	for (int u = 0; u < GPU_LANES; u++) {
-		struct kb_val element = kb_add_const(k, at, u);
-		struct kb_val i = kb_add(k, from, element);
-		kb_if(k, kb_cmp(k, KB_LT, element, end));
+		struct kb_val element = kb_add_const(k, at, u), i = kb_add(k, from, element);
+		kb_if(k, kb_cmp(k, KB_LT, element, kb_index(k, n)));
 		for (int p = 0; p < g->tile->panels; p++) {
 			struct kb_val panel = gpu_panel(g, p);
-			w[p][0] = panel_load_element(k, &g->l.gemm.panel, g->l.w->t.ptr, panel, column, i,
-			                             GPU_LANES);
+			w[p][0] = panel_load_element(k, layout, g->l.w->t.ptr, panel, column, i, GPU_LANES);
 		}
 		multiply_rows(g, element, 1, w, 0, g->tile->rows);
 		kb_end_if(k);
 	}
-}
-
-/* Multiplies the n K elements of the step that begins at `from`: full iterations of 64, then the remainder. */
-static void multiply_few_step(struct wg_matmul *g, struct kb_val from, int64_t n)
-{
-	struct kb *k = g->l.k;
-	int64_t full = n / K_PER_ITERATION * K_PER_ITERATION;
-	if (full > 0) {
-		struct kb_val at =
-		        kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), K_PER_ITERATION, KB_NONEMPTY);
-		multiply_few(g, from, at);
-		kb_end_loop(k);
-	}
-	if (full < n)
-		multiply_tail(g, from, kb_index(k, full), kb_index(k, n));
 }
 
 /* ---- int8 ---- */
@@ -736,8 +705,7 @@ static bool choose_schedule(struct linear *l, struct gpu_nest *n)
 		g.rows_lo = KERNEL_FEW_ROWS_MAX + 1;
 	if (!gpu_nest_choose(&g, n))
 		return false;
-	struct buf text;
-	buf_init(&text);
+	struct buf text = kernel_begin_remark(l->job);
 	gpu_nest_print(n, &text);
 	kernel_remark_nest(l->job, &text);
 	return true;

@@ -393,12 +393,20 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 	return eval_status(&e);
 }
 
+struct buf kernel_begin_remark(const struct kernel_job *job)
+{
+	struct buf text;
+	buf_init(&text);
+	text.failed = !job->remarks;
+	return text;
+}
+
 void kernel_remark_nest(const struct kernel_job *job, struct buf *text)
 {
 	const struct ir_op *root = ir_group_root(job->group);
 	const struct diag_remark about = {
 	        .pass = "nest", .function = job->func->name, .path = root->loc.path, .text = text->data};
-	if (job->remarks && !buf_failed(text))
+	if (!buf_failed(text))
 		diag_remark_about(job->cx, root->loc.at, &about);
 	buf_destroy(text);
 }

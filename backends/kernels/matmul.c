@@ -639,14 +639,13 @@ void matmul_describe(struct linear *l)
 /* Describes the GEMM and chooses its nest. False, nest_choose, after an error if attributes are refused. */
 static bool choose_nest(struct linear *l, int64_t expert_rows)
 {
-	struct buf text;
 	matmul_describe(l);
 	if (!nest_choose(&l->gemm, expert_rows, &l->nest)) {
 		if (l->nest.rejection[0])
 			eval_reject(l->eval, l->nest.rejection);
 		return false;
 	}
-	buf_init(&text);
+	struct buf text = kernel_begin_remark(l->job);
 	nest_print(&l->gemm, &l->nest, &text);
 	kernel_remark_nest(l->job, &text);
 	return true;

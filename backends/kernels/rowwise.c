@@ -423,8 +423,7 @@ static void choose_nest(struct rowwise *r, int64_t items)
 	const struct rowwise_shape s = shape_of(r, items);
 	rowwise_nest_choose(&s, &r->nest);
 	if (r->root == ir_group_root(r->job->group)) {
-		struct buf text;
-		buf_init(&text);
+		struct buf text = kernel_begin_remark(r->job);
 		rowwise_nest_print(&s, &r->nest, &text);
 		kernel_remark_nest(r->job, &text);
 	}

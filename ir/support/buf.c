@@ -105,6 +105,8 @@ void buf_fill(struct buf *b, char c, size_t n)
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
 	va_list again;
+	if (b->failed)
+		return;
 	va_copy(again, ap);
 	int n = vsnprintf(NULL, 0, fmt, again);
 	va_end(again);
