@@ -31,8 +31,7 @@ static enum attention_product choose_product(const struct attention_shape *s, in
 /* With a softcap tanh dominates, and one vector of maxima is enough. */
 static void choose_vectors(const struct attention_shape *s, struct attention_nest *n)
 {
-	int64_t wanted = s->attrs->lanes > 0 ? s->attrs->lanes : s->caps.lanes;
-	int lanes = wanted < ATTENTION_LANES_MAX ? (int)wanted : ATTENTION_LANES_MAX;
+	int lanes = tile_lanes(s->attrs->lanes > 0 ? s->attrs->lanes : s->caps.lanes);
 	n->lanes = lanes;
 	n->product = choose_product(s, lanes);
 	n->x_lanes = s->target->k_lanes;

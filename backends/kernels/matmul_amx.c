@@ -241,12 +241,11 @@ static void emit_panel_group(const struct linear *l, const struct matmul_block *
 		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);
 	struct panel_group c = {.n = n, .next = kb_index(k, n * bytes)};
 	struct kb_val first = panel, column = kb_mul_const(k, kb_sub(k, panel, s->begin), MATMUL_PANEL);
-	if (l->gemm.columns.mats > 1) {
-		first = kb_add(k, first, kb_mul_const(k, mat, l->gemm.columns.panels));
-		column = kb_add(k, column, kb_mul_const(k, mat, l->nest.c.width / l->gemm.columns.mats));
+	first = matmul_of_mat(l, first, mat, l->gemm.columns.panels);
+	column = matmul_of_mat(l, column, mat, l->nest.c.width / l->gemm.columns.mats);
+	if (l->gemm.columns.mats > 1)
 		c.next = kb_select(k, kb_cmp(k, KB_EQ, mat, kb_index(k, 0)), kb_index(k, other_mat),
 		                   kb_index(k, n * bytes - other_mat));
-	}
 	c.first = first;
 	c.w = kb_ptr_add(k, s->weights, kb_mul_const(k, first, bytes), 0);
 	c.acc_at = kb_ptr_add(k, l->buf.c, kb_mul_const(k, column, 4), 0);

@@ -123,6 +123,13 @@ struct matmul_tile {
 typedef void matmul_tile_emitter(const struct linear *l, const struct matmul_block *s,
                                  const struct matmul_tile *t);
 
+/* `at`, of projection `mat`; the panels, columns, .. of a projection begin `step` after those of the one before. */
+static inline struct kb_val matmul_of_mat(const struct linear *l, struct kb_val at, struct kb_val mat,
+                                          int64_t step)
+{
+	return l->gemm.columns.mats > 1 ? kb_add(l->k, at, kb_mul_const(l->k, mat, step)) : at;
+}
+
 /* ---- matmul.c ---- */
 /* Binds operands, shapes and outputs. False: the layout does not suit register tiles. */
 bool matmul_bind(struct linear *l, struct kernel *g);

@@ -31,8 +31,7 @@ struct kb_val matmul_prefetch_end(const struct linear *l, struct kb_val panel, s
 	        all = l->gemm.columns.mats * l->gemm.columns.panels * l->gemm.panel.bytes;
 	if (after >= reach)
 		return (struct kb_val){0};
-	if (l->gemm.columns.mats > 1)
-		panel = kb_add(k, panel, kb_mul_const(k, mat, l->gemm.columns.panels));
+	panel = matmul_of_mat(l, panel, mat, l->gemm.columns.panels);
 	return kb_sub(k, kb_index(k, all + after), kb_mul_const(k, panel, l->gemm.panel.bytes));
 }
 
@@ -239,8 +238,7 @@ static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *
 	struct kb *k = l->k;
 	struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
 	struct kb_val panel = kb_sub(k, a->tile->panel, a->block->begin);
-	if (l->gemm.columns.mats > 1)
-		panel = kb_add(k, panel, kb_mul_const(k, a->tile->mat, l->nest.repack.group));
+	panel = matmul_of_mat(l, panel, a->tile->mat, l->nest.repack.group);
 	panel = kb_mul_const(k, panel, l->nest.repack.panel.bytes);
 	c->repacked_w = kb_ptr_add(k, l->buf.repacked, panel, 0);
 	if (l->nest.repack.to != REPACK_I16)
@@ -290,8 +288,7 @@ static struct kb_val c_buf_offset(const struct linear *l, const struct microkern
 	struct kb *k = l->k;
 	const struct matmul_tile *t = a->tile;
 	struct kb_val column = kb_mul_const(k, kb_sub(k, t->panel, a->block->begin), MATMUL_PANEL);
-	if (l->gemm.columns.mats > 1)
-		column = kb_add(k, column, kb_mul_const(k, t->mat, l->nest.c.width / l->gemm.columns.mats));
+	column = matmul_of_mat(l, column, t->mat, l->nest.c.width / l->gemm.columns.mats);
 	return kb_add(k, kb_mul_const(k, t->c_row, l->nest.c.width), column);
 }
 
@@ -555,10 +552,7 @@ void matmul_microkernel(const struct linear *l, const struct matmul_block *s, co
 	a.p.vectors = t->panels * (MATMUL_PANEL / l->nest.lanes);
 	const struct panel *layout = s->b_layout ? s->b_layout : &l->gemm.panel;
 	struct kb_val panel = s->b_layout ? kb_sub(k, t->panel, s->begin) : t->panel;
-	if (l->gemm.columns.mats > 1) {
-		int64_t mat_stride = s->b_layout ? l->gemm.columns.nc : l->gemm.columns.panels;
-		panel = kb_add(k, panel, kb_mul_const(k, t->mat, mat_stride));
-	}
+	panel = matmul_of_mat(l, panel, t->mat, s->b_layout ? l->gemm.columns.nc : l->gemm.columns.panels);
 	struct kb_val offset = kb_mul_const(k, panel, layout->bytes);
 	a.r = (struct panel_reader){.k = k, .panel = layout, .lanes = l->nest.lanes};
 	a.r.at = kb_ptr_add(k, s->weights, offset, 0);

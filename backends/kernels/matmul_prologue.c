@@ -73,10 +73,8 @@ static void dequantize_panel(const struct linear *l, const struct matmul_block *
 {
 	struct kb *k = l->k;
 	struct kb_val to = kb_sub(k, panel, s->begin);
-	if (mat.id) {
-		panel = kb_add(k, panel, kb_mul_const(k, mat, l->gemm.columns.panels));
-		to = kb_add(k, to, kb_mul_const(k, mat, l->gemm.columns.nc));
-	}
+	panel = matmul_of_mat(l, panel, mat, l->gemm.columns.panels);
+	to = matmul_of_mat(l, to, mat, l->gemm.columns.nc);
 	to = kb_mul_const(k, to, l->nest.b.copy.bytes);
 	to = kb_ptr_add(k, l->buf.b, kb_add(k, to, k_bias(l, s)), 0);
 	struct panel_loop w = {.k = k,
@@ -126,33 +124,18 @@ static struct kb_val load_value(const struct linear *l, int lanes, struct kb_val
 	return kb_cvt(l->k, x, KB_F32);
 }
 
-/* Any strides: element by element, K elements [lo, hi) of columns [from, to). */
-static void pack_elements(const struct panel_packer *p, struct kb_val lo, struct kb_val hi, int from, int to)
+/* K elements [lo, hi) of the columns of a panel: element by element, with any strides, or each k-row by vectors of
+ * `lanes` columns, which are neighbours in memory (complete panels only, since all 16 columns are read). */
+static void pack_k_rows(const struct panel_packer *p, struct kb_val lo, struct kb_val hi, int lanes)
 {
 	struct kb *k = p->l->k;
 	struct kb_val column[MATMUL_PANEL];
-	for (int i = from; i < to; i++)
-		column[i] = packed_column(p, i);
+	for (int i = 0; i < MATMUL_PANEL; i++)
+		column[i] = lanes > 1 && i > 0 ? column[0] : packed_column(p, i);
 	struct kb_val at = kb_loop(k, "k", lo, hi, 1, 0);
 	struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL), offset = kb_mul(k, at, p->l->value.k_stride.v);
-	for (int i = from; i < to; i++) {
-		struct kb_val x = load_value(p->l, 1, column[i], offset, 0);
-		kb_store(k, x, p->to, row, i, 0);
-	}
-	kb_end_loop(k);
-}
-
-/* Packs a panel of a value whose neighbours in memory run along N: each k-row is copied by vectors. Complete panels
- * only, since all 16 columns are read. */
-static void pack_rows(const struct panel_packer *p)
-{
-	const struct linear *l = p->l;
-	struct kb *k = l->k;
-	struct kb_val from = packed_column(p, 0);
-	struct kb_val at = kb_loop(k, "k", p->block->k_lo, p->block->k_hi, 1, 0);
-	struct kb_val row = kb_mul_const(k, at, MATMUL_PANEL), offset = kb_mul(k, at, l->value.k_stride.v);
-	for (int i = 0; i < MATMUL_PANEL; i += l->nest.lanes) {
-		struct kb_val x = load_value(l, l->nest.lanes, from, offset, i);
+	for (int i = 0; i < MATMUL_PANEL; i += lanes) {
+		struct kb_val x = load_value(p->l, lanes, column[i], offset, lanes > 1 ? i : 0);
 		kb_store(k, x, p->to, row, i, 0);
 	}
 	kb_end_loop(k);
@@ -182,7 +165,7 @@ static void pack_columns(const struct panel_packer *p)
 			kb_store(k, x[i], p->to, row, i * MATMUL_PANEL + from, 0);
 		kb_end_loop(k);
 	}
-	pack_elements(p, full, p->block->k_hi, 0, MATMUL_PANEL);
+	pack_k_rows(p, full, p->block->k_hi, 1);
 }
 
 /* Packs the columns of a panel by vectors along the axis where elements are neighbours, or element by element if there
@@ -192,10 +175,10 @@ static void pack_columns_of_panel(const struct panel_packer *p)
 	const struct matmul_value *b = &p->l->value;
 	if (b->k_stride.is_const && b->k_stride.c == 1 && p->l->nest.lanes > 1)
 		pack_columns(p);
-	else if (b->n_stride.is_const && b->n_stride.c == 1 && !p->is_partial)
-		pack_rows(p);
 	else
-		pack_elements(p, p->block->k_lo, p->block->k_hi, 0, MATMUL_PANEL);
+		pack_k_rows(p, p->block->k_lo, p->block->k_hi,
+		            b->n_stride.is_const && b->n_stride.c == 1 && !p->is_partial ? p->l->nest.lanes
+		                                                                         : 1);
 }
 
 /* Packs the K block of a panel of op matmul. Only the last panel can be partial: its code is emitted separately, with
@@ -612,8 +595,7 @@ static struct kb_val f32_row_address(const struct linear *l, struct kb_val row)
 static void emit_quantized_rows(const struct linear *l, struct kb_val first, struct kb_val end)
 {
 	struct kb *k = l->k;
-	int lanes = kb_caps(k)->lanes < 16 ? kb_caps(k)->lanes : 16;
-	struct span s = {.l = l, .lanes = lanes};
+	struct span s = {.l = l, .lanes = tile_lanes(kb_caps(k)->lanes)};
 	struct kb_val row = kb_loop(k, "row", first, end, 1, 0);
 	size_t mark = eval_mark(l->eval);
 	s.x = f32_row_address(l, row);

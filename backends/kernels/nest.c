@@ -44,8 +44,7 @@ static int acc_registers(const struct gemm *g)
 /* Vector registers of one k-row of a panel, which are those of its accumulators for one row of x. */
 static int panel_vectors(const struct gemm *g)
 {
-	int lanes = g->caps.lanes;
-	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
+	return MATMUL_PANEL / tile_lanes(g->caps.lanes);
 }
 
 /* ---- the main register tile ---- */
@@ -63,7 +62,7 @@ static bool choose_tile(const struct gemm *g, struct nest *n)
 	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
 	        mr = nest_mr(t, s, ir_format(g->panel.format)->dtype),
 	        nr = s->nr > 0 ? s->nr : target_register_tile(t).nr;
-	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
+	lanes = tile_lanes(lanes);
 	if (mr > MATMUL_ROWS_MAX)
 		return reject(n, "mr=%" PRId64 ": a register tile has at most %d rows", mr, MATMUL_ROWS_MAX);
 	if (nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL)

@@ -242,13 +242,6 @@ bool tile_unpacked_bytes(const struct target *t, enum ir_format f, struct activa
 
 /* ---- register tiles ---- */
 
-/* Vectors of a row of nr columns; a panel is at least one vector. */
-static int vectors(const struct target *t, int nr)
-{
-	int lanes = t->lanes < PANEL_COLUMNS ? t->lanes : PANEL_COLUMNS;
-	return nr / lanes;
-}
-
 int target_tile_registers(const struct target *t, int mr, int nr)
 {
 	int vecs = nr > t->lanes ? (nr + t->lanes - 1) / t->lanes : 1;
@@ -262,7 +255,7 @@ struct register_tile target_register_tile(const struct target *t)
 	struct register_tile best = {1, PANEL_COLUMNS};
 	for (int nr = PANEL_COLUMNS; nr <= TILE_PANELS_MAX * PANEL_COLUMNS; nr *= 2)
 		for (int mr = 1; mr <= TILE_MR_MAX; mr++) {
-			int vecs = vectors(t, nr), accumulators = mr * vecs;
+			int vecs = nr / tile_lanes(t->lanes), accumulators = mr * vecs;
 			if (target_tile_registers(t, mr, nr) > t->registers ||
 			    accumulators > t->max_accumulators)
 				continue;
@@ -283,7 +276,7 @@ struct register_tile target_register_tile(const struct target *t)
  * weights are then read a vector at a time, one register and two that convert it. */
 int register_tile_mr(const struct target *t, struct register_tile tile, enum ir_dtype stored)
 {
-	int mr = tile.mr, vecs = vectors(t, tile.nr);
+	int mr = tile.mr, vecs = tile.nr / tile_lanes(t->lanes);
 	if (stored == DT_F32)
 		return mr;
 	while (mr > 1 && (target_tile_registers(t, mr, tile.nr) + 1 > t->registers ||
@@ -306,14 +299,14 @@ static int operand_registers(const struct target *t, int vecs, int mr, bool has_
  * the nibble mask, a product and one in reserve. */
 int register_tile_mr_i16(const struct target *t, struct register_tile tile)
 {
-	int vecs = vectors(t, tile.nr), mr = (t->registers - 2 * vecs - 4) / vecs;
+	int vecs = tile.nr / tile_lanes(t->lanes), mr = (t->registers - 2 * vecs - 4) / vecs;
 	return mr < 1 ? 1 : mr < tile.mr ? mr : tile.mr;
 }
 
 /* Lowers mr until accumulators, twice as many with blocks (i32 and f32), and operands fit. */
 int register_tile_mr_quantized(const struct target *t, struct register_tile tile, bool has_blocks)
 {
-	int vecs = vectors(t, tile.nr), mr = tile.mr;
+	int vecs = tile.nr / tile_lanes(t->lanes), mr = tile.mr;
 	while (mr > 1 &&
 	       mr * vecs * (1 + has_blocks) + operand_registers(t, vecs, mr, has_blocks) > t->registers)
 		mr--;

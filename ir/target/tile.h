@@ -32,6 +32,12 @@ static inline int64_t panel_round_up(int64_t n)
 	return ceil_div(n, PANEL_COLUMNS) * PANEL_COLUMNS;
 }
 
+/* Lanes of a vector of columns: a panel is at least one vector. */
+static inline int tile_lanes(int64_t lanes)
+{
+	return lanes < PANEL_COLUMNS ? (int)lanes : PANEL_COLUMNS;
+}
+
 /*
  * A packed panel of floats is a sequence of k-rows of 64 bytes: the 16 columns of one K element, of 2-byte types of
  * two. bf16 is interleaved in pairs for the dot-product instructions (elements 2i and 2i + 1 of K in one u32, 2i in
