@@ -4,7 +4,7 @@
  * work-groups.
  *
  *   attention.c            binds the group, describes it for its nest; rows and heads among workers
- *   attention_nest.[ch]    the loop nest as a value, with the buffers in scratch
+ *   attention_nest.[ch]    the loop nest as a value, with the buffers in scratch (attention_buffers.def)
  *   attention_pack.c       packs queries, keys and values for the register tiles; both products by AMX tiles
  *   attention_block.c      one KV block for all rows of a task: register tiles of q k^T and of probabilities times v,
  *                          with the online softmax between them; prefetch for few rows

@@ -140,21 +140,6 @@ static void combine_block(const struct attention *a, struct kb_val row, const st
 	attention_loop_row(a, a->nest.value_pad, a->nest.lanes, combine_elements, &j);
 }
 
-/* Resets the partial result of a row: no key seen. */
-static void zero_row(const struct attention *a, struct kb_val row)
-{
-	struct kb *k = a->k;
-	const struct attention_partial *s = &a->scratch.partial;
-	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->nest.lanes);
-	struct kb_val acc = attention_scratch_row(k, s->acc, row, a->nest.value_pad);
-	kb_store(k, kb_splat(k, kb_f32(k, -FLT_MAX), a->nest.lanes), s->max, row, 0, 4);
-	kb_store(k, zero, s->sum, row, 0, 4);
-	struct kb_val e =
-	        kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->nest.value_pad), a->nest.lanes, KB_NONEMPTY);
-	kb_store(k, zero, acc, e, 0, a->nest.lanes * 4);
-	kb_end_loop(k);
-}
-
 /* KV blocks [first, first + n) of the sequence of all blocks, which has `length`. */
 struct block_range {
 	struct kb_val first, n, length;
@@ -183,8 +168,16 @@ static void combine_row(const struct attention *a, const struct attention_head *
                         const struct block_range *r)
 {
 	struct kb *k = a->k;
+	const struct attention_partial *s = &a->scratch.partial;
+	int lanes = a->nest.lanes;
 	struct kb_var owner = kb_var(k, "owner", KB_INDEX_T, kb_index(k, 0));
-	zero_row(a, row);
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), lanes);
+	struct kb_val acc = attention_scratch_row(k, s->acc, row, a->nest.value_pad);
+	kb_store(k, kb_splat(k, kb_f32(k, -FLT_MAX), lanes), s->max, row, 0, 4);
+	kb_store(k, zero, s->sum, row, 0, 4);
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->nest.value_pad), lanes, KB_NONEMPTY);
+	kb_store(k, zero, acc, e, 0, lanes * 4);
+	kb_end_loop(k);
 	struct kb_val end = kb_add(k, r->first, r->n);
 	struct kb_val at = kb_loop(k, "block", r->first, end, 1, 0);
 	const struct attention_partial slot = find_slot(a, r, at, owner);

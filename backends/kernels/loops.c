@@ -764,8 +764,7 @@ static void emit_state_write(struct kernel *g, const struct ir_op *op)
 /* Reports the nests of the results. */
 static void remark_nests(const struct kernel *g)
 {
-	struct buf text;
-	buf_init(&text);
+	struct buf text = kernel_begin_remark(g->job);
 	for (size_t i = 0; i < g->out.n; i++) {
 		const struct eval_output *o = &g->out.items[i];
 		const struct loops_nest n = nest_of(g, o->value, &o->to.t, false);

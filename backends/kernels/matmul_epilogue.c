@@ -637,15 +637,6 @@ static struct matmul_range matmul_clip_to_piece(const struct linear *l, const st
 	return r;
 }
 
-/* Stores the columns r of one row of an output without heads, as far as the piece has them. */
-static void store_columns(const struct linear *l, const struct matmul_block *block, const struct output *s,
-                          struct matmul_range r, const struct eval_point *row, struct kb_val piece_id)
-{
-	const struct column_range *range = &l->ranges->items[s->trace->range];
-	r = matmul_clip_to_piece(l, block, r, l->gemm.columns.mats > 1 ? 0 : range->begin, piece_id);
-	matmul_store_row(l, s->out, range->size, r, row);
-}
-
 /* Evaluates RoPE positions [B, S] once for each row: they stay in the evaluator's cache, where each head finds them.
  * Only for results [B, S, N], whose row has one position. */
 static void hoist_rope_positions(const struct linear *l, const struct eval_point *row)
@@ -714,10 +705,14 @@ static void matmul_ranges_epilogue(const struct linear *l, const struct matmul_b
 	struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));
 	hoist_rope_positions(l, &at);
 	for (int i = 0; i < p->n_outputs; i++) {
-		if (p->outputs[i].trace->head > 0)
-			store_heads(l, &p->outputs[i], in_block[i], &at, piece_id);
+		struct output *o = &p->outputs[i];
+		const struct column_range *range = &p->items[o->trace->range];
+		int64_t begin = l->gemm.columns.mats > 1 ? 0 : range->begin;
+		if (o->trace->head > 0)
+			store_heads(l, o, in_block[i], &at, piece_id);
 		else
-			store_columns(l, s, &p->outputs[i], in_block[i], &at, piece_id);
+			matmul_store_row(l, o->out, range->size,
+			                 matmul_clip_to_piece(l, s, in_block[i], begin, piece_id), &at);
 	}
 	kb_end_loop(k);
 	eval_release(l->eval, mark);
