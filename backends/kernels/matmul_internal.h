@@ -204,10 +204,13 @@ struct matmul_lowp_tile {
 	 * keep in a register, which the table of a codebook or the words of x need. */
 	struct kb_val panel[MATMUL_NC], reload[MATMUL_NC];
 	struct quant_panel_layout layout; /* of super-blocks */
-	/* The open dot block: address of its super-block, its first word in a row of x, 4-byte word of its first group
-	 * of quants in a panel; half of that group it begins with: 0, or 1 where a group is two dot blocks. */
-	struct kb_val super_block, x_word, b_word;
+	/* The open dot block: address and first word of quants of its super-block, its first word in a row of x,
+	 * 4-byte word of its first group of quants in a panel; half of that group it begins with: 0, or 1 where a
+	 * group is two dot blocks. */
+	struct kb_val super_block, quants_word, x_word, b_word;
 	int half;
+	struct panel_block
+	        factors[MATMUL_ACC_MAX]; /* of vectors, kept for the open blocks that share them; or none */
 	const struct matmul_prefetch *prefetch;
 	struct kb_val repacked_x, repacked_w; /* rows of x (i16) and first panel, repacked; or none */
 	struct kb_var acc[MATMUL_ACC_MAX];    /* i32, of the dot block */

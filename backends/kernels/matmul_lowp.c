@@ -456,13 +456,16 @@ static struct kb_val scale_block_of(const struct linear *l, struct kb_val dot_bl
 }
 
 /* Scales and minima of vector v; no minimum in formats with shifts, which the integers contain. */
-static struct panel_block load_scales(const struct linear *l, struct kb_val super_block, struct kb_val block,
-                                      int v)
+static struct panel_block load_scales(const struct matmul_lowp_tile *c, struct kb_val super_block,
+                                      struct kb_val block, int v)
 {
+	const struct panel *p = &c->l->gemm.panel;
+	struct kb *k = c->l->k;
+	int lanes = c->l->nest.lanes;
 	struct panel_block s = {
-	        .scale = panel_block_scale(l->k, &l->gemm.panel, super_block, block, v, l->nest.lanes)};
-	if (ir_format(l->gemm.panel.format)->has_offset)
-		s.offset = panel_block_offset(l->k, &l->gemm.panel, super_block, block, v, l->nest.lanes);
+	        .scale = panel_block_scale(k, p, super_block, block, v, c->factors[v].scale, lanes)};
+	if (ir_format(p->format)->has_offset)
+		s.offset = panel_block_offset(k, p, super_block, block, v, c->factors[v].offset, lanes);
 	return s;
 }
 
@@ -487,7 +490,7 @@ struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val 
 static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block, int v)
 {
 	struct kb *k = c->l->k;
-	const struct panel_block s = load_scales(c->l, c->super_block, block, v);
+	const struct panel_block s = load_scales(c, c->super_block, block, v);
 	for (int m = 0; m < c->p->rows; m++) {
 		int at = m * c->p->vectors + v;
 		struct kb_val integers = kb_get(k, c->acc[at]);
@@ -500,7 +503,7 @@ struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int
 {
 	struct kb *k = c->l->k;
 	struct kb_val dot_block = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->nest.lanes);
-	const struct panel_block s = load_scales(c->l, c->w, dot_block, v);
+	const struct panel_block s = load_scales(c, c->w, dot_block, v);
 	struct kb_val initial = initial_acc(c, dot_block, m, zero_point_correction(c->l, c->w, dot_block, v));
 	return matmul_add_scaled(c, dot_block, m, &s, kb_add(k, integers, initial), zero);
 }
@@ -522,31 +525,39 @@ static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_s
 		matmul_prefetch_line(c->l, c->prefetch, zero, c->super_block, kb_add_const(k, at, i));
 }
 
-/* Opens dot block `dot_block`: address of its super-block, its first words of x and B (at the begin of its group, if
- * it is the second half of one; bytes repacked for B have no headers, so all dot blocks are adjacent). Returns the
- * index of its scales in the super-block. */
-static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block)
+/* Opens the super-block of dot block `dot_block`: its address, and the word of its quants. Returns the index of the dot
+ * block in it. */
+static struct kb_val open_super_block(struct matmul_lowp_tile *c, struct kb_val dot_block)
 {
 	struct kb *k = c->l->k;
-	int64_t dot_block_k = c->l->gemm.lowp.layout.block,
-	        dot_blocks_per_super_block = c->layout.super_block / dot_block_k;
-	struct kb_val in_super_block = dot_block, k_row = kb_index(k, c->layout.quants / 4);
+	int64_t dot_blocks = c->layout.super_block / c->l->gemm.lowp.layout.block;
 	c->super_block = c->w;
-	if (c->l->gemm.depth > c->layout.super_block) {
-		struct kb_val super_block = kb_div_const(k, dot_block, dot_blocks_per_super_block);
-		in_super_block =
-		        kb_sub(k, dot_block, kb_mul_const(k, super_block, dot_blocks_per_super_block));
-		k_row = kb_add(k, k_row, kb_mul_const(k, super_block, c->layout.super_block_bytes / 4));
-		struct kb_val bytes = kb_mul_const(k, super_block, c->layout.super_block_bytes);
-		c->super_block = kb_ptr_add(k, c->w, bytes, 0);
-	}
+	c->quants_word = kb_index(k, c->layout.quants / 4);
+	if (c->l->gemm.depth <= c->layout.super_block)
+		return dot_block;
+	struct kb_val super_block = kb_div_const(k, dot_block, dot_blocks);
+	struct kb_val bytes = kb_mul_const(k, super_block, c->layout.super_block_bytes);
+	c->super_block = kb_ptr_add(k, c->w, bytes, 0);
+	struct kb_val words = kb_mul_const(k, super_block, c->layout.super_block_bytes / 4);
+	c->quants_word = kb_add(k, c->quants_word, words);
+	return kb_sub(k, dot_block, kb_mul_const(k, super_block, dot_blocks));
+}
+
+/* Opens dot block `dot_block`, number `in_super_block` of the open super-block: its first words of x and B (at the
+ * begin of its group, if it is the second half of one; bytes repacked for B have no headers, so all dot blocks are
+ * adjacent). Returns the index of its scales in the super-block. */
+static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block,
+                                    struct kb_val in_super_block)
+{
+	struct kb *k = c->l->k;
+	int64_t dot_block_k = c->l->gemm.lowp.layout.block;
 	c->x_word = kb_mul_const(k, dot_block, dot_block_k / 4);
 	int64_t words = dot_block_k * c->b.bytes_per_k / 4; /* of a dot block */
 	if (c->repacked_w.id && !c->repacked_x.id) {
 		c->b_word = kb_mul_const(k, dot_block, words);
 	} else {
 		struct kb_val group = kb_add_const(k, in_super_block, -c->half);
-		c->b_word = kb_add(k, k_row, kb_mul_const(k, group, words));
+		c->b_word = kb_add(k, c->quants_word, kb_mul_const(k, group, words));
 	}
 	prefetch_header(c, in_super_block);
 	return scale_block_of(c->l, in_super_block);
@@ -561,16 +572,17 @@ static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64
 }
 
 /*
- * Adds dot block `dot_block` of n elements. The i32 accumulators must hold the zero-point correction and the dot
- * products at the end; begin_acc sets the correction, at one of three times:
+ * Adds dot block `dot_block` of n elements, number `in_super_block` of the open super-block. The i32 accumulators must
+ * hold the zero-point correction and the dot products at the end; begin_acc sets the correction, at one of three times:
  *   MMLA     after the products of all row pairs, which have accumulators of their own and are then added
  *   i16      after the only chunk of a short block, so that i16 and i32 accumulators are not live at once
  *   else     first; dot products accumulate on top of it
  */
-static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, int64_t n)
+static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val in_super_block,
+                          int64_t n)
 {
 	struct kb *k = c->l->k;
-	struct kb_val block = open_dot_block(c, dot_block), zero = kb_index(k, 0);
+	struct kb_val block = open_dot_block(c, dot_block, in_super_block), zero = kb_index(k, 0);
 	int64_t done = 0, unroll = c->t->unroll;
 	if (c->t->is_square) {
 		done = add_mmla_k_rows(c, n);
@@ -596,8 +608,41 @@ static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, i
 		scale_acc(c, dot_block, block, v);
 }
 
-/* All dot blocks: a loop over full groups (`per` dot blocks each, 2 where a scale belongs to half of one), if there is
- * more than one; then the others, of which the last may be shorter, with constant indices. */
+/* Dot blocks by the blocks that share factors, while there are full ones: these are loaded once. Returns the number of
+ * dot blocks done; 0: the tile does not keep factors, or there is one such range at most. */
+static int64_t add_shared_factors(struct matmul_lowp_tile *c)
+{
+	struct kb *k = c->l->k;
+	const struct ir_format_desc *d = ir_format(c->l->gemm.panel.format);
+	if (!c->t->keeps_factors)
+		return 0;
+	int64_t dot_block_k = c->l->gemm.lowp.layout.block, shared = (int64_t)d->super * d->block,
+	        full = c->l->gemm.depth / shared;
+	if (full < 2)
+		return 0;
+	struct kb_val range = kb_loop(k, "super", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
+	struct kb_val first = kb_mul_const(k, range, shared / dot_block_k);
+	struct kb_val in_super_block = open_super_block(c, first);
+	struct kb_val block = scale_block_of(c->l, in_super_block);
+	for (int v = 0; v < c->p->vectors; v++)
+		c->factors[v] =
+		        panel_block_factors(k, &c->l->gemm.panel, c->super_block, block, v, c->l->nest.lanes);
+	struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, shared / dot_block_k),
+	                             c->t->dot_blocks, KB_NONEMPTY);
+	for (c->half = 0; c->half < c->t->dot_blocks; c->half++) {
+		struct kb_val i = kb_add_const(k, step, c->half);
+		struct kb_val dot_block = kb_add(k, first, i);
+		add_dot_block(c, dot_block, kb_add(k, in_super_block, i), dot_block_k);
+	}
+	kb_end_loop(k);
+	kb_end_loop(k);
+	for (int v = 0; v < c->p->vectors; v++)
+		c->factors[v] = (struct panel_block){0};
+	return full * (shared / dot_block_k);
+}
+
+/* All dot blocks: those that share factors; a loop over full groups (`per` dot blocks each, 2 where a scale belongs to
+ * half of one), if there is more than one; then the others, of which the last may be shorter, with constant indices. */
 void matmul_int8_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
@@ -612,17 +657,21 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 		c->acc[i] = kb_var(k, "dot", word_vector(c), (struct kb_val){0});
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
 		c->acc16[i] = kb_var(k, "acc16", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->nest.lanes));
-	int64_t per = c->t->dot_blocks, looped = full / per * per;
-	if (looped > per) {
-		struct kb_val dot_block =
-		        kb_loop(k, "step", kb_index(k, 0), kb_index(k, looped), per, KB_NONEMPTY);
-		for (c->half = 0; c->half < per; c->half++)
-			add_dot_block(c, kb_add_const(k, dot_block, c->half), row->block);
+	int64_t per = c->t->dot_blocks, looped = full / per * per, done = add_shared_factors(c);
+	if (looped > done + per) {
+		struct kb_val first =
+		        kb_loop(k, "step", kb_index(k, done), kb_index(k, looped), per, KB_NONEMPTY);
+		for (c->half = 0; c->half < per; c->half++) {
+			struct kb_val dot_block = kb_add_const(k, first, c->half);
+			add_dot_block(c, dot_block, open_super_block(c, dot_block), row->block);
+		}
 		kb_end_loop(k);
+		done = looped;
 	}
-	for (int64_t i = looped > per ? looped : 0; i * row->block < c->l->gemm.depth; i++) {
-		c->half = (int)(i % per);
-		add_dot_block(c, kb_index(k, i), i < full ? row->block : tail);
+	for (; done * row->block < c->l->gemm.depth; done++) {
+		struct kb_val dot_block = kb_index(k, done);
+		c->half = (int)(done % per);
+		add_dot_block(c, dot_block, open_super_block(c, dot_block), done < full ? row->block : tail);
 	}
 }
 

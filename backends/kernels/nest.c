@@ -412,6 +412,7 @@ static void choose_lowp_loop(const struct gemm *g, const struct nest *n, bool is
 	                acc_registers(g) * accumulators + 2 * rows + others > g->caps.registers;
 	t->reloads = t->in_x_order || (is_codebook && rows > vectors * n->lanes / MATMUL_PANEL);
 	t->is_unmasked = is_codebook && rows == 1;
+	t->keeps_factors = rows == 1 && !is_repacked && ir_format(g->panel.format)->super > 1;
 	t->loop_min = n->dot.is_emulated || is_i16 ? MATMUL_CHUNK : 4 * MATMUL_CHUNK;
 	/* an emulated dot product has common subexpressions that would exceed the registers over a chunk: one group */
 	bool is_short = (n->dot.is_emulated && !is_i16) || accumulators > (is_i16 ? ACC_FEW_I16 : ACC_FEW);

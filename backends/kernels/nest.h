@@ -190,6 +190,9 @@ struct nest_tile {
 	 * register. */
 	bool reloads;
 	bool is_unmasked; /* codebook indices keep high bits, which the lookup ignores */
+	/* Factors of super-blocks stay in registers, or on the stack, while their blocks are scaled: a single row does
+	 * not divide the cost of their conversion. */
+	bool keeps_factors;
 };
 
 /* Rows of the main register tile: the attribute of the group, else the target's model for weights stored as that. */

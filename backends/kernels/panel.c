@@ -176,12 +176,23 @@ static struct kb_val load_integers(struct kb *k, const struct ir_format_desc *d,
 	return kb_cvt(k, v, KB_F32);
 }
 
+/* The scales (by level, of formats with super-blocks) that integers of block b are multiplied by. */
+static struct kb_val load_factors(struct kb *k, const struct panel *p, struct level level, struct kb_val at,
+                                  int64_t panel, struct kb_val b, struct kb_val column, int64_t disp,
+                                  int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	struct kb_val super = kb_mul_const(k, kb_div_const(k, b, d->super), PANEL_COLUMNS);
+	struct kb_val first = kb_add(k, super, column);
+	return load_scales(k, at, scalar_of(d->scale), panel + level.supers, first, disp, lanes);
+}
+
 /* Scales or minima (by level) of block b of the super-block at + panel, from column + disp on, as f32. With
- * super-blocks an integer of the block times the float of the super-block. A format with shifts stores scales times
- * FORMAT_SHIFT_SCALE. */
+ * super-blocks an integer of the block times the float of the super-block, `factors` or, none, loaded. A format with
+ * shifts stores scales times FORMAT_SHIFT_SCALE. */
 static struct kb_val load_block_values(struct kb *k, const struct panel *p, struct level level,
                                        struct kb_val at, int64_t panel, struct kb_val b, struct kb_val column,
-                                       int64_t disp, int lanes)
+                                       int64_t disp, struct kb_val factors, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	struct kb_val width = kb_index(k, PANEL_COLUMNS), first = kb_add(k, kb_mul(k, b, width), column);
@@ -191,15 +202,20 @@ static struct kb_val load_block_values(struct kb *k, const struct panel *p, stru
 		return d->shift > 0 ? kb_mul(k, v, splat_f32(k, 1.0f / FORMAT_SHIFT_SCALE, lanes)) : v;
 	}
 	struct kb_val v = load_integers(k, d, level.offset, at, panel + level.blocks, first, disp, lanes);
-	struct kb_val super = kb_div_const(k, b, d->super);
-	first = kb_add(k, kb_mul(k, super, width), column);
-	return kb_mul(k, v, load_scales(k, at, s, panel + level.supers, first, disp, lanes));
+	if (!factors.id)
+		factors = load_factors(k, p, level, at, panel, b, column, disp, lanes);
+	return kb_mul(k, v, factors);
 }
 
-/* Where scales are: those of blocks and of super-blocks. */
+/* Where scales are, and minima: those of blocks and of super-blocks. */
 static struct level scales_of(const struct quant_panel_layout *t)
 {
 	return (struct level){false, t->scales, t->super_scales};
+}
+
+static struct level offsets_of(const struct quant_panel_layout *t)
+{
+	return (struct level){true, t->offsets, t->super_offsets};
 }
 
 /* Shift of a block, i16, with sign: stored with a bias in the lowest bits of its f16 scale. */
@@ -216,16 +232,17 @@ static struct kb_val load_block_shift(struct kb *k, const struct panel *p, int64
 /* Minima of columns from column + disp on, f32: of formats with shifts scale * shift, which is exact. none: the format
  * has neither. */
 static struct kb_val load_block_offset(struct kb *k, const struct panel *p, struct kb_val at, int64_t panel,
-                                       struct kb_val b, struct kb_val column, int64_t disp, int lanes)
+                                       struct kb_val b, struct kb_val column, int64_t disp,
+                                       struct kb_val factors, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
-	struct level offsets = {true, t.offsets, t.super_offsets};
 	if (d->has_offset)
-		return load_block_values(k, p, offsets, at, panel, b, column, disp, lanes);
+		return load_block_values(k, p, offsets_of(&t), at, panel, b, column, disp, factors, lanes);
 	if (d->shift == 0)
 		return (struct kb_val){0};
-	struct kb_val scale = load_block_values(k, p, scales_of(&t), at, panel, b, column, disp, lanes);
+	struct kb_val scale =
+	        load_block_values(k, p, scales_of(&t), at, panel, b, column, disp, factors, lanes);
 	struct kb_val shift = load_block_shift(k, p, panel + t.scales, at, b, column, disp, lanes);
 	return kb_mul(k, scale, kb_cvt(k, kb_cvt(k, shift, KB_I32), KB_F32));
 }
@@ -391,8 +408,9 @@ static struct panel_block load_block(struct kb *k, const struct panel *p, struct
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	struct kb_val b = d->block ? kb_div_const(k, i, d->block) : kb_index(k, 0);
-	struct kb_val scale = load_block_values(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
-	return (struct panel_block){scale, load_block_offset(k, p, at, 0, b, column, 0, lanes)};
+	const struct kb_val loaded = {0};
+	struct kb_val scale = load_block_values(k, p, scales_of(&t), at, 0, b, column, 0, loaded, lanes);
+	return (struct panel_block){scale, load_block_offset(k, p, at, 0, b, column, 0, loaded, lanes)};
 }
 
 /* Elements i .. i + n - 1 are in one word. n = 1: i is any element, and its byte is shifted down; otherwise i begins a
@@ -528,12 +546,25 @@ static int64_t panel_of_vector(const struct panel *p, int lanes, int v, int64_t 
 	return v / per_panel * p->bytes;
 }
 
-struct kb_val panel_block_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
-                                int lanes)
+struct panel_block panel_block_factors(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b,
+                                       int v, int lanes)
 {
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
-	return load_block_values(k, p, scales_of(&t), at, panel, b, kb_index(k, 0), column, lanes);
+	struct kb_val first = kb_index(k, 0);
+	struct panel_block factors = {
+	        .scale = load_factors(k, p, scales_of(&t), at, panel, b, first, column, lanes)};
+	if (ir_format(p->format)->has_offset)
+		factors.offset = load_factors(k, p, offsets_of(&t), at, panel, b, first, column, lanes);
+	return factors;
+}
+
+struct kb_val panel_block_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                                struct kb_val factors, int lanes)
+{
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
+	return load_block_values(k, p, scales_of(&t), at, panel, b, kb_index(k, 0), column, factors, lanes);
 }
 
 struct kb_val panel_block_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
@@ -545,10 +576,10 @@ struct kb_val panel_block_shift(struct kb *k, const struct panel *p, struct kb_v
 }
 
 struct kb_val panel_block_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b,
-                                 int v, int lanes)
+                                 int v, struct kb_val factors, int lanes)
 {
 	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
-	return load_block_offset(k, p, at, panel, b, kb_index(k, 0), column, lanes);
+	return load_block_offset(k, p, at, panel, b, kb_index(k, 0), column, factors, lanes);
 }
 
 /* Loads scales and minima of block b for all vectors, to be used until the next block; for one-FMA formats the factors
@@ -558,11 +589,12 @@ static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 	struct kb *k = w->k;
 	const struct panel *p = w->panel;
 	const struct ir_format_desc *d = ir_format(p->format);
+	const struct kb_val loaded = {0};
 	int levels = 1 << d->bits;
 	for (int v = 0; v < w->vectors; v++) {
-		struct kb_val scale = panel_block_scale(k, p, w->super_block, b, v, w->lanes);
+		struct kb_val scale = panel_block_scale(k, p, w->super_block, b, v, loaded, w->lanes);
 		w->scale[v] = scale;
-		w->offset[v] = panel_block_offset(k, p, w->super_block, b, v, w->lanes);
+		w->offset[v] = panel_block_offset(k, p, w->super_block, b, v, loaded, w->lanes);
 		if (!is_one_fma(d))
 			continue;
 		w->scale[v] = kb_mul(k, scale, splat_f32(k, (float)levels, w->lanes));

@@ -110,14 +110,17 @@ struct kb_val panel_load_word(struct kb *k, const struct panel *p, const struct 
 /*
  * Of block b of the super-block at `at`, for vector v of the panels side by side: scales; i16 shifts, which are
  * added to quants of formats with shifts; minima (scale * shift in formats with shifts), none: the format has
- * none.
+ * none. factors: what integer scales or minima of the super-block are multiplied by, as panel_block_factors loads
+ * them, equal for all blocks that share them; none: loaded here.
  */
+struct panel_block panel_block_factors(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b,
+                                       int v, int lanes);
 struct kb_val panel_block_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
-                                int lanes);
+                                struct kb_val factors, int lanes);
 struct kb_val panel_block_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                                 int lanes);
 struct kb_val panel_block_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b,
-                                 int v, int lanes);
+                                 int v, struct kb_val factors, int lanes);
 
 /* A loop along K over panels of quants side by side, which dequantizes in registers. */
 struct panel_loop {

@@ -369,6 +369,16 @@ START_TEST(test_magnitudes)
 }
 END_TEST
 
+/* Super-blocks whose factors one row keeps: several of them, then a part of one. */
+START_TEST(test_super_blocks)
+{
+	static const enum ir_format some[] = {FORMAT_Q2_K, FORMAT_Q3_K, FORMAT_Q4_K,
+	                                      FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_IQ4_XS};
+	for (int i = 0; i < (int)TFMC_COUNT(some); i++)
+		check_case(some[i], i % 2 ? 512 : 769, 5, targets[_i], false);
+}
+END_TEST
+
 START_TEST(test_bf16)
 {
 	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "aarch64"};
@@ -584,12 +594,16 @@ Suite *suite_kernel_integer(void)
 	tcase_set_timeout(t, 120);
 	effort_add_loop(t, test_formats, n * (int)TFMC_COUNT(formats), 7);
 	tcase_add_loop_test(t, test_depths, 0, 4);
-	tcase_add_loop_test(t, test_magnitudes, 0, 3);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
 	effort_add_loop(t, test_rows_of_parts, 8, 3);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
 	tcase_add_loop_test(t, test_no_rows, 0, 2);
+	suite_add_tcase(s, t);
+	t = tcase_create("few_rows");
+	tcase_set_timeout(t, 120);
+	tcase_add_loop_test(t, test_magnitudes, 0, 3);
+	tcase_add_loop_test(t, test_super_blocks, 0, n);
 	suite_add_tcase(s, t);
 	t = tcase_create("amx");
 	tcase_set_timeout(t, 120);
