@@ -91,8 +91,29 @@ static bool check_names(struct driver *d, const struct ir_module *m)
 	return ok;
 }
 
+/* False after a diagnostic: a result that is an output, but has no name by which a caller gets it. */
+static bool check_outputs(struct driver *d, const struct ir_module *m)
+{
+	bool ok = true;
+	for (size_t i = 0; i < m->funcs.n; i++) {
+		const struct ir_func *f = m->funcs.items[i];
+		const struct ir_op *end = f->body->ops[f->body->n_ops - 1];
+		for (size_t k = 0; k < f->n_results; k++) {
+			const struct ir_result *r = &f->results[k];
+			if (r->name || r->role != ROLE_INPUT ||
+			    ir_type_of(f, end->operands[k])->kind != IR_TENSOR)
+				continue;
+			diag_error(&d->diag, f->loc.at, DIAG_NAME, "result %zu of @%s has no name", k,
+			           f->name);
+			ok = false;
+		}
+	}
+	return ok;
+}
+
 /* Reads IR text and opens its weight files on first use. Options that need a model are rejected; names are checked
- * where a header is made. Every file that a weight expression names is an input. */
+ * where a header is made, and that outputs have some where the text is compiled or run. Every file that a weight
+ * expression names is an input. */
 static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 {
 	const char *path = d->options.input, *text;
@@ -112,7 +133,11 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 		out->module->name = d->options.name;
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	TFMC_TRY(driver_check_dim_options(d));
-	if (d->options.command == COMMAND_COMPILE && !check_names(d, out->module))
+	bool ok = d->options.command != COMMAND_COMPILE || check_names(d, out->module);
+	if (!(d->options.command &
+	      (COMMAND_OPT | COMMAND_REDUCE | COMMAND_PLAN | COMMAND_INSPECT | COMMAND_GRAPH)))
+		ok = check_outputs(d, out->module) && ok;
+	if (!ok)
 		return TFMC_INVALID;
 	struct tir_weights *w = ARENA_NEW(&d->arena, struct tir_weights);
 	out->files = weight_files_create(&d->arena, &d->diag, NULL);
