@@ -403,6 +403,7 @@ static struct rowwise_shape shape_of(struct rowwise *r, int64_t items)
 	if (r->root->code == OP_quantize_rows) {
 		const struct attrs_quantize_rows *a = r->root->attrs;
 		s.quant_block = a->to == ROUND_int8 && a->block > 0 ? a->block : 0;
+		s.has_one_pass = a->to == ROUND_bf16;
 	}
 	for (size_t i = 0; i < r->outputs.n; i++)
 		s.results_vectorize &= eval_vectorizes(&r->e, r->outputs.items[i].value, last);

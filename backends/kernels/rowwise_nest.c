@@ -83,7 +83,8 @@ static void choose_buffer(const struct rowwise_shape *s, struct rowwise_nest *n)
 	bool has_buffer = n->buffer != ROWWISE_NO_BUFFER;
 	n->keeps_x = n->buffer == ROWWISE_REGISTERS || (has_buffer && !rereads_x);
 	n->keeps_exp = has_buffer && reads_exponentials(s);
-	n->exp.masks_tail = n->keeps_exp && n->keeps_x && n->buffer == ROWWISE_SCRATCH &&
+	bool is_const = s->width >= 0 && s->root != OP_masked_softmax;
+	n->exp.masks_tail = !is_const && n->keeps_exp && n->keeps_x && n->buffer == ROWWISE_SCRATCH &&
 	                    s->attrs->scratch % PADDED_BYTES == 0 && n->reduce.lanes * 4 <= PADDED_BYTES;
 	if (n->is_staged && !has_buffer) {
 		n->reduce.lanes = n->store.lanes = 1;

@@ -26,7 +26,7 @@ struct rowwise_shape {
 	int64_t width, longest; /* elements of a row, -1: known in the call only; their bound */
 	int64_t quant_block;    /* of quantize_rows to int8; 0: the row */
 	int64_t items;          /* work-items that share a row, a power of two; 1: a row is one worker's */
-	bool has_one_pass;      /* a mask reads x once */
+	bool has_one_pass;      /* a mask, and rounding to bf16: x is read once */
 	bool x_is_stored;       /* x is in memory; else the prologue computes it */
 	bool x_vectorizes, results_vectorize;
 	bool scales_x;    /* a masked softmax scales or caps the scores that its first pass reads */
