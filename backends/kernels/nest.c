@@ -564,6 +564,7 @@ static void list_row_tiles(const struct gemm *g, struct nest *n)
 #define C_BUFFER_MAX        65536 /* bytes of the C buffer of an N block */
 #define PREFETCH_BYTES      8192  /* prefetch distance in bytes */
 #define PREFETCH_BYTES_GEMV 4096  /* the same for one row without dot blocks, where it measured faster */
+#define PREFETCH_BYTES_TWO  576   /* the same for two_panel_mr rows: nine lines of each panel */
 #define L2_SHARE_BLOCKS     8 /* M blocks are faster if the panels of a tile take at most this part of L2 */
 #define L2_SHARE_NEXT       4 /* the next panels stay in L2 with the current ones if each take at most this part */
 #define L2_MULTIPLE         16 /* weights of this many times L2 come from memory in every call */
@@ -627,6 +628,20 @@ static int gemv_panels(const struct gemm *g, const struct nest *n)
 	return g->lowp.is_on && !g->lowp.to.bf16 ? 1 : MATMUL_NC / 2;
 }
 
+/*
+ * Rows of floats, at most, that pass by two panels at once; 0: none. Where a panel is two vectors, two or three rows of
+ * one panel multiply faster than one stream of memory comes, and a bf16 accumulator waits for two multiply-adds of each
+ * k-row. Beside the accumulators of two panels, 16 registers hold a k-row of both and an element of x: three rows of
+ * f32, two of bf16, whose odd and even elements are converted.
+ */
+static int two_panel_mr(const struct gemm *g, const struct nest *n)
+{
+	bool is_wide = g->columns.n >= 2 * MATMUL_PANEL && n->lanes == g->caps.lanes;
+	if (panel_vectors(g) != 2 || !g->caps.has_fma || g->lowp.is_on || !is_wide)
+		return 0;
+	return g->panel.kind == PANEL_F32 ? 3 : g->panel.kind == PANEL_BF16_PAIRS ? 2 : 0;
+}
+
 /* Height of the highest and the lowest of ceil(rows / mr) passes, over all numbers of rows from `rows` on. */
 static void find_pass_mr(const struct gemm *g, struct nest_pass *p, int64_t rows)
 {
@@ -660,11 +675,24 @@ static void choose_passes(const struct gemm *g, struct nest *n)
 		                           .panels = gemv,
 		                           .is_one = true,
 		                           .ahead = is_load_bound(g, n) ? 0 : PREFETCH_BYTES_GEMV};
-	bool has_more = n->n_passes == 0 || g->rows_hi > 1;
+	/* the least rows of a call that has no pass yet */
+	int64_t first = n->n_passes > 0 ? 2 : max_i64(g->rows_lo, 1);
+	int two = two_panel_mr(g, n);
+	if (two >= first && g->rows_hi >= first) {
+		int high = g->rows_hi < two ? (int)g->rows_hi : two;
+		n->pass[n->n_passes++] = (struct nest_pass){.rows_max = two,
+		                                            .mr = high,
+		                                            .high = high,
+		                                            .low = (int)first,
+		                                            .panels = 2,
+		                                            .is_one = true,
+		                                            .ahead = PREFETCH_BYTES_TWO};
+		first = two + 1;
+	}
+	bool has_more = g->rows_hi >= first;
 	if (has_more && (g->rows_hi <= most || (uses_main_tile && g->rows_lo <= most))) {
 		struct nest_pass p = {.rows_max = most, .mr = most, .is_one = true, .panels = 1};
-		int64_t high = g->rows_hi < most ? g->rows_hi : most, low = gemv > 1 ? 2 : 1;
-		low = g->rows_lo > low ? g->rows_lo : low;
+		int64_t high = g->rows_hi < most ? g->rows_hi : most, low = first;
 		p.high = (int)high;
 		p.low = (int)(low < high ? low : high);
 		p.panels = is_inline ? inline_panels(g, n, p.high) : 1;
@@ -686,7 +714,7 @@ static void choose_passes(const struct gemm *g, struct nest *n)
 		}
 		p.ahead = PREFETCH_BYTES;
 		p.next_fits = fit_l2_share(g, p.panels, L2_SHARE_NEXT);
-		find_pass_mr(g, &p, uses_main_tile ? most + 1 : gemv > 1 ? 2 : 1);
+		find_pass_mr(g, &p, uses_main_tile ? most + 1 : first);
 		n->pass[n->n_passes++] = p;
 	}
 	for (int i = 0; i < n->n_passes; i++) {
