@@ -331,8 +331,8 @@ static void broadcast_x(const struct linear *l, const struct microkernel *a, str
 }
 
 /* acc[m][n] += x[m][at + i] w[n][at + i]. Each load directly precedes its uses, to keep live ranges short: weights of
- * the k-row, then x row by row; with is_x_first (f16, converted vector by vector) all x, then one vector at a time. A
- * k-row of several K elements is prefetched at its first one. */
+ * the k-row, then x row by row; with is_x_first (f16, converted vector by vector, or few registers) all x, then one
+ * vector at a time. A k-row of several K elements is prefetched at its first one. */
 static void emit_k(const struct linear *l, const struct microkernel *a, struct kb_val at, int i)
 {
 	struct kb_val x[MATMUL_ROWS_MAX], offset = panel_k_row_offset(&a->r, at, i);

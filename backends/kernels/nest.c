@@ -380,8 +380,12 @@ static void choose_f32_loop(const struct gemm *g, const struct nest *n, const st
 	if (last == 1 || g->depth % last != 0 || n->kc % last != 0 || g->value.has_depth)
 		t->step[t->n_steps++] = 1; /* a K block has a remainder */
 	/* f16 needs registers to be converted. If all broadcasts fit as well, weights are converted one vector at
-	 * a time, after the broadcasts. */
-	t->is_x_first = b->kind == PANEL_F16 && accumulators + rows + (target->has_fma ? 2 : 4) <= registers;
+	 * a time, after the broadcasts. So are f32 weights loaded where a whole k-row would not fit. */
+	bool is_full = b->kind == PANEL_F32 && rows > 1 && target->has_fma &&
+	               accumulators + vectors + 1 > registers,
+	     converts = b->kind == PANEL_F16;
+	int of_weights = converts ? target->has_fma ? 2 : 4 : 1;
+	t->is_x_first = (is_full || converts) && accumulators + rows + of_weights <= registers;
 	/* two K elements of each row, a vector of pairs, and its even or odd elements as f32 */
 	t->by_pairs =
 	        b->kind == PANEL_BF16_PAIRS && accumulators + 2 * rows + 2 + !target->has_fma < registers;
