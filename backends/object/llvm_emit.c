@@ -378,20 +378,20 @@ static LLVMValueRef emit_bin(struct llvm_func *r, enum kb_scalar s, enum kb_bin 
 	return NULL;
 }
 
-/* An opaque copy of the mask, once in a function, by empty inline assembly: LLVM makes of an AND that clears the low
- * halves of words a blend with zero, which takes the ports of multiply-adds (Zen) or has but one (Intel before Ice
- * Lake), where an AND has every vector port. bf16 pairs become f32 so. SSE, whose AND overwrites its operand, would need
- * another register. */
-static LLVMValueRef high_halves_mask(struct llvm_func *r, LLVMValueRef mask)
+/* An opaque copy of the mask, once in a function, by empty inline assembly: LLVM makes of an AND that clears the low 16
+ * bits of words a blend with zero, which takes the ports of multiply-adds (Zen) or has but one (Intel before Ice Lake);
+ * an AND has every vector port. bf16 pairs become f32 so. SSE, whose AND overwrites its operand, would need another
+ * register. */
+static LLVMValueRef opaque_bf16_mask(struct llvm_func *r, LLVMValueRef mask)
 {
 	LLVMTypeRef mask_type = LLVMTypeOf(mask), type = LLVMFunctionType(mask_type, &mask_type, 1, 0);
 	const char *same = "=x,0";
-	if (!r->high_halves) {
+	if (!r->bf16_mask) {
 		LLVMValueRef code =
 		        LLVMGetInlineAsm(type, "", 0, same, strlen(same), 0, 0, LLVMInlineAsmDialectATT, 0);
-		r->high_halves = LLVMBuildCall2(r->entry, type, code, &mask, 1, "high_halves");
+		r->bf16_mask = LLVMBuildCall2(r->entry, type, code, &mask, 1, "bf16_mask");
 	}
-	return r->high_halves;
+	return r->bf16_mask;
 }
 
 #define AVX2_WORDS 8
@@ -402,7 +402,7 @@ LLVMValueRef llvm_emit_bin(struct llvm_func *r, const struct kb_inst *i)
 	bool is_avx2 = r->target->arch == ARCH_X86_64 && r->target->lanes >= AVX2_WORDS &&
 	               i->type.scalar == KB_I32 && i->type.lanes == AVX2_WORDS;
 	if (is_avx2 && i->bin == KB_AND && b == llvm_int(r->module, i->type, -0x10000))
-		b = high_halves_mask(r, b);
+		b = opaque_bf16_mask(r, b);
 	return emit_bin(r, i->type.scalar, i->bin, a, b);
 }
 

@@ -37,7 +37,7 @@ struct llvm_func {
 	LLVMBuilderRef entry;      /* before the terminator of the entry block: allocas */
 	LLVMValueRef *values;      /* [n_values] */
 	LLVMValueRef *vars;        /* [n_vars]: allocas */
-	LLVMValueRef high_halves;  /* the mask of high_halves_mask, NULL: not emitted yet */
+	LLVMValueRef bf16_mask;    /* opaque_bf16_mask; NULL: not emitted yet */
 	unsigned n_params;         /* emitted so far */
 	struct llvm_scope *scopes; /* [n_scopes] */
 	size_t n_scopes;
