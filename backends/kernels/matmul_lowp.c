@@ -66,9 +66,15 @@ static struct kb_val x_word_of(const struct matmul_lowp_tile *c, int m, struct k
 /* ---- i32 accumulators ---- */
 
 /* True if a chunk is accumulated in i16 (c->acc16) with pmaddubsw. */
-static bool uses_acc16(const struct matmul_lowp_tile *c)
+static bool accumulates_chunk(const struct matmul_lowp_tile *c)
 {
 	return c->l->nest.dot.word == KB_DOT_U7S8_I16;
+}
+
+/* True if chunks, or a few words, are. */
+static bool uses_acc16(const struct matmul_lowp_tile *c)
+{
+	return accumulates_chunk(c) || c->t->words_i16 > 0;
 }
 
 /* Word, in a panel, of the group of quants that belongs to word `first` of x in the dot block. */
@@ -162,6 +168,25 @@ static struct kb_val split_sign(const struct matmul_lowp_tile *c, struct kb_val 
 	return kb_bin(k, KB_XOR, sign, kb_splat(k, kb_i32(k, SIGN_BITS), lanes));
 }
 
+/* Clears the i16 accumulators, if there are any. */
+static void zero_acc16(const struct matmul_lowp_tile *c)
+{
+	struct kb *k = c->l->k;
+	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
+		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->nest.lanes));
+}
+
+/* Adds the i16 accumulators to the i32 ones: one pmaddwd by ones, which adds pairs of i16. */
+static void flush_acc16(const struct matmul_lowp_tile *c)
+{
+	struct kb *k = c->l->k;
+	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->nest.lanes);
+	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++) {
+		struct kb_val sum = kb_get(k, c->acc[i]), sum16 = kb_get(k, c->acc16[i]);
+		kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, sum16, ones));
+	}
+}
+
 /* A group of quants: its first word in the dot block, `from` words after word `first`; row: the k-row that has word 0
  * where k-rows are not unrolled, or none. */
 struct group_at {
@@ -193,12 +218,13 @@ static void add_word(struct matmul_lowp_tile *c, const struct group_at *g, int i
 			for (int v = 0; v < n; v++) {
 				int i_acc = m * p->vectors + first_vector + v;
 				struct kb_var sum = uses_acc16(c) ? c->acc16[i_acc] : c->acc[i_acc];
+				enum kb_dot dot = uses_acc16(c) ? KB_DOT_U7S8_I16 : c->l->nest.dot.word;
 				struct kb_val a = w[v], b = word, before = kb_get(p->k, sum);
 				if (magnitude.id) {
 					a = magnitude;
 					b = kb_bin(p->k, KB_XOR, w[v], word);
 				}
-				kb_set(p->k, sum, kb_dot(p->k, c->l->nest.dot.word, before, a, b));
+				kb_set(p->k, sum, kb_dot(p->k, dot, before, a, b));
 			}
 		}
 	}
@@ -259,6 +285,7 @@ static void add_group(struct matmul_lowp_tile *c, const struct group_at *g, int 
 {
 	const struct quant_group *q = &c->b.group;
 	bool in_order = c->t->in_x_order;
+	int in_i16 = 0; /* words that the i16 accumulators hold, if not a chunk */
 	int begin = c->half * q->words / 2, before = g->from / q->words * q->k_rows;
 	if (!in_order)
 		load_x_range(c, g->first, g->from, n);
@@ -271,9 +298,17 @@ static void add_group(struct matmul_lowp_tile *c, const struct group_at *g, int 
 				continue;
 			if (in_order)
 				load_x_range(c, g->first, g->from + word - begin, 1);
+			if (c->t->words_i16 > 0 && in_i16++ == 0)
+				zero_acc16(c);
 			add_word(c, g, word);
+			if (in_i16 > 0 && in_i16 == c->t->words_i16) {
+				flush_acc16(c);
+				in_i16 = 0;
+			}
 		}
 	}
+	if (in_i16 > 0)
+		flush_acc16(c);
 }
 
 /* Adds n K elements, at most a chunk, from word `first` of the dot block on: group by group, or word by word if
@@ -283,7 +318,7 @@ static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n
 {
 	const struct quant_group *q = &c->b.group;
 	int words = (int)(n + 3) / 4;
-	if (uses_acc16(c) && q->k_rows > 1 && q->n_unsplit == words && q->words == words) {
+	if (accumulates_chunk(c) && q->k_rows > 1 && q->n_unsplit == words && q->words == words) {
 		add_group_looped(c, first);
 		return;
 	}
@@ -293,25 +328,6 @@ static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n
 			add_k_row_i16(c, first, from);
 		else
 			add_group(c, &g, words - from < q->words ? words - from : q->words);
-	}
-}
-
-/* Clears the i16 accumulators of a chunk, if there are any. */
-static void zero_acc16(const struct matmul_lowp_tile *c)
-{
-	struct kb *k = c->l->k;
-	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
-		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->nest.lanes));
-}
-
-/* Adds the i16 accumulators to the i32 ones: one pmaddwd by ones, which adds pairs of i16. */
-static void flush_acc16(const struct matmul_lowp_tile *c)
-{
-	struct kb *k = c->l->k;
-	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->nest.lanes);
-	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++) {
-		struct kb_val sum = kb_get(k, c->acc[i]), sum16 = kb_get(k, c->acc16[i]);
-		kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, sum16, ones));
 	}
 }
 
@@ -566,9 +582,11 @@ static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val do
 /* A chunk, with i16 accumulators flushed to i32. */
 static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
 {
-	zero_acc16(c);
+	if (accumulates_chunk(c))
+		zero_acc16(c);
 	add_chunk(c, first, n);
-	flush_acc16(c);
+	if (accumulates_chunk(c))
+		flush_acc16(c);
 }
 
 /*
@@ -586,7 +604,7 @@ static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, s
 	int64_t done = 0, unroll = c->t->unroll;
 	if (c->t->is_square) {
 		done = add_mmla_k_rows(c, n);
-	} else if (uses_acc16(c) &&
+	} else if (accumulates_chunk(c) &&
 	           n <= MATMUL_CHUNK) { /* the i32 accumulators are live after the chunk only */
 		zero_acc16(c);
 		add_chunk(c, zero, n);

@@ -397,6 +397,15 @@ static void choose_f32_loop(const struct gemm *g, const struct nest *n, const st
 /* ACC_FEW for i16 operands: in longer iterations LLVM hoists loads of words and spills them. */
 #define ACC_FEW_I16 4
 
+/* Words whose products (two of each are added by pmaddubsw) fit into i16, for quants too large for chunks; 0: less than
+ * two, or the target has better dot products. Several rows have no registers for i16 accumulators beside the others. */
+static int words_in_i16(const struct gemm *g, const struct nest *n, bool is_repacked, int rows)
+{
+	int words = INT16_MAX / (2 * 127 * ir_format_u8_max(g->panel.format));
+	bool is_pairwise = n->dot.word == KB_DOT_U7S8 && n->dot.is_emulated && !n->dot.by_magnitude;
+	return is_pairwise && g->caps.has_dot_u7s8_i16 && !is_repacked && rows == 1 && words > 1 ? words : 0;
+}
+
 static void choose_lowp_loop(const struct gemm *g, const struct nest *n, bool is_repacked, int rows,
                              int vectors, struct nest_tile *t)
 {
@@ -416,6 +425,7 @@ static void choose_lowp_loop(const struct gemm *g, const struct nest *n, bool is
 	                acc_registers(g) * accumulators + 2 * rows + others > g->caps.registers;
 	t->reloads = t->in_x_order || (is_codebook && rows > vectors * n->lanes / MATMUL_PANEL);
 	t->is_unmasked = is_codebook && rows == 1;
+	t->words_i16 = words_in_i16(g, n, is_repacked, rows);
 	t->keeps_factors = rows == 1 && !is_repacked && ir_format(g->panel.format)->super > 1;
 	t->loop_min = n->dot.is_emulated || is_i16 ? MATMUL_CHUNK : 4 * MATMUL_CHUNK;
 	/* an emulated dot product has common subexpressions that would exceed the registers over a chunk: one group */

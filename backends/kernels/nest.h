@@ -190,6 +190,7 @@ struct nest_tile {
 	 * register. */
 	bool reloads;
 	bool is_unmasked; /* codebook indices keep high bits, which the lookup ignores */
+	int words_i16; /* words that i16 accumulators add up before they go to i32; 0: none, or a chunk (dot.word) */
 	/* Factors of super-blocks stay in registers, or on the stack, while their blocks are scaled: a single row does
 	 * not divide the cost of their conversion. */
 	bool keeps_factors;

@@ -358,12 +358,14 @@ START_TEST(test_depths)
 }
 END_TEST
 
-/* Bytes above 127 of weights that are not repacked, where x86 has no dot product of them. */
+/* Bytes above 127 of weights that are not repacked, where x86 has no dot product of them, and quants of 5 bits, of
+ * which i16 holds a few words. */
 START_TEST(test_magnitudes)
 {
 	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
 	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,
-	                                      FORMAT_Q8G_64, FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_Q4S};
+	                                      FORMAT_Q8G_64, FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_Q4S,
+	                                      FORMAT_Q5,     FORMAT_Q5A,    FORMAT_MXFP4};
 	for (int i = 0; i < (int)TFMC_COUNT(some); i++)
 		check_case(some[i], depths[(_i + i) % (int)TFMC_COUNT(depths)], 4 * (_i + i), all[_i], false);
 }

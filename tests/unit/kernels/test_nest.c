@@ -152,6 +152,8 @@ static void check_k_loop(const struct gemm *g, const struct nest *n, int rows, i
 	const struct nest_tile t = nest_tile(g, n, b, false, rows, vectors);
 	ck_assert(t.x_lanes == 1 || t.x_lanes == g->target->k_lanes);
 	if (g->lowp.is_on) {
+		ck_assert(t.words_i16 == 0 ||
+		          t.words_i16 * 2 * 127 * ir_format_u8_max(g->panel.format) <= INT16_MAX);
 		ck_assert_int_ge(t.unroll, 1);
 		return;
 	}
