@@ -239,6 +239,10 @@ START_TEST(processors_are_known_by_cpuid)
 	ck_assert_str_eq(tuned(&m), "znver3");
 	m.signature = 0x00830f10;
 	ck_assert_str_eq(tuned(&m), "znver2");
+	m.signature = 0x00800f12;
+	ck_assert_str_eq(tuned(&m), "znver1");
+	m.signature = 0x00820f01; /* models 0x20 to 0x2f are of the first generation, too */
+	ck_assert_str_eq(tuned(&m), "znver1");
 }
 END_TEST
 
