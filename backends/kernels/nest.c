@@ -229,6 +229,21 @@ static int mr_of_inline_tile(const struct gemm *g, int panels)
 	       vectors;
 }
 
+/* The main tile if it dequantizes inline, nr in panels. */
+static struct register_tile inline_tile(const struct gemm *g, const struct nest *n)
+{
+	int nr = mr_of_inline_tile(g, n->nr) < 2 ? 1 : n->nr, mr = mr_of_inline_tile(g, nr);
+	return (struct register_tile){mr < 1 ? 1 : mr < n->mr ? mr : n->mr, nr};
+}
+
+/* Quantized weights are dequantized once into a copy. Inline, each tile dequantizes them again: from the second tile
+ * on that takes longer than the copy, which calls of one row would pay in vain. */
+static bool prefers_copy(const struct gemm *g, const struct nest *n)
+{
+	return g->panel.kind == PANEL_QUANTS && !g->lowp.is_on &&
+	       (g->rows_hi > n->mr || (g->rows_lo > 1 && g->rows_hi > inline_tile(g, n).mr));
+}
+
 /* Weights are quantized, the product is of f32, and no B buffer holds them dequantized. */
 static bool dequantizes_inline(const struct gemm *g, const struct nest *n)
 {
@@ -266,11 +281,11 @@ static bool choose_b_buffer(const struct gemm *g, struct nest *n)
 		return true;
 	if (!fits && g->value.is_on)
 		return false;
-	bool is_copied = s->b == B_FROM_automatic ? g->rows_hi > n->mr : s->b == B_FROM_copied;
+	bool is_copied = s->b == B_FROM_automatic ? prefers_copy(g, n) : s->b == B_FROM_copied;
 	if (!g->value.is_on && (n->order == NEST_SKINNY || !is_copied || !fits)) {
-		n->nr = mr_of_inline_tile(g, n->nr) < 2 ? 1 : n->nr;
-		int rows = mr_of_inline_tile(g, n->nr);
-		n->mr = rows < 1 ? 1 : rows < n->mr ? rows : n->mr;
+		struct register_tile tile = inline_tile(g, n);
+		n->mr = tile.mr;
+		n->nr = tile.nr;
 		return true;
 	}
 	n->b.source = NEST_COPIED;
@@ -495,9 +510,10 @@ static int half_tile_mr(const struct gemm *g, const struct nest *n)
 /*
  * The most panels, a power of two up to MATMUL_NC, whose accumulators for `rows` rows fit into the registers of a
  * tile that dequantizes inline. The tile of one row (GEMV) has too few accumulators to hide the latency of FMAs, and
- * is given more panels, though its scales are spilled, up to latency * ports vectors: beyond as many independent
- * chains another one gains nothing. x86 takes spilled scales as memory operands; FMA by element (NEON) has none, so
- * all live registers must fit. A tile has complete panels only.
+ * is given more panels, though its scales are spilled, up to half of latency * ports vectors: dequantizing executes an
+ * independent FMA beside each dependent one, and beyond as many chains another one gains nothing. x86 takes spilled
+ * scales as memory operands; FMA by element (NEON) has none, so all live registers must fit. A tile has complete panels
+ * only.
  */
 static int inline_panels(const struct gemm *g, const struct nest *nest, int rows)
 {
@@ -509,7 +525,7 @@ static int inline_panels(const struct gemm *g, const struct nest *nest, int rows
 		int vectors = n * panel_vectors(g),
 		    live = vectors * (LIVE_PER_VECTOR + g->panel.live_registers) + DEQUANT_REGISTERS;
 		bool may_spill = t->k_lanes == 1 || live <= g->caps.registers;
-		bool hides_latency = rows == 1 && vectors <= t->fma_latency * t->fma_ports && may_spill;
+		bool hides_latency = rows == 1 && 2 * vectors <= t->fma_latency * t->fma_ports && may_spill;
 		if ((rows <= mr_of_inline_tile(g, n) || hides_latency) && n <= g->columns.n / MATMUL_PANEL)
 			break;
 	}
@@ -615,7 +631,8 @@ static enum nest_order choose_order(const struct gemm *g, const struct nest *n, 
 {
 	bool prefers_m_blocks = g->rows_lo > ALWAYS_MORE_MAX &&
 	                        (g->rows_hi > 2 * n->mr || fit_l2_share(g, n->nr, L2_SHARE_BLOCKS));
-	bool prefers_panels = !prefers_m_blocks && g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
+	bool prefers_panels = !prefers_m_blocks && (g->rows_lo < 2 || !prefers_copy(g, n)) &&
+	                      g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
 	if (uses_amx(g))
 		return NEST_AMX;
 	if (g->attrs->order != ORDER_automatic)
