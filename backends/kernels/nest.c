@@ -441,7 +441,9 @@ static void choose_lowp_loop(const struct gemm *g, const struct nest *n, bool is
 	t->reloads = t->in_x_order || (is_codebook && rows > vectors * n->lanes / MATMUL_PANEL);
 	t->is_unmasked = is_codebook && rows == 1;
 	t->words_i16 = words_in_i16(g, n, is_repacked, rows);
-	t->keeps_factors = rows == 1 && !is_repacked && ir_format(g->panel.format)->super > 1;
+	/* x86 takes spilled factors as memory operands; NEON has none, and emulated products need its registers */
+	bool may_keep = g->target->k_lanes == 1 || !n->dot.is_emulated;
+	t->keeps_factors = rows == 1 && !is_repacked && ir_format(g->panel.format)->super > 1 && may_keep;
 	t->loop_min = n->dot.is_emulated || is_i16 ? MATMUL_CHUNK : 4 * MATMUL_CHUNK;
 	/* an emulated dot product has common subexpressions that would exceed the registers over a chunk: one group */
 	bool is_short = (n->dot.is_emulated && !is_i16) || accumulators > (is_i16 ? ACC_FEW_I16 : ACC_FEW);
