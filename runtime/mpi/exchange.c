@@ -17,6 +17,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define POLLS   64    /* polls, each with a pause instruction, per reading of the clock */
@@ -87,6 +88,13 @@ bool same_call(struct fault *fault, const struct call *mine, int64_t other, cons
 
 /* ---- waits ---- */
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* Reading the clock costs more than a poll, so it is read once in POLLS while the waiter spins; a waiter that does not
  * spin (fewer processors than threads) yields each time. Returns the nanoseconds waited, as of the last reading. */
 int64_t wait_poll(struct wait *wait)
@@ -95,7 +103,7 @@ int64_t wait_poll(struct wait *wait)
 		spin_pause();
 		return wait->waited;
 	}
-	int64_t now = spin_clock();
+	int64_t now = now_ns();
 	if (!wait->began)
 		wait->began = now;
 	wait->waited = now - wait->began;
