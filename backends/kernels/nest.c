@@ -59,10 +59,9 @@ static bool choose_tile(const struct gemm *g, struct nest *n)
 {
 	const struct attrs_group *s = g->attrs;
 	const struct target *t = g->target;
-	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
+	int64_t lanes = s->lanes > 0 ? s->lanes : tile_lanes(t->lanes),
 	        mr = nest_mr(t, s, ir_format(g->panel.format)->dtype),
 	        nr = s->nr > 0 ? s->nr : target_register_tile(t).nr;
-	lanes = tile_lanes(lanes);
 	if (mr > MATMUL_ROWS_MAX)
 		return reject(n, "mr=%" PRId64 ": a register tile has at most %d rows", mr, MATMUL_ROWS_MAX);
 	if (nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL)
@@ -161,17 +160,15 @@ static bool choose_x_buffer(const struct gemm *g, struct nest *n)
 	return fits;
 }
 
-/* Rows of an M block of an expert: x stays in L2 together with an N block; full register tiles. */
-static void choose_expert_block(struct gemm *g, const struct nest *n, int64_t most)
+/* Rows of an M block of an expert, at most: x stays in L2 together with an N block; full register tiles. */
+static void choose_expert_block(struct gemm *g, struct nest *n, int64_t most)
 {
 	int64_t mr = n->mr,
 	        rows = g->makes_x ? n->x.rows : target_gemm_mc(g->target, g->depth > 0 ? g->depth : 1);
 	rows = (rows < most ? rows : most) / mr * mr;
-	rows = rows > mr ? rows : mr;
-	if (g->attrs->mc > 0 && g->attrs->mc <= rows)
-		rows = g->attrs->mc;
+	n->m_block = rows > mr ? rows : mr;
 	g->rows_lo = 1;
-	g->rows_hi = rows < g->rows_hi ? rows : g->rows_hi;
+	g->rows_hi = n->m_block < g->rows_hi ? n->m_block : g->rows_hi;
 }
 
 /* ---- buffers ---- */
@@ -187,14 +184,18 @@ static int64_t amx_kc(const struct gemm *g)
 	return blocks > 0 ? ceil_div(full, blocks) * chunk : chunk;
 }
 
+/* k-rows of an f32 copy of an N block, or rows of its accumulators, that scratch holds. */
+static int64_t scratch_k_rows(const struct gemm *g, const struct nest *n)
+{
+	return (g->attrs->scratch - n->x.bytes) / (4 * n->c.width);
+}
+
 /* The C buffer. K is blocked if scratch holds the accumulators of at least one row tile. x of reduced precision is
  * multiplied along all of K. */
 static void choose_c_buffer(const struct gemm *g, struct nest *n, bool is_expert)
 {
 	const struct attrs_group *s = g->attrs;
-	n->c.width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
-	int64_t rows = (s->scratch - n->x.bytes) / (4 * n->c.width),
-	        kc = s->kc / g->panel.k_per_line * g->panel.k_per_line;
+	int64_t rows = scratch_k_rows(g, n), kc = s->kc / g->panel.k_per_line * g->panel.k_per_line;
 	bool may_block = g->panel.kind != PANEL_QUANTS && !g->value.is_on && !g->lowp.is_on &&
 	                 n->order == NEST_M_BLOCKS && !is_expert && kc > 0 && kc < g->depth && rows >= n->mr;
 	bool is_blocked = may_block && (s->c == C_IN_automatic ? g->rows_hi > n->mr : s->c == C_IN_scratch);
@@ -236,12 +237,26 @@ static struct register_tile inline_tile(const struct gemm *g, const struct nest 
 	return (struct register_tile){mr < 1 ? 1 : mr < n->mr ? mr : n->mr, nr};
 }
 
-/* Quantized weights are dequantized once into a copy. Inline, each tile dequantizes them again: from the second tile
- * on that takes longer than the copy, which calls of one row would pay in vain. */
+/* K elements of a copy of B: all, or, where scratch has too little room for them, kc that leave rows of the C buffer;
+ * -1: scratch holds neither. */
+static int64_t copied_k(const struct gemm *g, const struct nest *n)
+{
+	const struct attrs_group *s = g->attrs;
+	int64_t k_rows = scratch_k_rows(g, n), align = g->panel.k_align,
+	        kc = (s->kc < k_rows / 2 ? s->kc : k_rows / 2) / align * align;
+	bool may_block = s->c == C_IN_automatic || s->c == C_IN_scratch;
+	if (k_rows >= g->depth && s->c != C_IN_scratch)
+		return g->depth;
+	return may_block && kc >= 1 && kc < g->depth && k_rows - kc >= n->mr ? kc : -1;
+}
+
+/* Quantized weights are dequantized once into a copy, if scratch holds it. Inline, each tile dequantizes them again:
+ * from the second tile on that takes longer than the copy, which calls of one row would pay in vain. */
 static bool prefers_copy(const struct gemm *g, const struct nest *n)
 {
-	return g->panel.kind == PANEL_QUANTS && !g->lowp.is_on &&
-	       (g->rows_hi > n->mr || (g->rows_lo > 1 && g->rows_hi > inline_tile(g, n).mr));
+	bool has_tiles = g->rows_hi > n->mr || (g->rows_lo > 1 && g->rows_hi > inline_tile(g, n).mr);
+	return g->panel.kind == PANEL_QUANTS && !g->lowp.is_on && copied_k(g, n) >= 0 &&
+	       (g->attrs->b == B_FROM_automatic ? has_tiles : g->attrs->b == B_FROM_copied);
 }
 
 /* Weights are quantized, the product is of f32, and no B buffer holds them dequantized. */
@@ -270,42 +285,75 @@ static bool choose_stored(const struct gemm *g, struct nest *n)
 static bool choose_b_buffer(const struct gemm *g, struct nest *n)
 {
 	const struct attrs_group *s = g->attrs;
-	/* k-rows of f32 that scratch holds; without room for all of K they are divided between kc and the C
-	 * buffer */
-	int64_t k_rows = (s->scratch - n->x.bytes) / (4 * n->c.width), align = g->panel.k_align;
-	int64_t kc = s->kc < k_rows / 2 ? s->kc / align * align : k_rows / 2 / align * align;
-	bool holds_all_k = k_rows >= g->depth && s->c != C_IN_scratch;
-	bool may_block = s->c == C_IN_automatic || s->c == C_IN_scratch;
-	bool fits = holds_all_k || (may_block && kc >= 1 && kc < g->depth && k_rows - kc >= n->mr);
+	int64_t kc = copied_k(g, n);
 	if ((g->panel.kind != PANEL_QUANTS && !g->value.is_on) || g->lowp.is_on || choose_stored(g, n))
 		return true;
-	if (!fits && g->value.is_on)
-		return false;
-	bool is_copied = s->b == B_FROM_automatic ? prefers_copy(g, n) : s->b == B_FROM_copied;
-	if (!g->value.is_on && (n->order == NEST_SKINNY || !is_copied || !fits)) {
+	if (kc < 0 && g->value.is_on)
+		return ir_group_has_nest(s) &&
+		       reject(n,
+		              "scratch=%" PRId64 " nc=%" PRId64
+		              " c=%s: a copy of a value has all of K, or, with C in "
+		              "scratch, kc less than K; K=%" PRId64 " kc=%" PRId64 " mr=%d",
+		              s->scratch, n->c.width, ir_keyword(KEYWORDS_C_IN, s->c), g->depth, s->kc,
+		              n->mr);
+	if (!g->value.is_on && (n->order == NEST_SKINNY || !prefers_copy(g, n))) {
 		struct register_tile tile = inline_tile(g, n);
 		n->mr = tile.mr;
 		n->nr = tile.nr;
 		return true;
 	}
 	n->b.source = NEST_COPIED;
-	n->b.copy = panel_of(FORMAT_PLAIN, holds_all_k ? g->depth : kc);
-	if (holds_all_k)
+	n->b.copy = panel_of(FORMAT_PLAIN, kc);
+	if (kc == g->depth)
 		return true;
 	n->kc = kc;
-	n->c.rows = k_rows - kc;
+	n->c.rows = scratch_k_rows(g, n) - kc;
 	n->c.location = NEST_SCRATCH;
 	return true;
 }
 
+/* Rows of an M block, at most: those of an expert, of the C buffer between K blocks, of x in scratch, and of a list. */
+static int64_t max_m_block(const struct gemm *g, const struct nest *n)
+{
+	int64_t rows = n->m_block;
+	rows = n->kc && rows > n->c.rows ? n->c.rows : rows;
+	rows = g->makes_x && rows > n->x.rows ? n->x.rows : rows;
+	return n->lists_rows && rows > LIST_ROWS_MAX ? LIST_ROWS_MAX : rows;
+}
+
+/* Rows of an M block: x takes three quarters of L2, N blocks of weights the rest; as many as are allowed (`all`) of
+ * experts, and with AMX, whose x is in scratch. All rows of a call, or full tiles. */
+static int64_t choose_m_block(const struct gemm *g, struct nest *n, bool all)
+{
+	int64_t depth = n->kc ? n->kc : g->depth > 0 ? g->depth : 1, mc = g->attrs->mc;
+	int64_t mr = max_mr(g, n), most = max_m_block(g, n), rows = target_gemm_mc(g->target, depth);
+	rows = rows > most || all ? most : rows;
+	int64_t full = rows > mr ? rows / mr * mr : n->mr;
+	most = most > n->mr ? most : n->mr;
+	if (mc > most)
+		reject(n,
+		       "mc=%" PRId64 ": an M block has at most %" PRId64
+		       " rows, those of an expert, of x (br), of C in scratch, or of a list",
+		       mc, most);
+	else if (mc % mr != 0 && mc != n->mr && mc < g->rows_hi)
+		reject(n,
+		       "mc=%" PRId64 ": an M block has all rows, or a multiple of %" PRId64
+		       " (those of a tile)",
+		       mc, mr);
+	if (mc > 0)
+		return mc;
+	return full < g->rows_hi && g->rows_hi <= rows ? g->rows_hi : full;
+}
+
 /* Repacking, if it pays and there is scratch. */
-static void choose_repack(const struct gemm *g, struct nest *n)
+static void choose_repack(const struct gemm *g, struct nest *n, bool is_expert)
 {
 	bool per_block = uses_amx_per_block(g);
+	int64_t block = choose_m_block(g, n, is_expert || per_block || n->order == NEST_AMX);
 	bool repacks_n_block = n->c.location != NEST_REGISTERS || per_block;
 	struct tile_unpacked_bytes unpacked;
 	if (n->order == NEST_SKINNY || !g->lowp.is_on || g->rows_hi < UNPACK_MIN_ROWS ||
-	    g->attrs->b == B_FROM_packed ||
+	    block < UNPACK_MIN_ROWS || g->attrs->b == B_FROM_packed ||
 	    !tile_unpacked_bytes(g->target, g->panel.format, g->lowp.to, g->depth, &unpacked))
 		return;
 	if (per_block && KB_TILE_ROWS * MATMUL_PANEL / n->lanes > MATMUL_ACC_MAX)
@@ -465,37 +513,6 @@ struct nest_tile nest_tile(const struct gemm *g, const struct nest *n, const str
 
 /* ---- M blocks ---- */
 
-/* Rows of an M block, at most: those of the C buffer between K blocks, of x in scratch, and of a list. */
-static int64_t max_m_block(const struct gemm *g, const struct nest *n)
-{
-	int64_t rows = INT32_MAX;
-	rows = n->kc && rows > n->c.rows ? n->c.rows : rows;
-	rows = g->makes_x && rows > n->x.rows ? n->x.rows : rows;
-	return n->lists_rows && rows > LIST_ROWS_MAX ? LIST_ROWS_MAX : rows;
-}
-
-/* Rows of an M block: x takes three quarters of L2, N blocks of weights the rest; with AMX x is in scratch. All rows,
- * or full tiles. */
-static int64_t choose_m_block(const struct gemm *g, struct nest *n)
-{
-	int64_t depth = n->kc ? n->kc : g->depth > 0 ? g->depth : 1, mc = g->attrs->mc;
-	int64_t mr = max_mr(g, n), most = max_m_block(g, n), rows = target_gemm_mc(g->target, depth);
-	rows = rows > most || n->order == NEST_AMX || n->repack.to == REPACK_AMX ? most : rows;
-	int64_t full = rows > mr ? rows / mr * mr : n->mr;
-	most = most > n->mr ? most : n->mr;
-	if (mc > most)
-		reject(n,
-		       "mc=%" PRId64 ": an M block has at most %" PRId64
-		       " rows, those of x (br), of C in scratch, or of a list",
-		       mc, most);
-	else if (mc % mr != 0 && mc != n->mr && mc < g->rows_hi)
-		reject(n, "mc=%" PRId64 ": an M block has all rows, or a multiple of %" PRId64 " (mr)", mc,
-		       mr);
-	if (mc > 0)
-		return mc;
-	return full < g->rows_hi && g->rows_hi <= rows ? g->rows_hi : full;
-}
-
 /*
  * Smallest mr that many rows are divided into: half a tile, even. 0: mr is small or odd anyway, or no call has more
  * rows. A low tile loads as many weights as a high one and hides less latency: 128 rows in tiles of 14 are 8 x 14 + 8 +
@@ -576,7 +593,7 @@ static void list_row_tiles(const struct gemm *g, struct nest *n)
 		/* only calls of more rows than the main tile use it; smaller calls use half tiles, too */
 		bool needs_many = is_middle && !is_remainder && rows != n->half_mr;
 		int panels = tile_panels(g, n, rows, !is_main && !needs_many);
-		if (rows == 1 && !is_main && g->attrs->nr1 > 0)
+		if (rows == 1 && g->attrs->nr1 > 0)
 			panels = (int)(g->attrs->nr1 / MATMUL_PANEL);
 		/* tasks of many rows have full tiles only */
 		bool is_full = (needs_many || (is_small && n->unit % panels == 0)) && !g->value.has_n &&
@@ -621,15 +638,17 @@ static bool fit_l2_share(const struct gemm *g, int panels, int part)
 /* True if skinny GEMM can compute the group: few rows, whose accumulators are few bytes, of a packed matrix. */
 static bool may_be_skinny(const struct gemm *g, const struct nest *n)
 {
-	int64_t width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
 	return !target_prefers_small_code(g->target) && !g->value.is_on && !uses_amx(g) &&
 	       !g->has_norm_after && (!g->makes_x || g->rows_hi <= n->x.rows) && !g->shares_rows &&
-	       g->rows_hi <= ROWS_MAX && g->rows_hi * width * 4 <= C_BUFFER_MAX && n->lanes <= g->caps.lanes;
+	       g->rows_hi <= ROWS_MAX && g->rows_hi * n->c.width * 4 <= C_BUFFER_MAX &&
+	       n->lanes <= g->caps.lanes;
 }
 
 /* The order of the loops. Panels outside of rows: if the weights come from memory; but not if calls always have many
- * rows, and panels are short or need more than two passes, where M blocks are faster. */
-static enum nest_order choose_order(const struct gemm *g, const struct nest *n, bool is_expert)
+ * rows, and panels are short or need more than two passes, where M blocks are faster, or where several rows read a
+ * dequantized copy. */
+static enum nest_order choose_order(const struct gemm *g, const struct nest *n, enum ir_keyword_order order,
+                                    bool is_expert)
 {
 	bool prefers_m_blocks = g->rows_lo > ALWAYS_MORE_MAX &&
 	                        (g->rows_hi > 2 * n->mr || fit_l2_share(g, n->nr, L2_SHARE_BLOCKS));
@@ -637,8 +656,8 @@ static enum nest_order choose_order(const struct gemm *g, const struct nest *n, 
 	                      g->weight_bytes / L2_MULTIPLE > g->target->l2_bytes;
 	if (uses_amx(g))
 		return NEST_AMX;
-	if (g->attrs->order != ORDER_automatic)
-		prefers_panels = g->attrs->order == ORDER_panels;
+	if (order != ORDER_automatic)
+		prefers_panels = order == ORDER_panels;
 	return prefers_panels && !is_expert && may_be_skinny(g, n) ? NEST_SKINNY : NEST_M_BLOCKS;
 }
 
@@ -664,8 +683,9 @@ static int gemv_panels(const struct gemm *g, const struct nest *n)
 /*
  * Rows of floats, at most, that pass by two panels at once; 0: none. Where a panel is two vectors, two or three rows of
  * one panel multiply faster than one stream of memory comes, and a bf16 accumulator waits for two multiply-adds of each
- * k-row. Beside the accumulators of two panels, 16 registers hold a k-row of both and an element of x: three rows of
- * f32, two of bf16, whose odd and even elements are converted.
+ * k-row. Beside the accumulators of two panels, 16 registers hold, of three rows of f32, an element of each row of x
+ * and one vector of weights (is_x_first); of two rows of bf16, two elements of each and a vector of pairs (by_pairs).
+ * Also a row alone, of a matrix of fewer panels than gemv_panels takes.
  */
 static int two_panel_mr(const struct gemm *g, const struct nest *n)
 {
@@ -686,11 +706,23 @@ static void find_pass_mr(const struct gemm *g, struct nest_pass *p, int64_t rows
 	}
 }
 
+/* Adds one pass of `low` to `high` rows for calls of at most rows_max. */
+static void add_pass(struct nest *n, int64_t rows_max, int64_t low, int64_t high, int panels, int64_t ahead)
+{
+	n->pass[n->n_passes++] = (struct nest_pass){.rows_max = rows_max,
+	                                            .mr = (int)high,
+	                                            .high = (int)high,
+	                                            .low = (int)low,
+	                                            .panels = panels,
+	                                            .is_one = true,
+	                                            .ahead = ahead};
+}
+
 /*
- * A row alone (GEMV) interleaves panels. One pass over the rows that a one-panel tile has, as one stream of memory;
- * quants are fewer bytes than floats, so the chain of multiply-adds would be slower than memory: the fewer rows, the
- * more panels. More rows go in passes by the main register tile, which loads less for each multiply-add, so that memory
- * is busy all the time.
+ * A row alone (GEMV) interleaves panels, as many as nr1 says. One pass over the rows that a one-panel tile has, as one
+ * stream of memory; quants are fewer bytes than floats, so the chain of multiply-adds would be slower than memory: the
+ * fewer rows, the more panels. More rows go in passes by the main register tile, which loads less for each
+ * multiply-add, so that memory is busy all the time.
  */
 static void choose_passes(const struct gemm *g, struct nest *n)
 {
@@ -699,45 +731,24 @@ static void choose_passes(const struct gemm *g, struct nest *n)
 	int most = single_panel_mr(g), most_of_lanes = MATMUL_ACC_MAX / (MATMUL_PANEL / n->lanes);
 	most = most < most_of_lanes ? most : most_of_lanes;
 	bool uses_main_tile = g->rows_hi > most && n->mr * n->nr > most, is_inline = dequantizes_inline(g, n);
-	if (gemv > 1 && g->rows_lo < 2)
-		n->pass[n->n_passes++] =
-		        (struct nest_pass){.rows_max = 1,
-		                           .mr = 1,
-		                           .high = 1,
-		                           .low = 1,
-		                           .panels = gemv,
-		                           .is_one = true,
-		                           .ahead = is_load_bound(g, n) ? 0 : PREFETCH_BYTES_GEMV};
+	bool is_alone = (gemv > 1 || s->nr1 > 0) && g->rows_lo < 2;
 	/* the least rows of a call that has no pass yet */
-	int64_t first = n->n_passes > 0 ? 2 : max_i64(g->rows_lo, 1);
-	int two = two_panel_mr(g, n);
+	int64_t first = is_alone ? 2 : max_i64(g->rows_lo, 1), two = two_panel_mr(g, n),
+	        ahead_alone = has_dot_blocks(g) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
+	if (is_alone)
+		add_pass(n, 1, 1, 1, gemv, gemv > 1 && is_load_bound(g, n) ? 0 : ahead_alone);
 	if (two >= first && g->rows_hi >= first) {
-		int high = g->rows_hi < two ? (int)g->rows_hi : two;
-		n->pass[n->n_passes++] = (struct nest_pass){.rows_max = two,
-		                                            .mr = high,
-		                                            .high = high,
-		                                            .low = (int)first,
-		                                            .panels = 2,
-		                                            .is_one = true,
-		                                            .ahead = PREFETCH_BYTES_TWO};
+		add_pass(n, two, first, g->rows_hi < two ? g->rows_hi : two, 2, PREFETCH_BYTES_TWO);
 		first = two + 1;
 	}
-	bool has_more = g->rows_hi >= first;
-	if (has_more && (g->rows_hi <= most || (uses_main_tile && g->rows_lo <= most))) {
-		struct nest_pass p = {.rows_max = most, .mr = most, .is_one = true, .panels = 1};
-		int64_t high = g->rows_hi < most ? g->rows_hi : most, low = first;
-		p.high = (int)high;
-		p.low = (int)(low < high ? low : high);
-		p.panels = is_inline ? inline_panels(g, n, p.high) : 1;
-		p.ahead = p.high > 1 || has_dot_blocks(g) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
-		if (is_inline && p.low <= INLINE_LOW_MR && p.high > INLINE_LOW_MR) {
-			struct nest_pass few = p;
-			few.rows_max = few.high = INLINE_LOW_MR;
-			few.panels = inline_panels(g, n, INLINE_LOW_MR);
-			n->pass[n->n_passes++] = few;
-			p.low = INLINE_LOW_MR + 1;
+	int64_t high = g->rows_hi < most ? g->rows_hi : most, ahead = high > 1 ? PREFETCH_BYTES : ahead_alone;
+	if (high >= first && (g->rows_hi <= most || uses_main_tile)) {
+		if (is_inline && first <= INLINE_LOW_MR && high > INLINE_LOW_MR) {
+			add_pass(n, INLINE_LOW_MR, first, INLINE_LOW_MR, inline_panels(g, n, INLINE_LOW_MR),
+			         ahead);
+			first = INLINE_LOW_MR + 1;
 		}
-		n->pass[n->n_passes++] = p;
+		add_pass(n, most, first, high, is_inline ? inline_panels(g, n, (int)high) : 1, ahead);
 	}
 	if (g->rows_hi > most) {
 		struct nest_pass p = {.rows_max = g->rows_hi, .mr = most, .panels = 1};
@@ -789,6 +800,12 @@ static void check_order(const struct gemm *g, struct nest *n)
 		       ROWS_MAX, g->rows_hi, C_BUFFER_MAX);
 	if (n->order == NEST_SKINNY && (s->mc > 0 || s->tiles != TILES_automatic))
 		reject(n, "%s: panels outside of rows have no M blocks", s->mc > 0 ? "mc" : "tiles");
+	const struct nest_pass *last = &n->pass[n->n_passes - (n->n_passes > 0)];
+	if (n->order == NEST_SKINNY && s->prefetch == PREFETCH_next && (last->is_one || last->panels < 2))
+		reject(n, "prefetch=next: of panels outside of rows, in several passes over tiles of several "
+		          "panels");
+	if (s->nr1 > 0 && nest_attrs(g, n).nr1 != s->nr1)
+		reject(n, "nr1=%" PRId64 ": no call has a tile of one row", s->nr1);
 	if (n->order != NEST_SKINNY && s->ahead > 0)
 		reject(n, "ahead=%" PRId64 ": M blocks prefetch the next block (prefetch=next)", s->ahead);
 	if (s->ahead % CACHE_LINE != 0 || s->ahead > AHEAD_MAX ||
@@ -830,7 +847,8 @@ static void check_attributes(const struct gemm *g, struct nest *n)
 		reject(n, "c=%s: %s; K=%" PRId64 " kc=%" PRId64 " mr=%d scratch=%" PRId64,
 		       ir_keyword(KEYWORDS_C_IN, s->c), c_condition[s->c], g->depth, s->kc, n->mr,
 		       s->scratch);
-	if (n->c.location == NEST_STACK && ir_group_has_nest(s) && n->c.rows * n->c.width * 4 > C_BUFFER_MAX)
+	bool is_c_given = s->c == C_IN_stack || (s->nc > 0 && !g->columns.is_nc_fixed);
+	if (n->c.location == NEST_STACK && is_c_given && n->c.rows * n->c.width * 4 > C_BUFFER_MAX)
 		reject(n,
 		       "%s: accumulators of %" PRId64 " rows and %" PRId64
 		       " columns, more than %d bytes on the stack",
@@ -844,27 +862,32 @@ static void check_attributes(const struct gemm *g, struct nest *n)
 
 /* ---- the nest ---- */
 
-bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
+/* The nest of g with this order of the loops. */
+static bool choose_nest(struct gemm *g, int64_t expert_rows, enum ir_keyword_order order, struct nest *n)
 {
-	*n = (struct nest){.order = NEST_M_BLOCKS};
+	*n = (struct nest){.order = NEST_M_BLOCKS, .m_block = INT32_MAX};
 	if (!choose_tile(g, n) || !choose_n_block(g, n) || !check_single_row(g, n) || !choose_x_buffer(g, n))
 		return false;
+	n->c.width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
 	if (expert_rows > 0)
 		choose_expert_block(g, n, expert_rows);
-	n->order = choose_order(g, n, expert_rows > 0);
+	n->order = choose_order(g, n, order, expert_rows > 0);
 	n->lists_rows = g->may_list_rows && n->order != NEST_SKINNY;
 	choose_c_buffer(g, n, expert_rows > 0);
 	if (!choose_b_buffer(g, n))
 		return false;
-	choose_repack(g, n);
+	if (expert_rows > 0 && n->kc && n->c.rows < g->rows_hi)
+		g->rows_hi = n->c.rows;
+	choose_repack(g, n, expert_rows > 0);
 	choose_dot(g, n);
 	n->few_unit = g->columns.unit;
 	n->unit = g->columns.unit * (g->columns.unit % n->nr == 0 ? 1 : n->nr);
 	if (target_prefers_small_code(g->target))
 		n->few_unit = n->unit;
-	if (expert_rows > 0 && n->kc && n->c.rows < g->rows_hi)
-		g->rows_hi = n->c.rows;
-	n->m_block = choose_m_block(g, n);
+	n->m_block =
+	        choose_m_block(g, n, expert_rows > 0 || n->order == NEST_AMX || n->repack.to == REPACK_AMX);
+	if (expert_rows > 0 && g->rows_hi > n->m_block)
+		g->rows_hi = n->m_block;
 	/* OpenCL has no prefetch that all devices implement; a B buffer is in the cache anyway. */
 	bool may_prefetch = n->b.source == NEST_PACKED && !target_prefers_small_code(g->target);
 	bool requires_prefetch = g->attrs->prefetch == PREFETCH_automatic
@@ -879,6 +902,21 @@ bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
 	return !n->rejection[0];
 }
 
+/* An order that is not given is the one that meets the other attributes, if the preferred one does not. */
+bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n)
+{
+	struct gemm again = *g;
+	struct nest other;
+	if (choose_nest(g, expert_rows, (enum ir_keyword_order)g->attrs->order, n))
+		return true;
+	if (g->attrs->order != ORDER_automatic || !n->rejection[0] ||
+	    !choose_nest(&again, expert_rows, n->order == NEST_SKINNY ? ORDER_blocks : ORDER_panels, &other))
+		return false;
+	*g = again;
+	*n = other;
+	return true;
+}
+
 struct attrs_group nest_attrs(const struct gemm *g, const struct nest *n)
 {
 	struct attrs_group a = *g->attrs;
@@ -887,13 +925,15 @@ struct attrs_group nest_attrs(const struct gemm *g, const struct nest *n)
 	a.b = (int)b_of(n);
 	a.c = (int)c_of(n);
 	a.order = n->order == NEST_SKINNY ? ORDER_panels : ORDER_blocks;
-	if (n->order == NEST_SKINNY)
+	if (n->order == NEST_SKINNY) {
+		a.nr1 = n->pass[0].rows_max == 1 ? (int64_t)n->pass[0].panels * MATMUL_PANEL : 0;
 		return a;
+	}
 	a.mc = n->m_block;
 	if (n->order == NEST_AMX)
 		return a;
 	a.kc = n->kc > 0 ? n->kc : a.kc;
-	a.nr1 = last->rows == 1 && n->mr > 1 ? (int64_t)last->panels * MATMUL_PANEL : 0;
+	a.nr1 = last->rows == 1 ? (int64_t)last->panels * MATMUL_PANEL : 0;
 	a.prefetch = n->prefetches_next ? PREFETCH_next : PREFETCH_none;
 	a.tiles = n->half_mr > 0 ? TILES_balanced : TILES_full;
 	return a;

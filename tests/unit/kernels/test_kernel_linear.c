@@ -135,7 +135,7 @@ START_TEST(test_nests_of_few_rows)
 {
 	static const char *const attrs[] = {"{order=panels nr1=16 ahead=64}",
 	                                    "{order=panels nr1=64 prefetch=none}",
-	                                    "{mr=4 nr=32 nc=48 order=panels nr1=32 c=stack prefetch=next}",
+	                                    "{mr=4 nr=48 nc=48 order=panels nr1=32 c=stack prefetch=next}",
 	                                    "{mr=12 nr=16 lanes=4 nc=16 order=panels c=registers ahead=4096}",
 	                                    "{mr=2 nr=16 lanes=1 order=panels prefetch=none}",
 	                                    "{order=blocks prefetch=next mc=32}"};

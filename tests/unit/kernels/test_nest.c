@@ -57,12 +57,18 @@ static struct gemm random_gemm(struct rng *s, const struct target *t, enum ir_fo
 	return g;
 }
 
+/* The most rows of an M block if experts select the rows of g, else 0. */
+static int64_t random_expert_rows(struct rng *s, const struct gemm *g)
+{
+	return !g->value.is_on && !g->has_norm_after && !g->may_list_rows && rng_next(s) % 4 == 0 ? 256 : 0;
+}
+
 /* Sets some attributes, mostly to what a kernel may have. */
 static void randomize_attrs(struct rng *s, struct attrs_group *a)
 {
 	int64_t mr = rng_between(s, 1, 16);
 	if (rng_next(s) % 4 == 0)
-		a->lanes = (int64_t)1 << rng_between(s, 0, 4);
+		a->lanes = (int64_t)1 << rng_between(s, 0, 6);
 	if (rng_next(s) % 4 == 0)
 		a->nr = rng_next(s) % 8 ? 16 * rng_between(s, 1, 4) : any_size(s, 8);
 	if (rng_next(s) % 3 == 0)
@@ -163,8 +169,10 @@ static void check_k_loop(const struct gemm *g, const struct nest *n, int rows, i
 	ck_assert_int_eq(left, 0);
 }
 
-static void check_nest(const struct gemm *g, const struct nest *n)
+static void check_nest(const struct gemm *g, const struct nest *n, int64_t expert_rows)
 {
+	ck_assert(n->m_block == 0 || expert_rows == 0 ||
+	          (g->rows_hi <= n->m_block && n->m_block <= expert_rows));
 	ck_assert_int_le(n->mr * n->nr * (MATMUL_PANEL / n->lanes), MATMUL_ACC_MAX);
 	ck_assert_int_le(scratch_bytes(g, n), g->attrs->scratch);
 	ck_assert(n->unit % g->columns.unit == 0 && n->unit % n->nr == 0);
@@ -190,14 +198,15 @@ START_TEST(covers_and_fits)
 		struct attrs_group a;
 		struct gemm g = random_gemm(&s, t, (enum ir_format)(rng_next(&s) % IR_N_FORMATS), &a);
 		struct nest n;
-		if (!nest_choose(&g, 0, &n)) {
+		int64_t experts = random_expert_rows(&s, &g);
+		if (!nest_choose(&g, experts, &n)) {
 			/* scratch is too small */
 			ck_assert(n.rejection[0] == '\0' || strncmp(n.rejection, "br=", 3) == 0);
 			continue;
 		}
 		chosen++;
 		skinny += n.order == NEST_SKINNY;
-		check_nest(&g, &n);
+		check_nest(&g, &n, experts);
 	}
 	ck_assert(!t || chosen > CASES / 8);
 	ck_assert(!t || t->arch == ARCH_OPENCL || skinny > 0);
@@ -210,6 +219,7 @@ static void check_met(const struct attrs_group *a, const struct gemm *g, const s
 	const struct attrs_group of = nest_attrs(g, n);
 	ck_assert(a->nc == 0 || of.nc == a->nc);
 	ck_assert(a->mc == 0 || of.mc == a->mc);
+	ck_assert(a->nr1 == 0 || of.nr1 == a->nr1);
 	ck_assert(a->lanes == 0 || n->lanes == a->lanes);
 	ck_assert(a->mr == 0 || n->mr <= a->mr);
 	ck_assert(a->order == ORDER_automatic || of.order == a->order);
@@ -218,9 +228,24 @@ static void check_met(const struct attrs_group *a, const struct gemm *g, const s
 	ck_assert(a->tiles == TILES_automatic || of.tiles == a->tiles);
 	if (n->order == NEST_M_BLOCKS)
 		ck_assert(a->prefetch == PREFETCH_automatic || of.prefetch == a->prefetch);
+	else if (a->prefetch == PREFETCH_next)
+		ck_assert(!n->pass[n->n_passes - 1].is_one && n->pass[n->n_passes - 1].panels > 1);
 	for (int i = 0; i < n->n_passes; i++) {
 		ck_assert(a->ahead == 0 || n->pass[i].ahead == a->ahead);
 		ck_assert(a->prefetch != PREFETCH_none || n->pass[i].ahead == 0);
+	}
+}
+
+/* No nest has the attributes: with an order of the loops, they are refused as well. */
+static void check_refused(const struct gemm *g, int64_t experts)
+{
+	for (int order = ORDER_automatic + 1; order <= ORDER_panels; order++) {
+		struct gemm again = *g;
+		struct attrs_group a = *g->attrs;
+		struct nest n;
+		again.attrs = &a;
+		a.order = order;
+		ck_assert(!nest_choose(&again, experts, &n));
 	}
 }
 
@@ -232,13 +257,19 @@ START_TEST(meets_or_refuses_attributes)
 	for (int i = 0; t && i < CASES; i++) {
 		struct attrs_group a;
 		struct gemm g = random_gemm(&s, t, (enum ir_format)(rng_next(&s) % IR_N_FORMATS), &a);
+		const struct gemm given = g;
 		struct nest n;
+		int64_t experts = random_expert_rows(&s, &g);
 		randomize_attrs(&s, &a);
-		if (nest_choose(&g, 0, &n)) {
+		if (nest_choose(&g, experts, &n)) {
 			met++;
-			check_nest(&g, &n);
+			check_nest(&g, &n, experts);
 			check_met(&a, &g, &n);
+			continue;
 		}
+		ck_assert(n.rejection[0] || !ir_group_has_nest(&a));
+		if (a.order == ORDER_automatic)
+			check_refused(&given, experts);
 		refused += n.rejection[0] != '\0';
 	}
 	ck_assert(!t || (met > CASES / 40 && refused > CASES / 40));
@@ -262,14 +293,15 @@ START_TEST(attributes_make_the_nest_again)
 		struct gemm again = g;
 		struct nest n, m;
 		struct buf first, second;
+		int64_t experts = random_expert_rows(&s, &g);
 		if (rng_next(&s) % 2)
 			randomize_attrs(&s, &a);
-		if (!nest_choose(&g, 0, &n))
+		if (!nest_choose(&g, experts, &n))
 			continue;
 		of = nest_attrs(&g, &n);
 		again.attrs = &of;
 		print(&g, &n, &first);
-		ck_assert_msg(nest_choose(&again, 0, &m), "%s\n%s", first.data, m.rejection);
+		ck_assert_msg(nest_choose(&again, experts, &m), "%s\n%s", first.data, m.rejection);
 		print(&again, &m, &second);
 		ck_assert_str_eq(first.data, second.data);
 		buf_destroy(&first);
