@@ -29,6 +29,7 @@
 #include "ir/support/buf.h"
 #include "ir/support/diag.h"
 
+#define KB_SIGN_BITS (-0x7f7f7f80) /* 0x80808080: the top bits of four bytes */
 #define KB_LANES_MAX 64
 
 enum kb_scalar {

@@ -230,7 +230,7 @@ static struct kb_val dot_by_other_sign(struct kb *k, enum kb_dot other, const st
                                        const struct kb_caps *has)
 {
 	int lanes = kb_type_of(k, args[0]).lanes;
-	struct kb_val signs = kb_splat(k, kb_i32(k, -0x7f7f7f80), lanes); /* 0x80808080 */
+	struct kb_val signs = kb_splat(k, kb_i32(k, KB_SIGN_BITS), lanes);
 	struct kb_val flipped[] = {args[0], kb_bin(k, KB_XOR, args[1], signs), args[2]};
 	struct kb_val correction[] = {kb_splat(k, kb_i32(k, 0), lanes), signs, args[2]};
 	struct kb_val sum = expand_dot(k, other, flipped, has);

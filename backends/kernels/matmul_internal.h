@@ -214,7 +214,8 @@ struct matmul_lowp_tile {
 	const struct matmul_prefetch *prefetch;
 	struct kb_val repacked_x, repacked_w; /* rows of x (i16) and first panel, repacked; or none */
 	struct kb_var acc[MATMUL_ACC_MAX];    /* i32, of the dot block */
-	struct kb_var acc16[MATMUL_ACC_MAX];  /* i16, of a chunk of 32 elements, where they fit; or none */
+	struct kb_var acc16
+	        [MATMUL_ACC_MAX]; /* i16, of a chunk of 32 elements or a few words, where they fit; or none */
 	struct kb_val x_words[MATMUL_X_VECTORS]
 	                     [MATMUL_ROWS_MAX]; /* live vectors of x for multiplies by element */
 };

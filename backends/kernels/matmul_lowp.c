@@ -131,9 +131,9 @@ static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, struct k
 }
 
 /* Vector v of word i of the group at 4-byte word `group` + disp, as bytes that can be multiplied: u8, which become
- * s8 by - 128 where only s8 x s8 exists (flips_sign). With several rows, where registers are scarce, codebook indices
- * are masked although the lookup ignores high bits: without a mask the load is folded into the lookup right before its
- * use, and its latency shows. */
+ * s8 by - 128 where the dot product takes signed ones (flips_sign). With several rows, where registers are scarce,
+ * codebook indices are masked although the lookup ignores high bits: without a mask the load is folded into the lookup
+ * right before its use, and its latency shows. */
 static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val group, int64_t disp, int i,
                                  int v)
 {
@@ -150,7 +150,7 @@ static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val
 	struct kb_val words = panel_load_word(k, &c->b, &w, lanes);
 	if (!c->l->nest.dot.flips_sign || c->l->nest.dot.by_magnitude)
 		return words;
-	return kb_bin(k, KB_XOR, words, kb_splat(k, kb_i32(k, SIGN_BITS), lanes));
+	return kb_bin(k, KB_XOR, words, kb_splat(k, kb_i32(k, KB_SIGN_BITS), lanes));
 }
 
 /* A word of x by magnitude: *magnitude is |x|, and bytes of B are multiplied after an XOR with the result, which
@@ -165,14 +165,14 @@ static struct kb_val split_sign(const struct matmul_lowp_tile *c, struct kb_val 
 	sign = kb_bitcast(k, sign, KB_I32);
 	if (!c->l->nest.dot.flips_sign)
 		return sign;
-	return kb_bin(k, KB_XOR, sign, kb_splat(k, kb_i32(k, SIGN_BITS), lanes));
+	return kb_bin(k, KB_XOR, sign, kb_splat(k, kb_i32(k, KB_SIGN_BITS), lanes));
 }
 
-/* Clears the i16 accumulators, if there are any. */
+/* Clears the i16 accumulators. */
 static void zero_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
-	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
+	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->nest.lanes));
 }
 
@@ -181,7 +181,7 @@ static void flush_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
 	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->nest.lanes);
-	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++) {
+	for (int i = 0; i < c->p->rows * c->p->vectors; i++) {
 		struct kb_val sum = kb_get(k, c->acc[i]), sum16 = kb_get(k, c->acc16[i]);
 		kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, sum16, ones));
 	}

@@ -21,18 +21,25 @@
 static struct kb_val panel_address(const struct linear *l, const struct matmul_tile *t)
 {
 	struct kb *k = l->k;
-	struct kb_val panel = t->panel;
-	if (l->gemm.columns.mats > 1)
-		panel = kb_add(k, panel, kb_mul_const(k, t->mat, l->gemm.columns.panels));
+	struct kb_val panel = matmul_of_mat(l, t->panel, t->mat, l->gemm.columns.panels);
 	return kb_ptr_add(k, l->w->t.ptr, kb_mul_const(k, panel, l->gemm.panel.bytes), 0);
 }
 
-/* The prefetch distance `ahead` of the tile, at most `reach`, or less where weights end before; none: they never do. */
-static struct kb_val stop_at_end(const struct linear *l, const struct matmul_tile *t, struct kb_val ahead,
-                                 int64_t reach)
+/* The tile prefetches from `distance` bytes after `from` on, at most `reach`, or less where weights end before, and
+ * `stride` bytes further for each K element. Returns the distance where weights may end; none: they never do. */
+static struct kb_val prefetch_from(const struct linear *l, struct matmul_tile *t, struct kb_val from,
+                                   struct kb_val distance, int64_t reach, struct kb_val stride)
 {
+	struct kb *k = l->k;
 	struct kb_val end = matmul_prefetch_end(l, t->panel, t->mat, reach);
-	return end.id ? kb_min(l->k, ahead, kb_add_const(l->k, end, -t->panels * l->gemm.panel.bytes)) : end;
+	if (end.id) {
+		distance = kb_min(k, distance, kb_add_const(k, end, -t->panels * l->gemm.panel.bytes));
+		end = distance;
+	}
+	t->prefetch.base = kb_ptr_add(k, from, distance, 0);
+	t->prefetch.stride = stride;
+	t->prefetch.panels = t->panels;
+	return end;
 }
 
 /* The tile by a microkernel of `rows` rows, known in the call only: a branch for each mr that the pass may have, from
@@ -74,13 +81,9 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 	if (t.panels == 1 || !p->next_fits)
 		distance = kb_select(k, kb_cmp(k, KB_LE, of->n, kb_index(k, 1)), kb_index(k, p->ahead),
 		                     distance);
-	if (p->ahead > 0) {
-		struct kb_val ahead =
-		        stop_at_end(l, &t, distance, (t.panels + 1) * l->gemm.panel.bytes + p->ahead);
-		t.prefetch.base = kb_ptr_add(k, next, ahead.id ? ahead : distance, 0);
-		t.prefetch.stride = of->stride;
-		t.prefetch.panels = t.panels;
-	}
+	if (p->ahead > 0)
+		prefetch_from(l, &t, next, distance, (t.panels + 1) * l->gemm.panel.bytes + p->ahead,
+		              of->stride);
 	emit_tiles_of_pass(l, s, &t, rows, p);
 	kb_set(k, row, kb_add(k, t.row, rows));
 	kb_end_loop(k);
@@ -97,31 +100,22 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	struct kb_val end = t.panels > 1 ? matmul_full_tiles_end(l, s, t.panels) : s->end;
 	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
 	if (p->ahead > 0) {
+		struct kb_val first = panel_address(l, &t), distance = kb_index(k, p->ahead),
+		              stride = kb_index(k, l->gemm.panel.bytes_per_k);
 		t.prefetch.distance = p->ahead;
-		struct kb_val first = panel_address(l, &t), distance = kb_index(k, t.prefetch.distance);
-		t.prefetch.ahead = stop_at_end(l, &t, distance, t.prefetch.distance);
-		t.prefetch.base = kb_ptr_add(k, first, t.prefetch.ahead.id ? t.prefetch.ahead : distance, 0);
-		t.prefetch.stride = kb_index(k, l->gemm.panel.bytes_per_k);
-		t.prefetch.panels = t.panels;
+		t.prefetch.ahead = prefetch_from(l, &t, first, distance, p->ahead, stride);
 	}
 	emit_tiles_of_pass(l, s, &t, l->rows, p);
 	kb_end_loop(k);
 	return end;
 }
 
-/* One pass over the N block by tiles of p->panels panels, then the remainder one by one. ahead 0: no software prefetch,
- * since the hardware keeps up; of a row alone as the row tiles are. */
+/* One pass over the N block by tiles of p->panels panels, then the remainder one by one. */
 static void emit_one_pass(const struct linear *l, const struct matmul_block *s, const struct nest_pass *p,
                           struct matmul_tile t)
 {
 	t.panel = s->begin;
 	t.panels = p->panels;
-	t.rows = p->mr;
-	t.has_single = true;
-	if (p->ahead == 0 && p->mr == 1) {
-		matmul_emit_panels(l, s, t);
-		return;
-	}
 	if (t.panels > 1)
 		t.panel = loop_panels_one_pass(l, s, p, t);
 	t.panels = 1;

@@ -487,7 +487,7 @@ static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_va
 	struct kb_val low = splat_i32(k, 0x7f7f7f7f, lanes), left = kb_bin(k, KB_AND, words, low);
 	struct kb_val sum = kb_add(k, left, kb_bin(k, KB_AND, shift, low));
 	struct kb_val signs = kb_bin(k, KB_XOR, words, shift);
-	return kb_bin(k, KB_XOR, sum, kb_bin(k, KB_AND, signs, splat_i32(k, SIGN_BITS, lanes)));
+	return kb_bin(k, KB_XOR, sum, kb_bin(k, KB_AND, signs, splat_i32(k, KB_SIGN_BITS, lanes)));
 }
 
 struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
@@ -517,7 +517,7 @@ struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val a
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
-	struct kb_val signs = splat_i32(k, SIGN_BITS, lanes);
+	struct kb_val signs = splat_i32(k, KB_SIGN_BITS, lanes);
 	at = super_block_at(k, &t, at, &i, p->depth);
 	struct kb_val words = load_bytes(k, p, at, column, i, word, 0, lanes);
 	if (d->bits == 8) /* less 128, the zero point */

@@ -14,8 +14,6 @@
 #include "backends/kb/kb.h"
 #include "ir/target/tile.h"
 
-#define SIGN_BITS (-0x7f7f7f80) /* 0x80808080: the top bits of four bytes */
-
 /* Contents of a k-row of PANEL_ROW_BYTES bytes: f32; pairs of bf16, even K element in the low half; two rows
  * of f16; quants. */
 enum panel_kind { PANEL_F32, PANEL_BF16_PAIRS, PANEL_F16, PANEL_QUANTS };
