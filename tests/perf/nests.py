@@ -45,7 +45,7 @@ class Linear:
         self.write(f'module "linear"\n{weight}\nfunc @run(%a: f32[{m},{k}]) -> (y: f32[{m},{n}]) {{\n{x}'
                    f"  %y = linear {'%x' if rounded else '%a'}, @w : f32[{m},{n}]\n  return %y\n}}\n")
         passes = re.search(r"^O2 +(.*),plan-memory$", self.call("passes").stdout, re.M).group(1)
-        text = self.call(self.path, "--passes=" + passes, "--emit=tir", "-o", "-").stdout
+        text = self.call(self.path, "--passes=" + passes, "--emit=tir", *options, "-o", "-").stdout
         self.before, now, self.after = re.fullmatch(r"(.* = group linear \{)([^}]*)(\}.*)", text, re.S).groups()
         self.chosen = dict(pair.split("=") for pair in now.split())
 
