@@ -380,8 +380,7 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 	if (!(has_nest && c.generator == GENERATOR_WORKGROUP_LINEAR) && emit_linear(&g, c.generator))
 		return eval_status(&e);
 	if (has_nest)
-		eval_reject(&e, "a loop nest (mc, nc, nr1, ahead, order, b, c, prefetch, tiles): this kernel "
-		                "has none");
+		eval_reject(&e, "attributes of a loop nest: this kernel has none");
 	if (eval_status(&e) != TFMC_OK)
 		return eval_status(&e);
 	struct kernel_job alone;

@@ -366,7 +366,7 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 		kb_end_if(k);
 		return;
 	}
-	if (l->nest.b.source == NEST_STORED) {
+	if (l->nest.b.source == B_FROM_stored) {
 		emit_unpacked(l, &sub);
 		return;
 	}
@@ -378,7 +378,7 @@ static void matmul_emit_block(const struct linear *l, const struct matmul_block 
 	/* A single row tile reads B once: blocking K gains nothing, and one iteration takes all of K. Not with a B
 	 * buffer, which has room for kc k-rows. */
 	struct kb_val few =
-	        kb_cmp(k, KB_LE, rows, kb_index(k, l->nest.b.source == NEST_COPIED ? 0 : l->nest.mr));
+	        kb_cmp(k, KB_LE, rows, kb_index(k, l->nest.b.source == B_FROM_copied ? 0 : l->nest.mr));
 	struct kb_val n = kb_mul_const(k, rows, l->nest.c.width); /* clears the C buffer */
 	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->nest.lanes, 0);
 	kb_store(k, kb_splat(k, kb_f32(k, 0), l->nest.lanes), l->buf.c, at, 0, 0);

@@ -21,7 +21,7 @@
 
 /* ---- copies for many rows ---- */
 
-/* Assigns scratch, in the order of the head comment; small C buffers are on the stack (NEST_STACK). */
+/* Assigns scratch, in the order of the head comment; small C buffers are on the stack (C_IN_stack). */
 void matmul_bind_buffers(struct linear *l)
 {
 	struct kb *k = l->k;
@@ -32,13 +32,14 @@ void matmul_bind_buffers(struct linear *l)
 		to->x = scratch;
 		to->f32_row = kb_ptr_add(k, scratch, kb_index(k, n->x.f32_row), 0);
 	}
-	if (n->c.location == NEST_STACK)
+	if (n->c.location == C_IN_stack)
 		to->c = kb_local(k, "c_buf", KB_F32, n->c.rows * n->c.width);
-	else if (n->c.location == NEST_SCRATCH && n->b.source == NEST_PACKED)
+	else if (n->c.location == C_IN_scratch && n->b.source == B_FROM_packed)
 		to->c = kb_ptr_add(k, scratch, kb_index(k, n->x.bytes), 0);
-	if (n->b.source == NEST_COPIED || (n->b.source == NEST_STORED && gemm_has_partial_panel(&l->gemm)))
+	if (n->b.source == B_FROM_copied ||
+	    (n->b.source == B_FROM_stored && gemm_has_partial_panel(&l->gemm)))
 		to->b = kb_ptr_add(k, scratch, kb_index(k, n->x.bytes), 0);
-	if (n->c.location == NEST_SCRATCH && n->b.source == NEST_COPIED)
+	if (n->c.location == C_IN_scratch && n->b.source == B_FROM_copied)
 		to->c = kb_ptr_add(k, to->b, kb_index(k, n->kc * n->c.width * 4), 0);
 	if (n->repack.to != REPACK_NONE) {
 		struct kb_val at = kb_ptr_add(k, scratch, kb_index(k, n->x.bytes), 0);
@@ -209,7 +210,7 @@ struct matmul_block matmul_fill_b_buffer(const struct linear *l, const struct ma
 	struct kb *k = l->k;
 	struct matmul_block block = *s;
 	struct kb_val mat = {0};
-	if (l->nest.b.source == NEST_PACKED)
+	if (l->nest.b.source == B_FROM_packed)
 		return block;
 	if (l->gemm.columns.mats > 1)
 		mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);

@@ -3,7 +3,8 @@
  * Chooses the loop nest of a linear (nest.h). Outer decisions need the inner ones, so they are taken in the order:
  * register tile, rows of x in scratch, order of the loops, C buffer, B buffer (without which dequantizing lowers the
  * tile), repacking, dot products, M block, row tiles or passes. What the attributes of the group say replaces a
- * preference, never a condition: a nest that does not have it is refused.
+ * preference, never a condition: a nest that does not have it is refused. Bounds are mr and nr, which dequantizing in
+ * registers lowers, and kc, of a K that is blocked.
  */
 #include "backends/kernels/nest.h"
 
@@ -200,7 +201,7 @@ static void choose_c_buffer(const struct gemm *g, struct nest *n, bool is_expert
 	                 n->order == NEST_M_BLOCKS && !is_expert && kc > 0 && kc < g->depth && rows >= n->mr;
 	bool is_blocked = may_block && (s->c == C_IN_automatic ? g->rows_hi > n->mr : s->c == C_IN_scratch);
 	if (n->order == NEST_AMX) {
-		n->c.location = NEST_SCRATCH;
+		n->c.location = C_IN_scratch;
 		n->c.rows = rows / AMX_TILE_ROWS * AMX_TILE_ROWS;
 		n->kc = amx_kc(g);
 		if (n->c.rows == 0)
@@ -210,9 +211,9 @@ static void choose_c_buffer(const struct gemm *g, struct nest *n, bool is_expert
 		return;
 	}
 	n->kc = is_blocked ? kc : 0;
-	n->c.location = is_blocked                                ? NEST_SCRATCH
-	                : g->needs_c_buffer || s->c == C_IN_stack ? NEST_STACK
-	                                                          : NEST_REGISTERS;
+	n->c.location = is_blocked                                ? C_IN_scratch
+	                : g->needs_c_buffer || s->c == C_IN_stack ? C_IN_stack
+	                                                          : C_IN_registers;
 	n->c.rows = is_blocked ? rows : n->order == NEST_SKINNY ? g->rows_hi : max_mr(g, n);
 }
 
@@ -262,7 +263,7 @@ static bool prefers_copy(const struct gemm *g, const struct nest *n)
 /* Weights are quantized, the product is of f32, and no B buffer holds them dequantized. */
 static bool dequantizes_inline(const struct gemm *g, const struct nest *n)
 {
-	return g->panel.kind == PANEL_QUANTS && !g->lowp.is_on && n->b.source == NEST_PACKED;
+	return g->panel.kind == PANEL_QUANTS && !g->lowp.is_on && n->b.source == B_FROM_packed;
 }
 
 /* Reads the panels of a value where they are stored: packing would cost more than the only row tile that reads them. A
@@ -274,7 +275,7 @@ static bool choose_stored(const struct gemm *g, struct nest *n)
 	if (!g->value.is_on || g->attrs->b == B_FROM_copied ||
 	    !value_is_read_unpacked(&b, n->mr, g->attrs->scratch - n->x.bytes))
 		return false;
-	n->b.source = NEST_STORED;
+	n->b.source = B_FROM_stored;
 	n->b.copy = n->b.stored = panel_of(FORMAT_PLAIN, g->depth);
 	n->b.stored.bytes = MATMUL_PANEL * ir_dtype_bytes(g->value.dtype);
 	return true;
@@ -302,13 +303,13 @@ static bool choose_b_buffer(const struct gemm *g, struct nest *n)
 		n->nr = tile.nr;
 		return true;
 	}
-	n->b.source = NEST_COPIED;
+	n->b.source = B_FROM_copied;
 	n->b.copy = panel_of(FORMAT_PLAIN, kc);
 	if (kc == g->depth)
 		return true;
 	n->kc = kc;
 	n->c.rows = scratch_k_rows(g, n) - kc;
-	n->c.location = NEST_SCRATCH;
+	n->c.location = C_IN_scratch;
 	return true;
 }
 
@@ -350,7 +351,7 @@ static void choose_repack(const struct gemm *g, struct nest *n, bool is_expert)
 {
 	bool per_block = uses_amx_per_block(g);
 	int64_t block = choose_m_block(g, n, is_expert || per_block || n->order == NEST_AMX);
-	bool repacks_n_block = n->c.location != NEST_REGISTERS || per_block;
+	bool repacks_n_block = n->c.location != C_IN_registers || per_block;
 	struct tile_unpacked_bytes unpacked;
 	if (n->order == NEST_SKINNY || !g->lowp.is_on || g->rows_hi < UNPACK_MIN_ROWS ||
 	    block < UNPACK_MIN_ROWS || g->attrs->b == B_FROM_packed ||
@@ -772,21 +773,6 @@ static void choose_passes(const struct gemm *g, struct nest *n)
 
 #define AHEAD_MAX (1 << 20) /* bytes */
 
-/* Where B comes from, and C is, as the attributes b and c name it. */
-static enum ir_keyword_b_from b_of(const struct nest *n)
-{
-	static const enum ir_keyword_b_from of[] = {
-	        [NEST_PACKED] = B_FROM_packed, [NEST_COPIED] = B_FROM_copied, [NEST_STORED] = B_FROM_stored};
-	return n->repack.to != REPACK_NONE ? B_FROM_repacked : of[n->b.source];
-}
-
-static enum ir_keyword_c_in c_of(const struct nest *n)
-{
-	static const enum ir_keyword_c_in of[] = {
-	        [NEST_REGISTERS] = C_IN_registers, [NEST_STACK] = C_IN_stack, [NEST_SCRATCH] = C_IN_scratch};
-	return of[n->c.location];
-}
-
 /* Refuses what the chosen order does not have. */
 static void check_order(const struct gemm *g, struct nest *n)
 {
@@ -838,17 +824,17 @@ static void check_attributes(const struct gemm *g, struct nest *n)
 	        [C_IN_scratch] = "K is blocked in M blocks of f32 (quantized weights and values: copied), no "
 	                         "experts, by "
 	                         "kc less than K, if scratch holds C for mr rows"};
-	const struct attrs_group *s = g->attrs;
+	const struct attrs_group *s = g->attrs, of = nest_attrs(g, n);
 	check_order(g, n);
-	if (s->b != B_FROM_automatic && s->b != (int)b_of(n))
+	if (s->b != B_FROM_automatic && s->b != of.b)
 		reject(n, "b=%s: %s; K=%" PRId64 " mr=%d scratch=%" PRId64, ir_keyword(KEYWORDS_B_FROM, s->b),
 		       b_condition[s->b], g->depth, n->mr, s->scratch);
-	if (s->c != C_IN_automatic && s->c != (int)c_of(n))
+	if (s->c != C_IN_automatic && s->c != of.c)
 		reject(n, "c=%s: %s; K=%" PRId64 " kc=%" PRId64 " mr=%d scratch=%" PRId64,
 		       ir_keyword(KEYWORDS_C_IN, s->c), c_condition[s->c], g->depth, s->kc, n->mr,
 		       s->scratch);
 	bool is_c_given = s->c == C_IN_stack || (s->nc > 0 && !g->columns.is_nc_fixed);
-	if (n->c.location == NEST_STACK && is_c_given && n->c.rows * n->c.width * 4 > C_BUFFER_MAX)
+	if (n->c.location == C_IN_stack && is_c_given && n->c.rows * n->c.width * 4 > C_BUFFER_MAX)
 		reject(n,
 		       "%s: accumulators of %" PRId64 " rows and %" PRId64
 		       " columns, more than %d bytes on the stack",
@@ -865,7 +851,7 @@ static void check_attributes(const struct gemm *g, struct nest *n)
 /* The nest of g with this order of the loops. */
 static bool choose_nest(struct gemm *g, int64_t expert_rows, enum ir_keyword_order order, struct nest *n)
 {
-	*n = (struct nest){.order = NEST_M_BLOCKS, .m_block = INT32_MAX};
+	*n = (struct nest){.order = NEST_M_BLOCKS, .m_block = INT32_MAX, .b.source = B_FROM_packed};
 	if (!choose_tile(g, n) || !choose_n_block(g, n) || !check_single_row(g, n) || !choose_x_buffer(g, n))
 		return false;
 	n->c.width = (int64_t)g->columns.mats * g->columns.nc * MATMUL_PANEL;
@@ -889,7 +875,7 @@ static bool choose_nest(struct gemm *g, int64_t expert_rows, enum ir_keyword_ord
 	if (expert_rows > 0 && g->rows_hi > n->m_block)
 		g->rows_hi = n->m_block;
 	/* OpenCL has no prefetch that all devices implement; a B buffer is in the cache anyway. */
-	bool may_prefetch = n->b.source == NEST_PACKED && !target_prefers_small_code(g->target);
+	bool may_prefetch = n->b.source == B_FROM_packed && !target_prefers_small_code(g->target);
 	bool requires_prefetch = g->attrs->prefetch == PREFETCH_automatic
 	                                 ? g->rows_hi > n->mr
 	                                 : g->attrs->prefetch == PREFETCH_next;
@@ -922,8 +908,8 @@ struct attrs_group nest_attrs(const struct gemm *g, const struct nest *n)
 	struct attrs_group a = *g->attrs;
 	const struct nest_rows *last = &n->row_tile[n->n_row_tiles - (n->n_row_tiles > 0)];
 	a.nc = (int64_t)g->columns.nc * MATMUL_PANEL;
-	a.b = (int)b_of(n);
-	a.c = (int)c_of(n);
+	a.b = n->repack.to != REPACK_NONE ? B_FROM_repacked : (int)n->b.source;
+	a.c = (int)n->c.location;
 	a.order = n->order == NEST_SKINNY ? ORDER_panels : ORDER_blocks;
 	if (n->order == NEST_SKINNY) {
 		a.nr1 = n->pass[0].rows_max == 1 ? (int64_t)n->pass[0].panels * MATMUL_PANEL : 0;
@@ -963,32 +949,22 @@ static void print_spills(const struct gemm *g, const struct nest *n, struct buf 
 static void print_attributes(const struct gemm *g, const struct nest *n, struct buf *out)
 {
 	const struct attrs_group a = nest_attrs(g, n);
-	buf_str(out, "; {");
-	if (a.mc > 0)
-		buf_printf(out, "mc=%" PRId64 " ", a.mc);
-	buf_printf(out, "nc=%" PRId64, a.nc);
-	if (a.nr1 > 0)
-		buf_printf(out, " nr1=%" PRId64, a.nr1);
-	buf_printf(out, " order=%s b=%s c=%s", ir_keyword(KEYWORDS_ORDER, a.order),
-	           ir_keyword(KEYWORDS_B_FROM, a.b), ir_keyword(KEYWORDS_C_IN, a.c));
-	if (a.prefetch != PREFETCH_automatic)
-		buf_printf(out, " prefetch=%s", ir_keyword(KEYWORDS_PREFETCH, a.prefetch));
-	if (a.tiles != TILES_automatic)
-		buf_printf(out, " tiles=%s", ir_keyword(KEYWORDS_TILES, a.tiles));
+	const char *before = "; {";
+	for (const struct ir_attr_desc *d = NULL; (d = ir_next_nest_attr(&a, d)) != NULL; before = " ") {
+		const void *at = (const char *)&a + d->offset;
+		buf_printf(out, "%s%s=", before, d->name);
+		if (d->kind == ATTR_INT)
+			buf_printf(out, "%" PRId64, *(const int64_t *)at);
+		else
+			buf_str(out, ir_keyword(d->words, *(const int *)at));
+	}
 	buf_char(out, '}');
 }
 
 void nest_print(const struct gemm *g, const struct nest *n, struct buf *out)
 {
-	static const char *const
-	        sources[] = {[NEST_PACKED] = "packed",
-	                     [NEST_COPIED] = "copied to f32",
-	                     [NEST_STORED] = "read where it is stored"},
-	        *const locations[] = {[NEST_REGISTERS] = "registers",
-	                              [NEST_STACK] = "a buffer on the stack",
-	                              [NEST_SCRATCH] = "scratch"},
-	        *const repacks[] = {
-	                [REPACK_I16] = "i16", [REPACK_BYTES] = "bytes", [REPACK_AMX] = "bytes for AMX"};
+	static const char *const repacks[] = {
+	        [REPACK_I16] = "i16", [REPACK_BYTES] = "bytes", [REPACK_AMX] = "bytes for AMX"};
 	if (n->order == NEST_SKINNY) {
 		buf_str(out, "panels outside of rows");
 		for (int i = 0; i < n->n_passes; i++) {
@@ -1008,12 +984,12 @@ void nest_print(const struct gemm *g, const struct nest *n, struct buf *out)
 	}
 	buf_printf(out, "; vectors of %d", n->lanes);
 	print_dot(g, n, out);
-	buf_printf(out, "; B %s", sources[n->b.source]);
+	buf_printf(out, "; B %s", ir_keyword(KEYWORDS_B_FROM, (int)n->b.source));
 	if (n->repack.to != REPACK_NONE)
 		buf_printf(out, ", %d panels at once repacked as %s", n->repack.group, repacks[n->repack.to]);
 	if (g->makes_x)
 		buf_printf(out, "; x in scratch, %" PRId64 " rows", n->x.rows);
-	buf_printf(out, "; C in %s", locations[n->c.location]);
+	buf_printf(out, "; C in %s", ir_keyword(KEYWORDS_C_IN, (int)n->c.location));
 	buf_str(out, n->lists_rows ? "; real rows are listed" : "");
 	print_spills(g, n, out);
 	print_attributes(g, n, out);

@@ -81,11 +81,6 @@ static inline bool gemm_has_partial_panel(const struct gemm *g)
 /* The order of the loops: M blocks outside of N blocks; panels outside of rows, since reading B bounds the time; M
  * blocks whose accumulators AMX adds up in the C buffer, K block by K block. */
 enum nest_order { NEST_M_BLOCKS, NEST_SKINNY, NEST_AMX };
-/* B: packed panels, converted in registers; an f32 copy of the N block (B buffer); a value where it is stored, of which
- * the partial panel is copied. */
-enum nest_source { NEST_PACKED, NEST_COPIED, NEST_STORED };
-/* Where f32 accumulators are stored until the epilogue: in the registers of the tile, on the stack, or in scratch. */
-enum nest_location { NEST_REGISTERS, NEST_STACK, NEST_SCRATCH };
 /*
  * Operands of integer multiplies that are repacked in scratch for many rows (tile_unpacked_bytes): x and B as i16 for
  * pmaddwd, where each word of four bytes becomes the pairs (0, 2) and (1, 3); B as bytes, as panels of 8 bits have
@@ -108,9 +103,9 @@ struct nest_pass {
 	int64_t rows_max;
 	int mr, high, low, panels;
 	bool is_one;
-	/* One pass prefetches the k-row at a distance of `ahead` bytes; 0: the hardware keeps up. Of several each
-	 * prefetches its share of the next panels; where a call has one, at that distance, unless the next panels
-	 * fit into L2. */
+	/* One pass prefetches the k-row at a distance of `ahead` bytes; 0: none does, since the hardware keeps up, or
+	 * the group says prefetch=none. Of several each prefetches its share of the next panels; where a call has one,
+	 * at that distance, unless the next panels fit into L2. */
 	int64_t ahead;
 	bool next_fits;
 };
@@ -133,12 +128,15 @@ struct nest {
 		int64_t f32_row, bytes; /* where an f32 row is before it is quantized; the end of all */
 	} x;
 	struct {
-		enum nest_source source;
+		/* packed panels, converted in registers; copied: an f32 copy of the N block (B buffer); stored: a
+		 * value where it is, of which the partial panel is copied */
+		enum ir_keyword_b_from source;
 		struct panel copy, stored; /* layouts: of a panel of the copy; of one where it is stored */
 	} b;
-	/* f32 accumulators [rows][width] before bias and epilogue. */
+	/* f32 accumulators [rows][width] before bias and epilogue: in the registers of the tile, on the stack, or in
+	 * scratch. */
 	struct {
-		enum nest_location location;
+		enum ir_keyword_c_in location;
 		int64_t rows;  /* of a register tile; of an M block if K is blocked or AMX multiplies */
 		int64_t width; /* columns of an N block, of both projections if there are two */
 	} c;
@@ -155,7 +153,7 @@ struct nest {
 		int square_rows;    /* of a register tile that uses it, at least; 0: none */
 		bool is_emulated;   /* `word` is several instructions */
 		/* A byte is quant + zero. Unsigned bytes that are not looked up become signed ones (128 less) in
-		 * registers, where the target has only s8 x s8. */
+		 * registers, where the target has only s8 x s8, or x is multiplied by magnitude. */
 		int zero;
 		bool flips_sign;
 		/* The unsigned operand of pmaddubsw is |x|, the signed one takes the sign of x: w (x < 0: -w - 1). What

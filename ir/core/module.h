@@ -250,12 +250,12 @@ static inline const struct ir_op *ir_group_root(const struct ir_op *group)
 	const struct attrs_group *a = group->attrs;
 	return a->root >= 0 && (size_t)a->root < group->region->n_ops ? group->region->ops[a->root] : NULL;
 }
-/* True if the text decides on the loop nest of a linear, by an attribute that no pass sets. */
+/* The attribute of a after `after` (NULL: the first) by which the text decides on the loop nest of a linear: `mc` and
+ * those that follow it, which no pass sets, where they differ from their defaults. NULL: none is left. */
+const struct ir_attr_desc *ir_next_nest_attr(const struct attrs_group *a, const struct ir_attr_desc *after);
 static inline bool ir_group_has_nest(const struct attrs_group *a)
 {
-	return a->mc != 0 || a->nc != 0 || a->nr1 != 0 || a->ahead != 0 || a->order != ORDER_automatic ||
-	       a->b != B_FROM_automatic || a->c != C_IN_automatic || a->prefetch != PREFETCH_automatic ||
-	       a->tiles != TILES_automatic;
+	return ir_next_nest_attr(a, NULL) != NULL;
 }
 static inline bool ir_is_tensor(const struct ir_func *f, struct ir_value v)
 {

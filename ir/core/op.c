@@ -193,6 +193,18 @@ void *build_copy_attrs(struct ir_module *m, enum ir_opcode code, const void *att
 	return copy;
 }
 
+const struct ir_attr_desc *ir_next_nest_attr(const struct attrs_group *a, const struct ir_attr_desc *after)
+{
+	for (const struct ir_attr_desc *d = after ? after + 1 : ir_op_desc(OP_group)->attrs; d->name; d++) {
+		const void *at = attr_at(a, d);
+		if (d->offset >= offsetof(struct attrs_group, mc) &&
+		    ((d->kind == ATTR_INT && *(const int64_t *)at != d->int_default) ||
+		     (d->kind == ATTR_KEYWORD && *(const int *)at != d->int_default)))
+			return d;
+	}
+	return NULL;
+}
+
 static bool lists_equal(const void *a, size_t n_a, const void *b, size_t n_b, size_t size)
 {
 	return n_a == n_b && (n_a == 0 || memcmp(a, b, n_a * size) == 0);

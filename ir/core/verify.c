@@ -684,11 +684,10 @@ static void verify_schedule(struct verifier *v, const struct ir_op *op, const st
 	if (a->split > SPLIT_MAX)
 		verify_fail(v, op->loc, "split=%lld of a group: it may be up to %d", (long long)a->split,
 		            SPLIT_MAX);
-	if (a->kind != GROUP_linear && ir_group_has_nest(a))
-		verify_fail(v, op->loc,
-		            "a loop nest (mc, nc, nr1, ahead, order, b, c, prefetch, tiles) in a group %s: "
-		            "only a group linear has one",
-		            ir_keyword(KEYWORDS_GROUP, a->kind));
+	const struct ir_attr_desc *of_nest = ir_next_nest_attr(a, NULL);
+	if (a->kind != GROUP_linear && of_nest != NULL)
+		verify_fail(v, op->loc, "%s of a group %s: only a group linear has a loop nest",
+		            of_nest->name, ir_keyword(KEYWORDS_GROUP, a->kind));
 }
 
 static bool is_softmax(enum ir_opcode code)

@@ -139,11 +139,11 @@ static void check_passes(const struct gemm *g, const struct nest *n)
 static int64_t scratch_bytes(const struct gemm *g, const struct nest *n)
 {
 	int64_t bytes = n->x.bytes, panels = (int64_t)g->columns.mats * g->columns.nc;
-	if (n->c.location == NEST_SCRATCH)
+	if (n->c.location == C_IN_scratch)
 		bytes += 4 * n->c.rows * n->c.width;
-	if (n->b.source == NEST_COPIED)
+	if (n->b.source == B_FROM_copied)
 		bytes += panels * n->b.copy.bytes;
-	if (n->b.source == NEST_STORED && gemm_has_partial_panel(g))
+	if (n->b.source == B_FROM_stored && gemm_has_partial_panel(g))
 		bytes += n->b.copy.bytes;
 	if (n->repack.to != REPACK_NONE)
 		bytes += n->repack.row_bytes + g->columns.mats * n->repack.group * n->repack.panel.bytes;
@@ -154,7 +154,7 @@ static int64_t scratch_bytes(const struct gemm *g, const struct nest *n)
 static void check_k_loop(const struct gemm *g, const struct nest *n, int rows, int panels)
 {
 	int vectors = panels * (MATMUL_PANEL / n->lanes);
-	const struct panel *b = n->b.source == NEST_PACKED ? &g->panel : &n->b.copy;
+	const struct panel *b = n->b.source == B_FROM_packed ? &g->panel : &n->b.copy;
 	const struct nest_tile t = nest_tile(g, n, b, false, rows, vectors);
 	ck_assert(t.x_lanes == 1 || t.x_lanes == g->target->k_lanes);
 	if (g->lowp.is_on) {
