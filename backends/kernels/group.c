@@ -16,6 +16,8 @@
 #include "ir/target/tile.h"
 #include "runtime/abi.h"
 
+#include <inttypes.h>
+
 #define SHARED_ROW_MIN 32 /* elements of a row, below which items do not share it */
 
 /* ---- choice of the generator ---- */
@@ -364,6 +366,11 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 	if (!g.root) {
 		diag_error(job->cx, job->group->loc.at, DIAG_INTERNAL, "kernel: a group without root");
 		return TFMC_INTERNAL;
+	}
+	if (attrs->lanes > 0 && (attrs->lanes > PANEL_COLUMNS || PANEL_COLUMNS % attrs->lanes != 0)) {
+		diag_error(job->cx, job->group->loc.at, DIAG_SCHEDULE,
+		           "lanes=%" PRId64 ": a vector has 1, 2, 4, 8 or 16 elements (group)", attrs->lanes);
+		return TFMC_INVALID;
 	}
 	struct choice c = choose_generator(job->module, job->func, job->group, g.root, job->target);
 	comment_types(&g);

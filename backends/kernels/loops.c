@@ -15,6 +15,7 @@
 #include "backends/kernels/generator.h"
 #include "backends/kernels/rowwise_nest.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 /* ---- ops that scan rows in order ---- */
@@ -213,7 +214,7 @@ static void scan_topk(struct row_scan *w)
 {
 	struct kb *k = w->k;
 	int64_t n = ((const struct attrs_topk *)w->op->attrs)->k;
-	int lanes = kb_caps(k)->lanes;
+	int lanes = rowwise_lanes(w->g->job->group->attrs, kb_caps(k));
 	struct kb_val main = kb_index(k, n);
 	build_heap(w, n);
 	if (w->scalar == KB_F32 && lanes > 1 && eval_vectorizes(w->e, w->op->operands[0], w->at.rank - 1)) {
@@ -522,18 +523,19 @@ static void count_ops(const struct kernel *g, struct loops_shape *s)
 	}
 }
 
-/* The nest of v, which is stored as `to`. A write to a state is no chain; a scalar is a row of one element. */
+/* The nest of v, which is stored as `to`. A write to a state is no chain. */
 static struct loops_nest nest_of(const struct kernel *g, struct ir_value v, const struct kb_tensor *to,
                                  bool is_write)
 {
 	const struct ir_type *type = eval_type(g->e, v);
 	int last = type->rank - 1;
-	struct loops_shape s = {
-	        .target = g->job->target, .caps = *kb_caps(g->k), .width = 1, .has_functions = is_write};
+	struct loops_shape s = {.target = g->job->target,
+	                        .caps = *kb_caps(g->k),
+	                        .attrs = g->job->group->attrs,
+	                        .has_functions = is_write};
 	struct loops_nest n;
 	if (last >= 0) {
 		const struct kb_size *stride = &to->stride[last];
-		s.width = ir_dim_is_const(type->dims[last], &s.width) ? s.width : -1;
 		s.vectorizes = stride->is_const &&
 		               (stride->c == 1 || (is_write && to->encoding == ENC_PANEL16)) &&
 		               eval_vectorizes(g->e, v, last);
@@ -664,18 +666,18 @@ static void emit_tensor(struct kernel *g, struct eval_output *o)
 		emit_scalar(g, o);
 		return;
 	}
-	const struct loops_nest n = nest_of(g, o->value, &o->to.t, false);
-	struct kb_val piece = kb_index(k, n.piece);
+	int64_t most = loops_piece(g->job->target), n;
+	struct kb_val piece = kb_index(k, most);
 	eval_sizes(g->e, o->value, size);
 	struct kb_val width = size[rank - 1];
-	struct kb_val pieces = kb_bin(k, KB_DIV, kb_add_const(k, width, n.piece - 1), piece);
+	struct kb_val pieces = kb_bin(k, KB_DIV, kb_add_const(k, width, most - 1), piece);
 	struct kb_val rows = eval_dim_product(g->e, size, 0, rank - 1);
 	struct kb_val lo = eval_worker_range(g->e, kb_mul(k, rows, pieces), &hi);
 	struct kb_val t = kb_loop(k, "task", lo, hi, 1, 0);
 	struct kb_val row = kb_bin(k, KB_DIV, t, pieces);
 	struct kb_val begin = kb_mul(k, kb_bin(k, KB_REM, t, pieces), piece);
 	struct kb_val end = kb_min(k, kb_add(k, begin, piece), width);
-	if (n.is_one_piece)
+	if (loops_is_one_piece(g->job->target, kb_const_index(k, width, &n) ? n : -1))
 		end = width;
 	eval_unravel(g->e, row, size, rank - 1, at.index);
 	at.flat = row;
@@ -767,12 +769,22 @@ static void remark_nests(const struct kernel *g)
 	struct buf text = kernel_begin_remark(g->job);
 	for (size_t i = 0; i < g->out.n; i++) {
 		const struct eval_output *o = &g->out.items[i];
+		const struct ir_type *type = eval_type(g->e, o->value);
 		const struct loops_nest n = nest_of(g, o->value, &o->to.t, false);
+		int64_t width = 1;
+		if (type->rank > 0 && !ir_dim_is_const(type->dims[type->rank - 1], &width))
+			width = -1;
 		buf_str(&text, i > 0 ? "; " : "");
-		if (row_of_parts(g, o->value))
+		if (row_of_parts(g, o->value)) {
 			buf_str(&text, "operand by operand");
+			continue;
+		}
+		if (loops_is_one_piece(g->job->target, width))
+			buf_str(&text, "tasks of a row, ");
 		else
-			loops_nest_print(&n, &text);
+			buf_printf(&text, "tasks of %" PRId64 " elements of a row, ",
+			           loops_piece(g->job->target));
+		loops_nest_print(&n, &text);
 	}
 	kernel_remark_nest(g->job, &text);
 }
@@ -782,7 +794,7 @@ void kernel_loops(struct kernel *g)
 	const struct ir_region *r = g->job->group->region;
 	if (kernel_in_order(g))
 		return;
-	if (g->out.n > 0)
+	if (g->job->remarks && g->out.n > 0)
 		remark_nests(g);
 	for (size_t i = 0; i < r->n_ops; i++)
 		if (r->ops[i]->code == OP_state_append || r->ops[i]->code == OP_state_write)

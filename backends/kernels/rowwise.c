@@ -11,7 +11,7 @@
  * an item reads only what it stored itself. Their accumulators are reduced in local memory, in a tree that depends on
  * the number of items only. Rows belong to the group, so that all items reach all barriers.
  *
- * is_producer: a norm in the group of another root, whose rows that root's generator reads from the buffer.
+ * A norm in the group of another root has no outputs: that root's generator reads its rows from the buffer.
  */
 #include "backends/kernels/batch_rows.h"
 #include "backends/kernels/generator.h"
@@ -24,21 +24,12 @@
 
 /* ---- the open row ---- */
 
-/* A pass over a row, with its body. */
-struct loop {
-	struct rowwise *r;
-	const struct rowwise_pass *pass;
-	rowwise_chunk_fn *body;
-	void *user;
-};
-
 /* Emits the body at one chunk, in a scope of the evaluator. */
-static void emit_chunk(const struct loop *w, const struct rowwise_chunk *c)
+static void emit_chunk(struct rowwise *r, const struct rowwise_chunk *c, rowwise_chunk_fn *body, void *user)
 {
-	struct rowwise *r = w->r;
 	size_t mark = eval_mark(&r->e);
 	struct eval_width before = eval_width(&r->e, c->lanes, c->valid);
-	w->body(r, c, w->user);
+	body(r, c, user);
 	eval_width(&r->e, before.lanes, before.valid);
 	eval_release(&r->e, mark);
 }
@@ -64,7 +55,7 @@ static struct kb_val rowwise_items_reduce(struct rowwise *r, enum kb_bin op, str
 	struct kb *k = r->k;
 	kb_store(k, mine, r->partials, r->item, 0, 0);
 	kb_barrier(k);
-	for (int64_t half = r->nest.items / 2; half >= 1; half /= 2)
+	for (int64_t half = r->items / 2; half >= 1; half /= 2)
 		tree_step(r, op, half);
 	struct kb_val all = kb_load(k, KB_F32_T, r->partials, kb_index(k, 0), 0, 0);
 	kb_barrier(k); /* before the next reduction overwrites it */
@@ -81,68 +72,6 @@ static struct kb_val lanes_below(struct rowwise *r, int lanes, struct kb_val n)
 	return kb_cmp(r->k, KB_LT, ids, bound);
 }
 
-/* `count` full vectors from vector `first` after `at` on, unrolled. The slot depends on the vector's number in the
- * row, of which `at` is a multiple of the unrolled vectors. */
-static void emit_vectors(const struct loop *w, struct kb_val at, int64_t first, int64_t count)
-{
-	const struct rowwise_pass *p = w->pass;
-	for (int64_t i = first; i < first + count; i++) {
-		struct rowwise_chunk c = {.at = kb_add_const(w->r->k, at, i * p->lanes),
-		                          .lanes = p->lanes,
-		                          .valid = p->lanes,
-		                          .slot = (int)(i % p->vectors),
-		                          .number = (int)i};
-		emit_chunk(w, &c);
-	}
-}
-
-/* The last n elements, n < lanes, at vector number i: a partial vector, in the slot that a full one would have. */
-static void emit_partial_vector(const struct loop *w, int64_t i, int n)
-{
-	struct kb *k = w->r->k;
-	const struct rowwise_pass *p = w->pass;
-	struct rowwise_chunk c = {.at = kb_index(k, i * p->lanes),
-	                          .lanes = p->lanes,
-	                          .valid = n,
-	                          .slot = (int)(i % p->vectors),
-	                          .number = (int)i,
-	                          .mask = lanes_below(w->r, p->lanes, kb_index(k, n))};
-	emit_chunk(w, &c);
-}
-
-/* A row of constant length n: a loop and the vectors after it, then the remainder as one partial vector. */
-static void loop_constant(const struct loop *w, int64_t n)
-{
-	struct kb *k = w->r->k;
-	const struct rowwise_pass *p = w->pass;
-	const struct rowwise_vectors v = rowwise_divide(p, n);
-	struct kb_val zero = kb_index(k, 0);
-	if (v.looped > 0) {
-		struct kb_val to = kb_index(k, v.looped * p->lanes);
-		struct kb_val at = kb_loop(k, "j", zero, to, (int64_t)p->vectors * p->lanes, KB_NONEMPTY);
-		emit_vectors(w, at, 0, p->vectors);
-		kb_end_loop(k);
-	}
-	emit_vectors(w, zero, v.looped, v.unrolled);
-	if (v.tail > 0)
-		emit_partial_vector(w, v.looped + v.unrolled, v.tail);
-}
-
-/* Elements after the last full vector of a row of unknown length: one masked vector, or one by one, with a scalar
- * accumulator of their own. */
-static void loop_tail(const struct loop *w, struct kb_val from, struct kb_val to)
-{
-	struct kb *k = w->r->k;
-	bool masks = w->pass->masks_tail;
-	int lanes = masks ? w->pass->lanes : 1;
-	struct rowwise_chunk c = {.lanes = lanes, .valid = lanes, .is_tail = !masks};
-	c.at = kb_loop(k, "j", from, to, lanes, 0);
-	if (masks)
-		c.mask = lanes_below(w->r, lanes, kb_sub(k, to, c.at));
-	emit_chunk(w, &c);
-	kb_end_loop(k);
-}
-
 /* to - (to - from) % step */
 static struct kb_val last_full(struct kb *k, struct kb_val from, struct kb_val to, int64_t step)
 {
@@ -153,45 +82,56 @@ static struct kb_val last_full(struct kb *k, struct kb_val from, struct kb_val t
 void rowwise_zero_tail(struct rowwise *r, struct kb_val to)
 {
 	struct kb *k = r->k;
-	const struct rowwise_pass *p = &r->nest.exp;
-	if (!p->masks_tail || p->lanes == 1)
+	int lanes = r->nest.lanes;
+	if (!r->nest.masks_tail || lanes == 1)
 		return;
-	struct kb_val vectors = last_full(k, kb_index(k, 0), to, p->lanes);
-	struct kb_val at = kb_loop(k, "j", vectors, to, p->lanes, 0);
-	kb_store(k, kb_splat(k, kb_f32(k, 0), p->lanes), r->buffer, at, 0, 0);
+	struct kb_val vectors = last_full(k, kb_index(k, 0), to, lanes);
+	struct kb_val at = kb_loop(k, "j", vectors, to, lanes, 0);
+	kb_store(k, kb_splat(k, kb_f32(k, 0), lanes), r->buffer, at, 0, 0);
 	kb_end_loop(k);
 }
 
-/* Items take single elements in turn. A range of constant length from 0 is unrolled as far as it pays; else full
- * iterations of several vectors, single vectors, and the tail. */
-void rowwise_loop(struct rowwise *r, const struct rowwise_pass *p, struct kb_val from, struct kb_val to,
+/* Items take single elements in turn; else the parts of the range. The slot depends on the vector's number in the row,
+ * of which iterations are a multiple of the slots. */
+void rowwise_loop(struct rowwise *r, enum rowwise_pass pass, struct kb_val from, struct kb_val to,
                   rowwise_chunk_fn *body, void *user)
 {
 	struct kb *k = r->k;
-	const struct loop w = {r, p, body, user};
-	int64_t lo, hi, step = (int64_t)p->vectors * p->lanes;
-	if (r->nest.items > 1) {
-		/* This item's elements of [from, to). */
+	int64_t lo, hi = -1;
+	if (r->items > 1) {
 		struct rowwise_chunk c = {.lanes = 1, .valid = 1};
-		c.at = kb_loop(k, "j", kb_add(k, from, r->item), to, r->nest.items, 0);
-		emit_chunk(&w, &c);
+		c.at = kb_loop(k, "j", kb_add(k, from, r->item), to, r->items, 0);
+		emit_chunk(r, &c, body, user);
 		kb_end_loop(k);
 		return;
 	}
-	if (kb_const_index(k, from, &lo) && lo == 0 && kb_const_index(k, to, &hi)) {
-		loop_constant(&w, hi);
-		return;
+	bool is_const = kb_const_index(k, from, &lo) && lo == 0 && kb_const_index(k, to, &hi);
+	const struct rowwise_range range = rowwise_divide(&r->nest, pass, is_const ? hi : -1);
+	for (const struct rowwise_part *p = range.part; p < range.part + ROWWISE_PARTS; p++) {
+		int64_t step = p->vectors * p->lanes;
+		if (step == 0)
+			continue;
+		struct kb_val end = p->is_masked || p->is_tail ? to
+		                    : is_const                 ? kb_add_const(k, from, p->iterations * step)
+		                                               : last_full(k, from, to, step);
+		struct kb_val at = from;
+		if (p->iterations != 1)
+			at = kb_loop(k, "j", from, end, step, is_const ? KB_NONEMPTY : 0);
+		for (int64_t i = 0; i < p->vectors; i++) {
+			struct rowwise_chunk c = {.at = kb_add_const(k, at, i * p->lanes),
+			                          .lanes = p->lanes,
+			                          .valid = p->valid,
+			                          .slot = (int)((p->first + i) % range.vectors),
+			                          .number = (int)(p->first + i),
+			                          .is_tail = p->is_tail};
+			if (p->is_masked)
+				c.mask = lanes_below(r, p->lanes, kb_sub(k, to, at));
+			emit_chunk(r, &c, body, user);
+		}
+		if (p->iterations != 1)
+			kb_end_loop(k);
+		from = end;
 	}
-	struct kb_val blocks = last_full(k, from, to, step);
-	struct kb_val at = kb_loop(k, "j", from, blocks, step, 0);
-	emit_vectors(&w, at, 0, p->vectors);
-	kb_end_loop(k);
-	struct kb_val vectors = last_full(k, blocks, to, p->lanes);
-	at = kb_loop(k, "j", blocks, vectors, p->lanes, 0);
-	emit_vectors(&w, at, 0, 1);
-	kb_end_loop(k);
-	if (p->lanes > 1)
-		loop_tail(&w, vectors, to);
 }
 
 /* ---- elements ---- */
@@ -260,7 +200,7 @@ void rowwise_store_result(struct rowwise *r, const struct rowwise_chunk *c, stru
 {
 	struct eval_point p = point_of(r, c);
 	value = round_to_dtype(r, value);
-	if (r->is_producer) {
+	if (r->outputs.n == 0) {
 		kb_store_part(r->k, value, c->valid, r->buffer, c->at, 0);
 		return;
 	}
@@ -290,7 +230,7 @@ void rowwise_acc_begin(struct rowwise *r, struct rowwise_acc *a, enum kb_bin op)
 {
 	struct kb_val none = kb_f32(r->k, identity(op));
 	a->op = op;
-	int lanes = r->nest.reduce.lanes;
+	int lanes = r->nest.lanes;
 	for (int i = 0; i < ROWWISE_UNROLL; i++)
 		a->slot[i] = kb_var(r->k, "acc", KB_TYPE(KB_F32, lanes), kb_splat(r->k, none, lanes));
 	a->tail = kb_var(r->k, "tail", KB_F32_T, none);
@@ -322,11 +262,11 @@ struct kb_val rowwise_acc_reduce(struct rowwise *r, const struct rowwise_acc *a)
 {
 	struct kb *k = r->k;
 	struct kb_val all = kb_get(k, a->slot[0]);
-	if (r->nest.items > 1)
+	if (r->items > 1)
 		return rowwise_items_reduce(r, a->op, all);
 	for (int i = 1; i < r->nest.accumulators; i++)
 		all = kb_bin(k, a->op, kb_get(k, a->slot[i]), all);
-	if (r->nest.reduce.lanes > 1)
+	if (r->nest.lanes > 1)
 		all = kb_reduce(k, a->op, all);
 	return kb_bin(k, a->op, kb_get(k, a->tail), all);
 }
@@ -351,13 +291,6 @@ struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, s
 	return kb_max(k, n, kb_index(k, 0));
 }
 
-/* ---- the group ---- */
-
-static bool is_masked(const struct rowwise *r)
-{
-	return r->root->code == OP_mask || r->root->code == OP_masked_softmax;
-}
-
 /* Rejects types and shapes that the passes do not support, with a diagnostic: f64, no row axis (a mask needs a query
  * axis, too), results that are not elements of the same rows. */
 static enum tfmc_status check_types(struct rowwise *r)
@@ -367,7 +300,7 @@ static enum tfmc_status check_types(struct rowwise *r)
 	for (size_t i = 0; i < r->root->n_operands; i++)
 		if (r->root->operands[i].id && ir_type_of(f, r->root->operands[i])->dtype == DT_F64)
 			eval_unsupported(&r->e, r->root, "rows of f64");
-	if (y->rank < (is_masked(r) ? 2 : 1))
+	if (y->rank < (rowwise_has_mask(r->root->code) ? 2 : 1))
 		eval_unsupported(&r->e, r->root, "rows of a tensor of this rank");
 	if (r->outputs.n == 0)
 		eval_internal(&r->e, r->root, "the group stores nothing");
@@ -378,7 +311,7 @@ static enum tfmc_status check_types(struct rowwise *r)
 }
 
 /* The rows that the nest is chosen for; a row of constant width gets that as its size. */
-static struct rowwise_shape shape_of(struct rowwise *r, int64_t items)
+static struct rowwise_shape shape_of(struct rowwise *r)
 {
 	int last = r->rank - 1;
 	struct ir_value x = r->root->operands[0];
@@ -388,12 +321,12 @@ static struct rowwise_shape shape_of(struct rowwise *r, int64_t items)
 	                          .root = r->root->code,
 	                          .width = -1,
 	                          .longest = ir_dim_hi(r->job->module->dims, width),
-	                          .items = items,
+	                          .items = r->items,
 	                          .has_one_pass = r->root->code == OP_mask,
 	                          .x_is_stored = eval_tensor(&r->e, x) != NULL,
 	                          .x_vectorizes = eval_vectorizes(&r->e, x, last),
 	                          .results_vectorize = true,
-	                          .is_producer = r->is_producer};
+	                          .is_producer = r->outputs.n == 0};
 	if (ir_dim_is_const(width, &s.width))
 		r->size[last] = kb_index(r->k, s.width);
 	if (r->root->code == OP_masked_softmax) {
@@ -402,7 +335,8 @@ static struct rowwise_shape shape_of(struct rowwise *r, int64_t items)
 	}
 	if (r->root->code == OP_quantize_rows) {
 		const struct attrs_quantize_rows *a = r->root->attrs;
-		s.quant_block = a->to == ROUND_int8 && a->block > 0 ? a->block : 0;
+		bool has_blocks = a->to == ROUND_int8 && a->block > 0 && (s.width < 0 || a->block < s.width);
+		s.quant_block = has_blocks ? a->block : 0;
 		s.has_one_pass = a->to == ROUND_bf16;
 	}
 	for (size_t i = 0; i < r->outputs.n; i++)
@@ -416,12 +350,12 @@ static struct rowwise_shape shape_of(struct rowwise *r, int64_t items)
 	return s;
 }
 
-/* Chooses the nest of rows that `items` work-items share, and binds a buffer that is the same for all rows. That of a
- * norm in the group of another root is not reported. */
-static void choose_nest(struct rowwise *r, int64_t items)
+/* Chooses the nest, and binds a buffer that is the same for all rows. That of a norm in the group of another root is
+ * not reported. */
+static void choose_nest(struct rowwise *r)
 {
 	eval_sizes(&r->e, r->root->results[0], r->size);
-	const struct rowwise_shape s = shape_of(r, items);
+	const struct rowwise_shape s = shape_of(r);
 	rowwise_nest_choose(&s, &r->nest);
 	if (r->root == ir_group_root(r->job->group)) {
 		struct buf text = kernel_begin_remark(r->job);
@@ -429,7 +363,7 @@ static void choose_nest(struct rowwise *r, int64_t items)
 		kernel_remark_nest(r->job, &text);
 	}
 	if (r->nest.buffer == ROWWISE_LOCAL_MEMORY)
-		r->buffer = kb_shared(r->k, "kept", KB_F32, r->nest.local_elements);
+		r->buffer = kb_shared(r->k, "kept", KB_F32, s.longest);
 	else if (r->nest.buffer == ROWWISE_SCRATCH)
 		r->buffer = r->job->scratch;
 }
@@ -478,7 +412,7 @@ static void emit_open_row(struct rowwise *r)
 	if (r->nest.is_staged) {
 		struct kb_val width = rowwise_width(r);
 		rowwise_zero_tail(r, width);
-		rowwise_loop(r, &r->nest.copy, kb_index(k, 0), width, copy_element, NULL);
+		rowwise_loop(r, ROWWISE_COPY, kb_index(k, 0), width, copy_element, NULL);
 	}
 	uint32_t before = kernel_set_loc(k, r->job->cx, r->root->loc); /* of a norm in another group */
 	emit_root(r);
@@ -512,7 +446,7 @@ static void emit_rows(struct rowwise *r)
  * and points are those of that root. */
 static struct rowwise begin_norm(struct eval *e, const struct ir_op *norm)
 {
-	struct rowwise r = {.job = e->job, .k = e->k, .root = norm, .e = *e};
+	struct rowwise r = {.job = e->job, .k = e->k, .root = norm, .items = 1, .e = *e};
 	r.e.cache.items = NULL;
 	r.e.cache.n = r.e.cache.cap = 0;
 	r.rank = ir_type_of(e->job->func, norm->results[0])->rank;
@@ -532,9 +466,9 @@ static void end_norm(const struct rowwise *r, struct eval *e)
 static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_rows *rows)
 {
 	struct kb *k = r->k;
-	choose_nest(r, 1);
+	choose_nest(r);
 	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
-	if (r->is_producer) {
+	if (r->outputs.n == 0) {
 		struct kb_val row = kb_sub(k, at, rows->first);
 		r->buffer = kb_ptr_add(k, rows->to, kb_mul_const(k, row, rows->step * 4), 0);
 	}
@@ -548,7 +482,6 @@ static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_ro
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
 {
 	struct rowwise r = begin_norm(e, rows->norm);
-	r.is_producer = true;
 	emit_norm(&r, e, rows);
 }
 
@@ -557,9 +490,8 @@ void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eva
                       struct kb_val to)
 {
 	struct rowwise r = begin_norm(e, norm);
-	r.is_producer = true;
 	r.buffer = to;
-	choose_nest(&r, 1);
+	choose_nest(&r);
 	r.row = *row;
 	emit_open_row(&r);
 	end_norm(&r, e);
@@ -601,12 +533,13 @@ enum tfmc_status rowwise_emit(const struct kernel_job *job)
 	TFMC_TRY(eval_outputs(&r.e, &r.outputs));
 	r.rank = ir_type_of(job->func, r.root->results[0])->rank;
 	TFMC_TRY(check_types(&r));
-	if (job->items > 1) {
+	r.items = job->items > 1 ? job->items : 1;
+	if (r.items > 1) {
 		/* Declares what work-items share; at function level. */
 		r.item = kb_item_id(r.k);
-		r.partials = kb_shared(r.k, "partials", KB_F32, job->items);
+		r.partials = kb_shared(r.k, "partials", KB_F32, r.items);
 	}
-	choose_nest(&r, job->items > 1 ? job->items : 1);
+	choose_nest(&r);
 	emit_rows(&r);
 	return eval_status(&r.e);
 }

@@ -21,12 +21,13 @@ struct rowwise {
 	const struct kernel_job *job;
 	struct kb *k;
 	const struct ir_op *root;
-	struct eval_outputs outputs;
+	struct eval_outputs
+	        outputs; /* none: results go to the buffer, where another generator's root reads them */
 	int rank;
 	struct kb_val size[IR_RANK_MAX];
 	struct rowwise_nest nest;
-	bool is_producer; /* results go to the buffer, where another generator's root reads them */
 
+	int64_t items;          /* work-items that share a row; 1: a row is one worker's */
 	struct kb_val item;     /* local id */
 	struct kb_val partials; /* local f32 [items] */
 
@@ -49,7 +50,7 @@ struct rowwise_chunk {
 typedef void rowwise_chunk_fn(struct rowwise *r, const struct rowwise_chunk *c, void *user);
 
 /* Emits the body of a pass for elements [from, to) of the open row, from <= to. */
-void rowwise_loop(struct rowwise *r, const struct rowwise_pass *pass, struct kb_val from, struct kb_val to,
+void rowwise_loop(struct rowwise *r, enum rowwise_pass pass, struct kb_val from, struct kb_val to,
                   rowwise_chunk_fn *body, void *user);
 /* Zeros the last vector of [0, to) before elements are stored there one by one: a masked tail reads all of it. */
 void rowwise_zero_tail(struct rowwise *r, struct kb_val to);

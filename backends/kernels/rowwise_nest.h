@@ -24,7 +24,7 @@ struct rowwise_shape {
 	const struct attrs_group *attrs; /* lanes and scratch: attributes of the group */
 	enum ir_opcode root;
 	int64_t width, longest; /* elements of a row, -1: known in the call only; their bound */
-	int64_t quant_block;    /* of quantize_rows to int8; 0: the row */
+	int64_t quant_block;    /* of quantize_rows to int8, less than a row; 0: the row is one */
 	int64_t items;          /* work-items that share a row, a power of two; 1: a row is one worker's */
 	bool has_one_pass;      /* a mask, and rounding to bf16: x is read once */
 	bool x_is_stored;       /* x is in memory; else the prologue computes it */
@@ -44,38 +44,60 @@ enum rowwise_buffer {
 };
 
 /* A pass over elements of a row. */
-struct rowwise_pass {
-	int lanes;          /* of a vector */
-	int vectors;        /* of an iteration, each with its accumulator */
-	int64_t looped_min; /* full vectors of a constant range from which on they are looped over, else unrolled */
-	bool masks_tail; /* the last vector of other ranges is masked; else its elements follow one by one */
-};
-
-/* The vectors of a constant range. */
-struct rowwise_vectors {
-	int64_t looped, unrolled; /* full ones: in iterations of the pass; after them */
-	int tail;                 /* elements of a partial one at the end; 0: none */
+enum rowwise_pass {
+	ROWWISE_COPY,   /* of x to the buffer, element by element */
+	ROWWISE_REDUCE, /* sums or the maximum */
+	ROWWISE_EXP,    /* exponentials and their sum */
+	ROWWISE_STORE   /* results */
 };
 
 struct rowwise_nest {
-	int64_t items;
 	enum rowwise_buffer buffer; /* of elements between passes */
-	int64_t local_elements;     /* of the buffer in local memory */
-	bool is_staged;      /* x does not vectorize: it is copied to the buffer, element by element, first */
-	bool keeps_x;        /* the first pass stores x there; else all passes read or compute it again */
-	bool keeps_exp;      /* exponentials of a softmax replace x there; else they are computed again */
-	int accumulators;    /* that passes over a row use */
-	int64_t quant_block; /* elements of a block; 0: the row is one */
-	bool has_partial_block; /* the last one may be shorter */
-	/* In order: the copy; sums or the maximum; exponentials and their sum; results. */
-	struct rowwise_pass copy, reduce, exp, store;
+	bool is_staged;  /* x does not vectorize: it is copied to the buffer, element by element, first */
+	bool keeps_x;    /* the first pass stores x there; else all passes read or compute it again */
+	bool keeps_exp;  /* exponentials of a softmax replace x there; else they are computed again */
+	bool masks_tail; /* the last vector of exponentials of a range of unknown length is masked */
+	int lanes, store_lanes; /* of a vector; of one of results */
+	int exp_vectors;        /* of exponentials of an iteration; of other passes ROWWISE_UNROLL */
+	int accumulators;       /* that passes over a row use */
+};
+
+/* A part of a range of elements, after the part before it. */
+struct rowwise_part {
+	int lanes, valid;   /* of a vector; those of them that exist */
+	int64_t vectors;    /* of an iteration, in accumulators 0, 1, ..; 0: the range has no such part */
+	int64_t iterations; /* 1: no loop; 0: known in the call only, as many as are full */
+	int64_t first;      /* vectors before it that are not looped over, which are in accumulators, too */
+	bool is_masked;     /* lanes after the end of the range are masked */
+	bool is_tail;       /* single elements, with an accumulator of their own */
+};
+
+#define ROWWISE_PARTS 3
+struct rowwise_range {
+	int vectors; /* accumulators that vectors take in turn */
+	struct rowwise_part part[ROWWISE_PARTS];
 };
 
 void rowwise_nest_choose(const struct rowwise_shape *s, struct rowwise_nest *n);
 /* Appends the nest in words, of one line. */
 void rowwise_nest_print(const struct rowwise_shape *s, const struct rowwise_nest *n, struct buf *out);
-/* Divides a constant range of n elements. */
-struct rowwise_vectors rowwise_divide(const struct rowwise_pass *p, int64_t n);
+/* Divides a range of `length` elements, from the beginning of the row; -1: of a length known in the call only. */
+struct rowwise_range rowwise_divide(const struct rowwise_nest *n, enum rowwise_pass pass, int64_t length);
+
+static inline bool rowwise_has_mask(enum ir_opcode root)
+{
+	return root == OP_mask || root == OP_masked_softmax;
+}
+/* True for roots whose exponentials are read by a later pass; log_softmax reads the scores again. */
+static inline bool rowwise_reads_exponentials(enum ir_opcode root)
+{
+	return root == OP_softmax || root == OP_masked_softmax;
+}
+/* Lanes of a vector of the group: its attribute, or those of the target. */
+static inline int rowwise_lanes(const struct attrs_group *a, const struct kb_caps *c)
+{
+	return a->lanes > 0 ? (int)a->lanes : c->lanes;
+}
 
 /* ---- element by element ---- */
 
@@ -85,8 +107,8 @@ struct rowwise_vectors rowwise_divide(const struct rowwise_pass *p, int64_t n);
 struct loops_shape {
 	const struct target *target;
 	struct kb_caps caps;
-	int64_t width;   /* elements of a row; -1: known in the call only */
-	bool vectorizes; /* along a row, as what it is computed from */
+	const struct attrs_group *attrs; /* lanes */
+	bool vectorizes;                 /* along a row, as what it is computed from */
 	/* A chain is elementwise ops of one instruction each: their number, of dependent ones on the longest path;
 	 * vectors that are loaded; values that several of them read. */
 	bool has_functions; /* no chain */
@@ -94,16 +116,16 @@ struct loops_shape {
 };
 
 struct loops_nest {
-	int64_t piece;     /* elements of a row that are a task, at most */
-	bool is_one_piece; /* a row is a task, and its loop has a constant count */
-	int lanes;         /* of a vector */
-	int vectors;       /* 1, 2 or 4: vectors that an iteration computes at once, op by op */
+	int lanes;   /* of a vector */
+	int vectors; /* 1, 2 or 4: vectors that an iteration computes at once, op by op */
 };
 
-/* Few on GPUs, where thousands of work-items need a task each. */
+/* Elements of a row that are a task, at most: few on GPUs, where thousands of work-items need a task each. */
 int64_t loops_piece(const struct target *t);
+/* A row is a task, and its loop has a constant count. width -1: known in the call only. */
 bool loops_is_one_piece(const struct target *t, int64_t width);
 void loops_nest_choose(const struct loops_shape *s, struct loops_nest *n);
+/* Appends the nest in words. */
 void loops_nest_print(const struct loops_nest *n, struct buf *out);
 
 #endif

@@ -23,8 +23,8 @@
 #include <math.h>
 
 /* A pass over elements [0, to) of the row. */
-static void loop_prefix(struct rowwise *r, const struct rowwise_pass *pass, struct kb_val to,
-                        rowwise_chunk_fn *body, void *user)
+static void loop_prefix(struct rowwise *r, enum rowwise_pass pass, struct kb_val to, rowwise_chunk_fn *body,
+                        void *user)
 {
 	rowwise_loop(r, pass, kb_index(r->k, 0), to, body, user);
 }
@@ -129,12 +129,12 @@ void rowwise_layer_norm(struct rowwise *r)
 	const struct attrs_layer_norm *a = r->root->attrs;
 	struct norm n = {.gamma = rowwise_operand(r, GAMMA), .beta = rowwise_operand(r, BETA)};
 	rowwise_acc_begin(r, &n.sum, KB_ADD);
-	loop_prefix(r, &r->nest.reduce, rowwise_width(r), add_element, &n);
+	loop_prefix(r, ROWWISE_REDUCE, rowwise_width(r), add_element, &n);
 	n.mean = divide_by_width(r, rowwise_acc_reduce(r, &n.sum));
 	rowwise_acc_begin(r, &n.square_sum, KB_ADD);
-	loop_prefix(r, &r->nest.reduce, rowwise_width(r), add_centered_square, &n);
+	loop_prefix(r, ROWWISE_REDUCE, rowwise_width(r), add_centered_square, &n);
 	n.inverse = inverse_std(r, &n, a->eps);
-	loop_prefix(r, &r->nest.store, rowwise_width(r), scale_and_store, &n);
+	loop_prefix(r, ROWWISE_STORE, rowwise_width(r), scale_and_store, &n);
 }
 
 /* Two passes, squares and the result: a norm without mean and beta. */
@@ -143,9 +143,9 @@ void rowwise_rms_norm(struct rowwise *r)
 	const struct attrs_rms_norm *a = r->root->attrs;
 	struct norm n = {.gamma = rowwise_operand(r, GAMMA)};
 	rowwise_acc_begin(r, &n.square_sum, KB_ADD);
-	loop_prefix(r, &r->nest.reduce, rowwise_width(r), add_square, &n);
+	loop_prefix(r, ROWWISE_REDUCE, rowwise_width(r), add_square, &n);
 	n.inverse = inverse_std(r, &n, a->eps);
-	loop_prefix(r, &r->nest.store, rowwise_width(r), scale_and_store, &n);
+	loop_prefix(r, ROWWISE_STORE, rowwise_width(r), scale_and_store, &n);
 }
 
 /* ---- tiles of work-groups ---- */
@@ -281,7 +281,6 @@ struct softmax {
 	struct kb_val shift;  /* f32: the maximum score */
 	struct kb_val factor; /* f32: 1 / sum, or log(sum) */
 	double scale, softcap;
-	bool is_log;         /* of log_softmax */
 	struct kb_val first; /* i32: first visible element; none: 0 */
 	float hidden;        /* result of elements that are not visible */
 };
@@ -380,7 +379,7 @@ static void store_x(struct rowwise *r, const struct rowwise_chunk *c, void *user
 /* Stores the result of masked elements [from, width). */
 static void loop_hidden(struct rowwise *r, struct kb_val from, struct softmax *s)
 {
-	rowwise_loop(r, &r->nest.store, from, rowwise_width(r), store_hidden, s);
+	rowwise_loop(r, ROWWISE_STORE, from, rowwise_width(r), store_hidden, s);
 }
 
 /* Sum over [0, to) of exp(x - max), and s->shift = max. A row of -inf is shifted by 0 and sums to 0 (log_softmax:
@@ -393,14 +392,14 @@ static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax
 	if (!r->nest.is_staged && !kb_const_index(k, to, &n))
 		rowwise_zero_tail(r, to);
 	rowwise_acc_begin(r, &s->max, KB_MAX);
-	loop_prefix(r, &r->nest.reduce, to, find_max, s);
+	loop_prefix(r, ROWWISE_REDUCE, to, find_max, s);
 	s->shift = rowwise_acc_reduce(r, &s->max);
-	if (!s->is_log) {
+	if (rowwise_reads_exponentials(r->root->code)) {
 		struct kb_val is_empty = kb_cmp(k, KB_EQ, s->shift, kb_f32(k, -HUGE_VALF));
 		s->shift = kb_select(k, is_empty, kb_f32(k, 0), s->shift);
 	}
 	rowwise_acc_begin(r, &s->sum, KB_ADD);
-	loop_prefix(r, &r->nest.exp, to, add_exp, s);
+	loop_prefix(r, ROWWISE_EXP, to, add_exp, s);
 	return rowwise_acc_reduce(r, &s->sum);
 }
 
@@ -411,7 +410,7 @@ static void softmax_prefix(struct rowwise *r, struct kb_val to, struct softmax *
 	struct kb_val sum = exp_sum(r, to, s);
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
 	s->factor = kb_bin(k, KB_DIV, kb_f32(k, 1), kb_select(k, is_zero, kb_f32(k, 1), sum));
-	loop_prefix(r, &r->nest.store, to, store_quotient, s);
+	loop_prefix(r, ROWWISE_STORE, to, store_quotient, s);
 }
 
 /* Only visible elements [0, n) are read, those before the window as -inf; the others become 0. */
@@ -437,10 +436,10 @@ void rowwise_softmax(struct rowwise *r)
 
 void rowwise_log_softmax(struct rowwise *r)
 {
-	struct softmax s = {.scale = 1, .is_log = true};
+	struct softmax s = {.scale = 1};
 	struct kb_val width = rowwise_width(r), sum = exp_sum(r, width, &s);
 	s.factor = math_log(r->k, sum);
-	loop_prefix(r, &r->nest.store, width, store_log, &s);
+	loop_prefix(r, ROWWISE_STORE, width, store_log, &s);
 }
 
 /* x where visible, else -inf, in one pass. */
@@ -451,7 +450,7 @@ void rowwise_mask(struct rowwise *r)
 	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
 	                               a->mask == MASK_causal, a->window};
 	struct kb_val n = rowwise_visible(r, &mask, &s.first);
-	loop_prefix(r, &r->nest.store, n, store_x, &s);
+	loop_prefix(r, ROWWISE_STORE, n, store_x, &s);
 	loop_hidden(r, n, &s);
 }
 
@@ -509,9 +508,9 @@ static void quantize_block(struct rowwise *r, struct kb_val from, struct kb_val 
 {
 	struct quantization n;
 	rowwise_acc_begin(r, &n.most, KB_MAX);
-	rowwise_loop(r, &r->nest.reduce, from, to, update_abs_max, &n);
+	rowwise_loop(r, ROWWISE_REDUCE, from, to, update_abs_max, &n);
 	rowwise_int8_scales(r->k, rowwise_acc_reduce(r, &n.most), &n.inverse, &n.step);
-	rowwise_loop(r, &r->nest.store, from, to, quantize_and_store, &n);
+	rowwise_loop(r, ROWWISE_STORE, from, to, quantize_and_store, &n);
 }
 
 static void round_bf16_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
@@ -527,20 +526,21 @@ void rowwise_quantize_rows(struct rowwise *r)
 	struct kb *k = r->k;
 	const struct attrs_quantize_rows *a = r->root->attrs;
 	struct kb_val zero = kb_index(k, 0), width = rowwise_width(r);
-	int64_t block = r->nest.quant_block;
+	int64_t length;
+	bool is_const = kb_const_index(k, width, &length);
 	if (a->to == ROUND_bf16) {
-		loop_prefix(r, &r->nest.store, width, round_bf16_and_store, NULL);
+		loop_prefix(r, ROWWISE_STORE, width, round_bf16_and_store, NULL);
 		return;
 	}
-	if (block == 0) {
+	if (a->block <= 0 || (is_const && a->block >= length)) {
 		quantize_block(r, zero, width);
 		return;
 	}
-	struct kb_val full = kb_sub(k, width, kb_rem_const(k, width, block));
-	struct kb_val from = kb_loop(k, "block", zero, full, block, 0);
-	quantize_block(r, from, kb_add_const(k, from, block));
+	struct kb_val full = kb_sub(k, width, kb_rem_const(k, width, a->block));
+	struct kb_val from = kb_loop(k, "block", zero, full, a->block, 0);
+	quantize_block(r, from, kb_add_const(k, from, a->block));
 	kb_end_loop(k);
-	if (!r->nest.has_partial_block)
+	if (is_const && length % a->block == 0)
 		return;
 	kb_if(k, kb_cmp(k, KB_LT, full, width));
 	quantize_block(r, full, width);

@@ -43,9 +43,9 @@ static struct rowwise_shape random_rows(struct rng *s, const struct target *t, s
 	x.scales_x = x.root == OP_masked_softmax && rng_next(s) % 2;
 	x.fits_result = rng_next(s) % 2;
 	x.is_producer = ir_is_norm(x.root) && x.items == 1 && rng_next(s) % 2;
-	if (x.root == OP_quantize_rows && !x.has_one_pass && rng_next(s) % 2)
-		x.quant_block = rng_between(s, 1, 64);
-	*a = (struct attrs_group){.lanes = rng_next(s) % 4 ? 0 : rng_between(s, -1, 2 * KB_LANES_MAX),
+	if (x.root == OP_quantize_rows && !x.has_one_pass && x.longest > 1 && rng_next(s) % 2)
+		x.quant_block = rng_between(s, 1, x.longest - 1);
+	*a = (struct attrs_group){.lanes = rng_next(s) % 4 ? 0 : (int64_t)1 << rng_between(s, 0, 4),
 	                          .scratch = rng_next(s) % 3 ? ceil_div(4 * x.longest, 64) * 64
 	                                                     : rng_between(s, 0, 8 * x.longest)};
 	return x;
@@ -55,7 +55,7 @@ static struct rowwise_shape random_rows(struct rng *s, const struct target *t, s
 
 /* The elements of a row that a pass covers. */
 struct covered {
-	unsigned char times[WIDTH * 10 + KB_LANES_MAX];
+	unsigned char times[WIDTH * 10 + ROWWISE_REGISTER_VECTORS * KB_LANES_MAX];
 	int64_t end;      /* after the last element that is read or written, whether it exists or not */
 	int accumulators; /* that are used */
 	int64_t vectors;  /* values, if they stay in registers */
@@ -70,62 +70,57 @@ static void cover(struct covered *c, int64_t at, int n, int64_t valid, int accum
 	c->accumulators = (int)max_i64(c->accumulators, accumulator);
 }
 
-static void cover_vectors(struct covered *c, const struct rowwise_pass *p, int64_t at, int64_t first,
-                          int64_t n)
+/* The loops of rowwise_loop over the parts of a range of n elements, constant or not. */
+static void cover_row(struct covered *c, const struct rowwise_range *r, int64_t n, bool is_const)
 {
-	for (int64_t i = first; i < first + n; i++)
-		cover(c, at + i * p->lanes, p->lanes, p->lanes, 1 + (int)(i % p->vectors));
+	int64_t at = 0;
+	*c = (struct covered){.end = 0};
+	for (const struct rowwise_part *p = r->part; p < r->part + ROWWISE_PARTS; p++) {
+		int64_t step = p->vectors * p->lanes, least = p->is_masked || p->is_tail ? 1 : step;
+		for (int64_t i = 0; step > 0 && (is_const ? i < p->iterations : n - at >= least);
+		     i++, at += step)
+			for (int64_t v = 0, x = at; v < p->vectors; v++, x += p->lanes)
+				cover(c, x, p->valid, p->is_masked && p->valid > n - x ? n - x : p->valid,
+				      p->is_tail ? 0 : 1 + (int)((p->first + v) % r->vectors));
+		c->vectors += is_const && p->iterations > 1 ? step * ROWWISE_REGISTER_VECTORS : p->vectors;
+	}
 }
 
-/* The loops of rowwise_loop for a row of n elements, which is constant or is not. */
-static void cover_row(struct covered *c, const struct rowwise_pass *p, int64_t n, bool is_const)
+/* The condition that the loops of a range of all elements violate, or NULL. */
+static const char *fault_of_range(const struct rowwise_shape *s, const struct rowwise_nest *n,
+                                  enum rowwise_pass pass, const struct rowwise_range *r, bool is_const)
 {
-	int64_t step = (int64_t)p->vectors * p->lanes, at = 0;
-	*c = (struct covered){.end = 0};
-	if (is_const) {
-		const struct rowwise_vectors v = rowwise_divide(p, n);
-		for (; at < v.looped * p->lanes; at += step)
-			cover_vectors(c, p, at, 0, p->vectors);
-		cover_vectors(c, p, 0, v.looped, v.unrolled);
-		at = (v.looped + v.unrolled) * p->lanes;
-		if (v.tail > 0) /* memory is accessed by the elements that exist */
-			cover(c, at, v.tail, v.tail, 1 + (int)((v.looped + v.unrolled) % p->vectors));
-		c->vectors = v.looped > 0 ? INT64_MAX : v.unrolled + (v.tail > 0);
-		return;
-	}
-	for (; at + step <= n; at += step)
-		cover_vectors(c, p, at, 0, p->vectors);
-	for (; at + p->lanes <= n; at += p->lanes)
-		cover_vectors(c, p, at, 0, 1);
-	for (int lanes = p->masks_tail ? p->lanes : 1; at < n; at += lanes)
-		cover(c, at, lanes, lanes < n - at ? lanes : n - at, p->masks_tail ? 1 : 0);
+	static struct covered c;
+	cover_row(&c, r, s->longest, is_const);
+	for (int64_t at = 0; at < s->longest; at++)
+		REQUIRE(c.times[at] == 1);
+	REQUIRE((pass != ROWWISE_REDUCE && pass != ROWWISE_EXP) || c.accumulators <= n->accumulators);
+	REQUIRE(!is_const || n->buffer != ROWWISE_REGISTERS || c.vectors <= ROWWISE_REGISTER_VECTORS);
+	REQUIRE(c.end <= s->longest || (n->buffer == ROWWISE_SCRATCH && 4 * c.end <= s->attrs->scratch));
+	return NULL;
 }
 
 static const char *fault_of_pass(const struct rowwise_shape *s, const struct rowwise_nest *n,
-                                 const struct rowwise_pass *p)
+                                 enum rowwise_pass pass)
 {
-	static struct covered c;
-	bool reduces = p == &n->reduce || p == &n->exp;
-	REQUIRE(p->lanes >= 1 && p->lanes <= KB_LANES_MAX && (p->lanes & (p->lanes - 1)) == 0);
-	REQUIRE(p->vectors >= 1 && p->vectors <= ROWWISE_UNROLL);
-	REQUIRE(p->lanes == n->reduce.lanes || p->lanes == 1);
-	if (s->items > 1) {
-		REQUIRE(p->lanes == 1 && n->accumulators == 1);
-		return NULL;
+	const struct rowwise_range any = rowwise_divide(n, pass, -1),
+	                           row = rowwise_divide(n, pass, s->longest);
+	const char *fault = fault_of_range(s, n, pass, &any, false);
+	return fault || s->width < 0 ? fault : fault_of_range(s, n, pass, &row, true);
+}
+
+#define N_RANGE_FAULTS 4
+
+/* Plants a fault in the range. */
+static void plant_in_range(struct rowwise_range *r, int fault)
+{
+	struct rowwise_part *part = r->part;
+	switch (fault) {
+	case 0: part[0].valid--; break;
+	case 1: part[1].valid--; break;
+	case 2: part[2].vectors = 0; break;
+	case 3: part[2] = part[1]; break;
 	}
-	for (int i = 0; i < 2; i++) {
-		bool is_const = i == 0;
-		if (is_const && s->width < 0)
-			continue;
-		cover_row(&c, p, s->longest, is_const);
-		for (int64_t at = 0; at < s->longest; at++)
-			REQUIRE(c.times[at] == 1);
-		REQUIRE(!reduces || c.accumulators <= n->accumulators);
-		REQUIRE(!is_const || n->buffer != ROWWISE_REGISTERS || c.vectors <= ROWWISE_REGISTER_VECTORS);
-		REQUIRE(c.end <= s->longest ||
-		        (n->buffer == ROWWISE_SCRATCH && 4 * c.end <= s->attrs->scratch));
-	}
-	return NULL;
 }
 
 /* ---- elements between passes ---- */
@@ -142,102 +137,85 @@ static bool has_exponentials(const struct rowwise_shape *s)
 
 static const char *fault_of_buffer(const struct rowwise_shape *s, const struct rowwise_nest *n)
 {
-	int64_t vectors = ceil_div(s->longest, n->reduce.lanes);
+	int64_t vectors = ceil_div(s->longest, n->lanes);
 	bool in_registers = n->buffer == ROWWISE_REGISTERS, in_local = n->buffer == ROWWISE_LOCAL_MEMORY;
 	bool fits_scratch = 4 * s->longest <= s->attrs->scratch;
 	bool has_buffer = n->buffer != ROWWISE_NO_BUFFER;
-	bool holds_any = s->is_producer || fits_scratch || s->fits_result ||
-	                 (s->items > 1 && s->longest <= ROWWISE_SHARED);
+	bool fits_local = s->items > 1 && s->longest <= ROWWISE_SHARED;
+	bool holds_any = s->is_producer || fits_local || fits_scratch || s->fits_result;
 	REQUIRE(n->buffer >= ROWWISE_NO_BUFFER && n->buffer <= ROWWISE_CALLER);
 	REQUIRE(!in_registers || (s->width >= 0 && s->items == 1 && 2 * vectors <= s->caps.registers &&
-	                          n->store.lanes == n->reduce.lanes && n->quant_block == 0 &&
-	                          s->root != OP_mask && s->root != OP_masked_softmax && n->keeps_x));
-	REQUIRE(!in_local || (s->items > 1 && n->local_elements >= s->longest));
-	REQUIRE(in_local || n->local_elements == 0);
-	REQUIRE(s->items == 1 || 4 * (n->local_elements + s->items) <= s->caps.shared_bytes);
-	REQUIRE(n->buffer != ROWWISE_SCRATCH || fits_scratch);
+	                          n->store_lanes == n->lanes && s->quant_block == 0 && s->root != OP_mask &&
+	                          s->root != OP_masked_softmax && n->keeps_x));
+	REQUIRE(!in_local || (fits_local && 4 * (s->longest + s->items) <= s->caps.shared_bytes));
+	REQUIRE(n->buffer != ROWWISE_SCRATCH || (fits_scratch && !fits_local));
 	REQUIRE(n->buffer != ROWWISE_RESULT || (s->fits_result && !fits_scratch));
 	REQUIRE(n->buffer != ROWWISE_CALLER || s->is_producer);
 	REQUIRE(has_buffer || !(n->keeps_x || n->keeps_exp || n->is_staged));
 	REQUIRE(!has_buffer || n->keeps_x || n->keeps_exp || n->is_staged);
 	/* x without lanes: copied, or all passes have one lane */
-	REQUIRE(n->is_staged == (n->reduce.lanes > 1 && !s->x_vectorizes));
+	REQUIRE(n->is_staged == (n->lanes > 1 && !s->x_vectorizes));
 	REQUIRE(!n->is_staged || n->keeps_x);
 	/* computed once if any buffer holds a row; a scaled x is not the x in memory */
 	REQUIRE(!holds_any || n->keeps_x || s->has_one_pass || (s->x_is_stored && !s->scales_x));
 	REQUIRE(n->keeps_exp == (is_softmax(s) && (holds_any || in_registers)));
 	/* a masked tail is a vector of the buffer, which the pass before has stored */
-	REQUIRE(!n->exp.masks_tail || (n->keeps_x && n->keeps_exp));
-	REQUIRE(!n->copy.masks_tail && !n->reduce.masks_tail && !n->store.masks_tail);
+	REQUIRE(!n->masks_tail || (n->keeps_x && n->keeps_exp));
 	return NULL;
 }
 
 /* The condition that a nest violates, or NULL. */
 static const char *fault_of(const struct rowwise_shape *s, const struct rowwise_nest *n)
 {
-	const struct {
-		const struct rowwise_pass *pass;
-		bool is_on;
-	} passes[] = {{&n->copy, n->is_staged},
-	              {&n->reduce, !s->has_one_pass},
-	              {&n->exp, has_exponentials(s)},
-	              {&n->store, true}};
-	int64_t planned = s->attrs->lanes;
-	bool is_planned = planned > 0 && planned <= KB_LANES_MAX && (planned & (planned - 1)) == 0;
-	REQUIRE(n->items == s->items && n->copy.lanes == 1 && n->exp.lanes == n->reduce.lanes);
-	REQUIRE(n->reduce.lanes <= (is_planned ? planned : s->caps.lanes));
-	REQUIRE(s->width < 0 || n->reduce.lanes == 1 || n->reduce.lanes / 2 < s->width);
-	REQUIRE(n->store.lanes == (s->results_vectorize ? n->reduce.lanes : 1));
-	REQUIRE(s->root != OP_log_softmax || s->caps.registers >= 32 || n->exp.vectors <= 2);
-	REQUIRE(n->quant_block == (s->quant_block < s->width || s->width < 0 ? s->quant_block : 0));
-	/* blocks end with the row */
-	for (int64_t width = s->width < 0 ? 0 : s->width; n->quant_block > 0 && width <= s->longest; width++)
-		REQUIRE(n->has_partial_block || (s->width >= 0 && width % n->quant_block == 0));
+	const bool is_on[] = {[ROWWISE_COPY] = n->is_staged,
+	                      [ROWWISE_REDUCE] = !s->has_one_pass,
+	                      [ROWWISE_EXP] = has_exponentials(s),
+	                      [ROWWISE_STORE] = true};
+	REQUIRE(n->lanes >= 1 && n->lanes <= 16 && (n->lanes & (n->lanes - 1)) == 0);
+	REQUIRE(n->lanes <= (s->attrs->lanes > 0 ? s->attrs->lanes : s->caps.lanes));
+	REQUIRE(s->width < 0 || n->lanes == 1 || n->lanes / 2 < s->width);
+	REQUIRE(n->store_lanes == (s->results_vectorize ? n->lanes : 1));
+	REQUIRE(n->exp_vectors >= 1 && n->exp_vectors <= ROWWISE_UNROLL);
+	REQUIRE(s->root != OP_log_softmax || s->caps.registers >= 32 || n->exp_vectors <= 2);
+	REQUIRE(n->accumulators <= ROWWISE_UNROLL);
+	REQUIRE(s->items == 1 || (n->lanes == 1 && n->accumulators == 1));
 	const char *fault = fault_of_buffer(s, n);
-	for (size_t i = 0; !fault && i < TFMC_COUNT(passes); i++)
-		fault = passes[i].is_on ? fault_of_pass(s, n, passes[i].pass) : NULL;
+	for (int i = ROWWISE_COPY; !fault && s->items == 1 && i <= ROWWISE_STORE; i++)
+		fault = is_on[i] ? fault_of_pass(s, n, (enum rowwise_pass)i) : NULL;
 	return fault;
 }
 
 /* ---- planted faults ---- */
 
-#define N_FAULTS 16
+#define N_FAULTS 11
 
 /* Plants a fault in the nest; false: this nest cannot have it. */
 static bool plant(const struct rowwise_shape *s, struct rowwise_nest *n, int fault)
 {
 	bool rereads = s->x_is_stored && !s->scales_x && !n->is_staged;
 	switch (fault) {
-	case 0: n->reduce.lanes *= 2; return true;
-	case 1: n->store.lanes = n->store.lanes == 1 ? 2 : 1; return true;
-	case 2: n->reduce.vectors++; return !s->has_one_pass;
-	case 3: n->exp.vectors *= 2; return has_exponentials(s);
+	case 0: n->lanes *= 2; return true;
+	case 1: n->store_lanes = n->store_lanes == 1 ? 2 : 1; return true;
+	case 2: n->exp_vectors *= 4; return true;
+	case 3: n->accumulators = ROWWISE_UNROLL + 1; return true;
 	case 4:
-		n->reduce.looped_min = 0;
-		return n->buffer == ROWWISE_REGISTERS && !s->has_one_pass &&
-		       s->width / n->reduce.lanes >= n->reduce.vectors;
-	case 5: n->store.masks_tail = true; return true;
-	case 6:
-		n->exp.masks_tail = true;
-		return !(n->keeps_x && n->keeps_exp) || (n->buffer != ROWWISE_SCRATCH && s->width < 0 &&
-		                                         s->longest % n->exp.lanes > 0 && s->items == 1);
-	case 7: n->buffer = (enum rowwise_buffer)(n->buffer + 1); return true;
-	case 8: n->is_staged = !n->is_staged; return true;
-	case 9:
-		n->keeps_x = !n->keeps_x;
-		return n->keeps_x ? n->buffer == ROWWISE_NO_BUFFER : !rereads && !s->has_one_pass;
-	case 10: n->keeps_exp = !n->keeps_exp; return true;
-	case 11:
 		n->accumulators--;
 		return s->items > 1 ||
-		       (!s->has_one_pass && (s->width < 0 ? s->longest >= n->reduce.vectors * n->reduce.lanes
-		                                          : s->width > n->reduce.lanes));
-	case 12: n->quant_block++; return true;
-	case 13:
-		n->has_partial_block = false;
-		return n->quant_block > 0 && (s->width < 0 || s->width % n->quant_block > 0);
-	case 14: n->local_elements--; return s->longest > 0;
-	case 15: n->items *= 2; return true;
+		       (!s->has_one_pass &&
+		        (s->width < 0 ? s->longest >= ROWWISE_UNROLL * n->lanes : s->width > n->lanes));
+	case 5:
+		n->masks_tail = true;
+		return !(n->keeps_x && n->keeps_exp) || (n->buffer != ROWWISE_SCRATCH && s->width < 0 &&
+		                                         s->longest % n->lanes > 0 && s->items == 1);
+	case 6: n->buffer = (enum rowwise_buffer)(n->buffer + 1); return true;
+	case 7: n->is_staged = !n->is_staged; return true;
+	case 8:
+		n->keeps_x = !n->keeps_x;
+		return n->keeps_x ? n->buffer == ROWWISE_NO_BUFFER : !rereads && !s->has_one_pass;
+	case 9: n->keeps_exp = !n->keeps_exp; return true;
+	case 10:
+		n->buffer = ROWWISE_REGISTERS;
+		return s->width > ROWWISE_REGISTER_VECTORS * n->lanes && s->items == 1;
 	}
 	return false;
 }
@@ -246,7 +224,7 @@ START_TEST(covers_and_fits)
 {
 	const struct target *t = target_level_at((size_t)_i);
 	struct rng s = rng_seed((uint64_t)_i);
-	int planted[N_FAULTS] = {0}, buffers[ROWWISE_CALLER + 1] = {0};
+	int planted[N_FAULTS] = {0}, buffers[ROWWISE_CALLER + 1] = {0}, found[2][N_RANGE_FAULTS] = {0};
 	for (int i = 0; i < CASES; i++) {
 		struct attrs_group a;
 		const struct rowwise_shape x = random_rows(&s, t, &a);
@@ -262,7 +240,15 @@ START_TEST(covers_and_fits)
 			ck_assert_msg(fault_of(&x, &bad), "rows %d: planted fault %d is not found", i, f);
 			planted[f]++;
 		}
+		for (int f = 0; i % PLANTED == 0 && x.items == 1 && f < 2 * N_RANGE_FAULTS; f++) {
+			struct rowwise_range r = rowwise_divide(&n, ROWWISE_REDUCE, f % 2 ? x.longest : -1);
+			plant_in_range(&r, f / 2);
+			found[f % 2][f / 2] += fault_of_range(&x, &n, ROWWISE_REDUCE, &r, f % 2) != NULL;
+		}
 	}
+	for (int f = 0; f < 2 * N_RANGE_FAULTS; f++)
+		ck_assert_msg(found[f % 2][f / 2] > CASES / PLANTED / 64, "fault %d of ranges is found in %d",
+		              f, found[f % 2][f / 2]);
 	for (int f = 0; f < N_FAULTS; f++)
 		ck_assert_msg(planted[f] > CASES / PLANTED / 128, "fault %d is planted in %d nests", f,
 		              planted[f]);
@@ -276,8 +262,8 @@ END_TEST
 
 static struct loops_shape random_result(struct rng *s, const struct target *t)
 {
-	struct loops_shape x = {.target = t, .caps = kb_caps_of(t)};
-	x.width = rng_next(s) % 4 ? rng_between(s, 0, rng_next(s) % 2 ? 2100 : 40) : -1;
+	static const struct attrs_group none;
+	struct loops_shape x = {.target = t, .caps = kb_caps_of(t), .attrs = &none};
 	x.vectorizes = rng_next(s) % 4;
 	x.has_functions = rng_next(s) % 4 == 0;
 	x.ops = (int)rng_between(s, 0, 80);
@@ -292,8 +278,6 @@ static const char *fault_of_result(const struct loops_shape *s, const struct loo
 {
 	bool is_chain = !s->has_functions && s->depth >= 8 && 2 * s->depth > s->ops;
 	int live = 2 + s->shared, most = LOOPS_VECTORS_MAX;
-	REQUIRE(n->piece >= 1 && n->piece == loops_piece(s->target));
-	REQUIRE(n->is_one_piece == (s->width >= 0 && s->width <= n->piece));
 	REQUIRE(n->lanes == (s->vectorizes ? s->caps.lanes : 1));
 	REQUIRE(n->vectors == 1 || n->vectors == 2 || n->vectors == most);
 	REQUIRE(n->vectors == 1 || (n->lanes > 1 && is_chain && s->target->arch != ARCH_OPENCL));
@@ -307,17 +291,15 @@ static const char *fault_of_result(const struct loops_shape *s, const struct loo
 	return NULL;
 }
 
-#define N_RESULT_FAULTS 5
+#define N_RESULT_FAULTS 3
 
 /* Plants a fault in the nest. */
 static void plant_in_result(struct loops_nest *n, int fault)
 {
 	switch (fault) {
-	case 0: n->piece--; break;
-	case 1: n->is_one_piece = !n->is_one_piece; break;
-	case 2: n->lanes *= 2; break;
-	case 3: n->vectors *= 2; break;
-	case 4: n->vectors = n->vectors > 1 ? n->vectors / 2 : 3; break;
+	case 0: n->lanes *= 2; break;
+	case 1: n->vectors *= 2; break;
+	case 2: n->vectors = n->vectors > 1 ? n->vectors / 2 : 3; break;
 	}
 }
 
