@@ -42,11 +42,7 @@ struct x_share {
 	struct kb_val row[GPU_COPIES_MAX]; /* offset in x of the row of each vector, in elements */
 };
 
-/* ---- f32 ---- */
-
-/* Each element is one chain of FMAs in increasing k. Items whose row or column does not exist load the last one. */
-
-/* ---- x ---- */
+/* ---- x: items whose row does not exist load the last one ---- */
 
 /* Row of the tile of vector or element m of this item's share: items take consecutive ones, so that neighbours read
  * neighbouring addresses. A row of at least 64 is read by all items at once; of shorter rows, several at once. */
@@ -116,7 +112,7 @@ static void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_v
 		kb_end_if(k);
 }
 
-/* ---- weights ---- */
+/* ---- weights: items whose column does not exist load the last one ---- */
 
 /* Number of panel i of the open tile, clamped to the last panel, so that loads stay inside; with two projections the
  * second half of i is of the second. */

@@ -319,7 +319,7 @@ static bool add_output(struct matmul_ranges *p, struct ir_value v)
 }
 
 /* Traces the result of an op. A write into a state is an output, of heads only: columns without heads are stored in
- * outputs alone (store_columns). False: ranges cannot be computed through the op. */
+ * outputs alone. False: ranges cannot be computed through the op. */
 static bool trace_op(struct matmul_ranges *p, const struct ir_op *op)
 {
 	if (op->code == OP_slice)
