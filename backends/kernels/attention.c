@@ -784,11 +784,7 @@ static enum tfmc_status choose_nest(struct attention *a)
 	TFMC_TRY(find_head_size(a, &a->value.size[ATTENTION_ELEMENT], &a->value_size));
 	const struct attention_shape shape = shape_of(a);
 	if (!attention_nest_choose(&shape, &a->nest)) {
-		diag_error(
-		        a->job->cx, a->job->group->loc.at, DIAG_SCHEDULE,
-		        "br, bc, lanes, split or scratch of this attention exceed what its rows of %" PRId64
-		        " and %" PRId64 " elements and the target permit",
-		        a->size, a->value_size);
+		diag_error(a->job->cx, a->job->group->loc.at, DIAG_SCHEDULE, "%s (group)", a->nest.rejection);
 		return TFMC_INVALID;
 	}
 	if (!shape.shares_rows && !a->job->is_combine) { /* that of work-groups is their tile */
@@ -798,7 +794,7 @@ static enum tfmc_status choose_nest(struct attention *a)
 	}
 #define BUFFER(name, elements) \
 	a->scratch.name = kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), a->nest.at.name * 4);
-#include "backends/kernels/attention_buffers.def"
+#include "ir/target/attention_buffers.def"
 	a->scratch.partial = (struct attention_partial){a->scratch.acc, a->scratch.max, a->scratch.sum};
 	return TFMC_OK;
 }

@@ -143,7 +143,7 @@ static struct score_row open_row(const struct attention *a, const struct attenti
 {
 	struct kb *k = a->k;
 	struct score_row r = {.row = kb_add(k, t->row, i)};
-	r.s = attention_scratch_row(k, a->scratch.scores, i, a->nest.score_stride);
+	r.s = attention_scratch_row(k, a->scratch.scores, i, a->nest.at.score_stride);
 	r.low = attention_row_first(a, b, r.row);
 	r.n = attention_row_end(a, b, r.row);
 	r.end = attention_round_up(k, t->last, a->nest.score_step);
@@ -474,7 +474,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 		for (int i = 0; i < t->p.rows; i++) {
 			struct kb_val sum = reg_tile_acc(&t->p, i, v);
 			kb_store(k, scale.id ? kb_mul(k, sum, scale) : sum, a->scratch.scores, to,
-			         i * a->nest.score_stride + v * a->nest.lanes, a->nest.lanes * 4);
+			         i * a->nest.at.score_stride + v * a->nest.lanes, a->nest.lanes * 4);
 		}
 	}
 }
@@ -676,7 +676,7 @@ static void emit_values(const struct attention *a, const struct attention_block 
 	v.p.vectors = of->value_vectors;
 	v.p.weights = load_values;
 	v.p.user = &v;
-	attention_set_x(&v.p, a->scratch.scores, a->nest.score_stride);
+	attention_set_x(&v.p, a->scratch.scores, a->nest.at.score_stride);
 	int64_t full = (ceil_div(a->value_size, a->nest.lanes) - of->value_remainder) * a->nest.lanes;
 	struct kb_val e0 = kb_loop(k, "e", kb_index(k, 0), kb_index(k, full),
 	                           (int64_t)v.p.vectors * a->nest.lanes, KB_NONEMPTY);

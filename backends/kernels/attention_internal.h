@@ -4,7 +4,7 @@
  * work-groups.
  *
  *   attention.c            binds the group, describes it for its nest; rows and heads among workers
- *   attention_nest.[ch]    the loop nest as a value, with the buffers in scratch (attention_buffers.def)
+ *   attention_nest.[ch]    the loop nest as a value, with the buffers in scratch (ir/target/attention_buffers.def)
  *   attention_pack.c       packs queries, keys and values for the register tiles; both products by AMX tiles
  *   attention_block.c      one KV block for all rows of a task: register tiles of q k^T and of probabilities times v,
  *                          with the online softmax between them; prefetch for few rows
@@ -52,7 +52,7 @@ struct attention_partial {
 /* Addresses of the buffers in the worker's scratch. */
 struct attention_scratch {
 #define BUFFER(name, elements) struct kb_val name;
-#include "backends/kernels/attention_buffers.def"
+#include "ir/target/attention_buffers.def"
 	struct attention_partial partial; /* acc, max and sum */
 	struct kb_val amx_acc;            /* [mr][2 panels] i32 or f32, where matrix tiles store their sums */
 };

@@ -6,6 +6,7 @@
 #include "backends/kernels/attention_nest.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #define PREFETCH_BYTES 4096 /* a page: hardware prefetchers stop at its end */
 
@@ -153,35 +154,19 @@ struct attention_slots attention_group_slots(int64_t queries, int64_t value_size
 	        .rows = queries, .size = queries * panel_round_up(value_size) + 2 * list, .list = list};
 }
 
-/* ---- buffers ---- */
-
-/* Takes elements of scratch: full cache lines, so that vectors stay aligned. */
-static int64_t alloc(struct attention_nest *n, int64_t elements)
-{
-	int64_t at = n->at.end;
-	n->at.end += panel_round_up(elements);
-	return at;
-}
-
-/* Slots and buffers, with the sizes by which the pass that planned the group reserved scratch. False: it is too small.
- */
-static bool choose_buffers(const struct attention_shape *s, int64_t br, struct attention_nest *n)
-{
-	struct target_attention_scratch of;
-	const struct target_attention_sizes sizes = {br, n->bc, s->attrs->split,
-	                                             s->k_scale.is_on + s->v_scale.is_on};
-	target_attention_scratch(s->target, s->size, s->value_size, &sizes, &of);
-	n->score_stride = of.score_stride;
-	n->slots = (struct attention_slots){of.n_slots, of.slot_rows, of.slot, of.rows};
-#define BUFFER(name, elements) n->at.name = alloc(n, elements);
-#include "backends/kernels/attention_buffers.def"
-	return n->at.end * 4 <= s->attrs->scratch;
-}
-
 /* ---- the nest ---- */
 
-/* Work-groups have slots in memory of the call. Lengths let a kernel without split skip padding; with split, all rows
- * of the heads are divided (attention_split.c). */
+/* An attribute exceeds a bound, in words and as a number. Returns false. */
+static bool reject(struct attention_nest *n, const char *name, int64_t value, const char *bound, int64_t most)
+{
+	(void)snprintf(n->rejection, sizeof(n->rejection), "%s=%" PRId64 ": %s %" PRId64, name, value, bound,
+	               most);
+	return false;
+}
+
+/* Slots and buffers are those for which the pass that planned the group reserved scratch; work-groups have slots in
+ * memory of the call. Lengths let a kernel without split skip padding; with split, all rows of the heads are divided
+ * (attention_split.c). */
 bool attention_nest_choose(const struct attention_shape *s, struct attention_nest *n)
 {
 	const struct attrs_group *a = s->attrs;
@@ -190,21 +175,28 @@ bool attention_nest_choose(const struct attention_shape *s, struct attention_nes
 	target_attention_blocks(s->target, s->size, s->value_size, &br, &bc);
 	br = a->br > 0 ? a->br : br;
 	n->bc = a->bc > 0 ? a->bc : bc;
+	if (br > ATTENTION_BLOCK_MAX)
+		return reject(n, "br", br, "queries of a block are at most", ATTENTION_BLOCK_MAX);
+	if (n->bc % PANEL_COLUMNS != 0 || n->bc > ATTENTION_BLOCK_MAX)
+		return reject(n, "bc", n->bc, "keys of a block are a multiple of 16, at most",
+		              ATTENTION_BLOCK_MAX);
 	choose_vectors(s, n);
-	if ((n->lanes & (n->lanes - 1)) != 0 || n->bc % PANEL_COLUMNS != 0 || br > ATTENTION_BLOCK_MAX ||
-	    n->bc > ATTENTION_BLOCK_MAX)
-		return false;
 	choose_copies(s, n);
 	list_row_tiles(s, n);
 	for (int i = 0; i < n->n_tiles; i++) /* vectors shorter than the target's take more accumulators */
 		if (n->product != ATTENTION_AMX && n->tile[i].rows * n->tile[i].vectors > TILE_ACC_MAX)
-			return false;
+			return reject(n, "lanes", n->lanes, "accumulators of a register tile are at most",
+			              TILE_ACC_MAX);
 	n->task_rows = ceil_div(br, n->mr) * n->mr;
 	n->skips_padding = s->has_lengths && !s->shares_rows && a->split == 0;
-	if (!choose_buffers(s, br, n))
-		return false;
+	const struct target_attention_sizes sizes = {br, n->bc, a->split, s->k_scale.is_on, s->v_scale.is_on};
+	target_attention_scratch(s->target, s->size, s->value_size, &sizes, &n->at);
+	n->slots = n->at.slot;
+	if (n->at.end * 4 > a->scratch)
+		return reject(n, "scratch", a->scratch, "bytes of the buffers are", n->at.end * 4);
 	if (n->slots.n > 0 && s->rows != INT64_MAX && s->rows > n->slots.rows)
-		return false; /* a slot has all rows of a head */
+		return reject(n, "split", a->split, "rows of a head whose keys are divided are at most",
+		              n->slots.rows);
 	if (s->shares_rows && a->split > 0 && s->queries > 0) {
 		n->split = a->split;
 		n->slots = attention_group_slots(s->queries, s->value_size);

@@ -60,19 +60,6 @@ struct attention_row_tile {
 	int64_t keys_ahead, panel_ahead, values_ahead;
 };
 
-/* Split-KV: a slot holds the partial result of one KV block, in elements: acc [rows, V], max and sum [list]. */
-struct attention_slots {
-	int64_t n; /* in scratch; 0: none, or in memory of the call (split) */
-	int64_t rows, size, list;
-};
-
-/* Buffers in the worker's scratch: offsets of f32 elements, each a multiple of 16. */
-struct attention_buffers {
-#define BUFFER(name, elements) int64_t name;
-#include "backends/kernels/attention_buffers.def"
-	int64_t end;
-};
-
 struct attention_nest {
 	enum attention_product product;
 	int lanes; /* of a vector */
@@ -108,11 +95,11 @@ struct attention_nest {
 	int64_t split; /* KV blocks of a head that work-groups may divide, with slots in memory of the call */
 	struct attention_slots slots;
 	int64_t size_pad, value_pad; /* E and V rounded up to 16 */
-	int64_t score_stride;
-	struct attention_buffers at;
+	struct target_attention_scratch at;
+	char rejection[128]; /* which attribute of the group cannot be met, and its bound */
 };
 
-/* False: sizes in the attributes exceed limits, or scratch is too small. */
+/* False: n->rejection says which attribute cannot be met. */
 bool attention_nest_choose(const struct attention_shape *s, struct attention_nest *n);
 /* Appends the nest in words, of one line: rows and keys, tiles, then keys, values and scores. */
 void attention_nest_print(const struct attention_nest *n, struct buf *out);

@@ -307,7 +307,8 @@ static void pack_value_pairs(const struct attention *a, const struct attention_b
 }
 
 /* Copies values, with 0 after the last element, since full vectors are multiplied (copy_elements pads, but one by one
- * if elements are not contiguous). first: address of the block's first value; in a ring found for each key. */
+ * if elements are not contiguous; vectors of one lane end with the row). first: address of the block's first value; in
+ * a ring found for each key. */
 static void pack_values(const struct attention *a, const struct attention_head *h,
                         const struct attention_block *b, struct kb_val first)
 {
@@ -490,7 +491,7 @@ void attention_amx_scores(const struct attention *a, const struct attention_bloc
 	struct kb_val to = kb_mul_const(k, panel, PANEL_COLUMNS),
 	              scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->nest.lanes);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
-	struct kb_val row = attention_scratch_row(k, a->scratch.scores, i, a->nest.score_stride);
+	struct kb_val row = attention_scratch_row(k, a->scratch.scores, i, a->nest.at.score_stride);
 	for (int v = 0; v < columns; v++)
 		kb_store(k, kb_mul(k, load_acc(a, i, v), scale), row, to, v * a->nest.lanes,
 		         a->nest.lanes * 4);
@@ -503,7 +504,7 @@ void attention_amx_values(const struct attention *a, const struct attention_bloc
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
-	struct matrix_tiles p = tile_shape(a, rows, columns, a->nest.score_stride);
+	struct matrix_tiles p = tile_shape(a, rows, columns, a->nest.at.score_stride);
 	p.w_row_stride = a->nest.value_pad * 4;
 	p.w_tile_stride = KB_TILE_BYTES;
 	struct kb_val steps = attention_round_up(k, t->last, K_PER_TILE);

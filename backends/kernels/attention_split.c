@@ -119,7 +119,7 @@ static void combine_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, kb_fma(k, before, j->old_factor, sum), j->acc, e, 0, lanes * 4);
 }
 
-/* Combines the slot of a block with the partial result of one row, as combine_rows and combine_columns of
+/* Combines the slot of a block with the partial result of one row, as combine_rows and value_columns of
  * attention_block.c do, for the row in all lanes: the same operations, so the same bits. */
 static void combine_block(const struct attention *a, struct kb_val row, const struct attention_partial *block)
 {

@@ -381,31 +381,23 @@ static int64_t slot_rows(const struct target *t, int64_t br)
 	return br <= 2 * few ? round_up(br, few) : round_up(br, target_register_tile(t).mr);
 }
 
-/* Parts in the order in which the kernel assigns them, each of full vectors of 16. Vectors of the rows are padded by
- * one, since the last tile updates rows that do not exist; tile_rows four times: maximum, sum, two factors. Blocks
- * of keys are divided only if there are fewer than 2 heads for each worker, so it leaves at most 2 * split partial
- * results. */
+/* Lists of rows are padded by a vector, since the last tile updates rows that do not exist. Blocks of keys are divided
+ * only if there are fewer than 2 heads for each worker, so it leaves at most 2 * split partial results. */
 void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
                               const struct target_attention_sizes *s, struct target_attention_scratch *out)
 {
-	int64_t mr = target_register_tile(t).mr, rows = round_up(s->br, mr), bc = s->bc;
+	int64_t mr = target_register_tile(t).mr, rows = round_up(s->br, mr), value_pad = panel_round_up(v);
+	struct attention_slots slot = {.n = t->group_size > 1 ? 0 : 2 * s->split,
+	                               .rows = slot_rows(t, s->br)};
 	if (target_attention_uses_amx(t, e) && mr < AMX_TILE_ROWS) {
 		mr = AMX_TILE_ROWS;
 		rows = round_up(rows, mr);
 	}
-	*out = (struct target_attention_scratch){.queries = rows * panel_round_up(e),
-	                                         .keys = bc * e,
-	                                         .values = bc * panel_round_up(v),
-	                                         .scales = bc,
-	                                         .score_stride = bc + PANEL_COLUMNS,
-	                                         .partials = rows * panel_round_up(v),
-	                                         .rows = panel_round_up(rows + PANEL_COLUMNS),
-	                                         .tile_rows = panel_round_up(mr),
-	                                         .slot_rows = slot_rows(t, s->br),
-	                                         .n_slots = t->group_size > 1 ? 0 : 2 * s->split};
-	out->slot = out->slot_rows * panel_round_up(v) + 2 * out->rows;
-	out->scores = mr * out->score_stride;
-	out->bytes =
-	        4 * (out->queries + out->keys + out->values + out->scores + out->partials + 2 * out->rows +
-	             4 * out->tile_rows + out->n_slots * out->slot + s->scales * out->scales);
+	slot.list = panel_round_up(rows + PANEL_COLUMNS);
+	slot.size = slot.rows * value_pad + 2 * slot.list;
+	*out = (struct target_attention_scratch){.score_stride = s->bc + PANEL_COLUMNS, .slot = slot};
+#define BUFFER(name, elements) \
+	out->name = out->end;  \
+	out->end += panel_round_up(elements);
+#include "ir/target/attention_buffers.def"
 }

@@ -214,23 +214,24 @@ bool target_blocks_k(const struct target *t, int64_t depth);
  * L2. With fewer queries keys would be packed too often; OpenCL has at most 64, as there are many work-items.
  */
 void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc);
-/* Scratch of the attention kernel, in f32 elements of each part. partials: output accumulators. */
+/* Split-KV: a slot holds the partial result of one KV block, in elements: acc [rows, V], max and sum [list]. */
+struct attention_slots {
+	int64_t n; /* in scratch; 0: none, or in memory of the call, as on GPUs */
+	int64_t rows, size, list;
+};
+/* Buffers of attention in the scratch of a worker: offsets of f32 elements, each a multiple of 16. */
 struct target_attention_scratch {
-	int64_t queries, keys, values, scores, partials;
-	int64_t scales;       /* of the keys, or the values, of a block */
-	int64_t rows;         /* a vector with one element for each query of a task, rounded up */
-	int64_t tile_rows;    /* the same for the rows of a register tile */
+#define BUFFER(name, elements) int64_t name;
+#include "ir/target/attention_buffers.def"
+	int64_t end;          /* of all */
 	int64_t score_stride; /* between rows of scores */
-	/* Split-KV: partial results (unnormalized outputs, maxima and sums of exponentials) of n_slots blocks of
-	 * keys; 0 on GPUs, where work-groups keep them elsewhere. */
-	int64_t slot_rows, slot, n_slots;
-	int64_t bytes; /* of all parts, each a multiple of 64 bytes */
+	struct attention_slots slot;
 };
 /* Schedule of attention: queries of a task, keys of a block, key blocks of a head that workers may divide (0: none);
- * how many of keys and values are quantized and have scales. */
+ * whether keys and values are quantized and have scales. */
 struct target_attention_sizes {
 	int64_t br, bc, split;
-	int scales;
+	bool has_k_scale, has_v_scale;
 };
 void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
                               const struct target_attention_sizes *s, struct target_attention_scratch *out);

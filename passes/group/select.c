@@ -320,12 +320,6 @@ static int64_t select_split(const struct rebuild *r, const struct ir_op *root, i
 	return blocks >= blocks_min && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
 }
 
-static int count_scales(const struct ir_op *root)
-{
-	return (root->operands[OPERAND(attention, k_scale)].id != 0) +
-	       (root->operands[OPERAND(attention, v_scale)].id != 0);
-}
-
 /*
  * Blocks of attention. bc determines the order of sums, so it must be the same in all entries of a model; limiting
  * it to the number of keys is no exception, since there is then one block whatever bc is.
@@ -346,9 +340,11 @@ static bool select_attention(const struct rebuild *r, const struct ir_op *root, 
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
 	a->bc = keys > 0 && keys < a->bc ? panel_round_up(keys) : a->bc;
 	a->split = select_split(r, root, rows, a->br, a->bc);
-	const struct target_attention_sizes sizes = {a->br, a->bc, a->split, count_scales(root)};
+	const struct target_attention_sizes sizes = {a->br, a->bc, a->split,
+	                                             root->operands[OPERAND(attention, k_scale)].id != 0,
+	                                             root->operands[OPERAND(attention, v_scale)].id != 0};
 	target_attention_scratch(t, w.k, w.n, &sizes, &s);
-	a->scratch = s.bytes;
+	a->scratch = 4 * s.end;
 	return true;
 }
 

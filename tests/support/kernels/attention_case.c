@@ -132,13 +132,10 @@ static struct attrs_group schedule_of(const struct attention_config *c)
 	int64_t br, bc;
 	target_attention_blocks(t, c->size, c->value_size, &br, &bc);
 	const struct target_attention_sizes sizes = {c->br ? c->br : br, c->bc ? c->bc : bc, c->split,
-	                                             c->kv == DT_I8 ? 2 : 0};
+	                                             c->kv == DT_I8, c->kv == DT_I8};
 	target_attention_scratch(t, c->size, c->value_size, &sizes, &s);
-	return (struct attrs_group){.kind = GROUP_attention,
-	                            .br = c->br,
-	                            .bc = c->bc,
-	                            .split = c->split,
-	                            .scratch = (s.bytes + 63) / 64 * 64};
+	return (struct attrs_group){
+	        .kind = GROUP_attention, .br = c->br, .bc = c->bc, .split = c->split, .scratch = 4 * s.end};
 }
 
 static struct ir_value build_group(const struct build *x, const struct ir_value v[N_OPERANDS])

@@ -55,10 +55,10 @@ static struct attention_shape random_attention(struct rng *s, const struct targe
 	if (a->split > 0 && x.rows != INT64_MAX) /* a slot has all rows of a head */
 		x.rows = x.rows < br ? x.rows : br;
 	struct target_attention_scratch of;
-	const struct target_attention_sizes sizes = {br, a->bc ? a->bc : bc, a->split,
-	                                             x.k_scale.is_on + x.v_scale.is_on};
+	const struct target_attention_sizes sizes = {br, a->bc ? a->bc : bc, a->split, x.k_scale.is_on,
+	                                             x.v_scale.is_on};
 	target_attention_scratch(t, x.size, x.value_size, &sizes, &of);
-	a->scratch = rng_next(s) % 8 ? of.bytes : rng_between(s, 0, of.bytes - 1);
+	a->scratch = rng_next(s) % 8 ? 4 * of.end : rng_between(s, 0, 4 * of.end - 1);
 	return x;
 }
 
@@ -105,6 +105,8 @@ static const char *fault_of_tiles(const struct attention_shape *s, const struct 
 		    x->value_remainder >= x->value_vectors ||
 		    (all - x->value_remainder) % x->value_vectors != 0)
 			return "columns of values";
+		if (n->product == ATTENTION_AMX && x->vectors * n->lanes > 2 * PANEL_COLUMNS)
+			return "more panels than matrix tiles store";
 		if (n->product != ATTENTION_AMX && x->rows * x->vectors > TILE_ACC_MAX)
 			return "more accumulators than a tile has";
 		if (n->product != ATTENTION_AMX && !s->attrs->lanes &&
@@ -123,14 +125,14 @@ static const char *fault_of_tiles(const struct attention_shape *s, const struct 
 
 static const char *fault_of_buffers(const struct attention_shape *s, const struct attention_nest *n)
 {
-	const struct attention_buffers *at = &n->at;
+	const struct target_attention_scratch *at = &n->at;
 	const struct attention_slots *slot = &n->slots;
 	int64_t maxima = n->task_rows + n->lanes, tile = ceil_div(n->mr, n->lanes) * n->lanes;
 	/* in order: where it begins, elements that are written */
 	const int64_t buffers[][2] = {{at->queries, n->task_rows * n->size_pad},
 	                              {at->keys, n->bc * s->size},
 	                              {at->values, n->bc * n->value_pad},
-	                              {at->scores, n->mr * n->score_stride},
+	                              {at->scores, n->mr * n->at.score_stride},
 	                              {at->acc, n->task_rows * n->value_pad},
 	                              {at->max, maxima},
 	                              {at->sum, maxima},
@@ -147,7 +149,7 @@ static const char *fault_of_buffers(const struct attention_shape *s, const struc
 			return "buffers overlap";
 	if (at->queries < 0 || at->end * 4 > s->attrs->scratch)
 		return "scratch";
-	if (n->score_stride < ceil_div(n->bc, n->score_step) * n->score_step)
+	if (n->at.score_stride < ceil_div(n->bc, n->score_step) * n->score_step)
 		return "rows of scores overlap";
 	if (slot->n > 0 &&
 	    (slot->list < slot->rows + n->lanes || slot->size < slot->rows * n->value_pad + 2 * slot->list))
@@ -168,7 +170,8 @@ static const char *fault_of(const struct attention_shape *s, const struct attent
 	return fault ? fault : fault_of_buffers(s, n);
 }
 
-#define N_FAULTS 10
+#define N_FAULTS   11
+#define PANEL_MORE 10 /* must be found in any nest */
 
 /* Plants a fault in the nest. */
 static void plant(struct attention_nest *n, int fault)
@@ -182,9 +185,12 @@ static void plant(struct attention_nest *n, int fault)
 	case 4: n->task_rows += n->mr; break;
 	case 5: n->bc += PANEL_COLUMNS; break;
 	case 6: n->at.acc -= PANEL_COLUMNS; break;
-	case 7: n->score_stride += PANEL_COLUMNS; break;
+	case 7: n->at.score_stride += PANEL_COLUMNS; break;
 	case 8: n->at.end += n->at.end; break;
 	case 9: n->slots.n++; break;
+	case PANEL_MORE:
+		n->tile[0].vectors += n->product == ATTENTION_AMX ? PANEL_COLUMNS / n->lanes : TILE_ACC_MAX;
+		break;
 	}
 }
 
@@ -198,6 +204,7 @@ START_TEST(covers_and_fits)
 		const struct attention_shape x = random_attention(&s, t, &a);
 		struct attention_nest n;
 		if (!attention_nest_choose(&x, &n)) {
+			ck_assert_msg(n.rejection[0], "attention %d is refused without a reason", i);
 			refused++;
 			continue;
 		}
@@ -207,7 +214,10 @@ START_TEST(covers_and_fits)
 		struct attention_nest bad = n;
 		for (int f = 0; i % PLANTED == 0 && f < N_FAULTS; bad = n, f++) {
 			plant(&bad, f);
-			found[f] += fault_of(&x, &bad) != NULL;
+			bool is_found = fault_of(&x, &bad) != NULL;
+			ck_assert_msg(is_found || f != PANEL_MORE, "attention %d: %d vectors of %d lanes", i,
+			              bad.tile[0].vectors, bad.lanes);
+			found[f] += is_found;
 		}
 	}
 	ck_assert(chosen > CASES / 2 && refused > CASES / 16);
