@@ -193,13 +193,28 @@ void *build_copy_attrs(struct ir_module *m, enum ir_opcode code, const void *att
 	return copy;
 }
 
+bool ir_attr_is_default(const struct ir_attr_desc *d, const void *a)
+{
+	switch (d->kind) {
+	case ATTR_FLOAT: return memcmp(a, &d->float_default, sizeof(double)) == 0;
+	case ATTR_INT: return *(const int64_t *)a == d->int_default;
+	case ATTR_FLAG: return !*(const bool *)a;
+	case ATTR_KEYWORD: return *(const int *)a == (int)d->int_default;
+	case ATTR_WEIGHT: return true;
+	case ATTR_DIMS: return ((const struct ir_dim_list *)a)->n == 0;
+	case ATTR_DIM:
+	case ATTR_INTS:
+	case ATTR_DTYPE: return false;
+	}
+	return false;
+}
+
 const struct ir_attr_desc *ir_next_nest_attr(const struct attrs_group *a, const struct ir_attr_desc *after)
 {
 	for (const struct ir_attr_desc *d = after ? after + 1 : ir_op_desc(OP_group)->attrs; d->name; d++) {
-		const void *at = attr_at(a, d);
-		if (d->offset >= offsetof(struct attrs_group, mc) &&
-		    ((d->kind == ATTR_INT && *(const int64_t *)at != d->int_default) ||
-		     (d->kind == ATTR_KEYWORD && *(const int *)at != d->int_default)))
+		bool is_of_nest = d->offset >= offsetof(struct attrs_group, mc) &&
+		                  d->offset < offsetof(struct attrs_group, at);
+		if (is_of_nest && !ir_attr_is_default(d, attr_at(a, d)))
 			return d;
 	}
 	return NULL;

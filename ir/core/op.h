@@ -145,6 +145,9 @@ struct ir_op_desc {
 };
 
 const struct ir_op_desc *ir_op_desc(enum ir_opcode code);
+/* The attribute at `a` has the default of d, so texts omit it. Floats are compared bit by bit: -0.0 is not 0.0. Dims,
+ * lists of integers and dtypes have no default; a weight is printed with the operands. */
+bool ir_attr_is_default(const struct ir_attr_desc *d, const void *a);
 /* False when no op has that name. */
 bool ir_op_find(const char *name, size_t n, enum ir_opcode *out);
 bool ir_op_has(enum ir_opcode code, unsigned traits); /* all of these traits */

@@ -220,24 +220,6 @@ static void print_loc(struct aliases *l, struct ir_loc loc)
 
 /* ---- attributes ---- */
 
-/* The attribute at `a` has its default, so it is left out; kinds without default are always printed. Floats are
- * compared bit by bit: -0.0 is not 0.0. */
-static bool is_default(const struct ir_attr_desc *d, const void *a)
-{
-	switch (d->kind) {
-	case ATTR_FLOAT: return memcmp(a, &d->float_default, sizeof(double)) == 0;
-	case ATTR_INT: return *(const int64_t *)a == d->int_default;
-	case ATTR_FLAG: return !*(const bool *)a;
-	case ATTR_KEYWORD: return *(const int *)a == (int)d->int_default;
-	case ATTR_WEIGHT: return true; /* printed with the operands */
-	case ATTR_DIMS: return ((const struct ir_dim_list *)a)->n == 0;
-	case ATTR_DIM:
-	case ATTR_INTS:
-	case ATTR_DTYPE: return false;
-	}
-	return false;
-}
-
 /* The separator is `,` in attributes, `, ` after the body of a group. */
 static void print_dims(const struct printer *p, const struct ir_dim_list *list, const char *separator)
 {
@@ -272,7 +254,7 @@ static void print_attr(const struct printer *p, const struct ir_attr_desc *d, co
 	case ATTR_INTS: print_ints(p, a); break;
 	case ATTR_DTYPE: buf_str(p->out, ir_dtype_name(*(const enum ir_dtype *)a)); break;
 	case ATTR_KEYWORD: buf_str(p->out, ir_keyword(d->words, *(const int *)a)); break;
-	case ATTR_WEIGHT: break; /* never: is_default */
+	case ATTR_WEIGHT: break; /* never: ir_attr_is_default */
 	}
 }
 
@@ -292,7 +274,7 @@ static void print_attrs(const struct printer *p, const struct ir_op *op)
 		return;
 	for (const struct ir_attr_desc *d = ir_op_desc(op->code)->attrs; d->name != NULL; d++) {
 		const void *a = (const char *)op->attrs + d->offset;
-		if (is_default(d, a) || is_printed_elsewhere(op, d->name))
+		if (ir_attr_is_default(d, a) || is_printed_elsewhere(op, d->name))
 			continue;
 		buf_str(p->out, any ? " " : " {");
 		print_attr(p, d, a);
