@@ -371,8 +371,8 @@ static void combine_rows(const struct attention *a, const struct attention_block
 	kb_store(k, new_factor, s->new_factor, i, 0, 4);
 }
 
-/* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and sums, by
- * vectors of rows, at the end. Those of the last vector beyond the tile's rows are combined, too, so all begin with
+/* Computes the tile's probabilities, relative to the maximum of its scores in the block; updates row maxima and sums at
+ * the end, by vectors of rows. Those of the last vector beyond the tile's rows are combined, too, so all begin with
  * neutral values. */
 static void attention_softmax(const struct attention *a, const struct attention_block *b,
                               const struct attention_tile *t)

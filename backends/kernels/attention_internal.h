@@ -54,7 +54,7 @@ struct attention_scratch {
 #define BUFFER(name, elements) struct kb_val name;
 #include "ir/target/attention_buffers.def"
 	struct attention_partial partial; /* acc, max and sum */
-	struct kb_val amx_acc;            /* [mr][2 panels] i32 or f32, where matrix tiles store their sums */
+	struct kb_val amx_acc;            /* [mr][2 panels] i32 or f32, where AMX tiles are stored */
 };
 
 /* Sizes of the call. */

@@ -17,7 +17,7 @@
 #define CACHE_LINE    64
 #define LIST_ROWS_MAX 1024 /* rows of an M block that are listed */
 
-/* An attribute cannot be met; the first one is said. Returns false. */
+/* An attribute cannot be met; the first one is reported. Returns false. */
 static bool reject(struct nest *n, const char *format, ...) TFMC_PRINTF(2, 3);
 
 static bool reject(struct nest *n, const char *format, ...)
@@ -289,14 +289,16 @@ static bool choose_b_buffer(const struct gemm *g, struct nest *n)
 	int64_t kc = copied_k(g, n);
 	if ((g->panel.kind != PANEL_QUANTS && !g->value.is_on) || g->lowp.is_on || choose_stored(g, n))
 		return true;
-	if (kc < 0 && g->value.is_on)
-		return ir_group_has_nest(s) &&
-		       reject(n,
-		              "scratch=%" PRId64 " nc=%" PRId64
-		              " c=%s: a copy of a value has all of K, or, with C in "
-		              "scratch, kc less than K; K=%" PRId64 " kc=%" PRId64 " mr=%d",
-		              s->scratch, n->c.width, ir_keyword(KEYWORDS_C_IN, s->c), g->depth, s->kc,
-		              n->mr);
+	if (kc < 0 && g->value.is_on) {
+		if (ir_group_has_nest(s))
+			reject(n,
+			       "scratch=%" PRId64 " nc=%" PRId64
+			       " c=%s: a copy of a value has all of K, or, with C in scratch, "
+			       "kc less than K; K=%" PRId64 " kc=%" PRId64 " mr=%d",
+			       s->scratch, n->c.width, ir_keyword(KEYWORDS_C_IN, s->c), g->depth, s->kc,
+			       n->mr);
+		return false;
+	}
 	if (!g->value.is_on && (n->order == NEST_SKINNY || !prefers_copy(g, n))) {
 		struct register_tile tile = inline_tile(g, n);
 		n->mr = tile.mr;
@@ -380,9 +382,9 @@ static void choose_repack(const struct gemm *g, struct nest *n, bool is_expert)
 /* Rows of a tile at least: for fewer, interleaving the weights costs more than MMLA gains. */
 #define SQUARE_ROWS_MIN 4
 
-/* True if bytes of B above 127 are multiplied by magnitudes of x: the target has pmaddubsw, which saturates sums of two
- * u8 x s8, and no dot product of such bytes. Not where many rows repack both as i16, nor in formats with shifts, whose
- * corrections are multiplied by the shift. */
+/* True if bytes of B above 127 are multiplied by magnitudes of x: the target has pmaddubsw, which adds two u8 x s8 with
+ * saturation, and no dot product of such bytes. Not where many rows repack both as i16, nor in formats with shifts,
+ * whose corrections are multiplied by the shift. */
 static bool multiplies_by_magnitude(const struct gemm *g, const struct nest *n)
 {
 	const struct kb_caps *caps = &g->caps;
@@ -781,8 +783,7 @@ static void check_order(const struct gemm *g, struct nest *n)
 		reject(n,
 		       "order=panels: at most %d rows of packed weights (here %" PRId64
 		       "), all of them in br if they are made, %d bytes of accumulators; no AMX, experts, "
-		       "OpenCL or "
-		       "norm after the product",
+		       "OpenCL or norm after the product",
 		       ROWS_MAX, g->rows_hi, C_BUFFER_MAX);
 	if (n->order == NEST_SKINNY && (s->mc > 0 || s->tiles != TILES_automatic))
 		reject(n, "%s: panels outside of rows have no M blocks", s->mc > 0 ? "mc" : "tiles");
@@ -822,8 +823,7 @@ static void check_attributes(const struct gemm *g, struct nest *n)
 	        [C_IN_registers] = "K is blocked (AMX), or the epilogue reads N blocks",
 	        [C_IN_stack] = "K is blocked (AMX)",
 	        [C_IN_scratch] = "K is blocked in M blocks of f32 (quantized weights and values: copied), no "
-	                         "experts, by "
-	                         "kc less than K, if scratch holds C for mr rows"};
+	                         "experts, by kc less than K, if scratch holds C for mr rows"};
 	const struct attrs_group *s = g->attrs, of = nest_attrs(g, n);
 	check_order(g, n);
 	if (s->b != B_FROM_automatic && s->b != of.b)

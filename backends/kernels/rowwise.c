@@ -91,7 +91,7 @@ void rowwise_zero_tail(struct rowwise *r, struct kb_val to)
 	kb_end_loop(k);
 }
 
-/* Items take single elements in turn; else the parts of the range. The slot depends on the vector's number in the row,
+/* Items take every items-th element; else the parts of the range. The slot depends on the vector's number in the row,
  * of which iterations are a multiple of the slots. */
 void rowwise_loop(struct rowwise *r, enum rowwise_pass pass, struct kb_val from, struct kb_val to,
                   rowwise_chunk_fn *body, void *user)

@@ -9,7 +9,7 @@
 
 #include "ir/support/checked.h"
 
-#define REGISTERS_FOR_FOUR_EXP 32 /* with fewer, four interleaved exponentials spill constants and sums */
+#define REGISTERS_FOR_FOUR_EXP 32 /* with fewer, four interleaved exponentials spill */
 #define PADDED_BYTES           64 /* scratch of full vectors: a masked tail may read all of the last one */
 
 /* Lanes of a vector: at most what a row fills; 1 if work-items share rows. */

@@ -46,7 +46,7 @@ enum rowwise_buffer {
 /* A pass over elements of a row. */
 enum rowwise_pass {
 	ROWWISE_COPY,   /* of x to the buffer, element by element */
-	ROWWISE_REDUCE, /* sums or the maximum */
+	ROWWISE_REDUCE, /* adds, or takes the maximum */
 	ROWWISE_EXP,    /* exponentials and their sum */
 	ROWWISE_STORE   /* results */
 };
@@ -74,7 +74,7 @@ struct rowwise_part {
 
 #define ROWWISE_PARTS 3
 struct rowwise_range {
-	int vectors; /* accumulators that vectors take in turn */
+	int vectors; /* accumulators: vector i of the range has number i mod vectors */
 	struct rowwise_part part[ROWWISE_PARTS];
 };
 
