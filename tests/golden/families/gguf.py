@@ -7,7 +7,8 @@ config.json, model.safetensors, and a model.yaml that ends with checks. Then:
  1. the file of `tfmc import` passes the family's checks and `tfmc verify` as a whole; SETTINGS are what metadata cannot say;
  2. the GGUF file alone is the same model, and compiles;
  3. every key of the metadata that is not known to be harmless changes what is compiled, or its new value is refused at a place;
- 4. an unknown key and an unknown architecture are rejected by name.
+ 4. an unknown key and an unknown architecture are rejected by name;
+ 5. sizes of a head that equal the hidden size over the number of heads may be absent.
 """
 import os
 import re
@@ -61,7 +62,14 @@ def check_keys(path, name, metadata, packed):
             counted["changes"] += 1
         else:
             run.fail(f"'{key}' = {other(key, value)} in place of {value} changes nothing and is not refused")
-    write({**metadata, metadata["general.architecture"] + ".unheard_of": 3})
+    arch = metadata["general.architecture"]
+    lengths = [f"{arch}.{key}" for key in ("attention.key_length", "attention.value_length", "rope.dimension_count")]
+    even = metadata[arch + ".embedding_length"] // metadata[arch + ".attention.head_count"]
+    write({key: value for key, value in metadata.items() if key not in lengths or value != even})
+    after, refusal = run.expansion(folder)
+    if after != before:
+        run.fail(f"without sizes of a head that are {even}: {refusal}")
+    write({**metadata, arch + ".unheard_of": 3})
     _, refusal = run.expansion(folder)
     if refusal is None or "'unheard_of'" not in refusal:
         run.fail(f"an unknown key is not refused by name: {refusal}")
