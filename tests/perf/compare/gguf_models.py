@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GGUF files of GPT-2 and Llama with the seeded weights, for llama.cpp: f32 first, then what llama.cpp makes of it."""
+"""GGUF files of GPT-2, Llama and mixtures of experts with the seeded weights: f32 first, then what llama.cpp makes of it."""
 import ctypes
 import os
 
@@ -8,7 +8,15 @@ import numpy as np
 
 import seeded
 
-KINDS = {"f32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "Q4_K": 14}  # llama_ftype: ALL_F32, MOSTLY_*
+# llama_ftype: ALL_F32, MOSTLY_*, and whether every matrix has that format.
+KINDS = {
+    "f32": (0, True), "F16": (1, True), "Q4_0": (2, True), "Q4_1": (3, True), "Q8_0": (7, True), "Q5_0": (8, True),
+    "Q5_1": (9, True), "Q2_K": (10, False), "Q3_K_S": (11, False), "Q3_K_M": (12, False), "Q3_K_L": (13, False),
+    "Q4_K": (14, True), "Q4_K_S": (14, False), "Q4_K_M": (15, False), "Q5_K_S": (16, False), "Q5_K_M": (17, False),
+    "Q6_K": (18, True), "IQ4_NL": (25, False), "IQ4_XS": (30, False), "BF16": (32, True), "MXFP4": (38, False),
+}
+
+_LOG_NOTHING = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
 
 
 def kind_of(peer, precision):
@@ -48,10 +56,21 @@ def _attention(writer, name, path, m):
         biases = [seeded.tensor(f"{path}.{r}.bias", (n,)) for r, n in (("q", d), ("k", kv), ("v", kv))]
         writer.add_tensor(name + "attn_qkv.bias", np.concatenate(biases))
     else:
-        writer.add_tensor(name + "attn_q.weight", _pairs(weights[0], m.heads))
-        writer.add_tensor(name + "attn_k.weight", _pairs(weights[1], m.kv_heads))
-        writer.add_tensor(name + "attn_v.weight", weights[2])
+        if m.kind == "llama":
+            weights[0], weights[1] = _pairs(weights[0], m.heads), _pairs(weights[1], m.kv_heads)
+        for role, w in zip("qkv", weights):
+            writer.add_tensor(f"{name}attn_{role}.weight", w)
+        for role in "qk" if m.kind == "qwen3moe" else "":
+            writer.add_tensor(f"{name}attn_{role}_norm.weight", seeded.tensor(f"{path}.{role}_norm.weight", (m.head_dim,)))
     _linear(writer, name + "attn_output", path + ".o", (d, d), m)
+
+
+def _experts(writer, name, path, m):
+    e, d, f = m.experts[0], m.hidden, m.ff
+    _linear(writer, name + "ffn_gate_inp", path + ".router", (e, d), m)
+    for role, n, k in (("gate", f, d), ("up", f, d), ("down", d, f)):
+        weights = [seeded.tensor(f"{path}.experts.{i}.{role}.weight", (n, k)) for i in range(e)]
+        writer.add_tensor(f"{name}ffn_{role}_exps.weight", np.stack(weights))
 
 
 def _header(writer, m):
@@ -69,6 +88,13 @@ def _header(writer, m):
     writer.add_layer_norm_rms_eps(m.eps)
     writer.add_rope_dimension_count(m.head_dim)
     writer.add_rope_freq_base(10000.0)
+    if m.experts[0]:
+        writer.add_expert_count(m.experts[0])
+        writer.add_expert_used_count(m.experts[1])
+    if m.kind == "qwen3moe":
+        writer.add_expert_feed_forward_length(m.ff)
+        writer.add_key_length(m.head_dim)
+        writer.add_value_length(m.head_dim)
 
 
 def _write_f32(m, path):
@@ -85,6 +111,9 @@ def _write_f32(m, path):
         _norm(writer, name + "attn_norm", path_i + ".attn.norm", m)
         _norm(writer, name + "ffn_norm", path_i + ".mlp.norm", m)
         _attention(writer, name, path_i + ".attn.attention", m)
+        if m.experts[0]:
+            _experts(writer, name, path_i + ".mlp", m)
+            continue
         if m.kind == "llama":
             _linear(writer, name + "ffn_gate", path_i + ".mlp.ffn.gate", (m.ff, m.hidden), m)
         _linear(writer, name + "ffn_up", path_i + ".mlp.ffn.up", (m.ff, m.hidden), m)
@@ -96,6 +125,14 @@ def _write_f32(m, path):
     os.replace(path + ".part", path)
 
 
+def quiet_llama():
+    """The module of llama.cpp, which prints nothing from then on."""
+    import llama_cpp
+
+    llama_cpp.llama_log_set(_LOG_NOTHING, None)
+    return llama_cpp
+
+
 def write(m, folder, kind):
     """Writes the file of a kind, unless it is there."""
     path, plain = path_of(m, folder, kind), path_of(m, folder, "f32")
@@ -103,9 +140,8 @@ def write(m, folder, kind):
         return
     if not os.path.exists(plain):
         _write_f32(m, plain)
-    import llama_cpp
-
+    llama_cpp = quiet_llama()
     parameters = llama_cpp.llama_model_quantize_default_params()
-    parameters.ftype, parameters.pure, parameters.nthread = KINDS[kind], True, 2
+    (parameters.ftype, parameters.pure), parameters.nthread = KINDS[kind], 2
     if llama_cpp.llama_model_quantize(plain.encode(), path.encode(), ctypes.byref(parameters)):
         raise RuntimeError(f"llama.cpp cannot write {path}")

@@ -200,8 +200,8 @@ class Llama:
 
     def __init__(self, row):
         import gguf_models
-        import llama_cpp
 
+        llama_cpp = gguf_models.quiet_llama()
         self.row, self.api = row, llama_cpp
         llama_cpp.llama_backend_init()
         model = rows.MODELS[row.model]
@@ -288,7 +288,7 @@ def answer(text):
 
 def main():
     """Serves commands."""
-    peer = open_peer(rows.ROWS[ROW])
+    peer = open_peer((rows.ROWS | rows.FILES)[ROW])
     answer("ready")
     for line in sys.stdin:
         command, argument = line.split(None, 1)

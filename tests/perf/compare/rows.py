@@ -38,7 +38,7 @@ PRECISIONS = {
 
 @dataclass(frozen=True)
 class Model:
-    """A network. kind: encoder, vit, gpt2, llama, seq2seq."""
+    """A network. kind: encoder, vit, gpt2, llama, qwen3moe, seq2seq. experts: of each layer, used for a token."""
 
     name: str
     kind: str
@@ -53,6 +53,7 @@ class Model:
     ctx: int = 512
     sinusoidal: bool = False
     rope: str = "halves"
+    experts: tuple[int, int] = (0, 0)
 
     @property
     def head_dim(self):
@@ -85,8 +86,13 @@ MODELS = {
         Model("d3", "llama", 22, 2048, 32, 4, 5632, 32000, "silu", 1e-5, ctx=256),
         Model("d4", "llama", 12, 768, 12, 12, 2048, 32000, "silu", 1e-5, ctx=256),
         Model("d5", "llama", 5, 64, 8, 4, 172, 512, "silu", 1e-5, ctx=512),
+        Model("m8", "llama", 6, 768, 12, 4, 1024, 32000, "silu", 1e-5, ctx=256, experts=(8, 2)),
+        Model("m16", "qwen3moe", 6, 768, 12, 4, 512, 32000, "silu", 1e-6, ctx=256, experts=(16, 4)),
     )
 }
+
+# Rows of files.py.
+FILES = {name: Row(name, name, "decode", 64, steps=48) for name in ("d2", "d3", "d4", "m8", "m16")}
 
 ROWS = {
     r.name: r
