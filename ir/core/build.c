@@ -280,9 +280,47 @@ static struct ir_value fold_slice(const struct fold *f)
 	return irb_slice_of(f->b, inner->operands[0], (int)a->axis, begin, a->size);
 }
 
+/* The transpose that operand i of an elementwise op is, of what a linear or an elementwise op computes; else NULL. */
+static const struct attrs_transpose *computed_transpose(const struct fold *f, size_t i)
+{
+	const struct ir_op *op = defined_by(f, i, OP_transpose),
+	                   *source = op != NULL ? ir_def(f->b->f, op->operands[0]) : NULL;
+	bool is_computed =
+	        source != NULL && (source->code == OP_linear || ir_op_has(source->code, TRAIT_ELEMENTWISE));
+	return is_computed ? op->attrs : NULL;
+}
+
+/*
+ * An elementwise op of transposes by one permutation, constants and broadcasts is the transpose of the op: after a
+ * convolution, whose result is a transpose (channels last in memory), activations join the epilogue of its linear,
+ * and the transpose before the next convolution undoes this one.
+ */
+static struct ir_value fold_elementwise(const struct fold *f, enum ir_opcode code, size_t n)
+{
+	struct ir_value x[3]; /* where has three operands */
+	const struct attrs_transpose *t = NULL;
+	int64_t inverse[IR_RANK_MAX];
+	for (size_t i = 0; i < n && n <= TFMC_COUNT(x) && t == NULL; i++)
+		t = computed_transpose(f, i);
+	if (t == NULL || code == OP_mask_rows) /* which masks along axis 1 */
+		return IR_NO_VALUE;
+	for (size_t i = 0; i < t->perm.n; i++)
+		inverse[t->perm.items[i]] = (int64_t)i;
+	for (size_t i = 0; i < n; i++) {
+		const struct attrs_transpose *same = computed_transpose(f, i);
+		bool is_other = same != NULL &&
+		                memcmp(same->perm.items, t->perm.items, t->perm.n * sizeof(*inverse)) != 0;
+		if (is_other || (same == NULL && defined_by(f, i, OP_full) == NULL &&
+		                 defined_by(f, i, OP_broadcast) == NULL))
+			return IR_NO_VALUE;
+		x[i] = irb_transpose_by(f->b, f->operands[i], (int)t->perm.n, inverse);
+	}
+	return irb_transpose_by(f->b, irb_op1(f->b, code, x, n, f->attrs), (int)t->perm.n, t->perm.items);
+}
+
 /* Algebraic simplification: an existing (or simpler new) value with the same bits as the op, or IR_NO_VALUE. */
 static struct ir_value build_fold(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
-                                  const struct ir_type *result, const void *attrs)
+                                  size_t n, const struct ir_type *result, const void *attrs)
 {
 	static fold_fn *const folds[IR_N_OPS] = {
 	        [OP_scale] = fold_scale,
@@ -303,9 +341,9 @@ static struct ir_value build_fold(struct ir_builder *b, enum ir_opcode code, con
 	        [OP_cast] = fold_cast,
 	        [OP_pad] = fold_same_type,
 	};
-	if (folds[code] == NULL)
-		return IR_NO_VALUE;
-	return folds[code](&(struct fold){b, operands, result, attrs});
+	const struct fold f = {b, operands, result, attrs};
+	struct ir_value v = folds[code] != NULL ? folds[code](&f) : IR_NO_VALUE;
+	return v.id == 0 && ir_op_has(code, TRAIT_ELEMENTWISE) ? fold_elementwise(&f, code, n) : v;
 }
 
 /* ---- the builder ---- */
@@ -629,7 +667,7 @@ static bool fold_or_reuse(struct ir_builder *b, const struct op_key *key, const 
 {
 	if (b->literal || !ir_op_has(key->code, TRAIT_PURE))
 		return false;
-	results[0] = build_fold(b, key->code, key->operands, type, key->attrs);
+	results[0] = build_fold(b, key->code, key->operands, key->n_operands, type, key->attrs);
 	if (results[0].id != 0 || b->failed)
 		return true;
 	const struct ir_op *op = find_equal_op(b, op_key_hash(key), key);
