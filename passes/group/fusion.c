@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Forms the clusters (fusion.h) of a function in three phases:
- * 1. Every root with a specialized kernel takes its epilogue, the chain of elementwise ops after it; a linear also
+ * 1. Every root with a specialized kernel takes its epilogue, the elementwise ops after it; a linear also
  *    takes the norm that only it reads as prologue, and column ranges.
  * 2. From the last op to the first, an op becomes a prologue of the cluster that contains all its readers if they
  *    can evaluate it in place; else it begins its own cluster. A cluster that is full is cut where the fewest bytes
@@ -197,8 +197,19 @@ const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value 
 
 /* ---- phase 1: epilogues ---- */
 
-/* op is an elementwise epilogue op: f32 at the elements of v; masks, lengths and conditions may have other types. */
-static bool can_be_epilogue(const struct fuser *s, const struct ir_op *op, struct ir_value v)
+/* v is x or the result of one of the n ops. */
+static bool is_among(struct ir_value v, struct ir_value x, const struct ir_op *const *ops, size_t n)
+{
+	bool found = ir_same_value(v, x);
+	for (size_t i = 0; i < n && !found; i++)
+		found = ir_same_value(v, ops[i]->results[0]);
+	return found;
+}
+
+/* op is an elementwise epilogue op: f32 at the elements of v and of the n ops before it; masks, lengths and conditions
+ * may have other types. */
+static bool can_be_epilogue(const struct fuser *s, const struct ir_op *op, struct ir_value v,
+                            const struct ir_op *const *ops, size_t n)
 {
 	if (!fusion_is_elementwise(op) || !fusion_is_unassigned(s, op) ||
 	    !fusion_is_f32(s->f, op->results[0]) ||
@@ -207,12 +218,54 @@ static bool can_be_epilogue(const struct fuser *s, const struct ir_op *op, struc
 	for (size_t i = 0; i < op->n_operands; i++) {
 		bool reads_element = fusion_reads_same_element(s->f, op, i);
 		bool is_condition = op->code == OP_where && i == 0;
-		if (ir_same_value(op->operands[i], v) && (!reads_element || is_condition))
+		if ((!reads_element || is_condition) && is_among(op->operands[i], v, ops, n))
 			return false;
 		if (reads_element && !is_condition && !fusion_is_f32(s->f, op->operands[i]))
 			return false;
 	}
 	return true;
+}
+
+/* Index of the first op that reads v and is none of the n ops. g->n_ops: an op that has no index reads v, a terminator
+ * or one with a region, or an op of another region; SIZE_MAX: no other reader. */
+static size_t first_other_reader(const struct fuser *s, struct ir_value v, const struct ir_op *const *ops,
+                                 size_t n)
+{
+	size_t first = SIZE_MAX;
+	for (size_t i = 0; i < s->users[v.id].n; i++) {
+		const struct ir_op *op = s->users[v.id].items[i];
+		bool is_outside = op->n_results == 0 || op->region != NULL ||
+		                  fusion_region_of(s, op) != ir_value_info(s->f, v)->region;
+		size_t at = is_outside ? s->g->n_ops : index_of(s, op);
+		for (size_t k = 0; k < n; k++)
+			at = op == ops[k] ? SIZE_MAX : at;
+		first = at < first ? at : first;
+	}
+	return first;
+}
+
+/*
+ * The next ops of an epilogue after v: the fewest elementwise ops, in program order, of which only the last is read by
+ * others, and which alone read v. That is v's single reader, or of v relu6(v + 3) / 6 (hardswish) all ops. Returns
+ * their number, at most max; 0: none, or one that no epilogue computes.
+ */
+static size_t next_epilogue_ops(const struct fuser *s, struct ir_value v, const struct ir_op **ops,
+                                size_t max)
+{
+	for (size_t n = 0;; n++) {
+		size_t next = first_other_reader(s, v, ops, n);
+		for (size_t i = 0; i + 1 < n; i++) {
+			size_t at = first_other_reader(s, ops[i]->results[0], ops, n);
+			next = at < next ? at : next;
+		}
+		if (next == SIZE_MAX && n > 0)
+			return n;
+		size_t of_last = n > 0 ? first_other_reader(s, ops[n - 1]->results[0], ops, n) : SIZE_MAX;
+		next = of_last < next ? of_last : next;
+		if (n == max || next >= s->g->n_ops || !can_be_epilogue(s, s->g->ops[next], v, ops, n))
+			return 0;
+		ops[n] = s->g->ops[next];
+	}
 }
 
 /* op is a reduction of logits by blocks of columns (block_argmax, block_log_softmax): it ends the kernel of a
@@ -225,23 +278,29 @@ static bool can_reduce_logits(const struct fuser *s, const struct cluster *c, co
 	       fusion_is_unassigned(s, op) && ir_same_value(op->operands[0], v) && fusion_is_f32(s->f, v);
 }
 
-/* Adds the chain of single readers after the last op to the cluster, as far as its kernel can compute them. */
+/* Adds the ops that alone read the result of the last op to the cluster, as far as its kernel can compute them. */
 static void fuse_epilogue(struct fuser *s, size_t cluster)
 {
 	for (;;) {
 		struct cluster *c = &s->g->clusters.items[cluster];
+		const struct ir_op *ops[TILE_OPS_MAX];
 		struct ir_value v = c->last->results[0];
+		size_t max = fusion_ops_max(s, c->kind);
 		const struct ir_op *op = fusion_single_reader(s, v);
-		if (op == NULL || c->n_ops >= fusion_ops_max(s, c->kind))
+		if (c->n_ops >= max)
 			return;
-		bool ends_in_reduction = can_reduce_logits(s, c, op, v);
-		if (!ends_in_reduction && !can_be_epilogue(s, op, v) && !can_fuse_norm_epilogue(s, c, op))
+		bool ends_in_reduction = op != NULL && can_reduce_logits(s, c, op, v);
+		size_t n = ends_in_reduction ? 0 : next_epilogue_ops(s, v, ops, max - c->n_ops);
+		bool is_norm = n == 0 && !ends_in_reduction && op != NULL && can_fuse_norm_epilogue(s, c, op);
+		if (ends_in_reduction || is_norm)
+			ops[n++] = op;
+		for (size_t i = 0; i < n; i++) {
+			fusion_assign(s, ops[i], cluster, MEMBER_POST);
+			c->last = c->emit_at = ops[i];
+		}
+		if (n == 0 || ends_in_reduction)
 			return;
-		fusion_assign(s, op, cluster, MEMBER_POST);
-		c->last = c->emit_at = op;
-		if (ends_in_reduction)
-			return;
-		if (!ir_is_norm(op->code))
+		if (!is_norm)
 			continue;
 		c->has_norm_epilogue = true;
 		pass_count(s->p, "norm_epilogues", 1);
@@ -369,13 +428,13 @@ static bool is_reduced_once(const struct fuser *s, const struct ir_op *op, size_
 	       fusion_single_reader(s, op->results[0]) == root;
 }
 
-/* op pads an axis of what the root pads along the last axis and alone reads: rows of both are copied in vectors. */
+/* op pads an axis of what the root pads along another one and alone reads: rows of both are copied in vectors. */
 static bool is_padded_again(const struct fuser *s, const struct ir_op *op, size_t cluster)
 {
 	const struct ir_op *root = s->g->clusters.items[cluster - 1].root;
 	const struct attrs_pad *inner = op->attrs, *outer = root->attrs;
 	int64_t last = ir_type_of(s->f, op->results[0])->rank - 1;
-	return op->code == OP_pad && root->code == OP_pad && s->max_ops > 1 && outer->axis == last &&
+	return op->code == OP_pad && root->code == OP_pad && s->max_ops > 1 && outer->axis != inner->axis &&
 	       inner->axis != last && fusion_single_reader(s, op->results[0]) == root;
 }
 
