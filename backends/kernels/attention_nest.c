@@ -54,8 +54,8 @@ static void choose_vectors(const struct attention_shape *s, struct attention_nes
 
 /* ---- copies ---- */
 
-/* Values are packed if rows are not full vectors, or not adjacent in memory. Head sizes are padded to panels, since
- * full vectors are computed. */
+/* Values are packed if rows are not full vectors, or not adjacent in memory, or if several register tiles would each
+ * round them to bf16. Head sizes are padded to panels, since full vectors are computed. */
 static void choose_copies(const struct attention_shape *s, struct attention_nest *n)
 {
 	bool by_pairs = n->product != ATTENTION_F32;
@@ -65,7 +65,8 @@ static void choose_copies(const struct attention_shape *s, struct attention_nest
 	n->keys.dtype = n->keys.is_packed ? DT_F32 : s->key.dtype;
 	n->keys.k_rows = by_pairs ? (s->size + 1) / 2 : s->size;
 	n->values.is_packed = by_pairs || s->value_size % n->lanes != 0 || !is_dense(&s->value) ||
-	                      s->value.row != s->value_size;
+	                      s->value.row != s->value_size ||
+	                      (s->rounds_factors && s->rows > target_register_tile(s->target).mr);
 	n->values.dtype = n->values.is_packed ? DT_F32 : s->value.dtype;
 	n->values.stride = n->values.is_packed ? n->value_pad : s->value_size;
 	n->is_one_run =
