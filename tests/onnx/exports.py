@@ -32,6 +32,7 @@ RELATIVE = {**SMALL, "relative_attention": True, "position_biased_input": False,
 PICTURE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32,
            "patch_size": 8, "attn_implementation": "eager"}
 RECOGNIZER = {"height": 32, "width": 48, "widths": (16, 24, 32), "depth": 2, "size": 8, "classes": 37}
+LCNET = {"width": 3}
 T5 = {"vocab_size": 101, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 
 
@@ -114,6 +115,35 @@ class Recognizer(torch.nn.Module):
         return self.head(x).softmax(-1)
 
 
+class Separable(torch.nn.Module):
+    """A depthwise and a pointwise convolution, with hardswish behind each."""
+
+    def __init__(self, d_in, d_out, kernel, stride):
+        super().__init__()
+        nn = torch.nn
+        self.deep = nn.Sequential(nn.Conv2d(d_in, d_in, kernel, stride, kernel // 2, groups=d_in, bias=False), nn.BatchNorm2d(d_in))
+        self.point = nn.Sequential(nn.Conv2d(d_in, d_out, 1, bias=False), nn.BatchNorm2d(d_out))
+
+    def forward(self, x):
+        return torch.nn.functional.hardswish(self.point(torch.nn.functional.hardswish(self.deep(x))))
+
+
+class Lcnet(torch.nn.Module):
+    """The backbone of PP-OCRv4's recognizer (PP-LCNetV3, one branch for each convolution): pictures of 48 rows."""
+
+    # Channels in and out in widths, size of the kernel, stride.
+    BLOCKS = [(1, 2, 3, 1), (2, 4, 3, 1), (4, 4, 3, 1), (4, 8, 3, (2, 1)), (8, 8, 3, 1), (8, 16, 3, (1, 2)), *[(16, 16, 5, 1)] * 4,
+              (16, 32, 5, (2, 1)), (32, 32, 5, 1), (32, 32, 5, (2, 1)), (32, 32, 5, 1)]
+
+    def __init__(self, width):
+        super().__init__()
+        self.stem = torch.nn.Sequential(torch.nn.Conv2d(3, width, 3, 2, 1, bias=False), torch.nn.BatchNorm2d(width))
+        self.blocks = torch.nn.Sequential(*(Separable(width * d_in, width * d_out, *more) for d_in, d_out, *more in self.BLOCKS))
+
+    def forward(self, pixels):
+        return torch.nn.functional.avg_pool2d(self.blocks(torch.nn.functional.hardswish(self.stem(pixels))), (3, 2))
+
+
 MODELS = {
     "bert": (lambda: tf.BertModel(tf.BertConfig(**SMALL)), with_types, ["input_ids", "attention_mask", "token_type_ids"]),
     "bert_sdpa": (lambda: tf.BertModel(tf.BertConfig(**{**SMALL, "attn_implementation": "sdpa"})), with_types,
@@ -153,6 +183,7 @@ MODELS = {
         image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 24, 32], num_attention_heads=4,
         expand_ratio=2.0), expand_output=False), picture, ["pixel_values"]),
     "svtr": (lambda: Recognizer(**RECOGNIZER), lambda m, pixels: m(pixels), ["pixel_values"]),
+    "lcnet": (lambda: Lcnet(**LCNET), lambda m, pixels: m(pixels), ["pixel_values"]),
 }
 
 
@@ -252,7 +283,7 @@ def example(name, kind, rng):
         mask = numpy.ones((2, 9), numpy.int64)
         mask[1, 6:] = 0
         return mask
-    size = {"mobilevit": (64, 64), "svtr": (RECOGNIZER["height"], RECOGNIZER["width"])}.get(kind, (32, 32))
+    size = {"mobilevit": (64, 64), "svtr": (RECOGNIZER["height"], RECOGNIZER["width"]), "lcnet": (48, 64)}.get(kind, (32, 32))
     shape = {"pixel_values": (2, 3, *size), "states": (2, 9, 32),
              "input_features": (2, 8, 40)}[name]
     return rng.standard_normal(shape).astype(numpy.float32)

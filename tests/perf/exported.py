@@ -23,6 +23,7 @@ SIZES = {"vocab_size": 1000, "hidden_size": 384, "num_hidden_layers": 6, "num_at
 exports.SMALL.update(SIZES)
 exports.RELATIVE.update(SIZES)
 exports.RECOGNIZER.update(width=100, widths=(64, 128, 256), depth=4, size=32)  # as SVTR-Tiny
+exports.LCNET.update(width=15)  # as PP-OCRv4's mobile recognizer
 exports.PICTURE.update({**{k: v for k, v in SIZES.items() if "vocab" not in k and "position" not in k}, "image_size": 128,
                         "patch_size": 16})
 exports.T5.update({"vocab_size": 1000, "d_model": 384, "d_kv": 32, "d_ff": 1536, "num_layers": 6, "num_heads": 12})
@@ -36,7 +37,7 @@ exports.MODELS["whisper_encoder"] = (lambda: tf.WhisperModel(tf.WhisperConfig(
     decoder_attention_heads=6, encoder_ffn_dim=1536, decoder_ffn_dim=1536, max_source_positions=250, pad_token_id=0, bos_token_id=1,
     eos_token_id=2, decoder_start_token_id=1, attn_implementation="eager")).encoder, *exports.MODELS["whisper_encoder"][1:])
 LENGTH, PAST = 64, 64
-NAMES = ["bert", "distilbert", "deberta", "deberta_v2", "vit", "dinov2", "svtr", "t5_encoder", "t5_decoder",
+NAMES = ["bert", "distilbert", "deberta", "deberta_v2", "vit", "dinov2", "svtr", "lcnet", "t5_encoder", "t5_decoder",
          "whisper_encoder", "gpt2", "llama", "gpt2_cached", "llama_cached", "bert_static", "bert_columns"]
 
 
@@ -46,7 +47,7 @@ def operand(name, kind, rng):
         return rng.integers(0, 2, (1, LENGTH)).astype(numpy.int64)
     if name == "attention_mask":
         return numpy.ones((1, LENGTH), numpy.int64)
-    size = (32, 100) if kind == "svtr" else (128, 128)
+    size = {"svtr": (32, 100), "lcnet": (48, 320)}.get(kind, (128, 128))
     shape = {"pixel_values": (1, 3, *size), "states": (1, LENGTH, 384), "input_features": (1, 80, 500)}[name]
     return rng.standard_normal(shape).astype(numpy.float32)
 
