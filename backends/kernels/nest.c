@@ -2,7 +2,7 @@
 /*
  * Chooses the loop nest of a linear (nest.h). Outer decisions need the inner ones, so they are taken in the order:
  * register tile, rows of x in scratch, order of the loops, C buffer, B buffer (without which dequantizing lowers the
- * tile), repacking, dot products, M block, row tiles or passes. What the attributes of the group say replaces a
+ * tile), M block, repacking, dot products, row tiles or passes. What the attributes of the group say replaces a
  * preference, never a condition: a nest that does not have it is refused. Bounds are mr and nr, which dequantizing in
  * registers lowers, and kc, of a K that is blocked.
  */
@@ -326,8 +326,9 @@ static int64_t max_m_block(const struct gemm *g, const struct nest *n)
 
 /* Rows of an M block: x takes three quarters of L2, N blocks of weights the rest; as many as are allowed (`all`) of
  * experts, and with AMX, whose x is in scratch. All rows of a call, or full tiles. */
-static int64_t choose_m_block(const struct gemm *g, struct nest *n, bool all)
+static int64_t choose_m_block(const struct gemm *g, struct nest *n, bool is_expert)
 {
+	bool all = is_expert || n->order == NEST_AMX || uses_amx_per_block(g);
 	int64_t depth = n->kc ? n->kc : g->depth > 0 ? g->depth : 1, mc = g->attrs->mc;
 	int64_t mr = max_mr(g, n), most = max_m_block(g, n), rows = target_gemm_mc(g->target, depth);
 	rows = rows > most || all ? most : rows;
@@ -349,14 +350,13 @@ static int64_t choose_m_block(const struct gemm *g, struct nest *n, bool all)
 }
 
 /* Repacking, if it pays and there is scratch. */
-static void choose_repack(const struct gemm *g, struct nest *n, bool is_expert)
+static void choose_repack(const struct gemm *g, struct nest *n)
 {
 	bool per_block = uses_amx_per_block(g);
-	int64_t block = choose_m_block(g, n, is_expert || per_block || n->order == NEST_AMX);
 	bool repacks_n_block = n->c.location != C_IN_registers || per_block;
 	struct tile_unpacked_bytes unpacked;
 	if (n->order == NEST_SKINNY || !g->lowp.is_on || g->rows_hi < UNPACK_MIN_ROWS ||
-	    block < UNPACK_MIN_ROWS || g->attrs->b == B_FROM_packed ||
+	    n->m_block < UNPACK_MIN_ROWS || g->attrs->b == B_FROM_packed ||
 	    !tile_unpacked_bytes(g->target, g->panel.format, g->lowp.to, g->depth, &unpacked))
 		return;
 	if (per_block && KB_TILE_ROWS * MATMUL_PANEL / n->lanes > MATMUL_ACC_MAX)
@@ -864,16 +864,15 @@ static bool choose_nest(struct gemm *g, int64_t expert_rows, enum ir_keyword_ord
 		return false;
 	if (expert_rows > 0 && n->kc && n->c.rows < g->rows_hi)
 		g->rows_hi = n->c.rows;
-	choose_repack(g, n, expert_rows > 0);
+	n->m_block = choose_m_block(g, n, expert_rows > 0);
+	if (expert_rows > 0 && g->rows_hi > n->m_block)
+		g->rows_hi = n->m_block;
+	choose_repack(g, n);
 	choose_dot(g, n);
 	n->few_unit = g->columns.unit;
 	n->unit = g->columns.unit * (g->columns.unit % n->nr == 0 ? 1 : n->nr);
 	if (target_prefers_small_code(g->target))
 		n->few_unit = n->unit;
-	n->m_block =
-	        choose_m_block(g, n, expert_rows > 0 || n->order == NEST_AMX || n->repack.to == REPACK_AMX);
-	if (expert_rows > 0 && g->rows_hi > n->m_block)
-		g->rows_hi = n->m_block;
 	/* OpenCL has no prefetch that all devices implement; a B buffer is in the cache anyway. */
 	bool may_prefetch = n->b.source == B_FROM_packed && !target_prefers_small_code(g->target);
 	bool requires_prefetch = g->attrs->prefetch == PREFETCH_automatic
