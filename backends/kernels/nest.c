@@ -68,8 +68,6 @@ static bool choose_tile(const struct gemm *g, struct nest *n)
 	if (nr % MATMUL_PANEL != 0 || nr > MATMUL_NC * MATMUL_PANEL)
 		return reject(n, "nr=%" PRId64 ": a register tile has a multiple of %d columns, at most %d",
 		              nr, MATMUL_PANEL, MATMUL_NC * MATMUL_PANEL);
-	if (MATMUL_PANEL % lanes != 0)
-		return reject(n, "lanes=%" PRId64 ": a vector has 1, 2, 4, 8 or 16 elements", lanes);
 	if (mr * (nr / lanes) > MATMUL_ACC_MAX)
 		return reject(n,
 		              "mr=%" PRId64 " nr=%" PRId64 " lanes=%" PRId64 ": %" PRId64

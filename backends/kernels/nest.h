@@ -48,8 +48,9 @@ struct matmul_lowp {
 struct gemm {
 	const struct target *target;
 	struct kb_caps caps; /* of the target */
-	const struct attrs_group
-	        *attrs;           /* of the group: tile, blocks and scratch; decisions on the nest, if any */
+	/* Of the group: tile, blocks and scratch; decisions on the nest, if any. lanes: 0, or a divisor of 16
+	 * (kernel_emit_group). */
+	const struct attrs_group *attrs;
 	int64_t rows_lo, rows_hi; /* bounds of M; of experts, when their nest is chosen, of an M block */
 	int64_t depth;            /* K, or its bound (value.has_depth) */
 	struct panel panel;       /* layout of B */

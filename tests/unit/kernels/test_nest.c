@@ -68,7 +68,7 @@ static void randomize_attrs(struct rng *s, struct attrs_group *a)
 {
 	int64_t mr = rng_between(s, 1, 16);
 	if (rng_next(s) % 4 == 0)
-		a->lanes = (int64_t)1 << rng_between(s, 0, 6);
+		a->lanes = (int64_t)1 << rng_between(s, 0, 4);
 	if (rng_next(s) % 4 == 0)
 		a->nr = rng_next(s) % 8 ? 16 * rng_between(s, 1, 4) : any_size(s, 8);
 	if (rng_next(s) % 3 == 0)
