@@ -948,12 +948,8 @@ static void print_attributes(const struct gemm *g, const struct nest *n, struct 
 	const struct attrs_group a = nest_attrs(g, n);
 	const char *before = "; {";
 	for (const struct ir_attr_desc *d = NULL; (d = ir_next_nest_attr(&a, d)) != NULL; before = " ") {
-		const void *at = (const char *)&a + d->offset;
-		buf_printf(out, "%s%s=", before, d->name);
-		if (d->kind == ATTR_INT)
-			buf_printf(out, "%" PRId64, *(const int64_t *)at);
-		else
-			buf_str(out, ir_keyword(d->words, *(const int *)at));
+		buf_str(out, before);
+		ir_attr_print(out, NULL, d, (const char *)&a + d->offset);
 	}
 	buf_char(out, '}');
 }

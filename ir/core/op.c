@@ -6,6 +6,7 @@
 #include "ir/core/op.h"
 #include "ir/core/builder.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* Names of the traits in ops.def. */
@@ -207,6 +208,43 @@ bool ir_attr_is_default(const struct ir_attr_desc *d, const void *a)
 	case ATTR_DTYPE: return false;
 	}
 	return false;
+}
+
+void ir_dims_print(struct buf *out, const struct ir_dims *dims, const struct ir_dim_list *list,
+                   const char *separator)
+{
+	buf_char(out, '[');
+	for (size_t i = 0; i < list->n; i++) {
+		buf_str(out, i > 0 ? separator : "");
+		ir_dim_print(out, dims, list->items[i], true);
+	}
+	buf_char(out, ']');
+}
+
+static void print_ints(struct buf *out, const struct ir_int_list *list)
+{
+	buf_char(out, '[');
+	for (size_t i = 0; i < list->n; i++)
+		buf_printf(out, "%s%" PRId64, i > 0 ? "," : "", list->items[i]);
+	buf_char(out, ']');
+}
+
+void ir_attr_print(struct buf *out, const struct ir_dims *dims, const struct ir_attr_desc *d, const void *a)
+{
+	buf_str(out, d->name);
+	if (d->kind != ATTR_FLAG)
+		buf_char(out, '=');
+	switch (d->kind) {
+	case ATTR_FLOAT: buf_f64(out, *(const double *)a); break;
+	case ATTR_INT: buf_printf(out, "%" PRId64, *(const int64_t *)a); break;
+	case ATTR_FLAG: break;
+	case ATTR_DIM: ir_dim_print(out, dims, *(const struct ir_dim *const *)a, true); break;
+	case ATTR_DIMS: ir_dims_print(out, dims, a, ","); break;
+	case ATTR_INTS: print_ints(out, a); break;
+	case ATTR_DTYPE: buf_str(out, ir_dtype_name(*(const enum ir_dtype *)a)); break;
+	case ATTR_KEYWORD: buf_str(out, ir_keyword(d->words, *(const int *)a)); break;
+	case ATTR_WEIGHT: break; /* never: ir_attr_is_default */
+	}
 }
 
 const struct ir_attr_desc *ir_next_nest_attr(const struct attrs_group *a, const struct ir_attr_desc *after)

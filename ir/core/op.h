@@ -148,6 +148,12 @@ const struct ir_op_desc *ir_op_desc(enum ir_opcode code);
 /* The attribute at `a` has the default of d, so texts omit it. Floats are compared bit by bit: -0.0 is not 0.0. Dims,
  * lists of integers and dtypes have no default; a weight is printed with the operands. */
 bool ir_attr_is_default(const struct ir_attr_desc *d, const void *a);
+/* Appends the attribute at `a` as texts have it, `name=value`; the name alone for a flag, which is set. dims: of the
+ * module, for attributes of dims. */
+void ir_attr_print(struct buf *out, const struct ir_dims *dims, const struct ir_attr_desc *d, const void *a);
+/* Appends `[4,B*S]`. The separator is `,` in attributes, `, ` after the body of a group. */
+void ir_dims_print(struct buf *out, const struct ir_dims *dims, const struct ir_dim_list *list,
+                   const char *separator);
 /* False when no op has that name. */
 bool ir_op_find(const char *name, size_t n, enum ir_opcode *out);
 bool ir_op_has(enum ir_opcode code, unsigned traits); /* all of these traits */

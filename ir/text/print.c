@@ -220,44 +220,6 @@ static void print_loc(struct aliases *l, struct ir_loc loc)
 
 /* ---- attributes ---- */
 
-/* The separator is `,` in attributes, `, ` after the body of a group. */
-static void print_dims(const struct printer *p, const struct ir_dim_list *list, const char *separator)
-{
-	buf_char(p->out, '[');
-	for (size_t i = 0; i < list->n; i++) {
-		buf_str(p->out, i > 0 ? separator : "");
-		ir_dim_print(p->out, p->m->dims, list->items[i], true);
-	}
-	buf_char(p->out, ']');
-}
-
-static void print_ints(const struct printer *p, const struct ir_int_list *list)
-{
-	buf_char(p->out, '[');
-	for (size_t i = 0; i < list->n; i++)
-		buf_printf(p->out, "%s%" PRId64, i > 0 ? "," : "", list->items[i]);
-	buf_char(p->out, ']');
-}
-
-/* `name=value`; the name alone for a flag that is set. */
-static void print_attr(const struct printer *p, const struct ir_attr_desc *d, const void *a)
-{
-	buf_str(p->out, d->name);
-	if (d->kind != ATTR_FLAG)
-		buf_char(p->out, '=');
-	switch (d->kind) {
-	case ATTR_FLOAT: buf_f64(p->out, *(const double *)a); break;
-	case ATTR_INT: buf_printf(p->out, "%" PRId64, *(const int64_t *)a); break;
-	case ATTR_FLAG: break;
-	case ATTR_DIM: ir_dim_print(p->out, p->m->dims, *(const struct ir_dim *const *)a, true); break;
-	case ATTR_DIMS: print_dims(p, a, ","); break;
-	case ATTR_INTS: print_ints(p, a); break;
-	case ATTR_DTYPE: buf_str(p->out, ir_dtype_name(*(const enum ir_dtype *)a)); break;
-	case ATTR_KEYWORD: buf_str(p->out, ir_keyword(d->words, *(const int *)a)); break;
-	case ATTR_WEIGHT: break; /* never: ir_attr_is_default */
-	}
-}
-
 /* Attributes of group that its form shows elsewhere: after the word `group`, before the line of the root, and after
  * the body. */
 static bool is_printed_elsewhere(const struct ir_op *op, const char *name)
@@ -277,7 +239,7 @@ static void print_attrs(const struct printer *p, const struct ir_op *op)
 		if (ir_attr_is_default(d, a) || is_printed_elsewhere(op, d->name))
 			continue;
 		buf_str(p->out, any ? " " : " {");
-		print_attr(p, d, a);
+		ir_attr_print(p->out, p->m->dims, d, a);
 		any = true;
 	}
 	if (any)
@@ -337,7 +299,7 @@ static void print_body(const struct printer *p, const struct ir_op *op, int inde
 	const struct attrs_group *a = op->attrs;
 	if (a->at.n > 0) {
 		buf_str(p->out, " at ");
-		print_dims(p, &a->at, ", ");
+		ir_dims_print(p->out, p->m->dims, &a->at, ", ");
 	}
 }
 
