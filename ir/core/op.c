@@ -25,6 +25,13 @@ enum {
 	COMMUTATIVE = TRAIT_COMMUTATIVE,
 	EXCHANGE = TRAIT_EXCHANGE,
 };
+/* Kinds of groups. */
+enum {
+	LINEAR = 1 << GROUP_linear,
+	ATTENTION = 1 << GROUP_attention,
+	ROWS = 1 << GROUP_rowwise,
+	LOOPS = 1 << GROUP_loops,
+};
 
 #define WORD(list, word)         #word,
 #define WORDS(list, name, words) static const char *const words_of_##list[] = {words};
@@ -54,7 +61,7 @@ const char *ir_keyword(enum ir_keyword_list list, int word)
 #define IN(name, cls)                 {#name, CLASS_##cls, OPERAND_REQUIRED},
 #define OPT(name, cls)                {#name, CLASS_##cls, OPERAND_OPTIONAL},
 #define VAR(name, cls)                {#name, CLASS_##cls, OPERAND_VARIADIC},
-#define ATTR(name, kind, f, i, words) {#name, kind, offsetof(self, name), f, i, words},
+#define ATTR(name, kind, f, i, words) {#name, kind, offsetof(self, name), f, i, words, 0},
 #define FLOAT(name, def)              ATTR(name, ATTR_FLOAT, def, 0, KEYWORDS_MASK)
 #define INT(name, def)                ATTR(name, ATTR_INT, 0.0, def, KEYWORDS_MASK)
 #define FLAG(name)                    ATTR(name, ATTR_FLAG, 0.0, 0, KEYWORDS_MASK)
@@ -66,6 +73,10 @@ const char *ir_keyword(enum ir_keyword_list list, int word)
 #define WEIGHT(name)                  ATTR(name, ATTR_WEIGHT, 0.0, 0, KEYWORDS_MASK)
 #define EACH                          "EACH"
 #define BY_RULE                       NULL
+
+#define SIZE(name, kinds) {#name, ATTR_INT, offsetof(self, name), 0.0, 0, KEYWORDS_MASK, kinds},
+#define DECISION(name, list, kinds) \
+	{#name, ATTR_KEYWORD, offsetof(self, name), 0.0, 0, KEYWORDS_##list, kinds},
 #define OP(op, op_traits, op_operands, op_attributes, op_results, op_axes, op_formula) \
 	static const struct ir_op_desc *describe_##op(void)                            \
 	{                                                                              \
@@ -73,7 +84,7 @@ const char *ir_keyword(enum ir_keyword_list list, int word)
 		static const struct ir_operand_desc operands[] = {                     \
 		        op_operands{NULL, CLASS_ANY, OPERAND_REQUIRED}};               \
 		static const struct ir_attr_desc attrs[] = {                           \
-		        op_attributes{NULL, ATTR_FLOAT, 0, 0.0, 0, KEYWORDS_MASK}};    \
+		        op_attributes{NULL, ATTR_FLOAT, 0, 0.0, 0, KEYWORDS_MASK, 0}}; \
 		static const struct ir_op_desc desc = {.code = OP_##op,                \
 		                                       .name = #op,                    \
 		                                       .traits = op_traits,            \

@@ -81,6 +81,8 @@ bool ir_is_matrix_transpose(const struct ir_int_list *perm);
 #define DTYPEATTR(name)              enum ir_dtype name;
 #define KEYWORDATTR(name, list, def) int name; /* enum ir_keyword_<list> */
 #define WEIGHT(name)                 const struct ir_weight *name;
+#define SIZE(name, kinds)            int64_t name;
+#define DECISION(name, list, kinds)  int name; /* enum ir_keyword_<list>, 0: automatic */
 #define OP(name, traits, operands, attributes, results, axes, formula) \
 	struct attrs_##name {                                          \
 		attributes char unused_;                               \
@@ -130,6 +132,8 @@ struct ir_attr_desc {
 	double float_default;       /* ATTR_FLOAT */
 	int64_t int_default;        /* ATTR_INT, ATTR_KEYWORD */
 	enum ir_keyword_list words; /* ATTR_KEYWORD */
+	/* Of groups that have the attribute, bits 1 << enum ir_keyword_group; 0: all, or the op is no group. */
+	unsigned kinds;
 };
 
 struct ir_op_desc {

@@ -670,24 +670,24 @@ static void verify_pad(struct verifier *v, const struct ir_op *op, const struct 
 #define GROUP_SIZE_MAX ((int64_t)1 << 32)
 #define SPLIT_MAX      4096
 
-/* Only a linear has a loop nest to decide on. What else bounds the sizes, target and format, is checked when the nest
- * is chosen (backends/kernels/nest.h). */
+/* A group has the attributes that kernels of its kind read. What else bounds the sizes, target and format, is checked
+ * when its nest is chosen (backends/kernels/nest.h). */
 static void verify_schedule(struct verifier *v, const struct ir_op *op, const struct attrs_group *a)
 {
 	for (const struct ir_attr_desc *d = ir_op_desc(OP_group)->attrs; d->name != NULL; d++) {
-		int64_t size =
-		        d->kind == ATTR_INT ? *(const int64_t *)((const char *)op->attrs + d->offset) : 0;
+		const void *at = (const char *)op->attrs + d->offset;
+		int64_t size = d->kind == ATTR_INT ? *(const int64_t *)at : 0;
+		bool is_read = d->kinds == 0 || (d->kinds >> a->kind & 1) != 0;
 		if (size < 0 || size > GROUP_SIZE_MAX)
 			verify_fail(v, op->loc, "%s=%lld of a group: it may be 0 to 2^32", d->name,
 			            (long long)size);
+		if (!is_read && !ir_attr_is_default(d, at))
+			verify_fail(v, op->loc, "%s of a group %s: no kernel of this kind reads it", d->name,
+			            ir_keyword(KEYWORDS_GROUP, a->kind));
 	}
 	if (a->split > SPLIT_MAX)
 		verify_fail(v, op->loc, "split=%lld of a group: it may be up to %d", (long long)a->split,
 		            SPLIT_MAX);
-	const struct ir_attr_desc *of_nest = ir_next_nest_attr(a, NULL);
-	if (a->kind != GROUP_linear && of_nest != NULL)
-		verify_fail(v, op->loc, "%s of a group %s: only a group linear has a loop nest",
-		            of_nest->name, ir_keyword(KEYWORDS_GROUP, a->kind));
 }
 
 static bool is_softmax(enum ir_opcode code)

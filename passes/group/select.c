@@ -370,7 +370,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	case GROUP_linear: fits = select_linear(r, op, root, &a); break;
 	case GROUP_attention: fits = select_attention(r, root, &a); break;
 	case GROUP_rowwise: fits = select_rowwise(r, root, &a); break;
-	case GROUP_exchange:
+	case GROUP_exchange: a.lanes = 0; break;
 	case GROUP_loops: break;
 	}
 	fits = fits && checked_round_up_i64(a.scratch, 64, &a.scratch) && a.scratch <= SCRATCH_MAX;
