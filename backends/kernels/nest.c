@@ -134,8 +134,8 @@ static int max_mr(const struct gemm *g, const struct nest *n)
 
 /* ---- rows of x in scratch ---- */
 
-/* br rows, after which AMX tiles of 16 rows may read, and an f32 row where rows are quantized. False: too large, which
- * is refused if the group has br. */
+/* br rows, after which AMX tiles of 16 rows may read, and an f32 row where rows are quantized. False: refused, too few
+ * or too large. */
 static bool choose_x_buffer(const struct gemm *g, struct nest *n)
 {
 	const struct attrs_group *s = g->attrs;
@@ -151,7 +151,7 @@ static bool choose_x_buffer(const struct gemm *g, struct nest *n)
 	n->x.bytes = ceil_div(n->x.bytes, CACHE_LINE) * CACHE_LINE;
 	if (fits && g->lowp.is_on)
 		fits = n->x.bytes <= s->scratch - (uses_amx(g) ? AMX_C_BUFFER_BYTES(s->br) : 0);
-	if (!fits && s->br > 0)
+	if (!fits)
 		reject(n,
 		       "br=%" PRId64 " scratch=%" PRId64 ": at least %" PRId64 " rows of x, of %" PRId64
 		       " bytes, are made in scratch",

@@ -201,7 +201,7 @@ int64_t nest_mr(const struct target *t, const struct attrs_group *s, enum ir_dty
  * Chooses the nest of g: what attributes of its group say, and the rest by the model of the target. expert_rows: 0, or
  * the most rows of an M block of those that select an expert; the row bounds of g become those of the M block. nc of
  * its columns becomes that of the attributes. False: n->rejection says which attribute cannot be met; if none does, the
- * group has too little scratch for the rows or panels that are made there.
+ * group has too little scratch for the panels that are made there.
  */
 bool nest_choose(struct gemm *g, int64_t expert_rows, struct nest *n);
 /* The attributes of g with the decisions of n: nest_choose takes them, and makes n of them. */

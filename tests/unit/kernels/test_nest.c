@@ -49,7 +49,7 @@ static struct gemm random_gemm(struct rng *s, const struct target *t, enum ir_fo
 	g.columns.unit = rng_next(s) % 4 ? 1 : rng_between(s, 1, 6);
 	g.columns.nc = (int)(ceil_div(MATMUL_NC, g.columns.unit) * g.columns.unit);
 	g.columns.mats = rng_next(s) % 4 ? 1 : 2;
-	*a = (struct attrs_group){.br = any_size(s, 9),
+	*a = (struct attrs_group){.br = rng_next(s) % 8 ? any_size(s, 9) : 0,
 	                          .kc = rng_next(s) % 2 ? target_gemm_kc(t) : 0,
 	                          .scratch = 64 * any_size(s, 16)};
 	if (rng_next(s) % 8 == 0) /* vectors shorter than the target's */
