@@ -111,12 +111,6 @@ static bool bind_attr(struct rule_binding *b, const struct ir_attr_desc *d, cons
 	       same_dims(&b->dims, &bound.dims) && b->dim == bound.dim;
 }
 
-static bool is_default(const struct ir_attr_desc *d, const void *at)
-{
-	double expected = d->kind == ATTR_FLOAT ? d->float_default : (double)d->int_default;
-	return number_at(d, at) == expected;
-}
-
 /* Matches one attribute as the kind of the pattern says; rank: of the first operand. An expression fails while a
  * variable of it is unbound. */
 static bool match_attr(struct matcher *t, const struct rule_attr *p, const struct ir_attr_desc *d,
@@ -127,7 +121,7 @@ static bool match_attr(struct matcher *t, const struct rule_attr *p, const struc
 	int64_t items[IR_RANK_MAX];
 	double number;
 	switch (p->kind) {
-	case RULE_ATTR_DEFAULT: return is_default(d, at);
+	case RULE_ATTR_DEFAULT: return ir_attr_is_default(d, at);
 	case RULE_ATTR_ANY: return true;
 	case RULE_ATTR_VAR: return bind_attr(&t->m->vars[p->var], d, at);
 	case RULE_ATTR_EXPR:
