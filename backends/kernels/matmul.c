@@ -178,7 +178,8 @@ static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, s
 	return kb_select(k, kb_cmp(k, KB_GT, left, mr), many, few);
 }
 
-struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels)
+/* Panel where the last tile of `panels` full panels of the block ends. */
+static struct kb_val full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels)
 {
 	struct kb *k = l->k;
 	struct kb_val end = kb_min(k, s->end, kb_index(k, l->gemm.columns.n / MATMUL_PANEL));
@@ -186,22 +187,18 @@ struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_
 	return kb_add(k, s->begin, kb_mul_const(k, n, panels));
 }
 
-void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t)
+bool matmul_open_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile *t,
+                        struct kb_val *end)
 {
-	struct kb *k = l->k;
-	struct kb_val full = s->begin;
-	if (t.panels > 1) {
-		full = matmul_full_tiles_end(l, s, t.panels);
-		t.panel = kb_loop(k, "panel", s->begin, full, t.panels, t.has_single ? 0 : KB_NONEMPTY);
-		matmul_microkernel(l, s, &t);
-		kb_end_loop(k);
-	}
-	if (t.panels > 1 && !t.has_single)
-		return;
-	t.panels = 1;
-	t.panel = kb_loop(k, "panel", full, s->end, 1, 0);
-	matmul_microkernel(l, s, &t);
-	kb_end_loop(k);
+	bool is_second = end->id != 0;
+	struct kb_val first = is_second ? *end : s->begin;
+	if (is_second && (t->panels == 1 || !t->has_single))
+		return false;
+	t->panels = is_second ? 1 : t->panels;
+	*end = t->panels > 1 ? full_tiles_end(l, s, t->panels) : s->end;
+	bool has_any = t->panels > 1 && !t->has_single;
+	t->panel = kb_loop(l->k, "panel", first, *end, t->panels, has_any ? KB_NONEMPTY : 0);
+	return true;
 }
 
 /* Row tile: all register tiles of t->rows rows in the N block, of gate and then of up where both are fused. t.done
@@ -211,9 +208,13 @@ static void emit_row_tile(const struct linear *l, const struct matmul_block *s,
 {
 	struct kb *k = l->k;
 	struct matmul_tile t = *of_rows;
+	struct kb_val end = {0};
 	if (l->gemm.columns.mats > 1)
 		t.mat = kb_loop(k, "mat", kb_index(k, 0), kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);
-	matmul_emit_panels(l, s, t);
+	while (matmul_open_panels(l, s, &t, &end)) {
+		matmul_microkernel(l, s, &t);
+		kb_end_loop(k);
+	}
 	if (l->gemm.columns.mats > 1)
 		kb_end_loop(k);
 	if (t.done.id)

@@ -135,14 +135,14 @@ static inline struct kb_val matmul_of_mat(const struct linear *l, struct kb_val 
 bool matmul_bind(struct linear *l, struct kernel *g);
 /* Describes the GEMM to the chooser (l->gemm), from bound operands. */
 void matmul_describe(struct linear *l);
-/* Panel where the last tile of `panels` full panels of the block ends. */
-struct kb_val matmul_full_tiles_end(const struct linear *l, const struct matmul_block *s, int panels);
 /* Emits the tile once for each of n row tiles of decreasing rows: if (rows >= of[0].rows) ..; else if (rows >=
  * of[1].rows) ..; the last one always fits. */
 void matmul_emit_by_rows(const struct linear *l, const struct matmul_block *s, struct matmul_tile t,
                          const struct nest_rows *of, int n, struct kb_val rows, matmul_tile_emitter *emit);
-/* Loop over tiles of t.panels panels; t.has_single: then over the panels left, one by one. */
-void matmul_emit_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile t);
+/* Opens a loop over the panels of the block: by tiles of t->panels; in the second call, if t->has_single, over those
+ * that are left one by one. *end: where the loop before ended, none at first. False: there is no further loop. */
+bool matmul_open_panels(const struct linear *l, const struct matmul_block *s, struct matmul_tile *t,
+                        struct kb_val *end);
 /* True if a register tile multiplies all of K, a constant. */
 static inline bool matmul_has_constant_k(const struct linear *l)
 {

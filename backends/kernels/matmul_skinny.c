@@ -91,35 +91,23 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 
 /* ---- N blocks ---- */
 
-/* Loop over tiles of t.panels panels from t.panel on, all rows in one pass; each k-row of each panel prefetches the one
- * p->ahead bytes after it. Returns the panel where it ends. */
-static struct kb_val loop_panels_one_pass(const struct linear *l, const struct matmul_block *s,
-                                          const struct nest_pass *p, struct matmul_tile t)
-{
-	struct kb *k = l->k;
-	struct kb_val end = t.panels > 1 ? matmul_full_tiles_end(l, s, t.panels) : s->end;
-	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
-	if (p->ahead > 0) {
-		struct kb_val first = panel_address(l, &t), distance = kb_index(k, p->ahead),
-		              stride = kb_index(k, l->gemm.panel.bytes_per_k);
-		t.prefetch.distance = p->ahead;
-		t.prefetch.ahead = prefetch_from(l, &t, first, distance, p->ahead, stride);
-	}
-	emit_tiles_of_pass(l, s, &t, l->rows, p);
-	kb_end_loop(k);
-	return end;
-}
-
-/* One pass over the N block by tiles of p->panels panels, then the remainder one by one. */
+/* One pass over the N block by tiles of p->panels panels, then the remainder one by one; each k-row of each panel
+ * prefetches the one p->ahead bytes after it. */
 static void emit_one_pass(const struct linear *l, const struct matmul_block *s, const struct nest_pass *p,
                           struct matmul_tile t)
 {
-	t.panel = s->begin;
-	t.panels = p->panels;
-	if (t.panels > 1)
-		t.panel = loop_panels_one_pass(l, s, p, t);
-	t.panels = 1;
-	loop_panels_one_pass(l, s, p, t);
+	struct kb *k = l->k;
+	struct kb_val end = {0};
+	while (matmul_open_panels(l, s, &t, &end)) {
+		if (p->ahead > 0) {
+			struct kb_val first = panel_address(l, &t), distance = kb_index(k, p->ahead),
+			              stride = kb_index(k, l->gemm.panel.bytes_per_k);
+			t.prefetch.distance = p->ahead;
+			t.prefetch.ahead = prefetch_from(l, &t, first, distance, p->ahead, stride);
+		}
+		emit_tiles_of_pass(l, s, &t, l->rows, p);
+		kb_end_loop(k);
+	}
 }
 
 /* Several passes, ceil(M / mr), over tiles of p->panels panels, then over single panels. of: the share of a pass,
@@ -128,23 +116,16 @@ static void emit_several_passes(const struct linear *l, const struct matmul_bloc
                                 const struct nest_pass *p, struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	struct kb_val most = kb_index(k, p->mr), bytes_per_k = kb_index(k, l->gemm.panel.bytes_per_k);
+	struct kb_val most = kb_index(k, p->mr), bytes_per_k = kb_index(k, l->gemm.panel.bytes_per_k),
+	              end = {0};
 	struct shares of = {.n = kb_bin(k, KB_DIV, kb_add_const(k, l->rows, p->mr - 1), most)};
 	of.n = kb_max(k, of.n, kb_index(k, 1));
 	of.stride = kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, bytes_per_k, of.n), -1), of.n);
 	of.bytes = kb_mul(k, kb_bin(k, KB_DIV, kb_index(k, l->gemm.depth), of.n), bytes_per_k);
-	struct kb_val full = s->begin;
-	if (p->panels > 1) {
-		full = matmul_full_tiles_end(l, s, p->panels);
-		t.panels = p->panels;
-		t.panel = kb_loop(k, "panel", s->begin, full, p->panels, 0);
+	while (matmul_open_panels(l, s, &t, &end)) {
 		emit_passes(l, s, p, &of, t);
 		kb_end_loop(k);
 	}
-	t.panels = 1;
-	t.panel = kb_loop(k, "panel", full, s->end, 1, 0);
-	emit_passes(l, s, p, &of, t);
-	kb_end_loop(k);
 }
 
 /* The panels of the N block, of one projection, by one of n kinds of passes: a tree of comparisons of M with rows_max,
@@ -154,10 +135,12 @@ static void emit_panels(const struct linear *l, const struct matmul_block *s, co
 {
 	struct kb *k = l->k;
 	if (n == 1) {
+		struct matmul_tile tile = *t;
+		tile.panels = p->panels;
 		if (p->is_one)
-			emit_one_pass(l, s, p, *t);
+			emit_one_pass(l, s, p, tile);
 		else
-			emit_several_passes(l, s, p, *t);
+			emit_several_passes(l, s, p, tile);
 		return;
 	}
 	int first = p[0].rows_max > 1 && !p[n - 1].is_one ? n - 1 : 1;
@@ -189,7 +172,7 @@ void matmul_skinny(const struct linear *l)
 	struct kb_val mat = {0};
 	if (l->gemm.columns.mats > 1)
 		mat = kb_loop(k, "mat", zero, kb_index(k, l->gemm.columns.mats), 1, KB_NONEMPTY);
-	const struct matmul_tile t = {.mat = mat, .row = s.row, .c_row = s.row};
+	const struct matmul_tile t = {.has_single = true, .mat = mat, .row = s.row, .c_row = s.row};
 	emit_panels(l, &s, &t, l->nest.pass, l->nest.n_passes);
 	if (l->gemm.columns.mats > 1)
 		kb_end_loop(k);
