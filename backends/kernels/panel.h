@@ -143,7 +143,7 @@ struct panel_loop {
 	struct kb_val unpacked[TILE_ACC_MAX];
 	bool is_unpacked;
 };
-/* Emits the loop, block by block of quants, whose scales are loaded once; then what is left of K. */
+/* Emits the loop, block by block of quants, whose scales are loaded once; then the remainder of K. */
 void panel_loop(struct panel_loop *w);
 /* Vector v of neighbour i, f32. */
 struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v);

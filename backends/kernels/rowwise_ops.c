@@ -323,7 +323,7 @@ static void find_max(struct rowwise *r, const struct rowwise_chunk *c, void *use
 	rowwise_acc_add(r, &s->max, c, x);
 }
 
-/* score - max, after the first pass. What was kept is the score; x that is read or computed again must be scaled again,
+/* score - max, after the first pass. The buffer has scores (keeps_x); x that is read or computed again is scaled again,
  * and the window masked. */
 static struct kb_val shifted_score(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
 {

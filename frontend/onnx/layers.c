@@ -30,7 +30,7 @@ static struct operand *fused_bias(struct importer *im, int64_t width)
 }
 
 /* Output 0, or that of the Add that fused_bias() finds, is linear(x, ..). w is [K, N], or [N, K] if is_transposed, as
-   the language stores weights: `transpose: true` of the map turns the former. */
+   the language stores weights: `transpose: true` of the map transposes the former. */
 static bool output_linear(struct importer *im, const char *x, struct operand *w, bool is_transposed,
                           struct operand *bias)
 {

@@ -4,7 +4,7 @@
  * tokens by name or with an id. As in transformers, a list of added tokens in the first file replaces the
  * other two files.
  * A role is the use of a special token, such as bos or pad; flags that a file may leave out are -1 then. A token may be
- * named several times: what defines it first keeps its flags. read_NAME returns false after a diagnostic.
+ * named several times: its first definition has the flags. read_NAME returns false after a diagnostic.
  */
 #include "frontend/tokenizer/config.h"
 

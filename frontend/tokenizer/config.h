@@ -88,7 +88,7 @@ struct tokenizer_config_file {
 struct tokenizer_config_files {
 	struct tokenizer_config_file config, special, added;
 	const char *
-	        class_name; /* default class; TOKENIZER_AS_IT_IS: overrides what the files name; NULL: none */
+	        class_name; /* default class; TOKENIZER_AS_IT_IS: overrides the class of the files; NULL: none */
 };
 
 /* Reads the files; diagnostics name the wrong file. */

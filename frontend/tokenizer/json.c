@@ -769,8 +769,8 @@ static bool read_template_of_file_or_class(struct tokenizer_reader *r, const str
 	return has_template ? tokenizer_class_override_template(r) : tokenizer_class_set_template(r);
 }
 
-/* Reads the members in the order of their dependencies: splitter and decoder decide what the pieces of the model
- * mean, and added tokens and templates need its ids. */
+/* Reads the members in the order of their dependencies: splitter and decoder decide how pieces of the model are
+ * decoded, and added tokens and templates need its ids. */
 static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
 {
 	return tokenizer_read_normalizer(r, json_find(root, "normalizer"), "normalizer") &&

@@ -2,7 +2,7 @@
 /*
  * Normalizers and splitters of tokenizer.json as operations. Unknown components are rejected by type and path. A
  * regular expression of single characters is mapped to their match, any other one compiled to an automaton. An
- * operation is one step that the runtime does with a text (runtime/tokenizer/format.h says what its flags mean).
+ * operation is one step of the runtime's pipeline; runtime/tokenizer/format.h documents its flags.
  * Members have the defaults of Hugging Face's library; a wrong one sets r->failed, and readers return false at their
  * end.
  */

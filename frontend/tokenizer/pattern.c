@@ -99,7 +99,7 @@ bool pattern_set_has(const struct pattern_set *s, uint32_t cp)
 	return low < s->n && s->items[low].from <= cp; /* low: the first range that ends at cp or after */
 }
 
-/* Adds both cases of ASCII letters, and what folds to them; false: other characters would have to fold. */
+/* Adds both cases of ASCII letters, and characters that fold to them; false: other characters would have to fold. */
 static bool pattern_set_fold(struct arena *a, struct pattern_set *s)
 {
 	static const uint32_t folds[][2] = {{'s', 0x17f}, {'k', 0x212a}};
@@ -590,8 +590,8 @@ static struct pattern *parse_atom(struct parser *p)
 
 /* ---- repetitions ---- */
 
-/* X*+ is X*(?!X); X?+ is X|(?!X), as a single character X that may match again is not given back. Of groups that is not
- * equivalent: they are rejected. */
+/* Possessive quantifiers: X*+ is X*(?!X), X?+ is X|(?!X), where the lookahead rejects fewer matches of the character X.
+ * Groups have no such equivalent: they are rejected. */
 static struct pattern *make_possessive(struct parser *p, struct pattern *n)
 {
 	struct pattern_set set = {0};

@@ -394,8 +394,7 @@ static const char *read_name(struct cursor *c, size_t limit, const char *what)
 	return NULL;
 }
 
-/* Reads the type of a value, which must be a known one. The cursor goes back for the report, which names the byte of
- * the type. */
+/* Reads the type of a value; an unknown one is an error at the byte of the type, where the cursor is then. */
 static bool read_value_type(struct cursor *c, enum gguf_type *out)
 {
 	uint32_t type;
@@ -411,8 +410,8 @@ static bool read_value_type(struct cursor *c, enum gguf_type *out)
 
 /* ---- values ---- */
 
-/* Decodes a value of fixed size, whose bytes the caller has checked to be there. Returns NULL, or the error, which the
- * caller reports with the byte. */
+/* Decodes a value of fixed size; the caller has checked that the file has its bytes. Returns NULL, or the error, which
+ * the caller reports with the byte. */
 static const char *decode_scalar(enum gguf_type type, const unsigned char *p, struct gguf_value *out)
 {
 	uint64_t v = read_little_endian(p, value_types[type].bytes);

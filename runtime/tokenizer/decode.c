@@ -3,9 +3,9 @@
  * Ids to text: each token is written as a few byte runs, to a buffer or to a stream that emits whole
  * characters.
  *
- * A piece is the string of a token; a word mark in it (SentencePiece's U+2581) stands for a space. The head's flags
- * (TFMC_TOK_H_) say how the decoder of the model works, those of a token (TFMC_TOK_F_) what it is. WordPiece: n_prefix
- * bytes (`##`) begin pieces that continue a word; with DECODE_SUFFIX the same bytes end pieces that end one.
+ * A piece is the string of a token; a word mark in it (SentencePiece's U+2581) is a space. The header has the flags of
+ * the model's decoder (TFMC_TOK_H_), each token has its kind (TFMC_TOK_F_). WordPiece: n_prefix bytes (`##`) begin
+ * pieces that continue a word; with DECODE_SUFFIX the same bytes end pieces that end one.
  */
 #include <string.h>
 
@@ -215,7 +215,7 @@ void tfmc_token_stream_begin(struct tfmc_token_stream *s, const struct tfmc_toke
 	s->is_begun = (flags & TFMC_DETOKENIZE_AFTER) != 0;
 }
 
-/* Text is emitted once for each token, in characters as a whole. The stream keeps what the next token depends on. */
+/* Emits the text of each token once, in full characters. The stream stores the state that the next token depends on. */
 int tfmc_token_stream_add(struct tfmc_token_stream *s, int32_t id)
 {
 	if (!s || !s->tokenizer)

@@ -3,10 +3,10 @@
  * Text to ids: added tokens split the text into segments, segments pass normalizers and splitters, words are
  * encoded by a cache or by the model.
  *
- * Added tokens are matched by two tries: `raw` in the text as it is, `norm` in normalized text. A word is what the
- * splitters pass to the model; words that recur take their ids from a cache of one run. is_plain: special tokens in
- * the text are text. is_start: no token comes before, which decides on prefixes of words. Ids beyond the caller's
- * capacity are counted only.
+ * Added tokens are matched by two tries: `raw` in the text as it is, `norm` in normalized text. A word is a piece
+ * of text that the splitters pass to the model; a cache of one run has the ids of earlier words. is_plain: special
+ * tokens in the text are text. is_start: no token comes before, which decides on prefixes of words. Ids beyond the
+ * caller's capacity are counted only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -256,7 +256,7 @@ static bool next_added_token(const struct tok_run *r, const struct tok_trie *tri
 	return false;
 }
 
-/* Normalizes a segment, splits off added tokens of normalized text, and encodes what is between them. */
+/* Normalizes a segment, splits off added tokens of normalized text, and encodes the text between them. */
 static void encode_normalized(struct tok_run *r, const char *s, size_t n)
 {
 	size_t from = 0, at = 0;

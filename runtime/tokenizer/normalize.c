@@ -262,7 +262,7 @@ static void replace_string(const char *s, size_t n, const char *from, size_t n_f
 	tok_append(out, s + copied, n - copied);
 }
 
-/* Replaces runs of at least `min` spaces; min 0: of any white space. Shorter runs, and what is between, are copied. */
+/* Replaces runs of at least `min` spaces; min 0: of any white space. Shorter runs, and the text between, are copied. */
 static void replace_blanks(const char *s, size_t n, uint32_t min, const char *to, size_t n_to,
                            struct tok_text *out)
 {
@@ -366,7 +366,7 @@ static void apply_normalizer(const struct tfmc_tokenizer *t, const struct tfmc_t
 	}
 }
 
-/* Two buffers alternate, as an operation reads what the one before wrote. Only the last one's text counts against the
+/* Two buffers alternate, as an operation reads the output of the one before. Only the last output counts against the
  * limit of the run, which all segments share. Returns the text: s itself without normalizers, else a buffer until the
  * next call. */
 const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *out_n)

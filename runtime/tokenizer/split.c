@@ -437,7 +437,7 @@ static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const 
 	return *is_match ? at + len : from;
 }
 
-/* Splits by matches with a behavior. INVERT: matches are the text, what is between them the delimiters; words are
+/* Splits by matches with a behavior. INVERT: matches are the text, and the text between them the delimiters; words are
  * split so. The suffix sets of this splitter are of the text before. */
 static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t next, const char *s,
                           size_t n)
@@ -506,8 +506,8 @@ static void prefix_space(struct tok_run *r, uint32_t level, const char *s, size_
 		tok_split(r, level + 1, out->data, out->n);
 }
 
-/* A part that reaches the end of the list of splitters is a word. The functions for one kind of splitter pass what
- * they make to tok_split of the next level. */
+/* A part that reaches the end of the list of splitters is a word. The functions for one kind of splitter pass
+ * their parts to tok_split of the next level. */
 void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n)
 {
 	if (n == 0 || r->failed)
