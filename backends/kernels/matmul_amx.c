@@ -135,7 +135,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	struct kb *k = l->k;
 	int64_t row_bytes = l->gemm.lowp.layout.bytes, full = full_chunks(l), c_stride = l->nest.c.width * 4;
 	struct matrix_tiles t = {.k = k,
-	                         .dot = l->gemm.lowp.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
+	                         .dot = l->nest.dot.word,
 	                         .rows = rows / KB_TILE_ROWS,
 	                         .columns = c->n,
 	                         .x_row_stride = row_bytes,

@@ -90,7 +90,7 @@ static struct kb_val base_full_k(const struct linear *l, const struct matmul_blo
 	struct kb_val depth = kb_index(k, l->gemm.depth), share = kb_mul(k, t->prefetch.stride, depth);
 	struct kb_val first = kb_mul(k, share, kb_get(k, t->prefetch.row_tile));
 	int64_t n_block = (s->is_repacked ? l->nest.repack.group : l->gemm.columns.nc) * l->gemm.panel.bytes;
-	int64_t group = l->gemm.panel.kind == PANEL_QUANTS ? l->gemm.panel.group.elements : 1;
+	int64_t group = l->gemm.panel.group.elements;
 	struct kb_val full = kb_index(k, ceil_div(l->gemm.depth, group) * group);
 	return kb_ptr_add(k, w, stop_at_end(l, t, first, n_block, full), n_block);
 }

@@ -33,7 +33,7 @@ static enum panel_kind kind_of(const struct ir_format_desc *d)
 struct panel panel_of(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
-	struct panel p = {.format = f, .kind = kind_of(d), .depth = depth};
+	struct panel p = {.format = f, .kind = kind_of(d), .depth = depth, .group.elements = 1};
 	(void)panel_bytes(f, depth, &p.bytes);
 	p.k_per_line = d->bits ? (32 + d->bits - 1) / d->bits : panel_row_k(d->dtype);
 	p.k_align = p.k_per_line;

@@ -28,7 +28,7 @@ struct panel {
 	int64_t bytes_per_k; /* of k-rows, for a K element */
 	int k_align;         /* a K block begins at multiples of it */
 	int live_registers;  /* quants: scale and minimum registers of a vector of columns, live along K */
-	struct quant_group group; /* quants */
+	struct quant_group group; /* quants; of floats one element */
 };
 /* The layout of panels of the format with depth (K) elements in a column. */
 struct panel panel_of(enum ir_format f, int64_t depth);
