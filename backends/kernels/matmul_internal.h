@@ -205,10 +205,10 @@ struct matmul_lowp_tile {
 	struct kb_val panel[MATMUL_NC], reload[MATMUL_NC];
 	struct quant_panel_layout layout; /* of super-blocks */
 	/* The open dot block: address and first word of quants of its super-block, its first word in a row of x,
-	 * 4-byte word of its first group of quants in a panel; half of that group it begins with: 0, or 1 where a
-	 * group is two dot blocks. */
+	 * 4-byte word of its first group of quants in a panel; its number in the iteration; half of that group it
+	 * begins with: 0, or 1 where a group is two dot blocks. */
 	struct kb_val super_block, quants_word, x_word, b_word;
-	int half;
+	int part, half;
 	struct panel_block
 	        factors[MATMUL_ACC_MAX]; /* of vectors, kept for the open blocks that share them; or none */
 	const struct matmul_prefetch *prefetch;

@@ -10,6 +10,11 @@
  *
  *   y += (sum of (w + z) x  -  z sum of x) (scale_x scale_w)  +  minimum_w (scale_x sum of x)
  *
+ * Two dot blocks b that are merged (tile_merges_dot_blocks) have integer scales s and minima o, which are applied
+ * first; both sums are exact in i32:
+ *
+ *   y += (sum of s_b (sum of w x)_b) (scale_x factor_s)  +  (sum of o_b (sum of x)_b) (scale_x factor_o)
+ *
  * z: zero point of the stored bytes, less the shift of the block in formats with shifts. The prologue stores
  * - z sum of x (in formats with shifts the sum itself; by magnitude plus |x| of negative x, see nest.dot) and scale_x
  * sum of x with each row. Quants of 4 bits
@@ -349,16 +354,18 @@ static struct kb_val zero_point_correction(const struct linear *l, struct kb_val
 	return kb_bin(k, KB_AND, correction, kb_splat(k, kb_i32(k, 0xffff), l->nest.lanes));
 }
 
-/* Initial value of an i32 accumulator, which corrects the zero point: - z sum of x as the prologue stored it for row m,
- * or correction * sum of x in formats with shifts. */
+/* Initial value of an accumulator, which corrects the zero point: - z sum of x as the prologue stored it for row m, or
+ * correction * sum of x in formats with shifts. */
 static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
                                  struct kb_val correction)
 {
+	struct kb *k = c->l->k;
+	struct kb_val zero = kb_splat(k, kb_i32(k, 0), c->l->nest.lanes);
+	if (!correction.id && c->l->nest.dot.zero == 0 && !c->l->nest.dot.by_magnitude)
+		return zero;
 	struct kb_val word = broadcast_x_word(c, m, dot_block, c->l->gemm.lowp.layout.corrections / 4);
 	if (!correction.id)
 		return word;
-	struct kb *k = c->l->k;
-	struct kb_val zero = kb_splat(k, kb_i32(k, 0), c->l->nest.lanes);
 	return c->l->nest.dot.corrects_by_pairs ? kb_dot_s16s16(k, zero, correction, word)
 	                                        : kb_mul(k, correction, word);
 }
@@ -589,6 +596,66 @@ static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64
 		flush_acc16(c);
 }
 
+/* Adds the n elements of a merged dot block to the i32 accumulators, which the first of two sets: sums in i16, which
+ * begin with the correction of the zero point, times the integer scales of the block. */
+static void add_merged_block(struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block,
+                             int64_t n)
+{
+	const struct reg_tile *p = c->p;
+	struct kb *k = p->k;
+	const struct kb_val none = {0};
+	struct kb_val zero = kb_splat(k, kb_i32(k, 0), p->lanes);
+	for (int m = 0; m < p->rows; m++) {
+		struct kb_val first = initial_acc(c, dot_block, m, none);
+		for (int v = 0; v < p->vectors; v++)
+			kb_set(k, c->acc16[m * p->vectors + v], first);
+	}
+	add_chunk(c, kb_index(k, 0), n);
+	for (int v = 0; v < p->vectors; v++) {
+		struct kb_val scales = panel_integer_pairs(k, &c->l->gemm.panel, false, c->super_block, block,
+		                                           block, v, p->lanes);
+		for (int i = v; i < p->rows * p->vectors; i += p->vectors) {
+			struct kb_val sum = c->part > 0 ? kb_get(k, c->acc[i]) : zero;
+			struct kb_val sum16 = kb_get(k, c->acc16[i]);
+			kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, sum16, scales));
+		}
+	}
+}
+
+/* Scales the i32 accumulators of merged dot blocks, of which `block` and `dot_block` are the last one: adds those of
+ * vector v, and the minima times sums of x, to the f32 accumulators of all rows. */
+static void scale_merged(const struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block,
+                         int v)
+{
+	const struct reg_tile *p = c->p;
+	struct kb *k = p->k;
+	const struct panel *panel = &c->l->gemm.panel;
+	const struct activation_row_layout *row = &c->l->gemm.lowp.layout;
+	struct panel_block factors = c->factors[v];
+	struct kb_val minima = {0}, zero = kb_splat(k, kb_i32(k, 0), p->lanes);
+	if (!factors.scale.id)
+		factors = panel_block_factors(k, panel, c->super_block, block, v, p->lanes);
+	if (factors.offset.id) {
+		struct kb_val first = kb_add_const(k, block, -c->part), second = kb_add_const(k, first, 1);
+		minima = panel_integer_pairs(k, panel, true, c->super_block, first, second, v, p->lanes);
+	}
+	for (int m = 0; m < p->rows; m++) {
+		struct kb_var to = p->sum[m * p->vectors + v];
+		struct kb_val d = kb_load_splat(k, KB_TYPE(KB_F32, p->lanes), p->x[m], dot_block,
+		                                p->x_disp[m] + row->scales / 4);
+		struct kb_val integers = kb_cvt(k, kb_get(k, c->acc[m * p->vectors + v]), KB_F32);
+		struct kb_val scale = kb_mul(k, d, factors.scale);
+		kb_set(k, to, kb_fma(k, integers, scale, kb_get(k, to)));
+		if (!minima.id)
+			continue;
+		struct kb_val pair =
+		        broadcast_x_word(c, m, kb_div_const(k, dot_block, 2), row->offset_sums / 4);
+		integers = kb_cvt(k, kb_dot_s16s16(k, zero, minima, pair), KB_F32);
+		scale = kb_mul(k, d, factors.offset);
+		kb_set(k, to, kb_fma(k, integers, scale, kb_get(k, to)));
+	}
+}
+
 /*
  * Adds dot block `dot_block` of n elements, number `in_super_block` of the open super-block. The i32 accumulators must
  * hold the zero-point correction and the dot products at the end; begin_acc sets the correction, at one of three times:
@@ -600,8 +667,17 @@ static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, s
                           int64_t n)
 {
 	struct kb *k = c->l->k;
+	c->half = c->t->splits_groups ? c->part : 0;
 	struct kb_val block = open_dot_block(c, dot_block, in_super_block), zero = kb_index(k, 0);
 	int64_t done = 0, unroll = c->t->unroll;
+	if (c->l->nest.dot.merges) {
+		int64_t at;
+		add_merged_block(c, dot_block, block, n);
+		bool is_last = kb_const_index(k, dot_block, &at) && at == c->l->gemm.lowp.layout.blocks - 1;
+		for (int v = 0; (c->part > 0 || is_last) && v < c->p->vectors; v++)
+			scale_merged(c, dot_block, block, v);
+		return;
+	}
 	if (c->t->is_square) {
 		done = add_mmla_k_rows(c, n);
 	} else if (accumulates_chunk(c) &&
@@ -647,8 +723,8 @@ static int64_t add_shared_factors(struct matmul_lowp_tile *c)
 		        panel_block_factors(k, &c->l->gemm.panel, c->super_block, block, v, c->l->nest.lanes);
 	struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, shared / dot_block_k),
 	                             c->t->dot_blocks, KB_NONEMPTY);
-	for (c->half = 0; c->half < c->t->dot_blocks; c->half++) {
-		struct kb_val i = kb_add_const(k, step, c->half);
+	for (c->part = 0; c->part < c->t->dot_blocks; c->part++) {
+		struct kb_val i = kb_add_const(k, step, c->part);
 		struct kb_val dot_block = kb_add(k, first, i);
 		add_dot_block(c, dot_block, kb_add(k, in_super_block, i), dot_block_k);
 	}
@@ -660,7 +736,8 @@ static int64_t add_shared_factors(struct matmul_lowp_tile *c)
 }
 
 /* All dot blocks: those that share factors; a loop over full groups (`per` dot blocks each, 2 where a scale belongs to
- * half of one), if there is more than one; then the others, of which the last may be shorter, with constant indices. */
+ * half of one, or two are merged), if there is more than one; then the others, of which the last may be shorter, with
+ * constant indices. */
 void matmul_int8_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
@@ -679,8 +756,8 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 	if (looped > done + per) {
 		struct kb_val first =
 		        kb_loop(k, "step", kb_index(k, done), kb_index(k, looped), per, KB_NONEMPTY);
-		for (c->half = 0; c->half < per; c->half++) {
-			struct kb_val dot_block = kb_add_const(k, first, c->half);
+		for (c->part = 0; c->part < per; c->part++) {
+			struct kb_val dot_block = kb_add_const(k, first, c->part);
 			add_dot_block(c, dot_block, open_super_block(c, dot_block), row->block);
 		}
 		kb_end_loop(k);
@@ -688,7 +765,7 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 	}
 	for (; done * row->block < c->l->gemm.depth; done++) {
 		struct kb_val dot_block = kb_index(k, done);
-		c->half = (int)(done % per);
+		c->part = (int)(done % per);
 		add_dot_block(c, dot_block, open_super_block(c, dot_block), done < full ? row->block : tail);
 	}
 }

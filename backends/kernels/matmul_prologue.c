@@ -440,7 +440,8 @@ static struct kb_val reduce_acc(const struct span *s, struct kb_var acc, enum kb
 
 /* Quantizes dot block `dot_block` of the row (s->from, s->n); stores after the quants its sum times - zero point of the
  * weights (the sum itself in formats with shifts, whose factor differs by block; by magnitude plus that of negative
- * ones), its scale, and in formats with minima sum * scale. */
+ * ones), its scale, and in formats with minima sum * scale. If dot blocks are merged, sums are i16, and a correction is
+ * one in the low half of its word. */
 static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
@@ -456,9 +457,14 @@ static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct k
 	struct kb_val correction = kb_mul(k, sum, kb_i32(k, factor));
 	if (s->negatives.id)
 		correction = kb_add(k, correction, reduce_acc(s, s->negatives, KB_ADD));
+	bool merges = s->l->nest.dot.merges;
+	if (merges)
+		correction = kb_bin(k, KB_AND, correction, kb_i32(k, 0xffff));
 	kb_store(k, correction, s->quants, dot_block, row->corrections / 4, 0);
 	kb_store(k, scale, s->quants, dot_block, row->scales / 4, 0);
-	if (d->has_offset)
+	if (d->has_offset && merges)
+		kb_store(k, kb_cvt(k, sum, KB_I16), s->quants, dot_block, row->offset_sums / 2, 0);
+	else if (d->has_offset)
 		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, dot_block,
 		         row->offset_sums / 4, 0);
 }
@@ -516,7 +522,11 @@ static void quantize_row(struct span *s)
 	int64_t block = l->gemm.lowp.to.block, dot_block_k = l->gemm.lowp.layout.block;
 	block = block > 0 && block < l->gemm.depth ? block : l->gemm.depth;
 	int64_t full = l->gemm.depth / block, dot_blocks = ceil_div(block, dot_block_k);
+	const struct activation_row_layout *row = &l->gemm.lowp.layout;
+	bool has_offset = ir_format(l->gemm.panel.format)->has_offset;
 	zero_last_line(s, l->gemm.depth);
+	if (l->nest.dot.merges && has_offset && row->blocks % 2 > 0) /* the last pair of sums has one */
+		kb_store(k, kb_i32(k, 0), s->quants, kb_index(k, row->blocks / 2), row->offset_sums / 4, 0);
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
 	struct kb_val from = kb_mul_const(k, i, block);
 	quantize_x_block(s, from, block, kb_mul_const(k, i, dot_blocks));

@@ -417,6 +417,7 @@ static void choose_dot(const struct gemm *g, struct nest *n)
 		n->dot.zero = ir_format_u8_zero_point(f) - (is_signed ? 128 : 0);
 		n->dot.flips_sign = is_signed && !ir_format(f)->codebook;
 		n->dot.corrects_by_pairs = caps->has_dot_s16s16;
+		n->dot.merges = tile_merges_dot_blocks(g->target, f, g->lowp.to, g->depth);
 	}
 	n->dot.square_rows = has_square && n->lanes == MATMUL_X_WORDS ? SQUARE_ROWS_MIN : 0;
 }
@@ -484,8 +485,9 @@ static void choose_lowp_loop(const struct gemm *g, const struct nest *n, bool is
 		t->unroll = accumulators <= ACC_FEW ? BF16_UNROLL : t->x_lanes;
 		return;
 	}
-	t->dot_blocks = has_dot_blocks(g) && row->block < q->elements ? (int)(q->elements / row->block) : 1;
-	t->in_x_order = t->x_lanes > 1 && q->words / t->dot_blocks > MATMUL_X_WORDS &&
+	t->splits_groups = has_dot_blocks(g) && row->block < q->elements;
+	t->dot_blocks = t->splits_groups || (has_dot_blocks(g) && n->dot.merges) ? 2 : 1;
+	t->in_x_order = t->x_lanes > 1 && q->words / (1 + t->splits_groups) > MATMUL_X_WORDS &&
 	                acc_registers(g) * accumulators + 2 * rows + others > g->caps.registers;
 	t->reloads = t->in_x_order || (is_codebook && rows > vectors * n->lanes / MATMUL_PANEL);
 	t->is_unmasked = is_codebook && rows == 1;

@@ -162,6 +162,7 @@ struct nest {
 		bool by_magnitude;
 		/* zero points times sums of x: a product of i16 pairs is faster than one of i32 */
 		bool corrects_by_pairs;
+		bool merges; /* tile_merges_dot_blocks */
 	} dot;
 	bool lists_rows;      /* M blocks are lists of the real rows of a padded batch */
 	bool prefetches_next; /* row tiles prefetch the next block of B, each its share */
@@ -179,10 +180,11 @@ struct nest_tile {
 	 * vector of bf16 pairs is used up; such a vector is loaded twice, not kept for its odd elements. */
 	bool is_x_first, by_pairs, reloads_pairs;
 	/* int8 and bf16 */
-	int unroll;       /* K elements, of bf16 k-rows, of an iteration */
-	bool is_square;   /* dot.square multiplies, then a remainder by words */
-	int dot_blocks;   /* of a group of quants: 2 if a scale belongs to half of one */
-	int64_t loop_min; /* K elements of a dot block from which on they are looped over */
+	int unroll;         /* K elements, of bf16 k-rows, of an iteration */
+	bool is_square;     /* dot.square multiplies, then a remainder by words */
+	int dot_blocks;     /* of an iteration: 2 if a group of quants has two, or two are merged */
+	bool splits_groups; /* a scale belongs to half of a group of quants */
+	int64_t loop_min;   /* K elements of a dot block from which on they are looped over */
 	/* words in order, k-rows loaded for each: registers cannot hold all words of x of a group */
 	bool in_x_order;
 	/* k-rows are loaded again for further words, since the table of a codebook, or the words of x, need the

@@ -559,6 +559,28 @@ struct panel_block panel_block_factors(struct kb *k, const struct panel *p, stru
 	return factors;
 }
 
+/* Bytes are interleaved before they are extended. Two lanes or one are loaded with their neighbours. */
+struct kb_val panel_integer_pairs(struct kb *k, const struct panel *p, bool offset, struct kb_val at,
+                                  struct kb_val a, struct kb_val b, int v, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	int order[2 * PANEL_COLUMNS], loaded = lanes < 4 ? 4 : lanes;
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column),
+	                begin = panel + column + (offset ? t.offsets : t.scales);
+	struct kb_type type = KB_TYPE(d->sub == 8 ? KB_I8 : KB_U8, loaded);
+	struct kb_val low = kb_load(k, type, at, kb_mul_const(k, a, PANEL_COLUMNS), begin, 0);
+	struct kb_val high = kb_load(k, type, at, kb_mul_const(k, b, PANEL_COLUMNS), begin, 0);
+	for (int i = 0; i < 2 * lanes; i++)
+		order[i] = i / 2 + i % 2 * loaded;
+	struct kb_val pairs = kb_cvt(k, kb_shuffle(k, low, high, order, 2 * lanes), KB_I16);
+	if (d->sub == 4) {
+		struct kb_val by = kb_splat(k, kb_cvt(k, kb_i32(k, offset ? 4 : 15), KB_I16), 2 * lanes);
+		pairs = kb_bin(k, offset ? KB_SHR : KB_AND, pairs, by);
+	}
+	return kb_bitcast(k, pairs, KB_I32);
+}
+
 struct kb_val panel_block_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                                 struct kb_val factors, int lanes)
 {

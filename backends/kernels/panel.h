@@ -113,6 +113,10 @@ struct kb_val panel_load_word(struct kb *k, const struct panel *p, const struct 
  */
 struct panel_block panel_block_factors(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b,
                                        int v, int lanes);
+/* Integer scales, or minima (offset), of blocks a and b as pairs of i16, that of a in the low half; formats with
+ * super-blocks. */
+struct kb_val panel_integer_pairs(struct kb *k, const struct panel *p, bool offset, struct kb_val at,
+                                  struct kb_val a, struct kb_val b, int v, int lanes);
 struct kb_val panel_block_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                                 struct kb_val factors, int lanes);
 struct kb_val panel_block_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,

@@ -213,6 +213,14 @@ bool tile_accumulates_i16(const struct target *t, enum ir_format f)
 	return is_x86_without_vnni(t) && ir_format_u8_max(f) < 16;
 }
 
+bool tile_merges_dot_blocks(const struct target *t, enum ir_format f, struct activation_quant r,
+                            int64_t depth)
+{
+	const struct ir_format_desc *d = ir_format(f);
+	bool is_shared = r.block % 32 == 0 || r.block >= depth;
+	return !r.bf16 && d->super > 1 && d->block == 16 && is_shared && tile_accumulates_i16(t, f);
+}
+
 #define AMX_BLOCK_MIN 32 /* shorter dot blocks are faster with VNNI than storing the results of AMX tiles */
 
 /* A row of an AMX tile is 64 bytes along K: dot blocks are multiples of it or divide it. */

@@ -115,7 +115,8 @@ int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t dep
 /*
  * Layout of a quantized row of activations in scratch, byte offsets. First the values, zero padded to 64 bytes. Then,
  * for int8, one value for each dot block: the i32 zero-point correction, -zero * sum of the quants (of formats with
- * shifts the sum itself); the f32 scale; and for formats with offsets the f32 product of scale and sum.
+ * shifts the sum itself); the f32 scale; and for formats with offsets the f32 product of scale and sum, or, of dot
+ * blocks that are merged (tile_merges_dot_blocks), the sums as pairs of int16.
  */
 struct activation_row_layout {
 	int64_t block, blocks; /* K elements of a dot block, K if quant_dot_block returns 0; their number */
@@ -145,6 +146,13 @@ bool tile_uses_amx(const struct target *t, enum ir_format f, struct activation_q
 #define UNPACK_MIN_ROWS 16
 /* Products of 32 4-bit quants are accumulated in int16 (vpmaddubsw): x86 without VNNI. */
 bool tile_accumulates_i16(const struct target *t, enum ir_format f);
+/*
+ * Two neighbouring dot blocks of 16 K elements are merged: pmaddwd multiplies their int16 sums by the integer scales of
+ * the blocks, and the int32 sum of both, which is exact as f32, is scaled by the factor of the super-block. x86 without
+ * VNNI, formats with super-blocks, and activations whose scale both share. Sums of floats depend on it.
+ */
+bool tile_merges_dot_blocks(const struct target *t, enum ir_format f, struct activation_quant r,
+                            int64_t depth);
 /* AMX multiplies dot blocks, whose int32 results are then scaled. */
 bool tile_blocks_use_amx(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth);
 /* Bytes of a converted activation row and a converted panel; 0: used as stored. False if too many for int64. */

@@ -36,6 +36,7 @@ static const int64_t shapes[][2] = {{1, 1}, {1, 2}, {3, 1},  {1, 5}, {1, 13},
 
 struct reference {
 	const struct linear_case *c;
+	const struct target *target;
 	const struct linear_call *call;
 	int64_t depth, block;
 	bool bf16;
@@ -76,9 +77,10 @@ static float add_product(const struct reference *r, float a, float b, float sum)
 	return r->c->caps.has_fma ? fmaf(a, b, sum) : product + sum;
 }
 
-/* Elements [from, from + n), with the scale and inverse of x. */
+/* Elements [from, from + n), with the scale and inverse of x. merged: their blocks have integer scales and offsets,
+ * which are applied to sums of integers. */
 static float add_step(const struct reference *r, const float *x, int64_t row, int64_t from, int64_t n,
-                      float sum)
+                      bool merged, float sum)
 {
 	const struct weight_quants *w = &r->call->codes;
 	int64_t block = r->block > 0 ? r->block : r->depth, first = from / block * block, products = 0,
@@ -89,10 +91,17 @@ static float add_step(const struct reference *r, const float *x, int64_t row, in
 		float v = x[k] * inverse;
 		int64_t q = isnan(v) ? 0 : (int64_t)rintf(v);
 		ck_assert(q >= -127 && q <= 127);
-		products += q * w->quants[row * r->depth + k];
-		codes += q;
+		products += q * w->quants[row * r->depth + k] *
+		            (merged ? (int64_t)number_of(r, w->scales, NULL, row, k) : 1);
+		codes += q * (merged && w->offsets ? (int64_t)number_of(r, w->offsets, NULL, row, k) : 1);
 	}
 	ck_assert(products == (int32_t)products);
+	if (merged) {
+		int64_t super = row * ir_format_super_blocks(r->c->format, r->depth) + from / 256;
+		ck_assert(llabs(products) <= 1 << 24 && llabs(codes) <= 1 << 24);
+		sum = add_product(r, (float)products, scale * w->super_scales[super], sum);
+		return w->offsets ? add_product(r, (float)codes, scale * w->super_offsets[super], sum) : sum;
+	}
 	sum = add_product(r, (float)(int32_t)products,
 	                  scale * number_of(r, w->scales, w->super_scales, row, from), sum);
 	if (w->offsets)
@@ -168,10 +177,11 @@ static float sum_of_odd_pairs(const struct reference *r, const float *x, int64_t
 static float sum_of_integers(const struct reference *r, const float *x, int64_t row)
 {
 	int64_t step = quant_dot_block(r->c->format, rounding_of(r), r->depth);
+	bool merged = tile_merges_dot_blocks(r->target, r->c->format, rounding_of(r), r->depth);
 	float sum = 0;
-	step = step > 0 ? step : r->depth;
+	step = merged ? 32 : step > 0 ? step : r->depth;
 	for (int64_t k = 0; k < r->depth; k += step)
-		sum = add_step(r, x, row, k, r->depth - k < step ? r->depth - k : step, sum);
+		sum = add_step(r, x, row, k, r->depth - k < step ? r->depth - k : step, merged, sum);
 	return sum;
 }
 
@@ -281,6 +291,7 @@ static void check_case(enum ir_format f, int64_t depth, int n, const char *targe
 	struct buf text;
 	struct linear_case c;
 	struct reference r = {.c = &c,
+	                      .target = target_find(target),
 	                      .depth = depth,
 	                      .block = n % 3 == 0 ? 0 : 32,
 	                      .bf16 = f == FORMAT_BF16,
@@ -310,6 +321,7 @@ static void check_padded(enum ir_format f, int64_t depth, int n, const char *tar
 	struct linear_case some, all;
 	bool is_matrix = !strcmp(target, "x86-64-v4-amx");
 	struct reference r = {.c = &all,
+	                      .target = target_find(target),
 	                      .depth = depth,
 	                      .block = n % 3 == 0 ? 0 : 32,
 	                      .bf16 = f == FORMAT_BF16,
@@ -381,6 +393,20 @@ START_TEST(test_super_blocks)
 }
 END_TEST
 
+/* Dot blocks of 16 whose integer scales are applied to i16, in pairs, or one alone at the end of K; the scale of x is
+ * that of 32 elements or of the row. */
+START_TEST(test_merged_blocks)
+{
+	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+	for (int i = 0; i < 2; i++) {
+		enum ir_format f = (i + _i) % 2 ? FORMAT_Q3_K : FORMAT_Q2_K;
+		struct activation_quant to = {.block = i ? 32 : 0};
+		ck_assert(tile_merges_dot_blocks(target_find(all[_i]), f, to, 257));
+		check_case(f, 257, 3 * _i + i, all[_i], false);
+	}
+}
+END_TEST
+
 START_TEST(test_bf16)
 {
 	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "aarch64"};
@@ -412,6 +438,7 @@ START_TEST(test_rows_of_parts)
 	const char *target = some[_i].target;
 	struct linear_case c;
 	struct reference r = {.c = &c,
+	                      .target = target_find(target),
 	                      .depth = 70,
 	                      .block = f == FORMAT_Q8_ROW ? 0 : 32,
 	                      .bf16 = f == FORMAT_BF16,
@@ -498,7 +525,8 @@ START_TEST(test_special_rows)
 	struct buf text;
 	struct linear_case c;
 	struct linear_call call;
-	struct reference r = {.c = &c, .call = &call, .depth = 70, .block = 32};
+	struct reference r = {
+	        .c = &c, .target = target_find(targets[_i]), .call = &call, .depth = 70, .block = 32};
 	buf_init(&text);
 	write_text(&text, &r, FORMAT_Q8, 20, &s, targets[_i]);
 	linear_case_init_kept(&c, text.data, targets[_i], &(struct linear_weights){.format = FORMAT_Q8});
@@ -606,6 +634,7 @@ Suite *suite_kernel_integer(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, test_magnitudes, 0, 3);
 	tcase_add_loop_test(t, test_super_blocks, 0, n);
+	tcase_add_loop_test(t, test_merged_blocks, 0, 3);
 	suite_add_tcase(s, t);
 	t = tcase_create("amx");
 	tcase_set_timeout(t, 120);
