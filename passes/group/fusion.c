@@ -195,6 +195,25 @@ const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value 
 	return op->n_results > 0 && fusion_region_of(s, op) == ir_value_info(s->f, v)->region ? op : NULL;
 }
 
+/* The op writes the state `state`; any state if NULL. */
+static bool writes_state(const struct fuser *s, const struct ir_op *op, const struct ir_state_decl *state)
+{
+	return (op->code == OP_state_append || op->code == OP_state_write) &&
+	       (state == NULL || ir_type_of(s->f, op->operands[0])->state == state);
+}
+
+bool fusion_state_is_written_between(const struct fuser *s, const struct ir_op *op, const struct ir_op *at)
+{
+	for (size_t i = 0; i < op->n_operands; i++) {
+		struct ir_value base = ir_view_base(s->f, op->operands[i]);
+		const struct ir_op *read = base.id != 0 ? ir_state_slice_op(s->f, base) : NULL;
+		for (size_t k = index_of(s, op) + 1; read != NULL && k < index_of(s, at); k++)
+			if (writes_state(s, s->g->ops[k], ir_type_of(s->f, read->operands[0])->state))
+				return true;
+	}
+	return false;
+}
+
 /* ---- phase 1: epilogues ---- */
 
 /* v is x or the result of one of the n ops. */
@@ -278,6 +297,24 @@ static bool can_reduce_logits(const struct fuser *s, const struct cluster *c, co
 	       fusion_is_unassigned(s, op) && ir_same_value(op->operands[0], v) && fusion_is_f32(s->f, v);
 }
 
+/* A member of the cluster, or one of the n ops, would read a state after it is written if the last op emitted them. */
+static bool is_emitted_after_write(const struct fuser *s, size_t cluster, const struct ir_op *const *ops,
+                                   size_t n)
+{
+	const struct ir_op *last = ops[n - 1];
+	bool is_written = false;
+	for (size_t i = index_of(s, s->g->clusters.items[cluster].emit_at); i < index_of(s, last); i++)
+		is_written |= writes_state(s, s->g->ops[i], NULL);
+	for (size_t i = 0; is_written && i < index_of(s, last); i++)
+		if (s->g->cluster_of[i] == cluster + 1 &&
+		    fusion_state_is_written_between(s, s->g->ops[i], last))
+			return true;
+	for (size_t i = 0; is_written && i + 1 < n; i++)
+		if (fusion_state_is_written_between(s, ops[i], last))
+			return true;
+	return false;
+}
+
 /* Adds the ops that alone read the result of the last op to the cluster, as far as its kernel can compute them. */
 static void fuse_epilogue(struct fuser *s, size_t cluster)
 {
@@ -294,11 +331,13 @@ static void fuse_epilogue(struct fuser *s, size_t cluster)
 		bool is_norm = n == 0 && !ends_in_reduction && op != NULL && can_fuse_norm_epilogue(s, c, op);
 		if (ends_in_reduction || is_norm)
 			ops[n++] = op;
+		if (n == 0 || is_emitted_after_write(s, cluster, ops, n))
+			return;
 		for (size_t i = 0; i < n; i++) {
 			fusion_assign(s, ops[i], cluster, MEMBER_POST);
 			c->last = c->emit_at = ops[i];
 		}
-		if (n == 0 || ends_in_reduction)
+		if (ends_in_reduction)
 			return;
 		if (!is_norm)
 			continue;
@@ -317,6 +356,7 @@ static void fuse_concat_prologue(struct fuser *s, size_t cluster)
 	const struct target *t = s->p->options->target;
 	if (op == NULL || linear->code != OP_linear || s->max_ops < 2 || (t != NULL && t->group_size > 1) ||
 	    !fusion_is_unassigned(s, op) || reader_through_rounding(s, op->results[0]) != linear ||
+	    fusion_state_is_written_between(s, op, linear) ||
 	    ((const struct attrs_concat *)op->attrs)->axis != ir_type_of(s->f, op->results[0])->rank - 1)
 		return;
 	fusion_assign(s, op, cluster, MEMBER_PRE);
@@ -428,7 +468,8 @@ static bool is_reduced_once(const struct fuser *s, const struct ir_op *op, size_
 	       fusion_single_reader(s, op->results[0]) == root;
 }
 
-/* op pads an axis of what the root pads along another one and alone reads: rows of both are copied in vectors. */
+/* op is a pad that only the root reads, a pad of another axis; op leaves the last axis, so that vectors along it are
+ * copied. */
 static bool is_padded_again(const struct fuser *s, const struct ir_op *op, size_t cluster)
 {
 	const struct ir_op *root = s->g->clusters.items[cluster - 1].root;
@@ -440,8 +481,9 @@ static bool is_padded_again(const struct fuser *s, const struct ir_op *op, size_
 
 static bool can_be_prologue(const struct fuser *s, const struct ir_op *op, size_t cluster)
 {
-	return fusion_is_elementwise(op) || op->code == OP_gather || op->code == OP_select_rows ||
-	       is_reduced_once(s, op, cluster) || is_padded_again(s, op, cluster);
+	bool is_kind = fusion_is_elementwise(op) || op->code == OP_gather || op->code == OP_select_rows ||
+	               is_reduced_once(s, op, cluster) || is_padded_again(s, op, cluster);
+	return is_kind && !fusion_state_is_written_between(s, op, s->g->clusters.items[cluster - 1].emit_at);
 }
 
 /* op would become a prologue of the cluster (its index + 1) if that were not full. */

@@ -103,6 +103,8 @@ void fusion_assign(struct fuser *s, const struct ir_op *op, size_t cluster, enum
 int fusion_kernel_kind(const struct ir_func *f, const struct ir_op *op);
 /* The most ops of a cluster of that kind: the setting, fewer where kernels are unrolled. */
 size_t fusion_ops_max(const struct fuser *s, int kind);
+/* A state of which op reads a slice, in place, is written between op and `at`: op may not be emitted there. */
+bool fusion_state_is_written_between(const struct fuser *s, const struct ir_op *op, const struct ir_op *at);
 /* The only op that reads v (perhaps with several operands), in the region of v; NULL: there is no such op. */
 const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value v);
 

@@ -80,9 +80,13 @@ const struct ir_op *norm_prologue_linear(struct fuser *s, const struct ir_op *no
 	struct ir_value v = norm->results[0];
 	const struct ir_op *op = reader_through_rounding(s, v);
 	const struct target *t = s->p->options->target;
-	const char *obstacle = op == NULL                       ? "more than one step reads it"
-	                       : t != NULL && t->group_size > 1 ? "every work-group would compute it again"
-	                                                        : NULL;
+	const char *obstacle = NULL;
+	if (op == NULL)
+		obstacle = "more than one step reads it";
+	else if (t != NULL && t->group_size > 1)
+		obstacle = "every work-group would compute it again";
+	else if (fusion_state_is_written_between(s, norm, op))
+		obstacle = "the state that it reads is written before that linear";
 
 	if (s->max_ops < 2 || !s->norms || (op != NULL ? !is_input_of(s, v, op) : !any_linear_reads(s, v)))
 		return NULL;
