@@ -57,12 +57,14 @@ static struct ir_value fold_constant_view(const struct fold *f)
 	return irb_dim_value_of(f->b, a->dim, f->result->rank, f->result->dims);
 }
 
-/* The iota that v is, seen through views, which only choose among its values, and casts of ints; NULL: none. */
+/* The iota that v is, seen through views, which only choose among its values, and casts to i32 and i64, which keep
+ * them; NULL: none. */
 static const struct ir_op *index_root(const struct fold *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f->b->f, v);
 	while (op != NULL && (ir_op_has(op->code, TRAIT_VIEW) || op->code == OP_cast) &&
-	       ir_dtype_class(irb_type(f->b, op->results[0])->dtype) == DTCLASS_INT)
+	       (irb_type(f->b, op->results[0])->dtype == DT_I32 ||
+	        irb_type(f->b, op->results[0])->dtype == DT_I64))
 		op = ir_def(f->b->f, op->operands[0]);
 	return op != NULL && op->code == OP_iota ? op : NULL;
 }
@@ -280,13 +282,15 @@ static struct ir_value fold_slice(const struct fold *f)
 	return irb_slice_of(f->b, inner->operands[0], (int)a->axis, begin, a->size);
 }
 
-/* The transpose that operand i of an elementwise op is, of what a linear or an elementwise op computes; else NULL. */
+/* The transpose that operand i of an elementwise op is, of floats that a linear or an elementwise op computes; else
+ * NULL. Ints are indices, whose casts fold_index_view moves the other way. */
 static const struct attrs_transpose *computed_transpose(const struct fold *f, size_t i)
 {
 	const struct ir_op *op = defined_by(f, i, OP_transpose),
 	                   *source = op != NULL ? ir_def(f->b->f, op->operands[0]) : NULL;
-	bool is_computed =
-	        source != NULL && (source->code == OP_linear || ir_op_has(source->code, TRAIT_ELEMENTWISE));
+	bool is_computed = source != NULL &&
+	                   (source->code == OP_linear || ir_op_has(source->code, TRAIT_ELEMENTWISE)) &&
+	                   ir_dtype_class(irb_type(f->b, f->operands[i])->dtype) == DTCLASS_FLOAT;
 	return is_computed ? op->attrs : NULL;
 }
 
@@ -300,21 +304,22 @@ static struct ir_value fold_elementwise(const struct fold *f, enum ir_opcode cod
 	struct ir_value x[3]; /* where has three operands */
 	const struct attrs_transpose *t = NULL;
 	int64_t inverse[IR_RANK_MAX];
-	for (size_t i = 0; i < n && n <= TFMC_COUNT(x) && t == NULL; i++)
-		t = computed_transpose(f, i);
+	for (size_t i = 0; i < n && n <= TFMC_COUNT(x); i++) {
+		const struct attrs_transpose *own = computed_transpose(f, i);
+		if (own == NULL && defined_by(f, i, OP_full) == NULL &&
+		    defined_by(f, i, OP_broadcast) == NULL)
+			return IR_NO_VALUE;
+		if (own != NULL && t != NULL &&
+		    memcmp(own->perm.items, t->perm.items, t->perm.n * sizeof(*inverse)) != 0)
+			return IR_NO_VALUE;
+		t = own != NULL ? own : t;
+	}
 	if (t == NULL || code == OP_mask_rows) /* which masks along axis 1 */
 		return IR_NO_VALUE;
 	for (size_t i = 0; i < t->perm.n; i++)
 		inverse[t->perm.items[i]] = (int64_t)i;
-	for (size_t i = 0; i < n; i++) {
-		const struct attrs_transpose *same = computed_transpose(f, i);
-		bool is_other = same != NULL &&
-		                memcmp(same->perm.items, t->perm.items, t->perm.n * sizeof(*inverse)) != 0;
-		if (is_other || (same == NULL && defined_by(f, i, OP_full) == NULL &&
-		                 defined_by(f, i, OP_broadcast) == NULL))
-			return IR_NO_VALUE;
+	for (size_t i = 0; i < n; i++)
 		x[i] = irb_transpose_by(f->b, f->operands[i], (int)t->perm.n, inverse);
-	}
 	return irb_transpose_by(f->b, irb_op1(f->b, code, x, n, f->attrs), (int)t->perm.n, t->perm.items);
 }
 
