@@ -54,7 +54,7 @@ static void choose_vectors(const struct attention_shape *s, struct attention_nes
 
 /* ---- copies ---- */
 
-/* Values are packed if rows are not full vectors, or not adjacent in memory, or if several register tiles would each
+/* Values are packed if rows are not full vectors, or not adjacent in memory, or if several register tiles may each
  * round them to bf16. Head sizes are padded to panels, since full vectors are computed. */
 static void choose_copies(const struct attention_shape *s, struct attention_nest *n)
 {

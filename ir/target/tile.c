@@ -207,7 +207,8 @@ static bool unpacks_to_bytes(const struct target *t, enum ir_format f, struct ac
 	return !r.bf16 && t->arch != ARCH_OPENCL && bits > 0 && bits != 4 && bits != 8;
 }
 
-/* Unsigned quants below 16: of 32 K elements an i16 accumulates 16 products of at most 15 * 127, which fit. */
+/* Unsigned quants below 16: of 32 K elements an i16 accumulates 16 products of at most 15 * 127, which fit. Of merged
+ * dot blocks an i16 begins with the correction of Q3_K, 4 * 16 * 127 + 8 * 7 * 127. */
 bool tile_accumulates_i16(const struct target *t, enum ir_format f)
 {
 	return is_x86_without_vnni(t) && ir_format_u8_max(f) < 16;

@@ -4,9 +4,9 @@
 
 Files hold seeded weights in a type of llama.cpp's quantizer. Models: d2 GPT-2, d4 a Llama of 160 M weights, d3 of 1.1e9, m8 a
 mixture of 8 experts with 2 for a token (Mixtral), m16 of 16 with 4 (Qwen3). A line: the least and the median time of a step behind
-64 tokens, in ms, of both; llama.cpp / tfmc by least times; bytes of weights that a step of tfmc reads over those that the file has
-for it; part of the machine's reading rate that the weights alone take. Needs the packages gguf and llama-cpp-python of PyPI, and a
-quiet machine: --rounds, --slice, --threads, --out."""
+64 to 111 tokens (tfmc: 88), in ms, of both; llama.cpp / tfmc by least times; bytes of weights that a step of tfmc reads over those
+that the file has for it; part of the machine's reading rate that the weights alone take. Needs the packages gguf and
+llama-cpp-python of PyPI, and a quiet machine: --rounds, --slice, --threads, --out."""
 import argparse
 import json
 import os
