@@ -414,20 +414,38 @@ struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct
 struct row_loop {
 	struct eval *e;
 	struct loops_nest nest;
-	struct kb_val lo, hi;  /* elements [lo, hi), not aligned */
-	struct eval_point *at; /* index[last] and vec are set for the body */
+	struct kb_val lo, hi; /* elements [lo, hi), not aligned */
+	/* of each row of the nest; index[last] and vec are set for the body */
+	struct eval_point *at;
 	void (*body)(void *user, struct eval *e, const struct eval_point *at);
 	void *user;
 };
 
-/* Emits the body for `lanes` elements from i on, of which `valid` exist. */
+/* Evaluates elementwise ops of the group that have the shape of v, op by op for all rows, so that each value that
+ * several rows read is loaded when they need it, not for the last row alone. */
+static void evaluate_rows(const struct row_loop *l, struct ir_value v)
+{
+	const struct ir_region *r = l->e->job->group->region;
+	for (size_t i = 0; i + 1 < r->n_ops; i++)
+		if (ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE) &&
+		    ir_same_dims(eval_type(l->e, r->ops[i]->results[0]), eval_type(l->e, v)))
+			for (int row = 0; row < l->nest.rows; row++)
+				(void)eval_value(l->e, r->ops[i]->results[0], &l->at[row]);
+}
+
+/* Emits the body for `lanes` elements from i on, of which `valid` exist, in each row. */
 static void emit_row_chunk(const struct row_loop *l, struct kb_val i, int lanes, int valid)
 {
 	struct eval_width before = eval_width(l->e, lanes, valid);
 	size_t mark = eval_mark(l->e);
-	l->at->vec = l->at->rank - 1;
-	l->at->index[l->at->rank - 1] = i;
-	l->body(l->user, l->e, l->at);
+	for (int row = 0; row < l->nest.rows; row++) {
+		l->at[row].vec = l->at[row].rank - 1;
+		l->at[row].index[l->at[row].rank - 1] = i;
+	}
+	if (l->nest.rows > 1)
+		evaluate_rows(l, ((const struct eval_output *)l->user)->value);
+	for (int row = 0; row < l->nest.rows; row++)
+		l->body(l->user, l->e, &l->at[row]);
 	eval_release(l->e, mark);
 	eval_width(l->e, before.lanes, before.valid);
 }
@@ -515,6 +533,9 @@ static void count_ops(const struct kernel *g, struct loops_shape *s)
 			bool is_vector = !t || t->t.rank == 0 || !t->t.stride[t->t.rank - 1].is_const ||
 			                 t->t.stride[t->t.rank - 1].c != 0;
 			s->loads += t && is_vector && x->readers == 0;
+			s->row_loads += t && is_vector && x->readers == 0 && t->t.rank > 1 &&
+			                t->t.stride[t->t.rank - 2].is_const &&
+			                t->t.stride[t->t.rank - 2].c == 0;
 			s->shared += is_vector && ++x->readers == 2;
 			y->depth = x->depth > y->depth ? x->depth : y->depth;
 		}
@@ -523,16 +544,18 @@ static void count_ops(const struct kernel *g, struct loops_shape *s)
 	}
 }
 
-/* The nest of v, which is stored as `to`. A write to a state is no chain. */
+/* The nest of v, which is stored as `to`. A write to a state is no chain. rows: neighbouring rows that may be computed
+ * at once; -1: none. */
 static struct loops_nest nest_of(const struct kernel *g, struct ir_value v, const struct kb_tensor *to,
-                                 bool is_write)
+                                 bool is_write, int64_t rows)
 {
 	const struct ir_type *type = eval_type(g->e, v);
 	int last = type->rank - 1;
 	struct loops_shape s = {.target = g->job->target,
 	                        .caps = *kb_caps(g->k),
 	                        .attrs = g->job->group->attrs,
-	                        .has_functions = is_write};
+	                        .has_functions = is_write,
+	                        .rows = rows};
 	struct loops_nest n;
 	if (last >= 0) {
 		const struct kb_size *stride = &to->stride[last];
@@ -544,6 +567,16 @@ static struct loops_nest nest_of(const struct kernel *g, struct ir_value v, cons
 		count_ops(g, &s);
 	loops_nest_choose(&s, &n);
 	return n;
+}
+
+/* The nest of a result, whose rows may be computed several at once if their number is constant. */
+static struct loops_nest nest_of_result(const struct kernel *g, const struct eval_output *o)
+{
+	const struct ir_type *type = eval_type(g->e, o->value);
+	int64_t rows;
+	if (type->rank < 2 || !ir_dim_is_const(type->dims[type->rank - 2], &rows))
+		rows = -1;
+	return nest_of(g, o->value, &o->to.t, false, rows);
 }
 
 /* ---- results ---- */
@@ -617,13 +650,28 @@ static void output_concat_row(struct kernel *g, const struct ir_op *op, const st
 	}
 }
 
+/* Stores elements [lo, hi) of the rows of the nest, at their points. Row offsets are emitted before the loop
+ * (eval_hoist). */
+static void output_rows(struct kernel *g, struct eval_output *o, const struct loops_nest *n,
+                        struct eval_point *at, struct kb_val lo, struct kb_val hi)
+{
+	struct eval *e = g->e;
+	struct row_loop l = {e, *n, lo, hi, at, store_element, o};
+	size_t mark = eval_mark(e);
+	for (int row = 0; row < n->rows; row++) {
+		at[row].vec = at[row].rank - 1;
+		at[row].index[at[row].rank - 1] = lo;
+		eval_hoist(e, o->value, &at[row]);
+	}
+	emit_row_loop(&l);
+	eval_release(e, mark);
+}
+
 /* Stores elements [lo, hi) of a row of a result, in vectors where value and result allow; concat and pad operand by
- * operand. Row offsets are emitted before the loop (eval_hoist). */
+ * operand. */
 void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
                        struct kb_val hi)
 {
-	struct eval *e = g->e;
-	int last = at->rank - 1;
 	const struct ir_op *parts = row_of_parts(g, o->value);
 	if (parts && parts->code == OP_pad) {
 		output_pad_row(g, parts, o, at, lo, hi);
@@ -633,13 +681,8 @@ void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_poin
 		output_concat_row(g, parts, o, at, lo, hi);
 		return;
 	}
-	struct row_loop l = {e, nest_of(g, o->value, &o->to.t, false), lo, hi, at, store_element, o};
-	size_t mark = eval_mark(e);
-	at->vec = last;
-	at->index[last] = lo;
-	eval_hoist(e, o->value, at);
-	emit_row_loop(&l);
-	eval_release(e, mark);
+	struct loops_nest n = nest_of(g, o->value, &o->to.t, false, -1);
+	output_rows(g, o, &n, at, lo, hi);
 }
 
 /* A result of rank 0: the first worker stores it. */
@@ -654,8 +697,8 @@ static void emit_scalar(struct kernel *g, const struct eval_output *o)
 	eval_release(g->e, mark);
 }
 
-/* Emits a result: a task is a piece of a row. Where a row is one piece its constant end is used, so that the loop has
- * a constant count. */
+/* Emits a result: a task is a piece of a row, or of the rows that the nest computes at once. Where a row is one piece
+ * its constant end is used, so that the loop has a constant count. */
 static void emit_tensor(struct kernel *g, struct eval_output *o)
 {
 	struct kb *k = g->k;
@@ -668,7 +711,10 @@ static void emit_tensor(struct kernel *g, struct eval_output *o)
 	}
 	int64_t most = loops_piece(g->job->target), n;
 	struct kb_val piece = kb_index(k, most);
+	const struct loops_nest nest = nest_of_result(g, o);
 	eval_sizes(g->e, o->value, size);
+	if (nest.rows > 1)
+		size[rank - 2] = kb_div_const(k, size[rank - 2], nest.rows);
 	struct kb_val width = size[rank - 1];
 	struct kb_val pieces = kb_bin(k, KB_DIV, kb_add_const(k, width, most - 1), piece);
 	struct kb_val rows = eval_dim_product(g->e, size, 0, rank - 1);
@@ -681,7 +727,18 @@ static void emit_tensor(struct kernel *g, struct eval_output *o)
 		end = width;
 	eval_unravel(g->e, row, size, rank - 1, at.index);
 	at.flat = row;
-	kernel_output_row(g, o, &at, begin, end);
+	if (nest.rows == 1) {
+		kernel_output_row(g, o, &at, begin, end);
+	} else {
+		struct eval_point rows_at[LOOPS_VECTORS_MAX];
+		for (int r = 0; r < nest.rows; r++) {
+			rows_at[r] = at;
+			rows_at[r].flat = kb_add_const(k, kb_mul_const(k, row, nest.rows), r);
+			rows_at[r].index[rank - 2] =
+			        kb_add_const(k, kb_mul_const(k, at.index[rank - 2], nest.rows), r);
+		}
+		output_rows(g, o, &nest, rows_at, begin, end);
+	}
 	kb_end_loop(k);
 }
 
@@ -732,7 +789,7 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 		inside = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, row, end), inside);
 	}
 	kb_if(k, inside);
-	struct row_loop l = {g->e, nest_of(g, w->x, &w->to.t, true), lo, hi, at, store_state_element, w};
+	struct row_loop l = {g->e, nest_of(g, w->x, &w->to.t, true, -1), lo, hi, at, store_state_element, w};
 	emit_row_loop(&l);
 	kb_end_if(k);
 	eval_release(g->e, mark);
@@ -770,7 +827,7 @@ static void remark_nests(const struct kernel *g)
 	for (size_t i = 0; i < g->out.n; i++) {
 		const struct eval_output *o = &g->out.items[i];
 		const struct ir_type *type = eval_type(g->e, o->value);
-		const struct loops_nest n = nest_of(g, o->value, &o->to.t, false);
+		const struct loops_nest n = nest_of_result(g, o);
 		int64_t width = 1;
 		if (type->rank > 0 && !ir_dim_is_const(type->dims[type->rank - 1], &width))
 			width = -1;

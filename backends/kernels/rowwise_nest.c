@@ -165,6 +165,8 @@ void rowwise_nest_print(const struct rowwise_shape *s, const struct rowwise_nest
 #define CHAIN_MIN 8
 /* Loads of an iteration; of more, those that miss L1 at once are too many for its queues. */
 #define LOADS_MAX 64
+/* Fewer loads that rows share save less than the loop over single rows that it takes. */
+#define ROW_LOADS_MIN 4
 
 int64_t loops_piece(const struct target *t)
 {
@@ -189,6 +191,24 @@ static int choose_vectors(const struct loops_shape *s, int lanes)
 	return vectors;
 }
 
+/*
+ * Rows that an iteration computes, op by op. More than one if half of the vectors that it loads are equal in
+ * neighbouring rows: the taps of a depthwise convolution with channels last, whose columns are rows here. They are
+ * loaded once, and elements under several taps, too, so that arithmetic is the bound, not two loads for each product
+ * (register blocking along the columns, as in XNNPACK's dwconv).
+ */
+static int choose_rows(const struct loops_shape *s, int lanes)
+{
+	bool is_device = s->target->group_size > 1 || s->target->arch == ARCH_OPENCL;
+	int rows = !is_device && lanes > 1 && !s->has_functions && s->row_loads >= ROW_LOADS_MIN &&
+	                           2 * s->row_loads >= s->loads
+	                   ? LOOPS_VECTORS_MAX
+	                   : 1;
+	while (rows > 1 && (s->rows < rows || s->rows % rows != 0))
+		rows /= 2;
+	return rows;
+}
+
 bool loops_is_one_piece(const struct target *t, int64_t width)
 {
 	return width >= 0 && width <= loops_piece(t);
@@ -197,13 +217,16 @@ bool loops_is_one_piece(const struct target *t, int64_t width)
 void loops_nest_choose(const struct loops_shape *s, struct loops_nest *n)
 {
 	n->lanes = s->vectorizes ? rowwise_lanes(s->attrs, &s->caps) : 1;
-	n->vectors = choose_vectors(s, n->lanes);
+	n->rows = choose_rows(s, n->lanes);
+	n->vectors = n->rows > 1 ? 1 : choose_vectors(s, n->lanes);
 }
 
 void loops_nest_print(const struct loops_nest *n, struct buf *out)
 {
 	if (n->lanes == 1)
 		buf_str(out, "one by one");
+	else if (n->rows > 1)
+		buf_printf(out, "vectors of %d of %d rows at once", n->lanes, n->rows);
 	else if (n->vectors == 1)
 		buf_printf(out, "vectors of %d", n->lanes);
 	else

@@ -110,14 +110,17 @@ struct loops_shape {
 	const struct attrs_group *attrs; /* lanes */
 	bool vectorizes;                 /* along a row, as what it is computed from */
 	/* A chain is elementwise ops of one instruction each: their number, of dependent ones on the longest path;
-	 * vectors that are loaded; values that several of them read. */
+	 * vectors that are loaded, and those of them that are equal in neighbouring rows; values that several of them
+	 * read. */
 	bool has_functions; /* no chain */
-	int ops, depth, loads, shared;
+	int ops, depth, loads, row_loads, shared;
+	int64_t rows; /* size of the axis before the last one; -1: known in the call only, or none */
 };
 
 struct loops_nest {
 	int lanes;   /* of a vector */
 	int vectors; /* 1, 2 or 4: vectors that an iteration computes at once, op by op */
+	int rows;    /* 1, 2 or 4: neighbouring rows that it computes, op by op, a vector of each */
 };
 
 /* Elements of a row that are a task, at most: few on GPUs, where thousands of work-items need a task each. */
