@@ -414,21 +414,21 @@ struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct
 struct row_loop {
 	struct eval *e;
 	struct loops_nest nest;
-	struct kb_val lo, hi; /* elements [lo, hi), not aligned */
-	/* of each row of the nest; index[last] and vec are set for the body */
-	struct eval_point *at;
+	struct kb_val lo, hi;  /* elements [lo, hi), not aligned */
+	struct eval_point *at; /* of each row of the nest; index[last] and vec are set for the body */
+	struct ir_value v;     /* what the body evaluates */
 	void (*body)(void *user, struct eval *e, const struct eval_point *at);
 	void *user;
 };
 
-/* Evaluates elementwise ops of the group that have the shape of v, op by op for all rows, so that each value that
+/* Evaluates elementwise ops of the group that have the shape of l->v, op by op for all rows, so that each value that
  * several rows read is loaded when they need it, not for the last row alone. */
-static void evaluate_rows(const struct row_loop *l, struct ir_value v)
+static void evaluate_rows(const struct row_loop *l)
 {
 	const struct ir_region *r = l->e->job->group->region;
 	for (size_t i = 0; i + 1 < r->n_ops; i++)
 		if (ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE) &&
-		    ir_same_dims(eval_type(l->e, r->ops[i]->results[0]), eval_type(l->e, v)))
+		    ir_same_dims(eval_type(l->e, r->ops[i]->results[0]), eval_type(l->e, l->v)))
 			for (int row = 0; row < l->nest.rows; row++)
 				(void)eval_value(l->e, r->ops[i]->results[0], &l->at[row]);
 }
@@ -443,7 +443,7 @@ static void emit_row_chunk(const struct row_loop *l, struct kb_val i, int lanes,
 		l->at[row].index[l->at[row].rank - 1] = i;
 	}
 	if (l->nest.rows > 1)
-		evaluate_rows(l, ((const struct eval_output *)l->user)->value);
+		evaluate_rows(l);
 	for (int row = 0; row < l->nest.rows; row++)
 		l->body(l->user, l->e, &l->at[row]);
 	eval_release(l->e, mark);
@@ -656,7 +656,7 @@ static void output_rows(struct kernel *g, struct eval_output *o, const struct lo
                         struct eval_point *at, struct kb_val lo, struct kb_val hi)
 {
 	struct eval *e = g->e;
-	struct row_loop l = {e, *n, lo, hi, at, store_element, o};
+	struct row_loop l = {e, *n, lo, hi, at, o->value, store_element, o};
 	size_t mark = eval_mark(e);
 	for (int row = 0; row < n->rows; row++) {
 		at[row].vec = at[row].rank - 1;
@@ -727,11 +727,11 @@ static void emit_tensor(struct kernel *g, struct eval_output *o)
 		end = width;
 	eval_unravel(g->e, row, size, rank - 1, at.index);
 	at.flat = row;
-	if (nest.rows == 1) {
+	if (row_of_parts(g, o->value)) {
 		kernel_output_row(g, o, &at, begin, end);
 	} else {
-		struct eval_point rows_at[LOOPS_VECTORS_MAX];
-		for (int r = 0; r < nest.rows; r++) {
+		struct eval_point rows_at[LOOPS_VECTORS_MAX] = {at};
+		for (int r = 0; nest.rows > 1 && r < nest.rows; r++) {
 			rows_at[r] = at;
 			rows_at[r].flat = kb_add_const(k, kb_mul_const(k, row, nest.rows), r);
 			rows_at[r].index[rank - 2] =
@@ -789,7 +789,8 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 		inside = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, row, end), inside);
 	}
 	kb_if(k, inside);
-	struct row_loop l = {g->e, nest_of(g, w->x, &w->to.t, true, -1), lo, hi, at, store_state_element, w};
+	struct row_loop l = {
+	        g->e, nest_of(g, w->x, &w->to.t, true, -1), lo, hi, at, w->x, store_state_element, w};
 	emit_row_loop(&l);
 	kb_end_if(k);
 	eval_release(g->e, mark);

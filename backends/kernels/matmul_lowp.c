@@ -596,8 +596,8 @@ static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64
 		flush_acc16(c);
 }
 
-/* Adds the n elements of a merged dot block to the i32 accumulators, which the first of two sets: sums in i16, which
- * begin with the correction of the zero point, times the integer scales of the block. */
+/* Adds the n elements of a merged dot block to the i32 accumulators, or sets them if it is the first of two: i16
+ * accumulators, which begin with the correction of the zero point, times the integer scales of the block. */
 static void add_merged_block(struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block,
                              int64_t n)
 {

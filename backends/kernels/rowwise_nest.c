@@ -178,13 +178,11 @@ int64_t loops_piece(const struct target *t)
  * instruction each, more than half of them on one path of dependent ops. There each op waits for the one before it,
  * and the instructions of one vector fill the window of the processor before it sees the next vector; the ops of
  * several vectors do not wait for each other, and share what is the same in all lanes. Values that several ops read,
- * and two more, must fit the registers. A device hides latency by other work-items.
+ * and two more, must fit the registers.
  */
-static int choose_vectors(const struct loops_shape *s, int lanes)
+static int choose_vectors(const struct loops_shape *s)
 {
-	bool is_device = s->target->group_size > 1 || s->target->arch == ARCH_OPENCL;
-	bool is_chain = !s->has_functions && s->depth >= CHAIN_MIN && 2 * s->depth > s->ops;
-	int vectors = lanes > 1 && is_chain && !is_device ? LOOPS_VECTORS_MAX : 1;
+	int vectors = s->depth >= CHAIN_MIN && 2 * s->depth > s->ops ? LOOPS_VECTORS_MAX : 1;
 	while (vectors > 1 && (vectors * (2 + s->shared) > s->caps.registers ||
 	                       (vectors > 2 && vectors * s->loads > LOADS_MAX)))
 		vectors /= 2;
@@ -193,17 +191,12 @@ static int choose_vectors(const struct loops_shape *s, int lanes)
 
 /*
  * Rows that an iteration computes, op by op. More than one if half of the vectors that it loads are equal in
- * neighbouring rows: the taps of a depthwise convolution with channels last, whose columns are rows here. They are
- * loaded once, and elements under several taps, too, so that arithmetic is the bound, not two loads for each product
- * (register blocking along the columns, as in XNNPACK's dwconv).
+ * neighbouring rows: the taps of a depthwise convolution with channels last, whose columns are rows here. A tap is
+ * loaded once for all of them, so that a product takes little more than one load in place of two.
  */
-static int choose_rows(const struct loops_shape *s, int lanes)
+static int choose_rows(const struct loops_shape *s)
 {
-	bool is_device = s->target->group_size > 1 || s->target->arch == ARCH_OPENCL;
-	int rows = !is_device && lanes > 1 && !s->has_functions && s->row_loads >= ROW_LOADS_MIN &&
-	                           2 * s->row_loads >= s->loads
-	                   ? LOOPS_VECTORS_MAX
-	                   : 1;
+	int rows = s->row_loads >= ROW_LOADS_MIN && 2 * s->row_loads >= s->loads ? LOOPS_VECTORS_MAX : 1;
 	while (rows > 1 && (s->rows < rows || s->rows % rows != 0))
 		rows /= 2;
 	return rows;
@@ -216,9 +209,13 @@ bool loops_is_one_piece(const struct target *t, int64_t width)
 
 void loops_nest_choose(const struct loops_shape *s, struct loops_nest *n)
 {
-	n->lanes = s->vectorizes ? rowwise_lanes(s->attrs, &s->caps) : 1;
-	n->rows = choose_rows(s, n->lanes);
-	n->vectors = n->rows > 1 ? 1 : choose_vectors(s, n->lanes);
+	bool is_device = s->target->group_size > 1 || s->target->arch == ARCH_OPENCL;
+	*n = (struct loops_nest){s->vectorizes ? rowwise_lanes(s->attrs, &s->caps) : 1, .vectors = 1,
+	                         .rows = 1};
+	if (n->lanes == 1 || s->has_functions || is_device) /* a device hides latency by other work-items */
+		return;
+	n->rows = choose_rows(s);
+	n->vectors = n->rows > 1 ? 1 : choose_vectors(s);
 }
 
 void loops_nest_print(const struct loops_nest *n, struct buf *out)

@@ -84,7 +84,7 @@ static float add_step(const struct reference *r, const float *x, int64_t row, in
 {
 	const struct weight_quants *w = &r->call->codes;
 	int64_t block = r->block > 0 ? r->block : r->depth, first = from / block * block, products = 0,
-	        codes = 0;
+	        minima = 0;
 	float most = largest_of(x + first, r->depth - first < block ? r->depth - first : block);
 	float inverse = isfinite(127 / most) ? 127 / most : 0, scale = isfinite(most) ? most / 127 : NAN;
 	for (int64_t k = from; k < from + n; k++) {
@@ -93,20 +93,20 @@ static float add_step(const struct reference *r, const float *x, int64_t row, in
 		ck_assert(q >= -127 && q <= 127);
 		products += q * w->quants[row * r->depth + k] *
 		            (merged ? (int64_t)number_of(r, w->scales, NULL, row, k) : 1);
-		codes += q * (merged && w->offsets ? (int64_t)number_of(r, w->offsets, NULL, row, k) : 1);
+		minima += q * (merged && w->offsets ? (int64_t)number_of(r, w->offsets, NULL, row, k) : 1);
 	}
 	ck_assert(products == (int32_t)products);
 	if (merged) {
 		int64_t super = row * ir_format_super_blocks(r->c->format, r->depth) + from / 256;
-		ck_assert(llabs(products) <= 1 << 24 && llabs(codes) <= 1 << 24);
+		ck_assert(llabs(products) <= 1 << 24 && llabs(minima) <= 1 << 24);
 		sum = add_product(r, (float)products, scale * w->super_scales[super], sum);
-		return w->offsets ? add_product(r, (float)codes, scale * w->super_offsets[super], sum) : sum;
+		return w->offsets ? add_product(r, (float)minima, scale * w->super_offsets[super], sum) : sum;
 	}
 	sum = add_product(r, (float)(int32_t)products,
 	                  scale * number_of(r, w->scales, w->super_scales, row, from), sum);
 	if (w->offsets)
 		sum = add_product(r, number_of(r, w->offsets, w->super_offsets, row, from),
-		                  (float)codes * scale, sum);
+		                  (float)minima * scale, sum);
 	return sum;
 }
 
