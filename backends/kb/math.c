@@ -506,3 +506,37 @@ struct kb_val math_gelu_quick(struct kb *k, struct kb_val x)
 {
 	return gated(k, x, mul_const(k, x, 1.702f));
 }
+
+/* ---- tables ---- */
+
+/* A binary tree of selects among the 16 entries, one level for each bit of the index, in all four bytes at once: bytes
+ * that are selected have the mask 0xff. */
+static struct kb_val lookup_by_selects(struct kb *k, const uint8_t table[16], struct kb_val words)
+{
+	struct kb_val left[16], ones = const_i32(k, words, 0x01010101);
+	for (int i = 0; i < 16; i++)
+		left[i] = const_i32(k, words, (int32_t)(0x01010101u * table[i]));
+	for (int bit = 0; bit < 4; bit++) {
+		struct kb_val is = kb_bin(k, KB_SHR, words, const_i32(k, words, bit));
+		is = kb_bin(k, KB_AND, is, ones);
+		struct kb_val mask = kb_sub(k, kb_bin(k, KB_SHL, is, const_i32(k, words, 8)), is);
+		for (int i = 0; i < 8 >> bit; i++) {
+			struct kb_val differ = kb_bin(k, KB_XOR, left[2 * i], left[2 * i + 1]);
+			left[i] = kb_bin(k, KB_XOR, left[2 * i], kb_bin(k, KB_AND, differ, mask));
+		}
+	}
+	return left[0];
+}
+
+/* kb_lookup16 needs 16-byte vectors, hence 4 lanes: fewer are repeated, and lane 0 is returned. */
+struct kb_val math_lookup16(struct kb *k, const uint8_t table[16], struct kb_val words)
+{
+	int lanes = kb_type_of(k, words).lanes, table_lanes = lanes < 4 ? 4 : lanes;
+	if (kb_caps(k)->short_bytes)
+		return lookup_by_selects(k, table, words);
+	if (lanes != table_lanes)
+		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, table_lanes);
+	struct kb_val entries = kb_const_u8x16(k, table);
+	words = kb_bitcast(k, kb_lookup16(k, entries, kb_bitcast(k, words, KB_U8)), KB_I32);
+	return lanes == 1 ? kb_lane(k, words, 0) : words;
+}

@@ -46,4 +46,7 @@ struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b);
 struct kb_val math_min(struct kb *k, struct kb_val a, struct kb_val b);
 struct kb_val math_max(struct kb *k, struct kb_val a, struct kb_val b);
 
+/* Table look-up of four indices, the low four bits of each byte, in each I32 lane of words: bytes of the table. */
+struct kb_val math_lookup16(struct kb *k, const uint8_t table[16], struct kb_val words);
+
 #endif

@@ -19,6 +19,8 @@
  */
 #include "backends/kernels/panel.h"
 
+#include "backends/kb/math.h"
+
 /* How elements of the format are loaded; only quants have bits. */
 static enum panel_kind kind_of(const struct ir_format_desc *d)
 {
@@ -249,49 +251,17 @@ static struct kb_val load_block_offset(struct kb *k, const struct panel *p, stru
 
 /* ---- elements ---- */
 
-/* a, or b in bytes where the mask is 0xff. */
-static struct kb_val select_bytes(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val mask)
-{
-	return kb_bin(k, KB_XOR, a, kb_bin(k, KB_AND, kb_bin(k, KB_XOR, a, b), mask));
-}
-
-/* Codebook lookup without a byte shuffle, in all four bytes of a word at once: a binary tree of selects among the 16
- * entries, one level for each bit of the index. For OpenCL, whose vectors of bytes are short. */
-static struct kb_val lookup_by_selects(struct kb *k, const uint8_t bytes[16], struct kb_val words, int lanes)
-{
-	struct kb_val left[16], ones = splat_i32(k, 0x01010101, lanes);
-	for (int i = 0; i < 16; i++)
-		left[i] = splat_i32(k, (int32_t)(0x01010101u * bytes[i]), lanes);
-	for (int bit = 0; bit < 4; bit++) {
-		struct kb_val is = kb_bin(k, KB_SHR, words, splat_i32(k, bit, lanes));
-		is = kb_bin(k, KB_AND, is, ones);
-		struct kb_val mask = kb_sub(k, kb_bin(k, KB_SHL, is, splat_i32(k, 8, lanes)), is);
-		for (int i = 0; i < 8 >> bit; i++)
-			left[i] = select_bytes(k, left[2 * i], left[2 * i + 1], mask);
-	}
-	return left[0];
-}
-
 /* Looks up codebook indices, the low four bits of each byte of words: bytes entry + zero. Formats without codebook:
- * words unchanged. A lookup needs 16-byte vectors, hence 4 lanes at least: fewer lanes are repeated, and lane 0 is
- * returned. */
-static struct kb_val codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
-                                     int lanes)
+ * words unchanged. */
+static struct kb_val codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero)
 {
 	const int8_t *codebook = ir_format(p->format)->codebook;
 	uint8_t bytes[16];
-	int table_lanes = lanes < 4 ? 4 : lanes;
 	if (!codebook)
 		return words;
 	for (int i = 0; i < 16; i++)
 		bytes[i] = (uint8_t)(codebook[i] + zero);
-	if (kb_caps(k)->short_bytes)
-		return lookup_by_selects(k, bytes, words, lanes);
-	if (lanes != table_lanes)
-		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, table_lanes);
-	struct kb_val table = kb_const_u8x16(k, bytes);
-	words = kb_bitcast(k, kb_lookup16(k, table, kb_bitcast(k, words, KB_U8)), KB_I32);
-	return lanes == 1 ? kb_lane(k, words, 0) : words;
+	return math_lookup16(k, bytes, words);
 }
 
 /* The bits of a piece in the words of its k-row, shifted to where they belong in each byte. Shifts of words move bits
@@ -329,7 +299,7 @@ struct kb_val panel_load_word(struct kb *k, const struct panel *p, const struct 
 		words = piece_bits(k, &q->piece[i], w, words, lanes);
 		quants = i > 0 ? kb_bin(k, KB_OR, quants, words) : words;
 	}
-	return codebook_lookup(k, p, quants, w->zero, lanes);
+	return codebook_lookup(k, p, quants, w->zero);
 }
 
 /* panel_load_word of word x, which need not be constant. Words in one piece are addressed by x (k-row x % k_rows, from
@@ -347,7 +317,7 @@ static struct kb_val load_word_at(struct kb *k, const struct panel *p, struct pa
 		quants = kb_bin(k, KB_SHR, quants, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
 		quants = kb_bin(k, KB_AND, quants, splat_i32(k, ((1 << bits) - 1) * 0x01010101, lanes));
 	}
-	quants = codebook_lookup(k, p, quants, w.zero, lanes);
+	quants = codebook_lookup(k, p, quants, w.zero);
 	for (w.i = g->n_unsplit; w.i < g->words; w.i++) {
 		struct kb_val is = kb_cmp(k, KB_EQ, x, kb_index(k, w.i));
 		quants = kb_select(k, is, panel_load_word(k, p, &w, lanes), quants);
