@@ -444,6 +444,22 @@ bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out)
 	return true;
 }
 
+/* Undoes kb_add_const, which has the constant on the right. */
+struct kb_val kb_split_index(const struct kb *k, struct kb_val v, int64_t *plus)
+{
+	int64_t c;
+	if (kb_const_index(k, v, &c))
+		return checked_add_i64(*plus, c, plus) ? (struct kb_val){0} : v;
+	while (v.id > 0 && v.id < k->defs.n) {
+		const struct kb_inst *d = &k->insts.items[k->defs.items[v.id]];
+		if (d->op != KBO_BIN || d->bin != KB_ADD || !kb_const_index(k, d->args[1], &c) ||
+		    !checked_add_i64(*plus, c, plus))
+			break;
+		v = d->args[0];
+	}
+	return v;
+}
+
 /* ---- variables, local arrays ---- */
 
 /* Numbers the variable, and emits its declaration with the initial value, if any, as operand. */

@@ -335,6 +335,9 @@ struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg);
 struct kb_type kb_type_of(const struct kb *k, struct kb_val v);
 /* True, with the value in *out, if v is a constant KB_INDEX. */
 bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out);
+/* v, a KB_INDEX, as a value plus a constant: returns the value, none if v is constant, and adds the constant to
+ * *plus. */
+struct kb_val kb_split_index(const struct kb *k, struct kb_val v, int64_t *plus);
 
 /* Shorthands. */
 static inline struct kb_val kb_add(struct kb *k, struct kb_val a, struct kb_val b)

@@ -18,6 +18,7 @@
 #include "backends/kernels/eval.h"
 #include "backends/kernels/panel.h"
 #include "ir/core/view.h"
+#include "ir/support/checked.h"
 #include "ir/target/tile.h"
 
 /* ---- values ---- */
@@ -93,9 +94,18 @@ static bool linearize_rows(const struct eval *e, const struct ir_view *v, struct
 	return v->rank >= 2 && !v->state_axis[v->rank - 1];
 }
 
-/* Looks up the memory of v, if it has any, in the binding: values from outside of the group, views of them, and
- * weights. Leaves rank -1 (not in memory) for values that the group computes; id 0 (an absent operand), states and
- * values that were looked up before are skipped. */
+/* True if v is in memory before the group runs: a value from outside of it, a weight, which an op inside refers to, or
+ * a view of one. */
+static bool is_from_outside(const struct eval *e, struct ir_value v)
+{
+	struct ir_value base = ir_view_base(e->job->func, v);
+	const struct ir_op *op = ir_def(e->job->func, base);
+	return !eval_is_in_group(e, base) || (op && op->code == OP_weight);
+}
+
+/* Looks up the memory of v, if it has any, in the binding: values from outside of the group. Leaves rank -1 (not in
+ * memory) for values that the group computes; id 0 (an absent operand), states and values that were looked up before
+ * are skipped. */
 static void resolve_tensor(struct eval *e, struct ir_value v)
 {
 	const struct kernel_job *job = e->job;
@@ -103,10 +113,7 @@ static void resolve_tensor(struct eval *e, struct ir_value v)
 	struct ir_view view;
 	if (v.id == 0 || t->t.rank >= 0 || ir_type_of(job->func, v)->kind != IR_TENSOR)
 		return;
-	struct ir_value base = ir_view_base(job->func, v);
-	const struct ir_op *op = ir_def(job->func, base);
-	/* a weight op inside of the group is a reference to memory, not a computation */
-	if (eval_is_in_group(e, base) && !(op && op->code == OP_weight))
+	if (!is_from_outside(e, v))
 		return;
 	struct kb_tensor found = {0};
 	if (!job->bind->tensor(job->bind->user, job->k, v, &found))
@@ -215,58 +222,77 @@ enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
 
 /* ---- cache ---- */
 
-/* True if a and b are one emitted value or equal constants. False may also mean that it is not known. */
-static bool same_index(const struct eval *e, struct kb_val a, struct kb_val b)
+/* The key of v at p. In memory from outside, elements of slices with constant bounds, perhaps of slices again, are of
+ * the sliced value, and an axis of stride 0 has one element. */
+static struct eval_entry key_of(const struct eval *e, struct ir_value v, const struct eval_point *p,
+                                bool is_offset)
 {
-	int64_t x, y;
-	if (a.id == b.id)
-		return true;
-	return kb_const_index(e->k, a, &x) && kb_const_index(e->k, b, &y) && x == y;
+	struct eval_entry key = {.value = v.id, .point = *p, .lanes = e->lanes, .is_offset = is_offset};
+	const struct eval_tensor *t = eval_tensor(e, v);
+	int64_t begin;
+	if (is_offset || !t || !is_from_outside(e, v))
+		return key;
+	for (int i = 0; i < p->rank; i++)
+		if (i != p->vec && t->t.stride[i].is_const && t->t.stride[i].c == 0)
+			key.point.index[i] = (struct kb_val){0};
+	for (const struct ir_op *op; (op = ir_def(e->job->func, v)) && op->code == OP_slice;) {
+		const struct attrs_slice *slice = op->attrs;
+		if (!ir_dim_is_const(slice->begin, &begin) ||
+		    !checked_add_i64(key.plus[slice->axis], begin, &key.plus[slice->axis]))
+			break;
+		v = op->operands[0];
+		key.value = v.id;
+	}
+	return key;
 }
 
-/* True if both points surely address the same elements: rank, vec, and all indices but that of axis `without` (-1:
- * none) are equal. */
-static bool same_point(const struct eval *e, const struct eval_point *a, const struct eval_point *b,
+/* True if both keys surely address the same elements: rank, vec, and all indices but that of axis `without` (-1: none)
+ * are equal: one emitted value, or none, plus the same constant. */
+static bool same_point(const struct eval *e, const struct eval_entry *a, const struct eval_entry *b,
                        int without)
 {
-	if (a->rank != b->rank || a->vec != b->vec)
+	if (a->point.rank != b->point.rank || a->point.vec != b->point.vec)
 		return false;
-	for (int i = 0; i < a->rank; i++)
-		if (i != without && !same_index(e, a->index[i], b->index[i]))
+	for (int i = 0; i < a->point.rank; i++) {
+		int64_t x = a->plus[i], y = b->plus[i];
+		if (i != without && (kb_split_index(e->k, a->point.index[i], &x).id !=
+		                             kb_split_index(e->k, b->point.index[i], &y).id ||
+		                     x != y))
 			return false;
+	}
 	return true;
 }
 
-/* The cached value of `value` at p in the current number of lanes, or with is_offset its row offset, which does not
- * depend on lanes or on the index along p->vec; NULL: not cached. Newest first, as it is most often the one. */
-static const struct eval_entry *find_cached(const struct eval *e, uint32_t value, const struct eval_point *p,
-                                            bool is_offset)
+/* The cached value of key in the current number of lanes, or its row offset, which does not depend on lanes or on the
+ * index along vec; NULL: not cached. Newest first, as it is most often the one. */
+static const struct eval_entry *find_cached(const struct eval *e, const struct eval_entry *key)
 {
 	for (size_t i = e->cache.n; i-- > 0;) {
 		const struct eval_entry *c = &e->cache.items[i];
-		bool width = is_offset || c->lanes == e->lanes;
-		if (c->value == value && c->is_offset == is_offset && width &&
-		    same_point(e, &c->point, p, is_offset ? p->vec : -1))
+		bool width = key->is_offset || c->lanes == key->lanes;
+		if (c->value == key->value && c->is_offset == key->is_offset && width &&
+		    same_point(e, c, key, key->is_offset ? key->point.vec : -1))
 			return c;
 	}
 	return NULL;
 }
 
-/* Caches result in the current scope: newest last, so that eval_release can drop it. */
-static void add_cached(struct eval *e, uint32_t value, const struct eval_point *p, struct kb_val result,
-                       bool is_offset)
+/* Caches result for key in the current scope: newest last, so that eval_release can drop it. */
+static void add_cached(struct eval *e, const struct eval_entry *key, struct kb_val result)
 {
 	struct eval_entry *c = ARENA_PUSH(e->job->arena, &e->cache);
 	if (!c) {
 		e->no_memory = true;
 		return;
 	}
-	*c = (struct eval_entry){value, *p, result, e->lanes, is_offset};
+	*c = *key;
+	c->result = result;
 }
 
 void eval_bind(struct eval *e, struct ir_value v, const struct eval_point *p, struct kb_val value)
 {
-	add_cached(e, v.id, p, value, false);
+	const struct eval_entry key = key_of(e, v, p, false);
+	add_cached(e, &key, value);
 }
 
 size_t eval_mark(const struct eval *e)
@@ -291,11 +317,11 @@ struct eval_width eval_width(struct eval *e, int lanes, int valid)
 static struct kb_val eval_row_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                                      const struct eval_point *p)
 {
-	const struct eval_entry *c = find_cached(e, v.id, p, true);
+	const struct eval_entry key = key_of(e, v, p, true), *c = find_cached(e, &key);
 	if (c)
 		return c->result;
 	struct kb_val offset = eval_offset(e, t, p);
-	add_cached(e, v.id, p, offset, true);
+	add_cached(e, &key, offset);
 	return offset;
 }
 
@@ -573,7 +599,7 @@ static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const s
  * checks; DEPTH_MAX bounds the recursion. */
 struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
-	const struct eval_entry *c = find_cached(e, v.id, p, false);
+	const struct eval_entry key = key_of(e, v, p, false), *c = find_cached(e, &key);
 	if (c)
 		return c->result;
 	if (e->depth > DEPTH_MAX)
@@ -588,7 +614,7 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 	e->depth--;
 	if (!result.id)
 		return eval_const(e, p, eval_scalar(eval_type(e, v)->dtype), 0);
-	add_cached(e, v.id, p, result, false);
+	add_cached(e, &key, result);
 	return result;
 }
 
@@ -880,10 +906,11 @@ static void hoist(struct analysis *q, struct ir_value v, const struct eval_point
 		return;
 	if (t && t->t.encoding == ENC_ROW)
 		(void)eval_row_offset(q->e, v, t, p);
-	else if (!t && op && !find_cached(q->e, v.id, p, true)) {
-		hoist_op(q, op, p);
-		add_cached(q->e, v.id, p, (struct kb_val){0}, true);
-	}
+	const struct eval_entry key = key_of(q->e, v, p, true);
+	if (t || !op || find_cached(q->e, &key))
+		return;
+	hoist_op(q, op, p);
+	add_cached(q->e, &key, (struct kb_val){0});
 }
 
 void eval_hoist(struct eval *e, struct ir_value v, const struct eval_point *p)

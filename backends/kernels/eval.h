@@ -39,10 +39,12 @@ struct eval_tensor {
 	const struct eval_bias *bias; /* NULL: none */
 };
 
-/* A cached value of an element, or a cached row offset. */
+/* A cached value of an element, or a cached row offset. An element of a slice in memory is that of the sliced value, so
+ * that slices which overlap load it once. */
 struct eval_entry {
 	uint32_t value;
 	struct eval_point point;
+	int64_t plus[IR_RANK_MAX]; /* added to the indices of point */
 	struct kb_val result;
 	int lanes;
 	bool is_offset; /* result is the element offset of all axes but point.vec in the tensor of `value` */

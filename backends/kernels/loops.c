@@ -731,11 +731,11 @@ static void emit_tensor(struct kernel *g, struct eval_output *o)
 		kernel_output_row(g, o, &at, begin, end);
 	} else {
 		struct eval_point rows_at[LOOPS_VECTORS_MAX] = {at};
+		struct kb_val first = nest.rows > 1 ? kb_mul_const(k, at.index[rank - 2], nest.rows) : row;
 		for (int r = 0; nest.rows > 1 && r < nest.rows; r++) {
 			rows_at[r] = at;
 			rows_at[r].flat = kb_add_const(k, kb_mul_const(k, row, nest.rows), r);
-			rows_at[r].index[rank - 2] =
-			        kb_add_const(k, kb_mul_const(k, at.index[rank - 2], nest.rows), r);
+			rows_at[r].index[rank - 2] = kb_add_const(k, first, r);
 		}
 		output_rows(g, o, &nest, rows_at, begin, end);
 	}
