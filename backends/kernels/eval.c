@@ -111,9 +111,8 @@ static void resolve_tensor(struct eval *e, struct ir_value v)
 	const struct kernel_job *job = e->job;
 	struct eval_tensor *t = &e->tensors[v.id];
 	struct ir_view view;
-	if (v.id == 0 || t->t.rank >= 0 || ir_type_of(job->func, v)->kind != IR_TENSOR)
-		return;
-	if (!is_from_outside(e, v))
+	if (v.id == 0 || t->t.rank >= 0 || ir_type_of(job->func, v)->kind != IR_TENSOR ||
+	    !is_from_outside(e, v))
 		return;
 	struct kb_tensor found = {0};
 	if (!job->bind->tensor(job->bind->user, job->k, v, &found))
@@ -230,11 +229,15 @@ static struct eval_entry key_of(const struct eval *e, struct ir_value v, const s
 	struct eval_entry key = {.value = v.id, .point = *p, .lanes = e->lanes, .is_offset = is_offset};
 	const struct eval_tensor *t = eval_tensor(e, v);
 	int64_t begin;
+	for (int i = 0; i < p->rank; i++)
+		key.point.index[i] = kb_split_index(e->k, p->index[i], &key.plus[i]);
 	if (is_offset || !t || !is_from_outside(e, v))
 		return key;
 	for (int i = 0; i < p->rank; i++)
-		if (i != p->vec && t->t.stride[i].is_const && t->t.stride[i].c == 0)
+		if (i != p->vec && t->t.stride[i].is_const && t->t.stride[i].c == 0) {
 			key.point.index[i] = (struct kb_val){0};
+			key.plus[i] = 0;
+		}
 	for (const struct ir_op *op; (op = ir_def(e->job->func, v)) && op->code == OP_slice;) {
 		const struct attrs_slice *slice = op->attrs;
 		if (!ir_dim_is_const(slice->begin, &begin) ||
@@ -248,18 +251,14 @@ static struct eval_entry key_of(const struct eval *e, struct ir_value v, const s
 
 /* True if both keys surely address the same elements: rank, vec, and all indices but that of axis `without` (-1: none)
  * are equal: one emitted value, or none, plus the same constant. */
-static bool same_point(const struct eval *e, const struct eval_entry *a, const struct eval_entry *b,
-                       int without)
+static bool same_point(const struct eval_entry *a, const struct eval_entry *b, int without)
 {
 	if (a->point.rank != b->point.rank || a->point.vec != b->point.vec)
 		return false;
-	for (int i = 0; i < a->point.rank; i++) {
-		int64_t x = a->plus[i], y = b->plus[i];
-		if (i != without && (kb_split_index(e->k, a->point.index[i], &x).id !=
-		                             kb_split_index(e->k, b->point.index[i], &y).id ||
-		                     x != y))
+	for (int i = 0; i < a->point.rank; i++)
+		if (i != without &&
+		    (a->point.index[i].id != b->point.index[i].id || a->plus[i] != b->plus[i]))
 			return false;
-	}
 	return true;
 }
 
@@ -271,7 +270,7 @@ static const struct eval_entry *find_cached(const struct eval *e, const struct e
 		const struct eval_entry *c = &e->cache.items[i];
 		bool width = key->is_offset || c->lanes == key->lanes;
 		if (c->value == key->value && c->is_offset == key->is_offset && width &&
-		    same_point(e, c, key, key->is_offset ? key->point.vec : -1))
+		    same_point(c, key, key->is_offset ? key->point.vec : -1))
 			return c;
 	}
 	return NULL;
@@ -904,13 +903,13 @@ static void hoist(struct analysis *q, struct ir_value v, const struct eval_point
 	const struct ir_op *op = ir_def(q->e->job->func, v);
 	if (--q->budget < 0 || !v.id)
 		return;
-	if (t && t->t.encoding == ENC_ROW)
-		(void)eval_row_offset(q->e, v, t, p);
 	const struct eval_entry key = key_of(q->e, v, p, true);
-	if (t || !op || find_cached(q->e, &key))
-		return;
-	hoist_op(q, op, p);
-	add_cached(q->e, &key, (struct kb_val){0});
+	if (t && t->t.encoding == ENC_ROW) {
+		(void)eval_row_offset(q->e, v, t, p);
+	} else if (!t && op && !find_cached(q->e, &key)) {
+		hoist_op(q, op, p);
+		add_cached(q->e, &key, (struct kb_val){0});
+	}
 }
 
 void eval_hoist(struct eval *e, struct ir_value v, const struct eval_point *p)

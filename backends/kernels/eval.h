@@ -44,7 +44,7 @@ struct eval_tensor {
 struct eval_entry {
 	uint32_t value;
 	struct eval_point point;
-	int64_t plus[IR_RANK_MAX]; /* added to the indices of point */
+	int64_t plus[IR_RANK_MAX]; /* the constants of the indices, which those of point are without */
 	struct kb_val result;
 	int lanes;
 	bool is_offset; /* result is the element offset of all axes but point.vec in the tensor of `value` */

@@ -730,12 +730,16 @@ static void emit_tensor(struct kernel *g, struct eval_output *o)
 	if (row_of_parts(g, o->value)) {
 		kernel_output_row(g, o, &at, begin, end);
 	} else {
-		struct eval_point rows_at[LOOPS_VECTORS_MAX] = {at};
-		struct kb_val first = nest.rows > 1 ? kb_mul_const(k, at.index[rank - 2], nest.rows) : row;
-		for (int r = 0; nest.rows > 1 && r < nest.rows; r++) {
+		struct eval_point rows_at[LOOPS_VECTORS_MAX];
+		if (nest.rows > 1) {
+			at.flat = kb_mul_const(k, row, nest.rows);
+			at.index[rank - 2] = kb_mul_const(k, at.index[rank - 2], nest.rows);
+		}
+		rows_at[0] = at;
+		for (int r = 1; r < nest.rows; r++) {
 			rows_at[r] = at;
-			rows_at[r].flat = kb_add_const(k, kb_mul_const(k, row, nest.rows), r);
-			rows_at[r].index[rank - 2] = kb_add_const(k, first, r);
+			rows_at[r].flat = kb_add_const(k, at.flat, r);
+			rows_at[r].index[rank - 2] = kb_add_const(k, at.index[rank - 2], r);
 		}
 		output_rows(g, o, &nest, rows_at, begin, end);
 	}
