@@ -528,15 +528,20 @@ static struct kb_val lookup_by_selects(struct kb *k, const uint8_t table[16], st
 	return left[0];
 }
 
-/* kb_lookup16 needs 16-byte vectors, hence 4 lanes: fewer are repeated, and lane 0 is returned. */
+/* kb_lookup16 needs 16-byte vectors, hence 4 lanes: fewer are repeated. */
 struct kb_val math_lookup16(struct kb *k, const uint8_t table[16], struct kb_val words)
 {
-	int lanes = kb_type_of(k, words).lanes, table_lanes = lanes < 4 ? 4 : lanes;
+	const int repeated[4] = {0, 1, 0, 1};
+	int lanes = kb_type_of(k, words).lanes;
 	if (kb_caps(k)->short_bytes)
 		return lookup_by_selects(k, table, words);
-	if (lanes != table_lanes)
-		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, table_lanes);
+	if (lanes == 1)
+		words = kb_splat(k, words, 4);
+	else if (lanes == 2)
+		words = kb_shuffle(k, words, (struct kb_val){0}, repeated, 4);
 	struct kb_val entries = kb_const_u8x16(k, table);
 	words = kb_bitcast(k, kb_lookup16(k, entries, kb_bitcast(k, words, KB_U8)), KB_I32);
+	if (lanes == 2)
+		return kb_shuffle(k, words, (struct kb_val){0}, repeated, 2);
 	return lanes == 1 ? kb_lane(k, words, 0) : words;
 }
